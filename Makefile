@@ -1,0 +1,106 @@
+# Banyan's front door; the build itself is CMakeLists.txt. `make help` lists what there is.
+
+BUILD        ?= build
+PREFIX       ?= /usr/local
+DESTDIR      ?=
+JOBS         ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_FLAGS  ?=
+FUZZ_SECONDS ?= 20
+GENERATOR    := $(if $(shell command -v ninja 2>/dev/null),-G Ninja)
+
+CONFIGURE = cmake $(GENERATOR) -S . $(CMAKE_FLAGS)
+COMPILE   = cmake --build $(1) --parallel $(JOBS)
+SOURCES   = find src include tests examples bench \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \)
+
+.PHONY: all build demo test test-long bench asan fuzz lint install clean help
+.DELETE_ON_ERROR:
+
+all: build
+
+# CMake re-runs itself when a file list changes; here it is only started the first time.
+%/CMakeCache.txt:
+	@$(CONFIGURE) -B $*
+
+build:
+	@tools/setup.sh --check
+	@$(MAKE) -s --no-print-directory $(BUILD)/CMakeCache.txt
+	@$(call COMPILE,$(BUILD))
+
+demo:
+	@tools/setup.sh --demo
+	@$(MAKE) -s --no-print-directory build
+	@BUILD=$(BUILD) tools/demo.sh
+
+test:
+	@tools/setup.sh --test
+	@$(MAKE) -s --no-print-directory build
+	@tools/run-tests.sh $(BUILD)
+
+test-long:
+	@tools/setup.sh --test
+	@$(MAKE) -s --no-print-directory build
+	@tools/run-tests.sh $(BUILD) --long
+
+bench: build
+	@BUILD=$(BUILD) bench/run.sh
+
+asan:
+	@tools/setup.sh --test
+	@$(MAKE) -s --no-print-directory build-asan/CMakeCache.txt CMAKE_FLAGS="-DBANYAN_SANITIZE=address,undefined $(CMAKE_FLAGS)"
+	@$(call COMPILE,build-asan)
+	@tools/run-tests.sh build-asan
+
+# New inputs are kept in build-fuzz/corpus, what crashes in build-fuzz/; tests/fuzz/corpus is only read.
+fuzz:
+	@command -v clang >/dev/null || { echo "make fuzz needs clang: apt-get install clang" >&2; exit 1; }
+	@$(MAKE) -s --no-print-directory build-fuzz/CMakeCache.txt CMAKE_FLAGS="-DCMAKE_C_COMPILER=clang -DBANYAN_FUZZ=ON \
+	    -DBANYAN_SANITIZE=address,undefined -DBANYAN_TESTS=OFF -DBANYAN_EXAMPLES=OFF -DBANYAN_OPENMP=OFF \
+	    -DBANYAN_DNNL=OFF -DBANYAN_OPENBLAS=OFF -DBANYAN_CUDA=OFF $(CMAKE_FLAGS)"
+	@$(call COMPILE,build-fuzz)
+	@set -e; for source in tests/fuzz/fuzz_*.c; do \
+	    [ -e "$$source" ] || { echo "no fuzz targets in tests/fuzz"; break; }; \
+	    program=$$(basename $$source .c); name=$${program#fuzz_}; \
+	    mkdir -p build-fuzz/corpus/$$name; seeds=tests/fuzz/corpus/$$name; [ -d $$seeds ] || seeds=; \
+	    echo "$$program: $(FUZZ_SECONDS) seconds"; \
+	    build-fuzz/$$program -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build-fuzz/ -verbosity=0 \
+	        -print_final_stats=1 build-fuzz/corpus/$$name $$seeds; \
+	done
+
+lint:
+	@if command -v clang-format >/dev/null; then $(SOURCES) -print0 2>/dev/null | xargs -0r clang-format --dry-run -Werror; \
+	    else echo "lint: clang-format is not installed, layout not checked"; fi
+	@tools/check-layers.sh
+	@if command -v cppcheck >/dev/null; then \
+	    cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 -j $(JOBS) \
+	        --suppress=missingIncludeSystem -DBY_ISA=generic -DBY_ISA_LEVEL=0 -D_GNU_SOURCE -Iinclude -Isrc src; \
+	elif command -v run-clang-tidy >/dev/null && [ -e $(BUILD)/compile_commands.json ]; then \
+	    run-clang-tidy -quiet -p $(BUILD) '/src/'; \
+	else echo "lint: neither cppcheck nor clang-tidy is installed, skipped"; fi
+	@set -e; for cc in gcc clang; do \
+	    command -v $$cc >/dev/null || { echo "lint: $$cc is not installed, skipped"; continue; }; \
+	    $(MAKE) -s --no-print-directory build-lint-$$cc/CMakeCache.txt \
+	        CMAKE_FLAGS="-DCMAKE_C_COMPILER=$$cc -DCMAKE_COMPILE_WARNING_AS_ERROR=ON $(CMAKE_FLAGS)"; \
+	    $(call COMPILE,build-lint-$$cc); \
+	done
+	@echo "lint: ok"
+
+install: build
+	@cmake -S . -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) >/dev/null
+	@$(call COMPILE,$(BUILD))
+	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) cmake --install $(BUILD)
+
+clean:
+	rm -rf build build-asan build-fuzz build-lint-gcc build-lint-clang
+
+help:
+	@echo "make            build the libraries and the program in $(BUILD)/"
+	@echo "make demo       set up, build, and show what it does"
+	@echo "make test       set up, build, run every test; the last line counts them"
+	@echo "make test-long  the tests that take long"
+	@echo "make bench      measure speed (bench/run.sh)"
+	@echo "make asan       the tests under the address and undefined-behaviour sanitizers"
+	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds (clang)"
+	@echo "make lint       layout, include rules, static checks, warnings as errors"
+	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "make clean      remove the build folders"
+	@echo "Variables: BUILD, JOBS, CMAKE_FLAGS (e.g. -DBANYAN_DNNL=OFF, -DBANYAN_OPENMP=OFF)"

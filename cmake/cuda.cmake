@@ -1,0 +1,58 @@
+# src/cuda/*.cu, when nvcc is there. Compiled by plain nvcc commands, so that the libraries still link as C.
+if(BANYAN_CUDA STREQUAL "OFF")
+    set(cuda_summary "off")
+    return()
+endif()
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu)
+find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+mark_as_advanced(NVCC)
+need(CUDA "${NVCC}" "nvcc is not in the PATH nor in /usr/local/cuda/bin")
+if(NOT NVCC)
+    set(cuda_summary "no nvcc found: CPU only")
+    return()
+elseif(NOT cuda_sources)
+    set(cuda_summary "found ${NVCC}, no kernels in this tree: CPU only")
+    return()
+endif()
+
+# Machine code for each architecture this nvcc knows, and PTX of the newest for those to come.
+execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE)
+set(archs "")
+set(gencode "")
+foreach(arch 80 89 90a 100 120)
+    string(REGEX REPLACE "[a-z]$" "" plain ${arch}) # nvcc lists sm_90 alone for 90 and 90a
+    if(known MATCHES "sm_${plain}(\n|$)")
+        list(APPEND archs ${arch})
+        list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
+        if(arch MATCHES "^[0-9]+$")
+            set(newest ${arch})
+        endif()
+    endif()
+endforeach()
+if(NOT newest)
+    message(FATAL_ERROR "${NVCC} knows none of the GPU architectures 80, 89, 100, 120; use a newer CUDA, or -DBANYAN_CUDA=OFF")
+endif()
+list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
+list(TRANSFORM definitions PREPEND -D OUTPUT_VARIABLE define_options)
+
+foreach(source ${cuda_sources})
+    get_filename_component(name ${source} NAME)
+    set(object ${PROJECT_BINARY_DIR}/cuda/${name}.o)
+    add_custom_command(OUTPUT ${object}
+        COMMAND ${NVCC} -c -O3 -std=c++17 ${gencode} ${define_options} -DBY_HAVE_CUDA
+            -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
+            -Xcompiler -fPIC,-fvisibility=hidden -MD -MF ${object}.d -o ${object} ${source}
+        DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${name}" VERBATIM COMMAND_EXPAND_LISTS)
+    list(APPEND library_objects ${object})
+endforeach()
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/cuda)
+
+find_package(CUDAToolkit REQUIRED)
+set(cuda_libs ${CUDA_cublasLt_LIBRARY} ${CUDA_cudart_static_LIBRARY} -lstdc++ -lrt -ldl)
+list(APPEND static_libs ${cuda_libs})
+list(APPEND shared_libs ${cuda_libs})
+list(APPEND pc_libs -L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -lstdc++ -lrt -ldl)
+target_compile_definitions(banyan-flags INTERFACE BY_HAVE_CUDA)
+target_include_directories(banyan-flags SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+list(JOIN archs " " arch_summary)
+set(cuda_summary "${NVCC} ${CUDAToolkit_VERSION}, architectures ${arch_summary} + PTX")

@@ -1,0 +1,25 @@
+# What `make install` puts beside the libraries: headers, pkg-config and CMake packages, manual, completion.
+install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/banyan)
+
+list(JOIN pc_libs " " BANYAN_PC_LIBS)
+configure_file(banyan.pc.in banyan.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/banyan.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/banyan)
+configure_package_config_file(cmake/banyan-config.cmake.in ${PROJECT_BINARY_DIR}/banyan-config.cmake
+    INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/banyan-config-version.cmake
+    COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/banyan-config.cmake ${PROJECT_BINARY_DIR}/banyan-config-version.cmake
+    DESTINATION ${package_dir})
+install(EXPORT banyan-targets NAMESPACE banyan:: DESTINATION ${package_dir})
+
+file(GLOB man_pages CONFIGURE_DEPENDS docs/man/*.1)
+install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+# completions/banyan.bash, _banyan (zsh) and banyan.fish go where each shell looks.
+set(completion_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES completions/banyan.bash DESTINATION ${completion_dir} RENAME banyan OPTIONAL)
+install(FILES completions/_banyan DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+install(FILES completions/banyan.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,58 @@
+/* base.h - status codes, error messages, element types. Everything else in the API builds on this. */
+#ifndef BANYAN_BASE_H
+#define BANYAN_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define BY_API __attribute__((visibility("default")))
+#define BY_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define BY_API
+#define BY_PRINTF(fmt, args)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BY_VERSION "0.1.0"
+
+/* Every call that can fail returns one of these (or NULL) and leaves a message for by_error_message(). */
+typedef enum by_status {
+    BY_OK = 0,
+    BY_ERR_ARGUMENT,    /* a value the caller passed, or a shape that does not fit */
+    BY_ERR_MEMORY,      /* an allocation failed */
+    BY_ERR_IO,          /* a file or the disk */
+    BY_ERR_FORMAT,      /* a file that is truncated, malformed or hostile */
+    BY_ERR_UNSUPPORTED, /* well formed, but not something this build can do */
+    BY_ERR_CANCELLED,   /* a callback or a signal asked to stop */
+    BY_ERR_NUMERIC      /* NaN or infinity where a number was needed */
+} by_status;
+
+/* The last error of the calling thread: one line, no newline, "" when there was none. Valid until the next
+ * failing call on the same thread. */
+BY_API const char *by_error_message(void);
+
+/* Library version, "major.minor.patch". Never NULL. */
+BY_API const char *by_version(void);
+
+/* Element types. The order is stable; files and the op table refer to them by name. */
+typedef enum by_dtype { BY_F32 = 0, BY_BF16, BY_F16, BY_F64, BY_I32, BY_I64, BY_U8, BY_BOOL, BY_DTYPE_COUNT } by_dtype;
+
+/* Bytes of one element, and the name ("f32"). Return 0 and "?" for a value that is not a dtype. */
+BY_API size_t by_dtype_size(by_dtype t);
+BY_API const char *by_dtype_name(by_dtype t);
+
+/* True for f32, bf16, f16, f64. */
+BY_API bool by_dtype_is_float(by_dtype t);
+
+/* "f32", "float32", "bf16", "bfloat16", "f16", "float16", "f64", ... Returns false for an unknown name. */
+BY_API bool by_dtype_parse(const char *name, by_dtype *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* train.h - training: one step at a time (by_trainer), or a whole run with data, evaluation, checkpoints and logs (by_train_run). */
+#ifndef BANYAN_TRAIN_H
+#define BANYAN_TRAIN_H
+
+#include "banyan/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- optimisers and schedules -------------------------------------------------------------------------------------------- */
+
+typedef enum by_optimizer { BY_ADAMW, BY_SGD, BY_ADAFACTOR } by_optimizer;
+typedef struct by_optimizer_spec {
+    by_optimizer kind;
+    double beta1, beta2; /* AdamW; 0: 0.9 and 0.95 */
+    double eps;          /* 0: 1e-8 */
+    double momentum;     /* SGD */
+    double weight_decay; /* on tensors of two or more axes */
+    double max_grad_norm; /* 0: no clipping */
+} by_optimizer_spec;
+
+typedef enum by_schedule { BY_SCHEDULE_CONSTANT, BY_SCHEDULE_LINEAR, BY_SCHEDULE_COSINE, BY_SCHEDULE_INVERSE_SQRT } by_schedule;
+typedef struct by_schedule_spec {
+    by_schedule kind;
+    double rate;      /* the highest */
+    double min_rate;  /* where linear and cosine end */
+    int64_t warmup;   /* steps of linear rise: step s of them has rate * (s + 1) / warmup */
+    int64_t steps;    /* of the whole run, for linear and cosine */
+} by_schedule_spec;
+
+/* The learning rate of a step, counted from 0. */
+BY_API double by_schedule_rate(const by_schedule_spec *s, int64_t step);
+
+/* ---- one step at a time ------------------------------------------------------------------------------------------------------ */
+
+typedef struct by_trainer by_trainer;
+typedef struct by_trainer_spec {
+    int batch, seq;
+    int accumulate; /* micro-batches per step; 0: 1 */
+    bool recompute;
+    by_optimizer_spec optimizer;
+    uint64_t seed; /* of dropout */
+} by_trainer_spec;
+
+/* The model must have been made for training; it is borrowed. NULL on failure. */
+BY_API by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec);
+BY_API void by_trainer_free(by_trainer *t);
+
+/* Forward and backward over one micro-batch, gradients stored (first) or added. inputs (batch, seq), targets (batch, seq), or (batch)
+ * for a model that classifies; positions that are padding have target -100. *loss receives the mean loss. */
+BY_API by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first, double *loss);
+
+/* Clip, update the parameters, count the step. *norm (may be NULL) receives the gradient norm before clipping. */
+BY_API by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm);
+
+/* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that counted. */
+BY_API by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets, double *sum, int64_t *count);
+
+BY_API int64_t by_trainer_steps(const by_trainer *t);          /* updates so far */
+BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
+BY_API size_t by_trainer_bytes(const by_trainer *t);           /* planned activations of a training step */
+BY_API size_t by_trainer_state_bytes(const by_trainer *t);     /* parameters, gradients, moments, masters */
+BY_API double by_trainer_flops(const by_trainer *t);           /* of one micro-batch, forward and backward */
+BY_API by_program *by_trainer_program(by_trainer *t);          /* of a micro-batch, for tracing */
+
+/* ---- a whole run ---------------------------------------------------------------------------------------------------------------- */
+
+/* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
+typedef struct by_report {
+    int64_t step, steps;
+    double loss, eval_loss, learning_rate, grad_norm, ms, tokens_per_s;
+    double peak_share; /* of the measured matrix-product rate; NaN when it is unknown */
+    double seconds;    /* since the start of this process's part */
+    bool evaluated, saved;
+    const char *note; /* something to tell the user, or NULL */
+} by_report;
+
+typedef struct by_run_spec {
+    /* model */
+    const char *family; /* "gpt2" */
+    by_model_shape shape;
+    by_dtype dtype;
+    const char *init_from; /* a model directory to start from instead of fresh values, or NULL */
+    /* data */
+    const char *const *data; /* text files or .bin shards, patterns allowed */
+    int data_count;
+    const char *const *eval_data; /* text for evaluation, or NULL */
+    int eval_count;
+    double eval_fraction;  /* of the end of the data, when there is no eval_data */
+    const char *tokenizer; /* "char", "byte", or a directory; NULL: "char" for text */
+    /* steps */
+    int batch, seq; /* seq 0: the model's context */
+    int accumulate;
+    int64_t steps;  /* in all; 0: from epochs */
+    double epochs;
+    by_schedule_spec schedule;
+    by_optimizer_spec optimizer;
+    bool recompute;
+    uint64_t seed;
+    /* evaluation, logging, saving; in steps, 0: a sensible default */
+    int64_t eval_every, log_every, save_every;
+    int64_t eval_batches; /* at most; 0: all of the held-out part */
+    int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
+    int patience;         /* stop after so many evaluations without progress; 0: never */
+    const char *out;      /* run folder */
+    bool overwrite;       /* start afresh even when there is something to resume */
+    const char *command;  /* recorded in run.json, may be NULL */
+    /* callbacks, may be NULL */
+    void (*report)(void *user, const by_report *r);
+    bool (*cancelled)(void *user); /* polled every step; true saves and stops with BY_ERR_CANCELLED */
+    by_trace_fn trace;             /* called for every node of the first step */
+    void *user;
+} by_run_spec;
+
+typedef struct by_run_result {
+    int64_t steps, resumed_from, parameters;
+    double loss, eval_loss, best_eval_loss;
+    int64_t best_step;
+    double seconds;
+    size_t activation_bytes, state_bytes;
+    bool stopped_early;
+} by_run_result;
+
+/* Train, or go on with what is in spec->out. The model in out/last afterwards is the same, bit for bit, whether the run was interrupted
+ * or not. */
+BY_API by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+/* arena.c - many small allocations that die together: a chain of blocks, filled from the front. */
+#include <stdio.h>
+
+#include "base/base.h"
+
+enum { BLOCK_SIZE = 64 * 1024, GRAIN = 16 };
+
+typedef struct block {
+    struct block *next;
+    size_t used, capacity; /* of data, in bytes; multiples of GRAIN */
+    _Alignas(GRAIN) unsigned char data[];
+} block;
+
+struct by_arena {
+    block *head; /* the block being filled */
+};
+
+by_arena *by_arena_new(void)
+{
+    return by_alloc_zero(1, sizeof(by_arena));
+}
+
+void by_arena_free(by_arena *a)
+{
+    if (!a)
+        return;
+    for (block *b = a->head, *next; b; b = next) {
+        next = b->next;
+        by_free(b);
+    }
+    by_free(a);
+}
+
+/* Blocks come zeroed and their memory is handed out once, so nothing has to be cleared here. A large request
+ * gets a block of its own behind the head, which keeps the rest of the head in use. */
+void *by_arena_alloc(by_arena *a, size_t bytes)
+{
+    size_t need;
+    if (!by_add_size(bytes ? bytes : 1, sizeof(block) + GRAIN - 1, &need)) {
+        by_fail(BY_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
+        return NULL;
+    }
+    need = (need - sizeof(block)) / GRAIN * GRAIN;
+
+    block *b = a->head;
+    if (!b || b->capacity - b->used < need) {
+        bool large = need > BLOCK_SIZE / 4;
+        size_t capacity = large ? need : BLOCK_SIZE - sizeof(block);
+        b = by_alloc_zero(1, sizeof(block) + capacity);
+        if (!b)
+            return NULL;
+        b->capacity = capacity;
+        if (large && a->head) {
+            b->next = a->head->next;
+            a->head->next = b;
+        } else {
+            b->next = a->head;
+            a->head = b;
+        }
+    }
+    void *p = b->data + b->used;
+    b->used += need;
+    return p;
+}
+
+char *by_arena_strdup(by_arena *a, const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *copy = by_arena_alloc(a, n);
+    if (copy)
+        memcpy(copy, s, n);
+    return copy;
+}
+
+char *by_arena_vsprintf(by_arena *a, const char *fmt, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    char *s = NULL;
+    if (n < 0)
+        by_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
+    else
+        s = by_arena_alloc(a, (size_t)n + 1);
+    if (s)
+        vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}
+
+char *by_arena_sprintf(by_arena *a, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *s = by_arena_vsprintf(a, fmt, args);
+    va_end(args);
+    return s;
+}

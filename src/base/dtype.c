@@ -1,0 +1,243 @@
+/* dtype.c - element types: names, sizes, and conversion between any two of them. */
+#include <math.h>
+
+#include "base/base.h"
+
+static const struct {
+    const char *name;
+    const char *alias[2]; /* other spellings that by_dtype_parse takes */
+    size_t size;
+    bool is_float;
+} types[BY_DTYPE_COUNT] = {
+    [BY_F32] = {"f32", {"float32", "float"}, 4, true}, [BY_BF16] = {"bf16", {"bfloat16", NULL}, 2, true},
+    [BY_F16] = {"f16", {"float16", "half"}, 2, true},  [BY_F64] = {"f64", {"float64", "double"}, 8, true},
+    [BY_I32] = {"i32", {"int32", "int"}, 4, false},    [BY_I64] = {"i64", {"int64", "long"}, 8, false},
+    [BY_U8] = {"u8", {"uint8", "byte"}, 1, false},     [BY_BOOL] = {"bool", {"boolean", NULL}, 1, false},
+};
+
+static bool is_dtype(by_dtype t)
+{
+    return (unsigned)t < BY_DTYPE_COUNT;
+}
+
+size_t by_dtype_size(by_dtype t)
+{
+    return is_dtype(t) ? types[t].size : 0;
+}
+
+const char *by_dtype_name(by_dtype t)
+{
+    return is_dtype(t) ? types[t].name : "?";
+}
+
+bool by_dtype_is_float(by_dtype t)
+{
+    return is_dtype(t) && types[t].is_float;
+}
+
+/* Equal but for the case of ASCII letters, whatever the locale. `lower` is in lower case. */
+static bool equal_ignoring_case(const char *s, const char *lower)
+{
+    for (; *lower; s++, lower++)
+        if ((*s >= 'A' && *s <= 'Z' ? *s - 'A' + 'a' : *s) != *lower)
+            return false;
+    return *s == '\0';
+}
+
+/* Upper case is accepted too: safetensors headers say "BF16". */
+bool by_dtype_parse(const char *name, by_dtype *out)
+{
+    for (int t = 0; t < BY_DTYPE_COUNT; t++) {
+        const char *spellings[3] = {types[t].name, types[t].alias[0], types[t].alias[1]};
+        for (int i = 0; i < 3; i++) {
+            if (spellings[i] && equal_ignoring_case(name, spellings[i])) {
+                *out = (by_dtype)t;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- 16-bit floats ------------------------------------------------------------------------------ */
+
+static uint32_t bits_of(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+/* Exact. A signalling NaN comes out quiet, as it does in hardware. */
+float by_f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3ffu;
+    uint32_t magnitude;
+    if (exponent == 31)
+        magnitude = 0x7f800000u | fraction << 13 | (fraction ? 0x400000u : 0);
+    else if (exponent == 0)
+        magnitude = bits_of((float)fraction * 0x1p-24f); /* zero and subnormals */
+    else
+        magnitude = (exponent + 127 - 15) << 23 | fraction << 13;
+    return float_of(sign | magnitude);
+}
+
+uint16_t by_f32_to_f16(float f)
+{
+    uint32_t u = bits_of(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    uint32_t h;
+    if (a > 0x7f800000u)
+        h = 0x7e00u | (a >> 13 & 0x3ffu); /* NaN, made quiet, keeps its high payload bits */
+    else if (a >= 0x477ff000u)
+        h = 0x7c00u; /* 65520 and above round to infinity */
+    else if (a < 0x38800000u)
+        h = bits_of(float_of(a) + 0.5f) -
+            0x3f000000u; /* below 2^-14: the addition rounds to steps of 2^-24 */
+    else
+        h = (a + 0xfffu + (a >> 13 & 1u) - (112u << 23)) >> 13;
+    return (uint16_t)(sign | h);
+}
+
+/* ---- conversion --------------------------------------------------------------------------------- */
+
+/* f64 to f32, rounded to odd: an inexact result is cut towards zero and its last bit set. A second rounding
+ * to 16 bits then gives what one rounding from f64 would have given. */
+static float round_to_odd(double d)
+{
+    float f = (float)d;
+    if ((double)f == d || d != d || isinf(f))
+        return f;
+    uint32_t u = bits_of(f);
+    if (fabs((double)f) > fabs(d))
+        u--;
+    return float_of(u | 1u);
+}
+
+/* To the nearest integer, ties to even, out of range to the nearest bound, NaN to 0. */
+static int64_t f64_to_i64(double d)
+{
+    if (d != d)
+        return 0;
+    if (d >= 0x1p63)
+        return INT64_MAX;
+    if (d < -0x1p63)
+        return INT64_MIN;
+    return (int64_t)rint(d);
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* One arm of a switch: dst[i] = expr(x = src[i]) for i < n, with elements of the C types D and S. Through
+ * memcpy, since tensors in files lie at any address; compilers turn it into plain loads and stores. */
+#define CASE(type, D, S, expr)                                        \
+    case type:                                                        \
+        for (size_t i = 0; i < n; i++) {                              \
+            S x;                                                      \
+            memcpy(&x, (const char *)src + i * sizeof(S), sizeof(S)); \
+            D y = (D)(expr);                                          \
+            memcpy((char *)dst + i * sizeof(D), &y, sizeof(D));       \
+        }                                                             \
+        break
+
+/* Every element type fits exactly into f64 (the floats) or i64 (the others). */
+static void widen(void *dst, const void *src, by_dtype src_type, size_t n)
+{
+    switch (src_type) {
+        CASE(BY_F32, double, float, x);
+        CASE(BY_BF16, double, uint16_t, by_bf16_to_f32(x));
+        CASE(BY_F16, double, uint16_t, by_f16_to_f32(x));
+        CASE(BY_F64, double, double, x);
+        CASE(BY_I32, int64_t, int32_t, x);
+        CASE(BY_I64, int64_t, int64_t, x);
+        CASE(BY_U8, int64_t, uint8_t, x);
+        CASE(BY_BOOL, int64_t, uint8_t, x != 0);
+    default:
+        break;
+    }
+}
+
+static void narrow_f64(void *dst, by_dtype dst_type, const double *src, size_t n)
+{
+    switch (dst_type) {
+        CASE(BY_F32, float, double, x);
+        CASE(BY_BF16, uint16_t, double, by_f32_to_bf16(round_to_odd(x)));
+        CASE(BY_F16, uint16_t, double, by_f32_to_f16(round_to_odd(x)));
+        CASE(BY_F64, double, double, x);
+        CASE(BY_I32, int32_t, double, clamp(f64_to_i64(x), INT32_MIN, INT32_MAX));
+        CASE(BY_I64, int64_t, double, f64_to_i64(x));
+        CASE(BY_U8, uint8_t, double, clamp(f64_to_i64(x), 0, UINT8_MAX));
+        CASE(BY_BOOL, uint8_t, double, x != 0);
+    default:
+        break;
+    }
+}
+
+static void narrow_i64(void *dst, by_dtype dst_type, const int64_t *src, size_t n)
+{
+    switch (dst_type) {
+        CASE(BY_F32, float, int64_t, x);
+        CASE(BY_BF16, uint16_t, int64_t, by_f32_to_bf16(round_to_odd((double)x)));
+        CASE(BY_F16, uint16_t, int64_t, by_f32_to_f16(round_to_odd((double)x)));
+        CASE(BY_F64, double, int64_t, x);
+        CASE(BY_I32, int32_t, int64_t, clamp(x, INT32_MIN, INT32_MAX));
+        CASE(BY_I64, int64_t, int64_t, x);
+        CASE(BY_U8, uint8_t, int64_t, clamp(x, 0, UINT8_MAX));
+        CASE(BY_BOOL, uint8_t, int64_t, x != 0);
+    default:
+        break;
+    }
+}
+
+#define PAIR(from, to) ((int)(from)*BY_DTYPE_COUNT + (int)(to))
+
+/* The pairs that loading and mixed precision use all day. False for any other. */
+static bool convert_directly(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
+{
+    switch (PAIR(src_type, dst_type)) {
+        CASE(PAIR(BY_F32, BY_BF16), uint16_t, float, by_f32_to_bf16(x));
+        CASE(PAIR(BY_F32, BY_F16), uint16_t, float, by_f32_to_f16(x));
+        CASE(PAIR(BY_BF16, BY_F32), float, uint16_t, by_bf16_to_f32(x));
+        CASE(PAIR(BY_F16, BY_F32), float, uint16_t, by_f16_to_f32(x));
+    default:
+        return false;
+    }
+    return true;
+}
+
+/* Floats round to nearest even; what does not fit an integer type becomes its nearest bound, NaN becomes 0;
+ * bool is "not zero". Any alignment will do; dst and src must not overlap. Something that is not a dtype
+ * converts nothing. */
+void by_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
+{
+    if (n == 0 || !is_dtype(dst_type) || !is_dtype(src_type))
+        return;
+    if (dst_type == src_type) {
+        memcpy(dst, src, n * by_dtype_size(src_type));
+        return;
+    }
+    if (convert_directly(dst, dst_type, src, src_type, n))
+        return;
+    union {
+        double f64[256];
+        int64_t i64[256];
+    } wide;
+    for (size_t i = 0; i < n; i += BY_COUNT(wide.f64)) {
+        size_t part = BY_MIN(n - i, (size_t)BY_COUNT(wide.f64));
+        char *to = (char *)dst + i * by_dtype_size(dst_type);
+        widen(&wide, (const char *)src + i * by_dtype_size(src_type), src_type, part);
+        if (by_dtype_is_float(src_type))
+            narrow_f64(to, dst_type, wide.f64, part);
+        else
+            narrow_i64(to, dst_type, wide.i64, part);
+    }
+}

@@ -1,0 +1,93 @@
+/* error.c - the last error of each thread: a status and one line of text in fixed memory, so that reporting
+ * an allocation failure allocates nothing. */
+#include <stdio.h>
+
+#include "base/base.h"
+
+enum { MESSAGE_SIZE = 1024 };
+
+static _Thread_local struct {
+    by_status status;
+    char text[MESSAGE_SIZE];
+} last;
+
+/* Replace control bytes, which a hostile file or file name can bring along, so that the message stays one
+ * line and cannot drive a terminal. */
+static void make_one_line(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            *s = ' ';
+}
+
+/* Keep text as the message. What does not fit is cut between two UTF-8 characters and ends in "...". */
+static by_status store(by_status status, const char *text)
+{
+    size_t n = strlen(text);
+    last.status = status;
+    if (n < MESSAGE_SIZE) {
+        memcpy(last.text, text, n + 1);
+    } else {
+        n = MESSAGE_SIZE - 4;
+        while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+            n--;
+        memcpy(last.text, text, n);
+        memcpy(last.text + n, "...", 4);
+    }
+    make_one_line(last.text);
+    return status;
+}
+
+/* Format into size bytes; a format that cannot be expanded (an invalid wide character) stands for itself. */
+static void expand(char *text, size_t size, const char *fmt, va_list args)
+{
+    if (vsnprintf(text, size, fmt, args) < 0)
+        snprintf(text, size, "%s", fmt);
+}
+
+/* The text is built aside before it is stored: the arguments may point into the present message. */
+by_status by_fail(by_status status, const char *fmt, ...)
+{
+    char text[MESSAGE_SIZE + 1];
+    va_list args;
+    va_start(args, fmt);
+    expand(text, sizeof(text), fmt, args);
+    va_end(args);
+    return store(status, text);
+}
+
+/* "context: message". The separator is added here. */
+by_status by_fail_context(const char *fmt, ...)
+{
+    char text[2 * MESSAGE_SIZE + 2];
+    va_list args;
+    va_start(args, fmt);
+    expand(text, MESSAGE_SIZE, fmt, args);
+    va_end(args);
+    if (last.status == BY_OK)
+        return store(BY_ERR_ARGUMENT, text);
+    strcat(text, ": ");
+    strcat(text, last.text);
+    return store(last.status, text);
+}
+
+const char *by_error_message(void)
+{
+    return last.text;
+}
+
+by_status by_error_status(void)
+{
+    return last.status;
+}
+
+void by_error_clear(void)
+{
+    last.status = BY_OK;
+    last.text[0] = '\0';
+}
+
+const char *by_version(void)
+{
+    return BY_VERSION;
+}

@@ -1,0 +1,123 @@
+/* rng.c - random numbers as a function of (seed, stream, index): Philox4x32-10, from Salmon et al., "Parallel
+ * Random Numbers: As Easy as 1, 2, 3" (2011), section 3.3, and a permutation evaluated one index at a time.
+ */
+#include <math.h>
+
+#include "base/base.h"
+
+/* The key and the two counter words are laid out low half first, as in the published test vectors. */
+by_philox by_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
+{
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
+    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xd2511f53u * c0, p1 = (uint64_t)0xcd9e8d57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9e3779b9u; /* golden ratio and sqrt(3) - 1, the Weyl steps of the key */
+        k1 += 0xbb67ae85u;
+    }
+    return (by_philox){{c0, c1, c2, c3}};
+}
+
+by_rng by_rng_make(uint64_t seed, uint64_t stream)
+{
+    return (by_rng){.key = seed, .stream = stream};
+}
+
+uint32_t by_rng_u32(by_rng *r)
+{
+    by_philox p = by_philox_at(r->key, r->stream, r->counter / 4);
+    return p.v[r->counter++ % 4];
+}
+
+uint64_t by_rng_u64(by_rng *r)
+{
+    uint64_t low = by_rng_u32(r), high = by_rng_u32(r);
+    return high << 32 | low;
+}
+
+double by_rng_uniform(by_rng *r)
+{
+    return (double)(by_rng_u64(r) >> 11) * 0x1p-53;
+}
+
+double by_rng_normal(by_rng *r)
+{
+    double u = ((double)(by_rng_u64(r) >> 11) + 1) * 0x1p-53; /* (0, 1], so that the logarithm is finite */
+    double angle = 2 * M_PI * by_rng_uniform(r);
+    return sqrt(-2 * log(u)) * cos(angle);
+}
+
+/* Values below 2^64 mod n are drawn again, which leaves every remainder the same number of preimages. */
+uint64_t by_rng_below(by_rng *r, uint64_t n)
+{
+    if (n == 0)
+        return 0;
+    uint64_t reject = -n % n, x;
+    do
+        x = by_rng_u64(r);
+    while (x < reject);
+    return x % n;
+}
+
+/* Four values from one Philox block: Box-Muller on two pairs of 32-bit uniforms, (0, 1) for the radius. */
+static void normal4(double out[4], by_philox p)
+{
+    for (int i = 0; i < 4; i += 2) {
+        double radius = sqrt(-2 * log(((double)p.v[i] + 0.5) * 0x1p-32));
+        double angle = 2 * M_PI * 0x1p-32 * (double)p.v[i + 1];
+        out[i] = radius * cos(angle);
+        out[i + 1] = radius * sin(angle);
+    }
+}
+
+/* Block i/4 of the stream gives value i, so that any part of the array could be computed on its own. */
+void by_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std)
+{
+    for (size_t i = 0; i < n; i += 4) {
+        double z[4];
+        normal4(z, by_philox_at(seed, stream, i / 4));
+        for (size_t j = 0; j < BY_MIN(n - i, (size_t)4); j++)
+            out[i + j] = (float)(mean + std * z[j]);
+    }
+}
+
+/* A bijection of 64 bits in which every input bit reaches every output bit (the finaliser of SplitMix64). */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The network permutes [0, 4^half), the smallest such range that holds [0, n): at most four times too large.
+ * Following its cycle until it comes back below n permutes [0, n). Four rounds are enough for large ranges
+ * only; with ten, the permutations of a handful of elements are uniform too. An index outside [0, n) stays
+ * where it is. */
+uint64_t by_permute(uint64_t index, uint64_t n, uint64_t seed)
+{
+    enum { ROUNDS = 10 };
+    if (index >= n)
+        return index;
+    unsigned half = 1;
+    while (half < 32 && (n - 1) >> (2 * half))
+        half++;
+    const uint64_t mask = ((uint64_t)1 << half) - 1;
+    uint64_t key[ROUNDS];
+    for (unsigned round = 0; round < ROUNDS; round++)
+        key[round] = mix(seed + (round + 1) * 0x9e3779b97f4a7c15u);
+    do {
+        uint64_t left = index >> half, right = index & mask;
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            uint64_t next = left ^ (mix(right ^ key[round]) & mask);
+            left = right;
+            right = next;
+        }
+        index = left << half | right;
+    } while (index >= n);
+    return index;
+}

@@ -1,0 +1,132 @@
+/* options.h - one static table per verb, from which parsing, defaults, help, man page and shell completion
+ * all follow. A row takes its kind from the type of the field it fills, so the two cannot disagree:
+ *
+ *     typedef struct bench_options {
+ *         int steps;
+ *     } bench_options;
+ *
+ *     static const cli_option options[] = {
+ *         {CLI_AT(bench_options, steps), .name = "steps", .letter = 'n', CLI_RANGE(1, 1e6), .preset = "10",
+ *          .help = "timed steps", .group = "Measurement"},
+ *     };
+ */
+#ifndef BY_CLI_OPTIONS_H
+#define BY_CLI_OPTIONS_H
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/base.h"
+
+typedef enum cli_kind {
+    CLI_FLAG = 1, /* bool: --name, --no-name, --name=yes|no */
+    CLI_INT,      /* int; with .choices, the index of the choice */
+    CLI_INT64,    /* int64_t */
+    CLI_ENUM,     /* an enum whose values are 0, 1, 2 ... in the order of .choices */
+    CLI_DOUBLE,   /* double, finite */
+    CLI_STRING,   /* const char *, borrowed from argv; with .choices, one of them */
+    CLI_LIST      /* cli_list: one item each time the option is given */
+} cli_kind;
+
+typedef struct cli_list {
+    const char **items; /* strings borrowed from argv; the array goes with cli_args_free */
+    int count;
+} cli_list;
+
+typedef struct cli_option {
+    const char *name;  /* "learning-rate", without the dashes; on the command line _ counts as - */
+    const char *alias; /* a second long name, or NULL */
+    char letter;       /* 'n' for -n, or 0 */
+    bool suffix;       /* integers: accept 64k, 1M, 2G (thousands) and 64Ki, 1Mi, 2Gi (1024s) */
+    bool ranged;       /* min and max hold, both inclusive: see CLI_RANGE, CLI_MIN */
+    cli_kind kind;     /* by CLI_AT */
+    size_t offset;     /* by CLI_AT: of the field in the verb's struct */
+    double min, max;
+    const char *choices; /* "cpu|cuda", or NULL */
+    const char *preset;  /* the default, as typed: applied, and shown in the help. NULL: zero, not shown */
+    const char *value;   /* its name in the help (FILE, DIR, PATH, MODEL complete to paths). NULL: by kind */
+    const char *help;    /* one line, lower case, no full stop */
+    const char *group;   /* heading of this row and of those after it, up to the next heading */
+} cli_option;
+
+#define CLI_KIND_OF(x) \
+    _Generic((x), bool: CLI_FLAG, int: CLI_INT, int64_t: CLI_INT64, unsigned: CLI_ENUM, double: CLI_DOUBLE, \
+        const char *: CLI_STRING, cli_list: CLI_LIST)
+#define CLI_AT(type, field)  .kind = CLI_KIND_OF(((type *)0)->field), .offset = offsetof(type, field)
+#define CLI_RANGE(low, high) .ranged = true, .min = (low), .max = (high)
+#define CLI_MIN(low)         .ranged = true, .min = (low), .max = HUGE_VAL
+
+#define CLI_MAX_OPTIONS 128
+
+typedef struct cli_verb cli_verb; /* verbs.h */
+
+/* What was on the command line besides the options. */
+typedef struct cli_args {
+    char **items; /* positional arguments, in order, borrowed from argv; followed by NULL */
+    int count;
+    bool help; /* --help was there; nothing after it was looked at */
+    const cli_verb *verb;
+    void *options;
+    bool given[CLI_MAX_OPTIONS]; /* by row */
+} cli_args;
+
+/* Parse argv (argv[0] is the verb's name) into *options: zeroed, then the table's defaults, then the command
+ * line. Positionals are moved to the front of argv. Returns BY_OK, or BY_ERR_ARGUMENT with a message for the
+ * user; prints nothing. cli_args_free in every case. */
+by_status cli_options_parse(const cli_verb *verb, int argc, char **argv, void *options, size_t size,
+                            cli_args *args);
+
+/* The same for a verb's run function: says what is wrong on stderr, or shows the help on stdout. False:
+ * return *code at once, there is nothing to free. True: go on, and cli_args_free at the end. `options` points
+ * to the struct. */
+bool cli_parse_sized(const cli_verb *verb, int argc, char **argv, void *options, size_t size, cli_args *args,
+                     int *code);
+#define cli_parse(verb, argc, argv, options, args, code) \
+    cli_parse_sized(verb, argc, argv, options, sizeof *(options), args, code)
+
+void cli_args_free(cli_args *args); /* zero state is legal */
+
+/* Whether the user gave the option that fills this field, as opposed to its default: cli_given(&args,
+ * &o.steps). */
+bool cli_given(const cli_args *args, const void *field);
+
+/* A defect in a table (a name or letter twice, a default that does not parse, ...) as BY_ERR_UNSUPPORTED. */
+by_status cli_verb_check(const cli_verb *verb);
+
+/* ---- pieces that help.c, completion.c and main.c share
+ * ----------------------------------------------------------- */
+
+/* Equal, with '_' and '-' the same; `a` has n characters. */
+bool cli_name_equal(const char *a, size_t n, const char *b);
+
+/* Did you mean: offer candidates one by one; `best` is then the nearest one, or NULL when none is near
+ * enough. */
+typedef struct cli_suggestion {
+    const char *typed, *best;
+    int distance;
+} cli_suggestion;
+void cli_suggest(cli_suggestion *s, const char *candidate);
+
+/* Walk over the words of "MODEL [TEXT...]" or over the alternatives of "a|b|c": separator ' ' or '|'. */
+typedef struct cli_word {
+    const char *text; /* not terminated; brackets and dots removed */
+    int length;
+    bool optional, repeated;
+} cli_word;
+bool cli_word_next(const char **cursor, char separator, cli_word *word);
+
+const char *cli_value_name(const cli_option *o);      /* "N"; NULL for a flag */
+bool cli_value_is_path(const cli_option *o);          /* complete it with file names */
+const char *cli_group(const cli_option *rows, int i); /* heading of row i, "Options" when none was given */
+
+/* ---- what falls out of the tables (help.c, completion.c)
+ * ---------------------------------------------------------- */
+
+void cli_help_write(FILE *out, const cli_verb *verb, int width);
+void cli_overview_write(FILE *out, const cli_verb *const *verbs, int count, int width);
+void cli_man_write(FILE *out, const cli_verb *verb);                             /* banyan-VERB(1) */
+void cli_man_overview_write(FILE *out, const cli_verb *const *verbs, int count); /* banyan(1) */
+bool cli_completion_write(FILE *out, const char *shell, const cli_verb *const *verbs,
+                          int count); /* false: no such shell */
+
+#endif

@@ -1,0 +1,206 @@
+/* attention.c - softmax(q k^T * scale, masked) v by tiles of 64 queries and 64 keys with a running softmax (Dao et al.
+ * 2022): the scores of a tile live in the cache and are never stored, unless the weights are asked for. */
+#ifndef T_NAME
+#include "cpu/kernels/tile.h"
+
+#define BY_TEMPLATE "cpu/kernels/attention.c"
+#include "cpu/kernels/each_type.h"
+
+by_status KERNEL(attention)(by_exec *e, by_node *n)
+{
+    attention a = attention_of(e, n);
+    a.key_mask = n->in[3] ? n->in[3]->data : NULL;
+    a.y = rows_of(n->out[0], 0);
+    a.lse = n->out[1] ? n->out[1]->data : NULL;
+    a.weights = n->out[2] ? n->out[2]->data : NULL;
+    BY_DISPATCH(n->in[0]->type, attention_forward, &a);
+}
+
+#else
+#include "cpu/kernels/tile.h"
+
+/* One thread's working space, and what is known of the tile's queries so far. */
+typedef struct FN(forward_space) {
+    R *q, *qt;         /* (TILE, ld) scaled queries, and transposed */
+    R *kv;             /* (TILE, ld) keys, then values */
+    R *o;              /* (TILE, ld) the unnormalised output */
+    R *st, *keep;      /* (TILE, TILE) scores, then weights; dropout */
+    R top[TILE];       /* largest score seen */
+    R sum[TILE];       /* of e^(score - top) */
+    R even[TILE];      /* 1 / S for a query that sees nothing, else 0 */
+} FN(forward_space);
+
+static int64_t FN(forward_floats)(int64_t ld)
+{
+    return 4 * TILE * ld + 2 * TILE * TILE;
+}
+
+/* Scores to e^(score - top); brings top and sum up to date and leaves in `fix` by how much older sums shrink. */
+static void FN(running_softmax)(const tile *x, R *restrict st, R *restrict top, R *restrict sum, R *restrict fix)
+{
+    R now[TILE];
+    memcpy(now, top, sizeof now);
+    for (int s = 0; s < x->keys; s++) {
+        const R *restrict p = st + s * TILE;
+#pragma omp simd
+        for (int t = FN(first_query)(x, s); t < x->width; t++)
+            now[t] = p[t] > now[t] ? p[t] : now[t];
+    }
+#pragma omp simd
+    for (int t = 0; t < x->width; t++) {
+        fix[t] = R_EXP(top[t] - now[t]);
+        sum[t] *= fix[t];
+        top[t] = now[t];
+    }
+    for (int s = 0; s < x->keys; s++) {
+        R *restrict p = st + s * TILE;
+#pragma omp simd
+        for (int t = FN(first_query)(x, s); t < x->width; t++) {
+            p[t] = R_EXP(p[t] - now[t]);
+            sum[t] += p[t];
+        }
+    }
+}
+
+static void FN(scale_rows)(int n, int64_t ld, const R *restrict factor, R *restrict o)
+{
+    for (int t = 0; t < n; t++, o += ld) {
+        const R f = factor[t];
+        if (f == 1)
+            continue;
+#pragma omp simd
+        for (int64_t d = 0; d < ld; d++)
+            o[d] *= f;
+    }
+}
+
+/* The scores of one tile, masked, into w->st. */
+static void FN(scores)(const attention *a, const tile *x, int64_t ld, FN(forward_space) * w)
+{
+    FN(load_rows)(a, &a->k, x->b, x->s0, x->h / a->group, x->keys, ROUND_UP(x->keys, MR), 1, ld, w->kv);
+    FN(times_queries)(x, a->dim, ld, w->kv, w->qt, w->st);
+    FN(finish_scores)(a, x, w->st);
+}
+
+/* o [+]= dropout(weights in w->st) v */
+static void FN(add_values)(const attention *a, const tile *x, int64_t ld, FN(forward_space) * w, bool add)
+{
+    if (a->dropout > 0) {
+        FN(draw_dropout)(a, x, w->keep);
+        for (int s = 0; s < x->keys; s++)
+            for (int t = FN(first_query)(x, s); t < x->width; t++)
+                w->st[s * TILE + t] *= w->keep[s * TILE + t];
+    }
+    FN(load_rows)(a, &a->v, x->b, x->s0, x->h / a->group, x->keys, x->keys, 1, ld, w->kv);
+    FN(sum_over_keys)(x, ld, w->st, w->kv, w->o, add);
+}
+
+/* Queries that see nothing: equal weights on every key, also on those that a mask hides. */
+static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, FN(forward_space) * w)
+{
+    R live[TILE];
+    for (int t = 0; t < TILE; t++) {
+        live[t] = w->even[t] == 0;
+        w->sum[t] = w->even[t] == 0 ? w->sum[t] : 1;
+    }
+    FN(scale_rows)((int)BY_MIN(a->queries - t0, TILE), ld, live, w->o);
+    for (int64_t s0 = 0; s0 < keys_of(a, b); s0 += TILE) {
+        tile x = tile_at(a, b, h, t0, s0, VL, true);
+        for (int s = 0; s < x.keys; s++)
+            memcpy(w->st + s * TILE, w->even, sizeof w->even);
+        FN(add_values)(a, &x, ld, w, true);
+    }
+}
+
+/* The weights themselves, before dropout: the scores are computed a second time, now that their sum is known. */
+static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, const R *lse,
+                              FN(forward_space) * w)
+{
+    for (int64_t s0 = 0; s0 < a->keys; s0 += TILE) {
+        tile x = tile_at(a, b, h, t0, s0, VL, true);
+        FN(scores)(a, &x, ld, w);
+        FN(scores_to_weights)(&x, lse, w->even, w->st);
+        T *to = (T *)a->weights + ((b * a->heads + h) * a->queries + t0) * a->keys + s0;
+        for (int t = 0; t < x.queries; t++, to += a->keys)
+            for (int s = 0; s < x.keys; s++)
+                to[s] = ST(w->st[s * TILE + t]);
+    }
+}
+
+/* Everything for queries [t0, t0 + TILE) of head (b, h). */
+static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int64_t t0)
+{
+    const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld, seen = keys_seen(a, b, t0, TILE);
+    const int n = (int)BY_MIN(a->queries - t0, TILE);
+    FN(forward_space) w = {.q = space, .qt = space + part, .kv = space + 2 * part, .o = space + 3 * part};
+    w.st = space + 4 * part;
+    w.keep = w.st + TILE * TILE;
+    for (int t = 0; t < TILE; t++)
+        w.top[t] = (R)-INFINITY;
+    FN(load_rows)(a, &a->q, b, t0, h, n, ROUND_UP(n, VL), (R)a->scale, ld, w.q);
+    FN(transpose)(ROUND_UP(n, VL), ld, w.q, w.qt);
+    for (int64_t s0 = 0; s0 < seen; s0 += TILE) {
+        tile x = tile_at(a, b, h, t0, s0, VL, false);
+        R fix[TILE];
+        FN(scores)(a, &x, ld, &w);
+        FN(running_softmax)(&x, w.st, w.top, w.sum, fix);
+        if (s0 > 0)
+            FN(scale_rows)(n, ld, fix, w.o);
+        FN(add_values)(a, &x, ld, &w, s0 > 0);
+    }
+
+    R lse[TILE];
+    bool any_nothing = false;
+    for (int t = 0; t < TILE; t++) {
+        bool nothing = t < n && w.top[t] == HIDDEN;
+        any_nothing |= nothing;
+        w.even[t] = nothing ? (R)(1.0 / (double)keys_of(a, b)) : 0;
+        lse[t] = nothing ? (R)INFINITY : w.top[t] + R_LOG(w.sum[t]);
+        if (a->lse && t < n)
+            ((R *)a->lse)[(b * a->heads + h) * a->queries + t0 + t] = nothing ? SEES_NOTHING : lse[t];
+    }
+    if (any_nothing)
+        FN(even_rows)(a, b, h, t0, ld, &w);
+    for (int t = 0; t < n && a->y.at; t++)
+        FN(store_row)(FN(head_at)(a, &a->y, b, t0 + t, h), w.o + t * ld, a->dim, 1 / w.sum[t]);
+    if (a->weights)
+        FN(write_weights)(a, b, h, t0, ld, lse, &w);
+}
+
+/* The pieces do not touch each other's results, so that which thread takes which changes nothing; long ones (under a
+ * causal mask, the last queries) go first. */
+by_status FN(by_attention_tiles)(const attention *a)
+{
+    const int64_t tiles = (a->queries + TILE - 1) / TILE, tasks = a->batch * a->heads * tiles;
+    const int64_t floats = FN(forward_floats)(ROUND_UP(a->dim, VL));
+    const int threads =
+        threads_for(a, tasks, (double)a->batch * a->heads * (double)a->queries * (double)a->keys * a->dim);
+    R *space = by_scratch_take(a->e->device, (size_t)(threads * floats) * sizeof(R));
+    if (!space)
+        return BY_ERR_MEMORY;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
+    for (int64_t i = 0; i < tasks; i++) {
+        int64_t head = i % (a->batch * a->heads), last = tiles - 1 - i / (a->batch * a->heads);
+        FN(forward_tile)(a, space + thread_index() * floats, head / a->heads, (int)(head % a->heads), last * TILE);
+    }
+    by_scratch_give(a->e->device, space);
+    return BY_OK;
+}
+
+static by_status FN(attention_forward)(const attention *a)
+{
+    if (a->queries <= FEW_QUERIES && a->dropout == 0 && !a->weights) {
+        BY_BRANCH("few queries");
+        return FN(by_attention_rows)(a);
+    }
+    if (a->dropout > 0)
+        BY_BRANCH("dropout");
+    if (a->key_mask)
+        BY_BRANCH("key mask");
+    if (a->weights)
+        BY_BRANCH("weights");
+    BY_BRANCH("tiles");
+    return FN(by_attention_tiles)(a);
+}
+
+#endif

@@ -1,0 +1,237 @@
+/* attention_cached.c - attention of new positions over a cache of keys and values, and the way few queries are computed:
+ * reading every key and value once, in the order of memory, is all that counts there. */
+#ifndef T_NAME
+#include "cpu/kernels/tile.h"
+
+enum { CHUNK = 64 }; /* keys of one piece of work; the pieces do not depend on the number of threads */
+enum { STAGE = 4 };  /* keys taken together */
+
+#define BY_TEMPLATE "cpu/kernels/attention_cached.c"
+#include "cpu/kernels/each_type.h"
+
+/* Append the T new rows (B, T, width) to the cache (B, M, width). */
+static void append(const by_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
+{
+    const int32_t *past = n->in[5]->data;
+    const size_t size = by_dtype_size(cache->type);
+    const int64_t width = cache->dim[2];
+    for (int64_t b = 0; b < cache->dim[0]; b++)
+        for (int64_t t = 0; t < queries; t++)
+            memcpy((char *)cache->data + size * (size_t)((b * cache->dim[1] + past[b] + t) * width),
+                   (const char *)from->at + size * (size_t)(b * from->batch + t * from->row), size * (size_t)width);
+}
+
+by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
+{
+    attention a = attention_of(e, n);
+    const int64_t room = n->in[3]->dim[1];
+    a.past = n->in[5]->data;
+    a.mask = BY_MASK_CAUSAL;
+    a.keys = 0;
+    for (int64_t b = 0; b < a.batch; b++) {
+        if (a.past[b] < 0 || a.past[b] > room - a.queries)
+            return by_fail(BY_ERR_ARGUMENT, "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
+                           by_tensor_label(n->in[5]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
+        a.keys = BY_MAX(a.keys, keys_of(&a, b));
+    }
+    append(n, &a.k, n->in[3], a.queries);
+    append(n, &a.v, n->in[4], a.queries);
+    a.k = rows_of(n->in[3], 0);
+    a.v = rows_of(n->in[4], 0);
+    a.y = rows_of(n->out[0], 0);
+    BY_DISPATCH(n->in[0]->type, attention_over_cache, &a);
+}
+
+#else
+#include "cpu/kernels/tile.h"
+
+/* n rows of all key heads from position s, as R: where they are when they are of that type, else in stage. */
+static inline const R *FN(rows_at)(const attention *a, const head_rows *r, int64_t b, int64_t s, int n, R *restrict stage,
+                                   int64_t *ld)
+{
+    const T *from = FN(head_at)(a, r, b, s, 0);
+    const int64_t width = (int64_t)a->kv_heads * a->dim;
+    if (sizeof(T) == sizeof(R)) {
+        *ld = r->row;
+        return (const R *)(const void *)from;
+    }
+    for (int i = 0; i < n; i++)
+#pragma omp simd
+        for (int64_t d = 0; d < width; d++)
+            stage[i * width + d] = LD(from[i * r->row + d]);
+    *ld = width;
+    return stage;
+}
+
+/* to[i] = q . k[i] for n <= STAGE keys */
+static inline void FN(dot_rows)(int n, int dim, const R *restrict q, const R *restrict k, int64_t ld, R *restrict to)
+{
+    if (n == STAGE) {
+        const R *restrict k1 = k + ld, *restrict k2 = k + 2 * ld, *restrict k3 = k + 3 * ld;
+        R d0 = 0, d1 = 0, d2 = 0, d3 = 0;
+#pragma omp simd reduction(+ : d0, d1, d2, d3)
+        for (int d = 0; d < dim; d++) {
+            d0 += q[d] * k[d];
+            d1 += q[d] * k1[d];
+            d2 += q[d] * k2[d];
+            d3 += q[d] * k3[d];
+        }
+        to[0] = d0, to[1] = d1, to[2] = d2, to[3] = d3;
+        return;
+    }
+    for (int i = 0; i < n; i++, k += ld) {
+        R sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int d = 0; d < dim; d++)
+            sum += q[d] * k[d];
+        to[i] = sum;
+    }
+}
+
+/* o += sum of p[i] v[i] over n <= STAGE keys */
+static inline void FN(add_rows)(int n, int dim, const R *restrict p, const R *restrict v, int64_t ld, R *restrict o)
+{
+    if (n == STAGE) {
+        const R *restrict v1 = v + ld, *restrict v2 = v + 2 * ld, *restrict v3 = v + 3 * ld;
+        const R p0 = p[0], p1 = p[1], p2 = p[2], p3 = p[3];
+#pragma omp simd
+        for (int d = 0; d < dim; d++)
+            o[d] += p0 * v[d] + p1 * v1[d] + p2 * v2[d] + p3 * v3[d];
+        return;
+    }
+    for (int i = 0; i < n; i++, v += ld) {
+        const R pi = p[i];
+#pragma omp simd
+        for (int d = 0; d < dim; d++)
+            o[d] += pi * v[d];
+    }
+}
+
+/* Scores of one query (t) over keys [s0, s0 + n) to e^(score - top), with what is hidden; gives {top, sum}. */
+static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, int64_t s0, int n, R *restrict p,
+                                     R *restrict stats)
+{
+    const int32_t *seen = a->key_mask ? a->key_mask + b * a->keys + s0 : NULL;
+    const int64_t last = a->mask == BY_MASK_CAUSAL ? keys_of(a, b) - a->queries + t - s0 : n;
+    R top = (R)-INFINITY, sum = 0;
+    for (int s = 0; s < n; s++) {
+        p[s] = s > last || (seen && !seen[s]) ? HIDDEN : p[s];
+        top = p[s] > top ? p[s] : top;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (int s = 0; s < n; s++) {
+        p[s] = R_EXP(p[s] - top);
+        sum += p[s];
+    }
+    stats[0] = top;
+    stats[1] = sum;
+}
+
+/* All heads and queries of batch row b over one chunk of keys. parts (H*T, D + 2) takes, of each, the largest score,
+ * the sum of e^(score - largest), and the values weighted by it. */
+static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *parts)
+{
+    const int dim = a->dim, rows = (int)(a->heads * a->queries), shared = (int)(a->group * a->queries);
+    const int n = (int)BY_MIN(keys_of(a, b) - s0, CHUNK);
+    R *q = space, *p = q + rows * dim, *stage = p + rows * CHUNK;
+    int64_t ld;
+    for (int r = 0; r < rows; r++) {
+        const T *from = FN(head_at)(a, &a->q, b, r % a->queries, (int)(r / a->queries));
+        for (int d = 0; d < dim; d++)
+            q[r * dim + d] = LD(from[d]) * (R)a->scale;
+    }
+    for (int s = 0; s < n; s += STAGE) {
+        int some = BY_MIN(n - s, STAGE);
+        const R *k = FN(rows_at)(a, &a->k, b, s0 + s, some, stage, &ld);
+        for (int r = 0; r < rows; r++)
+            FN(dot_rows)(some, dim, q + r * dim, k + (int64_t)(r / shared) * dim, ld, p + r * CHUNK + s);
+    }
+    for (int r = 0; r < rows; r++) {
+        R *part = parts + (int64_t)r * (dim + 2);
+        FN(chunk_softmax)(a, b, r % a->queries, s0, n, p + r * CHUNK, part);
+        memset(part + 2, 0, sizeof(R) * (size_t)dim);
+    }
+    for (int s = 0; s < n; s += STAGE) {
+        int some = BY_MIN(n - s, STAGE);
+        const R *v = FN(rows_at)(a, &a->v, b, s0 + s, some, stage, &ld);
+        for (int r = 0; r < rows; r++)
+            FN(add_rows)(some, dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld,
+                         parts + (int64_t)r * (dim + 2) + 2);
+    }
+}
+
+/* A query that sees nothing: the mean of the values. Sums into o and returns how many. */
+static R FN(sum_values)(const attention *a, int64_t b, int h, R *restrict o)
+{
+    const int64_t keys = keys_of(a, b);
+    memset(o, 0, sizeof(R) * (size_t)a->dim);
+    for (int64_t s = 0; s < keys; s++) {
+        const T *v = FN(head_at)(a, &a->v, b, s, h / a->group);
+        for (int d = 0; d < a->dim; d++)
+            o[d] += LD(v[d]);
+    }
+    return (R)keys;
+}
+
+/* Put the chunks of one head and query together, in order, into the first of them; write y and lse. */
+static void FN(combine)(const attention *a, int64_t b, int r, int64_t chunks, R *parts)
+{
+    const int dim = a->dim, h = (int)(r / a->queries);
+    const int64_t t = r % a->queries, step = a->heads * a->queries * (dim + 2);
+    R top = parts[0], sum = 0, *o = parts + 2;
+    for (int64_t c = 1; c < chunks; c++)
+        top = parts[c * step] > top ? parts[c * step] : top;
+    for (int64_t c = 0; c < chunks; c++) {
+        const R *restrict part = parts + c * step;
+        const R f = R_EXP(part[0] - top);
+        sum += f * part[1];
+        for (int d = 0; d < dim; d++)
+            o[d] = (c ? o[d] : 0) + f * part[2 + d];
+    }
+    const bool nothing = top == HIDDEN;
+    if (a->lse)
+        ((R *)a->lse)[(b * a->heads + h) * a->queries + t] = nothing ? SEES_NOTHING : top + R_LOG(sum);
+    if (nothing)
+        sum = FN(sum_values)(a, b, h, o);
+    if (a->y.at)
+        FN(store_row)(FN(head_at)(a, &a->y, b, t, h), o, dim, 1 / sum);
+}
+
+by_status FN(by_attention_rows)(const attention *a)
+{
+    const int64_t rows = a->heads * a->queries, width = (int64_t)a->kv_heads * a->dim;
+    const int64_t chunks = (a->keys + CHUNK - 1) / CHUNK, tasks = a->batch * chunks;
+    const int64_t part = rows * (a->dim + 2), own = rows * (a->dim + CHUNK) + STAGE * width;
+    const bool fork = a->batch * a->keys * width >= BY_FORK_ELEMENTS;
+    const int threads = fork ? (int)BY_MAX(BY_MIN(a->e->threads, tasks), 1) : 1;
+    R *parts = by_scratch_take(a->e->device, (size_t)(tasks * part + threads * own) * sizeof(R));
+    if (!parts)
+        return BY_ERR_MEMORY;
+    R *space = parts + tasks * part;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < tasks; i++)
+            if (i % chunks * CHUNK < keys_of(a, i / chunks))
+                FN(chunk)(a, i / chunks, i % chunks * CHUNK, space + thread_index() * own, parts + i * part);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < a->batch * rows; i++) {
+            int64_t b = i / rows, r = i % rows;
+            FN(combine)(a, b, (int)r, (keys_of(a, b) + CHUNK - 1) / CHUNK, parts + b * chunks * part + r * (a->dim + 2));
+        }
+    }
+    by_scratch_give(a->e->device, parts);
+    return BY_OK;
+}
+
+static by_status FN(attention_over_cache)(const attention *a)
+{
+    if (a->queries <= FEW_QUERIES) {
+        BY_BRANCH("cache, few queries");
+        return FN(by_attention_rows)(a);
+    }
+    BY_BRANCH("cache, many queries");
+    return FN(by_attention_tiles)(a);
+}
+
+#endif

@@ -1,0 +1,259 @@
+/* elementwise.c - one output element from the input elements at the same place: add, sub, mul, scale, activations and their
+ * gradients, dropout. The output may lie over an input, so loops read an element before they write it. */
+#ifndef T_NAME
+#include "cpu/kernels/kernel.h"
+
+#define SPAN 2048 /* elements one thread takes at a time */
+#define TILE 512  /* a short b is repeated up to this many elements, so that rows fill vectors */
+
+static int64_t elements(const by_tensor *t)
+{
+    return by_tensor_rows(t) * by_tensor_cols(t);
+}
+
+#define BY_TEMPLATE "cpu/kernels/elementwise.c"
+#include "cpu/kernels/each_type.h"
+
+by_status KERNEL(add)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, binary, e, n)
+}
+
+by_status KERNEL(sub)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, binary, e, n)
+}
+
+by_status KERNEL(mul)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, binary, e, n)
+}
+
+by_status KERNEL(scale)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, scale, e, n)
+}
+
+by_status KERNEL(activation)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, activation, e, n)
+}
+
+by_status KERNEL(activation_grad)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, activation_grad, e, n)
+}
+
+by_status KERNEL(dropout)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->out[0]->type, dropout, e, n)
+}
+
+#else /* ---- once per element type ---- */
+
+/* ---- add, sub, mul ----------------------------------------------------------------------------------------------------- */
+
+#define EACH(expr)                                                                                                     \
+    do {                                                                                                               \
+        R_SIMD for (int64_t i = 0; i < count; i++) y[i] = ST(expr);                                                    \
+    } while (0)
+
+static void FN(binary_span)(by_op op, T *y, const T *a, const T *b, int64_t count)
+{
+    if (op == BY_OP_ADD)
+        EACH(LD(a[i]) + LD(b[i]));
+    else if (op == BY_OP_SUB)
+        EACH(LD(a[i]) - LD(b[i]));
+    else
+        EACH(LD(a[i]) * LD(b[i]));
+}
+
+/* y[i] = a[i] op b[i % period]. Spans never cross the end of a period. */
+static by_status FN(binary)(by_exec *e, by_node *n)
+{
+    T *y = n->out[0]->data;
+    const T *a = n->in[0]->data, *b = n->in[1]->data;
+    const by_op op = n->op;
+    const int64_t count = elements(n->out[0]);
+    int64_t period = elements(n->in[1]);
+    T tile[TILE];
+    if (period < count && period <= TILE / 2) {
+        BY_BRANCH("binary " BY_STRING(T_NAME) ", short b repeated");
+        for (int64_t i = 0; i < TILE; i++)
+            tile[i] = b[i % period];
+        period = TILE / period * period;
+        b = tile;
+    } else {
+        BY_BRANCH("binary " BY_STRING(T_NAME));
+    }
+    const int64_t cuts = (period + SPAN - 1) / SPAN, tasks = (count + period - 1) / period * cuts;
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
+    for (int64_t t = 0; t < tasks; t++) {
+        const int64_t in_b = t % cuts * SPAN, at = t / cuts * period + in_b;
+        FN(binary_span)(op, y + at, a + at, b + in_b, BY_MIN(BY_MIN(SPAN, period - in_b), count - at));
+    }
+    return BY_OK;
+}
+
+/* ---- scale ------------------------------------------------------------------------------------------------------------- */
+
+static by_status FN(scale)(by_exec *e, by_node *n)
+{
+    T *y = n->out[0]->data;
+    const T *x = n->in[0]->data;
+    const R factor = (R)((const by_scale_attr *)n->attr)->factor;
+    const int64_t count = elements(n->out[0]);
+    BY_BRANCH("scale " BY_STRING(T_NAME));
+#pragma omp parallel for simd schedule(simd : static) num_threads(e->threads) if (parallel : count >= BY_FORK_ELEMENTS)
+    for (int64_t i = 0; i < count; i++)
+        y[i] = ST(LD(x[i]) * factor);
+    return BY_OK;
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------------- */
+
+#include "cpu/kernels/act.h"
+
+#define SQRT_HALF  (R)0.70710678118654752440
+#define SQRT_2_PI  (R)0.79788456080286535588  /* sqrt(2 / pi) */
+#define RSQRT_2PI  (R)0.39894228040143267794  /* 1 / sqrt(2 pi) */
+#define GELU_CUBIC (R)0.044715
+
+static inline R FN(sigmoid)(R x)
+{
+    return 1 / (1 + R_EXP(-x));
+}
+
+/* (1 + tanh u) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
+static inline R FN(gelu_gate)(R x)
+{
+    return FN(sigmoid)(2 * SQRT_2_PI * (x + GELU_CUBIC * x * x * x));
+}
+
+static void FN(activation_span)(by_act act, T *y, const T *x, int64_t count)
+{
+    R block[SPAN];
+    R_SIMD
+    for (int64_t i = 0; i < count; i++)
+        block[i] = LD(x[i]);
+    FN(activate)(act, count, block, block);
+    EACH(block[i]);
+}
+
+static inline R FN(gelu_slope)(R x)
+{
+    return (R)0.5 * (1 + R_ERF(x * SQRT_HALF)) + x * RSQRT_2PI * R_EXP((R)-0.5 * x * x);
+}
+
+/* With s = sigmoid(2u): d(x s)/dx = s + x s (1 - s) 2u' */
+static inline R FN(gelu_tanh_slope)(R x)
+{
+    const R s = FN(gelu_gate)(x);
+    return s + x * s * (1 - s) * (2 * SQRT_2_PI) * (1 + 3 * GELU_CUBIC * x * x);
+}
+
+static inline R FN(silu_slope)(R x)
+{
+    const R s = FN(sigmoid)(x);
+    return s * (1 + x * (1 - s));
+}
+
+static inline R FN(tanh_slope)(R x)
+{
+    const R t = R_TANH(x);
+    return 1 - t * t;
+}
+
+static inline R FN(sigmoid_slope)(R x)
+{
+    const R s = FN(sigmoid)(x);
+    return s * (1 - s);
+}
+
+/* dx = dy act'(x) */
+static void FN(activation_grad_span)(by_act act, T *y, const T *x, const T *dy, int64_t count)
+{
+#define X  LD(x[i])
+#define DY LD(dy[i])
+    switch (act) {
+    case BY_GELU:
+        EACH(DY * FN(gelu_slope)(X));
+        break;
+    case BY_GELU_TANH:
+        EACH(DY * FN(gelu_tanh_slope)(X));
+        break;
+    case BY_RELU:
+        EACH(X > 0 ? DY : 0);
+        break;
+    case BY_SILU:
+        EACH(DY * FN(silu_slope)(X));
+        break;
+    case BY_TANH:
+        EACH(DY * FN(tanh_slope)(X));
+        break;
+    case BY_SIGMOID:
+        EACH(DY * FN(sigmoid_slope)(X));
+        break;
+    case BY_ACT_NONE:
+        EACH(DY);
+        break;
+    }
+#undef X
+#undef DY
+}
+
+static by_status FN(activation)(by_exec *e, by_node *n)
+{
+    T *y = n->out[0]->data;
+    const T *x = n->in[0]->data;
+    const by_act act = ((const by_activation_attr *)n->attr)->act;
+    const int64_t count = elements(n->out[0]), spans = (count + SPAN - 1) / SPAN;
+    BY_BRANCH("activation " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
+    for (int64_t s = 0; s < spans; s++)
+        FN(activation_span)(act, y + s * SPAN, x + s * SPAN, BY_MIN(SPAN, count - s * SPAN));
+    return BY_OK;
+}
+
+static by_status FN(activation_grad)(by_exec *e, by_node *n)
+{
+    T *dx = n->out[0]->data;
+    const T *x = n->in[0]->data, *dy = n->in[1]->data;
+    const by_act act = ((const by_activation_attr *)n->attr)->act;
+    const int64_t count = elements(n->out[0]), spans = (count + SPAN - 1) / SPAN;
+    BY_BRANCH("activation_grad " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
+    for (int64_t s = 0; s < spans; s++)
+        FN(activation_grad_span)(act, dx + s * SPAN, x + s * SPAN, dy + s * SPAN, BY_MIN(SPAN, count - s * SPAN));
+    return BY_OK;
+}
+
+/* ---- dropout ------------------------------------------------------------------------------------------------------------ */
+
+static by_status FN(dropout)(by_exec *e, by_node *n)
+{
+    T *y_all = n->out[0]->data;
+    const T *x_all = n->in[0]->data;
+    const float p = ((const by_dropout_attr *)n->attr)->p;
+    const uint32_t threshold = by_drop_threshold(p);
+    const R factor = by_drop_factor(p);
+    const int64_t total = elements(n->out[0]), spans = (total + BY_RANDOM_SPAN - 1) / BY_RANDOM_SPAN;
+    BY_BRANCH("dropout " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (total >= BY_FORK_ELEMENTS)
+    for (int64_t s = 0; s < spans; s++) {
+        const int64_t at = s * BY_RANDOM_SPAN, count = BY_MIN(BY_RANDOM_SPAN, total - at);
+        uint32_t buffer[BY_RANDOM_PLACES];
+        const uint32_t *random = by_random_span(e, n, (uint64_t)at, count, buffer);
+        T *y = y_all + at;
+        const T *x = x_all + at;
+        EACH(random[i] >= threshold ? LD(x[i]) * factor : 0);
+    }
+    return BY_OK;
+}
+
+#undef EACH
+#undef SQRT_HALF
+#undef SQRT_2_PI
+#undef RSQRT_2PI
+#undef GELU_CUBIC
+#endif

@@ -1,0 +1,73 @@
+/* gather.c - rows of a table by their index, and the sum of gradients back into the table. */
+#ifndef T_NAME
+#include "cpu/kernels/kernel.h"
+
+#define COLUMNS 64 /* columns of the table one thread owns at a time */
+
+static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
+{
+    const int32_t *id = ids->data;
+    for (int64_t i = 0; i < count; i++)
+        if (id[i] < 0 || id[i] >= limit)
+            return by_fail(BY_ERR_ARGUMENT, "%s: index %d at position %lld is not in [0, %lld)", by_tensor_label(ids),
+                           (int)id[i], (long long)i, (long long)limit);
+    return BY_OK;
+}
+
+#define BY_TEMPLATE "cpu/kernels/gather.c"
+#include "cpu/kernels/each_type.h"
+
+/* table (V, C), ids (...) -> (..., C); elements are only bytes here. */
+by_status KERNEL(gather)(by_exec *e, by_node *n)
+{
+    const by_tensor *table = n->in[0], *ids = n->in[1];
+    const int64_t count = by_tensor_rows(ids) * by_tensor_cols(ids);
+    const int64_t row = by_tensor_cols(table) * (int64_t)by_dtype_size(table->type);
+    const int32_t *id = ids->data;
+    BY_TRY(check_ids(ids, count, by_tensor_rows(table)));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (count * row >= 4 * BY_FORK_ELEMENTS)
+    for (int64_t i = 0; i < count; i++)
+        memcpy((char *)n->out[0]->data + i * row, (const char *)table->data + id[i] * row, (size_t)row);
+    return BY_OK;
+}
+
+by_status KERNEL(gather_grad)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->in[1]->type, gather_grad, e, n)
+}
+
+#else /* ---- once per element type ---- */
+
+/* dtable[ids[i]] += dy[i]. A thread owns columns and goes through the ids in order, so no two write the same place and the
+ * order of every sum is that of the positions. */
+static by_status FN(gather_grad)(by_exec *e, by_node *n)
+{
+    const by_tensor *ids = n->in[0], *table = n->out[0];
+    const int64_t count = by_tensor_rows(ids) * by_tensor_cols(ids);
+    const int64_t rows = by_tensor_rows(table), cols = by_tensor_cols(table), bands = (cols + COLUMNS - 1) / COLUMNS;
+    const int32_t *id = ids->data;
+    const T *dy = n->in[1]->data;
+    R *dtable = table->data;
+    BY_TRY(check_ids(ids, count, rows));
+    if (!n->in[2]) {
+        BY_BRANCH("gather_grad " BY_STRING(T_NAME) ", from zero");
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS)
+        for (int64_t r = 0; r < rows; r++)
+            memset(dtable + r * cols, 0, (size_t)cols * sizeof *dtable);
+    } else {
+        BY_BRANCH("gather_grad " BY_STRING(T_NAME) ", added");
+    }
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (count * cols >= BY_FORK_ELEMENTS)
+    for (int64_t b = 0; b < bands; b++) {
+        const int64_t from = b * COLUMNS, width = BY_MIN(COLUMNS, cols - from);
+        for (int64_t i = 0; i < count; i++) {
+            R *restrict to = dtable + id[i] * cols + from;
+            const T *restrict g = dy + i * cols + from;
+            R_SIMD
+            for (int64_t j = 0; j < width; j++)
+                to[j] += LD(g[j]);
+        }
+    }
+    return BY_OK;
+}
+#endif

@@ -1,0 +1,545 @@
+/* gemm.c - matrix products of our own, for what the libraries do not do or do slowly.
+ *
+ * Packed: c is computed in tiles of MR x NR held in registers, from panels of a and b that were copied into the order the tile reads
+ * them in, and converted to R on the way (Goto and van de Geijn 2008). Skinny: with few rows every element of b is used a few times only;
+ * it is read once, in order, and never copied.
+ *
+ * Every element of c is summed in an order that depends on the description alone, not on the number of threads. */
+#ifndef T_NAME
+#include "cpu/kernels/kernel.h"
+#include "cpu/gemm.h"
+#if BY_ISA_LEVEL >= 1
+#include <immintrin.h>
+#endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+/* Rows of a tile: with its two vectors of columns, as many accumulators as the registers hold. */
+#if BY_ISA_LEVEL >= 2
+#define MR 14
+#elif BY_ISA_LEVEL == 1
+#define MR 6
+#else
+#define MR 4
+#endif
+
+enum {
+    KC = 256,          /* depth of a block: a panel of a, MR x KC, stays in the first-level cache */
+    MC = MR * 64,      /* rows of a block */
+    NC = 1024,         /* columns of a block */
+    GROUP = 256,       /* columns that one task multiplies a panel of a with: KC x GROUP stays in the second-level cache */
+    STRIP = 8192,      /* accumulators of a skinny product, all rows together */
+    DOTS = 64,         /* results a skinny product with dot products stores at a time */
+    ROWS = 4,          /* rows that go through the registers together in a skinny product */
+    UNIT = 64,         /* columns handed to threads in a skinny product */
+    FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
+};
+
+typedef float vec_float __attribute__((vector_size(BY_VECTOR_BYTES), aligned(4), may_alias));
+typedef double vec_double __attribute__((vector_size(BY_VECTOR_BYTES), aligned(8), may_alias));
+typedef uint16_t vec_half __attribute__((vector_size(BY_VECTOR_BYTES / 2), aligned(2), may_alias));
+typedef uint32_t vec_u32 __attribute__((vector_size(BY_VECTOR_BYTES)));
+
+/* One vector of R from memory of any alignment. */
+static inline vec_float load_f32(const float *p)
+{
+    return *(const vec_float *)p;
+}
+
+static inline vec_float load_bf16(const uint16_t *p)
+{
+    return (vec_float)(__builtin_convertvector(*(const vec_half *)p, vec_u32) << 16);
+}
+
+static inline vec_float load_f16(const uint16_t *p)
+{
+#if BY_ISA_LEVEL >= 2
+    return (vec_float)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#elif BY_ISA_LEVEL == 1
+    return (vec_float)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#else
+    vec_float v;
+    for (int i = 0; i < BY_VECTOR_BYTES / 4; i++)
+        v[i] = by_f16_load(p[i]);
+    return v;
+#endif
+}
+
+#if BY_ISA_LEVEL == 0
+static inline vec_double load_f64(const double *p)
+{
+    return *(const vec_double *)p;
+}
+#endif
+
+#define VEC        BY_PASTE(vec, R)
+#define LOAD       BY_PASTE(load, T_NAME)
+#define LANES      ((int)(sizeof(VEC) / sizeof(R)))
+#define NR         (2 * LANES)
+#define INLINE     static inline __attribute__((always_inline))
+#define ROUND(x, to) (((x) + (to)-1) / (to) * (to))
+
+static inline int thread_id(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+static inline int team_size(void)
+{
+#ifdef _OPENMP
+    return omp_get_num_threads();
+#else
+    return 1;
+#endif
+}
+
+static inline void team_wait(int team)
+{
+    if (team > 1) {
+#pragma omp barrier
+    }
+}
+
+static inline int worth_threads(const by_gemm_desc *d, int threads)
+{
+    return d->batch * d->m * d->n * d->k < FORK_WORK ? 1 : threads;
+}
+
+#define BY_TEMPLATE "cpu/kernels/gemm.c"
+#include "cpu/kernels/each_type.h"
+
+/* ---- the table gemm.c (of the folder above) picks from ------------------------------------------------------------------ */
+
+#if BY_ISA_LEVEL == 0
+#define CASE_F64(call)                                                                                                 \
+    case BY_F64:                                                                                                       \
+        call(f64);                                                                                                     \
+        break;
+#else
+#define CASE_F64(call)
+#endif
+#define SWITCH(type, call)                                                                                             \
+    switch (type) {                                                                                                    \
+    case BY_F32:                                                                                                       \
+        call(f32);                                                                                                     \
+        break;                                                                                                         \
+    case BY_BF16:                                                                                                      \
+        call(bf16);                                                                                                    \
+        break;                                                                                                         \
+    case BY_F16:                                                                                                       \
+        call(f16);                                                                                                     \
+        break;                                                                                                         \
+        CASE_F64(call)                                                                                                 \
+    default:                                                                                                           \
+        break;                                                                                                         \
+    }
+
+static size_t scratch_bytes(const by_gemm_desc *d, int threads)
+{
+    size_t bytes = 0;
+#define CALL(type) bytes = BY_TYPED(scratch, type)(d, threads)
+    SWITCH(d->ab_type, CALL)
+#undef CALL
+    return bytes;
+}
+
+static void run(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c, void *scratch)
+{
+#define CALL(type) BY_TYPED(product, type)(d, threads, a, b, bias, c, scratch)
+    SWITCH(d->ab_type, CALL)
+#undef CALL
+}
+
+static void finish(const by_gemm_desc *d, int threads, const void *bias, void *c)
+{
+    const int64_t rows = d->batch * d->m;
+#pragma omp parallel for schedule(static) num_threads(threads) if (rows * d->n > BY_FORK_ELEMENTS)
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = (float *)c + r / d->m * d->stride_c + r % d->m * d->ldc;
+        if (d->bias && d->bias_type == BY_F32)
+            for (int64_t j = 0; j < d->n; j++)
+                row[j] += ((const float *)bias)[j];
+        else if (d->bias)
+            for (int64_t j = 0; j < d->n; j++) {
+                float b;
+                by_convert(&b, BY_F32, (const char *)bias + j * (int64_t)by_dtype_size(d->bias_type), d->bias_type, 1);
+                row[j] += b;
+            }
+        BY_TYPED(activate, f32)(d->act, d->n, row, row);
+    }
+}
+
+const by_gemm_own BY_PASTE(by_gemm_own, BY_ISA) = {.scratch = scratch_bytes, .run = run, .finish = finish};
+
+#else /* ---- typed ----------------------------------------------------------------------------------------------------------- */
+
+#include "cpu/kernels/act.h"
+
+/* What the threads of a team share. */
+typedef struct FN(job) {
+    const by_gemm_desc *d;
+    const T *a, *b;
+    const R *bias; /* NULL: none */
+    void *c;
+    R *pack_a, *pack_b;
+    R *part; /* sums of the blocks so far, when c cannot hold them */
+} FN(job);
+
+static R FN(get)(const by_gemm_desc *d, const void *c, int64_t at)
+{
+    return d->c_type == T_ID ? LD(((const T *)c)[at]) : ((const R *)c)[at];
+}
+
+/* c[at..at + n) = act(v + bias); v is destroyed. */
+static inline void FN(store)(const by_gemm_desc *d, int64_t n, R *v, const R *bias, void *c, int64_t at)
+{
+    if (bias)
+        for (int64_t i = 0; i < n; i++)
+            v[i] += bias[i];
+    if (d->act != BY_ACT_NONE)
+        FN(activate)(d->act, n, v, v);
+    if (d->c_type == T_ID) {
+        T *y = (T *)c + at;
+        for (int64_t i = 0; i < n; i++)
+            y[i] = ST(v[i]);
+    } else {
+        memcpy((R *)c + at, v, (size_t)n * sizeof(R));
+    }
+}
+
+/* ---- packed -------------------------------------------------------------------------------------------------------------------- */
+
+/* A panel of w lines (rows of a, columns of b) and depth k, padded with zeros to `width` lines: out[p * width + i]. Element (i, p) lies at
+ * src[p * ld + i] when lines are adjacent, at src[i * ld + p] when not. */
+INLINE void FN(pack)(int width, int64_t w, int64_t k, const T *restrict src, int64_t ld, bool adjacent, R *restrict out)
+{
+    if (w < width)
+        memset(out, 0, (size_t)(k * width) * sizeof(R));
+    if (adjacent && w == width)
+        for (int64_t p = 0; p < k; p++)
+            for (int i = 0; i < width; i++)
+                out[p * width + i] = LD(src[p * ld + i]);
+    else if (adjacent)
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t i = 0; i < w; i++)
+                out[p * width + i] = LD(src[p * ld + i]);
+    else
+        for (int64_t p0 = 0; p0 < k; p0 += 16) /* 16 deep, so that what is written stays near */
+            for (int64_t i = 0; i < w; i++)
+                for (int64_t p = p0; p < BY_MIN(p0 + 16, k); p++)
+                    out[p * width + i] = LD(src[i * ld + p]);
+}
+
+/* tile (MR, NR) = panel of a (k, MR)^T times panel of b (k, NR). */
+static void FN(tile)(int64_t k, const R *restrict a, const R *restrict b, R *restrict tile)
+{
+    VEC acc[MR][2] = {{{0}}};
+    for (int64_t p = 0; p < k; p++) {
+        VEC b0 = *(const VEC *)(b + p * NR), b1 = *(const VEC *)(b + p * NR + LANES);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            acc[i][0] += b0 * a[p * MR + i];
+            acc[i][1] += b1 * a[p * MR + i];
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+        *(VEC *)(tile + i * NR) = acc[i][0];
+        *(VEC *)(tile + i * NR + LANES) = acc[i][1];
+    }
+}
+
+/* Put the valid part (rows, cols) of a tile where it belongs: added to the sum of the blocks before it, and finished after the last. */
+static void FN(merge)(const FN(job) *j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols, R *part, int64_t ld_part,
+                      bool first, bool last)
+{
+    const by_gemm_desc *d = j->d;
+    for (int64_t i = 0; i < rows; i++) {
+        R *v = tile + i * NR, *sum = part + i * ld_part;
+        int64_t at = (row + i) * d->ldc + col;
+        if (!first)
+            for (int64_t q = 0; q < cols; q++)
+                v[q] += sum[q];
+        else if (d->accumulate)
+            for (int64_t q = 0; q < cols; q++)
+                v[q] += FN(get)(d, j->c, at + q);
+        if (last)
+            FN(store)(d, cols, v, j->bias ? j->bias + col : NULL, j->c, at);
+        else
+            memcpy(sum, v, (size_t)cols * sizeof(R));
+    }
+}
+
+/* One block of depth kc: pack its panels, meet, multiply. Panels and tasks are dealt out evenly to the team. */
+static void FN(block)(const FN(job) *j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0, int64_t kc, int id, int team)
+{
+    const by_gemm_desc *d = j->d;
+    const int64_t panels_a = (mc + MR - 1) / MR, panels_b = (nc + NR - 1) / NR, panels = panels_a + panels_b;
+    for (int64_t q = panels * id / team; q < panels * (id + 1) / team; q++) {
+        if (q < panels_a) {
+            int64_t i = i0 + q * MR;
+            const T *src = d->ta ? j->a + p0 * d->lda + i : j->a + i * d->lda + p0;
+            FN(pack)(MR, BY_MIN(MR, i0 + mc - i), kc, src, d->lda, d->ta, j->pack_a + q * MR * kc);
+        } else {
+            int64_t i = j0 + (q - panels_a) * NR;
+            const T *src = d->tb ? j->b + i * d->ldb + p0 : j->b + p0 * d->ldb + i;
+            FN(pack)(NR, BY_MIN(NR, j0 + nc - i), kc, src, d->ldb, !d->tb, j->pack_b + (q - panels_a) * NR * kc);
+        }
+    }
+    team_wait(team);
+
+    /* sums of earlier blocks are kept in c itself where its type allows */
+    R *part = d->c_type == by_acc_type(T_ID) ? (R *)j->c + i0 * d->ldc + j0 : j->part;
+    const int64_t ld_part = d->c_type == by_acc_type(T_ID) ? d->ldc : NC;
+    const int64_t groups = (nc + GROUP - 1) / GROUP, tasks = groups * panels_a;
+    R tile[MR * NR] __attribute__((aligned(64)));
+    for (int64_t t = tasks * id / team; t < tasks * (id + 1) / team; t++) {
+        const int64_t i = t % panels_a * MR, end = BY_MIN(nc, (t / panels_a + 1) * GROUP);
+        for (int64_t q = t / panels_a * GROUP; q < end; q += NR) {
+            FN(tile)(kc, j->pack_a + i * kc, j->pack_b + q * kc, tile);
+            FN(merge)(j, tile, i0 + i, j0 + q, BY_MIN(MR, mc - i), BY_MIN(NR, nc - q), part + i * ld_part + q, ld_part, p0 == 0,
+                      p0 + kc == d->k);
+        }
+    }
+    team_wait(team);
+}
+
+static void FN(packed)(const FN(job) *j, int id, int team)
+{
+    const by_gemm_desc *d = j->d;
+    for (int64_t i = 0; i < d->m; i += MC)
+        for (int64_t q = 0; q < d->n; q += NC)
+            for (int64_t p = 0; p == 0 || p < d->k; p += KC) /* with k = 0, once, for bias and activation */
+                FN(block)(j, i, BY_MIN(MC, d->m - i), q, BY_MIN(NC, d->n - q), p, BY_MIN(KC, d->k - p), id, team);
+}
+
+/* ---- skinny: m <= BY_GEMM_SKINNY_ROWS, x is a in R, dense ----------------------------------------------------------------------- */
+
+/* acc (rows, w) += x (rows, depth) b (depth, w). */
+INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int64_t ldb, const R *x, int64_t ldx, R *acc, int64_t ld)
+{
+    int64_t i = 0;
+    for (; i + LANES <= w; i += LANES) {
+        VEC s[ROWS];
+        for (int r = 0; r < rows; r++)
+            s[r] = *(const VEC *)(acc + r * ld + i);
+        for (int p = 0; p < depth; p++) {
+            VEC v = LOAD(b + p * ldb + i);
+            __builtin_prefetch(b + (p + ahead) * ldb + i);
+            for (int r = 0; r < rows; r++)
+                s[r] += v * x[r * ldx + p];
+        }
+        for (int r = 0; r < rows; r++)
+            *(VEC *)(acc + r * ld + i) = s[r];
+    }
+    for (; i < w; i++)
+        for (int p = 0; p < depth; p++)
+            for (int r = 0; r < rows; r++)
+                acc[r * ld + i] += LD(b[p * ldb + i]) * x[r * ldx + p];
+}
+
+#define AXPY(depth)                                                                                                    \
+    switch (BY_MIN(ROWS, d->m - r)) {                                                                                  \
+    case 1:                                                                                                            \
+        FN(axpy)(1, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
+        break;                                                                                                         \
+    case 2:                                                                                                            \
+        FN(axpy)(2, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
+        break;                                                                                                         \
+    case 3:                                                                                                            \
+        FN(axpy)(3, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        FN(axpy)(4, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
+    }
+
+/* Columns [lo, hi) of c, b stored (k, n): eight rows of b at a time, streamed into accumulators in the cache. */
+static void FN(skinny_kn)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
+{
+    const by_gemm_desc *d = j->d;
+    const int64_t ld = STRIP / ROUND(d->m, ROWS);
+    R acc[STRIP] __attribute__((aligned(64)));
+    for (int64_t col = lo; col < hi; col += ld) {
+        const int64_t w = BY_MIN(ld, hi - col);
+        for (int64_t r = 0; r < d->m; r++)
+            for (int64_t i = 0; i < w; i++)
+                acc[r * ld + i] = d->accumulate ? FN(get)(d, j->c, r * d->ldc + col + i) : 0;
+        for (int64_t p = 0; p < d->k;) {
+            const T *b = j->b + p * d->ldb + col;
+            const int depth = d->k - p >= 8 ? 8 : 1, ahead = d->k - p >= 16 ? 8 : 0; 
+            for (int64_t r = 0; r < d->m; r += ROWS)
+                if (depth == 8) {
+                    AXPY(8)
+                } else {
+                    AXPY(1)
+                }
+            p += depth;
+        }
+        for (int64_t r = 0; r < d->m; r++)
+            FN(store)(d, w, acc + r * ld, j->bias ? j->bias + col : NULL, j->c, r * d->ldc + col);
+    }
+}
+
+static inline R FN(total)(VEC v)
+{
+    R part[LANES];
+    memcpy(part, &v, sizeof v);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            part[i] += part[i + half];
+    return part[0];
+}
+
+/* out (rows, cols) = x (rows, k) b (cols, k)^T. */
+INLINE void FN(dots)(int rows, int cols, int ahead, int64_t k, const T *b, int64_t ldb, const R *x, int64_t ldx, R *out, int64_t ld)
+{
+    VEC s[ROWS][4] = {{{0}}};
+    int64_t p = 0;
+    for (; p + LANES <= k; p += LANES)
+        for (int q = 0; q < cols; q++) {
+            VEC v = LOAD(b + q * ldb + p);
+            __builtin_prefetch(b + (q + ahead) * ldb + p);
+            for (int r = 0; r < rows; r++)
+                s[r][q] += v * *(const VEC *)(x + r * ldx + p);
+        }
+    for (int r = 0; r < rows; r++)
+        for (int q = 0; q < cols; q++) {
+            R sum = FN(total)(s[r][q]);
+            for (int64_t i = p; i < k; i++)
+                sum += LD(b[q * ldb + i]) * x[r * ldx + i];
+            out[r * ld + q] = sum;
+        }
+}
+
+#define DOT(cols)                                                                                                      \
+    switch (BY_MIN(ROWS, d->m - r)) {                                                                                  \
+    case 1:                                                                                                            \
+        FN(dots)(1, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
+        break;                                                                                                         \
+    case 2:                                                                                                            \
+        FN(dots)(2, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
+        break;                                                                                                         \
+    case 3:                                                                                                            \
+        FN(dots)(3, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        FN(dots)(4, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
+    }
+
+/* Columns [lo, hi) of c, b stored (n, k): four dot products at a time. lo is a multiple of 4. */
+static void FN(skinny_nk)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
+{
+    const by_gemm_desc *d = j->d;
+    R out[BY_GEMM_SKINNY_ROWS * DOTS];
+    for (int64_t col = lo; col < hi; col += DOTS) {
+        const int64_t w = BY_MIN(DOTS, hi - col);
+        for (int64_t i = 0; i < w;) {
+            const T *b = j->b + (col + i) * d->ldb;
+            const int cols = w - i >= 4 ? 4 : 1, ahead = hi - col - i >= 8 ? 4 : 0;
+            for (int64_t r = 0; r < d->m; r += ROWS)
+                if (cols == 4) {
+                    DOT(4)
+                } else {
+                    DOT(1)
+                }
+            i += cols;
+        }
+        for (int64_t r = 0; r < d->m; r++) {
+            if (d->accumulate)
+                for (int64_t i = 0; i < w; i++)
+                    out[r * DOTS + i] += FN(get)(d, j->c, r * d->ldc + col + i);
+            FN(store)(d, w, out + r * DOTS, j->bias ? j->bias + col : NULL, j->c, r * d->ldc + col);
+        }
+    }
+}
+
+#undef AXPY
+#undef DOT
+
+static void FN(skinny)(const FN(job) *j, const R *x, int threads)
+{
+    const by_gemm_desc *d = j->d;
+    const int64_t units = (d->n + UNIT - 1) / UNIT;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const int64_t id = thread_id(), team = team_size();
+        const int64_t lo = units * id / team * UNIT, hi = BY_MIN(d->n, units * (id + 1) / team * UNIT);
+        if (d->tb)
+            FN(skinny_nk)(j, x, lo, hi);
+        else
+            FN(skinny_kn)(j, x, lo, hi);
+    }
+}
+
+/* ---- entry ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Elements of R in scratch memory: the bias, then x of a skinny product, or the panels of each team. */
+static int64_t FN(bias_size)(const by_gemm_desc *d)
+{
+    return d->bias && d->bias_type != by_acc_type(T_ID) ? ROUND(d->n, 16) : 0;
+}
+
+static void FN(sizes)(const by_gemm_desc *d, int64_t *a, int64_t *b, int64_t *part)
+{
+    const int64_t kc = BY_MIN(KC, d->k);
+    *a = ROUND(ROUND(BY_MIN(MC, d->m), MR) * kc, 16);
+    *b = ROUND(BY_MIN(NC, d->n), NR) * kc;
+    *part = d->c_type != by_acc_type(T_ID) && d->k > KC ? BY_MIN(MC, d->m) * NC : 0;
+}
+
+static size_t FN(scratch)(const by_gemm_desc *d, int threads)
+{
+    int64_t a, b, part, bias = FN(bias_size)(d);
+    if (by_gemm_is_skinny(d))
+        return (size_t)(bias + d->m * d->k) * sizeof(R);
+    FN(sizes)(d, &a, &b, &part);
+    return (size_t)(bias + (a + b + part) * BY_MIN((int64_t)threads, d->batch)) * sizeof(R);
+}
+
+static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c, void *scratch)
+{
+    R *memory = scratch;
+    FN(job) j = {.d = d, .a = a, .b = b, .c = c, .bias = bias};
+    if (d->m == 0 || d->n == 0)
+        return;
+    if (FN(bias_size)(d)) {
+        by_convert(memory, by_acc_type(T_ID), bias, d->bias_type, (size_t)d->n);
+        j.bias = memory;
+        memory += FN(bias_size)(d);
+    } else if (!d->bias) {
+        j.bias = NULL;
+    }
+    threads = worth_threads(d, threads);
+    if (by_gemm_is_skinny(d)) {
+        for (int64_t r = 0; r < d->m; r++)
+            for (int64_t p = 0; p < d->k; p++)
+                memory[r * d->k + p] = LD(j.a[r * d->lda + p]);
+        FN(skinny)(&j, memory, threads);
+        return;
+    }
+    int64_t size_a, size_b, size_part;
+    FN(sizes)(d, &size_a, &size_b, &size_part);
+    const int64_t size_c = (int64_t)by_dtype_size(d->c_type);
+    const bool by_batch = d->batch >= threads; /* a product per thread, or all threads on each product in turn */
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const int id = thread_id(), team = team_size();
+        FN(job) mine = j;
+        mine.pack_a = memory + (by_batch ? id * (size_a + size_b + size_part) : 0);
+        mine.pack_b = mine.pack_a + size_a;
+        mine.part = mine.pack_b + size_b;
+        for (int64_t i = by_batch ? id : 0; i < d->batch; i += by_batch ? team : 1) {
+            mine.a = j.a + i * d->stride_a;
+            mine.b = j.b + i * d->stride_b;
+            mine.c = (char *)c + i * d->stride_c * size_c;
+            FN(packed)(&mine, by_batch ? 0 : id, by_batch ? 1 : team);
+        }
+    }
+}
+
+#endif

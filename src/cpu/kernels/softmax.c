@@ -1,0 +1,209 @@
+/* softmax.c - softmax over the last axis and the cross-entropy of logits, with their gradients. Probabilities are never kept:
+ * the loss stores one log-sum-exp per row, and the gradient is written over the logits. */
+#ifndef T_NAME
+#include "cpu/kernels/kernel.h"
+
+#define LANES 32   /* maxima kept at once */
+#define BLOCK 1024 /* exponentials added in R before they join a sum in double */
+
+/* Every target is a class or ignore_index; *counted is the number of those that are classes. */
+static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, int ignore, int64_t *counted)
+{
+    const int32_t *target = n->in[1]->data;
+    *counted = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        if (target[r] == ignore)
+            continue;
+        if (target[r] < 0 || target[r] >= classes)
+            return by_fail(BY_ERR_ARGUMENT, "%s: target %d of row %lld is not in [0, %lld) nor the ignored %d",
+                           by_tensor_label(n->in[1]), (int)target[r], (long long)r, (long long)classes, ignore);
+        ++*counted;
+    }
+    return BY_OK;
+}
+
+#define BY_TEMPLATE "cpu/kernels/softmax.c"
+#include "cpu/kernels/each_type.h"
+
+by_status KERNEL(softmax)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->in[0]->type, softmax, e, n)
+}
+
+by_status KERNEL(softmax_grad)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->in[0]->type, softmax_grad, e, n)
+}
+
+by_status KERNEL(cross_entropy)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->in[0]->type, cross_entropy, e, n)
+}
+
+by_status KERNEL(cross_entropy_grad)(by_exec *e, by_node *n)
+{
+    BY_DISPATCH(n->in[0]->type, cross_entropy_grad, e, n)
+}
+
+#else /* ---- once per element type ---- */
+
+/* In LANES parts, since compilers will not reorder comparisons that may meet a NaN. (A NaN is passed over: it comes out of the
+ * sum of exponentials.) */
+static R FN(row_max)(const T *x, int64_t count)
+{
+    R best[LANES];
+    for (int j = 0; j < LANES; j++)
+        best[j] = LD(x[0]);
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        R_SIMD
+        for (int j = 0; j < LANES; j++)
+            best[j] = LD(x[i + j]) > best[j] ? LD(x[i + j]) : best[j];
+    }
+    for (; i < count; i++)
+        best[0] = LD(x[i]) > best[0] ? LD(x[i]) : best[0];
+    for (int j = 1; j < LANES; j++)
+        best[0] = best[j] > best[0] ? best[j] : best[0];
+    return best[0];
+}
+
+/* The sum of exp(x - max). */
+static double FN(row_sum_exp)(const T *x, R max, int64_t count)
+{
+    double total = 0;
+    for (int64_t from = 0; from < count; from += BLOCK) {
+        const int64_t to = BY_MIN(from + BLOCK, count);
+        R sum = 0;
+        R_SIMD_SUM(sum)
+        for (int64_t i = from; i < to; i++)
+            sum += R_EXP(LD(x[i]) - max);
+        total += sum;
+    }
+    return total;
+}
+
+/* ---- softmax ----------------------------------------------------------------------------------------------------------- */
+
+static by_status FN(softmax)(by_exec *e, by_node *n)
+{
+    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const T *x_all = n->in[0]->data;
+    T *y_all = n->out[0]->data;
+    BY_BRANCH("softmax " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS / 2)
+    for (int64_t r = 0; r < rows; r++) {
+        const T *x = x_all + r * cols;
+        T *y = y_all + r * cols;
+        const R max = FN(row_max)(x, cols), inverse = (R)(1 / FN(row_sum_exp)(x, max, cols));
+        R_SIMD
+        for (int64_t i = 0; i < cols; i++)
+            y[i] = ST(R_EXP(LD(x[i]) - max) * inverse);
+    }
+    return BY_OK;
+}
+
+/* dx = y (dy - sum(y dy)) */
+static by_status FN(softmax_grad)(by_exec *e, by_node *n)
+{
+    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const T *y_all = n->in[0]->data, *dy_all = n->in[1]->data;
+    T *dx_all = n->out[0]->data;
+    BY_BRANCH("softmax_grad " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS)
+    for (int64_t r = 0; r < rows; r++) {
+        const T *y = y_all + r * cols, *dy = dy_all + r * cols;
+        T *dx = dx_all + r * cols;
+        R dot = 0;
+        R_SIMD_SUM(dot)
+        for (int64_t i = 0; i < cols; i++)
+            dot += LD(y[i]) * LD(dy[i]);
+        R_SIMD
+        for (int64_t i = 0; i < cols; i++)
+            dx[i] = ST(LD(y[i]) * (LD(dy[i]) - dot));
+    }
+    return BY_OK;
+}
+
+/* ---- cross-entropy ------------------------------------------------------------------------------------------------------ */
+
+static double FN(row_total)(const T *x, int64_t count)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++)
+        sum += LD(x[i]);
+    return sum;
+}
+
+/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing; the result is the mean over the
+ * counted rows, added up in order. lse gets rows + 1 elements. */
+static by_status FN(cross_entropy)(by_exec *e, by_node *n)
+{
+    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const by_loss_attr a = *(const by_loss_attr *)n->attr;
+    const T *x_all = n->in[0]->data;
+    const int32_t *target = n->in[1]->data;
+    int64_t counted;
+    BY_TRY(check_targets(n, rows, cols, a.ignore_index, &counted));
+    double *loss = by_alloc((size_t)rows * sizeof *loss);
+    if (!loss)
+        return BY_ERR_MEMORY;
+    R *lse = n->out[1] ? n->out[1]->data : NULL;
+    BY_BRANCH("cross_entropy " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS / 2)
+    for (int64_t r = 0; r < rows; r++) {
+        const T *x = x_all + r * cols;
+        const bool counts = target[r] != a.ignore_index;
+        loss[r] = 0;
+        if (!counts && !lse)
+            continue;
+        const R max = FN(row_max)(x, cols);
+        const double sum = max + log(FN(row_sum_exp)(x, max, cols));
+        if (lse)
+            lse[r] = (R)sum;
+        if (counts)
+            loss[r] = (1 - (double)a.label_smoothing) * (sum - (double)LD(x[target[r]]));
+        if (counts && a.label_smoothing > 0)
+            loss[r] += a.label_smoothing * (sum - FN(row_total)(x, cols) / (double)cols);
+    }
+    double total = 0;
+    for (int64_t r = 0; r < rows; r++)
+        total += loss[r];
+    by_free(loss);
+    if (lse)
+        lse[rows] = (R)counted;
+    *(R *)n->out[0]->data = (R)(counted > 0 ? total / (double)counted : 0);
+    return BY_OK;
+}
+
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted; 0 in rows that do not count. */
+static by_status FN(cross_entropy_grad)(by_exec *e, by_node *n)
+{
+    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const by_loss_attr a = *(const by_loss_attr *)n->attr;
+    const T *x_all = n->in[0]->data;
+    const int32_t *target = n->in[1]->data;
+    const R *lse = n->in[2]->data;
+    T *dx_all = n->out[0]->data;
+    int64_t counted;
+    BY_TRY(check_targets(n, rows, cols, a.ignore_index, &counted));
+    const R factor = lse[rows] > 0 ? *(const R *)n->in[3]->data / lse[rows] : 0;
+    const R spread = (R)((double)a.label_smoothing / (double)cols), hit = 1 - (R)a.label_smoothing + spread;
+    BY_BRANCH("cross_entropy_grad " BY_STRING(T_NAME));
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS / 2)
+    for (int64_t r = 0; r < rows; r++) {
+        const T *x = x_all + r * cols;
+        T *dx = dx_all + r * cols;
+        if (target[r] == a.ignore_index) {
+            memset(dx, 0, (size_t)cols * sizeof *dx);
+            continue;
+        }
+        const R at_target = R_EXP(LD(x[target[r]]) - lse[r]) - hit; /* read before dx may overwrite it */
+        R_SIMD
+        for (int64_t i = 0; i < cols; i++)
+            dx[i] = ST((R_EXP(LD(x[i]) - lse[r]) - spread) * factor);
+        dx[target[r]] = ST(at_target * factor);
+    }
+    return BY_OK;
+}
+#endif

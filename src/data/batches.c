@@ -1,0 +1,97 @@
+/* batches.c - rows of a language model's batches as a function of (seed, step, row), and windows in order for
+ * evaluation.
+ *
+ * N tokens hold N - 1 predictions. An epoch has W = N / seq - 1 windows (but at least one), so that a shift
+ * of the cuts by up to seq - 1 tokens always fits and W is the same in every epoch: row r of step s is number
+ * (s * batch + r) mod W of epoch (s * batch + r) / W, and seeking is arithmetic. */
+#include "data/tokens.h"
+
+/* Streams of random numbers that start here belong to epochs, away from small numbers that others use with
+ * one seed. */
+#define EPOCH_STREAM ((uint64_t)1 << 62)
+
+typedef struct epoch {
+    uint64_t order; /* seed of the permutation of the windows */
+    int64_t shift;  /* of the first window from the beginning of the region */
+} epoch;
+
+by_status by_lm_batches_check(const by_lm_batches *d)
+{
+    if (!d->tokens || d->batch <= 0 || d->seq <= 0)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "batches need a token stream and positive sizes, not batch %d of %d tokens", d->batch,
+                       d->seq);
+    int64_t count = by_tokens_count(d->tokens);
+    if (d->begin < 0 || d->begin > d->end || d->end > count)
+        return by_fail(BY_ERR_ARGUMENT, "the region [%lld, %lld) is not inside the %lld tokens",
+                       (long long)d->begin, (long long)d->end, (long long)count);
+    if (d->end - d->begin <= d->seq)
+        return by_fail(
+            BY_ERR_ARGUMENT,
+            "%lld tokens are too few for one window of %d and the token after it; use more text or a "
+            "shorter context",
+            (long long)(d->end - d->begin), d->seq);
+    return BY_OK;
+}
+
+static int64_t epoch_windows(const by_lm_batches *d)
+{
+    return BY_MAX((d->end - d->begin) / d->seq - 1, (int64_t)1);
+}
+
+static epoch epoch_at(const by_lm_batches *d, int64_t number)
+{
+    int64_t slack = d->end - d->begin - 1 - epoch_windows(d) * d->seq; /* tokens that no window needs, >= 0 */
+    by_rng r = by_rng_make(d->seed, EPOCH_STREAM + (uint64_t)number);
+    epoch e;
+    e.order = by_rng_u64(&r);
+    e.shift = (int64_t)by_rng_below(&r, (uint64_t)BY_MIN(slack + 1, (int64_t)d->seq));
+    return e;
+}
+
+by_status by_lm_batches_get(const by_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets)
+{
+    BY_TRY(by_lm_batches_check(d));
+    if (step < 0 || step >= INT64_MAX / d->batch)
+        return by_fail(BY_ERR_ARGUMENT, "there is no step %lld", (long long)step);
+    int64_t windows = epoch_windows(d);
+    for (int r = 0; r < d->batch; r++) {
+        int64_t number = step * d->batch + r;
+        epoch e = epoch_at(d, number / windows);
+        int64_t window = (int64_t)by_permute((uint64_t)(number % windows), (uint64_t)windows, e.order);
+        int64_t start = d->begin + e.shift + window * d->seq;
+        BY_TRY(by_tokens_read(d->tokens, start, d->seq, inputs + (size_t)r * (size_t)d->seq));
+        BY_TRY(by_tokens_read(d->tokens, start + 1, d->seq, targets + (size_t)r * (size_t)d->seq));
+    }
+    return BY_OK;
+}
+
+int64_t by_lm_eval_windows(const by_lm_batches *d)
+{
+    if (!d->tokens || d->seq <= 0 || d->begin < 0 || d->end > by_tokens_count(d->tokens) ||
+        d->end - 1 <= d->begin)
+        return 0;
+    return (d->end - d->begin - 2) / d->seq + 1;
+}
+
+by_status by_lm_eval_get(const by_lm_batches *d, int64_t window, int rows, int32_t *inputs, int32_t *targets)
+{
+    int64_t windows = by_lm_eval_windows(d);
+    if (window < 0 || window >= windows)
+        return by_fail(BY_ERR_ARGUMENT, "there is no window %lld; there are %lld", (long long)window,
+                       (long long)windows);
+    for (int r = 0; r < rows; r++, inputs += d->seq, targets += d->seq) {
+        int64_t n = 0; /* predictions in this row */
+        if (r < windows - window) {
+            int64_t start = d->begin + (window + r) * d->seq;
+            n = BY_MIN((int64_t)d->seq, d->end - 1 - start);
+            BY_TRY(by_tokens_read(d->tokens, start, n, inputs));
+            BY_TRY(by_tokens_read(d->tokens, start + 1, n, targets));
+        }
+        for (int64_t i = n; i < d->seq; i++) {
+            inputs[i] = 0;
+            targets[i] = -100;
+        }
+    }
+    return BY_OK;
+}

@@ -1,0 +1,350 @@
+/* tokens.c - token streams over mapped shards, and the writer of such a shard. Numbers in the files are
+ * little-endian, as is every machine this runs on. */
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "data/tokens.h"
+
+/* The header of an llm.c shard: 256 int32, of which magic, version and count are used. */
+#define HEADER_WORDS 256
+#define HEADER_BYTES (HEADER_WORDS * sizeof(int32_t))
+#define MAGIC_U16    20240520
+#define VERSION_U16  1
+#define MAGIC_U32    20240801
+#define VERSION_U32  7
+
+#define CHUNK_BYTES ((size_t)1 << 20)
+
+typedef struct shard {
+    by_map map;
+    const uint8_t *ids; /* count little-endian numbers, aligned to their width */
+    int width;          /* bytes of a number: 2 or 4 */
+    int64_t start;      /* position of the first in the stream */
+    int64_t count;
+} shard;
+
+struct by_tokens {
+    shard *shards;
+    int shard_count;
+    int64_t count;
+};
+
+/* Find out what a mapped file holds and fill in ids, width and count. */
+static by_status shard_layout(shard *s, const char *path)
+{
+    int32_t header[3] = {0};
+    if (s->map.size >= sizeof(header))
+        memcpy(header, s->map.data, sizeof(header));
+    bool u16 = header[0] == MAGIC_U16, u32 = header[0] == MAGIC_U32;
+    if (!u16 && !u32) {
+        if (s->map.size % 2 != 0)
+            return by_fail(BY_ERR_FORMAT,
+                           "%s: %zu bytes without a known header are not a list of 16-bit tokens", path,
+                           s->map.size);
+        s->ids = s->map.data;
+        s->width = 2;
+        s->count = (int64_t)(s->map.size / 2);
+        return BY_OK;
+    }
+    if (s->map.size < HEADER_BYTES)
+        return by_fail(BY_ERR_FORMAT, "%s: truncated inside the header (%zu bytes)", path, s->map.size);
+    if (header[1] != (u16 ? VERSION_U16 : VERSION_U32))
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: version %d of the token format is not known", path,
+                       (int)header[1]);
+    s->width = u16 ? 2 : 4;
+    s->ids = s->map.data + HEADER_BYTES;
+    s->count = header[2];
+    size_t body = s->map.size - HEADER_BYTES;
+    if (s->count < 0 || (uint64_t)s->count * (uint64_t)s->width != body)
+        return by_fail(BY_ERR_FORMAT, "%s: the header promises %lld tokens of %d bytes, but %zu bytes follow",
+                       path, (long long)s->count, s->width, body);
+    return BY_OK;
+}
+
+static uint32_t shard_id(const shard *s, int64_t i)
+{
+    return s->width == 2 ? ((const uint16_t *)s->ids)[i] : ((const uint32_t *)s->ids)[i];
+}
+
+/* The largest id, 0 for an empty shard. Plain loops that compilers turn into vector code. */
+static uint32_t shard_max(const shard *s)
+{
+    if (s->width == 2) {
+        const uint16_t *ids = (const uint16_t *)s->ids;
+        uint16_t max = 0;
+        for (int64_t i = 0; i < s->count; i++)
+            max = ids[i] > max ? ids[i] : max;
+        return max;
+    }
+    const uint32_t *ids = (const uint32_t *)s->ids;
+    uint32_t max = 0;
+    for (int64_t i = 0; i < s->count; i++)
+        max = ids[i] > max ? ids[i] : max;
+    return max;
+}
+
+/* No id may reach limit (at most 2^31, so that ids fit int32). */
+static by_status shard_check(const shard *s, const char *path, int64_t limit)
+{
+    if ((s->width == 2 && limit > UINT16_MAX) || s->count == 0 || shard_max(s) < limit)
+        return BY_OK;
+    int64_t i = 0;
+    while (i < s->count - 1 && shard_id(s, i) < limit)
+        i++;
+    return by_fail(
+        BY_ERR_FORMAT,
+        "%s: token %lld has the id %u, outside the vocabulary of %lld; was it made with another tokenizer?",
+        path, (long long)i, (unsigned)shard_id(s, i), (long long)limit);
+}
+
+static by_status tokens_add(by_tokens *t, const char *path, int64_t limit)
+{
+    shard *grown = by_resize(t->shards, (size_t)t->shard_count + 1, sizeof(*grown));
+    if (!grown)
+        return BY_ERR_MEMORY;
+    t->shards = grown;
+    shard s = {.start = t->count};
+    BY_TRY(by_map_open(&s.map, path));
+    by_status status = shard_layout(&s, path);
+    if (status == BY_OK)
+        status = shard_check(&s, path, limit);
+    if (status != BY_OK) {
+        by_map_close(&s.map);
+        return status;
+    }
+    t->shards[t->shard_count++] = s;
+    t->count += s.count;
+    return BY_OK;
+}
+
+by_tokens *by_tokens_open(const char *const *patterns, int count, int64_t vocab_size)
+{
+    const int64_t int32_limit = (int64_t)INT32_MAX + 1;
+    int64_t limit = vocab_size > 0 ? BY_MIN(vocab_size, int32_limit) : int32_limit;
+    by_tokens *t = by_alloc_zero(1, sizeof(*t));
+    by_status status = t ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < count && status == BY_OK; i++) {
+        char **paths = NULL;
+        int path_count = 0;
+        status = by_glob(patterns[i], &paths, &path_count);
+        for (int j = 0; j < path_count && status == BY_OK; j++)
+            status = tokens_add(t, paths[j], limit);
+        by_paths_free(paths, path_count);
+    }
+    if (status == BY_OK)
+        return t;
+    by_tokens_free(t);
+    return NULL;
+}
+
+void by_tokens_free(by_tokens *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->shard_count; i++)
+        by_map_close(&t->shards[i].map);
+    by_free(t->shards);
+    by_free(t);
+}
+
+int64_t by_tokens_count(const by_tokens *t)
+{
+    return t->count;
+}
+
+/* Index of the shard that holds position 0 <= at < t->count: the last one that starts at or before it. */
+static int shard_find(const by_tokens *t, int64_t at)
+{
+    int low = 0, high = t->shard_count - 1;
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (t->shards[middle].start <= at)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static bool range_inside(const by_tokens *t, int64_t start, int64_t count)
+{
+    return start >= 0 && count >= 0 && start <= t->count && count <= t->count - start;
+}
+
+by_status by_tokens_read(const by_tokens *t, int64_t start, int64_t count, int32_t *out)
+{
+    if (!range_inside(t, start, count))
+        return by_fail(BY_ERR_ARGUMENT, "%lld tokens from %lld on were asked for, but there are only %lld",
+                       (long long)count, (long long)start, (long long)t->count);
+    while (count > 0) {
+        const shard *s = &t->shards[shard_find(t, start)];
+        int64_t first = start - s->start;
+        int64_t n = BY_MIN(count, s->count - first);
+        if (s->width == 4)
+            memcpy(out, s->ids + first * 4, (size_t)n * 4);
+        else
+            for (int64_t i = 0; i < n; i++)
+                out[i] = ((const uint16_t *)s->ids)[first + i];
+        out += n;
+        start += n;
+        count -= n;
+    }
+    return BY_OK;
+}
+
+void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    if (page <= 0 || !range_inside(t, start, count))
+        return;
+    while (count > 0) {
+        const shard *s = &t->shards[shard_find(t, start)];
+        int64_t first = start - s->start;
+        int64_t n = BY_MIN(count, s->count - first);
+        uintptr_t from = (uintptr_t)s->ids + (uintptr_t)(first * s->width);
+        uintptr_t skew = from % (uintptr_t)page;
+        madvise((void *)(from - skew), (size_t)(n * s->width) + skew, MADV_WILLNEED);
+        start += n;
+        count -= n;
+    }
+}
+
+/* ---- building
+ * ------------------------------------------------------------------------------------------------------ */
+
+typedef struct builder {
+    const by_tokenizer *tokenizer;
+    by_writer writer;
+    int width;
+    by_ids ids;  /* of the present chunk */
+    char *chunk; /* CHUNK_BYTES of text */
+    int64_t bytes, tokens;
+} builder;
+
+/* Write the header; called with count 0 to keep its place and again at the end. */
+static by_status put_header(builder *b, int64_t count)
+{
+    int32_t header[HEADER_WORDS] = {
+        b->width == 2 ? MAGIC_U16 : MAGIC_U32,
+        b->width == 2 ? VERSION_U16 : VERSION_U32,
+        (int32_t)count,
+    };
+    return by_writer_put(&b->writer, header, sizeof(header));
+}
+
+/* Write b->ids and empty it. 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
+static by_status put_ids(builder *b)
+{
+    size_t n = b->ids.count;
+    if ((int64_t)n > INT32_MAX - b->tokens)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "more than %d tokens do not fit one shard; build several from parts of the text",
+                       (int)INT32_MAX);
+    if (b->width == 2) {
+        for (size_t i = 0; i < n; i++) {
+            uint16_t id = (uint16_t)b->ids.data[i];
+            memcpy((char *)b->ids.data + 2 * i, &id, 2);
+        }
+    }
+    b->tokens += (int64_t)n;
+    b->ids.count = 0;
+    return by_writer_put(&b->writer, b->ids.data, n * (size_t)b->width);
+}
+
+/* Tokenise one open file, chunk by chunk; what must not be separated from text still to come waits for the
+ * next chunk. */
+static by_status add_stream(builder *b, FILE *file, const char *path)
+{
+    int64_t offset = 0; /* of b->chunk[0] in the file */
+    size_t have = 0;
+    bool end = false;
+    while (!end) {
+        have += fread(b->chunk + have, 1, CHUNK_BYTES - have, file);
+        if (ferror(file))
+            return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+        end = have < CHUNK_BYTES;
+        size_t n = end ? have : by_tokenizer_cut(b->tokenizer, b->chunk, have);
+        if (n == 0 && !end)
+            return by_fail(BY_ERR_UNSUPPORTED, "%s: no place to cut within %zu bytes", path, CHUNK_BYTES);
+        if (by_tokenizer_encode(b->tokenizer, b->chunk, n, &b->ids) != BY_OK) {
+            if (offset == 0)
+                return by_fail_context("%s", path);
+            return by_fail_context("%s, offsets counted from byte %lld", path, (long long)offset);
+        }
+        BY_TRY(put_ids(b));
+        memmove(b->chunk, b->chunk + n, have - n);
+        have -= n;
+        offset += (int64_t)n;
+    }
+    b->bytes += offset;
+    return BY_OK;
+}
+
+static by_status add_file(builder *b, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+    by_status status = add_stream(b, file, path);
+    fclose(file);
+    return status;
+}
+
+static by_status add_patterns(builder *b, const char *const *patterns, int count)
+{
+    int eos = by_tokenizer_eos(b->tokenizer);
+    bool first = true;
+    by_status status = BY_OK;
+    for (int i = 0; i < count && status == BY_OK; i++) {
+        char **paths = NULL;
+        int path_count = 0;
+        status = by_glob(patterns[i], &paths, &path_count);
+        for (int j = 0; j < path_count && status == BY_OK; j++) {
+            if (!first && eos >= 0)
+                status = by_ids_push(&b->ids, eos);
+            first = false;
+            if (status == BY_OK)
+                status = add_file(b, paths[j]);
+        }
+        by_paths_free(paths, path_count);
+    }
+    return status;
+}
+
+/* Everything between opening the writer and finishing it. */
+static by_status build(builder *b, const char *const *patterns, int count, const char *path)
+{
+    b->chunk = by_alloc(CHUNK_BYTES);
+    if (!b->chunk)
+        return BY_ERR_MEMORY;
+    BY_TRY(put_header(b, 0));
+    BY_TRY(add_patterns(b, patterns, count));
+    if (fseek(b->writer.file, 0, SEEK_SET) != 0)
+        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+    return put_header(b, b->tokens);
+}
+
+by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
+                          int64_t *bytes_out, int64_t *tokens_out)
+{
+    builder b = {.tokenizer = t, .width = by_tokenizer_vocab_size(t) <= UINT16_MAX + 1 ? 2 : 4};
+    by_status status = by_writer_open(&b.writer, path);
+    if (status == BY_OK) {
+        status = build(&b, patterns, count, path);
+        if (status == BY_OK)
+            status = by_writer_finish(&b.writer);
+        else
+            by_writer_abort(&b.writer);
+    }
+    by_free(b.chunk);
+    by_ids_free(&b.ids);
+    if (status != BY_OK)
+        return status;
+    if (bytes_out)
+        *bytes_out = b.bytes;
+    if (tokens_out)
+        *tokens_out = b.tokens;
+    return BY_OK;
+}

@@ -1,0 +1,380 @@
+/* build.c - graphs, nodes and tensors: how a computation is put together. The operations themselves are in ops.c. */
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------- */
+
+int by_rank(const by_tensor *t)
+{
+    return t->rank;
+}
+
+int64_t by_dim(const by_tensor *t, int axis)
+{
+    if (axis < 0)
+        axis += t->rank;
+    return axis >= 0 && axis < t->rank ? t->dim[axis] : 0;
+}
+
+int64_t by_elements(const by_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++)
+        n *= t->dim[i];
+    return n;
+}
+
+by_dtype by_type(const by_tensor *t)
+{
+    return t->type;
+}
+
+size_t by_tensor_bytes(const by_tensor *t)
+{
+    return (size_t)by_elements(t) * by_dtype_size(t->type);
+}
+
+int64_t by_tensor_cols(const by_tensor *t)
+{
+    return t->rank > 0 ? t->dim[t->rank - 1] : 1;
+}
+
+int64_t by_tensor_rows(const by_tensor *t)
+{
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < t->rank; i++)
+        rows *= t->dim[i];
+    return rows;
+}
+
+const char *by_tensor_label(const by_tensor *t)
+{
+    if (!t)
+        return "(none)";
+    if (t->name)
+        return t->name;
+    return t->node ? by_ops[t->node->op].name : "tensor";
+}
+
+char *by_shape_text(const by_tensor *t, char *buffer, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; i <= t->rank && used < size; i++) {
+        int n;
+        if (i == t->rank)
+            n = snprintf(buffer + used, size - used, "%s %s", i ? ")" : "()", by_dtype_name(t->type));
+        else
+            n = snprintf(buffer + used, size - used, "%s%lld", i ? ", " : "(", (long long)t->dim[i]);
+        used += (size_t)BY_MAX(n, 0);
+    }
+    return buffer;
+}
+
+by_tensor *by_name(by_tensor *t, const char *fmt, ...)
+{
+    if (t == t->graph->poison)
+        return t;
+    va_list args;
+    va_start(args, fmt);
+    t->name = by_arena_vsprintf(t->graph->arena, fmt, args); /* a name lost to memory is no failure */
+    va_end(args);
+    return t;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------------------------------- */
+
+by_graph *by_graph_new(const by_graph_spec *spec)
+{
+    by_graph *g = by_alloc_zero(1, sizeof *g);
+    if (!g)
+        return NULL;
+    g->arena = by_arena_new();
+    g->scope = by_alloc(1);
+    if (g->arena)
+        g->poison = by_arena_alloc(g->arena, sizeof *g->poison);
+    if (!g->arena || !g->scope || !g->poison) {
+        by_graph_free(g);
+        return NULL;
+    }
+    g->scope[0] = '\0';
+    g->poison->graph = g;
+    g->poison->param = -1;
+    g->params = spec->params;
+    g->device = spec->params->device;
+    g->training = spec->training;
+    return g;
+}
+
+void by_graph_free(by_graph *g)
+{
+    if (!g)
+        return;
+    by_free(g->nodes);
+    by_free(g->leaves);
+    by_free(g->scope);
+    by_arena_free(g->arena);
+    by_free(g);
+}
+
+by_status by_graph_status(const by_graph *g)
+{
+    if (g->status != BY_OK)
+        by_fail(g->status, "%s", g->message ? g->message : "out of memory while building a graph");
+    return g->status;
+}
+
+/* Keep the thread's present error as the graph's, unless the graph has one already. */
+static by_tensor *poison(by_graph *g)
+{
+    if (g->status == BY_OK) {
+        g->status = by_error_status() != BY_OK ? by_error_status() : BY_ERR_ARGUMENT;
+        g->message = by_arena_strdup(g->arena, by_error_message());
+    }
+    return g->poison;
+}
+
+by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
+{
+    if (g->status != BY_OK)
+        return g->poison;
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    by_fail(BY_ERR_ARGUMENT, "%s%s%s", g->scope, g->scope[0] ? ": " : "", text);
+    return poison(g);
+}
+
+/* ---- scopes ------------------------------------------------------------------------------------------------------------ */
+
+static void scope_push(by_graph *g, const char *fmt, va_list args)
+{
+    char part[128];
+    vsnprintf(part, sizeof part, fmt, args);
+    size_t old = strlen(g->scope), more = strlen(part);
+    if (g->scope_depth == BY_COUNT(g->scope_cuts)) {
+        by_graph_fail(g, "scopes nest deeper than %d", BY_COUNT(g->scope_cuts));
+        return;
+    }
+    char *longer = by_resize(g->scope, old + more + 2, 1);
+    if (!longer) {
+        poison(g);
+        return;
+    }
+    g->scope = longer;
+    g->scope_cuts[g->scope_depth++] = (int)old;
+    memcpy(g->scope + old, part, more);
+    memcpy(g->scope + old + more, ".", more ? 2 : 1);
+    g->scope[old + more + (more ? 1 : 0)] = '\0';
+}
+
+void by_scope_push(by_graph *g, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    scope_push(g, fmt, args);
+    va_end(args);
+}
+
+void by_scope_pop(by_graph *g)
+{
+    if (g->scope_depth > 0)
+        g->scope[g->scope_cuts[--g->scope_depth]] = '\0';
+}
+
+void by_block_push(by_graph *g, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    scope_push(g, fmt, args);
+    va_end(args);
+    g->block = ++g->n_blocks;
+}
+
+void by_block_pop(by_graph *g)
+{
+    by_scope_pop(g);
+    g->block = 0;
+}
+
+/* ---- leaves ------------------------------------------------------------------------------------------------------------- */
+
+/* Grow a list of pointers by one. */
+static bool push(void ***list, int *count, int *capacity, void *item)
+{
+    if (*count == *capacity) {
+        int grown = *capacity ? *capacity * 2 : 64;
+        void **more = by_resize(*list, (size_t)grown, sizeof **list);
+        if (!more)
+            return false;
+        *list = more;
+        *capacity = grown;
+    }
+    (*list)[(*count)++] = item;
+    return true;
+}
+
+/* A tensor with no producer yet. The poison tensor when a shape is impossible or memory is out. */
+by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim)
+{
+    if (rank < 0 || rank > BY_MAX_RANK)
+        return by_graph_fail(g, "a tensor has %d axes; at most %d are possible", rank, BY_MAX_RANK);
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        if (dim[i] < 0 || (dim[i] > 0 && count > INT64_MAX / 16 / dim[i]))
+            return by_graph_fail(g, "axis %d of a tensor has the impossible size %lld", i, (long long)dim[i]);
+        count *= dim[i];
+    }
+    by_tensor *t = by_arena_alloc(g->arena, sizeof *t);
+    if (!t)
+        return poison(g);
+    t->graph = g;
+    t->type = type;
+    t->rank = rank;
+    for (int i = 0; i < rank; i++)
+        t->dim[i] = dim[i];
+    t->param = -1;
+    t->root = t;
+    return t;
+}
+
+static by_tensor *leaf(by_graph *g, by_place place, const char *name, by_dtype type, int rank, const int64_t *shape)
+{
+    if (g->status != BY_OK)
+        return g->poison;
+    by_tensor *t = by_tensor_new(g, type, rank, shape);
+    if (t == g->poison)
+        return t;
+    t->place = place;
+    t->name = by_arena_strdup(g->arena, name);
+    if (!t->name || !push((void ***)&g->leaves, &g->n_leaves, &g->cap_leaves, t))
+        return poison(g);
+    return t;
+}
+
+by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape)
+{
+    return leaf(g, BY_PLACE_INPUT, name, type, rank, shape);
+}
+
+by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape, by_memory *m)
+{
+    by_tensor *t = leaf(g, BY_PLACE_STATE, name, type, rank, shape);
+    if (t == g->poison)
+        return t;
+    if (by_tensor_bytes(t) > m->bytes)
+        return by_graph_fail(g, "state %s needs %zu bytes, its memory has %zu", name, by_tensor_bytes(t), m->bytes);
+    t->memory = m;
+    return t;
+}
+
+/* A parameter is one leaf however often it is asked for, which is what ties weights and sums their gradients. */
+by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
+{
+    if (g->status != BY_OK)
+        return g->poison;
+    char *full = by_arena_sprintf(g->arena, "%s%s", g->scope, name);
+    int index = full ? by_params_declare(g->params, full, rank, shape, init) : -1;
+    if (index < 0)
+        return poison(g);
+    for (int i = 0; i < g->n_leaves; i++)
+        if (g->leaves[i]->param == index && g->leaves[i]->place == BY_PLACE_PARAM)
+            return g->leaves[i];
+    by_tensor *t = leaf(g, BY_PLACE_PARAM, full, g->params->type, rank, shape);
+    if (t == g->poison)
+        return t;
+    t->param = index;
+    t->needs_grad = g->training && g->params->list[index].trainable;
+    return t;
+}
+
+/* The place where a parameter's gradient lies, as a leaf to add into. */
+by_tensor *by_grad_leaf(by_graph *g, by_tensor *param)
+{
+    by_tensor *t = leaf(g, BY_PLACE_GRAD, param->name, by_acc_type(param->type), param->rank, param->dim);
+    if (t != g->poison)
+        t->param = param->param;
+    return t;
+}
+
+by_tensor *by_output(by_graph *g, const char *name, by_tensor *t)
+{
+    if (g->status != BY_OK)
+        return g->poison;
+    t->is_output = true;
+    if (name)
+        by_name(t, "%s", name);
+    return t;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------------------------------------- */
+
+by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim)
+{
+    by_tensor *t = by_tensor_new(n->graph, type, rank, dim);
+    if (t == n->graph->poison)
+        return n->graph->status;
+    t->node = n;
+    t->index = i;
+    n->out[i] = t;
+    n->n_out = BY_MAX(n->n_out, i + 1);
+    return BY_OK;
+}
+
+by_status by_set_output_like(by_node *n, int i, const by_tensor *t)
+{
+    return by_set_output(n, i, t->type, t->rank, t->dim);
+}
+
+by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size)
+{
+    if (g->status != BY_OK)
+        return NULL;
+    by_node *n = by_arena_alloc(g->arena, sizeof *n);
+    char *scope = by_arena_strdup(g->arena, g->scope);
+    if (n && attr_size)
+        n->attr = by_arena_alloc(g->arena, attr_size);
+    if (!n || !scope || (attr_size && !n->attr)) {
+        poison(g);
+        return NULL;
+    }
+    if (attr_size)
+        memcpy(n->attr, attr, attr_size);
+    n->graph = g;
+    n->op = op;
+    n->index = g->n_nodes;
+    n->n_in = n_in;
+    n->block = g->block;
+    n->backward = g->backward;
+    n->rng = (uint32_t)g->n_nodes + 1;
+    n->scope = scope;
+    bool needs_grad = false;
+    for (int i = 0; i < n_in; i++) {
+        n->in[i] = in[i];
+        needs_grad |= by_wants_grad(in[i]);
+    }
+    by_error_clear();
+    if (by_ops[op].infer(n) != BY_OK) {
+        if (g->status == BY_OK) {
+            by_fail_context("%s%s", g->scope, by_ops[op].name);
+            poison(g);
+        }
+        return NULL;
+    }
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            n->out[i]->needs_grad = needs_grad && by_ops[op].grad && by_dtype_is_float(n->out[i]->type);
+    if (!push((void ***)&g->nodes, &g->n_nodes, &g->cap_nodes, n)) {
+        poison(g);
+        return NULL;
+    }
+    return n;
+}
+
+by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size)
+{
+    by_node *n = by_node_make(g, op, in, n_in, attr, attr_size);
+    return n && n->out[0] ? n->out[0] : g->poison;
+}

@@ -1,0 +1,222 @@
+/* builders.c - the public operations: each checks what the shape rules cannot see, fills an attribute and appends a node. */
+#include <math.h>
+
+#include "graph/graph.h"
+
+#define ADD_NODE(g, op, attr, ...)                                                                                     \
+    by_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), attr,         \
+                sizeof *(attr))
+
+static by_tensor *constant(by_graph *g, by_op op, by_dtype type, int rank, const int64_t *shape, double value)
+{
+    by_fill_attr a = {.value = value, .type = type, .rank = rank};
+    if (rank < 0 || rank > BY_MAX_RANK)
+        return by_graph_fail(g, "a constant has %d axes; at most %d are possible", rank, BY_MAX_RANK);
+    for (int i = 0; i < rank; i++)
+        a.dim[i] = shape[i];
+    return by_node_add(g, op, NULL, 0, &a, sizeof a);
+}
+
+by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *shape, double value)
+{
+    return constant(g, BY_OP_FILL, type, rank, shape, value);
+}
+
+by_tensor *by_range(by_graph *g, int rank, const int64_t *shape)
+{
+    return constant(g, BY_OP_RANGE, BY_I32, rank, shape, 0);
+}
+
+by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
+{
+    return by_node_add(g, BY_OP_GATHER, (by_tensor *[]){table, ids}, 2, NULL, 0);
+}
+
+by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec)
+{
+    by_linear_attr a = {0};
+    if (spec) {
+        a.w_is_kn = spec->w_is_kn;
+        a.act = spec->act;
+    }
+    return ADD_NODE(g, BY_OP_LINEAR, &a, x, w, b);
+}
+
+by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed)
+{
+    by_matmul_attr t = {a_transposed, b_transposed};
+    return ADD_NODE(g, BY_OP_MATMUL, &t, a, b);
+}
+
+by_tensor *by_activation(by_graph *g, by_tensor *x, by_act act)
+{
+    by_activation_attr a = {act};
+    return act == BY_ACT_NONE ? x : ADD_NODE(g, BY_OP_ACTIVATION, &a, x);
+}
+
+by_tensor *by_dropout(by_graph *g, by_tensor *x, float p)
+{
+    by_dropout_attr a = {p};
+    if (!g->training || p == 0)
+        return x;
+    if (!(p > 0 && p < 1))
+        return by_graph_fail(g, "dropout: probability %g is not in [0, 1)", (double)p);
+    return ADD_NODE(g, BY_OP_DROPOUT, &a, x);
+}
+
+by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_tensor *beta, float eps)
+{
+    by_norm_attr a = {.eps = eps};
+    return ADD_NODE(g, BY_OP_NORM, &a, x, gamma, beta, NULL);
+}
+
+by_tensor *by_rmsnorm(by_graph *g, by_tensor *x, by_tensor *gamma, float eps)
+{
+    by_norm_attr a = {.rms = true, .eps = eps};
+    return ADD_NODE(g, BY_OP_NORM, &a, x, gamma, NULL, NULL);
+}
+
+by_tensor *by_softmax(by_graph *g, by_tensor *x)
+{
+    return by_node_add(g, BY_OP_SOFTMAX, &x, 1, NULL, 0);
+}
+
+static by_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed, const by_attention_spec *s)
+{
+    by_attention_attr a = {.heads = s->heads, .kv_heads = s->kv_heads ? s->kv_heads : s->heads, .mask = s->mask};
+    int all = packed ? a.heads + 2 * a.kv_heads : a.heads;
+    a.packed = packed;
+    a.head_dim = all > 0 ? (int)(by_dim(q, -1) / all) : 0;
+    a.scale = s->scale != 0 ? s->scale : a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
+    a.dropout = g->training ? s->dropout : 0;
+    return a;
+}
+
+by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_attention_spec *spec)
+{
+    by_attention_attr a = attention_attr(g, q, !k && !v, spec);
+    if (!(a.dropout >= 0 && a.dropout < 1))
+        return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.dropout);
+    by_node *n =
+        by_node_make(g, BY_OP_ATTENTION, (by_tensor *[]){q, k, v, spec->key_mask}, 4, &a, sizeof a);
+    if (spec->weights)
+        *spec->weights = n ? n->out[2] : g->poison;
+    return n ? n->out[0] : g->poison;
+}
+
+by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor *k_cache,
+                               by_tensor *v_cache, by_tensor *past, const by_attention_spec *spec)
+{
+    by_attention_attr a = attention_attr(g, q, !k && !v, spec);
+    a.mask = BY_MASK_CAUSAL;
+    a.dropout = 0;
+    return ADD_NODE(g, BY_OP_ATTENTION_CACHED, &a, q, k, v, k_cache, v_cache, past);
+}
+
+by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec)
+{
+    by_loss_attr a = {.ignore_index = -100};
+    if (spec && spec->ignore_index)
+        a.ignore_index = spec->ignore_index;
+    if (spec)
+        a.label_smoothing = spec->label_smoothing;
+    return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets);
+}
+
+/* ---- small ones -------------------------------------------------------------------------------------------------------- */
+
+by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return by_node_add(g, BY_OP_ADD, (by_tensor *[]){a, b}, 2, NULL, 0);
+}
+
+by_tensor *by_sub(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return by_node_add(g, BY_OP_SUB, (by_tensor *[]){a, b}, 2, NULL, 0);
+}
+
+by_tensor *by_mul(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return by_node_add(g, BY_OP_MUL, (by_tensor *[]){a, b}, 2, NULL, 0);
+}
+
+by_tensor *by_scale(by_graph *g, by_tensor *x, double factor)
+{
+    by_scale_attr a = {factor};
+    return ADD_NODE(g, BY_OP_SCALE, &a, x);
+}
+
+static by_tensor *reduce_axis(by_graph *g, by_tensor *x, int axis, bool mean)
+{
+    if (g->status != BY_OK)
+        return g->poison;
+    if (axis < 0)
+        axis += x->rank;
+    if (axis < 0 || axis >= x->rank)
+        return by_graph_fail(g, "%s: no such axis in a tensor of rank %d", mean ? "mean" : "sum", x->rank);
+    by_reduce_attr a = {.outer = 1, .count = x->dim[axis], .inner = 1, .scale = 1};
+    for (int i = 0; i < x->rank; i++) {
+        if (i < axis)
+            a.outer *= x->dim[i];
+        if (i > axis)
+            a.inner *= x->dim[i];
+        if (i != axis)
+            a.dim[a.rank++] = x->dim[i];
+    }
+    if (mean)
+        a.scale = a.count ? 1.0 / (double)a.count : 0;
+    return ADD_NODE(g, BY_OP_REDUCE, &a, x);
+}
+
+by_tensor *by_sum(by_graph *g, by_tensor *x, int axis)
+{
+    return reduce_axis(g, x, axis, false);
+}
+
+by_tensor *by_mean(by_graph *g, by_tensor *x, int axis)
+{
+    return reduce_axis(g, x, axis, true);
+}
+
+by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
+{
+    by_reshape_attr a = {.rank = rank};
+    if (rank < 0 || rank > BY_MAX_RANK)
+        return by_graph_fail(g, "reshape: %d axes; at most %d are possible", rank, BY_MAX_RANK);
+    for (int i = 0; i < rank; i++)
+        a.dim[i] = shape[i];
+    return ADD_NODE(g, BY_OP_RESHAPE, &a, x);
+}
+
+by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order)
+{
+    by_permute_attr a = {0};
+    for (int i = 0; i < x->rank; i++)
+        a.order[i] = order[i];
+    return ADD_NODE(g, BY_OP_PERMUTE, &a, x);
+}
+
+by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count)
+{
+    by_slice_attr a = {axis < 0 ? axis + x->rank : axis, start, count};
+    return ADD_NODE(g, BY_OP_SLICE, &a, x);
+}
+
+by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis)
+{
+    if (count < 1 || count > BY_MAX_INPUTS)
+        return by_graph_fail(g, "concat: %d parts; 1 to %d are possible", count, BY_MAX_INPUTS);
+    by_slice_attr a = {axis < 0 ? axis + parts[0]->rank : axis, 0, 0};
+    return by_node_add(g, BY_OP_CONCAT, parts, count, &a, sizeof a);
+}
+
+by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type)
+{
+    by_cast_attr a = {type};
+    return x->type == type ? x : ADD_NODE(g, BY_OP_CAST, &a, x);
+}
+
+by_tensor *by_argmax(by_graph *g, by_tensor *x)
+{
+    return by_node_add(g, BY_OP_ARGMAX, &x, 1, NULL, 0);
+}

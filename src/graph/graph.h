@@ -1,0 +1,341 @@
+/* graph.h - the inside of a graph: tensors, nodes, the op table, devices. Included by graph/ and by the backends; models and
+ * everything above use banyan/graph.h alone. */
+#ifndef BY_GRAPH_GRAPH_H
+#define BY_GRAPH_GRAPH_H
+
+#include "banyan/graph.h"
+#include "base/base.h"
+
+#define BY_MAX_INPUTS  8
+#define BY_MAX_OUTPUTS 3
+
+typedef enum by_op {
+#define BY_OP(ID, name, in, out, over, base, from, gradient) BY_OP_##ID,
+#include "graph/ops.def"
+#undef BY_OP
+    BY_OP_COUNT
+} by_op;
+
+typedef struct by_node by_node;
+
+/* What kind of memory a tensor has. */
+typedef enum by_place {
+    BY_PLACE_PLANNED, /* an offset in the program's activation buffer */
+    BY_PLACE_INPUT,   /* likewise, but alive through the whole run and writable by the host */
+    BY_PLACE_PARAM,   /* the parameter list's value buffer */
+    BY_PLACE_GRAD,    /* the parameter list's gradient buffer */
+    BY_PLACE_STATE    /* memory of the caller's */
+} by_place;
+
+struct by_tensor {
+    by_graph *graph;
+    by_node *node; /* producer, NULL for leaves */
+    int index;     /* which output of it */
+    by_dtype type;
+    int rank;
+    int64_t dim[BY_MAX_RANK];
+    char *name; /* arena, may be NULL */
+    by_place place;
+    int param;         /* index in the parameter list, -1 otherwise */
+    bool is_output;    /* readable after the run */
+    bool needs_grad;   /* depends on a trainable parameter */
+    by_tensor *root;   /* the tensor whose memory this one shares, itself as a rule (set by the planner) */
+    size_t offset;     /* of a root in the activation buffer */
+    void *data;        /* device address, fixed by the planner */
+    by_memory *memory; /* of a state */
+    int first, last;   /* liveness: indices of nodes */
+    by_tensor *grad;   /* during differentiation: the gradient collected so far */
+};
+
+struct by_node {
+    by_graph *graph;
+    by_op op;
+    int index; /* position in the order of execution */
+    int n_in, n_out;
+    by_tensor *in[BY_MAX_INPUTS];   /* NULL: optional input not given */
+    by_tensor *out[BY_MAX_OUTPUTS]; /* NULL: output nobody asked for */
+    void *attr;                     /* by_<op>_attr, below; NULL when the op has none */
+    int block;                      /* 0: outside; which block of the forward pass (by_block_push) */
+    bool backward;                  /* made by differentiation */
+    uint32_t rng;                   /* identity for random numbers: kept when a node is computed again */
+    const char *scope;              /* for names in traces and errors */
+    void *plan;                     /* the backend's */
+};
+
+/* ---- attributes, one struct per op that has any -------------------------------------------------------------------------- */
+
+typedef struct by_fill_attr { /* fill, range */
+    double value;
+    by_dtype type;
+    int rank;
+    int64_t dim[BY_MAX_RANK];
+} by_fill_attr;
+typedef struct by_cast_attr {
+    by_dtype type;
+} by_cast_attr;
+typedef struct by_reshape_attr {
+    int rank;
+    int64_t dim[BY_MAX_RANK];
+} by_reshape_attr;
+typedef struct by_gather_attr { /* gather_grad */
+    int64_t rows; /* of the table */
+} by_gather_attr;
+typedef struct by_permute_attr {
+    int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
+} by_permute_attr;
+typedef struct by_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only), reduce, broadcast */
+    int axis;
+    int64_t start, count; /* slice: of the input. pad: where the input lies in an axis of `count` */
+} by_slice_attr;
+typedef struct by_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summed over the middle, times scale.  */
+    int64_t outer, count, inner; /* BROADCAST: (outer, inner) repeated to (outer, count, inner), times scale.          */
+    double scale;
+    bool acc; /* REDUCE: the result is of the accumulation type */
+    int rank; /* shape of the result */
+    int64_t dim[BY_MAX_RANK];
+} by_reduce_attr;
+typedef struct by_scale_attr {
+    double factor;
+} by_scale_attr;
+typedef struct by_activation_attr {
+    by_act act;
+} by_activation_attr;
+typedef struct by_dropout_attr {
+    float p; /* element i is kept when its random number is >= p, and then divided by 1 - p */
+} by_dropout_attr;
+typedef struct by_linear_attr { /* linear, linear_dx, linear_dw */
+    bool w_is_kn;
+    by_act act; /* linear only */
+} by_linear_attr;
+typedef struct by_matmul_attr {
+    bool ta, tb;
+} by_matmul_attr;
+typedef struct by_norm_attr {
+    bool rms;
+    float eps;
+    float p; /* dropout on the residual input h */
+} by_norm_attr;
+typedef struct by_attention_attr {
+    int heads, kv_heads, head_dim;
+    by_mask mask;
+    float scale, dropout;
+    bool packed;
+} by_attention_attr;
+typedef struct by_loss_attr {
+    int ignore_index;
+    float label_smoothing;
+} by_loss_attr;
+
+/* A stretch of the flat buffers: one parameter. */
+typedef struct by_segment {
+    int64_t offset, count;
+    int64_t rows, cols; /* the parameter as a matrix (rows = 1 for vectors), for Adafactor */
+    float lr_scale;     /* 0: frozen */
+    bool decay;
+} by_segment;
+typedef struct by_optim_attr { /* adamw, sgd, adafactor */
+    const by_segment *segments; /* borrowed from the parameter list */
+    int n_segments;
+    float beta1, beta2, eps, weight_decay;
+} by_optim_attr;
+
+/* ---- the contract of each op: inputs -> outputs ---------------------------------------------------------------------------
+ * R rows means the product of all axes but the last. "acc" is the accumulation type: f32 for f32, bf16, f16; f64 for f64.
+ *
+ * A "base" input, when given, has the same memory as its output: the kernel adds to what is there; when NULL it overwrites.
+ * Outputs that are NULL are not wanted. All tensors are dense and row-major; addresses of parameters may be unaligned.
+ *
+ *  fill             () -> y
+ *  range            () -> y i32                      y[i] = i % (last axis)
+ *  copy, cast       x -> y
+ *  reshape          x -> y                           y shares x's memory; the kernel does nothing
+ *  permute, slice, pad, concat                       see attributes
+ *  add, sub, mul    a, b -> y                        b's elements repeat: y[i] = a[i] op b[i % elements(b)]
+ *  scale            x -> y
+ *  reduce, broadcast x -> y                          see attributes; y of reduce may be of type acc or of x's type
+ *  activation       x -> y;  activation_grad: x, dy -> dx
+ *  dropout          x -> y                           the mask depends on (seed, step, node->rng, element index)
+ *  softmax          x -> y;  softmax_grad: y, dy -> dx
+ *  argmax           x (R, N) -> y i32
+ *  gather           table (V, C), ids i32 -> y;  gather_grad: ids, dy, [base (V, C)] -> dtable acc, deterministic
+ *  linear           x (R, K), w, [b (N)] -> y (R, N), pre (R, N) before the activation
+ *  linear_dx        dy (R, N), w -> dx (R, K)
+ *  linear_dw        x (R, K), dy (R, N), [base dw], [base db] -> dw acc in w's layout, db (N) acc
+ *  matmul           a, b -> y
+ *  norm             x (R, C), gamma (C), [beta (C)], [h (R, C)] -> y (R, C), stats (R, 2) acc {mean, 1/std}, [sum (R, C)]
+ *                   with h: sum = x + dropout(h), y = norm(sum). rms: mean is 0 and 1/std is 1/rms. p uses node->rng.
+ *  norm_grad        dy, x (or sum), stats, gamma, [dsum (R, C)], [base dgamma], [base dbeta]
+ *                   -> dx (R, C) with dsum added, dgamma (C) acc, dbeta (C) acc
+ *  attention        q or packed, [k], [v], [key_mask (B, S) i32] -> y, lse (B, H, T) acc, [weights (B, H, T, S)]
+ *  attention_grad   q or packed, [k], [v], [key_mask], y, lse, dy -> dq or dpacked, [dk], [dv]
+ *  attention_cached q or packed, [k], [v], k_cache, v_cache, past (B) i32 -> y
+ *  cross_entropy    logits (R, V), targets (R) i32 -> loss () acc, lse (R + 1) acc: per-row log-sum-exp, then the count of rows
+ *  cross_entropy_grad logits, targets, lse, dloss () acc -> dlogits
+ *  norm2            x -> y () acc: sqrt(sum(x^2)), summed in a fixed order
+ *  adamw            value, grad, m, v, [master], norm (), hyper (8) f32 -> nothing: changes value, m, v, master
+ *  sgd              value, grad, m, [master], norm (), hyper (8)
+ *  adafactor        value, grad, m (row statistics), v (column statistics), [master], norm (), hyper (8)
+ *    hyper = { learning rate, max_norm (0: no clipping), 1 - beta1^t, 1 - beta2^t, step t, momentum (sgd), 0, 0 }
+ * -------------------------------------------------------------------------------------------------------------------------- */
+#define BY_HYPER_COUNT 8
+enum { BY_HYPER_LR, BY_HYPER_MAX_NORM, BY_HYPER_CORR1, BY_HYPER_CORR2, BY_HYPER_STEP, BY_HYPER_MOMENTUM };
+
+typedef struct by_cost {
+    double flops, bytes;
+} by_cost;
+
+typedef struct by_op_info {
+    const char *name;
+    int inputs, outputs, over, base, from;
+    by_status (*infer)(by_node *n); /* fills type, rank, dim of every output */
+    by_cost (*cost)(const by_node *n);
+    /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] may be NULL (no gradient
+     * arrives); din[i] is left NULL where there is none, and need only be made where by_wants_grad(n->in[i]). */
+    void (*grad)(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
+    const char *no_gradient; /* the reason, when grad is NULL */
+} by_op_info;
+extern const by_op_info by_ops[BY_OP_COUNT];
+
+static inline bool by_wants_grad(const by_tensor *t)
+{
+    return t && t->needs_grad;
+}
+
+/* The type sums and statistics are kept in. */
+static inline by_dtype by_acc_type(by_dtype t)
+{
+    return t == BY_F64 ? BY_F64 : BY_F32;
+}
+
+size_t by_tensor_bytes(const by_tensor *t);
+int64_t by_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
+int64_t by_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
+const char *by_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
+
+/* ---- building (build.c) -------------------------------------------------------------------------------------------------- */
+
+struct by_graph {
+    by_arena *arena;
+    by_params *params;
+    by_device *device;
+    bool training;
+    by_status status;
+    char *message; /* of the first error, arena */
+    by_tensor *poison;
+    by_node **nodes;
+    int n_nodes, cap_nodes;
+    by_tensor **leaves; /* inputs, parameters, states */
+    int n_leaves, cap_leaves;
+    char *scope;
+    int scope_cuts[16], scope_depth;
+    int block, n_blocks;
+    bool backward; /* nodes made now belong to the backward pass */
+};
+
+/* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output 0, or the poison
+ * tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops with no output, returns NULL and
+ * by_graph_status() tells. */
+by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size);
+/* The same, returning the node itself (NULL when poisoned) for callers that need the other outputs. */
+by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size);
+by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
+by_tensor *by_grad_leaf(by_graph *g, by_tensor *param);
+by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim); /* for infer rules */
+by_status by_set_output_like(by_node *n, int i, const by_tensor *t);
+char *by_shape_text(const by_tensor *t, char *buffer, size_t size); /* "(2, 3, 4) f32" */
+
+/* ---- parameters (params.c) ------------------------------------------------------------------------------------------------ */
+
+typedef struct by_param_info {
+    char *name;
+    int rank;
+    int64_t dim[BY_MAX_RANK];
+    int64_t count;
+    int64_t offset; /* in elements, in every flat buffer; a multiple of 16 */
+    by_init init;
+    float lr_scale;
+    bool decay, trainable;
+    void *mapped; /* value elsewhere than in the flat buffer (a mapped file), NULL as a rule */
+} by_param_info;
+
+struct by_params {
+    by_device *device;
+    by_dtype type;
+    by_param_info *list;
+    int count, capacity;
+    by_names *names;
+    int64_t elements; /* of the flat buffers, padding included */
+    bool frozen, training;
+    /* the five flat buffers, device memory */
+    void *value;                         /* type */
+    void *grad, *moment1, *moment2;      /* acc type */
+    void *master;                        /* f32; NULL when value is f32 or f64 itself */
+    by_segment *segments;
+    int n_segments;
+};
+/* Find or add a parameter; a frozen list and another shape under the same name are errors (-1). */
+int by_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init);
+/* Set from values of any type. */
+by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
+void *by_params_address(const by_params *p, int i, by_slot slot);
+
+/* ---- compiled programs (program.c), differentiation (grad.c), passes (passes.c), memory plan (plan.c) -------------------------- */
+
+by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
+by_status by_graph_fuse(by_graph *g, bool across_blocks);
+by_status by_graph_recompute(by_graph *g);
+by_status by_graph_prune(by_graph *g);                 /* drop nodes and outputs nobody needs, number the rest */
+by_status by_graph_plan(by_graph *g, size_t *bytes);   /* roots, offsets, peak */
+
+struct by_program {
+    by_graph *graph;
+    by_device *device;
+    void *memory; /* activations */
+    size_t bytes;
+    double flops;
+    uint64_t seed, step;
+    by_trace_fn trace;
+    void *trace_user;
+    void *plan; /* the backend's */
+};
+
+/* ---- devices ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct by_backend {
+    const char *name;
+    by_status (*alloc)(by_device *d, size_t bytes, void **out); /* zeroed, 64-byte aligned */
+    void (*release)(by_device *d, void *memory);
+    by_status (*upload)(by_device *d, void *to, const void *from, size_t bytes);
+    by_status (*download)(by_device *d, void *to, const void *from, size_t bytes);
+    by_status (*prepare)(by_program *p); /* per-node plans, once, at compile */
+    by_status (*run)(by_program *p);
+    void (*forget)(by_program *p); /* undo prepare */
+    void (*close)(by_device *d);
+} by_backend;
+
+struct by_device {
+    const by_backend *backend;
+    int threads;
+    char description[160];
+    void *impl;
+};
+
+struct by_memory {
+    by_device *device;
+    void *data;
+    size_t bytes;
+};
+
+/* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
+by_status by_cpu_open(by_device *d, const char *isa, int threads);
+
+/* ---- what a kernel is given ---------------------------------------------------------------------------------------------------- */
+
+typedef struct by_exec {
+    by_device *device;
+    uint64_t seed, step;
+    int threads;
+} by_exec;
+typedef by_status (*by_kernel)(by_exec *e, by_node *n);
+
+#endif

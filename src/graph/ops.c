@@ -1,0 +1,541 @@
+/* ops.c - the op table and, for every op, its shape rule and its cost. Gradients are in gradients.c, builders in builders.c. */
+#include "graph/graph.h"
+
+/* A shape error: what the op wanted, and what came. */
+static by_status mismatch(const by_node *n, const char *wanted)
+{
+    by_buf text = {0};
+    char shape[96];
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i])
+            by_buf_printf(&text, "%s%s %s", text.size ? ", " : "", by_tensor_label(n->in[i]),
+                          by_shape_text(n->in[i], shape, sizeof shape));
+    by_fail(BY_ERR_ARGUMENT, "wants %s; has %s", wanted, text.data ? text.data : "nothing");
+    by_buf_free(&text);
+    return BY_ERR_ARGUMENT;
+}
+
+static bool same_shape(const by_tensor *a, const by_tensor *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+/* b's axes are the last of a's, or b has one element. */
+static bool repeats_into(const by_tensor *a, const by_tensor *b)
+{
+    if (by_elements(b) == 1)
+        return true;
+    if (b->rank > a->rank)
+        return false;
+    return memcmp(a->dim + a->rank - b->rank, b->dim, (size_t)b->rank * sizeof a->dim[0]) == 0;
+}
+
+static bool is_vector(const by_tensor *t, int64_t count)
+{
+    return t->rank == 1 && t->dim[0] == count;
+}
+
+static by_cost cost_of_bytes(const by_node *n, double flops)
+{
+    by_cost c = {flops, 0};
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i])
+            c.bytes += (double)by_tensor_bytes(n->in[i]);
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            c.bytes += (double)by_tensor_bytes(n->out[i]);
+    return c;
+}
+
+static double out_elements(const by_node *n)
+{
+    return n->out[0] ? (double)by_elements(n->out[0]) : 0;
+}
+
+/* Rules that only move data. */
+#define MOVES(name)                                                                                                    \
+    static by_cost by_cost_##name(const by_node *n)                                                                    \
+    {                                                                                                                  \
+        return cost_of_bytes(n, 0);                                                                                    \
+    }
+/* Rules that do about k operations per element of output 0. */
+#define PER_ELEMENT(name, k)                                                                                           \
+    static by_cost by_cost_##name(const by_node *n)                                                                    \
+    {                                                                                                                  \
+        return cost_of_bytes(n, (k)*out_elements(n));                                                                  \
+    }
+
+/* ---- moved data -------------------------------------------------------------------------------------------------------- */
+
+static by_status by_infer_fill(by_node *n)
+{
+    const by_fill_attr *a = n->attr;
+    return by_set_output(n, 0, a->type, a->rank, a->dim);
+}
+MOVES(fill)
+#define by_infer_range by_infer_fill
+#define by_cost_range  by_cost_fill
+
+static by_status by_infer_copy(by_node *n)
+{
+    return by_set_output_like(n, 0, n->in[0]);
+}
+MOVES(copy)
+
+static by_status by_infer_cast(by_node *n)
+{
+    const by_cast_attr *a = n->attr;
+    return by_set_output(n, 0, a->type, n->in[0]->rank, n->in[0]->dim);
+}
+MOVES(cast)
+
+static by_status by_infer_reshape(by_node *n)
+{
+    const by_reshape_attr *a = n->attr;
+    int64_t dim[BY_MAX_RANK], known = 1;
+    int open = -1;
+    for (int i = 0; i < a->rank; i++) {
+        dim[i] = a->dim[i];
+        if (dim[i] == -1 && open < 0)
+            open = i;
+        else
+            known *= dim[i];
+    }
+    if (open >= 0)
+        dim[open] = known > 0 ? by_elements(n->in[0]) / known : 0;
+    int64_t total = open >= 0 ? known * dim[open] : known;
+    if (total != by_elements(n->in[0]))
+        return mismatch(n, "as many elements after as before");
+    return by_set_output(n, 0, n->in[0]->type, a->rank, dim);
+}
+static by_cost by_cost_reshape(const by_node *n)
+{
+    (void)n;
+    return (by_cost){0, 0};
+}
+
+static by_status by_infer_permute(by_node *n)
+{
+    const by_permute_attr *a = n->attr;
+    const by_tensor *x = n->in[0];
+    int64_t dim[BY_MAX_RANK];
+    unsigned seen = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (a->order[i] < 0 || a->order[i] >= x->rank || (seen >> a->order[i] & 1u))
+            return mismatch(n, "each axis once");
+        seen |= 1u << a->order[i];
+        dim[i] = x->dim[a->order[i]];
+    }
+    return by_set_output(n, 0, x->type, x->rank, dim);
+}
+MOVES(permute)
+
+static by_status by_infer_slice(by_node *n)
+{
+    const by_slice_attr *a = n->attr;
+    const by_tensor *x = n->in[0];
+    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->count < 0 || a->start + a->count > x->dim[a->axis])
+        return mismatch(n, "a part that lies inside the axis");
+    int64_t dim[BY_MAX_RANK];
+    memcpy(dim, x->dim, sizeof dim);
+    dim[a->axis] = a->count;
+    return by_set_output(n, 0, x->type, x->rank, dim);
+}
+MOVES(slice)
+
+static by_status by_infer_pad(by_node *n)
+{
+    const by_slice_attr *a = n->attr;
+    const by_tensor *x = n->in[0];
+    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->start + x->dim[a->axis] > a->count)
+        return mismatch(n, "an axis that holds the input");
+    int64_t dim[BY_MAX_RANK];
+    memcpy(dim, x->dim, sizeof dim);
+    dim[a->axis] = a->count;
+    return by_set_output(n, 0, x->type, x->rank, dim);
+}
+MOVES(pad)
+
+static by_status by_infer_concat(by_node *n)
+{
+    const by_slice_attr *a = n->attr;
+    const by_tensor *x = n->in[0];
+    if (a->axis < 0 || a->axis >= x->rank)
+        return mismatch(n, "an axis of its parts");
+    int64_t dim[BY_MAX_RANK];
+    memcpy(dim, x->dim, sizeof dim);
+    for (int k = 1; k < n->n_in; k++) {
+        const by_tensor *y = n->in[k];
+        bool fits = y->rank == x->rank && y->type == x->type;
+        for (int i = 0; fits && i < x->rank; i++)
+            fits = i == a->axis || y->dim[i] == x->dim[i];
+        if (!fits)
+            return mismatch(n, "parts that agree in type and in every other axis");
+        dim[a->axis] += y->dim[a->axis];
+    }
+    return by_set_output(n, 0, x->type, x->rank, dim);
+}
+MOVES(concat)
+
+/* ---- elementwise, reductions --------------------------------------------------------------------------------------------- */
+
+static by_status infer_pair(by_node *n)
+{
+    if (n->in[0]->type != n->in[1]->type || !by_dtype_is_float(n->in[0]->type) || !repeats_into(n->in[0], n->in[1]))
+        return mismatch(n, "two tensors of one type, the second of the first's shape, its last axes or one element");
+    return by_set_output_like(n, 0, n->in[0]);
+}
+#define by_infer_add infer_pair
+#define by_infer_sub infer_pair
+#define by_infer_mul infer_pair
+PER_ELEMENT(add, 1)
+PER_ELEMENT(sub, 1)
+PER_ELEMENT(mul, 1)
+
+static by_status infer_float_like(by_node *n)
+{
+    if (!by_dtype_is_float(n->in[0]->type))
+        return mismatch(n, "a floating-point tensor");
+    return by_set_output_like(n, 0, n->in[0]);
+}
+#define by_infer_scale      infer_float_like
+#define by_infer_activation infer_float_like
+#define by_infer_dropout    infer_float_like
+PER_ELEMENT(scale, 1)
+PER_ELEMENT(activation, 10)
+PER_ELEMENT(dropout, 2)
+
+static by_status by_infer_softmax(by_node *n)
+{
+    if (n->in[0]->rank < 1)
+        return mismatch(n, "at least one axis");
+    return infer_float_like(n);
+}
+PER_ELEMENT(softmax, 5)
+
+static by_status infer_two_alike(by_node *n)
+{
+    if (!same_shape(n->in[0], n->in[1]) || n->in[0]->type != n->in[1]->type)
+        return mismatch(n, "two tensors of one shape and type");
+    return by_set_output_like(n, 0, n->in[0]);
+}
+#define by_infer_activation_grad infer_two_alike
+#define by_infer_softmax_grad    infer_two_alike
+PER_ELEMENT(activation_grad, 15)
+PER_ELEMENT(softmax_grad, 4)
+
+static by_status by_infer_reduce(by_node *n)
+{
+    const by_reduce_attr *a = n->attr;
+    const by_tensor *x = n->in[0];
+    if (a->outer * a->count * a->inner != by_elements(x) || !by_dtype_is_float(x->type))
+        return mismatch(n, "a floating-point tensor of outer x count x inner elements");
+    return by_set_output(n, 0, a->acc ? by_acc_type(x->type) : x->type, a->rank, a->dim);
+}
+static by_cost by_cost_reduce(const by_node *n)
+{
+    return cost_of_bytes(n, (double)by_elements(n->in[0]));
+}
+
+static by_status by_infer_broadcast(by_node *n)
+{
+    const by_reduce_attr *a = n->attr;
+    if (a->outer * a->inner != by_elements(n->in[0]) || !by_dtype_is_float(n->in[0]->type))
+        return mismatch(n, "a floating-point tensor of outer x inner elements");
+    return by_set_output(n, 0, n->in[0]->type, a->rank, a->dim);
+}
+PER_ELEMENT(broadcast, 1)
+
+static by_status by_infer_argmax(by_node *n)
+{
+    if (n->in[0]->rank < 1 || by_tensor_cols(n->in[0]) < 1 || !by_dtype_is_float(n->in[0]->type))
+        return mismatch(n, "a floating-point tensor with a last axis that is not empty");
+    return by_set_output(n, 0, BY_I32, n->in[0]->rank - 1, n->in[0]->dim);
+}
+MOVES(argmax)
+
+/* ---- layers ------------------------------------------------------------------------------------------------------------------ */
+
+static by_status by_infer_gather(by_node *n)
+{
+    const by_tensor *table = n->in[0], *ids = n->in[1];
+    if (table->rank != 2 || ids->type != BY_I32 || ids->rank >= BY_MAX_RANK)
+        return mismatch(n, "a table (V, C) and i32 ids");
+    int64_t dim[BY_MAX_RANK];
+    memcpy(dim, ids->dim, sizeof dim);
+    dim[ids->rank] = table->dim[1];
+    return by_set_output(n, 0, table->type, ids->rank + 1, dim);
+}
+static by_cost by_cost_gather(const by_node *n) /* reads the rows it needs, not the table */
+{
+    return (by_cost){0, 2.0 * (double)by_tensor_bytes(n->out[0]) + (double)by_tensor_bytes(n->in[1])};
+}
+
+static by_status by_infer_gather_grad(by_node *n)
+{
+    const by_gather_attr *a = n->attr;
+    const by_tensor *ids = n->in[0], *dy = n->in[1];
+    if (by_elements(ids) * by_tensor_cols(dy) != by_elements(dy))
+        return mismatch(n, "ids and one row for each");
+    int64_t dim[2] = {a->rows, by_tensor_cols(dy)};
+    return by_set_output(n, 0, by_acc_type(dy->type), 2, dim);
+}
+static by_cost by_cost_gather_grad(const by_node *n)
+{
+    double dy = (double)by_tensor_bytes(n->in[1]), table = (double)by_tensor_bytes(n->out[0]);
+    return (by_cost){(double)by_elements(n->in[1]), n->in[2] ? 3 * dy : 3 * dy + table};
+}
+
+/* K and N of a weight under its layout. */
+static void weight_shape(const by_tensor *w, bool w_is_kn, int64_t *k, int64_t *n)
+{
+    *k = w->dim[w_is_kn ? 0 : 1];
+    *n = w->dim[w_is_kn ? 1 : 0];
+}
+
+static by_status by_infer_linear(by_node *n)
+{
+    const by_linear_attr *a = n->attr;
+    const by_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2];
+    const char *wanted = "x (..., K), w (N, K) or (K, N), b (N), all of one type";
+    if (x->rank < 1 || w->rank != 2 || x->type != w->type || !by_dtype_is_float(x->type))
+        return mismatch(n, wanted);
+    int64_t k, cols, dim[BY_MAX_RANK];
+    weight_shape(w, a->w_is_kn, &k, &cols);
+    if (by_tensor_cols(x) != k || (b && (!is_vector(b, cols) || b->type != x->type)))
+        return mismatch(n, wanted);
+    memcpy(dim, x->dim, sizeof dim);
+    dim[x->rank - 1] = cols;
+    BY_TRY(by_set_output(n, 0, x->type, x->rank, dim));
+    return a->act == BY_ACT_NONE ? BY_OK : by_set_output(n, 1, x->type, x->rank, dim);
+}
+static by_cost by_cost_linear(const by_node *n)
+{
+    return cost_of_bytes(n, 2.0 * (double)by_tensor_rows(n->in[0]) * (double)by_elements(n->in[1]));
+}
+
+static by_status by_infer_linear_dx(by_node *n)
+{
+    const by_linear_attr *a = n->attr;
+    const by_tensor *dy = n->in[0], *w = n->in[1];
+    int64_t k, cols, dim[BY_MAX_RANK];
+    weight_shape(w, a->w_is_kn, &k, &cols);
+    if (by_tensor_cols(dy) != cols || dy->type != w->type)
+        return mismatch(n, "dy (..., N) and w, of one type");
+    memcpy(dim, dy->dim, sizeof dim);
+    dim[dy->rank - 1] = k;
+    return by_set_output(n, 0, dy->type, dy->rank, dim);
+}
+static by_cost by_cost_linear_dx(const by_node *n)
+{
+    return cost_of_bytes(n, 2.0 * (double)by_tensor_rows(n->in[0]) * (double)by_elements(n->in[1]));
+}
+
+static by_status by_infer_linear_dw(by_node *n)
+{
+    const by_linear_attr *a = n->attr;
+    const by_tensor *x = n->in[0], *dy = n->in[1];
+    if (by_tensor_rows(x) != by_tensor_rows(dy) || x->type != dy->type)
+        return mismatch(n, "x (R, K) and dy (R, N), of one type");
+    int64_t k = by_tensor_cols(x), cols = by_tensor_cols(dy);
+    by_dtype acc = by_acc_type(x->type);
+    BY_TRY(by_set_output(n, 0, acc, 2, a->w_is_kn ? (int64_t[]){k, cols} : (int64_t[]){cols, k}));
+    return by_set_output(n, 1, acc, 1, &cols);
+}
+static by_cost by_cost_linear_dw(const by_node *n)
+{
+    return cost_of_bytes(n, 2.0 * (double)by_elements(n->in[0]) * (double)by_tensor_cols(n->in[1]));
+}
+
+static by_status by_infer_matmul(by_node *n)
+{
+    const by_matmul_attr *t = n->attr;
+    const by_tensor *a = n->in[0], *b = n->in[1];
+    const char *wanted = "a (..., M, K) and b (..., K, N) with the same leading axes and type";
+    if (a->rank < 2 || a->rank != b->rank || a->type != b->type || !by_dtype_is_float(a->type) ||
+        memcmp(a->dim, b->dim, (size_t)(a->rank - 2) * sizeof a->dim[0]) != 0)
+        return mismatch(n, wanted);
+    int r = a->rank;
+    int64_t m = a->dim[r - (t->ta ? 1 : 2)], ka = a->dim[r - (t->ta ? 2 : 1)];
+    int64_t kb = b->dim[r - (t->tb ? 1 : 2)], cols = b->dim[r - (t->tb ? 2 : 1)];
+    if (ka != kb)
+        return mismatch(n, wanted);
+    int64_t dim[BY_MAX_RANK];
+    memcpy(dim, a->dim, sizeof dim);
+    dim[r - 2] = m;
+    dim[r - 1] = cols;
+    return by_set_output(n, 0, a->type, r, dim);
+}
+static by_cost by_cost_matmul(const by_node *n)
+{
+    const by_matmul_attr *t = n->attr;
+    return cost_of_bytes(n, 2.0 * out_elements(n) * (double)by_dim(n->in[0], t->ta ? -2 : -1));
+}
+
+static by_status by_infer_norm(by_node *n)
+{
+    const by_tensor *x = n->in[0], *gamma = n->in[1], *beta = n->in[2], *h = n->in[3];
+    int64_t c = by_tensor_cols(x);
+    if (x->rank < 1 || c < 1 || !is_vector(gamma, c) || gamma->type != x->type || (beta && !is_vector(beta, c)) ||
+        (h && (!same_shape(x, h) || h->type != x->type)))
+        return mismatch(n, "x (..., C), gamma (C), beta (C) of one type");
+    BY_TRY(by_set_output_like(n, 0, x));
+    BY_TRY(by_set_output(n, 1, by_acc_type(x->type), 2, (int64_t[]){by_tensor_rows(x), 2}));
+    return h ? by_set_output_like(n, 2, x) : BY_OK;
+}
+PER_ELEMENT(norm, 8)
+
+static by_status by_infer_norm_grad(by_node *n)
+{
+    const by_tensor *dy = n->in[0], *x = n->in[1];
+    if (!same_shape(dy, x))
+        return mismatch(n, "dy and x of one shape");
+    int64_t c = by_tensor_cols(x);
+    BY_TRY(by_set_output_like(n, 0, x));
+    BY_TRY(by_set_output(n, 1, by_acc_type(x->type), 1, &c));
+    return by_set_output(n, 2, by_acc_type(x->type), 1, &c);
+}
+PER_ELEMENT(norm_grad, 16)
+
+/* Query positions and key positions of an attention node. */
+static void attention_extent(const by_node *n, double *t, double *s)
+{
+    const by_attention_attr *a = n->attr;
+    *t = (double)by_dim(n->in[0], 1);
+    *s = a->packed ? *t : (double)by_dim(n->in[1], 1);
+}
+
+static by_status infer_attention_heads(by_node *n)
+{
+    const by_attention_attr *a = n->attr;
+    const by_tensor *q = n->in[0], *k = n->in[1], *v = n->in[2];
+    if (q->rank != 3 || !by_dtype_is_float(q->type))
+        return mismatch(n, "q (B, T, H*D)");
+    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
+        return by_fail(BY_ERR_ARGUMENT, "%d heads do not share %d key heads evenly", a->heads, a->kv_heads);
+    int64_t width = (int64_t)(a->packed ? a->heads + 2 * a->kv_heads : a->heads) * a->head_dim;
+    if (a->head_dim < 1 || q->dim[2] != width)
+        return mismatch(n, "a width that divides evenly by the number of heads");
+    if (!a->packed && (!k || !v || !same_shape(k, v) || k->rank != 3 || k->dim[0] != q->dim[0] || k->type != q->type ||
+                       v->type != q->type || k->dim[2] != (int64_t)a->kv_heads * a->head_dim))
+        return mismatch(n, "q (B, T, H*D), k and v (B, S, Hkv*D), of one type");
+    return BY_OK;
+}
+
+static by_status by_infer_attention(by_node *n)
+{
+    const by_attention_attr *a = n->attr;
+    const by_tensor *q = n->in[0], *mask = n->in[3];
+    BY_TRY(infer_attention_heads(n));
+    int64_t b = q->dim[0], t = q->dim[1], s = a->packed ? t : n->in[1]->dim[1], h = a->heads;
+    if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
+        return mismatch(n, "a key mask (B, S) of i32");
+    BY_TRY(by_set_output(n, 0, q->type, 3, (int64_t[]){b, t, h * a->head_dim}));
+    BY_TRY(by_set_output(n, 1, by_acc_type(q->type), 3, (int64_t[]){b, h, t}));
+    return by_set_output(n, 2, q->type, 4, (int64_t[]){b, h, t, s});
+}
+static by_cost by_cost_attention(const by_node *n)
+{
+    const by_attention_attr *a = n->attr;
+    double t, s;
+    attention_extent(n, &t, &s);
+    double seen = a->mask == BY_MASK_CAUSAL ? 0.5 : 1.0;
+    return cost_of_bytes(n, seen * 4.0 * (double)by_dim(n->in[0], 0) * a->heads * t * s * a->head_dim);
+}
+
+static by_status by_infer_attention_grad(by_node *n)
+{
+    const by_attention_attr *a = n->attr;
+    for (int i = 0; i < (a->packed ? 1 : 3); i++)
+        BY_TRY(by_set_output_like(n, i, n->in[i]));
+    return BY_OK;
+}
+static by_cost by_cost_attention_grad(const by_node *n)
+{
+    by_cost c = by_cost_attention(n);
+    c.flops *= 2.5;
+    return c;
+}
+
+static by_status by_infer_attention_cached(by_node *n)
+{
+    const by_attention_attr *a = n->attr;
+    const by_tensor *q = n->in[0], *kc = n->in[3], *vc = n->in[4], *past = n->in[5];
+    BY_TRY(infer_attention_heads(n));
+    if (!kc || !vc || !past || kc->rank != 3 || !same_shape(kc, vc) || kc->dim[0] != q->dim[0] ||
+        kc->dim[2] != (int64_t)a->kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
+        past->type != BY_I32 || by_elements(past) != q->dim[0])
+        return mismatch(n, "caches (B, M, Hkv*D) of q's type and past (B) of i32");
+    return by_set_output(n, 0, q->type, 3, (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->heads * a->head_dim});
+}
+static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cache */
+{
+    const by_attention_attr *a = n->attr;
+    return cost_of_bytes(n, 4.0 * out_elements(n) / a->heads * a->heads * (double)by_dim(n->in[3], 1));
+}
+
+static by_status by_infer_cross_entropy(by_node *n)
+{
+    const by_tensor *x = n->in[0], *targets = n->in[1];
+    if (x->rank < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 || by_elements(targets) != by_tensor_rows(x))
+        return mismatch(n, "logits (..., V) and one i32 target for each row");
+    BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 0, NULL));
+    return by_set_output(n, 1, by_acc_type(x->type), 1, (int64_t[]){by_tensor_rows(x) + 1});
+}
+static by_cost by_cost_cross_entropy(const by_node *n)
+{
+    return cost_of_bytes(n, 5.0 * (double)by_elements(n->in[0]));
+}
+
+static by_status by_infer_cross_entropy_grad(by_node *n)
+{
+    return by_set_output_like(n, 0, n->in[0]);
+}
+PER_ELEMENT(cross_entropy_grad, 5)
+
+/* ---- the flat buffers ------------------------------------------------------------------------------------------------------------ */
+
+static by_status by_infer_norm2(by_node *n)
+{
+    return by_set_output(n, 0, by_acc_type(n->in[0]->type), 0, NULL);
+}
+static by_cost by_cost_norm2(const by_node *n)
+{
+    return cost_of_bytes(n, 2.0 * (double)by_elements(n->in[0]));
+}
+
+static by_status infer_nothing(by_node *n)
+{
+    (void)n;
+    return BY_OK;
+}
+static by_cost cost_optimiser(const by_node *n) /* reads and writes every buffer but the gradient */
+{
+    by_cost c = cost_of_bytes(n, 12.0 * (double)by_elements(n->in[0]));
+    c.bytes = 2 * c.bytes - (double)by_tensor_bytes(n->in[1]);
+    return c;
+}
+#define by_infer_adamw     infer_nothing
+#define by_infer_sgd       infer_nothing
+#define by_infer_adafactor infer_nothing
+#define by_cost_adamw      cost_optimiser
+#define by_cost_sgd        cost_optimiser
+#define by_cost_adafactor  cost_optimiser
+
+/* ---- the table ---------------------------------------------------------------------------------------------------------------------- */
+
+#define GRADIENT(name)      void by_grad_##name(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
+#define NO_GRADIENT(reason)
+#define BY_OP(ID, name, in, out, over, base, from, gradient) gradient
+#include "graph/ops.def"
+#undef BY_OP
+#undef GRADIENT
+#undef NO_GRADIENT
+
+#define GRADIENT(name)      by_grad_##name, NULL
+#define NO_GRADIENT(reason) NULL, reason
+#define BY_OP(ID, name, in, out, over, base, from, gradient)                                                           \
+    [BY_OP_##ID] = {#name, in, out, over, base, from, by_infer_##name, by_cost_##name, gradient},
+const by_op_info by_ops[BY_OP_COUNT] = {
+#include "graph/ops.def"
+};

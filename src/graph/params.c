@@ -1,0 +1,288 @@
+/* params.c - the flat list of named parameters. Loading, saving, initialising, counting, freezing and printing all fall out of it.
+ * Values, gradients, two moments and masters are five flat buffers in one order. */
+#include <math.h>
+
+#include "graph/graph.h"
+
+#define ALIGN_ELEMENTS 16 /* 64 bytes of f32: a segment never shares a cache line with its neighbour */
+
+by_params *by_params_new(by_device *d, by_dtype dtype)
+{
+    if (!by_dtype_is_float(dtype)) {
+        by_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(dtype));
+        return NULL;
+    }
+    by_params *p = by_alloc_zero(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->device = d;
+    p->type = dtype;
+    p->names = by_names_new();
+    if (!p->names) {
+        by_params_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void by_params_free(by_params *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->count; i++)
+        by_free(p->list[i].name);
+    void *buffers[] = {p->value, p->grad, p->moment1, p->moment2, p->master};
+    for (int i = 0; i < BY_COUNT(buffers); i++)
+        if (buffers[i])
+            p->device->backend->release(p->device, buffers[i]);
+    by_names_free(p->names);
+    by_free(p->list);
+    by_free(p->segments);
+    by_free(p);
+}
+
+/* ---- declaring ----------------------------------------------------------------------------------------------------------- */
+
+int by_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init)
+{
+    int found = by_names_find(p->names, name);
+    if (found >= 0) {
+        const by_param_info *old = &p->list[found];
+        if (old->rank == rank && memcmp(old->dim, shape, (size_t)rank * sizeof *shape) == 0)
+            return found;
+        by_fail(BY_ERR_ARGUMENT, "parameter %s is asked for with two different shapes", name);
+        return -1;
+    }
+    if (p->frozen) {
+        by_fail(BY_ERR_ARGUMENT, "parameter %s is not in the model", name);
+        return -1;
+    }
+    if (rank < 0 || rank > BY_MAX_RANK) {
+        by_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; at most %d are possible", name, rank, BY_MAX_RANK);
+        return -1;
+    }
+    if (p->count == p->capacity) {
+        int grown = p->capacity ? p->capacity * 2 : 64;
+        by_param_info *more = by_resize(p->list, (size_t)grown, sizeof *more);
+        if (!more)
+            return -1;
+        p->list = more;
+        p->capacity = grown;
+    }
+    by_param_info *info = &p->list[p->count];
+    memset(info, 0, sizeof *info);
+    info->count = 1;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] < 1 || shape[i] > (INT64_C(1) << 40) / info->count) {
+            by_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the impossible size %lld", name, i, (long long)shape[i]);
+            return -1;
+        }
+        info->dim[i] = shape[i];
+        info->count *= shape[i];
+    }
+    info->rank = rank;
+    info->init = init;
+    info->lr_scale = 1;
+    info->decay = rank >= 2;
+    info->trainable = true;
+    info->name = by_strdup(name);
+    if (!info->name || by_names_put(p->names, name, p->count) != BY_OK) {
+        by_free(info->name);
+        return -1;
+    }
+    return p->count++;
+}
+
+static by_status lay_out(by_params *p)
+{
+    p->segments = by_alloc_zero((size_t)p->count + 1, sizeof *p->segments);
+    if (!p->segments)
+        return BY_ERR_MEMORY;
+    int64_t offset = 0;
+    for (int i = 0; i < p->count; i++) {
+        by_param_info *info = &p->list[i];
+        info->offset = offset;
+        offset += (info->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+        if (!info->trainable)
+            continue;
+        int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
+        p->segments[p->n_segments++] = (by_segment){.offset = info->offset,
+                                                    .count = info->count,
+                                                    .rows = info->rank >= 2 ? info->count / cols : 1,
+                                                    .cols = info->rank >= 2 ? cols : info->count,
+                                                    .lr_scale = info->lr_scale,
+                                                    .decay = info->decay};
+    }
+    p->elements = offset;
+    return BY_OK;
+}
+
+by_status by_params_freeze(by_params *p, bool with_training)
+{
+    if (p->frozen)
+        return BY_OK;
+    BY_TRY(lay_out(p));
+    by_device *d = p->device;
+    bool mapped = p->count > 0;
+    for (int i = 0; i < p->count; i++)
+        mapped = mapped && p->list[i].mapped;
+    size_t n = (size_t)p->elements, size = by_dtype_size(p->type), acc = by_dtype_size(by_acc_type(p->type));
+    if (!mapped)
+        BY_TRY(d->backend->alloc(d, n * size, &p->value));
+    if (with_training) {
+        BY_TRY(d->backend->alloc(d, n * acc, &p->grad));
+        BY_TRY(d->backend->alloc(d, n * acc, &p->moment1));
+        BY_TRY(d->backend->alloc(d, n * acc, &p->moment2));
+        if (size < 4)
+            BY_TRY(d->backend->alloc(d, n * acc, &p->master));
+    }
+    p->training = with_training;
+    p->frozen = true;
+    return BY_OK;
+}
+
+/* ---- reading and writing --------------------------------------------------------------------------------------------------- */
+
+int by_params_count(const by_params *p)
+{
+    return p->count;
+}
+
+int64_t by_params_elements(const by_params *p)
+{
+    int64_t n = 0;
+    for (int i = 0; i < p->count; i++)
+        n += p->list[i].count;
+    return n;
+}
+
+by_dtype by_params_dtype(const by_params *p)
+{
+    return p->type;
+}
+
+int by_params_find(const by_params *p, const char *name)
+{
+    return by_names_find(p->names, name);
+}
+
+const char *by_params_name(const by_params *p, int i)
+{
+    return p->list[i].name;
+}
+
+int by_params_rank(const by_params *p, int i)
+{
+    return p->list[i].rank;
+}
+
+const int64_t *by_params_shape(const by_params *p, int i)
+{
+    return p->list[i].dim;
+}
+
+/* Device address of a parameter in one of the buffers, NULL when there is no such buffer. */
+void *by_params_address(const by_params *p, int i, by_slot slot)
+{
+    void *base[] = {p->value, p->grad, p->moment1, p->moment2};
+    if (slot == BY_SLOT_VALUE && p->list[i].mapped)
+        return p->list[i].mapped;
+    by_dtype type = slot == BY_SLOT_VALUE ? p->type : by_acc_type(p->type);
+    return base[slot] ? (char *)base[slot] + (size_t)p->list[i].offset * by_dtype_size(type) : NULL;
+}
+
+static float *master_address(const by_params *p, int i)
+{
+    return p->master ? (float *)p->master + p->list[i].offset : NULL;
+}
+
+static by_status no_buffer(const by_params *p, int i)
+{
+    return by_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training", p->list[i].name);
+}
+
+by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
+{
+    by_device *d = p->device;
+    size_t n = (size_t)p->list[i].count;
+    by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : by_acc_type(p->type);
+    void *from = by_params_address(p, i, slot);
+    if (slot == BY_SLOT_VALUE && p->master)
+        from = master_address(p, i);
+    if (!from)
+        return no_buffer(p, i);
+    if (type == BY_F32)
+        return d->backend->download(d, out, from, n * 4);
+    void *host = by_alloc(n * by_dtype_size(type));
+    if (!host)
+        return BY_ERR_MEMORY;
+    by_status s = d->backend->download(d, host, from, n * by_dtype_size(type));
+    if (s == BY_OK)
+        by_convert(out, BY_F32, host, type, n);
+    by_free(host);
+    return s;
+}
+
+/* Store n values of any type into a place on the device. */
+static by_status store(const by_params *p, void *to, by_dtype to_type, const void *values, by_dtype type, size_t n)
+{
+    by_device *d = p->device;
+    if (to_type == type)
+        return d->backend->upload(d, to, values, n * by_dtype_size(type));
+    void *host = by_alloc(n * by_dtype_size(to_type));
+    if (!host)
+        return BY_ERR_MEMORY;
+    by_convert(host, to_type, values, type, n);
+    by_status s = d->backend->upload(d, to, host, n * by_dtype_size(to_type));
+    by_free(host);
+    return s;
+}
+
+by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type)
+{
+    size_t n = (size_t)p->list[i].count;
+    void *to = by_params_address(p, i, slot);
+    if (!to || p->list[i].mapped)
+        return no_buffer(p, i);
+    if (slot == BY_SLOT_VALUE && p->master)
+        BY_TRY(store(p, master_address(p, i), BY_F32, values, type, n));
+    return store(p, to, slot == BY_SLOT_VALUE ? p->type : by_acc_type(p->type), values, type, n);
+}
+
+by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)
+{
+    return by_params_set_typed(p, i, slot, values, BY_F32);
+}
+
+/* ---- initial values ----------------------------------------------------------------------------------------------------------- */
+
+by_status by_params_init(by_params *p, uint64_t seed)
+{
+    for (int i = 0; i < p->count; i++) {
+        const by_param_info *info = &p->list[i];
+        size_t n = (size_t)info->count;
+        uint64_t stream = by_hash(info->name, strlen(info->name), 0);
+        float *values = by_alloc(n * sizeof *values);
+        if (!values)
+            return BY_ERR_MEMORY;
+        by_rng r = by_rng_make(seed, stream);
+        switch (info->init.kind) {
+        case BY_INIT_NORMAL:
+            by_rng_fill_normal(values, n, seed, stream, 0, info->init.scale);
+            break;
+        case BY_INIT_UNIFORM:
+            for (size_t k = 0; k < n; k++)
+                values[k] = (float)((2 * by_rng_uniform(&r) - 1) * info->init.scale);
+            break;
+        case BY_INIT_ZERO:
+        case BY_INIT_ONE:
+            for (size_t k = 0; k < n; k++)
+                values[k] = info->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
+            break;
+        }
+        by_status s = by_params_set(p, i, BY_SLOT_VALUE, values);
+        by_free(values);
+        BY_TRY(s);
+    }
+    return BY_OK;
+}

@@ -1,0 +1,151 @@
+/* program.c - from a graph to something that runs: the order of the passes, addresses, input and output. */
+#include "graph/graph.h"
+
+static by_status resolve(by_program *p, by_tensor *t)
+{
+    const by_tensor *r = t->root;
+    switch (r->place) {
+    case BY_PLACE_PLANNED:
+    case BY_PLACE_INPUT:
+        t->data = (char *)p->memory + r->offset;
+        return BY_OK;
+    case BY_PLACE_PARAM:
+        t->data = by_params_address(p->graph->params, r->param, BY_SLOT_VALUE);
+        break;
+    case BY_PLACE_GRAD:
+        t->data = by_params_address(p->graph->params, r->param, BY_SLOT_GRAD);
+        break;
+    case BY_PLACE_STATE:
+        t->data = r->memory->data;
+        return BY_OK;
+    }
+    if (!t->data)
+        return by_fail(BY_ERR_ARGUMENT, "%s has no memory: the parameters were not made for training", by_tensor_label(t));
+    return BY_OK;
+}
+
+static by_status resolve_all(by_program *p)
+{
+    by_graph *g = p->graph;
+    for (int i = 0; i < g->n_leaves; i++)
+        BY_TRY(resolve(p, g->leaves[i]));
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_out; k++)
+            if (g->nodes[i]->out[k])
+                BY_TRY(resolve(p, g->nodes[i]->out[k]));
+    return BY_OK;
+}
+
+static by_status compile(by_program *p, const by_compile_spec *spec)
+{
+    by_graph *g = p->graph;
+    BY_TRY(by_graph_status(g));
+    if (!g->params->frozen)
+        return by_fail(BY_ERR_ARGUMENT, "the parameters must be frozen before a program is compiled");
+    if (!spec->no_fusion)
+        BY_TRY(by_graph_fuse(g, !spec->recompute));
+    if (spec->loss)
+        by_output(g, NULL, spec->loss);
+    if (spec->loss && spec->grads != BY_GRAD_NONE)
+        BY_TRY(by_graph_differentiate(g, spec->loss, spec->loss_scale, spec->grads));
+    BY_TRY(by_graph_prune(g));
+    if (spec->recompute)
+        BY_TRY(by_graph_recompute(g));
+    BY_TRY(by_graph_plan(g, &p->bytes));
+    if (p->device->backend->alloc(p->device, p->bytes, &p->memory) != BY_OK)
+        return by_fail_context("the activations of this program need %.2f GiB", (double)p->bytes / (1 << 30));
+    BY_TRY(resolve_all(p));
+    for (int i = 0; i < g->n_nodes; i++)
+        p->flops += by_ops[g->nodes[i]->op].cost(g->nodes[i]).flops;
+    return p->device->backend->prepare(p);
+}
+
+by_program *by_compile(by_graph *g, const by_compile_spec *spec)
+{
+    by_program *p = by_alloc_zero(1, sizeof *p);
+    if (!p) {
+        by_graph_free(g);
+        return NULL;
+    }
+    p->graph = g;
+    p->device = g->device;
+    if (compile(p, spec) != BY_OK) {
+        by_program_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void by_program_free(by_program *p)
+{
+    if (!p)
+        return;
+    p->device->backend->forget(p);
+    if (p->memory)
+        p->device->backend->release(p->device, p->memory);
+    by_graph_free(p->graph);
+    by_free(p);
+}
+
+size_t by_program_bytes(const by_program *p)
+{
+    return p->bytes;
+}
+
+double by_program_flops(const by_program *p)
+{
+    return p->flops;
+}
+
+void by_program_seed(by_program *p, uint64_t seed, uint64_t step)
+{
+    p->seed = seed;
+    p->step = step;
+}
+
+void by_program_trace(by_program *p, by_trace_fn fn, void *user)
+{
+    p->trace = fn;
+    p->trace_user = user;
+}
+
+by_status by_run(by_program *p)
+{
+    return p->device->backend->run(p);
+}
+
+static by_status check_access(const by_tensor *t, size_t bytes)
+{
+    if (bytes != by_tensor_bytes(t))
+        return by_fail(BY_ERR_ARGUMENT, "%s holds %zu bytes, not %zu", by_tensor_label(t), by_tensor_bytes(t), bytes);
+    if (!t->data || (t->root->place == BY_PLACE_PLANNED && !t->is_output))
+        return by_fail(BY_ERR_ARGUMENT, "%s was not kept: mark it with by_output()", by_tensor_label(t));
+    return BY_OK;
+}
+
+by_status by_write(by_program *p, by_tensor *t, const void *data, size_t bytes)
+{
+    BY_TRY(check_access(t, bytes));
+    return p->device->backend->upload(p->device, t->data, data, bytes);
+}
+
+by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes)
+{
+    BY_TRY(check_access(t, bytes));
+    return p->device->backend->download(p->device, data, t->data, bytes);
+}
+
+by_status by_read_f32(by_program *p, const by_tensor *t, float *out)
+{
+    size_t bytes = by_tensor_bytes(t);
+    if (t->type == BY_F32)
+        return by_read(p, t, out, bytes);
+    void *host = by_alloc(bytes);
+    if (!host)
+        return BY_ERR_MEMORY;
+    by_status s = by_read(p, t, host, bytes);
+    if (s == BY_OK)
+        by_convert(out, BY_F32, host, t->type, (size_t)by_elements(t));
+    by_free(host);
+    return s;
+}

@@ -1,0 +1,70 @@
+/* text.c - a compiled graph for people: one line per node, or Graphviz. */
+#include "graph/graph.h"
+
+void by_string_free(char *s)
+{
+    by_free(s);
+}
+
+static void put_lines(const by_graph *g, by_buf *b)
+{
+    char shape[96];
+    for (int i = 0; i < g->n_nodes; i++) {
+        const by_node *n = g->nodes[i];
+        by_buf_printf(b, "%4d %c %-18s %-36s", i, n->backward ? '<' : '>', by_ops[n->op].name, n->scope);
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k])
+                by_buf_printf(b, " %s", by_shape_text(n->out[k], shape, sizeof shape));
+        by_buf_puts(b, "  <-");
+        for (int k = 0; k < n->n_in; k++) {
+            const by_tensor *t = n->in[k];
+            if (!t)
+                continue;
+            if (t->node)
+                by_buf_printf(b, " #%d%s", t->node->index, t->index ? (t->index == 1 ? "b" : "c") : "");
+            else
+                by_buf_printf(b, " %s", by_tensor_label(t));
+        }
+        by_buf_puts(b, "\n");
+    }
+}
+
+static void put_dot(const by_graph *g, by_buf *b)
+{
+    char shape[96];
+    by_buf_puts(b, "digraph banyan {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
+    for (int i = 0; i < g->n_leaves; i++)
+        by_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i, by_tensor_label(g->leaves[i]),
+                      by_shape_text(g->leaves[i], shape, sizeof shape),
+                      g->leaves[i]->place == BY_PLACE_PARAM ? "#dcecd9" : "#e6e6f5");
+    for (int i = 0; i < g->n_nodes; i++) {
+        const by_node *n = g->nodes[i];
+        by_buf_printf(b, "  n%d [label=\"%s%s\\n%s\"%s];\n", i, n->scope, by_ops[n->op].name,
+                      n->out[0] ? by_shape_text(n->out[0], shape, sizeof shape) : "", n->backward ? ", color=\"#b05030\"" : "");
+        for (int k = 0; k < n->n_in; k++) {
+            if (n->in[k] && n->in[k]->node)
+                by_buf_printf(b, "  n%d -> n%d;\n", n->in[k]->node->index, i);
+            for (int l = 0; n->in[k] && l < g->n_leaves; l++)
+                if (g->leaves[l] == n->in[k])
+                    by_buf_printf(b, "  l%d -> n%d;\n", l, i);
+        }
+    }
+    by_buf_puts(b, "}\n");
+}
+
+char *by_program_text(const by_program *p, bool dot)
+{
+    by_buf b = {0};
+    if (dot)
+        put_dot(p->graph, &b);
+    else
+        put_lines(p->graph, &b);
+    if (b.failed) {
+        by_buf_free(&b);
+        by_fail(BY_ERR_MEMORY, "out of memory while printing a graph");
+        return NULL;
+    }
+    if (!b.data)
+        return by_strdup("");
+    return b.data;
+}

@@ -1,0 +1,618 @@
+/* hf.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
+#include "io/hf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "graph/graph.h"
+#include "io/json.h"
+
+/* ---- config.json to struct and back ---------------------------------------------------------------------------------------- */
+
+static by_status read_field(const cJSON *json, const by_field *f, char *at)
+{
+    int64_t i;
+    double d;
+    const char *s;
+    switch (f->kind) {
+    case BY_FIELD_INT:
+        BY_TRY(by_json_int(json, f->key, (int64_t)f->fallback, (int64_t)f->min, (int64_t)f->max, &i));
+        *(int *)at = (int)i;
+        return BY_OK;
+    case BY_FIELD_FLOAT:
+        BY_TRY(by_json_double(json, f->key, f->fallback, f->min, f->max, &d));
+        *(float *)at = (float)d;
+        return BY_OK;
+    case BY_FIELD_BOOL:
+        return by_json_bool(json, f->key, f->fallback != 0, (bool *)at);
+    case BY_FIELD_ACT:
+        BY_TRY(by_json_string(json, f->key, by_act_name((by_act)f->fallback), &s));
+        if (!by_act_parse(s, (by_act *)at))
+            return by_fail(BY_ERR_UNSUPPORTED, "%s: the activation \"%s\" is not known", f->key, s);
+        return BY_OK;
+    }
+    return BY_OK;
+}
+
+/* Replace or add a member; false when memory is out. */
+static bool put(cJSON *json, const char *key, cJSON *value)
+{
+    if (!value)
+        return false;
+    if (cJSON_GetObjectItemCaseSensitive(json, key))
+        return cJSON_ReplaceItemInObjectCaseSensitive(json, key, value);
+    return cJSON_AddItemToObject(json, key, value);
+}
+
+/* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
+static double shortest(float f)
+{
+    char text[32];
+    for (int digits = 6; digits < 10; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)f);
+        if (strtof(text, NULL) == f)
+            break;
+    }
+    return strtod(text, NULL);
+}
+
+static bool write_field(cJSON *json, const by_field *f, const char *at)
+{
+    by_act act;
+    const cJSON *old = cJSON_GetObjectItemCaseSensitive(json, f->key);
+    switch (f->kind) {
+    case BY_FIELD_INT:
+        if (*(const int *)at == 0 && f->fallback == 0 && f->min > 0)
+            return put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
+        return put(json, f->key, cJSON_CreateNumber(*(const int *)at));
+    case BY_FIELD_FLOAT:
+        return put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
+    case BY_FIELD_BOOL:
+        return put(json, f->key, cJSON_CreateBool(*(const bool *)at));
+    case BY_FIELD_ACT: /* keep the spelling it came with */
+        memcpy(&act, at, sizeof act);
+        if (cJSON_IsString(old) && by_act_parse(old->valuestring, &act) && memcmp(&act, at, sizeof act) == 0)
+            return true;
+        return put(json, f->key, cJSON_CreateString(by_act_name(*(const by_act *)at)));
+    }
+    return false;
+}
+
+/* A token id: a number, the first of a list, or -1. */
+static int token_of(const cJSON *json, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
+    if (cJSON_IsArray(v))
+        v = cJSON_GetArrayItem(v, 0);
+    return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < INT32_MAX ? v->valueint : -1;
+}
+
+/* The task that config.json's architectures[0] stands for; the bare body counts as a language model. */
+static by_status read_task(by_model *m)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
+    const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
+    m->task = BY_TASK_LM;
+    for (int t = 0; t < BY_TASK_COUNT && cJSON_IsString(first); t++)
+        if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0)
+            m->task = (by_task)t;
+    int64_t labels = 2;
+    const cJSON *names = cJSON_GetObjectItemCaseSensitive(m->json, "id2label");
+    if (cJSON_IsObject(names))
+        labels = cJSON_GetArraySize(names);
+    BY_TRY(by_json_int(m->json, "num_labels", labels, 1, 1 << 20, &labels));
+    m->labels = (int)labels;
+    return BY_OK;
+}
+
+static by_status read_config(by_model *m, const char *dir)
+{
+    char *path = by_path_join(dir, "config.json");
+    m->json = path ? by_json_load(path) : NULL;
+    by_free(path);
+    if (!m->json)
+        return by_error_status();
+    const char *family;
+    BY_TRY(by_json_string(m->json, "model_type", NULL, &family));
+    if (!family)
+        return by_fail(BY_ERR_FORMAT, "config.json does not say its model_type");
+    m->arch = by_arch_find(family);
+    if (!m->arch)
+        return by_error_status();
+    m->config = by_alloc_zero(1, m->arch->config_size);
+    if (!m->config)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < m->arch->n_fields; i++)
+        BY_TRY(read_field(m->json, &m->arch->fields[i], (char *)m->config + m->arch->fields[i].offset));
+    m->eos = token_of(m->json, "eos_token_id");
+    m->pad = token_of(m->json, "pad_token_id");
+    BY_TRY(m->arch->check(m->config));
+    return read_task(m);
+}
+
+static bool write_class(const by_model *m, cJSON *json)
+{
+    cJSON *list = cJSON_CreateArray();
+    cJSON *name = cJSON_CreateString(m->arch->classes[m->task]);
+    if (!list || !name || !cJSON_AddItemToArray(list, name)) {
+        cJSON_Delete(list);
+        cJSON_Delete(name);
+        return false;
+    }
+    return put(json, "architectures", list);
+}
+
+static bool write_labels(const by_model *m, cJSON *json)
+{
+    const cJSON *old = cJSON_GetObjectItemCaseSensitive(json, "id2label");
+    if (m->task != BY_TASK_CLASSIFY || (cJSON_IsObject(old) && cJSON_GetArraySize(old) == m->labels))
+        return true;
+    cJSON *names = cJSON_CreateObject(), *ids = cJSON_CreateObject();
+    bool ok = names && ids;
+    for (int i = 0; i < m->labels && ok; i++) {
+        char id[16], name[24];
+        snprintf(id, sizeof id, "%d", i);
+        snprintf(name, sizeof name, "LABEL_%d", i);
+        ok = cJSON_AddStringToObject(names, id, name) && cJSON_AddNumberToObject(ids, name, i);
+    }
+    if (!ok) {
+        cJSON_Delete(names);
+        cJSON_Delete(ids);
+        return false;
+    }
+    return put(json, "id2label", names) && put(json, "label2id", ids);
+}
+
+static cJSON *config_json(const by_model *m, by_dtype dtype)
+{
+    static const char *const torch_names[] = {[BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
+    cJSON *json = m->json ? cJSON_Duplicate(m->json, true) : cJSON_CreateObject();
+    bool ok = json && write_class(m, json) && put(json, "model_type", cJSON_CreateString(m->arch->family)) &&
+              write_labels(m, json) && put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
+    for (int i = 0; i < m->arch->n_fields && ok; i++)
+        ok = write_field(json, &m->arch->fields[i], (const char *)m->config + m->arch->fields[i].offset);
+    if (ok && !m->json)
+        ok = put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
+             put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
+             put(json, "tie_word_embeddings", cJSON_CreateTrue());
+    if (!ok) {
+        cJSON_Delete(json);
+        by_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
+        return NULL;
+    }
+    return json;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------------------------------------------ */
+
+/* Building the model once over one token declares every parameter. */
+static by_status declare(by_model *m)
+{
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = m->params});
+    if (!g)
+        return BY_ERR_MEMORY;
+    by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, 1}),
+                      .pick = by_input(g, "pick", BY_I32, 1, (int64_t[]){1})};
+    by_model_build(m, g, &io);
+    by_status s = by_graph_status(g);
+    by_graph_free(g);
+    return s;
+}
+
+/* A parameter's tensor in a file: under its name, or without the prefix that published bodies do not have. */
+static const by_st_entry *entry_of(const by_model *m, const by_st *file, const char *name)
+{
+    const by_st_entry *e = by_st_find(file, name);
+    size_t n = strlen(m->arch->prefix);
+    if (!e && strncmp(name, m->arch->prefix, n) == 0)
+        e = by_st_find(file, name + n);
+    return e;
+}
+
+static by_status check_entry(const by_params *p, int i, const by_st_entry *e)
+{
+    const by_param_info *info = &p->list[i];
+    bool fits = e->rank == info->rank && by_dtype_is_float(e->dtype);
+    for (int k = 0; fits && k < e->rank; k++)
+        fits = e->dim[k] == info->dim[k];
+    if (fits)
+        return BY_OK;
+    by_buf want = {0}, have = {0};
+    for (int k = 0; k < info->rank; k++)
+        by_buf_printf(&want, "%s%lld", k ? ", " : "", (long long)info->dim[k]);
+    for (int k = 0; k < e->rank; k++)
+        by_buf_printf(&have, "%s%lld", k ? ", " : "", (long long)e->dim[k]);
+    by_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)", e->name, have.data ? have.data : "",
+            by_dtype_name(e->dtype), want.data ? want.data : "");
+    by_buf_free(&want);
+    by_buf_free(&have);
+    return BY_ERR_FORMAT;
+}
+
+static bool is_head(const char *name)
+{
+    return strncmp(name, "score.", 6) == 0;
+}
+
+/* Use the file's tensors where they are, when nothing has to be converted. */
+static bool try_map(by_model *m, by_st *file)
+{
+    for (int i = 0; i < m->params->count; i++) {
+        const by_st_entry *e = entry_of(m, file, m->params->list[i].name);
+        if (!e || e->dtype != m->params->type || (uintptr_t)e->data % by_dtype_size(e->dtype))
+            return false;
+    }
+    for (int i = 0; i < m->params->count; i++) {
+        union { /* mapped read-only: kernels never write a parameter of a model that is not for training */
+            const void *from;
+            void *to;
+        } address = {entry_of(m, file, m->params->list[i].name)->data};
+        m->params->list[i].mapped = address.to;
+    }
+    m->file = file;
+    return true;
+}
+
+/* Every tensor of the file must be known: a leftover means that the configuration describes another model. */
+static by_status check_leftovers(const by_model *m, const by_st *file)
+{
+    for (int i = 0; i < by_st_count(file); i++) {
+        const char *name = by_st_at(file, i)->name;
+        bool known = by_params_find(m->params, name) >= 0 || is_head(name);
+        if (!known) {
+            char *full = by_sprintf("%s%s", m->arch->prefix, name);
+            if (!full)
+                return BY_ERR_MEMORY;
+            known = by_params_find(m->params, full) >= 0;
+            by_free(full);
+        }
+        for (const char *const *end = m->arch->ignored; *end && !known; end++) {
+            size_t n = strlen(name), k = strlen(*end);
+            known = n >= k && strcmp(name + n - k, *end) == 0;
+        }
+        if (!known)
+            return by_fail(BY_ERR_FORMAT, "the file holds %s, which a %s of this configuration does not have", name,
+                           m->arch->title);
+    }
+    return BY_OK;
+}
+
+static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spec)
+{
+    by_params *p = m->params;
+    for (int i = 0; i < p->count; i++) {
+        const by_st_entry *e = entry_of(m, file, p->list[i].name);
+        if (!e && spec->new_head && is_head(p->list[i].name))
+            continue;
+        if (!e)
+            return by_fail(BY_ERR_FORMAT, "%s is missing", p->list[i].name);
+        BY_TRY(check_entry(p, i, e));
+    }
+    BY_TRY(check_leftovers(m, file));
+    bool mappable = !spec->training && !spec->copy && strcmp(by_device_name(m->device), "cpu") == 0;
+    bool mapped = mappable && try_map(m, file);
+    BY_TRY(by_params_freeze(p, spec->training));
+    if (mapped)
+        return BY_OK;
+    if (spec->new_head)
+        BY_TRY(by_params_init(p, spec->seed));
+    for (int i = 0; i < p->count; i++) {
+        const by_st_entry *e = entry_of(m, file, p->list[i].name);
+        if (e)
+            BY_TRY(by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype));
+    }
+    return BY_OK;
+}
+
+/* ---- open, new, free ---------------------------------------------------------------------------------------------------------------- */
+
+static by_model *model_new(by_device *d, by_dtype dtype)
+{
+    by_model *m = by_alloc_zero(1, sizeof *m);
+    if (!m)
+        return NULL;
+    m->device = d;
+    m->eos = m->pad = -1;
+    m->params = by_params_new(d, dtype);
+    if (!m->params) {
+        by_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
+{
+    BY_TRY(read_config(m, dir));
+    if (spec->new_head) {
+        m->task = spec->task;
+        m->labels = spec->labels;
+    }
+    if (!m->arch->classes[m->task])
+        return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    BY_TRY(declare(m));
+    by_st *file = by_st_open(dir);
+    if (!file)
+        return by_error_status();
+    by_status s = load_weights(m, file, spec);
+    if (m->file != file)
+        by_st_free(file);
+    return s;
+}
+
+by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec)
+{
+    by_error_clear();
+    by_model *m = model_new(d, spec->dtype);
+    if (!m)
+        return NULL;
+    if (open_into(m, dir, spec) != BY_OK) {
+        by_fail_context("%s", dir);
+        by_model_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+/* Start from the architecture's defaults, then the preset, then what the caller asks for. */
+static by_status shape_config(by_model *m, const by_model_shape *s)
+{
+    const by_arch *a = m->arch;
+    const by_preset *preset = s->preset ? NULL : &a->presets[0];
+    by_buf names = {0};
+    for (int i = 0; i < a->n_presets && !preset; i++) {
+        by_buf_printf(&names, "%s%s", i ? ", " : "", a->presets[i].name);
+        if (strcmp(a->presets[i].name, s->preset) == 0)
+            preset = &a->presets[i];
+    }
+    if (!preset)
+        by_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; there are: %s", a->family, s->preset, names.data ? names.data : "");
+    by_buf_free(&names);
+    if (!preset)
+        return BY_ERR_ARGUMENT;
+    by_config_defaults(a, m->config);
+    by_config_set(a, m->config, BY_ROLE_LAYERS, s->layers > 0 ? s->layers : preset->layers);
+    by_config_set(a, m->config, BY_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
+    by_config_set(a, m->config, BY_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
+    by_config_set(a, m->config, BY_ROLE_CONTEXT, s->context > 0 ? s->context : preset->context);
+    if (s->inner > 0)
+        by_config_set(a, m->config, BY_ROLE_INNER, s->inner);
+    if (s->vocab > 0)
+        by_config_set(a, m->config, BY_ROLE_VOCAB, s->vocab);
+    if (s->dropout >= 0)
+        by_config_set(a, m->config, BY_ROLE_DROPOUT, s->dropout);
+    for (int i = 0; i < a->n_fields; i++) {
+        const by_field *f = &a->fields[i];
+        const char *at = (const char *)m->config + f->offset;
+        double v = f->kind == BY_FIELD_INT ? *(const int *)at : f->kind == BY_FIELD_FLOAT ? *(const float *)at : f->min;
+        if (v != f->fallback && (v < f->min || v > f->max) && f->kind <= BY_FIELD_FLOAT)
+            return by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between %g and %g", f->key, v, f->min, f->max);
+    }
+    return a->check(m->config);
+}
+
+static by_status new_into(by_model *m, const char *family, const by_model_shape *shape, const by_model_spec *spec)
+{
+    m->arch = by_arch_find(family);
+    if (!m->arch)
+        return by_error_status();
+    m->config = by_alloc_zero(1, m->arch->config_size);
+    if (!m->config)
+        return BY_ERR_MEMORY;
+    m->task = spec->task;
+    m->labels = spec->labels;
+    if (!m->arch->classes[m->task])
+        return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    BY_TRY(shape_config(m, shape));
+    BY_TRY(declare(m));
+    BY_TRY(by_params_freeze(m->params, spec->training));
+    return by_params_init(m->params, spec->seed);
+}
+
+by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape, const by_model_spec *spec)
+{
+    by_error_clear();
+    by_model *m = model_new(d, spec->dtype);
+    if (m && new_into(m, family, shape, spec) != BY_OK) {
+        by_model_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void by_model_free(by_model *m)
+{
+    if (!m)
+        return;
+    by_params_free(m->params);
+    by_st_free(m->file);
+    cJSON_Delete(m->json);
+    by_free(m->config);
+    by_free(m);
+}
+
+/* ---- save ------------------------------------------------------------------------------------------------------------------------------- */
+
+static by_status write_generation_config(const by_model *m, const char *dir)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *path = by_path_join(dir, "generation_config.json");
+    by_status s = BY_ERR_MEMORY;
+    bool ok = json && path && put(json, "_from_model_config", cJSON_CreateTrue());
+    if (ok && m->eos >= 0)
+        ok = put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) && put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
+    if (ok && m->pad >= 0)
+        ok = put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
+    if (ok)
+        s = by_json_write(path, json);
+    cJSON_Delete(json);
+    by_free(path);
+    return s;
+}
+
+/* Fill one entry with a parameter's values as dtype, in memory of its own. */
+static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_st_entry *e)
+{
+    size_t n = (size_t)p->list[i].count;
+    float *values = by_alloc(n * sizeof *values);
+    if (!values || by_params_get(p, i, BY_SLOT_VALUE, values) != BY_OK) {
+        by_free(values);
+        return by_error_status();
+    }
+    void *data = values;
+    if (dtype != BY_F32) {
+        data = by_alloc(n * by_dtype_size(dtype));
+        if (data)
+            by_convert(data, dtype, values, BY_F32, n);
+        by_free(values);
+        if (!data)
+            return BY_ERR_MEMORY;
+    }
+    *e = (by_st_entry){.name = p->list[i].name, .dtype = dtype, .rank = p->list[i].rank, .data = data};
+    e->bytes = n * by_dtype_size(dtype);
+    memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
+    return BY_OK;
+}
+
+static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype)
+{
+    const by_params *p = m->params;
+    by_st_entry *entries = by_alloc_zero((size_t)p->count + 1, sizeof *entries);
+    char *path = by_path_join(dir, "model.safetensors");
+    by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < p->count && s == BY_OK; i++)
+        s = export_entry(p, i, dtype, &entries[i]);
+    if (s == BY_OK)
+        s = by_st_write(path, entries, p->count, NULL);
+    for (int i = 0; entries && i < p->count; i++) {
+        union {
+            const void *from;
+            void *to;
+        } data = {entries[i].data};
+        by_free(data.to);
+    }
+    by_free(entries);
+    by_free(path);
+    return s;
+}
+
+by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
+{
+    if (dtype != BY_F32 && dtype != BY_BF16 && dtype != BY_F16)
+        return by_fail(BY_ERR_ARGUMENT, "models are saved as f32, bf16 or f16, not %s", by_dtype_name(dtype));
+    BY_TRY(by_dir_make(dir));
+    BY_TRY(write_weights(m, dir, dtype));
+    cJSON *json = config_json(m, dtype);
+    char *path = by_path_join(dir, "config.json");
+    by_status s = json && path ? by_json_write(path, json) : BY_ERR_MEMORY;
+    cJSON_Delete(json);
+    by_free(path);
+    BY_TRY(s);
+    return write_generation_config(m, dir);
+}
+
+/* ---- build -------------------------------------------------------------------------------------------------------------------------------- */
+
+void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
+{
+    io->task = m->task;
+    io->labels = m->labels;
+    io->n_hidden = io->n_attention = 0;
+    if (!io->positions && by_graph_status(g) == BY_OK)
+        io->positions = by_range(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)});
+    if (!io->cache && by_dim(io->tokens, 1) > by_model_context(m))
+        by_graph_fail(g, "%lld positions are more than the %d this model has", (long long)by_dim(io->tokens, 1),
+                      by_model_context(m));
+    m->arch->build(g, m->config, io);
+    for (int i = 0; i < io->n_attention && by_graph_status(g) == BY_OK; i++)
+        by_output(g, NULL, io->attention[i]);
+}
+
+by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets)
+{
+    (void)m;
+    return by_cross_entropy(g, io->logits, targets, NULL);
+}
+
+/* ---- facts ------------------------------------------------------------------------------------------------------------------------------- */
+
+by_params *by_model_params(const by_model *m)
+{
+    return m->params;
+}
+
+by_device *by_model_device(const by_model *m)
+{
+    return m->device;
+}
+
+const char *by_model_family(const by_model *m)
+{
+    return m->arch->family;
+}
+
+const char *by_model_title(const by_model *m)
+{
+    return m->arch->title;
+}
+
+const char *by_model_class(const by_model *m)
+{
+    return m->arch->classes[m->task];
+}
+
+by_task by_model_task(const by_model *m)
+{
+    return m->task;
+}
+
+int by_model_labels(const by_model *m)
+{
+    return m->labels;
+}
+
+int by_model_vocab(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_VOCAB);
+}
+
+int by_model_context(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT);
+}
+
+int by_model_layers(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LAYERS);
+}
+
+int by_model_heads(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_HEADS);
+}
+
+int by_model_width(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_WIDTH);
+}
+
+int by_model_eos(const by_model *m)
+{
+    return m->eos;
+}
+
+int by_model_pad(const by_model *m)
+{
+    return m->pad;
+}
+
+void by_model_set_eos(by_model *m, int token)
+{
+    m->eos = token;
+}
+
+void by_model_set_dropout(by_model *m, double p)
+{
+    by_config_set(m->arch, m->config, BY_ROLE_DROPOUT, p);
+}

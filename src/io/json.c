@@ -1,0 +1,343 @@
+/* json.c - reading JSON with errors that name file and place, typed members of configuration files, and a
+ * printer whose output is the same bytes for the same tree. */
+#include "io/json.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+
+#define EXACT 9007199254740992.0 /* 2^53: below it a double holds every integer */
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+size_t by_json_utf8(const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80)
+        return 1;
+    size_t len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || len > n)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return len;
+}
+
+static by_status fail_at(const char *what, const char *text, size_t at, const char *problem)
+{
+    size_t line = 1, start = 0;
+    for (size_t i = 0; i < at; i++) {
+        if (text[i] == '\n') {
+            line++;
+            start = i + 1;
+        }
+    }
+    return by_fail(BY_ERR_FORMAT, "%s: %s at byte %zu (line %zu, column %zu)", what, problem, at, line,
+                   at - start + 1);
+}
+
+static size_t digits(const char *s)
+{
+    return strspn(s, "0123456789");
+}
+
+/* Length of the number at s when it is one by the grammar, else 0: cJSON also takes 01, 1. and -.5 . */
+static size_t number_length(const char *s)
+{
+    const char *p = s + (*s == '-');
+    size_t n = digits(p);
+    if (n == 0 || (n > 1 && *p == '0'))
+        return 0;
+    p += n;
+    if (*p == '.') {
+        n = digits(p + 1);
+        if (n == 0)
+            return 0;
+        p += 1 + n;
+    }
+    if (*p == 'e' || *p == 'E') {
+        p += p[1] == '-' || p[1] == '+' ? 2 : 1;
+        n = digits(p);
+        if (n == 0)
+            return 0;
+        p += n;
+    }
+    return (size_t)(p - s);
+}
+
+/* What cJSON lets through and this library does not: bytes that are not UTF-8, control characters, an escaped
+ * NUL, loosely written numbers. text[size] is NUL. */
+static by_status check_text(const char *text, size_t size, const char *what)
+{
+    bool quoted = false;
+    for (size_t i = 0; i < size;) {
+        char c = text[i];
+        if ((unsigned char)c < 0x20 && (quoted || !strchr("\n\r\t", c) || c == '\0'))
+            return fail_at(what, text, i, "control character in JSON");
+        if (!quoted && (c == '-' || (c >= '0' && c <= '9'))) {
+            size_t n = number_length(text + i);
+            if (n == 0)
+                return fail_at(what, text, i, "malformed number in JSON");
+            i += n;
+            continue;
+        }
+        if (c == '"')
+            quoted = !quoted;
+        if (c == '\\' && i + 1 < size) {
+            if (strncmp(text + i, "\\u0000", 6) == 0)
+                return fail_at(what, text, i, "NUL character in JSON string");
+            i++; /* what follows belongs to the escape: \" ends no string, \\u0000 holds no NUL */
+        }
+        size_t len = by_json_utf8(text + i, size - i);
+        if (len == 0)
+            return fail_at(what, text, i, "invalid UTF-8 in JSON");
+        i += len;
+    }
+    return BY_OK;
+}
+
+/* text[size] must be NUL: cJSON looks one byte past the end of some truncated inputs. */
+static cJSON *parse_terminated(const char *text, size_t size, const char *what)
+{
+    if (check_text(text, size, what) != BY_OK)
+        return NULL;
+    const char *end = text;
+    cJSON *root = cJSON_ParseWithLengthOpts(text, size + 1, &end, 0);
+    size_t at = (size_t)(end - text);
+    if (!root) {
+        fail_at(what, text, BY_MIN(at, size), at >= size ? "JSON ends too early" : "JSON syntax error");
+        return NULL;
+    }
+    while (at < size && isspace((unsigned char)text[at]))
+        at++;
+    if (at < size) {
+        cJSON_Delete(root);
+        fail_at(what, text, at, "something follows the JSON value");
+        return NULL;
+    }
+    return root;
+}
+
+cJSON *by_json_parse(const char *text, size_t size, const char *what)
+{
+    if (size > BY_JSON_MAX_BYTES) {
+        by_fail(BY_ERR_FORMAT, "%s: %zu bytes of JSON, more than the limit of %zu", what, size,
+                BY_JSON_MAX_BYTES);
+        return NULL;
+    }
+    char *copy = by_alloc(size + 1);
+    if (!copy)
+        return NULL;
+    if (size > 0)
+        memcpy(copy, text, size);
+    copy[size] = '\0';
+    cJSON *root = parse_terminated(copy, size, what);
+    by_free(copy);
+    return root;
+}
+
+cJSON *by_json_load(const char *path)
+{
+    size_t size = 0;
+    char *text = by_file_read(path, BY_JSON_MAX_BYTES, &size);
+    if (!text)
+        return NULL;
+    cJSON *root = parse_terminated(text, size, path);
+    by_free(text);
+    return root;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* The member, or NULL when it is absent or null. */
+static const cJSON *member(const cJSON *o, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
+    return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+/* The error for a member that is not what was wanted; shows the start of its value. */
+static by_status fail_member(const char *key, const cJSON *v, const char *wanted)
+{
+    by_buf b = {0};
+    if (by_json_print(&b, v, false) != BY_OK) {
+        by_buf_free(&b);
+        return by_fail(BY_ERR_FORMAT, "\"%s\" is not %s", key, wanted);
+    }
+    int n = (int)BY_MIN(b.size, 60);
+    while ((size_t)n < b.size && n > 0 && ((unsigned char)b.data[n] & 0xc0) == 0x80)
+        n--; /* never cut inside a character */
+    by_status status = by_fail(BY_ERR_FORMAT, "\"%s\" is %.*s%s, expected %s", key, n, b.data,
+                               (size_t)n < b.size ? "..." : "", wanted);
+    by_buf_free(&b);
+    return status;
+}
+
+by_status by_json_int(const cJSON *o, const char *key, int64_t fallback, int64_t min, int64_t max,
+                      int64_t *out)
+{
+    const cJSON *v = member(o, key);
+    if (!v) {
+        *out = fallback;
+        return BY_OK;
+    }
+    double d = v->valuedouble;
+    if (!cJSON_IsNumber(v) || d != floor(d) || fabs(d) >= EXACT)
+        return fail_member(key, v, "an integer");
+    if ((int64_t)d < min || (int64_t)d > max) {
+        char wanted[80];
+        snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
+        return fail_member(key, v, wanted);
+    }
+    *out = (int64_t)d;
+    return BY_OK;
+}
+
+by_status by_json_double(const cJSON *o, const char *key, double fallback, double min, double max,
+                         double *out)
+{
+    const cJSON *v = member(o, key);
+    if (!v) {
+        *out = fallback;
+        return BY_OK;
+    }
+    if (!cJSON_IsNumber(v))
+        return fail_member(key, v, "a number");
+    if (!(v->valuedouble >= min && v->valuedouble <= max)) {
+        char wanted[80];
+        snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
+        return fail_member(key, v, wanted);
+    }
+    *out = v->valuedouble;
+    return BY_OK;
+}
+
+by_status by_json_bool(const cJSON *o, const char *key, bool fallback, bool *out)
+{
+    const cJSON *v = member(o, key);
+    if (v && !cJSON_IsBool(v))
+        return fail_member(key, v, "true or false");
+    *out = v ? cJSON_IsTrue(v) : fallback;
+    return BY_OK;
+}
+
+by_status by_json_string(const cJSON *o, const char *key, const char *fallback, const char **out)
+{
+    const cJSON *v = member(o, key);
+    if (v && !cJSON_IsString(v))
+        return fail_member(key, v, "a string");
+    *out = v ? v->valuestring : fallback;
+    return BY_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+void by_json_quote(by_buf *out, const char *s)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const char *end = s + strlen(s);
+    by_buf_puts(out, "\"");
+    while (s < end) {
+        const char *run = s;
+        size_t len = 1;
+        while (s < end && (unsigned char)*s >= 0x20 && *s != '"' && *s != '\\' &&
+               (len = by_json_utf8(s, (size_t)(end - s))) > 0)
+            s += len;
+        by_buf_put(out, run, (size_t)(s - run));
+        if (s == end)
+            break;
+        const char *hit = strchr(from, *s);
+        if (len == 0)
+            by_buf_puts(out, "\xef\xbf\xbd");
+        else if (hit)
+            by_buf_printf(out, "\\%c", to[hit - from]);
+        else
+            by_buf_printf(out, "\\u%04x", (unsigned)*s);
+        s++;
+    }
+    by_buf_puts(out, "\"");
+}
+
+static void print_number(by_buf *out, double d)
+{
+    char text[40];
+    if (!isfinite(d)) {
+        by_buf_puts(out, "null");
+        return;
+    }
+    if (d == floor(d) && fabs(d) <= EXACT && !(d == 0 && signbit(d))) {
+        by_buf_printf(out, "%.0f", d);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, d);
+        if (strtod(text, NULL) == d)
+            break;
+    }
+    char *comma = strchr(text, ','); /* a host program may have set a locale that writes one */
+    if (comma)
+        *comma = '.';
+    by_buf_puts(out, text);
+}
+
+static void newline(by_buf *out, bool pretty, int depth)
+{
+    if (pretty)
+        by_buf_printf(out, "\n%*s", 2 * depth, "");
+}
+
+static by_status print_value(by_buf *out, const cJSON *v, bool pretty, int depth)
+{
+    bool object = cJSON_IsObject(v);
+    if (cJSON_IsString(v)) {
+        by_json_quote(out, v->valuestring);
+    } else if (cJSON_IsNumber(v)) {
+        print_number(out, v->valuedouble);
+    } else if (!object && !cJSON_IsArray(v)) {
+        by_buf_puts(out, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
+    } else if (depth >= BY_JSON_MAX_DEPTH) {
+        return by_fail(BY_ERR_ARGUMENT, "JSON nested deeper than %d levels", BY_JSON_MAX_DEPTH);
+    } else {
+        by_buf_puts(out, object ? "{" : "[");
+        for (const cJSON *c = v->child; c; c = c->next) {
+            newline(out, pretty, depth + 1);
+            if (object) {
+                by_json_quote(out, c->string);
+                by_buf_puts(out, pretty ? ": " : ":");
+            }
+            BY_TRY(print_value(out, c, pretty, depth + 1));
+            if (c->next)
+                by_buf_puts(out, ",");
+        }
+        if (v->child)
+            newline(out, pretty, depth);
+        by_buf_puts(out, object ? "}" : "]");
+    }
+    return BY_OK;
+}
+
+by_status by_json_print(by_buf *out, const cJSON *value, bool pretty)
+{
+    BY_TRY(print_value(out, value, pretty, 0));
+    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory printing JSON") : BY_OK;
+}
+
+by_status by_json_write(const char *path, const cJSON *value)
+{
+    by_buf b = {0};
+    by_status status = by_json_print(&b, value, true);
+    if (status == BY_OK) {
+        by_buf_puts(&b, "\n");
+        status = b.failed ? by_fail(BY_ERR_MEMORY, "%s: out of memory", path)
+                          : by_file_write(path, b.data, b.size);
+    }
+    by_buf_free(&b);
+    return status;
+}

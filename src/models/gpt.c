@@ -1,0 +1,86 @@
+/* gpt.c - Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training". GPT-2's older sibling: the norms stand
+ * after the residual sums, there is no final norm, and what config.json calls "gelu" is the tanh form. */
+#include "base/base.h"
+#include "models/models.h"
+
+typedef struct gpt_config {
+    int vocab, context, width, layers, heads;
+    float eps, std, embd_drop, attn_drop, resid_drop;
+    by_act act;
+} gpt_config;
+
+static const by_field fields[] = {
+    BY_INT_FIELD(gpt_config, vocab, "vocab_size", 40478, 1, 1 << 24, BY_ROLE_VOCAB),
+    BY_INT_FIELD(gpt_config, context, "n_positions", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(gpt_config, width, "n_embd", 768, 1, 1 << 20, BY_ROLE_WIDTH),
+    BY_INT_FIELD(gpt_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
+    BY_INT_FIELD(gpt_config, heads, "n_head", 12, 1, 4096, BY_ROLE_HEADS),
+    BY_ACT_FIELD(gpt_config, act, "afn", BY_GELU),
+    BY_FLOAT_FIELD(gpt_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(gpt_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(gpt_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(gpt_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, BY_ROLE_NONE),
+    BY_FLOAT_FIELD(gpt_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+};
+
+static const by_preset presets[] = {{"tiny", 4, 4, 128, 64}, {"117m", 12, 12, 768, 512}};
+
+static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model_io *io, int i) /* (B, T, C) -> (B, T, C) */
+{
+    by_block_push(g, "h.%d", i);
+    by_tensor *h = nn_attention(g, "attn", x,
+                                &(nn_attention_spec){.qkv = "c_attn", .out = "c_proj", .conv1d = true, .heads = c->heads,
+                                                     .mask = BY_MASK_CAUSAL, .dropout = c->attn_drop, .std = c->std,
+                                                     .out_std = c->std, .key_mask = io->mask, .cache = io->cache,
+                                                     .layer = i, .weights = by_weights_slot(io)});
+    x = nn_layernorm(g, "ln_1", by_add(g, x, by_dropout(g, h, c->resid_drop)), c->eps);
+    h = nn_mlp(g, "mlp", x,
+               &(nn_mlp_spec){.in = "c_fc", .out = "c_proj", .conv1d = true, .inner = 4 * (int64_t)c->width,
+                              .act = c->act == BY_GELU ? BY_GELU_TANH : c->act, .std = c->std, .out_std = c->std});
+    x = nn_layernorm(g, "ln_2", by_add(g, x, by_dropout(g, h, c->resid_drop)), c->eps);
+    by_block_pop(g);
+    return x;
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const gpt_config *c = config;
+    by_scope_push(g, "transformer");
+    by_tensor *x = nn_embedding(g, "tokens_embed", io->tokens, c->vocab, c->width, c->std); /* (B, T, C) */
+    x = by_add(g, x, nn_embedding(g, "positions_embed", io->positions, c->context, c->width, c->std));
+    x = by_dropout(g, x, c->embd_drop);
+    by_keep_hidden(g, io, x);
+    for (int i = 0; i < c->layers; i++) {
+        x = block(g, x, c, io, i);
+        by_keep_hidden(g, io, x);
+    }
+    by_tensor *table =
+        by_param(g, "tokens_embed.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
+    by_scope_pop(g);
+    io->logits = io->task == BY_TASK_LM ? by_lm_head(g, io, x, table) : by_score_head(g, io, x, c->std);
+}
+
+static by_status check(const void *config)
+{
+    const gpt_config *c = config;
+    if (c->width % c->heads)
+        return by_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", c->width, c->heads);
+    return BY_OK;
+}
+
+static const char *const ignored[] = {".attn.bias", "lm_head.weight", "position_ids", NULL};
+
+const by_arch by_arch_gpt = {
+    .family = "openai-gpt",
+    .title = "GPT (Radford et al. 2018)",
+    .classes = {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
+    .prefix = "transformer.",
+    .ignored = ignored,
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .config_size = sizeof(gpt_config),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .check = check,
+    .build = build,
+};

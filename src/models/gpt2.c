@@ -1,0 +1,99 @@
+/* gpt2.c - Radford et al. 2019, "Language Models are Unsupervised Multitask Learners". Pre-norm decoder, learned positions, GELU in its
+ * tanh form, head tied to the token embedding. Names and Conv1D layout are those of the published checkpoints. */
+#include "base/base.h"
+#include "models/models.h"
+#include <math.h>
+
+typedef struct gpt2_config {
+    int vocab, context, width, layers, heads, inner; /* inner 0: four times the width */
+    float eps, std, embd_drop, attn_drop, resid_drop;
+    by_act act;
+    bool scale_weights, scale_by_layer;
+} gpt2_config;
+
+static const by_field fields[] = {
+    BY_INT_FIELD(gpt2_config, vocab, "vocab_size", 50257, 1, 1 << 24, BY_ROLE_VOCAB),
+    BY_INT_FIELD(gpt2_config, context, "n_positions", 1024, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(gpt2_config, width, "n_embd", 768, 1, 1 << 20, BY_ROLE_WIDTH),
+    BY_INT_FIELD(gpt2_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
+    BY_INT_FIELD(gpt2_config, heads, "n_head", 12, 1, 4096, BY_ROLE_HEADS),
+    BY_INT_FIELD(gpt2_config, inner, "n_inner", 0, 1, 1 << 22, BY_ROLE_INNER),
+    BY_ACT_FIELD(gpt2_config, act, "activation_function", BY_GELU_TANH),
+    BY_FLOAT_FIELD(gpt2_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(gpt2_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(gpt2_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(gpt2_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, BY_ROLE_NONE),
+    BY_FLOAT_FIELD(gpt2_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+    BY_BOOL_FIELD(gpt2_config, scale_weights, "scale_attn_weights", true),
+    BY_BOOL_FIELD(gpt2_config, scale_by_layer, "scale_attn_by_inverse_layer_idx", false),
+};
+
+static const by_preset presets[] = {
+    {"tiny", 4, 4, 128, 64},        {"124m", 12, 12, 768, 1024},  {"gpt2", 12, 12, 768, 1024},
+    {"350m", 24, 16, 1024, 1024},   {"774m", 36, 20, 1280, 1024}, {"1558m", 48, 25, 1600, 1024},
+};
+
+static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_model_io *io, int i) /* (B, T, C) -> (B, T, C) */
+{
+    float out_std = c->std / sqrtf(2.0f * (float)c->layers); /* residual branches start smaller, the deeper the model */
+    float scale = c->scale_weights ? 1.0f / sqrtf((float)c->width / (float)c->heads) : 1.0f;
+    by_block_push(g, "h.%d", i);
+    by_tensor *h = nn_layernorm(g, "ln_1", x, c->eps);
+    h = nn_attention(g, "attn", h,
+                     &(nn_attention_spec){.qkv = "c_attn", .out = "c_proj", .conv1d = true, .heads = c->heads,
+                                          .mask = BY_MASK_CAUSAL, .dropout = c->attn_drop, .std = c->std, .out_std = out_std,
+                                          .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
+                                          .key_mask = io->mask, .cache = io->cache, .layer = i,
+                                          .weights = by_weights_slot(io)});
+    x = by_add(g, x, by_dropout(g, h, c->resid_drop));
+    h = nn_layernorm(g, "ln_2", x, c->eps);
+    h = nn_mlp(g, "mlp", h,
+               &(nn_mlp_spec){.in = "c_fc", .out = "c_proj", .conv1d = true, .act = c->act, .std = c->std, .out_std = out_std,
+                              .inner = c->inner ? c->inner : 4 * (int64_t)c->width});
+    x = by_add(g, x, by_dropout(g, h, c->resid_drop));
+    by_block_pop(g);
+    return x;
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const gpt2_config *c = config;
+    by_scope_push(g, "transformer");
+    by_tensor *x = nn_embedding(g, "wte", io->tokens, c->vocab, c->width, c->std); /* (B, T, C) */
+    x = by_add(g, x, nn_embedding(g, "wpe", io->positions, c->context, c->width, c->std));
+    x = by_dropout(g, x, c->embd_drop);
+    for (int i = 0; i < c->layers; i++) {
+        by_keep_hidden(g, io, x);
+        x = block(g, x, c, io, i);
+    }
+    x = nn_layernorm(g, "ln_f", x, c->eps);
+    by_keep_hidden(g, io, x);
+    by_tensor *wte = by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
+    by_scope_pop(g);
+    io->logits = io->task == BY_TASK_LM ? by_lm_head(g, io, x, wte) : by_score_head(g, io, x, c->std);
+}
+
+static by_status check(const void *config)
+{
+    const gpt2_config *c = config;
+    if (c->width % c->heads)
+        return by_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", c->width, c->heads);
+    return BY_OK;
+}
+
+static const char *const ignored[] = {".attn.bias", ".attn.masked_bias", "lm_head.weight", NULL};
+
+const by_arch by_arch_gpt2 = {
+    .family = "gpt2",
+    .title = "GPT-2 (Radford et al. 2019)",
+    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification"},
+    .prefix = "transformer.",
+    .ignored = ignored,
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .config_size = sizeof(gpt2_config),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .check = check,
+    .build = build,
+};

@@ -1,0 +1,152 @@
+/* registry.c - the list of architectures, access to their configurations by role, and the heads they share. */
+#include "base/base.h"
+#include "models/models.h"
+
+static const by_arch *const architectures[] = {&by_arch_gpt2, &by_arch_gpt};
+
+int by_arch_count(void)
+{
+    return BY_COUNT(architectures);
+}
+
+const by_arch *by_arch_at(int i)
+{
+    return i >= 0 && i < BY_COUNT(architectures) ? architectures[i] : NULL;
+}
+
+const by_arch *by_arch_find(const char *family)
+{
+    by_buf known = {0};
+    for (int i = 0; i < BY_COUNT(architectures); i++) {
+        if (strcmp(architectures[i]->family, family) == 0) {
+            by_buf_free(&known);
+            return architectures[i];
+        }
+        by_buf_printf(&known, "%s%s", i ? ", " : "", architectures[i]->family);
+    }
+    by_fail(BY_ERR_UNSUPPORTED, "no model family is called \"%s\"; there are: %s", family, known.data ? known.data : "");
+    by_buf_free(&known);
+    return NULL;
+}
+
+const char *by_family_at(int i)
+{
+    return by_arch_at(i) ? by_arch_at(i)->family : NULL;
+}
+
+const char *by_family_title(int i)
+{
+    return by_arch_at(i) ? by_arch_at(i)->title : NULL;
+}
+
+const char *by_family_preset(int i, int k)
+{
+    const by_arch *a = by_arch_at(i);
+    return a && k >= 0 && k < a->n_presets ? a->presets[k].name : NULL;
+}
+
+/* ---- configurations ------------------------------------------------------------------------------------------------------ */
+
+double by_config_get(const by_arch *a, const void *config, by_role role)
+{
+    for (int i = 0; i < a->n_fields; i++) {
+        const char *at = (const char *)config + a->fields[i].offset;
+        if (a->fields[i].role == role)
+            return a->fields[i].kind == BY_FIELD_INT ? *(const int *)at : (double)*(const float *)at;
+    }
+    return 0;
+}
+
+/* Sets every field of the role: an architecture may have several dropouts. */
+bool by_config_set(const by_arch *a, void *config, by_role role, double value)
+{
+    bool any = false;
+    for (int i = 0; i < a->n_fields; i++) {
+        char *at = (char *)config + a->fields[i].offset;
+        if (a->fields[i].role != role)
+            continue;
+        if (a->fields[i].kind == BY_FIELD_INT)
+            *(int *)at = (int)value;
+        else
+            *(float *)at = (float)value;
+        any = true;
+    }
+    return any;
+}
+
+void by_config_defaults(const by_arch *a, void *config)
+{
+    for (int i = 0; i < a->n_fields; i++) {
+        char *at = (char *)config + a->fields[i].offset;
+        switch (a->fields[i].kind) {
+        case BY_FIELD_INT:
+            *(int *)at = (int)a->fields[i].fallback;
+            break;
+        case BY_FIELD_FLOAT:
+            *(float *)at = (float)a->fields[i].fallback;
+            break;
+        case BY_FIELD_BOOL:
+            *(bool *)at = a->fields[i].fallback != 0;
+            break;
+        case BY_FIELD_ACT:
+            *(by_act *)at = (by_act)a->fields[i].fallback;
+            break;
+        }
+    }
+}
+
+static const struct {
+    const char *name;
+    by_act act;
+} activations[] = {
+    {"gelu_new", BY_GELU_TANH}, {"gelu", BY_GELU},  {"gelu_pytorch_tanh", BY_GELU_TANH}, {"gelu_fast", BY_GELU_TANH},
+    {"relu", BY_RELU},          {"silu", BY_SILU},  {"swish", BY_SILU},                  {"tanh", BY_TANH},
+    {"sigmoid", BY_SIGMOID},    {"linear", BY_ACT_NONE},
+};
+
+bool by_act_parse(const char *name, by_act *out)
+{
+    for (int i = 0; i < BY_COUNT(activations); i++)
+        if (strcmp(activations[i].name, name) == 0) {
+            *out = activations[i].act;
+            return true;
+        }
+    return false;
+}
+
+const char *by_act_name(by_act act)
+{
+    for (int i = 0; i < BY_COUNT(activations); i++)
+        if (activations[i].act == act)
+            return activations[i].name;
+    return "linear";
+}
+
+/* ---- what build functions share --------------------------------------------------------------------------------------------- */
+
+void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h)
+{
+    if (io->want_hidden && io->n_hidden <= BY_MAX_LAYERS)
+        io->hidden[io->n_hidden++] = by_output(g, NULL, h);
+}
+
+by_tensor **by_weights_slot(by_model_io *io)
+{
+    if (!io->want_attention || io->cache || io->n_attention >= BY_MAX_LAYERS)
+        return NULL;
+    return &io->attention[io->n_attention++];
+}
+
+by_tensor *by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table)
+{
+    if (io->pick)
+        h = nn_pick(g, h, io->pick);
+    return by_linear(g, h, table, NULL, NULL);
+}
+
+by_tensor *by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
+{
+    if (!io->pick)
+        return by_graph_fail(g, "to classify, the model must be told which position to look at");
+    return nn_linear(g, "score", nn_pick(g, h, io->pick), &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
+}

@@ -1,0 +1,63 @@
+/* nn.h - blocks that models share. Graph code only: each function declares its parameters under a scope and returns what it computes.
+ * Spec structs are filled with designated initialisers; zero means default. */
+#ifndef BY_NN_NN_H
+#define BY_NN_NN_H
+
+#include "banyan/graph.h"
+
+/* Keys and values of past positions, one pair of states per attention layer, shared by all programs that decode one batch. Memory is
+ * made when the first graph asks for it. */
+typedef struct nn_cache {
+    by_device *device;
+    int64_t capacity; /* M: positions it can hold */
+    by_tensor *past;  /* (B) i32: positions already held; set anew for every graph */
+    by_memory **keys, **values;
+    int layers;
+} nn_cache;
+nn_cache *nn_cache_new(by_device *d, int64_t capacity);
+void nn_cache_free(nn_cache *c);
+size_t nn_cache_bytes(const nn_cache *c);
+
+/* How a weight matrix is stored, begun and followed. */
+typedef struct nn_linear_spec {
+    int64_t out;
+    bool conv1d; /* stored (in, out), as GPT and GPT-2 do */
+    bool no_bias;
+    by_act act;
+    float std; /* of the initial normal distribution */
+} nn_linear_spec;
+
+by_tensor *nn_embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width, float std);
+by_tensor *nn_linear(by_graph *g, const char *name, by_tensor *x, const nn_linear_spec *spec);
+by_tensor *nn_layernorm(by_graph *g, const char *name, by_tensor *x, float eps);
+
+/* Self-attention with one projection for queries, keys and values (`qkv`) and one for the result (`out`), both under `name`. */
+typedef struct nn_attention_spec {
+    const char *qkv, *out;
+    int heads;
+    by_mask mask;
+    bool conv1d;
+    float scale;              /* of the scores; 0: 1/sqrt(D) */
+    float dropout;            /* on the weights */
+    float std, out_std;       /* initial values */
+    by_tensor *key_mask;      /* (B, T) or NULL */
+    nn_cache *cache;          /* decoding, or NULL */
+    int layer;                /* which pair of the cache */
+    by_tensor **weights;      /* when not NULL: return the weights too */
+} nn_attention_spec;
+by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, const nn_attention_spec *spec);
+
+/* Two matrices with an activation between them: x -> act(x W1 + b1) W2 + b2. */
+typedef struct nn_mlp_spec {
+    const char *in, *out;
+    int64_t inner;
+    by_act act;
+    bool conv1d;
+    float std, out_std;
+} nn_mlp_spec;
+by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec *spec);
+
+/* Rows of (B, T, C) by flat index b*T + t: (B) i32 -> (B, C). */
+by_tensor *nn_pick(by_graph *g, by_tensor *x, by_tensor *rows);
+
+#endif

@@ -1,0 +1,177 @@
+/* chars.c - one id per Unicode character of the training text. Look-up goes through a table of pages of 256
+ * code points, so it costs two loads for any character and memory only for the pages in use. */
+#include "text/kind.h"
+#include "text/utf8.h"
+
+#define PAGES (BY_UTF8_POINTS / 256)
+
+typedef struct chars {
+    by_tokenizer base;
+    uint32_t *points;        /* id -> code point */
+    int32_t *pages;          /* (used + 1) x 256 ids; page 0 is all -1 */
+    uint16_t page_of[PAGES]; /* code point / 256 -> page, 0 where no character is known */
+} chars;
+
+static inline int32_t chars_find(const chars *c, uint32_t point)
+{
+    return c->pages[(size_t)c->page_of[point >> 8] * 256 + (point & 255)];
+}
+
+static void chars_free(by_tokenizer *t)
+{
+    chars *c = (chars *)t;
+    by_free(c->points);
+    by_free(c->pages);
+    by_free(c);
+}
+
+/* Takes points (count code points, indexed by id) over in any case. A code point that occurs twice is an
+ * error. */
+static by_tokenizer *chars_make(uint32_t *points, int count)
+{
+    chars *c = by_alloc_zero(1, sizeof(*c));
+    if (!c) {
+        by_free(points);
+        return NULL;
+    }
+    c->base = (by_tokenizer){.kind = &by_text_chars, .vocab_size = count, .eos = -1};
+    c->points = points;
+    size_t used = 0;
+    for (int id = 0; id < count; id++)
+        if (c->page_of[points[id] >> 8] == 0)
+            c->page_of[points[id] >> 8] = (uint16_t)++used;
+    size_t bytes = (used + 1) * 256 * sizeof(*c->pages);
+    c->pages = by_alloc(bytes);
+    if (!c->pages)
+        goto fail;
+    memset(c->pages, 0xff, bytes);
+    for (int id = 0; id < count; id++) {
+        int32_t *slot = &c->pages[(size_t)c->page_of[points[id] >> 8] * 256 + (points[id] & 255)];
+        if (*slot >= 0) {
+            by_fail(BY_ERR_FORMAT, "character U+%04X is in the vocabulary twice", (unsigned)points[id]);
+            goto fail;
+        }
+        *slot = id;
+    }
+    return &c->base;
+fail:
+    chars_free(&c->base);
+    return NULL;
+}
+
+/* Set seen[p] for every code point p of the text. */
+static by_status mark_seen(uint8_t *seen, const char *text, size_t size)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    for (size_t i = 0; i < size;) {
+        uint32_t point;
+        int n = by_utf8_decode(s + i, size - i, &point);
+        if (n == 0)
+            return by_fail(BY_ERR_FORMAT, "byte 0x%02x at offset %zu is not valid UTF-8", s[i], i);
+        seen[point] = 1;
+        i += (size_t)n;
+    }
+    return BY_OK;
+}
+
+by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count)
+{
+    uint8_t *seen = by_alloc_zero(BY_UTF8_POINTS, 1);
+    uint32_t *points = NULL;
+    int n = 0;
+    if (!seen)
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        if (mark_seen(seen, texts[i], sizes[i]) != BY_OK) {
+            by_fail_context("text %d of %d", i + 1, count);
+            goto done;
+        }
+    }
+    for (int p = 0; p < BY_UTF8_POINTS; p++)
+        n += seen[p];
+    if (n == 0) {
+        by_fail(BY_ERR_ARGUMENT, "a character vocabulary needs a text that is not empty");
+        goto done;
+    }
+    points = by_alloc_zero((size_t)n, sizeof(*points));
+    if (!points)
+        goto done;
+    for (uint32_t p = 0, id = 0; p < BY_UTF8_POINTS; p++)
+        if (seen[p])
+            points[id++] = p;
+done:
+    by_free(seen);
+    return points ? chars_make(points, n) : NULL;
+}
+
+static bool chars_match(const cJSON *root)
+{
+    return by_symbols_match(root, NULL);
+}
+
+static by_tokenizer *chars_read(const cJSON *root)
+{
+    const cJSON *added = cJSON_GetObjectItemCaseSensitive(root, "added_tokens");
+    if (added && added->child) {
+        by_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with added tokens is not supported");
+        return NULL;
+    }
+    int count = 0;
+    uint32_t *points = by_symbols_read(root, &count);
+    return points ? chars_make(points, count) : NULL;
+}
+
+static void chars_write(const by_tokenizer *t, by_buf *out)
+{
+    by_symbols_write(out, ((const chars *)t)->points, t->vocab_size, "[]", "null", "{ \"type\": \"Fuse\" }");
+}
+
+static by_status chars_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
+{
+    const chars *c = (const chars *)t;
+    const uint8_t *s = (const uint8_t *)text;
+    BY_TRY(by_ids_reserve(out, size));
+    int32_t *next = out->data + out->count;
+    for (size_t i = 0; i < size;) {
+        uint32_t point;
+        int n = by_utf8_decode(s + i, size - i, &point);
+        if (n == 0)
+            return by_fail(BY_ERR_FORMAT, "byte 0x%02x at offset %zu is not valid UTF-8", s[i], i);
+        int32_t id = chars_find(c, point);
+        if (id < 0)
+            return by_fail(BY_ERR_ARGUMENT,
+                           "character U+%04X at offset %zu is not in the vocabulary of %d characters "
+                           "(the byte tokenizer takes any text)",
+                           (unsigned)point, i, t->vocab_size);
+        *next++ = id;
+        i += (size_t)n;
+    }
+    out->count = (size_t)(next - out->data);
+    return BY_OK;
+}
+
+static void chars_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+{
+    const chars *c = (const chars *)t;
+    for (size_t i = 0; i < count; i++) {
+        char text[4];
+        by_buf_put(out, text, (size_t)by_utf8_encode(c->points[ids[i]], text));
+    }
+}
+
+static size_t chars_cut(const by_tokenizer *t, const char *text, size_t size)
+{
+    (void)t;
+    return by_utf8_cut((const uint8_t *)text, size);
+}
+
+const by_text_kind by_text_chars = {
+    .name = "char",
+    .match = chars_match,
+    .read = chars_read,
+    .write = chars_write,
+    .encode = chars_encode,
+    .decode = chars_decode,
+    .cut = chars_cut,
+    .free = chars_free,
+};

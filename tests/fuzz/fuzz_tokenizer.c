@@ -1,0 +1,74 @@
+/* fuzz_tokenizer.c - any bytes as a tokenizer.json and as a text. Whatever is accepted must round-trip
+ * exactly. */
+#include <stdlib.h>
+
+#include "text/kind.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+/* decode(encode(text)) == text, also when the text is encoded in two parts. Texts the tokenizer refuses are
+ * fine. */
+static void check_text(const by_tokenizer *t, const char *text, size_t size)
+{
+    by_ids whole = {0}, parts = {0};
+    by_buf back = {0};
+    if (by_tokenizer_encode(t, text, size, &whole) == BY_OK) {
+        require(by_tokenizer_decode(t, whole.data, whole.count, &back) == BY_OK);
+        require(back.size == size && (size == 0 || memcmp(back.data, text, size) == 0));
+        size_t cut = by_tokenizer_cut(t, text, size / 2);
+        require(by_tokenizer_encode(t, text, cut, &parts) == BY_OK);
+        require(by_tokenizer_encode(t, text + cut, size - cut, &parts) == BY_OK);
+        require(parts.count == whole.count && memcmp(parts.data, whole.data, whole.count * 4) == 0);
+    }
+    by_ids_free(&whole);
+    by_ids_free(&parts);
+    by_buf_free(&back);
+}
+
+/* Every id decodes, and what is written is read back to the same file. */
+static void check_tokenizer(const by_tokenizer *t)
+{
+    by_buf text = {0}, first = {0}, second = {0};
+    for (int32_t id = 0; id < by_tokenizer_vocab_size(t); id++)
+        require(by_tokenizer_decode(t, &id, 1, &text) == BY_OK);
+    check_text(t, text.data, text.size);
+    require(by_tokenizer_format(t, &first) == BY_OK);
+    by_tokenizer *again = by_tokenizer_parse(first.data, first.size, "again");
+    require(again && by_tokenizer_format(again, &second) == BY_OK);
+    require(first.size == second.size && memcmp(first.data, second.data, first.size) == 0);
+    by_tokenizer_free(again);
+    by_buf_free(&text);
+    by_buf_free(&first);
+    by_buf_free(&second);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    by_buf input = {0};
+    by_buf_put(&input, data, size);
+    by_buf_put(&input, "", 1); /* the parser wants a NUL behind the text */
+    const char *text = input.data;
+    by_tokenizer *parsed = by_tokenizer_parse(text, size, "fuzz");
+    by_tokenizer *chars = by_tokenizer_new_chars(&text, &size, 1);
+    by_tokenizer *bytes = by_tokenizer_new_bytes();
+    if (parsed) {
+        check_tokenizer(parsed);
+        check_text(parsed, text, size);
+    }
+    if (chars) {
+        check_tokenizer(chars);
+        check_text(chars, text, size);
+    }
+    check_text(bytes, text, size);
+    by_tokenizer_free(parsed);
+    by_tokenizer_free(chars);
+    by_tokenizer_free(bytes);
+    by_buf_free(&input);
+    return 0;
+}

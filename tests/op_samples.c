@@ -1,0 +1,935 @@
+/* op_samples.c - the samples of every op. Shapes are chosen for the seams of the kernels: vectors and their remainders, blocks and
+ * their remainders, one thread and several, every optional input there and not there. */
+#include <math.h>
+#include <stdio.h>
+
+#include "op_samples.h"
+
+#define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
+#define NODE(ID, attr, ...)                                                                                  \
+    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, BY_COUNT(((by_tensor *[]){__VA_ARGS__})), \
+                 attr, sizeof *(attr))
+#define BARE_NODE(ID, ...)                                                                                   \
+    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, BY_COUNT(((by_tensor *[]){__VA_ARGS__})), \
+                 NULL, 0)
+
+/* ---- leaves ------------------------------------------------------------------------------------------------ */
+
+/* Enter a leaf with independent normal values. */
+static by_tensor *leaf(by_sample *s, by_tensor *t)
+{
+    if (s->n_leaves == BY_SAMPLE_LEAVES)
+        return by_graph_fail(s->graph, "a sample has more than %d leaves", BY_SAMPLE_LEAVES);
+    if (by_graph_status(s->graph) != BY_OK)
+        return t;
+    size_t n = (size_t)by_elements(t);
+    double *values = by_alloc_zero(n + 1, sizeof *values);
+    if (!values)
+        return by_graph_fail(s->graph, "no memory for the values of a sample");
+    for (size_t i = 0; i < n; i++)
+        values[i] = by_rng_normal(&s->rng);
+    s->leaf[s->n_leaves++] = (by_sample_leaf){.tensor = t, .values = values};
+    return t;
+}
+
+/* A float operand that gets a gradient. */
+static by_tensor *operand(by_sample *s, int rank, const int64_t *shape)
+{
+    char name[16];
+    snprintf(name, sizeof name, "p%d", s->n_leaves);
+    return leaf(s, by_param(s->graph, name, rank, shape, (by_init){BY_INIT_ZERO, 0}));
+}
+
+/* An input of any type. */
+static by_tensor *input(by_sample *s, by_dtype type, int rank, const int64_t *shape)
+{
+    char name[16];
+    snprintf(name, sizeof name, "i%d", s->n_leaves);
+    return leaf(s, by_input(s->graph, name, type, rank, shape));
+}
+
+static double *values_of(by_sample *s, const by_tensor *t)
+{
+    for (int i = 0; i < s->n_leaves; i++)
+        if (s->leaf[i].tensor == t)
+            return s->leaf[i].values;
+    return NULL;
+}
+
+/* Indices below a limit. */
+static by_tensor *indices(by_sample *s, int64_t limit, int rank, const int64_t *shape)
+{
+    by_tensor *t = input(s, BY_I32, rank, shape);
+    double *v = values_of(s, t);
+    for (int64_t i = 0; v && i < by_elements(t); i++)
+        v[i] = (double)by_rng_below(&s->rng, (uint64_t)limit);
+    return t;
+}
+
+/* Make a leaf's values small steps away from 1, for what must be positive. */
+static by_tensor *positive(by_sample *s, by_tensor *t)
+{
+    double *v = values_of(s, t);
+    for (int64_t i = 0; v && i < by_elements(t); i++)
+        v[i] = 0.25 + fabs(v[i]);
+    return t;
+}
+
+static by_tensor *changes(by_sample *s, by_tensor *t)
+{
+    for (int i = 0; i < s->n_leaves; i++)
+        if (s->leaf[i].tensor == t)
+            s->leaf[i].changes = true;
+    return t;
+}
+
+/* An input in the accumulation type that an op adds its output into. */
+static by_tensor *base(by_sample *s, bool wanted, int rank, const int64_t *shape)
+{
+    return wanted ? changes(s, input(s, by_acc_type(s->type), rank, shape)) : NULL;
+}
+
+/* ---- outputs ----------------------------------------------------------------------------------------------- */
+
+static void put(by_sample *s, by_tensor *t, bool in_loss)
+{
+    if (by_graph_status(s->graph) != BY_OK)
+        return;
+    if (s->n_outs == BY_SAMPLE_OUTPUTS) {
+        by_graph_fail(s->graph, "a sample has more than %d outputs", BY_SAMPLE_OUTPUTS);
+        return;
+    }
+    by_output(s->graph, NULL, t);
+    s->out[s->n_outs].tensor = t;
+    s->out[s->n_outs++].in_loss = in_loss;
+}
+
+/* An output that is part of the loss, and one that is only looked at. */
+static void out(by_sample *s, by_tensor *t)
+{
+    put(s, t, true);
+}
+
+static void shown(by_sample *s, by_tensor *t)
+{
+    put(s, t, false);
+}
+
+static void out_of(by_sample *s, by_node *n, int k)
+{
+    if (n)
+        out(s, n->out[k]);
+}
+
+static void shown_of(by_sample *s, by_node *n, int k)
+{
+    if (n)
+        shown(s, n->out[k]);
+}
+
+/* ---- moved data -------------------------------------------------------------------------------------------- */
+
+bool by_sample_fill(by_sample *s, int which)
+{
+    switch (which) {
+    case 0:
+        shown(s, by_fill(s->graph, s->type, SHAPE(2, 3), -0.75));
+        return true;
+    case 1:
+        shown(s, by_fill(s->graph, BY_I32, 0, NULL, 42));
+        return true;
+    case 2: /* several threads, a size that is no multiple of the pattern */
+        shown(s, by_fill(s->graph, s->type, SHAPE(3, 21001), 1.5));
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool by_sample_copy(by_sample *s, int which)
+{
+    static const int64_t counts[] = {13, 70001};
+    if (which >= BY_COUNT(counts))
+        return false;
+    out_of(s, BARE_NODE(COPY, operand(s, SHAPE(counts[which]))), 0);
+    return true;
+}
+
+bool by_sample_cast(by_sample *s, int which)
+{
+    switch (which) {
+    case 0: /* 16 bits to f32; the others stay as they are */
+        out_of(s, NODE(CAST, (&(by_cast_attr){by_acc_type(s->type)}), operand(s, SHAPE(7, 11))), 0);
+        return true;
+    case 1: /* large, and back */
+    {
+        by_node *up = NODE(CAST, (&(by_cast_attr){by_acc_type(s->type)}), operand(s, SHAPE(3, 7001)));
+        if (up)
+            out_of(s, NODE(CAST, (&(by_cast_attr){s->type}), up->out[0]), 0);
+        return true;
+    }
+    case 2:
+        shown_of(s, NODE(CAST, (&(by_cast_attr){s->type}), indices(s, 200, SHAPE(50))), 0);
+        return true;
+    case 3:
+        shown_of(s, NODE(CAST, (&(by_cast_attr){BY_I32}), operand(s, SHAPE(33))), 0);
+        return true;
+    case 4:
+        shown_of(s, NODE(CAST, (&(by_cast_attr){BY_F64}), operand(s, SHAPE(33))), 0);
+        return true;
+    case 5: /* each pair of float types on the way */
+    case 6:
+    case 7: {
+        static const by_dtype via[] = {BY_BF16, BY_F16, BY_F32};
+        by_node *there = NODE(CAST, (&(by_cast_attr){via[which - 5]}), operand(s, SHAPE(65)));
+        if (there)
+            shown_of(s, NODE(CAST, (&(by_cast_attr){BY_F32}), there->out[0]), 0);
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+bool by_sample_reshape(by_sample *s, int which)
+{
+    by_tensor *x;
+    switch (which) {
+    case 0: /* of a parameter, through an addition so that the view has readers and a gradient of its own */
+        x = by_reshape(s->graph, operand(s, SHAPE(2, 3, 4)), SHAPE(6, 4));
+        out(s, by_add(s->graph, x, operand(s, SHAPE(6, 4))));
+        return true;
+    case 1: /* of a computed tensor, which is used itself as well */
+        x = by_scale(s->graph, operand(s, SHAPE(3, 8)), 2);
+        out(s, by_reshape(s->graph, x, SHAPE(2, -1, 3)));
+        out(s, by_mul(s->graph, x, x));
+        return true;
+    case 2: /* a view of a view */
+        x = by_reshape(s->graph, operand(s, SHAPE(30)), SHAPE(5, 6));
+        out(s, by_scale(s->graph, by_reshape(s->graph, x, SHAPE(2, 3, 5)), -1));
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool by_sample_permute(by_sample *s, int which)
+{
+    static const struct {
+        int rank;
+        int64_t shape[6];
+        int order[6];
+    } cases[] = {
+        {2, {5, 7}, {1, 0}},
+        {2, {130, 71}, {1, 0}},                         /* tiles and their remainders */
+        {4, {2, 3, 4, 5}, {0, 2, 1, 3}},                /* heads: the last axis stays */
+        {4, {3, 40, 4, 33}, {0, 2, 1, 3}},              /* the same on several threads */
+        {3, {4, 5, 6}, {2, 0, 1}},
+        {3, {33, 20, 40}, {1, 2, 0}},
+        {3, {40, 30, 20}, {2, 1, 0}},
+        {3, {3, 1, 4}, {1, 0, 2}},                      /* moves only an axis of one element */
+        {6, {2, 3, 2, 2, 3, 2}, {5, 1, 3, 0, 4, 2}},
+        {6, {2, 3, 2, 2, 3, 2}, {3, 1, 4, 0, 2, 5}},
+        {1, {9}, {0}},
+        {2, {90, 70}, {0, 1}},
+    };
+    if (which < BY_COUNT(cases)) {
+        by_tensor *x = operand(s, cases[which].rank, cases[which].shape);
+        out(s, by_permute_axes(s->graph, x, cases[which].order));
+        return true;
+    }
+    static const by_dtype others[] = {BY_U8, BY_I32, BY_I64};
+    which -= BY_COUNT(cases);
+    if (which >= BY_COUNT(others))
+        return false;
+    by_tensor *x = input(s, others[which], SHAPE(3, 35, 6));
+    double *v = values_of(s, x);
+    for (int64_t i = 0; v && i < by_elements(x); i++)
+        v[i] = (double)(i % 251);
+    shown(s, by_permute_axes(s->graph, x, (int[]){2, 1, 0}));
+    return true;
+}
+
+static const struct {
+    int64_t shape[3];
+    int axis;
+    int64_t start, count;
+} parts[] = {
+    {{4, 3, 5}, 0, 1, 2},   {{4, 3, 5}, 1, 2, 1},      {{4, 3, 5}, 2, 0, 1},   {{4, 3, 5}, 2, 1, 2},
+    {{4, 3, 5}, 2, 1, 4},   {{4, 3, 16}, 2, 3, 8},     {{4, 3, 5}, 1, 0, 3},   {{300, 2, 90}, 2, 30, 33},
+    {{2, 90, 300}, 1, 7, 60}, {{40000, 1, 3}, 2, 1, 1}, {{40000, 1, 9}, 2, 2, 2}, {{40000, 1, 9}, 2, 2, 4},
+};
+
+bool by_sample_slice(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(parts))
+        return false;
+    by_tensor *x = operand(s, 3, parts[which].shape);
+    out(s, by_slice(s->graph, x, parts[which].axis, parts[which].start, parts[which].count));
+    return true;
+}
+
+bool by_sample_pad(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(parts))
+        return false;
+    int64_t small[3];
+    memcpy(small, parts[which].shape, sizeof small);
+    const int axis = parts[which].axis;
+    small[axis] = parts[which].count;
+    by_slice_attr a = {axis, parts[which].start, parts[which].shape[axis]};
+    out_of(s, NODE(PAD, &a, operand(s, 3, small)), 0);
+    return true;
+}
+
+bool by_sample_concat(by_sample *s, int which)
+{
+    static const struct {
+        int count, axis;
+        int64_t rest[2], along[BY_MAX_INPUTS];
+    } cases[] = {
+        {1, 0, {3, 4}, {2}},           {2, 0, {3, 4}, {2, 5}},         {3, 1, {3, 4}, {2, 5, 1}},
+        {2, 2, {3, 4}, {1, 1}},        {8, 2, {5, 3}, {1, 2, 3, 4, 5, 6, 7, 8}},
+        {2, 1, {150, 70}, {3, 2}},     {3, -1, {100, 30}, {30, 2, 33}},
+    };
+    if (which >= BY_COUNT(cases))
+        return false;
+    by_tensor *part[BY_MAX_INPUTS];
+    for (int i = 0; i < cases[which].count; i++) {
+        int64_t shape[3];
+        int axis = (cases[which].axis + 3) % 3;
+        for (int k = 0, r = 0; k < 3; k++)
+            shape[k] = k == axis ? cases[which].along[i] : cases[which].rest[r++];
+        part[i] = operand(s, 3, shape);
+    }
+    out(s, by_concat(s->graph, part, cases[which].count, cases[which].axis));
+    return true;
+}
+
+/* ---- elementwise and reductions ----------------------------------------------------------------------------- */
+
+/* a op b in every way b may repeat; the last one has the same tensor on both sides. */
+static bool pair(by_sample *s, int which, by_tensor *(*build)(by_graph *, by_tensor *, by_tensor *))
+{
+    static const struct {
+        int rank_a, rank_b;
+        int64_t a[3], b[3];
+    } cases[] = {
+        {2, 2, {3, 5}, {3, 5}},
+        {3, 3, {3, 67, 101}, {3, 67, 101}}, /* several threads */
+        {3, 1, {4, 3, 5}, {5}},             /* b shorter than a vector */
+        {3, 2, {4, 3, 5}, {3, 5}},
+        {2, 1, {40, 513}, {513}},           /* b too long to be repeated up front */
+        {2, 1, {9, 2100}, {2100}},          /* b longer than a thread's share */
+        {2, 0, {7, 9}, {0}},                /* one element */
+        {2, 1, {70, 301}, {1}},
+        {2, 1, {1, 6}, {6}},                /* as many elements, other shapes */
+    };
+    if (which < BY_COUNT(cases)) {
+        by_tensor *a = operand(s, cases[which].rank_a, cases[which].a);
+        out(s, build(s->graph, a, operand(s, cases[which].rank_b, cases[which].b)));
+        return true;
+    }
+    if (which > BY_COUNT(cases))
+        return false;
+    by_tensor *a = operand(s, SHAPE(4, 9));
+    out(s, build(s->graph, by_scale(s->graph, a, 3), by_scale(s->graph, a, 0.5)));
+    return true;
+}
+
+bool by_sample_add(by_sample *s, int which)
+{
+    return pair(s, which, by_add);
+}
+
+bool by_sample_sub(by_sample *s, int which)
+{
+    return pair(s, which, by_sub);
+}
+
+bool by_sample_mul(by_sample *s, int which)
+{
+    if (pair(s, which, by_mul))
+        return true;
+    if (!pair(s, which - 1, by_mul)) /* one past the last: the same tensor twice */
+        return false;
+    s->n_outs = 0;
+    by_tensor *x = operand(s, SHAPE(5, 3));
+    out(s, by_mul(s->graph, x, x));
+    return true;
+}
+
+bool by_sample_scale(by_sample *s, int which)
+{
+    static const int64_t counts[] = {11, 20011};
+    if (which >= BY_COUNT(counts))
+        return false;
+    out(s, by_scale(s->graph, operand(s, SHAPE(counts[which])), which ? -0.125 : 3.5));
+    return true;
+}
+
+static const by_reduce_attr extents[] = {
+    {.outer = 3, .count = 5, .inner = 1, .scale = 1},        {.outer = 3, .count = 5, .inner = 4, .scale = 0.5},
+    {.outer = 1, .count = 7, .inner = 6, .scale = 1},        {.outer = 1, .count = 1, .inner = 6, .scale = 2},
+    {.outer = 2, .count = 9001, .inner = 1, .scale = 1},     {.outer = 1, .count = 700, .inner = 131, .scale = 1},
+    {.outer = 70, .count = 301, .inner = 1, .scale = 0.25},  {.outer = 5, .count = 40, .inner = 129, .scale = 1},
+    {.outer = 1, .count = 20000, .inner = 1, .scale = 1e-2}, {.outer = 300, .count = 70, .inner = 2, .scale = 1},
+};
+
+bool by_sample_reduce(by_sample *s, int which)
+{
+    const int n = BY_COUNT(extents);
+    if (which < 2 * n) { /* into the tensor's own type, then into that of sums */
+        by_reduce_attr a = extents[which % n];
+        a.acc = which >= n;
+        a.rank = 2;
+        a.dim[0] = a.outer;
+        a.dim[1] = a.inner;
+        out_of(s, NODE(REDUCE, &a, operand(s, SHAPE(a.outer, a.count, a.inner))), 0);
+        return true;
+    }
+    switch (which - 2 * n) { /* by the builders */
+    case 0:
+        out(s, by_sum(s->graph, operand(s, SHAPE(3, 4, 5)), 1));
+        return true;
+    case 1:
+        out(s, by_mean(s->graph, operand(s, SHAPE(3, 4, 5)), -1));
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool by_sample_broadcast(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(extents))
+        return false;
+    by_reduce_attr a = extents[which];
+    a.rank = 3;
+    a.dim[0] = a.outer;
+    a.dim[1] = a.count;
+    a.dim[2] = a.inner;
+    out_of(s, NODE(BROADCAST, &a, operand(s, SHAPE(a.outer, a.inner))), 0);
+    return true;
+}
+
+enum { ACTS = BY_SIGMOID + 1 };
+
+static const int64_t act_counts[] = {37, 20021};
+
+/* Large arguments too, where the functions are flat. */
+static by_tensor *spread_out(by_sample *s, by_tensor *t)
+{
+    double *v = values_of(s, t);
+    for (int64_t i = 0; v && i < by_elements(t); i++)
+        v[i] *= i % 5 == 0 ? 5 : 1;
+    return t;
+}
+
+bool by_sample_activation(by_sample *s, int which)
+{
+    if (which >= ACTS * BY_COUNT(act_counts))
+        return false;
+    by_activation_attr a = {(by_act)(which % ACTS)};
+    out_of(s, NODE(ACTIVATION, &a, spread_out(s, operand(s, SHAPE(act_counts[which / ACTS])))), 0);
+    return true;
+}
+
+bool by_sample_activation_grad(by_sample *s, int which)
+{
+    if (which >= ACTS * BY_COUNT(act_counts))
+        return false;
+    const int64_t count = act_counts[which / ACTS];
+    by_activation_attr a = {(by_act)(which % ACTS)};
+    by_tensor *x = spread_out(s, operand(s, SHAPE(count)));
+    shown_of(s, NODE(ACTIVATION_GRAD, &a, x, operand(s, SHAPE(count))), 0);
+    return true;
+}
+
+bool by_sample_dropout(by_sample *s, int which)
+{
+    static const int64_t counts[] = {7, 515, 30011};
+    if (which >= BY_COUNT(counts))
+        return false;
+    by_dropout_attr a = {which == 1 ? 0.75f : 0.3f};
+    out_of(s, NODE(DROPOUT, &a, operand(s, SHAPE(counts[which]))), 0);
+    return true;
+}
+
+static const int64_t row_shapes[][2] = {{3, 5}, {1, 33}, {2, 1100}, {130, 67}, {40, 513}};
+
+bool by_sample_softmax(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(row_shapes))
+        return false;
+    out(s, by_softmax(s->graph, operand(s, 2, row_shapes[which])));
+    return true;
+}
+
+bool by_sample_softmax_grad(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(row_shapes))
+        return false;
+    by_tensor *y = by_softmax(s->graph, operand(s, 2, row_shapes[which]));
+    shown_of(s, BARE_NODE(SOFTMAX_GRAD, y, operand(s, 2, row_shapes[which])), 0);
+    return true;
+}
+
+bool by_sample_argmax(by_sample *s, int which)
+{
+    if (which >= 2 * BY_COUNT(row_shapes))
+        return false;
+    by_tensor *x = operand(s, 2, row_shapes[which / 2]);
+    double *v = values_of(s, x);
+    for (int64_t i = 0; v && which % 2 && i < by_elements(x); i++)
+        v[i] = floor(v[i]); /* many equals, of which the first counts */
+    shown(s, by_argmax(s->graph, x));
+    return true;
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    int64_t rows, cols, batch, positions;
+} lookups[] = {{11, 6, 2, 5}, {300, 131, 3, 70}, {5, 1, 1, 9}, {1000, 64, 4, 100}};
+
+bool by_sample_gather(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(lookups))
+        return false;
+    by_tensor *table = operand(s, SHAPE(lookups[which].rows, lookups[which].cols));
+    by_tensor *ids = indices(s, lookups[which].rows, SHAPE(lookups[which].batch, lookups[which].positions));
+    out(s, by_gather(s->graph, table, ids));
+    return true;
+}
+
+bool by_sample_gather_grad(by_sample *s, int which)
+{
+    if (which >= 2 * BY_COUNT(lookups))
+        return false;
+    const int64_t rows = lookups[which / 2].rows, cols = lookups[which / 2].cols;
+    const int64_t b = lookups[which / 2].batch, t = lookups[which / 2].positions;
+    by_gather_attr a = {rows};
+    by_tensor *ids = indices(s, rows, SHAPE(b, t)), *dy = operand(s, SHAPE(b, t, cols));
+    shown_of(s, NODE(GATHER_GRAD, &a, ids, dy, base(s, which % 2, SHAPE(rows, cols))), 0);
+    return true;
+}
+
+/* rows, depth, columns. The first are few rows, which have code of their own (up to 16), the later ones cross the blocks of the
+ * packed product: 4 to 14 rows, 8 to 32 columns to a tile, 256 deep, 1024 wide, 896 high. */
+static const int64_t products[][3] = {
+    {1, 5, 3},    {2, 9, 70},    {3, 40, 131}, {4, 64, 64},   {5, 7, 9},      {16, 33, 17},
+    {17, 20, 35}, {29, 300, 33}, {64, 64, 64}, {70, 90, 129}, {20, 12, 1100}, {920, 6, 18},
+};
+
+bool by_sample_linear(by_sample *s, int which)
+{
+    const int n = BY_COUNT(products);
+    if (which >= 4 * n + 2 * ACTS)
+        return false;
+    const int64_t *p = products[which < 4 * n ? which % n : which % 2 ? 6 : 2];
+    by_linear_attr a = {.w_is_kn = which / n % 2};
+    bool bias = which / (2 * n) % 2;
+    if (which >= 4 * n) { /* each activation, few rows and many */
+        a.act = (by_act)((which - 4 * n) / 2);
+        bias = true;
+    } else if (which % 5 == 0) {
+        a.act = BY_GELU;
+    }
+    by_tensor *x = p[0] == 64 ? operand(s, SHAPE(4, 16, p[1])) : operand(s, SHAPE(p[0], p[1]));
+    by_tensor *w = a.w_is_kn ? operand(s, SHAPE(p[1], p[2])) : operand(s, SHAPE(p[2], p[1]));
+    out_of(s, NODE(LINEAR, &a, x, w, bias ? operand(s, SHAPE(p[2])) : NULL), 0);
+    return true;
+}
+
+bool by_sample_linear_dx(by_sample *s, int which)
+{
+    const int n = BY_COUNT(products);
+    if (which >= 2 * n)
+        return false;
+    const int64_t *p = products[which % n];
+    by_linear_attr a = {.w_is_kn = which >= n};
+    by_tensor *w = a.w_is_kn ? operand(s, SHAPE(p[1], p[2])) : operand(s, SHAPE(p[2], p[1]));
+    shown_of(s, NODE(LINEAR_DX, &a, operand(s, SHAPE(p[0], p[2])), w), 0);
+    return true;
+}
+
+bool by_sample_linear_dw(by_sample *s, int which)
+{
+    const int n = BY_COUNT(products);
+    if (which >= 4 * n)
+        return false;
+    const int64_t *p = products[which % n];
+    const bool added = which >= 2 * n;
+    by_linear_attr a = {.w_is_kn = which / n % 2};
+    by_tensor *x = operand(s, SHAPE(p[0], p[1])), *dy = operand(s, SHAPE(p[0], p[2]));
+    by_tensor *dw = a.w_is_kn ? base(s, added, SHAPE(p[1], p[2])) : base(s, added, SHAPE(p[2], p[1]));
+    by_node *d = NODE(LINEAR_DW, &a, x, dy, dw, base(s, added && which % 2, SHAPE(p[2])));
+    shown_of(s, d, 0);
+    if (which % 3)
+        shown_of(s, d, 1);
+    return true;
+}
+
+bool by_sample_matmul(by_sample *s, int which)
+{
+    static const struct {
+        int64_t batch[2], m, k, n;
+    } cases[] = {{{1, 1}, 3, 4, 5}, {{2, 3}, 5, 7, 9}, {{1, 1}, 40, 70, 33}, {{2, 1}, 33, 270, 20}, {{3, 2}, 1, 9, 70}};
+    if (which >= 4 * BY_COUNT(cases))
+        return false;
+    const bool ta = which & 1, tb = which & 2;
+    const int64_t m = cases[which / 4].m, k = cases[which / 4].k, n = cases[which / 4].n;
+    const int64_t *b = cases[which / 4].batch;
+    by_tensor *x, *y;
+    if (b[0] == 1) {
+        x = ta ? operand(s, SHAPE(k, m)) : operand(s, SHAPE(m, k));
+        y = tb ? operand(s, SHAPE(n, k)) : operand(s, SHAPE(k, n));
+    } else {
+        x = ta ? operand(s, SHAPE(b[0], b[1], k, m)) : operand(s, SHAPE(b[0], b[1], m, k));
+        y = tb ? operand(s, SHAPE(b[0], b[1], n, k)) : operand(s, SHAPE(b[0], b[1], k, n));
+    }
+    out(s, by_matmul(s->graph, x, y, ta, tb));
+    return true;
+}
+
+static const int64_t norm_shapes[][2] = {{3, 5}, {1, 33}, {70, 67}, {40, 513}, {2, 16}};
+
+bool by_sample_norm(by_sample *s, int which)
+{
+    enum { KINDS = 6 };
+    static const struct {
+        bool rms, beta, h, sum;
+        float p;
+    } kinds[KINDS] = {
+        {false, true, false, false, 0},   {true, false, false, false, 0}, {false, false, true, true, 0},
+        {false, true, true, false, 0.2f}, {true, false, true, true, 0.4f}, {false, true, true, true, 0.1f},
+    };
+    if (which >= KINDS * BY_COUNT(norm_shapes))
+        return false;
+    const int64_t r = norm_shapes[which / KINDS][0], c = norm_shapes[which / KINDS][1];
+    const int k = which % KINDS;
+    by_norm_attr a = {.rms = kinds[k].rms, .eps = 1e-5f, .p = kinds[k].p};
+    by_tensor *x = operand(s, SHAPE(r, c)), *gamma = operand(s, SHAPE(c));
+    by_tensor *beta = kinds[k].beta ? operand(s, SHAPE(c)) : NULL;
+    by_node *n = NODE(NORM, &a, x, gamma, beta, kinds[k].h ? operand(s, SHAPE(r, c)) : NULL);
+    out_of(s, n, 0);
+    if (kinds[k].sum)
+        out_of(s, n, 2);
+    return true;
+}
+
+bool by_sample_norm_grad(by_sample *s, int which)
+{
+    enum { KINDS = 6 };
+    static const struct {
+        bool rms, dsum, dgamma, dbeta, added;
+    } kinds[KINDS] = {
+        {false, false, true, true, false}, {true, false, true, false, false}, {false, true, true, true, true},
+        {true, true, false, false, false}, {false, false, false, true, true}, {false, true, true, false, true},
+    };
+    if (which >= KINDS * BY_COUNT(norm_shapes))
+        return false;
+    const int64_t r = norm_shapes[which / KINDS][0], c = norm_shapes[which / KINDS][1];
+    const int k = which % KINDS;
+    by_norm_attr a = {.rms = kinds[k].rms, .eps = 1e-5f};
+    by_tensor *x = operand(s, SHAPE(r, c)), *gamma = operand(s, SHAPE(c));
+    by_node *fore = NODE(NORM, &a, x, gamma, NULL, NULL);
+    by_tensor *dy = operand(s, SHAPE(r, c)), *dsum = kinds[k].dsum ? operand(s, SHAPE(r, c)) : NULL;
+    by_tensor *dgamma = base(s, kinds[k].added && kinds[k].dgamma, SHAPE(c));
+    by_tensor *dbeta = base(s, kinds[k].added && kinds[k].dbeta, SHAPE(c));
+    if (!fore)
+        return true;
+    by_node *n = NODE(NORM_GRAD, &a, dy, x, fore->out[1], gamma, dsum, dgamma, dbeta);
+    shown_of(s, n, 0);
+    if (kinds[k].dgamma)
+        shown_of(s, n, 1);
+    if (kinds[k].dbeta)
+        shown_of(s, n, 2);
+    return true;
+}
+
+/* Which keys are hidden. */
+enum { ALL_SEEN, SOME_HIDDEN, ROW_HIDDEN };
+
+typedef struct attention_case {
+    int64_t batch, queries, keys; /* keys 0: packed */
+    int heads, kv_heads, dim;
+    by_mask mask;
+    int hidden;
+    float dropout;
+    bool weights;
+    bool flat; /* a single key: the weights are 1 and their gradient is 0 */
+} attention_case;
+
+static const attention_case attentions[] = {
+    {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},
+    {2, 7, 0, 2, 2, 5, BY_MASK_NONE, ALL_SEEN, 0, false, false},
+    {1, 3, 6, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},   /* fewer queries than keys */
+    {2, 4, 9, 4, 2, 3, BY_MASK_NONE, SOME_HIDDEN, 0, false, false},  /* grouped heads */
+    {2, 6, 0, 4, 1, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, false, false},
+    {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0, false, true},
+    {2, 2, 130, 2, 1, 20, BY_MASK_NONE, SOME_HIDDEN, 0, false, false}, /* few queries, several chunks of keys */
+    {2, 9, 11, 2, 2, 7, BY_MASK_NONE, ROW_HIDDEN, 0, false, false},
+    {2, 3, 5, 2, 1, 6, BY_MASK_NONE, ROW_HIDDEN, 0, false, false},
+    {2, 9, 0, 2, 2, 6, BY_MASK_CAUSAL, ALL_SEEN, 0.25f, false, false},
+    {2, 9, 12, 4, 2, 6, BY_MASK_CAUSAL, SOME_HIDDEN, 0.1f, true, false},
+    {1, 70, 0, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, true, false},    /* several tiles, the last not full */
+    {1, 100, 0, 1, 1, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},  /* one head for two threads */
+    {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false, false},
+    {2, 66, 131, 4, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},
+    {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, true, false},
+    {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, false, false},  /* few queries, with dropout */
+};
+
+static by_node *attend(by_sample *s, const attention_case *c)
+{
+    by_attention_attr a = {.heads = c->heads,
+                           .kv_heads = c->kv_heads,
+                           .head_dim = c->dim,
+                           .mask = c->mask,
+                           .scale = 1 / sqrtf((float)c->dim),
+                           .dropout = c->dropout,
+                           .packed = c->keys == 0};
+    const int64_t keys = a.packed ? c->queries : c->keys, width = (int64_t)c->heads * c->dim;
+    const int64_t kv_width = (int64_t)c->kv_heads * c->dim;
+    by_tensor *q = operand(s, SHAPE(c->batch, c->queries, a.packed ? width + 2 * kv_width : width));
+    by_tensor *k = a.packed ? NULL : operand(s, SHAPE(c->batch, keys, kv_width));
+    by_tensor *v = a.packed ? NULL : operand(s, SHAPE(c->batch, keys, kv_width));
+    by_tensor *mask = c->hidden ? indices(s, 2, SHAPE(c->batch, keys)) : NULL;
+    double *seen = mask ? values_of(s, mask) : NULL;
+    for (int64_t i = 0; seen && i < keys; i++) /* batch row 0 */
+        seen[i] = c->hidden == ROW_HIDDEN ? 0 : i == 0 ? 1 : seen[i];
+    for (int64_t b = 1; seen && b < c->batch; b++)
+        seen[b * keys] = 1;
+    return NODE(ATTENTION, &a, q, k, v, mask);
+}
+
+bool by_sample_attention(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(attentions))
+        return false;
+    by_node *n = attend(s, &attentions[which]);
+    out_of(s, n, 0);
+    if (attentions[which].weights)
+        shown_of(s, n, 2);
+    s->forward_only = attentions[which].flat;
+    return true;
+}
+
+bool by_sample_attention_grad(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(attentions))
+        return false;
+    const attention_case *c = &attentions[which];
+    by_node *n = attend(s, c);
+    if (!n || c->flat)
+        return true;
+    by_tensor *dy = operand(s, n->out[0]->rank, n->out[0]->dim);
+    by_node *d = NODE(ATTENTION_GRAD, (const by_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2], n->in[3], n->out[0],
+                      n->out[1], dy);
+    if (d)
+        d->rng = n->rng;
+    for (int k = 0; d && k < d->n_out; k++)
+        shown(s, d->out[k]);
+    return true;
+}
+
+bool by_sample_attention_cached(by_sample *s, int which)
+{
+    static const struct {
+        int64_t batch, queries, room;
+        int heads, kv_heads, dim;
+        bool packed;
+    } cases[] = {
+        {2, 1, 8, 2, 2, 4, true},  {3, 1, 9, 4, 2, 5, false},   {2, 3, 8, 2, 1, 4, true},  {2, 6, 20, 2, 2, 8, false},
+        {2, 9, 20, 4, 2, 6, true}, {2, 1, 300, 4, 4, 32, true}, {1, 70, 80, 2, 2, 16, true},
+    };
+    if (which >= BY_COUNT(cases))
+        return false;
+    const int64_t b = cases[which].batch, t = cases[which].queries, room = cases[which].room;
+    const int h = cases[which].heads, hkv = cases[which].kv_heads, d = cases[which].dim;
+    by_attention_spec spec = {.heads = h, .kv_heads = hkv};
+    const bool packed = cases[which].packed;
+    by_tensor *q = operand(s, SHAPE(b, t, (int64_t)(packed ? h + 2 * hkv : h) * d));
+    by_tensor *k = packed ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
+    by_tensor *v = packed ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
+    by_tensor *k_cache = changes(s, input(s, s->type, SHAPE(b, room, (int64_t)hkv * d)));
+    by_tensor *v_cache = changes(s, input(s, s->type, SHAPE(b, room, (int64_t)hkv * d)));
+    by_tensor *past = indices(s, room - t + 1, SHAPE(b));
+    double *p = values_of(s, past);
+    if (p)
+        p[b - 1] = (double)(which % 2 ? 0 : room - t); /* empty; filled to the last place */
+    shown(s, by_attention_cached(s->graph, q, k, v, k_cache, v_cache, past, &spec));
+    shown(s, k_cache);
+    shown(s, v_cache);
+    return true;
+}
+
+static const struct {
+    int64_t rows, classes;
+    float smoothing;
+    bool ignore, nothing;
+} losses[] = {
+    {4, 7, 0, false, false},   {5, 11, 0.1f, true, false},   {3, 4, 0, true, true},
+    {130, 90, 0, true, false}, {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
+};
+
+static by_node *lose(by_sample *s, int which)
+{
+    const int64_t r = losses[which].rows, v = losses[which].classes;
+    by_loss_attr a = {.ignore_index = -100, .label_smoothing = losses[which].smoothing};
+    by_tensor *x = operand(s, SHAPE(r, v)), *targets = indices(s, v, SHAPE(r));
+    double *t = values_of(s, targets);
+    for (int64_t i = 0; t && i < r; i++)
+        if (losses[which].nothing || (losses[which].ignore && i % 3 == 1))
+            t[i] = -100;
+    s->loss_scale = (double)r; /* or else 16 bits could not hold the gradients */
+    s->forward_only = losses[which].nothing;
+    return NODE(CROSS_ENTROPY, &a, x, targets);
+}
+
+bool by_sample_cross_entropy(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(losses))
+        return false;
+    out_of(s, lose(s, which), 0);
+    return true;
+}
+
+bool by_sample_cross_entropy_grad(by_sample *s, int which)
+{
+    if (which >= BY_COUNT(losses))
+        return false;
+    by_node *n = lose(s, which);
+    by_tensor *dloss = input(s, by_acc_type(s->type), 0, NULL);
+    double *scale = values_of(s, dloss);
+    if (!n || !scale)
+        return true;
+    *scale = (double)losses[which].rows;
+    shown_of(s, NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss), 0);
+    return true;
+}
+
+/* ---- the flat buffers ------------------------------------------------------------------------------------------ */
+
+bool by_sample_norm2(by_sample *s, int which)
+{
+    static const int64_t counts[] = {1, 10, 4099, 200003};
+    if (which >= BY_COUNT(counts))
+        return false;
+    shown_of(s, BARE_NODE(NORM2, operand(s, SHAPE(counts[which]))), 0);
+    return true;
+}
+
+/* A matrix, a vector, one that is frozen and a long one, with gaps between them. */
+static const by_segment segments[] = {
+    {.offset = 0, .count = 35, .rows = 5, .cols = 7, .lr_scale = 1, .decay = true},
+    {.offset = 48, .count = 19, .rows = 1, .cols = 19, .lr_scale = 0.5f},
+    {.offset = 80, .count = 16, .rows = 4, .cols = 4, .lr_scale = 0, .decay = true},
+    {.offset = 96, .count = 33 * 700, .rows = 33, .cols = 700, .lr_scale = 1, .decay = true},
+};
+enum { FLAT = 96 + 33 * 700 };
+
+/* The steps are as large as the values, so that a wrong one is seen. Case 0: the gradient is clipped; case 1: it is not; case 2:
+ * the first step. */
+static by_tensor *hyper(by_sample *s, int which)
+{
+    by_tensor *t = input(s, BY_F32, SHAPE(BY_HYPER_COUNT));
+    double *v = values_of(s, t);
+    if (!v)
+        return t;
+    const double step = which == 2 ? 1 : 10;
+    memset(v, 0, BY_HYPER_COUNT * sizeof *v);
+    v[BY_HYPER_LR] = 0.5;
+    v[BY_HYPER_MAX_NORM] = which == 0 ? 1.5 : 0;
+    v[BY_HYPER_CORR1] = 1 - pow(0.9, step);
+    v[BY_HYPER_CORR2] = 1 - pow(0.99, step);
+    v[BY_HYPER_STEP] = step;
+    v[BY_HYPER_MOMENTUM] = which == 2 ? 0 : 0.75;
+    return t;
+}
+
+static bool optimiser(by_sample *s, by_op op, int which)
+{
+    if (which > 2)
+        return false;
+    const by_optim_attr a = {.segments = segments,
+                             .n_segments = BY_COUNT(segments),
+                             .beta1 = 0.9f,
+                             .beta2 = 0.99f,
+                             .eps = 1e-8f,
+                             .weight_decay = which ? 0.25f : 0};
+    const by_dtype acc = by_acc_type(s->type);
+    const bool narrow = by_dtype_size(s->type) < 4;
+    by_tensor *value = changes(s, input(s, s->type, SHAPE(FLAT)));
+    by_tensor *grad = input(s, acc, SHAPE(FLAT));
+    by_tensor *m = changes(s, input(s, acc, SHAPE(FLAT)));
+    by_tensor *v = op == BY_OP_SGD ? NULL : changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
+    by_tensor *norm = positive(s, input(s, acc, 0, NULL));
+    by_tensor *h = hyper(s, which);
+    by_tensor *master = narrow ? changes(s, input(s, BY_F32, SHAPE(FLAT))) : NULL;
+    if (op == BY_OP_ADAFACTOR)
+        positive(s, m);
+    if (by_graph_status(s->graph) != BY_OK)
+        return true;
+    values_of(s, norm)[0] = 3; /* twice what is allowed */
+    if (master)
+        memcpy(values_of(s, master), values_of(s, value), FLAT * sizeof(double));
+    by_tensor *with_v[] = {value, grad, m, v, master, norm, h}, *without[] = {value, grad, m, master, norm, h};
+    by_node_make(s->graph, op, v ? with_v : without, v ? 7 : 6, &a, sizeof a);
+    shown(s, value);
+    shown(s, m);
+    if (v)
+        shown(s, v);
+    return true;
+}
+
+bool by_sample_adamw(by_sample *s, int which)
+{
+    return optimiser(s, BY_OP_ADAMW, which);
+}
+
+bool by_sample_sgd(by_sample *s, int which)
+{
+    return optimiser(s, BY_OP_SGD, which);
+}
+
+bool by_sample_adafactor(by_sample *s, int which)
+{
+    return optimiser(s, BY_OP_ADAFACTOR, which);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------------------------- */
+
+#define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_sample_##name,
+static const by_sample_fn generators[BY_OP_COUNT] = {
+#include "graph/ops.def"
+};
+#undef BY_OP
+
+by_sample *by_sample_new(by_graph *g, by_op op, int which)
+{
+    by_sample *s = by_alloc_zero(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->graph = g;
+    s->type = by_params_dtype(g->params);
+    s->rng = by_rng_make(1000u * (uint64_t)op + (uint64_t)which, 0);
+    s->loss_scale = 1;
+    if (!generators[op](s, which)) {
+        by_sample_free(s);
+        by_error_clear();
+        return NULL;
+    }
+    return s;
+}
+
+void by_sample_free(by_sample *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n_leaves; i++)
+        by_free(s->leaf[i].values);
+    by_free(s);
+}

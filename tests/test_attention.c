@@ -1,0 +1,736 @@
+/* test_attention.c - attention, its gradient and attention over a cache, of every instruction set of this machine and every
+ * element type, against three nested loops in double. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "cpu/cpu.h"
+
+/* ---- the kernels of each instruction set ------------------------------------------------------------------- */
+
+#define DECLARE(isa)                                                  \
+    by_status by_cpu_attention_##isa(by_exec *e, by_node *n);         \
+    by_status by_cpu_attention_grad_##isa(by_exec *e, by_node *n);    \
+    by_status by_cpu_attention_cached_##isa(by_exec *e, by_node *n);
+
+#define ROW(isa, supported) \
+    {#isa, supported, by_cpu_attention_##isa, by_cpu_attention_grad_##isa, by_cpu_attention_cached_##isa},
+
+typedef struct kernels {
+    const char *name;
+    bool (*supported)(void);
+    by_kernel forward, backward, cached;
+} kernels;
+
+static bool always(void)
+{
+    return true;
+}
+
+DECLARE(generic)
+#ifdef BY_HAVE_ISA_AVX2
+DECLARE(avx2)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+#endif
+#ifdef BY_HAVE_ISA_AVX512
+DECLARE(avx512)
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+#ifdef BY_HAVE_ISA_AVX512BF16
+DECLARE(avx512bf16)
+static bool has_avx512bf16(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
+#endif
+
+static const kernels all_kernels[] = {
+    ROW(generic, always)
+#ifdef BY_HAVE_ISA_AVX2
+    ROW(avx2, has_avx2)
+#endif
+#ifdef BY_HAVE_ISA_AVX512
+    ROW(avx512, has_avx512)
+#endif
+#ifdef BY_HAVE_ISA_AVX512BF16
+    ROW(avx512bf16, has_avx512bf16)
+#endif
+};
+
+static by_device *device;
+static uint64_t stream; /* of random numbers; rises from tensor to tensor */
+
+/* Bounds on NMSE: the design's for f32; some times the rounding of one stored number for the others. */
+static double bound(by_dtype type)
+{
+    return type == BY_F64 ? 1e-24 : type == BY_F32 ? 1e-10 : type == BY_F16 ? 1e-7 : 1e-5;
+}
+
+/* ---- tensors made by hand, with a guard behind them ----------------------------------------------------------- */
+
+enum { GUARD = 64 };
+
+static by_tensor *tensor(by_dtype type, int rank, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
+{
+    by_tensor *t = by_alloc_zero(1, sizeof *t);
+    assert_non_null(t);
+    *t = (by_tensor){.type = type, .rank = rank, .dim = {d0, d1, d2, d3}};
+    size_t bytes = by_dtype_size(type) * (size_t)(d0 * d1 * d2 * d3);
+    t->data = by_alloc_aligned(bytes + GUARD);
+    assert_non_null(t->data);
+    memset(t->data, 0xff, bytes); /* NaN in every type: what is not written shows */
+    memset((char *)t->data + bytes, 0x5a, GUARD);
+    return t;
+}
+
+static size_t elements(const by_tensor *t)
+{
+    size_t n = 1;
+    for (int i = 0; i < 4; i++)
+        n *= (size_t)t->dim[i];
+    return n;
+}
+
+static void drop(by_tensor *t)
+{
+    if (!t)
+        return;
+    const unsigned char *guard = (const unsigned char *)t->data + by_dtype_size(t->type) * elements(t);
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(guard[i], 0x5a);
+    by_free(t->data);
+    by_free(t);
+}
+
+static void fill_normal(by_tensor *t)
+{
+    size_t n = elements(t);
+    float *f = by_alloc(n * sizeof *f);
+    assert_non_null(f);
+    by_rng_fill_normal(f, n, 11, stream++, 0, 1);
+    by_convert(t->data, t->type, f, BY_F32, n);
+    by_free(f);
+}
+
+static double *as_double(const by_tensor *t)
+{
+    double *d = by_alloc((elements(t) + 1) * sizeof *d);
+    assert_non_null(d);
+    by_convert(d, BY_F64, t->data, t->type, elements(t));
+    return d;
+}
+
+/* Mean square error over mean square of what is expected. Inputs are of size 1, so a tensor whose exact values happen to
+ * be tiny is not held to more than a hundredth of that. */
+static void assert_close(const char *what, const by_tensor *t, const double *expected)
+{
+    double *got = as_double(t), error = 0, size = 0;
+    size_t n = elements(t);
+    for (size_t i = 0; i < n; i++) {
+        error += (got[i] - expected[i]) * (got[i] - expected[i]);
+        size += expected[i] * expected[i];
+    }
+    size = size > 0.01 * (double)n ? size : 0.01 * (double)n;
+    by_free(got);
+    if (!(error <= bound(t->type) * size))
+        fail_msg("%s: NMSE %g (%s)", what, error / size, by_dtype_name(t->type));
+}
+
+/* ---- the reference ---------------------------------------------------------------------------------------------- */
+
+typedef struct problem {
+    int64_t b, t, s;
+    int h, kv, d;
+    bool packed, causal, masked;
+    float dropout;
+} problem;
+
+static const by_attention_attr *attributes(const problem *p)
+{
+    static by_attention_attr a;
+    a = (by_attention_attr){.heads = p->h,
+                            .kv_heads = p->kv,
+                            .head_dim = p->d,
+                            .mask = p->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                            .scale = 0.75f / sqrtf((float)p->d),
+                            .dropout = p->dropout,
+                            .packed = p->packed};
+    return &a;
+}
+
+static by_exec execution(int threads)
+{
+    return (by_exec){.device = device, .seed = 0x123456789abcull, .step = 7, .threads = threads};
+}
+
+/* 0 or 1 / (1 - p) for weight (b, h, t, s), as tile.h says. */
+static double kept(const problem *p, int64_t b, int64_t h, int64_t t, int64_t s)
+{
+    if (p->dropout == 0)
+        return 1;
+    by_exec e = execution(1);
+    uint64_t i = (uint64_t)(((b * p->h + h) * p->s + s) * ((p->t + 3) / 4 * 4) + t);
+    uint32_t u = by_philox_at(e.seed, e.step << 32 | 5u, i / 4).v[i % 4];
+    return (double)u >= floor((double)p->dropout * 4294967296.0) ? 1 / (1 - (double)p->dropout) : 0;
+}
+
+typedef struct reference {
+    double *q, *k, *v, *dy;           /* (B, T, H, D), (B, S, Hkv, D) */
+    double *y, *lse, *w, *dq, *dk, *dv;
+} reference;
+
+static void reference_free(reference *r)
+{
+    double *all[] = {r->q, r->k, r->v, r->dy, r->y, r->lse, r->w, r->dq, r->dk, r->dv};
+    for (int i = 0; i < BY_COUNT(all); i++)
+        by_free(all[i]);
+}
+
+static double *zeros(int64_t n)
+{
+    double *d = by_alloc_zero((size_t)n, sizeof *d);
+    assert_non_null(d);
+    return d;
+}
+
+/* Weights of one query in w (S), its log-sum-exp, -infinity when it sees nothing. */
+static double weigh(const problem *p, const int32_t *mask, int64_t b, int64_t t, const double *q, const double *k, double *w)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t s = 0; s < p->s; s++) {
+        bool hidden = (p->causal && s > p->s - p->t + t) || (mask && !mask[b * p->s + s]);
+        w[s] = 0;
+        for (int d = 0; d < p->d; d++)
+            w[s] += q[d] * k[s * p->kv * p->d + d] * (double)attributes(p)->scale;
+        w[s] = hidden ? -INFINITY : w[s];
+        top = fmax(top, w[s]);
+    }
+    for (int64_t s = 0; s < p->s; s++)
+        sum += w[s] = top == -INFINITY ? 1 : exp(w[s] - top);
+    for (int64_t s = 0; s < p->s; s++)
+        w[s] /= sum;
+    return top + log(sum);
+}
+
+/* y, lse and the weights from q, k and v. */
+static void compute(const problem *p, const int32_t *mask, reference *r)
+{
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d;
+    r->y = zeros(p->b * p->t * qs);
+    r->lse = zeros(p->b * p->h * p->t);
+    r->w = zeros(p->b * p->h * p->t * p->s);
+    for (int64_t i = 0; i < p->b * p->h * p->t; i++) {
+        const int64_t b = i / (p->h * p->t), h = i / p->t % p->h, t = i % p->t;
+        const int64_t at = (b * p->t + t) * qs + h * p->d, kv = b * p->s * ks + h / (p->h / p->kv) * p->d;
+        double *w = r->w + i * p->s;
+        r->lse[i] = weigh(p, mask, b, t, r->q + at, r->k + kv, w);
+        for (int64_t s = 0; s < p->s; s++)
+            for (int d = 0; d < p->d; d++)
+                r->y[at + d] += kept(p, b, h, t, s) * w[s] * r->v[kv + s * ks + d];
+    }
+}
+
+/* dq, dk and dv; y is the one given to the kernel, rounded to its type. */
+static void differentiate(const problem *p, const double *y, reference *r)
+{
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d;
+    r->dq = zeros(p->b * p->t * qs), r->dk = zeros(p->b * p->s * ks), r->dv = zeros(p->b * p->s * ks);
+    for (int64_t i = 0; i < p->b * p->h * p->t; i++) {
+        const int64_t b = i / (p->h * p->t), h = i / p->t % p->h, t = i % p->t;
+        const int64_t at = (b * p->t + t) * qs + h * p->d, kv = b * p->s * ks + h / (p->h / p->kv) * p->d;
+        const double *w = r->w + i * p->s, *dy = r->dy + at;
+        double delta = 0;
+        for (int d = 0; d < p->d; d++)
+            delta += dy[d] * y[at + d];
+        for (int64_t s = 0; s < p->s; s++) {
+            const int64_t key = kv + s * ks;
+            double keep = kept(p, b, h, t, s), dp = 0;
+            for (int d = 0; d < p->d; d++) {
+                r->dv[key + d] += keep * w[s] * dy[d];
+                dp += keep * r->v[key + d] * dy[d];
+            }
+            double ds = r->lse[i] > -INFINITY ? w[s] * (dp - delta) * (double)attributes(p)->scale : 0;
+            for (int d = 0; d < p->d; d++) {
+                r->dq[at + d] += ds * r->k[key + d];
+                r->dk[key + d] += ds * r->q[at + d];
+            }
+        }
+    }
+}
+
+/* ---- one problem on the kernels ------------------------------------------------------------------------------------ */
+
+typedef struct operands {
+    by_tensor *q, *k, *v, *mask, *dy;                /* k and v are NULL when packed */
+    by_tensor *y, *lse, *weights, *dq, *dk, *dv;
+} operands;
+
+/* A part of the last axis, [first, first + count), of a tensor as double. */
+static double *columns(const by_tensor *t, int64_t first, int64_t count)
+{
+    double *all = as_double(t), *d = zeros(t->dim[0] * t->dim[1] * count);
+    for (int64_t r = 0; r < t->dim[0] * t->dim[1]; r++)
+        memcpy(d + r * count, all + r * t->dim[2] + first, sizeof *d * (size_t)count);
+    by_free(all);
+    return d;
+}
+
+static operands make_operands(const problem *p, by_dtype type)
+{
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d;
+    operands o = {.q = tensor(type, 3, p->b, p->t, p->packed ? qs + 2 * ks : qs, 1),
+                  .dy = tensor(type, 3, p->b, p->t, qs, 1),
+                  .y = tensor(type, 3, p->b, p->t, qs, 1),
+                  .lse = tensor(by_acc_type(type), 3, p->b, p->h, p->t, 1),
+                  .weights = tensor(type, 4, p->b, p->h, p->t, p->s),
+                  .dq = tensor(type, 3, p->b, p->t, p->packed ? qs + 2 * ks : qs, 1)};
+    fill_normal(o.q);
+    fill_normal(o.dy);
+    if (!p->packed) {
+        by_tensor **four[] = {&o.k, &o.v, &o.dk, &o.dv};
+        for (int i = 0; i < 4; i++)
+            *four[i] = tensor(type, 3, p->b, p->s, ks, 1);
+        fill_normal(o.k);
+        fill_normal(o.v);
+    }
+    if (p->masked) {
+        o.mask = tensor(BY_I32, 2, p->b, p->s, 1, 1);
+        int32_t *m = o.mask->data;
+        for (int64_t i = 0; i < p->b * p->s; i++) /* the first batch row sees nothing; of others, 2 keys in 3 */
+            m[i] = i < p->s ? 0 : by_philox_at(3, 0, (uint64_t)i).v[0] % 3 != 0;
+    }
+    return o;
+}
+
+static void drop_operands(operands *o)
+{
+    by_tensor *all[] = {o->q, o->k, o->v, o->mask, o->dy, o->y, o->lse, o->weights, o->dq, o->dk, o->dv};
+    for (int i = 0; i < BY_COUNT(all); i++)
+        drop(all[i]);
+}
+
+static void forward(const kernels *k, const problem *p, const operands *o, int threads, bool weights)
+{
+    by_exec e = execution(threads);
+    by_attention_attr a = *attributes(p);
+    by_node n = {.op = BY_OP_ATTENTION,
+                 .n_in = 4,
+                 .n_out = 3,
+                 .in = {o->q, o->k, o->v, o->mask},
+                 .out = {o->y, o->lse, weights ? o->weights : NULL},
+                 .attr = &a,
+                 .rng = 5};
+    assert_int_equal(k->forward(&e, &n), BY_OK);
+}
+
+static void backward(const kernels *k, const problem *p, const operands *o, int threads)
+{
+    by_exec e = execution(threads);
+    by_attention_attr a = *attributes(p);
+    by_node n = {.op = BY_OP_ATTENTION_GRAD,
+                 .n_in = 7,
+                 .n_out = 3,
+                 .in = {o->q, o->k, o->v, o->mask, o->y, o->lse, o->dy},
+                 .out = {o->dq, o->dk, o->dv},
+                 .attr = &a,
+                 .rng = 5};
+    assert_int_equal(k->backward(&e, &n), BY_OK);
+}
+
+static void check_lse(const operands *o, const reference *r)
+{
+    double *got = as_double(o->lse);
+    for (size_t i = 0; i < elements(o->lse); i++) {
+        if (r->lse[i] == -INFINITY)
+            assert_true(got[i] == -INFINITY);
+        else if (!(fabs(got[i] - r->lse[i]) <= (o->lse->type == BY_F64 ? 1e-12 : 1e-5)))
+            fail_msg("log-sum-exp %zu: %g, not %g", i, got[i], r->lse[i]);
+    }
+    by_free(got);
+}
+
+static void check_gradients(const problem *p, const operands *o, const reference *r)
+{
+    if (!p->packed) {
+        assert_close("dq", o->dq, r->dq);
+        assert_close("dk", o->dk, r->dk);
+        assert_close("dv", o->dv, r->dv);
+        return;
+    }
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d;
+    double *all = zeros((int64_t)elements(o->dq));
+    for (int64_t row = 0; row < p->b * p->t; row++) {
+        double *to = all + row * (qs + 2 * ks);
+        memcpy(to, r->dq + row * qs, sizeof *to * (size_t)qs);
+        memcpy(to + qs, r->dk + row * ks, sizeof *to * (size_t)ks);
+        memcpy(to + qs + ks, r->dv + row * ks, sizeof *to * (size_t)ks);
+    }
+    assert_close("packed gradient", o->dq, all);
+    by_free(all);
+}
+
+static void same_bits(const by_tensor *a, const void *b)
+{
+    assert_memory_equal(a->data, b, by_dtype_size(a->type) * elements(a));
+}
+
+static void *copy_of(const by_tensor *t)
+{
+    size_t bytes = by_dtype_size(t->type) * elements(t);
+    void *c = by_alloc(bytes);
+    assert_non_null(c);
+    memcpy(c, t->data, bytes);
+    return c;
+}
+
+/* Forward with and without weights, backward; then all of it with other numbers of threads, which change no bit. */
+static void check(const kernels *k, by_dtype type, const problem *p)
+{
+    operands o = make_operands(p, type);
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d;
+    reference r = {.q = columns(o.q, 0, qs), .dy = as_double(o.dy)};
+    r.k = p->packed ? columns(o.q, qs, ks) : as_double(o.k);
+    r.v = p->packed ? columns(o.q, qs + ks, ks) : as_double(o.v);
+    compute(p, o.mask ? o.mask->data : NULL, &r);
+
+    forward(k, p, &o, 1, true);
+    assert_close("y, with weights", o.y, r.y);
+    assert_close("weights", o.weights, r.w);
+    check_lse(&o, &r);
+    forward(k, p, &o, 1, false);
+    assert_close("y", o.y, r.y);
+    check_lse(&o, &r);
+    double *y = as_double(o.y);
+    differentiate(p, y, &r);
+    by_free(y);
+    backward(k, p, &o, 1);
+    check_gradients(p, &o, &r);
+
+    by_tensor *results[] = {o.y, o.lse, o.dq, o.dk, o.dv};
+    void *copies[BY_COUNT(results)];
+    for (int i = 0; i < BY_COUNT(results); i++)
+        copies[i] = results[i] ? copy_of(results[i]) : NULL;
+    for (int threads = 2; threads <= 32; threads *= 4) {
+        forward(k, p, &o, threads, false);
+        backward(k, p, &o, threads);
+        for (int i = 0; i < BY_COUNT(results); i++)
+            if (results[i])
+                same_bits(results[i], copies[i]);
+    }
+    for (int i = 0; i < BY_COUNT(results); i++)
+        by_free(copies[i]);
+    reference_free(&r);
+    drop_operands(&o);
+}
+
+/* check() on every instruction set and type. */
+static void check_everywhere(const problem *p)
+{
+    for (int i = 0; i < BY_COUNT(all_kernels); i++) {
+        if (!all_kernels[i].supported())
+            continue;
+        for (int type = BY_F32; type <= BY_F64; type++)
+            if (type != BY_F64 || i == 0)
+                check(&all_kernels[i], (by_dtype)type, p);
+    }
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------------ */
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {1, 1, 1, 1, 1, 8, .causal = true},
+        {2, 1, 70, 3, 3, 16, .dropout = 0},
+        {1, 2, 130, 2, 1, 64, .dropout = 0},
+        {2, 4, 9, 4, 2, 33, .causal = true},
+        {1, 5, 5, 2, 2, 12, .packed = true, .causal = true},
+        {2, 16, 16, 2, 1, 20, .packed = true},
+        {1, 17, 64, 2, 2, 48, .causal = true},
+        {1, 63, 65, 1, 1, 24, .dropout = 0},
+        {2, 64, 64, 3, 3, 64, .packed = true, .causal = true},
+        {1, 65, 65, 4, 2, 40, .packed = true, .causal = true},
+        {1, 65, 129, 2, 2, 9, .causal = true},
+        {1, 130, 130, 2, 1, 31, .causal = true},
+        {1, 77, 130, 1, 1, 256, .dropout = 0},
+        {1, 128, 128, 6, 1, 16, .packed = true, .causal = true},
+        {1, 100, 37, 1, 1, 128, .causal = true}, /* the first 63 queries see nothing */
+        {1, 3, 2, 1, 1, 10, .causal = true},
+    };
+    for (int i = 0; i < BY_COUNT(problems); i++)
+        check_everywhere(&problems[i]);
+}
+
+/* The first batch row sees nothing at all; in the others, queries before the first seen key. */
+static void test_key_mask(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {3, 1, 40, 2, 2, 16, .masked = true},
+        {2, 3, 90, 2, 1, 19, .masked = true, .causal = true},
+        {2, 70, 70, 2, 2, 32, .masked = true, .packed = true},
+        {3, 80, 80, 4, 2, 16, .masked = true, .packed = true, .causal = true},
+        {2, 40, 130, 2, 2, 13, .masked = true, .causal = true},
+    };
+    for (int i = 0; i < BY_COUNT(problems); i++)
+        check_everywhere(&problems[i]);
+}
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {1, 1, 30, 2, 2, 16, .dropout = 0.25f},
+        {2, 67, 67, 2, 1, 24, .dropout = 0.1f, .packed = true, .causal = true},
+        {2, 50, 90, 2, 2, 16, .dropout = 0.5f, .masked = true},
+    };
+    for (int i = 0; i < BY_COUNT(problems); i++)
+        check_everywhere(&problems[i]);
+}
+
+/* With all values 1, y of a query is the sum of its kept weights: on average 1. */
+static void test_dropout_statistics(void **state)
+{
+    (void)state;
+    const problem p = {2, 128, 128, 4, 4, 8, .dropout = 0.3f};
+    operands o = make_operands(&p, BY_F32);
+    memset(o.q->data, 0, sizeof(float) * elements(o.q)); /* equal weights */
+    for (size_t i = 0; i < elements(o.v); i++)
+        ((float *)o.v->data)[i] = 1;
+    forward(&all_kernels[0], &p, &o, 2, false);
+    const float *y = o.y->data;
+    const double n = (double)(p.b * p.h * p.t * p.s);
+    double mean = 0, square = 0;
+    for (int64_t i = 0; i < p.b * p.t * p.h; i++) {
+        mean += y[i * p.d] / (double)(p.b * p.t * p.h);
+        square += (y[i * p.d] - 1) * (y[i * p.d] - 1) / (double)(p.b * p.t * p.h);
+    }
+    const double variance = 0.3 / 0.7;
+    assert_true(fabs(mean - 1) < 5 * sqrt(variance / n));
+    assert_true(fabs(square - variance / (double)p.s) < 0.2 * variance / (double)p.s);
+    drop_operands(&o);
+}
+
+/* Gradients that nobody wants are not made, and the others stay what they were. */
+static void test_some_gradients(void **state)
+{
+    (void)state;
+    const problem p = {1, 70, 70, 2, 1, 16, .causal = true};
+    for (int i = 0; i < BY_COUNT(all_kernels); i++) {
+        if (!all_kernels[i].supported())
+            continue;
+        operands o = make_operands(&p, BY_F32);
+        forward(&all_kernels[i], &p, &o, 1, false);
+        backward(&all_kernels[i], &p, &o, 1);
+        void *copies[3] = {copy_of(o.dq), copy_of(o.dk), copy_of(o.dv)};
+        by_tensor *all[3] = {o.dq, o.dk, o.dv};
+        for (int wanted = 0; wanted < 8; wanted++) {
+            for (int threads = 1; threads <= 4; threads += 3) {
+                operands some = o;
+                some.dq = wanted & 1 ? o.dq : NULL, some.dk = wanted & 2 ? o.dk : NULL;
+                some.dv = wanted & 4 ? o.dv : NULL;
+                for (int j = 0; j < 3; j++)
+                    memset(all[j]->data, 0xff, sizeof(float) * elements(all[j]));
+                backward(&all_kernels[i], &p, &some, threads);
+                for (int j = 0; j < 3; j++) {
+                    if (wanted >> j & 1)
+                        same_bits(all[j], copies[j]);
+                    else
+                        assert_int_equal(((uint32_t *)all[j]->data)[0], 0xffffffffu);
+                }
+            }
+        }
+        for (int j = 0; j < 3; j++)
+            by_free(copies[j]);
+        drop_operands(&o);
+    }
+}
+
+/* An infinity in a query must not come out as a number. */
+static void test_infinity_shows(void **state)
+{
+    (void)state;
+    for (int64_t t = 1; t <= 20; t += 19) {
+        const problem p = {1, t, 20, 1, 1, 16, .dropout = 0};
+        for (int i = 0; i < BY_COUNT(all_kernels); i++) {
+            if (!all_kernels[i].supported())
+                continue;
+            operands o = make_operands(&p, BY_F32);
+            ((float *)o.q->data)[0] = INFINITY;
+            for (size_t j = 0; j < elements(o.k); j++)
+                ((float *)o.k->data)[j] = -1; /* every score of the first query is -infinity */
+            forward(&all_kernels[i], &p, &o, 1, false);
+            assert_true(isnan(((float *)o.y->data)[0]));
+            drop_operands(&o);
+        }
+    }
+}
+
+/* ---- the cache -------------------------------------------------------------------------------------------------------- */
+
+typedef struct cache {
+    by_tensor *k, *v, *past;
+} cache;
+
+static by_status cached(const kernels *k, const problem *p, const operands *o, const cache *c, int threads)
+{
+    by_exec e = execution(threads);
+    by_attention_attr a = *attributes(p);
+    by_node n = {.op = BY_OP_ATTENTION_CACHED,
+                 .n_in = 6,
+                 .n_out = 1,
+                 .in = {o->q, o->k, o->v, c->k, c->v, c->past},
+                 .out = {o->y},
+                 .attr = &a};
+    return k->cached(&e, &n);
+}
+
+/* Expected y: causal attention of each batch row over what its cache holds after the call. */
+static double *expected_over_cache(const problem *p, const operands *o, const cache *c)
+{
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d, room = c->k->dim[1];
+    const int32_t *past = c->past->data;
+    double *all = zeros(p->b * p->t * qs), *q = columns(o->q, 0, qs), *k = as_double(c->k), *v = as_double(c->v);
+    for (int64_t b = 0; b < p->b; b++) {
+        problem one = *p;
+        one.b = 1, one.s = past[b] + p->t, one.causal = true, one.packed = false;
+        reference r = {zeros(p->t * qs), zeros(one.s * ks), zeros(one.s * ks), zeros(p->t * qs), NULL, NULL, NULL, NULL, NULL,
+                       NULL};
+        memcpy(r.q, q + b * p->t * qs, sizeof *q * (size_t)(p->t * qs));
+        memcpy(r.k, k + b * room * ks, sizeof *k * (size_t)(one.s * ks));
+        memcpy(r.v, v + b * room * ks, sizeof *v * (size_t)(one.s * ks));
+        compute(&one, NULL, &r);
+        memcpy(all + b * p->t * qs, r.y, sizeof *q * (size_t)(p->t * qs));
+        reference_free(&r);
+    }
+    by_free(q);
+    by_free(k);
+    by_free(v);
+    return all;
+}
+
+/* The new rows are in the cache at past, and nothing else of it changed. */
+static void check_cache(const problem *p, const by_tensor *after, const double *before, const double *rows,
+                        const int32_t *past)
+{
+    const int64_t ks = p->kv * p->d, room = after->dim[1];
+    double *now = as_double(after);
+    for (int64_t b = 0; b < p->b; b++)
+        for (int64_t s = 0; s < room; s++) {
+            bool fresh = s >= past[b] && s < past[b] + p->t;
+            const double *want = fresh ? rows + (b * p->t + s - past[b]) * ks : before + (b * room + s) * ks;
+            assert_memory_equal(now + (b * room + s) * ks, want, sizeof *want * (size_t)ks);
+        }
+    by_free(now);
+}
+
+static void check_cached(const kernels *k, by_dtype type, const problem *p, int64_t room, const int32_t *past)
+{
+    const int64_t qs = p->h * p->d, ks = p->kv * p->d;
+    operands o = make_operands(p, type);
+    cache c = {tensor(type, 3, p->b, room, ks, 1), tensor(type, 3, p->b, room, ks, 1), tensor(BY_I32, 1, p->b, 1, 1, 1)};
+    fill_normal(c.k);
+    fill_normal(c.v);
+    memcpy(c.past->data, past, sizeof *past * (size_t)p->b);
+    double *k_before = as_double(c.k), *v_before = as_double(c.v);
+    double *k_rows = p->packed ? columns(o.q, qs, ks) : as_double(o.k);
+    double *v_rows = p->packed ? columns(o.q, qs + ks, ks) : as_double(o.v);
+
+    assert_int_equal(cached(k, p, &o, &c, 1), BY_OK);
+    check_cache(p, c.k, k_before, k_rows, past);
+    check_cache(p, c.v, v_before, v_rows, past);
+    double *expected = expected_over_cache(p, &o, &c);
+    assert_close("y over a cache", o.y, expected);
+    void *y = copy_of(o.y);
+    assert_int_equal(cached(k, p, &o, &c, 8), BY_OK);
+    same_bits(o.y, y);
+
+    void *frees[] = {k_before, v_before, k_rows, v_rows, expected, y};
+    for (int i = 0; i < BY_COUNT(frees); i++)
+        by_free(frees[i]);
+    drop(c.k);
+    drop(c.v);
+    drop(c.past);
+    drop_operands(&o);
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    static const struct {
+        problem p; /* s is t: the rows that are new */
+        int64_t room;
+        int32_t past[3];
+    } cases[] = {
+        {{3, 1, 1, 4, 4, 16, .packed = true}, 200, {0, 63, 199}},
+        {{2, 1, 1, 8, 2, 64, .dropout = 0}, 150, {128, 17}},
+        {{1, 1, 1, 3, 1, 35, .dropout = 0}, 600, {560}},
+        {{2, 3, 3, 4, 2, 24, .packed = true}, 70, {67, 0}},
+        {{3, 30, 30, 2, 1, 20, .dropout = 0}, 130, {0, 100, 41}},
+        {{2, 70, 70, 2, 2, 64, .packed = true}, 140, {0, 65}},
+    };
+    for (int j = 0; j < BY_COUNT(cases); j++)
+        for (int i = 0; i < BY_COUNT(all_kernels); i++)
+            for (int type = BY_F32; type <= BY_F64 && all_kernels[i].supported(); type++)
+                if (type != BY_F64 || i == 0)
+                    check_cached(&all_kernels[i], (by_dtype)type, &cases[j].p, cases[j].room, cases[j].past);
+}
+
+static void test_cache_is_full(void **state)
+{
+    (void)state;
+    const problem p = {2, 3, 3, 2, 2, 16, .dropout = 0};
+    const int32_t wrong[] = {-1, 8, INT32_MAX, INT32_MIN};
+    for (int i = 0; i < BY_COUNT(wrong); i++) {
+        operands o = make_operands(&p, BY_F32);
+        cache c = {tensor(BY_F32, 3, 2, 10, 32, 1), tensor(BY_F32, 3, 2, 10, 32, 1), tensor(BY_I32, 1, 2, 1, 1, 1)};
+        ((int32_t *)c.past->data)[0] = 0;
+        ((int32_t *)c.past->data)[1] = wrong[i];
+        assert_int_equal(cached(&all_kernels[0], &p, &o, &c, 1), BY_ERR_ARGUMENT);
+        assert_non_null(strstr(by_error_message(), "room for 10"));
+        for (size_t j = 0; j < elements(c.k); j++) /* as tensor() left it */
+            assert_int_equal(((uint32_t *)c.k->data)[j], 0xffffffffu);
+        drop(c.k);
+        drop(c.v);
+        drop(c.past);
+        drop_operands(&o);
+    }
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    device = by_device_open("cpu", 2);
+    return device ? 0 : -1;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    by_device_free(device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_key_mask),
+        cmocka_unit_test(test_dropout),          cmocka_unit_test(test_dropout_statistics),
+        cmocka_unit_test(test_some_gradients),   cmocka_unit_test(test_infinity_shows),
+        cmocka_unit_test(test_cache),            cmocka_unit_test(test_cache_is_full),
+    };
+    return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
+}

@@ -1,0 +1,864 @@
+/* test_io.c - JSON, safetensors, event files and curves, on real files in a temporary directory. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "io/curve.h"
+#include "io/events.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+
+#ifndef BY_SOURCE_DIR
+#define BY_SOURCE_DIR "."
+#endif
+
+static char folder[512]; /* made and removed around every test */
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/banyan-io-XXXXXX", tmp ? tmp : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* The last call failed with this status and a message that holds the text. */
+static void assert_failed(by_status status, const char *text)
+{
+    if (by_error_status() != status || !strstr(by_error_message(), text))
+        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, text, (int)by_error_status(),
+                 by_error_message());
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static cJSON *parse(const char *text)
+{
+    return by_json_parse(text, strlen(text), "text");
+}
+
+static void refuse_json(const char *text, size_t size, const char *message)
+{
+    by_error_clear();
+    assert_null(by_json_parse(text, size, "text"));
+    assert_failed(BY_ERR_FORMAT, message);
+}
+
+static void test_json_refuses(void **state)
+{
+    (void)state;
+    refuse_json("", 0, "text: JSON ends too early at byte 0");
+    refuse_json("{\"a\": 1,\n \"b\": x}", 17, "at byte 15 (line 2, column 7)");
+    refuse_json("{\"a\": 1", 7, "ends too early");
+    refuse_json("[1, 2] 3", 8, "follows the JSON value at byte 7");
+    refuse_json("\"a\0b\"", 5, "control character in JSON at byte 2");
+    refuse_json("\"\\u0000\"", 8, "NUL character in JSON string at byte 1");
+    refuse_json("\"\xc0\x80\"", 4, "invalid UTF-8 in JSON at byte 1");
+    refuse_json("\"\xed\xa0\x80\"", 5, "invalid UTF-8");
+    refuse_json("\"\xe2\x82\"", 4, "invalid UTF-8");
+    refuse_json("\"\xf4\x90\x80\x80\"", 6, "invalid UTF-8");
+    refuse_json("\"a\nb\"", 5, "control character in JSON at byte 2");
+    static const char *const numbers[] = {"01",  "-",         "-a", "1.", "-.5", "1e",
+                                          "1e+", "[0.5, 00]", ".5", "+1", "1-2"};
+    for (int i = 0; i < BY_COUNT(numbers); i++)
+        refuse_json(numbers[i], strlen(numbers[i]), "text: ");
+    char *deep = by_alloc(100000);
+    memset(deep, '[', 100000);
+    refuse_json(deep, 100000, "JSON");
+    by_free(deep);
+    by_error_clear();
+    assert_null(by_json_load(in_folder("missing.json")));
+    assert_failed(BY_ERR_IO, "missing.json");
+    cJSON *v = parse("\"\\\\u0000 \xe2\x82\xac\"");
+    assert_non_null(v);
+    assert_string_equal(v->valuestring, "\\u0000 \xe2\x82\xac");
+    cJSON_Delete(v);
+}
+
+static void test_json_members(void **state)
+{
+    (void)state;
+    cJSON *o = parse(
+        "{\"n\": 12, \"big\": 9007199254740991, \"huge\": 9007199254740993, \"half\": 0.5, \"no\": null,"
+        " \"yes\": true, \"s\": \"abc\", \"inf\": 1e999}");
+    assert_non_null(o);
+    int64_t i = 0;
+    double d = 0;
+    bool b = false;
+    const char *s = NULL;
+    assert_int_equal(by_json_int(o, "n", 0, 0, 12, &i), BY_OK);
+    assert_int_equal(i, 12);
+    assert_int_equal(by_json_int(o, "big", 0, 0, INT64_MAX, &i), BY_OK);
+    assert_true(i == 9007199254740991);
+    assert_int_equal(by_json_int(o, "no", -1, 0, 5, &i), BY_OK);
+    assert_int_equal(i, -1);
+    assert_int_equal(by_json_int(o, "absent", 7, 0, 5, &i), BY_OK);
+    assert_int_equal(i, 7);
+    assert_int_equal(by_json_int(NULL, "n", 3, 0, 5, &i), BY_OK);
+    assert_int_equal(i, 3);
+    assert_int_equal(by_json_int(o, "n", 0, 0, 11, &i), BY_ERR_FORMAT);
+    assert_failed(BY_ERR_FORMAT, "\"n\" is 12, expected an integer from 0 to 11");
+    assert_int_equal(by_json_int(o, "huge", 0, 0, INT64_MAX, &i), BY_ERR_FORMAT);
+    assert_int_equal(by_json_int(o, "half", 0, 0, 9, &i), BY_ERR_FORMAT);
+    assert_failed(BY_ERR_FORMAT, "\"half\" is 0.5");
+    assert_int_equal(by_json_int(o, "s", 0, 0, 9, &i), BY_ERR_FORMAT);
+    assert_failed(BY_ERR_FORMAT, "\"s\" is \"abc\"");
+    assert_int_equal(by_json_int(o, "inf", 0, 0, INT64_MAX, &i), BY_ERR_FORMAT);
+    assert_int_equal(i, 3);
+
+    assert_int_equal(by_json_double(o, "half", 0, 0, 1, &d), BY_OK);
+    assert_true(d == 0.5);
+    assert_int_equal(by_json_double(o, "no", 2, 0, 1, &d), BY_OK);
+    assert_true(d == 2);
+    assert_int_equal(by_json_double(o, "half", 0, 0.6, 1, &d), BY_ERR_FORMAT);
+    assert_int_equal(by_json_double(o, "yes", 0, 0, 1, &d), BY_ERR_FORMAT);
+    assert_failed(BY_ERR_FORMAT, "\"yes\" is true");
+
+    assert_int_equal(by_json_bool(o, "yes", false, &b), BY_OK);
+    assert_true(b);
+    assert_int_equal(by_json_bool(o, "no", true, &b), BY_OK);
+    assert_true(b);
+    assert_int_equal(by_json_bool(o, "n", true, &b), BY_ERR_FORMAT);
+
+    assert_int_equal(by_json_string(o, "s", NULL, &s), BY_OK);
+    assert_string_equal(s, "abc");
+    assert_int_equal(by_json_string(o, "no", "x", &s), BY_OK);
+    assert_string_equal(s, "x");
+    assert_int_equal(by_json_string(o, "n", NULL, &s), BY_ERR_FORMAT);
+    cJSON_Delete(o);
+}
+
+static void test_json_print(void **state)
+{
+    (void)state;
+    const char *text =
+        "{\"z\":[1,-2,0.1,1e-05,1e+300,9007199254740991,3.4028234663852886e+38],\"a\":{},\"e\":[],"
+        "\"t\":[true,false,null],\"s\":\"q\\\" \\\\ \\n \\u0001 \xe2\x82\xac\"}";
+    cJSON *o = parse(text);
+    assert_non_null(o);
+    by_buf b = {0};
+    assert_int_equal(by_json_print(&b, o, false), BY_OK);
+    assert_string_equal(b.data, text);
+    by_buf_free(&b);
+    assert_int_equal(by_json_write(in_folder("x.json"), o), BY_OK);
+    cJSON_Delete(o);
+
+    o = parse("{\"b\": [1, {\"c\": null}], \"a\": 2.5}");
+    assert_int_equal(by_json_print(&b, o, true), BY_OK);
+    assert_string_equal(b.data,
+                        "{\n  \"b\": [\n    1,\n    {\n      \"c\": null\n    }\n  ],\n  \"a\": 2.5\n}");
+    by_buf_free(&b);
+    cJSON_Delete(o);
+
+    o = by_json_load(in_folder("x.json"));
+    assert_non_null(o);
+    assert_int_equal(by_json_print(&b, o, false), BY_OK);
+    assert_string_equal(b.data, text);
+    by_buf_free(&b);
+    cJSON_Delete(o);
+
+    by_json_quote(&b, "a\xff\xe2\x82z");
+    assert_string_equal(b.data, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\"");
+    by_buf_free(&b);
+
+    by_rng r = by_rng_make(1, 0);
+    for (int i = 0; i < 2000; i++) {
+        uint64_t bits = by_rng_u64(&r);
+        double d;
+        memcpy(&d, &bits, sizeof d);
+        if (!isfinite(d))
+            continue;
+        cJSON *n = cJSON_CreateNumber(d);
+        assert_int_equal(by_json_print(&b, n, false), BY_OK);
+        assert_true(strtod(b.data, NULL) == d);
+        cJSON_Delete(n);
+        by_buf_free(&b);
+    }
+}
+
+/* ---- safetensors ----------------------------------------------------------------------------- */
+
+/* A container with this header and n bytes of data; *size gets its length. The caller frees. */
+static uint8_t *container(const char *header, size_t n, size_t *size)
+{
+    size_t h = strlen(header);
+    uint8_t *bytes = by_alloc_zero(8 + h + n, 1);
+    assert_non_null(bytes);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)((uint64_t)h >> 8 * i);
+    memcpy(bytes + 8, header, h);
+    *size = 8 + h + n;
+    return bytes;
+}
+
+static void refuse(const char *header, size_t n, by_status status, const char *message)
+{
+    size_t size;
+    uint8_t *bytes = container(header, n, &size);
+    by_error_clear();
+    assert_null(by_st_open_memory(bytes, size, "m"));
+    assert_failed(status, message);
+    by_free(bytes);
+}
+
+static void accept(const char *header, size_t n, int count)
+{
+    size_t size;
+    uint8_t *bytes = container(header, n, &size);
+    by_st *s = by_st_open_memory(bytes, size, "m");
+    if (!s)
+        fail_msg("%s: %s", header, by_error_message());
+    assert_int_equal(by_st_count(s), count);
+    by_st_free(s);
+    by_free(bytes);
+}
+
+#define T(dtype, shape, begin, end) \
+    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+
+static void test_st_headers(void **state)
+{
+    (void)state;
+    accept("{}", 0, 0);
+    accept("{}   \n", 0, 0);
+    accept("{\"a\":" T("F32", "[2]", 0, 8) "}", 8, 1);
+    accept("{\"b\":" T("F32", "[2]", 4, 12) ",\"a\":" T("U8", "[4]", 0, 4) "}", 12, 2);
+    accept(
+        "{\"a\":" T("F64", "[]", 0, 8) ",\"b\":" T("F32", "[3,0]", 8, 8) ",\"c\":" T("BOOL", "[1]", 8, 9) "}",
+        9, 3);
+    accept("{\"__metadata__\":null,\"a\":" T("BF16", "[1,1,1,1,1,1,1,1]", 0, 2) "}", 2, 1);
+
+    refuse("", 0, BY_ERR_FORMAT, "does not start with '{'");
+    refuse("[]", 0, BY_ERR_FORMAT, "does not start with '{'");
+    refuse(" {}", 0, BY_ERR_FORMAT, "does not start with '{'");
+    refuse("{\"a\":", 0, BY_ERR_FORMAT, "m: JSON ends too early");
+    refuse("{\"a\":3}", 0, BY_ERR_FORMAT, "\"a\" has no dtype");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 4, BY_ERR_FORMAT, "no data_offsets");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, BY_ERR_FORMAT, "two dtype");
+    refuse("{\"a\":" T("F32", "[2]", 0, 8) "}", 7, BY_ERR_FORMAT, "cut short");
+    refuse("{\"a\":" T("F32", "[2]", 0, 8) "}", 9, BY_ERR_FORMAT, "1 bytes of data after the last");
+    refuse("{\"a\":" T("F32", "[2]", 0, 4) "}", 4, BY_ERR_FORMAT, "has 4 bytes, its shape asks for 8");
+    refuse("{\"a\":" T("F32", "[1]", 4, 8) "}", 8, BY_ERR_FORMAT, "leaving a hole");
+    refuse("{\"a\":" T("F32", "[1]", 0, 4) ",\"b\":" T("F32", "[1]", 0, 4) "}", 4, BY_ERR_FORMAT,
+           "overlapping");
+    refuse("{\"a\":" T("F32", "[2]", 0, 8) ",\"b\":" T("F32", "[1]", 4, 8) "}", 8, BY_ERR_FORMAT,
+           "overlapping");
+    refuse("{\"a\":" T("U8", "[1]", 0, 1) ",\"a\":" T("U8", "[1]", 1, 2) "}", 2, BY_ERR_FORMAT,
+           "two tensors named \"a\"");
+    refuse("{\"a\":" T("U8", "[1]", 1, 0) "}", 1, BY_ERR_FORMAT, "malformed data_offsets");
+    refuse("{\"a\":" T("U8", "[1]", -1, 0) "}", 1, BY_ERR_FORMAT, "malformed data_offsets");
+    refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, BY_ERR_FORMAT,
+           "malformed");
+    refuse("{\"a\":" T("U8", "[-1]", 0, 1) "}", 1, BY_ERR_FORMAT, "not a size");
+    refuse("{\"a\":" T("U8", "[1.5]", 0, 1) "}", 1, BY_ERR_FORMAT, "not a size");
+    refuse("{\"a\":" T("U8", "4", 0, 1) "}", 1, BY_ERR_FORMAT, "not a list");
+    refuse("{\"a\":" T("U8", "[4294967296,4294967296,0]", 0, 0) "}", 0, BY_ERR_FORMAT, "overflows");
+    refuse("{\"a\":" T("F64", "[4503599627370496,1024]", 0, 0) "}", 0, BY_ERR_FORMAT, "overflows");
+    refuse("{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED,
+           "more than 8 dimensions");
+    refuse("{\"a\":" T("I8", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "tensor \"a\" has element type I8");
+    refuse("{\"a\":" T("F8_E4M3", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "F8_E4M3");
+    refuse("{\"a\\u001b\":" T("X9", "[1]", 0, 1) "}", 1, BY_ERR_FORMAT,
+           "\"a?\" has unknown element type \"X9\"");
+    refuse("{\"__metadata__\":3}", 0, BY_ERR_FORMAT, "__metadata__ is not an object");
+    refuse("{\"__metadata__\":{\"a\":1}}", 0, BY_ERR_FORMAT, "metadata \"a\" is not a string");
+    refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, BY_ERR_FORMAT, "there twice");
+
+    by_error_clear();
+    assert_null(by_st_open_memory("\x02\0\0\0\0\0\0", 7, "m"));
+    assert_failed(BY_ERR_FORMAT, "too short");
+    assert_null(by_st_open_memory("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "m"));
+    assert_failed(BY_ERR_FORMAT, "not a safetensors file");
+    assert_null(by_st_open_memory("\x03\0\0\0\0\0\0\0{}", 10, "m"));
+    assert_failed(BY_ERR_FORMAT, "cut short");
+    by_st_free(NULL);
+}
+
+static const float F[6] = {1, -2, 3.5f, 0, 1e-30f, 6};
+static const int64_t I[2] = {-5, INT64_MAX};
+static const uint16_t H[3] = {0x3f80, 0xbf80, 0x7fc0};
+static const uint8_t U[5] = {0, 1, 2, 254, 255};
+
+static void test_st_round_trip(void **state)
+{
+    (void)state;
+    by_st_entry e[] = {
+        {.name = "u\"8\"", .dtype = BY_U8, .rank = 1, .dim = {5}, .data = U, .bytes = 5},
+        {.name = "w", .dtype = BY_F32, .rank = 2, .dim = {2, 3}, .data = F, .bytes = 24},
+        {.name = "h.\xc3\xa9", .dtype = BY_BF16, .rank = 1, .dim = {3}, .data = H, .bytes = 6},
+        {.name = "empty", .dtype = BY_F32, .rank = 2, .dim = {0, 7}},
+        {.name = "scalar", .dtype = BY_F32, .data = F + 2, .bytes = 4},
+        {.name = "ids", .dtype = BY_I64, .rank = 1, .dim = {2}, .data = I, .bytes = 16},
+    };
+    const char *const meta[] = {"format", "pt", "note", "line\n\"two\"", NULL};
+    assert_int_equal(by_st_write(in_folder("model.safetensors"), e, 6, meta), BY_OK);
+    by_st *s = by_st_open(in_folder("model.safetensors"));
+    assert_non_null(s);
+    assert_int_equal(by_st_count(s), 6);
+    for (int i = 0; i < 6; i++) {
+        const by_st_entry *r = by_st_find(s, e[i].name);
+        assert_non_null(r);
+        assert_int_equal(r->dtype, e[i].dtype);
+        assert_int_equal(r->rank, e[i].rank);
+        assert_memory_equal(r->dim, e[i].dim, sizeof r->dim);
+        assert_int_equal(r->bytes, e[i].bytes);
+        assert_int_equal((uintptr_t)r->data % by_dtype_size(r->dtype), 0);
+        if (r->bytes)
+            assert_memory_equal(r->data, e[i].data, r->bytes);
+        if (i > 0)
+            assert_true(strcmp(by_st_at(s, i - 1)->name, by_st_at(s, i)->name) < 0);
+    }
+    assert_int_equal((uintptr_t)by_st_find(s, "ids")->data % 64, 0);
+    assert_null(by_st_find(s, "nothing"));
+    assert_null(by_st_at(s, -1));
+    assert_null(by_st_at(s, 6));
+    assert_string_equal(by_st_metadata(s, "note"), "line\n\"two\"");
+    assert_null(by_st_metadata(s, "absent"));
+    by_st_free(s);
+
+    /* The directory opens the same file; another order of the same tensors gives the same bytes. */
+    s = by_st_open(folder);
+    assert_non_null(s);
+    by_st_free(s);
+    by_st_entry turned[6];
+    for (int i = 0; i < 6; i++)
+        turned[i] = e[5 - i];
+    assert_int_equal(by_st_write(in_folder("again.safetensors"), turned, 6, meta), BY_OK);
+    size_t n1, n2;
+    char *a = by_file_read(in_folder("model.safetensors"), 1 << 20, &n1);
+    char *b = by_file_read(in_folder("again.safetensors"), 1 << 20, &n2);
+    assert_int_equal(n1, n2);
+    assert_memory_equal(a, b, n1);
+
+    /* No prefix of the file is a file. */
+    for (size_t n = 0; n < n1; n++) {
+        char *part = by_alloc(n);
+        memcpy(part, a, n);
+        assert_null(by_st_open_memory(part, n, "part"));
+        assert_int_equal(by_error_status(), BY_ERR_FORMAT);
+        by_free(part);
+    }
+    by_free(a);
+    by_free(b);
+}
+
+static void test_st_write_refuses(void **state)
+{
+    (void)state;
+    by_st_entry good = {.name = "a", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
+                e[2] = {good, good};
+    const char *path = in_folder("bad.safetensors");
+    assert_int_equal(by_st_write(path, e, 2, NULL), BY_ERR_ARGUMENT);
+    assert_failed(BY_ERR_ARGUMENT, "two tensors named \"a\"");
+    e[0].name = "__metadata__";
+    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    e[0].name = "\xff";
+    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    e[0] = good;
+    e[0].bytes = 4;
+    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    e[0] = good;
+    e[0].data = NULL;
+    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    e[0] = good;
+    e[0].dim[0] = -2;
+    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    e[0] = good;
+    e[0].rank = 9;
+    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    const char *const twice[] = {"k", "1", "k", "2", NULL}, *const odd[] = {"k", NULL};
+    assert_int_equal(by_st_write(path, &good, 1, twice), BY_ERR_ARGUMENT);
+    assert_int_equal(by_st_write(path, &good, 1, odd), BY_ERR_ARGUMENT);
+    assert_false(by_file_exists(path));
+    assert_int_equal(by_st_write(in_folder("no/such/dir.safetensors"), &good, 1, NULL), BY_ERR_IO);
+    assert_int_equal(by_st_write(in_folder("none.safetensors"), NULL, 0, NULL), BY_OK);
+    by_st *s = by_st_open(in_folder("none.safetensors"));
+    assert_non_null(s);
+    assert_int_equal(by_st_count(s), 0);
+    assert_string_equal(by_st_metadata(s, "format"), "pt");
+    by_st_free(s);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    assert_int_equal(by_file_write(in_folder(name), text, strlen(text)), BY_OK);
+}
+
+static void refuse_index(const char *text, const char *message)
+{
+    write_text("model.safetensors.index.json", text);
+    by_error_clear();
+    assert_null(by_st_open(folder));
+    assert_int_not_equal(by_error_status(), BY_OK);
+    if (!strstr(by_error_message(), message))
+        fail_msg("expected \"%s\": %s", message, by_error_message());
+}
+
+static void test_st_shards(void **state)
+{
+    (void)state;
+    by_error_clear();
+    assert_null(by_st_open(folder));
+    assert_failed(BY_ERR_IO, "no model.safetensors");
+    by_st_entry one[] = {{.name = "b", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
+                         {.name = "extra", .dtype = BY_F32, .rank = 1, .dim = {1}, .data = F, .bytes = 4}};
+    by_st_entry two = {.name = "a", .dtype = BY_I64, .rank = 1, .dim = {2}, .data = I, .bytes = 16};
+    assert_int_equal(by_st_write(in_folder("1.safetensors"), one, 2, NULL), BY_OK);
+    assert_int_equal(by_st_write(in_folder("2.safetensors"), &two, 1, NULL), BY_OK);
+    write_text("model.safetensors.index.json",
+               "{\"metadata\":{\"total_size\":24},"
+               "\"weight_map\":{\"b\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
+    by_st *s = by_st_open(folder);
+    assert_non_null(s);
+    assert_int_equal(by_st_count(s), 2);
+    assert_string_equal(by_st_at(s, 0)->name, "a");
+    assert_memory_equal(by_st_find(s, "a")->data, I, 16);
+    assert_memory_equal(by_st_find(s, "b")->data, F, 8);
+    assert_null(by_st_find(s, "extra"));
+    assert_string_equal(by_st_metadata(s, "format"), "pt");
+    by_st_free(s);
+
+    refuse_index("{}", "no weight_map");
+    refuse_index("{\"weight_map\":{\"b\":\"../1.safetensors\"}}", "not a file name");
+    refuse_index("{\"weight_map\":{\"b\":\"/etc/passwd\"}}", "not a file name");
+    refuse_index("{\"weight_map\":{\"b\":\"..\"}}", "not a file name");
+    refuse_index("{\"weight_map\":{\"b\":4}}", "not a file name");
+    refuse_index("{\"weight_map\":{\"b\":\"3.safetensors\"}}", "3.safetensors");
+    refuse_index("{\"weight_map\":{\"c\":\"1.safetensors\"}}", "tensor \"c\" is not in 1.safetensors");
+    refuse_index("{\"weight_map\":{\"b\":\"1.safetensors\",\"b\":\"1.safetensors\"}}",
+                 "two tensors named \"b\"");
+}
+
+/* Every container that the reference implementation wrote opens, and writing its tensors again keeps them. */
+static void test_st_fixtures(void **state)
+{
+    (void)state;
+    const char *shared = getenv("BANYAN_SHARED");
+    char pattern[1024];
+    snprintf(pattern, sizeof pattern, "%s/parity/*/*.safetensors",
+             shared ? shared : BY_SOURCE_DIR "/../shared");
+    char **paths = NULL;
+    int count = 0;
+    if (by_glob(pattern, &paths, &count) != BY_OK) {
+        print_message("%s: not there, skipped\n", pattern);
+        skip();
+    }
+    for (int i = 0; i < count; i++) {
+        by_st *s = by_st_open(paths[i]);
+        if (!s)
+            fail_msg("%s", by_error_message());
+        assert_true(by_st_count(s) > 0);
+        assert_int_equal(by_st_write(in_folder("copy.safetensors"), by_st_at(s, 0), by_st_count(s), NULL),
+                         BY_OK);
+        by_st *copy = by_st_open(in_folder("copy.safetensors"));
+        assert_non_null(copy);
+        assert_int_equal(by_st_count(copy), by_st_count(s));
+        for (int j = 0; j < by_st_count(s); j++) {
+            const by_st_entry *a = by_st_at(s, j), *b = by_st_at(copy, j);
+            assert_string_equal(a->name, b->name);
+            assert_int_equal(a->dtype, b->dtype);
+            assert_memory_equal(a->dim, b->dim, sizeof a->dim);
+            assert_int_equal(a->bytes, b->bytes);
+            if (a->bytes)
+                assert_memory_equal(a->data, b->data, a->bytes);
+        }
+        by_st_free(copy);
+        by_st_free(s);
+    }
+    by_paths_free(paths, count);
+}
+
+/* ---- event files: read back by the definition of the format, bit by bit ---------------------- */
+
+static uint32_t crc_bitwise(const uint8_t *p, size_t n)
+{
+    uint32_t crc = ~0u;
+    while (n--) {
+        crc ^= *p++;
+        for (int i = 0; i < 8; i++)
+            crc = (crc & 1) ? (crc >> 1) ^ 0x82f63b78u : crc >> 1;
+    }
+    return ~crc;
+}
+
+static uint32_t crc_stored(const uint8_t *p, size_t n)
+{
+    uint32_t crc = crc_bitwise(p, n);
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+static uint64_t little(const uint8_t *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++)
+        v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+typedef struct field {
+    int number, type;
+    uint64_t value; /* a number, or the length of bytes */
+    const uint8_t *bytes;
+} field;
+
+static uint64_t take_varint(const uint8_t **p, const uint8_t *end)
+{
+    uint64_t v = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        assert_true(*p < end);
+        uint8_t b = *(*p)++;
+        v |= (uint64_t)(b & 127) << shift;
+        if (b < 128)
+            return v;
+    }
+    fail();
+    return 0;
+}
+
+static field take_field(const uint8_t **p, const uint8_t *end)
+{
+    uint64_t key = take_varint(p, end);
+    field f = {.number = (int)(key >> 3), .type = (int)(key & 7)};
+    if (f.type == 0) {
+        f.value = take_varint(p, end);
+        return f;
+    }
+    f.value = f.type == 2 ? take_varint(p, end) : f.type == 1 ? 8 : 4;
+    assert_true(f.type == 1 || f.type == 2 || f.type == 5);
+    assert_true(f.value <= (uint64_t)(end - *p));
+    f.bytes = *p;
+    *p += f.value;
+    if (f.type != 2)
+        f.value = little(f.bytes, (int)f.value);
+    return f;
+}
+
+/* The record at *p with its checksums verified; moves behind it. */
+static const uint8_t *take_record(const uint8_t **p, const uint8_t *end, size_t *size)
+{
+    assert_true(end - *p >= 16);
+    *size = (size_t)little(*p, 8);
+    assert_true(*size <= (size_t)(end - *p) - 16);
+    assert_int_equal(little(*p + 8, 4), crc_stored(*p, 8));
+    const uint8_t *record = *p + 12;
+    assert_int_equal(little(record + *size, 4), crc_stored(record, *size));
+    *p = record + *size + 4;
+    return record;
+}
+
+static void check_scalar(const uint8_t *r, size_t size, int64_t step, const char *tag, float value)
+{
+    const uint8_t *end = r + size;
+    field time = take_field(&r, end), number = take_field(&r, end), summary = take_field(&r, end);
+    assert_ptr_equal(r, end);
+    double wall;
+    memcpy(&wall, time.bytes, 8);
+    assert_true(time.number == 1 && time.type == 1 && wall > 1.6e9 && wall < 1e11);
+    assert_true(number.number == 2 && number.type == 0 && (int64_t)number.value == step);
+    assert_true(summary.number == 5 && summary.type == 2);
+    end = summary.bytes + summary.value;
+    field item = take_field(&summary.bytes, end);
+    assert_true(item.number == 1 && item.type == 2 && summary.bytes == end);
+    end = item.bytes + item.value;
+    field name = take_field(&item.bytes, end), simple = take_field(&item.bytes, end);
+    assert_ptr_equal(item.bytes, end);
+    assert_true(name.number == 1 && name.type == 2 && name.value == strlen(tag));
+    assert_memory_equal(name.bytes, tag, name.value);
+    uint32_t bits = (uint32_t)simple.value;
+    float got;
+    memcpy(&got, &bits, 4);
+    assert_true(simple.number == 2 && simple.type == 5);
+    assert_true(got == value || (isnan(got) && isnan(value)));
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    uint8_t ones[32];
+    memset(ones, 0xff, sizeof ones);
+    assert_int_equal(crc_bitwise((const uint8_t *)"123456789", 9), 0xe3069283u);
+    assert_int_equal(crc_bitwise(ones, 32), 0x62a8ab43u); /* RFC 3720, B.4 */
+
+    by_events *e = by_events_open(in_folder("logs/run"));
+    assert_non_null(e);
+    by_events *second = by_events_open(in_folder("logs/run"));
+    assert_non_null(second);
+    assert_string_not_equal(by_events_path(e), by_events_path(second));
+    assert_int_equal(by_events_close(second), BY_OK);
+    assert_non_null(strstr(by_events_path(e), "/events.out.tfevents."));
+
+    static char tag[300];
+    memset(tag, 'x', sizeof tag - 1);
+    assert_int_equal(by_events_scalar(e, 0, "train/loss", 10.5), BY_OK);
+    assert_int_equal(by_events_scalar(e, 300, "train/loss", NAN), BY_OK);
+    assert_int_equal(by_events_scalar(e, INT64_C(1) << 40, tag, -0.125), BY_OK);
+    assert_int_equal(by_events_flush(e), BY_OK);
+    size_t size;
+    char *text = by_file_read(by_events_path(e), 1 << 20, &size);
+    assert_non_null(text);
+    assert_int_equal(by_events_close(e), BY_OK);
+    assert_int_equal(by_events_close(NULL), BY_OK);
+
+    const uint8_t *p = (const uint8_t *)text, *end = p + size;
+    size_t n;
+    const uint8_t *r = take_record(&p, end, &n), *stop = r + n;
+    assert_int_equal(take_field(&r, stop).number, 1);
+    field version = take_field(&r, stop);
+    assert_true(version.number == 3 && version.type == 2 && version.value == 13 && r == stop);
+    assert_memory_equal(version.bytes, "brain.Event:2", 13);
+    r = take_record(&p, end, &n);
+    check_scalar(r, n, 0, "train/loss", 10.5f);
+    r = take_record(&p, end, &n);
+    check_scalar(r, n, 300, "train/loss", NAN);
+    r = take_record(&p, end, &n);
+    check_scalar(r, n, INT64_C(1) << 40, tag, -0.125f);
+    assert_ptr_equal(p, end);
+    by_free(text);
+
+    write_text("plain", "x");
+    assert_null(by_events_open(in_folder("plain/sub")));
+}
+
+static void test_events_disk_full(void **state)
+{
+    (void)state;
+    by_events *e = by_events_open(in_folder("full"));
+    assert_non_null(e);
+    /* Every write to the stream fails from here on, as on a full disk: the descriptor leads to /dev/full. */
+    char link[64], target[1024];
+    int fd = -1;
+    for (int i = 3; i < 64 && fd < 0; i++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", i);
+        ssize_t n = readlink(link, target, sizeof target - 1);
+        if (n > 0 && (target[n] = '\0', strstr(target, "tfevents")))
+            fd = i;
+    }
+    FILE *full = fopen("/dev/full", "wb");
+    if (fd < 0 || !full) {
+        if (full)
+            fclose(full);
+        by_events_close(e);
+        skip();
+    }
+    assert_int_equal(dup2(fileno(full), fd), fd);
+    fclose(full);
+    assert_int_equal(by_events_scalar(e, 1, "a", 1), BY_OK);
+    assert_int_equal(by_events_flush(e), BY_ERR_IO);
+    assert_failed(BY_ERR_IO, "tfevents");
+    assert_int_equal(by_events_scalar(e, 2, "a", 1), BY_ERR_IO);
+    assert_failed(BY_ERR_IO, "earlier error");
+    by_events_close(e);
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+static size_t occurrences(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+static char *svg_of(const by_curve *c)
+{
+    assert_int_equal(by_curve_svg(in_folder("c.svg"), c), BY_OK);
+    char *text = by_file_read(in_folder("c.svg"), 4 << 20, NULL);
+    assert_non_null(text);
+    assert_int_equal(occurrences(text, "<svg"), 1);
+    assert_int_equal(occurrences(text, "<g"), occurrences(text, "</g>"));
+    assert_int_equal(occurrences(text, "<text"), occurrences(text, "</text>"));
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+    return text;
+}
+
+/* Both texts have exactly the lines asked for and none wider than the width. */
+static void check_text(const by_curve *c, int width, int height)
+{
+    for (int unicode = 0; unicode < 2; unicode++) {
+        char *text = by_curve_text(c, width, height, unicode);
+        assert_non_null(text);
+        int lines = 0, columns = 0;
+        for (const char *p = text; *p; p++) {
+            if (*p == '\n') {
+                lines++;
+                columns = 0;
+            } else if (((unsigned char)*p & 0xc0) != 0x80) {
+                assert_true(++columns <= width);
+            }
+            if (!unicode)
+                assert_true((unsigned char)*p < 0x80);
+        }
+        assert_int_equal(lines, height);
+        by_free(text);
+    }
+}
+
+static void test_curve_small(void **state)
+{
+    (void)state;
+    by_curve none = {.title = "a < b & c"};
+    char *text = svg_of(&none);
+    assert_non_null(strstr(text, "no data yet"));
+    assert_non_null(strstr(text, "a &lt; b &amp; c"));
+    by_free(text);
+    check_text(&none, 40, 10);
+
+    double x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {5, NAN, 4, INFINITY, -1e308, 3, 2.5, 2};
+    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = 1};
+    by_curve c = {.series = &s, .count = 1, .x_label = "step"};
+    text = svg_of(&c);
+    assert_null(strstr(text, "no data yet"));
+    by_free(text);
+    check_text(&c, 60, 12);
+
+    /* Gaps make three strokes: 5; 4; 3 2.5 2. */
+    s.count = 8;
+    text = svg_of(&c);
+    const char *path = strstr(text, "<path class=\"s0\"");
+    assert_non_null(path);
+    size_t moves = 0, lines = 0;
+    for (path = strstr(path, " d=\"") + 4; *path != '"'; path++) {
+        moves += *path == 'M';
+        lines += *path == 'L';
+    }
+    assert_int_equal(moves, 3);
+    assert_int_equal(lines, 2);
+    by_free(text);
+    check_text(&c, 60, 12);
+    check_text(&c, 24, 8);
+    text = by_curve_text(&c, -5, 0, false); /* the smallest there is */
+    assert_non_null(text);
+    assert_int_equal(occurrences(text, "\n"), 8);
+    by_free(text);
+
+    /* Only NaN, equal values, a logarithmic axis with a point at 0, x that falls back. */
+    double same[3] = {2, 2, 2}, bad[3] = {NAN, NAN, NAN}, zero[3] = {0, 1, 1000}, back[3] = {1, 3, 2};
+    by_curve_series odd[] = {{.name = "bad", .x = x, .y = bad, .count = 3},
+                             {.name = "same", .x = zero, .y = same, .count = 3, .style = BY_CURVE_POINTS},
+                             {.name = "back", .x = back, .y = y, .count = 3, .smoothing = 0.9}};
+    for (int i = 0; i < 3; i++) {
+        by_curve d = {
+            .series = &odd[i], .count = 1, .log_x = i == 1, .y_label = "y", .width = 300, .height = 200};
+        by_free(svg_of(&d));
+        check_text(&d, 30, 9);
+    }
+    by_curve marks = {.series = &odd[1], .count = 1, .log_x = true};
+    text = svg_of(&marks);
+    assert_int_equal(occurrences(text, "<circle"), 3); /* legend, 1, 1000 */
+    by_free(text);
+}
+
+static void test_curve_ticks(void **state)
+{
+    (void)state;
+    double x[2] = {0, 3000}, y[2] = {2.2, 3.9};
+    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = 2};
+    by_curve c = {.series = &s, .count = 1};
+    char *text = svg_of(&c);
+    static const char *const expected[] = {">0<",    ">500<", ">1k<",  ">1.5k<", ">2k<",
+                                           ">2.5k<", ">3k<",  ">2.2<", ">3.0<",  ">3.8<"};
+    for (int i = 0; i < BY_COUNT(expected); i++)
+        if (!strstr(text, expected[i]))
+            fail_msg("no tick %s", expected[i]);
+    by_free(text);
+    c.log_x = true;
+    x[0] = 1;
+    x[1] = 1e6;
+    text = svg_of(&c);
+    static const char *const powers[] = {">1<", ">10<", ">100<", ">1k<", ">10k<", ">100k<", ">1M<"};
+    for (int i = 0; i < BY_COUNT(powers); i++)
+        if (!strstr(text, powers[i]))
+            fail_msg("no tick %s", powers[i]);
+    by_free(text);
+}
+
+static void test_curve_million(void **state)
+{
+    (void)state;
+    size_t n = 1000000;
+    double *x = by_alloc(n * sizeof *x), *y = by_alloc(n * sizeof *y);
+    assert_true(x && y);
+    by_rng r = by_rng_make(7, 0);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (double)(i + 1);
+        y[i] = 2 + 8 / sqrt((double)(i + 1)) + 0.1 * by_rng_uniform(&r);
+    }
+    y[n / 3] = 9.5; /* the only spike must survive the reduction */
+    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = n, .smoothing = BY_CURVE_AUTO};
+    by_curve c = {.series = &s, .count = 1};
+    char *text = svg_of(&c);
+    assert_true(strlen(text) < 200000);
+    const char *path = strstr(text, "<path class=\"s0\"");
+    assert_non_null(path);
+    double target = 0;
+    bool spike = false;
+    for (path = strstr(path, " d=\"") + 4; *path != '"'; path++) {
+        double px, py;
+        if ((*path == 'L' || *path == 'M') && sscanf(path + 1, "%lf %lf", &px, &py) == 2) {
+            if (target == 0)
+                target = py; /* the first value, 10, is near the top */
+            spike |= px > 300 && fabs(py - target) < 60;
+        }
+    }
+    assert_true(spike);
+    by_free(text);
+    c.log_x = true;
+    by_free(svg_of(&c));
+    check_text(&c, 80, 20);
+    by_free(x);
+    by_free(y);
+}
+
+static void test_curve_text(void **state)
+{
+    (void)state;
+    double x[2] = {0, 10}, y[2] = {0, 10};
+    by_curve_series s = {.name = "up", .x = x, .y = y, .count = 2};
+    by_curve c = {.title = "T", .series = &s, .count = 1};
+    char *text = by_curve_text(&c, 24, 9, false);
+    /* The range is [0, 10.5], so dot i of 20 has height 4 i 10 / (19 10.5) of 4, rounded. */
+    assert_string_equal(text, "    T\n"
+                              "10 +                  **\n"
+                              "   |             *****\n"
+                              " 5 +        *****\n"
+                              "   |   *****\n"
+                              " 0 +***\n"
+                              "   ++---------+--------+\n"
+                              "    0         5       10\n"
+                              "    * up 10\n");
+    by_free(text);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(test_json_refuses),  TEST(test_json_members),     TEST(test_json_print),  TEST(test_st_headers),
+        TEST(test_st_round_trip), TEST(test_st_write_refuses), TEST(test_st_shards),   TEST(test_st_fixtures),
+        TEST(test_events),        TEST(test_events_disk_full), TEST(test_curve_small), TEST(test_curve_ticks),
+        TEST(test_curve_million), TEST(test_curve_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# check-layers.sh - who may include whom in src/ (docs: DESIGN.md). Prints each violation as file:line, and a last
+# line `ok layers` or `not ok layers`, so that it also serves as a shell test.
+cd "$(dirname "$0")/.." || exit 1
+
+# shellcheck disable=SC2016 # $0 belongs to awk
+if ! find src -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' -o -name '*.def' \) | LC_ALL=C sort |
+    xargs -r awk '
+BEGIN {
+    # room -> the rooms it may include; its own is always allowed, and so are the public headers.
+    may["base"]   = ""
+    may["graph"]  = "base"
+    may["cpu"]    = "base graph"
+    may["cuda"]   = "base graph"
+    may["nn"]     = "base graph"
+    may["models"] = "base graph nn"
+    may["text"]   = "base"
+    may["data"]   = "base text"
+    may["io"]     = "base graph nn models"
+    may["train"]  = "base graph nn models text data io"
+    may["infer"]  = "base graph nn models text data io"
+    may["server"] = "base graph nn models text data io train infer"
+    may["cli"]    = "base graph nn models text data io train infer server"
+}
+FNR == 1 {
+    split(FILENAME, part, "/")
+    room = part[2]
+}
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+    path = $0
+    sub(/^[^"]*"/, "", path)
+    sub(/".*/, "", path)
+    if (path ~ /^\.\.?\//) {
+        printf "%s:%d: \"%s\": write the path from src/\n", FILENAME, FNR, path
+        bad++
+        next
+    }
+    target = path
+    if (!sub(/\/.*/, "", target) || !(target in may) || target == room)
+        next
+    if (!(room in may)) {
+        printf "%s:%d: src/%s is not a room of the design\n", FILENAME, FNR, room
+        bad++
+    } else if (index(" " may[room] " ", " " target " ") == 0) {
+        printf "%s:%d: %s may not include %s (\"%s\")\n", FILENAME, FNR, room, target, path
+        bad++
+    }
+}
+END { exit bad > 0 }'; then
+    echo "not ok layers"
+    exit 1
+fi
+echo "ok layers"
