@@ -111,11 +111,10 @@ static inline double *values_of(pool *p, const by_tensor *t)
 /* Fill with normal values, and give back what they became in the tensor's type. */
 static inline double *randomise(pool *p, by_tensor *t, double scale)
 {
-    int64_t n = count_of(t);
-    for (int64_t i = 0; i < n; i++) {
-        double v = by_rng_normal(&p->rng) * scale;
-        by_convert((char *)t->data + (size_t)i * by_dtype_size(t->type), t->type, &v, BY_F64, 1);
-    }
+    const size_t n = (size_t)count_of(t);
+    float *v = pool_alloc(p, n * sizeof *v);
+    by_rng_fill_normal(v, n, by_rng_u64(&p->rng), 1, 0, (float)scale);
+    by_convert(t->data, t->type, v, BY_F32, n);
     return values_of(p, t);
 }
 
@@ -162,15 +161,16 @@ static inline by_status run_node(pool *p, const kernel_set *set, by_node *n)
 
 /* ---- comparing ----------------------------------------------------------------------------------------------------- */
 
-/* Half a unit in the last place of a stored 1, and of what is computed before it is stored. */
+/* The relative error of rounding to the stored type, and to the type computed in. For f64 the expected values are no better
+ * than the kernel's: many roundings in both. */
 static inline double store_epsilon(by_dtype t)
 {
-    return t == BY_BF16 ? 0x1p-9 : t == BY_F16 ? 0x1p-12 : t == BY_F32 ? 0x1p-25 : 0x1p-54;
+    return t == BY_BF16 ? 0x1p-8 : t == BY_F16 ? 0x1p-11 : t == BY_F32 ? 0x1p-24 : 0x1p-53;
 }
 
 static inline double compute_epsilon(by_dtype t)
 {
-    return t == BY_F64 ? 0x1p-53 : 0x1p-24;
+    return t == BY_F64 ? 0x1p-47 : 0x1p-24;
 }
 
 /* Each element is within rounding of what was expected: 1.1 roundings to the stored type, and `roundings` roundings of numbers

@@ -1,19 +1,25 @@
-/* op_samples.c - the samples of every op. Shapes are chosen for the seams of the kernels: vectors and their remainders, blocks and
- * their remainders, one thread and several, every optional input there and not there. */
+/* op_samples.c - the samples of every op. Shapes are chosen for the seams of the kernels: vectors and their
+ * remainders, blocks and their remainders, one thread and several, every optional input there and not there.
+ */
 #include <math.h>
 #include <stdio.h>
 
 #include "op_samples.h"
 
-#define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
-#define NODE(ID, attr, ...)                                                                                  \
-    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, BY_COUNT(((by_tensor *[]){__VA_ARGS__})), \
-                 attr, sizeof *(attr))
-#define BARE_NODE(ID, ...)                                                                                   \
-    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, BY_COUNT(((by_tensor *[]){__VA_ARGS__})), \
-                 NULL, 0)
+#define SHAPE(...)                                    \
+    BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]) \
+    {                                                 \
+        __VA_ARGS__                                   \
+    }
+#define NODE(ID, attr, ...)                                          \
+    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
+                 BY_COUNT(((by_tensor *[]){__VA_ARGS__})), attr, sizeof *(attr))
+#define BARE_NODE(ID, ...)                                           \
+    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
+                 BY_COUNT(((by_tensor *[]){__VA_ARGS__})), NULL, 0)
 
-/* ---- leaves ------------------------------------------------------------------------------------------------ */
+/* ---- leaves
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Enter a leaf with independent normal values. */
 static by_tensor *leaf(by_sample *s, by_tensor *t)
@@ -28,7 +34,7 @@ static by_tensor *leaf(by_sample *s, by_tensor *t)
         return by_graph_fail(s->graph, "no memory for the values of a sample");
     for (size_t i = 0; i < n; i++)
         values[i] = by_rng_normal(&s->rng);
-    s->leaf[s->n_leaves++] = (by_sample_leaf){.tensor = t, .values = values};
+    s->leaf[s->n_leaves++] = (by_sample_leaf){.tensor = t, .seen = t, .values = values};
     return t;
 }
 
@@ -37,7 +43,10 @@ static by_tensor *operand(by_sample *s, int rank, const int64_t *shape)
 {
     char name[16];
     snprintf(name, sizeof name, "p%d", s->n_leaves);
-    return leaf(s, by_param(s->graph, name, rank, shape, (by_init){BY_INIT_ZERO, 0}));
+    by_tensor *t = leaf(s, by_param(s->graph, name, rank, shape, (by_init){BY_INIT_ZERO, 0}));
+    if (!s->copied || by_graph_status(s->graph) != BY_OK)
+        return t;
+    return s->leaf[s->n_leaves - 1].seen = by_node_add(s->graph, BY_OP_COPY, &t, 1, NULL, 0);
 }
 
 /* An input of any type. */
@@ -51,7 +60,7 @@ static by_tensor *input(by_sample *s, by_dtype type, int rank, const int64_t *sh
 static double *values_of(by_sample *s, const by_tensor *t)
 {
     for (int i = 0; i < s->n_leaves; i++)
-        if (s->leaf[i].tensor == t)
+        if (s->leaf[i].seen == t)
             return s->leaf[i].values;
     return NULL;
 }
@@ -78,7 +87,7 @@ static by_tensor *positive(by_sample *s, by_tensor *t)
 static by_tensor *changes(by_sample *s, by_tensor *t)
 {
     for (int i = 0; i < s->n_leaves; i++)
-        if (s->leaf[i].tensor == t)
+        if (s->leaf[i].seen == t)
             s->leaf[i].changes = true;
     return t;
 }
@@ -89,7 +98,8 @@ static by_tensor *base(by_sample *s, bool wanted, int rank, const int64_t *shape
     return wanted ? changes(s, input(s, by_acc_type(s->type), rank, shape)) : NULL;
 }
 
-/* ---- outputs ----------------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * ----------------------------------------------------------------------------------------------- */
 
 static void put(by_sample *s, by_tensor *t, bool in_loss)
 {
@@ -127,7 +137,8 @@ static void shown_of(by_sample *s, by_node *n, int k)
         shown(s, n->out[k]);
 }
 
-/* ---- moved data -------------------------------------------------------------------------------------------- */
+/* ---- moved data
+ * -------------------------------------------------------------------------------------------- */
 
 bool by_sample_fill(by_sample *s, int which)
 {
@@ -144,6 +155,14 @@ bool by_sample_fill(by_sample *s, int which)
     default:
         return false;
     }
+}
+
+bool by_sample_range(by_sample *s, int which)
+{
+    if (which > 1)
+        return false;
+    shown(s, which ? by_range(s->graph, SHAPE(9)) : by_range(s->graph, SHAPE(2, 3, 130)));
+    return true;
 }
 
 bool by_sample_copy(by_sample *s, int which)
@@ -221,13 +240,13 @@ bool by_sample_permute(by_sample *s, int which)
         int order[6];
     } cases[] = {
         {2, {5, 7}, {1, 0}},
-        {2, {130, 71}, {1, 0}},                         /* tiles and their remainders */
-        {4, {2, 3, 4, 5}, {0, 2, 1, 3}},                /* heads: the last axis stays */
-        {4, {3, 40, 4, 33}, {0, 2, 1, 3}},              /* the same on several threads */
+        {2, {130, 71}, {1, 0}},            /* tiles and their remainders */
+        {4, {2, 3, 4, 5}, {0, 2, 1, 3}},   /* heads: the last axis stays */
+        {4, {3, 40, 4, 33}, {0, 2, 1, 3}}, /* the same on several threads */
         {3, {4, 5, 6}, {2, 0, 1}},
         {3, {33, 20, 40}, {1, 2, 0}},
         {3, {40, 30, 20}, {2, 1, 0}},
-        {3, {3, 1, 4}, {1, 0, 2}},                      /* moves only an axis of one element */
+        {3, {3, 1, 4}, {1, 0, 2}}, /* moves only an axis of one element */
         {6, {2, 3, 2, 2, 3, 2}, {5, 1, 3, 0, 4, 2}},
         {6, {2, 3, 2, 2, 3, 2}, {3, 1, 4, 0, 2, 5}},
         {1, {9}, {0}},
@@ -255,8 +274,8 @@ static const struct {
     int axis;
     int64_t start, count;
 } parts[] = {
-    {{4, 3, 5}, 0, 1, 2},   {{4, 3, 5}, 1, 2, 1},      {{4, 3, 5}, 2, 0, 1},   {{4, 3, 5}, 2, 1, 2},
-    {{4, 3, 5}, 2, 1, 4},   {{4, 3, 16}, 2, 3, 8},     {{4, 3, 5}, 1, 0, 3},   {{300, 2, 90}, 2, 30, 33},
+    {{4, 3, 5}, 0, 1, 2},     {{4, 3, 5}, 1, 2, 1},     {{4, 3, 5}, 2, 0, 1},     {{4, 3, 5}, 2, 1, 2},
+    {{4, 3, 5}, 2, 1, 4},     {{4, 3, 16}, 2, 3, 8},    {{4, 3, 5}, 1, 0, 3},     {{300, 2, 90}, 2, 30, 33},
     {{2, 90, 300}, 1, 7, 60}, {{40000, 1, 3}, 2, 1, 1}, {{40000, 1, 9}, 2, 2, 2}, {{40000, 1, 9}, 2, 2, 4},
 };
 
@@ -288,9 +307,13 @@ bool by_sample_concat(by_sample *s, int which)
         int count, axis;
         int64_t rest[2], along[BY_MAX_INPUTS];
     } cases[] = {
-        {1, 0, {3, 4}, {2}},           {2, 0, {3, 4}, {2, 5}},         {3, 1, {3, 4}, {2, 5, 1}},
-        {2, 2, {3, 4}, {1, 1}},        {8, 2, {5, 3}, {1, 2, 3, 4, 5, 6, 7, 8}},
-        {2, 1, {150, 70}, {3, 2}},     {3, -1, {100, 30}, {30, 2, 33}},
+        {1, 0, {3, 4}, {2}},
+        {2, 0, {3, 4}, {2, 5}},
+        {3, 1, {3, 4}, {2, 5, 1}},
+        {2, 2, {3, 4}, {1, 1}},
+        {8, 2, {5, 3}, {1, 2, 3, 4, 5, 6, 7, 8}},
+        {2, 1, {150, 70}, {3, 2}},
+        {3, -1, {100, 30}, {30, 2, 33}},
     };
     if (which >= BY_COUNT(cases))
         return false;
@@ -306,34 +329,34 @@ bool by_sample_concat(by_sample *s, int which)
     return true;
 }
 
-/* ---- elementwise and reductions ----------------------------------------------------------------------------- */
+/* ---- elementwise and reductions
+ * ----------------------------------------------------------------------------- */
 
-/* a op b in every way b may repeat; the last one has the same tensor on both sides. */
+/* a op b in every way b may repeat; the last one has a tensor on both sides that both may take over. */
+enum { PAIRS = 10 };
+
 static bool pair(by_sample *s, int which, by_tensor *(*build)(by_graph *, by_tensor *, by_tensor *))
 {
     static const struct {
         int rank_a, rank_b;
         int64_t a[3], b[3];
-    } cases[] = {
-        {2, 2, {3, 5}, {3, 5}},
-        {3, 3, {3, 67, 101}, {3, 67, 101}}, /* several threads */
-        {3, 1, {4, 3, 5}, {5}},             /* b shorter than a vector */
-        {3, 2, {4, 3, 5}, {3, 5}},
-        {2, 1, {40, 513}, {513}},           /* b too long to be repeated up front */
-        {2, 1, {9, 2100}, {2100}},          /* b longer than a thread's share */
-        {2, 0, {7, 9}, {0}},                /* one element */
-        {2, 1, {70, 301}, {1}},
-        {2, 1, {1, 6}, {6}},                /* as many elements, other shapes */
+    } cases[PAIRS - 1] = {
+        {2, 2, {3, 5}, {3, 5}},    {3, 3, {3, 67, 101}, {3, 67, 101}}, /* several threads */
+        {3, 1, {4, 3, 5}, {5}},                                        /* b shorter than a vector */
+        {3, 2, {4, 3, 5}, {3, 5}}, {2, 1, {40, 513}, {513}}, /* b too long to be repeated up front */
+        {2, 1, {9, 2100}, {2100}},                           /* b longer than a thread's share */
+        {2, 0, {7, 9}, {0}},                                 /* one element */
+        {2, 1, {70, 301}, {1}},    {2, 1, {1, 6}, {6}},      /* as many elements, other shapes */
     };
+    if (which >= PAIRS)
+        return false;
     if (which < BY_COUNT(cases)) {
         by_tensor *a = operand(s, cases[which].rank_a, cases[which].a);
         out(s, build(s->graph, a, operand(s, cases[which].rank_b, cases[which].b)));
-        return true;
+    } else {
+        by_tensor *a = by_scale(s->graph, operand(s, SHAPE(4, 9)), 3);
+        out(s, build(s->graph, a, by_scale(s->graph, a, 0.5)));
     }
-    if (which > BY_COUNT(cases))
-        return false;
-    by_tensor *a = operand(s, SHAPE(4, 9));
-    out(s, build(s->graph, by_scale(s->graph, a, 3), by_scale(s->graph, a, 0.5)));
     return true;
 }
 
@@ -349,11 +372,8 @@ bool by_sample_sub(by_sample *s, int which)
 
 bool by_sample_mul(by_sample *s, int which)
 {
-    if (pair(s, which, by_mul))
-        return true;
-    if (!pair(s, which - 1, by_mul)) /* one past the last: the same tensor twice */
-        return false;
-    s->n_outs = 0;
+    if (which != PAIRS)
+        return pair(s, which, by_mul);
     by_tensor *x = operand(s, SHAPE(5, 3));
     out(s, by_mul(s->graph, x, x));
     return true;
@@ -369,11 +389,16 @@ bool by_sample_scale(by_sample *s, int which)
 }
 
 static const by_reduce_attr extents[] = {
-    {.outer = 3, .count = 5, .inner = 1, .scale = 1},        {.outer = 3, .count = 5, .inner = 4, .scale = 0.5},
-    {.outer = 1, .count = 7, .inner = 6, .scale = 1},        {.outer = 1, .count = 1, .inner = 6, .scale = 2},
-    {.outer = 2, .count = 9001, .inner = 1, .scale = 1},     {.outer = 1, .count = 700, .inner = 131, .scale = 1},
-    {.outer = 70, .count = 301, .inner = 1, .scale = 0.25},  {.outer = 5, .count = 40, .inner = 129, .scale = 1},
-    {.outer = 1, .count = 20000, .inner = 1, .scale = 1e-2}, {.outer = 300, .count = 70, .inner = 2, .scale = 1},
+    {.outer = 3, .count = 5, .inner = 1, .scale = 1},
+    {.outer = 3, .count = 5, .inner = 4, .scale = 0.5},
+    {.outer = 1, .count = 7, .inner = 6, .scale = 1},
+    {.outer = 1, .count = 1, .inner = 6, .scale = 2},
+    {.outer = 2, .count = 9001, .inner = 1, .scale = 1},
+    {.outer = 1, .count = 700, .inner = 131, .scale = 1},
+    {.outer = 70, .count = 301, .inner = 1, .scale = 0.25},
+    {.outer = 5, .count = 40, .inner = 129, .scale = 1},
+    {.outer = 1, .count = 20000, .inner = 1, .scale = 1e-2},
+    {.outer = 300, .count = 70, .inner = 2, .scale = 1},
 };
 
 bool by_sample_reduce(by_sample *s, int which)
@@ -487,7 +512,8 @@ bool by_sample_argmax(by_sample *s, int which)
     return true;
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------- */
+/* ---- layers
+ * ------------------------------------------------------------------------------------------------- */
 
 static const struct {
     int64_t rows, cols, batch, positions;
@@ -515,8 +541,9 @@ bool by_sample_gather_grad(by_sample *s, int which)
     return true;
 }
 
-/* rows, depth, columns. The first are few rows, which have code of their own (up to 16), the later ones cross the blocks of the
- * packed product: 4 to 14 rows, 8 to 32 columns to a tile, 256 deep, 1024 wide, 896 high. */
+/* rows, depth, columns. The first are few rows, which have code of their own (up to 16), the later ones cross
+ * the blocks of the packed product: 4 to 14 rows, 8 to 32 columns to a tile, 256 deep, 1024 wide, 896 high.
+ */
 static const int64_t products[][3] = {
     {1, 5, 3},    {2, 9, 70},    {3, 40, 131}, {4, 64, 64},   {5, 7, 9},      {16, 33, 17},
     {17, 20, 35}, {29, 300, 33}, {64, 64, 64}, {70, 90, 129}, {20, 12, 1100}, {920, 6, 18},
@@ -575,7 +602,11 @@ bool by_sample_matmul(by_sample *s, int which)
 {
     static const struct {
         int64_t batch[2], m, k, n;
-    } cases[] = {{{1, 1}, 3, 4, 5}, {{2, 3}, 5, 7, 9}, {{1, 1}, 40, 70, 33}, {{2, 1}, 33, 270, 20}, {{3, 2}, 1, 9, 70}};
+    } cases[] = {{{1, 1}, 3, 4, 5},
+                 {{2, 3}, 5, 7, 9},
+                 {{1, 1}, 40, 70, 33},
+                 {{2, 1}, 33, 270, 20},
+                 {{3, 2}, 1, 9, 70}};
     if (which >= 4 * BY_COUNT(cases))
         return false;
     const bool ta = which & 1, tb = which & 2;
@@ -602,7 +633,7 @@ bool by_sample_norm(by_sample *s, int which)
         bool rms, beta, h, sum;
         float p;
     } kinds[KINDS] = {
-        {false, true, false, false, 0},   {true, false, false, false, 0}, {false, false, true, true, 0},
+        {false, true, false, false, 0},   {true, false, false, false, 0},  {false, false, true, true, 0},
         {false, true, true, false, 0.2f}, {true, false, true, true, 0.4f}, {false, true, true, true, 0.1f},
     };
     if (which >= KINDS * BY_COUNT(norm_shapes))
@@ -625,8 +656,9 @@ bool by_sample_norm_grad(by_sample *s, int which)
     static const struct {
         bool rms, dsum, dgamma, dbeta, added;
     } kinds[KINDS] = {
-        {false, false, true, true, false}, {true, false, true, false, false}, {false, true, true, true, true},
-        {true, true, false, false, false}, {false, false, false, true, true}, {false, true, true, false, true},
+        {false, false, true, true, false}, {true, false, true, false, false},
+        {false, true, true, true, true},   {true, true, false, false, false},
+        {false, false, false, true, true}, {false, true, true, false, true},
     };
     if (which >= KINDS * BY_COUNT(norm_shapes))
         return false;
@@ -659,27 +691,27 @@ typedef struct attention_case {
     int hidden;
     float dropout;
     bool weights;
-    bool flat; /* a single key: the weights are 1 and their gradient is 0 */
 } attention_case;
 
 static const attention_case attentions[] = {
-    {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},
-    {2, 7, 0, 2, 2, 5, BY_MASK_NONE, ALL_SEEN, 0, false, false},
-    {1, 3, 6, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},   /* fewer queries than keys */
-    {2, 4, 9, 4, 2, 3, BY_MASK_NONE, SOME_HIDDEN, 0, false, false},  /* grouped heads */
-    {2, 6, 0, 4, 1, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, false, false},
-    {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0, false, true},
-    {2, 2, 130, 2, 1, 20, BY_MASK_NONE, SOME_HIDDEN, 0, false, false}, /* few queries, several chunks of keys */
-    {2, 9, 11, 2, 2, 7, BY_MASK_NONE, ROW_HIDDEN, 0, false, false},
-    {2, 3, 5, 2, 1, 6, BY_MASK_NONE, ROW_HIDDEN, 0, false, false},
-    {2, 9, 0, 2, 2, 6, BY_MASK_CAUSAL, ALL_SEEN, 0.25f, false, false},
-    {2, 9, 12, 4, 2, 6, BY_MASK_CAUSAL, SOME_HIDDEN, 0.1f, true, false},
-    {1, 70, 0, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, true, false},    /* several tiles, the last not full */
-    {1, 100, 0, 1, 1, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},  /* one head for two threads */
-    {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false, false},
-    {2, 66, 131, 4, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false, false},
-    {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, true, false},
-    {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, false, false},  /* few queries, with dropout */
+    {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
+    {2, 7, 0, 2, 2, 5, BY_MASK_NONE, ALL_SEEN, 0, false},
+    {1, 3, 6, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, false},  /* fewer queries than keys */
+    {2, 4, 9, 4, 2, 3, BY_MASK_NONE, SOME_HIDDEN, 0, false}, /* grouped heads */
+    {2, 6, 0, 4, 1, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, false},
+    {2, 2, 130, 2, 1, 20, BY_MASK_NONE, SOME_HIDDEN, 0, false}, /* few queries, several chunks of keys */
+    {2, 9, 11, 2, 2, 7, BY_MASK_NONE, ROW_HIDDEN, 0, false},
+    {2, 3, 5, 2, 1, 6, BY_MASK_NONE, ROW_HIDDEN, 0, false},
+    {2, 9, 0, 2, 2, 6, BY_MASK_CAUSAL, ALL_SEEN, 0.25f, false},
+    {2, 9, 12, 4, 2, 6, BY_MASK_CAUSAL, SOME_HIDDEN, 0.1f, true},
+    {1, 70, 0, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, true},   /* several tiles, the last not full */
+    {1, 100, 0, 1, 1, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, false}, /* one head for two threads */
+    {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false},
+    {2, 66, 131, 4, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
+    {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, true},
+    {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, false}, /* few queries, with dropout */
+    {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
+     false}, /* the weight is 1, its gradient 0: last, see below */
 };
 
 static by_node *attend(by_sample *s, const attention_case *c)
@@ -713,21 +745,21 @@ bool by_sample_attention(by_sample *s, int which)
     out_of(s, n, 0);
     if (attentions[which].weights)
         shown_of(s, n, 2);
-    s->forward_only = attentions[which].flat;
+    s->forward_only = which == BY_COUNT(attentions) - 1;
     return true;
 }
 
 bool by_sample_attention_grad(by_sample *s, int which)
 {
-    if (which >= BY_COUNT(attentions))
+    if (which >= BY_COUNT(attentions) - 1)
         return false;
     const attention_case *c = &attentions[which];
     by_node *n = attend(s, c);
-    if (!n || c->flat)
+    if (!n)
         return true;
     by_tensor *dy = operand(s, n->out[0]->rank, n->out[0]->dim);
-    by_node *d = NODE(ATTENTION_GRAD, (const by_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2], n->in[3], n->out[0],
-                      n->out[1], dy);
+    by_node *d = NODE(ATTENTION_GRAD, (const by_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2],
+                      n->in[3], n->out[0], n->out[1], dy);
     if (d)
         d->rng = n->rng;
     for (int k = 0; d && k < d->n_out; k++)
@@ -742,8 +774,9 @@ bool by_sample_attention_cached(by_sample *s, int which)
         int heads, kv_heads, dim;
         bool packed;
     } cases[] = {
-        {2, 1, 8, 2, 2, 4, true},  {3, 1, 9, 4, 2, 5, false},   {2, 3, 8, 2, 1, 4, true},  {2, 6, 20, 2, 2, 8, false},
-        {2, 9, 20, 4, 2, 6, true}, {2, 1, 300, 4, 4, 32, true}, {1, 70, 80, 2, 2, 16, true},
+        {2, 1, 8, 2, 2, 4, true},    {3, 1, 9, 4, 2, 5, false}, {2, 3, 8, 2, 1, 4, true},
+        {2, 6, 20, 2, 2, 8, false},  {2, 9, 20, 4, 2, 6, true}, {2, 1, 300, 4, 4, 32, true},
+        {1, 70, 80, 2, 2, 16, true},
     };
     if (which >= BY_COUNT(cases))
         return false;
@@ -771,7 +804,7 @@ static const struct {
     float smoothing;
     bool ignore, nothing;
 } losses[] = {
-    {4, 7, 0, false, false},   {5, 11, 0.1f, true, false},   {3, 4, 0, true, true},
+    {4, 7, 0, false, false},   {5, 11, 0.1f, true, false},     {3, 4, 0, true, true},
     {130, 90, 0, true, false}, {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
 };
 
@@ -807,11 +840,13 @@ bool by_sample_cross_entropy_grad(by_sample *s, int which)
     if (!n || !scale)
         return true;
     *scale = (double)losses[which].rows;
-    shown_of(s, NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss), 0);
+    shown_of(s, NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss),
+             0);
     return true;
 }
 
-/* ---- the flat buffers ------------------------------------------------------------------------------------------ */
+/* ---- the flat buffers
+ * ------------------------------------------------------------------------------------------ */
 
 bool by_sample_norm2(by_sample *s, int which)
 {
@@ -831,8 +866,8 @@ static const by_segment segments[] = {
 };
 enum { FLAT = 96 + 33 * 700 };
 
-/* The steps are as large as the values, so that a wrong one is seen. Case 0: the gradient is clipped; case 1: it is not; case 2:
- * the first step. */
+/* The steps are as large as the values, so that a wrong one is seen. Step 0: the gradient is clipped; 1: it
+ * is not; 2: the very first step. */
 static by_tensor *hyper(by_sample *s, int which)
 {
     by_tensor *t = input(s, BY_F32, SHAPE(BY_HYPER_COUNT));
@@ -850,9 +885,10 @@ static by_tensor *hyper(by_sample *s, int which)
     return t;
 }
 
+/* Samples 0 to 2 without masters, 3 to 5 with them. */
 static bool optimiser(by_sample *s, by_op op, int which)
 {
-    if (which > 2)
+    if (which >= 6)
         return false;
     const by_optim_attr a = {.segments = segments,
                              .n_segments = BY_COUNT(segments),
@@ -861,27 +897,24 @@ static bool optimiser(by_sample *s, by_op op, int which)
                              .eps = 1e-8f,
                              .weight_decay = which ? 0.25f : 0};
     const by_dtype acc = by_acc_type(s->type);
-    const bool narrow = by_dtype_size(s->type) < 4;
     by_tensor *value = changes(s, input(s, s->type, SHAPE(FLAT)));
     by_tensor *grad = input(s, acc, SHAPE(FLAT));
-    by_tensor *m = changes(s, input(s, acc, SHAPE(FLAT)));
-    by_tensor *v = op == BY_OP_SGD ? NULL : changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
-    by_tensor *norm = positive(s, input(s, acc, 0, NULL));
-    by_tensor *h = hyper(s, which);
-    by_tensor *master = narrow ? changes(s, input(s, BY_F32, SHAPE(FLAT))) : NULL;
-    if (op == BY_OP_ADAFACTOR)
-        positive(s, m);
+    by_tensor *m = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
+    by_tensor *v = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
+    by_tensor *master = which >= 3 ? changes(s, input(s, acc, SHAPE(FLAT))) : NULL;
+    by_tensor *norm = input(s, acc, 0, NULL), *h = hyper(s, which % 3);
     if (by_graph_status(s->graph) != BY_OK)
         return true;
     values_of(s, norm)[0] = 3; /* twice what is allowed */
     if (master)
         memcpy(values_of(s, master), values_of(s, value), FLAT * sizeof(double));
-    by_tensor *with_v[] = {value, grad, m, v, master, norm, h}, *without[] = {value, grad, m, master, norm, h};
-    by_node_make(s->graph, op, v ? with_v : without, v ? 7 : 6, &a, sizeof a);
+    by_tensor *in[] = {value, grad, m, v, master, norm, h}, *in_sgd[] = {value, grad, m, master, norm, h};
+    by_node_make(s->graph, op, op == BY_OP_SGD ? in_sgd : in, op == BY_OP_SGD ? 6 : 7, &a, sizeof a);
     shown(s, value);
     shown(s, m);
-    if (v)
-        shown(s, v);
+    shown(s, v);
+    if (master)
+        shown(s, master);
     return true;
 }
 
@@ -900,7 +933,8 @@ bool by_sample_adafactor(by_sample *s, int which)
     return optimiser(s, BY_OP_ADAFACTOR, which);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------------------------- */
+/* ---- all of them
+ * ----------------------------------------------------------------------------------------------- */
 
 #define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_sample_##name,
 static const by_sample_fn generators[BY_OP_COUNT] = {
@@ -908,13 +942,14 @@ static const by_sample_fn generators[BY_OP_COUNT] = {
 };
 #undef BY_OP
 
-by_sample *by_sample_new(by_graph *g, by_op op, int which)
+by_sample *by_sample_new(by_graph *g, by_op op, int which, bool copied)
 {
     by_sample *s = by_alloc_zero(1, sizeof *s);
     if (!s)
         return NULL;
     s->graph = g;
     s->type = by_params_dtype(g->params);
+    s->copied = copied;
     s->rng = by_rng_make(1000u * (uint64_t)op + (uint64_t)which, 0);
     s->loss_scale = 1;
     if (!generators[op](s, which)) {

@@ -1,5 +1,6 @@
-/* op_samples.h - for every op of ops.def a generator of samples: small computations that together take every way through its
- * kernels. The test of the op table runs each of them in every element type, on every instruction set. */
+/* op_samples.h - for every op of ops.def a generator of samples: small computations that together take every
+ * way through its kernels. The test of the op table runs each of them in every element type, on every
+ * instruction set. */
 #ifndef BY_TESTS_OP_SAMPLES_H
 #define BY_TESTS_OP_SAMPLES_H
 
@@ -7,16 +8,19 @@
 
 enum { BY_SAMPLE_LEAVES = 12, BY_SAMPLE_OUTPUTS = 6 };
 
-/* A leaf and what goes into it. Values depend on the op and the number of the sample alone, not on the element type. */
+/* A leaf and what goes into it. Values depend on the op and the number of the sample alone, not on the
+ * element type. */
 typedef struct by_sample_leaf {
     by_tensor *tensor;
-    double *values; /* heap, by_elements(tensor) */
-    bool changes;   /* the op writes to it */
+    by_tensor *seen; /* what the op reads: the tensor, or a copy of it */
+    double *values;  /* heap, by_elements(tensor) */
+    bool changes;    /* the op writes to it */
 } by_sample_leaf;
 
 typedef struct by_sample {
     by_graph *graph; /* borrowed; its parameters are the operands that get gradients */
     by_dtype type;   /* of the floating-point operands */
+    bool copied;     /* operands are copies of the parameters, in memory that the op may take over */
     by_rng rng;
     by_sample_leaf leaf[BY_SAMPLE_LEAVES];
     int n_leaves;
@@ -29,12 +33,14 @@ typedef struct by_sample {
     bool forward_only; /* its gradient is 0 or does not exist */
 } by_sample;
 
-/* Sample number `which` of an op, or NULL when there are no more, or when memory is out (by_error_status tells). The graph is
- * the caller's; it must be free of other nodes, and the sample must be released before it. */
-by_sample *by_sample_new(by_graph *g, by_op op, int which);
+/* Sample number `which` of an op, or NULL when there are no more, or when memory is out (by_error_status
+ * tells). The graph is the caller's; it must be free of other nodes, and the sample must be released before
+ * it. */
+by_sample *by_sample_new(by_graph *g, by_op op, int which, bool copied);
 void by_sample_free(by_sample *s);
 
-/* The generators, one per row of the table: false when there is no such sample. A row without one does not link. */
+/* The generators, one per row of the table: false when there is no such sample. A row without one does not
+ * link. */
 typedef bool (*by_sample_fn)(by_sample *s, int which);
 #define BY_OP(ID, name, in, out, over, base, from, gradient) bool by_sample_##name(by_sample *s, int which);
 #include "graph/ops.def"

@@ -32,6 +32,8 @@ BY_API void by_device_free(by_device *d);
 BY_API const char *by_device_name(const by_device *d);
 BY_API const char *by_device_description(const by_device *d); /* "cpu: avx512bf16, oneDNN 2.6.3, 2 threads" */
 BY_API int by_device_threads(const by_device *d);
+/* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot be measured. */
+BY_API double by_device_peak(by_device *d, by_dtype type);
 
 /* ---- parameters --------------------------------------------------------------------------------------------------- */
 

@@ -49,17 +49,28 @@ static epoch epoch_at(const by_lm_batches *d, int64_t number)
     return e;
 }
 
+/* Where row r of a step begins in the stream. */
+static int64_t row_start(const by_lm_batches *d, int64_t step, int r)
+{
+    int64_t windows = epoch_windows(d), number = step * d->batch + r;
+    epoch e = epoch_at(d, number / windows);
+    int64_t window = (int64_t)by_permute((uint64_t)(number % windows), (uint64_t)windows, e.order);
+    return d->begin + e.shift + window * d->seq;
+}
+
+void by_lm_batches_prefetch(const by_lm_batches *d, int64_t step)
+{
+    for (int r = 0; r < d->batch && step >= 0 && step < INT64_MAX / d->batch; r++)
+        by_tokens_prefetch(d->tokens, row_start(d, step, r), d->seq + 1);
+}
+
 by_status by_lm_batches_get(const by_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets)
 {
     BY_TRY(by_lm_batches_check(d));
     if (step < 0 || step >= INT64_MAX / d->batch)
         return by_fail(BY_ERR_ARGUMENT, "there is no step %lld", (long long)step);
-    int64_t windows = epoch_windows(d);
     for (int r = 0; r < d->batch; r++) {
-        int64_t number = step * d->batch + r;
-        epoch e = epoch_at(d, number / windows);
-        int64_t window = (int64_t)by_permute((uint64_t)(number % windows), (uint64_t)windows, e.order);
-        int64_t start = d->begin + e.shift + window * d->seq;
+        int64_t start = row_start(d, step, r);
         BY_TRY(by_tokens_read(d->tokens, start, d->seq, inputs + (size_t)r * (size_t)d->seq));
         BY_TRY(by_tokens_read(d->tokens, start + 1, d->seq, targets + (size_t)r * (size_t)d->seq));
     }

@@ -42,6 +42,8 @@ typedef struct by_lm_batches {
 by_status by_lm_batches_check(const by_lm_batches *d);
 
 /* inputs, targets: (batch, seq) int32. */
+/* Ask the system to bring the rows of a coming step into memory. */
+void by_lm_batches_prefetch(const by_lm_batches *d, int64_t step);
 by_status by_lm_batches_get(const by_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets);
 
 /* Windows in order, for evaluation: window w covers tokens [begin + w*seq, ...]; the last, shorter one is

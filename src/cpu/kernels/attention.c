@@ -167,8 +167,8 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
         FN(write_weights)(a, b, h, t0, ld, lse, &w);
 }
 
-/* The pieces do not touch each other's results, so that which thread takes which changes nothing; long ones (under a
- * causal mask, the last queries) go first. */
+/* The pieces do not touch each other's results, so that which thread takes which changes nothing. Those of
+ * one head follow each other, its keys and values being in the cache then; the long ones under a causal mask go first. */
 by_status FN(by_attention_tiles)(const attention *a)
 {
     const int64_t tiles = (a->queries + TILE - 1) / TILE, tasks = a->batch * a->heads * tiles;
@@ -180,8 +180,8 @@ by_status FN(by_attention_tiles)(const attention *a)
         return BY_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
     for (int64_t i = 0; i < tasks; i++) {
-        int64_t head = i % (a->batch * a->heads), last = tiles - 1 - i / (a->batch * a->heads);
-        FN(forward_tile)(a, space + thread_index() * floats, head / a->heads, (int)(head % a->heads), last * TILE);
+        int64_t head = i / tiles, t0 = (tiles - 1 - i % tiles) * TILE;
+        FN(forward_tile)(a, space + thread_index() * floats, head / a->heads, (int)(head % a->heads), t0);
     }
     by_scratch_give(a->e->device, space);
     return BY_OK;

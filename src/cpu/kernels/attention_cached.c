@@ -4,7 +4,7 @@
 #include "cpu/kernels/tile.h"
 
 enum { CHUNK = 64 }; /* keys of one piece of work; the pieces do not depend on the number of threads */
-enum { STAGE = 4 };  /* keys taken together */
+enum { STAGE = 4 };  /* keys taken together; divides CHUNK */
 
 #define BY_TEMPLATE "cpu/kernels/attention_cached.c"
 #include "cpu/kernels/each_type.h"
@@ -45,66 +45,52 @@ by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
 #else
 #include "cpu/kernels/tile.h"
 
-/* n rows of all key heads from position s, as R: where they are when they are of that type, else in stage. */
-static inline const R *FN(rows_at)(const attention *a, const head_rows *r, int64_t b, int64_t s, int n, R *restrict stage,
-                                   int64_t *ld)
+/* STAGE rows of all key heads from position s, as R: where they are when they are of that type, else in stage. Of fewer
+ * than STAGE rows, n, the last is repeated, so that nothing foreign is read. */
+static inline const R *FN(rows_at)(const attention *a, const head_rows *r, int64_t b, int64_t s, int n,
+                                   R *restrict stage, int64_t *ld)
 {
     const T *from = FN(head_at)(a, r, b, s, 0);
     const int64_t width = (int64_t)a->kv_heads * a->dim;
-    if (sizeof(T) == sizeof(R)) {
+    if (sizeof(T) == sizeof(R) && n == STAGE) {
         *ld = r->row;
         return (const R *)(const void *)from;
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < STAGE; i++, from += i < n ? r->row : 0)
 #pragma omp simd
         for (int64_t d = 0; d < width; d++)
-            stage[i * width + d] = LD(from[i * r->row + d]);
+            stage[i * width + d] = LD(from[d]);
     *ld = width;
     return stage;
 }
 
-/* to[i] = q . k[i] for n <= STAGE keys */
-static inline void FN(dot_rows)(int n, int dim, const R *restrict q, const R *restrict k, int64_t ld, R *restrict to)
+/* to[i] = q . k[i] for STAGE keys */
+static inline void FN(dot_rows)(int dim, const R *restrict q, const R *restrict k, int64_t ld, R *restrict to)
 {
-    if (n == STAGE) {
-        const R *restrict k1 = k + ld, *restrict k2 = k + 2 * ld, *restrict k3 = k + 3 * ld;
-        R d0 = 0, d1 = 0, d2 = 0, d3 = 0;
-#pragma omp simd reduction(+ : d0, d1, d2, d3)
-        for (int d = 0; d < dim; d++) {
-            d0 += q[d] * k[d];
-            d1 += q[d] * k1[d];
-            d2 += q[d] * k2[d];
-            d3 += q[d] * k3[d];
-        }
-        to[0] = d0, to[1] = d1, to[2] = d2, to[3] = d3;
-        return;
-    }
-    for (int i = 0; i < n; i++, k += ld) {
-        R sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int d = 0; d < dim; d++)
-            sum += q[d] * k[d];
-        to[i] = sum;
-    }
+    VEC sum[STAGE] = {{0}};
+    int d = 0;
+    for (; d + VL <= dim; d += VL)
+        UNROLL for (int i = 0; i < STAGE; i++)
+            sum[i] += *(const VEC *)(q + d) * *(const VEC *)(k + i * ld + d);
+    FN(add_lanes)(sum, to);
+    for (; d < dim; d++)
+        for (int i = 0; i < STAGE; i++)
+            to[i] += q[d] * k[i * ld + d];
 }
 
-/* o += sum of p[i] v[i] over n <= STAGE keys */
-static inline void FN(add_rows)(int n, int dim, const R *restrict p, const R *restrict v, int64_t ld, R *restrict o)
+/* o += sum of p[i] v[i] over STAGE keys */
+static inline void FN(add_rows)(int dim, const R *restrict p, const R *restrict v, int64_t ld, R *restrict o)
 {
-    if (n == STAGE) {
-        const R *restrict v1 = v + ld, *restrict v2 = v + 2 * ld, *restrict v3 = v + 3 * ld;
-        const R p0 = p[0], p1 = p[1], p2 = p[2], p3 = p[3];
-#pragma omp simd
-        for (int d = 0; d < dim; d++)
-            o[d] += p0 * v[d] + p1 * v1[d] + p2 * v2[d] + p3 * v3[d];
-        return;
+    int d = 0;
+    for (; d + VL <= dim; d += VL) {
+        VEC sum = *(const VEC *)(o + d);
+        UNROLL for (int i = 0; i < STAGE; i++)
+            sum += p[i] * *(const VEC *)(v + i * ld + d);
+        *(VEC *)(o + d) = sum;
     }
-    for (int i = 0; i < n; i++, v += ld) {
-        const R pi = p[i];
-#pragma omp simd
-        for (int d = 0; d < dim; d++)
-            o[d] += pi * v[d];
-    }
+    for (; d < dim; d++)
+        for (int i = 0; i < STAGE; i++)
+            o[d] += p[i] * v[i * ld + d];
 }
 
 /* Scores of one query (t) over keys [s0, s0 + n) to e^(score - top), with what is hidden; gives {top, sum}. */
@@ -123,6 +109,8 @@ static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, i
         p[s] = R_EXP(p[s] - top);
         sum += p[s];
     }
+    for (int s = n; s < CHUNK; s++)
+        p[s] = 0; /* add_rows takes whole stages */
     stats[0] = top;
     stats[1] = sum;
 }
@@ -141,10 +129,9 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
             q[r * dim + d] = LD(from[d]) * (R)a->scale;
     }
     for (int s = 0; s < n; s += STAGE) {
-        int some = BY_MIN(n - s, STAGE);
-        const R *k = FN(rows_at)(a, &a->k, b, s0 + s, some, stage, &ld);
+        const R *k = FN(rows_at)(a, &a->k, b, s0 + s, BY_MIN(n - s, STAGE), stage, &ld);
         for (int r = 0; r < rows; r++)
-            FN(dot_rows)(some, dim, q + r * dim, k + (int64_t)(r / shared) * dim, ld, p + r * CHUNK + s);
+            FN(dot_rows)(dim, q + r * dim, k + (int64_t)(r / shared) * dim, ld, p + r * CHUNK + s);
     }
     for (int r = 0; r < rows; r++) {
         R *part = parts + (int64_t)r * (dim + 2);
@@ -152,10 +139,9 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
         memset(part + 2, 0, sizeof(R) * (size_t)dim);
     }
     for (int s = 0; s < n; s += STAGE) {
-        int some = BY_MIN(n - s, STAGE);
-        const R *v = FN(rows_at)(a, &a->v, b, s0 + s, some, stage, &ld);
+        const R *v = FN(rows_at)(a, &a->v, b, s0 + s, BY_MIN(n - s, STAGE), stage, &ld);
         for (int r = 0; r < rows; r++)
-            FN(add_rows)(some, dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld,
+            FN(add_rows)(dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld,
                          parts + (int64_t)r * (dim + 2) + 2);
     }
 }

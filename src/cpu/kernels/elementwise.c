@@ -3,8 +3,8 @@
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define SPAN 2048 /* elements one thread takes at a time */
-#define TILE 512  /* a short b is repeated up to this many elements, so that rows fill vectors */
+#define SPAN 512 /* elements one thread takes at a time */
+#define TILE 512 /* a short b is repeated up to this many elements, so that rows fill vectors */
 
 static int64_t elements(const by_tensor *t)
 {
@@ -119,20 +119,9 @@ static by_status FN(scale)(by_exec *e, by_node *n)
 #define RSQRT_2PI  (R)0.39894228040143267794  /* 1 / sqrt(2 pi) */
 #define GELU_CUBIC (R)0.044715
 
-static inline R FN(sigmoid)(R x)
-{
-    return 1 / (1 + R_EXP(-x));
-}
-
-/* (1 + tanh u) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3) */
-static inline R FN(gelu_gate)(R x)
-{
-    return FN(sigmoid)(2 * SQRT_2_PI * (x + GELU_CUBIC * x * x * x));
-}
-
 static void FN(activation_span)(by_act act, T *y, const T *x, int64_t count)
 {
-    R block[SPAN];
+    R block[SPAN] = {0};
     R_SIMD
     for (int64_t i = 0; i < count; i++)
         block[i] = LD(x[i]);
@@ -145,17 +134,27 @@ static inline R FN(gelu_slope)(R x)
     return (R)0.5 * (1 + R_ERF(x * SQRT_HALF)) + x * RSQRT_2PI * R_EXP((R)-0.5 * x * x);
 }
 
-/* With s = sigmoid(2u): d(x s)/dx = s + x s (1 - s) 2u' */
+/* sigmoid(x), and 1 - sigmoid(x) without cancellation. Beyond -80 both are what they are at -80 but for 1e-35. */
+static inline R FN(sigmoid)(R x, R *rest)
+{
+    const R e = R_EXP(x < -80 ? 80 : -x), s = 1 / (1 + e);
+    *rest = e * s;
+    return s;
+}
+
+/* gelu(x) = x s with s = (1 + tanh u) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): slope s + x s (1 - s) 2u' */
 static inline R FN(gelu_tanh_slope)(R x)
 {
-    const R s = FN(gelu_gate)(x);
-    return s + x * s * (1 - s) * (2 * SQRT_2_PI) * (1 + 3 * GELU_CUBIC * x * x);
+    R rest;
+    const R s = FN(sigmoid)(2 * SQRT_2_PI * (x + GELU_CUBIC * x * x * x), &rest);
+    return s + x * s * rest * (2 * SQRT_2_PI) * (1 + 3 * GELU_CUBIC * x * x);
 }
 
 static inline R FN(silu_slope)(R x)
 {
-    const R s = FN(sigmoid)(x);
-    return s * (1 + x * (1 - s));
+    R rest;
+    const R s = FN(sigmoid)(x, &rest);
+    return s * (1 + x * rest);
 }
 
 static inline R FN(tanh_slope)(R x)
@@ -166,8 +165,9 @@ static inline R FN(tanh_slope)(R x)
 
 static inline R FN(sigmoid_slope)(R x)
 {
-    const R s = FN(sigmoid)(x);
-    return s * (1 - s);
+    R rest;
+    const R s = FN(sigmoid)(x, &rest);
+    return s * rest;
 }
 
 /* dx = dy act'(x) */
@@ -236,7 +236,7 @@ static by_status FN(dropout)(by_exec *e, by_node *n)
     const T *x_all = n->in[0]->data;
     const float p = ((const by_dropout_attr *)n->attr)->p;
     const uint32_t threshold = by_drop_threshold(p);
-    const R factor = by_drop_factor(p);
+    const R factor = (R)by_drop_factor(p);
     const int64_t total = elements(n->out[0]), spans = (total + BY_RANDOM_SPAN - 1) / BY_RANDOM_SPAN;
     BY_BRANCH("dropout " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (total >= BY_FORK_ELEMENTS)

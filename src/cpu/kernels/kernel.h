@@ -260,9 +260,9 @@ static inline uint32_t by_drop_threshold(float p)
 }
 
 /* What is kept is multiplied by this. With p = 1 nothing is. */
-static inline float by_drop_factor(float p)
+static inline double by_drop_factor(float p)
 {
-    return p < 1 ? 1 / (1 - p) : 0;
+    return p < 1 ? 1 / (1 - (double)p) : 0;
 }
 
 #endif

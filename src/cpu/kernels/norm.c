@@ -29,7 +29,7 @@ static void FN(add_dropped)(const by_exec *e, const by_node *n, T *restrict sum,
 {
     const float p = ((const by_norm_attr *)n->attr)->p;
     const uint32_t threshold = by_drop_threshold(p);
-    const R factor = by_drop_factor(p);
+    const R factor = (R)by_drop_factor(p);
     for (int64_t from = 0; from < count; from += BY_RANDOM_SPAN) {
         const int64_t part = BY_MIN(BY_RANDOM_SPAN, count - from);
         uint32_t buffer[BY_RANDOM_PLACES];

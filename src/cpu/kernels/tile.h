@@ -239,6 +239,25 @@ static inline void FN(store_row)(T *restrict to, const R *restrict from, int n, 
 #define ZIP_HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #endif
 
+/* to[i] = the sum of the lanes of x[i], four at a time */
+static inline void FN(add_lanes)(const VEC x[4], R *restrict to)
+{
+#if BY_ISA_LEVEL >= 1
+    VEC a = __builtin_shufflevector(x[0], x[1], ZIP_LOW) + __builtin_shufflevector(x[0], x[1], ZIP_HIGH);
+    VEC b = __builtin_shufflevector(x[2], x[3], ZIP_LOW) + __builtin_shufflevector(x[2], x[3], ZIP_HIGH);
+    a = __builtin_shufflevector(a, b, ZIP_LOW) + __builtin_shufflevector(a, b, ZIP_HIGH); /* 0 2 1 3 0 2 1 3 ... */
+    for (int width = 4; width < VL; width *= 2)
+        a = __builtin_shufflevector(a, a, ZIP_LOW) + __builtin_shufflevector(a, a, ZIP_HIGH);
+    to[0] = a[0], to[1] = a[VL / 2], to[2] = a[VL / 4], to[3] = a[VL / 4 * 3];
+#else
+    for (int i = 0; i < 4; i++) {
+        to[i] = 0;
+        for (int j = 0; j < VL; j++)
+            to[i] += x[i][j];
+    }
+#endif
+}
+
 /* to (cols, TILE) = from (rows, cols) transposed; rows and cols are multiples of VL. */
 static inline void FN(transpose)(int rows, int64_t cols, const R *restrict from, R *restrict to)
 {

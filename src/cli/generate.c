@@ -1,0 +1,507 @@
+/* generate.c - banyan generate: continue a prompt. Text goes to stdout as it comes. */
+#include <ctype.h>
+#include <errno.h>
+#include <float.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "banyan/generate.h"
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/verbs.h"
+#include "infer/stream.h"
+
+enum { ROWS_AT_ONCE = 8 }; /* samples that grow side by side */
+#define PROMPT_LIMIT ((size_t)64 << 20)
+
+typedef struct generate_options {
+    const char *prompt, *file, *device;
+    by_dtype dtype;
+    int max_new, min_new, context, threads, samples, top_k, no_repeat;
+    double temp, top_p, min_p, typical, repeat, presence, frequency;
+    int64_t seed;
+    cli_list stop;
+    bool greedy, slide, ignore_eos, ids, echo, json, verbose;
+} generate_options;
+
+static const cli_option rows[] = {
+    {CLI_AT(generate_options, prompt), .name = "prompt", .letter = 'p', .help = "the text to continue", .group = "Prompt"},
+    {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE", .help = "read the prompt from a file, - for stdin; a newline at its end does not count"},
+    {CLI_AT(generate_options, ids), .name = "ids", .help = "the prompt is token ids, and so is the output; needs no tokenizer"},
+
+    {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n', CLI_RANGE(0, 1e9), .suffix = true, .preset = "128", .help = "new tokens at most; 0: until the context is full", .group = "Length"},
+    {CLI_AT(generate_options, min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0", .help = "no end of text before so many"},
+    {CLI_AT(generate_options, stop), .name = "stop", .help = "end where this text comes; may be given several times"},
+    {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos", .help = "go on after an end of text"},
+    {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c', CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model looks back; 0: all it can"},
+    {CLI_AT(generate_options, slide), .name = "slide", .preset = "yes", .help = "when the context is full, go on with its last half; --no-slide makes it an error"},
+
+    {CLI_AT(generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0.8", .help = "divides the logits; 0: always the likeliest token", .group = "Sampling"},
+    {CLI_AT(generate_options, greedy), .name = "greedy", .help = "the same as --temp 0"},
+    {CLI_AT(generate_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "40", .help = "only the k likeliest; 0: all"},
+    {CLI_AT(generate_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0.95", .help = "only the likeliest that together reach p; 1: all"},
+    {CLI_AT(generate_options, min_p), .name = "min-p", CLI_RANGE(0, 1), .preset = "0.05", .help = "only what is at least so likely, as a share of the likeliest; 0: all"},
+    {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1), .preset = "1", .help = "only the most typical that together reach p; 1: all"},
+    {CLI_AT(generate_options, repeat), .name = "repeat-penalty", .alias = "repetition-penalty", CLI_RANGE(1e-3, 1e3), .preset = "1", .help = "above 1, makes what was there less likely, prompt included"},
+    {CLI_AT(generate_options, presence), .name = "presence-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0", .help = "subtracted from the logits of tokens generated before"},
+    {CLI_AT(generate_options, frequency), .name = "frequency-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0", .help = "subtracted each time the token was generated"},
+    {CLI_AT(generate_options, no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0", .help = "no run of N tokens comes twice; 0: off"},
+    {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0), .help = "the same seed gives the same text; random when not given"},
+    {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1", .help = "texts to generate"},
+
+    {CLI_AT(generate_options, echo), .name = "echo", .preset = "yes", .help = "print the prompt in front of the text", .group = "Output"},
+    {CLI_AT(generate_options, json), .name = "json", .help = "one JSON object per sample: text, ids, finish_reason, tokens, tokens_per_s"},
+    {CLI_AT(generate_options, verbose), .name = "verbose", .letter = 'v', .help = "tell speed and time to the first token on stderr"},
+
+    {CLI_AT(generate_options, device), .name = "device", .preset = "auto", .help = "where to compute", .group = "Machine"},
+    {CLI_AT(generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32", .help = "precision of weights and cache"},
+    {CLI_AT(generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0", .help = "0: one per core"},
+};
+
+/* One text in the making. */
+typedef struct sample {
+    by_stream stream;
+    size_t shown; /* bytes of the stream's text already printed */
+} sample;
+
+typedef struct job {
+    generate_options o;
+    double started;
+    by_device *device;
+    by_model *model;
+    by_tokenizer *tokenizer; /* NULL with --ids */
+    by_generator *generator;
+    by_buf prompt;  /* as given */
+    by_ids ids;     /* of the prompt */
+    by_ids banned;  /* what the model can say and the tokenizer cannot spell */
+    sample *samples;
+    int width, first; /* samples at once, and the first of the present ones */
+    bool live;        /* one sample, printed as it comes */
+    char last;        /* character printed last, 0: none */
+    double first_token; /* when it came, 0: not yet */
+    by_status status; /* of what went wrong inside the callback */
+    int64_t prompt_tokens, new_tokens;
+    double prompt_seconds, decode_seconds;
+} job;
+
+/* ---- the prompt ----------------------------------------------------------------------------------------------------- */
+
+static by_status read_stream(FILE *f, by_buf *out)
+{
+    char piece[4096];
+    size_t n;
+    while ((n = fread(piece, 1, sizeof piece, f)) > 0 && out->size < PROMPT_LIMIT)
+        by_buf_put(out, piece, n);
+    if (ferror(f))
+        return by_fail(BY_ERR_IO, "stdin: %s", strerror(errno));
+    return out->size < PROMPT_LIMIT ? BY_OK : by_fail(BY_ERR_ARGUMENT, "stdin: longer than %zu MiB", PROMPT_LIMIT >> 20);
+}
+
+static by_status read_file(const char *path, by_buf *out)
+{
+    size_t size;
+    char *text = by_file_read(path, PROMPT_LIMIT, &size);
+    if (!text)
+        return by_error_status();
+    by_buf_put(out, text, size);
+    by_free(text);
+    return BY_OK;
+}
+
+/* From --prompt, the arguments, a file, or stdin when it is not a terminal; otherwise empty. */
+static by_status read_prompt(job *j, const cli_args *args)
+{
+    const generate_options *o = &j->o;
+    bool from_stdin = o->file ? strcmp(o->file, "-") == 0 : !o->prompt && args->count < 2 && !isatty(STDIN_FILENO);
+    by_status status = BY_OK;
+    if (o->prompt)
+        by_buf_puts(&j->prompt, o->prompt);
+    for (int i = 1; i < args->count; i++)
+        by_buf_printf(&j->prompt, "%s%s", i > 1 ? " " : "", args->items[i]);
+    if (from_stdin || o->file) {
+        status = from_stdin ? read_stream(stdin, &j->prompt) : read_file(o->file, &j->prompt);
+        if (j->prompt.size && j->prompt.data[j->prompt.size - 1] == '\n')
+            j->prompt.data[--j->prompt.size] = 0;
+    }
+    if (j->prompt.failed)
+        return by_fail(BY_ERR_MEMORY, "out of memory for the prompt");
+    return status;
+}
+
+/* "1, 2 3" to ids. */
+static by_status parse_ids(const char *text, by_ids *out)
+{
+    while (text && *text) {
+        if (isspace((unsigned char)*text) || *text == ',') {
+            text++;
+            continue;
+        }
+        char *end;
+        errno = 0;
+        long id = strtol(text, &end, 10);
+        if (end == text || errno || id < 0 || id > INT32_MAX || (*end && *end != ',' && !isspace((unsigned char)*end)))
+            return by_fail(BY_ERR_ARGUMENT, "--ids: '%.20s' does not begin with a token id", text);
+        BY_TRY(by_ids_push(out, (int32_t)id));
+        text = end;
+    }
+    return BY_OK;
+}
+
+static by_status encode_prompt(job *j)
+{
+    BY_TRY(by_ids_reserve(&j->ids, 1));
+    if (!j->tokenizer)
+        return parse_ids(j->prompt.data, &j->ids);
+    if (j->prompt.size && by_tokenizer_encode(j->tokenizer, j->prompt.data, j->prompt.size, &j->ids) != BY_OK)
+        return by_fail_context("the prompt");
+    return j->ids.count < INT32_MAX ? BY_OK : by_fail(BY_ERR_ARGUMENT, "the prompt is too long");
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------- */
+
+/* Model and tokenizer must speak of the same tokens. A model may have more, as published ones do to round the number up; those are
+ * banned. */
+static by_status match_tokenizer(job *j)
+{
+    int model = by_model_vocab(j->model), known = by_tokenizer_vocab_size(j->tokenizer);
+    if (known > model)
+        return by_fail(BY_ERR_FORMAT, "the tokenizer has %d tokens, the model only %d: they do not belong together", known, model);
+    for (int id = known; id < model; id++)
+        BY_TRY(by_ids_push(&j->banned, id));
+    if (by_model_eos(j->model) < 0)
+        by_model_set_eos(j->model, by_tokenizer_eos(j->tokenizer));
+    return BY_OK;
+}
+
+static by_status open_model(job *j, const char *path)
+{
+    char *dir = cli_model_dir(path);
+    if (!dir)
+        return by_error_status();
+    j->device = cli_device(j->o.device, j->o.threads);
+    j->model = j->device ? by_model_open(j->device, dir, &(by_model_spec){.dtype = j->o.dtype}) : NULL;
+    by_free(dir);
+    return j->model ? BY_OK : by_error_status();
+}
+
+static by_status open_generator(job *j)
+{
+    j->width = BY_MIN(j->o.samples, ROWS_AT_ONCE);
+    j->live = j->o.samples == 1 && !j->o.json;
+    j->samples = by_alloc_zero((size_t)j->width, sizeof *j->samples);
+    j->generator = by_generator_new(j->model, &(by_generator_spec){.batch = j->width, .capacity = j->o.context});
+    if (!j->samples || !j->generator)
+        return by_error_status();
+    if (j->o.max_new == 0)
+        j->o.slide = false;
+    if (j->o.slide && (int)j->ids.count > by_generator_capacity(j->generator))
+        cli_note("the prompt has %zu tokens, more than the context of %d: only its end counts", j->ids.count,
+                 by_generator_capacity(j->generator));
+    return BY_OK;
+}
+
+static void close_job(job *j)
+{
+    for (int i = 0; j->samples && i < j->width; i++)
+        by_stream_free(&j->samples[i].stream);
+    by_free(j->samples);
+    by_generator_free(j->generator);
+    by_tokenizer_free(j->tokenizer);
+    by_model_free(j->model);
+    by_device_free(j->device);
+    by_buf_free(&j->prompt);
+    by_ids_free(&j->ids);
+    by_ids_free(&j->banned);
+}
+
+/* ---- output ------------------------------------------------------------------------------------------------------------ */
+
+static void print(job *j, const char *text, size_t n)
+{
+    if (!n)
+        return;
+    fwrite(text, 1, n, stdout);
+    j->last = text[n - 1];
+}
+
+static void print_id(job *j, int32_t id)
+{
+    char text[16];
+    int n = snprintf(text, sizeof text, "%s%d", j->last && j->last != '\n' ? " " : "", (int)id);
+    print(j, text, (size_t)n);
+}
+
+static void print_prompt(job *j)
+{
+    if (!j->o.echo)
+        return;
+    for (size_t i = 0; !j->tokenizer && i < j->ids.count; i++)
+        print_id(j, j->ids.data[i]);
+    if (j->tokenizer)
+        print(j, j->prompt.data, j->prompt.size);
+}
+
+static void print_fresh(job *j, sample *s)
+{
+    print(j, s->stream.text.data + s->shown, s->stream.text.size - s->shown);
+    s->shown = s->stream.text.size;
+}
+
+static void end_line(job *j)
+{
+    if (j->last != '\n')
+        print(j, "\n", 1);
+}
+
+/* by_generate's callback: a token has come. */
+static bool on_token(void *user, int row, int32_t token, float logprob)
+{
+    job *j = user;
+    sample *s = &j->samples[row];
+    (void)logprob;
+    if (j->first_token == 0)
+        j->first_token = by_seconds();
+    if (j->tokenizer && j->status == BY_OK)
+        j->status = by_stream_put(&s->stream, token);
+    if (j->live && j->tokenizer)
+        print_fresh(j, s);
+    else if (j->live)
+        print_id(j, token);
+    if (j->live && !cli_flush())
+        j->status = by_fail(BY_ERR_IO, "stdout cannot be written");
+    return j->status == BY_OK && !s->stream.stopped;
+}
+
+static bool on_poll(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
+static const char *finish_reason(const by_generation *g, const sample *s)
+{
+    switch (g->finish) {
+    case BY_FINISH_STOP:
+        return "eos";
+    case BY_FINISH_LENGTH:
+        return "length";
+    case BY_FINISH_CALLER:
+        return s->stream.stopped ? "stop" : "error";
+    case BY_FINISH_NONE:
+        break;
+    }
+    return cli_interrupted() ? "interrupted" : "error";
+}
+
+/* Tokens per second once the prompt is read: the first token belongs to the prompt's time. */
+static double speed(int64_t rows_begun, int64_t tokens, double seconds)
+{
+    return tokens > rows_begun && seconds > 0 ? (double)(tokens - rows_begun) / seconds : (double)NAN;
+}
+
+static int print_json(job *j, int row, const by_generation *g, const by_generate_result *result)
+{
+    const sample *s = &j->samples[row];
+    int n = g->count - g->prompt;
+    cJSON *o = cJSON_CreateObject(), *ids = cJSON_CreateIntArray(g->tokens + g->prompt, n);
+    bool ok = o && ids && cJSON_AddNumberToObject(o, "sample", j->first + row);
+    if (ok && j->tokenizer)
+        ok = cJSON_AddStringToObject(o, "text", s->stream.text.data ? s->stream.text.data : "");
+    ok = ok && cJSON_AddItemToObject(o, "ids", ids);
+    ok = ok && cJSON_AddStringToObject(o, "finish_reason", finish_reason(g, s)) &&
+         cJSON_AddNumberToObject(o, "prompt_tokens", g->prompt) && cJSON_AddNumberToObject(o, "tokens", n) &&
+         cJSON_AddNumberToObject(o, "tokens_per_s", speed(1, n, result->decode_seconds)) &&
+         cJSON_AddNumberToObject(o, "seed", (double)j->o.seed);
+    if (!ok && o && !cJSON_GetObjectItem(o, "ids"))
+        cJSON_Delete(ids);
+    if (!ok) {
+        cJSON_Delete(o);
+        o = NULL;
+    }
+    return cli_print_json(o);
+}
+
+static void print_text(job *j, int row, const by_generation *g)
+{
+    if (!j->live) {
+        printf("--- sample %d ---\n", j->first + row + 1);
+        j->last = '\n';
+        print_prompt(j);
+    }
+    if (j->tokenizer)
+        print_fresh(j, &j->samples[row]);
+    for (int i = g->prompt; !j->live && !j->tokenizer && i < g->count; i++)
+        print_id(j, g->tokens[i]);
+    end_line(j);
+}
+
+static int print_results(job *j, const by_generate_result *result)
+{
+    int code = CLI_OK;
+    for (int row = 0; row < result->count && code == CLI_OK; row++) {
+        const by_generation *g = &result->rows[row];
+        if (!g->tokens)
+            continue;
+        if (by_stream_end(&j->samples[row].stream) != BY_OK)
+            return cli_fail(NULL);
+        if (j->o.json)
+            code = print_json(j, row, g, result);
+        else
+            print_text(j, row, g);
+    }
+    return cli_flush() ? code : CLI_FAILED;
+}
+
+static void report(const job *j)
+{
+    char rate[32] = "";
+    double tokens_per_s = speed(j->o.samples, j->new_tokens, j->decode_seconds);
+    if (!(j->o.verbose || cli_is_terminal(STDERR_FILENO)) || j->first_token == 0)
+        return;
+    if (!isnan(tokens_per_s))
+        snprintf(rate, sizeof rate, ", %.1f tok/s", tokens_per_s);
+    cli_note("%lld prompt tokens in %.2f s, %lld new in %.2f s%s, first token %.2f s after the start, seed %lld",
+             (long long)j->prompt_tokens, j->prompt_seconds, (long long)j->new_tokens, j->decode_seconds, rate,
+             j->first_token - j->started, (long long)j->o.seed);
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------------------------------ */
+
+/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token. */
+static double share(double p)
+{
+    return BY_MAX(p, DBL_MIN);
+}
+
+static by_generate_spec make_spec(job *j)
+{
+    const generate_options *o = &j->o;
+    return (by_generate_spec){.sampling = {.repetition_penalty = o->repeat,
+                                           .presence_penalty = o->presence,
+                                           .frequency_penalty = o->frequency,
+                                           .no_repeat_ngram = o->no_repeat,
+                                           .banned = j->banned.data,
+                                           .banned_count = (int)j->banned.count,
+                                           .min_new_tokens = o->min_new,
+                                           .temperature = o->greedy ? 0 : o->temp,
+                                           .top_k = o->top_k,
+                                           .top_p = share(o->top_p),
+                                           .min_p = o->min_p,
+                                           .typical_p = share(o->typical),
+                                           .seed = (uint64_t)o->seed},
+                              .max_new_tokens = o->max_new,
+                              .slide = o->slide,
+                              .ignore_eos = o->ignore_eos,
+                              .first_sample = j->first,
+                              .token = on_token,
+                              .cancelled = on_poll,
+                              .user = j};
+}
+
+/* Generate and print the next samples, as many as there are rows. */
+static int run_group(job *j)
+{
+    const int32_t *prompts[ROWS_AT_ONCE] = {NULL};
+    int lengths[ROWS_AT_ONCE] = {0};
+    for (int b = 0; b < j->width; b++) {
+        sample *s = &j->samples[b];
+        by_stream_free(&s->stream);
+        *s = (sample){.stream = {.tokenizer = j->tokenizer, .stops = j->o.stop.items, .stop_count = j->o.stop.count}};
+        prompts[b] = j->first + b < j->o.samples ? j->ids.data : NULL;
+        lengths[b] = (int)j->ids.count;
+    }
+    if (j->live)
+        print_prompt(j);
+    by_generate_spec spec = make_spec(j);
+    by_generate_result result;
+    by_status status = by_generate(j->generator, prompts, lengths, &spec, &result);
+    bool cancelled = status == BY_ERR_CANCELLED, begun = result.new_tokens > 0 || status == BY_OK;
+    int code = CLI_OK;
+    if (status != BY_OK && !cancelled) {
+        if (begun && j->live)
+            end_line(j);
+        cli_flush();
+        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide ? "--slide goes on with the last half of a full context" : NULL);
+    } else if (j->status != BY_OK) {
+        code = cli_flush() ? cli_fail(NULL) : CLI_FAILED;
+    } else {
+        code = print_results(j, &result);
+    }
+    j->prompt_tokens += result.prompt_tokens;
+    j->new_tokens += result.new_tokens;
+    j->prompt_seconds += result.prompt_seconds;
+    j->decode_seconds += result.decode_seconds;
+    by_generate_result_free(&result);
+    return code == CLI_OK && cancelled ? CLI_INTERRUPTED : code;
+}
+
+static int64_t random_seed(void)
+{
+    struct {
+        struct timespec now;
+        int64_t pid;
+    } what = {.pid = getpid()};
+    clock_gettime(CLOCK_REALTIME, &what.now);
+    return (int64_t)(by_hash(&what, sizeof what, 0) & INT32_MAX); /* short enough to be typed again */
+}
+
+static int run_job(job *j, const cli_args *args)
+{
+    const char *path = args->items[0];
+    if (!cli_given(args, &j->o.seed))
+        j->o.seed = random_seed();
+    if (read_prompt(j, args) != BY_OK || open_model(j, path) != BY_OK)
+        return cli_fail(NULL);
+    if (!j->o.ids) {
+        j->tokenizer = cli_tokenizer(path);
+        if (!j->tokenizer)
+            return cli_fail("--ids takes the prompt as token ids and prints ids");
+        if (match_tokenizer(j) != BY_OK)
+            return cli_fail(NULL);
+    }
+    if (encode_prompt(j) != BY_OK || open_generator(j) != BY_OK)
+        return cli_fail(NULL);
+    cli_interrupt_install();
+    int code = CLI_OK;
+    for (; j->first < j->o.samples && code == CLI_OK; j->first += j->width)
+        code = run_group(j);
+    if (code == CLI_OK || code == CLI_INTERRUPTED)
+        report(j);
+    return code;
+}
+
+static int generate_run(int argc, char **argv)
+{
+    job j = {.started = by_seconds()};
+    cli_args args;
+    int code;
+    if (!cli_parse(&cli_generate, argc, argv, &j.o, &args, &code))
+        return code;
+    int sources = (j.o.prompt != NULL) + (j.o.file != NULL) + (args.count > 1);
+    if (sources > 1)
+        code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file and arguments");
+    else if (j.o.ids && j.o.stop.count)
+        code = cli_usage_fail("--stop looks for text, and --ids makes none");
+    else
+        code = run_job(&j, &args);
+    close_job(&j);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_generate = {
+    .name = "generate",
+    .summary = "continue a text with a language model",
+    .description = "MODEL is a model directory or the folder of a training run, whose best model is then used. The prompt comes from "
+                   "--prompt, from the arguments after MODEL, from --file, or from stdin when that is not a terminal; without one "
+                   "the text starts at the model's end-of-text token.\n\n"
+                   "The penalties apply first, then the temperature, then the filters in the order of the list below.",
+    .examples = "banyan generate runs/shakespeare \"ROMEO:\"\n"
+                "# the likeliest text, as JSON\nbanyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
+                "# four different ones, the same every time\nbanyan generate gpt2 -p \"Once\" --samples 4 --seed 7 --stop \"\\n\\n\"\n",
+    .options = rows,
+    .option_count = BY_COUNT(rows),
+    .run = generate_run,
+    .args = "MODEL [PROMPT...]",
+};

@@ -1,0 +1,265 @@
+/* train.c - `banyan train`: pretrain a model from scratch, or go on with a run. */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "banyan/train.h"
+#include "cli/common.h"
+#include "cli/show.h"
+#include "cli/verbs.h"
+
+typedef struct train_options {
+    const char *model, *preset, *out, *tokenizer, *init_from, *device;
+    cli_list data, eval_data;
+    int layers, heads, width, context, inner;
+    double dropout;
+    int batch, seq, accumulate, threads, keep, patience;
+    int64_t steps, warmup, eval_every, save_every, log_every, eval_batches, seed;
+    double epochs, rate, min_rate, beta1, beta2, eps, momentum, decay, max_norm, eval_fraction;
+    by_schedule schedule;
+    by_optimizer optimizer;
+    by_dtype dtype;
+    bool bf16, recompute, overwrite, json, trace, quiet;
+} train_options;
+
+static const cli_option options[] = {
+    {CLI_AT(train_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
+     .help = "model family: gpt2, openai-gpt", .group = "Model"},
+    {CLI_AT(train_options, preset), .name = "preset", .preset = "tiny", .value = "NAME",
+     .help = "shape by name: tiny, 124m, 350m, 774m, 1558m"},
+    {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1), .help = "number of layers (else the preset's)"},
+    {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1), .help = "attention heads (else the preset's)"},
+    {CLI_AT(train_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
+    {CLI_AT(train_options, inner), .name = "inner", CLI_MIN(1), .help = "feed-forward width (else four times the width)"},
+    {CLI_AT(train_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
+     .help = "longest sequence, in tokens (else the preset's)"},
+    {CLI_AT(train_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0", .help = "dropout probability"},
+    {CLI_AT(train_options, init_from), .name = "init-from", .value = "DIR", .help = "start from this model's weights"},
+
+    {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
+     .help = "text or .bin token shards; patterns and repetition allowed", .group = "Data"},
+    {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
+    {CLI_AT(train_options, eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
+     .help = "else: hold out this part of the end of the data"},
+    {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR",
+     .help = "how text becomes tokens (default char, or the model's own with --init-from)"},
+
+    {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6), .preset = "12",
+     .help = "sequences per step", .group = "Steps"},
+    {CLI_AT(train_options, seq), .name = "seq", CLI_MIN(1), .help = "tokens per sequence (else the context)"},
+    {CLI_AT(train_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate", CLI_RANGE(1, 1e6),
+     .preset = "1", .help = "micro-batches per step"},
+    {CLI_AT(train_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1), .suffix = true,
+     .help = "steps in all"},
+    {CLI_AT(train_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "1", .help = "else: passes over the data"},
+    {CLI_AT(train_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
+     .help = "stop after N evaluations without progress (0: never)"},
+
+    {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor", .preset = "adamw",
+     .help = "optimiser", .group = "Optimiser"},
+    {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100), .preset = "1e-3",
+     .help = "highest learning rate"},
+    {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
+     .help = "where linear and cosine end (else a tenth of the highest)"},
+    {CLI_AT(train_options, schedule), .name = "lr-scheduler", .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
+     .help = "course of the learning rate"},
+    {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0), .preset = "100",
+     .help = "steps of linear rise"},
+    {CLI_AT(train_options, decay), .name = "weight-decay", CLI_MIN(0), .preset = "0.1",
+     .help = "on tensors of two or more axes"},
+    {CLI_AT(train_options, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999), .preset = "0.9", .help = "AdamW"},
+    {CLI_AT(train_options, beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999), .preset = "0.99", .help = "AdamW"},
+    {CLI_AT(train_options, eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"},
+    {CLI_AT(train_options, momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0", .help = "SGD"},
+    {CLI_AT(train_options, max_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1", .help = "clip gradients (0: do not)"},
+
+    {CLI_AT(train_options, out), .name = "out", .letter = 'o', .value = "DIR",
+     .help = "run folder; the same command goes on with what is in it", .group = "Run"},
+    {CLI_AT(train_options, overwrite), .name = "overwrite", .help = "start afresh instead of going on"},
+    {CLI_AT(train_options, eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),
+     .help = "evaluate every N steps (else ten times in all)"},
+    {CLI_AT(train_options, eval_batches), .name = "eval-batches", CLI_MIN(0), .preset = "0",
+     .help = "batches per evaluation (0: the whole held-out part)"},
+    {CLI_AT(train_options, save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),
+     .help = "save every N steps (else with each evaluation)"},
+    {CLI_AT(train_options, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",
+     .help = "newest checkpoints kept, besides the best"},
+    {CLI_AT(train_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1), .help = "log every N steps"},
+    {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337", .help = "of initial values, data order and dropout"},
+
+    {CLI_AT(train_options, device), .name = "device", .preset = "cpu", .value = "NAME", .help = "where to compute", .group = "Machine"},
+    {CLI_AT(train_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
+     .help = "CPU threads (0: every core)"},
+    {CLI_AT(train_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
+     .help = "precision of parameters and activations; 16-bit ones keep f32 masters"},
+    {CLI_AT(train_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+    {CLI_AT(train_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
+     .help = "keep less for the backward pass and compute it again"},
+
+    {CLI_AT(train_options, json), .name = "json", .help = "print the result as one JSON object", .group = "Output"},
+    {CLI_AT(train_options, trace), .name = "trace", .help = "show every node of the first step: shape, norm, time"},
+    {CLI_AT(train_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+};
+
+/* What the callbacks share. */
+typedef struct screen {
+    const train_options *o;
+    cli_progress bar;
+    bool started;
+    double rate; /* for the trace */
+} screen;
+
+static void on_report(void *user, const by_report *r)
+{
+    screen *s = user;
+    if (r->note) {
+        if (!s->o->quiet)
+            cli_note("%s", r->note);
+        if (r->step > 0 && !s->o->quiet)
+            cli_note("going on from step %lld", (long long)r->step);
+        s->bar = (cli_progress){.label = "train", .first = r->step, .total = r->steps, .every_steps = BY_MAX(r->steps / 50, 1)};
+        if (!s->o->quiet)
+            cli_progress_start(&s->bar);
+        s->started = !s->o->quiet;
+        return;
+    }
+    if (!s->started)
+        return;
+    char share[16] = "n/a", eval[48] = "";
+    if (isfinite(r->peak_share))
+        snprintf(share, sizeof share, "%.0f%%", 100 * r->peak_share);
+    if (r->evaluated)
+        snprintf(eval, sizeof eval, "  held-out %.4f", r->eval_loss);
+    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms  %s of peak  %.0f tok/s%s", r->loss,
+                        r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s, eval);
+    if (r->evaluated) {
+        cli_progress_hide();
+        cli_note("step %lld  loss %.4f  held-out loss %.4f%s", (long long)r->step, r->loss, r->eval_loss,
+                 r->saved ? "  saved" : "");
+    }
+}
+
+static bool on_poll(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
+static by_run_spec run_spec(const train_options *o, const char *command)
+{
+    return (by_run_spec){
+        .family = o->model,
+        .shape = {.preset = o->preset, .layers = o->layers, .heads = o->heads, .width = o->width, .context = o->context,
+                  .inner = o->inner, .dropout = o->dropout},
+        .dtype = o->bf16 ? BY_BF16 : o->dtype,
+        .init_from = o->init_from,
+        .data = o->data.items,
+        .data_count = o->data.count,
+        .eval_data = o->eval_data.items,
+        .eval_count = o->eval_data.count,
+        .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
+        .tokenizer = o->tokenizer,
+        .batch = o->batch,
+        .seq = o->seq,
+        .accumulate = o->accumulate,
+        .steps = o->steps,
+        .epochs = o->epochs,
+        .schedule = {.kind = o->schedule, .rate = o->rate, .min_rate = o->min_rate, .warmup = o->warmup},
+        .optimizer = {.kind = o->optimizer, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .momentum = o->momentum,
+                      .weight_decay = o->decay, .max_grad_norm = o->max_norm},
+        .recompute = o->recompute,
+        .seed = (uint64_t)o->seed,
+        .eval_every = o->eval_every,
+        .log_every = o->log_every,
+        .save_every = o->save_every,
+        .eval_batches = o->eval_batches,
+        .keep = o->keep,
+        .patience = o->patience,
+        .out = o->out,
+        .overwrite = o->overwrite,
+        .command = command,
+        .report = on_report,
+        .cancelled = on_poll,
+        .trace = o->trace ? cli_trace_line : NULL,
+    };
+}
+
+static int print_result(const train_options *o, const by_run_result *r)
+{
+    if (o->json) {
+        cJSON *j = cJSON_CreateObject();
+        cJSON_AddStringToObject(j, "out", o->out);
+        cJSON_AddNumberToObject(j, "steps", (double)r->steps);
+        cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
+        cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
+        cli_json_number(j, "loss", r->loss);
+        cli_json_number(j, "eval_loss", r->eval_loss);
+        cli_json_number(j, "best_eval_loss", r->best_eval_loss);
+        cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
+        cJSON_AddNumberToObject(j, "seconds", r->seconds);
+        cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
+        cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
+        return cli_print_json(j);
+    }
+    if (!o->quiet)
+        cli_show_curve(o->out, false);
+    if (r->resumed_from == r->steps && !isfinite(r->loss))
+        cli_note("nothing left to do: the run in %s is at step %lld already", o->out, (long long)r->steps);
+    printf("%lld steps in %.1f s", (long long)(r->steps - r->resumed_from), r->seconds);
+    if (isfinite(r->loss))
+        printf(", loss %.4f", r->loss);
+    if (isfinite(r->best_eval_loss))
+        printf(", best held-out loss %.4f at step %lld", r->best_eval_loss, (long long)r->best_step);
+    printf("%s\nmodel: %s/%s   curve: %s/loss.svg\n", r->stopped_early ? " (stopped early)" : "", o->out,
+           isfinite(r->best_eval_loss) ? "best" : "last", o->out);
+    return CLI_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    train_options o;
+    cli_args args;
+    int code;
+    char *command = cli_command_line(argc, argv);
+    if (!cli_parse(&cli_train, argc, argv, &o, &args, &code)) {
+        by_free(command);
+        return code;
+    }
+    if (!o.out || !o.data.count) {
+        code = cli_usage_fail("%s", !o.data.count ? "no data: give --data FILE" : "no run folder: give --out DIR");
+    } else {
+        if (!cli_given(&args, &o.min_rate))
+            o.min_rate = o.rate / 10;
+        screen s = {.o = &o};
+        by_run_spec spec = run_spec(&o, command);
+        by_run_result result;
+        spec.user = &s;
+        cli_interrupt_install();
+        by_device *d = cli_device(o.device, o.threads);
+        by_status status = d ? by_train_run(d, &spec, &result) : by_error_status();
+        if (s.started)
+            cli_progress_end(&s.bar);
+        code = status == BY_OK ? print_result(&o, &result) : cli_fail(status == BY_ERR_NUMERIC
+                                                                              ? "a lower --learning-rate, or --trace to see where it begins"
+                                                                              : NULL);
+        by_device_free(d);
+    }
+    cli_args_free(&args);
+    by_free(command);
+    return code;
+}
+
+const cli_verb cli_train = {
+    .name = "train",
+    .summary = "train a model from scratch, or go on with a run",
+    .description = "Trains a model on text with the objective of its family and writes a run folder: checkpoints (HuggingFace "
+                   "directories; last and best point to them), metrics.jsonl, TensorBoard events, loss.svg and run.json. Running "
+                   "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut.",
+    .examples = "# a character model of Shakespeare, the size of nanoGPT's CPU recipe\n"
+                "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
+                "# GPT-2 124M on token shards, in bfloat16\n"
+                "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+};

@@ -1,0 +1,282 @@
+/* generate.c - the loop that turns prompts into text: feed, choose, feed what was chosen (see banyan/generate.h). */
+#include <limits.h>
+
+#include "banyan/generate.h"
+#include "infer/sample.h"
+
+enum { SLICE = 256 }; /* tokens of a row fed between two looks at cancelled() */
+
+/* One call of by_generate. */
+typedef struct run {
+    by_generator *generator;
+    const by_model *model;
+    const by_generate_spec *spec;
+    by_generate_result *result;
+    by_sampler sampler;
+    int batch, capacity, vocab;
+    int32_t *stops; /* every stop token, the model's own last */
+    int stop_count;
+    const int32_t **next; /* (B) what to feed to every row, in its tokens */
+    int *left;            /* (B) how much of it */
+    int *counts;          /* (B) how much of that now */
+    bool *active;         /* (B) not finished */
+    double started;
+    bool begun; /* a token was chosen */
+} run;
+
+/* ---- before the first pass ---------------------------------------------------------------------------------------- */
+
+static by_status collect_stops(run *r)
+{
+    const by_generate_spec *spec = r->spec;
+    int eos = by_model_eos(r->model);
+    for (int i = 0; i < spec->stop_count; i++) {
+        if (spec->stop_tokens[i] < 0 || spec->stop_tokens[i] >= r->vocab)
+            return by_fail(BY_ERR_ARGUMENT, "stop token %d is outside the vocabulary of %d", (int)spec->stop_tokens[i], r->vocab);
+        r->stops[r->stop_count++] = spec->stop_tokens[i];
+    }
+    if (eos >= 0 && eos < r->vocab && !spec->ignore_eos)
+        r->stops[r->stop_count++] = eos;
+    return BY_OK;
+}
+
+/* Whether prompt and new tokens fit. The last token chosen is never fed and needs no place. */
+static by_status check_room(const run *r, int row, int length)
+{
+    int wanted = r->spec->max_new_tokens;
+    if (r->spec->slide)
+        return BY_OK;
+    if (length > r->capacity)
+        return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens; the context holds %d (let it slide, or shorten it)", row,
+                       length, r->capacity);
+    if (wanted - 1 > r->capacity - length)
+        return by_fail(BY_ERR_ARGUMENT, "%d new tokens after a prompt of %d do not fit into the context of %d (let it slide, or ask for "
+                       "at most %d)", wanted, length, r->capacity, r->capacity - length + 1);
+    return BY_OK;
+}
+
+/* Copy a row's prompt into its generation. */
+static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
+{
+    by_generation *out = &r->result->rows[row];
+    int eos = by_model_eos(r->model);
+    int32_t start = eos;
+    if (length < 0)
+        return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", row, length);
+    if (length == 0 && (eos < 0 || eos >= r->vocab))
+        return by_fail(BY_ERR_ARGUMENT, "the prompt is empty, and this model has no end-of-text token to start from: give it at least "
+                       "one token");
+    if (length == 0) {
+        prompt = &start;
+        length = 1;
+    }
+    BY_TRY(check_room(r, row, length));
+    out->tokens = by_alloc_zero((size_t)length, sizeof *out->tokens);
+    if (!out->tokens)
+        return BY_ERR_MEMORY;
+    memcpy(out->tokens, prompt, sizeof *prompt * (size_t)length);
+    out->prompt = out->count = length;
+    r->active[row] = true;
+    return BY_OK;
+}
+
+static by_status begin(run *r, const int32_t *const *prompts, const int *lengths)
+{
+    size_t rows = (size_t)r->batch;
+    if (r->spec->max_new_tokens < 0 || r->spec->stop_count < 0 || r->spec->first_sample < 0)
+        return by_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and first_sample cannot be negative");
+    if (r->spec->slide && r->spec->max_new_tokens == 0)
+        return by_fail(BY_ERR_ARGUMENT, "a context that slides has no end: say how many new tokens are wanted");
+    BY_TRY(by_sampling_check(&r->spec->sampling, r->vocab));
+    BY_TRY(by_sampler_open(&r->sampler, r->vocab));
+    r->stops = by_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
+    r->next = by_alloc_zero(rows, sizeof *r->next);
+    r->left = by_alloc_zero(rows, sizeof *r->left);
+    r->counts = by_alloc_zero(rows, sizeof *r->counts);
+    r->active = by_alloc_zero(rows, sizeof *r->active);
+    r->result->rows = by_alloc_zero(rows, sizeof *r->result->rows);
+    if (!r->stops || !r->next || !r->left || !r->counts || !r->active || !r->result->rows)
+        return BY_ERR_MEMORY;
+    r->result->count = r->batch;
+    BY_TRY(collect_stops(r));
+    for (int b = 0; b < r->batch; b++) {
+        by_generator_rewind(r->generator, b, 0);
+        if (prompts[b])
+            BY_TRY(begin_row(r, b, prompts[b], lengths[b]));
+    }
+    return BY_OK;
+}
+
+static void end(run *r)
+{
+    double now = by_seconds() - r->started;
+    if (r->begun)
+        r->result->decode_seconds = now - r->result->prompt_seconds;
+    else
+        r->result->prompt_seconds = now;
+    by_sampler_close(&r->sampler);
+    by_free(r->stops);
+    by_free(r->next);
+    by_free(r->left);
+    by_free(r->counts);
+    by_free(r->active);
+}
+
+/* ---- feeding --------------------------------------------------------------------------------------------------------------- */
+
+/* The last `fresh` tokens of a row go next. Where they do not fit, the row starts again with its end, half the capacity long: the
+ * positions change, and every key with them, so nothing of the cache can stay. */
+static void queue(run *r, int row, int fresh)
+{
+    const by_generation *out = &r->result->rows[row];
+    if (fresh > r->capacity - by_generator_length(r->generator, row)) {
+        by_generator_rewind(r->generator, row, 0);
+        fresh = BY_MIN(BY_MAX(r->capacity / 2, 1), out->count);
+    }
+    r->next[row] = out->tokens + out->count - fresh;
+    r->left[row] = fresh;
+}
+
+/* Feed what is queued, slice by slice. */
+static by_status feed(run *r)
+{
+    const by_generate_spec *spec = r->spec;
+    for (int most = 1; most > 0;) {
+        if (spec->cancelled && spec->cancelled(spec->user))
+            return by_fail(BY_ERR_CANCELLED, "generation was cancelled");
+        most = 0;
+        for (int b = 0; b < r->batch; b++) {
+            r->counts[b] = BY_MIN(r->left[b], SLICE);
+            r->left[b] -= r->counts[b];
+            most = BY_MAX(most, r->left[b]);
+        }
+        BY_TRY(by_generator_feed(r->generator, r->next, r->counts));
+        for (int b = 0; b < r->batch; b++)
+            if (r->counts[b])
+                r->next[b] += r->counts[b];
+    }
+    return BY_OK;
+}
+
+/* ---- choosing ----------------------------------------------------------------------------------------------------------------- */
+
+/* Append a token; the array doubles as it grows. */
+static by_status push(by_generation *out, int32_t token)
+{
+    int fresh = out->count - out->prompt;
+    if ((fresh & (fresh - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
+        if (out->count > INT_MAX / 2)
+            return by_fail(BY_ERR_MEMORY, "a text of %d tokens cannot grow", out->count);
+        int32_t *tokens = by_resize(out->tokens, (size_t)(out->prompt + BY_MAX(2 * fresh, 1)), sizeof *tokens);
+        if (!tokens)
+            return BY_ERR_MEMORY;
+        out->tokens = tokens;
+    }
+    out->tokens[out->count++] = token;
+    return BY_OK;
+}
+
+static bool is_stop(const run *r, int32_t token)
+{
+    for (int i = 0; i < r->stop_count; i++)
+        if (r->stops[i] == token)
+            return true;
+    return false;
+}
+
+/* Whether a row has what it may have: the number asked for, or as many as its capacity allows. */
+static bool is_full(const run *r, int row)
+{
+    const by_generation *out = &r->result->rows[row];
+    int wanted = r->spec->max_new_tokens;
+    return wanted ? out->count - out->prompt >= wanted : out->count > r->capacity;
+}
+
+/* Choose a row's next token and see whether the row ends with it. */
+static by_status advance(run *r, int row)
+{
+    by_generation *out = &r->result->rows[row];
+    const by_generate_spec *spec = r->spec;
+    by_sample_at at = {.tokens = out->tokens,
+                       .count = out->count,
+                       .prompt = out->prompt,
+                       .sample = (uint64_t)spec->first_sample + (uint64_t)row,
+                       .stops = r->stops,
+                       .stop_count = r->stop_count};
+    int32_t token;
+    float logprob;
+    BY_TRY(by_sample(&r->sampler, &spec->sampling, &at, by_generator_logits(r->generator, row), &token, &logprob));
+    if (!r->begun)
+        r->result->prompt_seconds = by_seconds() - r->started;
+    r->begun = true;
+    if (is_stop(r, token)) {
+        out->finish = BY_FINISH_STOP;
+        return BY_OK;
+    }
+    BY_TRY(push(out, token));
+    r->result->new_tokens++;
+    if (spec->token && !spec->token(spec->user, row, token, logprob))
+        out->finish = BY_FINISH_CALLER;
+    else if (is_full(r, row))
+        out->finish = BY_FINISH_LENGTH;
+    return BY_OK;
+}
+
+/* One token for every row that goes on. Gives the number of rows that still do. */
+static by_status advance_all(run *r, int *going)
+{
+    *going = 0;
+    for (int b = 0; b < r->batch; b++) {
+        if (!r->active[b])
+            continue;
+        BY_TRY(advance(r, b));
+        r->active[b] = r->result->rows[b].finish == BY_FINISH_NONE;
+        if (r->active[b])
+            queue(r, b, 1);
+        *going += r->active[b];
+    }
+    return BY_OK;
+}
+
+static by_status generate(run *r, const int32_t *const *prompts, const int *lengths)
+{
+    int going = 0;
+    BY_TRY(begin(r, prompts, lengths));
+    for (int b = 0; b < r->batch; b++)
+        if (r->active[b]) {
+            queue(r, b, r->result->rows[b].count);
+            r->result->prompt_tokens += r->left[b];
+            going++;
+        }
+    while (going) {
+        BY_TRY(feed(r));
+        BY_TRY(advance_all(r, &going));
+    }
+    return BY_OK;
+}
+
+by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths, const by_generate_spec *spec,
+                      by_generate_result *result)
+{
+    const by_model *m = by_generator_model(g);
+    *result = (by_generate_result){0};
+    run r = {.generator = g,
+             .model = m,
+             .spec = spec,
+             .result = result,
+             .batch = by_generator_batch(g),
+             .capacity = by_generator_capacity(g),
+             .vocab = by_model_vocab(m),
+             .started = by_seconds()};
+    by_status status = generate(&r, prompts, lengths);
+    end(&r);
+    return status;
+}
+
+void by_generate_result_free(by_generate_result *result)
+{
+    for (int i = 0; i < result->count; i++)
+        by_free(result->rows[i].tokens);
+    by_free(result->rows);
+    *result = (by_generate_result){0};
+}

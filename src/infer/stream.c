@@ -1,0 +1,74 @@
+/* stream.c - tokens to text as they come (see stream.h). */
+#include "infer/stream.h"
+
+#include "text/utf8.h"
+
+/* Where the first stop string begins among the bytes not taken yet; raw.size when there is none. It cannot begin earlier: whatever
+ * could be its beginning was held back. */
+static size_t find_stop(const by_stream *s)
+{
+    size_t first = s->raw.size;
+    for (int i = 0; i < s->stop_count; i++) {
+        size_t n = strlen(s->stops[i]);
+        const char *from = s->raw.data + s->taken;
+        const char *at = n ? memmem(from, s->raw.size - s->taken, s->stops[i], n) : NULL;
+        if (at)
+            first = BY_MIN(first, (size_t)(at - s->raw.data));
+    }
+    return first;
+}
+
+/* Bytes at the end that may be the beginning of a stop string. */
+static size_t count_held(const by_stream *s)
+{
+    size_t most = 0;
+    for (int i = 0; i < s->stop_count; i++) {
+        size_t n = strlen(s->stops[i]);
+        for (size_t k = BY_MIN(n ? n - 1 : 0, s->raw.size - s->taken); k > most; k--)
+            if (memcmp(s->raw.data + s->raw.size - k, s->stops[i], k) == 0)
+                most = k;
+    }
+    return most;
+}
+
+/* Move raw bytes up to `end` into text, character by character. */
+static by_status take(by_stream *s, size_t end)
+{
+    uint32_t point = 0;
+    while (s->taken < end) {
+        const char *at = s->raw.data + s->taken;
+        int n = by_utf8_decode((const uint8_t *)at, end - s->taken, &point);
+        if (n && point)
+            by_buf_put(&s->text, at, (size_t)n);
+        else
+            by_buf_puts(&s->text, "\xef\xbf\xbd");
+        s->taken += n ? (size_t)n : 1;
+    }
+    return s->text.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the text") : BY_OK;
+}
+
+by_status by_stream_put(by_stream *s, int32_t token)
+{
+    if (s->stopped)
+        return BY_OK;
+    BY_TRY(by_tokenizer_decode(s->tokenizer, &token, 1, &s->raw));
+    size_t stop = find_stop(s);
+    if (stop < s->raw.size) {
+        s->stopped = true;
+        return take(s, stop);
+    }
+    size_t free = s->raw.size - s->taken - count_held(s);
+    return free ? take(s, s->taken + by_utf8_cut((const uint8_t *)s->raw.data + s->taken, free)) : BY_OK;
+}
+
+by_status by_stream_end(by_stream *s)
+{
+    return s->stopped ? BY_OK : take(s, s->raw.size);
+}
+
+void by_stream_free(by_stream *s)
+{
+    by_buf_free(&s->text);
+    by_buf_free(&s->raw);
+    *s = (by_stream){0};
+}

@@ -1,0 +1,890 @@
+/* test_ops.c - the test of the op table. Every sample of every op (op_samples.c) is differentiated against
+ * finite differences in f64, and run in every element type on every instruction set of this processor, with
+ * one thread and two, in memory that is guarded on all sides; at the end, every branch of every kernel must
+ * have been taken. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+
+#include "cpu/cpu.h"
+#include "op_samples.c"
+
+static const char *const isas[BY_ISA_COUNT] = {"generic", "avx2", "avx512", "avx512bf16"};
+static by_device *devices[BY_ISA_COUNT][3]; /* [isa][threads], with matrix products of our own; NULL: this
+                                               processor cannot */
+static by_device
+    *with_library[3]; /* [threads], the best instruction set, with the best library for products */
+
+/* Complaints are collected, so that one run shows them all. */
+static int complaints;
+
+static void complain(const char *fmt, ...) BY_PRINTF(1, 2);
+static void complain(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    complaints++;
+}
+
+static void no_complaints(void)
+{
+    int n = complaints;
+    complaints = 0;
+    if (n)
+        fail_msg("%d complaints, see above", n);
+}
+
+/* ---- one sample as a program
+ * -------------------------------------------------------------------------------- */
+
+/* How a sample is run. */
+typedef struct setup {
+    by_device *device;
+    by_dtype type;
+    by_dtype
+        exact; /* values are rounded to this type first, so that runs in other types start from equal ones */
+    bool gradients; /* differentiate; without, what only the backward pass needs is not computed */
+    bool copied;    /* see by_sample */
+    bool guarded;   /* every tensor in memory of its own, between guards, filled with NaN before the run */
+} setup;
+
+typedef struct trial {
+    setup how;
+    const char *op;
+    int which;
+    by_params *params;
+    by_program *program;
+    by_sample *sample;
+    struct {
+        by_tensor *tensor;
+        double *values;
+    } cotangent[BY_SAMPLE_OUTPUTS];
+    char *memory; /* guarded */
+    size_t bytes;
+} trial;
+
+enum { GUARD = 64, GUARD_BYTE = 0xa5, JUNK_BYTE = 0xff };
+
+static double rounded(double x, by_dtype type)
+{
+    char small[8];
+    by_convert(small, type, &x, BY_F64, 1);
+    by_convert(&x, BY_F64, small, type, 1);
+    return x;
+}
+
+static bool planned(const by_tensor *t)
+{
+    return t->place == BY_PLACE_PLANNED || t->place == BY_PLACE_INPUT || t->place == BY_PLACE_PARAM;
+}
+
+/* Put every tensor into memory of its own. Only views and sums in place stay shared; parameters, which may
+ * come from a mapped file, lie at addresses that are multiples of their element alone. */
+static void set_roots(by_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        by_node *n = g->nodes[i];
+        const by_op_info *op = &by_ops[n->op];
+        for (int k = 0; k < n->n_out; k++) {
+            int slot = op->base + k - op->from;
+            if (!n->out[k])
+                continue;
+            n->out[k]->root = n->out[k];
+            if (n->op == BY_OP_RESHAPE)
+                n->out[k]->root = n->in[0]->root;
+            else if (op->base >= 0 && k >= op->from && slot < n->n_in && n->in[slot])
+                n->out[k]->root = n->in[slot]->root;
+        }
+    }
+}
+
+/* Call fn for every root; it returns the bytes that the root takes. */
+static size_t each_root(trial *t, size_t (*fn)(trial *t, by_tensor *root, size_t at))
+{
+    by_graph *g = t->program->graph;
+    size_t at = 0;
+    for (int i = 0; i < g->n_leaves; i++)
+        if (planned(g->leaves[i]))
+            at += fn(t, g->leaves[i], at);
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_out; k++) {
+            by_tensor *x = g->nodes[i]->out[k];
+            if (x && x->root == x && planned(x))
+                at += fn(t, x, at);
+        }
+    return at;
+}
+
+static size_t shift_of(const by_tensor *t)
+{
+    return GUARD + (t->place == BY_PLACE_PARAM ? by_dtype_size(t->type) : 0);
+}
+
+static size_t measure_root(trial *t, by_tensor *x, size_t at)
+{
+    (void)t, (void)at;
+    return (shift_of(x) + by_tensor_bytes(x) + GUARD + 63) / 64 * 64;
+}
+
+static size_t place_root(trial *t, by_tensor *x, size_t at)
+{
+    x->data = t->memory + at + shift_of(x);
+    memset(x->data, JUNK_BYTE, by_tensor_bytes(x));
+    return measure_root(t, x, at);
+}
+
+static size_t check_root(trial *t, by_tensor *x, size_t at)
+{
+    const char *from = t->memory + at, *data = x->data, *to = from + measure_root(t, x, at);
+    for (const char *p = from; p < to; p++)
+        if ((p < data || p >= data + by_tensor_bytes(x)) && (unsigned char)*p != GUARD_BYTE) {
+            complain("%s %d, %s: wrote %td bytes %s %s", t->op, t->which, by_dtype_name(t->how.type),
+                     p < data ? data - p : p - data - (ptrdiff_t)by_tensor_bytes(x),
+                     p < data ? "before" : "after", by_tensor_label(x));
+            break;
+        }
+    return (size_t)(to - from);
+}
+
+static void guard(trial *t)
+{
+    by_graph *g = t->program->graph;
+    set_roots(g);
+    t->bytes = each_root(t, measure_root);
+    t->memory = by_alloc_aligned(t->bytes + 1);
+    assert_non_null(t->memory);
+    memset(t->memory, GUARD_BYTE, t->bytes);
+    each_root(t, place_root);
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_out; k++) {
+            by_tensor *x = g->nodes[i]->out[k];
+            if (x && x->root != x && planned(x->root))
+                x->data = x->root->data;
+        }
+    if (t->params->grad)
+        memset(t->params->grad, JUNK_BYTE,
+               (size_t)t->params->elements * by_dtype_size(by_acc_type(t->how.type)));
+}
+
+/* sum of out * cotangent over the outputs that count; NULL when there are none */
+static by_tensor *build_loss(trial *t, by_graph *g)
+{
+    by_sample *s = t->sample;
+    by_rng rng = by_rng_make(7, (uint64_t)t->which);
+    by_tensor *loss = NULL;
+    for (int i = 0; i < s->n_outs; i++) {
+        if (!s->out[i].in_loss)
+            continue;
+        int64_t n = by_elements(s->out[i].tensor);
+        double *v = by_alloc_zero((size_t)n + 1, sizeof *v);
+        assert_non_null(v);
+        for (int64_t k = 0; k < n; k++)
+            v[k] = rounded(by_rng_normal(&rng) * s->loss_scale, t->how.exact);
+        t->cotangent[i].values = v;
+        t->cotangent[i].tensor = by_input(g, "cotangent", s->out[i].tensor->type, 1, &n);
+        by_tensor *flat = by_reshape(g, s->out[i].tensor, 1, &n);
+        by_tensor *term = by_sum(g, by_mul(g, flat, t->cotangent[i].tensor), 0);
+        term = by_cast(g, term, by_acc_type(t->how.type));
+        loss = loss ? by_add(g, loss, term) : term;
+    }
+    return loss;
+}
+
+static void trial_free(trial *t)
+{
+    for (int i = 0; i < BY_SAMPLE_OUTPUTS; i++)
+        by_free(t->cotangent[i].values);
+    by_sample_free(t->sample);
+    by_program_free(t->program);
+    by_params_free(t->params);
+    by_free(t->memory);
+    by_free(t);
+}
+
+static void store(trial *t, by_tensor *x, const double *values)
+{
+    by_convert(x->data, x->type, values, BY_F64, (size_t)by_elements(x));
+    if (x->place == BY_PLACE_PARAM && !t->how.guarded)
+        assert_ptr_equal(x->data, by_params_address(t->params, x->param, BY_SLOT_VALUE));
+}
+
+/* Values into the leaves. */
+static void fill_leaves(trial *t)
+{
+    by_sample *s = t->sample;
+    for (int i = 0; i < s->n_leaves; i++)
+        store(t, s->leaf[i].tensor, s->leaf[i].values);
+    for (int i = 0; i < s->n_outs; i++)
+        if (t->cotangent[i].tensor)
+            store(t, t->cotangent[i].tensor, t->cotangent[i].values);
+}
+
+/* A sample ready to run; NULL when the op has no more of them. */
+static trial *trial_new(setup how, by_op op, int which)
+{
+    trial *t = by_alloc_zero(1, sizeof *t);
+    assert_non_null(t);
+    t->how = how;
+    t->op = by_ops[op].name;
+    t->which = which;
+    t->params = by_params_new(how.device, how.type);
+    assert_non_null(t->params);
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = t->params, .training = how.gradients});
+    assert_non_null(g);
+    t->sample = by_sample_new(g, op, which, how.copied);
+    if (!t->sample) {
+        by_graph_free(g);
+        trial_free(t);
+        return NULL;
+    }
+    for (int i = 0; i < t->sample->n_leaves; i++) {
+        const by_sample_leaf *l = &t->sample->leaf[i];
+        for (int64_t k = 0; by_dtype_is_float(l->tensor->type) && k < by_elements(l->tensor); k++)
+            l->values[k] = rounded(l->values[k], how.exact);
+    }
+    t->how.gradients = how.gradients && by_ops[op].grad && !t->sample->forward_only;
+    by_tensor *loss = t->how.gradients ? build_loss(t, g) : NULL;
+    t->how.gradients = loss && loss->needs_grad;
+    if (by_params_freeze(t->params, true) != BY_OK)
+        fail_msg("%s", by_error_message());
+    by_grad_mode mode = t->how.gradients ? BY_GRAD_STORE : BY_GRAD_NONE;
+    t->program = by_compile(g, &(by_compile_spec){.loss = loss, .grads = mode});
+    if (!t->program)
+        fail_msg("%s %d, %s: %s", t->op, which, by_dtype_name(how.type), by_error_message());
+    by_program_seed(t->program, 12345, 6);
+    if (how.guarded)
+        guard(t);
+    fill_leaves(t);
+    return t;
+}
+
+/* After a guarded run: nothing was written outside of what belongs to the op. */
+static void check_guards(trial *t)
+{
+    each_root(t, check_root);
+    for (int i = 0; i < t->sample->n_leaves; i++) {
+        const by_sample_leaf *l = &t->sample->leaf[i];
+        size_t bytes = by_tensor_bytes(l->tensor);
+        void *before = by_alloc(bytes + 1);
+        assert_non_null(before);
+        by_convert(before, l->tensor->type, l->values, BY_F64, (size_t)by_elements(l->tensor));
+        if (!l->changes && memcmp(before, l->tensor->data, bytes) != 0)
+            complain("%s %d, %s: changed its input %s", t->op, t->which, by_dtype_name(t->how.type),
+                     by_tensor_label(l->tensor));
+        by_free(before);
+    }
+    size_t size = by_dtype_size(by_acc_type(t->how.type));
+    for (int i = 0; i < t->params->count; i++) {
+        const by_param_info *info = &t->params->list[i];
+        int64_t end = i + 1 < t->params->count ? info[1].offset : t->params->elements;
+        const unsigned char *grad = t->params->grad;
+        for (size_t k = (size_t)(info->offset + info->count) * size; k < (size_t)end * size; k++)
+            if (grad[k] != JUNK_BYTE) {
+                complain("%s %d, %s: wrote after the gradient of %s", t->op, t->which,
+                         by_dtype_name(t->how.type), info->name);
+                break;
+            }
+    }
+}
+
+static void run_once(trial *t)
+{
+    if (by_run(t->program) != BY_OK)
+        fail_msg("%s %d, %s: %s", t->op, t->which, by_dtype_name(t->how.type), by_error_message());
+    if (t->how.guarded)
+        check_guards(t);
+}
+
+/* ---- what comes out
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct part {
+    char label[40];
+    bool gradient, integer;
+    int64_t count;
+    double *values;
+} part;
+
+typedef struct result {
+    int count;
+    part part[BY_SAMPLE_OUTPUTS + BY_SAMPLE_LEAVES];
+} result;
+
+static void add_part(result *r, const char *label, const void *data, by_dtype type, int64_t count,
+                     bool gradient)
+{
+    part *p = &r->part[r->count++];
+    snprintf(p->label, sizeof p->label, "%s", label);
+    p->gradient = gradient;
+    p->integer = !by_dtype_is_float(type);
+    p->count = count;
+    p->values = by_alloc((size_t)count * sizeof *p->values + 1);
+    assert_non_null(p->values);
+    by_convert(p->values, BY_F64, data, type, (size_t)count);
+}
+
+static void result_free(result *r)
+{
+    for (int i = 0; i < r->count; i++)
+        by_free(r->part[i].values);
+    by_free(r);
+}
+
+/* Outputs, and gradients of the parameters. */
+static result *collect_result(const trial *t)
+{
+    result *r = by_alloc_zero(1, sizeof *r);
+    assert_non_null(r);
+    char label[32];
+    for (int i = 0; i < t->sample->n_outs; i++) {
+        const by_tensor *x = t->sample->out[i].tensor;
+        snprintf(label, sizeof label, "output %d", i);
+        add_part(r, label, x->data, x->type, by_elements(x), false);
+    }
+    for (int i = 0; t->how.gradients && i < t->params->count; i++) {
+        snprintf(label, sizeof label, "gradient of %s", t->params->list[i].name);
+        add_part(r, label, by_params_address(t->params, i, BY_SLOT_GRAD), by_acc_type(t->how.type),
+                 t->params->list[i].count, true);
+    }
+    return r;
+}
+
+/* Run a sample from beginning to end; NULL when there is no such sample. */
+static result *outcome(setup how, by_op op, int which)
+{
+    trial *t = trial_new(how, op, which);
+    if (!t)
+        return NULL;
+    run_once(t);
+    result *r = collect_result(t);
+    trial_free(t);
+    return r;
+}
+
+static double square_sum(const double *x, const double *y, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = y ? x[i] - y[i] : x[i];
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* Normalised mean square error. Where all should be zero, it is 0 or infinite. */
+static double nmse(const double *x, const double *right, int64_t n)
+{
+    double error = square_sum(x, right, n), size = square_sum(right, NULL, n);
+    return error == 0 ? 0 : size > 0 ? error / size : INFINITY;
+}
+
+/* What the formats allow. f32 has a bound of its own in the design; for 16 bits it is a multiple of the
+ * square of the unit roundoff: results are rounded a few times on their way, gradients (also those of ops
+ * that are gradients) more often. */
+static double bound(by_dtype type, bool gradient)
+{
+    const double unit = type == BY_BF16 ? 0x1p-9 : 0x1p-11;
+    return type == BY_F32 ? 1e-10 : (gradient ? 256 : 32) * unit * unit;
+}
+
+static bool is_backward(by_op op)
+{
+    static const by_op ops[] = {BY_OP_ACTIVATION_GRAD, BY_OP_SOFTMAX_GRAD,      BY_OP_GATHER_GRAD,
+                                BY_OP_LINEAR_DX,       BY_OP_LINEAR_DW,         BY_OP_NORM_GRAD,
+                                BY_OP_ATTENTION_GRAD,  BY_OP_CROSS_ENTROPY_GRAD};
+    for (int i = 0; i < BY_COUNT(ops); i++)
+        if (ops[i] == op)
+            return true;
+    return false;
+}
+
+static void compare(const result *r, const result *right, by_op op, int which, by_dtype type,
+                    const char *where)
+{
+    for (int i = 0; i < r->count; i++) {
+        const part *p = &r->part[i];
+        double allowed = p->integer ? 0 : bound(type, p->gradient || is_backward(op));
+        double error = nmse(p->values, right->part[i].values, p->count);
+        if (!(error <= allowed))
+            complain("%s %d, %s on %s: %s has NMSE %.2g, more than %.2g", by_ops[op].name, which,
+                     by_dtype_name(type), where, p->label, error, allowed);
+    }
+}
+
+static void same_bits(const result *r, const result *other, by_op op, int which, by_dtype type,
+                      const char *where)
+{
+    for (int i = 0; i < r->count; i++)
+        if (memcmp(r->part[i].values, other->part[i].values, (size_t)r->part[i].count * sizeof(double)) != 0)
+            complain("%s %d, %s on %s: %s has other bits with one thread in planned memory than with two in "
+                     "guarded (NMSE %.2g)",
+                     by_ops[op].name, which, by_dtype_name(type), where, r->part[i].label,
+                     nmse(other->part[i].values, r->part[i].values, r->part[i].count));
+}
+
+/* ---- the tests
+ * ------------------------------------------------------------------------------------------------- */
+
+static void test_table(void **state)
+{
+    (void)state;
+    const by_kernel *tables[BY_ISA_COUNT] = {by_cpu_table_generic};
+#ifdef BY_HAVE_ISA_AVX2
+    tables[BY_ISA_AVX2] = by_cpu_table_avx2;
+#endif
+#ifdef BY_HAVE_ISA_AVX512
+    tables[BY_ISA_AVX512] = by_cpu_table_avx512;
+#endif
+#ifdef BY_HAVE_ISA_AVX512BF16
+    tables[BY_ISA_AVX512BF16] = by_cpu_table_avx512bf16;
+#endif
+    for (int op = 0; op < BY_OP_COUNT; op++) {
+        const by_op_info *row = &by_ops[op];
+        assert_non_null(row->name);
+        assert_true(row->inputs <= BY_MAX_INPUTS && row->outputs <= BY_MAX_OUTPUTS);
+        assert_true(row->over < row->inputs && row->base < row->inputs && row->from <= row->outputs);
+        assert_non_null(row->infer);
+        assert_non_null(row->cost);
+        if ((row->grad != NULL) == (row->no_gradient != NULL))
+            complain("%s must have either a gradient or a reason why not", row->name);
+        for (int isa = 0; isa < BY_ISA_COUNT; isa++)
+            if (tables[isa] && !tables[isa][op])
+                complain("%s has no kernel for %s", row->name, isas[isa]);
+    }
+    no_complaints();
+}
+
+/* The loss as a function of the parameters, summed here in double. */
+static double loss_of(trial *t)
+{
+    run_once(t);
+    double loss = 0;
+    for (int i = 0; i < t->sample->n_outs; i++) {
+        const double *x = t->sample->out[i].tensor->data;
+        for (int64_t k = 0; t->cotangent[i].values && k < by_elements(t->sample->out[i].tensor); k++)
+            loss += x[k] * t->cotangent[i].values[k];
+    }
+    return loss;
+}
+
+/* (loss(x + h u) - loss(x - h u)) / 2h, where u is one element of the leaf (element >= 0) or a random
+ * direction, left in u. */
+static double slope(trial *t, const by_sample_leaf *l, int64_t element, by_rng *rng, double *u)
+{
+    const int64_t n = by_elements(l->tensor);
+    const double h = 1e-5;
+    double *x = l->tensor->data, side[2];
+    for (int64_t i = 0; i < n; i++)
+        u[i] = element < 0 ? by_rng_normal(rng) : i == element;
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < n; i++)
+            x[i] = l->values[i] + (k ? -h : h) * u[i];
+        side[k] = loss_of(t);
+    }
+    memcpy(x, l->values, (size_t)n * sizeof *x);
+    return (side[0] - side[1]) / (2 * h);
+}
+
+/* The gradient of one operand along every axis when it is small, along random directions when it is not. */
+static void check_slopes(trial *t, const by_sample_leaf *l, const double *gradient)
+{
+    enum { SMALL = 12, DIRECTIONS = 4 };
+    const int64_t n = by_elements(l->tensor), probes = n <= SMALL ? n : DIRECTIONS;
+    double *u = by_alloc((size_t)n * sizeof *u), error = 0, size = 0;
+    assert_non_null(u);
+    by_rng rng = by_rng_make(99, (uint64_t)n);
+    for (int64_t p = 0; p < probes; p++) {
+        double measured = slope(t, l, n <= SMALL ? p : -1, &rng, u), computed = 0;
+        for (int64_t i = 0; i < n; i++)
+            computed += gradient[i] * u[i];
+        error += (measured - computed) * (measured - computed);
+        size += measured * measured;
+    }
+    by_free(u);
+    if (!(sqrt(error) <= 1e-6 * sqrt(size)))
+        complain("%s %d: gradient of %s is off by %.2g of %.2g", t->op, t->which, by_tensor_label(l->tensor),
+                 sqrt(error), sqrt(size));
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64, .gradients = true};
+    for (int op = 0; op < BY_OP_COUNT; op++) {
+        int checked = 0;
+        trial *t;
+        for (int which = 0; by_ops[op].grad && (t = trial_new(how, (by_op)op, which)); which++) {
+            if (t->how.gradients) {
+                run_once(t);
+                result *r = collect_result(t);
+                for (int i = 0, k = 0; i < t->sample->n_leaves; i++) {
+                    if (t->sample->leaf[i].tensor->place != BY_PLACE_PARAM)
+                        continue;
+                    check_slopes(t, &t->sample->leaf[i], r->part[t->sample->n_outs + k++].values);
+                    checked++;
+                }
+                result_free(r);
+            }
+            trial_free(t);
+        }
+        if (by_ops[op].grad && !checked)
+            complain("%s: no sample of its gradient", by_ops[op].name);
+    }
+    no_complaints();
+}
+
+/* All samples of one op in one type on one pair of devices (one thread, two threads) against the generic set
+ * in f64. */
+static void check_type(by_op op, by_dtype type, by_device *const *pair, const char *where)
+{
+    setup right = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = type};
+    setup two = {.device = pair[2], .type = type, .exact = type, .guarded = true};
+    setup one = {.device = pair[1], .type = type, .exact = type};
+    bool copied = false, gradients = true;
+    for (int which = 0;;) {
+        right.copied = two.copied = one.copied = copied;
+        right.gradients = two.gradients = one.gradients = gradients;
+        result *expected = outcome(right, op, which);
+        if (!expected)
+            return;
+        result *r = outcome(two, op, which), *s = outcome(one, op, which);
+        compare(r, expected, op, which, type, where);
+        same_bits(r, s, op, which, type, where);
+        result_free(expected);
+        result_free(r);
+        result_free(s);
+        /* each sample as it is, without the backward pass, and with operands that may be written over */
+        if (gradients && !copied) {
+            gradients = false;
+        } else if (!gradients) {
+            gradients = copied = true;
+        } else {
+            copied = false;
+            which++;
+        }
+    }
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    static const by_dtype types[] = {BY_F32, BY_BF16, BY_F16};
+    for (int op = 0; op < BY_OP_COUNT; op++)
+        for (int k = 0; k < BY_COUNT(types); k++) {
+            for (int isa = 0; isa < BY_ISA_COUNT; isa++)
+                if (devices[isa][1])
+                    check_type((by_op)op, types[k], devices[isa], isas[isa]);
+            check_type((by_op)op, types[k], with_library, by_device_description(with_library[2]));
+        }
+    no_complaints();
+}
+
+/* The reference itself: the same bits with one thread in planned memory and with two in guarded. */
+static void test_f64(void **state)
+{
+    (void)state;
+    setup two = {.device = devices[BY_ISA_GENERIC][2],
+                 .type = BY_F64,
+                 .exact = BY_F64,
+                 .gradients = true,
+                 .guarded = true};
+    setup one = {.device = devices[BY_ISA_GENERIC][1], .type = BY_F64, .exact = BY_F64, .gradients = true};
+    for (int op = 0; op < BY_OP_COUNT; op++) {
+        result *r;
+        for (int which = 0; (r = outcome(two, (by_op)op, which)); which++) {
+            result *s = outcome(one, (by_op)op, which);
+            same_bits(r, s, (by_op)op, which, BY_F64, "generic");
+            result_free(r);
+            result_free(s);
+        }
+    }
+    no_complaints();
+}
+
+/* ---- against plain loops
+ * ------------------------------------------------------------------------------------------ */
+
+static void test_argmax(void **state)
+{
+    (void)state;
+    setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
+    trial *t;
+    for (int which = 0; (t = trial_new(how, BY_OP_ARGMAX, which)); which++) {
+        run_once(t);
+        const by_tensor *x = t->sample->leaf[0].tensor;
+        const double *v = t->sample->leaf[0].values;
+        const int32_t *y = t->sample->out[0].tensor->data;
+        for (int64_t r = 0, n = x->dim[1]; r < x->dim[0]; r++)
+            for (int64_t i = 0; i < n; i++) {
+                assert_true(v[r * n + i] <= v[r * n + y[r]]);
+                if (i < y[r])
+                    assert_true(v[r * n + i] < v[r * n + y[r]]);
+            }
+        trial_free(t);
+    }
+}
+
+/* One query over `keys` keys of one head: y (dim) and weights (keys). Rows of k and v are `row` apart. */
+static void attend_naively(const double *q, const double *k, const double *v, int64_t row, int64_t keys,
+                           int dim, double scale, const double *seen, int64_t limit, double *y,
+                           double *weights)
+{
+    double sum = 0, top = -INFINITY;
+    for (int64_t s = 0; s < keys; s++) {
+        weights[s] = -INFINITY;
+        if (s > limit || (seen && seen[s] == 0))
+            continue;
+        weights[s] = 0;
+        for (int d = 0; d < dim; d++)
+            weights[s] += q[d] * k[s * row + d] * scale;
+        top = fmax(top, weights[s]);
+    }
+    for (int64_t s = 0; s < keys; s++)
+        sum += weights[s] = isinf(top) ? 1 : exp(weights[s] - top);
+    memset(y, 0, (size_t)dim * sizeof *y);
+    for (int64_t s = 0; s < keys; s++)
+        for (int d = 0; d < dim; d++)
+            y[d] += (weights[s] /= d ? 1 : sum) * v[s * row + d];
+}
+
+/* Where queries, keys and values of a sample lie: leaves of their own, or side by side. */
+typedef struct heads {
+    const double *q, *k, *v;
+    int64_t q_row, kv_row;
+} heads;
+
+static heads heads_of(const trial *t, const by_attention_attr *a)
+{
+    const by_sample_leaf *l = t->sample->leaf;
+    const int64_t wide = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * a->head_dim;
+    if (!a->packed)
+        return (heads){l[0].values, l[1].values, l[2].values, wide, kv};
+    return (heads){l[0].values, l[0].values + wide, l[0].values + wide + kv, wide + 2 * kv, wide + 2 * kv};
+}
+
+static const by_node *node_of(const trial *t, by_op op)
+{
+    const by_graph *g = t->program->graph;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i]->op == op)
+            return g->nodes[i];
+    fail_msg("no %s node", by_ops[op].name);
+    return NULL;
+}
+
+/* Largest difference between a naive attention and what the node computed. k, v (B, keys, kv_row); past as in
+ * the op, NULL: none. */
+static double attention_error(const by_node *n, heads h, int64_t keys, const double *seen, const double *past)
+{
+    const by_attention_attr *a = n->attr;
+    const int64_t batch = n->out[0]->dim[0], queries = n->out[0]->dim[1];
+    const double *y = n->out[0]->data, *weights = !past && n->out[2] ? n->out[2]->data : NULL;
+    double *out = by_alloc((size_t)a->head_dim * sizeof *out), *w = by_alloc((size_t)keys * sizeof *w),
+           worst = 0;
+    assert_true(out && w);
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t t = 0; t < queries; t++)
+            for (int k = 0; k < a->heads; k++) {
+                int64_t at = (int64_t)(k / (a->heads / a->kv_heads)) * a->head_dim + b * keys * h.kv_row;
+                int64_t limit = past                        ? (int64_t)past[b] + t
+                                : a->mask == BY_MASK_CAUSAL ? keys - queries + t
+                                                            : keys;
+                attend_naively(h.q + (b * queries + t) * h.q_row + (int64_t)k * a->head_dim, h.k + at,
+                               h.v + at, h.kv_row, keys, a->head_dim, a->scale, seen ? seen + b * keys : NULL,
+                               limit, out, w);
+                const double *row = y + ((b * queries + t) * a->heads + k) * a->head_dim;
+                for (int d = 0; d < a->head_dim; d++)
+                    worst = fmax(worst, fabs(row[d] - out[d]));
+                for (int64_t s = 0; weights && s < keys; s++)
+                    worst = fmax(worst, fabs(weights[((b * a->heads + k) * queries + t) * keys + s] - w[s]));
+            }
+    by_free(out);
+    by_free(w);
+    return worst;
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
+    trial *t;
+    for (int which = 0; (t = trial_new(how, BY_OP_ATTENTION, which)); which++) {
+        const by_node *n = node_of(t, BY_OP_ATTENTION);
+        const by_attention_attr *a = n->attr;
+        run_once(t);
+        if (a->dropout == 0) {
+            int64_t keys = a->packed ? n->in[0]->dim[1] : n->in[1]->dim[1];
+            double error = attention_error(n, heads_of(t, a), keys,
+                                           n->in[3] ? t->sample->leaf[a->packed ? 1 : 3].values : NULL, NULL);
+            if (!(error < 1e-12))
+                complain("attention %d: differs from plain loops by %.2g", which, error);
+        }
+        trial_free(t);
+    }
+    no_complaints();
+}
+
+/* Put the new rows into the caches by hand, attend, and compare caches and results. */
+static void test_attention_cached(void **state)
+{
+    (void)state;
+    setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
+    trial *t;
+    for (int which = 0; (t = trial_new(how, BY_OP_ATTENTION_CACHED, which)); which++) {
+        const by_node *n = node_of(t, BY_OP_ATTENTION_CACHED);
+        const by_attention_attr *a = n->attr;
+        const by_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
+        const int64_t batch = n->in[3]->dim[0], room = n->in[3]->dim[1], wide = n->in[3]->dim[2],
+                      queries = n->in[0]->dim[1];
+        heads h = heads_of(t, a);
+        run_once(t);
+        for (int64_t b = 0; b < batch; b++)
+            for (int64_t q = 0; q < queries; q++) {
+                size_t to = (size_t)((b * room + (int64_t)l[2].values[b] + q) * wide),
+                       from = (size_t)((b * queries + q) * h.kv_row);
+                memcpy(l[0].values + to, h.k + from, (size_t)wide * sizeof(double));
+                memcpy(l[1].values + to, h.v + from, (size_t)wide * sizeof(double));
+            }
+        assert_memory_equal(n->in[3]->data, l[0].values, by_tensor_bytes(n->in[3]));
+        assert_memory_equal(n->in[4]->data, l[1].values, by_tensor_bytes(n->in[4]));
+        heads cached = {h.q, l[0].values, l[1].values, h.q_row, wide};
+        double error = attention_error(n, cached, room, NULL, l[2].values);
+        if (!(error < 1e-12))
+            complain("attention_cached %d: differs from plain loops by %.2g", which, error);
+        trial_free(t);
+    }
+    no_complaints();
+}
+
+/* ---- bad indices
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* A run with one index out of range must fail, name tensor and value, and write nothing. */
+static void refuse(by_device *d, by_op op, double bad)
+{
+    setup how = {.device = d, .type = BY_F32, .exact = BY_F32, .guarded = true};
+    trial *t = trial_new(how, op, 0);
+    assert_non_null(t);
+    const by_sample_leaf *l = NULL;
+    for (int i = 0; i < t->sample->n_leaves; i++)
+        if (t->sample->leaf[i].tensor->type == BY_I32)
+            l = &t->sample->leaf[i];
+    assert_non_null(l);
+    l->values[by_elements(l->tensor) - 1] = bad;
+    fill_leaves(t);
+    by_status status = by_run(t->program);
+    char value[24];
+    snprintf(value, sizeof value, "%d", (int)bad);
+    const char *message = by_error_message();
+    if (status != BY_ERR_ARGUMENT || !strstr(message, value) || !strstr(message, by_tensor_label(l->tensor)))
+        complain("%s with index %s: status %d, \"%s\"", by_ops[op].name, value, (int)status,
+                 status ? message : "");
+    const by_tensor *y = t->sample->out[0].tensor;
+    for (size_t i = 0; i < by_tensor_bytes(y) && node_of(t, op)->out[0] == y; i++)
+        if (((const unsigned char *)y->data)[i] != JUNK_BYTE) {
+            complain("%s with index %s: wrote its output all the same", by_ops[op].name, value);
+            break;
+        }
+    check_guards(t);
+    trial_free(t);
+}
+
+static void test_bad_indices(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < BY_ISA_COUNT; isa++) {
+        by_device *d = devices[isa][2];
+        if (!d)
+            continue;
+        refuse(d, BY_OP_GATHER, 11);
+        refuse(d, BY_OP_GATHER, -1);
+        refuse(d, BY_OP_GATHER_GRAD, 11);
+        refuse(d, BY_OP_GATHER_GRAD, -1);
+        refuse(d, BY_OP_CROSS_ENTROPY, 7);
+        refuse(d, BY_OP_CROSS_ENTROPY, -1);
+        refuse(d, BY_OP_ATTENTION_CACHED, 8);
+        refuse(d, BY_OP_ATTENTION_CACHED, -1);
+    }
+    no_complaints();
+}
+
+/* ---- every branch
+ * ---------------------------------------------------------------------------------------------------- */
+
+extern by_branch __start_by_branches[] __attribute__((weak));
+extern by_branch __stop_by_branches[] __attribute__((weak));
+
+static void test_branches(void **state)
+{
+    (void)state;
+    int taken = 0;
+    for (by_branch *b = __start_by_branches; b < __stop_by_branches; b++) {
+        bool here = false;
+        for (int isa = 0; isa < BY_ISA_COUNT; isa++)
+            here |= devices[isa][1] && strcmp(isas[isa], b->isa) == 0;
+        taken += b->hit;
+        if (here && !b->hit)
+            complain("%s, %s: no sample takes \"%s\"", b->file, b->isa, b->label);
+    }
+    assert_true(taken > 0);
+    no_complaints();
+}
+
+/* ---- setting up
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static int open_devices(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < BY_ISA_COUNT; isa++)
+        for (int threads = 1; threads <= 2; threads++) {
+            char name[32];
+            snprintf(name, sizeof name, "cpu:%s", isas[isa]);
+            by_device *d = devices[isa][threads] = by_device_open(name, threads);
+            if (d)
+                ((by_cpu *)d->impl)->gemm = BY_GEMM_OWN;
+            else if (threads == 1)
+                printf("not tested: %s (%s)\n", name, by_error_message());
+        }
+    with_library[1] = by_device_open("cpu", 1);
+    with_library[2] = by_device_open("cpu", 2);
+    return devices[BY_ISA_GENERIC][1] && devices[BY_ISA_GENERIC][2] && with_library[1] && with_library[2]
+               ? 0
+               : -1;
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        for (int isa = 0; isa < BY_ISA_COUNT; isa++)
+            by_device_free(devices[isa][threads]);
+        by_device_free(with_library[threads]);
+    }
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_f64),
+        cmocka_unit_test(test_argmax),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_cached),
+        cmocka_unit_test(test_bad_indices),
+        cmocka_unit_test(test_branches),
+    };
+    return cmocka_run_group_tests_name("ops", tests, open_devices, close_devices);
+}
