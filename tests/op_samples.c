@@ -33,7 +33,7 @@ static by_tensor *leaf(by_sample *s, by_tensor *t)
     if (!values)
         return by_graph_fail(s->graph, "no memory for the values of a sample");
     for (size_t i = 0; i < n; i++)
-        values[i] = by_rng_normal(&s->rng);
+        values[i] = by_sample_noise(&s->seed);
     s->leaf[s->n_leaves++] = (by_sample_leaf){.tensor = t, .seen = t, .values = values};
     return t;
 }
@@ -71,7 +71,7 @@ static by_tensor *indices(by_sample *s, int64_t limit, int rank, const int64_t *
     by_tensor *t = input(s, BY_I32, rank, shape);
     double *v = values_of(s, t);
     for (int64_t i = 0; v && i < by_elements(t); i++)
-        v[i] = (double)by_rng_below(&s->rng, (uint64_t)limit);
+        v[i] = floor((double)limit * ((double)(next(&s->seed) >> 11) * 0x1p-53));
     return t;
 }
 
@@ -950,7 +950,7 @@ by_sample *by_sample_new(by_graph *g, by_op op, int which, bool copied)
     s->graph = g;
     s->type = by_params_dtype(g->params);
     s->copied = copied;
-    s->rng = by_rng_make(1000u * (uint64_t)op + (uint64_t)which, 0);
+    s->seed = 1000u * (uint64_t)op + (uint64_t)which;
     s->loss_scale = 1;
     if (!generators[op](s, which)) {
         by_sample_free(s);

@@ -21,7 +21,7 @@ typedef struct by_sample {
     by_graph *graph; /* borrowed; its parameters are the operands that get gradients */
     by_dtype type;   /* of the floating-point operands */
     bool copied;     /* operands are copies of the parameters, in memory that the op may take over */
-    by_rng rng;
+    uint64_t seed;
     by_sample_leaf leaf[BY_SAMPLE_LEAVES];
     int n_leaves;
     struct {
@@ -38,6 +38,9 @@ typedef struct by_sample {
  * it. */
 by_sample *by_sample_new(by_graph *g, by_op op, int which, bool copied);
 void by_sample_free(by_sample *s);
+
+/* The next of a stream of numbers of mean 0 and variance 1. */
+double by_sample_noise(uint64_t *seed);
 
 /* The generators, one per row of the table: false when there is no such sample. A row without one does not
  * link. */

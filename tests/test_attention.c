@@ -1,5 +1,5 @@
-/* test_attention.c - attention, its gradient and attention over a cache, of every instruction set of this machine and every
- * element type, against three nested loops in double. */
+/* test_attention.c - attention, its gradient and attention over a cache, of every instruction set of this
+ * machine and every element type, against three nested loops in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,11 +11,12 @@
 
 #include "cpu/cpu.h"
 
-/* ---- the kernels of each instruction set ------------------------------------------------------------------- */
+/* ---- the kernels of each instruction set
+ * ------------------------------------------------------------------- */
 
-#define DECLARE(isa)                                                  \
-    by_status by_cpu_attention_##isa(by_exec *e, by_node *n);         \
-    by_status by_cpu_attention_grad_##isa(by_exec *e, by_node *n);    \
+#define DECLARE(isa)                                               \
+    by_status by_cpu_attention_##isa(by_exec *e, by_node *n);      \
+    by_status by_cpu_attention_grad_##isa(by_exec *e, by_node *n); \
     by_status by_cpu_attention_cached_##isa(by_exec *e, by_node *n);
 
 #define ROW(isa, supported) \
@@ -56,16 +57,15 @@ static bool has_avx512bf16(void)
 }
 #endif
 
-static const kernels all_kernels[] = {
-    ROW(generic, always)
+static const kernels all_kernels[] = {ROW(generic, always)
 #ifdef BY_HAVE_ISA_AVX2
-    ROW(avx2, has_avx2)
+                                          ROW(avx2, has_avx2)
 #endif
 #ifdef BY_HAVE_ISA_AVX512
-    ROW(avx512, has_avx512)
+                                              ROW(avx512, has_avx512)
 #endif
 #ifdef BY_HAVE_ISA_AVX512BF16
-    ROW(avx512bf16, has_avx512bf16)
+                                                  ROW(avx512bf16, has_avx512bf16)
 #endif
 };
 
@@ -78,7 +78,8 @@ static double bound(by_dtype type)
     return type == BY_F64 ? 1e-24 : type == BY_F32 ? 1e-10 : type == BY_F16 ? 1e-7 : 1e-5;
 }
 
-/* ---- tensors made by hand, with a guard behind them ----------------------------------------------------------- */
+/* ---- tensors made by hand, with a guard behind them
+ * ----------------------------------------------------------- */
 
 enum { GUARD = 64 };
 
@@ -132,8 +133,8 @@ static double *as_double(const by_tensor *t)
     return d;
 }
 
-/* Mean square error over mean square of what is expected. Inputs are of size 1, so a tensor whose exact values happen to
- * be tiny is not held to more than a hundredth of that. */
+/* Mean square error over mean square of what is expected. Inputs are of size 1, so a tensor whose exact
+ * values happen to be tiny is not held to more than a hundredth of that. */
 static void assert_close(const char *what, const by_tensor *t, const double *expected)
 {
     double *got = as_double(t), error = 0, size = 0;
@@ -148,7 +149,8 @@ static void assert_close(const char *what, const by_tensor *t, const double *exp
         fail_msg("%s: NMSE %g (%s)", what, error / size, by_dtype_name(t->type));
 }
 
-/* ---- the reference ---------------------------------------------------------------------------------------------- */
+/* ---- the reference
+ * ---------------------------------------------------------------------------------------------- */
 
 typedef struct problem {
     int64_t b, t, s;
@@ -187,7 +189,7 @@ static double kept(const problem *p, int64_t b, int64_t h, int64_t t, int64_t s)
 }
 
 typedef struct reference {
-    double *q, *k, *v, *dy;           /* (B, T, H, D), (B, S, Hkv, D) */
+    double *q, *k, *v, *dy; /* (B, T, H, D), (B, S, Hkv, D) */
     double *y, *lse, *w, *dq, *dk, *dv;
 } reference;
 
@@ -206,7 +208,8 @@ static double *zeros(int64_t n)
 }
 
 /* Weights of one query in w (S), its log-sum-exp, -infinity when it sees nothing. */
-static double weigh(const problem *p, const int32_t *mask, int64_t b, int64_t t, const double *q, const double *k, double *w)
+static double weigh(const problem *p, const int32_t *mask, int64_t b, int64_t t, const double *q,
+                    const double *k, double *w)
 {
     double top = -INFINITY, sum = 0;
     for (int64_t s = 0; s < p->s; s++) {
@@ -270,10 +273,11 @@ static void differentiate(const problem *p, const double *y, reference *r)
     }
 }
 
-/* ---- one problem on the kernels ------------------------------------------------------------------------------------ */
+/* ---- one problem on the kernels
+ * ------------------------------------------------------------------------------------ */
 
 typedef struct operands {
-    by_tensor *q, *k, *v, *mask, *dy;                /* k and v are NULL when packed */
+    by_tensor *q, *k, *v, *mask, *dy; /* k and v are NULL when packed */
     by_tensor *y, *lse, *weights, *dq, *dk, *dv;
 } operands;
 
@@ -308,7 +312,8 @@ static operands make_operands(const problem *p, by_dtype type)
     if (p->masked) {
         o.mask = tensor(BY_I32, 2, p->b, p->s, 1, 1);
         int32_t *m = o.mask->data;
-        for (int64_t i = 0; i < p->b * p->s; i++) /* the first batch row sees nothing; of others, 2 keys in 3 */
+        for (int64_t i = 0; i < p->b * p->s;
+             i++) /* the first batch row sees nothing; of others, 2 keys in 3 */
             m[i] = i < p->s ? 0 : by_philox_at(3, 0, (uint64_t)i).v[0] % 3 != 0;
     }
     return o;
@@ -395,7 +400,8 @@ static void *copy_of(const by_tensor *t)
     return c;
 }
 
-/* Forward with and without weights, backward; then all of it with other numbers of threads, which change no bit. */
+/* Forward with and without weights, backward; then all of it with other numbers of threads, which change no
+ * bit. */
 static void check(const kernels *k, by_dtype type, const problem *p)
 {
     operands o = make_operands(p, type);
@@ -447,7 +453,9 @@ static void check_everywhere(const problem *p)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------------ */
+/* ---- tests
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static void test_shapes(void **state)
 {
@@ -579,7 +587,8 @@ static void test_infinity_shows(void **state)
     }
 }
 
-/* ---- the cache -------------------------------------------------------------------------------------------------------- */
+/* ---- the cache
+ * -------------------------------------------------------------------------------------------------------- */
 
 typedef struct cache {
     by_tensor *k, *v, *past;
@@ -603,11 +612,20 @@ static double *expected_over_cache(const problem *p, const operands *o, const ca
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d, room = c->k->dim[1];
     const int32_t *past = c->past->data;
-    double *all = zeros(p->b * p->t * qs), *q = columns(o->q, 0, qs), *k = as_double(c->k), *v = as_double(c->v);
+    double *all = zeros(p->b * p->t * qs), *q = columns(o->q, 0, qs), *k = as_double(c->k),
+           *v = as_double(c->v);
     for (int64_t b = 0; b < p->b; b++) {
         problem one = *p;
         one.b = 1, one.s = past[b] + p->t, one.causal = true, one.packed = false;
-        reference r = {zeros(p->t * qs), zeros(one.s * ks), zeros(one.s * ks), zeros(p->t * qs), NULL, NULL, NULL, NULL, NULL,
+        reference r = {zeros(p->t * qs),
+                       zeros(one.s * ks),
+                       zeros(one.s * ks),
+                       zeros(p->t * qs),
+                       NULL,
+                       NULL,
+                       NULL,
+                       NULL,
+                       NULL,
                        NULL};
         memcpy(r.q, q + b * p->t * qs, sizeof *q * (size_t)(p->t * qs));
         memcpy(r.k, k + b * room * ks, sizeof *k * (size_t)(one.s * ks));
@@ -641,7 +659,8 @@ static void check_cached(const kernels *k, by_dtype type, const problem *p, int6
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
     operands o = make_operands(p, type);
-    cache c = {tensor(type, 3, p->b, room, ks, 1), tensor(type, 3, p->b, room, ks, 1), tensor(BY_I32, 1, p->b, 1, 1, 1)};
+    cache c = {tensor(type, 3, p->b, room, ks, 1), tensor(type, 3, p->b, room, ks, 1),
+               tensor(BY_I32, 1, p->b, 1, 1, 1)};
     fill_normal(c.k);
     fill_normal(c.v);
     memcpy(c.past->data, past, sizeof *past * (size_t)p->b);
@@ -696,7 +715,8 @@ static void test_cache_is_full(void **state)
     const int32_t wrong[] = {-1, 8, INT32_MAX, INT32_MIN};
     for (int i = 0; i < BY_COUNT(wrong); i++) {
         operands o = make_operands(&p, BY_F32);
-        cache c = {tensor(BY_F32, 3, 2, 10, 32, 1), tensor(BY_F32, 3, 2, 10, 32, 1), tensor(BY_I32, 1, 2, 1, 1, 1)};
+        cache c = {tensor(BY_F32, 3, 2, 10, 32, 1), tensor(BY_F32, 3, 2, 10, 32, 1),
+                   tensor(BY_I32, 1, 2, 1, 1, 1)};
         ((int32_t *)c.past->data)[0] = 0;
         ((int32_t *)c.past->data)[1] = wrong[i];
         assert_int_equal(cached(&all_kernels[0], &p, &o, &c, 1), BY_ERR_ARGUMENT);
@@ -727,10 +747,10 @@ static int close_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_key_mask),
-        cmocka_unit_test(test_dropout),          cmocka_unit_test(test_dropout_statistics),
-        cmocka_unit_test(test_some_gradients),   cmocka_unit_test(test_infinity_shows),
-        cmocka_unit_test(test_cache),            cmocka_unit_test(test_cache_is_full),
+        cmocka_unit_test(test_shapes),         cmocka_unit_test(test_key_mask),
+        cmocka_unit_test(test_dropout),        cmocka_unit_test(test_dropout_statistics),
+        cmocka_unit_test(test_some_gradients), cmocka_unit_test(test_infinity_shows),
+        cmocka_unit_test(test_cache),          cmocka_unit_test(test_cache_is_full),
     };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

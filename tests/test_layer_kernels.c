@@ -9,6 +9,12 @@ static double *zeros(pool *p, int64_t count)
     return pool_alloc(p, (size_t)count * sizeof(double));
 }
 
+/* Relative error of a sum of n terms, in roundings, when they are independent. */
+static double sum_roundings(int64_t n)
+{
+    return sqrt((double)n);
+}
+
 static size_t bytes_of(const by_tensor *t)
 {
     return (size_t)count_of(t) * by_dtype_size(t->type);
@@ -44,7 +50,7 @@ static void check_softmax(const kernel_set *set, by_dtype type)
         }
         by_node n = {.op = BY_OP_SOFTMAX, .in = {x}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
-        expect(set, "softmax", y, want, 1, 16); /* x - max is up to 40, rounded */
+        expect(set, "softmax", y, want, 1, 40 + sum_roundings(cols)); /* x - max is up to 40 */
         by_node over = {.op = BY_OP_SOFTMAX, .in = {x}, .out = {x}};
         assert_int_equal(run_node(&p, set, &over), BY_OK);
         assert_memory_equal(x->data, y->data, bytes_of(x));
@@ -108,11 +114,11 @@ static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64
     }
     by_node n = {.op = BY_OP_CROSS_ENTROPY, .in = {x, targets}, .out = {loss, lse}, .attr = &a};
     assert_int_equal(run_node(&p, set, &n), BY_OK);
-    expect(set, "loss", loss, &total, 20, 2);
-    expect(set, "lse", lse, want_lse, 20, 2);
+    expect(set, "loss", loss, &total, 1, 20 + sum_roundings(cols));
+    expect(set, "lse", lse, want_lse, 1, 20 + sum_roundings(cols));
     by_node g = {.op = BY_OP_CROSS_ENTROPY_GRAD, .in = {x, targets, lse, dloss}, .out = {dx}, .attr = &a};
     assert_int_equal(run_node(&p, set, &g), BY_OK);
-    expect(set, "cross_entropy_grad", dx, want, counted > 0 ? up / counted : 0, 40);
+    expect(set, "cross_entropy_grad", dx, want, counted > 0 ? up / counted : 0, 40 + sum_roundings(cols));
     g.out[0] = x;
     assert_int_equal(run_node(&p, set, &g), BY_OK);
     assert_memory_equal(x->data, dx->data, bytes_of(x));
@@ -176,8 +182,8 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
             want[i] = (u[i] - mean) * want_stats[2 * r + 1] * g[i % cols] + (b ? b[i % cols] : 0);
     }
     if (cols > 1 || a.rms) { /* the variance of one number is 0, and 1 / std enlarges every rounding by 362 */
-        expect(set, "stats", stats, want_stats, 2, 8);
-        expect(set, "norm", y, want, 12, 8);
+        expect(set, "stats", stats, want_stats, 2, 4 + sum_roundings(cols));
+        expect(set, "norm", y, want, 12, 4 + sum_roundings(cols));
     }
     by_tensor *again = TENSOR(&p, type, rows, cols); /* neither statistics nor sum wanted */
     by_node bare = {.op = BY_OP_NORM, .in = {x, gamma, beta, h}, .out = {again}, .attr = &a, .rng = 5};
@@ -209,7 +215,7 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
                     .out = {dx, dgamma, dbeta},
                     .attr = &a};
     assert_int_equal(run_node(&p, set, &back), BY_OK);
-    expect(set, "dx", dx, want, large, 16);
+    expect(set, "dx", dx, want, large, 8 + sum_roundings(cols));
     expect(set, "dgamma", dgamma, want_gamma, large * sqrt((double)rows), 8);
     expect(set, "dbeta", dbeta, want_beta, 4 * sqrt((double)rows), 8);
     by_tensor *alone = TENSOR(&p, type, rows, cols);
@@ -343,12 +349,11 @@ static void reference_adafactor(optim_case *c, by_segment s)
         }
     }
     for (int64_t i = 0; i < s.count; i++) {
-        w[i] *= s.decay ? 1 - lr * c->wd : 1;
         u2 += u[i] * u[i];
         w2 += w[i] * w[i];
     }
     for (int64_t i = 0; i < s.count; i++)
-        w[i] -= lr * fmax(1e-3, sqrt(w2 / n)) * u[i] / fmax(1, sqrt(u2 / n));
+        w[i] -= (s.decay ? lr * c->wd * w[i] : 0) + lr * fmax(1e-3, sqrt(w2 / n)) * u[i] / fmax(1, sqrt(u2 / n));
     test_free(u);
 }
 

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cpu/cpu.h"
 #include "op_samples.c"
@@ -73,12 +74,14 @@ typedef struct trial {
 
 enum { GUARD = 64, GUARD_BYTE = 0xa5, JUNK_BYTE = 0xff };
 
-static double rounded(double x, by_dtype type)
+/* Round values to what a type can hold. */
+static void round_to(by_dtype type, double *values, int64_t n)
 {
-    char small[8];
-    by_convert(small, type, &x, BY_F64, 1);
-    by_convert(&x, BY_F64, small, type, 1);
-    return x;
+    void *small = by_alloc((size_t)n * sizeof *values + 1);
+    assert_non_null(small);
+    by_convert(small, type, values, BY_F64, (size_t)n);
+    by_convert(values, BY_F64, small, type, (size_t)n);
+    by_free(small);
 }
 
 static bool planned(const by_tensor *t)
@@ -178,7 +181,7 @@ static void guard(trial *t)
 static by_tensor *build_loss(trial *t, by_graph *g)
 {
     by_sample *s = t->sample;
-    by_rng rng = by_rng_make(7, (uint64_t)t->which);
+    uint64_t seed = 77;
     by_tensor *loss = NULL;
     for (int i = 0; i < s->n_outs; i++) {
         if (!s->out[i].in_loss)
@@ -187,7 +190,8 @@ static by_tensor *build_loss(trial *t, by_graph *g)
         double *v = by_alloc_zero((size_t)n + 1, sizeof *v);
         assert_non_null(v);
         for (int64_t k = 0; k < n; k++)
-            v[k] = rounded(by_rng_normal(&rng) * s->loss_scale, t->how.exact);
+            v[k] = by_sample_noise(&seed) * s->loss_scale;
+        round_to(t->how.exact, v, n);
         t->cotangent[i].values = v;
         t->cotangent[i].tensor = by_input(g, "cotangent", s->out[i].tensor->type, 1, &n);
         by_tensor *flat = by_reshape(g, s->out[i].tensor, 1, &n);
@@ -247,8 +251,8 @@ static trial *trial_new(setup how, by_op op, int which)
     }
     for (int i = 0; i < t->sample->n_leaves; i++) {
         const by_sample_leaf *l = &t->sample->leaf[i];
-        for (int64_t k = 0; by_dtype_is_float(l->tensor->type) && k < by_elements(l->tensor); k++)
-            l->values[k] = rounded(l->values[k], how.exact);
+        if (by_dtype_is_float(l->tensor->type))
+            round_to(how.exact, l->values, by_elements(l->tensor));
     }
     t->how.gradients = how.gradients && by_ops[op].grad && !t->sample->forward_only;
     by_tensor *loss = t->how.gradients ? build_loss(t, g) : NULL;
@@ -477,13 +481,13 @@ static double loss_of(trial *t)
 
 /* (loss(x + h u) - loss(x - h u)) / 2h, where u is one element of the leaf (element >= 0) or a random
  * direction, left in u. */
-static double slope(trial *t, const by_sample_leaf *l, int64_t element, by_rng *rng, double *u)
+static double slope(trial *t, const by_sample_leaf *l, int64_t element, uint64_t *seed, double *u)
 {
     const int64_t n = by_elements(l->tensor);
     const double h = 1e-5;
     double *x = l->tensor->data, side[2];
     for (int64_t i = 0; i < n; i++)
-        u[i] = element < 0 ? by_rng_normal(rng) : i == element;
+        u[i] = element < 0 ? by_sample_noise(seed) : i == element;
     for (int k = 0; k < 2; k++) {
         for (int64_t i = 0; i < n; i++)
             x[i] = l->values[i] + (k ? -h : h) * u[i];
@@ -500,9 +504,9 @@ static void check_slopes(trial *t, const by_sample_leaf *l, const double *gradie
     const int64_t n = by_elements(l->tensor), probes = n <= SMALL ? n : DIRECTIONS;
     double *u = by_alloc((size_t)n * sizeof *u), error = 0, size = 0;
     assert_non_null(u);
-    by_rng rng = by_rng_make(99, (uint64_t)n);
+    uint64_t seed = 99;
     for (int64_t p = 0; p < probes; p++) {
-        double measured = slope(t, l, n <= SMALL ? p : -1, &rng, u), computed = 0;
+        double measured = slope(t, l, n <= SMALL ? p : -1, &seed, u), computed = 0;
         for (int64_t i = 0; i < n; i++)
             computed += gradient[i] * u[i];
         error += (measured - computed) * (measured - computed);
@@ -541,36 +545,48 @@ static void test_gradients(void **state)
     no_complaints();
 }
 
-/* All samples of one op in one type on one pair of devices (one thread, two threads) against the generic set
- * in f64. */
-static void check_type(by_op op, by_dtype type, by_device *const *pair, const char *where)
+/* One sample in one type on one pair of devices (one thread, two threads) against the generic set in f64. */
+static void check_on(by_device *const *pair, const char *where, setup how, const result *expected, by_op op,
+                     int which)
 {
-    setup right = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = type};
-    setup two = {.device = pair[2], .type = type, .exact = type, .guarded = true};
-    setup one = {.device = pair[1], .type = type, .exact = type};
-    bool copied = false, gradients = true;
-    for (int which = 0;;) {
-        right.copied = two.copied = one.copied = copied;
-        right.gradients = two.gradients = one.gradients = gradients;
+    how.device = pair[1];
+    result *one = outcome(how, op, which);
+    how.device = pair[2];
+    how.guarded = true;
+    result *two = outcome(how, op, which);
+    compare(two, expected, op, which, how.type, where);
+    same_bits(two, one, op, which, how.type, where);
+    result_free(one);
+    result_free(two);
+}
+
+static bool is_product(by_op op)
+{
+    return op == BY_OP_LINEAR || op == BY_OP_LINEAR_DX || op == BY_OP_LINEAR_DW || op == BY_OP_MATMUL;
+}
+
+/* On every instruction set as it is; on the best one also without the backward pass, and with operands that
+ * may be written over. */
+static bool check_sample(by_op op, int which, by_dtype type)
+{
+    enum { AS_IT_IS, FORWARD, COPIED, VARIANTS };
+    for (int variant = 0; variant < VARIANTS; variant++) {
+        setup how = {
+            .type = type, .exact = type, .gradients = variant != FORWARD, .copied = variant == COPIED};
+        setup right = how;
+        right.type = BY_F64;
+        right.device = devices[BY_ISA_GENERIC][2];
         result *expected = outcome(right, op, which);
         if (!expected)
-            return;
-        result *r = outcome(two, op, which), *s = outcome(one, op, which);
-        compare(r, expected, op, which, type, where);
-        same_bits(r, s, op, which, type, where);
+            return false;
+        for (int isa = variant == AS_IT_IS ? 0 : best; isa <= best; isa++)
+            if (devices[isa][1])
+                check_on(devices[isa], isas[isa], how, expected, op, which);
+        if (is_product(op) && variant != COPIED)
+            check_on(with_library, by_device_description(with_library[2]), how, expected, op, which);
         result_free(expected);
-        result_free(r);
-        result_free(s);
-        /* each sample as it is, without the backward pass, and with operands that may be written over */
-        if (gradients && !copied) {
-            gradients = false;
-        } else if (!gradients) {
-            gradients = copied = true;
-        } else {
-            copied = false;
-            which++;
-        }
     }
+    return true;
 }
 
 static void test_types(void **state)
@@ -579,10 +595,13 @@ static void test_types(void **state)
     static const by_dtype types[] = {BY_F32, BY_BF16, BY_F16};
     for (int op = 0; op < BY_OP_COUNT; op++)
         for (int k = 0; k < BY_COUNT(types); k++) {
-            for (int isa = 0; isa < BY_ISA_COUNT; isa++)
-                if (devices[isa][1])
-                    check_type((by_op)op, types[k], devices[isa], isas[isa]);
-            check_type((by_op)op, types[k], with_library, by_device_description(with_library[2]));
+            double start = by_seconds();
+            int which = 0;
+            while (check_sample((by_op)op, which, types[k]))
+                which++;
+            if (getenv("BY_TIMES"))
+                printf("%8.3f s  %s %s, %d samples\n", by_seconds() - start, by_ops[op].name,
+                       by_dtype_name(types[k]), which);
         }
     no_complaints();
 }
@@ -850,9 +869,10 @@ static int open_devices(void **state)
             char name[32];
             snprintf(name, sizeof name, "cpu:%s", isas[isa]);
             by_device *d = devices[isa][threads] = by_device_open(name, threads);
-            if (d)
+            if (d) {
                 ((by_cpu *)d->impl)->gemm = BY_GEMM_OWN;
-            else if (threads == 1)
+                best = isa;
+            } else if (threads == 1)
                 printf("not tested: %s (%s)\n", name, by_error_message());
         }
     with_library[1] = by_device_open("cpu", 1);

@@ -1,5 +1,5 @@
-/* generate.h - text from a language model: a key-value cache for a batch of sequences (by_generator), and a loop around it that
- * samples token after token (by_generate). */
+/* generate.h - text from a language model: a key-value cache for a batch of sequences (by_generator), and a
+ * loop around it that samples token after token (by_generate). */
 #ifndef BANYAN_GENERATE_H
 #define BANYAN_GENERATE_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* ---- the cache: feed tokens, read logits ------------------------------------------------------------------------ */
+/* ---- the cache: feed tokens, read logits ----------------------------------------------------- */
 
 /* Some sequences that grow side by side, each at its own pace, and the keys and values of what they hold. */
 typedef struct by_generator by_generator;
@@ -22,16 +22,17 @@ typedef struct by_generator_spec {
 BY_API by_generator *by_generator_new(by_model *m, const by_generator_spec *spec);
 BY_API void by_generator_free(by_generator *g);
 
-/* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be NULL). A token outside the
- * vocabulary or a row that would outgrow the capacity is BY_ERR_ARGUMENT, and nothing is fed. After another failure the rows'
- * contents are undefined until they are rewound to 0. */
+/* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
+ * NULL). A token outside the vocabulary or a row that would outgrow the capacity is BY_ERR_ARGUMENT, and
+ * nothing is fed. After another failure the rows' contents are undefined until they are rewound to 0. */
 BY_API by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
 
-/* (V) logits of what follows the last token fed to the row; NULL when there is none, that is at the beginning and after a rewind.
- * Valid until the next feed. */
+/* (V) logits of what follows the last token fed to the row; NULL when there is none, that is at the beginning
+ * and after a rewind. Valid until the next feed. */
 BY_API const float *by_generator_logits(const by_generator *g, int row);
 
-/* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing. */
+/* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing.
+ */
 BY_API void by_generator_rewind(by_generator *g, int row, int length);
 
 BY_API int by_generator_length(const by_generator *g, int row); /* positions the row holds */
@@ -40,12 +41,13 @@ BY_API int by_generator_batch(const by_generator *g);
 BY_API int by_generator_capacity(const by_generator *g);
 BY_API size_t by_generator_bytes(const by_generator *g); /* cache and activations in use */
 
-/* ---- sampling --------------------------------------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
-/* How the next token is chosen from the logits. All zero is greedy decoding: the likeliest token, the first of equals. What is set
- * applies in the order of the fields, up to seed. */
+/* How the next token is chosen from the logits. All zero is greedy decoding: the likeliest token, the first
+ * of equals. What is set applies in the order of the fields, up to seed. */
 typedef struct by_sampling {
-    double repetition_penalty; /* tokens of prompt and text: positive logits are divided by it, negative ones multiplied; 0: off */
+    double repetition_penalty; /* tokens of prompt and text: positive logits are divided by it, negative ones
+                                  multiplied; 0: off */
     double presence_penalty;   /* subtracted from the logits of tokens in the text generated so far */
     double frequency_penalty;  /* subtracted from them as often as they are there */
     int no_repeat_ngram;       /* no run of so many tokens comes twice, prompt included; 0: off */
@@ -56,11 +58,12 @@ typedef struct by_sampling {
     int top_k;          /* keep the k likeliest and those equal to the last of them; 0: off */
     double top_p;       /* keep the fewest likeliest that together reach p; 0 and 1: off */
     double min_p;       /* keep what is at least so likely as a share of the likeliest; 0: off */
-    double typical_p;   /* keep the fewest, nearest to the expected information content first, that reach p; 0 and 1: off */
+    double typical_p;   /* keep the fewest, nearest to the expected information content first, that reach p; 0
+                           and 1: off */
     uint64_t seed;      /* a draw depends on (seed, sample, number of the new token) alone */
 } by_sampling;
 
-/* ---- generation --------------------------------------------------------------------------------------------------------- */
+/* ---- generation ------------------------------------------------------------------------------ */
 
 typedef enum by_finish {
     BY_FINISH_NONE,   /* the row was left out, or generation failed or was cancelled before the row ended */
@@ -71,19 +74,19 @@ typedef enum by_finish {
 
 typedef struct by_generate_spec {
     by_sampling sampling;
-    /* 0: until a stop token comes or the row's capacity is used up. Otherwise prompt and new tokens must fit into the capacity,
-     * unless slide is set. */
+    /* 0: until a stop token comes or the row's capacity is used up. Otherwise prompt and new tokens must fit
+     * into the capacity, unless slide is set. */
     int max_new_tokens;
-    /* When a row is full, keep its last tokens, half the capacity, and feed them again from position 0 on; a prompt that does not fit
-     * is cut to its end in the same way. Needs max_new_tokens. */
+    /* When a row is full, keep its last tokens, half the capacity, and feed them again from position 0 on; a
+     * prompt that does not fit is cut to its end in the same way. Needs max_new_tokens. */
     bool slide;
     const int32_t *stop_tokens; /* besides the model's end-of-text token; NULL: none */
     int stop_count;
     bool ignore_eos;  /* the model's end-of-text token is a token like others */
     int first_sample; /* row r draws the random numbers of sample first_sample + r */
-    /* Callbacks, may be NULL. token() hears of every new token but stop tokens, with its log-probability under the model before
-     * any of the above; returning false ends the row. cancelled() is polled between passes; returning true ends everything with
-     * BY_ERR_CANCELLED. */
+    /* Callbacks, may be NULL. token() hears of every new token but stop tokens, with its log-probability
+     * under the model before any of the above; returning false ends the row. cancelled() is polled between
+     * passes; returning true ends everything with BY_ERR_CANCELLED. */
     bool (*token)(void *user, int row, int32_t token, float logprob);
     bool (*cancelled)(void *user);
     void *user;
@@ -98,19 +101,19 @@ typedef struct by_generation {
 
 typedef struct by_generate_result {
     by_generation *rows;
-    int count;               /* rows: the generator's batch */
-    int64_t prompt_tokens;   /* fed */
-    int64_t new_tokens;      /* of all rows, without stop tokens */
-    double prompt_seconds;   /* until the first token was chosen */
-    double decode_seconds;   /* from then on */
+    int count;             /* rows: the generator's batch */
+    int64_t prompt_tokens; /* fed */
+    int64_t new_tokens;    /* of all rows, without stop tokens */
+    double prompt_seconds; /* until the first token was chosen */
+    double decode_seconds; /* from then on */
 } by_generate_result;
 
-/* Generate after every prompt at once: prompts[row][0..lengths[row]) for each row of the generator, the same one several times for
- * several samples; a row whose prompt is NULL is left out. An empty prompt starts with the model's end-of-text token, or is an error
- * when there is none. What the generator held before is forgotten. *result is filled also on failure, with what there was until
- * then; release it in any case. */
-BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths, const by_generate_spec *spec,
-                             by_generate_result *result);
+/* Generate after every prompt at once: prompts[row][0..lengths[row]) for each row of the generator, the same
+ * one several times for several samples; a row whose prompt is NULL is left out. An empty prompt starts with
+ * the model's end-of-text token, or is an error when there is none. What the generator held before is
+ * forgotten. *result is filled also on failure, with what there was until then; release it in any case. */
+BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
+                             const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */
 
 #ifdef __cplusplus

@@ -29,6 +29,14 @@ typedef struct by_schedule_spec {
     int64_t steps;    /* of the whole run, for linear and cosine */
 } by_schedule_spec;
 
+/* The update of a parameter list as one compiled program over its flat buffers: norm, clipping, optimiser. For one's own training loops;
+ * by_trainer has one inside. The list must have been frozen for training. */
+typedef struct by_update by_update;
+BY_API by_update *by_update_new(by_params *p, const by_optimizer_spec *spec);
+BY_API void by_update_free(by_update *u);
+/* Apply update number step (from 1) at the given rate; *norm (may be NULL) receives the gradient norm before clipping. */
+BY_API by_status by_update_run(by_update *u, double learning_rate, int64_t step, double *norm);
+
 /* The learning rate of a step, counted from 0. */
 BY_API double by_schedule_rate(const by_schedule_spec *s, int64_t step);
 

@@ -24,9 +24,11 @@ char *cli_model_dir(const char *path)
         by_free(dir);
     }
     if (!by_dir_exists(path))
-        by_fail(BY_ERR_IO, "%s: %s", path, by_file_exists(path) ? "a file, not a model directory" : "no such directory");
+        by_fail(BY_ERR_IO, "%s: %s", path,
+                by_file_exists(path) ? "a file, not a model directory" : "no such directory");
     else
-        by_fail(BY_ERR_IO, "%s: neither a model directory (config.json) nor a run folder (best/ or last/)", path);
+        by_fail(BY_ERR_IO, "%s: neither a model directory (config.json) nor a run folder (best/ or last/)",
+                path);
     return NULL;
 }
 
@@ -35,7 +37,8 @@ by_tokenizer *cli_tokenizer(const char *path)
     char *dir = cli_model_dir(path);
     if (!dir)
         return NULL;
-    by_tokenizer *t = by_tokenizer_load(holds(dir, "tokenizer.json") || !holds(path, "tokenizer.json") ? dir : path);
+    by_tokenizer *t =
+        by_tokenizer_load(holds(dir, "tokenizer.json") || !holds(path, "tokenizer.json") ? dir : path);
     by_free(dir);
     return t;
 }

@@ -5,15 +5,17 @@
 #include "banyan/graph.h"
 #include "text/tokenizer.h"
 
-/* The model directory a user means: `path` itself when it holds config.json, otherwise the best or else the last model of the
- * run folder `path`. Heap string, by_free it; NULL with an error that says what was looked for. */
+/* The model directory a user means: `path` itself when it holds config.json, otherwise the best or else the
+ * last model of the run folder `path`. Heap string, by_free it; NULL with an error that says what was looked
+ * for. */
 char *cli_model_dir(const char *path);
 
-/* The tokenizer that belongs to `path` (a model directory or a run folder): beside the model, or in the run folder. NULL with
- * an error that names the folder. */
+/* The tokenizer that belongs to `path` (a model directory or a run folder): beside the model, or in the run
+ * folder. NULL with an error that names the folder. */
 by_tokenizer *cli_tokenizer(const char *path);
 
-/* Open a device by name ("cpu", "auto"; NULL: "auto") with so many threads, 0 for every core. NULL on failure. */
+/* Open a device by name ("cpu", "auto"; NULL: "auto") with so many threads, 0 for every core. NULL on
+ * failure. */
 by_device *cli_device(const char *name, int threads);
 
 #endif

@@ -26,37 +26,63 @@ typedef struct generate_options {
 } generate_options;
 
 static const cli_option rows[] = {
-    {CLI_AT(generate_options, prompt), .name = "prompt", .letter = 'p', .help = "the text to continue", .group = "Prompt"},
-    {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE", .help = "read the prompt from a file, - for stdin; a newline at its end does not count"},
-    {CLI_AT(generate_options, ids), .name = "ids", .help = "the prompt is token ids, and so is the output; needs no tokenizer"},
+    {CLI_AT(generate_options, prompt), .name = "prompt", .letter = 'p', .help = "the text to continue",
+     .group = "Prompt"},
+    {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE",
+     .help = "read the prompt from a file, - for stdin; a newline at its end does not count"},
+    {CLI_AT(generate_options, ids), .name = "ids",
+     .help = "the prompt is token ids, and so is the output; needs no tokenizer"},
 
-    {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n', CLI_RANGE(0, 1e9), .suffix = true, .preset = "128", .help = "new tokens at most; 0: until the context is full", .group = "Length"},
-    {CLI_AT(generate_options, min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0", .help = "no end of text before so many"},
-    {CLI_AT(generate_options, stop), .name = "stop", .help = "end where this text comes; may be given several times"},
+    {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n',
+     CLI_RANGE(0, 1e9), .suffix = true, .preset = "128",
+     .help = "new tokens at most; 0: until the context is full", .group = "Length"},
+    {CLI_AT(generate_options, min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0",
+     .help = "no end of text before so many"},
+    {CLI_AT(generate_options, stop), .name = "stop", .help = "end where this text comes"},
     {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos", .help = "go on after an end of text"},
-    {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c', CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model looks back; 0: all it can"},
-    {CLI_AT(generate_options, slide), .name = "slide", .preset = "yes", .help = "when the context is full, go on with its last half; --no-slide makes it an error"},
+    {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c',
+     CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model looks back; 0: all it can"},
+    {CLI_AT(generate_options, slide), .name = "slide", .preset = "yes",
+     .help = "when the context is full, go on with its last half; --no-slide makes it an error"},
 
-    {CLI_AT(generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0.8", .help = "divides the logits; 0: always the likeliest token", .group = "Sampling"},
+    {CLI_AT(generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6),
+     .preset = "0.8", .help = "divides the logits; 0: always the likeliest token", .group = "Sampling"},
     {CLI_AT(generate_options, greedy), .name = "greedy", .help = "the same as --temp 0"},
-    {CLI_AT(generate_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "40", .help = "only the k likeliest; 0: all"},
-    {CLI_AT(generate_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0.95", .help = "only the likeliest that together reach p; 1: all"},
-    {CLI_AT(generate_options, min_p), .name = "min-p", CLI_RANGE(0, 1), .preset = "0.05", .help = "only what is at least so likely, as a share of the likeliest; 0: all"},
-    {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1), .preset = "1", .help = "only the most typical that together reach p; 1: all"},
-    {CLI_AT(generate_options, repeat), .name = "repeat-penalty", .alias = "repetition-penalty", CLI_RANGE(1e-3, 1e3), .preset = "1", .help = "above 1, makes what was there less likely, prompt included"},
-    {CLI_AT(generate_options, presence), .name = "presence-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0", .help = "subtracted from the logits of tokens generated before"},
-    {CLI_AT(generate_options, frequency), .name = "frequency-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0", .help = "subtracted each time the token was generated"},
-    {CLI_AT(generate_options, no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0", .help = "no run of N tokens comes twice; 0: off"},
-    {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0), .help = "the same seed gives the same text; random when not given"},
-    {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1", .help = "texts to generate"},
+    {CLI_AT(generate_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "40",
+     .help = "only the k likeliest; 0: all"},
+    {CLI_AT(generate_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0.95",
+     .help = "only the likeliest that together reach p; 1: all"},
+    {CLI_AT(generate_options, min_p), .name = "min-p", CLI_RANGE(0, 1), .preset = "0.05",
+     .help = "only what is at least so likely, as a share of the likeliest; 0: all"},
+    {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1),
+     .preset = "1", .help = "only the most typical that together reach p; 1: all"},
+    {CLI_AT(generate_options, repeat), .name = "repeat-penalty", .alias = "repetition-penalty",
+     CLI_RANGE(1e-3, 1e3), .preset = "1",
+     .help = "above 1, makes what was there less likely, prompt included"},
+    {CLI_AT(generate_options, presence), .name = "presence-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",
+     .help = "subtracted from the logits of tokens generated before"},
+    {CLI_AT(generate_options, frequency), .name = "frequency-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",
+     .help = "subtracted each time the token was generated"},
+    {CLI_AT(generate_options, no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0",
+     .help = "no run of N tokens comes twice; 0: off"},
+    {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
+     .help = "the same seed gives the same text; random when not given"},
+    {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
+     .help = "texts to generate"},
 
-    {CLI_AT(generate_options, echo), .name = "echo", .preset = "yes", .help = "print the prompt in front of the text", .group = "Output"},
-    {CLI_AT(generate_options, json), .name = "json", .help = "one JSON object per sample: text, ids, finish_reason, tokens, tokens_per_s"},
-    {CLI_AT(generate_options, verbose), .name = "verbose", .letter = 'v', .help = "tell speed and time to the first token on stderr"},
+    {CLI_AT(generate_options, echo), .name = "echo", .preset = "yes",
+     .help = "print the prompt in front of the text", .group = "Output"},
+    {CLI_AT(generate_options, json), .name = "json",
+     .help = "one JSON object per sample: text, ids, finish_reason, tokens, tokens_per_s"},
+    {CLI_AT(generate_options, verbose), .name = "verbose", .letter = 'v',
+     .help = "tell speed and time to the first token on stderr"},
 
-    {CLI_AT(generate_options, device), .name = "device", .preset = "auto", .help = "where to compute", .group = "Machine"},
-    {CLI_AT(generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32", .help = "precision of weights and cache"},
-    {CLI_AT(generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0", .help = "0: one per core"},
+    {CLI_AT(generate_options, device), .name = "device", .preset = "auto", .help = "where to compute",
+     .group = "Machine"},
+    {CLI_AT(generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32",
+     .help = "precision of weights and cache"},
+    {CLI_AT(generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
+     .help = "0: one per core"},
 };
 
 /* One text in the making. */
@@ -72,20 +98,21 @@ typedef struct job {
     by_model *model;
     by_tokenizer *tokenizer; /* NULL with --ids */
     by_generator *generator;
-    by_buf prompt;  /* as given */
-    by_ids ids;     /* of the prompt */
-    by_ids banned;  /* what the model can say and the tokenizer cannot spell */
+    by_buf prompt; /* as given */
+    by_ids ids;    /* of the prompt */
+    by_ids banned; /* what the model can say and the tokenizer cannot spell */
     sample *samples;
-    int width, first; /* samples at once, and the first of the present ones */
-    bool live;        /* one sample, printed as it comes */
-    char last;        /* character printed last, 0: none */
+    int width, first;   /* samples at once, and the first of the present ones */
+    bool live;          /* one sample, printed as it comes */
+    bool echoed;        /* its prompt is printed */
+    char last;          /* character printed last, 0: none */
     double first_token; /* when it came, 0: not yet */
-    by_status status; /* of what went wrong inside the callback */
+    by_status status;   /* of what went wrong inside the callback */
     int64_t prompt_tokens, new_tokens;
     double prompt_seconds, decode_seconds;
 } job;
 
-/* ---- the prompt ----------------------------------------------------------------------------------------------------- */
+/* ---- the prompt ------------------------------------------------------------------------------ */
 
 static by_status read_stream(FILE *f, by_buf *out)
 {
@@ -95,7 +122,9 @@ static by_status read_stream(FILE *f, by_buf *out)
         by_buf_put(out, piece, n);
     if (ferror(f))
         return by_fail(BY_ERR_IO, "stdin: %s", strerror(errno));
-    return out->size < PROMPT_LIMIT ? BY_OK : by_fail(BY_ERR_ARGUMENT, "stdin: longer than %zu MiB", PROMPT_LIMIT >> 20);
+    return out->size < PROMPT_LIMIT
+               ? BY_OK
+               : by_fail(BY_ERR_ARGUMENT, "stdin: longer than %zu MiB", PROMPT_LIMIT >> 20);
 }
 
 static by_status read_file(const char *path, by_buf *out)
@@ -113,7 +142,8 @@ static by_status read_file(const char *path, by_buf *out)
 static by_status read_prompt(job *j, const cli_args *args)
 {
     const generate_options *o = &j->o;
-    bool from_stdin = o->file ? strcmp(o->file, "-") == 0 : !o->prompt && args->count < 2 && !isatty(STDIN_FILENO);
+    bool from_stdin =
+        o->file ? strcmp(o->file, "-") == 0 : !o->prompt && args->count < 2 && !isatty(STDIN_FILENO);
     by_status status = BY_OK;
     if (o->prompt)
         by_buf_puts(&j->prompt, o->prompt);
@@ -140,7 +170,8 @@ static by_status parse_ids(const char *text, by_ids *out)
         char *end;
         errno = 0;
         long id = strtol(text, &end, 10);
-        if (end == text || errno || id < 0 || id > INT32_MAX || (*end && *end != ',' && !isspace((unsigned char)*end)))
+        if (end == text || errno || id < 0 || id > INT32_MAX ||
+            (*end && *end != ',' && !isspace((unsigned char)*end)))
             return by_fail(BY_ERR_ARGUMENT, "--ids: '%.20s' does not begin with a token id", text);
         BY_TRY(by_ids_push(out, (int32_t)id));
         text = end;
@@ -158,15 +189,17 @@ static by_status encode_prompt(job *j)
     return j->ids.count < INT32_MAX ? BY_OK : by_fail(BY_ERR_ARGUMENT, "the prompt is too long");
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* Model and tokenizer must speak of the same tokens. A model may have more, as published ones do to round the number up; those are
- * banned. */
+/* Model and tokenizer must speak of the same tokens. A model may have more, as published ones do to round the
+ * number up; those are banned. */
 static by_status match_tokenizer(job *j)
 {
     int model = by_model_vocab(j->model), known = by_tokenizer_vocab_size(j->tokenizer);
     if (known > model)
-        return by_fail(BY_ERR_FORMAT, "the tokenizer has %d tokens, the model only %d: they do not belong together", known, model);
+        return by_fail(BY_ERR_FORMAT,
+                       "the tokenizer has %d tokens, the model only %d: they do not belong together", known,
+                       model);
     for (int id = known; id < model; id++)
         BY_TRY(by_ids_push(&j->banned, id));
     if (by_model_eos(j->model) < 0)
@@ -190,7 +223,8 @@ static by_status open_generator(job *j)
     j->width = BY_MIN(j->o.samples, ROWS_AT_ONCE);
     j->live = j->o.samples == 1 && !j->o.json;
     j->samples = by_alloc_zero((size_t)j->width, sizeof *j->samples);
-    j->generator = by_generator_new(j->model, &(by_generator_spec){.batch = j->width, .capacity = j->o.context});
+    j->generator =
+        by_generator_new(j->model, &(by_generator_spec){.batch = j->width, .capacity = j->o.context});
     if (!j->samples || !j->generator)
         return by_error_status();
     if (j->o.max_new == 0)
@@ -215,7 +249,7 @@ static void close_job(job *j)
     by_ids_free(&j->banned);
 }
 
-/* ---- output ------------------------------------------------------------------------------------------------------------ */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static void print(job *j, const char *text, size_t n)
 {
@@ -232,10 +266,12 @@ static void print_id(job *j, int32_t id)
     print(j, text, (size_t)n);
 }
 
+/* In front of each sample; for a live one as late as its first token, so that an error comes alone. */
 static void print_prompt(job *j)
 {
-    if (!j->o.echo)
+    if (!j->o.echo || (j->live && j->echoed))
         return;
+    j->echoed = true;
     for (size_t i = 0; !j->tokenizer && i < j->ids.count; i++)
         print_id(j, j->ids.data[i]);
     if (j->tokenizer)
@@ -264,6 +300,8 @@ static bool on_token(void *user, int row, int32_t token, float logprob)
         j->first_token = by_seconds();
     if (j->tokenizer && j->status == BY_OK)
         j->status = by_stream_put(&s->stream, token);
+    if (j->live)
+        print_prompt(j);
     if (j->live && j->tokenizer)
         print_fresh(j, s);
     else if (j->live)
@@ -327,8 +365,8 @@ static void print_text(job *j, int row, const by_generation *g)
     if (!j->live) {
         printf("--- sample %d ---\n", j->first + row + 1);
         j->last = '\n';
-        print_prompt(j);
     }
+    print_prompt(j);
     if (j->tokenizer)
         print_fresh(j, &j->samples[row]);
     for (int i = g->prompt; !j->live && !j->tokenizer && i < g->count; i++)
@@ -361,14 +399,16 @@ static void report(const job *j)
         return;
     if (!isnan(tokens_per_s))
         snprintf(rate, sizeof rate, ", %.1f tok/s", tokens_per_s);
-    cli_note("%lld prompt tokens in %.2f s, %lld new in %.2f s%s, first token %.2f s after the start, seed %lld",
-             (long long)j->prompt_tokens, j->prompt_seconds, (long long)j->new_tokens, j->decode_seconds, rate,
-             j->first_token - j->started, (long long)j->o.seed);
+    cli_note(
+        "%lld prompt tokens in %.2f s, %lld new in %.2f s%s, first token %.2f s after the start, seed %lld",
+        (long long)j->prompt_tokens, j->prompt_seconds, (long long)j->new_tokens, j->decode_seconds, rate,
+        j->first_token - j->started, (long long)j->o.seed);
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------------------------------ */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
-/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token. */
+/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token.
+ */
 static double share(double p)
 {
     return BY_MAX(p, DBL_MIN);
@@ -407,12 +447,11 @@ static int run_group(job *j)
     for (int b = 0; b < j->width; b++) {
         sample *s = &j->samples[b];
         by_stream_free(&s->stream);
-        *s = (sample){.stream = {.tokenizer = j->tokenizer, .stops = j->o.stop.items, .stop_count = j->o.stop.count}};
+        *s = (sample){
+            .stream = {.tokenizer = j->tokenizer, .stops = j->o.stop.items, .stop_count = j->o.stop.count}};
         prompts[b] = j->first + b < j->o.samples ? j->ids.data : NULL;
         lengths[b] = (int)j->ids.count;
     }
-    if (j->live)
-        print_prompt(j);
     by_generate_spec spec = make_spec(j);
     by_generate_result result;
     by_status status = by_generate(j->generator, prompts, lengths, &spec, &result);
@@ -422,7 +461,9 @@ static int run_group(job *j)
         if (begun && j->live)
             end_line(j);
         cli_flush();
-        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide ? "--slide goes on with the last half of a full context" : NULL);
+        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide
+                            ? "--slide goes on with the last half of a full context"
+                            : NULL);
     } else if (j->status != BY_OK) {
         code = cli_flush() ? cli_fail(NULL) : CLI_FAILED;
     } else {
@@ -493,13 +534,18 @@ static int generate_run(int argc, char **argv)
 const cli_verb cli_generate = {
     .name = "generate",
     .summary = "continue a text with a language model",
-    .description = "MODEL is a model directory or the folder of a training run, whose best model is then used. The prompt comes from "
-                   "--prompt, from the arguments after MODEL, from --file, or from stdin when that is not a terminal; without one "
-                   "the text starts at the model's end-of-text token.\n\n"
-                   "The penalties apply first, then the temperature, then the filters in the order of the list below.",
-    .examples = "banyan generate runs/shakespeare \"ROMEO:\"\n"
-                "# the likeliest text, as JSON\nbanyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
-                "# four different ones, the same every time\nbanyan generate gpt2 -p \"Once\" --samples 4 --seed 7 --stop \"\\n\\n\"\n",
+    .description =
+        "MODEL is a model directory or the folder of a training run, whose best model is then used. The "
+        "prompt comes from "
+        "--prompt, from the arguments after MODEL, from --file, or from stdin when that is not a terminal; "
+        "without one "
+        "the text starts at the model's end-of-text token.\n\n"
+        "The penalties apply first, then the temperature, then the filters in the order of the list below.",
+    .examples =
+        "banyan generate runs/shakespeare \"ROMEO:\"\n"
+        "# the likeliest text, as JSON\nbanyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
+        "# four different ones, the same every time\nbanyan generate gpt2 -p \"Once\" --samples 4 --seed 7 "
+        "--stop END\n",
     .options = rows,
     .option_count = BY_COUNT(rows),
     .run = generate_run,

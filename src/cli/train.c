@@ -19,7 +19,7 @@ typedef struct train_options {
     by_schedule schedule;
     by_optimizer optimizer;
     by_dtype dtype;
-    bool bf16, recompute, overwrite, json, trace, quiet;
+    bool bf16, recompute, overwrite, json, trace, curve, quiet;
 } train_options;
 
 static const cli_option options[] = {
@@ -98,6 +98,7 @@ static const cli_option options[] = {
 
     {CLI_AT(train_options, json), .name = "json", .help = "print the result as one JSON object", .group = "Output"},
     {CLI_AT(train_options, trace), .name = "trace", .help = "show every node of the first step: shape, norm, time"},
+    {CLI_AT(train_options, curve), .name = "curve", .help = "draw the curve at the end even when this is no terminal"},
     {CLI_AT(train_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
 };
 
@@ -130,13 +131,12 @@ static void on_report(void *user, const by_report *r)
         snprintf(share, sizeof share, "%.0f%%", 100 * r->peak_share);
     if (r->evaluated)
         snprintf(eval, sizeof eval, "  held-out %.4f", r->eval_loss);
-    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms  %s of peak  %.0f tok/s%s", r->loss,
-                        r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s, eval);
-    if (r->evaluated) {
+    if (r->evaluated) { /* a line that stays */
         cli_progress_hide();
-        cli_note("step %lld  loss %.4f  held-out loss %.4f%s", (long long)r->step, r->loss, r->eval_loss,
-                 r->saved ? "  saved" : "");
+        cli_note("step %lld  loss %.4f%s%s", (long long)r->step, r->loss, eval, r->saved ? "  saved" : "");
     }
+    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms  %s of peak  %.0f tok/s", r->loss,
+                        r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s);
 }
 
 static bool on_poll(void *user)
@@ -202,7 +202,7 @@ static int print_result(const train_options *o, const by_run_result *r)
         return cli_print_json(j);
     }
     if (!o->quiet)
-        cli_show_curve(o->out, false);
+        cli_show_curve(o->out, o->curve);
     if (r->resumed_from == r->steps && !isfinite(r->loss))
         cli_note("nothing left to do: the run in %s is at step %lld already", o->out, (long long)r->steps);
     printf("%lld steps in %.1f s", (long long)(r->steps - r->resumed_from), r->seconds);

@@ -1,4 +1,5 @@
-/* generate.c - the loop that turns prompts into text: feed, choose, feed what was chosen (see banyan/generate.h). */
+/* generate.c - the loop that turns prompts into text: feed, choose, feed what was chosen (see
+ * banyan/generate.h). */
 #include <limits.h>
 
 #include "banyan/generate.h"
@@ -24,7 +25,7 @@ typedef struct run {
     bool begun; /* a token was chosen */
 } run;
 
-/* ---- before the first pass ---------------------------------------------------------------------------------------- */
+/* ---- before the first pass ------------------------------------------------------------------- */
 
 static by_status collect_stops(run *r)
 {
@@ -32,7 +33,8 @@ static by_status collect_stops(run *r)
     int eos = by_model_eos(r->model);
     for (int i = 0; i < spec->stop_count; i++) {
         if (spec->stop_tokens[i] < 0 || spec->stop_tokens[i] >= r->vocab)
-            return by_fail(BY_ERR_ARGUMENT, "stop token %d is outside the vocabulary of %d", (int)spec->stop_tokens[i], r->vocab);
+            return by_fail(BY_ERR_ARGUMENT, "stop token %d is outside the vocabulary of %d",
+                           (int)spec->stop_tokens[i], r->vocab);
         r->stops[r->stop_count++] = spec->stop_tokens[i];
     }
     if (eos >= 0 && eos < r->vocab && !spec->ignore_eos)
@@ -47,11 +49,16 @@ static by_status check_room(const run *r, int row, int length)
     if (r->spec->slide)
         return BY_OK;
     if (length > r->capacity)
-        return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens; the context holds %d (let it slide, or shorten it)", row,
-                       length, r->capacity);
+        return by_fail(
+            BY_ERR_ARGUMENT,
+            "the prompt of row %d has %d tokens; the context holds %d (let it slide, or shorten it)", row,
+            length, r->capacity);
     if (wanted - 1 > r->capacity - length)
-        return by_fail(BY_ERR_ARGUMENT, "%d new tokens after a prompt of %d do not fit into the context of %d (let it slide, or ask for "
-                       "at most %d)", wanted, length, r->capacity, r->capacity - length + 1);
+        return by_fail(
+            BY_ERR_ARGUMENT,
+            "%d new tokens after a prompt of %d do not fit into the context of %d (let it slide, or ask for "
+            "at most %d)",
+            wanted, length, r->capacity, r->capacity - length + 1);
     return BY_OK;
 }
 
@@ -64,12 +71,19 @@ static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
     if (length < 0)
         return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", row, length);
     if (length == 0 && (eos < 0 || eos >= r->vocab))
-        return by_fail(BY_ERR_ARGUMENT, "the prompt is empty, and this model has no end-of-text token to start from: give it at least "
-                       "one token");
+        return by_fail(
+            BY_ERR_ARGUMENT,
+            "the prompt is empty, and this model has no end-of-text token to start from: give it at least "
+            "one token");
     if (length == 0) {
         prompt = &start;
         length = 1;
     }
+    for (int i = 0; i < length;
+         i++) /* all of them: what slides out of the context is still looked at for repetition */
+        if (prompt[i] < 0 || prompt[i] >= r->vocab)
+            return by_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
+                           (int)prompt[i], row, i, r->vocab);
     BY_TRY(check_room(r, row, length));
     out->tokens = by_alloc_zero((size_t)length, sizeof *out->tokens);
     if (!out->tokens)
@@ -86,7 +100,8 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     if (r->spec->max_new_tokens < 0 || r->spec->stop_count < 0 || r->spec->first_sample < 0)
         return by_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and first_sample cannot be negative");
     if (r->spec->slide && r->spec->max_new_tokens == 0)
-        return by_fail(BY_ERR_ARGUMENT, "a context that slides has no end: say how many new tokens are wanted");
+        return by_fail(BY_ERR_ARGUMENT,
+                       "a context that slides has no end: say how many new tokens are wanted");
     BY_TRY(by_sampling_check(&r->spec->sampling, r->vocab));
     BY_TRY(by_sampler_open(&r->sampler, r->vocab));
     r->stops = by_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
@@ -122,10 +137,10 @@ static void end(run *r)
     by_free(r->active);
 }
 
-/* ---- feeding --------------------------------------------------------------------------------------------------------------- */
+/* ---- feeding --------------------------------------------------------------------------------- */
 
-/* The last `fresh` tokens of a row go next. Where they do not fit, the row starts again with its end, half the capacity long: the
- * positions change, and every key with them, so nothing of the cache can stay. */
+/* The last `fresh` tokens of a row go next. Where they do not fit, the row starts again with its end, half
+ * the capacity long: the positions change, and every key with them, so nothing of the cache can stay. */
 static void queue(run *r, int row, int fresh)
 {
     const by_generation *out = &r->result->rows[row];
@@ -158,7 +173,7 @@ static by_status feed(run *r)
     return BY_OK;
 }
 
-/* ---- choosing ----------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 /* Append a token; the array doubles as it grows. */
 static by_status push(by_generation *out, int32_t token)
@@ -167,7 +182,8 @@ static by_status push(by_generation *out, int32_t token)
     if ((fresh & (fresh - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
         if (out->count > INT_MAX / 2)
             return by_fail(BY_ERR_MEMORY, "a text of %d tokens cannot grow", out->count);
-        int32_t *tokens = by_resize(out->tokens, (size_t)(out->prompt + BY_MAX(2 * fresh, 1)), sizeof *tokens);
+        int32_t *tokens =
+            by_resize(out->tokens, (size_t)(out->prompt + BY_MAX(2 * fresh, 1)), sizeof *tokens);
         if (!tokens)
             return BY_ERR_MEMORY;
         out->tokens = tokens;
@@ -205,7 +221,8 @@ static by_status advance(run *r, int row)
                        .stop_count = r->stop_count};
     int32_t token;
     float logprob;
-    BY_TRY(by_sample(&r->sampler, &spec->sampling, &at, by_generator_logits(r->generator, row), &token, &logprob));
+    BY_TRY(by_sample(&r->sampler, &spec->sampling, &at, by_generator_logits(r->generator, row), &token,
+                     &logprob));
     if (!r->begun)
         r->result->prompt_seconds = by_seconds() - r->started;
     r->begun = true;
@@ -255,8 +272,8 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
     return BY_OK;
 }
 
-by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths, const by_generate_spec *spec,
-                      by_generate_result *result)
+by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
+                      const by_generate_spec *spec, by_generate_result *result)
 {
     const by_model *m = by_generator_model(g);
     *result = (by_generate_result){0};

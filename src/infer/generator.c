@@ -1,6 +1,7 @@
-/* generator.c - the key-value cache of a batch of sequences, and the programs that extend it. Tokens are fed in passes of a few fixed
- * widths, each compiled when it is first needed; a pass wider than what is left is padded at the end. The keys of padding lie behind
- * the row's last position: no query sees them, and the next tokens overwrite them. */
+/* generator.c - the key-value cache of a batch of sequences, and the programs that extend it. Tokens are fed
+ * in passes of a few fixed widths, each compiled when it is first needed; a pass wider than what is left is
+ * padded at the end. The keys of padding lie behind the row's last position: no query sees them, and the next
+ * tokens overwrite them. */
 #include "banyan/generate.h"
 #include "base/base.h"
 #include "nn/nn.h"
@@ -10,12 +11,12 @@ static const int widths[] = {1, 16, 64, 256};
 
 /* A program that takes T new positions of every row, and its tensors. */
 typedef struct pass {
-    by_program *program;   /* NULL: not compiled yet */
-    by_tensor *tokens;     /* (B, T) */
-    by_tensor *positions;  /* (B, T) */
-    by_tensor *past;       /* (B) positions the cache holds */
-    by_tensor *pick;       /* (B) flat index of the last real token */
-    by_tensor *logits;     /* (B, V) there */
+    by_program *program;  /* NULL: not compiled yet */
+    by_tensor *tokens;    /* (B, T) */
+    by_tensor *positions; /* (B, T) */
+    by_tensor *past;      /* (B) positions the cache holds */
+    by_tensor *pick;      /* (B) flat index of the last real token */
+    by_tensor *logits;    /* (B, V) there */
 } pass;
 
 struct by_generator {
@@ -24,12 +25,12 @@ struct by_generator {
     int n_widths; /* of widths[], those of use with this capacity */
     nn_cache *cache;
     pass passes[WIDTHS];
-    int32_t *past;              /* (B) positions every row holds */
-    bool *known;                /* (B) its logits are those of its last position */
-    float *logits, *fresh;      /* (B, V): of every row, and of the last pass */
+    int32_t *past;               /* (B) positions every row holds */
+    bool *known;                 /* (B) its logits are those of its last position */
+    float *logits, *fresh;       /* (B, V): of every row, and of the last pass */
     int32_t *tokens, *positions; /* (B, widest) what goes into a pass */
-    int32_t *pick;              /* (B) */
-    int *done;                  /* (B) tokens already fed of the present call */
+    int32_t *pick;               /* (B) */
+    int *done;                   /* (B) tokens already fed of the present call */
 };
 
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
@@ -40,7 +41,8 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
     if (spec->batch < 0 || spec->batch > 1 << 20)
         return by_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
     if (spec->capacity < 0 || spec->capacity > context)
-        return by_fail(BY_ERR_ARGUMENT, "room for %d positions was asked for; the model's context is %d", spec->capacity, context);
+        return by_fail(BY_ERR_ARGUMENT, "room for %d positions was asked for; the model's context is %d",
+                       spec->capacity, context);
     return BY_OK;
 }
 
@@ -59,7 +61,8 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     while (g->n_widths < WIDTHS && widths[g->n_widths - 1] < g->capacity)
         g->n_widths++;
     size_t rows = (size_t)g->batch, widest = (size_t)widths[g->n_widths - 1];
-    g->cache = nn_cache_new(by_model_device(m), g->capacity + (int64_t)widest); /* behind the last position, padding */
+    g->cache = nn_cache_new(by_model_device(m),
+                            g->capacity + (int64_t)widest); /* behind the last position, padding */
     g->past = by_alloc_zero(rows, sizeof *g->past);
     g->known = by_alloc_zero(rows, sizeof *g->known);
     g->logits = by_alloc_zero(rows * (size_t)g->vocab, sizeof *g->logits);
@@ -68,7 +71,8 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     g->positions = by_alloc_zero(rows * widest, sizeof *g->positions);
     g->pick = by_alloc_zero(rows, sizeof *g->pick);
     g->done = by_alloc_zero(rows, sizeof *g->done);
-    if (!g->cache || !g->past || !g->known || !g->logits || !g->fresh || !g->tokens || !g->positions || !g->pick || !g->done) {
+    if (!g->cache || !g->past || !g->known || !g->logits || !g->fresh || !g->tokens || !g->positions ||
+        !g->pick || !g->done) {
         by_generator_free(g);
         return NULL;
     }
@@ -93,7 +97,7 @@ void by_generator_free(by_generator *g)
     by_free(g);
 }
 
-/* ---- passes --------------------------------------------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 static by_status compile_pass(by_generator *g, int width, pass *p)
 {
@@ -113,8 +117,9 @@ static by_status compile_pass(by_generator *g, int width, pass *p)
     return p->program ? BY_OK : by_error_status();
 }
 
-/* Which width to use when the longest row has `left` tokens to go: the widest that it fills, or the next one when that is then at
- * least half full. Up to 16 tokens cost hardly more than one, so a few are not fed one by one. */
+/* Which width to use when the longest row has `left` tokens to go: the widest that it fills, or the next one
+ * when that is then at least half full. Up to 16 tokens cost hardly more than one, so a few are not fed one
+ * by one. */
 static int choose_width(const by_generator *g, int left)
 {
     int i = 0;
@@ -171,12 +176,13 @@ static by_status check_feed(const by_generator *g, const int32_t *const *tokens,
 {
     for (int b = 0; b < g->batch; b++) {
         if (counts[b] < 0 || counts[b] > g->capacity - g->past[b])
-            return by_fail(BY_ERR_ARGUMENT, "row %d holds %d tokens and %d more do not fit: there is room for %d", b, g->past[b],
-                           counts[b], g->capacity);
+            return by_fail(BY_ERR_ARGUMENT,
+                           "row %d holds %d tokens and %d more do not fit: there is room for %d", b,
+                           g->past[b], counts[b], g->capacity);
         for (int i = 0; i < counts[b]; i++)
             if (tokens[b][i] < 0 || tokens[b][i] >= g->vocab)
-                return by_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d", (int)tokens[b][i],
-                               b, i, g->vocab);
+                return by_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
+                               (int)tokens[b][i], b, i, g->vocab);
     }
     return BY_OK;
 }
@@ -200,7 +206,7 @@ by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const
     }
 }
 
-/* ---- facts ------------------------------------------------------------------------------------------------------------------ */
+/* ---- facts ----------------------------------------------------------------------------------- */
 
 const float *by_generator_logits(const by_generator *g, int row)
 {

@@ -1,5 +1,5 @@
-/* sample.c - penalties, filters and draws (see sample.h). Nothing here sorts a vocabulary: top-k keeps a heap of k logits, and the
- * filters that collect probability mass select it in linear expected time. */
+/* sample.c - penalties, filters and draws (see sample.h). Nothing here sorts a vocabulary: top-k keeps a heap
+ * of k logits, and the filters that collect probability mass select it in linear expected time. */
 #include "infer/sample.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ void by_sampler_close(by_sampler *s)
     *s = (by_sampler){0};
 }
 
-/* ---- penalties --------------------------------------------------------------------------------------------------------- */
+/* ---- penalties ------------------------------------------------------------------------------- */
 
 void by_sample_repetition(by_sampler *s, float *row, const int32_t *tokens, int count, double penalty)
 {
@@ -38,7 +38,8 @@ void by_sample_repetition(by_sampler *s, float *row, const int32_t *tokens, int 
         s->mark[tokens[i]] = 0;
 }
 
-void by_sample_presence(by_sampler *s, float *row, const int32_t *tokens, int count, double presence, double frequency)
+void by_sample_presence(by_sampler *s, float *row, const int32_t *tokens, int count, double presence,
+                        double frequency)
 {
     for (int i = 0; i < count; i++) {
         int32_t t = tokens[i];
@@ -67,7 +68,7 @@ void by_sample_ban(by_sampler *s, float *row, const int32_t *tokens, int count)
         row[tokens[i]] = -INFINITY;
 }
 
-/* ---- filters ----------------------------------------------------------------------------------------------------------- */
+/* ---- filters --------------------------------------------------------------------------------- */
 
 static float highest(const by_sampler *s, const float *row)
 {
@@ -83,7 +84,8 @@ static void drop_below(const by_sampler *s, float *row, float least)
         row[i] = row[i] < least ? -INFINITY : row[i];
 }
 
-/* The tokens not ruled out, in order of their ids: key -logit, weight e^(logit - highest). Gives their number and total weight. */
+/* The tokens not ruled out, in order of their ids: key -logit, weight e^(logit - highest). Gives their number
+ * and total weight. */
 static int collect(by_sampler *s, const float *row, double *total)
 {
     float top = highest(s, row);
@@ -111,7 +113,8 @@ static void swap(sample_item *a, sample_item *b)
     *b = t;
 }
 
-/* Order items [low, high) around one of them, the middle one of three. Returns its place; *weight is that of the items before it. */
+/* Order items [low, high) around one of them, the middle one of three. Returns its place; *weight is that of
+ * the items before it. */
 static int partition(sample_item *items, int low, int high, double *weight)
 {
     sample_item *a = &items[low], *b = &items[low + (high - low) / 2], *c = &items[high - 1];
@@ -130,11 +133,12 @@ static int partition(sample_item *items, int low, int high, double *weight)
     return place;
 }
 
-/* Move to the front the fewest items, in rising order of their keys, whose weights reach `mass`: at least one, all when it is out of
- * reach. Returns how many; they are not sorted. */
+/* Move to the front the fewest items, in rising order of their keys, whose weights reach `mass`: at least
+ * one, all when it is out of reach. Returns how many; they are not sorted. */
 static int select_mass(sample_item *items, int count, double mass)
 {
-    int low = 0, high = count; /* items before low are in and weigh less than mass, those from high on are out */
+    int low = 0,
+        high = count; /* items before low are in and weigh less than mass, those from high on are out */
     double weight = 0;
     while (high - low > 1) {
         double more;
@@ -203,7 +207,8 @@ void by_sample_min_p(by_sampler *s, float *row, double p)
         drop_below(s, row, (float)((double)highest(s, row) + log(p)));
 }
 
-/* Locally typical sampling (Meister et al. 2023): a token's key is how far its information content lies from the expected one. */
+/* Locally typical sampling (Meister et al. 2023): a token's key is how far its information content lies from
+ * the expected one. */
 void by_sample_typical(by_sampler *s, float *row, double p)
 {
     double total, entropy = 0;
@@ -224,7 +229,7 @@ void by_sample_typical(by_sampler *s, float *row, double p)
             row[s->items[i].id] = -INFINITY;
 }
 
-/* ---- choosing ----------------------------------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 int32_t by_sample_argmax(const by_sampler *s, const float *row)
 {
@@ -250,7 +255,8 @@ int32_t by_sample_draw(by_sampler *s, const float *row, double u)
 
 static by_status check_share(const char *name, double p)
 {
-    return p >= 0 && p <= 1 ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between 0 and 1", name, p);
+    return p >= 0 && p <= 1 ? BY_OK
+                            : by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between 0 and 1", name, p);
 }
 
 by_status by_sampling_check(const by_sampling *spec, int vocab)
@@ -258,17 +264,20 @@ by_status by_sampling_check(const by_sampling *spec, int vocab)
     if (!(spec->temperature >= 0 && isfinite(spec->temperature)))
         return by_fail(BY_ERR_ARGUMENT, "temperature is %g; it must be 0 or more", spec->temperature);
     if (!(spec->repetition_penalty >= 0 && isfinite(spec->repetition_penalty)))
-        return by_fail(BY_ERR_ARGUMENT, "repetition_penalty is %g; it must be above 0", spec->repetition_penalty);
+        return by_fail(BY_ERR_ARGUMENT, "repetition_penalty is %g; it must be above 0",
+                       spec->repetition_penalty);
     if (!isfinite(spec->presence_penalty) || !isfinite(spec->frequency_penalty))
         return by_fail(BY_ERR_ARGUMENT, "presence_penalty and frequency_penalty must be finite");
     if (spec->top_k < 0 || spec->no_repeat_ngram < 0 || spec->min_new_tokens < 0 || spec->banned_count < 0)
-        return by_fail(BY_ERR_ARGUMENT, "top_k, no_repeat_ngram, min_new_tokens and banned_count cannot be negative");
+        return by_fail(BY_ERR_ARGUMENT,
+                       "top_k, no_repeat_ngram, min_new_tokens and banned_count cannot be negative");
     BY_TRY(check_share("top_p", spec->top_p));
     BY_TRY(check_share("min_p", spec->min_p));
     BY_TRY(check_share("typical_p", spec->typical_p));
     for (int i = 0; i < spec->banned_count; i++)
         if (spec->banned[i] < 0 || spec->banned[i] >= vocab)
-            return by_fail(BY_ERR_ARGUMENT, "banned token %d is outside the vocabulary of %d", (int)spec->banned[i], vocab);
+            return by_fail(BY_ERR_ARGUMENT, "banned token %d is outside the vocabulary of %d",
+                           (int)spec->banned[i], vocab);
     return BY_OK;
 }
 
@@ -294,7 +303,8 @@ static void penalize(by_sampler *s, const by_sampling *spec, const by_sample_at 
     if (spec->repetition_penalty > 0)
         by_sample_repetition(s, row, at->tokens, at->count, spec->repetition_penalty);
     if (spec->presence_penalty != 0 || spec->frequency_penalty != 0)
-        by_sample_presence(s, row, at->tokens + at->prompt, fresh, spec->presence_penalty, spec->frequency_penalty);
+        by_sample_presence(s, row, at->tokens + at->prompt, fresh, spec->presence_penalty,
+                           spec->frequency_penalty);
     if (spec->no_repeat_ngram > 0)
         by_sample_no_repeat(s, row, at->tokens, at->count, spec->no_repeat_ngram);
     by_sample_ban(s, row, spec->banned, spec->banned_count);
@@ -323,8 +333,8 @@ static double uniform_at(uint64_t seed, uint64_t sample, int place)
     return by_rng_uniform(&r);
 }
 
-by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits, int32_t *token,
-                    float *logprob)
+by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits,
+                    int32_t *token, float *logprob)
 {
     double lse = 0;
     BY_TRY(log_sum(s, logits, &lse));
@@ -332,8 +342,9 @@ by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *
     penalize(s, spec, at, s->row);
     if (!isfinite(highest(s, s->row)))
         return by_fail(BY_ERR_NUMERIC, "%s",
-                       highest(s, s->row) > 0 ? "the penalties make a logit infinite"
-                                              : "no token is left: bans and no_repeat_ngram rule all of them out");
+                       highest(s, s->row) > 0
+                           ? "the penalties make a logit infinite"
+                           : "no token is left: bans and no_repeat_ngram rule all of them out");
     if (spec->temperature > 0) {
         filter(s, spec, s->row);
         *token = by_sample_draw(s, s->row, uniform_at(spec->seed, at->sample, at->count - at->prompt));

@@ -3,8 +3,8 @@
 
 #include "text/utf8.h"
 
-/* Where the first stop string begins among the bytes not taken yet; raw.size when there is none. It cannot begin earlier: whatever
- * could be its beginning was held back. */
+/* Where the first stop string begins among the bytes not taken yet; raw.size when there is none. It cannot
+ * begin earlier: whatever could be its beginning was held back. */
 static size_t find_stop(const by_stream *s)
 {
     size_t first = s->raw.size;

@@ -7,14 +7,17 @@
 typedef struct by_stream {
     /* set by the caller, borrowed */
     const by_tokenizer *tokenizer;
-    const char *const *stops; /* strings that end the text, however they are cut into tokens; empty ones never match */
+    const char *const
+        *stops; /* strings that end the text, however they are cut into tokens; empty ones never match */
     int stop_count;
     /* for the caller to read */
-    by_buf text;  /* what may be shown: valid UTF-8. Bytes that cannot be text come out as U+FFFD; so does NUL */
+    by_buf
+        text; /* what may be shown: valid UTF-8. Bytes that cannot be text come out as U+FFFD; so does NUL */
     bool stopped; /* a stop string came; text ends before it */
     /* the module's */
-    by_buf raw;   /* every byte decoded */
-    size_t taken; /* bytes of it that are in text; what follows may yet turn into a stop string or a character */
+    by_buf raw; /* every byte decoded */
+    size_t
+        taken; /* bytes of it that are in text; what follows may yet turn into a stop string or a character */
 } by_stream;
 
 by_status by_stream_put(by_stream *s, int32_t token);

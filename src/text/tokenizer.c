@@ -161,3 +161,37 @@ void by_ids_free(by_ids *v)
     by_free(v->data);
     *v = (by_ids){0};
 }
+
+/* ---- whole texts, for users of the library ------------------------------------------------------------------ */
+
+int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t *count)
+{
+    by_ids ids = {0};
+    if (by_ids_reserve(&ids, 1) != BY_OK || by_tokenizer_encode(t, text, size, &ids) != BY_OK) {
+        by_ids_free(&ids);
+        return NULL;
+    }
+    *count = ids.count;
+    return ids.data;
+}
+
+char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t *size)
+{
+    by_buf text = {0};
+    by_buf_puts(&text, "");
+    by_status s = by_tokenizer_decode(t, ids, count, &text);
+    if (s == BY_OK && (text.failed || !text.data))
+        s = by_fail(BY_ERR_MEMORY, "out of memory while decoding %zu ids", count);
+    if (s != BY_OK) {
+        by_buf_free(&text);
+        return NULL;
+    }
+    if (size)
+        *size = text.size;
+    return text.data;
+}
+
+void by_release(void *memory)
+{
+    by_free(memory);
+}

@@ -1,10 +1,10 @@
-/* tokenizer.h - text to ids and back. One opaque type for every kind; today characters and bytes. */
+/* tokenizer.h - text to ids and back. One opaque type for every kind; today characters and bytes.
+ * What users of the library need is in banyan/tokenizer.h. */
 #ifndef BY_TEXT_TOKENIZER_H
 #define BY_TEXT_TOKENIZER_H
 
+#include "banyan/tokenizer.h"
 #include "base/base.h"
-
-typedef struct by_tokenizer by_tokenizer;
 
 /* 256 ids, one per byte, plus one end-of-text id (256). Encodes and decodes any byte string exactly. The text
  * "<|endoftext|>" is that one id, both ways, as in the reference library. */
@@ -15,18 +15,11 @@ by_tokenizer *by_tokenizer_new_bytes(void);
  * character and offset. */
 by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count);
 
-/* From a model directory (tokenizer.json) or a tokenizer.json file; a kind not known yet is
- * BY_ERR_UNSUPPORTED naming it. */
-by_tokenizer *by_tokenizer_load(const char *path);
-
 /* Write tokenizer.json and tokenizer_config.json into dir: files that the reference `tokenizers` library
  * reads to the same ids. */
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
-void by_tokenizer_free(by_tokenizer *t);
 
 const char *by_tokenizer_kind(const by_tokenizer *t); /* "char", "byte" */
-int by_tokenizer_vocab_size(const by_tokenizer *t);
-int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */
 
 /* Growing list of ids. */
 typedef struct by_ids {

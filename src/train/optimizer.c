@@ -1,6 +1,6 @@
 /* optimizer.c - gradient norm, clipping and the optimiser as a graph of two nodes over the flat buffers, and the schedules of its
  * learning rate. */
-#include "train/optimizer.h"
+#include "banyan/train.h"
 
 #include <math.h>
 

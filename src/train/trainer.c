@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "banyan/train.h"
-#include "train/optimizer.h"
 
 /* One compiled pass over a micro-batch. */
 typedef struct pass {

@@ -1,5 +1,6 @@
-/* attention.c - softmax(q k^T * scale, masked) v by tiles of 64 queries and 64 keys with a running softmax (Dao et al.
- * 2022): the scores of a tile live in the cache and are never stored, unless the weights are asked for. */
+/* attention.c - softmax(q k^T * scale, masked) v by tiles of 64 queries and 64 keys with a running softmax
+ * (Dao et al. 2022): the scores of a tile live in the cache and are never stored, unless the weights are
+ * asked for. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -21,13 +22,13 @@ by_status KERNEL(attention)(by_exec *e, by_node *n)
 
 /* One thread's working space, and what is known of the tile's queries so far. */
 typedef struct FN(forward_space) {
-    R *q, *qt;         /* (TILE, ld) scaled queries, and transposed */
-    R *kv;             /* (TILE, ld) keys, then values */
-    R *o;              /* (TILE, ld) the unnormalised output */
-    R *st, *keep;      /* (TILE, TILE) scores, then weights; dropout */
-    R top[TILE];       /* largest score seen */
-    R sum[TILE];       /* of e^(score - top) */
-    R even[TILE];      /* 1 / S for a query that sees nothing, else 0 */
+    R *q, *qt;    /* (TILE, ld) scaled queries, and transposed */
+    R *kv;        /* (TILE, ld) keys, then values */
+    R *o;         /* (TILE, ld) the unnormalised output */
+    R *st, *keep; /* (TILE, TILE) scores, then weights; dropout */
+    R top[TILE];  /* largest score seen */
+    R sum[TILE];  /* of e^(score - top) */
+    R even[TILE]; /* 1 / S for a query that sees nothing, else 0 */
 } FN(forward_space);
 
 static int64_t FN(forward_floats)(int64_t ld)
@@ -35,8 +36,10 @@ static int64_t FN(forward_floats)(int64_t ld)
     return 4 * TILE * ld + 2 * TILE * TILE;
 }
 
-/* Scores to e^(score - top); brings top and sum up to date and leaves in `fix` by how much older sums shrink. */
-static void FN(running_softmax)(const tile *x, R *restrict st, R *restrict top, R *restrict sum, R *restrict fix)
+/* Scores to e^(score - top); brings top and sum up to date and leaves in `fix` by how much older sums shrink.
+ */
+static void FN(running_softmax)(const tile *x, R *restrict st, R *restrict top, R *restrict sum,
+                                R *restrict fix)
 {
     R now[TILE];
     memcpy(now, top, sizeof now);
@@ -112,7 +115,8 @@ static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int6
     }
 }
 
-/* The weights themselves, before dropout: the scores are computed a second time, now that their sum is known. */
+/* The weights themselves, before dropout: the scores are computed a second time, now that their sum is known.
+ */
 static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, const R *lse,
                               FN(forward_space) * w)
 {
@@ -168,7 +172,8 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
 }
 
 /* The pieces do not touch each other's results, so that which thread takes which changes nothing. Those of
- * one head follow each other, its keys and values being in the cache then; the long ones under a causal mask go first. */
+ * one head follow each other, its keys and values being in the cache then; the long ones under a causal mask
+ * go first. */
 by_status FN(by_attention_tiles)(const attention *a)
 {
     const int64_t tiles = (a->queries + TILE - 1) / TILE, tasks = a->batch * a->heads * tiles;

@@ -1,5 +1,5 @@
-/* attention_cached.c - attention of new positions over a cache of keys and values, and the way few queries are computed:
- * reading every key and value once, in the order of memory, is all that counts there. */
+/* attention_cached.c - attention of new positions over a cache of keys and values, and the way few queries
+ * are computed: reading every key and value once, in the order of memory, is all that counts there. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -18,7 +18,8 @@ static void append(const by_node *n, const head_rows *from, by_tensor *cache, in
     for (int64_t b = 0; b < cache->dim[0]; b++)
         for (int64_t t = 0; t < queries; t++)
             memcpy((char *)cache->data + size * (size_t)((b * cache->dim[1] + past[b] + t) * width),
-                   (const char *)from->at + size * (size_t)(b * from->batch + t * from->row), size * (size_t)width);
+                   (const char *)from->at + size * (size_t)(b * from->batch + t * from->row),
+                   size * (size_t)width);
 }
 
 by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
@@ -30,8 +31,10 @@ by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
     a.keys = 0;
     for (int64_t b = 0; b < a.batch; b++) {
         if (a.past[b] < 0 || a.past[b] > room - a.queries)
-            return by_fail(BY_ERR_ARGUMENT, "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
-                           by_tensor_label(n->in[5]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
+            return by_fail(
+                BY_ERR_ARGUMENT,
+                "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
+                by_tensor_label(n->in[5]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
         a.keys = BY_MAX(a.keys, keys_of(&a, b));
     }
     append(n, &a.k, n->in[3], a.queries);
@@ -45,8 +48,8 @@ by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
 #else
 #include "cpu/kernels/tile.h"
 
-/* STAGE rows of all key heads from position s, as R: where they are when they are of that type, else in stage. Of fewer
- * than STAGE rows, n, the last is repeated, so that nothing foreign is read. */
+/* STAGE rows of all key heads from position s, as R: where they are when they are of that type, else in
+ * stage. Of fewer than STAGE rows, n, the last is repeated, so that nothing foreign is read. */
 static inline const R *FN(rows_at)(const attention *a, const head_rows *r, int64_t b, int64_t s, int n,
                                    R *restrict stage, int64_t *ld)
 {
@@ -57,9 +60,7 @@ static inline const R *FN(rows_at)(const attention *a, const head_rows *r, int64
         return (const R *)(const void *)from;
     }
     for (int i = 0; i < STAGE; i++, from += i < n ? r->row : 0)
-#pragma omp simd
-        for (int64_t d = 0; d < width; d++)
-            stage[i * width + d] = LD(from[d]);
+        FN(load_row)(width, from, 1, stage + i * width);
     *ld = width;
     return stage;
 }
@@ -70,7 +71,7 @@ static inline void FN(dot_rows)(int dim, const R *restrict q, const R *restrict 
     VEC sum[STAGE] = {{0}};
     int d = 0;
     for (; d + VL <= dim; d += VL)
-        UNROLL for (int i = 0; i < STAGE; i++)
+        for (int i = 0; i < STAGE; i++)
             sum[i] += *(const VEC *)(q + d) * *(const VEC *)(k + i * ld + d);
     FN(add_lanes)(sum, to);
     for (; d < dim; d++)
@@ -84,7 +85,7 @@ static inline void FN(add_rows)(int dim, const R *restrict p, const R *restrict 
     int d = 0;
     for (; d + VL <= dim; d += VL) {
         VEC sum = *(const VEC *)(o + d);
-        UNROLL for (int i = 0; i < STAGE; i++)
+        for (int i = 0; i < STAGE; i++)
             sum += p[i] * *(const VEC *)(v + i * ld + d);
         *(VEC *)(o + d) = sum;
     }
@@ -93,9 +94,10 @@ static inline void FN(add_rows)(int dim, const R *restrict p, const R *restrict 
             o[d] += p[i] * v[i * ld + d];
 }
 
-/* Scores of one query (t) over keys [s0, s0 + n) to e^(score - top), with what is hidden; gives {top, sum}. */
-static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, int64_t s0, int n, R *restrict p,
-                                     R *restrict stats)
+/* Scores of one query (t) over keys [s0, s0 + n) to e^(score - top), with what is hidden; gives {top, sum}.
+ */
+static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, int64_t s0, int n,
+                                     R *restrict p, R *restrict stats)
 {
     const int32_t *seen = a->key_mask ? a->key_mask + b * a->keys + s0 : NULL;
     const int64_t last = a->mask == BY_MASK_CAUSAL ? keys_of(a, b) - a->queries + t - s0 : n;
@@ -115,8 +117,8 @@ static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, i
     stats[1] = sum;
 }
 
-/* All heads and queries of batch row b over one chunk of keys. parts (H*T, D + 2) takes, of each, the largest score,
- * the sum of e^(score - largest), and the values weighted by it. */
+/* All heads and queries of batch row b over one chunk of keys. parts (H*T, D + 2) takes, of each, the largest
+ * score, the sum of e^(score - largest), and the values weighted by it. */
 static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *parts)
 {
     const int dim = a->dim, rows = (int)(a->heads * a->queries), shared = (int)(a->group * a->queries);
@@ -125,8 +127,7 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
     int64_t ld;
     for (int r = 0; r < rows; r++) {
         const T *from = FN(head_at)(a, &a->q, b, r % a->queries, (int)(r / a->queries));
-        for (int d = 0; d < dim; d++)
-            q[r * dim + d] = LD(from[d]) * (R)a->scale;
+        FN(load_row)(dim, from, (R)a->scale, q + r * dim);
     }
     for (int s = 0; s < n; s += STAGE) {
         const R *k = FN(rows_at)(a, &a->k, b, s0 + s, BY_MIN(n - s, STAGE), stage, &ld);
@@ -141,8 +142,8 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
     for (int s = 0; s < n; s += STAGE) {
         const R *v = FN(rows_at)(a, &a->v, b, s0 + s, BY_MIN(n - s, STAGE), stage, &ld);
         for (int r = 0; r < rows; r++)
-            FN(add_rows)(dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld,
-                         parts + (int64_t)r * (dim + 2) + 2);
+            FN(add_rows)
+        (dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld, parts + (int64_t)r * (dim + 2) + 2);
     }
 }
 
@@ -203,7 +204,8 @@ by_status FN(by_attention_rows)(const attention *a)
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < a->batch * rows; i++) {
             int64_t b = i / rows, r = i % rows;
-            FN(combine)(a, b, (int)r, (keys_of(a, b) + CHUNK - 1) / CHUNK, parts + b * chunks * part + r * (a->dim + 2));
+            FN(combine)
+            (a, b, (int)r, (keys_of(a, b) + CHUNK - 1) / CHUNK, parts + b * chunks * part + r * (a->dim + 2));
         }
     }
     by_scratch_give(a->e->device, parts);

@@ -1,7 +1,7 @@
-/* attention_grad.c - the gradient of attention by the same tiles: the weights are computed again from the scores and the
- * log-sum-exp that the forward pass kept. With P the weights, P' = dropout(P) and delta = rowsum(dy * y):
- *   dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk = scale dS^T q
- * A query that sees no key has constant weights: it gives to dv, and nothing to dq and dk. */
+/* attention_grad.c - the gradient of attention by the same tiles: the weights are computed again from the
+ * scores and the log-sum-exp that the forward pass kept. With P the weights, P' = dropout(P) and delta =
+ * rowsum(dy * y): dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk
+ * = scale dS^T q A query that sees no key has constant weights: it gives to dv, and nothing to dq and dk. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -11,17 +11,17 @@ typedef struct attention_back {
     head_rows dy, dq, dk, dv;
 } attention_back;
 
-/* A part of the work of batch row b: heads [h0, h1), which share one key head, queries from [t0, t1) and keys from
- * [s0, s1), both whole tiles. */
+/* A part of the work of batch row b: heads [h0, h1), which share one key head, queries from [t0, t1) and keys
+ * from [s0, s1), both whole tiles. */
 typedef struct back_part {
     int64_t b, t0, t1, s0, s1;
     int h0, h1;
     bool queries, keys; /* which gradients to make: dq, or dk and dv */
 } back_part;
 
-/* Three ways to cut the work up. By key heads, everything of a tile is done at once: 5 products. When there are too few
- * heads to keep the threads busy, dk and dv are made by tiles of keys and dq by tiles of queries, with 7 products.
- * Every sum is taken in the same order in both, so the results are the same bits. */
+/* Three ways to cut the work up. By key heads, everything of a tile is done at once: 5 products. When there
+ * are too few heads to keep the threads busy, dk and dv are made by tiles of keys and dq by tiles of queries,
+ * with 7 products. Every sum is taken in the same order in both, so the results are the same bits. */
 static back_part cut_heads(const attention_back *g, int64_t i)
 {
     const attention *a = &g->a;
@@ -178,8 +178,8 @@ static void FN(back_tile)(const attention *a, const back_part *part, const tile 
         FN(sum_over_keys)(x, ld, w->ds, w->k, w->dq, x->s0 > 0);
 }
 
-static void FN(store_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int64_t n, R factor,
-                           int64_t ld, const R *from)
+static void FN(store_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int64_t n,
+                           R factor, int64_t ld, const R *from)
 {
     for (int64_t i = 0; i < n && r->at; i++)
         FN(store_row)(FN(head_at)(a, r, b, t0 + i, h), from + i * ld, a->dim, factor);

@@ -121,12 +121,12 @@ static by_status FN(scale)(by_exec *e, by_node *n)
 
 static void FN(activation_span)(by_act act, T *y, const T *x, int64_t count)
 {
-    R block[SPAN] = {0};
+    R before[SPAN] = {0}, after[SPAN];
     R_SIMD
     for (int64_t i = 0; i < count; i++)
-        block[i] = LD(x[i]);
-    FN(activate)(act, count, block, block);
-    EACH(block[i]);
+        before[i] = LD(x[i]);
+    FN(activate)(act, count, before, after);
+    EACH(after[i]);
 }
 
 static inline R FN(gelu_slope)(R x)

@@ -32,14 +32,14 @@ enum {
     STRIP = 8192,      /* accumulators of a skinny product, all rows together */
     DOTS = 64,         /* results a skinny product with dot products stores at a time */
     ROWS = 4,          /* rows that go through the registers together in a skinny product */
+    DEPTH = 4,         /* vectors of a dot product in flight */
+    AHEAD = 1024,      /* bytes of prefetching */
     UNIT = 64,         /* columns handed to threads in a skinny product */
     FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
 };
 
 typedef float vec_float __attribute__((vector_size(BY_VECTOR_BYTES), aligned(4), may_alias));
 typedef double vec_double __attribute__((vector_size(BY_VECTOR_BYTES), aligned(8), may_alias));
-typedef uint16_t vec_half __attribute__((vector_size(BY_VECTOR_BYTES / 2), aligned(2), may_alias));
-typedef uint32_t vec_u32 __attribute__((vector_size(BY_VECTOR_BYTES)));
 
 /* One vector of R from memory of any alignment. */
 static inline vec_float load_f32(const float *p)
@@ -49,7 +49,16 @@ static inline vec_float load_f32(const float *p)
 
 static inline vec_float load_bf16(const uint16_t *p)
 {
-    return (vec_float)(__builtin_convertvector(*(const vec_half *)p, vec_u32) << 16);
+#if BY_ISA_LEVEL >= 2
+    return (vec_float)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
+#elif BY_ISA_LEVEL == 1
+    return (vec_float)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16);
+#else
+    vec_float v;
+    for (int i = 0; i < BY_VECTOR_BYTES / 4; i++)
+        v[i] = by_bf16_to_f32(p[i]);
+    return v;
+#endif
 }
 
 static inline vec_float load_f16(const uint16_t *p)
@@ -218,7 +227,7 @@ static inline void FN(store)(const by_gemm_desc *d, int64_t n, R *v, const R *bi
  * src[p * ld + i] when lines are adjacent, at src[i * ld + p] when not. */
 INLINE void FN(pack)(int width, int64_t w, int64_t k, const T *restrict src, int64_t ld, bool adjacent, R *restrict out)
 {
-    if (w < width)
+    if (w < width && k > 0)
         memset(out, 0, (size_t)(k * width) * sizeof(R));
     if (adjacent && w == width)
         for (int64_t p = 0; p < k; p++)
@@ -389,65 +398,67 @@ static inline R FN(total)(VEC v)
 {
     R part[LANES];
     memcpy(part, &v, sizeof v);
+#pragma GCC unroll 4
     for (int half = LANES / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
         for (int i = 0; i < half; i++)
             part[i] += part[i + half];
     return part[0];
 }
 
-/* out (rows, cols) = x (rows, k) b (cols, k)^T. */
-INLINE void FN(dots)(int rows, int cols, int ahead, int64_t k, const T *b, int64_t ldb, const R *x, int64_t ldx, R *out, int64_t ld)
+/* out[r] = x[r] . b for `rows` rows of x. b is read in one stream, DEPTH vectors at a time, and asked for a little ahead of its use. */
+INLINE void FN(dots)(int rows, int64_t k, const T *b, const R *x, R *out, int64_t ld)
 {
-    VEC s[ROWS][4] = {{{0}}};
+    VEC s[ROWS][DEPTH] = {{{0}}};
     int64_t p = 0;
-    for (; p + LANES <= k; p += LANES)
-        for (int q = 0; q < cols; q++) {
-            VEC v = LOAD(b + q * ldb + p);
-            __builtin_prefetch(b + (q + ahead) * ldb + p);
+    for (; p + DEPTH * LANES <= k; p += DEPTH * LANES) {
+#pragma GCC unroll 4
+        for (int u = 0; u < DEPTH; u++) {
+            VEC v = LOAD(b + p + u * LANES);
+            if (u * LANES * sizeof(T) % 64 == 0)
+                __builtin_prefetch((const char *)(b + p + u * LANES) + AHEAD);
+#pragma GCC unroll 4
             for (int r = 0; r < rows; r++)
-                s[r][q] += v * *(const VEC *)(x + r * ldx + p);
+                s[r][u] += v * *(const VEC *)(x + r * k + p + u * LANES);
         }
-    for (int r = 0; r < rows; r++)
-        for (int q = 0; q < cols; q++) {
-            R sum = FN(total)(s[r][q]);
-            for (int64_t i = p; i < k; i++)
-                sum += LD(b[q * ldb + i]) * x[r * ldx + i];
-            out[r * ld + q] = sum;
-        }
+    }
+    for (; p + LANES <= k; p += LANES)
+        for (int r = 0; r < rows; r++)
+            s[r][0] += LOAD(b + p) * *(const VEC *)(x + r * k + p);
+    for (int r = 0; r < rows; r++) {
+        R sum = FN(total)((s[r][0] + s[r][1]) + (s[r][2] + s[r][3]));
+        for (int64_t i = p; i < k; i++)
+            sum += LD(b[i]) * x[r * k + i];
+        out[r * ld] = sum;
+    }
 }
 
-#define DOT(cols)                                                                                                      \
-    switch (BY_MIN(ROWS, d->m - r)) {                                                                                  \
-    case 1:                                                                                                            \
-        FN(dots)(1, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
-        break;                                                                                                         \
-    case 2:                                                                                                            \
-        FN(dots)(2, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
-        break;                                                                                                         \
-    case 3:                                                                                                            \
-        FN(dots)(3, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        FN(dots)(4, cols, ahead, d->k, b, d->ldb, x + r * d->k, d->k, out + r * DOTS + i, DOTS);                              \
-    }
-
-/* Columns [lo, hi) of c, b stored (n, k): four dot products at a time. lo is a multiple of 4. */
+/* Columns [lo, hi) of c, b stored (n, k): dot products. */
 static void FN(skinny_nk)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
     R out[BY_GEMM_SKINNY_ROWS * DOTS];
     for (int64_t col = lo; col < hi; col += DOTS) {
         const int64_t w = BY_MIN(DOTS, hi - col);
-        for (int64_t i = 0; i < w;) {
+        for (int64_t i = 0; i < w; i++) {
             const T *b = j->b + (col + i) * d->ldb;
-            const int cols = w - i >= 4 ? 4 : 1, ahead = hi - col - i >= 8 ? 4 : 0;
-            for (int64_t r = 0; r < d->m; r += ROWS)
-                if (cols == 4) {
-                    DOT(4)
-                } else {
-                    DOT(1)
+            for (int64_t r = 0; r < d->m; r += ROWS) {
+                const R *xr = x + r * d->k;
+                R *to = out + r * DOTS + i;
+                switch (BY_MIN(ROWS, d->m - r)) {
+                case 1:
+                    FN(dots)(1, d->k, b, xr, to, DOTS);
+                    break;
+                case 2:
+                    FN(dots)(2, d->k, b, xr, to, DOTS);
+                    break;
+                case 3:
+                    FN(dots)(3, d->k, b, xr, to, DOTS);
+                    break;
+                default:
+                    FN(dots)(4, d->k, b, xr, to, DOTS);
                 }
-            i += cols;
+            }
         }
         for (int64_t r = 0; r < d->m; r++) {
             if (d->accumulate)
@@ -459,7 +470,6 @@ static void FN(skinny_nk)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
 }
 
 #undef AXPY
-#undef DOT
 
 static void FN(skinny)(const FN(job) *j, const R *x, int threads)
 {

@@ -188,15 +188,19 @@ static int64_t source_of(const moves *m, int axes, int skip, int64_t i, int64_t 
 
 #define TILE 32
 
-/* dst[j * dst_stride + i] = src[i * src_stride + j], i < rows, j < cols: one tile, small enough for the first cache. */
+/* dst[j * dst_stride + i] = src[i * src_stride + j], i < rows, j < cols: one tile, by way of a copy of it. Strides are often
+ * powers of two, whose rows would drive each other out of the cache; so every line is touched once. */
 #define TRANSPOSE(name, type)                                                                                          \
     static void name(char *dst_, int64_t dst_stride, const char *src_, int64_t src_stride, int64_t rows, int64_t cols) \
     {                                                                                                                  \
         type *restrict dst = (type *)(void *)dst_;                                                                     \
         const type *restrict src = (const type *)(const void *)src_;                                                   \
+        type tile[TILE][TILE + 1];                                                                                     \
+        for (int64_t i = 0; i < rows; i++)                                                                             \
+            for (int64_t j = 0; j < cols; j++)                                                                         \
+                tile[j][i] = src[i * src_stride + j];                                                                  \
         for (int64_t j = 0; j < cols; j++)                                                                             \
-            for (int64_t i = 0; i < rows; i++)                                                                         \
-                dst[j * dst_stride + i] = src[i * src_stride + j];                                                     \
+            memcpy(dst + j * dst_stride, tile[j], (size_t)rows * sizeof *dst);                                         \
     }
 TRANSPOSE(transpose_1, uint8_t)
 TRANSPOSE(transpose_2, uint16_t)

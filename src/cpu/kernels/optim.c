@@ -164,8 +164,7 @@ static by_status FN(sgd)(by_exec *e, by_node *n)
  *   b = 1 - t^-0.8
  *   matrix:  r_i = b r_i + (1 - b) (mean over j of g_ij^2 + 1e-30),  c_j likewise over i,  u_ij = g_ij / sqrt(r_i c_j / mean(r))
  *   vector:  v_i = b v_i + (1 - b) (g_i^2 + 1e-30),                                        u_i = g_i / sqrt(v_i)
- *   w = w (1 - lr wd)
- *   w = w - lr max(1e-3, rms(w)) u / max(1, rms(u))
+ *   w = w (1 - lr wd) - lr max(1e-3, rms(w)) u / max(1, rms(u))
  * r is in the first `rows` elements of the segment's stretch of m, c in the first `cols` of its stretch of v; a vector has all of
  * v. From the statistics on, a vector is a matrix of one row whose r is 1. */
 
@@ -220,7 +219,7 @@ static void FN(vector_statistics)(const FN(factored) *f, R b)
     }
 }
 
-/* sums = {sum of u^2, sum of w^2} over one row, w after decay. */
+/* Adds one row to sums = {sum of u^2, sum of w^2}. */
 static void FN(row_squares)(const FN(factored) *f, int64_t r, R row, double sums[2])
 {
     const R *restrict grad = f->grad + r * f->cols, *restrict column = f->columns;
@@ -235,7 +234,7 @@ static void FN(row_squares)(const FN(factored) *f, int64_t r, R row, double sums
     }
 #pragma omp simd reduction(+ : w2)
     for (int64_t j = 0; j < f->cols; j++) {
-        const double w = (master ? master[j] : LD(value[j])) * f->keep;
+        const double w = master ? master[j] : LD(value[j]);
         w2 += w * w;
     }
     sums[0] += u2;

@@ -3,8 +3,8 @@
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define LANES 32   /* maxima kept at once */
-#define BLOCK 1024 /* exponentials added in R before they join a sum in double */
+#define LANES 32  /* maxima kept at once */
+#define BLOCK 256 /* exponentials added in R before they join a sum in double */
 
 /* Every target is a class or ignore_index; *counted is the number of those that are classes. */
 static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, int ignore, int64_t *counted)
@@ -198,10 +198,11 @@ static by_status FN(cross_entropy_grad)(by_exec *e, by_node *n)
             memset(dx, 0, (size_t)cols * sizeof *dx);
             continue;
         }
-        const R at_target = R_EXP(LD(x[target[r]]) - lse[r]) - hit; /* read before dx may overwrite it */
+        const R shift = lse[r];
+        const R at_target = R_EXP(LD(x[target[r]]) - shift) - hit; /* read before dx may overwrite it */
         R_SIMD
         for (int64_t i = 0; i < cols; i++)
-            dx[i] = ST((R_EXP(LD(x[i]) - lse[r]) - spread) * factor);
+            dx[i] = ST((R_EXP(LD(x[i]) - shift) - spread) * factor);
         dx[target[r]] = ST(at_target * factor);
     }
     return BY_OK;

@@ -1,9 +1,10 @@
-/* tile.h - what the attention kernels share. Scores are kept turned round, st (keys, queries): a vector register holds
- * neighbouring queries, so that the softmax over keys needs no sum across a register, and every product of the forward
- * and the backward pass is "rows of vectors, scaled by single numbers and added up", one small routine. Only queries
- * (and dy) are ever transposed, once per tile.
+/* tile.h - what the attention kernels share. Scores are kept turned round, st (keys, queries): a vector
+ * register holds neighbouring queries, so that the softmax over keys needs no sum across a register, and
+ * every product of the forward and the backward pass is "rows of vectors, scaled by single numbers and added
+ * up", one small routine. Only queries (and dy) are ever transposed, once per tile.
  *
- * The first half knows no element type; the second, after the #else of a template, is included once per type. */
+ * The first half knows no element type; the second, after the #else of a template, is included once per type.
+ */
 #ifndef BY_CPU_KERNELS_TILE_H
 #define BY_CPU_KERNELS_TILE_H
 
@@ -29,14 +30,9 @@ enum { FORK_WORK = 1 << 18 }; /* multiplications below which one thread does it 
 #define VL  ((int)(BY_VECTOR_BYTES / sizeof(R)))
 
 #define ROUND_UP(n, step) (((n) + (step)-1) / (step) * (step))
-#define UNROLL            BY_PRAGMA(GCC unroll 8)
-#ifdef __clang__
-#undef UNROLL
-#define UNROLL BY_PRAGMA(unroll)
-#endif
 
-/* The score of a hidden key, as PyTorch models write it: finite, so that a row of nothing else is told from one with
- * infinities in it, which must come out as NaN. */
+/* The score of a hidden key, as PyTorch models write it: finite, so that a row of nothing else is told from
+ * one with infinities in it, which must come out as NaN. */
 #define HIDDEN ((R)(sizeof(R) == 8 ? -DBL_MAX : -(double)FLT_MAX))
 /* The log-sum-exp kept for a query that sees no key at all. Its weights are 1 / S on every key. */
 #define SEES_NOTHING ((R)-INFINITY)
@@ -90,7 +86,8 @@ static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
 }
 
-/* The parts that attention, attention_grad and attention_cached have in common: in[0..2] and the attributes. */
+/* The parts that attention, attention_grad and attention_cached have in common: in[0..2] and the attributes.
+ */
 static inline attention attention_of(const by_exec *e, const by_node *n)
 {
     const by_attention_attr *x = n->attr;
@@ -131,10 +128,11 @@ static inline int threads_for(const attention *a, int64_t tasks, double work)
     return n < 1 ? 1 : (int)n;
 }
 
-/* ---- masks: these two and finish_scores are all that knows them ---------------------------------------------- */
+/* ---- masks: these two and finish_scores are all that knows them
+ * ---------------------------------------------- */
 
-/* How many keys, from the first, queries [t0, t0 + n) of batch row b may see. At least 1, so that a query that sees
- * nothing meets a hidden key. */
+/* How many keys, from the first, queries [t0, t0 + n) of batch row b may see. At least 1, so that a query
+ * that sees nothing meets a hidden key. */
 static inline int64_t keys_seen(const attention *a, int64_t b, int64_t t0, int64_t n)
 {
     int64_t keys = keys_of(a, b);
@@ -145,7 +143,8 @@ static inline int64_t keys_seen(const attention *a, int64_t b, int64_t t0, int64
 }
 
 /* The tile of t0 and s0; with `whole`, for queries that see nothing, no part of it is left out. */
-static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int64_t s0, int lanes, bool whole)
+static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int64_t s0, int lanes,
+                           bool whole)
 {
     int64_t keys = keys_of(a, b), diagonal = TILE;
     tile x = {.b = b, .t0 = t0, .s0 = s0, .h = h};
@@ -155,7 +154,9 @@ static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int
     if (a->mask == BY_MASK_CAUSAL)
         diagonal = keys - a->queries + t0 - s0;
     x.diagonal = (int)(diagonal > TILE ? TILE : diagonal < -TILE ? -TILE : diagonal);
-    x.trim = whole ? TILE : s0 == 0 ? BY_MAX(x.diagonal, 0) : x.diagonal; /* every query meets the first key */
+    x.trim = whole     ? TILE
+             : s0 == 0 ? BY_MAX(x.diagonal, 0)
+                       : x.diagonal; /* every query meets the first key */
     return x;
 }
 
@@ -184,8 +185,8 @@ static inline void FN(finish_scores)(const attention *a, const tile *x, R *restr
     }
 }
 
-/* keep (keys, queries): 0 for a dropped weight, 1 / (1 - p) for a kept one. Weight (b, h, t, s) has random number
- * ((b H + h) S + s) T' + t, T' being T rounded up to a multiple of 4. */
+/* keep (keys, queries): 0 for a dropped weight, 1 / (1 - p) for a kept one. The random number of weight
+ * (b, h, t, s) is that of element ((b H + h) S + s) T' + t, T' being T rounded up to a multiple of 4. */
 static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restrict keep)
 {
     const uint32_t threshold = by_drop_threshold(a->dropout);
@@ -200,23 +201,36 @@ static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restri
     }
 }
 
-/* ---- rows between memory and working space (rows, ld), ld the head's size rounded up to vectors -------------------- */
+/* ---- rows between memory and working space (rows, ld), ld: the head's size rounded up to vectors ----------
+ */
 
 static inline T *FN(head_at)(const attention *a, const head_rows *r, int64_t b, int64_t t, int h)
 {
     return (T *)r->at + b * r->batch + t * r->row + (int64_t)h * a->dim;
 }
 
+/* to = from times factor; f16 by the processor's own conversion where it has one */
+static inline void FN(load_row)(int64_t n, const T *restrict from, R factor, R *restrict to)
+{
+    int64_t d = 0;
+#if BY_ISA_LEVEL >= 1
+    if (T_ID == BY_F16)
+        for (; d + 8 <= n; d += 8)
+            _mm256_storeu_ps(to + d,
+                             factor * _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(from + d))));
+#endif
+#pragma omp simd
+    for (int64_t i = d; i < n; i++)
+        to[i] = LD(from[i]) * factor;
+}
+
 /* Load n rows times factor; zeros to the right of them up to ld, and below them up to `rows` rows. */
-static inline void FN(load_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int n, int rows,
-                                 R factor, int64_t ld, R *restrict to)
+static inline void FN(load_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int n,
+                                 int rows, R factor, int64_t ld, R *restrict to)
 {
     const int dim = a->dim;
     for (int i = 0; i < n; i++, to += ld) {
-        const T *restrict from = FN(head_at)(a, r, b, t0 + i, h);
-#pragma omp simd
-        for (int d = 0; d < dim; d++)
-            to[d] = LD(from[d]) * factor;
+        FN(load_row)(dim, FN(head_at)(a, r, b, t0 + i, h), factor, to);
         for (int64_t d = dim; d < ld; d++)
             to[d] = 0;
     }
@@ -245,7 +259,8 @@ static inline void FN(add_lanes)(const VEC x[4], R *restrict to)
 #if BY_ISA_LEVEL >= 1
     VEC a = __builtin_shufflevector(x[0], x[1], ZIP_LOW) + __builtin_shufflevector(x[0], x[1], ZIP_HIGH);
     VEC b = __builtin_shufflevector(x[2], x[3], ZIP_LOW) + __builtin_shufflevector(x[2], x[3], ZIP_HIGH);
-    a = __builtin_shufflevector(a, b, ZIP_LOW) + __builtin_shufflevector(a, b, ZIP_HIGH); /* 0 2 1 3 0 2 1 3 ... */
+    /* now the sums of 0 2 1 3 0 2 1 3 ... */
+    a = __builtin_shufflevector(a, b, ZIP_LOW) + __builtin_shufflevector(a, b, ZIP_HIGH);
     for (int width = 4; width < VL; width *= 2)
         a = __builtin_shufflevector(a, a, ZIP_LOW) + __builtin_shufflevector(a, a, ZIP_HIGH);
     to[0] = a[0], to[1] = a[VL / 2], to[2] = a[VL / 4], to[3] = a[VL / 4 * 3];
@@ -286,35 +301,40 @@ static inline void FN(transpose)(int rows, int64_t cols, const R *restrict from,
 #endif
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------- */
+/* ---- products --------------------------------------------------------------------------------------------
+ */
 
-/* c (MR, nv vectors) [+]= a (MR, depth) b (depth, nv vectors). a has rows at distance lda, or, turned, lies (depth, MR). */
-static inline __attribute__((always_inline)) void FN(block)(const int nv, const bool turned, int depth, const R *a,
-                                                             int64_t lda, const R *b, int64_t ldb, R *c, int64_t ldc,
-                                                             bool add)
+/* c (MR, nv vectors) [+]= a (MR, depth) b (depth, nv vectors). a has rows at distance lda, or, turned, lies
+ * (depth, MR). */
+static inline __attribute__((always_inline)) void FN(block)(const int nv, const bool turned, int depth,
+                                                            const R *a, int64_t lda, const R *b, int64_t ldb,
+                                                            R *c, int64_t ldc, bool add)
 {
     VEC acc[MR][2];
-    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < nv; j++)
-        acc[i][j] = (VEC){0};
+    for (int i = 0; i < MR; i++)
+        for (int j = 0; j < nv; j++)
+            acc[i][j] = (VEC){0};
     for (int p = 0; p < depth; p++) {
         const R *ap = turned ? a + p * lda : a + p;
         const R *bp = b + p * ldb;
-        UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < nv; j++)
-            acc[i][j] += ap[turned ? i : i * lda] * *(const VEC *)(bp + j * VL);
+        for (int i = 0; i < MR; i++)
+            for (int j = 0; j < nv; j++)
+                acc[i][j] += ap[turned ? i : i * lda] * *(const VEC *)(bp + j * VL);
     }
-    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < nv; j++)
-    {
-        VEC *to = (VEC *)(c + i * ldc + j * VL);
-        if (add)
-            acc[i][j] += *to;
-        *to = acc[i][j];
+    for (int i = 0; i < MR; i++) {
+        for (int j = 0; j < nv; j++) {
+            VEC *to = (VEC *)(c + i * ldc + j * VL);
+            if (add)
+                acc[i][j] += *to;
+            *to = acc[i][j];
+        }
     }
 }
 
 /* The same for n columns, a multiple of VL. */
-static inline __attribute__((always_inline)) void FN(panel)(const bool turned, int64_t n, int depth, const R *a,
-                                                             int64_t lda, const R *b, int64_t ldb, R *c, int64_t ldc,
-                                                             bool add)
+static inline __attribute__((always_inline)) void FN(panel)(const bool turned, int64_t n, int depth,
+                                                            const R *a, int64_t lda, const R *b, int64_t ldb,
+                                                            R *c, int64_t ldc, bool add)
 {
     int64_t j = 0;
     for (; j + 2 * VL <= n; j += 2 * VL)
@@ -348,13 +368,15 @@ static inline void FN(sum_over_queries)(const tile *x, int64_t ld, const R *p, c
     for (int s = 0; s < x->keys; s += MR) {
         int t = BY_MAX(s - x->trim, 0);
         if (t < x->queries)
-            FN(panel)(false, ld, x->queries - t, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
+            FN(panel)
+        (false, ld, x->queries - t, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
     }
 }
 
-/* Scores to softmax weights by the log-sum-exp of each query; even (queries) is 1 / S for those that see nothing, whose
- * log-sum-exp is given as +infinity here, and 0 for all others. */
-static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, const R *restrict even, R *restrict st)
+/* Scores to softmax weights by the log-sum-exp of each query; even (queries) is 1 / S for those that see
+ * nothing, whose log-sum-exp is given as +infinity here, and 0 for all others. */
+static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, const R *restrict even,
+                                         R *restrict st)
 {
     for (int s = 0; s < x->keys; s++) {
         R *restrict p = st + s * TILE;
@@ -364,9 +386,11 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
     }
 }
 
-/* ---- what the files offer each other ------------------------------------------------------------------------- */
+/* ---- what the files offer each other
+ * ------------------------------------------------------------------------- */
 
 by_status FN(by_attention_tiles)(const attention *a); /* any shape (attention.c) */
-by_status FN(by_attention_rows)(const attention *a);  /* few queries, no dropout, no weights (attention_cached.c) */
+by_status
+    FN(by_attention_rows)(const attention *a); /* few queries, no dropout, no weights (attention_cached.c) */
 
 #endif

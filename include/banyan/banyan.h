@@ -1,0 +1,12 @@
+/* banyan.h - the whole public interface. */
+#ifndef BANYAN_BANYAN_H
+#define BANYAN_BANYAN_H
+
+#include "banyan/base.h"
+#include "banyan/generate.h"
+#include "banyan/graph.h"
+#include "banyan/model.h"
+#include "banyan/tokenizer.h"
+#include "banyan/train.h"
+
+#endif

@@ -1,0 +1,497 @@
+/* bench.c - banyan bench: how fast this machine trains, reads and writes. Random tokens in, one line of JSON out. */
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "banyan/generate.h"
+#include "banyan/train.h"
+#include "cli/common.h"
+#include "cli/show.h"
+#include "cli/verbs.h"
+
+typedef struct bench_options {
+    const char *model, *preset, *model_dir, *save, *device;
+    int layers, heads, width, context, vocab;
+    int batch, seq, new_tokens, steps, warmup, threads;
+    by_dtype dtype;
+    bool bf16, recompute;
+} bench_options;
+
+static const cli_option options[] = {
+    {CLI_AT(bench_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
+     .help = "model family: gpt2, openai-gpt", .group = "Model"},
+    {CLI_AT(bench_options, preset), .name = "preset", .preset = "124m", .value = "NAME",
+     .help = "shape by name: tiny, 124m, 350m, 774m, 1558m"},
+    {CLI_AT(bench_options, layers), .name = "layers", CLI_MIN(1), .help = "number of layers (else the preset's)"},
+    {CLI_AT(bench_options, heads), .name = "heads", CLI_MIN(1), .help = "attention heads (else the preset's)"},
+    {CLI_AT(bench_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
+    {CLI_AT(bench_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
+     .help = "longest sequence, in tokens (else the preset's)"},
+    {CLI_AT(bench_options, vocab), .name = "vocab", CLI_MIN(2), .suffix = true,
+     .help = "tokens of the vocabulary (else the family's)"},
+    {CLI_AT(bench_options, model_dir), .name = "model-dir", .value = "DIR",
+     .help = "open this model instead; decode then tells the time from the start to the first token"},
+    {CLI_AT(bench_options, save), .name = "save", .value = "DIR",
+     .help = "write the model there first, for --model-dir and for other programs"},
+
+    {CLI_AT(bench_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
+     .help = "sequences at once (else 4; prefill and decode: 1)", .group = "Work"},
+    {CLI_AT(bench_options, seq), .name = "seq", .alias = "prompt", CLI_RANGE(1, 1e7), .suffix = true,
+     .help = "tokens per sequence, or of the prompt (else 64; prefill: 512)"},
+    {CLI_AT(bench_options, new_tokens), .name = "new-tokens", CLI_RANGE(2, 1e7), .preset = "256",
+     .help = "decode: tokens written after the prompt"},
+    {CLI_AT(bench_options, steps), .name = "steps", .letter = 'n', CLI_RANGE(1, 1e6),
+     .help = "timed steps (else 10; decode, where a step is a whole text: 3)"},
+    {CLI_AT(bench_options, warmup), .name = "warmup", CLI_RANGE(0, 1e6),
+     .help = "steps before the clock starts (else 2; decode: 1)"},
+    {CLI_AT(bench_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
+     .help = "train: keep less for the backward pass and compute it again"},
+
+    {CLI_AT(bench_options, device), .name = "device", .preset = "cpu", .value = "NAME", .help = "where to compute",
+     .group = "Machine"},
+    {CLI_AT(bench_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
+     .help = "CPU threads (0: every core)"},
+    {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
+     .help = "precision of parameters and activations; 16-bit training keeps f32 masters"},
+    {CLI_AT(bench_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+};
+
+/* Matrix products of one kind and shape, as the trace of a step shows them. */
+typedef struct product {
+    char op[16], shape[48];
+    int count;
+    double flops, seconds; /* of all of them, in the present step */
+    double best;           /* the least that the seconds were */
+} product;
+
+typedef struct bench {
+    bench_options o;
+    const struct work *work;
+    double started; /* when the verb began, for the time to the first token */
+    by_device *device;
+    by_model *model;
+    by_trainer *trainer;     /* train, gemm */
+    by_program *program;     /* forward */
+    by_tensor *input;        /* its (B, T) */
+    by_generator *generator; /* prefill, decode */
+    uint64_t random;
+    int32_t *tokens, *targets; /* (B, T) */
+    const int32_t **rows;      /* (B) of tokens, for the generator */
+    int *lengths;              /* (B) */
+    double *seconds;           /* (steps) */
+    product products[64];
+    int n_products;
+    /* what there is to tell */
+    int64_t tokens_per_step;
+    int passes; /* through the model per step: ms_per_step is the time of one */
+    double flops_per_token, loss, first_token;
+    int64_t token_sum; /* of the text decoded first, to compare with what another program writes */
+} bench;
+
+/* One thing that can be measured. open() prepares it and fills tokens_per_step and flops_per_token; step() does it once on the
+ * tokens drawn and gives the seconds that count. */
+typedef struct work {
+    const char *name;
+    int batch, seq, steps, warmup; /* unless the user says otherwise */
+    bool training;
+    by_status (*open)(bench *b);
+    by_status (*step)(bench *b, double *seconds);
+} work;
+
+/* ---- tokens --------------------------------------------------------------------------------------------------------------- */
+
+/* A linear congruential generator: bench/peer_torch.py draws the same tokens with it. */
+static int32_t draw(bench *b)
+{
+    b->random = b->random * 6364136223846793005u + 1442695040888963407u;
+    return (int32_t)((b->random >> 33) % (uint64_t)by_model_vocab(b->model));
+}
+
+/* New rows of T + 1 tokens: all but the last are the input, all but the first what is to be predicted. */
+static void draw_rows(bench *b)
+{
+    for (int r = 0; r < b->o.batch; r++) {
+        int32_t next = draw(b);
+        for (int t = 0; t < b->o.seq; t++) {
+            size_t at = (size_t)r * (size_t)b->o.seq + (size_t)t;
+            b->tokens[at] = next;
+            b->targets[at] = next = draw(b);
+        }
+    }
+}
+
+/* FLOP of a token going forward: two per parameter, and for its queries, against the keys of `seen` positions, two products. */
+static double forward_flops(const bench *b, double seen)
+{
+    double n = (double)by_params_elements(by_model_params(b->model));
+    return 2 * n + 4.0 * by_model_layers(b->model) * by_model_width(b->model) * seen;
+}
+
+/* ---- train, gemm ------------------------------------------------------------------------------------------------------------ */
+
+static by_status train_open(bench *b)
+{
+    const by_optimizer_spec adamw = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .max_grad_norm = 1};
+    b->trainer = by_trainer_new(b->model, &(by_trainer_spec){.batch = b->o.batch,
+                                                             .seq = b->o.seq,
+                                                             .recompute = b->o.recompute,
+                                                             .optimizer = adamw});
+    b->flops_per_token = 3 * forward_flops(b, b->o.seq);
+    return b->trainer ? BY_OK : by_error_status();
+}
+
+static by_status train_step(bench *b, double *seconds)
+{
+    double norm, begin = by_seconds();
+    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
+    BY_TRY(by_trainer_update(b->trainer, 1e-4, &norm));
+    *seconds = by_seconds() - begin;
+    return BY_OK;
+}
+
+static void on_node(void *user, const by_trace_entry *e)
+{
+    bench *b = user;
+    product *p = b->products, *end = p + b->n_products;
+    if (strncmp(e->op, "linear", 6) != 0 && strcmp(e->op, "matmul") != 0)
+        return;
+    while (p < end && (strcmp(p->op, e->op) != 0 || strcmp(p->shape, e->shape) != 0))
+        p++;
+    if (p == b->products + BY_COUNT(b->products))
+        return;
+    if (p == end) {
+        *p = (product){.best = INFINITY};
+        snprintf(p->op, sizeof p->op, "%s", e->op);
+        snprintf(p->shape, sizeof p->shape, "%s", e->shape);
+        b->n_products++;
+    }
+    p->count++;
+    p->flops += e->flops;
+    p->seconds += e->seconds;
+}
+
+static by_status gemm_open(bench *b)
+{
+    BY_TRY(train_open(b));
+    by_program *p = by_trainer_program(b->trainer);
+    if (!p)
+        return by_error_status();
+    by_program_trace(p, on_node, b);
+    return BY_OK;
+}
+
+/* The matrix products of a training step, forward and backward, each timed inside the step. */
+static by_status gemm_step(bench *b, double *seconds)
+{
+    double flops = 0;
+    for (int i = 0; i < b->n_products; i++) {
+        b->products[i].count = 0;
+        b->products[i].flops = b->products[i].seconds = 0;
+    }
+    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
+    *seconds = 0;
+    for (int i = 0; i < b->n_products; i++) {
+        product *p = &b->products[i];
+        p->best = BY_MIN(p->best, p->seconds);
+        *seconds += p->seconds;
+        flops += p->flops;
+    }
+    b->flops_per_token = flops / (double)b->tokens_per_step;
+    return BY_OK;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------------------------------ */
+
+static by_status forward_open(bench *b)
+{
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(b->model)});
+    if (!g)
+        return BY_ERR_MEMORY;
+    b->input = by_input(g, "tokens", BY_I32, 2, (int64_t[]){b->o.batch, b->o.seq});
+    by_model_io io = {.tokens = b->input};
+    by_model_build(b->model, g, &io);
+    by_output(g, "logits", io.logits);
+    b->program = by_compile(g, &(by_compile_spec){0});
+    b->flops_per_token = forward_flops(b, b->o.seq);
+    return b->program ? BY_OK : by_error_status();
+}
+
+static by_status forward_step(bench *b, double *seconds)
+{
+    double begin = by_seconds();
+    BY_TRY(by_write(b->program, b->input, b->tokens, (size_t)b->tokens_per_step * sizeof *b->tokens));
+    BY_TRY(by_run(b->program));
+    *seconds = by_seconds() - begin;
+    return BY_OK;
+}
+
+/* ---- prefill, decode ------------------------------------------------------------------------------------------------------------ */
+
+static by_status generator_open(bench *b, int capacity)
+{
+    b->generator = by_generator_new(b->model, &(by_generator_spec){.batch = b->o.batch, .capacity = capacity});
+    b->rows = by_alloc_zero((size_t)b->o.batch, sizeof *b->rows);
+    b->lengths = by_alloc_zero((size_t)b->o.batch, sizeof *b->lengths);
+    if (!b->generator || !b->rows || !b->lengths)
+        return by_error_status();
+    for (int r = 0; r < b->o.batch; r++) {
+        b->rows[r] = b->tokens + (size_t)r * (size_t)b->o.seq;
+        b->lengths[r] = b->o.seq;
+    }
+    return BY_OK;
+}
+
+/* Only the last token of a prompt needs the head, whose matrix is counted among the parameters. */
+static by_status prefill_open(bench *b)
+{
+    double head = 2.0 * by_model_vocab(b->model) * by_model_width(b->model);
+    b->flops_per_token = forward_flops(b, b->o.seq) - head * (1 - 1.0 / b->o.seq);
+    return generator_open(b, b->o.seq);
+}
+
+static by_status prefill_step(bench *b, double *seconds)
+{
+    double begin = by_seconds();
+    for (int r = 0; r < b->o.batch; r++)
+        by_generator_rewind(b->generator, r, 0);
+    BY_TRY(by_generator_feed(b->generator, b->rows, b->lengths));
+    *seconds = by_seconds() - begin;
+    return BY_OK;
+}
+
+/* The first new token comes out of the prompt; what is timed are the passes that write the others. */
+static by_status decode_open(bench *b)
+{
+    b->passes = b->o.new_tokens - 1;
+    b->tokens_per_step = (int64_t)b->o.batch * b->passes;
+    b->flops_per_token = forward_flops(b, b->o.seq + b->passes / 2.0);
+    return generator_open(b, b->o.seq + b->passes);
+}
+
+static bool on_poll(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
+static by_status decode_step(bench *b, double *seconds)
+{
+    by_generate_spec spec = {.max_new_tokens = b->o.new_tokens, .ignore_eos = true, .cancelled = on_poll};
+    by_generate_result r;
+    double begin = by_seconds();
+    by_status status = by_generate(b->generator, b->rows, b->lengths, &spec, &r);
+    *seconds = r.decode_seconds;
+    if (status == BY_OK && !isfinite(b->first_token)) {
+        b->first_token = begin - b->started + r.prompt_seconds;
+        for (int i = 0; i < r.count; i++)
+            for (int t = r.rows[i].prompt; t < r.rows[i].count; t++)
+                b->token_sum += r.rows[i].tokens[t];
+    }
+    by_generate_result_free(&r);
+    return status;
+}
+
+static const work works[] = {
+    {"train", 4, 64, 10, 2, true, train_open, train_step},
+    {"decode", 1, 64, 3, 1, false, decode_open, decode_step},
+    {"forward", 4, 64, 10, 2, false, forward_open, forward_step},
+    {"prefill", 1, 512, 10, 2, false, prefill_open, prefill_step},
+    {"gemm", 4, 64, 10, 2, true, gemm_open, gemm_step},
+};
+
+/* ---- measuring --------------------------------------------------------------------------------------------------------------- */
+
+static by_status open_model(bench *b)
+{
+    const bench_options *o = &b->o;
+    by_model_spec spec = {.dtype = o->dtype, .training = b->work->training, .seed = 1337};
+    by_model_shape shape = {.preset = o->preset, .layers = o->layers, .heads = o->heads, .width = o->width,
+                            .context = o->context, .vocab = o->vocab, .dropout = 0};
+    char *dir = o->model_dir ? cli_model_dir(o->model_dir) : NULL;
+    if (dir)
+        b->model = by_model_open(b->device, dir, &spec);
+    else if (!o->model_dir)
+        b->model = by_model_new(b->device, o->model, &shape, &spec);
+    by_free(dir);
+    if (!b->model)
+        return by_error_status();
+    if (by_model_task(b->model) != BY_TASK_LM)
+        return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model", by_model_class(b->model));
+    by_model_set_dropout(b->model, 0);
+    return o->save ? by_model_save(b->model, o->save, o->dtype == BY_F64 ? BY_F32 : o->dtype) : BY_OK;
+}
+
+static by_status measure(bench *b)
+{
+    bench_options *o = &b->o;
+    size_t cells = (size_t)o->batch * (size_t)o->seq;
+    b->device = cli_device(o->device, o->threads);
+    if (!b->device)
+        return by_error_status();
+    BY_TRY(open_model(b));
+    b->tokens = by_alloc_zero(cells, sizeof *b->tokens);
+    b->targets = by_alloc_zero(cells, sizeof *b->targets);
+    b->seconds = by_alloc_zero((size_t)o->steps, sizeof *b->seconds);
+    if (!b->tokens || !b->targets || !b->seconds)
+        return BY_ERR_MEMORY;
+    b->tokens_per_step = (int64_t)cells;
+    b->passes = 1;
+    BY_TRY(b->work->open(b));
+    cli_progress bar = {.label = b->work->name, .total = (int64_t)o->warmup + o->steps};
+    by_status status = BY_OK;
+    cli_progress_start(&bar);
+    for (int i = -o->warmup; i < o->steps && status == BY_OK; i++) {
+        double seconds = 0;
+        draw_rows(b);
+        status = cli_interrupted() ? by_fail(BY_ERR_CANCELLED, "interrupted") : b->work->step(b, &seconds);
+        b->seconds[BY_MAX(i, 0)] = seconds;
+        cli_progress_update(&bar, i + o->warmup + 1, "%.1f ms%s", 1e3 * seconds / b->passes, i < 0 ? "  (warming up)" : "");
+    }
+    cli_progress_end(&bar);
+    return status;
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static size_t planned_bytes(const bench *b)
+{
+    return b->trainer     ? by_trainer_bytes(b->trainer)
+           : b->generator ? by_generator_bytes(b->generator)
+                          : by_program_bytes(b->program);
+}
+
+static size_t state_bytes(const bench *b)
+{
+    by_params *p = by_model_params(b->model);
+    return b->trainer ? by_trainer_state_bytes(b->trainer)
+                      : (size_t)by_params_elements(p) * by_dtype_size(by_params_dtype(p));
+}
+
+static void add_shape(const bench *b, cJSON *j)
+{
+    const bench_options *o = &b->o;
+    cJSON_AddStringToObject(j, "what", b->work->name);
+    cJSON_AddStringToObject(j, "model", by_model_family(b->model));
+    cJSON_AddNumberToObject(j, "parameters", (double)by_params_elements(by_model_params(b->model)));
+    cJSON_AddNumberToObject(j, "layers", by_model_layers(b->model));
+    cJSON_AddNumberToObject(j, "heads", by_model_heads(b->model));
+    cJSON_AddNumberToObject(j, "width", by_model_width(b->model));
+    cJSON_AddNumberToObject(j, "context", by_model_context(b->model));
+    cJSON_AddNumberToObject(j, "vocab", by_model_vocab(b->model));
+    cJSON_AddNumberToObject(j, "batch", o->batch);
+    cJSON_AddNumberToObject(j, "seq", o->seq);
+    if (b->work->step == decode_step)
+        cJSON_AddNumberToObject(j, "new_tokens", o->new_tokens);
+    cJSON_AddStringToObject(j, "dtype", by_dtype_name(o->dtype));
+    cJSON_AddStringToObject(j, "device", by_device_description(b->device));
+    cJSON_AddNumberToObject(j, "threads", by_device_threads(b->device));
+    cJSON_AddNumberToObject(j, "steps", o->steps);
+    if (o->recompute)
+        cJSON_AddTrueToObject(j, "recompute");
+}
+
+static void add_products(const bench *b, cJSON *j)
+{
+    cJSON *list = cJSON_AddArrayToObject(j, "products");
+    for (int i = 0; i < b->n_products; i++) {
+        const product *p = &b->products[i];
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddStringToObject(one, "op", p->op);
+        cJSON_AddStringToObject(one, "shape", p->shape);
+        cJSON_AddNumberToObject(one, "count", p->count);
+        cli_json_number(one, "ms", 1e3 * p->best);
+        cli_json_number(one, "flops_per_s", p->flops / p->best);
+        cJSON_AddItemToArray(list, one);
+    }
+}
+
+static int print_result(bench *b)
+{
+    int n = b->o.steps;
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used); /* before the peak is measured */
+    qsort(b->seconds, (size_t)n, sizeof *b->seconds, by_value);
+    double median = (b->seconds[n / 2] + b->seconds[(n - 1) / 2]) / 2, rate = (double)b->tokens_per_step / median;
+    double flops = rate * b->flops_per_token, peak = by_device_peak(b->device, b->o.dtype);
+    cJSON *j = cJSON_CreateObject();
+    add_shape(b, j);
+    cli_json_number(j, "tokens_per_s", rate);
+    cli_json_number(j, "ms_per_step", 1e3 * median / b->passes);
+    cli_json_number(j, "ms_min", 1e3 * b->seconds[0] / b->passes);
+    cli_json_number(j, "flops_per_s", flops);
+    cli_json_number(j, "peak_flops_per_s", peak);
+    cli_json_number(j, "peak_share", flops / peak);
+    cJSON_AddNumberToObject(j, "max_rss_bytes", 1024.0 * (double)used.ru_maxrss);
+    cJSON_AddNumberToObject(j, "state_bytes", (double)state_bytes(b));
+    cJSON_AddNumberToObject(j, "planned_bytes", (double)planned_bytes(b));
+    if (b->trainer)
+        cli_json_number(j, "loss", b->loss);
+    if (b->work->step == decode_step) {
+        cli_json_number(j, "first_token_s", b->o.model_dir ? b->first_token : NAN);
+        cJSON_AddNumberToObject(j, "token_sum", (double)b->token_sum);
+    }
+    if (b->n_products)
+        add_products(b, j);
+    return cli_print_json(j);
+}
+
+static void release(bench *b)
+{
+    by_trainer_free(b->trainer);
+    by_program_free(b->program);
+    by_generator_free(b->generator);
+    by_model_free(b->model);
+    by_device_free(b->device);
+    by_free(b->tokens);
+    by_free(b->targets);
+    by_free(b->rows);
+    by_free(b->lengths);
+    by_free(b->seconds);
+}
+
+static int run(int argc, char **argv)
+{
+    bench b = {.started = by_seconds(), .first_token = NAN, .random = 1};
+    bench_options *o = &b.o;
+    cli_args args;
+    int code;
+    if (!cli_parse(&cli_bench, argc, argv, o, &args, &code))
+        return code;
+    for (int i = 0; i < BY_COUNT(works); i++)
+        if (strcmp(args.items[0], works[i].name) == 0)
+            b.work = &works[i];
+    o->batch = o->batch ? o->batch : b.work->batch;
+    o->seq = o->seq ? o->seq : b.work->seq;
+    o->steps = o->steps ? o->steps : b.work->steps;
+    o->warmup = cli_given(&args, &o->warmup) ? o->warmup : b.work->warmup;
+    o->dtype = o->bf16 ? BY_BF16 : o->dtype;
+    cli_interrupt_install();
+    code = measure(&b) == BY_OK ? print_result(&b) : cli_fail(NULL);
+    release(&b);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_bench = {
+    .name = "bench",
+    .summary = "measure how fast models train and run on this machine",
+    .description = "Works on random tokens and prints one line of JSON: tokens per second, milliseconds per step (the median, and "
+                   "the least), FLOP per second and their share of what a plain matrix product reaches on this machine, peak "
+                   "memory.\n"
+                   "  train    forward, backward and update; FLOP per token are 6 N + 12 layers width seq\n"
+                   "  forward  logits of every position; a third of that\n"
+                   "  prefill  a prompt into the cache, logits of its last token\n"
+                   "  decode   greedy text after a prompt, token by token\n"
+                   "  gemm     the matrix products of a training step alone, by kind and shape",
+    .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"
+                "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+    .args = "train|decode|forward|prefill|gemm",
+};
