@@ -1,5 +1,5 @@
-/* kernel_case.h - nodes built by hand for tests of single kernels: tensors between guard bytes, every instruction set this machine
- * has, runs on one, two and three threads that must agree bit by bit. */
+/* kernel_case.h - nodes built by hand for tests of single kernels: tensors between guard bytes, every
+ * instruction set this machine has, runs on one, two and three threads that must agree bit by bit. */
 #ifndef KERNEL_CASE_H
 #define KERNEL_CASE_H
 
@@ -18,7 +18,8 @@ typedef struct kernel_set {
     const by_kernel *table;
 } kernel_set;
 
-/* The instruction sets that this build and this machine both have; the generic one is first and alone has f64. */
+/* The instruction sets that this build and this machine both have; the generic one is first and alone has
+ * f64. */
 static inline int kernel_sets(kernel_set out[BY_ISA_COUNT])
 {
     int n = 0;
@@ -39,7 +40,7 @@ static inline int kernel_sets(kernel_set out[BY_ISA_COUNT])
     return n;
 }
 
-/* ---- a pool: everything a case allocates, freed together; the guards of tensors are looked at on the way ----------- */
+/* ---- a pool: what a case allocates, freed together, looking at the guards of tensors ------------ */
 
 #define GUARD 64
 
@@ -98,8 +99,12 @@ static inline by_tensor *tensor_of(pool *p, by_dtype type, int rank, const int64
     return t;
 }
 
-#define SHAPE(...)                 BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]) { __VA_ARGS__ }
-#define TENSOR(pool_, type_, ...)  tensor_of(pool_, type_, SHAPE(__VA_ARGS__))
+#define SHAPE(...)                                    \
+    BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]) \
+    {                                                 \
+        __VA_ARGS__                                   \
+    }
+#define TENSOR(pool_, type_, ...) tensor_of(pool_, type_, SHAPE(__VA_ARGS__))
 
 static inline double *values_of(pool *p, const by_tensor *t)
 {
@@ -118,7 +123,7 @@ static inline double *randomise(pool *p, by_tensor *t, double scale)
     return values_of(p, t);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 #define TEST_SEED 0x123456789abcdef0u
 #define TEST_STEP 77u
@@ -159,10 +164,10 @@ static inline by_status run_node(pool *p, const kernel_set *set, by_node *n)
     return status;
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------ */
 
-/* The relative error of rounding to the stored type, and to the type computed in. For f64 the expected values are no better
- * than the kernel's: many roundings in both. */
+/* The relative error of rounding to the stored type, and to the type computed in. For f64 the expected values
+ * are no better than the kernel's: many roundings in both. */
 static inline double store_epsilon(by_dtype t)
 {
     return t == BY_BF16 ? 0x1p-8 : t == BY_F16 ? 0x1p-11 : t == BY_F32 ? 0x1p-24 : 0x1p-53;
@@ -173,8 +178,8 @@ static inline double compute_epsilon(by_dtype t)
     return t == BY_F64 ? 0x1p-47 : 0x1p-24;
 }
 
-/* Each element is within rounding of what was expected: 1.1 roundings to the stored type, and `roundings` roundings of numbers
- * of size `magnitude` before. Infinities and NaNs must be equal. */
+/* Each element is within rounding of what was expected: 1.1 roundings to the stored type, and `roundings`
+ * roundings of numbers of size `magnitude` before. Infinities and NaNs must be equal. */
 static inline void expect(const kernel_set *set, const char *what, const by_tensor *t, const double *expected,
                           double magnitude, double roundings)
 {

@@ -1,5 +1,6 @@
-/* test_kernels.c - the CPU kernels that move, map, reduce and normalise, one node at a time, against plain loops in double. Every
- * element type, every instruction set of this machine, odd sizes, outputs over inputs, one to three threads. */
+/* test_kernels.c - the CPU kernels that move, map, reduce and normalise, one node at a time, against plain
+ * loops in double. Every element type, every instruction set of this machine, odd sizes, outputs over inputs,
+ * one to three threads. */
 #include "kernel_case.h"
 
 #define BY_ISA       test
@@ -8,7 +9,7 @@
 
 static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {5, 64}, {2, 1025}, {37, 1003}};
 
-/* ---- the functions of kernel.h ---------------------------------------------------------------------------------------- */
+/* ---- the functions of kernel.h -------------------------------------------------------------- */
 
 static void check_function(float (*f)(float), double (*exact)(double))
 {
@@ -57,7 +58,7 @@ static void test_random_span(void **state)
     }
 }
 
-/* ---- moved data --------------------------------------------------------------------------------------------------------- */
+/* ---- moved data ----------------------------------------------------------------------------- */
 
 /* The element of x that belongs at flat position i of the output of a permutation. */
 static int64_t permuted(const by_tensor *x, const by_tensor *y, const int *order, int64_t i)
@@ -123,7 +124,8 @@ static void test_permute(void **state)
     check_permute(&sets[0], BY_I64);
 }
 
-/* concat of three parts, slice of each out of it again, pad of a slice: all along each axis of (4, 5, 6) blown up by `big`. */
+/* concat of three parts, slice of each out of it again, pad of a slice: all along each axis of (4, 5, 6)
+ * blown up by `big`. */
 static void check_blocks(const kernel_set *set, by_dtype type)
 {
     for (int axis = 0; axis < 3; axis++) {
@@ -140,7 +142,8 @@ static void check_blocks(const kernel_set *set, by_dtype type)
             }
             dim[axis] = 6;
             whole = tensor_of(&p, type, 3, dim);
-            by_node join = {.op = BY_OP_CONCAT, .in = {part[0], part[1], part[2]}, .out = {whole}, .attr = &a};
+            by_node join = {
+                .op = BY_OP_CONCAT, .in = {part[0], part[1], part[2]}, .out = {whole}, .attr = &a};
             assert_int_equal(run_node(&p, set, &join), BY_OK);
             for (int i = 0; i < 3; at += parts[i++]) {
                 dim[axis] = parts[i];
@@ -184,7 +187,8 @@ static void check_fill_copy_cast(const kernel_set *set, by_dtype type)
     static const by_dtype to[] = {BY_F32, BY_BF16, BY_F16, BY_F64, BY_I32, BY_BOOL};
     for (int k = 0; k < BY_COUNT(sizes); k++) {
         pool p = {.rng = by_rng_make(3, (uint64_t)k)};
-        by_tensor *x = TENSOR(&p, type, sizes[k][0], sizes[k][1]), *y = TENSOR(&p, type, sizes[k][0], sizes[k][1]);
+        by_tensor *x = TENSOR(&p, type, sizes[k][0], sizes[k][1]),
+                  *y = TENSOR(&p, type, sizes[k][0], sizes[k][1]);
         const size_t bytes = (size_t)count_of(x) * by_dtype_size(type);
         randomise(&p, x, 3);
         by_node copy = {.op = BY_OP_COPY, .in = {x}, .out = {y}};
@@ -197,7 +201,8 @@ static void check_fill_copy_cast(const kernel_set *set, by_dtype type)
         for (int64_t i = 0; i < count_of(y); i++)
             assert_true(got[i] == -1.5);
         for (int t = 0; t < BY_COUNT(to); t++) {
-            by_tensor *z = TENSOR(&p, to[t], sizes[k][0], sizes[k][1]), *want = TENSOR(&p, to[t], sizes[k][0], sizes[k][1]);
+            by_tensor *z = TENSOR(&p, to[t], sizes[k][0], sizes[k][1]),
+                      *want = TENSOR(&p, to[t], sizes[k][0], sizes[k][1]);
             by_node cast = {.op = BY_OP_CAST, .in = {x}, .out = {z}};
             assert_int_equal(run_node(&p, set, &cast), BY_OK);
             by_convert(want->data, to[t], x->data, type, (size_t)count_of(x));
@@ -213,7 +218,7 @@ static void test_fill_copy_cast(void **state)
     for_each_kernel(check_fill_copy_cast);
 }
 
-/* ---- elementwise ---------------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ---------------------------------------------------------------------------- */
 
 static void check_binary(const kernel_set *set, by_dtype type)
 {
@@ -298,7 +303,8 @@ static void check_activation(const kernel_set *set, by_dtype type)
         by_node grad = {.op = BY_OP_ACTIVATION_GRAD, .in = {x, dy}, .out = {dx}, .attr = &a};
         by_node grad_over = {.op = BY_OP_ACTIVATION_GRAD, .in = {x, dy}, .out = {dy}, .attr = &a};
         assert_int_equal(run_node(&p, set, &grad), BY_OK);
-        expect(set, "activation_grad", dx, slope, type == BY_F64 ? 1e5 : 5, 8); /* f64: that of the difference */
+        expect(set, "activation_grad", dx, slope, type == BY_F64 ? 1e5 : 5,
+               8); /* f64: that of the difference */
         assert_int_equal(run_node(&p, set, &grad_over), BY_OK);
         assert_int_equal(run_node(&p, set, &over), BY_OK);
         assert_memory_equal(x->data, y->data, (size_t)count_of(x) * by_dtype_size(type));
@@ -324,7 +330,8 @@ static void check_scale_dropout(const kernel_set *set, by_dtype type)
 {
     for (int k = 0; k < BY_COUNT(sizes); k++) {
         pool p = {.rng = by_rng_make(6, (uint64_t)k)};
-        by_tensor *x = TENSOR(&p, type, sizes[k][0], sizes[k][1]), *y = TENSOR(&p, type, sizes[k][0], sizes[k][1]);
+        by_tensor *x = TENSOR(&p, type, sizes[k][0], sizes[k][1]),
+                  *y = TENSOR(&p, type, sizes[k][0], sizes[k][1]);
         double *u = randomise(&p, x, 1), *want = pool_alloc(&p, (size_t)count_of(x) * sizeof *want);
         by_scale_attr scale = {.factor = -0.75};
         by_node n = {.op = BY_OP_SCALE, .in = {x}, .out = {y}, .attr = &scale};
@@ -357,11 +364,12 @@ static void test_scale_dropout(void **state)
     for_each_kernel(check_scale_dropout);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------------ */
+/* ---- reductions ----------------------------------------------------------------------------- */
 
 static void check_reduce(const kernel_set *set, by_dtype type)
 {
-    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 1}, {1, 9000, 1}, {37, 1003, 1}, {1, 700, 300}, {3, 5, 7}, {2, 600, 33}};
+    static const int64_t shapes[][3] = {{1, 1, 1},     {3, 7, 1}, {1, 9000, 1}, {37, 1003, 1},
+                                        {1, 700, 300}, {3, 5, 7}, {2, 600, 33}};
     for (int k = 0; k < BY_COUNT(shapes) * 2; k++) {
         pool p = {.rng = by_rng_make(7, (uint64_t)k)};
         const int64_t outer = shapes[k / 2][0], count = shapes[k / 2][1], inner = shapes[k / 2][2];
@@ -437,10 +445,11 @@ static void test_reductions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),      cmocka_unit_test(test_16_bits),    cmocka_unit_test(test_random_span),
-        cmocka_unit_test(test_permute),        cmocka_unit_test(test_blocks),     cmocka_unit_test(test_fill_copy_cast),
-        cmocka_unit_test(test_binary),         cmocka_unit_test(test_activation), cmocka_unit_test(test_scale_dropout),
-        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_functions),     cmocka_unit_test(test_16_bits),
+        cmocka_unit_test(test_random_span),   cmocka_unit_test(test_permute),
+        cmocka_unit_test(test_blocks),        cmocka_unit_test(test_fill_copy_cast),
+        cmocka_unit_test(test_binary),        cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_scale_dropout), cmocka_unit_test(test_reductions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_layer_kernels.c - the CPU kernels of softmax, cross-entropy, normalisation, gather and the optimisers, one node at a time,
- * against their formulas written out in double. */
+/* test_layer_kernels.c - the CPU kernels of softmax, cross-entropy, normalisation, gather and the optimisers,
+ * one node at a time, against their formulas written out in double. */
 #include "kernel_case.h"
 
 static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {5, 64}, {2, 2051}, {37, 1003}};
@@ -20,7 +20,7 @@ static size_t bytes_of(const by_tensor *t)
     return (size_t)count_of(t) * by_dtype_size(t->type);
 }
 
-/* ---- softmax -------------------------------------------------------------------------------------------------------------- */
+/* ---- softmax -------------------------------------------------------------------------------- */
 
 static double log_sum_exp(const double *x, int64_t count)
 {
@@ -79,7 +79,7 @@ static void test_softmax(void **state)
     for_each_kernel(check_softmax);
 }
 
-/* ---- cross-entropy --------------------------------------------------------------------------------------------------------- */
+/* ---- cross-entropy -------------------------------------------------------------------------- */
 
 /* which: bit 0 label smoothing, bit 1 every third row ignored, bit 2 all rows ignored */
 static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64_t cols, int which)
@@ -144,7 +144,7 @@ static void test_cross_entropy(void **state)
     for_each_kernel(check_cross_entropy);
 }
 
-/* ---- normalisation ---------------------------------------------------------------------------------------------------------- */
+/* ---- normalisation -------------------------------------------------------------------------- */
 
 /* which: bit 0 rms, bit 1 residual, bit 2 dropout on it, bit 3 no beta */
 static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, int64_t cols, int which)
@@ -156,7 +156,8 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
     by_tensor *gamma = TENSOR(&p, type, cols), *beta = which & 8 ? NULL : TENSOR(&p, type, cols);
     by_tensor *y = TENSOR(&p, type, rows, cols), *stats = TENSOR(&p, acc, rows, 2);
     by_tensor *sum = h ? TENSOR(&p, type, rows, cols) : NULL;
-    const double *u = randomise(&p, x, 2), *g = randomise(&p, gamma, 1), *b = beta ? randomise(&p, beta, 1) : NULL;
+    const double *u = randomise(&p, x, 2), *g = randomise(&p, gamma, 1),
+                 *b = beta ? randomise(&p, beta, 1) : NULL;
     const double *v = h ? randomise(&p, h, 1) : NULL;
     by_node n = {.op = BY_OP_NORM, .in = {x, gamma, beta, h}, .out = {y, stats, sum}, .attr = &a, .rng = 5};
     assert_int_equal(run_node(&p, set, &n), BY_OK);
@@ -193,8 +194,10 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
     by_tensor *dy = TENSOR(&p, type, rows, cols), *dx = TENSOR(&p, type, rows, cols);
     by_tensor *dsum = h ? TENSOR(&p, type, rows, cols) : NULL;
     by_tensor *dgamma = TENSOR(&p, acc, cols), *dbeta = TENSOR(&p, acc, cols);
-    const double *d = randomise(&p, dy, 1), *e = dsum ? randomise(&p, dsum, 1) : NULL, *st = values_of(&p, stats);
-    double *want_gamma = h ? randomise(&p, dgamma, 1) : zeros(&p, cols); /* with a residual, added to what is there */
+    const double *d = randomise(&p, dy, 1), *e = dsum ? randomise(&p, dsum, 1) : NULL,
+                 *st = values_of(&p, stats);
+    double *want_gamma =
+        h ? randomise(&p, dgamma, 1) : zeros(&p, cols); /* with a residual, added to what is there */
     double *want_beta = h ? randomise(&p, dbeta, 1) : zeros(&p, cols);
     for (int64_t r = 0; r < rows; r++) {
         const double mean = st[2 * r], inverse = st[2 * r + 1];
@@ -219,7 +222,8 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
     expect(set, "dgamma", dgamma, want_gamma, large * sqrt((double)rows), 8);
     expect(set, "dbeta", dbeta, want_beta, 4 * sqrt((double)rows), 8);
     by_tensor *alone = TENSOR(&p, type, rows, cols);
-    by_node input_only = {.op = BY_OP_NORM_GRAD, .in = {dy, h ? sum : x, stats, gamma, dsum}, .out = {alone}, .attr = &a};
+    by_node input_only = {
+        .op = BY_OP_NORM_GRAD, .in = {dy, h ? sum : x, stats, gamma, dsum}, .out = {alone}, .attr = &a};
     assert_int_equal(run_node(&p, set, &input_only), BY_OK);
     assert_memory_equal(alone->data, dx->data, bytes_of(dx));
     pool_free(&p);
@@ -238,7 +242,7 @@ static void test_norm(void **state)
     for_each_kernel(check_norm);
 }
 
-/* ---- gather ------------------------------------------------------------------------------------------------------------------- */
+/* ---- gather --------------------------------------------------------------------------------- */
 
 static void check_gather(const kernel_set *set, by_dtype type)
 {
@@ -257,7 +261,8 @@ static void check_gather(const kernel_set *set, by_dtype type)
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         const size_t row = (size_t)cols * by_dtype_size(type);
         for (int64_t i = 0; i < count; i++)
-            assert_memory_equal((char *)y->data + (size_t)i * row, (char *)table->data + (size_t)id[i] * row, row);
+            assert_memory_equal((char *)y->data + (size_t)i * row, (char *)table->data + (size_t)id[i] * row,
+                                row);
         double *want = add ? randomise(&p, dtable, 1) : zeros(&p, rows * cols);
         const double *dy = randomise(&p, y, 1);
         for (int64_t i = 0; i < count * cols; i++)
@@ -281,9 +286,10 @@ static void test_gather(void **state)
     for_each_kernel(check_gather);
 }
 
-/* ---- optimisers ----------------------------------------------------------------------------------------------------------------- */
+/* ---- optimisers ----------------------------------------------------------------------------- */
 
-/* A vector, a matrix, a frozen vector, a matrix large enough for several threads; gaps between them as between parameters. */
+/* A vector, a matrix, a frozen vector, a matrix large enough for several threads; gaps between them as
+ * between parameters. */
 static const by_segment segments[] = {
     {.offset = 0, .count = 37, .rows = 1, .cols = 37, .lr_scale = 1, .decay = false},
     {.offset = 48, .count = 15, .rows = 5, .cols = 3, .lr_scale = 1, .decay = true},
@@ -353,11 +359,13 @@ static void reference_adafactor(optim_case *c, by_segment s)
         w2 += w[i] * w[i];
     }
     for (int64_t i = 0; i < s.count; i++)
-        w[i] -= (s.decay ? lr * c->wd * w[i] : 0) + lr * fmax(1e-3, sqrt(w2 / n)) * u[i] / fmax(1, sqrt(u2 / n));
+        w[i] -=
+            (s.decay ? lr * c->wd * w[i] : 0) + lr * fmax(1e-3, sqrt(w2 / n)) * u[i] / fmax(1, sqrt(u2 / n));
     test_free(u);
 }
 
-/* Three steps. 16-bit values have a master; f32 ones when which is odd. Momentum and clipping for which >= 2. */
+/* Three steps. 16-bit values have a master; f32 ones when which is odd. Momentum and clipping for which >= 2.
+ */
 static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int which)
 {
     pool p = {.rng = by_rng_make(5, (uint64_t)which)};
@@ -367,18 +375,30 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
     by_tensor *grad = TENSOR(&p, acc, FLAT), *m = TENSOR(&p, acc, FLAT), *v = TENSOR(&p, acc, FLAT);
     by_tensor *norm = tensor_of(&p, acc, 0, NULL), *hyper = TENSOR(&p, BY_F32, BY_HYPER_COUNT);
     float *hp = hyper->data;
-    by_optim_attr a = {.segments = segments, .n_segments = BY_COUNT(segments), .beta1 = 0.875f, .beta2 = 0.96875f,
-                       .eps = 0x1p-20f, .weight_decay = 0.125f};
+    by_optim_attr a = {.segments = segments,
+                       .n_segments = BY_COUNT(segments),
+                       .beta1 = 0.875f,
+                       .beta2 = 0.96875f,
+                       .eps = 0x1p-20f,
+                       .weight_decay = 0.125f};
     memset(m->data, 0, bytes_of(m));
     memset(v->data, 0, bytes_of(v));
     memset(hp, 0, bytes_of(hyper));
     double *w = randomise(&p, value, 1), *start = values_of(&p, value);
     if (mastered)
         by_convert(master->data, acc, w, BY_F64, FLAT);
-    optim_case c = {.w = w, .m = zeros(&p, FLAT), .v = zeros(&p, FLAT), .lr = 0.0625, .wd = a.weight_decay,
-                    .beta1 = a.beta1, .beta2 = a.beta2, .eps = a.eps, .momentum = which >= 2 ? 0.75 : 0};
+    optim_case c = {.w = w,
+                    .m = zeros(&p, FLAT),
+                    .v = zeros(&p, FLAT),
+                    .lr = 0.0625,
+                    .wd = a.weight_decay,
+                    .beta1 = a.beta1,
+                    .beta2 = a.beta2,
+                    .eps = a.eps,
+                    .momentum = which >= 2 ? 0.75 : 0};
     by_node n = {.op = op, .attr = &a};
-    by_tensor *adam[] = {value, grad, m, v, master, norm, hyper}, *sgd[] = {value, grad, m, master, norm, hyper};
+    by_tensor *adam[] = {value, grad, m, v, master, norm, hyper},
+              *sgd[] = {value, grad, m, master, norm, hyper};
     memcpy(n.in, op == BY_OP_SGD ? sgd : adam, op == BY_OP_SGD ? sizeof sgd : sizeof adam);
     for (int step = 1; step <= 3; step++) {
         c.t = step;

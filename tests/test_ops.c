@@ -16,10 +16,12 @@
 #include "op_samples.c"
 
 static const char *const isas[BY_ISA_COUNT] = {"generic", "avx2", "avx512", "avx512bf16"};
-static by_device *devices[BY_ISA_COUNT][3]; /* [isa][threads], with matrix products of our own; NULL: this
-                                               processor cannot */
-static by_device
-    *with_library[3]; /* [threads], the best instruction set, with the best library for products */
+static int best; /* the highest of them that this processor has */
+
+/* [isa][threads], with matrix products of our own; NULL for those that this processor does not have. */
+static by_device *devices[BY_ISA_COUNT][3];
+/* [threads], the best instruction set, with products by the best library there is. */
+static by_device *with_library[3];
 
 /* Complaints are collected, so that one run shows them all. */
 static int complaints;
@@ -43,8 +45,7 @@ static void no_complaints(void)
         fail_msg("%d complaints, see above", n);
 }
 
-/* ---- one sample as a program
- * -------------------------------------------------------------------------------- */
+/* ---- one sample as a program ------------------------------------------------------------------------ */
 
 /* How a sample is run. */
 typedef struct setup {
@@ -307,8 +308,7 @@ static void run_once(trial *t)
         check_guards(t);
 }
 
-/* ---- what comes out
- * ------------------------------------------------------------------------------------------ */
+/* ---- what comes out --------------------------------------------------------------------------------- */
 
 typedef struct part {
     char label[40];
@@ -434,8 +434,7 @@ static void same_bits(const result *r, const result *other, by_op op, int which,
                      nmse(other->part[i].values, r->part[i].values, r->part[i].count));
 }
 
-/* ---- the tests
- * ------------------------------------------------------------------------------------------------- */
+/* ---- the tests -------------------------------------------------------------------------------------- */
 
 static void test_table(void **state)
 {
@@ -628,8 +627,7 @@ static void test_f64(void **state)
     no_complaints();
 }
 
-/* ---- against plain loops
- * ------------------------------------------------------------------------------------------ */
+/* ---- against plain loops ---------------------------------------------------------------------------- */
 
 static void test_argmax(void **state)
 {
@@ -783,8 +781,7 @@ static void test_attention_cached(void **state)
     no_complaints();
 }
 
-/* ---- bad indices
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- bad indices ------------------------------------------------------------------------------------ */
 
 /* A run with one index out of range must fail, name tensor and value, and write nothing. */
 static void refuse(by_device *d, by_op op, double bad)
@@ -835,8 +832,7 @@ static void test_bad_indices(void **state)
     no_complaints();
 }
 
-/* ---- every branch
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- every branch ----------------------------------------------------------------------------------- */
 
 extern by_branch __start_by_branches[] __attribute__((weak));
 extern by_branch __stop_by_branches[] __attribute__((weak));

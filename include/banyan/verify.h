@@ -1,4 +1,5 @@
-/* verify.h - is a model computed here as it was computed elsewhere? Runs a recorded case and compares number by number. */
+/* verify.h - is a model computed here as it was computed elsewhere? Runs a recorded case and compares number
+ * by number. */
 #ifndef BANYAN_VERIFY_H
 #define BANYAN_VERIFY_H
 
@@ -10,9 +11,10 @@ extern "C" {
 
 /* How the error of a tensor is measured; a is what was computed here, b the reference. */
 typedef enum by_measure {
-    BY_MEASURE_MAX,     /* the largest |a - b| / max(1, |b|) of all elements */
-    BY_MEASURE_NORM,    /* |a - b| / |b|, 2-norms; for a gradient |b| counts as a small share of the whole gradient's at least */
-    BY_MEASURE_NMSE,    /* the same squared */
+    BY_MEASURE_MAX,      /* the largest |a - b| / max(1, |b|) of all elements */
+    BY_MEASURE_NORM,     /* |a - b| / |b|, 2-norms; for a gradient |b| counts as a small share of the whole
+                            gradient's at least */
+    BY_MEASURE_NMSE,     /* the same squared */
     BY_MEASURE_DIFFERENT /* how many elements are not equal */
 } by_measure;
 BY_API const char *by_measure_name(by_measure m); /* "max", "norm", "nmse", "different" */
@@ -39,16 +41,16 @@ typedef struct by_verify_result {
     int failed, not_run;
 } by_verify_result;
 
-/* Run the case in dir: config.json, model.safetensors, case.json (class; settings of generation; or "train", the settings of training
- * steps) and reference.safetensors, with
- *     input.*                                  what the model is given: input_ids, attention_mask, position_ids, labels
- *     output.{logits,loss,hidden_states.N,attentions.N}, grad.PARAMETER, generate.SETTINGS             what it must give
- *     stepN.{input_ids,labels}                 or: the batches of training steps
- *     losses, grad_norms, final.PARAMETER      and their outcome
- * in the conventions of the transformers library: labels of a language model are the tokens themselves, -100 where they do not count.
- * Dropout is off. Every tensor of the reference is an input or gets one line; one that cannot be computed here counts as failed.
- * BY_OK means that the comparison took place: look at result->failed. */
-BY_API by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, by_verify_result *result);
+/* Run the case in dir: config.json, model.safetensors, case.json (class; settings of generation; or "train",
+ * the settings of training steps) and reference.safetensors, with input.* what the model is given: input_ids,
+ * attention_mask, position_ids, labels output.{logits,loss,hidden_states.N,attentions.N}, grad.PARAMETER,
+ * generate.SETTINGS             what it must give stepN.{input_ids,labels}                 or: the batches of
+ * training steps losses, grad_norms, final.PARAMETER      and their outcome in the conventions of the
+ * transformers library: labels of a language model are the tokens themselves, -100 where they do not count.
+ * Dropout is off. Every tensor of the reference is an input or gets one line; one that cannot be computed
+ * here counts as failed. BY_OK means that the comparison took place: look at result->failed. */
+BY_API by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec,
+                           by_verify_result *result);
 
 #ifdef __cplusplus
 }

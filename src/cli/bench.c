@@ -1,4 +1,5 @@
-/* bench.c - banyan bench: how fast this machine trains, reads and writes. Random tokens in, one line of JSON out. */
+/* bench.c - banyan bench: how fast this machine trains, reads and writes. Random tokens in, one line of
+ * JSON out. */
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -21,8 +22,10 @@ static const cli_option options[] = {
      .help = "model family: gpt2, openai-gpt", .group = "Model"},
     {CLI_AT(bench_options, preset), .name = "preset", .preset = "124m", .value = "NAME",
      .help = "shape by name: tiny, 124m, 350m, 774m, 1558m"},
-    {CLI_AT(bench_options, layers), .name = "layers", CLI_MIN(1), .help = "number of layers (else the preset's)"},
-    {CLI_AT(bench_options, heads), .name = "heads", CLI_MIN(1), .help = "attention heads (else the preset's)"},
+    {CLI_AT(bench_options, layers), .name = "layers", CLI_MIN(1),
+     .help = "number of layers (else the preset's)"},
+    {CLI_AT(bench_options, heads), .name = "heads", CLI_MIN(1),
+     .help = "attention heads (else the preset's)"},
     {CLI_AT(bench_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
     {CLI_AT(bench_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
      .help = "longest sequence, in tokens (else the preset's)"},
@@ -46,8 +49,8 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
      .help = "train: keep less for the backward pass and compute it again"},
 
-    {CLI_AT(bench_options, device), .name = "device", .preset = "cpu", .value = "NAME", .help = "where to compute",
-     .group = "Machine"},
+    {CLI_AT(bench_options, device), .name = "device", .preset = "cpu", .value = "NAME",
+     .help = "where to compute", .group = "Machine"},
     {CLI_AT(bench_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
@@ -87,8 +90,8 @@ typedef struct bench {
     int64_t token_sum; /* of the text decoded first, to compare with what another program writes */
 } bench;
 
-/* One thing that can be measured. open() prepares it and fills tokens_per_step and flops_per_token; step() does it once on the
- * tokens drawn and gives the seconds that count. */
+/* One thing that can be measured. open() prepares it and fills tokens_per_step and flops_per_token; step()
+ * does it once on the tokens drawn and gives the seconds that count. */
 typedef struct work {
     const char *name;
     int batch, seq, steps, warmup; /* unless the user says otherwise */
@@ -97,7 +100,7 @@ typedef struct work {
     by_status (*step)(bench *b, double *seconds);
 } work;
 
-/* ---- tokens --------------------------------------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------------------------ */
 
 /* A linear congruential generator: bench/peer_torch.py draws the same tokens with it. */
 static int32_t draw(bench *b)
@@ -119,22 +122,22 @@ static void draw_rows(bench *b)
     }
 }
 
-/* FLOP of a token going forward: two per parameter, and for its queries, against the keys of `seen` positions, two products. */
+/* FLOP of a token going forward: two per parameter, and for its queries, against the keys of `seen`
+ * positions, two products. */
 static double forward_flops(const bench *b, double seen)
 {
     double n = (double)by_params_elements(by_model_params(b->model));
     return 2 * n + 4.0 * by_model_layers(b->model) * by_model_width(b->model) * seen;
 }
 
-/* ---- train, gemm ------------------------------------------------------------------------------------------------------------ */
+/* ---- train, gemm ------------------------------------------------------------------------------------- */
 
 static by_status train_open(bench *b)
 {
     const by_optimizer_spec adamw = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .max_grad_norm = 1};
-    b->trainer = by_trainer_new(b->model, &(by_trainer_spec){.batch = b->o.batch,
-                                                             .seq = b->o.seq,
-                                                             .recompute = b->o.recompute,
-                                                             .optimizer = adamw});
+    b->trainer = by_trainer_new(
+        b->model, &(by_trainer_spec){
+                      .batch = b->o.batch, .seq = b->o.seq, .recompute = b->o.recompute, .optimizer = adamw});
     b->flops_per_token = 3 * forward_flops(b, b->o.seq);
     return b->trainer ? BY_OK : by_error_status();
 }
@@ -199,7 +202,7 @@ static by_status gemm_step(bench *b, double *seconds)
     return BY_OK;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------------------ */
+/* ---- forward ----------------------------------------------------------------------------------------- */
 
 static by_status forward_open(bench *b)
 {
@@ -224,11 +227,12 @@ static by_status forward_step(bench *b, double *seconds)
     return BY_OK;
 }
 
-/* ---- prefill, decode ------------------------------------------------------------------------------------------------------------ */
+/* ---- prefill, decode --------------------------------------------------------------------------------- */
 
 static by_status generator_open(bench *b, int capacity)
 {
-    b->generator = by_generator_new(b->model, &(by_generator_spec){.batch = b->o.batch, .capacity = capacity});
+    b->generator =
+        by_generator_new(b->model, &(by_generator_spec){.batch = b->o.batch, .capacity = capacity});
     b->rows = by_alloc_zero((size_t)b->o.batch, sizeof *b->rows);
     b->lengths = by_alloc_zero((size_t)b->o.batch, sizeof *b->lengths);
     if (!b->generator || !b->rows || !b->lengths)
@@ -298,14 +302,19 @@ static const work works[] = {
     {"gemm", 4, 64, 10, 2, true, gemm_open, gemm_step},
 };
 
-/* ---- measuring --------------------------------------------------------------------------------------------------------------- */
+/* ---- measuring --------------------------------------------------------------------------------------- */
 
 static by_status open_model(bench *b)
 {
     const bench_options *o = &b->o;
     by_model_spec spec = {.dtype = o->dtype, .training = b->work->training, .seed = 1337};
-    by_model_shape shape = {.preset = o->preset, .layers = o->layers, .heads = o->heads, .width = o->width,
-                            .context = o->context, .vocab = o->vocab, .dropout = 0};
+    by_model_shape shape = {.preset = o->preset,
+                            .layers = o->layers,
+                            .heads = o->heads,
+                            .width = o->width,
+                            .context = o->context,
+                            .vocab = o->vocab,
+                            .dropout = 0};
     char *dir = o->model_dir ? cli_model_dir(o->model_dir) : NULL;
     if (dir)
         b->model = by_model_open(b->device, dir, &spec);
@@ -315,7 +324,8 @@ static by_status open_model(bench *b)
     if (!b->model)
         return by_error_status();
     if (by_model_task(b->model) != BY_TASK_LM)
-        return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model", by_model_class(b->model));
+        return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
+                       by_model_class(b->model));
     by_model_set_dropout(b->model, 0);
     return o->save ? by_model_save(b->model, o->save, o->dtype == BY_F64 ? BY_F32 : o->dtype) : BY_OK;
 }
@@ -344,13 +354,14 @@ static by_status measure(bench *b)
         draw_rows(b);
         status = cli_interrupted() ? by_fail(BY_ERR_CANCELLED, "interrupted") : b->work->step(b, &seconds);
         b->seconds[BY_MAX(i, 0)] = seconds;
-        cli_progress_update(&bar, i + o->warmup + 1, "%.1f ms%s", 1e3 * seconds / b->passes, i < 0 ? "  (warming up)" : "");
+        cli_progress_update(&bar, i + o->warmup + 1, "%.1f ms%s", 1e3 * seconds / b->passes,
+                            i < 0 ? "  (warming up)" : "");
     }
     cli_progress_end(&bar);
     return status;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------------------------------- */
+/* ---- telling ----------------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -416,7 +427,8 @@ static int print_result(bench *b)
     struct rusage used;
     getrusage(RUSAGE_SELF, &used); /* before the peak is measured */
     qsort(b->seconds, (size_t)n, sizeof *b->seconds, by_value);
-    double median = (b->seconds[n / 2] + b->seconds[(n - 1) / 2]) / 2, rate = (double)b->tokens_per_step / median;
+    double median = (b->seconds[n / 2] + b->seconds[(n - 1) / 2]) / 2,
+           rate = (double)b->tokens_per_step / median;
     double flops = rate * b->flops_per_token, peak = by_device_peak(b->device, b->o.dtype);
     cJSON *j = cJSON_CreateObject();
     add_shape(b, j);
@@ -480,8 +492,10 @@ static int run(int argc, char **argv)
 const cli_verb cli_bench = {
     .name = "bench",
     .summary = "measure how fast models train and run on this machine",
-    .description = "Works on random tokens and prints one line of JSON: tokens per second, milliseconds per step (the median, and "
-                   "the least), FLOP per second and their share of what a plain matrix product reaches on this machine, peak "
+    .description = "Works on random tokens and prints one line of JSON: tokens per second, milliseconds per "
+                   "step (the median, and "
+                   "the least), FLOP per second and their share of what a plain matrix product reaches on "
+                   "this machine, peak "
                    "memory.\n"
                    "  train    forward, backward and update; FLOP per token are 6 N + 12 layers width seq\n"
                    "  forward  logits of every position; a third of that\n"

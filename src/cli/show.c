@@ -15,7 +15,7 @@
 void cli_trace_line(void *user, const by_trace_entry *e)
 {
     (void)user;
-    char bad[48] = "";
+    char bad[64] = "";
     if (e->index == 0)
         fprintf(stderr, "%5s %-18s %-44s %-26s %12s %9s %8s %8s\n", "node", "op", "name", "shape", "norm", "ms", "GFLOP/s", "GB/s");
     if (e->first_bad >= 0)

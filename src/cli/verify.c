@@ -14,7 +14,8 @@ typedef struct verify_options {
 } verify_options;
 
 static const cli_option options[] = {
-    {CLI_AT(verify_options, device), .name = "device", .preset = "cpu", .value = "NAME", .help = "where to compute"},
+    {CLI_AT(verify_options, device), .name = "device", .preset = "cpu", .value = "NAME",
+     .help = "where to compute"},
     {CLI_AT(verify_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
     {CLI_AT(verify_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
@@ -107,8 +108,10 @@ const cli_verb cli_verify = {
     .summary = "compare a model with values recorded elsewhere",
     .args = "DIR",
     .description =
-        "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and with what must come out, and "
-        "case.json with the settings. One line per tensor: name, error, ok or FAILED; then one for all. The exit code is 1 when "
+        "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and with what "
+        "must come out, and "
+        "case.json with the settings. One line per tensor: name, error, ok or FAILED; then one for all. The "
+        "exit code is 1 when "
         "anything failed.\n\n"
         "Errors of a (here) against b (the reference), and their bounds in f32 and f64; in bf16 and f16:\n"
         "  outputs            largest |a-b| / max(1, |b|)       1e-4;  1e-4 of NMSE = sum (a-b)^2 / sum b^2\n"
@@ -116,9 +119,10 @@ const cli_verb cli_verify = {
         "  gradients          |a-b| / |b|, 2-norms              1e-4;  1e-3 of NMSE\n"
         "  generated tokens   how many differ                   0;     not run\n"
         "  training steps     largest |a-b| / max(1, |b|)       1e-4;  3e-2\n"
-        "  trained parameters |a-b| / |b|, 2-norms              1e-3;  1e-3 of NMSE\n\n"
-        "A gradient that is zero but for rounding, as that of a key bias, is measured against 1/1000 (16 bits: 1/10) of the norm "
-        "of the whole gradient.",
+        "  trained parameters |a-b| / |b|, 2-norms              1e-4;  1e-2 of NMSE\n\n"
+        "A gradient that is zero but for rounding, as that of a key bias, is measured against 1/1000 (16 "
+        "bits: 1/10) of the norm "
+        "of the whole gradient; in a trained parameter such elements do not count.",
     .examples = "banyan verify ../shared/parity/gpt2-lm\n"
                 "banyan verify ../shared/parity/gpt2-lm --dtype bf16 --json\n",
     .options = options,

@@ -14,7 +14,8 @@
 
 #define TEMPORARY "unfinished-checkpoint"
 
-/* ---- optimiser state ------------------------------------------------------------------------------------------------------- */
+/* ---- optimiser state
+ * ------------------------------------------------------------------------------------------------------- */
 
 static by_status write_moments(const by_params *p, const char *dir)
 {
@@ -97,14 +98,15 @@ static by_status read_moments(by_params *p, const char *dir)
     return s;
 }
 
-/* ---- the few numbers beside it -------------------------------------------------------------------------------------------------- */
+/* ---- the few numbers beside it
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Doubles are kept as hexadecimal text: nothing is lost on the way through a decimal. */
 static by_status write_state(const by_run_state *s, const char *dir)
 {
     by_buf text = {0};
-    by_buf_printf(&text, "{\n  \"step\": %lld,\n  \"best_step\": %lld,\n  \"stale\": %d,\n", (long long)s->step,
-                  (long long)s->best_step, s->stale);
+    by_buf_printf(&text, "{\n  \"step\": %lld,\n  \"best_step\": %lld,\n  \"stale\": %d,\n",
+                  (long long)s->step, (long long)s->best_step, s->stale);
     if (isnan(s->best_eval))
         by_buf_puts(&text, "  \"best_eval\": null\n}\n");
     else
@@ -147,7 +149,9 @@ by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s)
     return BY_OK;
 }
 
-/* ---- the folder ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the folder
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 static by_status point(const char *out, const char *link, const char *target)
 {
@@ -192,7 +196,8 @@ static by_status remove_in(const char *out, const char *name)
     return s;
 }
 
-/* Remove checkpoints older than the newest `keep`, except those that last and best point to. keep < 0: remove all. */
+/* Remove checkpoints older than the newest `keep`, except those that last and best point to. keep < 0: remove
+ * all. */
 static by_status thin_out(const char *out, int keep)
 {
     char last[256], best[256];
@@ -205,7 +210,8 @@ static by_status thin_out(const char *out, int keep)
         char oldest[256] = "";
         int count = 0;
         for (struct dirent *e; (e = readdir(d));) {
-            if (step_of(e->d_name) < 0 || (keep >= 0 && (!strcmp(e->d_name, last) || !strcmp(e->d_name, best))))
+            if (step_of(e->d_name) < 0 ||
+                (keep >= 0 && (!strcmp(e->d_name, last) || !strcmp(e->d_name, best))))
                 continue;
             count++;
             if (!oldest[0] || step_of(e->d_name) < step_of(oldest))
@@ -235,7 +241,8 @@ by_status by_checkpoint_clean(const char *out, bool all)
     return thin_out(out, -1);
 }
 
-static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer, const by_run_state *s)
+static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer,
+                           const by_run_state *s)
 {
     BY_TRY(by_model_save(m, dir, BY_F32));
     if (tokenizer)
@@ -245,8 +252,8 @@ static by_status write_all(const char *dir, const by_model *m, const by_tokenize
     return by_dir_sync(dir);
 }
 
-by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokenizer *tokenizer, const by_run_state *s,
-                             bool is_best, int keep)
+by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokenizer *tokenizer,
+                             const by_run_state *s, bool is_best, int keep)
 {
     char name[64];
     snprintf(name, sizeof name, "checkpoint-%06lld", (long long)s->step);
@@ -261,7 +268,8 @@ by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokeni
         status = point(out, "last", name);
     if (status == BY_OK && is_best)
         status = point(out, "best", name);
-    if (status != BY_OK && temp) { /* give the disk back what the attempt took; the message stays that of the failure */
+    if (status != BY_OK &&
+        temp) { /* give the disk back what the attempt took; the message stays that of the failure */
         char *message = by_strdup(by_error_message());
         by_dir_remove(temp);
         by_fail(status, "%s", message ? message : "out of memory");

@@ -22,8 +22,9 @@ typedef struct by_rule {
 } by_rule;
 by_rule by_rule_for(by_subject subject, by_dtype dtype);
 
-/* The error of a against b, n elements each. `whole` is a norm that makes small tensors comparable (see floor), 0 for none. Infinity
- * when a number is missing on one side only: NaN, or an infinity that the other does not have. */
+/* The error of a against b, n elements each. `whole` is a norm that makes small tensors comparable (see
+ * floor), 0 for none. Infinity when a number is missing on one side only: NaN, or an infinity that the other
+ * does not have. */
 double by_measure_error(const by_rule *rule, const float *a, const float *b, size_t n, double whole);
 
 #endif

@@ -36,8 +36,7 @@ static int64_t FN(forward_floats)(int64_t ld)
     return 4 * TILE * ld + 2 * TILE * TILE;
 }
 
-/* Scores to e^(score - top); brings top and sum up to date and leaves in `fix` by how much older sums shrink.
- */
+/* Scores to e^(score - top); brings top and sum up to date. fix: the factor by which older sums shrink. */
 static void FN(running_softmax)(const tile *x, R *restrict st, R *restrict top, R *restrict sum,
                                 R *restrict fix)
 {
@@ -115,8 +114,7 @@ static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int6
     }
 }
 
-/* The weights themselves, before dropout: the scores are computed a second time, now that their sum is known.
- */
+/* The weights, before dropout: the scores are computed a second time, now that their sum is known. */
 static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, const R *lse,
                               FN(forward_space) * w)
 {
@@ -134,8 +132,9 @@ static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, 
 /* Everything for queries [t0, t0 + TILE) of head (b, h). */
 static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int64_t t0)
 {
-    const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld, seen = keys_seen(a, b, t0, TILE);
+    const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld;
     const int n = (int)BY_MIN(a->queries - t0, TILE);
+    const int64_t seen = keys_seen(a, b, t0, n);
     FN(forward_space) w = {.q = space, .qt = space + part, .kv = space + 2 * part, .o = space + 3 * part};
     w.st = space + 4 * part;
     w.keep = w.st + TILE * TILE;

@@ -94,16 +94,13 @@ static inline void FN(add_rows)(int dim, const R *restrict p, const R *restrict 
             o[d] += p[i] * v[i * ld + d];
 }
 
-/* Scores of one query (t) over keys [s0, s0 + n) to e^(score - top), with what is hidden; gives {top, sum}.
- */
+/* Scores of query t over keys [s0, s0 + n) to e^(score - top), 0 for hidden ones; stats: {top, sum}. */
 static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, int64_t s0, int n,
                                      R *restrict p, R *restrict stats)
 {
-    const int32_t *seen = a->key_mask ? a->key_mask + b * a->keys + s0 : NULL;
-    const int64_t last = a->mask == BY_MASK_CAUSAL ? keys_of(a, b) - a->queries + t - s0 : n;
     R top = (R)-INFINITY, sum = 0;
     for (int s = 0; s < n; s++) {
-        p[s] = s > last || (seen && !seen[s]) ? HIDDEN : p[s];
+        p[s] = sees(a, b, t, s0 + s) ? p[s] : HIDDEN;
         top = p[s] > top ? p[s] : top;
     }
 #pragma omp simd reduction(+ : sum)
@@ -141,9 +138,10 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
     }
     for (int s = 0; s < n; s += STAGE) {
         const R *v = FN(rows_at)(a, &a->v, b, s0 + s, BY_MIN(n - s, STAGE), stage, &ld);
-        for (int r = 0; r < rows; r++)
-            FN(add_rows)
-        (dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld, parts + (int64_t)r * (dim + 2) + 2);
+        for (int r = 0; r < rows; r++) {
+            R *part = parts + (int64_t)r * (dim + 2);
+            FN(add_rows)(dim, p + r * CHUNK + s, v + (int64_t)(r / shared) * dim, ld, part + 2);
+        }
     }
 }
 
@@ -169,7 +167,7 @@ static void FN(combine)(const attention *a, int64_t b, int r, int64_t chunks, R 
     for (int64_t c = 1; c < chunks; c++)
         top = parts[c * step] > top ? parts[c * step] : top;
     for (int64_t c = 0; c < chunks; c++) {
-        const R *restrict part = parts + c * step;
+        const R *part = parts + c * step;
         const R f = R_EXP(part[0] - top);
         sum += f * part[1];
         for (int d = 0; d < dim; d++)
@@ -204,8 +202,8 @@ by_status FN(by_attention_rows)(const attention *a)
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < a->batch * rows; i++) {
             int64_t b = i / rows, r = i % rows;
-            FN(combine)
-            (a, b, (int)r, (keys_of(a, b) + CHUNK - 1) / CHUNK, parts + b * chunks * part + r * (a->dim + 2));
+            R *first = parts + b * chunks * part + r * (a->dim + 2);
+            FN(combine)(a, b, (int)r, (keys_of(a, b) + CHUNK - 1) / CHUNK, first);
         }
     }
     by_scratch_give(a->e->device, parts);

@@ -1,18 +1,19 @@
-/* each_type.h - includes BY_TEMPLATE once per element type. No include guard: it is meant to be included by many. */
+/* each_type.h - includes BY_TEMPLATE once per element type. No include guard: it is meant to be included by
+ * many. */
 #define FN(f) BY_PASTE(BY_PASTE(f, T_NAME), BY_ISA)
 
-#define T_NAME f32
-#define T_ID   BY_F32
-#define T      float
-#define R      float
-#define LD(x)  (x)
-#define ST(x)  (x)
-#define R_EXP  by_expf
-#define R_TANH by_tanhf
-#define R_ERF  by_erff
-#define R_LOG  by_logf
-#define R_SQRT sqrtf
-#define R_SIMD BY_PRAGMA(omp simd)
+#define T_NAME          f32
+#define T_ID            BY_F32
+#define T               float
+#define R               float
+#define LD(x)           (x)
+#define ST(x)           (x)
+#define R_EXP           by_expf
+#define R_TANH          by_tanhf
+#define R_ERF           by_erff
+#define R_LOG           by_logf
+#define R_SQRT          sqrtf
+#define R_SIMD          BY_PRAGMA(omp simd)
 #define R_SIMD_SUM(...) BY_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #include BY_TEMPLATE
 #undef T_NAME

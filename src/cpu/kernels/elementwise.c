@@ -1,5 +1,6 @@
-/* elementwise.c - one output element from the input elements at the same place: add, sub, mul, scale, activations and their
- * gradients, dropout. The output may lie over an input, so loops read an element before they write it. */
+/* elementwise.c - one output element from the input elements at the same place: add, sub, mul, scale,
+ * activations and their gradients, dropout. The output may lie over an input, so loops read an element before
+ * they write it. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
@@ -14,35 +15,17 @@ static int64_t elements(const by_tensor *t)
 #define BY_TEMPLATE "cpu/kernels/elementwise.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(add)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, binary, e, n)
-}
+by_status KERNEL(add)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
 
-by_status KERNEL(sub)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, binary, e, n)
-}
+by_status KERNEL(sub)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
 
-by_status KERNEL(mul)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, binary, e, n)
-}
+by_status KERNEL(mul)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
 
-by_status KERNEL(scale)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, scale, e, n)
-}
+by_status KERNEL(scale)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, scale, e, n)}
 
-by_status KERNEL(activation)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, activation, e, n)
-}
+by_status KERNEL(activation)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, activation, e, n)}
 
-by_status KERNEL(activation_grad)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, activation_grad, e, n)
-}
+by_status KERNEL(activation_grad)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, activation_grad, e, n)}
 
 by_status KERNEL(dropout)(by_exec *e, by_node *n)
 {
@@ -51,11 +34,11 @@ by_status KERNEL(dropout)(by_exec *e, by_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* ---- add, sub, mul ----------------------------------------------------------------------------------------------------- */
+/* ---- add, sub, mul -------------------------------------------------------------------------- */
 
-#define EACH(expr)                                                                                                     \
-    do {                                                                                                               \
-        R_SIMD for (int64_t i = 0; i < count; i++) y[i] = ST(expr);                                                    \
+#define EACH(expr)                                                  \
+    do {                                                            \
+        R_SIMD for (int64_t i = 0; i < count; i++) y[i] = ST(expr); \
     } while (0)
 
 static void FN(binary_span)(by_op op, T *y, const T *a, const T *b, int64_t count)
@@ -95,7 +78,7 @@ static by_status FN(binary)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- scale ------------------------------------------------------------------------------------------------------------- */
+/* ---- scale ---------------------------------------------------------------------------------- */
 
 static by_status FN(scale)(by_exec *e, by_node *n)
 {
@@ -104,19 +87,21 @@ static by_status FN(scale)(by_exec *e, by_node *n)
     const R factor = (R)((const by_scale_attr *)n->attr)->factor;
     const int64_t count = elements(n->out[0]);
     BY_BRANCH("scale " BY_STRING(T_NAME));
-#pragma omp parallel for simd schedule(simd : static) num_threads(e->threads) if (parallel : count >= BY_FORK_ELEMENTS)
+#pragma omp parallel for simd schedule(simd                                           \
+                                       : static) num_threads(e->threads) if (parallel \
+                                                                             : count >= BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < count; i++)
         y[i] = ST(LD(x[i]) * factor);
     return BY_OK;
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------------- */
+/* ---- activations ---------------------------------------------------------------------------- */
 
 #include "cpu/kernels/act.h"
 
 #define SQRT_HALF  (R)0.70710678118654752440
-#define SQRT_2_PI  (R)0.79788456080286535588  /* sqrt(2 / pi) */
-#define RSQRT_2PI  (R)0.39894228040143267794  /* 1 / sqrt(2 pi) */
+#define SQRT_2_PI  (R)0.79788456080286535588 /* sqrt(2 / pi) */
+#define RSQRT_2PI  (R)0.39894228040143267794 /* 1 / sqrt(2 pi) */
 #define GELU_CUBIC (R)0.044715
 
 static void FN(activation_span)(by_act act, T *y, const T *x, int64_t count)
@@ -134,7 +119,8 @@ static inline R FN(gelu_slope)(R x)
     return (R)0.5 * (1 + R_ERF(x * SQRT_HALF)) + x * RSQRT_2PI * R_EXP((R)-0.5 * x * x);
 }
 
-/* sigmoid(x), and 1 - sigmoid(x) without cancellation. Beyond -80 both are what they are at -80 but for 1e-35. */
+/* sigmoid(x), and 1 - sigmoid(x) without cancellation. Beyond -80 both are what they are at -80 but for
+ * 1e-35. */
 static inline R FN(sigmoid)(R x, R *rest)
 {
     const R e = R_EXP(x < -80 ? 80 : -x), s = 1 / (1 + e);
@@ -142,7 +128,8 @@ static inline R FN(sigmoid)(R x, R *rest)
     return s;
 }
 
-/* gelu(x) = x s with s = (1 + tanh u) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): slope s + x s (1 - s) 2u' */
+/* gelu(x) = x s with s = (1 + tanh u) / 2 = sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3): slope s + x s
+ * (1 - s) 2u' */
 static inline R FN(gelu_tanh_slope)(R x)
 {
     R rest;
@@ -173,8 +160,8 @@ static inline R FN(sigmoid_slope)(R x)
 /* dx = dy act'(x) */
 static void FN(activation_grad_span)(by_act act, T *y, const T *x, const T *dy, int64_t count)
 {
-#define X  LD(x[i])
-#define DY LD(dy[i])
+#define X          LD(x[i])
+#define DY         LD(dy[i])
     switch (act) {
     case BY_GELU:
         EACH(DY * FN(gelu_slope)(X));
@@ -224,11 +211,12 @@ static by_status FN(activation_grad)(by_exec *e, by_node *n)
     BY_BRANCH("activation_grad " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
     for (int64_t s = 0; s < spans; s++)
-        FN(activation_grad_span)(act, dx + s * SPAN, x + s * SPAN, dy + s * SPAN, BY_MIN(SPAN, count - s * SPAN));
+        FN(activation_grad_span)
+    (act, dx + s * SPAN, x + s * SPAN, dy + s * SPAN, BY_MIN(SPAN, count - s * SPAN));
     return BY_OK;
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------------------------------ */
+/* ---- dropout -------------------------------------------------------------------------------- */
 
 static by_status FN(dropout)(by_exec *e, by_node *n)
 {

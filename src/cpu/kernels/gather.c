@@ -9,8 +9,8 @@ static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
     const int32_t *id = ids->data;
     for (int64_t i = 0; i < count; i++)
         if (id[i] < 0 || id[i] >= limit)
-            return by_fail(BY_ERR_ARGUMENT, "%s: index %d at position %lld is not in [0, %lld)", by_tensor_label(ids),
-                           (int)id[i], (long long)i, (long long)limit);
+            return by_fail(BY_ERR_ARGUMENT, "%s: index %d at position %lld is not in [0, %lld)",
+                           by_tensor_label(ids), (int)id[i], (long long)i, (long long)limit);
     return BY_OK;
 }
 
@@ -38,13 +38,14 @@ by_status KERNEL(gather_grad)(by_exec *e, by_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* dtable[ids[i]] += dy[i]. A thread owns columns and goes through the ids in order, so no two write the same place and the
- * order of every sum is that of the positions. */
+/* dtable[ids[i]] += dy[i]. A thread owns columns and goes through the ids in order, so no two write the same
+ * place and the order of every sum is that of the positions. */
 static by_status FN(gather_grad)(by_exec *e, by_node *n)
 {
     const by_tensor *ids = n->in[0], *table = n->out[0];
     const int64_t count = by_tensor_rows(ids) * by_tensor_cols(ids);
-    const int64_t rows = by_tensor_rows(table), cols = by_tensor_cols(table), bands = (cols + COLUMNS - 1) / COLUMNS;
+    const int64_t rows = by_tensor_rows(table), cols = by_tensor_cols(table),
+                  bands = (cols + COLUMNS - 1) / COLUMNS;
     const int32_t *id = ids->data;
     const T *dy = n->in[1]->data;
     R *dtable = table->data;

@@ -32,8 +32,9 @@ enum {
     STRIP = 8192,      /* accumulators of a skinny product, all rows together */
     DOTS = 64,         /* results a skinny product with dot products stores at a time */
     ROWS = 4,          /* rows that go through the registers together in a skinny product */
-    DEPTH = 4,         /* vectors of a dot product in flight */
-    AHEAD = 1024,      /* bytes of prefetching */
+    COLS = 4,          /* dot products that go through the registers together */
+    FAR = 16384,       /* bytes of columns that may be prefetched before the present ones are done */
+    AHEAD = 1024,      /* bytes between use and prefetching of a single stream */
     UNIT = 64,         /* columns handed to threads in a skinny product */
     FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
 };
@@ -371,7 +372,7 @@ INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int6
 static void FN(skinny_kn)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
-    const int64_t ld = STRIP / ROUND(d->m, ROWS);
+    const int64_t ld = STRIP / ROUND(d->m, ROWS) / UNIT * UNIT;
     R acc[STRIP] __attribute__((aligned(64)));
     for (int64_t col = lo; col < hi; col += ld) {
         const int64_t w = BY_MIN(ld, hi - col);
@@ -406,61 +407,74 @@ static inline R FN(total)(VEC v)
     return part[0];
 }
 
-/* out[r] = x[r] . b for `rows` rows of x. b is read in one stream, DEPTH vectors at a time, and asked for a little ahead of its use. */
-INLINE void FN(dots)(int rows, int64_t k, const T *b, const R *x, R *out, int64_t ld)
+/* out (rows, cols) = x (rows, k) b (cols, k)^T, with depth vectors along k in flight. Prefetching walks through the memory of the columns
+ * after these in one stream, `next` being where it starts: memory delivers a single long stream faster than several short ones. */
+INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64_t ldb, const char *next, const R *x, R *out)
 {
-    VEC s[ROWS][DEPTH] = {{{0}}};
+    VEC s[ROWS * COLS] = {{0}};
+    const int64_t step = depth * LANES;
     int64_t p = 0;
-    for (; p + DEPTH * LANES <= k; p += DEPTH * LANES) {
+    for (; p + step <= k; p += step) {
 #pragma GCC unroll 4
-        for (int u = 0; u < DEPTH; u++) {
-            VEC v = LOAD(b + p + u * LANES);
-            if (u * LANES * sizeof(T) % 64 == 0)
-                __builtin_prefetch((const char *)(b + p + u * LANES) + AHEAD);
+        for (int i = 0; i < cols * depth * LANES * (int)sizeof(T); i += 64)
+            __builtin_prefetch(next + p * cols * (int64_t)sizeof(T) + i);
 #pragma GCC unroll 4
-            for (int r = 0; r < rows; r++)
-                s[r][u] += v * *(const VEC *)(x + r * k + p + u * LANES);
+        for (int q = 0; q < cols; q++)
+#pragma GCC unroll 4
+            for (int u = 0; u < depth; u++) {
+                VEC v = LOAD(b + q * ldb + p + u * LANES);
+#pragma GCC unroll 4
+                for (int r = 0; r < rows; r++)
+                    s[(r * cols + q) * depth + u] += v * *(const VEC *)(x + r * k + p + u * LANES);
+            }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int q = 0; q < cols; q++) {
+            VEC all = s[(r * cols + q) * depth];
+#pragma GCC unroll 4
+            for (int u = 1; u < depth; u++)
+                all += s[(r * cols + q) * depth + u];
+            R sum = FN(total)(all);
+            for (int64_t i = p; i < k; i++)
+                sum += LD(b[q * ldb + i]) * x[r * k + i];
+            out[r * DOTS + q] = sum;
         }
-    }
-    for (; p + LANES <= k; p += LANES)
-        for (int r = 0; r < rows; r++)
-            s[r][0] += LOAD(b + p) * *(const VEC *)(x + r * k + p);
-    for (int r = 0; r < rows; r++) {
-        R sum = FN(total)((s[r][0] + s[r][1]) + (s[r][2] + s[r][3]));
-        for (int64_t i = p; i < k; i++)
-            sum += LD(b[i]) * x[r * k + i];
-        out[r * ld] = sum;
-    }
 }
 
-/* Columns [lo, hi) of c, b stored (n, k): dot products. */
+/* Columns [lo, hi) of c, b stored (n, k): dot products, one at a time for a single row, COLS at a time for more. */
 static void FN(skinny_nk)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
+    const int64_t k = d->k, ldb = d->ldb, m = d->m;
     R out[BY_GEMM_SKINNY_ROWS * DOTS];
     for (int64_t col = lo; col < hi; col += DOTS) {
         const int64_t w = BY_MIN(DOTS, hi - col);
-        for (int64_t i = 0; i < w; i++) {
-            const T *b = j->b + (col + i) * d->ldb;
-            for (int64_t r = 0; r < d->m; r += ROWS) {
-                const R *xr = x + r * d->k;
+        for (int64_t i = 0; i < w;) {
+            const int cols = m > 1 && w - i >= COLS ? COLS : 1;
+            const T *b = j->b + (col + i) * ldb;
+            const int64_t group = COLS * ldb * (int64_t)sizeof(T);
+            const char *next = (const char *)b + (cols == 1 ? AHEAD : group <= FAR ? group : 0);
+            for (int64_t r = 0; r < m; r += ROWS) {
+                const int64_t rows = BY_MIN(ROWS, m - r);
+                const R *xr = x + r * k;
                 R *to = out + r * DOTS + i;
-                switch (BY_MIN(ROWS, d->m - r)) {
-                case 1:
-                    FN(dots)(1, d->k, b, xr, to, DOTS);
-                    break;
-                case 2:
-                    FN(dots)(2, d->k, b, xr, to, DOTS);
-                    break;
-                case 3:
-                    FN(dots)(3, d->k, b, xr, to, DOTS);
-                    break;
-                default:
-                    FN(dots)(4, d->k, b, xr, to, DOTS);
-                }
+                if (cols == 1)
+                    for (int64_t q = 0; q < rows; q++)
+                        FN(dots)(1, 1, 4, k, b, ldb, next, xr + q * k, to + q * DOTS);
+                else if (rows == 1)
+                    FN(dots)(1, COLS, 1, k, b, ldb, next, xr, to);
+                else if (rows == 2)
+                    FN(dots)(2, COLS, 1, k, b, ldb, next, xr, to);
+                else if (rows == 3)
+                    FN(dots)(3, COLS, 1, k, b, ldb, next, xr, to);
+                else
+                    FN(dots)(4, COLS, 1, k, b, ldb, next, xr, to);
             }
+            i += cols;
         }
-        for (int64_t r = 0; r < d->m; r++) {
+        for (int64_t r = 0; r < m; r++) {
             if (d->accumulate)
                 for (int64_t i = 0; i < w; i++)
                     out[r * DOTS + i] += FN(get)(d, j->c, r * d->ldc + col + i);

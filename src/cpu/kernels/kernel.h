@@ -1,5 +1,6 @@
-/* kernel.h - what every kernel file shares. The files in this folder are compiled once per instruction set with BY_ISA set to
- * generic, avx2, avx512 or avx512bf16; plain loops are left to the compiler to vectorise for it.
+/* kernel.h - what every kernel file shares. The files in this folder are compiled once per instruction set
+ * with BY_ISA set to generic, avx2, avx512 or avx512bf16; plain loops are left to the compiler to vectorise
+ * for it.
  *
  * Typed code is a template: a kernel file includes itself once per element type through each_type.h, with
  *   T       the stored type (float, uint16_t for bf16 and f16, double)
@@ -20,13 +21,13 @@
 #include <immintrin.h>
 #endif
 
-#define BY_PASTE_(a, b)  a##_##b
-#define BY_PASTE(a, b)   BY_PASTE_(a, b)
-#define BY_STRING_(a)    #a
-#define BY_STRING(a)     BY_STRING_(a)
-#define BY_ISA_NAME      BY_STRING(BY_ISA)
-#define KERNEL(name)     BY_PASTE(by_cpu_##name, BY_ISA)
-#define BY_PRAGMA(x)     _Pragma(#x)
+#define BY_PASTE_(a, b) a##_##b
+#define BY_PASTE(a, b)  BY_PASTE_(a, b)
+#define BY_STRING_(a)   #a
+#define BY_STRING(a)    BY_STRING_(a)
+#define BY_ISA_NAME     BY_STRING(BY_ISA)
+#define KERNEL(name)    BY_PASTE(by_cpu_##name, BY_ISA)
+#define BY_PRAGMA(x)    _Pragma(#x)
 
 /* Vectors of the compiler's for code that must keep its accumulators in registers. */
 #if BY_ISA_LEVEL >= 2
@@ -44,31 +45,32 @@
 /* Call f, a function of the template, for an element type; for the end of a kernel. */
 #define BY_TYPED(f, type) BY_PASTE(BY_PASTE(f, type), BY_ISA)
 #if BY_ISA_LEVEL == 0
-#define BY_CASE_F64(f, ...)                                                                                            \
-    case BY_F64:                                                                                                       \
+#define BY_CASE_F64(f, ...) \
+    case BY_F64:            \
         return BY_TYPED(f, f64)(__VA_ARGS__);
 #else
 #define BY_CASE_F64(f, ...)
 #endif
-#define BY_DISPATCH(type, f, ...)                                                                                      \
-    switch (type) {                                                                                                    \
-    case BY_F32:                                                                                                       \
-        return BY_TYPED(f, f32)(__VA_ARGS__);                                                                          \
-    case BY_BF16:                                                                                                      \
-        return BY_TYPED(f, bf16)(__VA_ARGS__);                                                                         \
-    case BY_F16:                                                                                                       \
-        return BY_TYPED(f, f16)(__VA_ARGS__);                                                                          \
-        BY_CASE_F64(f, __VA_ARGS__)                                                                                    \
-    default:                                                                                                           \
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: no %s kernel for %s", by_tensor_label((n)->out[0] ? (n)->out[0] : (n)->in[0]), #f, by_dtype_name(type)); \
+#define BY_DISPATCH(type, f, ...)                                                                         \
+    switch (type) {                                                                                       \
+    case BY_F32:                                                                                          \
+        return BY_TYPED(f, f32)(__VA_ARGS__);                                                             \
+    case BY_BF16:                                                                                         \
+        return BY_TYPED(f, bf16)(__VA_ARGS__);                                                            \
+    case BY_F16:                                                                                          \
+        return BY_TYPED(f, f16)(__VA_ARGS__);                                                             \
+        BY_CASE_F64(f, __VA_ARGS__)                                                                       \
+    default:                                                                                              \
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: no %s kernel for %s",                                     \
+                       by_tensor_label((n)->out[0] ? (n)->out[0] : (n)->in[0]), #f, by_dtype_name(type)); \
     }
 
 /* Loops over fewer elements than this stay on one thread: waking the others would cost more. */
 #define BY_FORK_ELEMENTS 16384
 
-/* ---- functions of float ------------------------------------------------------------------------------------
- * Branch-free, so that loops calling them vectorise. Polynomials are minimax fits of relative error; the largest
- * relative error against the C library's double functions is below 2e-7 for each (tests/test_kernels.c). */
+/* ---- functions of float ------------------------------------------------------------------------
+ * Branch-free, so that loops calling them vectorise. Polynomials are minimax fits of relative error; the
+ * largest relative error against the C library's double functions is below 2e-7 for each. */
 
 static inline uint32_t by_bits(float f)
 {
@@ -89,7 +91,8 @@ static inline float by_expf(float x)
 {
     float c = x > 89.0f ? 89.0f : x; /* comparisons are false for NaN, which passes through */
     c = c < -104.0f ? -104.0f : c;
-    float k = c * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the sum's low bits are the rounded integer */
+    float k =
+        c * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the sum's low bits are the rounded integer */
     uint32_t e = by_bits(k) - 0x4b400000u;
     k -= 12582912.0f;
     float r = c - k * 0.693359375f; /* ln2 in two parts, the first exact in few bits */
@@ -148,7 +151,7 @@ static inline float by_logf(float x)
     return logf(x);
 }
 
-/* ---- 16-bit floats: bit for bit what base.h's scalar functions give, without a branch ---------------------- */
+/* ---- 16-bit floats: bit for bit what base.h's scalar functions give, without a branch ------- */
 
 static inline uint16_t by_bf16_store(float f)
 {
@@ -172,12 +175,12 @@ static inline uint16_t by_f16_store(float f)
     uint32_t normal = (a + 0xfffu + (a >> 13 & 1u) - (112u << 23)) >> 13;
     uint32_t small = by_bits(by_float(a) + 0.5f) - 0x3f000000u; /* the addition rounds to steps of 2^-24 */
     uint32_t h = a < 0x38800000u ? small : normal;
-    h = a >= 0x477ff000u ? 0x7c00u : h;                         /* 65520 and above are infinity */
+    h = a >= 0x477ff000u ? 0x7c00u : h; /* 65520 and above are infinity */
     h = a > 0x7f800000u ? 0x7e00u | (a >> 13 & 0x3ffu) : h;
     return (uint16_t)(sign | h);
 }
 
-/* ---- random numbers: four neighbouring elements share one evaluation of Philox ------------------------------- */
+/* ---- random numbers: four neighbouring elements share one evaluation of Philox -------------- */
 
 static inline by_philox by_random4(const by_exec *e, const by_node *n, uint64_t index4)
 {
@@ -189,16 +192,16 @@ typedef uint64_t by_lanes __attribute__((vector_size(BY_VECTOR_BYTES)));
 #define BY_LANES (BY_VECTOR_BYTES / 8)
 
 #if BY_ISA_LEVEL >= 2
-#define BY_LANES_OP(op) (by_lanes)_mm512_##op((__m512i)a, (__m512i)b)
+#define BY_LANES_OP(op) (by_lanes) _mm512_##op((__m512i)a, (__m512i)b)
 #elif BY_ISA_LEVEL == 1
-#define BY_LANES_OP(op) (by_lanes)_mm256_##op((__m256i)a, (__m256i)b)
+#define BY_LANES_OP(op) (by_lanes) _mm256_##op((__m256i)a, (__m256i)b)
 #elif defined(__SSE2__)
-#define BY_LANES_OP(op) (by_lanes)_mm_##op((__m128i)a, (__m128i)b)
+#define BY_LANES_OP(op) (by_lanes) _mm_##op((__m128i)a, (__m128i)b)
 #else /* two lanes */
-#define BY_LANES_OP(op)           BY_LANES_##op
-#define BY_LANES_mul_epu32        ((a & 0xffffffffu) * (b & 0xffffffffu))
-#define BY_LANES_unpacklo_epi64   ((by_lanes){a[0], b[0]})
-#define BY_LANES_unpackhi_epi64   ((by_lanes){a[1], b[1]})
+#define BY_LANES_OP(op)         BY_LANES_##op
+#define BY_LANES_mul_epu32      ((a & 0xffffffffu) * (b & 0xffffffffu))
+#define BY_LANES_unpacklo_epi64 ((by_lanes){a[0], b[0]})
+#define BY_LANES_unpackhi_epi64 ((by_lanes){a[1], b[1]})
 #endif
 
 /* Products of the low halves; what the high halves hold does not matter. */
@@ -224,8 +227,8 @@ static inline by_lanes by_lanes_odd(by_lanes a, by_lanes b)
 /* The 32-bit numbers of elements [first, first + count) of a node, count <= BY_RANDOM_SPAN: those of
  * by_random4(first / 4) and so on, BY_LANES evaluations at a time. buffer has BY_RANDOM_PLACES
  * places; the result points into it. */
-static inline const uint32_t *by_random_span(const by_exec *e, const by_node *n, uint64_t first, int64_t count,
-                                             uint32_t *buffer)
+static inline const uint32_t *by_random_span(const by_exec *e, const by_node *n, uint64_t first,
+                                             int64_t count, uint32_t *buffer)
 {
     const uint64_t hi = e->step << 32 | n->rng;
     const int64_t blocks = ((int64_t)(first % 4) + count + 3) / 4;
@@ -237,7 +240,8 @@ static inline const uint32_t *by_random_span(const by_exec *e, const by_node *n,
         by_lanes c0 = lane + (first / 4 + (uint64_t)i), c1 = c0 >> 32;
         by_lanes c2 = zero + hi, c3 = c2 >> 32;
         for (int round = 0; round < 10; round++) {
-            by_lanes p0 = by_lanes_product(c0, zero + 0xd2511f53u), p1 = by_lanes_product(c2, zero + 0xcd9e8d57u);
+            by_lanes p0 = by_lanes_product(c0, zero + 0xd2511f53u),
+                     p1 = by_lanes_product(c2, zero + 0xcd9e8d57u);
             c0 = p1 >> 32 ^ c1 ^ k0;
             c1 = p1;
             c2 = p0 >> 32 ^ c3 ^ k1;

@@ -1,11 +1,12 @@
-/* move.c - data that changes its place or its type and nothing else: fill, copy, cast, reshape, permute, slice, pad, concat.
- * All but cast see elements as bytes, 1, 2, 4 or 8 of them. */
+/* move.c - data that changes its place or its type and nothing else: fill, copy, cast, reshape, permute,
+ * slice, pad, concat. All but cast see elements as bytes, 1, 2, 4 or 8 of them. */
 #include "cpu/kernels/kernel.h"
 
 #define COPY_BYTES 65536 /* what one thread copies at a time */
 
-/* dst and src hold `count` blocks of `bytes` bytes, at their own strides. Short blocks of the sizes of elements are
- * copied by a loop of fixed size, the others by memcpy; few long ones are cut for the threads. */
+/* dst and src hold `count` blocks of `bytes` bytes, at their own strides. Short blocks of the sizes of
+ * elements are copied by a loop of fixed size, the others by memcpy; few long ones are cut for the threads.
+ */
 static void copy_blocks(const by_exec *e, char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                         int64_t bytes, int64_t count)
 {
@@ -16,11 +17,11 @@ static void copy_blocks(const by_exec *e, char *dst, int64_t dst_stride, const c
     const int64_t cuts = count > 1 ? 1 : (bytes + COPY_BYTES - 1) / COPY_BYTES;
     const int64_t piece = count > 1 ? bytes : COPY_BYTES, tasks = count * cuts;
     const bool fork = bytes * count >= 4 * BY_FORK_ELEMENTS;
-#define FIXED(size)                                                                                                    \
-    case size:                                                                                                         \
-        _Pragma("omp parallel for schedule(static) num_threads(e->threads) if (fork)")                                 \
-        for (int64_t i = 0; i < tasks; i++)                                                                            \
-            memcpy(dst + i * dst_stride, src + i * src_stride, size);                                                  \
+#define FIXED(size)                                                                                         \
+    case size:                                                                                              \
+        _Pragma("omp parallel for schedule(static) num_threads(e->threads) if (fork)") for (int64_t i = 0;  \
+                                                                                            i < tasks; i++) \
+            memcpy(dst + i * dst_stride, src + i * src_stride, size);                                       \
         return
 
     if (count > 1) {
@@ -38,7 +39,8 @@ static void copy_blocks(const by_exec *e, char *dst, int64_t dst_stride, const c
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (fork)
     for (int64_t i = 0; i < tasks; i++) {
         int64_t block = i / cuts, at = i % cuts * piece;
-        memcpy(dst + block * dst_stride + at, src + block * src_stride + at, (size_t)BY_MIN(piece, bytes - at));
+        memcpy(dst + block * dst_stride + at, src + block * src_stride + at,
+               (size_t)BY_MIN(piece, bytes - at));
     }
 }
 
@@ -89,16 +91,16 @@ by_status KERNEL(reshape)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- cast ------------------------------------------------------------------------------------------------------------ */
+/* ---- cast ----------------------------------------------------------------------------------- */
 
 typedef void (*convert_fn)(void *y, const void *x, int64_t count);
 
-#define CONVERT(name, D, S, expr)                                                                                      \
-    static void name(void *y_, const void *x_, int64_t count)                                                          \
-    {                                                                                                                  \
-        D *restrict y = y_;                                                                                            \
-        const S *restrict x = x_;                                                                                      \
-        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = expr(x[i]);                                     \
+#define CONVERT(name, D, S, expr)                                                  \
+    static void name(void *y_, const void *x_, int64_t count)                      \
+    {                                                                              \
+        D *restrict y = y_;                                                        \
+        const S *restrict x = x_;                                                  \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = expr(x[i]); \
     }
 CONVERT(f32_to_bf16, uint16_t, float, by_bf16_store)
 CONVERT(f32_to_f16, uint16_t, float, by_f16_store)
@@ -139,10 +141,10 @@ by_status KERNEL(cast)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- permute --------------------------------------------------------------------------------------------------------- */
+/* ---- permute -------------------------------------------------------------------------------- */
 
-/* A permutation with as few axes as it can have: output axis i has dim[i] elements, which lie stride[i] elements apart in
- * the input. Rank is at least 1. */
+/* A permutation with as few axes as it can have: output axis i has dim[i] elements, which lie stride[i]
+ * elements apart in the input. Rank is at least 1. */
 typedef struct moves {
     int rank;
     int64_t dim[BY_MAX_RANK], stride[BY_MAX_RANK];
@@ -170,7 +172,8 @@ static moves collapse(const by_tensor *x, const int *order)
     return m;
 }
 
-/* Where output index `i`, counted over axes [0, axes) but `skip`, begins in the input and (out) in the output. */
+/* Where output index `i`, counted over axes [0, axes) but `skip`, begins in the input and (out) in the
+ * output. */
 static int64_t source_of(const moves *m, int axes, int skip, int64_t i, int64_t *out)
 {
     int64_t from = 0, to = 0, step = 1;
@@ -188,27 +191,29 @@ static int64_t source_of(const moves *m, int axes, int skip, int64_t i, int64_t 
 
 #define TILE 32
 
-/* dst[j * dst_stride + i] = src[i * src_stride + j], i < rows, j < cols: one tile, by way of a copy of it. Strides are often
- * powers of two, whose rows would drive each other out of the cache; so every line is touched once. */
-#define TRANSPOSE(name, type)                                                                                          \
-    static void name(char *dst_, int64_t dst_stride, const char *src_, int64_t src_stride, int64_t rows, int64_t cols) \
-    {                                                                                                                  \
-        type *restrict dst = (type *)(void *)dst_;                                                                     \
-        const type *restrict src = (const type *)(const void *)src_;                                                   \
-        type tile[TILE][TILE + 1];                                                                                     \
-        for (int64_t i = 0; i < rows; i++)                                                                             \
-            for (int64_t j = 0; j < cols; j++)                                                                         \
-                tile[j][i] = src[i * src_stride + j];                                                                  \
-        for (int64_t j = 0; j < cols; j++)                                                                             \
-            memcpy(dst + j * dst_stride, tile[j], (size_t)rows * sizeof *dst);                                         \
+/* dst[j * dst_stride + i] = src[i * src_stride + j], i < rows, j < cols: one tile, by way of a copy of it.
+ * Strides are often powers of two, whose rows would drive each other out of the cache; so every line is
+ * touched once. */
+#define TRANSPOSE(name, type)                                                                            \
+    static void name(char *dst_, int64_t dst_stride, const char *src_, int64_t src_stride, int64_t rows, \
+                     int64_t cols)                                                                       \
+    {                                                                                                    \
+        type *restrict dst = (type *)(void *)dst_;                                                       \
+        const type *restrict src = (const type *)(const void *)src_;                                     \
+        type tile[TILE][TILE + 1];                                                                       \
+        for (int64_t i = 0; i < rows; i++)                                                               \
+            for (int64_t j = 0; j < cols; j++)                                                           \
+                tile[j][i] = src[i * src_stride + j];                                                    \
+        for (int64_t j = 0; j < cols; j++)                                                               \
+            memcpy(dst + j * dst_stride, tile[j], (size_t)rows * sizeof *dst);                           \
     }
 TRANSPOSE(transpose_1, uint8_t)
 TRANSPOSE(transpose_2, uint16_t)
 TRANSPOSE(transpose_4, uint32_t)
 TRANSPOSE(transpose_8, uint64_t)
 
-/* The last axis of the output is not that of the input: planes of (axis `fast`, last axis) are transposed tile by tile, where
- * fast is the axis along which the input is contiguous. */
+/* The last axis of the output is not that of the input: planes of (axis `fast`, last axis) are transposed
+ * tile by tile, where fast is the axis along which the input is contiguous. */
 static void permute_planes(const by_exec *e, const moves *m, char *y, const char *x, int64_t size)
 {
     const int last = m->rank - 1;
@@ -222,25 +227,30 @@ static void permute_planes(const by_exec *e, const moves *m, char *y, const char
     }
     const int64_t rows = m->dim[last], cols = m->dim[fast], src_stride = m->stride[last];
     const int64_t bands = (cols + TILE - 1) / TILE, tasks = planes * bands;
-    void (*transpose)(char *, int64_t, const char *, int64_t, int64_t, int64_t) =
-        size == 8 ? transpose_8 : size == 4 ? transpose_4 : size == 2 ? transpose_2 : transpose_1;
-#pragma omp parallel for schedule(static) num_threads(e->threads) if (planes * rows * cols >= BY_FORK_ELEMENTS)
+    void (*transpose)(char *, int64_t, const char *, int64_t, int64_t, int64_t) = size == 8   ? transpose_8
+                                                                                  : size == 4 ? transpose_4
+                                                                                  : size == 2 ? transpose_2
+                                                                                              : transpose_1;
+#pragma omp parallel for schedule(static) \
+    num_threads(e->threads) if (planes * rows * cols >= BY_FORK_ELEMENTS)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t to, from = source_of(m, last, fast, t / bands, &to);
         const int64_t j = t % bands * TILE, width = BY_MIN(TILE, cols - j);
         for (int64_t i = 0; i < rows; i += TILE)
-            transpose(y + (to + j * dst_stride + i) * size, dst_stride, x + (from + i * src_stride + j) * size,
-                      src_stride, BY_MIN(TILE, rows - i), width);
+            transpose(y + (to + j * dst_stride + i) * size, dst_stride,
+                      x + (from + i * src_stride + j) * size, src_stride, BY_MIN(TILE, rows - i), width);
     }
 }
 
-/* The last axis is contiguous on both sides: runs of it are copied, all those of the second last axis at a time. */
+/* The last axis is contiguous on both sides: runs of it are copied, all those of the second last axis at a
+ * time. */
 static void permute_runs(const by_exec *e, const moves *m, char *y, const char *x, int64_t size)
 {
     const int last = m->rank - 1;
     const int64_t run = m->dim[last] * size;
     if (m->rank < 3) {
-        copy_blocks(e, y, run, x, m->rank == 2 ? m->stride[0] * size : run, run, m->rank == 2 ? m->dim[0] : 1);
+        copy_blocks(e, y, run, x, m->rank == 2 ? m->stride[0] * size : run, run,
+                    m->rank == 2 ? m->dim[0] : 1);
         return;
     }
     const by_exec alone = {.threads = 1};
@@ -248,7 +258,8 @@ static void permute_runs(const by_exec *e, const moves *m, char *y, const char *
     int64_t outer = 1;
     for (int a = 0; a < last - 1; a++)
         outer *= m->dim[a];
-#pragma omp parallel for schedule(static) num_threads(e->threads) if (outer * inner * run >= 4 * BY_FORK_ELEMENTS)
+#pragma omp parallel for schedule(static) \
+    num_threads(e->threads) if (outer * inner * run >= 4 * BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < outer; i++) {
         int64_t to, from = source_of(m, last - 1, -1, i, &to);
         copy_blocks(&alone, y + to * size, run, x + from * size, stride, run, inner);
@@ -272,7 +283,7 @@ by_status KERNEL(permute)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- slice, pad, concat: a tensor is seen as (outer, axis, inner) ------------------------------------------------------ */
+/* ---- slice, pad, concat: a tensor is seen as (outer, axis, inner) --------------------------- */
 
 by_status KERNEL(slice)(by_exec *e, by_node *n)
 {
@@ -280,8 +291,8 @@ by_status KERNEL(slice)(by_exec *e, by_node *n)
     const by_slice_attr *a = n->attr;
     const int64_t inner = product(x, a->axis + 1, x->rank) * (int64_t)by_dtype_size(x->type);
     const int64_t taken = a->count * inner;
-    copy_blocks(e, n->out[0]->data, taken, (const char *)x->data + a->start * inner, x->dim[a->axis] * inner, taken,
-                product(x, 0, a->axis));
+    copy_blocks(e, n->out[0]->data, taken, (const char *)x->data + a->start * inner, x->dim[a->axis] * inner,
+                taken, product(x, 0, a->axis));
     return BY_OK;
 }
 

@@ -1,5 +1,5 @@
-/* norm.c - LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) over the last axis, with the residual addition in
- * front of them when there is one. */
+/* norm.c - LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) over the last axis, with the
+ * residual addition in front of them when there is one. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
@@ -8,10 +8,7 @@
 #define BY_TEMPLATE "cpu/kernels/norm.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(norm)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, norm, e, n)
-}
+by_status KERNEL(norm)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, norm, e, n)}
 
 by_status KERNEL(norm_grad)(by_exec *e, by_node *n)
 {
@@ -20,10 +17,10 @@ by_status KERNEL(norm_grad)(by_exec *e, by_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* ---- forward ------------------------------------------------------------------------------------------------------------- */
+/* ---- forward -------------------------------------------------------------------------------- */
 
-/* sum = x + dropout(h), for elements [first, first + count) of the tensor, which x, h and sum point to. The mask is that of a
- * dropout node with the same rng. */
+/* sum = x + dropout(h), for elements [first, first + count) of the tensor, which x, h and sum point to. The
+ * mask is that of a dropout node with the same rng. */
 static void FN(add_dropped)(const by_exec *e, const by_node *n, T *restrict sum, const T *restrict x,
                             const T *restrict h, int64_t first, int64_t count)
 {
@@ -79,8 +76,8 @@ static void FN(row_apply)(T *y, const T *x, const R stats[2], const T *gamma, co
     }
 }
 
-/* Statistics are those of the sum as it is stored, rounded, so that the backward pass sees the same values. When nobody wants
- * the sum, it is made where y will be. */
+/* Statistics are those of the sum as it is stored, rounded, so that the backward pass sees the same values.
+ * When nobody wants the sum, it is made where y will be. */
 static by_status FN(norm)(by_exec *e, by_node *n)
 {
     const by_norm_attr a = *(const by_norm_attr *)n->attr;
@@ -95,7 +92,8 @@ static by_status FN(norm)(by_exec *e, by_node *n)
         BY_BRANCH("norm " BY_STRING(T_NAME) ", residual with dropout");
     else
         BY_BRANCH("norm " BY_STRING(T_NAME) ", residual");
-#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
+#pragma omp parallel for schedule(static) \
+    num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
     for (int64_t r = 0; r < rows; r++) {
         const int64_t at = r * cols;
         const T *x = x_all + at;
@@ -115,9 +113,10 @@ static by_status FN(norm)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------------ */
+/* ---- backward ------------------------------------------------------------------------------- */
 
-/* With z = (x - mean) / std and g = dy gamma: dx = (g - mean(g) - z mean(g z)) / std, plus dsum; for RMSNorm without mean(g). */
+/* With z = (x - mean) / std and g = dy gamma: dx = (g - mean(g) - z mean(g z)) / std, plus dsum; for RMSNorm
+ * without mean(g). */
 static void FN(row_dx)(T *restrict dx, const T *restrict dy, const T *restrict x, const R stats[2],
                        const T *restrict gamma, const T *restrict dsum, int64_t count, bool rms)
 {
@@ -144,7 +143,8 @@ static void FN(row_dx)(T *restrict dx, const T *restrict dy, const T *restrict x
 }
 
 /* part[i] += dy z; part[count + i] += dy */
-static void FN(row_dgamma)(R *restrict part, const T *restrict dy, const T *restrict x, const R stats[2], int64_t count)
+static void FN(row_dgamma)(R *restrict part, const T *restrict dy, const T *restrict x, const R stats[2],
+                           int64_t count)
 {
     const R mean = stats[0], inverse = stats[1];
     R *restrict dgamma = part, *restrict dbeta = part + count;
@@ -155,7 +155,8 @@ static void FN(row_dgamma)(R *restrict part, const T *restrict dy, const T *rest
     }
 }
 
-/* out (count) = the sum of `chunks` partial sums that lie 2 * count apart, in order, after what is in out when `add`. */
+/* out (count) = the sum of `chunks` partial sums that lie 2 * count apart, in order, after what is in out
+ * when `add`. */
 static void FN(combine)(R *out, const R *part, int64_t chunks, int64_t count, bool add)
 {
     for (int64_t c = 0; c < chunks; c++) {
@@ -185,12 +186,14 @@ static by_status FN(norm_grad)(by_exec *e, by_node *n)
     } else {
         BY_BRANCH("norm_grad " BY_STRING(T_NAME) ", input only");
     }
-#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
+#pragma omp parallel for schedule(static) \
+    num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
     for (int64_t c = 0; c < chunks; c++) {
         for (int64_t r = c * step; r < BY_MIN((c + 1) * step, rows); r++) {
             const int64_t at = r * cols;
             if (dx)
-                FN(row_dx)(dx + at, dy + at, x + at, stats + 2 * r, gamma, dsum ? dsum + at : NULL, cols, rms);
+                FN(row_dx)
+            (dx + at, dy + at, x + at, stats + 2 * r, gamma, dsum ? dsum + at : NULL, cols, rms);
             if (part)
                 FN(row_dgamma)(part + c * 2 * cols, dy + at, x + at, stats + 2 * r, cols);
         }

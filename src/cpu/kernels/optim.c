@@ -1,8 +1,9 @@
-/* optim.c - AdamW, SGD and Adafactor over the flat buffers: every parameter is a segment with its own share of the learning rate.
- * Values of 16 bits have a float master, which is what is updated; the value is the master rounded.
+/* optim.c - AdamW, SGD and Adafactor over the flat buffers: every parameter is a segment with its own share
+ * of the learning rate. Values of 16 bits have a float master, which is what is updated; the value is the
+ * master rounded.
  *
- * Throughout, lr is hyper's learning rate times the segment's lr_scale, and g the gradient times min(1, max_norm / (norm + 1e-6)).
- * Segments whose lr_scale is 0 are frozen: nothing of theirs changes. */
+ * Throughout, lr is hyper's learning rate times the segment's lr_scale, and g the gradient times min(1,
+ * max_norm / (norm + 1e-6)). Segments whose lr_scale is 0 are frozen: nothing of theirs changes. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
@@ -14,7 +15,8 @@ static int64_t elements(const by_tensor *t)
     return by_tensor_rows(t) * by_tensor_cols(t);
 }
 
-/* What the gradients are multiplied by. Fails, before anything was changed, when their norm is not a number to work with. */
+/* What the gradients are multiplied by. Fails, before anything was changed, when their norm is not a number
+ * to work with. */
 static by_status clip_factor(const by_tensor *norm, float max_norm, double *factor)
 {
     *factor = 1;
@@ -31,15 +33,9 @@ static by_status clip_factor(const by_tensor *norm, float max_norm, double *fact
 #define BY_TEMPLATE "cpu/kernels/optim.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(adamw)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, adamw, e, n)
-}
+by_status KERNEL(adamw)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, adamw, e, n)}
 
-by_status KERNEL(sgd)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, sgd, e, n)
-}
+by_status KERNEL(sgd)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, sgd, e, n)}
 
 by_status KERNEL(adafactor)(by_exec *e, by_node *n)
 {
@@ -49,35 +45,37 @@ by_status KERNEL(adafactor)(by_exec *e, by_node *n)
 #else /* ---- once per element type ---- */
 
 /* for each i: w = the weight; body changes w; the weight = w */
-#define EACH_WEIGHT(body)                                                                                              \
-    do {                                                                                                               \
-        if (master) {                                                                                                  \
-            R_SIMD                                                                                                     \
-            for (int64_t i = 0; i < count; i++) {                                                                      \
-                R w = master[i];                                                                                       \
-                body;                                                                                                  \
-                master[i] = w;                                                                                         \
-                value[i] = ST(w);                                                                                      \
-            }                                                                                                          \
-        } else {                                                                                                       \
-            R_SIMD                                                                                                     \
-            for (int64_t i = 0; i < count; i++) {                                                                      \
-                R w = LD(value[i]);                                                                                    \
-                body;                                                                                                  \
-                value[i] = ST(w);                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
+#define EACH_WEIGHT(body)                         \
+    do {                                          \
+        if (master) {                             \
+            R_SIMD                                \
+            for (int64_t i = 0; i < count; i++) { \
+                R w = master[i];                  \
+                body;                             \
+                master[i] = w;                    \
+                value[i] = ST(w);                 \
+            }                                     \
+        } else {                                  \
+            R_SIMD                                \
+            for (int64_t i = 0; i < count; i++) { \
+                R w = LD(value[i]);               \
+                body;                             \
+                value[i] = ST(w);                 \
+            }                                     \
+        }                                         \
     } while (0)
 
-/* ---- AdamW (Loshchilov and Hutter 2019) ----------------------------------------------------------------------------------- */
+/* ---- AdamW (Loshchilov and Hutter 2019) ----------------------------------------------------- */
 
 typedef struct FN(adamw_numbers) {
-    R clip, beta1, beta2, eps, keep, rate, root; /* keep: 1 - lr wd; rate: lr / corr1; root: 1 / sqrt(corr2) */
+    R clip, beta1, beta2, eps, keep, rate,
+        root; /* keep: 1 - lr wd; rate: lr / corr1; root: 1 / sqrt(corr2) */
 } FN(adamw_numbers);
 
-/* m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  w = w (1 - lr wd) - lr (m / corr1) / (sqrt(v / corr2) + eps) */
-static void FN(adamw_span)(T *restrict value, R *restrict master, const R *restrict grad, R *restrict m, R *restrict v,
-                           int64_t count, FN(adamw_numbers) k)
+/* m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  w = w (1 - lr wd) - lr (m / corr1) / (sqrt(v
+ * / corr2) + eps) */
+static void FN(adamw_span)(T *restrict value, R *restrict master, const R *restrict grad, R *restrict m,
+                           R *restrict v, int64_t count, FN(adamw_numbers) k)
 {
     EACH_WEIGHT({
         const R g = grad[i] * k.clip;
@@ -114,16 +112,17 @@ static by_status FN(adamw)(by_exec *e, by_node *n)
         const int64_t end = seg.lr_scale == 0 ? seg.offset : seg.offset + seg.count;
 #pragma omp for schedule(static) nowait
         for (int64_t at = seg.offset; at < end; at += SPAN)
-            FN(adamw_span)(value + at, master ? master + at : NULL, grad + at, m + at, v + at, BY_MIN(SPAN, end - at), k);
+            FN(adamw_span)
+        (value + at, master ? master + at : NULL, grad + at, m + at, v + at, BY_MIN(SPAN, end - at), k);
     }
     return BY_OK;
 }
 
-/* ---- SGD ------------------------------------------------------------------------------------------------------------------- */
+/* ---- SGD ------------------------------------------------------------------------------------ */
 
 /* g += wd w;  m = mu m + g;  w -= lr m. Without m: w -= lr g. */
-static void FN(sgd_span)(T *restrict value, R *restrict master, const R *restrict grad, R *restrict m, int64_t count,
-                         R clip, R mu, R decay, R lr)
+static void FN(sgd_span)(T *restrict value, R *restrict master, const R *restrict grad, R *restrict m,
+                         int64_t count, R clip, R mu, R decay, R lr)
 {
     if (m)
         EACH_WEIGHT({
@@ -150,23 +149,27 @@ static by_status FN(sgd)(by_exec *e, by_node *n)
 #pragma omp parallel num_threads(e->threads) if (elements(n->in[0]) >= BY_FORK_ELEMENTS)
     for (int s = 0; s < a->n_segments; s++) {
         const by_segment seg = a->segments[s];
-        const R lr = (R)((double)hyper[BY_HYPER_LR] * seg.lr_scale), decay = seg.decay ? (R)a->weight_decay : 0;
+        const R lr = (R)((double)hyper[BY_HYPER_LR] * seg.lr_scale),
+                decay = seg.decay ? (R)a->weight_decay : 0;
         const int64_t end = seg.lr_scale == 0 ? seg.offset : seg.offset + seg.count;
 #pragma omp for schedule(static) nowait
         for (int64_t at = seg.offset; at < end; at += SPAN)
-            FN(sgd_span)(value + at, master ? master + at : NULL, grad + at, m ? m + at : NULL, BY_MIN(SPAN, end - at),
-                         (R)clip, mu, decay, lr);
+            FN(sgd_span)
+        (value + at, master ? master + at : NULL, grad + at, m ? m + at : NULL, BY_MIN(SPAN, end - at),
+         (R)clip, mu, decay, lr);
     }
     return BY_OK;
 }
 
-/* ---- Adafactor (Shazeer and Stern 2018, without momentum, the step size given) ----------------------------------------------
+/* ---- Adafactor (Shazeer and Stern 2018, without momentum, the step size given) ------------------
  *   b = 1 - t^-0.8
- *   matrix:  r_i = b r_i + (1 - b) (mean over j of g_ij^2 + 1e-30),  c_j likewise over i,  u_ij = g_ij / sqrt(r_i c_j / mean(r))
- *   vector:  v_i = b v_i + (1 - b) (g_i^2 + 1e-30),                                        u_i = g_i / sqrt(v_i)
+ *   matrix:  r_i = b r_i + (1 - b) (mean over j of g_ij^2 + 1e-30),  c_j likewise over i
+ *            u_ij = g_ij / sqrt(r_i c_j / mean(r))
+ *   vector:  v_i = b v_i + (1 - b) (g_i^2 + 1e-30)
+ *            u_i = g_i / sqrt(v_i)
  *   w = w (1 - lr wd) - lr max(1e-3, rms(w)) u / max(1, rms(u))
- * r is in the first `rows` elements of the segment's stretch of m, c in the first `cols` of its stretch of v; a vector has all of
- * v. From the statistics on, a vector is a matrix of one row whose r is 1. */
+ * r is in the first `rows` elements of the segment's stretch of m, c in the first `cols` of its stretch of
+ * v; a vector has all of v. From the statistics on, a vector is a matrix of one row whose r is 1. */
 
 /* One segment, all pointers at its beginning. */
 typedef struct FN(factored) {
@@ -182,7 +185,7 @@ typedef struct FN(factored) {
 } FN(factored);
 
 /* r and c. A chunk of rows sums its columns; the chunks are then added in order. */
-static void FN(matrix_statistics)(const FN(factored) *f, R b)
+static void FN(matrix_statistics)(const FN(factored) * f, R b)
 {
 #pragma omp parallel for schedule(static) num_threads(f->threads) if (f->rows * f->cols >= BY_FORK_ELEMENTS)
     for (int64_t c = 0; c < f->chunks; c++) {
@@ -211,7 +214,7 @@ static void FN(matrix_statistics)(const FN(factored) *f, R b)
         f->v[j] = b * f->v[j] + (1 - b) * (total[j] / (R)f->rows + (R)1e-30);
 }
 
-static void FN(vector_statistics)(const FN(factored) *f, R b)
+static void FN(vector_statistics)(const FN(factored) * f, R b)
 {
     for (int64_t j = 0; j < f->cols; j++) {
         const R g = f->grad[j] * f->clip;
@@ -220,7 +223,7 @@ static void FN(vector_statistics)(const FN(factored) *f, R b)
 }
 
 /* Adds one row to sums = {sum of u^2, sum of w^2}. */
-static void FN(row_squares)(const FN(factored) *f, int64_t r, R row, double sums[2])
+static void FN(row_squares)(const FN(factored) * f, int64_t r, R row, double sums[2])
 {
     const R *restrict grad = f->grad + r * f->cols, *restrict column = f->columns;
     const R *restrict master = f->master ? f->master + r * f->cols : NULL;
@@ -241,7 +244,7 @@ static void FN(row_squares)(const FN(factored) *f, int64_t r, R row, double sums
     sums[1] += w2;
 }
 
-static void FN(row_update)(const FN(factored) *f, int64_t r, R row, R rate)
+static void FN(row_update)(const FN(factored) * f, int64_t r, R row, R rate)
 {
     const int64_t count = f->cols;
     const R *restrict grad = f->grad + r * count, *restrict column = f->columns;
@@ -252,12 +255,12 @@ static void FN(row_update)(const FN(factored) *f, int64_t r, R row, R rate)
 }
 
 /* sqrt(mean(r) / r_i), 1 for a vector */
-static inline R FN(row_factor)(const FN(factored) *f, double mean, int64_t r)
+static inline R FN(row_factor)(const FN(factored) * f, double mean, int64_t r)
 {
     return f->rows > 1 ? (R)sqrt(mean / (double)f->m[r]) : 1;
 }
 
-static void FN(factored_update)(const FN(factored) *f, double lr, double t)
+static void FN(factored_update)(const FN(factored) * f, double lr, double t)
 {
     const R b = (R)(1 - pow(t, -0.8));
     const bool fork = f->rows * f->cols >= BY_FORK_ELEMENTS;

@@ -1,29 +1,22 @@
-/* reduce.c - sums over an axis and their opposite, the largest of a row, the 2-norm of a whole buffer. Sums are taken in an
- * order that depends on the shape alone, never on the number of threads. */
+/* reduce.c - sums over an axis and their opposite, the largest of a row, the 2-norm of a whole buffer. Sums
+ * are taken in an order that depends on the shape alone, never on the number of threads. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define COLUMNS     128   /* columns one thread sums at a time */
-#define BLOCK       256   /* terms added in R before they join a sum of sums, which keeps the rounding error small */
+#define COLUMNS 128 /* columns one thread sums at a time */
+#define BLOCK                                                                                    \
+    256 /* terms added in R before they join a sum of sums, which keeps the rounding error small \
+         */
 #define NORM2_CHUNK 65536 /* elements of one partial sum of squares */
 
 #define BY_TEMPLATE "cpu/kernels/reduce.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(reduce)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, reduce, e, n)
-}
+by_status KERNEL(reduce)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, reduce, e, n)}
 
-by_status KERNEL(broadcast)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->out[0]->type, broadcast, e, n)
-}
+by_status KERNEL(broadcast)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, broadcast, e, n)}
 
-by_status KERNEL(argmax)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, argmax, e, n)
-}
+by_status KERNEL(argmax)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, argmax, e, n)}
 
 by_status KERNEL(norm2)(by_exec *e, by_node *n)
 {
@@ -32,7 +25,7 @@ by_status KERNEL(norm2)(by_exec *e, by_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* ---- reduce ------------------------------------------------------------------------------------------------------------ */
+/* ---- reduce --------------------------------------------------------------------------------- */
 
 static R FN(row_sum)(const T *x, int64_t count)
 {
@@ -49,7 +42,8 @@ static R FN(row_sum)(const T *x, int64_t count)
 }
 
 /* sum[j] = the sum of x[i * stride + j] over i < count, for j < width <= COLUMNS */
-static void FN(column_sums)(R *restrict sum, const T *restrict x, int64_t count, int64_t stride, int64_t width)
+static void FN(column_sums)(R *restrict sum, const T *restrict x, int64_t count, int64_t stride,
+                            int64_t width)
 {
     for (int64_t j = 0; j < width; j++)
         sum[j] = 0;
@@ -103,7 +97,7 @@ static by_status FN(reduce)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- broadcast --------------------------------------------------------------------------------------------------------- */
+/* ---- broadcast ------------------------------------------------------------------------------ */
 
 /* x is of y's type or of the accumulation type. */
 static inline R FN(get)(const void *x, bool wide, int64_t i)
@@ -123,7 +117,8 @@ static by_status FN(broadcast)(by_exec *e, by_node *n)
         const int64_t cuts = (a.count + NORM2_CHUNK - 1) / NORM2_CHUNK;
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (fork)
         for (int64_t t = 0; t < a.outer * cuts; t++) {
-            const int64_t o = t / cuts, from = t % cuts * NORM2_CHUNK, to = BY_MIN(from + NORM2_CHUNK, a.count);
+            const int64_t o = t / cuts, from = t % cuts * NORM2_CHUNK,
+                          to = BY_MIN(from + NORM2_CHUNK, a.count);
             const T value = ST(FN(get)(x, wide, o) * scale);
             for (int64_t i = from; i < to; i++)
                 y[o * a.count + i] = value;
@@ -142,10 +137,10 @@ static by_status FN(broadcast)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- argmax -------------------------------------------------------------------------------------------------------------- */
+/* ---- argmax --------------------------------------------------------------------------------- */
 
-/* The first of the largest; a NaN counts as larger than any number, as in PyTorch. Whole blocks are passed over while nothing
- * in them beats the best so far. */
+/* The first of the largest; a NaN counts as larger than any number, as in PyTorch. Whole blocks are passed
+ * over while nothing in them beats the best so far. */
 static int32_t FN(row_argmax)(const T *x, int64_t count)
 {
     int64_t best = 0;
@@ -172,15 +167,17 @@ static by_status FN(argmax)(by_exec *e, by_node *n)
     int32_t *y = n->out[0]->data;
     const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
     BY_BRANCH("argmax " BY_STRING(T_NAME));
-#pragma omp parallel for schedule(static) num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
+#pragma omp parallel for schedule(static) \
+    num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
     for (int64_t r = 0; r < rows; r++)
         y[r] = FN(row_argmax)(x + r * cols, cols);
     return BY_OK;
 }
 
-/* ---- norm2 --------------------------------------------------------------------------------------------------------------- */
+/* ---- norm2 ---------------------------------------------------------------------------------- */
 
-/* In double throughout: squares of floats cannot overflow, and the order of a chunk's terms hardly matters. */
+/* In double throughout: squares of floats cannot overflow, and the order of a chunk's terms hardly matters.
+ */
 static double FN(sum_of_squares)(const T *x, int64_t count)
 {
     double sum0 = 0, sum1 = 0;

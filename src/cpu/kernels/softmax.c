@@ -1,5 +1,5 @@
-/* softmax.c - softmax over the last axis and the cross-entropy of logits, with their gradients. Probabilities are never kept:
- * the loss stores one log-sum-exp per row, and the gradient is written over the logits. */
+/* softmax.c - softmax over the last axis and the cross-entropy of logits, with their gradients. Probabilities
+ * are never kept: the loss stores one log-sum-exp per row, and the gradient is written over the logits. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
@@ -15,8 +15,9 @@ static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, 
         if (target[r] == ignore)
             continue;
         if (target[r] < 0 || target[r] >= classes)
-            return by_fail(BY_ERR_ARGUMENT, "%s: target %d of row %lld is not in [0, %lld) nor the ignored %d",
-                           by_tensor_label(n->in[1]), (int)target[r], (long long)r, (long long)classes, ignore);
+            return by_fail(
+                BY_ERR_ARGUMENT, "%s: target %d of row %lld is not in [0, %lld) nor the ignored %d",
+                by_tensor_label(n->in[1]), (int)target[r], (long long)r, (long long)classes, ignore);
         ++*counted;
     }
     return BY_OK;
@@ -25,20 +26,11 @@ static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, 
 #define BY_TEMPLATE "cpu/kernels/softmax.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(softmax)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, softmax, e, n)
-}
+by_status KERNEL(softmax)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, softmax, e, n)}
 
-by_status KERNEL(softmax_grad)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, softmax_grad, e, n)
-}
+by_status KERNEL(softmax_grad)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, softmax_grad, e, n)}
 
-by_status KERNEL(cross_entropy)(by_exec *e, by_node *n)
-{
-    BY_DISPATCH(n->in[0]->type, cross_entropy, e, n)
-}
+by_status KERNEL(cross_entropy)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, cross_entropy, e, n)}
 
 by_status KERNEL(cross_entropy_grad)(by_exec *e, by_node *n)
 {
@@ -47,8 +39,8 @@ by_status KERNEL(cross_entropy_grad)(by_exec *e, by_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* In LANES parts, since compilers will not reorder comparisons that may meet a NaN. (A NaN is passed over: it comes out of the
- * sum of exponentials.) */
+/* In LANES parts, since compilers will not reorder comparisons that may meet a NaN. (A NaN is passed over: it
+ * comes out of the sum of exponentials.) */
 static R FN(row_max)(const T *x, int64_t count)
 {
     R best[LANES];
@@ -82,7 +74,7 @@ static double FN(row_sum_exp)(const T *x, R max, int64_t count)
     return total;
 }
 
-/* ---- softmax ----------------------------------------------------------------------------------------------------------- */
+/* ---- softmax -------------------------------------------------------------------------------- */
 
 static by_status FN(softmax)(by_exec *e, by_node *n)
 {
@@ -124,7 +116,7 @@ static by_status FN(softmax_grad)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* ---- cross-entropy ------------------------------------------------------------------------------------------------------ */
+/* ---- cross-entropy -------------------------------------------------------------------------- */
 
 static double FN(row_total)(const T *x, int64_t count)
 {
@@ -135,8 +127,8 @@ static double FN(row_total)(const T *x, int64_t count)
     return sum;
 }
 
-/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing; the result is the mean over the
- * counted rows, added up in order. lse gets rows + 1 elements. */
+/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing; the result is the
+ * mean over the counted rows, added up in order. lse gets rows + 1 elements. */
 static by_status FN(cross_entropy)(by_exec *e, by_node *n)
 {
     const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);

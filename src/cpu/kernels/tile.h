@@ -3,8 +3,7 @@
  * every product of the forward and the backward pass is "rows of vectors, scaled by single numbers and added
  * up", one small routine. Only queries (and dy) are ever transposed, once per tile.
  *
- * The first half knows no element type; the second, after the #else of a template, is included once per type.
- */
+ * The first half knows no element type; the second is included once for each. */
 #ifndef BY_CPU_KERNELS_TILE_H
 #define BY_CPU_KERNELS_TILE_H
 
@@ -86,8 +85,7 @@ static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
 }
 
-/* The parts that attention, attention_grad and attention_cached have in common: in[0..2] and the attributes.
- */
+/* What the three ops have in common: in[0..2] and the attributes. */
 static inline attention attention_of(const by_exec *e, const by_node *n)
 {
     const by_attention_attr *x = n->attr;
@@ -128,8 +126,15 @@ static inline int threads_for(const attention *a, int64_t tasks, double work)
     return n < 1 ? 1 : (int)n;
 }
 
-/* ---- masks: these two and finish_scores are all that knows them
- * ---------------------------------------------- */
+/* ---- masks: these three and finish_scores are all that knows them -------------------------------------- */
+
+/* Whether query t of batch row b sees key s. */
+static inline bool sees(const attention *a, int64_t b, int64_t t, int64_t s)
+{
+    if (a->mask == BY_MASK_CAUSAL && s > keys_of(a, b) - a->queries + t)
+        return false;
+    return !a->key_mask || a->key_mask[b * a->keys + s];
+}
 
 /* How many keys, from the first, queries [t0, t0 + n) of batch row b may see. At least 1, so that a query
  * that sees nothing meets a hidden key. */
@@ -154,9 +159,9 @@ static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int
     if (a->mask == BY_MASK_CAUSAL)
         diagonal = keys - a->queries + t0 - s0;
     x.diagonal = (int)(diagonal > TILE ? TILE : diagonal < -TILE ? -TILE : diagonal);
-    x.trim = whole     ? TILE
-             : s0 == 0 ? BY_MAX(x.diagonal, 0)
-                       : x.diagonal; /* every query meets the first key */
+    x.trim = whole ? TILE : x.diagonal;
+    if (s0 == 0)
+        x.trim = BY_MAX(x.trim, 0); /* every query meets the first key */
     return x;
 }
 
@@ -174,7 +179,8 @@ static inline int FN(first_query)(const tile *x, int s)
     return first <= 0 ? 0 : BY_MIN(first / step * step, x->width);
 }
 
-/* The one place that makes scores of products: for later biases, and for what the masks hide. */
+/* Products to scores: where biases would be added, and what the masks hide is hidden. What sees() says, by
+ * rows. */
 static inline void FN(finish_scores)(const attention *a, const tile *x, R *restrict st)
 {
     const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->keys + x->s0 : NULL;
@@ -201,8 +207,7 @@ static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restri
     }
 }
 
-/* ---- rows between memory and working space (rows, ld), ld: the head's size rounded up to vectors ----------
- */
+/* ---- rows between memory and working space (rows, ld), ld: the head's size rounded up to vectors ------ */
 
 static inline T *FN(head_at)(const attention *a, const head_rows *r, int64_t b, int64_t t, int h)
 {
@@ -301,8 +306,7 @@ static inline void FN(transpose)(int rows, int64_t cols, const R *restrict from,
 #endif
 }
 
-/* ---- products --------------------------------------------------------------------------------------------
- */
+/* ---- products ----------------------------------------------------------------------------------------- */
 
 /* c (MR, nv vectors) [+]= a (MR, depth) b (depth, nv vectors). a has rows at distance lda, or, turned, lies
  * (depth, MR). */
@@ -367,9 +371,8 @@ static inline void FN(sum_over_queries)(const tile *x, int64_t ld, const R *p, c
 {
     for (int s = 0; s < x->keys; s += MR) {
         int t = BY_MAX(s - x->trim, 0);
-        if (t < x->queries)
-            FN(panel)
-        (false, ld, x->queries - t, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
+        int depth = BY_MAX(x->queries - t, 0);
+        FN(panel)(false, ld, depth, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
     }
 }
 
@@ -386,8 +389,7 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
     }
 }
 
-/* ---- what the files offer each other
- * ------------------------------------------------------------------------- */
+/* ---- what the files offer each other ------------------------------------------------------------------- */
 
 by_status FN(by_attention_tiles)(const attention *a); /* any shape (attention.c) */
 by_status

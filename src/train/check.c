@@ -1,0 +1,189 @@
+/* check.c - what the parts of a verification share: lines, comparisons, tensors of the reference. */
+#include "train/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- tensors of the reference
+ * ------------------------------------------------------------------------------------------ */
+
+bool by_check_is_wide(const by_check *c)
+{
+    return c->spec->dtype == BY_F32 || c->spec->dtype == BY_F64;
+}
+
+const by_st_entry *by_check_find(const by_check *c, const char *prefix, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    return by_st_find(c->reference, full);
+}
+
+size_t by_check_elements(const by_st_entry *e)
+{
+    return e->bytes / by_dtype_size(e->dtype);
+}
+
+void *by_check_values(const by_st_entry *e, by_dtype type)
+{
+    void *values = by_alloc_zero(by_check_elements(e) + 1, by_dtype_size(type));
+    if (values)
+        by_convert(values, type, e->data, e->dtype, by_check_elements(e));
+    return values;
+}
+
+static void shape_text(char *text, size_t size, int rank, const int64_t *dim)
+{
+    size_t n = (size_t)snprintf(text, size, "(");
+    for (int i = 0; i < rank && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? ", " : "", (long long)dim[i]);
+    if (n < size)
+        snprintf(text + n, size - n, ")");
+}
+
+static bool same_shape(const by_st_entry *e, int rank, const int64_t *dim)
+{
+    return e->rank == rank && memcmp(e->dim, dim, sizeof *dim * (size_t)rank) == 0;
+}
+
+/* ---- lines and comparisons
+ * ---------------------------------------------------------------------------------------------- */
+
+static void say(by_check *c, by_verify_line line)
+{
+    if (line.verdict == BY_VERDICT_NOT_RUN)
+        c->result->not_run++;
+    else
+        c->result->tensors++;
+    c->result->failed += line.verdict == BY_VERDICT_FAILED;
+    if (c->spec->line)
+        c->spec->line(c->spec->user, &line);
+}
+
+void by_check_note(by_check *c, const by_st_entry *e, by_verdict verdict, const char *note)
+{
+    say(c, (by_verify_line){.name = e->name, .verdict = verdict, .error = NAN, .bound = NAN, .note = note});
+}
+
+void by_check_say(by_check *c, const by_st_entry *e, const by_rule *rule, double error, const char *note)
+{
+    say(c, (by_verify_line){.name = e->name,
+                            .verdict = error <= rule->bound ? BY_VERDICT_OK : BY_VERDICT_FAILED,
+                            .measure = rule->measure,
+                            .error = error,
+                            .bound = rule->bound,
+                            .note = note});
+}
+
+by_status by_check_compare(by_check *c, const by_st_entry *e, by_subject subject, int rank,
+                           const int64_t *dim, const float *here, const bool *skip)
+{
+    if (!same_shape(e, rank, dim) || !by_dtype_is_float(e->dtype)) {
+        char note[256], a[96], b[96];
+        shape_text(a, sizeof a, rank, dim);
+        shape_text(b, sizeof b, e->rank, e->dim);
+        snprintf(note, sizeof note, "the shape is %s here and %s %s in the reference", a, b,
+                 by_dtype_name(e->dtype));
+        by_check_note(c, e, BY_VERDICT_FAILED, note);
+        return BY_OK;
+    }
+    float *there = by_check_values(e, BY_F32);
+    if (!there)
+        return BY_ERR_MEMORY;
+    by_rule rule = by_rule_for(subject, c->spec->dtype);
+    int skipped = 0;
+    char note[80];
+    for (size_t i = 0; skip && i < by_check_elements(e); i++)
+        if (skip[i]) {
+            there[i] = here[i];
+            skipped++;
+        }
+    snprintf(note, sizeof note, "without %d elements whose gradient is rounding noise", skipped);
+    by_check_say(c, e, &rule, by_measure_error(&rule, here, there, by_check_elements(e), c->whole),
+                 skipped ? note : NULL);
+    by_free(there);
+    return BY_OK;
+}
+
+size_t by_check_parameter_size(const by_params *p, int i)
+{
+    size_t n = 1;
+    for (int k = 0; k < by_params_rank(p, i); k++)
+        n *= (size_t)by_params_shape(p, i)[k];
+    return n;
+}
+
+float *by_check_parameter(const by_params *p, int i, by_slot slot)
+{
+    float *values = by_alloc_zero(by_check_parameter_size(p, i), sizeof *values);
+    if (values && by_params_get(p, i, slot, values) != BY_OK) {
+        by_free(values);
+        return NULL;
+    }
+    return values;
+}
+
+bool by_check_missing(by_check *c, const by_st_entry *e, int parameter, bool there)
+{
+    const char *why =
+        parameter < 0 ? "this model has no such parameter" : "there are no labels (input.labels)";
+    if (parameter < 0 || !there)
+        by_check_note(c, e, BY_VERDICT_FAILED, why);
+    return parameter < 0 || !there;
+}
+
+/* ---- inputs
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+by_status by_check_ids(const by_check *c, const char *prefix, const char *name, int64_t rows, int64_t cols,
+                       int32_t **out)
+{
+    const by_st_entry *e = by_check_find(c, prefix, name);
+    if (!e)
+        return BY_OK;
+    if (by_dtype_is_float(e->dtype) || !same_shape(e, cols ? 2 : 1, (int64_t[]){rows, cols})) {
+        char have[96], want[96];
+        shape_text(have, sizeof have, e->rank, e->dim);
+        shape_text(want, sizeof want, cols ? 2 : 1, (int64_t[]){rows, cols});
+        return by_fail(BY_ERR_UNSUPPORTED, "%s is %s %s; a model of this class takes integers %s", e->name,
+                       have, by_dtype_name(e->dtype), want);
+    }
+    *out = by_check_values(e, BY_I32);
+    return *out ? BY_OK : BY_ERR_MEMORY;
+}
+
+by_status by_check_shape(by_check *c, const char *prefix)
+{
+    const by_st_entry *e = by_check_find(c, prefix, "input_ids");
+    if (!e)
+        return by_fail(BY_ERR_FORMAT, "the reference has no %sinput_ids", prefix);
+    if (e->rank != 2 || e->dim[0] < 1 || e->dim[1] < 1 || e->dim[0] > (1 << 28) / e->dim[1])
+        return by_fail(BY_ERR_FORMAT, "%s is not a batch of sequences", e->name);
+    c->batch = (int)e->dim[0];
+    c->seq = (int)e->dim[1];
+    return BY_OK;
+}
+
+void by_check_shift(int32_t *labels, int batch, int seq)
+{
+    for (int b = 0; b < batch; b++) {
+        int32_t *row = labels + (size_t)b * (size_t)seq;
+        memmove(row, row + 1, sizeof *row * (size_t)(seq - 1));
+        row[seq - 1] = -100;
+    }
+}
+
+by_status by_check_known(const by_check *c, const char *prefix, const char *const *known)
+{
+    for (int i = 0; i < by_st_count(c->reference); i++) {
+        const char *name = by_st_at(c->reference, i)->name;
+        bool found = !by_has_prefix(name, prefix);
+        for (int k = 0; known[k] && !found; k++)
+            found = strcmp(name + strlen(prefix), known[k]) == 0;
+        if (!found)
+            return by_fail(BY_ERR_UNSUPPORTED, "%s: a %s takes no such input here", name,
+                           by_model_class(c->model));
+    }
+    return BY_OK;
+}

@@ -1,0 +1,135 @@
+/* check_train.c - training steps, repeated batch for batch. */
+#include <math.h>
+#include <stdio.h>
+
+#include "io/json.h"
+#include "train/check.h"
+
+/* The settings of a recorded training run. Texts that describe what is fixed here must be the ones known. */
+static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, by_schedule_spec *schedule)
+{
+    const char *kind, *decay, *course;
+    double dropout;
+    int warmup, divisor, rest;
+    const cJSON *betas = cJSON_GetObjectItemCaseSensitive(json, "betas");
+    const cJSON *beta1 = cJSON_GetArrayItem(betas, 0), *beta2 = cJSON_GetArrayItem(betas, 1);
+    BY_TRY(by_json_string(json, "optimizer", "", &kind));
+    BY_TRY(by_json_string(json, "decay", "", &decay));
+    BY_TRY(by_json_string(json, "schedule", "", &course));
+    BY_TRY(by_json_double(json, "dropout", 0, 0, 1, &dropout));
+    BY_TRY(by_json_double(json, "lr", 0, 0, 1e3, &schedule->rate));
+    BY_TRY(by_json_double(json, "eps", 0, 0, 1, &optimizer->eps));
+    BY_TRY(by_json_double(json, "weight_decay", 0, 0, 1e3, &optimizer->weight_decay));
+    BY_TRY(by_json_double(json, "clip_grad_norm", 0, 0, 1e9, &optimizer->max_grad_norm));
+    BY_TRY(by_json_int(json, "steps", 0, 1, 1 << 20, &schedule->steps));
+    if (strcmp(kind, "AdamW") != 0 || !cJSON_IsNumber(beta1) || !cJSON_IsNumber(beta2) || optimizer->eps == 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "the optimizer must be AdamW with betas and eps");
+    if (strcmp(decay, "tensors of two or more dimensions") != 0 || dropout != 0)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "only runs without dropout and with decay on \"tensors of two or more "
+                       "dimensions\" can be repeated");
+    if (sscanf(course, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
+               &warmup, &divisor, &rest) != 3 ||
+        divisor != warmup || warmup < 0 || warmup + rest != schedule->steps)
+        return by_fail(BY_ERR_UNSUPPORTED, "the schedule \"%s\" is not known", course);
+    optimizer->kind = BY_ADAMW;
+    optimizer->beta1 = beta1->valuedouble;
+    optimizer->beta2 = beta2->valuedouble;
+    schedule->kind = BY_SCHEDULE_COSINE;
+    schedule->warmup = warmup;
+    return BY_OK;
+}
+
+static by_status train_step(by_check *c, by_trainer *t, int step, double rate)
+{
+    static const char *const known[] = {"input_ids", "labels", NULL};
+    bool classify = by_model_task(c->model) == BY_TASK_CLASSIFY;
+    char prefix[24];
+    int32_t *tokens = NULL, *labels = NULL;
+    double loss, norm;
+    snprintf(prefix, sizeof prefix, "step%d.", step);
+    BY_TRY(by_check_known(c, prefix, known));
+    by_status s = by_check_ids(c, prefix, "input_ids", c->batch, c->seq, &tokens);
+    if (s == BY_OK)
+        s = by_check_ids(c, prefix, "labels", c->batch, classify ? 0 : c->seq, &labels);
+    if (s == BY_OK && (!tokens || !labels))
+        s = by_fail(BY_ERR_FORMAT, "the reference has no %s", tokens ? "labels" : "input_ids");
+    if (s == BY_OK && !classify)
+        by_check_shift(labels, c->batch, c->seq);
+    if (s == BY_OK)
+        s = by_trainer_backward(t, tokens, labels, true, &loss);
+    if (s == BY_OK)
+        s = by_trainer_update(t, rate, &norm);
+    by_free(tokens);
+    by_free(labels);
+    if (s != BY_OK)
+        return by_fail_context("step %d", step);
+    c->losses[step] = (float)loss;
+    c->norms[step] = (float)norm;
+    return BY_OK;
+}
+
+/* The largest second moment of all: the scale of gradients. */
+static by_status find_moment(by_check *c)
+{
+    const by_params *p = by_model_params(c->model);
+    for (int i = 0; i < by_params_count(p); i++) {
+        float *v = by_check_parameter(p, i, BY_SLOT_MOMENT2);
+        if (!v)
+            return by_error_status();
+        for (size_t k = 0; k < by_check_parameter_size(p, i); k++)
+            c->moment = BY_MAX(c->moment, (double)v[k]);
+        by_free(v);
+    }
+    return BY_OK;
+}
+
+by_status by_check_training(by_check *c, const cJSON *json)
+{
+    by_optimizer_spec optimizer = {0};
+    by_schedule_spec schedule = {0};
+    BY_TRY(read_training(json, &optimizer, &schedule));
+    BY_TRY(by_check_shape(c, "step0."));
+    c->steps = (int)schedule.steps;
+    c->losses = by_alloc_zero((size_t)c->steps, sizeof *c->losses);
+    c->norms = by_alloc_zero((size_t)c->steps, sizeof *c->norms);
+    if (!c->losses || !c->norms)
+        return BY_ERR_MEMORY;
+    by_trainer *t = by_trainer_new(
+        c->model, &(by_trainer_spec){.batch = c->batch, .seq = c->seq, .optimizer = optimizer});
+    by_status s = t ? BY_OK : by_error_status();
+    for (int i = 0; i < c->steps && s == BY_OK; i++)
+        s = train_step(c, t, i, by_schedule_rate(&schedule, i));
+    by_trainer_free(t);
+    return s == BY_OK ? find_moment(c) : s;
+}
+
+by_status by_check_course(by_check *c, const by_st_entry *e, const float *here)
+{
+    return by_check_compare(c, e, BY_SUBJECT_COURSE, 1, (int64_t[]){c->steps}, here, NULL);
+}
+
+/* Adam makes steps of the usual size out of a gradient that is zero but for rounding (a key bias has one), in
+ * a direction that means nothing. In f32 such elements stand out: their gradients are below a millionth of
+ * the largest, and not exactly zero. */
+by_status by_check_trained(by_check *c, const by_st_entry *e)
+{
+    const by_params *p = by_model_params(c->model);
+    int i = by_params_find(p, e->name + strlen("final."));
+    if (by_check_missing(c, e, i, true))
+        return BY_OK;
+    size_t n = by_check_parameter_size(p, i);
+    float *here = by_check_parameter(p, i, BY_SLOT_VALUE),
+          *v = here ? by_check_parameter(p, i, BY_SLOT_MOMENT2) : NULL;
+    bool *skip = by_alloc_zero(n, sizeof *skip);
+    by_status s = here && v && skip ? BY_OK : by_error_status();
+    for (size_t k = 0; s == BY_OK && k < n; k++)
+        skip[k] = by_check_is_wide(c) && v[k] > 0 && (double)v[k] < 1e-12 * c->moment;
+    if (s == BY_OK)
+        s = by_check_compare(c, e, BY_SUBJECT_TRAINED, by_params_rank(p, i), by_params_shape(p, i), here,
+                             skip);
+    by_free(here);
+    by_free(v);
+    by_free(skip);
+    return s;
+}
