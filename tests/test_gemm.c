@@ -1,5 +1,5 @@
-/* test_gemm.c - matrix products of every provider and instruction set of this machine against sums in double, the linear ops around
- * them, and the CPU device. */
+/* test_gemm.c - matrix products of every provider and instruction set of this machine against sums in double,
+ * the linear ops around them, and the CPU device. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static by_device *open_cpu(int isa, int provider, int threads)
     return d;
 }
 
-/* ---- random matrices and the reference ------------------------------------------------------------------------------------- */
+/* ---- random matrices and the reference ------------------------------------------------------- */
 
 /* Values in [-1, 1) rounded to a type: what both sides compute from. */
 static void *random_array(by_dtype type, int64_t n, uint64_t stream)
@@ -44,7 +44,8 @@ static void *random_array(by_dtype type, int64_t n, uint64_t stream)
             x ^= x << 17;
             chunk[j] = (float)(int32_t)(x >> 32) * 0x1p-31f;
         }
-        by_convert(out + i * (int64_t)by_dtype_size(type), type, chunk, BY_F32, (size_t)BY_MIN(BY_COUNT(chunk), n - i));
+        by_convert(out + i * (int64_t)by_dtype_size(type), type, chunk, BY_F32,
+                   (size_t)BY_MIN(BY_COUNT(chunk), n - i));
     }
     return out;
 }
@@ -89,8 +90,8 @@ static double unit(by_dtype type)
     return type == BY_F64 ? 0x1p-53 : type == BY_F32 ? 0x1p-24 : type == BY_F16 ? 0x1p-11 : 0x1p-8;
 }
 
-/* The largest error that k rounded additions of products, in whatever order, and one rounding of the result can make; activations
- * are at most 1.13 steep, and good to a few units of float themselves. */
+/* The largest error that k rounded additions of products, in whatever order, and one rounding of the result
+ * can make; activations are at most 1.13 steep, and good to a few units of float themselves. */
 static double bound(const by_gemm_desc *d, double magnitude, double value)
 {
     double acc = unit(by_acc_type(d->ab_type)), error = (double)(d->k + 4) * acc * magnitude;
@@ -145,17 +146,21 @@ static void check_element(const problem *p, const char *what, int64_t batch, int
         sum += a * b;
         magnitude += fabs(a * b);
     }
-    double bias = d->bias ? get(p->bias, d->bias_type, j) : 0, before = d->accumulate ? get(p->before, d->c_type, at) : 0;
+    double bias = d->bias ? get(p->bias, d->bias_type, j) : 0,
+           before = d->accumulate ? get(p->before, d->c_type, at) : 0;
     double want = activation(d->act, sum + bias + before), found = get(p->c, d->c_type, at);
     double limit = bound(d, magnitude + fabs(bias) + fabs(before), want);
     if (!(fabs(found - want) <= limit))
-        fail_msg("%s: m %d n %d k %d ta %d tb %d bias %d accumulate %d act %d batch %d, %s to %s: c[%d][%d][%d] is %.9g, not %.9g "
+        fail_msg("%s: m %d n %d k %d ta %d tb %d bias %d accumulate %d act %d batch %d, %s to %s: "
+                 "c[%d][%d][%d] is %.9g, not %.9g "
                  "(bound %.3g)",
-                 what, (int)d->m, (int)d->n, (int)d->k, d->ta, d->tb, d->bias, d->accumulate, (int)d->act, (int)d->batch,
-                 by_dtype_name(d->ab_type), by_dtype_name(d->c_type), (int)batch, (int)i, (int)j, found, want, limit);
+                 what, (int)d->m, (int)d->n, (int)d->k, d->ta, d->tb, d->bias, d->accumulate, (int)d->act,
+                 (int)d->batch, by_dtype_name(d->ab_type), by_dtype_name(d->c_type), (int)batch, (int)i,
+                 (int)j, found, want, limit);
 }
 
-/* Run and compare: every element of small products, a sample and the far edges of large ones; nothing between the rows may change. */
+/* Run and compare: every element of small products, a sample and the far edges of large ones; nothing between
+ * the rows may change. */
 static void check_problem(by_device *device, problem *p, const char *what)
 {
     const by_gemm_desc *d = &p->d;
@@ -165,7 +170,8 @@ static void check_problem(by_device *device, problem *p, const char *what)
     memcpy(p->c, p->before, (size_t)p->size_c * by_dtype_size(d->c_type));
     assert_int_equal(by_gemm_run(g, p->a, p->b, d->bias ? p->bias : NULL, p->c), BY_OK);
     by_gemm_free(g);
-    int64_t total = d->m * d->n * d->batch, step = total * (d->k + 1) > 100000 ? total / (100000 / (d->k + 1) + 1) | 1 : 1;
+    int64_t total = d->m * d->n * d->batch,
+            step = total * (d->k + 1) > 100000 ? total / (100000 / (d->k + 1) + 1) | 1 : 1;
     for (int64_t e = 0; e < total; e += step)
         check_element(p, what, e / (d->m * d->n), e / d->n % d->m, e % d->n);
     if (total)
@@ -174,7 +180,8 @@ static void check_problem(by_device *device, problem *p, const char *what)
     for (int64_t e = 0; e < p->size_c; e++) {
         int64_t inside = e % d->stride_c;
         if (inside >= d->m * d->ldc || inside % d->ldc >= d->n)
-            assert_memory_equal((char *)p->c + e * (int64_t)size, (char *)p->before + e * (int64_t)size, size);
+            assert_memory_equal((char *)p->c + e * (int64_t)size, (char *)p->before + e * (int64_t)size,
+                                size);
     }
 }
 
@@ -185,12 +192,14 @@ static void check_desc(by_device *device, by_gemm_desc d, int pad, const char *w
     problem_free(&p);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
-/* A random description: sizes on both sides of every block of the kernels, every combination of the options over time. */
+/* A random description: sizes on both sides of every block of the kernels, every combination of the options
+ * over time. */
 static by_gemm_desc random_desc(by_rng *r, by_dtype type)
 {
-    static const int64_t sizes[] = {1, 2, 3, 4, 5, 8, 13, 14, 15, 16, 17, 28, 31, 33, 64, 65, 100, 255, 256, 257, 300, 513, 1030};
+    static const int64_t sizes[] = {1,  2,  3,  4,  5,   8,   13,  14,  15,  16,  17,  28,
+                                    31, 33, 64, 65, 100, 255, 256, 257, 300, 513, 1030};
     by_gemm_desc d;
     do {
         d = (by_gemm_desc){.m = sizes[by_rng_below(r, BY_COUNT(sizes))],
@@ -205,7 +214,9 @@ static by_gemm_desc random_desc(by_rng *r, by_dtype type)
     d.ab_type = type;
     d.c_type = bits & 16 ? type : by_acc_type(type);
     d.bias_type = bits & 32 ? type : by_acc_type(type);
-    d.act = d.accumulate ? BY_ACT_NONE : (by_act)(bits >> 6 & 15) > BY_SIGMOID ? BY_ACT_NONE : (by_act)(bits >> 6 & 15);
+    d.act = d.accumulate                            ? BY_ACT_NONE
+            : (by_act)(bits >> 6 & 15) > BY_SIGMOID ? BY_ACT_NONE
+                                                    : (by_act)(bits >> 6 & 15);
     d.batch = (bits >> 10 & 7) == 0 && d.m * d.n * d.k < 400000 ? 3 : 1;
     return d;
 }
@@ -251,8 +262,15 @@ static void skinny_products(by_device *d, int isa, int provider, const char *wha
         for (int t = 0; t < 4; t++)
             for (int bits = 0; bits < 4; bits++)
                 check_desc(d,
-                           (by_gemm_desc){.m = m, .n = bits & 1 ? 195 : 66, .k = bits & 2 ? 37 : 128, .tb = bits & 1, .ab_type = float_types[t],
-                                          .c_type = float_types[t], .bias = true, .bias_type = float_types[t], .act = bits & 2 ? BY_GELU_TANH : BY_ACT_NONE},
+                           (by_gemm_desc){.m = m,
+                                          .n = bits & 1 ? 195 : 66,
+                                          .k = bits & 2 ? 37 : 128,
+                                          .tb = bits & 1,
+                                          .ab_type = float_types[t],
+                                          .c_type = float_types[t],
+                                          .bias = true,
+                                          .bias_type = float_types[t],
+                                          .act = bits & 2 ? BY_GELU_TANH : BY_ACT_NONE},
                            bits & 1, what);
 }
 
@@ -268,12 +286,26 @@ static void large_products(by_device *d, int isa, int provider, const char *what
     (void)isa;
     (void)provider;
     for (int t = 0; t < 4; t++) {
-        by_gemm_desc desc = {.m = 901, .n = 1030, .k = 300, .ta = t & 1, .tb = t & 2, .ab_type = float_types[t], .c_type = float_types[t],
-                             .bias = true, .bias_type = float_types[t]};
+        by_gemm_desc desc = {.m = 901,
+                             .n = 1030,
+                             .k = 300,
+                             .ta = t & 1,
+                             .tb = t & 2,
+                             .ab_type = float_types[t],
+                             .c_type = float_types[t],
+                             .bias = true,
+                             .bias_type = float_types[t]};
         check_desc(d, desc, 0, what);
     }
     for (int t = 0; t < 4; t++) /* a strip of columns wider than the accumulators of a skinny product */
-        check_desc(d, (by_gemm_desc){.m = 5, .n = 5000, .k = 70, .ab_type = float_types[t], .c_type = float_types[t], .bias_type = BY_F32}, 0, what);
+        check_desc(d,
+                   (by_gemm_desc){.m = 5,
+                                  .n = 5000,
+                                  .k = 70,
+                                  .ab_type = float_types[t],
+                                  .c_type = float_types[t],
+                                  .bias_type = BY_F32},
+                   0, what);
 }
 
 static void test_large(void **state)
@@ -290,7 +322,15 @@ static void empty_products(by_device *d, int isa, int provider, const char *what
         for (int64_t n = 0; n <= 20; n += 20)
             for (int64_t k = 0; k <= 20; k += 20)
                 for (int t = 0; t < 4; t++)
-                    check_desc(d, (by_gemm_desc){.m = m, .n = n, .k = k, .ab_type = float_types[t], .c_type = float_types[t], .bias = true, .bias_type = BY_F32}, 0, what);
+                    check_desc(d,
+                               (by_gemm_desc){.m = m,
+                                              .n = n,
+                                              .k = k,
+                                              .ab_type = float_types[t],
+                                              .c_type = float_types[t],
+                                              .bias = true,
+                                              .bias_type = BY_F32},
+                               0, what);
 }
 
 static void test_empty(void **state)
@@ -306,8 +346,14 @@ static void test_threads(void **state)
     for (int isa = 0; isa < BY_ISA_COUNT; isa++)
         for (int t = 0; t < 4; t++)
             for (int shape = 0; shape < 3; shape++) {
-                by_gemm_desc desc = {.m = shape ? 70 : 3, .n = 333, .k = 301, .tb = shape == 1, .batch = shape == 2 ? 5 : 1,
-                                     .ab_type = float_types[t], .c_type = float_types[t], .bias_type = BY_F32};
+                by_gemm_desc desc = {.m = shape ? 70 : 3,
+                                     .n = 333,
+                                     .k = 301,
+                                     .tb = shape == 1,
+                                     .batch = shape == 2 ? 5 : 1,
+                                     .ab_type = float_types[t],
+                                     .c_type = float_types[t],
+                                     .bias_type = BY_F32};
                 problem p = problem_new(desc, 0);
                 void *first = random_array(desc.c_type, p.size_c, 4);
                 for (int threads = 1; threads <= 3; threads++) {
@@ -350,7 +396,10 @@ static void *worker(void *device)
 {
     for (int i = 0; i < 20; i++) {
         by_dtype type = float_types[i % 2 * 2]; /* the library's path and our own */
-        check_desc(device, (by_gemm_desc){.m = 40 + i, .n = 70, .k = 50, .ab_type = type, .c_type = type, .bias_type = BY_F32}, 0, "two host threads");
+        check_desc(device,
+                   (by_gemm_desc){
+                       .m = 40 + i, .n = 70, .k = 50, .ab_type = type, .c_type = type, .bias_type = BY_F32},
+                   0, "two host threads");
     }
     return NULL;
 }
@@ -367,7 +416,7 @@ static void test_concurrent(void **state)
     by_device_free(d);
 }
 
-/* ---- the ops around the products ------------------------------------------------------------------------------------------------------ */
+/* ---- the ops around the products ------------------------------------------------------------- */
 
 typedef struct one_node { /* a program of a single node, made by hand */
     by_graph graph;
@@ -380,7 +429,8 @@ typedef struct one_node { /* a program of a single node, made by hand */
 static by_tensor *tensor(one_node *o, by_dtype type, int64_t rows, int64_t cols, uint64_t stream)
 {
     by_tensor *t = &o->tensor[o->used++];
-    *t = (by_tensor){.type = type, .rank = rows ? 2 : 1, .dim = {rows ? rows : cols, cols}, .name = "t", .param = -1};
+    *t = (by_tensor){
+        .type = type, .rank = rows ? 2 : 1, .dim = {rows ? rows : cols, cols}, .name = "t", .param = -1};
     t->data = random_array(type, (rows ? rows : 1) * cols, stream);
     return t;
 }
@@ -425,8 +475,10 @@ static void linear_node(by_device *d, by_dtype type, bool w_is_kn, bool with_pre
 {
     one_node o = {0};
     by_linear_attr attr = {.w_is_kn = w_is_kn, .act = BY_GELU_TANH};
-    by_tensor *x = tensor(&o, type, R_, K_, 1), *w = tensor(&o, type, w_is_kn ? K_ : N_, w_is_kn ? N_ : K_, 2);
-    by_tensor *b = tensor(&o, type, 0, N_, 3), *y = tensor(&o, type, R_, N_, 4), *pre = tensor(&o, type, R_, N_, 5);
+    by_tensor *x = tensor(&o, type, R_, K_, 1),
+              *w = tensor(&o, type, w_is_kn ? K_ : N_, w_is_kn ? N_ : K_, 2);
+    by_tensor *b = tensor(&o, type, 0, N_, 3), *y = tensor(&o, type, R_, N_, 4),
+              *pre = tensor(&o, type, R_, N_, 5);
     memcpy(o.node.in, (by_tensor *[]){x, w, b}, 3 * sizeof(by_tensor *));
     o.node.out[0] = y;
     o.node.out[1] = with_pre ? pre : NULL;
@@ -498,7 +550,8 @@ static void gradient_nodes(by_device *d, by_dtype type, bool w_is_kn, bool add)
         for (int64_t e = 0; e < R_ * K_; e++) {
             double sum = 0, magnitude = 0;
             for (int64_t j = 0; j < N_; j++) {
-                double p = get(dy->data, type, e / K_ * N_ + j) * get(w->data, type, w_is_kn ? e % K_ * N_ + j : j * K_ + e % K_);
+                double p = get(dy->data, type, e / K_ * N_ + j) *
+                           get(w->data, type, w_is_kn ? e % K_ * N_ + j : j * K_ + e % K_);
                 sum += p;
                 magnitude += fabs(p);
             }
@@ -528,7 +581,7 @@ static void test_linear(void **state)
     each_device(linear_nodes);
 }
 
-/* ---- the device --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static void test_device(void **state)
 {
@@ -575,9 +628,15 @@ static void test_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),           cmocka_unit_test(test_random), cmocka_unit_test(test_skinny),
-        cmocka_unit_test(test_large),            cmocka_unit_test(test_empty),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_bad_descriptions), cmocka_unit_test(test_linear), cmocka_unit_test(test_concurrent),
+        cmocka_unit_test(test_device),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_skinny),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_bad_descriptions),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_concurrent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

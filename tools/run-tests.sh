@@ -6,6 +6,7 @@
 # Shell tests find BANYAN (the program), BANYAN_BUILD, BANYAN_SOURCE and BANYAN_SHARED in their environment.
 set -u
 export LC_ALL=C
+export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000} # tests share the machine: threads that wait do not spin
 
 if [ $# -lt 1 ] || [ ! -d "$1" ]; then
     echo "usage: tools/run-tests.sh BUILD_DIR [--long]" >&2

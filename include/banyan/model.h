@@ -41,6 +41,7 @@ typedef struct by_model_spec {
     bool training;   /* make the gradient and optimiser buffers */
     bool copy;       /* never map the file, even where that is possible */
     uint64_t seed;   /* initial values of a new model */
+    bool blank;      /* a new model's values stay zero: for a look at its shape */
     by_task task;    /* of a new model */
     int labels;      /* of a new model that classifies */
     bool new_head;   /* opening: give the model the head of `task` with fresh values, whatever head the file has */

@@ -1,6 +1,7 @@
 /* main.c - the program: finds the verb, runs it, and answers for what was written on stdout. */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/verbs.h"
@@ -136,8 +137,24 @@ static int run(int argc, char **argv)
     return verb->run(argc - 1, argv + 1);
 }
 
+/* Threads of GNU OpenMP wait for each other by spinning for milliseconds. When another program wants a core, the one that is waited for does
+ * not get it, and a step takes a hundred times as long. The limit is read before main, hence the second start; a user's own
+ * setting stands. */
+static void wait_politely(char **argv)
+{
+#ifdef _OPENMP
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
+        return;
+    if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0)
+        execv("/proc/self/exe", argv); /* returns only when it cannot: then as before */
+#else
+    (void)argv;
+#endif
+}
+
 int main(int argc, char **argv)
 {
+    wait_politely(argv);
     signal(SIGPIPE, SIG_IGN);
     keep_descriptors();
     return cli_finish(run(argc, argv));

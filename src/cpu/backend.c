@@ -1,4 +1,5 @@
-/* backend.c - the CPU as a device: which kernels its processor can run, memory, and the loop over a program's nodes. */
+/* backend.c - the CPU as a device: which kernels its processor can run, memory, and the loop over a program's
+ * nodes. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 enum { MAX_THREADS = 1024, HUGE_FROM = 4 << 20 };
 
-/* ---- scratch memory -------------------------------------------------------------------------------------------------------- */
+/* ---- scratch memory -------------------------------------------------------------------------- */
 
 typedef struct block {
     struct block *next;
@@ -75,9 +76,10 @@ static void pool_free(struct by_scratch_pool *pool)
     by_free(pool);
 }
 
-/* ---- memory of tensors ------------------------------------------------------------------------------------------------------- */
+/* ---- memory of tensors ----------------------------------------------------------------------- */
 
-/* The block comes from calloc, so that pages nobody touches cost nothing; its true address is kept in front of the aligned one. */
+/* The block comes from calloc, so that pages nobody touches cost nothing; its true address is kept in front
+ * of the aligned one. */
 static by_status cpu_alloc(by_device *d, size_t bytes, void **out)
 {
     (void)d;
@@ -92,7 +94,8 @@ static by_status cpu_alloc(by_device *d, size_t bytes, void **out)
     memcpy(memory - sizeof raw, &raw, sizeof raw);
 #ifdef MADV_HUGEPAGE
     if (bytes >= HUGE_FROM) { /* only advice: a refusal changes nothing */
-        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+        uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (at + page - 1) / page * page,
+                  end = (at + bytes) / page * page;
         (void)madvise(memory + (start - at), end - start, MADV_HUGEPAGE);
     }
 #endif
@@ -118,9 +121,10 @@ static by_status cpu_copy(by_device *d, void *to, const void *from, size_t bytes
     return BY_OK;
 }
 
-/* ---- plans ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
-/* x (R, K), w, [b] -> y (R, N). What is written first is `pre` when it is wanted: it is the result without the activation. */
+/* x (R, K), w, [b] -> y (R, N). What is written first is `pre` when it is wanted: it is the result without
+ * the activation. */
 static by_gemm_desc linear_desc(const by_node *n)
 {
     const by_linear_attr *attr = n->attr;
@@ -204,7 +208,10 @@ static bool product_of(const by_node *n, by_gemm_desc *desc)
 
 static by_status in_node(const by_node *n)
 {
-    return by_fail_context("%s '%s'", by_ops[n->op].name, n->out[0] ? by_tensor_label(n->out[0]) : n->scope ? n->scope : "");
+    return by_fail_context("%s '%s'", by_ops[n->op].name,
+                           n->out[0]  ? by_tensor_label(n->out[0])
+                           : n->scope ? n->scope
+                                      : "");
 }
 
 static void cpu_forget(by_program *p)
@@ -232,7 +239,7 @@ static by_status cpu_prepare(by_program *p)
     return BY_OK;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static bool touches_f64(const by_node *n)
 {
@@ -269,7 +276,9 @@ static void trace(by_program *p, const by_node *n, double seconds)
     by_cost cost = by_ops[n->op].cost(n);
     by_trace_entry entry = {.index = n->index,
                             .op = by_ops[n->op].name,
-                            .name = y ? by_tensor_label(y) : n->scope ? n->scope : "",
+                            .name = y          ? by_tensor_label(y)
+                                    : n->scope ? n->scope
+                                               : "",
                             .shape = y ? by_shape_text(y, shape, sizeof shape) : "",
                             .first_bad = -1,
                             .seconds = seconds,
@@ -296,7 +305,7 @@ static by_status cpu_run(by_program *p)
     return BY_OK;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* The kernel sets of this build; one that it lacks has no table. */
 static const struct isa {
@@ -327,7 +336,8 @@ static int best_isa(void)
 {
     int best = BY_ISA_GENERIC;
 #if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    bool avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
@@ -349,14 +359,17 @@ static by_status choose_isa(const char *asked, int *out)
     for (int i = 0; i < BY_ISA_COUNT; i++)
         if (strcmp(asked, isas[i].name) == 0) {
             if (i > *out || !isas[i].table)
-                return by_fail(BY_ERR_UNSUPPORTED, "no %s kernels: this processor or build goes up to %s", asked, isas[*out].name);
+                return by_fail(BY_ERR_UNSUPPORTED, "no %s kernels: this processor or build goes up to %s",
+                               asked, isas[*out].name);
             *out = i;
             return BY_OK;
         }
-    return by_fail(BY_ERR_ARGUMENT, "no instruction set is called %s; there are generic, avx2, avx512, avx512bf16", asked);
+    return by_fail(BY_ERR_ARGUMENT,
+                   "no instruction set is called %s; there are generic, avx2, avx512, avx512bf16", asked);
 }
 
-/* BANYAN_GEMM=own|openblas|onednn asks for another provider of matrix products than the best of this build. */
+/* BANYAN_GEMM=own|openblas|onednn asks for another provider of matrix products than the best of this build.
+ */
 static by_status choose_gemm(int *out)
 {
     static const char *const names[BY_GEMM_COUNT] = {"own", "openblas", "onednn"};
@@ -369,7 +382,9 @@ static by_status choose_gemm(int *out)
     for (int i = 0; i < BY_GEMM_COUNT; i++)
         if (strcmp(asked, names[i]) == 0) {
             *out = i;
-            return by_gemm_library(i) ? BY_OK : by_fail(BY_ERR_UNSUPPORTED, "BANYAN_GEMM=%s: not in this build", asked);
+            return by_gemm_library(i)
+                       ? BY_OK
+                       : by_fail(BY_ERR_UNSUPPORTED, "BANYAN_GEMM=%s: not in this build", asked);
         }
     return by_fail(BY_ERR_ARGUMENT, "BANYAN_GEMM=%s: not one of own, openblas, onednn", asked);
 }
@@ -409,7 +424,8 @@ const by_backend by_cpu_backend = {.name = "cpu",
                                    .forget = cpu_forget,
                                    .close = cpu_close};
 
-/* Makes d the CPU: backend, threads (0: every core), description and impl; isa may be NULL. On failure d->impl is NULL and nothing is kept. */
+/* Makes d the CPU: backend, threads (0: every core), description and impl; isa may be NULL. On failure
+ * d->impl is NULL and nothing is kept. */
 by_status by_cpu_open(by_device *d, const char *isa, int threads)
 {
     by_cpu cpu = {0};
@@ -441,7 +457,7 @@ by_status by_cpu_open(by_device *d, const char *isa, int threads)
     }
 #endif
     d->backend = &by_cpu_backend;
-    snprintf(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name, by_gemm_library(cpu.gemm),
-             d->threads, d->threads == 1 ? "" : "s");
+    snprintf(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
+             by_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
     return BY_OK;
 }

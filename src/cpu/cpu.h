@@ -1,4 +1,5 @@
-/* cpu.h - the CPU device, shared by the backend (compiled once) and the kernels (compiled once per instruction set). */
+/* cpu.h - the CPU device, shared by the backend (compiled once) and the kernels (compiled once per
+ * instruction set). */
 #ifndef BY_CPU_CPU_H
 #define BY_CPU_CPU_H
 
@@ -18,34 +19,35 @@ enum { BY_GEMM_OWN = 0, BY_GEMM_OPENBLAS = 1, BY_GEMM_ONEDNN = 2, BY_GEMM_COUNT 
 /* by_device.impl */
 typedef struct by_cpu {
     int isa;
-    const by_kernel *table;                 /* of that instruction set: f32, bf16, f16 */
-    const by_kernel *reference;             /* the generic set, which alone has f64 */
-    int gemm;                               /* the preferred provider */
-    const struct by_gemm_own *own;          /* our products for that instruction set, see gemm.h */
+    const by_kernel *table;        /* of that instruction set: f32, bf16, f16 */
+    const by_kernel *reference;    /* the generic set, which alone has f64 */
+    int gemm;                      /* the preferred provider */
+    const struct by_gemm_own *own; /* our products for that instruction set, see gemm.h */
     const struct by_gemm_own *own_reference;
-    void *dnnl;                             /* oneDNN's engine, NULL without it */
+    void *dnnl; /* oneDNN's engine, NULL without it */
     struct by_scratch_pool *scratch;
 } by_cpu;
 
 extern const by_backend by_cpu_backend;
 
-/* Working memory for the length of one kernel: 64-byte aligned, uninitialised. The device keeps what is given back and lends it
- * again, so a steady run allocates nothing; runs on several host threads get blocks of their own. NULL on failure. */
+/* Working memory for the length of one kernel: 64-byte aligned, uninitialised. The device keeps what is given
+ * back and lends it again, so a steady run allocates nothing; runs on several host threads get blocks of
+ * their own. NULL on failure. */
 void *by_scratch_take(by_device *d, size_t bytes);
 void by_scratch_give(by_device *d, void *memory); /* NULL is legal */
 
-/* A place in a kernel where it chooses its way. The test of the op table fails when one was never taken: every branch needs a
- * sample that takes it. Outside parallel regions only. */
+/* A place in a kernel where it chooses its way. The test of the op table fails when one was never taken:
+ * every branch needs a sample that takes it. Outside parallel regions only. */
 typedef struct by_branch {
     const char *label, *file, *isa;
     int hit;
 } by_branch;
 
-#define BY_BRANCH(text)                                                                                                \
-    do {                                                                                                               \
-        static by_branch by_branch_here_ __attribute__((section("by_branches"), used)) = {text, __FILE__,             \
-                                                                                          BY_ISA_NAME, 0};            \
-        by_branch_here_.hit = 1;                                                                                       \
+#define BY_BRANCH(text)                                                                       \
+    do {                                                                                      \
+        static by_branch by_branch_here_                                                      \
+            __attribute__((section("by_branches"), used)) = {text, __FILE__, BY_ISA_NAME, 0}; \
+        by_branch_here_.hit = 1;                                                              \
     } while (0)
 
 #endif

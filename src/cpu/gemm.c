@@ -1,5 +1,5 @@
-/* gemm.c - who computes a matrix product: our own kernels for few rows, oneDNN or OpenBLAS where they have fast code, and our own
- * for everything else. */
+/* gemm.c - who computes a matrix product: our own kernels for few rows, oneDNN or OpenBLAS where they have
+ * fast code, and our own for everything else. */
 #include "cpu/gemm.h"
 
 #ifdef _OPENMP
@@ -33,7 +33,8 @@ const char *by_gemm_library(int provider)
     }
 }
 
-/* The libraries ask OpenMP how many threads to use. The number is a property of the calling thread: lent, and put back. */
+/* The libraries ask OpenMP how many threads to use. The number is a property of the calling thread: lent, and
+ * put back. */
 static int threads_lend(int threads)
 {
 #ifdef _OPENMP
@@ -75,13 +76,16 @@ static by_status check(const by_gemm_desc *d)
 {
     bool sizes = d->m >= 0 && d->n >= 0 && d->k >= 0 && d->batch >= 0;
     bool strides = d->lda >= (d->ta ? d->m : d->k) && d->ldb >= (d->tb ? d->k : d->n) && d->ldc >= d->n;
-    bool types = by_dtype_is_float(d->ab_type) && (d->c_type == d->ab_type || d->c_type == by_acc_type(d->ab_type)) &&
+    bool types = by_dtype_is_float(d->ab_type) &&
+                 (d->c_type == d->ab_type || d->c_type == by_acc_type(d->ab_type)) &&
                  (!d->bias || by_dtype_is_float(d->bias_type));
     if (sizes && strides && types && !(d->accumulate && d->act != BY_ACT_NONE))
         return BY_OK;
-    return by_fail(BY_ERR_ARGUMENT, "no product of (%lld, %lld) and (%lld, %lld), %s to %s, with strides %lld, %lld, %lld",
-                   (long long)d->m, (long long)d->k, (long long)d->k, (long long)d->n, by_dtype_name(d->ab_type),
-                   by_dtype_name(d->c_type), (long long)d->lda, (long long)d->ldb, (long long)d->ldc);
+    return by_fail(BY_ERR_ARGUMENT,
+                   "no product of (%lld, %lld) and (%lld, %lld), %s to %s, with strides %lld, %lld, %lld",
+                   (long long)d->m, (long long)d->k, (long long)d->k, (long long)d->n,
+                   by_dtype_name(d->ab_type), by_dtype_name(d->c_type), (long long)d->lda, (long long)d->ldb,
+                   (long long)d->ldc);
 }
 
 /* Sets g->provider, and makes the library's plan. */
@@ -116,8 +120,8 @@ static size_t scratch_of(const by_gemm *g)
     return g->provider == BY_GEMM_OWN ? g->own->scratch(&g->desc, g->device->threads) : 0;
 }
 
-/* Plan a product on a device that outlives it. The device's scratch memory is made large enough here, so that a run does not fail for want of
- * it. Release with by_gemm_free. */
+/* Plan a product on a device that outlives it. The device's scratch memory is made large enough here, so that
+ * a run does not fail for want of it. Release with by_gemm_free. */
 by_gemm *by_gemm_new(by_device *d, const by_gemm_desc *desc)
 {
     const by_cpu *cpu = d->impl;
@@ -175,7 +179,7 @@ by_status by_gemm_run(by_gemm *g, const void *a, const void *b, const void *bias
 #endif
 #ifdef BY_HAVE_OPENBLAS
         if (g->provider == BY_GEMM_OPENBLAS) {
-            by_blas_run(&g->desc, a, b, c);
+            by_blas_run(&g->desc, threads, a, b, c);
             if (g->desc.bias || g->desc.act != BY_ACT_NONE)
                 g->own->finish(&g->desc, threads, bias, c);
         }

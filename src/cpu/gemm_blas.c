@@ -5,20 +5,51 @@
 
 #include "cpu/gemm.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 /* BLAS counts in int. */
 bool by_blas_takes(const by_gemm_desc *d)
 {
-    bool fits = d->m <= INT_MAX && d->n <= INT_MAX && d->k <= INT_MAX && d->lda <= INT_MAX && d->ldb <= INT_MAX &&
-                d->ldc <= INT_MAX;
+    bool fits = d->m <= INT_MAX && d->n <= INT_MAX && d->k <= INT_MAX && d->lda <= INT_MAX &&
+                d->ldb <= INT_MAX && d->ldc <= INT_MAX;
     return d->ab_type == BY_F32 && d->c_type == BY_F32 && fits && d->m > 0 && d->n > 0 && d->k > 0;
 }
 
-void by_blas_run(const by_gemm_desc *d, const void *a, const void *b, void *c)
+/* Rows [i, i + m) and columns [j, j + n) of one product. */
+static void part(const by_gemm_desc *d, const float *a, const float *b, float *c, int64_t i, int64_t m,
+                 int64_t j, int64_t n)
 {
-    for (int64_t i = 0; i < d->batch; i++)
-        cblas_sgemm(CblasRowMajor, d->ta ? CblasTrans : CblasNoTrans, d->tb ? CblasTrans : CblasNoTrans, (int)d->m, (int)d->n,
-                    (int)d->k, 1.0f, (const float *)a + i * d->stride_a, (int)d->lda, (const float *)b + i * d->stride_b,
-                    (int)d->ldb, d->accumulate ? 1.0f : 0.0f, (float *)c + i * d->stride_c, (int)d->ldc);
+    if (m > 0 && n > 0)
+        cblas_sgemm(CblasRowMajor, d->ta ? CblasTrans : CblasNoTrans, d->tb ? CblasTrans : CblasNoTrans,
+                    (int)m, (int)n, (int)d->k, 1.0f, a + (d->ta ? i : i * d->lda), (int)d->lda,
+                    b + (d->tb ? j * d->ldb : j), (int)d->ldb, d->accumulate ? 1.0f : 0.0f,
+                    c + i * d->ldc + j, (int)d->ldc);
+}
+
+/* The threads are ours and each calls BLAS for a slice of c: inside a parallel region OpenBLAS starts none of
+ * its own, which it can only do safely when it was built with the same OpenMP library as this program. */
+void by_blas_run(const by_gemm_desc *d, int threads, const void *a, const void *b, void *c)
+{
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        int64_t id = 0, team = 1;
+#ifdef _OPENMP
+        id = omp_get_thread_num();
+        team = omp_get_num_threads();
+#endif
+        for (int64_t q = 0; q < d->batch; q++) {
+            const float *aq = (const float *)a + q * d->stride_a, *bq = (const float *)b + q * d->stride_b;
+            float *cq = (float *)c + q * d->stride_c;
+            const int64_t lines = d->m >= d->n ? d->m : d->n, lo = lines * id / team,
+                          count = lines * (id + 1) / team - lo;
+            if (d->m >= d->n)
+                part(d, aq, bq, cq, lo, count, 0, d->n);
+            else
+                part(d, aq, bq, cq, 0, d->m, lo, count);
+        }
+    }
 }
 
 #else

@@ -1,5 +1,6 @@
-/* gemm_dnnl.c - matrix products by oneDNN: one matmul primitive per product, with bias, activation and accumulation fused into it. Works
- * with the C interface of oneDNN 2 and of 3, whose differences are kept in the first section. */
+/* gemm_dnnl.c - matrix products by oneDNN: one matmul primitive per product, with bias, activation and
+ * accumulation fused into it. Works with the C interface of oneDNN 2 and of 3, whose differences are kept in
+ * the first section. */
 #ifdef BY_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 
@@ -13,7 +14,7 @@ const char *by_dnnl_name(void)
     return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
 }
 
-/* ---- oneDNN 2 and 3: descriptors of memory are structs in the one and handles in the other ------------------------------ */
+/* ---- oneDNN 2 and 3: descriptors of memory are structs in the one and handles in the other ---- */
 
 typedef struct layouts {
     dnnl_memory_desc_t a, b, bias, c;
@@ -38,9 +39,11 @@ static void layouts_free(layouts *l)
     dnnl_memory_desc_destroy(l->c);
 }
 
-static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const layouts *l, dnnl_primitive_attr_t attr)
+static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const layouts *l,
+                                 dnnl_primitive_attr_t attr)
 {
-    return dnnl_matmul_primitive_desc_create(pd, engine, l->a, l->b, l->has_bias ? l->bias : NULL, l->c, attr);
+    return dnnl_matmul_primitive_desc_create(pd, engine, l->a, l->b, l->has_bias ? l->bias : NULL, l->c,
+                                             attr);
 }
 
 static dnnl_status_t append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
@@ -67,7 +70,8 @@ static void layouts_free(layouts *l)
     (void)l;
 }
 
-static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const layouts *l, dnnl_primitive_attr_t attr)
+static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const layouts *l,
+                                 dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t d;
     dnnl_status_t s = dnnl_matmul_desc_init(&d, &l->a, &l->b, l->has_bias ? &l->bias : NULL, &l->c);
@@ -85,10 +89,11 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 }
 #endif
 
-/* ---- products ------------------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 enum { ARG_A, ARG_B, ARG_C, ARG_BIAS, ARG_SCRATCH, ARG_COUNT };
-static const int arg_ids[ARG_COUNT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_SCRATCHPAD};
+static const int arg_ids[ARG_COUNT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
+                                       DNNL_ARG_SCRATCHPAD};
 
 struct by_dnnl_gemm {
     dnnl_stream_t stream;
@@ -123,14 +128,15 @@ static dnnl_data_type_t type_of(by_dtype t)
 static bool takes(const by_gemm_desc *d, int isa)
 {
     bool f32 = d->ab_type == BY_F32 && d->c_type == BY_F32;
-    bool bf16 = d->ab_type == BY_BF16 && (d->c_type == BY_BF16 || d->c_type == BY_F32) && isa >= BY_ISA_AVX512;
+    bool bf16 =
+        d->ab_type == BY_BF16 && (d->c_type == BY_BF16 || d->c_type == BY_F32) && isa >= BY_ISA_AVX512;
     bool bias = !d->bias || d->bias_type == BY_F32 || (bf16 && d->bias_type == BY_BF16);
     return (f32 || bf16) && bias && d->m > 0 && d->n > 0 && d->k > 0;
 }
 
 /* Matrices as (rows, cols), or (batch, rows, cols) when there is more than one. */
-static dnnl_status_t matrix(dnnl_memory_desc_t *l, const by_gemm_desc *d, int64_t rows, int64_t cols, int64_t row_stride,
-                            int64_t col_stride, int64_t batch_stride, by_dtype type)
+static dnnl_status_t matrix(dnnl_memory_desc_t *l, const by_gemm_desc *d, int64_t rows, int64_t cols,
+                            int64_t row_stride, int64_t col_stride, int64_t batch_stride, by_dtype type)
 {
     dnnl_dims_t dims = {d->batch, rows, cols}, strides = {batch_stride, row_stride, col_stride};
     int skip = d->batch == 1;
@@ -139,7 +145,8 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *l, const by_gemm_desc *d, int64_
 
 static dnnl_status_t layouts_set(layouts *l, const by_gemm_desc *d)
 {
-    dnnl_status_t s = matrix(&l->a, d, d->m, d->k, d->ta ? 1 : d->lda, d->ta ? d->lda : 1, d->stride_a, d->ab_type);
+    dnnl_status_t s =
+        matrix(&l->a, d, d->m, d->k, d->ta ? 1 : d->lda, d->ta ? d->lda : 1, d->stride_a, d->ab_type);
     if (s == dnnl_success)
         s = matrix(&l->b, d, d->k, d->n, d->tb ? 1 : d->ldb, d->tb ? d->ldb : 1, d->stride_b, d->ab_type);
     if (s == dnnl_success)
@@ -173,8 +180,8 @@ static dnnl_status_t append_act(dnnl_post_ops_t ops, by_act act)
     }
 }
 
-/* The attributes: scratch memory is ours, since oneDNN's own belongs to the thread that created the primitive, and programs may run on
- * another than they were compiled on. */
+/* The attributes: scratch memory is ours, since oneDNN's own belongs to the thread that created the
+ * primitive, and programs may run on another than they were compiled on. */
 static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const by_gemm_desc *d)
 {
     dnnl_post_ops_t ops = NULL;
@@ -197,7 +204,8 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const by_gemm_desc 
 static dnnl_status_t fill(by_dnnl_gemm *g, dnnl_engine_t engine, const layouts *l, dnnl_primitive_desc_t pd)
 {
     layout_ref scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    layout_ref refs[ARG_COUNT] = {REF(l->a), REF(l->b), REF(l->c), l->has_bias ? REF(l->bias) : NULL, scratch};
+    layout_ref refs[ARG_COUNT] = {REF(l->a), REF(l->b), REF(l->c), l->has_bias ? REF(l->bias) : NULL,
+                                  scratch};
     g->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
     if (g->scratch == 0)
         refs[ARG_SCRATCH] = NULL;
@@ -244,8 +252,8 @@ by_status by_dnnl_gemm_new(void *engine, int isa, const by_gemm_desc *d, by_dnnl
     if (s != dnnl_success) {
         by_dnnl_gemm_free(g);
         if (s == dnnl_out_of_memory)
-            return by_fail(BY_ERR_MEMORY, "%s: out of memory for a product of %lld x %lld x %lld", by_dnnl_name(),
-                           (long long)d->m, (long long)d->k, (long long)d->n);
+            return by_fail(BY_ERR_MEMORY, "%s: out of memory for a product of %lld x %lld x %lld",
+                           by_dnnl_name(), (long long)d->m, (long long)d->k, (long long)d->n);
         return BY_ERR_UNSUPPORTED;
     }
     *out = g;
@@ -271,7 +279,8 @@ size_t by_dnnl_gemm_scratch(const by_dnnl_gemm *g)
     return g->scratch;
 }
 
-by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c, void *scratch)
+by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c,
+                           void *scratch)
 {
     const void *address[ARG_COUNT] = {a, b, c, bias, scratch};
     dnnl_exec_arg_t args[ARG_COUNT];
@@ -280,14 +289,17 @@ by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const 
     for (int i = 0; i < ARG_COUNT && s == dnnl_success; i++) {
         if (!g->memory[i])
             continue;
-        s = dnnl_memory_set_data_handle(g->memory[i], (void *)(uintptr_t)address[i]); /* inputs are only read */
+        s = dnnl_memory_set_data_handle(g->memory[i],
+                                        (void *)(uintptr_t)address[i]); /* inputs are only read */
         args[n++] = (dnnl_exec_arg_t){arg_ids[i], g->memory[i]};
     }
     if (s == dnnl_success)
         s = dnnl_primitive_execute(g->primitive, g->stream, n, args);
     if (s == dnnl_success)
         s = dnnl_stream_wait(g->stream);
-    return s == dnnl_success ? BY_OK : by_fail(BY_ERR_UNSUPPORTED, "%s: matmul failed (status %d)", by_dnnl_name(), (int)s);
+    return s == dnnl_success
+               ? BY_OK
+               : by_fail(BY_ERR_UNSUPPORTED, "%s: matmul failed (status %d)", by_dnnl_name(), (int)s);
 }
 
 #else

@@ -2,34 +2,34 @@
  * the nodes of its gradient, and add up what arrives at each tensor. */
 #include "graph/graph.h"
 
-/* Can `sum` be added into by the op that makes `part`, in place? Only where the op says so, and where the memory of `sum` belongs
- * to one parameter alone: the gradient buffer, or the result of another such op. */
-static bool adds_in_place(const by_tensor *sum, const by_tensor *part)
+/* Can the op that makes `part` add it in place to what was made before it? Only where the op says so, and where the rule of an op that
+ * reads the parameter itself made it (node `made` or later): what is passed through from elsewhere may be the gradient of others too. */
+static bool adds_in_place(const by_tensor *part, int made)
 {
     const by_node *n = part->node;
-    if (!n || by_ops[n->op].base < 0 || part->index < by_ops[n->op].from)
-        return false;
-    if (n->in[by_ops[n->op].base + part->index - by_ops[n->op].from] || sum->type != part->type)
-        return false;
-    if (!sum->node)
-        return sum->place == BY_PLACE_GRAD;
-    return by_ops[sum->node->op].base >= 0 && sum->index >= by_ops[sum->node->op].from && sum->node->index < n->index;
+    return n && n->index >= made && by_ops[n->op].base >= 0 && part->index >= by_ops[n->op].from;
 }
 
-/* t->grad += part. */
-static void collect(by_graph *g, by_tensor *t, by_tensor *part)
+/* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for one parameter alone is
+ * marked with its number; the places in the gradient buffer have it from the start. */
+static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
 {
-    if (t->param < 0)
-        part = by_cast(g, part, t->type);
-    if (!t->grad || g->status != BY_OK) {
+    part = by_cast(g, part, t->param < 0 ? t->type : by_acc_type(t->type));
+    if (g->status != BY_OK)
+        return;
+    const by_tensor *sum = t->grad;
+    bool in_place = t->param >= 0 && adds_in_place(part, made);
+    if (!sum) {
         t->grad = part;
-    } else if (adds_in_place(t->grad, part)) {
+    } else if (in_place && sum->param == t->param && (!sum->node || sum->node->index < part->node->index)) {
         const by_op_info *op = &by_ops[part->node->op];
         part->node->in[op->base + part->index - op->from] = t->grad;
         t->grad = part;
     } else {
-        t->grad = by_add(g, t->grad, by_cast(g, part, t->grad->type));
+        t->grad = by_add(g, t->grad, part);
     }
+    if (in_place && t->grad == part)
+        part->param = t->param;
 }
 
 /* The gradient of a parameter must end in its place in the flat buffer. A tensor made by a node of its own can be computed right
@@ -76,16 +76,22 @@ by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_s
         if (!arrives)
             continue;
         int scope = (int)strlen(n->scope);
+        int made = g->n_nodes;
         by_scope_push(g, "%.*s", scope ? scope - 1 : 0, n->scope); /* without its last dot */
         by_ops[n->op].grad(g, n, dout, din);
         by_scope_pop(g);
         for (int k = 0; k < n->n_in && g->status == BY_OK; k++)
             if (by_wants_grad(n->in[k]) && din[k])
-                collect(g, n->in[k], din[k]);
+                collect(g, n->in[k], din[k], made);
     }
-    for (int i = 0; i < n_leaves && g->status == BY_OK; i++)
-        if (by_wants_grad(g->leaves[i]) && g->leaves[i]->place == BY_PLACE_PARAM && g->leaves[i]->grad)
-            bind(g, g->leaves[i]);
+    for (int i = 0; i < n_leaves && g->status == BY_OK; i++) {
+        by_tensor *t = g->leaves[i];
+        if (!by_wants_grad(t) || t->place != BY_PLACE_PARAM)
+            continue;
+        if (!t->grad) /* does not lead to the loss; what an earlier program stored must not stay */
+            t->grad = by_fill(g, by_acc_type(t->type), t->rank, t->dim, 0);
+        bind(g, t);
+    }
     g->backward = false;
     return by_graph_status(g);
 }

@@ -72,8 +72,10 @@ RULE(concat)
 /* Sum a gradient over the repetitions of an operand that was repeated into it. */
 static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
 {
-    if (g->status != BY_OK || by_elements(d) == by_elements(operand))
+    if (g->status != BY_OK)
         return d;
+    if (by_elements(d) == by_elements(operand))
+        return d->rank == operand->rank ? d : by_reshape(g, d, operand->rank, operand->dim);
     by_reduce_attr a = {.outer = 1, .inner = by_elements(operand), .scale = 1, .acc = operand->param >= 0};
     a.count = by_elements(d) / a.inner;
     a.rank = operand->rank;

@@ -98,6 +98,8 @@ static by_status by_infer_reshape(by_node *n)
         dim[i] = a->dim[i];
         if (dim[i] == -1 && open < 0)
             open = i;
+        else if (dim[i] < 0 || (dim[i] > 0 && known > INT64_MAX / dim[i]))
+            return mismatch(n, "sizes that are possible, at most one of them -1");
         else
             known *= dim[i];
     }
@@ -134,7 +136,7 @@ static by_status by_infer_slice(by_node *n)
 {
     const by_slice_attr *a = n->attr;
     const by_tensor *x = n->in[0];
-    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->count < 0 || a->start + a->count > x->dim[a->axis])
+    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->count < 0 || a->count > x->dim[a->axis] - a->start)
         return mismatch(n, "a part that lies inside the axis");
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, x->dim, sizeof dim);
@@ -147,7 +149,7 @@ static by_status by_infer_pad(by_node *n)
 {
     const by_slice_attr *a = n->attr;
     const by_tensor *x = n->in[0];
-    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->start + x->dim[a->axis] > a->count)
+    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->start > a->count - x->dim[a->axis])
         return mismatch(n, "an axis that holds the input");
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, x->dim, sizeof dim);
@@ -376,8 +378,8 @@ static by_status by_infer_norm(by_node *n)
 {
     const by_tensor *x = n->in[0], *gamma = n->in[1], *beta = n->in[2], *h = n->in[3];
     int64_t c = by_tensor_cols(x);
-    if (x->rank < 1 || c < 1 || !is_vector(gamma, c) || gamma->type != x->type || (beta && !is_vector(beta, c)) ||
-        (h && (!same_shape(x, h) || h->type != x->type)))
+    if (x->rank < 1 || c < 1 || !by_dtype_is_float(x->type) || !is_vector(gamma, c) || gamma->type != x->type ||
+        (beta && (!is_vector(beta, c) || beta->type != x->type)) || (h && (!same_shape(x, h) || h->type != x->type)))
         return mismatch(n, "x (..., C), gamma (C), beta (C) of one type");
     BY_TRY(by_set_output_like(n, 0, x));
     BY_TRY(by_set_output(n, 1, by_acc_type(x->type), 2, (int64_t[]){by_tensor_rows(x), 2}));
@@ -470,8 +472,7 @@ static by_status by_infer_attention_cached(by_node *n)
 }
 static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cache */
 {
-    const by_attention_attr *a = n->attr;
-    return cost_of_bytes(n, 4.0 * out_elements(n) / a->heads * a->heads * (double)by_dim(n->in[3], 1));
+    return cost_of_bytes(n, 4.0 * out_elements(n) * (double)by_dim(n->in[3], 1));
 }
 
 static by_status by_infer_cross_entropy(by_node *n)

@@ -95,6 +95,8 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
 
 static by_status lay_out(by_params *p)
 {
+    by_free(p->segments); /* of an attempt that failed */
+    p->n_segments = 0;
     p->segments = by_alloc_zero((size_t)p->count + 1, sizeof *p->segments);
     if (!p->segments)
         return BY_ERR_MEMORY;
@@ -117,6 +119,12 @@ static by_status lay_out(by_params *p)
     return BY_OK;
 }
 
+/* A buffer that an attempt before this one did not get. */
+static by_status get_buffer(by_device *d, size_t bytes, void **buffer)
+{
+    return *buffer ? BY_OK : d->backend->alloc(d, bytes, buffer);
+}
+
 by_status by_params_freeze(by_params *p, bool with_training)
 {
     if (p->frozen)
@@ -128,13 +136,13 @@ by_status by_params_freeze(by_params *p, bool with_training)
         mapped = mapped && p->list[i].mapped;
     size_t n = (size_t)p->elements, size = by_dtype_size(p->type), acc = by_dtype_size(by_acc_type(p->type));
     if (!mapped)
-        BY_TRY(d->backend->alloc(d, n * size, &p->value));
+        BY_TRY(get_buffer(d, n * size, &p->value));
     if (with_training) {
-        BY_TRY(d->backend->alloc(d, n * acc, &p->grad));
-        BY_TRY(d->backend->alloc(d, n * acc, &p->moment1));
-        BY_TRY(d->backend->alloc(d, n * acc, &p->moment2));
+        BY_TRY(get_buffer(d, n * acc, &p->grad));
+        BY_TRY(get_buffer(d, n * acc, &p->moment1));
+        BY_TRY(get_buffer(d, n * acc, &p->moment2));
         if (size < 4)
-            BY_TRY(d->backend->alloc(d, n * acc, &p->master));
+            BY_TRY(get_buffer(d, n * acc, &p->master));
     }
     p->training = with_training;
     p->frozen = true;

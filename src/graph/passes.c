@@ -15,7 +15,7 @@ by_status by_graph_prune(by_graph *g)
                 g->nodes[i]->out[k]->last = g->nodes[i]->out[k]->is_output || g->nodes[i]->out[k]->place == BY_PLACE_GRAD;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         by_node *n = g->nodes[i];
-        bool wanted = n->n_out == 0;
+        bool wanted = n->n_out == 0 || n->op == BY_OP_ATTENTION_CACHED;
         for (int k = 0; k < n->n_out; k++)
             wanted |= n->out[k] && n->out[k]->last;
         n->index = wanted;
@@ -71,7 +71,9 @@ static void fuse_residual_norm(by_graph *g, by_node *norm, bool across_blocks)
     const by_node *first = NULL;
     if (norm->in[3] || !add || add->op != BY_OP_ADD || (!across_blocks && add->block != norm->block))
         return;
-    if (by_elements(add->in[0]) != by_elements(add->in[1]) || readers(g, sum, &first) < 1 || first != norm)
+    if (by_elements(add->in[0]) != by_elements(add->in[1]) || add->in[0]->rank != add->in[1]->rank)
+        return;
+    if (readers(g, sum, &first) < 1 || first != norm)
         return;
     by_tensor *h = add->in[1];
     by_node *drop_node = h->node;

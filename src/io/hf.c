@@ -407,7 +407,7 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
     BY_TRY(shape_config(m, shape));
     BY_TRY(declare(m));
     BY_TRY(by_params_freeze(m->params, spec->training));
-    return by_params_init(m->params, spec->seed);
+    return spec->blank ? BY_OK : by_params_init(m->params, spec->seed);
 }
 
 by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape, const by_model_spec *spec)

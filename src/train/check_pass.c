@@ -14,7 +14,7 @@ static by_status find_last(by_check *c)
         int last = c->seq - 1;
         while (pad >= 0 && last > 0 && c->tokens[b * c->seq + last] == pad)
             last--;
-        c->pick[b] = b * c->seq + (pad >= 0 && c->tokens[b * c->seq + last] == pad ? 0 : last);
+        c->pick[b] = b * c->seq + last;
     }
     return c->pick ? BY_OK : BY_ERR_MEMORY;
 }

@@ -1,10 +1,11 @@
-/* act.h - activations over a row of numbers, for the typed part of a kernel file. No include guard: once per element type. */
+/* act.h - activations over a row of numbers, for the typed part of a kernel file. No include guard: once per
+ * element type. */
 
-#define ACT_LOOP(expr)                                                                                                 \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-        R v = x[i];                                                                                                    \
-        y[i] = (expr);                                                                                                 \
-    }                                                                                                                  \
+#define ACT_LOOP(expr)                \
+    for (int64_t i = 0; i < n; i++) { \
+        R v = x[i];                   \
+        y[i] = (expr);                \
+    }                                 \
     break
 
 /* y = act(x), n numbers; y may be x. */

@@ -1,10 +1,11 @@
 /* gemm.c - matrix products of our own, for what the libraries do not do or do slowly.
  *
- * Packed: c is computed in tiles of MR x NR held in registers, from panels of a and b that were copied into the order the tile reads
- * them in, and converted to R on the way (Goto and van de Geijn 2008). Skinny: with few rows every element of b is used a few times only;
- * it is read once, in order, and never copied.
+ * Packed: c is computed in tiles of MR x NR held in registers, from panels of a and b that were copied into
+ * the order the tile reads them in, and converted to R on the way (Goto and van de Geijn 2008). Skinny: with
+ * few rows every element of b is used a few times only; it is read once, in order, and never copied.
  *
- * Every element of c is summed in an order that depends on the description alone, not on the number of threads. */
+ * Every element of c is summed in an order that depends on the description alone, not on the number of
+ * threads. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 #include "cpu/gemm.h"
@@ -25,17 +26,18 @@
 #endif
 
 enum {
-    KC = 256,          /* depth of a block: a panel of a, MR x KC, stays in the first-level cache */
-    MC = MR * 64,      /* rows of a block */
-    NC = 1024,         /* columns of a block */
-    GROUP = 256,       /* columns that one task multiplies a panel of a with: KC x GROUP stays in the second-level cache */
-    STRIP = 8192,      /* accumulators of a skinny product, all rows together */
-    DOTS = 64,         /* results a skinny product with dot products stores at a time */
-    ROWS = 4,          /* rows that go through the registers together in a skinny product */
-    COLS = 4,          /* dot products that go through the registers together */
-    FAR = 16384,       /* bytes of columns that may be prefetched before the present ones are done */
-    AHEAD = 1024,      /* bytes between use and prefetching of a single stream */
-    UNIT = 64,         /* columns handed to threads in a skinny product */
+    KC = 256,     /* depth of a block: a panel of a, MR x KC, stays in the first-level cache */
+    MC = MR * 64, /* rows of a block */
+    NC = 1024,    /* columns of a block */
+    GROUP = 256,  /* columns that one task multiplies a panel of a with: KC x GROUP stays in the second-level
+                     cache */
+    STRIP = 8192, /* accumulators of a skinny product, all rows together */
+    DOTS = 64,    /* results a skinny product with dot products stores at a time */
+    ROWS = 4,     /* rows that go through the registers together in a skinny product */
+    COLS = 4,     /* dot products that go through the registers together */
+    FAR = 16384,  /* bytes of columns that may be prefetched before the present ones are done */
+    AHEAD = 1024, /* bytes between use and prefetching of a single stream */
+    UNIT = 64,    /* columns handed to threads in a skinny product */
     FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
 };
 
@@ -83,11 +85,11 @@ static inline vec_double load_f64(const double *p)
 }
 #endif
 
-#define VEC        BY_PASTE(vec, R)
-#define LOAD       BY_PASTE(load, T_NAME)
-#define LANES      ((int)(sizeof(VEC) / sizeof(R)))
-#define NR         (2 * LANES)
-#define INLINE     static inline __attribute__((always_inline))
+#define VEC          BY_PASTE(vec, R)
+#define LOAD         BY_PASTE(load, T_NAME)
+#define LANES        ((int)(sizeof(VEC) / sizeof(R)))
+#define NR           (2 * LANES)
+#define INLINE       static inline __attribute__((always_inline))
 #define ROUND(x, to) (((x) + (to)-1) / (to) * (to))
 
 static inline int thread_id(void)
@@ -123,30 +125,30 @@ static inline int worth_threads(const by_gemm_desc *d, int threads)
 #define BY_TEMPLATE "cpu/kernels/gemm.c"
 #include "cpu/kernels/each_type.h"
 
-/* ---- the table gemm.c (of the folder above) picks from ------------------------------------------------------------------ */
+/* ---- the table gemm.c (of the folder above) picks from --------------------------------------- */
 
 #if BY_ISA_LEVEL == 0
-#define CASE_F64(call)                                                                                                 \
-    case BY_F64:                                                                                                       \
-        call(f64);                                                                                                     \
+#define CASE_F64(call) \
+    case BY_F64:       \
+        call(f64);     \
         break;
 #else
 #define CASE_F64(call)
 #endif
-#define SWITCH(type, call)                                                                                             \
-    switch (type) {                                                                                                    \
-    case BY_F32:                                                                                                       \
-        call(f32);                                                                                                     \
-        break;                                                                                                         \
-    case BY_BF16:                                                                                                      \
-        call(bf16);                                                                                                    \
-        break;                                                                                                         \
-    case BY_F16:                                                                                                       \
-        call(f16);                                                                                                     \
-        break;                                                                                                         \
-        CASE_F64(call)                                                                                                 \
-    default:                                                                                                           \
-        break;                                                                                                         \
+#define SWITCH(type, call) \
+    switch (type) {        \
+    case BY_F32:           \
+        call(f32);         \
+        break;             \
+    case BY_BF16:          \
+        call(bf16);        \
+        break;             \
+    case BY_F16:           \
+        call(f16);         \
+        break;             \
+        CASE_F64(call)     \
+    default:               \
+        break;             \
     }
 
 static size_t scratch_bytes(const by_gemm_desc *d, int threads)
@@ -158,7 +160,8 @@ static size_t scratch_bytes(const by_gemm_desc *d, int threads)
     return bytes;
 }
 
-static void run(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c, void *scratch)
+static void run(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c,
+                void *scratch)
 {
 #define CALL(type) BY_TYPED(product, type)(d, threads, a, b, bias, c, scratch)
     SWITCH(d->ab_type, CALL)
@@ -177,7 +180,8 @@ static void finish(const by_gemm_desc *d, int threads, const void *bias, void *c
         else if (d->bias)
             for (int64_t j = 0; j < d->n; j++) {
                 float b;
-                by_convert(&b, BY_F32, (const char *)bias + j * (int64_t)by_dtype_size(d->bias_type), d->bias_type, 1);
+                by_convert(&b, BY_F32, (const char *)bias + j * (int64_t)by_dtype_size(d->bias_type),
+                           d->bias_type, 1);
                 row[j] += b;
             }
         BY_TYPED(activate, f32)(d->act, d->n, row, row);
@@ -186,7 +190,7 @@ static void finish(const by_gemm_desc *d, int threads, const void *bias, void *c
 
 const by_gemm_own BY_PASTE(by_gemm_own, BY_ISA) = {.scratch = scratch_bytes, .run = run, .finish = finish};
 
-#else /* ---- typed ----------------------------------------------------------------------------------------------------------- */
+#else /* ---- typed ----------------------------------------------------------------------------------- */
 
 #include "cpu/kernels/act.h"
 
@@ -222,11 +226,12 @@ static inline void FN(store)(const by_gemm_desc *d, int64_t n, R *v, const R *bi
     }
 }
 
-/* ---- packed -------------------------------------------------------------------------------------------------------------------- */
+/* ---- packed ---------------------------------------------------------------------------------- */
 
-/* A panel of w lines (rows of a, columns of b) and depth k, padded with zeros to `width` lines: out[p * width + i]. Element (i, p) lies at
- * src[p * ld + i] when lines are adjacent, at src[i * ld + p] when not. */
-INLINE void FN(pack)(int width, int64_t w, int64_t k, const T *restrict src, int64_t ld, bool adjacent, R *restrict out)
+/* A panel of w lines (rows of a, columns of b) and depth k, padded with zeros to `width` lines: out[p * width
+ * + i]. Element (i, p) lies at src[p * ld + i] when lines are adjacent, at src[i * ld + p] when not. */
+INLINE void FN(pack)(int width, int64_t w, int64_t k, const T *restrict src, int64_t ld, bool adjacent,
+                     R *restrict out)
 {
     if (w < width && k > 0)
         memset(out, 0, (size_t)(k * width) * sizeof(R));
@@ -264,9 +269,10 @@ static void FN(tile)(int64_t k, const R *restrict a, const R *restrict b, R *res
     }
 }
 
-/* Put the valid part (rows, cols) of a tile where it belongs: added to the sum of the blocks before it, and finished after the last. */
-static void FN(merge)(const FN(job) *j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols, R *part, int64_t ld_part,
-                      bool first, bool last)
+/* Put the valid part (rows, cols) of a tile where it belongs: added to the sum of the blocks before it, and
+ * finished after the last. */
+static void FN(merge)(const FN(job) * j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols,
+                      R *part, int64_t ld_part, bool first, bool last)
 {
     const by_gemm_desc *d = j->d;
     for (int64_t i = 0; i < rows; i++) {
@@ -285,8 +291,10 @@ static void FN(merge)(const FN(job) *j, R *tile, int64_t row, int64_t col, int64
     }
 }
 
-/* One block of depth kc: pack its panels, meet, multiply. Panels and tasks are dealt out evenly to the team. */
-static void FN(block)(const FN(job) *j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0, int64_t kc, int id, int team)
+/* One block of depth kc: pack its panels, meet, multiply. Panels and tasks are dealt out evenly to the team.
+ */
+static void FN(block)(const FN(job) * j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0,
+                      int64_t kc, int id, int team)
 {
     const by_gemm_desc *d = j->d;
     const int64_t panels_a = (mc + MR - 1) / MR, panels_b = (nc + NR - 1) / NR, panels = panels_a + panels_b;
@@ -298,7 +306,8 @@ static void FN(block)(const FN(job) *j, int64_t i0, int64_t mc, int64_t j0, int6
         } else {
             int64_t i = j0 + (q - panels_a) * NR;
             const T *src = d->tb ? j->b + i * d->ldb + p0 : j->b + p0 * d->ldb + i;
-            FN(pack)(NR, BY_MIN(NR, j0 + nc - i), kc, src, d->ldb, !d->tb, j->pack_b + (q - panels_a) * NR * kc);
+            FN(pack)
+            (NR, BY_MIN(NR, j0 + nc - i), kc, src, d->ldb, !d->tb, j->pack_b + (q - panels_a) * NR * kc);
         }
     }
     team_wait(team);
@@ -312,26 +321,29 @@ static void FN(block)(const FN(job) *j, int64_t i0, int64_t mc, int64_t j0, int6
         const int64_t i = t % panels_a * MR, end = BY_MIN(nc, (t / panels_a + 1) * GROUP);
         for (int64_t q = t / panels_a * GROUP; q < end; q += NR) {
             FN(tile)(kc, j->pack_a + i * kc, j->pack_b + q * kc, tile);
-            FN(merge)(j, tile, i0 + i, j0 + q, BY_MIN(MR, mc - i), BY_MIN(NR, nc - q), part + i * ld_part + q, ld_part, p0 == 0,
-                      p0 + kc == d->k);
+            FN(merge)
+            (j, tile, i0 + i, j0 + q, BY_MIN(MR, mc - i), BY_MIN(NR, nc - q), part + i * ld_part + q, ld_part,
+             p0 == 0, p0 + kc == d->k);
         }
     }
     team_wait(team);
 }
 
-static void FN(packed)(const FN(job) *j, int id, int team)
+static void FN(packed)(const FN(job) * j, int id, int team)
 {
     const by_gemm_desc *d = j->d;
     for (int64_t i = 0; i < d->m; i += MC)
         for (int64_t q = 0; q < d->n; q += NC)
             for (int64_t p = 0; p == 0 || p < d->k; p += KC) /* with k = 0, once, for bias and activation */
-                FN(block)(j, i, BY_MIN(MC, d->m - i), q, BY_MIN(NC, d->n - q), p, BY_MIN(KC, d->k - p), id, team);
+                FN(block)
+    (j, i, BY_MIN(MC, d->m - i), q, BY_MIN(NC, d->n - q), p, BY_MIN(KC, d->k - p), id, team);
 }
 
-/* ---- skinny: m <= BY_GEMM_SKINNY_ROWS, x is a in R, dense ----------------------------------------------------------------------- */
+/* ---- skinny: m <= BY_GEMM_SKINNY_ROWS, x is a in R, dense ------------------------------------ */
 
 /* acc (rows, w) += x (rows, depth) b (depth, w). */
-INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int64_t ldb, const R *x, int64_t ldx, R *acc, int64_t ld)
+INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int64_t ldb, const R *x,
+                     int64_t ldx, R *acc, int64_t ld)
 {
     int64_t i = 0;
     for (; i + LANES <= w; i += LANES) {
@@ -353,23 +365,24 @@ INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int6
                 acc[r * ld + i] += LD(b[p * ldb + i]) * x[r * ldx + p];
 }
 
-#define AXPY(depth)                                                                                                    \
-    switch (BY_MIN(ROWS, d->m - r)) {                                                                                  \
-    case 1:                                                                                                            \
-        FN(axpy)(1, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
-        break;                                                                                                         \
-    case 2:                                                                                                            \
-        FN(axpy)(2, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
-        break;                                                                                                         \
-    case 3:                                                                                                            \
-        FN(axpy)(3, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        FN(axpy)(4, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld);                                    \
+#define AXPY(depth)                                                                        \
+    switch (BY_MIN(ROWS, d->m - r)) {                                                      \
+    case 1:                                                                                \
+        FN(axpy)(1, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
+        break;                                                                             \
+    case 2:                                                                                \
+        FN(axpy)(2, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
+        break;                                                                             \
+    case 3:                                                                                \
+        FN(axpy)(3, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
+        break;                                                                             \
+    default:                                                                               \
+        FN(axpy)(4, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
     }
 
-/* Columns [lo, hi) of c, b stored (k, n): eight rows of b at a time, streamed into accumulators in the cache. */
-static void FN(skinny_kn)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
+/* Columns [lo, hi) of c, b stored (k, n): eight rows of b at a time, streamed into accumulators in the cache.
+ */
+static void FN(skinny_kn)(const FN(job) * j, const R *x, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
     const int64_t ld = STRIP / ROUND(d->m, ROWS) / UNIT * UNIT;
@@ -381,7 +394,7 @@ static void FN(skinny_kn)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
                 acc[r * ld + i] = d->accumulate ? FN(get)(d, j->c, r * d->ldc + col + i) : 0;
         for (int64_t p = 0; p < d->k;) {
             const T *b = j->b + p * d->ldb + col;
-            const int depth = d->k - p >= 8 ? 8 : 1, ahead = d->k - p >= 16 ? 8 : 0; 
+            const int depth = d->k - p >= 8 ? 8 : 1, ahead = d->k - p >= 16 ? 8 : 0;
             for (int64_t r = 0; r < d->m; r += ROWS)
                 if (depth == 8) {
                     AXPY(8)
@@ -407,9 +420,11 @@ static inline R FN(total)(VEC v)
     return part[0];
 }
 
-/* out (rows, cols) = x (rows, k) b (cols, k)^T, with depth vectors along k in flight. Prefetching walks through the memory of the columns
- * after these in one stream, `next` being where it starts: memory delivers a single long stream faster than several short ones. */
-INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64_t ldb, const char *next, const R *x, R *out)
+/* out (rows, cols) = x (rows, k) b (cols, k)^T, with depth vectors along k in flight. Prefetching walks
+ * through the memory of the columns after these in one stream, `next` being where it starts: memory delivers
+ * a single long stream faster than several short ones. */
+INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64_t ldb, const char *next,
+                     const R *x, R *out)
 {
     VEC s[ROWS * COLS] = {{0}};
     const int64_t step = depth * LANES;
@@ -443,8 +458,9 @@ INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64
         }
 }
 
-/* Columns [lo, hi) of c, b stored (n, k): dot products, one at a time for a single row, COLS at a time for more. */
-static void FN(skinny_nk)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
+/* Columns [lo, hi) of c, b stored (n, k): dot products, one at a time for a single row, COLS at a time for
+ * more. */
+static void FN(skinny_nk)(const FN(job) * j, const R *x, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
     const int64_t k = d->k, ldb = d->ldb, m = d->m;
@@ -485,7 +501,7 @@ static void FN(skinny_nk)(const FN(job) *j, const R *x, int64_t lo, int64_t hi)
 
 #undef AXPY
 
-static void FN(skinny)(const FN(job) *j, const R *x, int threads)
+static void FN(skinny)(const FN(job) * j, const R *x, int threads)
 {
     const by_gemm_desc *d = j->d;
     const int64_t units = (d->n + UNIT - 1) / UNIT;
@@ -500,7 +516,7 @@ static void FN(skinny)(const FN(job) *j, const R *x, int threads)
     }
 }
 
-/* ---- entry ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 /* Elements of R in scratch memory: the bias, then x of a skinny product, or the panels of each team. */
 static int64_t FN(bias_size)(const by_gemm_desc *d)
@@ -525,7 +541,8 @@ static size_t FN(scratch)(const by_gemm_desc *d, int threads)
     return (size_t)(bias + (a + b + part) * BY_MIN((int64_t)threads, d->batch)) * sizeof(R);
 }
 
-static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c, void *scratch)
+static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias,
+                        void *c, void *scratch)
 {
     R *memory = scratch;
     FN(job) j = {.d = d, .a = a, .b = b, .c = c, .bias = bias};
@@ -549,7 +566,8 @@ static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const
     int64_t size_a, size_b, size_part;
     FN(sizes)(d, &size_a, &size_b, &size_part);
     const int64_t size_c = (int64_t)by_dtype_size(d->c_type);
-    const bool by_batch = d->batch >= threads; /* a product per thread, or all threads on each product in turn */
+    const bool by_batch =
+        d->batch >= threads; /* a product per thread, or all threads on each product in turn */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int id = thread_id(), team = team_size();

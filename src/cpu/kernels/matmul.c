@@ -1,5 +1,5 @@
-/* matmul.c - linear layers, their gradients and batched products. The products themselves were planned when the program was compiled
- * (n->plan, a by_gemm); here is what goes around them. */
+/* matmul.c - linear layers, their gradients and batched products. The products themselves were planned when
+ * the program was compiled (n->plan, a by_gemm); here is what goes around them. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 #include "cpu/gemm.h"
@@ -7,13 +7,14 @@
 enum {
     CHUNK = 512,   /* elements of an activation done at a time, in R */
     COLUMNS = 256, /* columns of a sum over rows that a thread takes at a time */
-    BUNDLE = 64    /* rows summed before they are added to the total, which keeps the error of long sums small */
+    BUNDLE = 64 /* rows summed before they are added to the total, which keeps the error of long sums small */
 };
 
 #define BY_TEMPLATE "cpu/kernels/matmul.c"
 #include "cpu/kernels/each_type.h"
 
-/* With `pre` wanted for the backward pass the activation is a pass of its own; without, it is part of the product. */
+/* With `pre` wanted for the backward pass the activation is a pass of its own; without, it is part of the
+ * product. */
 by_status KERNEL(linear)(by_exec *e, by_node *n)
 {
     by_tensor *bias = n->in[2], *y = n->out[0], *pre = n->out[1];
@@ -41,7 +42,8 @@ by_status KERNEL(linear_dw)(by_exec *e, by_node *n)
     if (n->out[0]) {
         bool w_is_kn = ((const by_linear_attr *)n->attr)->w_is_kn;
         BY_BRANCH("linear_dw, weight");
-        BY_TRY(by_gemm_run(n->plan, w_is_kn ? x->data : dy->data, w_is_kn ? dy->data : x->data, NULL, n->out[0]->data));
+        BY_TRY(by_gemm_run(n->plan, w_is_kn ? x->data : dy->data, w_is_kn ? dy->data : x->data, NULL,
+                           n->out[0]->data));
     }
     if (!n->out[1])
         return BY_OK;
@@ -55,7 +57,7 @@ by_status KERNEL(matmul)(by_exec *e, by_node *n)
     return by_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
 }
 
-#else /* ---- typed ------------------------------------------------------------------------------------------------------------ */
+#else /* ---- typed ----------------------------------------------------------------------------------- */
 
 #include "cpu/kernels/act.h"
 
@@ -80,7 +82,8 @@ static by_status FN(activation_pass)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-/* linear_dw: out[1] (N) = sum over the rows of in[1] (R, N) [+ itself]. A column is summed by one thread, from top to bottom. */
+/* linear_dw: out[1] (N) = sum over the rows of in[1] (R, N) [+ itself]. A column is summed by one thread,
+ * from top to bottom. */
 static by_status FN(column_sums)(by_exec *e, by_node *n)
 {
     const int64_t rows = by_tensor_rows(n->in[1]), cols = by_tensor_cols(n->in[1]);

@@ -94,10 +94,7 @@ static by_status FN(adamw)(by_exec *e, by_node *n)
     R *m = n->in[2]->data, *v = n->in[3]->data, *master = n->in[4] ? n->in[4]->data : NULL;
     double clip;
     BY_TRY(clip_factor(n->in[5], hyper[BY_HYPER_MAX_NORM], &clip));
-    if (master)
-        BY_BRANCH("adamw " BY_STRING(T_NAME) ", master");
-    else
-        BY_BRANCH("adamw " BY_STRING(T_NAME));
+    BY_BRANCH("adamw " BY_STRING(T_NAME));
 #pragma omp parallel num_threads(e->threads) if (elements(n->in[0]) >= BY_FORK_ELEMENTS)
     for (int s = 0; s < a->n_segments; s++) {
         const by_segment seg = a->segments[s];

@@ -370,9 +370,8 @@ static inline void FN(sum_over_keys)(const tile *x, int64_t ld, const R *p, cons
 static inline void FN(sum_over_queries)(const tile *x, int64_t ld, const R *p, const R *q, R *o)
 {
     for (int s = 0; s < x->keys; s += MR) {
-        int t = BY_MAX(s - x->trim, 0);
-        int depth = BY_MAX(x->queries - t, 0);
-        FN(panel)(false, ld, depth, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
+        int t = BY_MIN(BY_MAX(s - x->trim, 0), x->queries);
+        FN(panel)(false, ld, x->queries - t, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
     }
 }
 

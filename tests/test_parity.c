@@ -1,0 +1,498 @@
+/* test_parity.c - models against values that the reference library computed (shared/parity), and that a
+ * difference does not go unnoticed: every kind of tensor is spoiled once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+
+#include "banyan/verify.h"
+#include "base/file.h"
+#include "child.h"
+#include "io/safetensors.h"
+#include "train/measure.h"
+
+static by_device *device;
+static char folder[256]; /* for spoiled cases */
+
+static const char *case_dir(const char *name)
+{
+    static char path[1024];
+    const char *shared = getenv("BANYAN_SHARED");
+    snprintf(path, sizeof path, "%s/parity/%s", shared ? shared : BY_SOURCE_DIR "/../shared", name);
+    if (!by_dir_exists(path)) {
+        print_message("%s is not there\n", path);
+        skip();
+    }
+    return path;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* ---- lines
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+/* What a verification said. */
+typedef struct record {
+    int ok, failed, not_run;
+    char first_failed[128], note[256];
+    double worst; /* error / bound of what was ok */
+} record;
+
+static void on_line(void *user, const by_verify_line *l)
+{
+    record *r = user;
+    r->ok += l->verdict == BY_VERDICT_OK;
+    r->not_run += l->verdict == BY_VERDICT_NOT_RUN;
+    if (l->verdict == BY_VERDICT_OK && l->bound > 0)
+        r->worst = BY_MAX(r->worst, l->error / l->bound);
+    if (l->verdict == BY_VERDICT_FAILED && r->failed++ == 0) {
+        snprintf(r->first_failed, sizeof r->first_failed, "%s", l->name);
+        snprintf(r->note, sizeof r->note, "%s", l->note ? l->note : "");
+    }
+    if (l->verdict == BY_VERDICT_OK)
+        assert_true(l->error <= l->bound);
+}
+
+static by_status verify(const char *dir, by_dtype dtype, record *r)
+{
+    by_verify_result result;
+    *r = (record){0};
+    by_status s =
+        by_verify(device, dir, &(by_verify_spec){.dtype = dtype, .line = on_line, .user = r}, &result);
+    assert_int_equal(result.tensors, r->ok + r->failed);
+    assert_int_equal(result.failed, r->failed);
+    assert_int_equal(result.not_run, r->not_run);
+    return s;
+}
+
+/* ---- as recorded
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* Tensors of a reference that are no inputs: each must have got a line. */
+static int count_expected(const char *dir)
+{
+    char path[1100];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/reference.safetensors", dir);
+    by_st *file = by_st_open(path);
+    assert_non_null(file);
+    for (int i = 0; i < by_st_count(file); i++) {
+        const char *name = by_st_at(file, i)->name;
+        n += strncmp(name, "input.", 6) != 0 && strncmp(name, "step", 4) != 0;
+    }
+    by_st_free(file);
+    return n;
+}
+
+static void expect_equal(const char *name, by_dtype dtype)
+{
+    const char *dir = case_dir(name);
+    record r;
+    if (verify(dir, dtype, &r) != BY_OK)
+        fail_msg("%s", by_error_message());
+    if (r.failed)
+        fail_msg("%s in %s: %d failed, first %s %s", name, by_dtype_name(dtype), r.failed, r.first_failed,
+                 r.note);
+    assert_int_equal(r.ok + r.not_run, count_expected(dir));
+    assert_true(r.ok > 25);
+}
+
+static void test_gpt2_lm(void **state)
+{
+    (void)state;
+    expect_equal("gpt2-lm", BY_F32);
+    expect_equal("gpt2-lm", BY_F64);
+    expect_equal("gpt2-lm", BY_BF16);
+}
+
+static void test_gpt2_classify(void **state)
+{
+    (void)state;
+    expect_equal("gpt2-classify", BY_F32);
+    expect_equal("gpt2-classify", BY_F16);
+}
+
+static void test_gpt_lm(void **state)
+{
+    (void)state;
+    expect_equal("gpt-lm", BY_F32);
+    expect_equal("gpt-lm", BY_BF16);
+}
+
+static void test_train_gpt2(void **state)
+{
+    (void)state;
+    expect_equal("train-gpt2", BY_F32);
+    expect_equal("train-gpt2", BY_BF16);
+}
+
+/* Beam search is said not to have run, in one line, and is not counted. */
+static void test_not_run(void **state)
+{
+    (void)state;
+    record r;
+    assert_int_equal(verify(case_dir("gpt2-lm"), BY_F32, &r), BY_OK);
+    assert_int_equal(r.not_run, 1);
+}
+
+/* ---- spoiled
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+static void copy_file(const char *dir, const char *name)
+{
+    char path[1100];
+    size_t size;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    char *bytes = by_file_read(path, (size_t)1 << 24, &size);
+    assert_non_null(bytes);
+    assert_int_equal(by_file_write(in_folder(name), bytes, size), BY_OK);
+    by_free(bytes);
+}
+
+/* Put `extra` (with a name that may replace one there is) into a copy of a case's file. */
+static void spoil(const char *name, const char *file_name, const by_st_entry *extra)
+{
+    const char *dir = case_dir(name);
+    static const char *const files[] = {"config.json", "case.json", "model.safetensors",
+                                        "reference.safetensors"};
+    assert_int_equal(by_dir_make(folder), BY_OK);
+    for (int i = 0; i < BY_COUNT(files); i++)
+        copy_file(dir, files[i]);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/%s", dir, file_name);
+    by_st *file = by_st_open(path);
+    assert_non_null(file);
+    by_st_entry *entries = by_alloc_zero((size_t)by_st_count(file) + 1, sizeof *entries);
+    assert_non_null(entries);
+    int n = 0;
+    for (int i = 0; i < by_st_count(file); i++)
+        if (strcmp(by_st_at(file, i)->name, extra->name) != 0)
+            entries[n++] = *by_st_at(file, i);
+    entries[n++] = *extra;
+    assert_int_equal(by_st_write(in_folder(file_name), entries, n, NULL), BY_OK);
+    by_free(entries);
+    by_st_free(file);
+}
+
+/* Add `by` to one element of a tensor of the reference (or to a token). */
+static void spoil_element(const char *name, const char *tensor, size_t at, double by)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%s/reference.safetensors", case_dir(name));
+    by_st *file = by_st_open(path);
+    const by_st_entry *e = by_st_find(file, tensor);
+    assert_non_null(e);
+    by_st_entry changed = *e;
+    char *bytes = by_alloc(e->bytes);
+    assert_non_null(bytes);
+    memcpy(bytes, e->data, e->bytes);
+    if (e->dtype == BY_F32) {
+        float v;
+        assert_true(4 * at < e->bytes);
+        memcpy(&v, bytes + 4 * at, 4);
+        v += (float)by;
+        memcpy(bytes + 4 * at, &v, 4);
+    } else {
+        int64_t v;
+        assert_int_equal(e->dtype, BY_I64);
+        memcpy(&v, bytes + 8 * at, 8);
+        v += (int64_t)by;
+        memcpy(bytes + 8 * at, &v, 8);
+    }
+    changed.data = bytes;
+    spoil(name, "reference.safetensors", &changed);
+    by_free(bytes);
+    by_st_free(file);
+}
+
+/* Exactly this tensor fails. */
+static void expect_failure(const char *tensor)
+{
+    record r;
+    assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
+    assert_int_equal(r.failed, 1);
+    assert_string_equal(r.first_failed, tensor);
+    assert_int_equal(by_dir_remove(folder), BY_OK);
+}
+
+static void test_spoiled_passes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tensor;
+        size_t at;
+        double by; /* ten times the bound for one element, or less */
+    } cases[] = {
+        {"output.logits", 500, 2e-3},
+        {"output.loss", 0, 1e-4},
+        {"output.hidden_states.1", 3, 1e-3},
+        {"output.attentions.1", 0, 1e-3},
+        {"grad.transformer.h.1.ln_2.bias", 7, 1e-3},
+        {"grad.transformer.wte.weight", 64, 1e-2},
+        {"generate.greedy", 16, 1},
+        {"generate.greedy_no_repeat_3gram", 5, 1},
+        {"output.logits", 0, NAN},
+    };
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        spoil_element("gpt2-lm", cases[i].tensor, cases[i].at, cases[i].by);
+        expect_failure(cases[i].tensor);
+    }
+}
+
+static void test_spoiled_training(void **state)
+{
+    (void)state;
+    spoil_element("train-gpt2", "losses", 19, 1e-3);
+    expect_failure("losses");
+    spoil_element("train-gpt2", "grad_norms", 3, 1e-3);
+    expect_failure("grad_norms");
+    spoil_element("train-gpt2", "final.transformer.h.0.mlp.c_fc.weight", 11, 1e-2);
+    expect_failure("final.transformer.h.0.mlp.c_fc.weight");
+}
+
+/* One wrong weight shows in the outputs. */
+static void test_spoiled_weight(void **state)
+{
+    (void)state;
+    float bias[32] = {1};
+    spoil("gpt2-lm", "model.safetensors",
+          &(by_st_entry){.name = "transformer.h.0.mlp.c_proj.bias",
+                         .dtype = BY_F32,
+                         .rank = 1,
+                         .dim = {32},
+                         .data = bias,
+                         .bytes = sizeof bias});
+    record r;
+    assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
+    assert_true(r.failed > 20);
+    assert_string_equal(r.first_failed, "output.attentions.1"); /* layer 0's come before the bias */
+    assert_int_equal(by_dir_remove(folder), BY_OK);
+}
+
+/* What verify cannot compute is no success. */
+static void test_unknown_tensors(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"output.pooler",
+                                        "output.hidden_states.3",
+                                        "output.hidden_states.",
+                                        "grad.lm_head.bias",
+                                        "generate.nothing",
+                                        "rotations.0",
+                                        "losses"};
+    float x = 0;
+    for (int i = 0; i < BY_COUNT(names); i++) {
+        spoil("gpt2-lm", "reference.safetensors",
+              &(by_st_entry){
+                  .name = names[i], .dtype = BY_F32, .rank = 1, .dim = {1}, .data = &x, .bytes = sizeof x});
+        expect_failure(names[i]);
+    }
+    spoil("train-gpt2", "reference.safetensors",
+          &(by_st_entry){.name = "step20.input_ids",
+                         .dtype = BY_F32,
+                         .rank = 1,
+                         .dim = {1},
+                         .data = &x,
+                         .bytes = sizeof x});
+    expect_failure("step20.input_ids");
+}
+
+static void test_wrong_shape(void **state)
+{
+    (void)state;
+    float x[6] = {0};
+    spoil("gpt2-classify", "reference.safetensors",
+          &(by_st_entry){.name = "output.logits",
+                         .dtype = BY_F32,
+                         .rank = 2,
+                         .dim = {3, 2},
+                         .data = x,
+                         .bytes = sizeof x});
+    record r;
+    assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
+    assert_int_equal(r.failed, 1);
+    assert_contains(r.note, "(2, 3) here and (3, 2)");
+    assert_int_equal(by_dir_remove(folder), BY_OK);
+}
+
+/* ---- cases that cannot run
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static void expect_error(const char *part)
+{
+    record r;
+    assert_int_not_equal(verify(folder, BY_F32, &r), BY_OK);
+    assert_contains(by_error_message(), part);
+    assert_int_equal(by_dir_remove(folder), BY_OK);
+}
+
+/* An input that is left out would change everything: no lines, an error. */
+static void test_unknown_inputs(void **state)
+{
+    (void)state;
+    int64_t ids[22] = {0};
+    spoil("gpt2-lm", "reference.safetensors",
+          &(by_st_entry){.name = "input.token_type_ids",
+                         .dtype = BY_I64,
+                         .rank = 2,
+                         .dim = {2, 11},
+                         .data = ids,
+                         .bytes = sizeof ids});
+    expect_error("input.token_type_ids");
+    spoil("gpt2-lm", "reference.safetensors",
+          &(by_st_entry){.name = "input.attention_mask",
+                         .dtype = BY_I64,
+                         .rank = 2,
+                         .dim = {11, 2},
+                         .data = ids,
+                         .bytes = sizeof ids});
+    expect_error("(11, 2)");
+    ids[3] = 97; /* the vocabulary ends at 96 */
+    spoil("gpt2-lm", "reference.safetensors",
+          &(by_st_entry){.name = "input.input_ids",
+                         .dtype = BY_I64,
+                         .rank = 2,
+                         .dim = {2, 11},
+                         .data = ids,
+                         .bytes = sizeof ids});
+    expect_error("97");
+}
+
+static void put_text(const char *name, const char *text)
+{
+    assert_int_equal(by_file_write(in_folder(name), text, strlen(text)), BY_OK);
+}
+
+static void test_bad_cases(void **state)
+{
+    (void)state;
+    float x = 0;
+    const by_st_entry harmless = {
+        .name = "output.loss", .dtype = BY_F32, .rank = 0, .data = &x, .bytes = sizeof x};
+    spoil("gpt2-lm", "reference.safetensors", &harmless);
+    put_text("case.json", "{\"class\": \"GPT2DoubleHeadsModel\"}");
+    expect_error("GPT2DoubleHeadsModel");
+    spoil("gpt2-lm", "reference.safetensors", &harmless);
+    put_text("case.json", "{\"class\": \"GPT2LMHeadModel\", \"scalar_inputs\": {\"temperature\": 2}}");
+    expect_error("temperature");
+    spoil("train-gpt2", "reference.safetensors", &harmless);
+    put_text("case.json", "{\"class\": \"GPT2LMHeadModel\", \"train\": {\"optimizer\": \"Lion\"}}");
+    expect_error("AdamW");
+    spoil("gpt2-lm", "reference.safetensors", &harmless);
+    put_text("config.json", "{\"model_type\": \"no-such-family\"}");
+    expect_error("no-such-family");
+    spoil("gpt2-lm", "reference.safetensors", &harmless);
+    put_text("reference.safetensors", "not a container");
+    expect_error("reference.safetensors");
+    assert_int_equal(by_dir_make(folder), BY_OK);
+    expect_error("case.json");
+}
+
+/* Every setting that is not understood may change the tokens. */
+static void test_generation_settings(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "{\"max_new_tokens\": 12, \"eos_token_id\": null, \"top_q\": 1}",
+        "{\"max_new_tokens\": 12, \"eos_token_id\": null, \"do_sample\": true}",
+        "{\"max_new_tokens\": 17}",
+        "{\"max_new_tokens\": 4}",
+        "{}",
+        "7"};
+    float x = 0;
+    for (int i = 0; i < BY_COUNT(settings); i++) {
+        spoil("gpt2-lm", "reference.safetensors",
+              &(by_st_entry){.name = "output.nothing",
+                             .dtype = BY_F32,
+                             .rank = 1,
+                             .dim = {1},
+                             .data = &x,
+                             .bytes = sizeof x});
+        char text[256];
+        snprintf(text, sizeof text, "{\"class\": \"GPT2LMHeadModel\", \"generate\": {\"greedy\": %s}}",
+                 settings[i]);
+        put_text("case.json", text);
+        record r;
+        assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
+        assert_int_equal(r.failed, 5); /* the four generations and output.nothing */
+        assert_int_equal(by_dir_remove(folder), BY_OK);
+    }
+}
+
+/* ---- measures
+ * -------------------------------------------------------------------------------------------------------------------------
+ */
+
+static void test_measures(void **state)
+{
+    (void)state;
+    const float a[] = {1, 2, 10, -3}, b[] = {1, 2.5f, 8, -3};
+    const by_rule max = {BY_MEASURE_MAX, 0, 0}, norm = {BY_MEASURE_NORM, 0, 0.1},
+                  nmse = {BY_MEASURE_NMSE, 0, 0}, different = {BY_MEASURE_DIFFERENT, 0, 0};
+    const double own = 1 + 6.25 + 64 + 9, apart = 0.25 + 4;
+    assert_float_equal(by_measure_error(&max, a, b, 4, 0), 0.25, 1e-12); /* 2 of 8, not 0.5 of 2.5 */
+    assert_float_equal(by_measure_error(&max, a, b, 2, 0), 0.2, 1e-12);
+    assert_float_equal(by_measure_error(&nmse, a, b, 4, 0), apart / own, 1e-12);
+    assert_float_equal(by_measure_error(&norm, a, b, 4, 0), sqrt(apart / own), 1e-12);
+    assert_float_equal(by_measure_error(&norm, a, b, 4, 1000), sqrt(apart) / 100,
+                       1e-12); /* a tenth of the whole */
+    assert_float_equal(by_measure_error(&different, a, b, 4, 0), 2, 0);
+    const float zero[] = {0, 0}, small[] = {0, 1e-9f};
+    assert_float_equal(by_measure_error(&norm, zero, zero, 2, 0), 0, 0);
+    assert_true(isinf(by_measure_error(&norm, small, zero, 2, 0)));
+    assert_true(by_measure_error(&norm, small, zero, 2, 1) < 1.1e-8);
+    const float odd[] = {1, NAN}, endless[] = {1, INFINITY}, plain[] = {1, 2};
+    for (int m = BY_MEASURE_MAX; m <= BY_MEASURE_DIFFERENT; m++) {
+        by_rule rule = {(by_measure)m, 0, 0};
+        assert_true(isinf(by_measure_error(&rule, odd, plain, 2, 0)));
+        assert_true(isinf(by_measure_error(&rule, plain, odd, 2, 0)));
+        assert_true(isinf(by_measure_error(&rule, odd, odd, 2, 0)));
+        assert_true(isinf(by_measure_error(&rule, endless, plain, 2, 0)));
+        assert_float_equal(by_measure_error(&rule, endless, endless, 2, 0), 0, 0);
+        assert_string_not_equal(by_measure_name((by_measure)m), "?");
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *place = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/banyan-parity-XXXXXX", place && *place ? place : "/tmp");
+    device = by_device_open("cpu", 1);
+    return device && mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    by_device_free(device);
+    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_measures),       cmocka_unit_test(test_gpt2_lm),
+        cmocka_unit_test(test_gpt2_classify),  cmocka_unit_test(test_gpt_lm),
+        cmocka_unit_test(test_train_gpt2),     cmocka_unit_test(test_not_run),
+        cmocka_unit_test(test_spoiled_passes), cmocka_unit_test(test_spoiled_training),
+        cmocka_unit_test(test_spoiled_weight), cmocka_unit_test(test_unknown_tensors),
+        cmocka_unit_test(test_wrong_shape),    cmocka_unit_test(test_unknown_inputs),
+        cmocka_unit_test(test_bad_cases),      cmocka_unit_test(test_generation_settings),
+    };
+    return cmocka_run_group_tests_name("parity", tests, set_up, tear_down);
+}
