@@ -57,8 +57,8 @@ static const cli_option options[] = {
 
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor", .preset = "adamw",
      .help = "optimiser", .group = "Optimiser"},
-    {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100), .preset = "1e-3",
-     .help = "highest learning rate"},
+    {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
+     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler", .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
@@ -229,7 +229,7 @@ static int run(int argc, char **argv)
         code = cli_usage_fail("%s", !o.data.count ? "no data: give --data FILE" : "no run folder: give --out DIR");
     } else {
         if (!cli_given(&args, &o.min_rate))
-            o.min_rate = o.rate / 10;
+            o.min_rate = -1; /* a tenth of the highest */
         screen s = {.o = &o};
         by_run_spec spec = run_spec(&o, command);
         by_run_result result;

@@ -42,7 +42,7 @@ extern const by_gemm_own by_gemm_own_generic, by_gemm_own_avx2, by_gemm_own_avx5
 
 /* So few rows that the product is a reading of b: ours runs at the speed of memory, libraries at half of it.
  */
-#define BY_GEMM_SKINNY_ROWS 16
+#define BY_GEMM_SKINNY_ROWS 8
 static inline bool by_gemm_is_skinny(const by_gemm_desc *d)
 {
     return d->m <= BY_GEMM_SKINNY_ROWS && !d->ta && d->batch == 1;

@@ -32,6 +32,7 @@ static void part(const by_gemm_desc *d, const float *a, const float *b, float *c
  * its own, which it can only do safely when it was built with the same OpenMP library as this program. */
 void by_blas_run(const by_gemm_desc *d, int threads, const void *a, const void *b, void *c)
 {
+    (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         int64_t id = 0, team = 1;

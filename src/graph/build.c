@@ -125,7 +125,7 @@ by_status by_graph_status(const by_graph *g)
 }
 
 /* Keep the thread's present error as the graph's, unless the graph has one already. */
-static by_tensor *poison(by_graph *g)
+by_tensor *by_graph_poison(by_graph *g)
 {
     if (g->status == BY_OK) {
         g->status = by_error_status() != BY_OK ? by_error_status() : BY_ERR_ARGUMENT;
@@ -144,7 +144,7 @@ by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     by_fail(BY_ERR_ARGUMENT, "%s%s%s", g->scope, g->scope[0] ? ": " : "", text);
-    return poison(g);
+    return by_graph_poison(g);
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------------ */
@@ -160,7 +160,7 @@ static void scope_push(by_graph *g, const char *fmt, va_list args)
     }
     char *longer = by_resize(g->scope, old + more + 2, 1);
     if (!longer) {
-        poison(g);
+        by_graph_poison(g);
         return;
     }
     g->scope = longer;
@@ -229,7 +229,7 @@ by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
     }
     by_tensor *t = by_arena_alloc(g->arena, sizeof *t);
     if (!t)
-        return poison(g);
+        return by_graph_poison(g);
     t->graph = g;
     t->type = type;
     t->rank = rank;
@@ -250,7 +250,7 @@ static by_tensor *leaf(by_graph *g, by_place place, const char *name, by_dtype t
     t->place = place;
     t->name = by_arena_strdup(g->arena, name);
     if (!t->name || !push((void ***)&g->leaves, &g->n_leaves, &g->cap_leaves, t))
-        return poison(g);
+        return by_graph_poison(g);
     return t;
 }
 
@@ -278,7 +278,7 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
     char *full = by_arena_sprintf(g->arena, "%s%s", g->scope, name);
     int index = full ? by_params_declare(g->params, full, rank, shape, init) : -1;
     if (index < 0)
-        return poison(g);
+        return by_graph_poison(g);
     for (int i = 0; i < g->n_leaves; i++)
         if (g->leaves[i]->param == index && g->leaves[i]->place == BY_PLACE_PARAM)
             return g->leaves[i];
@@ -337,7 +337,7 @@ by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, con
     if (n && attr_size)
         n->attr = by_arena_alloc(g->arena, attr_size);
     if (!n || !scope || (attr_size && !n->attr)) {
-        poison(g);
+        by_graph_poison(g);
         return NULL;
     }
     if (attr_size)
@@ -359,7 +359,7 @@ by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, con
     if (by_ops[op].infer(n) != BY_OK) {
         if (g->status == BY_OK) {
             by_fail_context("%s%s", g->scope, by_ops[op].name);
-            poison(g);
+            by_graph_poison(g);
         }
         return NULL;
     }
@@ -367,7 +367,7 @@ by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, con
         if (n->out[i])
             n->out[i]->needs_grad = needs_grad && by_ops[op].grad && by_dtype_is_float(n->out[i]->type);
     if (!push((void ***)&g->nodes, &g->n_nodes, &g->cap_nodes, n)) {
-        poison(g);
+        by_graph_poison(g);
         return NULL;
     }
     return n;

@@ -240,6 +240,7 @@ by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, co
 by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size);
 by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
 by_tensor *by_grad_leaf(by_graph *g, by_tensor *param);
+by_tensor *by_graph_poison(by_graph *g); /* by_graph_fail with the error that the thread has already */
 by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim); /* for infer rules */
 by_status by_set_output_like(by_node *n, int i, const by_tensor *t);
 char *by_shape_text(const by_tensor *t, char *buffer, size_t size); /* "(2, 3, 4) f32" */

@@ -8,6 +8,8 @@
 #include "graph/graph.h"
 #include "io/json.h"
 
+enum { MAX_LABELS = 1 << 20 };
+
 /* ---- config.json to struct and back ---------------------------------------------------------------------------------------- */
 
 static by_status read_field(const cJSON *json, const by_field *f, char *at)
@@ -35,14 +37,20 @@ static by_status read_field(const cJSON *json, const by_field *f, char *at)
     return BY_OK;
 }
 
-/* Replace or add a member; false when memory is out. */
+/* Replace or add a member, in the place of the old one; false when memory is out. Takes the value over in any case. */
 static bool put(cJSON *json, const char *key, cJSON *value)
 {
-    if (!value)
-        return false;
-    if (cJSON_GetObjectItemCaseSensitive(json, key))
-        return cJSON_ReplaceItemInObjectCaseSensitive(json, key, value);
-    return cJSON_AddItemToObject(json, key, value);
+    cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
+    if (value && old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
+        value->string = old->string;
+        value->type |= old->type & cJSON_StringIsConst;
+        old->string = NULL;
+        return cJSON_ReplaceItemViaPointer(json, old, value);
+    }
+    if (value && cJSON_AddItemToObject(json, key, value))
+        return true;
+    cJSON_Delete(value);
+    return false;
 }
 
 /* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
@@ -101,7 +109,7 @@ static by_status read_task(by_model *m)
     const cJSON *names = cJSON_GetObjectItemCaseSensitive(m->json, "id2label");
     if (cJSON_IsObject(names))
         labels = cJSON_GetArraySize(names);
-    BY_TRY(by_json_int(m->json, "num_labels", labels, 1, 1 << 20, &labels));
+    BY_TRY(by_json_int(m->json, "num_labels", labels, 1, MAX_LABELS, &labels));
     m->labels = (int)labels;
     return BY_OK;
 }
@@ -161,7 +169,8 @@ static bool write_labels(const by_model *m, cJSON *json)
         cJSON_Delete(ids);
         return false;
     }
-    return put(json, "id2label", names) && put(json, "label2id", ids);
+    ok = put(json, "id2label", names);
+    return put(json, "label2id", ids) && ok;
 }
 
 static cJSON *config_json(const by_model *m, by_dtype dtype)
@@ -174,8 +183,9 @@ static cJSON *config_json(const by_model *m, by_dtype dtype)
         ok = write_field(json, &m->arch->fields[i], (const char *)m->config + m->arch->fields[i].offset);
     if (ok && !m->json)
         ok = put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
-             put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
              put(json, "tie_word_embeddings", cJSON_CreateTrue());
+    if (ok && (!m->json || token_of(m->json, "eos_token_id") != m->eos))
+        ok = put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos));
     if (!ok) {
         cJSON_Delete(json);
         by_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
@@ -281,25 +291,26 @@ static by_status check_leftovers(const by_model *m, const by_st *file)
 static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spec)
 {
     by_params *p = m->params;
+    bool fresh_head = spec->new_head && m->task != BY_TASK_LM;
     for (int i = 0; i < p->count; i++) {
         const by_st_entry *e = entry_of(m, file, p->list[i].name);
-        if (!e && spec->new_head && is_head(p->list[i].name))
+        if (fresh_head && is_head(p->list[i].name))
             continue;
         if (!e)
             return by_fail(BY_ERR_FORMAT, "%s is missing", p->list[i].name);
         BY_TRY(check_entry(p, i, e));
     }
     BY_TRY(check_leftovers(m, file));
-    bool mappable = !spec->training && !spec->copy && strcmp(by_device_name(m->device), "cpu") == 0;
+    bool mappable = !spec->training && !spec->copy && !fresh_head && strcmp(by_device_name(m->device), "cpu") == 0;
     bool mapped = mappable && try_map(m, file);
     BY_TRY(by_params_freeze(p, spec->training));
     if (mapped)
         return BY_OK;
-    if (spec->new_head)
+    if (fresh_head)
         BY_TRY(by_params_init(p, spec->seed));
     for (int i = 0; i < p->count; i++) {
         const by_st_entry *e = entry_of(m, file, p->list[i].name);
-        if (e)
+        if (!fresh_head || !is_head(p->list[i].name))
             BY_TRY(by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype));
     }
     return BY_OK;
@@ -322,6 +333,16 @@ static by_model *model_new(by_device *d, by_dtype dtype)
     return m;
 }
 
+/* Whether the architecture has a head for the task that was asked for. */
+static by_status check_task(const by_model *m)
+{
+    if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
+        return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    if (m->task == BY_TASK_CLASSIFY && (m->labels < 1 || m->labels > MAX_LABELS))
+        return by_fail(BY_ERR_ARGUMENT, "a model that classifies needs 1 to %d labels, not %d", MAX_LABELS, m->labels);
+    return BY_OK;
+}
+
 static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
 {
     BY_TRY(read_config(m, dir));
@@ -329,8 +350,7 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
         m->task = spec->task;
         m->labels = spec->labels;
     }
-    if (!m->arch->classes[m->task])
-        return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    BY_TRY(check_task(m));
     BY_TRY(declare(m));
     by_st *file = by_st_open(dir);
     if (!file)
@@ -402,8 +422,7 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
         return BY_ERR_MEMORY;
     m->task = spec->task;
     m->labels = spec->labels;
-    if (!m->arch->classes[m->task])
-        return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    BY_TRY(check_task(m));
     BY_TRY(shape_config(m, shape));
     BY_TRY(declare(m));
     BY_TRY(by_params_freeze(m->params, spec->training));
@@ -438,14 +457,13 @@ static by_status write_generation_config(const by_model *m, const char *dir)
 {
     cJSON *json = cJSON_CreateObject();
     char *path = by_path_join(dir, "generation_config.json");
-    by_status s = BY_ERR_MEMORY;
+    by_status s;
     bool ok = json && path && put(json, "_from_model_config", cJSON_CreateTrue());
     if (ok && m->eos >= 0)
         ok = put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) && put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
     if (ok && m->pad >= 0)
         ok = put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
-    if (ok)
-        s = by_json_write(path, json);
+    s = ok ? by_json_write(path, json) : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
     cJSON_Delete(json);
     by_free(path);
     return s;

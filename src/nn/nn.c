@@ -1,7 +1,7 @@
 /* nn.c - embeddings, projections, norms, attention and feed-forward blocks (see nn.h). */
 #include "nn/nn.h"
 
-#include "base/base.h"
+#include "graph/graph.h"
 
 by_tensor *nn_embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width, float std)
 {
@@ -114,8 +114,10 @@ static by_tensor *attend_cached(by_graph *g, by_tensor *qkv, const nn_attention_
     size_t bytes = (size_t)(b * s->cache->capacity * c) * by_dtype_size(by_type(qkv));
     if (by_graph_status(g) != BY_OK)
         return qkv;
-    if (!cache_layer(s->cache, s->layer, bytes))
-        return by_graph_fail(g, "the key-value cache: %s", by_error_message());
+    if (!cache_layer(s->cache, s->layer, bytes)) {
+        by_fail_context("the key-value cache");
+        return by_graph_poison(g);
+    }
     by_tensor *k = by_state(g, "k_cache", by_type(qkv), 3, shape, s->cache->keys[s->layer]);
     by_tensor *v = by_state(g, "v_cache", by_type(qkv), 3, shape, s->cache->values[s->layer]);
     return by_attention_cached(g, qkv, NULL, NULL, k, v, s->cache->past, spec);

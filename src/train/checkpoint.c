@@ -9,74 +9,77 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "graph/graph.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 
 #define TEMPORARY "unfinished-checkpoint"
 
-/* ---- optimiser state
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- optimiser state ------------------------------------------------------------------------- */
+
+/* What is kept beside the model. Models are saved in f32 at most: the values of one that computes in f64 are
+ * kept here as well, in full. */
+static const struct {
+    const char *prefix;
+    by_slot slot;
+} kept[] = {{"moment1", BY_SLOT_MOMENT1}, {"moment2", BY_SLOT_MOMENT2}, {"value", BY_SLOT_VALUE}};
+
+static int kept_count(const by_params *p)
+{
+    return p->type == BY_F64 ? 3 : 2;
+}
+
+/* Fill one entry with buffer k of a parameter, name and data in memory of its own. */
+static by_status export_slot(const by_params *p, int i, int k, by_st_entry *e)
+{
+    by_device *d = p->device;
+    size_t bytes = (size_t)p->list[i].count * by_dtype_size(by_acc_type(p->type));
+    char *name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
+    void *data = by_alloc(bytes), *from = by_params_address(p, i, kept[k].slot);
+    e->name = name;
+    e->data = data;
+    e->bytes = bytes;
+    e->dtype = by_acc_type(p->type);
+    e->rank = p->list[i].rank;
+    memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
+    return name && data ? d->backend->download(d, data, from, bytes) : BY_ERR_MEMORY;
+}
 
 static by_status write_moments(const by_params *p, const char *dir)
 {
-    int n = by_params_count(p);
-    by_st_entry *entries = by_alloc_zero(2 * (size_t)n + 1, sizeof *entries);
-    float **values = by_alloc_zero(2 * (size_t)n + 1, sizeof *values);
-    char **names = by_alloc_zero(2 * (size_t)n + 1, sizeof *names);
+    int slots = kept_count(p), n = p->count * slots;
+    by_st_entry *entries = by_alloc_zero((size_t)n + 1, sizeof *entries);
     char *path = by_path_join(dir, "optimizer.safetensors");
-    by_status s = entries && values && names && path ? BY_OK : BY_ERR_MEMORY;
-    for (int i = 0; i < 2 * n && s == BY_OK; i++) {
-        int k = i / 2;
-        size_t count = 1;
-        by_st_entry *e = &entries[i];
-        e->rank = by_params_rank(p, k);
-        for (int a = 0; a < e->rank; a++)
-            count *= (size_t)(e->dim[a] = by_params_shape(p, k)[a]);
-        names[i] = by_sprintf("moment%d.%s", i % 2 + 1, by_params_name(p, k));
-        values[i] = by_alloc(count * sizeof(float));
-        if (!names[i] || !values[i])
-            s = BY_ERR_MEMORY;
-        else
-            s = by_params_get(p, k, i % 2 ? BY_SLOT_MOMENT2 : BY_SLOT_MOMENT1, values[i]);
-        e->name = names[i];
-        e->dtype = BY_F32;
-        e->data = values[i];
-        e->bytes = count * sizeof(float);
-    }
+    by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < n && s == BY_OK; i++)
+        s = export_slot(p, i / slots, i % slots, &entries[i]);
     if (s == BY_OK)
-        s = by_st_write(path, entries, 2 * n, NULL);
-    for (int i = 0; i < 2 * n; i++) {
-        by_free(values ? values[i] : NULL);
-        by_free(names ? names[i] : NULL);
+        s = by_st_write(path, entries, n, NULL);
+    for (int i = 0; entries && i < n; i++) {
+        union { /* owned here, though by_st_entry only borrows */
+            const void *from;
+            void *to;
+        } name = {entries[i].name}, data = {entries[i].data};
+        by_free(name.to);
+        by_free(data.to);
     }
     by_free(entries);
-    by_free(values);
-    by_free(names);
     by_free(path);
     return s;
 }
 
-static by_status read_moment(by_params *p, int i, by_slot slot, const by_st *file)
+static by_status read_slot(by_params *p, int i, int k, const by_st *file)
 {
-    char *name = by_sprintf("moment%d.%s", slot == BY_SLOT_MOMENT1 ? 1 : 2, by_params_name(p, i));
+    char *name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
     if (!name)
         return BY_ERR_MEMORY;
     const by_st_entry *e = by_st_find(file, name);
-    int64_t count = 1;
-    for (int a = 0; a < by_params_rank(p, i); a++)
-        count *= by_params_shape(p, i)[a];
+    by_dtype type = by_acc_type(p->type);
     by_status s;
-    if (!e || e->dtype != BY_F32 || e->bytes != (size_t)count * 4) {
+    if (!e || e->dtype != type || e->bytes != (size_t)p->list[i].count * by_dtype_size(type))
         s = by_fail(BY_ERR_FORMAT, "optimizer.safetensors: %s is missing or of another shape", name);
-    } else {
-        float *copy = by_alloc(e->bytes); /* the file's data may be unaligned */
-        s = copy ? BY_OK : BY_ERR_MEMORY;
-        if (copy) {
-            memcpy(copy, e->data, e->bytes);
-            s = by_params_set(p, i, slot, copy);
-        }
-        by_free(copy);
-    }
+    else
+        s = by_params_set_typed(p, i, kept[k].slot, e->data, type);
     by_free(name);
     return s;
 }
@@ -89,17 +92,14 @@ static by_status read_moments(by_params *p, const char *dir)
     if (!file)
         return by_error_status();
     by_status s = BY_OK;
-    for (int i = 0; i < by_params_count(p) && s == BY_OK; i++) {
-        s = read_moment(p, i, BY_SLOT_MOMENT1, file);
-        if (s == BY_OK)
-            s = read_moment(p, i, BY_SLOT_MOMENT2, file);
-    }
+    for (int i = 0; i < p->count && s == BY_OK; i++)
+        for (int k = 0; k < kept_count(p) && s == BY_OK; k++)
+            s = read_slot(p, i, k, file);
     by_st_free(file);
     return s;
 }
 
-/* ---- the few numbers beside it
- * -------------------------------------------------------------------------------------------------- */
+/* ---- the few numbers beside it --------------------------------------------------------------- */
 
 /* Doubles are kept as hexadecimal text: nothing is lost on the way through a decimal. */
 static by_status write_state(const by_run_state *s, const char *dir)
@@ -149,9 +149,7 @@ by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s)
     return BY_OK;
 }
 
-/* ---- the folder
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 static by_status point(const char *out, const char *link, const char *target)
 {
@@ -170,12 +168,19 @@ static by_status point(const char *out, const char *link, const char *target)
 }
 
 /* Where a link of the folder points to, "" when it does not exist. */
-static void pointed(const char *out, const char *link, char *target, size_t size)
+typedef struct target {
+    char name[256];
+} target;
+
+static by_status pointed(const char *out, const char *link, target *t)
 {
     char *path = by_path_join(out, link);
-    ssize_t n = path ? readlink(path, target, size - 1) : -1;
-    target[n > 0 ? n : 0] = '\0';
+    if (!path)
+        return BY_ERR_MEMORY;
+    ssize_t n = readlink(path, t->name, sizeof t->name - 1);
+    t->name[n > 0 ? n : 0] = '\0';
     by_free(path);
+    return BY_OK;
 }
 
 /* The step in "checkpoint-000123", -1 for another name. */
@@ -200,9 +205,9 @@ static by_status remove_in(const char *out, const char *name)
  * all. */
 static by_status thin_out(const char *out, int keep)
 {
-    char last[256], best[256];
-    pointed(out, "last", last, sizeof last);
-    pointed(out, "best", best, sizeof best);
+    target last, best;
+    BY_TRY(pointed(out, "last", &last));
+    BY_TRY(pointed(out, "best", &best));
     for (;;) { /* one at a time, the oldest first, until few enough are left */
         DIR *d = opendir(out);
         if (!d)
@@ -211,7 +216,7 @@ static by_status thin_out(const char *out, int keep)
         int count = 0;
         for (struct dirent *e; (e = readdir(d));) {
             if (step_of(e->d_name) < 0 ||
-                (keep >= 0 && (!strcmp(e->d_name, last) || !strcmp(e->d_name, best))))
+                (keep >= 0 && (!strcmp(e->d_name, last.name) || !strcmp(e->d_name, best.name))))
                 continue;
             count++;
             if (!oldest[0] || step_of(e->d_name) < step_of(oldest))
@@ -225,9 +230,33 @@ static by_status thin_out(const char *out, int keep)
     }
 }
 
+/* Remove what a process that died while writing has left in a folder: "<file>.tmp-<pid>", ".<link>-new". */
+static by_status remove_temporaries(const char *dir)
+{
+    DIR *d = opendir(dir);
+    by_status s = BY_OK;
+    for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        if (!strstr(e->d_name, ".tmp-") && (e->d_name[0] != '.' || n < 5 || strcmp(e->d_name + n - 4, "-new") != 0))
+            continue;
+        char *path = by_path_join(dir, e->d_name);
+        if (!path || (unlink(path) != 0 && errno != ENOENT))
+            s = path ? by_fail(BY_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : BY_ERR_MEMORY;
+        by_free(path);
+    }
+    if (d)
+        closedir(d);
+    return s;
+}
+
 by_status by_checkpoint_clean(const char *out, bool all)
 {
     BY_TRY(remove_in(out, TEMPORARY));
+    BY_TRY(remove_temporaries(out));
+    char *data = by_path_join(out, "data");
+    by_status s = data ? remove_temporaries(data) : BY_ERR_MEMORY;
+    by_free(data);
+    BY_TRY(s);
     if (!all)
         return BY_OK;
     const char *links[] = {"last", "best"};
@@ -241,6 +270,26 @@ by_status by_checkpoint_clean(const char *out, bool all)
     return thin_out(out, -1);
 }
 
+static void name_of(int64_t step, target *t)
+{
+    snprintf(t->name, sizeof t->name, "checkpoint-%06lld", (long long)step);
+}
+
+by_status by_checkpoint_mend(const char *out, const by_run_state *s, int keep)
+{
+    target best, name;
+    name_of(s->best_step, &name);
+    BY_TRY(pointed(out, "best", &best));
+    char *path = by_path_join(out, name.name);
+    if (!path)
+        return BY_ERR_MEMORY;
+    bool there = by_dir_exists(path);
+    by_free(path);
+    if (s->best_step > 0 && there && strcmp(best.name, name.name) != 0)
+        BY_TRY(point(out, "best", name.name));
+    return thin_out(out, keep);
+}
+
 static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer,
                            const by_run_state *s)
 {
@@ -252,24 +301,31 @@ static by_status write_all(const char *dir, const by_model *m, const by_tokenize
     return by_dir_sync(dir);
 }
 
+/* Write a checkpoint as `path`, by way of `temp`. A folder of that name which no link points to is what another
+ * run, or one that died just there, has left: it is replaced. */
+static by_status write_checkpoint(const char *path, const char *temp, const by_model *m,
+                                  const by_tokenizer *tokenizer, const by_run_state *s)
+{
+    BY_TRY(by_dir_remove(temp));
+    BY_TRY(write_all(temp, m, tokenizer, s));
+    BY_TRY(by_dir_remove(path));
+    return by_rename(temp, path);
+}
+
 by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokenizer *tokenizer,
                              const by_run_state *s, bool is_best, int keep)
 {
-    char name[64];
-    snprintf(name, sizeof name, "checkpoint-%06lld", (long long)s->step);
-    char *temp = by_path_join(out, TEMPORARY), *path = by_path_join(out, name);
-    by_status status = temp && path ? by_dir_remove(temp) : BY_ERR_MEMORY;
-    bool saved = status == BY_OK && by_dir_exists(path); /* a step gives the same bits whenever it is saved */
-    if (status == BY_OK && !saved)
-        status = write_all(temp, m, tokenizer, s);
-    if (status == BY_OK && !saved)
-        status = by_rename(temp, path);
+    target name, last;
+    name_of(s->step, &name);
+    char *temp = by_path_join(out, TEMPORARY), *path = by_path_join(out, name.name);
+    by_status status = temp && path ? pointed(out, "last", &last) : BY_ERR_MEMORY;
+    if (status == BY_OK && (strcmp(last.name, name.name) != 0 || !by_dir_exists(path)))
+        status = write_checkpoint(path, temp, m, tokenizer, s);
     if (status == BY_OK)
-        status = point(out, "last", name);
+        status = point(out, "last", name.name);
     if (status == BY_OK && is_best)
-        status = point(out, "best", name);
-    if (status != BY_OK &&
-        temp) { /* give the disk back what the attempt took; the message stays that of the failure */
+        status = point(out, "best", name.name);
+    if (status != BY_OK && temp) { /* give the disk back what the attempt took; the message stays that of the failure */
         char *message = by_strdup(by_error_message());
         by_dir_remove(temp);
         by_fail(status, "%s", message ? message : "out of memory");
@@ -280,14 +336,13 @@ by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokeni
     return status == BY_OK ? thin_out(out, keep) : by_fail_context("saving a checkpoint");
 }
 
-char *by_checkpoint_find(const char *out)
+by_status by_checkpoint_find(const char *out, char **dir)
 {
     char *last = by_path_join(out, "last"), *state = last ? by_path_join(last, "trainer_state.json") : NULL;
-    bool there = state && by_file_exists(state);
+    by_status s = state ? BY_OK : BY_ERR_MEMORY;
+    *dir = state && by_file_exists(state) ? last : NULL;
     by_free(state);
-    if (!there) {
+    if (!*dir)
         by_free(last);
-        return NULL;
-    }
-    return last;
+    return s;
 }

@@ -21,14 +21,17 @@ typedef struct by_run_state {
 by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokenizer *tokenizer,
                              const by_run_state *s, bool is_best, int keep);
 
-/* The directory of the newest whole checkpoint (heap string), or NULL with no error set when there is none.
- */
-char *by_checkpoint_find(const char *out);
+/* *dir: the directory of the newest whole checkpoint (heap string), or NULL when there is none. */
+by_status by_checkpoint_find(const char *out, char **dir);
 
 /* Read state and optimiser moments from a checkpoint directory into a model opened from it. */
 by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s);
 
-/* Remove what an interrupted save left behind; with all, every checkpoint too. */
+/* Remove the temporary files that an interrupted save left behind; with all, every checkpoint too. */
 by_status by_checkpoint_clean(const char *out, bool all);
+
+/* Finish what a save did not come to, now that the state of the last checkpoint is known: the link to the best, and
+ * the removal of old ones. */
+by_status by_checkpoint_mend(const char *out, const by_run_state *s, int keep);
 
 #endif

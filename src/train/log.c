@@ -1,9 +1,11 @@
 /* log.c - see log.h. */
 #include "train/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "io/curve.h"
@@ -44,6 +46,7 @@ static by_status push(points *p, double x, double y)
 /* Take one old line over when it is whole and not after `step`. A torn last line, left by a crash, is dropped. */
 static by_status replay(by_log *l, const char *line, size_t size, int64_t step, by_buf *kept)
 {
+    by_error_clear();
     cJSON *json = by_json_parse(line, size, "metrics.jsonl");
     int64_t at = -1;
     double loss = NAN, eval = NAN;
@@ -59,6 +62,8 @@ static by_status replay(by_log *l, const char *line, size_t size, int64_t step, 
             s = push(&l->eval, (double)at, eval);
     }
     cJSON_Delete(json);
+    if (by_error_status() == BY_ERR_MEMORY)
+        return BY_ERR_MEMORY; /* a line that could not be read for want of memory is no torn one */
     by_error_clear();
     return s;
 }
@@ -79,6 +84,24 @@ static by_status cut_metrics(by_log *l, const char *path, int64_t step)
         s = kept.failed ? BY_ERR_MEMORY : by_file_write(path, kept.data ? kept.data : "", kept.size);
     by_free(text);
     by_buf_free(&kept);
+    return s;
+}
+
+by_status by_log_remove(const char *out)
+{
+    DIR *d = opendir(out);
+    by_status s = BY_OK;
+    for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
+        if (strcmp(e->d_name, "metrics.jsonl") != 0 && strcmp(e->d_name, "loss.svg") != 0 &&
+            strncmp(e->d_name, "events.out.tfevents.", 20) != 0)
+            continue;
+        char *path = by_path_join(out, e->d_name);
+        if (!path || (unlink(path) != 0 && errno != ENOENT))
+            s = path ? by_fail(BY_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : BY_ERR_MEMORY;
+        by_free(path);
+    }
+    if (d)
+        closedir(d);
     return s;
 }
 

@@ -10,6 +10,9 @@ typedef struct by_log by_log;
 by_log *by_log_open(const char *out, int64_t step);
 void by_log_close(by_log *l);
 
+/* Remove the logs of an earlier run. */
+by_status by_log_remove(const char *out);
+
 /* One line of metrics.jsonl, and the same to TensorBoard. */
 by_status by_log_write(by_log *l, const by_report *r);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "io/hf.h"
 #include "io/json.h"
 #include "train/checkpoint.h"
 #include "train/dataset.h"
@@ -46,25 +47,21 @@ static by_status lock_folder(run *r)
     return BY_OK;
 }
 
-static void remove_file(const char *out, const char *name)
-{
-    char *path = by_path_join(out, name);
-    if (path)
-        unlink(path);
-    by_free(path);
-}
-
 /* Forget an earlier run in the same folder. */
 static by_status start_afresh(const char *out)
 {
     BY_TRY(by_checkpoint_clean(out, true));
-    char *data = by_path_join(out, "data");
-    by_status s = data ? by_dir_remove(data) : BY_ERR_MEMORY;
-    by_free(data);
-    remove_file(out, "metrics.jsonl");
-    remove_file(out, "run.json");
-    remove_file(out, "loss.svg");
-    return s;
+    BY_TRY(by_log_remove(out));
+    const char *names[] = {"data", "run.json"};
+    for (int i = 0; i < BY_COUNT(names); i++) {
+        char *path = by_path_join(out, names[i]);
+        by_status s = !path ? BY_ERR_MEMORY : by_dir_exists(path) ? by_dir_remove(path) : BY_OK;
+        if (path && by_file_exists(path))
+            unlink(path);
+        by_free(path);
+        BY_TRY(s);
+    }
+    return BY_OK;
 }
 
 /* ---- run.json: everything needed to repeat the run, and what must not change when it goes on ------------------------------------ */
@@ -72,22 +69,23 @@ static by_status start_afresh(const char *out)
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
 static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
 
-/* Numbers that decide the course of training. */
+/* Numbers that decide the course of training; those of its shape are m's. */
 typedef struct fact {
     const char *key;
     double value;
 } fact;
 
-static int collect_facts(const run *r, fact *f)
+static int collect_facts(const run *r, const by_model *m, fact *f)
 {
     const by_run_spec *s = &r->spec;
-    const by_model *m = r->model;
     fact all[] = {
         {"layers", by_model_layers(m)},
         {"heads", by_model_heads(m)},
         {"width", by_model_width(m)},
         {"context", by_model_context(m)},
         {"vocab", by_model_vocab(m)},
+        {"inner", by_config_get(m->arch, m->config, BY_ROLE_INNER)},
+        {"dropout", round(by_config_get(m->arch, m->config, BY_ROLE_DROPOUT) * 1e6) / 1e6}, /* a float */
         {"batch", s->batch},
         {"seq", s->seq},
         {"accumulate", s->accumulate},
@@ -110,23 +108,39 @@ static int collect_facts(const run *r, fact *f)
 }
 #define MAX_FACTS 32
 
+/* Names that decide it too. */
+enum { NAMES = 5 };
+typedef struct name {
+    const char *key, *value;
+} name;
+
+static void collect_names(const run *r, name *n)
+{
+    const by_run_spec *s = &r->spec;
+    name all[NAMES] = {{"family", s->init_from ? by_model_family(r->model) : s->family},
+                       {"dtype", by_dtype_name(s->dtype)},
+                       {"tokenizer", s->tokenizer ? s->tokenizer : "char"},
+                       {"optimizer", optimizers[s->optimizer.kind]},
+                       {"schedule", schedules[s->schedule.kind]}};
+    memcpy(n, all, sizeof all);
+}
+
 static by_status write_run_json(const run *r)
 {
     fact f[MAX_FACTS];
-    int n = collect_facts(r, f);
+    name names[NAMES];
+    int n = collect_facts(r, r->model, f);
     const by_run_spec *s = &r->spec;
+    collect_names(r, names);
     cJSON *json = cJSON_CreateObject(), *files = cJSON_CreateArray();
     bool ok = json && files && cJSON_AddStringToObject(json, "banyan", by_version()) &&
               cJSON_AddStringToObject(json, "command", s->command ? s->command : "") &&
-              cJSON_AddStringToObject(json, "family", by_model_family(r->model)) &&
-              cJSON_AddStringToObject(json, "dtype", by_dtype_name(s->dtype)) &&
               cJSON_AddStringToObject(json, "device", by_device_description(r->device)) &&
-              cJSON_AddStringToObject(json, "tokenizer", s->tokenizer ? s->tokenizer : "char") &&
-              cJSON_AddStringToObject(json, "optimizer", optimizers[s->optimizer.kind]) &&
-              cJSON_AddStringToObject(json, "schedule", schedules[s->schedule.kind]) &&
               cJSON_AddNumberToObject(json, "parameters", (double)by_params_elements(by_model_params(r->model))) &&
               cJSON_AddNumberToObject(json, "train_tokens", (double)(r->data.train_end - r->data.train_begin)) &&
               cJSON_AddNumberToObject(json, "eval_tokens", (double)(r->data.eval_end - r->data.eval_begin));
+    for (int i = 0; i < NAMES && ok; i++)
+        ok = cJSON_AddStringToObject(json, names[i].key, names[i].value) != NULL;
     for (int i = 0; i < n && ok; i++)
         ok = cJSON_AddNumberToObject(json, f[i].key, f[i].value) != NULL;
     for (int i = 0; i < s->data_count && ok; i++)
@@ -136,6 +150,8 @@ static by_status write_run_json(const run *r)
     if (ok && path && cJSON_AddItemToObject(json, "data", files)) {
         files = NULL; /* the object has it now */
         status = by_json_write(path, json);
+    } else {
+        by_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
     }
     cJSON_Delete(files);
     cJSON_Delete(json);
@@ -143,35 +159,72 @@ static by_status write_run_json(const run *r)
     return status;
 }
 
-/* A run goes on only as it began. More steps are fine where the schedule does not depend on their number. */
+static by_status differs(const run *r, const char *key, const char *was, const char *asked)
+{
+    if (strcmp(key, "data_fingerprint") == 0)
+        return by_fail(BY_ERR_ARGUMENT, "the run in %s was started with other data; use another folder, or start it afresh",
+                       r->spec.out);
+    return by_fail(BY_ERR_ARGUMENT, "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
+                   r->spec.out, key, was, asked);
+}
+
+static by_status compare_names(const run *r, const cJSON *json)
+{
+    name names[NAMES];
+    collect_names(r, names);
+    for (int i = 0; i < NAMES; i++) {
+        const char *was = "";
+        BY_TRY(by_json_string(json, names[i].key, "", &was));
+        if (strcmp(was, names[i].value) != 0)
+            return differs(r, names[i].key, was, names[i].value);
+    }
+    return BY_OK;
+}
+
+/* More steps are fine where the schedule does not depend on their number. */
+static by_status compare_facts(const run *r, const by_model *asked, const cJSON *json)
+{
+    fact f[MAX_FACTS];
+    int n = collect_facts(r, asked, f);
+    bool free_steps = r->spec.schedule.kind == BY_SCHEDULE_CONSTANT || r->spec.schedule.kind == BY_SCHEDULE_INVERSE_SQRT;
+    for (int i = 0; i < n; i++) {
+        double was = NAN;
+        char text[2][32];
+        BY_TRY(by_json_double(json, f[i].key, NAN, -INFINITY, INFINITY, &was));
+        if (was == f[i].value || (free_steps && strcmp(f[i].key, "steps") == 0))
+            continue;
+        snprintf(text[0], sizeof text[0], "%.10g", was);
+        snprintf(text[1], sizeof text[1], "%.10g", f[i].value);
+        return differs(r, f[i].key, text[0], text[1]);
+    }
+    return BY_OK;
+}
+
+/* The shape that the spec asks for, which need not be that of the model in the folder. */
+static by_model_shape asked_shape(const run *r)
+{
+    by_model_shape shape = r->spec.shape;
+    if (r->data.tokenizer)
+        shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
+    return shape;
+}
+
+/* A run goes on only as it began. */
 static by_status check_run_json(const run *r)
 {
     char *path = by_path_join(r->spec.out, "run.json");
-    cJSON *json = path && by_file_exists(path) ? by_json_load(path) : NULL;
+    cJSON *json = path ? by_json_load(path) : NULL;
     by_free(path);
     if (!json)
-        return by_fail(BY_ERR_FORMAT, "%s: there is a checkpoint but no readable run.json", r->spec.out);
-    fact f[MAX_FACTS];
-    int n = collect_facts(r, f);
-    bool free_steps = r->spec.schedule.kind == BY_SCHEDULE_CONSTANT || r->spec.schedule.kind == BY_SCHEDULE_INVERSE_SQRT;
-    by_status s = BY_OK;
-    for (int i = 0; i < n && s == BY_OK; i++) {
-        double was = NAN;
-        s = by_json_double(json, f[i].key, NAN, -INFINITY, INFINITY, &was);
-        if (s == BY_OK && was != f[i].value && !(free_steps && strcmp(f[i].key, "steps") == 0))
-            s = by_fail(BY_ERR_ARGUMENT,
-                        "the run in %s was started with %s = %.10g, and this asks for %.10g; use another folder, or start it afresh",
-                        r->spec.out, f[i].key, was, f[i].value);
-    }
-    const char *names[3][2] = {{"dtype", by_dtype_name(r->spec.dtype)},
-                               {"optimizer", optimizers[r->spec.optimizer.kind]},
-                               {"schedule", schedules[r->spec.schedule.kind]}};
-    for (int i = 0; i < 3 && s == BY_OK; i++) {
-        const char *was = "";
-        s = by_json_string(json, names[i][0], "", &was);
-        if (s == BY_OK && strcmp(was, names[i][1]) != 0)
-            s = by_fail(BY_ERR_ARGUMENT, "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
-                        r->spec.out, names[i][0], was, names[i][1]);
+        return by_fail_context("%s: there is a checkpoint but no readable run.json", r->spec.out);
+    by_status s = compare_names(r, json);
+    if (s == BY_OK && r->spec.init_from) {
+        s = compare_facts(r, r->model, json);
+    } else if (s == BY_OK) {
+        by_model_shape shape = asked_shape(r);
+        by_model *asked = by_model_new(r->device, r->spec.family, &shape, &(by_model_spec){.blank = true});
+        s = asked ? compare_facts(r, asked, json) : by_error_status();
+        by_model_free(asked);
     }
     cJSON_Delete(json);
     return s;
@@ -183,7 +236,8 @@ static by_status open_model(run *r)
 {
     by_run_spec *s = &r->spec;
     by_model_spec spec = {.dtype = s->dtype, .training = true, .seed = s->seed};
-    char *last = by_checkpoint_find(s->out);
+    char *last;
+    BY_TRY(by_checkpoint_find(s->out, &last));
     if (last) {
         r->model = by_model_open(r->device, last, &spec);
         by_status status = r->model ? by_checkpoint_load(last, r->model, &r->state) : by_error_status();
@@ -194,9 +248,7 @@ static by_status open_model(run *r)
         r->model = by_model_open(r->device, s->init_from, &spec);
         return r->model ? BY_OK : by_error_status();
     }
-    by_model_shape shape = s->shape;
-    if (r->data.tokenizer)
-        shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
+    by_model_shape shape = asked_shape(r);
     r->model = by_model_new(r->device, s->family, &shape, &spec);
     if (!r->model)
         return by_error_status();
@@ -217,6 +269,10 @@ static void fill_defaults(run *r)
     if (s->steps <= 0)
         s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : 1) * (double)tokens / (double)per_step), 1);
     s->schedule.steps = s->steps;
+    if (s->schedule.rate <= 0) /* narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600 */
+        s->schedule.rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
+    if (s->schedule.min_rate < 0)
+        s->schedule.min_rate = s->schedule.rate / 10;
     if (s->eval_every <= 0)
         s->eval_every = BY_MAX(s->steps / 10, 1);
     if (s->save_every <= 0)
@@ -239,6 +295,8 @@ static by_status set_up(run *r)
         return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d", s->seq,
                        by_model_context(r->model));
     BY_TRY(r->state.step > 0 ? check_run_json(r) : write_run_json(r));
+    if (r->state.step > 0)
+        BY_TRY(by_checkpoint_mend(s->out, &r->state, s->keep));
     r->train = (by_lm_batches){r->data.train, r->data.train_begin, r->data.train_end, s->batch * s->accumulate, s->seq, s->seed};
     BY_TRY(by_lm_batches_check(&r->train));
     r->eval = (by_lm_batches){r->data.eval, r->data.eval_begin, r->data.eval_end, s->batch, s->seq, s->seed};
@@ -250,12 +308,16 @@ static by_status set_up(run *r)
                                                             .recompute = s->recompute,
                                                             .optimizer = s->optimizer,
                                                             .seed = s->seed});
-    r->log = by_log_open(s->out, r->state.step);
-    size_t cells = (size_t)s->batch * (size_t)s->accumulate * (size_t)s->seq;
-    r->inputs = by_alloc(cells * sizeof *r->inputs);
-    r->targets = by_alloc(cells * sizeof *r->targets);
-    if (!r->trainer || !r->log || !r->inputs || !r->targets || !by_trainer_program(r->trainer))
+    if (!r->trainer || !by_trainer_program(r->trainer))
         return by_error_status();
+    r->log = by_log_open(s->out, r->state.step);
+    if (!r->log)
+        return by_error_status();
+    size_t cells = (size_t)s->batch * (size_t)s->accumulate * (size_t)s->seq;
+    r->inputs = by_alloc_zero(cells, sizeof *r->inputs);
+    r->targets = by_alloc_zero(cells, sizeof *r->targets);
+    if (!r->inputs || !r->targets)
+        return BY_ERR_MEMORY;
     by_trainer_set_steps(r->trainer, r->state.step);
     r->rate = by_device_peak(r->device, s->dtype);
     return BY_OK;

@@ -26,18 +26,18 @@
 #endif
 
 enum {
-    KC = 256,     /* depth of a block: a panel of a, MR x KC, stays in the first-level cache */
-    MC = MR * 64, /* rows of a block */
-    NC = 1024,    /* columns of a block */
-    GROUP = 256,  /* columns that one task multiplies a panel of a with: KC x GROUP stays in the second-level
-                     cache */
-    STRIP = 8192, /* accumulators of a skinny product, all rows together */
-    DOTS = 64,    /* results a skinny product with dot products stores at a time */
-    ROWS = 4,     /* rows that go through the registers together in a skinny product */
-    COLS = 4,     /* dot products that go through the registers together */
-    FAR = 16384,  /* bytes of columns that may be prefetched before the present ones are done */
-    AHEAD = 1024, /* bytes between use and prefetching of a single stream */
-    UNIT = 64,    /* columns handed to threads in a skinny product */
+    KC = 256,          /* depth of a block: a panel of a, MR x KC, stays in the first-level cache */
+    MC = MR * 64,      /* rows of a block */
+    NC = 1024,         /* columns of a block */
+    GROUP = 256,       /* columns of a task: KC x GROUP of b stays in the second-level cache */
+    STRIP = 16384,     /* accumulators of a skinny product that stay in the cache, all rows together */
+    PARTS = 8,         /* of k in a skinny product, so that a thread reads one long stretch of b */
+    DOTS = 64,         /* results a skinny product stores at a time */
+    ROWS = 4,          /* rows of x that go through the registers together */
+    COLS = 4,          /* dot products that go through the registers together */
+    FAR = 16384,       /* bytes of b that may be prefetched before the present ones are done */
+    AHEAD = 1024,      /* bytes between use and prefetching of a single stream */
+    UNIT = 64,         /* columns handed to threads in a skinny product */
     FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
 };
 
@@ -57,7 +57,7 @@ static inline vec_float load_bf16(const uint16_t *p)
 #elif BY_ISA_LEVEL == 1
     return (vec_float)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16);
 #else
-    vec_float v;
+    vec_float v = {0};
     for (int i = 0; i < BY_VECTOR_BYTES / 4; i++)
         v[i] = by_bf16_to_f32(p[i]);
     return v;
@@ -71,7 +71,7 @@ static inline vec_float load_f16(const uint16_t *p)
 #elif BY_ISA_LEVEL == 1
     return (vec_float)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 #else
-    vec_float v;
+    vec_float v = {0};
     for (int i = 0; i < BY_VECTOR_BYTES / 4; i++)
         v[i] = by_f16_load(p[i]);
     return v;
@@ -88,6 +88,7 @@ static inline vec_double load_f64(const double *p)
 #define VEC          BY_PASTE(vec, R)
 #define LOAD         BY_PASTE(load, T_NAME)
 #define LANES        ((int)(sizeof(VEC) / sizeof(R)))
+#define JOB          FN(job)
 #define NR           (2 * LANES)
 #define INLINE       static inline __attribute__((always_inline))
 #define ROUND(x, to) (((x) + (to)-1) / (to) * (to))
@@ -171,6 +172,7 @@ static void run(const by_gemm_desc *d, int threads, const void *a, const void *b
 static void finish(const by_gemm_desc *d, int threads, const void *bias, void *c)
 {
     const int64_t rows = d->batch * d->m;
+    (void)threads; /* without OpenMP */
 #pragma omp parallel for schedule(static) num_threads(threads) if (rows * d->n > BY_FORK_ELEMENTS)
     for (int64_t r = 0; r < rows; r++) {
         float *row = (float *)c + r / d->m * d->stride_c + r % d->m * d->ldc;
@@ -271,8 +273,8 @@ static void FN(tile)(int64_t k, const R *restrict a, const R *restrict b, R *res
 
 /* Put the valid part (rows, cols) of a tile where it belongs: added to the sum of the blocks before it, and
  * finished after the last. */
-static void FN(merge)(const FN(job) * j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols,
-                      R *part, int64_t ld_part, bool first, bool last)
+static void FN(merge)(const JOB *j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols, R *part,
+                      int64_t ld_part, bool first, bool last)
 {
     const by_gemm_desc *d = j->d;
     for (int64_t i = 0; i < rows; i++) {
@@ -293,8 +295,8 @@ static void FN(merge)(const FN(job) * j, R *tile, int64_t row, int64_t col, int6
 
 /* One block of depth kc: pack its panels, meet, multiply. Panels and tasks are dealt out evenly to the team.
  */
-static void FN(block)(const FN(job) * j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0,
-                      int64_t kc, int id, int team)
+static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0, int64_t kc,
+                      int id, int team)
 {
     const by_gemm_desc *d = j->d;
     const int64_t panels_a = (mc + MR - 1) / MR, panels_b = (nc + NR - 1) / NR, panels = panels_a + panels_b;
@@ -329,7 +331,7 @@ static void FN(block)(const FN(job) * j, int64_t i0, int64_t mc, int64_t j0, int
     team_wait(team);
 }
 
-static void FN(packed)(const FN(job) * j, int id, int team)
+static void FN(packed)(const JOB *j, int id, int team)
 {
     const by_gemm_desc *d = j->d;
     for (int64_t i = 0; i < d->m; i += MC)
@@ -341,21 +343,35 @@ static void FN(packed)(const FN(job) * j, int id, int team)
 
 /* ---- skinny: m <= BY_GEMM_SKINNY_ROWS, x is a in R, dense ------------------------------------ */
 
-/* acc (rows, w) += x (rows, depth) b (depth, w). */
-INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int64_t ldb, const R *x,
+/* acc (rows, w) += x (rows, depth) b (depth, w). With `ahead`, the rows of b after these are prefetched one
+ * after the other. */
+INLINE void FN(axpy)(int rows, int depth, bool ahead, int64_t w, const T *b, int64_t ldb, const R *x,
                      int64_t ldx, R *acc, int64_t ld)
 {
+    const int64_t width = w * (int64_t)sizeof(T), pitch = ldb * (int64_t)sizeof(T);
+    const char *next = (const char *)(b + depth * ldb), *end = next + width;
     int64_t i = 0;
     for (; i + LANES <= w; i += LANES) {
         VEC s[ROWS];
+        for (int q = 0; ahead && q < depth * LANES * (int)sizeof(T); q += 64) {
+            __builtin_prefetch(next);
+            next += 64;
+            if (next >= end) {
+                end += pitch;
+                next = end - width;
+            }
+        }
+#pragma GCC unroll 4
         for (int r = 0; r < rows; r++)
             s[r] = *(const VEC *)(acc + r * ld + i);
+#pragma GCC unroll 4
         for (int p = 0; p < depth; p++) {
             VEC v = LOAD(b + p * ldb + i);
-            __builtin_prefetch(b + (p + ahead) * ldb + i);
+#pragma GCC unroll 4
             for (int r = 0; r < rows; r++)
                 s[r] += v * x[r * ldx + p];
         }
+#pragma GCC unroll 4
         for (int r = 0; r < rows; r++)
             *(VEC *)(acc + r * ld + i) = s[r];
     }
@@ -365,47 +381,61 @@ INLINE void FN(axpy)(int rows, int depth, int ahead, int64_t w, const T *b, int6
                 acc[r * ld + i] += LD(b[p * ldb + i]) * x[r * ldx + p];
 }
 
-#define AXPY(depth)                                                                        \
-    switch (BY_MIN(ROWS, d->m - r)) {                                                      \
-    case 1:                                                                                \
-        FN(axpy)(1, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
-        break;                                                                             \
-    case 2:                                                                                \
-        FN(axpy)(2, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
-        break;                                                                             \
-    case 3:                                                                                \
-        FN(axpy)(3, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
-        break;                                                                             \
-    default:                                                                               \
-        FN(axpy)(4, depth, ahead, w, b, d->ldb, x + r * d->k + p, d->k, acc + r * ld, ld); \
-    }
+static void FN(axpy4)(int64_t rows, bool ahead, int64_t w, const T *b, int64_t ldb, const R *x, int64_t ldx,
+                      R *acc, int64_t ld)
+{
+    if (rows == 1)
+        FN(axpy)(1, 4, ahead, w, b, ldb, x, ldx, acc, ld);
+    else if (rows == 2)
+        FN(axpy)(2, 4, ahead, w, b, ldb, x, ldx, acc, ld);
+    else if (rows == 3)
+        FN(axpy)(3, 4, ahead, w, b, ldb, x, ldx, acc, ld);
+    else
+        FN(axpy)(4, 4, ahead, w, b, ldb, x, ldx, acc, ld);
+}
 
-/* Columns [lo, hi) of c, b stored (k, n): eight rows of b at a time, streamed into accumulators in the cache.
- */
-static void FN(skinny_kn)(const FN(job) * j, const R *x, int64_t lo, int64_t hi)
+/* b stored (k, n): acc (m, n) = x b over rows [lo, hi) of b. Memory is read in its own order as far as the
+ * accumulators of m rows fit into the cache. A single row of x goes through b row by row when four of them
+ * would not be prefetched in time. */
+static void FN(skinny_part)(const by_gemm_desc *d, const R *x, const T *b, int64_t lo, int64_t hi, R *acc,
+                            int64_t ld)
+{
+    const int64_t strip = STRIP / ROUND(d->m, ROWS) / UNIT * UNIT;
+    memset(acc, 0, (size_t)(d->m * ld) * sizeof(R));
+    for (int64_t col = 0; col < d->n; col += strip) {
+        const int64_t w = BY_MIN(strip, d->n - col);
+        const bool near = 4 * w * (int64_t)sizeof(T) <= FAR;
+        for (int64_t p = lo; p < hi;) {
+            const T *bp = b + p * d->ldb + col;
+            const bool four = hi - p >= 4 && (near || d->m > 1);
+            for (int64_t r = 0; r < d->m; r += four ? ROWS : 1) {
+                const R *xr = x + r * d->k + p;
+                R *to = acc + r * ld + col;
+                if (four)
+                    FN(axpy4)(BY_MIN(ROWS, d->m - r), near, w, bp, d->ldb, xr, d->k, to, ld);
+                else
+                    FN(axpy)(1, 1, false, w, bp, d->ldb, xr, d->k, to, ld);
+            }
+            p += four ? 4 : 1;
+        }
+    }
+}
+
+/* Columns [lo, hi) of c from the sums over the parts of k, in their order. */
+static void FN(skinny_sum)(const JOB *j, const R *parts, int64_t ld, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
-    const int64_t ld = STRIP / ROUND(d->m, ROWS) / UNIT * UNIT;
-    R acc[STRIP] __attribute__((aligned(64)));
-    for (int64_t col = lo; col < hi; col += ld) {
-        const int64_t w = BY_MIN(ld, hi - col);
-        for (int64_t r = 0; r < d->m; r++)
+    R v[DOTS];
+    for (int64_t r = 0; r < d->m; r++)
+        for (int64_t col = lo; col < hi; col += DOTS) {
+            const int64_t w = BY_MIN(DOTS, hi - col);
             for (int64_t i = 0; i < w; i++)
-                acc[r * ld + i] = d->accumulate ? FN(get)(d, j->c, r * d->ldc + col + i) : 0;
-        for (int64_t p = 0; p < d->k;) {
-            const T *b = j->b + p * d->ldb + col;
-            const int depth = d->k - p >= 8 ? 8 : 1, ahead = d->k - p >= 16 ? 8 : 0;
-            for (int64_t r = 0; r < d->m; r += ROWS)
-                if (depth == 8) {
-                    AXPY(8)
-                } else {
-                    AXPY(1)
-                }
-            p += depth;
+                v[i] = d->accumulate ? FN(get)(d, j->c, r * d->ldc + col + i) : 0;
+            for (int64_t q = 0; q < PARTS; q++)
+                for (int64_t i = 0; i < w; i++)
+                    v[i] += parts[(q * d->m + r) * ld + col + i];
+            FN(store)(d, w, v, j->bias ? j->bias + col : NULL, j->c, r * d->ldc + col);
         }
-        for (int64_t r = 0; r < d->m; r++)
-            FN(store)(d, w, acc + r * ld, j->bias ? j->bias + col : NULL, j->c, r * d->ldc + col);
-    }
 }
 
 static inline R FN(total)(VEC v)
@@ -460,7 +490,7 @@ INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64
 
 /* Columns [lo, hi) of c, b stored (n, k): dot products, one at a time for a single row, COLS at a time for
  * more. */
-static void FN(skinny_nk)(const FN(job) * j, const R *x, int64_t lo, int64_t hi)
+static void FN(skinny_nk)(const JOB *j, const R *x, int64_t lo, int64_t hi)
 {
     const by_gemm_desc *d = j->d;
     const int64_t k = d->k, ldb = d->ldb, m = d->m;
@@ -499,20 +529,24 @@ static void FN(skinny_nk)(const FN(job) * j, const R *x, int64_t lo, int64_t hi)
     }
 }
 
-#undef AXPY
-
-static void FN(skinny)(const FN(job) * j, const R *x, int threads)
+static void FN(skinny)(const JOB *j, const R *x, int threads)
 {
     const by_gemm_desc *d = j->d;
-    const int64_t units = (d->n + UNIT - 1) / UNIT;
+    const int64_t units = (d->n + UNIT - 1) / UNIT, ld = ROUND(d->n, 16);
+    (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int64_t id = thread_id(), team = team_size();
         const int64_t lo = units * id / team * UNIT, hi = BY_MIN(d->n, units * (id + 1) / team * UNIT);
-        if (d->tb)
+        if (d->tb) {
             FN(skinny_nk)(j, x, lo, hi);
-        else
-            FN(skinny_kn)(j, x, lo, hi);
+        } else {
+            for (int64_t q = PARTS * id / team; q < PARTS * (id + 1) / team; q++)
+                FN(skinny_part)
+            (d, x, j->b, d->k * q / PARTS, d->k * (q + 1) / PARTS, j->part + q * d->m * ld, ld);
+            team_wait((int)team);
+            FN(skinny_sum)(j, j->part, ld, lo, hi);
+        }
     }
 }
 
@@ -536,7 +570,8 @@ static size_t FN(scratch)(const by_gemm_desc *d, int threads)
 {
     int64_t a, b, part, bias = FN(bias_size)(d);
     if (by_gemm_is_skinny(d))
-        return (size_t)(bias + d->m * d->k) * sizeof(R);
+        return (size_t)(bias + ROUND(d->m * d->k, 16) + (d->tb ? 0 : PARTS * d->m * ROUND(d->n, 16))) *
+               sizeof(R);
     FN(sizes)(d, &a, &b, &part);
     return (size_t)(bias + (a + b + part) * BY_MIN((int64_t)threads, d->batch)) * sizeof(R);
 }
@@ -545,7 +580,7 @@ static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const
                         void *c, void *scratch)
 {
     R *memory = scratch;
-    FN(job) j = {.d = d, .a = a, .b = b, .c = c, .bias = bias};
+    JOB j = {.d = d, .a = a, .b = b, .c = c, .bias = bias};
     if (d->m == 0 || d->n == 0)
         return;
     if (FN(bias_size)(d)) {
@@ -560,6 +595,7 @@ static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const
         for (int64_t r = 0; r < d->m; r++)
             for (int64_t p = 0; p < d->k; p++)
                 memory[r * d->k + p] = LD(j.a[r * d->lda + p]);
+        j.part = memory + ROUND(d->m * d->k, 16);
         FN(skinny)(&j, memory, threads);
         return;
     }
@@ -571,7 +607,7 @@ static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int id = thread_id(), team = team_size();
-        FN(job) mine = j;
+        JOB mine = j;
         mine.pack_a = memory + (by_batch ? id * (size_a + size_b + size_part) : 0);
         mine.pack_b = mine.pack_a + size_a;
         mine.part = mine.pack_b + size_b;

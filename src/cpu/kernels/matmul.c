@@ -68,6 +68,7 @@ static by_status FN(activation_pass)(by_exec *e, by_node *n)
     const int64_t count = by_tensor_rows(n->out[1]) * by_tensor_cols(n->out[1]);
     const T *pre = n->out[1]->data;
     T *y = n->out[0]->data;
+    (void)e; /* without OpenMP */
     BY_BRANCH("linear, activation pass");
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count > BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < count; i += CHUNK) {
@@ -90,6 +91,7 @@ static by_status FN(column_sums)(by_exec *e, by_node *n)
     const T *dy = n->in[1]->data;
     R *db = n->out[1]->data;
     const bool add = n->in[3] != NULL;
+    (void)e; /* without OpenMP */
     BY_BRANCH("linear_dw, bias");
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols > BY_FORK_ELEMENTS)
     for (int64_t j = 0; j < cols; j += COLUMNS) {

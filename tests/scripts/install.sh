@@ -1,0 +1,46 @@
+#!/bin/sh
+# An installed library is found by pkg-config and by CMake, and a program builds against it and runs.
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+prefix="$work/usr"
+
+check() { # NAME COMMAND...
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else
+        echo "not ok $name"
+        cat "$work/log" >&2
+    fi
+}
+
+cmake --install "$BANYAN_BUILD" --prefix "$prefix" >"$work/log" 2>&1 || {
+    echo "not ok install"
+    cat "$work/log" >&2
+    exit 1
+}
+echo "ok install"
+check "the program runs from its new place" "$prefix/bin/banyan" --version
+
+export LD_LIBRARY_PATH="$(dirname "$(find "$prefix" -name 'libbanyan.so.*' | head -n 1)")"
+if command -v pkg-config >/dev/null 2>&1; then
+    export PKG_CONFIG_PATH="$LD_LIBRARY_PATH/pkgconfig"
+    # shellcheck disable=SC2046
+    check "a program builds with pkg-config" ${CC:-cc} "$BANYAN_SOURCE/examples/architecture.c" -o "$work/program" \
+        $(pkg-config --cflags --libs banyan) -lm
+    check "and runs with the shared library" "$work/program"
+else
+    echo "not run a program builds with pkg-config: pkg-config is not there"
+fi
+
+mkdir "$work/project"
+cat >"$work/project/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.20)
+project(user C)
+find_package(banyan REQUIRED)
+add_executable(user main.c)
+target_link_libraries(user banyan::banyan m)
+END
+cp "$BANYAN_SOURCE/examples/architecture.c" "$work/project/main.c"
+check "CMake finds the package" cmake -S "$work/project" -B "$work/project/build" "-DCMAKE_PREFIX_PATH=$prefix"
+check "a program builds with CMake" cmake --build "$work/project/build"
+check "and runs" "$work/project/build/user"

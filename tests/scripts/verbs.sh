@@ -1,0 +1,318 @@
+#!/bin/sh
+# verbs.sh - the program from outside: train a tiny model, then generate, eval, inspect and verify; what they print, what they say
+# when something is wrong, and their exit codes. One thread: the machine may be busy.
+# shellcheck disable=SC2016,SC2317 # check evaluates what it is given
+set -u
+export LC_ALL=C
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+export TMPDIR="$tmp/scratch"
+mkdir "$TMPDIR"
+shared=${BANYAN_SHARED:-$BANYAN_SOURCE/../shared}
+failed=0
+
+# run ARGUMENTS...: leaves the exit code in rc, what was printed in out and err.
+run() {
+    "$BANYAN" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+}
+
+# check NAME COMMAND...: the test passes when the command succeeds.
+check() {
+    name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        echo "    failed: $*"
+        echo "    exit code $rc; stdout, stderr:"
+        head -c 1000 "$tmp/out" | sed 's/^/    > /'
+        head -c 1000 "$tmp/err" | sed 's/^/    ! /'
+        failed=1
+    fi
+}
+
+# fails CODE TEXT: the last run ended with this code, printed nothing, and said why in one line that holds the text.
+fails() {
+    [ "$rc" -eq "$1" ] && [ ! -s "$tmp/out" ] && grep -q -e "$2" "$tmp/err" && [ "$(grep -c '^banyan' "$tmp/err")" -eq 1 ]
+}
+
+# works [TEXT]: the last run succeeded and printed a line that matches.
+works() {
+    [ "$rc" -eq 0 ] && grep -q -e "${1:-.}" "$tmp/out"
+}
+
+# is_json: out is one object on one line.
+is_json() {
+    [ "$(wc -l <"$tmp/out")" -eq 1 ] || return 1
+    if command -v python3 >/dev/null 2>&1; then
+        python3 -c 'import json, sys; sys.exit(not isinstance(json.load(sys.stdin), dict))' <"$tmp/out" 2>/dev/null
+    else
+        grep -q '^{".*}$' "$tmp/out"
+    fi
+}
+
+# field KEY: the number behind "KEY": in out.
+field() {
+    sed -n "s/.*\"$1\": *\\([-0-9.e+]*\\).*/\\1/p" "$tmp/out" | head -n 1
+}
+
+# near A B TOLERANCE
+near() {
+    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= t) }'
+}
+
+# ---- train -------------------------------------------------------------------------------------------------------------
+i=0
+while [ $i -lt 300 ]; do
+    echo "the quick brown fox no. $i jumps over the lazy dog"
+    i=$((i + 1))
+done >"$tmp/text.txt"
+characters=$(wc -c <"$tmp/text.txt")
+set -- --data "$tmp/text.txt" --out "$tmp/run" --layers 2 --heads 2 --width 32 --context 32 --batch-size 8 \
+    --warmup-steps 5 --learning-rate 5e-3 --threads 1
+run train "$@" --max-steps 40 --json
+check train works '"steps":40'
+check train-json is_json
+check train-writes-a-model [ -s "$tmp/run/best/model.safetensors" ]
+check train-logs grep -q '"eval_loss"' "$tmp/run/metrics.jsonl"
+run train "$@" --max-steps 40 --json
+check train-again-has-nothing-to-do works '"resumed_from":40'
+run train "$@" --max-steps 40 --seed 1
+check train-refuses-another-run fails 1 seed
+run train --data "$tmp/nowhere.txt" --out "$tmp/none"
+check train-without-data fails 1 nowhere.txt
+run train --out "$tmp/none"
+check train-needs-data fails 2 --data
+model=$tmp/run/best
+
+# ---- generate ----------------------------------------------------------------------------------------------------------
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --greedy
+check generate works '^the quick'
+cp "$tmp/out" "$tmp/first"
+run generate "$model" --threads 1 --prompt "the quick" -n 20 --greedy
+check generate-from-run-or-model cmp -s "$tmp/out" "$tmp/first"
+run generate "$tmp/run" --threads 1 --prompt "the" -n 20 --json --seed 3
+check generate-json is_json
+check generate-json-length works '"tokens":20'
+run generate "$tmp/run" --threads 1 --prompt "THE"
+check generate-unknown-character fails 1 U+0054
+
+# ---- eval --------------------------------------------------------------------------------------------------------------
+run eval "$tmp/run" --threads 1 --data "$tmp/text.txt" --json
+check eval is_json
+check eval-predicts-all-but-one [ "$(field tokens)" -eq $((characters - 1)) ]
+check eval-counts-bytes [ "$(field bytes)" -eq $((characters - 1)) ]
+loss=$(field loss)
+check eval-perplexity near "$(awk -v l="$loss" 'BEGIN { print exp(l) }')" "$(field perplexity)" 1e-4
+check eval-bits-per-byte near "$(awk -v l="$loss" 'BEGIN { print l / log(2) }')" "$(field bits_per_byte)" 1e-4
+check eval-learned near "$loss" 0 2
+run eval "$tmp/run" "$tmp/text.txt" --threads 1 --batch-size 3 --json
+check eval-batches-do-not-matter near "$loss" "$(field loss)" 1e-5
+run eval "$tmp/run" "$tmp/run/data/train.bin" --threads 1 --json
+check eval-shard near "$loss" "$(field loss)" 1e-6
+run eval "$tmp/run" "$tmp/text.txt" --threads 1
+check eval-text works 'perplexity'
+run eval "$tmp/run" "$tmp/text.txt" --threads 1 --max-tokens 11 --json
+check eval-max-tokens [ "$(field tokens)" -eq 10 ]
+
+# nats of a text, in windows: nats TEXT OPTIONS...
+nats() {
+    printf '%s' "$1" >"$tmp/piece.txt"
+    shift
+    run eval "$tmp/run" "$tmp/piece.txt" --threads 1 --json "$@"
+    awk -v l="$(field loss)" -v n="$(field tokens)" 'BEGIN { printf "%.9f", l * n }'
+}
+# "the qu" in windows of 4 that overlap by 2: four predictions, and then u given "e q" alone.
+overlapping=$(nats "the qu" --seq 4 --stride 2)
+by_hand=$(awk -v a="$(nats "the q" --seq 4)" -v b="$(nats "e qu")" -v c="$(nats "e q")" 'BEGIN { printf "%.9f", a + b - c }')
+check eval-stride near "$overlapping" "$by_hand" 1e-5
+check eval-stride-matters eval '! near "$overlapping" "$(nats "the qu" --seq 4)" 1e-4'
+printf 'x' >"$tmp/one.txt"
+run eval "$tmp/run" "$tmp/one.txt" --threads 1
+check eval-one-token fails 1 'two are needed'
+run eval "$tmp/run" --threads 1
+check eval-needs-data fails 2 --data
+run eval "$tmp/run" "$tmp/text.txt" "$tmp/run/data/train.bin" --threads 1
+check eval-text-or-shards fails 1 mixed
+run eval "$tmp/run" "$tmp/text.txt" --seq 33 --threads 1
+check eval-context fails 1 'context is 32'
+run eval "$tmp/run" "$tmp/text.txt" --seq 8 --stride 9 --threads 1
+check eval-stride-too-long fails 1 stride
+check eval-leaves-nothing-behind [ -z "$(ls -A "$TMPDIR")" ]
+
+# ---- inspect -----------------------------------------------------------------------------------------------------------
+run inspect "$tmp/run"
+check inspect works '2 layers, 2 heads, width 32, context 32'
+check inspect-decode works '^  decode '
+run inspect "$tmp/run" --json --params
+check inspect-json is_json
+check inspect-json-modes works '"modes":{"forward":.*"train":.*"decode":'
+sum=$(grep -o '"elements":[0-9]*' "$tmp/out" | awk -F: '{ sum += $2 } END { print sum }')
+check inspect-counts [ "$(field parameters)" -eq "$sum" ]
+run inspect gpt2:124m --json
+check inspect-preset works '"parameters":124439808'
+run inspect gpt2:1558m --dtype bf16 --batch 4
+check inspect-large works 'train, recompute'
+run inspect gpt2:tiny --seq 16 --mode train --graph dot
+check inspect-dot eval 'works "^digraph" && [ "$(tail -n 1 "$tmp/out")" = "}" ]'
+run inspect gpt2:tiny --seq 16 --graph text
+check inspect-graph works 'attention'
+run inspect "$model/model.safetensors"
+check inspect-file works 'transformer.wte.weight .*f32'
+run inspect "$model/model.safetensors" --json
+check inspect-file-json is_json
+run inspect gpt2:huge
+check inspect-unknown-preset fails 1 'there are: tiny'
+run inspect gpt3:tiny
+check inspect-unknown-family fails 1 gpt3
+run inspect "$tmp/run" --seq 64
+check inspect-context fails 1 'context is 32'
+run inspect "$tmp/text.txt"
+check inspect-not-a-container fails 1 text.txt
+
+# ---- verify ------------------------------------------------------------------------------------------------------------
+run verify "$tmp/nowhere"
+check verify-missing fails 1 nowhere
+run verify "$model"
+check verify-no-case fails 1 case.json
+if [ -d "$shared/parity" ]; then
+    run verify "$shared/parity/gpt2-lm" --threads 1
+    check verify works '^verify: ok [0-9]* tensors$'
+    check verify-beam works '^not run  generate.beam4: '
+    check verify-lines [ "$(grep -c '  ok' "$tmp/out")" -eq "$(sed -n 's/^verify: ok \([0-9]*\) tensors$/\1/p' "$tmp/out")" ]
+    run verify "$shared/parity/gpt2-lm" --threads 1 --json
+    check verify-json is_json
+    check verify-json-ok works '"ok":true'
+    mkdir "$tmp/case"
+    cp "$shared"/parity/gpt2-lm/* "$tmp/case"
+    chmod u+w "$tmp"/case/*
+    cp "$shared/parity/gpt2-classify/reference.safetensors" "$tmp/case"
+    run verify "$tmp/case" --threads 1
+    check verify-wrong-labels fails 1 input.labels
+    sed 's/"layer_norm_epsilon": 1e-05/"layer_norm_epsilon": 1e-02/' "$shared/parity/gpt2-lm/config.json" >"$tmp/case/config.json"
+    cp "$shared/parity/gpt2-lm/reference.safetensors" "$tmp/case"
+    run verify "$tmp/case" --threads 1
+    check verify-failed eval '[ $rc -eq 1 ] && grep -q "^verify: FAILED [0-9]* of 38$" "$tmp/out"'
+    check verify-failed-tensor grep -q '^output.logits .* FAILED' "$tmp/out"
+    run verify "$tmp/case" --threads 1 --json
+    check verify-failed-json eval '[ $rc -eq 1 ] && is_json && grep -q "\"ok\":false" "$tmp/out"'
+    head -c 5000 "$shared/parity/gpt2-lm/reference.safetensors" >"$tmp/case/reference.safetensors"
+    run verify "$tmp/case" --threads 1
+    check verify-truncated fails 1 reference.safetensors
+    # every other case: right, or one clear line
+    odd=
+    for dir in "$shared"/parity/*/; do
+        run verify "$dir" --threads 1
+        { [ $rc -eq 0 ] && works '^verify: ok'; } || fails 1 "$dir" || odd="$odd $dir"
+    done
+    check verify-every-case [ -z "$odd" ]
+else
+    echo "not run verify: $shared/parity is not there"
+fi
+
+# ---- bad model directories ---------------------------------------------------------------------------------------------
+# spoiled NAME: a copy of the model in $tmp/bad
+spoiled() {
+    rm -rf "$tmp/bad"
+    cp -r "$model/" "$tmp/bad"
+}
+spoiled
+head -c 60000 "$model/model.safetensors" >"$tmp/bad/model.safetensors"
+run generate "$tmp/bad" --prompt the
+check truncated-weights fails 1 model.safetensors
+run eval "$tmp/bad" "$tmp/text.txt"
+check truncated-weights-eval fails 1 model.safetensors
+spoiled
+head -c 4 "$model/model.safetensors" >"$tmp/bad/model.safetensors"
+run inspect "$tmp/bad"
+check four-bytes-of-weights fails 1 model.safetensors
+for change in 's/"n_head": *2/"n_head": 3/' 's/"n_embd": *32/"n_embd": 64/' \
+    's/"n_layer": *2/"n_layer": 1/' 's/"n_layer": *2/"n_layer": 3/' \
+    's/"n_positions": *32/"n_positions": -1/' 's/"vocab_size": *[0-9]*/"vocab_size": "many"/' 's/"n_head": *2/"n_head": 1e30/' \
+    's/"model_type": *"gpt2"/"model_type": 2/' 's/"model_type": *"gpt2"/"model_type": "gpt9"/' 's/}$/,/' \
+    's/"activation_function": *"[a-z_]*"/"activation_function": "maybe"/'; do
+    spoiled
+    sed "$change" "$model/config.json" >"$tmp/bad/config.json"
+    run generate "$tmp/bad" --threads 1 --prompt the
+    check "config $change" eval '! cmp -s "$model/config.json" "$tmp/bad/config.json" && fails 1 "$tmp/bad"'
+done
+spoiled
+rm "$tmp/bad/tokenizer.json"
+run eval "$tmp/bad" "$tmp/text.txt" --threads 1
+check no-tokenizer fails 1 tokenizer.json
+spoiled
+rm "$tmp/bad/model.safetensors"
+run inspect "$tmp/bad"
+check no-weights fails 1 safetensors
+
+# ---- the command line itself -------------------------------------------------------------------------------------------
+run
+check no-command eval '[ $rc -eq 2 ] && [ ! -s "$tmp/out" ]'
+run trian
+check unknown-command fails 2 'did you mean train'
+for verb in train generate eval inspect verify bench help completion; do
+    run help $verb
+    check "help $verb" works "banyan $verb"
+    run $verb --help
+    check "$verb --help" works "banyan $verb"
+    run help --man $verb
+    check "man $verb" works '^\.TH'
+done
+run eval "$tmp/run" --treads 1
+check unknown-option fails 2 'did you mean --threads'
+run inspect "$tmp/run" --mode trane
+check unknown-choice fails 2 train
+run eval "$tmp/run" --batch-size 0
+check out-of-range fails 2 batch-size
+run eval "$tmp/run" --threads two
+check not-a-number fails 2 threads
+run inspect
+check missing-argument fails 2 MODEL
+run verify a b
+check too-many-arguments fails 2 .
+run generate "$tmp/run" --device gpu9 --prompt the
+check unknown-device fails 1 gpu9
+for shell in bash zsh fish; do
+    run completion $shell
+    check "completion $shell" works inspect
+    if command -v $shell >/dev/null 2>&1; then
+        check "completion $shell parses" $shell -n "$tmp/out"
+    fi
+done
+run --version
+check version works '^banyan [0-9]'
+
+# ---- when nobody reads -------------------------------------------------------------------------------------------------
+{
+    "$BANYAN" inspect gpt2:1558m --graph text --mode train 2>"$tmp/err"
+    echo $? >"$tmp/rc"
+} | head -n 1 >"$tmp/out"
+rc=$(cat "$tmp/rc")
+check closed-pipe eval '[ "$rc" -eq 1 ] && [ ! -s "$tmp/err" ]'
+{
+    "$BANYAN" generate "$tmp/run" --threads 1 -n 100000 --prompt the 2>"$tmp/err"
+    echo $? >"$tmp/rc"
+} | head -c 10 >"$tmp/out"
+rc=$(cat "$tmp/rc")
+check closed-pipe-while-generating eval '[ "$rc" -eq 1 ] && [ ! -s "$tmp/err" ]'
+if [ -c /dev/full ]; then
+    for command in "inspect $tmp/run" "inspect gpt2:tiny --graph dot" "eval $tmp/run $tmp/text.txt --threads 1 -q" \
+        "eval $tmp/run $tmp/text.txt --threads 1 -q --json" "generate $tmp/run --threads 1 --prompt the -n 5" \
+        "help" "completion bash"; do
+        # shellcheck disable=SC2086 # split into words
+        "$BANYAN" $command >/dev/full 2>"$tmp/err" </dev/null
+        rc=$?
+        : >"$tmp/out"
+        check "full disk: ${command%% *}" fails 1 'cannot write to standard output'
+    done
+else
+    echo "not run full-disk: there is no /dev/full"
+fi
+"$BANYAN" inspect gpt2:tiny >&- 2>"$tmp/err"
+rc=$?
+: >"$tmp/out"
+check closed-stdout fails 1 .
+exit $failed
