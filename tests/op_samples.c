@@ -29,7 +29,7 @@ static uint64_t next(uint64_t *seed)
 }
 
 /* Close to normal: the sum of four uniform numbers, scaled to variance 1. */
-double by_sample_noise(uint64_t *seed)
+double by_op_sample_noise(uint64_t *seed)
 {
     uint64_t z = next(seed);
     double sum =
@@ -40,7 +40,7 @@ double by_sample_noise(uint64_t *seed)
 /* ---- leaves ----------------------------------------------------------------------------------------- */
 
 /* Enter a leaf with independent normal values. */
-static by_tensor *leaf(by_sample *s, by_tensor *t)
+static by_tensor *leaf(by_op_sample *s, by_tensor *t)
 {
     if (s->n_leaves == BY_SAMPLE_LEAVES)
         return by_graph_fail(s->graph, "a sample has more than %d leaves", BY_SAMPLE_LEAVES);
@@ -51,13 +51,13 @@ static by_tensor *leaf(by_sample *s, by_tensor *t)
     if (!values)
         return by_graph_fail(s->graph, "no memory for the values of a sample");
     for (size_t i = 0; i < n; i++)
-        values[i] = by_sample_noise(&s->seed);
-    s->leaf[s->n_leaves++] = (by_sample_leaf){.tensor = t, .seen = t, .values = values};
+        values[i] = by_op_sample_noise(&s->seed);
+    s->leaf[s->n_leaves++] = (by_op_sample_leaf){.tensor = t, .seen = t, .values = values};
     return t;
 }
 
 /* A float operand that gets a gradient. */
-static by_tensor *operand(by_sample *s, int rank, const int64_t *shape)
+static by_tensor *operand(by_op_sample *s, int rank, const int64_t *shape)
 {
     char name[16];
     snprintf(name, sizeof name, "p%d", s->n_leaves);
@@ -68,14 +68,14 @@ static by_tensor *operand(by_sample *s, int rank, const int64_t *shape)
 }
 
 /* An input of any type. */
-static by_tensor *input(by_sample *s, by_dtype type, int rank, const int64_t *shape)
+static by_tensor *input(by_op_sample *s, by_dtype type, int rank, const int64_t *shape)
 {
     char name[16];
     snprintf(name, sizeof name, "i%d", s->n_leaves);
     return leaf(s, by_input(s->graph, name, type, rank, shape));
 }
 
-static double *values_of(by_sample *s, const by_tensor *t)
+static double *values_of(by_op_sample *s, const by_tensor *t)
 {
     for (int i = 0; i < s->n_leaves; i++)
         if (s->leaf[i].seen == t)
@@ -84,7 +84,7 @@ static double *values_of(by_sample *s, const by_tensor *t)
 }
 
 /* Indices below a limit. */
-static by_tensor *indices(by_sample *s, int64_t limit, int rank, const int64_t *shape)
+static by_tensor *indices(by_op_sample *s, int64_t limit, int rank, const int64_t *shape)
 {
     by_tensor *t = input(s, BY_I32, rank, shape);
     double *v = values_of(s, t);
@@ -94,7 +94,7 @@ static by_tensor *indices(by_sample *s, int64_t limit, int rank, const int64_t *
 }
 
 /* Make a leaf's values small steps away from 1, for what must be positive. */
-static by_tensor *positive(by_sample *s, by_tensor *t)
+static by_tensor *positive(by_op_sample *s, by_tensor *t)
 {
     double *v = values_of(s, t);
     for (int64_t i = 0; v && i < by_elements(t); i++)
@@ -102,7 +102,7 @@ static by_tensor *positive(by_sample *s, by_tensor *t)
     return t;
 }
 
-static by_tensor *changes(by_sample *s, by_tensor *t)
+static by_tensor *changes(by_op_sample *s, by_tensor *t)
 {
     for (int i = 0; i < s->n_leaves; i++)
         if (s->leaf[i].seen == t)
@@ -111,14 +111,14 @@ static by_tensor *changes(by_sample *s, by_tensor *t)
 }
 
 /* An input in the accumulation type that an op adds its output into. */
-static by_tensor *base(by_sample *s, bool wanted, int rank, const int64_t *shape)
+static by_tensor *base(by_op_sample *s, bool wanted, int rank, const int64_t *shape)
 {
     return wanted ? changes(s, input(s, by_acc_type(s->type), rank, shape)) : NULL;
 }
 
 /* ---- outputs ---------------------------------------------------------------------------------------- */
 
-static void put(by_sample *s, by_tensor *t, bool in_loss)
+static void put(by_op_sample *s, by_tensor *t, bool in_loss)
 {
     if (by_graph_status(s->graph) != BY_OK)
         return;
@@ -132,23 +132,23 @@ static void put(by_sample *s, by_tensor *t, bool in_loss)
 }
 
 /* An output that is part of the loss, and one that is only looked at. */
-static void out(by_sample *s, by_tensor *t)
+static void out(by_op_sample *s, by_tensor *t)
 {
     put(s, t, true);
 }
 
-static void shown(by_sample *s, by_tensor *t)
+static void shown(by_op_sample *s, by_tensor *t)
 {
     put(s, t, false);
 }
 
-static void out_of(by_sample *s, by_node *n, int k)
+static void out_of(by_op_sample *s, by_node *n, int k)
 {
     if (n)
         out(s, n->out[k]);
 }
 
-static void shown_of(by_sample *s, by_node *n, int k)
+static void shown_of(by_op_sample *s, by_node *n, int k)
 {
     if (n)
         shown(s, n->out[k]);
@@ -156,7 +156,7 @@ static void shown_of(by_sample *s, by_node *n, int k)
 
 /* ---- moved data ------------------------------------------------------------------------------------- */
 
-bool by_sample_fill(by_sample *s, int which)
+bool by_op_sample_fill(by_op_sample *s, int which)
 {
     switch (which) {
     case 0:
@@ -173,7 +173,7 @@ bool by_sample_fill(by_sample *s, int which)
     }
 }
 
-bool by_sample_range(by_sample *s, int which)
+bool by_op_sample_range(by_op_sample *s, int which)
 {
     if (which > 1)
         return false;
@@ -181,7 +181,7 @@ bool by_sample_range(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_copy(by_sample *s, int which)
+bool by_op_sample_copy(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {13, 33001};
     if (which >= BY_COUNT(counts))
@@ -190,7 +190,7 @@ bool by_sample_copy(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_cast(by_sample *s, int which)
+bool by_op_sample_cast(by_op_sample *s, int which)
 {
     switch (which) {
     case 0: /* 16 bits to f32; the others stay as they are */
@@ -226,7 +226,7 @@ bool by_sample_cast(by_sample *s, int which)
     }
 }
 
-bool by_sample_reshape(by_sample *s, int which)
+bool by_op_sample_reshape(by_op_sample *s, int which)
 {
     by_tensor *x;
     switch (which) {
@@ -248,7 +248,7 @@ bool by_sample_reshape(by_sample *s, int which)
     }
 }
 
-bool by_sample_permute(by_sample *s, int which)
+bool by_op_sample_permute(by_op_sample *s, int which)
 {
     static const struct {
         int rank;
@@ -295,7 +295,7 @@ static const struct {
     {{2, 60, 200}, 1, 7, 50}, {{17000, 1, 2}, 2, 1, 1}, {{9000, 1, 3}, 2, 1, 2}, {{4500, 1, 5}, 2, 1, 4},
 };
 
-bool by_sample_slice(by_sample *s, int which)
+bool by_op_sample_slice(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(parts))
         return false;
@@ -304,7 +304,7 @@ bool by_sample_slice(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_pad(by_sample *s, int which)
+bool by_op_sample_pad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(parts))
         return false;
@@ -317,7 +317,7 @@ bool by_sample_pad(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_concat(by_sample *s, int which)
+bool by_op_sample_concat(by_op_sample *s, int which)
 {
     static const struct {
         int count, axis;
@@ -350,7 +350,7 @@ bool by_sample_concat(by_sample *s, int which)
 /* a op b in every way b may repeat; the last one has a tensor on both sides that both may take over. */
 enum { PAIRS = 10 };
 
-static bool pair(by_sample *s, int which, by_tensor *(*build)(by_graph *, by_tensor *, by_tensor *))
+static bool pair(by_op_sample *s, int which, by_tensor *(*build)(by_graph *, by_tensor *, by_tensor *))
 {
     static const struct {
         int rank_a, rank_b;
@@ -375,17 +375,17 @@ static bool pair(by_sample *s, int which, by_tensor *(*build)(by_graph *, by_ten
     return true;
 }
 
-bool by_sample_add(by_sample *s, int which)
+bool by_op_sample_add(by_op_sample *s, int which)
 {
     return pair(s, which, by_add);
 }
 
-bool by_sample_sub(by_sample *s, int which)
+bool by_op_sample_sub(by_op_sample *s, int which)
 {
     return pair(s, which, by_sub);
 }
 
-bool by_sample_mul(by_sample *s, int which)
+bool by_op_sample_mul(by_op_sample *s, int which)
 {
     if (which != PAIRS)
         return pair(s, which, by_mul);
@@ -394,7 +394,7 @@ bool by_sample_mul(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_scale(by_sample *s, int which)
+bool by_op_sample_scale(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {11, 20011};
     if (which >= BY_COUNT(counts))
@@ -416,7 +416,7 @@ static const by_reduce_attr extents[] = {
     {.outer = 300, .count = 70, .inner = 2, .scale = 1},
 };
 
-bool by_sample_reduce(by_sample *s, int which)
+bool by_op_sample_reduce(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(extents);
     if (which < 2 * n) { /* into the tensor's own type, then into that of sums */
@@ -440,7 +440,7 @@ bool by_sample_reduce(by_sample *s, int which)
     }
 }
 
-bool by_sample_broadcast(by_sample *s, int which)
+bool by_op_sample_broadcast(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(extents))
         return false;
@@ -458,7 +458,7 @@ enum { ACTS = BY_SIGMOID + 1 };
 static const int64_t act_counts[] = {37, 20021};
 
 /* Large arguments too, where the functions are flat, and none at 0, where ReLU has no slope. */
-static by_tensor *spread_out(by_sample *s, by_tensor *t)
+static by_tensor *spread_out(by_op_sample *s, by_tensor *t)
 {
     double *v = values_of(s, t);
     for (int64_t i = 0; v && i < by_elements(t); i++)
@@ -466,7 +466,7 @@ static by_tensor *spread_out(by_sample *s, by_tensor *t)
     return t;
 }
 
-bool by_sample_activation(by_sample *s, int which)
+bool by_op_sample_activation(by_op_sample *s, int which)
 {
     if (which >= ACTS * BY_COUNT(act_counts))
         return false;
@@ -475,7 +475,7 @@ bool by_sample_activation(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_activation_grad(by_sample *s, int which)
+bool by_op_sample_activation_grad(by_op_sample *s, int which)
 {
     if (which >= ACTS * BY_COUNT(act_counts))
         return false;
@@ -486,7 +486,7 @@ bool by_sample_activation_grad(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_dropout(by_sample *s, int which)
+bool by_op_sample_dropout(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {7, 515, 30011};
     if (which >= BY_COUNT(counts))
@@ -498,7 +498,7 @@ bool by_sample_dropout(by_sample *s, int which)
 
 static const int64_t row_shapes[][2] = {{3, 5}, {1, 33}, {2, 1100}, {130, 67}, {40, 513}};
 
-bool by_sample_softmax(by_sample *s, int which)
+bool by_op_sample_softmax(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(row_shapes))
         return false;
@@ -506,7 +506,7 @@ bool by_sample_softmax(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_softmax_grad(by_sample *s, int which)
+bool by_op_sample_softmax_grad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(row_shapes))
         return false;
@@ -515,7 +515,7 @@ bool by_sample_softmax_grad(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_argmax(by_sample *s, int which)
+bool by_op_sample_argmax(by_op_sample *s, int which)
 {
     if (which >= 2 * BY_COUNT(row_shapes))
         return false;
@@ -533,7 +533,7 @@ static const struct {
     int64_t rows, cols, batch, positions;
 } lookups[] = {{11, 6, 2, 5}, {300, 131, 3, 70}, {5, 1, 1, 9}, {1000, 64, 4, 100}};
 
-bool by_sample_gather(by_sample *s, int which)
+bool by_op_sample_gather(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(lookups))
         return false;
@@ -543,7 +543,7 @@ bool by_sample_gather(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_gather_grad(by_sample *s, int which)
+bool by_op_sample_gather_grad(by_op_sample *s, int which)
 {
     if (which >= 2 * BY_COUNT(lookups))
         return false;
@@ -563,7 +563,7 @@ static const int64_t products[][3] = {
     {17, 20, 35}, {29, 300, 33}, {64, 64, 64}, {70, 90, 129}, {20, 12, 1100}, {920, 6, 18},
 };
 
-bool by_sample_linear(by_sample *s, int which)
+bool by_op_sample_linear(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
     if (which >= 4 * n + 2 * ACTS)
@@ -583,7 +583,7 @@ bool by_sample_linear(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_linear_dx(by_sample *s, int which)
+bool by_op_sample_linear_dx(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
     if (which >= 2 * n)
@@ -595,7 +595,7 @@ bool by_sample_linear_dx(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_linear_dw(by_sample *s, int which)
+bool by_op_sample_linear_dw(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
     if (which >= 4 * n)
@@ -612,7 +612,7 @@ bool by_sample_linear_dw(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_matmul(by_sample *s, int which)
+bool by_op_sample_matmul(by_op_sample *s, int which)
 {
     static const struct {
         int64_t batch[2], m, k, n;
@@ -640,7 +640,7 @@ bool by_sample_matmul(by_sample *s, int which)
 
 static const int64_t norm_shapes[][2] = {{3, 5}, {1, 33}, {70, 67}, {40, 513}, {2, 16}};
 
-bool by_sample_norm(by_sample *s, int which)
+bool by_op_sample_norm(by_op_sample *s, int which)
 {
     enum { KINDS = 6 };
     static const struct {
@@ -664,7 +664,7 @@ bool by_sample_norm(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_norm_grad(by_sample *s, int which)
+bool by_op_sample_norm_grad(by_op_sample *s, int which)
 {
     enum { KINDS = 6 };
     static const struct {
@@ -728,7 +728,7 @@ static const attention_case attentions[] = {
      false}, /* the weight is 1, its gradient 0: last, see below */
 };
 
-static by_node *attend(by_sample *s, const attention_case *c)
+static by_node *attend(by_op_sample *s, const attention_case *c)
 {
     by_attention_attr a = {.heads = c->heads,
                            .kv_heads = c->kv_heads,
@@ -751,7 +751,7 @@ static by_node *attend(by_sample *s, const attention_case *c)
     return NODE(ATTENTION, &a, q, k, v, mask);
 }
 
-bool by_sample_attention(by_sample *s, int which)
+bool by_op_sample_attention(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(attentions))
         return false;
@@ -763,7 +763,7 @@ bool by_sample_attention(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_attention_grad(by_sample *s, int which)
+bool by_op_sample_attention_grad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(attentions) - 1)
         return false;
@@ -781,7 +781,7 @@ bool by_sample_attention_grad(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_attention_cached(by_sample *s, int which)
+bool by_op_sample_attention_cached(by_op_sample *s, int which)
 {
     static const struct {
         int64_t batch, queries, room;
@@ -822,7 +822,7 @@ static const struct {
     {130, 90, 0, true, false}, {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
 };
 
-static by_node *lose(by_sample *s, int which)
+static by_node *lose(by_op_sample *s, int which)
 {
     const int64_t r = losses[which].rows, v = losses[which].classes;
     by_loss_attr a = {.ignore_index = -100, .label_smoothing = losses[which].smoothing};
@@ -836,7 +836,7 @@ static by_node *lose(by_sample *s, int which)
     return NODE(CROSS_ENTROPY, &a, x, targets);
 }
 
-bool by_sample_cross_entropy(by_sample *s, int which)
+bool by_op_sample_cross_entropy(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(losses))
         return false;
@@ -844,7 +844,7 @@ bool by_sample_cross_entropy(by_sample *s, int which)
     return true;
 }
 
-bool by_sample_cross_entropy_grad(by_sample *s, int which)
+bool by_op_sample_cross_entropy_grad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(losses))
         return false;
@@ -861,7 +861,7 @@ bool by_sample_cross_entropy_grad(by_sample *s, int which)
 
 /* ---- the flat buffers ------------------------------------------------------------------------------- */
 
-bool by_sample_norm2(by_sample *s, int which)
+bool by_op_sample_norm2(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {1, 10, 4099, 70001};
     if (which >= BY_COUNT(counts))
@@ -881,7 +881,7 @@ enum { FLAT = 96 + 33 * 700 };
 
 /* The steps are as large as the values, so that a wrong one is seen. Step 0: the gradient is clipped; 1: it
  * is not; 2: the very first step. */
-static by_tensor *hyper(by_sample *s, int which)
+static by_tensor *hyper(by_op_sample *s, int which)
 {
     by_tensor *t = input(s, BY_F32, SHAPE(BY_HYPER_COUNT));
     double *v = values_of(s, t);
@@ -899,7 +899,7 @@ static by_tensor *hyper(by_sample *s, int which)
 }
 
 /* Samples 0 to 2 without masters, 3 to 5 with them. */
-static bool optimiser(by_sample *s, by_op op, int which)
+static bool optimiser(by_op_sample *s, by_op op, int which)
 {
     if (which >= 6)
         return false;
@@ -931,32 +931,32 @@ static bool optimiser(by_sample *s, by_op op, int which)
     return true;
 }
 
-bool by_sample_adamw(by_sample *s, int which)
+bool by_op_sample_adamw(by_op_sample *s, int which)
 {
     return optimiser(s, BY_OP_ADAMW, which);
 }
 
-bool by_sample_sgd(by_sample *s, int which)
+bool by_op_sample_sgd(by_op_sample *s, int which)
 {
     return optimiser(s, BY_OP_SGD, which);
 }
 
-bool by_sample_adafactor(by_sample *s, int which)
+bool by_op_sample_adafactor(by_op_sample *s, int which)
 {
     return optimiser(s, BY_OP_ADAFACTOR, which);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------ */
 
-#define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_sample_##name,
-static const by_sample_fn generators[BY_OP_COUNT] = {
+#define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_op_sample_##name,
+static const by_op_sample_fn generators[BY_OP_COUNT] = {
 #include "graph/ops.def"
 };
 #undef BY_OP
 
-by_sample *by_sample_new(by_graph *g, by_op op, int which, bool copied)
+by_op_sample *by_op_sample_new(by_graph *g, by_op op, int which, bool copied)
 {
-    by_sample *s = by_alloc_zero(1, sizeof *s);
+    by_op_sample *s = by_alloc_zero(1, sizeof *s);
     if (!s)
         return NULL;
     s->graph = g;
@@ -965,14 +965,14 @@ by_sample *by_sample_new(by_graph *g, by_op op, int which, bool copied)
     s->seed = 1000u * (uint64_t)op + (uint64_t)which;
     s->loss_scale = 1;
     if (!generators[op](s, which)) {
-        by_sample_free(s);
+        by_op_sample_free(s);
         by_error_clear();
         return NULL;
     }
     return s;
 }
 
-void by_sample_free(by_sample *s)
+void by_op_sample_free(by_op_sample *s)
 {
     if (!s)
         return;

@@ -54,7 +54,7 @@ typedef struct setup {
     by_dtype
         exact; /* values are rounded to this type first, so that runs in other types start from equal ones */
     bool gradients; /* differentiate; without, what only the backward pass needs is not computed */
-    bool copied;    /* see by_sample */
+    bool copied;    /* see by_op_sample */
     bool guarded;   /* every tensor in memory of its own, between guards, filled with NaN before the run */
 } setup;
 
@@ -64,7 +64,7 @@ typedef struct trial {
     int which;
     by_params *params;
     by_program *program;
-    by_sample *sample;
+    by_op_sample *sample;
     struct {
         by_tensor *tensor;
         double *values;
@@ -181,7 +181,7 @@ static void guard(trial *t)
 /* sum of out * cotangent over the outputs that count; NULL when there are none */
 static by_tensor *build_loss(trial *t, by_graph *g)
 {
-    by_sample *s = t->sample;
+    by_op_sample *s = t->sample;
     uint64_t seed = 77;
     by_tensor *loss = NULL;
     for (int i = 0; i < s->n_outs; i++) {
@@ -191,7 +191,7 @@ static by_tensor *build_loss(trial *t, by_graph *g)
         double *v = by_alloc_zero((size_t)n + 1, sizeof *v);
         assert_non_null(v);
         for (int64_t k = 0; k < n; k++)
-            v[k] = by_sample_noise(&seed) * s->loss_scale;
+            v[k] = by_op_sample_noise(&seed) * s->loss_scale;
         round_to(t->how.exact, v, n);
         t->cotangent[i].values = v;
         t->cotangent[i].tensor = by_input(g, "cotangent", s->out[i].tensor->type, 1, &n);
@@ -207,7 +207,7 @@ static void trial_free(trial *t)
 {
     for (int i = 0; i < BY_SAMPLE_OUTPUTS; i++)
         by_free(t->cotangent[i].values);
-    by_sample_free(t->sample);
+    by_op_sample_free(t->sample);
     by_program_free(t->program);
     by_params_free(t->params);
     by_free(t->memory);
@@ -224,7 +224,7 @@ static void store(trial *t, by_tensor *x, const double *values)
 /* Values into the leaves. */
 static void fill_leaves(trial *t)
 {
-    by_sample *s = t->sample;
+    by_op_sample *s = t->sample;
     for (int i = 0; i < s->n_leaves; i++)
         store(t, s->leaf[i].tensor, s->leaf[i].values);
     for (int i = 0; i < s->n_outs; i++)
@@ -244,14 +244,14 @@ static trial *trial_new(setup how, by_op op, int which)
     assert_non_null(t->params);
     by_graph *g = by_graph_new(&(by_graph_spec){.params = t->params, .training = how.gradients});
     assert_non_null(g);
-    t->sample = by_sample_new(g, op, which, how.copied);
+    t->sample = by_op_sample_new(g, op, which, how.copied);
     if (!t->sample) {
         by_graph_free(g);
         trial_free(t);
         return NULL;
     }
     for (int i = 0; i < t->sample->n_leaves; i++) {
-        const by_sample_leaf *l = &t->sample->leaf[i];
+        const by_op_sample_leaf *l = &t->sample->leaf[i];
         if (by_dtype_is_float(l->tensor->type))
             round_to(how.exact, l->values, by_elements(l->tensor));
     }
@@ -276,7 +276,7 @@ static void check_guards(trial *t)
 {
     each_root(t, check_root);
     for (int i = 0; i < t->sample->n_leaves; i++) {
-        const by_sample_leaf *l = &t->sample->leaf[i];
+        const by_op_sample_leaf *l = &t->sample->leaf[i];
         size_t bytes = by_tensor_bytes(l->tensor);
         void *before = by_alloc(bytes + 1);
         assert_non_null(before);
@@ -480,13 +480,13 @@ static double loss_of(trial *t)
 
 /* (loss(x + h u) - loss(x - h u)) / 2h, where u is one element of the leaf (element >= 0) or a random
  * direction, left in u. */
-static double slope(trial *t, const by_sample_leaf *l, int64_t element, uint64_t *seed, double *u)
+static double slope(trial *t, const by_op_sample_leaf *l, int64_t element, uint64_t *seed, double *u)
 {
     const int64_t n = by_elements(l->tensor);
     const double h = 1e-5;
     double *x = l->tensor->data, side[2];
     for (int64_t i = 0; i < n; i++)
-        u[i] = element < 0 ? by_sample_noise(seed) : i == element;
+        u[i] = element < 0 ? by_op_sample_noise(seed) : i == element;
     for (int k = 0; k < 2; k++) {
         for (int64_t i = 0; i < n; i++)
             x[i] = l->values[i] + (k ? -h : h) * u[i];
@@ -497,7 +497,7 @@ static double slope(trial *t, const by_sample_leaf *l, int64_t element, uint64_t
 }
 
 /* The gradient of one operand along every axis when it is small, along random directions when it is not. */
-static void check_slopes(trial *t, const by_sample_leaf *l, const double *gradient)
+static void check_slopes(trial *t, const by_op_sample_leaf *l, const double *gradient)
 {
     enum { SMALL = 12, DIRECTIONS = 4 };
     const int64_t n = by_elements(l->tensor), probes = n <= SMALL ? n : DIRECTIONS;
@@ -680,7 +680,7 @@ typedef struct heads {
 
 static heads heads_of(const trial *t, const by_attention_attr *a)
 {
-    const by_sample_leaf *l = t->sample->leaf;
+    const by_op_sample_leaf *l = t->sample->leaf;
     const int64_t wide = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * a->head_dim;
     if (!a->packed)
         return (heads){l[0].values, l[1].values, l[2].values, wide, kv};
@@ -758,7 +758,7 @@ static void test_attention_cached(void **state)
     for (int which = 0; (t = trial_new(how, BY_OP_ATTENTION_CACHED, which)); which++) {
         const by_node *n = node_of(t, BY_OP_ATTENTION_CACHED);
         const by_attention_attr *a = n->attr;
-        const by_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
+        const by_op_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
         const int64_t batch = n->in[3]->dim[0], room = n->in[3]->dim[1], wide = n->in[3]->dim[2],
                       queries = n->in[0]->dim[1];
         heads h = heads_of(t, a);
@@ -789,7 +789,7 @@ static void refuse(by_device *d, by_op op, double bad)
     setup how = {.device = d, .type = BY_F32, .exact = BY_F32, .guarded = true};
     trial *t = trial_new(how, op, 0);
     assert_non_null(t);
-    const by_sample_leaf *l = NULL;
+    const by_op_sample_leaf *l = NULL;
     for (int i = 0; i < t->sample->n_leaves; i++)
         if (t->sample->leaf[i].tensor->type == BY_I32)
             l = &t->sample->leaf[i];

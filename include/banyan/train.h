@@ -25,7 +25,8 @@ typedef struct by_schedule_spec {
     by_schedule kind;
     double rate;      /* the highest; by_train_run chooses one by the model's width when it is 0 */
     double min_rate;  /* where linear and cosine end; negative for by_train_run: a tenth of the highest */
-    int64_t warmup;   /* steps of linear rise: step s of them has rate * (s + 1) / warmup */
+    int64_t warmup;   /* steps of linear rise: step s of them has rate * (s + 1) / warmup.
+                       * Negative for by_train_run: a tenth of the run, 100 at most */
     int64_t steps;    /* of the whole run, for linear and cosine */
 } by_schedule_spec;
 

@@ -63,8 +63,8 @@ static const cli_option options[] = {
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler", .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
      .help = "course of the learning rate"},
-    {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0), .preset = "100",
-     .help = "steps of linear rise"},
+    {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
+     .help = "steps of linear rise (else a tenth of the run, 100 at most)"},
     {CLI_AT(train_options, decay), .name = "weight-decay", CLI_MIN(0), .preset = "0.1",
      .help = "on tensors of two or more axes"},
     {CLI_AT(train_options, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999), .preset = "0.9", .help = "AdamW"},
@@ -230,6 +230,8 @@ static int run(int argc, char **argv)
     } else {
         if (!cli_given(&args, &o.min_rate))
             o.min_rate = -1; /* a tenth of the highest */
+        if (!cli_given(&args, &o.warmup))
+            o.warmup = -1;
         screen s = {.o = &o};
         by_run_spec spec = run_spec(&o, command);
         by_run_result result;

@@ -273,6 +273,8 @@ static void fill_defaults(run *r)
         s->schedule.rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
     if (s->schedule.min_rate < 0)
         s->schedule.min_rate = s->schedule.rate / 10;
+    if (s->schedule.warmup < 0)
+        s->schedule.warmup = BY_MIN(100, s->steps / 10);
     if (s->eval_every <= 0)
         s->eval_every = BY_MAX(s->steps / 10, 1);
     if (s->save_every <= 0)
