@@ -2,6 +2,8 @@
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/banyan)
 
 list(JOIN pc_libs " " BANYAN_PC_LIBS)
+# Relative to the file itself: an installed tree may be moved, or staged with DESTDIR or --prefix.
+file(RELATIVE_PATH BANYAN_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(banyan.pc.in banyan.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/banyan.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -1,5 +1,5 @@
 /* dataset.c - see dataset.h. Text is tokenised once; the shard stays in the run folder and is used again as long as the files it came
- * from keep their names, sizes and dates. */
+ * from keep their names, sizes and dates and the tokenizer is the same. */
 #include "train/dataset.h"
 
 #include <math.h>
@@ -74,15 +74,15 @@ static by_tokenizer *train_chars(char *const *paths, int count)
     return t;
 }
 
-/* The tokenizer: what the run has already, or what the spec asks for. */
-static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_dir, bool fresh, char *const *paths, int count)
+/* The tokenizer: what a run that goes on has already, or what the spec asks for. */
+static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_dir, bool resuming, char *const *paths, int count)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
     char *saved = by_path_join(data_dir, "tokenizer.json");
     by_tokenizer *t = NULL;
     if (!saved)
         return NULL;
-    if (!fresh && by_file_exists(saved))
+    if (resuming && by_file_exists(saved))
         t = by_tokenizer_load(saved);
     else if (strcmp(kind, "char") == 0)
         t = train_chars(paths, count);
@@ -124,14 +124,17 @@ static bool read_facts(const char *path, facts *f)
     return ok;
 }
 
-/* Tokenise files into dir/name.bin unless that was done, and open it. */
+/* Tokenise files into dir/name.bin unless that was done, and open it. The tokenizer has been saved in dir. */
 static by_tokens *shard(const by_tokenizer *t, const char *dir, const char *name, char *const *paths, int count, facts *f)
 {
     const char *const *patterns = (const char *const *)paths;
     char *bin = by_sprintf("%s/%s.bin", dir, name), *note = by_sprintf("%s/%s.json", dir, name);
+    char *saved = by_path_join(dir, "tokenizer.json");
+    size_t size = 0;
+    char *text = saved ? by_file_read(saved, (size_t)1 << 30, &size) : NULL;
     by_tokens *tokens = NULL;
-    uint64_t source = files_hash(paths, count, by_hash(by_tokenizer_kind(t), strlen(by_tokenizer_kind(t)), 0));
-    if (bin && note) {
+    uint64_t source = text ? files_hash(paths, count, by_hash(text, size, 0)) : 0;
+    if (bin && note && text) {
         by_status s = BY_OK;
         if (!read_facts(note, f) || f->source != source || !by_file_exists(bin)) {
             f->source = source;
@@ -144,6 +147,8 @@ static by_tokens *shard(const by_tokenizer *t, const char *dir, const char *name
     }
     by_free(bin);
     by_free(note);
+    by_free(saved);
+    by_free(text);
     return tokens;
 }
 
@@ -161,8 +166,8 @@ static uint64_t stream_hash(const by_tokens *t, uint64_t seed)
     return h;
 }
 
-static by_status open_text(by_dataset *d, const by_run_spec *spec, char *const *paths, int count, char *const *eval_paths,
-                           int eval_count)
+static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming, char *const *paths, int count,
+                           char *const *eval_paths, int eval_count)
 {
     char *dir = by_path_join(spec->out, "data");
     facts f = {0}, fe = {0};
@@ -170,10 +175,7 @@ static by_status open_text(by_dataset *d, const by_run_spec *spec, char *const *
         by_free(dir);
         return by_error_status();
     }
-    char *old = by_sprintf("%s/train.json", dir);
-    bool fresh = !old || !read_facts(old, &f);
-    by_free(old);
-    d->tokenizer = find_tokenizer(spec, dir, fresh, paths, count);
+    d->tokenizer = find_tokenizer(spec, dir, resuming, paths, count);
     if (d->tokenizer && by_tokenizer_save(d->tokenizer, dir) == BY_OK)
         d->train = shard(d->tokenizer, dir, "train", paths, count, &f);
     if (d->train && eval_count)
@@ -203,7 +205,7 @@ static by_status open_shards(by_dataset *d, const by_run_spec *spec)
     return d->train && (d->eval || !spec->eval_count) ? BY_OK : by_error_status();
 }
 
-by_status by_dataset_open(by_dataset *d, const by_run_spec *spec)
+by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
 {
     memset(d, 0, sizeof *d);
     if (spec->data_count < 1)
@@ -218,7 +220,7 @@ by_status by_dataset_open(by_dataset *d, const by_run_spec *spec)
     if (s == BY_OK && shards != 0 && shards != count)
         s = by_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
     if (s == BY_OK)
-        s = shards ? open_shards(d, spec) : open_text(d, spec, paths, count, eval_paths, eval_count);
+        s = shards ? open_shards(d, spec) : open_text(d, spec, resuming, paths, count, eval_paths, eval_count);
     by_paths_free(paths, count);
     by_paths_free(eval_paths, eval_count);
     if (s != BY_OK) {

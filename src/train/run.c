@@ -20,6 +20,7 @@ typedef struct run {
     by_model *model;
     by_trainer *trainer;
     by_log *log;
+    char *last; /* the checkpoint it goes on from, NULL for a run that begins */
     by_run_state state;
     by_lm_batches train, eval;
     int32_t *inputs, *targets;
@@ -236,13 +237,9 @@ static by_status open_model(run *r)
 {
     by_run_spec *s = &r->spec;
     by_model_spec spec = {.dtype = s->dtype, .training = true, .seed = s->seed};
-    char *last;
-    BY_TRY(by_checkpoint_find(s->out, &last));
-    if (last) {
-        r->model = by_model_open(r->device, last, &spec);
-        by_status status = r->model ? by_checkpoint_load(last, r->model, &r->state) : by_error_status();
-        by_free(last);
-        return status;
+    if (r->last) {
+        r->model = by_model_open(r->device, r->last, &spec);
+        return r->model ? by_checkpoint_load(r->last, r->model, &r->state) : by_error_status();
     }
     if (s->init_from) {
         r->model = by_model_open(r->device, s->init_from, &spec);
@@ -289,7 +286,8 @@ static by_status set_up(run *r)
     by_run_spec *s = &r->spec;
     BY_TRY(lock_folder(r));
     BY_TRY(s->overwrite ? start_afresh(s->out) : by_checkpoint_clean(s->out, false));
-    BY_TRY(by_dataset_open(&r->data, s));
+    BY_TRY(by_checkpoint_find(s->out, &r->last));
+    BY_TRY(by_dataset_open(&r->data, s, r->last != NULL));
     r->state.best_eval = NAN;
     BY_TRY(open_model(r));
     fill_defaults(r);
@@ -327,6 +325,7 @@ static by_status set_up(run *r)
 
 static void tear_down(run *r)
 {
+    by_free(r->last);
     by_free(r->inputs);
     by_free(r->targets);
     by_log_close(r->log);

@@ -152,7 +152,7 @@ refuse() { # WORD OPTIONS...: going on with other options fails, names the culpr
     [ $code -eq 1 ] && [ $changed -eq 0 ] && grep -q "started with $word" log
 }
 half torn
-check "another learning rate is refused" refuse "learning_rate 0.001" --learning-rate 2e-3
+check "another learning rate is refused" refuse "learning_rate 0.003" --learning-rate 2e-3
 check "another batch size is refused" refuse "batch 4" --batch-size 5
 check "another seed is refused" refuse "seed 1337" --seed 1
 check "other layers are refused" refuse "layers 1" --layers 2

@@ -60,6 +60,8 @@ static by_status FN(binary)(by_exec *e, by_node *n)
     const int64_t count = elements(n->out[0]);
     int64_t period = elements(n->in[1]);
     T tile[TILE];
+    if (count == 0)
+        return BY_OK;
     if (period < count && period <= TILE / 2) {
         BY_BRANCH("binary " BY_STRING(T_NAME) ", short b repeated");
         for (int64_t i = 0; i < TILE; i++)

@@ -159,12 +159,13 @@ static void FN(row_dgamma)(R *restrict part, const T *restrict dy, const T *rest
  * when `add`. */
 static void FN(combine)(R *out, const R *part, int64_t chunks, int64_t count, bool add)
 {
+    if (!add)
+        memset(out, 0, (size_t)count * sizeof *out);
     for (int64_t c = 0; c < chunks; c++) {
         const R *restrict p = part + c * 2 * count;
-        const bool first = c == 0 && !add;
         R_SIMD
         for (int64_t i = 0; i < count; i++)
-            out[i] = first ? p[i] : out[i] + p[i];
+            out[i] += p[i];
     }
 }
 
