@@ -1,5 +1,6 @@
-/* architecture.c - an architecture of one's own in the graph API: a neural probabilistic language model (Bengio et al. 2003). The last N
- * characters are embedded side by side, pass one hidden layer, and predict the next. Trained here on a sentence. */
+/* architecture.c - an architecture of one's own in the graph API: a neural probabilistic language model
+ * (Bengio et al. 2003). The last N characters are embedded side by side, pass one hidden layer, and predict
+ * the next. Trained here on a sentence. */
 #include <banyan/banyan.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +43,8 @@ int main(void)
         return fprintf(stderr, "%s\n", by_error_message()), 1;
     by_program *step = by_compile(g, &(by_compile_spec){.loss = loss, .grads = BY_GRAD_STORE});
     by_update *update = step ? by_update_new(params, &(by_optimizer_spec){.max_grad_norm = 1}) : NULL;
-    if (!update || by_write(step, in, ids, sizeof ids[0] * (size_t)rows) || by_write(step, out, next, sizeof *next * (size_t)rows))
+    if (!update || by_write(step, in, ids, sizeof ids[0] * (size_t)rows) ||
+        by_write(step, out, next, sizeof *next * (size_t)rows))
         return fprintf(stderr, "%s\n", by_error_message()), 1;
 
     float value = NAN;

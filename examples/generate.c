@@ -46,7 +46,8 @@ int main(int argc, char **argv)
                              .user = tokenizer};
     by_generate_result result;
     fputs(argv[2], stdout);
-    by_status status = by_generate(generator, (const int32_t *const[]){ids}, (int[]){(int)count}, &spec, &result);
+    by_status status =
+        by_generate(generator, (const int32_t *const[]){ids}, (int[]){(int)count}, &spec, &result);
     putchar('\n');
     if (status == BY_OK)
         fprintf(stderr, "%lld tokens, %.0f per second\n", (long long)result.new_tokens,

@@ -40,7 +40,7 @@ static inline int kernel_sets(kernel_set out[BY_ISA_COUNT])
     return n;
 }
 
-/* ---- a pool: what a case allocates, freed together, looking at the guards of tensors ------------ */
+/* ---- a pool: what a case allocates, freed together, looking at the guards of tensors --------- */
 
 #define GUARD 64
 

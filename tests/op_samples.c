@@ -16,7 +16,7 @@
     by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
                  BY_COUNT(((by_tensor *[]){__VA_ARGS__})), NULL, 0)
 
-/* ---- noise -------------------------------------------------------------------------------------- */
+/* ---- noise ----------------------------------------------------------------------------------- */
 
 /* splitmix64 (Steele et al. 2014): samples are many, and need nothing of what the library's generator can do.
  */
@@ -37,7 +37,7 @@ double by_op_sample_noise(uint64_t *seed)
     return (sum - 2 * 65535.0) / 65536 * sqrt(3);
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------- */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 /* Enter a leaf with independent normal values. */
 static by_tensor *leaf(by_op_sample *s, by_tensor *t)
@@ -116,7 +116,7 @@ static by_tensor *base(by_op_sample *s, bool wanted, int rank, const int64_t *sh
     return wanted ? changes(s, input(s, by_acc_type(s->type), rank, shape)) : NULL;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------ */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 static void put(by_op_sample *s, by_tensor *t, bool in_loss)
 {
@@ -154,7 +154,7 @@ static void shown_of(by_op_sample *s, by_node *n, int k)
         shown(s, n->out[k]);
 }
 
-/* ---- moved data --------------------------------------------------------------------------------- */
+/* ---- moved data ------------------------------------------------------------------------------ */
 
 bool by_op_sample_fill(by_op_sample *s, int which)
 {
@@ -345,7 +345,7 @@ bool by_op_sample_concat(by_op_sample *s, int which)
     return true;
 }
 
-/* ---- elementwise and reductions ----------------------------------------------------------------- */
+/* ---- elementwise and reductions -------------------------------------------------------------- */
 
 /* a op b in every way b may repeat; the last one has a tensor on both sides that both may take over. */
 enum { PAIRS = 10 };
@@ -527,7 +527,7 @@ bool by_op_sample_argmax(by_op_sample *s, int which)
     return true;
 }
 
-/* ---- layers ------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static const struct {
     int64_t rows, cols, batch, positions;
@@ -859,7 +859,7 @@ bool by_op_sample_cross_entropy_grad(by_op_sample *s, int which)
     return true;
 }
 
-/* ---- the flat buffers --------------------------------------------------------------------------- */
+/* ---- the flat buffers ------------------------------------------------------------------------ */
 
 bool by_op_sample_norm2(by_op_sample *s, int which)
 {
@@ -946,7 +946,7 @@ bool by_op_sample_adafactor(by_op_sample *s, int which)
     return optimiser(s, BY_OP_ADAFACTOR, which);
 }
 
-/* ---- all of them -------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 #define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_op_sample_##name,
 static const by_op_sample_fn generators[BY_OP_COUNT] = {

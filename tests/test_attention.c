@@ -11,7 +11,7 @@
 
 #include "cpu/cpu.h"
 
-/* ---- the kernels of each instruction set --------------------------------------------------------------- */
+/* ---- the kernels of each instruction set ----------------------------------------------------- */
 
 #define DECLARE(isa)                                               \
     by_status by_cpu_attention_##isa(by_exec *e, by_node *n);      \
@@ -77,7 +77,7 @@ static double bound(by_dtype type)
     return type == BY_F64 ? 1e-24 : type == BY_F32 ? 1e-10 : type == BY_F16 ? 1e-7 : 1e-5;
 }
 
-/* ---- tensors made by hand, with a guard behind them ---------------------------------------------------- */
+/* ---- tensors made by hand, with a guard behind them ------------------------------------------ */
 
 enum { GUARD = 64 };
 
@@ -147,7 +147,7 @@ static void assert_close(const char *what, const by_tensor *t, const double *exp
         fail_msg("%s: NMSE %g (%s)", what, error / size, by_dtype_name(t->type));
 }
 
-/* ---- the reference ------------------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 typedef struct problem {
     int64_t b, t, s;
@@ -270,7 +270,7 @@ static void differentiate(const problem *p, const double *y, reference *r)
     }
 }
 
-/* ---- one problem on the kernels ------------------------------------------------------------------------ */
+/* ---- one problem on the kernels -------------------------------------------------------------- */
 
 typedef struct operands {
     by_tensor *q, *k, *v, *mask, *dy; /* k and v are NULL when packed */
@@ -449,7 +449,7 @@ static void check_everywhere(const problem *p)
     }
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void test_shapes(void **state)
 {
@@ -581,7 +581,7 @@ static void test_infinity_shows(void **state)
     }
 }
 
-/* ---- the cache ----------------------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 typedef struct cache {
     by_tensor *k, *v, *past;

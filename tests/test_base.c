@@ -23,7 +23,7 @@
 #endif
 #endif
 
-/* ---- errors ------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void test_error_message(void **state)
 {
@@ -109,7 +109,7 @@ static void test_error_is_per_thread(void **state)
     assert_int_equal(by_error_status(), BY_ERR_IO);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void test_memory(void **state)
 {
@@ -313,7 +313,7 @@ static void test_memory_exhausted(void **state)
 }
 #endif
 
-/* ---- random numbers ----------------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
 /* The published known-answer vectors of Philox4x32-10: counter, key, result. */
 static void test_philox_known_answers(void **state)
@@ -492,7 +492,7 @@ static void test_clock(void **state)
     assert_true(b - a >= 0.02 && b - a < 20);
 }
 
-/* ---- element types ------------------------------------------------------------------------------ */
+/* ---- element types --------------------------------------------------------------------------- */
 
 static void test_dtype_table(void **state)
 {

@@ -275,8 +275,7 @@ static void test_tables_are_checked(void **state)
     assert_int_equal(check_rows(taken, 1), BY_ERR_UNSUPPORTED);
 }
 
-/* ---- what is written from the table
- * ------------------------------------------------------------------------------- */
+/* ---- what is written from the table ---------------------------------------------------------- */
 
 static char *written;
 static size_t written_size;
@@ -391,8 +390,7 @@ static void test_completion(void **state)
     bash_completes("banyan sample --data f", "");
 }
 
-/* ---- progress
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void test_durations(void **state)
 {
@@ -505,8 +503,7 @@ static void test_terminal_line(void **state)
     close(master);
 }
 
-/* ---- signals
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 /* In a child, send itself the signals and exit with 10 + cli_interrupted(); returns the exit code. */
 static int after_signals(int first, int second)

@@ -78,8 +78,7 @@ static void write_counting(const char *name, int first, int count)
     by_free(ids);
 }
 
-/* ---- shards
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- shards ---------------------------------------------------------------------------------- */
 
 static void test_three_formats_as_one_stream(void **state)
 {
@@ -172,8 +171,7 @@ static void test_vocabulary_is_checked(void **state)
     by_tokens_free(b);
 }
 
-/* ---- building
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 /* The ids of a shard must be those of the whole texts, though they were read in chunks. The text is longer
  * than a chunk, and the shifts put a chunk's end at every place inside its period, which holds characters of
@@ -332,8 +330,7 @@ static void test_build_tinyshakespeare(void **state)
     by_map_close(&text);
 }
 
-/* ---- batches
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /* In a stream that counts, a row says where it was cut. Checks that it is a run of successive tokens inside
  * the region. */

@@ -1,6 +1,6 @@
-/* test_failing.c - models, training and generation with every allocation made to fail in turn. The C allocation
- * functions are wrapped at link time (test_failing.link): they count what is alive and fail on request. Of the
- * libraries only cJSON comes in, by its hooks. */
+/* test_failing.c - models, training and generation with every allocation made to fail in turn. The C
+ * allocation functions are wrapped at link time (test_failing.link): they count what is alive and fail on
+ * request. Of the libraries only cJSON comes in, by its hooks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,8 +33,10 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
 void __wrap_free(void *p);
 double __wrap_by_device_peak(by_device *d, by_dtype type);
 int __wrap_fsync(int fd);
-cJSON *__real_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end, cJSON_bool terminated);
-cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end, cJSON_bool terminated);
+cJSON *__real_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
+                                        cJSON_bool terminated);
+cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
+                                        cJSON_bool terminated);
 
 static bool refuse(void)
 {
@@ -80,7 +82,8 @@ void __wrap_free(void *p)
 }
 
 /* The parser of cJSON is spared: it does not say whether a text is malformed or memory is out. */
-cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end, cJSON_bool terminated)
+cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
+                                        cJSON_bool terminated)
 {
     long left = until_failure;
     until_failure = -1;
@@ -89,8 +92,8 @@ cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const cha
     return root;
 }
 
-/* What takes longer than all the rest here and is none of this test's business: measuring the machine, and waiting
- * for its disk. */
+/* What takes longer than all the rest here and is none of this test's business: measuring the machine, and
+ * waiting for its disk. */
 double __wrap_by_device_peak(by_device *d, by_dtype type)
 {
     (void)d, (void)type;
@@ -112,7 +115,8 @@ static by_device *open_device(void)
     return by_device_open("cpu:generic", 1);
 }
 
-static const by_model_shape tiny = {.layers = 1, .heads = 2, .width = 8, .context = 8, .vocab = 11, .dropout = 0.1};
+static const by_model_shape tiny = {
+    .layers = 1, .heads = 2, .width = 8, .context = 8, .vocab = 11, .dropout = 0.1};
 
 /* Run body with a model of its own on a device of its own. */
 static by_status with_model(bool training, by_dtype type, by_status (*body)(by_model *m))
@@ -156,7 +160,8 @@ static by_status take_steps(by_model *m, bool recompute, by_optimizer kind)
         inputs[i] = i % 11;
         targets[i] = (i + 1) % 11;
     }
-    by_trainer_spec spec = {.batch = 2, .seq = 8, .accumulate = 2, .recompute = recompute, .optimizer.kind = kind};
+    by_trainer_spec spec = {
+        .batch = 2, .seq = 8, .accumulate = 2, .recompute = recompute, .optimizer.kind = kind};
     by_trainer *t = by_trainer_new(m, &spec);
     if (!t)
         return by_error_status();
@@ -199,11 +204,13 @@ static by_status write_text(by_model *m)
     if (!g)
         return by_error_status();
     const int32_t prompt[] = {1, 2, 3};
-    by_generate_spec spec = {.max_new_tokens = 9,
-                             .slide = true,
-                             .sampling = {.temperature = 1, .top_k = 5, .top_p = 0.9, .repetition_penalty = 1.1}};
+    by_generate_spec spec = {
+        .max_new_tokens = 9,
+        .slide = true,
+        .sampling = {.temperature = 1, .top_k = 5, .top_p = 0.9, .repetition_penalty = 1.1}};
     by_generate_result result;
-    by_status s = by_generate(g, (const int32_t *const[]){prompt, prompt}, (const int[]){3, 2}, &spec, &result);
+    by_status s =
+        by_generate(g, (const int32_t *const[]){prompt, prompt}, (const int[]){3, 2}, &spec, &result);
     by_generate_result_free(&result);
     by_generator_free(g);
     return s;
@@ -274,7 +281,8 @@ static by_status fresh_body(void)
     return train("fresh", 2, 100, 1, true);
 }
 
-/* Goes on for one step. Few steps are logged, for the number of allocations grows with the lines there are. */
+/* Goes on for one step. Few steps are logged, for the number of allocations grows with the lines there are.
+ */
 static by_status resume_body(void)
 {
     by_status s = train("resumed", 100000, 1, 100000, false);
@@ -294,8 +302,8 @@ static int open_files(void)
     return n;
 }
 
-/* Run body with its first, second, third ... allocation failing, until it gets through. Every failure must come out as
- * BY_ERR_MEMORY with a message, or not matter; nothing may stay allocated or open. */
+/* Run body with its first, second, third ... allocation failing, until it gets through. Every failure must
+ * come out as BY_ERR_MEMORY with a message, or not matter; nothing may stay allocated or open. */
 static void fail_each(by_status (*body)(void), long at_least)
 {
     assert_int_equal(body(), BY_OK);
@@ -312,14 +320,15 @@ static void fail_each(by_status (*body)(void), long at_least)
                      open_files() - files, by_error_message());
         if (through) {
             assert_int_equal(status, BY_OK);
-            assert_true(n >= at_least); /* the body does allocate */
+            assert_true(n >= at_least);    /* the body does allocate */
             assert_true(failures * 2 > n); /* and cares */
             return;
         }
         if (status == BY_OK)
             continue;
         failures++;
-        if (status != BY_ERR_MEMORY || by_error_status() != BY_ERR_MEMORY || !strstr(by_error_message(), "memory"))
+        if (status != BY_ERR_MEMORY || by_error_status() != BY_ERR_MEMORY ||
+            !strstr(by_error_message(), "memory"))
             fail_msg("allocation %ld failing: status %d, message \"%s\" of status %d", n, (int)status,
                      by_error_message(), (int)by_error_status());
     }
@@ -369,7 +378,8 @@ static void test_resume(void **state)
     assert_true(readlink(path, target, sizeof target - 1) > 11);
     int64_t steps = atoll(target + 11);
     assert_int_equal(train("alone", steps, 1000000, 100000, false), BY_OK);
-    const char *const runs[] = {"resumed", "alone"}, *const files[] = {"model.safetensors", "optimizer.safetensors"};
+    const char *const runs[] = {"resumed", "alone"}, *const files[] = {"model.safetensors",
+                                                                       "optimizer.safetensors"};
     for (int f = 0; f < 2; f++) {
         for (int i = 0; i < 2; i++) {
             snprintf(path, sizeof path, "%s/%s/last/%s", root, runs[i], files[f]);

@@ -18,7 +18,7 @@
 static const by_init normal = {BY_INIT_NORMAL, 1};
 static by_device *device;
 
-/* ---- helpers ------------------------------------------------------------------------------------ */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 static by_params *new_params(by_dtype type)
 {
@@ -103,7 +103,7 @@ static int count_nodes(const by_program *p, const char *op)
     return n;
 }
 
-/* ---- a small decoder ---------------------------------------------------------------------------- */
+/* ---- a small decoder ------------------------------------------------------------------------- */
 
 enum { B = 2, T = 12, C = 16, H = 2, V = 11, LAYERS = 3 };
 
@@ -192,7 +192,7 @@ static float *decoder_gradients(by_params *params, float p, by_compile_spec spec
     return all_gradients(params);
 }
 
-/* ---- names -------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void test_scopes(void **state)
 {
@@ -263,7 +263,7 @@ static void test_init(void **state)
     assert_memory_not_equal(value[0], value[2], sizeof value[0]);
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The tied table's gradient is the sum of what two tables of the same values would get. */
 static void test_tied(void **state)
@@ -475,7 +475,7 @@ static void test_wide_sums(void **state)
     by_params_free(params);
 }
 
-/* ---- rewriting ---------------------------------------------------------------------------------- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
 /* With products of our own, since a library's activation inside a product (the first time, when nobody needs
  * what goes into it) has other bits than ours after one (the second time, for the backward pass). */
@@ -571,7 +571,7 @@ static void test_no_fusion(void **state)
     by_params_free(params);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* The nodes a tensor's memory is in use for: everything that shares it. */
 static void extent(const by_graph *g, const by_tensor *root, int *first, int *last)
@@ -755,7 +755,7 @@ static void test_empty(void **state)
     by_params_free(params);
 }
 
-/* ---- states ------------------------------------------------------------------------------------- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 /* Attention over a cache, two programs sharing it: three positions at once, then one, against all four
  * without a cache. */
@@ -814,7 +814,7 @@ static void test_states(void **state)
     by_params_free(params);
 }
 
-/* ---- looking inside ----------------------------------------------------------------------------- */
+/* ---- looking inside -------------------------------------------------------------------------- */
 
 typedef struct seen {
     int count, bad_at;

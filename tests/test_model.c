@@ -1,5 +1,5 @@
-/* test_model.c - models as HuggingFace directories: what is saved is what is opened, what others publish opens too,
- * and a directory that is wrong in any way is refused with a message that names the culprit. */
+/* test_model.c - models as HuggingFace directories: what is saved is what is opened, what others publish
+ * opens too, and a directory that is wrong in any way is refused with a message that names the culprit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,8 @@ enum { MAX_TENSORS = 64 };
 
 static by_device *device;
 static char root[300];
-static const by_model_shape tiny = {.layers = 2, .heads = 2, .width = 8, .context = 6, .vocab = 13, .dropout = 0.1};
+static const by_model_shape tiny = {
+    .layers = 2, .heads = 2, .width = 8, .context = 6, .vocab = 13, .dropout = 0.1};
 
 /* root/name, in one of several buffers used in turn. */
 static const char *in_root(const char *name)
@@ -271,7 +272,8 @@ static void test_bad_configs(void **state)
         {"n_embd", "65536", "wte.weight is (13, 8)"},
         {"n_embd", "1e300", "\"n_embd\" is 1e+300"},
         {"vocab_size", "1000000000000", "\"vocab_size\" is 1000000000000"},
-        {"vocab_size", "16777216", "wte.weight is (13, 8) f32 in the file, but the configuration makes it (16777216, 8)"},
+        {"vocab_size", "16777216",
+         "wte.weight is (13, 8) f32 in the file, but the configuration makes it (16777216, 8)"},
         {"vocab_size", "0", "\"vocab_size\" is 0"},
         {"vocab_size", "12", "wte.weight is (13, 8)"},
         {"vocab_size", "{}", "\"vocab_size\" is {}"},
@@ -464,8 +466,10 @@ static void test_published(void **state)
     for (int i = 0; i < 36; i++)
         mask[i] = i % 6 <= i / 6;
     by_st_entry *e = &t.list[t.count];
-    *e++ = (by_st_entry){.name = "h.0.attn.bias", .rank = 4, .dim = {1, 1, 6, 6}, .data = mask, .bytes = sizeof mask};
-    *e++ = (by_st_entry){.name = "h.1.attn.bias", .rank = 4, .dim = {1, 1, 6, 6}, .data = mask, .bytes = sizeof mask};
+    *e++ = (by_st_entry){
+        .name = "h.0.attn.bias", .rank = 4, .dim = {1, 1, 6, 6}, .data = mask, .bytes = sizeof mask};
+    *e++ = (by_st_entry){
+        .name = "h.1.attn.bias", .rank = 4, .dim = {1, 1, 6, 6}, .data = mask, .bytes = sizeof mask};
     *e++ = (by_st_entry){.name = "h.1.attn.masked_bias", .data = &one, .bytes = sizeof one};
     for (int i = 0; i < t.count; i++) {
         if (strcmp(t.list[i].name, "transformer.wte.weight") == 0) {
@@ -647,9 +651,12 @@ static void test_presets(void **state)
         int layers, heads, width, context;
         int64_t parameters;
     } published[] = {
-        {"gpt2", "124m", 12, 12, 768, 1024, 124439808},     {"gpt2", "gpt2", 12, 12, 768, 1024, 124439808},
-        {"gpt2", "350m", 24, 16, 1024, 1024, 354823168},    {"gpt2", "774m", 36, 20, 1280, 1024, 774030080},
-        {"gpt2", "1558m", 48, 25, 1600, 1024, 1557611200},  {"openai-gpt", "117m", 12, 12, 768, 512, 116534784},
+        {"gpt2", "124m", 12, 12, 768, 1024, 124439808},
+        {"gpt2", "gpt2", 12, 12, 768, 1024, 124439808},
+        {"gpt2", "350m", 24, 16, 1024, 1024, 354823168},
+        {"gpt2", "774m", 36, 20, 1280, 1024, 774030080},
+        {"gpt2", "1558m", 48, 25, 1600, 1024, 1557611200},
+        {"openai-gpt", "117m", 12, 12, 768, 512, 116534784},
     };
     by_model_spec blank = {.blank = true};
     for (int i = 0; i < BY_COUNT(published); i++) {
@@ -663,7 +670,8 @@ static void test_presets(void **state)
             assert_int_equal(by_model_context(m), published[i].context);
             by_model_free(m);
         }
-        by_model_shape small = {.preset = published[i].preset, .width = published[i].heads, .context = 1, .vocab = 1};
+        by_model_shape small = {
+            .preset = published[i].preset, .width = published[i].heads, .context = 1, .vocab = 1};
         by_model *m = make(published[i].family, &small, blank);
         assert_int_equal(by_model_layers(m), published[i].layers);
         by_model_free(m);

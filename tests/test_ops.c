@@ -46,7 +46,7 @@ static void no_complaints(void)
         fail_msg("%d complaints, see above", n);
 }
 
-/* ---- one sample as a program -------------------------------------------------------------------- */
+/* ---- one sample as a program ----------------------------------------------------------------- */
 
 /* How a sample is run. */
 typedef struct setup {
@@ -309,7 +309,7 @@ static void run_once(trial *t)
         check_guards(t);
 }
 
-/* ---- what comes out ----------------------------------------------------------------------------- */
+/* ---- what comes out -------------------------------------------------------------------------- */
 
 typedef struct part {
     char label[40];
@@ -435,7 +435,7 @@ static void same_bits(const result *r, const result *other, by_op op, int which,
                      nmse(other->part[i].values, r->part[i].values, r->part[i].count));
 }
 
-/* ---- the tests ---------------------------------------------------------------------------------- */
+/* ---- the tests ------------------------------------------------------------------------------- */
 
 static void test_table(void **state)
 {
@@ -626,7 +626,7 @@ static void test_f64(void **state)
     no_complaints();
 }
 
-/* ---- against plain loops ------------------------------------------------------------------------ */
+/* ---- against plain loops --------------------------------------------------------------------- */
 
 static void test_argmax(void **state)
 {
@@ -780,7 +780,7 @@ static void test_attention_cached(void **state)
     no_complaints();
 }
 
-/* ---- bad indices -------------------------------------------------------------------------------- */
+/* ---- bad indices ----------------------------------------------------------------------------- */
 
 /* A run with one index out of range must fail, name tensor and value, and write nothing. */
 static void refuse(by_device *d, by_op op, double bad)
@@ -831,7 +831,7 @@ static void test_bad_indices(void **state)
     no_complaints();
 }
 
-/* ---- every branch ------------------------------------------------------------------------------- */
+/* ---- every branch ---------------------------------------------------------------------------- */
 
 extern by_branch __start_by_branches[] __attribute__((weak));
 extern by_branch __stop_by_branches[] __attribute__((weak));
@@ -852,7 +852,7 @@ static void test_branches(void **state)
     no_complaints();
 }
 
-/* ---- setting up --------------------------------------------------------------------------------- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static int open_devices(void **state)
 {

@@ -38,9 +38,7 @@ static const char *in_folder(const char *name)
     return path;
 }
 
-/* ---- lines
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* What a verification said. */
 typedef struct record {
@@ -76,9 +74,7 @@ static by_status verify(const char *dir, by_dtype dtype, record *r)
     return s;
 }
 
-/* ---- as recorded
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- as recorded ----------------------------------------------------------------------------- */
 
 /* Tensors of a reference that are no inputs: each must have got a line. */
 static int count_expected(const char *dir)
@@ -147,9 +143,7 @@ static void test_not_run(void **state)
     assert_int_equal(r.not_run, 1);
 }
 
-/* ---- spoiled
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- spoiled --------------------------------------------------------------------------------- */
 
 static void copy_file(const char *dir, const char *name)
 {
@@ -328,9 +322,7 @@ static void test_wrong_shape(void **state)
     assert_int_equal(by_dir_remove(folder), BY_OK);
 }
 
-/* ---- cases that cannot run
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- cases that cannot run ------------------------------------------------------------------- */
 
 static void expect_error(const char *part)
 {
@@ -433,9 +425,7 @@ static void test_generation_settings(void **state)
     }
 }
 
-/* ---- measures
- * -------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- measures -------------------------------------------------------------------------------- */
 
 static void test_measures(void **state)
 {

@@ -1,4 +1,5 @@
-/* test_train.c - training: what a step computes, what a run does. Resuming is tested by tests/scripts/resume.sh. */
+/* test_train.c - training: what a step computes, what a run does. Resuming is tested by
+ * tests/scripts/resume.sh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,8 @@ static by_model *make_on(by_device *d, by_dtype type, int layers, double dropout
 {
     by_model_shape shape = {
         .layers = layers, .heads = 2, .width = 16, .context = T, .vocab = V, .dropout = dropout};
-    by_model *m = by_model_new(d, "gpt2", &shape, &(by_model_spec){.dtype = type, .training = true, .seed = 3});
+    by_model *m =
+        by_model_new(d, "gpt2", &shape, &(by_model_spec){.dtype = type, .training = true, .seed = 3});
     if (!m)
         fail_msg("%s", by_error_message());
     return m;
@@ -136,7 +138,8 @@ static void test_learns(void **state)
     int32_t inputs[B * T], targets[B * T];
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_model *m = make(BY_F32, 1, 0);
-        by_trainer *t = trainer_of(m, (by_trainer_spec){.batch = B, .seq = T, .optimizer = cases[i].optimizer});
+        by_trainer *t =
+            trainer_of(m, (by_trainer_spec){.batch = B, .seq = T, .optimizer = cases[i].optimizer});
         double first = 0, last = 0;
         for (int s = 0; s < cases[i].steps; s++) {
             lesson(inputs, targets, B, s);
@@ -237,9 +240,9 @@ static void gradients(by_model *m, const by_compile_spec *how)
     by_program_free(p);
 }
 
-/* Computing activations again changes no bit, dropout included, where the same kernels compute them: without fusion,
- * which does not reach across blocks then, and without a library whose products with and without an activation differ
- * in rounding. */
+/* Computing activations again changes no bit, dropout included, where the same kernels compute them: without
+ * fusion, which does not reach across blocks then, and without a library whose products with and without an
+ * activation differ in rounding. */
 static void test_recompute(void **state)
 {
     (void)state;
@@ -286,7 +289,8 @@ static void test_recompute_steps(void **state)
     }
 }
 
-/* One thread or two: the same bits with our own matrix products, whose sums are cut by shape and not by threads. */
+/* One thread or two: the same bits with our own matrix products, whose sums are cut by shape and not by
+ * threads. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -296,14 +300,16 @@ static void test_threads(void **state)
     for (int i = 0; i < 4; i++) {
         by_model *m[2];
         by_device *d[2];
-        by_model_shape shape = {.layers = 2, .heads = 4, .width = 64, .context = 32, .vocab = 101, .dropout = 0.1};
+        by_model_shape shape = {
+            .layers = 2, .heads = 4, .width = 64, .context = 32, .vocab = 101, .dropout = 0.1};
         for (int k = 0; k < 2; k++) {
             d[k] = by_device_open(names[i % 2], k + 1);
             assert_non_null(d[k]);
             by_model_spec spec = {.dtype = types[i / 2], .training = true, .seed = 5};
             m[k] = by_model_new(d[k], "gpt2", &shape, &spec);
             assert_non_null(m[k]);
-            by_trainer *t = trainer_of(m[k], (by_trainer_spec){.batch = 6, .seq = 32, .optimizer.max_grad_norm = 0.5});
+            by_trainer *t =
+                trainer_of(m[k], (by_trainer_spec){.batch = 6, .seq = 32, .optimizer.max_grad_norm = 0.5});
             int32_t inputs[6 * 32], targets[6 * 32];
             for (int s = 0; s < 3; s++) {
                 noise(inputs, 6 * 32, 100 + (uint64_t)s);
@@ -324,7 +330,8 @@ static void test_threads(void **state)
     unsetenv("BANYAN_GEMM");
 }
 
-/* Plain SGD at rate 1 moves by the gradient, clipped to the norm asked for; the norm reported is the one before. */
+/* Plain SGD at rate 1 moves by the gradient, clipped to the norm asked for; the norm reported is the one
+ * before. */
 static void test_clipping(void **state)
 {
     (void)state;
@@ -364,16 +371,26 @@ static void test_schedules(void **state)
         int64_t warmup, step;
         double share; /* of the way from low to rate; inverse square root: of the rate */
     } cases[] = {
-        {BY_SCHEDULE_CONSTANT, 0, 0, 1},           {BY_SCHEDULE_CONSTANT, 0, 1000, 1},
-        {BY_SCHEDULE_LINEAR, 0, 0, 1},             {BY_SCHEDULE_LINEAR, 0, 25, 0.75},
-        {BY_SCHEDULE_LINEAR, 0, 100, 0},           {BY_SCHEDULE_LINEAR, 0, 1000, 0},
-        {BY_SCHEDULE_LINEAR, 20, 20, 1},           {BY_SCHEDULE_LINEAR, 20, 60, 0.5},
-        {BY_SCHEDULE_LINEAR, 20, 100, 0},          {BY_SCHEDULE_COSINE, 0, 0, 1},
-        {BY_SCHEDULE_COSINE, 0, 50, 0.5},          {BY_SCHEDULE_COSINE, 20, 40, 0.853553390593273762},
-        {BY_SCHEDULE_COSINE, 20, 60, 0.5},         {BY_SCHEDULE_COSINE, 20, 80, 0.146446609406726238},
-        {BY_SCHEDULE_COSINE, 20, 100, 0},          {BY_SCHEDULE_COSINE, 20, 5000, 0},
-        {BY_SCHEDULE_INVERSE_SQRT, 16, 15, 1},     {BY_SCHEDULE_INVERSE_SQRT, 16, 63, 0.5},
-        {BY_SCHEDULE_INVERSE_SQRT, 16, 1599, 0.1}, {BY_SCHEDULE_INVERSE_SQRT, 0, 3, 0.5},
+        {BY_SCHEDULE_CONSTANT, 0, 0, 1},
+        {BY_SCHEDULE_CONSTANT, 0, 1000, 1},
+        {BY_SCHEDULE_LINEAR, 0, 0, 1},
+        {BY_SCHEDULE_LINEAR, 0, 25, 0.75},
+        {BY_SCHEDULE_LINEAR, 0, 100, 0},
+        {BY_SCHEDULE_LINEAR, 0, 1000, 0},
+        {BY_SCHEDULE_LINEAR, 20, 20, 1},
+        {BY_SCHEDULE_LINEAR, 20, 60, 0.5},
+        {BY_SCHEDULE_LINEAR, 20, 100, 0},
+        {BY_SCHEDULE_COSINE, 0, 0, 1},
+        {BY_SCHEDULE_COSINE, 0, 50, 0.5},
+        {BY_SCHEDULE_COSINE, 20, 40, 0.853553390593273762},
+        {BY_SCHEDULE_COSINE, 20, 60, 0.5},
+        {BY_SCHEDULE_COSINE, 20, 80, 0.146446609406726238},
+        {BY_SCHEDULE_COSINE, 20, 100, 0},
+        {BY_SCHEDULE_COSINE, 20, 5000, 0},
+        {BY_SCHEDULE_INVERSE_SQRT, 16, 15, 1},
+        {BY_SCHEDULE_INVERSE_SQRT, 16, 63, 0.5},
+        {BY_SCHEDULE_INVERSE_SQRT, 16, 1599, 0.1},
+        {BY_SCHEDULE_INVERSE_SQRT, 0, 3, 0.5},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_schedule_spec s = {
@@ -522,8 +539,12 @@ static void test_run(void **state)
     assert_true(r.eval_loss == w.eval_loss && r.best_eval_loss <= r.eval_loss);
     assert_true(r.best_step == 10 || r.best_step == 20);
     assert_true(r.state_bytes > 0 && r.activation_bytes > 0 && r.parameters > 1000);
-    static const char *const files[] = {"run/metrics.jsonl", "run/run.json", "run/loss.svg", "run/last/config.json",
-                                        "run/last/tokenizer.json", "run/best/model.safetensors"};
+    static const char *const files[] = {"run/metrics.jsonl",
+                                        "run/run.json",
+                                        "run/loss.svg",
+                                        "run/last/config.json",
+                                        "run/last/tokenizer.json",
+                                        "run/best/model.safetensors"};
     for (int i = 0; i < BY_COUNT(files); i++)
         assert_true(by_file_exists(in_root(files[i])));
     w = (watch){.last = 20};
@@ -573,8 +594,8 @@ static void test_shards(void **state)
     assert_contains(by_error_message(), "outside the vocabulary of 5");
 }
 
-/* At a rate too small to change a number nothing gets better: the first evaluation is the best, and patience runs
- * out. */
+/* At a rate too small to change a number nothing gets better: the first evaluation is the best, and patience
+ * runs out. */
 static void test_early_stop(void **state)
 {
     (void)state;
@@ -609,8 +630,8 @@ static double surprise(const float *logits, int n, int32_t target)
     return top + log(sum) - (double)logits[target];
 }
 
-/* The held-out loss is the mean over every token but the first, each predicted once from what its window holds before
- * it. Computed here one window at a time from the saved model. */
+/* The held-out loss is the mean over every token but the first, each predicted once from what its window
+ * holds before it. Computed here one window at a time from the saved model. */
 static void test_eval_loss(void **state)
 {
     (void)state;
@@ -624,7 +645,8 @@ static void test_eval_loss(void **state)
     const char *bin = in_root("eval/data/train.bin");
     by_tokens *tokens = by_tokens_open(&bin, 1, 0);
     assert_true(m && tokens);
-    int64_t n = by_tokens_count(tokens), begin = (int64_t)floor((double)n * (1 - 0.14)), windows = 0, count = 0;
+    int64_t n = by_tokens_count(tokens), begin = (int64_t)floor((double)n * (1 - 0.14)), windows = 0,
+            count = 0;
     int vocab = by_model_vocab(m);
     float *logits = by_alloc(sizeof *logits * T * (size_t)vocab);
     double sum = 0;
@@ -645,7 +667,8 @@ static void test_eval_loss(void **state)
             sum += surprise(logits + t * vocab, vocab, ids[t + 1]);
         by_program_free(p);
     }
-    assert_true(windows % B != 0 && (n - 1 - begin) % T != 0); /* the last batch and the last window are not full */
+    assert_true(windows % B != 0 &&
+                (n - 1 - begin) % T != 0); /* the last batch and the last window are not full */
     assert_int_equal(count, n - 1 - begin);
     if (!(fabs(sum / (double)count - eval) < 1e-5 * eval))
         fail_msg("the run says %.9g, by hand it is %.9g", eval, sum / (double)count);
@@ -731,11 +754,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),    cmocka_unit_test(test_learns_labels), cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_recompute), cmocka_unit_test(test_recompute_steps), cmocka_unit_test(test_threads),       cmocka_unit_test(test_clipping),
-        cmocka_unit_test(test_schedules), cmocka_unit_test(test_bad_steps),     cmocka_unit_test(test_run),
-        cmocka_unit_test(test_shards),    cmocka_unit_test(test_early_stop),    cmocka_unit_test(test_eval_loss),
-        cmocka_unit_test(test_bad_runs),
+        cmocka_unit_test(test_learns),          cmocka_unit_test(test_learns_labels),
+        cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_recompute_steps), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_clipping),        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_bad_steps),       cmocka_unit_test(test_run),
+        cmocka_unit_test(test_shards),          cmocka_unit_test(test_early_stop),
+        cmocka_unit_test(test_eval_loss),       cmocka_unit_test(test_bad_runs),
     };
     return cmocka_run_group_tests_name("train", tests, set_up, tear_down);
 }

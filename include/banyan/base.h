@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define BY_API __attribute__((visibility("default")))
+#define BY_API               __attribute__((visibility("default")))
 #define BY_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define BY_API
@@ -40,7 +40,17 @@ BY_API const char *by_error_message(void);
 BY_API const char *by_version(void);
 
 /* Element types. The order is stable; files and the op table refer to them by name. */
-typedef enum by_dtype { BY_F32 = 0, BY_BF16, BY_F16, BY_F64, BY_I32, BY_I64, BY_U8, BY_BOOL, BY_DTYPE_COUNT } by_dtype;
+typedef enum by_dtype {
+    BY_F32 = 0,
+    BY_BF16,
+    BY_F16,
+    BY_F64,
+    BY_I32,
+    BY_I64,
+    BY_U8,
+    BY_BOOL,
+    BY_DTYPE_COUNT
+} by_dtype;
 
 /* Bytes of one element, and the name ("f32"). Return 0 and "?" for a value that is not a dtype. */
 BY_API size_t by_dtype_size(by_dtype t);

@@ -1,11 +1,12 @@
 /* graph.h - build a computation, differentiate it, compile it, run it.
  *
- * A model is a C function that runs top to bottom and *builds*: every by_* call below appends one node and returns a
- * tensor. Nothing is computed until by_compile() and by_run(). Errors are sticky: a call with bad shapes returns a
- * poisoned tensor, later calls pass it on, and by_compile() reports the first error with names and shapes.
+ * A model is a C function that runs top to bottom and *builds*: every by_* call below appends one node and
+ * returns a tensor. Nothing is computed until by_compile() and by_run(). Errors are sticky: a call with bad
+ * shapes returns a poisoned tensor, later calls pass it on, and by_compile() reports the first error with
+ * names and shapes.
  *
  * Shapes are PyTorch's: row-major, outermost first. Letters used in comments, here and in every model:
- *   B batch   T query positions   S key positions   C model width   H heads   D width of one head   V vocabulary */
+ *   B batch, T query positions, S key positions, C model width, H heads, D width of a head, V vocabulary */
 #ifndef BANYAN_GRAPH_H
 #define BANYAN_GRAPH_H
 
@@ -23,19 +24,21 @@ typedef struct by_graph by_graph;     /* a computation being built */
 typedef struct by_tensor by_tensor;   /* a value in a graph; owned by the graph */
 typedef struct by_program by_program; /* a compiled graph */
 
-/* ---- devices ------------------------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------- */
 
-/* Open "cpu" (threads > 0, or 0 for every core), or "cpu:avx2" and the like for a given instruction set. Devices outlive the parameters and programs made on them. NULL on
- * failure; free(NULL) is legal here and everywhere below. */
+/* Open "cpu" (threads > 0, or 0 for every core), or "cpu:avx2" and the like for a given instruction set.
+ * Devices outlive the parameters and programs made on them. NULL on failure; free(NULL) is legal here and
+ * everywhere below. */
 BY_API by_device *by_device_open(const char *name, int threads);
 BY_API void by_device_free(by_device *d);
 BY_API const char *by_device_name(const by_device *d);
 BY_API const char *by_device_description(const by_device *d); /* "cpu: avx512bf16, oneDNN 2.6.3, 2 threads" */
 BY_API int by_device_threads(const by_device *d);
-/* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot be measured. */
+/* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot
+ * be measured. */
 BY_API double by_device_peak(by_device *d, by_dtype type);
 
-/* ---- parameters --------------------------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 /* How a parameter starts its life. Values depend on (seed, name) alone. */
 typedef enum by_init_kind { BY_INIT_NORMAL, BY_INIT_ZERO, BY_INIT_ONE, BY_INIT_UNIFORM } by_init_kind;
@@ -48,8 +51,9 @@ typedef struct by_init {
 BY_API by_params *by_params_new(by_device *d, by_dtype dtype);
 BY_API void by_params_free(by_params *p);
 
-/* Graphs declare parameters as they are built; freeze() ends that, lays the flat buffer out and fixes every address. Programs
- * can be compiled only after it. with_training adds the gradient, moment and master buffers. */
+/* Graphs declare parameters as they are built; freeze() ends that, lays the flat buffer out and fixes every
+ * address. Programs can be compiled only after it. with_training adds the gradient, moment and master
+ * buffers. */
 BY_API by_status by_params_freeze(by_params *p, bool with_training);
 BY_API by_status by_params_init(by_params *p, uint64_t seed); /* initial values for all */
 
@@ -61,12 +65,13 @@ BY_API const char *by_params_name(const by_params *p, int i);
 BY_API int by_params_rank(const by_params *p, int i);
 BY_API const int64_t *by_params_shape(const by_params *p, int i);
 
-/* Copy a parameter, its gradient or an optimiser moment to or from host memory, converting from or to float. which: */
+/* Copy a parameter, its gradient or an optimiser moment to or from host memory, converting from or to float.
+ * which: */
 typedef enum by_slot { BY_SLOT_VALUE, BY_SLOT_GRAD, BY_SLOT_MOMENT1, BY_SLOT_MOMENT2 } by_slot;
 BY_API by_status by_params_get(const by_params *p, int i, by_slot slot, float *out);
 BY_API by_status by_params_set(by_params *p, int i, by_slot slot, const float *values);
 
-/* ---- graphs --------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 typedef struct by_graph_spec {
     by_params *params; /* borrowed */
@@ -80,7 +85,8 @@ BY_API by_status by_graph_status(const by_graph *g);
 /* Report an error from model code; the graph is poisoned from here on. Returns a poisoned tensor. */
 BY_API by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 
-/* Names of parameters are joined from the scopes around them: push "h.%d" and "attn", then by_param "c_attn.weight". */
+/* Names of parameters are joined from the scopes around them: push "h.%d" and "attn", then by_param
+ * "c_attn.weight". */
 BY_API void by_scope_push(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 BY_API void by_scope_pop(by_graph *g);
 /* The same, and the nodes inside form one block: what recomputation may drop and compute again. */
@@ -88,7 +94,8 @@ BY_API void by_block_push(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 BY_API void by_block_pop(by_graph *g);
 
 BY_API int by_rank(const by_tensor *t);
-BY_API int64_t by_dim(const by_tensor *t, int axis); /* negative counts from the end; 0 when there is no such axis */
+BY_API int64_t by_dim(const by_tensor *t,
+                      int axis); /* negative counts from the end; 0 when there is no such axis */
 BY_API int64_t by_elements(const by_tensor *t);
 BY_API by_dtype by_type(const by_tensor *t);
 BY_API by_tensor *by_name(by_tensor *t, const char *fmt, ...) BY_PRINTF(2, 3); /* for traces; returns t */
@@ -96,34 +103,41 @@ BY_API by_tensor *by_name(by_tensor *t, const char *fmt, ...) BY_PRINTF(2, 3); /
 /* Leaves. shape holds rank entries. */
 BY_API by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape);
 BY_API by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
-/* State lives across runs in memory of the caller's (by_memory_new), so that several programs can share it. */
+/* State lives across runs in memory of the caller's (by_memory_new), so that several programs can share it.
+ */
 typedef struct by_memory by_memory;
 BY_API by_memory *by_memory_new(by_device *d, size_t bytes); /* zeroed */
 BY_API void by_memory_free(by_memory *m);
 BY_API size_t by_memory_bytes(const by_memory *m); /* 0 for NULL */
-BY_API by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape, by_memory *m);
+BY_API by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape,
+                           by_memory *m);
 BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *shape, double value);
-BY_API by_tensor *by_range(by_graph *g, int rank, const int64_t *shape); /* i32: 0, 1, ... along the last axis */
+BY_API by_tensor *by_range(by_graph *g, int rank,
+                           const int64_t *shape); /* i32: 0, 1, ... along the last axis */
 
-/* ---- coarse operations ------------------------------------------------------------------------------------------------ */
+/* ---- coarse operations ----------------------------------------------------------------------- */
 
 typedef enum by_act { BY_ACT_NONE, BY_GELU, BY_GELU_TANH, BY_RELU, BY_SILU, BY_TANH, BY_SIGMOID } by_act;
 
 /* Rows of a table: table (V, C), ids (...) i32 -> (..., C). Ids outside [0, V) fail the run. */
 BY_API by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids);
 
-/* act(x w^T + b): x (..., K), w (N, K) -> (..., N); with w_is_kn, w is (K, N), the layout of GPT-2's Conv1D. b (N) or NULL. */
+/* act(x w^T + b): x (..., K), w (N, K) -> (..., N); with w_is_kn, w is (K, N), the layout of GPT-2's Conv1D.
+ * b (N) or NULL. */
 typedef struct by_linear_spec {
     bool w_is_kn;
     by_act act;
 } by_linear_spec;
-BY_API by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec);
+BY_API by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
+                            const by_linear_spec *spec);
 
-/* Batched product over equal leading axes: a (..., M, K) or transposed, b (..., K, N) or transposed -> (..., M, N). */
+/* Batched product over equal leading axes: a (..., M, K) or transposed, b (..., K, N) or transposed -> (...,
+ * M, N). */
 BY_API by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed);
 
 BY_API by_tensor *by_activation(by_graph *g, by_tensor *x, by_act act);
-BY_API by_tensor *by_dropout(by_graph *g, by_tensor *x, float p); /* the identity unless the graph is for training */
+BY_API by_tensor *by_dropout(by_graph *g, by_tensor *x,
+                             float p); /* the identity unless the graph is for training */
 
 /* Over the last axis: (x - mean) / sqrt(var + eps) * gamma + beta. */
 BY_API by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_tensor *beta, float eps);
@@ -133,72 +147,80 @@ BY_API by_tensor *by_softmax(by_graph *g, by_tensor *x); /* over the last axis *
 
 typedef enum by_mask { BY_MASK_NONE, BY_MASK_CAUSAL } by_mask;
 
-/* softmax(q k^T * scale + mask) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) -> (B, T, H*D). With k = v = NULL, q is
- * the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values side by side. With T < S a causal mask is aligned to the
- * last query: query t sees keys up to S - T + t. */
+/* softmax(q k^T * scale + mask) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) -> (B, T, H*D). With k = v
+ * = NULL, q is the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values side by side. With T < S a
+ * causal mask is aligned to the last query: query t sees keys up to S - T + t. */
 typedef struct by_attention_spec {
     int heads;
-    int kv_heads;        /* 0: as many as heads; otherwise heads must be a multiple */
+    int kv_heads; /* 0: as many as heads; otherwise heads must be a multiple */
     by_mask mask;
     float scale;         /* 0: 1/sqrt(D) */
     float dropout;       /* on the weights, in training */
-    by_tensor *key_mask; /* (B, S) i32, 0 hides a key; NULL: all are seen. A row that sees nothing gives the mean of v */
+    by_tensor *key_mask; /* (B, S) i32, 0 hides a key; NULL: all are seen. A row that sees nothing gives the
+                            mean of v */
     by_tensor **weights; /* when not NULL: also return the weights after softmax, (B, H, T, S) */
 } by_attention_spec;
-BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_attention_spec *spec);
+BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
+                               const by_attention_spec *spec);
 
-/* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache (B, M, Hkv*D; states) from
- * position past[b] on, then attends to everything up to each query. past (B) i32; past + T must not exceed M. For inference. */
-BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor *k_cache,
-                                      by_tensor *v_cache, by_tensor *past, const by_attention_spec *spec);
+/* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache (B,
+ * M, Hkv*D; states) from position past[b] on, then attends to everything up to each query. past (B) i32; past
+ * + T must not exceed M. For inference. */
+BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
+                                      by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
+                                      const by_attention_spec *spec);
 
-/* Mean over rows of -log softmax(logits)[target]; rows whose target is ignore_index do not count (0 rows: loss 0).
- * logits (..., V), targets (...) i32 -> scalar f32 (f64 for f64). The gradient is written over the logits' memory. */
+/* Mean over rows of -log softmax(logits)[target]; rows whose target is ignore_index do not count (0 rows:
+ * loss 0). logits (..., V), targets (...) i32 -> scalar f32 (f64 for f64). The gradient is written over the
+ * logits' memory. */
 typedef struct by_loss_spec {
     int ignore_index; /* 0 means -100 */
     float label_smoothing;
 } by_loss_spec;
-BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec);
+BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets,
+                                   const by_loss_spec *spec);
 
-/* ---- small operations ---------------------------------------------------------------------------------------------------- */
+/* ---- small operations ------------------------------------------------------------------------ */
 
 /* Elementwise; b has a's shape, or the shape of a's last axes, or one element. */
 BY_API by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_sub(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_mul(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_scale(by_graph *g, by_tensor *x, double factor);
-BY_API by_tensor *by_sum(by_graph *g, by_tensor *x, int axis);  /* the axis disappears */
+BY_API by_tensor *by_sum(by_graph *g, by_tensor *x, int axis); /* the axis disappears */
 BY_API by_tensor *by_mean(by_graph *g, by_tensor *x, int axis);
-BY_API by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape); /* a view; one -1 allowed */
+BY_API by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank,
+                             const int64_t *shape); /* a view; one -1 allowed */
 BY_API by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order);
 BY_API by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count);
 BY_API by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis);
 BY_API by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type);
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
 
-/* ---- compile and run ------------------------------------------------------------------------------------------------------ */
+/* ---- compile and run ------------------------------------------------------------------------- */
 
 /* Keep a tensor readable after the run. Returns t. */
 BY_API by_tensor *by_output(by_graph *g, const char *name, by_tensor *t);
 
 typedef enum by_grad_mode { BY_GRAD_NONE, BY_GRAD_STORE, BY_GRAD_ADD } by_grad_mode;
 typedef struct by_compile_spec {
-    by_tensor *loss;        /* scalar to differentiate, or NULL */
-    by_grad_mode grads;     /* write the parameters' gradients over the flat buffer, or add to it */
-    by_tensor *loss_scale;  /* scalar tensor the loss is multiplied by before differentiation, NULL for 1 */
-    bool recompute;         /* keep only what enters each block; compute the inside again for the backward pass */
-    bool no_fusion;         /* for tests */
+    by_tensor *loss;       /* scalar to differentiate, or NULL */
+    by_grad_mode grads;    /* write the parameters' gradients over the flat buffer, or add to it */
+    by_tensor *loss_scale; /* scalar tensor the loss is multiplied by before differentiation, NULL for 1 */
+    bool recompute; /* keep only what enters each block; compute the inside again for the backward pass */
+    bool no_fusion; /* for tests */
 } by_compile_spec;
 
-/* Differentiate, fuse, recompute, order, plan memory and prepare kernels. The program takes the graph over, also on failure
- * (NULL): do not free it. */
+/* Differentiate, fuse, recompute, order, plan memory and prepare kernels. The program takes the graph over,
+ * also on failure (NULL): do not free it. */
 BY_API by_program *by_compile(by_graph *g, const by_compile_spec *spec);
 BY_API void by_program_free(by_program *p);
 
 BY_API size_t by_program_bytes(const by_program *p); /* planned activations: the peak, known before the run */
 BY_API double by_program_flops(const by_program *p); /* of one run, multiply and add counted as two */
 
-/* Copy host memory into an input, or a tensor (input, output, state) out to the host; bytes must be the tensor's size. */
+/* Copy host memory into an input, or a tensor (input, output, state) out to the host; bytes must be the
+ * tensor's size. */
 BY_API by_status by_write(by_program *p, by_tensor *t, const void *data, size_t bytes);
 BY_API by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes);
 /* As floats, whatever the tensor's type. */
@@ -208,7 +230,8 @@ BY_API by_status by_read_f32(by_program *p, const by_tensor *t, float *out);
 BY_API void by_program_seed(by_program *p, uint64_t seed, uint64_t step);
 BY_API by_status by_run(by_program *p);
 
-/* The graph after compilation: one line per node, or Graphviz DOT. Heap string, release with by_string_free. */
+/* The graph after compilation: one line per node, or Graphviz DOT. Heap string, release with by_string_free.
+ */
 BY_API char *by_program_text(const by_program *p, bool dot);
 BY_API void by_string_free(char *s);
 

@@ -1,4 +1,5 @@
-/* model.h - models: an architecture, a configuration, parameters. Opened from and saved to a HuggingFace directory. */
+/* model.h - models: an architecture, a configuration, parameters. Opened from and saved to a HuggingFace
+ * directory. */
 #ifndef BANYAN_MODEL_H
 #define BANYAN_MODEL_H
 
@@ -25,7 +26,8 @@ typedef struct by_model_io {
     by_tensor *tokens;    /* (B, T) i32 */
     by_tensor *positions; /* (B, T) i32, or NULL for 0..T-1 */
     by_tensor *mask;      /* (B, T) i32, 0 hides a position from the others; or NULL */
-    by_tensor *pick;      /* (B) i32, flat rows b*T + t where logits are wanted; NULL: everywhere. Needed to classify */
+    by_tensor
+        *pick; /* (B) i32, flat rows b*T + t where logits are wanted; NULL: everywhere. Needed to classify */
     struct nn_cache *cache; /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
     /* out */
@@ -37,14 +39,15 @@ typedef struct by_model_io {
 } by_model_io;
 
 typedef struct by_model_spec {
-    by_dtype dtype;  /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
-    bool training;   /* make the gradient and optimiser buffers */
-    bool copy;       /* never map the file, even where that is possible */
-    uint64_t seed;   /* initial values of a new model */
-    bool blank;      /* a new model's values stay zero: for a look at its shape */
-    by_task task;    /* of a new model */
-    int labels;      /* of a new model that classifies */
-    bool new_head;   /* opening: give the model the head of `task` with fresh values, whatever head the file has */
+    by_dtype dtype; /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
+    bool training;  /* make the gradient and optimiser buffers */
+    bool copy;      /* never map the file, even where that is possible */
+    uint64_t seed;  /* initial values of a new model */
+    bool blank;     /* a new model's values stay zero: for a look at its shape */
+    by_task task;   /* of a new model */
+    int labels;     /* of a new model that classifies */
+    bool new_head; /* opening: give the model the head of `task` with fresh values, whatever head the file has
+                    */
 } by_model_spec;
 
 /* The shape of a new model: a preset, and what differs from it (0 or negative: as the preset says). */
@@ -55,16 +58,18 @@ typedef struct by_model_shape {
     double dropout; /* negative: the architecture's default */
 } by_model_shape;
 
-/* Open a model directory (config.json with model.safetensors or shards). Weights of the same type as asked for are mapped, not
- * copied, when the model is not for training. NULL on failure. The device is borrowed and outlives the model. */
+/* Open a model directory (config.json with model.safetensors or shards). Weights of the same type as asked
+ * for are mapped, not copied, when the model is not for training. NULL on failure. The device is borrowed and
+ * outlives the model. */
 BY_API by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec);
 
 /* A new model with initial values. family: "gpt2", "openai-gpt", ... */
-BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape, const by_model_spec *spec);
+BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
+                              const by_model_spec *spec);
 BY_API void by_model_free(by_model *m);
 
-/* Write config.json, generation_config.json and model.safetensors into dir (made when missing), each atomically. Values are written as
- * f32 (masters) unless dtype is bf16 or f16. */
+/* Write config.json, generation_config.json and model.safetensors into dir (made when missing), each
+ * atomically. Values are written as f32 (masters) unless dtype is bf16 or f16. */
 BY_API by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype);
 
 /* Append the model to a graph; io's inputs are the caller's. Errors stick to the graph. */

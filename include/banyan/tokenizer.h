@@ -10,16 +10,16 @@ extern "C" {
 
 typedef struct by_tokenizer by_tokenizer;
 
-/* From a model directory (tokenizer.json) or a tokenizer.json file. NULL on failure; a kind this build does not know is
- * BY_ERR_UNSUPPORTED and named in the message. */
+/* From a model directory (tokenizer.json) or a tokenizer.json file. NULL on failure; a kind this build does
+ * not know is BY_ERR_UNSUPPORTED and named in the message. */
 BY_API by_tokenizer *by_tokenizer_load(const char *path);
 BY_API void by_tokenizer_free(by_tokenizer *t);
 
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
 BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */
 
-/* Whole texts. The results are the caller's, to be released with by_release(); NULL on failure. A decoded text is NUL-terminated and may
- * hold NUL bytes itself, which *size counts (size may be NULL). */
+/* Whole texts. The results are the caller's, to be released with by_release(); NULL on failure. A decoded
+ * text is NUL-terminated and may hold NUL bytes itself, which *size counts (size may be NULL). */
 BY_API int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t *count);
 BY_API char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t *size);
 BY_API void by_release(void *memory);

@@ -1,4 +1,5 @@
-/* train.h - training: one step at a time (by_trainer), or a whole run with data, evaluation, checkpoints and logs (by_train_run). */
+/* train.h - training: one step at a time (by_trainer), or a whole run with data, evaluation, checkpoints and
+ * logs (by_train_run). */
 #ifndef BANYAN_TRAIN_H
 #define BANYAN_TRAIN_H
 
@@ -8,40 +9,46 @@
 extern "C" {
 #endif
 
-/* ---- optimisers and schedules -------------------------------------------------------------------------------------------- */
+/* ---- optimisers and schedules ---------------------------------------------------------------- */
 
 typedef enum by_optimizer { BY_ADAMW, BY_SGD, BY_ADAFACTOR } by_optimizer;
 typedef struct by_optimizer_spec {
     by_optimizer kind;
-    double beta1, beta2; /* AdamW; 0: 0.9 and 0.95 */
-    double eps;          /* 0: 1e-8 */
-    double momentum;     /* SGD */
-    double weight_decay; /* on tensors of two or more axes */
+    double beta1, beta2;  /* AdamW; 0: 0.9 and 0.95 */
+    double eps;           /* 0: 1e-8 */
+    double momentum;      /* SGD */
+    double weight_decay;  /* on tensors of two or more axes */
     double max_grad_norm; /* 0: no clipping */
 } by_optimizer_spec;
 
-typedef enum by_schedule { BY_SCHEDULE_CONSTANT, BY_SCHEDULE_LINEAR, BY_SCHEDULE_COSINE, BY_SCHEDULE_INVERSE_SQRT } by_schedule;
+typedef enum by_schedule {
+    BY_SCHEDULE_CONSTANT,
+    BY_SCHEDULE_LINEAR,
+    BY_SCHEDULE_COSINE,
+    BY_SCHEDULE_INVERSE_SQRT
+} by_schedule;
 typedef struct by_schedule_spec {
     by_schedule kind;
-    double rate;      /* the highest; by_train_run chooses one by the model's width when it is 0 */
-    double min_rate;  /* where linear and cosine end; negative for by_train_run: a tenth of the highest */
-    int64_t warmup;   /* steps of linear rise: step s of them has rate * (s + 1) / warmup.
-                       * Negative for by_train_run: a tenth of the run, 100 at most */
-    int64_t steps;    /* of the whole run, for linear and cosine */
+    double rate;     /* the highest; by_train_run chooses one by the model's width when it is 0 */
+    double min_rate; /* where linear and cosine end; negative for by_train_run: a tenth of the highest */
+    int64_t warmup;  /* steps of linear rise: step s of them has rate * (s + 1) / warmup.
+                      * Negative for by_train_run: a tenth of the run, 100 at most */
+    int64_t steps;   /* of the whole run, for linear and cosine */
 } by_schedule_spec;
 
-/* The update of a parameter list as one compiled program over its flat buffers: norm, clipping, optimiser. For one's own training loops;
- * by_trainer has one inside. The list must have been frozen for training. */
+/* The update of a parameter list as one compiled program over its flat buffers: norm, clipping, optimiser.
+ * For one's own training loops; by_trainer has one inside. The list must have been frozen for training. */
 typedef struct by_update by_update;
 BY_API by_update *by_update_new(by_params *p, const by_optimizer_spec *spec);
 BY_API void by_update_free(by_update *u);
-/* Apply update number step (from 1) at the given rate; *norm (may be NULL) receives the gradient norm before clipping. */
+/* Apply update number step (from 1) at the given rate; *norm (may be NULL) receives the gradient norm before
+ * clipping. */
 BY_API by_status by_update_run(by_update *u, double learning_rate, int64_t step, double *norm);
 
 /* The learning rate of a step, counted from 0. */
 BY_API double by_schedule_rate(const by_schedule_spec *s, int64_t step);
 
-/* ---- one step at a time ------------------------------------------------------------------------------------------------------ */
+/* ---- one step at a time ---------------------------------------------------------------------- */
 
 typedef struct by_trainer by_trainer;
 typedef struct by_trainer_spec {
@@ -56,24 +63,29 @@ typedef struct by_trainer_spec {
 BY_API by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec);
 BY_API void by_trainer_free(by_trainer *t);
 
-/* Forward and backward over one micro-batch, gradients stored (first) or added. inputs (batch, seq), targets (batch, seq), or (batch)
- * for a model that classifies; positions that are padding have target -100. *loss receives the mean loss. */
-BY_API by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first, double *loss);
+/* Forward and backward over one micro-batch, gradients stored (first) or added. inputs (batch, seq), targets
+ * (batch, seq), or (batch) for a model that classifies; positions that are padding have target -100. *loss
+ * receives the mean loss. */
+BY_API by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first,
+                                     double *loss);
 
-/* Clip, update the parameters, count the step. *norm (may be NULL) receives the gradient norm before clipping. */
+/* Clip, update the parameters, count the step. *norm (may be NULL) receives the gradient norm before
+ * clipping. */
 BY_API by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm);
 
-/* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that counted. */
-BY_API by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets, double *sum, int64_t *count);
+/* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that
+ * counted. */
+BY_API by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets,
+                                     double *sum, int64_t *count);
 
-BY_API int64_t by_trainer_steps(const by_trainer *t);          /* updates so far */
+BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */
 BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
-BY_API size_t by_trainer_bytes(const by_trainer *t);           /* planned activations of a training step */
-BY_API size_t by_trainer_state_bytes(const by_trainer *t);     /* parameters, gradients, moments, masters */
-BY_API double by_trainer_flops(const by_trainer *t);           /* of one micro-batch, forward and backward */
-BY_API by_program *by_trainer_program(by_trainer *t);          /* of a micro-batch, for tracing */
+BY_API size_t by_trainer_bytes(const by_trainer *t);            /* planned activations of a training step */
+BY_API size_t by_trainer_state_bytes(const by_trainer *t);      /* parameters, gradients, moments, masters */
+BY_API double by_trainer_flops(const by_trainer *t);            /* of one micro-batch, forward and backward */
+BY_API by_program *by_trainer_program(by_trainer *t);           /* of a micro-batch, for tracing */
 
-/* ---- a whole run ---------------------------------------------------------------------------------------------------------------- */
+/* ---- a whole run ----------------------------------------------------------------------------- */
 
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
 typedef struct by_report {
@@ -101,7 +113,7 @@ typedef struct by_run_spec {
     /* steps */
     int batch, seq; /* seq 0: the model's context */
     int accumulate;
-    int64_t steps;  /* in all; 0: from epochs */
+    int64_t steps; /* in all; 0: from epochs */
     double epochs;
     by_schedule_spec schedule;
     by_optimizer_spec optimizer;
@@ -131,8 +143,8 @@ typedef struct by_run_result {
     bool stopped_early;
 } by_run_result;
 
-/* Train, or go on with what is in spec->out. The model in out/last afterwards is the same, bit for bit, whether the run was interrupted
- * or not. */
+/* Train, or go on with what is in spec->out. The model in out/last afterwards is the same, bit for bit,
+ * whether the run was interrupted or not. */
 BY_API by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* base.h - what every other room uses and what knows nothing of machine learning: errors, memory, arenas, text buffers,
- * name tables, counter-based random numbers, time, numbers of 16 bits. Files are in file.h. */
+/* base.h - what every other room uses and what knows nothing of machine learning: errors, memory, arenas,
+ * text buffers, name tables, counter-based random numbers, time, numbers of 16 bits. Files are in file.h. */
 #ifndef BY_BASE_BASE_H
 #define BY_BASE_BASE_H
 
@@ -13,52 +13,54 @@
 #define BY_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
 /* Evaluate an expression that returns by_status; leave the function with it unless it is BY_OK. */
-#define BY_TRY(expr)                                                                                                   \
-    do {                                                                                                               \
-        by_status by_try_status_ = (expr);                                                                             \
-        if (by_try_status_ != BY_OK)                                                                                   \
-            return by_try_status_;                                                                                     \
+#define BY_TRY(expr)                       \
+    do {                                   \
+        by_status by_try_status_ = (expr); \
+        if (by_try_status_ != BY_OK)       \
+            return by_try_status_;         \
     } while (0)
 
-/* ---- errors (error.c) ------------------------------------------------------------------------------------- */
+/* ---- errors (error.c) ------------------------------------------------------------------------ */
 
-/* Set the calling thread's message and return the status, so that `return by_fail(BY_ERR_IO, "...")` reads well. */
+/* Set the calling thread's message and return the status, so that `return by_fail(BY_ERR_IO, "...")` reads
+ * well. */
 by_status by_fail(by_status status, const char *fmt, ...) BY_PRINTF(2, 3);
 
-/* Put context in front of the present message ("model.safetensors: ...") and return the status of that message.
- * With no error set, behaves like by_fail(BY_ERR_ARGUMENT). */
+/* Put context in front of the present message ("model.safetensors: ...") and return the status of that
+ * message. With no error set, behaves like by_fail(BY_ERR_ARGUMENT). */
 by_status by_fail_context(const char *fmt, ...) BY_PRINTF(1, 2);
 
-/* The status that belongs to by_error_message(), BY_OK when no error was set since by_error_clear(). For functions that
- * report failure by NULL. */
+/* The status that belongs to by_error_message(), BY_OK when no error was set since by_error_clear(). For
+ * functions that report failure by NULL. */
 by_status by_error_status(void);
 void by_error_clear(void);
 
-/* ---- memory (mem.c). Failure sets BY_ERR_MEMORY with the size asked for and returns NULL. ---------------------- */
+/* ---- memory (mem.c). Failure sets BY_ERR_MEMORY with the size asked for and returns NULL. ---- */
 
-void *by_alloc(size_t bytes);                                  /* uninitialised; 0 bytes gives a unique pointer */
-void *by_alloc_zero(size_t count, size_t size);                /* overflow-checked product, zeroed */
-void *by_resize(void *old, size_t count, size_t size);         /* overflow-checked; on failure old stays valid */
-void *by_alloc_aligned(size_t bytes);                          /* 64-byte aligned, uninitialised; free with by_free */
+void *by_alloc(size_t bytes);                          /* uninitialised; 0 bytes gives a unique pointer */
+void *by_alloc_zero(size_t count, size_t size);        /* overflow-checked product, zeroed */
+void *by_resize(void *old, size_t count, size_t size); /* overflow-checked; on failure old stays valid */
+void *by_alloc_aligned(size_t bytes);                  /* 64-byte aligned, uninitialised; free with by_free */
 char *by_strdup(const char *s);
-char *by_sprintf(const char *fmt, ...) BY_PRINTF(1, 2);        /* heap string, by_free it */
-void by_free(void *p);                                         /* NULL is legal */
+char *by_sprintf(const char *fmt, ...) BY_PRINTF(1, 2); /* heap string, by_free it */
+void by_free(void *p);                                  /* NULL is legal */
 
 /* Checked arithmetic: false on overflow, *out then untouched. */
 bool by_mul_size(size_t a, size_t b, size_t *out);
 bool by_add_size(size_t a, size_t b, size_t *out);
 
-/* ---- arena: many small allocations, one lifetime (arena.c) ------------------------------------------------------ */
+/* ---- arena: many small allocations, one lifetime (arena.c) ----------------------------------- */
 
 typedef struct by_arena by_arena;
-by_arena *by_arena_new(void);                                  /* NULL on failure */
-void by_arena_free(by_arena *a);                               /* frees everything taken from it; NULL is legal */
-void *by_arena_alloc(by_arena *a, size_t bytes);               /* 16-byte aligned, zeroed; NULL on failure */
+by_arena *by_arena_new(void);                    /* NULL on failure */
+void by_arena_free(by_arena *a);                 /* frees everything taken from it; NULL is legal */
+void *by_arena_alloc(by_arena *a, size_t bytes); /* 16-byte aligned, zeroed; NULL on failure */
 char *by_arena_strdup(by_arena *a, const char *s);
 char *by_arena_vsprintf(by_arena *a, const char *fmt, va_list args);
 char *by_arena_sprintf(by_arena *a, const char *fmt, ...) BY_PRINTF(2, 3);
 
-/* ---- growing text or bytes (buf.c). Sticky: after a failed allocation every call is a no-op and `failed` stays set. */
+/* ---- growing text or bytes (buf.c). Sticky: after a failed allocation every call is a no-op and `failed`
+ * stays set. */
 
 typedef struct by_buf {
     char *data; /* always NUL-terminated once something was put; NULL before */
@@ -68,18 +70,19 @@ typedef struct by_buf {
 void by_buf_put(by_buf *b, const void *bytes, size_t n);
 void by_buf_puts(by_buf *b, const char *s);
 void by_buf_printf(by_buf *b, const char *fmt, ...) BY_PRINTF(2, 3);
-void by_buf_free(by_buf *b);                                   /* back to the zero state */
+void by_buf_free(by_buf *b); /* back to the zero state */
 
-/* ---- names to small integers (names.c): open addressing, keys copied ------------------------------------------- */
+/* ---- names to small integers (names.c): open addressing, keys copied ------------------------- */
 
 typedef struct by_names by_names;
 by_names *by_names_new(void);
 void by_names_free(by_names *t);
-int by_names_find(const by_names *t, const char *key);         /* the value, or -1 */
+int by_names_find(const by_names *t, const char *key);           /* the value, or -1 */
 by_status by_names_put(by_names *t, const char *key, int value); /* value >= 0; replaces */
 
-/* ---- random numbers (rng.c): Philox4x32-10 (Salmon et al. 2011). A number is a function of (key, counter) alone, so it is
- * the same on any thread count and after any resume. -------------------------------------------------------------- */
+/* ---- random numbers (rng.c): Philox4x32-10 (Salmon et al. 2011). A number is a function of (key, counter)
+ * alone, so it is the same on any thread count and after any resume.
+ * -------------------------------------------------------------- */
 
 typedef struct by_philox {
     uint32_t v[4];
@@ -95,24 +98,24 @@ typedef struct by_rng {
 by_rng by_rng_make(uint64_t seed, uint64_t stream);
 uint32_t by_rng_u32(by_rng *r);
 uint64_t by_rng_u64(by_rng *r);
-double by_rng_uniform(by_rng *r);                              /* [0, 1), 53 bits */
-double by_rng_normal(by_rng *r);                               /* Box-Muller, one value per call, two u64 consumed */
-uint64_t by_rng_below(by_rng *r, uint64_t n);                  /* unbiased, [0, n); n = 0 gives 0 */
+double by_rng_uniform(by_rng *r);             /* [0, 1), 53 bits */
+double by_rng_normal(by_rng *r);              /* Box-Muller, one value per call, two u64 consumed */
+uint64_t by_rng_below(by_rng *r, uint64_t n); /* unbiased, [0, n); n = 0 gives 0 */
 
 /* Fill with independent normal values of the stream (seed, stream), value i depending on i alone. */
 void by_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std);
 
-/* A seeded permutation of [0, n) that is evaluated one index at a time, with no table: 10-round Feistel network with cycle
- * walking. Seeking in a shuffled data set costs nothing. */
+/* A seeded permutation of [0, n) that is evaluated one index at a time, with no table: 10-round Feistel
+ * network with cycle walking. Seeking in a shuffled data set costs nothing. */
 uint64_t by_permute(uint64_t index, uint64_t n, uint64_t seed);
 
 /* 64-bit FNV-1a, for names and for fingerprints of files. */
 uint64_t by_hash(const void *bytes, size_t n, uint64_t seed);
 
-/* ---- time (clock.c) ---------------------------------------------------------------------------------------------- */
+/* ---- time (clock.c) -------------------------------------------------------------------------- */
 double by_seconds(void); /* monotonic */
 
-/* ---- 16-bit floats, scalar, round to nearest even, NaN stays NaN -------------------------------------------------- */
+/* ---- 16-bit floats, scalar, round to nearest even, NaN stays NaN ----------------------------- */
 static inline float by_bf16_to_f32(uint16_t h)
 {
     uint32_t u = (uint32_t)h << 16;
@@ -132,7 +135,8 @@ static inline uint16_t by_f32_to_bf16(float f)
 float by_f16_to_f32(uint16_t h);
 uint16_t by_f32_to_f16(float f);
 
-/* Convert n elements between any two element types (integers by value, rounding to nearest for floats to integers). */
+/* Convert n elements between any two element types (integers by value, rounding to nearest for floats to
+ * integers). */
 void by_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n);
 
 #endif

@@ -59,7 +59,7 @@ bool by_dtype_parse(const char *name, by_dtype *out)
     return false;
 }
 
-/* ---- 16-bit floats ------------------------------------------------------------------------------ */
+/* ---- 16-bit floats --------------------------------------------------------------------------- */
 
 static uint32_t bits_of(float f)
 {
@@ -105,7 +105,7 @@ uint16_t by_f32_to_f16(float f)
     return (uint16_t)(sign | h);
 }
 
-/* ---- conversion --------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 /* f64 to f32, rounded to odd: an inexact result is cut towards zero and its last bit set. A second rounding
  * to 16 bits then gives what one rounding from f64 would have given. */

@@ -18,7 +18,7 @@ static by_status fail_io(const char *what, const char *path)
     return by_fail(BY_ERR_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* What a map of an empty file points to, since mmap refuses a length of 0. */
 static const uint8_t empty;
@@ -110,7 +110,7 @@ char *by_file_read(const char *path, size_t limit, size_t *size)
     return b.data;
 }
 
-/* ---- folders and paths -------------------------------------------------------------------------- */
+/* ---- folders and paths ----------------------------------------------------------------------- */
 
 /* Anything that can be opened as a file, pipes and devices included. */
 bool by_file_exists(const char *path)
@@ -220,7 +220,7 @@ by_status by_rename(const char *from, const char *to)
     return sync_parent(from);
 }
 
-/* ---- replacing ---------------------------------------------------------------------------------- */
+/* ---- replacing ------------------------------------------------------------------------------- */
 
 /* The temporary may be left over from a crashed process with our id, or be a link somebody planted: it is
  * removed, and created anew or not at all. The permissions of a file that is replaced are never widened. */
@@ -324,7 +324,7 @@ by_status by_file_write(const char *path, const void *bytes, size_t n)
     return status;
 }
 
-/* ---- patterns ----------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 static int compare_paths(const void *a, const void *b)
 {

@@ -11,11 +11,12 @@ typedef struct by_map {
     const uint8_t *data;
     size_t size;
 } by_map;
-by_status by_map_open(by_map *m, const char *path); /* on failure *m is zeroed and the message names the path */
-void by_map_close(by_map *m);                       /* zero state is legal */
+by_status by_map_open(by_map *m,
+                      const char *path); /* on failure *m is zeroed and the message names the path */
+void by_map_close(by_map *m);            /* zero state is legal */
 
-/* The whole file as a NUL-terminated heap string (by_free), *size without the NUL when size is not NULL. Refuses files above
- * limit bytes. NULL on failure. */
+/* The whole file as a NUL-terminated heap string (by_free), *size without the NUL when size is not NULL.
+ * Refuses files above limit bytes. NULL on failure. */
 char *by_file_read(const char *path, size_t limit, size_t *size);
 
 bool by_file_exists(const char *path);
@@ -28,8 +29,9 @@ by_status by_dir_remove(const char *path);
 /* "dir/name" as a heap string; "name" when dir is "" or NULL. NULL on failure. */
 char *by_path_join(const char *dir, const char *name);
 
-/* Atomic replacement of one file: write to path.tmp-<pid>, then finish() flushes, fsyncs, renames over path and fsyncs the
- * folder. abort() removes the temporary. Short writes and a full disk come out as BY_ERR_IO naming the path. */
+/* Atomic replacement of one file: write to path.tmp-<pid>, then finish() flushes, fsyncs, renames over path
+ * and fsyncs the folder. abort() removes the temporary. Short writes and a full disk come out as BY_ERR_IO
+ * naming the path. */
 typedef struct by_writer {
     FILE *file;
     char *path, *temp;
@@ -49,8 +51,8 @@ by_status by_dir_sync(const char *path);
 /* Rename with the folder synced; replaces an existing plain file. */
 by_status by_rename(const char *from, const char *to);
 
-/* Files that match a shell pattern, sorted; a plain path matches itself. *out is a heap array of heap strings; free with
- * by_paths_free. Nothing matching is BY_ERR_IO. */
+/* Files that match a shell pattern, sorted; a plain path matches itself. *out is a heap array of heap
+ * strings; free with by_paths_free. Nothing matching is BY_ERR_IO. */
 by_status by_glob(const char *pattern, char ***out, int *count);
 void by_paths_free(char **paths, int count);
 

@@ -100,7 +100,7 @@ typedef struct work {
     by_status (*step)(bench *b, double *seconds);
 } work;
 
-/* ---- tokens ------------------------------------------------------------------------------------------ */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* A linear congruential generator: bench/peer_torch.py draws the same tokens with it. */
 static int32_t draw(bench *b)
@@ -130,7 +130,7 @@ static double forward_flops(const bench *b, double seen)
     return 2 * n + 4.0 * by_model_layers(b->model) * by_model_width(b->model) * seen;
 }
 
-/* ---- train, gemm ------------------------------------------------------------------------------------- */
+/* ---- train, gemm ----------------------------------------------------------------------------- */
 
 static by_status train_open(bench *b)
 {
@@ -202,7 +202,7 @@ static by_status gemm_step(bench *b, double *seconds)
     return BY_OK;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static by_status forward_open(bench *b)
 {
@@ -227,7 +227,7 @@ static by_status forward_step(bench *b, double *seconds)
     return BY_OK;
 }
 
-/* ---- prefill, decode --------------------------------------------------------------------------------- */
+/* ---- prefill, decode ------------------------------------------------------------------------- */
 
 static by_status generator_open(bench *b, int capacity)
 {
@@ -302,7 +302,7 @@ static const work works[] = {
     {"gemm", 4, 64, 10, 2, true, gemm_open, gemm_step},
 };
 
-/* ---- measuring --------------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static by_status open_model(bench *b)
 {
@@ -361,7 +361,7 @@ static by_status measure(bench *b)
     return status;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {

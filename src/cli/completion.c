@@ -42,9 +42,7 @@ static bool takes_paths(const cli_verb *verb)
     return false;
 }
 
-/* ---- bash
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- bash ------------------------------------------------------------------------------------ */
 
 /* A case branch "verb:--name|verb:-n)" for each option with a value. */
 static void bash_values(FILE *out, const cli_verb *verb)
@@ -124,9 +122,7 @@ static void write_bash(FILE *out, const cli_verb *const *verbs, int count)
           out);
 }
 
-/* ---- zsh
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- zsh ------------------------------------------------------------------------------------- */
 
 /* Inside '...[here]...': the quote, and what _arguments would take for its own. */
 static void put_zsh(FILE *out, const char *s)
@@ -248,9 +244,7 @@ static void write_zsh(FILE *out, const cli_verb *const *verbs, int count)
         out);
 }
 
-/* ---- fish
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- fish ------------------------------------------------------------------------------------ */
 
 static void put_fish(FILE *out, const char *s)
 {

@@ -3,8 +3,7 @@
 
 enum { NARROWEST = 40, WIDEST = 100, INDENT = 2, GAP = 2, COLUMN_MAX = 34 };
 
-/* ---- terminal text
- * ------------------------------------------------------------------------------------------------ */
+/* ---- terminal text --------------------------------------------------------------------------- */
 
 static int columns_of(const char *s, size_t n)
 {
@@ -213,9 +212,7 @@ void cli_overview_write(FILE *out, const cli_verb *const *verbs, int count, int 
     fputs("\n'banyan help COMMAND' tells more about a command.\n", out);
 }
 
-/* ---- roff
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- roff ------------------------------------------------------------------------------------ */
 
 /* Text that roff would take for its own: backslashes, quotes, hyphens that must stay hyphens, a control
  * character at the start of a line. */

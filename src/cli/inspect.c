@@ -68,8 +68,7 @@ typedef struct inspection {
     int n_groups;
 } inspection;
 
-/* ---- a device of addresses
- * ------------------------------------------------------------------------------------------- */
+/* ---- a device of addresses ------------------------------------------------------------------- */
 
 #define GUARD ((size_t)1 << 16) /* in front of a block: its size */
 
@@ -140,9 +139,7 @@ static const by_backend paper = {.name = "paper",
                                  .forget = paper_forget,
                                  .close = paper_close};
 
-/* ---- opening
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* The type of most elements of the model's file. */
 static by_status find_stored(inspection *in)
@@ -188,9 +185,7 @@ static by_status open_model(inspection *in, bool dtype_given)
     return in->model ? BY_OK : by_error_status();
 }
 
-/* ---- programs
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 /* The program of a mode; *cache receives what it keeps between runs. NULL on failure. */
 static by_program *compile(const inspection *in, mode m, bool recompute, size_t *cache)
@@ -281,8 +276,7 @@ static by_status print_graph(const inspection *in)
     return BY_OK;
 }
 
-/* ---- groups of parameters
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- groups of parameters -------------------------------------------------------------------- */
 
 /* "transformer.h.3.attn.c_attn.weight" -> "transformer.h.*.attn.c_attn". Heap string. */
 static char *group_name(const char *name)
@@ -330,9 +324,7 @@ static by_status make_groups(inspection *in)
     return BY_OK;
 }
 
-/* ---- words for numbers
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- words for numbers ----------------------------------------------------------------------- */
 
 typedef struct text {
     char s[64];
@@ -387,9 +379,7 @@ static text shape_text(int rank, const int64_t *dim)
     return t;
 }
 
-/* ---- the model in text
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the model in text ----------------------------------------------------------------------- */
 
 static int by_name_order(const struct dirent **a, const struct dirent **b)
 {
@@ -477,9 +467,7 @@ static void print_model(const inspection *in)
         print_params(p);
 }
 
-/* ---- the model as JSON
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the model as JSON ----------------------------------------------------------------------- */
 
 static cJSON *shape_json(int rank, const int64_t *dim)
 {
@@ -565,9 +553,7 @@ static int print_model_json(const inspection *in)
     return cli_print_json(j);
 }
 
-/* ---- a bare file
- * ---------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- a bare file ----------------------------------------------------------------------------- */
 
 static int print_file_json(const char *path, const by_st *file, size_t bytes, int64_t elements)
 {
@@ -615,9 +601,7 @@ static int inspect_file(const char *path, bool json)
     return code;
 }
 
-/* ---- the verb
- * ---------------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the verb -------------------------------------------------------------------------------- */
 
 static by_status inspect(inspection *in, bool dtype_given, bool seq_given)
 {

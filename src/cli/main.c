@@ -29,8 +29,7 @@ static int unknown_verb(const char *name)
     return cli_usage_fail("unknown command '%s' (see banyan help)", name);
 }
 
-/* ---- help and completion, verbs like the others
- * ------------------------------------------------------------------- */
+/* ---- help and completion, verbs like the others ---------------------------------------------- */
 
 typedef struct help_options {
     bool man;
@@ -96,8 +95,7 @@ static const cli_verb completion_verb = {
     .run = completion_run,
 };
 
-/* ---- the program
- * -------------------------------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 /* With a standard descriptor closed, the next file opened would take its number and receive what is printed.
  * A read-only /dev/null keeps the place: writing to it fails, as it should. */
@@ -137,9 +135,9 @@ static int run(int argc, char **argv)
     return verb->run(argc - 1, argv + 1);
 }
 
-/* Threads of GNU OpenMP wait for each other by spinning for milliseconds. When another program wants a core, the one that is waited for does
- * not get it, and a step takes a hundred times as long. The limit is read before main, hence the second start; a user's own
- * setting stands. */
+/* Threads of GNU OpenMP wait for each other by spinning for milliseconds. When another program wants a core,
+ * the one that is waited for does not get it, and a step takes a hundred times as long. The limit is read
+ * before main, hence the second start; a user's own setting stands. */
 static void wait_politely(char **argv)
 {
 #ifdef _OPENMP

@@ -9,8 +9,7 @@
 
 #include "cli/verbs.h"
 
-/* ---- names and suggestions
- * ---------------------------------------------------------------------------------------- */
+/* ---- names and suggestions ------------------------------------------------------------------- */
 
 bool cli_name_equal(const char *a, size_t n, const char *b)
 {
@@ -108,8 +107,7 @@ const char *cli_group(const cli_option *rows, int i)
     return rows[i].group ? rows[i].group : "Options";
 }
 
-/* ---- values
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Index of the text in "a|b|c", or -1. */
 static int choice_index(const char *choices, const char *text)
@@ -274,8 +272,7 @@ static by_status store(const cli_option *o, void *options, const char *text, int
     return by_fail(BY_ERR_UNSUPPORTED, "--%s has no kind", o->name);
 }
 
-/* ---- the table itself
- * --------------------------------------------------------------------------------------------- */
+/* ---- the table itself ------------------------------------------------------------------------ */
 
 static bool rows_clash(const cli_option *a, const cli_option *b)
 {
@@ -321,8 +318,7 @@ static by_status store_presets(const cli_verb *verb, void *options, int room)
     return BY_OK;
 }
 
-/* ---- parsing
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 typedef struct parser {
     const cli_verb *verb;

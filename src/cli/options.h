@@ -93,8 +93,7 @@ bool cli_given(const cli_args *args, const void *field);
 /* A defect in a table (a name or letter twice, a default that does not parse, ...) as BY_ERR_UNSUPPORTED. */
 by_status cli_verb_check(const cli_verb *verb);
 
-/* ---- pieces that help.c, completion.c and main.c share
- * ----------------------------------------------------------- */
+/* ---- pieces that help.c, completion.c and main.c share --------------------------------------- */
 
 /* Equal, with '_' and '-' the same; `a` has n characters. */
 bool cli_name_equal(const char *a, size_t n, const char *b);
@@ -119,8 +118,7 @@ const char *cli_value_name(const cli_option *o);      /* "N"; NULL for a flag */
 bool cli_value_is_path(const cli_option *o);          /* complete it with file names */
 const char *cli_group(const cli_option *rows, int i); /* heading of row i, "Options" when none was given */
 
-/* ---- what falls out of the tables (help.c, completion.c)
- * ---------------------------------------------------------- */
+/* ---- what falls out of the tables (help.c, completion.c) ------------------------------------- */
 
 void cli_help_write(FILE *out, const cli_verb *verb, int width);
 void cli_overview_write(FILE *out, const cli_verb *const *verbs, int count, int width);

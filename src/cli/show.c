@@ -17,11 +17,12 @@ void cli_trace_line(void *user, const by_trace_entry *e)
     (void)user;
     char bad[64] = "";
     if (e->index == 0)
-        fprintf(stderr, "%5s %-18s %-44s %-26s %12s %9s %8s %8s\n", "node", "op", "name", "shape", "norm", "ms", "GFLOP/s", "GB/s");
+        fprintf(stderr, "%5s %-18s %-44s %-26s %12s %9s %8s %8s\n", "node", "op", "name", "shape", "norm",
+                "ms", "GFLOP/s", "GB/s");
     if (e->first_bad >= 0)
         snprintf(bad, sizeof bad, "  not finite from element %lld on", (long long)e->first_bad);
-    fprintf(stderr, "%5d %-18s %-44s %-26s %12.5g %9.3f %8.1f %8.1f%s\n", e->index, e->op, e->name, e->shape, e->norm,
-            e->seconds * 1e3, e->flops / e->seconds * 1e-9, e->bytes / e->seconds * 1e-9, bad);
+    fprintf(stderr, "%5d %-18s %-44s %-26s %12.5g %9.3f %8.1f %8.1f%s\n", e->index, e->op, e->name, e->shape,
+            e->norm, e->seconds * 1e3, e->flops / e->seconds * 1e-9, e->bytes / e->seconds * 1e-9, bad);
 }
 
 void cli_json_number(cJSON *object, const char *key, double value)
@@ -58,7 +59,7 @@ char *cli_command_line(int argc, char **argv)
     return b.data;
 }
 
-/* ---- the curve ------------------------------------------------------------------------------------------------------------- */
+/* ---- the curve ------------------------------------------------------------------------------- */
 
 typedef struct series {
     double *x, *y;
@@ -115,9 +116,16 @@ void cli_show_curve(const char *folder, bool always)
 {
     series loss = {0}, eval = {0};
     if ((always || cli_is_terminal(STDERR_FILENO)) && read_metrics(folder, &loss, &eval)) {
-        by_curve_series both[2] = {
-            {.name = "training loss", .x = loss.x, .y = loss.y, .count = loss.count, .smoothing = BY_CURVE_AUTO},
-            {.name = "held-out loss", .x = eval.x, .y = eval.y, .count = eval.count, .style = BY_CURVE_POINTS}};
+        by_curve_series both[2] = {{.name = "training loss",
+                                    .x = loss.x,
+                                    .y = loss.y,
+                                    .count = loss.count,
+                                    .smoothing = BY_CURVE_AUTO},
+                                   {.name = "held-out loss",
+                                    .x = eval.x,
+                                    .y = eval.y,
+                                    .count = eval.count,
+                                    .style = BY_CURVE_POINTS}};
         by_curve c = {.x_label = "step", .y_label = "loss", .series = both, .count = eval.count ? 2 : 1};
         int width = always ? 76 : BY_MIN(cli_width(STDERR_FILENO), 100);
         char *text = by_curve_text(&c, BY_MAX(width, 24), 14, true);

@@ -9,13 +9,15 @@
 /* A by_trace_fn that prints one line per node on stderr. */
 void cli_trace_line(void *user, const by_trace_entry *e);
 
-/* Draw the curve of a run folder's metrics.jsonl on stderr, when that is a terminal wide enough or `always`. */
+/* Draw the curve of a run folder's metrics.jsonl on stderr, when that is a terminal wide enough or `always`.
+ */
 void cli_show_curve(const char *run_folder, bool always);
 
 /* Add a number, or null when it is not finite. */
 void cli_json_number(cJSON *object, const char *key, double value);
 
-/* The command line as one string that a shell would split the same way. Heap string, NULL when memory is out. */
+/* The command line as one string that a shell would split the same way. Heap string, NULL when memory is out.
+ */
 char *cli_command_line(int argc, char **argv);
 
 #endif

@@ -27,14 +27,19 @@ static const cli_option options[] = {
      .help = "model family: gpt2, openai-gpt", .group = "Model"},
     {CLI_AT(train_options, preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, 124m, 350m, 774m, 1558m"},
-    {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1), .help = "number of layers (else the preset's)"},
-    {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1), .help = "attention heads (else the preset's)"},
+    {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1),
+     .help = "number of layers (else the preset's)"},
+    {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1),
+     .help = "attention heads (else the preset's)"},
     {CLI_AT(train_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
-    {CLI_AT(train_options, inner), .name = "inner", CLI_MIN(1), .help = "feed-forward width (else four times the width)"},
+    {CLI_AT(train_options, inner), .name = "inner", CLI_MIN(1),
+     .help = "feed-forward width (else four times the width)"},
     {CLI_AT(train_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
      .help = "longest sequence, in tokens (else the preset's)"},
-    {CLI_AT(train_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0", .help = "dropout probability"},
-    {CLI_AT(train_options, init_from), .name = "init-from", .value = "DIR", .help = "start from this model's weights"},
+    {CLI_AT(train_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
+     .help = "dropout probability"},
+    {CLI_AT(train_options, init_from), .name = "init-from", .value = "DIR",
+     .help = "start from this model's weights"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "text or .bin token shards; patterns and repetition allowed", .group = "Data"},
@@ -44,34 +49,40 @@ static const cli_option options[] = {
     {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR",
      .help = "how text becomes tokens (default char, or the model's own with --init-from)"},
 
-    {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6), .preset = "12",
-     .help = "sequences per step", .group = "Steps"},
+    {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
+     .preset = "12", .help = "sequences per step", .group = "Steps"},
     {CLI_AT(train_options, seq), .name = "seq", CLI_MIN(1), .help = "tokens per sequence (else the context)"},
-    {CLI_AT(train_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate", CLI_RANGE(1, 1e6),
-     .preset = "1", .help = "micro-batches per step"},
-    {CLI_AT(train_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1), .suffix = true,
-     .help = "steps in all"},
-    {CLI_AT(train_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "1", .help = "else: passes over the data"},
+    {CLI_AT(train_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",
+     CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"},
+    {CLI_AT(train_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
+     .suffix = true, .help = "steps in all"},
+    {CLI_AT(train_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "1",
+     .help = "else: passes over the data"},
     {CLI_AT(train_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
      .help = "stop after N evaluations without progress (0: never)"},
 
-    {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor", .preset = "adamw",
-     .help = "optimiser", .group = "Optimiser"},
+    {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
+     .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
-    {CLI_AT(train_options, schedule), .name = "lr-scheduler", .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
+    {CLI_AT(train_options, schedule), .name = "lr-scheduler",
+     .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
      .help = "course of the learning rate"},
     {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
      .help = "steps of linear rise (else a tenth of the run, 100 at most)"},
     {CLI_AT(train_options, decay), .name = "weight-decay", CLI_MIN(0), .preset = "0.1",
      .help = "on tensors of two or more axes"},
-    {CLI_AT(train_options, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999), .preset = "0.9", .help = "AdamW"},
-    {CLI_AT(train_options, beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999), .preset = "0.99", .help = "AdamW"},
+    {CLI_AT(train_options, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),
+     .preset = "0.9", .help = "AdamW"},
+    {CLI_AT(train_options, beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),
+     .preset = "0.99", .help = "AdamW"},
     {CLI_AT(train_options, eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"},
-    {CLI_AT(train_options, momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0", .help = "SGD"},
-    {CLI_AT(train_options, max_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1", .help = "clip gradients (0: do not)"},
+    {CLI_AT(train_options, momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0",
+     .help = "SGD"},
+    {CLI_AT(train_options, max_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",
+     .help = "clip gradients (0: do not)"},
 
     {CLI_AT(train_options, out), .name = "out", .letter = 'o', .value = "DIR",
      .help = "run folder; the same command goes on with what is in it", .group = "Run"},
@@ -84,10 +95,13 @@ static const cli_option options[] = {
      .help = "save every N steps (else with each evaluation)"},
     {CLI_AT(train_options, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",
      .help = "newest checkpoints kept, besides the best"},
-    {CLI_AT(train_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1), .help = "log every N steps"},
-    {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337", .help = "of initial values, data order and dropout"},
+    {CLI_AT(train_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),
+     .help = "log every N steps"},
+    {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337",
+     .help = "of initial values, data order and dropout"},
 
-    {CLI_AT(train_options, device), .name = "device", .preset = "cpu", .value = "NAME", .help = "where to compute", .group = "Machine"},
+    {CLI_AT(train_options, device), .name = "device", .preset = "cpu", .value = "NAME",
+     .help = "where to compute", .group = "Machine"},
     {CLI_AT(train_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(train_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
@@ -96,9 +110,12 @@ static const cli_option options[] = {
     {CLI_AT(train_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
      .help = "keep less for the backward pass and compute it again"},
 
-    {CLI_AT(train_options, json), .name = "json", .help = "print the result as one JSON object", .group = "Output"},
-    {CLI_AT(train_options, trace), .name = "trace", .help = "show every node of the first step: shape, norm, time"},
-    {CLI_AT(train_options, curve), .name = "curve", .help = "draw the curve at the end even when this is no terminal"},
+    {CLI_AT(train_options, json), .name = "json", .help = "print the result as one JSON object",
+     .group = "Output"},
+    {CLI_AT(train_options, trace), .name = "trace",
+     .help = "show every node of the first step: shape, norm, time"},
+    {CLI_AT(train_options, curve), .name = "curve",
+     .help = "draw the curve at the end even when this is no terminal"},
     {CLI_AT(train_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
 };
 
@@ -118,7 +135,8 @@ static void on_report(void *user, const by_report *r)
             cli_note("%s", r->note);
         if (r->step > 0 && !s->o->quiet)
             cli_note("going on from step %lld", (long long)r->step);
-        s->bar = (cli_progress){.label = "train", .first = r->step, .total = r->steps, .every_steps = BY_MAX(r->steps / 50, 1)};
+        s->bar = (cli_progress){
+            .label = "train", .first = r->step, .total = r->steps, .every_steps = BY_MAX(r->steps / 50, 1)};
         if (!s->o->quiet)
             cli_progress_start(&s->bar);
         s->started = !s->o->quiet;
@@ -135,8 +153,8 @@ static void on_report(void *user, const by_report *r)
         cli_progress_hide();
         cli_note("step %lld  loss %.4f%s%s", (long long)r->step, r->loss, eval, r->saved ? "  saved" : "");
     }
-    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms  %s of peak  %.0f tok/s", r->loss,
-                        r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s);
+    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms  %s of peak  %.0f tok/s",
+                        r->loss, r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s);
 }
 
 static bool on_poll(void *user)
@@ -149,8 +167,13 @@ static by_run_spec run_spec(const train_options *o, const char *command)
 {
     return (by_run_spec){
         .family = o->model,
-        .shape = {.preset = o->preset, .layers = o->layers, .heads = o->heads, .width = o->width, .context = o->context,
-                  .inner = o->inner, .dropout = o->dropout},
+        .shape = {.preset = o->preset,
+                  .layers = o->layers,
+                  .heads = o->heads,
+                  .width = o->width,
+                  .context = o->context,
+                  .inner = o->inner,
+                  .dropout = o->dropout},
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
         .init_from = o->init_from,
         .data = o->data.items,
@@ -165,8 +188,13 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .steps = o->steps,
         .epochs = o->epochs,
         .schedule = {.kind = o->schedule, .rate = o->rate, .min_rate = o->min_rate, .warmup = o->warmup},
-        .optimizer = {.kind = o->optimizer, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .momentum = o->momentum,
-                      .weight_decay = o->decay, .max_grad_norm = o->max_norm},
+        .optimizer = {.kind = o->optimizer,
+                      .beta1 = o->beta1,
+                      .beta2 = o->beta2,
+                      .eps = o->eps,
+                      .momentum = o->momentum,
+                      .weight_decay = o->decay,
+                      .max_grad_norm = o->max_norm},
         .recompute = o->recompute,
         .seed = (uint64_t)o->seed,
         .eval_every = o->eval_every,
@@ -226,7 +254,8 @@ static int run(int argc, char **argv)
         return code;
     }
     if (!o.out || !o.data.count) {
-        code = cli_usage_fail("%s", !o.data.count ? "no data: give --data FILE" : "no run folder: give --out DIR");
+        code = cli_usage_fail("%s",
+                              !o.data.count ? "no data: give --data FILE" : "no run folder: give --out DIR");
     } else {
         if (!cli_given(&args, &o.min_rate))
             o.min_rate = -1; /* a tenth of the highest */
@@ -241,9 +270,10 @@ static int run(int argc, char **argv)
         by_status status = d ? by_train_run(d, &spec, &result) : by_error_status();
         if (s.started)
             cli_progress_end(&s.bar);
-        code = status == BY_OK ? print_result(&o, &result) : cli_fail(status == BY_ERR_NUMERIC
-                                                                              ? "a lower --learning-rate, or --trace to see where it begins"
-                                                                              : NULL);
+        code = status == BY_OK ? print_result(&o, &result)
+                               : cli_fail(status == BY_ERR_NUMERIC
+                                              ? "a lower --learning-rate, or --trace to see where it begins"
+                                              : NULL);
         by_device_free(d);
     }
     cli_args_free(&args);
@@ -254,9 +284,12 @@ static int run(int argc, char **argv)
 const cli_verb cli_train = {
     .name = "train",
     .summary = "train a model from scratch, or go on with a run",
-    .description = "Trains a model on text with the objective of its family and writes a run folder: checkpoints (HuggingFace "
-                   "directories; last and best point to them), metrics.jsonl, TensorBoard events, loss.svg and run.json. Running "
-                   "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut.",
+    .description =
+        "Trains a model on text with the objective of its family and writes a run folder: checkpoints "
+        "(HuggingFace "
+        "directories; last and best point to them), metrics.jsonl, TensorBoard events, loss.svg and "
+        "run.json. Running "
+        "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut.",
     .examples = "# a character model of Shakespeare, the size of nanoGPT's CPU recipe\n"
                 "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
                 "# GPT-2 124M on token shards, in bfloat16\n"

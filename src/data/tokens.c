@@ -211,8 +211,7 @@ void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count)
     }
 }
 
-/* ---- building
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- building -------------------------------------------------------------------------------- */
 
 typedef struct builder {
     const by_tokenizer *tokenizer;

@@ -1,9 +1,10 @@
-/* build.c - graphs, nodes and tensors: how a computation is put together. The operations themselves are in ops.c. */
+/* build.c - graphs, nodes and tensors: how a computation is put together. The operations themselves are in
+ * ops.c. */
 #include <stdio.h>
 
 #include "graph/graph.h"
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 int by_rank(const by_tensor *t)
 {
@@ -82,7 +83,7 @@ by_tensor *by_name(by_tensor *t, const char *fmt, ...)
     return t;
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 by_graph *by_graph_new(const by_graph_spec *spec)
 {
@@ -147,7 +148,7 @@ by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
     return by_graph_poison(g);
 }
 
-/* ---- scopes ------------------------------------------------------------------------------------------------------------ */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 static void scope_push(by_graph *g, const char *fmt, va_list args)
 {
@@ -199,7 +200,7 @@ void by_block_pop(by_graph *g)
     g->block = 0;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------------------------------- */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 /* Grow a list of pointers by one. */
 static bool push(void ***list, int *count, int *capacity, void *item)
@@ -240,7 +241,8 @@ by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
     return t;
 }
 
-static by_tensor *leaf(by_graph *g, by_place place, const char *name, by_dtype type, int rank, const int64_t *shape)
+static by_tensor *leaf(by_graph *g, by_place place, const char *name, by_dtype type, int rank,
+                       const int64_t *shape)
 {
     if (g->status != BY_OK)
         return g->poison;
@@ -259,18 +261,21 @@ by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, cons
     return leaf(g, BY_PLACE_INPUT, name, type, rank, shape);
 }
 
-by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape, by_memory *m)
+by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape,
+                    by_memory *m)
 {
     by_tensor *t = leaf(g, BY_PLACE_STATE, name, type, rank, shape);
     if (t == g->poison)
         return t;
     if (by_tensor_bytes(t) > m->bytes)
-        return by_graph_fail(g, "state %s needs %zu bytes, its memory has %zu", name, by_tensor_bytes(t), m->bytes);
+        return by_graph_fail(g, "state %s needs %zu bytes, its memory has %zu", name, by_tensor_bytes(t),
+                             m->bytes);
     t->memory = m;
     return t;
 }
 
-/* A parameter is one leaf however often it is asked for, which is what ties weights and sums their gradients. */
+/* A parameter is one leaf however often it is asked for, which is what ties weights and sums their gradients.
+ */
 by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
     if (g->status != BY_OK)
@@ -309,7 +314,7 @@ by_tensor *by_output(by_graph *g, const char *name, by_tensor *t)
     return t;
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim)
 {
@@ -328,7 +333,8 @@ by_status by_set_output_like(by_node *n, int i, const by_tensor *t)
     return by_set_output(n, i, t->type, t->rank, t->dim);
 }
 
-by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size)
+by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+                      size_t attr_size)
 {
     if (g->status != BY_OK)
         return NULL;
@@ -373,7 +379,8 @@ by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, con
     return n;
 }
 
-by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size)
+by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+                       size_t attr_size)
 {
     by_node *n = by_node_make(g, op, in, n_in, attr, attr_size);
     return n && n->out[0] ? n->out[0] : g->poison;

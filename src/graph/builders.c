@@ -1,11 +1,12 @@
-/* builders.c - the public operations: each checks what the shape rules cannot see, fills an attribute and appends a node. */
+/* builders.c - the public operations: each checks what the shape rules cannot see, fills an attribute and
+ * appends a node. */
 #include <math.h>
 
 #include "graph/graph.h"
 
-#define ADD_NODE(g, op, attr, ...)                                                                                     \
-    by_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), attr,         \
-                sizeof *(attr))
+#define ADD_NODE(g, op, attr, ...)                                                                       \
+    by_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), \
+                attr, sizeof *(attr))
 
 static by_tensor *constant(by_graph *g, by_op op, by_dtype type, int rank, const int64_t *shape, double value)
 {
@@ -81,9 +82,11 @@ by_tensor *by_softmax(by_graph *g, by_tensor *x)
     return by_node_add(g, BY_OP_SOFTMAX, &x, 1, NULL, 0);
 }
 
-static by_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed, const by_attention_spec *s)
+static by_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed,
+                                        const by_attention_spec *s)
 {
-    by_attention_attr a = {.heads = s->heads, .kv_heads = s->kv_heads ? s->kv_heads : s->heads, .mask = s->mask};
+    by_attention_attr a = {
+        .heads = s->heads, .kv_heads = s->kv_heads ? s->kv_heads : s->heads, .mask = s->mask};
     int all = packed ? a.heads + 2 * a.kv_heads : a.heads;
     a.packed = packed;
     a.head_dim = all > 0 ? (int)(by_dim(q, -1) / all) : 0;
@@ -97,8 +100,7 @@ by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, c
     by_attention_attr a = attention_attr(g, q, !k && !v, spec);
     if (!(a.dropout >= 0 && a.dropout < 1))
         return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.dropout);
-    by_node *n =
-        by_node_make(g, BY_OP_ATTENTION, (by_tensor *[]){q, k, v, spec->key_mask}, 4, &a, sizeof a);
+    by_node *n = by_node_make(g, BY_OP_ATTENTION, (by_tensor *[]){q, k, v, spec->key_mask}, 4, &a, sizeof a);
     if (spec->weights)
         *spec->weights = n ? n->out[2] : g->poison;
     return n ? n->out[0] : g->poison;
@@ -123,7 +125,7 @@ by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, 
     return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets);
 }
 
-/* ---- small ones -------------------------------------------------------------------------------------------------------- */
+/* ---- small ones ------------------------------------------------------------------------------ */
 
 by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b)
 {

@@ -1,17 +1,18 @@
-/* differentiate.c - reverse-mode differentiation as a graph transformation: walk the nodes backwards, let each op's rule append
- * the nodes of its gradient, and add up what arrives at each tensor. */
+/* differentiate.c - reverse-mode differentiation as a graph transformation: walk the nodes backwards, let
+ * each op's rule append the nodes of its gradient, and add up what arrives at each tensor. */
 #include "graph/graph.h"
 
-/* Can the op that makes `part` add it in place to what was made before it? Only where the op says so, and where the rule of an op that
- * reads the parameter itself made it (node `made` or later): what is passed through from elsewhere may be the gradient of others too. */
+/* Can the op that makes `part` add it in place to what was made before it? Only where the op says so, and
+ * where the rule of an op that reads the parameter itself made it (node `made` or later): what is passed
+ * through from elsewhere may be the gradient of others too. */
 static bool adds_in_place(const by_tensor *part, int made)
 {
     const by_node *n = part->node;
     return n && n->index >= made && by_ops[n->op].base >= 0 && part->index >= by_ops[n->op].from;
 }
 
-/* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for one parameter alone is
- * marked with its number; the places in the gradient buffer have it from the start. */
+/* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for
+ * one parameter alone is marked with its number; the places in the gradient buffer have it from the start. */
 static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
 {
     part = by_cast(g, part, t->param < 0 ? t->type : by_acc_type(t->type));
@@ -32,8 +33,8 @@ static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
         part->param = t->param;
 }
 
-/* The gradient of a parameter must end in its place in the flat buffer. A tensor made by a node of its own can be computed right
- * there; anything else (a view, a tensor that has a place already) is copied. */
+/* The gradient of a parameter must end in its place in the flat buffer. A tensor made by a node of its own
+ * can be computed right there; anything else (a view, a tensor that has a place already) is copied. */
 static void bind(by_graph *g, by_tensor *param)
 {
     by_tensor *d = param->grad;
@@ -55,7 +56,8 @@ by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_s
         return by_graph_status(g);
     if (loss->rank != 0 || !loss->needs_grad)
         return by_fail(BY_ERR_ARGUMENT, "%s cannot be differentiated: %s", by_tensor_label(loss),
-                       loss->rank ? "it is not a scalar" : "it depends on no trainable parameter, or the graph is not for training");
+                       loss->rank ? "it is not a scalar"
+                                  : "it depends on no trainable parameter, or the graph is not for training");
     int forward = g->n_nodes;
     g->backward = true;
     loss->grad = loss_scale ? by_cast(g, loss_scale, loss->type) : by_fill(g, loss->type, 0, NULL, 1);

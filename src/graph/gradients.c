@@ -1,16 +1,17 @@
-/* gradients.c - for every differentiable op, the nodes that compute its inputs' gradients (the last column of ops.def). A rule makes
- * only what is wanted; what arrives may be NULL for outputs that do not lead to the loss. */
+/* gradients.c - for every differentiable op, the nodes that compute its inputs' gradients (the last column of
+ * ops.def). A rule makes only what is wanted; what arrives may be NULL for outputs that do not lead to the
+ * loss. */
 #include "graph/graph.h"
 
 #define RULE(name) void by_grad_##name(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din)
 
-#define GRADIENT(name)      RULE(name);
+#define GRADIENT(name) RULE(name);
 #define NO_GRADIENT(reason)
 #define BY_OP(ID, name, in, out, over, base, from, gradient) gradient
 #include "graph/ops.def"
 #undef BY_OP
 
-/* ---- moved data ------------------------------------------------------------------------------------------------------- */
+/* ---- moved data ------------------------------------------------------------------------------ */
 
 RULE(copy)
 {
@@ -67,7 +68,7 @@ RULE(concat)
     }
 }
 
-/* ---- elementwise, reductions --------------------------------------------------------------------------------------------- */
+/* ---- elementwise, reductions ----------------------------------------------------------------- */
 
 /* Sum a gradient over the repetitions of an operand that was repeated into it. */
 static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
@@ -164,7 +165,7 @@ RULE(softmax)
     din[0] = by_node_add(g, BY_OP_SOFTMAX_GRAD, (by_tensor *[]){n->out[0], dout[0]}, 2, NULL, 0);
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 RULE(gather)
 {
@@ -188,7 +189,8 @@ RULE(linear)
         din[0] = by_node_add(g, BY_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &a, sizeof a);
 }
 
-/* y = A B with A = a or a^T, B = b or b^T: dA = dy B^T, dB = A^T dy, each then brought into its stored layout. */
+/* y = A B with A = a or a^T, B = b or b^T: dA = dy B^T, dB = A^T dy, each then brought into its stored
+ * layout. */
 RULE(matmul)
 {
     const by_matmul_attr *t = n->attr;

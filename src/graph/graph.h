@@ -1,5 +1,5 @@
-/* graph.h - the inside of a graph: tensors, nodes, the op table, devices. Included by graph/ and by the backends; models and
- * everything above use banyan/graph.h alone. */
+/* graph.h - the inside of a graph: tensors, nodes, the op table, devices. Included by graph/ and by the
+ * backends; models and everything above use banyan/graph.h alone. */
 #ifndef BY_GRAPH_GRAPH_H
 #define BY_GRAPH_GRAPH_H
 
@@ -62,7 +62,7 @@ struct by_node {
     void *plan;                     /* the backend's */
 };
 
-/* ---- attributes, one struct per op that has any -------------------------------------------------------------------------- */
+/* ---- attributes, one struct per op that has any ---------------------------------------------- */
 
 typedef struct by_fill_attr { /* fill, range */
     double value;
@@ -78,17 +78,20 @@ typedef struct by_reshape_attr {
     int64_t dim[BY_MAX_RANK];
 } by_reshape_attr;
 typedef struct by_gather_attr { /* gather_grad */
-    int64_t rows; /* of the table */
+    int64_t rows;               /* of the table */
 } by_gather_attr;
 typedef struct by_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
 } by_permute_attr;
-typedef struct by_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only), reduce, broadcast */
+typedef struct by_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only), reduce,
+                                  broadcast */
     int axis;
     int64_t start, count; /* slice: of the input. pad: where the input lies in an axis of `count` */
 } by_slice_attr;
-typedef struct by_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summed over the middle, times scale.  */
-    int64_t outer, count, inner; /* BROADCAST: (outer, inner) repeated to (outer, count, inner), times scale.          */
+typedef struct by_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summed over the middle, times
+                                   scale.  */
+    int64_t outer, count,
+        inner; /* BROADCAST: (outer, inner) repeated to (outer, count, inner), times scale.          */
     double scale;
     bool acc; /* REDUCE: the result is of the accumulation type */
     int rank; /* shape of the result */
@@ -133,17 +136,20 @@ typedef struct by_segment {
     float lr_scale;     /* 0: frozen */
     bool decay;
 } by_segment;
-typedef struct by_optim_attr { /* adamw, sgd, adafactor */
+typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
     const by_segment *segments; /* borrowed from the parameter list */
     int n_segments;
     float beta1, beta2, eps, weight_decay;
 } by_optim_attr;
 
-/* ---- the contract of each op: inputs -> outputs ---------------------------------------------------------------------------
- * R rows means the product of all axes but the last. "acc" is the accumulation type: f32 for f32, bf16, f16; f64 for f64.
+/* clang-format off */
+/* ---- the contract of each op: inputs -> outputs -----------------------------------------------
+ * R rows means the product of all axes but the last. "acc" is the accumulation type: f32 for f32, bf16,
+ * f16; f64 for f64.
  *
- * A "base" input, when given, has the same memory as its output: the kernel adds to what is there; when NULL it overwrites.
- * Outputs that are NULL are not wanted. All tensors are dense and row-major; addresses of parameters may be unaligned.
+ * A "base" input, when given, has the same memory as its output: the kernel adds to what is there; when NULL
+ * it overwrites. Outputs that are NULL are not wanted. All tensors are dense and row-major; addresses of
+ * parameters may be unaligned.
  *
  *  fill             () -> y
  *  range            () -> y i32                      y[i] = i % (last axis)
@@ -152,31 +158,36 @@ typedef struct by_optim_attr { /* adamw, sgd, adafactor */
  *  permute, slice, pad, concat                       see attributes
  *  add, sub, mul    a, b -> y                        b's elements repeat: y[i] = a[i] op b[i % elements(b)]
  *  scale            x -> y
- *  reduce, broadcast x -> y                          see attributes; y of reduce may be of type acc or of x's type
+ *  reduce, broadcast x -> y                          see attributes; y of reduce is of x's type or acc
  *  activation       x -> y;  activation_grad: x, dy -> dx
  *  dropout          x -> y                           the mask depends on (seed, step, node->rng, element index)
  *  softmax          x -> y;  softmax_grad: y, dy -> dx
  *  argmax           x (R, N) -> y i32
- *  gather           table (V, C), ids i32 -> y;  gather_grad: ids, dy, [base (V, C)] -> dtable acc, deterministic
+ *  gather           table (V, C), ids i32 -> y
+ *  gather_grad      ids, dy, [base (V, C)] -> dtable acc, deterministic
  *  linear           x (R, K), w, [b (N)] -> y (R, N), pre (R, N) before the activation
  *  linear_dx        dy (R, N), w -> dx (R, K)
  *  linear_dw        x (R, K), dy (R, N), [base dw], [base db] -> dw acc in w's layout, db (N) acc
  *  matmul           a, b -> y
- *  norm             x (R, C), gamma (C), [beta (C)], [h (R, C)] -> y (R, C), stats (R, 2) acc {mean, 1/std}, [sum (R, C)]
- *                   with h: sum = x + dropout(h), y = norm(sum). rms: mean is 0 and 1/std is 1/rms. p uses node->rng.
+ *  norm             x (R, C), gamma (C), [beta (C)], [h (R, C)] -> y (R, C), stats (R, 2) acc
+ *                   {mean, 1/std}, [sum (R, C)]
+ *                   with h: sum = x + dropout(h) with node->rng, y = norm(sum). rms: mean 0, 1/std is 1/rms
  *  norm_grad        dy, x (or sum), stats, gamma, [dsum (R, C)], [base dgamma], [base dbeta]
  *                   -> dx (R, C) with dsum added, dgamma (C) acc, dbeta (C) acc
- *  attention        q or packed, [k], [v], [key_mask (B, S) i32] -> y, lse (B, H, T) acc, [weights (B, H, T, S)]
+ *  attention        q or packed, [k], [v], [key_mask (B, S) i32] -> y, lse (B, H, T) acc,
+ *                   [weights (B, H, T, S)]
  *  attention_grad   q or packed, [k], [v], [key_mask], y, lse, dy -> dq or dpacked, [dk], [dv]
  *  attention_cached q or packed, [k], [v], k_cache, v_cache, past (B) i32 -> y
- *  cross_entropy    logits (R, V), targets (R) i32 -> loss () acc, lse (R + 1) acc: per-row log-sum-exp, then the count of rows
+ *  cross_entropy    logits (R, V), targets (R) i32 -> loss () acc, lse (R + 1) acc: log-sum-exp of each row,
+ *                   then the number of rows that count
  *  cross_entropy_grad logits, targets, lse, dloss () acc -> dlogits
  *  norm2            x -> y () acc: sqrt(sum(x^2)), summed in a fixed order
  *  adamw            value, grad, m, v, [master], norm (), hyper (8) f32 -> nothing: changes value, m, v, master
  *  sgd              value, grad, m, [master], norm (), hyper (8)
  *  adafactor        value, grad, m (row statistics), v (column statistics), [master], norm (), hyper (8)
- *    hyper = { learning rate, max_norm (0: no clipping), 1 - beta1^t, 1 - beta2^t, step t, momentum (sgd), 0, 0 }
- * -------------------------------------------------------------------------------------------------------------------------- */
+ *    hyper = {learning rate, max_norm (0: no clipping), 1 - beta1^t, 1 - beta2^t, step t, momentum, 0, 0}
+ */
+/* clang-format on */
 #define BY_HYPER_COUNT 8
 enum { BY_HYPER_LR, BY_HYPER_MAX_NORM, BY_HYPER_CORR1, BY_HYPER_CORR2, BY_HYPER_STEP, BY_HYPER_MOMENTUM };
 
@@ -189,8 +200,9 @@ typedef struct by_op_info {
     int inputs, outputs, over, base, from;
     by_status (*infer)(by_node *n); /* fills type, rank, dim of every output */
     by_cost (*cost)(const by_node *n);
-    /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] may be NULL (no gradient
-     * arrives); din[i] is left NULL where there is none, and need only be made where by_wants_grad(n->in[i]). */
+    /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] may be NULL
+     * (no gradient arrives); din[i] is left NULL where there is none, and need only be made where
+     * by_wants_grad(n->in[i]). */
     void (*grad)(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
     const char *no_gradient; /* the reason, when grad is NULL */
 } by_op_info;
@@ -208,11 +220,11 @@ static inline by_dtype by_acc_type(by_dtype t)
 }
 
 size_t by_tensor_bytes(const by_tensor *t);
-int64_t by_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
-int64_t by_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
+int64_t by_tensor_rows(const by_tensor *t);      /* product of all axes but the last; 1 for rank 0 and 1 */
+int64_t by_tensor_cols(const by_tensor *t);      /* last axis; 1 for rank 0 */
 const char *by_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
 
-/* ---- building (build.c) -------------------------------------------------------------------------------------------------- */
+/* ---- building (build.c) ---------------------------------------------------------------------- */
 
 struct by_graph {
     by_arena *arena;
@@ -232,12 +244,14 @@ struct by_graph {
     bool backward; /* nodes made now belong to the backward pass */
 };
 
-/* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output 0, or the poison
- * tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops with no output, returns NULL and
- * by_graph_status() tells. */
-by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size);
+/* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output
+ * 0, or the poison tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops
+ * with no output, returns NULL and by_graph_status() tells. */
+by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+                       size_t attr_size);
 /* The same, returning the node itself (NULL when poisoned) for callers that need the other outputs. */
-by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr, size_t attr_size);
+by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+                      size_t attr_size);
 by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
 by_tensor *by_grad_leaf(by_graph *g, by_tensor *param);
 by_tensor *by_graph_poison(by_graph *g); /* by_graph_fail with the error that the thread has already */
@@ -245,7 +259,7 @@ by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_
 by_status by_set_output_like(by_node *n, int i, const by_tensor *t);
 char *by_shape_text(const by_tensor *t, char *buffer, size_t size); /* "(2, 3, 4) f32" */
 
-/* ---- parameters (params.c) ------------------------------------------------------------------------------------------------ */
+/* ---- parameters (params.c) ------------------------------------------------------------------- */
 
 typedef struct by_param_info {
     char *name;
@@ -268,9 +282,9 @@ struct by_params {
     int64_t elements; /* of the flat buffers, padding included */
     bool frozen, training;
     /* the five flat buffers, device memory */
-    void *value;                         /* type */
-    void *grad, *moment1, *moment2;      /* acc type */
-    void *master;                        /* f32; NULL when value is f32 or f64 itself */
+    void *value;                    /* type */
+    void *grad, *moment1, *moment2; /* acc type */
+    void *master;                   /* f32; NULL when value is f32 or f64 itself */
     by_segment *segments;
     int n_segments;
 };
@@ -280,13 +294,14 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
 by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
 void *by_params_address(const by_params *p, int i, by_slot slot);
 
-/* ---- compiled programs (program.c), differentiation (grad.c), passes (passes.c), memory plan (plan.c) -------------------------- */
+/* ---- compiled programs (program.c), differentiation (grad.c), passes (passes.c), memory plan (plan.c) ---
+ */
 
 by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
 by_status by_graph_fuse(by_graph *g, bool across_blocks);
 by_status by_graph_recompute(by_graph *g);
-by_status by_graph_prune(by_graph *g);                 /* drop nodes and outputs nobody needs, number the rest */
-by_status by_graph_plan(by_graph *g, size_t *bytes);   /* roots, offsets, peak */
+by_status by_graph_prune(by_graph *g); /* drop nodes and outputs nobody needs, number the rest */
+by_status by_graph_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
 
 struct by_program {
     by_graph *graph;
@@ -300,7 +315,7 @@ struct by_program {
     void *plan; /* the backend's */
 };
 
-/* ---- devices ------------------------------------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 typedef struct by_backend {
     const char *name;
@@ -330,7 +345,7 @@ struct by_memory {
 /* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
 by_status by_cpu_open(by_device *d, const char *isa, int threads);
 
-/* ---- what a kernel is given ---------------------------------------------------------------------------------------------------- */
+/* ---- what a kernel is given ------------------------------------------------------------------ */
 
 typedef struct by_exec {
     by_device *device;

@@ -1,4 +1,5 @@
-/* ops.c - the op table and, for every op, its shape rule and its cost. Gradients are in gradients.c, builders in builders.c. */
+/* ops.c - the op table and, for every op, its shape rule and its cost. Gradients are in gradients.c, builders
+ * in builders.c. */
 #include "graph/graph.h"
 
 /* A shape error: what the op wanted, and what came. */
@@ -53,19 +54,19 @@ static double out_elements(const by_node *n)
 }
 
 /* Rules that only move data. */
-#define MOVES(name)                                                                                                    \
-    static by_cost by_cost_##name(const by_node *n)                                                                    \
-    {                                                                                                                  \
-        return cost_of_bytes(n, 0);                                                                                    \
+#define MOVES(name)                                 \
+    static by_cost by_cost_##name(const by_node *n) \
+    {                                               \
+        return cost_of_bytes(n, 0);                 \
     }
 /* Rules that do about k operations per element of output 0. */
-#define PER_ELEMENT(name, k)                                                                                           \
-    static by_cost by_cost_##name(const by_node *n)                                                                    \
-    {                                                                                                                  \
-        return cost_of_bytes(n, (k)*out_elements(n));                                                                  \
+#define PER_ELEMENT(name, k)                          \
+    static by_cost by_cost_##name(const by_node *n)   \
+    {                                                 \
+        return cost_of_bytes(n, (k)*out_elements(n)); \
     }
 
-/* ---- moved data -------------------------------------------------------------------------------------------------------- */
+/* ---- moved data ------------------------------------------------------------------------------ */
 
 static by_status by_infer_fill(by_node *n)
 {
@@ -136,7 +137,8 @@ static by_status by_infer_slice(by_node *n)
 {
     const by_slice_attr *a = n->attr;
     const by_tensor *x = n->in[0];
-    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->count < 0 || a->count > x->dim[a->axis] - a->start)
+    if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->count < 0 ||
+        a->count > x->dim[a->axis] - a->start)
         return mismatch(n, "a part that lies inside the axis");
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, x->dim, sizeof dim);
@@ -179,12 +181,14 @@ static by_status by_infer_concat(by_node *n)
 }
 MOVES(concat)
 
-/* ---- elementwise, reductions --------------------------------------------------------------------------------------------- */
+/* ---- elementwise, reductions ----------------------------------------------------------------- */
 
 static by_status infer_pair(by_node *n)
 {
-    if (n->in[0]->type != n->in[1]->type || !by_dtype_is_float(n->in[0]->type) || !repeats_into(n->in[0], n->in[1]))
-        return mismatch(n, "two tensors of one type, the second of the first's shape, its last axes or one element");
+    if (n->in[0]->type != n->in[1]->type || !by_dtype_is_float(n->in[0]->type) ||
+        !repeats_into(n->in[0], n->in[1]))
+        return mismatch(
+            n, "two tensors of one type, the second of the first's shape, its last axes or one element");
     return by_set_output_like(n, 0, n->in[0]);
 }
 #define by_infer_add infer_pair
@@ -256,7 +260,7 @@ static by_status by_infer_argmax(by_node *n)
 }
 MOVES(argmax)
 
-/* ---- layers ------------------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static by_status by_infer_gather(by_node *n)
 {
@@ -378,8 +382,9 @@ static by_status by_infer_norm(by_node *n)
 {
     const by_tensor *x = n->in[0], *gamma = n->in[1], *beta = n->in[2], *h = n->in[3];
     int64_t c = by_tensor_cols(x);
-    if (x->rank < 1 || c < 1 || !by_dtype_is_float(x->type) || !is_vector(gamma, c) || gamma->type != x->type ||
-        (beta && (!is_vector(beta, c) || beta->type != x->type)) || (h && (!same_shape(x, h) || h->type != x->type)))
+    if (x->rank < 1 || c < 1 || !by_dtype_is_float(x->type) || !is_vector(gamma, c) ||
+        gamma->type != x->type || (beta && (!is_vector(beta, c) || beta->type != x->type)) ||
+        (h && (!same_shape(x, h) || h->type != x->type)))
         return mismatch(n, "x (..., C), gamma (C), beta (C) of one type");
     BY_TRY(by_set_output_like(n, 0, x));
     BY_TRY(by_set_output(n, 1, by_acc_type(x->type), 2, (int64_t[]){by_tensor_rows(x), 2}));
@@ -418,8 +423,9 @@ static by_status infer_attention_heads(by_node *n)
     int64_t width = (int64_t)(a->packed ? a->heads + 2 * a->kv_heads : a->heads) * a->head_dim;
     if (a->head_dim < 1 || q->dim[2] != width)
         return mismatch(n, "a width that divides evenly by the number of heads");
-    if (!a->packed && (!k || !v || !same_shape(k, v) || k->rank != 3 || k->dim[0] != q->dim[0] || k->type != q->type ||
-                       v->type != q->type || k->dim[2] != (int64_t)a->kv_heads * a->head_dim))
+    if (!a->packed &&
+        (!k || !v || !same_shape(k, v) || k->rank != 3 || k->dim[0] != q->dim[0] || k->type != q->type ||
+         v->type != q->type || k->dim[2] != (int64_t)a->kv_heads * a->head_dim))
         return mismatch(n, "q (B, T, H*D), k and v (B, S, Hkv*D), of one type");
     return BY_OK;
 }
@@ -468,7 +474,8 @@ static by_status by_infer_attention_cached(by_node *n)
         kc->dim[2] != (int64_t)a->kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
         past->type != BY_I32 || by_elements(past) != q->dim[0])
         return mismatch(n, "caches (B, M, Hkv*D) of q's type and past (B) of i32");
-    return by_set_output(n, 0, q->type, 3, (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->heads * a->head_dim});
+    return by_set_output(n, 0, q->type, 3,
+                         (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->heads * a->head_dim});
 }
 static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cache */
 {
@@ -478,7 +485,8 @@ static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cac
 static by_status by_infer_cross_entropy(by_node *n)
 {
     const by_tensor *x = n->in[0], *targets = n->in[1];
-    if (x->rank < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 || by_elements(targets) != by_tensor_rows(x))
+    if (x->rank < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 ||
+        by_elements(targets) != by_tensor_rows(x))
         return mismatch(n, "logits (..., V) and one i32 target for each row");
     BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 0, NULL));
     return by_set_output(n, 1, by_acc_type(x->type), 1, (int64_t[]){by_tensor_rows(x) + 1});
@@ -494,7 +502,7 @@ static by_status by_infer_cross_entropy_grad(by_node *n)
 }
 PER_ELEMENT(cross_entropy_grad, 5)
 
-/* ---- the flat buffers ------------------------------------------------------------------------------------------------------------ */
+/* ---- the flat buffers ------------------------------------------------------------------------ */
 
 static by_status by_infer_norm2(by_node *n)
 {
@@ -523,9 +531,9 @@ static by_cost cost_optimiser(const by_node *n) /* reads and writes every buffer
 #define by_cost_sgd        cost_optimiser
 #define by_cost_adafactor  cost_optimiser
 
-/* ---- the table ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
-#define GRADIENT(name)      void by_grad_##name(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
+#define GRADIENT(name) void by_grad_##name(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
 #define NO_GRADIENT(reason)
 #define BY_OP(ID, name, in, out, over, base, from, gradient) gradient
 #include "graph/ops.def"
@@ -535,7 +543,7 @@ static by_cost cost_optimiser(const by_node *n) /* reads and writes every buffer
 
 #define GRADIENT(name)      by_grad_##name, NULL
 #define NO_GRADIENT(reason) NULL, reason
-#define BY_OP(ID, name, in, out, over, base, from, gradient)                                                           \
+#define BY_OP(ID, name, in, out, over, base, from, gradient) \
     [BY_OP_##ID] = {#name, in, out, over, base, from, by_infer_##name, by_cost_##name, gradient},
 const by_op_info by_ops[BY_OP_COUNT] = {
 #include "graph/ops.def"

@@ -1,5 +1,6 @@
-/* params.c - the flat list of named parameters. Loading, saving, initialising, counting, freezing and printing all fall out of it.
- * Values, gradients, two moments and masters are five flat buffers in one order. */
+/* params.c - the flat list of named parameters. Loading, saving, initialising, counting, freezing and
+ * printing all fall out of it. Values, gradients, two moments and masters are five flat buffers in one order.
+ */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -41,7 +42,7 @@ void by_params_free(by_params *p)
     by_free(p);
 }
 
-/* ---- declaring ----------------------------------------------------------------------------------------------------------- */
+/* ---- declaring ------------------------------------------------------------------------------- */
 
 int by_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init)
 {
@@ -58,7 +59,8 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
         return -1;
     }
     if (rank < 0 || rank > BY_MAX_RANK) {
-        by_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; at most %d are possible", name, rank, BY_MAX_RANK);
+        by_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; at most %d are possible", name, rank,
+                BY_MAX_RANK);
         return -1;
     }
     if (p->count == p->capacity) {
@@ -74,7 +76,8 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     info->count = 1;
     for (int i = 0; i < rank; i++) {
         if (shape[i] < 1 || shape[i] > (INT64_C(1) << 40) / info->count) {
-            by_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the impossible size %lld", name, i, (long long)shape[i]);
+            by_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the impossible size %lld", name, i,
+                    (long long)shape[i]);
             return -1;
         }
         info->dim[i] = shape[i];
@@ -149,7 +152,7 @@ by_status by_params_freeze(by_params *p, bool with_training)
     return BY_OK;
 }
 
-/* ---- reading and writing --------------------------------------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 int by_params_count(const by_params *p)
 {
@@ -206,7 +209,8 @@ static float *master_address(const by_params *p, int i)
 
 static by_status no_buffer(const by_params *p, int i)
 {
-    return by_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training", p->list[i].name);
+    return by_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training",
+                   p->list[i].name);
 }
 
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
@@ -232,7 +236,8 @@ by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 }
 
 /* Store n values of any type into a place on the device. */
-static by_status store(const by_params *p, void *to, by_dtype to_type, const void *values, by_dtype type, size_t n)
+static by_status store(const by_params *p, void *to, by_dtype to_type, const void *values, by_dtype type,
+                       size_t n)
 {
     by_device *d = p->device;
     if (to_type == type)
@@ -262,7 +267,7 @@ by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)
     return by_params_set_typed(p, i, slot, values, BY_F32);
 }
 
-/* ---- initial values ----------------------------------------------------------------------------------------------------------- */
+/* ---- initial values -------------------------------------------------------------------------- */
 
 by_status by_params_init(by_params *p, uint64_t seed)
 {

@@ -1,18 +1,19 @@
-/* passes.c - rewritings of a whole graph: drop what nobody needs, fuse, recompute. Each keeps the nodes in an order in which every
- * input is computed before it is used. */
+/* passes.c - rewritings of a whole graph: drop what nobody needs, fuse, recompute. Each keeps the nodes in an
+ * order in which every input is computed before it is used. */
 #include "graph/graph.h"
 
-/* ---- prune ------------------------------------------------------------------------------------------------------------- */
+/* ---- prune ----------------------------------------------------------------------------------- */
 
-/* A node is wanted when it changes something (no outputs, caches), when an output is asked for or is a parameter's gradient, or when
- * a wanted node reads it. Outputs that nobody reads are dropped, except the first, which every kernel may write. `last` serves as
- * the mark of tensors that are read. */
+/* A node is wanted when it changes something (no outputs, caches), when an output is asked for or is a
+ * parameter's gradient, or when a wanted node reads it. Outputs that nobody reads are dropped, except the
+ * first, which every kernel may write. `last` serves as the mark of tensors that are read. */
 by_status by_graph_prune(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++)
             if (g->nodes[i]->out[k])
-                g->nodes[i]->out[k]->last = g->nodes[i]->out[k]->is_output || g->nodes[i]->out[k]->place == BY_PLACE_GRAD;
+                g->nodes[i]->out[k]->last =
+                    g->nodes[i]->out[k]->is_output || g->nodes[i]->out[k]->place == BY_PLACE_GRAD;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         by_node *n = g->nodes[i];
         bool wanted = n->n_out == 0 || n->op == BY_OP_ATTENTION_CACHED;
@@ -38,7 +39,7 @@ by_status by_graph_prune(by_graph *g)
     return BY_OK;
 }
 
-/* ---- fuse ---------------------------------------------------------------------------------------------------------------- */
+/* ---- fuse ------------------------------------------------------------------------------------ */
 
 /* The number of nodes that read t, and the first of them. */
 static int readers(const by_graph *g, const by_tensor *t, const by_node **first)
@@ -62,8 +63,8 @@ static void drop(by_graph *g, by_node *dead)
         g->nodes[i]->index = i;
 }
 
-/* sum = x + dropout(h); y = norm(sum)  becomes one node that yields both. The norm must be the first to read the sum, so that it can
- * take the place of the addition for all who come later. */
+/* sum = x + dropout(h); y = norm(sum)  becomes one node that yields both. The norm must be the first to read
+ * the sum, so that it can take the place of the addition for all who come later. */
 static void fuse_residual_norm(by_graph *g, by_node *norm, bool across_blocks)
 {
     by_tensor *sum = norm->in[0];
@@ -103,10 +104,11 @@ by_status by_graph_fuse(by_graph *g, bool across_blocks)
     return BY_OK;
 }
 
-/* ---- recompute -------------------------------------------------------------------------------------------------------------- */
+/* ---- recompute ------------------------------------------------------------------------------- */
 
-/* Activation checkpointing (Chen et al. 2016): of each block only what leaves it is kept; what the backward pass reads of its
- * inside is computed once more, just before it is needed. `last` marks tensors that are kept. */
+/* Activation checkpointing (Chen et al. 2016): of each block only what leaves it is kept; what the backward
+ * pass reads of its inside is computed once more, just before it is needed. `last` marks tensors that are
+ * kept. */
 typedef struct redo {
     by_graph *g;
     by_node **order; /* the new order of execution */
@@ -133,8 +135,8 @@ static bool inside(const by_tensor *t)
     return t && t->node && !t->node->backward && t->node->block > 0 && !t->last;
 }
 
-/* Replace *t, a tensor inside a block, by its second copy, making the nodes that lead to it. The depth of the recursion is that of
- * one block. */
+/* Replace *t, a tensor inside a block, by its second copy, making the nodes that lead to it. The depth of the
+ * recursion is that of one block. */
 static by_status again(redo *r, by_tensor **t)
 {
     by_node *old = (*t)->node;

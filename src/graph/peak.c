@@ -1,4 +1,5 @@
-/* peak.c - how fast this device multiplies matrices: the yardstick of every "share of peak". Measured, never looked up. */
+/* peak.c - how fast this device multiplies matrices: the yardstick of every "share of peak". Measured, never
+ * looked up. */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -12,7 +13,8 @@ static double measure(by_params *params, by_dtype type)
     if (!g)
         return NAN;
     int64_t square[2] = {SIDE, SIDE};
-    by_tensor *a = by_input(g, "a", type, 2, square), *b = by_input(g, "b", type, 2, square); /* zeros: as fast as any */
+    by_tensor *a = by_input(g, "a", type, 2, square),
+              *b = by_input(g, "b", type, 2, square); /* zeros: as fast as any */
     by_output(g, "product", by_linear(g, a, b, NULL, NULL));
     by_program *p = by_compile(g, &(by_compile_spec){0});
     double best = INFINITY;

@@ -1,5 +1,6 @@
-/* plan.c - where every tensor lives. Tensors that share memory get one root; roots that are alive at the same time get disjoint
- * stretches of one buffer, the largest placed first, each at the lowest place that is free for its whole life. */
+/* plan.c - where every tensor lives. Tensors that share memory get one root; roots that are alive at the same
+ * time get disjoint stretches of one buffer, the largest placed first, each at the lowest place that is free
+ * for its whole life. */
 #include <stdlib.h>
 
 #include "graph/graph.h"
@@ -73,7 +74,8 @@ static size_t padded(const by_tensor *t)
     return (by_tensor_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The lowest offset where t fits beside those of the placed tensors that live when it does; `busy` is kept sorted by offset. */
+/* The lowest offset where t fits beside those of the placed tensors that live when it does; `busy` is kept
+ * sorted by offset. */
 static size_t lowest_fit(const by_tensor *t, by_tensor *const *placed, int count)
 {
     size_t at = 0;

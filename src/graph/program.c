@@ -20,7 +20,8 @@ static by_status resolve(by_program *p, by_tensor *t)
         return BY_OK;
     }
     if (!t->data)
-        return by_fail(BY_ERR_ARGUMENT, "%s has no memory: the parameters were not made for training", by_tensor_label(t));
+        return by_fail(BY_ERR_ARGUMENT, "%s has no memory: the parameters were not made for training",
+                       by_tensor_label(t));
     return BY_OK;
 }
 
@@ -117,7 +118,8 @@ by_status by_run(by_program *p)
 static by_status check_access(const by_tensor *t, size_t bytes)
 {
     if (bytes != by_tensor_bytes(t))
-        return by_fail(BY_ERR_ARGUMENT, "%s holds %zu bytes, not %zu", by_tensor_label(t), by_tensor_bytes(t), bytes);
+        return by_fail(BY_ERR_ARGUMENT, "%s holds %zu bytes, not %zu", by_tensor_label(t), by_tensor_bytes(t),
+                       bytes);
     if (!t->data || (t->root->place == BY_PLACE_PLANNED && !t->is_output))
         return by_fail(BY_ERR_ARGUMENT, "%s was not kept: mark it with by_output()", by_tensor_label(t));
     return BY_OK;

@@ -32,15 +32,17 @@ static void put_lines(const by_graph *g, by_buf *b)
 static void put_dot(const by_graph *g, by_buf *b)
 {
     char shape[96];
-    by_buf_puts(b, "digraph banyan {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
+    by_buf_puts(b,
+                "digraph banyan {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
     for (int i = 0; i < g->n_leaves; i++)
-        by_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i, by_tensor_label(g->leaves[i]),
-                      by_shape_text(g->leaves[i], shape, sizeof shape),
+        by_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i,
+                      by_tensor_label(g->leaves[i]), by_shape_text(g->leaves[i], shape, sizeof shape),
                       g->leaves[i]->place == BY_PLACE_PARAM ? "#dcecd9" : "#e6e6f5");
     for (int i = 0; i < g->n_nodes; i++) {
         const by_node *n = g->nodes[i];
         by_buf_printf(b, "  n%d [label=\"%s%s\\n%s\"%s];\n", i, n->scope, by_ops[n->op].name,
-                      n->out[0] ? by_shape_text(n->out[0], shape, sizeof shape) : "", n->backward ? ", color=\"#b05030\"" : "");
+                      n->out[0] ? by_shape_text(n->out[0], shape, sizeof shape) : "",
+                      n->backward ? ", color=\"#b05030\"" : "");
         for (int k = 0; k < n->n_in; k++) {
             if (n->in[k] && n->in[k]->node)
                 by_buf_printf(b, "  n%d -> n%d;\n", n->in[k]->node->index, i);

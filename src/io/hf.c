@@ -10,7 +10,7 @@
 
 enum { MAX_LABELS = 1 << 20 };
 
-/* ---- config.json to struct and back ---------------------------------------------------------------------------------------- */
+/* ---- config.json to struct and back ---------------------------------------------------------- */
 
 static by_status read_field(const cJSON *json, const by_field *f, char *at)
 {
@@ -37,11 +37,13 @@ static by_status read_field(const cJSON *json, const by_field *f, char *at)
     return BY_OK;
 }
 
-/* Replace or add a member, in the place of the old one; false when memory is out. Takes the value over in any case. */
+/* Replace or add a member, in the place of the old one; false when memory is out. Takes the value over in any
+ * case. */
 static bool put(cJSON *json, const char *key, cJSON *value)
 {
     cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
-    if (value && old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
+    if (value &&
+        old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
         value->string = old->string;
         value->type |= old->type & cJSON_StringIsConst;
         old->string = NULL;
@@ -175,7 +177,8 @@ static bool write_labels(const by_model *m, cJSON *json)
 
 static cJSON *config_json(const by_model *m, by_dtype dtype)
 {
-    static const char *const torch_names[] = {[BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
+    static const char *const torch_names[] = {
+        [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
     cJSON *json = m->json ? cJSON_Duplicate(m->json, true) : cJSON_CreateObject();
     bool ok = json && write_class(m, json) && put(json, "model_type", cJSON_CreateString(m->arch->family)) &&
               write_labels(m, json) && put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
@@ -194,7 +197,7 @@ static cJSON *config_json(const by_model *m, by_dtype dtype)
     return json;
 }
 
-/* ---- parameters ------------------------------------------------------------------------------------------------------------------ */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 /* Building the model once over one token declares every parameter. */
 static by_status declare(by_model *m)
@@ -233,8 +236,8 @@ static by_status check_entry(const by_params *p, int i, const by_st_entry *e)
         by_buf_printf(&want, "%s%lld", k ? ", " : "", (long long)info->dim[k]);
     for (int k = 0; k < e->rank; k++)
         by_buf_printf(&have, "%s%lld", k ? ", " : "", (long long)e->dim[k]);
-    by_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)", e->name, have.data ? have.data : "",
-            by_dtype_name(e->dtype), want.data ? want.data : "");
+    by_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)", e->name,
+            have.data ? have.data : "", by_dtype_name(e->dtype), want.data ? want.data : "");
     by_buf_free(&want);
     by_buf_free(&have);
     return BY_ERR_FORMAT;
@@ -282,8 +285,8 @@ static by_status check_leftovers(const by_model *m, const by_st *file)
             known = n >= k && strcmp(name + n - k, *end) == 0;
         }
         if (!known)
-            return by_fail(BY_ERR_FORMAT, "the file holds %s, which a %s of this configuration does not have", name,
-                           m->arch->title);
+            return by_fail(BY_ERR_FORMAT, "the file holds %s, which a %s of this configuration does not have",
+                           name, m->arch->title);
     }
     return BY_OK;
 }
@@ -301,7 +304,8 @@ static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spe
         BY_TRY(check_entry(p, i, e));
     }
     BY_TRY(check_leftovers(m, file));
-    bool mappable = !spec->training && !spec->copy && !fresh_head && strcmp(by_device_name(m->device), "cpu") == 0;
+    bool mappable =
+        !spec->training && !spec->copy && !fresh_head && strcmp(by_device_name(m->device), "cpu") == 0;
     bool mapped = mappable && try_map(m, file);
     BY_TRY(by_params_freeze(p, spec->training));
     if (mapped)
@@ -316,7 +320,7 @@ static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spe
     return BY_OK;
 }
 
-/* ---- open, new, free ---------------------------------------------------------------------------------------------------------------- */
+/* ---- open, new, free ------------------------------------------------------------------------- */
 
 static by_model *model_new(by_device *d, by_dtype dtype)
 {
@@ -339,7 +343,8 @@ static by_status check_task(const by_model *m)
     if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
         return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
     if (m->task == BY_TASK_CLASSIFY && (m->labels < 1 || m->labels > MAX_LABELS))
-        return by_fail(BY_ERR_ARGUMENT, "a model that classifies needs 1 to %d labels, not %d", MAX_LABELS, m->labels);
+        return by_fail(BY_ERR_ARGUMENT, "a model that classifies needs 1 to %d labels, not %d", MAX_LABELS,
+                       m->labels);
     return BY_OK;
 }
 
@@ -387,7 +392,8 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
             preset = &a->presets[i];
     }
     if (!preset)
-        by_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; there are: %s", a->family, s->preset, names.data ? names.data : "");
+        by_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; there are: %s", a->family, s->preset,
+                names.data ? names.data : "");
     by_buf_free(&names);
     if (!preset)
         return BY_ERR_ARGUMENT;
@@ -405,14 +411,18 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     for (int i = 0; i < a->n_fields; i++) {
         const by_field *f = &a->fields[i];
         const char *at = (const char *)m->config + f->offset;
-        double v = f->kind == BY_FIELD_INT ? *(const int *)at : f->kind == BY_FIELD_FLOAT ? *(const float *)at : f->min;
+        double v = f->kind == BY_FIELD_INT     ? *(const int *)at
+                   : f->kind == BY_FIELD_FLOAT ? *(const float *)at
+                                               : f->min;
         if (v != f->fallback && (v < f->min || v > f->max) && f->kind <= BY_FIELD_FLOAT)
-            return by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between %g and %g", f->key, v, f->min, f->max);
+            return by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between %g and %g", f->key, v, f->min,
+                           f->max);
     }
     return a->check(m->config);
 }
 
-static by_status new_into(by_model *m, const char *family, const by_model_shape *shape, const by_model_spec *spec)
+static by_status new_into(by_model *m, const char *family, const by_model_shape *shape,
+                          const by_model_spec *spec)
 {
     m->arch = by_arch_find(family);
     if (!m->arch)
@@ -429,7 +439,8 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
     return spec->blank ? BY_OK : by_params_init(m->params, spec->seed);
 }
 
-by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape, const by_model_spec *spec)
+by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
+                       const by_model_spec *spec)
 {
     by_error_clear();
     by_model *m = model_new(d, spec->dtype);
@@ -451,7 +462,7 @@ void by_model_free(by_model *m)
     by_free(m);
 }
 
-/* ---- save ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- save ------------------------------------------------------------------------------------ */
 
 static by_status write_generation_config(const by_model *m, const char *dir)
 {
@@ -460,10 +471,12 @@ static by_status write_generation_config(const by_model *m, const char *dir)
     by_status s;
     bool ok = json && path && put(json, "_from_model_config", cJSON_CreateTrue());
     if (ok && m->eos >= 0)
-        ok = put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) && put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
+        ok = put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
+             put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
     if (ok && m->pad >= 0)
         ok = put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
-    s = ok ? by_json_write(path, json) : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
+    s = ok ? by_json_write(path, json)
+           : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
     cJSON_Delete(json);
     by_free(path);
     return s;
@@ -530,7 +543,7 @@ by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
     return write_generation_config(m, dir);
 }
 
-/* ---- build -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- build ----------------------------------------------------------------------------------- */
 
 void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
 {
@@ -540,8 +553,8 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
     if (!io->positions && by_graph_status(g) == BY_OK)
         io->positions = by_range(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)});
     if (!io->cache && by_dim(io->tokens, 1) > by_model_context(m))
-        by_graph_fail(g, "%lld positions are more than the %d this model has", (long long)by_dim(io->tokens, 1),
-                      by_model_context(m));
+        by_graph_fail(g, "%lld positions are more than the %d this model has",
+                      (long long)by_dim(io->tokens, 1), by_model_context(m));
     m->arch->build(g, m->config, io);
     for (int i = 0; i < io->n_attention && by_graph_status(g) == BY_OK; i++)
         by_output(g, NULL, io->attention[i]);
@@ -553,7 +566,7 @@ by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_ten
     return by_cross_entropy(g, io->logits, targets, NULL);
 }
 
-/* ---- facts ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- facts ----------------------------------------------------------------------------------- */
 
 by_params *by_model_params(const by_model *m)
 {

@@ -1,4 +1,5 @@
-/* hf.h - the inside of a model opened from, or to be saved to, a HuggingFace directory. The public face is banyan/model.h. */
+/* hf.h - the inside of a model opened from, or to be saved to, a HuggingFace directory. The public face is
+ * banyan/model.h. */
 #ifndef BY_IO_HF_H
 #define BY_IO_HF_H
 
@@ -15,8 +16,9 @@ struct by_model {
     int labels;
     int eos, pad;
     by_params *params;
-    by_st *file;  /* mapped weights in use, NULL as a rule */
-    cJSON *json;  /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
+    by_st *file; /* mapped weights in use, NULL as a rule */
+    cJSON *
+        json; /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
 };
 
 #endif

@@ -1,5 +1,6 @@
-/* gpt.c - Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training". GPT-2's older sibling: the norms stand
- * after the residual sums, there is no final norm, and what config.json calls "gelu" is the tanh form. */
+/* gpt.c - Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training". GPT-2's older
+ * sibling: the norms stand after the residual sums, there is no final norm, and what config.json calls "gelu"
+ * is the tanh form. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -25,18 +26,32 @@ static const by_field fields[] = {
 
 static const by_preset presets[] = {{"tiny", 4, 4, 128, 64}, {"117m", 12, 12, 768, 512}};
 
-static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model_io *io, int i) /* (B, T, C) -> (B, T, C) */
+static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model_io *io,
+                        int i) /* (B, T, C) -> (B, T, C) */
 {
     by_block_push(g, "h.%d", i);
     by_tensor *h = nn_attention(g, "attn", x,
-                                &(nn_attention_spec){.qkv = "c_attn", .out = "c_proj", .conv1d = true, .heads = c->heads,
-                                                     .mask = BY_MASK_CAUSAL, .dropout = c->attn_drop, .std = c->std,
-                                                     .out_std = c->std, .key_mask = io->mask, .cache = io->cache,
-                                                     .layer = i, .weights = by_weights_slot(io)});
+                                &(nn_attention_spec){.qkv = "c_attn",
+                                                     .out = "c_proj",
+                                                     .conv1d = true,
+                                                     .heads = c->heads,
+                                                     .mask = BY_MASK_CAUSAL,
+                                                     .dropout = c->attn_drop,
+                                                     .std = c->std,
+                                                     .out_std = c->std,
+                                                     .key_mask = io->mask,
+                                                     .cache = io->cache,
+                                                     .layer = i,
+                                                     .weights = by_weights_slot(io)});
     x = nn_layernorm(g, "ln_1", by_add(g, x, by_dropout(g, h, c->resid_drop)), c->eps);
     h = nn_mlp(g, "mlp", x,
-               &(nn_mlp_spec){.in = "c_fc", .out = "c_proj", .conv1d = true, .inner = 4 * (int64_t)c->width,
-                              .act = c->act == BY_GELU ? BY_GELU_TANH : c->act, .std = c->std, .out_std = c->std});
+               &(nn_mlp_spec){.in = "c_fc",
+                              .out = "c_proj",
+                              .conv1d = true,
+                              .inner = 4 * (int64_t)c->width,
+                              .act = c->act == BY_GELU ? BY_GELU_TANH : c->act,
+                              .std = c->std,
+                              .out_std = c->std});
     x = nn_layernorm(g, "ln_2", by_add(g, x, by_dropout(g, h, c->resid_drop)), c->eps);
     by_block_pop(g);
     return x;
@@ -54,8 +69,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         x = block(g, x, c, io, i);
         by_keep_hidden(g, io, x);
     }
-    by_tensor *table =
-        by_param(g, "tokens_embed.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
+    by_tensor *table = by_param(g, "tokens_embed.weight", 2, (int64_t[]){c->vocab, c->width},
+                                (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->logits = io->task == BY_TASK_LM ? by_lm_head(g, io, x, table) : by_score_head(g, io, x, c->std);
 }
@@ -73,7 +88,8 @@ static const char *const ignored[] = {".attn.bias", "lm_head.weight", "position_
 const by_arch by_arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
-    .classes = {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
+    .classes =
+        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
     .prefix = "transformer.",
     .ignored = ignored,
     .fields = fields,

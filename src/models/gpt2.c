@@ -1,5 +1,6 @@
-/* gpt2.c - Radford et al. 2019, "Language Models are Unsupervised Multitask Learners". Pre-norm decoder, learned positions, GELU in its
- * tanh form, head tied to the token embedding. Names and Conv1D layout are those of the published checkpoints. */
+/* gpt2.c - Radford et al. 2019, "Language Models are Unsupervised Multitask Learners". Pre-norm decoder,
+ * learned positions, GELU in its tanh form, head tied to the token embedding. Names and Conv1D layout are
+ * those of the published checkpoints. */
 #include "base/base.h"
 #include "models/models.h"
 #include <math.h>
@@ -29,26 +30,41 @@ static const by_field fields[] = {
 };
 
 static const by_preset presets[] = {
-    {"tiny", 4, 4, 128, 64},        {"124m", 12, 12, 768, 1024},  {"gpt2", 12, 12, 768, 1024},
-    {"350m", 24, 16, 1024, 1024},   {"774m", 36, 20, 1280, 1024}, {"1558m", 48, 25, 1600, 1024},
+    {"tiny", 4, 4, 128, 64},      {"124m", 12, 12, 768, 1024},  {"gpt2", 12, 12, 768, 1024},
+    {"350m", 24, 16, 1024, 1024}, {"774m", 36, 20, 1280, 1024}, {"1558m", 48, 25, 1600, 1024},
 };
 
-static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_model_io *io, int i) /* (B, T, C) -> (B, T, C) */
+static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_model_io *io,
+                        int i) /* (B, T, C) -> (B, T, C) */
 {
-    float out_std = c->std / sqrtf(2.0f * (float)c->layers); /* residual branches start smaller, the deeper the model */
+    float out_std =
+        c->std / sqrtf(2.0f * (float)c->layers); /* residual branches start smaller, the deeper the model */
     float scale = c->scale_weights ? 1.0f / sqrtf((float)c->width / (float)c->heads) : 1.0f;
     by_block_push(g, "h.%d", i);
     by_tensor *h = nn_layernorm(g, "ln_1", x, c->eps);
     h = nn_attention(g, "attn", h,
-                     &(nn_attention_spec){.qkv = "c_attn", .out = "c_proj", .conv1d = true, .heads = c->heads,
-                                          .mask = BY_MASK_CAUSAL, .dropout = c->attn_drop, .std = c->std, .out_std = out_std,
+                     &(nn_attention_spec){.qkv = "c_attn",
+                                          .out = "c_proj",
+                                          .conv1d = true,
+                                          .heads = c->heads,
+                                          .mask = BY_MASK_CAUSAL,
+                                          .dropout = c->attn_drop,
+                                          .std = c->std,
+                                          .out_std = out_std,
                                           .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
-                                          .key_mask = io->mask, .cache = io->cache, .layer = i,
+                                          .key_mask = io->mask,
+                                          .cache = io->cache,
+                                          .layer = i,
                                           .weights = by_weights_slot(io)});
     x = by_add(g, x, by_dropout(g, h, c->resid_drop));
     h = nn_layernorm(g, "ln_2", x, c->eps);
     h = nn_mlp(g, "mlp", h,
-               &(nn_mlp_spec){.in = "c_fc", .out = "c_proj", .conv1d = true, .act = c->act, .std = c->std, .out_std = out_std,
+               &(nn_mlp_spec){.in = "c_fc",
+                              .out = "c_proj",
+                              .conv1d = true,
+                              .act = c->act,
+                              .std = c->std,
+                              .out_std = out_std,
                               .inner = c->inner ? c->inner : 4 * (int64_t)c->width});
     x = by_add(g, x, by_dropout(g, h, c->resid_drop));
     by_block_pop(g);
@@ -68,7 +84,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     }
     x = nn_layernorm(g, "ln_f", x, c->eps);
     by_keep_hidden(g, io, x);
-    by_tensor *wte = by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
+    by_tensor *wte =
+        by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->logits = io->task == BY_TASK_LM ? by_lm_head(g, io, x, wte) : by_score_head(g, io, x, c->std);
 }

@@ -1,5 +1,5 @@
-/* models.h - what an architecture is: a table of configuration fields, presets, and a function that builds. One file each; the registry
- * lists them. */
+/* models.h - what an architecture is: a table of configuration fields, presets, and a function that builds.
+ * One file each; the registry lists them. */
 #ifndef BY_MODELS_MODELS_H
 #define BY_MODELS_MODELS_H
 
@@ -7,7 +7,8 @@
 #include "banyan/model.h"
 #include "nn/nn.h"
 
-/* A field of a configuration: its key in config.json, where it lies in the struct, what it means to those who know no architecture. */
+/* A field of a configuration: its key in config.json, where it lies in the struct, what it means to those who
+ * know no architecture. */
 typedef enum by_field_kind { BY_FIELD_INT, BY_FIELD_FLOAT, BY_FIELD_BOOL, BY_FIELD_ACT } by_field_kind;
 typedef enum by_role {
     BY_ROLE_NONE,
@@ -26,12 +27,22 @@ typedef struct by_field {
     double fallback, min, max;
     by_role role;
 } by_field;
-#define BY_INT_FIELD(type, member, key, fallback, low, high, role)                                                     \
-    {key, BY_FIELD_INT, offsetof(type, member), fallback, low, high, role}
-#define BY_FLOAT_FIELD(type, member, key, fallback, low, high, role)                                                   \
-    {key, BY_FIELD_FLOAT, offsetof(type, member), fallback, low, high, role}
-#define BY_BOOL_FIELD(type, member, key, fallback) {key, BY_FIELD_BOOL, offsetof(type, member), fallback, 0, 1, BY_ROLE_NONE}
-#define BY_ACT_FIELD(type, member, key, fallback)  {key, BY_FIELD_ACT, offsetof(type, member), fallback, 0, 0, BY_ROLE_NONE}
+#define BY_INT_FIELD(type, member, key, fallback, low, high, role)           \
+    {                                                                        \
+        key, BY_FIELD_INT, offsetof(type, member), fallback, low, high, role \
+    }
+#define BY_FLOAT_FIELD(type, member, key, fallback, low, high, role)           \
+    {                                                                          \
+        key, BY_FIELD_FLOAT, offsetof(type, member), fallback, low, high, role \
+    }
+#define BY_BOOL_FIELD(type, member, key, fallback)                               \
+    {                                                                            \
+        key, BY_FIELD_BOOL, offsetof(type, member), fallback, 0, 1, BY_ROLE_NONE \
+    }
+#define BY_ACT_FIELD(type, member, key, fallback)                               \
+    {                                                                           \
+        key, BY_FIELD_ACT, offsetof(type, member), fallback, 0, 0, BY_ROLE_NONE \
+    }
 
 typedef struct by_preset {
     const char *name;
@@ -39,11 +50,12 @@ typedef struct by_preset {
 } by_preset;
 
 typedef struct by_arch {
-    const char *family;                /* config.json's model_type */
-    const char *title;                 /* for people: "GPT-2 (Radford et al. 2019)" */
+    const char *family;                 /* config.json's model_type */
+    const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
-    const char *prefix;                /* of the body's parameters when a head is there: "transformer." */
-    const char *const *ignored;        /* endings of tensors in published files that are no parameters; NULL at the end */
+    const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
+    const char *const
+        *ignored; /* endings of tensors in published files that are no parameters; NULL at the end */
     const by_field *fields;
     int n_fields;
     size_t config_size;
@@ -69,7 +81,8 @@ void by_config_defaults(const by_arch *a, void *config);
 bool by_act_parse(const char *name, by_act *out);
 const char *by_act_name(by_act act);
 
-/* For build functions: keep a hidden state or a layer's attention weights when the caller wants to see them. */
+/* For build functions: keep a hidden state or a layer's attention weights when the caller wants to see them.
+ */
 void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h);
 by_tensor **by_weights_slot(by_model_io *io); /* where to put this layer's weights, NULL when nobody asks */
 /* The pieces of a head: (B, T, C) -> logits over the vocabulary with the given table, at io->pick if set. */

@@ -1,4 +1,5 @@
-/* registry.c - the list of architectures, access to their configurations by role, and the heads they share. */
+/* registry.c - the list of architectures, access to their configurations by role, and the heads they share.
+ */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -24,7 +25,8 @@ const by_arch *by_arch_find(const char *family)
         }
         by_buf_printf(&known, "%s%s", i ? ", " : "", architectures[i]->family);
     }
-    by_fail(BY_ERR_UNSUPPORTED, "no model family is called \"%s\"; there are: %s", family, known.data ? known.data : "");
+    by_fail(BY_ERR_UNSUPPORTED, "no model family is called \"%s\"; there are: %s", family,
+            known.data ? known.data : "");
     by_buf_free(&known);
     return NULL;
 }
@@ -45,7 +47,7 @@ const char *by_family_preset(int i, int k)
     return a && k >= 0 && k < a->n_presets ? a->presets[k].name : NULL;
 }
 
-/* ---- configurations ------------------------------------------------------------------------------------------------------ */
+/* ---- configurations -------------------------------------------------------------------------- */
 
 double by_config_get(const by_arch *a, const void *config, by_role role)
 {
@@ -99,9 +101,10 @@ static const struct {
     const char *name;
     by_act act;
 } activations[] = {
-    {"gelu_new", BY_GELU_TANH}, {"gelu", BY_GELU},  {"gelu_pytorch_tanh", BY_GELU_TANH}, {"gelu_fast", BY_GELU_TANH},
-    {"relu", BY_RELU},          {"silu", BY_SILU},  {"swish", BY_SILU},                  {"tanh", BY_TANH},
-    {"sigmoid", BY_SIGMOID},    {"linear", BY_ACT_NONE},
+    {"gelu_new", BY_GELU_TANH},  {"gelu", BY_GELU}, {"gelu_pytorch_tanh", BY_GELU_TANH},
+    {"gelu_fast", BY_GELU_TANH}, {"relu", BY_RELU}, {"silu", BY_SILU},
+    {"swish", BY_SILU},          {"tanh", BY_TANH}, {"sigmoid", BY_SIGMOID},
+    {"linear", BY_ACT_NONE},
 };
 
 bool by_act_parse(const char *name, by_act *out)
@@ -122,7 +125,7 @@ const char *by_act_name(by_act act)
     return "linear";
 }
 
-/* ---- what build functions share --------------------------------------------------------------------------------------------- */
+/* ---- what build functions share -------------------------------------------------------------- */
 
 void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h)
 {
@@ -148,5 +151,6 @@ by_tensor *by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
 {
     if (!io->pick)
         return by_graph_fail(g, "to classify, the model must be told which position to look at");
-    return nn_linear(g, "score", nn_pick(g, h, io->pick), &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
+    return nn_linear(g, "score", nn_pick(g, h, io->pick),
+                     &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
 }

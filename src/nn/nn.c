@@ -45,14 +45,14 @@ by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec
 {
     int64_t c = by_dim(x, -1);
     by_scope_push(g, "%s", name);
-    by_tensor *h = nn_linear(g, s->in, x,
-                             &(nn_linear_spec){.out = s->inner, .conv1d = s->conv1d, .act = s->act, .std = s->std});
+    by_tensor *h = nn_linear(
+        g, s->in, x, &(nn_linear_spec){.out = s->inner, .conv1d = s->conv1d, .act = s->act, .std = s->std});
     h = nn_linear(g, s->out, h, &(nn_linear_spec){.out = c, .conv1d = s->conv1d, .std = s->out_std});
     by_scope_pop(g);
     return h;
 }
 
-/* ---- attention --------------------------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 nn_cache *nn_cache_new(by_device *d, int64_t capacity)
 {
@@ -107,7 +107,8 @@ static bool cache_layer(nn_cache *c, int i, size_t bytes)
     return c->keys[i] && c->values[i];
 }
 
-static by_tensor *attend_cached(by_graph *g, by_tensor *qkv, const nn_attention_spec *s, const by_attention_spec *spec)
+static by_tensor *attend_cached(by_graph *g, by_tensor *qkv, const nn_attention_spec *s,
+                                const by_attention_spec *spec)
 {
     int64_t b = by_dim(qkv, 0), c = by_dim(qkv, -1) / 3;
     int64_t shape[3] = {b, s->cache->capacity, c};
@@ -135,7 +136,8 @@ by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, const nn_at
                               .dropout = s->dropout,
                               .key_mask = s->key_mask,
                               .weights = s->weights};
-    by_tensor *y = s->cache ? attend_cached(g, qkv, s, &spec) : by_attention(g, qkv, NULL, NULL, &spec); /* (B, T, C) */
+    by_tensor *y =
+        s->cache ? attend_cached(g, qkv, s, &spec) : by_attention(g, qkv, NULL, NULL, &spec); /* (B, T, C) */
     y = nn_linear(g, s->out, y, &(nn_linear_spec){.out = c, .conv1d = s->conv1d, .std = s->out_std});
     by_scope_pop(g);
     return y;

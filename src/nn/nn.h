@@ -1,12 +1,12 @@
-/* nn.h - blocks that models share. Graph code only: each function declares its parameters under a scope and returns what it computes.
- * Spec structs are filled with designated initialisers; zero means default. */
+/* nn.h - blocks that models share. Graph code only: each function declares its parameters under a scope and
+ * returns what it computes. Spec structs are filled with designated initialisers; zero means default. */
 #ifndef BY_NN_NN_H
 #define BY_NN_NN_H
 
 #include "banyan/graph.h"
 
-/* Keys and values of past positions, one pair of states per attention layer, shared by all programs that decode one batch. Memory is
- * made when the first graph asks for it. */
+/* Keys and values of past positions, one pair of states per attention layer, shared by all programs that
+ * decode one batch. Memory is made when the first graph asks for it. */
 typedef struct nn_cache {
     by_device *device;
     int64_t capacity; /* M: positions it can hold */
@@ -27,23 +27,25 @@ typedef struct nn_linear_spec {
     float std; /* of the initial normal distribution */
 } nn_linear_spec;
 
-by_tensor *nn_embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width, float std);
+by_tensor *nn_embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width,
+                        float std);
 by_tensor *nn_linear(by_graph *g, const char *name, by_tensor *x, const nn_linear_spec *spec);
 by_tensor *nn_layernorm(by_graph *g, const char *name, by_tensor *x, float eps);
 
-/* Self-attention with one projection for queries, keys and values (`qkv`) and one for the result (`out`), both under `name`. */
+/* Self-attention with one projection for queries, keys and values (`qkv`) and one for the result (`out`),
+ * both under `name`. */
 typedef struct nn_attention_spec {
     const char *qkv, *out;
     int heads;
     by_mask mask;
     bool conv1d;
-    float scale;              /* of the scores; 0: 1/sqrt(D) */
-    float dropout;            /* on the weights */
-    float std, out_std;       /* initial values */
-    by_tensor *key_mask;      /* (B, T) or NULL */
-    nn_cache *cache;          /* decoding, or NULL */
-    int layer;                /* which pair of the cache */
-    by_tensor **weights;      /* when not NULL: return the weights too */
+    float scale;         /* of the scores; 0: 1/sqrt(D) */
+    float dropout;       /* on the weights */
+    float std, out_std;  /* initial values */
+    by_tensor *key_mask; /* (B, T) or NULL */
+    nn_cache *cache;     /* decoding, or NULL */
+    int layer;           /* which pair of the cache */
+    by_tensor **weights; /* when not NULL: return the weights too */
 } nn_attention_spec;
 by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, const nn_attention_spec *spec);
 

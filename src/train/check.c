@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* ---- tensors of the reference
- * ------------------------------------------------------------------------------------------ */
+/* ---- tensors of the reference ---------------------------------------------------------------- */
 
 bool by_check_is_wide(const by_check *c)
 {
@@ -46,8 +45,7 @@ static bool same_shape(const by_st_entry *e, int rank, const int64_t *dim)
     return e->rank == rank && memcmp(e->dim, dim, sizeof *dim * (size_t)rank) == 0;
 }
 
-/* ---- lines and comparisons
- * ---------------------------------------------------------------------------------------------- */
+/* ---- lines and comparisons ------------------------------------------------------------------- */
 
 static void say(by_check *c, by_verify_line line)
 {
@@ -132,9 +130,7 @@ bool by_check_missing(by_check *c, const by_st_entry *e, int parameter, bool the
     return parameter < 0 || !there;
 }
 
-/* ---- inputs
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 by_status by_check_ids(const by_check *c, const char *prefix, const char *name, int64_t rows, int64_t cols,
                        int32_t **out)

@@ -41,8 +41,7 @@ static inline bool by_has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* ---- what the parts share (check.c)
- * ------------------------------------------------------------------------------------ */
+/* ---- what the parts share (check.c) ---------------------------------------------------------- */
 
 /* Say how a tensor of the reference came out: measured, or why it was not. */
 void by_check_say(by_check *c, const by_st_entry *e, const by_rule *rule, double error, const char *note);
@@ -76,8 +75,7 @@ by_status by_check_known(const by_check *c, const char *prefix, const char *cons
 /* Labels are the tokens themselves: position t predicts label t + 1, and the last one nothing. */
 void by_check_shift(int32_t *labels, int batch, int seq);
 
-/* ---- the parts: run, then compare entry by entry (check_pass.c, check_generate.c, check_train.c)
- * ------------------------- */
+/* ---- the parts: run, then compare entry by entry (check_pass.c, check_generate.c, check_train.c) --- */
 
 by_status by_check_passes(by_check *c);
 by_status by_check_output(by_check *c, const by_st_entry *e);

@@ -237,7 +237,8 @@ static by_status remove_temporaries(const char *dir)
     by_status s = BY_OK;
     for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
         size_t n = strlen(e->d_name);
-        if (!strstr(e->d_name, ".tmp-") && (e->d_name[0] != '.' || n < 5 || strcmp(e->d_name + n - 4, "-new") != 0))
+        if (!strstr(e->d_name, ".tmp-") &&
+            (e->d_name[0] != '.' || n < 5 || strcmp(e->d_name + n - 4, "-new") != 0))
             continue;
         char *path = by_path_join(dir, e->d_name);
         if (!path || (unlink(path) != 0 && errno != ENOENT))
@@ -301,8 +302,8 @@ static by_status write_all(const char *dir, const by_model *m, const by_tokenize
     return by_dir_sync(dir);
 }
 
-/* Write a checkpoint as `path`, by way of `temp`. A folder of that name which no link points to is what another
- * run, or one that died just there, has left: it is replaced. */
+/* Write a checkpoint as `path`, by way of `temp`. A folder of that name which no link points to is what
+ * another run, or one that died just there, has left: it is replaced. */
 static by_status write_checkpoint(const char *path, const char *temp, const by_model *m,
                                   const by_tokenizer *tokenizer, const by_run_state *s)
 {
@@ -325,7 +326,8 @@ by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokeni
         status = point(out, "last", name.name);
     if (status == BY_OK && is_best)
         status = point(out, "best", name.name);
-    if (status != BY_OK && temp) { /* give the disk back what the attempt took; the message stays that of the failure */
+    if (status != BY_OK &&
+        temp) { /* give the disk back what the attempt took; the message stays that of the failure */
         char *message = by_strdup(by_error_message());
         by_dir_remove(temp);
         by_fail(status, "%s", message ? message : "out of memory");

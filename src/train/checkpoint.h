@@ -30,8 +30,8 @@ by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s);
 /* Remove the temporary files that an interrupted save left behind; with all, every checkpoint too. */
 by_status by_checkpoint_clean(const char *out, bool all);
 
-/* Finish what a save did not come to, now that the state of the last checkpoint is known: the link to the best, and
- * the removal of old ones. */
+/* Finish what a save did not come to, now that the state of the last checkpoint is known: the link to the
+ * best, and the removal of old ones. */
 by_status by_checkpoint_mend(const char *out, const by_run_state *s, int keep);
 
 #endif

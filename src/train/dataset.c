@@ -1,5 +1,5 @@
-/* dataset.c - see dataset.h. Text is tokenised once; the shard stays in the run folder and is used again as long as the files it came
- * from keep their names, sizes and dates and the tokenizer is the same. */
+/* dataset.c - see dataset.h. Text is tokenised once; the shard stays in the run folder and is used again as
+ * long as the files it came from keep their names, sizes and dates and the tokenizer is the same. */
 #include "train/dataset.h"
 
 #include <math.h>
@@ -75,7 +75,8 @@ static by_tokenizer *train_chars(char *const *paths, int count)
 }
 
 /* The tokenizer: what a run that goes on has already, or what the spec asks for. */
-static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_dir, bool resuming, char *const *paths, int count)
+static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_dir, bool resuming,
+                                    char *const *paths, int count)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
     char *saved = by_path_join(data_dir, "tokenizer.json");
@@ -125,7 +126,8 @@ static bool read_facts(const char *path, facts *f)
 }
 
 /* Tokenise files into dir/name.bin unless that was done, and open it. The tokenizer has been saved in dir. */
-static by_tokens *shard(const by_tokenizer *t, const char *dir, const char *name, char *const *paths, int count, facts *f)
+static by_tokens *shard(const by_tokenizer *t, const char *dir, const char *name, char *const *paths,
+                        int count, facts *f)
 {
     const char *const *patterns = (const char *const *)paths;
     char *bin = by_sprintf("%s/%s.bin", dir, name), *note = by_sprintf("%s/%s.json", dir, name);
@@ -166,8 +168,8 @@ static uint64_t stream_hash(const by_tokens *t, uint64_t seed)
     return h;
 }
 
-static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming, char *const *paths, int count,
-                           char *const *eval_paths, int eval_count)
+static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming, char *const *paths,
+                           int count, char *const *eval_paths, int eval_count)
 {
     char *dir = by_path_join(spec->out, "data");
     facts f = {0}, fe = {0};
@@ -220,7 +222,8 @@ by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
     if (s == BY_OK && shards != 0 && shards != count)
         s = by_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
     if (s == BY_OK)
-        s = shards ? open_shards(d, spec) : open_text(d, spec, resuming, paths, count, eval_paths, eval_count);
+        s = shards ? open_shards(d, spec)
+                   : open_text(d, spec, resuming, paths, count, eval_paths, eval_count);
     by_paths_free(paths, count);
     by_paths_free(eval_paths, eval_count);
     if (s != BY_OK) {

@@ -13,7 +13,8 @@ typedef struct by_dataset {
     uint64_t fingerprint;   /* of the token streams: the same data gives the same */
 } by_dataset;
 
-/* Open the data of a run: tokenise text once into out/data/, or open .bin shards as they are. A run that resumes keeps its tokenizer. */
+/* Open the data of a run: tokenise text once into out/data/, or open .bin shards as they are. A run that
+ * resumes keeps its tokenizer. */
 by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming);
 void by_dataset_close(by_dataset *d); /* zero state is legal */
 

@@ -43,7 +43,8 @@ static by_status push(points *p, double x, double y)
     return BY_OK;
 }
 
-/* Take one old line over when it is whole and not after `step`. A torn last line, left by a crash, is dropped. */
+/* Take one old line over when it is whole and not after `step`. A torn last line, left by a crash, is
+ * dropped. */
 static by_status replay(by_log *l, const char *line, size_t size, int64_t step, by_buf *kept)
 {
     by_error_clear();
@@ -78,7 +79,8 @@ static by_status cut_metrics(by_log *l, const char *path, int64_t step)
         return by_error_status();
     by_buf kept = {0};
     by_status s = BY_OK;
-    for (char *at = text, *end; s == BY_OK && (end = memchr(at, '\n', size - (size_t)(at - text))); at = end + 1)
+    for (char *at = text, *end; s == BY_OK && (end = memchr(at, '\n', size - (size_t)(at - text)));
+         at = end + 1)
         s = replay(l, at, (size_t)(end - at), step, &kept);
     if (s == BY_OK)
         s = kept.failed ? BY_ERR_MEMORY : by_file_write(path, kept.data ? kept.data : "", kept.size);
@@ -181,9 +183,16 @@ by_status by_log_write(by_log *l, const by_report *r)
 
 by_status by_log_draw(by_log *l, const char *title)
 {
-    by_curve_series series[2] = {
-        {.name = "training loss", .x = l->loss.x, .y = l->loss.y, .count = l->loss.count, .smoothing = BY_CURVE_AUTO},
-        {.name = "held-out loss", .x = l->eval.x, .y = l->eval.y, .count = l->eval.count, .style = BY_CURVE_POINTS}};
+    by_curve_series series[2] = {{.name = "training loss",
+                                  .x = l->loss.x,
+                                  .y = l->loss.y,
+                                  .count = l->loss.count,
+                                  .smoothing = BY_CURVE_AUTO},
+                                 {.name = "held-out loss",
+                                  .x = l->eval.x,
+                                  .y = l->eval.y,
+                                  .count = l->eval.count,
+                                  .style = BY_CURVE_POINTS}};
     by_curve curve = {.title = title,
                       .x_label = "step",
                       .y_label = "loss (nats per token)",

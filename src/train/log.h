@@ -1,4 +1,5 @@
-/* log.h - what a run writes for people and for other programs: metrics.jsonl, TensorBoard events, loss.svg, run.json. */
+/* log.h - what a run writes for people and for other programs: metrics.jsonl, TensorBoard events, loss.svg,
+ * run.json. */
 #ifndef BY_TRAIN_LOG_H
 #define BY_TRAIN_LOG_H
 
@@ -6,7 +7,8 @@
 
 typedef struct by_log by_log;
 
-/* Open the logs of a run folder at a step: metrics of later steps, written before a crash, are cut off; those before stay. */
+/* Open the logs of a run folder at a step: metrics of later steps, written before a crash, are cut off; those
+ * before stay. */
 by_log *by_log_open(const char *out, int64_t step);
 void by_log_close(by_log *l);
 

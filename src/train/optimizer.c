@@ -1,5 +1,5 @@
-/* optimizer.c - gradient norm, clipping and the optimiser as a graph of two nodes over the flat buffers, and the schedules of its
- * learning rate. */
+/* optimizer.c - gradient norm, clipping and the optimiser as a graph of two nodes over the flat buffers, and
+ * the schedules of its learning rate. */
 #include "banyan/train.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static by_program *build(by_update *u, by_params *p)
                        .eps = (float)u->spec.eps,
                        .weight_decay = (float)u->spec.weight_decay};
     if (u->spec.kind == BY_SGD)
-        by_node_make(g, BY_OP_SGD, (by_tensor *[]){value, grad, m, master, u->norm, u->hyper}, 6, &a, sizeof a);
+        by_node_make(g, BY_OP_SGD, (by_tensor *[]){value, grad, m, master, u->norm, u->hyper}, 6, &a,
+                     sizeof a);
     else
         by_node_make(g, u->spec.kind == BY_ADAMW ? BY_OP_ADAMW : BY_OP_ADAFACTOR,
                      (by_tensor *[]){value, grad, m, v, master, u->norm, u->hyper}, 7, &a, sizeof a);

@@ -1,4 +1,5 @@
-/* run.c - a whole training run: data, model, steps, evaluation, checkpoints, logs; and going on where a run stopped. */
+/* run.c - a whole training run: data, model, steps, evaluation, checkpoints, logs; and going on where a run
+ * stopped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -30,7 +31,7 @@ typedef struct run {
     by_run_result *result;
 } run;
 
-/* ---- the folder ----------------------------------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 static by_status lock_folder(run *r)
 {
@@ -65,7 +66,7 @@ static by_status start_afresh(const char *out)
     return BY_OK;
 }
 
-/* ---- run.json: everything needed to repeat the run, and what must not change when it goes on ------------------------------------ */
+/* ---- run.json: everything needed to repeat the run, and what must not change when it goes on --- */
 
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
 static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
@@ -134,12 +135,13 @@ static by_status write_run_json(const run *r)
     const by_run_spec *s = &r->spec;
     collect_names(r, names);
     cJSON *json = cJSON_CreateObject(), *files = cJSON_CreateArray();
-    bool ok = json && files && cJSON_AddStringToObject(json, "banyan", by_version()) &&
-              cJSON_AddStringToObject(json, "command", s->command ? s->command : "") &&
-              cJSON_AddStringToObject(json, "device", by_device_description(r->device)) &&
-              cJSON_AddNumberToObject(json, "parameters", (double)by_params_elements(by_model_params(r->model))) &&
-              cJSON_AddNumberToObject(json, "train_tokens", (double)(r->data.train_end - r->data.train_begin)) &&
-              cJSON_AddNumberToObject(json, "eval_tokens", (double)(r->data.eval_end - r->data.eval_begin));
+    bool ok =
+        json && files && cJSON_AddStringToObject(json, "banyan", by_version()) &&
+        cJSON_AddStringToObject(json, "command", s->command ? s->command : "") &&
+        cJSON_AddStringToObject(json, "device", by_device_description(r->device)) &&
+        cJSON_AddNumberToObject(json, "parameters", (double)by_params_elements(by_model_params(r->model))) &&
+        cJSON_AddNumberToObject(json, "train_tokens", (double)(r->data.train_end - r->data.train_begin)) &&
+        cJSON_AddNumberToObject(json, "eval_tokens", (double)(r->data.eval_end - r->data.eval_begin));
     for (int i = 0; i < NAMES && ok; i++)
         ok = cJSON_AddStringToObject(json, names[i].key, names[i].value) != NULL;
     for (int i = 0; i < n && ok; i++)
@@ -163,10 +165,13 @@ static by_status write_run_json(const run *r)
 static by_status differs(const run *r, const char *key, const char *was, const char *asked)
 {
     if (strcmp(key, "data_fingerprint") == 0)
-        return by_fail(BY_ERR_ARGUMENT, "the run in %s was started with other data; use another folder, or start it afresh",
+        return by_fail(BY_ERR_ARGUMENT,
+                       "the run in %s was started with other data; use another folder, or start it afresh",
                        r->spec.out);
-    return by_fail(BY_ERR_ARGUMENT, "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
-                   r->spec.out, key, was, asked);
+    return by_fail(
+        BY_ERR_ARGUMENT,
+        "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
+        r->spec.out, key, was, asked);
 }
 
 static by_status compare_names(const run *r, const cJSON *json)
@@ -187,7 +192,8 @@ static by_status compare_facts(const run *r, const by_model *asked, const cJSON 
 {
     fact f[MAX_FACTS];
     int n = collect_facts(r, asked, f);
-    bool free_steps = r->spec.schedule.kind == BY_SCHEDULE_CONSTANT || r->spec.schedule.kind == BY_SCHEDULE_INVERSE_SQRT;
+    bool free_steps =
+        r->spec.schedule.kind == BY_SCHEDULE_CONSTANT || r->spec.schedule.kind == BY_SCHEDULE_INVERSE_SQRT;
     for (int i = 0; i < n; i++) {
         double was = NAN;
         char text[2][32];
@@ -231,7 +237,7 @@ static by_status check_run_json(const run *r)
     return s;
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static by_status open_model(run *r)
 {
@@ -266,7 +272,8 @@ static void fill_defaults(run *r)
     if (s->steps <= 0)
         s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : 1) * (double)tokens / (double)per_step), 1);
     s->schedule.steps = s->steps;
-    if (s->schedule.rate <= 0) /* narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600 */
+    if (s->schedule.rate <=
+        0) /* narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600 */
         s->schedule.rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
     if (s->schedule.min_rate < 0)
         s->schedule.min_rate = s->schedule.rate / 10;
@@ -292,22 +299,23 @@ static by_status set_up(run *r)
     BY_TRY(open_model(r));
     fill_defaults(r);
     if (s->seq > by_model_context(r->model))
-        return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d", s->seq,
-                       by_model_context(r->model));
+        return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
+                       s->seq, by_model_context(r->model));
     BY_TRY(r->state.step > 0 ? check_run_json(r) : write_run_json(r));
     if (r->state.step > 0)
         BY_TRY(by_checkpoint_mend(s->out, &r->state, s->keep));
-    r->train = (by_lm_batches){r->data.train, r->data.train_begin, r->data.train_end, s->batch * s->accumulate, s->seq, s->seed};
+    r->train = (by_lm_batches){
+        r->data.train, r->data.train_begin, r->data.train_end, s->batch * s->accumulate, s->seq, s->seed};
     BY_TRY(by_lm_batches_check(&r->train));
     r->eval = (by_lm_batches){r->data.eval, r->data.eval_begin, r->data.eval_end, s->batch, s->seq, s->seed};
     if (r->data.eval && r->data.eval_end - r->data.eval_begin < 2)
         return by_fail(BY_ERR_ARGUMENT, "the held-out part has fewer than two tokens");
     r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.batch = s->batch,
-                                                            .seq = s->seq,
-                                                            .accumulate = s->accumulate,
-                                                            .recompute = s->recompute,
-                                                            .optimizer = s->optimizer,
-                                                            .seed = s->seed});
+                                                             .seq = s->seq,
+                                                             .accumulate = s->accumulate,
+                                                             .recompute = s->recompute,
+                                                             .optimizer = s->optimizer,
+                                                             .seed = s->seed});
     if (!r->trainer || !by_trainer_program(r->trainer))
         return by_error_status();
     r->log = by_log_open(s->out, r->state.step);
@@ -336,7 +344,7 @@ static void tear_down(run *r)
         close(r->lock);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static by_status train_step(run *r, by_report *out)
 {
@@ -397,7 +405,12 @@ static void report(const run *r, by_report *p)
 
 static by_report no_report(void)
 {
-    return (by_report){.loss = NAN, .eval_loss = NAN, .learning_rate = NAN, .grad_norm = NAN, .ms = NAN, .tokens_per_s = NAN,
+    return (by_report){.loss = NAN,
+                       .eval_loss = NAN,
+                       .learning_rate = NAN,
+                       .grad_norm = NAN,
+                       .ms = NAN,
+                       .tokens_per_s = NAN,
                        .peak_share = NAN};
 }
 
@@ -463,12 +476,13 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
         result->activation_bytes = by_trainer_bytes(r.trainer);
         result->state_bytes = by_trainer_state_bytes(r.trainer);
         by_report p = no_report();
-        char *note = by_sprintf("%s: %.2f M parameters, %lld training tokens, %lld held out; memory %.0f MiB of parameters and "
-                                "optimiser, %.0f MiB of activations",
-                                by_model_title(r.model), (double)result->parameters / 1e6,
-                                (long long)(r.data.train_end - r.data.train_begin),
-                                (long long)(r.data.eval_end - r.data.eval_begin), (double)result->state_bytes / 1048576.0,
-                                (double)result->activation_bytes / 1048576.0);
+        char *note = by_sprintf(
+            "%s: %.2f M parameters, %lld training tokens, %lld held out; memory %.0f MiB of parameters and "
+            "optimiser, %.0f MiB of activations",
+            by_model_title(r.model), (double)result->parameters / 1e6,
+            (long long)(r.data.train_end - r.data.train_begin),
+            (long long)(r.data.eval_end - r.data.eval_begin), (double)result->state_bytes / 1048576.0,
+            (double)result->activation_bytes / 1048576.0);
         p.note = note;
         report(&r, &p);
         by_free(note);

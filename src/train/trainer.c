@@ -13,7 +13,7 @@ typedef struct pass {
 struct by_trainer {
     by_model *model;
     by_trainer_spec spec;
-    int64_t steps, micro; /* updates so far; micro-batches since the last */
+    int64_t steps, micro;  /* updates so far; micro-batches since the last */
     pass store, add, eval; /* compiled when first needed */
     by_update *update;
     int32_t *scratch; /* (batch, seq): the mask of a model that classifies */
@@ -114,7 +114,8 @@ static by_status run(by_trainer *t, pass *p, const int32_t *inputs, const int32_
     return BY_OK;
 }
 
-by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first, double *loss)
+by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first,
+                              double *loss)
 {
     pass *p = first ? &t->store : &t->add;
     BY_TRY(compile(t, p, first ? BY_GRAD_STORE : BY_GRAD_ADD));
@@ -135,10 +136,12 @@ by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
     return BY_OK;
 }
 
-by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets, double *sum, int64_t *count)
+by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets, double *sum,
+                              int64_t *count)
 {
     double loss;
-    int64_t counted = 0, all = (int64_t)t->spec.batch * (by_model_task(t->model) == BY_TASK_CLASSIFY ? 1 : t->spec.seq);
+    int64_t counted = 0,
+            all = (int64_t)t->spec.batch * (by_model_task(t->model) == BY_TASK_CLASSIFY ? 1 : t->spec.seq);
     for (int64_t i = 0; i < all; i++)
         counted += targets[i] != -100;
     BY_TRY(compile(t, &t->eval, BY_GRAD_NONE));

@@ -1,6 +1,6 @@
-/* fuzz_model.c - any bytes as a model directory: config.json up to the first NUL, model.safetensors behind it. It is
- * refused with a message, or it opens, computes, and comes back the same from a copy. Nothing may be allocated that the
- * file does not pay for. */
+/* fuzz_model.c - any bytes as a model directory: config.json up to the first NUL, model.safetensors behind
+ * it. It is refused with a message, or it opens, computes, and comes back the same from a copy. Nothing may
+ * be allocated that the file does not pay for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -65,7 +65,8 @@ static void compute(by_model *m)
     by_output(g, "logits", io.logits);
     by_program *p = by_compile(g, &(by_compile_spec){0});
     require(p != NULL);
-    require(by_write(p, io.tokens, &zero, sizeof zero) == BY_OK && by_write(p, io.pick, &zero, sizeof zero) == BY_OK);
+    require(by_write(p, io.tokens, &zero, sizeof zero) == BY_OK &&
+            by_write(p, io.pick, &zero, sizeof zero) == BY_OK);
     require(by_run(p) == BY_OK);
     by_program_free(p);
 }
@@ -100,7 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < BY_COUNT(specs); i++) {
         by_error_clear();
         by_model *m = by_model_open(device, dir, &specs[i]);
-        require(m || (by_error_status() != BY_OK && by_error_status() != BY_ERR_MEMORY && *by_error_message()));
+        require(m ||
+                (by_error_status() != BY_OK && by_error_status() != BY_ERR_MEMORY && *by_error_message()));
         if (!m)
             continue;
         compute(m);

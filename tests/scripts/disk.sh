@@ -62,7 +62,8 @@ no_room_to_start() { # REASON
     rm -rf small/new
     train small/new 20
     code=$?
-    [ $code -eq 1 ] && grep -q "$1" log && ! [ -e small/new/data/train.bin ] && ! find small/new -name '*.tmp-*' | grep .
+    [ $code -eq 1 ] && grep -q "$1" log && ! [ -e small/new/data/train.bin ] &&
+        ! find small/new -name '*.tmp-*' | grep .
 }
 
 on_small_disk() {
@@ -98,10 +99,10 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" && mkdir small || exit 1
 cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >text
 head -c 3000 text >held
-train alone 20 && train start 10 || {
+if ! train alone 20 || ! train start 10; then
     echo "not ok a run to compare with"
     exit 1
-}
+fi
 
 script=$BANYAN_SOURCE/tests/scripts/disk.sh
 if unshare -m sh -c 'mount -t tmpfs none small' 2>/dev/null; then

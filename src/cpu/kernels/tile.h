@@ -126,7 +126,7 @@ static inline int threads_for(const attention *a, int64_t tasks, double work)
     return n < 1 ? 1 : (int)n;
 }
 
-/* ---- masks: these three and finish_scores are all that knows them -------------------------------------- */
+/* ---- masks: these three and finish_scores are all that knows them ---------------------------- */
 
 /* Whether query t of batch row b sees key s. */
 static inline bool sees(const attention *a, int64_t b, int64_t t, int64_t s)
@@ -207,7 +207,7 @@ static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restri
     }
 }
 
-/* ---- rows between memory and working space (rows, ld), ld: the head's size rounded up to vectors ------ */
+/* ---- rows between memory and working space (rows, ld), ld: the head's size rounded up to vectors --- */
 
 static inline T *FN(head_at)(const attention *a, const head_rows *r, int64_t b, int64_t t, int h)
 {
@@ -306,7 +306,7 @@ static inline void FN(transpose)(int rows, int64_t cols, const R *restrict from,
 #endif
 }
 
-/* ---- products ----------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* c (MR, nv vectors) [+]= a (MR, depth) b (depth, nv vectors). a has rows at distance lda, or, turned, lies
  * (depth, MR). */
@@ -388,7 +388,7 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
     }
 }
 
-/* ---- what the files offer each other ------------------------------------------------------------------- */
+/* ---- what the files offer each other --------------------------------------------------------- */
 
 by_status FN(by_attention_tiles)(const attention *a); /* any shape (attention.c) */
 by_status
