@@ -16,12 +16,20 @@ install(FILES ${PROJECT_BINARY_DIR}/banyan-config.cmake ${PROJECT_BINARY_DIR}/ba
     DESTINATION ${package_dir})
 install(EXPORT banyan-targets NAMESPACE banyan:: DESTINATION ${package_dir})
 
-file(GLOB man_pages CONFIGURE_DEPENDS docs/man/*.1)
+# Manual pages and completion are what the program says of itself, so they cannot fall behind it.
+set(generated ${PROJECT_BINARY_DIR}/generated)
+set(commands "mkdir -p ${generated}")
+foreach(verb train generate eval inspect verify bench)
+    string(APPEND commands " && $<TARGET_FILE:banyan> help --man ${verb} > ${generated}/banyan-${verb}.1")
+    list(APPEND man_pages ${generated}/banyan-${verb}.1)
+endforeach()
+foreach(shell bash zsh fish)
+    string(APPEND commands " && $<TARGET_FILE:banyan> completion ${shell} > ${generated}/banyan.${shell}")
+endforeach()
+add_custom_command(TARGET banyan POST_BUILD COMMAND sh -c ${commands} VERBATIM)
 install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-
-# completions/banyan.bash, _banyan (zsh) and banyan.fish go where each shell looks.
 set(completion_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES completions/banyan.bash DESTINATION ${completion_dir} RENAME banyan OPTIONAL)
-install(FILES completions/_banyan DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
-install(FILES completions/banyan.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+install(FILES ${generated}/banyan.bash DESTINATION ${completion_dir} RENAME banyan)
+install(FILES ${generated}/banyan.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _banyan)
+install(FILES ${generated}/banyan.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -19,6 +19,9 @@ cmake --install "$BANYAN_BUILD" --prefix "$prefix" >"$work/log" 2>&1 || {
     exit 1
 }
 echo "ok install"
+check "manual pages and completion are there" test -s "$prefix/share/man/man1/banyan-train.1" -a \
+    -s "$prefix/share/bash-completion/completions/banyan" -a -s "$prefix/share/zsh/site-functions/_banyan" -a \
+    -s "$prefix/share/fish/vendor_completions.d/banyan.fish"
 check "the program runs from its new place" "$prefix/bin/banyan" --version
 
 export LD_LIBRARY_PATH="$(dirname "$(find "$prefix" -name 'libbanyan.so.*' | head -n 1)")"

@@ -69,12 +69,12 @@ seconds() { # COMMAND...
 }
 
 # batter OUT SIGNAL OPTIONS...: start the run again and again, each time with a signal at a random moment between its
-# set-up and the middle of what the whole takes, at most six times; then let it end. codes: how the struck ones ended.
+# set-up and the middle of what the whole takes, at most five times; then let it end. codes: how the struck ones ended.
 batter() {
     local out=$1 signal=$2 pid
     shift 2
     codes=""
-    for _ in $(seq 6); do
+    for _ in $(seq 5); do
         run "$out" "$@" &
         pid=$!
         sleep "$(awk "BEGIN { print $idle / 2 + $RANDOM / 32768 * ($idle / 2 + ($whole - $idle) / 2) }")"
@@ -110,7 +110,7 @@ compare "kill -9 while saving, bf16, dropout, accumulation" KILL 137 2 --save-st
 compare "Ctrl-C, f32, dropout, accumulation" INT 130 1 --save-steps 7 --dropout 0.1 --accumulate 2
 check "Ctrl-C says how to go on" grep -q "stopped at step [0-9]*; the same command goes on" log.INT
 compare "Ctrl-C, SGD with momentum, bf16" INT 130 3 --save-steps 5 --optimizer sgd --momentum 0.9 --bf16
-compare "kill -9, Adafactor, f64" KILL 137 1 --save-steps 2 --optimizer adafactor --dtype f64
+compare "kill -9, Adafactor, f64" KILL 137 1 --save-steps 4 --optimizer adafactor --dtype f64
 
 # ---- what a crash can leave behind, made by hand ---------------------------------------------------------------
 
