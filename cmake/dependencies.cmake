@@ -1,5 +1,5 @@
 # What Banyan links with. Sets static_libs and shared_libs (what each library links), definitions, and the
-# *_summary lines. Only cJSON is required; each of the others is governed by BANYAN_<NAME> = ON | OFF | AUTO.
+# *_summary lines. cJSON, PCRE2 and utf8proc are required; each of the others is governed by BANYAN_<NAME> = ON | OFF | AUTO.
 
 # need(NAME FOUND HINT): stop when the user asked for NAME with ON and it is not there.
 function(need name found hint)
@@ -34,6 +34,21 @@ else()
 endif()
 set(pc_libs -lcjson)
 set(system_includes ${CJSON_INCLUDE_DIR})
+
+# ---- Unicode and regular expressions, for the tokenizers ---------------------------------------------------------
+find_path(PCRE2_INCLUDE_DIR pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)
+find_library(UTF8PROC_LIBRARY utf8proc)
+mark_as_advanced(PCRE2_INCLUDE_DIR PCRE2_LIBRARY UTF8PROC_INCLUDE_DIR UTF8PROC_LIBRARY)
+if(NOT PCRE2_INCLUDE_DIR OR NOT PCRE2_LIBRARY OR NOT UTF8PROC_INCLUDE_DIR OR NOT UTF8PROC_LIBRARY)
+    message(FATAL_ERROR "PCRE2 and utf8proc are required and were not found. "
+        "On Debian or Ubuntu: apt-get install libpcre2-dev libutf8proc-dev")
+endif()
+list(APPEND static_libs ${PCRE2_LIBRARY} ${UTF8PROC_LIBRARY})
+list(APPEND shared_libs ${PCRE2_LIBRARY} ${UTF8PROC_LIBRARY})
+list(APPEND pc_libs -lpcre2-8 -lutf8proc)
+list(APPEND system_includes ${PCRE2_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR})
 
 # ---- matrix products: oneDNN, else OpenBLAS, else our own kernels -----------------------------------------------
 set(gemm_summary "built-in kernels only (libdnnl-dev or libopenblas-openmp-dev would make training faster)")

@@ -84,8 +84,7 @@ static void assert_failed(by_status expected, const char *part)
         fail_msg("\"%s\" is not in the message \"%s\"", part, by_error_message());
 }
 
-/* ---- UTF-8
- * --------------------------------------------------------------------------------------------------- */
+/* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
 static void test_utf8_every_code_point(void **state)
 {
@@ -135,8 +134,7 @@ static void test_utf8_malformed(void **state)
     }
 }
 
-/* ---- characters
- * ------------------------------------------------------------------------------------------------ */
+/* ---- characters ------------------------------------------------------------------------------ */
 
 static void test_chars_ids_in_order(void **state)
 {
@@ -229,9 +227,7 @@ static void test_chars_tinyshakespeare(void **state)
     by_free(text);
 }
 
-/* ---- bytes
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static void test_bytes_round_trip(void **state)
 {
@@ -296,8 +292,7 @@ static void test_bytes_save_and_load(void **state)
     by_free(path);
 }
 
-/* ---- cutting
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- cutting --------------------------------------------------------------------------------- */
 
 /* Encoding the prefix that by_tokenizer_cut() gives and then the rest must be encoding the whole, for every
  * size. */
@@ -332,8 +327,7 @@ static void test_cut(void **state)
     by_tokenizer_free(chars);
 }
 
-/* ---- damaged files
- * --------------------------------------------------------------------------------------------------- */
+/* ---- damaged files --------------------------------------------------------------------------- */
 
 #define BPE(vocab, more) "{\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":[]" more "}}"
 
@@ -348,11 +342,11 @@ static void test_bad_files(void **state)
         {"", BY_ERR_FORMAT, "not JSON"},
         {"{\"model\":", BY_ERR_FORMAT, "not JSON"},
         {BPE("{\"a\":0}", "") "x", BY_ERR_FORMAT, "not JSON"},
-        {"[]", BY_ERR_FORMAT, "no \"model\""},
+        {"[]", BY_ERR_FORMAT, "not a JSON object"},
         {"{\"model\":[]}", BY_ERR_FORMAT, "no \"model\""},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", BY_ERR_UNSUPPORTED, "WordPiece"},
-        {"{\"model\":{\"type\":\"Unigram\"}}", BY_ERR_UNSUPPORTED, "Unigram"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[\"a b\"]}}", BY_ERR_UNSUPPORTED, "BPE"},
+        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", BY_ERR_FORMAT, "WordPiece"},
+        {"{\"model\":{\"type\":\"Unigram\"}}", BY_ERR_FORMAT, "Unigram"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[\"a b\"]}}", BY_ERR_FORMAT, "merge 0"},
         {BPE("{}", ""), BY_ERR_FORMAT, "vocab"},
         {BPE("[]", ""), BY_ERR_FORMAT, "vocab"},
         {BPE("{\"a\":1}", ""), BY_ERR_FORMAT, "id of token"},
@@ -363,22 +357,15 @@ static void test_bad_files(void **state)
         {BPE("{\"a\":0,\"b\":0}", ""), BY_ERR_FORMAT, "two tokens"},
         {BPE("{\"a\":0,\"a\":1}", ""), BY_ERR_FORMAT, "twice"},
         {BPE("{\"\xff\":0}", ""), BY_ERR_FORMAT, "not UTF-8"},
-        {BPE("{\"ab\":0}", ""), BY_ERR_UNSUPPORTED, "more than one character"},
-        {BPE("{\"a\":0}", ",\"unk_token\":\"a\""), BY_ERR_UNSUPPORTED, "unk_token"},
-        {"{\"normalizer\":{\"type\":\"NFC\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
-         BY_ERR_UNSUPPORTED, "normalizer"},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"a\"}}]"
          "},"
          "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
-         BY_ERR_UNSUPPORTED, "post_processor"},
+         BY_ERR_FORMAT, "special token"},
         {"{\"pre_tokenizer\":{\"type\":\"Metaspace\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},"
          "\"merges\":[]}}",
-         BY_ERR_UNSUPPORTED, "Metaspace"},
-        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},"
-         "\"merges\":[]}}",
-         BY_ERR_UNSUPPORTED, "byte"},
+         BY_ERR_FORMAT, "Metaspace"},
         {"{\"added_tokens\":[{\"id\":1}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
-         BY_ERR_UNSUPPORTED, "added tokens"},
+         BY_ERR_FORMAT, "added token"},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_error_clear();

@@ -34,6 +34,9 @@ look() {
     has cc && has make || required="$required build-essential"
     has cmake || required="$required cmake"
     has_header cjson/cJSON.h || required="$required libcjson-dev"
+    has cc && echo '#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>' | cc -E -x c - >/dev/null 2>&1 || required="$required libpcre2-dev"
+    has_header utf8proc.h || required="$required libutf8proc-dev"
     if [ $test = 1 ]; then
         has_header cmocka.h || required="$required libcmocka-dev"
         has g++ || has c++ || optional="$optional g++"

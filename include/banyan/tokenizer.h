@@ -10,8 +10,8 @@ extern "C" {
 
 typedef struct by_tokenizer by_tokenizer;
 
-/* From a model directory (tokenizer.json) or a tokenizer.json file. NULL on failure; a kind this build does
- * not know is BY_ERR_UNSUPPORTED and named in the message. */
+/* From a model directory (tokenizer.json, or the older vocab.json with merges.txt, vocab.txt, spiece.model),
+ * or from one such file. NULL on failure; what this build does not know is BY_ERR_UNSUPPORTED and named. */
 BY_API by_tokenizer *by_tokenizer_load(const char *path);
 BY_API void by_tokenizer_free(by_tokenizer *t);
 

@@ -21,11 +21,22 @@ typedef struct by_text_kind {
     /* As by_tokenizer_encode; on failure out->count is unchanged. */
     by_status (*encode)(const by_tokenizer *t, const char *text, size_t size, by_ids *out);
 
+    /* As by_tokenizer_encode_with, *out being empty; NULL where encode() says it all. */
+    by_status (*encode_with)(const by_tokenizer *t, const char *text, size_t size, const by_encode_spec *spec,
+                             by_encoding *out);
+
     /* Append the bytes of ids that are known to be in range. */
     void (*decode)(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out);
 
+    /* As by_tokenizer_decode_with; NULL where decode() says it all. */
+    by_status (*decode_with)(const by_tokenizer *t, const int32_t *ids, size_t count,
+                             const by_decode_spec *spec, by_buf *out);
+
     /* As by_tokenizer_cut. */
     size_t (*cut)(const by_tokenizer *t, const char *text, size_t size);
+
+    /* The id of a token and its text, which lives as long as t; -1 when there is none. May be NULL. */
+    int32_t (*find)(const by_tokenizer *t, const char *token, const char **text);
 
     void (*free)(by_tokenizer *t);
 } by_text_kind;
@@ -36,9 +47,16 @@ struct by_tokenizer {
     int vocab_size;
     int eos;              /* id of the end-of-text token, or -1 */
     const char *eos_text; /* its content, NULL when there is none; valid as long as the tokenizer */
+    char *chat_template;  /* heap, or NULL */
 };
 
 extern const by_text_kind by_text_bytes, by_text_chars;
+
+/* From a model directory without tokenizer.json (legacy.c). */
+by_tokenizer *by_legacy_load(const char *dir);
+
+/* Make this token the end of text, when the tokenizer has it. */
+void by_tokenizer_set_eos(by_tokenizer *t, const char *token);
 
 /* From the text of a tokenizer.json, with a NUL at json[size]; name stands in front of error messages. */
 by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name);
@@ -46,8 +64,7 @@ by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name
 /* The text of tokenizer.json for t. */
 by_status by_tokenizer_format(const by_tokenizer *t, by_buf *out);
 
-/* ---- vocabularies of single characters (symbols.c): a BPE model without merges
- * ---------------------------------- */
+/* ---- vocabularies of single characters (symbols.c): a BPE model without merges --------------- */
 
 /* True when root holds such a model and its pre_tokenizer has this type (NULL: there must be none). */
 bool by_symbols_match(const cJSON *root, const char *pre_tokenizer);

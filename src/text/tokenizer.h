@@ -1,5 +1,5 @@
-/* tokenizer.h - text to ids and back. One opaque type for every kind; today characters and bytes.
- * What users of the library need is in banyan/tokenizer.h. */
+/* tokenizer.h - text to ids and back. One opaque type for every kind: characters, bytes, and what is
+ * published (BPE, WordPiece, Unigram, WordLevel). What users of the library need is in banyan/tokenizer.h. */
 #ifndef BY_TEXT_TOKENIZER_H
 #define BY_TEXT_TOKENIZER_H
 
@@ -19,7 +19,11 @@ by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *siz
  * reads to the same ids. */
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
 
-const char *by_tokenizer_kind(const by_tokenizer *t); /* "char", "byte" */
+const char *
+by_tokenizer_kind(const by_tokenizer *t); /* "char", "byte", "BPE", "WordPiece", "WordLevel", "Unigram" */
+
+/* A fingerprint: tokenizers that give different ids have different ones, as good as surely. */
+uint64_t by_tokenizer_hash(const by_tokenizer *t);
 
 /* Growing list of ids. */
 typedef struct by_ids {
@@ -30,15 +34,57 @@ by_status by_ids_reserve(by_ids *v, size_t extra); /* room for extra more; data 
 by_status by_ids_push(by_ids *v, int32_t id);
 void by_ids_free(by_ids *v);
 
-/* Append the ids of text[0..size). On failure out->count is unchanged. */
+/* Append the ids of text[0..size), without special tokens around it. On failure out->count is unchanged. Text
+ * that is not UTF-8 is encoded as it is by byte-level tokenizers; others take each wrong byte for U+FFFD. */
 by_status by_tokenizer_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out);
 
+/* All there is to say about an encoding. */
+typedef struct by_offset {
+    uint32_t start, end; /* bytes of the text, or of the pair */
+} by_offset;
+
+typedef struct by_encode_spec {
+    bool special;     /* put the special tokens around the text that the tokenizer asks for */
+    bool offsets;     /* keep the place of each token */
+    bool whole;       /* neither truncate nor pad, even when the file says so */
+    const char *pair; /* a second text, or NULL */
+    size_t pair_size;
+} by_encode_spec;
+
+typedef struct by_encoding {
+    by_ids ids;
+    by_offset *offsets; /* one per id when asked for; (0, 0) for special tokens */
+    uint8_t *types;     /* one per id: the segment, 0 or 1 (XLNet: 2) */
+    uint8_t *special;   /* one per id: 1 for tokens that do not come from the text */
+    size_t capacity;
+    size_t padding; /* how many ids at the end (or beginning) are padding */
+    bool padded_left;
+} by_encoding;
+
+/* Encode one text or a pair; *out is overwritten and to be freed, also after a failure. */
+by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size_t size,
+                                   const by_encode_spec *spec, by_encoding *out);
+void by_encoding_free(by_encoding *e);
+
 /* The longest prefix of text[0..size) that can be encoded alone when more text follows, for text that comes
- * in chunks: it stops neither inside a character nor inside a special token. At most a few bytes shorter than
- * size. */
+ * in chunks: it stops neither inside a character nor inside a special token nor inside a word. Usually a few
+ * bytes shorter than size, and 0 only when size is small. */
 size_t by_tokenizer_cut(const by_tokenizer *t, const char *text, size_t size);
 
-/* Append the bytes of the ids; ids out of range are an error. */
+/* Append the bytes of the ids, special tokens included; ids out of range are an error. */
 by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out);
+
+typedef struct by_decode_spec {
+    bool skip_special; /* leave special tokens out */
+    bool lossy;        /* always UTF-8: broken characters become U+FFFD, as in the reference library */
+} by_decode_spec;
+by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
+                                   const by_decode_spec *spec, by_buf *out);
+
+/* The chat template of the model directory, or NULL; valid as long as the tokenizer. */
+const char *by_tokenizer_chat_template(const by_tokenizer *t);
+
+/* The id of a token by its text, or -1. */
+int32_t by_tokenizer_find(const by_tokenizer *t, const char *token);
 
 #endif

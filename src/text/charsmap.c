@@ -1,0 +1,106 @@
+/* charsmap.c - the normaliser map inside SentencePiece models: a double-array trie (Aoe 1989, in the layout
+ * of darts-clone) from byte strings to places in a block of NUL-terminated replacements. */
+#include "text/pipeline.h"
+
+struct by_charsmap {
+    uint32_t *units;
+    size_t unit_count;
+    char *strings;
+    size_t string_size;
+};
+
+by_charsmap *by_charsmap_new(const uint8_t *blob, size_t size)
+{
+    uint32_t trie = 0;
+    if (size >= 4)
+        memcpy(&trie, blob, 4);
+    if (size < 4 || trie % 4 != 0 || trie == 0 || trie > size - 4) {
+        by_fail(BY_ERR_FORMAT, "a precompiled normaliser map of %zu bytes is damaged", size);
+        return NULL;
+    }
+    by_charsmap *m = by_alloc_zero(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->unit_count = trie / 4;
+    m->string_size = size - 4 - trie;
+    m->units = by_alloc(trie);
+    m->strings = by_alloc(m->string_size + 1);
+    if (!m->units || !m->strings) {
+        by_charsmap_free(m);
+        return NULL;
+    }
+    memcpy(m->units, blob + 4, trie);
+    memcpy(m->strings, blob + 4 + trie, m->string_size);
+    m->strings[m->string_size] = '\0';
+    return m;
+}
+
+void by_charsmap_free(by_charsmap *m)
+{
+    if (!m)
+        return;
+    by_free(m->units);
+    by_free(m->strings);
+    by_free(m);
+}
+
+static inline size_t unit_offset(uint32_t unit)
+{
+    return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
+}
+
+const char *by_charsmap_find(const by_charsmap *m, const char *text, size_t size, bool longest,
+                             size_t *length)
+{
+    const char *found = NULL;
+    size_t node = unit_offset(m->units[0]);
+    for (size_t i = 0; i < size && text[i]; i++) {
+        uint8_t c = (uint8_t)text[i];
+        node ^= c;
+        if (node >= m->unit_count)
+            break;
+        uint32_t unit = m->units[node];
+        if ((unit & 0x800000ffu) != c)
+            break;
+        node ^= unit_offset(unit);
+        if (node >= m->unit_count)
+            break;
+        if (!(unit & 0x100))
+            continue;
+        size_t at = m->units[node] & 0x7fffffffu;
+        if (at >= m->string_size)
+            break;
+        found = m->strings + at;
+        *length = i + 1;
+        if (!longest)
+            break;
+    }
+    return found;
+}
+
+by_status by_base64_decode(const char *text, by_buf *out)
+{
+    uint32_t bits = 0;
+    int count = 0;
+    size_t n = strlen(text);
+    while (n > 0 && text[n - 1] == '=')
+        n--;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        int v = c >= 'A' && c <= 'Z'   ? c - 'A'
+                : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                : c >= '0' && c <= '9' ? c - '0' + 52
+                : c == '+'             ? 62
+                : c == '/'             ? 63
+                                       : -1;
+        if (v < 0)
+            return by_fail(BY_ERR_FORMAT, "byte %zu of a base64 text is not base64", i);
+        bits = bits << 6 | (uint32_t)v;
+        if ((count += 6) >= 8) {
+            count -= 8;
+            char byte = (char)(bits >> count);
+            by_buf_put(out, &byte, 1);
+        }
+    }
+    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory reading base64") : BY_OK;
+}

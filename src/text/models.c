@@ -1,0 +1,100 @@
+/* models.c - what the models of tokenizer.json share: choosing one by its type, vocabularies, and reading
+ * JSON strictly. */
+#include "text/pipeline.h"
+
+by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count)
+{
+    for (const cJSON *item = object ? object->child : NULL; item; item = item->next) {
+        int k = 0;
+        while (k < count && (!item->string || strcmp(item->string, keys[k]) != 0))
+            k++;
+        if (k == count)
+            return by_fail(BY_ERR_UNSUPPORTED, "%s has the unknown setting \"%.60s\"", what,
+                           item->string ? item->string : "");
+    }
+    return BY_OK;
+}
+
+by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (item && !cJSON_IsNull(item) && !cJSON_IsBool(item))
+        return by_fail(BY_ERR_FORMAT, "\"%s\" is neither true nor false", key);
+    *out = cJSON_IsBool(item) ? cJSON_IsTrue(item) : fallback;
+    return BY_OK;
+}
+
+const char *by_stage_string(const cJSON *object, const char *key)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+}
+
+const char *by_json_type(const cJSON *object)
+{
+    const char *type = by_stage_string(object, "type");
+    return type ? type : "";
+}
+
+by_status by_vocab_read(by_vocab *v, const cJSON *json)
+{
+    if (!cJSON_IsObject(json))
+        return by_fail(BY_ERR_FORMAT, "the model has no \"vocab\" object");
+    for (const cJSON *item = json->child; item; item = item->next) {
+        double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(id >= 0 && id < INT32_MAX) || id != (int)id)
+            return by_fail(BY_ERR_FORMAT, "the id of token \"%.40s\" is not a whole number", item->string);
+        BY_TRY(by_vocab_put(v, item->string, strlen(item->string), (int)id));
+    }
+    return BY_OK;
+}
+
+by_status by_spans_push(by_spans *v, size_t start, size_t end)
+{
+    if (v->count == v->capacity) {
+        size_t capacity = BY_MAX(v->capacity * 2, (size_t)64);
+        by_at *data = by_resize(v->data, capacity, sizeof(*data));
+        if (!data)
+            return BY_ERR_MEMORY;
+        v->data = data;
+        v->capacity = capacity;
+    }
+    v->data[v->count++] = (by_at){(uint32_t)start, (uint32_t)end};
+    return BY_OK;
+}
+
+by_text_model *by_text_model_read(const cJSON *json)
+{
+    if (!cJSON_IsObject(json)) {
+        by_fail(BY_ERR_FORMAT, "there is no \"model\" object");
+        return NULL;
+    }
+    const char *type = by_json_type(json);
+    if (!type[0]) { /* files of the first versions leave it out; the members tell */
+        if (cJSON_GetObjectItemCaseSensitive(json, "merges"))
+            type = "BPE";
+        else if (cJSON_GetObjectItemCaseSensitive(json, "max_input_chars_per_word"))
+            type = "WordPiece";
+        else
+            type = cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(json, "vocab")) ? "Unigram" : "WordLevel";
+    }
+    if (strcmp(type, "BPE") == 0)
+        return by_bpe_read(json);
+    if (strcmp(type, "WordPiece") == 0)
+        return by_wordpiece_read(json);
+    if (strcmp(type, "WordLevel") == 0)
+        return by_wordlevel_read(json);
+    if (strcmp(type, "Unigram") == 0)
+        return by_unigram_read(json);
+    by_fail(BY_ERR_UNSUPPORTED,
+            "models of type \"%.60s\" are not supported (BPE, WordPiece, WordLevel and Unigram are)", type);
+    return NULL;
+}
+
+void by_text_model_free(by_text_model *m)
+{
+    if (!m)
+        return;
+    m->free(m);
+    by_vocab_free(&m->vocab);
+    by_free(m);
+}

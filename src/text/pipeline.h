@@ -1,0 +1,266 @@
+/* pipeline.h - a tokenizer as published in tokenizer.json: added tokens are cut out of the text, the rest
+ * goes through normalisers, then splitters (pre-tokenizers), then a model that turns each piece into ids; a
+ * template adds special tokens. Decoding goes through decoders. Private to src/text and its tests. */
+#ifndef BY_TEXT_PIPELINE_H
+#define BY_TEXT_PIPELINE_H
+
+#include <stdatomic.h>
+
+#include "text/kind.h"
+#include "text/vocab.h"
+
+#define BY_MAX_NESTING 8 /* of "Sequence" in a file */
+
+/* ---- the text on its way through the stages (work.c) ----------------------------------------- */
+
+/* Where a byte comes from: bytes [start, end) of the original text. */
+typedef struct by_at {
+    uint32_t start, end;
+} by_at;
+
+typedef struct by_piece {
+    size_t start, size; /* in by_work.text */
+    int32_t id;         /* an added token, or -1 for text that is still to be encoded */
+} by_piece;
+
+typedef struct by_work {
+    char *text;
+    by_at *at; /* one per byte of text when offsets are kept, else NULL */
+    size_t size, capacity;
+    by_piece *pieces;
+    size_t count, piece_capacity;
+    bool offsets; /* keep at[] */
+    bool failed;  /* an allocation failed: sticky, as in by_buf */
+} by_work;
+
+void by_work_free(by_work *w);
+void by_work_clear(by_work *w, bool offsets);
+void by_work_put(by_work *w, const char *bytes, size_t n, by_at at);           /* all n bytes come from at */
+void by_work_copy(by_work *w, const by_work *from, size_t start, size_t size); /* with where they come from */
+void by_work_piece(by_work *w, size_t start, size_t size, int32_t id);         /* empty pieces are dropped */
+void by_work_reserve(by_work *w, size_t extra);
+
+/* Where byte i of w comes from. */
+static inline by_at by_work_at(const by_work *w, size_t i)
+{
+    return w->at ? w->at[i] : (by_at){0, 0};
+}
+
+/* Put one character. */
+void by_work_put_char(by_work *w, uint32_t c, by_at at);
+
+/* ---- stages: normalisers (normalize.c) and splitters (split.c) ------------------------------- */
+
+typedef enum by_split_behavior {
+    BY_SPLIT_REMOVED,
+    BY_SPLIT_ISOLATED,
+    BY_SPLIT_PREVIOUS,
+    BY_SPLIT_NEXT,
+    BY_SPLIT_CONTIGUOUS
+} by_split_behavior;
+
+typedef struct by_regex by_regex;       /* regex.c */
+typedef struct by_charsmap by_charsmap; /* charsmap.c */
+typedef struct by_stage by_stage;
+struct by_stage {
+    const char *type; /* as in the file; static */
+
+    /* Rewrite the piece in[p] into out: text, then pieces over it. Splitters that leave the text alone have
+     * `split` instead: they append to out the pieces of the text that is already there, from `start`. */
+    by_status (*rewrite)(const by_stage *s, const by_work *in, const by_piece *p, by_work *out);
+    by_status (*split)(const by_stage *s, const by_work *in, const by_piece *p, by_work *out);
+
+    by_regex *regex;
+    by_charsmap *map;
+    char *text, *content; /* Replace: pattern and content; Prepend, Metaspace: the prefix */
+    int behavior;         /* by_split_behavior, or a prepend scheme, or a normalisation form */
+    bool flags[4];
+};
+
+typedef struct by_stages {
+    by_stage *items;
+    int count, capacity;
+} by_stages;
+
+by_stage *by_stages_add(by_stages *s, const char *type); /* zeroed; NULL on failure */
+void by_stages_free(by_stages *s);
+by_status by_normalizers_read(const cJSON *json, by_stages *out); /* null or absent gives none */
+by_status by_splitters_read(const cJSON *json, by_stages *out);
+
+/* Send the pieces of *work through the stages; *spare is the other buffer and the two may have changed
+ * places. */
+by_status by_stages_run(const by_stages *s, by_work *work, by_work *spare);
+
+/* The end of the GPT-2 word that starts at s[i]; i < n. Bytes that are not UTF-8 count as symbols. */
+size_t by_gpt2_word(const uint8_t *s, size_t i, size_t n);
+
+/* A character of a word: \w of the reference's expressions. */
+bool by_is_word(uint32_t c);
+
+/* GPT-2's printable character of each byte, and back (-1 for characters that stand for no byte). */
+uint32_t by_byte_char(uint8_t byte);
+int by_char_byte(uint32_t c);
+
+/* ---- regular expressions (regex.c), in the dialect of the files, over UTF-8 ------------------ */
+
+by_regex *by_regex_new(const char *pattern);
+void by_regex_free(by_regex *r);
+/* The first match at or after from. Returns 1, 0 when there is none, -1 after by_fail. */
+int by_regex_find(const by_regex *r, const char *text, size_t size, size_t from, size_t *start, size_t *end);
+
+/* ---- precompiled normaliser maps of SentencePiece (charsmap.c) ------------------------------- */
+
+by_charsmap *by_charsmap_new(const uint8_t *blob, size_t size); /* copied */
+void by_charsmap_free(by_charsmap *m);
+/* The replacement of a prefix of text, NULL when there is none. *length: bytes matched. Longest prefix, or
+ * shortest. */
+const char *by_charsmap_find(const by_charsmap *m, const char *text, size_t size, bool longest,
+                             size_t *length);
+by_status by_base64_decode(const char *text, by_buf *out);
+
+/* ---- what one encoding needs: buffers and a cache of words (scratch.c) ----------------------- */
+
+typedef struct by_scratch by_scratch;
+struct by_scratch {
+    by_work work, spare;
+    struct by_cache_entry *cache;
+    int32_t *cache_ids; /* ids of cached words */
+    size_t cache_id_count;
+    char *cache_keys; /* bytes of cached words that do not fit into an entry */
+    size_t cache_key_count;
+    size_t cache_used;
+    void *memory; /* what a model needs for one word */
+    size_t memory_size;
+};
+by_scratch *by_scratch_new(void);
+void by_scratch_free(by_scratch *s);
+void *by_scratch_memory(by_scratch *s,
+                        size_t bytes); /* uninitialised, valid until the next call; NULL on failure */
+
+/* ids of a word seen before, or NULL. */
+const int32_t *by_cache_find(by_scratch *s, const char *word, size_t size, size_t *count);
+void by_cache_put(by_scratch *s, const char *word, size_t size, const int32_t *ids, size_t count);
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+typedef struct by_spans {
+    by_at *data; /* bytes [start, end) of the word, one per id */
+    size_t count, capacity;
+} by_spans;
+by_status by_spans_push(by_spans *v, size_t start, size_t end);
+
+typedef struct by_text_model by_text_model;
+struct by_text_model {
+    const char *type;
+    by_vocab vocab;
+    /* Append the ids of one piece, size > 0; spans, when not NULL, gets as many. */
+    by_status (*encode)(const by_text_model *m, by_scratch *s, const char *word, size_t size, by_ids *out,
+                        by_spans *spans);
+    void (*free)(by_text_model *m); /* all but the vocabulary and m itself */
+};
+by_text_model *by_text_model_read(const cJSON *json); /* models.c: by type */
+void by_text_model_free(by_text_model *m);
+by_status by_vocab_read(by_vocab *v, const cJSON *json); /* {"token": id} */
+by_text_model *by_bpe_read(const cJSON *json);
+by_text_model *by_wordpiece_read(const cJSON *json);
+by_text_model *by_wordlevel_read(const cJSON *json);
+by_text_model *by_unigram_read(const cJSON *json);
+
+/* BPE over raw bytes, each byte being its GPT-2 character: possible when every byte is known and nothing is
+ * unknown. */
+bool by_bpe_takes_bytes(const by_text_model *m);
+by_status by_bpe_encode_bytes(const by_text_model *m, by_scratch *s, const char *word, size_t size,
+                              by_ids *out, by_spans *spans);
+
+/* ---- added tokens (added.c) ------------------------------------------------------------------ */
+
+typedef struct by_added_token {
+    int32_t id;
+    char *content;
+    uint32_t size;
+    char *pattern; /* what is searched for: content, normalised where the token asks for it */
+    uint32_t pattern_size;
+    bool single_word, lstrip, rstrip, normalized, special;
+} by_added_token;
+
+typedef struct by_added {
+    by_added_token *items;
+    int count;
+    struct by_matcher *raw, *normalized; /* NULL where there are no such tokens */
+} by_added;
+
+by_status by_added_read(const cJSON *json, by_added *out);
+/* Build the matchers; patterns of normalised tokens go through the stages. */
+by_status by_added_prepare(by_added *a, const by_stages *normalizers);
+void by_added_free(by_added *a);
+const by_added_token *by_added_find(const by_added *a, int32_t id);
+/* Cut the piece into text and added tokens, appended to out as pieces. */
+by_status by_added_split(const by_added *a, bool normalized, const char *text, size_t start, size_t size,
+                         by_work *out);
+
+/* ---- post-processing (post.c) ---------------------------------------------------------------- */
+
+typedef struct by_template_item {
+    int sequence; /* 0: the text, 1: its pair, -1: special tokens */
+    int type_id;
+    int32_t *ids; /* of a special token */
+    int count;
+} by_template_item;
+typedef struct by_template {
+    by_template_item *items;
+    int count;
+} by_template;
+
+typedef struct by_post {
+    bool trim; /* offsets of tokens leave out the spaces around them */
+    bool trim_prefix_space;
+    bool has_template;
+    by_template single, pair;
+} by_post;
+by_status by_post_read(const cJSON *json, by_post *out);
+void by_post_free(by_post *p);
+
+/* ---- decoders (decode.c) --------------------------------------------------------------------- */
+
+typedef struct by_decoders by_decoders;
+by_decoders *by_decoders_read(const cJSON *json); /* NULL on failure only */
+void by_decoders_free(by_decoders *d);
+by_status by_decoders_run(const by_decoders *d, const by_token *tokens, size_t count, bool lossy,
+                          by_buf *out);
+
+/* ---- the whole (pipeline.c) ------------------------------------------------------------------ */
+
+#define BY_SCRATCH_SLOTS 8
+
+typedef struct by_pipeline {
+    by_tokenizer base;
+    char *json; /* the file it came from, for saving it again */
+    size_t json_size;
+    by_added added;
+    by_stages normalizers, splitters;
+    by_text_model *model;
+    by_post post;
+    by_decoders *decoders;
+    by_token *texts;   /* by id, vocab_size of them: what is decoded */
+    bool *specials;    /* by id: special tokens, which decoding may leave out */
+    bool bytes_direct; /* straight from bytes to ids: byte-level BPE with nothing before it */
+    bool words;        /* ... cut by GPT-2's expression first */
+    bool prefix_space;
+    int truncate;                      /* tokens at most, 0: no limit */
+    bool truncate_left, pad, pad_left; /* padding to pad_to, or of a batch by the caller */
+    int pad_to, pad_id, pad_type_id, pad_multiple;
+    _Atomic(by_scratch *) spare[BY_SCRATCH_SLOTS]; /* idle buffers, taken and returned without a lock */
+} by_pipeline;
+
+extern const by_text_kind by_text_pipeline;
+by_status by_pipeline_keep(by_tokenizer *t, const char *json,
+                           size_t size);             /* what by_tokenizer_save writes */
+const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ... */
+
+/* JSON helpers (models.c). by_json_only: every member of the object must be one of the keys. */
+by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count);
+by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out);
+const char *by_stage_string(const cJSON *object, const char *key); /* NULL when absent or null */
+const char *by_json_type(const cJSON *object);                     /* "type", "" when absent */
+
+#endif

@@ -1,0 +1,123 @@
+/* scratch.c - buffers of one encoding, and a cache of the ids of words seen before. The cache is a table of
+ * fixed size: words of up to 16 bytes sit in their entry, longer ones beside it; when it is full it starts
+ * again empty. */
+#include "text/pipeline.h"
+
+#define CACHE_SIZE  ((size_t)1 << 15)
+#define CACHE_LIMIT (CACHE_SIZE / 4 * 3)
+#define CACHE_IDS   ((size_t)1 << 19)
+#define CACHE_BYTES ((size_t)1 << 21)
+#define LONGEST     256 /* bytes of a word that is worth keeping */
+
+typedef struct by_cache_entry {
+    uint64_t key[2]; /* the word, zero padded; for words above 16 bytes its hash and where it is */
+    uint32_t ids;    /* index into cache_ids */
+    uint16_t size;   /* of the word; 0: free */
+    uint16_t count;
+} by_cache_entry;
+
+by_scratch *by_scratch_new(void)
+{
+    by_scratch *s = by_alloc_zero(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->cache = by_alloc_zero(CACHE_SIZE, sizeof(*s->cache));
+    s->cache_ids = by_alloc(CACHE_IDS * sizeof(*s->cache_ids));
+    s->cache_keys = by_alloc(CACHE_BYTES);
+    if (!s->cache || !s->cache_ids || !s->cache_keys) {
+        by_scratch_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void by_scratch_free(by_scratch *s)
+{
+    if (!s)
+        return;
+    by_work_free(&s->work);
+    by_work_free(&s->spare);
+    by_free(s->cache);
+    by_free(s->cache_ids);
+    by_free(s->cache_keys);
+    by_free(s->memory);
+    by_free(s);
+}
+
+void *by_scratch_memory(by_scratch *s, size_t bytes)
+{
+    if (bytes > s->memory_size) {
+        void *memory = by_resize(s->memory, bytes, 1);
+        if (!memory)
+            return NULL;
+        s->memory = memory;
+        s->memory_size = bytes;
+    }
+    return s->memory;
+}
+
+/* The two words of an entry's key, and where to look first. */
+static inline size_t make_key(const char *word, size_t size, uint64_t key[2])
+{
+    key[0] = key[1] = 0;
+    if (size > 16) {
+        key[0] = by_bytes_hash(word, size);
+        return (size_t)(key[0] ^ (key[0] >> 32));
+    }
+    if (size >= 8) {
+        memcpy(&key[0], word, 8);
+        memcpy(&key[1], word + 8, size - 8);
+    } else {
+        memcpy(&key[0], word, size);
+    }
+    uint64_t h = (key[0] ^ size) * 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 32) ^ key[1]) * 0xd6e8feb86659fd93u;
+    return (size_t)(h ^ (h >> 32));
+}
+
+static inline bool entry_is(const by_scratch *s, const by_cache_entry *e, const uint64_t key[2],
+                            const char *word, size_t size)
+{
+    if (e->size != size || e->key[0] != key[0])
+        return false;
+    return size > 16 ? memcmp(s->cache_keys + e->key[1], word, size) == 0 : e->key[1] == key[1];
+}
+
+const int32_t *by_cache_find(by_scratch *s, const char *word, size_t size, size_t *count)
+{
+    uint64_t key[2];
+    size_t at = make_key(word, size, key) & (CACHE_SIZE - 1);
+    for (; s->cache[at].size; at = (at + 1) & (CACHE_SIZE - 1)) {
+        if (entry_is(s, &s->cache[at], key, word, size)) {
+            *count = s->cache[at].count;
+            return s->cache_ids + s->cache[at].ids;
+        }
+    }
+    return NULL;
+}
+
+void by_cache_put(by_scratch *s, const char *word, size_t size, const int32_t *ids, size_t count)
+{
+    if (size == 0 || size > LONGEST || count > UINT16_MAX)
+        return;
+    if (s->cache_used >= CACHE_LIMIT || s->cache_id_count + count > CACHE_IDS ||
+        s->cache_key_count + size > CACHE_BYTES) {
+        memset(s->cache, 0, CACHE_SIZE * sizeof(*s->cache));
+        s->cache_used = s->cache_id_count = s->cache_key_count = 0;
+    }
+    uint64_t key[2];
+    size_t at = make_key(word, size, key) & (CACHE_SIZE - 1);
+    while (s->cache[at].size)
+        at = (at + 1) & (CACHE_SIZE - 1);
+    if (size > 16) {
+        key[1] = s->cache_key_count;
+        memcpy(s->cache_keys + s->cache_key_count, word, size);
+        s->cache_key_count += size;
+    }
+    s->cache[at] =
+        (by_cache_entry){{key[0], key[1]}, (uint32_t)s->cache_id_count, (uint16_t)size, (uint16_t)count};
+    if (count)
+        memcpy(s->cache_ids + s->cache_id_count, ids, count * sizeof(*ids));
+    s->cache_id_count += count;
+    s->cache_used++;
+}

@@ -1,0 +1,491 @@
+/* split.c - the pre-tokenizers of tokenizer.json: what cuts a text into the pieces that a model encodes one
+ * by one. */
+#include "text/pipeline.h"
+#include "text/unicode.h"
+
+/* ---- the byte alphabet and the words of GPT-2 (Radford et al. 2019) -------------------------- */
+
+/* Bytes that print in Latin-1 stand for themselves, the others are U+0100 and up in their order. */
+uint32_t by_byte_char(uint8_t b)
+{
+    if ((b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad))
+        return b;
+    if (b <= 0x20)
+        return 0x100u + b;
+    return b == 0xad ? 0x143 : 0x121u + (b - 0x7fu);
+}
+
+int by_char_byte(uint32_t c)
+{
+    if (c < 0x100)
+        return (c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c != 0xad) ? (int)c : -1;
+    if (c <= 0x120)
+        return (int)(c - 0x100);
+    if (c <= 0x142)
+        return (int)(c - 0x121 + 0x7f);
+    return c == 0x143 ? 0xad : -1;
+}
+
+#define L BY_CHAR_LETTER
+#define N BY_CHAR_NUMBER
+#define S BY_CHAR_SPACE
+#define O BY_CHAR_OTHER
+static const uint8_t ascii_class[128] = {
+    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
+    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O,
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O,
+};
+#undef L
+#undef N
+#undef S
+#undef O
+
+/* Class and length of the character at s[i]. */
+static inline uint8_t class_at(const uint8_t *s, size_t i, size_t n, size_t *length)
+{
+    *length = 1;
+    if (s[i] < 0x80)
+        return ascii_class[s[i]];
+    uint32_t c;
+    int k = by_utf8_decode(s + i, n - i, &c);
+    if (k == 0)
+        return BY_CHAR_OTHER;
+    *length = (size_t)k;
+    return (uint8_t)by_wide_class(c);
+}
+
+/* The end of the run of one class that holds s[i]. */
+static inline size_t run_end(const uint8_t *s, size_t i, size_t n, uint8_t class)
+{
+    for (;;) {
+        while (i < n && s[i] < 0x80 && ascii_class[s[i]] == class)
+            i++;
+        size_t length;
+        if (i >= n || s[i] < 0x80 || class_at(s, i, n, &length) != class)
+            return i;
+        i += length;
+    }
+}
+
+/* 's 't 're 've 'm 'll 'd */
+static inline size_t contraction(const uint8_t *s, size_t n)
+{
+    if (n >= 2 && (s[1] == 's' || s[1] == 't' || s[1] == 'm' || s[1] == 'd'))
+        return 2;
+    if (n >= 3 &&
+        ((s[1] == 'r' && s[2] == 'e') || (s[1] == 'v' && s[2] == 'e') || (s[1] == 'l' && s[2] == 'l')))
+        return 3;
+    return 0;
+}
+
+/* An optional space with letters, numbers or symbols; spaces that end the text; spaces but the last; one
+ * space. */
+size_t by_gpt2_word(const uint8_t *s, size_t i, size_t n)
+{
+    size_t length;
+    if (s[i] == '\'') {
+        length = contraction(s + i, n - i);
+        if (length)
+            return i + length;
+    }
+    size_t at = i + (s[i] == ' ' && i + 1 < n);
+    uint8_t class = class_at(s, at, n, &length);
+    if (class != BY_CHAR_SPACE)
+        return run_end(s, at + length, n, class);
+    size_t last = i, end = i;
+    while (end < n && class_at(s, end, n, &length) == BY_CHAR_SPACE) {
+        last = end;
+        end += length;
+    }
+    return end < n && last > i ? last : end;
+}
+
+enum { PREFIX_SPACE, USE_REGEX };
+
+static by_status run_byte_level(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    const uint8_t *text = (const uint8_t *)in->text + p->start;
+    bool prefix = s->flags[PREFIX_SPACE] && p->size && text[0] != ' ';
+    by_buf joined = {0};
+    if (prefix) { /* the space belongs to the first word: cut the text with it */
+        by_buf_put(&joined, " ", 1);
+        by_buf_put(&joined, text, p->size);
+        if (joined.failed) {
+            by_buf_free(&joined);
+            return by_fail(BY_ERR_MEMORY, "out of memory splitting a text");
+        }
+        text = (const uint8_t *)joined.data;
+    }
+    size_t n = p->size + prefix;
+    for (size_t i = 0, end; i < n; i = end) {
+        end = s->flags[USE_REGEX] ? by_gpt2_word(text, i, n) : n;
+        size_t start = out->size;
+        for (; i < end; i++)
+            by_work_put_char(out, by_byte_char(text[i]), by_work_at(in, p->start + (i ? i - prefix : 0)));
+        by_work_piece(out, start, out->size - start, -1);
+    }
+    by_buf_free(&joined);
+    return BY_OK;
+}
+
+/* ---- cutting at matches ---------------------------------------------------------------------- */
+
+/* Pieces on their way out, one held back because it may still grow. */
+typedef struct cutter {
+    by_work *out;
+    int behavior;
+    bool held, last_match;
+    size_t start, end;
+} cutter;
+
+static void cutter_flush(cutter *c)
+{
+    if (c->held)
+        by_work_piece(c->out, c->start, c->end - c->start, -1);
+    c->held = false;
+}
+
+static void cutter_hold(cutter *c, size_t start, size_t end)
+{
+    cutter_flush(c);
+    c->held = true;
+    c->start = start;
+    c->end = end;
+}
+
+/* The next stretch of text, which is a match of the pattern or lies between two. */
+static void cutter_put(cutter *c, size_t start, size_t end, bool match)
+{
+    switch (c->behavior) {
+    case BY_SPLIT_REMOVED:
+        if (!match)
+            by_work_piece(c->out, start, end - start, -1);
+        break;
+    case BY_SPLIT_ISOLATED:
+        by_work_piece(c->out, start, end - start, -1);
+        break;
+    case BY_SPLIT_CONTIGUOUS:
+        if (c->held && match == c->last_match)
+            c->end = end;
+        else
+            cutter_hold(c, start, end);
+        break;
+    case BY_SPLIT_PREVIOUS:
+        if (c->held && match && !c->last_match)
+            c->end = end;
+        else
+            cutter_hold(c, start, end);
+        break;
+    case BY_SPLIT_NEXT:
+        if (c->held && !match && c->last_match)
+            c->end = end;
+        else
+            cutter_hold(c, start, end);
+        break;
+    }
+    c->last_match = match;
+}
+
+/* Cut at the characters for which the test holds, each a match of its own. */
+static void cut_by(by_work *out, const char *text, size_t start, size_t size, int behavior,
+                   bool (*test)(uint32_t))
+{
+    cutter c = {.out = out, .behavior = behavior};
+    size_t from = start, end = start + size;
+    for (size_t i = start; i < end;) {
+        uint32_t point;
+        size_t n = (size_t)by_utf8_next(text + i, end - i, &point);
+        if (test(point)) {
+            if (from < i)
+                cutter_put(&c, from, i, false);
+            cutter_put(&c, i, i + n, true);
+            from = i + n;
+        }
+        i += n;
+    }
+    if (from < end)
+        cutter_put(&c, from, end, false);
+    cutter_flush(&c);
+}
+
+static bool is_number(uint32_t c)
+{
+    return by_class(c) == BY_CHAR_NUMBER;
+}
+
+static by_status run_whitespace_split(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    (void)s;
+    cut_by(out, in->text, p->start, p->size, BY_SPLIT_REMOVED, by_is_space);
+    return BY_OK;
+}
+
+static by_status run_punctuation(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    cut_by(out, in->text, p->start, p->size, s->behavior, by_is_punctuation);
+    return BY_OK;
+}
+
+static by_status run_digits(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    cut_by(out, in->text, p->start, p->size, s->flags[0] ? BY_SPLIT_ISOLATED : BY_SPLIT_CONTIGUOUS,
+           is_number);
+    return BY_OK;
+}
+
+/* Spaces go, each punctuation mark stands alone. */
+static by_status run_bert(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    (void)s;
+    const char *text = in->text;
+    size_t from = p->start, end = p->start + p->size;
+    for (size_t i = from; i < end;) {
+        uint8_t b = (uint8_t)text[i];
+        if ((b | 0x20) >= 'a' && (b | 0x20) <= 'z') {
+            i++;
+            continue;
+        }
+        uint32_t c;
+        size_t n = (size_t)by_utf8_next(text + i, end - i, &c);
+        bool space = by_is_space(c);
+        if (space || by_is_punctuation(c)) {
+            by_work_piece(out, from, i - from, -1);
+            if (!space)
+                by_work_piece(out, i, n, -1);
+            from = i + n;
+        }
+        i += n;
+    }
+    by_work_piece(out, from, end - from, -1);
+    return BY_OK;
+}
+
+/* \w as the reference's expression has it: letters, marks, decimal numbers, connectors, letter-like symbols,
+ * joiners. */
+bool by_is_word(uint32_t c)
+{
+    if (c < 0x80)
+        return c == '_' || by_class(c) == BY_CHAR_LETTER || by_class(c) == BY_CHAR_NUMBER;
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC ||
+           c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+           (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+}
+
+/* \w+|[^\w\s]+ */
+static by_status run_whitespace(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    (void)s;
+    size_t from = p->start, end = p->start + p->size;
+    int last = 0; /* 0: space, 1: word, 2: other */
+    for (size_t i = from; i < end;) {
+        uint32_t c;
+        size_t n = (size_t)by_utf8_next(in->text + i, end - i, &c);
+        int class = by_is_word(c) ? 1 : by_is_space(c) ? 0 : 2;
+        if (class != last) {
+            if (last)
+                by_work_piece(out, from, i - from, -1);
+            from = i;
+            last = class;
+        }
+        i += n;
+    }
+    if (last)
+        by_work_piece(out, from, end - from, -1);
+    return BY_OK;
+}
+
+enum { INVERT = 0 };
+
+static by_status run_split(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    const char *text = in->text + p->start;
+    cutter c = {.out = out, .behavior = s->behavior};
+    size_t done = 0, from = 0, start = 0, end = 0;
+    int found = 0;
+    size_t plain = s->text ? strlen(s->text) : 0;
+    while (from <= p->size) {
+        if (s->regex) {
+            found = by_regex_find(s->regex, text, p->size, from, &start, &end);
+        } else {
+            const char *hit =
+                plain && from < p->size ? memmem(text + from, p->size - from, s->text, plain) : NULL;
+            found = hit != NULL;
+            start = hit ? (size_t)(hit - text) : 0;
+            end = start + plain;
+        }
+        if (found <= 0)
+            break;
+        if (start > done)
+            cutter_put(&c, p->start + done, p->start + start, s->flags[INVERT]);
+        cutter_put(&c, p->start + start, p->start + end, !s->flags[INVERT]);
+        done = from = end;
+        if (start == end) { /* an empty match: look on from the next character */
+            uint32_t point;
+            from += end < p->size ? (size_t)by_utf8_next(text + end, p->size - end, &point) : 1;
+        }
+    }
+    if (found < 0)
+        return by_error_status();
+    if (done < p->size)
+        cutter_put(&c, p->start + done, p->start + p->size, s->flags[INVERT]);
+    cutter_flush(&c);
+    return BY_OK;
+}
+
+/* ---- Metaspace: spaces become a visible character that starts the words ---------------------- */
+
+enum { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
+
+static by_status run_metaspace(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    size_t n = strlen(s->text), start = out->size, from = start, end = p->start + p->size;
+    const char *text = in->text;
+    bool marked = text[p->start] == ' ' || (p->size >= n && memcmp(text + p->start, s->text, n) == 0);
+    bool first = in->at ? in->at[p->start].start == 0 : p == in->pieces;
+    if (!marked && (s->behavior == SCHEME_ALWAYS || (s->behavior == SCHEME_FIRST && first)))
+        by_work_put(out, s->text, n, by_work_at(in, p->start));
+    for (size_t i = p->start; i < end;) {
+        bool space = text[i] == ' ',
+             mark = !space && (size_t)(end - i) >= n && memcmp(text + i, s->text, n) == 0;
+        if ((space || mark) && s->flags[0] && out->size > from) {
+            by_work_piece(out, from, out->size - from, -1);
+            from = out->size;
+        }
+        if (space) {
+            by_work_put(out, s->text, n, by_work_at(in, i++));
+            continue;
+        }
+        size_t to = i + (mark ? n : 1);
+        while (to < end && text[to] != ' ' && text[to] != s->text[0])
+            to++;
+        by_work_copy(out, in, i, to - i);
+        i = to;
+    }
+    by_work_piece(out, from, out->size - from, -1);
+    return BY_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static by_status read_behavior(const cJSON *json, int fallback, int *out)
+{
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                        "Contiguous"};
+    const char *name = by_stage_string(json, "behavior");
+    *out = fallback;
+    if (!name && fallback >= 0)
+        return BY_OK;
+    for (int i = 0; i < BY_COUNT(names) && name; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = i;
+            return BY_OK;
+        }
+    return by_fail(BY_ERR_FORMAT, "a pre-tokenizer has the unknown behavior \"%.60s\"", name ? name : "");
+}
+
+static by_status read_metaspace(const cJSON *json, by_stage *s)
+{
+    static const char *const schemes[] = {"always", "first", "never"};
+    const char *mark = by_stage_string(json, "replacement"),
+               *scheme = by_stage_string(json, "prepend_scheme");
+    const cJSON *prefix = cJSON_GetObjectItemCaseSensitive(json, "add_prefix_space");
+    if (!mark || !mark[0])
+        return by_fail(BY_ERR_FORMAT, "a Metaspace has no \"replacement\"");
+    s->behavior = -1;
+    for (int i = 0; i < BY_COUNT(schemes); i++)
+        if (strcmp(scheme ? scheme : "always", schemes[i]) == 0)
+            s->behavior = i;
+    if (s->behavior < 0)
+        return by_fail(BY_ERR_FORMAT, "a Metaspace has the unknown prepend_scheme \"%.60s\"", scheme);
+    if (cJSON_IsFalse(prefix))
+        s->behavior = SCHEME_NEVER;
+    s->text = by_strdup(mark);
+    return s->text ? by_stage_bool(json, "split", true, &s->flags[0]) : BY_ERR_MEMORY;
+}
+
+static by_status read_split(const cJSON *json, by_stage *s)
+{
+    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(json, "pattern");
+    const char *plain = by_stage_string(pattern, "String"), *regex = by_stage_string(pattern, "Regex");
+    BY_TRY(read_behavior(json, -1, &s->behavior));
+    BY_TRY(by_stage_bool(json, "invert", false, &s->flags[INVERT]));
+    if (plain)
+        s->text = by_strdup(plain);
+    else if (regex)
+        s->regex = by_regex_new(regex);
+    else
+        return by_fail(BY_ERR_FORMAT, "a Split pre-tokenizer has no pattern");
+    return s->text || s->regex ? BY_OK : by_error_status();
+}
+
+typedef by_status run_stage(const by_stage *, const by_work *, const by_piece *, by_work *);
+static const struct splitter {
+    const char *type;
+    run_stage *rewrite, *split;
+    const char *keys[5]; /* besides "type" */
+} splitters[] = {
+    {"ByteLevel", run_byte_level, NULL, {"add_prefix_space", "trim_offsets", "use_regex"}},
+    {"BertPreTokenizer", NULL, run_bert, {0}},
+    {"Whitespace", NULL, run_whitespace, {0}},
+    {"WhitespaceSplit", NULL, run_whitespace_split, {0}},
+    {"Metaspace",
+     run_metaspace,
+     NULL,
+     {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
+    {"Punctuation", NULL, run_punctuation, {"behavior"}},
+    {"Digits", NULL, run_digits, {"individual_digits"}},
+    {"Split", NULL, run_split, {"pattern", "behavior", "invert"}},
+};
+
+static by_status read_one(const cJSON *json, const struct splitter *k, by_stages *out)
+{
+    const char *keys[] = {"type", k->keys[0], k->keys[1], k->keys[2], k->keys[3], k->keys[4]};
+    int count = 1;
+    while (count < 6 && keys[count])
+        count++;
+    BY_TRY(by_json_only(json, k->type, keys, count));
+    by_stage *s = by_stages_add(out, k->type);
+    if (!s)
+        return BY_ERR_MEMORY;
+    s->rewrite = k->rewrite;
+    s->split = k->split;
+    if (k->rewrite == run_byte_level) {
+        BY_TRY(by_stage_bool(json, "add_prefix_space", true, &s->flags[PREFIX_SPACE]));
+        return by_stage_bool(json, "use_regex", true, &s->flags[USE_REGEX]);
+    }
+    if (k->rewrite == run_metaspace)
+        return read_metaspace(json, s);
+    if (k->split == run_punctuation)
+        return read_behavior(json, BY_SPLIT_ISOLATED, &s->behavior);
+    if (k->split == run_digits)
+        return by_stage_bool(json, "individual_digits", false, &s->flags[0]);
+    return k->split == run_split ? read_split(json, s) : BY_OK;
+}
+
+static by_status read_splitter(const cJSON *json, by_stages *out, int depth)
+{
+    if (!json || cJSON_IsNull(json))
+        return BY_OK;
+    if (depth > BY_MAX_NESTING)
+        return by_fail(BY_ERR_FORMAT, "pre-tokenizers are nested more than %d deep", BY_MAX_NESTING);
+    const char *type = by_json_type(json);
+    if (strcmp(type, "Sequence") == 0) {
+        static const char *const keys[] = {"type", "pretokenizers"};
+        BY_TRY(by_json_only(json, "a Sequence of pre-tokenizers", keys, 2));
+        const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "pretokenizers");
+        for (const cJSON *item = list ? list->child : NULL; item; item = item->next)
+            BY_TRY(read_splitter(item, out, depth + 1));
+        return BY_OK;
+    }
+    for (int i = 0; i < BY_COUNT(splitters); i++)
+        if (strcmp(type, splitters[i].type) == 0)
+            return read_one(json, &splitters[i], out);
+    return by_fail(BY_ERR_UNSUPPORTED, "pre-tokenizers of type \"%.60s\" are not supported", type);
+}
+
+by_status by_splitters_read(const cJSON *json, by_stages *out)
+{
+    return read_splitter(json, out, 0);
+}

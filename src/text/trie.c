@@ -1,0 +1,171 @@
+/* trie.c - building the double array: tokens are sorted, and each node's children are put where all of them
+ * fit. */
+#include <stdlib.h>
+
+#include "text/trie.h"
+
+#define MAX_NODES (1 << 26)
+#define TRIES     64 /* places looked at for the children of one node */
+
+typedef struct entry {
+    const uint8_t *text;
+    uint32_t size;
+    int32_t id;
+} entry;
+
+/* A node whose children are still to be placed: entries [first, last) share `depth` bytes. */
+typedef struct job {
+    int32_t node;
+    uint32_t first, last, depth;
+} job;
+
+typedef struct builder {
+    by_trie *trie;
+    int32_t capacity;
+    int32_t *jump; /* at a free place itself, at a taken one some place after it */
+    entry *entries;
+    uint32_t count;
+    job *jobs;
+    size_t job_count, job_capacity;
+} builder;
+
+static int compare(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    int c = memcmp(x->text, y->text, BY_MIN(x->size, y->size));
+    if (c == 0)
+        c = (x->size > y->size) - (x->size < y->size);
+    return c ? c : (x->id > y->id) - (x->id < y->id);
+}
+
+static by_status reserve(builder *b, int32_t count)
+{
+    if (count > MAX_NODES)
+        return by_fail(BY_ERR_FORMAT, "a vocabulary is too large for its trie");
+    if (count > b->capacity) {
+        int32_t capacity = BY_MAX(count, b->capacity * 2);
+        by_trie_node *nodes = by_resize(b->trie->nodes, (size_t)capacity, sizeof(*nodes));
+        if (!nodes)
+            return BY_ERR_MEMORY;
+        b->trie->nodes = nodes;
+        int32_t *jump = by_resize(b->jump, (size_t)capacity, sizeof(*jump));
+        if (!jump)
+            return BY_ERR_MEMORY;
+        b->jump = jump;
+        for (int32_t i = b->capacity; i < capacity; i++) {
+            nodes[i] = (by_trie_node){0, -1, -1};
+            jump[i] = i;
+        }
+        b->capacity = capacity;
+    }
+    b->trie->count = BY_MAX(b->trie->count, count);
+    return BY_OK;
+}
+
+static by_status push_job(builder *b, job j)
+{
+    if (b->job_count == b->job_capacity) {
+        size_t capacity = BY_MAX(b->job_capacity * 2, (size_t)256);
+        job *jobs = by_resize(b->jobs, capacity, sizeof(*jobs));
+        if (!jobs)
+            return BY_ERR_MEMORY;
+        b->jobs = jobs;
+        b->job_capacity = capacity;
+    }
+    b->jobs[b->job_count++] = j;
+    return BY_OK;
+}
+
+/* The first free place from at on; one past the end when all are taken. Paths are halved on the way. */
+static int32_t next_free(builder *b, int32_t at)
+{
+    while (at < b->capacity && b->jump[at] != at) {
+        if (b->jump[at] < b->capacity)
+            b->jump[at] = b->jump[b->jump[at]];
+        at = b->jump[at];
+    }
+    return at;
+}
+
+/* A base where every label falls on a free place: among the first few free places, or else behind all nodes.
+ */
+static by_status find_base(builder *b, const uint8_t *labels, int n, int32_t *base)
+{
+    int32_t at = next_free(b, labels[0] + 1);
+    for (int tries = 0;; tries++, at = next_free(b, at + 1)) {
+        if (tries == TRIES)
+            at = BY_MAX(b->trie->count, labels[0] + 1);
+        BY_TRY(reserve(b, at - labels[0] + 256));
+        int32_t start = at - labels[0];
+        int k = 0;
+        while (k < n && b->trie->nodes[start + labels[k]].check < 0)
+            k++;
+        if (k == n) {
+            *base = start;
+            return BY_OK;
+        }
+    }
+}
+
+static by_status place(builder *b, job j)
+{
+    uint8_t labels[256];
+    uint32_t firsts[257];
+    int n = 0;
+    uint32_t i = j.first;
+    for (; i < j.last && b->entries[i].size == j.depth; i++)
+        b->trie->nodes[j.node].id = b->entries[i].id;
+    for (; i < j.last; i++) {
+        uint8_t c = b->entries[i].text[j.depth];
+        if (n == 0 || labels[n - 1] != c) {
+            labels[n] = c;
+            firsts[n++] = i;
+        }
+    }
+    firsts[n] = j.last;
+    if (n == 0)
+        return BY_OK;
+    int32_t base = 0;
+    BY_TRY(find_base(b, labels, n, &base));
+    b->trie->nodes[j.node].base = base;
+    for (int k = 0; k < n; k++) {
+        b->trie->nodes[base + labels[k]].check = j.node;
+        b->jump[base + labels[k]] = base + labels[k] + 1;
+    }
+    for (int k = 0; k < n; k++)
+        BY_TRY(push_job(b, (job){base + labels[k], firsts[k], firsts[k + 1], j.depth + 1}));
+    return BY_OK;
+}
+
+by_status by_trie_build(by_trie *t, const by_vocab *v, const bool *keep)
+{
+    builder b = {.trie = t};
+    *t = (by_trie){0};
+    b.entries = by_alloc_zero((size_t)v->count + 1, sizeof(*b.entries));
+    by_status status = b.entries ? reserve(&b, 512) : BY_ERR_MEMORY;
+    if (status == BY_OK) {
+        t->nodes[0].check = 0;
+        b.jump[0] = 1;
+        for (int id = 0; id < v->count; id++)
+            if (v->tokens[id].text && v->tokens[id].size && (!keep || keep[id]))
+                b.entries[b.count++] = (entry){(const uint8_t *)v->tokens[id].text, v->tokens[id].size, id};
+        qsort(b.entries, b.count, sizeof(*b.entries), compare);
+        status = push_job(&b, (job){0, 0, b.count, 0});
+    }
+    while (status == BY_OK && b.job_count)
+        status = place(&b, b.jobs[--b.job_count]);
+    if (status == BY_OK) /* a step from any node must stay inside */
+        status = reserve(&b, t->count + 256);
+    by_free(b.entries);
+    by_free(b.jobs);
+    by_free(b.jump);
+    if (status != BY_OK)
+        by_trie_free(t);
+    return status;
+}
+
+void by_trie_free(by_trie *t)
+{
+    by_free(t->nodes);
+    *t = (by_trie){0};
+}

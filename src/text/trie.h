@@ -1,0 +1,31 @@
+/* trie.h - the tokens of a vocabulary as a double array (Aoe 1989): one look-up per byte, for all tokens that
+ * begin a text. */
+#ifndef BY_TEXT_TRIE_H
+#define BY_TEXT_TRIE_H
+
+#include "text/vocab.h"
+
+typedef struct by_trie_node {
+    int32_t base;  /* child of byte c is at base + c */
+    int32_t check; /* its parent, -1 where the place is free */
+    int32_t id;    /* the token that ends here, -1 when none does */
+} by_trie_node;
+
+typedef struct by_trie {
+    by_trie_node *nodes;
+    int32_t count;
+} by_trie;
+
+/* Over the tokens of v for which keep is NULL or keep[id] is true; of equal tokens the one with the greatest
+ * id counts. */
+by_status by_trie_build(by_trie *t, const by_vocab *v, const bool *keep);
+void by_trie_free(by_trie *t);
+
+/* The child of node along c, or -1. The root is 0. */
+static inline int32_t by_trie_step(const by_trie *t, int32_t node, uint8_t c)
+{
+    int32_t next = t->nodes[node].base + c;
+    return t->nodes[next].check == node ? next : -1;
+}
+
+#endif

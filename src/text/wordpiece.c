@@ -1,0 +1,144 @@
+/* wordpiece.c - WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): the longest known prefix, then the
+ * longest known continuation, and so on; a word that does not come out is unknown as a whole. WordLevel,
+ * where a word is known or not, is here too. */
+#include "text/pipeline.h"
+#include "text/utf8.h"
+
+typedef struct wordpiece {
+    by_text_model base;
+    char *unk_token, *prefix;
+    size_t prefix_size;
+    int32_t unk;
+    double max_chars;
+} wordpiece;
+
+static by_status put_unknown(const wordpiece *w, by_ids *out, by_spans *spans, size_t ids, size_t span_count,
+                             size_t size)
+{
+    if (w->unk < 0)
+        return by_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary", w->unk_token);
+    out->count = ids;
+    BY_TRY(by_ids_push(out, w->unk));
+    if (!spans)
+        return BY_OK;
+    spans->count = span_count;
+    return by_spans_push(spans, 0, size);
+}
+
+static size_t count_chars(const char *s, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((uint8_t)s[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* The longest token that starts at text + start, its end in *end; -1 when there is none. key: prefix, then
+ * room for the longest token. */
+static int32_t longest_token(const wordpiece *w, char *key, const char *text, size_t size, size_t start,
+                             size_t *end)
+{
+    const by_vocab *v = &w->base.vocab;
+    size_t before = start ? w->prefix_size : 0;
+    size_t room = v->longest > before ? v->longest - before : 0, n = BY_MIN(size - start, room);
+    memcpy(key + w->prefix_size, text + start, n);
+    for (; n > 0; n--) {
+        if (start + n < size && ((uint8_t)text[start + n] & 0xc0) == 0x80)
+            continue; /* inside a character */
+        int32_t id = by_vocab_find(v, key + w->prefix_size - before, before + n);
+        if (id >= 0) {
+            *end = start + n;
+            return id;
+        }
+    }
+    return -1;
+}
+
+static by_status wordpiece_encode(const by_text_model *m, by_scratch *s, const char *text, size_t size,
+                                  by_ids *out, by_spans *spans)
+{
+    const wordpiece *w = (const wordpiece *)m;
+    size_t ids = out->count, span_count = spans ? spans->count : 0;
+    if (size > w->max_chars && (double)count_chars(text, size) > w->max_chars)
+        return put_unknown(w, out, spans, ids, span_count, size);
+    char *key = by_scratch_memory(s, w->prefix_size + m->vocab.longest + 1);
+    if (!key)
+        return BY_ERR_MEMORY;
+    memcpy(key, w->prefix, w->prefix_size);
+    for (size_t start = 0, end = 0; start < size; start = end) {
+        int32_t id = longest_token(w, key, text, size, start, &end);
+        if (id < 0)
+            return put_unknown(w, out, spans, ids, span_count, size);
+        BY_TRY(by_ids_push(out, id));
+        if (spans)
+            BY_TRY(by_spans_push(spans, start, end));
+    }
+    return BY_OK;
+}
+
+/* A word without entry is the unknown token. */
+static by_status wordlevel_encode(const by_text_model *m, by_scratch *s, const char *text, size_t size,
+                                  by_ids *out, by_spans *spans)
+{
+    const wordpiece *w = (const wordpiece *)m;
+    (void)s;
+    int32_t id = by_vocab_find(&m->vocab, text, size);
+    if (id < 0)
+        return put_unknown(w, out, spans, out->count, spans ? spans->count : 0, size);
+    BY_TRY(by_ids_push(out, id));
+    return spans ? by_spans_push(spans, 0, size) : BY_OK;
+}
+
+static void wordpiece_free(by_text_model *m)
+{
+    wordpiece *w = (wordpiece *)m;
+    by_free(w->unk_token);
+    by_free(w->prefix);
+}
+
+static by_status read_model(wordpiece *w, const cJSON *json)
+{
+    const char *unk = by_stage_string(json, "unk_token"),
+               *prefix = by_stage_string(json, "continuing_subword_prefix");
+    const cJSON *chars = cJSON_GetObjectItemCaseSensitive(json, "max_input_chars_per_word");
+    if (!unk)
+        return by_fail(BY_ERR_FORMAT, "a %s model has no \"unk_token\"", w->base.type);
+    w->unk_token = by_strdup(unk);
+    w->prefix = by_strdup(prefix ? prefix : "##");
+    if (!w->unk_token || !w->prefix)
+        return BY_ERR_MEMORY;
+    w->prefix_size = strlen(w->prefix);
+    w->max_chars = cJSON_IsNumber(chars) ? chars->valuedouble : 100;
+    BY_TRY(by_vocab_read(&w->base.vocab, cJSON_GetObjectItemCaseSensitive(json, "vocab")));
+    w->unk = by_vocab_find(&w->base.vocab, unk, strlen(unk));
+    return BY_OK;
+}
+
+static by_text_model *new_model(by_text_model base, const cJSON *json, const char *const *keys, int count)
+{
+    if (by_json_only(json, base.type, keys, count) != BY_OK)
+        return NULL;
+    wordpiece *w = by_alloc_zero(1, sizeof(*w));
+    if (!w)
+        return NULL;
+    w->base = base;
+    if (read_model(w, json) == BY_OK)
+        return &w->base;
+    by_text_model_free(&w->base);
+    return NULL;
+}
+
+by_text_model *by_wordpiece_read(const cJSON *json)
+{
+    static const char *const keys[] = {"type", "unk_token", "continuing_subword_prefix",
+                                       "max_input_chars_per_word", "vocab"};
+    by_text_model base = {.type = "WordPiece", .encode = wordpiece_encode, .free = wordpiece_free};
+    return new_model(base, json, keys, BY_COUNT(keys));
+}
+
+by_text_model *by_wordlevel_read(const cJSON *json)
+{
+    static const char *const keys[] = {"type", "unk_token", "vocab"};
+    by_text_model base = {.type = "WordLevel", .encode = wordlevel_encode, .free = wordpiece_free};
+    return new_model(base, json, keys, BY_COUNT(keys));
+}

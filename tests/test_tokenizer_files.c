@@ -1,0 +1,373 @@
+/* test_tokenizer_files.c - published tokenizers against ids that their reference libraries gave, the stages
+ * one by one, and damaged files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "text/spiece.h"
+
+static char shared[4096];
+
+static int find_shared(void **state)
+{
+    (void)state;
+    const char *dir = getenv("BANYAN_SHARED");
+    snprintf(shared, sizeof(shared), "%s", dir ? dir : BY_SOURCE_DIR "/../shared");
+    return 0;
+}
+
+/* A path below shared/data; NULL, with a note, when it is not there. */
+static char *fixture(const char *name)
+{
+    char *path = by_sprintf("%s/data/%s", shared, name);
+    assert_non_null(path);
+    if (!by_file_exists(path) && !by_dir_exists(path)) {
+        print_message("%s is not there: left out\n", path);
+        by_free(path);
+        return NULL;
+    }
+    return path;
+}
+
+static cJSON *read_json(const char *path)
+{
+    char *text = by_file_read(path, (size_t)1 << 28, NULL);
+    assert_non_null(text);
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    by_free(text);
+    return root;
+}
+
+static void check_case(const by_tokenizer *t, const cJSON *item, bool skip_special)
+{
+    const char *text = by_stage_string(item, "text"), *decoded = by_stage_string(item, "decoded");
+    const cJSON *ids = cJSON_GetObjectItemCaseSensitive(item, "ids");
+    for (int offsets = 0; offsets < 2; offsets++) {
+        by_encoding e;
+        by_encode_spec spec = {.special = true, .offsets = offsets};
+        assert_int_equal(by_tokenizer_encode_with(t, text, strlen(text), &spec, &e), BY_OK);
+        assert_int_equal(e.ids.count, (size_t)cJSON_GetArraySize(ids));
+        size_t i = 0;
+        for (const cJSON *id = ids->child; id; id = id->next, i++) {
+            assert_int_equal(e.ids.data[i], id->valueint);
+            assert_true(!offsets ||
+                        (e.offsets[i].start <= e.offsets[i].end && e.offsets[i].end <= strlen(text)));
+        }
+        by_buf back = {0};
+        by_buf_puts(&back, "");
+        by_decode_spec how = {.skip_special = skip_special, .lossy = true};
+        assert_int_equal(by_tokenizer_decode_with(t, e.ids.data, e.ids.count, &how, &back), BY_OK);
+        assert_string_equal(back.data, decoded);
+        by_buf_free(&back);
+        by_encoding_free(&e);
+    }
+}
+
+/* Every id and every decoding of tokens/NAME.json with the tokenizer at tokenizers/PATH, also after saving
+ * and loading. */
+static void check_fixture(const char *name, const char *path, bool skip_special, bool saves)
+{
+    char *file = by_sprintf("tokens/%s.json", name), *dir = by_sprintf("tokenizers/%s", path);
+    char *tokens = fixture(file), *place = fixture(dir);
+    if (tokens && place) {
+        by_tokenizer *t = by_tokenizer_load(place);
+        if (!t)
+            fail_msg("%s", by_error_message());
+        cJSON *root = read_json(tokens);
+        const cJSON *cases = cJSON_GetObjectItemCaseSensitive(root, "cases");
+        assert_true(cJSON_GetArraySize(cases) > 0);
+        for (const cJSON *item = cases->child; item; item = item->next)
+            check_case(t, item, skip_special);
+        by_buf json = {0};
+        assert_int_equal(by_tokenizer_format(t, &json), saves ? BY_OK : BY_ERR_UNSUPPORTED);
+        by_tokenizer *again = saves ? by_tokenizer_parse(json.data, json.size, "again") : NULL;
+        assert_true(!saves || again);
+        for (const cJSON *item = saves ? cases->child : NULL; item; item = item->next)
+            check_case(again, item, skip_special);
+        by_buf_free(&json);
+        by_tokenizer_free(again);
+        by_tokenizer_free(t);
+        cJSON_Delete(root);
+    }
+    by_free(file);
+    by_free(dir);
+    by_free(tokens);
+    by_free(place);
+}
+
+static void test_published(void **state)
+{
+    (void)state;
+    check_fixture("gpt2", "gpt2", false, true);
+    check_fixture("roberta", "roberta", false, true);
+    check_fixture("openai-gpt", "openai-gpt", false, true);
+    check_fixture("bert-base-uncased", "bert-base-uncased", true, true);
+    check_fixture("bert-base-cased", "bert-base-cased", true, true);
+    check_fixture("bert-base-multilingual-cased", "bert-base-multilingual-cased", true, true);
+    check_fixture("t5", "t5", false, true);
+    check_fixture("albert", "albert", false, true);
+    check_fixture("xlnet", "xlnet", false, true);
+}
+
+static void test_bare_sentencepiece(void **state)
+{
+    (void)state;
+    check_fixture("t5-spiece", "t5/spiece.model", false, false);
+    check_fixture("albert-spiece", "albert/spiece.model", false, false);
+    check_fixture("xlnet-spiece", "xlnet/spiece.model", false, false);
+}
+
+/* Any bytes survive a byte-level tokenizer, and a text in two parts gives the ids of the whole. */
+static void test_bytes_and_parts(void **state)
+{
+    (void)state;
+    char *dir = fixture("tokenizers/gpt2");
+    if (!dir)
+        return;
+    by_tokenizer *t = by_tokenizer_load(dir);
+    assert_non_null(t);
+    by_rng rng = by_rng_make(7, 0);
+    static const char *const words[] = {"the ",         " a", "\n\n", "<|endoftext|>", "'s", "caf\xc3\xa9",
+                                        "\xe2\x80\x83", "12", "  ",   "\xff"};
+    for (int round = 0; round < 300; round++) {
+        by_buf text = {0}, back = {0};
+        by_ids whole = {0}, parts = {0};
+        for (int i = 0; i < 60; i++)
+            by_buf_puts(&text, words[by_rng_below(&rng, 10)]);
+        assert_int_equal(by_tokenizer_encode(t, text.data, text.size, &whole), BY_OK);
+        assert_int_equal(by_tokenizer_decode(t, whole.data, whole.count, &back), BY_OK);
+        assert_int_equal(back.size, text.size);
+        assert_memory_equal(back.data, text.data, text.size);
+        size_t cut = by_tokenizer_cut(t, text.data, text.size / 2);
+        assert_int_equal(by_tokenizer_encode(t, text.data, cut, &parts), BY_OK);
+        assert_int_equal(by_tokenizer_encode(t, text.data + cut, text.size - cut, &parts), BY_OK);
+        assert_int_equal(parts.count, whole.count);
+        assert_memory_equal(parts.data, whole.data, whole.count * 4);
+        by_buf_free(&text);
+        by_buf_free(&back);
+        by_ids_free(&whole);
+        by_ids_free(&parts);
+    }
+    by_tokenizer_free(t);
+    by_free(dir);
+}
+
+/* A "word" of one letter: a megabyte takes about thirty times what 32 kB take, not a thousand times. */
+static void test_long_word(void **state)
+{
+    (void)state;
+    char *dir = fixture("tokenizers/gpt2");
+    if (!dir)
+        return;
+    by_tokenizer *t = by_tokenizer_load(dir);
+    assert_non_null(t);
+    size_t size = (size_t)1 << 20;
+    char *text = by_alloc(size);
+    assert_non_null(text);
+    memset(text, 'a', size);
+    double times[2];
+    for (int k = 0; k < 2; k++) {
+        by_ids ids = {0};
+        double start = by_seconds();
+        assert_int_equal(by_tokenizer_encode(t, text, k ? size : size / 32, &ids), BY_OK);
+        times[k] = by_seconds() - start;
+        assert_true(ids.count > 0);
+        by_ids_free(&ids);
+    }
+    assert_true(times[1] < 200 * times[0] + 0.5);
+    by_free(text);
+    by_tokenizer_free(t);
+    by_free(dir);
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+/* A WordLevel tokenizer with these stages, its vocabulary the words of `words`; NULL is "null". */
+static by_tokenizer *with_stages(const char *normalizer, const char *splitter, const char *decoder,
+                                 const char *vocab)
+{
+    char *json = by_sprintf(
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[{\"id\":99,\"content\":"
+        "\"[X]\","
+        "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,\"special\":true}],"
+        "\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":null,\"decoder\":%s,\"model\":{\"type\":"
+        "\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,%s}}}",
+        normalizer ? normalizer : "null", splitter ? splitter : "null", decoder ? decoder : "null", vocab);
+    assert_non_null(json);
+    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "stages");
+    if (!t)
+        fail_msg("%s", by_error_message());
+    by_free(json);
+    return t;
+}
+
+static void check_ids(by_tokenizer *t, const char *text, const char *expected)
+{
+    by_encoding e;
+    assert_int_equal(by_tokenizer_encode_with(t, text, strlen(text), &(by_encode_spec){.offsets = true}, &e),
+                     BY_OK);
+    by_buf out = {0};
+    by_buf_puts(&out, "");
+    for (size_t i = 0; i < e.ids.count; i++)
+        by_buf_printf(&out, "%d[%u,%u]", e.ids.data[i], e.offsets[i].start, e.offsets[i].end);
+    assert_string_equal(out.data, expected);
+    by_buf_free(&out);
+    by_encoding_free(&e);
+    by_tokenizer_free(t);
+}
+
+/* Ids and places in the original bytes. */
+static void test_stages(void **state)
+{
+    (void)state;
+    check_ids(with_stages("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":"
+                          "\"StripAccents\"},{\"type\":"
+                          "\"Lowercase\"}]}",
+                          "{\"type\":\"WhitespaceSplit\"}", NULL, "\"cafe\":1,\"ok\":2"),
+              "Caf\xc3\xa9  OK", "1[0,5]2[7,9]");
+    check_ids(with_stages("{\"type\":\"NFC\"}", NULL, NULL, "\"\xc3\xa9\":1"), "e\xcc\x81", "1[0,1]");
+    check_ids(with_stages("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\d+\"},\"content\":\"0\"}",
+                          "{\"type\":\"Whitespace\"}", NULL, "\"0\":1,\"a\":2,\"!\":3"),
+              "a 123!", "2[0,1]1[2,3]3[5,6]");
+    check_ids(with_stages(NULL, "{\"type\":\"Digits\",\"individual_digits\":true}", NULL,
+                          "\"1\":1,\"2\":2,\"ab\":3"),
+              "ab12", "3[0,2]1[2,3]2[3,4]");
+    check_ids(with_stages(NULL, "{\"type\":\"Punctuation\",\"behavior\":\"MergedWithPrevious\"}", NULL,
+                          "\"a.\":1,\".\":2,\"b\":3"),
+              "a..b", "1[0,2]2[2,3]3[3,4]");
+    check_ids(with_stages(NULL,
+                          "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":"
+                          "\"MergedWithNext\",\"invert\":false}",
+                          NULL, "\"a\":1,\"-b\":2,\"-\":3"),
+              "a--b", "1[0,1]3[1,2]2[2,4]");
+    check_ids(
+        with_stages(
+            NULL,
+            "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true}",
+            NULL, "\"_a\":1,\"_b\":2,\"b\":3"),
+        "a b [X]b", "1[0,1]2[1,3]99[3,7]3[7,8]");
+}
+
+static void check_decoded(const char *decoder, const char *expected)
+{
+    by_tokenizer *t =
+        with_stages(NULL, NULL, decoder, "\"_a\":1,\"##b\":2,\"c</w>\":3,\"<0xC3>\":4,\"<0xA9>\":5");
+    by_buf out = {0};
+    assert_int_equal(by_tokenizer_decode(t, (const int32_t[]){1, 2, 3, 4, 5, 99}, 6, &out), BY_OK);
+    assert_string_equal(out.data, expected);
+    by_buf_free(&out);
+    by_tokenizer_free(t);
+}
+
+static void test_decoders(void **state)
+{
+    (void)state;
+    check_decoded(NULL, "_a ##b c</w> <0xC3> <0xA9> [X]");
+    check_decoded("{\"type\":\"Fuse\"}", "_a##bc</w><0xC3><0xA9>[X]");
+    check_decoded("{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
+                  "_ab c</w> <0xC3> <0xA9> [X]");
+    check_decoded("{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}", "_a##bc <0xC3><0xA9>[X]");
+    check_decoded("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Replace\","
+                  "\"pattern\":{\"String\":\"_\"},"
+                  "\"content\":\" \"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
+                  "\",\"start\":1,\"stop\":0}]}",
+                  "a##bc</w>\xc3\xa9[X]");
+}
+
+/* Pairs, segments and the mask of special tokens, as BERT has them. */
+static void test_pair(void **state)
+{
+    (void)state;
+    char *dir = fixture("tokenizers/bert-base-uncased");
+    if (!dir)
+        return;
+    by_tokenizer *t = by_tokenizer_load(dir);
+    assert_non_null(t);
+    by_encoding e;
+    by_encode_spec spec = {.special = true, .offsets = true, .pair = "World", .pair_size = 5};
+    assert_int_equal(by_tokenizer_encode_with(t, "Hello", 5, &spec, &e), BY_OK);
+    static const int32_t ids[] = {101, 7592, 102, 2088, 102};
+    assert_int_equal(e.ids.count, 5);
+    assert_memory_equal(e.ids.data, ids, sizeof(ids));
+    assert_memory_equal(e.types, ((const uint8_t[]){0, 0, 0, 1, 1}), 5);
+    assert_memory_equal(e.special, ((const uint8_t[]){1, 0, 1, 0, 1}), 5);
+    assert_int_equal(e.offsets[3].end, 5);
+    by_encoding_free(&e);
+    by_tokenizer_free(t);
+    by_free(dir);
+}
+
+/* ---- damaged files --------------------------------------------------------------------------- */
+
+/* Anything unknown is named, never ignored. */
+static void test_unknown_is_named(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"{\"model\":{\"type\":\"Magic\"}}", "Magic"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\"]],\"novelty\":1}}",
+         "novelty"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[[\"a\",\"b\"]]}}", "merge 0"},
+        {"{\"normalizer\":{\"type\":\"Upside\"},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\","
+         "\"vocab\":{\"?\":0}}}",
+         "Upside"},
+        {"{\"pre_tokenizer\":{\"type\":\"Chop\"},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\","
+         "\"vocab\":{\"?\":0}}}",
+         "Chop"},
+        {"{\"decoder\":{\"type\":\"Glue\"},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{"
+         "\"?\":0}}}",
+         "Glue"},
+        {"{\"extra\":1,\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0}}}", "extra"},
+    };
+    for (int i = 0; i < BY_COUNT(files); i++) {
+        assert_null(by_tokenizer_parse(files[i][0], strlen(files[i][0]), "file"));
+        assert_non_null(strstr(by_error_message(), files[i][1]));
+    }
+}
+
+/* A SentencePiece file cut short or with a byte changed is an error or a model, never a crash. */
+static void test_damaged_spiece(void **state)
+{
+    (void)state;
+    char *path = fixture("tokenizers/t5/spiece.model");
+    if (!path)
+        return;
+    size_t size = 0;
+    char *bytes = by_file_read(path, (size_t)1 << 28, &size);
+    assert_non_null(bytes);
+    by_rng rng = by_rng_make(3, 0);
+    for (int round = 0; round < 30; round++) {
+        by_spiece m;
+        size_t n = by_rng_below(&rng, size), at = by_rng_below(&rng, size);
+        if (by_spiece_parse(&m, bytes, n) == BY_OK)
+            by_spiece_free(&m);
+        char saved = bytes[at];
+        bytes[at] = (char)by_rng_u32(&rng);
+        if (by_spiece_parse(&m, bytes, size) == BY_OK)
+            by_tokenizer_free(by_spiece_tokenizer(&m));
+        bytes[at] = saved;
+    }
+    by_free(bytes);
+    by_free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_bare_sentencepiece),
+        cmocka_unit_test(test_bytes_and_parts),
+        cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_decoders),
+        cmocka_unit_test(test_pair),
+        cmocka_unit_test(test_unknown_is_named),
+        cmocka_unit_test(test_damaged_spiece),
+    };
+    return cmocka_run_group_tests(tests, find_shared, NULL);
+}
