@@ -9,7 +9,12 @@ set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mpref
 set(flags_avx512bf16 ${flags_avx512} -mavx512bf16)
 
 # Not -ffast-math: NaN and infinity must stay visible, they are how a diverging run is caught.
-set(kernel_options $<$<NOT:$<CONFIG:Debug>>:-O3> -ffp-contract=fast -fno-math-errno -fno-trapping-math
+# With sanitizers, -O1: at -O3 the largest file takes minutes for each instruction set.
+set(kernel_level -O3)
+if(BANYAN_SANITIZE)
+    set(kernel_level -O1)
+endif()
+set(kernel_options $<$<NOT:$<CONFIG:Debug>>:${kernel_level}> -ffp-contract=fast -fno-math-errno -fno-trapping-math
     -fno-signed-zeros)
 
 set(kernel_isas generic)
