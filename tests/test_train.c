@@ -290,38 +290,46 @@ static void test_recompute_steps(void **state)
 }
 
 /* One thread or two: the same bits with our own matrix products, whose sums are cut by shape and not by
- * threads. */
+ * threads. The sizes are such that every kernel finds it worth its while to use both. */
 static void test_threads(void **state)
 {
     (void)state;
-    const char *names[] = {"cpu", "cpu:generic"};
-    by_dtype types[] = {BY_F32, BY_BF16};
+    enum { ROWS = 32, LONG = 32 };
+    static const struct {
+        const char *device;
+        by_dtype type;
+        by_optimizer optimizer;
+    } cases[] = {{"cpu", BY_F32, BY_ADAMW},
+                 {"cpu", BY_BF16, BY_SGD},
+                 {"cpu:generic", BY_F32, BY_ADAFACTOR},
+                 {"cpu:generic", BY_BF16, BY_ADAMW}};
+    static int32_t inputs[ROWS * LONG], targets[ROWS * LONG];
+    by_model_shape shape = {
+        .layers = 1, .heads = 4, .width = 64, .context = LONG, .vocab = V, .dropout = 0.1};
     setenv("BANYAN_GEMM", "own", 1);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < BY_COUNT(cases); i++) {
         by_model *m[2];
         by_device *d[2];
-        by_model_shape shape = {
-            .layers = 2, .heads = 4, .width = 64, .context = 32, .vocab = 101, .dropout = 0.1};
         for (int k = 0; k < 2; k++) {
-            d[k] = by_device_open(names[i % 2], k + 1);
+            d[k] = by_device_open(cases[i].device, k + 1);
             assert_non_null(d[k]);
-            by_model_spec spec = {.dtype = types[i / 2], .training = true, .seed = 5};
+            by_model_spec spec = {.dtype = cases[i].type, .training = true, .seed = 5};
             m[k] = by_model_new(d[k], "gpt2", &shape, &spec);
             assert_non_null(m[k]);
+            by_optimizer_spec optimizer = {.kind = cases[i].optimizer, .momentum = 0.9, .max_grad_norm = 0.5};
             by_trainer *t =
-                trainer_of(m[k], (by_trainer_spec){.batch = 6, .seq = 32, .optimizer.max_grad_norm = 0.5});
-            int32_t inputs[6 * 32], targets[6 * 32];
-            for (int s = 0; s < 3; s++) {
-                noise(inputs, 6 * 32, 100 + (uint64_t)s);
-                noise(targets, 6 * 32, 200 + (uint64_t)s);
+                trainer_of(m[k], (by_trainer_spec){.batch = ROWS, .seq = LONG, .optimizer = optimizer});
+            for (int s = 0; s < 2; s++) {
+                noise(inputs, ROWS * LONG, 100 + (uint64_t)s);
+                noise(targets, ROWS * LONG, 200 + (uint64_t)s);
                 backward(t, inputs, targets, true);
                 update(t, 1e-3);
             }
             by_trainer_free(t);
         }
-        same_bits(m[0], m[1], BY_SLOT_GRAD);
-        same_bits(m[0], m[1], BY_SLOT_MOMENT2);
-        same_bits(m[0], m[1], BY_SLOT_VALUE);
+        by_slot slots[] = {BY_SLOT_GRAD, BY_SLOT_MOMENT1, BY_SLOT_MOMENT2, BY_SLOT_VALUE};
+        for (int k = 0; k < BY_COUNT(slots); k++)
+            same_bits(m[0], m[1], slots[k]);
         for (int k = 0; k < 2; k++) {
             by_model_free(m[k]);
             by_device_free(d[k]);

@@ -633,6 +633,7 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_inspect, argc, argv, &in.o, &args, &code))
         return code;
+    code = CLI_OK;
     in.what = args.items[0];
     if (by_file_exists(in.what) && !by_dir_exists(in.what)) {
         code = inspect_file(in.what, in.o.json);
@@ -641,11 +642,9 @@ static int run(int argc, char **argv)
             code = cli_fail(in.dir || in.model
                                 ? NULL
                                 : "a model without a file is named FAMILY:PRESET, for instance gpt2:124m");
-        else if (in.o.graph)
-            code = CLI_OK;
-        else if (in.o.json)
+        else if (in.o.json && !in.o.graph)
             code = print_model_json(&in);
-        else
+        else if (!in.o.graph)
             print_model(&in);
     }
     close_inspection(&in);

@@ -28,8 +28,8 @@ check() {
         echo "not ok $name"
         echo "    failed: $*"
         echo "    exit code $rc; stdout, stderr:"
-        head -c 1000 "$tmp/out" | sed 's/^/    > /'
-        head -c 1000 "$tmp/err" | sed 's/^/    ! /'
+        head -c 1000 "$tmp/out" | awk '{ print "    > " $0 }'
+        head -c 1000 "$tmp/err" | awk '{ print "    ! " $0 }'
         failed=1
     fi
 }
