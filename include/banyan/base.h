@@ -29,7 +29,8 @@ typedef enum by_status {
     BY_ERR_FORMAT,      /* a file that is truncated, malformed or hostile */
     BY_ERR_UNSUPPORTED, /* well formed, but not something this build can do */
     BY_ERR_CANCELLED,   /* a callback or a signal asked to stop */
-    BY_ERR_NUMERIC      /* NaN or infinity where a number was needed */
+    BY_ERR_NUMERIC,     /* NaN or infinity where a number was needed */
+    BY_ERR_DEVICE       /* a GPU, its driver or its libraries */
 } by_status;
 
 /* The last error of the calling thread: one line, no newline, "" when there was none. Valid until the next

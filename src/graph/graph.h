@@ -34,7 +34,8 @@ struct by_tensor {
     by_dtype type;
     int rank;
     int64_t dim[BY_MAX_RANK];
-    char *name; /* arena, may be NULL */
+    int64_t pitch; /* elements from one row to the next in memory; 0 as a rule: the last axis, no gap */
+    char *name;    /* arena, may be NULL */
     by_place place;
     int param;         /* index in the parameter list, -1 otherwise */
     bool is_output;    /* readable after the run */
@@ -220,8 +221,15 @@ static inline by_dtype by_acc_type(by_dtype t)
 }
 
 size_t by_tensor_bytes(const by_tensor *t);
-int64_t by_tensor_rows(const by_tensor *t);      /* product of all axes but the last; 1 for rank 0 and 1 */
-int64_t by_tensor_cols(const by_tensor *t);      /* last axis; 1 for rank 0 */
+int64_t by_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
+int64_t by_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
+/* Elements from one row to the next in memory. Only logits may have gaps there (by_graph_pitch): they are
+ * read and written by linear, linear_dx, linear_dw, cross_entropy and cross_entropy_grad alone, and those
+ * must ask. */
+static inline int64_t by_tensor_pitch(const by_tensor *t)
+{
+    return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;
+}
 const char *by_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
 
 /* ---- building (build.c) ---------------------------------------------------------------------- */

@@ -1,0 +1,133 @@
+/* cuda.h - the NVIDIA GPU as a device, shared by the backend and the kernels. Everything in this folder is
+ * compiled by nvcc; with BY_CUDA_EMULATE it is compiled by the C++ compiler instead, and runs on the CPU,
+ * block by block, thread by thread (emulate.h): slowly, but any machine can then test the kernels. */
+#ifndef BY_CUDA_CUDA_H
+#define BY_CUDA_CUDA_H
+
+#include <atomic> /* before graph.h, which is C */
+#include <stdint.h>
+
+#ifdef BY_CUDA_EMULATE
+#include "cuda/emulate.h"
+#else
+#include <cuda_runtime.h>
+#endif
+
+extern "C" {
+#include "graph/graph.h"
+}
+
+/* What a kernel that meets a bad index leaves behind, in host memory that the device can write. */
+typedef struct by_cuda_fault {
+    int32_t set;   /* 0: nothing happened */
+    int32_t node;  /* index in the program */
+    int32_t input; /* of the node: the tensor with the bad element */
+    int32_t value; /* what it was */
+    int64_t place; /* where */
+    int64_t limit; /* values are in [0, limit) */
+} by_cuda_fault;
+
+/* by_device.impl */
+typedef struct by_cuda {
+    int index, arch, sms; /* which card; 90 for compute capability 9.0; multiprocessors */
+    int shared_limit;     /* most bytes of shared memory a block can have */
+    size_t l2, total;     /* bytes of cache, of memory */
+    bool tf32;            /* products of f32 in TF32 */
+    cudaStream_t stream;
+    by_cuda_fault *fault;        /* host memory, mapped */
+    by_cuda_fault *device_fault; /* the device's address of it */
+    void *lt;                    /* cuBLASLt's handle */
+    void *workspace;             /* of cuBLASLt, device memory */
+    size_t workspace_bytes;
+    char *staging; /* pinned memory that uploads pass through */
+    size_t staging_at;
+    void *scratch; /* working memory of the kernels, shared by all programs: runs are in order */
+    size_t scratch_bytes;
+    int generation; /* counts the times that scratch has moved */
+    int capturing;  /* a program is being captured */
+} by_cuda;
+
+/* What a kernel is given: a by_exec with more behind it. */
+typedef struct by_cuda_exec {
+    by_exec base;
+    by_cuda *cuda;
+    cudaStream_t stream;
+    const uint64_t *random; /* device memory: seed, step */
+    bool dry;               /* plan only: nothing is launched, scratch is counted */
+    size_t scratch_needed;  /* the most that a kernel has asked for */
+} by_cuda_exec;
+
+static inline by_cuda_exec *by_cuda_of(by_exec *e)
+{
+    return (by_cuda_exec *)e; /* base is its first member */
+}
+
+/* BY_OK, or BY_ERR_DEVICE with CUDA's words. */
+by_status by_cuda_check(cudaError_t error, const char *what);
+
+/* Working memory for the length of one kernel call, 256-byte aligned, uninitialised. In a dry run only the
+ * size is noted, and what is returned must not be used. */
+void *by_cuda_scratch(by_cuda_exec *x, size_t bytes);
+
+/* Matrix products: gemm.cu. Row-major; the meaning is that of src/cpu/gemm.h. */
+by_status by_cuda_gemm_prepare(by_cuda_exec *x, by_node *n);
+void by_cuda_gemm_forget(by_node *n);
+
+extern "C" {
+extern const by_kernel by_cuda_table[BY_OP_COUNT];
+#define BY_OP(ID, name, in, out, over, base, from, gradient) by_status by_cuda_##name(by_exec *e, by_node *n);
+#include "graph/ops.def"
+#undef BY_OP
+}
+
+/* Start a kernel: by_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is legal.
+ */
+#ifdef BY_CUDA_EMULATE
+template <class... P, class... A>
+static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                           A... args)
+{
+    if (!x->dry)
+        by_emulate(grid, block, shared, [&] { kernel(args...); });
+    return BY_OK;
+}
+#else
+template <class... P>
+static cudaError_t by_launch_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
+                                 size_t shared, P... args)
+{
+    void *list[] = {(void *)&args...};
+    return cudaLaunchKernel((const void *)kernel, grid, block, list, shared, stream);
+}
+template <class... P, class... A>
+static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                           A... args)
+{
+    if (x->dry) {
+        if (shared > 48 * 1024)
+            return by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
+                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      (int)shared),
+                                 "shared memory");
+        return BY_OK;
+    }
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+        return BY_OK;
+    return by_cuda_check(by_launch_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...), "launch");
+}
+#endif
+
+/* As in src/cpu/cpu.h: a place in a kernel's host code where it chooses its way; tests see that every one is
+ * taken. */
+typedef struct by_cuda_branch {
+    const char *label, *file, *isa;
+    int hit;
+} by_cuda_branch;
+#define BY_BRANCH(text)                                                                  \
+    do {                                                                                 \
+        static by_cuda_branch by_branch_here_                                            \
+            __attribute__((section("by_branches"), used)) = {text, __FILE__, "cuda", 0}; \
+        by_branch_here_.hit = 1;                                                         \
+    } while (0)
+
+#endif

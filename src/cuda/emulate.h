@@ -1,0 +1,271 @@
+/* emulate.h - as much of CUDA as the kernels of this folder use, on the CPU. Blocks run one after the other,
+ * the threads of a block as coroutines that change over at barriers and at exchanges within a warp. What a
+ * kernel computes is what the GPU would compute, up to rounding in the matrix instructions; how fast it does
+ * so, and races between blocks, do not show here. Shared memory is filled with NaNs before every block. */
+#ifndef BY_CUDA_EMULATE_H
+#define BY_CUDA_EMULATE_H
+
+#include <functional>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    {
+    }
+};
+struct uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__    __attribute__((noinline))
+#define __restrict__
+#define __launch_bounds__(...)
+#define __shared__   static /* one block at a time */
+#define __align__(n) __attribute__((aligned(n)))
+#define __grid_constant__
+
+/* ---- threads (emulate.cc) -------------------------------------------------------------------- */
+
+struct by_emulated {
+    dim3 thread, block, block_dim, grid_dim;
+    int index, lane, warp; /* of the running thread */
+    unsigned char *shared;
+    size_t shared_bytes;
+};
+extern by_emulated by_emulated_now;
+enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words a thread can show to its warp */
+
+void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
+void by_emulated_block_barrier();
+void by_emulated_named_barrier(int id, int threads, bool wait);
+void by_emulated_warp_barrier();
+void by_emulated_yield();             /* let the others go on: for loops that wait for memory */
+uint64_t *by_emulated_slot(int lane); /* what a lane of this warp shows */
+
+#define threadIdx (by_emulated_now.thread)
+#define blockIdx  (by_emulated_now.block)
+#define blockDim  (by_emulated_now.block_dim)
+#define gridDim   (by_emulated_now.grid_dim)
+
+static inline void __syncthreads()
+{
+    by_emulated_block_barrier();
+}
+static inline void __syncwarp(unsigned = 0xffffffffu)
+{
+    by_emulated_warp_barrier();
+}
+static inline void __threadfence()
+{
+}
+static inline void __threadfence_block()
+{
+}
+static inline void __nanosleep(unsigned)
+{
+    by_emulated_yield();
+}
+
+/* Show n words, and let the whole warp have done so before reading; by_emulated_done() ends the exchange. */
+static inline void by_emulated_show(const void *words, size_t bytes)
+{
+    memcpy(by_emulated_slot(by_emulated_now.lane), words, bytes);
+    by_emulated_warp_barrier();
+}
+static inline void by_emulated_done()
+{
+    by_emulated_warp_barrier();
+}
+
+template <class V> static inline V by_emulated_from(V v, int lane)
+{
+    V got;
+    by_emulated_show(&v, sizeof v);
+    memcpy(&got, by_emulated_slot(lane & 31), sizeof got);
+    by_emulated_done();
+    return got;
+}
+template <class V> static inline V __shfl_sync(unsigned, V v, int lane, int width = 32)
+{
+    return by_emulated_from(v, (by_emulated_now.lane & ~(width - 1)) | (lane & (width - 1)));
+}
+template <class V> static inline V __shfl_xor_sync(unsigned, V v, int mask, int = 32)
+{
+    return by_emulated_from(v, by_emulated_now.lane ^ mask);
+}
+template <class V> static inline V __shfl_down_sync(unsigned, V v, int by, int width = 32)
+{
+    int lane = by_emulated_now.lane;
+    return by_emulated_from(v, (lane & (width - 1)) + by < width ? lane + by : lane);
+}
+template <class V> static inline V __shfl_up_sync(unsigned, V v, int by, int width = 32)
+{
+    int lane = by_emulated_now.lane;
+    return by_emulated_from(v, (lane & (width - 1)) >= by ? lane - by : lane);
+}
+static inline unsigned __ballot_sync(unsigned, int predicate)
+{
+    unsigned bits = 0;
+    uint64_t mine = predicate != 0;
+    by_emulated_show(&mine, sizeof mine);
+    for (int i = 0; i < 32; i++)
+        bits |= (unsigned)(*by_emulated_slot(i) & 1) << i;
+    by_emulated_done();
+    return bits;
+}
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) == 0xffffffffu;
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+template <class V> static inline V atomicAdd(V *at, V by)
+{
+    V old = *at;
+    *at = old + by;
+    return old;
+}
+static inline int atomicCAS(int *at, int compare, int value)
+{
+    int old = *at;
+    *at = old == compare ? value : old;
+    return old;
+}
+static inline int atomicMax(int *at, int v)
+{
+    int old = *at;
+    *at = old > v ? old : v;
+    return old;
+}
+static inline int atomicExch(int *at, int v)
+{
+    int old = *at;
+    *at = v;
+    return old;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((uint64_t)a * b >> 32);
+}
+static inline float __uint_as_float(unsigned u)
+{
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+static inline unsigned __float_as_uint(float f)
+{
+    unsigned u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+static inline float __int_as_float(int u)
+{
+    return __uint_as_float((unsigned)u);
+}
+static inline int __float_as_int(float f)
+{
+    return (int)__float_as_uint(f);
+}
+static inline int __popc(unsigned u)
+{
+    return __builtin_popcount(u);
+}
+static inline int __clz(int u)
+{
+    return u ? __builtin_clz((unsigned)u) : 32;
+}
+static inline int __ffs(int u)
+{
+    return __builtin_ffs(u);
+}
+static inline float rsqrtf(float x)
+{
+    return 1 / sqrtf(x);
+}
+#define __expf expf
+#define __logf logf
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+static inline float __frcp_rn(float a)
+{
+    return 1 / a;
+}
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+template <class V> static inline V __ldg(const V *p)
+{
+    return *p;
+}
+template <class V> static inline V __ldcg(const V *p)
+{
+    return *p;
+}
+template <class V> static inline V __ldcs(const V *p)
+{
+    return *p;
+}
+template <class V> static inline void __stcs(V *p, V v)
+{
+    *p = v;
+}
+template <class V> static inline void __stcg(V *p, V v)
+{
+    *p = v;
+}
+template <class V> static inline V min(V a, V b)
+{
+    return a < b ? a : b;
+}
+template <class V> static inline V max(V a, V b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- the runtime ----------------------------------------------------------------------------- */
+
+typedef int cudaError_t;
+typedef void *cudaStream_t;
+typedef void *cudaEvent_t;
+enum { cudaSuccess = 0 };
+enum { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+
+static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int, cudaStream_t)
+{
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t)
+{
+    memset(to, value, bytes);
+    return cudaSuccess;
+}
+
+#endif

@@ -1,0 +1,153 @@
+/* mma.cuh - the matrix instructions of sm_80 and later, and asynchronous copies into shared memory.
+ *
+ * mma16816: d (16, 8) f32 += a (16, 16) b (16, 8), spread over a warp. With g = lane / 4, c = lane % 4:
+ *   a[0] = A[g][2c, 2c+1]    a[1] = A[g+8][2c..]    a[2] = A[g][2c+8..]    a[3] = A[g+8][2c+8..]
+ *   b[0] = B[2c, 2c+1][g]    b[1] = B[2c+8..][g]
+ *   d[0] = D[g][2c]  d[1] = D[g][2c+1]  d[2] = D[g+8][2c]  d[3] = D[g+8][2c+1] */
+#ifndef BY_CUDA_KERNELS_MMA_CUH
+#define BY_CUDA_KERNELS_MMA_CUH
+
+#include "cuda/kernels/kernel.cuh"
+
+#ifdef BY_CUDA_EMULATE
+
+template <class T> static inline float by_emulated_half(uint32_t word, int high)
+{
+    return to_float(T{(uint16_t)(word >> (16 * high))});
+}
+
+template <class T> static inline void mma16816(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    by_emulated_show(mine, sizeof mine);
+    const int g = by_emulated_now.lane / 4, c = by_emulated_now.lane % 4;
+    for (int i = 0; i < 4; i++) {
+        const int row = g + 8 * (i / 2), col = 2 * c + i % 2;
+        float sum = 0;
+        for (int k = 0; k < 16; k++) {
+            const uint32_t *from_a = (const uint32_t *)by_emulated_slot(row % 8 * 4 + k % 8 / 2);
+            const uint32_t *from_b = (const uint32_t *)by_emulated_slot(col * 4 + k % 8 / 2);
+            sum += by_emulated_half<T>(from_a[row / 8 + 2 * (k / 8)], k % 2) *
+                   by_emulated_half<T>(from_b[4 + k / 8], k % 2);
+        }
+        d[i] += sum;
+    }
+    by_emulated_done();
+}
+
+/* Lane l gives the address of row l % 8 of matrix l / 8; r[i] is the lane's pair of matrix i. */
+template <bool TRANSPOSED> static inline void load_matrices(uint32_t *r, const void *row, int count)
+{
+    uint64_t mine = (uint64_t)(uintptr_t)row;
+    by_emulated_show(&mine, sizeof mine);
+    const int g = by_emulated_now.lane / 4, c = by_emulated_now.lane % 4;
+    for (int i = 0; i < count; i++) {
+        uint16_t pair[2];
+        for (int k = 0; k < 2; k++) {
+            const int at = TRANSPOSED ? 2 * c + k : g, of = TRANSPOSED ? g : 2 * c + k;
+            pair[k] = ((const uint16_t *)(uintptr_t)*by_emulated_slot(8 * i + at))[of];
+        }
+        r[i] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
+    }
+    by_emulated_done();
+}
+static inline void ldmatrix4(uint32_t r[4], const void *row)
+{
+    load_matrices<false>(r, row, 4);
+}
+static inline void ldmatrix4_trans(uint32_t r[4], const void *row)
+{
+    load_matrices<true>(r, row, 4);
+}
+static inline void ldmatrix2(uint32_t r[2], const void *row)
+{
+    load_matrices<false>(r, row, 2);
+}
+static inline void ldmatrix2_trans(uint32_t r[2], const void *row)
+{
+    load_matrices<true>(r, row, 2);
+}
+
+/* 16 bytes into shared memory, or 16 zero bytes when not `real`. */
+static inline void copy_async(void *to, const void *from, bool real)
+{
+    if (real)
+        memcpy(to, from, 16);
+    else
+        memset(to, 0, 16);
+}
+static inline void copy_commit()
+{
+}
+template <int LEFT> static inline void copy_wait()
+{
+}
+
+#else
+
+template <class T>
+static __device__ __forceinline__ void mma16816(float d[4], const uint32_t a[4], const uint32_t b[2]);
+template <>
+__device__ __forceinline__ void mma16816<bf16>(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+__device__ __forceinline__ void mma16816<f16>(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+static __device__ __forceinline__ void ldmatrix4(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row)));
+}
+static __device__ __forceinline__ void ldmatrix4_trans(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row)));
+}
+static __device__ __forceinline__ void ldmatrix2(uint32_t r[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(shared_address(row)));
+}
+static __device__ __forceinline__ void ldmatrix2_trans(uint32_t r[2], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(shared_address(row)));
+}
+
+/* 16 bytes into shared memory, or 16 zero bytes when not `real`. */
+static __device__ __forceinline__ void copy_async(void *to, const void *from, bool real)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(real ? 16 : 0));
+}
+static __device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;");
+}
+/* Until at most LEFT of the committed groups are under way. */
+template <int LEFT> static __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
+}
+#endif
+
+#endif
