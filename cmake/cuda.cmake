@@ -1,9 +1,12 @@
-# src/cuda/*.cu, when nvcc is there. Compiled by plain nvcc commands, so that the libraries still link as C.
+# src/cuda/*.cu and src/cuda/kernels/*.cu, when nvcc is there. Compiled by plain nvcc commands, so that the libraries still
+# link as C. The CUDA runtime is linked statically and finds the driver by itself; cuBLASLt is loaded when a GPU is opened:
+# one binary runs with and without a GPU. BANYAN_CUDA_ARCHS names the architectures; fewer of them build faster.
 if(BANYAN_CUDA STREQUAL "OFF")
     set(cuda_summary "off")
     return()
 endif()
-file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu)
+file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu src/cuda/kernels/*.cu)
+set(BANYAN_CUDA_ARCHS "80;89;90a;100;120" CACHE STRING "GPU architectures to compile for, for instance 90a")
 find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 mark_as_advanced(NVCC)
 need(CUDA "${NVCC}" "nvcc is not in the PATH nor in /usr/local/cuda/bin")
@@ -19,7 +22,7 @@ endif()
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(archs "")
 set(gencode "")
-foreach(arch 80 89 90a 100 120)
+foreach(arch ${BANYAN_CUDA_ARCHS})
     string(REGEX REPLACE "[a-z]$" "" plain ${arch}) # nvcc lists sm_90 alone for 90 and 90a
     if(known MATCHES "sm_${plain}(\n|$)")
         list(APPEND archs ${arch})
@@ -29,17 +32,23 @@ foreach(arch 80 89 90a 100 120)
         endif()
     endif()
 endforeach()
-if(NOT newest)
-    message(FATAL_ERROR "${NVCC} knows none of the GPU architectures 80, 89, 100, 120; use a newer CUDA, or -DBANYAN_CUDA=OFF")
+if(NOT archs)
+    message(FATAL_ERROR "${NVCC} knows none of the GPU architectures ${BANYAN_CUDA_ARCHS}; use a newer CUDA, or -DBANYAN_CUDA=OFF")
 endif()
-list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
+if(newest)
+    list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
+endif()
 list(TRANSFORM definitions PREPEND -D OUTPUT_VARIABLE define_options)
 
+set(hopper "")
+if("90a" IN_LIST archs AND EXISTS ${PROJECT_SOURCE_DIR}/src/cuda/kernels/attention_hopper.cu)
+    set(hopper -DBY_CUDA_HOPPER)
+endif()
 foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME)
     set(object ${PROJECT_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object}
-        COMMAND ${NVCC} -c -O3 -std=c++17 ${gencode} ${define_options} -DBY_HAVE_CUDA
+        COMMAND ${NVCC} -c -O3 -std=c++17 ${gencode} ${define_options} ${hopper}
             -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
             -Xcompiler -fPIC,-fvisibility=hidden -MD -MF ${object}.d -o ${object} ${source}
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${name}" VERBATIM COMMAND_EXPAND_LISTS)
@@ -48,10 +57,10 @@ endforeach()
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/cuda)
 
 find_package(CUDAToolkit REQUIRED)
-set(cuda_libs ${CUDA_cublasLt_LIBRARY} ${CUDA_cudart_static_LIBRARY} -lstdc++ -lrt -ldl)
+set(cuda_libs ${CUDA_cudart_static_LIBRARY} -lstdc++ -lrt -ldl)
 list(APPEND static_libs ${cuda_libs})
 list(APPEND shared_libs ${cuda_libs})
-list(APPEND pc_libs -L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart_static -lstdc++ -lrt -ldl)
+list(APPEND pc_libs -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lstdc++ -lrt -ldl)
 target_compile_definitions(banyan-flags INTERFACE BY_HAVE_CUDA)
 target_include_directories(banyan-flags SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
 list(JOIN archs " " arch_summary)

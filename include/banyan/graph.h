@@ -26,14 +26,17 @@ typedef struct by_program by_program; /* a compiled graph */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Open "cpu" (threads > 0, or 0 for every core), or "cpu:avx2" and the like for a given instruction set.
- * Devices outlive the parameters and programs made on them. NULL on failure; free(NULL) is legal here and
- * everywhere below. */
+/* Open "cpu" (threads > 0, or 0 for every core), "cpu:avx2" and the like for a given instruction set, "cuda"
+ * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32), or "auto": a GPU where there is one
+ * that works. Devices outlive the parameters and programs made on them. NULL on failure; free(NULL) is legal
+ * here and everywhere below. */
 BY_API by_device *by_device_open(const char *name, int threads);
 BY_API void by_device_free(by_device *d);
 BY_API const char *by_device_name(const by_device *d);
 BY_API const char *by_device_description(const by_device *d); /* "cpu: avx512bf16, oneDNN 2.6.3, 2 threads" */
 BY_API int by_device_threads(const by_device *d);
+/* A GPU works while the host goes on; by_read() waits for it. This waits too, and reports what went wrong. */
+BY_API by_status by_device_wait(by_device *d);
 /* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot
  * be measured. */
 BY_API double by_device_peak(by_device *d, by_dtype type);

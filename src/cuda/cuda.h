@@ -44,7 +44,8 @@ typedef struct by_cuda {
     void *scratch; /* working memory of the kernels, shared by all programs: runs are in order */
     size_t scratch_bytes;
     int generation; /* counts the times that scratch has moved */
-    int capturing;  /* a program is being captured */
+    bool no_graphs; /* launch kernels one by one, for debugging (environment variable BANYAN_NO_GRAPHS) */
+    const by_program *running; /* the last to be started */
 } by_cuda;
 
 /* What a kernel is given: a by_exec with more behind it. */
@@ -55,6 +56,9 @@ typedef struct by_cuda_exec {
     const uint64_t *random; /* device memory: seed, step */
     bool dry;               /* plan only: nothing is launched, scratch is counted */
     size_t scratch_needed;  /* the most that a kernel has asked for */
+    const by_node
+        *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
+    bool after_done; /* set by the kernel when it has done the work of that node too */
 } by_cuda_exec;
 
 static inline by_cuda_exec *by_cuda_of(by_exec *e)
@@ -69,9 +73,11 @@ by_status by_cuda_check(cudaError_t error, const char *what);
  * size is noted, and what is returned must not be used. */
 void *by_cuda_scratch(by_cuda_exec *x, size_t bytes);
 
-/* Matrix products: gemm.cu. Row-major; the meaning is that of src/cpu/gemm.h. */
-by_status by_cuda_gemm_prepare(by_cuda_exec *x, by_node *n);
-void by_cuda_gemm_forget(by_node *n);
+/* A kernel may keep what it planned in n->plan: a struct that begins with this. (Not cross_entropy and its
+ * gradient: where the two are done in one, their plans are each other.) */
+typedef struct by_cuda_plan {
+    void (*forget)(void *plan);
+} by_cuda_plan;
 
 extern "C" {
 extern const by_kernel by_cuda_table[BY_OP_COUNT];

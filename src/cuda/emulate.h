@@ -253,18 +253,112 @@ template <class V> static inline V max(V a, V b)
 
 typedef int cudaError_t;
 typedef void *cudaStream_t;
-typedef void *cudaEvent_t;
-enum { cudaSuccess = 0 };
+typedef void *cudaGraphExec_t;
+enum { cudaSuccess, cudaErrorInsufficientDriver, cudaErrorNoDevice, cudaErrorMemoryAllocation };
 enum { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum { cudaHostAllocMapped };
+#define CUDART_VERSION 0
 
-static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int, cudaStream_t)
+/* A small card: enough shared memory for every kernel, few multiprocessors, so that small tests have several
+ * blocks for each. */
+struct cudaDeviceProp {
+    char name[32];
+    int major, minor, multiProcessorCount, sharedMemPerBlockOptin, l2CacheSize;
+    size_t totalGlobalMem;
+};
+static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 {
-    memcpy(to, from, bytes);
+    *p = {"emulated", 8, 0, 4, 227 * 1024, 1 << 20, (size_t)1 << 30};
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int)
+{
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetLastError()
+{
+    return cudaSuccess;
+}
+static inline const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "error";
+}
+static inline cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
+{
+    *unused = *total = (size_t)1 << 30;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    *out = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return *out ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaFree(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+    return cudaMalloc(out, bytes);
+}
+static inline cudaError_t cudaHostAlloc(void **out, size_t bytes, int)
+{
+    return cudaMalloc(out, bytes);
+}
+static inline cudaError_t cudaHostGetDevicePointer(void **out, void *host, int)
+{
+    *out = host;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaFreeHost(void *p)
+{
+    return cudaFree(p);
+}
+static inline cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+    memset(to, value, bytes);
     return cudaSuccess;
 }
 static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t)
 {
     memset(to, value, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int)
+{
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, int, cudaStream_t)
+{
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamCreate(cudaStream_t *s)
+{
+    *s = NULL;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t)
+{
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t)
+{
     return cudaSuccess;
 }
 

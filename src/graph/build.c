@@ -33,7 +33,7 @@ by_dtype by_type(const by_tensor *t)
 
 size_t by_tensor_bytes(const by_tensor *t)
 {
-    return (size_t)by_elements(t) * by_dtype_size(t->type);
+    return (size_t)(t->pitch ? by_tensor_rows(t) * t->pitch : by_elements(t)) * by_dtype_size(t->type);
 }
 
 int64_t by_tensor_cols(const by_tensor *t)

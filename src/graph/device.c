@@ -1,24 +1,67 @@
 /* device.c - opening devices by name, and memory on them. */
 #include "graph/graph.h"
 
+#ifdef BY_HAVE_CUDA
+by_status by_cuda_open(by_device *d, const char *which, int threads);
+by_opener by_cuda_opener = by_cuda_open;
+#else
+by_opener by_cuda_opener = NULL;
+#endif
+
+/* What follows "cpu" or "cuda" in a device's name ("cuda:1" -> "1", "cuda+tf32" -> "+tf32"); NULL when the
+ * name is another. */
+static const char *rest_of(const char *name, const char *kind)
+{
+    size_t n = strlen(kind);
+    if (strncmp(name, kind, n) != 0 || !strchr(":+", name[n]))
+        return NULL;
+    return name[n] == ':' ? name + n + 1 : name + n;
+}
+
+static by_status open_named(by_device *d, const char *name, int threads)
+{
+    const char *cpu = rest_of(name, "cpu"), *cuda = rest_of(name, "cuda");
+    if (cpu)
+        return by_cpu_open(d, *cpu ? cpu : NULL, threads);
+    if (cuda && by_cuda_opener)
+        return by_cuda_opener(d, cuda, threads);
+    if (cuda)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "this build of banyan has no CUDA in it: it was made where there was no nvcc");
+    return by_fail(BY_ERR_UNSUPPORTED, "no device is called %s; there are cpu, cuda and auto", name);
+}
+
+/* The first GPU where there is one that works, and the CPU elsewhere. */
+static by_status open_auto(by_device *d, int threads)
+{
+    if (by_cuda_opener && by_cuda_opener(d, "", threads) == BY_OK)
+        return BY_OK;
+    by_error_clear();
+    return by_cpu_open(d, NULL, threads);
+}
+
 by_device *by_device_open(const char *name, int threads)
 {
     if (threads < 0 || threads > 4096) {
         by_fail(BY_ERR_ARGUMENT, "%d threads are not possible", threads);
         return NULL;
     }
-    if (!name || strcmp(name, "auto") == 0)
-        name = "cpu";
-    if (strncmp(name, "cpu", 3) != 0 || (name[3] != '\0' && name[3] != ':')) {
-        by_fail(BY_ERR_UNSUPPORTED, "no device is called %s; this build has: cpu", name);
-        return NULL;
-    }
     by_device *d = by_alloc_zero(1, sizeof *d);
-    if (d && by_cpu_open(d, name[3] == ':' ? name + 4 : NULL, threads) != BY_OK) {
+    if (!d)
+        return NULL;
+    if (!name)
+        name = "cpu";
+    by_status s = strcmp(name, "auto") == 0 ? open_auto(d, threads) : open_named(d, name, threads);
+    if (s != BY_OK) {
         by_free(d);
         return NULL;
     }
     return d;
+}
+
+by_status by_device_wait(by_device *d)
+{
+    return d->backend->wait ? d->backend->wait(d) : BY_OK;
 }
 
 void by_device_free(by_device *d)

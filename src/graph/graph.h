@@ -274,7 +274,7 @@ typedef struct by_param_info {
     int rank;
     int64_t dim[BY_MAX_RANK];
     int64_t count;
-    int64_t offset; /* in elements, in every flat buffer; a multiple of 16 */
+    int64_t offset; /* in elements, in every flat buffer; a multiple of 64 */
     by_init init;
     float lr_scale;
     bool decay, trainable;
@@ -308,7 +308,8 @@ void *by_params_address(const by_params *p, int i, by_slot slot);
 by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
 by_status by_graph_fuse(by_graph *g, bool across_blocks);
 by_status by_graph_recompute(by_graph *g);
-by_status by_graph_prune(by_graph *g); /* drop nodes and outputs nobody needs, number the rest */
+by_status by_graph_prune(by_graph *g);           /* drop nodes and outputs nobody needs, number the rest */
+void by_graph_pitch(by_graph *g, int row_bytes); /* rows of logits apart by a multiple of row_bytes */
 by_status by_graph_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
 
 struct by_program {
@@ -335,6 +336,9 @@ typedef struct by_backend {
     by_status (*run)(by_program *p);
     void (*forget)(by_program *p); /* undo prepare */
     void (*close)(by_device *d);
+    by_status (*wait)(
+        by_device *d); /* until everything started has been done; NULL: runs return when it has */
+    int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
 } by_backend;
 
 struct by_device {
@@ -352,6 +356,9 @@ struct by_memory {
 
 /* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
 by_status by_cpu_open(by_device *d, const char *isa, int threads);
+/* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+tf32". NULL in a build without CUDA. */
+typedef by_status (*by_opener)(by_device *d, const char *which, int threads);
+extern by_opener by_cuda_opener;
 
 /* ---- what a kernel is given ------------------------------------------------------------------ */
 

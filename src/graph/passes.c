@@ -104,6 +104,54 @@ by_status by_graph_fuse(by_graph *g, bool across_blocks)
     return BY_OK;
 }
 
+/* ---- pitch ----------------------------------------------------------------------------------- */
+
+/* Is t read, by anyone who reads it, as the input number k of an op that knows of gaps between rows? */
+static bool reads_rows(const by_node *n, int k)
+{
+    switch (n->op) {
+    case BY_OP_CROSS_ENTROPY:
+    case BY_OP_CROSS_ENTROPY_GRAD:
+    case BY_OP_LINEAR_DX:
+        return k == 0;
+    case BY_OP_LINEAR_DW:
+        return k == 1;
+    default:
+        return false;
+    }
+}
+
+static bool read_by_rows(const by_graph *g, const by_tensor *t)
+{
+    if (t->is_output)
+        return false;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (g->nodes[i]->in[k] == t && !reads_rows(g->nodes[i], k))
+                return false;
+    return true;
+}
+
+/* A vocabulary is rarely a multiple of what matrix units like: leave a gap behind every row of the logits,
+ * and of their gradient, which takes their place. */
+void by_graph_pitch(by_graph *g, int row_bytes)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        by_tensor *logits = g->nodes[i]->out[0], *grad = NULL;
+        if (g->nodes[i]->op != BY_OP_LINEAR || g->nodes[i]->out[1] || !read_by_rows(g, logits))
+            continue;
+        for (int k = 0; k < g->n_nodes; k++)
+            if (g->nodes[k]->op == BY_OP_CROSS_ENTROPY_GRAD && g->nodes[k]->in[0] == logits)
+                grad = g->nodes[k]->out[0];
+        const int64_t cols = by_tensor_cols(logits), step = row_bytes / (int64_t)by_dtype_size(logits->type);
+        if (cols % step == 0 || (grad && !read_by_rows(g, grad)))
+            continue;
+        logits->pitch = (cols + step - 1) / step * step;
+        if (grad)
+            grad->pitch = logits->pitch;
+    }
+}
+
 /* ---- recompute ------------------------------------------------------------------------------- */
 
 /* Activation checkpointing (Chen et al. 2016): of each block only what leaves it is kept; what the backward

@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-#define ALIGN 64
+#define ALIGN 256 /* what a GPU likes best */
 
 /* Last use of every tensor, as an index of nodes; outputs and inputs live to the end. */
 static void find_lives(by_graph *g)

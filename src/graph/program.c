@@ -52,6 +52,8 @@ static by_status compile(by_program *p, const by_compile_spec *spec)
     BY_TRY(by_graph_prune(g));
     if (spec->recompute)
         BY_TRY(by_graph_recompute(g));
+    if (p->device->backend->row_bytes)
+        by_graph_pitch(g, p->device->backend->row_bytes);
     BY_TRY(by_graph_plan(g, &p->bytes));
     if (p->device->backend->alloc(p->device, p->bytes, &p->memory) != BY_OK)
         return by_fail_context("the activations of this program need %.2f GiB", (double)p->bytes / (1 << 30));

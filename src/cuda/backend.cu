@@ -1,0 +1,505 @@
+/* backend.cu - an NVIDIA GPU as a device: opening it, its memory, and running programs. A program's first run
+ * launches its kernels one by one; from the second on, all of them are one CUDA graph that is launched at
+ * once. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda/gemm.cuh"
+
+extern "C" {
+by_status by_cuda_open(by_device *d, const char *which, int threads);
+int by_cuda_count(void);
+}
+
+enum { STAGING = 32 << 20, WORKSPACE = 64 << 20, ALIGN = 256 };
+
+by_status by_cuda_check(cudaError_t error, const char *what)
+{
+    return error == cudaSuccess
+               ? BY_OK
+               : by_fail(BY_ERR_DEVICE, "%s: the GPU reports \"%s\"", what, cudaGetErrorString(error));
+}
+
+static by_cuda *cuda_of(by_device *d)
+{
+    return (by_cuda *)d->impl;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static by_status cuda_alloc(by_device *d, size_t bytes, void **out)
+{
+    by_cuda *c = cuda_of(d);
+    cudaError_t error = cudaMalloc(out, bytes ? bytes : 1);
+    if (error != cudaSuccess) {
+        size_t unused = 0, total = 0;
+        const double gib = 1 << 30;
+        *out = NULL;
+        (void)cudaGetLastError();
+        cudaMemGetInfo(&unused, &total);
+        return by_fail(BY_ERR_MEMORY,
+                       "the GPU has %.2f GiB free of %.2f, and %.2f GiB are needed: %.2f GiB too little",
+                       (double)unused / gib, (double)total / gib, (double)bytes / gib,
+                       bytes > unused ? (double)(bytes - unused) / gib : 0.0);
+    }
+    return by_cuda_check(cudaMemsetAsync(*out, 0, bytes, c->stream), "clearing memory");
+}
+
+static void cuda_release(by_device *d, void *memory)
+{
+    if (!memory)
+        return;
+    cudaStreamSynchronize(cuda_of(d)->stream);
+    cudaFree(memory);
+}
+
+/* What a kernel has found wrong since the last look. */
+static by_status look_for_faults(by_cuda *c, const by_program *p)
+{
+    by_cuda_fault f = *c->fault;
+    if (!f.set)
+        return BY_OK;
+    c->fault->set = 0;
+    const by_node *n = p && f.node >= 0 && f.node < p->graph->n_nodes ? p->graph->nodes[f.node] : NULL;
+    const by_tensor *t = n && f.input < n->n_in ? n->in[f.input] : NULL;
+    return by_fail(BY_ERR_ARGUMENT, "%s: element %lld is %d, which is not in [0, %lld)",
+                   t ? by_tensor_label(t) : "an index", (long long)f.place, (int)f.value, (long long)f.limit);
+}
+
+static by_status wait_for(by_cuda *c, const char *what)
+{
+    return by_cuda_check(cudaStreamSynchronize(c->stream), what);
+}
+
+/* Through pinned memory, so that the copy runs beside what the host does next. The ring is reused only after
+ * everything before has been done. */
+static by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
+{
+    by_cuda *c = cuda_of(d);
+    while (bytes > 0) {
+        if (c->staging_at == STAGING) {
+            BY_TRY(wait_for(c, "copying to the GPU"));
+            c->staging_at = 0;
+        }
+        const size_t part = BY_MIN(bytes, STAGING - c->staging_at);
+        char *at = c->staging + c->staging_at;
+        memcpy(at, from, part);
+        BY_TRY(by_cuda_check(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream),
+                             "copying to the GPU"));
+        c->staging_at = BY_MIN((c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN, (size_t)STAGING);
+        to = (char *)to + part;
+        from = (const char *)from + part;
+        bytes -= part;
+    }
+    return BY_OK;
+}
+
+static by_status cuda_download(by_device *d, void *to, const void *from, size_t bytes)
+{
+    by_cuda *c = cuda_of(d);
+    BY_TRY(by_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
+                         "copying from the GPU"));
+    BY_TRY(wait_for(c, "the GPU's work"));
+    return look_for_faults(c, c->running);
+}
+
+/* ---- working memory ---------------------------------------------------------------------------- */
+
+void *by_cuda_scratch(by_cuda_exec *x, size_t bytes)
+{
+    x->scratch_needed = BY_MAX(x->scratch_needed, bytes);
+    return x->cuda->scratch;
+}
+
+/* One block serves all programs, since they run one after the other. When it moves, the graphs that know its
+ * address are captured again. */
+static by_status grow_scratch(by_device *d, size_t bytes)
+{
+    by_cuda *c = cuda_of(d);
+    if (bytes <= c->scratch_bytes)
+        return BY_OK;
+    cuda_release(d, c->scratch);
+    c->scratch = NULL;
+    c->scratch_bytes = 0;
+    c->generation++;
+    BY_TRY(cuda_alloc(d, bytes, &c->scratch));
+    c->scratch_bytes = bytes;
+    return BY_OK;
+}
+
+/* ---- programs ---------------------------------------------------------------------------------- */
+
+typedef struct program_plan {
+    uint64_t *random;    /* device memory: seed, step */
+    uint64_t seed, step; /* what is there */
+    bool random_set;
+    const by_node **after; /* per node: see by_cuda_exec */
+    bool *skip;            /* per node: done by another */
+    int runs, generation;
+    cudaGraphExec_t graph;
+} program_plan;
+
+static by_status in_node(const by_node *n)
+{
+    return by_fail_context("%s '%s'", by_ops[n->op].name,
+                           n->out[0]  ? by_tensor_label(n->out[0])
+                           : n->scope ? n->scope
+                                      : "");
+}
+
+static int readers_of(const by_graph *g, const by_tensor *t)
+{
+    int count = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            count += g->nodes[i]->in[k] == t;
+    return count;
+}
+
+/* Pairs of neighbours that one kernel can do: a product and the slope of the activation behind it; the loss
+ * and its gradient, when the gradient takes the place of the logits. */
+static void find_pairs(by_program *p, program_plan *plan)
+{
+    by_graph *g = p->graph;
+    for (int i = 0; i + 1 < g->n_nodes; i++) {
+        by_node *n = g->nodes[i], *next = g->nodes[i + 1];
+        by_tensor *y = n->out[0];
+        if (n->op == BY_OP_LINEAR_DX && next->op == BY_OP_ACTIVATION_GRAD && next->in[1] == y &&
+            !y->is_output && readers_of(g, y) == 1)
+            plan->after[i] = next;
+        if (n->op != BY_OP_CROSS_ENTROPY)
+            continue;
+        for (int k = i + 1; k < g->n_nodes && k < i + 4; k++) {
+            by_node *later = g->nodes[k];
+            if (later->op == BY_OP_CROSS_ENTROPY_GRAD && later->in[2] == n->out[1] &&
+                later->out[0]->root == n->in[0]->root) {
+                bool between = false; /* does anything in between read the loss? */
+                for (int j = i + 1; j < k; j++)
+                    for (int q = 0; q < g->nodes[j]->n_in; q++)
+                        between |= g->nodes[j]->in[q] == n->out[0] || g->nodes[j]->in[q] == n->out[1];
+                if (!between) {
+                    n->plan = later;
+                    later->plan = n;
+                }
+            }
+        }
+    }
+}
+
+static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
+{
+    program_plan *plan = (program_plan *)p->plan;
+    x->dry = dry;
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        by_node *n = p->graph->nodes[i];
+        if (plan->skip[i])
+            continue;
+        x->after = plan->after[i];
+        x->after_done = false;
+        if (by_cuda_table[n->op](&x->base, n) != BY_OK)
+            return in_node(n);
+        if (dry && x->after_done)
+            plan->skip[x->after->index] = true;
+    }
+    return BY_OK;
+}
+
+static by_cuda_exec exec_of(by_program *p)
+{
+    by_cuda_exec x = {};
+    x.base.device = p->device;
+    x.base.seed = p->seed;
+    x.base.step = p->step;
+    x.base.threads = 1;
+    x.cuda = cuda_of(p->device);
+    x.stream = x.cuda->stream;
+    x.random = ((program_plan *)p->plan)->random;
+    return x;
+}
+
+static void cuda_forget(by_program *p)
+{
+    program_plan *plan = (program_plan *)p->plan;
+    if (!plan)
+        return;
+    by_cuda *c = cuda_of(p->device);
+    cudaStreamSynchronize(c->stream);
+    if (c->running == p)
+        c->running = NULL;
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        by_node *n = p->graph->nodes[i];
+        if (n->plan && n->op != BY_OP_CROSS_ENTROPY && n->op != BY_OP_CROSS_ENTROPY_GRAD)
+            ((by_cuda_plan *)n->plan)->forget(n->plan);
+        n->plan = NULL;
+    }
+    if (plan->graph)
+        cudaGraphExecDestroy(plan->graph);
+    cuda_release(p->device, plan->random);
+    by_free(plan->after);
+    by_free(plan->skip);
+    by_free(plan);
+    p->plan = NULL;
+}
+
+static by_status prepare(by_program *p, program_plan *plan)
+{
+    const size_t nodes = (size_t)p->graph->n_nodes + 1;
+    void *random = NULL;
+    plan->after = (const by_node **)by_alloc_zero(nodes, sizeof *plan->after);
+    plan->skip = (bool *)by_alloc_zero(nodes, sizeof *plan->skip);
+    if (!plan->after || !plan->skip)
+        return BY_ERR_MEMORY;
+    BY_TRY(cuda_alloc(p->device, 2 * sizeof(uint64_t), &random));
+    plan->random = (uint64_t *)random;
+    find_pairs(p, plan);
+    by_cuda_exec x = exec_of(p);
+    BY_TRY(each_node(p, &x, true));
+    return grow_scratch(p->device, x.scratch_needed);
+}
+
+static by_status cuda_prepare(by_program *p)
+{
+    p->plan = by_alloc_zero(1, sizeof(program_plan));
+    return p->plan ? prepare(p, (program_plan *)p->plan) : BY_ERR_MEMORY; /* forget() follows a failure */
+}
+
+static by_status send_seed(by_program *p, program_plan *plan)
+{
+    if (plan->random_set && plan->seed == p->seed && plan->step == p->step)
+        return BY_OK;
+    uint64_t now[2] = {p->seed, p->step};
+    plan->seed = p->seed;
+    plan->step = p->step;
+    plan->random_set = true;
+    return cuda_upload(p->device, plan->random, now, sizeof now);
+}
+
+#ifdef BY_CUDA_EMULATE
+static by_status capture(by_program *, program_plan *)
+{
+    return BY_OK;
+}
+#else
+static by_status capture(by_program *p, program_plan *plan)
+{
+    by_cuda *c = cuda_of(p->device);
+    cudaGraph_t graph = NULL;
+    if (plan->graph)
+        cudaGraphExecDestroy(plan->graph);
+    plan->graph = NULL;
+    BY_TRY(by_cuda_check(cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
+                         "capturing a program"));
+    by_cuda_exec x = exec_of(p);
+    by_status s = each_node(p, &x, false);
+    cudaError_t error = cudaStreamEndCapture(c->stream, &graph);
+    if (s == BY_OK)
+        s = by_cuda_check(error, "capturing a program");
+    if (s == BY_OK)
+        s = by_cuda_check(cudaGraphInstantiate(&plan->graph, graph, 0), "making a graph of a program");
+    if (graph)
+        cudaGraphDestroy(graph);
+    plan->generation = c->generation;
+    return s;
+}
+#endif
+
+/* ---- tracing: node by node, each looked at on the host ------------------------------------------ */
+
+static by_status examine(by_device *d, const by_tensor *t, by_trace_entry *entry)
+{
+    const int64_t rows = by_tensor_rows(t), cols = by_tensor_cols(t), pitch = by_tensor_pitch(t);
+    const size_t size = by_dtype_size(t->type);
+    char *host = (char *)by_alloc(by_tensor_bytes(t) + 1);
+    double *row = (double *)by_alloc((size_t)cols * sizeof *row + 1), sum = 0;
+    by_status s = host && row ? cuda_download(d, host, t->data, by_tensor_bytes(t)) : BY_ERR_MEMORY;
+    for (int64_t r = 0; r < rows && s == BY_OK; r++) {
+        by_convert(row, BY_F64, host + (size_t)(r * pitch) * size, t->type, (size_t)cols);
+        for (int64_t i = 0; i < cols; i++) {
+            if (entry->first_bad < 0 && !isfinite(row[i]))
+                entry->first_bad = r * cols + i;
+            sum += row[i] * row[i];
+        }
+    }
+    entry->norm = sqrt(sum);
+    by_free(host);
+    by_free(row);
+    return s;
+}
+
+static by_status traced_run(by_program *p, program_plan *plan)
+{
+    by_cuda *c = cuda_of(p->device);
+    by_cuda_exec x = exec_of(p);
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        by_node *n = p->graph->nodes[i];
+        const by_tensor *y = n->out[0];
+        char shape[128] = "";
+        BY_TRY(wait_for(c, "tracing"));
+        const double start = by_seconds();
+        x.after = plan->after[i];
+        x.after_done = false;
+        if (!plan->skip[i] && by_cuda_table[n->op](&x.base, n) != BY_OK)
+            return in_node(n);
+        BY_TRY(wait_for(c, by_ops[n->op].name));
+        const by_cost cost = by_ops[n->op].cost(n);
+        by_trace_entry entry = {};
+        entry.index = n->index;
+        entry.op = by_ops[n->op].name;
+        entry.name = y ? by_tensor_label(y) : n->scope ? n->scope : "";
+        entry.shape = y ? by_shape_text(y, shape, sizeof shape) : "";
+        entry.first_bad = -1;
+        entry.seconds = by_seconds() - start;
+        entry.flops = cost.flops;
+        entry.bytes = cost.bytes;
+        if (y)
+            BY_TRY(examine(p->device, y, &entry));
+        p->trace(p->trace_user, &entry);
+    }
+    return BY_OK;
+}
+
+static by_status cuda_run(by_program *p)
+{
+    program_plan *plan = (program_plan *)p->plan;
+    by_cuda *c = cuda_of(p->device);
+    c->running = p;
+    BY_TRY(send_seed(p, plan));
+    if (p->trace)
+        return traced_run(p, plan);
+    if (plan->runs++ == 0 || c->no_graphs) {
+        by_cuda_exec x = exec_of(p);
+        return each_node(p, &x, false);
+    }
+    if (!plan->graph || plan->generation != c->generation)
+        BY_TRY(capture(p, plan));
+    return by_cuda_check(cudaGraphLaunch(plan->graph, c->stream), "starting a program");
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static void cuda_close(by_device *d)
+{
+    by_cuda *c = cuda_of(d);
+    if (!c)
+        return;
+    if (c->stream)
+        cudaStreamSynchronize(c->stream);
+    by_lt_close(c);
+    cudaFree(c->scratch);
+    cudaFree(c->workspace);
+    cudaFreeHost(c->staging);
+    cudaFreeHost(c->fault);
+    if (c->stream)
+        cudaStreamDestroy(c->stream);
+    by_free(c);
+    d->impl = NULL;
+}
+
+static by_status cuda_wait(by_device *d)
+{
+    by_cuda *c = cuda_of(d);
+    BY_TRY(wait_for(c, "the GPU's work"));
+    return look_for_faults(c, c->running);
+}
+
+static const by_backend backend = {
+    "cuda",      cuda_alloc, cuda_release, cuda_upload, cuda_download, cuda_prepare, cuda_run,
+    cuda_forget, cuda_close, cuda_wait,    128 /* bytes that rows of logits are padded to */};
+
+/* Why there is no GPU, in words that tell what to do. */
+static by_status no_gpu(cudaError_t error)
+{
+    if (error == cudaErrorInsufficientDriver)
+        return by_fail(BY_ERR_DEVICE, "no NVIDIA driver is loaded, or it is too old for CUDA %d.%d",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error == cudaErrorNoDevice || error == cudaSuccess)
+        return by_fail(BY_ERR_DEVICE,
+                       "there is no NVIDIA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
+    return by_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
+}
+
+int by_cuda_count(void)
+{
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+/* "", "1", "+tf32", "1+tf32" */
+static by_status read_name(const char *which, int count, by_cuda *c)
+{
+    char *end = NULL;
+    const char *at = which ? which : "";
+    if (*at >= '0' && *at <= '9') {
+        c->index = (int)strtol(at, &end, 10);
+        at = end;
+    }
+    if (c->index >= count)
+        return by_fail(BY_ERR_DEVICE, "there is no GPU %d: this machine has %d", c->index, count);
+    if (strcmp(at, "+tf32") == 0)
+        c->tf32 = true;
+    else if (*at)
+        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 is possible", which);
+    return BY_OK;
+}
+
+static by_status open_card(by_device *d, by_cuda *c)
+{
+    cudaDeviceProp card;
+    BY_TRY(by_cuda_check(cudaSetDevice(c->index), "opening the GPU"));
+    BY_TRY(by_cuda_check(cudaGetDeviceProperties(&card, c->index), "opening the GPU"));
+    c->arch = card.major * 10 + card.minor;
+    c->sms = card.multiProcessorCount;
+    c->shared_limit = (int)card.sharedMemPerBlockOptin;
+    c->l2 = (size_t)card.l2CacheSize;
+    c->total = card.totalGlobalMem;
+#ifdef BY_CUDA_EMULATE
+    c->no_graphs = true;
+#else
+    c->no_graphs = getenv("BANYAN_NO_GRAPHS") != NULL;
+#endif
+    if (c->arch < 80)
+        return by_fail(BY_ERR_DEVICE, "%s has compute capability %d.%d; 8.0 (Ampere) or later is needed",
+                       card.name, card.major, card.minor);
+    BY_TRY(by_cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
+    BY_TRY(by_cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
+    BY_TRY(by_cuda_check(cudaHostAlloc((void **)&c->fault, sizeof *c->fault, cudaHostAllocMapped),
+                         "pinned memory"));
+    memset(c->fault, 0, sizeof *c->fault);
+    BY_TRY(by_cuda_check(cudaHostGetDevicePointer((void **)&c->device_fault, c->fault, 0), "pinned memory"));
+    BY_TRY(by_lt_open(c));
+    BY_TRY(cuda_alloc(d, WORKSPACE, &c->workspace));
+    c->workspace_bytes = WORKSPACE;
+    const int version = by_lt_version();
+    snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s",
+             card.name, (double)c->total / (1 << 30), CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+             version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "");
+    return BY_OK;
+}
+
+by_status by_cuda_open(by_device *d, const char *which, int threads)
+{
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    (void)threads;
+    d->impl = NULL;
+    if (error != cudaSuccess || count == 0)
+        return no_gpu(error);
+    by_cuda *c = (by_cuda *)by_alloc_zero(1, sizeof *c);
+    if (!c)
+        return BY_ERR_MEMORY;
+    d->backend = &backend;
+    d->threads = 1;
+    d->impl = c;
+    by_status s = read_name(which, count, c);
+    if (s == BY_OK)
+        s = open_card(d, c);
+    if (s != BY_OK)
+        cuda_close(d);
+    return s;
+}
+
+#ifdef BY_CUDA_EMULATE
+/* A program that is linked with the emulation has a GPU. */
+static const bool enabled = (by_cuda_opener = by_cuda_open, true);
+#endif

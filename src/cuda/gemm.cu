@@ -1,0 +1,354 @@
+/* gemm.cu - matrix products by cuBLASLt. The library is loaded when a GPU is opened, so that the program
+ * starts without it. Matrices are row-major here and column-major there: c^T = b^T a^T, so a and b change
+ * places. */
+#include "cuda/gemm.cuh"
+
+#ifndef BY_CUDA_EMULATE
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+#define LT_FUNCTIONS(X)                 \
+    X(cublasLtCreate)                   \
+    X(cublasLtDestroy)                  \
+    X(cublasLtGetVersion)               \
+    X(cublasLtMatmul)                   \
+    X(cublasLtMatmulAlgoGetHeuristic)   \
+    X(cublasLtMatmulDescCreate)         \
+    X(cublasLtMatmulDescDestroy)        \
+    X(cublasLtMatmulDescSetAttribute)   \
+    X(cublasLtMatrixLayoutCreate)       \
+    X(cublasLtMatrixLayoutDestroy)      \
+    X(cublasLtMatrixLayoutSetAttribute) \
+    X(cublasLtMatmulPreferenceCreate)   \
+    X(cublasLtMatmulPreferenceDestroy)  \
+    X(cublasLtMatmulPreferenceSetAttribute)
+
+static struct {
+    void *library;
+#define X(name) decltype(&name) p_##name;
+    LT_FUNCTIONS(X)
+#undef X
+} lt;
+
+#define CUBLAS_STRING_(x) #x
+#define CUBLAS_STRING(x)  CUBLAS_STRING_(x)
+#define LT_NAME           "libcublasLt.so." CUBLAS_STRING(CUBLAS_VER_MAJOR)
+
+/* Once for the process; it stays loaded. */
+static by_status load_library()
+{
+    if (lt.library)
+        return BY_OK;
+    static const char *const places[] = {LT_NAME, "/usr/local/cuda/lib64/" LT_NAME,
+                                         "/usr/lib/x86_64-linux-gnu/" LT_NAME};
+    void *library = NULL;
+    for (const char *place : places)
+        if (!library)
+            library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return by_fail(
+            BY_ERR_DEVICE,
+            "the GPU needs NVIDIA's cuBLAS, and %s was not found: install CUDA %d's libraries, or put "
+            "the folder that has it on LD_LIBRARY_PATH",
+            LT_NAME, CUBLAS_VER_MAJOR);
+#define X(name)                                                                                         \
+    lt.p_##name = (decltype(&name))dlsym(library, #name);                                               \
+    if (!lt.p_##name) {                                                                                 \
+        dlclose(library);                                                                               \
+        return by_fail(BY_ERR_DEVICE, "%s has no %s: it is not the library of CUDA %d", LT_NAME, #name, \
+                       CUBLAS_VER_MAJOR);                                                               \
+    }
+    LT_FUNCTIONS(X)
+#undef X
+    lt.library = library;
+    return BY_OK;
+}
+
+by_status by_lt_open(by_cuda *c)
+{
+    BY_TRY(load_library());
+    cublasLtHandle_t handle;
+    if (lt.p_cublasLtCreate(&handle) != CUBLAS_STATUS_SUCCESS)
+        return by_fail(BY_ERR_DEVICE, "cuBLASLt does not start on this GPU");
+    c->lt = handle;
+    return BY_OK;
+}
+
+void by_lt_close(by_cuda *c)
+{
+    if (c->lt)
+        lt.p_cublasLtDestroy((cublasLtHandle_t)c->lt);
+    c->lt = NULL;
+}
+
+int by_lt_version(void)
+{
+    return lt.library ? (int)lt.p_cublasLtGetVersion() : 0;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+struct by_lt_plan {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace;
+    float beta;
+    const void *pa, *pb;
+    void *pc;
+};
+
+static cudaDataType_t type_of(by_dtype t)
+{
+    return t == BY_BF16 ? CUDA_R_16BF : t == BY_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+template <class V> static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which, V value)
+{
+    return lt.p_cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* A row-major matrix of `rows` stored rows is a column-major one of as many columns. */
+static bool layout(cublasLtMatrixLayout_t *out, by_dtype type, int64_t rows, int64_t cols, int64_t ld,
+                   int64_t batch, int64_t stride)
+{
+    int32_t count = (int32_t)batch;
+    if (lt.p_cublasLtMatrixLayoutCreate(out, type_of(type), (uint64_t)cols, (uint64_t)rows, ld) !=
+        CUBLAS_STATUS_SUCCESS)
+        return false;
+    if (batch <= 1)
+        return true;
+    return lt.p_cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                 sizeof count) == CUBLAS_STATUS_SUCCESS &&
+           lt.p_cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                 sizeof stride) == CUBLAS_STATUS_SUCCESS;
+}
+
+static bool set_epilogue(cublasLtMatmulDesc_t desc, const by_product *p)
+{
+    cublasLtEpilogue_t e = CUBLASLT_EPILOGUE_DEFAULT;
+    switch (p->epilogue) {
+    case BY_EPILOGUE_NONE:
+        break;
+    case BY_EPILOGUE_BIAS:
+        e = CUBLASLT_EPILOGUE_BIAS;
+        break;
+    case BY_EPILOGUE_GELU:
+        e = p->extra ? (p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
+                     : (p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU);
+        break;
+    case BY_EPILOGUE_DGELU:
+        e = CUBLASLT_EPILOGUE_DGELU;
+        break;
+    case BY_EPILOGUE_SUM_OF_A: /* a is the library's b */
+        e = CUBLASLT_EPILOGUE_BGRADB;
+        break;
+    case BY_EPILOGUE_SUM_OF_B:
+        e = CUBLASLT_EPILOGUE_BGRADA;
+        break;
+    }
+    bool ok = set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, e);
+    if (p->bias)
+        ok = ok && set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias) &&
+             set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)type_of(p->bias_type));
+    if (p->extra)
+        ok = ok && set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->extra) &&
+             set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p->extra_ld);
+    return ok;
+}
+
+static uint32_t alignment(const void *p)
+{
+    uintptr_t low = (uintptr_t)p & -(uintptr_t)p;
+    return low == 0 || low > 256 ? 256 : (uint32_t)low;
+}
+
+/* The library's first choice. Trying several and timing them would find faster ones now and then, but then
+ * the same command would not give the same bits every time. */
+static by_status choose(by_cuda *c, by_lt_plan *plan)
+{
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    if (lt.p_cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS)
+        return by_fail(BY_ERR_MEMORY, "out of memory");
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t which;
+        const void *at;
+    } aligned[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, plan->pb},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, plan->pa},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, plan->pc},
+                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, plan->pc}};
+    for (const auto &side : aligned) {
+        uint32_t bytes = alignment(side.at);
+        lt.p_cublasLtMatmulPreferenceSetAttribute(wish, side.which, &bytes, sizeof bytes);
+    }
+    lt.p_cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                              &c->workspace_bytes, sizeof c->workspace_bytes);
+    cublasStatus_t s = lt.p_cublasLtMatmulAlgoGetHeuristic(
+        (cublasLtHandle_t)c->lt, plan->desc, plan->b, plan->a, plan->c, plan->c, wish, 1, &found, &count);
+    lt.p_cublasLtMatmulPreferenceDestroy(wish);
+    if (s != CUBLAS_STATUS_SUCCESS || count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+        return by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt has no kernel for this product");
+    plan->algo = found.algo;
+    plan->workspace = found.workspaceSize;
+    return BY_OK;
+}
+
+static by_status describe(by_cuda *c, by_lt_plan *plan, const by_product *p)
+{
+    cublasComputeType_t compute =
+        p->ab_type == BY_F32 && c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    int64_t batch = BY_MAX(p->batch, 1);
+    bool ok =
+        lt.p_cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+        set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, p->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+        set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, p->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+        set_epilogue(plan->desc, p) &&
+        layout(&plan->a, p->ab_type, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, batch, p->stride_a) &&
+        layout(&plan->b, p->ab_type, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, batch, p->stride_b) &&
+        layout(&plan->c, p->c_type, p->m, p->n, p->ldc, batch, p->stride_c);
+    return ok ? choose(c, plan) : by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt does not take this product");
+}
+
+by_lt_plan *by_lt_plan_new(by_cuda *c, const by_product *p)
+{
+    by_lt_plan *plan = (by_lt_plan *)by_alloc_zero(1, sizeof *plan);
+    if (!plan)
+        return NULL;
+    plan->beta = p->accumulate ? 1.0f : 0.0f;
+    plan->pa = p->a;
+    plan->pb = p->b;
+    plan->pc = p->c;
+    if (describe(c, plan, p) != BY_OK) {
+        by_lt_plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+void by_lt_plan_free(by_lt_plan *plan)
+{
+    if (!plan)
+        return;
+    if (plan->desc)
+        lt.p_cublasLtMatmulDescDestroy(plan->desc);
+    for (cublasLtMatrixLayout_t side : {plan->a, plan->b, plan->c})
+        if (side)
+            lt.p_cublasLtMatrixLayoutDestroy(side);
+    by_free(plan);
+}
+
+by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
+{
+    const float one = 1;
+    if (x->dry)
+        return BY_OK;
+    cublasStatus_t s = lt.p_cublasLtMatmul(
+        (cublasLtHandle_t)x->cuda->lt, plan->desc, &one, plan->pb, plan->b, plan->pa, plan->a, &plan->beta,
+        plan->pc, plan->c, plan->pc, plan->c, &plan->algo, x->cuda->workspace, plan->workspace, x->stream);
+    return s == CUBLAS_STATUS_SUCCESS ? BY_OK
+                                      : by_fail(BY_ERR_DEVICE, "cuBLASLt failed with status %d", (int)s);
+}
+
+#else /* ---- emulated: plain loops ---------------------------------------------------------- */
+
+#include "cuda/kernels/kernel.cuh"
+
+struct by_lt_plan {
+    by_product p;
+};
+
+static float element(const void *at, by_dtype type, int64_t i)
+{
+    return type == BY_F32    ? ((const float *)at)[i]
+           : type == BY_BF16 ? to_float(((const bf16 *)at)[i])
+                             : to_float(((const f16 *)at)[i]);
+}
+
+static void set_element(void *at, by_dtype type, int64_t i, float v)
+{
+    if (type == BY_F32)
+        ((float *)at)[i] = v;
+    else if (type == BY_BF16)
+        ((bf16 *)at)[i] = from_float<bf16>(v);
+    else
+        ((f16 *)at)[i] = from_float<f16>(v);
+}
+
+by_status by_lt_open(by_cuda *)
+{
+    return BY_OK;
+}
+void by_lt_close(by_cuda *)
+{
+}
+int by_lt_version(void)
+{
+    return 0;
+}
+
+by_lt_plan *by_lt_plan_new(by_cuda *, const by_product *p)
+{
+    by_lt_plan *plan = (by_lt_plan *)by_alloc_zero(1, sizeof *plan);
+    if (plan)
+        plan->p = *p;
+    return plan;
+}
+
+void by_lt_plan_free(by_lt_plan *plan)
+{
+    by_free(plan);
+}
+
+static double a_at(const by_product *p, int64_t z, int64_t i, int64_t k)
+{
+    return element(p->a, p->ab_type, z * p->stride_a + (p->ta ? k * p->lda + i : i * p->lda + k));
+}
+static double b_at(const by_product *p, int64_t z, int64_t k, int64_t j)
+{
+    return element(p->b, p->ab_type, z * p->stride_b + (p->tb ? j * p->ldb + k : k * p->ldb + j));
+}
+
+by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
+{
+    const by_product *p = &plan->p;
+    if (x->dry)
+        return BY_OK;
+    for (int64_t z = 0; z < BY_MAX(p->batch, 1); z++)
+        for (int64_t i = 0; i < p->m; i++)
+            for (int64_t j = 0; j < p->n; j++) {
+                int64_t at = z * p->stride_c + i * p->ldc + j, other = i * p->extra_ld + j;
+                double sum = p->accumulate ? element(p->c, p->c_type, at) : 0;
+                for (int64_t k = 0; k < p->k; k++)
+                    sum += a_at(p, z, i, k) * b_at(p, z, k, j);
+                float v = (float)sum;
+                if (p->bias && (p->epilogue == BY_EPILOGUE_BIAS || p->epilogue == BY_EPILOGUE_GELU))
+                    v += element(p->bias, p->bias_type, j);
+                if (p->epilogue == BY_EPILOGUE_GELU) {
+                    if (p->extra)
+                        set_element(p->extra, p->c_type, other, v);
+                    v = activate(BY_GELU_TANH, v);
+                }
+                if (p->epilogue == BY_EPILOGUE_DGELU)
+                    v *= activate_slope(BY_GELU_TANH, element(p->extra, p->c_type, other));
+                set_element(p->c, p->c_type, at, v);
+            }
+    for (int64_t i = 0; i < p->m && p->epilogue == BY_EPILOGUE_SUM_OF_A; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < p->k; k++)
+            sum += a_at(p, 0, i, k);
+        set_element(p->bias, p->bias_type, i, (float)sum);
+    }
+    for (int64_t j = 0; j < p->n && p->epilogue == BY_EPILOGUE_SUM_OF_B; j++) {
+        double sum = 0;
+        for (int64_t k = 0; k < p->k; k++)
+            sum += b_at(p, 0, k, j);
+        set_element(p->bias, p->bias_type, j, (float)sum);
+    }
+    return BY_OK;
+}
+#endif
