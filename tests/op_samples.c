@@ -946,6 +946,27 @@ bool by_op_sample_adafactor(by_op_sample *s, int which)
     return optimiser(s, BY_OP_ADAFACTOR, which);
 }
 
+/* A step in the middle, one whose positions are at their end, and one whose log is full. */
+bool by_op_sample_advance(by_op_sample *s, int which)
+{
+    if (which >= 3)
+        return false;
+    const by_advance_attr a = {.last = which == 1 ? 3 : 100};
+    by_tensor *next = indices(s, 50, SHAPE(3)), *tokens = changes(s, indices(s, 50, SHAPE(3, 1)));
+    by_tensor *positions = changes(s, indices(s, 4, SHAPE(3, 1))),
+              *past = changes(s, indices(s, 9, SHAPE(3)));
+    by_tensor *log = changes(s, indices(s, 50, SHAPE(1 + 4 * 3)));
+    if (by_graph_status(s->graph) != BY_OK)
+        return true;
+    values_of(s, log)[0] = which == 2 ? 4 : 2;
+    NODE(ADVANCE, &a, next, tokens, positions, past, log);
+    shown(s, tokens);
+    shown(s, positions);
+    shown(s, past);
+    shown(s, log);
+    return true;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 #define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_op_sample_##name,

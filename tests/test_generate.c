@@ -170,6 +170,41 @@ static void feeding_in_pieces_equals_one_pass(void **state)
     }
 }
 
+/* Steps that never come back to the host choose what the logits say, also beside a row that rests. */
+static void greedy_runs_choose_the_likeliest(void **state)
+{
+    (void)state;
+    enum { STEPS = 20, HELD = 9 };
+    by_generator *g = open_generator(3, 0);
+    const int counts[3] = {HELD, 4, 30};
+    const bool active[3] = {true, false, true};
+    const int32_t *next[3];
+    int32_t text[3][CONTEXT], first[3], out[STEPS * 3];
+    for (int b = 0; b < 3; b++) {
+        memcpy(text[b], text_of((uint64_t)b, CONTEXT), sizeof text[b]);
+        next[b] = text[b];
+    }
+    assert_int_equal(by_generator_feed(g, next, counts), BY_OK);
+    for (int run = 0; run < 2; run++) {
+        for (int b = 0; b < 3; b++)
+            first[b] = text[b][counts[b] + run * STEPS];
+        assert_int_equal(by_generator_greedy(g, first, active, STEPS, out), BY_OK);
+        for (int b = 0; b < 3; b += 2)
+            for (int s = 0; s < STEPS; s++) {
+                int n = counts[b] + run * STEPS + s + 1;
+                assert_int_equal(out[s * 3 + b], full_argmax(model, text[b], n));
+                text[b][n] = out[s * 3 + b];
+            }
+        assert_int_equal(by_generator_length(g, 0), HELD + (run + 1) * STEPS);
+        assert_int_equal(by_generator_length(g, 1), 0);
+        assert_null(by_generator_logits(g, 0));
+    }
+    assert_int_equal(by_generator_greedy(g, first, active, 33, out), BY_ERR_ARGUMENT);
+    first[0] = VOCAB;
+    assert_int_equal(by_generator_greedy(g, first, active, 1, out), BY_ERR_ARGUMENT);
+    by_generator_free(g);
+}
+
 static void rows_grow_at_their_own_pace(void **state)
 {
     (void)state;
@@ -620,6 +655,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(feeding_in_pieces_equals_one_pass),
+        cmocka_unit_test(greedy_runs_choose_the_likeliest),
         cmocka_unit_test(rows_grow_at_their_own_pace),
         cmocka_unit_test(a_rewound_row_forgets),
         cmocka_unit_test(wrong_food_is_refused),

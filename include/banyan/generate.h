@@ -35,6 +35,13 @@ BY_API const float *by_generator_logits(const by_generator *g, int row);
  */
 BY_API void by_generator_rewind(by_generator *g, int row, int length);
 
+/* Feed tokens[row] to every row that is active, then the likeliest token after it, and so on: `steps` tokens
+ * a row, 32 at most, each row with room for as many. out (steps, batch) receives the likeliest token after
+ * each; the last of them is not fed yet. Nothing returns to the host in between, which is how a GPU decodes
+ * fast. Rows that are not active lose what they hold, and no row has logits afterwards. */
+BY_API by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
+                                     int32_t *out);
+
 BY_API int by_generator_length(const by_generator *g, int row); /* positions the row holds */
 BY_API by_model *by_generator_model(const by_generator *g);
 BY_API int by_generator_batch(const by_generator *g);
@@ -90,6 +97,9 @@ typedef struct by_generate_spec {
     bool (*token)(void *user, int row, int32_t token, float logprob);
     bool (*cancelled)(void *user);
     void *user;
+    /* token() need not know log-probabilities, and gets NaN. Greedy text is then chosen on the device,
+     * several tokens between two calls. The same holds when there is no token(). */
+    bool no_logprobs;
 } by_generate_spec;
 
 typedef struct by_generation {

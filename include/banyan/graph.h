@@ -37,9 +37,12 @@ BY_API const char *by_device_description(const by_device *d); /* "cpu: avx512bf1
 BY_API int by_device_threads(const by_device *d);
 /* A GPU works while the host goes on; by_read() waits for it. This waits too, and reports what went wrong. */
 BY_API by_status by_device_wait(by_device *d);
+BY_API bool by_device_runs_ahead(const by_device *d); /* whether it does work on while the host goes on */
 /* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot
  * be measured. */
 BY_API double by_device_peak(by_device *d, by_dtype type);
+/* Bytes per second, read and written, of a large copy on the device; NaN when it cannot be measured. */
+BY_API double by_device_bandwidth(by_device *d);
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
@@ -112,6 +115,9 @@ typedef struct by_memory by_memory;
 BY_API by_memory *by_memory_new(by_device *d, size_t bytes); /* zeroed */
 BY_API void by_memory_free(by_memory *m);
 BY_API size_t by_memory_bytes(const by_memory *m); /* 0 for NULL */
+/* Copy from the host, or to it (which waits for a GPU). */
+BY_API by_status by_memory_write(by_memory *m, size_t offset, const void *from, size_t bytes);
+BY_API by_status by_memory_read(const by_memory *m, size_t offset, void *to, size_t bytes);
 BY_API by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape,
                            by_memory *m);
 BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *shape, double value);
@@ -173,6 +179,12 @@ BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, b
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
 
+/* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens, positions (up to
+ * `last`) and past grow by one, and next is appended to log (1 + M B), whose first element counts the steps.
+ * All of them but next are states. */
+BY_API void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *positions, by_tensor *past,
+                       by_tensor *log, int last);
+
 /* Mean over rows of -log softmax(logits)[target]; rows whose target is ignore_index do not count (0 rows:
  * loss 0). logits (..., V), targets (...) i32 -> scalar f32 (f64 for f64). The gradient is written over the
  * logits' memory. */
@@ -228,6 +240,9 @@ BY_API by_status by_write(by_program *p, by_tensor *t, const void *data, size_t 
 BY_API by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes);
 /* As floats, whatever the tensor's type. */
 BY_API by_status by_read_f32(by_program *p, const by_tensor *t, float *out);
+
+/* Copy a tensor that can be read into memory on the device, without waiting. */
+BY_API by_status by_keep(by_program *p, const by_tensor *t, by_memory *m, size_t offset);
 
 /* Random numbers of the next run come from (seed, step). */
 BY_API void by_program_seed(by_program *p, uint64_t seed, uint64_t step);

@@ -44,6 +44,9 @@ BY_API void by_update_free(by_update *u);
 /* Apply update number step (from 1) at the given rate; *norm (may be NULL) receives the gradient norm before
  * clipping. */
 BY_API by_status by_update_run(by_update *u, double learning_rate, int64_t step, double *norm);
+/* The norm of the last update; waits for it. Where it is not finite the update was left out: BY_ERR_NUMERIC.
+ */
+BY_API by_status by_update_norm(by_update *u, double *norm);
 
 /* The learning rate of a step, counted from 0. */
 BY_API double by_schedule_rate(const by_schedule_spec *s, int64_t step);
@@ -65,13 +68,19 @@ BY_API void by_trainer_free(by_trainer *t);
 
 /* Forward and backward over one micro-batch, gradients stored (first) or added. inputs (batch, seq), targets
  * (batch, seq), or (batch) for a model that classifies; positions that are padding have target -100. *loss
- * receives the mean loss. */
+ * receives the mean loss; with NULL, the call does not wait for a GPU to finish, and by_trainer_loss tells
+ * later. */
 BY_API by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first,
                                      double *loss);
 
-/* Clip, update the parameters, count the step. *norm (may be NULL) receives the gradient norm before
- * clipping. */
+/* Clip, update the parameters, count the step. *norm (may be NULL: the call does not wait) receives the
+ * gradient norm before clipping. */
 BY_API by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm);
+
+/* Of the last step: the mean loss of its micro-batches, and the gradient norm. These wait for a GPU. What is
+ * not finite is BY_ERR_NUMERIC. */
+BY_API by_status by_trainer_loss(by_trainer *t, double *loss);
+BY_API by_status by_trainer_norm(by_trainer *t, double *norm);
 
 /* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that
  * counted. */

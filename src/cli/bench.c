@@ -49,8 +49,9 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
      .help = "train: keep less for the backward pass and compute it again"},
 
-    {CLI_AT(bench_options, device), .name = "device", .preset = "cpu", .value = "NAME",
-     .help = "where to compute", .group = "Machine"},
+    {CLI_AT(bench_options, device), .name = "device", .preset = "auto", .value = "NAME",
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one",
+     .group = "Machine"},
     {CLI_AT(bench_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
@@ -145,8 +146,10 @@ static by_status train_open(bench *b)
 static by_status train_step(bench *b, double *seconds)
 {
     double norm, begin = by_seconds();
-    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
-    BY_TRY(by_trainer_update(b->trainer, 1e-4, &norm));
+    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, NULL));
+    BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
+    BY_TRY(by_trainer_loss(b->trainer, &b->loss));
+    BY_TRY(by_trainer_norm(b->trainer, &norm));
     *seconds = by_seconds() - begin;
     return BY_OK;
 }
@@ -223,6 +226,7 @@ static by_status forward_step(bench *b, double *seconds)
     double begin = by_seconds();
     BY_TRY(by_write(b->program, b->input, b->tokens, (size_t)b->tokens_per_step * sizeof *b->tokens));
     BY_TRY(by_run(b->program));
+    BY_TRY(by_device_wait(b->device));
     *seconds = by_seconds() - begin;
     return BY_OK;
 }

@@ -435,6 +435,7 @@ static by_generate_spec make_spec(job *j)
                               .ignore_eos = o->ignore_eos,
                               .first_sample = j->first,
                               .token = on_token,
+                              .no_logprobs = true,
                               .cancelled = on_poll,
                               .user = j};
 }

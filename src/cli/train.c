@@ -100,8 +100,9 @@ static const cli_option options[] = {
     {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337",
      .help = "of initial values, data order and dropout"},
 
-    {CLI_AT(train_options, device), .name = "device", .preset = "cpu", .value = "NAME",
-     .help = "where to compute", .group = "Machine"},
+    {CLI_AT(train_options, device), .name = "device", .preset = "auto", .value = "NAME",
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one",
+     .group = "Machine"},
     {CLI_AT(train_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(train_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",

@@ -104,6 +104,12 @@ static by_status cuda_download(by_device *d, void *to, const void *from, size_t 
     return look_for_faults(c, c->running);
 }
 
+static by_status cuda_copy(by_device *d, void *to, const void *from, size_t bytes)
+{
+    return by_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(d)->stream),
+                         "copying on the GPU");
+}
+
 /* ---- working memory ---------------------------------------------------------------------------- */
 
 void *by_cuda_scratch(by_cuda_exec *x, size_t bytes)
@@ -403,9 +409,9 @@ static by_status cuda_wait(by_device *d)
     return look_for_faults(c, c->running);
 }
 
-static const by_backend backend = {
-    "cuda",      cuda_alloc, cuda_release, cuda_upload, cuda_download, cuda_prepare, cuda_run,
-    cuda_forget, cuda_close, cuda_wait,    128 /* bytes that rows of logits are padded to */};
+static const by_backend backend = {"cuda",    cuda_alloc,   cuda_release, cuda_upload, cuda_download,
+                                   cuda_copy, cuda_prepare, cuda_run,     cuda_forget, cuda_close,
+                                   cuda_wait, 128 /* bytes that rows of logits are padded to */};
 
 /* Why there is no GPU, in words that tell what to do. */
 static by_status no_gpu(cudaError_t error)

@@ -218,6 +218,13 @@ by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type)
     return x->type == type ? x : ADD_NODE(g, BY_OP_CAST, &a, x);
 }
 
+void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *positions, by_tensor *past,
+                by_tensor *log, int last)
+{
+    by_advance_attr a = {last};
+    by_node_make(g, BY_OP_ADVANCE, (by_tensor *[]){next, tokens, positions, past, log}, 5, &a, sizeof a);
+}
+
 by_tensor *by_argmax(by_graph *g, by_tensor *x)
 {
     return by_node_add(g, BY_OP_ARGMAX, &x, 1, NULL, 0);

@@ -59,6 +59,11 @@ by_device *by_device_open(const char *name, int threads)
     return d;
 }
 
+bool by_device_runs_ahead(const by_device *d)
+{
+    return d->backend->wait != NULL;
+}
+
 by_status by_device_wait(by_device *d)
 {
     return d->backend->wait ? d->backend->wait(d) : BY_OK;
@@ -112,4 +117,24 @@ void by_memory_free(by_memory *m)
 size_t by_memory_bytes(const by_memory *m)
 {
     return m ? m->bytes : 0;
+}
+
+static by_status check_range(const by_memory *m, size_t offset, size_t bytes)
+{
+    return offset <= m->bytes && bytes <= m->bytes - offset
+               ? BY_OK
+               : by_fail(BY_ERR_ARGUMENT, "%zu bytes from %zu on are not in a memory of %zu", bytes, offset,
+                         m->bytes);
+}
+
+by_status by_memory_write(by_memory *m, size_t offset, const void *from, size_t bytes)
+{
+    BY_TRY(check_range(m, offset, bytes));
+    return m->device->backend->upload(m->device, (char *)m->data + offset, from, bytes);
+}
+
+by_status by_memory_read(const by_memory *m, size_t offset, void *to, size_t bytes)
+{
+    BY_TRY(check_range(m, offset, bytes));
+    return m->device->backend->download(m->device, to, (const char *)m->data + offset, bytes);
 }

@@ -125,6 +125,9 @@ typedef struct by_attention_attr {
     float scale, dropout;
     bool packed;
 } by_attention_attr;
+typedef struct by_advance_attr {
+    int last; /* the highest position */
+} by_advance_attr;
 typedef struct by_loss_attr {
     int ignore_index;
     float label_smoothing;
@@ -179,6 +182,9 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *                   [weights (B, H, T, S)]
  *  attention_grad   q or packed, [k], [v], [key_mask], y, lse, dy -> dq or dpacked, [dk], [dv]
  *  attention_cached q or packed, [k], [v], k_cache, v_cache, past (B) i32 -> y
+ *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
+ *                   positions + 1 up to the last, past + 1, next appended to log, whose first element counts the runs
+ *                   (beyond M nothing is appended)
  *  cross_entropy    logits (R, V), targets (R) i32 -> loss () acc, lse (R + 1) acc: log-sum-exp of each row,
  *                   then the number of rows that count
  *  cross_entropy_grad logits, targets, lse, dloss () acc -> dlogits
@@ -332,6 +338,7 @@ typedef struct by_backend {
     void (*release)(by_device *d, void *memory);
     by_status (*upload)(by_device *d, void *to, const void *from, size_t bytes);
     by_status (*download)(by_device *d, void *to, const void *from, size_t bytes);
+    by_status (*copy)(by_device *d, void *to, const void *from, size_t bytes); /* both on the device */
     by_status (*prepare)(by_program *p); /* per-node plans, once, at compile */
     by_status (*run)(by_program *p);
     void (*forget)(by_program *p); /* undo prepare */

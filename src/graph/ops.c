@@ -482,6 +482,19 @@ static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cac
     return cost_of_bytes(n, 4.0 * out_elements(n) * (double)by_dim(n->in[3], 1));
 }
 
+static by_status by_infer_advance(by_node *n)
+{
+    const int64_t rows = by_elements(n->in[0]);
+    for (int i = 0; i < 5; i++)
+        if (n->in[i]->type != BY_I32 || (i < 4 && by_elements(n->in[i]) != rows))
+            return mismatch(n, "next, tokens, positions and past (B), and a log, all of i32");
+    return (by_elements(n->in[4]) - 1) % rows == 0 ? BY_OK : mismatch(n, "a log of 1 + M B elements");
+}
+static by_cost by_cost_advance(const by_node *n)
+{
+    return cost_of_bytes(n, 0);
+}
+
 static by_status by_infer_cross_entropy(by_node *n)
 {
     const by_tensor *x = n->in[0], *targets = n->in[1];

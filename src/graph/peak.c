@@ -1,26 +1,50 @@
-/* peak.c - how fast this device multiplies matrices: the yardstick of every "share of peak". Measured, never
- * looked up. */
+/* peak.c - how fast this device multiplies matrices, the yardstick of every "share of peak", and how fast it
+ * copies. Measured, never looked up. */
 #include <math.h>
 
 #include "graph/graph.h"
 
-#define SIDE   1024
 #define ROUNDS 6
+
+/* Noise: chips that are limited by power run faster on zeros than on anything real. */
+static by_status fill(by_program *p, by_tensor *t, uint64_t seed)
+{
+    const size_t n = (size_t)by_elements(t), bytes = by_tensor_bytes(t);
+    float *values = by_alloc(n * sizeof *values);
+    void *typed = by_alloc(bytes);
+    by_status s = BY_ERR_MEMORY;
+    if (values && typed) {
+        by_rng r = by_rng_make(seed, 0);
+        uint32_t bits = by_rng_u32(&r);
+        for (size_t i = 0; i < n; i++) {
+            bits = bits * 1664525u + 1013904223u;
+            values[i] = (float)(int32_t)bits * 0x1p-31f;
+        }
+        by_convert(typed, t->type, values, BY_F32, n);
+        s = by_write(p, t, typed, bytes);
+    }
+    by_free(values);
+    by_free(typed);
+    return s;
+}
 
 static double measure(by_params *params, by_dtype type)
 {
     by_graph *g = by_graph_new(&(by_graph_spec){.params = params});
     if (!g)
         return NAN;
-    int64_t square[2] = {SIDE, SIDE};
-    by_tensor *a = by_input(g, "a", type, 2, square),
-              *b = by_input(g, "b", type, 2, square); /* zeros: as fast as any */
+    /* A GPU needs more work to show what it can do. */
+    int64_t side = params->device->backend->wait ? (by_dtype_size(type) < 4 ? 8192 : 4096) : 1024;
+    int64_t square[2] = {side, side};
+    by_tensor *a = by_input(g, "a", type, 2, square), *b = by_input(g, "b", type, 2, square);
     by_output(g, "product", by_linear(g, a, b, NULL, NULL));
     by_program *p = by_compile(g, &(by_compile_spec){0});
     double best = INFINITY;
+    if (p && (fill(p, a, 1) != BY_OK || fill(p, b, 2) != BY_OK))
+        p = (by_program_free(p), NULL);
     for (int i = 0; p && i < ROUNDS; i++) {
         double begin = by_seconds();
-        if (by_run(p) != BY_OK)
+        if (by_run(p) != BY_OK || by_device_wait(params->device) != BY_OK)
             break;
         if (i > 0) /* the first warms up */
             best = BY_MIN(best, by_seconds() - begin);
@@ -36,4 +60,25 @@ double by_device_peak(by_device *d, by_dtype type)
     double rate = none && by_params_freeze(none, false) == BY_OK ? measure(none, type) : NAN;
     by_params_free(none);
     return rate;
+}
+
+double by_device_bandwidth(by_device *d)
+{
+    const size_t bytes = (size_t)(by_device_runs_ahead(d) ? 1 << 30 : 1 << 28);
+    by_memory *from = by_memory_new(d, bytes), *to = by_memory_new(d, bytes);
+    double best = INFINITY;
+    for (int i = 0; from && to && i < ROUNDS; i++) {
+        if (by_device_wait(d) != BY_OK)
+            break;
+        double begin = by_seconds();
+        /* first the other way: memory that was never written may be no memory yet */
+        if (d->backend->copy(d, (i ? to : from)->data, (i ? from : to)->data, bytes) != BY_OK ||
+            by_device_wait(d) != BY_OK)
+            break;
+        if (i > 0)
+            best = BY_MIN(best, by_seconds() - begin);
+    }
+    by_memory_free(from);
+    by_memory_free(to);
+    return isfinite(best) ? 2.0 * (double)bytes / best : NAN;
 }

@@ -139,6 +139,15 @@ by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes)
     return p->device->backend->download(p->device, data, t->data, bytes);
 }
 
+by_status by_keep(by_program *p, const by_tensor *t, by_memory *m, size_t offset)
+{
+    size_t bytes = by_tensor_bytes(t);
+    BY_TRY(check_access(t, bytes));
+    if (offset > m->bytes || bytes > m->bytes - offset)
+        return by_fail(BY_ERR_ARGUMENT, "%s does not fit into that memory", by_tensor_label(t));
+    return p->device->backend->copy(p->device, (char *)m->data + offset, t->data, bytes);
+}
+
 by_status by_read_f32(by_program *p, const by_tensor *t, float *out)
 {
     size_t bytes = by_tensor_bytes(t);

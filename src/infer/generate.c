@@ -1,11 +1,13 @@
 /* generate.c - the loop that turns prompts into text: feed, choose, feed what was chosen (see
  * banyan/generate.h). */
 #include <limits.h>
+#include <math.h>
 
 #include "banyan/generate.h"
 #include "infer/sample.h"
 
 enum { SLICE = 256 }; /* tokens of a row fed between two looks at cancelled() */
+enum { AHEAD = 32 };  /* tokens of a row chosen on the device between two looks at them */
 
 /* One call of by_generate. */
 typedef struct run {
@@ -21,6 +23,8 @@ typedef struct run {
     int *left;            /* (B) how much of it */
     int *counts;          /* (B) how much of that now */
     bool *active;         /* (B) not finished */
+    int32_t *last;        /* (B) what to go on from */
+    int32_t *ahead;       /* (AHEAD, B) */
     double started;
     bool begun; /* a token was chosen */
 } run;
@@ -109,8 +113,11 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     r->left = by_alloc_zero(rows, sizeof *r->left);
     r->counts = by_alloc_zero(rows, sizeof *r->counts);
     r->active = by_alloc_zero(rows, sizeof *r->active);
+    r->last = by_alloc_zero(rows, sizeof *r->last);
+    r->ahead = by_alloc_zero(AHEAD * rows, sizeof *r->ahead);
     r->result->rows = by_alloc_zero(rows, sizeof *r->result->rows);
-    if (!r->stops || !r->next || !r->left || !r->counts || !r->active || !r->result->rows)
+    if (!r->stops || !r->next || !r->left || !r->counts || !r->active || !r->last || !r->ahead ||
+        !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->batch;
     BY_TRY(collect_stops(r));
@@ -135,6 +142,8 @@ static void end(run *r)
     by_free(r->left);
     by_free(r->counts);
     by_free(r->active);
+    by_free(r->last);
+    by_free(r->ahead);
 }
 
 /* ---- feeding --------------------------------------------------------------------------------- */
@@ -208,10 +217,32 @@ static bool is_full(const run *r, int row)
     return wanted ? out->count - out->prompt >= wanted : out->count > r->capacity;
 }
 
-/* Choose a row's next token and see whether the row ends with it. */
-static by_status advance(run *r, int row)
+/* Add a token to a row and see whether the row ends with it. */
+static by_status accept(run *r, int row, int32_t token, float logprob)
 {
     by_generation *out = &r->result->rows[row];
+    const by_generate_spec *spec = r->spec;
+    if (!r->begun)
+        r->result->prompt_seconds = by_seconds() - r->started;
+    r->begun = true;
+    if (is_stop(r, token)) {
+        out->finish = BY_FINISH_STOP;
+    } else {
+        BY_TRY(push(out, token));
+        r->result->new_tokens++;
+        if (spec->token && !spec->token(spec->user, row, token, logprob))
+            out->finish = BY_FINISH_CALLER;
+        else if (is_full(r, row))
+            out->finish = BY_FINISH_LENGTH;
+    }
+    r->active[row] = out->finish == BY_FINISH_NONE;
+    return BY_OK;
+}
+
+/* Choose a row's next token. */
+static by_status advance(run *r, int row)
+{
+    const by_generation *out = &r->result->rows[row];
     const by_generate_spec *spec = r->spec;
     by_sample_at at = {.tokens = out->tokens,
                        .count = out->count,
@@ -223,20 +254,7 @@ static by_status advance(run *r, int row)
     float logprob;
     BY_TRY(by_sample(&r->sampler, &spec->sampling, &at, by_generator_logits(r->generator, row), &token,
                      &logprob));
-    if (!r->begun)
-        r->result->prompt_seconds = by_seconds() - r->started;
-    r->begun = true;
-    if (is_stop(r, token)) {
-        out->finish = BY_FINISH_STOP;
-        return BY_OK;
-    }
-    BY_TRY(push(out, token));
-    r->result->new_tokens++;
-    if (spec->token && !spec->token(spec->user, row, token, logprob))
-        out->finish = BY_FINISH_CALLER;
-    else if (is_full(r, row))
-        out->finish = BY_FINISH_LENGTH;
-    return BY_OK;
+    return accept(r, row, token, logprob);
 }
 
 /* One token for every row that goes on. Gives the number of rows that still do. */
@@ -247,7 +265,57 @@ static by_status advance_all(run *r, int *going)
         if (!r->active[b])
             continue;
         BY_TRY(advance(r, b));
-        r->active[b] = r->result->rows[b].finish == BY_FINISH_NONE;
+        if (r->active[b])
+            queue(r, b, 1);
+        *going += r->active[b];
+    }
+    return BY_OK;
+}
+
+/* ---- greedy, on the device ------------------------------------------------------------------- */
+
+/* Nothing but the likeliest token is asked for, so that the host need not see logits. */
+static bool is_plain(const by_generate_spec *spec)
+{
+    const by_sampling *s = &spec->sampling;
+    return (spec->no_logprobs || !spec->token) && s->temperature == 0 && s->repetition_penalty == 0 &&
+           s->presence_penalty == 0 && s->frequency_penalty == 0 && s->no_repeat_ngram == 0 &&
+           s->banned_count == 0 && s->min_new_tokens == 0;
+}
+
+/* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */
+static int steps_ahead(const run *r)
+{
+    int steps = AHEAD;
+    for (int b = 0; b < r->batch; b++) {
+        const by_generation *out = &r->result->rows[b];
+        if (!r->active[b])
+            continue;
+        if (r->left[b] != 1)
+            return 0;
+        steps = BY_MIN(steps, r->capacity - by_generator_length(r->generator, b));
+        if (r->spec->max_new_tokens)
+            steps = BY_MIN(steps, r->spec->max_new_tokens - (out->count - out->prompt));
+    }
+    return steps;
+}
+
+/* Some tokens for every row that goes on; what comes after a row's end is dropped. */
+static by_status run_ahead(run *r, int steps, int *going)
+{
+    const by_generate_spec *spec = r->spec;
+    if (spec->cancelled && spec->cancelled(spec->user))
+        return by_fail(BY_ERR_CANCELLED, "generation was cancelled");
+    for (int b = 0; b < r->batch; b++)
+        r->last[b] = r->active[b] ? r->next[b][0] : 0;
+    BY_TRY(by_generator_greedy(r->generator, r->last, r->active, steps, r->ahead));
+    for (int s = 0; s < steps; s++)
+        for (int b = 0; b < r->batch; b++)
+            if (r->active[b])
+                BY_TRY(accept(r, b, r->ahead[s * r->batch + b], (float)NAN));
+    *going = 0;
+    for (int b = 0; b < r->batch; b++) {
+        r->left[b] = 0;
         if (r->active[b])
             queue(r, b, 1);
         *going += r->active[b];
@@ -265,7 +333,13 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
             r->result->prompt_tokens += r->left[b];
             going++;
         }
+    const bool plain = by_device_runs_ahead(by_model_device(r->model)) && is_plain(r->spec);
     while (going) {
+        int steps = plain && r->begun ? steps_ahead(r) : 0;
+        if (steps > 0) {
+            BY_TRY(run_ahead(r, steps, &going));
+            continue;
+        }
         BY_TRY(feed(r));
         BY_TRY(advance_all(r, &going));
     }

@@ -8,6 +8,7 @@
 
 static const int widths[] = {1, 16, 64, 256};
 #define WIDTHS BY_COUNT(widths)
+enum { RUN = 32 }; /* steps of greedy decoding without a look at them */
 
 /* A program that takes T new positions of every row, and its tensors. */
 typedef struct pass {
@@ -19,12 +20,19 @@ typedef struct pass {
     by_tensor *logits;    /* (B, V) there */
 } pass;
 
+/* A decoding step that ends where the next begins. Its tensors are states. */
+typedef struct loop {
+    by_program *program;                        /* NULL: not compiled yet */
+    by_memory *tokens, *positions, *past, *log; /* (B), (B), (B), (1 + RUN B) */
+} loop;
+
 struct by_generator {
     by_model *model;
     int batch, capacity, vocab;
     int n_widths; /* of widths[], those of use with this capacity */
     nn_cache *cache;
     pass passes[WIDTHS];
+    loop greedy;
     int32_t *past;               /* (B) positions every row holds */
     bool *known;                 /* (B) its logits are those of its last position */
     float *logits, *fresh;       /* (B, V): of every row, and of the last pass */
@@ -85,6 +93,11 @@ void by_generator_free(by_generator *g)
         return;
     for (int i = 0; i < WIDTHS; i++)
         by_program_free(g->passes[i].program);
+    by_program_free(g->greedy.program);
+    by_memory_free(g->greedy.tokens);
+    by_memory_free(g->greedy.positions);
+    by_memory_free(g->greedy.past);
+    by_memory_free(g->greedy.log);
     nn_cache_free(g->cache);
     by_free(g->past);
     by_free(g->known);
@@ -206,6 +219,69 @@ by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const
     }
 }
 
+/* ---- greedy decoding on the device ----------------------------------------------------------- */
+
+static by_memory *ints(by_generator *g, size_t count)
+{
+    return by_memory_new(by_model_device(g->model), count * sizeof(int32_t));
+}
+
+static by_status compile_loop(by_generator *g, loop *l)
+{
+    const size_t rows = (size_t)g->batch;
+    l->tokens = l->tokens ? l->tokens : ints(g, rows);
+    l->positions = l->positions ? l->positions : ints(g, rows);
+    l->past = l->past ? l->past : ints(g, rows);
+    l->log = l->log ? l->log : ints(g, 1 + RUN * rows);
+    if (!l->tokens || !l->positions || !l->past || !l->log)
+        return by_error_status();
+    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
+    if (!graph)
+        return BY_ERR_MEMORY;
+    int64_t shape[] = {g->batch, 1}, log[] = {1 + (int64_t)RUN * g->batch};
+    by_tensor *tokens = by_state(graph, "tokens", BY_I32, 2, shape, l->tokens);
+    by_tensor *positions = by_state(graph, "positions", BY_I32, 2, shape, l->positions);
+    by_tensor *past = by_state(graph, "past", BY_I32, 1, shape, l->past);
+    g->cache->past = past;
+    by_model_io io = {.tokens = tokens, .positions = positions, .cache = g->cache};
+    by_model_build(g->model, graph, &io);
+    by_tensor *next = by_argmax(graph, io.logits); /* (B, 1) */
+    by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
+               by_model_context(g->model) - 1);
+    l->program = by_compile(graph, &(by_compile_spec){0});
+    return l->program ? BY_OK : by_error_status();
+}
+
+by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
+                              int32_t *out)
+{
+    loop *l = &g->greedy;
+    const size_t rows = (size_t)g->batch, bytes = rows * sizeof(int32_t);
+    const int32_t none = 0;
+    if (steps < 1 || steps > RUN)
+        return by_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
+    for (int b = 0; b < g->batch; b++) {
+        if (active[b] && (steps > g->capacity - g->past[b] || tokens[b] < 0 || tokens[b] >= g->vocab))
+            return by_fail(BY_ERR_ARGUMENT, "row %d cannot go on from token %d for %d steps", b,
+                           (int)tokens[b], steps);
+        g->tokens[b] = active[b] ? tokens[b] : 0;
+        g->past[b] = active[b] ? g->past[b] : 0;
+        g->known[b] = false;
+    }
+    if (!l->program)
+        BY_TRY(compile_loop(g, l));
+    BY_TRY(by_memory_write(l->tokens, 0, g->tokens, bytes));
+    BY_TRY(by_memory_write(l->positions, 0, g->past, bytes)); /* below the context, as the capacity is */
+    BY_TRY(by_memory_write(l->past, 0, g->past, bytes));
+    BY_TRY(by_memory_write(l->log, 0, &none, sizeof none));
+    for (int s = 0; s < steps; s++)
+        BY_TRY(by_run(l->program));
+    BY_TRY(by_memory_read(l->log, sizeof none, out, (size_t)steps * bytes));
+    for (int b = 0; b < g->batch; b++)
+        g->past[b] = active[b] ? g->past[b] + steps : 0;
+    return BY_OK;
+}
+
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 const float *by_generator_logits(const by_generator *g, int row)
@@ -247,5 +323,5 @@ size_t by_generator_bytes(const by_generator *g)
     for (int i = 0; i < WIDTHS; i++)
         if (g->passes[i].program)
             bytes += by_program_bytes(g->passes[i].program);
-    return bytes;
+    return bytes + (g->greedy.program ? by_program_bytes(g->greedy.program) : 0);
 }

@@ -84,7 +84,7 @@ void by_update_free(by_update *u)
 
 by_status by_update_run(by_update *u, double learning_rate, int64_t step, double *norm)
 {
-    float hyper[BY_HYPER_COUNT] = {0}, value = NAN;
+    float hyper[BY_HYPER_COUNT] = {0};
     hyper[BY_HYPER_LR] = (float)learning_rate;
     hyper[BY_HYPER_MAX_NORM] = (float)u->spec.max_grad_norm;
     hyper[BY_HYPER_CORR1] = (float)(1 - pow(u->spec.beta1, (double)step));
@@ -93,10 +93,15 @@ by_status by_update_run(by_update *u, double learning_rate, int64_t step, double
     hyper[BY_HYPER_MOMENTUM] = (float)u->spec.momentum;
     BY_TRY(by_write(u->program, u->hyper, hyper, sizeof hyper));
     BY_TRY(by_run(u->program));
+    return norm ? by_update_norm(u, norm) : BY_OK;
+}
+
+by_status by_update_norm(by_update *u, double *norm)
+{
+    float value;
     BY_TRY(by_read_f32(u->program, u->norm, &value));
-    if (norm)
-        *norm = value;
-    return BY_OK;
+    *norm = value;
+    return isfinite(value) ? BY_OK : by_fail(BY_ERR_NUMERIC, "gradient norm is not finite");
 }
 
 double by_schedule_rate(const by_schedule_spec *s, int64_t step)

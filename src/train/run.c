@@ -350,19 +350,20 @@ static by_status train_step(run *r, by_report *out)
 {
     const by_run_spec *s = &r->spec;
     size_t cells = (size_t)s->batch * (size_t)s->seq;
-    double sum = 0, loss, begin = by_seconds();
+    double begin = by_seconds();
     BY_TRY(by_lm_batches_get(&r->train, r->state.step, r->inputs, r->targets));
     by_lm_batches_prefetch(&r->train, r->state.step + 1);
     for (int k = 0; k < s->accumulate; k++) {
         size_t at = (size_t)k * cells;
-        BY_TRY(by_trainer_backward(r->trainer, r->inputs + at, r->targets + at, k == 0, &loss));
-        sum += loss;
+        BY_TRY(by_trainer_backward(r->trainer, r->inputs + at, r->targets + at, k == 0, NULL));
     }
     out->learning_rate = by_schedule_rate(&s->schedule, r->state.step);
-    BY_TRY(by_trainer_update(r->trainer, out->learning_rate, &out->grad_norm));
+    by_status updated = by_trainer_update(r->trainer, out->learning_rate, NULL);
+    BY_TRY(by_trainer_loss(r->trainer, &out->loss)); /* says more than a norm that is not finite */
+    BY_TRY(updated);
+    BY_TRY(by_trainer_norm(r->trainer, &out->grad_norm));
     r->state.step++;
     double seconds = by_seconds() - begin;
-    out->loss = sum / s->accumulate;
     out->ms = seconds * 1e3;
     out->tokens_per_s = (double)cells * s->accumulate / seconds;
     out->peak_share = r->rate > 0 ? by_trainer_flops(r->trainer) * s->accumulate / seconds / r->rate : NAN;

@@ -16,8 +16,14 @@ struct by_trainer {
     int64_t steps, micro;  /* updates so far; micro-batches since the last */
     pass store, add, eval; /* compiled when first needed */
     by_update *update;
-    int32_t *scratch; /* (batch, seq): the mask of a model that classifies */
+    by_memory *losses; /* (accumulate) f32 or f64: of the micro-batches since the last first one */
+    int32_t *scratch;  /* (batch, seq): the mask of a model that classifies */
 };
+
+static size_t loss_size(const by_trainer *t)
+{
+    return by_dtype_size(by_params_dtype(by_model_params(t->model)) == BY_F64 ? BY_F64 : BY_F32);
+}
 
 by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
 {
@@ -32,8 +38,9 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     t->spec = *spec;
     t->spec.accumulate = BY_MAX(spec->accumulate, 1);
     t->update = by_update_new(by_model_params(m), &spec->optimizer);
+    t->losses = by_memory_new(by_model_device(m), (size_t)t->spec.accumulate * loss_size(t));
     t->scratch = by_alloc_zero((size_t)spec->batch * (size_t)spec->seq, sizeof *t->scratch);
-    if (!t->update || !t->scratch) {
+    if (!t->update || !t->losses || !t->scratch) {
         by_trainer_free(t);
         return NULL;
     }
@@ -48,6 +55,7 @@ void by_trainer_free(by_trainer *t)
     by_program_free(t->add.program);
     by_program_free(t->eval.program);
     by_update_free(t->update);
+    by_memory_free(t->losses);
     by_free(t->scratch);
     by_free(t);
 }
@@ -94,10 +102,10 @@ static by_status write_mask(by_trainer *t, pass *p, const int32_t *inputs)
     return by_write(p->program, p->pick, t->scratch, (size_t)b * sizeof *t->scratch);
 }
 
-static by_status run(by_trainer *t, pass *p, const int32_t *inputs, const int32_t *targets, double *loss)
+/* Starts the pass; on a GPU it goes on while the host does other things. */
+static by_status run(by_trainer *t, pass *p, const int32_t *inputs, const int32_t *targets)
 {
     size_t rows = (size_t)t->spec.batch, all = rows * (size_t)t->spec.seq;
-    float value;
     BY_TRY(by_write(p->program, p->tokens, inputs, all * sizeof *inputs));
     BY_TRY(by_write(p->program, p->targets, targets, (p->pick ? rows : all) * sizeof *targets));
     if (p->pick)
@@ -108,10 +116,13 @@ static by_status run(by_trainer *t, pass *p, const int32_t *inputs, const int32_
     }
     uint64_t step = (uint64_t)(t->steps * t->spec.accumulate + t->micro);
     by_program_seed(p->program, t->spec.seed, step);
-    BY_TRY(by_run(p->program));
-    BY_TRY(by_read_f32(p->program, p->loss, &value));
-    *loss = value;
-    return BY_OK;
+    return by_run(p->program);
+}
+
+static by_status check_loss(const by_trainer *t, double loss)
+{
+    return isfinite(loss) ? BY_OK
+                          : by_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss, (long long)t->steps);
 }
 
 by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first,
@@ -121,11 +132,32 @@ by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_
     BY_TRY(compile(t, p, first ? BY_GRAD_STORE : BY_GRAD_ADD));
     if (first)
         t->micro = 0;
-    BY_TRY(run(t, p, inputs, targets, loss));
+    BY_TRY(run(t, p, inputs, targets));
+    if (t->micro < t->spec.accumulate)
+        BY_TRY(by_keep(p->program, p->loss, t->losses, (size_t)t->micro * loss_size(t)));
     t->micro++;
-    if (!isfinite(*loss))
-        return by_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", *loss, (long long)t->steps);
-    return BY_OK;
+    if (!loss)
+        return BY_OK;
+    float value;
+    BY_TRY(by_read_f32(p->program, p->loss, &value));
+    *loss = value;
+    return check_loss(t, value);
+}
+
+by_status by_trainer_loss(by_trainer *t, double *loss)
+{
+    const int64_t n = t->spec.accumulate;
+    double wide[64], sum = 0;
+    for (int64_t i = 0; i < n; i += BY_COUNT(wide)) {
+        size_t part = (size_t)BY_MIN(n - i, BY_COUNT(wide)), size = loss_size(t);
+        float narrow[BY_COUNT(wide)];
+        void *to = size == sizeof *narrow ? (void *)narrow : (void *)wide;
+        BY_TRY(by_memory_read(t->losses, (size_t)i * size, to, part * size));
+        for (size_t k = 0; k < part; k++)
+            sum += size == sizeof *narrow ? (double)narrow[k] : wide[k];
+    }
+    *loss = sum / (double)n;
+    return check_loss(t, *loss);
 }
 
 by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
@@ -136,17 +168,23 @@ by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
     return BY_OK;
 }
 
+by_status by_trainer_norm(by_trainer *t, double *norm)
+{
+    return by_update_norm(t->update, norm);
+}
+
 by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets, double *sum,
                               int64_t *count)
 {
-    double loss;
+    float loss;
     int64_t counted = 0,
             all = (int64_t)t->spec.batch * (by_model_task(t->model) == BY_TASK_CLASSIFY ? 1 : t->spec.seq);
     for (int64_t i = 0; i < all; i++)
         counted += targets[i] != -100;
     BY_TRY(compile(t, &t->eval, BY_GRAD_NONE));
-    BY_TRY(run(t, &t->eval, inputs, targets, &loss));
-    *sum += loss * (double)counted;
+    BY_TRY(run(t, &t->eval, inputs, targets));
+    BY_TRY(by_read_f32(t->eval.program, t->eval.loss, &loss));
+    *sum += (double)loss * (double)counted;
     *count += counted;
     return BY_OK;
 }
