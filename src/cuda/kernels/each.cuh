@@ -7,8 +7,10 @@
 
 #ifdef BY_CUDA_EMULATE
 #define BY_UNROLL
+#define BY_NO_UNROLL
 #else
-#define BY_UNROLL _Pragma("unroll")
+#define BY_UNROLL    _Pragma("unroll")
+#define BY_NO_UNROLL _Pragma("unroll 1")
 #endif
 
 /* i / d, and what is left. Divisions of 64 bits take several times as long and are seldom needed. */

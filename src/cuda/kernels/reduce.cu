@@ -1,7 +1,6 @@
 /* reduce.cu - sums over an axis and their opposite, and the largest of a row. Sums are cut into pieces by the
  * shape and the device alone, and the sums of the pieces are added in order, so every run gives the same
  * bits. */
-#include "cuda/kernels/reduce.cuh"
 #include "cuda/kernels/each.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
@@ -89,10 +88,17 @@ template <class T, class Y> static by_status reduce_rows(by_cuda_exec *x, by_nod
 
 /* ---- sums of columns ------------------------------------------------------------------------- */
 
+/* x (outer, count, inner), summed over the middle: how the work is cut. */
+struct columns {
+    int64_t outer, count, inner;
+    int64_t bands, parts, chunk; /* pieces of a row, of the rows; rows to a piece */
+    bool by_vectors;
+};
+
 /* A block takes a band of 32 V columns through `chunk` rows, its warps taking turns. Without WIDE the rows do
  * not begin at multiples of 16 bytes, and a lane's columns are 32 apart. */
-template <class T, class Y, bool WIDE, bool ADD>
-static __global__ void __launch_bounds__(THREADS) column_sums(Y *y, const T *x, by_column_sums s, float scale)
+template <class T, class Y, bool WIDE>
+static __global__ void __launch_bounds__(THREADS) column_sums(Y *y, const T *x, columns s, float scale)
 {
     enum { V = wide<T>::N, BAND = 32 * V };
     __shared__ float space[WARPS][BAND];
@@ -100,14 +106,14 @@ static __global__ void __launch_bounds__(THREADS) column_sums(Y *y, const T *x, 
     int64_t band, part;
     const int64_t o = divide(divide(blockIdx.x, s.bands, &band), s.parts, &part);
     const int64_t first = band * BAND, end = min(s.count, (part + 1) * s.chunk);
-    const T *rows = x + o * s.count * s.pitch + first;
+    const T *rows = x + o * s.count * s.inner + first;
     const int64_t left = s.inner - first; /* columns */
     float sum[V] = {};
     for (int64_t r = part * s.chunk + warp; r < end; r += UNROLL * WARPS) {
         vec<T, V> in[UNROLL];
         BY_UNROLL
         for (int u = 0; u < UNROLL; u++) {
-            const T *row = rows + (r + u * WARPS) * s.pitch;
+            const T *row = rows + (r + u * WARPS) * s.inner;
             const bool real = r + u * WARPS < end;
             in[u] = vec<T, V>{};
             if (WIDE) {
@@ -130,15 +136,14 @@ static __global__ void __launch_bounds__(THREADS) column_sums(Y *y, const T *x, 
         float total = 0;
         for (int w = 0; w < WARPS; w++)
             total += space[w][c];
-        Y *to = y + (o * s.parts + part) * s.inner + first + c;
-        *to = from_float<Y>(total * scale + (ADD ? to_float(*to) : 0.0f));
+        y[(o * s.parts + part) * s.inner + first + c] = from_float<Y>(total * scale);
     }
 }
 
 enum { JOIN = 32 };
 
 /* The sums of the pieces, (outer, parts, inner): a block of (32, JOIN) threads adds those of 32 columns. */
-template <class Y, bool ADD>
+template <class Y>
 static __global__ void __launch_bounds__(32 * JOIN)
     join_parts(Y *y, const float *x, int64_t parts, int64_t inner, float scale)
 {
@@ -152,66 +157,24 @@ static __global__ void __launch_bounds__(32 * JOIN)
     __syncthreads();
     const int64_t column = band * 32 + threadIdx.y; /* now a warp to a column */
     sum = warp_sum(space[threadIdx.x][threadIdx.y]);
-    if (threadIdx.x == 0 && column < inner) {
-        Y *to = y + o * inner + column;
-        *to = from_float<Y>(sum * scale + (ADD ? to_float(*to) : 0.0f));
-    }
+    if (threadIdx.x == 0 && column < inner)
+        y[o * inner + column] = from_float<Y>(sum * scale);
 }
 
-by_column_sums by_cuda_plan_column_sums(const by_cuda *c, by_dtype type, int64_t outer, int64_t count,
-                                        int64_t inner, int64_t pitch)
+template <class T, class Y> static by_status reduce_columns(by_cuda_exec *x, by_node *n, const columns &s)
 {
-    const int64_t per_word = 16 / (int64_t)by_dtype_size(type);
-    by_column_sums s = {outer, count, inner, pitch, 0, 0, 0, false};
-    s.bands = blocks_for(inner, 32 * per_word);
-    s.parts = parts_of(c, outer * s.bands, count, 2 * UNROLL * WARPS);
-    s.chunk = (count + s.parts - 1) / s.parts;
-    s.by_vectors = inner % per_word == 0 && pitch % per_word == 0;
-    return s;
-}
-
-size_t by_cuda_column_sums_bytes(const by_column_sums *s)
-{
-    return s->parts == 1 ? 0 : (size_t)(s->outer * s->parts * s->inner) * sizeof(float);
-}
-
-template <class T, class Y, bool ADD>
-static by_status sum_columns(by_cuda_exec *x, const by_column_sums *s, const T *from, Y *y, float scale,
-                             float *scratch)
-{
-    const unsigned blocks = (unsigned)(s->outer * s->parts * s->bands);
-    if (s->parts == 1)
-        return by_launch(x, s->by_vectors ? column_sums<T, Y, true, ADD> : column_sums<T, Y, false, ADD>,
-                         blocks, THREADS, 0, y, from, *s, scale);
-    BY_TRY(by_launch(x,
-                     s->by_vectors ? column_sums<T, float, true, false> : column_sums<T, float, false, false>,
-                     blocks, THREADS, 0, scratch, from, *s, 1.0f));
-    return by_launch(x, join_parts<Y, ADD>, (unsigned)(s->outer * blocks_for(s->inner, 32)), dim3(32, JOIN),
-                     0, y, (const float *)scratch, s->parts, s->inner, scale);
-}
-
-template <class T>
-static by_status sum_columns_of(by_cuda_exec *x, const by_column_sums *s, const void *from, float *y,
-                                float scale, bool add, void *scratch)
-{
-    if (add)
-        return sum_columns<T, float, true>(x, s, (const T *)from, y, scale, (float *)scratch);
-    return sum_columns<T, float, false>(x, s, (const T *)from, y, scale, (float *)scratch);
-}
-
-by_status by_cuda_column_sums(by_cuda_exec *x, const by_column_sums *s, by_dtype type, const void *from,
-                              float *y, float scale, bool add, void *scratch)
-{
-    BY_CUDA_DISPATCH(type, sum_columns_of, x, s, from, y, scale, add, scratch)
-}
-
-template <class T, class Y>
-static by_status reduce_columns(by_cuda_exec *x, by_node *n, const by_column_sums *s)
-{
-    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
-    float *scratch = (float *)by_cuda_scratch(x, by_cuda_column_sums_bytes(s));
-    return sum_columns<T, Y, false>(x, s, (const T *)n->in[0]->data, (Y *)n->out[0]->data, (float)a->scale,
-                                    scratch);
+    const T *from = (const T *)n->in[0]->data;
+    Y *y = (Y *)n->out[0]->data;
+    const float scale = (float)((const by_reduce_attr *)n->attr)->scale;
+    const unsigned blocks = (unsigned)(s.outer * s.parts * s.bands);
+    if (s.parts == 1)
+        return by_launch(x, s.by_vectors ? column_sums<T, Y, true> : column_sums<T, Y, false>, blocks,
+                         THREADS, 0, y, from, s, scale);
+    float *parts = (float *)by_cuda_scratch(x, (size_t)(s.outer * s.parts * s.inner) * sizeof *parts);
+    BY_TRY(by_launch(x, s.by_vectors ? column_sums<T, float, true> : column_sums<T, float, false>, blocks,
+                     THREADS, 0, parts, from, s, 1.0f));
+    return by_launch(x, join_parts<Y>, (unsigned)(s.outer * blocks_for(s.inner, 32)), dim3(32, JOIN), 0, y,
+                     (const float *)parts, s.parts, s.inner, scale);
 }
 
 /* ---- reduce ---------------------------------------------------------------------------------- */
@@ -228,10 +191,13 @@ static int64_t row_parts(const by_cuda *c, const by_reduce_attr *a)
     return parts;
 }
 
-static by_column_sums column_plan(const by_cuda *c, const by_node *n, const by_reduce_attr *a)
+static columns column_plan(const by_cuda *c, const by_node *n, const by_reduce_attr *a)
 {
-    const by_column_sums s =
-        by_cuda_plan_column_sums(c, n->in[0]->type, a->outer, a->count, a->inner, a->inner);
+    const int64_t per_word = 16 / (int64_t)by_dtype_size(n->in[0]->type);
+    columns s = {a->outer, a->count, a->inner, blocks_for(a->inner, 32 * per_word), 0, 0, false};
+    s.parts = parts_of(c, a->outer * s.bands, a->count, 2 * UNROLL * WARPS);
+    s.chunk = (a->count + s.parts - 1) / s.parts;
+    s.by_vectors = a->inner % per_word == 0;
     if (s.parts > 1)
         BY_BRANCH("reduce, columns in parts");
     else
@@ -254,8 +220,8 @@ template <class T> static by_status reduce(by_cuda_exec *x, by_node *n)
         const int64_t parts = row_parts(x->cuda, a);
         return to_f32 ? reduce_rows<T, float>(x, n, parts) : reduce_rows<T, T>(x, n, parts);
     }
-    const by_column_sums s = column_plan(x->cuda, n, a);
-    return to_f32 ? reduce_columns<T, float>(x, n, &s) : reduce_columns<T, T>(x, n, &s);
+    const columns s = column_plan(x->cuda, n, a);
+    return to_f32 ? reduce_columns<T, float>(x, n, s) : reduce_columns<T, T>(x, n, s);
 }
 
 extern "C" by_status by_cuda_reduce(by_exec *e, by_node *n)
