@@ -348,7 +348,7 @@ bool by_op_sample_concat(by_op_sample *s, int which)
 /* ---- elementwise and reductions -------------------------------------------------------------- */
 
 /* a op b in every way b may repeat; the last one has a tensor on both sides that both may take over. */
-enum { PAIRS = 10 };
+enum { PAIRS = 11 };
 
 static bool pair(by_op_sample *s, int which, by_tensor *(*build)(by_graph *, by_tensor *, by_tensor *))
 {
@@ -362,6 +362,7 @@ static bool pair(by_op_sample *s, int which, by_tensor *(*build)(by_graph *, by_
         {2, 1, {9, 2100}, {2100}},                                   /* b longer than a thread's share */
         {2, 0, {7, 9}, {0}},                                         /* one element */
         {2, 1, {70, 301}, {1}},    {2, 1, {1, 6}, {6}},              /* as many elements, other shapes */
+        {2, 1, {5, 16}, {16}},                                       /* b of whole vectors */
     };
     if (which >= PAIRS)
         return false;
@@ -414,6 +415,8 @@ static const by_reduce_attr extents[] = {
     {.outer = 5, .count = 40, .inner = 129, .scale = 1},
     {.outer = 1, .count = 20000, .inner = 1, .scale = 1e-2},
     {.outer = 300, .count = 70, .inner = 2, .scale = 1},
+    {.outer = 2, .count = 150, .inner = 16, .scale = 1},
+    {.outer = 2, .count = 1300, .inner = 1, .scale = 1},
 };
 
 bool by_op_sample_reduce(by_op_sample *s, int which)
@@ -529,9 +532,10 @@ bool by_op_sample_argmax(by_op_sample *s, int which)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
+/* The last: long runs of the same index. */
 static const struct {
     int64_t rows, cols, batch, positions;
-} lookups[] = {{11, 6, 2, 5}, {300, 131, 3, 70}, {5, 1, 1, 9}, {1000, 64, 4, 100}};
+} lookups[] = {{11, 6, 2, 5}, {300, 131, 3, 70}, {5, 1, 1, 9}, {1000, 64, 4, 100}, {2, 4, 2, 1100}};
 
 bool by_op_sample_gather(by_op_sample *s, int which)
 {

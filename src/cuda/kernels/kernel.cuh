@@ -228,7 +228,7 @@ static __device__ __forceinline__ float activate(by_act act, float x)
     case BY_GELU_TANH:
         return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
     case BY_RELU:
-        return x > 0 ? x : 0;
+        return x < 0 ? 0 : x; /* NaN stays */
     case BY_SILU:
         return x / (1 + expf(-x));
     case BY_TANH:

@@ -1,0 +1,281 @@
+/* elementwise.cu - one output element from the input elements at the same place: add, sub, mul, scale,
+ * activations and their gradients, dropout. The output may lie over an input, so a thread reads its elements
+ * before it writes them. */
+#include "cuda/kernels/act.cuh"
+#include "cuda/kernels/each.cuh"
+
+enum { THREADS = 256, UNROLL = 2 }; /* 16 bytes of each input, UNROLL times over, are on the way per thread */
+
+/* ---- of one input: f(v, at) changes V numbers in place, the first of which is element `at` --- */
+
+template <class T, class F>
+static __global__ void __launch_bounds__(THREADS) each_of_one(T *y, const T *x, int64_t count, F f)
+{
+    enum { V = wide<T>::N };
+    const int64_t first = ((int64_t)blockIdx.x * UNROLL * THREADS + threadIdx.x) * V;
+    vec<T, V> in[UNROLL];
+    BY_UNROLL
+    for (int u = 0; u < UNROLL; u++)
+        in[u] = load_some<T, V>(x, first + u * THREADS * V, count);
+    BY_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        const int64_t at = first + u * THREADS * V;
+        float v[V];
+        unpack<T, V>(v, in[u]);
+        if (at < count)
+            f(v, at);
+        store_some<T, V>(y, at, count, packed<T, V>(v));
+    }
+}
+
+template <class T, class F> static by_status one_input(by_cuda_exec *x, by_node *n, F f)
+{
+    const int64_t count = elements_of(n->out[0]);
+    return by_launch(x, each_of_one<T, F>, blocks_for(count, THREADS * UNROLL * wide<T>::N), THREADS, 0,
+                     (T *)n->out[0]->data, (const T *)n->in[0]->data, count, f);
+}
+
+template <class T> struct scaled {
+    float factor;
+    __device__ __forceinline__ void operator()(float *v, int64_t) const
+    {
+        BY_UNROLL
+        for (int k = 0; k < wide<T>::N; k++)
+            v[k] *= factor;
+    }
+};
+
+template <class T, by_act ACT> struct activated {
+    __device__ __forceinline__ void operator()(float *v, int64_t) const
+    {
+        BY_UNROLL
+        for (int k = 0; k < wide<T>::N; k++)
+            v[k] = activate_as<T>(ACT, v[k]);
+    }
+};
+
+/* Four neighbours share one evaluation of the generator. */
+template <class T> struct dropped {
+    const uint64_t *random;
+    uint32_t rng;
+    drop d;
+    __device__ __forceinline__ float kept(uint32_t r, float v) const
+    {
+        return r >= d.threshold ? v * d.factor : 0;
+    }
+    __device__ __forceinline__ void operator()(float *v, int64_t at) const
+    {
+        const uint64_t key[2] = {random[0], random[1]};
+        BY_UNROLL
+        for (int k = 0; k < wide<T>::N; k += 4) {
+            const uint4 r = random4(key, rng, (uint64_t)(at + k) / 4);
+            v[k] = kept(r.x, v[k]);
+            v[k + 1] = kept(r.y, v[k + 1]);
+            v[k + 2] = kept(r.z, v[k + 2]);
+            v[k + 3] = kept(r.w, v[k + 3]);
+        }
+    }
+};
+
+template <class T> static by_status scale(by_cuda_exec *x, by_node *n)
+{
+    return one_input<T>(x, n, scaled<T>{(float)((const by_scale_attr *)n->attr)->factor});
+}
+
+template <class T> static by_status dropout(by_cuda_exec *x, by_node *n)
+{
+    const float p = ((const by_dropout_attr *)n->attr)->p;
+    return one_input<T>(x, n, dropped<T>{x->random, n->rng, drop_of(p)});
+}
+
+/* ---- of two inputs: a[k] = f(a[k], b[k]) ----------------------------------------------------- */
+
+enum repeats { NOT, BY_VECTORS, ANYHOW }; /* how b, of `period` elements, goes on after its end */
+
+template <class T, repeats HOW>
+static __device__ __forceinline__ vec<T, wide<T>::N> load_repeated(const T *b, int64_t at, int64_t period,
+                                                                   int64_t count)
+{
+    enum { V = wide<T>::N };
+    if constexpr (HOW == NOT) {
+        return load_some<T, V>(b, at, count);
+    } else {
+        vec<T, V> v = {};
+        int64_t from;
+        if (at >= count)
+            return v;
+        divide(at, period, &from);
+        if constexpr (HOW == BY_VECTORS) {
+            v = load<T, V>(b + from);
+        } else {
+            for (int k = 0; k < V; k++) {
+                v.at[k] = b[from];
+                from = from + 1 == period ? 0 : from + 1;
+            }
+        }
+        return v;
+    }
+}
+
+template <class T, repeats HOW, class F>
+static __global__ void __launch_bounds__(THREADS)
+    each_of_two(T *y, const T *a, const T *b, int64_t period, int64_t count, F f)
+{
+    enum { V = wide<T>::N };
+    const int64_t first = ((int64_t)blockIdx.x * UNROLL * THREADS + threadIdx.x) * V;
+    vec<T, V> in_a[UNROLL], in_b[UNROLL];
+    BY_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        in_a[u] = load_some<T, V>(a, first + u * THREADS * V, count);
+        in_b[u] = load_repeated<T, HOW>(b, first + u * THREADS * V, period, count);
+    }
+    BY_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        float v[V], w[V];
+        unpack<T, V>(v, in_a[u]);
+        unpack<T, V>(w, in_b[u]);
+        BY_UNROLL
+        for (int k = 0; k < V; k++)
+            v[k] = f(v[k], w[k]);
+        store_some<T, V>(y, first + u * THREADS * V, count, packed<T, V>(v));
+    }
+}
+
+template <class T, repeats HOW, class F> static by_status two_inputs(by_cuda_exec *x, by_node *n, F f)
+{
+    const int64_t count = elements_of(n->out[0]);
+    return by_launch(x, each_of_two<T, HOW, F>, blocks_for(count, THREADS * UNROLL * wide<T>::N), THREADS, 0,
+                     (T *)n->out[0]->data, (const T *)n->in[0]->data, (const T *)n->in[1]->data,
+                     elements_of(n->in[1]), count, f);
+}
+
+struct sum_of {
+    __device__ __forceinline__ float operator()(float a, float b) const
+    {
+        return a + b;
+    }
+};
+struct difference_of {
+    __device__ __forceinline__ float operator()(float a, float b) const
+    {
+        return a - b;
+    }
+};
+struct product_of {
+    __device__ __forceinline__ float operator()(float a, float b) const
+    {
+        return a * b;
+    }
+};
+template <class T, by_act ACT> struct activated_grad {
+    __device__ __forceinline__ float operator()(float x, float dy) const
+    {
+        return activate_grad_as<T>(ACT, x, dy);
+    }
+};
+
+static repeats repeats_of(const by_node *n)
+{
+    const int64_t period = elements_of(n->in[1]);
+    if (period == elements_of(n->out[0])) {
+        BY_BRANCH("binary, b as long as a");
+        return NOT;
+    }
+    if (period % (16 / (int64_t)by_dtype_size(n->in[1]->type)) == 0) {
+        BY_BRANCH("binary, b repeated by vectors");
+        return BY_VECTORS;
+    }
+    BY_BRANCH("binary, b repeated by elements");
+    return ANYHOW;
+}
+
+template <class T, class F> static by_status repeated(by_cuda_exec *x, by_node *n, F f)
+{
+    switch (repeats_of(n)) {
+    case NOT:
+        return two_inputs<T, NOT>(x, n, f);
+    case BY_VECTORS:
+        return two_inputs<T, BY_VECTORS>(x, n, f);
+    default:
+        return two_inputs<T, ANYHOW>(x, n, f);
+    }
+}
+
+template <class T> static by_status binary(by_cuda_exec *x, by_node *n)
+{
+    if (n->op == BY_OP_ADD)
+        return repeated<T>(x, n, sum_of());
+    if (n->op == BY_OP_SUB)
+        return repeated<T>(x, n, difference_of());
+    return repeated<T>(x, n, product_of());
+}
+
+/* ---- activations: a kernel for each ---------------------------------------------------------- */
+
+#define EACH_ACT(CASE) \
+    CASE(BY_ACT_NONE)  \
+    CASE(BY_GELU)      \
+    CASE(BY_GELU_TANH) \
+    CASE(BY_RELU)      \
+    CASE(BY_SILU)      \
+    CASE(BY_TANH)      \
+    CASE(BY_SIGMOID)
+
+template <class T> static by_status activation(by_cuda_exec *x, by_node *n)
+{
+    switch (((const by_activation_attr *)n->attr)->act) {
+#define CASE(ACT) \
+    case ACT:     \
+        return one_input<T>(x, n, activated<T, ACT>());
+        EACH_ACT(CASE)
+#undef CASE
+    }
+    return by_fail(BY_ERR_ARGUMENT, "no such activation");
+}
+
+template <class T> static by_status activation_grad(by_cuda_exec *x, by_node *n)
+{
+    switch (((const by_activation_attr *)n->attr)->act) {
+#define CASE(ACT) \
+    case ACT:     \
+        return two_inputs<T, NOT>(x, n, activated_grad<T, ACT>());
+        EACH_ACT(CASE)
+#undef CASE
+    }
+    return by_fail(BY_ERR_ARGUMENT, "no such activation");
+}
+
+extern "C" by_status by_cuda_add(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, by_cuda_of(e), n)
+}
+
+extern "C" by_status by_cuda_sub(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, by_cuda_of(e), n)
+}
+
+extern "C" by_status by_cuda_mul(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, by_cuda_of(e), n)
+}
+
+extern "C" by_status by_cuda_scale(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, scale, by_cuda_of(e), n)
+}
+
+extern "C" by_status by_cuda_activation(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, activation, by_cuda_of(e), n)
+}
+
+extern "C" by_status by_cuda_activation_grad(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, activation_grad, by_cuda_of(e), n)
+}
+
+extern "C" by_status by_cuda_dropout(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, dropout, by_cuda_of(e), n)
+}

@@ -1,0 +1,379 @@
+/* reduce.cu - sums over an axis and their opposite, and the largest of a row. Sums are cut into pieces by the
+ * shape and the device alone, and the sums of the pieces are added in order, so every run gives the same
+ * bits. */
+#include "cuda/kernels/each.cuh"
+
+enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
+
+/* sum[k] += in[0].at[k] + in[1].at[k] ... */
+template <class T, int V> static __device__ __forceinline__ void add_each(float *sum, const vec<T, V> *in)
+{
+    BY_UNROLL
+    for (int u = 0; u < UNROLL; u++) {
+        BY_UNROLL
+        for (int k = 0; k < V; k++)
+            sum[k] += to_float(in[u].at[k]);
+    }
+}
+
+/* How many pieces each of `rows` rows of `count` elements is cut into, to keep the device busy. */
+static int64_t parts_of(const by_cuda *c, int64_t rows, int64_t count, int64_t least)
+{
+    const int64_t wanted = rows ? 8 * (int64_t)c->sms / rows : 1, possible = count / least;
+    const int64_t parts = wanted < possible ? wanted : possible;
+    return parts < 1 ? 1 : parts > 1024 ? 1024 : parts;
+}
+
+/* ---- sums of rows ---------------------------------------------------------------------------- */
+
+enum { SHORT_ROW = 1024, ROW_CHUNK = 4096 }; /* a warp's row; the least that is worth a block of its own */
+
+/* y[row * parts + part] = scale times the sum of elements [part * chunk, (part + 1) * chunk) of x (rows,
+ * count), by GROUP threads: a warp or a block. */
+template <class T, class Y, int V, int GROUP>
+static __global__ void __launch_bounds__(THREADS)
+    row_sums(Y *y, const T *x, int64_t count, int64_t parts, int64_t chunk, float scale, int64_t sums)
+{
+    __shared__ float space[32];
+    const int in_group = threadIdx.x % GROUP;
+    const int64_t at = (int64_t)blockIdx.x * (THREADS / GROUP) + threadIdx.x / GROUP;
+    if (at >= sums)
+        return;
+    int64_t part;
+    const T *row = x + divide(at, parts, &part) * count;
+    const int64_t end = min(count, (part + 1) * chunk);
+    float sum[V] = {};
+    for (int64_t from = part * chunk + in_group * V; from < end; from += UNROLL * GROUP * V) {
+        vec<T, V> in[UNROLL];
+        BY_UNROLL
+        for (int u = 0; u < UNROLL; u++)
+            in[u] = load_some<T, V>(row, from + u * GROUP * V, end);
+        add_each<T, V>(sum, in);
+    }
+    float mine = 0;
+    BY_UNROLL
+    for (int k = 0; k < V; k++)
+        mine += sum[k];
+    const float total = GROUP == 32 ? warp_sum(mine) : block_sum(mine, space);
+    if (in_group == 0)
+        y[at] = from_float<Y>(total * scale);
+}
+
+template <class T, class Y>
+static by_status sum_rows(by_cuda_exec *x, Y *y, const T *from, int64_t rows, int64_t count, int64_t parts,
+                          int64_t chunk, float scale)
+{
+    enum { V = wide<T>::N };
+    const bool by_vectors = rows == 1 || count % V == 0, by_warps = parts == 1 && count <= SHORT_ROW;
+    const int64_t sums = rows * parts;
+    void (*kernel)(Y *, const T *, int64_t, int64_t, int64_t, float, int64_t) =
+        by_warps ? (by_vectors ? row_sums<T, Y, V, 32> : row_sums<T, Y, 1, 32>)
+                 : (by_vectors ? row_sums<T, Y, V, THREADS> : row_sums<T, Y, 1, THREADS>);
+    return by_launch(x, kernel, blocks_for(sums, by_warps ? WARPS : 1), THREADS, 0, y, from, count, parts,
+                     chunk, scale, sums);
+}
+
+template <class T, class Y> static by_status reduce_rows(by_cuda_exec *x, by_node *n, int64_t parts)
+{
+    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
+    const int64_t chunk = ((a->count + parts - 1) / parts + 63) / 64 * 64;
+    const T *from = (const T *)n->in[0]->data;
+    Y *y = (Y *)n->out[0]->data;
+    if (parts == 1)
+        return sum_rows<T, Y>(x, y, from, a->outer, a->count, 1, a->count, (float)a->scale);
+    float *sums = (float *)by_cuda_scratch(x, (size_t)(a->outer * parts) * sizeof *sums);
+    BY_TRY((sum_rows<T, float>(x, sums, from, a->outer, a->count, parts, chunk, 1.0f)));
+    return sum_rows<float, Y>(x, y, sums, a->outer, parts, 1, parts, (float)a->scale);
+}
+
+/* ---- sums of columns ------------------------------------------------------------------------- */
+
+/* x (outer, count, inner), summed over the middle: how the work is cut. */
+struct columns {
+    int64_t outer, count, inner;
+    int64_t bands, parts, chunk; /* pieces of a row, of the rows; rows to a piece */
+    bool by_vectors;
+};
+
+/* A block takes a band of 32 V columns through `chunk` rows, its warps taking turns. Without WIDE the rows do
+ * not begin at multiples of 16 bytes, and a lane's columns are 32 apart. */
+template <class T, class Y, bool WIDE>
+static __global__ void __launch_bounds__(THREADS) column_sums(Y *y, const T *x, columns s, float scale)
+{
+    enum { V = wide<T>::N, BAND = 32 * V };
+    __shared__ float space[WARPS][BAND];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int64_t band, part;
+    const int64_t o = divide(divide(blockIdx.x, s.bands, &band), s.parts, &part);
+    const int64_t first = band * BAND, end = min(s.count, (part + 1) * s.chunk);
+    const T *rows = x + o * s.count * s.inner + first;
+    const int64_t left = s.inner - first; /* columns */
+    float sum[V] = {};
+    for (int64_t r = part * s.chunk + warp; r < end; r += UNROLL * WARPS) {
+        vec<T, V> in[UNROLL];
+        BY_UNROLL
+        for (int u = 0; u < UNROLL; u++) {
+            const T *row = rows + (r + u * WARPS) * s.inner;
+            const bool real = r + u * WARPS < end;
+            in[u] = vec<T, V>{};
+            if (WIDE) {
+                if (real && lane * V < left)
+                    in[u] = load<T, V>(row + lane * V);
+            } else {
+                BY_UNROLL
+                for (int k = 0; k < V; k++)
+                    if (real && k * 32 + lane < left)
+                        in[u].at[k] = row[k * 32 + lane];
+            }
+        }
+        add_each<T, V>(sum, in);
+    }
+    BY_UNROLL
+    for (int k = 0; k < V; k++)
+        space[warp][WIDE ? lane * V + k : k * 32 + lane] = sum[k];
+    __syncthreads();
+    for (int c = threadIdx.x; c < BAND && c < left; c += THREADS) {
+        float total = 0;
+        for (int w = 0; w < WARPS; w++)
+            total += space[w][c];
+        y[(o * s.parts + part) * s.inner + first + c] = from_float<Y>(total * scale);
+    }
+}
+
+enum { JOIN = 32 };
+
+/* The sums of the pieces, (outer, parts, inner): a block of (32, JOIN) threads adds those of 32 columns. */
+template <class Y>
+static __global__ void __launch_bounds__(32 * JOIN)
+    join_parts(Y *y, const float *x, int64_t parts, int64_t inner, float scale)
+{
+    __shared__ float space[JOIN][33];
+    int64_t band;
+    const int64_t o = divide(blockIdx.x, (inner + 31) / 32, &band), mine = band * 32 + threadIdx.x;
+    float sum = 0;
+    for (int64_t p = threadIdx.y; p < parts && mine < inner; p += JOIN)
+        sum += x[(o * parts + p) * inner + mine];
+    space[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    const int64_t column = band * 32 + threadIdx.y; /* now a warp to a column */
+    sum = warp_sum(space[threadIdx.x][threadIdx.y]);
+    if (threadIdx.x == 0 && column < inner)
+        y[o * inner + column] = from_float<Y>(sum * scale);
+}
+
+template <class T, class Y> static by_status reduce_columns(by_cuda_exec *x, by_node *n, const columns &s)
+{
+    const T *from = (const T *)n->in[0]->data;
+    Y *y = (Y *)n->out[0]->data;
+    const float scale = (float)((const by_reduce_attr *)n->attr)->scale;
+    const unsigned blocks = (unsigned)(s.outer * s.parts * s.bands);
+    if (s.parts == 1)
+        return by_launch(x, s.by_vectors ? column_sums<T, Y, true> : column_sums<T, Y, false>, blocks,
+                         THREADS, 0, y, from, s, scale);
+    float *parts = (float *)by_cuda_scratch(x, (size_t)(s.outer * s.parts * s.inner) * sizeof *parts);
+    BY_TRY(by_launch(x, s.by_vectors ? column_sums<T, float, true> : column_sums<T, float, false>, blocks,
+                     THREADS, 0, parts, from, s, 1.0f));
+    return by_launch(x, join_parts<Y>, (unsigned)(s.outer * blocks_for(s.inner, 32)), dim3(32, JOIN), 0, y,
+                     (const float *)parts, s.parts, s.inner, scale);
+}
+
+/* ---- reduce ---------------------------------------------------------------------------------- */
+
+static int64_t row_parts(const by_cuda *c, const by_reduce_attr *a)
+{
+    const int64_t parts = parts_of(c, a->outer, a->count, ROW_CHUNK);
+    if (parts > 1)
+        BY_BRANCH("reduce, rows in parts");
+    else if (a->count <= SHORT_ROW)
+        BY_BRANCH("reduce, short rows");
+    else
+        BY_BRANCH("reduce, rows");
+    return parts;
+}
+
+static columns column_plan(const by_cuda *c, const by_node *n, const by_reduce_attr *a)
+{
+    const int64_t per_word = 16 / (int64_t)by_dtype_size(n->in[0]->type);
+    columns s = {a->outer, a->count, a->inner, blocks_for(a->inner, 32 * per_word), 0, 0, false};
+    s.parts = parts_of(c, a->outer * s.bands, a->count, 2 * UNROLL * WARPS);
+    s.chunk = (a->count + s.parts - 1) / s.parts;
+    s.by_vectors = a->inner % per_word == 0;
+    if (s.parts > 1)
+        BY_BRANCH("reduce, columns in parts");
+    else
+        BY_BRANCH("reduce, columns");
+    if (s.by_vectors)
+        BY_BRANCH("reduce, columns by vectors");
+    else
+        BY_BRANCH("reduce, columns by elements");
+    return s;
+}
+
+/* y is of x's type or f32. */
+template <class T> static by_status reduce(by_cuda_exec *x, by_node *n)
+{
+    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
+    const bool to_f32 = n->out[0]->type == BY_F32;
+    if (a->outer == 0 || a->inner == 0)
+        return BY_OK;
+    if (a->inner == 1) {
+        const int64_t parts = row_parts(x->cuda, a);
+        return to_f32 ? reduce_rows<T, float>(x, n, parts) : reduce_rows<T, T>(x, n, parts);
+    }
+    const columns s = column_plan(x->cuda, n, a);
+    return to_f32 ? reduce_columns<T, float>(x, n, s) : reduce_columns<T, T>(x, n, s);
+}
+
+extern "C" by_status by_cuda_reduce(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->in[0]->type, reduce, by_cuda_of(e), n)
+}
+
+/* ---- broadcast ------------------------------------------------------------------------------- */
+
+/* y (outer, count, inner) from x (outer, inner); a thread writes V neighbours and follows their indices. */
+template <class T, class X>
+static __global__ void __launch_bounds__(THREADS)
+    repeat(T *y, const X *x, int64_t count, int64_t inner, float scale, int64_t total)
+{
+    enum { V = wide<T>::N };
+    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    int64_t i, c;
+    if (at >= total)
+        return;
+    int64_t o = divide(divide(at, inner, &i), count, &c);
+    float v[V] = {};
+    for (int k = 0; k < V && at + k < total; k++) {
+        v[k] = to_float(x[o * inner + i]) * scale;
+        if (++i == inner) {
+            i = 0;
+            if (++c == count) {
+                c = 0;
+                o++;
+            }
+        }
+    }
+    store_some<T, V>(y, at, total, packed<T, V>(v));
+}
+
+template <class T, class X> static by_status broadcast_from(by_cuda_exec *x, by_node *n)
+{
+    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
+    const int64_t total = a->outer * a->count * a->inner;
+    return by_launch(x, repeat<T, X>, blocks_for(total, THREADS * wide<T>::N), THREADS, 0,
+                     (T *)n->out[0]->data, (const X *)n->in[0]->data, a->count, a->inner, (float)a->scale,
+                     total);
+}
+
+/* x is of y's type or f32. */
+template <class T> static by_status broadcast(by_cuda_exec *x, by_node *n)
+{
+    return n->in[0]->type == BY_F32 ? broadcast_from<T, float>(x, n) : broadcast_from<T, T>(x, n);
+}
+
+extern "C" by_status by_cuda_broadcast(by_exec *e, by_node *n)
+{
+    BY_BRANCH("broadcast");
+    BY_CUDA_DISPATCH(n->out[0]->type, broadcast, by_cuda_of(e), n)
+}
+
+/* ---- argmax ---------------------------------------------------------------------------------- */
+
+enum { ARGMAX_CHUNK = 512 }; /* elements of a row that a block goes through, at least */
+
+/* A number that is larger for larger x, and of equals for the first. A NaN is larger than any number. */
+static __device__ __forceinline__ uint64_t rank_of(float x, int64_t i)
+{
+    const uint32_t bits = __float_as_uint(x + 0.0f); /* -0 is 0 */
+    const uint32_t order = x != x ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)order << 32 | (0xffffffffu - (uint32_t)i);
+}
+
+static __device__ __forceinline__ uint64_t block_most(uint64_t most)
+{
+    __shared__ uint64_t space[WARPS];
+    for (int step = 16; step > 0; step /= 2)
+        most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
+    if ((threadIdx.x & 31) == 0)
+        space[threadIdx.x >> 5] = most;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++)
+        most = max(most, space[w]);
+    return most;
+}
+
+static __device__ __forceinline__ void put_index(int32_t *y, int64_t row, uint64_t most)
+{
+    y[row] = (int32_t)(0xffffffffu - (uint32_t)most);
+}
+
+/* The largest of a piece of a row, of x (rows, cols). Rows of any length begin anywhere; whole words are read
+ * where all of a word belongs to the piece. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    largest(int32_t *y, uint64_t *partial, const T *x, int64_t cols, int64_t parts, int64_t chunk)
+{
+    enum { V = wide<T>::N };
+    int64_t part;
+    const int64_t row = divide(blockIdx.x, parts, &part), start = row * cols;
+    const int64_t begin = start + part * chunk, end = start + min(cols, (part + 1) * chunk);
+    uint64_t most = 0;
+    for (int64_t at = begin / V * V + threadIdx.x * V; at < end; at += THREADS * V) {
+        vec<T, V> in = {};
+        if (at >= begin && at + V <= end)
+            in = load<T, V>(x + at);
+        else
+            for (int k = 0; k < V; k++)
+                if (at + k >= begin && at + k < end)
+                    in.at[k] = x[at + k];
+        BY_UNROLL
+        for (int k = 0; k < V; k++)
+            if (at + k >= begin && at + k < end)
+                most = max(most, rank_of(to_float(in.at[k]), at + k - start));
+    }
+    most = block_most(most);
+    if (threadIdx.x == 0 && parts == 1)
+        put_index(y, row, most);
+    else if (threadIdx.x == 0)
+        partial[blockIdx.x] = most;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    largest_part(int32_t *y, const uint64_t *partial, int64_t parts)
+{
+    uint64_t most = 0;
+    for (int64_t p = threadIdx.x; p < parts; p += THREADS)
+        most = max(most, partial[blockIdx.x * parts + p]);
+    most = block_most(most);
+    if (threadIdx.x == 0)
+        put_index(y, blockIdx.x, most);
+}
+
+template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t rows, int64_t parts)
+{
+    const int64_t cols = by_tensor_cols(n->in[0]);
+    const int64_t chunk = ((cols + parts - 1) / parts + 7) / 8 * 8;
+    int32_t *y = (int32_t *)n->out[0]->data;
+    uint64_t *partial = NULL;
+    if (parts > 1)
+        partial = (uint64_t *)by_cuda_scratch(x, (size_t)(rows * parts) * sizeof *partial);
+    BY_TRY(by_launch(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
+                     (const T *)n->in[0]->data, cols, parts, chunk));
+    if (parts == 1)
+        return BY_OK;
+    return by_launch(x, largest_part, (unsigned)rows, THREADS, 0, y, (const uint64_t *)partial, parts);
+}
+
+extern "C" by_status by_cuda_argmax(by_exec *e, by_node *n)
+{
+    by_cuda_exec *x = by_cuda_of(e);
+    const int64_t rows = by_tensor_rows(n->in[0]);
+    if (rows == 0)
+        return BY_OK;
+    const int64_t parts = parts_of(x->cuda, rows, by_tensor_cols(n->in[0]), ARGMAX_CHUNK);
+    if (parts > 1)
+        BY_BRANCH("argmax, rows in parts");
+    else
+        BY_BRANCH("argmax, whole rows");
+    BY_CUDA_DISPATCH(n->in[0]->type, argmax, x, n, rows, parts)
+}
