@@ -4,13 +4,6 @@
 
 #include "cuda/kernels/kernel.cuh"
 
-/* Before a loop over an array in registers, where the compiler would not unroll it by itself. */
-#ifdef BY_CUDA_EMULATE
-#define BY_UNROLL
-#else
-#define BY_UNROLL _Pragma("unroll")
-#endif
-
 /* ---- pieces of a row ------------------------------------------------------------------------- */
 
 /* N neighbouring elements as they lie in memory, in whole registers (a vec<bf16, 8> would take eight). */
