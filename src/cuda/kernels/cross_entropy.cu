@@ -1,0 +1,298 @@
+/* cross_entropy.cu - the cross-entropy of logits and its gradient, a block a row. Probabilities are never
+ * kept: the loss stores one log-sum-exp per row, and the gradient is written over the logits.
+ *
+ * When the backend has joined a cross_entropy node with its gradient (their plans point at each other), the
+ * gradient's kernel does the work of both, and reads the logits from memory once. */
+#include "cuda/kernels/mma.cuh"
+#include "cuda/kernels/softmax.cuh"
+
+enum { ALONE = 1024 }; /* threads of kernels of one block */
+
+/* ---- cross-entropy: kernels ------------------------------------------------------------------ */
+
+template <class T> struct loss_args {
+    const T *x; /* (rows, cols) with a pitch */
+    T *dx;      /* likewise; may be x */
+    int64_t x_pitch, dx_pitch;
+    const int32_t *target;
+    float *lse;                 /* (rows + 1); NULL: not wanted, in the forward pass */
+    float *loss;                /* (rows) of each row */
+    const float *count, *dloss; /* one number each */
+    int cols, whole, ignore;
+    float smoothing;
+};
+
+/* Rows with a bad target, which has been reported, are treated like those to ignore. */
+static __device__ __forceinline__ bool is_class(int target, int ignore, int cols)
+{
+    return target != ignore && target >= 0 && target < cols;
+}
+
+/* The number of rows that count; complains of targets that are neither classes nor to be ignored. */
+static __global__ void count_targets(float *count, const int32_t *target, int64_t rows, int cols, int ignore,
+                                     by_cuda_fault *fault, int node)
+{
+    __shared__ float space[32];
+    int counted = 0;
+    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
+        if (is_class(target[r], ignore, cols))
+            counted++;
+        else if (target[r] != ignore)
+            report_fault(fault, node, 1, target[r], r, cols);
+    }
+    const float all = block_sum((float)counted, space);
+    if (threadIdx.x == 0)
+        *count = all;
+}
+
+/* loss = sum(rows' losses) / count, in one order whatever the device. */
+static __global__ void mean_loss(float *loss, const float *each, int64_t rows, const float *count)
+{
+    __shared__ double space[32];
+    double sum = 0;
+    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x)
+        sum += each[r];
+    sum = block_sum_double(sum, space);
+    if (threadIdx.x == 0)
+        *loss = *count > 0 ? (float)(sum / *count) : 0;
+}
+
+/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing. Returns the row's
+ * lse, and leaves what the forward pass wants of it. */
+template <class T>
+static __device__ __forceinline__ float finish_row(const loss_args<T> &a, int64_t row, const exp_sum &s,
+                                                   bool counts, float at_target)
+{
+    const float log_sum = logf(s.sum), lse = s.max + log_sum;
+    if (threadIdx.x == 0) {
+        float loss = 0;
+        if (counts) /* two small differences instead of one of large numbers */
+            loss = (1 - a.smoothing) * (log_sum + (s.max - at_target));
+        if (counts && a.smoothing > 0)
+            loss += a.smoothing * (log_sum + (s.max - s.total / (float)a.cols));
+        a.loss[row] = loss;
+        if (a.lse)
+            a.lse[row] = lse;
+    }
+    return lse;
+}
+
+template <class T> static __device__ __forceinline__ void zero_row(const loss_args<T> &a, T *dx)
+{
+    each_piece(dx, a.whole, a.cols, [&](int i, auto &v) {
+        for (float &e : v.at)
+            e = 0;
+        put(dx + i, v);
+    });
+}
+
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted. `from` is the row of logits, in memory, where
+ * dx may be, or kept. */
+template <class T>
+static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx, const T *from, float lse,
+                                                    int target, float at_target)
+{
+    const float factor = *a.count > 0 ? *a.dloss / *a.count : 0;
+    const float spread = a.smoothing / (float)a.cols, hit = 1 - a.smoothing + spread;
+    each_piece(from, a.whole, a.cols, [&](int i, auto &v) {
+        for (float &e : v.at)
+            e = (__expf(e - lse) - spread) * factor;
+        put(dx + i, v);
+    });
+    __syncthreads(); /* what lies at the target has been written by another thread */
+    if (threadIdx.x == 0)
+        dx[target] = from_float<T>((__expf(at_target - lse) - hit) * factor);
+}
+
+template <class T> static __global__ void __launch_bounds__(ROW_THREADS) loss_row(loss_args<T> a)
+{
+    __shared__ float space[32];
+    const int64_t row = blockIdx.x;
+    const T *x = a.x + row * a.x_pitch;
+    const int target = a.target[row];
+    const bool counts = is_class(target, a.ignore, a.cols), smooth = a.smoothing > 0;
+    if (!counts && !a.lse) {
+        if (threadIdx.x == 0)
+            a.loss[row] = 0;
+        return;
+    }
+    const float at_target = counts ? to_float(x[target]) : 0;
+    const exp_sum s = join_exps(sum_row(x, a.whole, a.cols, smooth), smooth, space);
+    finish_row(a, row, s, counts, at_target);
+}
+
+template <class T> static __global__ void __launch_bounds__(ROW_THREADS) loss_grad_row(loss_args<T> a)
+{
+    const int64_t row = blockIdx.x;
+    const T *x = a.x + row * a.x_pitch;
+    T *dx = a.dx + row * a.dx_pitch;
+    const int target = a.target[row];
+    if (!is_class(target, a.ignore, a.cols)) {
+        zero_row(a, dx);
+        return;
+    }
+    const float at_target = to_float(x[target]);
+    __syncthreads(); /* now it may be written over */
+    gradient_row(a, dx, x, a.lse[row], target, at_target);
+}
+
+/* sum_row, leaving a copy of the row in shared memory. All copies of 16 bytes are under way before the first
+ * is waited for; every thread then looks only at those that it has asked for itself. */
+template <class T>
+static __device__ __forceinline__ exp_sum sum_and_keep(T *kept, const T *x, int whole, int cols,
+                                                       bool with_total)
+{
+    enum { N = wide<T>::N, PARTS = 4 };
+    const int thread = (int)threadIdx.x * N, step = (int)blockDim.x * N;
+    const int part = (whole + PARTS * step - 1) / (PARTS * step) * step;
+    exp_sum s = no_exps();
+    for (int p = 0; p < PARTS; p++) {
+        for (int i = p * part + thread; i < min((p + 1) * part, whole); i += step)
+            copy_async(kept + i, x + i, true);
+        copy_commit();
+    }
+    for (int i = whole + (int)threadIdx.x; i < cols; i += (int)blockDim.x) {
+        kept[i] = x[i];
+        add_exps(s, get<1>(x + i), with_total);
+    }
+    auto take = [&](int p) {
+        for (int i = p * part + thread; i < min((p + 1) * part, whole); i += step)
+            add_exps(s, get<N>(kept + i), with_total);
+    };
+    copy_wait<3>();
+    take(0);
+    copy_wait<2>();
+    take(1);
+    copy_wait<1>();
+    take(2);
+    copy_wait<0>();
+    take(3);
+    return s;
+}
+
+/* Both at once. KEPT: the row waits in shared memory for the second look. */
+template <class T, bool KEPT>
+static __global__ void __launch_bounds__(ROW_THREADS) loss_both_row(loss_args<T> a)
+{
+    BY_SHARED(T, kept);
+    __shared__ float space[32];
+    const int64_t row = blockIdx.x;
+    const T *x = a.x + row * a.x_pitch;
+    T *dx = a.dx + row * a.dx_pitch;
+    const int target = a.target[row];
+    const bool counts = is_class(target, a.ignore, a.cols), smooth = a.smoothing > 0;
+    const float at_target = counts ? to_float(x[target]) : 0; /* before the barriers: dx may be x */
+    exp_sum s;
+    if constexpr (KEPT)
+        s = sum_and_keep(kept, x, a.whole, a.cols, smooth);
+    else
+        s = sum_row(x, a.whole, a.cols, smooth);
+    s = join_exps(s, smooth, space);
+    const float lse = finish_row(a, row, s, counts, at_target);
+    if (!counts)
+        zero_row(a, dx);
+    else if constexpr (KEPT)
+        gradient_row(a, dx, kept, lse, target, at_target);
+    else
+        gradient_row(a, dx, x, lse, target, at_target);
+}
+
+/* ---- cross-entropy: nodes -------------------------------------------------------------------- */
+
+/* How the rows are read. */
+enum loss_way { BY_ONE, BY_PIECE, KEEPING };
+
+/* What both directions have in common; dx NULL: only forward. */
+template <class T> static loss_args<T> loss_args_of(const by_node *n, const by_tensor *dx, loss_way how)
+{
+    const by_loss_attr *attr = (const by_loss_attr *)n->attr;
+    loss_args<T> a = {};
+    a.x = (const T *)n->in[0]->data;
+    a.x_pitch = by_tensor_pitch(n->in[0]);
+    a.dx = dx ? (T *)dx->data : NULL;
+    a.dx_pitch = dx ? by_tensor_pitch(dx) : 0;
+    a.target = (const int32_t *)n->in[1]->data;
+    a.cols = (int)by_tensor_cols(n->in[0]);
+    a.whole = how == BY_ONE ? 0 : a.cols / wide<T>::N * wide<T>::N;
+    a.ignore = attr->ignore_index;
+    a.smoothing = attr->label_smoothing;
+    return a;
+}
+
+template <class T> static int loss_threads(const loss_args<T> &a)
+{
+    return threads_for(a.whole ? a.whole / wide<T>::N : a.cols, ROW_THREADS);
+}
+
+/* `forward` is the cross_entropy node, `backward` the one that follows it when both are done at once. */
+template <class T>
+static by_status loss_of(by_cuda_exec *x, const by_node *forward, const by_node *backward, loss_way how)
+{
+    const int64_t rows = by_tensor_rows(forward->in[0]);
+    loss_args<T> a = loss_args_of<T>(forward, backward ? backward->out[0] : NULL, how);
+    float *own = (float *)by_cuda_scratch(x, (size_t)(rows + 1) * sizeof(float));
+    a.loss = own;
+    a.lse = forward->out[1] ? (float *)forward->out[1]->data : NULL;
+    float *count = (a.lse ? a.lse : own) + rows;
+    a.count = count;
+    a.dloss = backward ? (const float *)backward->in[3]->data : NULL;
+    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, count, a.target, rows, a.cols, a.ignore,
+                     x->cuda->device_fault, forward->index));
+    const int threads = loss_threads(a);
+    if (!backward)
+        BY_TRY(by_launch(x, loss_row<T>, (unsigned)rows, threads, 0, a));
+    else if (how == KEEPING)
+        BY_TRY(by_launch(x, loss_both_row<T, true>, (unsigned)rows, threads, (size_t)a.cols * sizeof(T), a));
+    else
+        BY_TRY(by_launch(x, loss_both_row<T, false>, (unsigned)rows, threads, 0, a));
+    return by_launch(x, mean_loss, 1, ALONE, 0, (float *)forward->out[0]->data, own, rows, count);
+}
+
+template <class T> static by_status loss_grad_of(by_cuda_exec *x, const by_node *n, loss_way how)
+{
+    const int64_t rows = by_tensor_rows(n->in[0]);
+    loss_args<T> a = loss_args_of<T>(n, n->out[0], how);
+    a.lse = (float *)n->in[2]->data;
+    a.count = a.lse + rows;
+    a.dloss = (const float *)n->in[3]->data;
+    float *own = (float *)by_cuda_scratch(x, sizeof(float)); /* for the count that nobody needs */
+    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, own, a.target, rows, a.cols, a.ignore,
+                     x->cuda->device_fault, n->index));
+    return by_launch(x, loss_grad_row<T>, (unsigned)rows, loss_threads(a), 0, a);
+}
+
+extern "C" by_status by_cuda_cross_entropy(by_exec *e, by_node *n)
+{
+    if (n->plan) {
+        BY_BRANCH("cross_entropy, left to its gradient");
+        return BY_OK;
+    }
+    const loss_way how = rows_aligned(n->in[0]) ? BY_PIECE : BY_ONE;
+    if (how == BY_PIECE)
+        BY_BRANCH("cross_entropy, 16 bytes at once");
+    else
+        BY_BRANCH("cross_entropy, one by one");
+    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, by_cuda_of(e), n, (const by_node *)NULL, how)
+}
+
+extern "C" by_status by_cuda_cross_entropy_grad(by_exec *e, by_node *n)
+{
+    by_cuda_exec *x = by_cuda_of(e);
+    const size_t bytes = (size_t)by_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type);
+    loss_way how = rows_aligned(n->in[0]) && rows_aligned(n->out[0]) ? BY_PIECE : BY_ONE;
+    if (!n->plan) {
+        if (how == BY_PIECE)
+            BY_BRANCH("cross_entropy_grad, 16 bytes at once");
+        else
+            BY_BRANCH("cross_entropy_grad, one by one");
+        BY_CUDA_DISPATCH(n->in[0]->type, loss_grad_of, x, n, how)
+    }
+    if (how == BY_PIECE && bytes + 1024 <= (size_t)x->cuda->shared_limit) {
+        BY_BRANCH("cross_entropy with its gradient, read once");
+        how = KEEPING;
+    } else if (how == BY_PIECE)
+        BY_BRANCH("cross_entropy with its gradient, read twice");
+    else
+        BY_BRANCH("cross_entropy with its gradient, one by one");
+    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, x, (const by_node *)n->plan, n, how)
+}

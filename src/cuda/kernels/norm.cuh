@@ -1,0 +1,19 @@
+/* norm.cuh - how norm and norm_grad share out the rows. A row is held in registers by a warp, in pieces of 16
+ * bytes, or by a block when it is too wide for that; rows that do not divide into such pieces, and very wide
+ * ones, are read again for every pass. */
+#ifndef BY_CUDA_KERNELS_NORM_CUH
+#define BY_CUDA_KERNELS_NORM_CUH
+
+#include "cuda/kernels/rows.cuh"
+
+enum { ANY_THREADS = 256, MOST_THREADS = 1024 };
+
+enum norm_way { BY_WARP, BY_BLOCK, BY_ELEMENT };
+
+/* A sum over the threads of a row. */
+template <bool WARP> static __device__ __forceinline__ float row_sum(float x, float *space)
+{
+    return WARP ? warp_sum(x) : block_sum(x, space);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* softmax.cuh - sums of exponentials of a row, by one block, as softmax and the cross-entropy need them. */
+#ifndef BY_CUDA_KERNELS_SOFTMAX_CUH
+#define BY_CUDA_KERNELS_SOFTMAX_CUH
+
+#include "cuda/kernels/rows.cuh"
+
+enum { ROW_THREADS = 512 }; /* most threads of a row */
+
+/* sum of exp(x - max) over what has been seen, and the plain sum of it when asked for. */
+struct exp_sum {
+    float max, sum, total;
+};
+
+static __device__ __forceinline__ exp_sum no_exps()
+{
+    return exp_sum{-INFINITY, 0, 0};
+}
+
+/* The sum is brought to the new maximum once for every N elements. */
+template <int N>
+static __device__ __forceinline__ void add_exps(exp_sum &s, const vec<float, N> &v, bool with_total)
+{
+    float top = s.max, part = 0;
+    for (int j = 0; j < N; j++)
+        top = fmaxf(top, v.at[j]);
+    const float base = top == -INFINITY ? 0.0f : top; /* all hidden so far: exp(-inf) is 0, not NaN */
+    for (int j = 0; j < N; j++)
+        part += __expf(v.at[j] - base);
+    s.sum = s.sum * __expf(s.max - base) + part;
+    s.max = top;
+    if (with_total)
+        for (int j = 0; j < N; j++)
+            s.total += v.at[j];
+}
+
+/* Over the block. A row without any finite maximum has the sum NaN. */
+static __device__ __forceinline__ exp_sum join_exps(exp_sum s, bool with_total, float *space)
+{
+    exp_sum all;
+    all.max = block_max(s.max, space);
+    all.sum = block_sum(s.sum * __expf(s.max - all.max), space);
+    all.total = with_total ? block_sum(s.total, space) : 0;
+    return all;
+}
+
+template <class T>
+static __device__ __forceinline__ exp_sum sum_row(const T *x, int whole, int cols, bool with_total)
+{
+    exp_sum s = no_exps();
+    each_piece(x, whole, cols, [&](int, auto &v) { add_exps(s, v, with_total); });
+    return s;
+}
+
+#endif
