@@ -14,11 +14,11 @@ static __device__ __forceinline__ void hide(const sight &see, int t0, int s0, fl
     UNROLL
     for (int m = 0; m < MT; m++)
         UNROLL
-    for (int n = 0; n < NT; n++)
-        UNROLL
-    for (int i = 0; i < 4; i++)
-        if (!sees(see, t0 + 16 * m + g + 8 * (i / 2), s0 + 8 * n + 2 * c + i % 2))
-            s[m][n][i] = HIDDEN;
+    for (int i = 0; i < NT * 4; i++) {
+        const int t = t0 + 16 * m + g + i / 2 % 2 * 8, key = s0 + i / 4 * 8 + 2 * c + i % 2;
+        if (!sees(see, t, key))
+            s[m][i / 4][i % 4] = score_unseen(see, key);
+    }
 }
 
 /* Scores to 2^(factor * (score - top)); brings top, the sums (each lane its columns) and the output up to
@@ -77,7 +77,7 @@ static __device__ __forceinline__ void add_values(const attention &a, int64_t he
  * hides. All threads of the block come here. */
 template <class T, int D, int MT, int BN>
 static __device__ __forceinline__ void add_even(const attention &a, int keys, int b, int h, int t0, T *space,
-                                             float (&sum)[MT][2], float (&o)[MT][D / 8][4])
+                                                float (&sum)[MT][2], float (&o)[MT][D / 8][4])
 {
     const int c = threadIdx.x & 3;
     float even[MT][2], p[MT][BN / 8][4];
@@ -246,8 +246,9 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
             float now = top[i], fresh = 0;
             UNROLL
             for (int j = 0; j < 4; j++) {
-                if (!sees(see, t0 + 4 * THREAD_Y + i, s0 + THREAD_X + 16 * j))
-                    s[i][j] = HIDDEN;
+                const int key = s0 + THREAD_X + 16 * j;
+                if (!sees(see, t0 + 4 * THREAD_Y + i, key))
+                    s[i][j] = score_unseen(see, key);
                 now = fmaxf(now, s[i][j]);
             }
             for (int step = 1; step < 16; step *= 2)

@@ -137,6 +137,12 @@ static __device__ __forceinline__ bool sees(const sight &v, int t, int s)
     return s < v.keys && (v.mask != BY_MASK_CAUSAL || s <= t + v.shift) && (!v.seen || v.seen[s]);
 }
 
+/* The score of a key that is not seen: where there is no key, less than any score. */
+static __device__ __forceinline__ float score_unseen(const sight &v, int s)
+{
+    return s < v.keys ? HIDDEN : -INFINITY;
+}
+
 /* The keys outside of which queries [t0, t0 + n) see nothing. */
 static __device__ __forceinline__ span keys_seen(const sight &v, int t0, int n)
 {
@@ -150,7 +156,7 @@ static __device__ __forceinline__ span queries_seeing(const sight &v, int s0, in
     return span{v.mask == BY_MASK_CAUSAL ? max(s0 - v.shift, 0) : 0, v.queries};
 }
 
-/* Whether each of queries [t0, t0 + n) sees each of keys [s0, s0 + m). */
+/* Whether every query from t0 on sees each of keys [s0, s0 + m). */
 static __device__ __forceinline__ bool sees_all(const sight &v, int t0, int s0, int m)
 {
     return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
