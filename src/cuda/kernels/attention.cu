@@ -6,21 +6,6 @@
 
 /* ---- by matrix instructions ------------------------------------------------------------------ */
 
-/* Scores of 16 MT queries from t0 and 8 NT keys from s0: hide what is not seen. */
-template <int MT, int NT>
-static __device__ __forceinline__ void hide(const sight &see, int t0, int s0, float (&s)[MT][NT][4])
-{
-    const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
-    UNROLL
-    for (int m = 0; m < MT; m++)
-        UNROLL
-    for (int i = 0; i < NT * 4; i++) {
-        const int t = t0 + 16 * m + g + i / 2 % 2 * 8, key = s0 + i / 4 * 8 + 2 * c + i % 2;
-        if (!sees(see, t, key))
-            s[m][i / 4][i % 4] = score_unseen(see, key);
-    }
-}
-
 /* Scores to 2^(factor * (score - top)); brings top, the sums (each lane its columns) and the output up to
  * date. In rows that have seen nothing so far all weights are 0. */
 template <int D, int MT, int NT>
@@ -154,7 +139,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
         clear(s);
         times_rows(s, q, keys);
         if (!sees_all(see, mine, s0, BN))
-            hide(see, mine, s0, s);
+            hide<false>(see, mine, s0, s);
         run_softmax<D>(factor, s, top, sum, o);
         add_values<T, D>(a, head, mine, s0, s, keys + BN * LD, o);
     }

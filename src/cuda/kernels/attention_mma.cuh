@@ -119,6 +119,23 @@ static __device__ __forceinline__ void pack_product(uint32_t (&p)[MT][NT][2], co
     }
 }
 
+/* Hide what is not seen in the scores of 16 MT queries from row0 and 8 NT keys from column0; BY_KEY: of as
+ * many keys from row0 and queries from column0. */
+template <bool BY_KEY, int MT, int NT>
+static __device__ __forceinline__ void hide(const sight &see, int row0, int column0, float (&s)[MT][NT][4])
+{
+    const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
+    UNROLL
+    for (int m = 0; m < MT; m++)
+        UNROLL
+    for (int i = 0; i < NT * 4; i++) {
+        const int row = row0 + 16 * m + g + i / 2 % 2 * 8, column = column0 + i / 4 * 8 + 2 * c + i % 2;
+        const int key = BY_KEY ? row : column;
+        if (!sees(see, BY_KEY ? column : row, key))
+            s[m][i / 4][i % 4] = score_unseen(see, key);
+    }
+}
+
 /* Which weights of a tile of 16 queries from t0 and 8 NT keys from s0 are kept: bit 4 n of keep[i] is for
  * element i of column tile n. The four lanes of a column that share random numbers draw a quarter each. */
 template <int NT>
