@@ -394,6 +394,7 @@ static void cuda_close(by_device *d)
     by_lt_close(c);
     cudaFree(c->scratch);
     cudaFree(c->workspace);
+    cudaFree(c->counters);
     cudaFreeHost(c->staging);
     cudaFreeHost(c->fault);
     if (c->stream)
@@ -476,6 +477,9 @@ static by_status open_card(by_device *d, by_cuda *c)
     BY_TRY(by_lt_open(c));
     BY_TRY(cuda_alloc(d, WORKSPACE, &c->workspace));
     c->workspace_bytes = WORKSPACE;
+    void *counters; /* zeroed, as all memory */
+    BY_TRY(cuda_alloc(d, BY_CUDA_COUNTERS * sizeof(int), &counters));
+    c->counters = (int *)counters;
     const int version = by_lt_version();
     snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s",
              card.name, (double)c->total / (1 << 30), CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,

@@ -27,6 +27,8 @@ typedef struct by_cuda_fault {
     int64_t limit; /* values are in [0, limit) */
 } by_cuda_fault;
 
+enum { BY_CUDA_COUNTERS = 4096 };
+
 /* by_device.impl */
 typedef struct by_cuda {
     int index, arch, sms; /* which card; 90 for compute capability 9.0; multiprocessors */
@@ -44,6 +46,7 @@ typedef struct by_cuda {
     void *scratch; /* working memory of the kernels, shared by all programs: runs are in order */
     size_t scratch_bytes;
     int generation; /* counts the times that scratch has moved */
+    int *counters;  /* (BY_CUDA_COUNTERS) device memory, all 0 between kernels */
     bool no_graphs; /* launch kernels one by one, for debugging (environment variable BANYAN_NO_GRAPHS) */
     const by_program *running; /* the last to be started */
 } by_cuda;

@@ -1,0 +1,559 @@
+/* attention_grad.cu - the gradient of attention by the same tiles: the weights are computed again from the
+ * scores and the log-sum-exp that the forward pass kept. With P the weights, P' = dropout(P) and delta =
+ * rowsum(dy * y):
+ *   dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk = scale dS^T q
+ * A query that sees no key has constant weights: it gives to dv, and nothing to dq and dk.
+ *
+ * dk and dv are made by blocks that have a tile of keys and go through the queries, dq by blocks that have a
+ * tile of queries and go through the keys: every sum has its order, and nothing but the sums is stored. */
+#include "cuda/kernels/attention_mma.cuh"
+#include "cuda/kernels/attention_plain.cuh"
+
+/* attention, and where the gradients go; at = NULL: not wanted. a.lse is read. */
+struct attention_back {
+    attention a;
+    head_rows dy, dq, dk, dv;
+    float *delta; /* (batch, heads, queries) */
+};
+
+/* delta: eight lanes for a row. */
+template <class T> static __global__ void __launch_bounds__(256) row_deltas(const attention_back g)
+{
+    const attention &a = g.a;
+    const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x / 8, at = i / a.heads;
+    const int lane = threadIdx.x % 8, h = (int)(i % a.heads), b = (int)(at / a.queries),
+              t = (int)(at % a.queries);
+    float sum = 0;
+    if (b < a.batch) {
+        const T *y = head_at<T>(a, a.y, b, h) + t * a.y.row, *dy = head_at<T>(a, g.dy, b, h) + t * g.dy.row;
+        if (a.dim % 8 == 0) {
+            for (int d = 8 * lane; d < a.dim; d += 64) {
+                const vec<T, 8> p = load<T, 8>(y + d), q = load<T, 8>(dy + d);
+                UNROLL
+                for (int j = 0; j < 8; j++)
+                    sum += to_float(p.at[j]) * to_float(q.at[j]);
+            }
+        } else {
+            for (int d = lane; d < a.dim; d += 8)
+                sum += to_float(y[d]) * to_float(dy[d]);
+        }
+    }
+    for (int step = 1; step < 8; step *= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (b < a.batch && lane == 0)
+        g.delta[((int64_t)b * a.heads + h) * a.queries + t] = sum;
+}
+
+/* The log-sum-exp of a query to base 2, as an exponent to subtract: infinite where all weights are to be 0
+ * (the equal ones of a query that sees nothing come extra), also where there is no query. */
+static __device__ __forceinline__ float exponent_of(const attention &a, int64_t head, int t)
+{
+    const float lse = t < a.queries ? a.lse[head * a.queries + t] : -INFINITY;
+    return lse == -INFINITY ? INFINITY : lse * LOG2_E;
+}
+static __device__ __forceinline__ float delta_of(const attention_back &g, int64_t head, int t)
+{
+    return t < g.a.queries ? g.delta[head * g.a.queries + t] : 0;
+}
+
+/* ---- the tiles of queries that a tile of keys meets ------------------------------------------ */
+
+struct query_tile {
+    int h, t0;
+};
+
+/* Whether one of queries [t0, t0 + n), n <= 64, sees nothing and so gives to every key. All lanes agree. */
+static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t head, int t0, int n)
+{
+    bool any = false;
+    for (int t = t0 + (threadIdx.x & 31); t < t0 + n && t < a.queries; t += 32)
+        any |= a.lse[head * a.queries + t] == -INFINITY;
+    return __any_sync(0xffffffffu, any);
+}
+
+/* The tile of n queries after x, of the heads before `end` that share a key head; x.t0 < 0: the first of its
+ * head. Where there is none, h = end. */
+static __device__ __forceinline__ query_tile next_tile(const attention &a, const span &seeing, int b, int end,
+                                                       int n, query_tile x)
+{
+    const bool some_give = may_see_nothing(a);
+    const int first = some_give ? 0 : seeing.from / n * n;
+    x.t0 = x.t0 < 0 ? first : x.t0 + n;
+    while (x.h < end) {
+        if (x.t0 >= (some_give ? a.queries : seeing.to)) {
+            x.h++;
+            x.t0 = first;
+            if (first >= seeing.to && !some_give)
+                x.h = end;
+            continue;
+        }
+        if ((x.t0 + n > seeing.from && x.t0 < seeing.to) ||
+            gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
+            break;
+        x.t0 += n;
+    }
+    return x;
+}
+
+/* ---- by matrix instructions ------------------------------------------------------------------ */
+
+enum { MAKE_DK = 1, MAKE_DV = 2 };
+
+/* The keys of one warp against BM queries, scores turned round: (keys, queries), so that they are the left
+ * side of what gives dk and dv. */
+template <class T, int D, int MT, int BM, int MAKE> struct key_side {
+    enum { ROWS = 16 * MT, LD = D + 8, NT = BM / 8 };
+    left_rows<T, D, MT, false> k, v;
+    float dk[MAKE & MAKE_DK ? MT : 1][MAKE & MAKE_DK ? D / 8 : 1][4];
+    float dv[MAKE & MAKE_DV ? MT : 1][MAKE & MAKE_DV ? D / 8 : 1][4];
+
+    /* queries: q, then dy (BM, LD); numbers: exponents (BM), deltas (BM) */
+    __device__ __forceinline__ void add(const attention &a, const sight &see, int64_t head, int t0, int s0,
+                                        const T *queries, const float *numbers)
+    {
+        const int c = threadIdx.x & 3;
+        const float factor = a.scale * LOG2_E, even = may_see_nothing(a) ? 1 / (float)see.keys : 0;
+        float p[MT][NT][4], dp[MT][NT][4];
+        uint32_t packed[MT][NT][2], keep[MT][4];
+        clear(p);
+        times_rows(p, k, queries);
+        if (!sees_all(see, t0, s0, ROWS))
+            hide<true>(see, s0, t0, p);
+        UNROLL
+        for (int n = 0; n < NT; n++) {
+            const vec<float, 2> x = load<float, 2>(numbers + 8 * n + 2 * c);
+            UNROLL
+            for (int m = 0; m < MT; m++)
+                UNROLL
+            for (int i = 0; i < 4; i++)
+                p[m][n][i] = power2(p[m][n][i] * factor - x.at[i % 2]);
+        }
+        UNROLL
+        for (int m = 0; m < MT && a.dropout; m++)
+            kept_by_key<NT>(a, head, t0, s0 + 16 * m, keep[m]);
+        if constexpr ((MAKE & MAKE_DV) != 0) {
+            UNROLL
+            for (int m = 0; m < MT; m++)
+                UNROLL
+            for (int n = 0; n < NT; n++)
+                UNROLL
+            for (int i = 0; i < 4; i++) {
+                const bool gives = even > 0 && numbers[8 * n + 2 * c + i % 2] == INFINITY;
+                const float w = gives ? even : p[m][n][i];
+                dp[m][n][i] = a.dropout && !(keep[m][i] >> 4 * n & 1) ? 0 : w;
+            }
+            pack_product<T>(packed, dp);
+            times_columns<T, D>(dv, packed, queries + BM * LD);
+        }
+        if constexpr ((MAKE & MAKE_DK) != 0) {
+            clear(dp);
+            times_rows(dp, v, queries + BM * LD);
+            UNROLL
+            for (int n = 0; n < NT; n++) {
+                const vec<float, 2> x = load<float, 2>(numbers + BM + 8 * n + 2 * c);
+                UNROLL
+                for (int m = 0; m < MT; m++)
+                    UNROLL
+                for (int i = 0; i < 4; i++) {
+                    float d = dp[m][n][i];
+                    if (a.dropout)
+                        d = keep[m][i] >> 4 * n & 1 ? d * a.dropping.factor : 0;
+                    p[m][n][i] *= d - x.at[i % 2];
+                }
+            }
+            pack_product<T>(packed, p);
+            times_columns<T, D>(dk, packed, queries);
+        }
+    }
+};
+
+/* Start to load q and dy of a tile. */
+template <class T, int D, int BM>
+static __device__ __forceinline__ void fetch_queries(const attention_back &g, int b, query_tile x, T *to)
+{
+    const attention &a = g.a;
+    fetch<T, D, BM>(to, head_at<T>(a, a.q, b, x.h), a.q.row, x.t0, a.queries, a.dim);
+    fetch<T, D, BM>(to + BM * (D + 8), head_at<T>(a, g.dy, b, x.h), g.dy.row, x.t0, a.queries, a.dim);
+    copy_commit();
+}
+
+/* This thread's one of the BM exponents and BM deltas of a tile. */
+template <int BM>
+static __device__ __forceinline__ float number_of(const attention_back &g, int b, query_tile x)
+{
+    const int i = threadIdx.x, t = x.t0 + i % BM;
+    const int64_t head = (int64_t)b * g.a.heads + x.h;
+    return i >= 2 * BM ? 0 : i < BM ? exponent_of(g.a, head, t) : delta_of(g, head, t);
+}
+
+/* One key head, a tile of keys. STAGES: 2 to load one tile of queries while computing with another. */
+template <class T, int D, int MT, int BM, int STAGES, int MAKE>
+static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(const attention_back g)
+{
+    enum { ROWS = 16 * MT, BN = WARPS * ROWS, LD = D + 8, NUMBERS = 2 * BM };
+    const attention &a = g.a;
+    BY_SHARED(T, keys); /* k, v (BN, LD), then the stages of q, dy (BM, LD), then those of the numbers */
+    T *stage = keys + 2 * BN * LD;
+    float *numbers = (float *)(stage + STAGES * 2 * BM * LD);
+    const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x * BN, end = (kv + 1) * a.group;
+    const int warp = threadIdx.x / 32, mine = s0 + warp * ROWS;
+    const sight see = sight_of(a, b);
+    const span seeing = queries_seeing(see, s0, BN), own = queries_seeing(see, mine, ROWS);
+    query_tile now = next_tile(a, seeing, b, end, BM, query_tile{kv * a.group, -1});
+    key_side<T, D, MT, BM, MAKE> side;
+    side.k.take(keys + warp * ROWS * LD);
+    side.v.take(keys + (BN + warp * ROWS) * LD);
+    clear(side.dk);
+    clear(side.dv);
+
+    fetch<T, D, BN>(keys, head_at<T>(a, a.k, b, kv), a.k.row, s0, a.keys, a.dim);
+    fetch<T, D, BN>(keys + BN * LD, head_at<T>(a, a.v, b, kv), a.v.row, s0, a.keys, a.dim);
+    if (now.h < end) {
+        fetch_queries<T, D, BM>(g, b, now, stage);
+        if (threadIdx.x < NUMBERS)
+            numbers[threadIdx.x] = number_of<BM>(g, b, now);
+    }
+    copy_commit();
+    for (int turn = 0; now.h < end;) {
+        const query_tile next = next_tile(a, seeing, b, end, BM, now);
+        const int after = (turn + 1) % STAGES;
+        float number = 0;
+        copy_wait<0>();
+        __syncthreads();
+        if (next.h < end) {
+            if (STAGES > 1)
+                fetch_queries<T, D, BM>(g, b, next, stage + after * 2 * BM * LD);
+            number = number_of<BM>(g, b, next);
+        }
+        if ((now.t0 + BM > own.from && now.t0 < own.to) || may_see_nothing(a))
+            side.add(a, see, (int64_t)b * a.heads + now.h, now.t0, mine, stage + turn * 2 * BM * LD,
+                     numbers + turn * NUMBERS);
+        if (STAGES == 1)
+            __syncthreads();
+        if (next.h < end) {
+            if (STAGES == 1)
+                fetch_queries<T, D, BM>(g, b, next, stage);
+            if (threadIdx.x < NUMBERS)
+                numbers[after * NUMBERS + threadIdx.x] = number;
+        }
+        now = next;
+        turn = after;
+    }
+    copy_wait<0>();
+    __syncthreads();
+    float by[MT][2];
+    T *space = keys + warp * ROWS * LD;
+    for (int i = 0; i < 2 * MT; i++)
+        by[i / 2][i % 2] = a.dropout ? a.dropping.factor : 1;
+    if constexpr ((MAKE & MAKE_DV) != 0)
+        if (g.dv.at)
+            store_rows<T, D>(head_at<T>(a, g.dv, b, kv), g.dv.row, mine, a.keys, a.dim, side.dv, by, space);
+    for (int i = 0; i < 2 * MT; i++)
+        by[i / 2][i % 2] = a.scale;
+    if constexpr ((MAKE & MAKE_DK) != 0)
+        if (g.dk.at)
+            store_rows<T, D>(head_at<T>(a, g.dk, b, kv), g.dk.row, mine, a.keys, a.dim, side.dk, by, space);
+}
+
+/* One head, a tile of queries. */
+template <class T, int D, int MT, int BN>
+static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(const attention_back g)
+{
+    enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
+    const attention &a = g.a;
+    BY_SHARED(T, queries); /* q, dy (BM, LD), then two stages of k, v (BN, LD) */
+    T *stage = queries + 2 * BM * LD;
+    const int b = blockIdx.z, h = blockIdx.y,
+              t0 = (int)(gridDim.x - 1 - blockIdx.x) * BM; /* long ones first */
+    const int warp = threadIdx.x / 32, row = (threadIdx.x & 31) / 4, mine = t0 + warp * ROWS;
+    const int64_t head = (int64_t)b * a.heads + h;
+    const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
+    const sight see = sight_of(a, b);
+    const span all = keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
+    const float factor = a.scale * LOG2_E;
+    left_rows<T, D, MT, (D * MT <= 128)> q, dy;
+    float dq[MT][D / 8][4], exponent[MT][2], delta[MT][2], by[MT][2];
+
+    const int first = all.from / BN * BN;
+    fetch_queries<T, D, BM>(g, b, query_tile{h, t0}, queries);
+    fetch<T, D, BN>(stage, k, a.k.row, first, see.keys, a.dim);
+    fetch<T, D, BN>(stage + BN * LD, v, a.v.row, first, see.keys, a.dim);
+    copy_commit();
+    UNROLL
+    for (int i = 0; i < 2 * MT; i++) {
+        const int t = mine + i / 2 * 16 + row + i % 2 * 8;
+        exponent[i / 2][i % 2] = exponent_of(a, head, t);
+        delta[i / 2][i % 2] = delta_of(g, head, t);
+        by[i / 2][i % 2] = a.scale;
+    }
+    clear(dq);
+    copy_wait<0>();
+    __syncthreads();
+    q.take(queries + warp * ROWS * LD);
+    dy.take(queries + (BM + warp * ROWS) * LD);
+    for (int s0 = first, turn = 0; s0 < all.to; s0 += BN, turn ^= 1) {
+        const T *keys = stage + turn * 2 * BN * LD;
+        T *next = stage + (turn ^ 1) * 2 * BN * LD;
+        copy_wait<0>();
+        __syncthreads();
+        if (s0 + BN < all.to) {
+            fetch<T, D, BN>(next, k, a.k.row, s0 + BN, see.keys, a.dim);
+            fetch<T, D, BN>(next + BN * LD, v, a.v.row, s0 + BN, see.keys, a.dim);
+            copy_commit();
+        }
+        if (s0 >= own.to || s0 + BN <= own.from)
+            continue;
+        float p[MT][NT][4], dp[MT][NT][4];
+        uint32_t packed[MT][NT][2], keep[4];
+        clear(p);
+        times_rows(p, q, keys);
+        if (!sees_all(see, mine, s0, BN))
+            hide<false>(see, mine, s0, p);
+        clear(dp);
+        times_rows(dp, dy, keys + BN * LD);
+        UNROLL
+        for (int m = 0; m < MT; m++) {
+            if (a.dropout)
+                kept_by_query<NT>(a, head, mine + 16 * m, s0, keep);
+            UNROLL
+            for (int i = 0; i < NT * 4; i++) {
+                float d = dp[m][i / 4][i % 4];
+                if (a.dropout)
+                    d = keep[i % 4] >> (i & ~3) & 1 ? d * a.dropping.factor : 0;
+                p[m][i / 4][i % 4] =
+                    power2(p[m][i / 4][i % 4] * factor - exponent[m][i / 2 % 2]) * (d - delta[m][i / 2 % 2]);
+            }
+        }
+        pack_product<T>(packed, p);
+        times_columns<T, D>(dq, packed, keys);
+    }
+    store_rows<T, D>(head_at<T>(a, g.dq, b, h), g.dq.row, mine, a.queries, a.dim, dq, by,
+                     queries + warp * ROWS * LD);
+}
+
+template <class T, int D, int MT, int BM, int STAGES, int MAKE>
+static by_status launch_keys(by_cuda_exec *x, const attention_back &g)
+{
+    enum { BN = WARPS * 16 * MT };
+    const dim3 grid(blocks_for(g.a.keys, BN), (unsigned)g.a.kv_heads, (unsigned)g.a.batch);
+    const size_t shared = (2 * BN + STAGES * 2 * BM) * (D + 8) * sizeof(T) + STAGES * 2 * BM * sizeof(float);
+    if (!(MAKE & MAKE_DK ? g.dk.at || (MAKE & MAKE_DV && g.dv.at) : g.dv.at != NULL))
+        return BY_OK;
+    return by_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE>, grid, dim3(THREADS), shared, g);
+}
+
+template <class T, int D, int MT, int BN>
+static by_status launch_queries(by_cuda_exec *x, const attention_back &g)
+{
+    enum { BM = WARPS * 16 * MT };
+    const dim3 grid(blocks_for(g.a.queries, BM), (unsigned)g.a.heads, (unsigned)g.a.batch);
+    if (!g.dq.at)
+        return BY_OK;
+    return by_launch(x, queries_mma<T, D, MT, BN>, grid, dim3(THREADS),
+                     (2 * BM + 4 * BN) * (D + 8) * sizeof(T), g);
+}
+
+/* Of the largest heads, the sums of dk and dv do not fit the registers together. */
+template <class T> static by_status back_mma(by_cuda_exec *x, const attention_back &g)
+{
+    enum { BOTH = MAKE_DK | MAKE_DV };
+    const int dim = g.a.dim;
+    if (dim <= 32) {
+        BY_TRY((launch_keys<T, 32, 2, 32, 2, BOTH>(x, g)));
+        return launch_queries<T, 32, 2, 32>(x, g);
+    }
+    if (dim <= 64) {
+        BY_TRY((launch_keys<T, 64, 2, 32, 2, BOTH>(x, g)));
+        return launch_queries<T, 64, 2, 32>(x, g);
+    }
+    if (dim <= 96) {
+        BY_TRY((launch_keys<T, 96, 1, 32, 2, BOTH>(x, g)));
+        return launch_queries<T, 96, 1, 32>(x, g);
+    }
+    if (dim <= 128) {
+        BY_TRY((launch_keys<T, 128, 1, 32, 2, BOTH>(x, g)));
+        return launch_queries<T, 128, 1, 32>(x, g);
+    }
+    BY_TRY((launch_keys<T, 256, 1, 16, 1, MAKE_DK>(x, g)));
+    BY_TRY((launch_keys<T, 256, 1, 16, 1, MAKE_DV>(x, g)));
+    return launch_queries<T, 256, 1, 16>(x, g);
+}
+
+/* ---- plainly --------------------------------------------------------------------------------- */
+
+/* p: weights of queries from t0 and keys from s0; p' in `dropped`, dS in `p`. */
+static __device__ __forceinline__ void through_softmax(const attention_back &g, const sight &see,
+                                                       int64_t head, int t0, int s0, float (&p)[4][4],
+                                                       float (&dp)[4][4], float (&dropped)[4][4])
+{
+    const attention &a = g.a;
+    const bool some_give = may_see_nothing(a);
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const int t = t0 + 4 * THREAD_Y + i;
+        const float exponent = exponent_of(a, head, t);
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            p[i][j] = sees(see, t, s0 + THREAD_X + 16 * j) ? exp2f(p[i][j] - exponent) : 0;
+            dropped[i][j] =
+                some_give && exponent == INFINITY && t < a.queries ? 1 / (float)see.keys : p[i][j];
+        }
+    }
+    if (a.dropout) {
+        drop_weights(a, head, t0, s0, dropped);
+        drop_weights(a, head, t0, s0, dp);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        const float delta = delta_of(g, head, t0 + 4 * THREAD_Y + i);
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            p[i][j] *= dp[i][j] - delta;
+    }
+}
+
+/* A tile of keys and NV * 64 elements of its gradients from part * NV * 64. */
+template <class T, int NV>
+static __global__ void __launch_bounds__(PLAIN_THREADS) keys_plain(const attention_back g)
+{
+    const attention &a = g.a;
+    BY_SHARED(float, one);
+    float *two = one + SQUARE, *weights = two + SQUARE, *slopes = weights + SQUARE;
+    const int tiles = (a.keys + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
+    const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x % tiles * SIDE, end = (kv + 1) * a.group;
+    const T *k = head_at<T>(a, a.k, b, kv), *v = head_at<T>(a, a.v, b, kv);
+    const sight see = sight_of(a, b);
+    const span seeing = queries_seeing(see, s0, SIDE);
+    float dk[NV][4][4], dv[NV][4][4];
+    clear(dk);
+    clear(dv);
+    query_tile x = next_tile(a, seeing, b, end, SIDE, query_tile{kv * a.group, -1});
+    for (; x.h < end; x = next_tile(a, seeing, b, end, SIDE, x)) {
+        const T *q = head_at<T>(a, a.q, b, x.h), *dy = head_at<T>(a, g.dy, b, x.h);
+        float p[4][4], dp[4][4], dropped[4][4];
+        dots_of(p, a.dim, q, a.q.row, x.t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0, a.keys, one, two);
+        dots_of(dp, a.dim, dy, g.dy.row, x.t0, a.queries, 1, v, a.v.row, s0, a.keys, one, two);
+        through_softmax(g, see, (int64_t)b * a.heads + x.h, x.t0, s0, p, dp, dropped);
+        put_square(weights, dropped);
+        put_square(slopes, p);
+        UNROLL
+        for (int n = 0; n < NV; n++) {
+            __syncthreads();
+            fetch_square(one, dy, g.dy.row, x.t0, a.queries, d0 + n * SIDE, a.dim, 1);
+            fetch_square(two, q, a.q.row, x.t0, a.queries, d0 + n * SIDE, a.dim, 1);
+            __syncthreads();
+            add_sums_turned(dv[n], weights, one);
+            add_sums_turned(dk[n], slopes, two);
+        }
+    }
+    const float scales[4] = {a.scale, a.scale, a.scale, a.scale}, ones[4] = {1, 1, 1, 1};
+    UNROLL
+    for (int n = 0; n < NV; n++) {
+        if (g.dk.at)
+            store_square(head_at<T>(a, g.dk, b, kv), g.dk.row, s0, a.keys, d0 + n * SIDE, a.dim, dk[n],
+                         scales);
+        if (g.dv.at)
+            store_square(head_at<T>(a, g.dv, b, kv), g.dv.row, s0, a.keys, d0 + n * SIDE, a.dim, dv[n], ones);
+    }
+}
+
+template <class T, int NV>
+static __global__ void __launch_bounds__(PLAIN_THREADS) queries_plain(const attention_back g)
+{
+    const attention &a = g.a;
+    BY_SHARED(float, one);
+    float *two = one + SQUARE, *slopes = two + SQUARE;
+    const int tiles = (a.queries + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
+    const int b = blockIdx.z, h = blockIdx.y, t0 = (tiles - 1 - (int)blockIdx.x % tiles) * SIDE;
+    const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
+    const sight see = sight_of(a, b);
+    const span all = keys_seen(see, t0, SIDE);
+    float dq[NV][4][4];
+    clear(dq);
+    for (int s0 = all.from / SIDE * SIDE; s0 < all.to; s0 += SIDE) {
+        float p[4][4], dp[4][4], dropped[4][4];
+        dots_of(p, a.dim, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0,
+                see.keys, one, two);
+        dots_of(dp, a.dim, head_at<T>(a, g.dy, b, h), g.dy.row, t0, a.queries, 1, v, a.v.row, s0, see.keys,
+                one, two);
+        through_softmax(g, see, (int64_t)b * a.heads + h, t0, s0, p, dp, dropped);
+        put_square(slopes, p);
+        UNROLL
+        for (int n = 0; n < NV; n++) {
+            __syncthreads();
+            fetch_square(one, k, a.k.row, s0, see.keys, d0 + n * SIDE, a.dim, 1);
+            __syncthreads();
+            add_sums(dq[n], slopes, one);
+        }
+    }
+    const float scales[4] = {a.scale, a.scale, a.scale, a.scale};
+    UNROLL
+    for (int n = 0; n < NV; n++)
+        store_square(head_at<T>(a, g.dq, b, h), g.dq.row, t0, a.queries, d0 + n * SIDE, a.dim, dq[n], scales);
+}
+
+template <class T> static by_status back_plain(by_cuda_exec *x, const attention_back &g)
+{
+    const attention &a = g.a;
+    const bool small = a.dim <= SIDE;
+    const unsigned parts = small ? 1 : blocks_for(a.dim, 2 * SIDE);
+    const dim3 by_key(blocks_for(a.keys, SIDE) * parts, (unsigned)a.kv_heads, (unsigned)a.batch);
+    const dim3 by_query(blocks_for(a.queries, SIDE) * parts, (unsigned)a.heads, (unsigned)a.batch);
+    const size_t square = SQUARE * sizeof(float);
+    const dim3 block(PLAIN_THREADS);
+    if (g.dk.at || g.dv.at)
+        BY_TRY(small ? by_launch(x, keys_plain<T, 1>, by_key, block, 4 * square, g)
+                     : by_launch(x, keys_plain<T, 2>, by_key, block, 4 * square, g));
+    if (!g.dq.at)
+        return BY_OK;
+    return small ? by_launch(x, queries_plain<T, 1>, by_query, block, 3 * square, g)
+                 : by_launch(x, queries_plain<T, 2>, by_query, block, 3 * square, g);
+}
+
+/* ---- host ------------------------------------------------------------------------------------ */
+
+template <class T> static by_status make_deltas(by_cuda_exec *x, const attention_back &g)
+{
+    const int64_t rows = (int64_t)g.a.batch * g.a.heads * g.a.queries;
+    return by_launch(x, row_deltas<T>, dim3(blocks_for(rows, 32)), dim3(256), 0, g);
+}
+
+static by_status all_deltas(by_cuda_exec *x, const attention_back &g, by_dtype type)
+{
+    BY_CUDA_DISPATCH(type, make_deltas, x, g);
+}
+
+static by_status tiles_plain(by_cuda_exec *x, const attention_back &g, by_dtype type)
+{
+    BY_CUDA_DISPATCH(type, back_plain, x, g);
+}
+
+extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
+{
+    by_cuda_exec *x = by_cuda_of(e);
+#ifdef BY_CUDA_HOPPER
+    if (by_hopper_attention_grad_takes(x->cuda, n))
+        return by_hopper_attention_grad(x, n);
+#endif
+    const by_dtype type = n->in[0]->type;
+    attention_back g = {};
+    g.a = attention_of(x, n);
+    g.a.key_mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
+    g.a.y = rows_of(n->in[4], 0);
+    g.a.lse = (float *)n->in[5]->data;
+    g.dy = rows_of(n->in[6], 0);
+    rows_of_qkv((const by_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
+    g.delta =
+        (float *)by_cuda_scratch(x, sizeof(float) * (size_t)(g.a.batch * g.a.heads) * (size_t)g.a.queries);
+    if (g.a.dropout)
+        BY_BRANCH("dropout");
+    if (g.a.key_mask)
+        BY_BRANCH("key mask");
+    BY_TRY(all_deltas(x, g, type));
+    if (!fits_mma(g.a, type)) {
+        BY_BRANCH("plain tiles");
+        return tiles_plain(x, g, type);
+    }
+    BY_BRANCH("tiles");
+    return type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g);
+}
