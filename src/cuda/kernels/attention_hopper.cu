@@ -48,6 +48,7 @@ struct hopper_args {
 template <class T_, job_kind KIND_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_ = D_ == 64,
           bool OVERLAP_ = true>
 struct job {
+    static_assert(STAGES_ >= 3, "two are held while the third is waited for");
     typedef T_ T;
     static constexpr job_kind KIND = KIND_;
     static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_;
@@ -98,11 +99,17 @@ template <class J> static __device__ __forceinline__ stretch stretch_of(const ho
     const int seen = a.causal ? min(a.keys, ahead + row + n) : a.keys;
     return stretch{0, (seen + J::BLOCK - 1) / J::BLOCK};
 }
-/* The i-th block to pass a tile: from the last key down, as the last are those that a causal mask cuts; from
- * the first query up, for each head of the group. */
-template <class J> static __device__ __forceinline__ int block_of(const stretch &all, int i)
+/* Which blocks pass a tile first and next: from the last key down, as the last are those that a causal mask
+ * cuts; from the first query up, and again for each head of the group. */
+template <class J> static __device__ __forceinline__ int first_block(const stretch &all)
 {
-    return J::KIND == KEY_GRAD ? all.low + i % all.count : all.low + all.count - 1 - i;
+    return J::KIND == KEY_GRAD ? all.low : all.low + all.count - 1;
+}
+template <class J> static __device__ __forceinline__ int next_block(const stretch &all, int block)
+{
+    if (J::KIND != KEY_GRAD)
+        return block - 1;
+    return block + 1 < all.low + all.count ? block + 1 : all.low;
 }
 template <class J> static __device__ __forceinline__ int passes(const hopper_args &a, const stretch &all)
 {
@@ -164,8 +171,9 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
                           p * TILE_COLS, w.tile * J::ROWS, h, b);
         const stretch all = stretch_of<J>(a, w.tile * J::ROWS, J::ROWS);
         const int n = passes<J>(a, all);
-        for (int i = 0; i < n; i++, step<J>(r)) {
-            const int row = block_of<J>(all, i) * J::BLOCK;
+        int block = first_block<J>(all);
+        for (int i = 0; i < n; i++, step<J>(r), block = next_block<J>(all, block)) {
+            const int row = block * J::BLOCK;
             const int other = J::KIND == KEY_GRAD ? h * a.group + i / all.count : h / a.group;
             unsigned char *to = s.stages + r.stage * J::STAGE_BYTES;
             barrier_wait(s.empty + r.stage, r.parity ^ 1);
@@ -186,7 +194,7 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
 /* A warpgroup's way along the blocks that pass a tile. */
 template <class J> struct passage {
     stretch all, mine;
-    int i, n, block;
+    int left, next, block; /* to come; the next one; the present one */
 };
 template <class J>
 static __device__ __forceinline__ passage<J> passage_of(const hopper_args &a, int tile, int row)
@@ -194,23 +202,22 @@ static __device__ __forceinline__ passage<J> passage_of(const hopper_args &a, in
     passage<J> p;
     p.all = stretch_of<J>(a, tile * J::ROWS, J::ROWS);
     p.mine = stretch_of<J>(a, row, 64);
-    p.i = p.block = 0;
-    p.n = passes<J>(a, p.all);
+    p.left = passes<J>(a, p.all);
+    p.next = p.block = first_block<J>(p.all);
     return p;
 }
 /* On to the next block that concerns this warpgroup, and until it is there. The others are given back unread:
  * once they are there, as a stage counts one round at a time. */
 template <class J> static __device__ __forceinline__ bool seek(passage<J> &p, ring &r, const space &s)
 {
-    for (; p.i < p.n; p.i++) {
-        p.block = block_of<J>(p.all, p.i);
+    for (; p.left > 0; step<J>(r)) {
+        p.left--;
+        p.block = p.next;
+        p.next = next_block<J>(p.all, p.next);
         barrier_wait(s.full + r.stage, r.parity);
-        if (p.block >= p.mine.low && p.block < p.mine.low + p.mine.count) {
-            p.i++;
+        if (p.block >= p.mine.low && p.block < p.mine.low + p.mine.count)
             return true;
-        }
         release(s.empty + r.stage);
-        step<J>(r);
     }
     return false;
 }
@@ -441,11 +448,13 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             to_operand<T, J::BLOCK>(weights, score);
             values = r.stage;
             step<J>(r);
+            bool more = seek(p, r, s);
             /* The next scores and the present values are multiplied while the softmax goes on. */
-            while (seek(p, r, s)) {
+            while (more) {
+                const int stage = r.stage;
                 hold(weights);
                 wgmma_fence();
-                scores(score, q, shared_address(s.stages + r.stage * J::STAGE_BYTES));
+                scores(score, q, shared_address(s.stages + stage * J::STAGE_BYTES));
                 wgmma_commit();
                 add_rows<J>(y, weights, shared_address(s.stages + values * J::STAGE_BYTES + J::MOVING_BYTES),
                             add);
@@ -455,14 +464,16 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 if (is_cut<J>(a, row0, p.block))
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
                 running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
+                hold(score);
+                step<J>(r);
+                more = seek(p, r, s); /* here, as the compiler moves no work past a loop */
                 wgmma_wait<0>();
                 hold_parts(y);
                 release(s.empty + values);
                 shrink(y, fix);
                 to_operand<T, J::BLOCK>(weights, score);
-                values = r.stage;
+                values = stage;
                 add = true;
-                step<J>(r);
             }
             hold(weights);
             wgmma_fence();
@@ -569,14 +580,16 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 if (is_cut<J>(a, row0, p.block))
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
                 through_softmax<J::BLOCK>(score, dp, lse, delta, a.scale_log2);
+                hold(score);
+                step<J>(r);
+                const bool more = seek(p, r, s); /* here, as the compiler moves no work past a loop */
                 wgmma_wait<0>();
                 hold_parts(dq);
                 if (before >= 0)
                     release(s.empty + before);
                 to_operand<T, J::BLOCK>(ds, score);
                 hold(ds);
-                step<J>(r);
-                if (!seek(p, r, s)) {
+                if (!more) {
                     wgmma_fence();
                     add_rows<J>(dq, ds, keys, before >= 0);
                     wgmma_commit();
@@ -672,6 +685,10 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 through_softmax_turned<J::BLOCK>(
                     score, dp, (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES),
                     a.scale_log2);
+                hold(score);
+                hold(dp);
+                step<J>(r);
+                const bool more = seek(p, r, s);
                 if (J::OVERLAP) {
                     wgmma_wait<0>();
                     hold_parts(dk);
@@ -683,8 +700,6 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 to_operand<T, J::BLOCK>(ds, dp);
                 hold(weights);
                 hold(ds);
-                step<J>(r);
-                const bool more = seek(p, r, s);
                 if (!J::OVERLAP || !more) {
                     wgmma_fence();
                     add_rows<J>(dv, weights, queries + J::MOVING_BYTES, before >= 0);
@@ -870,7 +885,7 @@ template <class T> static by_status run_backward(by_cuda_exec *x, const attentio
         BY_TRY((run_job<job<T, QUERY_GRAD, 64, 2, 64, 4>>(x, m)));
         return keys ? run_job<job<T, KEY_GRAD, 64, 2, 64, 4>>(x, m) : BY_OK;
     }
-    BY_TRY((run_job<job<T, QUERY_GRAD, 128, 2, 64, 3>>(x, m)));
+    BY_TRY((run_job<job<T, QUERY_GRAD, 128, 2, 64, 4>>(x, m)));
     return keys ? run_job<job<T, KEY_GRAD, 128, 2, 64, 4, false, false>>(x, m) : BY_OK;
 }
 

@@ -274,9 +274,10 @@ static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols,
         if (found != cudaDriverEntryPointSuccess || !encode)
             return by_fail(BY_ERR_DEVICE, "the driver has no cuTensorMapEncodeTiled");
     }
-    const cuuint64_t size[4] = {(cuuint64_t)cols, (cuuint64_t)rows, (cuuint64_t)heads, (cuuint64_t)batch};
-    const cuuint64_t stride[3] = {(cuuint64_t)row, (cuuint64_t)head, (cuuint64_t)step};
-    const cuuint32_t part[4] = {TILE_COLS, (cuuint32_t)box, 1, 1}, ones[4] = {1, 1, 1, 1};
+    /* heads before rows: strides must not fall */
+    const cuuint64_t size[4] = {(cuuint64_t)cols, (cuuint64_t)heads, (cuuint64_t)rows, (cuuint64_t)batch};
+    const cuuint64_t stride[3] = {(cuuint64_t)head, (cuuint64_t)row, (cuuint64_t)step};
+    const cuuint32_t part[4] = {TILE_COLS, 1, (cuuint32_t)box, 1}, ones[4] = {1, 1, 1, 1};
     CUresult r = ((encode_fn)encode)(m, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, (void *)at, size, stride, part,
                                      ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -321,7 +322,7 @@ static __device__ __forceinline__ void load_tile(void *to, const tile_map *m, ui
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
                  "[%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
-                 "l"(m), "r"(shared_address(bar)), "r"(col), "r"(row), "r"(head), "r"(step)
+                 "l"(m), "r"(shared_address(bar)), "r"(col), "r"(head), "r"(row), "r"(step)
                  : "memory");
 }
 static __device__ __forceinline__ void load_bytes(void *to, const void *from, int bytes, uint64_t *bar)
@@ -346,7 +347,8 @@ template <int LEFT> static __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
-/* The compiler may not use these before this place, nor keep them elsewhere: after a wait, before a fence. */
+/* What is done to these before this place is done before what follows, and the reverse: after a wait, so that
+ * nothing is read too early; before one, so that work is not put off until after it. */
 template <int N> static __device__ __forceinline__ void hold(float (&d)[N])
 {
     BY_UNROLL
