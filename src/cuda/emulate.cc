@@ -214,9 +214,14 @@ void by_emulated_named_barrier(int id, int count, bool wait)
         pass_on();
 }
 
+/* In a round, not by warps: a warp whose threads all wait for memory must let the others go on. */
 void by_emulated_yield()
 {
-    pass_on();
+    for (int i = 1; i < threads; i++) {
+        int t = (running + i) % threads;
+        if (fibers[t].state == RUNNING)
+            return enter(t);
+    }
 }
 
 uint64_t *by_emulated_slot(int lane)
