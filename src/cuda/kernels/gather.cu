@@ -177,7 +177,7 @@ static __global__ void __launch_bounds__(THREADS) sum_chunks(sums w, const T *dy
         return;
     const int from = (int)part * SLICE, left = w.cols - from, first = (int)slot * CHUNK + at;
     slice<float> sum = {};
-    add_rows<8, T, WIDE>(&sum, dy + from, w.order.place, first, first + CHUNK, w.cols, lane, left);
+    add_rows<WIDE ? 8 : 4, T, WIDE>(&sum, dy + from, w.order.place, first, first + CHUNK, w.cols, lane, left);
     store_slice<WIDE>(w.chunks + slot * w.cols + from, sum, lane, left);
 }
 
