@@ -97,8 +97,10 @@ static __device__ __forceinline__ void store_slice(float *row, const slice<float
     BY_UNROLL
     for (int g = 0; g < GROUPS; g++) {
         const int c = g * 128 + (WIDE ? lane * 4 : lane);
-        if (WIDE && c < left)
-            store<float, 4>(row + c, x.group[g]);
+        if (WIDE && c < left) {
+            const float *v = x.group[g].at;
+            __stcg((float4 *)(row + c), float4{v[0], v[1], v[2], v[3]});
+        }
         BY_UNROLL
         for (int k = 0; !WIDE && k < 4; k++)
             if (c + k * 32 < left)
@@ -124,12 +126,13 @@ static __device__ __forceinline__ void add_rows(slice<float> *sum, const T *x, c
     BY_NO_UNROLL
     for (int i = from; i < to; i += DEPTH) {
         slice<T> row[DEPTH];
+        int at[DEPTH];
         BY_UNROLL
-        for (int u = 0; u < DEPTH; u++) {
-            const bool real = i + u < to;
-            const int64_t at = !real ? 0 : place ? place[i + u] : i + u;
-            row[u] = load_slice<T, WIDE>(x + at * cols, lane, real ? left : 0);
-        }
+        for (int u = 0; u < DEPTH; u++)
+            at[u] = place ? place[min(i + u, to - 1)] : i + u;
+        BY_UNROLL
+        for (int u = 0; u < DEPTH; u++)
+            row[u] = load_slice<T, WIDE>(x + at[u] * cols, lane, i + u < to ? left : 0);
         BY_UNROLL
         for (int u = 0; u < DEPTH; u++)
             add_slice(sum, row[u]);
@@ -174,7 +177,7 @@ static __global__ void __launch_bounds__(THREADS) sum_chunks(sums w, const T *dy
         return;
     const int from = (int)part * SLICE, left = w.cols - from, first = (int)slot * CHUNK + at;
     slice<float> sum = {};
-    add_rows<8, T, WIDE>(&sum, dy + from, w.order.place, first, first + CHUNK, w.cols, lane, left);
+    add_rows<WIDE ? 8 : 4, T, WIDE>(&sum, dy + from, w.order.place, first, first + CHUNK, w.cols, lane, left);
     store_slice<WIDE>(w.chunks + slot * w.cols + from, sum, lane, left);
 }
 
