@@ -499,7 +499,7 @@ bool by_op_sample_dropout(by_op_sample *s, int which)
     return true;
 }
 
-static const int64_t row_shapes[][2] = {{3, 5}, {1, 33}, {2, 1100}, {130, 67}, {40, 513}};
+static const int64_t row_shapes[][2] = {{3, 5}, {1, 33}, {2, 1100}, {130, 67}, {40, 513}, {3, 72}};
 
 bool by_op_sample_softmax(by_op_sample *s, int which)
 {
@@ -642,7 +642,8 @@ bool by_op_sample_matmul(by_op_sample *s, int which)
     return true;
 }
 
-static const int64_t norm_shapes[][2] = {{3, 5}, {1, 33}, {70, 67}, {40, 513}, {2, 16}};
+static const int64_t norm_shapes[][2] = {{3, 5},   {1, 33},  {70, 67}, {40, 513}, {2, 16},
+                                         {9, 264}, {2, 392}, {3, 520}, {2, 1032}};
 
 bool by_op_sample_norm(by_op_sample *s, int which)
 {
@@ -822,8 +823,9 @@ static const struct {
     float smoothing;
     bool ignore, nothing;
 } losses[] = {
-    {4, 7, 0, false, false},   {5, 11, 0.1f, true, false},     {3, 4, 0, true, true},
-    {130, 90, 0, true, false}, {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
+    {4, 7, 0, false, false},    {5, 11, 0.1f, true, false},     {3, 4, 0, true, true},
+    {130, 90, 0, true, false},  {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
+    {5, 72, 0.1f, true, false}, {1, 59000, 0, false, false},
 };
 
 static by_node *lose(by_op_sample *s, int which)

@@ -117,6 +117,41 @@ static void test_bad_indices(void **state)
     no_complaints();
 }
 
+/* Optimisers on a GPU cannot fail a run; they leave everything as it is when the gradients' norm is not
+ * finite.
+ */
+static void leave_alone(by_op op, double norm)
+{
+    setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32};
+    trial *t = trial_new(how, op, 3);
+    assert_non_null(t);
+    const by_op_sample *s = t->sample;
+    for (int i = 0; i < s->n_leaves; i++)
+        if (s->leaf[i].tensor->rank == 0)
+            s->leaf[i].values[0] = norm;
+    fill_leaves(t);
+    run_once(t);
+    result *r = collect_result(t);
+    for (int i = 0; i < s->n_outs; i++)
+        for (int k = 0; k < s->n_leaves; k++)
+            if (s->leaf[k].tensor == s->out[i].tensor &&
+                square_sum(r->part[i].values, s->leaf[k].values, r->part[i].count) != 0)
+                complain("%s with a norm of %g changed %s", by_ops[op].name, norm, r->part[i].label);
+    result_free(r);
+    trial_free(t);
+}
+
+static void test_not_finite(void **state)
+{
+    (void)state;
+    static const by_op ops[] = {BY_OP_ADAMW, BY_OP_SGD, BY_OP_ADAFACTOR};
+    for (int i = 0; i < BY_COUNT(ops) && !only; i++) {
+        leave_alone(ops[i], INFINITY);
+        leave_alone(ops[i], NAN);
+    }
+    no_complaints();
+}
+
 /* As src/cpu/cpu.h and src/cuda/cuda.h have it. */
 typedef struct branch {
     const char *label, *file, *isa;
@@ -173,9 +208,8 @@ int main(int argc, char **argv)
     }
     printf("%s%s\n", by_device_description(gpu), emulated() ? " on the CPU" : "");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_bad_indices),
+        cmocka_unit_test(test_types),       cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_bad_indices), cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_branches),
     };
     return cmocka_run_group_tests_name("cuda", tests, open_devices, close_devices);

@@ -8,7 +8,7 @@
 
 enum { ALONE = 1024 }; /* threads of kernels of one block */
 
-/* ---- cross-entropy: kernels ------------------------------------------------------------------ */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 template <class T> struct loss_args {
     const T *x; /* (rows, cols) with a pitch */
@@ -86,22 +86,32 @@ template <class T> static __device__ __forceinline__ void zero_row(const loss_ar
     });
 }
 
-/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted. `from` is the row of logits, in memory, where
- * dx may be, or kept. */
+/* What the gradients are multiplied by is dloss / count. The two are asked for before the row is, or they
+ * would be waited for on their own. */
+struct loss_scale {
+    float dloss, count;
+};
+template <class T> static __device__ __forceinline__ loss_scale scale_of(const loss_args<T> &a)
+{
+    return loss_scale{*a.dloss, *a.count};
+}
+
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted. `from` is the row of logits,
+ * in memory, where dx may be, or kept. */
 template <class T>
 static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx, const T *from, float lse,
-                                                    int target, float at_target)
+                                                    int target, float at_target, loss_scale scale)
 {
-    const float factor = *a.count > 0 ? *a.dloss / *a.count : 0;
     const float spread = a.smoothing / (float)a.cols, hit = 1 - a.smoothing + spread;
+    const float factor = scale.count > 0 ? scale.dloss / scale.count : 0, less = -spread * factor;
     each_piece(from, a.whole, a.cols, [&](int i, auto &v) {
         for (float &e : v.at)
-            e = (__expf(e - lse) - spread) * factor;
+            e = fmaf(exp_above(e, lse), factor, less);
         put(dx + i, v);
     });
     __syncthreads(); /* what lies at the target has been written by another thread */
     if (threadIdx.x == 0)
-        dx[target] = from_float<T>((__expf(at_target - lse) - hit) * factor);
+        dx[target] = from_float<T>((exp_above(at_target, lse) - hit) * factor);
 }
 
 template <class T> static __global__ void __launch_bounds__(ROW_THREADS) loss_row(loss_args<T> a)
@@ -131,9 +141,10 @@ template <class T> static __global__ void __launch_bounds__(ROW_THREADS) loss_gr
         zero_row(a, dx);
         return;
     }
+    const loss_scale scale = scale_of(a);
     const float at_target = to_float(x[target]);
     __syncthreads(); /* now it may be written over */
-    gradient_row(a, dx, x, a.lse[row], target, at_target);
+    gradient_row(a, dx, x, a.lse[row], target, at_target, scale);
 }
 
 /* sum_row, leaving a copy of the row in shared memory. All copies of 16 bytes are under way before the first
@@ -181,23 +192,28 @@ static __global__ void __launch_bounds__(ROW_THREADS) loss_both_row(loss_args<T>
     T *dx = a.dx + row * a.dx_pitch;
     const int target = a.target[row];
     const bool counts = is_class(target, a.ignore, a.cols), smooth = a.smoothing > 0;
-    const float at_target = counts ? to_float(x[target]) : 0; /* before the barriers: dx may be x */
+    const loss_scale scale = scale_of(a);
+    float at_target = 0;
     exp_sum s;
     if constexpr (KEPT)
         s = sum_and_keep(kept, x, a.whole, a.cols, smooth);
     else
         s = sum_row(x, a.whole, a.cols, smooth);
+    if (!KEPT && counts)
+        at_target = to_float(x[target]); /* before the barriers: dx may be x */
     s = join_exps(s, smooth, space);
+    if (KEPT && counts)
+        at_target = to_float(kept[target]); /* after them: another thread has brought it */
     const float lse = finish_row(a, row, s, counts, at_target);
     if (!counts)
         zero_row(a, dx);
     else if constexpr (KEPT)
-        gradient_row(a, dx, kept, lse, target, at_target);
+        gradient_row(a, dx, kept, lse, target, at_target, scale);
     else
-        gradient_row(a, dx, x, lse, target, at_target);
+        gradient_row(a, dx, x, lse, target, at_target, scale);
 }
 
-/* ---- cross-entropy: nodes -------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* How the rows are read. */
 enum loss_way { BY_ONE, BY_PIECE, KEEPING };

@@ -137,16 +137,17 @@ static __device__ __forceinline__ void ldmatrix2_trans(uint32_t r[2], const void
 static __device__ __forceinline__ void copy_async(void *to, const void *from, bool real)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(real ? 16 : 0));
+                 "r"(real ? 16 : 0)
+                 : "memory");
 }
 static __device__ __forceinline__ void copy_commit()
 {
-    asm volatile("cp.async.commit_group;");
+    asm volatile("cp.async.commit_group;" ::: "memory");
 }
 /* Until at most LEFT of the committed groups are under way. */
 template <int LEFT> static __device__ __forceinline__ void copy_wait()
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 #endif
 

@@ -122,21 +122,21 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_an
     T *y = a.y + at;
     if (a.h) {
         T *sum = a.sum ? a.sum + at : y;
-        for (int i = (int)threadIdx.x; i < a.cols; i += ANY_THREADS)
+        for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x)
             put_packed(sum + i,
                        add_residual<T, 1>(a, at + i, get_packed<1>(x + i), get_packed<1>(a.h + at + i)));
         x = sum;
     }
     float mean = 0, square = 0;
     if (!a.rms) {
-        for (int i = (int)threadIdx.x; i < a.cols; i += ANY_THREADS)
+        for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x)
             mean += to_float(x[i]);
         mean = block_sum(mean, space) / (float)a.cols;
     }
-    for (int i = (int)threadIdx.x; i < a.cols; i += ANY_THREADS)
+    for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x)
         square += (to_float(x[i]) - mean) * (to_float(x[i]) - mean);
     const float inverse = inverse_of(a, block_sum(square, space));
-    for (int i = (int)threadIdx.x; i < a.cols; i += ANY_THREADS) {
+    for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x) {
         vec<float, 1> v = get<1>(x + i);
         apply(a, y, v, i, mean, inverse);
     }
@@ -164,7 +164,7 @@ template <class T> static by_status norm_of(by_cuda_exec *x, by_node *n, norm_wa
     a.random = x->random;
     a.rng = n->rng;
     if (how == BY_ELEMENT)
-        return by_launch(x, norm_any<T>, (unsigned)a.rows, ANY_THREADS, 0, a);
+        return by_launch(x, norm_any<T>, (unsigned)a.rows, threads_for(a.cols, ANY_THREADS), 0, a);
     if (how == BY_BLOCK)
         return by_launch(x, norm_rows<T, 1, false>, (unsigned)a.rows, threads_for(pieces, MOST_THREADS), 0,
                          a);

@@ -136,14 +136,14 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_dx
     const int64_t row = blockIdx.x, at = row * a.cols;
     const float mean = a.stats[2 * row], inverse = a.stats[2 * row + 1];
     float g_sum = 0, gz_sum = 0;
-    for (int i = (int)threadIdx.x; i < a.cols; i += ANY_THREADS) {
+    for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x) {
         const float g = to_float(a.dy[at + i]) * to_float(a.gamma[i]);
         g_sum += g;
         gz_sum += g * (to_float(a.x[at + i]) - mean) * inverse;
     }
     const float g_mean = a.rms ? 0 : block_sum(g_sum, space) / (float)a.cols;
     const float gz_mean = block_sum(gz_sum, space) / (float)a.cols;
-    for (int i = (int)threadIdx.x; i < a.cols; i += ANY_THREADS) {
+    for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x) {
         const packed<T, 1> dsum = a.dsum ? get_packed<1>(a.dsum + at + i) : packed<T, 1>{};
         put_packed(a.dx + at + i, dx_of(get_packed<1>(a.dy + at + i), get_packed<1>(a.x + at + i),
                                         get_packed<1>(a.gamma + i), dsum, mean, inverse, g_mean, gz_mean));
@@ -153,7 +153,7 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_dx
 /* Parts of dgamma and dbeta of rows of any width: a thread a column, grid (columns, parts). */
 template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_part_any(norm_grad_args<T> a)
 {
-    const int i = (int)(blockIdx.x * ANY_THREADS + threadIdx.x);
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     float dgamma = 0, dbeta = 0;
     if (i >= a.cols)
         return;
@@ -167,24 +167,25 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_pa
     part[a.cols] = dbeta;
 }
 
-/* out (cols) = the sum of the parts, after what is in out when `add`: grid (columns / 32, 2), block (32, 32).
- * The second of the grid's rows does dbeta. */
+/* out (cols) = the sum of the parts, after what is in out when `add`: grid (columns / 32, 2), block (32, at
+ * most 32). The second of the grid's rows does dbeta. */
 static __global__ void __launch_bounds__(1024) norm_join(float *dgamma, float *dbeta, const float *part,
                                                          int parts, int cols, bool add_dgamma, bool add_dbeta)
 {
-    __shared__ float sums[32][33];
-    const int i = (int)(blockIdx.x * 32 + threadIdx.x), y = (int)threadIdx.y;
+    __shared__ float sums[32][32];
+    const int i = (int)(blockIdx.x * 32 + threadIdx.x), y = (int)threadIdx.y, height = (int)blockDim.y;
     float *out = blockIdx.y ? dbeta : dgamma, sum = 0;
     if (!out)
         return;
-    for (int p = y; i < cols && p < parts; p += 32)
+    for (int p = y; i < cols && p < parts; p += height)
         sum += part[((int64_t)p * 2 + blockIdx.y) * cols + i];
     sums[y][threadIdx.x] = sum;
     __syncthreads();
-    sum = warp_sum(sums[threadIdx.x][y]);
-    const int column = (int)blockIdx.x * 32 + y;
-    if (threadIdx.x == 0 && column < cols)
-        out[column] = (blockIdx.y ? add_dbeta : add_dgamma) ? out[column] + sum : sum;
+    if (y > 0 || i >= cols)
+        return;
+    for (int k = 1; k < height; k++)
+        sum += sums[k][threadIdx.x];
+    out[i] = (blockIdx.y ? add_dbeta : add_dgamma) ? out[i] + sum : sum;
 }
 
 template <class T, int VECS, bool WARP>
@@ -226,11 +227,12 @@ template <class T> static by_status norm_grad_of(by_cuda_exec *x, by_node *n, no
     if (joined)
         a.part = (float *)by_cuda_scratch(x, (size_t)parts * 2 * (size_t)a.cols * sizeof(float));
     if (how == BY_ELEMENT) {
+        const int threads = threads_for(a.cols, ANY_THREADS);
         if (a.dx)
-            BY_TRY(by_launch(x, norm_dx_any<T>, (unsigned)a.rows, ANY_THREADS, 0, a));
+            BY_TRY(by_launch(x, norm_dx_any<T>, (unsigned)a.rows, threads, 0, a));
         if (joined)
-            BY_TRY(by_launch(x, norm_part_any<T>, dim3(blocks_for(a.cols, ANY_THREADS), (unsigned)parts),
-                             ANY_THREADS, 0, a));
+            BY_TRY(by_launch(x, norm_part_any<T>, dim3(blocks_for(a.cols, threads), (unsigned)parts), threads,
+                             0, a));
     } else if (how == BY_BLOCK)
         BY_TRY((launch_grad<T, 1, false>(x, a, parts, threads_for(pieces, MOST_THREADS))));
     else if (pieces <= 32)
@@ -241,8 +243,8 @@ template <class T> static by_status norm_grad_of(by_cuda_exec *x, by_node *n, no
         BY_TRY((launch_grad<T, 4, true>(x, a, parts, GRAD_THREADS)));
     if (!joined)
         return BY_OK;
-    return by_launch(x, norm_join, dim3(blocks_for(a.cols, 32), 2), dim3(32, 32), 0, dgamma, dbeta, a.part,
-                     parts, a.cols, n->in[5] != NULL, n->in[6] != NULL);
+    return by_launch(x, norm_join, dim3(blocks_for(a.cols, 32), 2), dim3(32, (unsigned)BY_MIN(parts, 32)), 0,
+                     dgamma, dbeta, a.part, parts, a.cols, n->in[5] != NULL, n->in[6] != NULL);
 }
 
 extern "C" by_status by_cuda_norm_grad(by_exec *e, by_node *n)

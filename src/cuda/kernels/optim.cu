@@ -71,7 +71,7 @@ extern "C" by_status by_cuda_norm2(by_exec *e, by_node *n)
 
 /* ---- AdamW and SGD: element by element --------------------------------------------------------- */
 
-enum { STRETCH = 4096 }; /* most elements of a block */
+enum { STRETCH = 8192 }; /* most elements of a block */
 
 /* A part of a segment that is not frozen; offsets are multiples of 16. */
 struct stretch {

@@ -11,7 +11,7 @@ template <class T> static __global__ void softmax_row(T *y_all, const T *x_all, 
     const float inverse = 1 / s.sum;
     each_piece(x, whole, cols, [&](int i, auto &v) {
         for (float &e : v.at)
-            e = __expf(e - s.max) * inverse;
+            e = exp_above(e, s.max) * inverse;
         put(y + i, v);
     });
 }

@@ -6,6 +6,18 @@
 
 enum { ROW_THREADS = 512 }; /* most threads of a row */
 
+/* exp(x - base) in three instructions. */
+static __device__ __forceinline__ float exp_above(float x, float base)
+{
+#ifdef BY_CUDA_EMULATE
+    return expf(x - base);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"((x - base) * 1.44269504f));
+    return y;
+#endif
+}
+
 /* sum of exp(x - max) over what has been seen, and the plain sum of it when asked for. */
 struct exp_sum {
     float max, sum, total;
@@ -25,8 +37,8 @@ static __device__ __forceinline__ void add_exps(exp_sum &s, const vec<float, N> 
         top = fmaxf(top, v.at[j]);
     const float base = top == -INFINITY ? 0.0f : top; /* all hidden so far: exp(-inf) is 0, not NaN */
     for (int j = 0; j < N; j++)
-        part += __expf(v.at[j] - base);
-    s.sum = s.sum * __expf(s.max - base) + part;
+        part += exp_above(v.at[j], base);
+    s.sum = s.sum * exp_above(s.max, base) + part;
     s.max = top;
     if (with_total)
         for (int j = 0; j < N; j++)
@@ -38,7 +50,7 @@ static __device__ __forceinline__ exp_sum join_exps(exp_sum s, bool with_total, 
 {
     exp_sum all;
     all.max = block_max(s.max, space);
-    all.sum = block_sum(s.sum * __expf(s.max - all.max), space);
+    all.sum = block_sum(s.sum * exp_above(s.max, all.max), space);
     all.total = with_total ? block_sum(s.total, space) : 0;
     return all;
 }
