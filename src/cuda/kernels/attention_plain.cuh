@@ -41,7 +41,7 @@ static __device__ __forceinline__ void fetch_square(float *to, const T *from, in
 /* acc[i][j] += row 4 y + i of a times row x + 16 j of b */
 static __device__ __forceinline__ void add_dots(float (&acc)[4][4], const float *a, const float *b)
 {
-    UNROLL
+    UNROLL_4
     for (int d = 0; d < SIDE; d += 4) {
         vec<float, 4> p[4], q[4];
         UNROLL
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void add_dots(float (&acc)[4][4], const float 
 /* acc[i][j] += sum over s of p[4 y + i][s] v[s][4 x + j] */
 static __device__ __forceinline__ void add_sums(float (&acc)[4][4], const float *p, const float *v)
 {
-    UNROLL
+    UNROLL_4
     for (int s = 0; s < SIDE; s += 4) {
         vec<float, 4> w[4], x[4];
         UNROLL
@@ -75,7 +75,7 @@ static __device__ __forceinline__ void add_sums(float (&acc)[4][4], const float 
 /* acc[i][j] += sum over t of p[t][4 y + i] v[t][4 x + j] */
 static __device__ __forceinline__ void add_sums_turned(float (&acc)[4][4], const float *p, const float *v)
 {
-    UNROLL
+    UNROLL_4
     for (int t = 0; t < SIDE; t++) {
         const vec<float, 4> w = load<float, 4>(p + t * PITCH + 4 * THREAD_Y);
         const vec<float, 4> x = load<float, 4>(v + t * PITCH + 4 * THREAD_X);
