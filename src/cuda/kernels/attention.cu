@@ -220,6 +220,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
     const sight see = sight_of(a, b);
     const span all = keys_seen(see, t0, SIDE);
     float o[NV][4][4], top[4], sum[4], s[4][4];
+    uint32_t keep[4];
     clear(o);
     for (int i = 0; i < 4; i++) {
         top[i] = -INFINITY;
@@ -254,8 +255,10 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
             for (int n = 0; n < NV * 4; n++)
                 o[n / 4][i][n % 4] *= fix;
         }
-        if (a.dropout)
-            drop_weights(a, head, t0, s0, s);
+        if (a.dropout) {
+            kept_square(a, head, t0, s0, keep);
+            drop_weights(a, keep, s);
+        }
         put_square(weights, s);
         add_values_plain(a, v, s0, see.keys, d0, weights, space_k, o);
     }
@@ -263,8 +266,10 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
         UNROLL
         for (int i = 0; i < 16; i++)
             s[i / 4][i % 4] = sum[i / 4] == 0 ? 1 / (float)see.keys : 0;
-        if (a.dropout)
-            drop_weights(a, head, t0, s0, s);
+        if (a.dropout) {
+            kept_square(a, head, t0, s0, keep);
+            drop_weights(a, keep, s);
+        }
         __syncthreads();
         put_square(weights, s);
         add_values_plain(a, v, s0, see.keys, d0, weights, space_k, o);

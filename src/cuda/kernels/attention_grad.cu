@@ -409,8 +409,10 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
         }
     }
     if (a.dropout) {
-        drop_weights(a, head, t0, s0, dropped);
-        drop_weights(a, head, t0, s0, dp);
+        uint32_t keep[4];
+        kept_square(a, head, t0, s0, keep);
+        drop_weights(a, keep, dropped);
+        drop_weights(a, keep, dp);
     }
     UNROLL
     for (int i = 0; i < 4; i++) {
@@ -423,7 +425,7 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
 
 /* A tile of keys and NV * 64 elements of its gradients from part * NV * 64. */
 template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS) keys_plain(const attention_back g)
+static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_plain(const attention_back g)
 {
     const attention &a = g.a;
     BY_SHARED(float, one);
@@ -467,7 +469,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) keys_plain(const attenti
 }
 
 template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS) queries_plain(const attention_back g)
+static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries_plain(const attention_back g)
 {
     const attention &a = g.a;
     BY_SHARED(float, one);

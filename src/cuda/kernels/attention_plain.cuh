@@ -111,17 +111,22 @@ static __device__ __forceinline__ void put_square(float *p, const float (&s)[4][
         p[(4 * THREAD_Y + i / 4) * PITCH + THREAD_X + 16 * (i % 4)] = s[i / 4][i % 4];
 }
 
-/* Zero the dropped ones of the weights of queries from t0 and keys from s0, multiply the others. */
-static __device__ __forceinline__ void drop_weights(const attention &a, int64_t head, int t0, int s0,
+/* Bit i of keep[j]: weight (4 y + i, x + 16 j) of queries from t0 and keys from s0 is kept. */
+static __device__ __forceinline__ void kept_square(const attention &a, int64_t head, int t0, int s0,
+                                                   uint32_t (&keep)[4])
+{
+    UNROLL
+    for (int j = 0; j < 4; j++)
+        keep[j] = kept4(a, head, t0 + 4 * THREAD_Y, s0 + THREAD_X + 16 * j);
+}
+
+/* Zero the dropped ones of a thread's weights, multiply the others. */
+static __device__ __forceinline__ void drop_weights(const attention &a, const uint32_t (&keep)[4],
                                                     float (&p)[4][4])
 {
     UNROLL
-    for (int j = 0; j < 4; j++) {
-        const uint32_t keep = kept4(a, head, t0 + 4 * THREAD_Y, s0 + THREAD_X + 16 * j);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            p[i][j] = keep >> i & 1 ? p[i][j] * a.dropping.factor : 0;
-    }
+    for (int i = 0; i < 16; i++)
+        p[i / 4][i % 4] = keep[i % 4] >> i / 4 & 1 ? p[i / 4][i % 4] * a.dropping.factor : 0;
 }
 
 /* Sums to rows [r0, rows) and elements [d0, dim) of a head. */
