@@ -93,9 +93,10 @@ static __device__ __forceinline__ void add_even(const attention &a, int keys, in
     }
 }
 
-template <class T, int D, int MT, int BN>
-static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(const attention a)
+template <class T, int D, int MT, int BN, bool EASY>
+static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(const attention given)
 {
+    const attention a = known<EASY>(given);
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
     BY_SHARED(T, queries); /* (BM, LD), then two stages of keys and values (2 BN, LD) */
     T *stage = queries + BM * LD;
@@ -149,7 +150,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
         x += __shfl_xor_sync(0xffffffffu, x, 1);
         x += __shfl_xor_sync(0xffffffffu, x, 2);
     }
-    if (may_see_nothing(a))
+    if (may_see_nothing<EASY>(a))
         add_even<T, D, MT, BN>(a, see.keys, b, h, mine, stage, sum, o);
     float by[MT][2];
     UNROLL
@@ -165,12 +166,13 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
                          queries + warp * ROWS * LD);
 }
 
-template <class T, int D, int MT, int BN> static by_status launch_mma(by_cuda_exec *x, const attention &a)
+template <class T, int D, int MT, int BN, bool EASY = false>
+static by_status launch_mma(by_cuda_exec *x, const attention &a)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(a.queries, BM), (unsigned)a.heads, (unsigned)a.batch);
-    return by_launch(x, forward_mma<T, D, MT, BN>, grid, dim3(THREADS), (BM + 4 * BN) * (D + 8) * sizeof(T),
-                     a);
+    return by_launch(x, forward_mma<T, D, MT, BN, EASY>, grid, dim3(THREADS),
+                     (BM + 4 * BN) * (D + 8) * sizeof(T), a);
 }
 
 template <class T> static by_status attend_mma(by_cuda_exec *x, const attention &a)
@@ -178,11 +180,11 @@ template <class T> static by_status attend_mma(by_cuda_exec *x, const attention 
     if (a.dim <= 32)
         return launch_mma<T, 32, 2, 64>(x, a);
     if (a.dim <= 64)
-        return launch_mma<T, 64, 2, 64>(x, a);
+        return is_easy(a) ? launch_mma<T, 64, 2, 64, true>(x, a) : launch_mma<T, 64, 2, 64>(x, a);
     if (a.dim <= 96)
         return launch_mma<T, 96, 2, 32>(x, a);
     if (a.dim <= 128)
-        return launch_mma<T, 128, 2, 32>(x, a);
+        return is_easy(a) ? launch_mma<T, 128, 2, 32, true>(x, a) : launch_mma<T, 128, 2, 32>(x, a);
     return launch_mma<T, 256, 1, 32>(x, a);
 }
 
@@ -218,6 +220,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
     const sight see = sight_of(a, b);
     const span all = keys_seen(see, t0, SIDE);
     float o[NV][4][4], top[4], sum[4], s[4][4];
+    uint32_t keep[4];
     clear(o);
     for (int i = 0; i < 4; i++) {
         top[i] = -INFINITY;
@@ -252,8 +255,10 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
             for (int n = 0; n < NV * 4; n++)
                 o[n / 4][i][n % 4] *= fix;
         }
-        if (a.dropout)
-            drop_weights(a, head, t0, s0, s);
+        if (a.dropout) {
+            kept_square(a, head, t0, s0, keep);
+            drop_weights(a, keep, s);
+        }
         put_square(weights, s);
         add_values_plain(a, v, s0, see.keys, d0, weights, space_k, o);
     }
@@ -261,8 +266,10 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
         UNROLL
         for (int i = 0; i < 16; i++)
             s[i / 4][i % 4] = sum[i / 4] == 0 ? 1 / (float)see.keys : 0;
-        if (a.dropout)
-            drop_weights(a, head, t0, s0, s);
+        if (a.dropout) {
+            kept_square(a, head, t0, s0, keep);
+            drop_weights(a, keep, s);
+        }
         __syncthreads();
         put_square(weights, s);
         add_values_plain(a, v, s0, see.keys, d0, weights, space_k, o);

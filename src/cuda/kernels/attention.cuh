@@ -15,8 +15,10 @@
 
 #ifdef BY_CUDA_EMULATE
 #define UNROLL
+#define UNROLL_4
 #else
-#define UNROLL _Pragma("unroll")
+#define UNROLL   _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
 #endif
 
 /* Rows of heads: element (b, t, h, d) lies at b * batch + t * row + h * dim + d. */
@@ -164,9 +166,27 @@ static __device__ __forceinline__ bool sees_all(const sight &v, int t0, int s0, 
 
 /* Whether there may be queries that see no key at all. Their weights are 1 / keys on every key, their
  * log-sum-exp is -infinity. */
+template <bool EASY = false>
 static __host__ __device__ __forceinline__ bool may_see_nothing(const attention &a)
 {
-    return !a.past && (a.key_mask || (a.mask == BY_MASK_CAUSAL && a.queries > a.keys));
+    return !EASY && !a.past && (a.key_mask || (a.mask == BY_MASK_CAUSAL && a.queries > a.keys));
+}
+
+/* The common case, for which kernels are compiled once more without the rest: no dropout, no key mask, and
+ * every query sees something. */
+static inline bool is_easy(const attention &a)
+{
+    return !a.dropout && !a.key_mask && !may_see_nothing(a);
+}
+
+/* The same attention, and the compiler is told so. */
+template <bool EASY> static __device__ __forceinline__ attention known(attention a)
+{
+    if (EASY) {
+        a.dropout = false;
+        a.key_mask = nullptr;
+    }
+    return a;
 }
 
 /* ---- device ---------------------------------------------------------------------------------- */

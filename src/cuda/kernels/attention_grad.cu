@@ -73,10 +73,11 @@ static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t 
 
 /* The tile of n queries after x, of the heads before `end` that share a key head; x.t0 < 0: the first of its
  * head. Where there is none, h = end. */
+template <bool EASY>
 static __device__ __forceinline__ query_tile next_tile(const attention &a, const span &seeing, int b, int end,
                                                        int n, query_tile x)
 {
-    const bool some_give = may_see_nothing(a);
+    const bool some_give = may_see_nothing<EASY>(a);
     const int first = some_give ? 0 : seeing.from / n * n;
     x.t0 = x.t0 < 0 ? first : x.t0 + n;
     while (x.h < end) {
@@ -101,7 +102,7 @@ enum { MAKE_DK = 1, MAKE_DV = 2 };
 
 /* The keys of one warp against BM queries, scores turned round: (keys, queries), so that they are the left
  * side of what gives dk and dv. */
-template <class T, int D, int MT, int BM, int MAKE> struct key_side {
+template <class T, int D, int MT, int BM, int MAKE, bool EASY> struct key_side {
     enum { ROWS = 16 * MT, LD = D + 8, NT = BM / 8 };
     left_rows<T, D, MT, false> k, v;
     float dk[MAKE & MAKE_DK ? MT : 1][MAKE & MAKE_DK ? D / 8 : 1][4];
@@ -112,9 +113,9 @@ template <class T, int D, int MT, int BM, int MAKE> struct key_side {
                                         const T *queries, const float *numbers)
     {
         const int c = threadIdx.x & 3;
-        const float factor = a.scale * LOG2_E, even = may_see_nothing(a) ? 1 / (float)see.keys : 0;
+        const float factor = a.scale * LOG2_E, even = may_see_nothing<EASY>(a) ? 1 / (float)see.keys : 0;
         float p[MT][NT][4], dp[MT][NT][4];
-        uint32_t packed[MT][NT][2], keep[MT][4];
+        uint32_t packed[MT][NT][2], keep[MT][2];
         clear(p);
         times_rows(p, k, queries);
         if (!sees_all(see, t0, s0, ROWS))
@@ -140,7 +141,7 @@ template <class T, int D, int MT, int BM, int MAKE> struct key_side {
             for (int i = 0; i < 4; i++) {
                 const bool gives = even > 0 && numbers[8 * n + 2 * c + i % 2] == INFINITY;
                 const float w = gives ? even : p[m][n][i];
-                dp[m][n][i] = a.dropout && !(keep[m][i] >> 4 * n & 1) ? 0 : w;
+                dp[m][n][i] = a.dropout && !(keep[m][i / 2] >> (4 * n + i % 2) & 1) ? 0 : w;
             }
             pack_product<T>(packed, dp);
             times_columns<T, D>(dv, packed, queries + BM * LD);
@@ -157,7 +158,7 @@ template <class T, int D, int MT, int BM, int MAKE> struct key_side {
                 for (int i = 0; i < 4; i++) {
                     float d = dp[m][n][i];
                     if (a.dropout)
-                        d = keep[m][i] >> 4 * n & 1 ? d * a.dropping.factor : 0;
+                        d = keep[m][i / 2] >> (4 * n + i % 2) & 1 ? d * a.dropping.factor : 0;
                     p[m][n][i] *= d - x.at[i % 2];
                 }
             }
@@ -187,11 +188,11 @@ static __device__ __forceinline__ float number_of(const attention_back &g, int b
 }
 
 /* One key head, a tile of keys. STAGES: 2 to load one tile of queries while computing with another. */
-template <class T, int D, int MT, int BM, int STAGES, int MAKE>
+template <class T, int D, int MT, int BM, int STAGES, int MAKE, bool EASY>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(const attention_back g)
 {
     enum { ROWS = 16 * MT, BN = WARPS * ROWS, LD = D + 8, NUMBERS = 2 * BM };
-    const attention &a = g.a;
+    const attention a = known<EASY>(g.a);
     BY_SHARED(T, keys); /* k, v (BN, LD), then the stages of q, dy (BM, LD), then those of the numbers */
     T *stage = keys + 2 * BN * LD;
     float *numbers = (float *)(stage + STAGES * 2 * BM * LD);
@@ -199,8 +200,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
     const int warp = threadIdx.x / 32, mine = s0 + warp * ROWS;
     const sight see = sight_of(a, b);
     const span seeing = queries_seeing(see, s0, BN), own = queries_seeing(see, mine, ROWS);
-    query_tile now = next_tile(a, seeing, b, end, BM, query_tile{kv * a.group, -1});
-    key_side<T, D, MT, BM, MAKE> side;
+    query_tile now = next_tile<EASY>(a, seeing, b, end, BM, query_tile{kv * a.group, -1});
+    key_side<T, D, MT, BM, MAKE, EASY> side;
     side.k.take(keys + warp * ROWS * LD);
     side.v.take(keys + (BN + warp * ROWS) * LD);
     clear(side.dk);
@@ -215,7 +216,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
     }
     copy_commit();
     for (int turn = 0; now.h < end;) {
-        const query_tile next = next_tile(a, seeing, b, end, BM, now);
+        const query_tile next = next_tile<EASY>(a, seeing, b, end, BM, now);
         const int after = (turn + 1) % STAGES;
         float number = 0;
         copy_wait<0>();
@@ -225,7 +226,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
                 fetch_queries<T, D, BM>(g, b, next, stage + after * 2 * BM * LD);
             number = number_of<BM>(g, b, next);
         }
-        if ((now.t0 + BM > own.from && now.t0 < own.to) || may_see_nothing(a))
+        if ((now.t0 + BM > own.from && now.t0 < own.to) || may_see_nothing<EASY>(a))
             side.add(a, see, (int64_t)b * a.heads + now.h, now.t0, mine, stage + turn * 2 * BM * LD,
                      numbers + turn * NUMBERS);
         if (STAGES == 1)
@@ -256,11 +257,11 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
 }
 
 /* One head, a tile of queries. */
-template <class T, int D, int MT, int BN>
+template <class T, int D, int MT, int BN, bool EASY>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(const attention_back g)
 {
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
-    const attention &a = g.a;
+    const attention a = known<EASY>(g.a);
     BY_SHARED(T, queries); /* q, dy (BM, LD), then two stages of k, v (BN, LD) */
     T *stage = queries + 2 * BM * LD;
     const int b = blockIdx.z, h = blockIdx.y,
@@ -331,7 +332,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
                      queries + warp * ROWS * LD);
 }
 
-template <class T, int D, int MT, int BM, int STAGES, int MAKE>
+template <class T, int D, int MT, int BM, int STAGES, int MAKE, bool EASY = false>
 static by_status launch_keys(by_cuda_exec *x, const attention_back &g)
 {
     enum { BN = WARPS * 16 * MT };
@@ -339,17 +340,17 @@ static by_status launch_keys(by_cuda_exec *x, const attention_back &g)
     const size_t shared = (2 * BN + STAGES * 2 * BM) * (D + 8) * sizeof(T) + STAGES * 2 * BM * sizeof(float);
     if (!(MAKE & MAKE_DK ? g.dk.at || (MAKE & MAKE_DV && g.dv.at) : g.dv.at != NULL))
         return BY_OK;
-    return by_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE>, grid, dim3(THREADS), shared, g);
+    return by_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE, EASY>, grid, dim3(THREADS), shared, g);
 }
 
-template <class T, int D, int MT, int BN>
+template <class T, int D, int MT, int BN, bool EASY = false>
 static by_status launch_queries(by_cuda_exec *x, const attention_back &g)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(g.a.queries, BM), (unsigned)g.a.heads, (unsigned)g.a.batch);
     if (!g.dq.at)
         return BY_OK;
-    return by_launch(x, queries_mma<T, D, MT, BN>, grid, dim3(THREADS),
+    return by_launch(x, queries_mma<T, D, MT, BN, EASY>, grid, dim3(THREADS),
                      (2 * BM + 4 * BN) * (D + 8) * sizeof(T), g);
 }
 
@@ -363,6 +364,10 @@ template <class T> static by_status back_mma(by_cuda_exec *x, const attention_ba
         return launch_queries<T, 32, 2, 32>(x, g);
     }
     if (dim <= 64) {
+        if (is_easy(g.a)) {
+            BY_TRY((launch_keys<T, 64, 2, 32, 2, BOTH, true>(x, g)));
+            return launch_queries<T, 64, 2, 32, true>(x, g);
+        }
         BY_TRY((launch_keys<T, 64, 2, 32, 2, BOTH>(x, g)));
         return launch_queries<T, 64, 2, 32>(x, g);
     }
@@ -371,6 +376,10 @@ template <class T> static by_status back_mma(by_cuda_exec *x, const attention_ba
         return launch_queries<T, 96, 1, 32>(x, g);
     }
     if (dim <= 128) {
+        if (is_easy(g.a)) {
+            BY_TRY((launch_keys<T, 128, 1, 32, 2, BOTH, true>(x, g)));
+            return launch_queries<T, 128, 1, 32, true>(x, g);
+        }
         BY_TRY((launch_keys<T, 128, 1, 32, 2, BOTH>(x, g)));
         return launch_queries<T, 128, 1, 32>(x, g);
     }
@@ -400,8 +409,10 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
         }
     }
     if (a.dropout) {
-        drop_weights(a, head, t0, s0, dropped);
-        drop_weights(a, head, t0, s0, dp);
+        uint32_t keep[4];
+        kept_square(a, head, t0, s0, keep);
+        drop_weights(a, keep, dropped);
+        drop_weights(a, keep, dp);
     }
     UNROLL
     for (int i = 0; i < 4; i++) {
@@ -414,7 +425,7 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
 
 /* A tile of keys and NV * 64 elements of its gradients from part * NV * 64. */
 template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS) keys_plain(const attention_back g)
+static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_plain(const attention_back g)
 {
     const attention &a = g.a;
     BY_SHARED(float, one);
@@ -427,8 +438,8 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) keys_plain(const attenti
     float dk[NV][4][4], dv[NV][4][4];
     clear(dk);
     clear(dv);
-    query_tile x = next_tile(a, seeing, b, end, SIDE, query_tile{kv * a.group, -1});
-    for (; x.h < end; x = next_tile(a, seeing, b, end, SIDE, x)) {
+    query_tile x = next_tile<false>(a, seeing, b, end, SIDE, query_tile{kv * a.group, -1});
+    for (; x.h < end; x = next_tile<false>(a, seeing, b, end, SIDE, x)) {
         const T *q = head_at<T>(a, a.q, b, x.h), *dy = head_at<T>(a, g.dy, b, x.h);
         float p[4][4], dp[4][4], dropped[4][4];
         dots_of(p, a.dim, q, a.q.row, x.t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0, a.keys, one, two);
@@ -458,7 +469,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) keys_plain(const attenti
 }
 
 template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS) queries_plain(const attention_back g)
+static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries_plain(const attention_back g)
 {
     const attention &a = g.a;
     BY_SHARED(float, one);

@@ -152,10 +152,11 @@ static __device__ __forceinline__ void kept_by_query(const attention &a, int64_t
         keep[i] = __shfl_sync(0xffffffffu, bits, (lane & 19) | i << 2) >> mine;
 }
 
-/* The same for 16 keys from s0 and 8 NT queries from t0. Two lanes share numbers. */
+/* The same for 16 keys from s0 and 8 NT queries from t0: bit 4 n + i % 2 of keep[i / 2]. Two lanes share
+ * numbers. */
 template <int NT>
 static __device__ __forceinline__ void kept_by_key(const attention &a, int64_t head, int t0, int s0,
-                                                   uint32_t (&keep)[4])
+                                                   uint32_t (&keep)[2])
 {
     const int lane = threadIdx.x & 31, g = lane / 4, c = lane % 4, mine = c & 1;
     uint32_t bits = 0;
@@ -163,9 +164,8 @@ static __device__ __forceinline__ void kept_by_key(const attention &a, int64_t h
     for (int n = 0; n < NT; n++)
         bits |= kept4(a, head, t0 + 8 * n + 4 * (c >> 1), s0 + g + 8 * mine) << 4 * n;
     const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, 1);
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        keep[i] = (i / 2 == mine ? bits : other) >> (2 * mine + i % 2);
+    keep[0] = (mine ? other : bits) >> 2 * mine;
+    keep[1] = (mine ? bits : other) >> 2 * mine;
 }
 
 /* 16 MT rows of results, times a factor for each, to rows [r0, rows) of a head, by way of shared memory

@@ -41,7 +41,7 @@ static __device__ __forceinline__ void fetch_square(float *to, const T *from, in
 /* acc[i][j] += row 4 y + i of a times row x + 16 j of b */
 static __device__ __forceinline__ void add_dots(float (&acc)[4][4], const float *a, const float *b)
 {
-    UNROLL
+    UNROLL_4
     for (int d = 0; d < SIDE; d += 4) {
         vec<float, 4> p[4], q[4];
         UNROLL
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void add_dots(float (&acc)[4][4], const float 
 /* acc[i][j] += sum over s of p[4 y + i][s] v[s][4 x + j] */
 static __device__ __forceinline__ void add_sums(float (&acc)[4][4], const float *p, const float *v)
 {
-    UNROLL
+    UNROLL_4
     for (int s = 0; s < SIDE; s += 4) {
         vec<float, 4> w[4], x[4];
         UNROLL
@@ -75,7 +75,7 @@ static __device__ __forceinline__ void add_sums(float (&acc)[4][4], const float 
 /* acc[i][j] += sum over t of p[t][4 y + i] v[t][4 x + j] */
 static __device__ __forceinline__ void add_sums_turned(float (&acc)[4][4], const float *p, const float *v)
 {
-    UNROLL
+    UNROLL_4
     for (int t = 0; t < SIDE; t++) {
         const vec<float, 4> w = load<float, 4>(p + t * PITCH + 4 * THREAD_Y);
         const vec<float, 4> x = load<float, 4>(v + t * PITCH + 4 * THREAD_X);
@@ -111,17 +111,22 @@ static __device__ __forceinline__ void put_square(float *p, const float (&s)[4][
         p[(4 * THREAD_Y + i / 4) * PITCH + THREAD_X + 16 * (i % 4)] = s[i / 4][i % 4];
 }
 
-/* Zero the dropped ones of the weights of queries from t0 and keys from s0, multiply the others. */
-static __device__ __forceinline__ void drop_weights(const attention &a, int64_t head, int t0, int s0,
+/* Bit i of keep[j]: weight (4 y + i, x + 16 j) of queries from t0 and keys from s0 is kept. */
+static __device__ __forceinline__ void kept_square(const attention &a, int64_t head, int t0, int s0,
+                                                   uint32_t (&keep)[4])
+{
+    UNROLL
+    for (int j = 0; j < 4; j++)
+        keep[j] = kept4(a, head, t0 + 4 * THREAD_Y, s0 + THREAD_X + 16 * j);
+}
+
+/* Zero the dropped ones of a thread's weights, multiply the others. */
+static __device__ __forceinline__ void drop_weights(const attention &a, const uint32_t (&keep)[4],
                                                     float (&p)[4][4])
 {
     UNROLL
-    for (int j = 0; j < 4; j++) {
-        const uint32_t keep = kept4(a, head, t0 + 4 * THREAD_Y, s0 + THREAD_X + 16 * j);
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            p[i][j] = keep >> i & 1 ? p[i][j] * a.dropping.factor : 0;
-    }
+    for (int i = 0; i < 16; i++)
+        p[i / 4][i % 4] = keep[i % 4] >> i / 4 & 1 ? p[i / 4][i % 4] * a.dropping.factor : 0;
 }
 
 /* Sums to rows [r0, rows) and elements [d0, dim) of a head. */
