@@ -391,7 +391,7 @@ static bool check(const shape &s)
     from_device(want.data(), a.lse, rows * 4);
     double worst = 0;
     for (size_t i = 0; i < rows; i++)
-        worst = fabs(lse[i] - want[i]) <= worst ? worst : fabs(lse[i] - want[i]);
+        worst = !(fabs(lse[i] - want[i]) <= 1e3) ? 1e9 : fmax(worst, fabs(lse[i] - want[i]));
     const by_tensor &k = s.packed ? m.dq : m.dk, &v = s.packed ? m.dq : m.dv;
     const double error[4] = {distance(m.y, 0, s.heads, s.dim, a.y), distance(m.dq, 0, s.heads, s.dim, a.dq),
                              distance(k, s.packed ? s.heads : 0, s.kv_heads, s.dim, a.dk),
@@ -511,7 +511,6 @@ static void time_all()
             time_job<job<bf16, FORWARD, 64, 2, 128, 6>>(m, "forward 2x64, 128, 6", 2);
             time_job<job<bf16, FORWARD, 64, 2, 128, 4, false>>(m, "forward 2x64, 128, 4, q shared", 2);
             time_job<job<bf16, FORWARD, 64, 2, 64, 4>>(m, "forward 2x64, 64, 4", 2);
-            time_job<job<bf16, FORWARD, 64, 3, 128, 4>>(m, "forward 3x64, 128, 4", 2);
             time_job<job<bf16, FORWARD, 64, 3, 128, 4, false>>(m, "forward 3x64, 128, 4, q shared", 2);
             time_job<job<bf16, FORWARD, 64, 3, 64, 6>>(m, "forward 3x64, 64, 6", 2);
             time_job<job<bf16, FORWARD, 64, 4, 64, 6, false>>(m, "forward 4x64, 64, 6, q shared", 2);

@@ -52,8 +52,7 @@ struct job {
     typedef T_ T;
     static constexpr job_kind KIND = KIND_;
     static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_;
-    static constexpr bool KEEP = KEEP_;
-    enum : bool { OVERLAP = OVERLAP_ };
+    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_ };
     static constexpr int ROWS = 64 * GROUPS, PARTS = D / TILE_COLS, THREADS = WARPGROUP * (GROUPS + 1);
     static constexpr int FIXED = KIND == FORWARD ? 1 : KIND == QUERY_GRAD ? 3 : 2;
     static constexpr int FIXED_BYTES = ROWS * D * 2, MOVING_BYTES = BLOCK * D * 2;
@@ -222,6 +221,13 @@ template <class J> static __device__ __forceinline__ bool seek(passage<J> &p, ri
     return false;
 }
 
+/* The place of the block in a stage. Told that all lanes have the same, the compiler computes with it but
+ * once. */
+template <class J> static __device__ __forceinline__ uint32_t moving_at(const space &s, int stage)
+{
+    return __shfl_sync(0xffffffffu, operand_place(shared_address(s.stages + stage * J::STAGE_BYTES)), 0);
+}
+
 /* A warp's 16 rows of a tile, columns [16k, 16k + 16), as an operand in registers. */
 template <class J>
 static __device__ __forceinline__ void read_operand(uint32_t (&word)[4], const unsigned char *tile, int row,
@@ -245,7 +251,7 @@ static __device__ __forceinline__ void take_operand(operand<J> &o, const unsigne
         for (int k = 0; k < J::D / 16; k++)
             read_operand<J>(o.word[k], tile, row, k);
     } else {
-        o.at = shared_address(tile) + 64 * group * TILE_ROW;
+        o.at = operand_place(shared_address(tile) + 64 * group * TILE_ROW);
     }
 }
 
@@ -255,12 +261,12 @@ static __device__ __forceinline__ void scores(float (&d)[J::BLOCK / 2], const op
 {
     BY_UNROLL
     for (int k = 0; k < J::D / 16; k++) {
-        const uint64_t right = operand_at(b + k / 4 * (J::BLOCK * TILE_ROW) + k % 4 * 32);
+        const uint64_t right = operand_at(b, k / 4 * (J::BLOCK * TILE_ROW) + k % 4 * 32);
         if constexpr (J::KEEP)
             wgmma<typename J::T, J::BLOCK, false>(d, a.word[k], right, k > 0);
         else
             wgmma<typename J::T, J::BLOCK, false>(
-                d, operand_at(a.at + k / 4 * (J::ROWS * TILE_ROW) + k % 4 * 32), right, k > 0);
+                d, operand_at(a.at, k / 4 * (J::ROWS * TILE_ROW) + k % 4 * 32), right, k > 0);
     }
 }
 
@@ -274,7 +280,7 @@ static __device__ __forceinline__ void add_rows(float (&d)[J::PARTS][32],
         BY_UNROLL
         for (int k = 0; k < J::BLOCK / 16; k++)
             wgmma<typename J::T, 64, true>(d[part], p[k],
-                                           operand_at(b + part * (J::BLOCK * TILE_ROW) + k * (16 * TILE_ROW)),
+                                           operand_at(b, part * (J::BLOCK * TILE_ROW) + k * (16 * TILE_ROW)),
                                            add || k > 0);
     }
 }
@@ -438,7 +444,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
 
         if (seek(p, r, s)) {
             wgmma_fence();
-            scores(score, q, shared_address(s.stages + r.stage * J::STAGE_BYTES));
+            scores(score, q, moving_at<J>(s, r.stage));
             wgmma_commit();
             wgmma_wait<0>();
             hold(score);
@@ -454,10 +460,9 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 const int stage = r.stage;
                 hold(weights);
                 wgmma_fence();
-                scores(score, q, shared_address(s.stages + stage * J::STAGE_BYTES));
+                scores(score, q, moving_at<J>(s, stage));
                 wgmma_commit();
-                add_rows<J>(y, weights, shared_address(s.stages + values * J::STAGE_BYTES + J::MOVING_BYTES),
-                            add);
+                add_rows<J>(y, weights, moving_at<J>(s, values) + J::MOVING_BYTES / 16, add);
                 wgmma_commit();
                 wgmma_wait<1>();
                 hold(score);
@@ -477,8 +482,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             }
             hold(weights);
             wgmma_fence();
-            add_rows<J>(y, weights, shared_address(s.stages + values * J::STAGE_BYTES + J::MOVING_BYTES),
-                        add);
+            add_rows<J>(y, weights, moving_at<J>(s, values) + J::MOVING_BYTES / 16, add);
             wgmma_commit();
             wgmma_wait<0>();
             hold_parts(y);
@@ -566,10 +570,10 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
 
         if (seek(p, r, s)) {
-            uint32_t keys = shared_address(s.stages + r.stage * J::STAGE_BYTES);
+            uint32_t keys = moving_at<J>(s, r.stage);
             wgmma_fence();
             scores(score, q, keys);
-            scores(dp, dy, keys + J::MOVING_BYTES);
+            scores(dp, dy, keys + J::MOVING_BYTES / 16);
             wgmma_commit();
             wgmma_commit(); /* an empty group, where later the sum of the block before is under way */
             for (;;) {
@@ -598,10 +602,10 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                     release(s.empty + stage);
                     break;
                 }
-                const uint32_t next = shared_address(s.stages + r.stage * J::STAGE_BYTES);
+                const uint32_t next = moving_at<J>(s, r.stage);
                 wgmma_fence();
                 scores(score, q, next);
-                scores(dp, dy, next + J::MOVING_BYTES);
+                scores(dp, dy, next + J::MOVING_BYTES / 16);
                 wgmma_commit();
                 add_rows<J>(dq, ds, keys, before >= 0);
                 wgmma_commit();
@@ -666,10 +670,10 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
             release(s.fixed_empty);
 
         if (seek(p, r, s)) {
-            uint32_t queries = shared_address(s.stages + r.stage * J::STAGE_BYTES);
+            uint32_t queries = moving_at<J>(s, r.stage);
             wgmma_fence();
             scores(score, k, queries);
-            scores(dp, v, queries + J::MOVING_BYTES);
+            scores(dp, v, queries + J::MOVING_BYTES / 16);
             wgmma_commit();
             wgmma_commit();
             for (;;) {
@@ -702,7 +706,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 hold(ds);
                 if (!J::OVERLAP || !more) {
                     wgmma_fence();
-                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES, before >= 0);
+                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
                     add_rows<J>(dk, ds, queries, before >= 0);
                     wgmma_commit();
                     wgmma_wait<0>();
@@ -712,13 +716,13 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     if (!more)
                         break;
                 }
-                const uint32_t next = shared_address(s.stages + r.stage * J::STAGE_BYTES);
+                const uint32_t next = moving_at<J>(s, r.stage);
                 wgmma_fence();
                 scores(score, k, next);
-                scores(dp, v, next + J::MOVING_BYTES);
+                scores(dp, v, next + J::MOVING_BYTES / 16);
                 wgmma_commit();
                 if (J::OVERLAP) {
-                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES, before >= 0);
+                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
                     add_rows<J>(dk, ds, queries, before >= 0);
                     wgmma_commit();
                 }

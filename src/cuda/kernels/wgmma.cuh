@@ -36,11 +36,15 @@ enum { WARPGROUP = 128, TILE_COLS = 64, TILE_ROW = 128 /* bytes */ };
 
 /* ---- operands in shared memory --------------------------------------------------------------- */
 
-/* How the matrix unit finds an operand: address, and 1024 bytes from 8 rows to the next 8. Steps of 16 along
- * k are 32 bytes for rows (., k) and 16 whole rows for TURNED ones; both may be added to the address. */
-static __device__ __forceinline__ uint64_t operand_at(uint32_t address)
+/* How the matrix unit finds an operand: its place in 16 bytes, and 1024 bytes from 8 rows to the next 8.
+ * Steps of 16 along k are 32 bytes for rows (., k) and 16 whole rows for TURNED ones. */
+static __device__ __forceinline__ uint32_t operand_place(uint32_t address)
 {
-    return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (address & 0x3ffff) >> 4;
+    return 1u << 16 | (address & 0x3ffff) >> 4; /* with a field that is not used but must not be 0 */
+}
+static __device__ __forceinline__ uint64_t operand_at(uint32_t place, int bytes)
+{
+    return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | (place + (uint32_t)(bytes / 16));
 }
 
 /* Where the 16-byte piece of a row lies in a tile. */
