@@ -44,16 +44,18 @@ struct hopper_args {
 };
 
 /* KEEP: the fixed operands are in registers. OVERLAP: the next scores are made before the present ones have
- * been used up. */
+ * been used up. TURNS: the warpgroups start their products one after the other, block by block, so that
+ * the softmax of one runs beside the products of the next. */
 template <class T_, job_kind KIND_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_ = D_ == 64,
-          bool OVERLAP_ = true>
+          bool OVERLAP_ = true, bool TURNS_ = false>
 struct job {
     static_assert(STAGES_ >= 3, "two are held while the third is waited for");
     typedef T_ T;
     static constexpr job_kind KIND = KIND_;
     static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_;
-    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_ };
-    static constexpr int ROWS = 64 * GROUPS, PARTS = D / TILE_COLS, THREADS = WARPGROUP * (GROUPS + 1);
+    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_, TURNS = TURNS_ };
+    enum : int { PARTS = D_ / TILE_COLS };
+    static constexpr int ROWS = 64 * GROUPS, THREADS = WARPGROUP * (GROUPS + 1);
     static constexpr int FIXED = KIND == FORWARD ? 1 : KIND == QUERY_GRAD ? 3 : 2;
     static constexpr int FIXED_BYTES = ROWS * D * 2, MOVING_BYTES = BLOCK * D * 2;
     static constexpr int STATS_BYTES = KIND == KEY_GRAD ? BLOCK * (int)sizeof(float2) : 0;
@@ -193,14 +195,25 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
 /* A warpgroup's way along the blocks that pass a tile. */
 template <class J> struct passage {
     stretch all, mine;
-    int left, next, block; /* to come; the next one; the present one */
+    int group, left, next, block; /* to come; the next one; the present one */
 };
+template <class J> static __device__ __forceinline__ void take_turn(int group)
+{
+    if (J::TURNS)
+        named_wait(1 + group, 2 * WARPGROUP);
+}
+template <class J> static __device__ __forceinline__ void pass_turn(int group)
+{
+    if (J::TURNS)
+        named_arrive(1 + (group + 1) % J::GROUPS, 2 * WARPGROUP);
+}
 template <class J>
-static __device__ __forceinline__ passage<J> passage_of(const hopper_args &a, int tile, int row)
+static __device__ __forceinline__ passage<J> passage_of(const hopper_args &a, int tile, int group)
 {
     passage<J> p;
     p.all = stretch_of<J>(a, tile * J::ROWS, J::ROWS);
-    p.mine = stretch_of<J>(a, row, 64);
+    p.mine = stretch_of<J>(a, tile * J::ROWS + 64 * group, 64);
+    p.group = group;
     p.left = passes<J>(a, p.all);
     p.next = p.block = first_block<J>(p.all);
     return p;
@@ -217,6 +230,8 @@ template <class J> static __device__ __forceinline__ bool seek(passage<J> &p, ri
         if (p.block >= p.mine.low && p.block < p.mine.low + p.mine.count)
             return true;
         release(s.empty + r.stage);
+        take_turn<J>(p.group);
+        pass_turn<J>(p.group);
     }
     return false;
 }
@@ -429,7 +444,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
     for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
         const int b = w.head / a.heads, h = w.head % a.heads;
         const int row0 = w.tile * J::ROWS + 64 * group, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-        passage<J> p = passage_of<J>(a, w.tile, row0);
+        passage<J> p = passage_of<J>(a, w.tile, group);
         operand<J> q;
         running run = {{-INFINITY, -INFINITY}, {0, 0}};
         float score[J::BLOCK / 2], y[J::PARTS][32], fix[2];
@@ -443,9 +458,11 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             release(s.fixed_empty);
 
         if (seek(p, r, s)) {
+            take_turn<J>(group);
             wgmma_fence();
             scores(score, q, moving_at<J>(s, r.stage));
             wgmma_commit();
+            pass_turn<J>(group);
             wgmma_wait<0>();
             hold(score);
             if (is_cut<J>(a, row0, p.block))
@@ -459,11 +476,13 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             while (more) {
                 const int stage = r.stage;
                 hold(weights);
+                take_turn<J>(group);
                 wgmma_fence();
                 scores(score, q, moving_at<J>(s, stage));
                 wgmma_commit();
                 add_rows<J>(y, weights, moving_at<J>(s, values) + J::MOVING_BYTES / 16, add);
                 wgmma_commit();
+                pass_turn<J>(group);
                 wgmma_wait<1>();
                 hold(score);
                 if (is_cut<J>(a, row0, p.block))
@@ -550,7 +569,7 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
     for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
         const int b = w.head / a.heads, h = w.head % a.heads;
         const int row0 = w.tile * J::ROWS + 64 * group, row = w.tile * J::ROWS + rows + lane / 4;
-        passage<J> p = passage_of<J>(a, w.tile, row0);
+        passage<J> p = passage_of<J>(a, w.tile, group);
         operand<J> q, dy;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dq[J::PARTS][32], lse[2], delta[2];
         uint32_t ds[J::BLOCK / 16][4];
@@ -571,10 +590,12 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
 
         if (seek(p, r, s)) {
             uint32_t keys = moving_at<J>(s, r.stage);
+            take_turn<J>(group);
             wgmma_fence();
             scores(score, q, keys);
             scores(dp, dy, keys + J::MOVING_BYTES / 16);
             wgmma_commit();
+            pass_turn<J>(group);
             wgmma_commit(); /* an empty group, where later the sum of the block before is under way */
             for (;;) {
                 const int stage = r.stage;
@@ -603,12 +624,14 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                     break;
                 }
                 const uint32_t next = moving_at<J>(s, r.stage);
+                take_turn<J>(group);
                 wgmma_fence();
                 scores(score, q, next);
                 scores(dp, dy, next + J::MOVING_BYTES / 16);
                 wgmma_commit();
                 add_rows<J>(dq, ds, keys, before >= 0);
                 wgmma_commit();
+                pass_turn<J>(group);
                 keys = next;
                 before = stage;
             }
@@ -658,7 +681,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
         const int b = w.head / a.kv_heads, h = w.head % a.kv_heads;
         const int row0 = w.tile * J::ROWS + 64 * group, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         const int ahead = a.keys - a.queries;
-        passage<J> p = passage_of<J>(a, w.tile, row0);
+        passage<J> p = passage_of<J>(a, w.tile, group);
         operand<J> k, v;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
         uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
@@ -671,10 +694,12 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
 
         if (seek(p, r, s)) {
             uint32_t queries = moving_at<J>(s, r.stage);
+            take_turn<J>(group);
             wgmma_fence();
             scores(score, k, queries);
             scores(dp, v, queries + J::MOVING_BYTES / 16);
             wgmma_commit();
+            pass_turn<J>(group);
             wgmma_commit();
             for (;;) {
                 const int stage = r.stage;
@@ -717,6 +742,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                         break;
                 }
                 const uint32_t next = moving_at<J>(s, r.stage);
+                take_turn<J>(group);
                 wgmma_fence();
                 scores(score, k, next);
                 scores(dp, v, next + J::MOVING_BYTES / 16);
@@ -726,6 +752,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     add_rows<J>(dk, ds, queries, before >= 0);
                     wgmma_commit();
                 }
+                pass_turn<J>(group);
                 queries = next;
                 before = stage;
             }
@@ -765,6 +792,8 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_attention(const __grid_c
             produce<J>(a, s);
     } else {
         registers_up<J::GROUPS == 2 ? 240 : J::GROUPS == 3 ? 160 : 112>();
+        if (J::TURNS && group == J::GROUPS - 1)
+            pass_turn<J>(group);
         if constexpr (J::KIND == FORWARD)
             forward<J>(a, s, group);
         else if constexpr (J::KIND == QUERY_GRAD)

@@ -145,6 +145,16 @@ static inline void load_bytes(void *to, const void *from, int bytes, uint64_t *b
     barrier_count_bytes(bar, bytes);
 }
 
+/* A block's numbered barriers: 1 ... 15. */
+static inline void named_wait(int id, int threads)
+{
+    by_emulated_named_barrier(id, threads, true);
+}
+static inline void named_arrive(int id, int threads)
+{
+    by_emulated_named_barrier(id, threads, false);
+}
+
 /* Products are done when they are waited for, so that whoever does not wait for them is found out. */
 struct emulated_group {
     std::vector<std::function<void()>> products;
@@ -336,6 +346,16 @@ static __device__ __forceinline__ void load_bytes(void *to, const void *from, in
             shared_address(to)),
         "l"(from), "r"(bytes), "r"(shared_address(bar))
         : "memory");
+}
+
+/* A block's numbered barriers: 1 ... 15. */
+static __device__ __forceinline__ void named_wait(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+static __device__ __forceinline__ void named_arrive(int id, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 static __device__ __forceinline__ void wgmma_fence()
