@@ -11,6 +11,7 @@
  *
  * Options: `check`, `time` (both when none is given). Exit 1 when something is wrong. */
 #include "../src/cuda/kernels/attention_hopper.cu"
+#include "../src/cuda/kernels/attention_hopper_grad.cu"
 
 #include <algorithm>
 #include <stdio.h>
@@ -507,30 +508,31 @@ static void time_all()
         time_one(m, "forward", 2, [&] { return by_hopper_attention(&m.exec, &m.forward); });
         time_one(m, "backward", 5, [&] { return by_hopper_attention_grad(&m.exec, &m.backward); });
         if (s.dim == 64) {
-            time_job<job<bf16, FORWARD, 64, 2, 128, 4>>(m, "forward 2x64 rows, 128, 4 stages", 2);
-            time_job<job<bf16, FORWARD, 64, 2, 128, 4, true, true, true>>(m, "forward 2x64, 128, 4, turns",
-                                                                          2);
-            time_job<job<bf16, FORWARD, 64, 2, 128, 6>>(m, "forward 2x64, 128, 6", 2);
-            time_job<job<bf16, FORWARD, 64, 2, 128, 4, false>>(m, "forward 2x64, 128, 4, q shared", 2);
-            time_job<job<bf16, FORWARD, 64, 2, 64, 4>>(m, "forward 2x64, 64, 4", 2);
-            time_job<job<bf16, FORWARD, 64, 3, 128, 4, false>>(m, "forward 3x64, 128, 4, q shared", 2);
-            time_job<job<bf16, FORWARD, 64, 3, 64, 6>>(m, "forward 3x64, 64, 6", 2);
-            time_job<job<bf16, FORWARD, 64, 3, 64, 6, true, true, true>>(m, "forward 3x64, 64, 6, turns", 2);
-            time_job<job<bf16, FORWARD, 64, 4, 64, 6, false>>(m, "forward 4x64, 64, 6, q shared", 2);
-            time_job<job<bf16, QUERY_GRAD, 64, 2, 64, 4>>(m, "query side 2x64, 64, 4", 3);
-            time_job<job<bf16, QUERY_GRAD, 64, 2, 64, 4, true, true, true>>(
+            time_job<job<bf16, forward_work, 64, 2, 128, 4>>(m, "forward 2x64 rows, 128, 4 stages", 2);
+            time_job<job<bf16, forward_work, 64, 2, 128, 4, true, true, true>>(
+                m, "forward 2x64, 128, 4, turns", 2);
+            time_job<job<bf16, forward_work, 64, 2, 128, 6>>(m, "forward 2x64, 128, 6", 2);
+            time_job<job<bf16, forward_work, 64, 2, 128, 4, false>>(m, "forward 2x64, 128, 4, q shared", 2);
+            time_job<job<bf16, forward_work, 64, 2, 64, 4>>(m, "forward 2x64, 64, 4", 2);
+            time_job<job<bf16, forward_work, 64, 3, 128, 4, false>>(m, "forward 3x64, 128, 4, q shared", 2);
+            time_job<job<bf16, forward_work, 64, 3, 64, 6>>(m, "forward 3x64, 64, 6", 2);
+            time_job<job<bf16, forward_work, 64, 3, 64, 6, true, true, true>>(m, "forward 3x64, 64, 6, turns",
+                                                                              2);
+            time_job<job<bf16, forward_work, 64, 4, 64, 6, false>>(m, "forward 4x64, 64, 6, q shared", 2);
+            time_job<job<bf16, query_work, 64, 2, 64, 4>>(m, "query side 2x64, 64, 4", 3);
+            time_job<job<bf16, query_work, 64, 2, 64, 4, true, true, true>>(
                 m, "query side 2x64, 64, 4, turns", 3);
-            time_job<job<bf16, QUERY_GRAD, 64, 2, 64, 4, false>>(m, "query side 2x64, 64, 4, shared", 3);
-            time_job<job<bf16, QUERY_GRAD, 64, 2, 128, 3, false>>(m, "query side 2x64, 128, 3, shared", 3);
-            time_job<job<bf16, QUERY_GRAD, 64, 3, 64, 4, false>>(m, "query side 3x64, 64, 4, shared", 3);
-            time_job<job<bf16, KEY_GRAD, 64, 2, 64, 4>>(m, "key side 2x64, 64, 4", 4);
-            time_job<job<bf16, KEY_GRAD, 64, 2, 64, 4, true, true, true>>(m, "key side 2x64, 64, 4, turns",
+            time_job<job<bf16, query_work, 64, 2, 64, 4, false>>(m, "query side 2x64, 64, 4, shared", 3);
+            time_job<job<bf16, query_work, 64, 2, 128, 3, false>>(m, "query side 2x64, 128, 3, shared", 3);
+            time_job<job<bf16, query_work, 64, 3, 64, 4, false>>(m, "query side 3x64, 64, 4, shared", 3);
+            time_job<job<bf16, key_work, 64, 2, 64, 4>>(m, "key side 2x64, 64, 4", 4);
+            time_job<job<bf16, key_work, 64, 2, 64, 4, true, true, true>>(m, "key side 2x64, 64, 4, turns",
                                                                           4);
-            time_job<job<bf16, KEY_GRAD, 64, 2, 64, 4, false>>(m, "key side 2x64, 64, 4, shared", 4);
-            time_job<job<bf16, KEY_GRAD, 64, 2, 64, 4, true, false>>(m, "key side 2x64, 64, 4, apart", 4);
-            time_job<job<bf16, KEY_GRAD, 64, 2, 128, 3, false, false>>(
+            time_job<job<bf16, key_work, 64, 2, 64, 4, false>>(m, "key side 2x64, 64, 4, shared", 4);
+            time_job<job<bf16, key_work, 64, 2, 64, 4, true, false>>(m, "key side 2x64, 64, 4, apart", 4);
+            time_job<job<bf16, key_work, 64, 2, 128, 3, false, false>>(
                 m, "key side 2x64, 128, 3, shared, apart", 4);
-            time_job<job<bf16, KEY_GRAD, 64, 3, 64, 4, false, false>>(
+            time_job<job<bf16, key_work, 64, 3, 64, 4, false, false>>(
                 m, "key side 3x64, 64, 4, shared, apart", 4);
         }
         free_tensors(m);
