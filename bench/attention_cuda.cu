@@ -483,8 +483,22 @@ template <class F> static void time_one(tensors &m, const char *name, double pro
     fflush(stdout);
 }
 
+/* The first million numbers of a result. */
+static std::vector<float> sample(const by_tensor &t)
+{
+    std::vector<uint16_t> bits(std::min(elements(t), (size_t)1 << 20));
+    std::vector<float> values(bits.size());
+    from_device(bits.data(), t.data, bits.size() * 2);
+    for (size_t i = 0; i < bits.size(); i++)
+        values[i] = from_16(t.type, bits[i]);
+    return values;
+}
+
+/* Another way to do one of the jobs: it must come to the same. */
 template <class J> static void time_job(tensors &m, const char *name, double products)
 {
+    const by_tensor &result = J::KIND == FORWARD ? m.y : m.dq;
+    const std::vector<float> want = sample(result);
     attention_node n = node_of(J::KIND == FORWARD ? &m.forward : &m.backward);
     n.y = rows_of(&m.y, 0);
     n.lse = (float *)m.lse.data;
@@ -492,6 +506,14 @@ template <class J> static void time_job(tensors &m, const char *name, double pro
     rows_of_qkv(n.attr, m.backward.out, n.grad);
     n.stats = (float2 *)scratch;
     time_one(m, name, products, [&] { return run_job<J>(&m.exec, n); });
+    const std::vector<float> got = sample(result);
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < got.size(); i++) {
+        apart += (double)(got[i] - want[i]) * (got[i] - want[i]);
+        size += (double)want[i] * want[i];
+    }
+    if (!(apart <= 1e-4 * size))
+        printf("    BUT THIS DIFFERS: %.2e\n", sqrt(apart / size));
 }
 
 static void time_all()
