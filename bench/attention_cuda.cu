@@ -1,8 +1,8 @@
-/* attention_cuda.cu - the attention kernels of Hopper by themselves: against a plain computation, and by the
- * clock.
+/* clang-format off */
+/* attention_cuda.cu - the attention kernels of Hopper by themselves: against a plain computation, and by the clock.
  *
- *   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude -D_GNU_SOURCE -diag-suppress
- * 177 \ bench/attention_cuda.cu -o attention_cuda && ./attention_cuda
+ *   nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude -D_GNU_SOURCE \
+ *        bench/attention_cuda.cu -o attention_cuda && ./attention_cuda
  *
  * The checks alone, on any machine, slowly (smaller shapes):
  *
@@ -10,6 +10,7 @@
  *       src/cuda/emulate.cc -x c src/base/dtype.c -lm -o attention_cuda && ./attention_cuda
  *
  * Options: `check`, `time` (both when none is given). Exit 1 when something is wrong. */
+/* clang-format on */
 #include "../src/cuda/kernels/attention_hopper.cu"
 #include "../src/cuda/kernels/attention_hopper_grad.cu"
 
