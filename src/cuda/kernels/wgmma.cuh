@@ -36,11 +36,15 @@ enum { WARPGROUP = 128, TILE_COLS = 64, TILE_ROW = 128 /* bytes */ };
 
 /* ---- operands in shared memory --------------------------------------------------------------- */
 
-/* How the matrix unit finds an operand: address, and 1024 bytes from 8 rows to the next 8. Steps of 16 along
- * k are 32 bytes for rows (., k) and 16 whole rows for TURNED ones; both may be added to the address. */
-static __device__ __forceinline__ uint64_t operand_at(uint32_t address)
+/* How the matrix unit finds an operand: its place in 16 bytes, and 1024 bytes from 8 rows to the next 8.
+ * Steps of 16 along k are 32 bytes for rows (., k) and 16 whole rows for TURNED ones. */
+static __device__ __forceinline__ uint32_t operand_place(uint32_t address)
 {
-    return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (address & 0x3ffff) >> 4;
+    return 1u << 16 | (address & 0x3ffff) >> 4; /* with a field that is not used but must not be 0 */
+}
+static __device__ __forceinline__ uint64_t operand_at(uint32_t place, int bytes)
+{
+    return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | (place + (uint32_t)(bytes / 16));
 }
 
 /* Where the 16-byte piece of a row lies in a tile. */
@@ -139,6 +143,16 @@ static inline void load_bytes(void *to, const void *from, int bytes, uint64_t *b
 {
     memcpy(to, from, (size_t)bytes);
     barrier_count_bytes(bar, bytes);
+}
+
+/* A block's numbered barriers: 1 ... 15. */
+static inline void named_wait(int id, int threads)
+{
+    by_emulated_named_barrier(id, threads, true);
+}
+static inline void named_arrive(int id, int threads)
+{
+    by_emulated_named_barrier(id, threads, false);
 }
 
 /* Products are done when they are waited for, so that whoever does not wait for them is found out. */
@@ -332,6 +346,16 @@ static __device__ __forceinline__ void load_bytes(void *to, const void *from, in
             shared_address(to)),
         "l"(from), "r"(bytes), "r"(shared_address(bar))
         : "memory");
+}
+
+/* A block's numbered barriers: 1 ... 15. */
+static __device__ __forceinline__ void named_wait(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+static __device__ __forceinline__ void named_arrive(int id, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 static __device__ __forceinline__ void wgmma_fence()

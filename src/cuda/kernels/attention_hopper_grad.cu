@@ -1,0 +1,309 @@
+/* attention_hopper_grad.cu - the gradient of attention on Hopper's matrix units, by two jobs: one makes dq
+ * (and delta, for the other), one dk and dv. That takes 7 products where 5 would do, as s and dp are made
+ * twice; but with 5, one of dq and dk would be summed up in memory, by blocks that must take turns to do so
+ * in the same order every time, and ds would go through shared memory, which is as busy as the matrix units
+ * are. */
+#include "cuda/kernels/attention_hopper.cuh"
+#include "cuda/kernels/hopper_node.cuh"
+
+namespace
+{
+
+#if BY_HOPPER_CODE
+/* ---- QUERY_GRAD ------------------------------------------------------------------------------ */
+
+/* delta = rowsum(dy * y) of a thread's two rows. */
+template <class J>
+static __device__ __forceinline__ void deltas(const unsigned char *dy, const unsigned char *y, int row,
+                                              float (&delta)[2])
+{
+    delta[0] = delta[1] = 0;
+    BY_UNROLL
+    for (int k = 0; k < J::D / 16; k++) {
+        uint32_t u[4], v[4];
+        read_operand<J>(u, dy, row, k);
+        read_operand<J>(v, y, row, k);
+        BY_UNROLL
+        for (int i = 0; i < 8; i++) {
+            typedef typename J::T T;
+            const float x = to_float(T{(uint16_t)(u[i / 2] >> (i % 2 * 16))});
+            delta[i / 2 % 2] += x * to_float(T{(uint16_t)(v[i / 2] >> (i % 2 * 16))});
+        }
+    }
+    delta[0] = quad_sum(delta[0]);
+    delta[1] = quad_sum(delta[1]);
+}
+
+/* s becomes ds. */
+template <int N>
+static __device__ __forceinline__ void through_softmax(float (&s)[N / 2], const float (&dp)[N / 2],
+                                                       const float (&lse)[2], const float (&delta)[2],
+                                                       float scale_log2)
+{
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++) {
+        const int r = i / 2 % 2;
+        s[i] = exp2_fast(s[i] * scale_log2 - lse[r]) * (dp[i] - delta[r]);
+    }
+}
+
+template <class J>
+static __device__ __forceinline__ void query_grad(const hopper_args &a, const space &s, int group)
+{
+    typedef typename J::T T;
+    const int lane = threadIdx.x % 32, c = lane % 4, rows = 64 * group + threadIdx.x / 32 % 4 * 16;
+    ring r = {0, 0};
+    int turn = 0;
+    for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
+        const int b = w.head / a.heads, h = w.head % a.heads;
+        const int row0 = w.tile * J::ROWS + 64 * group, row = w.tile * J::ROWS + rows + lane / 4;
+        passage<J> p = passage_of<J>(a, w.tile, group);
+        operand<J> q, dy;
+        float score[J::BLOCK / 2], dp[J::BLOCK / 2], dq[J::PARTS][32], lse[2], delta[2];
+        uint32_t ds[J::BLOCK / 16][4];
+        int last[2], before = -1;
+        last_keys(a, row, last);
+        for (int i = 0; i < 2; i++)
+            lse[i] = row + 8 * i < a.queries ? a.lse[(int64_t)w.head * a.queries + row + 8 * i] * 1.44269504f
+                                             : INFINITY;
+        barrier_wait(s.fixed_full, turn);
+        take_operand(q, s.fixed, group);
+        take_operand(dy, s.fixed + J::FIXED_BYTES, group);
+        deltas<J>(s.fixed + J::FIXED_BYTES, s.fixed + 2 * J::FIXED_BYTES, rows, delta);
+        if (J::KEEP)
+            release(s.fixed_empty);
+        for (int i = 0; i < 2; i++)
+            if (c == 0 && row + 8 * i < a.pad)
+                a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
+
+        if (seek(p, r, s)) {
+            uint32_t keys = moving_at<J>(s, r.stage);
+            take_turn<J>(group);
+            wgmma_fence();
+            scores(score, q, keys);
+            scores(dp, dy, keys + J::MOVING_BYTES / 16);
+            wgmma_commit();
+            pass_turn<J>(group);
+            wgmma_commit(); /* an empty group, where later the sum of the block before is under way */
+            for (;;) {
+                const int stage = r.stage;
+                wgmma_wait<1>();
+                hold(score);
+                hold(dp);
+                if (is_cut<J>(a, row0, p.block))
+                    hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+                through_softmax<J::BLOCK>(score, dp, lse, delta, a.scale_log2);
+                hold(score);
+                step<J>(r);
+                const bool more = seek(p, r, s); /* here, as the compiler moves no work past a loop */
+                wgmma_wait<0>();
+                hold_parts(dq);
+                if (before >= 0)
+                    release(s.empty + before);
+                to_operand<T, J::BLOCK>(ds, score);
+                hold(ds);
+                if (!more) {
+                    wgmma_fence();
+                    add_rows<J>(dq, ds, keys, before >= 0);
+                    wgmma_commit();
+                    wgmma_wait<0>();
+                    hold_parts(dq);
+                    release(s.empty + stage);
+                    break;
+                }
+                const uint32_t next = moving_at<J>(s, r.stage);
+                take_turn<J>(group);
+                wgmma_fence();
+                scores(score, q, next);
+                scores(dp, dy, next + J::MOVING_BYTES / 16);
+                wgmma_commit();
+                add_rows<J>(dq, ds, keys, before >= 0);
+                wgmma_commit();
+                pass_turn<J>(group);
+                keys = next;
+                before = stage;
+            }
+            if (a.out[0].at)
+                store_rows<T>(a.out[0], b, h, row, a.queries, dq, a.scale, a.scale);
+        }
+        if (!J::KEEP)
+            release(s.fixed_empty);
+    }
+}
+
+/* ---- KEY_GRAD: everything turned round, (keys, queries) -------------------------------------- */
+
+/* Queries before the first one that sees a row's key; query: of s[0]. */
+template <int N> static __device__ __forceinline__ void hide_queries(float (&s)[N / 2], int query, int first)
+{
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++)
+        s[i] = query + i / 4 * 8 + i % 2 < first + i / 2 % 2 * 8 ? -INFINITY : s[i];
+}
+
+/* s becomes p, dp becomes ds; stats: of the block's queries. */
+template <int N>
+static __device__ __forceinline__ void through_softmax_turned(float (&s)[N / 2], float (&dp)[N / 2],
+                                                              const float2 *stats, float scale_log2)
+{
+    const int c = threadIdx.x % 4;
+    BY_UNROLL
+    for (int j = 0; j < N / 8; j++) {
+        const float4 two = *(const float4 *)(stats + 8 * j + 2 * c);
+        BY_UNROLL
+        for (int i = 4 * j; i < 4 * j + 4; i++) {
+            s[i] = exp2_fast(s[i] * scale_log2 - (i % 2 ? two.z : two.x));
+            dp[i] = s[i] * (dp[i] - (i % 2 ? two.w : two.y));
+        }
+    }
+}
+
+template <class J>
+static __device__ __forceinline__ void key_grad(const hopper_args &a, const space &s, int group)
+{
+    typedef typename J::T T;
+    const int lane = threadIdx.x % 32, c = lane % 4;
+    ring r = {0, 0};
+    int turn = 0;
+    for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
+        const int b = w.head / a.kv_heads, h = w.head % a.kv_heads;
+        const int row0 = w.tile * J::ROWS + 64 * group, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        const int ahead = a.keys - a.queries;
+        passage<J> p = passage_of<J>(a, w.tile, group);
+        operand<J> k, v;
+        float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
+        uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
+        int before = -1;
+        barrier_wait(s.fixed_full, turn);
+        take_operand(k, s.fixed, group);
+        take_operand(v, s.fixed + J::FIXED_BYTES, group);
+        if (J::KEEP)
+            release(s.fixed_empty);
+
+        if (seek(p, r, s)) {
+            uint32_t queries = moving_at<J>(s, r.stage);
+            take_turn<J>(group);
+            wgmma_fence();
+            scores(score, k, queries);
+            scores(dp, v, queries + J::MOVING_BYTES / 16);
+            wgmma_commit();
+            pass_turn<J>(group);
+            wgmma_commit();
+            for (;;) {
+                const int stage = r.stage;
+                if (J::OVERLAP)
+                    wgmma_wait<1>();
+                else
+                    wgmma_wait<0>();
+                hold(score);
+                hold(dp);
+                if (a.causal && p.block * J::BLOCK + ahead < row0 + 63)
+                    hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, row - ahead);
+                through_softmax_turned<J::BLOCK>(
+                    score, dp, (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES),
+                    a.scale_log2);
+                hold(score);
+                hold(dp);
+                step<J>(r);
+                const bool more = seek(p, r, s);
+                if (J::OVERLAP) {
+                    wgmma_wait<0>();
+                    hold_parts(dk);
+                    hold_parts(dv);
+                    if (before >= 0)
+                        release(s.empty + before);
+                }
+                to_operand<T, J::BLOCK>(weights, score);
+                to_operand<T, J::BLOCK>(ds, dp);
+                hold(weights);
+                hold(ds);
+                if (!J::OVERLAP || !more) {
+                    wgmma_fence();
+                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
+                    add_rows<J>(dk, ds, queries, before >= 0);
+                    wgmma_commit();
+                    wgmma_wait<0>();
+                    hold_parts(dk);
+                    hold_parts(dv);
+                    release(s.empty + stage);
+                    if (!more)
+                        break;
+                }
+                const uint32_t next = moving_at<J>(s, r.stage);
+                take_turn<J>(group);
+                wgmma_fence();
+                scores(score, k, next);
+                scores(dp, v, next + J::MOVING_BYTES / 16);
+                wgmma_commit();
+                if (J::OVERLAP) {
+                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
+                    add_rows<J>(dk, ds, queries, before >= 0);
+                    wgmma_commit();
+                }
+                pass_turn<J>(group);
+                queries = next;
+                before = stage;
+            }
+            if (a.out[0].at)
+                store_rows<T>(a.out[0], b, h, row, a.keys, dk, a.scale, a.scale);
+            if (a.out[1].at)
+                store_rows<T>(a.out[1], b, h, row, a.keys, dv, 1, 1);
+        }
+        if (!J::KEEP)
+            release(s.fixed_empty);
+    }
+}
+#endif
+
+struct query_work {
+    static constexpr job_kind KIND = QUERY_GRAD;
+#if BY_HOPPER_CODE
+    template <class J>
+    static __device__ __forceinline__ void run(const hopper_args &a, const space &s, int group)
+    {
+        query_grad<J>(a, s, group);
+    }
+#endif
+};
+struct key_work {
+    static constexpr job_kind KIND = KEY_GRAD;
+#if BY_HOPPER_CODE
+    template <class J>
+    static __device__ __forceinline__ void run(const hopper_args &a, const space &s, int group)
+    {
+        key_grad<J>(a, s, group);
+    }
+#endif
+};
+
+/* The query side first: it leaves the statistics that the key side reads. */
+template <class T> static by_status run_backward(by_cuda_exec *x, const attention_node &m)
+{
+    const bool keys = m.grad[1].at || m.grad[2].at;
+    if (m.attr->head_dim == 64) {
+        BY_TRY((run_job<job<T, query_work, 64, 2, 64, 4>>(x, m)));
+        return keys ? run_job<job<T, key_work, 64, 2, 64, 4>>(x, m) : BY_OK;
+    }
+    BY_TRY((run_job<job<T, query_work, 128, 2, 64, 4>>(x, m)));
+    return keys ? run_job<job<T, key_work, 128, 2, 64, 4, false, false>>(x, m) : BY_OK;
+}
+
+} // namespace
+
+bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
+{
+    return takes<job<bf16, key_work, 64, 2, 64, 4>>(c, n);
+}
+
+by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)
+{
+    attention_node m = node_of(n);
+    m.y = rows_of(n->in[4], 0);
+    m.lse = (float *)n->in[5]->data;
+    m.dy = rows_of(n->in[6], 0);
+    rows_of_qkv(m.attr, n->out, m.grad);
+    m.stats = (float2 *)by_cuda_scratch(x, (size_t)m.batch * (size_t)m.attr->heads *
+                                               (size_t)round_up(m.queries, 128) * sizeof(float2));
+    BY_BRANCH("gradient by warpgroups");
+    return n->in[0]->type == BY_BF16 ? run_backward<bf16>(x, m) : run_backward<f16>(x, m);
+}

@@ -1,0 +1,151 @@
+/* hopper_node.cuh - from a node of the graph to a launch of one of Hopper's attention jobs. */
+#ifndef BY_CUDA_KERNELS_HOPPER_NODE_CUH
+#define BY_CUDA_KERNELS_HOPPER_NODE_CUH
+
+#include "cuda/kernels/hopper_tiles.cuh"
+
+namespace
+{
+
+static head_rows rows_of(const by_tensor *t, int64_t first)
+{
+    head_rows r = {NULL, 0, 0};
+    if (t) {
+        r.at = (char *)t->data + first * 2;
+        r.row = t->dim[2];
+        r.batch = t->dim[1] * t->dim[2];
+    }
+    return r;
+}
+
+/* q, k and v of three tensors, or side by side in the one that is packed. */
+static void rows_of_qkv(const by_attention_attr *at, by_tensor *const *from, head_rows (&r)[3])
+{
+    const int64_t d = at->head_dim;
+    r[0] = rows_of(from[0], 0);
+    r[1] = at->packed ? rows_of(from[0], at->heads * d) : rows_of(from[1], 0);
+    r[2] = at->packed ? rows_of(from[0], (at->heads + at->kv_heads) * d) : rows_of(from[2], 0);
+}
+
+/* A node's tensors, found. */
+struct attention_node {
+    const by_attention_attr *attr;
+    int batch, queries, keys;
+    head_rows in[3], y, dy, grad[3];
+    float *lse;
+    float2 *stats;
+};
+
+static int round_up(int n, int to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static attention_node node_of(const by_node *n)
+{
+    attention_node m = {};
+    m.attr = (const by_attention_attr *)n->attr;
+    m.batch = (int)n->in[0]->dim[0];
+    m.queries = (int)n->in[0]->dim[1];
+    m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
+    rows_of_qkv(m.attr, n->in, m.in);
+    return m;
+}
+
+static by_status map_rows(tile_map *map, const attention_node &m, const head_rows &r, int rows, int heads,
+                          int box)
+{
+    const int d = m.attr->head_dim;
+    return tile_map_make(map, r.at, d, rows, heads, m.batch, r.row * 2, d * 2, r.batch * 2, box);
+}
+
+template <class J> static by_status run_job(by_cuda_exec *x, const attention_node &m)
+{
+    const by_attention_attr *at = m.attr;
+    const int h = at->heads, hk = at->kv_heads;
+    hopper_args a = {};
+    if (J::KIND == KEY_GRAD) {
+        BY_TRY(map_rows(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
+        BY_TRY(map_rows(&a.fixed[1], m, m.in[2], m.keys, hk, J::ROWS));
+        BY_TRY(map_rows(&a.moving[0], m, m.in[0], m.queries, h, J::BLOCK));
+        BY_TRY(map_rows(&a.moving[1], m, m.dy, m.queries, h, J::BLOCK));
+        a.out[0] = m.grad[1];
+        a.out[1] = m.grad[2];
+    } else {
+        BY_TRY(map_rows(&a.fixed[0], m, m.in[0], m.queries, h, J::ROWS));
+        if (J::KIND == QUERY_GRAD) {
+            BY_TRY(map_rows(&a.fixed[1], m, m.dy, m.queries, h, J::ROWS));
+            BY_TRY(map_rows(&a.fixed[2], m, m.y, m.queries, h, J::ROWS));
+        }
+        BY_TRY(map_rows(&a.moving[0], m, m.in[1], m.keys, hk, J::BLOCK));
+        BY_TRY(map_rows(&a.moving[1], m, m.in[2], m.keys, hk, J::BLOCK));
+        a.out[0] = J::KIND == FORWARD ? m.y : m.grad[0];
+    }
+    a.lse = m.lse;
+    a.stats = m.stats;
+    a.pad = round_up(m.queries, 128);
+    a.queries = m.queries;
+    a.keys = m.keys;
+    a.heads = h;
+    a.kv_heads = hk;
+    a.group = h / hk;
+    a.causal = at->mask == BY_MASK_CAUSAL;
+    a.scale = at->scale;
+    a.scale_log2 = (float)(at->scale * 1.4426950408889634);
+    /* The tiles of a causal mask are of unequal length. Where there are many, taking the longest and the
+     * shortest together makes the units equal, and the tiles of a head stay together in time, sharing the
+     * cache. */
+    const int heads = m.batch * (J::KIND == KEY_GRAD ? hk : h);
+    a.tiles = ((J::KIND == KEY_GRAD ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS;
+    a.paired = a.causal && (int64_t)heads * a.tiles >= 4 * x->cuda->sms;
+    a.per_head = a.paired ? (a.tiles + 1) / 2 : a.tiles;
+    a.units = heads * a.per_head;
+    const unsigned grid = (unsigned)(a.units < x->cuda->sms ? a.units : x->cuda->sms);
+    return by_launch(x, hopper_attention<J>, grid, J::THREADS, J::SHARED, a);
+}
+
+/* Whether the build holds the kernels: for other targets their bodies are empty. */
+template <class J> static bool compiled()
+{
+#ifdef BY_CUDA_EMULATE
+    return true;
+#else
+    static int known;
+    cudaFuncAttributes f;
+    if (!known)
+        known = cudaFuncGetAttributes(&f, (const void *)hopper_attention<J>) == cudaSuccess && f.numRegs > 64
+                    ? 1
+                    : -1;
+    return known > 0;
+#endif
+}
+
+static bool aligned(const by_tensor *t)
+{
+    return !t || (uintptr_t)t->data % 16 == 0;
+}
+
+template <class J> static bool takes(const by_cuda *c, const by_node *n)
+{
+    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    const by_tensor *q = n->in[0];
+    const int64_t t = q->dim[1], s = at->packed ? t : n->in[1]->dim[1];
+    const int64_t most = INT32_MAX / 2 / BY_MAX(1, at->heads); /* places are 32-bit integers */
+    if (c->arch != 90 || (q->type != BY_BF16 && q->type != BY_F16) ||
+        (at->head_dim != 64 && at->head_dim != 128) || at->dropout > 0 || !(at->scale > 0) || n->in[3])
+        return false;
+    if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||
+        (at->mask == BY_MASK_CAUSAL && t > s)) /* some queries would see nothing */
+        return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (!aligned(n->in[i]))
+            return false;
+    for (int i = 0; i < n->n_out; i++)
+        if (!aligned(n->out[i]))
+            return false;
+    return compiled<J>();
+}
+
+} // namespace
+
+#endif
