@@ -263,6 +263,8 @@ typedef struct by_trace_entry {
 } by_trace_entry;
 typedef void (*by_trace_fn)(void *user, const by_trace_entry *entry);
 BY_API void by_program_trace(by_program *p, by_trace_fn fn, void *user);
+/* The same for the times alone: nothing is read, norm is NaN, and a GPU does not stop between nodes. */
+BY_API void by_program_time(by_program *p, by_trace_fn fn, void *user);
 
 #ifdef __cplusplus
 }

@@ -47,6 +47,7 @@ BY_API by_status by_update_run(by_update *u, double learning_rate, int64_t step,
 /* The norm of the last update; waits for it. Where it is not finite the update was left out: BY_ERR_NUMERIC.
  */
 BY_API by_status by_update_norm(by_update *u, double *norm);
+BY_API by_program *by_update_program(by_update *u); /* for tracing */
 
 /* The learning rate of a step, counted from 0. */
 BY_API double by_schedule_rate(const by_schedule_spec *s, int64_t step);
@@ -93,6 +94,8 @@ BY_API size_t by_trainer_bytes(const by_trainer *t);            /* planned activ
 BY_API size_t by_trainer_state_bytes(const by_trainer *t);      /* parameters, gradients, moments, masters */
 BY_API double by_trainer_flops(const by_trainer *t);            /* of one micro-batch, forward and backward */
 BY_API by_program *by_trainer_program(by_trainer *t);           /* of a micro-batch, for tracing */
+/* by_program_time for all of a step: micro-batches and update. */
+BY_API by_status by_trainer_time(by_trainer *t, by_trace_fn fn, void *user);
 
 /* ---- a whole run ----------------------------------------------------------------------------- */
 

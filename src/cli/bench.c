@@ -59,12 +59,12 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
 };
 
-/* Matrix products of one kind and shape, as the trace of a step shows them. */
+/* Nodes of one kind and shape, as the trace of a step shows them. */
 typedef struct product {
-    char op[16], shape[48];
+    char op[24], shape[48];
     int count;
-    double flops, seconds; /* of all of them, in the present step */
-    double best;           /* the least that the seconds were */
+    double flops, bytes, seconds; /* of all of them, in the present step */
+    double best;                  /* the least that the seconds were */
 } product;
 
 typedef struct bench {
@@ -82,8 +82,9 @@ typedef struct bench {
     const int32_t **rows;      /* (B) of tokens, for the generator */
     int *lengths;              /* (B) */
     double *seconds;           /* (steps) */
-    product products[64];
+    product products[160];
     int n_products;
+    bool only_products; /* gemm; profile looks at all nodes */
     /* what there is to tell */
     int64_t tokens_per_step;
     int passes; /* through the model per step: ms_per_step is the time of one */
@@ -158,7 +159,7 @@ static void on_node(void *user, const by_trace_entry *e)
 {
     bench *b = user;
     product *p = b->products, *end = p + b->n_products;
-    if (strncmp(e->op, "linear", 6) != 0 && strcmp(e->op, "matmul") != 0)
+    if (b->only_products && strncmp(e->op, "linear", 6) != 0 && strcmp(e->op, "matmul") != 0)
         return;
     while (p < end && (strcmp(p->op, e->op) != 0 || strcmp(p->shape, e->shape) != 0))
         p++;
@@ -172,28 +173,38 @@ static void on_node(void *user, const by_trace_entry *e)
     }
     p->count++;
     p->flops += e->flops;
+    p->bytes += e->bytes;
     p->seconds += e->seconds;
 }
 
 static by_status gemm_open(bench *b)
 {
+    b->only_products = true;
     BY_TRY(train_open(b));
     by_program *p = by_trainer_program(b->trainer);
     if (!p)
         return by_error_status();
-    by_program_trace(p, on_node, b);
+    by_program_time(p, on_node, b);
     return BY_OK;
 }
 
-/* The matrix products of a training step, forward and backward, each timed inside the step. */
-static by_status gemm_step(bench *b, double *seconds)
+static by_status profile_open(bench *b)
+{
+    BY_TRY(train_open(b));
+    return by_trainer_time(b->trainer, on_node, b);
+}
+
+/* The nodes of a training step, or the matrix products among them, each timed inside the step. */
+static by_status traced_step(bench *b, double *seconds)
 {
     double flops = 0;
     for (int i = 0; i < b->n_products; i++) {
         b->products[i].count = 0;
-        b->products[i].flops = b->products[i].seconds = 0;
+        b->products[i].flops = b->products[i].bytes = b->products[i].seconds = 0;
     }
     BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
+    if (!b->only_products)
+        BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
     *seconds = 0;
     for (int i = 0; i < b->n_products; i++) {
         product *p = &b->products[i];
@@ -303,7 +314,8 @@ static const work works[] = {
     {"decode", 1, 64, 3, 1, false, decode_open, decode_step},
     {"forward", 4, 64, 10, 2, false, forward_open, forward_step},
     {"prefill", 1, 512, 10, 2, false, prefill_open, prefill_step},
-    {"gemm", 4, 64, 10, 2, true, gemm_open, gemm_step},
+    {"gemm", 4, 64, 10, 2, true, gemm_open, traced_step},
+    {"profile", 4, 64, 10, 2, true, profile_open, traced_step},
 };
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -412,7 +424,7 @@ static void add_shape(const bench *b, cJSON *j)
 
 static void add_products(const bench *b, cJSON *j)
 {
-    cJSON *list = cJSON_AddArrayToObject(j, "products");
+    cJSON *list = cJSON_AddArrayToObject(j, b->only_products ? "products" : "nodes");
     for (int i = 0; i < b->n_products; i++) {
         const product *p = &b->products[i];
         cJSON *one = cJSON_CreateObject();
@@ -421,6 +433,8 @@ static void add_products(const bench *b, cJSON *j)
         cJSON_AddNumberToObject(one, "count", p->count);
         cli_json_number(one, "ms", 1e3 * p->best);
         cli_json_number(one, "flops_per_s", p->flops / p->best);
+        if (!b->only_products)
+            cli_json_number(one, "bytes_per_s", p->bytes / p->best);
         cJSON_AddItemToArray(list, one);
     }
 }
@@ -505,11 +519,12 @@ const cli_verb cli_bench = {
                    "  forward  logits of every position; a third of that\n"
                    "  prefill  a prompt into the cache, logits of its last token\n"
                    "  decode   greedy text after a prompt, token by token\n"
-                   "  gemm     the matrix products of a training step alone, by kind and shape",
+                   "  gemm     the matrix products of a training step alone, by kind and shape\n"
+                   "  profile  all of a training step, by kind and shape",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"
                 "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,
-    .args = "train|decode|forward|prefill|gemm",
+    .args = "train|decode|forward|prefill|gemm|profile",
 };

@@ -284,7 +284,9 @@ static void trace(by_program *p, const by_node *n, double seconds)
                             .seconds = seconds,
                             .flops = cost.flops,
                             .bytes = cost.bytes};
-    if (y)
+    if (p->only_times)
+        entry.norm = NAN;
+    else if (y)
         examine(y, &entry);
     p->trace(p->trace_user, &entry);
 }

@@ -333,36 +333,82 @@ static by_status examine(by_device *d, const by_tensor *t, by_trace_entry *entry
     return s;
 }
 
-static by_status traced_run(by_program *p, program_plan *plan)
+static by_status tell(by_program *p, const by_node *n, double seconds)
+{
+    const by_tensor *y = n->out[0];
+    const by_cost cost = by_ops[n->op].cost(n);
+    char shape[128] = "";
+    by_trace_entry entry = {};
+    entry.index = n->index;
+    entry.op = by_ops[n->op].name;
+    entry.name = y ? by_tensor_label(y) : n->scope ? n->scope : "";
+    entry.shape = y ? by_shape_text(y, shape, sizeof shape) : "";
+    entry.first_bad = -1;
+    entry.norm = NAN;
+    entry.seconds = seconds;
+    entry.flops = cost.flops;
+    entry.bytes = cost.bytes;
+    if (y && !p->only_times)
+        BY_TRY(examine(p->device, y, &entry));
+    p->trace(p->trace_user, &entry);
+    return BY_OK;
+}
+
+static by_status one_node(by_program *p, by_cuda_exec *x, int i)
+{
+    program_plan *plan = (program_plan *)p->plan;
+    by_node *n = p->graph->nodes[i];
+    x->after = plan->after[i];
+    x->after_done = false;
+    return plan->skip[i] || by_cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
+}
+
+static by_status traced_run(by_program *p)
 {
     by_cuda *c = cuda_of(p->device);
     by_cuda_exec x = exec_of(p);
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        by_node *n = p->graph->nodes[i];
-        const by_tensor *y = n->out[0];
-        char shape[128] = "";
         BY_TRY(wait_for(c, "tracing"));
         const double start = by_seconds();
-        x.after = plan->after[i];
-        x.after_done = false;
-        if (!plan->skip[i] && by_cuda_table[n->op](&x.base, n) != BY_OK)
-            return in_node(n);
-        BY_TRY(wait_for(c, by_ops[n->op].name));
-        const by_cost cost = by_ops[n->op].cost(n);
-        by_trace_entry entry = {};
-        entry.index = n->index;
-        entry.op = by_ops[n->op].name;
-        entry.name = y ? by_tensor_label(y) : n->scope ? n->scope : "";
-        entry.shape = y ? by_shape_text(y, shape, sizeof shape) : "";
-        entry.first_bad = -1;
-        entry.seconds = by_seconds() - start;
-        entry.flops = cost.flops;
-        entry.bytes = cost.bytes;
-        if (y)
-            BY_TRY(examine(p->device, y, &entry));
-        p->trace(p->trace_user, &entry);
+        BY_TRY(one_node(p, &x, i));
+        BY_TRY(wait_for(c, by_ops[p->graph->nodes[i]->op].name));
+        BY_TRY(tell(p, p->graph->nodes[i], by_seconds() - start));
     }
     return BY_OK;
+}
+
+/* An event behind every node; the times between them are known at the end. */
+static by_status timed_events(by_program *p, cudaEvent_t *events)
+{
+    by_cuda *c = cuda_of(p->device);
+    by_cuda_exec x = exec_of(p);
+    const int n = p->graph->n_nodes;
+    for (int i = 0; i <= n; i++)
+        BY_TRY(by_cuda_check(cudaEventCreate(&events[i]), "timing"));
+    BY_TRY(by_cuda_check(cudaEventRecord(events[0], c->stream), "timing"));
+    for (int i = 0; i < n; i++) {
+        BY_TRY(one_node(p, &x, i));
+        BY_TRY(by_cuda_check(cudaEventRecord(events[i + 1], c->stream), "timing"));
+    }
+    BY_TRY(wait_for(c, "timing"));
+    for (int i = 0; i < n; i++) {
+        float ms = 0;
+        BY_TRY(by_cuda_check(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "timing"));
+        BY_TRY(tell(p, p->graph->nodes[i], ms * 1e-3));
+    }
+    return BY_OK;
+}
+
+static by_status timed_run(by_program *p)
+{
+    const size_t n = (size_t)p->graph->n_nodes + 1;
+    cudaEvent_t *events = (cudaEvent_t *)by_alloc_zero(n, sizeof *events);
+    by_status s = events ? timed_events(p, events) : BY_ERR_MEMORY;
+    for (size_t i = 0; events && i < n; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    by_free(events);
+    return s;
 }
 
 static by_status cuda_run(by_program *p)
@@ -372,7 +418,7 @@ static by_status cuda_run(by_program *p)
     c->running = p;
     BY_TRY(send_seed(p, plan));
     if (p->trace)
-        return traced_run(p, plan);
+        return p->only_times ? timed_run(p) : traced_run(p);
     if (plan->runs++ == 0 || c->no_graphs) {
         by_cuda_exec x = exec_of(p);
         return each_node(p, &x, false);

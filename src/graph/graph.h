@@ -327,6 +327,7 @@ struct by_program {
     uint64_t seed, step;
     by_trace_fn trace;
     void *trace_user;
+    bool only_times; /* do not look at what the nodes computed */
     void *plan; /* the backend's */
 };
 

@@ -110,6 +110,13 @@ void by_program_trace(by_program *p, by_trace_fn fn, void *user)
 {
     p->trace = fn;
     p->trace_user = user;
+    p->only_times = false;
+}
+
+void by_program_time(by_program *p, by_trace_fn fn, void *user)
+{
+    by_program_trace(p, fn, user);
+    p->only_times = true;
 }
 
 by_status by_run(by_program *p)

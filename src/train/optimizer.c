@@ -104,6 +104,11 @@ by_status by_update_norm(by_update *u, double *norm)
     return isfinite(value) ? BY_OK : by_fail(BY_ERR_NUMERIC, "gradient norm is not finite");
 }
 
+by_program *by_update_program(by_update *u)
+{
+    return u->program;
+}
+
 double by_schedule_rate(const by_schedule_spec *s, int64_t step)
 {
     if (step < s->warmup)

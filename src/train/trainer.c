@@ -205,6 +205,18 @@ by_program *by_trainer_program(by_trainer *t)
     return compile(t, &t->store, BY_GRAD_STORE) == BY_OK ? t->store.program : NULL;
 }
 
+by_status by_trainer_time(by_trainer *t, by_trace_fn fn, void *user)
+{
+    BY_TRY(compile(t, &t->store, BY_GRAD_STORE));
+    if (t->spec.accumulate > 1)
+        BY_TRY(compile(t, &t->add, BY_GRAD_ADD));
+    by_program *all[] = {t->store.program, t->add.program, by_update_program(t->update)};
+    for (int i = 0; i < BY_COUNT(all); i++)
+        if (all[i])
+            by_program_time(all[i], fn, user);
+    return BY_OK;
+}
+
 size_t by_trainer_bytes(const by_trainer *t)
 {
     size_t most = 0;
