@@ -729,6 +729,10 @@ static const attention_case attentions[] = {
     {2, 66, 131, 4, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
     {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, true},
     {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, false}, /* few queries, with dropout */
+    {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, false},   /* large heads */
+    {1, 5, 6, 2, 1, 128, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
+    {1, 5, 0, 1, 1, 136, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false},
+    {1, 4, 3, 1, 1, 130, BY_MASK_CAUSAL, ALL_SEEN, 0, false}, /* the first query sees nothing */
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
      false}, /* the weight is 1, its gradient 0: last, see below */
 };
@@ -793,9 +797,10 @@ bool by_op_sample_attention_cached(by_op_sample *s, int which)
         int heads, kv_heads, dim;
         bool packed;
     } cases[] = {
-        {2, 1, 8, 2, 2, 4, true},    {3, 1, 9, 4, 2, 5, false}, {2, 3, 8, 2, 1, 4, true},
-        {2, 6, 20, 2, 2, 8, false},  {2, 9, 20, 4, 2, 6, true}, {2, 1, 300, 4, 4, 32, true},
-        {1, 70, 80, 2, 2, 16, true},
+        {2, 1, 8, 2, 2, 4, true},    {3, 1, 9, 4, 2, 5, false},  {2, 3, 8, 2, 1, 4, true},
+        {2, 6, 20, 2, 2, 8, false},  {2, 9, 20, 4, 2, 6, true},  {2, 1, 300, 4, 4, 32, true},
+        {1, 70, 80, 2, 2, 16, true}, {2, 1, 20, 2, 1, 72, true}, {1, 1, 40, 1, 1, 136, false},
+        {1, 9, 12, 1, 1, 128, true},
     };
     if (which >= BY_COUNT(cases))
         return false;

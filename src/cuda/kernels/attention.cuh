@@ -5,6 +5,7 @@
 
 #include <float.h>
 
+#include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/kernel.cuh"
 
 /* The score of a hidden key: finite, so that a row of nothing else is told from one with infinities in it,
@@ -97,14 +98,6 @@ static inline bool fits_mma(const attention &a, by_dtype type)
 
 /* y, lse and weights of `a`, whose element type is `type` (attention.cu). */
 by_status by_cuda_attend(by_cuda_exec *x, const attention &a, by_dtype type);
-
-/* The same ops by the instructions of Hopper, for the shapes they are worth it (attention_hopper.cu). */
-#ifdef BY_CUDA_HOPPER
-bool by_hopper_attention_takes(const by_cuda *c, const by_node *n);
-by_status by_hopper_attention(by_cuda_exec *x, by_node *n);
-bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n);
-by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n);
-#endif
 
 /* ---- masks: all that knows them is here ------------------------------------------------------ */
 
@@ -207,6 +200,13 @@ static __device__ __forceinline__ float power2(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 #endif
+}
+
+template <int M, int N> static __device__ __forceinline__ void clear(float (&acc)[M][N][4])
+{
+    UNROLL
+    for (int i = 0; i < M * N * 4; i++)
+        acc[i / 4 / N][i / 4 % N][i % 4] = 0;
 }
 
 /* Bit i: weight (t + i, s) of head (b, h) is kept; t is a multiple of 4. The random number of weight (t, s)

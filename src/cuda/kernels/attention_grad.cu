@@ -6,15 +6,8 @@
  *
  * dk and dv are made by blocks that have a tile of keys and go through the queries, dq by blocks that have a
  * tile of queries and go through the keys: every sum has its order, and nothing but the sums is stored. */
+#include "cuda/kernels/attention_grad.cuh"
 #include "cuda/kernels/attention_mma.cuh"
-#include "cuda/kernels/attention_plain.cuh"
-
-/* attention, and where the gradients go; at = NULL: not wanted. a.lse is read. */
-struct attention_back {
-    attention a;
-    head_rows dy, dq, dk, dv;
-    float *delta; /* (batch, heads, queries) */
-};
 
 /* delta: eight lanes for a row. */
 template <class T> static __global__ void __launch_bounds__(256) row_deltas(const attention_back g)
@@ -42,58 +35,6 @@ template <class T> static __global__ void __launch_bounds__(256) row_deltas(cons
         sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (b < a.batch && lane == 0)
         g.delta[((int64_t)b * a.heads + h) * a.queries + t] = sum;
-}
-
-/* The log-sum-exp of a query to base 2, as an exponent to subtract: infinite where all weights are to be 0
- * (the equal ones of a query that sees nothing come extra), also where there is no query. */
-static __device__ __forceinline__ float exponent_of(const attention &a, int64_t head, int t)
-{
-    const float lse = t < a.queries ? a.lse[head * a.queries + t] : -INFINITY;
-    return lse == -INFINITY ? INFINITY : lse * LOG2_E;
-}
-static __device__ __forceinline__ float delta_of(const attention_back &g, int64_t head, int t)
-{
-    return t < g.a.queries ? g.delta[head * g.a.queries + t] : 0;
-}
-
-/* ---- the tiles of queries that a tile of keys meets ------------------------------------------ */
-
-struct query_tile {
-    int h, t0;
-};
-
-/* Whether one of queries [t0, t0 + n), n <= 64, sees nothing and so gives to every key. All lanes agree. */
-static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t head, int t0, int n)
-{
-    bool any = false;
-    for (int t = t0 + (threadIdx.x & 31); t < t0 + n && t < a.queries; t += 32)
-        any |= a.lse[head * a.queries + t] == -INFINITY;
-    return __any_sync(0xffffffffu, any);
-}
-
-/* The tile of n queries after x, of the heads before `end` that share a key head; x.t0 < 0: the first of its
- * head. Where there is none, h = end. */
-template <bool EASY>
-static __device__ __forceinline__ query_tile next_tile(const attention &a, const span &seeing, int b, int end,
-                                                       int n, query_tile x)
-{
-    const bool some_give = may_see_nothing<EASY>(a);
-    const int first = some_give ? 0 : seeing.from / n * n;
-    x.t0 = x.t0 < 0 ? first : x.t0 + n;
-    while (x.h < end) {
-        if (x.t0 >= (some_give ? a.queries : seeing.to)) {
-            x.h++;
-            x.t0 = first;
-            if (first >= seeing.to && !some_give)
-                x.h = end;
-            continue;
-        }
-        if ((x.t0 + n > seeing.from && x.t0 < seeing.to) ||
-            gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
-            break;
-        x.t0 += n;
-    }
-    return x;
 }
 
 /* ---- by matrix instructions ------------------------------------------------------------------ */
@@ -388,139 +329,6 @@ template <class T> static by_status back_mma(by_cuda_exec *x, const attention_ba
     return launch_queries<T, 256, 1, 16>(x, g);
 }
 
-/* ---- plainly --------------------------------------------------------------------------------- */
-
-/* p: weights of queries from t0 and keys from s0; p' in `dropped`, dS in `p`. */
-static __device__ __forceinline__ void through_softmax(const attention_back &g, const sight &see,
-                                                       int64_t head, int t0, int s0, float (&p)[4][4],
-                                                       float (&dp)[4][4], float (&dropped)[4][4])
-{
-    const attention &a = g.a;
-    const bool some_give = may_see_nothing(a);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int t = t0 + 4 * THREAD_Y + i;
-        const float exponent = exponent_of(a, head, t);
-        UNROLL
-        for (int j = 0; j < 4; j++) {
-            p[i][j] = sees(see, t, s0 + THREAD_X + 16 * j) ? exp2f(p[i][j] - exponent) : 0;
-            dropped[i][j] =
-                some_give && exponent == INFINITY && t < a.queries ? 1 / (float)see.keys : p[i][j];
-        }
-    }
-    if (a.dropout) {
-        uint32_t keep[4];
-        kept_square(a, head, t0, s0, keep);
-        drop_weights(a, keep, dropped);
-        drop_weights(a, keep, dp);
-    }
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        const float delta = delta_of(g, head, t0 + 4 * THREAD_Y + i);
-        UNROLL
-        for (int j = 0; j < 4; j++)
-            p[i][j] *= dp[i][j] - delta;
-    }
-}
-
-/* A tile of keys and NV * 64 elements of its gradients from part * NV * 64. */
-template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_plain(const attention_back g)
-{
-    const attention &a = g.a;
-    BY_SHARED(float, one);
-    float *two = one + SQUARE, *weights = two + SQUARE, *slopes = weights + SQUARE;
-    const int tiles = (a.keys + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
-    const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x % tiles * SIDE, end = (kv + 1) * a.group;
-    const T *k = head_at<T>(a, a.k, b, kv), *v = head_at<T>(a, a.v, b, kv);
-    const sight see = sight_of(a, b);
-    const span seeing = queries_seeing(see, s0, SIDE);
-    float dk[NV][4][4], dv[NV][4][4];
-    clear(dk);
-    clear(dv);
-    query_tile x = next_tile<false>(a, seeing, b, end, SIDE, query_tile{kv * a.group, -1});
-    for (; x.h < end; x = next_tile<false>(a, seeing, b, end, SIDE, x)) {
-        const T *q = head_at<T>(a, a.q, b, x.h), *dy = head_at<T>(a, g.dy, b, x.h);
-        float p[4][4], dp[4][4], dropped[4][4];
-        dots_of(p, a.dim, q, a.q.row, x.t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0, a.keys, one, two);
-        dots_of(dp, a.dim, dy, g.dy.row, x.t0, a.queries, 1, v, a.v.row, s0, a.keys, one, two);
-        through_softmax(g, see, (int64_t)b * a.heads + x.h, x.t0, s0, p, dp, dropped);
-        put_square(weights, dropped);
-        put_square(slopes, p);
-        UNROLL
-        for (int n = 0; n < NV; n++) {
-            __syncthreads();
-            fetch_square(one, dy, g.dy.row, x.t0, a.queries, d0 + n * SIDE, a.dim, 1);
-            fetch_square(two, q, a.q.row, x.t0, a.queries, d0 + n * SIDE, a.dim, 1);
-            __syncthreads();
-            add_sums_turned(dv[n], weights, one);
-            add_sums_turned(dk[n], slopes, two);
-        }
-    }
-    const float scales[4] = {a.scale, a.scale, a.scale, a.scale}, ones[4] = {1, 1, 1, 1};
-    UNROLL
-    for (int n = 0; n < NV; n++) {
-        if (g.dk.at)
-            store_square(head_at<T>(a, g.dk, b, kv), g.dk.row, s0, a.keys, d0 + n * SIDE, a.dim, dk[n],
-                         scales);
-        if (g.dv.at)
-            store_square(head_at<T>(a, g.dv, b, kv), g.dv.row, s0, a.keys, d0 + n * SIDE, a.dim, dv[n], ones);
-    }
-}
-
-template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries_plain(const attention_back g)
-{
-    const attention &a = g.a;
-    BY_SHARED(float, one);
-    float *two = one + SQUARE, *slopes = two + SQUARE;
-    const int tiles = (a.queries + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
-    const int b = blockIdx.z, h = blockIdx.y, t0 = (tiles - 1 - (int)blockIdx.x % tiles) * SIDE;
-    const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight see = sight_of(a, b);
-    const span all = keys_seen(see, t0, SIDE);
-    float dq[NV][4][4];
-    clear(dq);
-    for (int s0 = all.from / SIDE * SIDE; s0 < all.to; s0 += SIDE) {
-        float p[4][4], dp[4][4], dropped[4][4];
-        dots_of(p, a.dim, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0,
-                see.keys, one, two);
-        dots_of(dp, a.dim, head_at<T>(a, g.dy, b, h), g.dy.row, t0, a.queries, 1, v, a.v.row, s0, see.keys,
-                one, two);
-        through_softmax(g, see, (int64_t)b * a.heads + h, t0, s0, p, dp, dropped);
-        put_square(slopes, p);
-        UNROLL
-        for (int n = 0; n < NV; n++) {
-            __syncthreads();
-            fetch_square(one, k, a.k.row, s0, see.keys, d0 + n * SIDE, a.dim, 1);
-            __syncthreads();
-            add_sums(dq[n], slopes, one);
-        }
-    }
-    const float scales[4] = {a.scale, a.scale, a.scale, a.scale};
-    UNROLL
-    for (int n = 0; n < NV; n++)
-        store_square(head_at<T>(a, g.dq, b, h), g.dq.row, t0, a.queries, d0 + n * SIDE, a.dim, dq[n], scales);
-}
-
-template <class T> static by_status back_plain(by_cuda_exec *x, const attention_back &g)
-{
-    const attention &a = g.a;
-    const bool small = a.dim <= SIDE;
-    const unsigned parts = small ? 1 : blocks_for(a.dim, 2 * SIDE);
-    const dim3 by_key(blocks_for(a.keys, SIDE) * parts, (unsigned)a.kv_heads, (unsigned)a.batch);
-    const dim3 by_query(blocks_for(a.queries, SIDE) * parts, (unsigned)a.heads, (unsigned)a.batch);
-    const size_t square = SQUARE * sizeof(float);
-    const dim3 block(PLAIN_THREADS);
-    if (g.dk.at || g.dv.at)
-        BY_TRY(small ? by_launch(x, keys_plain<T, 1>, by_key, block, 4 * square, g)
-                     : by_launch(x, keys_plain<T, 2>, by_key, block, 4 * square, g));
-    if (!g.dq.at)
-        return BY_OK;
-    return small ? by_launch(x, queries_plain<T, 1>, by_query, block, 3 * square, g)
-                 : by_launch(x, queries_plain<T, 2>, by_query, block, 3 * square, g);
-}
-
 /* ---- host ------------------------------------------------------------------------------------ */
 
 template <class T> static by_status make_deltas(by_cuda_exec *x, const attention_back &g)
@@ -532,11 +340,6 @@ template <class T> static by_status make_deltas(by_cuda_exec *x, const attention
 static by_status all_deltas(by_cuda_exec *x, const attention_back &g, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, make_deltas, x, g);
-}
-
-static by_status tiles_plain(by_cuda_exec *x, const attention_back &g, by_dtype type)
-{
-    BY_CUDA_DISPATCH(type, back_plain, x, g);
 }
 
 extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
@@ -563,7 +366,7 @@ extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
     BY_TRY(all_deltas(x, g, type));
     if (!fits_mma(g.a, type)) {
         BY_BRANCH("plain tiles");
-        return tiles_plain(x, g, type);
+        return by_cuda_attend_back_plain(x, g, type);
     }
     BY_BRANCH("tiles");
     return type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g);

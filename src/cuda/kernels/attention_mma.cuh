@@ -54,13 +54,6 @@ template <class T, int D, int MT, bool HELD> struct left_rows {
     }
 };
 
-template <int MT, int NT> static __device__ __forceinline__ void clear(float (&acc)[MT][NT][4])
-{
-    UNROLL
-    for (int i = 0; i < MT * NT * 4; i++)
-        acc[i / 4 / NT][i / 4 % NT][i % 4] = 0;
-}
-
 /* acc (16 MT, 8 NT) += left (16 MT, D) right^T, right (8 NT, D) */
 template <class T, int D, int MT, int NT, bool HELD>
 static __device__ __forceinline__ void times_rows(float (&acc)[MT][NT][4],

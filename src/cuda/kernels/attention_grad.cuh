@@ -1,0 +1,69 @@
+/* attention_grad.cuh - what the kernels of the gradient of attention share. */
+#ifndef BY_CUDA_KERNELS_ATTENTION_GRAD_CUH
+#define BY_CUDA_KERNELS_ATTENTION_GRAD_CUH
+
+#include "cuda/kernels/attention.cuh"
+
+/* attention, and where the gradients go; at = NULL: not wanted. a.lse is read. */
+struct attention_back {
+    attention a;
+    head_rows dy, dq, dk, dv;
+    float *delta; /* (batch, heads, queries) */
+};
+
+/* dq, dk and dv without matrix instructions, when delta is there (attention_grad_plain.cu). */
+by_status by_cuda_attend_back_plain(by_cuda_exec *x, const attention_back &g, by_dtype type);
+
+/* The log-sum-exp of a query to base 2, as an exponent to subtract: infinite where all weights are to be 0
+ * (the equal ones of a query that sees nothing come extra), also where there is no query. */
+static __device__ __forceinline__ float exponent_of(const attention &a, int64_t head, int t)
+{
+    const float lse = t < a.queries ? a.lse[head * a.queries + t] : -INFINITY;
+    return lse == -INFINITY ? INFINITY : lse * LOG2_E;
+}
+static __device__ __forceinline__ float delta_of(const attention_back &g, int64_t head, int t)
+{
+    return t < g.a.queries ? g.delta[head * g.a.queries + t] : 0;
+}
+
+/* ---- the tiles of queries that a tile of keys meets ------------------------------------------ */
+
+struct query_tile {
+    int h, t0;
+};
+
+/* Whether one of queries [t0, t0 + n), n <= 64, sees nothing and so gives to every key. All lanes agree. */
+static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t head, int t0, int n)
+{
+    bool any = false;
+    for (int t = t0 + (threadIdx.x & 31); t < t0 + n && t < a.queries; t += 32)
+        any |= a.lse[head * a.queries + t] == -INFINITY;
+    return __any_sync(0xffffffffu, any);
+}
+
+/* The tile of n queries after x, of the heads before `end` that share a key head; x.t0 < 0: the first of its
+ * head. Where there is none, h = end. */
+template <bool EASY>
+static __device__ __forceinline__ query_tile next_tile(const attention &a, const span &seeing, int b, int end,
+                                                       int n, query_tile x)
+{
+    const bool some_give = may_see_nothing<EASY>(a);
+    const int first = some_give ? 0 : seeing.from / n * n;
+    x.t0 = x.t0 < 0 ? first : x.t0 + n;
+    while (x.h < end) {
+        if (x.t0 >= (some_give ? a.queries : seeing.to)) {
+            x.h++;
+            x.t0 = first;
+            if (first >= seeing.to && !some_give)
+                x.h = end;
+            continue;
+        }
+        if ((x.t0 + n > seeing.from && x.t0 < seeing.to) ||
+            gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
+            break;
+        x.t0 += n;
+    }
+    return x;
+}
+
+#endif
