@@ -42,6 +42,9 @@ BY_API void by_generator_rewind(by_generator *g, int row, int length);
 BY_API by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
                                      int32_t *out);
 
+BY_API by_status by_generator_time(by_generator *g, by_trace_fn fn,
+                                   void *user); /* by_program_time of such steps */
+
 BY_API int by_generator_length(const by_generator *g, int row); /* positions the row holds */
 BY_API by_model *by_generator_model(const by_generator *g);
 BY_API int by_generator_batch(const by_generator *g);

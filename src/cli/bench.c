@@ -194,25 +194,36 @@ static by_status profile_open(bench *b)
     return by_trainer_time(b->trainer, on_node, b);
 }
 
-/* The nodes of a training step, or the matrix products among them, each timed inside the step. */
-static by_status traced_step(bench *b, double *seconds)
+static void clear_nodes(bench *b)
 {
-    double flops = 0;
     for (int i = 0; i < b->n_products; i++) {
         b->products[i].count = 0;
         b->products[i].flops = b->products[i].bytes = b->products[i].seconds = 0;
     }
-    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
-    if (!b->only_products)
-        BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
-    *seconds = 0;
+}
+
+/* Adds up the seconds of a step; returns its FLOP. */
+static double sum_nodes(bench *b, double *seconds)
+{
+    double flops = 0;
     for (int i = 0; i < b->n_products; i++) {
         product *p = &b->products[i];
         p->best = BY_MIN(p->best, p->seconds);
         *seconds += p->seconds;
         flops += p->flops;
     }
-    b->flops_per_token = flops / (double)b->tokens_per_step;
+    return flops;
+}
+
+/* The nodes of a training step, or the matrix products among them, each timed inside the step. */
+static by_status traced_step(bench *b, double *seconds)
+{
+    clear_nodes(b);
+    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
+    if (!b->only_products)
+        BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
+    *seconds = 0;
+    b->flops_per_token = sum_nodes(b, seconds) / (double)b->tokens_per_step;
     return BY_OK;
 }
 
@@ -309,6 +320,34 @@ static by_status decode_step(bench *b, double *seconds)
     return status;
 }
 
+/* A greedy step after the prompt, node by node. */
+static by_status decode_profile_open(bench *b)
+{
+    b->tokens_per_step = b->o.batch;
+    b->flops_per_token = forward_flops(b, b->o.seq);
+    BY_TRY(generator_open(b, b->o.seq + 1));
+    BY_TRY(by_generator_feed(b->generator, b->rows, b->lengths));
+    return by_generator_time(b->generator, on_node, b);
+}
+
+static by_status decode_profile_step(bench *b, double *seconds)
+{
+    int32_t next[1024], out[1024];
+    bool active[1024];
+    if (b->o.batch > BY_COUNT(next))
+        return by_fail(BY_ERR_ARGUMENT, "at most %d rows can be profiled", BY_COUNT(next));
+    for (int r = 0; r < b->o.batch; r++) {
+        by_generator_rewind(b->generator, r, b->o.seq);
+        next[r] = b->tokens[r];
+        active[r] = true;
+    }
+    clear_nodes(b);
+    BY_TRY(by_generator_greedy(b->generator, next, active, 1, out));
+    *seconds = 0;
+    sum_nodes(b, seconds);
+    return BY_OK;
+}
+
 static const work works[] = {
     {"train", 4, 64, 10, 2, true, train_open, train_step},
     {"decode", 1, 64, 3, 1, false, decode_open, decode_step},
@@ -316,6 +355,7 @@ static const work works[] = {
     {"prefill", 1, 512, 10, 2, false, prefill_open, prefill_step},
     {"gemm", 4, 64, 10, 2, true, gemm_open, traced_step},
     {"profile", 4, 64, 10, 2, true, profile_open, traced_step},
+    {"profile-decode", 1, 64, 10, 2, false, decode_profile_open, decode_profile_step},
 };
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -510,21 +550,22 @@ static int run(int argc, char **argv)
 const cli_verb cli_bench = {
     .name = "bench",
     .summary = "measure how fast models train and run on this machine",
-    .description = "Works on random tokens and prints one line of JSON: tokens per second, milliseconds per "
-                   "step (the median, and "
-                   "the least), FLOP per second and their share of what a plain matrix product reaches on "
-                   "this machine, peak "
-                   "memory.\n"
-                   "  train    forward, backward and update; FLOP per token are 6 N + 12 layers width seq\n"
-                   "  forward  logits of every position; a third of that\n"
-                   "  prefill  a prompt into the cache, logits of its last token\n"
-                   "  decode   greedy text after a prompt, token by token\n"
-                   "  gemm     the matrix products of a training step alone, by kind and shape\n"
-                   "  profile  all of a training step, by kind and shape",
+    .description =
+        "Works on random tokens and prints one line of JSON: tokens per second, milliseconds per "
+        "step (the median, and "
+        "the least), FLOP per second and their share of what a plain matrix product reaches on "
+        "this machine, peak "
+        "memory.\n"
+        "  train    forward, backward and update; FLOP per token are 6 N + 12 layers width seq\n"
+        "  forward  logits of every position; a third of that\n"
+        "  prefill  a prompt into the cache, logits of its last token\n"
+        "  decode   greedy text after a prompt, token by token\n"
+        "  gemm     the matrix products of a training step alone, by kind and shape\n"
+        "  profile  all of a training step, by kind and shape; profile-decode: all of a decoding step",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"
                 "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,
-    .args = "train|decode|forward|prefill|gemm|profile",
+    .args = "train|decode|forward|prefill|gemm|profile|profile-decode",
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/gemm.cuh"
+#include "cuda/tune.cuh"
 
 extern "C" {
 by_status by_cuda_open(by_device *d, const char *which, int threads);
@@ -438,6 +439,7 @@ static void cuda_close(by_device *d)
     if (c->stream)
         cudaStreamSynchronize(c->stream);
     by_lt_close(c);
+    by_tuner_close(c->tuner);
     cudaFree(c->scratch);
     cudaFree(c->workspace);
     cudaFree(c->counters);
@@ -528,6 +530,7 @@ static by_status open_card(by_device *d, by_cuda *c)
     BY_TRY(cuda_alloc(d, BY_CUDA_COUNTERS * sizeof(int), &counters));
     c->counters = (int *)counters;
     const int version = by_lt_version();
+    c->tuner = version ? by_tuner_open(card.name, version) : NULL;
     snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s",
              card.name, (double)c->total / (1 << 30), CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
              version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "");

@@ -39,6 +39,7 @@ typedef struct by_cuda {
     by_cuda_fault *fault;        /* host memory, mapped */
     by_cuda_fault *device_fault; /* the device's address of it */
     void *lt;                    /* cuBLASLt's handle */
+    struct by_tuner *tuner;      /* see tune.cuh; NULL: the library's first choice is taken */
     void *workspace;             /* of cuBLASLt, device memory */
     size_t workspace_bytes;
     char *staging; /* pinned memory that uploads pass through */
@@ -100,6 +101,7 @@ static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim
         by_emulate(grid, block, shared, [&] { kernel(args...); });
     return BY_OK;
 }
+#define by_launch_early by_launch
 #else
 template <class... P>
 static cudaError_t by_launch_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
@@ -123,6 +125,37 @@ static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return BY_OK;
     return by_cuda_check(by_launch_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...), "launch");
+}
+#endif
+
+/* The same for a kernel that calls wait_for_previous() before it touches anything that another kernel writes:
+ * it may be started before the one before it has ended (compute capability 9.0 and later). */
+#ifndef BY_CUDA_EMULATE
+template <class... P>
+static cudaError_t by_launch_early_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
+                                       size_t shared, P... args)
+{
+    void *list[] = {(void *)&args...};
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelExC(&config, (const void *)kernel, list);
+}
+template <class... P, class... A>
+static by_status by_launch_early(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                 A... args)
+{
+    if (x->dry || x->cuda->arch < 90 || grid.x == 0 || grid.y == 0 || grid.z == 0)
+        return by_launch(x, kernel, grid, block, shared, args...);
+    return by_cuda_check(by_launch_early_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...),
+                         "launch");
 }
 #endif
 

@@ -7,6 +7,10 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "cuda/tune.cuh"
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -15,6 +19,7 @@
     X(cublasLtDestroy)                  \
     X(cublasLtGetVersion)               \
     X(cublasLtMatmul)                   \
+    X(cublasLtMatmulAlgoCheck)          \
     X(cublasLtMatmulAlgoGetHeuristic)   \
     X(cublasLtMatmulDescCreate)         \
     X(cublasLtMatmulDescDestroy)        \
@@ -99,6 +104,7 @@ struct by_lt_plan {
     float beta;
     const void *pa, *pb;
     void *pc;
+    size_t bytes; /* of c */
 };
 
 static cudaDataType_t type_of(by_dtype t)
@@ -143,12 +149,6 @@ static bool set_epilogue(cublasLtMatmulDesc_t desc, const by_product *p)
     case BY_EPILOGUE_DGELU:
         e = CUBLASLT_EPILOGUE_DGELU;
         break;
-    case BY_EPILOGUE_SUM_OF_A: /* a is the library's b */
-        e = CUBLASLT_EPILOGUE_BGRADB;
-        break;
-    case BY_EPILOGUE_SUM_OF_B:
-        e = CUBLASLT_EPILOGUE_BGRADA;
-        break;
     }
     bool ok = set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, e);
     if (p->bias)
@@ -166,15 +166,13 @@ static uint32_t alignment(const void *p)
     return low == 0 || low > 256 ? 256 : (uint32_t)low;
 }
 
-/* The library's first choice. Trying several and timing them would find faster ones now and then, but then
- * the same command would not give the same bits every time. */
-static by_status choose(by_cuda *c, by_lt_plan *plan)
+/* Candidates by the library's own expectation, best first; returns how many. */
+static int candidates(by_cuda *c, const by_lt_plan *plan, int most, cublasLtMatmulHeuristicResult_t *list)
 {
     cublasLtMatmulPreference_t wish;
-    cublasLtMatmulHeuristicResult_t found;
     int count = 0;
     if (lt.p_cublasLtMatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS)
-        return by_fail(BY_ERR_MEMORY, "out of memory");
+        return 0;
     const struct {
         cublasLtMatmulPreferenceAttributes_t which;
         const void *at;
@@ -188,14 +186,117 @@ static by_status choose(by_cuda *c, by_lt_plan *plan)
     }
     lt.p_cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                               &c->workspace_bytes, sizeof c->workspace_bytes);
-    cublasStatus_t s = lt.p_cublasLtMatmulAlgoGetHeuristic(
-        (cublasLtHandle_t)c->lt, plan->desc, plan->b, plan->a, plan->c, plan->c, wish, 1, &found, &count);
+    if (lt.p_cublasLtMatmulAlgoGetHeuristic((cublasLtHandle_t)c->lt, plan->desc, plan->b, plan->a, plan->c,
+                                            plan->c, wish, most, list, &count) != CUBLAS_STATUS_SUCCESS)
+        count = 0;
     lt.p_cublasLtMatmulPreferenceDestroy(wish);
-    if (s != CUBLAS_STATUS_SUCCESS || count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+    int good = 0;
+    for (int i = 0; i < count; i++)
+        if (list[i].state == CUBLAS_STATUS_SUCCESS)
+            list[good++] = list[i];
+    return good;
+}
+
+static cublasStatus_t multiply(by_cuda *c, const by_lt_plan *plan, const cublasLtMatmulAlgo_t *algo,
+                               size_t workspace, void *to, cudaStream_t stream)
+{
+    const float one = 1;
+    return lt.p_cublasLtMatmul((cublasLtHandle_t)c->lt, plan->desc, &one, plan->pb, plan->b, plan->pa,
+                               plan->a, &plan->beta, to, plan->c, to, plan->c, algo, c->workspace, workspace,
+                               stream);
+}
+
+/* Milliseconds of a product into memory that nobody needs; infinite when it fails. */
+static float time_of(by_cuda *c, const by_lt_plan *plan, const cublasLtMatmulHeuristicResult_t *how, void *to,
+                     cudaEvent_t begin, cudaEvent_t end)
+{
+    enum { WARM = 2, TIMES = 6 };
+    float ms = 0;
+    for (int i = 0; i < WARM + TIMES; i++) {
+        if (i == WARM)
+            cudaEventRecord(begin, c->stream);
+        if (multiply(c, plan, &how->algo, how->workspaceSize, to, c->stream) != CUBLAS_STATUS_SUCCESS)
+            return INFINITY;
+    }
+    cudaEventRecord(end, c->stream);
+    if (cudaEventSynchronize(end) != cudaSuccess || cudaEventElapsedTime(&ms, begin, end) != cudaSuccess)
+        return INFINITY;
+    return ms;
+}
+
+/* The fastest of a list. The first stays unless another is clearly faster. */
+static int fastest(by_cuda *c, const by_lt_plan *plan, const cublasLtMatmulHeuristicResult_t *list, int count)
+{
+    void *to = NULL;
+    cudaEvent_t begin = NULL, end = NULL;
+    int best = 0;
+    if (cudaMalloc(&to, plan->bytes) == cudaSuccess && cudaEventCreate(&begin) == cudaSuccess &&
+        cudaEventCreate(&end) == cudaSuccess) {
+        float least = 0.98f * time_of(c, plan, &list[0], to, begin, end);
+        for (int i = 1; i < count; i++) {
+            const float ms = time_of(c, plan, &list[i], to, begin, end);
+            if (ms < least) {
+                least = ms;
+                best = i;
+            }
+        }
+    }
+    if (begin)
+        cudaEventDestroy(begin);
+    if (end)
+        cudaEventDestroy(end);
+    cudaFree(to);
+    (void)cudaGetLastError();
+    return best;
+}
+
+/* A kernel that was remembered, when the library still takes it. */
+static bool recall(by_cuda *c, by_lt_plan *plan, const char *key)
+{
+    const by_tuned *known = by_tuner_find(c->tuner, key);
+    cublasLtMatmulHeuristicResult_t checked;
+    cublasLtMatmulAlgo_t algo;
+    static_assert(sizeof algo == sizeof known->algo, "an algorithm is eight words");
+    if (!known)
+        return false;
+    memcpy(&algo, known->algo, sizeof algo);
+    if (lt.p_cublasLtMatmulAlgoCheck((cublasLtHandle_t)c->lt, plan->desc, plan->b, plan->a, plan->c, plan->c,
+                                     &algo, &checked) != CUBLAS_STATUS_SUCCESS ||
+        checked.workspaceSize > c->workspace_bytes)
+        return false;
+    plan->algo = algo;
+    plan->workspace = checked.workspaceSize;
+    return true;
+}
+
+static by_status choose(by_cuda *c, by_lt_plan *plan, const char *key)
+{
+    enum { MOST = 8 };
+    cublasLtMatmulHeuristicResult_t list[MOST];
+    if (c->tuner && recall(c, plan, key))
+        return BY_OK;
+    const int count = candidates(c, plan, c->tuner ? MOST : 1, list);
+    if (count == 0)
         return by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt has no kernel for this product");
-    plan->algo = found.algo;
-    plan->workspace = found.workspaceSize;
-    return BY_OK;
+    const int best = count > 1 ? fastest(c, plan, list, count) : 0;
+    plan->algo = list[best].algo;
+    plan->workspace = list[best].workspaceSize;
+    if (!c->tuner)
+        return BY_OK;
+    by_tuned found;
+    snprintf(found.key, sizeof found.key, "%s", key);
+    memcpy(found.algo, &plan->algo, sizeof found.algo);
+    found.workspace = plan->workspace;
+    return by_tuner_add(c->tuner, &found);
+}
+
+static void describe_key(const by_cuda *c, const by_product *p, char key[BY_TUNE_KEY])
+{
+    snprintf(key, BY_TUNE_KEY, "%s%s-%s,%lldx%lldx%lld,%d%d,%lld:%lld:%lld,b%lld,e%d%d%d,%d%d,a%u:%u:%u",
+             by_dtype_name(p->ab_type), c->tf32 ? "t" : "", by_dtype_name(p->c_type), (long long)p->m,
+             (long long)p->n, (long long)p->k, p->ta, p->tb, (long long)p->lda, (long long)p->ldb,
+             (long long)p->ldc, (long long)p->batch, (int)p->epilogue, p->bias != NULL, p->extra != NULL,
+             p->accumulate, (int)p->bias_type, alignment(p->a), alignment(p->b), alignment(p->c));
 }
 
 static by_status describe(by_cuda *c, by_lt_plan *plan, const by_product *p)
@@ -211,7 +312,9 @@ static by_status describe(by_cuda *c, by_lt_plan *plan, const by_product *p)
         layout(&plan->a, p->ab_type, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, batch, p->stride_a) &&
         layout(&plan->b, p->ab_type, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, batch, p->stride_b) &&
         layout(&plan->c, p->c_type, p->m, p->n, p->ldc, batch, p->stride_c);
-    return ok ? choose(c, plan) : by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt does not take this product");
+    char key[BY_TUNE_KEY];
+    describe_key(c, p, key);
+    return ok ? choose(c, plan, key) : by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt does not take this product");
 }
 
 by_lt_plan *by_lt_plan_new(by_cuda *c, const by_product *p)
@@ -223,6 +326,8 @@ by_lt_plan *by_lt_plan_new(by_cuda *c, const by_product *p)
     plan->pa = p->a;
     plan->pb = p->b;
     plan->pc = p->c;
+    plan->bytes =
+        (size_t)((BY_MAX(p->batch, 1) - 1) * p->stride_c + p->m * p->ldc) * by_dtype_size(p->c_type);
     if (describe(c, plan, p) != BY_OK) {
         by_lt_plan_free(plan);
         return NULL;
@@ -244,12 +349,9 @@ void by_lt_plan_free(by_lt_plan *plan)
 
 by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
 {
-    const float one = 1;
     if (x->dry)
         return BY_OK;
-    cublasStatus_t s = lt.p_cublasLtMatmul(
-        (cublasLtHandle_t)x->cuda->lt, plan->desc, &one, plan->pb, plan->b, plan->pa, plan->a, &plan->beta,
-        plan->pc, plan->c, plan->pc, plan->c, &plan->algo, x->cuda->workspace, plan->workspace, x->stream);
+    cublasStatus_t s = multiply(x->cuda, plan, &plan->algo, plan->workspace, plan->pc, x->stream);
     return s == CUBLAS_STATUS_SUCCESS ? BY_OK
                                       : by_fail(BY_ERR_DEVICE, "cuBLASLt failed with status %d", (int)s);
 }
@@ -337,18 +439,6 @@ by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
                     v *= activate_slope(BY_GELU_TANH, element(p->extra, p->c_type, other));
                 set_element(p->c, p->c_type, at, v);
             }
-    for (int64_t i = 0; i < p->m && p->epilogue == BY_EPILOGUE_SUM_OF_A; i++) {
-        double sum = 0;
-        for (int64_t k = 0; k < p->k; k++)
-            sum += a_at(p, 0, i, k);
-        set_element(p->bias, p->bias_type, i, (float)sum);
-    }
-    for (int64_t j = 0; j < p->n && p->epilogue == BY_EPILOGUE_SUM_OF_B; j++) {
-        double sum = 0;
-        for (int64_t k = 0; k < p->k; k++)
-            sum += b_at(p, 0, k, j);
-        set_element(p->bias, p->bias_type, j, (float)sum);
-    }
     return BY_OK;
 }
 #endif

@@ -302,6 +302,10 @@ struct by_params {
     by_segment *segments;
     int n_segments;
 };
+/* Elements that a parameter has in the flat buffers: its own, and zeros up to a multiple of BY_PARAM_ROWS
+ * rows. */
+#define BY_PARAM_ROWS 64
+int64_t by_param_reserved(const by_param_info *info);
 /* Find or add a parameter; a frozen list and another shape under the same name are errors (-1). */
 int by_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init);
 /* Set from values of any type. */
@@ -328,7 +332,7 @@ struct by_program {
     by_trace_fn trace;
     void *trace_user;
     bool only_times; /* do not look at what the nodes computed */
-    void *plan; /* the backend's */
+    void *plan;      /* the backend's */
 };
 
 /* ---- devices --------------------------------------------------------------------------------- */

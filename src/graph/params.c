@@ -96,6 +96,14 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     return p->count++;
 }
 
+/* Matrices get rows of zeros behind them: matrix units want whole multiples (src/cuda/kernels/matmul.cu). */
+int64_t by_param_reserved(const by_param_info *info)
+{
+    int64_t count = info->count, cols = info->rank == 2 ? info->dim[1] : 1;
+    count = (count / cols + BY_PARAM_ROWS - 1) / BY_PARAM_ROWS * BY_PARAM_ROWS * cols;
+    return (count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
 static by_status lay_out(by_params *p)
 {
     by_free(p->segments); /* of an attempt that failed */
@@ -107,7 +115,7 @@ static by_status lay_out(by_params *p)
     for (int i = 0; i < p->count; i++) {
         by_param_info *info = &p->list[i];
         info->offset = offset;
-        offset += (info->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+        offset += by_param_reserved(info);
         if (!info->trainable)
             continue;
         int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;

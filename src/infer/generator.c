@@ -252,6 +252,14 @@ static by_status compile_loop(by_generator *g, loop *l)
     return l->program ? BY_OK : by_error_status();
 }
 
+by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
+{
+    if (!g->greedy.program)
+        BY_TRY(compile_loop(g, &g->greedy));
+    by_program_time(g->greedy.program, fn, user);
+    return BY_OK;
+}
+
 by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
                               int32_t *out)
 {

@@ -5,6 +5,8 @@
 __global__ void advance(const int *next, int *tokens, int *positions, int *past, int *log, int rows, int room,
                         int last)
 {
+    let_next_start();
+    wait_for_previous();
     const int count = log[0];
     __syncthreads();
     for (int b = (int)threadIdx.x; b < rows; b += (int)blockDim.x) {
@@ -22,8 +24,8 @@ extern "C" by_status by_cuda_advance(by_exec *e, by_node *n)
 {
     const int64_t rows = by_elements(n->in[0]);
     BY_BRANCH("advance");
-    return by_launch(by_cuda_of(e), advance, dim3(1), dim3(256), 0, (const int *)n->in[0]->data,
-                     (int *)n->in[1]->data, (int *)n->in[2]->data, (int *)n->in[3]->data,
-                     (int *)n->in[4]->data, (int)rows, (int)((by_elements(n->in[4]) - 1) / rows),
-                     ((const by_advance_attr *)n->attr)->last);
+    return by_launch_early(by_cuda_of(e), advance, dim3(1), dim3(256), 0, (const int *)n->in[0]->data,
+                           (int *)n->in[1]->data, (int *)n->in[2]->data, (int *)n->in[3]->data,
+                           (int *)n->in[4]->data, (int)rows, (int)((by_elements(n->in[4]) - 1) / rows),
+                           ((const by_advance_attr *)n->attr)->last);
 }

@@ -244,6 +244,8 @@ static __global__ void __launch_bounds__(DECODERS, ROWS == 1 ? 3 : 2) decode(con
     __shared__ float space[DECODERS / 32 * (LANES * PIECE + 2)];
     const attention &a = c.a;
     const int share = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, most = gridDim.x;
+    let_next_start();
+    wait_for_previous();
     const bool right = check_past(c, b);
     const int past = past_of(a, b), keys = past + a.queries, rows = a.group * a.queries;
     const int from = share * c.share, to = min(from + c.share, keys), shares = (keys + c.share - 1) / c.share;
@@ -319,7 +321,8 @@ template <class T, int LANES, int ROWS> static by_status launch_decode(by_cuda_e
         c.parts = (float *)by_cuda_scratch(x, sizeof(float) * (size_t)heads * (size_t)most *
                                                   (size_t)(a.group * a.queries * (a.dim + 2)));
     const dim3 grid((unsigned)most, (unsigned)a.kv_heads, (unsigned)a.batch);
-    BY_TRY(by_launch(x, decode<T, LANES, ROWS>, grid, dim3(DECODERS), 0, c));
+    by_status status = by_launch_early(x, decode<T, LANES, ROWS>, grid, dim3(DECODERS), 0, c);
+    BY_TRY(status);
     if (most == 1 || c.arrived)
         return BY_OK;
     return by_launch(x, combine_shares<T>, dim3((unsigned)a.kv_heads, (unsigned)a.batch), dim3(DECODERS), 0,

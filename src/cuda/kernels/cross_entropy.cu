@@ -77,8 +77,16 @@ static __device__ __forceinline__ float finish_row(const loss_args<T> &a, int64_
     return lse;
 }
 
+/* The gap behind a row of gradients is part of the products that read it. */
+template <class T> static __device__ __forceinline__ void zero_gap(const loss_args<T> &a, T *dx)
+{
+    for (int i = a.cols + (int)threadIdx.x; i < (int)a.dx_pitch; i += (int)blockDim.x)
+        dx[i] = from_float<T>(0);
+}
+
 template <class T> static __device__ __forceinline__ void zero_row(const loss_args<T> &a, T *dx)
 {
+    zero_gap(a, dx);
     each_piece(dx, a.whole, a.cols, [&](int i, auto &v) {
         for (float &e : v.at)
             e = 0;
@@ -104,6 +112,7 @@ static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx
 {
     const float spread = a.smoothing / (float)a.cols, hit = 1 - a.smoothing + spread;
     const float factor = scale.count > 0 ? scale.dloss / scale.count : 0, less = -spread * factor;
+    zero_gap(a, dx);
     each_piece(from, a.whole, a.cols, [&](int i, auto &v) {
         for (float &e : v.at)
             e = fmaf(exp_above(e, lse), factor, less);

@@ -19,6 +19,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL + threadIdx.x;
     W word[UNROLL];
+    let_next_start();
+    wait_for_previous();
     BY_UNROLL
     for (int u = 0; u < UNROLL; u++) {
         const int64_t i = first + u * THREADS;
@@ -41,9 +43,9 @@ static __global__ void __launch_bounds__(THREADS)
 template <class W> static by_status gather(by_cuda_exec *x, by_node *n, int64_t length)
 {
     const int64_t total = elements_of(n->in[1]) * length;
-    return by_launch(x, gather_rows<W>, blocks_for(total, THREADS * UNROLL), THREADS, 0, (W *)n->out[0]->data,
-                     (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data, by_tensor_rows(n->in[0]),
-                     length, total, x->cuda->device_fault, n->index);
+    return by_launch_early(x, gather_rows<W>, blocks_for(total, THREADS * UNROLL), THREADS, 0,
+                           (W *)n->out[0]->data, (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data,
+                           by_tensor_rows(n->in[0]), length, total, x->cuda->device_fault, n->index);
 }
 
 extern "C" by_status by_cuda_gather(by_exec *e, by_node *n)

@@ -167,6 +167,21 @@ static __device__ __forceinline__ float block_max(float x, float *space)
     return x;
 }
 
+/* See by_launch_early(). What follows wait_for_previous() sees all that the kernels before have written.
+ * After let_next_start() the next kernel may be started, as far as it does not wait. */
+static __device__ __forceinline__ void wait_for_previous()
+{
+#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void let_next_start()
+{
+#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 /* A bad index: the first to come is kept, and the host reports it when it next looks. */
 static __device__ __forceinline__ void report_fault(by_cuda_fault *f, int node, int input, int value,
                                                     int64_t place, int64_t limit)

@@ -2,191 +2,22 @@
  * a few rows, which are a reading of the weights, are ours, and so are the few that the library has no kernel
  * for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
 #include "cuda/gemm.cuh"
-#include "cuda/kernels/kernel.cuh"
-
-enum { FEW_ROWS = 8 };
+#include "cuda/kernels/act.cuh"
+#include "cuda/kernels/few.cuh"
 
 /* n->plan of the four ops. */
 typedef struct linear_plan {
     void (*forget)(void *);
     by_product p;
     by_lt_plan *lt;   /* NULL: ours */
-    bool few, inside; /* few rows; bias and activation (or the column sums) are part of the product */
-    int splits;       /* few rows, w (K, N): parts that K is cut into */
-    int *arrived;     /* few rows, w (K, N): blocks that have finished, per tile of columns; device memory */
+    bool few, inside; /* few rows; the activation, or its slope, is part of the product */
 } linear_plan;
 
 static void forget_plan(void *p)
 {
     linear_plan *plan = (linear_plan *)p;
     by_lt_plan_free(plan->lt);
-    if (plan->arrived)
-        cudaFree(plan->arrived);
     by_free(plan);
-}
-
-/* ---- few rows: w (N, K) ---------------------------------------------------------------------- */
-
-typedef struct few_args {
-    const void *x, *w, *bias;
-    void *y;
-    int64_t ldx, ldw, ldy;
-    int n, k;
-    by_act act;
-} few_args;
-
-template <class T> static __device__ __forceinline__ float finish(const few_args &a, int n, float sum)
-{
-    if (a.bias)
-        sum += to_float(((const T *)a.bias)[n]);
-    return activate(a.act, sum);
-}
-
-/* y (M, N) = act(x (M, K) w^T + b). A warp takes ROWS rows of w; VEC elements at a time. */
-template <class T, int M, int VEC> __global__ void few_rows_nk(few_args a)
-{
-    enum { ROWS = 2 };
-    const int lane = threadIdx.x & 31,
-              first = (int)(blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS;
-    const T *x = (const T *)a.x, *w = (const T *)a.w;
-    float sum[ROWS][M] = {};
-    if (first >= a.n) /* the whole warp */
-        return;
-    const int rows = min(a.n - first, (int)ROWS);
-    for (int k = lane * VEC; k < a.k; k += 32 * VEC) {
-        vec<T, VEC> part[ROWS];
-        for (int r = 0; r < ROWS; r++)
-            part[r] = load<T, VEC>(w + (int64_t)(first + (r < rows ? r : 0)) * a.ldw + k);
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            const vec<T, VEC> v = load<T, VEC>(x + m * a.ldx + k);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int i = 0; i < VEC; i++)
-                    sum[r][m] += to_float(part[r].at[i]) * to_float(v.at[i]);
-        }
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            const float s = warp_sum(sum[r][m]);
-            if (lane == 0 && r < rows)
-                ((T *)a.y)[m * a.ldy + first + r] = from_float<T>(finish<T>(a, first + r, s));
-        }
-}
-
-/* ---- few rows: w (K, N) ---------------------------------------------------------------------- */
-
-enum { TILE_COLUMNS = 64, TILE_THREADS = 256 };
-
-/* The same with w (K, N). A block takes TILE_COLUMNS columns and a part of K; the block that is the last of
- * its columns adds the parts up, always in the same order. */
-template <class T, int M, int VEC>
-__global__ void few_rows_kn(few_args a, int per_split, float *parts, int *arrived)
-{
-    enum { ACROSS = TILE_COLUMNS / VEC, DOWN = TILE_THREADS / ACROSS };
-    __shared__ float sums[DOWN][TILE_COLUMNS + 1];
-    __shared__ int last;
-    const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
-    const int col = (int)blockIdx.x * TILE_COLUMNS + across * VEC;
-    const int from = (int)blockIdx.y * per_split, to = min(a.k, from + per_split);
-    const T *x = (const T *)a.x, *w = (const T *)a.w;
-    float sum[M][VEC] = {};
-    if (col < a.n) {
-#pragma unroll 4
-        for (int k = from + down; k < to; k += DOWN) {
-            const vec<T, VEC> part = load<T, VEC>(w + k * a.ldw + col);
-#pragma unroll
-            for (int m = 0; m < M; m++) {
-                const float v = to_float(x[m * a.ldx + k]);
-#pragma unroll
-                for (int i = 0; i < VEC; i++)
-                    sum[m][i] += v * to_float(part.at[i]);
-            }
-        }
-    }
-    for (int m = 0; m < M; m++) {
-        for (int i = 0; i < VEC; i++)
-            sums[down][across * VEC + i] = sum[m][i];
-        __syncthreads();
-        if (threadIdx.x < TILE_COLUMNS) {
-            float total = 0;
-            for (int d = 0; d < DOWN; d++)
-                total += sums[d][threadIdx.x];
-            parts[((int64_t)(blockIdx.x * gridDim.y + blockIdx.y) * M + m) * TILE_COLUMNS + threadIdx.x] =
-                total;
-        }
-        __syncthreads();
-    }
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        last = atomicAdd(&arrived[blockIdx.x], 1) == (int)gridDim.y - 1;
-        if (last)
-            arrived[blockIdx.x] = 0; /* for the next run */
-    }
-    __syncthreads();
-    if (!last)
-        return;
-    __threadfence();
-    const float *mine = parts + (int64_t)blockIdx.x * gridDim.y * M * TILE_COLUMNS;
-    for (int i = threadIdx.x; i < M * TILE_COLUMNS; i += blockDim.x) {
-        const int m = i / TILE_COLUMNS, n = (int)blockIdx.x * TILE_COLUMNS + i % TILE_COLUMNS;
-        float total = 0;
-        for (int s = 0; s < (int)gridDim.y; s++)
-            total += __ldcg(mine + (int64_t)s * M * TILE_COLUMNS + i);
-        if (n < a.n)
-            ((T *)a.y)[m * a.ldy + n] = from_float<T>(finish<T>(a, n, total));
-    }
-}
-
-template <class T, int M, int VEC>
-static by_status launch_few(by_cuda_exec *x, const linear_plan *plan, const few_args &a)
-{
-    if (plan->p.tb)
-        return by_launch(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, 16)), dim3(256), 0, a);
-    const unsigned tiles = blocks_for(a.n, TILE_COLUMNS);
-    const size_t bytes = sizeof(float) * tiles * (size_t)plan->splits * M * TILE_COLUMNS;
-    float *parts = (float *)by_cuda_scratch(x, bytes);
-    const int per_split = (int)blocks_for(a.k, plan->splits);
-    return by_launch(x, few_rows_kn<T, M, VEC>, dim3(tiles, (unsigned)plan->splits), dim3(TILE_THREADS), 0, a,
-                     per_split, parts, plan->arrived);
-}
-
-template <class T, int VEC> static by_status few_of(by_cuda_exec *x, const linear_plan *plan, by_act act)
-{
-    const by_product *p = &plan->p;
-    for (int64_t row = 0; row < p->m;) { /* 8, 4, 2, 1: every count is some of these */
-        const int64_t left = p->m - row;
-        few_args a = {(const T *)p->a + row * p->lda,
-                      p->b,
-                      p->bias,
-                      (T *)p->c + row * p->ldc,
-                      p->lda,
-                      p->ldb,
-                      p->ldc,
-                      (int)p->n,
-                      (int)p->k,
-                      act};
-        by_status status = left >= 8   ? launch_few<T, 8, VEC>(x, plan, a)
-                           : left >= 4 ? launch_few<T, 4, VEC>(x, plan, a)
-                           : left >= 2 ? launch_few<T, 2, VEC>(x, plan, a)
-                                       : launch_few<T, 1, VEC>(x, plan, a);
-        BY_TRY(status);
-        row += left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-    }
-    return BY_OK;
-}
-
-template <class T> static by_status few_rows(by_cuda_exec *x, const linear_plan *plan, by_act act)
-{
-    enum { N = wide<T>::N };
-    const by_product *p = &plan->p;
-    /* vectors along K for w (N, K), along N for w (K, N); a vector is inside the matrix, or outside */
-    const bool whole = p->ldb % N == 0 && (p->tb ? p->k % N == 0 && p->lda % N == 0 : p->n % N == 0);
-    return whole ? few_of<T, N>(x, plan, act) : few_of<T, 1>(x, plan, act);
 }
 
 /* ---- any product: for what the library refuses ------------------------------------------------- */
@@ -234,12 +65,12 @@ template <class T> __global__ void activation_after(const T *x, T *y, int64_t co
     if (i + 4 <= count) {
         vec<T, 4> v = load<T, 4>(x + i);
         for (int k = 0; k < 4; k++)
-            v.at[k] = from_float<T>(activate(act, to_float(v.at[k])));
+            v.at[k] = from_float<T>(activate_as<T>(act, to_float(v.at[k])));
         store(y + i, v);
         return;
     }
     for (int64_t k = i; k < count; k++)
-        y[k] = from_float<T>(activate(act, to_float(x[k])));
+        y[k] = from_float<T>(activate_as<T>(act, to_float(x[k])));
 }
 
 template <class T>
@@ -315,6 +146,22 @@ template <class T> static by_status sum_columns(by_cuda_exec *x, const by_tensor
 
 /* ---- plans ------------------------------------------------------------------------------------- */
 
+/* Matrix units want whole multiples of rows and columns: 50257 columns take eight times as long as 50304.
+ * Logits and their gradients have gaps behind their rows, zeros in the case of gradients, and parameters have
+ * zeros behind their last row: with both, the product may be taken over the gap too. */
+static int64_t over_the_gap(const by_tensor *logits, const by_tensor *w, by_slot slot)
+{
+    const by_tensor *root = w->root;
+    const by_place place = slot == BY_SLOT_VALUE ? BY_PLACE_PARAM : BY_PLACE_GRAD;
+    const int64_t cols = by_tensor_cols(logits), pitch = by_tensor_pitch(logits);
+    if (pitch == cols || root->place != place || w->rank != 2 || w->dim[0] != cols)
+        return cols;
+    const by_params *params = w->graph->params;
+    const bool there = w->data == by_params_address(params, root->param, slot) &&
+                       by_param_reserved(&params->list[root->param]) >= pitch * w->dim[1];
+    return there ? pitch : cols;
+}
+
 /* x (R, K), w, [b] -> y (R, N), [pre] */
 static by_product linear_product(const by_node *n)
 {
@@ -322,7 +169,7 @@ static by_product linear_product(const by_node *n)
     const by_tensor *x = n->in[0], *w = n->in[1], *bias = n->in[2], *to = n->out[1] ? n->out[1] : n->out[0];
     by_product p = {};
     p.m = by_tensor_rows(x);
-    p.n = by_tensor_cols(to);
+    p.n = attr->w_is_kn || bias ? by_tensor_cols(to) : over_the_gap(to, w, BY_SLOT_VALUE);
     p.k = by_tensor_cols(x);
     p.tb = !attr->w_is_kn;
     p.lda = p.k;
@@ -346,8 +193,8 @@ static by_product linear_dx_product(const by_node *n)
     by_product p = {};
     p.m = by_tensor_rows(dy);
     p.n = by_tensor_cols(dx);
-    p.k = by_tensor_cols(dy);
     p.tb = ((const by_linear_attr *)n->attr)->w_is_kn;
+    p.k = p.tb ? by_tensor_cols(dy) : over_the_gap(dy, w, BY_SLOT_VALUE);
     p.lda = by_tensor_pitch(dy);
     p.ldb = p.tb ? p.k : p.n;
     p.ldc = p.n;
@@ -366,7 +213,7 @@ static by_product linear_dw_product(const by_node *n)
     const bool kn = ((const by_linear_attr *)n->attr)->w_is_kn;
     const by_tensor *a = kn ? x : dy, *b = kn ? dy : x;
     by_product p = {};
-    p.m = by_tensor_cols(a);
+    p.m = kn ? by_tensor_cols(a) : over_the_gap(dy, n->out[0], BY_SLOT_GRAD);
     p.n = by_tensor_cols(b);
     p.k = by_tensor_rows(x);
     p.ta = true;
@@ -429,17 +276,6 @@ static bool try_library(by_cuda *c, linear_plan *plan, const by_product *p)
     return plan->lt != NULL;
 }
 
-static by_status plan_few(by_cuda_exec *x, linear_plan *plan)
-{
-    plan->few = true;
-    if (plan->p.tb)
-        return BY_OK;
-    const size_t tiles = blocks_for(plan->p.n, TILE_COLUMNS);
-    plan->splits = (int)BY_MAX(1, BY_MIN((2 * x->cuda->sms + (int)tiles - 1) / (int)tiles, plan->p.k / 32));
-    BY_TRY(by_cuda_check(cudaMalloc((void **)&plan->arrived, tiles * sizeof(int)), "memory for a product"));
-    return by_cuda_check(cudaMemset(plan->arrived, 0, tiles * sizeof(int)), "memory for a product");
-}
-
 static bool is_16_bit(by_dtype t)
 {
     return t == BY_BF16 || t == BY_F16;
@@ -457,8 +293,9 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     linear_plan *plan = new_plan(n, linear_product(n));
     if (!plan)
         return BY_ERR_MEMORY;
-    if (plan->p.m <= FEW_ROWS && !n->out[1] && plan->p.c_type == plan->p.ab_type)
-        return plan_few(x, plan);
+    plan->few = by_few_rows_take(&plan->p) && !n->out[1];
+    if (plan->few)
+        return BY_OK;
     if (library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0) {
         by_product p = plan->p;
         p.epilogue = BY_EPILOGUE_GELU;
@@ -485,11 +322,6 @@ static by_status activation_pass(by_cuda_exec *x, const by_tensor *from, by_tens
     BY_CUDA_DISPATCH(from->type, activate_all, x, from, to, act);
 }
 
-static by_status few_pass(by_cuda_exec *x, const linear_plan *plan, by_act act)
-{
-    BY_CUDA_DISPATCH(plan->p.ab_type, few_rows, x, plan, act);
-}
-
 static by_status bias_pass(by_cuda_exec *x, const by_node *n)
 {
     const by_tensor *dy = n->in[1];
@@ -507,7 +339,7 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->few) {
         BY_BRANCH("linear, few rows");
-        return few_pass(x, plan, act);
+        return by_few_rows(x, &plan->p, act);
     }
     BY_TRY(run_product(x, plan));
     if (plan->inside) {
@@ -563,29 +395,16 @@ extern "C" by_status by_cuda_linear_dw(by_exec *e, by_node *n)
         linear_plan *plan = new_plan(n, linear_dw_product(n));
         if (!plan)
             return BY_ERR_MEMORY;
-        if (n->out[1] && !n->in[3] && is_16_bit(plan->p.ab_type)) {
-            by_product p = plan->p;
-            const bool kn = ((const by_linear_attr *)n->attr)->w_is_kn;
-            p.epilogue = kn ? BY_EPILOGUE_SUM_OF_B : BY_EPILOGUE_SUM_OF_A;
-            p.bias = n->out[1]->data;
-            p.bias_type = n->out[1]->type;
-            plan->inside = try_library(x->cuda, plan, &p);
-        }
-        if (!plan->inside)
-            try_library(x->cuda, plan, &plan->p);
+        try_library(x->cuda, plan, &plan->p);
     }
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan) {
         BY_BRANCH("linear_dw, weight");
         BY_TRY(run_product(x, plan));
-        if (plan->inside) {
-            BY_BRANCH("linear_dw, bias inside");
-            return BY_OK;
-        }
     }
     if (!n->out[1])
         return BY_OK;
-    BY_BRANCH("linear_dw, bias after");
+    BY_BRANCH("linear_dw, bias"); /* the library can do it inside, which takes longer than both passes */
     return bias_pass(x, n);
 }
 

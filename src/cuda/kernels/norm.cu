@@ -65,6 +65,8 @@ static __global__ void __launch_bounds__(WARP ? 256 : MOST_THREADS) norm_rows(no
     __shared__ float space[32];
     const int width = WARP ? 32 : (int)blockDim.x, lane = (int)threadIdx.x % width;
     const int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / width;
+    let_next_start();
+    wait_for_previous();
     if (row >= a.rows)
         return;
     const int64_t at = row * a.cols;
@@ -120,6 +122,8 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_an
     const int64_t row = blockIdx.x, at = row * a.cols;
     const T *x = a.x + at;
     T *y = a.y + at;
+    let_next_start();
+    wait_for_previous();
     if (a.h) {
         T *sum = a.sum ? a.sum + at : y;
         for (int i = (int)threadIdx.x; i < a.cols; i += (int)blockDim.x)
@@ -164,18 +168,18 @@ template <class T> static by_status norm_of(by_cuda_exec *x, by_node *n, norm_wa
     a.random = x->random;
     a.rng = n->rng;
     if (how == BY_ELEMENT)
-        return by_launch(x, norm_any<T>, (unsigned)a.rows, threads_for(a.cols, ANY_THREADS), 0, a);
+        return by_launch_early(x, norm_any<T>, (unsigned)a.rows, threads_for(a.cols, ANY_THREADS), 0, a);
     if (how == BY_BLOCK)
-        return by_launch(x, norm_rows<T, 1, false>, (unsigned)a.rows, threads_for(pieces, MOST_THREADS), 0,
-                         a);
+        return by_launch_early(x, norm_rows<T, 1, false>, (unsigned)a.rows, threads_for(pieces, MOST_THREADS),
+                               0, a);
     const unsigned grid = blocks_for(a.rows, 256 / 32);
     if (pieces <= 32)
-        return by_launch(x, norm_rows<T, 1, true>, grid, 256, 0, a);
+        return by_launch_early(x, norm_rows<T, 1, true>, grid, 256, 0, a);
     if (pieces <= 3 * 32)
-        return by_launch(x, norm_rows<T, 3, true>, grid, 256, 0, a);
+        return by_launch_early(x, norm_rows<T, 3, true>, grid, 256, 0, a);
     if (pieces <= 4 * 32)
-        return by_launch(x, norm_rows<T, 4, true>, grid, 256, 0, a);
-    return by_launch(x, norm_rows<T, 8, true>, grid, 256, 0, a);
+        return by_launch_early(x, norm_rows<T, 4, true>, grid, 256, 0, a);
+    return by_launch_early(x, norm_rows<T, 8, true>, grid, 256, 0, a);
 }
 
 extern "C" by_status by_cuda_norm(by_exec *e, by_node *n)

@@ -318,6 +318,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t row = divide(blockIdx.x, parts, &part), start = row * cols;
     const int64_t begin = start + part * chunk, end = start + min(cols, (part + 1) * chunk);
     uint64_t most = 0;
+    let_next_start();
+    wait_for_previous();
     for (int64_t at = begin / V * V + threadIdx.x * V; at < end; at += THREADS * V) {
         vec<T, V> in = {};
         if (at >= begin && at + V <= end)
@@ -342,6 +344,8 @@ static __global__ void __launch_bounds__(THREADS)
     largest_part(int32_t *y, const uint64_t *partial, int64_t parts)
 {
     uint64_t most = 0;
+    let_next_start();
+    wait_for_previous();
     for (int64_t p = threadIdx.x; p < parts; p += THREADS)
         most = max(most, partial[blockIdx.x * parts + p]);
     most = block_most(most);
@@ -357,11 +361,11 @@ template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t 
     uint64_t *partial = NULL;
     if (parts > 1)
         partial = (uint64_t *)by_cuda_scratch(x, (size_t)(rows * parts) * sizeof *partial);
-    BY_TRY(by_launch(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
-                     (const T *)n->in[0]->data, cols, parts, chunk));
+    BY_TRY(by_launch_early(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
+                           (const T *)n->in[0]->data, cols, parts, chunk));
     if (parts == 1)
         return BY_OK;
-    return by_launch(x, largest_part, (unsigned)rows, THREADS, 0, y, (const uint64_t *)partial, parts);
+    return by_launch_early(x, largest_part, (unsigned)rows, THREADS, 0, y, (const uint64_t *)partial, parts);
 }
 
 extern "C" by_status by_cuda_argmax(by_exec *e, by_node *n)

@@ -1,0 +1,198 @@
+/* few.cu - y (M, N) = act(x (M, K) w + b) for a few rows M: decoding. The weights are read once, at the speed
+ * of memory. They do not depend on the kernel before, so a block asks for its first ones before it waits for
+ * that kernel to end. No sum is split over blocks. */
+#include "cuda/kernels/few.cuh"
+#include "cuda/kernels/act.cuh"
+#include "cuda/kernels/kernel.cuh"
+
+enum { FEW_ROWS = 8 };
+
+typedef struct few_args {
+    const void *x, *w, *bias;
+    void *y;
+    int64_t ldx, ldw, ldy;
+    int n, k;
+    by_act act;
+} few_args;
+
+template <class T> static __device__ __forceinline__ void finish(const few_args &a, int m, int n, float sum)
+{
+    if (a.bias)
+        sum += to_float(((const T *)a.bias)[n]);
+    ((T *)a.y)[m * a.ldy + n] = from_float<T>(activate_as<T>(a.act, sum));
+}
+
+/* ---- w (N, K) -------------------------------------------------------------------------------- */
+
+enum { NK_THREADS = 256, NK_ROWS = 2, NK_AHEAD = 4 };
+
+/* A warp takes NK_ROWS rows of w, NK_AHEAD pieces of each at a time. */
+template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
+{
+    const int lane = threadIdx.x & 31, warp = (int)(blockIdx.x * NK_THREADS + threadIdx.x) >> 5;
+    const int first = warp * NK_ROWS, rows = min(a.n - first, (int)NK_ROWS);
+    const T *x = (const T *)a.x, *w = (const T *)a.w;
+    float sum[NK_ROWS][M] = {};
+    let_next_start();
+    if (first >= a.n) /* the whole warp */
+        return;
+    vec<T, VEC> part[NK_ROWS][NK_AHEAD];
+    auto ask = [&](int from) {
+#pragma unroll
+        for (int i = 0; i < NK_AHEAD; i++) {
+            const int k = from + (i * 32 + lane) * VEC;
+#pragma unroll
+            for (int r = 0; r < NK_ROWS; r++)
+                if (k < a.k)
+                    part[r][i] = load<T, VEC>(w + (int64_t)(first + (r < rows ? r : 0)) * a.ldw + k);
+        }
+    };
+    ask(0);
+    wait_for_previous();
+    for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
+        if (from > 0)
+            ask(from);
+#pragma unroll
+        for (int i = 0; i < NK_AHEAD; i++) {
+            const int k = from + (i * 32 + lane) * VEC;
+            if (k >= a.k)
+                continue;
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                const vec<T, VEC> v = load<T, VEC>(x + m * a.ldx + k);
+#pragma unroll
+                for (int r = 0; r < NK_ROWS; r++)
+#pragma unroll
+                    for (int e = 0; e < VEC; e++)
+                        sum[r][m] += to_float(part[r][i].at[e]) * to_float(v.at[e]);
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < NK_ROWS; r++)
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const float s = warp_sum(sum[r][m]);
+            if (lane == 0 && r < rows)
+                finish<T>(a, m, first + r, s);
+        }
+}
+
+/* ---- w (K, N) -------------------------------------------------------------------------------- */
+
+enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS, KN_AHEAD = 6 };
+
+/* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
+ * a time.
+ */
+template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
+{
+    enum { WARPS = KN_THREADS / 32, COLUMNS = KN_ACROSS * VEC };
+    __shared__ float sums[WARPS][M][COLUMNS];
+    const int across = threadIdx.x % KN_ACROSS, down = threadIdx.x / KN_ACROSS;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const int col = (int)blockIdx.x * COLUMNS + across * VEC;
+    const T *x = (const T *)a.x, *w = (const T *)a.w + col;
+    float sum[M][VEC] = {};
+    let_next_start();
+    vec<T, VEC> part[KN_AHEAD];
+    auto ask = [&](int from) {
+#pragma unroll
+        for (int i = 0; i < KN_AHEAD; i++) {
+            const int k = from + i * KN_DOWN + down;
+            if (k < a.k && col < a.n)
+                part[i] = load<T, VEC>(w + k * a.ldw);
+        }
+    };
+    ask(0);
+    wait_for_previous();
+    for (int from = 0; from < a.k; from += KN_DOWN * KN_AHEAD) {
+        if (from > 0)
+            ask(from);
+#pragma unroll
+        for (int i = 0; i < KN_AHEAD; i++) {
+            const int k = from + i * KN_DOWN + down;
+            if (k >= a.k || col >= a.n)
+                continue;
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                const float v = to_float(x[m * a.ldx + k]);
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    sum[m][e] += v * to_float(part[i].at[e]);
+            }
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int e = 0; e < VEC; e++) {
+            float s = sum[m][e];
+            for (int step = 16; step >= KN_ACROSS; step /= 2)
+                s += __shfl_xor_sync(0xffffffffu, s, step);
+            if (lane < KN_ACROSS)
+                sums[warp][m][lane * VEC + e] = s;
+        }
+    __syncthreads();
+    for (int i = threadIdx.x; i < M * COLUMNS; i += KN_THREADS) {
+        const int m = i / COLUMNS, c = i % COLUMNS, n = (int)blockIdx.x * COLUMNS + c;
+        float total = 0;
+        for (int k = 0; k < WARPS; k++)
+            total += sums[k][m][c];
+        if (n < a.n)
+            finish<T>(a, m, n, total);
+    }
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+template <class T, int M, int VEC> static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
+{
+    if (nk)
+        return by_launch_early(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)),
+                               dim3(NK_THREADS), 0, a);
+    return by_launch_early(x, few_rows_kn<T, M, VEC>, dim3(blocks_for(a.n, KN_ACROSS * VEC)),
+                           dim3(KN_THREADS), 0, a);
+}
+
+template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, by_act act)
+{
+    for (int64_t row = 0; row < p->m;) { /* 8, 4, 2, 1: every count is some of these */
+        const int64_t left = p->m - row;
+        few_args a = {(const T *)p->a + row * p->lda,
+                      p->b,
+                      p->bias,
+                      (T *)p->c + row * p->ldc,
+                      p->lda,
+                      p->ldb,
+                      p->ldc,
+                      (int)p->n,
+                      (int)p->k,
+                      act};
+        by_status status = left >= 8   ? launch<T, 8, VEC>(x, p->tb, a)
+                           : left >= 4 ? launch<T, 4, VEC>(x, p->tb, a)
+                           : left >= 2 ? launch<T, 2, VEC>(x, p->tb, a)
+                                       : launch<T, 1, VEC>(x, p->tb, a);
+        BY_TRY(status);
+        row += left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    }
+    return BY_OK;
+}
+
+template <class T> static by_status of_type(by_cuda_exec *x, const by_product *p, by_act act)
+{
+    enum { N = wide<T>::N };
+    /* vectors along K for w (N, K), along N for w (K, N); a vector is inside the matrix, or outside */
+    const bool whole = p->ldb % N == 0 && (p->tb ? p->k % N == 0 && p->lda % N == 0 : p->n % N == 0);
+    return whole ? rows_of<T, N>(x, p, act) : rows_of<T, 1>(x, p, act);
+}
+
+bool by_few_rows_take(const by_product *p)
+{
+    return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate;
+}
+
+by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act)
+{
+    BY_CUDA_DISPATCH(p->ab_type, of_type, x, p, act);
+}
