@@ -11,8 +11,8 @@ by_emulated by_emulated_now;
 namespace
 {
 
-enum { MAX_THREADS = 1024, STACK = 64 * 1024, NAMED = 16 };
-enum wait_kind { RUNNING, IN_WARP, IN_BLOCK, IN_NAMED, ENDED };
+enum { MAX_THREADS = 1024, STACK = 64 * 1024 };
+enum wait_kind { RUNNING, IN_WARP, IN_BLOCK, ENDED };
 
 struct fiber {
     void *stack;
@@ -22,14 +22,12 @@ struct fiber {
     ucontext_t context;
 #endif
     wait_kind state;
-    int named;
     dim3 thread;
 };
 
 fiber fibers[MAX_THREADS + 1]; /* the last is the caller of by_emulate */
 uint64_t slots[MAX_THREADS][BY_EMULATED_WORDS];
 int threads, running;
-int arrived[NAMED];
 const std::function<void()> *body;
 
 #if defined(__x86_64__)
@@ -146,7 +144,6 @@ void make(fiber *f)
 void run_block()
 {
     memset(by_emulated_now.shared, 0xff, by_emulated_now.shared_bytes);
-    memset(arrived, 0, sizeof arrived);
     dim3 size = by_emulated_now.block_dim;
     for (int t = 0; t < threads; t++) {
         unsigned i = (unsigned)t;
@@ -195,23 +192,6 @@ void by_emulated_warp_barrier()
 {
     int base = running & ~31;
     wait_in(IN_WARP, base, base + 32 < threads ? base + 32 : threads);
-}
-
-/* bar.sync, and bar.arrive when not `wait`. */
-void by_emulated_named_barrier(int id, int count, bool wait)
-{
-    if (wait) {
-        fibers[running].state = IN_NAMED;
-        fibers[running].named = id;
-    }
-    if (++arrived[id] == count) {
-        arrived[id] = 0;
-        for (int t = 0; t < threads; t++)
-            if (fibers[t].state == IN_NAMED && fibers[t].named == id)
-                fibers[t].state = RUNNING;
-    }
-    if (wait && fibers[running].state != RUNNING)
-        pass_on();
 }
 
 /* In a round, not by warps: a warp whose threads all wait for memory must let the others go on. */

@@ -55,7 +55,6 @@ enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words a thread can show to its warp */
 
 void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
 void by_emulated_block_barrier();
-void by_emulated_named_barrier(int id, int threads, bool wait);
 void by_emulated_warp_barrier();
 void by_emulated_yield();             /* let the others go on: for loops that wait for memory */
 uint64_t *by_emulated_slot(int lane); /* what a lane of this warp shows */

@@ -8,16 +8,19 @@ namespace
 {
 
 #if BY_HOPPER_CODE
-/* The running softmax of two rows: the largest score, and this lane's part of the sum of e^(scale (s - top)).
- */
+/* The running softmax of two rows: about the largest score, and this lane's part of the sum of
+ * e^(scale (s - top)). The top follows the largest score only when that is more than SLACK powers of two
+ * above it: within them nothing overflows, and what was summed need not be scaled anew. */
 struct running {
     float top[2], sum[2];
 };
-/* Scores to e^(...); fix: by how much what was summed before shrinks. */
+enum { SLACK = 8 };
+/* Scores to e^(...); fix: by how much what was summed before shrinks. Whether it does, in this warp. */
 template <int N>
-static __device__ __forceinline__ void running_softmax(float (&s)[N / 2], running &run, float (&fix)[2],
+static __device__ __forceinline__ bool running_softmax(float (&s)[N / 2], running &run, float (&fix)[2],
                                                        float scale_log2)
 {
+    bool raised = false;
     BY_UNROLL
     for (int r = 0; r < 2; r++) {
         float top = run.top[r];
@@ -25,9 +28,11 @@ static __device__ __forceinline__ void running_softmax(float (&s)[N / 2], runnin
         for (int i = 2 * r; i < N / 2; i += 4)
             top = fmaxf(top, fmaxf(s[i], s[i + 1]));
         top = quad_max(top);
-        const float less = top == -INFINITY ? 0 : top * scale_log2; /* nothing seen so far */
-        fix[r] = exp2_fast(run.top[r] * scale_log2 - less);
-        run.top[r] = top;
+        const bool raise = (top - run.top[r]) * scale_log2 > SLACK;
+        raised = raised || raise;
+        fix[r] = raise ? exp2_fast((run.top[r] - top) * scale_log2) : 1;
+        run.top[r] = raise ? top : run.top[r];
+        const float less = run.top[r] == -INFINITY ? 0 : run.top[r] * scale_log2; /* nothing seen so far */
         float sum = run.sum[r] * fix[r];
         BY_UNROLL
         for (int i = 2 * r; i < N / 2; i += 4) {
@@ -37,6 +42,7 @@ static __device__ __forceinline__ void running_softmax(float (&s)[N / 2], runnin
         }
         run.sum[r] = sum;
     }
+    return __any_sync(0xffffffffu, raised);
 }
 
 template <int PARTS>
@@ -52,12 +58,10 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
 {
     typedef typename J::T T;
     const int lane = threadIdx.x % 32, c = lane % 4;
-    ring r = {0, 0};
-    int turn = 0;
-    for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
-        const int b = w.head / a.heads, h = w.head % a.heads;
-        const int row0 = w.tile * J::ROWS + 64 * group, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-        passage<J> p = passage_of<J>(a, w.tile, group);
+    ring r = {0, 0}, slot = {0, 0};
+    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int b = w.head / a.heads, h = w.head % a.heads, place = place_of<J>(w, group);
+        const int row0 = w.tile * J::ROWS + 64 * place, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         operand<J> q;
         running run = {{-INFINITY, -INFINITY}, {0, 0}};
         float score[J::BLOCK / 2], y[J::PARTS][32], fix[2];
@@ -65,49 +69,47 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
         int last[2], values;
         bool add = false;
         last_keys(a, row, last);
-        barrier_wait(s.fixed_full, turn);
-        take_operand(q, s.fixed, group);
+        passage p = enter_tile<J>(a, s, w, row0, r);
+        barrier_wait(s.fixed_full + slot.at, slot.parity);
+        take_operand(q, s.fixed + slot.at * J::SLOT_BYTES, place);
         if (J::KEEP)
-            release(s.fixed_empty);
+            release(s.fixed_empty + slot.at);
 
-        if (seek(p, r, s)) {
-            take_turn<J>(group);
+        if (seek<J>(a, s, p, r)) {
             wgmma_fence();
-            scores(score, q, moving_at<J>(s, r.stage));
+            scores(score, q, moving_at<J>(s, r.at));
             wgmma_commit();
-            pass_turn<J>(group);
             wgmma_wait<0>();
             hold(score);
             if (is_cut<J>(a, row0, p.block))
                 hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
             running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
             to_operand<T, J::BLOCK>(weights, score);
-            values = r.stage;
-            step<J>(r);
-            bool more = seek(p, r, s);
+            values = r.at;
+            step<J::STAGES>(r);
+            bool more = seek<J>(a, s, p, r);
             /* The next scores and the present values are multiplied while the softmax goes on. */
             while (more) {
-                const int stage = r.stage;
+                const int stage = r.at;
                 hold(weights);
-                take_turn<J>(group);
                 wgmma_fence();
                 scores(score, q, moving_at<J>(s, stage));
                 wgmma_commit();
                 add_rows<J>(y, weights, moving_at<J>(s, values) + J::MOVING_BYTES / 16, add);
                 wgmma_commit();
-                pass_turn<J>(group);
                 wgmma_wait<1>();
                 hold(score);
                 if (is_cut<J>(a, row0, p.block))
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
-                running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
+                const bool raised = running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
                 hold(score);
-                step<J>(r);
-                more = seek(p, r, s); /* here, as the compiler moves no work past a loop */
+                step<J::STAGES>(r);
+                more = seek<J>(a, s, p, r); /* here, as the compiler moves no work past a loop */
                 wgmma_wait<0>();
                 hold_parts(y);
                 release(s.empty + values);
-                shrink(y, fix);
+                if (raised)
+                    shrink(y, fix);
                 to_operand<T, J::BLOCK>(weights, score);
                 values = stage;
                 add = true;
@@ -131,7 +133,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 store_rows<T>(a.out[0], b, h, row, a.queries, y, 1 / run.sum[0], 1 / run.sum[1]);
         }
         if (!J::KEEP)
-            release(s.fixed_empty);
+            release(s.fixed_empty + slot.at);
     }
 }
 #endif
@@ -147,18 +149,19 @@ struct forward_work {
 #endif
 };
 
+template <class T> using forward_of_64 = job<T, forward_work, 64, 4, 64, 8, false, 2>;
+template <class T> using forward_of_128 = job<T, forward_work, 128, 2, 128, 3, false>;
+
 template <class T> static by_status run_forward(by_cuda_exec *x, const attention_node &m)
 {
-    if (m.attr->head_dim == 64)
-        return run_job<job<T, forward_work, 64, 2, 128, 4>>(x, m);
-    return run_job<job<T, forward_work, 128, 2, 128, 3>>(x, m);
+    return m.attr->head_dim == 64 ? run_job<forward_of_64<T>>(x, m) : run_job<forward_of_128<T>>(x, m);
 }
 
 } // namespace
 
 bool by_hopper_attention_takes(const by_cuda *c, const by_node *n)
 {
-    return takes<job<bf16, forward_work, 64, 2, 128, 4>>(c, n) && !n->out[2];
+    return takes<forward_of_64<bf16>>(c, n) && !n->out[2];
 }
 
 by_status by_hopper_attention(by_cuda_exec *x, by_node *n)

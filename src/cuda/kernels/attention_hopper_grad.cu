@@ -51,13 +51,13 @@ template <class J>
 static __device__ __forceinline__ void query_grad(const hopper_args &a, const space &s, int group)
 {
     typedef typename J::T T;
-    const int lane = threadIdx.x % 32, c = lane % 4, rows = 64 * group + threadIdx.x / 32 % 4 * 16;
-    ring r = {0, 0};
-    int turn = 0;
-    for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
-        const int b = w.head / a.heads, h = w.head % a.heads;
-        const int row0 = w.tile * J::ROWS + 64 * group, row = w.tile * J::ROWS + rows + lane / 4;
-        passage<J> p = passage_of<J>(a, w.tile, group);
+    const int lane = threadIdx.x % 32, c = lane % 4;
+    ring r = {0, 0}, slot = {0, 0};
+    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int b = w.head / a.heads, h = w.head % a.heads, place = place_of<J>(w, group);
+        const int rows = 64 * place + threadIdx.x / 32 % 4 * 16;
+        const int row0 = w.tile * J::ROWS + 64 * place, row = w.tile * J::ROWS + rows + lane / 4;
+        const unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
         operand<J> q, dy;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dq[J::PARTS][32], lse[2], delta[2];
         uint32_t ds[J::BLOCK / 16][4];
@@ -66,27 +66,29 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
         for (int i = 0; i < 2; i++)
             lse[i] = row + 8 * i < a.queries ? a.lse[(int64_t)w.head * a.queries + row + 8 * i] * 1.44269504f
                                              : INFINITY;
-        barrier_wait(s.fixed_full, turn);
-        take_operand(q, s.fixed, group);
-        take_operand(dy, s.fixed + J::FIXED_BYTES, group);
-        deltas<J>(s.fixed + J::FIXED_BYTES, s.fixed + 2 * J::FIXED_BYTES, rows, delta);
-        if (J::KEEP)
-            release(s.fixed_empty);
-        for (int i = 0; i < 2; i++)
-            if (c == 0 && row + 8 * i < a.pad)
-                a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
+        passage p = enter_tile<J>(a, s, w, row0, r);
+        barrier_wait(s.fixed_full + slot.at, slot.parity);
+        take_operand(q, fixed, place);
+        take_operand(dy, fixed + J::FIXED_BYTES, place);
+        const auto take_stats = [&] {
+            deltas<J>(fixed + J::FIXED_BYTES, fixed + 2 * J::FIXED_BYTES, rows, delta);
+            if (J::KEEP)
+                release(s.fixed_empty + slot.at);
+            for (int i = 0; i < 2; i++)
+                if (c == 0 && row + 8 * i < a.pad)
+                    a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
+        };
 
-        if (seek(p, r, s)) {
-            uint32_t keys = moving_at<J>(s, r.stage);
-            take_turn<J>(group);
+        if (seek<J>(a, s, p, r)) {
+            uint32_t keys = moving_at<J>(s, r.at);
             wgmma_fence();
             scores(score, q, keys);
             scores(dp, dy, keys + J::MOVING_BYTES / 16);
             wgmma_commit();
-            pass_turn<J>(group);
             wgmma_commit(); /* an empty group, where later the sum of the block before is under way */
+            take_stats();
             for (;;) {
-                const int stage = r.stage;
+                const int stage = r.at;
                 wgmma_wait<1>();
                 hold(score);
                 hold(dp);
@@ -94,8 +96,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
                 through_softmax<J::BLOCK>(score, dp, lse, delta, a.scale_log2);
                 hold(score);
-                step<J>(r);
-                const bool more = seek(p, r, s); /* here, as the compiler moves no work past a loop */
+                step<J::STAGES>(r);
+                const bool more = seek<J>(a, s, p, r); /* here, as the compiler moves no work past a loop */
                 wgmma_wait<0>();
                 hold_parts(dq);
                 if (before >= 0)
@@ -111,23 +113,23 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                     release(s.empty + stage);
                     break;
                 }
-                const uint32_t next = moving_at<J>(s, r.stage);
-                take_turn<J>(group);
+                const uint32_t next = moving_at<J>(s, r.at);
                 wgmma_fence();
                 scores(score, q, next);
                 scores(dp, dy, next + J::MOVING_BYTES / 16);
                 wgmma_commit();
                 add_rows<J>(dq, ds, keys, before >= 0);
                 wgmma_commit();
-                pass_turn<J>(group);
                 keys = next;
                 before = stage;
             }
             if (a.out[0].at)
                 store_rows<T>(a.out[0], b, h, row, a.queries, dq, a.scale, a.scale);
+        } else {
+            take_stats();
         }
         if (!J::KEEP)
-            release(s.fixed_empty);
+            release(s.fixed_empty + slot.at);
     }
 }
 
@@ -163,34 +165,32 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
 {
     typedef typename J::T T;
     const int lane = threadIdx.x % 32, c = lane % 4;
-    ring r = {0, 0};
-    int turn = 0;
-    for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
-        const int b = w.head / a.kv_heads, h = w.head % a.kv_heads;
-        const int row0 = w.tile * J::ROWS + 64 * group, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    ring r = {0, 0}, slot = {0, 0};
+    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int b = w.head / a.kv_heads, h = w.head % a.kv_heads, place = place_of<J>(w, group);
+        const int row0 = w.tile * J::ROWS + 64 * place, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         const int ahead = a.keys - a.queries;
-        passage<J> p = passage_of<J>(a, w.tile, group);
+        const unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
         operand<J> k, v;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
         uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
         int before = -1;
-        barrier_wait(s.fixed_full, turn);
-        take_operand(k, s.fixed, group);
-        take_operand(v, s.fixed + J::FIXED_BYTES, group);
+        passage p = enter_tile<J>(a, s, w, row0, r);
+        barrier_wait(s.fixed_full + slot.at, slot.parity);
+        take_operand(k, fixed, place);
+        take_operand(v, fixed + J::FIXED_BYTES, place);
         if (J::KEEP)
-            release(s.fixed_empty);
+            release(s.fixed_empty + slot.at);
 
-        if (seek(p, r, s)) {
-            uint32_t queries = moving_at<J>(s, r.stage);
-            take_turn<J>(group);
+        if (seek<J>(a, s, p, r)) {
+            uint32_t queries = moving_at<J>(s, r.at);
             wgmma_fence();
             scores(score, k, queries);
             scores(dp, v, queries + J::MOVING_BYTES / 16);
             wgmma_commit();
-            pass_turn<J>(group);
             wgmma_commit();
             for (;;) {
-                const int stage = r.stage;
+                const int stage = r.at;
                 if (J::OVERLAP)
                     wgmma_wait<1>();
                 else
@@ -204,8 +204,8 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     a.scale_log2);
                 hold(score);
                 hold(dp);
-                step<J>(r);
-                const bool more = seek(p, r, s);
+                step<J::STAGES>(r);
+                const bool more = seek<J>(a, s, p, r);
                 if (J::OVERLAP) {
                     wgmma_wait<0>();
                     hold_parts(dk);
@@ -229,8 +229,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     if (!more)
                         break;
                 }
-                const uint32_t next = moving_at<J>(s, r.stage);
-                take_turn<J>(group);
+                const uint32_t next = moving_at<J>(s, r.at);
                 wgmma_fence();
                 scores(score, k, next);
                 scores(dp, v, next + J::MOVING_BYTES / 16);
@@ -240,7 +239,6 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     add_rows<J>(dk, ds, queries, before >= 0);
                     wgmma_commit();
                 }
-                pass_turn<J>(group);
                 queries = next;
                 before = stage;
             }
@@ -250,7 +248,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 store_rows<T>(a.out[1], b, h, row, a.keys, dv, 1, 1);
         }
         if (!J::KEEP)
-            release(s.fixed_empty);
+            release(s.fixed_empty + slot.at);
     }
 }
 #endif
@@ -276,23 +274,26 @@ struct key_work {
 #endif
 };
 
+template <class T> using query_of_64 = job<T, query_work, 64, 2, 64, 6, true>;
+template <class T> using query_of_128 = job<T, query_work, 128, 2, 64, 4, false>;
+template <class T> using key_of_64 = job<T, key_work, 64, 2, 64, 6, true>;
+template <class T> using key_of_128 = job<T, key_work, 128, 2, 64, 4, false, 1, false>;
+
 /* The query side first: it leaves the statistics that the key side reads. */
 template <class T> static by_status run_backward(by_cuda_exec *x, const attention_node &m)
 {
-    const bool keys = m.grad[1].at || m.grad[2].at;
-    if (m.attr->head_dim == 64) {
-        BY_TRY((run_job<job<T, query_work, 64, 2, 64, 4>>(x, m)));
-        return keys ? run_job<job<T, key_work, 64, 2, 64, 4>>(x, m) : BY_OK;
-    }
-    BY_TRY((run_job<job<T, query_work, 128, 2, 64, 4>>(x, m)));
-    return keys ? run_job<job<T, key_work, 128, 2, 64, 4, false, false>>(x, m) : BY_OK;
+    const bool wide = m.attr->head_dim == 128, keys = m.grad[1].at || m.grad[2].at;
+    BY_TRY(wide ? run_job<query_of_128<T>>(x, m) : run_job<query_of_64<T>>(x, m));
+    if (!keys)
+        return BY_OK;
+    return wide ? run_job<key_of_128<T>>(x, m) : run_job<key_of_64<T>>(x, m);
 }
 
 } // namespace
 
 bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
 {
-    return takes<job<bf16, key_work, 64, 2, 64, 4>>(c, n);
+    return takes<key_of_64<bf16>>(c, n);
 }
 
 by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)

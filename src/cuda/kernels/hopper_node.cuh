@@ -2,7 +2,7 @@
 #ifndef BY_CUDA_KERNELS_HOPPER_NODE_CUH
 #define BY_CUDA_KERNELS_HOPPER_NODE_CUH
 
-#include "cuda/kernels/hopper_tiles.cuh"
+#include "cuda/kernels/hopper_products.cuh"
 
 namespace
 {
@@ -59,6 +59,17 @@ static by_status map_rows(tile_map *map, const attention_node &m, const head_row
     return tile_map_make(map, r.at, d, rows, heads, m.batch, r.row * 2, d * 2, r.batch * 2, box);
 }
 
+/* Pairs, unless so few that the last round of them would leave many thread blocks without work. */
+static void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
+{
+    const int64_t pairs = (int64_t)heads * ((tiles + 1) / 2), rounds = (pairs + sms - 1) / sms;
+    a.deal = !a.causal ? PLAIN : rounds * sms <= pairs + pairs / 8 ? PAIRED : SORTED;
+    a.all_heads = heads;
+    a.tiles = tiles;
+    a.per_head = a.deal == PAIRED ? (tiles + 1) / 2 : tiles;
+    a.units = heads * a.per_head;
+}
+
 template <class J> static by_status run_job(by_cuda_exec *x, const attention_node &m)
 {
     const by_attention_attr *at = m.attr;
@@ -92,14 +103,8 @@ template <class J> static by_status run_job(by_cuda_exec *x, const attention_nod
     a.causal = at->mask == BY_MASK_CAUSAL;
     a.scale = at->scale;
     a.scale_log2 = (float)(at->scale * 1.4426950408889634);
-    /* The tiles of a causal mask are of unequal length. Where there are many, taking the longest and the
-     * shortest together makes the units equal, and the tiles of a head stay together in time, sharing the
-     * cache. */
-    const int heads = m.batch * (J::KIND == KEY_GRAD ? hk : h);
-    a.tiles = ((J::KIND == KEY_GRAD ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS;
-    a.paired = a.causal && (int64_t)heads * a.tiles >= 4 * x->cuda->sms;
-    a.per_head = a.paired ? (a.tiles + 1) / 2 : a.tiles;
-    a.units = heads * a.per_head;
+    deal_tiles(a, m.batch * (J::KIND == KEY_GRAD ? hk : h),
+               ((J::KIND == KEY_GRAD ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS, x->cuda->sms);
     const unsigned grid = (unsigned)(a.units < x->cuda->sms ? a.units : x->cuda->sms);
     return by_launch(x, hopper_attention<J>, grid, J::THREADS, J::SHARED, a);
 }

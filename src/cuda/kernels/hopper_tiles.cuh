@@ -5,8 +5,7 @@
  *
  *   FORWARD     fixed q         moving k, v    s = q k^T, p = softmax(s), y = p v
  *   QUERY_GRAD  fixed q, dy, y  moving k, v    s = q k^T, dp = dy v^T, ds = p (dp - delta), dq = ds k
- *   KEY_GRAD    fixed k, v      moving q, dy   the same turned round: s^T = k q^T ..., dv = p^T dy, dk = ds^T
- * q
+ *   KEY_GRAD    fixed k, v      moving q, dy   turned round: s^T = k q^T ..., dv = p^T dy, dk = ds^T q
  *
  * In each, what one product leaves in registers is what the next takes from registers: scores never go
  * through memory. */
@@ -26,6 +25,12 @@ struct head_rows {
     int64_t row, batch;
 };
 
+/* How the tiles are dealt out to the thread blocks. A tile is the longer, the more a causal mask lets it see.
+ * PAIRED: a unit is the long and the short tile that make up the same length, so that units are equal and the
+ * tiles of a head stay together in time, sharing the cache. SORTED: a unit is a tile, the longest first, and
+ * the blocks take them in turns there and back, which evens out where there are few. */
+enum dealing { PLAIN, PAIRED, SORTED };
+
 struct hopper_args {
     tile_map fixed[3], moving[2];
     head_rows out[2];           /* y, or dq, or dk and dv; at = NULL: not wanted */
@@ -34,100 +39,110 @@ struct hopper_args {
     int pad;                    /* queries rounded up */
     int queries, keys;          /* T, S */
     int heads, kv_heads, group; /* query heads, key heads, query heads of each key head */
+    int all_heads;              /* B times the heads of the fixed side */
     int tiles, per_head, units; /* fixed tiles of a head; units of work of a head, in all */
-    bool paired;                /* a unit is two tiles, the short and the long of a causal mask */
+    dealing deal;
     bool causal;
     float scale, scale_log2; /* of the scores; times log2(e) */
 };
 
 /* What a block does. WORK: the warpgroups' part, a struct with KIND and run<job>(args, space, group).
- * KEEP: the fixed operands are in registers. OVERLAP: the next scores are made before the present ones have
- * been used up. TURNS: the warpgroups start their products one after the other, block by block, so that
- * the softmax of one runs beside the products of the next. */
-template <class T_, class WORK_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_ = D_ == 64,
-          bool OVERLAP_ = true, bool TURNS_ = false>
+ * KEEP: the fixed operands are in registers. SLOTS: for how many tiles fixed operands have room. OVERLAP: the
+ * next scores are made before the present ones have been used up. */
+template <class T_, class WORK_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_, int SLOTS_ = 1,
+          bool OVERLAP_ = true>
 struct job {
     static_assert(STAGES_ >= 3, "two are held while the third is waited for");
     typedef T_ T;
     typedef WORK_ WORK;
     static constexpr job_kind KIND = WORK::KIND;
-    static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_;
-    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_, TURNS = TURNS_ };
+    static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_, SLOTS = SLOTS_;
+    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_ };
     enum : int { PARTS = D_ / TILE_COLS };
     static constexpr int ROWS = 64 * GROUPS, THREADS = WARPGROUP * (GROUPS + 1);
     static constexpr int FIXED = KIND == FORWARD ? 1 : KIND == QUERY_GRAD ? 3 : 2;
     static constexpr int FIXED_BYTES = ROWS * D * 2, MOVING_BYTES = BLOCK * D * 2;
+    static constexpr int SLOT_BYTES = FIXED * FIXED_BYTES;
     static constexpr int STATS_BYTES = KIND == KEY_GRAD ? BLOCK * (int)sizeof(float2) : 0;
     static constexpr int STAGE_BYTES = 2 * MOVING_BYTES + (STATS_BYTES + 1023) / 1024 * 1024;
-    static constexpr int SHARED = 1024 + FIXED * FIXED_BYTES + STAGES * STAGE_BYTES + 8 * (2 + 2 * STAGES);
+    static constexpr int SHARED = 1024 + SLOTS * SLOT_BYTES + STAGES * STAGE_BYTES + 16 * (SLOTS + STAGES);
+    static_assert(SHARED <= 227 * 1024, "what a block can have");
 };
 
 #if BY_HOPPER_CODE
 
 /* ---- who does what --------------------------------------------------------------------------- */
 
-/* The tiles of this thread block, one after the other. */
+/* The tiles of this thread block, one after the other. Start with zeros; done: how many there were. */
 struct walk {
-    int unit, half, head, tile;
+    int round, half, done, head, tile;
 };
-static __device__ __forceinline__ bool settle(const hopper_args &a, walk &w)
+template <class J> static __device__ __forceinline__ bool settle(const hopper_args &a, walk &w)
 {
-    for (; w.unit < a.units; w.unit += gridDim.x, w.half = 0) {
-        const int early = w.unit % a.per_head, late = a.tiles - 1 - early;
-        w.head = w.unit / a.per_head;
-        w.tile = w.half ? early : late;
-        if (w.half == 0 || (w.half == 1 && a.paired && early < late))
+    for (;; w.round++, w.half = 0) {
+        const bool back = a.deal == SORTED && w.round % 2;
+        const int unit = (int)(w.round * gridDim.x + (back ? gridDim.x - 1 - blockIdx.x : blockIdx.x));
+        if (unit >= a.units)
+            return false;
+        const int low = a.deal == SORTED ? unit / a.all_heads : unit % a.per_head, high = a.tiles - 1 - low;
+        w.head = a.deal == SORTED ? unit % a.all_heads : unit / a.per_head;
+        w.tile = (w.half == 0) == (J::KIND == KEY_GRAD) ? low : high; /* the longer first */
+        if (w.half == 0 || (w.half == 1 && a.deal == PAIRED && low < high))
             return true;
     }
-    return false;
+}
+static __device__ __forceinline__ void go_on(walk &w)
+{
+    w.half++;
+    w.done++;
+}
+/* Which 64 rows of the tile are a warpgroup's. A causal mask gives some more to do than others: they change
+ * places from tile to tile. */
+template <class J> static __device__ __forceinline__ int place_of(const walk &w, int group)
+{
+    return w.done % 2 ? J::GROUPS - 1 - group : group;
 }
 
-/* Blocks [low, low + count) of moving rows. */
-struct stretch {
-    int low, count;
+/* The blocks that pass some rows of the fixed side: from the last key down, as the last are those that a
+ * causal mask cuts; from the first query up, each for all heads of the group. So what concerns only some of
+ * the warpgroups of a tile comes first, and from the first that concerns it on a warpgroup takes all. */
+struct passage {
+    int left, block, member; /* to come; the present block, and the head of the group */
 };
-/* What rows [row, row + n) of the fixed side have to do with. */
-template <class J> static __device__ __forceinline__ stretch stretch_of(const hopper_args &a, int row, int n)
+/* Before the first block that passes rows [row, row + n). */
+template <class J> static __device__ __forceinline__ passage passage_of(const hopper_args &a, int row, int n)
 {
     const int ahead = a.keys - a.queries; /* query t sees keys up to ahead + t */
     if (J::KIND == KEY_GRAD) {
-        if (row >= a.keys)
-            return stretch{0, 0};
         const int low = a.causal ? max(0, row - ahead) / J::BLOCK : 0;
-        return stretch{low, (a.queries + J::BLOCK - 1) / J::BLOCK - low};
+        const int count = row < a.keys ? (a.queries + J::BLOCK - 1) / J::BLOCK - low : 0;
+        return passage{count * a.group, low - 1, a.group - 1};
     }
-    if (row >= a.queries)
-        return stretch{0, 0};
     const int seen = a.causal ? min(a.keys, ahead + row + n) : a.keys;
-    return stretch{0, (seen + J::BLOCK - 1) / J::BLOCK};
+    const int count = row < a.queries ? (seen + J::BLOCK - 1) / J::BLOCK : 0;
+    return passage{count, count, 0};
 }
-/* Which blocks pass a tile first and next: from the last key down, as the last are those that a causal mask
- * cuts; from the first query up, and again for each head of the group. */
-template <class J> static __device__ __forceinline__ int first_block(const stretch &all)
+template <class J> static __device__ __forceinline__ void next_block(const hopper_args &a, passage &p)
 {
-    return J::KIND == KEY_GRAD ? all.low : all.low + all.count - 1;
-}
-template <class J> static __device__ __forceinline__ int next_block(const stretch &all, int block)
-{
-    if (J::KIND != KEY_GRAD)
-        return block - 1;
-    return block + 1 < all.low + all.count ? block + 1 : all.low;
-}
-template <class J> static __device__ __forceinline__ int passes(const hopper_args &a, const stretch &all)
-{
-    return J::KIND == KEY_GRAD ? all.count * a.group : all.count;
+    p.left--;
+    if (J::KIND != KEY_GRAD) {
+        p.block--;
+    } else if (++p.member == a.group) {
+        p.member = 0;
+        p.block++;
+    }
 }
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-/* A place in the ring of stages, and the parity of the present round. */
+/* A place in a ring of N, and the parity of the present round. */
 struct ring {
-    int stage, parity;
+    int at, parity;
 };
-template <class J> static __device__ __forceinline__ void step(ring &r)
+template <int N> static __device__ __forceinline__ void step(ring &r)
 {
-    if (++r.stage == J::STAGES) {
-        r.stage = 0;
+    if (++r.at == N) {
+        r.at = 0;
         r.parity ^= 1;
     }
 }
@@ -140,13 +155,48 @@ template <class J> static __device__ __forceinline__ space space_of(unsigned cha
 {
     space s;
     s.fixed = shared + (1024 - shared_address(shared) % 1024) % 1024;
-    s.stages = s.fixed + J::FIXED * J::FIXED_BYTES;
+    s.stages = s.fixed + J::SLOTS * J::SLOT_BYTES;
     s.fixed_full = (uint64_t *)(s.stages + J::STAGES * J::STAGE_BYTES);
-    s.fixed_empty = s.fixed_full + 1;
-    s.full = s.fixed_full + 2;
+    s.fixed_empty = s.fixed_full + J::SLOTS;
+    s.full = s.fixed_empty + J::SLOTS;
     s.empty = s.full + J::STAGES;
     return s;
 }
+
+/* ---- the warp that brings the tiles: one thread of it ---------------------------------------- */
+
+template <class J> static __device__ __forceinline__ void produce(const hopper_args &a, const space &s)
+{
+    ring r = {0, 0}, slot = {0, 0};
+    const int heads = J::KIND == KEY_GRAD ? a.kv_heads : a.heads;
+    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int b = w.head / heads, h = w.head % heads;
+        unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
+        barrier_wait(s.fixed_empty + slot.at, slot.parity ^ 1);
+        barrier_expect(s.fixed_full + slot.at, J::SLOT_BYTES);
+        for (int f = 0; f < J::FIXED; f++)
+            for (int p = 0; p < J::PARTS; p++)
+                load_tile(fixed + f * J::FIXED_BYTES + p * J::ROWS * TILE_ROW, &a.fixed[f],
+                          s.fixed_full + slot.at, p * TILE_COLS, w.tile * J::ROWS, h, b);
+        for (passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS); p.left > 0; step<J::STAGES>(r)) {
+            next_block<J>(a, p);
+            const int row = p.block * J::BLOCK;
+            const int other = J::KIND == KEY_GRAD ? h * a.group + p.member : h / a.group;
+            unsigned char *to = s.stages + r.at * J::STAGE_BYTES;
+            barrier_wait(s.empty + r.at, r.parity ^ 1);
+            barrier_expect(s.full + r.at, 2 * J::MOVING_BYTES + J::STATS_BYTES);
+            for (int m = 0; m < 2; m++)
+                for (int c = 0; c < J::PARTS; c++)
+                    load_tile(to + m * J::MOVING_BYTES + c * J::BLOCK * TILE_ROW, &a.moving[m], s.full + r.at,
+                              c * TILE_COLS, row, other, b);
+            if (J::KIND == KEY_GRAD)
+                load_bytes(to + 2 * J::MOVING_BYTES, a.stats + (int64_t)(b * a.heads + other) * a.pad + row,
+                           J::STATS_BYTES, s.full + r.at);
+        }
+    }
+}
+
+/* ---- the warpgroups' side of it -------------------------------------------------------------- */
 
 /* One arrival for each warp that reads. */
 static __device__ __forceinline__ void release(uint64_t *empty)
@@ -156,244 +206,29 @@ static __device__ __forceinline__ void release(uint64_t *empty)
         barrier_arrive(empty);
 }
 
-/* ---- the warp that brings the tiles: one thread of it ---------------------------------------- */
-
-template <class J> static __device__ __forceinline__ void produce(const hopper_args &a, const space &s)
-{
-    ring r = {0, 0};
-    int turn = 0;
-    const int heads = J::KIND == KEY_GRAD ? a.kv_heads : a.heads;
-    for (walk w = {(int)blockIdx.x, 0, 0, 0}; settle(a, w); w.half++, turn ^= 1) {
-        const int b = w.head / heads, h = w.head % heads;
-        barrier_wait(s.fixed_empty, turn ^ 1);
-        barrier_expect(s.fixed_full, J::FIXED * J::FIXED_BYTES);
-        for (int f = 0; f < J::FIXED; f++)
-            for (int p = 0; p < J::PARTS; p++)
-                load_tile(s.fixed + f * J::FIXED_BYTES + p * J::ROWS * TILE_ROW, &a.fixed[f], s.fixed_full,
-                          p * TILE_COLS, w.tile * J::ROWS, h, b);
-        const stretch all = stretch_of<J>(a, w.tile * J::ROWS, J::ROWS);
-        const int n = passes<J>(a, all);
-        int block = first_block<J>(all);
-        for (int i = 0; i < n; i++, step<J>(r), block = next_block<J>(all, block)) {
-            const int row = block * J::BLOCK;
-            const int other = J::KIND == KEY_GRAD ? h * a.group + i / all.count : h / a.group;
-            unsigned char *to = s.stages + r.stage * J::STAGE_BYTES;
-            barrier_wait(s.empty + r.stage, r.parity ^ 1);
-            barrier_expect(s.full + r.stage, 2 * J::MOVING_BYTES + J::STATS_BYTES);
-            for (int m = 0; m < 2; m++)
-                for (int p = 0; p < J::PARTS; p++)
-                    load_tile(to + m * J::MOVING_BYTES + p * J::BLOCK * TILE_ROW, &a.moving[m],
-                              s.full + r.stage, p * TILE_COLS, row, other, b);
-            if (J::KIND == KEY_GRAD)
-                load_bytes(to + 2 * J::MOVING_BYTES, a.stats + (int64_t)(b * a.heads + other) * a.pad + row,
-                           J::STATS_BYTES, s.full + r.stage);
-        }
-    }
-}
-
-/* ---- what the warpgroups share --------------------------------------------------------------- */
-
-/* A warpgroup's way along the blocks that pass a tile. */
-template <class J> struct passage {
-    stretch all, mine;
-    int group, left, next, block; /* to come; the next one; the present one */
-};
-template <class J> static __device__ __forceinline__ void take_turn(int group)
-{
-    if (J::TURNS)
-        named_wait(1 + group, 2 * WARPGROUP);
-}
-template <class J> static __device__ __forceinline__ void pass_turn(int group)
-{
-    if (J::TURNS)
-        named_arrive(1 + (group + 1) % J::GROUPS, 2 * WARPGROUP);
-}
+/* Before the first block of a tile that concerns this warpgroup. The others are given back unread: once they
+ * are there, as a stage counts one round at a time, and while nothing is held, so that there is no waiting
+ * for what the warpgroup itself keeps from being brought. */
 template <class J>
-static __device__ __forceinline__ passage<J> passage_of(const hopper_args &a, int tile, int group)
+static __device__ __forceinline__ passage enter_tile(const hopper_args &a, const space &s, const walk &w,
+                                                     int row, ring &r)
 {
-    passage<J> p;
-    p.all = stretch_of<J>(a, tile * J::ROWS, J::ROWS);
-    p.mine = stretch_of<J>(a, tile * J::ROWS + 64 * group, 64);
-    p.group = group;
-    p.left = passes<J>(a, p.all);
-    p.next = p.block = first_block<J>(p.all);
-    return p;
-}
-/* On to the next block that concerns this warpgroup, and until it is there. The others are given back unread:
- * once they are there, as a stage counts one round at a time. */
-template <class J> static __device__ __forceinline__ bool seek(passage<J> &p, ring &r, const space &s)
-{
-    for (; p.left > 0; step<J>(r)) {
-        p.left--;
-        p.block = p.next;
-        p.next = next_block<J>(p.all, p.next);
-        barrier_wait(s.full + r.stage, r.parity);
-        if (p.block >= p.mine.low && p.block < p.mine.low + p.mine.count)
-            return true;
-        release(s.empty + r.stage);
-        take_turn<J>(p.group);
-        pass_turn<J>(p.group);
+    const passage all = passage_of<J>(a, w.tile * J::ROWS, J::ROWS), mine = passage_of<J>(a, row, 64);
+    for (int i = mine.left; i < all.left; i++, step<J::STAGES>(r)) {
+        barrier_wait(s.full + r.at, r.parity);
+        release(s.empty + r.at);
     }
-    return false;
+    return mine;
 }
-
-/* The place of the block in a stage. Told that all lanes have the same, the compiler computes with it but
- * once. */
-template <class J> static __device__ __forceinline__ uint32_t moving_at(const space &s, int stage)
-{
-    return __shfl_sync(0xffffffffu, operand_place(shared_address(s.stages + stage * J::STAGE_BYTES)), 0);
-}
-
-/* A warp's 16 rows of a tile, columns [16k, 16k + 16), as an operand in registers. */
+/* On to the next block, if there is one, and until it is there. */
 template <class J>
-static __device__ __forceinline__ void read_operand(uint32_t (&word)[4], const unsigned char *tile, int row,
-                                                    int k)
+static __device__ __forceinline__ bool seek(const hopper_args &a, const space &s, passage &p, const ring &r)
 {
-    const int lane = threadIdx.x % 32;
-    ldmatrix4(word, tile + k / 4 * (J::ROWS * TILE_ROW) + piece_at(row + lane % 16, k % 4 * 2 + lane / 16));
-}
-
-/* Fixed rows as the left operand of products. */
-template <class J> struct operand {
-    uint32_t word[J::KEEP ? J::D / 16 : 1][4];
-    uint32_t at;
-};
-template <class J>
-static __device__ __forceinline__ void take_operand(operand<J> &o, const unsigned char *tile, int group)
-{
-    if constexpr (J::KEEP) {
-        const int row = 64 * group + threadIdx.x / 32 % 4 * 16;
-        BY_UNROLL
-        for (int k = 0; k < J::D / 16; k++)
-            read_operand<J>(o.word[k], tile, row, k);
-    } else {
-        o.at = operand_place(shared_address(tile) + 64 * group * TILE_ROW);
-    }
-}
-
-/* d (64, BLOCK) = a (64, D) times the moving rows at b, turned */
-template <class J>
-static __device__ __forceinline__ void scores(float (&d)[J::BLOCK / 2], const operand<J> &a, uint32_t b)
-{
-    BY_UNROLL
-    for (int k = 0; k < J::D / 16; k++) {
-        const uint64_t right = operand_at(b, k / 4 * (J::BLOCK * TILE_ROW) + k % 4 * 32);
-        if constexpr (J::KEEP)
-            wgmma<typename J::T, J::BLOCK, false>(d, a.word[k], right, k > 0);
-        else
-            wgmma<typename J::T, J::BLOCK, false>(
-                d, operand_at(a.at, k / 4 * (J::ROWS * TILE_ROW) + k % 4 * 32), right, k > 0);
-    }
-}
-
-/* d (64, D) [+]= p (64, BLOCK) times the moving rows at b */
-template <class J>
-static __device__ __forceinline__ void add_rows(float (&d)[J::PARTS][32],
-                                                const uint32_t (&p)[J::BLOCK / 16][4], uint32_t b, bool add)
-{
-    BY_UNROLL
-    for (int part = 0; part < J::PARTS; part++) {
-        BY_UNROLL
-        for (int k = 0; k < J::BLOCK / 16; k++)
-            wgmma<typename J::T, 64, true>(d[part], p[k],
-                                           operand_at(b, part * (J::BLOCK * TILE_ROW) + k * (16 * TILE_ROW)),
-                                           add || k > 0);
-    }
-}
-
-/* The result of one product as the left operand of the next. */
-template <class T, int N>
-static __device__ __forceinline__ void to_operand(uint32_t (&a)[N / 16][4], const float (&d)[N / 2])
-{
-    BY_UNROLL
-    for (int i = 0; i < N / 4; i++)
-        a[i / 4][i % 4] = pack2<T>(d[2 * i], d[2 * i + 1]);
-}
-
-template <int PARTS> static __device__ __forceinline__ void hold_parts(float (&d)[PARTS][32])
-{
-    BY_UNROLL
-    for (int p = 0; p < PARTS; p++)
-        hold(d[p]);
-}
-
-/* Sums over the four lanes that share a row. */
-static __device__ __forceinline__ float quad_sum(float x)
-{
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-static __device__ __forceinline__ float quad_max(float x)
-{
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-/* Lane c of a quad has word[i] of piece i; afterwards it has those of all four lanes of piece c. */
-static __device__ __forceinline__ void turn_quad(uint32_t (&word)[4], int c)
-{
-    BY_UNROLL
-    for (int k = 0; k < 2; k++) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, c & 2 ? word[k] : word[k + 2], 2);
-        word[k] = c & 2 ? got : word[k];
-        word[k + 2] = c & 2 ? word[k + 2] : got;
-    }
-    BY_UNROLL
-    for (int k = 0; k < 4; k += 2) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, c & 1 ? word[k] : word[k + 1], 1);
-        word[k] = c & 1 ? got : word[k];
-        word[k + 1] = c & 1 ? word[k + 1] : got;
-    }
-}
-
-/* Rows `row` and row + 8 of d times a factor of each, if they are below `end`. */
-template <class T, int PARTS>
-static __device__ __forceinline__ void store_rows(const head_rows &to, int b, int head, int row, int end,
-                                                  const float (&d)[PARTS][32], float low, float high)
-{
-    const int c = threadIdx.x % 4;
-    T *at = (T *)to.at + b * to.batch + row * to.row + head * (PARTS * 64) + 8 * c;
-    BY_UNROLL
-    for (int half = 0; half < 2; half++) {
-        const float f = half ? high : low;
-        BY_UNROLL
-        for (int j = 0; j < PARTS * 8; j += 4) {
-            uint32_t word[4];
-            BY_UNROLL
-            for (int k = 0; k < 4; k++) {
-                const float *from = &d[j / 8][(j % 8 + k) * 4 + 2 * half];
-                word[k] = pack2<T>(from[0] * f, from[1] * f);
-            }
-            turn_quad(word, c);
-            if (row + 8 * half < end)
-                *(uint4 *)(at + 8 * half * to.row + 8 * j) = uint4{word[0], word[1], word[2], word[3]};
-        }
-    }
-}
-
-/* ---- the causal mask ------------------------------------------------------------------------- */
-
-/* The last keys that a thread's two rows see. */
-static __device__ __forceinline__ void last_keys(const hopper_args &a, int row, int (&last)[2])
-{
-    const int end = a.keys - 1, ahead = a.keys - a.queries;
-    last[0] = a.causal ? min(end, ahead + row) : end;
-    last[1] = a.causal ? min(end, ahead + row + 8) : end;
-}
-/* Whether a block has keys that one of the 64 rows from `row` does not see. */
-template <class J> static __device__ __forceinline__ bool is_cut(const hopper_args &a, int row, int block)
-{
-    const int first_end = a.causal ? min(a.keys, a.keys - a.queries + row + 1) : a.keys;
-    return (block + 1) * J::BLOCK > first_end;
-}
-
-/* Keys beyond the last one that a row sees; key: of s[0]. */
-template <int N>
-static __device__ __forceinline__ void hide_keys(float (&s)[N / 2], int key, const int (&last)[2])
-{
-    BY_UNROLL
-    for (int i = 0; i < N / 2; i++)
-        s[i] = key + i / 4 * 8 + i % 2 > last[i / 2 % 2] ? -INFINITY : s[i];
+    if (p.left == 0)
+        return false;
+    next_block<J>(a, p);
+    barrier_wait(s.full + r.at, r.parity);
+    return true;
 }
 
 #endif
@@ -408,8 +243,10 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_attention(const __grid_c
     const space s = space_of<J>(shared);
     if (threadIdx.x == 0) {
         const int readers = 4 * J::GROUPS;
-        barrier_init(s.fixed_full, 1);
-        barrier_init(s.fixed_empty, readers);
+        for (int i = 0; i < J::SLOTS; i++) {
+            barrier_init(s.fixed_full + i, 1);
+            barrier_init(s.fixed_empty + i, readers);
+        }
         for (int i = 0; i < J::STAGES; i++) {
             barrier_init(s.full + i, 1);
             barrier_init(s.empty + i, readers);
@@ -424,8 +261,6 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_attention(const __grid_c
             produce<J>(a, s);
     } else {
         registers_up<J::GROUPS == 2 ? 240 : J::GROUPS == 3 ? 160 : 112>();
-        if (J::TURNS && group == J::GROUPS - 1)
-            pass_turn<J>(group);
         J::WORK::template run<J>(a, s, group);
     }
 #endif

@@ -1,0 +1,173 @@
+/* hopper_products.cuh - the parts of a warpgroup's work: operands, products, masks, and rows to memory. */
+#ifndef BY_CUDA_KERNELS_HOPPER_PRODUCTS_CUH
+#define BY_CUDA_KERNELS_HOPPER_PRODUCTS_CUH
+
+#include "cuda/kernels/hopper_tiles.cuh"
+
+#if BY_HOPPER_CODE
+namespace
+{
+
+/* The place of the block in a stage. Told that all lanes have the same, the compiler computes with it but
+ * once. */
+template <class J> static __device__ __forceinline__ uint32_t moving_at(const space &s, int stage)
+{
+    return __shfl_sync(0xffffffffu, operand_place(shared_address(s.stages + stage * J::STAGE_BYTES)), 0);
+}
+
+/* A warp's 16 rows of a tile, columns [16k, 16k + 16), as an operand in registers. */
+template <class J>
+static __device__ __forceinline__ void read_operand(uint32_t (&word)[4], const unsigned char *tile, int row,
+                                                    int k)
+{
+    const int lane = threadIdx.x % 32;
+    ldmatrix4(word, tile + k / 4 * (J::ROWS * TILE_ROW) + piece_at(row + lane % 16, k % 4 * 2 + lane / 16));
+}
+
+/* Fixed rows as the left operand of products. */
+template <class J> struct operand {
+    uint32_t word[J::KEEP ? J::D / 16 : 1][4];
+    uint32_t at;
+};
+template <class J>
+static __device__ __forceinline__ void take_operand(operand<J> &o, const unsigned char *tile, int group)
+{
+    if constexpr (J::KEEP) {
+        const int row = 64 * group + threadIdx.x / 32 % 4 * 16;
+        BY_UNROLL
+        for (int k = 0; k < J::D / 16; k++)
+            read_operand<J>(o.word[k], tile, row, k);
+    } else {
+        o.at = operand_place(shared_address(tile) + 64 * group * TILE_ROW);
+    }
+}
+
+/* d (64, BLOCK) = a (64, D) times the moving rows at b, turned */
+template <class J>
+static __device__ __forceinline__ void scores(float (&d)[J::BLOCK / 2], const operand<J> &a, uint32_t b)
+{
+    BY_UNROLL
+    for (int k = 0; k < J::D / 16; k++) {
+        const uint64_t right = operand_at(b, k / 4 * (J::BLOCK * TILE_ROW) + k % 4 * 32);
+        if constexpr (J::KEEP)
+            wgmma<typename J::T, J::BLOCK, false>(d, a.word[k], right, k > 0);
+        else
+            wgmma<typename J::T, J::BLOCK, false>(
+                d, operand_at(a.at, k / 4 * (J::ROWS * TILE_ROW) + k % 4 * 32), right, k > 0);
+    }
+}
+
+/* d (64, D) [+]= p (64, BLOCK) times the moving rows at b */
+template <class J>
+static __device__ __forceinline__ void add_rows(float (&d)[J::PARTS][32],
+                                                const uint32_t (&p)[J::BLOCK / 16][4], uint32_t b, bool add)
+{
+    BY_UNROLL
+    for (int part = 0; part < J::PARTS; part++) {
+        BY_UNROLL
+        for (int k = 0; k < J::BLOCK / 16; k++)
+            wgmma<typename J::T, 64, true>(d[part], p[k],
+                                           operand_at(b, part * (J::BLOCK * TILE_ROW) + k * (16 * TILE_ROW)),
+                                           add || k > 0);
+    }
+}
+
+/* The result of one product as the left operand of the next. */
+template <class T, int N>
+static __device__ __forceinline__ void to_operand(uint32_t (&a)[N / 16][4], const float (&d)[N / 2])
+{
+    BY_UNROLL
+    for (int i = 0; i < N / 4; i++)
+        a[i / 4][i % 4] = pack2<T>(d[2 * i], d[2 * i + 1]);
+}
+
+template <int PARTS> static __device__ __forceinline__ void hold_parts(float (&d)[PARTS][32])
+{
+    BY_UNROLL
+    for (int p = 0; p < PARTS; p++)
+        hold(d[p]);
+}
+
+/* Sums over the four lanes that share a row. */
+static __device__ __forceinline__ float quad_sum(float x)
+{
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+static __device__ __forceinline__ float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* Lane c of a quad has word[i] of piece i; afterwards it has those of all four lanes of piece c. */
+static __device__ __forceinline__ void turn_quad(uint32_t (&word)[4], int c)
+{
+    BY_UNROLL
+    for (int k = 0; k < 2; k++) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, c & 2 ? word[k] : word[k + 2], 2);
+        word[k] = c & 2 ? got : word[k];
+        word[k + 2] = c & 2 ? word[k + 2] : got;
+    }
+    BY_UNROLL
+    for (int k = 0; k < 4; k += 2) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, c & 1 ? word[k] : word[k + 1], 1);
+        word[k] = c & 1 ? got : word[k];
+        word[k + 1] = c & 1 ? word[k + 1] : got;
+    }
+}
+
+/* Rows `row` and row + 8 of d times a factor of each, if they are below `end`. */
+template <class T, int PARTS>
+static __device__ __forceinline__ void store_rows(const head_rows &to, int b, int head, int row, int end,
+                                                  const float (&d)[PARTS][32], float low, float high)
+{
+    const int c = threadIdx.x % 4;
+    T *at = (T *)to.at + b * to.batch + row * to.row + head * (PARTS * 64) + 8 * c;
+    BY_UNROLL
+    for (int half = 0; half < 2; half++) {
+        const float f = half ? high : low;
+        BY_UNROLL
+        for (int j = 0; j < PARTS * 8; j += 4) {
+            uint32_t word[4];
+            BY_UNROLL
+            for (int k = 0; k < 4; k++) {
+                const float *from = &d[j / 8][(j % 8 + k) * 4 + 2 * half];
+                word[k] = pack2<T>(from[0] * f, from[1] * f);
+            }
+            turn_quad(word, c);
+            if (row + 8 * half < end)
+                *(uint4 *)(at + 8 * half * to.row + 8 * j) = uint4{word[0], word[1], word[2], word[3]};
+        }
+    }
+}
+
+/* ---- the causal mask ------------------------------------------------------------------------- */
+
+/* The last keys that a thread's two rows see. */
+static __device__ __forceinline__ void last_keys(const hopper_args &a, int row, int (&last)[2])
+{
+    const int end = a.keys - 1, ahead = a.keys - a.queries;
+    last[0] = a.causal ? min(end, ahead + row) : end;
+    last[1] = a.causal ? min(end, ahead + row + 8) : end;
+}
+/* Whether a block has keys that one of the 64 rows from `row` does not see. */
+template <class J> static __device__ __forceinline__ bool is_cut(const hopper_args &a, int row, int block)
+{
+    const int first_end = a.causal ? min(a.keys, a.keys - a.queries + row + 1) : a.keys;
+    return (block + 1) * J::BLOCK > first_end;
+}
+
+/* Keys beyond the last one that a row sees; key: of s[0]. */
+template <int N>
+static __device__ __forceinline__ void hide_keys(float (&s)[N / 2], int key, const int (&last)[2])
+{
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++)
+        s[i] = key + i / 4 * 8 + i % 2 > last[i / 2 % 2] ? -INFINITY : s[i];
+}
+
+} // namespace
+#endif
+
+#endif
