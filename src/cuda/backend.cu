@@ -13,6 +13,12 @@ by_status by_cuda_open(by_device *d, const char *which, int threads);
 int by_cuda_count(void);
 }
 
+/* The side of a product that shows how fast the device is. */
+#ifdef BY_CUDA_EMULATE
+enum { PROBE = 32 };
+#else
+enum { PROBE = 8192 };
+#endif
 enum { STAGING = 32 << 20, WORKSPACE = 64 << 20, ALIGN = 256 };
 
 by_status by_cuda_check(cudaError_t error, const char *what)
@@ -141,8 +147,10 @@ typedef struct program_plan {
     uint64_t *random;    /* device memory: seed, step */
     uint64_t seed, step; /* what is there */
     bool random_set;
-    const by_node **after; /* per node: see by_cuda_exec */
-    bool *skip;            /* per node: done by another */
+    const by_node **after; /* per node, these three: see by_cuda_exec */
+    const by_node **before;
+    const by_tensor **ahead;
+    bool *skip; /* per node: done by another */
     int runs, generation;
     cudaGraphExec_t graph;
 } program_plan;
@@ -164,6 +172,35 @@ static int readers_of(const by_graph *g, const by_tensor *t)
     return count;
 }
 
+static bool overlap(const by_tensor *a, const by_tensor *b)
+{
+    const char *x = (const char *)a->data, *y = b ? (const char *)b->data : NULL;
+    return b && x < y + by_tensor_bytes(b) && y < x + by_tensor_bytes(a);
+}
+
+/* May the norm be made by the linear layer that reads it? Then its inputs are read while the outputs of the
+ * layer are being written. */
+static bool can_join(const by_graph *g, const by_node *norm, const by_node *linear)
+{
+    const by_tensor *y = norm->out[0], *to = linear->out[0];
+    return linear->in[0] == y && !y->is_output && readers_of(g, y) == 1 && !norm->out[1] &&
+           ((const by_norm_attr *)norm->attr)->p == 0 && !overlap(to, norm->in[0]) &&
+           !overlap(to, norm->in[3]);
+}
+
+/* For every linear layer, the weights of the next one. */
+static void find_ahead(const by_program *p, program_plan *plan)
+{
+    const by_tensor *next = NULL;
+    for (int i = p->graph->n_nodes - 1; i >= 0; i--) {
+        const by_node *n = p->graph->nodes[i];
+        if (n->op != BY_OP_LINEAR)
+            continue;
+        plan->ahead[i] = next;
+        next = by_tensor_bytes(n->in[1]) <= cuda_of(p->device)->l2 / 3 ? n->in[1] : NULL;
+    }
+}
+
 /* Pairs of neighbours that one kernel can do: a product and the slope of the activation behind it; the loss
  * and its gradient, when the gradient takes the place of the logits. */
 static void find_pairs(by_program *p, program_plan *plan)
@@ -175,6 +212,8 @@ static void find_pairs(by_program *p, program_plan *plan)
         if (n->op == BY_OP_LINEAR_DX && next->op == BY_OP_ACTIVATION_GRAD && next->in[1] == y &&
             !y->is_output && readers_of(g, y) == 1)
             plan->after[i] = next;
+        if (n->op == BY_OP_NORM && next->op == BY_OP_LINEAR && can_join(g, n, next))
+            plan->before[i + 1] = n;
         if (n->op != BY_OP_CROSS_ENTROPY)
             continue;
         for (int k = i + 1; k < g->n_nodes && k < i + 4; k++) {
@@ -194,6 +233,15 @@ static void find_pairs(by_program *p, program_plan *plan)
     }
 }
 
+/* Tell a kernel what is around its node. */
+static void surround(const program_plan *plan, by_cuda_exec *x, int i)
+{
+    x->after = plan->after[i];
+    x->before = plan->before[i];
+    x->ahead = plan->ahead[i];
+    x->after_done = x->before_done = false;
+}
+
 static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
 {
     program_plan *plan = (program_plan *)p->plan;
@@ -202,12 +250,13 @@ static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
         by_node *n = p->graph->nodes[i];
         if (plan->skip[i])
             continue;
-        x->after = plan->after[i];
-        x->after_done = false;
+        surround(plan, x, i);
         if (by_cuda_table[n->op](&x->base, n) != BY_OK)
             return in_node(n);
         if (dry && x->after_done)
             plan->skip[x->after->index] = true;
+        if (dry && x->before_done)
+            plan->skip[x->before->index] = true;
     }
     return BY_OK;
 }
@@ -244,6 +293,8 @@ static void cuda_forget(by_program *p)
         cudaGraphExecDestroy(plan->graph);
     cuda_release(p->device, plan->random);
     by_free(plan->after);
+    by_free(plan->before);
+    by_free(plan->ahead);
     by_free(plan->skip);
     by_free(plan);
     p->plan = NULL;
@@ -254,12 +305,15 @@ static by_status prepare(by_program *p, program_plan *plan)
     const size_t nodes = (size_t)p->graph->n_nodes + 1;
     void *random = NULL;
     plan->after = (const by_node **)by_alloc_zero(nodes, sizeof *plan->after);
+    plan->before = (const by_node **)by_alloc_zero(nodes, sizeof *plan->before);
+    plan->ahead = (const by_tensor **)by_alloc_zero(nodes, sizeof *plan->ahead);
     plan->skip = (bool *)by_alloc_zero(nodes, sizeof *plan->skip);
-    if (!plan->after || !plan->skip)
+    if (!plan->after || !plan->before || !plan->ahead || !plan->skip)
         return BY_ERR_MEMORY;
     BY_TRY(cuda_alloc(p->device, 2 * sizeof(uint64_t), &random));
     plan->random = (uint64_t *)random;
     find_pairs(p, plan);
+    find_ahead(p, plan);
     by_cuda_exec x = exec_of(p);
     BY_TRY(each_node(p, &x, true));
     return grow_scratch(p->device, x.scratch_needed);
@@ -359,8 +413,7 @@ static by_status one_node(by_program *p, by_cuda_exec *x, int i)
 {
     program_plan *plan = (program_plan *)p->plan;
     by_node *n = p->graph->nodes[i];
-    x->after = plan->after[i];
-    x->after_done = false;
+    surround(plan, x, i);
     return plan->skip[i] || by_cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
 }
 
@@ -458,9 +511,11 @@ static by_status cuda_wait(by_device *d)
     return look_for_faults(c, c->running);
 }
 
-static const by_backend backend = {"cuda",    cuda_alloc,   cuda_release, cuda_upload, cuda_download,
-                                   cuda_copy, cuda_prepare, cuda_run,     cuda_forget, cuda_close,
-                                   cuda_wait, 128 /* bytes that rows of logits are padded to */};
+static const by_backend backend = {
+    "cuda",        cuda_alloc, cuda_release, cuda_upload,
+    cuda_download, cuda_copy,  cuda_prepare, cuda_run,
+    cuda_forget,   cuda_close, cuda_wait,    128 /* bytes that rows of logits are padded to */,
+    PROBE};
 
 /* Why there is no GPU, in words that tell what to do. */
 static by_status no_gpu(cudaError_t error)

@@ -230,8 +230,8 @@ size_t by_tensor_bytes(const by_tensor *t);
 int64_t by_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
 int64_t by_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
 /* Elements from one row to the next in memory. Only logits may have gaps there (by_graph_pitch): they are
- * read and written by linear, linear_dx, linear_dw, cross_entropy and cross_entropy_grad alone, and those
- * must ask. */
+ * read and written by linear, linear_dx, linear_dw, cross_entropy, cross_entropy_grad and argmax alone, and
+ * those must ask. */
 static inline int64_t by_tensor_pitch(const by_tensor *t)
 {
     return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;
@@ -350,7 +350,9 @@ typedef struct by_backend {
     void (*close)(by_device *d);
     by_status (*wait)(
         by_device *d); /* until everything started has been done; NULL: runs return when it has */
-    int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
+    int row_bytes; /* rows of logits are padded to a multiple of this many bytes, and a norm in a graph that
+                      is not for training may be read one node later than it is made; 0: neither */
+    int probe;     /* side of a product that shows how fast it is; 0: 1024 */
 } by_backend;
 
 struct by_device {

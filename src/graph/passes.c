@@ -113,6 +113,7 @@ static bool reads_rows(const by_node *n, int k)
     case BY_OP_CROSS_ENTROPY:
     case BY_OP_CROSS_ENTROPY_GRAD:
     case BY_OP_LINEAR_DX:
+    case BY_OP_ARGMAX:
         return k == 0;
     case BY_OP_LINEAR_DW:
         return k == 1;

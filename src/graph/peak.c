@@ -34,7 +34,8 @@ static double measure(by_params *params, by_dtype type)
     if (!g)
         return NAN;
     /* A GPU needs more work to show what it can do. */
-    int64_t side = params->device->backend->wait ? (by_dtype_size(type) < 4 ? 8192 : 4096) : 1024;
+    const int probe = params->device->backend->probe ? params->device->backend->probe : 1024;
+    int64_t side = probe > 4096 && by_dtype_size(type) >= 4 ? 4096 : probe;
     int64_t square[2] = {side, side};
     by_tensor *a = by_input(g, "a", type, 2, square), *b = by_input(g, "b", type, 2, square);
     by_output(g, "product", by_linear(g, a, b, NULL, NULL));

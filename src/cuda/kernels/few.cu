@@ -13,12 +13,87 @@ typedef struct few_args {
     int64_t ldx, ldw, ldy;
     int n, k;
     by_act act;
+    /* x is first normalised, after h was added to it (see by_few_norm) */
+    const void *h, *gamma, *beta;
+    void *sum;
+    bool rms;
+    float eps;
+    /* the weights of a later product */
+    const char *ahead;
+    int64_t ahead_bytes;
 } few_args;
+
+/* ---- before the products --------------------------------------------------------------------- */
+
+/* Bring a share of the weights that a later product reads into the cache: the memory has little to do
+ * meanwhile. */
+static __device__ __forceinline__ void fetch_ahead(const few_args &a)
+{
+#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    constexpr int LINE = 2048;
+    const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * LINE;
+    if (at + LINE <= a.ahead_bytes)
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(a.ahead + at), "n"(LINE));
+#else
+    (void)a;
+#endif
+}
+
+/* Shared memory of a block that normalises: the scale and the shift, (K) each, then x (M, K). */
+template <class T> static __device__ __forceinline__ void fetch_scale(const few_args &a, T *space)
+{
+    for (int k = (int)threadIdx.x; k < a.k; k += (int)blockDim.x) {
+        space[k] = ((const T *)a.gamma)[k];
+        space[a.k + k] = a.beta ? ((const T *)a.beta)[k] : from_float<T>(0);
+    }
+    __syncthreads();
+}
+
+/* A row by one warp, as norm.cu does it: the sum is rounded before anything else. */
+template <class T> static __device__ __forceinline__ void normalise_row(const few_args &a, int m, T *space)
+{
+    const int lane = threadIdx.x & 31;
+    const T *x = (const T *)a.x + m * a.ldx, *h = a.h ? (const T *)a.h + (int64_t)m * a.k : NULL;
+    T *row = space + (2 + m) * a.k, *sum = a.sum && blockIdx.x == 0 ? (T *)a.sum + (int64_t)m * a.k : NULL;
+    float total = 0, square = 0;
+    for (int k = lane; k < a.k; k += 32) {
+        const T s = h ? from_float<T>(to_float(x[k]) + to_float(h[k])) : x[k];
+        row[k] = s;
+        if (sum)
+            sum[k] = s;
+        total += to_float(s);
+    }
+    const float mean = a.rms ? 0 : warp_sum(total) / (float)a.k;
+    for (int k = lane; k < a.k; k += 32) {
+        const float d = to_float(row[k]) - mean;
+        square += d * d;
+    }
+    const float inverse = 1 / sqrtf(warp_sum(square) / (float)a.k + a.eps);
+    for (int k = lane; k < a.k; k += 32)
+        row[k] = from_float<T>((to_float(row[k]) - mean) * inverse * to_float(space[k]) +
+                               to_float(space[a.k + k]));
+}
+
+/* Where x is to be read, and how far its rows are apart. */
+template <class T, int M, bool NORM>
+static __device__ __forceinline__ const T *rows_of_x(const few_args &a, T *space, int64_t *ld)
+{
+    *ld = NORM ? a.k : a.ldx;
+    if (!NORM)
+        return (const T *)a.x;
+    if (threadIdx.x < 32 * M)
+        normalise_row(a, threadIdx.x >> 5, space);
+    __syncthreads();
+    return space + 2 * a.k;
+}
+
+template <class T> static __device__ __forceinline__ float bias_of(const few_args &a, int n)
+{
+    return a.bias && n < a.n ? to_float(((const T *)a.bias)[n]) : 0;
+}
 
 template <class T> static __device__ __forceinline__ void finish(const few_args &a, int m, int n, float sum)
 {
-    if (a.bias)
-        sum += to_float(((const T *)a.bias)[n]);
     ((T *)a.y)[m * a.ldy + n] = from_float<T>(activate_as<T>(a.act, sum));
 }
 
@@ -27,15 +102,16 @@ template <class T> static __device__ __forceinline__ void finish(const few_args 
 enum { NK_THREADS = 256, NK_ROWS = 2, NK_AHEAD = 4 };
 
 /* A warp takes NK_ROWS rows of w, NK_AHEAD pieces of each at a time. */
-template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
+template <class T, int M, int VEC, bool NORM>
+__global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 {
+    BY_SHARED(T, space);
     const int lane = threadIdx.x & 31, warp = (int)(blockIdx.x * NK_THREADS + threadIdx.x) >> 5;
     const int first = warp * NK_ROWS, rows = min(a.n - first, (int)NK_ROWS);
-    const T *x = (const T *)a.x, *w = (const T *)a.w;
+    const T *w = (const T *)a.w;
     float sum[NK_ROWS][M] = {};
     let_next_start();
-    if (first >= a.n) /* the whole warp */
-        return;
+    fetch_ahead(a);
     vec<T, VEC> part[NK_ROWS][NK_AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
@@ -43,12 +119,22 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS)
             const int k = from + (i * 32 + lane) * VEC;
 #pragma unroll
             for (int r = 0; r < NK_ROWS; r++)
-                if (k < a.k)
+                if (k < a.k && rows > 0)
                     part[r][i] = load<T, VEC>(w + (int64_t)(first + (r < rows ? r : 0)) * a.ldw + k);
         }
     };
     ask(0);
+    float bias[NK_ROWS];
+#pragma unroll
+    for (int r = 0; r < NK_ROWS; r++)
+        bias[r] = bias_of<T>(a, first + r);
+    if (NORM)
+        fetch_scale(a, space);
     wait_for_previous();
+    int64_t ldx;
+    const T *x = rows_of_x<T, M, NORM>(a, space, &ldx);
+    if (rows <= 0) /* the whole warp */
+        return;
     for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
         if (from > 0)
             ask(from);
@@ -59,7 +145,7 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS)
                 continue;
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                const vec<T, VEC> v = load<T, VEC>(x + m * a.ldx + k);
+                const vec<T, VEC> v = load<T, VEC>(x + m * ldx + k);
 #pragma unroll
                 for (int r = 0; r < NK_ROWS; r++)
 #pragma unroll
@@ -74,7 +160,7 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS)
         for (int m = 0; m < M; m++) {
             const float s = warp_sum(sum[r][m]);
             if (lane == 0 && r < rows)
-                finish<T>(a, m, first + r, s);
+                finish<T>(a, m, first + r, s + bias[r]);
         }
 }
 
@@ -85,16 +171,19 @@ enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS, KN_AHE
 /* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
  * a time.
  */
-template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
+template <class T, int M, int VEC, bool NORM>
+__global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 {
+    BY_SHARED(T, space);
     enum { WARPS = KN_THREADS / 32, COLUMNS = KN_ACROSS * VEC };
     __shared__ float sums[WARPS][M][COLUMNS];
     const int across = threadIdx.x % KN_ACROSS, down = threadIdx.x / KN_ACROSS;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int col = (int)blockIdx.x * COLUMNS + across * VEC;
-    const T *x = (const T *)a.x, *w = (const T *)a.w + col;
+    const T *w = (const T *)a.w + col;
     float sum[M][VEC] = {};
     let_next_start();
+    fetch_ahead(a);
     vec<T, VEC> part[KN_AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
@@ -105,7 +194,13 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS)
         }
     };
     ask(0);
+    /* the column that this thread finishes */
+    const float bias = bias_of<T>(a, (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS);
+    if (NORM)
+        fetch_scale(a, space);
     wait_for_previous();
+    int64_t ldx;
+    const T *x = rows_of_x<T, M, NORM>(a, space, &ldx);
     for (int from = 0; from < a.k; from += KN_DOWN * KN_AHEAD) {
         if (from > 0)
             ask(from);
@@ -116,7 +211,7 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS)
                 continue;
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                const float v = to_float(x[m * a.ldx + k]);
+                const float v = to_float(x[m * ldx + k]);
 #pragma unroll
                 for (int e = 0; e < VEC; e++)
                     sum[m][e] += v * to_float(part[i].at[e]);
@@ -134,57 +229,59 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS)
                 sums[warp][m][lane * VEC + e] = s;
         }
     __syncthreads();
-    for (int i = threadIdx.x; i < M * COLUMNS; i += KN_THREADS) {
-        const int m = i / COLUMNS, c = i % COLUMNS, n = (int)blockIdx.x * COLUMNS + c;
-        float total = 0;
+    const int i = threadIdx.x, m = i / COLUMNS, c = i % COLUMNS, n = (int)blockIdx.x * COLUMNS + c;
+    static_assert(M * COLUMNS <= KN_THREADS, "one thread finishes one element");
+    if (i < M * COLUMNS && n < a.n) {
+        float total = bias;
+#pragma unroll
         for (int k = 0; k < WARPS; k++)
             total += sums[k][m][c];
-        if (n < a.n)
-            finish<T>(a, m, n, total);
+        finish<T>(a, m, n, total);
     }
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-template <class T, int M, int VEC> static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
+template <class T, int M, int VEC, bool NORM>
+static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
 {
+    const size_t shared = NORM ? (size_t)(2 + M) * (size_t)a.k * sizeof(T) : 0;
     if (nk)
-        return by_launch_early(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)),
-                               dim3(NK_THREADS), 0, a);
-    return by_launch_early(x, few_rows_kn<T, M, VEC>, dim3(blocks_for(a.n, KN_ACROSS * VEC)),
-                           dim3(KN_THREADS), 0, a);
+        return by_launch_early(x, few_rows_nk<T, M, VEC, NORM>,
+                               dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)), dim3(NK_THREADS), shared, a);
+    return by_launch_early(x, few_rows_kn<T, M, VEC, NORM>, dim3(blocks_for(a.n, KN_ACROSS * VEC)),
+                           dim3(KN_THREADS), shared, a);
 }
 
-template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, by_act act)
+template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, bool nk, const few_args &a)
+{
+    return a.gamma ? launch<T, M, VEC, true>(x, nk, a) : launch<T, M, VEC, false>(x, nk, a);
+}
+
+template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, few_args a)
 {
     for (int64_t row = 0; row < p->m;) { /* 8, 4, 2, 1: every count is some of these */
-        const int64_t left = p->m - row;
-        few_args a = {(const T *)p->a + row * p->lda,
-                      p->b,
-                      p->bias,
-                      (T *)p->c + row * p->ldc,
-                      p->lda,
-                      p->ldb,
-                      p->ldc,
-                      (int)p->n,
-                      (int)p->k,
-                      act};
-        by_status status = left >= 8   ? launch<T, 8, VEC>(x, p->tb, a)
-                           : left >= 4 ? launch<T, 4, VEC>(x, p->tb, a)
-                           : left >= 2 ? launch<T, 2, VEC>(x, p->tb, a)
-                                       : launch<T, 1, VEC>(x, p->tb, a);
+        const int64_t left = p->m - row, rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        a.x = (const T *)p->a + row * p->lda;
+        a.y = (T *)p->c + row * p->ldc;
+        by_status status = rows == 8   ? rows_at<T, 8, VEC>(x, p->tb, a)
+                           : rows == 4 ? rows_at<T, 4, VEC>(x, p->tb, a)
+                           : rows == 2 ? rows_at<T, 2, VEC>(x, p->tb, a)
+                                       : rows_at<T, 1, VEC>(x, p->tb, a);
         BY_TRY(status);
-        row += left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        a.h = a.h ? (const T *)a.h + rows * a.k : NULL;
+        a.sum = a.sum ? (T *)a.sum + rows * a.k : NULL;
+        row += rows;
     }
     return BY_OK;
 }
 
-template <class T> static by_status of_type(by_cuda_exec *x, const by_product *p, by_act act)
+template <class T> static by_status of_type(by_cuda_exec *x, const by_product *p, const few_args &a)
 {
     enum { N = wide<T>::N };
     /* vectors along K for w (N, K), along N for w (K, N); a vector is inside the matrix, or outside */
     const bool whole = p->ldb % N == 0 && (p->tb ? p->k % N == 0 && p->lda % N == 0 : p->n % N == 0);
-    return whole ? rows_of<T, N>(x, p, act) : rows_of<T, 1>(x, p, act);
+    return whole ? rows_of<T, N>(x, p, a) : rows_of<T, 1>(x, p, a);
 }
 
 bool by_few_rows_take(const by_product *p)
@@ -192,7 +289,37 @@ bool by_few_rows_take(const by_product *p)
     return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate;
 }
 
-by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act)
+/* In every block the norm is computed again, so not where there are very many of them. */
+bool by_few_norm_take(const by_product *p)
 {
-    BY_CUDA_DISPATCH(p->ab_type, of_type, x, p, act);
+    enum { WIDEST = 2048, MOST = 16384 };
+    return p->k <= WIDEST && p->n <= MOST && p->lda == p->k;
+}
+
+by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm,
+                      const by_tensor *ahead)
+{
+    few_args a = {};
+    a.w = p->b;
+    a.bias = p->bias;
+    a.ldx = p->lda;
+    a.ldw = p->ldb;
+    a.ldy = p->ldc;
+    a.n = (int)p->n;
+    a.k = (int)p->k;
+    a.act = act;
+    if (norm) {
+        const by_norm_attr *attr = (const by_norm_attr *)norm->attr;
+        a.gamma = norm->in[1]->data;
+        a.beta = norm->in[2] ? norm->in[2]->data : NULL;
+        a.h = norm->in[3] ? norm->in[3]->data : NULL;
+        a.sum = norm->out[2] ? norm->out[2]->data : NULL;
+        a.rms = attr->rms;
+        a.eps = attr->eps;
+    }
+    if (ahead) {
+        a.ahead = (const char *)ahead->data;
+        a.ahead_bytes = (int64_t)by_tensor_bytes(ahead);
+    }
+    BY_CUDA_DISPATCH(p->ab_type, of_type, x, p, a);
 }

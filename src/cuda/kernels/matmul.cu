@@ -9,8 +9,9 @@
 typedef struct linear_plan {
     void (*forget)(void *);
     by_product p;
-    by_lt_plan *lt;   /* NULL: ours */
-    bool few, inside; /* few rows; the activation, or its slope, is part of the product */
+    by_lt_plan *lt;      /* NULL: ours */
+    bool few, inside;    /* few rows; the activation, or its slope, is part of the product */
+    const by_node *norm; /* few rows: x is its result, and made here */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -294,8 +295,11 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     if (!plan)
         return BY_ERR_MEMORY;
     plan->few = by_few_rows_take(&plan->p) && !n->out[1];
-    if (plan->few)
+    if (plan->few) {
+        plan->norm = x->before && by_few_norm_take(&plan->p) ? x->before : NULL;
+        plan->p.a = plan->norm ? plan->norm->in[0]->data : plan->p.a;
         return BY_OK;
+    }
     if (library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0) {
         by_product p = plan->p;
         p.epilogue = BY_EPILOGUE_GELU;
@@ -338,8 +342,12 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
         BY_TRY(plan_linear(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->few) {
-        BY_BRANCH("linear, few rows");
-        return by_few_rows(x, &plan->p, act);
+        if (plan->norm)
+            BY_BRANCH("linear, few rows with their norm");
+        else
+            BY_BRANCH("linear, few rows");
+        x->before_done = plan->norm != NULL;
+        return by_few_rows(x, &plan->p, act, plan->norm, x->ahead);
     }
     BY_TRY(run_product(x, plan));
     if (plan->inside) {

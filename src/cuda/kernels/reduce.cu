@@ -311,11 +311,12 @@ static __device__ __forceinline__ void put_index(int32_t *y, int64_t row, uint64
  * where all of a word belongs to the piece. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
-    largest(int32_t *y, uint64_t *partial, const T *x, int64_t cols, int64_t parts, int64_t chunk)
+    largest(int32_t *y, uint64_t *partial, const T *x, int64_t cols, int64_t pitch, int64_t parts,
+            int64_t chunk)
 {
     enum { V = wide<T>::N };
     int64_t part;
-    const int64_t row = divide(blockIdx.x, parts, &part), start = row * cols;
+    const int64_t row = divide(blockIdx.x, parts, &part), start = row * pitch;
     const int64_t begin = start + part * chunk, end = start + min(cols, (part + 1) * chunk);
     uint64_t most = 0;
     let_next_start();
@@ -362,7 +363,7 @@ template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t 
     if (parts > 1)
         partial = (uint64_t *)by_cuda_scratch(x, (size_t)(rows * parts) * sizeof *partial);
     BY_TRY(by_launch_early(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
-                           (const T *)n->in[0]->data, cols, parts, chunk));
+                           (const T *)n->in[0]->data, cols, by_tensor_pitch(n->in[0]), parts, chunk));
     if (parts == 1)
         return BY_OK;
     return by_launch_early(x, largest_part, (unsigned)rows, THREADS, 0, y, (const uint64_t *)partial, parts);
