@@ -251,7 +251,7 @@ static void test_absent(void **state)
 
 int main(int argc, char **argv)
 {
-    only = argc > 1 ? argv[1] : NULL;
+    only = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     gpu = by_device_open("cuda", 0);
     if (!gpu) {
         const struct CMUnitTest absent[] = {cmocka_unit_test(test_absent)};
