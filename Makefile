@@ -66,6 +66,7 @@ fuzz:
 	        -print_final_stats=1 build-fuzz/corpus/$$name $$seeds; \
 	done
 
+# The CUDA kernels are compiled three times here: by nvcc where it is, and emulated by g++ and clang++.
 lint:
 	@if command -v clang-format >/dev/null; then $(SOURCES) -print0 2>/dev/null | xargs -0r clang-format --dry-run -Werror; \
 	    else echo "lint: clang-format is not installed, layout not checked"; fi
@@ -78,8 +79,9 @@ lint:
 	else echo "lint: neither cppcheck nor clang-tidy is installed, skipped"; fi
 	@set -e; for cc in gcc clang; do \
 	    command -v $$cc >/dev/null || { echo "lint: $$cc is not installed, skipped"; continue; }; \
+	    if [ $$cc = gcc ]; then more="-DCMAKE_CXX_COMPILER=g++"; else more="-DCMAKE_CXX_COMPILER=clang++ -DBANYAN_CUDA=OFF"; fi; \
 	    $(MAKE) -s --no-print-directory build-lint-$$cc/CMakeCache.txt \
-	        CMAKE_FLAGS="-DCMAKE_C_COMPILER=$$cc -DCMAKE_COMPILE_WARNING_AS_ERROR=ON $(CMAKE_FLAGS)"; \
+	        CMAKE_FLAGS="-DCMAKE_C_COMPILER=$$cc $$more -DCMAKE_COMPILE_WARNING_AS_ERROR=ON $(CMAKE_FLAGS)"; \
 	    $(call COMPILE,build-lint-$$cc); \
 	done
 	@echo "lint: ok"

@@ -40,15 +40,26 @@ if(newest)
 endif()
 list(TRANSFORM definitions PREPEND -D OUTPUT_VARIABLE define_options)
 
-set(hopper "")
-if("90a" IN_LIST archs AND EXISTS ${PROJECT_SOURCE_DIR}/src/cuda/kernels/attention_hopper.cu)
-    set(hopper -DBY_CUDA_HOPPER)
+set(hopper -DBY_CUDA_HOPPER)
+if(NOT "90a" IN_LIST archs)
+    set(hopper "")
+    list(FILTER cuda_sources EXCLUDE REGEX "/[^/]*hopper[^/]*$")
+endif()
+# The large files do without code for 8.9 where there is code for 8.0, which such cards run as well.
+set(lean ${gencode})
+if("80" IN_LIST archs AND "89" IN_LIST archs)
+    string(REPLACE "-gencode;arch=compute_89,code=sm_89;" "" lean "${gencode};")
+    list(REMOVE_ITEM lean "")
 endif()
 foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME)
     set(object ${PROJECT_BINARY_DIR}/cuda/${name}.o)
+    set(targets ${gencode})
+    if(name MATCHES "^attention")
+        set(targets ${lean})
+    endif()
     add_custom_command(OUTPUT ${object}
-        COMMAND ${NVCC} -c -O3 -std=c++17 ${gencode} ${define_options} ${hopper}
+        COMMAND ${NVCC} -c -O3 -std=c++17 ${targets} ${define_options} ${hopper}
             -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
             -Xcompiler -fPIC,-fvisibility=hidden -MD -MF ${object}.d -o ${object} ${source}
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${name}" VERBATIM COMMAND_EXPAND_LISTS)

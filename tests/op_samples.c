@@ -567,11 +567,27 @@ static const int64_t products[][3] = {
     {17, 20, 35}, {29, 300, 33}, {64, 64, 64}, {70, 90, 129}, {20, 12, 1100}, {920, 6, 18},
 };
 
+/* Two layers with an activation between them, as in the feed-forward part of a block: going back, the product
+ * and the slope behind it can be one. Widths that a GPU's library takes. */
+static void two_layers(by_op_sample *s, bool kn)
+{
+    by_linear_attr first = {.w_is_kn = kn, .act = BY_GELU_TANH}, second = {.w_is_kn = kn};
+    by_tensor *x = operand(s, SHAPE(9, 16)), *b = operand(s, SHAPE(24));
+    by_tensor *w = kn ? operand(s, SHAPE(16, 24)) : operand(s, SHAPE(24, 16));
+    by_tensor *w2 = kn ? operand(s, SHAPE(24, 8)) : operand(s, SHAPE(8, 24));
+    by_node *n = NODE(LINEAR, &first, x, w, b);
+    if (n)
+        out_of(s, NODE(LINEAR, &second, n->out[0], w2, NULL), 0);
+}
+
 bool by_op_sample_linear(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
-    if (which >= 4 * n + 2 * ACTS)
-        return false;
+    if (which >= 4 * n + 2 * ACTS) {
+        if (which < 4 * n + 2 * ACTS + 2)
+            two_layers(s, which % 2);
+        return which < 4 * n + 2 * ACTS + 2;
+    }
     const int64_t *p = products[which < 4 * n ? which % n : which % 2 ? 6 : 2];
     by_linear_attr a = {.w_is_kn = which / n % 2};
     bool bias = which / (2 * n) % 2;
@@ -726,7 +742,8 @@ static const attention_case attentions[] = {
     {1, 70, 0, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, true},   /* several tiles, the last not full */
     {1, 100, 0, 1, 1, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, false}, /* one head for two threads */
     {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false},
-    {2, 66, 131, 4, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
+    {1, 66, 131, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
+    {1, 70, 0, 2, 2, 64, BY_MASK_NONE, ALL_SEEN, 0, false}, /* heads as in real models */
     {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, true},
     {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, false}, /* few queries, with dropout */
     {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, false},   /* large heads */

@@ -160,11 +160,11 @@ static size_t place_root(trial *t, by_tensor *x, size_t at)
 static size_t check_root(trial *t, by_tensor *x, size_t at)
 {
     const char *from = t->image + at, *data = from + shift_of(x), *to = from + measure_root(t, x, at);
-    for (const char *p = from; p < to; p++)
-        if ((p < data || p >= data + by_tensor_bytes(x)) && (unsigned char)*p != GUARD_BYTE) {
+    const char *end = data + by_tensor_bytes(x);
+    for (const char *p = from; p < to; p = p + 1 == data ? end : p + 1)
+        if ((unsigned char)*p != GUARD_BYTE) {
             complain("%s %d, %s: wrote to byte %td %s %s", t->op, t->which, by_dtype_name(t->how.type),
-                     p < data ? data - p : p - data - (ptrdiff_t)by_tensor_bytes(x) + 1,
-                     p < data ? "before" : "after", by_tensor_label(x));
+                     p < data ? data - p : p - end + 1, p < data ? "before" : "after", by_tensor_label(x));
             break;
         }
     return (size_t)(to - from);

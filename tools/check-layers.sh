@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 1
 
 # shellcheck disable=SC2016 # $0 belongs to awk
-if ! find src -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc' -o -name '*.def' \) | LC_ALL=C sort |
+if ! find src -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' -o -name '*.inc' -o -name '*.def' \) | LC_ALL=C sort |
     xargs -r awk '
 BEGIN {
     # room -> the rooms it may include; its own is always allowed, and so are the public headers.

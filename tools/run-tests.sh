@@ -85,10 +85,11 @@ run_one() {
     total_skipped=$((total_skipped + skipped))
 }
 
-# The sources are the list, so that a program left over from a removed test is not run.
-for source in tests/test_*.c; do
-    [ -e "$source" ] || continue
-    name=$(basename "$source" .c)
+# The sources are the list, so that a program left over from a removed test is not run. The emulated ones run the kernels of a
+# GPU on the CPU, and have no long tests.
+names=$(for source in tests/test_*.c; do basename "$source" .c; done)
+[ -z "$long" ] && names="$names test_cuda_emulated test_hopper_emulated"
+for name in $names; do
     if [ -x "$build/tests/$name" ]; then
         run_one "$name" count_cmocka "$build/tests/$name" ${long:+--long}
     else

@@ -1,4 +1,5 @@
-/* emulate.cc - the threads of a block as coroutines. */
+/* emulate.cc - the threads of a block as coroutines. Who can go on and who waits for what is kept in masks, a
+ * word for each warp, so that a barrier costs the same however many threads there are. */
 #include "cuda/emulate.h"
 
 #include <stdio.h>
@@ -11,8 +12,7 @@ by_emulated by_emulated_now;
 namespace
 {
 
-enum { MAX_THREADS = 1024, STACK = 64 * 1024 };
-enum wait_kind { RUNNING, IN_WARP, IN_BLOCK, ENDED };
+enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK = 64 * 1024 };
 
 struct fiber {
     void *stack;
@@ -21,14 +21,26 @@ struct fiber {
 #else
     ucontext_t context;
 #endif
-    wait_kind state;
+    int parity; /* which of the two slots it showed last */
     dim3 thread;
 };
 
+/* Threads of a warp, a bit each. */
+struct warp_state {
+    uint32_t alive, ready, in_warp, in_block;
+    uint32_t together; /* those who met at the last barrier of the warp */
+};
+
 fiber fibers[MAX_THREADS + 1]; /* the last is the caller of by_emulate */
-uint64_t slots[MAX_THREADS][BY_EMULATED_WORDS];
-int threads, running;
+warp_state warps[MAX_WARPS];
+uint32_t ready_warps; /* those with a thread that is ready */
+int threads, n_warps, running;
+int left, waiting; /* threads that have not ended; that wait for the block */
 const std::function<void()> *body;
+
+/* Two for each thread: while one is read by the slowest of the warp, the fastest may already show the next.
+ */
+alignas(64) uint64_t slots[2][MAX_THREADS][BY_EMULATED_WORDS];
 
 #if defined(__x86_64__)
 /* Keep the registers that a function must keep on the stack that is left, and take them from the other. */
@@ -62,60 +74,76 @@ void enter(int to)
 #endif
 }
 
+/* The first set bit at or after `at`, going round. */
+int next_bit(uint32_t bits, int at)
+{
+    const uint32_t behind = bits & ~0u << at;
+    return __builtin_ctz(behind ? behind : bits);
+}
+
+void set_ready(int warp, uint32_t who)
+{
+    warps[warp].ready |= who;
+    if (who)
+        ready_warps |= 1u << warp;
+}
+
+/* The running thread stops being ready. */
+warp_state &stop()
+{
+    warp_state &w = warps[running >> 5];
+    w.ready &= ~(1u << (running & 31));
+    if (!w.ready)
+        ready_warps &= ~(1u << (running >> 5));
+    return w;
+}
+
 /* The next thread that can go on: one of the same warp if there is one. */
 void pass_on()
 {
-    int base = running & ~31, warps = (threads + 31) / 32;
-    for (int i = 1; i <= 32; i++) {
-        int t = base + ((running + i) & 31);
-        if (t < threads && fibers[t].state == RUNNING)
-            return enter(t);
+    int w = running >> 5;
+    if (warps[w].ready)
+        return enter(w * 32 + next_bit(warps[w].ready, (running + 1) & 31));
+    if (ready_warps) {
+        w = next_bit(ready_warps, w);
+        return enter(w * 32 + next_bit(warps[w].ready, 0));
     }
-    for (int w = 1; w < warps; w++)
-        for (int i = 0; i < 32; i++) {
-            int t = (base + 32 * w) % (32 * warps) + i;
-            if (t < threads && fibers[t].state == RUNNING)
-                return enter(t);
-        }
-    bool all = true;
-    for (int t = 0; t < threads; t++)
-        all = all && fibers[t].state == ENDED;
-    if (!all) {
+    if (left) {
         fprintf(stderr, "emulated kernel: threads wait for each other\n");
         abort();
     }
     enter(MAX_THREADS);
 }
 
-/* Release those who wait in `kind` among threads [from, to) when nobody else of them is still on the way. */
-bool release(wait_kind kind, int from, int to)
+/* Those who wait go on when everybody waits who has not ended. */
+void release_warp(int warp)
 {
-    bool any = false;
-    for (int t = from; t < to; t++) {
-        if (fibers[t].state != kind && fibers[t].state != ENDED)
-            return false;
-        any |= fibers[t].state == kind;
-    }
-    for (int t = from; t < to; t++)
-        if (fibers[t].state == kind)
-            fibers[t].state = RUNNING;
-    return any;
+    warp_state &w = warps[warp];
+    if (w.in_warp != w.alive)
+        return;
+    set_ready(warp, w.in_warp);
+    w.together = w.in_warp;
+    w.in_warp = 0;
 }
 
-void wait_in(wait_kind kind, int from, int to)
+void release_block()
 {
-    fibers[running].state = kind;
-    if (!release(kind, from, to) || fibers[running].state != RUNNING)
-        pass_on();
+    if (waiting != left)
+        return;
+    waiting = 0;
+    for (int i = 0; i < n_warps; i++) {
+        set_ready(i, warps[i].in_block);
+        warps[i].in_block = 0;
+    }
 }
 
 void begin()
 {
     (*body)();
-    fibers[running].state = ENDED;
-    int base = running & ~31;
-    release(IN_WARP, base, base + 32 < threads ? base + 32 : threads);
-    release(IN_BLOCK, 0, threads);
+    stop().alive &= ~(1u << (running & 31));
+    left--;
+    release_warp(running >> 5);
+    release_block();
     pass_on();
 }
 
@@ -123,7 +151,6 @@ void make(fiber *f)
 {
     if (!f->stack)
         f->stack = malloc(STACK);
-    f->state = RUNNING;
 #if defined(__x86_64__)
     uintptr_t top = ((uintptr_t)f->stack + STACK) & ~(uintptr_t)15;
     void **sp = (void **)top;
@@ -139,17 +166,22 @@ void make(fiber *f)
     f->context.uc_link = nullptr;
     makecontext(&f->context, begin, 0);
 #endif
+    f->parity = 0;
 }
 
 void run_block()
 {
     memset(by_emulated_now.shared, 0xff, by_emulated_now.shared_bytes);
-    dim3 size = by_emulated_now.block_dim;
-    for (int t = 0; t < threads; t++) {
-        unsigned i = (unsigned)t;
-        fibers[t].thread = dim3(i % size.x, i / size.x % size.y, i / (size.x * size.y));
+    for (int t = 0; t < threads; t++)
         make(&fibers[t]);
+    for (int w = 0; w < n_warps; w++) {
+        const int here = threads - 32 * w;
+        warps[w] = {};
+        warps[w].alive = here < 32 ? (1u << here) - 1 : ~0u;
+        set_ready(w, warps[w].alive);
     }
+    left = threads;
+    waiting = 0;
     running = MAX_THREADS;
     enter(0);
 }
@@ -170,6 +202,11 @@ void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()
         fprintf(stderr, "emulated kernel: a block of %d threads\n", threads);
         abort();
     }
+    n_warps = (threads + 31) / 32;
+    for (int t = 0; t < threads; t++) {
+        unsigned i = (unsigned)t;
+        fibers[t].thread = dim3(i % block.x, i / block.x % block.y, i / (block.x * block.y));
+    }
     body = &kernel;
     by_emulated_now.block_dim = block;
     by_emulated_now.grid_dim = grid;
@@ -185,26 +222,37 @@ void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()
 
 void by_emulated_block_barrier()
 {
-    wait_in(IN_BLOCK, 0, threads);
+    stop().in_block |= 1u << (running & 31);
+    waiting++;
+    release_block();
+    if (!(warps[running >> 5].ready >> (running & 31) & 1))
+        pass_on();
 }
 
 void by_emulated_warp_barrier()
 {
-    int base = running & ~31;
-    wait_in(IN_WARP, base, base + 32 < threads ? base + 32 : threads);
+    stop().in_warp |= 1u << (running & 31);
+    release_warp(running >> 5);
+    if (!(warps[running >> 5].ready >> (running & 31) & 1))
+        pass_on();
 }
 
 /* In a round, not by warps: a warp whose threads all wait for memory must let the others go on. */
 void by_emulated_yield()
 {
-    for (int i = 1; i < threads; i++) {
-        int t = (running + i) % threads;
-        if (fibers[t].state == RUNNING)
-            return enter(t);
-    }
+    int w = running >> 5;
+    const uint32_t behind = (running & 31) == 31 ? 0 : warps[w].ready & ~0u << ((running & 31) + 1);
+    if (behind)
+        return enter(w * 32 + __builtin_ctz(behind));
+    w = next_bit(ready_warps, (w + 1) & 31);
+    enter(w * 32 + __builtin_ctz(warps[w].ready));
 }
 
-uint64_t *by_emulated_slot(int lane)
+void by_emulated_show(const void *words, size_t bytes)
 {
-    return slots[(running & ~31) + lane];
+    const int parity = fibers[running].parity ^= 1;
+    memcpy(slots[parity][running], words, bytes);
+    by_emulated_warp_barrier();
+    by_emulated_now.shown = slots[parity] + (running & ~31);
+    by_emulated_now.together = warps[running >> 5].together;
 }

@@ -44,20 +44,29 @@ struct alignas(16) float4 {
 
 /* ---- threads (emulate.cc) -------------------------------------------------------------------- */
 
+enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words a thread can show to its warp */
 struct by_emulated {
     dim3 thread, block, block_dim, grid_dim;
     int index, lane, warp; /* of the running thread */
     unsigned char *shared;
     size_t shared_bytes;
+    const uint64_t (*shown)[BY_EMULATED_WORDS]; /* after by_emulated_show: by lane */
+    uint32_t together;                          /* after by_emulated_show: the lanes that took part */
 };
 extern by_emulated by_emulated_now;
-enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words a thread can show to its warp */
 
 void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
 void by_emulated_block_barrier();
 void by_emulated_warp_barrier();
-void by_emulated_yield();             /* let the others go on: for loops that wait for memory */
-uint64_t *by_emulated_slot(int lane); /* what a lane of this warp shows */
+void by_emulated_yield(); /* let the others go on: for loops that wait for memory */
+
+/* Show some words to the warp, and wait until all of it has. What a lane showed is by_emulated_slot(lane),
+ * until the next barrier. */
+void by_emulated_show(const void *words, size_t bytes);
+static inline const uint64_t *by_emulated_slot(int lane)
+{
+    return by_emulated_now.shown[lane];
+}
 
 #define threadIdx (by_emulated_now.thread)
 #define blockIdx  (by_emulated_now.block)
@@ -83,23 +92,11 @@ static inline void __nanosleep(unsigned)
     by_emulated_yield();
 }
 
-/* Show n words, and let the whole warp have done so before reading; by_emulated_done() ends the exchange. */
-static inline void by_emulated_show(const void *words, size_t bytes)
-{
-    memcpy(by_emulated_slot(by_emulated_now.lane), words, bytes);
-    by_emulated_warp_barrier();
-}
-static inline void by_emulated_done()
-{
-    by_emulated_warp_barrier();
-}
-
 template <class V> static inline V by_emulated_from(V v, int lane)
 {
     V got;
     by_emulated_show(&v, sizeof v);
     memcpy(&got, by_emulated_slot(lane & 31), sizeof got);
-    by_emulated_done();
     return got;
 }
 template <class V> static inline V __shfl_sync(unsigned, V v, int lane, int width = 32)
@@ -127,8 +124,7 @@ static inline unsigned __ballot_sync(unsigned, int predicate)
     by_emulated_show(&mine, sizeof mine);
     for (int i = 0; i < 32; i++)
         bits |= (unsigned)(*by_emulated_slot(i) & 1) << i;
-    by_emulated_done();
-    return bits;
+    return bits & by_emulated_now.together;
 }
 static inline int __any_sync(unsigned mask, int predicate)
 {
@@ -136,7 +132,7 @@ static inline int __any_sync(unsigned mask, int predicate)
 }
 static inline int __all_sync(unsigned mask, int predicate)
 {
-    return __ballot_sync(mask, predicate) == 0xffffffffu;
+    return __ballot_sync(mask, predicate) == by_emulated_now.together;
 }
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */

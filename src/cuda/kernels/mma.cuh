@@ -18,21 +18,24 @@ template <class T> static inline float by_emulated_half(uint32_t word, int high)
 
 template <class T> static inline void mma16816(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    float mine[12];
+    for (int i = 0; i < 12; i++)
+        mine[i] = by_emulated_half<T>(i < 8 ? a[i / 2] : b[i / 2 - 4], i % 2);
     by_emulated_show(mine, sizeof mine);
     const int g = by_emulated_now.lane / 4, c = by_emulated_now.lane % 4;
-    for (int i = 0; i < 4; i++) {
-        const int row = g + 8 * (i / 2), col = 2 * c + i % 2;
-        float sum = 0;
+    float rows[2][16], cols[2][16]; /* g, g + 8 of A; 2c, 2c + 1 of B */
+    for (int i = 0; i < 2; i++)
         for (int k = 0; k < 16; k++) {
-            const uint32_t *from_a = (const uint32_t *)by_emulated_slot(row % 8 * 4 + k % 8 / 2);
-            const uint32_t *from_b = (const uint32_t *)by_emulated_slot(col * 4 + k % 8 / 2);
-            sum += by_emulated_half<T>(from_a[row / 8 + 2 * (k / 8)], k % 2) *
-                   by_emulated_half<T>(from_b[4 + k / 8], k % 2);
+            const int from = k % 8 / 2, half = k / 8, odd = k % 2;
+            rows[i][k] = ((const float *)by_emulated_slot(g * 4 + from))[4 * half + 2 * i + odd];
+            cols[i][k] = ((const float *)by_emulated_slot((2 * c + i) * 4 + from))[8 + 2 * half + odd];
         }
+    for (int i = 0; i < 4; i++) {
+        float sum = 0;
+        for (int k = 0; k < 16; k++)
+            sum += rows[i / 2][k] * cols[i % 2][k];
         d[i] += sum;
     }
-    by_emulated_done();
 }
 
 /* Lane l gives the address of row l % 8 of matrix l / 8; r[i] is the lane's pair of matrix i. */
@@ -49,7 +52,7 @@ template <bool TRANSPOSED> static inline void load_matrices(uint32_t *r, const v
         }
         r[i] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
     }
-    by_emulated_done();
+    __syncwarp(); /* whoever goes on may write there */
 }
 static inline void ldmatrix4(uint32_t r[4], const void *row)
 {

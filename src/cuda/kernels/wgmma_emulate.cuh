@@ -159,7 +159,6 @@ static inline void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, 
                 const uint32_t *word = (const uint32_t *)by_emulated_slot(g * 4 + k % 8 / 2);
                 rows[i][k] = by_emulated_half<T>(word[i + 2 * (k / 8)], k % 2);
             }
-        by_emulated_done();
         emulated_product<T, N, TURNED>(to, rows, b, add);
     });
 }

@@ -1,0 +1,86 @@
+#!/bin/bash
+# emulated.sh - the program on a GPU that is emulated on the CPU (src/cuda/emulate.h): recorded values, the same text as on
+# the CPU, runs that are stopped and go on with the same bits, and runs that move between CPU and GPU.
+# shellcheck disable=SC2317 # check calls what it is given
+set -u
+export LC_ALL=C GOMP_SPINCOUNT=0
+program=$BANYAN_BUILD/tests/banyan-emulated
+if [ ! -x "$program" ]; then
+    echo "not run emulated: the emulation was not built (it needs a C++ compiler and cmocka, and has no sanitizers)"
+    exit 0
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0
+
+check() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >why 2>&1; then
+        echo "ok emulated $name"
+    else
+        echo "not ok emulated $name"
+        tail -n 5 why | sed 's/^/    /'
+        failed=1
+    fi
+}
+
+# ---- recorded values ----------------------------------------------------------------------------------------------------
+verify() { # CASE TYPE
+    if [ -d "$BANYAN_SHARED/parity/$1" ]; then
+        check "$1 $2" "$program" verify "$BANYAN_SHARED/parity/$1" --device cuda --dtype "$2"
+    else
+        echo "not run emulated $1 $2: $BANYAN_SHARED/parity/$1 is not there"
+    fi
+}
+for case in gpt2-lm gpt2-classify gpt-lm train-gpt2; do
+    verify $case f32
+done
+verify gpt2-lm bf16
+
+# ---- the same text --------------------------------------------------------------------------------------------------------
+cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >text
+head -c 3000 text >held
+
+# train OUT STEPS OPTIONS...: so many steps of a tiny run, or up to there when some have been made.
+train() {
+    local out=$1 steps=$2
+    shift 2
+    "$program" train --data text --eval-data held --eval-batches 2 --tokenizer byte --out "$out" --layers 2 --heads 2 \
+        --width 32 --context 32 --batch-size 2 --warmup-steps 2 --lr-scheduler constant --max-steps "$steps" \
+        --save-steps 5 --eval-steps 50 --threads 1 --quiet "$@"
+}
+text() { "$program" generate learnt "$1" --device "$2" --greedy -n 30 --threads 1; }
+same_text() { cmp <(text "$1" cpu) <(text "$1" cuda) && [ "$(text "$1" cuda | wc -c)" -ge 30 ]; }
+check "a run on the CPU" train learnt 300 --device cpu
+check "greedy text" same_text "static int"
+check "greedy text of a prompt of one byte" same_text "/"
+
+# ---- stopped and continued -------------------------------------------------------------------------------------------------
+same() { # A B: the same bytes
+    local file
+    for file in model.safetensors optimizer.safetensors trainer_state.json; do
+        cmp "$1/last/$file" "$2/last/$file" || return 1
+    done
+}
+go_on() { # OPTIONS...
+    rm -rf alone stopped
+    train alone 10 --device cuda "$@" && train stopped 5 --device cuda "$@" && train stopped 10 --device cuda "$@" &&
+        same alone stopped
+}
+check "stopped and continued, f32" go_on
+check "stopped and continued, bf16, dropout, accumulation" go_on --bf16 --dropout 0.2 --accumulate 2
+
+# ---- from one device to the other ---------------------------------------------------------------------------------------------
+losses() { sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$1/metrics.jsonl"; }
+moves() { # OPTIONS...: CPU, GPU and CPU again gives the losses that the CPU alone does, to rounding
+    rm -rf still moving
+    train still 15 --device cpu "$@" && train moving 5 --device cpu "$@" && train moving 10 --device cuda "$@" &&
+        train moving 15 --device cpu "$@" || return 1
+    [ "$(losses moving | wc -l)" -eq 15 ] && paste <(losses still) <(losses moving) |
+        awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) { print "step " NR ": " $0; bad = 1 } } END { exit bad }'
+}
+check "from the CPU to the GPU and back" moves
+check "from the CPU to the GPU and back, with dropout" moves --dropout 0.1
+exit $failed
