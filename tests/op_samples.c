@@ -814,10 +814,10 @@ bool by_op_sample_attention_cached(by_op_sample *s, int which)
         int heads, kv_heads, dim;
         bool packed;
     } cases[] = {
-        {2, 1, 8, 2, 2, 4, true},    {3, 1, 9, 4, 2, 5, false},  {2, 3, 8, 2, 1, 4, true},
-        {2, 6, 20, 2, 2, 8, false},  {2, 9, 20, 4, 2, 6, true},  {2, 1, 300, 4, 4, 32, true},
-        {1, 70, 80, 2, 2, 16, true}, {2, 1, 20, 2, 1, 72, true}, {1, 1, 40, 1, 1, 136, false},
-        {1, 9, 12, 1, 1, 128, true},
+        {2, 1, 8, 2, 2, 4, true},    {3, 1, 9, 4, 2, 5, false},    {2, 3, 8, 2, 1, 4, true},
+        {2, 6, 20, 2, 2, 8, false},  {2, 9, 20, 4, 2, 6, true},    {2, 1, 300, 4, 4, 32, true},
+        {1, 70, 80, 2, 2, 16, true}, {2, 1, 20, 2, 1, 72, true},   {1, 1, 40, 1, 1, 136, false},
+        {1, 9, 12, 1, 1, 128, true}, {1, 2, 300, 3, 1, 136, true}, {2, 1, 270, 1, 1, 136, true},
     };
     if (which >= BY_COUNT(cases))
         return false;

@@ -1,12 +1,13 @@
 /* attention_cached.cu - attention of new positions over a cache of keys and values. With few queries, reading
- * every key and value once is all that counts: the positions are shared out to blocks, which leave what they
- * found (the highest score, the sum, the weighted values) to be combined in order of position. How many there
- * are is fixed by the room in the cache; those beyond what it holds end at once. */
-#include "cuda/kernels/attention.cuh"
+ * every key and value once is all that counts. Where the cache has little room, or heads are many, one block
+ * has all positions of a key head; else they are shared out to blocks, which leave what they found (the
+ * highest score, the sum, the weighted values) to be combined in order. How many there are is fixed by the
+ * room in the cache; those beyond what it holds end at once. */
+#include "cuda/kernels/attention_decode.cuh"
 
 enum { FEW_QUERIES = 8, FEW_ROWS = 32 }; /* up to here, tiles would be mostly padding */
-enum { DECODERS = 128, PIECE = 8 };      /* threads of a block; elements of a head that one lane has */
-enum { AT_ONCE = 4 };                    /* keys of which a lane loads its pieces together */
+enum { DECODERS = 256, RESIDENT = 3 };   /* threads of a block; blocks that a multiprocessor has at a time */
+enum { FEW_STEPS = 8 };                  /* up to here, combining takes longer than one block for all */
 
 struct cache_call {
     attention a; /* k, v: the caches; a.keys: the room in them */
@@ -14,15 +15,16 @@ struct cache_call {
     by_cuda_fault *fault;
     int node;
     bool whole;   /* rows can be read by pieces of 16 bytes */
+    bool guess;   /* ask for the first keys before it is known how many there are */
     int share;    /* positions of a block */
     float *parts; /* (batch, kv_heads, shares, rows, dim + 2): {highest, sum, values}; NULL: one share */
     int *arrived; /* (batch, kv_heads), all 0 between calls; NULL: another kernel combines */
 };
 
-/* Whether what the caches of batch row b hold is in order; what is not is reported. */
-static __device__ __forceinline__ bool check_past(const cache_call &c, int b)
+/* Whether `past`, what the caches of batch row b are said to hold, is in order; what is not is reported. */
+static __device__ __forceinline__ bool check_past(const cache_call &c, int b, int past)
 {
-    const int limit = c.a.keys - c.a.queries + 1, past = c.a.past[b];
+    const int limit = c.a.keys - c.a.queries + 1;
     if (past >= 0 && past < limit)
         return true;
     report_fault(c.fault, c.node, 5, past, b, limit);
@@ -31,109 +33,10 @@ static __device__ __forceinline__ bool check_past(const cache_call &c, int b)
 
 /* ---- few queries ----------------------------------------------------------------------------- */
 
-/* LANES lanes have a key, each a piece of it; a block goes through its positions STEP at a time. */
-template <int LANES> struct lanes_of {
-    enum { PER_WARP = 32 / LANES, STEP = DECODERS / LANES * AT_ONCE };
+/* LANES lanes have a key: positions that a block of DECODERS threads takes at a time. */
+template <class T, int LANES> struct step_of {
+    enum { COUNT = DECODERS / LANES * pieces<T>::COUNT };
 };
-
-template <class T>
-static __device__ __forceinline__ vec<T, PIECE> load_piece(const T *row, int d, int dim, bool whole)
-{
-    vec<T, PIECE> v;
-    if (whole && d < dim)
-        return load<T, PIECE>(row + d);
-    UNROLL
-    for (int i = 0; i < PIECE; i++)
-        v.at[i] = d + i < dim ? row[d + i] : from_float<T>(0);
-    return v;
-}
-template <class T>
-static __device__ __forceinline__ void store_piece(T *row, int d, int dim, bool whole, const vec<T, PIECE> &v)
-{
-    if (whole && d < dim)
-        store(row + d, v);
-    UNROLL
-    for (int i = 0; i < PIECE && !whole; i++)
-        if (d + i < dim)
-            row[d + i] = v.at[i];
-}
-
-/* What a lane knows of ROWS queries so far. */
-template <int ROWS> struct running {
-    float q[ROWS][PIECE], o[ROWS][PIECE], top[ROWS], sum[ROWS];
-};
-
-/* The pieces of AT_ONCE keys from s, s + stride, ...: from the cache, or from the new rows, which then go
- * into the cache if `keep`. Zeros from position `end` on. */
-template <class T>
-static __device__ __forceinline__ void
-load_keys(const cache_call &c, const head_rows &cache, const head_rows &fresh, int b, int kv, int past, int s,
-          int stride, int end, int d, bool keep, vec<T, PIECE> (&x)[AT_ONCE])
-{
-    T *old = head_at<T>(c.a, cache, b, kv);
-    const T *added = head_at<T>(c.a, fresh, b, kv);
-    UNROLL
-    for (int i = 0; i < AT_ONCE; i++) {
-        const int at = s + i * stride;
-        const bool is_new = at >= past;
-        const T *row = is_new ? added + (int64_t)(at - past) * fresh.row : old + (int64_t)at * cache.row;
-        x[i] = load_piece(row, at < end ? d : c.a.dim, c.a.dim, c.whole);
-        if (is_new && keep && at < end)
-            store_piece(old + (int64_t)at * cache.row, d, c.a.dim, c.whole, x[i]);
-    }
-}
-
-/* The keys that the lanes have loaded: into the running softmax of each query, which sees those up to
- * last[r]. */
-template <class T, int LANES, int ROWS>
-static __device__ __forceinline__ void add_keys(running<ROWS> &w, const int (&last)[ROWS], int s, int stride,
-                                                const vec<T, PIECE> (&k)[AT_ONCE],
-                                                const vec<T, PIECE> (&v)[AT_ONCE])
-{
-    UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        float p[AT_ONCE], now = w.top[r];
-        UNROLL
-        for (int i = 0; i < AT_ONCE; i++) {
-            p[i] = 0;
-            UNROLL
-            for (int j = 0; j < PIECE; j++)
-                p[i] += w.q[r][j] * to_float(k[i].at[j]);
-            UNROLL
-            for (int step = 1; step < LANES; step *= 2)
-                p[i] += __shfl_xor_sync(0xffffffffu, p[i], step);
-            p[i] = s + i * stride <= last[r] ? p[i] : HIDDEN;
-            now = fmaxf(now, p[i]);
-        }
-        const float base = now == HIDDEN ? 0 : now, fix = power2(w.top[r] - base);
-        w.top[r] = now;
-        w.sum[r] *= fix;
-        UNROLL
-        for (int j = 0; j < PIECE; j++)
-            w.o[r][j] *= fix;
-        UNROLL
-        for (int i = 0; i < AT_ONCE; i++) {
-            p[i] = power2(p[i] - base);
-            w.sum[r] += p[i];
-            UNROLL
-            for (int j = 0; j < PIECE; j++)
-                w.o[r][j] += p[i] * to_float(v[i].at[j]);
-        }
-    }
-}
-
-/* Put two findings together: top, sum and the PIECE values at o. */
-static __device__ __forceinline__ void merge(float &top, float &sum, float (&o)[PIECE], float other_top,
-                                             float other_sum, const float (&other)[PIECE])
-{
-    const float now = fmaxf(top, other_top), base = now == HIDDEN ? 0 : now;
-    const float mine = power2(top - base), theirs = power2(other_top - base);
-    sum = sum * mine + other_sum * theirs;
-    UNROLL
-    for (int j = 0; j < PIECE; j++)
-        o[j] = o[j] * mine + other[j] * theirs;
-    top = now;
-}
 
 /* Query `row` of a key head's rows: head row / T of the group, position row % T. */
 template <class T>
@@ -142,81 +45,29 @@ static __device__ __forceinline__ T *row_at(const attention &a, const head_rows 
     return head_at<T>(a, r, b, kv * a.group + row / a.queries) + row % a.queries * r.row;
 }
 
-/* All lanes' findings of one query into the first lanes of the first warp, by way of `space` (DECODERS / 32,
- * LANES * PIECE + 2). */
-template <int LANES, int ROWS>
-static __device__ __forceinline__ void gather_lanes(running<ROWS> &w, int r, float *space)
+/* Of rows beyond the last one, the last one. */
+template <bool WHOLE, class T, int ROWS>
+static __device__ __forceinline__ void load_queries(const attention &a, const seat &me, int r0,
+                                                    piece<T> (&q)[ROWS])
 {
-    enum { PLACES = LANES * PIECE + 2 };
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    float other[PIECE];
+    const int rows = a.group * a.queries;
     UNROLL
-    for (int step = LANES; step < 32; step *= 2) {
-        const float top = __shfl_xor_sync(0xffffffffu, w.top[r], step);
-        const float sum = __shfl_xor_sync(0xffffffffu, w.sum[r], step);
-        UNROLL
-        for (int j = 0; j < PIECE; j++)
-            other[j] = __shfl_xor_sync(0xffffffffu, w.o[r][j], step);
-        merge(w.top[r], w.sum[r], w.o[r], top, sum, other);
-    }
-    __syncthreads();
-    if (lane < LANES) {
-        float *to = space + warp * PLACES;
-        to[0] = w.top[r]; /* the same in all lanes */
-        to[1] = w.sum[r];
-        UNROLL
-        for (int j = 0; j < PIECE; j++)
-            to[2 + lane * PIECE + j] = w.o[r][j];
-    }
-    __syncthreads();
-    if (warp > 0 || lane >= LANES)
-        return;
-    for (int i = 1; i < DECODERS / 32; i++) {
-        const float *from = space + i * PLACES;
-        UNROLL
-        for (int j = 0; j < PIECE; j++)
-            other[j] = from[2 + lane * PIECE + j];
-        merge(w.top[r], w.sum[r], w.o[r], from[0], from[1], other);
-    }
+    for (int r = 0; r < ROWS; r++)
+        q[r] = load_piece(row_at<T>(a, a.q, me.b, me.kv, min(r0 + r, rows - 1)) + me.d, me.left, WHOLE);
 }
 
-/* The findings of all shares for every row of a key head, in order of position, by the threads of a block;
- * TOGETHER of them are under way at a time. */
+/* The findings of all shares for every row of a key head, by the threads of a block. */
 template <class T>
-static __device__ __forceinline__ void combine(const cache_call &c, int b, int kv, int shares, int most)
+static __device__ __forceinline__ void combine_parts(const cache_call &c, int b, int kv, int shares, int most)
 {
-    enum { TOGETHER = 8 };
     const attention &a = c.a;
     const int rows = a.group * a.queries, places = a.dim + 2;
     const int64_t step = (int64_t)rows * places;
     const float *first = c.parts + ((int64_t)b * a.kv_heads + kv) * most * step;
     for (int i = threadIdx.x; i < rows * a.dim; i += blockDim.x) {
         const int row = i / a.dim, d = i % a.dim;
-        float top = HIDDEN, sum = 0, o = 0;
-        for (int p0 = 0; p0 < shares; p0 += TOGETHER) {
-            float tops[TOGETHER], sums[TOGETHER], values[TOGETHER], now = top;
-            UNROLL
-            for (int j = 0; j < TOGETHER; j++) {
-                const float *at = first + min(p0 + j, shares - 1) * step + (int64_t)row * places;
-                tops[j] = __ldcg(at);
-                sums[j] = p0 + j < shares ? __ldcg(at + 1) : 0;
-                values[j] = p0 + j < shares ? __ldcg(at + 2 + d) : 0;
-            }
-            UNROLL
-            for (int j = 0; j < TOGETHER; j++)
-                now = fmaxf(now, tops[j]);
-            const float fix = power2(top - now);
-            sum *= fix;
-            o *= fix;
-            top = now;
-            UNROLL
-            for (int j = 0; j < TOGETHER; j++) {
-                const float by = power2(tops[j] - now);
-                sum += by * sums[j];
-                o += by * values[j];
-            }
-        }
-        row_at<T>(a, a.y, b, kv, row)[d] = from_float<T>(o / sum);
+        const finding f = combine<true>(first + (int64_t)row * places, step, shares, d);
+        row_at<T>(a, a.y, b, kv, row)[d] = from_float<T>(f.o / f.sum);
     }
 }
 
@@ -236,114 +87,186 @@ static __device__ __forceinline__ bool is_last(int *arrived, int shares)
     return last;
 }
 
-/* One share of the positions of one key head, for all queries that look there, ROWS at a time. */
-template <class T, int LANES, int ROWS>
-static __global__ void __launch_bounds__(DECODERS, ROWS == 1 ? 3 : 2) decode(const cache_call c)
+/* Rows r0, ... of a key head, of which `space` (ROWS, warps, places) has what the warps found: the result, or
+ * the part of a share. */
+template <class T, int ROWS>
+static __device__ __forceinline__ void finish(const cache_call &c, const attention &a, const seat &me, int r0,
+                                              const float *space, int places)
 {
-    enum { STEP = lanes_of<LANES>::STEP, GROUPS = DECODERS / LANES };
-    __shared__ float space[DECODERS / 32 * (LANES * PIECE + 2)];
-    const attention &a = c.a;
-    const int share = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, most = gridDim.x;
+    const int rows = a.group * a.queries, warps = (int)(blockDim.x / 32);
+    for (int i = threadIdx.x; i < min(ROWS, rows - r0) * a.dim; i += blockDim.x) {
+        const int r = ROWS == 1 ? 0 : i / a.dim, d = i - r * a.dim;
+        const finding f = combine<false>(space + r * warps * places, places, warps, d);
+        if (!c.parts) {
+            row_at<T>(a, a.y, me.b, me.kv, r0 + r)[d] = from_float<T>(f.o / f.sum);
+            continue;
+        }
+        const int64_t share = ((int64_t)me.b * a.kv_heads + me.kv) * gridDim.x + blockIdx.x;
+        float *part = c.parts + (share * rows + r0 + r) * (a.dim + 2);
+        if (d == 0) {
+            part[0] = f.top;
+            part[1] = f.sum;
+        }
+        part[2 + d] = f.o;
+    }
+}
+
+/* Threads of a block, at most. */
+template <int ROWS> struct most_threads {
+    enum { COUNT = ROWS == 1 ? 2 * DECODERS : DECODERS };
+};
+
+/* The same attention, and the compiler is told how little it is. */
+template <int ROWS> static __device__ __forceinline__ attention of_rows(attention a)
+{
+    if (ROWS == 1)
+        a.queries = a.group = 1;
+    return a;
+}
+
+/* One share of the positions of one key head, for all queries that look there, ROWS at a time. Keys and
+ * values are asked for as soon as there is room for them, the next ones when the last of them are used up.
+ * (At the ends of the loop: compilers move the use of what was loaded before over later loads.) */
+template <class T, int LANES, int ROWS, bool WHOLE>
+static __global__ void __launch_bounds__(ROWS == 1 ? RESIDENT * DECODERS : DECODERS)
+    decode(const cache_call c)
+{
+    enum { WARPS = most_threads<ROWS>::COUNT / 32, PLACES = LANES * PIECE + 2 };
+    __shared__ float space[ROWS * WARPS * PLACES];
+    const attention a = of_rows<ROWS>(c.a);
+    const int warps = (int)(blockDim.x / 32), d = (int)(threadIdx.x % LANES * PIECE);
+    const seat me = {
+        (int)blockIdx.z, (int)blockIdx.y, (int)(threadIdx.x / LANES), (int)(blockDim.x / LANES), d,
+        a.dim - d};
+    const int from = (int)blockIdx.x * c.share, step = me.groups * pieces<T>::COUNT;
+    const int rows = a.group * a.queries;
+    const bool guess = c.guess && from == 0;
+    lane_rows<T> k_rows = rows_from<T>(a, a.k, c.new_k, me, from);
+    lane_rows<T> v_rows = rows_from<T>(a, a.v, c.new_v, me, from);
+    piece<T> q[ROWS];
+    pieces<T> k, v;
     let_next_start();
     wait_for_previous();
-    const bool right = check_past(c, b);
-    const int past = past_of(a, b), keys = past + a.queries, rows = a.group * a.queries;
-    const int from = share * c.share, to = min(from + c.share, keys), shares = (keys + c.share - 1) / c.share;
-    const int d = (int)threadIdx.x % LANES * PIECE, mine = (int)threadIdx.x / LANES;
+    const int told = a.past[me.b];
+    if (guess)
+        take<WHOLE>(k_rows, me, me.group, min(c.share, a.keys), k);
+    load_queries<WHOLE>(a, me, 0, q);
+    const bool right = check_past(c, me.b, told);
+    const int past = right ? told : 0, keys = past + a.queries, to = min(from + c.share, keys);
     if (from >= keys)
         return;
+    if (!guess)
+        take<WHOLE>(k_rows, me, from + me.group, to, k);
+    take<WHOLE>(v_rows, me, from + me.group, to, v);
     for (int r0 = 0; r0 < rows; r0 += ROWS) {
         running<ROWS> w;
-        int last[ROWS];
-        vec<T, PIECE> k[AT_ONCE], v[AT_ONCE];
+        start(w, q, a.scale * LOG2_E);
+        for (int n = from + me.group, s = from; s < to; s += step, n += step) {
+            const bool keep = right && r0 == 0 && n < a.queries; /* new: is to go into the cache */
+            const bool more = s + step < to;
+            float p[ROWS][pieces<T>::COUNT];
+            score<T, LANES>(w, k, a, r0, n, me.groups, to, p);
+            if (keep)
+                store_piece(head_at<T>(a, a.k, me.b, me.kv) + (past + n) * a.k.row + d, me.left, WHOLE,
+                            k.at[0]);
+            if (more)
+                take<WHOLE>(k_rows, me, n + step, to, k);
+            weigh<LANES>(w, p);
+            add_values(w, v, p);
+            if (keep)
+                store_piece(head_at<T>(a, a.v, me.b, me.kv) + (past + n) * a.v.row + d, me.left, WHOLE,
+                            v.at[0]);
+            if (more)
+                take<WHOLE>(v_rows, me, n + step, to, v);
+        }
+        if (r0 + ROWS < rows) {
+            k_rows = rows_from<T>(a, a.k, c.new_k, me, from);
+            v_rows = rows_from<T>(a, a.v, c.new_v, me, from);
+            load_queries<WHOLE>(a, me, r0 + ROWS, q);
+            take<WHOLE>(k_rows, me, from + me.group, to, k);
+            take<WHOLE>(v_rows, me, from + me.group, to, v);
+        }
+        if (r0 > 0)
+            __syncthreads(); /* space is still being read */
         UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            const int row = min(r0 + r, rows - 1);
-            const vec<T, PIECE> x = load_piece(row_at<T>(a, a.q, b, kv, row), d, a.dim, c.whole);
-            UNROLL
-            for (int j = 0; j < PIECE; j++) {
-                w.q[r][j] = to_float(x.at[j]) * a.scale * LOG2_E;
-                w.o[r][j] = 0;
-            }
-            w.top[r] = -INFINITY;
-            w.sum[r] = 0;
-            last[r] = min(past + row % a.queries, to - 1);
-        }
-        for (int s = from; s < to; s += STEP) {
-            load_keys(c, a.k, c.new_k, b, kv, past, s + mine, GROUPS, to, d, right && r0 == 0, k);
-            load_keys(c, a.v, c.new_v, b, kv, past, s + mine, GROUPS, to, d, right && r0 == 0, v);
-            add_keys<T, LANES>(w, last, s + mine, GROUPS, k, v);
-        }
-        UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            const int row = r0 + r;
-            gather_lanes<LANES>(w, r, space);
-            if (row >= rows || threadIdx.x >= LANES)
-                continue;
-            if (!c.parts) {
-                vec<T, PIECE> y;
-                UNROLL
-                for (int j = 0; j < PIECE; j++)
-                    y.at[j] = from_float<T>(w.o[r][j] / w.sum[r]);
-                store_piece(row_at<T>(a, a.y, b, kv, row), d, a.dim, c.whole, y);
-                continue;
-            }
-            float *part =
-                c.parts + ((((int64_t)b * a.kv_heads + kv) * most + share) * rows + row) * (a.dim + 2);
-            part[0] = w.top[r]; /* the same in all lanes */
-            part[1] = w.sum[r];
-            UNROLL
-            for (int j = 0; j < PIECE; j++)
-                if (d + j < a.dim)
-                    part[2 + d + j] = w.o[r][j];
-        }
+        for (int r = 0; r < ROWS; r++)
+            leave<LANES>(w, r, d, space + (r * warps + (int)(threadIdx.x / 32)) * PLACES);
+        __syncthreads();
+        finish<T, ROWS>(c, a, me, r0, space, PLACES);
     }
-    if (c.parts && c.arrived && is_last(c.arrived + b * a.kv_heads + kv, shares))
-        combine<T>(c, b, kv, shares, most);
+    if (!c.parts || !c.arrived)
+        return;
+    const int shares = (keys + c.share - 1) / c.share;
+    if (is_last(c.arrived + me.b * a.kv_heads + me.kv, shares))
+        combine_parts<T>(c, me.b, me.kv, shares, (int)gridDim.x);
 }
 
 template <class T>
 static __global__ void __launch_bounds__(DECODERS) combine_shares(const cache_call c, int most)
 {
     const int kv = blockIdx.x, b = blockIdx.y, keys = past_of(c.a, b) + c.a.queries;
-    combine<T>(c, b, kv, (keys + c.share - 1) / c.share, most);
+    combine_parts<T>(c, b, kv, (keys + c.share - 1) / c.share, most);
 }
 
-template <class T, int LANES, int ROWS> static by_status launch_decode(by_cuda_exec *x, cache_call &c)
+/* Sets the positions of a block, by shapes alone; `step`: positions that a block of DECODERS threads takes at
+ * a time. Returns the threads of a block, up to `most`. */
+static int share_out(const by_cuda_exec *x, cache_call &c, int step, int most)
 {
-    enum { STEP = lanes_of<LANES>::STEP };
     const attention &a = c.a;
-    const int heads = a.batch * a.kv_heads, steps = (a.keys + STEP - 1) / STEP;
-    const int wanted = (4 * x->cuda->sms + heads - 1) / heads; /* enough blocks to keep the memory busy */
-    const int each = (steps + wanted - 1) / wanted, most = (steps + each - 1) / each;
-    c.share = each * STEP;
+    const int heads = a.batch * a.kv_heads, sms = x->cuda->sms, steps = (a.keys + step - 1) / step;
+    const int wanted = BY_MAX(1, RESIDENT * sms / heads); /* enough blocks to keep the memory busy */
+    const bool alone = heads <= sms; /* a block has a multiprocessor for itself, nothing is short but time */
+    c.guess = alone;
+    if (steps > FEW_STEPS && wanted > 1) {
+        BY_BRANCH("cache, shared out");
+        c.share = (steps + wanted - 1) / wanted * step;
+        return DECODERS;
+    }
+    c.share = steps * step;
+    if (alone && steps > 1 && most > DECODERS) {
+        BY_BRANCH("cache, large blocks");
+        return most;
+    }
+    BY_BRANCH("cache, a block per head");
+    return DECODERS;
+}
+
+template <class T, int LANES, int ROWS, bool WHOLE>
+static by_status launch_decode(by_cuda_exec *x, cache_call &c)
+{
+    const attention &a = c.a;
+    const int threads = share_out(x, c, step_of<T, LANES>::COUNT, most_threads<ROWS>::COUNT);
+    const int most = (a.keys + c.share - 1) / c.share;
     if (most > 1)
-        c.parts = (float *)by_cuda_scratch(x, sizeof(float) * (size_t)heads * (size_t)most *
-                                                  (size_t)(a.group * a.queries * (a.dim + 2)));
+        c.parts = (float *)by_cuda_scratch(x, sizeof(float) * (size_t)a.batch * (size_t)a.kv_heads *
+                                                  (size_t)most * (size_t)(a.group * a.queries * (a.dim + 2)));
     const dim3 grid((unsigned)most, (unsigned)a.kv_heads, (unsigned)a.batch);
-    by_status status = by_launch_early(x, decode<T, LANES, ROWS>, grid, dim3(DECODERS), 0, c);
-    BY_TRY(status);
+    BY_TRY(by_launch_early(x, decode<T, LANES, ROWS, WHOLE>, grid, dim3((unsigned)threads), 0, c));
     if (most == 1 || c.arrived)
         return BY_OK;
     return by_launch(x, combine_shares<T>, dim3((unsigned)a.kv_heads, (unsigned)a.batch), dim3(DECODERS), 0,
                      c, most);
 }
 
-template <class T, int ROWS> static by_status few_queries(by_cuda_exec *x, cache_call &c)
+template <class T, int ROWS, bool WHOLE> static by_status few_queries(by_cuda_exec *x, cache_call &c)
 {
-    return c.a.dim <= 32    ? launch_decode<T, 4, ROWS>(x, c)
-           : c.a.dim <= 64  ? launch_decode<T, 8, ROWS>(x, c)
-           : c.a.dim <= 128 ? launch_decode<T, 16, ROWS>(x, c)
-                            : launch_decode<T, 32, ROWS>(x, c);
+    return c.a.dim <= 32    ? launch_decode<T, 4, ROWS, WHOLE>(x, c)
+           : c.a.dim <= 64  ? launch_decode<T, 8, ROWS, WHOLE>(x, c)
+           : c.a.dim <= 128 ? launch_decode<T, 16, ROWS, WHOLE>(x, c)
+                            : launch_decode<T, 32, ROWS, WHOLE>(x, c);
 }
 
 template <class T> static by_status one_row(by_cuda_exec *x, cache_call &c)
 {
-    return few_queries<T, 1>(x, c);
+    return few_queries<T, 1, true>(x, c);
 }
 template <class T> static by_status some_rows(by_cuda_exec *x, cache_call &c)
 {
-    return few_queries<T, 4>(x, c);
+    return few_queries<T, 4, true>(x, c);
+}
+template <class T> static by_status ragged_rows(by_cuda_exec *x, cache_call &c)
+{
+    return few_queries<T, 4, false>(x, c);
 }
 
 /* ---- many queries ---------------------------------------------------------------------------- */
@@ -353,15 +276,16 @@ template <class T> static __global__ void __launch_bounds__(DECODERS) append(con
 {
     const attention &a = c.a;
     const int t = blockIdx.x, b = blockIdx.y, width = a.kv_heads * a.dim;
-    if (!check_past(c, b))
+    const int past = a.past[b];
+    if (!check_past(c, b, past))
         return;
-    const int64_t at = (int64_t)(a.past[b] + t) * a.k.row;
+    const int64_t at = (int64_t)(past + t) * a.k.row;
     T *k = head_at<T>(a, a.k, b, 0) + at, *v = head_at<T>(a, a.v, b, 0) + at;
     const T *new_k = head_at<T>(a, c.new_k, b, 0) + t * c.new_k.row;
     const T *new_v = head_at<T>(a, c.new_v, b, 0) + t * c.new_v.row;
     for (int i = threadIdx.x * PIECE; i < width; i += DECODERS * PIECE) {
-        store_piece(k, i, width, c.whole, load_piece(new_k, i, width, c.whole));
-        store_piece(v, i, width, c.whole, load_piece(new_v, i, width, c.whole));
+        store_piece(k + i, width - i, c.whole, load_piece(new_k + i, width - i, c.whole));
+        store_piece(v + i, width - i, c.whole, load_piece(new_v + i, width - i, c.whole));
     }
 }
 
@@ -380,6 +304,11 @@ static by_status decode_one(by_cuda_exec *x, cache_call &c, by_dtype type)
 static by_status decode_some(by_cuda_exec *x, cache_call &c, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, some_rows, x, c);
+}
+
+static by_status decode_ragged(by_cuda_exec *x, cache_call &c, by_dtype type)
+{
+    BY_CUDA_DISPATCH(type, ragged_rows, x, c);
 }
 
 static by_status append_all(by_cuda_exec *x, cache_call &c, by_dtype type)
@@ -413,6 +342,10 @@ extern "C" by_status by_cuda_attention_cached(by_exec *e, by_node *n)
     }
     if (c.a.batch * c.a.kv_heads <= BY_CUDA_COUNTERS)
         c.arrived = x->cuda->counters;
+    if (!c.whole) {
+        BY_BRANCH("cache, ragged rows");
+        return decode_ragged(x, c, type);
+    }
     if (rows == 1) {
         BY_BRANCH("cache, one query");
         return decode_one(x, c, type);

@@ -1,0 +1,287 @@
+/* attention_decode.cuh - what decoding by few queries is made of: rows of keys and values piece by piece, and
+ * the softmax that runs along with them. */
+#ifndef BY_CUDA_KERNELS_ATTENTION_DECODE_CUH
+#define BY_CUDA_KERNELS_ATTENTION_DECODE_CUH
+
+#include "cuda/kernels/attention.cuh"
+
+enum { PIECE = 8 }; /* elements of a head that one lane has */
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The positions are counted from the new ones on, so that where position n lies does not depend on how many
+ * the cache holds: the new rows are 0 ... T - 1, row n of the cache is position T + n. LANES lanes have a
+ * position, each a piece of it; the groups of lanes of a block take neighbouring ones. */
+struct seat {
+    int b, kv;
+    int group, groups; /* of lanes */
+    int d, left;       /* the first element of this lane's piece; elements from there on */
+};
+
+/* A piece as it lies in memory, in words: elements apart would take twice the registers until they are
+ * used. */
+template <class T> struct piece {
+    enum { WORDS = PIECE * sizeof(T) / 4 };
+    vec<uint32_t, WORDS> in;
+};
+static __device__ __forceinline__ float element(const piece<float> &p, int i)
+{
+    return __uint_as_float(p.in.at[i]);
+}
+static __device__ __forceinline__ float element(const piece<bf16> &p, int i)
+{
+    return __uint_as_float(i % 2 ? p.in.at[i / 2] & 0xffff0000u : p.in.at[i / 2] << 16);
+}
+static __device__ __forceinline__ float element(const piece<f16> &p, int i)
+{
+    return to_float(f16{(uint16_t)(p.in.at[i / 2] >> i % 2 * 16)});
+}
+
+/* A lane's pieces of the positions that its group takes at a time: 64 bytes. */
+template <class T> struct pieces {
+    enum { COUNT = 64 / (PIECE * sizeof(T)) };
+    piece<T> at[COUNT];
+};
+
+/* Word i of n elements, zeros behind them; and back. */
+static __device__ __forceinline__ uint32_t load_word(const float *from, int i, int n)
+{
+    return i < n ? __float_as_uint(from[i]) : 0;
+}
+template <class T> static __device__ __forceinline__ uint32_t load_word(const T *from, int i, int n)
+{
+    const uint32_t low = 2 * i < n ? from[2 * i].bits : 0, high = 2 * i + 1 < n ? from[2 * i + 1].bits : 0;
+    return low | high << 16;
+}
+static __device__ __forceinline__ void store_word(float *to, int i, int n, uint32_t word)
+{
+    if (i < n)
+        to[i] = __uint_as_float(word);
+}
+template <class T> static __device__ __forceinline__ void store_word(T *to, int i, int n, uint32_t word)
+{
+    if (2 * i < n)
+        to[2 * i].bits = (uint16_t)word;
+    if (2 * i + 1 < n)
+        to[2 * i + 1].bits = (uint16_t)(word >> 16);
+}
+
+/* A piece of a row of which n elements are left; what is behind them is zero. */
+template <class T> static __device__ __forceinline__ piece<T> load_piece(const T *from, int n, bool whole)
+{
+    piece<T> p = {};
+    if (whole) {
+        if (n > 0)
+            p.in = *(const vec<uint32_t, piece<T>::WORDS> *)from;
+        return p;
+    }
+    UNROLL
+    for (int i = 0; i < piece<T>::WORDS; i++)
+        p.in.at[i] = load_word(from, i, n);
+    return p;
+}
+template <class T>
+static __device__ __forceinline__ void store_piece(T *to, int n, bool whole, const piece<T> &p)
+{
+    if (whole && n > 0)
+        *(vec<uint32_t, piece<T>::WORDS> *)to = p.in;
+    UNROLL
+    for (int i = 0; i < piece<T>::WORDS && !whole; i++)
+        store_word(to, i, n, p.in.at[i]);
+}
+
+/* Where a lane's pieces lie. Of the positions that a group takes, none but its first can be a new one: there
+ * are no more of those than groups. */
+template <class T> struct lane_rows {
+    const T *first, *at; /* the next position, and where it would be in the cache */
+    int stride;          /* to the position after it */
+};
+
+/* From position `from` on, a multiple of the groups. */
+template <class T>
+static __device__ __forceinline__ lane_rows<T> rows_from(const attention &a, const head_rows &cache,
+                                                         const head_rows &fresh, const seat &me, int from)
+{
+    const int n = from + me.group;
+    lane_rows<T> rows;
+    rows.at = head_at<T>(a, cache, me.b, me.kv) + (n - a.queries) * cache.row + me.d;
+    rows.first = n < a.queries ? head_at<T>(a, fresh, me.b, me.kv) + n * fresh.row + me.d : rows.at;
+    rows.stride = me.groups * (int)cache.row;
+    return rows;
+}
+
+/* The next pieces, of position n and those after it; zeros from position `end` on. */
+template <bool WHOLE, class T>
+static __device__ __forceinline__ void take(lane_rows<T> &rows, const seat &me, int n, int end, pieces<T> &x)
+{
+    UNROLL
+    for (int i = 0; i < pieces<T>::COUNT; i++) {
+        const T *from = i ? rows.at + i * rows.stride : rows.first;
+        x.at[i] = load_piece(from, n + i * me.groups < end ? me.left : 0, WHOLE);
+    }
+    rows.at += pieces<T>::COUNT * rows.stride;
+    rows.first = rows.at;
+}
+
+/* ---- softmax --------------------------------------------------------------------------------- */
+
+/* What a lane knows of ROWS queries so far; top is the same in all of a warp. */
+template <int ROWS> struct running {
+    float q[ROWS][PIECE], o[ROWS][PIECE], top[ROWS], sum[ROWS];
+};
+
+template <class T, int ROWS>
+static __device__ __forceinline__ void start(running<ROWS> &w, const piece<T> (&q)[ROWS], float scale)
+{
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        UNROLL
+        for (int j = 0; j < PIECE; j++) {
+            w.q[r][j] = element(q[r], j) * scale;
+            w.o[r][j] = 0;
+        }
+        w.top[r] = -INFINITY;
+        w.sum[r] = 0;
+    }
+}
+
+/* The scores of the keys that a group has, for each query, in every lane of it. Position s + i * stride is
+ * seen if it is before `to`, and of the new ones those up to the query's own. */
+template <class T, int LANES, int ROWS>
+static __device__ __forceinline__ void score(const running<ROWS> &w, const pieces<T> &k, const attention &a,
+                                             int r0, int s, int stride, int to,
+                                             float (&p)[ROWS][pieces<T>::COUNT])
+{
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        const int own = ROWS == 1 ? 0 : (r0 + r) % a.queries;
+        UNROLL
+        for (int i = 0; i < pieces<T>::COUNT; i++) {
+            float x = 0;
+            UNROLL
+            for (int j = 0; j < PIECE; j++)
+                x += w.q[r][j] * element(k.at[i], j);
+            UNROLL
+            for (int step = 1; step < LANES; step *= 2)
+                x += __shfl_xor_sync(0xffffffffu, x, step);
+            const int at = s + i * stride;
+            p[r][i] = at < to && (ROWS == 1 || at <= own || at >= a.queries) ? x : HIDDEN;
+        }
+    }
+}
+
+/* Scores to weights, and what was found so far to the new highest score of the warp. */
+template <int LANES, int ROWS, int COUNT>
+static __device__ __forceinline__ void weigh(running<ROWS> &w, float (&p)[ROWS][COUNT])
+{
+    UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        float now = p[r][0];
+        UNROLL
+        for (int i = 1; i < COUNT; i++)
+            now = fmaxf(now, p[r][i]);
+        UNROLL
+        for (int step = LANES; step < 32; step *= 2)
+            now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, step));
+        now = fmaxf(now, w.top[r]);
+        const float base = now == HIDDEN ? 0 : now, fix = power2(w.top[r] - base);
+        w.top[r] = now;
+        w.sum[r] *= fix;
+        UNROLL
+        for (int j = 0; j < PIECE; j++)
+            w.o[r][j] *= fix;
+        UNROLL
+        for (int i = 0; i < COUNT; i++) {
+            p[r][i] = power2(p[r][i] - base);
+            w.sum[r] += p[r][i];
+        }
+    }
+}
+
+template <class T, int ROWS>
+static __device__ __forceinline__ void add_values(running<ROWS> &w, const pieces<T> &v,
+                                                  const float (&p)[ROWS][pieces<T>::COUNT])
+{
+    UNROLL
+    for (int i = 0; i < pieces<T>::COUNT; i++)
+        UNROLL
+    for (int j = 0; j < PIECE; j++) {
+        const float x = element(v.at[i], j);
+        UNROLL
+        for (int r = 0; r < ROWS; r++)
+            w.o[r][j] += p[r][i] * x;
+    }
+}
+
+/* What a warp found of one query, {highest, sum, values}, to `to`. Each exchange adds up two groups of lanes;
+ * both keep one half of the values. */
+template <int LANES, int ROWS>
+static __device__ __forceinline__ void leave(const running<ROWS> &w, int r, int d, float *to)
+{
+    enum { LEFT = PIECE * LANES / 32 }; /* values of a lane in the end */
+    const int lane = threadIdx.x & 31;
+    float o[PIECE], sum = w.sum[r];
+    UNROLL
+    for (int j = 0; j < PIECE; j++)
+        o[j] = w.o[r][j];
+    UNROLL
+    for (int step = LANES, half = PIECE / 2; step < 32; step *= 2, half /= 2) {
+        const bool upper = lane & step;
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        UNROLL
+        for (int j = 0; j < PIECE / 2; j++)
+            if (j < half) {
+                const float given = upper ? o[j] : o[j + half], kept = upper ? o[j + half] : o[j];
+                o[j] = kept + __shfl_xor_sync(0xffffffffu, given, step);
+            }
+        d += upper ? half : 0;
+    }
+    if (lane == 0) {
+        to[0] = w.top[r];
+        to[1] = sum;
+    }
+    UNROLL
+    for (int j = 0; j < LEFT; j++)
+        to[2 + d + j] = o[j];
+}
+
+/* Findings put together, of one value. */
+struct finding {
+    float top, sum, o;
+};
+
+/* `count` findings {highest, sum, values}, `step` apart, in order; TOGETHER of them are under way at a
+ * time. FAR: other blocks wrote them; else those of warps, in whole rounds. */
+template <bool FAR, class STEP>
+static __device__ __forceinline__ finding combine(const float *first, STEP step, int count, int d)
+{
+    enum { TOGETHER = 8 };
+    finding f = {HIDDEN, 0, 0};
+    for (int p0 = 0; p0 < count; p0 += TOGETHER) {
+        float tops[TOGETHER], sums[TOGETHER], values[TOGETHER], now = f.top;
+        UNROLL
+        for (int j = 0; j < TOGETHER; j++) {
+            const float *at = first + (FAR ? min(p0 + j, count - 1) : p0 + j) * step;
+            const bool real = !FAR || p0 + j < count;
+            tops[j] = FAR ? __ldcg(at) : at[0];
+            sums[j] = !real ? 0 : FAR ? __ldcg(at + 1) : at[1];
+            values[j] = !real ? 0 : FAR ? __ldcg(at + 2 + d) : at[2 + d];
+        }
+        UNROLL
+        for (int j = 0; j < TOGETHER; j++)
+            now = fmaxf(now, tops[j]);
+        const float fix = power2(f.top - now);
+        f.sum *= fix;
+        f.o *= fix;
+        f.top = now;
+        UNROLL
+        for (int j = 0; j < TOGETHER; j++) {
+            const float by = power2(tops[j] - now);
+            f.sum += by * sums[j];
+            f.o += by * values[j];
+        }
+    }
+    return f;
+}
+
+#endif
