@@ -147,9 +147,8 @@ typedef struct program_plan {
     uint64_t *random;    /* device memory: seed, step */
     uint64_t seed, step; /* what is there */
     bool random_set;
-    const by_node **after; /* per node, these three: see by_cuda_exec */
+    const by_node **after; /* per node, these two: see by_cuda_exec */
     const by_node **before;
-    const by_tensor **ahead;
     bool *skip; /* per node: done by another */
     int runs, generation;
     cudaGraphExec_t graph;
@@ -186,19 +185,6 @@ static bool can_join(const by_graph *g, const by_node *norm, const by_node *line
     return linear->in[0] == y && !y->is_output && readers_of(g, y) == 1 && !norm->out[1] &&
            ((const by_norm_attr *)norm->attr)->p == 0 && !overlap(to, norm->in[0]) &&
            !overlap(to, norm->in[3]);
-}
-
-/* For every linear layer, the weights of the next one. */
-static void find_ahead(const by_program *p, program_plan *plan)
-{
-    const by_tensor *next = NULL;
-    for (int i = p->graph->n_nodes - 1; i >= 0; i--) {
-        const by_node *n = p->graph->nodes[i];
-        if (n->op != BY_OP_LINEAR)
-            continue;
-        plan->ahead[i] = next;
-        next = by_tensor_bytes(n->in[1]) <= cuda_of(p->device)->l2 / 3 ? n->in[1] : NULL;
-    }
 }
 
 /* Pairs of neighbours that one kernel can do: a product and the slope of the activation behind it; the loss
@@ -238,7 +224,6 @@ static void surround(const program_plan *plan, by_cuda_exec *x, int i)
 {
     x->after = plan->after[i];
     x->before = plan->before[i];
-    x->ahead = plan->ahead[i];
     x->after_done = x->before_done = false;
 }
 
@@ -294,7 +279,6 @@ static void cuda_forget(by_program *p)
     cuda_release(p->device, plan->random);
     by_free(plan->after);
     by_free(plan->before);
-    by_free(plan->ahead);
     by_free(plan->skip);
     by_free(plan);
     p->plan = NULL;
@@ -306,14 +290,12 @@ static by_status prepare(by_program *p, program_plan *plan)
     void *random = NULL;
     plan->after = (const by_node **)by_alloc_zero(nodes, sizeof *plan->after);
     plan->before = (const by_node **)by_alloc_zero(nodes, sizeof *plan->before);
-    plan->ahead = (const by_tensor **)by_alloc_zero(nodes, sizeof *plan->ahead);
     plan->skip = (bool *)by_alloc_zero(nodes, sizeof *plan->skip);
-    if (!plan->after || !plan->before || !plan->ahead || !plan->skip)
+    if (!plan->after || !plan->before || !plan->skip)
         return BY_ERR_MEMORY;
     BY_TRY(cuda_alloc(p->device, 2 * sizeof(uint64_t), &random));
     plan->random = (uint64_t *)random;
     find_pairs(p, plan);
-    find_ahead(p, plan);
     by_cuda_exec x = exec_of(p);
     BY_TRY(each_node(p, &x, true));
     return grow_scratch(p->device, x.scratch_needed);

@@ -63,9 +63,8 @@ typedef struct by_cuda_exec {
     const by_node
         *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
     bool after_done; /* set by the kernel when it has done the work of that node too */
-    const by_node *before;  /* a norm whose result only the present node, a linear, reads, or NULL */
-    bool before_done;       /* set by the kernel when it does the work of that node too */
-    const by_tensor *ahead; /* the weights of the next linear, when they fit into the cache, or NULL */
+    const by_node *before; /* a norm whose result only the present node, a linear, reads, or NULL */
+    bool before_done;      /* set by the kernel when it does the work of that node too */
 } by_cuda_exec;
 
 static inline by_cuda_exec *by_cuda_of(by_exec *e)
@@ -106,6 +105,18 @@ static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim
 }
 #define by_launch_early by_launch
 #else
+/* More shared memory than a kernel gets by itself; never less than before, since other programs may use it
+ * too. */
+static inline by_status by_allow_shared(const void *kernel, size_t bytes)
+{
+    cudaFuncAttributes now;
+    BY_TRY(by_cuda_check(cudaFuncGetAttributes(&now, kernel), "shared memory"));
+    if ((size_t)now.maxDynamicSharedSizeBytes >= bytes)
+        return BY_OK;
+    return by_cuda_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+        "shared memory");
+}
 template <class... P>
 static cudaError_t by_launch_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
                                  size_t shared, P... args)
@@ -117,14 +128,8 @@ template <class... P, class... A>
 static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                            A... args)
 {
-    if (x->dry) {
-        if (shared > 48 * 1024)
-            return by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
-                                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      (int)shared),
-                                 "shared memory");
-        return BY_OK;
-    }
+    if (x->dry)
+        return shared > 48 * 1024 ? by_allow_shared((const void *)kernel, shared) : BY_OK;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return BY_OK;
     return by_cuda_check(by_launch_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...), "launch");

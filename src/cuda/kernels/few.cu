@@ -5,7 +5,7 @@
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/kernel.cuh"
 
-enum { FEW_ROWS = 8 };
+enum { FEW_ROWS = 8, NORM_ROWS = 2 }; /* NORM_ROWS: beyond, registers are short */
 
 typedef struct few_args {
     const void *x, *w, *bias;
@@ -18,73 +18,69 @@ typedef struct few_args {
     void *sum;
     bool rms;
     float eps;
-    /* the weights of a later product */
-    const char *ahead;
-    int64_t ahead_bytes;
 } few_args;
 
 /* ---- before the products --------------------------------------------------------------------- */
 
-/* Bring a share of the weights that a later product reads into the cache: the memory has little to do
- * meanwhile. */
-static __device__ __forceinline__ void fetch_ahead(const few_args &a)
+/* What a thread needs of the scale and the shift: it has one piece of every row. */
+template <class T> struct norm_scale {
+    vec<T, wide<T>::N> gamma, beta;
+};
+template <class T> static __device__ __forceinline__ norm_scale<T> fetch_scale(const few_args &a)
 {
-#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    constexpr int LINE = 2048;
-    const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * LINE;
-    if (at + LINE <= a.ahead_bytes)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(a.ahead + at), "n"(LINE));
-#else
-    (void)a;
-#endif
+    enum { N = wide<T>::N };
+    const int k = (int)threadIdx.x * N;
+    norm_scale<T> s = {};
+    if (k < a.k) {
+        s.gamma = load<T, N>((const T *)a.gamma + k);
+        if (a.beta)
+            s.beta = load<T, N>((const T *)a.beta + k);
+    }
+    return s;
 }
 
-/* Shared memory of a block that normalises: the scale and the shift, (K) each, then x (M, K). */
-template <class T> static __device__ __forceinline__ void fetch_scale(const few_args &a, T *space)
+/* rows (M, K) in shared memory = norm(x + h), as norm.cu does it: the sum is rounded before anything else. */
+template <class T, int M>
+static __device__ __forceinline__ void normalise(const few_args &a, const norm_scale<T> &scale, T *rows)
 {
-    for (int k = (int)threadIdx.x; k < a.k; k += (int)blockDim.x) {
-        space[k] = ((const T *)a.gamma)[k];
-        space[a.k + k] = a.beta ? ((const T *)a.beta)[k] : from_float<T>(0);
+    enum { N = wide<T>::N };
+    __shared__ float space[32];
+    const int k = (int)threadIdx.x * N;
+    const bool mine = k < a.k;
+    vec<T, N> x[M] = {}, h[M] = {};
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        if (mine)
+            x[m] = load<T, N>((const T *)a.x + m * a.ldx + k);
+        if (mine && a.h)
+            h[m] = load<T, N>((const T *)a.h + (int64_t)m * a.k + k);
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        float total = 0, square = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (a.h)
+                x[m].at[i] = from_float<T>(to_float(x[m].at[i]) + to_float(h[m].at[i]));
+            total += to_float(x[m].at[i]);
+        }
+        if (mine && a.sum && blockIdx.x == 0)
+            store((T *)a.sum + (int64_t)m * a.k + k, x[m]);
+        const float mean = a.rms ? 0 : block_sum(total, space) / (float)a.k;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const float d = mine ? to_float(x[m].at[i]) - mean : 0;
+            square += d * d;
+        }
+        const float inverse = 1 / sqrtf(block_sum(square, space) / (float)a.k + a.eps);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[m].at[i] = from_float<T>((to_float(x[m].at[i]) - mean) * inverse * to_float(scale.gamma.at[i]) +
+                                       to_float(scale.beta.at[i]));
+        if (mine)
+            store(rows + m * a.k + k, x[m]);
     }
     __syncthreads();
-}
-
-/* A row by one warp, as norm.cu does it: the sum is rounded before anything else. */
-template <class T> static __device__ __forceinline__ void normalise_row(const few_args &a, int m, T *space)
-{
-    const int lane = threadIdx.x & 31;
-    const T *x = (const T *)a.x + m * a.ldx, *h = a.h ? (const T *)a.h + (int64_t)m * a.k : NULL;
-    T *row = space + (2 + m) * a.k, *sum = a.sum && blockIdx.x == 0 ? (T *)a.sum + (int64_t)m * a.k : NULL;
-    float total = 0, square = 0;
-    for (int k = lane; k < a.k; k += 32) {
-        const T s = h ? from_float<T>(to_float(x[k]) + to_float(h[k])) : x[k];
-        row[k] = s;
-        if (sum)
-            sum[k] = s;
-        total += to_float(s);
-    }
-    const float mean = a.rms ? 0 : warp_sum(total) / (float)a.k;
-    for (int k = lane; k < a.k; k += 32) {
-        const float d = to_float(row[k]) - mean;
-        square += d * d;
-    }
-    const float inverse = 1 / sqrtf(warp_sum(square) / (float)a.k + a.eps);
-    for (int k = lane; k < a.k; k += 32)
-        row[k] = from_float<T>((to_float(row[k]) - mean) * inverse * to_float(space[k]) +
-                               to_float(space[a.k + k]));
-}
-
-/* Where x is to be read, and how far its rows are apart. */
-template <class T, int M, bool NORM>
-static __device__ __forceinline__ const T *rows_of_x(const few_args &a, T *space, int64_t *ld)
-{
-    *ld = NORM ? a.k : a.ldx;
-    if (!NORM)
-        return (const T *)a.x;
-    if (threadIdx.x < 32 * M)
-        normalise_row(a, threadIdx.x >> 5, space);
-    __syncthreads();
-    return space + 2 * a.k;
 }
 
 template <class T> static __device__ __forceinline__ float bias_of(const few_args &a, int n)
@@ -111,7 +107,6 @@ __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
     const T *w = (const T *)a.w;
     float sum[NK_ROWS][M] = {};
     let_next_start();
-    fetch_ahead(a);
     vec<T, VEC> part[NK_ROWS][NK_AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
@@ -128,11 +123,14 @@ __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 #pragma unroll
     for (int r = 0; r < NK_ROWS; r++)
         bias[r] = bias_of<T>(a, first + r);
-    if (NORM)
-        fetch_scale(a, space);
+    norm_scale<T> scale;
+    if constexpr (NORM)
+        scale = fetch_scale<T>(a);
     wait_for_previous();
-    int64_t ldx;
-    const T *x = rows_of_x<T, M, NORM>(a, space, &ldx);
+    if constexpr (NORM)
+        normalise<T, M>(a, scale, space);
+    const T *x = NORM ? space : (const T *)a.x;
+    const int64_t ldx = NORM ? a.k : a.ldx;
     if (rows <= 0) /* the whole warp */
         return;
     for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
@@ -183,7 +181,6 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
     const T *w = (const T *)a.w + col;
     float sum[M][VEC] = {};
     let_next_start();
-    fetch_ahead(a);
     vec<T, VEC> part[KN_AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
@@ -196,11 +193,14 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
     ask(0);
     /* the column that this thread finishes */
     const float bias = bias_of<T>(a, (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS);
-    if (NORM)
-        fetch_scale(a, space);
+    norm_scale<T> scale;
+    if constexpr (NORM)
+        scale = fetch_scale<T>(a);
     wait_for_previous();
-    int64_t ldx;
-    const T *x = rows_of_x<T, M, NORM>(a, space, &ldx);
+    if constexpr (NORM)
+        normalise<T, M>(a, scale, space);
+    const T *x = NORM ? space : (const T *)a.x;
+    const int64_t ldx = NORM ? a.k : a.ldx;
     for (int from = 0; from < a.k; from += KN_DOWN * KN_AHEAD) {
         if (from > 0)
             ask(from);
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 template <class T, int M, int VEC, bool NORM>
 static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
 {
-    const size_t shared = NORM ? (size_t)(2 + M) * (size_t)a.k * sizeof(T) : 0;
+    const size_t shared = NORM ? (size_t)M * (size_t)a.k * sizeof(T) : 0;
     if (nk)
         return by_launch_early(x, few_rows_nk<T, M, VEC, NORM>,
                                dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)), dim3(NK_THREADS), shared, a);
@@ -255,7 +255,10 @@ static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
 
 template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, bool nk, const few_args &a)
 {
-    return a.gamma ? launch<T, M, VEC, true>(x, nk, a) : launch<T, M, VEC, false>(x, nk, a);
+    if constexpr (M <= NORM_ROWS)
+        if (a.gamma)
+            return launch<T, M, VEC, true>(x, nk, a);
+    return launch<T, M, VEC, false>(x, nk, a);
 }
 
 template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, few_args a)
@@ -289,15 +292,18 @@ bool by_few_rows_take(const by_product *p)
     return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate;
 }
 
-/* In every block the norm is computed again, so not where there are very many of them. */
+/* In every block the norm is computed again, so not where there are very many of them. A thread has one
+ * piece. */
 bool by_few_norm_take(const by_product *p)
 {
-    enum { WIDEST = 2048, MOST = 16384 };
-    return p->k <= WIDEST && p->n <= MOST && p->lda == p->k;
+    enum { MOST = 16384 };
+    const int64_t piece = 16 / (int64_t)by_dtype_size(p->ab_type);
+    const int64_t threads = p->tb ? (int)NK_THREADS : (int)KN_THREADS;
+    return p->m <= NORM_ROWS && p->k % piece == 0 && p->k <= threads * piece && p->n <= MOST &&
+           p->lda == p->k;
 }
 
-by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm,
-                      const by_tensor *ahead)
+by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm)
 {
     few_args a = {};
     a.w = p->b;
@@ -316,10 +322,6 @@ by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by
         a.sum = norm->out[2] ? norm->out[2]->data : NULL;
         a.rms = attr->rms;
         a.eps = attr->eps;
-    }
-    if (ahead) {
-        a.ahead = (const char *)ahead->data;
-        a.ahead_bytes = (int64_t)by_tensor_bytes(ahead);
     }
     BY_CUDA_DISPATCH(p->ab_type, of_type, x, p, a);
 }

@@ -6,9 +6,8 @@
 
 bool by_few_rows_take(const by_product *p);
 bool by_few_norm_take(const by_product *p); /* together with the norm in front of it */
-/* c = act(a b + bias). With a norm, a node whose only reader this is, its input takes the place of a; `ahead`
- * (may be NULL) are weights that a later product will read. */
-by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm,
-                      const by_tensor *ahead);
+/* c = act(a b + bias). With a norm, a node whose only reader this is, what is normalised takes the place of
+ * a. */
+by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm);
 
 #endif

@@ -347,7 +347,7 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
         else
             BY_BRANCH("linear, few rows");
         x->before_done = plan->norm != NULL;
-        return by_few_rows(x, &plan->p, act, plan->norm, x->ahead);
+        return by_few_rows(x, &plan->p, act, plan->norm);
     }
     BY_TRY(run_product(x, plan));
     if (plan->inside) {
