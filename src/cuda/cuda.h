@@ -104,6 +104,13 @@ static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim
     return BY_OK;
 }
 #define by_launch_early by_launch
+/* A cluster is one large block there, its parts of shared memory one behind the other. */
+template <class... P, class... A>
+static by_status by_launch_clusters(by_cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
+                                    dim3 block, size_t shared, A... args)
+{
+    return by_launch(x, kernel, dim3(grid.x / size), dim3(block.x * size), shared * size, args...);
+}
 #else
 /* More shared memory than a kernel gets by itself; never less than before, since other programs may use it
  * too. */
@@ -140,20 +147,23 @@ static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim
  * it may be started before the one before it has ended (compute capability 9.0 and later). */
 #ifndef BY_CUDA_EMULATE
 template <class... P>
-static cudaError_t by_launch_early_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
-                                       size_t shared, P... args)
+static cudaError_t by_launch_early_raw(cudaStream_t stream, unsigned cluster, void (*kernel)(P...), dim3 grid,
+                                       dim3 block, size_t shared, P... args)
 {
     void *list[] = {(void *)&args...};
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute wishes[2] = {};
+    wishes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    wishes[0].val.programmaticStreamSerializationAllowed = 1;
+    wishes[1].id = cudaLaunchAttributeClusterDimension;
+    wishes[1].val.clusterDim.x = cluster;
+    wishes[1].val.clusterDim.y = wishes[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
+    config.attrs = wishes;
+    config.numAttrs = cluster > 1 ? 2 : 1;
     return cudaLaunchKernelExC(&config, (const void *)kernel, list);
 }
 template <class... P, class... A>
@@ -162,7 +172,29 @@ static by_status by_launch_early(by_cuda_exec *x, void (*kernel)(P...), dim3 gri
 {
     if (x->dry || x->cuda->arch < 90 || grid.x == 0 || grid.y == 0 || grid.z == 0)
         return by_launch(x, kernel, grid, block, shared, args...);
-    return by_cuda_check(by_launch_early_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...),
+    return by_cuda_check(by_launch_early_raw<P...>(x->stream, 1, kernel, grid, block, shared, (P)args...),
+                         "launch");
+}
+
+/* The same in clusters of `size` neighbouring blocks (cluster.cuh): 1 before compute capability 9.0. The
+ * kernel has no shared memory but this, and a different amount each time. */
+template <class... P, class... A>
+static by_status by_launch_clusters(by_cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
+                                    dim3 block, size_t shared, A... args)
+{
+    if (x->dry) {
+        BY_TRY(by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  x->cuda->shared_limit),
+                             "shared memory"));
+        return by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
+                                                  cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                  (int)cudaSharedmemCarveoutMaxShared),
+                             "shared memory");
+    }
+    if (x->cuda->arch < 90)
+        return by_launch(x, kernel, grid, block, shared, args...);
+    return by_cuda_check(by_launch_early_raw<P...>(x->stream, size, kernel, grid, block, shared, (P)args...),
                          "launch");
 }
 #endif

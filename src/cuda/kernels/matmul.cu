@@ -1,17 +1,17 @@
 /* matmul.cu - linear layers, their gradients and batched products. Large products are cuBLASLt's; those with
- * a few rows, which are a reading of the weights, are ours, and so are the few that the library has no kernel
- * for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
+ * up to 64 rows, which are a reading of the weights, are ours, and so are the few that the library has no
+ * kernel for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
 #include "cuda/gemm.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/few.cuh"
+#include "cuda/kernels/some.cuh"
 
 /* n->plan of the four ops. */
 typedef struct linear_plan {
     void (*forget)(void *);
     by_product p;
-    by_lt_plan *lt;      /* NULL: ours */
-    bool few, inside;    /* few rows; the activation, or its slope, is part of the product */
-    const by_node *norm; /* few rows: x is its result, and made here */
+    bool few, some, inside; /* few rows; some; the activation, or its slope, is part of the product */
+    const by_node *norm;    /* few rows: x is its result, and made here */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -295,6 +295,9 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     if (!plan)
         return BY_ERR_MEMORY;
     plan->few = by_few_rows_take(&plan->p) && !n->out[1];
+    plan->some = !plan->few && by_some_rows_take(x->cuda, &plan->p) && !n->out[1];
+    if (plan->some)
+        return BY_OK;
     if (plan->few) {
         plan->norm = x->before && by_few_norm_take(&plan->p) ? x->before : NULL;
         plan->p.a = plan->norm ? plan->norm->in[0]->data : plan->p.a;
@@ -348,6 +351,10 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
             BY_BRANCH("linear, few rows");
         x->before_done = plan->norm != NULL;
         return by_few_rows(x, &plan->p, act, plan->norm);
+    }
+    if (plan->some) {
+        BY_BRANCH("linear, some rows");
+        return by_some_rows(x, &plan->p, act);
     }
     BY_TRY(run_product(x, plan));
     if (plan->inside) {

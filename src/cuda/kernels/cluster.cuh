@@ -1,0 +1,67 @@
+/* cluster.cuh - neighbouring blocks that run at the same time and read each other's shared memory (compute
+ * capability 9.0 and later; before, a cluster is one block). See by_launch_clusters(). Emulated, a cluster is
+ * one large block: __syncthreads() is a barrier of all of it there, so all its blocks must come to as many.
+ */
+#ifndef BY_CUDA_KERNELS_CLUSTER_CUH
+#define BY_CUDA_KERNELS_CLUSTER_CUH
+
+#include "cuda/kernels/kernel.cuh"
+
+struct cluster {
+    int size;            /* blocks */
+    int rank, thread;    /* which block of it this is, which thread of the block */
+    int index, clusters; /* which cluster this is, of how many */
+    int threads;         /* of a block */
+};
+
+static __device__ __forceinline__ cluster my_cluster(int size)
+{
+#ifdef BY_CUDA_EMULATE
+    const int threads = (int)blockDim.x / size, thread = (int)threadIdx.x;
+    return {size, thread / threads, thread % threads, (int)blockIdx.x, (int)gridDim.x, threads};
+#else
+    const int block = (int)blockIdx.x;
+    return {size, block % size, (int)threadIdx.x, block / size, (int)gridDim.x / size, (int)blockDim.x};
+#endif
+}
+
+/* This block's shared memory. */
+static __device__ __forceinline__ unsigned char *cluster_memory(const cluster &c)
+{
+    BY_SHARED(unsigned char, memory);
+#ifdef BY_CUDA_EMULATE
+    memory += c.rank * (by_emulated_now.shared_bytes / c.size);
+#endif
+    (void)c;
+    return memory;
+}
+
+/* Where another block of the cluster has what this one has at p. */
+template <class V> static __device__ __forceinline__ const V *cluster_peer(const cluster &c, V *p, int rank)
+{
+#if defined(BY_CUDA_EMULATE)
+    const ptrdiff_t apart = (ptrdiff_t)(by_emulated_now.shared_bytes / c.size);
+    return (const V *)((const unsigned char *)p + (rank - c.rank) * apart);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    uint64_t there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"((uint64_t)p), "r"(rank));
+    return (const V *)there;
+#else
+    return p;
+#endif
+}
+
+/* All threads of the cluster, which see what the others have written. */
+static __device__ __forceinline__ void cluster_barrier(const cluster &c)
+{
+#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (c.size > 1) {
+        asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+        return;
+    }
+#endif
+    (void)c;
+    __syncthreads();
+}
+
+#endif
