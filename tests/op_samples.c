@@ -582,13 +582,43 @@ static void two_layers(by_op_sample *s, bool kn)
         out_of(s, NODE(LINEAR, &second, n->out[0], w2, NULL), 0);
 }
 
+/* A layer behind a norm, with few rows as in decoding, where one kernel can do both. */
+static void normed_layer(by_op_sample *s, int which)
+{
+    static const struct {
+        int64_t rows, depth, cols;
+        bool kn, rms, h;
+    } cases[] = {
+        {1, 16, 24, false, false, false},
+        {3, 40, 72, true, true, true},
+        {7, 33, 19, false, false, true},
+        {8, 24, 131, true, false, false},
+    };
+    const int64_t r = cases[which].rows, k = cases[which].depth, n = cases[which].cols;
+    by_norm_attr norm = {.rms = cases[which].rms, .eps = 1e-5f};
+    by_linear_attr a = {.w_is_kn = cases[which].kn, .act = which == 1 ? BY_SILU : BY_ACT_NONE};
+    by_tensor *x = operand(s, SHAPE(r, k)), *gamma = operand(s, SHAPE(k));
+    by_tensor *beta = norm.rms ? NULL : operand(s, SHAPE(k));
+    by_tensor *w = a.w_is_kn ? operand(s, SHAPE(k, n)) : operand(s, SHAPE(n, k)), *b = operand(s, SHAPE(n));
+    by_node *y = NODE(NORM, &norm, x, gamma, beta, cases[which].h ? operand(s, SHAPE(r, k)) : NULL);
+    if (!y)
+        return;
+    out_of(s, NODE(LINEAR, &a, y->out[0], w, b), 0);
+    if (cases[which].h)
+        out_of(s, y, 2);
+}
+
 bool by_op_sample_linear(by_op_sample *s, int which)
 {
-    const int n = BY_COUNT(products);
-    if (which >= 4 * n + 2 * ACTS) {
-        if (which < 4 * n + 2 * ACTS + 2)
-            two_layers(s, which % 2);
-        return which < 4 * n + 2 * ACTS + 2;
+    const int n = BY_COUNT(products), more = which - (4 * n + 2 * ACTS);
+    if (more >= 6)
+        return false;
+    if (more >= 0) {
+        if (more < 2)
+            two_layers(s, more == 1);
+        else
+            normed_layer(s, more - 2);
+        return true;
     }
     const int64_t *p = products[which < 4 * n ? which % n : which % 2 ? 6 : 2];
     by_linear_attr a = {.w_is_kn = which / n % 2};
