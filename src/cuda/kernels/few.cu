@@ -5,7 +5,7 @@
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/kernel.cuh"
 
-enum { FEW_ROWS = 8, NORM_ROWS = 2 }; /* NORM_ROWS: beyond, registers are short */
+enum { FEW_ROWS = 8, MOST_COLUMNS = 16384 };
 
 typedef struct few_args {
     const void *x, *w, *bias;
@@ -20,67 +20,65 @@ typedef struct few_args {
     float eps;
 } few_args;
 
-/* ---- before the products --------------------------------------------------------------------- */
+/* ---- a norm in front of a product of one row ---------------------------------------------------- */
 
-/* What a thread needs of the scale and the shift: it has one piece of every row. */
-template <class T> struct norm_scale {
-    vec<T, wide<T>::N> gamma, beta;
+/* Every warp has the whole row, a lane PIECES of it, and finds mean and deviation for itself: nothing is
+ * waited for.
+ */
+template <class T> struct norm_row {
+    enum { N = wide<T>::N, PIECES = 1024 / (32 * N) };
+    vec<T, N> x[PIECES]; /* x + h, rounded */
+    float mean, inverse;
 };
-template <class T> static __device__ __forceinline__ norm_scale<T> fetch_scale(const few_args &a)
+
+template <class T> static __device__ __forceinline__ T add_h(const few_args &a, T x, T h)
 {
-    enum { N = wide<T>::N };
-    const int k = (int)threadIdx.x * N;
-    norm_scale<T> s = {};
-    if (k < a.k) {
-        s.gamma = load<T, N>((const T *)a.gamma + k);
-        if (a.beta)
-            s.beta = load<T, N>((const T *)a.beta + k);
-    }
-    return s;
+    return a.h ? from_float<T>(to_float(x) + to_float(h)) : x;
 }
 
-/* rows (M, K) in shared memory = norm(x + h), as norm.cu does it: the sum is rounded before anything else. */
-template <class T, int M>
-static __device__ __forceinline__ void normalise(const few_args &a, const norm_scale<T> &scale, T *rows)
+template <class T> static __device__ __forceinline__ void look_at_row(const few_args &a, norm_row<T> &r)
 {
-    enum { N = wide<T>::N };
-    __shared__ float space[32];
-    const int k = (int)threadIdx.x * N;
-    const bool mine = k < a.k;
-    vec<T, N> x[M] = {}, h[M] = {};
+    enum { N = norm_row<T>::N, PIECES = norm_row<T>::PIECES };
+    const int lane = threadIdx.x & 31;
+    vec<T, N> h[PIECES] = {};
+    float total = 0, square = 0;
 #pragma unroll
-    for (int m = 0; m < M; m++) {
-        if (mine)
-            x[m] = load<T, N>((const T *)a.x + m * a.ldx + k);
-        if (mine && a.h)
-            h[m] = load<T, N>((const T *)a.h + (int64_t)m * a.k + k);
+    for (int p = 0; p < PIECES; p++) {
+        const int k = (p * 32 + lane) * N;
+        r.x[p] = {};
+        if (k < a.k)
+            r.x[p] = load<T, N>((const T *)a.x + k);
+        if (k < a.k && a.h)
+            h[p] = load<T, N>((const T *)a.h + k);
     }
 #pragma unroll
-    for (int m = 0; m < M; m++) {
-        float total = 0, square = 0;
+    for (int p = 0; p < PIECES; p++)
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            if (a.h)
-                x[m].at[i] = from_float<T>(to_float(x[m].at[i]) + to_float(h[m].at[i]));
-            total += to_float(x[m].at[i]);
+            r.x[p].at[i] = add_h(a, r.x[p].at[i], h[p].at[i]);
+            total += to_float(r.x[p].at[i]);
         }
-        if (mine && a.sum && blockIdx.x == 0)
-            store((T *)a.sum + (int64_t)m * a.k + k, x[m]);
-        const float mean = a.rms ? 0 : block_sum(total, space) / (float)a.k;
+    r.mean = a.rms ? 0 : warp_sum(total) / (float)a.k;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++)
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const float d = mine ? to_float(x[m].at[i]) - mean : 0;
+            const float d = (p * 32 + lane) * N < a.k ? to_float(r.x[p].at[i]) - r.mean : 0;
             square += d * d;
         }
-        const float inverse = 1 / sqrtf(block_sum(square, space) / (float)a.k + a.eps);
+    r.inverse = 1 / sqrtf(warp_sum(square) / (float)a.k + a.eps);
+    if (!a.sum || blockIdx.x != 0 || threadIdx.x >= 32)
+        return;
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            x[m].at[i] = from_float<T>((to_float(x[m].at[i]) - mean) * inverse * to_float(scale.gamma.at[i]) +
-                                       to_float(scale.beta.at[i]));
-        if (mine)
-            store(rows + m * a.k + k, x[m]);
-    }
-    __syncthreads();
+    for (int p = 0; p < PIECES; p++)
+        if ((p * 32 + lane) * N < a.k)
+            store((T *)a.sum + (p * 32 + lane) * N, r.x[p]);
+}
+
+/* As norm.cu does it, and rounded as if it had been stored. */
+template <class T> static __device__ __forceinline__ float normal(const norm_row<T> &r, T x, T gamma, T beta)
+{
+    return to_float(from_float<T>((to_float(x) - r.mean) * r.inverse * to_float(gamma) + to_float(beta)));
 }
 
 template <class T> static __device__ __forceinline__ float bias_of(const few_args &a, int n)
@@ -101,12 +99,13 @@ enum { NK_THREADS = 256, NK_ROWS = 2, NK_AHEAD = 4 };
 template <class T, int M, int VEC, bool NORM>
 __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 {
-    BY_SHARED(T, space);
     const int lane = threadIdx.x & 31, warp = (int)(blockIdx.x * NK_THREADS + threadIdx.x) >> 5;
     const int first = warp * NK_ROWS, rows = min(a.n - first, (int)NK_ROWS);
-    const T *w = (const T *)a.w;
+    const T *w = (const T *)a.w, *x = (const T *)a.x;
     float sum[NK_ROWS][M] = {};
     let_next_start();
+    if (rows <= 0) /* the whole warp */
+        return;
     vec<T, VEC> part[NK_ROWS][NK_AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
@@ -114,7 +113,7 @@ __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
             const int k = from + (i * 32 + lane) * VEC;
 #pragma unroll
             for (int r = 0; r < NK_ROWS; r++)
-                if (k < a.k && rows > 0)
+                if (k < a.k)
                     part[r][i] = load<T, VEC>(w + (int64_t)(first + (r < rows ? r : 0)) * a.ldw + k);
         }
     };
@@ -123,32 +122,54 @@ __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 #pragma unroll
     for (int r = 0; r < NK_ROWS; r++)
         bias[r] = bias_of<T>(a, first + r);
-    norm_scale<T> scale;
-    if constexpr (NORM)
-        scale = fetch_scale<T>(a);
-    wait_for_previous();
-    if constexpr (NORM)
-        normalise<T, M>(a, scale, space);
-    const T *x = NORM ? space : (const T *)a.x;
-    const int64_t ldx = NORM ? a.k : a.ldx;
-    if (rows <= 0) /* the whole warp */
-        return;
-    for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
-        if (from > 0)
-            ask(from);
+    if constexpr (NORM) {
+        enum { PIECES = norm_row<T>::PIECES };
+        vec<T, VEC> gamma[PIECES] = {}, beta[PIECES] = {};
+        norm_row<T> row;
 #pragma unroll
-        for (int i = 0; i < NK_AHEAD; i++) {
-            const int k = from + (i * 32 + lane) * VEC;
+        for (int i = 0; i < PIECES; i++) {
+            const int k = (i * 32 + lane) * VEC;
+            if (k < a.k)
+                gamma[i] = load<T, VEC>((const T *)a.gamma + k);
+            if (k < a.k && a.beta)
+                beta[i] = load<T, VEC>((const T *)a.beta + k);
+        }
+        wait_for_previous();
+        look_at_row(a, row);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            const int k = (i * 32 + lane) * VEC;
+            if (i > 0 && i % NK_AHEAD == 0)
+                ask(i * 32 * VEC);
             if (k >= a.k)
                 continue;
 #pragma unroll
-            for (int m = 0; m < M; m++) {
-                const vec<T, VEC> v = load<T, VEC>(x + m * ldx + k);
+            for (int e = 0; e < VEC; e++) {
+                const float v = normal(row, row.x[i].at[e], gamma[i].at[e], beta[i].at[e]);
 #pragma unroll
                 for (int r = 0; r < NK_ROWS; r++)
+                    sum[r][0] += to_float(part[r][i % NK_AHEAD].at[e]) * v;
+            }
+        }
+    } else {
+        wait_for_previous();
+        for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
+            if (from > 0)
+                ask(from);
 #pragma unroll
-                    for (int e = 0; e < VEC; e++)
-                        sum[r][m] += to_float(part[r][i].at[e]) * to_float(v.at[e]);
+            for (int i = 0; i < NK_AHEAD; i++) {
+                const int k = from + (i * 32 + lane) * VEC;
+                if (k >= a.k)
+                    continue;
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    const vec<T, VEC> v = load<T, VEC>(x + m * a.ldx + k);
+#pragma unroll
+                    for (int r = 0; r < NK_ROWS; r++)
+#pragma unroll
+                        for (int e = 0; e < VEC; e++)
+                            sum[r][m] += to_float(part[r][i].at[e]) * to_float(v.at[e]);
+                }
             }
         }
     }
@@ -164,57 +185,71 @@ __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 
 /* ---- w (K, N) -------------------------------------------------------------------------------- */
 
-enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS, KN_AHEAD = 6 };
+enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS };
 
 /* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
- * a time.
- */
-template <class T, int M, int VEC, bool NORM>
+ * a time, AHEAD times before the first is used. */
+template <class T, int M, int VEC, bool NORM, int AHEAD>
 __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 {
-    BY_SHARED(T, space);
     enum { WARPS = KN_THREADS / 32, COLUMNS = KN_ACROSS * VEC };
     __shared__ float sums[WARPS][M][COLUMNS];
     const int across = threadIdx.x % KN_ACROSS, down = threadIdx.x / KN_ACROSS;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int col = (int)blockIdx.x * COLUMNS + across * VEC;
-    const T *w = (const T *)a.w + col;
+    const T *w = (const T *)a.w + col, *x = (const T *)a.x;
     float sum[M][VEC] = {};
     let_next_start();
-    vec<T, VEC> part[KN_AHEAD];
+    vec<T, VEC> part[AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
-        for (int i = 0; i < KN_AHEAD; i++) {
+        for (int i = 0; i < AHEAD; i++) {
             const int k = from + i * KN_DOWN + down;
             if (k < a.k && col < a.n)
                 part[i] = load<T, VEC>(w + k * a.ldw);
         }
     };
+    auto add = [&](int m, int i, float v) {
+#pragma unroll
+        for (int e = 0; e < VEC; e++)
+            sum[m][e] += v * to_float(part[i].at[e]);
+    };
     ask(0);
     /* the column that this thread finishes */
     const float bias = bias_of<T>(a, (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS);
-    norm_scale<T> scale;
-    if constexpr (NORM)
-        scale = fetch_scale<T>(a);
-    wait_for_previous();
-    if constexpr (NORM)
-        normalise<T, M>(a, scale, space);
-    const T *x = NORM ? space : (const T *)a.x;
-    const int64_t ldx = NORM ? a.k : a.ldx;
-    for (int from = 0; from < a.k; from += KN_DOWN * KN_AHEAD) {
-        if (from > 0)
-            ask(from);
+    if constexpr (NORM) { /* K is at most KN_DOWN * AHEAD */
+        T gamma[AHEAD], beta[AHEAD], mine[AHEAD];
+        norm_row<T> row;
 #pragma unroll
-        for (int i = 0; i < KN_AHEAD; i++) {
-            const int k = from + i * KN_DOWN + down;
-            if (k >= a.k || col >= a.n)
-                continue;
+        for (int i = 0; i < AHEAD; i++) {
+            const int k = min(i * KN_DOWN + down, a.k - 1);
+            gamma[i] = ((const T *)a.gamma)[k];
+            beta[i] = a.beta ? ((const T *)a.beta)[k] : from_float<T>(0);
+        }
+        wait_for_previous();
 #pragma unroll
-            for (int m = 0; m < M; m++) {
-                const float v = to_float(x[m * ldx + k]);
+        for (int i = 0; i < AHEAD; i++) {
+            const int k = min(i * KN_DOWN + down, a.k - 1);
+            mine[i] = add_h(a, x[k], a.h ? ((const T *)a.h)[k] : x[k]);
+        }
+        look_at_row(a, row);
 #pragma unroll
-                for (int e = 0; e < VEC; e++)
-                    sum[m][e] += v * to_float(part[i].at[e]);
+        for (int i = 0; i < AHEAD; i++)
+            if (i * KN_DOWN + down < a.k && col < a.n)
+                add(0, i, normal(row, mine[i], gamma[i], beta[i]));
+    } else {
+        wait_for_previous();
+        for (int from = 0; from < a.k; from += KN_DOWN * AHEAD) {
+            if (from > 0)
+                ask(from);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                const int k = from + i * KN_DOWN + down;
+                if (k >= a.k || col >= a.n)
+                    continue;
+#pragma unroll
+                for (int m = 0; m < M; m++)
+                    add(m, i, to_float(x[m * a.ldx + k]));
             }
         }
     }
@@ -245,17 +280,19 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 template <class T, int M, int VEC, bool NORM>
 static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
 {
-    const size_t shared = NORM ? (size_t)M * (size_t)a.k * sizeof(T) : 0;
+    const dim3 tiles(blocks_for(a.n, KN_ACROSS * VEC));
     if (nk)
         return by_launch_early(x, few_rows_nk<T, M, VEC, NORM>,
-                               dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)), dim3(NK_THREADS), shared, a);
-    return by_launch_early(x, few_rows_kn<T, M, VEC, NORM>, dim3(blocks_for(a.n, KN_ACROSS * VEC)),
-                           dim3(KN_THREADS), shared, a);
+                               dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)), dim3(NK_THREADS), 0, a);
+    if constexpr (M == 1 && !NORM)
+        if (a.k > 4 * KN_DOWN)
+            return by_launch_early(x, few_rows_kn<T, M, VEC, NORM, 12>, tiles, dim3(KN_THREADS), 0, a);
+    return by_launch_early(x, few_rows_kn<T, M, VEC, NORM, 4>, tiles, dim3(KN_THREADS), 0, a);
 }
 
 template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, bool nk, const few_args &a)
 {
-    if constexpr (M <= NORM_ROWS)
+    if constexpr (M == 1 && VEC == (int)wide<T>::N)
         if (a.gamma)
             return launch<T, M, VEC, true>(x, nk, a);
     return launch<T, M, VEC, false>(x, nk, a);
@@ -272,8 +309,6 @@ template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_p
                            : rows == 2 ? rows_at<T, 2, VEC>(x, p->tb, a)
                                        : rows_at<T, 1, VEC>(x, p->tb, a);
         BY_TRY(status);
-        a.h = a.h ? (const T *)a.h + rows * a.k : NULL;
-        a.sum = a.sum ? (T *)a.sum + rows * a.k : NULL;
         row += rows;
     }
     return BY_OK;
@@ -287,20 +322,17 @@ template <class T> static by_status of_type(by_cuda_exec *x, const by_product *p
     return whole ? rows_of<T, N>(x, p, a) : rows_of<T, 1>(x, p, a);
 }
 
+/* Very many columns are the library's: there it is as fast as memory. */
 bool by_few_rows_take(const by_product *p)
 {
-    return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate;
+    const bool narrow = p->n <= MOST_COLUMNS || p->ab_type == BY_F32;
+    return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate && narrow;
 }
 
-/* In every block the norm is computed again, so not where there are very many of them. A thread has one
- * piece. */
 bool by_few_norm_take(const by_product *p)
 {
-    enum { MOST = 16384 };
     const int64_t piece = 16 / (int64_t)by_dtype_size(p->ab_type);
-    const int64_t threads = p->tb ? (int)NK_THREADS : (int)KN_THREADS;
-    return p->m <= NORM_ROWS && p->k % piece == 0 && p->k <= threads * piece && p->n <= MOST &&
-           p->lda == p->k;
+    return p->m == 1 && p->k <= 1024 && p->k % piece == 0 && p->ldb % piece == 0 && p->n % piece == 0;
 }
 
 by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm)

@@ -10,6 +10,7 @@
 typedef struct linear_plan {
     void (*forget)(void *);
     by_product p;
+    by_lt_plan *lt;         /* NULL: ours */
     bool few, some, inside; /* few rows; some; the activation, or its slope, is part of the product */
     const by_node *norm;    /* few rows: x is its result, and made here */
 } linear_plan;
@@ -294,8 +295,8 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     linear_plan *plan = new_plan(n, linear_product(n));
     if (!plan)
         return BY_ERR_MEMORY;
-    plan->few = by_few_rows_take(&plan->p) && !n->out[1];
-    plan->some = !plan->few && by_some_rows_take(x->cuda, &plan->p) && !n->out[1];
+    plan->some = by_some_rows_take(x->cuda, &plan->p) && !n->out[1];
+    plan->few = !plan->some && by_few_rows_take(&plan->p) && !n->out[1];
     if (plan->some)
         return BY_OK;
     if (plan->few) {

@@ -1,4 +1,4 @@
-/* some.cu - y (M, N) = act(x (M, K) w + b) for 9 to 64 rows of 16 bits: decoding many texts at once. As in
+/* some.cu - y (M, N) = act(x (M, K) w + b) for 2 to 64 rows of 16 bits: decoding many texts at once. As in
  * few.cu the weights are read once, and asked for before the kernel before has ended; the matrix units
  * multiply.
  *
@@ -13,7 +13,7 @@
 #include "cuda/kernels/mma.cuh"
 
 enum {
-    MIN_ROWS = 9,
+    MIN_ROWS = 2,
     MAX_ROWS = 64,
     STRIP = 32,      /* columns */
     STEP = 16,       /* depth of a matrix instruction */
