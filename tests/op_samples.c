@@ -691,7 +691,7 @@ bool by_op_sample_matmul(by_op_sample *s, int which)
 }
 
 static const int64_t norm_shapes[][2] = {{3, 5},   {1, 33},  {70, 67}, {40, 513}, {2, 16},
-                                         {9, 264}, {2, 392}, {3, 520}, {2, 1032}};
+                                         {9, 264}, {3, 392}, {3, 520}, {2, 1032}};
 
 bool by_op_sample_norm(by_op_sample *s, int which)
 {

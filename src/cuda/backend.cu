@@ -147,9 +147,8 @@ typedef struct program_plan {
     uint64_t *random;    /* device memory: seed, step */
     uint64_t seed, step; /* what is there */
     bool random_set;
-    const by_node **after; /* per node, these two: see by_cuda_exec */
-    const by_node **before;
-    bool *skip; /* per node: done by another */
+    const by_node **after; /* per node: see by_cuda_exec */
+    bool *skip;            /* per node: done by another */
     int runs, generation;
     cudaGraphExec_t graph;
 } program_plan;
@@ -171,22 +170,6 @@ static int readers_of(const by_graph *g, const by_tensor *t)
     return count;
 }
 
-static bool overlap(const by_tensor *a, const by_tensor *b)
-{
-    const char *x = (const char *)a->data, *y = b ? (const char *)b->data : NULL;
-    return b && x < y + by_tensor_bytes(b) && y < x + by_tensor_bytes(a);
-}
-
-/* May the norm be made by the linear layer that reads it? Then its inputs are read while the outputs of the
- * layer are being written. */
-static bool can_join(const by_graph *g, const by_node *norm, const by_node *linear)
-{
-    const by_tensor *y = norm->out[0], *to = linear->out[0];
-    return linear->in[0] == y && !y->is_output && readers_of(g, y) == 1 && !norm->out[1] &&
-           ((const by_norm_attr *)norm->attr)->p == 0 && !overlap(to, norm->in[0]) &&
-           !overlap(to, norm->in[3]);
-}
-
 /* Pairs of neighbours that one kernel can do: a product and the slope of the activation behind it; the loss
  * and its gradient, when the gradient takes the place of the logits. */
 static void find_pairs(by_program *p, program_plan *plan)
@@ -198,8 +181,6 @@ static void find_pairs(by_program *p, program_plan *plan)
         if (n->op == BY_OP_LINEAR_DX && next->op == BY_OP_ACTIVATION_GRAD && next->in[1] == y &&
             !y->is_output && readers_of(g, y) == 1)
             plan->after[i] = next;
-        if (n->op == BY_OP_NORM && next->op == BY_OP_LINEAR && can_join(g, n, next))
-            plan->before[i + 1] = n;
         if (n->op != BY_OP_CROSS_ENTROPY)
             continue;
         for (int k = i + 1; k < g->n_nodes && k < i + 4; k++) {
@@ -219,14 +200,6 @@ static void find_pairs(by_program *p, program_plan *plan)
     }
 }
 
-/* Tell a kernel what is around its node. */
-static void surround(const program_plan *plan, by_cuda_exec *x, int i)
-{
-    x->after = plan->after[i];
-    x->before = plan->before[i];
-    x->after_done = x->before_done = false;
-}
-
 static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
 {
     program_plan *plan = (program_plan *)p->plan;
@@ -235,13 +208,12 @@ static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
         by_node *n = p->graph->nodes[i];
         if (plan->skip[i])
             continue;
-        surround(plan, x, i);
+        x->after = plan->after[i];
+        x->after_done = false;
         if (by_cuda_table[n->op](&x->base, n) != BY_OK)
             return in_node(n);
         if (dry && x->after_done)
             plan->skip[x->after->index] = true;
-        if (dry && x->before_done)
-            plan->skip[x->before->index] = true;
     }
     return BY_OK;
 }
@@ -278,7 +250,6 @@ static void cuda_forget(by_program *p)
         cudaGraphExecDestroy(plan->graph);
     cuda_release(p->device, plan->random);
     by_free(plan->after);
-    by_free(plan->before);
     by_free(plan->skip);
     by_free(plan);
     p->plan = NULL;
@@ -289,9 +260,8 @@ static by_status prepare(by_program *p, program_plan *plan)
     const size_t nodes = (size_t)p->graph->n_nodes + 1;
     void *random = NULL;
     plan->after = (const by_node **)by_alloc_zero(nodes, sizeof *plan->after);
-    plan->before = (const by_node **)by_alloc_zero(nodes, sizeof *plan->before);
     plan->skip = (bool *)by_alloc_zero(nodes, sizeof *plan->skip);
-    if (!plan->after || !plan->before || !plan->skip)
+    if (!plan->after || !plan->skip)
         return BY_ERR_MEMORY;
     BY_TRY(cuda_alloc(p->device, 2 * sizeof(uint64_t), &random));
     plan->random = (uint64_t *)random;
@@ -395,7 +365,8 @@ static by_status one_node(by_program *p, by_cuda_exec *x, int i)
 {
     program_plan *plan = (program_plan *)p->plan;
     by_node *n = p->graph->nodes[i];
-    surround(plan, x, i);
+    x->after = plan->after[i];
+    x->after_done = false;
     return plan->skip[i] || by_cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
 }
 

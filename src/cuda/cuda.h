@@ -63,8 +63,6 @@ typedef struct by_cuda_exec {
     const by_node
         *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
     bool after_done; /* set by the kernel when it has done the work of that node too */
-    const by_node *before; /* a norm whose result only the present node, a linear, reads, or NULL */
-    bool before_done;      /* set by the kernel when it does the work of that node too */
 } by_cuda_exec;
 
 static inline by_cuda_exec *by_cuda_of(by_exec *e)

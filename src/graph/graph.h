@@ -350,9 +350,8 @@ typedef struct by_backend {
     void (*close)(by_device *d);
     by_status (*wait)(
         by_device *d); /* until everything started has been done; NULL: runs return when it has */
-    int row_bytes; /* rows of logits are padded to a multiple of this many bytes, and a norm in a graph that
-                      is not for training may be read one node later than it is made; 0: neither */
-    int probe;     /* side of a product that shows how fast it is; 0: 1024 */
+    int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
+    int probe;         /* side of a product that shows how fast it is; 0: 1024 */
 } by_backend;
 
 struct by_device {

@@ -24,10 +24,9 @@ static void find_lives(by_graph *g)
                 n->out[k]->last = n->out[k]->is_output ? g->n_nodes : i;
                 n->out[k]->root = n->out[k];
             }
-        const bool later = n->op == BY_OP_NORM && !g->training && g->device->backend->row_bytes;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k])
-                n->in[k]->last = BY_MAX(n->in[k]->last, BY_MIN(i + later, g->n_nodes - 1));
+                n->in[k]->last = BY_MAX(n->in[k]->last, i);
     }
 }
 

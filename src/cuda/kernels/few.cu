@@ -5,7 +5,7 @@
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/kernel.cuh"
 
-enum { FEW_ROWS = 8, MOST_COLUMNS = 16384 };
+enum { FEW_ROWS = 8 };
 
 typedef struct few_args {
     const void *x, *w, *bias;
@@ -13,73 +13,7 @@ typedef struct few_args {
     int64_t ldx, ldw, ldy;
     int n, k;
     by_act act;
-    /* x is first normalised, after h was added to it (see by_few_norm) */
-    const void *h, *gamma, *beta;
-    void *sum;
-    bool rms;
-    float eps;
 } few_args;
-
-/* ---- a norm in front of a product of one row ---------------------------------------------------- */
-
-/* Every warp has the whole row, a lane PIECES of it, and finds mean and deviation for itself: nothing is
- * waited for.
- */
-template <class T> struct norm_row {
-    enum { N = wide<T>::N, PIECES = 1024 / (32 * N) };
-    vec<T, N> x[PIECES]; /* x + h, rounded */
-    float mean, inverse;
-};
-
-template <class T> static __device__ __forceinline__ T add_h(const few_args &a, T x, T h)
-{
-    return a.h ? from_float<T>(to_float(x) + to_float(h)) : x;
-}
-
-template <class T> static __device__ __forceinline__ void look_at_row(const few_args &a, norm_row<T> &r)
-{
-    enum { N = norm_row<T>::N, PIECES = norm_row<T>::PIECES };
-    const int lane = threadIdx.x & 31;
-    vec<T, N> h[PIECES] = {};
-    float total = 0, square = 0;
-#pragma unroll
-    for (int p = 0; p < PIECES; p++) {
-        const int k = (p * 32 + lane) * N;
-        r.x[p] = {};
-        if (k < a.k)
-            r.x[p] = load<T, N>((const T *)a.x + k);
-        if (k < a.k && a.h)
-            h[p] = load<T, N>((const T *)a.h + k);
-    }
-#pragma unroll
-    for (int p = 0; p < PIECES; p++)
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            r.x[p].at[i] = add_h(a, r.x[p].at[i], h[p].at[i]);
-            total += to_float(r.x[p].at[i]);
-        }
-    r.mean = a.rms ? 0 : warp_sum(total) / (float)a.k;
-#pragma unroll
-    for (int p = 0; p < PIECES; p++)
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            const float d = (p * 32 + lane) * N < a.k ? to_float(r.x[p].at[i]) - r.mean : 0;
-            square += d * d;
-        }
-    r.inverse = 1 / sqrtf(warp_sum(square) / (float)a.k + a.eps);
-    if (!a.sum || blockIdx.x != 0 || threadIdx.x >= 32)
-        return;
-#pragma unroll
-    for (int p = 0; p < PIECES; p++)
-        if ((p * 32 + lane) * N < a.k)
-            store((T *)a.sum + (p * 32 + lane) * N, r.x[p]);
-}
-
-/* As norm.cu does it, and rounded as if it had been stored. */
-template <class T> static __device__ __forceinline__ float normal(const norm_row<T> &r, T x, T gamma, T beta)
-{
-    return to_float(from_float<T>((to_float(x) - r.mean) * r.inverse * to_float(gamma) + to_float(beta)));
-}
 
 template <class T> static __device__ __forceinline__ float bias_of(const few_args &a, int n)
 {
@@ -96,8 +30,7 @@ template <class T> static __device__ __forceinline__ void finish(const few_args 
 enum { NK_THREADS = 256, NK_ROWS = 2, NK_AHEAD = 4 };
 
 /* A warp takes NK_ROWS rows of w, NK_AHEAD pieces of each at a time. */
-template <class T, int M, int VEC, bool NORM>
-__global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
+template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 {
     const int lane = threadIdx.x & 31, warp = (int)(blockIdx.x * NK_THREADS + threadIdx.x) >> 5;
     const int first = warp * NK_ROWS, rows = min(a.n - first, (int)NK_ROWS);
@@ -122,54 +55,23 @@ __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 #pragma unroll
     for (int r = 0; r < NK_ROWS; r++)
         bias[r] = bias_of<T>(a, first + r);
-    if constexpr (NORM) {
-        enum { PIECES = norm_row<T>::PIECES };
-        vec<T, VEC> gamma[PIECES] = {}, beta[PIECES] = {};
-        norm_row<T> row;
+    wait_for_previous();
+    for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
+        if (from > 0)
+            ask(from);
 #pragma unroll
-        for (int i = 0; i < PIECES; i++) {
-            const int k = (i * 32 + lane) * VEC;
-            if (k < a.k)
-                gamma[i] = load<T, VEC>((const T *)a.gamma + k);
-            if (k < a.k && a.beta)
-                beta[i] = load<T, VEC>((const T *)a.beta + k);
-        }
-        wait_for_previous();
-        look_at_row(a, row);
-#pragma unroll
-        for (int i = 0; i < PIECES; i++) {
-            const int k = (i * 32 + lane) * VEC;
-            if (i > 0 && i % NK_AHEAD == 0)
-                ask(i * 32 * VEC);
+        for (int i = 0; i < NK_AHEAD; i++) {
+            const int k = from + (i * 32 + lane) * VEC;
             if (k >= a.k)
                 continue;
 #pragma unroll
-            for (int e = 0; e < VEC; e++) {
-                const float v = normal(row, row.x[i].at[e], gamma[i].at[e], beta[i].at[e]);
+            for (int m = 0; m < M; m++) {
+                const vec<T, VEC> v = load<T, VEC>(x + m * a.ldx + k);
 #pragma unroll
                 for (int r = 0; r < NK_ROWS; r++)
-                    sum[r][0] += to_float(part[r][i % NK_AHEAD].at[e]) * v;
-            }
-        }
-    } else {
-        wait_for_previous();
-        for (int from = 0; from < a.k; from += 32 * VEC * NK_AHEAD) {
-            if (from > 0)
-                ask(from);
 #pragma unroll
-            for (int i = 0; i < NK_AHEAD; i++) {
-                const int k = from + (i * 32 + lane) * VEC;
-                if (k >= a.k)
-                    continue;
-#pragma unroll
-                for (int m = 0; m < M; m++) {
-                    const vec<T, VEC> v = load<T, VEC>(x + m * a.ldx + k);
-#pragma unroll
-                    for (int r = 0; r < NK_ROWS; r++)
-#pragma unroll
-                        for (int e = 0; e < VEC; e++)
-                            sum[r][m] += to_float(part[r][i].at[e]) * to_float(v.at[e]);
-                }
+                    for (int e = 0; e < VEC; e++)
+                        sum[r][m] += to_float(part[r][i].at[e]) * to_float(v.at[e]);
             }
         }
     }
@@ -189,7 +91,7 @@ enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS };
 
 /* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
  * a time, AHEAD times before the first is used. */
-template <class T, int M, int VEC, bool NORM, int AHEAD>
+template <class T, int M, int VEC, int AHEAD>
 __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 {
     enum { WARPS = KN_THREADS / 32, COLUMNS = KN_ACROSS * VEC };
@@ -217,40 +119,18 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
     ask(0);
     /* the column that this thread finishes */
     const float bias = bias_of<T>(a, (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS);
-    if constexpr (NORM) { /* K is at most KN_DOWN * AHEAD */
-        T gamma[AHEAD], beta[AHEAD], mine[AHEAD];
-        norm_row<T> row;
+    wait_for_previous();
+    for (int from = 0; from < a.k; from += KN_DOWN * AHEAD) {
+        if (from > 0)
+            ask(from);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
-            const int k = min(i * KN_DOWN + down, a.k - 1);
-            gamma[i] = ((const T *)a.gamma)[k];
-            beta[i] = a.beta ? ((const T *)a.beta)[k] : from_float<T>(0);
-        }
-        wait_for_previous();
+            const int k = from + i * KN_DOWN + down;
+            if (k >= a.k || col >= a.n)
+                continue;
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            const int k = min(i * KN_DOWN + down, a.k - 1);
-            mine[i] = add_h(a, x[k], a.h ? ((const T *)a.h)[k] : x[k]);
-        }
-        look_at_row(a, row);
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            if (i * KN_DOWN + down < a.k && col < a.n)
-                add(0, i, normal(row, mine[i], gamma[i], beta[i]));
-    } else {
-        wait_for_previous();
-        for (int from = 0; from < a.k; from += KN_DOWN * AHEAD) {
-            if (from > 0)
-                ask(from);
-#pragma unroll
-            for (int i = 0; i < AHEAD; i++) {
-                const int k = from + i * KN_DOWN + down;
-                if (k >= a.k || col >= a.n)
-                    continue;
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                    add(m, i, to_float(x[m * a.ldx + k]));
-            }
+            for (int m = 0; m < M; m++)
+                add(m, i, to_float(x[m * a.ldx + k]));
         }
     }
 #pragma unroll
@@ -277,25 +157,13 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-template <class T, int M, int VEC, bool NORM>
-static by_status launch(by_cuda_exec *x, bool nk, const few_args &a)
+template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, bool nk, const few_args &a)
 {
     const dim3 tiles(blocks_for(a.n, KN_ACROSS * VEC));
     if (nk)
-        return by_launch_early(x, few_rows_nk<T, M, VEC, NORM>,
-                               dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)), dim3(NK_THREADS), 0, a);
-    if constexpr (M == 1 && !NORM)
-        if (a.k > 4 * KN_DOWN)
-            return by_launch_early(x, few_rows_kn<T, M, VEC, NORM, 12>, tiles, dim3(KN_THREADS), 0, a);
-    return by_launch_early(x, few_rows_kn<T, M, VEC, NORM, 4>, tiles, dim3(KN_THREADS), 0, a);
-}
-
-template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, bool nk, const few_args &a)
-{
-    if constexpr (M == 1 && VEC == (int)wide<T>::N)
-        if (a.gamma)
-            return launch<T, M, VEC, true>(x, nk, a);
-    return launch<T, M, VEC, false>(x, nk, a);
+        return by_launch_early(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)),
+                               dim3(NK_THREADS), 0, a);
+    return by_launch_early(x, few_rows_kn<T, M, VEC, 4>, tiles, dim3(KN_THREADS), 0, a);
 }
 
 template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, few_args a)
@@ -322,20 +190,12 @@ template <class T> static by_status of_type(by_cuda_exec *x, const by_product *p
     return whole ? rows_of<T, N>(x, p, a) : rows_of<T, 1>(x, p, a);
 }
 
-/* Very many columns are the library's: there it is as fast as memory. */
 bool by_few_rows_take(const by_product *p)
 {
-    const bool narrow = p->n <= MOST_COLUMNS || p->ab_type == BY_F32;
-    return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate && narrow;
+    return p->m <= FEW_ROWS && !p->ta && p->batch <= 1 && p->c_type == p->ab_type && !p->accumulate;
 }
 
-bool by_few_norm_take(const by_product *p)
-{
-    const int64_t piece = 16 / (int64_t)by_dtype_size(p->ab_type);
-    return p->m == 1 && p->k <= 1024 && p->k % piece == 0 && p->ldb % piece == 0 && p->n % piece == 0;
-}
-
-by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm)
+by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act)
 {
     few_args a = {};
     a.w = p->b;
@@ -346,14 +206,5 @@ by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by
     a.n = (int)p->n;
     a.k = (int)p->k;
     a.act = act;
-    if (norm) {
-        const by_norm_attr *attr = (const by_norm_attr *)norm->attr;
-        a.gamma = norm->in[1]->data;
-        a.beta = norm->in[2] ? norm->in[2]->data : NULL;
-        a.h = norm->in[3] ? norm->in[3]->data : NULL;
-        a.sum = norm->out[2] ? norm->out[2]->data : NULL;
-        a.rms = attr->rms;
-        a.eps = attr->eps;
-    }
     BY_CUDA_DISPATCH(p->ab_type, of_type, x, p, a);
 }

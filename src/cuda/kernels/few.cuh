@@ -5,9 +5,7 @@
 #include "cuda/gemm.cuh"
 
 bool by_few_rows_take(const by_product *p);
-bool by_few_norm_take(const by_product *p); /* together with the norm in front of it */
-/* c = act(a b + bias). With a norm, a node whose only reader this is, what is normalised takes the place of
- * a. */
-by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act, const by_node *norm);
+/* c = act(a b + bias) */
+by_status by_few_rows(by_cuda_exec *x, const by_product *p, by_act act);
 
 #endif

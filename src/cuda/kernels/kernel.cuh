@@ -175,6 +175,15 @@ static __device__ __forceinline__ void wait_for_previous()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/* Into the L2 cache, without waiting: for parameters, before wait_for_previous(). */
+static __device__ __forceinline__ void bring_near(const void *p)
+{
+#ifndef BY_CUDA_EMULATE
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+    (void)p;
+#endif
+}
 static __device__ __forceinline__ void let_next_start()
 {
 #if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

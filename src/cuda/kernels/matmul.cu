@@ -12,7 +12,6 @@ typedef struct linear_plan {
     by_product p;
     by_lt_plan *lt;         /* NULL: ours */
     bool few, some, inside; /* few rows; some; the activation, or its slope, is part of the product */
-    const by_node *norm;    /* few rows: x is its result, and made here */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -289,21 +288,28 @@ static bool library_gelu(by_act act, by_dtype type)
     return act == BY_GELU_TANH && is_16_bit(type);
 }
 
+/* Few or some rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix
+ * units, and very many columns are as fast as memory in the library. */
+static void choose_ours(by_cuda_exec *x, linear_plan *plan, bool with_pre)
+{
+    enum { SMALL = 1 << 20, MOST_COLUMNS = 16384 };
+    const by_product *p = &plan->p;
+    const bool wide = p->n > MOST_COLUMNS && is_16_bit(p->ab_type), one = p->m == 1 && p->n * p->k < SMALL;
+    if (with_pre || wide)
+        return;
+    plan->some = !one && by_some_rows_take(x->cuda, p);
+    plan->few = !plan->some && by_few_rows_take(p);
+}
+
 static by_status plan_linear(by_cuda_exec *x, by_node *n)
 {
     const by_act act = ((const by_linear_attr *)n->attr)->act;
     linear_plan *plan = new_plan(n, linear_product(n));
     if (!plan)
         return BY_ERR_MEMORY;
-    plan->some = by_some_rows_take(x->cuda, &plan->p) && !n->out[1];
-    plan->few = !plan->some && by_few_rows_take(&plan->p) && !n->out[1];
-    if (plan->some)
+    choose_ours(x, plan, n->out[1] != NULL);
+    if (plan->some || plan->few)
         return BY_OK;
-    if (plan->few) {
-        plan->norm = x->before && by_few_norm_take(&plan->p) ? x->before : NULL;
-        plan->p.a = plan->norm ? plan->norm->in[0]->data : plan->p.a;
-        return BY_OK;
-    }
     if (library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0) {
         by_product p = plan->p;
         p.epilogue = BY_EPILOGUE_GELU;
@@ -346,12 +352,8 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
         BY_TRY(plan_linear(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->few) {
-        if (plan->norm)
-            BY_BRANCH("linear, few rows with their norm");
-        else
-            BY_BRANCH("linear, few rows");
-        x->before_done = plan->norm != NULL;
-        return by_few_rows(x, &plan->p, act, plan->norm);
+        BY_BRANCH("linear, few rows");
+        return by_few_rows(x, &plan->p, act);
     }
     if (plan->some) {
         BY_BRANCH("linear, some rows");

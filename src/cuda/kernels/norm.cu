@@ -66,6 +66,13 @@ static __global__ void __launch_bounds__(WARP ? 256 : MOST_THREADS) norm_rows(no
     const int width = WARP ? 32 : (int)blockDim.x, lane = (int)threadIdx.x % width;
     const int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / width;
     let_next_start();
+#pragma unroll
+    for (int k = 0; k < VECS; k++)
+        if ((k * width + lane) * N < a.cols) {
+            bring_near(a.gamma + (k * width + lane) * N);
+            if (a.beta)
+                bring_near(a.beta + (k * width + lane) * N);
+        }
     wait_for_previous();
     if (row >= a.rows)
         return;
@@ -192,7 +199,8 @@ extern "C" by_status by_cuda_norm(by_exec *e, by_node *n)
     norm_way how = BY_ELEMENT;
     if (!aligned || pieces > MOST_THREADS)
         BY_BRANCH("norm, one by one");
-    else if (pieces > 8 * 32) {
+    else if (pieces > 8 * 32 ||
+             (pieces > 32 && by_tensor_rows(n->in[0]) <= 2)) { /* a warp would take longer */
         BY_BRANCH("norm, a block a row");
         how = BY_BLOCK;
     } else {

@@ -1,4 +1,4 @@
-/* some.cu - y (M, N) = act(x (M, K) w + b) for 2 to 64 rows of 16 bits: decoding many texts at once. As in
+/* some.cu - y (M, N) = act(x (M, K) w + b) for up to 64 rows of 16 bits: decoding many texts at once. As in
  * few.cu the weights are read once, and asked for before the kernel before has ended; the matrix units
  * multiply.
  *
@@ -13,7 +13,6 @@
 #include "cuda/kernels/mma.cuh"
 
 enum {
-    MIN_ROWS = 2,
     MAX_ROWS = 64,
     STRIP = 32,      /* columns */
     STEP = 16,       /* depth of a matrix instruction */
@@ -401,8 +400,8 @@ bool by_some_rows_take(const by_cuda *c, const by_product *p)
 {
     some_shape s;
     return (p->ab_type == BY_BF16 || p->ab_type == BY_F16) && p->c_type == p->ab_type && !p->ta &&
-           !p->accumulate && p->batch <= 1 && p->m >= MIN_ROWS && p->m <= MAX_ROWS && p->k % STEP == 0 &&
-           p->k > 0 && p->n % 8 == 0 && p->n > 0 && p->lda % 8 == 0 && p->ldb % 8 == 0 && p->ldc % 8 == 0 &&
+           !p->accumulate && p->batch <= 1 && p->m <= MAX_ROWS && p->k % STEP == 0 && p->k > 0 &&
+           p->n % 8 == 0 && p->n > 0 && p->lda % 8 == 0 && p->ldb % 8 == 0 && p->ldc % 8 == 0 &&
            sixteen_bytes(p->a) && sixteen_bytes(p->b) && sixteen_bytes(p->c) &&
            (!p->bias || (p->bias_type == p->ab_type && sixteen_bytes(p->bias))) && shape_for(c, p, &s);
 }
