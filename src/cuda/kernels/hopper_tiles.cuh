@@ -96,11 +96,11 @@ static __device__ __forceinline__ void go_on(walk &w)
     w.half++;
     w.done++;
 }
-/* Which 64 rows of the tile are a warpgroup's. A causal mask gives some more to do than others: going forward
- * they change places from tile to tile. */
+/* Which 64 rows of the tile are a warpgroup's. A causal mask gives some more to do than others: they change
+ * places from tile to tile. */
 template <class J> static __device__ __forceinline__ int place_of(const walk &w, int group)
 {
-    return J::KIND == FORWARD && w.done % 2 ? J::GROUPS - 1 - group : group;
+    return w.done % 2 ? J::GROUPS - 1 - group : group;
 }
 
 /* The blocks that pass some rows of the fixed side: from the last key down, as the last are those that a

@@ -57,6 +57,8 @@ static __device__ __forceinline__ void apply(const norm_args<T> &a, T *y, vec<fl
     put(y + i, v);
 }
 
+enum { DECODED = 64 }; /* up to so many rows, waiting for the parameters is what takes the time */
+
 /* A thread has VECS pieces of its row. Two passes over registers: no large squares cancel. */
 template <class T, int VECS, bool WARP>
 static __global__ void __launch_bounds__(WARP ? 256 : MOST_THREADS) norm_rows(norm_args<T> a)
@@ -66,8 +68,7 @@ static __global__ void __launch_bounds__(WARP ? 256 : MOST_THREADS) norm_rows(no
     const int width = WARP ? 32 : (int)blockDim.x, lane = (int)threadIdx.x % width;
     const int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / width;
     let_next_start();
-#pragma unroll
-    for (int k = 0; k < VECS; k++)
+    for (int k = 0; k < VECS && a.rows <= DECODED; k++)
         if ((k * width + lane) * N < a.cols) {
             bring_near(a.gamma + (k * width + lane) * N);
             if (a.beta)
