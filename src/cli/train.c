@@ -244,6 +244,17 @@ static int print_result(const train_options *o, const by_run_result *r)
     return CLI_OK;
 }
 
+/* What may help. */
+static const char *hint_for(by_status status)
+{
+    if (status == BY_ERR_NUMERIC)
+        return "a lower --learning-rate, or --trace to see where it begins";
+    if (status == BY_ERR_MEMORY)
+        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or a "
+               "shorter --context";
+    return NULL;
+}
+
 static int run(int argc, char **argv)
 {
     train_options o;
@@ -271,10 +282,7 @@ static int run(int argc, char **argv)
         by_status status = d ? by_train_run(d, &spec, &result) : by_error_status();
         if (s.started)
             cli_progress_end(&s.bar);
-        code = status == BY_OK ? print_result(&o, &result)
-                               : cli_fail(status == BY_ERR_NUMERIC
-                                              ? "a lower --learning-rate, or --trace to see where it begins"
-                                              : NULL);
+        code = status == BY_OK ? print_result(&o, &result) : cli_fail(hint_for(status));
         by_device_free(d);
     }
     cli_args_free(&args);
