@@ -114,7 +114,8 @@ typedef struct by_run_spec {
     const char *family; /* "gpt2" */
     by_model_shape shape;
     by_dtype dtype;
-    const char *init_from; /* a model directory to start from instead of fresh values, or NULL */
+    const char *init_from; /* a model directory to start from instead of fresh values, or NULL; of `shape`
+                              only dropout counts then (negative: the model's own) */
     /* data */
     const char *const *data; /* text files or .bin shards, patterns allowed */
     int data_count;

@@ -154,6 +154,7 @@ int main(int argc, char **argv)
 {
     wait_politely(argv);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
     keep_descriptors();
     return cli_finish(run(argc, argv));
 }

@@ -273,6 +273,8 @@ static int run(int argc, char **argv)
             o.min_rate = -1; /* a tenth of the highest */
         if (!cli_given(&args, &o.warmup))
             o.warmup = -1;
+        if (o.init_from && !cli_given(&args, &o.dropout))
+            o.dropout = -1; /* the model's own */
         screen s = {.o = &o};
         by_run_spec spec = run_spec(&o, command);
         by_run_result result;

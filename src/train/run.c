@@ -249,6 +249,8 @@ static by_status open_model(run *r)
     }
     if (s->init_from) {
         r->model = by_model_open(r->device, s->init_from, &spec);
+        if (r->model && s->shape.dropout >= 0)
+            by_model_set_dropout(r->model, s->shape.dropout);
         return r->model ? BY_OK : by_error_status();
     }
     by_model_shape shape = asked_shape(r);
