@@ -19,6 +19,7 @@ struct cli_verb {
     const char *args;                  /* positionals: "MODEL [TEXT...]", "train|decode"; NULL: none */
 };
 
-extern const cli_verb cli_train, cli_generate, cli_eval, cli_inspect, cli_verify, cli_bench, cli_devices;
+extern const cli_verb cli_train, cli_generate, cli_eval, cli_inspect, cli_verify, cli_bench, cli_devices,
+    cli_tokenize;
 
 #endif
