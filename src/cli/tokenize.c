@@ -195,6 +195,16 @@ static int from_arguments(job *j, char **texts, int count)
     return CLI_OK;
 }
 
+/* Of a model directory or a run folder, or else of a folder or file that has nothing but a tokenizer. */
+static by_tokenizer *open_tokenizer(const char *path)
+{
+    char *dir = by_dir_exists(path) ? cli_model_dir(path) : NULL;
+    by_error_clear();
+    by_tokenizer *t = dir ? cli_tokenizer(path) : by_tokenizer_load(path);
+    by_free(dir);
+    return t;
+}
+
 static int run(int argc, char **argv)
 {
     job j = {.line = 0};
@@ -203,12 +213,7 @@ static int run(int argc, char **argv)
     if (!cli_parse(&cli_tokenize, argc, argv, &j.o, &args, &code))
         return code;
     cli_interrupt_install();
-    j.tokenizer = by_tokenizer_load(args.items[0]);
-    if (!j.tokenizer) { /* perhaps a run folder */
-        by_error_clear();
-        j.tokenizer =
-            by_dir_exists(args.items[0]) ? cli_tokenizer(args.items[0]) : by_tokenizer_load(args.items[0]);
-    }
+    j.tokenizer = open_tokenizer(args.items[0]);
     if (!j.tokenizer)
         code = cli_fail(NULL);
     else

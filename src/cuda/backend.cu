@@ -10,7 +10,6 @@
 
 extern "C" {
 by_status by_cuda_open(by_device *d, const char *which, int threads);
-int by_cuda_count(void);
 }
 
 /* The side of a product that shows how fast the device is. */
@@ -200,18 +199,21 @@ static void find_pairs(by_program *p, program_plan *plan)
     }
 }
 
+static by_status one_node(by_program *p, by_cuda_exec *x, int i)
+{
+    program_plan *plan = (program_plan *)p->plan;
+    by_node *n = p->graph->nodes[i];
+    x->after = plan->after[i];
+    x->after_done = false;
+    return plan->skip[i] || by_cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
+}
+
 static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
 {
     program_plan *plan = (program_plan *)p->plan;
     x->dry = dry;
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        by_node *n = p->graph->nodes[i];
-        if (plan->skip[i])
-            continue;
-        x->after = plan->after[i];
-        x->after_done = false;
-        if (by_cuda_table[n->op](&x->base, n) != BY_OK)
-            return in_node(n);
+        BY_TRY(one_node(p, x, i));
         if (dry && x->after_done)
             plan->skip[x->after->index] = true;
     }
@@ -361,15 +363,6 @@ static by_status tell(by_program *p, const by_node *n, double seconds)
     return BY_OK;
 }
 
-static by_status one_node(by_program *p, by_cuda_exec *x, int i)
-{
-    program_plan *plan = (program_plan *)p->plan;
-    by_node *n = p->graph->nodes[i];
-    x->after = plan->after[i];
-    x->after_done = false;
-    return plan->skip[i] || by_cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
-}
-
 static by_status traced_run(by_program *p)
 {
     by_cuda *c = cuda_of(p->device);
@@ -480,12 +473,6 @@ static by_status no_gpu(cudaError_t error)
         return by_fail(BY_ERR_DEVICE,
                        "there is no NVIDIA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
     return by_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
-}
-
-int by_cuda_count(void)
-{
-    int count = 0;
-    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
 /* "", "1", "+tf32", "1+tf32" */

@@ -4,7 +4,6 @@
 #ifndef BY_CUDA_CUDA_H
 #define BY_CUDA_CUDA_H
 
-#include <atomic> /* before graph.h, which is C */
 #include <stdint.h>
 
 #ifdef BY_CUDA_EMULATE

@@ -87,12 +87,11 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS)
 
 /* ---- w (K, N) -------------------------------------------------------------------------------- */
 
-enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS };
+enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS, KN_AHEAD = 4 };
 
 /* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
- * a time, AHEAD times before the first is used. */
-template <class T, int M, int VEC, int AHEAD>
-__global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
+ * a time, KN_AHEAD times before the first is used. */
+template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 {
     enum { WARPS = KN_THREADS / 32, COLUMNS = KN_ACROSS * VEC };
     __shared__ float sums[WARPS][M][COLUMNS];
@@ -102,10 +101,10 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
     const T *w = (const T *)a.w + col, *x = (const T *)a.x;
     float sum[M][VEC] = {};
     let_next_start();
-    vec<T, VEC> part[AHEAD];
+    vec<T, VEC> part[KN_AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < KN_AHEAD; i++) {
             const int k = from + i * KN_DOWN + down;
             if (k < a.k && col < a.n)
                 part[i] = load<T, VEC>(w + k * a.ldw);
@@ -120,11 +119,11 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
     /* the column that this thread finishes */
     const float bias = bias_of<T>(a, (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS);
     wait_for_previous();
-    for (int from = 0; from < a.k; from += KN_DOWN * AHEAD) {
+    for (int from = 0; from < a.k; from += KN_DOWN * KN_AHEAD) {
         if (from > 0)
             ask(from);
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < KN_AHEAD; i++) {
             const int k = from + i * KN_DOWN + down;
             if (k >= a.k || col >= a.n)
                 continue;
@@ -163,7 +162,7 @@ template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, boo
     if (nk)
         return by_launch_early(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)),
                                dim3(NK_THREADS), 0, a);
-    return by_launch_early(x, few_rows_kn<T, M, VEC, 4>, tiles, dim3(KN_THREADS), 0, a);
+    return by_launch_early(x, few_rows_kn<T, M, VEC>, tiles, dim3(KN_THREADS), 0, a);
 }
 
 template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, few_args a)
