@@ -228,7 +228,7 @@ static void gradients(by_model *m, const by_compile_spec *how)
     by_model_io io = {.tokens = x};
     by_model_build(m, g, &io);
     by_compile_spec spec = *how;
-    spec.loss = by_model_loss(m, g, &io, y);
+    spec.loss = by_model_loss(m, g, &io, y, NULL);
     spec.grads = BY_GRAD_STORE;
     by_program *p = by_compile(g, &spec);
     assert_non_null(p);

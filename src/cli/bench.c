@@ -132,22 +132,27 @@ static double forward_flops(const bench *b, double seen)
     return 2 * n + 4.0 * by_model_layers(b->model) * by_model_width(b->model) * seen;
 }
 
+static by_batch batch_of(const bench *b)
+{
+    return (by_batch){.batch = b->o.batch, .seq = b->o.seq, .tokens = b->tokens, .targets = b->targets};
+}
+
 /* ---- train, gemm ----------------------------------------------------------------------------- */
 
 static by_status train_open(bench *b)
 {
     const by_optimizer_spec adamw = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .max_grad_norm = 1};
-    b->trainer = by_trainer_new(
-        b->model, &(by_trainer_spec){
-                      .batch = b->o.batch, .seq = b->o.seq, .recompute = b->o.recompute, .optimizer = adamw});
+    b->trainer =
+        by_trainer_new(b->model, &(by_trainer_spec){.recompute = b->o.recompute, .optimizer = adamw});
     b->flops_per_token = 3 * forward_flops(b, b->o.seq);
     return b->trainer ? BY_OK : by_error_status();
 }
 
 static by_status train_step(bench *b, double *seconds)
 {
+    const by_batch batch = batch_of(b);
     double norm, begin = by_seconds();
-    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, NULL));
+    BY_TRY(by_trainer_backward(b->trainer, &batch, true, NULL));
     BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
     BY_TRY(by_trainer_loss(b->trainer, &b->loss));
     BY_TRY(by_trainer_norm(b->trainer, &norm));
@@ -179,9 +184,10 @@ static void on_node(void *user, const by_trace_entry *e)
 
 static by_status gemm_open(bench *b)
 {
+    const by_batch batch = batch_of(b);
     b->only_products = true;
     BY_TRY(train_open(b));
-    by_program *p = by_trainer_program(b->trainer);
+    by_program *p = by_trainer_program(b->trainer, &batch);
     if (!p)
         return by_error_status();
     by_program_time(p, on_node, b);
@@ -190,8 +196,9 @@ static by_status gemm_open(bench *b)
 
 static by_status profile_open(bench *b)
 {
+    const by_batch batch = batch_of(b);
     BY_TRY(train_open(b));
-    return by_trainer_time(b->trainer, on_node, b);
+    return by_trainer_time(b->trainer, &batch, on_node, b);
 }
 
 static void clear_nodes(bench *b)
@@ -218,8 +225,9 @@ static double sum_nodes(bench *b, double *seconds)
 /* The nodes of a training step, or the matrix products among them, each timed inside the step. */
 static by_status traced_step(bench *b, double *seconds)
 {
+    const by_batch batch = batch_of(b);
     clear_nodes(b);
-    BY_TRY(by_trainer_backward(b->trainer, b->tokens, b->targets, true, &b->loss));
+    BY_TRY(by_trainer_backward(b->trainer, &batch, true, &b->loss));
     if (!b->only_products)
         BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
     *seconds = 0;
