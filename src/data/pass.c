@@ -106,6 +106,10 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
 
 by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec)
 {
+    if (like->batch < 1 || like->seq < 1 || like->batch > INT32_MAX / like->seq) {
+        by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", like->batch, like->seq);
+        return NULL;
+    }
     by_pass *p = by_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
