@@ -91,6 +91,9 @@ by_status by_splitters_read(const cJSON *json, by_stages *out);
  * places. */
 by_status by_stages_run(const by_stages *s, by_work *work, by_work *spare);
 
+/* The words of XLM (moses.c); flags[0]: small letters without accents. */
+by_status by_moses_run(const by_stage *s, const by_work *in, const by_piece *p, by_work *out);
+
 /* The end of the GPT-2 word that starts at s[i]; i < n. Bytes that are not UTF-8 count as symbols. */
 size_t by_gpt2_word(const uint8_t *s, size_t i, size_t n);
 
@@ -148,6 +151,10 @@ typedef struct by_spans {
     size_t count, capacity;
 } by_spans;
 by_status by_spans_push(by_spans *v, size_t start, size_t end);
+
+/* The rest of an encoding that has its ids: places where spans is not NULL, and ids from `own` on are
+ * special. */
+by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own);
 
 typedef struct by_text_model by_text_model;
 struct by_text_model {

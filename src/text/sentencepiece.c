@@ -278,20 +278,31 @@ static by_status search_bpe(const sp *t, by_scratch *s, const char *text, size_t
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-static by_status put_piece(const sp *t, const by_work *w, size_t start, size_t end, int32_t id, by_ids *out,
-                           by_spans *spans)
+/* Where the pieces go: ids with or without places, or somebody who wants their text. */
+typedef struct sink {
+    by_ids *ids;
+    by_spans *spans;
+    by_piece_each *each;
+    void *context;
+} sink;
+
+static by_status put_piece(const sp *t, const by_work *w, size_t start, size_t end, int32_t id,
+                           const sink *out)
 {
+    by_at at = w->at ? (by_at){w->at[start].start, w->at[end - 1].end} : (by_at){0, 0};
+    if (out->each)
+        return out->each(out->context, w->text + start, end - start, at);
     bool bytes = id == t->m.unk && t->m.byte_fallback;
     for (size_t i = start; bytes && i < end; i++)
-        BY_TRY(by_ids_push(out, t->bytes[(uint8_t)w->text[i]]));
+        BY_TRY(by_ids_push(out->ids, t->bytes[(uint8_t)w->text[i]]));
     if (!bytes)
-        BY_TRY(by_ids_push(out, id));
-    for (size_t i = 0; spans && i < (bytes ? end - start : 1); i++)
-        BY_TRY(by_spans_push(spans, w->at[start].start, w->at[end - 1].end));
+        BY_TRY(by_ids_push(out->ids, id));
+    for (size_t i = 0; out->spans && i < (bytes ? end - start : 1); i++)
+        BY_TRY(by_spans_push(out->spans, at.start, at.end));
     return BY_OK;
 }
 
-static by_status encode_work(const sp *t, by_scratch *s, by_ids *out, by_spans *spans)
+static by_status encode_work(const sp *t, by_scratch *s, const sink *out)
 {
     const by_work *w = &s->work;
     best *b = NULL;
@@ -311,49 +322,52 @@ static by_status encode_work(const sp *t, by_scratch *s, by_ids *out, by_spans *
         end = b[at].start;
         while (id == t->m.unk && !t->m.byte_fallback && end < w->size && b[end].id == id)
             end = b[end].start;
-        BY_TRY(put_piece(t, w, at, end, id, out, spans));
+        BY_TRY(put_piece(t, w, at, end, id, out));
     }
     return BY_OK;
 }
 
-static by_status encode_text(const sp *t, const char *text, size_t size, by_ids *out, by_spans *spans)
+static by_status encode_text(const sp *t, const char *text, size_t size, bool offsets, const sink *out)
 {
     if (size >= UINT32_MAX / 4)
         return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long for a SentencePiece model", size);
     by_scratch *s = by_alloc_zero(1, sizeof(*s));
     if (!s)
         return BY_ERR_MEMORY;
-    size_t before = out->count;
-    by_work_clear(&s->work, spans != NULL);
+    by_work_clear(&s->work, offsets);
     normalize(t, text, size, &s->work);
     by_status status = s->work.failed
                            ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text of %zu bytes", size)
-                           : encode_work(t, s, out, spans);
+                           : encode_work(t, s, out);
     by_scratch_free(s);
-    if (status != BY_OK)
-        out->count = before;
     return status;
+}
+
+by_status by_spiece_each(const by_tokenizer *t, const char *text, size_t size, by_piece_each *each,
+                         void *context)
+{
+    return encode_text((const sp *)t, text, size, true, &(sink){.each = each, .context = context});
 }
 
 static by_status sp_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
-    return encode_text((const sp *)t, text, size, out, NULL);
+    size_t before = out->count;
+    by_status status = encode_text((const sp *)t, text, size, false, &(sink){.ids = out});
+    if (status != BY_OK)
+        out->count = before;
+    return status;
 }
 
 static by_status sp_encode_with(const by_tokenizer *t, const char *text, size_t size,
                                 const by_encode_spec *spec, by_encoding *out)
 {
     by_spans spans = {0};
+    sink to = {.ids = &out->ids, .spans = spec->offsets ? &spans : NULL};
     if (spec->pair)
         return by_fail(BY_ERR_UNSUPPORTED, "a bare SentencePiece model has no pairs of texts");
-    by_status status = encode_text((const sp *)t, text, size, &out->ids, spec->offsets ? &spans : NULL);
-    out->types = by_alloc_zero(out->ids.count + 1, 1);
-    out->special = by_alloc_zero(out->ids.count + 1, 1);
-    out->offsets = spec->offsets ? by_alloc_zero(out->ids.count + 1, sizeof(*out->offsets)) : NULL;
-    if (status == BY_OK && (!out->types || !out->special || (spec->offsets && !out->offsets)))
-        status = BY_ERR_MEMORY;
-    for (size_t i = 0; status == BY_OK && i < spans.count; i++)
-        out->offsets[i] = (by_offset){spans.data[i].start, spans.data[i].end};
+    by_status status = encode_text((const sp *)t, text, size, spec->offsets, &to);
+    if (status == BY_OK)
+        status = by_encoding_fill(out, to.spans, out->ids.count);
     by_free(spans.data);
     return status;
 }
@@ -390,15 +404,17 @@ static int hex_byte(const char *s)
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : 0;
 }
 
-static void sp_decode(const by_tokenizer *base, const int32_t *ids, size_t count, by_buf *out)
+/* pieces and tokens: where ids are not the model's own, the model's for each (-1: none) and its text. */
+static void decode_pieces(const sp *t, const int32_t *pieces, const by_token *tokens, const int32_t *ids,
+                          size_t count, by_buf *out)
 {
-    const sp *t = (const sp *)base;
     size_t start = out->size;
     by_buf bytes = {0};
     bool begin = true, seen = false; /* is a space at the beginning still to be dropped? */
     for (size_t i = 0; i < count; i++) {
-        const by_token *piece = &t->m.vocab.tokens[ids[i]];
-        int type = t->m.types[ids[i]];
+        int32_t id = pieces ? pieces[ids[i]] : ids[i];
+        const by_token *piece = tokens ? &tokens[ids[i]] : &t->m.vocab.tokens[id];
+        int type = id >= 0 ? t->m.types[id] : BY_PIECE_NORMAL;
         if (type == BY_PIECE_BYTE && piece->size == 6) {
             by_buf_put(&bytes, &(char){(char)hex_byte(piece->text)}, 1);
             continue;
@@ -407,7 +423,7 @@ static void sp_decode(const by_tokenizer *base, const int32_t *ids, size_t count
         bytes.size = 0;
         begin = begin && !seen && out->size == start;
         seen = false;
-        if (type == BY_PIECE_CONTROL)
+        if (type == BY_PIECE_CONTROL || !piece->text)
             continue;
         if (type == BY_PIECE_UNKNOWN) {
             by_buf_puts(out, t->m.unk_surface);
@@ -421,6 +437,18 @@ static void sp_decode(const by_tokenizer *base, const int32_t *ids, size_t count
     put_byte_run(out, &bytes);
     out->failed = out->failed || bytes.failed;
     by_buf_free(&bytes);
+}
+
+static void sp_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+{
+    decode_pieces((const sp *)t, NULL, NULL, ids, count, out);
+}
+
+by_status by_spiece_decode(const by_tokenizer *t, const int32_t *pieces, const by_token *tokens,
+                           const int32_t *ids, size_t count, by_buf *out)
+{
+    decode_pieces((const sp *)t, pieces, tokens, ids, count, out);
+    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
 }
 
 static by_status sp_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,

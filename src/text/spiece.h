@@ -35,9 +35,19 @@ void by_spiece_free(by_spiece *m);
  * *m over in any case. */
 by_tokenizer *by_spiece_tokenizer(by_spiece *m);
 
+/* For such a tokenizer: call each() with the text of every piece, unknown ones as they are written. */
+typedef by_status by_piece_each(void *context, const char *piece, size_t size, by_at at);
+by_status by_spiece_each(const by_tokenizer *t, const char *text, size_t size, by_piece_each *each,
+                         void *context);
+
+/* Decode ids of another vocabulary: pieces[id] is the model's id of the same piece, or -1, tokens[id] its
+ * text. */
+by_status by_spiece_decode(const by_tokenizer *t, const int32_t *pieces, const by_token *tokens,
+                           const int32_t *ids, size_t count, by_buf *out);
+
 /* The base64 of bytes, appended. */
 void by_base64_encode(const void *bytes, size_t n, by_buf *out);
 
-extern const by_text_kind by_text_spiece;
+extern const by_text_kind by_text_spiece, by_text_marian;
 
 #endif

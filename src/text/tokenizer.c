@@ -145,9 +145,59 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
     return status;
 }
 
+by_status by_tokenizer_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size)
+{
+    for (int i = 0; i < t->kept_count; i++)
+        if (strcmp(t->kept[i].name, name) == 0)
+            return BY_OK;
+    by_kept_file *kept = by_resize(t->kept, (size_t)t->kept_count + 1, sizeof(*kept));
+    if (!kept)
+        return BY_ERR_MEMORY;
+    t->kept = kept;
+    by_kept_file f = {by_strdup(name), by_alloc(size + 1), size};
+    if (f.bytes && size)
+        memcpy(f.bytes, bytes, size);
+    kept[t->kept_count++] = f;
+    return f.name && f.bytes ? BY_OK : BY_ERR_MEMORY;
+}
+
+by_status by_tokenizer_keep_file(by_tokenizer *t, const char *dir, const char *name)
+{
+    char *path = by_path_join(dir, name);
+    by_status status = path ? BY_OK : BY_ERR_MEMORY;
+    if (path && by_file_exists(path)) {
+        size_t size = 0;
+        char *bytes = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
+        status = bytes ? by_tokenizer_keep(t, name, bytes, size) : by_error_status();
+        by_free(bytes);
+    }
+    by_free(path);
+    return status;
+}
+
+/* The files it came from. A tokenizer.json of another tokenizer would be read instead of them. */
+static by_status save_kept(const by_tokenizer *t, const char *dir)
+{
+    char *path = by_path_join(dir, "tokenizer.json");
+    if (!path)
+        return BY_ERR_MEMORY;
+    by_status status = by_file_exists(path)
+                           ? by_fail(BY_ERR_ARGUMENT, "%s is there already, of another tokenizer", path)
+                           : BY_OK;
+    by_free(path);
+    for (int i = 0; i < t->kept_count && status == BY_OK; i++) {
+        path = by_path_join(dir, t->kept[i].name);
+        status = path ? by_file_write(path, t->kept[i].bytes, t->kept[i].size) : BY_ERR_MEMORY;
+        by_free(path);
+    }
+    return status;
+}
+
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
     BY_TRY(by_dir_make(dir));
+    if (t->kept_count)
+        return save_kept(t, dir);
     BY_TRY(save_file(t, dir, "tokenizer.json", by_tokenizer_format));
     return save_file(t, dir, "tokenizer_config.json", format_config);
 }
@@ -157,6 +207,11 @@ void by_tokenizer_free(by_tokenizer *t)
     if (!t)
         return;
     by_free(t->chat_template);
+    for (int i = 0; i < t->kept_count; i++) {
+        by_free(t->kept[i].name);
+        by_free(t->kept[i].bytes);
+    }
+    by_free(t->kept);
     t->kind->free(t);
 }
 
@@ -235,6 +290,20 @@ by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, si
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
 }
 
+by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
+{
+    size_t n = e->ids.count;
+    e->types = by_alloc_zero(n + 1, 1);
+    e->special = by_alloc_zero(n + 1, 1);
+    e->offsets = spans ? by_alloc_zero(n + 1, sizeof(*e->offsets)) : NULL;
+    if (!e->types || !e->special || (spans && !e->offsets))
+        return BY_ERR_MEMORY;
+    memset(e->special + own, 1, n - own);
+    for (size_t i = 0; spans && i < spans->count; i++)
+        e->offsets[i] = (by_offset){spans->data[i].start, spans->data[i].end};
+    return BY_OK;
+}
+
 /* For kinds where each id is some bytes of the text and nothing else. */
 static by_status encode_plain(const by_tokenizer *t, const char *text, size_t size,
                               const by_encode_spec *spec, by_encoding *out)
@@ -242,21 +311,21 @@ static by_status encode_plain(const by_tokenizer *t, const char *text, size_t si
     if (spec->pair)
         return by_fail(BY_ERR_UNSUPPORTED, "a %s tokenizer has no pairs of texts", by_tokenizer_kind(t));
     BY_TRY(t->kind->encode(t, text, size, &out->ids));
-    size_t n = out->ids.count, at = 0;
-    out->types = by_alloc_zero(n + 1, 1);
-    out->special = by_alloc_zero(n + 1, 1);
-    out->offsets = spec->offsets ? by_alloc_zero(n + 1, sizeof(*out->offsets)) : NULL;
-    if (!out->types || !out->special || (spec->offsets && !out->offsets))
-        return BY_ERR_MEMORY;
+    by_spans spans = {0};
     by_buf piece = {0};
-    for (size_t i = 0; i < n && spec->offsets; i++) {
+    by_status status = BY_OK;
+    size_t at = 0;
+    for (size_t i = 0; i < out->ids.count && spec->offsets && status == BY_OK; i++) {
         piece.size = 0;
         t->kind->decode(t, &out->ids.data[i], 1, &piece);
-        out->offsets[i] = (by_offset){(uint32_t)at, (uint32_t)(at + piece.size)};
+        status = piece.failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text")
+                              : by_spans_push(&spans, at, at + piece.size);
         at += piece.size;
     }
-    by_status status = piece.failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
+    if (status == BY_OK)
+        status = by_encoding_fill(out, spec->offsets ? &spans : NULL, out->ids.count);
     by_buf_free(&piece);
+    by_free(spans.data);
     return status;
 }
 

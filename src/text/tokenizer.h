@@ -47,6 +47,7 @@ typedef struct by_encode_spec {
     bool special;     /* put the special tokens around the text that the tokenizer asks for */
     bool offsets;     /* keep the place of each token */
     bool whole;       /* neither truncate nor pad, even when the file says so */
+    bool target;      /* with the target side of a tokenizer that has two (Marian) */
     const char *pair; /* a second text, or NULL */
     size_t pair_size;
 } by_encode_spec;
