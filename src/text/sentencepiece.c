@@ -114,10 +114,10 @@ typedef struct best {
     int32_t id;
 } best;
 
-static inline void improve(best *b, double score, size_t start, int32_t id)
+static inline void improve(best *b, float score, size_t start, int32_t id)
 {
     if (b->start == UINT32_MAX || score > b->score)
-        *b = (best){(float)score, (uint32_t)start, id};
+        *b = (best){score, (uint32_t)start, id};
 }
 
 /* Length of the character at s by its first byte alone, as the library has it. */
@@ -126,7 +126,7 @@ static inline size_t char_length(uint8_t s)
     return s < 0xc0 ? 1 : s < 0xe0 ? 2 : s < 0xf0 ? 3 : 4;
 }
 
-/* Scores add up in single precision, but a user-defined piece adds in double. */
+/* Scores add up in single precision. */
 static void search_unigram(const sp *t, const char *text, size_t size, best *b)
 {
     float unk_score = t->least - UNK_PENALTY;
@@ -142,13 +142,14 @@ static void search_unigram(const sp *t, const char *text, size_t size, best *b)
             if (id < 0)
                 continue;
             size_t length = k + 1 - i;
-            double score = t->m.types[id] == BY_PIECE_USER ? (double)((float)length * t->greatest) - 0.1
-                                                           : (double)t->m.scores[id];
-            improve(&b[k + 1], score + (double)here, i, id);
+            float score = t->m.types[id] == BY_PIECE_USER
+                              ? (float)((double)((float)length * t->greatest) - 0.1)
+                              : t->m.scores[id];
+            improve(&b[k + 1], score + here, i, id);
             single = single || length == n;
         }
         if (!single)
-            improve(&b[i + n], (double)(unk_score + here), i, t->m.unk);
+            improve(&b[i + n], unk_score + here, i, t->m.unk);
     }
 }
 
