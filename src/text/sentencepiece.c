@@ -1,6 +1,8 @@
 /* sentencepiece.c - a SentencePiece model by itself (Kudo and Richardson 2018): its normaliser, its unigram
  * or BPE search, its way of decoding, in the arithmetic of the library, so that near ties fall the same way.
  */
+#include <float.h>
+
 #include "text/spiece.h"
 #include "text/trie.h"
 #include "text/utf8.h"
@@ -522,7 +524,7 @@ static by_status prepare(sp *t)
     if (!keep)
         return BY_ERR_MEMORY;
     t->least = 3e38f;
-    t->greatest = -3e38f;
+    t->greatest = FLT_MIN; /* the library starts there: scores below zero do not count */
     bool unused = false;
     for (int id = 0; id < m->count; id++) {
         keep[id] = is_findable(t, id);
