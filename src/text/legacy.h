@@ -70,7 +70,6 @@ int by_legacy_merge(const by_legacy *l, const char **p, by_token pair[2]);
 /* ---- writing (legacy_json.c) ----------------------------------------------------------------- */
 
 by_status by_legacy_write(by_legacy *l);
-void by_legacy_put_string(by_buf *out, const char *s, size_t n);
 void by_legacy_put_vocab(const by_vocab *v, int count,
                          by_buf *out); /* {"token": id, ...} of ids below count */
 

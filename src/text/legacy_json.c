@@ -5,24 +5,9 @@
 
 #define MARK "\xe2\x96\x81" /* U+2581, SentencePiece's space */
 
-void by_legacy_put_string(by_buf *out, const char *s, size_t n)
-{
-    by_buf_puts(out, "\"");
-    for (size_t i = 0; i < n; i++) {
-        uint8_t c = (uint8_t)s[i];
-        if (c < 0x20)
-            by_buf_printf(out, "\\u%04x", c);
-        else if (c == '"' || c == '\\')
-            by_buf_put(out, (char[2]){'\\', (char)c}, 2);
-        else
-            by_buf_put(out, s + i, 1);
-    }
-    by_buf_puts(out, "\"");
-}
-
 static void put_text(by_buf *out, const char *s)
 {
-    by_legacy_put_string(out, s, strlen(s));
+    by_json_put_string(out, s, strlen(s));
 }
 
 void by_legacy_put_vocab(const by_vocab *v, int count, by_buf *out)
@@ -34,7 +19,7 @@ void by_legacy_put_vocab(const by_vocab *v, int count, by_buf *out)
         if (!t->text)
             continue;
         by_buf_puts(out, first ? "\n      " : ",\n      ");
-        by_legacy_put_string(out, t->text, t->size);
+        by_json_put_string(out, t->text, t->size);
         by_buf_printf(out, ": %d", id);
         first = false;
     }
@@ -296,9 +281,9 @@ static void put_post(by_legacy *l)
 static void put_pair(by_buf *out, bool first, by_token left, by_token right)
 {
     by_buf_puts(out, first ? "\n      [" : ",\n      [");
-    by_legacy_put_string(out, left.text, left.size);
+    by_json_put_string(out, left.text, left.size);
     by_buf_puts(out, ", ");
-    by_legacy_put_string(out, right.text, right.size);
+    by_json_put_string(out, right.text, right.size);
     by_buf_puts(out, "]");
 }
 
@@ -394,7 +379,7 @@ static void put_unigram(by_legacy *l)
         if (piece < 0 && !sentinel)
             break; /* from here on the ids belong to added tokens alone */
         by_buf_puts(&l->out, count++ ? ",\n      [" : "\n      [");
-        by_legacy_put_string(&l->out, t->text, t->size);
+        by_json_put_string(&l->out, t->text, t->size);
         by_buf_printf(&l->out, ", %.17g]", piece >= 0 && !(xlmr && id < 4) ? (double)m->scores[piece] : 0.0);
     }
     by_buf_puts(&l->out, "\n    ]");

@@ -253,13 +253,20 @@ typedef struct by_pipeline {
     bool bytes_direct; /* straight from bytes to ids: byte-level BPE with nothing before it */
     bool words;        /* ... cut by GPT-2's expression first */
     bool prefix_space;
-    int truncate;                      /* tokens at most, 0: no limit */
-    bool truncate_left, pad, pad_left; /* padding to pad_to, or of a batch by the caller */
-    int pad_to, pad_id, pad_type_id, pad_multiple;
+    bool truncate, pad; /* does the file ask for it? */
+    by_truncation truncation;
+    by_padding padding;
     _Atomic(by_scratch *) spare[BY_SCRATCH_SLOTS]; /* idle buffers, taken and returned without a lock */
 } by_pipeline;
 
 extern const by_text_kind by_text_pipeline;
+
+/* The ids of one text without special tokens, appended; on failure nothing is (encode.c). */
+by_status by_pipeline_encode(const by_pipeline *p, const char *text, size_t size, by_ids *out,
+                             by_spans *spans);
+/* As by_text_kind has it (assemble.c). */
+by_status by_pipeline_encode_with(const by_tokenizer *t, const char *text, size_t size,
+                                  const by_encode_spec *spec, by_encoding *out);
 by_status by_pipeline_keep(by_tokenizer *t, const char *json,
                            size_t size);             /* what by_tokenizer_save writes */
 const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ... */
@@ -268,6 +275,7 @@ const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ...
 by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count);
 by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out);
 const char *by_stage_string(const cJSON *object, const char *key); /* NULL when absent or null */
+void by_json_put_string(by_buf *out, const char *s, size_t n);     /* with its quotes */
 const char *by_json_type(const cJSON *object);                     /* "type", "" when absent */
 
 #endif

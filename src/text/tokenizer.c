@@ -1,5 +1,8 @@
 /* tokenizer.c - what all kinds of tokenizers share: dispatch, the files of a model directory, lists of ids.
  */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "base/file.h"
 #include "text/kind.h"
 #include "text/pipeline.h"
@@ -63,32 +66,68 @@ static by_tokenizer *load_file(const char *file)
     return t;
 }
 
-/* What tokenizer_config.json adds to a tokenizer.json: the end of text and the chat template. A damaged one
- * is an error. */
-static by_status read_config(by_tokenizer *t, const char *dir)
+/* A file of the directory as JSON; *out stays NULL when it is not there. A damaged one is an error. */
+static by_status read_json(const char *dir, const char *name, cJSON **out)
 {
-    char *path = by_path_join(dir, "tokenizer_config.json");
-    if (!path)
-        return BY_ERR_MEMORY;
-    by_status status = BY_OK;
-    if (by_file_exists(path)) {
+    char *path = by_path_join(dir, name);
+    by_status status = path ? BY_OK : BY_ERR_MEMORY;
+    if (path && by_file_exists(path)) {
         char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, NULL);
-        cJSON *root = text ? cJSON_Parse(text) : NULL;
-        if (!text)
-            status = by_error_status();
-        else if (!root)
-            status = by_fail(BY_ERR_FORMAT, "%s is not JSON", path);
-        const cJSON *eos = cJSON_GetObjectItemCaseSensitive(root, "eos_token");
-        const char *name = cJSON_IsObject(eos) ? by_stage_string(eos, "content") : cJSON_GetStringValue(eos);
-        const char *chat = by_stage_string(root, "chat_template");
-        if (name)
-            by_tokenizer_set_eos(t, name);
-        if (chat && !(t->chat_template = by_strdup(chat)))
-            status = BY_ERR_MEMORY;
-        cJSON_Delete(root);
+        *out = text ? cJSON_Parse(text) : NULL;
+        if (!*out)
+            status = text ? by_fail(BY_ERR_FORMAT, "%s is not JSON", path) : by_error_status();
         by_free(text);
     }
     by_free(path);
+    return status;
+}
+
+/* A special token is a string, or an object with its content. */
+static const char *special_token(const cJSON *config, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
+    return cJSON_IsObject(v) ? by_stage_string(v, "content") : cJSON_GetStringValue(v);
+}
+
+/* The template of tokenizer_config.json: a string, or a list of named ones, of which "default" is meant. */
+static const char *config_template(const cJSON *config)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, "chat_template");
+    for (const cJSON *item = cJSON_IsArray(v) ? v->child : NULL; item; item = item->next) {
+        const char *name = by_stage_string(item, "name");
+        if (name && strcmp(name, "default") == 0)
+            return by_stage_string(item, "template");
+    }
+    return cJSON_GetStringValue(v);
+}
+
+static by_status read_chat_template(by_tokenizer *t, const char *dir, const cJSON *config)
+{
+    char *path = by_path_join(dir, "chat_template.jinja");
+    if (!path)
+        return BY_ERR_MEMORY;
+    bool file = by_file_exists(path);
+    const char *own = file ? NULL : config_template(config);
+    t->chat_template = file ? by_file_read(path, TOKENIZER_JSON_LIMIT, NULL) : own ? by_strdup(own) : NULL;
+    by_free(path);
+    return (file || own) && !t->chat_template ? by_error_status() : BY_OK;
+}
+
+/* What the other files of the directory add: the end of text and the chat template. */
+static by_status read_config(by_tokenizer *t, const char *dir)
+{
+    cJSON *config = NULL, *map = NULL;
+    by_status status = read_json(dir, "tokenizer_config.json", &config);
+    if (status == BY_OK)
+        status = read_json(dir, "special_tokens_map.json", &map);
+    const char *end = special_token(config, "eos_token");
+    end = end ? end : special_token(map, "eos_token");
+    if (end)
+        by_tokenizer_set_eos(t, end);
+    if (status == BY_OK)
+        status = read_chat_template(t, dir, config);
+    cJSON_Delete(config);
+    cJSON_Delete(map);
     return status;
 }
 
@@ -126,8 +165,16 @@ by_status by_tokenizer_format(const by_tokenizer *t, by_buf *out)
 static by_status format_config(const by_tokenizer *t, by_buf *out)
 {
     by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
-    if (t->eos_text)
-        by_buf_printf(out, "  \"eos_token\": \"%s\",\n", t->eos_text);
+    if (t->eos_text) {
+        by_buf_puts(out, "  \"eos_token\": ");
+        by_json_put_string(out, t->eos_text, strlen(t->eos_text));
+        by_buf_puts(out, ",\n");
+    }
+    if (t->chat_template) {
+        by_buf_puts(out, "  \"chat_template\": ");
+        by_json_put_string(out, t->chat_template, strlen(t->chat_template));
+        by_buf_puts(out, ",\n");
+    }
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
@@ -336,8 +383,44 @@ by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size
     return (t->kind->encode_with ? t->kind->encode_with : encode_plain)(t, text, size, spec, out);
 }
 
+static int core_count(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > 0 ? (int)BY_MIN(cores, 1024) : 1;
+}
+
+/* Texts are handed out one by one, so that a long one does not hold up the others. The error reported is that of
+ * the first text that has one, whatever the order they were done in. */
+by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts, const by_encode_spec *spec,
+                                   int threads, by_encoding *out)
+{
+    size_t failed = SIZE_MAX;
+    by_status status = BY_OK;
+    char message[1024] = "";
+    threads = threads > 0 ? threads : core_count();
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && texts->count > 1)
+    for (size_t i = 0; i < texts->count; i++) {
+        by_encode_spec own = *spec;
+        own.pair = texts->pairs ? texts->pairs[i] : NULL;
+        own.pair_size = own.pair ? texts->pair_sizes[i] : 0;
+        by_status s = by_tokenizer_encode_with(t, texts->texts[i], texts->sizes[i], &own, &out[i]);
+        if (s == BY_OK)
+            continue;
+#pragma omp critical(by_encode_many)
+        if (i < failed) {
+            failed = i;
+            status = s;
+            snprintf(message, sizeof(message), "%s", by_error_message());
+        }
+    }
+    return status == BY_OK ? BY_OK : by_fail(status, "text %zu: %s", failed + 1, message);
+}
+
 void by_encoding_free(by_encoding *e)
 {
+    for (size_t i = 0; i < e->overflow_count; i++)
+        by_encoding_free(&e->overflow[i]);
+    by_free(e->overflow);
     by_ids_free(&e->ids);
     by_free(e->offsets);
     by_free(e->types);
