@@ -11,8 +11,8 @@ extern "C" {
 typedef struct by_tokenizer by_tokenizer;
 
 /* From a model directory (tokenizer.json, or the older vocab.json with merges.txt, vocab.txt, spiece.model,
- * Marian's pair of models, XLM's codes), or from one such file. NULL on failure; what this build does not know
- * is BY_ERR_UNSUPPORTED and named. */
+ * Marian's pair of models, XLM's codes), or from one such file. NULL on failure; what this build does not
+ * know is BY_ERR_UNSUPPORTED and named. */
 BY_API by_tokenizer *by_tokenizer_load(const char *path);
 BY_API void by_tokenizer_free(by_tokenizer *t);
 
@@ -26,8 +26,8 @@ BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */
 /* The id of a token by its text, or -1. */
 BY_API int32_t by_tokenizer_find(const by_tokenizer *t, const char *token);
 
-/* The chat template of the model directory (chat_template.jinja, else tokenizer_config.json), or NULL; valid as
- * long as the tokenizer. */
+/* The chat template of the model directory (chat_template.jinja, else tokenizer_config.json), or NULL; valid
+ * as long as the tokenizer. */
 BY_API const char *by_tokenizer_chat_template(const by_tokenizer *t);
 
 /* Whole texts. The results are the caller's, to be released with by_release(); NULL on failure. A decoded
@@ -97,9 +97,9 @@ BY_API by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *tex
                                           const by_encode_spec *spec, by_encoding *out);
 BY_API void by_encoding_free(by_encoding *e);
 
-/* Encode many texts on several threads (0: one per core); the result does not depend on how many. spec says how
- * and has no pair of its own: pairs and their sizes are NULL or one per text, of which some may be NULL. out[i]
- * are overwritten and to be freed, also after a failure. */
+/* Encode many texts on several threads (0: one per core); the result does not depend on how many. spec says
+ * how and has no pair of its own: pairs and their sizes are NULL or one per text, of which some may be NULL.
+ * out[i] are overwritten and to be freed, also after a failure. */
 typedef struct by_texts {
     const char *const *texts, *const *pairs;
     const size_t *sizes, *pair_sizes;

@@ -1,4 +1,5 @@
-/* assemble.c - what is around the ids of a text: its pair, special tokens, truncation, what did not fit, padding. */
+/* assemble.c - what is around the ids of a text: its pair, special tokens, truncation, what did not fit,
+ * padding. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
@@ -84,7 +85,8 @@ static void part_free(part *v)
 
 /* ---- truncation ------------------------------------------------------------------------------ */
 
-/* Cut into pieces of `most` ids that overlap by stride, from one end to the other; the last may be shorter. */
+/* Cut into pieces of `most` ids that overlap by stride, from one end to the other; the last may be shorter.
+ */
 static by_status part_cut(part *v, size_t most, const by_truncation *t)
 {
     size_t n = v->ids.count, stride = (size_t)t->stride, count = 0;
@@ -126,7 +128,8 @@ static by_status cut_longest(part parts[2], size_t limit, const by_truncation *t
     return part_cut(&parts[1], a > b ? low : high, t);
 }
 
-/* added: special tokens that come on top. When they alone are too many, nothing is cut, as in the reference. */
+/* added: special tokens that come on top. When they alone are too many, nothing is cut, as in the reference.
+ */
 static by_status truncate(part parts[2], bool paired, size_t added, const by_truncation *t)
 {
     size_t total = parts[0].ids.count + parts[1].ids.count, most = (size_t)t->max_length;

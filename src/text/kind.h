@@ -25,12 +25,11 @@ typedef struct by_text_kind {
     by_status (*encode_with)(const by_tokenizer *t, const char *text, size_t size, const by_encode_spec *spec,
                              by_encoding *out);
 
-    /* Append the bytes of ids that are known to be in range. */
-    void (*decode)(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out);
-
-    /* As by_tokenizer_decode_with; NULL where decode() says it all. */
-    by_status (*decode_with)(const by_tokenizer *t, const int32_t *ids, size_t count,
-                             const by_decode_spec *spec, by_buf *out);
+    /* Decoding id by id, ids being in range: append what is certain of the text, and at the end the rest.
+     * state is state_size bytes, zero at first; end() also releases what it holds. end may be NULL. */
+    size_t state_size;
+    by_status (*put)(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id, by_buf *out);
+    by_status (*end)(const by_tokenizer *t, void *state, by_buf *out);
 
     /* As by_tokenizer_cut. */
     size_t (*cut)(const by_tokenizer *t, const char *text, size_t size);

@@ -265,7 +265,8 @@ static void put_post(by_legacy *l)
                                             {"bos A", "bos A bos:1 B:1"},
                                             {"A eos", "A eos B:1 eos:1"},
                                             {"bos A eos", "bos A eos bos:1 B:1 eos:1"}};
-    int ends = by_legacy_setting(l, "add_bos_token", false) + 2 * by_legacy_setting(l, "add_eos_token", false);
+    int ends =
+        by_legacy_setting(l, "add_bos_token", false) + 2 * by_legacy_setting(l, "add_eos_token", false);
     if (l->family->flavor == BY_LEGACY_LLAMA)
         put_templates(l, llama[ends][0], llama[ends][1]);
     else if (l->family->flavor == BY_LEGACY_ROBERTA)

@@ -104,61 +104,59 @@ static by_status marian_encode_with(const by_tokenizer *t, const char *text, siz
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* Special tokens stand between texts that the model decodes by itself, with a space behind each. */
-static by_status decode_parts(const marian *m, const int32_t *ids, size_t count, by_buf *out)
+/* Special tokens stand between texts that the model decodes by itself. The whole has no spaces at its ends:
+ * those at the beginning are dropped, others wait for what follows them. */
+typedef struct decoding {
+    by_piece_state part;
+    size_t spaces;
+    bool begun;
+} decoding;
+
+static by_status put_stripped(decoding *d, by_buf *text, by_buf *out)
 {
-    const side *s = m->target.vocab.count ? &m->target : &m->source;
-    size_t start = 0;
-    for (size_t i = 0; i <= count; i++) {
-        const by_added_token *t = i < count ? by_added_find(&m->special, ids[i]) : NULL;
-        if (i < count && !t)
+    for (size_t i = 0; i < text->size; i++) {
+        if (text->data[i] == ' ') {
+            d->spaces += d->begun;
             continue;
-        BY_TRY(by_spiece_decode(s->model, s->pieces, s->vocab.tokens, ids + start, i - start, out));
-        if (t) {
-            by_buf_put(out, t->content, t->size);
-            by_buf_puts(out, " ");
         }
-        start = i + 1;
+        for (; d->spaces; d->spaces--)
+            by_buf_puts(out, " ");
+        by_buf_put(out, text->data + i, 1);
+        d->begun = true;
     }
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    bool failed = text->failed || out->failed;
+    by_buf_free(text);
+    return failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
 }
 
-static void strip(by_buf *text, size_t start)
-{
-    size_t from = start;
-    while (text->size > start && text->data[text->size - 1] == ' ')
-        text->size--;
-    while (from < text->size && text->data[from] == ' ')
-        from++;
-    if (from > start)
-        memmove(text->data + start, text->data + from, text->size - from);
-    text->size -= from - start;
-}
-
-static by_status marian_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
-                                    const by_decode_spec *spec, by_buf *out)
+static by_status marian_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                            by_buf *out)
 {
     const marian *m = (const marian *)t;
-    size_t start = out->size, kept = 0;
-    int32_t *own = by_alloc((count + 1) * sizeof(*own));
-    if (!own)
-        return BY_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        const by_added_token *special = by_added_find(&m->special, ids[i]);
-        if (!(spec->skip_special && special && special->special))
-            own[kept++] = ids[i];
+    decoding *d = state;
+    const side *s = m->target.vocab.count ? &m->target : &m->source;
+    const by_added_token *special = by_added_find(&m->special, id);
+    by_buf text = {0};
+    if (special && spec->skip_special && special->special)
+        return BY_OK;
+    if (special) {
+        BY_TRY(by_spiece_end(&d->part, &text));
+        by_buf_put(&text, special->content, special->size);
+        by_buf_puts(&text, " ");
+    } else if (id < s->vocab.count && s->vocab.tokens[id].text) {
+        BY_TRY(by_spiece_put(s->model, &d->part, s->pieces[id], &s->vocab.tokens[id], &text));
     }
-    by_status status = decode_parts(m, own, kept, out);
-    if (status == BY_OK)
-        strip(out, start);
-    by_free(own);
-    return status;
+    return put_stripped(d, &text, out);
 }
 
-static void marian_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+static by_status marian_end(const by_tokenizer *t, void *state, by_buf *out)
 {
-    if (marian_decode_with(t, ids, count, &(by_decode_spec){0}, out) != BY_OK)
-        out->failed = true;
+    decoding *d = state;
+    by_buf text = {0};
+    (void)t;
+    by_status status = by_spiece_end(&d->part, &text);
+    by_status put = put_stripped(d, &text, out);
+    return status == BY_OK ? put : status;
 }
 
 /* ---- the rest of the kind -------------------------------------------------------------------- */
@@ -218,8 +216,9 @@ const by_text_kind by_text_marian = {
     .write = marian_write,
     .encode = marian_encode,
     .encode_with = marian_encode_with,
-    .decode = marian_decode,
-    .decode_with = marian_decode_with,
+    .state_size = sizeof(decoding),
+    .put = marian_put,
+    .end = marian_end,
     .cut = marian_cut,
     .find = marian_find,
     .free = marian_free,

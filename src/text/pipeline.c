@@ -1,5 +1,5 @@
-/* pipeline.c - a tokenizer.json as one kind of tokenizer: reading it, decoding with it, and where a text that comes in
- * parts can be cut. */
+/* pipeline.c - a tokenizer.json as one kind of tokenizer: reading it, decoding with it, and where a text that
+ * comes in parts can be cut. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
@@ -10,28 +10,25 @@ static by_status pipeline_encode(const by_tokenizer *t, const char *text, size_t
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-static by_status pipeline_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
-                                      const by_decode_spec *spec, by_buf *out)
+static by_status pipeline_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                              by_buf *out)
 {
     const by_pipeline *p = (const by_pipeline *)t;
-    by_token *tokens = by_alloc((count + 1) * sizeof(*tokens));
-    size_t n = 0;
-    if (!tokens)
+    by_unfolding **c = state;
+    if (!*c && !(*c = by_unfolding_new(p->decoders)))
         return BY_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        const by_token *token = &p->texts[ids[i]];
-        if (token->text && !(spec->skip_special && p->specials[ids[i]]))
-            tokens[n++] = *token;
-    }
-    by_status status = by_decoders_run(p->decoders, tokens, n, spec->lossy, out);
-    by_free(tokens);
-    return status;
+    const by_token *token = &p->texts[id];
+    return token->text && !(spec->skip_special && p->specials[id]) ? by_unfolding_put(*c, token, out) : BY_OK;
 }
 
-static void pipeline_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+static by_status pipeline_end(const by_tokenizer *t, void *state, by_buf *out)
 {
-    if (pipeline_decode_with(t, ids, count, &(by_decode_spec){0}, out) != BY_OK)
-        out->failed = true;
+    by_unfolding **c = state;
+    (void)t;
+    by_status status = *c ? by_unfolding_end(*c, out) : BY_OK;
+    by_unfolding_free(*c);
+    *c = NULL;
+    return status;
 }
 
 /* ---- cutting a text that comes in parts ------------------------------------------------------ */
@@ -319,8 +316,9 @@ const by_text_kind by_text_pipeline = {
     .write = pipeline_write,
     .encode = pipeline_encode,
     .encode_with = by_pipeline_encode_with,
-    .decode = pipeline_decode,
-    .decode_with = pipeline_decode_with,
+    .state_size = sizeof(by_unfolding *),
+    .put = pipeline_put,
+    .end = pipeline_end,
     .cut = pipeline_cut,
     .find = pipeline_find,
     .free = pipeline_free,

@@ -232,8 +232,13 @@ void by_post_free(by_post *p);
 typedef struct by_decoders by_decoders;
 by_decoders *by_decoders_read(const cJSON *json); /* NULL on failure only */
 void by_decoders_free(by_decoders *d);
-by_status by_decoders_run(const by_decoders *d, const by_token *tokens, size_t count, bool lossy,
-                          by_buf *out);
+
+/* One text on its way through the decoders: what a token adds to it is appended as soon as it is certain. */
+typedef struct by_unfolding by_unfolding;
+by_unfolding *by_unfolding_new(const by_decoders *d);
+by_status by_unfolding_put(by_unfolding *c, const by_token *token, by_buf *out);
+by_status by_unfolding_end(by_unfolding *c, by_buf *out);
+void by_unfolding_free(by_unfolding *c);
 
 /* ---- the whole (pipeline.c) ------------------------------------------------------------------ */
 

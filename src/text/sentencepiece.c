@@ -407,59 +407,65 @@ static int hex_byte(const char *s)
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : 0;
 }
 
-/* pieces and tokens: where ids are not the model's own, the model's for each (-1: none) and its text. */
-static void decode_pieces(const sp *t, const int32_t *pieces, const by_token *tokens, const int32_t *ids,
-                          size_t count, by_buf *out)
+/* Bytes that stood together, as far as they are known. */
+static void flush_bytes(by_piece_state *s, by_buf *out)
 {
-    size_t start = out->size;
-    by_buf bytes = {0};
-    bool begin = true, seen = false; /* is a space at the beginning still to be dropped? */
-    for (size_t i = 0; i < count; i++) {
-        int32_t id = pieces ? pieces[ids[i]] : ids[i];
-        const by_token *piece = tokens ? &tokens[ids[i]] : &t->m.vocab.tokens[id];
-        int type = id >= 0 ? t->m.types[id] : BY_PIECE_NORMAL;
-        if (type == BY_PIECE_BYTE && piece->size == 6) {
-            by_buf_put(&bytes, &(char){(char)hex_byte(piece->text)}, 1);
-            continue;
-        }
-        put_byte_run(out, &bytes);
-        bytes.size = 0;
-        begin = begin && !seen && out->size == start;
-        seen = false;
-        if (type == BY_PIECE_CONTROL || !piece->text)
-            continue;
-        if (type == BY_PIECE_UNKNOWN) {
-            by_buf_puts(out, t->m.unk_surface);
-            continue;
-        }
-        bool drop = begin && (t->m.dummy_prefix || t->m.remove_spaces) && piece->size >= 3 &&
-                    memcmp(piece->text, SPACE, 3) == 0;
-        seen = drop && !t->m.remove_spaces;
-        put_spaced(out, piece->text + (drop ? 3 : 0), piece->size - (drop ? 3 : 0));
+    if (s->bytes.size) {
+        put_byte_run(out, &s->bytes);
+        s->any = true;
     }
-    put_byte_run(out, &bytes);
-    out->failed = out->failed || bytes.failed;
-    by_buf_free(&bytes);
+    s->bytes.size = 0;
 }
 
-static void sp_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+by_status by_spiece_put(const by_tokenizer *base, by_piece_state *s, int32_t id, const by_token *piece,
+                        by_buf *out)
 {
-    decode_pieces((const sp *)t, NULL, NULL, ids, count, out);
+    const sp *t = (const sp *)base;
+    int type = id >= 0 ? t->m.types[id] : BY_PIECE_NORMAL;
+    if (type == BY_PIECE_BYTE && piece->size == 6) {
+        by_buf_put(&s->bytes, &(char){(char)hex_byte(piece->text)}, 1);
+        return BY_OK;
+    }
+    flush_bytes(s, out);
+    bool begin = !s->any && !s->dropped; /* is a space at the beginning still to be dropped? */
+    if (type == BY_PIECE_CONTROL) {
+        s->any = s->any || s->dropped;
+        return BY_OK;
+    }
+    if (type == BY_PIECE_UNKNOWN) {
+        by_buf_puts(out, t->m.unk_surface);
+        s->any = true;
+        return BY_OK;
+    }
+    bool drop = begin && (t->m.dummy_prefix || t->m.remove_spaces) && piece->size >= 3 &&
+                memcmp(piece->text, SPACE, 3) == 0;
+    s->any = s->any || s->dropped || piece->size > (drop ? 3u : 0u);
+    s->dropped = drop && !t->m.remove_spaces;
+    put_spaced(out, piece->text + (drop ? 3 : 0), piece->size - (drop ? 3 : 0));
+    return BY_OK;
 }
 
-by_status by_spiece_decode(const by_tokenizer *t, const int32_t *pieces, const by_token *tokens,
-                           const int32_t *ids, size_t count, by_buf *out)
+by_status by_spiece_end(by_piece_state *s, by_buf *out)
 {
-    decode_pieces((const sp *)t, pieces, tokens, ids, count, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    flush_bytes(s, out);
+    bool failed = s->bytes.failed || out->failed;
+    by_buf_free(&s->bytes);
+    *s = (by_piece_state){0};
+    return failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
 }
 
-static by_status sp_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
-                                const by_decode_spec *spec, by_buf *out)
+/* Control pieces are never shown, so there is nothing to skip. */
+static by_status sp_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                        by_buf *out)
 {
-    (void)spec; /* control pieces are never shown, and what is not UTF-8 is replaced in any case */
-    sp_decode(t, ids, count, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    (void)spec;
+    return by_spiece_put(t, state, id, &((const sp *)t)->m.vocab.tokens[id], out);
+}
+
+static by_status sp_end(const by_tokenizer *t, void *state, by_buf *out)
+{
+    (void)t;
+    return by_spiece_end(state, out);
 }
 
 /* ---- the rest of the kind -------------------------------------------------------------------- */
@@ -580,8 +586,9 @@ const by_text_kind by_text_spiece = {
     .write = sp_write,
     .encode = sp_encode,
     .encode_with = sp_encode_with,
-    .decode = sp_decode,
-    .decode_with = sp_decode_with,
+    .state_size = sizeof(by_piece_state),
+    .put = sp_put,
+    .end = sp_end,
     .cut = sp_cut,
     .find = sp_find,
     .free = sp_free,

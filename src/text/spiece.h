@@ -40,10 +40,15 @@ typedef by_status by_piece_each(void *context, const char *piece, size_t size, b
 by_status by_spiece_each(const by_tokenizer *t, const char *text, size_t size, by_piece_each *each,
                          void *context);
 
-/* Decode ids of another vocabulary: pieces[id] is the model's id of the same piece, or -1, tokens[id] its
- * text. */
-by_status by_spiece_decode(const by_tokenizer *t, const int32_t *pieces, const by_token *tokens,
-                           const int32_t *ids, size_t count, by_buf *out);
+/* Decoding piece by piece; the state is zero at first. id: the model's, or -1 for a text it does not have. */
+typedef struct by_piece_state {
+    bool any;     /* something was put */
+    bool dropped; /* the last piece lost its space, and may be followed by another */
+    by_buf bytes; /* byte pieces that stand together */
+} by_piece_state;
+by_status by_spiece_put(const by_tokenizer *t, by_piece_state *s, int32_t id, const by_token *piece,
+                        by_buf *out);
+by_status by_spiece_end(by_piece_state *s, by_buf *out);
 
 /* The base64 of bytes, appended. */
 void by_base64_encode(const void *bytes, size_t n, by_buf *out);

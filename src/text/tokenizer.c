@@ -309,33 +309,91 @@ by_status by_tokenizer_encode(const by_tokenizer *t, const char *text, size_t si
     return t->kind->encode(t, text, size, out);
 }
 
-static by_status check_ids(const by_tokenizer *t, const int32_t *ids, size_t count)
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+struct by_decoding {
+    const by_tokenizer *tokenizer;
+    by_decode_spec spec;
+    void *state;
+    size_t count;
+    bool ended;
+};
+
+by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec)
 {
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= t->vocab_size)
-            return by_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d",
-                           (int)ids[i], i, t->vocab_size);
-    return BY_OK;
+    by_decoding *d = by_alloc_zero(1, sizeof(*d) + t->kind->state_size);
+    if (!d)
+        return NULL;
+    d->tokenizer = t;
+    d->spec = *spec;
+    d->state = d + 1;
+    return d;
 }
 
-by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+by_status by_decoding_put(by_decoding *d, int32_t id, by_buf *out)
 {
-    BY_TRY(check_ids(t, ids, count));
-    t->kind->decode(t, ids, count, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    const by_tokenizer *t = d->tokenizer;
+    if (id < 0 || id >= t->vocab_size)
+        return by_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d", (int)id,
+                       d->count, t->vocab_size);
+    d->count++;
+    return t->kind->put(t, d->state, &d->spec, id, out);
+}
+
+by_status by_decoding_end(by_decoding *d, by_buf *out)
+{
+    by_status status =
+        d->ended || !d->tokenizer->kind->end ? BY_OK : d->tokenizer->kind->end(d->tokenizer, d->state, out);
+    d->ended = true;
+    return status == BY_OK && out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", d->count)
+                                          : status;
+}
+
+void by_decoding_free(by_decoding *d)
+{
+    by_buf rest = {0};
+    if (d)
+        by_decoding_end(d, &rest);
+    by_buf_free(&rest);
+    by_free(d);
+}
+
+static by_status decode_all(const by_tokenizer *t, const int32_t *ids, size_t count,
+                            const by_decode_spec *spec, by_buf *out)
+{
+    by_decoding *d = by_decoding_new(t, spec);
+    by_status status = d ? BY_OK : BY_ERR_MEMORY;
+    size_t before = out->size;
+    for (size_t i = 0; i < count && status == BY_OK; i++)
+        status = by_decoding_put(d, ids[i], out);
+    if (status == BY_OK)
+        status = by_decoding_end(d, out);
+    if (status != BY_OK)
+        out->size = before;
+    by_decoding_free(d);
+    return status;
 }
 
 by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
                                    const by_decode_spec *spec, by_buf *out)
 {
-    BY_TRY(check_ids(t, ids, count));
-    if (t->kind->decode_with)
-        return t->kind->decode_with(t, ids, count, spec, out);
-    for (size_t i = 0; i < count; i++)
-        if (!spec->skip_special || ids[i] != t->eos)
-            t->kind->decode(t, &ids[i], 1, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    if (!spec->lossy)
+        return decode_all(t, ids, count, spec, out);
+    by_buf raw = {0};
+    by_status status = decode_all(t, ids, count, spec, &raw);
+    if (status == BY_OK && raw.size)
+        by_put_lossy(out, raw.data, raw.size);
+    by_buf_free(&raw);
+    return status == BY_OK && out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count)
+                                          : status;
 }
+
+by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+{
+    return decode_all(t, ids, count, &(by_decode_spec){0}, out);
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
 {
@@ -364,9 +422,9 @@ static by_status encode_plain(const by_tokenizer *t, const char *text, size_t si
     size_t at = 0;
     for (size_t i = 0; i < out->ids.count && spec->offsets && status == BY_OK; i++) {
         piece.size = 0;
-        t->kind->decode(t, &out->ids.data[i], 1, &piece);
-        status = piece.failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text")
-                              : by_spans_push(&spans, at, at + piece.size);
+        status = by_tokenizer_decode(t, &out->ids.data[i], 1, &piece);
+        if (status == BY_OK)
+            status = by_spans_push(&spans, at, at + piece.size);
         at += piece.size;
     }
     if (status == BY_OK)
@@ -389,8 +447,8 @@ static int core_count(void)
     return cores > 0 ? (int)BY_MIN(cores, 1024) : 1;
 }
 
-/* Texts are handed out one by one, so that a long one does not hold up the others. The error reported is that of
- * the first text that has one, whatever the order they were done in. */
+/* Texts are handed out one by one, so that a long one does not hold up the others. The error reported is that
+ * of the first text that has one, whatever the order they were done in. */
 by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts, const by_encode_spec *spec,
                                    int threads, by_encoding *out)
 {

@@ -45,4 +45,15 @@ typedef struct by_decode_spec {
 by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
                                    const by_decode_spec *spec, by_buf *out);
 
+/* The same id by id: put() and end() append bytes that no later id changes, and all of them together are what
+ * by_tokenizer_decode_with gives without lossy. Characters may come in parts. */
+typedef struct by_decoding by_decoding;
+by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec); /* spec is copied */
+by_status by_decoding_put(by_decoding *d, int32_t id, by_buf *out);
+by_status by_decoding_end(by_decoding *d, by_buf *out);
+void by_decoding_free(by_decoding *d);
+
+/* Append bytes with each longest beginning of a broken character replaced by U+FFFD. */
+void by_put_lossy(by_buf *out, const char *text, size_t n);
+
 #endif
