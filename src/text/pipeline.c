@@ -346,7 +346,9 @@ static void truncate(part *a, part *b, size_t limit, bool left)
     part_cut(b, swap ? low : high, left);
 }
 
-static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at, int type, bool special)
+enum { NEITHER = 2 }; /* the part of a token that comes from no text */
+
+static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at, int type, int from)
 {
     BY_TRY(by_ids_push(&out->ids, id));
     size_t i = out->ids.count - 1;
@@ -358,25 +360,30 @@ static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at,
         uint8_t *mask = by_resize(out->special, capacity, 1);
         if (mask)
             out->special = mask;
+        uint8_t *parts = by_resize(out->parts, capacity, 1);
+        if (parts)
+            out->parts = parts;
         by_offset *places = offsets ? by_resize(out->offsets, capacity, sizeof(*places)) : NULL;
         if (places)
             out->offsets = places;
-        if (!types || !mask || (offsets && !places))
+        if (!types || !mask || !parts || (offsets && !places))
             return BY_ERR_MEMORY;
         out->capacity = capacity;
     }
     out->types[i] = (uint8_t)type;
-    out->special[i] = special;
+    out->special[i] = from == NEITHER;
+    out->parts[i] = (uint8_t)from;
     if (offsets)
         out->offsets[i] = (by_offset){at.start, at.end};
     return BY_OK;
 }
 
-static by_status put_part(by_encoding *out, bool offsets, const part *v, int type)
+static by_status put_part(by_encoding *out, bool offsets, const part parts[2], int which, int type)
 {
+    const part *v = &parts[which];
     for (size_t i = v->first; i < v->first + v->count; i++)
         BY_TRY(
-            put_token(out, offsets, v->ids.data[i], offsets ? v->spans.data[i] : (by_at){0, 0}, type, false));
+            put_token(out, offsets, v->ids.data[i], offsets ? v->spans.data[i] : (by_at){0, 0}, type, which));
     return BY_OK;
 }
 
@@ -385,9 +392,9 @@ static by_status put_template(const by_template *t, bool offsets, const part par
     for (int i = 0; i < t->count; i++) {
         const by_template_item *item = &t->items[i];
         if (item->sequence >= 0)
-            BY_TRY(put_part(out, offsets, &parts[item->sequence], item->type_id));
+            BY_TRY(put_part(out, offsets, parts, item->sequence, item->type_id));
         for (int k = 0; k < item->count; k++)
-            BY_TRY(put_token(out, offsets, item->ids[k], (by_at){0, 0}, item->type_id, true));
+            BY_TRY(put_token(out, offsets, item->ids[k], (by_at){0, 0}, item->type_id, NEITHER));
     }
     return BY_OK;
 }
@@ -400,7 +407,7 @@ static by_status put_padding(const by_pipeline *p, bool offsets, by_encoding *ou
         target = (target + multiple - 1) / multiple * multiple;
     size_t missing = target - out->ids.count, own = out->ids.count;
     for (size_t i = 0; i < missing; i++)
-        BY_TRY(put_token(out, offsets, p->pad_id, (by_at){0, 0}, p->pad_type_id, true));
+        BY_TRY(put_token(out, offsets, p->pad_id, (by_at){0, 0}, p->pad_type_id, NEITHER));
     out->padding = missing;
     out->padded_left = p->pad_left;
     if (!missing || !p->pad_left || !own)
@@ -408,7 +415,9 @@ static by_status put_padding(const by_pipeline *p, bool offsets, by_encoding *ou
     memmove(out->ids.data + missing, out->ids.data, own * sizeof(*out->ids.data));
     memmove(out->types + missing, out->types, own);
     memmove(out->special + missing, out->special, own);
+    memmove(out->parts + missing, out->parts, own);
     memset(out->special, 1, missing);
+    memset(out->parts, NEITHER, missing);
     memset(out->types, p->pad_type_id, missing);
     for (size_t i = 0; i < missing; i++)
         out->ids.data[i] = p->pad_id;
@@ -446,9 +455,9 @@ static by_status pipeline_encode_with(const by_tokenizer *t, const char *text, s
     if (status == BY_OK && templated) {
         status = put_template(template, offsets, parts, out);
     } else if (status == BY_OK) {
-        status = put_part(out, offsets, &parts[0], 0);
+        status = put_part(out, offsets, parts, 0, 0);
         if (status == BY_OK)
-            status = put_part(out, offsets, &parts[1], 1);
+            status = put_part(out, offsets, parts, 1, 1);
     }
     if (status == BY_OK && p->pad && !spec->whole)
         status = put_padding(p, offsets, out);

@@ -349,8 +349,9 @@ static by_status sp_encode_with(const by_tokenizer *t, const char *text, size_t 
     by_status status = encode_text((const sp *)t, text, size, &out->ids, spec->offsets ? &spans : NULL);
     out->types = by_alloc_zero(out->ids.count + 1, 1);
     out->special = by_alloc_zero(out->ids.count + 1, 1);
+    out->parts = by_alloc_zero(out->ids.count + 1, 1);
     out->offsets = spec->offsets ? by_alloc_zero(out->ids.count + 1, sizeof(*out->offsets)) : NULL;
-    if (status == BY_OK && (!out->types || !out->special || (spec->offsets && !out->offsets)))
+    if (status == BY_OK && (!out->types || !out->special || !out->parts || (spec->offsets && !out->offsets)))
         status = BY_ERR_MEMORY;
     for (size_t i = 0; status == BY_OK && i < spans.count; i++)
         out->offsets[i] = (by_offset){spans.data[i].start, spans.data[i].end};

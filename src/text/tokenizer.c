@@ -245,8 +245,9 @@ static by_status encode_plain(const by_tokenizer *t, const char *text, size_t si
     size_t n = out->ids.count, at = 0;
     out->types = by_alloc_zero(n + 1, 1);
     out->special = by_alloc_zero(n + 1, 1);
+    out->parts = by_alloc_zero(n + 1, 1);
     out->offsets = spec->offsets ? by_alloc_zero(n + 1, sizeof(*out->offsets)) : NULL;
-    if (!out->types || !out->special || (spec->offsets && !out->offsets))
+    if (!out->types || !out->special || !out->parts || (spec->offsets && !out->offsets))
         return BY_ERR_MEMORY;
     by_buf piece = {0};
     for (size_t i = 0; i < n && spec->offsets; i++) {
@@ -273,6 +274,7 @@ void by_encoding_free(by_encoding *e)
     by_free(e->offsets);
     by_free(e->types);
     by_free(e->special);
+    by_free(e->parts);
     *e = (by_encoding){0};
 }
 
