@@ -779,6 +779,11 @@ int by_model_segments(const by_model *m)
     return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
 }
 
+int by_model_languages(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+}
+
 int by_model_eos(const by_model *m)
 {
     return m->eos;
