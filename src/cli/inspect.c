@@ -12,7 +12,7 @@
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "graph/graph.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 #include "nn/nn.h"
 
 typedef enum mode { FORWARD, TRAIN, DECODE, MODES } mode;
@@ -144,13 +144,13 @@ static const by_backend paper = {.name = "paper",
 /* The type of most elements of the model's file. */
 static by_status find_stored(inspection *in)
 {
-    by_st *file = by_st_open(in->dir);
+    by_weights *file = by_weights_open(in->dir);
     size_t bytes[BY_DTYPE_COUNT] = {0};
     if (!file)
         return by_error_status();
-    for (int i = 0; i < by_st_count(file); i++)
-        bytes[by_st_at(file, i)->dtype] += by_st_at(file, i)->bytes;
-    by_st_free(file);
+    for (int i = 0; i < by_weights_count(file); i++)
+        bytes[by_weights_at(file, i)->dtype] += by_weights_at(file, i)->bytes;
+    by_weights_free(file);
     for (int t = 0; t < BY_DTYPE_COUNT; t++)
         if (bytes[t] > bytes[in->stored] && by_dtype_is_float((by_dtype)t))
             in->stored = (by_dtype)t;
@@ -555,15 +555,15 @@ static int print_model_json(const inspection *in)
 
 /* ---- a bare file ----------------------------------------------------------------------------- */
 
-static int print_file_json(const char *path, const by_st *file, size_t bytes, int64_t elements)
+static int print_file_json(const char *path, const by_weights *file, size_t bytes, int64_t elements)
 {
     cJSON *j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "file", path);
     cJSON_AddNumberToObject(j, "elements", (double)elements);
     cJSON_AddNumberToObject(j, "bytes", (double)bytes);
     cJSON *list = cJSON_AddArrayToObject(j, "tensors");
-    for (int i = 0; i < by_st_count(file); i++) {
-        const by_st_entry *e = by_st_at(file, i);
+    for (int i = 0; i < by_weights_count(file); i++) {
+        const by_weight *e = by_weights_at(file, i);
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "name", e->name);
         cJSON_AddStringToObject(o, "dtype", by_dtype_name(e->dtype));
@@ -576,28 +576,28 @@ static int print_file_json(const char *path, const by_st *file, size_t bytes, in
 
 static int inspect_file(const char *path, bool json)
 {
-    by_st *file = by_st_open(path);
+    by_weights *file = by_weights_open(path);
     size_t bytes = 0;
     int64_t elements = 0;
     if (!file)
         return cli_fail(NULL);
-    for (int i = 0; i < by_st_count(file); i++) {
-        bytes += by_st_at(file, i)->bytes;
-        elements += (int64_t)(by_st_at(file, i)->bytes / by_dtype_size(by_st_at(file, i)->dtype));
+    for (int i = 0; i < by_weights_count(file); i++) {
+        bytes += by_weights_at(file, i)->bytes;
+        elements += (int64_t)(by_weights_at(file, i)->bytes / by_dtype_size(by_weights_at(file, i)->dtype));
     }
     int code = CLI_OK;
     if (json) {
         code = print_file_json(path, file, bytes, elements);
     } else {
-        for (int i = 0; i < by_st_count(file); i++) {
-            const by_st_entry *e = by_st_at(file, i);
+        for (int i = 0; i < by_weights_count(file); i++) {
+            const by_weight *e = by_weights_at(file, i);
             printf("%-56s %-5s %-24s %11s\n", e->name, by_dtype_name(e->dtype), shape_text(e->rank, e->dim).s,
                    bytes_text(e->bytes).s);
         }
-        printf("%d tensors, %s elements, %s\n", by_st_count(file), count_text(elements).s,
+        printf("%d tensors, %s elements, %s\n", by_weights_count(file), count_text(elements).s,
                bytes_text(bytes).s);
     }
-    by_st_free(file);
+    by_weights_free(file);
     return code;
 }
 

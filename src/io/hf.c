@@ -214,16 +214,16 @@ static by_status declare(by_model *m)
 }
 
 /* A parameter's tensor in a file: under its name, or without the prefix that published bodies do not have. */
-static const by_st_entry *entry_of(const by_model *m, const by_st *file, const char *name)
+static const by_weight *entry_of(const by_model *m, const by_weights *file, const char *name)
 {
-    const by_st_entry *e = by_st_find(file, name);
+    const by_weight *e = by_weights_find(file, name);
     size_t n = strlen(m->arch->prefix);
     if (!e && strncmp(name, m->arch->prefix, n) == 0)
-        e = by_st_find(file, name + n);
+        e = by_weights_find(file, name + n);
     return e;
 }
 
-static by_status check_entry(const by_params *p, int i, const by_st_entry *e)
+static by_status check_entry(const by_params *p, int i, const by_weight *e)
 {
     const by_param_info *info = &p->list[i];
     bool fits = e->rank == info->rank && by_dtype_is_float(e->dtype);
@@ -249,10 +249,10 @@ static bool is_head(const char *name)
 }
 
 /* Use the file's tensors where they are, when nothing has to be converted. */
-static bool try_map(by_model *m, by_st *file)
+static bool try_map(by_model *m, by_weights *file)
 {
     for (int i = 0; i < m->params->count; i++) {
-        const by_st_entry *e = entry_of(m, file, m->params->list[i].name);
+        const by_weight *e = entry_of(m, file, m->params->list[i].name);
         if (!e || e->dtype != m->params->type || (uintptr_t)e->data % by_dtype_size(e->dtype))
             return false;
     }
@@ -268,10 +268,10 @@ static bool try_map(by_model *m, by_st *file)
 }
 
 /* Every tensor of the file must be known: a leftover means that the configuration describes another model. */
-static by_status check_leftovers(const by_model *m, const by_st *file)
+static by_status check_leftovers(const by_model *m, const by_weights *file)
 {
-    for (int i = 0; i < by_st_count(file); i++) {
-        const char *name = by_st_at(file, i)->name;
+    for (int i = 0; i < by_weights_count(file); i++) {
+        const char *name = by_weights_at(file, i)->name;
         bool known = by_params_find(m->params, name) >= 0 || is_head(name);
         if (!known) {
             char *full = by_sprintf("%s%s", m->arch->prefix, name);
@@ -291,12 +291,12 @@ static by_status check_leftovers(const by_model *m, const by_st *file)
     return BY_OK;
 }
 
-static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spec)
+static by_status load_weights(by_model *m, by_weights *file, const by_model_spec *spec)
 {
     by_params *p = m->params;
     bool fresh_head = spec->new_head && m->task != BY_TASK_LM;
     for (int i = 0; i < p->count; i++) {
-        const by_st_entry *e = entry_of(m, file, p->list[i].name);
+        const by_weight *e = entry_of(m, file, p->list[i].name);
         if (fresh_head && is_head(p->list[i].name))
             continue;
         if (!e)
@@ -313,7 +313,7 @@ static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spe
     if (fresh_head)
         BY_TRY(by_params_init(p, spec->seed));
     for (int i = 0; i < p->count; i++) {
-        const by_st_entry *e = entry_of(m, file, p->list[i].name);
+        const by_weight *e = entry_of(m, file, p->list[i].name);
         if (!fresh_head || !is_head(p->list[i].name))
             BY_TRY(by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype));
     }
@@ -357,12 +357,12 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
     }
     BY_TRY(check_task(m));
     BY_TRY(declare(m));
-    by_st *file = by_st_open(dir);
+    by_weights *file = by_weights_open(dir);
     if (!file)
         return by_error_status();
     by_status s = load_weights(m, file, spec);
     if (m->file != file)
-        by_st_free(file);
+        by_weights_free(file);
     return s;
 }
 
@@ -456,7 +456,7 @@ void by_model_free(by_model *m)
     if (!m)
         return;
     by_params_free(m->params);
-    by_st_free(m->file);
+    by_weights_free(m->file);
     cJSON_Delete(m->json);
     by_free(m->config);
     by_free(m);
@@ -483,7 +483,7 @@ static by_status write_generation_config(const by_model *m, const char *dir)
 }
 
 /* Fill one entry with a parameter's values as dtype, in memory of its own. */
-static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_st_entry *e)
+static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_weight *e)
 {
     size_t n = (size_t)p->list[i].count;
     float *values = by_alloc(n * sizeof *values);
@@ -500,7 +500,7 @@ static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_st_e
         if (!data)
             return BY_ERR_MEMORY;
     }
-    *e = (by_st_entry){.name = p->list[i].name, .dtype = dtype, .rank = p->list[i].rank, .data = data};
+    *e = (by_weight){.name = p->list[i].name, .dtype = dtype, .rank = p->list[i].rank, .data = data};
     e->bytes = n * by_dtype_size(dtype);
     memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
     return BY_OK;
@@ -509,13 +509,13 @@ static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_st_e
 static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype)
 {
     const by_params *p = m->params;
-    by_st_entry *entries = by_alloc_zero((size_t)p->count + 1, sizeof *entries);
+    by_weight *entries = by_alloc_zero((size_t)p->count + 1, sizeof *entries);
     char *path = by_path_join(dir, "model.safetensors");
     by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < p->count && s == BY_OK; i++)
         s = export_entry(p, i, dtype, &entries[i]);
     if (s == BY_OK)
-        s = by_st_write(path, entries, p->count, NULL);
+        s = by_weights_write(path, entries, p->count, NULL);
     for (int i = 0; entries && i < p->count; i++) {
         union {
             const void *from;

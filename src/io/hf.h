@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "io/safetensors.h"
+#include "io/weights.h"
 #include "models/models.h"
 
 struct by_model {
@@ -16,7 +16,7 @@ struct by_model {
     int labels;
     int eos, pad;
     by_params *params;
-    by_st *file; /* mapped weights in use, NULL as a rule */
+    by_weights *file; /* mapped weights in use, NULL as a rule */
     cJSON *
         json; /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
 };
