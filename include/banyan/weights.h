@@ -82,6 +82,10 @@ typedef struct by_convert_report {
 BY_API by_status by_weights_convert(const char *in, const char *out, const by_convert_spec *spec,
                                     by_convert_report *report);
 
+/* Copy what belongs to a model besides its weights (tokenizer, configuration, templates) from one directory
+ * to another: plain files that are no weights of any format, not hidden, and not there yet. */
+BY_API by_status by_companions_copy(const char *from, const char *to);
+
 #ifdef __cplusplus
 }
 #endif

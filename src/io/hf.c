@@ -37,24 +37,6 @@ static by_status read_field(const cJSON *json, const by_field *f, char *at)
     return BY_OK;
 }
 
-/* Replace or add a member, in the place of the old one; false when memory is out. Takes the value over in any
- * case. */
-static bool put(cJSON *json, const char *key, cJSON *value)
-{
-    cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
-    if (value &&
-        old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
-        value->string = old->string;
-        value->type |= old->type & cJSON_StringIsConst;
-        old->string = NULL;
-        return cJSON_ReplaceItemViaPointer(json, old, value);
-    }
-    if (value && cJSON_AddItemToObject(json, key, value))
-        return true;
-    cJSON_Delete(value);
-    return false;
-}
-
 /* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
 static double shortest(float f)
 {
@@ -74,17 +56,17 @@ static bool write_field(cJSON *json, const by_field *f, const char *at)
     switch (f->kind) {
     case BY_FIELD_INT:
         if (*(const int *)at == 0 && f->fallback == 0 && f->min > 0)
-            return put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
-        return put(json, f->key, cJSON_CreateNumber(*(const int *)at));
+            return by_json_put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
+        return by_json_put(json, f->key, cJSON_CreateNumber(*(const int *)at));
     case BY_FIELD_FLOAT:
-        return put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
+        return by_json_put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
     case BY_FIELD_BOOL:
-        return put(json, f->key, cJSON_CreateBool(*(const bool *)at));
+        return by_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
     case BY_FIELD_ACT: /* keep the spelling it came with */
         memcpy(&act, at, sizeof act);
         if (cJSON_IsString(old) && by_act_parse(old->valuestring, &act) && memcmp(&act, at, sizeof act) == 0)
             return true;
-        return put(json, f->key, cJSON_CreateString(by_act_name(*(const by_act *)at)));
+        return by_json_put(json, f->key, cJSON_CreateString(by_act_name(*(const by_act *)at)));
     }
     return false;
 }
@@ -98,15 +80,38 @@ static int token_of(const cJSON *json, const char *key)
     return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < INT32_MAX ? v->valueint : -1;
 }
 
-/* The task that config.json's architectures[0] stands for; the bare body counts as a language model. */
+/* The class of model that config.json names is none of the architecture's. */
+static by_status unknown_class(const by_model *m, const char *name)
+{
+    by_buf known = {0};
+    by_buf_puts(&known, m->arch->body);
+    for (int t = 0; t < BY_TASK_COUNT; t++)
+        if (m->arch->classes[t])
+            by_buf_printf(&known, ", %s", m->arch->classes[t]);
+    by_status s = by_fail(BY_ERR_UNSUPPORTED,
+                          "config.json: architectures names \"%s\", which is not supported; a %s can be: %s",
+                          by_show(name).text, m->arch->family, known.data ? known.data : "");
+    by_buf_free(&known);
+    return s;
+}
+
+/* The task that config.json's architectures[0] stands for. Without one it is a language model, and so is the
+ * bare body, whose head is its table of embeddings. */
 static by_status read_task(by_model *m)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
     const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
-    m->task = BY_TASK_LM;
-    for (int t = 0; t < BY_TASK_COUNT && cJSON_IsString(first); t++)
+    int task = BY_TASK_COUNT;
+    if ((list && !cJSON_IsArray(list) && !cJSON_IsNull(list)) || (first && !cJSON_IsString(first)))
+        return by_fail(BY_ERR_FORMAT, "config.json: \"architectures\" is not a list of names");
+    for (int t = 0; t < BY_TASK_COUNT && first; t++)
         if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0)
-            m->task = (by_task)t;
+            task = t;
+    if (!first || strcmp(m->arch->body, first->valuestring) == 0)
+        task = BY_TASK_LM;
+    if (task == BY_TASK_COUNT)
+        return unknown_class(m, first->valuestring);
+    m->task = (by_task)task;
     int64_t labels = 2;
     const cJSON *names = cJSON_GetObjectItemCaseSensitive(m->json, "id2label");
     if (cJSON_IsObject(names))
@@ -150,7 +155,7 @@ static bool write_class(const by_model *m, cJSON *json)
         cJSON_Delete(name);
         return false;
     }
-    return put(json, "architectures", list);
+    return by_json_put(json, "architectures", list);
 }
 
 static bool write_labels(const by_model *m, cJSON *json)
@@ -171,8 +176,8 @@ static bool write_labels(const by_model *m, cJSON *json)
         cJSON_Delete(ids);
         return false;
     }
-    ok = put(json, "id2label", names);
-    return put(json, "label2id", ids) && ok;
+    ok = by_json_put(json, "id2label", names);
+    return by_json_put(json, "label2id", ids) && ok;
 }
 
 static cJSON *config_json(const by_model *m, by_dtype dtype)
@@ -180,15 +185,19 @@ static cJSON *config_json(const by_model *m, by_dtype dtype)
     static const char *const torch_names[] = {
         [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
     cJSON *json = m->json ? cJSON_Duplicate(m->json, true) : cJSON_CreateObject();
-    bool ok = json && write_class(m, json) && put(json, "model_type", cJSON_CreateString(m->arch->family)) &&
-              write_labels(m, json) && put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
+    bool ok = json && write_class(m, json) &&
+              by_json_put(json, "model_type", cJSON_CreateString(m->arch->family)) && write_labels(m, json) &&
+              by_json_put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
+    if (ok && cJSON_GetObjectItemCaseSensitive(json, "torch_dtype")) /* its name until transformers 4.56 */
+        ok = by_json_put(json, "torch_dtype", cJSON_CreateString(torch_names[dtype]));
     for (int i = 0; i < m->arch->n_fields && ok; i++)
         ok = write_field(json, &m->arch->fields[i], (const char *)m->config + m->arch->fields[i].offset);
     if (ok && !m->json)
-        ok = put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
-             put(json, "tie_word_embeddings", cJSON_CreateTrue());
+        ok =
+            by_json_put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
+            by_json_put(json, "tie_word_embeddings", cJSON_CreateTrue());
     if (ok && (!m->json || token_of(m->json, "eos_token_id") != m->eos))
-        ok = put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos));
+        ok = by_json_put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos));
     if (!ok) {
         cJSON_Delete(json);
         by_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
@@ -211,113 +220,6 @@ static by_status declare(by_model *m)
     by_status s = by_graph_status(g);
     by_graph_free(g);
     return s;
-}
-
-/* A parameter's tensor in a file: under its name, or without the prefix that published bodies do not have. */
-static const by_weight *entry_of(const by_model *m, const by_weights *file, const char *name)
-{
-    const by_weight *e = by_weights_find(file, name);
-    size_t n = strlen(m->arch->prefix);
-    if (!e && strncmp(name, m->arch->prefix, n) == 0)
-        e = by_weights_find(file, name + n);
-    return e;
-}
-
-static by_status check_entry(const by_params *p, int i, const by_weight *e)
-{
-    const by_param_info *info = &p->list[i];
-    bool fits = e->rank == info->rank && by_dtype_is_float(e->dtype);
-    for (int k = 0; fits && k < e->rank; k++)
-        fits = e->dim[k] == info->dim[k];
-    if (fits)
-        return BY_OK;
-    by_buf want = {0}, have = {0};
-    for (int k = 0; k < info->rank; k++)
-        by_buf_printf(&want, "%s%lld", k ? ", " : "", (long long)info->dim[k]);
-    for (int k = 0; k < e->rank; k++)
-        by_buf_printf(&have, "%s%lld", k ? ", " : "", (long long)e->dim[k]);
-    by_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)", e->name,
-            have.data ? have.data : "", by_dtype_name(e->dtype), want.data ? want.data : "");
-    by_buf_free(&want);
-    by_buf_free(&have);
-    return BY_ERR_FORMAT;
-}
-
-static bool is_head(const char *name)
-{
-    return strncmp(name, "score.", 6) == 0;
-}
-
-/* Use the file's tensors where they are, when nothing has to be converted. */
-static bool try_map(by_model *m, by_weights *file)
-{
-    for (int i = 0; i < m->params->count; i++) {
-        const by_weight *e = entry_of(m, file, m->params->list[i].name);
-        if (!e || e->dtype != m->params->type || (uintptr_t)e->data % by_dtype_size(e->dtype))
-            return false;
-    }
-    for (int i = 0; i < m->params->count; i++) {
-        union { /* mapped read-only: kernels never write a parameter of a model that is not for training */
-            const void *from;
-            void *to;
-        } address = {entry_of(m, file, m->params->list[i].name)->data};
-        m->params->list[i].mapped = address.to;
-    }
-    m->file = file;
-    return true;
-}
-
-/* Every tensor of the file must be known: a leftover means that the configuration describes another model. */
-static by_status check_leftovers(const by_model *m, const by_weights *file)
-{
-    for (int i = 0; i < by_weights_count(file); i++) {
-        const char *name = by_weights_at(file, i)->name;
-        bool known = by_params_find(m->params, name) >= 0 || is_head(name);
-        if (!known) {
-            char *full = by_sprintf("%s%s", m->arch->prefix, name);
-            if (!full)
-                return BY_ERR_MEMORY;
-            known = by_params_find(m->params, full) >= 0;
-            by_free(full);
-        }
-        for (const char *const *end = m->arch->ignored; *end && !known; end++) {
-            size_t n = strlen(name), k = strlen(*end);
-            known = n >= k && strcmp(name + n - k, *end) == 0;
-        }
-        if (!known)
-            return by_fail(BY_ERR_FORMAT, "the file holds %s, which a %s of this configuration does not have",
-                           name, m->arch->title);
-    }
-    return BY_OK;
-}
-
-static by_status load_weights(by_model *m, by_weights *file, const by_model_spec *spec)
-{
-    by_params *p = m->params;
-    bool fresh_head = spec->new_head && m->task != BY_TASK_LM;
-    for (int i = 0; i < p->count; i++) {
-        const by_weight *e = entry_of(m, file, p->list[i].name);
-        if (fresh_head && is_head(p->list[i].name))
-            continue;
-        if (!e)
-            return by_fail(BY_ERR_FORMAT, "%s is missing", p->list[i].name);
-        BY_TRY(check_entry(p, i, e));
-    }
-    BY_TRY(check_leftovers(m, file));
-    bool mappable =
-        !spec->training && !spec->copy && !fresh_head && strcmp(by_device_name(m->device), "cpu") == 0;
-    bool mapped = mappable && try_map(m, file);
-    BY_TRY(by_params_freeze(p, spec->training));
-    if (mapped)
-        return BY_OK;
-    if (fresh_head)
-        BY_TRY(by_params_init(p, spec->seed));
-    for (int i = 0; i < p->count; i++) {
-        const by_weight *e = entry_of(m, file, p->list[i].name);
-        if (!fresh_head || !is_head(p->list[i].name))
-            BY_TRY(by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype));
-    }
-    return BY_OK;
 }
 
 /* ---- open, new, free ------------------------------------------------------------------------- */
@@ -360,7 +262,7 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
     by_weights *file = by_weights_open(dir);
     if (!file)
         return by_error_status();
-    by_status s = load_weights(m, file, spec);
+    by_status s = by_model_load(m, file, spec);
     if (m->file != file)
         by_weights_free(file);
     return s;
@@ -469,12 +371,12 @@ static by_status write_generation_config(const by_model *m, const char *dir)
     cJSON *json = cJSON_CreateObject();
     char *path = by_path_join(dir, "generation_config.json");
     by_status s;
-    bool ok = json && path && put(json, "_from_model_config", cJSON_CreateTrue());
+    bool ok = json && path && by_json_put(json, "_from_model_config", cJSON_CreateTrue());
     if (ok && m->eos >= 0)
-        ok = put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
-             put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
+        ok = by_json_put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
+             by_json_put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
     if (ok && m->pad >= 0)
-        ok = put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
+        ok = by_json_put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
     s = ok ? by_json_write(path, json)
            : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
     cJSON_Delete(json);
@@ -482,48 +384,41 @@ static by_status write_generation_config(const by_model *m, const char *dir)
     return s;
 }
 
-/* Fill one entry with a parameter's values as dtype, in memory of its own. */
-static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_weight *e)
+/* Write one parameter's values as dtype; e->data points to its place in the list. */
+static by_status put_parameter(void *user, by_writer *w, const by_weight *e)
 {
+    const by_params *p = user;
+    int i = (int)((const by_param_info *)e->data - p->list);
     size_t n = (size_t)p->list[i].count;
     float *values = by_alloc(n * sizeof *values);
-    if (!values || by_params_get(p, i, BY_SLOT_VALUE, values) != BY_OK) {
-        by_free(values);
-        return by_error_status();
-    }
-    void *data = values;
-    if (dtype != BY_F32) {
-        data = by_alloc(n * by_dtype_size(dtype));
-        if (data)
-            by_convert(data, dtype, values, BY_F32, n);
-        by_free(values);
-        if (!data)
-            return BY_ERR_MEMORY;
-    }
-    *e = (by_weight){.name = p->list[i].name, .dtype = dtype, .rank = p->list[i].rank, .data = data};
-    e->bytes = n * by_dtype_size(dtype);
-    memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
-    return BY_OK;
+    by_status s = values ? by_params_get(p, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;
+    by_weight full = {.name = e->name,
+                      .dtype = BY_F32,
+                      .rank = 1,
+                      .dim = {p->list[i].count},
+                      .data = values,
+                      .bytes = n * 4};
+    if (s == BY_OK)
+        s = by_weight_write(w, &full, e->dtype);
+    by_free(values);
+    return s;
 }
 
 static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype)
 {
-    const by_params *p = m->params;
-    by_weight *entries = by_alloc_zero((size_t)p->count + 1, sizeof *entries);
+    by_params *p = m->params;
+    by_weight *list = by_alloc_zero((size_t)p->count + 1, sizeof *list);
     char *path = by_path_join(dir, "model.safetensors");
-    by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
-    for (int i = 0; i < p->count && s == BY_OK; i++)
-        s = export_entry(p, i, dtype, &entries[i]);
-    if (s == BY_OK)
-        s = by_weights_write(path, entries, p->count, NULL);
-    for (int i = 0; entries && i < p->count; i++) {
-        union {
-            const void *from;
-            void *to;
-        } data = {entries[i].data};
-        by_free(data.to);
+    by_status s = list && path ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < p->count && s == BY_OK; i++) {
+        const by_param_info *info = &p->list[i];
+        list[i] = (by_weight){.name = info->name, .dtype = dtype, .rank = info->rank, .data = info};
+        list[i].bytes = (size_t)info->count * by_dtype_size(dtype);
+        memcpy(list[i].dim, info->dim, sizeof(int64_t) * (size_t)info->rank);
     }
-    by_free(entries);
+    if (s == BY_OK)
+        s = by_safetensors_write(path, list, p->count, NULL, put_parameter, p);
+    by_free(list);
     by_free(path);
     return s;
 }
@@ -540,7 +435,7 @@ by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
     cJSON_Delete(json);
     by_free(path);
     BY_TRY(s);
-    return write_generation_config(m, dir);
+    return m->task == BY_TASK_LM ? write_generation_config(m, dir) : BY_OK;
 }
 
 /* ---- build ----------------------------------------------------------------------------------- */

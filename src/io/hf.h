@@ -3,8 +3,7 @@
 #ifndef BY_IO_HF_H
 #define BY_IO_HF_H
 
-#include <cjson/cJSON.h>
-
+#include "io/json.h"
 #include "io/weights.h"
 #include "models/models.h"
 
@@ -20,5 +19,9 @@ struct by_model {
     cJSON *
         json; /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
 };
+
+/* Find every parameter in a checkpoint, whatever it is called there, and take its values: mapped where that
+ * is possible (the model then keeps the file as m->file), else copied. Parameters must have been declared. */
+by_status by_model_load(by_model *m, by_weights *file, const by_model_spec *spec);
 
 #endif

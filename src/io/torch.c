@@ -382,11 +382,14 @@ static by_status read_preamble(reader *r, const uint8_t **at)
 {
     static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
     const by_pickled *part[3];
-    for (int i = 0; i < 3; i++)
-        if (!(part[i] = by_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what)))
+    for (int i = 0; i < 3; i++) {
+        part[i] = by_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what);
+        if (!part[i])
             return by_error_status();
-    if (part[0]->kind != BY_PICKLE_LONG || part[0]->size != 10 || memcmp(part[0]->text, magic, 10) != 0)
-        return by_fail(BY_ERR_FORMAT, "%s: a pickle, but not a PyTorch file", r->what);
+        if (i == 0 &&
+            (part[0]->kind != BY_PICKLE_LONG || part[0]->size != 10 || memcmp(part[0]->text, magic, 10)))
+            return by_fail(BY_ERR_FORMAT, "%s: a pickle, but not a PyTorch file", r->what);
+    }
     if (part[1]->kind != BY_PICKLE_INT || part[1]->number != 1001)
         return by_fail(BY_ERR_UNSUPPORTED, "%s: a PyTorch file of an unknown protocol version", r->what);
     const by_pickled *little = member(part[2], "little_endian");

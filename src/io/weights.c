@@ -53,6 +53,14 @@ bool by_weight_bytes(const by_weight *w, size_t *out)
     return element_count(w, &n) && by_mul_size(n, by_dtype_size(w->dtype), out);
 }
 
+bool by_weight_same(const by_weight *a, const by_weight *b)
+{
+    bool strides =
+        a->stride && b->stride ? memcmp(a->stride, b->stride, sizeof a->dim) == 0 : !a->stride && !b->stride;
+    return strides && a->data == b->data && a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dim, b->dim, sizeof a->dim) == 0;
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static by_weights *weights_new(void)

@@ -36,6 +36,9 @@ by_status by_weights_sort(by_weight *list, int count, const char *what, by_statu
 /* Bytes of a tensor from its shape and type; false on overflow. */
 bool by_weight_bytes(const by_weight *w, size_t *out);
 
+/* Whether two tensors are the same elements in the same place. */
+bool by_weight_same(const by_weight *a, const by_weight *b);
+
 /* A name from a file, fit for a message: cut short, and with nothing that would steer a terminal. */
 typedef struct by_shown {
     char text[100];

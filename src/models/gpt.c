@@ -83,14 +83,17 @@ static by_status check(const void *config)
     return BY_OK;
 }
 
-static const char *const ignored[] = {".attn.bias", "lm_head.weight", "position_ids", NULL};
+static const char *const ignored[] = {".attn.bias", NULL};
 
 const by_arch by_arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
     .classes =
         {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
+    .body = "OpenAIGPTModel",
     .prefix = "transformer.",
+    .head = "lm_head.weight",
+    .table = "transformer.tokens_embed.weight",
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
