@@ -99,11 +99,10 @@ typedef struct torch_tensor {
     int64_t dim[9], stride[9];
 } torch_tensor;
 
-/* name: torch._utils._rebuild_tensor_v2(storage, offset, size, stride, False, OrderedDict()). stream: the
+/* torch._utils._rebuild_tensor_v2(storage, offset, size, stride, False, OrderedDict()). stream: the
  * storage's id has a sixth part, None. */
-static inline void op_tensor(by_buf *b, const torch_tensor *t, bool stream)
+static inline void op_rebuild(by_buf *b, const torch_tensor *t, bool stream)
 {
-    op_text(b, t->name);
     op_global(b, "torch._utils\n_rebuild_tensor_v2\n");
     op(b, "((");
     op_text(b, "storage");
@@ -118,6 +117,12 @@ static inline void op_tensor(by_buf *b, const torch_tensor *t, bool stream)
     op_ints(b, t->rank, t->stride);
     op(b, "\x89"
           "ccollections\nOrderedDict\n)RtR");
+}
+
+static inline void op_tensor(by_buf *b, const torch_tensor *t, bool stream)
+{
+    op_text(b, t->name);
+    op_rebuild(b, t, stream);
 }
 
 static inline void op_tensors(by_buf *b, const torch_tensor *list, int count, bool stream)
