@@ -120,9 +120,12 @@ def there_to_here(label, model, body):
             path = fresh("a", config)
             torch.save(state, f"{path}/pytorch_model.bin", _use_new_zipfile_serialization=zipped)
             loads_here(f"{label}, torch.save {'zip' if zipped else 'stream'}, {name}", path, model)
-    path = fresh("a", config)
-    torch.save({"state_dict": model.state_dict(), "epoch": 3}, f"{path}/pytorch_model.bin")
-    loads_here(f"{label}, under state_dict", path, model)
+    for zipped in (True, False):
+        path = fresh("a", config)
+        momenta = {"exp_avg": torch.randn(7, dtype=torch.float64)}
+        torch.save({"state_dict": model.state_dict(), "optimizer": momenta, "epoch": 3}, f"{path}/pytorch_model.bin",
+                   _use_new_zipfile_serialization=zipped)
+        loads_here(f"{label}, under state_dict, {'zip' if zipped else 'stream'}", path, model)
     path = fresh("a", config)
     torch.save(model.state_dict(), f"{path}/pytorch_model.bin", pickle_protocol=4)
     loads_here(f"{label}, pickle protocol 4", path, model)

@@ -266,6 +266,36 @@ static void test_shapes_of_pickles(void **state)
     by_buf_free(&b);
 }
 
+/* A trainer's checkpoint in the stream format: storages of what is not read have to be passed over. */
+static void test_nested_stream(void **state)
+{
+    (void)state;
+    by_buf b = {0};
+    op_preamble(&b, true);
+    op(&b, "\x80\x02}(");
+    op_text(&b, "state_dict");
+    op(&b, "}(");
+    op_tensor(&b, &GOOD[0], true);
+    op(&b, "u");
+    op_text(&b, "optimizer");
+    op(&b, "](");
+    op_rebuild(&b, &GOOD[6], true);
+    op(&b, "eu.");
+    op(&b, "\x80\x02](");
+    op_text(&b, "1");
+    op_text(&b, "0");
+    op(&b, "e.");
+    put_little(&b, 3, 8);
+    by_buf_put(&b, I, sizeof I);
+    put_little(&b, 12, 8);
+    by_buf_put(&b, F, sizeof F);
+    by_weights *w = open_buf(&b);
+    assert_int_equal(by_weights_count(w), 1);
+    check_values(w, "whole", 12, F, true);
+    by_weights_free(w);
+    by_buf_free(&b);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void test_nothing_is_executed(void **state)
@@ -371,7 +401,7 @@ static void test_bad_tensors(void **state)
     t.storage = "UntypedStorage";
     refuse_tensor(t, BY_ERR_UNSUPPORTED, "torch.UntypedStorage");
     t.storage = "float32";
-    refuse_tensor(t, BY_ERR_FORMAT, "no type");
+    refuse_tensor(t, BY_ERR_FORMAT, "not described");
     t = GOOD[0];
     t.key = "7";
     refuse(zip_of(&t, 1), BY_ERR_FORMAT, "storage \"7\" is not in the archive");
@@ -383,7 +413,7 @@ static void test_bad_tensors(void **state)
     t.name = "again";
     refuse(zip_of((torch_tensor[]){GOOD[0], t}, 2), BY_ERR_FORMAT, "two sizes");
     refuse(zip_of((torch_tensor[]){GOOD[0], GOOD[0]}, 2), BY_ERR_FORMAT, "two tensors named \"whole\"");
-    refuse(stream_of(GOOD, 1, true), BY_ERR_UNSUPPORTED, "no tensor of the dictionary uses");
+    refuse(stream_of(GOOD, 1, true), BY_ERR_UNSUPPORTED, "holds a storage that no tensor uses");
     refuse(stream_of(GOOD, BY_COUNT(GOOD), false), BY_ERR_UNSUPPORTED, "big-endian");
 }
 
@@ -511,17 +541,12 @@ static void test_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_made_here),
-        cmocka_unit_test(test_cut_short),
-        cmocka_unit_test(test_made_by_torch),
-        cmocka_unit_test(test_shapes_of_pickles),
-        cmocka_unit_test(test_nothing_is_executed),
-        cmocka_unit_test(test_bad_pickles),
-        cmocka_unit_test(test_bad_tensors),
-        cmocka_unit_test(test_swelling),
-        cmocka_unit_test(test_bad_archives),
-        cmocka_unit_test(test_every_byte),
-        cmocka_unit_test(test_index),
+        cmocka_unit_test(test_made_here),     cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_made_by_torch), cmocka_unit_test(test_shapes_of_pickles),
+        cmocka_unit_test(test_nested_stream), cmocka_unit_test(test_nothing_is_executed),
+        cmocka_unit_test(test_bad_pickles),   cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_swelling),      cmocka_unit_test(test_bad_archives),
+        cmocka_unit_test(test_every_byte),    cmocka_unit_test(test_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

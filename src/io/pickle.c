@@ -12,7 +12,7 @@ typedef struct machine {
     const uint8_t *begin, *at, *end;
     const char *const *globals;
     const char *what;
-    by_pickled **stack, **memo;
+    by_pickled **stack, **memo, *outside;
     size_t depth, stack_room, memo_room, remembered;
     size_t *marks; /* depths of the stack */
     size_t n_marks, marks_room;
@@ -345,6 +345,14 @@ static by_status build(machine *m)
     return push(m, object);
 }
 
+/* Something that lies outside the pickle, by its id; kept in a list as well. */
+static by_status persistent(machine *m)
+{
+    BY_TRY(push_container(m, BY_PICKLE_PERSISTENT, 1));
+    BY_TRY(push(m, m->stack[m->depth - 1]));
+    return collect(m, m->outside, 1);
+}
+
 /* ---- the machine ----------------------------------------------------------------------------- */
 
 /* Opcodes followed by a length or a number of 1 to 8 bytes: what to do with it. */
@@ -444,7 +452,7 @@ static by_status step(machine *m, uint8_t op)
     case 'b':
         return build(m);
     case 'Q':
-        return push_container(m, BY_PICKLE_PERSISTENT, 1);
+        return persistent(m);
     default:
         return with_argument(m, op);
     }
@@ -462,14 +470,17 @@ static by_status run(machine *m, by_pickled **out)
 }
 
 const by_pickled *by_pickle_read(by_arena *arena, const uint8_t **at, const uint8_t *end,
-                                 const char *const *globals, const char *what)
+                                 const char *const *globals, const char *what, const by_pickled **outside)
 {
     machine m = {.arena = arena, .begin = *at, .at = *at, .end = end, .globals = globals, .what = what};
     if ((size_t)(end - *at) > MAX_PICKLE)
         m.end = *at + MAX_PICKLE;
     by_pickled *v = NULL;
-    if (run(&m, &v) != BY_OK)
+    m.outside = value_new(&m, BY_PICKLE_LIST);
+    if (!m.outside || run(&m, &v) != BY_OK)
         v = NULL;
+    if (outside)
+        *outside = m.outside;
     *at = m.at;
     by_free(m.stack);
     by_free(m.memo);

@@ -40,9 +40,10 @@ struct by_pickled {
 
 /* Run the pickle at *at, which ends before `end`, and move *at behind it. Values live in the arena and form
  * no tree: they may be shared, and lists may hold themselves. globals: "module name" strings, NULL at the
- * end; the first must be "collections OrderedDict", whose calls become dictionaries. NULL on failure. */
+ * end; the first must be "collections OrderedDict", whose calls become dictionaries. *outside, unless
+ * NULL, receives a list of everything persistent that was met. NULL on failure. */
 const by_pickled *by_pickle_read(by_arena *arena, const uint8_t **at, const uint8_t *end,
-                                 const char *const *globals, const char *what);
+                                 const char *const *globals, const char *what, const by_pickled **outside);
 
 /* What a value is, in a word for messages. */
 const char *by_pickle_kind_name(by_pickle_kind kind);

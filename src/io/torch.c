@@ -122,36 +122,61 @@ static bool is_call(const by_pickled *v, int64_t global, uint32_t arguments)
     return v->kind == BY_PICKLE_CALL && v->items[0]->number == global && v->items[1]->count >= arguments;
 }
 
-/* ("storage", its class, key, location, count[, view]): the place of its entry in r->storages. A view is
- * (key, offset, count) in files of PyTorch 0.3 and older, None after that. */
-static by_status find_storage(reader *r, by_weight *w, view *v, const by_pickled *p)
+/* What ("storage", class, key, location, count[, view]) says; false when it is something else. A view is
+ * (key, offset, count) in files of PyTorch 0.3 and older, None after that. *type stays as it is when the
+ * class says none. */
+static bool read_storage(const by_pickled *p, storage *s, by_dtype *type, size_t *view_offset)
 {
     const by_pickled *id = p->kind == BY_PICKLE_PERSISTENT ? p->items[0] : p;
-    size_t count, view_offset = 0;
-    if (p->kind != BY_PICKLE_PERSISTENT || id->kind != BY_PICKLE_TUPLE || id->count < 5 ||
-        !is_text(id->items[0], "storage") || id->items[1]->kind != BY_PICKLE_GLOBAL ||
-        id->items[2]->kind != BY_PICKLE_TEXT || !is_count(id->items[4], &count))
-        return malformed(r, w, "its storage is not described as PyTorch does");
+    if (id == p || id->kind != BY_PICKLE_TUPLE || id->count < 5 || !is_text(id->items[0], "storage") ||
+        id->items[1]->kind != BY_PICKLE_GLOBAL || id->items[2]->kind != BY_PICKLE_TEXT ||
+        strlen(id->items[2]->text) != id->items[2]->size || !is_count(id->items[4], &s->count))
+        return false;
     int64_t class = id->items[1]->number;
     if (class != UNTYPED && (class < FIRST_STORAGE || class >= FIRST_TYPE))
-        return malformed(r, w, "its storage has no type");
+        return false;
     if (class != UNTYPED)
-        w->dtype = types[class - FIRST_STORAGE];
+        *type = types[class - FIRST_STORAGE];
     const by_pickled *part = id->count > 5 ? id->items[5] : NULL;
-    if (part && part->kind == BY_PICKLE_TUPLE && (part->count < 3 || !is_count(part->items[1], &view_offset)))
-        return malformed(r, w, "its view of a storage is malformed");
-    storage s = {
-        .key = id->items[2]->text, .element = class == UNTYPED ? 1 : by_dtype_size(w->dtype), .count = count};
-    if (!by_mul_size(count, s.element, &s.bytes) || s.bytes > r->size || strlen(s.key) != id->items[2]->size)
-        return malformed(r, w, "its storage is larger than the file");
+    *view_offset = 0;
+    if (part && part->kind == BY_PICKLE_TUPLE && (part->count < 3 || !is_count(part->items[1], view_offset)))
+        return false;
+    s->key = id->items[2]->text;
+    s->element = class == UNTYPED ? 1 : by_dtype_size(*type);
+    return true;
+}
+
+/* List all storages that the pickle speaks of, of tensors here and elsewhere: a stream has to be read past
+ * each. */
+static by_status list_storages(reader *r, const by_pickled *outside)
+{
+    r->storages = by_alloc_zero((size_t)outside->count + 1, sizeof *r->storages);
+    r->keys = by_names_new();
+    if (!r->storages || !r->keys)
+        return BY_ERR_MEMORY;
+    for (uint32_t i = 0; i < outside->count; i++) {
+        storage s = {0};
+        by_dtype type = BY_F32;
+        size_t offset;
+        if (!read_storage(outside->items[i], &s, &type, &offset) ||
+            !by_mul_size(s.count, s.element, &s.bytes) || s.bytes > r->size ||
+            by_names_find(r->keys, s.key) >= 0)
+            continue;
+        r->storages[r->n_storages] = s;
+        BY_TRY(by_names_put(r->keys, s.key, (int)r->n_storages++));
+    }
+    return BY_OK;
+}
+
+static by_status find_storage(reader *r, by_weight *w, view *v, const by_pickled *p)
+{
+    storage s = {0};
+    if (!read_storage(p, &s, &w->dtype, &v->offset))
+        return malformed(r, w, "its storage is not described as PyTorch does");
     v->storage = by_names_find(r->keys, s.key);
-    v->offset = view_offset;
-    if (v->storage >= 0)
-        return r->storages[v->storage].bytes == s.bytes ? BY_OK
-                                                        : malformed(r, w, "its storage has two sizes");
-    v->storage = (int)r->n_storages;
-    r->storages[r->n_storages++] = s;
-    return by_names_put(r->keys, s.key, v->storage);
+    if (v->storage < 0 || !by_mul_size(s.count, s.element, &s.bytes))
+        return malformed(r, w, "its storage is larger than the file");
+    return r->storages[v->storage].bytes == s.bytes ? BY_OK : malformed(r, w, "its storage has two sizes");
 }
 
 /* A tuple of sizes, or torch.Size of one. */
@@ -275,7 +300,7 @@ static const by_pickled *state_of(const by_pickled *root)
     return root;
 }
 
-static by_status read_state(reader *r, const by_pickled *root)
+static by_status read_state(reader *r, const by_pickled *root, const by_pickled *outside)
 {
     if (root->kind != BY_PICKLE_DICT)
         return by_fail(BY_ERR_UNSUPPORTED, "%s: holds %s, not a dictionary of tensors", r->what,
@@ -284,10 +309,9 @@ static by_status read_state(reader *r, const by_pickled *root)
     size_t n = state->count / 2 + 1;
     r->out->list = by_alloc_zero(n, sizeof *r->out->list);
     r->views = by_alloc_zero(n, sizeof *r->views);
-    r->storages = by_alloc_zero(n, sizeof *r->storages);
-    r->keys = by_names_new();
-    if (!r->out->list || !r->views || !r->storages || !r->keys)
+    if (!r->out->list || !r->views)
         return BY_ERR_MEMORY;
+    BY_TRY(list_storages(r, outside));
     for (uint32_t i = 0; i + 1 < state->count; i += 2)
         BY_TRY(add_tensor(r, state->items[i], state->items[i + 1]));
     return BY_OK;
@@ -341,10 +365,11 @@ static by_status read_records(reader *r, const by_zip *z)
     if (order && (order->size != 6 || memcmp(order->data, "little", 6) != 0))
         return by_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
     const uint8_t *at = pickle->data;
-    const by_pickled *state = by_pickle_read(r->arena, &at, at + pickle->size, globals, r->what);
+    const by_pickled *outside,
+        *state = by_pickle_read(r->arena, &at, at + pickle->size, globals, r->what, &outside);
     if (!state)
         return by_error_status();
-    BY_TRY(read_state(r, state));
+    BY_TRY(read_state(r, state, outside));
     for (size_t i = 0; i < r->n_storages; i++) {
         storage *s = &r->storages[i];
         const by_zip_record *data = record(r, z, root, "data/", s->key);
@@ -383,7 +408,7 @@ static by_status read_preamble(reader *r, const uint8_t **at)
     static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
     const by_pickled *part[3];
     for (int i = 0; i < 3; i++) {
-        part[i] = by_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what);
+        part[i] = by_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what, NULL);
         if (!part[i])
             return by_error_status();
         if (i == 0 &&
@@ -409,8 +434,7 @@ static by_status read_storages(reader *r, const by_pickled *keys, const uint8_t 
         const by_pickled *key = keys->items[i];
         int known = key->kind == BY_PICKLE_TEXT ? by_names_find(r->keys, key->text) : -1;
         if (known < 0)
-            return by_fail(BY_ERR_UNSUPPORTED, "%s: holds a storage that no tensor of the dictionary uses",
-                           r->what);
+            return by_fail(BY_ERR_UNSUPPORTED, "%s: holds a storage that no tensor uses", r->what);
         storage *s = &r->storages[known];
         uint64_t count = 0;
         for (int k = 7; k >= 0 && end - at >= 8; k--)
@@ -431,11 +455,11 @@ static by_status read_stream(reader *r)
     const uint8_t *at = r->bytes, *end = at + r->size;
     r->out->format = "PyTorch stream";
     BY_TRY(read_preamble(r, &at));
-    const by_pickled *state = by_pickle_read(r->arena, &at, end, globals, r->what);
+    const by_pickled *outside, *state = by_pickle_read(r->arena, &at, end, globals, r->what, &outside);
     if (!state)
         return by_error_status();
-    BY_TRY(read_state(r, state));
-    const by_pickled *keys = by_pickle_read(r->arena, &at, end, globals, r->what);
+    BY_TRY(read_state(r, state, outside));
+    const by_pickled *keys = by_pickle_read(r->arena, &at, end, globals, r->what, NULL);
     return keys ? read_storages(r, keys, at) : by_error_status();
 }
 
