@@ -264,11 +264,11 @@ static void test_spoiled_weight(void **state)
     float bias[32] = {1};
     spoil("gpt2-lm", "model.safetensors",
           &(by_weight){.name = "transformer.h.0.mlp.c_proj.bias",
-                         .dtype = BY_F32,
-                         .rank = 1,
-                         .dim = {32},
-                         .data = bias,
-                         .bytes = sizeof bias});
+                       .dtype = BY_F32,
+                       .rank = 1,
+                       .dim = {32},
+                       .data = bias,
+                       .bytes = sizeof bias});
     record r;
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_true(r.failed > 20);
@@ -296,11 +296,11 @@ static void test_unknown_tensors(void **state)
     }
     spoil("train-gpt2", "reference.safetensors",
           &(by_weight){.name = "step20.input_ids",
-                         .dtype = BY_F32,
-                         .rank = 1,
-                         .dim = {1},
-                         .data = &x,
-                         .bytes = sizeof x});
+                       .dtype = BY_F32,
+                       .rank = 1,
+                       .dim = {1},
+                       .data = &x,
+                       .bytes = sizeof x});
     expect_failure("step20.input_ids");
 }
 
@@ -310,11 +310,11 @@ static void test_wrong_shape(void **state)
     float x[6] = {0};
     spoil("gpt2-classify", "reference.safetensors",
           &(by_weight){.name = "output.logits",
-                         .dtype = BY_F32,
-                         .rank = 2,
-                         .dim = {3, 2},
-                         .data = x,
-                         .bytes = sizeof x});
+                       .dtype = BY_F32,
+                       .rank = 2,
+                       .dim = {3, 2},
+                       .data = x,
+                       .bytes = sizeof x});
     record r;
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_int_equal(r.failed, 1);
@@ -339,28 +339,28 @@ static void test_unknown_inputs(void **state)
     int64_t ids[22] = {0};
     spoil("gpt2-lm", "reference.safetensors",
           &(by_weight){.name = "input.token_type_ids",
-                         .dtype = BY_I64,
-                         .rank = 2,
-                         .dim = {2, 11},
-                         .data = ids,
-                         .bytes = sizeof ids});
+                       .dtype = BY_I64,
+                       .rank = 2,
+                       .dim = {2, 11},
+                       .data = ids,
+                       .bytes = sizeof ids});
     expect_error("input.token_type_ids");
     spoil("gpt2-lm", "reference.safetensors",
           &(by_weight){.name = "input.attention_mask",
-                         .dtype = BY_I64,
-                         .rank = 2,
-                         .dim = {11, 2},
-                         .data = ids,
-                         .bytes = sizeof ids});
+                       .dtype = BY_I64,
+                       .rank = 2,
+                       .dim = {11, 2},
+                       .data = ids,
+                       .bytes = sizeof ids});
     expect_error("(11, 2)");
     ids[3] = 97; /* the vocabulary ends at 96 */
     spoil("gpt2-lm", "reference.safetensors",
           &(by_weight){.name = "input.input_ids",
-                         .dtype = BY_I64,
-                         .rank = 2,
-                         .dim = {2, 11},
-                         .data = ids,
-                         .bytes = sizeof ids});
+                       .dtype = BY_I64,
+                       .rank = 2,
+                       .dim = {2, 11},
+                       .data = ids,
+                       .bytes = sizeof ids});
     expect_error("97");
 }
 
@@ -409,11 +409,11 @@ static void test_generation_settings(void **state)
     for (int i = 0; i < BY_COUNT(settings); i++) {
         spoil("gpt2-lm", "reference.safetensors",
               &(by_weight){.name = "output.nothing",
-                             .dtype = BY_F32,
-                             .rank = 1,
-                             .dim = {1},
-                             .data = &x,
-                             .bytes = sizeof x});
+                           .dtype = BY_F32,
+                           .rank = 1,
+                           .dim = {1},
+                           .data = &x,
+                           .bytes = sizeof x});
         char text[256];
         snprintf(text, sizeof text, "{\"class\": \"GPT2LMHeadModel\", \"generate\": {\"greedy\": %s}}",
                  settings[i]);

@@ -73,8 +73,8 @@ void by_check_say(by_check *c, const by_weight *e, const by_rule *rule, double e
                             .note = note});
 }
 
-by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, int rank,
-                           const int64_t *dim, const float *here, const bool *skip)
+by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, int rank, const int64_t *dim,
+                           const float *here, const bool *skip)
 {
     if (!same_shape(e, rank, dim) || !by_dtype_is_float(e->dtype)) {
         char note[256], a[96], b[96];

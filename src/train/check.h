@@ -49,11 +49,11 @@ void by_check_note(by_check *c, const by_weight *e, by_verdict verdict, const ch
 
 /* Compare what was computed here with an entry of the reference, and say how it went. Elements where `skip`
  * (may be NULL) is true do not count. */
-by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, int rank,
-                           const int64_t *dim, const float *here, const bool *skip);
+by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, int rank, const int64_t *dim,
+                           const float *here, const bool *skip);
 
 const by_weight *by_check_find(const by_check *c, const char *prefix,
-                                 const char *name); /* NULL when there is none */
+                               const char *name); /* NULL when there is none */
 size_t by_check_elements(const by_weight *e);
 void *by_check_values(const by_weight *e,
                       by_dtype type);     /* as that type, on the heap; NULL when memory is out */
