@@ -290,6 +290,36 @@ static void test_complaints(void **state)
     sample_free(&s);
 }
 
+/* 8-bit floats in the file are converted on the way in. */
+static void test_small_floats(void **state)
+{
+    (void)state;
+    static const by_dtype types[] = {BY_F8_E4M3, BY_F8_E5M2};
+    for (int t = 0; t < 2; t++) {
+        sample s = sample_of("gpt2");
+        by_params *p = by_model_params(s.model);
+        uint8_t *small[MAX_TENSORS];
+        for (int i = 0; i < s.count; i++) {
+            size_t n = s.list[i].bytes / 4;
+            small[i] = by_alloc(n);
+            by_convert(small[i], types[t], s.list[i].data, BY_F32, n);
+            s.list[i].dtype = types[t];
+            s.list[i].data = small[i];
+            s.list[i].bytes = n;
+            float *rounded = by_alloc(n * 4);
+            by_convert(rounded, BY_F32, small[i], types[t], n);
+            assert_int_equal(by_params_set(p, by_params_find(p, s.list[i].name), BY_SLOT_VALUE, rounded),
+                             BY_OK);
+            by_free(rounded);
+        }
+        write_sample(&s);
+        same_model(s.model, in_root("spelled"));
+        for (int i = 0; i < s.count; i++)
+            by_free(small[i]);
+        sample_free(&s);
+    }
+}
+
 /* ---- PyTorch files as models ----------------------------------------------------------------- */
 
 /* pytorch_model.bin with a storage per tensor, matrices transposed in memory when asked for, the table and
@@ -529,6 +559,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tied_head, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_buffers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_complaints, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_small_floats, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bin_models, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_saved_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_convert_types, set_up, tear_down),

@@ -453,6 +453,38 @@ static void test_st_shards(void **state)
                  "two tensors named \"b\"");
 }
 
+static long resident_pages(void)
+{
+    long all = 0, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%ld %ld", &all, &pages) != 2)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages;
+}
+
+/* Half a gigabyte, most of it a hole in the file: opening it reads the header and nothing more. */
+static void test_st_large(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *head = container("{\"w\":" T("F32", "[125,1000000]", 0, 500000000) "}", 0, &size);
+    assert_int_equal(by_file_write(in_folder("large.safetensors"), head, size), BY_OK);
+    by_free(head);
+    assert_int_equal(truncate(in_folder("large.safetensors"), (off_t)size + 500000000), 0);
+    long before = resident_pages();
+    double start = by_seconds();
+    by_weights *s = by_weights_open(in_folder("large.safetensors"));
+    assert_non_null(s);
+    assert_true(by_seconds() - start < 1); /* some tenths of a millisecond, on a machine that is not busy */
+    assert_true((resident_pages() - before) * sysconf(_SC_PAGESIZE) < 4 << 20);
+    float last = 1;
+    assert_int_equal(by_weight_read(by_weights_at(s, 0), 124999999, 1, &last, BY_F32), BY_OK);
+    assert_true(last == 0);
+    by_weights_free(s);
+}
+
 /* Every container that the reference implementation wrote opens, and writing its tensors again keeps them. */
 static void test_st_fixtures(void **state)
 {
@@ -860,10 +892,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_json_refuses),  TEST(test_json_members),     TEST(test_json_print),  TEST(test_st_headers),
-        TEST(test_st_round_trip), TEST(test_st_write_refuses), TEST(test_st_shards),   TEST(test_st_fixtures),
-        TEST(test_events),        TEST(test_events_disk_full), TEST(test_curve_small), TEST(test_curve_ticks),
-        TEST(test_curve_million), TEST(test_curve_text),
+        TEST(test_json_refuses), TEST(test_json_members),     TEST(test_json_print),
+        TEST(test_st_headers),   TEST(test_st_round_trip),    TEST(test_st_write_refuses),
+        TEST(test_st_shards),    TEST(test_st_fixtures),      TEST(test_st_large),
+        TEST(test_events),       TEST(test_events_disk_full), TEST(test_curve_small),
+        TEST(test_curve_ticks),  TEST(test_curve_million),    TEST(test_curve_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
