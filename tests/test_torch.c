@@ -266,6 +266,23 @@ static void test_shapes_of_pickles(void **state)
     by_buf_free(&b);
 }
 
+/* One storage seen as two types; no elements along axes that are huge. */
+static void test_odd_views(void **state)
+{
+    (void)state;
+    torch_tensor list[] = {GOOD[0],
+                           {"halves", "HalfStorage", "0", 24, 2, 1, {2}, {1}},
+                           {"none", "FloatStorage", "0", 12, 0, 3, {0, INT64_MAX, INT64_MAX}, {1, 1, 1}}};
+    by_buf file = zip_of(list, 3);
+    by_weights *w = open_buf(&file);
+    const by_weight *halves = by_weights_find(w, "halves"), *none = by_weights_find(w, "none");
+    assert_int_equal(halves->dtype, BY_F16);
+    assert_memory_equal(halves->data, &F[1], 4);
+    assert_int_equal(none->bytes, 0);
+    by_weights_free(w);
+    by_buf_free(&file);
+}
+
 /* A trainer's checkpoint in the stream format: storages of what is not read have to be passed over. */
 static void test_nested_stream(void **state)
 {
@@ -541,12 +558,19 @@ static void test_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_made_here),     cmocka_unit_test(test_cut_short),
-        cmocka_unit_test(test_made_by_torch), cmocka_unit_test(test_shapes_of_pickles),
-        cmocka_unit_test(test_nested_stream), cmocka_unit_test(test_nothing_is_executed),
-        cmocka_unit_test(test_bad_pickles),   cmocka_unit_test(test_bad_tensors),
-        cmocka_unit_test(test_swelling),      cmocka_unit_test(test_bad_archives),
-        cmocka_unit_test(test_every_byte),    cmocka_unit_test(test_index),
+        cmocka_unit_test(test_made_here),
+        cmocka_unit_test(test_cut_short),
+        cmocka_unit_test(test_made_by_torch),
+        cmocka_unit_test(test_shapes_of_pickles),
+        cmocka_unit_test(test_nested_stream),
+        cmocka_unit_test(test_odd_views),
+        cmocka_unit_test(test_nothing_is_executed),
+        cmocka_unit_test(test_bad_pickles),
+        cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_swelling),
+        cmocka_unit_test(test_bad_archives),
+        cmocka_unit_test(test_every_byte),
+        cmocka_unit_test(test_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

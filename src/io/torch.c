@@ -65,6 +65,7 @@ static const by_dtype types[] = {BY_F32, BY_F64,  BY_F16, BY_BF16, BY_I64, BY_I3
 
 typedef struct storage {
     const char *key;
+    bool untyped;                 /* counted in bytes; tensors say their type */
     size_t element, count, bytes; /* bytes of an element, elements, all bytes */
     const uint8_t *data;          /* NULL until it is found in the file */
 } storage;
@@ -142,7 +143,8 @@ static bool read_storage(const by_pickled *p, storage *s, by_dtype *type, size_t
     if (part && part->kind == BY_PICKLE_TUPLE && (part->count < 3 || !is_count(part->items[1], view_offset)))
         return false;
     s->key = id->items[2]->text;
-    s->element = class == UNTYPED ? 1 : by_dtype_size(*type);
+    s->untyped = class == UNTYPED;
+    s->element = s->untyped ? 1 : by_dtype_size(*type);
     return true;
 }
 
@@ -168,11 +170,12 @@ static by_status list_storages(reader *r, const by_pickled *outside)
     return BY_OK;
 }
 
-static by_status find_storage(reader *r, by_weight *w, view *v, const by_pickled *p)
+static by_status find_storage(reader *r, by_weight *w, view *v, const by_pickled *p, bool *untyped)
 {
     storage s = {0};
     if (!read_storage(p, &s, &w->dtype, &v->offset))
         return malformed(r, w, "its storage is not described as PyTorch does");
+    *untyped = s.untyped;
     v->storage = by_names_find(r->keys, s.key);
     if (v->storage < 0 || !by_mul_size(s.count, s.element, &s.bytes))
         return malformed(r, w, "its storage is larger than the file");
@@ -212,12 +215,13 @@ static by_status read_tensor(reader *r, by_weight *w, view *v, const by_pickled 
     by_pickled *const *a = value->items[1]->items;
     size_t offset;
     int strides;
-    BY_TRY(find_storage(r, w, v, a[0]));
+    bool untyped = false;
+    BY_TRY(find_storage(r, w, v, a[0], &untyped));
     if (typed) {
         if (a[6]->kind != BY_PICKLE_GLOBAL || a[6]->number < FIRST_TYPE || a[6]->number >= LAST_TYPE)
             return malformed(r, w, "it has no element type");
         w->dtype = types[a[6]->number - FIRST_TYPE];
-    } else if (r->storages[v->storage].element != by_dtype_size(w->dtype)) {
+    } else if (untyped) {
         return malformed(r, w, "it has no element type");
     }
     if (!is_count(a[1], &offset) || !by_add_size(v->offset, offset, &v->offset))
@@ -250,9 +254,9 @@ static by_status check_view(const reader *r, by_weight *w, const view *v)
 static bool is_dense(const by_weight *w, const view *v)
 {
     int64_t step = 1;
-    for (int d = w->rank - 1; d >= 0; d--) {
+    for (int d = w->rank - 1; d >= 0 && w->bytes > 0; d--) {
         if (w->dim[d] != 1 && v->stride[d] != step)
-            return w->bytes == 0;
+            return false;
         step *= w->dim[d];
     }
     return true;
