@@ -21,6 +21,8 @@ static const char *const tied[] = {"lm_head.weight",
                                    "pred_layer.proj.weight",
                                    "vocab_projector.weight"};
 
+enum { MAX_METADATA = 1000 };
+
 typedef struct job {
     const by_convert_spec *spec;
     by_weights *in;
@@ -75,7 +77,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The tensors to be written, by name. */
-static by_status choose(job *j, const by_weight **chosen)
+static void choose(job *j, const by_weight **chosen)
 {
     int all = by_weights_count(j->in), n = 0;
     for (int i = 0; i < all; i++)
@@ -92,7 +94,6 @@ static by_status choose(job *j, const by_weight **chosen)
     if (n > 1)
         qsort(chosen, (size_t)n, sizeof *chosen, compare_names);
     j->count = n;
-    return BY_OK;
 }
 
 /* Types, sizes, and the file each tensor goes to: the next one when it would grow too large. */
@@ -133,6 +134,9 @@ static by_status keep_metadata(job *j)
         n++;
     if (n == 0)
         return BY_OK;
+    if (n > MAX_METADATA)
+        return by_fail(BY_ERR_FORMAT, "%zu entries of metadata are more than the %d that are kept", n,
+                       MAX_METADATA);
     j->metadata = by_alloc_zero(2 * n + 1, sizeof *j->metadata);
     if (!j->metadata)
         return BY_ERR_MEMORY;
@@ -147,9 +151,11 @@ static by_status prepare(job *j)
     const by_weight **chosen = by_alloc_zero(n, sizeof *chosen);
     j->list = by_alloc_zero(n, sizeof *j->list);
     j->shard = by_alloc_zero(n, sizeof *j->shard);
-    by_status s = chosen && j->list && j->shard ? choose(j, chosen) : BY_ERR_MEMORY;
-    if (s == BY_OK)
+    by_status s = BY_ERR_MEMORY;
+    if (chosen && j->list && j->shard) {
+        choose(j, chosen);
         s = plan(j, chosen);
+    }
     if (s == BY_OK)
         s = keep_metadata(j);
     by_free(chosen);
