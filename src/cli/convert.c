@@ -98,9 +98,9 @@ const cli_verb cli_convert = {
     .name = "convert",
     .summary = "write a checkpoint in another precision, size of files or format",
     .args = "IN OUT",
-    .description = "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt of "
-                   "any age, or the "
-                   "index of several. OUT is a file when it ends in .safetensors, otherwise a directory that "
+    .description = "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt, "
+                   "zipped or older, or the index of several. OUT is a file when it ends in .safetensors, "
+                   "otherwise a directory that "
                    "must not exist yet "
                    "or be empty. From a directory the configuration and the tokenizer come along.\n\n"
                    "Tensors pass through memory one piece at a time. OUT appears when all of it is written: "

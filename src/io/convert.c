@@ -2,6 +2,7 @@
  * one at a time. Nothing appears under its final name before all of it is on the disk. */
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ static const char *const tied[] = {"lm_head.weight",
                                    "vocab_projector.weight"};
 
 enum { MAX_METADATA = 1000 };
+#define UNFINISHED ".unfinished-" /* and the process, in the name of a directory that is being written */
 
 typedef struct job {
     const by_convert_spec *spec;
@@ -292,14 +294,49 @@ static by_status check_empty(const char *dir)
     return empty ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", dir);
 }
 
+/* The process that made OUT.unfinished-PID, when that is what the name is and the process is no more; else 0.
+ */
+static long dead_owner(const char *name, const char *out)
+{
+    size_t n = strlen(out);
+    if (strncmp(name, out, n) != 0 || strncmp(name + n, UNFINISHED, strlen(UNFINISHED)) != 0)
+        return 0;
+    char *end;
+    long pid = strtol(name + n + strlen(UNFINISHED), &end, 10);
+    return *end == '\0' && pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH ? pid : 0;
+}
+
+/* Remove what processes that were killed have left beside `out`. */
+static by_status remove_stale(const char *out)
+{
+    const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
+    char *parent = slash ? by_sprintf("%.*s", (int)(slash - out) + 1, out) : by_strdup(".");
+    DIR *d = parent ? opendir(parent) : NULL;
+    by_status s = parent ? BY_OK : BY_ERR_MEMORY;
+    for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
+        if (!dead_owner(e->d_name, name))
+            continue;
+        char *path = by_path_join(parent, e->d_name);
+        s = path ? by_dir_remove(path) : BY_ERR_MEMORY;
+        by_free(path);
+    }
+    if (d)
+        closedir(d);
+    by_free(parent);
+    return s;
+}
+
 /* The whole folder is made under another name, and renamed when it is complete. */
 static by_status write_directory(job *j, const char *in, const char *out)
 {
     size_t n = strlen(out);
     while (n > 1 && out[n - 1] == '/')
         n--;
-    char *target = by_sprintf("%.*s", (int)n, out), *temp = by_sprintf("%.*s.unfinished", (int)n, out);
-    by_status s = target && temp ? by_dir_remove(temp) : BY_ERR_MEMORY;
+    char *target = by_sprintf("%.*s", (int)n, out);
+    char *temp = by_sprintf("%.*s" UNFINISHED "%ld", (int)n, out, (long)getpid());
+    by_status s = target && temp ? remove_stale(target) : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        s = by_dir_remove(temp);
     if (s == BY_OK) {
         s = write_folder(j, in, temp);
         if (s == BY_OK && rmdir(target) != 0 && errno != ENOENT)

@@ -22,7 +22,7 @@ run() {
 }
 works() { [ "$rc" -eq 0 ] && grep -q -e "${1:-.}" out; }
 fails() { [ "$rc" -eq "$1" ] && [ ! -s out ] && grep -q -e "$2" err && [ "$(grep -c '^banyan' err)" -eq 1 ]; }
-gone() { [ ! -e "$1" ] && [ ! -e "$1.unfinished" ] && ! find . -name '*.tmp-*' | grep .; }
+gone() { [ ! -e "$1" ] && [ -z "$(ls -d "$1".unfinished-* 2>/dev/null)" ] && ! find . -name '*.tmp-*' | grep .; }
 same() { cmp "$1/model.safetensors" run/last/model.safetensors; }
 
 on_small_disk() {
@@ -135,8 +135,11 @@ for delay in 0.001 0.002 0.004 0.008 0.016 0.03; do
 done
 check "kill -9 leaves nothing or everything" whole
 rm -rf killed
+mkdir killed.unfinished-999999999 killed.unfinished-$$ && touch killed.unfinished-$$/x
 run convert copy killed --shard-size 40kB -q
-check "and the next one finishes" eval 'works wrote && whole && [ ! -e killed.unfinished ]'
+check "what a process that lives is writing is left alone" [ -e killed.unfinished-$$/x ]
+rm -r killed.unfinished-$$
+check "and the next one finishes" eval 'works wrote && whole && [ -z "$(ls -d killed.unfinished-* 2>/dev/null)" ]'
 
 small_files() {
     trap '' XFSZ
