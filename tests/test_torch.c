@@ -495,6 +495,18 @@ static void test_bad_archives(void **state)
     file = zip_of(GOOD, 1);
     memset(file.data + file.size - 12, 0xff, 2); /* how many records */
     refuse(file, BY_ERR_FORMAT, "does not fit");
+    z = (zip_file){.moved = 1};
+    zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
+    zip_finish(&z);
+    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" is not where");
+    z = (zip_file){.moved = 1 << 30};
+    zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
+    zip_finish(&z);
+    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" is not where");
+    z = (zip_file){.longer = 1000};
+    zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
+    zip_finish(&z);
+    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" reaches beyond");
     by_buf plain = {0};
     op(&plain, "\x80\x02}.");
     refuse(plain, BY_ERR_FORMAT, "a pickle, but not a PyTorch file");

@@ -15,7 +15,9 @@ static inline void put_little(by_buf *b, uint64_t v, int bytes)
 typedef struct zip_file {
     by_buf out, directory;
     int count, method; /* of compression, as claimed */
-    uint64_t claim;    /* size that the directory claims when it is not 0 */
+    uint64_t claim;    /* size unpacked that the directory claims when it is not 0 */
+    uint64_t moved;    /* how far the directory is wrong about places ... */
+    uint64_t longer;   /* ... and about sizes */
 } zip_file;
 
 static inline void zip_add(zip_file *z, const char *name, const void *data, size_t size)
@@ -33,11 +35,11 @@ static inline void zip_add(zip_file *z, const char *name, const void *data, size
     by_buf_put(&z->directory, "PK\1\2\0\0\0\0\0\0", 10);
     put_little(&z->directory, (uint64_t)z->method, 2);
     put_little(&z->directory, 0, 8);
-    put_little(&z->directory, size, 4);
-    put_little(&z->directory, plain, 4);
+    put_little(&z->directory, size + z->longer, 4);
+    put_little(&z->directory, plain + z->longer, 4);
     put_little(&z->directory, n, 2);
     put_little(&z->directory, 0, 12);
-    put_little(&z->directory, at, 4);
+    put_little(&z->directory, at + z->moved, 4);
     by_buf_put(&z->directory, name, n);
     z->count++;
 }

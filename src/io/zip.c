@@ -87,15 +87,16 @@ static void read_large(sizes *s, const uint8_t *extra, size_t n)
 static by_status find_data(by_zip_record *r, const sizes *s, const uint8_t *bytes, size_t size,
                            const char *what)
 {
-    const char *name = by_show(r->name).text;
+    by_shown name = by_show(r->name);
     if (s->offset > size || size - s->offset < LOCAL_SIZE || !is_at(bytes + s->offset, "\3\4"))
         return by_fail(BY_ERR_FORMAT, "%s: record \"%s\" is not where the zip archive's directory says", what,
-                       name);
+                       name.text);
     const uint8_t *local = bytes + s->offset;
     size_t skip = LOCAL_SIZE + (size_t)little(local + 26, 2) + (size_t)little(local + 28, 2);
     size_t left = size - (size_t)s->offset;
     if (skip > left || s->packed > left - skip)
-        return by_fail(BY_ERR_FORMAT, "%s: record \"%s\" reaches beyond the end of the file", what, name);
+        return by_fail(BY_ERR_FORMAT, "%s: record \"%s\" reaches beyond the end of the file", what,
+                       name.text);
     r->data = local + skip;
     r->size = (size_t)s->packed;
     return BY_OK;
