@@ -5,7 +5,7 @@
 
 Models are tiny and random. Each is saved in every way that transformers and torch.save have had, and `banyan verify`
 compares logits and loss; then `banyan convert` and `banyan train` write directories which transformers opens."""
-import collections, json, os, shutil, subprocess, sys, tempfile
+import collections, json, os, re, shutil, subprocess, sys, tempfile
 import torch, transformers
 from safetensors.torch import save_file
 from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel, GPT2Model,
@@ -176,6 +176,29 @@ def here_to_there(label, model, auto, classify=False):
         report(f"{label}, config.json says {dtype}", str(torch_type).endswith(named.get("dtype") or named["torch_dtype"]), named)
 
 
+def encoder(model, auto):
+    """An encoder with the head it is pretrained with: both formats, TensorFlow's norms, wrapped, sharded, and back."""
+    label, config = type(model).__name__, model.config
+    for shard in (None, "30KB"):
+        path = fresh("a", config)
+        model.save_pretrained(path, **({"max_shard_size": shard} if shard else {}))
+        loads_here(f"{label}, save_pretrained{', sharded' if shard else ''}", path, model)
+    state = model.state_dict()
+    norms = lambda k: k.replace(".weight", ".gamma").replace(".bias", ".beta") if re.search("[lL]ayer_?[nN]orm", k) else k
+    heads = ("predictions.decoder.", "lm_head.decoder.", "vocab_projector.weight", "pred_layer.proj.weight")
+    ways = {"as it is": state, "gamma and beta": {norms(k): v for k, v in state.items()},
+            "module. in front": {"module." + k: v for k, v in state.items()},
+            "without the tied head": {k: v for k, v in state.items() if not any(h in k for h in heads)}}
+    for name, spelled in ways.items():
+        for zipped in (True, False):
+            path = fresh("a", config)
+            config.architectures = [label]
+            config.save_pretrained(path)
+            torch.save(spelled, f"{path}/pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+            loads_here(f"{label}, torch.save {'zip' if zipped else 'stream'}, {name}", path, model)
+    here_to_there(label, model, auto)
+
+
 def trained_here(family):
     text = f"{work}/text"
     open(text, "w").write("the quick brown fox jumps over the lazy dog\n" * 100)
@@ -207,6 +230,16 @@ loads_here("GPT-2 classifier", path, score, True)
 here_to_there("GPT-2", gpt2, AutoModelForCausalLM)
 here_to_there("GPT", gpt, AutoModelForCausalLM)
 here_to_there("GPT-2 classifier", score, AutoModelForSequenceClassification, True)
+tiny = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, max_position_embeddings=40)
+masked = transformers.AutoModelForMaskedLM
+encoder(shake(transformers.BertForMaskedLM(transformers.BertConfig(**tiny))), masked)
+encoder(shake(transformers.RobertaForMaskedLM(transformers.RobertaConfig(**tiny))), masked)
+encoder(shake(transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(**tiny))), masked)
+encoder(shake(transformers.AlbertForMaskedLM(transformers.AlbertConfig(embedding_size=16, **tiny))), masked)
+encoder(shake(transformers.DistilBertForMaskedLM(transformers.DistilBertConfig(vocab_size=97, dim=32, n_layers=2, n_heads=4, hidden_dim=64,
+                                                                              max_position_embeddings=40))), masked)
+encoder(shake(transformers.XLMWithLMHeadModel(transformers.XLMConfig(vocab_size=97, emb_dim=32, n_layers=2, n_heads=4,
+                                                                     max_position_embeddings=40))), transformers.AutoModelForMaskedLM)
 trained_here("gpt2")
 trained_here("openai-gpt")
 shutil.rmtree(work)

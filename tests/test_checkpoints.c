@@ -263,15 +263,16 @@ static void test_complaints(void **state)
     write_sample(&s);
     refuse(in_root("spelled"), BY_ERR_FORMAT, "are the parameter transformer.ln_f.bias");
     s.count--;
-    tensor(&s, "transformer.ln_f.bias")->name = "extra.one";
+    tensor(&s, "transformer.ln_f.bias")->name = "transformer.one";
     write_sample(&s);
     refuse(in_root("spelled"), BY_ERR_FORMAT,
-           "transformer.ln_f.bias is missing; the file holds extra.one, which a GPT-2");
+           "transformer.ln_f.bias is missing; the file holds transformer.one, which a GPT-2");
     for (int i = 0; i < 6; i++)
-        s.list[i].name = (const char *[]){"x.a", "x.b", "x.c", "x.d", "x.e", "x.f"}[i];
+        s.list[i].name = (const char *[]){"transformer.x.a", "transformer.x.b", "transformer.x.c",
+                                          "transformer.x.d", "transformer.x.e", "transformer.x.f"}[i];
     write_sample(&s);
     refuse(in_root("spelled"), BY_ERR_FORMAT, "and 3 more are missing; the file holds ");
-    refuse(in_root("spelled"), BY_ERR_FORMAT, "x.a, x.b, x.c and 3 more, which");
+    refuse(in_root("spelled"), BY_ERR_FORMAT, "transformer.x.c and 3 more, which");
     sample_free(&s);
 
     s = sample_of("gpt2");

@@ -8,8 +8,7 @@
 static const char *const wrappers[] = {"module.", "_orig_mod."};
 
 /* Names of the body inside a model with a head. A file may have one where the model has none, or another. */
-static const char *const bodies[] = {"transformer.", "model.",  "bert.",   "roberta.",
-                                     "distilbert.",  "albert.", "encoder."};
+static const char *const bodies[] = {"transformer.", "model.", "bert.", "roberta.", "distilbert.", "albert."};
 
 /* Endings of another time (TensorFlow's layer norm) and what they are called now. */
 static const struct {
@@ -76,26 +75,46 @@ static int resolve(const by_model *m, const char *name, by_buf *spelled, by_buf 
 
 /* ---- which tensor is which parameter --------------------------------------------------------- */
 
-static bool is_score(const char *name)
-{
-    return strncmp(name, "score.", 6) == 0;
-}
-
 static bool is_head(const by_model *m, const char *name)
 {
     return m->arch->head && strcmp(unwrap(name), m->arch->head) == 0;
 }
 
-/* A tensor that is no parameter and may be there all the same: a buffer, or the head of another task. */
-static bool is_ignored(const by_model *m, const char *name)
+static bool in_body(const by_model *m, const char *name)
+{
+    return strncmp(unwrap(name), m->arch->prefix, strlen(m->arch->prefix)) == 0;
+}
+
+/* Whether names in the file tell the body from the heads. */
+static bool is_prefixed(const by_model *m, const by_weights *file)
+{
+    for (int i = 0; i < by_weights_count(file); i++)
+        if (in_body(m, by_weights_at(file, i)->name))
+            return true;
+    return false;
+}
+
+/* A tensor that is no parameter and may be there all the same: a buffer, or a head or pooler that this task
+ * has no use for. */
+static bool is_ignored(const by_model *m, const char *name, bool prefixed)
 {
     for (int i = 0; i < BY_COUNT(buffers); i++)
         if (ends_with(name, buffers[i]))
             return true;
-    for (const char *const *end = m->arch->ignored; *end; end++)
+    for (const char *const *end = m->arch->ignored; end && *end; end++)
         if (ends_with(name, *end))
             return true;
-    return is_score(unwrap(name));
+    return (prefixed && !in_body(m, name)) || strncmp(unwrap(name), "score.", 6) == 0 ||
+           strstr(name, "pooler.");
+}
+
+/* Whether a parameter begins with fresh values although the model is opened: a new head's labels, and what
+ * the file does not have outside of the body. */
+static bool is_fresh(const by_model *m, const char *name, const by_weight *found, const by_model_spec *spec)
+{
+    bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
+    bool labels = by_has_labels(m->task) || m->task == BY_TASK_ANSWER || m->task == BY_TASK_CHOICE;
+    return spec->new_head && ((head && labels) || ((head || pooler) && !found));
 }
 
 enum { SHOWN = 4 };
@@ -141,6 +160,7 @@ static by_status match(const by_model *m, const by_weights *file, const by_weigh
 {
     by_buf spelled = {0}, scratch = {0};
     by_status s = BY_OK;
+    bool prefixed = is_prefixed(m, file);
     for (int i = 0; i < by_weights_count(file) && s == BY_OK; i++) {
         const by_weight *e = by_weights_at(file, i);
         int k = resolve(m, e->name, &spelled, &scratch);
@@ -153,7 +173,7 @@ static by_status match(const by_model *m, const by_weights *file, const by_weigh
             found[k] = e;
         else if (is_head(m, e->name))
             *head = e;
-        else if (!is_ignored(m, e->name))
+        else if (!is_ignored(m, e->name, prefixed))
             few_add(unknown, e->name);
     }
     by_buf_free(&spelled);
@@ -182,13 +202,13 @@ static bool same_values(const by_weight *a, const by_weight *b)
 static by_status tie(const by_model *m, const by_weight **found, const by_weight *head)
 {
     int k = m->arch->table ? by_params_find(m->params, m->arch->table) : -1;
-    bool tied;
+    bool tied, tokens = m->task == BY_TASK_LM || m->task == BY_TASK_MLM || m->task == BY_TASK_PRETRAIN;
     if (!head || k < 0)
         return BY_OK;
     BY_TRY(by_json_bool(m->json, "tie_word_embeddings", true, &tied));
     if (!found[k])
         found[k] = head;
-    else if (!tied && m->task == BY_TASK_LM && !same_values(found[k], head))
+    else if (!tied && tokens && !same_values(found[k], head))
         return by_fail(
             BY_ERR_UNSUPPORTED,
             "tie_word_embeddings is false and %s differs from %s: a head of its own is not supported",
@@ -217,10 +237,10 @@ static by_status check_shape(const by_params *p, int i, const by_weight *e)
     return BY_ERR_FORMAT;
 }
 
-/* Every parameter has a tensor of its shape, but for those of a fresh head, and every tensor is accounted
- * for: a leftover means that the configuration describes another model. */
-static by_status check_all(const by_model *m, const by_weights *file, const by_weight **found,
-                           bool fresh_head)
+/* Every parameter has a tensor of its shape, but for fresh ones, and every tensor of the body is accounted
+ * for: a leftover means that the configuration describes another model. *fresh: there are fresh ones. */
+static by_status check_all(const by_model *m, const by_weights *file, const by_model_spec *spec,
+                           const by_weight **found, bool *fresh)
 {
     const by_params *p = m->params;
     const by_weight *head = NULL;
@@ -229,10 +249,12 @@ static by_status check_all(const by_model *m, const by_weights *file, const by_w
     if (s == BY_OK)
         s = tie(m, found, head);
     for (int i = 0; i < p->count && s == BY_OK; i++) {
-        if (fresh_head && is_score(p->list[i].name))
+        if (is_fresh(m, p->list[i].name, found[i], spec)) {
             found[i] = NULL;
-        else if (!found[i])
+            *fresh = true;
+        } else if (!found[i]) {
             few_add(&missing, p->list[i].name);
+        }
     }
     if (s == BY_OK && missing.count + unknown.count > 0)
         s = complain(m, &missing, &unknown);
@@ -281,15 +303,14 @@ static by_status copy(by_params *p, int i, const by_weight *e)
 static by_status fill(by_model *m, by_weights *file, const by_model_spec *spec, const by_weight **found)
 {
     by_params *p = m->params;
-    bool fresh_head = spec->new_head && m->task != BY_TASK_LM;
-    BY_TRY(check_all(m, file, found, fresh_head));
-    bool mappable =
-        !spec->training && !spec->copy && !fresh_head && strcmp(by_device_name(m->device), "cpu") == 0;
+    bool fresh = false;
+    BY_TRY(check_all(m, file, spec, found, &fresh));
+    bool mappable = !spec->training && !spec->copy && !fresh && strcmp(by_device_name(m->device), "cpu") == 0;
     bool mapped = mappable && try_map(m, file, found);
     BY_TRY(by_params_freeze(p, spec->training));
     if (mapped)
         return BY_OK;
-    if (fresh_head)
+    if (fresh)
         BY_TRY(by_params_init(p, spec->seed));
     for (int i = 0; i < p->count; i++)
         if (found[i])
