@@ -59,8 +59,9 @@ typedef struct by_arch {
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
     by_task pretrained;                 /* its task from scratch */
     const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
-    const char *const
-        *ignored; /* endings of tensors in published files that are no parameters; NULL at the end */
+    const char *head, *table;   /* a head that is the table of embeddings, and the table; NULL: none */
+    const char *const *ignored; /* endings of tensors in published files that are no parameters; NULL at the
+                                   end, NULL: none */
     const by_field *fields;
     int n_fields;
     size_t config_size;
