@@ -45,9 +45,10 @@ typedef struct by_text_kind {
 struct by_tokenizer {
     const by_text_kind *kind;
     int vocab_size;
-    int eos;              /* id of the end-of-text token, or -1 */
-    const char *eos_text; /* its content, NULL when there is none; valid as long as the tokenizer */
-    char *chat_template;  /* heap, or NULL */
+    int eos;                       /* id of the end-of-text token, or -1 */
+    const char *eos_text;          /* its content, NULL when there is none; valid as long as the tokenizer */
+    char *chat_template;           /* heap, or NULL */
+    int special[BY_SPECIAL_COUNT]; /* id + 1 of what tokenizer_config.json names, 0 elsewhere */
 };
 
 extern const by_text_kind by_text_bytes, by_text_chars;
@@ -57,6 +58,10 @@ by_tokenizer *by_legacy_load(const char *dir);
 
 /* Make this token the end of text, when the tokenizer has it. */
 void by_tokenizer_set_eos(by_tokenizer *t, const char *token);
+
+/* Take over the special tokens that a tokenizer_config.json names (special.c); and write them again. */
+void by_special_read(by_tokenizer *t, const cJSON *config);
+void by_special_write(const by_tokenizer *t, by_buf *out);
 
 /* From the text of a tokenizer.json, with a NUL at json[size]; name stands in front of error messages. */
 by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name);

@@ -63,8 +63,8 @@ static by_tokenizer *load_file(const char *file)
     return t;
 }
 
-/* What tokenizer_config.json adds to a tokenizer.json: the end of text and the chat template. A damaged one
- * is an error. */
+/* What tokenizer_config.json adds to a tokenizer.json: the end of text, other special tokens and the chat
+ * template. A damaged one is an error. */
 static by_status read_config(by_tokenizer *t, const char *dir)
 {
     char *path = by_path_join(dir, "tokenizer_config.json");
@@ -83,6 +83,7 @@ static by_status read_config(by_tokenizer *t, const char *dir)
         const char *chat = by_stage_string(root, "chat_template");
         if (name)
             by_tokenizer_set_eos(t, name);
+        by_special_read(t, root);
         if (chat && !(t->chat_template = by_strdup(chat)))
             status = BY_ERR_MEMORY;
         cJSON_Delete(root);
@@ -128,6 +129,7 @@ static by_status format_config(const by_tokenizer *t, by_buf *out)
     by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     if (t->eos_text)
         by_buf_printf(out, "  \"eos_token\": \"%s\",\n", t->eos_text);
+    by_special_write(t, out);
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }

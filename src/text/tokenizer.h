@@ -87,4 +87,15 @@ const char *by_tokenizer_chat_template(const by_tokenizer *t);
 /* The id of a token by its text, or -1. */
 int32_t by_tokenizer_find(const by_tokenizer *t, const char *token);
 
+/* What part each id of the vocabulary has in words (special.c). */
+enum {
+    BY_ID_ABSENT = 1,  /* no token has this id */
+    BY_ID_SPECIAL = 2, /* no text: [CLS], <pad>, ... */
+    BY_ID_BEGINS = 4,  /* the first piece of a word */
+    BY_ID_ENDS = 8     /* the last piece of a word */
+};
+/* out: one byte per id. False when the tokenizer does not mark where words begin or end: each id is then both
+ * begin and end. */
+bool by_tokenizer_parts(const by_tokenizer *t, uint8_t *out);
+
 #endif
