@@ -543,7 +543,8 @@ bool by_op_sample_gather(by_op_sample *s, int which)
         return false;
     by_tensor *table = operand(s, SHAPE(lookups[which].rows, lookups[which].cols));
     by_tensor *ids = indices(s, lookups[which].rows, SHAPE(lookups[which].batch, lookups[which].positions));
-    out(s, which % 2 ? by_gather_padded(s->graph, table, ids, 1) : by_gather(s->graph, table, ids));
+    out(s, which == 1 ? by_gather_padded(s->graph, table, ids, 1) : by_gather(s->graph, table, ids));
+    s->forward_only = which == 1; /* what it leaves out is part of the derivative */
     return true;
 }
 

@@ -128,6 +128,7 @@ BY_API int by_model_context(const by_model *m);
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
+BY_API int by_model_segments(const by_model *m); /* segments or languages it tells apart; 0: none */
 BY_API int by_model_eos(const by_model *m); /* token that ends a text, -1 when there is none */
 BY_API int by_model_pad(const by_model *m); /* padding token, -1 when there is none */
 BY_API void by_model_set_eos(by_model *m, int token);
@@ -143,6 +144,7 @@ BY_API void by_model_set_dropout(by_model *m, double p);
 BY_API const char *by_family_at(int i);
 BY_API const char *by_family_title(int i);
 BY_API const char *by_family_preset(int i, int k);
+BY_API by_task by_family_task(const char *family); /* what it is pretrained with; BY_TASK_DEFAULT: unknown */
 
 #ifdef __cplusplus
 }

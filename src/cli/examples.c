@@ -101,7 +101,7 @@ static const char *segment_name(const printer *p, const by_example *e, int segme
 /* Tokens [from, to) with marks. */
 static by_status put_marked(by_buf *out, const printer *p, const by_example *e, int from, int to)
 {
-    const by_rows *r = e->rows;
+    const by_samples *r = e->rows;
     for (int k = 0; k < r->picks; k++) {
         const int at = r->pick[k];
         if (r->targets[k] < 0 || at < from || at >= to)
@@ -125,7 +125,7 @@ static int hidden_count(const by_example *e)
 
 static by_status print_text(const printer *p, const by_example *e)
 {
-    const by_rows *r = e->rows;
+    const by_samples *r = e->rows;
     by_status s = BY_OK;
     for (int from = 0, to; from < e->used && s == BY_OK; from = to) {
         by_buf text = {0};
@@ -147,7 +147,7 @@ static by_status print_text(const printer *p, const by_example *e)
 
 static by_status print_example(const printer *p, const by_example *e)
 {
-    const by_rows *r = e->rows;
+    const by_samples *r = e->rows;
     printf("row %lld: %s, %d tokens", (long long)e->number + 1, by_objective_name(e->kind), e->used);
     if (e->used < r->seq)
         printf(" and %d of padding", r->seq - e->used);
@@ -181,7 +181,7 @@ static cJSON *numbers(const int32_t *v, int n)
 
 static by_status add_hidden(cJSON *list, const by_example *e)
 {
-    const by_rows *r = e->rows;
+    const by_samples *r = e->rows;
     by_status s = BY_OK;
     for (int k = 0; k < r->picks && s == BY_OK; k++) {
         if (r->targets[k] < 0)
@@ -203,7 +203,7 @@ static by_status add_hidden(cJSON *list, const by_example *e)
 
 static by_status print_json(const printer *p, const by_example *e)
 {
-    const by_rows *r = e->rows;
+    const by_samples *r = e->rows;
     by_buf text = {0};
     cJSON *j = cJSON_CreateObject();
     by_status s = put_marked(&text, p, e, 0, e->used);

@@ -3,7 +3,7 @@
  * wholes: Cui et al. 2019; several words at once: Lan et al. 2020. */
 #include <math.h>
 
-#include "data/row.h"
+#include "data/sample.h"
 
 by_masking by_masking_usual(by_objective_kind k)
 {
@@ -21,7 +21,7 @@ int by_mask_picks(const by_masking *m, int seq)
 }
 
 /* Whether a word begins at place t of the row, which holds no special token. */
-static bool begins(const by_objective *o, const by_row *r, int t)
+static bool begins(const by_objective *o, const by_sample *r, int t)
 {
     if (!o->spec.masking.whole_words || t == 0)
         return true;
@@ -30,7 +30,7 @@ static bool begins(const by_objective *o, const by_row *r, int t)
 }
 
 /* words[i]: where word i begins; ends[i]: where it ends. Returns how many there are; *tokens: in all. */
-static int find_words(const by_objective *o, const by_row *r, int32_t *words, int32_t *ends, int *tokens)
+static int find_words(const by_objective *o, const by_sample *r, int32_t *words, int32_t *ends, int *tokens)
 {
     int n = 0;
     *tokens = 0;
@@ -89,7 +89,7 @@ static int32_t hide(const by_objective *o, by_rng *random, int32_t id)
 }
 
 /* The share is met on average: what is left over from whole tokens decides the chance of one more. */
-void by_mask_row(const by_objective *o, by_rng *random, by_row *row, int32_t *pick, int32_t *targets,
+void by_mask_row(const by_objective *o, by_rng *random, by_sample *row, int32_t *pick, int32_t *targets,
                  int32_t *scratch)
 {
     const by_masking *m = &o->spec.masking;

@@ -1,5 +1,5 @@
 /* objective.c - see objective.h. */
-#include "data/row.h"
+#include "data/sample.h"
 
 /* Streams of random numbers of one seed: orders of epochs, copies of the text, evaluation. */
 #define ORDER_STREAM (UINT64_C(1) << 62)
@@ -14,7 +14,7 @@ static const struct {
     bool hides;
     const char *labels[2];
     by_status (*plan)(by_objective *);
-    by_status (*row)(const by_objective *, int64_t, by_rng *, by_row *);
+    by_status (*row)(const by_objective *, int64_t, by_rng *, by_sample *);
 } kinds[BY_OBJECTIVE_COUNT] = {
     [BY_OBJECTIVE_LM] = {"lm", BY_TASK_LM, false, {NULL}, NULL, NULL},
     [BY_OBJECTIVE_MLM] = {"mlm", BY_TASK_MLM, true, {NULL}, by_pack_plan, by_pack_row},
@@ -166,7 +166,7 @@ const by_objective_spec *by_objective_settings(const by_objective *o)
     return &o->spec;
 }
 
-by_status by_rows_add(by_objective *o, by_span s)
+by_status by_span_add(by_objective *o, by_span s)
 {
     if (o->count == o->capacity) {
         int64_t capacity = BY_MAX(o->capacity * 2, (int64_t)256);
@@ -182,12 +182,12 @@ by_status by_rows_add(by_objective *o, by_span s)
 
 /* ---- memory of rows -------------------------------------------------------------------------- */
 
-by_status by_rows_make(by_rows *r, const by_objective *o, int count, int batch)
+by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch)
 {
     const by_objective_kind kind = o->spec.kind;
     const size_t cells = (size_t)count * (size_t)o->spec.seq, lm = kind == BY_OBJECTIVE_LM;
     const bool pairs = kinds[kind].labels[0] != NULL, two = kind == BY_OBJECTIVE_TLM;
-    *r = (by_rows){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
+    *r = (by_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
     const struct {
         int32_t **at;
         size_t size;
@@ -203,19 +203,19 @@ by_status by_rows_make(by_rows *r, const by_objective *o, int count, int batch)
     };
     for (int i = 0; i < BY_COUNT(parts); i++)
         if (parts[i].size && !(*parts[i].at = by_alloc_zero(parts[i].size, sizeof(int32_t)))) {
-            by_rows_free(r);
+            by_samples_free(r);
             return BY_ERR_MEMORY;
         }
     return BY_OK;
 }
 
-void by_rows_free(by_rows *r)
+void by_samples_free(by_samples *r)
 {
     int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions,
                         r->mask,   r->pick,    r->second,   r->scratch};
     for (int i = 0; i < BY_COUNT(parts); i++)
         by_free(parts[i]);
-    *r = (by_rows){0};
+    *r = (by_samples){0};
 }
 
 static int32_t *from(int32_t *v, size_t at)
@@ -223,7 +223,7 @@ static int32_t *from(int32_t *v, size_t at)
     return v ? v + at : NULL;
 }
 
-by_batch by_rows_batch(const by_rows *r, int number)
+by_batch by_samples_batch(const by_samples *r, int number)
 {
     const size_t row = (size_t)number * (size_t)r->batch, cell = row * (size_t)r->seq,
                  pick = row * (size_t)r->picks;
@@ -241,7 +241,7 @@ by_batch by_rows_batch(const by_rows *r, int number)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-void by_row_put(by_row *r, int32_t id, int segment)
+void by_sample_put(by_sample *r, int32_t id, int segment)
 {
     if (r->used == r->seq)
         return;
@@ -255,18 +255,18 @@ void by_row_put(by_row *r, int32_t id, int segment)
     r->used++;
 }
 
-by_status by_row_copy(by_row *r, const by_objective *o, int64_t begin, int64_t end, int segment)
+by_status by_sample_copy(by_sample *r, const by_objective *o, int64_t begin, int64_t end, int segment)
 {
     int64_t n = BY_MIN(end - begin, (int64_t)(r->seq - r->used));
     int32_t *ids = r->tokens + r->used;
     BY_TRY(by_tokens_read(o->text->all->tokens, begin, n, ids));
     for (int64_t i = 0; i < n; i++)
-        by_row_put(r, ids[i], segment);
+        by_sample_put(r, ids[i], segment);
     return BY_OK;
 }
 
 /* Fill the rest of a row with what nobody sees. */
-static void pad(const by_objective *o, by_row *r)
+static void pad(const by_objective *o, by_sample *r)
 {
     for (int t = r->used; t < r->seq; t++) {
         r->tokens[t] = o->pad;
@@ -279,28 +279,28 @@ static void pad(const by_objective *o, by_row *r)
 }
 
 /* What stands at each place is to be predicted by the place before. */
-static void put_next(const by_row *row, int32_t *targets)
+static void put_next(const by_sample *row, int32_t *targets)
 {
     for (int t = 0; t < row->seq; t++)
         targets[t] = t + 1 < row->used ? row->tokens[t + 1] : -100;
 }
 
 /* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
-static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_rows *rows, int r)
+static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
 {
     const size_t cell = (size_t)r * (size_t)rows->seq;
-    by_row row = {.tokens = rows->tokens + cell,
-                  .mask = rows->mask + cell,
-                  .segments = from(rows->segments, cell),
-                  .positions = from(rows->positions, cell),
-                  .seq = rows->seq,
-                  .position = o->spec.first_position,
-                  .second = -100};
+    by_sample row = {.tokens = rows->tokens + cell,
+                     .mask = rows->mask + cell,
+                     .segments = from(rows->segments, cell),
+                     .positions = from(rows->positions, cell),
+                     .seq = rows->seq,
+                     .position = o->spec.first_position,
+                     .second = -100};
     by_rng random = by_rng_make(seed, (uint64_t)BY_MAX(i, 0));
     if (i >= 0)
         BY_TRY(kinds[o->spec.kind].row(o, i, &random, &row));
     else
-        by_row_put(&row, o->first, 0);
+        by_sample_put(&row, o->first, 0);
     if (o->picks) {
         int32_t *pick = rows->pick + (size_t)r * (size_t)o->picks;
         by_mask_row(o, &random, &row, pick, rows->targets + (size_t)r * (size_t)o->picks, rows->scratch);
@@ -321,14 +321,14 @@ static uint64_t number_at(uint64_t seed, uint64_t stream)
     return by_rng_u64(&r);
 }
 
-static by_status check_step(const by_objective *o, int64_t step, const by_rows *rows)
+static by_status check_step(const by_objective *o, int64_t step, const by_samples *rows)
 {
     if (step < 0 || step >= INT64_MAX / o->spec.step_rows || rows->count != o->spec.step_rows)
         return by_fail(BY_ERR_ARGUMENT, "there is no step %lld of %d rows", (long long)step, rows->count);
     return BY_OK;
 }
 
-by_status by_objective_get(const by_objective *o, int64_t step, by_rows *rows)
+by_status by_objective_get(const by_objective *o, int64_t step, by_samples *rows)
 {
     BY_TRY(check_step(o, step, rows));
     if (o->spec.kind == BY_OBJECTIVE_LM)
@@ -360,7 +360,7 @@ int64_t by_objective_held_rows(const by_objective *o)
     return o->spec.kind == BY_OBJECTIVE_LM ? by_lm_eval_windows(&o->lm) : o->count;
 }
 
-by_status by_objective_held(const by_objective *o, int64_t first, by_rows *rows)
+by_status by_objective_held(const by_objective *o, int64_t first, by_samples *rows)
 {
     if (o->spec.kind == BY_OBJECTIVE_LM)
         return by_lm_eval_get(&o->lm, first, rows->count, rows->tokens, rows->targets);

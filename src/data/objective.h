@@ -60,23 +60,23 @@ const by_objective_spec *by_objective_settings(const by_objective *o);
 int64_t by_objective_rows(const by_objective *o); /* of an epoch; in order: by_objective_held */
 
 /* Memory for the rows of a step, or of an evaluation. */
-typedef struct by_rows {
+typedef struct by_samples {
     int count, batch, seq; /* rows; rows of a micro-batch; tokens of a row */
     int picks;             /* places of a row where something is to be predicted; 0: everywhere */
     int32_t *tokens, *targets;
     int32_t *segments, *positions, *mask, *pick, *second, *scratch; /* NULL where the objective has none */
-} by_rows;
-by_status by_rows_make(by_rows *r, const by_objective *o, int count, int batch);
-void by_rows_free(by_rows *r);                        /* zero state is legal */
-by_batch by_rows_batch(const by_rows *r, int number); /* one micro-batch, pointing into r */
+} by_samples;
+by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch);
+void by_samples_free(by_samples *r);                        /* zero state is legal */
+by_batch by_samples_batch(const by_samples *r, int number); /* one micro-batch, pointing into r */
 
 /* All rows of a step. Safe from several threads, each with rows of its own. */
-by_status by_objective_get(const by_objective *o, int64_t step, by_rows *rows);
+by_status by_objective_get(const by_objective *o, int64_t step, by_samples *rows);
 void by_objective_prefetch(const by_objective *o, int64_t step);
 
 /* Rows first, first + 1, ... in order, always the same, for evaluation; behind the last one rows without
  * targets. */
 int64_t by_objective_held_rows(const by_objective *o);
-by_status by_objective_held(const by_objective *o, int64_t first, by_rows *rows);
+by_status by_objective_held(const by_objective *o, int64_t first, by_samples *rows);
 
 #endif

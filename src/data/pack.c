@@ -1,6 +1,6 @@
 /* pack.c - rows of full sentences that follow each other, across documents too, with the separating token
  * behind each document (Liu et al. 2019). A sentence longer than a row is cut. A row has one language. */
-#include "data/row.h"
+#include "data/sample.h"
 
 typedef struct packer {
     by_objective *o;
@@ -13,7 +13,7 @@ static by_status flush(packer *p)
 {
     if (p->row.begin == p->row.end)
         return BY_OK;
-    BY_TRY(by_rows_add(p->o, p->row));
+    BY_TRY(by_span_add(p->o, p->row));
     p->row.begin = p->row.end;
     return BY_OK;
 }
@@ -56,17 +56,17 @@ by_status by_pack_plan(by_objective *o)
     return flush(&p);
 }
 
-by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_row *row)
+by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
 {
     (void)random;
     const by_span s = o->rows[i];
     const by_document *doc = o->text->list + s.doc;
     const int language = doc->language;
-    by_row_put(row, o->first, language);
+    by_sample_put(row, o->first, language);
     for (int64_t at = s.begin; at < s.end; doc++) {
         int64_t end = BY_MIN(o->text->all->starts[doc->end], s.end);
-        BY_TRY(by_row_copy(row, o, at, end, language));
-        by_row_put(row, o->sep, language);
+        BY_TRY(by_sample_copy(row, o, at, end, language));
+        by_sample_put(row, o->sep, language);
         at = end;
     }
     return BY_OK;

@@ -4,7 +4,7 @@
  * Each document is cut into spans of sentences that fill a row; a span is cut once more, at random, into the
  * two texts. A second text from elsewhere is the second text of another span: whether it is the right one
  * cannot be told from where it begins. */
-#include "data/row.h"
+#include "data/sample.h"
 
 #define SHORT_SHARE 0.1 /* of the spans are shorter than a row, as texts will be later */
 
@@ -27,7 +27,7 @@ static by_status plan_document(by_objective *o, int64_t doc, by_rng *random)
             end++;
         if (end == d.end - 1) /* one sentence would be left alone */
             end = d.end;
-        BY_TRY(by_rows_add(o, (by_span){s, end, doc}));
+        BY_TRY(by_span_add(o, (by_span){s, end, doc}));
     }
     return BY_OK;
 }
@@ -94,7 +94,7 @@ static void shorten(piece *a, piece *b, int64_t longest, by_rng *random)
     }
 }
 
-by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_row *row)
+by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
 {
     const by_span s = o->rows[i];
     const int64_t *starts = o->text->all->starts, longest = longest_pair(o);
@@ -106,10 +106,10 @@ by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_row 
     shorten(&a, &b, longest, random);
     bool swap = row->second && o->spec.kind == BY_OBJECTIVE_SOP;
     const piece *texts[2] = {swap ? &b : &a, swap ? &a : &b};
-    by_row_put(row, o->first, 0);
+    by_sample_put(row, o->first, 0);
     for (int k = 0; k < 2; k++) {
-        BY_TRY(by_row_copy(row, o, texts[k]->begin, texts[k]->end, k));
-        by_row_put(row, o->sep, k);
+        BY_TRY(by_sample_copy(row, o, texts[k]->begin, texts[k]->end, k));
+        by_sample_put(row, o->sep, k);
     }
     return BY_OK;
 }

@@ -1,6 +1,6 @@
 /* translations.c - a sentence and its translation side by side (Lample and Conneau 2019): tokens hidden in
  * one can be found in the other. Positions begin again with the second, language ids tell them apart. */
-#include "data/row.h"
+#include "data/sample.h"
 
 /* The part's list has as many documents of each language, in the same order. */
 static by_document document(const by_objective *o, int64_t i, int language)
@@ -23,12 +23,12 @@ by_status by_translations_plan(by_objective *o)
         for (int l = 0; l < o->spec.languages && whole; l++)
             whole = size_of(o, document(o, i, l)) > 0;
         if (whole)
-            BY_TRY(by_rows_add(o, (by_span){i, i, i}));
+            BY_TRY(by_span_add(o, (by_span){i, i, i}));
     }
     return BY_OK;
 }
 
-by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_row *row)
+by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
 {
     int a = (int)by_rng_below(random, (uint64_t)o->spec.languages);
     int b = (int)by_rng_below(random, (uint64_t)o->spec.languages - 1);
@@ -41,9 +41,9 @@ by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, 
     for (int k = 0; k < 2; k++) {
         int64_t begin = o->text->all->starts[document(o, o->rows[i].doc, languages[k]).first];
         row->position = o->spec.first_position;
-        by_row_put(row, o->first, languages[k]);
-        BY_TRY(by_row_copy(row, o, begin, begin + size[k], languages[k]));
-        by_row_put(row, o->sep, languages[k]);
+        by_sample_put(row, o->first, languages[k]);
+        BY_TRY(by_sample_copy(row, o, begin, begin + size[k], languages[k]));
+        by_sample_put(row, o->sep, languages[k]);
     }
     return BY_OK;
 }

@@ -659,6 +659,8 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
     if (!io->cache && by_dim(io->tokens, 1) > by_model_context(m))
         by_graph_fail(g, "%lld positions are more than the %d this model has",
                       (long long)by_dim(io->tokens, 1), by_model_context(m));
+    if (io->segments && !by_model_segments(m))
+        by_graph_fail(g, "%s has no segments", m->arch->title);
     m->arch->build(g, m->config, io);
     for (int i = 0; i < io->n_attention && by_graph_status(g) == BY_OK; i++)
         by_output(g, NULL, io->attention[i]);
@@ -769,6 +771,12 @@ int by_model_heads(const by_model *m)
 int by_model_width(const by_model *m)
 {
     return (int)by_config_get(m->arch, m->config, BY_ROLE_WIDTH);
+}
+
+int by_model_segments(const by_model *m)
+{
+    int segments = (int)by_config_get(m->arch, m->config, BY_ROLE_SEGMENTS);
+    return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
 }
 
 int by_model_eos(const by_model *m)

@@ -14,7 +14,7 @@ typedef struct albert_config {
 static const by_field fields[] = {
     BY_INT_FIELD(albert_config, vocab, "vocab_size", 30000, 1, 1 << 24, BY_ROLE_VOCAB),
     BY_INT_FIELD(albert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(albert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_NONE),
+    BY_INT_FIELD(albert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),
     BY_INT_FIELD(albert_config, small, "embedding_size", 128, 1, 1 << 20, BY_ROLE_NONE),
     BY_INT_FIELD(albert_config, width, "hidden_size", 4096, 1, 1 << 20, BY_ROLE_WIDTH),
     BY_INT_FIELD(albert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),

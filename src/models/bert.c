@@ -13,7 +13,7 @@ typedef struct bert_config {
 static const by_field fields[] = {
     BY_INT_FIELD(bert_config, vocab, "vocab_size", 30522, 1, 1 << 24, BY_ROLE_VOCAB),
     BY_INT_FIELD(bert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_NONE),
+    BY_INT_FIELD(bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),
     BY_INT_FIELD(bert_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),
     BY_INT_FIELD(bert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
     BY_INT_FIELD(bert_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),

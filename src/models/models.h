@@ -19,6 +19,7 @@ typedef enum by_role {
     BY_ROLE_HEADS,
     BY_ROLE_INNER,
     BY_ROLE_DROPOUT,
+    BY_ROLE_SEGMENTS,
     BY_ROLE_LANGUAGES,
     BY_ROLE_PAD,
     BY_ROLE_CAUSAL

@@ -14,7 +14,7 @@ typedef struct roberta_config {
 static const by_field fields[] = {
     BY_INT_FIELD(roberta_config, vocab, "vocab_size", 50265, 1, 1 << 24, BY_ROLE_VOCAB),
     BY_INT_FIELD(roberta_config, context, "max_position_embeddings", 514, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(roberta_config, segments, "type_vocab_size", 1, 1, 1 << 16, BY_ROLE_NONE),
+    BY_INT_FIELD(roberta_config, segments, "type_vocab_size", 1, 1, 1 << 16, BY_ROLE_SEGMENTS),
     BY_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),
     BY_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
     BY_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),

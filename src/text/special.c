@@ -13,33 +13,34 @@ static const struct {
     [BY_SPECIAL_UNKNOWN] = {"unk_token", {"[UNK]", "<unk>"}},
 };
 
+const char *by_special_name(const cJSON *config, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
+    return cJSON_IsObject(v) ? by_stage_string(v, "content") : cJSON_GetStringValue(v);
+}
+
 void by_special_read(by_tokenizer *t, const cJSON *config)
 {
     for (int i = 0; i < BY_SPECIAL_COUNT; i++) {
-        const cJSON *token = cJSON_GetObjectItemCaseSensitive(config, roles[i].key);
-        const char *name =
-            cJSON_IsObject(token) ? by_stage_string(token, "content") : cJSON_GetStringValue(token);
-        t->special[i] = name ? by_tokenizer_find(t, name) + 1 : 0;
+        const char *name = by_special_name(config, roles[i].key);
+        int id = name ? by_tokenizer_find(t, name) : -1;
+        if (id >= 0)
+            t->special[i] = id + 1;
     }
 }
 
 /* The reference library asks its tokenizers for these by name. */
 void by_special_write(const by_tokenizer *t, by_buf *out)
 {
-    for (int i = 0; i < BY_SPECIAL_COUNT; i++) {
+    const by_pipeline *p = t->kind == &by_text_pipeline ? (const by_pipeline *)t : NULL;
+    for (int i = 0; i < BY_SPECIAL_COUNT && p; i++) {
         int id = by_tokenizer_special(t, (by_special)i);
-        if (id < 0 || t->kind != &by_text_pipeline)
+        const by_added_token *added = id >= 0 ? by_added_find(&p->added, id) : NULL;
+        if (!added)
             continue;
-        const by_pipeline *p = (const by_pipeline *)t;
-        const by_added_token *added = by_added_find(&p->added, id);
-        cJSON *text = cJSON_CreateString(added ? added->content : p->texts[id].text);
-        char *quoted = text ? cJSON_PrintUnformatted(text) : NULL;
-        if (quoted)
-            by_buf_printf(out, "  \"%s\": %s,\n", roles[i].key, quoted);
-        else
-            out->failed = true;
-        cJSON_free(quoted);
-        cJSON_Delete(text);
+        by_buf_printf(out, "  \"%s\": ", roles[i].key);
+        by_json_put_string(out, added->content, added->size);
+        by_buf_puts(out, ",\n");
     }
 }
 

@@ -40,6 +40,9 @@ static by_status take_inputs(by_check *c)
     BY_TRY(by_check_ids(c, "input.", "token_type_ids", c->batch, c->seq, &c->segments));
     if (!c->segments)
         BY_TRY(by_check_ids(c, "input.", "langs", c->batch, c->seq, &c->segments));
+    if (c->segments && !by_model_segments(c->model))
+        return by_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s takes no such input here",
+                       by_model_class(c->model));
     return take_targets(c);
 }
 

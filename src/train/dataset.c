@@ -58,12 +58,12 @@ static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_di
                                     char *const *paths, int count)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
-    char *saved = by_path_join(data_dir, "tokenizer.json");
+    char *saved = by_path_join(data_dir, "tokenizer_config.json");
     by_tokenizer *t = NULL;
     if (!saved)
         return NULL;
     if (resuming && by_file_exists(saved))
-        t = by_tokenizer_load(data_dir); /* with what tokenizer_config.json says */
+        t = by_tokenizer_load(data_dir);
     else if (strcmp(kind, "char") == 0)
         t = train_chars(paths, count);
     else if (strcmp(kind, "byte") == 0)
@@ -164,12 +164,10 @@ static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *
     const bool lm = d->kind == BY_OBJECTIVE_LM;
     const int vocab = by_tokenizer_vocab_size(d->tokenizer);
     char *bin = by_sprintf("%s/%s.bin", dir, x->name), *note = by_sprintf("%s/%s.json", dir, x->name);
-    char *index = by_sprintf("%s/%s.docs", dir, x->name), *saved = by_path_join(dir, "tokenizer.json");
-    size_t size = 0;
-    char *json = saved ? by_file_read(saved, (size_t)1 << 30, &size) : NULL;
-    by_status s = bin && note && index && json ? BY_OK : by_error_status();
+    char *index = by_sprintf("%s/%s.docs", dir, x->name);
+    by_status s = bin && note && index ? BY_OK : by_error_status();
     if (s == BY_OK) {
-        uint64_t source = files_hash(x->paths, x->count, by_hash(json, size, 0));
+        uint64_t source = files_hash(x->paths, x->count, by_tokenizer_hash(d->tokenizer));
         if (!lm) /* what else decides how the text is cut */
             source = by_hash(&(int[2]){d->kind == BY_OBJECTIVE_TLM, spec->objective.language_count},
                              sizeof(int[2]), source);
@@ -192,8 +190,6 @@ static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *
     by_free(bin);
     by_free(note);
     by_free(index);
-    by_free(saved);
-    by_free(json);
     return s;
 }
 

@@ -9,7 +9,7 @@ typedef struct look {
     by_run_spec spec;
     by_dataset data;
     by_model *model;
-    by_rows rows;
+    by_samples rows;
     char *folder; /* where the text is tokenised */
 } look;
 
@@ -49,13 +49,13 @@ static by_status make_model(look *l, by_device *d)
 static by_status show_rows(look *l, int count, by_status (*show)(void *, const by_example *), void *user)
 {
     const int step_rows = l->spec.batch * l->spec.accumulate;
-    BY_TRY(by_rows_make(&l->rows, l->data.rows, step_rows, 1)); /* each row a batch: picks begin at 0 */
+    BY_TRY(by_samples_make(&l->rows, l->data.rows, step_rows, 1)); /* each row a batch: picks begin at 0 */
     for (int i = 0; i < count; i++) {
         const int k = i % step_rows;
         if (k == 0)
             BY_TRY(by_objective_get(l->data.rows, i / step_rows, &l->rows));
         const size_t cell = (size_t)k * (size_t)l->rows.seq, pick = (size_t)k * (size_t)l->rows.picks;
-        by_rows one = l->rows;
+        by_samples one = l->rows;
         int32_t **cells[] = {&one.tokens, &one.segments, &one.positions, &one.mask};
         for (int c = 0; c < BY_COUNT(cells); c++)
             *cells[c] = *cells[c] ? *cells[c] + cell : NULL;
@@ -90,7 +90,7 @@ by_status by_train_examples(by_device *d, const by_run_spec *spec, int count,
     look l = {.spec = *spec};
     by_error_clear();
     by_status s = look_at(&l, d, count, show, user);
-    by_rows_free(&l.rows);
+    by_samples_free(&l.rows);
     by_dataset_close(&l.data);
     by_model_free(l.model);
     if (l.folder && by_dir_remove(l.folder) != BY_OK && s == BY_OK)

@@ -8,7 +8,7 @@ typedef struct by_example {
     int64_t number; /* from 0 */
     by_objective_kind kind;
     const by_tokenizer *tokenizer; /* NULL when there is none */
-    const by_rows *rows;           /* this row and nothing else; picks count from its beginning */
+    const by_samples *rows;        /* this row and nothing else; picks count from its beginning */
     int used;                      /* tokens that are no padding */
 } by_example;
 

@@ -153,10 +153,10 @@ static by_status set_up_steps(train_run *r)
                                                              .seed = s->seed});
     if (!r->trainer)
         return by_error_status();
-    BY_TRY(by_rows_make(&r->rows, r->data.rows, s->batch * s->accumulate, s->batch));
+    BY_TRY(by_samples_make(&r->rows, r->data.rows, s->batch * s->accumulate, s->batch));
     if (r->data.eval_rows)
-        BY_TRY(by_rows_make(&r->eval_rows, r->data.eval_rows, s->batch, s->batch));
-    by_batch like = by_rows_batch(&r->rows, 0);
+        BY_TRY(by_samples_make(&r->eval_rows, r->data.eval_rows, s->batch, s->batch));
+    by_batch like = by_samples_batch(&r->rows, 0);
     if (!by_trainer_program(r->trainer, &like))
         return by_error_status();
     by_trainer_set_steps(r->trainer, r->state.step);
@@ -194,8 +194,8 @@ static void tear_down(train_run *r)
 {
     by_free(r->last);
     by_free(r->languages);
-    by_rows_free(&r->rows);
-    by_rows_free(&r->eval_rows);
+    by_samples_free(&r->rows);
+    by_samples_free(&r->eval_rows);
     by_log_close(r->log);
     by_trainer_free(r->trainer);
     by_model_free(r->model);
@@ -214,7 +214,7 @@ static by_status train_step(train_run *r, by_report *out)
     BY_TRY(by_objective_get(r->data.rows, r->state.step, &r->rows));
     by_objective_prefetch(r->data.rows, r->state.step + 1);
     for (int k = 0; k < s->accumulate; k++) {
-        by_batch b = by_rows_batch(&r->rows, k);
+        by_batch b = by_samples_batch(&r->rows, k);
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
     }
     out->learning_rate = by_schedule_rate(&s->schedule, r->state.step);
@@ -254,7 +254,7 @@ static by_status evaluate(train_run *r, by_report *p)
         rows = BY_MIN(rows, s->eval_batches * s->batch);
     for (int64_t row = 0; row < rows; row += s->batch) {
         BY_TRY(by_objective_held(r->data.eval_rows, row, &r->eval_rows));
-        by_batch b = by_rows_batch(&r->eval_rows, 0);
+        by_batch b = by_samples_batch(&r->eval_rows, 0);
         const int32_t *labels = b.second;
         b.second = NULL;
         BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
@@ -328,7 +328,7 @@ static by_status after_step(train_run *r, by_report *p, bool *stop)
 
 static void trace(train_run *r, by_trace_fn fn)
 {
-    const by_batch like = by_rows_batch(&r->rows, 0);
+    const by_batch like = by_samples_batch(&r->rows, 0);
     by_program *p = by_trainer_program(r->trainer, &like);
     if (p)
         by_program_trace(p, fn, r->spec.user);

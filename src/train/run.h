@@ -16,7 +16,7 @@ typedef struct train_run {
     by_log *log;
     char *last; /* the checkpoint it goes on from, NULL for a run that begins */
     by_run_state state;
-    by_rows rows, eval_rows; /* of a step; of a batch of an evaluation */
+    by_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
     int lock;
     double started;
     double rate; /* measured FLOP/s of matrix products */

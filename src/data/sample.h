@@ -1,17 +1,17 @@
-/* row.h - the inside of objectives: what makes a row. Private to src/data. */
-#ifndef BY_DATA_ROW_H
-#define BY_DATA_ROW_H
+/* sample.h - the inside of objectives: what makes a row. Private to src/data. */
+#ifndef BY_DATA_SAMPLE_H
+#define BY_DATA_SAMPLE_H
 
 #include "data/objective.h"
 
 /* A row in the making. */
-typedef struct by_row {
+typedef struct by_sample {
     int32_t *tokens, *mask;
     int32_t *segments, *positions; /* may be NULL */
     int seq, used;
     int position; /* of the next token */
     int second;   /* label of the second task */
-} by_row;
+} by_sample;
 
 /* Where a row comes from. */
 typedef struct by_span {
@@ -32,23 +32,23 @@ struct by_objective {
     int64_t count, capacity;
 };
 
-by_status by_rows_add(by_objective *o, by_span s);
+by_status by_span_add(by_objective *o, by_span s);
 
 /* Append to a row; what does not fit is a mistake of the caller's plan and left out. */
-void by_row_put(by_row *r, int32_t id, int segment);
-by_status by_row_copy(by_row *r, const by_objective *o, int64_t begin, int64_t end, int segment);
+void by_sample_put(by_sample *r, int32_t id, int segment);
+by_status by_sample_copy(by_sample *r, const by_objective *o, int64_t begin, int64_t end, int segment);
 
 /* Each plans the rows of an epoch, and makes row number i with random numbers of its own. */
 by_status by_pack_plan(by_objective *o);
-by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_row *row);
+by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
 by_status by_pairs_plan(by_objective *o);
-by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_row *row);
+by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
 by_status by_translations_plan(by_objective *o);
-by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_row *row);
+by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
 
 /* Hide tokens of a row. targets[k] is what stood at place pick[k] of the row, ascending; the rest is -100 at
  * place 0. scratch: 3 * seq. */
-void by_mask_row(const by_objective *o, by_rng *random, by_row *row, int32_t *pick, int32_t *targets,
+void by_mask_row(const by_objective *o, by_rng *random, by_sample *row, int32_t *pick, int32_t *targets,
                  int32_t *scratch);
 int by_mask_picks(const by_masking *m, int seq);
 
