@@ -72,8 +72,9 @@ static by_status read_json(const char *dir, const char *name, cJSON **out)
     char *path = by_path_join(dir, name);
     by_status status = path ? BY_OK : BY_ERR_MEMORY;
     if (path && by_file_exists(path)) {
-        char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, NULL);
-        *out = text ? cJSON_Parse(text) : NULL;
+        size_t size = 0;
+        char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
+        *out = text ? cJSON_ParseWithLengthOpts(text, size + 1, NULL, true) : NULL;
         if (!*out)
             status = text ? by_fail(BY_ERR_FORMAT, "%s is not JSON", path) : by_error_status();
         by_free(text);
