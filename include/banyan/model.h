@@ -145,6 +145,7 @@ BY_API void by_model_set_dropout(by_model *m, double p);
 BY_API const char *by_family_at(int i);
 BY_API const char *by_family_title(int i);
 BY_API const char *by_family_preset(int i, int k);
+BY_API by_task by_family_task(const char *family); /* what it is pretrained with; BY_TASK_DEFAULT: unknown */
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ static by_status grow(sentence *s)
     return BY_OK;
 }
 
-static void *keep(by_examples *e, const void *from, size_t bytes)
+static void *keep(by_cases *e, const void *from, size_t bytes)
 {
     void *to = by_arena_alloc(e->arena, bytes + 1);
     if (to && bytes)
@@ -35,11 +35,11 @@ static void *keep(by_examples *e, const void *from, size_t bytes)
 }
 
 /* The sentence becomes an example, and is empty again. */
-static by_status end_sentence(by_examples *e, sentence *s)
+static by_status end_sentence(by_cases *e, sentence *s)
 {
     if (!s->count)
         return BY_OK;
-    by_example *x = by_examples_add(e, s->line);
+    by_case *x = by_cases_add(e, s->line);
     if (!x || s->text.failed)
         return BY_ERR_MEMORY;
     x->n_labels = s->count;
@@ -66,7 +66,7 @@ static int split(char *line, char **out)
 }
 
 /* "3" -> column 2; NULL: the fallback. */
-static by_status column(const by_examples *e, const char *option, int fallback, int *out)
+static by_status column(const by_cases *e, const char *option, int fallback, int *out)
 {
     char *end;
     long n = option ? strtol(option, &end, 10) : fallback + 1;
@@ -77,14 +77,14 @@ static by_status column(const by_examples *e, const char *option, int fallback, 
     return BY_OK;
 }
 
-static by_status add_word(by_examples *e, sentence *s, char **columns, int count, int line)
+static by_status add_word(by_cases *e, sentence *s, char **columns, int count, int line)
 {
     int word, label;
     BY_TRY(column(e, e->spec.text, 0, &word));
     BY_TRY(column(e, e->spec.label, count - 1, &label));
     if (count < 2 || word >= count || label >= count)
-        return by_examples_fail(e, line, "%d column%s, and a word and its label are needed", count,
-                                count == 1 ? "" : "s");
+        return by_cases_fail(e, line, "%d column%s, and a word and its label are needed", count,
+                             count == 1 ? "" : "s");
     BY_TRY(grow(s));
     if (!s->count)
         s->line = line;
@@ -103,11 +103,11 @@ static bool is_comment(const char *line)
     return line[0] == '#' && strstr(line, " = ");
 }
 
-static by_status read_lines(by_examples *e, sentence *s)
+static by_status read_lines(by_cases *e, sentence *s)
 {
     char *cursor = e->bytes, *text, *columns[COLUMNS];
     for (int line = 0;;) {
-        BY_TRY(by_examples_line(e, &cursor, &line, &text));
+        BY_TRY(by_cases_line(e, &cursor, &line, &text));
         if (!text)
             return end_sentence(e, s);
         if (is_comment(text))
@@ -120,7 +120,7 @@ static by_status read_lines(by_examples *e, sentence *s)
     }
 }
 
-by_status by_read_conll(by_examples *e)
+by_status by_read_conll(by_cases *e)
 {
     sentence s = {0};
     by_status status = read_lines(e, &s);

@@ -7,7 +7,7 @@
 enum { COLUMNS = 256 };
 
 typedef struct table {
-    by_examples *e;
+    by_cases *e;
     char separator;
     char *cursor;
     int line; /* of the row's first line */
@@ -21,7 +21,7 @@ typedef struct table {
 
 static by_status too_many(const table *t)
 {
-    return by_examples_fail(t->e, t->line, "more than %d columns", COLUMNS);
+    return by_cases_fail(t->e, t->line, "more than %d columns", COLUMNS);
 }
 
 static by_status split_line(table *t, char *line)
@@ -49,8 +49,8 @@ static by_status unquote(table *t, char **at, int *line)
         if (*from == '\0') { /* the end of a line, or of the file */
             char *more;
             if (!*t->cursor)
-                return by_examples_fail(t->e, t->line, "a quote is never closed");
-            BY_TRY(by_examples_line(t->e, &t->cursor, line, &more));
+                return by_cases_fail(t->e, t->line, "a quote is never closed");
+            BY_TRY(by_cases_line(t->e, &t->cursor, line, &more));
             *to++ = '\n';
             from = more;
             continue;
@@ -73,7 +73,7 @@ static by_status split_quoted(table *t, char *at, int *line)
             t->fields[t->count++] = ++at;
             BY_TRY(unquote(t, &at, line));
             if (*at && *at != t->separator)
-                return by_examples_fail(t->e, *line, "text between a closing quote and the next comma");
+                return by_cases_fail(t->e, *line, "text between a closing quote and the next comma");
         } else {
             t->fields[t->count++] = at;
             at += strcspn(at, ",");
@@ -89,12 +89,12 @@ static by_status next_row(table *t, int *line)
 {
     char *text;
     t->count = 0;
-    BY_TRY(by_examples_line(t->e, &t->cursor, line, &text));
+    BY_TRY(by_cases_line(t->e, &t->cursor, line, &text));
     if (!text)
         return BY_OK;
     t->line = *line;
     if (!*text)
-        return by_examples_fail(t->e, t->line, "the line is empty");
+        return by_cases_fail(t->e, t->line, "the line is empty");
     return t->separator == ',' ? split_quoted(t, text, line) : split_line(t, text);
 }
 
@@ -125,9 +125,9 @@ static by_status named(const table *t, const char *name, int *out)
         return BY_OK;
     long n = strtol(name, &end, 10);
     if (*end || n < 1)
-        return by_examples_fail(t->e, t->line, "there is no column \"%.60s\"", name);
+        return by_cases_fail(t->e, t->line, "there is no column \"%.60s\"", name);
     if (n > t->count)
-        return by_examples_fail(t->e, t->line, "there is no column %ld, only %d", n, t->count);
+        return by_cases_fail(t->e, t->line, "there is no column %ld, only %d", n, t->count);
     *out = (int)n - 1;
     return BY_OK;
 }
@@ -155,7 +155,7 @@ static bool needs_label(const table *t)
 /* Which columns are what, from the first row. *header: it is no example. */
 static by_status find_columns(table *t, bool *header)
 {
-    const by_examples_spec *s = &t->e->spec;
+    const by_cases_spec *s = &t->e->spec;
     int text = s->text ? find_field(t, s->text) : find_any(t, by_text_names);
     int label = s->label ? find_field(t, s->label) : find_any(t, by_label_names);
     *header = text >= 0 && (label >= 0 || !needs_label(t));
@@ -177,12 +177,12 @@ static by_status find_columns(table *t, bool *header)
     if (!needs_label(t))
         return BY_OK;
     if (t->label == t->text || (t->pair >= 0 && (t->pair == t->label || t->pair == t->text)))
-        return by_examples_fail(t->e, t->line, "%d column%s, and a text and its label are needed", t->count,
-                                t->count == 1 ? "" : "s");
+        return by_cases_fail(t->e, t->line, "%d column%s, and a text and its label are needed", t->count,
+                             t->count == 1 ? "" : "s");
     return BY_OK;
 }
 
-static by_status add_choices(table *t, by_example *x)
+static by_status add_choices(table *t, by_case *x)
 {
     x->choices = by_arena_alloc(t->e->arena, (size_t)t->n_choices * sizeof *x->choices);
     if (!x->choices)
@@ -196,20 +196,20 @@ static by_status add_choices(table *t, by_example *x)
 static by_status add_row(table *t)
 {
     if (t->count != t->width)
-        return by_examples_fail(t->e, t->line, "%d columns where the first line has %d", t->count, t->width);
-    by_example *x = by_examples_add(t->e, t->line);
+        return by_cases_fail(t->e, t->line, "%d columns where the first line has %d", t->count, t->width);
+    by_case *x = by_cases_add(t->e, t->line);
     if (!x)
         return BY_ERR_MEMORY;
     x->text = t->fields[t->text];
     x->pair = t->pair >= 0 ? t->fields[t->pair] : NULL;
     if (!x->text[strspn(x->text, " ")])
-        return by_examples_fail(t->e, t->line, "the text is empty");
+        return by_cases_fail(t->e, t->line, "the text is empty");
     if (t->n_choices)
         BY_TRY(add_choices(t, x));
-    return needs_label(t) ? by_example_split(t->e, x, t->fields[t->label]) : BY_OK;
+    return needs_label(t) ? by_case_split(t->e, x, t->fields[t->label]) : BY_OK;
 }
 
-by_status by_read_table(by_examples *e, char separator)
+by_status by_read_table(by_cases *e, char separator)
 {
     table t = {.e = e, .separator = separator, .cursor = e->bytes};
     bool header;

@@ -5,7 +5,7 @@
 #include "data/tasks.h"
 #include "io/json.h"
 
-static char *keep(by_examples *e, const char *s)
+static char *keep(by_cases *e, const char *s)
 {
     return by_arena_strdup(e->arena, s);
 }
@@ -21,27 +21,27 @@ static size_t byte_of(const char *text, double character)
     return character <= (double)n && (at < n || character == 0) ? at : SIZE_MAX;
 }
 
-static by_status add_answer(by_examples *e, by_example *x, const cJSON *text, const cJSON *start)
+static by_status add_answer(by_cases *e, by_case *x, const cJSON *text, const cJSON *start)
 {
     const char *answer = cJSON_GetStringValue(text);
     if (!answer || !*answer || !cJSON_IsNumber(start) || !(start->valuedouble >= 0))
-        return by_examples_fail(e, x->line, "an answer needs a text and where it starts");
+        return by_cases_fail(e, x->line, "an answer needs a text and where it starts");
     size_t at = byte_of(x->pair, start->valuedouble);
     if (at == SIZE_MAX || strncmp(x->pair + at, answer, strlen(answer)) != 0)
-        return by_examples_fail(e, x->line, "the answer \"%.60s\" is not in the text at character %.0f",
-                                answer, start->valuedouble);
+        return by_cases_fail(e, x->line, "the answer \"%.60s\" is not in the text at character %.0f", answer,
+                             start->valuedouble);
     x->answers[x->n_answers++] = (by_answer){at, at + strlen(answer)};
     return BY_OK;
 }
 
-static by_status room_for_answers(by_examples *e, by_example *x, int count)
+static by_status room_for_answers(by_cases *e, by_case *x, int count)
 {
     x->answers = by_arena_alloc(e->arena, (size_t)BY_MAX(count, 1) * sizeof *x->answers);
     return x->answers ? BY_OK : BY_ERR_MEMORY;
 }
 
 /* [{"text": ..., "answer_start": ...}, ...] */
-static by_status add_answer_list(by_examples *e, by_example *x, const cJSON *list)
+static by_status add_answer_list(by_cases *e, by_case *x, const cJSON *list)
 {
     BY_TRY(room_for_answers(e, x, cJSON_GetArraySize(list)));
     const cJSON *item;
@@ -51,13 +51,13 @@ static by_status add_answer_list(by_examples *e, by_example *x, const cJSON *lis
 }
 
 /* {"text": [...], "answer_start": [...]} */
-static by_status add_answer_columns(by_examples *e, by_example *x, const cJSON *object)
+static by_status add_answer_columns(by_cases *e, by_case *x, const cJSON *object)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "text"),
                 *start = cJSON_GetObjectItemCaseSensitive(object, "answer_start");
     if (!cJSON_IsArray(text) || !cJSON_IsArray(start) ||
         cJSON_GetArraySize(text) != cJSON_GetArraySize(start))
-        return by_examples_fail(e, x->line, "\"answers\" needs as many texts as starts");
+        return by_cases_fail(e, x->line, "\"answers\" needs as many texts as starts");
     BY_TRY(room_for_answers(e, x, cJSON_GetArraySize(text)));
     for (text = text->child, start = start->child; text; text = text->next, start = start->next)
         BY_TRY(add_answer(e, x, text, start));
@@ -66,9 +66,9 @@ static by_status add_answer_columns(by_examples *e, by_example *x, const cJSON *
 
 /* ---- SQuAD ----------------------------------------------------------------------------------- */
 
-static by_status add_question(by_examples *e, const cJSON *qa, const char *context)
+static by_status add_question(by_cases *e, const cJSON *qa, const char *context)
 {
-    by_example *x = by_examples_add(e, e->count + 1);
+    by_case *x = by_cases_add(e, e->count + 1);
     if (!x)
         return BY_ERR_MEMORY;
     const char *question = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(qa, "question"));
@@ -76,7 +76,7 @@ static by_status add_question(by_examples *e, const cJSON *qa, const char *conte
     const cJSON *answers = cJSON_GetObjectItemCaseSensitive(qa, "answers");
     bool impossible = false;
     if (!question || !question[strspn(question, " ")])
-        return by_examples_fail(e, x->line, "there is no \"question\"");
+        return by_cases_fail(e, x->line, "there is no \"question\"");
     BY_TRY(by_json_bool(qa, "is_impossible", false, &impossible));
     x->text = keep(e, question);
     x->pair = context;
@@ -86,16 +86,16 @@ static by_status add_question(by_examples *e, const cJSON *qa, const char *conte
     if (impossible)
         return BY_OK;
     if (!cJSON_IsArray(answers) || !answers->child)
-        return by_examples_fail(e, x->line, "there are no \"answers\", and it is not said to be impossible");
+        return by_cases_fail(e, x->line, "there are no \"answers\", and it is not said to be impossible");
     return add_answer_list(e, x, answers);
 }
 
-static by_status add_paragraph(by_examples *e, const cJSON *paragraph)
+static by_status add_paragraph(by_cases *e, const cJSON *paragraph)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(paragraph, "context"));
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(paragraph, "qas"), *qa;
     if (!text || !cJSON_IsArray(list))
-        return by_examples_fail(e, e->count + 1, "its paragraph has no \"context\" with \"qas\"");
+        return by_cases_fail(e, e->count + 1, "its paragraph has no \"context\" with \"qas\"");
     text = keep(e, text);
     if (!text)
         return BY_ERR_MEMORY;
@@ -103,7 +103,7 @@ static by_status add_paragraph(by_examples *e, const cJSON *paragraph)
     return BY_OK;
 }
 
-static by_status add_articles(by_examples *e, const cJSON *root)
+static by_status add_articles(by_cases *e, const cJSON *root)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data"), *article, *paragraph;
     if (!cJSON_IsArray(data))
@@ -119,7 +119,7 @@ static by_status add_articles(by_examples *e, const cJSON *root)
     return BY_OK;
 }
 
-by_status by_read_squad(by_examples *e)
+by_status by_read_squad(by_cases *e)
 {
     if (e->spec.kind != BY_WORK_ANSWER)
         return by_fail(BY_ERR_ARGUMENT, "%s: SQuAD's files are for question answering", e->path);
@@ -142,7 +142,7 @@ static const cJSON *find_any(const cJSON *o, const char *name, const char *const
 }
 
 /* Labels are words, numbers, or yes and no. */
-static by_status label_text(by_examples *e, int line, const cJSON *value, const char **out)
+static by_status label_text(by_cases *e, int line, const cJSON *value, const char **out)
 {
     if (cJSON_IsString(value))
         *out = keep(e, value->valuestring);
@@ -151,11 +151,11 @@ static by_status label_text(by_examples *e, int line, const cJSON *value, const 
     else if (cJSON_IsBool(value))
         *out = cJSON_IsTrue(value) ? "1" : "0";
     else
-        return by_examples_fail(e, line, "a label is neither text nor a number");
+        return by_cases_fail(e, line, "a label is neither text nor a number");
     return *out ? BY_OK : BY_ERR_MEMORY;
 }
 
-static by_status add_labels(by_examples *e, by_example *x, const cJSON *list)
+static by_status add_labels(by_cases *e, by_case *x, const cJSON *list)
 {
     x->labels = by_arena_alloc(e->arena, ((size_t)cJSON_GetArraySize(list) + 1) * sizeof *x->labels);
     if (!x->labels)
@@ -165,28 +165,28 @@ static by_status add_labels(by_examples *e, by_example *x, const cJSON *list)
     return BY_OK;
 }
 
-static by_status add_label(by_examples *e, by_example *x, const cJSON *o)
+static by_status add_label(by_cases *e, by_case *x, const cJSON *o)
 {
     const cJSON *label = find_any(o, e->spec.label, by_label_names);
     if (!label)
-        return by_examples_fail(e, x->line, "there is no \"%s\"", e->spec.label ? e->spec.label : "label");
+        return by_cases_fail(e, x->line, "there is no \"%s\"", e->spec.label ? e->spec.label : "label");
     if (cJSON_IsArray(label) && (e->spec.separator || e->spec.kind == BY_WORK_REGRESS))
         return add_labels(e, x, label);
     const char *text;
     BY_TRY(label_text(e, x->line, label, &text));
     char *own = keep(e, text);
-    return own ? by_example_split(e, x, own) : BY_ERR_MEMORY;
+    return own ? by_case_split(e, x, own) : BY_ERR_MEMORY;
 }
 
 /* {"tokens": ["the", "cat"], "tags": ["O", "B-ANIMAL"]} */
-static by_status add_words(by_examples *e, by_example *x, const cJSON *o)
+static by_status add_words(by_cases *e, by_case *x, const cJSON *o)
 {
     static const char *const words[] = {"tokens", "words", NULL}, *const tags[] = {"tags", "ner_tags",
                                                                                    "labels", NULL};
     const cJSON *list = find_any(o, e->spec.text, words), *labels = find_any(o, e->spec.label, tags), *item;
     int count = cJSON_GetArraySize(list), k = 0;
     if (!cJSON_IsArray(list) || !cJSON_IsArray(labels) || !count || cJSON_GetArraySize(labels) != count)
-        return by_examples_fail(e, x->line, "\"tokens\" and \"tags\" must be lists of the same length");
+        return by_cases_fail(e, x->line, "\"tokens\" and \"tags\" must be lists of the same length");
     by_buf text = {0};
     x->words = by_arena_alloc(e->arena, (size_t)count * sizeof *x->words);
     by_status s = x->words ? add_labels(e, x, labels) : BY_ERR_MEMORY;
@@ -194,7 +194,7 @@ static by_status add_words(by_examples *e, by_example *x, const cJSON *o)
     {
         const char *word = cJSON_GetStringValue(item);
         if (s == BY_OK && (!word || !*word))
-            s = by_examples_fail(e, x->line, "a word is empty, or no text");
+            s = by_cases_fail(e, x->line, "a word is empty, or no text");
         if (s != BY_OK)
             break;
         if (k)
@@ -208,26 +208,26 @@ static by_status add_words(by_examples *e, by_example *x, const cJSON *o)
     return s == BY_OK && !x->text ? BY_ERR_MEMORY : s;
 }
 
-static by_status add_choices(by_examples *e, by_example *x, const cJSON *o)
+static by_status add_choices(by_cases *e, by_case *x, const cJSON *o)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, e->spec.choices ? e->spec.choices : "choices");
     if (cJSON_GetArraySize(list) < 2)
-        return by_examples_fail(e, x->line, "there is no list of two \"choices\" at least");
+        return by_cases_fail(e, x->line, "there is no list of two \"choices\" at least");
     x->choices = by_arena_alloc(e->arena, (size_t)cJSON_GetArraySize(list) * sizeof *x->choices);
     if (!x->choices)
         return BY_ERR_MEMORY;
     for (const cJSON *item = list->child; item; item = item->next) {
         if (!cJSON_IsString(item))
-            return by_examples_fail(e, x->line, "a choice is no text");
+            return by_cases_fail(e, x->line, "a choice is no text");
         if (!(x->choices[x->n_choices++] = keep(e, item->valuestring)))
             return BY_ERR_MEMORY;
     }
     return BY_OK;
 }
 
-static by_status add_object(by_examples *e, const cJSON *o, int line)
+static by_status add_object(by_cases *e, const cJSON *o, int line)
 {
-    by_example *x = by_examples_add(e, line);
+    by_case *x = by_cases_add(e, line);
     if (!x)
         return BY_ERR_MEMORY;
     const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "id"));
@@ -238,8 +238,8 @@ static by_status add_object(by_examples *e, const cJSON *o, int line)
     const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, by_text_names));
     const char *pair = cJSON_GetStringValue(find_any(o, e->spec.pair, by_pair_names));
     if (!text || !text[strspn(text, " ")])
-        return by_examples_fail(e, line, text ? "the text is empty" : "there is no \"%s\"",
-                                e->spec.text ? e->spec.text : "text");
+        return by_cases_fail(e, line, text ? "the text is empty" : "there is no \"%s\"",
+                             e->spec.text ? e->spec.text : "text");
     x->text = keep(e, text);
     x->pair = pair ? keep(e, pair) : NULL;
     if (!x->text || (pair && !x->pair))
@@ -252,25 +252,25 @@ static by_status add_object(by_examples *e, const cJSON *o, int line)
         return add_label(e, x, o);
     const cJSON *answers = cJSON_GetObjectItemCaseSensitive(o, "answers");
     if (!x->pair || !answers)
-        return by_examples_fail(e, line, "a question needs its \"context\" and \"answers\"");
+        return by_cases_fail(e, line, "a question needs its \"context\" and \"answers\"");
     return cJSON_IsArray(answers) ? add_answer_list(e, x, answers) : add_answer_columns(e, x, answers);
 }
 
-by_status by_read_jsonl(by_examples *e)
+by_status by_read_jsonl(by_cases *e)
 {
     char *cursor = e->bytes, *text;
     for (int line = 0;;) {
-        BY_TRY(by_examples_line(e, &cursor, &line, &text));
+        BY_TRY(by_cases_line(e, &cursor, &line, &text));
         if (!text)
             return BY_OK;
         if (!text[strspn(text, " \t")])
-            return by_examples_fail(e, line, "the line is empty");
+            return by_cases_fail(e, line, "the line is empty");
         char where[32];
         snprintf(where, sizeof where, "line %d", line);
         cJSON *o = by_json_parse(text, strlen(text), where);
         by_status s = !o                  ? by_fail_context("%s", e->path)
                       : cJSON_IsObject(o) ? add_object(e, o, line)
-                                          : by_examples_fail(e, line, "not a JSON object");
+                                          : by_cases_fail(e, line, "not a JSON object");
         cJSON_Delete(o);
         BY_TRY(s);
     }

@@ -16,7 +16,7 @@ const char *const by_text_names[] = {"text",      "sentence", "sentence1", "ques
 const char *const by_pair_names[] = {"pair", "sentence2", "question2", "hypothesis", "context", NULL};
 const char *const by_label_names[] = {"label", "labels", "score", "gold_label", "class", NULL};
 
-by_status by_examples_fail(const by_examples *e, int line, const char *fmt, ...)
+by_status by_cases_fail(const by_cases *e, int line, const char *fmt, ...)
 {
     char text[400];
     va_list args;
@@ -28,35 +28,35 @@ by_status by_examples_fail(const by_examples *e, int line, const char *fmt, ...)
     return by_fail(BY_ERR_FORMAT, "%s, line %d: %s", e->path, line, text);
 }
 
-by_example *by_examples_add(by_examples *e, int line)
+by_case *by_cases_add(by_cases *e, int line)
 {
     if (e->count == e->capacity) {
         int grown = e->capacity ? e->capacity * 2 : 256;
-        by_example *list = by_resize(e->list, (size_t)grown, sizeof *list);
+        by_case *list = by_resize(e->list, (size_t)grown, sizeof *list);
         if (!list)
             return NULL;
         e->list = list;
         e->capacity = grown;
     }
-    e->list[e->count] = (by_example){.line = line};
+    e->list[e->count] = (by_case){.line = line};
     return &e->list[e->count++];
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static by_status check_utf8(const by_examples *e, int line, const char *s)
+static by_status check_utf8(const by_cases *e, int line, const char *s)
 {
     for (size_t i = 0, n = strlen(s); i < n;) {
         size_t k = by_json_utf8(s + i, n - i);
         if (!k)
-            return by_examples_fail(e, line, "byte %zu (0x%02x) is not UTF-8; convert the file first", i + 1,
-                                    (unsigned)(uint8_t)s[i]);
+            return by_cases_fail(e, line, "byte %zu (0x%02x) is not UTF-8; convert the file first", i + 1,
+                                 (unsigned)(uint8_t)s[i]);
         i += k;
     }
     return BY_OK;
 }
 
-by_status by_examples_line(by_examples *e, char **cursor, int *line, char **out)
+by_status by_cases_line(by_cases *e, char **cursor, int *line, char **out)
 {
     *out = NULL;
     if (!**cursor)
@@ -73,16 +73,16 @@ by_status by_examples_line(by_examples *e, char **cursor, int *line, char **out)
 }
 
 /* A line is a text. */
-static by_status read_text(by_examples *e)
+static by_status read_text(by_cases *e)
 {
     char *cursor = e->bytes, *text;
     for (int line = 0;;) {
-        BY_TRY(by_examples_line(e, &cursor, &line, &text));
+        BY_TRY(by_cases_line(e, &cursor, &line, &text));
         if (!text)
             return BY_OK;
         if (!text[strspn(text, " \t")])
             continue; /* between paragraphs */
-        by_example *x = by_examples_add(e, line);
+        by_case *x = by_cases_add(e, line);
         if (!x)
             return BY_ERR_MEMORY;
         x->text = text;
@@ -113,7 +113,7 @@ static by_file_format guess_format(const char *path, by_work_kind kind)
     return kind >= BY_WORK_MLM ? BY_FORMAT_TEXT : kind == BY_WORK_ANSWER ? BY_FORMAT_SQUAD : BY_FORMAT_TSV;
 }
 
-static by_status read_file(by_examples *e)
+static by_status read_file(by_cases *e)
 {
     size_t size, mark = 0;
     e->bytes = by_file_read(e->path, FILE_LIMIT, &size);
@@ -127,9 +127,9 @@ static by_status read_file(by_examples *e)
     return BY_OK;
 }
 
-by_status by_examples_open(by_examples *e, const char *path, const by_examples_spec *spec)
+by_status by_cases_open(by_cases *e, const char *path, const by_cases_spec *spec)
 {
-    *e = (by_examples){.spec = *spec, .arena = by_arena_new()};
+    *e = (by_cases){.spec = *spec, .arena = by_arena_new()};
     if (!e->arena || !(e->path = by_arena_strdup(e->arena, path)))
         return BY_ERR_MEMORY;
     if (e->spec.format == BY_FORMAT_AUTO)
@@ -158,17 +158,17 @@ by_status by_examples_open(by_examples *e, const char *path, const by_examples_s
     return e->count ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there are no examples in it", path);
 }
 
-void by_examples_close(by_examples *e)
+void by_cases_close(by_cases *e)
 {
     by_arena_free(e->arena);
     by_free(e->list);
     by_free(e->bytes);
-    *e = (by_examples){0};
+    *e = (by_cases){0};
 }
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-by_status by_example_split(by_examples *e, by_example *x, char *labels)
+by_status by_case_split(by_cases *e, by_case *x, char *labels)
 {
     const char *between = e->spec.separator;
     int most = 1;
@@ -189,7 +189,7 @@ by_status by_example_split(by_examples *e, by_example *x, char *labels)
         if (*at) /* with a separator there may be none at all */
             x->labels[x->n_labels++] = at;
         else if (!between)
-            return by_examples_fail(e, x->line, "the label is empty");
+            return by_cases_fail(e, x->line, "the label is empty");
     }
     return BY_OK;
 }
@@ -216,7 +216,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-by_status by_examples_labels(const by_examples *e, by_labels *out)
+by_status by_cases_labels(const by_cases *e, by_labels *out)
 {
     by_names *seen = by_names_new();
     by_status s = seen ? BY_OK : BY_ERR_MEMORY;
@@ -257,7 +257,7 @@ static int find_label(const by_names *names, const by_labels *labels, const char
     return value >= 0 && value < labels->count && value == floor(value) ? (int)value : -1;
 }
 
-static by_status number_labels(by_examples *e, by_example *x, const by_names *names, const by_labels *labels)
+static by_status number_labels(by_cases *e, by_case *x, const by_names *names, const by_labels *labels)
 {
     x->values = by_arena_alloc(e->arena, (size_t)x->n_labels * sizeof *x->values + 1);
     if (!x->values)
@@ -265,14 +265,14 @@ static by_status number_labels(by_examples *e, by_example *x, const by_names *na
     for (int k = 0; k < x->n_labels; k++) {
         x->values[k] = find_label(names, labels, x->labels[k]);
         if (x->values[k] < 0)
-            return by_examples_fail(e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
-                                    "the label \"%.60s\" is not one of the %d that the model knows",
-                                    x->labels[k], labels->count);
+            return by_cases_fail(e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
+                                 "the label \"%.60s\" is not one of the %d that the model knows",
+                                 x->labels[k], labels->count);
     }
     return BY_OK;
 }
 
-by_status by_examples_number(by_examples *e, const by_labels *labels)
+by_status by_cases_number(by_cases *e, const by_labels *labels)
 {
     by_names *names = by_names_new();
     by_status s = names ? BY_OK : BY_ERR_MEMORY;
@@ -284,11 +284,11 @@ by_status by_examples_number(by_examples *e, const by_labels *labels)
     return s;
 }
 
-by_status by_example_number(const by_examples *e, const by_example *x, int i, float *out)
+by_status by_case_number(const by_cases *e, const by_case *x, int i, float *out)
 {
     double value;
     if (!parse_number(x->labels[i], &value))
-        return by_examples_fail(e, x->line, "\"%.60s\" is not a number", x->labels[i]);
+        return by_cases_fail(e, x->line, "\"%.60s\" is not a number", x->labels[i]);
     *out = (float)value;
     return BY_OK;
 }

@@ -138,6 +138,7 @@ const by_arch by_arch_albert = {
                 [BY_TASK_CHOICE] = "AlbertForMultipleChoice",
                 [BY_TASK_FEATURES] = "AlbertModel"},
     .pretrained = BY_TASK_PRETRAIN,
+    .objective = "sop",
     .prefix = "albert.",
     .ignored = ignored,
     .fields = fields,

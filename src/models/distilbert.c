@@ -125,6 +125,7 @@ const by_arch by_arch_distilbert = {
                 [BY_TASK_CHOICE] = "DistilBertForMultipleChoice",
                 [BY_TASK_FEATURES] = "DistilBertModel"},
     .pretrained = BY_TASK_MLM,
+    .objective = "mlm",
     .prefix = "distilbert.",
     .ignored = ignored,
     .fields = fields,

@@ -49,6 +49,14 @@ const char *by_family_preset(int i, int k)
     return a && k >= 0 && k < a->n_presets ? a->presets[k].name : NULL;
 }
 
+by_task by_family_task(const char *family)
+{
+    for (int i = 0; i < BY_COUNT(architectures); i++)
+        if (strcmp(architectures[i]->family, family) == 0)
+            return architectures[i]->pretrained;
+    return BY_TASK_DEFAULT;
+}
+
 /* ---- configurations -------------------------------------------------------------------------- */
 
 double by_config_get(const by_arch *a, const void *config, by_role role)

@@ -116,7 +116,7 @@ static const char *const ignored[] = {"embeddings.position_ids", "lm_head.decode
                 [BY_TASK_ANSWER] = name "ForQuestionAnswering",                              \
                 [BY_TASK_CHOICE] = name "ForMultipleChoice",                                 \
                 [BY_TASK_FEATURES] = name "Model"},                                          \
-    .pretrained = BY_TASK_MLM, .prefix = "roberta.", .ignored = ignored, .fields = fields,   \
+    .pretrained = BY_TASK_MLM, .objective = "mlm", .prefix = "roberta.", .ignored = ignored, .fields = fields,   \
     .n_fields = BY_COUNT(fields), .config_size = sizeof(roberta_config), .presets = presets, \
     .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position, .build = build
 

@@ -156,6 +156,7 @@ const by_arch by_arch_xlm = {
                 [BY_TASK_ANSWER] = "XLMForQuestionAnsweringSimple",
                 [BY_TASK_FEATURES] = "XLMModel"},
     .pretrained = BY_TASK_MLM,
+    .objective = "mlm",
     .prefix = "transformer.",
     .ignored = ignored,
     .fields = fields,

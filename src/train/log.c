@@ -165,6 +165,8 @@ by_status by_log_write(by_log *l, const by_report *r)
         s = put(l, &line, r->step, "tokens_per_s", "speed/tokens_per_s", r->tokens_per_s);
     if (s == BY_OK)
         s = put(l, &line, r->step, "eval_loss", "eval/loss", r->eval_loss);
+    if (s == BY_OK)
+        s = put(l, &line, r->step, "eval_next_accuracy", "eval/next_accuracy", r->next_accuracy);
     by_buf_puts(&line, "}\n");
     if (s == BY_OK && line.failed)
         s = by_fail(BY_ERR_MEMORY, "out of memory while logging");
