@@ -155,7 +155,7 @@ static bool needs_label(const table *t)
 /* Which columns are what, from the first row. *header: it is no example. */
 static by_status find_columns(table *t, bool *header)
 {
-    const by_cases_spec *s = &t->e->spec;
+    const by_task_data *s = &t->e->spec;
     int text = s->text ? find_field(t, s->text) : find_any(t, by_text_names);
     int label = s->label ? find_field(t, s->label) : find_any(t, by_label_names);
     *header = text >= 0 && (label >= 0 || !needs_label(t));

@@ -16,6 +16,18 @@ const char *const by_text_names[] = {"text",      "sentence", "sentence1", "ques
 const char *const by_pair_names[] = {"pair", "sentence2", "question2", "hypothesis", "context", NULL};
 const char *const by_label_names[] = {"label", "labels", "score", "gold_label", "class", NULL};
 
+bool by_work_find(const char *name, by_work_kind *out)
+{
+    static const char *const names[] = {"classify", "regress", "tag", "answer", "choice", "mlm", "lm"};
+    for (int i = 0; i < BY_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (by_work_kind)i;
+            return true;
+        }
+    *out = BY_WORK_ANSWER;
+    return strcmp(name, "qa") == 0;
+}
+
 by_status by_cases_fail(const by_cases *e, int line, const char *fmt, ...)
 {
     char text[400];
@@ -119,6 +131,7 @@ static by_status read_file(by_cases *e)
     e->bytes = by_file_read(e->path, FILE_LIMIT, &size);
     if (!e->bytes)
         return by_error_status();
+    e->fingerprint = by_hash(e->bytes, size, 0);
     if (memchr(e->bytes, '\0', size))
         return by_fail(BY_ERR_FORMAT, "%s: there are zero bytes in it: this is not UTF-8 text", e->path);
     if (size >= 3 && memcmp(e->bytes, "\xef\xbb\xbf", 3) == 0)
@@ -127,7 +140,7 @@ static by_status read_file(by_cases *e)
     return BY_OK;
 }
 
-by_status by_cases_open(by_cases *e, const char *path, const by_cases_spec *spec)
+by_status by_cases_open(by_cases *e, const char *path, const by_task_data *spec)
 {
     *e = (by_cases){.spec = *spec, .arena = by_arena_new()};
     if (!e->arena || !(e->path = by_arena_strdup(e->arena, path)))

@@ -3,29 +3,9 @@
 #ifndef BY_DATA_TASKS_H
 #define BY_DATA_TASKS_H
 
+#include "banyan/finetune.h"
 #include "base/base.h"
 #include "text/tokenizer.h"
-
-/* What examples are for. */
-typedef enum by_work_kind {
-    BY_WORK_CLASSIFY, /* a label, or several, of a text or a pair of texts */
-    BY_WORK_REGRESS,  /* a number, or several */
-    BY_WORK_TAG,      /* a label for every word */
-    BY_WORK_ANSWER,   /* the part of a text that answers a question */
-    BY_WORK_CHOICE,   /* the best of several continuations */
-    BY_WORK_MLM,      /* hidden tokens of plain text */
-    BY_WORK_LM        /* next tokens of plain text */
-} by_work_kind;
-
-typedef enum by_file_format { /* AUTO: by the ending; then by what the kind of work needs */
-                              BY_FORMAT_AUTO,
-                              BY_FORMAT_TSV,
-                              BY_FORMAT_CSV,
-                              BY_FORMAT_JSONL,
-                              BY_FORMAT_CONLL,
-                              BY_FORMAT_SQUAD,
-                              BY_FORMAT_TEXT /* a line, a text */
-} by_file_format;
 
 /* An answer: bytes of the pair. */
 typedef struct by_answer {
@@ -47,26 +27,17 @@ typedef struct by_case {
     int n_answers;
 } by_case;
 
-typedef struct by_cases_spec {
-    by_work_kind kind;
-    by_file_format format;
-    /* Columns by name or, of files without a header, by number from 1. NULL: the usual names; without a
-     * header the first column is the text, the last the label and one between them the pair. */
-    const char *text, *pair, *label;
-    const char *choices;   /* names of columns, with commas */
-    const char *separator; /* between several labels of a text; NULL: it has one */
-} by_cases_spec;
-
 typedef struct by_cases {
     by_arena *arena; /* has everything below */
     const char *path;
-    by_cases_spec spec;
+    by_task_data spec;
     by_case *list;
     int count, capacity;
-    char *bytes; /* of the file: texts are parts of it */
+    char *bytes;          /* of the file: texts are parts of it */
+    uint64_t fingerprint; /* of the file */
 } by_cases;
 
-by_status by_cases_open(by_cases *e, const char *path, const by_cases_spec *spec);
+by_status by_cases_open(by_cases *e, const char *path, const by_task_data *spec);
 void by_cases_close(by_cases *e); /* zero state is legal */
 
 /* ---- labels ---------------------------------------------------------------------------------- */

@@ -242,7 +242,7 @@ typedef struct ranked {
     int64_t at;
 } ranked;
 
-static int by_rank(const void *a, const void *b)
+static int smaller(const void *a, const void *b)
 {
     double x = ((const ranked *)a)->value, y = ((const ranked *)b)->value;
     return (x > y) - (x < y);
@@ -256,7 +256,7 @@ static double *ranks(const double *values, int64_t n)
     for (int64_t i = 0; order && i < n; i++)
         order[i] = (ranked){values[i], i};
     if (order && out)
-        qsort(order, (size_t)n, sizeof *order, by_rank);
+        qsort(order, (size_t)n, sizeof *order, smaller);
     for (int64_t i = 0, end; order && out && i < n; i = end) {
         for (end = i + 1; end < n && order[end].value == order[i].value;)
             end++;

@@ -3,6 +3,7 @@
 #ifndef BY_TRAIN_METRICS_H
 #define BY_TRAIN_METRICS_H
 
+#include "banyan/train.h"
 #include "base/base.h"
 
 typedef enum by_metrics_kind {
@@ -13,11 +14,6 @@ typedef enum by_metrics_kind {
     BY_METRICS_TAGS,     /* labels of words that are no entities: accuracy, macro F1 */
     BY_METRICS_ANSWERS   /* exact match and F1 of SQuAD */
 } by_metrics_kind;
-
-typedef struct by_metric {
-    const char *name;
-    double value;
-} by_metric;
 
 typedef struct by_metrics by_metrics;
 /* names (labels of them) are borrowed, and may be NULL where none are needed. NULL on failure. */
@@ -38,7 +34,6 @@ by_status by_metrics_answer(by_metrics *m, const char *predicted, const char *co
 
 /* What has come out so far: at most BY_METRICS_MAX figures. The first one says which of two models is better,
  * and more is better. */
-enum { BY_METRICS_MAX = 8 };
 int by_metrics_read(const by_metrics *m, by_metric out[BY_METRICS_MAX]);
 int64_t by_metrics_count(const by_metrics *m); /* examples */
 
