@@ -162,6 +162,8 @@ static by_status read_task(by_model *m)
     for (int t = 0; t < BY_TASK_COUNT && cJSON_IsString(first); t++)
         if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0)
             m->task = (by_task)t;
+    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
+        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
     if (m->arch->is_causal && (m->task == BY_TASK_LM || m->task == BY_TASK_MLM))
         m->task = m->arch->is_causal(m->config) ? BY_TASK_LM : BY_TASK_MLM;
     int64_t labels = 2;
@@ -777,6 +779,11 @@ int by_model_segments(const by_model *m)
 {
     int segments = (int)by_config_get(m->arch, m->config, BY_ROLE_SEGMENTS);
     return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+}
+
+int by_model_languages(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
 }
 
 int by_model_eos(const by_model *m)

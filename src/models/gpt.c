@@ -91,7 +91,7 @@ const by_arch by_arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
     .classes =
-        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
+        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification", [BY_TASK_FEATURES] = "OpenAIGPTModel"},
     .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
     .ignored = ignored,

@@ -105,7 +105,8 @@ static const char *const ignored[] = {".attn.bias", ".attn.masked_bias", "lm_hea
 const by_arch by_arch_gpt2 = {
     .family = "gpt2",
     .title = "GPT-2 (Radford et al. 2019)",
-    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification"},
+    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification",
+                [BY_TASK_FEATURES] = "GPT2Model"},
     .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
     .ignored = ignored,
