@@ -130,9 +130,10 @@ BY_API int by_model_context(const by_model *m);
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
-BY_API int by_model_segments(const by_model *m); /* segments or languages it tells apart; 0: none */
-BY_API int by_model_eos(const by_model *m); /* token that ends a text, -1 when there is none */
-BY_API int by_model_pad(const by_model *m); /* padding token, -1 when there is none */
+BY_API int by_model_segments(const by_model *m);  /* segments or languages it tells apart; 0: none */
+BY_API int by_model_languages(const by_model *m); /* of families whose segments are languages; else 0 */
+BY_API int by_model_eos(const by_model *m);       /* token that ends a text, -1 when there is none */
+BY_API int by_model_pad(const by_model *m);       /* padding token, -1 when there is none */
 BY_API void by_model_set_eos(by_model *m, int token);
 BY_API void by_model_set_pad(by_model *m, int token);
 

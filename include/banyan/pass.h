@@ -20,6 +20,7 @@ typedef struct by_batch {
         *mask; /* (B, T), 0: padding. NULL: none; decoders that classify look for their padding token */
     const int32_t *pick; /* (picks) rows where token logits are wanted */
     int picks;
+    const float *weights;   /* (B, T) by which the last hidden states are added up to by_pass_summary */
     const int32_t *targets; /* see by_model_loss */
     const float *numbers;   /* the same for regression */
     const int32_t *second;  /* (B) */
@@ -45,7 +46,8 @@ BY_API void by_pass_scale(by_pass *p, double loss_scale); /* of the gradients; 1
 
 BY_API by_program *by_pass_program(const by_pass *p);
 BY_API const by_model_io *by_pass_io(const by_pass *p);
-BY_API by_tensor *by_pass_loss(const by_pass *p); /* NULL when batches have no targets */
+BY_API by_tensor *by_pass_loss(const by_pass *p);    /* NULL when batches have no targets */
+BY_API by_tensor *by_pass_summary(const by_pass *p); /* (B, C), NULL when batches have no weights */
 /* As floats: by_elements(t) of them. */
 BY_API by_status by_pass_read(by_pass *p, const by_tensor *t, float *out);
 

@@ -214,9 +214,9 @@ static void on_node(void *user, const by_trace_entry *e)
 
 static by_status gemm_open(bench *b)
 {
-    const by_batch batch = batch_of(b);
     b->only_products = true;
     BY_TRY(train_open(b));
+    const by_batch batch = batch_of(b);
     by_program *p = by_trainer_program(b->trainer, &batch);
     if (!p)
         return by_error_status();
@@ -226,8 +226,8 @@ static by_status gemm_open(bench *b)
 
 static by_status profile_open(bench *b)
 {
-    const by_batch batch = batch_of(b);
     BY_TRY(train_open(b));
+    const by_batch batch = batch_of(b);
     return by_trainer_time(b->trainer, &batch, on_node, b);
 }
 

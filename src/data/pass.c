@@ -9,6 +9,7 @@ struct by_pass {
     by_model_io io;
     by_program *program;
     by_tensor *targets, *second, *loss, *scale;
+    by_tensor *weights, *summary;
     double loss_scale;
     int32_t *scratch; /* (B, T): positions; or the mask, then the last tokens, of a decoder that classifies */
     bool ends;        /* mask and last tokens are found here */
@@ -77,6 +78,15 @@ static void make_targets(by_pass *p, by_graph *g)
     p->second = input(g, "second targets", b->second, 1, &rows);
 }
 
+static void summarize(by_pass *p, by_graph *g)
+{
+    const int64_t b = p->like.batch, t = p->like.seq, c = by_dim(p->io.features, -1);
+    p->weights = by_input(g, "weights", BY_F32, 3, (int64_t[]){b, 1, t});
+    by_tensor *w = by_cast(g, p->weights, by_type(p->io.features));
+    by_tensor *sum = by_matmul(g, w, p->io.features, false, false); /* (B, 1, C) */
+    p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
+}
+
 static by_status compile(by_pass *p, const by_pass_spec *spec)
 {
     const bool training = spec->grads != BY_GRAD_NONE;
@@ -92,9 +102,11 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     if (!training) {
         by_tensor *kept[] = {p->io.logits, p->io.second, p->io.features, p->io.pooled};
         for (int i = 0; i < BY_COUNT(kept); i++)
-            if (kept[i] && (i < 2 || by_model_task(p->model) == BY_TASK_FEATURES))
+            if (kept[i] && (i < 2 || (by_model_task(p->model) == BY_TASK_FEATURES && !p->like.weights)))
                 by_output(g, NULL, kept[i]);
     }
+    if (p->like.weights)
+        summarize(p, g);
     if (p->targets)
         p->loss = by_model_loss(p->model, g, &p->io, p->targets, p->second);
     p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
@@ -140,7 +152,7 @@ bool by_pass_fits(const by_pass *p, const by_batch *b)
     return a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->picks == b->picks &&
            !a->segments == !b->segments && !a->positions == !b->positions && !a->mask == !b->mask &&
            !a->pick == !b->pick && !a->targets == !b->targets && !a->numbers == !b->numbers &&
-           !a->second == !b->second;
+           !a->second == !b->second && !a->weights == !b->weights;
 }
 
 static by_status feed(by_pass *p, by_tensor *t, const void *values)
@@ -181,6 +193,7 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
     BY_TRY(feed_positions(p, b));
     BY_TRY(feed(p, p->targets, b->numbers ? (const void *)b->numbers : b->targets));
     BY_TRY(feed(p, p->second, b->second));
+    BY_TRY(feed(p, p->weights, b->weights));
     if (p->ends) {
         BY_TRY(feed_ends(p, b->tokens));
     } else {
@@ -212,6 +225,11 @@ const by_model_io *by_pass_io(const by_pass *p)
 by_tensor *by_pass_loss(const by_pass *p)
 {
     return p->loss;
+}
+
+by_tensor *by_pass_summary(const by_pass *p)
+{
+    return p->summary;
 }
 
 by_status by_pass_read(by_pass *p, const by_tensor *t, float *out)

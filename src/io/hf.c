@@ -145,21 +145,22 @@ static by_status unknown_class(const by_model *m, const char *name)
 }
 
 /* The task that config.json's architectures[0] stands for; without one, what the family is pretrained with. A
- * decoder's bare body counts as that, too: its head is its table of embeddings. A class that is not known
- * does not matter when the caller brings a task of its own. */
+ * class that is not known does not matter when the caller brings a task of its own. */
 static by_status read_class(by_model *m, bool any)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
     const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
     if ((list && !cJSON_IsArray(list) && !cJSON_IsNull(list)) || (first && !cJSON_IsString(first)))
         return by_fail(BY_ERR_FORMAT, "config.json: \"architectures\" is not a list of names");
-    bool known = any || !first || (m->arch->body && strcmp(m->arch->body, first->valuestring) == 0);
+    bool known = any || !first;
     m->task = m->arch->pretrained;
     for (int t = 0; t < BY_TASK_COUNT && first; t++)
         if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0) {
             m->task = (by_task)t;
             known = true;
         }
+    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
+        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
     return known ? BY_OK : unknown_class(m, first->valuestring);
 }
 
@@ -657,6 +658,11 @@ int by_model_segments(const by_model *m)
 {
     int segments = (int)by_config_get(m->arch, m->config, BY_ROLE_SEGMENTS);
     return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+}
+
+int by_model_languages(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
 }
 
 int by_model_eos(const by_model *m)

@@ -90,10 +90,10 @@ static const char *const ignored[] = {".attn.bias", NULL};
 const by_arch by_arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
-    .classes =
-        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
+    .classes = {[BY_TASK_LM] = "OpenAIGPTLMHeadModel",
+                [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification",
+                [BY_TASK_FEATURES] = "OpenAIGPTModel"},
     .pretrained = BY_TASK_LM,
-    .body = "OpenAIGPTModel",
     .prefix = "transformer.",
     .head = "lm_head.weight",
     .table = "transformer.tokens_embed.weight",

@@ -105,9 +105,10 @@ static const char *const ignored[] = {".attn.bias", NULL};
 const by_arch by_arch_gpt2 = {
     .family = "gpt2",
     .title = "GPT-2 (Radford et al. 2019)",
-    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification"},
+    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel",
+                [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification",
+                [BY_TASK_FEATURES] = "GPT2Model"},
     .pretrained = BY_TASK_LM,
-    .body = "GPT2Model",
     .prefix = "transformer.",
     .head = "lm_head.weight",
     .table = "transformer.wte.weight",
