@@ -9,7 +9,9 @@
 static const cli_verb help_verb, completion_verb;
 
 #define ADDRESS(name) &name,
-static const cli_verb *const verbs[] = {CLI_VERBS(ADDRESS) & help_verb, &completion_verb};
+/* clang-format off */
+static const cli_verb *const verbs[] = {CLI_VERBS(ADDRESS) &help_verb, &completion_verb};
+/* clang-format on */
 #undef ADDRESS
 
 static const cli_verb *find_verb(const char *name)

@@ -167,8 +167,6 @@ static by_status read_class(by_model *m, bool any)
 static by_status read_task(by_model *m, bool any_class)
 {
     BY_TRY(read_class(m, any_class));
-    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
-        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
     if (m->arch->is_causal && (m->task == BY_TASK_LM || m->task == BY_TASK_MLM))
         m->task = m->arch->is_causal(m->config) ? BY_TASK_LM : BY_TASK_MLM;
     int64_t labels = 2;
