@@ -8,5 +8,6 @@
 #include "banyan/model.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"
+#include "banyan/train_tokenizer.h"
 
 #endif

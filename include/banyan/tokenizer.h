@@ -15,6 +15,12 @@ typedef struct by_tokenizer by_tokenizer;
 BY_API by_tokenizer *by_tokenizer_load(const char *path);
 BY_API void by_tokenizer_free(by_tokenizer *t);
 
+/* Write tokenizer.json and tokenizer_config.json into dir, which is made: files that the reference
+ * `tokenizers` library reads to the same ids. Or the first of them alone, under any name. Each file is
+ * replaced whole or not at all. */
+BY_API by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
+BY_API by_status by_tokenizer_write(const by_tokenizer *t, const char *path);
+
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
 BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */
 

@@ -48,6 +48,7 @@ struct by_tokenizer {
     int eos;              /* id of the end-of-text token, or -1 */
     const char *eos_text; /* its content, NULL when there is none; valid as long as the tokenizer */
     char *chat_template;  /* heap, or NULL */
+    char *config;         /* heap, or NULL: the tokenizer_config.json to write */
 };
 
 extern const by_text_kind by_text_bytes, by_text_chars;

@@ -125,6 +125,10 @@ by_status by_tokenizer_format(const by_tokenizer *t, by_buf *out)
 /* What makes the reference library's AutoTokenizer take tokenizer.json as it is. */
 static by_status format_config(const by_tokenizer *t, by_buf *out)
 {
+    if (t->config) {
+        by_buf_puts(out, t->config);
+        return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+    }
     by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     if (t->eos_text)
         by_buf_printf(out, "  \"eos_token\": \"%s\",\n", t->eos_text);
@@ -145,6 +149,11 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
     return status;
 }
 
+by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
+{
+    return save_file(t, NULL, path, by_tokenizer_format);
+}
+
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
     BY_TRY(by_dir_make(dir));
@@ -157,6 +166,7 @@ void by_tokenizer_free(by_tokenizer *t)
     if (!t)
         return;
     by_free(t->chat_template);
+    by_free(t->config);
     t->kind->free(t);
 }
 

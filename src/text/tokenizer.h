@@ -15,10 +15,6 @@ by_tokenizer *by_tokenizer_new_bytes(void);
  * character and offset. */
 by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count);
 
-/* Write tokenizer.json and tokenizer_config.json into dir: files that the reference `tokenizers` library
- * reads to the same ids. */
-by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
-
 const char *
 by_tokenizer_kind(const by_tokenizer *t); /* "char", "byte", "BPE", "WordPiece", "WordLevel", "Unigram" */
 
