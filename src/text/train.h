@@ -64,6 +64,18 @@ by_status by_unigram_train(const by_vocab_spec *spec, const by_words *words, by_
  * array. NUL is never one of them: no tokenizer.json can hold it here. */
 uint32_t *by_alphabet(const by_vocab_spec *spec, const by_words *words, int *count);
 
+/* Pieces that a Unigram vocabulary may be made of, with the logarithm of their probability (train_seeds.c):
+ * the given characters and strings of them that occur more than once, up to spec->max_token_length
+ * characters. *out is a heap array, its texts are in keep. */
+#define BY_UNIGRAM_LONGEST 256
+typedef struct by_candidate {
+    const char *text;
+    uint32_t size;
+    double score;
+} by_candidate;
+by_status by_unigram_seeds(const by_vocab_spec *spec, const by_words *words, const uint32_t *points,
+                           int point_count, by_arena *keep, by_candidate **out, size_t *count);
+
 /* The words as rows of symbols, which are ids of the vocabulary (train_symbols.c). Characters that are not
  * kept are left out. Puts special tokens, characters and their forms with affixes into the vocabulary. */
 typedef struct by_spelling {

@@ -202,6 +202,9 @@ static by_status check_numbers(const by_vocab_spec *s)
     if (s->min_frequency < 0 || s->limit_alphabet < 0 || s->max_token_length < 0 || s->seed_size < 0 ||
         s->sub_iterations < 0 || s->special_count < 0)
         return by_fail(BY_ERR_ARGUMENT, "a limit of the vocabulary is negative");
+    if (s->kind == BY_VOCAB_UNIGRAM && s->max_token_length > BY_UNIGRAM_LONGEST)
+        return by_fail(BY_ERR_ARGUMENT, "Unigram tokens of %d characters are more than %d",
+                       s->max_token_length, BY_UNIGRAM_LONGEST);
     if (!(s->shrinking_factor > 0 && s->shrinking_factor < 1))
         return by_fail(BY_ERR_ARGUMENT, "the shrinking factor %g is not between 0 and 1",
                        s->shrinking_factor);
@@ -281,6 +284,8 @@ by_status by_preset_resolve(const by_vocab_spec *spec, by_arena *keep, by_preset
     full->shrinking_factor = spec->shrinking_factor != 0 ? spec->shrinking_factor : 0.75;
     full->sub_iterations = spec->sub_iterations ? spec->sub_iterations : 2;
     full->seed_size = spec->seed_size ? spec->seed_size : 1000000;
+    if (full->kind == BY_VOCAB_UNIGRAM && !spec->max_token_length)
+        full->max_token_length = 16;
     full->threads = spec->threads > 0 ? spec->threads : by_cores();
     BY_TRY(check_affixes(full));
     BY_TRY(check_numbers(full));
