@@ -409,6 +409,7 @@ static by_status count_files(counter *c, by_words *out)
     out->bytes = c->bytes;
     out->lines = c->lines;
     out->running = c->running;
+    BY_TRY(by_train_progress(c->spec, "count words", c->bytes, c->bytes, c->words));
     return gather(c, out);
 }
 
