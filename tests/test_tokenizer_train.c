@@ -169,18 +169,20 @@ static void plain_spell(plain *p, const by_vocab_spec *spec)
 /* Count all pairs, merge the most frequent, the lowest ids first. False: there is none left. */
 static bool plain_merge(plain *p, const by_vocab_spec *spec, int64_t *table)
 {
-    memset(table, 0, (size_t)MOST * MOST * sizeof(*table));
+    for (int left = 0; left < p->token_count; left++)
+        memset(table + left * MOST, 0, (size_t)p->token_count * sizeof(*table));
     for (size_t w = 0; w < p->count; w++)
         for (int i = 0; i + 1 < p->words[w].n; i++)
             table[p->words[w].symbols[i] * MOST + p->words[w].symbols[i + 1]] += p->words[w].count;
     int best = -1;
-    for (int i = 0; i < MOST * MOST; i++) {
-        int length = p->lengths[i / MOST] + p->lengths[i % MOST];
-        if (spec->max_token_length && length > 2 && length >= spec->max_token_length)
-            continue;
-        if (table[i] && (best < 0 || table[i] > table[best]))
-            best = i;
-    }
+    for (int left = 0; left < p->token_count; left++)
+        for (int right = 0; right < p->token_count; right++) {
+            int at = left * MOST + right, length = p->lengths[left] + p->lengths[right];
+            if (spec->max_token_length && length > 2 && length >= spec->max_token_length)
+                continue;
+            if (table[at] && (best < 0 || table[at] > table[best]))
+                best = at;
+        }
     if (best < 0 || table[best] < spec->min_frequency)
         return false;
     int left = best / MOST, right = best % MOST, before = p->token_count;
