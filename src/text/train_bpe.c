@@ -1,14 +1,9 @@
 /* train_bpe.c - byte pair encoding (Sennrich et al. 2016): merge the most frequent pair of neighbours, again
  * and again. Merges and ids are those of the reference trainer: of equally frequent pairs the one with the
  * lowest ids comes first, and pairs wait in a queue with the words in which they were seen, their counts
- * corrected only when they come up.
- *
- * A merge of a and b to c changes only pairs with a neighbour: (left, a) becomes (left, c), (b, right)
- * becomes (c, right). So the changes of one merge are summed by neighbour, in two arrays over the tokens,
- * before any table of pairs is touched. */
-#include "text/train.h"
+ * corrected only when they come up. */
+#include "text/train_merger.h"
 
-#define NONE      UINT32_MAX        /* behind the last symbol of a word that has become shorter */
 #define BLOCK     ((size_t)1 << 18) /* words of a block of lists */
 #define LONG_LIST 4096              /* words; such a list is freed as soon as its merge is done */
 
@@ -25,30 +20,10 @@ typedef struct entry {
     uint32_t n, step; /* step: when it was put here */
 } entry;
 
-/* What a merge does to the pairs with one neighbour. */
-typedef struct change {
-    int64_t lost, gained;
-    uint32_t n;    /* words that gained */
-    uint32_t last; /* the last of them, plus 1 */
-    uint32_t *words;
-    bool touched;
-} change;
-
-typedef struct event {
-    uint32_t neighbour; /* token of the left array, or that of the right one plus SIDE */
-    uint32_t word;
-} event;
-#define SIDE 0x80000000u
-
 typedef struct list_block {
     struct list_block *next;
     uint32_t words[];
 } list_block;
-
-typedef struct merge {
-    uint32_t left, right, merged;
-    uint32_t longest; /* neighbours of this many characters or more would make too long a token */
-} merge;
 
 typedef struct bpe {
     const by_vocab_spec *spec;
@@ -56,18 +31,13 @@ typedef struct bpe {
     by_trained *out;
     by_spelling spelling;
     uint32_t *lengths; /* of each token, in characters */
-    int32_t room;      /* for tokens */
     pair_slot *pairs;
     size_t pair_count, mask;
     entry *heap;
     size_t heap_count, heap_capacity;
     list_block *blocks;
     size_t block_used;
-    change *sides[2]; /* left and right neighbours, by token */
-    uint32_t *touched;
-    size_t touched_count;
-    event *events;
-    size_t event_count, event_capacity;
+    by_merger *merger;
     uint32_t step;
     int merge_capacity;
 } bpe;
@@ -203,90 +173,19 @@ static void list_free(entry *e)
 
 /* ---- one merge ------------------------------------------------------------------------------- */
 
-static by_status reserve_events(bpe *b, size_t extra)
-{
-    if (b->event_count + extra <= b->event_capacity)
-        return BY_OK;
-    size_t capacity = BY_MAX(b->event_capacity * 2, b->event_count + extra);
-    event *events = by_resize(b->events, capacity, sizeof(*events));
-    if (!events)
-        return BY_ERR_MEMORY;
-    b->events = events;
-    b->event_capacity = capacity;
-    return BY_OK;
-}
-
-static inline change *touch(bpe *b, uint32_t side, uint32_t neighbour)
-{
-    change *c = &b->sides[side][neighbour];
-    if (!c->touched) {
-        c->touched = true;
-        b->touched[b->touched_count++] = neighbour | (side ? SIDE : 0);
-    }
-    return c;
-}
-
-/* The neighbour has a new pair in this word. */
-static inline void note_gain(bpe *b, uint32_t side, uint32_t neighbour, uint32_t word, int64_t count)
-{
-    change *c = touch(b, side, neighbour);
-    c->gained += count;
-    if (c->last == word + 1)
-        return;
-    c->last = word + 1;
-    c->n++;
-    b->events[b->event_count++] = (event){neighbour | (side ? SIDE : 0), word};
-}
-
-/* Put c for each a b of the word. A pair of c with itself is noted on the left whichever side sees it. */
-static by_status merge_word(bpe *b, uint32_t word, const merge *m)
-{
-    uint32_t *first = b->spelling.symbols + b->spelling.starts[word],
-             *end = b->spelling.symbols + b->spelling.starts[word + 1];
-    uint32_t *in = first, *out = first;
-    int64_t count = (int64_t)b->words->items[word].count;
-    BY_TRY(reserve_events(b, 2 * (size_t)(end - first)));
-    while (in < end && *in != NONE) {
-        if (*in != m->left || in + 1 >= end || in[1] != m->right) {
-            *out++ = *in++;
-            continue;
-        }
-        if (out > first) {
-            touch(b, 0, out[-1])->lost += count;
-            if (b->lengths[out[-1]] < m->longest)
-                note_gain(b, 0, out[-1], word, count);
-        }
-        *out++ = m->merged;
-        in += 2;
-        if (in < end && *in != NONE) {
-            touch(b, 1, *in)->lost += count;
-            if (b->lengths[*in] < m->longest)
-                note_gain(b, *in != m->merged, *in, word, count);
-        }
-    }
-    if (out < end)
-        *out = NONE;
-    return BY_OK;
-}
-
 /* The pairs of a neighbour before and after a merge. */
-static pair_slot *lost_pair(bpe *b, const merge *m, uint32_t t)
+static pair_slot *lost_pair(bpe *b, const by_merge *m, uint32_t t)
 {
-    return t & SIDE ? pair_at(b, m->right, t & ~SIDE) : pair_at(b, t, m->left);
+    return t & BY_RIGHT ? pair_at(b, m->right, t & ~BY_RIGHT) : pair_at(b, t, m->left);
 }
 
-static pair_slot *gained_pair(bpe *b, const merge *m, uint32_t t)
+static pair_slot *gained_pair(bpe *b, const by_merge *m, uint32_t t)
 {
-    return t & SIDE ? pair_at(b, m->merged, t & ~SIDE) : pair_at(b, t, m->merged);
-}
-
-static inline change *change_of(bpe *b, uint32_t t)
-{
-    return &b->sides[t & SIDE ? 1 : 0][t & ~SIDE];
+    return t & BY_RIGHT ? pair_at(b, m->merged, t & ~BY_RIGHT) : pair_at(b, t, m->merged);
 }
 
 /* Queue a pair that came up in c->n words. Pairs below the limit are only counted. */
-static by_status queue_pair(bpe *b, const pair_slot *p, change *c)
+static by_status queue_pair(bpe *b, const pair_slot *p, by_change *c)
 {
     if (p->count < b->spec->min_frequency)
         return BY_OK;
@@ -297,43 +196,30 @@ static by_status queue_pair(bpe *b, const pair_slot *p, change *c)
         b, (entry){(uint64_t)p->count, (uint32_t)(p->key >> 32), (uint32_t)p->key, c->words, c->n, b->step});
 }
 
-/* Carry what the words noted over into the counts, then into the queue. */
-static by_status apply_changes(bpe *b, const merge *m)
-{
-    BY_TRY(reserve_pairs(b, 2 * b->touched_count));
-    for (size_t i = 0; i < b->touched_count; i++) {
-        uint32_t t = b->touched[i];
-        const change *c = change_of(b, t);
-        if (c->lost)
-            lost_pair(b, m, t)->count -= c->lost;
-        if (c->n)
-            gained_pair(b, m, t)->count += c->gained;
-    }
-    for (size_t i = 0; i < b->touched_count; i++) {
-        change *c = change_of(b, b->touched[i]);
-        if (c->n)
-            BY_TRY(queue_pair(b, gained_pair(b, m, b->touched[i]), c));
-    }
-    for (size_t i = 0; i < b->event_count; i++) {
-        change *c = change_of(b, b->events[i].neighbour);
-        if (c->words)
-            *c->words++ = b->events[i].word;
-    }
-    for (size_t i = 0; i < b->touched_count; i++)
-        *change_of(b, b->touched[i]) = (change){0};
-    b->touched_count = b->event_count = 0;
-    return BY_OK;
-}
-
+/* Merge a pair in its words; carry over what that changes into the counts, then into the queue. */
 static by_status merge_words(bpe *b, const entry *e, uint32_t merged)
 {
     size_t most = b->spec->max_token_length > 0 ? (size_t)b->spec->max_token_length : UINT32_MAX;
-    size_t length = b->lengths[merged];
-    merge m = {e->left, e->right, merged, (uint32_t)(most > length ? most - length : 0)};
-    for (uint32_t i = 0; i < e->n; i++)
-        BY_TRY(merge_word(b, e->words[i], &m));
+    size_t length = b->lengths[merged], count;
+    by_merge m = {e->left, e->right, merged, (uint32_t)(most > length ? most - length : 0)};
+    const uint32_t *touched;
+    BY_TRY(by_merger_run(b->merger, &m, e->words, e->n, &touched, &count));
+    BY_TRY(reserve_pairs(b, 2 * count));
     b->step++;
-    return apply_changes(b, &m);
+    for (size_t i = 0; i < count; i++) {
+        const by_change *c = by_merger_change(b->merger, touched[i]);
+        if (c->lost)
+            lost_pair(b, &m, touched[i])->count -= c->lost;
+        if (c->n)
+            gained_pair(b, &m, touched[i])->count += c->gained;
+    }
+    for (size_t i = 0; i < count; i++) {
+        by_change *c = by_merger_change(b->merger, touched[i]);
+        if (c->n)
+            BY_TRY(queue_pair(b, gained_pair(b, &m, touched[i]), c));
+    }
+    by_merger_list(b->merger);
+    return BY_OK;
 }
 
 /* ---- the first pairs ------------------------------------------------------------------------- */
@@ -379,14 +265,14 @@ static by_status list_word(bpe *b, pair_slot *p, uint32_t word)
 }
 
 /* An unordered entry for each pair that is frequent enough. */
-static by_status make_entries(bpe *b, int64_t *rare, size_t *rare_count)
+static void make_entries(bpe *b, int64_t *rare)
 {
     for (size_t i = 0; i <= b->mask; i++) {
         pair_slot *p = &b->pairs[i];
         if (p->key == UINT64_MAX)
             continue;
         if (p->count < b->spec->min_frequency) {
-            rare[(*rare_count)++] = p->count;
+            *rare++ = p->count;
             p->count = -1;
             continue;
         }
@@ -394,7 +280,6 @@ static by_status make_entries(bpe *b, int64_t *rare, size_t *rare_count)
         b->heap[at] = (entry){(uint64_t)p->count, (uint32_t)(p->key >> 32), (uint32_t)p->key, NULL, 0, 0};
         p->count = (int64_t)at;
     }
-    return BY_OK;
 }
 
 /* Counts back into their slots, in the same order, and the entries into that of a heap. */
@@ -418,12 +303,13 @@ static by_status first_pairs(bpe *b)
     BY_TRY(reserve_pairs(b, 1));
     BY_TRY(each_pair(b, count_pair));
     int64_t *rare = by_alloc((b->pair_count + 1) * sizeof(*rare));
-    size_t rare_count = 0;
     b->heap = by_alloc((b->pair_count + 1) * sizeof(*b->heap));
     b->heap_capacity = b->pair_count + 1;
-    by_status s = rare && b->heap ? make_entries(b, rare, &rare_count) : BY_ERR_MEMORY;
-    if (s == BY_OK)
+    by_status s = rare && b->heap ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK) {
+        make_entries(b, rare);
         s = each_pair(b, count_word);
+    }
     for (size_t i = 0; i < b->heap_count && s == BY_OK; i++) {
         b->heap[i].step = 0;
         b->heap[i].words = list_new(b, b->heap[i].n);
@@ -513,7 +399,7 @@ static by_status merge_all(bpe *b, by_buf *text)
 }
 
 /* A pair that was merged twice counts the second time only, as where merges are looked up by pair. */
-static by_status drop_repeated(bpe *b)
+static void drop_repeated(bpe *b)
 {
     by_trained *t = b->out;
     int kept = t->merge_count;
@@ -524,8 +410,8 @@ static by_status drop_repeated(bpe *b)
         p->count = INT64_MIN; /* counts are no longer needed */
     }
     t->merge_count -= kept;
-    memmove(t->merges, t->merges + kept, (size_t)t->merge_count * sizeof(*t->merges));
-    return BY_OK;
+    if (t->merge_count)
+        memmove(t->merges, t->merges + kept, (size_t)t->merge_count * sizeof(*t->merges));
 }
 
 static by_status train(bpe *b)
@@ -533,10 +419,8 @@ static by_status train(bpe *b)
     BY_TRY(by_spell_words(b->spec, b->words, b->out, &b->spelling));
     size_t room = (size_t)BY_MAX(b->spec->size, b->out->vocab.count) + 1;
     b->lengths = by_alloc(room * sizeof(*b->lengths));
-    b->sides[0] = by_alloc_zero(room, sizeof(*b->sides[0]));
-    b->sides[1] = by_alloc_zero(room, sizeof(*b->sides[1]));
-    b->touched = by_alloc(2 * room * sizeof(*b->touched));
-    if (!b->lengths || !b->sides[0] || !b->sides[1] || !b->touched)
+    b->merger = by_merger_new(b->words, &b->spelling, b->lengths, room, b->spec->threads);
+    if (!b->lengths || !b->merger)
         return BY_ERR_MEMORY;
     for (size_t i = 0; i < room; i++)
         b->lengths[i] = 1;
@@ -544,7 +428,9 @@ static by_status train(bpe *b)
     by_buf text = {0};
     by_status s = merge_all(b, &text);
     by_buf_free(&text);
-    return s == BY_OK ? drop_repeated(b) : s;
+    if (s == BY_OK)
+        drop_repeated(b);
+    return s;
 }
 
 static void free_lists(bpe *b)
@@ -563,14 +449,11 @@ by_status by_bpe_train(const by_vocab_spec *spec, const by_words *words, by_trai
     by_status s = words->count < UINT32_MAX - 1
                       ? train(&b)
                       : by_fail(BY_ERR_MEMORY, "there are too many different words");
+    by_merger_free(b.merger);
     free_lists(&b);
     by_spelling_free(&b.spelling);
     by_free(b.lengths);
     by_free(b.pairs);
     by_free(b.heap);
-    by_free(b.sides[0]);
-    by_free(b.sides[1]);
-    by_free(b.touched);
-    by_free(b.events);
     return s;
 }
