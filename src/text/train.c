@@ -22,7 +22,7 @@ by_status by_train_progress(const by_vocab_spec *spec, const char *phase, int64_
 static by_status read_stages(const char *json, const char *what, by_stages *out,
                              by_status (*read)(const cJSON *, by_stages *))
 {
-    cJSON *root = cJSON_Parse(json);
+    cJSON *root = cJSON_ParseWithLengthOpts(json, strlen(json) + 1, NULL, true);
     if (!root)
         return by_fail(BY_ERR_ARGUMENT, "the %s is not JSON", what);
     by_status s = read(root, out);
