@@ -646,7 +646,7 @@ static void streams_show_whole_characters_and_no_stop_string(void **state)
                   "b\xe2\x82",
                   NULL, 0, NULL,
                   "a\xef\xbf\xbd"
-                  "b\xef\xbf\xbd\xef\xbf\xbd",
+                  "b\xef\xbf\xbd",
                   false);
     assert_stream("", stops, 3, NULL, "", false);
 }

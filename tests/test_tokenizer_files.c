@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "infer/stream.h"
 #include "text/spiece.h"
 
 static char shared[4096];
@@ -43,6 +44,32 @@ static cJSON *read_json(const char *path)
     return root;
 }
 
+/* Ids that come one by one give the text of all of them, in whole characters. */
+static void check_stream(const by_tokenizer *t, const int32_t *ids, size_t count)
+{
+    by_buf raw = {0}, whole = {0};
+    by_stream s = {.tokenizer = t};
+    by_buf_puts(&raw, "");
+    assert_int_equal(by_tokenizer_decode(t, ids, count, &raw), BY_OK);
+    for (size_t i = 0, n; i < raw.size; i += n + 1) { /* NUL does not come through either */
+        n = strnlen(raw.data + i, raw.size - i);
+        by_put_lossy(&whole, raw.data + i, n);
+        if (i + n < raw.size)
+            by_buf_puts(&whole, "\xef\xbf\xbd");
+    }
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(by_stream_put(&s, ids[i]), BY_OK);
+        assert_true(s.text.size <= whole.size);
+        assert_true(s.text.size == 0 || memcmp(s.text.data, whole.data, s.text.size) == 0);
+    }
+    assert_int_equal(by_stream_end(&s), BY_OK);
+    assert_int_equal(s.text.size, whole.size);
+    assert_true(whole.size == 0 || memcmp(s.text.data, whole.data, whole.size) == 0);
+    by_stream_free(&s);
+    by_buf_free(&raw);
+    by_buf_free(&whole);
+}
+
 static void check_case(const by_tokenizer *t, const cJSON *item, bool skip_special)
 {
     const char *text = by_stage_string(item, "text"), *decoded = by_stage_string(item, "decoded");
@@ -64,6 +91,7 @@ static void check_case(const by_tokenizer *t, const cJSON *item, bool skip_speci
         assert_int_equal(by_tokenizer_decode_with(t, e.ids.data, e.ids.count, &how, &back), BY_OK);
         assert_string_equal(back.data, decoded);
         by_buf_free(&back);
+        check_stream(t, e.ids.data, e.ids.count);
         by_encoding_free(&e);
     }
 }
@@ -120,6 +148,40 @@ static void test_bare_sentencepiece(void **state)
     check_fixture("t5-spiece", "t5/spiece.model", false, false);
     check_fixture("albert-spiece", "albert/spiece.model", false, false);
     check_fixture("xlnet-spiece", "xlnet/spiece.model", false, false);
+}
+
+/* Ids at random: runs of bytes, parts of characters, special tokens anywhere. */
+static void test_stream(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"gpt2",
+                                        "roberta",
+                                        "openai-gpt",
+                                        "bert-base-uncased",
+                                        "bert-base-cased",
+                                        "bert-base-multilingual-cased",
+                                        "t5",
+                                        "albert",
+                                        "xlnet",
+                                        "xlm",
+                                        "t5/spiece.model",
+                                        "xlnet/spiece.model"};
+    by_rng rng = by_rng_make(11, 0);
+    for (int k = 0; k < BY_COUNT(paths); k++) {
+        char *name = by_sprintf("tokenizers/%s", paths[k]), *place = fixture(name);
+        by_tokenizer *t = place ? by_tokenizer_load(place) : NULL;
+        assert_true(!place || t);
+        for (int round = 0; t && round < 300; round++) {
+            int32_t ids[40];
+            size_t count = by_rng_below(&rng, 40);
+            for (size_t i = 0; i < count; i++)
+                ids[i] = (int32_t)by_rng_below(&rng, round % 3 ? (uint32_t)by_tokenizer_vocab_size(t) : 300);
+            check_stream(t, ids, count);
+        }
+        by_tokenizer_free(t);
+        by_free(place);
+        by_free(name);
+    }
 }
 
 /* Any bytes survive a byte-level tokenizer, and a text in two parts gives the ids of the whole. */
@@ -261,6 +323,8 @@ static void check_decoded(const char *decoder, const char *expected)
     assert_int_equal(by_tokenizer_decode(t, (const int32_t[]){1, 2, 3, 4, 5, 99}, 6, &out), BY_OK);
     assert_string_equal(out.data, expected);
     by_buf_free(&out);
+    check_stream(t, (const int32_t[]){1, 2, 3, 4, 5, 99, 4, 1, 3}, 9);
+    check_stream(t, (const int32_t[]){5, 4, 5, 3, 3, 1, 4}, 7);
     by_tokenizer_free(t);
 }
 
@@ -359,15 +423,11 @@ static void test_damaged_spiece(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_bare_sentencepiece),
-        cmocka_unit_test(test_bytes_and_parts),
-        cmocka_unit_test(test_long_word),
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_decoders),
-        cmocka_unit_test(test_pair),
-        cmocka_unit_test(test_unknown_is_named),
-        cmocka_unit_test(test_damaged_spiece),
+        cmocka_unit_test(test_published),        cmocka_unit_test(test_bare_sentencepiece),
+        cmocka_unit_test(test_stream),           cmocka_unit_test(test_bytes_and_parts),
+        cmocka_unit_test(test_long_word),        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_decoders),         cmocka_unit_test(test_pair),
+        cmocka_unit_test(test_unknown_is_named), cmocka_unit_test(test_damaged_spiece),
     };
     return cmocka_run_group_tests(tests, find_shared, NULL);
 }

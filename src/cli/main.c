@@ -8,9 +8,10 @@
 
 static const cli_verb help_verb, completion_verb;
 
-static const cli_verb *const verbs[] = {&cli_train,           &cli_generate, &cli_eval,       &cli_inspect,
-                                        &cli_verify,          &cli_bench,    &cli_devices,    &cli_tokenize,
-                                        &cli_train_tokenizer, &help_verb,    &completion_verb};
+static const cli_verb *const verbs[] = {&cli_train,           &cli_generate,  &cli_eval,    &cli_inspect,
+                                        &cli_verify,          &cli_bench,     &cli_devices, &cli_tokenize,
+                                        &cli_train_tokenizer, &cli_attention, &cli_embed,   &cli_fill,
+                                        &cli_classify,        &cli_tag,       &help_verb,   &completion_verb};
 
 static const cli_verb *find_verb(const char *name)
 {

@@ -42,16 +42,14 @@ static by_status take(by_stream *s, size_t end)
             by_buf_put(&s->text, at, (size_t)n);
         else
             by_buf_puts(&s->text, "\xef\xbf\xbd");
-        s->taken += n ? (size_t)n : 1;
+        s->taken += n ? (size_t)n : by_utf8_broken((const uint8_t *)at, end - s->taken);
     }
     return s->text.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the text") : BY_OK;
 }
 
-by_status by_stream_put(by_stream *s, int32_t token)
+/* What came last may hold a stop string; what cannot become one, nor part of a character, is text. */
+static by_status look(by_stream *s)
 {
-    if (s->stopped)
-        return BY_OK;
-    BY_TRY(by_tokenizer_decode(s->tokenizer, &token, 1, &s->raw));
     size_t stop = find_stop(s);
     if (stop < s->raw.size) {
         s->stopped = true;
@@ -61,13 +59,30 @@ by_status by_stream_put(by_stream *s, int32_t token)
     return free ? take(s, s->taken + by_utf8_cut((const uint8_t *)s->raw.data + s->taken, free)) : BY_OK;
 }
 
+by_status by_stream_put(by_stream *s, int32_t token)
+{
+    if (s->stopped)
+        return BY_OK;
+    if (!s->decoding && !(s->decoding = by_decoding_new(s->tokenizer, &(by_decode_spec){0})))
+        return BY_ERR_MEMORY;
+    BY_TRY(by_decoding_put(s->decoding, token, &s->raw));
+    return look(s);
+}
+
 by_status by_stream_end(by_stream *s)
 {
+    if (s->stopped)
+        return BY_OK;
+    if (s->decoding) {
+        BY_TRY(by_decoding_end(s->decoding, &s->raw));
+        BY_TRY(look(s));
+    }
     return s->stopped ? BY_OK : take(s, s->raw.size);
 }
 
 void by_stream_free(by_stream *s)
 {
+    by_decoding_free(s->decoding);
     by_buf_free(&s->text);
     by_buf_free(&s->raw);
     *s = (by_stream){0};

@@ -15,6 +15,7 @@ typedef struct by_stream {
         text; /* what may be shown: valid UTF-8. Bytes that cannot be text come out as U+FFFD; so does NUL */
     bool stopped; /* a stop string came; text ends before it */
     /* the module's */
+    by_decoding *decoding;
     by_buf raw; /* every byte decoded */
     size_t
         taken; /* bytes of it that are in text; what follows may yet turn into a stop string or a character */

@@ -21,6 +21,7 @@ typedef struct bpe {
     size_t mask;
     char *unk_token, *prefix, *suffix; /* NULL when absent or empty */
     int32_t unk;                       /* id of unk_token, -1 when there is none */
+    int32_t known;                     /* ids from here on are steps of merging only, unknown in the end */
     bool fuse_unk, byte_fallback, ignore_merges;
     int32_t bytes[256];    /* id of "<0x..>", -1 where missing */
     int32_t alphabet[256]; /* id of each byte's GPT-2 character, -1 where missing */
@@ -203,9 +204,8 @@ static by_status word_finish(const bpe *b, word *w, by_ids *out, by_spans *spans
     else
         join_long(b, w);
     BY_TRY(by_ids_reserve(out, w->count));
-    if (w->count)
-        memcpy(out->data + out->count, w->id, w->count * sizeof(*w->id));
-    out->count += w->count;
+    for (size_t i = 0; i < w->count; i++)
+        out->data[out->count++] = w->id[i] < b->known ? w->id[i] : b->unk;
     size_t at = 0;
     for (size_t i = 0; spans && i < w->count; i++) {
         BY_TRY(by_spans_push(spans, at, at + w->size[i]));
@@ -447,6 +447,7 @@ static by_status read_options(bpe *b, const cJSON *json)
                                        "fuse_unk",
                                        "byte_fallback",
                                        "ignore_merges",
+                                       "known",
                                        "vocab",
                                        "merges"};
     BY_TRY(by_json_only(json, "a BPE model", keys, BY_COUNT(keys)));
@@ -475,6 +476,8 @@ by_text_model *by_bpe_read(const cJSON *json)
         status = read_merges(b, cJSON_GetObjectItemCaseSensitive(json, "merges"));
     if (status == BY_OK) {
         find_bytes(b);
+        const cJSON *known = cJSON_GetObjectItemCaseSensitive(json, "known");
+        b->known = cJSON_IsNumber(known) && b->unk_token ? (int32_t)known->valueint : INT32_MAX;
         b->unk = b->unk_token ? by_vocab_find(&b->base.vocab, b->unk_token, strlen(b->unk_token)) : -1;
         if (b->ignore_merges)
             status = read_raw(b);

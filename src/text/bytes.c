@@ -100,16 +100,16 @@ static by_status bytes_encode(const by_tokenizer *t, const char *text, size_t si
     return BY_OK;
 }
 
-static void bytes_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+static by_status bytes_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                           by_buf *out)
 {
     (void)t;
-    for (size_t i = 0; i < count; i++) {
-        char byte = (char)ids[i];
-        if (ids[i] == END_ID)
-            by_buf_put(out, END_TEXT, END_SIZE);
-        else
-            by_buf_put(out, &byte, 1);
-    }
+    (void)state;
+    if (id != END_ID)
+        by_buf_put(out, &(char){(char)id}, 1);
+    else if (!spec->skip_special)
+        by_buf_put(out, END_TEXT, END_SIZE);
+    return BY_OK;
 }
 
 /* Back off when the text stops inside what may become an end token. That token starts with its only '<', so
@@ -129,7 +129,7 @@ const by_text_kind by_text_bytes = {
     .read = bytes_read,
     .write = bytes_write,
     .encode = bytes_encode,
-    .decode = bytes_decode,
+    .put = bytes_put,
     .cut = bytes_cut,
     .free = bytes_free,
 };

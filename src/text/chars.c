@@ -150,13 +150,14 @@ static by_status chars_encode(const by_tokenizer *t, const char *text, size_t si
     return BY_OK;
 }
 
-static void chars_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+static by_status chars_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                           by_buf *out)
 {
-    const chars *c = (const chars *)t;
-    for (size_t i = 0; i < count; i++) {
-        char text[4];
-        by_buf_put(out, text, (size_t)by_utf8_encode(c->points[ids[i]], text));
-    }
+    char text[4];
+    (void)state;
+    if (!spec->skip_special || id != t->eos)
+        by_buf_put(out, text, (size_t)by_utf8_encode(((const chars *)t)->points[id], text));
+    return BY_OK;
 }
 
 static size_t chars_cut(const by_tokenizer *t, const char *text, size_t size)
@@ -171,7 +172,7 @@ const by_text_kind by_text_chars = {
     .read = chars_read,
     .write = chars_write,
     .encode = chars_encode,
-    .decode = chars_decode,
+    .put = chars_put,
     .cut = chars_cut,
     .free = chars_free,
 };

@@ -224,3 +224,23 @@ uint32_t by_lower(uint32_t c)
             return (uint32_t)((int32_t)c + lowered[i].distance);
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
+
+static const struct script_range {
+    uint32_t first, last;
+    int script;
+} scripts[] = {
+#include "text/scripts.h"
+};
+
+int by_script(uint32_t c)
+{
+    int low = 0, high = BY_COUNT(scripts);
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (scripts[middle].last < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < BY_COUNT(scripts) && scripts[low].first <= c ? scripts[low].script : 0;
+}

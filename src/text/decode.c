@@ -1,18 +1,19 @@
-/* decode.c - the decoders of tokenizer.json: from a list of tokens to text. Each turns a list of strings into
- * another; the last list is joined. */
+/* decode.c - the decoders of tokenizer.json: from tokens to text, one token at a time. Decoders form a chain;
+ * each takes strings from the one before it and hands strings on as soon as nothing that follows can change
+ * them. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
-typedef struct list {
-    by_buf text;
-    size_t *ends; /* string i is text[ends[i - 1] .. ends[i]) */
-    size_t count, capacity;
-    bool failed;
-} list;
-
 typedef struct decoder decoder;
+typedef struct by_unfolding chain;
+
 struct decoder {
-    void (*run)(const decoder *d, const list *in, list *out);
+    /* The next string of the list; n may be 0. */
+    void (*put)(const decoder *d, chain *c, int at, const char *s, size_t n);
+    void (*end)(const decoder *d, chain *c, int at); /* NULL: nothing is held back */
+    /* What end_gather calls with all of it. */
+    void (*whole_put)(const decoder *d, chain *c, int at, const char *s, size_t n);
+    void (*whole_end)(const decoder *d, chain *c, int at);
     char *text, *content;
     size_t start, stop;
     by_regex *regex;
@@ -25,37 +26,31 @@ struct by_decoders {
     bool joined; /* without decoders, tokens are joined by spaces */
 };
 
-/* ---- lists ----------------------------------------------------------------------------------- */
+/* What one decoder remembers. */
+typedef struct link {
+    size_t seen; /* strings, or, where all is one, what was stripped of it */
+    by_buf held; /* not handed on yet */
+    bool begun;
+} link;
 
-static void list_free(list *v)
+struct by_unfolding {
+    const by_decoders *d;
+    link *links;
+    by_buf *out;
+    size_t seen;
+    bool failed;
+};
+
+/* Hand a string to the decoder behind number `at`, or out of the chain. */
+static void pass(chain *c, int at, const char *s, size_t n)
 {
-    by_buf_free(&v->text);
-    by_free(v->ends);
-    *v = (list){0};
+    if (++at < c->d->count)
+        c->d->items[at].put(&c->d->items[at], c, at, s, n);
+    else if (n)
+        by_buf_put(c->out, s, n);
 }
 
-/* Close the string that was put into v->text. */
-static void list_end(list *v)
-{
-    if (v->count == v->capacity) {
-        size_t capacity = BY_MAX(v->capacity * 2, (size_t)64);
-        size_t *ends = by_resize(v->ends, capacity, sizeof(*ends));
-        if (!ends) {
-            v->failed = true;
-            return;
-        }
-        v->ends = ends;
-        v->capacity = capacity;
-    }
-    v->ends[v->count++] = v->text.size;
-}
-
-static const char *list_at(const list *v, size_t i, size_t *size)
-{
-    size_t start = i ? v->ends[i - 1] : 0;
-    *size = v->ends[i] - start;
-    return v->text.data ? v->text.data + start : "";
-}
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 /* Put s with every `from` replaced. */
 static void put_replaced(by_buf *out, const char *s, size_t n, const char *from, const char *to)
@@ -93,64 +88,79 @@ static void clean_up(by_buf *text, size_t start)
 
 /* ---- decoders -------------------------------------------------------------------------------- */
 
-static void run_byte_level(const decoder *d, const list *in, list *out)
+static void put_byte_level(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
+    by_buf bytes = {0};
     (void)d;
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n, start = out->text.size;
-        const char *s = list_at(in, i, &n);
-        for (size_t k = 0; k < n;) {
-            uint32_t c;
-            k += (size_t)by_utf8_next(s + k, n - k, &c);
-            int byte = by_char_byte(c);
-            if (byte < 0) { /* not made of byte characters: an added token */
-                out->text.size = start;
-                by_buf_put(&out->text, s, n);
-                break;
-            }
-            by_buf_put(&out->text, &(char){(char)byte}, 1);
+    for (size_t i = 0; i < n;) {
+        uint32_t point;
+        i += (size_t)by_utf8_next(s + i, n - i, &point);
+        int byte = by_char_byte(point);
+        if (byte < 0) { /* not made of byte characters: an added token */
+            bytes.size = 0;
+            by_buf_put(&bytes, s, n);
+            break;
         }
+        by_buf_put(&bytes, &(char){(char)byte}, 1);
     }
-    list_end(out);
+    c->failed = c->failed || bytes.failed;
+    if (bytes.size)
+        pass(c, at, bytes.data, bytes.size);
+    by_buf_free(&bytes);
 }
 
-static void run_wordpiece(const decoder *d, const list *in, list *out)
+/* Hand on what was put together in text, and forget it. */
+static void pass_buf(chain *c, int at, by_buf *text)
+{
+    c->failed = c->failed || text->failed;
+    pass(c, at, text->data ? text->data : "", text->size);
+    by_buf_free(text);
+}
+
+static void put_wordpiece(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     size_t prefix = strlen(d->text);
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n, start = out->text.size;
-        const char *s = list_at(in, i, &n);
-        if (i > 0 && n >= prefix && memcmp(s, d->text, prefix) == 0) {
-            by_buf_put(&out->text, s + prefix, n - prefix);
-        } else {
-            if (i > 0)
-                by_buf_puts(&out->text, " ");
-            by_buf_put(&out->text, s, n);
-        }
-        if (d->flag)
-            clean_up(&out->text, start);
-        list_end(out);
-    }
+    bool first = c->links[at].seen++ == 0;
+    bool inner = !first && n >= prefix && memcmp(s, d->text, prefix) == 0;
+    by_buf text = {0};
+    if (!first && !inner)
+        by_buf_puts(&text, " ");
+    by_buf_put(&text, s + (inner ? prefix : 0), n - (inner ? prefix : 0));
+    if (d->flag)
+        clean_up(&text, 0);
+    pass_buf(c, at, &text);
 }
 
-static void run_metaspace(const decoder *d, const list *in, list *out)
+static void put_metaspace(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n;
-        const char *s = list_at(in, i, &n);
-        put_replaced(&out->text, s, n, d->text, i == 0 && d->flag ? "" : " ");
-        list_end(out);
-    }
+    bool first = c->links[at].seen++ == 0;
+    by_buf text = {0};
+    put_replaced(&text, s, n, d->text, first && d->flag ? "" : " ");
+    pass_buf(c, at, &text);
 }
 
-static void run_bpe(const decoder *d, const list *in, list *out)
+/* The end of a word is a space, but not at the end of the text: one string is held back. */
+static void put_bpe(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n;
-        const char *s = list_at(in, i, &n);
-        put_replaced(&out->text, s, n, d->text, i + 1 == in->count ? "" : " ");
-        list_end(out);
-    }
+    link *l = &c->links[at];
+    by_buf text = {0};
+    put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, " ");
+    l->held.size = 0;
+    by_buf_put(&l->held, s, n);
+    if (l->begun)
+        pass_buf(c, at, &text);
+    by_buf_free(&text);
+    l->begun = true;
+}
+
+static void end_bpe(const decoder *d, chain *c, int at)
+{
+    link *l = &c->links[at];
+    by_buf text = {0};
+    put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, "");
+    if (l->begun)
+        pass_buf(c, at, &text);
+    by_buf_free(&text);
 }
 
 static int hex_value(char c)
@@ -174,116 +184,208 @@ static bool is_utf8(const char *s, size_t n)
 }
 
 /* Bytes that stood together become one string, or a replacement character each when they are not UTF-8. */
-static void put_bytes(by_buf *bytes, list *out)
+static void end_byte_fallback(const decoder *d, chain *c, int at)
 {
-    if (bytes->size == 0)
+    by_buf *held = &c->links[at].held;
+    (void)d;
+    if (held->size && is_utf8(held->data, held->size))
+        pass(c, at, held->data, held->size);
+    else
+        for (size_t i = 0; i < held->size; i++)
+            pass(c, at, "\xef\xbf\xbd", 3);
+    held->size = 0;
+}
+
+static void put_byte_fallback(const decoder *d, chain *c, int at, const char *s, size_t n)
+{
+    int high = n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' ? hex_value(s[3]) : -1;
+    int low = high >= 0 ? hex_value(s[4]) : -1;
+    if (low >= 0) {
+        by_buf_put(&c->links[at].held, &(char){(char)(high * 16 + low)}, 1);
         return;
-    if (is_utf8(bytes->data, bytes->size)) {
-        by_buf_put(&out->text, bytes->data, bytes->size);
-        list_end(out);
-    } else {
-        for (size_t i = 0; i < bytes->size; i++) {
-            by_buf_puts(&out->text, "\xef\xbf\xbd");
-            list_end(out);
-        }
     }
-    bytes->size = 0;
+    end_byte_fallback(d, c, at);
+    pass(c, at, s, n);
 }
 
-static void run_byte_fallback(const decoder *d, const list *in, list *out)
+static void put_fuse(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     (void)d;
-    by_buf bytes = {0};
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n;
-        const char *s = list_at(in, i, &n);
-        int high = n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' ? hex_value(s[3]) : -1;
-        int low = high >= 0 ? hex_value(s[4]) : -1;
-        if (low >= 0) {
-            by_buf_put(&bytes, &(char){(char)(high * 16 + low)}, 1);
-            continue;
-        }
-        put_bytes(&bytes, out);
-        by_buf_put(&out->text, s, n);
-        list_end(out);
-    }
-    put_bytes(&bytes, out);
-    out->failed = out->failed || bytes.failed;
-    by_buf_free(&bytes);
+    pass(c, at, s, n);
 }
 
-static void run_fuse(const decoder *d, const list *in, list *out)
-{
-    (void)d;
-    if (in->text.size)
-        by_buf_put(&out->text, in->text.data, in->text.size);
-    list_end(out);
-}
-
-static void run_strip(const decoder *d, const list *in, list *out)
+static void put_strip(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     size_t k = strlen(d->text);
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n;
-        const char *s = list_at(in, i, &n);
-        for (size_t left = d->start; left && n >= k && memcmp(s, d->text, k) == 0; left--) {
-            s += k;
-            n -= k;
-        }
-        for (size_t right = d->stop; right && n >= k && memcmp(s + n - k, d->text, k) == 0; right--)
-            n -= k;
-        by_buf_put(&out->text, s, n);
-        list_end(out);
+    for (size_t left = d->start; left && n >= k && memcmp(s, d->text, k) == 0; left--) {
+        s += k;
+        n -= k;
     }
+    for (size_t right = d->stop; right && n >= k && memcmp(s + n - k, d->text, k) == 0; right--)
+        n -= k;
+    pass(c, at, s, n);
 }
 
-static void run_replace(const decoder *d, const list *in, list *out)
+/* How much of text is sure not to be stripped from the end, whatever follows. */
+static size_t sure_size(const decoder *d, const by_buf *text, size_t from)
 {
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n, from = 0, start = 0, end = 0;
-        const char *s = list_at(in, i, &n);
-        if (!d->regex) {
-            put_replaced(&out->text, s, n, d->text, d->content);
-        } else {
-            while (from < n && by_regex_find(d->regex, s, n, from, &start, &end) > 0 && end > start) {
-                by_buf_put(&out->text, s + from, start - from);
-                by_buf_puts(&out->text, d->content);
-                from = end;
-            }
-            by_buf_put(&out->text, s + from, n - from);
-        }
-        list_end(out);
+    size_t k = strlen(d->text), end = text->size, part = BY_MIN(k - 1, end - from);
+    while (part && memcmp(text->data + end - part, d->text, part) != 0)
+        part--; /* the beginning of one more */
+    end -= part;
+    for (size_t right = d->stop; right && end - from >= k && memcmp(text->data + end - k, d->text, k) == 0;
+         right--)
+        end -= k;
+    return end;
+}
+
+/* Of one string in parts: what can still belong to an end that is stripped waits. */
+static void put_strip_parts(const decoder *d, chain *c, int at, const char *s, size_t n)
+{
+    link *l = &c->links[at];
+    size_t k = strlen(d->text), from = 0;
+    by_buf_put(&l->held, s, n);
+    if (l->held.failed)
+        return;
+    while (!l->begun && l->held.size - from >= k) {
+        l->begun = l->seen == d->start || memcmp(l->held.data + from, d->text, k) != 0;
+        l->seen += !l->begun;
+        from += l->begun ? 0 : k;
     }
+    size_t end = l->begun ? sure_size(d, &l->held, from) : from;
+    if (end > from)
+        pass(c, at, l->held.data + from, end - from);
+    if (end)
+        memmove(l->held.data, l->held.data + end, l->held.size - end);
+    l->held.size -= end;
+}
+
+static void end_strip_parts(const decoder *d, chain *c, int at)
+{
+    link *l = &c->links[at];
+    size_t k = strlen(d->text), n = l->held.size;
+    for (size_t right = d->stop; right && n >= k && memcmp(l->held.data + n - k, d->text, k) == 0; right--)
+        n -= k;
+    if (n)
+        pass(c, at, l->held.data, n);
+}
+
+static void put_replace(const decoder *d, chain *c, int at, const char *s, size_t n)
+{
+    size_t from = 0, start = 0, end = 0;
+    by_buf text = {0};
+    if (!d->regex) {
+        put_replaced(&text, s, n, d->text, d->content);
+    } else {
+        while (from < n && by_regex_find(d->regex, s, n, from, &start, &end) > 0 && end > start) {
+            by_buf_put(&text, s + from, start - from);
+            by_buf_puts(&text, d->content);
+            from = end;
+        }
+        by_buf_put(&text, s + from, n - from);
+    }
+    pass_buf(c, at, &text);
 }
 
 /* Connectionist temporal classification: repeated tokens are one, padding is nothing. */
-static void run_ctc(const decoder *d, const list *in, list *out)
+static void put_ctc(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
-    for (size_t i = 0; i < in->count; i++) {
-        size_t n, before, start = out->text.size;
-        const char *s = list_at(in, i, &n), *last = i ? list_at(in, i - 1, &before) : NULL;
-        if (last && before == n && memcmp(last, s, n) == 0)
-            continue;
-        put_replaced(&out->text, s, n, d->text, "");
-        if (d->flag && !out->text.failed && out->text.size > start) {
-            clean_up(&out->text, start);
-            by_buf next = {0};
-            put_replaced(&next, out->text.data + start, out->text.size - start, d->content, " ");
-            out->text.size = start;
-            if (next.size)
-                by_buf_put(&out->text, next.data, next.size);
-            out->failed = out->failed || next.failed;
-            by_buf_free(&next);
-        }
-        if (out->text.size > start)
-            list_end(out);
+    link *l = &c->links[at];
+    by_buf text = {0}, spaced = {0};
+    if (l->begun && l->held.size == n && memcmp(l->held.data ? l->held.data : "", s, n) == 0)
+        return;
+    l->begun = true;
+    l->held.size = 0;
+    by_buf_put(&l->held, s, n);
+    put_replaced(&text, s, n, d->text, "");
+    if (d->flag && text.size) {
+        clean_up(&text, 0);
+        if (text.size)
+            put_replaced(&spaced, text.data, text.size, d->content, " ");
+        c->failed = c->failed || spaced.failed || text.failed;
+        by_buf_free(&text);
+        text = spaced;
     }
+    if (text.size)
+        pass_buf(c, at, &text);
+    by_buf_free(&text);
+}
+
+/* One string in parts, for decoders that have to see all of it. */
+static void put_gather(const decoder *d, chain *c, int at, const char *s, size_t n)
+{
+    (void)d;
+    by_buf_put(&c->links[at].held, s, n);
+    c->links[at].begun = true;
+}
+
+static void end_gather(const decoder *d, chain *c, int at)
+{
+    by_buf all = c->links[at].held;
+    if (!c->links[at].begun)
+        return;
+    c->links[at] = (link){0};
+    c->failed = c->failed || all.failed;
+    d->whole_put(d, c, at, all.data ? all.data : "", all.size);
+    if (d->whole_end)
+        d->whole_end(d, c, at);
+    by_buf_free(&all);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Append s with each longest beginning of a broken character replaced by U+FFFD. */
-static void put_lossy(by_buf *out, const char *text, size_t n)
+by_unfolding *by_unfolding_new(const by_decoders *d)
+{
+    by_unfolding *c = by_alloc_zero(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->d = d;
+    c->links = by_alloc_zero((size_t)d->count + 1, sizeof(*c->links));
+    if (c->links)
+        return c;
+    by_free(c);
+    return NULL;
+}
+
+static by_status check(chain *c)
+{
+    bool failed = c->failed || c->out->failed;
+    for (int i = 0; i < c->d->count; i++)
+        failed = failed || c->links[i].held.failed;
+    return failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
+}
+
+by_status by_unfolding_put(by_unfolding *c, const by_token *token, by_buf *out)
+{
+    c->out = out;
+    if (!c->d->joined && c->seen++)
+        by_buf_puts(out, " ");
+    pass(c, -1, token->text, token->size);
+    return check(c);
+}
+
+by_status by_unfolding_end(by_unfolding *c, by_buf *out)
+{
+    c->out = out;
+    for (int i = 0; i < c->d->count; i++) {
+        const decoder *d = &c->d->items[i];
+        if (d->end)
+            d->end(d, c, i);
+    }
+    return check(c);
+}
+
+void by_unfolding_free(by_unfolding *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < c->d->count; i++)
+        by_buf_free(&c->links[i].held);
+    by_free(c->links);
+    by_free(c);
+}
+
+void by_put_lossy(by_buf *out, const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;
     size_t good = 0, i = 0;
@@ -296,49 +398,10 @@ static void put_lossy(by_buf *out, const char *text, size_t n)
         }
         by_buf_put(out, text + good, i - good);
         by_buf_puts(out, "\xef\xbf\xbd");
-        uint8_t a = s[i++];
-        int more = a >= 0xf0 && a <= 0xf4 ? 3 : a >= 0xe0 && a < 0xf0 ? 2 : a >= 0xc2 && a < 0xe0 ? 1 : 0;
-        uint8_t low = a == 0xe0   ? 0xa0
-                      : a == 0xf0 ? 0x90
-                                  : 0x80,
-                high = a == 0xed   ? 0x9f
-                       : a == 0xf4 ? 0x8f
-                                   : 0xbf;
-        for (; more && i < n && s[i] >= low && s[i] <= high; more--, i++) {
-            low = 0x80;
-            high = 0xbf;
-        }
+        i += by_utf8_broken(s + i, n - i);
         good = i;
     }
     by_buf_put(out, text + good, n - good);
-}
-
-by_status by_decoders_run(const by_decoders *d, const by_token *tokens, size_t count, bool lossy, by_buf *out)
-{
-    list now = {0}, next = {0};
-    for (size_t i = 0; i < count; i++) {
-        if (i && !d->joined)
-            by_buf_puts(&now.text, " ");
-        by_buf_put(&now.text, tokens[i].text, tokens[i].size);
-        list_end(&now);
-    }
-    for (int k = 0; k < d->count && now.count && !now.failed && !now.text.failed; k++) {
-        next.text.size = next.count = 0;
-        d->items[k].run(&d->items[k], &now, &next);
-        list t = now;
-        now = next;
-        next = t;
-    }
-    bool failed = now.failed || now.text.failed || next.failed || next.text.failed;
-    if (!failed && now.text.size) {
-        if (lossy)
-            put_lossy(out, now.text.data, now.text.size);
-        else
-            by_buf_put(out, now.text.data, now.text.size);
-    }
-    list_free(&now);
-    list_free(&next);
-    return failed || out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu tokens", count) : BY_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -374,27 +437,27 @@ static by_status set_count(size_t *out, const cJSON *json, const char *key)
     return BY_OK;
 }
 
-static by_status read_one(const cJSON *json, const char *type, decoder *d)
+static by_status read_one(const cJSON *json, decoder *d)
 {
-    if (d->run == run_wordpiece) {
+    if (d->put == put_wordpiece) {
         BY_TRY(by_stage_bool(json, "cleanup", true, &d->flag));
         return set_text(&d->text, json, "prefix", "##");
     }
-    if (d->run == run_metaspace) {
+    if (d->put == put_metaspace) {
         const char *scheme = by_stage_string(json, "prepend_scheme");
         d->flag = !(scheme && strcmp(scheme, "never") == 0) &&
                   !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(json, "add_prefix_space"));
         return set_text(&d->text, json, "replacement", NULL);
     }
-    if (d->run == run_bpe)
+    if (d->put == put_bpe)
         return set_text(&d->text, json, "suffix", "</w>");
-    if (d->run == run_strip) {
+    if (d->put == put_strip) {
         BY_TRY(set_count(&d->start, json, "start"));
         BY_TRY(set_count(&d->stop, json, "stop"));
         BY_TRY(set_text(&d->text, json, "content", NULL));
         return d->text[0] ? BY_OK : by_fail(BY_ERR_FORMAT, "a Strip decoder has no \"content\"");
     }
-    if (d->run == run_replace) {
+    if (d->put == put_replace) {
         const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(json, "pattern");
         const char *regex = by_stage_string(pattern, "Regex");
         BY_TRY(set_text(&d->content, json, "content", NULL));
@@ -403,29 +466,32 @@ static by_status read_one(const cJSON *json, const char *type, decoder *d)
         d->regex = by_regex_new(regex);
         return d->regex ? BY_OK : by_error_status();
     }
-    if (d->run == run_ctc) {
+    if (d->put == put_ctc) {
         BY_TRY(by_stage_bool(json, "cleanup", true, &d->flag));
         BY_TRY(set_text(&d->content, json, "word_delimiter_token", "|"));
         return set_text(&d->text, json, "pad_token", "<pad>");
     }
-    (void)type;
     return BY_OK;
 }
 
 static const struct known {
     const char *type;
-    void (*run)(const decoder *d, const list *in, list *out);
+    void (*put)(const decoder *d, chain *c, int at, const char *s, size_t n);
+    void (*end)(const decoder *d, chain *c, int at);
     const char *keys[5];
 } known[] = {
-    {"ByteLevel", run_byte_level, {"add_prefix_space", "trim_offsets", "use_regex"}},
-    {"WordPiece", run_wordpiece, {"prefix", "cleanup"}},
-    {"Metaspace", run_metaspace, {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
-    {"BPEDecoder", run_bpe, {"suffix"}},
-    {"ByteFallback", run_byte_fallback, {0}},
-    {"Fuse", run_fuse, {0}},
-    {"Strip", run_strip, {"content", "start", "stop"}},
-    {"Replace", run_replace, {"pattern", "content"}},
-    {"CTC", run_ctc, {"pad_token", "word_delimiter_token", "cleanup"}},
+    {"ByteLevel", put_byte_level, NULL, {"add_prefix_space", "trim_offsets", "use_regex"}},
+    {"WordPiece", put_wordpiece, NULL, {"prefix", "cleanup"}},
+    {"Metaspace",
+     put_metaspace,
+     NULL,
+     {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
+    {"BPEDecoder", put_bpe, end_bpe, {"suffix"}},
+    {"ByteFallback", put_byte_fallback, end_byte_fallback, {0}},
+    {"Fuse", put_fuse, NULL, {0}},
+    {"Strip", put_strip, NULL, {"content", "start", "stop"}},
+    {"Replace", put_replace, NULL, {"pattern", "content"}},
+    {"CTC", put_ctc, NULL, {"pad_token", "word_delimiter_token", "cleanup"}},
 };
 
 static by_status read_decoder(const cJSON *json, by_decoders *out, int depth)
@@ -457,10 +523,30 @@ static by_status read_decoder(const cJSON *json, by_decoders *out, int depth)
         if (!items)
             return BY_ERR_MEMORY;
         out->items = items;
-        items[out->count] = (decoder){.run = known[i].run};
-        return read_one(json, type, &items[out->count++]);
+        items[out->count] = (decoder){.put = known[i].put, .end = known[i].end};
+        return read_one(json, &items[out->count++]);
     }
     return by_fail(BY_ERR_UNSUPPORTED, "decoders of type \"%.60s\" are not supported", type);
+}
+
+/* Behind ByteLevel and Fuse all tokens are one string. */
+static void mark_fused(by_decoders *all)
+{
+    bool fused = false;
+    for (int i = 0; i < all->count; i++) {
+        decoder *d = &all->items[i];
+        bool joins = d->put == put_byte_level || d->put == put_fuse;
+        if (fused && d->put == put_strip) {
+            d->put = put_strip_parts;
+            d->end = end_strip_parts;
+        } else if (fused && d->put != put_fuse) {
+            d->whole_put = d->put;
+            d->whole_end = d->end;
+            d->put = put_gather;
+            d->end = end_gather;
+        }
+        fused = fused || joins;
+    }
 }
 
 by_decoders *by_decoders_read(const cJSON *json)
@@ -470,5 +556,7 @@ by_decoders *by_decoders_read(const cJSON *json)
         by_decoders_free(d);
         return NULL;
     }
+    if (d)
+        mark_fused(d);
     return d;
 }

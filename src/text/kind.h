@@ -25,12 +25,11 @@ typedef struct by_text_kind {
     by_status (*encode_with)(const by_tokenizer *t, const char *text, size_t size, const by_encode_spec *spec,
                              by_encoding *out);
 
-    /* Append the bytes of ids that are known to be in range. */
-    void (*decode)(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out);
-
-    /* As by_tokenizer_decode_with; NULL where decode() says it all. */
-    by_status (*decode_with)(const by_tokenizer *t, const int32_t *ids, size_t count,
-                             const by_decode_spec *spec, by_buf *out);
+    /* Decoding id by id, ids being in range: append what is certain of the text, and at the end the rest.
+     * state is state_size bytes, zero at first; end() also releases what it holds. end may be NULL. */
+    size_t state_size;
+    by_status (*put)(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id, by_buf *out);
+    by_status (*end)(const by_tokenizer *t, void *state, by_buf *out);
 
     /* As by_tokenizer_cut. */
     size_t (*cut)(const by_tokenizer *t, const char *text, size_t size);
@@ -41,6 +40,12 @@ typedef struct by_text_kind {
     void (*free)(by_tokenizer *t);
 } by_text_kind;
 
+/* A file that by_tokenizer_save writes. */
+typedef struct by_kept_file {
+    char *name, *bytes;
+    size_t size;
+} by_kept_file;
+
 /* Every kind's own struct starts with this. */
 struct by_tokenizer {
     const by_text_kind *kind;
@@ -48,7 +53,9 @@ struct by_tokenizer {
     int eos;              /* id of the end-of-text token, or -1 */
     const char *eos_text; /* its content, NULL when there is none; valid as long as the tokenizer */
     char *chat_template;  /* heap, or NULL */
-    char *config;         /* heap, or NULL: the tokenizer_config.json to write */
+    by_kept_file *kept;   /* what is saved instead of a tokenizer.json, where that cannot say it all */
+    int kept_count;
+    char *config; /* heap, or NULL: the tokenizer_config.json to save with it */
 };
 
 extern const by_text_kind by_text_bytes, by_text_chars;
@@ -58,6 +65,10 @@ by_tokenizer *by_legacy_load(const char *dir);
 
 /* Make this token the end of text, when the tokenizer has it. */
 void by_tokenizer_set_eos(by_tokenizer *t, const char *token);
+
+/* Save this file instead of tokenizer.json; bytes are copied. A name that is kept already stays as it is. */
+by_status by_tokenizer_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size);
+by_status by_tokenizer_keep_file(by_tokenizer *t, const char *dir, const char *name); /* when it is there */
 
 /* From the text of a tokenizer.json, with a NUL at json[size]; name stands in front of error messages. */
 by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name);

@@ -35,6 +35,22 @@ const char *by_json_type(const cJSON *object)
     return type ? type : "";
 }
 
+/* Everything is kept as it is but what JSON does not allow. */
+void by_json_put_string(by_buf *out, const char *s, size_t n)
+{
+    by_buf_puts(out, "\"");
+    for (size_t i = 0; i < n; i++) {
+        uint8_t c = (uint8_t)s[i];
+        if (c < 0x20)
+            by_buf_printf(out, "\\u%04x", c);
+        else if (c == '"' || c == '\\')
+            by_buf_put(out, (char[2]){'\\', (char)c}, 2);
+        else
+            by_buf_put(out, s + i, 1);
+    }
+    by_buf_puts(out, "\"");
+}
+
 by_status by_vocab_read(by_vocab *v, const cJSON *json)
 {
     if (!cJSON_IsObject(json))

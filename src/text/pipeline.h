@@ -95,6 +95,9 @@ by_status by_splitters_read(const cJSON *json, by_stages *out);
  * places. */
 by_status by_stages_run(const by_stages *s, by_work *work, by_work *spare);
 
+/* The words of XLM (moses.c); flags[0]: small letters without accents. */
+by_status by_moses_run(const by_stage *s, const by_work *in, const by_piece *p, by_work *out);
+
 /* The end of the GPT-2 word that starts at s[i]; i < n. Bytes that are not UTF-8 count as symbols. */
 size_t by_gpt2_word(const uint8_t *s, size_t i, size_t n);
 
@@ -152,6 +155,10 @@ typedef struct by_spans {
     size_t count, capacity;
 } by_spans;
 by_status by_spans_push(by_spans *v, size_t start, size_t end);
+
+/* The rest of an encoding that has its ids: places where spans is not NULL, and ids from `own` on are
+ * special. */
+by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own);
 
 typedef struct by_text_model by_text_model;
 struct by_text_model {
@@ -229,8 +236,13 @@ void by_post_free(by_post *p);
 typedef struct by_decoders by_decoders;
 by_decoders *by_decoders_read(const cJSON *json); /* NULL on failure only */
 void by_decoders_free(by_decoders *d);
-by_status by_decoders_run(const by_decoders *d, const by_token *tokens, size_t count, bool lossy,
-                          by_buf *out);
+
+/* One text on its way through the decoders: what a token adds to it is appended as soon as it is certain. */
+typedef struct by_unfolding by_unfolding;
+by_unfolding *by_unfolding_new(const by_decoders *d);
+by_status by_unfolding_put(by_unfolding *c, const by_token *token, by_buf *out);
+by_status by_unfolding_end(by_unfolding *c, by_buf *out);
+void by_unfolding_free(by_unfolding *c);
 
 /* ---- the whole (pipeline.c) ------------------------------------------------------------------ */
 
@@ -250,13 +262,20 @@ typedef struct by_pipeline {
     bool bytes_direct; /* straight from bytes to ids: byte-level BPE with nothing before it */
     bool words;        /* ... cut by GPT-2's expression first */
     bool prefix_space;
-    int truncate;                      /* tokens at most, 0: no limit */
-    bool truncate_left, pad, pad_left; /* padding to pad_to, or of a batch by the caller */
-    int pad_to, pad_id, pad_type_id, pad_multiple;
+    bool truncate, pad; /* does the file ask for it? */
+    by_truncation truncation;
+    by_padding padding;
     _Atomic(by_scratch *) spare[BY_SCRATCH_SLOTS]; /* idle buffers, taken and returned without a lock */
 } by_pipeline;
 
 extern const by_text_kind by_text_pipeline;
+
+/* The ids of one text without special tokens, appended; on failure nothing is (encode.c). */
+by_status by_pipeline_encode(const by_pipeline *p, const char *text, size_t size, by_ids *out,
+                             by_spans *spans);
+/* As by_text_kind has it (assemble.c). */
+by_status by_pipeline_encode_with(const by_tokenizer *t, const char *text, size_t size,
+                                  const by_encode_spec *spec, by_encoding *out);
 by_status by_pipeline_keep(by_tokenizer *t, const char *json,
                            size_t size);             /* what by_tokenizer_save writes */
 const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ... */
@@ -265,6 +284,7 @@ const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ...
 by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count);
 by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out);
 const char *by_stage_string(const cJSON *object, const char *key); /* NULL when absent or null */
+void by_json_put_string(by_buf *out, const char *s, size_t n);     /* with its quotes */
 const char *by_json_type(const cJSON *object);                     /* "type", "" when absent */
 
 #endif

@@ -1,6 +1,8 @@
 /* sentencepiece.c - a SentencePiece model by itself (Kudo and Richardson 2018): its normaliser, its unigram
  * or BPE search, its way of decoding, in the arithmetic of the library, so that near ties fall the same way.
  */
+#include <float.h>
+
 #include "text/spiece.h"
 #include "text/trie.h"
 #include "text/utf8.h"
@@ -114,10 +116,10 @@ typedef struct best {
     int32_t id;
 } best;
 
-static inline void improve(best *b, double score, size_t start, int32_t id)
+static inline void improve(best *b, float score, size_t start, int32_t id)
 {
     if (b->start == UINT32_MAX || score > b->score)
-        *b = (best){(float)score, (uint32_t)start, id};
+        *b = (best){score, (uint32_t)start, id};
 }
 
 /* Length of the character at s by its first byte alone, as the library has it. */
@@ -126,7 +128,7 @@ static inline size_t char_length(uint8_t s)
     return s < 0xc0 ? 1 : s < 0xe0 ? 2 : s < 0xf0 ? 3 : 4;
 }
 
-/* Scores add up in single precision, but a user-defined piece adds in double. */
+/* Scores add up in single precision. */
 static void search_unigram(const sp *t, const char *text, size_t size, best *b)
 {
     float unk_score = t->least - UNK_PENALTY;
@@ -142,13 +144,14 @@ static void search_unigram(const sp *t, const char *text, size_t size, best *b)
             if (id < 0)
                 continue;
             size_t length = k + 1 - i;
-            double score = t->m.types[id] == BY_PIECE_USER ? (double)((float)length * t->greatest) - 0.1
-                                                           : (double)t->m.scores[id];
-            improve(&b[k + 1], score + (double)here, i, id);
+            float score = t->m.types[id] == BY_PIECE_USER
+                              ? (float)((double)((float)length * t->greatest) - 0.1)
+                              : t->m.scores[id];
+            improve(&b[k + 1], score + here, i, id);
             single = single || length == n;
         }
         if (!single)
-            improve(&b[i + n], (double)(unk_score + here), i, t->m.unk);
+            improve(&b[i + n], unk_score + here, i, t->m.unk);
     }
 }
 
@@ -278,20 +281,31 @@ static by_status search_bpe(const sp *t, by_scratch *s, const char *text, size_t
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-static by_status put_piece(const sp *t, const by_work *w, size_t start, size_t end, int32_t id, by_ids *out,
-                           by_spans *spans)
+/* Where the pieces go: ids with or without places, or somebody who wants their text. */
+typedef struct sink {
+    by_ids *ids;
+    by_spans *spans;
+    by_piece_each *each;
+    void *context;
+} sink;
+
+static by_status put_piece(const sp *t, const by_work *w, size_t start, size_t end, int32_t id,
+                           const sink *out)
 {
+    by_at at = w->at ? (by_at){w->at[start].start, w->at[end - 1].end} : (by_at){0, 0};
+    if (out->each)
+        return out->each(out->context, w->text + start, end - start, at);
     bool bytes = id == t->m.unk && t->m.byte_fallback;
     for (size_t i = start; bytes && i < end; i++)
-        BY_TRY(by_ids_push(out, t->bytes[(uint8_t)w->text[i]]));
+        BY_TRY(by_ids_push(out->ids, t->bytes[(uint8_t)w->text[i]]));
     if (!bytes)
-        BY_TRY(by_ids_push(out, id));
-    for (size_t i = 0; spans && i < (bytes ? end - start : 1); i++)
-        BY_TRY(by_spans_push(spans, w->at[start].start, w->at[end - 1].end));
+        BY_TRY(by_ids_push(out->ids, id));
+    for (size_t i = 0; out->spans && i < (bytes ? end - start : 1); i++)
+        BY_TRY(by_spans_push(out->spans, at.start, at.end));
     return BY_OK;
 }
 
-static by_status encode_work(const sp *t, by_scratch *s, by_ids *out, by_spans *spans)
+static by_status encode_work(const sp *t, by_scratch *s, const sink *out)
 {
     const by_work *w = &s->work;
     best *b = NULL;
@@ -311,49 +325,52 @@ static by_status encode_work(const sp *t, by_scratch *s, by_ids *out, by_spans *
         end = b[at].start;
         while (id == t->m.unk && !t->m.byte_fallback && end < w->size && b[end].id == id)
             end = b[end].start;
-        BY_TRY(put_piece(t, w, at, end, id, out, spans));
+        BY_TRY(put_piece(t, w, at, end, id, out));
     }
     return BY_OK;
 }
 
-static by_status encode_text(const sp *t, const char *text, size_t size, by_ids *out, by_spans *spans)
+static by_status encode_text(const sp *t, const char *text, size_t size, bool offsets, const sink *out)
 {
     if (size >= UINT32_MAX / 4)
         return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long for a SentencePiece model", size);
     by_scratch *s = by_alloc_zero(1, sizeof(*s));
     if (!s)
         return BY_ERR_MEMORY;
-    size_t before = out->count;
-    by_work_clear(&s->work, spans != NULL);
+    by_work_clear(&s->work, offsets);
     normalize(t, text, size, &s->work);
     by_status status = s->work.failed
                            ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text of %zu bytes", size)
-                           : encode_work(t, s, out, spans);
+                           : encode_work(t, s, out);
     by_scratch_free(s);
-    if (status != BY_OK)
-        out->count = before;
     return status;
+}
+
+by_status by_spiece_each(const by_tokenizer *t, const char *text, size_t size, by_piece_each *each,
+                         void *context)
+{
+    return encode_text((const sp *)t, text, size, true, &(sink){.each = each, .context = context});
 }
 
 static by_status sp_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
-    return encode_text((const sp *)t, text, size, out, NULL);
+    size_t before = out->count;
+    by_status status = encode_text((const sp *)t, text, size, false, &(sink){.ids = out});
+    if (status != BY_OK)
+        out->count = before;
+    return status;
 }
 
 static by_status sp_encode_with(const by_tokenizer *t, const char *text, size_t size,
                                 const by_encode_spec *spec, by_encoding *out)
 {
     by_spans spans = {0};
+    sink to = {.ids = &out->ids, .spans = spec->offsets ? &spans : NULL};
     if (spec->pair)
         return by_fail(BY_ERR_UNSUPPORTED, "a bare SentencePiece model has no pairs of texts");
-    by_status status = encode_text((const sp *)t, text, size, &out->ids, spec->offsets ? &spans : NULL);
-    out->types = by_alloc_zero(out->ids.count + 1, 1);
-    out->special = by_alloc_zero(out->ids.count + 1, 1);
-    out->offsets = spec->offsets ? by_alloc_zero(out->ids.count + 1, sizeof(*out->offsets)) : NULL;
-    if (status == BY_OK && (!out->types || !out->special || (spec->offsets && !out->offsets)))
-        status = BY_ERR_MEMORY;
-    for (size_t i = 0; status == BY_OK && i < spans.count; i++)
-        out->offsets[i] = (by_offset){spans.data[i].start, spans.data[i].end};
+    by_status status = encode_text((const sp *)t, text, size, spec->offsets, &to);
+    if (status == BY_OK)
+        status = by_encoding_fill(out, to.spans, out->ids.count);
     by_free(spans.data);
     return status;
 }
@@ -390,45 +407,65 @@ static int hex_byte(const char *s)
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : 0;
 }
 
-static void sp_decode(const by_tokenizer *base, const int32_t *ids, size_t count, by_buf *out)
+/* Bytes that stood together, as far as they are known. */
+static void flush_bytes(by_piece_state *s, by_buf *out)
 {
-    const sp *t = (const sp *)base;
-    size_t start = out->size;
-    by_buf bytes = {0};
-    bool begin = true, seen = false; /* is a space at the beginning still to be dropped? */
-    for (size_t i = 0; i < count; i++) {
-        const by_token *piece = &t->m.vocab.tokens[ids[i]];
-        int type = t->m.types[ids[i]];
-        if (type == BY_PIECE_BYTE && piece->size == 6) {
-            by_buf_put(&bytes, &(char){(char)hex_byte(piece->text)}, 1);
-            continue;
-        }
-        put_byte_run(out, &bytes);
-        bytes.size = 0;
-        begin = begin && !seen && out->size == start;
-        seen = false;
-        if (type == BY_PIECE_CONTROL)
-            continue;
-        if (type == BY_PIECE_UNKNOWN) {
-            by_buf_puts(out, t->m.unk_surface);
-            continue;
-        }
-        bool drop = begin && (t->m.dummy_prefix || t->m.remove_spaces) && piece->size >= 3 &&
-                    memcmp(piece->text, SPACE, 3) == 0;
-        seen = drop && !t->m.remove_spaces;
-        put_spaced(out, piece->text + (drop ? 3 : 0), piece->size - (drop ? 3 : 0));
+    if (s->bytes.size) {
+        put_byte_run(out, &s->bytes);
+        s->any = true;
     }
-    put_byte_run(out, &bytes);
-    out->failed = out->failed || bytes.failed;
-    by_buf_free(&bytes);
+    s->bytes.size = 0;
 }
 
-static by_status sp_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
-                                const by_decode_spec *spec, by_buf *out)
+by_status by_spiece_put(const by_tokenizer *base, by_piece_state *s, int32_t id, const by_token *piece,
+                        by_buf *out)
 {
-    (void)spec; /* control pieces are never shown, and what is not UTF-8 is replaced in any case */
-    sp_decode(t, ids, count, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    const sp *t = (const sp *)base;
+    int type = id >= 0 ? t->m.types[id] : BY_PIECE_NORMAL;
+    if (type == BY_PIECE_BYTE && piece->size == 6) {
+        by_buf_put(&s->bytes, &(char){(char)hex_byte(piece->text)}, 1);
+        return BY_OK;
+    }
+    flush_bytes(s, out);
+    bool begin = !s->any && !s->dropped; /* is a space at the beginning still to be dropped? */
+    if (type == BY_PIECE_CONTROL) {
+        s->any = s->any || s->dropped;
+        return BY_OK;
+    }
+    if (type == BY_PIECE_UNKNOWN) {
+        by_buf_puts(out, t->m.unk_surface);
+        s->any = true;
+        return BY_OK;
+    }
+    bool drop = begin && (t->m.dummy_prefix || t->m.remove_spaces) && piece->size >= 3 &&
+                memcmp(piece->text, SPACE, 3) == 0;
+    s->any = s->any || s->dropped || piece->size > (drop ? 3u : 0u);
+    s->dropped = drop && !t->m.remove_spaces;
+    put_spaced(out, piece->text + (drop ? 3 : 0), piece->size - (drop ? 3 : 0));
+    return BY_OK;
+}
+
+by_status by_spiece_end(by_piece_state *s, by_buf *out)
+{
+    flush_bytes(s, out);
+    bool failed = s->bytes.failed || out->failed;
+    by_buf_free(&s->bytes);
+    *s = (by_piece_state){0};
+    return failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
+}
+
+/* Control pieces are never shown, so there is nothing to skip. */
+static by_status sp_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                        by_buf *out)
+{
+    (void)spec;
+    return by_spiece_put(t, state, id, &((const sp *)t)->m.vocab.tokens[id], out);
+}
+
+static by_status sp_end(const by_tokenizer *t, void *state, by_buf *out)
+{
+    (void)t;
+    return by_spiece_end(state, out);
 }
 
 /* ---- the rest of the kind -------------------------------------------------------------------- */
@@ -493,7 +530,7 @@ static by_status prepare(sp *t)
     if (!keep)
         return BY_ERR_MEMORY;
     t->least = 3e38f;
-    t->greatest = -3e38f;
+    t->greatest = FLT_MIN; /* the library starts there: scores below zero do not count */
     bool unused = false;
     for (int id = 0; id < m->count; id++) {
         keep[id] = is_findable(t, id);
@@ -549,8 +586,9 @@ const by_text_kind by_text_spiece = {
     .write = sp_write,
     .encode = sp_encode,
     .encode_with = sp_encode_with,
-    .decode = sp_decode,
-    .decode_with = sp_decode_with,
+    .state_size = sizeof(by_piece_state),
+    .put = sp_put,
+    .end = sp_end,
     .cut = sp_cut,
     .find = sp_find,
     .free = sp_free,

@@ -35,9 +35,24 @@ void by_spiece_free(by_spiece *m);
  * *m over in any case. */
 by_tokenizer *by_spiece_tokenizer(by_spiece *m);
 
+/* For such a tokenizer: call each() with the text of every piece, unknown ones as they are written. */
+typedef by_status by_piece_each(void *context, const char *piece, size_t size, by_at at);
+by_status by_spiece_each(const by_tokenizer *t, const char *text, size_t size, by_piece_each *each,
+                         void *context);
+
+/* Decoding piece by piece; the state is zero at first. id: the model's, or -1 for a text it does not have. */
+typedef struct by_piece_state {
+    bool any;     /* something was put */
+    bool dropped; /* the last piece lost its space, and may be followed by another */
+    by_buf bytes; /* byte pieces that stand together */
+} by_piece_state;
+by_status by_spiece_put(const by_tokenizer *t, by_piece_state *s, int32_t id, const by_token *piece,
+                        by_buf *out);
+by_status by_spiece_end(by_piece_state *s, by_buf *out);
+
 /* The base64 of bytes, appended. */
 void by_base64_encode(const void *bytes, size_t n, by_buf *out);
 
-extern const by_text_kind by_text_spiece;
+extern const by_text_kind by_text_spiece, by_text_marian;
 
 #endif

@@ -296,6 +296,30 @@ static by_status run_whitespace(const by_stage *s, const by_work *in, const by_p
     return BY_OK;
 }
 
+/* A new piece where the script changes. What has no script goes with what is before it; at the beginning of
+ * the text it is dropped, as in the reference. */
+static by_status run_scripts(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    (void)s;
+    size_t from = p->start, end = p->start + p->size;
+    int last = 0;
+    for (size_t i = from; i < end;) {
+        uint32_t c;
+        size_t n = (size_t)by_utf8_next(in->text + i, end - i, &c);
+        int script = by_script(c);
+        if (script && script != last) {
+            if (last)
+                by_work_piece(out, from, i - from, -1);
+            from = i;
+            last = script;
+        }
+        i += n;
+    }
+    if (last)
+        by_work_piece(out, from, end - from, -1);
+    return BY_OK;
+}
+
 enum { INVERT = 0 };
 
 static by_status run_split(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
@@ -436,6 +460,8 @@ static const struct splitter {
      {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
     {"Punctuation", NULL, run_punctuation, {"behavior"}},
     {"Digits", NULL, run_digits, {"individual_digits"}},
+    {"UnicodeScripts", NULL, run_scripts, {0}},
+    {"XLM", by_moses_run, NULL, {"lowercase"}}, /* ours: what legacy_json.c makes of an XLM directory */
     {"Split", NULL, run_split, {"pattern", "behavior", "invert"}},
 };
 
@@ -457,6 +483,8 @@ static by_status read_one(const cJSON *json, const struct splitter *k, by_stages
     }
     if (k->rewrite == run_metaspace)
         return read_metaspace(json, s);
+    if (k->rewrite == by_moses_run)
+        return by_stage_bool(json, "lowercase", true, &s->flags[0]);
     if (k->split == run_punctuation)
         return read_behavior(json, BY_SPLIT_ISOLATED, &s->behavior);
     if (k->split == run_digits)

@@ -1,5 +1,7 @@
 /* tokenizer.c - what all kinds of tokenizers share: dispatch, the files of a model directory, lists of ids.
  */
+#include <stdio.h>
+
 #include "base/file.h"
 #include "text/kind.h"
 #include "text/pipeline.h"
@@ -63,32 +65,68 @@ static by_tokenizer *load_file(const char *file)
     return t;
 }
 
-/* What tokenizer_config.json adds to a tokenizer.json: the end of text and the chat template. A damaged one
- * is an error. */
-static by_status read_config(by_tokenizer *t, const char *dir)
+/* A file of the directory as JSON; *out stays NULL when it is not there. A damaged one is an error. */
+static by_status read_json(const char *dir, const char *name, cJSON **out)
 {
-    char *path = by_path_join(dir, "tokenizer_config.json");
-    if (!path)
-        return BY_ERR_MEMORY;
-    by_status status = BY_OK;
-    if (by_file_exists(path)) {
+    char *path = by_path_join(dir, name);
+    by_status status = path ? BY_OK : BY_ERR_MEMORY;
+    if (path && by_file_exists(path)) {
         char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, NULL);
-        cJSON *root = text ? cJSON_Parse(text) : NULL;
-        if (!text)
-            status = by_error_status();
-        else if (!root)
-            status = by_fail(BY_ERR_FORMAT, "%s is not JSON", path);
-        const cJSON *eos = cJSON_GetObjectItemCaseSensitive(root, "eos_token");
-        const char *name = cJSON_IsObject(eos) ? by_stage_string(eos, "content") : cJSON_GetStringValue(eos);
-        const char *chat = by_stage_string(root, "chat_template");
-        if (name)
-            by_tokenizer_set_eos(t, name);
-        if (chat && !(t->chat_template = by_strdup(chat)))
-            status = BY_ERR_MEMORY;
-        cJSON_Delete(root);
+        *out = text ? cJSON_Parse(text) : NULL;
+        if (!*out)
+            status = text ? by_fail(BY_ERR_FORMAT, "%s is not JSON", path) : by_error_status();
         by_free(text);
     }
     by_free(path);
+    return status;
+}
+
+/* A special token is a string, or an object with its content. */
+static const char *special_token(const cJSON *config, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
+    return cJSON_IsObject(v) ? by_stage_string(v, "content") : cJSON_GetStringValue(v);
+}
+
+/* The template of tokenizer_config.json: a string, or a list of named ones, of which "default" is meant. */
+static const char *config_template(const cJSON *config)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, "chat_template");
+    for (const cJSON *item = cJSON_IsArray(v) ? v->child : NULL; item; item = item->next) {
+        const char *name = by_stage_string(item, "name");
+        if (name && strcmp(name, "default") == 0)
+            return by_stage_string(item, "template");
+    }
+    return cJSON_GetStringValue(v);
+}
+
+static by_status read_chat_template(by_tokenizer *t, const char *dir, const cJSON *config)
+{
+    char *path = by_path_join(dir, "chat_template.jinja");
+    if (!path)
+        return BY_ERR_MEMORY;
+    bool file = by_file_exists(path);
+    const char *own = file ? NULL : config_template(config);
+    t->chat_template = file ? by_file_read(path, TOKENIZER_JSON_LIMIT, NULL) : own ? by_strdup(own) : NULL;
+    by_free(path);
+    return (file || own) && !t->chat_template ? by_error_status() : BY_OK;
+}
+
+/* What the other files of the directory add: the end of text and the chat template. */
+static by_status read_config(by_tokenizer *t, const char *dir)
+{
+    cJSON *config = NULL, *map = NULL;
+    by_status status = read_json(dir, "tokenizer_config.json", &config);
+    if (status == BY_OK)
+        status = read_json(dir, "special_tokens_map.json", &map);
+    const char *end = special_token(config, "eos_token");
+    end = end ? end : special_token(map, "eos_token");
+    if (end)
+        by_tokenizer_set_eos(t, end);
+    if (status == BY_OK)
+        status = read_chat_template(t, dir, config);
+    cJSON_Delete(config);
+    cJSON_Delete(map);
     return status;
 }
 
@@ -130,8 +168,16 @@ static by_status format_config(const by_tokenizer *t, by_buf *out)
         return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
     }
     by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
-    if (t->eos_text)
-        by_buf_printf(out, "  \"eos_token\": \"%s\",\n", t->eos_text);
+    if (t->eos_text) {
+        by_buf_puts(out, "  \"eos_token\": ");
+        by_json_put_string(out, t->eos_text, strlen(t->eos_text));
+        by_buf_puts(out, ",\n");
+    }
+    if (t->chat_template) {
+        by_buf_puts(out, "  \"chat_template\": ");
+        by_json_put_string(out, t->chat_template, strlen(t->chat_template));
+        by_buf_puts(out, ",\n");
+    }
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
@@ -151,12 +197,64 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
 
 by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
 {
+    if (t->kept_count)
+        return by_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
     return save_file(t, NULL, path, by_tokenizer_format);
+}
+
+by_status by_tokenizer_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size)
+{
+    for (int i = 0; i < t->kept_count; i++)
+        if (strcmp(t->kept[i].name, name) == 0)
+            return BY_OK;
+    by_kept_file *kept = by_resize(t->kept, (size_t)t->kept_count + 1, sizeof(*kept));
+    if (!kept)
+        return BY_ERR_MEMORY;
+    t->kept = kept;
+    by_kept_file f = {by_strdup(name), by_alloc(size + 1), size};
+    if (f.bytes && size)
+        memcpy(f.bytes, bytes, size);
+    kept[t->kept_count++] = f;
+    return f.name && f.bytes ? BY_OK : BY_ERR_MEMORY;
+}
+
+by_status by_tokenizer_keep_file(by_tokenizer *t, const char *dir, const char *name)
+{
+    char *path = by_path_join(dir, name);
+    by_status status = path ? BY_OK : BY_ERR_MEMORY;
+    if (path && by_file_exists(path)) {
+        size_t size = 0;
+        char *bytes = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
+        status = bytes ? by_tokenizer_keep(t, name, bytes, size) : by_error_status();
+        by_free(bytes);
+    }
+    by_free(path);
+    return status;
+}
+
+/* The files it came from. A tokenizer.json of another tokenizer would be read instead of them. */
+static by_status save_kept(const by_tokenizer *t, const char *dir)
+{
+    char *path = by_path_join(dir, "tokenizer.json");
+    if (!path)
+        return BY_ERR_MEMORY;
+    by_status status = by_file_exists(path)
+                           ? by_fail(BY_ERR_ARGUMENT, "%s is there already, of another tokenizer", path)
+                           : BY_OK;
+    by_free(path);
+    for (int i = 0; i < t->kept_count && status == BY_OK; i++) {
+        path = by_path_join(dir, t->kept[i].name);
+        status = path ? by_file_write(path, t->kept[i].bytes, t->kept[i].size) : BY_ERR_MEMORY;
+        by_free(path);
+    }
+    return status;
 }
 
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
     BY_TRY(by_dir_make(dir));
+    if (t->kept_count)
+        return save_kept(t, dir);
     BY_TRY(save_file(t, dir, "tokenizer.json", by_tokenizer_format));
     return save_file(t, dir, "tokenizer_config.json", format_config);
 }
@@ -167,6 +265,11 @@ void by_tokenizer_free(by_tokenizer *t)
         return;
     by_free(t->chat_template);
     by_free(t->config);
+    for (int i = 0; i < t->kept_count; i++) {
+        by_free(t->kept[i].name);
+        by_free(t->kept[i].bytes);
+    }
+    by_free(t->kept);
     t->kind->free(t);
 }
 
@@ -217,32 +320,106 @@ by_status by_tokenizer_encode(const by_tokenizer *t, const char *text, size_t si
     return t->kind->encode(t, text, size, out);
 }
 
-static by_status check_ids(const by_tokenizer *t, const int32_t *ids, size_t count)
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+struct by_decoding {
+    const by_tokenizer *tokenizer;
+    by_decode_spec spec;
+    void *state;
+    size_t count;
+    bool ended;
+};
+
+by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec)
 {
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= t->vocab_size)
-            return by_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d",
-                           (int)ids[i], i, t->vocab_size);
-    return BY_OK;
+    by_decoding *d = by_alloc_zero(1, sizeof(*d) + t->kind->state_size);
+    if (!d)
+        return NULL;
+    d->tokenizer = t;
+    d->spec = *spec;
+    d->state = d + 1;
+    return d;
 }
 
-by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+by_status by_decoding_put(by_decoding *d, int32_t id, by_buf *out)
 {
-    BY_TRY(check_ids(t, ids, count));
-    t->kind->decode(t, ids, count, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    const by_tokenizer *t = d->tokenizer;
+    if (id < 0 || id >= t->vocab_size)
+        return by_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d", (int)id,
+                       d->count, t->vocab_size);
+    d->count++;
+    return t->kind->put(t, d->state, &d->spec, id, out);
+}
+
+by_status by_decoding_end(by_decoding *d, by_buf *out)
+{
+    by_status status =
+        d->ended || !d->tokenizer->kind->end ? BY_OK : d->tokenizer->kind->end(d->tokenizer, d->state, out);
+    d->ended = true;
+    return status == BY_OK && out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", d->count)
+                                          : status;
+}
+
+void by_decoding_free(by_decoding *d)
+{
+    by_buf rest = {0};
+    if (d)
+        by_decoding_end(d, &rest);
+    by_buf_free(&rest);
+    by_free(d);
+}
+
+static by_status decode_all(const by_tokenizer *t, const int32_t *ids, size_t count,
+                            const by_decode_spec *spec, by_buf *out)
+{
+    by_decoding *d = by_decoding_new(t, spec);
+    by_status status = d ? BY_OK : BY_ERR_MEMORY;
+    size_t before = out->size;
+    for (size_t i = 0; i < count && status == BY_OK; i++)
+        status = by_decoding_put(d, ids[i], out);
+    if (status == BY_OK)
+        status = by_decoding_end(d, out);
+    if (status != BY_OK)
+        out->size = before;
+    by_decoding_free(d);
+    return status;
 }
 
 by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
                                    const by_decode_spec *spec, by_buf *out)
 {
-    BY_TRY(check_ids(t, ids, count));
-    if (t->kind->decode_with)
-        return t->kind->decode_with(t, ids, count, spec, out);
-    for (size_t i = 0; i < count; i++)
-        if (!spec->skip_special || ids[i] != t->eos)
-            t->kind->decode(t, &ids[i], 1, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count) : BY_OK;
+    if (!spec->lossy)
+        return decode_all(t, ids, count, spec, out);
+    by_buf raw = {0};
+    by_status status = decode_all(t, ids, count, spec, &raw);
+    if (status == BY_OK && raw.size)
+        by_put_lossy(out, raw.data, raw.size);
+    by_buf_free(&raw);
+    return status == BY_OK && out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count)
+                                          : status;
+}
+
+by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+{
+    return decode_all(t, ids, count, &(by_decode_spec){0}, out);
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
+{
+    size_t n = e->ids.count;
+    e->types = by_alloc_zero(n + 1, 1);
+    e->special = by_alloc_zero(n + 1, 1);
+    e->parts = by_alloc_zero(n + 1, 1);
+    e->offsets = spans ? by_alloc_zero(n + 1, sizeof(*e->offsets)) : NULL;
+    if (!e->types || !e->special || !e->parts || (spans && !e->offsets))
+        return BY_ERR_MEMORY;
+    memset(e->special + own, 1, n - own);
+    memset(e->parts + own, 2, n - own);
+    for (size_t i = 0; spans && i < spans->count; i++)
+        e->offsets[i] = (by_offset){spans->data[i].start, spans->data[i].end};
+    return BY_OK;
 }
 
 /* For kinds where each id is some bytes of the text and nothing else. */
@@ -252,21 +429,21 @@ static by_status encode_plain(const by_tokenizer *t, const char *text, size_t si
     if (spec->pair)
         return by_fail(BY_ERR_UNSUPPORTED, "a %s tokenizer has no pairs of texts", by_tokenizer_kind(t));
     BY_TRY(t->kind->encode(t, text, size, &out->ids));
-    size_t n = out->ids.count, at = 0;
-    out->types = by_alloc_zero(n + 1, 1);
-    out->special = by_alloc_zero(n + 1, 1);
-    out->offsets = spec->offsets ? by_alloc_zero(n + 1, sizeof(*out->offsets)) : NULL;
-    if (!out->types || !out->special || (spec->offsets && !out->offsets))
-        return BY_ERR_MEMORY;
+    by_spans spans = {0};
     by_buf piece = {0};
-    for (size_t i = 0; i < n && spec->offsets; i++) {
+    by_status status = BY_OK;
+    size_t at = 0;
+    for (size_t i = 0; i < out->ids.count && spec->offsets && status == BY_OK; i++) {
         piece.size = 0;
-        t->kind->decode(t, &out->ids.data[i], 1, &piece);
-        out->offsets[i] = (by_offset){(uint32_t)at, (uint32_t)(at + piece.size)};
+        status = by_tokenizer_decode(t, &out->ids.data[i], 1, &piece);
+        if (status == BY_OK)
+            status = by_spans_push(&spans, at, at + piece.size);
         at += piece.size;
     }
-    by_status status = piece.failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
+    if (status == BY_OK)
+        status = by_encoding_fill(out, spec->offsets ? &spans : NULL, out->ids.count);
     by_buf_free(&piece);
+    by_free(spans.data);
     return status;
 }
 
@@ -277,12 +454,43 @@ by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size
     return (t->kind->encode_with ? t->kind->encode_with : encode_plain)(t, text, size, spec, out);
 }
 
+/* Texts are handed out one by one, so that a long one does not hold up the others. The error reported is that
+ * of the first text that has one, whatever the order they were done in. */
+by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts, const by_encode_spec *spec,
+                                   int threads, by_encoding *out)
+{
+    size_t failed = SIZE_MAX;
+    by_status status = BY_OK;
+    char message[1024] = "";
+    threads = threads > 0 ? threads : by_cores();
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && texts->count > 1)
+    for (size_t i = 0; i < texts->count; i++) {
+        by_encode_spec own = *spec;
+        own.pair = texts->pairs ? texts->pairs[i] : NULL;
+        own.pair_size = own.pair ? texts->pair_sizes[i] : 0;
+        by_status s = by_tokenizer_encode_with(t, texts->texts[i], texts->sizes[i], &own, &out[i]);
+        if (s == BY_OK)
+            continue;
+#pragma omp critical(by_encode_many)
+        if (i < failed) {
+            failed = i;
+            status = s;
+            snprintf(message, sizeof(message), "%s", by_error_message());
+        }
+    }
+    return status == BY_OK ? BY_OK : by_fail(status, "text %zu: %s", failed + 1, message);
+}
+
 void by_encoding_free(by_encoding *e)
 {
+    for (size_t i = 0; i < e->overflow_count; i++)
+        by_encoding_free(&e->overflow[i]);
+    by_free(e->overflow);
     by_ids_free(&e->ids);
     by_free(e->offsets);
     by_free(e->types);
     by_free(e->special);
+    by_free(e->parts);
     *e = (by_encoding){0};
 }
 

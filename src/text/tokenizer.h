@@ -22,10 +22,6 @@ by_tokenizer_kind(const by_tokenizer *t); /* "char", "byte", "BPE", "WordPiece",
 uint64_t by_tokenizer_hash(const by_tokenizer *t);
 
 /* Growing list of ids. */
-typedef struct by_ids {
-    int32_t *data;
-    size_t count, capacity;
-} by_ids;
 by_status by_ids_reserve(by_ids *v, size_t extra); /* room for extra more; data is then not NULL */
 by_status by_ids_push(by_ids *v, int32_t id);
 void by_ids_free(by_ids *v);
@@ -33,34 +29,6 @@ void by_ids_free(by_ids *v);
 /* Append the ids of text[0..size), without special tokens around it. On failure out->count is unchanged. Text
  * that is not UTF-8 is encoded as it is by byte-level tokenizers; others take each wrong byte for U+FFFD. */
 by_status by_tokenizer_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out);
-
-/* All there is to say about an encoding. */
-typedef struct by_offset {
-    uint32_t start, end; /* bytes of the text, or of the pair */
-} by_offset;
-
-typedef struct by_encode_spec {
-    bool special;     /* put the special tokens around the text that the tokenizer asks for */
-    bool offsets;     /* keep the place of each token */
-    bool whole;       /* neither truncate nor pad, even when the file says so */
-    const char *pair; /* a second text, or NULL */
-    size_t pair_size;
-} by_encode_spec;
-
-typedef struct by_encoding {
-    by_ids ids;
-    by_offset *offsets; /* one per id when asked for; (0, 0) for special tokens */
-    uint8_t *types;     /* one per id: the segment, 0 or 1 (XLNet: 2) */
-    uint8_t *special;   /* one per id: 1 for tokens that do not come from the text */
-    size_t capacity;
-    size_t padding; /* how many ids at the end (or beginning) are padding */
-    bool padded_left;
-} by_encoding;
-
-/* Encode one text or a pair; *out is overwritten and to be freed, also after a failure. */
-by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size_t size,
-                                   const by_encode_spec *spec, by_encoding *out);
-void by_encoding_free(by_encoding *e);
 
 /* The longest prefix of text[0..size) that can be encoded alone when more text follows, for text that comes
  * in chunks: it stops neither inside a character nor inside a special token nor inside a word. Usually a few
@@ -77,10 +45,15 @@ typedef struct by_decode_spec {
 by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
                                    const by_decode_spec *spec, by_buf *out);
 
-/* The chat template of the model directory, or NULL; valid as long as the tokenizer. */
-const char *by_tokenizer_chat_template(const by_tokenizer *t);
+/* The same id by id: put() and end() append bytes that no later id changes, and all of them together are what
+ * by_tokenizer_decode_with gives without lossy. Characters may come in parts. */
+typedef struct by_decoding by_decoding;
+by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec); /* spec is copied */
+by_status by_decoding_put(by_decoding *d, int32_t id, by_buf *out);
+by_status by_decoding_end(by_decoding *d, by_buf *out);
+void by_decoding_free(by_decoding *d);
 
-/* The id of a token by its text, or -1. */
-int32_t by_tokenizer_find(const by_tokenizer *t, const char *token);
+/* Append bytes with each longest beginning of a broken character replaced by U+FFFD. */
+void by_put_lossy(by_buf *out, const char *text, size_t n);
 
 #endif

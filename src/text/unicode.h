@@ -31,6 +31,9 @@ bool by_is_whole(uint32_t c);            /* has no decomposition there */
 uint32_t
 by_lower(uint32_t c); /* one character; capital I with dot, which becomes two, is left to the caller */
 
+/* A number for the script of a character, kana counting as Han; 0 for a space and what is unassigned. */
+int by_script(uint32_t c);
+
 /* General category P, and the ASCII symbols. */
 static inline bool by_is_punctuation(uint32_t c)
 {

@@ -41,6 +41,28 @@ static inline int by_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
     return 4;
 }
 
+/* Where there is no well-formed character: how many bytes are the beginning of one, at least 1. One U+FFFD
+ * stands for them all, as everywhere since Unicode 6. */
+static inline size_t by_utf8_broken(const uint8_t *s, size_t n)
+{
+    uint8_t a = s[0];
+    size_t i = 1, more = a >= 0xf0 && a <= 0xf4  ? 3
+                         : a >= 0xe0 && a < 0xf0 ? 2
+                         : a >= 0xc2 && a < 0xe0 ? 1
+                                                 : 0;
+    uint8_t low = a == 0xe0   ? 0xa0
+                  : a == 0xf0 ? 0x90
+                              : 0x80,
+            high = a == 0xed   ? 0x9f
+                   : a == 0xf4 ? 0x8f
+                               : 0xbf;
+    for (; i <= more && i < n && s[i] >= low && s[i] <= high; i++) {
+        low = 0x80;
+        high = 0xbf;
+    }
+    return i;
+}
+
 /* Write a code point below BY_UTF8_POINTS; returns the number of bytes, 1 to 4. */
 static inline int by_utf8_encode(uint32_t point, char out[4])
 {

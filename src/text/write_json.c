@@ -3,32 +3,17 @@
 
 #include "text/train.h"
 
-static void put_string(by_buf *out, const char *s, size_t n)
-{
-    by_buf_puts(out, "\"");
-    for (size_t i = 0; i < n; i++) {
-        uint8_t c = (uint8_t)s[i];
-        if (c < 0x20 || c == 0x7f)
-            by_buf_printf(out, "\\u%04x", c);
-        else if (c == '"' || c == '\\')
-            by_buf_put(out, (char[2]){'\\', (char)c}, 2);
-        else
-            by_buf_put(out, s + i, 1);
-    }
-    by_buf_puts(out, "\"");
-}
-
 static void put_text(by_buf *out, const char *s)
 {
     if (s)
-        put_string(out, s, strlen(s));
+        by_json_put_string(out, s, strlen(s));
     else
         by_buf_puts(out, "null");
 }
 
 static void put_token(by_buf *out, const by_vocab *v, int32_t id)
 {
-    put_string(out, v->tokens[id].text, v->tokens[id].size);
+    by_json_put_string(out, v->tokens[id].text, v->tokens[id].size);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
