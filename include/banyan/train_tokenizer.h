@@ -61,6 +61,7 @@ typedef struct by_vocab_spec {
 typedef struct by_vocab_result {
     int64_t bytes, lines;   /* of text read */
     int64_t words, running; /* different words, and words in all */
+    int size;               /* tokens, special ones included; T5's sentinels are besides */
     int alphabet;           /* characters known */
     int merges;             /* BPE, WordPiece */
     double count_seconds, seconds;

@@ -1,5 +1,6 @@
 /* base.h - what every other room uses and what knows nothing of machine learning: errors, memory, arenas,
- * text buffers, name tables, counter-based random numbers, threads, time, numbers of 16 bits. Files are in file.h. */
+ * text buffers, name tables, counter-based random numbers, threads, time, numbers of 16 bits. Files are in
+ * file.h. */
 #ifndef BY_BASE_BASE_H
 #define BY_BASE_BASE_H
 

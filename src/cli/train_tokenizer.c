@@ -11,7 +11,7 @@ typedef struct train_tokenizer_options {
     int limit, longest, threads;
     double shrinking;
     cli_list special;
-    bool byte_level, lowercase, no_special, json, quiet;
+    bool byte_level, lowercase, json, quiet;
 } train_tokenizer_options;
 
 static const cli_option options[] = {
@@ -61,7 +61,7 @@ typedef struct screen {
     bool quiet;
 } screen;
 
-/* One bar per phase; bytes are shown as megabytes. */
+/* One bar per phase; text is counted in megabytes. */
 static bool on_progress(void *user, const by_vocab_progress *p)
 {
     screen *s = user;
@@ -69,13 +69,15 @@ static bool on_progress(void *user, const by_vocab_progress *p)
         return false;
     if (s->quiet)
         return true;
+    bool bytes = strcmp(p->phase, "count words") == 0;
+    int64_t unit = bytes ? 1000000 : 1;
     if (!s->phase || strcmp(s->phase, p->phase) != 0) {
         cli_progress_end(&s->bar);
         s->phase = p->phase;
-        s->bar = (cli_progress){.label = p->phase, .total = p->total};
+        s->bar = (cli_progress){.label = bytes ? "read, MB" : p->phase, .total = p->total / unit};
         cli_progress_start(&s->bar);
     }
-    cli_progress_update(&s->bar, p->done, "%lld words", (long long)p->words);
+    cli_progress_update(&s->bar, p->done / unit, "%lld words", (long long)p->words);
     return true;
 }
 
@@ -131,14 +133,14 @@ static int print_result(const train_tokenizer_options *o, const by_tokenizer *t,
 }
 
 /* What may help. */
-static const char *hint_for(const train_tokenizer_options *o)
+static const char *hint_for(const by_vocab_spec *spec)
 {
-    const char *message = by_error_message();
-    if (strstr(message, "too small"))
-        return o->byte_level || (o->like && strstr("gpt2 roberta", o->like))
-                   ? "bytes alone are 256 tokens: give a larger --vocab-size"
-                   : "a larger --vocab-size, or --limit-alphabet to leave rare characters out";
-    return NULL;
+    const char *like = spec->like ? spec->like : "";
+    if (!strstr(by_error_message(), "too small"))
+        return NULL;
+    return spec->byte_level || strcmp(like, "gpt2") == 0 || strcmp(like, "roberta") == 0
+               ? "bytes alone are 256 tokens: give a larger --vocab-size"
+               : "a larger --vocab-size, or --limit-alphabet to leave rare characters out";
 }
 
 static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, char **files, int count)
@@ -147,11 +149,11 @@ static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, ch
     by_tokenizer *t = by_tokenizer_train(spec, (const char *const *)files, count, &result);
     cli_progress_end(&((screen *)spec->user)->bar);
     if (!t)
-        return cli_fail(hint_for(o), NULL);
+        return cli_fail(hint_for(spec));
     by_status s = is_json_file(o->out) ? by_tokenizer_write(t, o->out) : by_tokenizer_save(t, o->out);
     int code = s == BY_OK ? print_result(o, t, &result) : cli_fail(NULL);
-    if (s == BY_OK && !o->quiet && by_tokenizer_vocab_size(t) < spec->size)
-        cli_note("the text has no more pairs for %d tokens", spec->size);
+    if (s == BY_OK && !o->quiet && result.size < spec->size)
+        cli_note("the text gives no more than %d tokens, %d were asked for", result.size, spec->size);
     by_tokenizer_free(t);
     return code;
 }

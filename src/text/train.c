@@ -59,6 +59,7 @@ static by_status learn(const by_vocab_spec *spec, const char *const *files, int 
     result->lines = words.lines;
     result->running = words.running;
     result->words = (int64_t)words.count;
+    result->size = out->vocab.count;
     result->alphabet = out->alphabet;
     result->merges = out->merge_count;
     result->seconds = by_seconds() - started;

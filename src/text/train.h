@@ -100,9 +100,9 @@ typedef struct by_preset {
     const char *prefix, *suffix, *unknown;
     const char *normalizer, *pre_tokenizer, *post_processor, *decoder; /* JSON, NULL: null */
     const char *const *special;
-    const char *stripped; /* a special token that takes the space before it along */
-    const char *roles;    /* members of tokenizer_config.json that the names do not tell */
-    int extra_ids;        /* sentinels of T5, behind the vocabulary */
+    const char *stripped;    /* a special token that takes the space before it along */
+    const char *roles[4][2]; /* members of tokenizer_config.json that the names do not tell */
+    int extra_ids;           /* sentinels of T5, behind the vocabulary */
 } by_preset;
 
 /* Fill in what the spec leaves open. *made and the strings in *keep live as long as the caller wants. */

@@ -48,7 +48,7 @@ static const by_preset presets[] = {
      .post_processor = "{'type':'ByteLevel','add_prefix_space':true,'trim_offsets':false,'use_regex':true}",
      .decoder = BYTE_LEVEL,
      .special = gpt2_special,
-     .roles = "'unk_token':'<|endoftext|>',"},
+     .roles = {{"unk_token", "<|endoftext|>"}}},
     {.name = "roberta",
      .kind = BY_VOCAB_BPE,
      .byte_level = true,
@@ -57,7 +57,7 @@ static const by_preset presets[] = {
      .decoder = BYTE_LEVEL,
      .special = roberta_special,
      .stripped = "<mask>",
-     .roles = "'unk_token':'<unk>','cls_token':'<s>','sep_token':'</s>',"},
+     .roles = {{"unk_token", "<unk>"}, {"cls_token", "<s>"}, {"sep_token", "</s>"}}},
     {.name = "gpt",
      .kind = BY_VOCAB_BPE,
      .suffix = "</w>",
@@ -297,8 +297,6 @@ by_status by_preset_resolve(const by_vocab_spec *spec, by_arena *keep, by_preset
     full->decoder = part_json(keep, spec->decoder, p->decoder, affix);
     if (spec->lowercase)
         full->normalizer = lower_json(keep, full->normalizer);
-    made->roles = part_json(keep, NULL, p->roles ? p->roles : "", NULL);
-    return full->normalizer && full->pre_tokenizer && full->post_processor && full->decoder && made->roles
-               ? BY_OK
-               : BY_ERR_MEMORY;
+    return full->normalizer && full->pre_tokenizer && full->post_processor && full->decoder ? BY_OK
+                                                                                            : BY_ERR_MEMORY;
 }

@@ -141,7 +141,23 @@ by_status by_trained_write(const by_preset *p, const by_vocab_spec *spec, const 
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
 }
 
-/* What special tokens are for, as far as their names tell. */
+static bool is_special(const by_vocab_spec *spec, const char *token)
+{
+    for (int i = 0; i < spec->special_count; i++)
+        if (strcmp(spec->special[i], token) == 0)
+            return true;
+    return false;
+}
+
+static void put_role(by_buf *out, const char *role, const char *token)
+{
+    by_buf_printf(out, "  \"%s\": ", role);
+    put_text(out, token);
+    by_buf_puts(out, ",\n");
+}
+
+/* What special tokens are for, as far as their names tell. One that is not there is not named: the reference
+ * would add it. */
 by_status by_trained_config(const by_preset *p, const by_vocab_spec *spec, by_buf *out)
 {
     static const char *const roles[][3] = {
@@ -150,20 +166,14 @@ by_status by_trained_config(const by_preset *p, const by_vocab_spec *spec, by_bu
         {"cls_token", "<cls>", "[CLS]"},       {"sep_token", "<sep>", "[SEP]"},
     };
     by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
-    for (int r = 0; r < BY_COUNT(roles); r++) {
-        const char *found = NULL;
-        for (int k = 1; k <= 2 && !found; k++)
-            for (int i = 0; i < spec->special_count && !found; i++)
-                found = strcmp(spec->special[i], roles[r][k]) == 0 ? spec->special[i] : NULL;
-        if (found)
-            by_buf_printf(out, "  \"%s\": \"%s\",\n", roles[r][0], found);
-    }
-    if (spec->unknown) {
-        by_buf_puts(out, "  \"unk_token\": ");
-        put_text(out, spec->unknown);
-        by_buf_puts(out, ",\n");
-    }
-    by_buf_printf(out, "%s%s%s", p->roles[0] ? "  " : "", p->roles, p->roles[0] ? "\n" : "");
+    for (int r = 0; r < BY_COUNT(roles); r++)
+        if (is_special(spec, roles[r][1]) || is_special(spec, roles[r][2]))
+            put_role(out, roles[r][0], roles[r][is_special(spec, roles[r][1]) ? 1 : 2]);
+    if (spec->unknown)
+        put_role(out, "unk_token", spec->unknown);
+    for (int r = 0; r < BY_COUNT(p->roles) && p->roles[r][0]; r++)
+        if (is_special(spec, p->roles[r][1]))
+            put_role(out, p->roles[r][0], p->roles[r][1]);
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
