@@ -10,7 +10,7 @@
 typedef struct embed_options {
     cli_read_options read;
     unsigned pooling, format;
-    bool normalize, similarity;
+    bool normalize, similarity, time;
     int limit;
 } embed_options;
 
@@ -29,6 +29,8 @@ static const cli_option options[] = {
      .help = "print how alike the texts are, the cosine of each pair, instead of their vectors"},
     {CLI_AT(embed_options, format), .name = "format", .choices = "text|f32", .preset = "text",
      .help = "numbers in text, or raw little-endian floats"},
+    {CLI_AT(embed_options, time), .name = "time",
+     .help = "say how many texts a second were read, without opening and printing"},
     CLI_READ_ROWS(embed_options),
 };
 
@@ -37,6 +39,7 @@ typedef struct job {
     by_embedder *embedder;
     by_device *device;
     float *vectors; /* of the present texts */
+    double seconds; /* spent on vectors */
 } job;
 
 static by_status open_job(job *j, const char *path, bool normalize_given)
@@ -99,7 +102,9 @@ static by_status embed(job *j, const cli_texts *t)
     if (!more)
         return BY_ERR_MEMORY;
     j->vectors = more;
+    double begin = by_seconds();
     BY_TRY(by_embedder_run(j->embedder, (const char *const *)t->texts, t->count, j->vectors));
+    j->seconds += by_seconds() - begin;
     if (j->o.similarity)
         put_similarity(j, t);
     else if (j->o.format == BINARY)
@@ -123,6 +128,9 @@ static int run(int argc, char **argv)
     while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
         s = embed(&j, &texts);
     code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    if (j.o.time && s == BY_OK)
+        cli_note("%lld texts in %.3f s, %.0f a second", (long long)texts.before, j.seconds,
+                 (double)texts.before / j.seconds);
     cli_texts_free(&texts);
     by_embedder_free(j.embedder);
     by_device_free(j.device);

@@ -200,7 +200,7 @@ static by_status encode_stages(const by_pipeline *p, by_scratch *s, const char *
     by_work *w = &s->work;
     by_work_clear(w, spans != NULL);
     by_work_clear(&s->spare, spans != NULL);
-    BY_TRY(by_work_open(w, text, size));
+    BY_TRY(by_work_fill(w, text, size));
     if (w->at)
         mark_origins(w);
     by_work_piece(w, 0, w->size, -1);

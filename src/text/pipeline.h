@@ -48,7 +48,7 @@ static inline by_at by_work_at(const by_work *w, size_t i)
 
 /* Put a text into an empty buffer. What is not UTF-8 becomes U+FFFD, byte by byte, with its place marked; the
  * other bytes have no place yet. */
-by_status by_work_open(by_work *w, const char *text, size_t size);
+by_status by_work_fill(by_work *w, const char *text, size_t size);
 
 /* Put one character. */
 void by_work_put_char(by_work *w, uint32_t c, by_at at);

@@ -69,15 +69,31 @@ static by_status learn(const by_vocab_spec *spec, const char *const *files, int 
     return s;
 }
 
+/* The tokenizer knows of its special tokens what its directory will say. */
+static by_status take_config(by_tokenizer *t, by_buf *config)
+{
+    cJSON *root = cJSON_ParseWithLengthOpts(config->data, config->size + 1, NULL, true);
+    if (!root)
+        return by_fail(BY_ERR_MEMORY, "out of memory reading tokenizer_config.json");
+    const char *end = by_special_name(root, "eos_token");
+    if (end)
+        by_tokenizer_set_eos(t, end);
+    by_special_read(t, root);
+    cJSON_Delete(root);
+    t->config = config->data;
+    *config = (by_buf){0};
+    return BY_OK;
+}
+
 static by_tokenizer *make(const by_preset *p, const by_vocab_spec *spec, const by_trained *t)
 {
     by_buf json = {0}, config = {0};
     by_tokenizer *made = NULL;
     if (by_trained_write(p, spec, t, &json) == BY_OK && by_trained_config(p, spec, &config) == BY_OK)
         made = by_tokenizer_parse(json.data, json.size, "the new tokenizer");
-    if (made) {
-        made->config = config.data;
-        config = (by_buf){0};
+    if (made && take_config(made, &config) != BY_OK) {
+        by_tokenizer_free(made);
+        made = NULL;
     }
     by_buf_free(&json);
     by_buf_free(&config);

@@ -312,7 +312,7 @@ static by_status count_staged(counter *c, near_table *n, by_work *work, by_work 
 {
     by_work_clear(work, false);
     by_work_clear(spare, false);
-    BY_TRY(by_work_open(work, line, size));
+    BY_TRY(by_work_fill(work, line, size));
     by_work_piece(work, 0, work->size, -1);
     BY_TRY(by_stages_run(&c->cutter->normalizers, work, spare));
     BY_TRY(by_stages_run(&c->cutter->splitters, work, spare));

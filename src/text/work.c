@@ -91,7 +91,7 @@ void by_work_piece(by_work *w, size_t start, size_t size, int32_t id)
     w->pieces[w->count++] = (by_piece){start, size, id};
 }
 
-by_status by_work_open(by_work *w, const char *text, size_t size)
+by_status by_work_fill(by_work *w, const char *text, size_t size)
 {
     const uint8_t *s = (const uint8_t *)text;
     by_work_reserve(w, size + 8);
