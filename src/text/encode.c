@@ -141,32 +141,6 @@ static by_status encode_direct(const by_pipeline *p, by_scratch *s, const char *
 
 /* ---- through all stages ---------------------------------------------------------------------- */
 
-/* Copy the text into the working buffer. What is not UTF-8 becomes U+FFFD, byte by byte. */
-static by_status open_work(by_work *w, const char *text, size_t size)
-{
-    const uint8_t *s = (const uint8_t *)text;
-    by_work_reserve(w, size + 8);
-    size_t good = 0, i = 0;
-    while (i < size && !w->failed) {
-        uint32_t c;
-        uint64_t eight;
-        if (size - i >= 8 && (memcpy(&eight, s + i, 8), (eight & 0x8080808080808080u) == 0)) {
-            i += 8;
-            continue;
-        }
-        int k = by_utf8_decode(s + i, size - i, &c);
-        if (k > 0) {
-            i += (size_t)k;
-            continue;
-        }
-        by_work_put(w, text + good, i - good, (by_at){0, 0});
-        by_work_put(w, "\xef\xbf\xbd", 3, (by_at){(uint32_t)i, (uint32_t)i + 1});
-        good = ++i;
-    }
-    by_work_put(w, text + good, size - good, (by_at){0, 0});
-    return w->failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text of %zu bytes", size) : BY_OK;
-}
-
 /* Where each byte of the fresh working buffer comes from: its character. */
 static void mark_origins(by_work *w)
 {
@@ -226,7 +200,7 @@ static by_status encode_stages(const by_pipeline *p, by_scratch *s, const char *
     by_work *w = &s->work;
     by_work_clear(w, spans != NULL);
     by_work_clear(&s->spare, spans != NULL);
-    BY_TRY(open_work(w, text, size));
+    BY_TRY(by_work_fill(w, text, size));
     if (w->at)
         mark_origins(w);
     by_work_piece(w, 0, w->size, -1);

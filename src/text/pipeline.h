@@ -46,6 +46,10 @@ static inline by_at by_work_at(const by_work *w, size_t i)
     return w->at ? w->at[i] : (by_at){0, 0};
 }
 
+/* Put a text into an empty buffer. What is not UTF-8 becomes U+FFFD, byte by byte, with its place marked; the
+ * other bytes have no place yet. */
+by_status by_work_fill(by_work *w, const char *text, size_t size);
+
 /* Put one character. */
 void by_work_put_char(by_work *w, uint32_t c, by_at at);
 
