@@ -986,11 +986,12 @@ bool by_op_sample_attention_cached(by_op_sample *s, int which)
 static const struct {
     int64_t rows, classes;
     float smoothing;
-    bool ignore, nothing;
+    bool ignore, nothing, weighted;
 } losses[] = {
-    {4, 7, 0, false, false},    {5, 11, 0.1f, true, false},     {3, 4, 0, true, true},
-    {130, 90, 0, true, false},  {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
-    {5, 72, 0.1f, true, false}, {1, 59000, 0, false, false},
+    {4, 7, 0, false, false, false},    {5, 11, 0.1f, true, false, false},     {3, 4, 0, true, true, false},
+    {130, 90, 0, true, false, false},  {20, 1030, 0.2f, false, false, false}, {1, 50, 0, false, false, false},
+    {5, 72, 0.1f, true, false, false}, {1, 59000, 0, false, false, false},    {5, 7, 0, true, false, true},
+    {9, 72, 0, true, false, true},
 };
 
 static by_node *lose(by_op_sample *s, int which)
@@ -1002,9 +1003,13 @@ static by_node *lose(by_op_sample *s, int which)
     for (int64_t i = 0; t && i < r; i++)
         if (losses[which].nothing || (losses[which].ignore && i % 3 == 1))
             t[i] = -100;
+    by_tensor *weights = losses[which].weighted ? input(s, by_acc_type(s->type), SHAPE(v)) : NULL;
+    double *w = weights ? values_of(s, weights) : NULL;
+    for (int64_t i = 0; w && i < v; i++)
+        w[i] = 0.25 * (double)(i % 5);
     s->loss_scale = (double)r; /* or else 16 bits could not hold the gradients */
     s->forward_only = losses[which].nothing;
-    return NODE(CROSS_ENTROPY, &a, x, targets);
+    return NODE(CROSS_ENTROPY, &a, x, targets, weights);
 }
 
 bool by_op_sample_cross_entropy(by_op_sample *s, int which)
@@ -1025,7 +1030,9 @@ bool by_op_sample_cross_entropy_grad(by_op_sample *s, int which)
     if (!n || !scale)
         return true;
     *scale = (double)losses[which].rows;
-    shown_of(s, NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss),
+    shown_of(s,
+             NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss,
+                  n->in[2]),
              0);
     return true;
 }

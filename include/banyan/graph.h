@@ -227,6 +227,8 @@ BY_API void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tenso
 typedef struct by_loss_spec {
     int ignore_index; /* 0 means -100 */
     float label_smoothing;
+    by_tensor *weights; /* (V) f32 (f64 for f64), or NULL. A row counts as much as its target's class: the sum
+                           of weight and loss is divided by that of the weights. Without label smoothing */
 } by_loss_spec;
 BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets,
                                    const by_loss_spec *spec);

@@ -51,7 +51,8 @@ typedef struct by_model_io {
     by_tensor *mask;      /* (B, T) i32, 0 hides a position from the others; or NULL */
     by_tensor *pick;      /* (N) i32, flat rows b*T + t where token logits are wanted, which are then (N, V);
                            * NULL: everywhere. Decoders that classify need it: the last token of each row */
-    struct nn_cache *cache; /* decoding; NULL otherwise */
+    by_tensor *class_weights; /* (labels) f32, how much each counts in the loss where one is right; or NULL */
+    struct nn_cache *cache;   /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
     /* out */
     by_tensor *logits, *second;           /* see by_task */

@@ -139,7 +139,8 @@ by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, 
         a.ignore_index = spec->ignore_index;
     if (spec)
         a.label_smoothing = spec->label_smoothing;
-    return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets);
+    by_tensor *weights = spec ? spec->weights : NULL;
+    return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets, weights);
 }
 
 /* ---- small ones ------------------------------------------------------------------------------ */

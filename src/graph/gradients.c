@@ -239,6 +239,6 @@ RULE(attention)
 RULE(cross_entropy)
 {
     const by_loss_attr *a = n->attr;
-    by_tensor *in[4] = {n->in[0], n->in[1], n->out[1], dout[0]};
-    din[0] = by_node_add(g, BY_OP_CROSS_ENTROPY_GRAD, in, 4, a, sizeof *a);
+    by_tensor *in[5] = {n->in[0], n->in[1], n->out[1], dout[0], n->in[2]};
+    din[0] = by_node_add(g, BY_OP_CROSS_ENTROPY_GRAD, in, 5, a, sizeof *a);
 }

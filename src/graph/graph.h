@@ -194,9 +194,9 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
  *                   positions + 1 up to the last, past + 1, next appended to log, whose first element counts the runs
  *                   (beyond M nothing is appended)
- *  cross_entropy    logits (R, V), targets (R) i32 -> loss () acc, lse (R + 1) acc: log-sum-exp of each row,
- *                   then the number of rows that count
- *  cross_entropy_grad logits, targets, lse, dloss () acc -> dlogits
+ *  cross_entropy    logits (R, V), targets (R) i32, [weights (V) acc] -> loss () acc, lse (R + 1) acc:
+ *                   log-sum-exp of each row, then the number of rows that count, or the sum of their weights
+ *  cross_entropy_grad logits, targets, lse, dloss () acc, [weights] -> dlogits
  *  norm2            x -> y () acc: sqrt(sum(x^2)), summed in a fixed order
  *  adamw            value, grad, m, v, [master], norm (), hyper (8) f32 -> nothing: changes value, m, v, master
  *  sgd              value, grad, m, [master], norm (), hyper (8)

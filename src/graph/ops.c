@@ -563,6 +563,10 @@ static by_status by_infer_cross_entropy(by_node *n)
     if (x->rank < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 ||
         by_elements(targets) != by_tensor_rows(x))
         return mismatch(n, "logits (..., V) and one i32 target for each row");
+    const by_tensor *weights = n->in[2];
+    if (weights && (weights->type != by_acc_type(x->type) || by_elements(weights) != by_tensor_cols(x) ||
+                    ((const by_loss_attr *)n->attr)->label_smoothing > 0))
+        return mismatch(n, "a weight for each class, of the loss's type, and no label smoothing with them");
     BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 0, NULL));
     return by_set_output(n, 1, by_acc_type(x->type), 1, (int64_t[]){by_tensor_rows(x) + 1});
 }

@@ -403,6 +403,7 @@ static by_status train_step(tuning *t, by_report *out)
         int64_t counted;
         BY_TRY(by_work_batch(&t->train, t->groups.rows + from, count, count,
                              s->seed ^ (uint64_t)(t->state.step + 1) << 20, &counted));
+        t->train.batch.batch.class_weights = t->train.weights;
         BY_TRY(by_trainer_backward(t->trainer, &t->train.batch.batch, first, NULL));
         tokens += (double)count * t->train.batch.batch.seq;
     }
