@@ -9,5 +9,6 @@
 #include "banyan/model.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"
+#include "banyan/weights.h"
 
 #endif

@@ -169,6 +169,17 @@ by_model_shape by_run_shape(const train_run *r)
     return shape;
 }
 
+/* Decoders need no padding. */
+void by_run_tokens(const train_run *r, by_model *m)
+{
+    const by_tokenizer *t = r->data.tokenizer;
+    if (!t)
+        return;
+    by_model_set_eos(m, by_tokenizer_eos(t));
+    if (r->data.kind != BY_OBJECTIVE_LM && by_tokenizer_special(t, BY_SPECIAL_PAD) >= 0)
+        by_model_set_pad(m, by_tokenizer_special(t, BY_SPECIAL_PAD));
+}
+
 /* A run goes on only as it began. */
 by_status by_run_check(const train_run *r)
 {
@@ -185,6 +196,8 @@ by_status by_run_check(const train_run *r)
         by_model *asked =
             by_model_new(r->device, r->spec.family, &shape,
                          &(by_model_spec){.blank = true, .task = by_objective_task(r->data.kind)});
+        if (asked)
+            by_run_tokens(r, asked);
         s = asked ? compare_facts(r, asked, json) : by_error_status();
         by_model_free(asked);
     }

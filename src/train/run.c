@@ -11,17 +11,6 @@
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-/* Special tokens are the tokenizer's. Decoders need no padding. */
-static void set_tokens(const train_run *r)
-{
-    const by_tokenizer *t = r->data.tokenizer;
-    if (!t)
-        return;
-    by_model_set_eos(r->model, by_tokenizer_eos(t));
-    if (r->data.kind != BY_OBJECTIVE_LM && by_tokenizer_special(t, BY_SPECIAL_PAD) >= 0)
-        by_model_set_pad(r->model, by_tokenizer_special(t, BY_SPECIAL_PAD));
-}
-
 /* Whether a model that was opened has a causal mask is in its configuration. */
 static by_status check_causal(const train_run *r)
 {
@@ -53,7 +42,7 @@ static by_status open_model(train_run *r)
     r->model = by_model_new(r->device, s->family, &shape, &spec);
     if (!r->model)
         return by_error_status();
-    set_tokens(r);
+    by_run_tokens(r, r->model);
     return BY_OK;
 }
 
