@@ -149,6 +149,10 @@ i=0
 } >"$tmp/squad.json"
 run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/q" --epochs 20 --predictions "$tmp/q.jsonl" "$@"
 check answer atleast "$(field exact_match)" 99
+cp "$tmp/q.jsonl" "$tmp/q-first.jsonl"
+run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/q" --epochs 20 --predictions "$tmp/q.jsonl" "$@"
+check answer-again works '"resumed_from":100'
+check answer-again-is-the-same cmp "$tmp/q-first.jsonl" "$tmp/q.jsonl"
 check answer-predicts grep -q '"id": "b3", "answer": "anna", "answer_start": 16' "$tmp/q.jsonl"
 check answer-none grep -q '"id": "c3", "answer": "", "score"' "$tmp/q.jsonl"
 run finetune "$bert" --task qa --data "$tmp/squad.json" --out "$tmp/q2" --max-steps 2 --max-length 8 --stride 2 "$@"
