@@ -267,7 +267,8 @@ static void check_gather(const kernel_set *set, by_dtype type)
         randomise(&p, table, 1);
         for (int64_t i = 0; i < count; i++)
             id[i] = (int32_t)by_rng_below(&p.rng, (uint64_t)rows);
-        by_node n = {.op = BY_OP_GATHER, .in = {table, ids}, .out = {y}};
+        by_gather_attr attr = {.rows = rows, .still = -1};
+        by_node n = {.op = BY_OP_GATHER, .attr = &attr, .in = {table, ids}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         const size_t row = (size_t)cols * by_dtype_size(type);
         for (int64_t i = 0; i < count; i++)
@@ -277,7 +278,8 @@ static void check_gather(const kernel_set *set, by_dtype type)
         const double *dy = randomise(&p, y, 1);
         for (int64_t i = 0; i < count * cols; i++)
             want[id[i / cols] * cols + i % cols] += dy[i];
-        by_node g = {.op = BY_OP_GATHER_GRAD, .in = {ids, y, add ? dtable : NULL}, .out = {dtable}};
+        by_node g = {
+            .op = BY_OP_GATHER_GRAD, .attr = &attr, .in = {ids, y, add ? dtable : NULL}, .out = {dtable}};
         assert_int_equal(run_node(&p, set, &g), BY_OK);
         expect(set, "gather_grad", dtable, want, 10, 16);
         id[count - 1] = (int32_t)rows;

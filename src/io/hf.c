@@ -145,8 +145,7 @@ static by_status unknown_class(const by_model *m, const char *name)
 }
 
 /* The task that config.json's architectures[0] stands for; without one, what the family is pretrained with. A
- * decoder's bare body counts as that, too: its head is its table of embeddings. A class that is not known
- * does not matter when the caller brings a task of its own. */
+ * class that is not known does not matter when the caller brings a task of its own. */
 static by_status read_class(by_model *m, bool any)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
@@ -160,14 +159,14 @@ static by_status read_class(by_model *m, bool any)
             m->task = (by_task)t;
             known = true;
         }
+    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
+        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
     return known ? BY_OK : unknown_class(m, first->valuestring);
 }
 
 static by_status read_task(by_model *m, bool any_class)
 {
     BY_TRY(read_class(m, any_class));
-    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
-        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
     if (m->arch->is_causal && (m->task == BY_TASK_LM || m->task == BY_TASK_MLM))
         m->task = m->arch->is_causal(m->config) ? BY_TASK_LM : BY_TASK_MLM;
     int64_t labels = 2;

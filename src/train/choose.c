@@ -56,23 +56,24 @@ by_masking by_masking_choose(const by_run_spec *spec, by_objective_kind kind)
     return m;
 }
 
-static by_status make_stream_rows(by_dataset *d, const by_run_spec *s)
+static by_status make_stream_rows(by_dataset *d, const by_run_spec *s, bool held_too)
 {
     const by_lm_batches train = {d->train, d->train_begin, d->train_end, s->batch * s->accumulate,
                                  s->seq,   s->seed};
     const by_lm_batches held = {d->eval, d->eval_begin, d->eval_end, s->batch, s->seq, s->seed};
     BY_TRY(by_lm_batches_check(&train));
-    if (d->eval && d->eval_tokens < 2)
+    held_too = held_too && d->eval;
+    if (held_too && d->eval_tokens < 2)
         return by_fail(BY_ERR_ARGUMENT, "the held-out part has fewer than two tokens");
     d->rows = by_objective_new_lm(&train);
-    d->eval_rows = d->rows && d->eval ? by_objective_new_lm(&held) : NULL;
-    return d->rows && (d->eval_rows || !d->eval) ? BY_OK : by_error_status();
+    d->eval_rows = d->rows && held_too ? by_objective_new_lm(&held) : NULL;
+    return d->rows && (d->eval_rows || !held_too) ? BY_OK : by_error_status();
 }
 
-by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_model *m)
+by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_model *m, bool held)
 {
     if (d->kind == BY_OBJECTIVE_LM)
-        return make_stream_rows(d, s);
+        return make_stream_rows(d, s, held);
     const int32_t no_padding = by_model_pad(m) == 0;
     by_objective_spec spec = {.kind = d->kind,
                               .seq = s->seq,
@@ -85,9 +86,9 @@ by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_mo
     d->rows = by_objective_new(&d->train_part, d->tokenizer, &spec);
     if (!d->rows)
         return by_error_status();
-    if (d->eval_part.count == 0)
+    if (d->eval_part.count == 0 || !held)
         return BY_OK;
     spec.step_rows = s->batch;
     d->eval_rows = by_objective_new(&d->eval_part, d->tokenizer, &spec);
-    return d->eval_rows ? BY_OK : by_fail_context("the held-out part");
+    return d->eval_rows ? BY_OK : by_fail_context("the held-out part, which may be too small");
 }

@@ -28,8 +28,8 @@ typedef struct by_dataset {
 by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming);
 void by_dataset_close(by_dataset *d); /* zero state is legal */
 
-/* Make rows and eval_rows for a model, once sizes are known. */
-by_status by_dataset_objectives(by_dataset *d, const by_run_spec *spec, const by_model *m);
+/* Make rows and, when held, eval_rows for a model, once sizes are known. */
+by_status by_dataset_objectives(by_dataset *d, const by_run_spec *spec, const by_model *m, bool held);
 
 /* The objective that the spec names, or that of its family. */
 by_status by_objective_choose(const by_run_spec *spec, by_objective_kind *out);

@@ -80,7 +80,7 @@ static by_status look_at(look *l, by_device *d, int count, by_status (*show)(voi
         l->spec.seq = by_model_context(l->model);
     l->spec.batch = BY_MAX(l->spec.batch, 1);
     l->spec.accumulate = BY_MAX(l->spec.accumulate, 1);
-    BY_TRY(by_dataset_objectives(&l->data, &l->spec, l->model));
+    BY_TRY(by_dataset_objectives(&l->data, &l->spec, l->model, false));
     return show_rows(l, count, show, user);
 }
 

@@ -129,7 +129,7 @@ static by_status set_up(train_run *r)
     if (s->seq > by_model_context(r->model))
         return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
                        s->seq, by_model_context(r->model));
-    BY_TRY(by_dataset_objectives(&r->data, s, r->model));
+    BY_TRY(by_dataset_objectives(&r->data, s, r->model, true));
     fill_defaults(r);
     BY_TRY(r->state.step > 0 ? by_run_check(r) : by_run_record(r));
     if (r->state.step > 0)
