@@ -156,6 +156,22 @@ by_status by_tokenizer_format(const by_tokenizer *t, by_buf *out)
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
 }
 
+/* Whether the tokens of a pair tell which of the two texts they are of. */
+static bool has_segments(const by_tokenizer *t)
+{
+    if (t->kind != &by_text_pipeline)
+        return false;
+    by_encoding e;
+    bool found = false;
+    by_encode_spec spec = {.special = true, .whole = true, .pair = "a", .pair_size = 1};
+    if (by_tokenizer_encode_with(t, "a", 1, &spec, &e) != BY_OK)
+        by_error_clear();
+    for (size_t i = 0; i < e.ids.count; i++)
+        found = found || e.types[i];
+    by_encoding_free(&e);
+    return found;
+}
+
 /* What makes the reference library's AutoTokenizer take tokenizer.json as it is. */
 static by_status format_config(const by_tokenizer *t, by_buf *out)
 {
@@ -175,6 +191,9 @@ static by_status format_config(const by_tokenizer *t, by_buf *out)
         by_buf_puts(out, ",\n");
     }
     by_special_write(t, out);
+    if (has_segments(t)) /* or else the reference leaves them out */
+        by_buf_puts(out,
+                    "  \"model_input_names\": [\"input_ids\", \"token_type_ids\", \"attention_mask\"],\n");
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
