@@ -3,6 +3,7 @@
 #define BANYAN_BANYAN_H
 
 #include "banyan/base.h"
+#include "banyan/finetune.h"
 #include "banyan/generate.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"

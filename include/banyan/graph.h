@@ -82,6 +82,9 @@ BY_API const int64_t *by_params_shape(const by_params *p, int i);
 typedef enum by_slot { BY_SLOT_VALUE, BY_SLOT_GRAD, BY_SLOT_MOMENT1, BY_SLOT_MOMENT2 } by_slot;
 BY_API by_status by_params_get(const by_params *p, int i, by_slot slot, float *out);
 BY_API by_status by_params_set(by_params *p, int i, by_slot slot, const float *values);
+/* How fast a parameter learns, as a multiple of the learning rate; 0: it is frozen, and its gradient is not
+ * computed. To be set before the first update or pass is made. */
+BY_API void by_params_set_rate(by_params *p, int i, double scale);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 

@@ -213,44 +213,69 @@ void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-typedef struct builder {
-    const by_tokenizer *tokenizer;
-    by_writer writer;
-    int width;
-    by_ids ids;  /* of the present chunk */
-    char *chunk; /* CHUNK_BYTES of text */
-    int64_t bytes, tokens;
-} builder;
-
 /* Write the header; called with count 0 to keep its place and again at the end. */
-static by_status put_header(builder *b, int64_t count)
+static by_status put_header(by_shard_writer *w, int64_t count)
 {
     int32_t header[HEADER_WORDS] = {
-        b->width == 2 ? MAGIC_U16 : MAGIC_U32,
-        b->width == 2 ? VERSION_U16 : VERSION_U32,
+        w->width == 2 ? MAGIC_U16 : MAGIC_U32,
+        w->width == 2 ? VERSION_U16 : VERSION_U32,
         (int32_t)count,
     };
-    return by_writer_put(&b->writer, header, sizeof(header));
+    return by_writer_put(&w->writer, header, sizeof(header));
 }
 
-/* Write b->ids and empty it. 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
-static by_status put_ids(builder *b)
+by_status by_shard_begin(by_shard_writer *w, const char *path, int vocab_size)
 {
-    size_t n = b->ids.count;
-    if ((int64_t)n > INT32_MAX - b->tokens)
+    *w = (by_shard_writer){.width = vocab_size <= UINT16_MAX + 1 ? 2 : 4};
+    BY_TRY(by_writer_open(&w->writer, path));
+    return put_header(w, 0);
+}
+
+/* 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
+by_status by_shard_put(by_shard_writer *w, by_ids *ids)
+{
+    size_t n = ids->count;
+    if ((int64_t)n > INT32_MAX - w->tokens)
         return by_fail(BY_ERR_UNSUPPORTED,
                        "more than %d tokens do not fit one shard; build several from parts of the text",
                        (int)INT32_MAX);
-    if (b->width == 2) {
+    if (w->width == 2) {
         for (size_t i = 0; i < n; i++) {
-            uint16_t id = (uint16_t)b->ids.data[i];
-            memcpy((char *)b->ids.data + 2 * i, &id, 2);
+            uint16_t id = (uint16_t)ids->data[i];
+            memcpy((char *)ids->data + 2 * i, &id, 2);
         }
     }
-    b->tokens += (int64_t)n;
-    b->ids.count = 0;
-    return by_writer_put(&b->writer, b->ids.data, n * (size_t)b->width);
+    w->tokens += (int64_t)n;
+    ids->count = 0;
+    return by_writer_put(&w->writer, ids->data, n * (size_t)w->width);
 }
+
+by_status by_shard_finish(by_shard_writer *w)
+{
+    if (fseek(w->writer.file, 0, SEEK_SET) != 0) {
+        by_fail(BY_ERR_IO, "%s: %s", w->writer.path, strerror(errno));
+        by_shard_abort(w);
+        return BY_ERR_IO;
+    }
+    by_status status = put_header(w, w->tokens);
+    if (status == BY_OK)
+        return by_writer_finish(&w->writer);
+    by_shard_abort(w);
+    return status;
+}
+
+void by_shard_abort(by_shard_writer *w)
+{
+    by_writer_abort(&w->writer);
+}
+
+typedef struct builder {
+    const by_tokenizer *tokenizer;
+    by_shard_writer shard;
+    by_ids ids;  /* of the present chunk */
+    char *chunk; /* CHUNK_BYTES of text */
+    int64_t bytes;
+} builder;
 
 /* Tokenise one open file, chunk by chunk; what must not be separated from text still to come waits for the
  * next chunk. */
@@ -272,7 +297,7 @@ static by_status add_stream(builder *b, FILE *file, const char *path)
                 return by_fail_context("%s", path);
             return by_fail_context("%s, offsets counted from byte %lld", path, (long long)offset);
         }
-        BY_TRY(put_ids(b));
+        BY_TRY(by_shard_put(&b->shard, &b->ids));
         memmove(b->chunk, b->chunk + n, have - n);
         have -= n;
         offset += (int64_t)n;
@@ -312,31 +337,24 @@ static by_status add_patterns(builder *b, const char *const *patterns, int count
     return status;
 }
 
-/* Everything between opening the writer and finishing it. */
-static by_status build(builder *b, const char *const *patterns, int count, const char *path)
+/* Everything between opening the shard and finishing it. */
+static by_status build(builder *b, const char *const *patterns, int count)
 {
     b->chunk = by_alloc(CHUNK_BYTES);
-    if (!b->chunk)
-        return BY_ERR_MEMORY;
-    BY_TRY(put_header(b, 0));
-    BY_TRY(add_patterns(b, patterns, count));
-    if (fseek(b->writer.file, 0, SEEK_SET) != 0)
-        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
-    return put_header(b, b->tokens);
+    return b->chunk ? add_patterns(b, patterns, count) : BY_ERR_MEMORY;
 }
 
 by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
                           int64_t *bytes_out, int64_t *tokens_out)
 {
-    builder b = {.tokenizer = t, .width = by_tokenizer_vocab_size(t) <= UINT16_MAX + 1 ? 2 : 4};
-    by_status status = by_writer_open(&b.writer, path);
-    if (status == BY_OK) {
-        status = build(&b, patterns, count, path);
-        if (status == BY_OK)
-            status = by_writer_finish(&b.writer);
-        else
-            by_writer_abort(&b.writer);
-    }
+    builder b = {.tokenizer = t};
+    by_status status = by_shard_begin(&b.shard, path, by_tokenizer_vocab_size(t));
+    if (status == BY_OK)
+        status = build(&b, patterns, count);
+    if (status == BY_OK)
+        status = by_shard_finish(&b.shard);
+    else
+        by_shard_abort(&b.shard);
     by_free(b.chunk);
     by_ids_free(&b.ids);
     if (status != BY_OK)
@@ -344,6 +362,6 @@ by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, in
     if (bytes_out)
         *bytes_out = b.bytes;
     if (tokens_out)
-        *tokens_out = b.tokens;
+        *tokens_out = b.shard.tokens;
     return BY_OK;
 }

@@ -137,6 +137,7 @@ const by_arch by_arch_albert = {
                 [BY_TASK_CHOICE] = "AlbertForMultipleChoice",
                 [BY_TASK_FEATURES] = "AlbertModel"},
     .pretrained = BY_TASK_PRETRAIN,
+    .objective = "sop",
     .prefix = "albert.",
     .head = "predictions.decoder.weight",
     .table = "albert.embeddings.word_embeddings.weight",

@@ -145,6 +145,7 @@ const by_arch by_arch_bert = {
                 [BY_TASK_CHOICE] = "BertForMultipleChoice",
                 [BY_TASK_FEATURES] = "BertModel"},
     .pretrained = BY_TASK_PRETRAIN,
+    .objective = "nsp",
     .prefix = "bert.",
     .head = "cls.predictions.decoder.weight",
     .table = "bert.embeddings.word_embeddings.weight",

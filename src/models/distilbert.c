@@ -123,6 +123,7 @@ const by_arch by_arch_distilbert = {
                 [BY_TASK_CHOICE] = "DistilBertForMultipleChoice",
                 [BY_TASK_FEATURES] = "DistilBertModel"},
     .pretrained = BY_TASK_MLM,
+    .objective = "mlm",
     .prefix = "distilbert.",
     .head = "vocab_projector.weight",
     .table = "distilbert.embeddings.word_embeddings.weight",

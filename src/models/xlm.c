@@ -154,6 +154,7 @@ const by_arch by_arch_xlm = {
                 [BY_TASK_ANSWER] = "XLMForQuestionAnsweringSimple",
                 [BY_TASK_FEATURES] = "XLMModel"},
     .pretrained = BY_TASK_MLM,
+    .objective = "mlm",
     .prefix = "transformer.",
     .head = "pred_layer.proj.weight",
     .table = "transformer.embeddings.weight",
