@@ -89,7 +89,7 @@ static const cli_option options[] = {
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768)"},
+     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler",
