@@ -91,13 +91,16 @@ typedef struct by_offset {
     uint32_t start, end; /* bytes of the text, or of the pair */
 } by_offset;
 
+/* Where a token comes from. */
+typedef enum by_from { BY_FROM_TEXT, BY_FROM_PAIR, BY_FROM_NEITHER } by_from;
+
 typedef struct by_encoding by_encoding;
 struct by_encoding {
     by_ids ids;
     by_offset *offsets; /* one per id when asked for; (0, 0) for special tokens */
     uint8_t *types;     /* one per id: the segment, 0 or 1 (XLNet: 2) */
     uint8_t *special;   /* one per id: 1 for tokens that do not come from the text */
-    uint8_t *parts;     /* one per id: 0 from the text, 1 from the pair, 2 from neither */
+    uint8_t *parts;     /* one per id: by_from */
     size_t capacity;
     size_t padding; /* how many ids at the end (or beginning) are padding */
     bool padded_left;

@@ -111,6 +111,13 @@ typedef struct by_objective_choice {
 } by_objective_choice;
 
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
+/* A figure that a task is judged by: "accuracy". */
+enum { BY_METRICS_MAX = 8 };
+typedef struct by_metric {
+    const char *name;
+    double value;
+} by_metric;
+
 typedef struct by_report {
     int64_t step, steps;
     double loss, eval_loss, learning_rate, grad_norm, ms, tokens_per_s;
@@ -118,6 +125,8 @@ typedef struct by_report {
     double peak_share;    /* of the measured matrix-product rate; NaN when it is unknown */
     double seconds;       /* since the start of this process's part */
     bool evaluated, saved;
+    const by_metric *metrics; /* of the evaluation, for tasks that have some */
+    int n_metrics;
     const char *note; /* something to tell the user, or NULL */
 } by_report;
 

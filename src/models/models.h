@@ -60,8 +60,9 @@ typedef struct by_arch {
     by_task pretrained;                 /* its task from scratch */
     const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
     const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
-    const char *const
-        *ignored; /* endings of tensors in published files that are no parameters; NULL at the end */
+    const char *head, *table;   /* a head that is the table of embeddings, and the table; NULL: none */
+    const char *const *ignored; /* endings of tensors in published files that are no parameters; NULL at the
+                                   end, NULL: none */
     const by_field *fields;
     int n_fields;
     size_t config_size;

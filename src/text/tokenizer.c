@@ -402,7 +402,7 @@ by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
     if (!e->types || !e->special || !e->parts || (spans && !e->offsets))
         return BY_ERR_MEMORY;
     memset(e->special + own, 1, n - own);
-    memset(e->parts + own, 2, n - own);
+    memset(e->parts + own, BY_FROM_NEITHER, n - own);
     for (size_t i = 0; spans && i < spans->count; i++)
         e->offsets[i] = (by_offset){spans->data[i].start, spans->data[i].end};
     return BY_OK;

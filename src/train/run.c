@@ -1,50 +1,13 @@
 /* run.c - a whole training run: data, model, steps, evaluation, checkpoints, logs; and going on where a run
  * stopped. */
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "io/hf.h"
+#include "train/folder.h"
 #include "train/run.h"
-
-/* ---- the folder ------------------------------------------------------------------------------ */
-
-static by_status lock_folder(train_run *r)
-{
-    BY_TRY(by_dir_make(r->spec.out));
-    char *path = by_path_join(r->spec.out, ".lock");
-    if (!path)
-        return BY_ERR_MEMORY;
-    r->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-    int error = errno;
-    by_free(path);
-    if (r->lock < 0)
-        return by_fail(BY_ERR_IO, "%s: %s", r->spec.out, strerror(error));
-    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0)
-        return by_fail(BY_ERR_IO, "%s: another process is training into this folder", r->spec.out);
-    return BY_OK;
-}
-
-/* Forget an earlier run in the same folder. */
-static by_status start_afresh(const char *out)
-{
-    BY_TRY(by_checkpoint_clean(out, true));
-    BY_TRY(by_log_remove(out));
-    const char *names[] = {"data", "run.json"};
-    for (int i = 0; i < BY_COUNT(names); i++) {
-        char *path = by_path_join(out, names[i]);
-        by_status s = !path ? BY_ERR_MEMORY : by_dir_exists(path) ? by_dir_remove(path) : BY_OK;
-        if (path && by_file_exists(path))
-            unlink(path);
-        by_free(path);
-        BY_TRY(s);
-    }
-    return BY_OK;
-}
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
@@ -162,8 +125,8 @@ static by_status set_up_steps(train_run *r)
 static by_status set_up(train_run *r)
 {
     by_run_spec *s = &r->spec;
-    BY_TRY(lock_folder(r));
-    BY_TRY(s->overwrite ? start_afresh(s->out) : by_checkpoint_clean(s->out, false));
+    BY_TRY(by_folder_lock(s->out, &r->lock));
+    BY_TRY(s->overwrite ? by_folder_forget(s->out) : by_checkpoint_clean(s->out, false));
     BY_TRY(by_checkpoint_find(s->out, &r->last));
     BY_TRY(by_dataset_open(&r->data, s, r->last != NULL));
     BY_TRY(name_languages(r));
