@@ -2,6 +2,7 @@
  * or BPE search, its way of decoding, in the arithmetic of the library, so that near ties fall the same way.
  */
 #include <float.h>
+#include <math.h>
 
 #include "text/spiece.h"
 #include "text/trie.h"
@@ -19,6 +20,10 @@ typedef struct sp {
     by_charsmap *map;
     float least, greatest; /* scores of normal pieces */
     int32_t bytes[256];
+    bool plain[256]; /* bytes that normalising leaves alone when ASCII or nothing follows */
+    bool words;      /* no piece goes on behind a space: words can be encoded one by one */
+    float largest;   /* of all scores, by magnitude */
+    by_scratch_pool pool;
 } sp;
 
 /* ---- normalising ----------------------------------------------------------------------------- */
@@ -76,6 +81,16 @@ static void put_normalized(const sp *t, by_work *out, const char *text, size_t n
     }
 }
 
+/* How many bytes from here on stay as they are and are no space. */
+static inline size_t plain_run(const sp *t, const char *text, size_t size)
+{
+    size_t n = 0;
+    while (n < size && t->plain[(uint8_t)text[n]] && text[n] != ' ' &&
+           (n + 1 == size || (uint8_t)text[n + 1] < 0x80))
+        n++;
+    return n;
+}
+
 static void normalize(const sp *t, const char *text, size_t size, by_work *out)
 {
     bool squeeze = t->m.remove_spaces, spaced = squeeze;
@@ -92,6 +107,12 @@ static void normalize(const sp *t, const char *text, size_t size, by_work *out)
         put_space(t, out, (by_at){(uint32_t)i, (uint32_t)i});
     by_work_reserve(out, size + size / 4);
     for (; i < size && !out->failed; i += used) {
+        used = out->offsets ? 0 : plain_run(t, text + i, size - i);
+        if (used) {
+            by_work_put(out, text + i, used, (by_at){0, 0});
+            spaced = false;
+            continue;
+        }
         const char *s = normalize_prefix(t, text + i, size - i, &n, &used);
         for (; spaced && n && *s == ' '; s++)
             n--;
@@ -128,12 +149,18 @@ static inline size_t char_length(uint8_t s)
     return s < 0xc0 ? 1 : s < 0xe0 ? 2 : s < 0xf0 ? 3 : 4;
 }
 
-/* Scores add up in single precision. */
-static void search_unigram(const sp *t, const char *text, size_t size, best *b)
+static inline float score_of(const sp *t, int32_t id, size_t length)
+{
+    return t->m.types[id] == BY_PIECE_USER ? (float)((double)((float)length * t->greatest) - 0.1)
+                                           : t->m.scores[id];
+}
+
+/* Scores add up in single precision, from that of all the text before. */
+static void search_unigram(const sp *t, const char *text, size_t size, float before, best *b)
 {
     float unk_score = t->least - UNK_PENALTY;
     for (size_t i = 0; i <= size; i++)
-        b[i] = (best){0, UINT32_MAX, -1};
+        b[i] = (best){before, UINT32_MAX, -1};
     for (size_t i = 0, n; i < size; i += n) {
         n = BY_MIN(char_length((uint8_t)text[i]), size - i);
         float here = b[i].score;
@@ -144,10 +171,7 @@ static void search_unigram(const sp *t, const char *text, size_t size, best *b)
             if (id < 0)
                 continue;
             size_t length = k + 1 - i;
-            float score = t->m.types[id] == BY_PIECE_USER
-                              ? (float)((double)((float)length * t->greatest) - 0.1)
-                              : t->m.scores[id];
-            improve(&b[k + 1], score + here, i, id);
+            improve(&b[k + 1], score_of(t, id, length) + here, i, id);
             single = single || length == n;
         }
         if (!single)
@@ -317,7 +341,7 @@ static by_status encode_work(const sp *t, by_scratch *s, const sink *out)
         b = by_scratch_memory(s, (w->size + 1) * sizeof(*b));
         if (!b)
             return BY_ERR_MEMORY;
-        search_unigram(t, w->text, w->size, b);
+        search_unigram(t, w->text, w->size, 0, b);
         turn_links(b, w->size);
     }
     for (size_t at = 0, end; at < w->size; at = end) {
@@ -330,19 +354,142 @@ static by_status encode_work(const sp *t, by_scratch *s, const sink *out)
     return BY_OK;
 }
 
+static inline bool is_mark(const char *s, size_t n)
+{
+    return s[0] == SPACE[0] && n >= 3 && s[1] == SPACE[1] && s[2] == SPACE[2];
+}
+
+/* ---- word by word ---------------------------------------------------------------------------- */
+
+/* The search adds up scores over the whole text in single precision, so what wins inside a word depends,
+ * where it is close, on how much came before. A word's spelling is kept together with the least distance
+ * between a winner and what it beat; where rounding could make up for that, the word is searched again with
+ * the sum as it is. */
+
+typedef struct exact {
+    double score;
+    uint32_t start; /* UINT32_MAX: not reached */
+    int32_t id;
+    double margin; /* to the second best */
+} exact;
+
+static inline void improve_exact(exact *e, double score, size_t start, int32_t id)
+{
+    if (e->start == UINT32_MAX) {
+        *e = (exact){score, (uint32_t)start, id, HUGE_VAL};
+    } else if (score > e->score) {
+        *e = (exact){score, (uint32_t)start, id, score - e->score};
+    } else {
+        e->margin = BY_MIN(e->margin, e->score - score);
+    }
+}
+
+/* The spelling of a word alone, as ids behind the bits of its margin in out. */
+static by_status spell_word(const sp *t, by_scratch *s, const char *text, size_t size, by_ids *out)
+{
+    exact *e = by_scratch_memory(s, (size + 1) * sizeof(*e));
+    if (!e)
+        return BY_ERR_MEMORY;
+    double unk_score = (double)(t->least - UNK_PENALTY);
+    for (size_t i = 0; i <= size; i++)
+        e[i] = (exact){0, UINT32_MAX, -1, 0};
+    for (size_t i = 0, n; i < size; i += n) {
+        n = BY_MIN(char_length((uint8_t)text[i]), size - i);
+        bool single = false;
+        int32_t node = 0;
+        for (size_t k = i; k < size && (node = by_trie_step(&t->trie, node, (uint8_t)text[k])) >= 0; k++) {
+            int32_t id = t->trie.nodes[node].id;
+            if (id < 0)
+                continue;
+            improve_exact(&e[k + 1], (double)score_of(t, id, k + 1 - i) + e[i].score, i, id);
+            single = single || k + 1 - i == n;
+        }
+        if (!single)
+            improve_exact(&e[i + n], unk_score + e[i].score, i, t->m.unk);
+    }
+    float margin = HUGE_VALF;
+    size_t count = 1;
+    for (size_t at = size; at > 0; at = e[at].start, count++)
+        margin = BY_MIN(margin, (float)e[at].margin);
+    BY_TRY(by_ids_reserve(out, count));
+    memcpy(out->data, &margin, sizeof(margin));
+    out->count = count;
+    for (size_t at = size; at > 0; at = e[at].start)
+        out->data[--count] = e[at].id;
+    return BY_OK;
+}
+
+/* Unknown characters that stand together are one. */
+static inline void put_word_id(const sp *t, by_ids *out, size_t first, int32_t id)
+{
+    if (id != t->m.unk || out->count == first || out->data[out->count - 1] != id)
+        out->data[out->count++] = id;
+}
+
+static by_status encode_words(const sp *t, by_scratch *s, by_ids *out)
+{
+    const by_work *w = &s->work;
+    size_t first = out->count;
+    float sum = 0;
+    by_ids word = {0};
+    by_status status = BY_OK;
+    for (size_t i = 0, end; i < w->size && status == BY_OK; i = end) {
+        for (end = i + 1; end < w->size && !is_mark(w->text + end, w->size - end);)
+            end++;
+        size_t n = end - i, count;
+        const int32_t *known = by_cache_find(s, w->text + i, n, &count);
+        if (!known) {
+            status = spell_word(t, s, w->text + i, n, &word);
+            known = word.data;
+            count = word.count;
+            if (status == BY_OK)
+                by_cache_put(s, w->text + i, n, known, count);
+        }
+        if (status == BY_OK)
+            status = by_ids_reserve(out, n + 1);
+        if (status != BY_OK)
+            break;
+        float margin;
+        memcpy(&margin, known, sizeof(margin));
+        /* Every sum on the way is off by at most half a unit in the last place of the largest. */
+        float largest = (float)n * t->largest - sum, slip = (float)(n + 2) * 0x1p-22f * largest;
+        if (margin > slip) {
+            for (size_t k = 1; k < count; k++) {
+                sum += known[k] == t->m.unk ? t->least - UNK_PENALTY
+                                            : score_of(t, known[k], t->m.vocab.tokens[known[k]].size);
+                put_word_id(t, out, first, known[k]);
+            }
+            continue;
+        }
+        best *b = by_scratch_memory(s, (n + 1) * sizeof(*b));
+        if (!b) {
+            status = BY_ERR_MEMORY;
+            break;
+        }
+        search_unigram(t, w->text + i, n, sum, b);
+        sum = b[n].score;
+        turn_links(b, n);
+        for (size_t at = 0; at < n; at = b[at].start)
+            put_word_id(t, out, first, b[at].id);
+    }
+    by_ids_free(&word);
+    return status;
+}
+
 static by_status encode_text(const sp *t, const char *text, size_t size, bool offsets, const sink *out)
 {
     if (size >= UINT32_MAX / 4)
         return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long for a SentencePiece model", size);
-    by_scratch *s = by_alloc_zero(1, sizeof(*s));
+    by_scratch *s = by_pool_take(&t->pool);
     if (!s)
         return BY_ERR_MEMORY;
     by_work_clear(&s->work, offsets);
     normalize(t, text, size, &s->work);
     by_status status = s->work.failed
                            ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text of %zu bytes", size)
-                           : encode_work(t, s, out);
-    by_scratch_free(s);
+                       : t->words && !offsets && !out->each ? encode_words(t, s, out->ids)
+                                                            : encode_work(t, s, out);
+    by_pool_return(&t->pool, s);
     return status;
 }
 
@@ -516,6 +663,7 @@ static void sp_free(by_tokenizer *t)
     sp *s = (sp *)t;
     by_trie_free(&s->trie);
     by_trie_free(&s->users);
+    by_pool_free(&s->pool);
     by_charsmap_free(s->map);
     by_spiece_free(&s->m);
     by_free(s);
@@ -561,6 +709,24 @@ static by_status prepare(sp *t)
     return status;
 }
 
+/* Words by themselves: scores that cannot rise, spaces that are marked, and only at the beginning of a piece.
+ */
+static void find_short_cuts(sp *t)
+{
+    const by_spiece *m = &t->m;
+    t->largest = UNK_PENALTY - BY_MIN(t->least, 0.0f);
+    t->words = m->model == BY_SPIECE_UNIGRAM && !m->byte_fallback && m->escape_spaces &&
+               !m->space_as_suffix && t->least < 0 && t->greatest <= FLT_MIN;
+    for (int id = 0; id < m->count && t->words; id++) {
+        const by_token *p = &m->vocab.tokens[id];
+        for (size_t i = 1; i < p->size && is_findable(t, id); i++)
+            t->words = t->words && !is_mark(p->text + i, p->size - i);
+    }
+    for (int c = 1; c < 0x80; c++)
+        t->plain[c] = (!t->map || by_charsmap_plain(t->map)[c]) &&
+                      !(t->has_users && by_trie_step(&t->users, 0, (uint8_t)c) >= 0);
+}
+
 by_tokenizer *by_spiece_tokenizer(by_spiece *m)
 {
     sp *t = by_alloc_zero(1, sizeof(*t));
@@ -575,6 +741,7 @@ by_tokenizer *by_spiece_tokenizer(by_spiece *m)
         sp_free(&t->base);
         return NULL;
     }
+    find_short_cuts(t);
     by_tokenizer_set_eos(&t->base, "</s>");
     return &t->base;
 }
