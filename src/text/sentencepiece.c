@@ -1,7 +1,6 @@
 /* sentencepiece.c - a SentencePiece model by itself (Kudo and Richardson 2018): its normaliser, its unigram
  * or BPE search, its way of decoding, in the arithmetic of the library, so that near ties fall the same way.
  */
-#include <float.h>
 #include <math.h>
 
 #include "text/spiece.h"
@@ -18,7 +17,7 @@ typedef struct sp {
     by_trie users; /* user-defined pieces, which the normaliser leaves alone */
     bool has_users;
     by_charsmap *map;
-    float least, greatest; /* scores of normal pieces */
+    float least; /* score of normal pieces */
     int32_t bytes[256];
     bool plain[256]; /* bytes that normalising leaves alone when ASCII or nothing follows */
     bool words;      /* no piece goes on behind a space: words can be encoded one by one */
@@ -149,10 +148,10 @@ static inline size_t char_length(uint8_t s)
     return s < 0xc0 ? 1 : s < 0xe0 ? 2 : s < 0xf0 ? 3 : 4;
 }
 
-static inline float score_of(const sp *t, int32_t id, size_t length)
+/* User-defined pieces win over all others. */
+static inline float score_of(const sp *t, int32_t id)
 {
-    return t->m.types[id] == BY_PIECE_USER ? (float)((double)((float)length * t->greatest) - 0.1)
-                                           : t->m.scores[id];
+    return t->m.types[id] == BY_PIECE_USER ? 0 : t->m.scores[id];
 }
 
 /* Scores add up in single precision, from that of all the text before. */
@@ -171,7 +170,7 @@ static void search_unigram(const sp *t, const char *text, size_t size, float bef
             if (id < 0)
                 continue;
             size_t length = k + 1 - i;
-            improve(&b[k + 1], score_of(t, id, length) + here, i, id);
+            improve(&b[k + 1], score_of(t, id) + here, i, id);
             single = single || length == n;
         }
         if (!single)
@@ -401,7 +400,7 @@ static by_status spell_word(const sp *t, by_scratch *s, const char *text, size_t
             int32_t id = t->trie.nodes[node].id;
             if (id < 0)
                 continue;
-            improve_exact(&e[k + 1], (double)score_of(t, id, k + 1 - i) + e[i].score, i, id);
+            improve_exact(&e[k + 1], (double)score_of(t, id) + e[i].score, i, id);
             single = single || k + 1 - i == n;
         }
         if (!single)
@@ -456,7 +455,7 @@ static by_status encode_words(const sp *t, by_scratch *s, by_ids *out)
         if (margin > slip) {
             for (size_t k = 1; k < count; k++) {
                 sum += known[k] == t->m.unk ? t->least - UNK_PENALTY
-                                            : score_of(t, known[k], t->m.vocab.tokens[known[k]].size);
+                                            : score_of(t, known[k]);
                 put_word_id(t, out, first, known[k]);
             }
             continue;
@@ -678,17 +677,14 @@ static by_status prepare(sp *t)
     if (!keep)
         return BY_ERR_MEMORY;
     t->least = 3e38f;
-    t->greatest = FLT_MIN; /* the library starts there: scores below zero do not count */
     bool unused = false;
     for (int id = 0; id < m->count; id++) {
         keep[id] = is_findable(t, id);
         users[id] = m->types[id] == BY_PIECE_USER;
         t->has_users = t->has_users || users[id];
         unused = unused || m->types[id] == BY_PIECE_UNUSED;
-        if (m->types[id] == BY_PIECE_NORMAL) {
+        if (m->types[id] == BY_PIECE_NORMAL)
             t->least = BY_MIN(t->least, m->scores[id]);
-            t->greatest = BY_MAX(t->greatest, m->scores[id]);
-        }
     }
     by_status status = by_trie_build(&t->trie, &m->vocab, keep);
     if (status == BY_OK)
@@ -716,11 +712,12 @@ static void find_short_cuts(sp *t)
     const by_spiece *m = &t->m;
     t->largest = UNK_PENALTY - BY_MIN(t->least, 0.0f);
     t->words = m->model == BY_SPIECE_UNIGRAM && !m->byte_fallback && m->escape_spaces &&
-               !m->space_as_suffix && t->least < 0 && t->greatest <= FLT_MIN;
+               !m->space_as_suffix && t->least < 0;
     for (int id = 0; id < m->count && t->words; id++) {
         const by_token *p = &m->vocab.tokens[id];
         for (size_t i = 1; i < p->size && is_findable(t, id); i++)
             t->words = t->words && !is_mark(p->text + i, p->size - i);
+        t->words = t->words && !(is_findable(t, id) && m->scores[id] > 0);
     }
     for (int c = 1; c < 0x80; c++)
         t->plain[c] = (!t->map || by_charsmap_plain(t->map)[c]) &&
