@@ -265,8 +265,8 @@ static by_status put_ids(builder *b)
     return by_writer_put(&b->writer, b->ids.data, n * (size_t)b->width);
 }
 
-/* Fill one chunk after what the one before it left over (*rest bytes at left), and leave over what must not be
- * separated from text still to come. */
+/* Fill one chunk after what the one before it left over (*rest bytes at left), and leave over what must not
+ * be separated from text still to come. */
 static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, const char **left,
                             size_t *rest, bool *end)
 {
@@ -301,9 +301,9 @@ static by_status put_chunk(builder *b, chunk *c, const char *path)
 {
     if (c->status != BY_OK) {
         by_fail(c->status, "%s", c->message);
-        return c->offset == 0 ? by_fail_context("%s", path)
-                              : by_fail_context("%s, offsets counted from byte %lld", path,
-                                                (long long)c->offset);
+        return c->offset == 0
+                   ? by_fail_context("%s", path)
+                   : by_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
     }
     BY_TRY(put_ids(b)); /* what waits from before */
     by_ids t = b->ids;
