@@ -503,11 +503,7 @@ static const struct normalizer {
 
 static by_status read_one(const cJSON *json, const struct normalizer *n, by_stages *out)
 {
-    const char *keys[] = {"type", n->keys[0], n->keys[1], n->keys[2], n->keys[3]};
-    int count = 1;
-    while (count < 5 && keys[count])
-        count++;
-    BY_TRY(by_json_only(json, n->type, keys, count));
+    BY_TRY(by_json_fields(json, n->type, n->keys, BY_COUNT(n->keys)));
     if (n->rewrite == run_bert)
         return read_bert(json, out);
     by_stage *s = by_stages_add(out, n->type);
@@ -533,21 +529,8 @@ static by_status read_one(const cJSON *json, const struct normalizer *n, by_stag
     return BY_OK;
 }
 
-static by_status read_normalizer(const cJSON *json, by_stages *out, int depth)
+static by_status read_normalizer(const cJSON *json, const char *type, void *out)
 {
-    if (!json || cJSON_IsNull(json))
-        return BY_OK;
-    if (depth > BY_MAX_NESTING)
-        return by_fail(BY_ERR_FORMAT, "normalizers are nested more than %d deep", BY_MAX_NESTING);
-    const char *type = by_json_type(json);
-    if (strcmp(type, "Sequence") == 0) {
-        static const char *const keys[] = {"type", "normalizers"};
-        BY_TRY(by_json_only(json, "a Sequence of normalizers", keys, 2));
-        const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "normalizers");
-        for (const cJSON *item = list ? list->child : NULL; item; item = item->next)
-            BY_TRY(read_normalizer(item, out, depth + 1));
-        return BY_OK;
-    }
     for (int i = 0; i < BY_COUNT(normalizers); i++)
         if (strcmp(type, normalizers[i].type) == 0)
             return read_one(json, &normalizers[i], out);
@@ -556,5 +539,6 @@ static by_status read_normalizer(const cJSON *json, by_stages *out, int depth)
 
 by_status by_normalizers_read(const cJSON *json, by_stages *out)
 {
-    return read_normalizer(json, out, 0);
+    static const by_sequence all = {"normalizers", "normalizers", read_normalizer};
+    return by_sequence_read(json, &all, out);
 }

@@ -287,6 +287,15 @@ const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ...
 
 /* JSON helpers (models.c). by_json_only: every member of the object must be one of the keys. */
 by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count);
+/* The same with "type" and up to `most` keys, NULL where there are fewer. */
+by_status by_json_fields(const cJSON *object, const char *what, const char *const *keys, int most);
+
+/* One part of a tokenizer.json, or a Sequence of them, perhaps nested; null and absent give none. */
+typedef struct by_sequence {
+    const char *what, *key; /* "normalizers", for messages; the member of a Sequence that is the list */
+    by_status (*read)(const cJSON *json, const char *type, void *out);
+} by_sequence;
+by_status by_sequence_read(const cJSON *json, const by_sequence *s, void *out);
 by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out);
 const char *by_stage_string(const cJSON *object, const char *key); /* NULL when absent or null */
 void by_json_put_string(by_buf *out, const char *s, size_t n);     /* with its quotes */
