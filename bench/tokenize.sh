@@ -1,7 +1,7 @@
 #!/bin/sh
 # tokenize.sh - tokenizers side by side with their peers, in one run: MB/s of English, the best of some rounds.
 #   BUILD=build DATA=../shared/data PEER_PYTHON=~/venv/bin/python THREADS=1 ROUNDS=3 bench/tokenize.sh
-# PEER_PYTHON has transformers, tokenizers and sentencepiece. Both sides must give the same number of tokens.
+# One thread is measured by its own CPU time on both sides, several by the clock. PEER_PYTHON has transformers, tokenizers and sentencepiece. Both sides must give the same number of tokens.
 set -eu
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build} DATA=${DATA:-../shared/data} THREADS=${THREADS:-1} ROUNDS=${ROUNDS:-3} PEER_PYTHON=${PEER_PYTHON:-}

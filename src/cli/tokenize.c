@@ -320,8 +320,8 @@ const cli_verb cli_tokenize = {
     .summary = "text to token ids and back",
     .args = "PATH [TEXT...]",
     .description =
-        "PATH is a model directory, a run folder, or a file: a tokenizer.json, vocab.json, vocab.txt "
-        "or spiece.model. Each TEXT, or "
+        "PATH is a model directory, a run folder, or a file: a tokenizer.json or a SentencePiece model. "
+        "Each TEXT, or "
         "else each line of the input, gives one line of ids; special tokens are put around it "
         "where the tokenizer asks for "
         "them, and nothing is cut off or padded. A bare spiece.model has no special tokens.\n\n"
