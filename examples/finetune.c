@@ -50,9 +50,8 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    by_trainer *trainer = by_trainer_new(
-        model, &(by_trainer_spec){
-                   .batch = BATCH, .seq = seq, .optimizer = {.weight_decay = 0.1, .max_grad_norm = 1}});
+    by_trainer *trainer =
+        by_trainer_new(model, &(by_trainer_spec){.optimizer = {.weight_decay = 0.1, .max_grad_norm = 1}});
     int32_t *inputs = malloc(sizeof *inputs * BATCH * (size_t)seq),
             *targets = malloc(sizeof *targets * BATCH * (size_t)seq);
     if (!trainer || !inputs || !targets)
@@ -66,8 +65,8 @@ int main(int argc, char **argv)
                 targets[r * seq + t] = ids[start + (size_t)t + 1];
             }
         }
-        if (by_trainer_backward(trainer, inputs, targets, true, &loss) ||
-            by_trainer_update(trainer, 3e-4, &norm))
+        by_batch batch = {.batch = BATCH, .seq = seq, .tokens = inputs, .targets = targets};
+        if (by_trainer_backward(trainer, &batch, true, &loss) || by_trainer_update(trainer, 3e-4, &norm))
             return fail();
         printf("step %d  loss %.4f  norm %.3f\n", step + 1, loss, norm);
     }

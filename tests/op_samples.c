@@ -177,7 +177,7 @@ bool by_op_sample_range(by_op_sample *s, int which)
 {
     if (which > 1)
         return false;
-    shown(s, which ? by_range(s->graph, SHAPE(9)) : by_range(s->graph, SHAPE(2, 3, 130)));
+    shown(s, which ? by_range_from(s->graph, SHAPE(9), 7) : by_range(s->graph, SHAPE(2, 3, 130)));
     return true;
 }
 
@@ -543,7 +543,8 @@ bool by_op_sample_gather(by_op_sample *s, int which)
         return false;
     by_tensor *table = operand(s, SHAPE(lookups[which].rows, lookups[which].cols));
     by_tensor *ids = indices(s, lookups[which].rows, SHAPE(lookups[which].batch, lookups[which].positions));
-    out(s, by_gather(s->graph, table, ids));
+    out(s, which == 1 ? by_gather_padded(s->graph, table, ids, 1) : by_gather(s->graph, table, ids));
+    s->forward_only = which == 1; /* what it leaves out is part of the derivative */
     return true;
 }
 
@@ -553,7 +554,7 @@ bool by_op_sample_gather_grad(by_op_sample *s, int which)
         return false;
     const int64_t rows = lookups[which / 2].rows, cols = lookups[which / 2].cols;
     const int64_t b = lookups[which / 2].batch, t = lookups[which / 2].positions;
-    by_gather_attr a = {rows};
+    by_gather_attr a = {.rows = rows, .still = which % 3 - 1};
     by_tensor *ids = indices(s, rows, SHAPE(b, t)), *dy = operand(s, SHAPE(b, t, cols));
     shown_of(s, NODE(GATHER_GRAD, &a, ids, dy, base(s, which % 2, SHAPE(rows, cols))), 0);
     return true;

@@ -160,20 +160,20 @@ static by_status take_steps(by_model *m, bool recompute, by_optimizer kind)
         inputs[i] = i % 11;
         targets[i] = (i + 1) % 11;
     }
-    by_trainer_spec spec = {
-        .batch = 2, .seq = 8, .accumulate = 2, .recompute = recompute, .optimizer.kind = kind};
+    const by_batch batch = {.batch = 2, .seq = 8, .tokens = inputs, .targets = targets};
+    by_trainer_spec spec = {.accumulate = 2, .recompute = recompute, .optimizer.kind = kind};
     by_trainer *t = by_trainer_new(m, &spec);
     if (!t)
         return by_error_status();
     double loss, norm, sum = 0;
     int64_t count = 0;
-    by_status s = by_trainer_backward(t, inputs, targets, true, &loss);
+    by_status s = by_trainer_backward(t, &batch, true, &loss);
     if (s == BY_OK)
-        s = by_trainer_backward(t, inputs, targets, false, &loss);
+        s = by_trainer_backward(t, &batch, false, &loss);
     if (s == BY_OK)
         s = by_trainer_update(t, 1e-3, &norm);
     if (s == BY_OK)
-        s = by_trainer_evaluate(t, inputs, targets, &sum, &count);
+        s = by_trainer_evaluate(t, &batch, &sum, &count);
     by_trainer_free(t);
     return s;
 }

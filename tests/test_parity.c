@@ -134,6 +134,19 @@ static void test_train_gpt2(void **state)
     expect_equal("train-gpt2", BY_BF16);
 }
 
+static void test_encoders(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "bert-pretrain", "bert-classify",    "bert-qa",         "bert-regression",     "bert-token-classify",
+        "roberta-mlm",   "roberta-classify", "distilbert-mlm",  "distilbert-classify", "albert-pretrain",
+        "xlm-mlm",       "xlm-clm",          "xlm-roberta-mlm", "train-bert"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+    }
+}
+
 /* Beam search is said not to have run, in one line, and is not counted. */
 static void test_not_run(void **state)
 {
@@ -476,13 +489,21 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_measures),       cmocka_unit_test(test_gpt2_lm),
-        cmocka_unit_test(test_gpt2_classify),  cmocka_unit_test(test_gpt_lm),
-        cmocka_unit_test(test_train_gpt2),     cmocka_unit_test(test_not_run),
-        cmocka_unit_test(test_spoiled_passes), cmocka_unit_test(test_spoiled_training),
-        cmocka_unit_test(test_spoiled_weight), cmocka_unit_test(test_unknown_tensors),
-        cmocka_unit_test(test_wrong_shape),    cmocka_unit_test(test_unknown_inputs),
-        cmocka_unit_test(test_bad_cases),      cmocka_unit_test(test_generation_settings),
+        cmocka_unit_test(test_measures),
+        cmocka_unit_test(test_gpt2_lm),
+        cmocka_unit_test(test_gpt2_classify),
+        cmocka_unit_test(test_gpt_lm),
+        cmocka_unit_test(test_train_gpt2),
+        cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_not_run),
+        cmocka_unit_test(test_spoiled_passes),
+        cmocka_unit_test(test_spoiled_training),
+        cmocka_unit_test(test_spoiled_weight),
+        cmocka_unit_test(test_unknown_tensors),
+        cmocka_unit_test(test_wrong_shape),
+        cmocka_unit_test(test_unknown_inputs),
+        cmocka_unit_test(test_bad_cases),
+        cmocka_unit_test(test_generation_settings),
     };
     return cmocka_run_group_tests_name("parity", tests, set_up, tear_down);
 }

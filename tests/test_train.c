@@ -73,10 +73,15 @@ static void noise(int32_t *tokens, int n, uint64_t seed)
         tokens[i] = (int32_t)by_rng_below(&r, V);
 }
 
-static double backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first)
+static by_batch batch_of(int rows, int seq, const int32_t *inputs, const int32_t *targets)
+{
+    return (by_batch){.batch = rows, .seq = seq, .tokens = inputs, .targets = targets};
+}
+
+static double backward(by_trainer *t, by_batch batch, bool first)
 {
     double loss;
-    if (by_trainer_backward(t, inputs, targets, first, &loss) != BY_OK)
+    if (by_trainer_backward(t, &batch, first, &loss) != BY_OK)
         fail_msg("%s", by_error_message());
     return loss;
 }
@@ -138,12 +143,11 @@ static void test_learns(void **state)
     int32_t inputs[B * T], targets[B * T];
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_model *m = make(BY_F32, 1, 0);
-        by_trainer *t =
-            trainer_of(m, (by_trainer_spec){.batch = B, .seq = T, .optimizer = cases[i].optimizer});
+        by_trainer *t = trainer_of(m, (by_trainer_spec){.optimizer = cases[i].optimizer});
         double first = 0, last = 0;
         for (int s = 0; s < cases[i].steps; s++) {
             lesson(inputs, targets, B, s);
-            last = backward(t, inputs, targets, true);
+            last = backward(t, batch_of(B, T, inputs, targets), true);
             first = s ? first : last;
             update(t, cases[i].rate);
         }
@@ -164,7 +168,7 @@ static void test_learns_labels(void **state)
     by_model_spec spec = {.training = true, .seed = 4, .task = BY_TASK_CLASSIFY, .labels = 2};
     by_model *m = by_model_new(device, "gpt2", &shape, &spec);
     assert_non_null(m);
-    by_trainer *t = trainer_of(m, (by_trainer_spec){.batch = 16, .seq = 2});
+    by_trainer *t = trainer_of(m, (by_trainer_spec){0});
     int32_t tokens[32], labels[16];
     double last = 0, sum = 0;
     int64_t count = 0;
@@ -172,12 +176,13 @@ static void test_learns_labels(void **state)
         noise(tokens, 32, 1000 + (uint64_t)s);
         for (int i = 0; i < 16; i++)
             labels[i] = tokens[2 * i] < V / 2;
-        last = backward(t, tokens, labels, true);
+        last = backward(t, batch_of(16, 2, tokens, labels), true);
         update(t, 5e-3);
     }
     if (!(last < 0.1))
         fail_msg("the loss is still %g", last);
-    assert_int_equal(by_trainer_evaluate(t, tokens, labels, &sum, &count), BY_OK);
+    const by_batch all = batch_of(16, 2, tokens, labels);
+    assert_int_equal(by_trainer_evaluate(t, &all, &sum, &count), BY_OK);
     assert_int_equal(count, 16);
     assert_true(sum / 16 < 0.1);
     by_trainer_free(t);
@@ -194,15 +199,15 @@ static void test_accumulation(void **state)
     } cases[] = {{BY_F64, 1e-13}, {BY_F32, 1e-6}};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_model *parts = make(cases[i].type, 2, 0), *whole = make(cases[i].type, 2, 0);
-        by_trainer *p = trainer_of(parts, (by_trainer_spec){.batch = 2, .seq = T, .accumulate = 4});
-        by_trainer *w = trainer_of(whole, (by_trainer_spec){.batch = 8, .seq = T});
+        by_trainer *p = trainer_of(parts, (by_trainer_spec){.accumulate = 4});
+        by_trainer *w = trainer_of(whole, (by_trainer_spec){0});
         int32_t inputs[8 * T], targets[8 * T];
         for (int s = 0; s < 3; s++) { /* the second time over gradients of the first */
             noise(inputs, 8 * T, 2 * (uint64_t)s);
             noise(targets, 8 * T, 2 * (uint64_t)s + 1);
-            double sum = 0, loss = backward(w, inputs, targets, true);
+            double sum = 0, loss = backward(w, batch_of(8, T, inputs, targets), true);
             for (int k = 0; k < 4; k++)
-                sum += backward(p, inputs + 2 * k * T, targets + 2 * k * T, k == 0);
+                sum += backward(p, batch_of(2, T, inputs + 2 * k * T, targets + 2 * k * T), k == 0);
             assert_true(fabs(sum / 4 - loss) < 1e-6 * loss); /* losses are read as floats */
             assert_true(difference(parts, whole, BY_SLOT_GRAD) < cases[i].bound);
             double a = update(p, 1e-2), b = update(w, 1e-2);
@@ -228,7 +233,7 @@ static void gradients(by_model *m, const by_compile_spec *how)
     by_model_io io = {.tokens = x};
     by_model_build(m, g, &io);
     by_compile_spec spec = *how;
-    spec.loss = by_model_loss(m, g, &io, y);
+    spec.loss = by_model_loss(m, g, &io, y, NULL);
     spec.grads = BY_GRAD_STORE;
     by_program *p = by_compile(g, &spec);
     assert_non_null(p);
@@ -268,14 +273,15 @@ static void test_recompute_steps(void **state)
     } cases[] = {{BY_F64, 1e-13}, {BY_F32, 1e-6}, {BY_BF16, 0.03}};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_model *plain = make(cases[i].type, 4, 0.2), *again = make(cases[i].type, 4, 0.2);
-        by_trainer_spec spec = {.batch = B, .seq = T, .accumulate = 2, .seed = 11};
+        by_trainer_spec spec = {.accumulate = 2, .seed = 11};
         by_trainer *p = trainer_of(plain, spec);
         spec.recompute = true;
         by_trainer *r = trainer_of(again, spec);
         int32_t inputs[B * T], targets[B * T];
         for (int k = 0; k < 2; k++) {
             lesson(inputs, targets, B, k);
-            double a = backward(p, inputs, targets, k == 0), b = backward(r, inputs, targets, k == 0);
+            double a = backward(p, batch_of(B, T, inputs, targets), k == 0),
+                   b = backward(r, batch_of(B, T, inputs, targets), k == 0);
             assert_true(fabs(a - b) <= 1e-6 * b + cases[i].bound * b);
             double off = difference(again, plain, BY_SLOT_GRAD);
             if (!(off < cases[i].bound))
@@ -317,12 +323,11 @@ static void test_threads(void **state)
             m[k] = by_model_new(d[k], "gpt2", &shape, &spec);
             assert_non_null(m[k]);
             by_optimizer_spec optimizer = {.kind = cases[i].optimizer, .momentum = 0.9, .max_grad_norm = 0.5};
-            by_trainer *t =
-                trainer_of(m[k], (by_trainer_spec){.batch = ROWS, .seq = LONG, .optimizer = optimizer});
+            by_trainer *t = trainer_of(m[k], (by_trainer_spec){.optimizer = optimizer});
             for (int s = 0; s < 2; s++) {
                 noise(inputs, ROWS * LONG, 100 + (uint64_t)s);
                 noise(targets, ROWS * LONG, 200 + (uint64_t)s);
-                backward(t, inputs, targets, true);
+                backward(t, batch_of(ROWS, LONG, inputs, targets), true);
                 update(t, 1e-3);
             }
             by_trainer_free(t);
@@ -348,8 +353,8 @@ static void test_clipping(void **state)
     for (int clipped = 0; clipped < 2; clipped++) {
         by_model *m = make(BY_F32, 1, 0), *before = make(BY_F32, 1, 0);
         by_optimizer_spec sgd = {.kind = BY_SGD, .max_grad_norm = clipped ? 0.125 : 0};
-        by_trainer *t = trainer_of(m, (by_trainer_spec){.batch = B, .seq = T, .optimizer = sgd});
-        backward(t, inputs, targets, true);
+        by_trainer *t = trainer_of(m, (by_trainer_spec){.optimizer = sgd});
+        backward(t, batch_of(B, T, inputs, targets), true);
         size_t bytes;
         const float *g = flat(m, BY_SLOT_GRAD, &bytes);
         double norm = 0, moved = 0;
@@ -423,37 +428,38 @@ static void test_bad_steps(void **state)
     int32_t inputs[B * T], targets[B * T];
     lesson(inputs, targets, B, 0);
     by_model *m = make(BY_F32, 1, 0);
-    by_trainer_spec bad[] = {{.batch = 0, .seq = T}, {.batch = 1}, {.batch = 1, .seq = T, .accumulate = -1}};
-    for (int i = 0; i < BY_COUNT(bad); i++)
-        assert_null(by_trainer_new(m, &bad[i]));
+    assert_null(by_trainer_new(m, &(by_trainer_spec){.accumulate = -1}));
     double loss, sum = 0;
     int64_t count = 0;
-    by_trainer *t = trainer_of(m, (by_trainer_spec){.batch = 1, .seq = T + 1}); /* longer than the context */
-    assert_null(by_trainer_program(t));
+    by_trainer *t = trainer_of(m, (by_trainer_spec){0});
+    const by_batch batch = batch_of(B, T, inputs, targets), empty = batch_of(0, T, inputs, targets),
+                   longer = batch_of(1, T + 1, inputs, targets); /* than the context */
+    assert_null(by_trainer_program(t, &longer));
     assert_contains(by_error_message(), "13 positions are more than the 12");
-    assert_int_equal(by_trainer_backward(t, inputs, targets, true, &loss), BY_ERR_ARGUMENT);
+    assert_int_equal(by_trainer_backward(t, &longer, true, &loss), BY_ERR_ARGUMENT);
+    assert_int_equal(by_trainer_backward(t, &empty, true, &loss), BY_ERR_ARGUMENT);
     by_trainer_free(t);
-    t = trainer_of(m, (by_trainer_spec){.batch = B, .seq = T});
+    t = trainer_of(m, (by_trainer_spec){0});
     int32_t outside[] = {V, -1, INT32_MAX, INT32_MIN};
     for (int i = 0; i < BY_COUNT(outside); i++) { /* a token, then a target outside the vocabulary */
         int32_t kept = inputs[7];
         inputs[7] = outside[i];
-        assert_int_equal(by_trainer_backward(t, inputs, targets, true, &loss), BY_ERR_ARGUMENT);
-        assert_int_equal(by_trainer_evaluate(t, inputs, targets, &sum, &count), BY_ERR_ARGUMENT);
+        assert_int_equal(by_trainer_backward(t, &batch, true, &loss), BY_ERR_ARGUMENT);
+        assert_int_equal(by_trainer_evaluate(t, &batch, &sum, &count), BY_ERR_ARGUMENT);
         inputs[7] = kept;
         kept = targets[7];
         targets[7] = outside[i];
-        assert_int_equal(by_trainer_backward(t, inputs, targets, true, &loss), BY_ERR_ARGUMENT);
-        assert_int_equal(by_trainer_evaluate(t, inputs, targets, &sum, &count), BY_ERR_ARGUMENT);
+        assert_int_equal(by_trainer_backward(t, &batch, true, &loss), BY_ERR_ARGUMENT);
+        assert_int_equal(by_trainer_evaluate(t, &batch, &sum, &count), BY_ERR_ARGUMENT);
         targets[7] = kept;
     }
     assert_int_equal(count, 0);
-    backward(t, inputs, targets, true); /* and all is well again */
+    backward(t, batch_of(B, T, inputs, targets), true); /* and all is well again */
     by_trainer_free(t);
     by_model_free(m);
     by_model_shape shape = {.layers = 1, .heads = 1, .width = 8, .context = T, .vocab = V};
     m = by_model_new(device, "gpt2", &shape, &(by_model_spec){0});
-    assert_null(by_trainer_new(m, &(by_trainer_spec){.batch = 1, .seq = 1}));
+    assert_null(by_trainer_new(m, &(by_trainer_spec){0}));
     assert_contains(by_error_message(), "not opened for training");
     by_model_free(m);
 }

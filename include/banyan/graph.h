@@ -47,7 +47,13 @@ BY_API double by_device_bandwidth(by_device *d);
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 /* How a parameter starts its life. Values depend on (seed, name) alone. */
-typedef enum by_init_kind { BY_INIT_NORMAL, BY_INIT_ZERO, BY_INIT_ONE, BY_INIT_UNIFORM } by_init_kind;
+typedef enum by_init_kind {
+    BY_INIT_NORMAL,
+    BY_INIT_ZERO,
+    BY_INIT_ONE,
+    BY_INIT_UNIFORM,
+    BY_INIT_SINES
+} by_init_kind;
 typedef struct by_init {
     by_init_kind kind;
     float scale; /* standard deviation, or half the width of the uniform interval */
@@ -121,8 +127,9 @@ BY_API by_status by_memory_read(const by_memory *m, size_t offset, void *to, siz
 BY_API by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape,
                            by_memory *m);
 BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *shape, double value);
-BY_API by_tensor *by_range(by_graph *g, int rank,
-                           const int64_t *shape); /* i32: 0, 1, ... along the last axis */
+/* i32: 0, 1, ... along the last axis, or first, first + 1, ... */
+BY_API by_tensor *by_range(by_graph *g, int rank, const int64_t *shape);
+BY_API by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first);
 
 /* ---- coarse operations ----------------------------------------------------------------------- */
 
@@ -130,6 +137,8 @@ typedef enum by_act { BY_ACT_NONE, BY_GELU, BY_GELU_TANH, BY_RELU, BY_SILU, BY_T
 
 /* Rows of a table: table (V, C), ids (...) i32 -> (..., C). Ids outside [0, V) fail the run. */
 BY_API by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids);
+/* The same, and one row, that of padding, gets no gradient this way. */
+BY_API by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding);
 
 /* act(x w^T + b): x (..., K), w (N, K) -> (..., N); with w_is_kn, w is (K, N), the layout of GPT-2's Conv1D.
  * b (N) or NULL. */

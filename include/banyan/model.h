@@ -11,27 +11,52 @@ extern "C" {
 
 typedef struct by_model by_model;
 
+/* What a model's head is for. B rows, T positions, C the width. */
 typedef enum by_task {
+    BY_TASK_DEFAULT,  /* of a new model: what its family is pretrained with */
     BY_TASK_LM,       /* next token: logits (B, T, V) */
-    BY_TASK_CLASSIFY, /* one label per sequence: logits (B, labels) */
+    BY_TASK_MLM,      /* hidden tokens: logits (B, T, V) */
+    BY_TASK_PRETRAIN, /* hidden tokens, and of two sentences: second (B, 2) (do they follow, or their order)
+                       */
+    BY_TASK_NEXT,     /* whether the second sentence follows the first: logits (B, 2) */
+    BY_TASK_CLASSIFY, /* labels of a sequence: logits (B, labels) */
+    BY_TASK_TAG,      /* a label of every token: logits (B, T, labels) */
+    BY_TASK_ANSWER,   /* where an answer begins and ends: logits (B, T) and second (B, T) */
+    BY_TASK_CHOICE,   /* one of several continuations: logits (B / choices, choices) */
+    BY_TASK_FEATURES, /* no head */
     BY_TASK_COUNT
 } by_task;
+BY_API const char *by_task_name(by_task t); /* "lm", "mlm", ..., for messages and options */
+BY_API bool by_task_find(const char *name, by_task *out);
+
+/* What the labels of a sequence are. */
+typedef enum by_problem {
+    BY_PROBLEM_DEFAULT,     /* one number with one label, else one of them */
+    BY_PROBLEM_ONE_LABEL,   /* exactly one holds: softmax and cross-entropy */
+    BY_PROBLEM_MANY_LABELS, /* each holds or not: a sigmoid of each */
+    BY_PROBLEM_REGRESSION   /* numbers: mean squared error */
+} by_problem;
 
 /* What a model is given and what it hands back when it is built into a graph. */
 #define BY_MAX_LAYERS 256
 typedef struct by_model_io {
     by_task task;
-    int labels; /* classify: number of them */
+    int labels; /* number of them, for the tasks that have some */
+    by_problem problem;
+    int choices; /* of BY_TASK_CHOICE: that many rows belong together; 0: 1 */
     /* in */
     by_tensor *tokens;    /* (B, T) i32 */
-    by_tensor *positions; /* (B, T) i32, or NULL for 0..T-1 */
+    by_tensor *segments;  /* (B, T) i32, which of two texts a token is of, or its language; or NULL */
+    by_tensor *positions; /* (B, T) i32, or NULL for the first T */
     by_tensor *mask;      /* (B, T) i32, 0 hides a position from the others; or NULL */
-    by_tensor
-        *pick; /* (B) i32, flat rows b*T + t where logits are wanted; NULL: everywhere. Needed to classify */
+    by_tensor *pick;      /* (N) i32, flat rows b*T + t where token logits are wanted, which are then (N, V);
+                           * NULL: everywhere. Decoders that classify need it: the last token of each row */
     struct nn_cache *cache; /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
     /* out */
-    by_tensor *logits;
+    by_tensor *logits, *second;           /* see by_task */
+    by_tensor *features;                  /* (B, T, C) */
+    by_tensor *pooled;                    /* (B, C), of models that have a pooler; or NULL */
     by_tensor *hidden[BY_MAX_LAYERS + 1]; /* (B, T, C): after the embedding and after each block */
     int n_hidden;
     by_tensor *attention[BY_MAX_LAYERS]; /* (B, H, T, S) */
@@ -39,15 +64,16 @@ typedef struct by_model_io {
 } by_model_io;
 
 typedef struct by_model_spec {
-    by_dtype dtype; /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
-    bool training;  /* make the gradient and optimiser buffers */
-    bool copy;      /* never map the file, even where that is possible */
-    uint64_t seed;  /* initial values of a new model */
-    bool blank;     /* a new model's values stay zero: for a look at its shape */
-    by_task task;   /* of a new model */
-    int labels;     /* of a new model that classifies */
-    bool new_head; /* opening: give the model the head of `task` with fresh values, whatever head the file has
-                    */
+    by_dtype dtype;     /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
+    bool training;      /* make the gradient and optimiser buffers */
+    bool copy;          /* never map the file, even where that is possible */
+    uint64_t seed;      /* initial values of a new model */
+    bool blank;         /* a new model's values stay zero: for a look at its shape */
+    by_task task;       /* of a new model */
+    int labels;         /* of a new model that has labels */
+    by_problem problem; /* of a new model that classifies */
+    bool new_head; /* opening: give the model the head of `task`, whatever head the file has. Labels begin
+                    * with fresh values; what else the file lacks outside of the body does too */
 } by_model_spec;
 
 /* The shape of a new model: a preset, and what differs from it (0 or negative: as the preset says). */
@@ -55,6 +81,7 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest */
     int layers, heads, width, context, inner;
     int vocab;
+    int languages;  /* of families that know them */
     double dropout; /* negative: the architecture's default */
 } by_model_shape;
 
@@ -75,8 +102,11 @@ BY_API by_status by_model_save(const by_model *m, const char *dir, by_dtype dtyp
 /* Append the model to a graph; io's inputs are the caller's. Errors stick to the graph. */
 BY_API void by_model_build(const by_model *m, by_graph *g, by_model_io *io);
 
-/* Mean cross-entropy of io->logits against targets ((B, T) for LM, (B) to classify; -100 is ignored). */
-BY_API by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets);
+/* The loss of the task, a scalar. targets i32, -100 is ignored: as the logits without their last axis; of
+ * many labels, and of numbers (f32), as the logits. second: what io->second is compared with, (B) i32, for
+ * the tasks that have one. */
+BY_API by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
+                                by_tensor *second);
 
 BY_API by_params *by_model_params(const by_model *m);
 BY_API by_device *by_model_device(const by_model *m);
@@ -85,14 +115,28 @@ BY_API const char *by_model_title(const by_model *m);
 BY_API const char *by_model_class(const by_model *m); /* "GPT2LMHeadModel" */
 BY_API by_task by_model_task(const by_model *m);
 BY_API int by_model_labels(const by_model *m);
+BY_API by_problem by_model_problem(const by_model *m);
+BY_API const char *by_model_label_name(const by_model *m, int i); /* "LABEL_0" when it has none */
+BY_API by_status by_model_name_labels(by_model *m, const char *const *names, int count);
+/* Whether the labels that the reference library gives a language model of this family are what its positions
+ * are to predict (or the tokens themselves, of which each position predicts the next). */
+BY_API bool by_model_labels_in_place(const by_model *m);
+/* Whether labels of a sequence are read off its last token, as decoders do, or off the first. */
+BY_API bool by_model_reads_last(const by_model *m);
 BY_API int by_model_vocab(const by_model *m);
 BY_API int by_model_context(const by_model *m);
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
-BY_API int by_model_eos(const by_model *m); /* token that ends a text, -1 when there is none */
-BY_API int by_model_pad(const by_model *m); /* padding token, -1 when there is none */
+BY_API int by_model_segments(const by_model *m);  /* segments or languages it tells apart; 0: none */
+BY_API int by_model_languages(const by_model *m); /* of families whose segments are languages; else 0 */
+BY_API int by_model_eos(const by_model *m);       /* token that ends a text, -1 when there is none */
+BY_API int by_model_pad(const by_model *m);       /* padding token, -1 when there is none */
 BY_API void by_model_set_eos(by_model *m, int token);
+BY_API void by_model_set_pad(by_model *m, int token);
+
+/* The positions of tokens (batch, seq), where those of padding count as none, as the family numbers them. */
+BY_API void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out);
 
 /* Set the dropout of every place that has one (0 to switch it off). */
 BY_API void by_model_set_dropout(by_model *m, double p);
@@ -101,6 +145,7 @@ BY_API void by_model_set_dropout(by_model *m, double p);
 BY_API const char *by_family_at(int i);
 BY_API const char *by_family_title(int i);
 BY_API const char *by_family_preset(int i, int k);
+BY_API by_task by_family_task(const char *family); /* what it is pretrained with; BY_TASK_DEFAULT: unknown */
 
 #ifdef __cplusplus
 }

@@ -85,6 +85,7 @@ struct by_encoding {
     by_offset *offsets; /* one per id when asked for; (0, 0) for special tokens */
     uint8_t *types;     /* one per id: the segment, 0 or 1 (XLNet: 2) */
     uint8_t *special;   /* one per id: 1 for tokens that do not come from the text */
+    uint8_t *parts;     /* one per id: 0 from the text, 1 from the pair, 2 from neither */
     size_t capacity;
     size_t padding; /* how many ids at the end (or beginning) are padding */
     bool padded_left;

@@ -3,7 +3,7 @@
 #ifndef BANYAN_TRAIN_H
 #define BANYAN_TRAIN_H
 
-#include "banyan/model.h"
+#include "banyan/pass.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,7 +56,6 @@ BY_API double by_schedule_rate(const by_schedule_spec *s, int64_t step);
 
 typedef struct by_trainer by_trainer;
 typedef struct by_trainer_spec {
-    int batch, seq;
     int accumulate; /* micro-batches per step; 0: 1 */
     bool recompute;
     by_optimizer_spec optimizer;
@@ -67,12 +66,9 @@ typedef struct by_trainer_spec {
 BY_API by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec);
 BY_API void by_trainer_free(by_trainer *t);
 
-/* Forward and backward over one micro-batch, gradients stored (first) or added. inputs (batch, seq), targets
- * (batch, seq), or (batch) for a model that classifies; positions that are padding have target -100. *loss
- * receives the mean loss; with NULL, the call does not wait for a GPU to finish, and by_trainer_loss tells
- * later. */
-BY_API by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first,
-                                     double *loss);
+/* Forward and backward over one micro-batch, gradients stored (first) or added. *loss receives the mean loss;
+ * with NULL, the call does not wait for a GPU to finish, and by_trainer_loss tells later. */
+BY_API by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss);
 
 /* Clip, update the parameters, count the step. *norm (may be NULL: the call does not wait) receives the
  * gradient norm before clipping. */
@@ -85,17 +81,17 @@ BY_API by_status by_trainer_norm(by_trainer *t, double *norm);
 
 /* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that
  * counted. */
-BY_API by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets,
-                                     double *sum, int64_t *count);
+BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count);
 
 BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */
 BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
 BY_API size_t by_trainer_bytes(const by_trainer *t);            /* planned activations of a training step */
 BY_API size_t by_trainer_state_bytes(const by_trainer *t);      /* parameters, gradients, moments, masters */
 BY_API double by_trainer_flops(const by_trainer *t);            /* of one micro-batch, forward and backward */
-BY_API by_program *by_trainer_program(by_trainer *t);           /* of a micro-batch, for tracing */
-/* by_program_time for all of a step: micro-batches and update. */
-BY_API by_status by_trainer_time(by_trainer *t, by_trace_fn fn, void *user);
+/* Of a micro-batch like this one, compiled if need be; for tracing, or to see whether it fits. */
+BY_API by_program *by_trainer_program(by_trainer *t, const by_batch *like);
+/* by_program_time for all of a step: micro-batches like this one, and the update. */
+BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_fn fn, void *user);
 
 /* ---- a whole run ----------------------------------------------------------------------------- */
 

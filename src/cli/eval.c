@@ -185,7 +185,7 @@ static by_status compile(evaluation *e)
     e->targets = by_input(g, "targets", BY_I32, 2, shape);
     by_model_io io = {.tokens = e->input};
     by_model_build(e->model, g, &io);
-    e->loss = by_model_loss(e->model, g, &io, e->targets);
+    e->loss = by_model_loss(e->model, g, &io, e->targets, NULL);
     e->program = by_compile(g, &(by_compile_spec){.loss = e->loss});
     return e->program ? BY_OK : by_error_status();
 }

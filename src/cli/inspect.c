@@ -207,7 +207,7 @@ static by_program *compile(const inspection *in, mode m, bool recompute, size_t 
         by_model_build(model, g, &io);
         by_tensor *loss = NULL;
         if (m == TRAIN)
-            loss = by_model_loss(model, g, &io, by_input(g, "targets", BY_I32, classify ? 1 : 2, shape));
+            loss = by_model_loss(model, g, &io, by_input(g, "targets", BY_I32, classify ? 1 : 2, shape), NULL);
         else
             by_output(g, "logits", io.logits);
         p = by_compile(g, &(by_compile_spec){.loss = loss,

@@ -8,9 +8,9 @@
 
 static const cli_verb help_verb, completion_verb;
 
-static const cli_verb *const verbs[] = {&cli_train,  &cli_generate,   &cli_eval,    &cli_inspect,
-                                        &cli_verify, &cli_bench,      &cli_devices, &cli_tokenize,
-                                        &help_verb,  &completion_verb};
+static const cli_verb *const verbs[] = {&cli_train,     &cli_generate, &cli_eval,       &cli_inspect,
+                                        &cli_verify,    &cli_bench,    &cli_devices,    &cli_tokenize,
+                                        &cli_attention, &cli_embed, &cli_fill, &cli_classify, &cli_tag, &help_verb,    &completion_verb};
 
 static const cli_verb *find_verb(const char *name)
 {

@@ -20,6 +20,6 @@ struct cli_verb {
 };
 
 extern const cli_verb cli_train, cli_generate, cli_eval, cli_inspect, cli_verify, cli_bench, cli_devices,
-    cli_tokenize;
+    cli_tokenize, cli_attention, cli_embed, cli_fill, cli_classify, cli_tag;
 
 #endif

@@ -25,12 +25,23 @@ by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *shape, d
 
 by_tensor *by_range(by_graph *g, int rank, const int64_t *shape)
 {
-    return constant(g, BY_OP_RANGE, BY_I32, rank, shape, 0);
+    return by_range_from(g, rank, shape, 0);
+}
+
+by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first)
+{
+    return constant(g, BY_OP_RANGE, BY_I32, rank, shape, first);
 }
 
 by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
 {
-    return by_node_add(g, BY_OP_GATHER, (by_tensor *[]){table, ids}, 2, NULL, 0);
+    return by_gather_padded(g, table, ids, -1);
+}
+
+by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding)
+{
+    by_gather_attr a = {.rows = by_dim(table, 0), .still = padding};
+    return by_node_add(g, BY_OP_GATHER, (by_tensor *[]){table, ids}, 2, &a, sizeof a);
 }
 
 by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec)

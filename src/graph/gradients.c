@@ -169,8 +169,8 @@ RULE(softmax)
 
 RULE(gather)
 {
-    by_gather_attr a = {n->in[0]->dim[0]};
-    din[0] = by_node_add(g, BY_OP_GATHER_GRAD, (by_tensor *[]){n->in[1], dout[0], NULL}, 3, &a, sizeof a);
+    const by_gather_attr *a = n->attr;
+    din[0] = by_node_add(g, BY_OP_GATHER_GRAD, (by_tensor *[]){n->in[1], dout[0], NULL}, 3, a, sizeof *a);
 }
 
 RULE(linear)

@@ -78,8 +78,9 @@ typedef struct by_reshape_attr {
     int rank;
     int64_t dim[BY_MAX_RANK];
 } by_reshape_attr;
-typedef struct by_gather_attr { /* gather_grad */
-    int64_t rows;               /* of the table */
+typedef struct by_gather_attr { /* gather, gather_grad */
+    int64_t rows;               /* gather_grad: of the table */
+    int64_t still;              /* the row that gets no gradient, -1: none */
 } by_gather_attr;
 typedef struct by_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
@@ -156,7 +157,7 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  * parameters may be unaligned.
  *
  *  fill             () -> y
- *  range            () -> y i32                      y[i] = i % (last axis)
+ *  range            () -> y i32                      y[i] = value + i % (last axis)
  *  copy, cast       x -> y
  *  reshape          x -> y                           y shares x's memory; the kernel does nothing
  *  permute, slice, pad, concat                       see attributes

@@ -277,6 +277,16 @@ by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)
 
 /* ---- initial values -------------------------------------------------------------------------- */
 
+/* Rows of a table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
+static void fill_sines(float *values, int64_t rows, int64_t width)
+{
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t c = 0; c < width; c++) {
+            double angle = (double)t / pow(10000, (double)(c / 2 * 2) / (double)width);
+            values[t * width + c] = (float)(c % 2 ? cos(angle) : sin(angle));
+        }
+}
+
 by_status by_params_init(by_params *p, uint64_t seed)
 {
     for (int i = 0; i < p->count; i++) {
@@ -294,6 +304,9 @@ by_status by_params_init(by_params *p, uint64_t seed)
         case BY_INIT_UNIFORM:
             for (size_t k = 0; k < n; k++)
                 values[k] = (float)((2 * by_rng_uniform(&r) - 1) * info->init.scale);
+            break;
+        case BY_INIT_SINES:
+            fill_sines(values, info->dim[0], info->dim[1]);
             break;
         case BY_INIT_ZERO:
         case BY_INIT_ONE:

@@ -77,6 +77,8 @@ static bool write_field(cJSON *json, const by_field *f, const char *at)
             return put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
         return put(json, f->key, cJSON_CreateNumber(*(const int *)at));
     case BY_FIELD_FLOAT:
+        if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
+            return put(json, f->key, cJSON_CreateNull());
         return put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
     case BY_FIELD_BOOL:
         return put(json, f->key, cJSON_CreateBool(*(const bool *)at));
@@ -98,22 +100,81 @@ static int token_of(const cJSON *json, const char *key)
     return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < INT32_MAX ? v->valueint : -1;
 }
 
-/* The task that config.json's architectures[0] stands for; the bare body counts as a language model. */
+static const char *const problem_names[] = {
+    [BY_PROBLEM_ONE_LABEL] = "single_label_classification",
+    [BY_PROBLEM_MANY_LABELS] = "multi_label_classification",
+    [BY_PROBLEM_REGRESSION] = "regression",
+};
+
+static bool has_labels(by_task t)
+{
+    return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
+}
+
+static by_status read_problem(by_model *m)
+{
+    const char *name;
+    BY_TRY(by_json_string(m->json, "problem_type", NULL, &name));
+    m->problem = BY_PROBLEM_DEFAULT;
+    for (int i = 1; name && i < BY_COUNT(problem_names); i++)
+        if (strcmp(name, problem_names[i]) == 0)
+            m->problem = (by_problem)i;
+    if (name && m->problem == BY_PROBLEM_DEFAULT)
+        return by_fail(BY_ERR_UNSUPPORTED, "problem_type \"%s\" is not known", name);
+    return BY_OK;
+}
+
+static void free_names(char **names, int count)
+{
+    for (int i = 0; names && i < count; i++)
+        by_free(names[i]);
+    by_free(names);
+}
+
+/* id2label is an object of numbers as strings. */
+static by_status read_label_names(by_model *m, const cJSON *object)
+{
+    const cJSON *item;
+    m->label_names = by_alloc_zero((size_t)m->labels, sizeof *m->label_names);
+    if (!m->label_names)
+        return BY_ERR_MEMORY;
+    cJSON_ArrayForEach(item, object)
+    {
+        char *end;
+        long i = strtol(item->string, &end, 10);
+        if (*end || end == item->string || i < 0 || i >= m->labels || !cJSON_IsString(item) ||
+            m->label_names[i])
+            return by_fail(BY_ERR_FORMAT, "id2label: \"%s\" is not the number of one of %d labels",
+                           item->string, m->labels);
+        m->label_names[i] = by_strdup(item->valuestring);
+        if (!m->label_names[i])
+            return BY_ERR_MEMORY;
+    }
+    return BY_OK;
+}
+
+/* The task that config.json's architectures[0] stands for; without, what the family is pretrained with. */
 static by_status read_task(by_model *m)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
     const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
-    m->task = BY_TASK_LM;
+    m->task = m->arch->pretrained;
     for (int t = 0; t < BY_TASK_COUNT && cJSON_IsString(first); t++)
         if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0)
             m->task = (by_task)t;
+    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
+        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
+    if (m->arch->is_causal && (m->task == BY_TASK_LM || m->task == BY_TASK_MLM))
+        m->task = m->arch->is_causal(m->config) ? BY_TASK_LM : BY_TASK_MLM;
     int64_t labels = 2;
     const cJSON *names = cJSON_GetObjectItemCaseSensitive(m->json, "id2label");
     if (cJSON_IsObject(names))
         labels = cJSON_GetArraySize(names);
     BY_TRY(by_json_int(m->json, "num_labels", labels, 1, MAX_LABELS, &labels));
     m->labels = (int)labels;
-    return BY_OK;
+    if (cJSON_IsObject(names) && cJSON_GetArraySize(names) == m->labels)
+        BY_TRY(read_label_names(m, names));
+    return read_problem(m);
 }
 
 static by_status read_config(by_model *m, const char *dir)
@@ -155,15 +216,15 @@ static bool write_class(const by_model *m, cJSON *json)
 
 static bool write_labels(const by_model *m, cJSON *json)
 {
-    const cJSON *old = cJSON_GetObjectItemCaseSensitive(json, "id2label");
-    if (m->task != BY_TASK_CLASSIFY || (cJSON_IsObject(old) && cJSON_GetArraySize(old) == m->labels))
+    if (!has_labels(m->task))
         return true;
     cJSON *names = cJSON_CreateObject(), *ids = cJSON_CreateObject();
     bool ok = names && ids;
     for (int i = 0; i < m->labels && ok; i++) {
-        char id[16], name[24];
+        char id[16], fallback[24];
+        const char *name = m->label_names ? m->label_names[i] : fallback;
         snprintf(id, sizeof id, "%d", i);
-        snprintf(name, sizeof name, "LABEL_%d", i);
+        snprintf(fallback, sizeof fallback, "LABEL_%d", i);
         ok = cJSON_AddStringToObject(names, id, name) && cJSON_AddNumberToObject(ids, name, i);
     }
     if (!ok) {
@@ -172,7 +233,10 @@ static bool write_labels(const by_model *m, cJSON *json)
         return false;
     }
     ok = put(json, "id2label", names);
-    return put(json, "label2id", ids) && ok;
+    ok = put(json, "label2id", ids) && ok;
+    if (m->task == BY_TASK_CLASSIFY && m->problem != BY_PROBLEM_DEFAULT)
+        ok = put(json, "problem_type", cJSON_CreateString(problem_names[m->problem])) && ok;
+    return ok;
 }
 
 static cJSON *config_json(const by_model *m, by_dtype dtype)
@@ -243,9 +307,18 @@ static by_status check_entry(const by_params *p, int i, const by_st_entry *e)
     return BY_ERR_FORMAT;
 }
 
-static bool is_head(const char *name)
+static bool in_body(const by_model *m, const char *name)
 {
-    return strncmp(name, "score.", 6) == 0;
+    return strncmp(name, m->arch->prefix, strlen(m->arch->prefix)) == 0;
+}
+
+/* Whether a parameter begins with fresh values although the model is opened: a new head's labels, and what
+ * the file does not have outside of the body. */
+static bool is_fresh(const by_model *m, const by_st *file, const char *name, const by_model_spec *spec)
+{
+    bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
+    bool labels = has_labels(m->task) || m->task == BY_TASK_ANSWER || m->task == BY_TASK_CHOICE;
+    return spec->new_head && ((head && labels) || ((head || pooler) && !entry_of(m, file, name)));
 }
 
 /* Use the file's tensors where they are, when nothing has to be converted. */
@@ -267,12 +340,17 @@ static bool try_map(by_model *m, by_st *file)
     return true;
 }
 
-/* Every tensor of the file must be known: a leftover means that the configuration describes another model. */
+/* Every tensor of the file's body must be known: a leftover means that the configuration describes another
+ * model. Heads and poolers that this task has no use for stay where they are. */
 static by_status check_leftovers(const by_model *m, const by_st *file)
 {
+    bool prefixed = false;
+    for (int i = 0; i < by_st_count(file) && !prefixed; i++)
+        prefixed = in_body(m, by_st_at(file, i)->name);
     for (int i = 0; i < by_st_count(file); i++) {
         const char *name = by_st_at(file, i)->name;
-        bool known = by_params_find(m->params, name) >= 0 || is_head(name);
+        bool known = by_params_find(m->params, name) >= 0 || (prefixed && !in_body(m, name)) ||
+                     strncmp(name, "score.", 6) == 0 || strstr(name, "pooler.");
         if (!known) {
             char *full = by_sprintf("%s%s", m->arch->prefix, name);
             if (!full)
@@ -294,27 +372,28 @@ static by_status check_leftovers(const by_model *m, const by_st *file)
 static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spec)
 {
     by_params *p = m->params;
-    bool fresh_head = spec->new_head && m->task != BY_TASK_LM;
+    bool fresh = false;
     for (int i = 0; i < p->count; i++) {
         const by_st_entry *e = entry_of(m, file, p->list[i].name);
-        if (fresh_head && is_head(p->list[i].name))
+        if (is_fresh(m, file, p->list[i].name, spec)) {
+            fresh = true;
             continue;
+        }
         if (!e)
             return by_fail(BY_ERR_FORMAT, "%s is missing", p->list[i].name);
         BY_TRY(check_entry(p, i, e));
     }
     BY_TRY(check_leftovers(m, file));
-    bool mappable =
-        !spec->training && !spec->copy && !fresh_head && strcmp(by_device_name(m->device), "cpu") == 0;
+    bool mappable = !spec->training && !spec->copy && !fresh && strcmp(by_device_name(m->device), "cpu") == 0;
     bool mapped = mappable && try_map(m, file);
     BY_TRY(by_params_freeze(p, spec->training));
     if (mapped)
         return BY_OK;
-    if (fresh_head)
+    if (fresh)
         BY_TRY(by_params_init(p, spec->seed));
     for (int i = 0; i < p->count; i++) {
         const by_st_entry *e = entry_of(m, file, p->list[i].name);
-        if (!fresh_head || !is_head(p->list[i].name))
+        if (!is_fresh(m, file, p->list[i].name, spec))
             BY_TRY(by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype));
     }
     return BY_OK;
@@ -342,8 +421,8 @@ static by_status check_task(const by_model *m)
 {
     if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
         return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
-    if (m->task == BY_TASK_CLASSIFY && (m->labels < 1 || m->labels > MAX_LABELS))
-        return by_fail(BY_ERR_ARGUMENT, "a model that classifies needs 1 to %d labels, not %d", MAX_LABELS,
+    if (has_labels(m->task) && (m->labels < 1 || m->labels > MAX_LABELS))
+        return by_fail(BY_ERR_ARGUMENT, "a model with labels needs 1 to %d of them, not %d", MAX_LABELS,
                        m->labels);
     return BY_OK;
 }
@@ -351,9 +430,12 @@ static by_status check_task(const by_model *m)
 static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
 {
     BY_TRY(read_config(m, dir));
-    if (spec->new_head) {
+    if (spec->new_head && spec->task != BY_TASK_DEFAULT) {
+        free_names(m->label_names, m->labels);
+        m->label_names = NULL;
         m->task = spec->task;
         m->labels = spec->labels;
+        m->problem = spec->problem;
     }
     BY_TRY(check_task(m));
     BY_TRY(declare(m));
@@ -401,9 +483,14 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     by_config_set(a, m->config, BY_ROLE_LAYERS, s->layers > 0 ? s->layers : preset->layers);
     by_config_set(a, m->config, BY_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
     by_config_set(a, m->config, BY_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
-    by_config_set(a, m->config, BY_ROLE_CONTEXT, s->context > 0 ? s->context : preset->context);
-    if (s->inner > 0)
-        by_config_set(a, m->config, BY_ROLE_INNER, s->inner);
+    int first = a->first_position ? a->first_position(m->config) : 0;
+    by_config_set(a, m->config, BY_ROLE_CONTEXT, s->context > 0 ? s->context + first : preset->context);
+    if (s->inner > 0 || by_config_get(a, m->config, BY_ROLE_INNER) > 0) /* 0: what follows the width */
+        by_config_set(a, m->config, BY_ROLE_INNER,
+                      s->inner > 0 ? s->inner : 4 * by_config_get(a, m->config, BY_ROLE_WIDTH));
+    if (s->languages > 0)
+        by_config_set(a, m->config, BY_ROLE_LANGUAGES, s->languages);
+    by_config_set(a, m->config, BY_ROLE_CAUSAL, m->task == BY_TASK_LM);
     if (s->vocab > 0)
         by_config_set(a, m->config, BY_ROLE_VOCAB, s->vocab);
     if (s->dropout >= 0)
@@ -430,8 +517,9 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
     m->config = by_alloc_zero(1, m->arch->config_size);
     if (!m->config)
         return BY_ERR_MEMORY;
-    m->task = spec->task;
+    m->task = spec->task == BY_TASK_DEFAULT ? m->arch->pretrained : spec->task;
     m->labels = spec->labels;
+    m->problem = spec->problem;
     BY_TRY(check_task(m));
     BY_TRY(shape_config(m, shape));
     BY_TRY(declare(m));
@@ -458,6 +546,7 @@ void by_model_free(by_model *m)
     by_params_free(m->params);
     by_st_free(m->file);
     cJSON_Delete(m->json);
+    free_names(m->label_names, m->labels);
     by_free(m->config);
     by_free(m);
 }
@@ -545,25 +634,45 @@ by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
 
 /* ---- build ----------------------------------------------------------------------------------- */
 
+static int first_position(const by_model *m)
+{
+    return m->arch->first_position ? m->arch->first_position(m->config) : 0;
+}
+
+void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
+{
+    const int first = first_position(m), pad = by_model_pad(m);
+    for (int b = 0; b < batch; b++)
+        for (int t = 0, next = first; t < seq; t++) {
+            size_t i = (size_t)b * (size_t)seq + (size_t)t;
+            out[i] = first == 0 ? t : tokens[i] == pad ? pad : next++;
+        }
+}
+
 void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
 {
     io->task = m->task;
     io->labels = m->labels;
+    io->problem = by_model_problem(m);
     io->n_hidden = io->n_attention = 0;
     if (!io->positions && by_graph_status(g) == BY_OK)
-        io->positions = by_range(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)});
+        io->positions =
+            by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)}, first_position(m));
     if (!io->cache && by_dim(io->tokens, 1) > by_model_context(m))
         by_graph_fail(g, "%lld positions are more than the %d this model has",
                       (long long)by_dim(io->tokens, 1), by_model_context(m));
+    if (io->segments && !by_model_segments(m))
+        by_graph_fail(g, "%s has no segments", m->arch->title);
     m->arch->build(g, m->config, io);
     for (int i = 0; i < io->n_attention && by_graph_status(g) == BY_OK; i++)
         by_output(g, NULL, io->attention[i]);
 }
 
-by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets)
+by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
+                         by_tensor *second)
 {
     (void)m;
-    return by_cross_entropy(g, io->logits, targets, NULL);
+    return by_task_loss(g, io, targets, second);
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */
@@ -603,6 +712,44 @@ int by_model_labels(const by_model *m)
     return m->labels;
 }
 
+by_problem by_model_problem(const by_model *m)
+{
+    return m->problem != BY_PROBLEM_DEFAULT ? m->problem
+           : m->labels == 1                 ? BY_PROBLEM_REGRESSION
+                                            : BY_PROBLEM_ONE_LABEL;
+}
+
+const char *by_model_label_name(const by_model *m, int i)
+{
+    static _Thread_local char fallback[24];
+    snprintf(fallback, sizeof fallback, "LABEL_%d", i);
+    return m->label_names && i >= 0 && i < m->labels ? m->label_names[i] : fallback;
+}
+
+by_status by_model_name_labels(by_model *m, const char *const *names, int count)
+{
+    if (count != m->labels)
+        return by_fail(BY_ERR_ARGUMENT, "%d names for %d labels", count, m->labels);
+    char **copies = by_alloc_zero((size_t)count, sizeof *copies);
+    bool ok = copies != NULL;
+    for (int i = 0; ok && i < count; i++)
+        ok = (copies[i] = by_strdup(names[i])) != NULL;
+    free_names(ok ? m->label_names : copies, count);
+    if (ok)
+        m->label_names = copies;
+    return ok ? BY_OK : BY_ERR_MEMORY;
+}
+
+bool by_model_labels_in_place(const by_model *m)
+{
+    return m->arch->labels_in_place;
+}
+
+bool by_model_reads_last(const by_model *m)
+{
+    return m->arch->pretrained == BY_TASK_LM;
+}
+
 int by_model_vocab(const by_model *m)
 {
     return (int)by_config_get(m->arch, m->config, BY_ROLE_VOCAB);
@@ -610,7 +757,7 @@ int by_model_vocab(const by_model *m)
 
 int by_model_context(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT);
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT) - first_position(m);
 }
 
 int by_model_layers(const by_model *m)
@@ -626,6 +773,17 @@ int by_model_heads(const by_model *m)
 int by_model_width(const by_model *m)
 {
     return (int)by_config_get(m->arch, m->config, BY_ROLE_WIDTH);
+}
+
+int by_model_segments(const by_model *m)
+{
+    int segments = (int)by_config_get(m->arch, m->config, BY_ROLE_SEGMENTS);
+    return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+}
+
+int by_model_languages(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
 }
 
 int by_model_eos(const by_model *m)
@@ -646,4 +804,10 @@ void by_model_set_eos(by_model *m, int token)
 void by_model_set_dropout(by_model *m, double p)
 {
     by_config_set(m->arch, m->config, BY_ROLE_DROPOUT, p);
+}
+
+void by_model_set_pad(by_model *m, int token)
+{
+    m->pad = token;
+    by_config_set(m->arch, m->config, BY_ROLE_PAD, token);
 }

@@ -14,6 +14,8 @@ struct by_model {
     void *config;
     by_task task;
     int labels;
+    char **label_names; /* labels of them, or NULL: they have none */
+    by_problem problem;
     int eos, pad;
     by_params *params;
     by_st *file; /* mapped weights in use, NULL as a rule */

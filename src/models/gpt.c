@@ -72,15 +72,17 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *table = by_param(g, "tokens_embed.weight", 2, (int64_t[]){c->vocab, c->width},
                                 (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
-    io->logits = io->task == BY_TASK_LM ? by_lm_head(g, io, x, table) : by_score_head(g, io, x, c->std);
+    io->features = x;
+    if (io->task == BY_TASK_LM)
+        by_lm_head(g, io, x, table, NULL);
+    if (io->task == BY_TASK_CLASSIFY)
+        by_score_head(g, io, x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const gpt_config *c = config;
-    if (c->width % c->heads)
-        return by_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", c->width, c->heads);
-    return BY_OK;
+    return by_check_heads(c->width, c->heads);
 }
 
 static const char *const ignored[] = {".attn.bias", "lm_head.weight", "position_ids", NULL};
@@ -89,7 +91,8 @@ const by_arch by_arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
     .classes =
-        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification"},
+        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification", [BY_TASK_FEATURES] = "OpenAIGPTModel"},
+    .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
     .ignored = ignored,
     .fields = fields,

@@ -87,15 +87,17 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *wte =
         by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
-    io->logits = io->task == BY_TASK_LM ? by_lm_head(g, io, x, wte) : by_score_head(g, io, x, c->std);
+    io->features = x;
+    if (io->task == BY_TASK_LM)
+        by_lm_head(g, io, x, wte, NULL);
+    if (io->task == BY_TASK_CLASSIFY)
+        by_score_head(g, io, x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const gpt2_config *c = config;
-    if (c->width % c->heads)
-        return by_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", c->width, c->heads);
-    return BY_OK;
+    return by_check_heads(c->width, c->heads);
 }
 
 static const char *const ignored[] = {".attn.bias", ".attn.masked_bias", "lm_head.weight", NULL};
@@ -103,7 +105,9 @@ static const char *const ignored[] = {".attn.bias", ".attn.masked_bias", "lm_hea
 const by_arch by_arch_gpt2 = {
     .family = "gpt2",
     .title = "GPT-2 (Radford et al. 2019)",
-    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification"},
+    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification",
+                [BY_TASK_FEATURES] = "GPT2Model"},
+    .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
     .ignored = ignored,
     .fields = fields,

@@ -18,7 +18,11 @@ typedef enum by_role {
     BY_ROLE_LAYERS,
     BY_ROLE_HEADS,
     BY_ROLE_INNER,
-    BY_ROLE_DROPOUT
+    BY_ROLE_DROPOUT,
+    BY_ROLE_SEGMENTS,
+    BY_ROLE_LANGUAGES,
+    BY_ROLE_PAD,
+    BY_ROLE_CAUSAL
 } by_role;
 typedef struct by_field {
     const char *key;
@@ -53,6 +57,7 @@ typedef struct by_arch {
     const char *family;                 /* config.json's model_type */
     const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
+    by_task pretrained;                 /* its task from scratch */
     const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
     const char *const
         *ignored; /* endings of tensors in published files that are no parameters; NULL at the end */
@@ -62,10 +67,15 @@ typedef struct by_arch {
     const by_preset *presets;
     int n_presets;
     by_status (*check)(const void *config); /* what the ranges of the fields cannot say; message by by_fail */
+    int (*first_position)(const void *config); /* of a text in its table; NULL: 0 */
+    bool (*is_causal)(const void *config); /* for families that are either: is it to be a language model? */
+    bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
+                             before */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
 } by_arch;
 
-extern const by_arch by_arch_gpt2, by_arch_gpt;
+extern const by_arch by_arch_gpt2, by_arch_gpt, by_arch_bert, by_arch_roberta, by_arch_xlm_roberta,
+    by_arch_distilbert, by_arch_albert, by_arch_xlm;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const by_arch *by_arch_find(const char *family);
@@ -81,13 +91,48 @@ void by_config_defaults(const by_arch *a, void *config);
 bool by_act_parse(const char *name, by_act *out);
 const char *by_act_name(by_act act);
 
+/* For check functions: every head has as many elements as the others. */
+by_status by_check_heads(int width, int heads);
+
 /* For build functions: keep a hidden state or a layer's attention weights when the caller wants to see them.
  */
 void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h);
 by_tensor **by_weights_slot(by_model_io *io); /* where to put this layer's weights, NULL when nobody asks */
-/* The pieces of a head: (B, T, C) -> logits over the vocabulary with the given table, at io->pick if set. */
-by_tensor *by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table);
-/* (B, T, C) -> (B, labels) from the row io->pick of each. */
-by_tensor *by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std);
+
+/* ---- heads (heads.c). They set io->logits and, where there is one, io->second -------------------- */
+
+/* (B, T, C) -> logits over the vocabulary with the given table (and bias, or NULL), at io->pick if set. */
+void by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, by_tensor *bias);
+/* The same after a projection, its activation and a norm. Names are relative to the present scope. */
+typedef struct by_mlm_spec {
+    const char *dense, *norm, *bias;
+    by_act act;
+    float eps, std;
+} by_mlm_spec;
+void by_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const by_mlm_spec *spec);
+/* The row io->pick of each -> labels, without a bias. */
+void by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std);
+/* x (B, C), one row for each sequence -> labels, or one number for each choice. */
+void by_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std);
+void by_tag_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std);
+void by_answer_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std);
+
+/* tanh of a projection of the first position: (B, T, C) -> (B, C). */
+by_tensor *by_pooler(by_graph *g, const char *name, by_tensor *h, float std);
+
+/* The loss of io's task (banyan/model.h, by_model_loss). */
+by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second);
+
+/* ---- what the relatives of BERT share (bert.c) ------------------------------------------------ */
+
+typedef struct by_bert_sizes {
+    int64_t vocab, context, segments, width;
+    int pad, position_pad; /* rows of the tables that padding looks up; -1: none */
+} by_bert_sizes;
+by_tensor *by_bert_embeddings(by_graph *g, by_model_io *io, const by_bert_sizes *sizes, float eps, float std,
+                              float drop);
+/* The names are BERT's; the rest is as in the spec. */
+by_tensor *by_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec spec);
+by_tensor *by_bert_table(by_graph *g, int64_t vocab, int64_t width, float std); /* of the tokens */
 
 #endif

@@ -1,9 +1,11 @@
-/* registry.c - the list of architectures, access to their configurations by role, and the heads they share.
+/* registry.c - the list of architectures, and access to their configurations by role.
  */
 #include "base/base.h"
 #include "models/models.h"
 
-static const by_arch *const architectures[] = {&by_arch_gpt2, &by_arch_gpt};
+static const by_arch *const architectures[] = {&by_arch_gpt2,    &by_arch_gpt,         &by_arch_bert,
+                                               &by_arch_roberta, &by_arch_xlm_roberta, &by_arch_distilbert,
+                                               &by_arch_albert,  &by_arch_xlm};
 
 int by_arch_count(void)
 {
@@ -47,6 +49,14 @@ const char *by_family_preset(int i, int k)
     return a && k >= 0 && k < a->n_presets ? a->presets[k].name : NULL;
 }
 
+by_task by_family_task(const char *family)
+{
+    for (int i = 0; i < BY_COUNT(architectures); i++)
+        if (strcmp(architectures[i]->family, family) == 0)
+            return architectures[i]->pretrained;
+    return BY_TASK_DEFAULT;
+}
+
 /* ---- configurations -------------------------------------------------------------------------- */
 
 double by_config_get(const by_arch *a, const void *config, by_role role)
@@ -54,7 +64,9 @@ double by_config_get(const by_arch *a, const void *config, by_role role)
     for (int i = 0; i < a->n_fields; i++) {
         const char *at = (const char *)config + a->fields[i].offset;
         if (a->fields[i].role == role)
-            return a->fields[i].kind == BY_FIELD_INT ? *(const int *)at : (double)*(const float *)at;
+            return a->fields[i].kind == BY_FIELD_INT    ? *(const int *)at
+                   : a->fields[i].kind == BY_FIELD_BOOL ? *(const bool *)at
+                                                        : (double)*(const float *)at;
     }
     return 0;
 }
@@ -69,6 +81,8 @@ bool by_config_set(const by_arch *a, void *config, by_role role, double value)
             continue;
         if (a->fields[i].kind == BY_FIELD_INT)
             *(int *)at = (int)value;
+        else if (a->fields[i].kind == BY_FIELD_BOOL)
+            *(bool *)at = value != 0;
         else
             *(float *)at = (float)value;
         any = true;
@@ -140,17 +154,8 @@ by_tensor **by_weights_slot(by_model_io *io)
     return &io->attention[io->n_attention++];
 }
 
-by_tensor *by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table)
+by_status by_check_heads(int width, int heads)
 {
-    if (io->pick)
-        h = nn_pick(g, h, io->pick);
-    return by_linear(g, h, table, NULL, NULL);
-}
-
-by_tensor *by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
-{
-    if (!io->pick)
-        return by_graph_fail(g, "to classify, the model must be told which position to look at");
-    return nn_linear(g, "score", nn_pick(g, h, io->pick),
-                     &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
+    return width % heads ? by_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", width, heads)
+                         : BY_OK;
 }

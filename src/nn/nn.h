@@ -29,6 +29,15 @@ typedef struct nn_linear_spec {
 
 by_tensor *nn_embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width,
                         float std);
+/* The same where one row belongs to padding and learns nothing from being looked up. */
+by_tensor *nn_embedding_padded(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width,
+                               float std, int padding);
+/* A table of positions that begins with random numbers or with sines and cosines (2017). */
+by_tensor *nn_positions(by_graph *g, const char *name, by_tensor *positions, int64_t rows, int64_t width,
+                        float std, bool sines);
+/* Segments (B, T) -> (B, T, C); of NULL, which is all zeros, the first row (C) alone. */
+by_tensor *nn_segments(by_graph *g, const char *name, by_tensor *segments, int64_t rows, int64_t width,
+                       float std);
 by_tensor *nn_linear(by_graph *g, const char *name, by_tensor *x, const nn_linear_spec *spec);
 by_tensor *nn_layernorm(by_graph *g, const char *name, by_tensor *x, float eps);
 
@@ -58,6 +67,30 @@ typedef struct nn_mlp_spec {
     float std, out_std;
 } nn_mlp_spec;
 by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec *spec);
+
+/* A block of the encoders: self-attention and feed-forward, each followed by the sum with its input and a
+ * norm (post-norm, as in 2017). Names are relative to the present scope. */
+typedef struct nn_encoder_spec {
+    const char *query, *key, *value, *out, *norm1; /* attention */
+    const char *wide, *narrow, *norm2;             /* feed-forward */
+    int heads;
+    int64_t inner;
+    by_act act;
+    by_mask mask;
+    by_tensor *key_mask; /* (B, T) or NULL */
+    float eps, std;
+    float weights_drop, drop1, drop2; /* on attention weights, and before the sums */
+    nn_cache *cache;                  /* decoding, or NULL */
+    int layer;                        /* which pair of the cache */
+    by_tensor **weights;              /* when not NULL: return the attention weights too */
+} nn_encoder_spec;
+by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *spec);
+
+/* x (B, T, C) with zeros where mask (B, T) is 0. */
+by_tensor *nn_hide(by_graph *g, by_tensor *x, by_tensor *mask);
+
+/* The first position: (B, T, C) -> (B, C). */
+by_tensor *nn_first(by_graph *g, by_tensor *x);
 
 /* Rows of (B, T, C) by flat index b*T + t: (B) i32 -> (B, C). */
 by_tensor *nn_pick(by_graph *g, by_tensor *x, by_tensor *rows);

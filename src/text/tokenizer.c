@@ -400,10 +400,12 @@ by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
     size_t n = e->ids.count;
     e->types = by_alloc_zero(n + 1, 1);
     e->special = by_alloc_zero(n + 1, 1);
+    e->parts = by_alloc_zero(n + 1, 1);
     e->offsets = spans ? by_alloc_zero(n + 1, sizeof(*e->offsets)) : NULL;
-    if (!e->types || !e->special || (spans && !e->offsets))
+    if (!e->types || !e->special || !e->parts || (spans && !e->offsets))
         return BY_ERR_MEMORY;
     memset(e->special + own, 1, n - own);
+    memset(e->parts + own, 2, n - own);
     for (size_t i = 0; spans && i < spans->count; i++)
         e->offsets[i] = (by_offset){spans->data[i].start, spans->data[i].end};
     return BY_OK;
@@ -483,6 +485,7 @@ void by_encoding_free(by_encoding *e)
     by_free(e->offsets);
     by_free(e->types);
     by_free(e->special);
+    by_free(e->parts);
     *e = (by_encoding){0};
 }
 

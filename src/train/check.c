@@ -161,12 +161,26 @@ by_status by_check_shape(by_check *c, const char *prefix)
     return BY_OK;
 }
 
-void by_check_shift(int32_t *labels, int batch, int seq)
+by_status by_check_numbers(const by_check *c, const char *prefix, const char *name, int64_t rows, float **out)
 {
-    for (int b = 0; b < batch; b++) {
-        int32_t *row = labels + (size_t)b * (size_t)seq;
-        memmove(row, row + 1, sizeof *row * (size_t)(seq - 1));
-        row[seq - 1] = -100;
+    const by_st_entry *e = by_check_find(c, prefix, name);
+    if (!e)
+        return BY_OK;
+    if (!by_dtype_is_float(e->dtype) || (int64_t)by_check_elements(e) != rows)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s is not one number for each of %lld rows", e->name,
+                       (long long)rows);
+    *out = by_check_values(e, BY_F32);
+    return *out ? BY_OK : BY_ERR_MEMORY;
+}
+
+void by_check_shift(const by_check *c, int32_t *labels)
+{
+    if (by_model_task(c->model) != BY_TASK_LM || by_model_labels_in_place(c->model))
+        return;
+    for (int b = 0; b < c->batch; b++) {
+        int32_t *row = labels + (size_t)b * (size_t)c->seq;
+        memmove(row, row + 1, sizeof *row * (size_t)(c->seq - 1));
+        row[c->seq - 1] = -100;
     }
 }
 

@@ -9,12 +9,6 @@
 #include "io/safetensors.h"
 #include "train/measure.h"
 
-typedef struct by_check_pass {
-    by_program *program;
-    by_model_io io;
-    by_tensor *targets, *loss;
-} by_check_pass;
-
 typedef struct by_check {
     by_device *device;
     const by_verify_spec *spec;
@@ -25,10 +19,10 @@ typedef struct by_check {
     by_generator *generator;
     /* what the model is given; NULL where the case has none */
     int batch, seq;
-    int32_t *tokens, *mask, *positions; /* (B, T) */
-    int32_t *targets;                   /* (B, T), shifted by one; or (B) */
-    int32_t *pick;                      /* (B) */
-    by_check_pass forward, backward;
+    int32_t *tokens, *segments, *mask, *positions; /* (B, T) */
+    int32_t *targets, *second;                     /* as by_batch has them */
+    float *numbers;
+    by_pass *forward, *backward;
     double whole; /* norm of the reference's whole gradient */
     /* training */
     float *losses, *norms; /* (steps) */
@@ -72,8 +66,16 @@ by_status by_check_ids(const by_check *c, const char *prefix, const char *name, 
 by_status by_check_shape(by_check *c, const char *prefix);
 /* Everything that begins with `prefix` must be one of `known`: what is left out changes the result. */
 by_status by_check_known(const by_check *c, const char *prefix, const char *const *known);
-/* Labels are the tokens themselves: position t predicts label t + 1, and the last one nothing. */
-void by_check_shift(int32_t *labels, int batch, int seq);
+/* prefix + name as (rows) or (rows, 1) floats. */
+by_status by_check_numbers(const by_check *c, const char *prefix, const char *name, int64_t rows,
+                           float **out);
+static inline bool by_check_has_targets(const by_check *c)
+{
+    return c->targets || c->numbers;
+}
+/* Labels of a language model are the tokens themselves: position t predicts label t + 1, and the last one
+ * nothing. Other labels stay where they are. */
+void by_check_shift(const by_check *c, int32_t *labels);
 
 /* ---- the parts: run, then compare entry by entry (check_pass.c, check_generate.c, check_train.c) --- */
 

@@ -4,70 +4,64 @@
 
 #include "train/check.h"
 
-/* Where a classifier reads its label off: the last token that is not padding, or the last one when there is
- * no padding token. */
-static by_status find_last(by_check *c)
+/* The rows that labels are for: (B, T) for those of tokens, (B) or (B, labels) for those of sequences. */
+static by_status take_targets(by_check *c)
 {
-    int pad = by_model_pad(c->model);
-    c->pick = by_alloc_zero((size_t)c->batch, sizeof *c->pick);
-    for (int b = 0; c->pick && b < c->batch; b++) {
-        int last = c->seq - 1;
-        while (pad >= 0 && last > 0 && c->tokens[b * c->seq + last] == pad)
-            last--;
-        c->pick[b] = b * c->seq + last;
+    const by_task task = by_model_task(c->model);
+    if (task == BY_TASK_ANSWER) {
+        BY_TRY(by_check_ids(c, "input.", "start_positions", c->batch, 0, &c->targets));
+        return by_check_ids(c, "input.", "end_positions", c->batch, 0, &c->second);
     }
-    return c->pick ? BY_OK : BY_ERR_MEMORY;
+    if (task == BY_TASK_CLASSIFY && by_model_problem(c->model) == BY_PROBLEM_REGRESSION)
+        return by_check_numbers(c, "input.", "labels", c->batch, &c->numbers);
+    if (task == BY_TASK_CLASSIFY || task == BY_TASK_NEXT)
+        return by_check_ids(c, "input.", "labels", c->batch, 0, &c->targets);
+    BY_TRY(by_check_ids(c, "input.", "labels", c->batch, c->seq, &c->targets));
+    if (c->targets)
+        by_check_shift(c, c->targets);
+    if (task == BY_TASK_PRETRAIN) {
+        BY_TRY(by_check_ids(c, "input.", "next_sentence_label", c->batch, 0, &c->second));
+        if (!c->second)
+            BY_TRY(by_check_ids(c, "input.", "sentence_order_label", c->batch, 0, &c->second));
+    }
+    return BY_OK;
 }
 
 static by_status take_inputs(by_check *c)
 {
-    static const char *const known[] = {"input_ids", "attention_mask", "position_ids", "labels", NULL};
-    bool classify = by_model_task(c->model) == BY_TASK_CLASSIFY;
+    static const char *const known[] = {
+        "input_ids",           "attention_mask",       "position_ids",    "token_type_ids", "langs", "labels",
+        "next_sentence_label", "sentence_order_label", "start_positions", "end_positions",  NULL};
     BY_TRY(by_check_known(c, "input.", known));
     BY_TRY(by_check_shape(c, "input."));
     BY_TRY(by_check_ids(c, "input.", "input_ids", c->batch, c->seq, &c->tokens));
     BY_TRY(by_check_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->mask));
     BY_TRY(by_check_ids(c, "input.", "position_ids", c->batch, c->seq, &c->positions));
-    BY_TRY(by_check_ids(c, "input.", "labels", c->batch, classify ? 0 : c->seq, &c->targets));
-    if (classify)
-        return find_last(c);
-    if (c->targets)
-        by_check_shift(c->targets, c->batch, c->seq);
-    return BY_OK;
+    BY_TRY(by_check_ids(c, "input.", "token_type_ids", c->batch, c->seq, &c->segments));
+    if (!c->segments)
+        BY_TRY(by_check_ids(c, "input.", "langs", c->batch, c->seq, &c->segments));
+    if (c->segments && !by_model_segments(c->model))
+        return by_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s takes no such input here",
+                       by_model_class(c->model));
+    return take_targets(c);
 }
 
-static by_status feed(by_check_pass *p, by_tensor *t, const int32_t *values)
+static by_status run_pass(by_check *c, by_pass **pass, bool gradients)
 {
-    return t ? by_write(p->program, t, values, (size_t)by_elements(t) * sizeof *values) : BY_OK;
-}
-
-static by_status run_pass(by_check *c, by_check_pass *p, bool gradients)
-{
-    int64_t shape[2] = {c->batch, c->seq};
-    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(c->model), .training = gradients});
-    if (!g)
-        return BY_ERR_MEMORY;
-    p->io.want_hidden = p->io.want_attention = !gradients;
-    p->io.tokens = by_input(g, "tokens", BY_I32, 2, shape);
-    p->io.mask = c->mask ? by_input(g, "mask", BY_I32, 2, shape) : NULL;
-    p->io.pick = c->pick ? by_input(g, "pick", BY_I32, 1, shape) : NULL;
-    by_tensor *positions = c->positions ? by_input(g, "positions", BY_I32, 2, shape) : NULL;
-    p->io.positions = positions;
-    p->targets = c->targets ? by_input(g, "targets", BY_I32, c->pick ? 1 : 2, shape) : NULL;
-    by_model_build(c->model, g, &p->io);
-    if (!gradients)
-        by_output(g, "logits", p->io.logits);
-    p->loss = p->targets ? by_model_loss(c->model, g, &p->io, p->targets) : NULL;
-    p->program =
-        by_compile(g, &(by_compile_spec){.loss = p->loss, .grads = gradients ? BY_GRAD_STORE : BY_GRAD_NONE});
-    if (!p->program)
-        return by_error_status();
-    BY_TRY(feed(p, p->io.tokens, c->tokens));
-    BY_TRY(feed(p, p->io.mask, c->mask));
-    BY_TRY(feed(p, p->io.pick, c->pick));
-    BY_TRY(feed(p, positions, c->positions));
-    BY_TRY(feed(p, p->targets, c->targets));
-    return by_run(p->program);
+    const by_batch b = {.batch = c->batch,
+                        .seq = c->seq,
+                        .tokens = c->tokens,
+                        .segments = c->segments,
+                        .positions = c->positions,
+                        .mask = c->mask,
+                        .targets = c->targets,
+                        .numbers = c->numbers,
+                        .second = c->second};
+    *pass = by_pass_new(c->model, &b,
+                        &(by_pass_spec){.grads = gradients ? BY_GRAD_STORE : BY_GRAD_NONE,
+                                        .hidden = !gradients,
+                                        .attention = !gradients});
+    return *pass ? by_pass_run(*pass, &b) : by_error_status();
 }
 
 /* The number at the end of "hidden_states.N", below count; -1 when it is none. */
@@ -81,23 +75,40 @@ static int index_after(const char *name, const char *stem, int count)
     return *end == '\0' && i < count ? (int)i : -1;
 }
 
-static by_tensor *output_named(const by_check_pass *p, const char *name)
+/* What the reference calls the logits of a task, beside "logits". */
+static const struct {
+    const char *name;
+    bool second;
+} logits_names[] = {
+    {"logits", false},    {"prediction_logits", false}, {"seq_relationship_logits", true},
+    {"sop_logits", true}, {"start_logits", false},      {"end_logits", true},
+};
+
+static by_tensor *output_named(const by_check *c, const char *name)
 {
-    int hidden = index_after(name, "hidden_states.", p->io.n_hidden);
-    int attention = index_after(name, "attentions.", p->io.n_attention);
+    const by_model_io *io = by_pass_io(c->forward);
+    int hidden = index_after(name, "hidden_states.", io->n_hidden);
+    int attention = index_after(name, "attentions.", io->n_attention);
     if (hidden >= 0)
-        return p->io.hidden[hidden];
+        return io->hidden[hidden];
     if (attention >= 0)
-        return p->io.attention[attention];
-    return strcmp(name, "logits") == 0 ? p->io.logits : strcmp(name, "loss") == 0 ? p->loss : NULL;
+        return io->attention[attention];
+    for (int i = 0; i < BY_COUNT(logits_names); i++)
+        if (strcmp(name, logits_names[i].name) == 0)
+            return logits_names[i].second ? io->second : io->logits;
+    if (strcmp(name, "last_hidden_state") == 0)
+        return io->features;
+    if (strcmp(name, "pooler_output") == 0)
+        return io->pooled;
+    return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : NULL;
 }
 
 by_status by_check_output(by_check *c, const by_st_entry *e)
 {
     const char *name = e->name + strlen("output.");
-    const by_tensor *t = output_named(&c->forward, name);
+    const by_tensor *t = output_named(c, name);
     if (!t) {
-        bool unlabelled = strcmp(name, "loss") == 0 && !c->targets;
+        bool unlabelled = strcmp(name, "loss") == 0 && !by_check_has_targets(c);
         by_check_note(c, e, BY_VERDICT_FAILED,
                       unlabelled ? "there are no labels (input.labels)" : "this model has no such output");
         return BY_OK;
@@ -106,10 +117,10 @@ by_status by_check_output(by_check *c, const by_st_entry *e)
     for (int i = 0; i < by_rank(t); i++)
         dim[i] = by_dim(t, i);
     float *here = by_alloc_zero((size_t)by_elements(t) + 1, sizeof *here);
-    by_status s = here ? by_read_f32(c->forward.program, t, here) : BY_ERR_MEMORY;
+    by_status s = here ? by_pass_read(c->forward, t, here) : BY_ERR_MEMORY;
     if (s == BY_OK)
-        s = by_check_compare(c, e, t == c->forward.loss ? BY_SUBJECT_LOSS : BY_SUBJECT_OUTPUT, by_rank(t),
-                             dim, here, NULL);
+        s = by_check_compare(c, e, t == by_pass_loss(c->forward) ? BY_SUBJECT_LOSS : BY_SUBJECT_OUTPUT,
+                             by_rank(t), dim, here, NULL);
     by_free(here);
     return s;
 }
@@ -118,7 +129,7 @@ by_status by_check_gradient(by_check *c, const by_st_entry *e)
 {
     const by_params *p = by_model_params(c->model);
     int i = by_params_find(p, e->name + strlen("grad."));
-    if (by_check_missing(c, e, i, c->backward.program != NULL))
+    if (by_check_missing(c, e, i, c->backward != NULL))
         return BY_OK;
     float *here = by_check_parameter(p, i, BY_SLOT_GRAD);
     by_status s = here ? BY_OK : by_error_status();
@@ -148,5 +159,5 @@ by_status by_check_passes(by_check *c)
         wanted = true;
     }
     c->whole = sqrt(sum);
-    return wanted && c->targets ? run_pass(c, &c->backward, true) : BY_OK;
+    return wanted && by_check_has_targets(c) ? run_pass(c, &c->backward, true) : BY_OK;
 }

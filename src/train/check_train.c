@@ -55,9 +55,10 @@ static by_status train_step(by_check *c, by_trainer *t, int step, double rate)
     if (s == BY_OK && (!tokens || !labels))
         s = by_fail(BY_ERR_FORMAT, "the reference has no %s", tokens ? "labels" : "input_ids");
     if (s == BY_OK && !classify)
-        by_check_shift(labels, c->batch, c->seq);
+        by_check_shift(c, labels);
+    const by_batch b = {.batch = c->batch, .seq = c->seq, .tokens = tokens, .targets = labels};
     if (s == BY_OK)
-        s = by_trainer_backward(t, tokens, labels, true, &loss);
+        s = by_trainer_backward(t, &b, true, &loss);
     if (s == BY_OK)
         s = by_trainer_update(t, rate, &norm);
     by_free(tokens);
@@ -95,8 +96,7 @@ by_status by_check_training(by_check *c, const cJSON *json)
     c->norms = by_alloc_zero((size_t)c->steps, sizeof *c->norms);
     if (!c->losses || !c->norms)
         return BY_ERR_MEMORY;
-    by_trainer *t = by_trainer_new(
-        c->model, &(by_trainer_spec){.batch = c->batch, .seq = c->seq, .optimizer = optimizer});
+    by_trainer *t = by_trainer_new(c->model, &(by_trainer_spec){.optimizer = optimizer});
     by_status s = t ? BY_OK : by_error_status();
     for (int i = 0; i < c->steps && s == BY_OK; i++)
         s = train_step(c, t, i, by_schedule_rate(&schedule, i));

@@ -290,6 +290,13 @@ static void fill_defaults(run *r)
     s->keep = BY_MAX(s->keep, 1);
 }
 
+/* The micro-batch that begins at cell `at` of the present inputs and targets. */
+static by_batch batch_at(const run *r, size_t at)
+{
+    return (by_batch){
+        .batch = r->spec.batch, .seq = r->spec.seq, .tokens = r->inputs + at, .targets = r->targets + at};
+}
+
 static by_status set_up(run *r)
 {
     by_run_spec *s = &r->spec;
@@ -312,13 +319,11 @@ static by_status set_up(run *r)
     r->eval = (by_lm_batches){r->data.eval, r->data.eval_begin, r->data.eval_end, s->batch, s->seq, s->seed};
     if (r->data.eval && r->data.eval_end - r->data.eval_begin < 2)
         return by_fail(BY_ERR_ARGUMENT, "the held-out part has fewer than two tokens");
-    r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.batch = s->batch,
-                                                             .seq = s->seq,
-                                                             .accumulate = s->accumulate,
+    r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
                                                              .seed = s->seed});
-    if (!r->trainer || !by_trainer_program(r->trainer))
+    if (!r->trainer)
         return by_error_status();
     r->log = by_log_open(s->out, r->state.step);
     if (!r->log)
@@ -328,6 +333,9 @@ static by_status set_up(run *r)
     r->targets = by_alloc_zero(cells, sizeof *r->targets);
     if (!r->inputs || !r->targets)
         return BY_ERR_MEMORY;
+    by_batch like = batch_at(r, 0);
+    if (!by_trainer_program(r->trainer, &like))
+        return by_error_status();
     by_trainer_set_steps(r->trainer, r->state.step);
     r->rate = by_device_peak(r->device, s->dtype);
     return BY_OK;
@@ -356,8 +364,8 @@ static by_status train_step(run *r, by_report *out)
     BY_TRY(by_lm_batches_get(&r->train, r->state.step, r->inputs, r->targets));
     by_lm_batches_prefetch(&r->train, r->state.step + 1);
     for (int k = 0; k < s->accumulate; k++) {
-        size_t at = (size_t)k * cells;
-        BY_TRY(by_trainer_backward(r->trainer, r->inputs + at, r->targets + at, k == 0, NULL));
+        by_batch b = batch_at(r, (size_t)k * cells);
+        BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
     }
     out->learning_rate = by_schedule_rate(&s->schedule, r->state.step);
     by_status updated = by_trainer_update(r->trainer, out->learning_rate, NULL);
@@ -381,7 +389,8 @@ static by_status evaluate(run *r, double *loss)
         windows = BY_MIN(windows, s->eval_batches * s->batch);
     for (int64_t w = 0; w < windows; w += s->batch) {
         BY_TRY(by_lm_eval_get(&r->eval, w, s->batch, r->inputs, r->targets));
-        BY_TRY(by_trainer_evaluate(r->trainer, r->inputs, r->targets, &sum, &count));
+        by_batch b = batch_at(r, 0);
+        BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
     }
     *loss = count ? sum / (double)count : NAN;
     return BY_OK;
@@ -445,11 +454,19 @@ static by_status after_step(run *r, by_report *p, bool *stop)
     return BY_OK;
 }
 
+static void trace(run *r, by_trace_fn fn)
+{
+    const by_batch like = batch_at(r, 0);
+    by_program *p = by_trainer_program(r->trainer, &like);
+    if (p)
+        by_program_trace(p, fn, r->spec.user);
+}
+
 static by_status train(run *r)
 {
     bool stop = r->spec.patience > 0 && r->state.stale >= r->spec.patience;
     if (r->spec.trace && r->state.step < r->spec.steps)
-        by_program_trace(by_trainer_program(r->trainer), r->spec.trace, r->spec.user);
+        trace(r, r->spec.trace);
     while (r->state.step < r->spec.steps && !stop) {
         if (r->spec.cancelled && r->spec.cancelled(r->spec.user)) {
             if (r->state.step > 0)
@@ -459,7 +476,7 @@ static by_status train(run *r)
         }
         by_report p = no_report();
         BY_TRY(train_step(r, &p));
-        by_program_trace(by_trainer_program(r->trainer), NULL, NULL);
+        trace(r, NULL);
         r->result->loss = p.loss;
         BY_TRY(after_step(r, &p, &stop));
         report(r, &p);

@@ -4,20 +4,13 @@
 #include "base/base.h"
 #include "banyan/train.h"
 
-/* One compiled pass over a micro-batch. */
-typedef struct pass {
-    by_program *program;
-    by_tensor *tokens, *targets, *pick, *mask, *loss, *scale;
-} pass;
-
 struct by_trainer {
     by_model *model;
     by_trainer_spec spec;
-    int64_t steps, micro;  /* updates so far; micro-batches since the last */
-    pass store, add, eval; /* compiled when first needed */
+    int64_t steps, micro;          /* updates so far; micro-batches since the last */
+    by_passes *store, *add, *eval; /* compiled when first needed */
     by_update *update;
     by_memory *losses; /* (accumulate) f32 or f64: of the micro-batches since the last first one */
-    int32_t *scratch;  /* (batch, seq): the mask of a model that classifies */
 };
 
 static size_t loss_size(const by_trainer *t)
@@ -25,10 +18,15 @@ static size_t loss_size(const by_trainer *t)
     return by_dtype_size(by_params_dtype(by_model_params(t->model)) == BY_F64 ? BY_F64 : BY_F32);
 }
 
+static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
+{
+    return by_passes_new(t->model, &(by_pass_spec){.grads = grads, .recompute = t->spec.recompute}, 0);
+}
+
 by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
 {
-    if (spec->batch < 1 || spec->seq < 1 || spec->accumulate < 0) {
-        by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", spec->batch, spec->seq);
+    if (spec->accumulate < 0) {
+        by_fail(BY_ERR_ARGUMENT, "a step of %d micro-batches is not possible", spec->accumulate);
         return NULL;
     }
     by_trainer *t = by_alloc_zero(1, sizeof *t);
@@ -39,8 +37,10 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     t->spec.accumulate = BY_MAX(spec->accumulate, 1);
     t->update = by_update_new(by_model_params(m), &spec->optimizer);
     t->losses = by_memory_new(by_model_device(m), (size_t)t->spec.accumulate * loss_size(t));
-    t->scratch = by_alloc_zero((size_t)spec->batch * (size_t)spec->seq, sizeof *t->scratch);
-    if (!t->update || !t->losses || !t->scratch) {
+    t->store = passes_of(t, BY_GRAD_STORE);
+    t->add = passes_of(t, BY_GRAD_ADD);
+    t->eval = passes_of(t, BY_GRAD_NONE);
+    if (!t->update || !t->losses || !t->store || !t->add || !t->eval) {
         by_trainer_free(t);
         return NULL;
     }
@@ -51,72 +51,23 @@ void by_trainer_free(by_trainer *t)
 {
     if (!t)
         return;
-    by_program_free(t->store.program);
-    by_program_free(t->add.program);
-    by_program_free(t->eval.program);
+    by_passes_free(t->store);
+    by_passes_free(t->add);
+    by_passes_free(t->eval);
     by_update_free(t->update);
     by_memory_free(t->losses);
-    by_free(t->scratch);
     by_free(t);
 }
 
-static by_status compile(by_trainer *t, pass *p, by_grad_mode grads)
+static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pass **pass)
 {
-    if (p->program)
-        return BY_OK;
-    bool training = grads != BY_GRAD_NONE, classify = by_model_task(t->model) == BY_TASK_CLASSIFY;
-    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(t->model), .training = training});
-    if (!g)
-        return BY_ERR_MEMORY;
-    int64_t shape[2] = {t->spec.batch, t->spec.seq};
-    p->tokens = by_input(g, "tokens", BY_I32, 2, shape);
-    p->targets = by_input(g, "targets", BY_I32, classify ? 1 : 2, shape);
-    p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
-    if (classify) {
-        p->pick = by_input(g, "pick", BY_I32, 1, shape);
-        p->mask = by_input(g, "mask", BY_I32, 2, shape);
-    }
-    by_model_io io = {.tokens = p->tokens, .pick = p->pick, .mask = p->mask};
-    by_model_build(t->model, g, &io);
-    p->loss = by_model_loss(t->model, g, &io, p->targets);
-    p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
-                                                  .grads = grads,
-                                                  .loss_scale = p->scale,
-                                                  .recompute = t->spec.recompute && training});
-    return p->program ? BY_OK : by_error_status();
-}
-
-/* Rows end with padding: the label is read off the last token that is none. */
-static by_status write_mask(by_trainer *t, pass *p, const int32_t *inputs)
-{
-    int b = t->spec.batch, n = t->spec.seq, pad = by_model_pad(t->model);
-    for (int i = 0; i < b * n; i++)
-        t->scratch[i] = inputs[i] != pad;
-    BY_TRY(by_write(p->program, p->mask, t->scratch, (size_t)b * (size_t)n * sizeof *t->scratch));
-    for (int r = 0; r < b; r++) {
-        int last = n - 1;
-        while (last > 0 && inputs[r * n + last] == pad)
-            last--;
-        t->scratch[r] = r * n + last;
-    }
-    return by_write(p->program, p->pick, t->scratch, (size_t)b * sizeof *t->scratch);
-}
-
-/* Starts the pass; on a GPU it goes on while the host does other things. */
-static by_status run(by_trainer *t, pass *p, const int32_t *inputs, const int32_t *targets)
-{
-    size_t rows = (size_t)t->spec.batch, all = rows * (size_t)t->spec.seq;
-    BY_TRY(by_write(p->program, p->tokens, inputs, all * sizeof *inputs));
-    BY_TRY(by_write(p->program, p->targets, targets, (p->pick ? rows : all) * sizeof *targets));
-    if (p->pick)
-        BY_TRY(write_mask(t, p, inputs));
-    if (p->scale) {
-        float scale = 1.0f / (float)t->spec.accumulate;
-        BY_TRY(by_write(p->program, p->scale, &scale, sizeof scale));
-    }
-    uint64_t step = (uint64_t)(t->steps * t->spec.accumulate + t->micro);
-    by_program_seed(p->program, t->spec.seed, step);
-    return by_run(p->program);
+    by_pass *p = by_passes_get(passes, b);
+    if (!p)
+        return by_error_status();
+    by_pass_scale(p, 1.0 / (double)t->spec.accumulate);
+    by_program_seed(by_pass_program(p), t->spec.seed, (uint64_t)(t->steps * t->spec.accumulate + t->micro));
+    *pass = p;
+    return by_pass_run(p, b);
 }
 
 static by_status check_loss(const by_trainer *t, double loss)
@@ -125,21 +76,19 @@ static by_status check_loss(const by_trainer *t, double loss)
                           : by_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss, (long long)t->steps);
 }
 
-by_status by_trainer_backward(by_trainer *t, const int32_t *inputs, const int32_t *targets, bool first,
-                              double *loss)
+by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss)
 {
-    pass *p = first ? &t->store : &t->add;
-    BY_TRY(compile(t, p, first ? BY_GRAD_STORE : BY_GRAD_ADD));
+    by_pass *p;
     if (first)
         t->micro = 0;
-    BY_TRY(run(t, p, inputs, targets));
+    BY_TRY(run(t, first ? t->store : t->add, batch, &p));
     if (t->micro < t->spec.accumulate)
-        BY_TRY(by_keep(p->program, p->loss, t->losses, (size_t)t->micro * loss_size(t)));
+        BY_TRY(by_keep(by_pass_program(p), by_pass_loss(p), t->losses, (size_t)t->micro * loss_size(t)));
     t->micro++;
     if (!loss)
         return BY_OK;
     float value;
-    BY_TRY(by_read_f32(p->program, p->loss, &value));
+    BY_TRY(by_pass_read(p, by_pass_loss(p), &value));
     *loss = value;
     return check_loss(t, value);
 }
@@ -173,17 +122,15 @@ by_status by_trainer_norm(by_trainer *t, double *norm)
     return by_update_norm(t->update, norm);
 }
 
-by_status by_trainer_evaluate(by_trainer *t, const int32_t *inputs, const int32_t *targets, double *sum,
-                              int64_t *count)
+by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count)
 {
+    by_pass *p;
     float loss;
-    int64_t counted = 0,
-            all = (int64_t)t->spec.batch * (by_model_task(t->model) == BY_TASK_CLASSIFY ? 1 : t->spec.seq);
+    int64_t counted = 0, all = by_batch_targets(t->model, batch);
     for (int64_t i = 0; i < all; i++)
-        counted += targets[i] != -100;
-    BY_TRY(compile(t, &t->eval, BY_GRAD_NONE));
-    BY_TRY(run(t, &t->eval, inputs, targets));
-    BY_TRY(by_read_f32(t->eval.program, t->eval.loss, &loss));
+        counted += batch->numbers || batch->targets[i] != -100;
+    BY_TRY(run(t, t->eval, batch, &p));
+    BY_TRY(by_pass_read(p, by_pass_loss(p), &loss));
     *sum += (double)loss * (double)counted;
     *count += counted;
     return BY_OK;
@@ -200,30 +147,28 @@ void by_trainer_set_steps(by_trainer *t, int64_t steps)
     t->micro = 0;
 }
 
-by_program *by_trainer_program(by_trainer *t)
+by_program *by_trainer_program(by_trainer *t, const by_batch *like)
 {
-    return compile(t, &t->store, BY_GRAD_STORE) == BY_OK ? t->store.program : NULL;
+    by_pass *p = by_passes_get(t->store, like);
+    return p ? by_pass_program(p) : NULL;
 }
 
-by_status by_trainer_time(by_trainer *t, by_trace_fn fn, void *user)
+by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_fn fn, void *user)
 {
-    BY_TRY(compile(t, &t->store, BY_GRAD_STORE));
-    if (t->spec.accumulate > 1)
-        BY_TRY(compile(t, &t->add, BY_GRAD_ADD));
-    by_program *all[] = {t->store.program, t->add.program, by_update_program(t->update)};
-    for (int i = 0; i < BY_COUNT(all); i++)
-        if (all[i])
-            by_program_time(all[i], fn, user);
+    by_passes *all[] = {t->store, t->add};
+    for (int i = 0; i < (t->spec.accumulate > 1 ? 2 : 1); i++) {
+        by_pass *p = by_passes_get(all[i], like);
+        if (!p)
+            return by_error_status();
+        by_program_time(by_pass_program(p), fn, user);
+    }
+    by_program_time(by_update_program(t->update), fn, user);
     return BY_OK;
 }
 
 size_t by_trainer_bytes(const by_trainer *t)
 {
-    size_t most = 0;
-    const pass *all[] = {&t->store, &t->add, &t->eval};
-    for (int i = 0; i < BY_COUNT(all); i++)
-        most += all[i]->program ? by_program_bytes(all[i]->program) : 0;
-    return most;
+    return by_passes_bytes(t->store) + by_passes_bytes(t->add) + by_passes_bytes(t->eval);
 }
 
 size_t by_trainer_state_bytes(const by_trainer *t)
@@ -235,5 +180,6 @@ size_t by_trainer_state_bytes(const by_trainer *t)
 
 double by_trainer_flops(const by_trainer *t)
 {
-    return t->store.program ? by_program_flops(t->store.program) : 0;
+    by_pass *p = by_passes_last(t->store);
+    return p ? by_program_flops(by_pass_program(p)) : 0;
 }

@@ -102,15 +102,16 @@ static by_status open_case(by_check *c, const char *dir)
 
 static void close_case(by_check *c)
 {
-    by_program_free(c->forward.program);
-    by_program_free(c->backward.program);
+    by_pass_free(c->forward);
+    by_pass_free(c->backward);
     by_generator_free(c->generator);
     by_model_free(c->model);
     by_st_free(c->reference);
     cJSON_Delete(c->settings);
-    int32_t *inputs[] = {c->tokens, c->mask, c->positions, c->targets, c->pick};
+    int32_t *inputs[] = {c->tokens, c->segments, c->mask, c->positions, c->targets, c->second};
     for (int i = 0; i < BY_COUNT(inputs); i++)
         by_free(inputs[i]);
+    by_free(c->numbers);
     by_free(c->losses);
     by_free(c->norms);
 }

@@ -46,6 +46,7 @@ static by_status FN(gather_grad)(by_exec *e, by_node *n)
     const int64_t count = by_tensor_rows(ids) * by_tensor_cols(ids);
     const int64_t rows = by_tensor_rows(table), cols = by_tensor_cols(table),
                   bands = (cols + COLUMNS - 1) / COLUMNS;
+    const int64_t still = ((const by_gather_attr *)n->attr)->still;
     const int32_t *id = ids->data;
     const T *dy = n->in[1]->data;
     R *dtable = table->data;
@@ -62,6 +63,8 @@ static by_status FN(gather_grad)(by_exec *e, by_node *n)
     for (int64_t b = 0; b < bands; b++) {
         const int64_t from = b * COLUMNS, width = BY_MIN(COLUMNS, cols - from);
         for (int64_t i = 0; i < count; i++) {
+            if (id[i] == still)
+                continue;
             R *restrict to = dtable + id[i] * cols + from;
             const T *restrict g = dy + i * cols + from;
             R_SIMD

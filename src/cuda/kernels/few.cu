@@ -87,24 +87,46 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS)
 
 /* ---- w (K, N) -------------------------------------------------------------------------------- */
 
-enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS, KN_AHEAD = 4 };
+enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS };
+
+/* The sums of N values over the lanes whose numbers differ in more than `ACROSS` says: each exchange adds up
+ * two lanes, both of which keep one half of the values. Returns which value v[0] is in the end. */
+template <int ACROSS, int N> static __device__ __forceinline__ int sum_lanes(float (&v)[N])
+{
+    const int lane = threadIdx.x & 31;
+    int mine = 0, step = 16;
+#pragma unroll
+    for (int half = N / 2; half > 0; half /= 2, step /= 2) {
+        const bool upper = lane & step;
+#pragma unroll
+        for (int e = 0; e < half; e++) {
+            const float given = upper ? v[e] : v[e + half], kept = upper ? v[e + half] : v[e];
+            v[e] = kept + __shfl_xor_sync(0xffffffffu, given, step);
+        }
+        mine += upper ? half : 0;
+    }
+#pragma unroll
+    for (; step >= ACROSS; step /= 2)
+        v[0] += __shfl_xor_sync(0xffffffffu, v[0], step);
+    return mine;
+}
 
 /* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
- * a time, KN_AHEAD times before the first is used. */
-template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
+ * a time, AHEAD times before the first is used. */
+template <class T, int M, int VEC, int AHEAD>
+__global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 {
     enum { WARPS = KN_THREADS / 32, COLUMNS = KN_ACROSS * VEC };
     __shared__ float sums[WARPS][M][COLUMNS];
     const int across = threadIdx.x % KN_ACROSS, down = threadIdx.x / KN_ACROSS;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int col = (int)blockIdx.x * COLUMNS + across * VEC;
+    const int warp = threadIdx.x >> 5, col = (int)blockIdx.x * COLUMNS + across * VEC;
     const T *w = (const T *)a.w + col, *x = (const T *)a.x;
     float sum[M][VEC] = {};
     let_next_start();
-    vec<T, VEC> part[KN_AHEAD];
+    vec<T, VEC> part[AHEAD];
     auto ask = [&](int from) {
 #pragma unroll
-        for (int i = 0; i < KN_AHEAD; i++) {
+        for (int i = 0; i < AHEAD; i++) {
             const int k = from + i * KN_DOWN + down;
             if (k < a.k && col < a.n)
                 part[i] = load<T, VEC>(w + k * a.ldw);
@@ -119,11 +141,11 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS)
     /* the column that this thread finishes */
     const float bias = bias_of<T>(a, (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS);
     wait_for_previous();
-    for (int from = 0; from < a.k; from += KN_DOWN * KN_AHEAD) {
+    for (int from = 0; from < a.k; from += KN_DOWN * AHEAD) {
         if (from > 0)
             ask(from);
 #pragma unroll
-        for (int i = 0; i < KN_AHEAD; i++) {
+        for (int i = 0; i < AHEAD; i++) {
             const int k = from + i * KN_DOWN + down;
             if (k >= a.k || col >= a.n)
                 continue;
@@ -133,15 +155,11 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(KN_THREADS)
         }
     }
 #pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int e = 0; e < VEC; e++) {
-            float s = sum[m][e];
-            for (int step = 16; step >= KN_ACROSS; step /= 2)
-                s += __shfl_xor_sync(0xffffffffu, s, step);
-            if (lane < KN_ACROSS)
-                sums[warp][m][lane * VEC + e] = s;
-        }
+    for (int m = 0; m < M; m++) {
+        const int e = sum_lanes<KN_ACROSS>(sum[m]);
+        if (down % (32 / KN_ACROSS / VEC) == 0) /* one of the lanes that have the same */
+            sums[warp][m][across * VEC + e] = sum[m][0];
+    }
     __syncthreads();
     const int i = threadIdx.x, m = i / COLUMNS, c = i % COLUMNS, n = (int)blockIdx.x * COLUMNS + c;
     static_assert(M * COLUMNS <= KN_THREADS, "one thread finishes one element");
@@ -162,7 +180,9 @@ template <class T, int M, int VEC> static by_status rows_at(by_cuda_exec *x, boo
     if (nk)
         return by_launch_early(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)),
                                dim3(NK_THREADS), 0, a);
-    return by_launch_early(x, few_rows_kn<T, M, VEC>, tiles, dim3(KN_THREADS), 0, a);
+    if (M == 1 && a.k > 4 * KN_DOWN) /* there are registers to ask for all of a long column at once */
+        return by_launch_early(x, few_rows_kn<T, M, VEC, 12>, tiles, dim3(KN_THREADS), 0, a);
+    return by_launch_early(x, few_rows_kn<T, M, VEC, 4>, tiles, dim3(KN_THREADS), 0, a);
 }
 
 template <class T, int VEC> static by_status rows_of(by_cuda_exec *x, const by_product *p, few_args a)

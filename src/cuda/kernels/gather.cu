@@ -148,6 +148,7 @@ struct sums {
     float *chunks;   /* (slots, cols) */
     float *clusters; /* (slots / CHUNK, cols): sums of CHUNK chunks */
     int32_t slots, cols, slices;
+    int64_t still; /* the row that gets nothing, -1: none */
 };
 
 /* A run [s, e) of sorted positions has (e - s) / CHUNK whole chunks, and chunk c has slot s / CHUNK + c: the
@@ -216,7 +217,7 @@ static __global__ void __launch_bounds__(THREADS) sum_rows(sums w, float *dtable
     const int64_t row = divide((int64_t)blockIdx.x * WARPS + (threadIdx.x >> 5), w.slices, &part);
     if (row >= w.order.rows)
         return;
-    const int s = w.order.bounds[2 * row], e = w.order.bounds[2 * row + 1];
+    const int s = w.order.bounds[2 * row], e = row == w.still ? s : w.order.bounds[2 * row + 1];
     if (ADD && s == e)
         return;
     const int from = (int)part * SLICE, left = w.cols - from;
@@ -279,6 +280,7 @@ extern "C" by_status by_cuda_gather_grad(by_exec *e, by_node *n)
     w.slots = (int32_t)slots;
     w.cols = (int32_t)cols;
     w.slices = (int32_t)blocks_for(cols, SLICE);
+    w.still = ((const by_gather_attr *)n->attr)->still;
     BY_TRY(by_cuda_sort(x, n, 0, rows, scratch, &w.order));
     BY_CUDA_DISPATCH(n->in[1]->type, gather_grad, x, n, w)
 }

@@ -292,7 +292,7 @@ static bool library_gelu(by_act act, by_dtype type)
  * units, and very many columns are as fast as memory in the library. */
 static void choose_ours(by_cuda_exec *x, linear_plan *plan, bool with_pre)
 {
-    enum { SMALL = 1 << 20, MOST_COLUMNS = 16384 };
+    enum { SMALL = 1 << 23, MOST_COLUMNS = 16384 };
     const by_product *p = &plan->p;
     const bool wide = p->n > MOST_COLUMNS && is_16_bit(p->ab_type), one = p->m == 1 && p->n * p->k < SMALL;
     if (with_pre || wide)

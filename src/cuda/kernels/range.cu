@@ -3,14 +3,14 @@
 
 enum { THREADS = 256 };
 
-static __global__ void __launch_bounds__(THREADS) count_up(int32_t *y, int64_t cols, int64_t count)
+static __global__ void __launch_bounds__(THREADS) count_up(int32_t *y, int64_t cols, int64_t count, int first)
 {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     int64_t at = 0;
     if (i >= count)
         return;
     divide(i, cols, &at);
-    y[i] = (int32_t)at;
+    y[i] = first + (int32_t)at;
 }
 
 extern "C" by_status by_cuda_range(by_exec *e, by_node *n)
@@ -18,5 +18,6 @@ extern "C" by_status by_cuda_range(by_exec *e, by_node *n)
     const int64_t count = elements_of(n->out[0]);
     BY_BRANCH("range");
     return by_launch(by_cuda_of(e), count_up, blocks_for(count, THREADS), THREADS, 0,
-                     (int32_t *)n->out[0]->data, by_tensor_cols(n->out[0]), count);
+                     (int32_t *)n->out[0]->data, by_tensor_cols(n->out[0]), count,
+                     (int)((const by_fill_attr *)n->attr)->value);
 }

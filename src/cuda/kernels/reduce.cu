@@ -2,6 +2,7 @@
  * shape and the device alone, and the sums of the pieces are added in order, so every run gives the same
  * bits. */
 #include "cuda/kernels/each.cuh"
+#include "cuda/kernels/last.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
 
@@ -312,7 +313,7 @@ static __device__ __forceinline__ void put_index(int32_t *y, int64_t row, uint64
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     largest(int32_t *y, uint64_t *partial, const T *x, int64_t cols, int64_t pitch, int64_t parts,
-            int64_t chunk)
+            int64_t chunk, int *arrived)
 {
     enum { V = wide<T>::N };
     int64_t part;
@@ -335,23 +336,18 @@ static __global__ void __launch_bounds__(THREADS)
                 most = max(most, rank_of(to_float(in.at[k]), at + k - start));
     }
     most = block_most(most);
-    if (threadIdx.x == 0 && parts == 1)
-        put_index(y, row, most);
-    else if (threadIdx.x == 0)
-        partial[blockIdx.x] = most;
-}
-
-static __global__ void __launch_bounds__(THREADS)
-    largest_part(int32_t *y, const uint64_t *partial, int64_t parts)
-{
-    uint64_t most = 0;
-    let_next_start();
-    wait_for_previous();
-    for (int64_t p = threadIdx.x; p < parts; p += THREADS)
-        most = max(most, partial[blockIdx.x * parts + p]);
-    most = block_most(most);
+    if (parts > 1) {
+        if (threadIdx.x == 0)
+            partial[blockIdx.x] = most;
+        if (!is_last(arrived + row, (int)parts))
+            return;
+        most = 0;
+        for (int64_t p = threadIdx.x; p < parts; p += THREADS)
+            most = max(most, __ldcg(partial + row * parts + p));
+        most = block_most(most);
+    }
     if (threadIdx.x == 0)
-        put_index(y, blockIdx.x, most);
+        put_index(y, row, most);
 }
 
 template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t rows, int64_t parts)
@@ -362,11 +358,9 @@ template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t 
     uint64_t *partial = NULL;
     if (parts > 1)
         partial = (uint64_t *)by_cuda_scratch(x, (size_t)(rows * parts) * sizeof *partial);
-    BY_TRY(by_launch_early(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
-                           (const T *)n->in[0]->data, cols, by_tensor_pitch(n->in[0]), parts, chunk));
-    if (parts == 1)
-        return BY_OK;
-    return by_launch_early(x, largest_part, (unsigned)rows, THREADS, 0, y, (const uint64_t *)partial, parts);
+    return by_launch_early(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
+                           (const T *)n->in[0]->data, cols, by_tensor_pitch(n->in[0]), parts, chunk,
+                           x->cuda->counters);
 }
 
 extern "C" by_status by_cuda_argmax(by_exec *e, by_node *n)
@@ -375,7 +369,9 @@ extern "C" by_status by_cuda_argmax(by_exec *e, by_node *n)
     const int64_t rows = by_tensor_rows(n->in[0]);
     if (rows == 0)
         return BY_OK;
-    const int64_t parts = parts_of(x->cuda, rows, by_tensor_cols(n->in[0]), ARGMAX_CHUNK);
+    int64_t parts = parts_of(x->cuda, rows, by_tensor_cols(n->in[0]), ARGMAX_CHUNK);
+    if (rows > BY_CUDA_COUNTERS)
+        parts = 1;
     if (parts > 1)
         BY_BRANCH("argmax, rows in parts");
     else

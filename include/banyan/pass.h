@@ -1,0 +1,66 @@
+/* pass.h - a model run over batches: what a batch is, and compiled passes that are used again for batches of
+ * the same shape. */
+#ifndef BANYAN_PASS_H
+#define BANYAN_PASS_H
+
+#include "banyan/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* B rows of T tokens in host memory, borrowed. What is NULL is not there. */
+typedef struct by_batch {
+    int batch, seq;           /* B, T */
+    int choices;              /* of BY_TASK_CHOICE: that many rows belong together */
+    const int32_t *tokens;    /* (B, T) */
+    const int32_t *segments;  /* (B, T) */
+    const int32_t *positions; /* (B, T); NULL: by_model_positions */
+    const int32_t
+        *mask; /* (B, T), 0: padding. NULL: none; decoders that classify look for their padding token */
+    const int32_t *pick; /* (picks) rows where token logits are wanted */
+    int picks;
+    const float *weights;   /* (B, T) by which the last hidden states are added up to by_pass_summary */
+    const int32_t *targets; /* see by_model_loss */
+    const float *numbers;   /* the same for regression */
+    const int32_t *second;  /* (B) */
+} by_batch;
+
+/* How many targets there are, ignored ones included. */
+BY_API int64_t by_batch_targets(const by_model *m, const by_batch *b);
+
+typedef struct by_pass_spec {
+    by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
+    bool hidden, attention; /* keep them to be read */
+    bool recompute;
+} by_pass_spec;
+
+typedef struct by_pass by_pass;
+/* For batches like this one: of its shape, with what it has. The model is borrowed. NULL on failure. */
+BY_API by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec);
+BY_API void by_pass_free(by_pass *p);
+BY_API bool by_pass_fits(const by_pass *p, const by_batch *b);
+/* Start the pass; on a GPU it goes on while the host does other things. Reading waits for it. */
+BY_API by_status by_pass_run(by_pass *p, const by_batch *b);
+BY_API void by_pass_scale(by_pass *p, double loss_scale); /* of the gradients; 1 unless set */
+
+BY_API by_program *by_pass_program(const by_pass *p);
+BY_API const by_model_io *by_pass_io(const by_pass *p);
+BY_API by_tensor *by_pass_loss(const by_pass *p);    /* NULL when batches have no targets */
+BY_API by_tensor *by_pass_summary(const by_pass *p); /* (B, C), NULL when batches have no weights */
+/* As floats: by_elements(t) of them. */
+BY_API by_status by_pass_read(by_pass *p, const by_tensor *t, float *out);
+
+/* Passes of one kind, by shape: found or made. At most `limit` are kept (0: 16). */
+typedef struct by_passes by_passes;
+BY_API by_passes *by_passes_new(by_model *m, const by_pass_spec *spec, int limit);
+BY_API void by_passes_free(by_passes *s);
+BY_API by_pass *by_passes_get(by_passes *s,
+                              const by_batch *like); /* NULL on failure; lives until the next call */
+BY_API by_pass *by_passes_last(const by_passes *s);  /* the one got last, or NULL */
+BY_API size_t by_passes_bytes(const by_passes *s);   /* planned activations of all */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,170 @@
+/* classify.c - banyan classify: the label of a text, its labels, or its number. */
+#include <stdio.h>
+
+#include "cli/read.h"
+#include "cli/verbs.h"
+#include "io/json.h"
+
+typedef struct classify_options {
+    cli_read_options read;
+    bool all;
+    double threshold;
+} classify_options;
+
+static const cli_option options[] = {
+    {CLI_AT(classify_options, all), .name = "all", .letter = 'a',
+     .help = "show every label, the likeliest first", .group = "Labels"},
+    {CLI_AT(classify_options, threshold), .name = "threshold", CLI_RANGE(0, 1), .preset = "0.5",
+     .help = "probability from which a label holds, where several can"},
+    CLI_READ_ROWS(classify_options),
+};
+
+typedef struct job {
+    classify_options o;
+    cli_reading r;
+    float *scores, *batch; /* (texts, labels); (B, labels) */
+    int *places;           /* (labels) */
+    int labels;
+    by_problem problem;
+} job;
+
+static by_status take(void *user, cli_reading *r, by_pass *p, const by_batch *b, const int *rows, int count)
+{
+    job *j = user;
+    float *more = by_resize(j->batch, (size_t)b->batch * (size_t)j->labels, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    j->batch = more;
+    BY_TRY(by_pass_read(p, by_pass_io(p)->logits, j->batch));
+    for (int i = 0; i < count; i++) {
+        float *x = j->scores + (size_t)r->rows.list[rows[i]].example * (size_t)j->labels;
+        memcpy(x, j->batch + (size_t)i * (size_t)j->labels, (size_t)j->labels * sizeof *x);
+        if (j->problem == BY_PROBLEM_ONE_LABEL)
+            cli_softmax(x, j->labels);
+        for (int k = 0; k < j->labels && j->problem == BY_PROBLEM_MANY_LABELS; k++)
+            x[k] = 1 / (1 + expf(-x[k]));
+    }
+    return BY_OK;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void put_json(const job *j, by_buf *out, const char *text, const char *pair, const float *x)
+{
+    by_buf_puts(out, "{\"text\":");
+    by_json_quote(out, text);
+    if (pair) {
+        by_buf_puts(out, ",\"pair\":");
+        by_json_quote(out, pair);
+    }
+    if (j->problem == BY_PROBLEM_REGRESSION && j->labels == 1) {
+        by_buf_printf(out, ",\"value\":%.7g}\n", (double)x[0]);
+        return;
+    }
+    if (j->problem == BY_PROBLEM_ONE_LABEL) {
+        by_buf_puts(out, ",\"label\":");
+        by_json_quote(out, by_model_label_name(j->r.model, j->places[0]));
+        by_buf_printf(out, ",\"score\":%.6g", (double)x[j->places[0]]);
+    } else if (j->problem == BY_PROBLEM_MANY_LABELS) {
+        int shown = 0;
+        by_buf_puts(out, ",\"labels\":[");
+        for (int k = 0; k < j->labels && (double)x[j->places[k]] >= j->o.threshold; k++) {
+            by_buf_puts(out, shown++ ? "," : "");
+            by_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
+        }
+        by_buf_puts(out, "]");
+    }
+    by_buf_puts(out, ",\"scores\":{");
+    for (int k = 0; k < j->labels; k++) {
+        by_buf_puts(out, k ? "," : "");
+        by_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
+        by_buf_printf(out, ":%.6g", (double)x[j->places[k]]);
+    }
+    by_buf_puts(out, "}}\n");
+}
+
+static void put_plain(const job *j, by_buf *out, const char *text, const float *x)
+{
+    if (j->problem == BY_PROBLEM_REGRESSION) {
+        for (int k = 0; k < j->labels; k++)
+            by_buf_printf(out, "%.6g\t", (double)x[k]);
+        by_buf_printf(out, "%s\n", text);
+        return;
+    }
+    int shown = 0;
+    for (int k = 0; k < j->labels; k++) {
+        double share = (double)x[j->places[k]];
+        bool holds = j->problem == BY_PROBLEM_MANY_LABELS ? share >= j->o.threshold : k == 0;
+        if (!holds && !j->o.all)
+            continue;
+        by_buf_printf(out, "%s%s %.2f %%", shown++ ? ", " : "", by_model_label_name(j->r.model, j->places[k]),
+                      100 * share);
+    }
+    by_buf_printf(out, "%s\t%s\n", shown ? "" : "none", text);
+}
+
+static by_status classify(job *j, const cli_texts *t)
+{
+    static const cli_read_calls calls = {NULL, take};
+    float *more = by_resize(j->scores, (size_t)t->count * (size_t)j->labels, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    j->scores = more;
+    BY_TRY(cli_read_run(&j->r, t->texts, t->seconds, t->count, &calls, j));
+    by_buf out = {0};
+    for (int i = 0; i < t->count; i++) {
+        const float *x = j->scores + (size_t)i * (size_t)j->labels;
+        cli_top(x, j->labels, j->labels, j->places);
+        if (j->o.read.json)
+            put_json(j, &out, t->texts[i], t->seconds[i], x);
+        else
+            put_plain(j, &out, t->texts[i], x);
+    }
+    bool ok = !out.failed && fwrite(out.data ? out.data : "", 1, out.size, stdout) == out.size;
+    by_buf_free(&out);
+    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
+}
+
+static int run(int argc, char **argv)
+{
+    job j = {0};
+    cli_args args;
+    int code;
+    if (!cli_parse(&cli_classify, argc, argv, &j.o, &args, &code))
+        return code;
+    cli_interrupt_install();
+    cli_texts texts = {
+        .arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file, .pairs = true};
+    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_CLASSIFY, &(by_rows_spec){0}, &j.o.read);
+    if (s == BY_OK) {
+        j.labels = by_model_labels(j.r.model);
+        j.problem = by_model_problem(j.r.model);
+        j.places = by_alloc_zero((size_t)j.labels, sizeof *j.places);
+        s = j.places ? BY_OK : BY_ERR_MEMORY;
+    }
+    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
+        s = classify(&j, &texts);
+    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    cli_texts_free(&texts);
+    cli_read_close(&j.r);
+    by_free(j.scores);
+    by_free(j.batch);
+    by_free(j.places);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_classify = {
+    .name = "classify",
+    .summary = "label texts with a fine-tuned model",
+    .args = "MODEL [TEXT...]",
+    .description =
+        "Each TEXT, or else each line of the input, gives its label with the probability. A tab in a line "
+        "parts a text from its pair. A model with several labels at once gives all that hold, one that was "
+        "trained on numbers gives the number.",
+    .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
+                "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+};

@@ -1,0 +1,92 @@
+/* read.h - what the verbs that read texts share: a model and its tokenizer, texts from the command line, a
+ * file or the input, and batches of them through the model. */
+#ifndef BY_CLI_READ_H
+#define BY_CLI_READ_H
+
+#include "banyan/pass.h"
+#include "cli/options.h"
+#include "data/rows.h"
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* Lines, a few thousand at a time. `arguments` are taken when there are some, then `path` (NULL: none), else
+ * the input. A tab parts a line into a text and its pair when `pairs`. */
+typedef struct cli_texts {
+    char **arguments;
+    int n_arguments;
+    const char *path;
+    bool pairs;
+    char **texts, **seconds; /* the present ones; seconds[i] may be NULL */
+    int count;
+    int64_t before; /* how many came before them */
+    FILE *file;
+    bool ended;
+} cli_texts;
+by_status cli_texts_next(cli_texts *t); /* count is 0 at the end */
+void cli_texts_free(cli_texts *t);
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+typedef struct cli_read_options {
+    const char *device, *file;
+    int threads, batch;
+    unsigned dtype;
+    bool json;
+} cli_read_options;
+
+/* The rows of a verb's table that fill a member `read` of its options. */
+#define CLI_READ_ROWS(type)                                                                        \
+    {CLI_AT(type, read.file),                                                                      \
+     .name = "file",                                                                               \
+     .letter = 'f',                                                                                \
+     .value = "FILE",                                                                              \
+     .help = "read the texts from here, one a line (else from the input)",                         \
+     .group = "Texts"},                                                                            \
+        {CLI_AT(type, read.json), .name = "json", .help = "print one line of JSON for each text"}, \
+        {CLI_AT(type, read.batch),                                                                 \
+         .name = "batch-size",                                                                     \
+         .alias = "batch",                                                                         \
+         .letter = 'b',                                                                            \
+         CLI_RANGE(0, 1e5),                                                                        \
+         .preset = "0",                                                                            \
+         .help = "texts at once (0: 32, on a GPU 256)",                                            \
+         .group = "Machine"},                                                                      \
+        {CLI_AT(type, read.device), .name = "device", .preset = "auto", .value = "NAME",           \
+         .help = "where to compute: cpu, cuda, or auto: a GPU if there is one"},                   \
+        {CLI_AT(type, read.threads), .name = "threads", .letter = 't',                             \
+         CLI_RANGE(0, 4096),         .preset = "0",     .help = "CPU threads (0: every core)"},    \
+    {                                                                                              \
+        CLI_AT(type, read.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32", \
+                                  .help = "precision of parameters and activations"                \
+    }
+
+typedef struct cli_reading {
+    by_device *device;
+    by_model *model;
+    by_tokenizer *tokenizer;
+    by_rows rows;
+    by_passes *passes;
+    int batch;
+} cli_reading;
+
+/* The model must have a head for `task` (for BY_TASK_MLM also one that is pretrained with it). */
+by_status cli_read_open(cli_reading *r, const char *path, by_task task, const by_rows_spec *rows,
+                        const cli_read_options *o);
+void cli_read_close(cli_reading *r); /* zero state is legal */
+
+/* Called for every batch: before it runs, to add to it (may be NULL), and after. rows[i] of r->rows.list is
+ * row i. */
+typedef struct cli_read_calls {
+    by_status (*prepare)(void *user, cli_reading *r, by_batch *b, const int *rows, int count);
+    by_status (*take)(void *user, cli_reading *r, by_pass *p, const by_batch *b, const int *rows, int count);
+} cli_read_calls;
+by_status cli_read_run(cli_reading *r, char *const *texts, char *const *pairs, int count,
+                       const cli_read_calls *calls, void *user);
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+void cli_softmax(float *x, int n);
+/* The places of the k largest of n, largest first; k is cut down to n. Returns k. */
+int cli_top(const float *x, int n, int k, int *places);
+
+#endif

@@ -1,0 +1,305 @@
+/* pass.c - batches go through compiled programs (banyan/pass.h). */
+#include "banyan/pass.h"
+
+#include "base/base.h"
+
+struct by_pass {
+    by_model *model;
+    by_batch like; /* shape and presence; its pointers are only compared with NULL */
+    by_model_io io;
+    by_program *program;
+    by_tensor *targets, *second, *loss, *scale;
+    by_tensor *weights, *summary;
+    double loss_scale;
+    int32_t *scratch; /* (B, T): positions; or the mask, then the last tokens, of a decoder that classifies */
+    bool ends;        /* mask and last tokens are found here */
+    by_tensor *positions;
+};
+
+/* Labels of a decoder are read off the last token of a row that is no padding. */
+static bool reads_ends(const by_model *m, const by_batch *b)
+{
+    return by_model_task(m) == BY_TASK_CLASSIFY && by_model_reads_last(m) && !b->pick;
+}
+
+static int64_t token_rows(const by_batch *b)
+{
+    return b->pick ? b->picks : (int64_t)b->batch * b->seq;
+}
+
+int64_t by_batch_targets(const by_model *m, const by_batch *b)
+{
+    switch (by_model_task(m)) {
+    case BY_TASK_LM:
+    case BY_TASK_MLM:
+    case BY_TASK_PRETRAIN:
+        return token_rows(b);
+    case BY_TASK_TAG:
+        return (int64_t)b->batch * b->seq;
+    case BY_TASK_CHOICE:
+        return b->batch / BY_MAX(b->choices, 1);
+    case BY_TASK_CLASSIFY:
+        return by_model_problem(m) == BY_PROBLEM_ONE_LABEL ? b->batch
+                                                           : (int64_t)b->batch * by_model_labels(m);
+    default:
+        return b->batch;
+    }
+}
+
+static by_tensor *input(by_graph *g, const char *name, const void *there, int rank, const int64_t *shape)
+{
+    return there ? by_input(g, name, BY_I32, rank, shape) : NULL;
+}
+
+static void make_inputs(by_pass *p, by_graph *g)
+{
+    const by_batch *b = &p->like;
+    const int64_t all[2] = {b->batch, b->seq}, rows = p->ends ? b->batch : b->picks;
+    p->io.choices = b->choices;
+    p->io.tokens = by_input(g, "tokens", BY_I32, 2, all);
+    p->io.segments = input(g, "segments", b->segments, 2, all);
+    p->io.mask = input(g, "mask", p->ends ? b->tokens : b->mask, 2, all);
+    p->io.positions = p->positions = input(g, "positions", b->positions ? b->positions : b->mask, 2, all);
+    p->io.pick = input(g, "pick", p->ends ? b->tokens : b->pick, 1, &rows);
+}
+
+/* Logits of tokens are (B, T, V) against targets (B, T), so are those of labels of tokens. */
+static void make_targets(by_pass *p, by_graph *g)
+{
+    const by_batch *b = &p->like;
+    const int64_t n = by_batch_targets(p->model, b), rows = b->batch;
+    const bool apart = !b->pick && n == (int64_t)b->batch * b->seq &&
+                       by_model_task(p->model) <= BY_TASK_TAG && by_model_task(p->model) != BY_TASK_CLASSIFY;
+    if (b->numbers)
+        p->targets = by_input(g, "targets", BY_F32, 1, &n);
+    else if (b->targets)
+        p->targets =
+            by_input(g, "targets", BY_I32, apart ? 2 : 1, apart ? (int64_t[]){b->batch, b->seq} : &n);
+    p->second = input(g, "second targets", b->second, 1, &rows);
+}
+
+static void summarize(by_pass *p, by_graph *g)
+{
+    const int64_t b = p->like.batch, t = p->like.seq, c = by_dim(p->io.features, -1);
+    p->weights = by_input(g, "weights", BY_F32, 3, (int64_t[]){b, 1, t});
+    by_tensor *w = by_cast(g, p->weights, by_type(p->io.features));
+    by_tensor *sum = by_matmul(g, w, p->io.features, false, false); /* (B, 1, C) */
+    p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
+}
+
+static by_status compile(by_pass *p, const by_pass_spec *spec)
+{
+    const bool training = spec->grads != BY_GRAD_NONE;
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(p->model), .training = training});
+    if (!g)
+        return BY_ERR_MEMORY;
+    p->io.want_hidden = spec->hidden;
+    p->io.want_attention = spec->attention;
+    make_inputs(p, g);
+    make_targets(p, g);
+    p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
+    by_model_build(p->model, g, &p->io);
+    if (!training) {
+        by_tensor *kept[] = {p->io.logits, p->io.second, p->io.features, p->io.pooled};
+        for (int i = 0; i < BY_COUNT(kept); i++)
+            if (kept[i] && (i < 2 || (by_model_task(p->model) == BY_TASK_FEATURES && !p->like.weights)))
+                by_output(g, NULL, kept[i]);
+    }
+    if (p->like.weights)
+        summarize(p, g);
+    if (p->targets)
+        p->loss = by_model_loss(p->model, g, &p->io, p->targets, p->second);
+    p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
+                                                  .grads = spec->grads,
+                                                  .loss_scale = p->scale,
+                                                  .recompute = spec->recompute && training});
+    return p->program ? BY_OK : by_error_status();
+}
+
+by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec)
+{
+    if (like->batch < 1 || like->seq < 1 || like->batch > INT32_MAX / like->seq) {
+        by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", like->batch, like->seq);
+        return NULL;
+    }
+    by_pass *p = by_alloc_zero(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->model = m;
+    p->like = *like;
+    p->loss_scale = 1;
+    p->ends = reads_ends(m, like);
+    p->scratch = by_alloc_zero((size_t)like->batch * (size_t)like->seq, sizeof *p->scratch);
+    if (!p->scratch || compile(p, spec) != BY_OK) {
+        by_pass_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void by_pass_free(by_pass *p)
+{
+    if (!p)
+        return;
+    by_program_free(p->program);
+    by_free(p->scratch);
+    by_free(p);
+}
+
+bool by_pass_fits(const by_pass *p, const by_batch *b)
+{
+    const by_batch *a = &p->like;
+    return a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->picks == b->picks &&
+           !a->segments == !b->segments && !a->positions == !b->positions && !a->mask == !b->mask &&
+           !a->pick == !b->pick && !a->targets == !b->targets && !a->numbers == !b->numbers &&
+           !a->second == !b->second && !a->weights == !b->weights;
+}
+
+static by_status feed(by_pass *p, by_tensor *t, const void *values)
+{
+    return t ? by_write(p->program, t, values, (size_t)by_elements(t) * sizeof(int32_t)) : BY_OK;
+}
+
+static by_status feed_ends(by_pass *p, const int32_t *tokens)
+{
+    const int rows = p->like.batch, seq = p->like.seq, pad = by_model_pad(p->model);
+    for (int i = 0; i < rows * seq; i++)
+        p->scratch[i] = tokens[i] != pad;
+    BY_TRY(feed(p, p->io.mask, p->scratch));
+    for (int r = 0; r < rows; r++) {
+        int last = seq - 1;
+        while (pad >= 0 && last > 0 && tokens[r * seq + last] == pad)
+            last--;
+        p->scratch[r] = r * seq + last;
+    }
+    return feed(p, p->io.pick, p->scratch);
+}
+
+static by_status feed_positions(by_pass *p, const by_batch *b)
+{
+    if (b->positions || !p->positions)
+        return feed(p, p->positions, b->positions);
+    by_model_positions(p->model, b->tokens, b->batch, b->seq, p->scratch);
+    return feed(p, p->positions, p->scratch);
+}
+
+by_status by_pass_run(by_pass *p, const by_batch *b)
+{
+    if (!by_pass_fits(p, b))
+        return by_fail(BY_ERR_ARGUMENT, "a batch of %d by %d is not like that of this pass, %d by %d",
+                       b->batch, b->seq, p->like.batch, p->like.seq);
+    BY_TRY(feed(p, p->io.tokens, b->tokens));
+    BY_TRY(feed(p, p->io.segments, b->segments));
+    BY_TRY(feed_positions(p, b));
+    BY_TRY(feed(p, p->targets, b->numbers ? (const void *)b->numbers : b->targets));
+    BY_TRY(feed(p, p->second, b->second));
+    BY_TRY(feed(p, p->weights, b->weights));
+    if (p->ends) {
+        BY_TRY(feed_ends(p, b->tokens));
+    } else {
+        BY_TRY(feed(p, p->io.mask, b->mask));
+        BY_TRY(feed(p, p->io.pick, b->pick));
+    }
+    if (p->scale) {
+        float scale = (float)p->loss_scale;
+        BY_TRY(by_write(p->program, p->scale, &scale, sizeof scale));
+    }
+    return by_run(p->program);
+}
+
+void by_pass_scale(by_pass *p, double loss_scale)
+{
+    p->loss_scale = loss_scale;
+}
+
+by_program *by_pass_program(const by_pass *p)
+{
+    return p->program;
+}
+
+const by_model_io *by_pass_io(const by_pass *p)
+{
+    return &p->io;
+}
+
+by_tensor *by_pass_loss(const by_pass *p)
+{
+    return p->loss;
+}
+
+by_tensor *by_pass_summary(const by_pass *p)
+{
+    return p->summary;
+}
+
+by_status by_pass_read(by_pass *p, const by_tensor *t, float *out)
+{
+    return by_read_f32(p->program, t, out);
+}
+
+/* ---- passes by shape ------------------------------------------------------------------------- */
+
+enum { PASSES = 16 };
+
+struct by_passes {
+    by_model *model;
+    by_pass_spec spec;
+    by_pass **list; /* the one used last is the last */
+    int count, limit;
+};
+
+by_passes *by_passes_new(by_model *m, const by_pass_spec *spec, int limit)
+{
+    by_passes *s = by_alloc_zero(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->model = m;
+    s->spec = *spec;
+    s->limit = limit > 0 ? limit : PASSES;
+    s->list = by_alloc_zero((size_t)s->limit, sizeof *s->list);
+    if (!s->list) {
+        by_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void by_passes_free(by_passes *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->count; i++)
+        by_pass_free(s->list[i]);
+    by_free(s->list);
+    by_free(s);
+}
+
+by_pass *by_passes_get(by_passes *s, const by_batch *like)
+{
+    int at = s->count - 1;
+    while (at >= 0 && !by_pass_fits(s->list[at], like))
+        at--;
+    if (at < 0 && s->count == s->limit) {
+        by_pass_free(s->list[0]);
+        memmove(s->list, s->list + 1, (size_t)--s->count * sizeof *s->list);
+    }
+    by_pass *p = at >= 0 ? s->list[at] : by_pass_new(s->model, like, &s->spec);
+    if (!p)
+        return NULL;
+    if (at >= 0)
+        memmove(s->list + at, s->list + at + 1, (size_t)(s->count-- - at - 1) * sizeof *s->list);
+    return s->list[s->count++] = p;
+}
+
+by_pass *by_passes_last(const by_passes *s)
+{
+    return s->count ? s->list[s->count - 1] : NULL;
+}
+
+size_t by_passes_bytes(const by_passes *s)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < s->count; i++)
+        bytes += by_program_bytes(s->list[i]->program);
+    return bytes;
+}

@@ -1,0 +1,292 @@
+/* embed.c - vectors of texts (banyan/embed.h). All poolings but the largest element are sums of hidden states
+ * with weights, which the device computes; the vectors stay there until all of them are done. */
+#include "banyan/embed.h"
+
+#include <math.h>
+
+#include "banyan/pass.h"
+#include "base/file.h"
+#include "data/rows.h"
+#include "graph/graph.h"
+#include "io/json.h"
+
+struct by_embedder {
+    by_model *model;
+    by_tokenizer *tokenizer;
+    by_passes *passes;
+    by_rows rows;
+    by_pooling pooling;
+    bool normalize;
+    int limit, batch, width;
+    float *weights; /* of a batch */
+    size_t room;
+};
+
+/* ---- what a directory says ------------------------------------------------------------------- */
+
+/* {"pooling_mode_mean_tokens": true, ...} */
+static by_status read_pooling(by_embedder *e, const cJSON *json)
+{
+    static const struct {
+        const char *key;
+        by_pooling pooling;
+    } modes[] = {{"pooling_mode_cls_token", BY_POOLING_CLS},
+                 {"pooling_mode_mean_tokens", BY_POOLING_MEAN},
+                 {"pooling_mode_max_tokens", BY_POOLING_MAX},
+                 {"pooling_mode_lasttoken", BY_POOLING_LAST},
+                 {"pooling_mode_mean_sqrt_len_tokens", BY_POOLING_SQRT_MEAN}};
+    int found = 0;
+    for (int i = 0; i < BY_COUNT(modes); i++) {
+        bool on;
+        BY_TRY(by_json_bool(json, modes[i].key, false, &on));
+        if (on && found++ == 0)
+            e->pooling = modes[i].pooling;
+    }
+    if (found > 1)
+        return by_fail(BY_ERR_UNSUPPORTED, "several poolings side by side are not known");
+    return BY_OK;
+}
+
+static by_status read_module(by_embedder *e, const char *dir, const cJSON *module)
+{
+    const char *type, *path;
+    BY_TRY(by_json_string(module, "type", "", &type));
+    BY_TRY(by_json_string(module, "path", "", &path));
+    const char *name = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
+    if (strcmp(name, "Transformer") == 0)
+        return BY_OK;
+    if (strcmp(name, "Normalize") == 0) {
+        e->normalize = true;
+        return BY_OK;
+    }
+    if (strcmp(name, "Pooling") != 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "modules.json: a module of type \"%s\" is not known", type);
+    char *file = by_sprintf("%s/%s/config.json", dir, path);
+    cJSON *json = file ? by_json_load(file) : NULL;
+    by_status s = json ? read_pooling(e, json) : by_error_status();
+    cJSON_Delete(json);
+    by_free(file);
+    return s;
+}
+
+/* A file of the directory that need not be there. */
+static by_status load_optional(const char *dir, const char *name, cJSON **out)
+{
+    char *path = by_path_join(dir, name);
+    *out = NULL;
+    if (!path)
+        return BY_ERR_MEMORY;
+    bool there = by_file_exists(path);
+    if (there)
+        *out = by_json_load(path);
+    by_free(path);
+    return there && !*out ? by_error_status() : BY_OK;
+}
+
+static by_status read_modules(by_embedder *e, const char *dir)
+{
+    cJSON *modules, *limits;
+    const cJSON *module;
+    BY_TRY(load_optional(dir, "modules.json", &modules));
+    by_status s = BY_OK;
+    cJSON_ArrayForEach(module, modules) if (s == BY_OK) s = read_module(e, dir, module);
+    cJSON_Delete(modules);
+    BY_TRY(s);
+    BY_TRY(load_optional(dir, "sentence_bert_config.json", &limits));
+    int64_t limit;
+    s = limits ? by_json_int(limits, "max_seq_length", 0, 1, 1 << 24, &limit) : BY_OK;
+    if (limits && s == BY_OK)
+        e->limit = (int)limit;
+    cJSON_Delete(limits);
+    return s;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static by_status open_into(by_embedder *e, by_device *d, const char *dir, const by_embed_spec *spec)
+{
+    BY_TRY(read_modules(e, dir));
+    by_model_spec body = {.dtype = spec->dtype, .new_head = true, .task = BY_TASK_FEATURES};
+    e->model = by_model_open(d, dir, &body);
+    if (!e->model)
+        return by_error_status();
+    e->tokenizer = by_tokenizer_load(dir);
+    if (!e->tokenizer)
+        return by_error_status();
+    e->width = by_model_width(e->model);
+    if (spec->pooling != BY_POOLING_DEFAULT)
+        e->pooling = spec->pooling;
+    else if (e->pooling == BY_POOLING_DEFAULT)
+        e->pooling = by_model_reads_last(e->model) ? BY_POOLING_LAST : BY_POOLING_MEAN;
+    if (spec->normalize)
+        e->normalize = spec->normalize > 0;
+    if (spec->limit > 0)
+        e->limit = spec->limit;
+    if (e->limit == 0 || e->limit > by_model_context(e->model))
+        e->limit = by_model_context(e->model);
+    e->batch = spec->batch > 0 ? spec->batch : strncmp(by_device_name(d), "cpu", 3) == 0 ? 32 : 256;
+    e->passes = by_passes_new(e->model, &(by_pass_spec){0}, 64);
+    if (!e->passes)
+        return BY_ERR_MEMORY;
+    return by_rows_init(&e->rows, e->model, e->tokenizer, &(by_rows_spec){.limit = e->limit});
+}
+
+by_embedder *by_embedder_open(by_device *d, const char *dir, const by_embed_spec *spec)
+{
+    by_error_clear();
+    by_embedder *e = by_alloc_zero(1, sizeof *e);
+    if (!e)
+        return NULL;
+    if (open_into(e, d, dir, spec) != BY_OK) {
+        by_embedder_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+void by_embedder_free(by_embedder *e)
+{
+    if (!e)
+        return;
+    by_rows_free(&e->rows);
+    by_passes_free(e->passes);
+    by_tokenizer_free(e->tokenizer);
+    by_model_free(e->model);
+    by_free(e->weights);
+    by_free(e);
+}
+
+int by_embedder_width(const by_embedder *e)
+{
+    return e->width;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* The weight of token t of a row of n. */
+static float weight_of(by_pooling pooling, int t, int n)
+{
+    switch (pooling) {
+    case BY_POOLING_CLS:
+        return t == 0;
+    case BY_POOLING_LAST:
+        return t == n - 1;
+    case BY_POOLING_SQRT_MEAN:
+        return 1 / sqrtf((float)n);
+    default:
+        return 1 / (float)n;
+    }
+}
+
+static by_status fill_weights(by_embedder *e, const by_batch *b, const int *rows, int count)
+{
+    const size_t cells = (size_t)b->batch * (size_t)b->seq;
+    if (cells > e->room) {
+        float *more = by_resize(e->weights, cells, sizeof *more);
+        if (!more)
+            return BY_ERR_MEMORY;
+        e->weights = more;
+        e->room = cells;
+    }
+    memset(e->weights, 0, cells * sizeof *e->weights);
+    for (int i = 0; i < count; i++) {
+        const int n = e->rows.list[rows[i]].count;
+        for (int t = 0; t < n; t++)
+            e->weights[(size_t)i * (size_t)b->seq + (size_t)t] = weight_of(e->pooling, t, n);
+    }
+    return BY_OK;
+}
+
+static void scale_to_one(float *v, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)v[i] * (double)v[i];
+    const float by = sum > 0 ? (float)(1 / fmax(sqrt(sum), 1e-12)) : 0;
+    for (int i = 0; i < n; i++)
+        v[i] *= by;
+}
+
+/* The largest of each element over the tokens of a row, from hidden states (B, T, C). */
+static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const int *rows, int count,
+                         float *out)
+{
+    const size_t width = (size_t)e->width;
+    float *h = by_alloc((size_t)b->batch * (size_t)b->seq * width * sizeof *h);
+    by_status s = h ? by_pass_read(p, by_pass_io(p)->features, h) : BY_ERR_MEMORY;
+    for (int i = 0; s == BY_OK && i < count; i++) {
+        const by_row *row = &e->rows.list[rows[i]];
+        float *to = out + (size_t)row->example * width;
+        for (int t = 0; t < row->count; t++)
+            for (size_t c = 0; c < width; c++) {
+                float x = h[((size_t)i * (size_t)b->seq + (size_t)t) * width + c];
+                to[c] = t == 0 || x > to[c] ? x : to[c];
+            }
+    }
+    by_free(h);
+    return s;
+}
+
+/* Vectors in the order they were computed, on the device, to where they belong. */
+static by_status collect(by_embedder *e, const by_row_groups *groups, const by_memory *kept, float *out)
+{
+    const by_dtype type = by_params_dtype(by_model_params(e->model));
+    const size_t width = (size_t)e->width, bytes = width * by_dtype_size(type);
+    char *row = by_alloc(bytes * (size_t)e->rows.count);
+    by_status s = row ? by_memory_read(kept, 0, row, bytes * (size_t)e->rows.count) : BY_ERR_MEMORY;
+    for (int i = 0; s == BY_OK && i < e->rows.count; i++)
+        by_convert(out + (size_t)e->rows.list[groups->rows[i]].example * width, BY_F32,
+                   row + (size_t)i * bytes, type, width);
+    by_free(row);
+    return s;
+}
+
+static by_status run_groups(by_embedder *e, const by_row_groups *groups, by_memory *kept, by_row_batch *rows,
+                            float *out)
+{
+    const size_t bytes = (size_t)e->width * by_dtype_size(by_params_dtype(by_model_params(e->model)));
+    for (int g = 0; g < groups->count; g++) {
+        const int first = groups->first[g], *list = groups->rows + first;
+        BY_TRY(by_rows_group(&e->rows, groups, g, e->batch, rows));
+        by_batch b = rows->batch;
+        if (kept) {
+            BY_TRY(fill_weights(e, &b, list, rows->rows));
+            b.weights = e->weights;
+        }
+        by_pass *p = by_passes_get(e->passes, &b);
+        if (!p)
+            return by_error_status();
+        BY_TRY(by_pass_run(p, &b));
+        if (kept)
+            BY_TRY(by_keep(by_pass_program(p), by_pass_summary(p), kept, (size_t)first * bytes));
+        else
+            BY_TRY(largest(e, p, &b, list, rows->rows, out));
+    }
+    return kept ? collect(e, groups, kept, out) : BY_OK;
+}
+
+by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, float *out)
+{
+    by_row_groups groups = {0};
+    by_row_batch rows = {0};
+    by_memory *kept = NULL;
+    by_rows_clear(&e->rows);
+    for (int i = 0; i < count; i++)
+        BY_TRY(by_rows_add(&e->rows, texts[i], NULL));
+    by_status s = by_rows_by_length(&e->rows, e->batch, &groups);
+    if (s == BY_OK && count > 0 && e->pooling != BY_POOLING_MAX) {
+        /* a group may be padded to more rows than are left: they land behind the last one */
+        const size_t size = by_dtype_size(by_params_dtype(by_model_params(e->model)));
+        kept = by_memory_new(by_model_device(e->model),
+                             ((size_t)e->rows.count + (size_t)e->batch) * (size_t)e->width * size);
+        s = kept ? BY_OK : by_error_status();
+    }
+    if (s == BY_OK)
+        s = run_groups(e, &groups, kept, &rows, out);
+    for (int i = 0; s == BY_OK && e->normalize && i < count; i++)
+        scale_to_one(out + (size_t)i * (size_t)e->width, e->width);
+    by_memory_free(kept);
+    by_row_groups_free(&groups);
+    by_row_batch_free(&rows);
+    return s;
+}

@@ -1,0 +1,150 @@
+/* albert.c - Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language
+ * Representations". Small embeddings projected to the width of the body; the layers of a group share their
+ * parameters, and usually there is one group. Pretrained to guess hidden tokens and the order of two
+ * sentences. */
+#include "base/base.h"
+#include "models/models.h"
+
+typedef struct albert_config {
+    int vocab, context, segments, small, width, layers, groups, in_group, heads, inner, pad;
+    float eps, std, drop, attn_drop, label_drop;
+    by_act act;
+} albert_config;
+
+static const by_field fields[] = {
+    BY_INT_FIELD(albert_config, vocab, "vocab_size", 30000, 1, 1 << 24, BY_ROLE_VOCAB),
+    BY_INT_FIELD(albert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(albert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),
+    BY_INT_FIELD(albert_config, small, "embedding_size", 128, 1, 1 << 20, BY_ROLE_NONE),
+    BY_INT_FIELD(albert_config, width, "hidden_size", 4096, 1, 1 << 20, BY_ROLE_WIDTH),
+    BY_INT_FIELD(albert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
+    BY_INT_FIELD(albert_config, groups, "num_hidden_groups", 1, 1, BY_MAX_LAYERS, BY_ROLE_NONE),
+    BY_INT_FIELD(albert_config, in_group, "inner_group_num", 1, 1, BY_MAX_LAYERS, BY_ROLE_NONE),
+    BY_INT_FIELD(albert_config, heads, "num_attention_heads", 64, 1, 4096, BY_ROLE_HEADS),
+    BY_INT_FIELD(albert_config, inner, "intermediate_size", 16384, 1, 1 << 22, BY_ROLE_INNER),
+    BY_ACT_FIELD(albert_config, act, "hidden_act", BY_GELU_TANH),
+    BY_FLOAT_FIELD(albert_config, drop, "hidden_dropout_prob", 0, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(albert_config, attn_drop, "attention_probs_dropout_prob", 0, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(albert_config, label_drop, "classifier_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(albert_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
+    BY_INT_FIELD(albert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
+    BY_FLOAT_FIELD(albert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+};
+
+static const by_preset presets[] = {
+    {"tiny", 2, 2, 128, 512},
+    {"small", 4, 8, 512, 512},
+    {"base", 12, 12, 768, 512},
+    {"large", 24, 16, 1024, 512},
+};
+
+static by_tensor *layer(by_graph *g, by_tensor *x, const albert_config *c, by_model_io *io, int group,
+                        int inside) /* (B, T, C) -> (B, T, C) */
+{
+    by_block_push(g, "albert_layer_groups.%d.albert_layers.%d", group, inside);
+    x = nn_encoder_block(g, x,
+                         &(nn_encoder_spec){.query = "attention.query",
+                                            .key = "attention.key",
+                                            .value = "attention.value",
+                                            .out = "attention.dense",
+                                            .norm1 = "attention.LayerNorm",
+                                            .wide = "ffn",
+                                            .narrow = "ffn_output",
+                                            .norm2 = "full_layer_layer_norm",
+                                            .heads = c->heads,
+                                            .inner = c->inner,
+                                            .act = c->act,
+                                            .key_mask = io->mask,
+                                            .eps = c->eps,
+                                            .std = c->std,
+                                            .weights_drop = c->attn_drop,
+                                            .drop1 = c->drop,
+                                            .weights = by_weights_slot(io)});
+    by_block_pop(g);
+    return x;
+}
+
+static by_tensor *body(by_graph *g, const albert_config *c, by_model_io *io)
+{
+    by_tensor *x =
+        by_bert_embeddings(g, io, &(by_bert_sizes){c->vocab, c->context, c->segments, c->small, c->pad, -1},
+                           c->eps, c->std, c->drop); /* (B, T, E) */
+    by_scope_push(g, "encoder");
+    x = nn_linear(g, "embedding_hidden_mapping_in", x, &(nn_linear_spec){.out = c->width, .std = c->std});
+    by_keep_hidden(g, io, x);
+    for (int i = 0; i < c->layers; i++)
+        for (int k = 0; k < c->in_group; k++) {
+            x = layer(g, x, c, io, (int)((int64_t)i * c->groups / c->layers), k);
+            by_keep_hidden(g, io, x);
+        }
+    by_scope_pop(g);
+    return x;
+}
+
+static bool is_pooled(by_task t)
+{
+    return t != BY_TASK_MLM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const albert_config *c = config;
+    by_scope_push(g, "albert");
+    by_tensor *x = io->features = body(g, c, io);
+    if (is_pooled(io->task))
+        io->pooled = by_pooler(g, "pooler", x, c->std);
+    by_tensor *table = by_bert_table(g, c->vocab, c->small, c->std);
+    by_scope_pop(g);
+    if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN)
+        by_mlm_head(g, io, x, table,
+                    &(by_mlm_spec){.dense = "predictions.dense",
+                                   .norm = "predictions.LayerNorm",
+                                   .bias = "predictions.bias",
+                                   .act = c->act,
+                                   .eps = c->eps,
+                                   .std = c->std});
+    if (io->task == BY_TASK_PRETRAIN)
+        io->second = nn_linear(g, "sop_classifier.classifier", by_dropout(g, io->pooled, c->label_drop),
+                               &(nn_linear_spec){.out = 2, .std = c->std});
+    if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE)
+        by_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->label_drop), c->std);
+    if (io->task == BY_TASK_TAG)
+        by_tag_head(g, io, "classifier", by_dropout(g, x, c->label_drop), c->std);
+    if (io->task == BY_TASK_ANSWER)
+        by_answer_head(g, io, "qa_outputs", x, c->std);
+}
+
+static by_status check(const void *config)
+{
+    const albert_config *c = config;
+    if (c->groups > c->layers)
+        return by_fail(BY_ERR_FORMAT, "%d layers do not make %d groups", c->layers, c->groups);
+    if (c->layers * c->in_group > BY_MAX_LAYERS)
+        return by_fail(BY_ERR_FORMAT, "%d layers of %d each are too many", c->layers, c->in_group);
+    return by_check_heads(c->width, c->heads);
+}
+
+static const char *const ignored[] = {"embeddings.position_ids", "predictions.decoder.weight",
+                                      "predictions.decoder.bias", NULL};
+
+const by_arch by_arch_albert = {
+    .family = "albert",
+    .title = "ALBERT (Lan et al. 2020)",
+    .classes = {[BY_TASK_MLM] = "AlbertForMaskedLM",
+                [BY_TASK_PRETRAIN] = "AlbertForPreTraining",
+                [BY_TASK_CLASSIFY] = "AlbertForSequenceClassification",
+                [BY_TASK_TAG] = "AlbertForTokenClassification",
+                [BY_TASK_ANSWER] = "AlbertForQuestionAnswering",
+                [BY_TASK_CHOICE] = "AlbertForMultipleChoice",
+                [BY_TASK_FEATURES] = "AlbertModel"},
+    .pretrained = BY_TASK_PRETRAIN,
+    .prefix = "albert.",
+    .ignored = ignored,
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .config_size = sizeof(albert_config),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .check = check,
+    .build = build,
+};

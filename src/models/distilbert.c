@@ -1,0 +1,137 @@
+/* distilbert.c - Sanh et al. 2019, "DistilBERT, a distilled version of BERT". Half of BERT's layers, no
+ * segments, no pooler; positions are learned or begin as sines. Pretrained to guess hidden tokens, best with
+ * a teacher. */
+#include "base/base.h"
+#include "models/models.h"
+
+typedef struct distilbert_config {
+    int vocab, context, width, layers, heads, inner, pad;
+    float std, drop, attn_drop, label_drop, answer_drop;
+    bool sines;
+    by_act act;
+} distilbert_config;
+
+static const by_field fields[] = {
+    BY_INT_FIELD(distilbert_config, vocab, "vocab_size", 30522, 1, 1 << 24, BY_ROLE_VOCAB),
+    BY_INT_FIELD(distilbert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(distilbert_config, width, "dim", 768, 1, 1 << 20, BY_ROLE_WIDTH),
+    BY_INT_FIELD(distilbert_config, layers, "n_layers", 6, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
+    BY_INT_FIELD(distilbert_config, heads, "n_heads", 12, 1, 4096, BY_ROLE_HEADS),
+    BY_INT_FIELD(distilbert_config, inner, "hidden_dim", 3072, 1, 1 << 22, BY_ROLE_INNER),
+    BY_ACT_FIELD(distilbert_config, act, "activation", BY_GELU),
+    BY_FLOAT_FIELD(distilbert_config, drop, "dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(distilbert_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(distilbert_config, label_drop, "seq_classif_dropout", 0.2, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(distilbert_config, answer_drop, "qa_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_INT_FIELD(distilbert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
+    BY_FLOAT_FIELD(distilbert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+    BY_BOOL_FIELD(distilbert_config, sines, "sinusoidal_pos_embds", false),
+};
+
+static const by_preset presets[] = {
+    {"tiny", 1, 2, 128, 512},
+    {"mini", 2, 4, 256, 512},
+    {"small", 2, 8, 512, 512},
+    {"base", 6, 12, 768, 512},
+};
+
+static const float eps = 1e-12f; /* not in the configuration */
+
+static by_tensor *block(by_graph *g, by_tensor *x, const distilbert_config *c, by_model_io *io,
+                        int i) /* (B, T, C) -> (B, T, C) */
+{
+    by_block_push(g, "layer.%d", i);
+    x = nn_encoder_block(g, x,
+                         &(nn_encoder_spec){.query = "attention.q_lin",
+                                            .key = "attention.k_lin",
+                                            .value = "attention.v_lin",
+                                            .out = "attention.out_lin",
+                                            .norm1 = "sa_layer_norm",
+                                            .wide = "ffn.lin1",
+                                            .narrow = "ffn.lin2",
+                                            .norm2 = "output_layer_norm",
+                                            .heads = c->heads,
+                                            .inner = c->inner,
+                                            .act = c->act,
+                                            .key_mask = io->mask,
+                                            .eps = eps,
+                                            .std = c->std,
+                                            .weights_drop = c->attn_drop,
+                                            .drop2 = c->drop,
+                                            .weights = by_weights_slot(io)});
+    by_block_pop(g);
+    return x;
+}
+
+static by_tensor *body(by_graph *g, const distilbert_config *c, by_model_io *io)
+{
+    by_scope_push(g, "embeddings");
+    by_tensor *x = nn_embedding_padded(g, "word_embeddings", io->tokens, c->vocab, c->width, c->std, c->pad);
+    x = by_add(g, x,
+               nn_positions(g, "position_embeddings", io->positions, c->context, c->width, c->std, c->sines));
+    x = by_dropout(g, nn_layernorm(g, "LayerNorm", x, eps), c->drop); /* (B, T, C) */
+    by_scope_pop(g);
+    by_keep_hidden(g, io, x);
+    by_scope_push(g, "transformer");
+    for (int i = 0; i < c->layers; i++) {
+        x = block(g, x, c, io, i);
+        by_keep_hidden(g, io, x);
+    }
+    by_scope_pop(g);
+    return x;
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const distilbert_config *c = config;
+    by_scope_push(g, "distilbert");
+    by_tensor *x = io->features = body(g, c, io);
+    by_tensor *table = by_bert_table(g, c->vocab, c->width, c->std);
+    by_scope_pop(g);
+    if (io->task == BY_TASK_MLM)
+        by_mlm_head(g, io, x, table,
+                    &(by_mlm_spec){.dense = "vocab_transform",
+                                   .norm = "vocab_layer_norm",
+                                   .bias = "vocab_projector.bias",
+                                   .act = c->act,
+                                   .eps = eps,
+                                   .std = c->std});
+    if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE) {
+        by_tensor *h = nn_linear(g, "pre_classifier", nn_first(g, x),
+                                 &(nn_linear_spec){.out = c->width, .act = BY_RELU, .std = c->std});
+        by_label_head(g, io, "classifier", by_dropout(g, h, c->label_drop), c->std);
+    }
+    if (io->task == BY_TASK_TAG)
+        by_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
+    if (io->task == BY_TASK_ANSWER)
+        by_answer_head(g, io, "qa_outputs", by_dropout(g, x, c->answer_drop), c->std);
+}
+
+static by_status check(const void *config)
+{
+    const distilbert_config *c = config;
+    return by_check_heads(c->width, c->heads);
+}
+
+static const char *const ignored[] = {"embeddings.position_ids", "vocab_projector.weight", NULL};
+
+const by_arch by_arch_distilbert = {
+    .family = "distilbert",
+    .title = "DistilBERT (Sanh et al. 2019)",
+    .classes = {[BY_TASK_MLM] = "DistilBertForMaskedLM",
+                [BY_TASK_CLASSIFY] = "DistilBertForSequenceClassification",
+                [BY_TASK_TAG] = "DistilBertForTokenClassification",
+                [BY_TASK_ANSWER] = "DistilBertForQuestionAnswering",
+                [BY_TASK_CHOICE] = "DistilBertForMultipleChoice",
+                [BY_TASK_FEATURES] = "DistilBertModel"},
+    .pretrained = BY_TASK_MLM,
+    .prefix = "distilbert.",
+    .ignored = ignored,
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .config_size = sizeof(distilbert_config),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .check = check,
+    .build = build,
+};

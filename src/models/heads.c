@@ -1,0 +1,118 @@
+/* heads.c - what models put on top of their bodies, and the loss of each task. */
+#include "base/base.h"
+#include "graph/graph.h"
+#include "models/models.h"
+
+static const char *const task_names[BY_TASK_COUNT] = {
+    [BY_TASK_DEFAULT] = "default",   [BY_TASK_LM] = "lm",         [BY_TASK_MLM] = "mlm",
+    [BY_TASK_PRETRAIN] = "pretrain", [BY_TASK_NEXT] = "next",     [BY_TASK_CLASSIFY] = "classify",
+    [BY_TASK_TAG] = "tag",           [BY_TASK_ANSWER] = "answer", [BY_TASK_CHOICE] = "choice",
+    [BY_TASK_FEATURES] = "features",
+};
+
+const char *by_task_name(by_task t)
+{
+    return (unsigned)t < BY_TASK_COUNT ? task_names[t] : "unknown";
+}
+
+bool by_task_find(const char *name, by_task *out)
+{
+    for (int i = 0; i < BY_TASK_COUNT; i++)
+        if (strcmp(task_names[i], name) == 0) {
+            *out = (by_task)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+void by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, by_tensor *bias)
+{
+    if (io->pick)
+        h = nn_pick(g, h, io->pick);
+    io->logits = by_linear(g, h, table, bias, NULL);
+}
+
+void by_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const by_mlm_spec *s)
+{
+    int64_t vocab = by_dim(table, 0);
+    if (io->pick)
+        h = nn_pick(g, h, io->pick);
+    h = nn_linear(g, s->dense, h, &(nn_linear_spec){.out = by_dim(table, 1), .act = s->act, .std = s->std});
+    h = nn_layernorm(g, s->norm, h, s->eps);
+    by_tensor *bias = by_param(g, s->bias, 1, &vocab, (by_init){BY_INIT_ZERO, 0});
+    io->logits = by_linear(g, h, table, bias, NULL);
+}
+
+void by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
+{
+    if (!io->pick) {
+        io->logits = by_graph_fail(g, "to classify, the model must be told which position to look at");
+        return;
+    }
+    io->logits = nn_linear(g, "score", nn_pick(g, h, io->pick),
+                           &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
+}
+
+void by_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std)
+{
+    bool choice = io->task == BY_TASK_CHOICE;
+    io->logits = nn_linear(g, name, x, &(nn_linear_spec){.out = choice ? 1 : io->labels, .std = std});
+    if (choice) {
+        int64_t choices = io->choices > 0 ? io->choices : 1;
+        io->logits = by_reshape(g, io->logits, 2, (int64_t[]){-1, choices});
+    }
+}
+
+by_tensor *by_pooler(by_graph *g, const char *name, by_tensor *h, float std)
+{
+    return nn_linear(g, name, nn_first(g, h),
+                     &(nn_linear_spec){.out = by_dim(h, -1), .act = BY_TANH, .std = std});
+}
+
+void by_tag_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
+{
+    io->logits = nn_linear(g, name, h, &(nn_linear_spec){.out = io->labels, .std = std});
+}
+
+void by_answer_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
+{
+    int64_t shape[2] = {by_dim(h, 0), by_dim(h, 1)};
+    by_tensor *both = nn_linear(g, name, h, &(nn_linear_spec){.out = 2, .std = std}); /* (B, T, 2) */
+    io->logits = by_reshape(g, by_slice(g, both, 2, 0, 1), 2, shape);
+    io->second = by_reshape(g, by_slice(g, both, 2, 1, 1), 2, shape);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+/* Mean squared error. */
+static by_tensor *squared_error(by_graph *g, by_tensor *x, by_tensor *targets)
+{
+    by_tensor *flat = by_reshape(g, by_cast(g, x, by_type(targets)), 1, (int64_t[]){-1});
+    by_tensor *d = by_sub(g, flat, by_reshape(g, targets, 1, (int64_t[]){-1}));
+    return by_mean(g, by_mul(g, d, d), 0);
+}
+
+/* Cross-entropy of a sigmoid is that of a softmax over {0, x}. */
+static by_tensor *each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
+{
+    int64_t shape[2] = {by_elements(x), 1};
+    by_tensor *pair[2] = {by_fill(g, by_type(x), 2, shape, 0), by_reshape(g, x, 2, shape)};
+    return by_cross_entropy(g, by_concat(g, pair, 2, 1), by_reshape(g, targets, 1, shape), NULL);
+}
+
+by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second)
+{
+    if (io->task == BY_TASK_FEATURES)
+        return by_graph_fail(g, "a model without a head has no loss");
+    if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_REGRESSION)
+        return squared_error(g, io->logits, targets);
+    if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_MANY_LABELS)
+        return each_or_not(g, io->logits, targets);
+    by_tensor *loss = by_cross_entropy(g, io->logits, targets, NULL);
+    if (!second || !io->second)
+        return loss;
+    loss = by_add(g, loss, by_cross_entropy(g, io->second, second, NULL));
+    return io->task == BY_TASK_ANSWER ? by_scale(g, loss, 0.5) : loss;
+}

@@ -1,0 +1,127 @@
+/* roberta.c - Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach", and XLM-RoBERTa
+ * (Conneau et al. 2020), which is the same model over a vocabulary of a hundred languages. BERT's body with
+ * positions that begin behind the padding token's, one segment, and no pooler unless the bare body is asked
+ * for; pretrained to guess hidden tokens alone. */
+#include "base/base.h"
+#include "models/models.h"
+
+typedef struct roberta_config {
+    int vocab, context, segments, width, layers, heads, inner, pad;
+    float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
+    by_act act;
+} roberta_config;
+
+static const by_field fields[] = {
+    BY_INT_FIELD(roberta_config, vocab, "vocab_size", 50265, 1, 1 << 24, BY_ROLE_VOCAB),
+    BY_INT_FIELD(roberta_config, context, "max_position_embeddings", 514, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(roberta_config, segments, "type_vocab_size", 1, 1, 1 << 16, BY_ROLE_SEGMENTS),
+    BY_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),
+    BY_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
+    BY_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),
+    BY_INT_FIELD(roberta_config, inner, "intermediate_size", 3072, 1, 1 << 22, BY_ROLE_INNER),
+    BY_INT_FIELD(roberta_config, pad, "pad_token_id", 1, 0, 1 << 24, BY_ROLE_PAD),
+    BY_ACT_FIELD(roberta_config, act, "hidden_act", BY_GELU),
+    BY_FLOAT_FIELD(roberta_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(roberta_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(roberta_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(roberta_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
+    BY_FLOAT_FIELD(roberta_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+};
+
+static const by_preset presets[] = {
+    {"tiny", 2, 2, 128, 514},
+    {"small", 4, 8, 512, 514},
+    {"base", 12, 12, 768, 514},
+    {"large", 24, 16, 1024, 514},
+};
+
+/* tanh between two projections of the first position. */
+static by_tensor *first_projected(by_graph *g, by_tensor *x, const roberta_config *c, float drop)
+{
+    by_tensor *h = by_dropout(g, nn_first(g, x), drop);
+    h = nn_linear(g, "classifier.dense", h,
+                  &(nn_linear_spec){.out = c->width, .act = BY_TANH, .std = c->std});
+    return by_dropout(g, h, drop);
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const roberta_config *c = config;
+    const float label_drop = c->label_drop < 0 ? c->drop : c->label_drop;
+    by_scope_push(g, "roberta");
+    by_tensor *x = by_bert_embeddings(
+        g, io, &(by_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps, c->std,
+        c->drop);
+    x = by_bert_layers(g, io, x, c->layers,
+                       (nn_encoder_spec){.heads = c->heads,
+                                         .inner = c->inner,
+                                         .act = c->act,
+                                         .eps = c->eps,
+                                         .std = c->std,
+                                         .weights_drop = c->attn_drop,
+                                         .drop1 = c->drop,
+                                         .drop2 = c->drop});
+    if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_CHOICE)
+        io->pooled = by_pooler(g, "pooler.dense", x, c->std);
+    by_tensor *table = by_bert_table(g, c->vocab, c->width, c->std);
+    by_scope_pop(g);
+    io->features = x;
+    switch (io->task) {
+    case BY_TASK_MLM:
+        by_mlm_head(g, io, x, table,
+                    &(by_mlm_spec){.dense = "lm_head.dense",
+                                   .norm = "lm_head.layer_norm",
+                                   .bias = "lm_head.bias",
+                                   .act = BY_GELU,
+                                   .eps = c->eps,
+                                   .std = c->std});
+        break;
+    case BY_TASK_CLASSIFY:
+        by_label_head(g, io, "classifier.out_proj", first_projected(g, x, c, label_drop), c->std);
+        break;
+    case BY_TASK_CHOICE:
+        by_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->drop), c->std);
+        break;
+    case BY_TASK_TAG:
+        by_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
+        break;
+    case BY_TASK_ANSWER:
+        by_answer_head(g, io, "qa_outputs", x, c->std);
+        break;
+    default:
+        break;
+    }
+}
+
+static by_status check(const void *config)
+{
+    const roberta_config *c = config;
+    if (c->context <= c->pad + 1)
+        return by_fail(BY_ERR_FORMAT, "%d positions are none behind the padding's, %d", c->context, c->pad);
+    return by_check_heads(c->width, c->heads);
+}
+
+static int first_position(const void *config)
+{
+    return ((const roberta_config *)config)->pad + 1;
+}
+
+static const char *const ignored[] = {"embeddings.position_ids", "lm_head.decoder.weight",
+                                      "lm_head.decoder.bias", NULL};
+
+#define ROBERTA(name)                                                                        \
+    .classes = {[BY_TASK_MLM] = name "ForMaskedLM",                                          \
+                [BY_TASK_CLASSIFY] = name "ForSequenceClassification",                       \
+                [BY_TASK_TAG] = name "ForTokenClassification",                               \
+                [BY_TASK_ANSWER] = name "ForQuestionAnswering",                              \
+                [BY_TASK_CHOICE] = name "ForMultipleChoice",                                 \
+                [BY_TASK_FEATURES] = name "Model"},                                          \
+    .pretrained = BY_TASK_MLM, .prefix = "roberta.", .ignored = ignored, .fields = fields,   \
+    .n_fields = BY_COUNT(fields), .config_size = sizeof(roberta_config), .presets = presets, \
+    .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position, .build = build
+
+const by_arch by_arch_roberta = {
+    .family = "roberta", .title = "RoBERTa (Liu et al. 2019)", ROBERTA("Roberta")};
+
+const by_arch by_arch_xlm_roberta = {
+    .family = "xlm-roberta", .title = "XLM-RoBERTa (Conneau et al. 2020)", ROBERTA("XLMRoberta")};

@@ -1,0 +1,170 @@
+/* xlm.c - Lample and Conneau 2019, "Cross-lingual Language Model Pretraining". Post-norm blocks over the sum
+ * of token, position and language embeddings; the same model guesses hidden tokens (of one text, or of a
+ * sentence and its translation side by side) or, with a causal mask, the next one. What a mask hides is set
+ * to zero after every block. */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "models/models.h"
+
+typedef struct xlm_config {
+    int vocab, context, languages, width, layers, heads, pad;
+    float eps, std, token_std, drop, attn_drop, label_drop;
+    bool causal, sines, gelu, use_languages;
+} xlm_config;
+
+static const by_field fields[] = {
+    BY_INT_FIELD(xlm_config, vocab, "vocab_size", 30145, 1, 1 << 24, BY_ROLE_VOCAB),
+    BY_INT_FIELD(xlm_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(xlm_config, languages, "n_langs", 1, 1, 1 << 16, BY_ROLE_LANGUAGES),
+    BY_INT_FIELD(xlm_config, width, "emb_dim", 2048, 1, 1 << 20, BY_ROLE_WIDTH),
+    BY_INT_FIELD(xlm_config, layers, "n_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
+    BY_INT_FIELD(xlm_config, heads, "n_heads", 16, 1, 4096, BY_ROLE_HEADS),
+    BY_FLOAT_FIELD(xlm_config, drop, "dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(xlm_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(xlm_config, label_drop, "summary_first_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_FLOAT_FIELD(xlm_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
+    BY_FLOAT_FIELD(xlm_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE),
+    BY_FLOAT_FIELD(xlm_config, token_std, "embed_init_std", 0.02209708691207961, 0, 10, BY_ROLE_NONE),
+    {"causal", BY_FIELD_BOOL, offsetof(xlm_config, causal), 0, 0, 1, BY_ROLE_CAUSAL},
+    BY_BOOL_FIELD(xlm_config, sines, "sinusoidal_embeddings", false),
+    BY_BOOL_FIELD(xlm_config, gelu, "gelu_activation", true),
+    BY_BOOL_FIELD(xlm_config, use_languages, "use_lang_emb", true),
+    BY_INT_FIELD(xlm_config, pad, "pad_token_id", 2, 0, 1 << 24, BY_ROLE_PAD),
+};
+
+static const by_preset presets[] = {
+    {"tiny", 2, 2, 128, 256},
+    {"small", 6, 8, 512, 256},
+    {"base", 12, 16, 1024, 512},
+    {"large", 12, 16, 2048, 512},
+};
+
+/* The number of a layer stands inside its names. */
+typedef struct layer_names {
+    char query[40], key[40], value[40], out[40], norm1[40], wide[40], narrow[40], norm2[40];
+} layer_names;
+
+static layer_names names_of(int i)
+{
+    layer_names n;
+    snprintf(n.query, sizeof n.query, "attentions.%d.q_lin", i);
+    snprintf(n.key, sizeof n.key, "attentions.%d.k_lin", i);
+    snprintf(n.value, sizeof n.value, "attentions.%d.v_lin", i);
+    snprintf(n.out, sizeof n.out, "attentions.%d.out_lin", i);
+    snprintf(n.norm1, sizeof n.norm1, "layer_norm1.%d", i);
+    snprintf(n.wide, sizeof n.wide, "ffns.%d.lin1", i);
+    snprintf(n.narrow, sizeof n.narrow, "ffns.%d.lin2", i);
+    snprintf(n.norm2, sizeof n.norm2, "layer_norm2.%d", i);
+    return n;
+}
+
+static by_tensor *block(by_graph *g, by_tensor *x, const xlm_config *c, by_model_io *io,
+                        int i) /* (B, T, C) -> (B, T, C) */
+{
+    const layer_names n = names_of(i);
+    x = nn_encoder_block(g, x,
+                         &(nn_encoder_spec){.query = n.query,
+                                            .key = n.key,
+                                            .value = n.value,
+                                            .out = n.out,
+                                            .norm1 = n.norm1,
+                                            .wide = n.wide,
+                                            .narrow = n.narrow,
+                                            .norm2 = n.norm2,
+                                            .heads = c->heads,
+                                            .inner = 4 * (int64_t)c->width,
+                                            .act = c->gelu ? BY_GELU : BY_RELU,
+                                            .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                            .key_mask = io->mask,
+                                            .eps = c->eps,
+                                            .std = c->std,
+                                            .weights_drop = c->attn_drop,
+                                            .drop1 = c->drop,
+                                            .drop2 = c->drop,
+                                            .cache = io->cache,
+                                            .layer = i,
+                                            .weights = by_weights_slot(io)});
+    return io->mask ? nn_hide(g, x, io->mask) : x;
+}
+
+static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
+{
+    by_tensor *x = nn_embedding_padded(g, "embeddings", io->tokens, c->vocab, c->width, c->token_std, c->pad);
+    x = by_add(
+        g, x,
+        nn_positions(g, "position_embeddings", io->positions, c->context, c->width, c->token_std, c->sines));
+    if (c->use_languages && c->languages > 1) {
+        by_tensor *l = nn_segments(g, "lang_embeddings", io->segments, c->languages, c->width, c->token_std);
+        if (io->segments) /* without, no language is meant, not the first one */
+            x = by_add(g, x, l);
+    }
+    x = by_dropout(g, nn_layernorm(g, "layer_norm_emb", x, c->eps), c->drop); /* (B, T, C) */
+    if (io->mask)
+        x = nn_hide(g, x, io->mask);
+    by_keep_hidden(g, io, x);
+    for (int i = 0; i < c->layers; i++) {
+        by_block_push(g, "%s", ""); /* layers have no scope of their own */
+        x = block(g, x, c, io, i);
+        by_block_pop(g);
+        by_keep_hidden(g, io, x);
+    }
+    return x;
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const xlm_config *c = config;
+    int64_t vocab = c->vocab;
+    by_scope_push(g, "transformer");
+    by_tensor *x = io->features = body(g, c, io);
+    by_tensor *table = by_param(g, "embeddings.weight", 2, (int64_t[]){c->vocab, c->width},
+                                (by_init){BY_INIT_NORMAL, c->token_std});
+    by_scope_pop(g);
+    if (io->task == BY_TASK_LM || io->task == BY_TASK_MLM)
+        by_lm_head(g, io, x, table,
+                   by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0}));
+    if (io->task == BY_TASK_CLASSIFY)
+        by_label_head(g, io, "sequence_summary.summary", by_dropout(g, nn_first(g, x), c->label_drop),
+                      c->std);
+    if (io->task == BY_TASK_TAG)
+        by_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
+    if (io->task == BY_TASK_ANSWER)
+        by_answer_head(g, io, "qa_outputs", x, c->std);
+}
+
+static by_status check(const void *config)
+{
+    const xlm_config *c = config;
+    return by_check_heads(c->width, c->heads);
+}
+
+static bool is_causal(const void *config)
+{
+    return ((const xlm_config *)config)->causal;
+}
+
+static const char *const ignored[] = {"position_ids", "pred_layer.proj.weight", NULL};
+
+const by_arch by_arch_xlm = {
+    .family = "xlm",
+    .title = "XLM (Lample and Conneau 2019)",
+    .classes = {[BY_TASK_LM] = "XLMWithLMHeadModel",
+                [BY_TASK_MLM] = "XLMWithLMHeadModel",
+                [BY_TASK_CLASSIFY] = "XLMForSequenceClassification",
+                [BY_TASK_TAG] = "XLMForTokenClassification",
+                [BY_TASK_ANSWER] = "XLMForQuestionAnsweringSimple",
+                [BY_TASK_FEATURES] = "XLMModel"},
+    .pretrained = BY_TASK_MLM,
+    .prefix = "transformer.",
+    .ignored = ignored,
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .config_size = sizeof(xlm_config),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .check = check,
+    .is_causal = is_causal,
+    .labels_in_place = true,
+    .build = build,
+};
