@@ -63,8 +63,8 @@ def corpora(data):
 
 
 class Bare:
-    # Where the sum of scores of one text passes 2^18, SentencePiece breaks near ties in a way of its own.
-    longest = 100000
+    # In texts much longer than this SentencePiece rounds its sums in a way of its own, and near ties differ.
+    longest = 20000
 
     def __init__(self, path):
         import sentencepiece
