@@ -2,30 +2,6 @@
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
-/* ---- scratch, shared between threads without a lock ------------------------------------------ */
-
-static by_scratch *take_scratch(const by_pipeline *p)
-{
-    by_pipeline *owner = (by_pipeline *)p; /* the slots are a cache: they change nothing that can be seen */
-    for (int i = 0; i < BY_SCRATCH_SLOTS; i++) {
-        by_scratch *s = atomic_exchange(&owner->spare[i], NULL);
-        if (s)
-            return s;
-    }
-    return by_scratch_new();
-}
-
-static void return_scratch(const by_pipeline *p, by_scratch *s)
-{
-    by_pipeline *owner = (by_pipeline *)p;
-    for (int i = 0; i < BY_SCRATCH_SLOTS && s; i++) {
-        by_scratch *empty = NULL;
-        if (atomic_compare_exchange_strong(&owner->spare[i], &empty, s))
-            s = NULL;
-    }
-    by_scratch_free(s);
-}
-
 /* ---- straight from bytes to ids -------------------------------------------------------------- */
 
 /* One word, through the cache when no places are asked for. */
@@ -233,13 +209,13 @@ by_status by_pipeline_encode(const by_pipeline *p, const char *text, size_t size
     if (spans && size >= UINT32_MAX)
         return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to keep the places of its tokens",
                        size);
-    by_scratch *s = take_scratch(p);
+    by_scratch *s = by_pool_take(&p->pool);
     if (!s)
         return BY_ERR_MEMORY;
     size_t before = out->count;
     by_status status = p->bytes_direct ? encode_direct(p, s, text, size, out, spans)
                                        : encode_stages(p, s, text, size, out, spans);
-    return_scratch(p, s);
+    by_pool_return(&p->pool, s);
     if (status != BY_OK)
         out->count = before;
     return status;
