@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/verbs.h"
-#include "io/json.h"
+#include "base/json.h"
 
 #define READ_BYTES ((size_t)1 << 20)
 

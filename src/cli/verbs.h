@@ -27,6 +27,7 @@ struct cli_verb {
     X(cli_fill)            \
     X(cli_classify)        \
     X(cli_tag)             \
+    X(cli_answer)          \
     X(cli_embed)           \
     X(cli_eval)            \
     X(cli_tokenize)        \
