@@ -188,8 +188,8 @@ static void make(tensors &m, const shape &s)
     fill(m.dy);
     by_node &f = m.forward, &g = m.backward;
     f.attr = g.attr = &m.attr;
-    f.n_in = 4, f.n_out = 3;
-    g.n_in = 7, g.n_out = 3;
+    f.n_in = 6, f.n_out = 3;
+    g.n_in = 9, g.n_out = 4;
     f.in[0] = g.in[0] = &m.q;
     g.out[0] = &m.dq;
     if (!s.packed) {
@@ -198,9 +198,9 @@ static void make(tensors &m, const shape &s)
         g.out[1] = &m.dk;
         g.out[2] = &m.dv;
     }
-    f.out[0] = g.in[4] = &m.y;
-    f.out[1] = g.in[5] = &m.lse;
-    g.in[6] = &m.dy;
+    f.out[0] = g.in[6] = &m.y;
+    f.out[1] = g.in[7] = &m.lse;
+    g.in[8] = &m.dy;
     m.cuda.arch = 90;
     m.cuda.sms = s.sms ? s.sms : 4;
 #ifndef BY_CUDA_EMULATE

@@ -751,6 +751,8 @@ bool by_op_sample_norm_grad(by_op_sample *s, int which)
 
 /* Which keys are hidden. */
 enum { ALL_SEEN, SOME_HIDDEN, ROW_HIDDEN };
+/* Axes of a bias that do not repeat. */
+enum { BIAS = 1, BIAS_BATCH = 2, BIAS_HEAD = 4, BIAS_ROW = 8, BIAS_ALL = 15 };
 
 typedef struct attention_case {
     int64_t batch, queries, keys; /* keys 0: packed */
@@ -759,33 +761,101 @@ typedef struct attention_case {
     int hidden;
     float dropout;
     bool weights;
+    by_pattern pattern;
+    int bias;        /* its axes, of those above; 0: none */
+    int64_t entries; /* by distance: of a row of it; 0: by key */
+    int zero;
 } attention_case;
 
+#define WINDOW  .kind = BY_PATTERN_WINDOW
+#define BLOCKS  .kind = BY_PATTERN_BLOCKS
+#define STRIDED .kind = BY_PATTERN_STRIDED
+#define FIXED   .kind = BY_PATTERN_FIXED
+
 static const attention_case attentions[] = {
-    {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
-    {2, 7, 0, 2, 2, 5, BY_MASK_NONE, ALL_SEEN, 0, false},
-    {1, 3, 6, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, false},  /* fewer queries than keys */
-    {2, 4, 9, 4, 2, 3, BY_MASK_NONE, SOME_HIDDEN, 0, false}, /* grouped heads */
-    {2, 6, 0, 4, 1, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, false},
-    {2, 2, 130, 2, 1, 20, BY_MASK_NONE, SOME_HIDDEN, 0, false}, /* few queries, several chunks of keys */
-    {2, 9, 11, 2, 2, 7, BY_MASK_NONE, ROW_HIDDEN, 0, false},
-    {2, 3, 5, 2, 1, 6, BY_MASK_NONE, ROW_HIDDEN, 0, false},
-    {2, 9, 0, 2, 2, 6, BY_MASK_CAUSAL, ALL_SEEN, 0.25f, false},
-    {2, 9, 12, 4, 2, 6, BY_MASK_CAUSAL, SOME_HIDDEN, 0.1f, true},
-    {1, 70, 0, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, true},   /* several tiles, the last not full */
-    {1, 100, 0, 1, 1, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, false}, /* one head for two threads */
-    {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false},
-    {1, 66, 131, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
-    {1, 70, 0, 2, 2, 64, BY_MASK_NONE, ALL_SEEN, 0, false}, /* heads as in real models */
-    {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, true},
-    {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, false}, /* few queries, with dropout */
-    {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, false},   /* large heads */
-    {1, 5, 6, 2, 1, 128, BY_MASK_CAUSAL, ALL_SEEN, 0, false},
-    {1, 5, 0, 1, 1, 136, BY_MASK_NONE, SOME_HIDDEN, 0.2f, false},
-    {1, 4, 3, 1, 1, 130, BY_MASK_CAUSAL, ALL_SEEN, 0, false}, /* the first query sees nothing */
+    {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},
+    {2, 7, 0, 2, 2, 5, BY_MASK_NONE, ALL_SEEN, 0, .weights = false},
+    {1, 3, 6, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},  /* fewer queries than keys */
+    {2, 4, 9, 4, 2, 3, BY_MASK_NONE, SOME_HIDDEN, 0, .weights = false}, /* grouped heads */
+    {2, 6, 0, 4, 1, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, .weights = false},
+    {2, 2, 130, 2, 1, 20, BY_MASK_NONE, SOME_HIDDEN, 0,
+     .weights = false}, /* few queries, several chunks of keys */
+    {2, 9, 11, 2, 2, 7, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
+    {2, 3, 5, 2, 1, 6, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
+    {2, 9, 0, 2, 2, 6, BY_MASK_CAUSAL, ALL_SEEN, 0.25f, .weights = false},
+    {2, 9, 12, 4, 2, 6, BY_MASK_CAUSAL, SOME_HIDDEN, 0.1f, .weights = true},
+    {1, 70, 0, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = true}, /* several tiles, the last not full */
+    {1, 100, 0, 1, 1, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false}, /* one head for two threads */
+    {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, .weights = false},
+    {1, 66, 131, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},
+    {1, 70, 0, 2, 2, 64, BY_MASK_NONE, ALL_SEEN, 0, .weights = false}, /* heads as in real models */
+    {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, .weights = true},
+    {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, .weights = false}, /* few queries, with dropout */
+    {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},   /* large heads */
+    {1, 5, 6, 2, 1, 128, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},
+    {1, 5, 0, 1, 1, 136, BY_MASK_NONE, SOME_HIDDEN, 0.2f, .weights = false},
+    {1, 4, 3, 1, 1, 130, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false}, /* the first query sees nothing */
+    /* prefixes */
+    {2, 9, 12, 2, 1, 8, BY_MASK_PREFIX, ALL_SEEN, 0, .weights = true},
+    {1, 70, 140, 2, 1, 16, BY_MASK_PREFIX, SOME_HIDDEN, 0.2f, .weights = false},
+    {2, 2, 70, 2, 2, 8, BY_MASK_PREFIX, ROW_HIDDEN, 0, .weights = false},
+    /* patterns, with tiles that nobody sees */
+    {2, 20, 0, 2, 2, 8, BY_MASK_NONE, ALL_SEEN, 0.1f, .weights = true,
+     .pattern = {WINDOW, .before = 3, .after = 2}},
+    {1, 150, 0, 1, 1, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {WINDOW, .before = 20}},
+    {1, 20, 11, 2, 1, 64, BY_MASK_NONE, ALL_SEEN, 0, .weights = true,
+     .pattern = {WINDOW, .before = 3, .after = -1}},
+    {1, 130, 200, 1, 1, 16, BY_MASK_NONE, ALL_SEEN, 0, .pattern = {BLOCKS, .length = 32, .before = 1}},
+    {1, 70, 90, 1, 1, 40, BY_MASK_CAUSAL, SOME_HIDDEN, 0, .pattern = {BLOCKS, .length = 7, .after = 3}},
+    {1, 150, 0, 1, 1, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 70}},
+    {1, 67, 140, 1, 1, 128, BY_MASK_NONE, ALL_SEEN, 0, .pattern = {STRIDED, .length = 100, .part = 2}},
+    {1, 130, 0, 1, 1, 24, BY_MASK_PREFIX, ALL_SEEN, 0, .pattern = {FIXED, .length = 48, .after = 4}},
+    {1, 70, 0, 1, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0,
+     .pattern = {FIXED, .length = 80, .after = 3, .part = 2}},
+    {1, 70, 140, 1, 1, 17, BY_MASK_CAUSAL, ALL_SEEN, 0,
+     .pattern = {FIXED, .length = 24, .after = 24, .part = 1}},
+    /* biases, by key and by distance, and all of it together */
+    {2, 9, 0, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = true, .bias = BIAS_ALL},
+    {2, 70, 67, 1, 1, 5, BY_MASK_NONE, SOME_HIDDEN, 0, .bias = BIAS},
+    {2, 66, 70, 2, 2, 16, BY_MASK_CAUSAL, ROW_HIDDEN, 0, .bias = BIAS | BIAS_ROW},
+    {2, 70, 0, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .bias = BIAS | BIAS_HEAD, .entries = 33, .zero = 32},
+    {2, 20, 0, 2, 2, 8, BY_MASK_NONE, ALL_SEEN, 0, .bias = BIAS_ALL, .entries = 39, .zero = 19},
+    {1, 67, 70, 1, 1, 72, BY_MASK_NONE, ALL_SEEN, 0, .bias = BIAS_ALL, .entries = 9, .zero = 5},
+    {1, 140, 0, 1, 1, 9, BY_MASK_NONE, ALL_SEEN, 0.3f, .weights = true, .bias = BIAS, .entries = 300,
+     .zero = 150},
+    {1, 9, 20, 2, 1, 136, BY_MASK_CAUSAL, ALL_SEEN, 0, .bias = BIAS | BIAS_BATCH | BIAS_HEAD, .entries = 12,
+     .zero = 7},
+    {1, 70, 131, 2, 1, 24, BY_MASK_PREFIX, SOME_HIDDEN, 0.1f, .weights = true,
+     .pattern = {FIXED, .length = 20, .after = 2}, .bias = BIAS | BIAS_HEAD, .entries = 40, .zero = 20},
+    /* few queries, as in decoding */
+    {2, 1, 300, 4, 4, 32, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {WINDOW, .before = 40}},
+    {2, 3, 130, 2, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0, .bias = BIAS | BIAS_HEAD | BIAS_ROW},
+    {1, 4, 600, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .bias = BIAS | BIAS_HEAD, .entries = 33, .zero = 32},
+    {2, 2, 150, 2, 1, 10, BY_MASK_CAUSAL, ALL_SEEN, 0,
+     .pattern = {FIXED, .length = 200, .after = 7, .part = 2}},
+    {1, 1, 400, 1, 1, 136, BY_MASK_NONE, SOME_HIDDEN, 0, .pattern = {STRIDED, .length = 64}},
+    {2, 1, 70, 1, 1, 128, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
+    {1, 4, 5, 40, 4, 8, BY_MASK_NONE, ALL_SEEN, 0, .bias = BIAS | BIAS_HEAD},
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
-     false}, /* the weight is 1, its gradient 0: last, see below */
+     .weights = false}, /* the weight is 1, its gradient 0: last, see below */
 };
+
+/* Some, then none, then more than there are. */
+static by_tensor *prefixes(by_op_sample *s, int64_t batch, int64_t keys)
+{
+    by_tensor *t = indices(s, 1, SHAPE(batch));
+    double *p = values_of(s, t);
+    for (int64_t b = 0; p && b < batch; b++)
+        p[b] = (double)(b % 3 == 0 ? keys / 2 + 1 : b % 3 == 1 ? 0 : keys + 3);
+    return t;
+}
+
+static by_tensor *bias_for(by_op_sample *s, int axes, int64_t batch, int64_t heads, int64_t queries,
+                           int64_t entries)
+{
+    return operand(s, SHAPE(axes & BIAS_BATCH ? batch : 1, axes & BIAS_HEAD ? heads : 1,
+                            axes & BIAS_ROW ? queries : 1, entries));
+}
 
 static by_node *attend(by_op_sample *s, const attention_case *c)
 {
@@ -793,9 +863,12 @@ static by_node *attend(by_op_sample *s, const attention_case *c)
                            .kv_heads = c->kv_heads,
                            .head_dim = c->dim,
                            .mask = c->mask,
+                           .pattern = c->pattern,
                            .scale = 1 / sqrtf((float)c->dim),
                            .dropout = c->dropout,
-                           .packed = c->keys == 0};
+                           .packed = c->keys == 0,
+                           .by_distance = c->entries > 0,
+                           .bias_zero = c->zero};
     const int64_t keys = a.packed ? c->queries : c->keys, width = (int64_t)c->heads * c->dim;
     const int64_t kv_width = (int64_t)c->kv_heads * c->dim;
     by_tensor *q = operand(s, SHAPE(c->batch, c->queries, a.packed ? width + 2 * kv_width : width));
@@ -807,7 +880,10 @@ static by_node *attend(by_op_sample *s, const attention_case *c)
         seen[i] = c->hidden == ROW_HIDDEN ? 0 : i == 0 ? 1 : seen[i];
     for (int64_t b = 1; seen && b < c->batch; b++)
         seen[b * keys] = 1;
-    return NODE(ATTENTION, &a, q, k, v, mask);
+    by_tensor *prefix = c->mask == BY_MASK_PREFIX ? prefixes(s, c->batch, keys) : NULL;
+    by_tensor *bias =
+        c->bias ? bias_for(s, c->bias, c->batch, c->heads, c->queries, c->entries ? c->entries : keys) : NULL;
+    return NODE(ATTENTION, &a, q, k, v, mask, prefix, bias);
 }
 
 bool by_op_sample_attention(by_op_sample *s, int which)
@@ -832,11 +908,12 @@ bool by_op_sample_attention_grad(by_op_sample *s, int which)
         return true;
     by_tensor *dy = operand(s, n->out[0]->rank, n->out[0]->dim);
     by_node *d = NODE(ATTENTION_GRAD, (const by_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2],
-                      n->in[3], n->out[0], n->out[1], dy);
+                      n->in[3], n->in[4], n->in[5], n->out[0], n->out[1], dy);
     if (d)
         d->rng = n->rng;
     for (int k = 0; d && k < d->n_out; k++)
-        shown(s, d->out[k]);
+        if (d->out[k]) /* packed: no second and third */
+            shown(s, d->out[k]);
     return true;
 }
 
@@ -845,18 +922,43 @@ bool by_op_sample_attention_cached(by_op_sample *s, int which)
     static const struct {
         int64_t batch, queries, room;
         int heads, kv_heads, dim;
-        bool packed;
+        bool packed, prefix, hidden;
+        by_pattern pattern;
+        int bias;
+        int64_t entries;
+        int zero;
     } cases[] = {
-        {2, 1, 8, 2, 2, 4, true},    {3, 1, 9, 4, 2, 5, false},    {2, 3, 8, 2, 1, 4, true},
-        {2, 6, 20, 2, 2, 8, false},  {2, 9, 20, 4, 2, 6, true},    {2, 1, 300, 4, 4, 32, true},
-        {1, 70, 80, 2, 2, 16, true}, {2, 1, 20, 2, 1, 72, true},   {1, 1, 40, 1, 1, 136, false},
-        {1, 9, 12, 1, 1, 128, true}, {1, 2, 300, 3, 1, 136, true}, {2, 1, 270, 1, 1, 136, true},
+        {2, 1, 8, 2, 2, 4, .packed = true},
+        {3, 1, 9, 4, 2, 5, .packed = false},
+        {2, 3, 8, 2, 1, 4, .packed = true},
+        {2, 6, 20, 2, 2, 8, .packed = false},
+        {2, 9, 20, 4, 2, 6, .packed = true},
+        {2, 1, 300, 4, 4, 32, .packed = true},
+        {1, 70, 80, 2, 2, 16, .packed = true},
+        {2, 1, 20, 2, 1, 72, .packed = true},
+        {1, 1, 40, 1, 1, 136, .packed = false},
+        {1, 9, 12, 1, 1, 128, .packed = true},
+        {1, 2, 300, 3, 1, 136, .packed = true},
+        {2, 1, 270, 1, 1, 136, .packed = true},
+        {2, 1, 20, 2, 2, 8, .packed = true, .hidden = true},
+        {3, 4, 20, 2, 1, 8, .prefix = true},
+        {2, 1, 300, 2, 2, 16, .packed = true, .pattern = {WINDOW, .before = 40}},
+        {2, 2, 300, 2, 1, 12, .pattern = {FIXED, .length = 150, .after = 5, .part = 2}},
+        {2, 1, 300, 4, 4, 32, .packed = true, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19},
+        {2, 3, 40, 2, 1, 8, .bias = BIAS_ALL},
+        {2, 20, 90, 2, 1, 16, .prefix = true, .hidden = true, .pattern = {STRIDED, .length = 20}},
+        {2, 30, 80, 2, 2, 8, .packed = true, .bias = BIAS | BIAS_ROW | BIAS_HEAD, .entries = 30, .zero = 25},
     };
     if (which >= BY_COUNT(cases))
         return false;
     const int64_t b = cases[which].batch, t = cases[which].queries, room = cases[which].room;
+    const int64_t entries = cases[which].entries ? cases[which].entries : room;
     const int h = cases[which].heads, hkv = cases[which].kv_heads, d = cases[which].dim;
-    by_attention_spec spec = {.heads = h, .kv_heads = hkv};
+    by_attention_spec spec = {.heads = h,
+                              .kv_heads = hkv,
+                              .pattern = cases[which].pattern,
+                              .by_distance = cases[which].entries > 0,
+                              .bias_zero = cases[which].zero};
     const bool packed = cases[which].packed;
     by_tensor *q = operand(s, SHAPE(b, t, (int64_t)(packed ? h + 2 * hkv : h) * d));
     by_tensor *k = packed ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
@@ -867,6 +969,14 @@ bool by_op_sample_attention_cached(by_op_sample *s, int which)
     double *p = values_of(s, past);
     if (p)
         p[b - 1] = (double)(which % 2 ? 0 : room - t); /* empty; filled to the last place */
+    if (cases[which].hidden)
+        spec.key_mask = indices(s, 2, SHAPE(b, room));
+    if (cases[which].prefix) {
+        spec.mask = BY_MASK_PREFIX;
+        spec.prefix = prefixes(s, b, room);
+    }
+    if (cases[which].bias)
+        spec.bias = bias_for(s, cases[which].bias, b, h, t, entries);
     shown(s, by_attention_cached(s->graph, q, k, v, k_cache, v_cache, past, &spec));
     shown(s, k_cache);
     shown(s, v_cache);
@@ -876,11 +986,12 @@ bool by_op_sample_attention_cached(by_op_sample *s, int which)
 static const struct {
     int64_t rows, classes;
     float smoothing;
-    bool ignore, nothing;
+    bool ignore, nothing, weighted;
 } losses[] = {
-    {4, 7, 0, false, false},    {5, 11, 0.1f, true, false},     {3, 4, 0, true, true},
-    {130, 90, 0, true, false},  {20, 1030, 0.2f, false, false}, {1, 50, 0, false, false},
-    {5, 72, 0.1f, true, false}, {1, 59000, 0, false, false},
+    {4, 7, 0, false, false, false},    {5, 11, 0.1f, true, false, false},     {3, 4, 0, true, true, false},
+    {130, 90, 0, true, false, false},  {20, 1030, 0.2f, false, false, false}, {1, 50, 0, false, false, false},
+    {5, 72, 0.1f, true, false, false}, {1, 59000, 0, false, false, false},    {5, 7, 0, true, false, true},
+    {9, 72, 0, true, false, true},
 };
 
 static by_node *lose(by_op_sample *s, int which)
@@ -892,9 +1003,13 @@ static by_node *lose(by_op_sample *s, int which)
     for (int64_t i = 0; t && i < r; i++)
         if (losses[which].nothing || (losses[which].ignore && i % 3 == 1))
             t[i] = -100;
+    by_tensor *weights = losses[which].weighted ? input(s, by_acc_type(s->type), SHAPE(v)) : NULL;
+    double *w = weights ? values_of(s, weights) : NULL;
+    for (int64_t i = 0; w && i < v; i++)
+        w[i] = 0.25 * (double)(i % 5);
     s->loss_scale = (double)r; /* or else 16 bits could not hold the gradients */
     s->forward_only = losses[which].nothing;
-    return NODE(CROSS_ENTROPY, &a, x, targets);
+    return NODE(CROSS_ENTROPY, &a, x, targets, weights);
 }
 
 bool by_op_sample_cross_entropy(by_op_sample *s, int which)
@@ -915,7 +1030,9 @@ bool by_op_sample_cross_entropy_grad(by_op_sample *s, int which)
     if (!n || !scale)
         return true;
     *scale = (double)losses[which].rows;
-    shown_of(s, NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss),
+    shown_of(s,
+             NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss,
+                  n->in[2]),
              0);
     return true;
 }

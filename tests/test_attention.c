@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "cpu/cpu.h"
+#include "graph/reach.h"
 
 /* ---- the kernels of each instruction set ----------------------------------------------------- */
 
@@ -77,6 +78,13 @@ static double bound(by_dtype type)
     return type == BY_F64 ? 1e-24 : type == BY_F32 ? 1e-10 : type == BY_F16 ? 1e-7 : 1e-5;
 }
 
+/* For a tensor in which one number may outweigh all others: that may be off by half a unit in the last place.
+ */
+static double bound_of_one(by_dtype type)
+{
+    return type == BY_F16 ? 0x1p-22 : type == BY_BF16 ? 0x1p-16 : bound(type);
+}
+
 /* ---- tensors made by hand, with a guard behind them ------------------------------------------ */
 
 enum { GUARD = 64 };
@@ -131,20 +139,26 @@ static double *as_double(const by_tensor *t)
     return d;
 }
 
-/* Mean square error over mean square of what is expected. Inputs are of size 1, so a tensor whose exact
- * values happen to be tiny is not held to more than a hundredth of that. */
-static void assert_close(const char *what, const by_tensor *t, const double *expected)
+/* Mean square error over mean square of what is expected, or of `sizes`. Inputs are of size 1, so a tensor
+ * whose exact values happen to be tiny is not held to more than a hundredth of that. */
+static void assert_within(const char *what, const by_tensor *t, const double *expected, const double *sizes,
+                          double allowed)
 {
     double *got = as_double(t), error = 0, size = 0;
     size_t n = elements(t);
     for (size_t i = 0; i < n; i++) {
         error += (got[i] - expected[i]) * (got[i] - expected[i]);
-        size += expected[i] * expected[i];
+        size += sizes[i] * sizes[i];
     }
     size = size > 0.01 * (double)n ? size : 0.01 * (double)n;
     by_free(got);
-    if (!(error <= bound(t->type) * size))
+    if (!(error <= allowed * size))
         fail_msg("%s: NMSE %g (%s)", what, error / size, by_dtype_name(t->type));
+}
+
+static void assert_close(const char *what, const by_tensor *t, const double *expected)
+{
+    assert_within(what, t, expected, expected, bound(t->type));
 }
 
 /* ---- the reference --------------------------------------------------------------------------- */
@@ -154,7 +168,14 @@ typedef struct problem {
     int h, kv, d;
     bool packed, causal, masked;
     float dropout;
+    bool prefixed; /* causal, but for a prefix */
+    by_pattern pattern;
+    int bias;        /* its axes, of those below; 0: none */
+    int64_t entries; /* by distance: of a row of it; 0: a bias by key */
+    int zero;
 } problem;
+
+enum { BIAS = 1, BIAS_BATCH = 2, BIAS_HEAD = 4, BIAS_ROW = 8, BIAS_ALL = 15 }; /* axes that do not repeat */
 
 static const by_attention_attr *attributes(const problem *p)
 {
@@ -162,7 +183,12 @@ static const by_attention_attr *attributes(const problem *p)
     a = (by_attention_attr){.heads = p->h,
                             .kv_heads = p->kv,
                             .head_dim = p->d,
-                            .mask = p->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                            .mask = p->prefixed ? BY_MASK_PREFIX
+                                    : p->causal ? BY_MASK_CAUSAL
+                                                : BY_MASK_NONE,
+                            .pattern = p->pattern,
+                            .by_distance = p->entries > 0,
+                            .bias_zero = p->zero,
                             .scale = 0.75f / sqrtf((float)p->d),
                             .dropout = p->dropout,
                             .packed = p->packed};
@@ -187,12 +213,18 @@ static double kept(const problem *p, int64_t b, int64_t h, int64_t t, int64_t s)
 
 typedef struct reference {
     double *q, *k, *v, *dy; /* (B, T, H, D), (B, S, Hkv, D) */
-    double *y, *lse, *w, *dq, *dk, *dv;
+    double *y, *lse, *w, *dq, *dk, *dv, *dbias;
+    double *dbias_size; /* sums of what dbias is summed of, without signs: much of it cancels out */
+    /* borrowed, NULL: none */
+    const int32_t *mask, *prefix;
+    const double *bias; /* rows of `entries` */
+    int64_t entries;
 } reference;
 
 static void reference_free(reference *r)
 {
-    double *all[] = {r->q, r->k, r->v, r->dy, r->y, r->lse, r->w, r->dq, r->dk, r->dv};
+    double *all[] = {r->q, r->k,  r->v,  r->dy, r->y,     r->lse,
+                     r->w, r->dq, r->dk, r->dv, r->dbias, r->dbias_size};
     for (int i = 0; i < BY_COUNT(all); i++)
         by_free(all[i]);
 }
@@ -204,17 +236,63 @@ static double *zeros(int64_t n)
     return d;
 }
 
+/* Whether the pattern lets the query at position p see key s: banyan/graph.h, word by word. */
+static bool in_pattern(const by_pattern *x, double p, double s)
+{
+    const double l = x->length, ps = floor(p / l), ss = floor(s / l);
+    bool first, second;
+    switch (x->kind) {
+    case BY_PATTERN_WINDOW:
+        return -x->before <= s - p && s - p <= x->after;
+    case BY_PATTERN_BLOCKS:
+        return -x->before <= ss - ps && ss - ps <= x->after;
+    case BY_PATTERN_STRIDED:
+        first = fabs(p - s) < l;
+        second = fmod(p - s, l) == 0;
+        break;
+    case BY_PATTERN_FIXED:
+        first = ps == ss;
+        second = fmod(s, l) >= l - x->after;
+        break;
+    default:
+        return true;
+    }
+    return x->part == 0 ? first || second : x->part == 1 ? first : second;
+}
+
+static bool visible(const problem *p, const reference *r, int64_t b, int64_t t, int64_t s)
+{
+    const int64_t at = p->s - p->t + t;
+    if ((p->causal || p->prefixed) && s > at && !(p->prefixed && s < r->prefix[b]))
+        return false;
+    return in_pattern(&p->pattern, (double)at, (double)s) && (!r->mask || r->mask[b * p->s + s]);
+}
+
+/* Where the bias of a score lies. */
+static int64_t bias_place(const problem *p, const reference *r, int64_t b, int64_t h, int64_t t, int64_t s)
+{
+    int64_t i = s, row = p->bias & BIAS_BATCH ? b : 0;
+    row = p->bias & BIAS_HEAD ? row * p->h + h : row;
+    row = p->bias & BIAS_ROW ? row * p->t + t : row;
+    if (p->entries) {
+        i = s - (p->s - p->t + t) + p->zero;
+        i = i < 0 ? 0 : i >= p->entries ? p->entries - 1 : i;
+    }
+    return row * r->entries + i;
+}
+
 /* Weights of one query in w (S), its log-sum-exp, -infinity when it sees nothing. */
-static double weigh(const problem *p, const int32_t *mask, int64_t b, int64_t t, const double *q,
+static double weigh(const problem *p, const reference *r, int64_t b, int64_t h, int64_t t, const double *q,
                     const double *k, double *w)
 {
     double top = -INFINITY, sum = 0;
     for (int64_t s = 0; s < p->s; s++) {
-        bool hidden = (p->causal && s > p->s - p->t + t) || (mask && !mask[b * p->s + s]);
         w[s] = 0;
         for (int d = 0; d < p->d; d++)
             w[s] += q[d] * k[s * p->kv * p->d + d] * (double)attributes(p)->scale;
-        w[s] = hidden ? -INFINITY : w[s];
+        if (r->bias)
+            w[s] += r->bias[bias_place(p, r, b, h, t, s)];
+        w[s] = visible(p, r, b, t, s) ? w[s] : -INFINITY;
         top = fmax(top, w[s]);
     }
     for (int64_t s = 0; s < p->s; s++)
@@ -225,7 +303,7 @@ static double weigh(const problem *p, const int32_t *mask, int64_t b, int64_t t,
 }
 
 /* y, lse and the weights from q, k and v. */
-static void compute(const problem *p, const int32_t *mask, reference *r)
+static void compute(const problem *p, reference *r)
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
     r->y = zeros(p->b * p->t * qs);
@@ -235,18 +313,20 @@ static void compute(const problem *p, const int32_t *mask, reference *r)
         const int64_t b = i / (p->h * p->t), h = i / p->t % p->h, t = i % p->t;
         const int64_t at = (b * p->t + t) * qs + h * p->d, kv = b * p->s * ks + h / (p->h / p->kv) * p->d;
         double *w = r->w + i * p->s;
-        r->lse[i] = weigh(p, mask, b, t, r->q + at, r->k + kv, w);
+        r->lse[i] = weigh(p, r, b, h, t, r->q + at, r->k + kv, w);
         for (int64_t s = 0; s < p->s; s++)
             for (int d = 0; d < p->d; d++)
                 r->y[at + d] += kept(p, b, h, t, s) * w[s] * r->v[kv + s * ks + d];
     }
 }
 
-/* dq, dk and dv; y is the one given to the kernel, rounded to its type. */
+/* dq, dk, dv and dbias; y is the one given to the kernel, rounded to its type. */
 static void differentiate(const problem *p, const double *y, reference *r)
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
     r->dq = zeros(p->b * p->t * qs), r->dk = zeros(p->b * p->s * ks), r->dv = zeros(p->b * p->s * ks);
+    r->dbias = zeros(p->b * p->h * p->t * r->entries); /* of their largest size */
+    r->dbias_size = zeros(p->b * p->h * p->t * r->entries);
     for (int64_t i = 0; i < p->b * p->h * p->t; i++) {
         const int64_t b = i / (p->h * p->t), h = i / p->t % p->h, t = i % p->t;
         const int64_t at = (b * p->t + t) * qs + h * p->d, kv = b * p->s * ks + h / (p->h / p->kv) * p->d;
@@ -261,7 +341,12 @@ static void differentiate(const problem *p, const double *y, reference *r)
                 r->dv[key + d] += keep * w[s] * dy[d];
                 dp += keep * r->v[key + d] * dy[d];
             }
-            double ds = r->lse[i] > -INFINITY ? w[s] * (dp - delta) * (double)attributes(p)->scale : 0;
+            double ds = r->lse[i] > -INFINITY ? w[s] * (dp - delta) : 0;
+            if (r->bias) {
+                r->dbias[bias_place(p, r, b, h, t, s)] += ds;
+                r->dbias_size[bias_place(p, r, b, h, t, s)] += fabs(ds);
+            }
+            ds *= (double)attributes(p)->scale;
             for (int d = 0; d < p->d; d++) {
                 r->dq[at + d] += ds * r->k[key + d];
                 r->dk[key + d] += ds * r->q[at + d];
@@ -273,8 +358,8 @@ static void differentiate(const problem *p, const double *y, reference *r)
 /* ---- one problem on the kernels -------------------------------------------------------------- */
 
 typedef struct operands {
-    by_tensor *q, *k, *v, *mask, *dy; /* k and v are NULL when packed */
-    by_tensor *y, *lse, *weights, *dq, *dk, *dv;
+    by_tensor *q, *k, *v, *mask, *prefix, *bias, *dy; /* k and v are NULL when packed */
+    by_tensor *y, *lse, *weights, *dq, *dk, *dv, *dbias;
 } operands;
 
 /* A part of the last axis, [first, first + count), of a tensor as double. */
@@ -287,7 +372,14 @@ static double *columns(const by_tensor *t, int64_t first, int64_t count)
     return d;
 }
 
-static operands make_operands(const problem *p, by_dtype type)
+static by_tensor *bias_tensor(const problem *p, by_dtype type, int64_t entries)
+{
+    return tensor(type, 4, p->bias & BIAS_BATCH ? p->b : 1, p->bias & BIAS_HEAD ? p->h : 1,
+                  p->bias & BIAS_ROW ? p->t : 1, entries);
+}
+
+/* For `keys` keys, those of the problem or those that a cache has room for. */
+static operands make_operands(const problem *p, by_dtype type, int64_t keys)
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
     operands o = {.q = tensor(type, 3, p->b, p->t, p->packed ? qs + 2 * ks : qs, 1),
@@ -306,18 +398,42 @@ static operands make_operands(const problem *p, by_dtype type)
         fill_normal(o.v);
     }
     if (p->masked) {
-        o.mask = tensor(BY_I32, 2, p->b, p->s, 1, 1);
+        o.mask = tensor(BY_I32, 2, p->b, keys, 1, 1);
         int32_t *m = o.mask->data;
-        for (int64_t i = 0; i < p->b * p->s;
+        for (int64_t i = 0; i < p->b * keys;
              i++) /* the first batch row sees nothing; of others, 2 keys in 3 */
-            m[i] = i < p->s ? 0 : by_philox_at(3, 0, (uint64_t)i).v[0] % 3 != 0;
+            m[i] = i < keys ? 0 : by_philox_at(3, 0, (uint64_t)i).v[0] % 3 != 0;
+    }
+    if (p->prefixed) {
+        o.prefix = tensor(BY_I32, 1, p->b, 1, 1, 1);
+        for (int64_t b = 0; b < p->b; b++) /* some, none, all of it and more */
+            ((int32_t *)o.prefix->data)[b] = (int32_t)(b % 3 == 0   ? keys / 2 + 1
+                                                       : b % 3 == 1 ? -1
+                                                                    : keys + 7);
+    }
+    if (p->bias) {
+        o.bias = bias_tensor(p, type, p->entries ? p->entries : keys);
+        o.dbias = bias_tensor(p, type, p->entries ? p->entries : keys);
+        fill_normal(o.bias);
     }
     return o;
 }
 
+/* What the reference reads of the operands besides queries, keys and values; the bias is to be freed. */
+static double *give_sight(const operands *o, reference *r)
+{
+    double *bias = o->bias ? as_double(o->bias) : NULL;
+    r->mask = o->mask ? o->mask->data : NULL;
+    r->prefix = o->prefix ? o->prefix->data : NULL;
+    r->bias = bias;
+    r->entries = o->bias ? o->bias->dim[3] : 0;
+    return bias;
+}
+
 static void drop_operands(operands *o)
 {
-    by_tensor *all[] = {o->q, o->k, o->v, o->mask, o->dy, o->y, o->lse, o->weights, o->dq, o->dk, o->dv};
+    by_tensor *all[] = {o->q, o->k,   o->v,       o->mask, o->prefix, o->bias, o->dy,
+                        o->y, o->lse, o->weights, o->dq,   o->dk,     o->dv,   o->dbias};
     for (int i = 0; i < BY_COUNT(all); i++)
         drop(all[i]);
 }
@@ -327,9 +443,9 @@ static void forward(const kernels *k, const problem *p, const operands *o, int t
     by_exec e = execution(threads);
     by_attention_attr a = *attributes(p);
     by_node n = {.op = BY_OP_ATTENTION,
-                 .n_in = 4,
+                 .n_in = 6,
                  .n_out = 3,
-                 .in = {o->q, o->k, o->v, o->mask},
+                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias},
                  .out = {o->y, o->lse, weights ? o->weights : NULL},
                  .attr = &a,
                  .rng = 5};
@@ -341,10 +457,10 @@ static void backward(const kernels *k, const problem *p, const operands *o, int 
     by_exec e = execution(threads);
     by_attention_attr a = *attributes(p);
     by_node n = {.op = BY_OP_ATTENTION_GRAD,
-                 .n_in = 7,
-                 .n_out = 3,
-                 .in = {o->q, o->k, o->v, o->mask, o->y, o->lse, o->dy},
-                 .out = {o->dq, o->dk, o->dv},
+                 .n_in = 9,
+                 .n_out = 4,
+                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias, o->y, o->lse, o->dy},
+                 .out = {o->dq, o->dk, o->dv, o->dbias},
                  .attr = &a,
                  .rng = 5};
     assert_int_equal(k->backward(&e, &n), BY_OK);
@@ -364,6 +480,8 @@ static void check_lse(const operands *o, const reference *r)
 
 static void check_gradients(const problem *p, const operands *o, const reference *r)
 {
+    if (o->dbias)
+        assert_within("dbias", o->dbias, r->dbias, r->dbias_size, bound_of_one(o->dbias->type));
     if (!p->packed) {
         assert_close("dq", o->dq, r->dq);
         assert_close("dk", o->dk, r->dk);
@@ -400,12 +518,13 @@ static void *copy_of(const by_tensor *t)
  * bit. */
 static void check(const kernels *k, by_dtype type, const problem *p)
 {
-    operands o = make_operands(p, type);
+    operands o = make_operands(p, type, p->s);
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
     reference r = {.q = columns(o.q, 0, qs), .dy = as_double(o.dy)};
     r.k = p->packed ? columns(o.q, qs, ks) : as_double(o.k);
     r.v = p->packed ? columns(o.q, qs + ks, ks) : as_double(o.v);
-    compute(p, o.mask ? o.mask->data : NULL, &r);
+    double *bias = give_sight(&o, &r);
+    compute(p, &r);
 
     forward(k, p, &o, 1, true);
     assert_close("y, with weights", o.y, r.y);
@@ -420,7 +539,7 @@ static void check(const kernels *k, by_dtype type, const problem *p)
     backward(k, p, &o, 1);
     check_gradients(p, &o, &r);
 
-    by_tensor *results[] = {o.y, o.lse, o.dq, o.dk, o.dv};
+    by_tensor *results[] = {o.y, o.lse, o.dq, o.dk, o.dv, o.dbias};
     void *copies[BY_COUNT(results)];
     for (int i = 0; i < BY_COUNT(results); i++)
         copies[i] = results[i] ? copy_of(results[i]) : NULL;
@@ -433,6 +552,7 @@ static void check(const kernels *k, by_dtype type, const problem *p)
     }
     for (int i = 0; i < BY_COUNT(results); i++)
         by_free(copies[i]);
+    by_free(bias);
     reference_free(&r);
     drop_operands(&o);
 }
@@ -446,6 +566,20 @@ static void check_everywhere(const problem *p)
         for (int type = BY_F32; type <= BY_F64; type++)
             if (type != BY_F64 || i == 0)
                 check(&all_kernels[i], (by_dtype)type, p);
+    }
+}
+
+/* check() in f64, and on the next of all instruction sets and types, for problems that are many. */
+static void check_in_turn(const problem *p)
+{
+    static int turn;
+    check(&all_kernels[0], BY_F64, p);
+    for (int tries = 0; tries < BY_COUNT(all_kernels); tries++, turn++) {
+        const int i = turn / 3 % BY_COUNT(all_kernels);
+        if (!all_kernels[i].supported())
+            continue;
+        check(&all_kernels[i], (by_dtype)(BY_F32 + turn++ % 3), p);
+        return;
     }
 }
 
@@ -503,12 +637,111 @@ static void test_dropout(void **state)
         check_everywhere(&problems[i]);
 }
 
+static const by_pattern patterns[] = {
+    {BY_PATTERN_WINDOW, .before = 5, .after = 3},
+    {BY_PATTERN_WINDOW, .before = 70, .after = -2}, /* not its own position */
+    {BY_PATTERN_WINDOW, .before = -3, .after = 40},
+    {BY_PATTERN_WINDOW, .before = 1000000, .after = 1000000},
+    {BY_PATTERN_BLOCKS, .length = 13},
+    {BY_PATTERN_BLOCKS, .length = 64, .before = 1},
+    {BY_PATTERN_BLOCKS, .length = 7, .before = 2, .after = 1},
+    {BY_PATTERN_STRIDED, .length = 1},
+    {BY_PATTERN_STRIDED, .length = 9},
+    {BY_PATTERN_STRIDED, .length = 70},
+    {BY_PATTERN_STRIDED, .length = 9, .part = 1},
+    {BY_PATTERN_STRIDED, .length = 100, .part = 2},
+    {BY_PATTERN_FIXED, .length = 8, .after = 2},
+    {BY_PATTERN_FIXED, .length = 90, .after = 90},
+    {BY_PATTERN_FIXED, .length = 20, .part = 1},
+    {BY_PATTERN_FIXED, .length = 75, .after = 3, .part = 2},
+};
+
+/* Each pattern under each mask, among them queries that see nothing; T = S, T < S, T > S, and few queries. */
+static void test_patterns(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {1, 150, 150, 2, 1, 8, .packed = true},  {2, 70, 70, 2, 2, 16, .packed = true, .causal = true},
+        {1, 66, 200, 2, 1, 12, .causal = true},  {2, 90, 70, 1, 1, 8, .masked = true},
+        {3, 67, 140, 2, 2, 9, .prefixed = true}, {2, 3, 210, 4, 2, 16, .masked = true, .causal = true},
+        {2, 1, 210, 2, 2, 16, .prefixed = true}, {2, 4, 3, 2, 2, 8, .causal = true},
+    };
+    for (int i = 0; i < BY_COUNT(problems); i++) {
+        check_everywhere(&problems[i]);
+        for (int j = 0; j < BY_COUNT(patterns); j++) {
+            problem p = problems[i];
+            p.pattern = patterns[j];
+            check_in_turn(&p);
+        }
+    }
+}
+
+/* Every combination of axes, by key and by distance, with all distances there and with some beyond the ends.
+ */
+static void test_biases(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {2, 70, 70, 2, 1, 8, .packed = true, .causal = true},
+        {2, 66, 140, 2, 2, 12, .masked = true},
+        {2, 9, 9, 4, 2, 16, .prefixed = true},
+        {2, 3, 90, 2, 1, 16, .causal = true},
+        {3, 1, 70, 4, 2, 16, .dropout = 0},
+        {2, 80, 30, 1, 1, 8, .causal = true, .pattern = {BY_PATTERN_WINDOW, .before = 20}},
+        {1, 80, 80, 2, 2, 8, .pattern = {BY_PATTERN_STRIDED, .length = 30}, .dropout = 0.2f},
+    };
+    static const struct {
+        int64_t entries;
+        int zero;
+    } kinds[] = {{0, 0}, {300, 150}, {21, 20}, {7, 3}, {1, 0}, {12, -5}};
+    for (int i = 0; i < BY_COUNT(problems); i++)
+        for (int axes = BIAS; axes <= BIAS_ALL; axes += 2)
+            for (int k = 0; k < BY_COUNT(kinds); k++) {
+                problem p = problems[i];
+                p.bias = axes;
+                p.entries = kinds[k].entries;
+                p.zero = kinds[k].zero;
+                check_in_turn(&p);
+            }
+}
+
+/* Reach: what is left out of the counts and of the tiles is what nobody sees. */
+static void test_reach(void **state)
+{
+    (void)state;
+    enum { KEYS = 130, FROM = -20, TO = 200, SIDE = 16 };
+    for (int j = 0; j < BY_COUNT(patterns); j++) {
+        const by_reach r = by_reach_of(&patterns[j]);
+        for (int p = FROM; p < TO; p++) {
+            int64_t count = 0;
+            for (int s = 0; s < KEYS; s++) {
+                const bool seen = in_pattern(&patterns[j], p, s);
+                const by_stretch keys = by_reach_keys(&r, p, p, KEYS),
+                                 queries = by_reach_queries(&r, s, s, FROM, TO);
+                count += seen;
+                assert_int_equal(seen, by_reaches(&r, by_spot_of(&r, p), by_spot_of(&r, s)));
+                assert_true(!seen || (s >= keys.from && s < keys.to && p >= queries.from && p < queries.to));
+                assert_true(seen || s != p || !by_reaches_itself(&r));
+            }
+            assert_int_equal(count, by_reach_count(&r, p, KEYS));
+        }
+        for (int p = FROM; p < TO; p += 3)
+            for (int s = 0; s + SIDE <= KEYS; s += 5) {
+                int seen = 0;
+                for (int i = 0; i < SIDE * SIDE; i++)
+                    seen += in_pattern(&patterns[j], p + i / SIDE, s + i % SIDE);
+                assert_int_equal(by_reach_meets(&r, p, p + SIDE - 1, s, s + SIDE - 1), seen > 0);
+                assert_true(seen == SIDE * SIDE || !by_reach_covers(&r, p, p + SIDE - 1, s, s + SIDE - 1));
+            }
+    }
+}
+
 /* With all values 1, y of a query is the sum of its kept weights: on average 1. */
 static void test_dropout_statistics(void **state)
 {
     (void)state;
     const problem p = {2, 128, 128, 4, 4, 8, .dropout = 0.3f};
-    operands o = make_operands(&p, BY_F32);
+    operands o = make_operands(&p, BY_F32, p.s);
     memset(o.q->data, 0, sizeof(float) * elements(o.q)); /* equal weights */
     for (size_t i = 0; i < elements(o.v); i++)
         ((float *)o.v->data)[i] = 1;
@@ -530,24 +763,24 @@ static void test_dropout_statistics(void **state)
 static void test_some_gradients(void **state)
 {
     (void)state;
-    const problem p = {1, 70, 70, 2, 1, 16, .causal = true};
+    const problem p = {1, 70, 70, 2, 1, 16, .causal = true, .bias = BIAS, .entries = 9, .zero = 8};
     for (int i = 0; i < BY_COUNT(all_kernels); i++) {
         if (!all_kernels[i].supported())
             continue;
-        operands o = make_operands(&p, BY_F32);
+        operands o = make_operands(&p, BY_F32, p.s);
         forward(&all_kernels[i], &p, &o, 1, false);
         backward(&all_kernels[i], &p, &o, 1);
-        void *copies[3] = {copy_of(o.dq), copy_of(o.dk), copy_of(o.dv)};
-        by_tensor *all[3] = {o.dq, o.dk, o.dv};
-        for (int wanted = 0; wanted < 8; wanted++) {
+        by_tensor *all[4] = {o.dq, o.dk, o.dv, o.dbias};
+        void *copies[4] = {copy_of(o.dq), copy_of(o.dk), copy_of(o.dv), copy_of(o.dbias)};
+        for (int wanted = 0; wanted < 16; wanted++) {
             for (int threads = 1; threads <= 4; threads += 3) {
                 operands some = o;
                 some.dq = wanted & 1 ? o.dq : NULL, some.dk = wanted & 2 ? o.dk : NULL;
-                some.dv = wanted & 4 ? o.dv : NULL;
-                for (int j = 0; j < 3; j++)
+                some.dv = wanted & 4 ? o.dv : NULL, some.dbias = wanted & 8 ? o.dbias : NULL;
+                for (int j = 0; j < 4; j++)
                     memset(all[j]->data, 0xff, sizeof(float) * elements(all[j]));
                 backward(&all_kernels[i], &p, &some, threads);
-                for (int j = 0; j < 3; j++) {
+                for (int j = 0; j < 4; j++) {
                     if (wanted >> j & 1)
                         same_bits(all[j], copies[j]);
                     else
@@ -555,7 +788,7 @@ static void test_some_gradients(void **state)
                 }
             }
         }
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < 4; j++)
             by_free(copies[j]);
         drop_operands(&o);
     }
@@ -570,7 +803,7 @@ static void test_infinity_shows(void **state)
         for (int i = 0; i < BY_COUNT(all_kernels); i++) {
             if (!all_kernels[i].supported())
                 continue;
-            operands o = make_operands(&p, BY_F32);
+            operands o = make_operands(&p, BY_F32, p.s);
             ((float *)o.q->data)[0] = INFINITY;
             for (size_t j = 0; j < elements(o.k); j++)
                 ((float *)o.k->data)[j] = -1; /* every score of the first query is -infinity */
@@ -592,9 +825,9 @@ static by_status cached(const kernels *k, const problem *p, const operands *o, c
     by_exec e = execution(threads);
     by_attention_attr a = *attributes(p);
     by_node n = {.op = BY_OP_ATTENTION_CACHED,
-                 .n_in = 6,
+                 .n_in = 9,
                  .n_out = 1,
-                 .in = {o->q, o->k, o->v, c->k, c->v, c->past},
+                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias, c->k, c->v, c->past},
                  .out = {o->y},
                  .attr = &a};
     return k->cached(&e, &n);
@@ -607,26 +840,24 @@ static double *expected_over_cache(const problem *p, const operands *o, const ca
     const int32_t *past = c->past->data;
     double *all = zeros(p->b * p->t * qs), *q = columns(o->q, 0, qs), *k = as_double(c->k),
            *v = as_double(c->v);
+    reference whole = {0};
+    double *bias = give_sight(o, &whole);
     for (int64_t b = 0; b < p->b; b++) {
         problem one = *p;
         one.b = 1, one.s = past[b] + p->t, one.causal = true, one.packed = false;
-        reference r = {zeros(p->t * qs),
-                       zeros(one.s * ks),
-                       zeros(one.s * ks),
-                       zeros(p->t * qs),
-                       NULL,
-                       NULL,
-                       NULL,
-                       NULL,
-                       NULL,
-                       NULL};
+        reference r = {zeros(p->t * qs), zeros(one.s * ks), zeros(one.s * ks), zeros(p->t * qs),
+                       .entries = whole.entries};
+        r.mask = whole.mask ? whole.mask + b * room : NULL;
+        r.prefix = whole.prefix ? whole.prefix + b : NULL;
+        r.bias = bias ? bias + (p->bias & BIAS_BATCH ? b * (int64_t)elements(o->bias) / p->b : 0) : NULL;
         memcpy(r.q, q + b * p->t * qs, sizeof *q * (size_t)(p->t * qs));
         memcpy(r.k, k + b * room * ks, sizeof *k * (size_t)(one.s * ks));
         memcpy(r.v, v + b * room * ks, sizeof *v * (size_t)(one.s * ks));
-        compute(&one, NULL, &r);
+        compute(&one, &r);
         memcpy(all + b * p->t * qs, r.y, sizeof *q * (size_t)(p->t * qs));
         reference_free(&r);
     }
+    by_free(bias);
     by_free(q);
     by_free(k);
     by_free(v);
@@ -651,7 +882,7 @@ static void check_cache(const problem *p, const by_tensor *after, const double *
 static void check_cached(const kernels *k, by_dtype type, const problem *p, int64_t room, const int32_t *past)
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
-    operands o = make_operands(p, type);
+    operands o = make_operands(p, type, room);
     cache c = {tensor(type, 3, p->b, room, ks, 1), tensor(type, 3, p->b, room, ks, 1),
                tensor(BY_I32, 1, p->b, 1, 1, 1)};
     fill_normal(c.k);
@@ -693,6 +924,26 @@ static void test_cache(void **state)
         {{2, 3, 3, 4, 2, 24, .packed = true}, 70, {67, 0}},
         {{3, 30, 30, 2, 1, 20, .dropout = 0}, 130, {0, 100, 41}},
         {{2, 70, 70, 2, 2, 64, .packed = true}, 140, {0, 65}},
+        {{2, 1, 1, 2, 1, 16, .masked = true}, 90, {0, 70}},
+        {{3, 3, 3, 2, 2, 12, .prefixed = true}, 150, {0, 70, 147}},
+        {{2, 1, 1, 4, 2, 16, .packed = true, .pattern = {BY_PATTERN_WINDOW, .before = 20}}, 300, {299, 3}},
+        {{2, 2, 2, 2, 2, 9, .pattern = {BY_PATTERN_BLOCKS, .length = 16, .before = 1}}, 200, {150, 0}},
+        {{2, 1, 1, 2, 2, 16, .pattern = {BY_PATTERN_STRIDED, .length = 70}, .masked = true}, 300, {290, 71}},
+        {{2, 1, 1, 2, 2, 16, .pattern = {BY_PATTERN_FIXED, .length = 100, .after = 5, .part = 2}},
+         300,
+         {290, 17}},
+        {{2, 3, 3, 4, 2, 16, .bias = BIAS | BIAS_HEAD, .entries = 31, .zero = 30}, 130, {100, 0}},
+        {{2, 2, 2, 2, 1, 16, .bias = BIAS_ALL}, 130, {128, 7}},
+        {{3, 30, 30, 2, 1, 20, .prefixed = true, .bias = BIAS_ALL, .entries = 40, .zero = 25},
+         130,
+         {0, 100, 41}},
+        {{2, 70, 70, 2, 2, 16, .packed = true, .masked = true,
+          .pattern = {BY_PATTERN_FIXED, .length = 24, .after = 3}},
+         200,
+         {0, 100}},
+        {{2, 9, 9, 2, 2, 16, .pattern = {BY_PATTERN_STRIDED, .length = 16, .part = 2}, .bias = BIAS},
+         200,
+         {190, 64}},
     };
     for (int j = 0; j < BY_COUNT(cases); j++)
         for (int i = 0; i < BY_COUNT(all_kernels); i++)
@@ -707,7 +958,7 @@ static void test_cache_is_full(void **state)
     const problem p = {2, 3, 3, 2, 2, 16, .dropout = 0};
     const int32_t wrong[] = {-1, 8, INT32_MAX, INT32_MIN};
     for (int i = 0; i < BY_COUNT(wrong); i++) {
-        operands o = make_operands(&p, BY_F32);
+        operands o = make_operands(&p, BY_F32, p.s);
         cache c = {tensor(BY_F32, 3, 2, 10, 32, 1), tensor(BY_F32, 3, 2, 10, 32, 1),
                    tensor(BY_I32, 1, 2, 1, 1, 1)};
         ((int32_t *)c.past->data)[0] = 0;
@@ -742,8 +993,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),         cmocka_unit_test(test_key_mask),
         cmocka_unit_test(test_dropout),        cmocka_unit_test(test_dropout_statistics),
-        cmocka_unit_test(test_some_gradients), cmocka_unit_test(test_infinity_shows),
-        cmocka_unit_test(test_cache),          cmocka_unit_test(test_cache_is_full),
+        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_reach),          cmocka_unit_test(test_some_gradients),
+        cmocka_unit_test(test_infinity_shows), cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cache_is_full),
     };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

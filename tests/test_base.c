@@ -497,13 +497,15 @@ static void test_clock(void **state)
 static void test_dtype_table(void **state)
 {
     (void)state;
-    static const char *names[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
-    static const size_t sizes[] = {4, 2, 2, 8, 4, 8, 1, 1};
+    static const char *names[] = {"f32", "bf16", "f16", "f64", "i32", "i64",     "u8",     "bool",
+                                  "i8",  "i16",  "u16", "u32", "u64", "f8_e4m3", "f8_e5m2"};
+    static const size_t sizes[] = {4, 2, 2, 8, 4, 8, 1, 1, 1, 2, 2, 4, 8, 1, 1};
     by_dtype t;
     for (int i = 0; i < BY_DTYPE_COUNT; i++) {
         assert_string_equal(by_dtype_name((by_dtype)i), names[i]);
         assert_int_equal(by_dtype_size((by_dtype)i), sizes[i]);
         assert_true(by_dtype_is_float((by_dtype)i) == (i < 4));
+        assert_true(by_dtype_has_fraction((by_dtype)i) == (i < 4 || i >= BY_F8_E4M3));
         assert_true(by_dtype_parse(names[i], &t) && t == (by_dtype)i);
     }
     assert_true(by_dtype_parse("float32", &t) && t == BY_F32);
@@ -602,6 +604,83 @@ static void test_bf16(void **state)
     check_half(BY_BF16, 8);
 }
 
+/* The values of 8-bit floats from their definition, and what lies between two neighbours, as for f16. */
+static double small_value(uint8_t h, int fraction_bits, int bias)
+{
+    int exponent = (h & 0x7f) >> fraction_bits, fraction = h & ((1 << fraction_bits) - 1);
+    double magnitude = exponent ? ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
+                                : ldexp(fraction, 1 - bias - fraction_bits);
+    return h & 0x80 ? -magnitude : magnitude;
+}
+
+static void check_small(by_dtype type, int fraction_bits, int bias, uint8_t highest)
+{
+    for (int s = 0; s < 2; s++) {
+        uint8_t sign = s ? 0x80 : 0, h, back;
+        for (int code = 0; code <= highest; code++) {
+            double low = small_value((uint8_t)code, fraction_bits, bias), d;
+            double high = small_value((uint8_t)(code + 1), fraction_bits, bias); /* as if the range went on */
+            double middle = (low + high) / 2;
+            double at[] = {low, middle, nextafter(middle, 0), nextafter(middle, INFINITY)};
+            int want[] = {code, code & 1 ? code + 1 : code, code, code + 1};
+            for (int k = 0; k < 4; k++) {
+                d = s ? -at[k] : at[k];
+                by_convert(&h, type, &d, BY_F64, 1);
+                assert_int_equal(h, want[k] | sign);
+            }
+            back = (uint8_t)code | sign;
+            by_convert(&d, BY_F64, &back, type, 1);
+            assert_true(d == (s ? -low : low));
+        }
+        double far = s ? -1e300 : 1e300;
+        by_convert(&h, type, &far, BY_F64, 1);
+        assert_int_equal(h, (highest + 1) | sign);
+    }
+    float f;
+    uint8_t nan = 0x7f;
+    by_convert(&f, BY_F32, &nan, type, 1);
+    assert_true(isnan(f));
+    by_convert(&nan, type, &f, BY_F32, 1);
+    assert_int_equal(nan, 0x7f);
+}
+
+static void test_f8(void **state)
+{
+    (void)state;
+    check_small(BY_F8_E4M3, 3, 7, 0x7e);
+    check_small(BY_F8_E5M2, 2, 15, 0x7b);
+    uint8_t infinity = 0x7c;
+    float f;
+    by_convert(&f, BY_F32, &infinity, BY_F8_E5M2, 1);
+    assert_true(isinf(f));
+    uint64_t u = UINT64_MAX;
+    double d;
+    int32_t i;
+    by_convert(&d, BY_F64, &u, BY_U64, 1);
+    assert_true(d == 0x1p64);
+    by_convert(&i, BY_I32, &u, BY_U64, 1);
+    assert_int_equal(i, INT32_MAX);
+    d = -1;
+    by_convert(&u, BY_U64, &d, BY_F64, 1);
+    assert_true(u == 0);
+    d = 0x1p63;
+    by_convert(&u, BY_U64, &d, BY_F64, 1);
+    assert_true(u == UINT64_C(1) << 63);
+}
+
+/* The code of a value in an 8-bit float: the nearest, by looking at all of them. */
+static uint8_t small_code(int value, int fraction_bits, int bias)
+{
+    int best = 0;
+    for (int code = 0; code < 0x7c; code++) {
+        double d = fabs(small_value((uint8_t)code, fraction_bits, bias) - value);
+        double b = fabs(small_value((uint8_t)best, fraction_bits, bias) - value);
+        if (d < b || (d == b && code % 2 == 0))
+            best = code;
+    }
+    return (uint8_t)best;
+}
+
 /* Write a small whole number in the given type, independently of by_convert. */
 static void encode(unsigned char *at, by_dtype t, int value)
 {
@@ -612,6 +691,7 @@ static void encode(unsigned char *at, by_dtype t, int value)
         int32_t i32;
         int64_t i64;
         uint8_t u8;
+        uint32_t u32;
     } v;
     memset(&v, 0, sizeof(v));
     switch (t) {
@@ -631,7 +711,21 @@ static void encode(unsigned char *at, by_dtype t, int value)
         v.i32 = value;
         break;
     case BY_I64:
+    case BY_U64:
         v.i64 = value;
+        break;
+    case BY_I16:
+    case BY_U16:
+        v.u16 = (uint16_t)value;
+        break;
+    case BY_U32:
+        v.u32 = (uint32_t)value;
+        break;
+    case BY_F8_E4M3:
+        v.u8 = small_code(value, 3, 7);
+        break;
+    case BY_F8_E5M2:
+        v.u8 = small_code(value, 2, 15);
         break;
     default:
         v.u8 = (uint8_t)(t == BY_BOOL ? value != 0 : value);
@@ -639,7 +733,7 @@ static void encode(unsigned char *at, by_dtype t, int value)
     memcpy(at, &v, by_dtype_size(t));
 }
 
-/* All 64 pairs, odd addresses, lengths on both sides of the internal block, the byte behind the end
+/* All pairs, odd addresses, lengths on both sides of the internal block, the byte behind the end
  * untouched. */
 static void test_convert_all_pairs(void **state)
 {
@@ -651,7 +745,10 @@ static void test_convert_all_pairs(void **state)
         for (int d = 0; d < BY_DTYPE_COUNT; d++) {
             size_t from = by_dtype_size((by_dtype)s), to = by_dtype_size((by_dtype)d);
             for (int i = 0; i < N; i++) {
-                int value = s == BY_BOOL ? i % 3 == 0 : i % 101;
+                int most = s == BY_F8_E4M3   ? 16
+                           : s == BY_F8_E5M2 ? 8
+                                             : 101; /* whole numbers up to it are exact */
+                int value = s == BY_BOOL ? i % 3 == 0 : i % most;
                 encode(src + 1 + (size_t)i * from, (by_dtype)s, value);
                 encode(expected + (size_t)i * to, (by_dtype)d, value);
             }
@@ -742,6 +839,7 @@ int main(void)
         cmocka_unit_test(test_dtype_table),
         cmocka_unit_test(test_f16),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_f8),
         cmocka_unit_test(test_convert_all_pairs),
         cmocka_unit_test(test_convert_limits),
     };

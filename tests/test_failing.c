@@ -18,6 +18,10 @@
 #include "banyan/banyan.h"
 #include "base/file.h"
 
+#ifndef BY_SOURCE_DIR
+#define BY_SOURCE_DIR "."
+#endif
+
 static long until_failure = -1; /* allocations that still succeed; negative: all of them */
 static long alive;
 
@@ -221,6 +225,27 @@ static by_status generate_body(void)
     return with_model(false, BY_F32, write_text);
 }
 
+/* PyTorch files of both kinds into shards of another type. */
+static by_status convert_body(void)
+{
+    static const char *const names[] = {"zip.bin", "stream.bin"};
+    by_convert_spec spec = {.set_dtype = true, .dtype = BY_F16, .shard_bytes = 100};
+    by_status s = BY_OK;
+    for (int i = 0; i < BY_COUNT(names) && s == BY_OK; i++) {
+        char in[600], out[320];
+        snprintf(in, sizeof in, "%s/tests/data/torch/%s", BY_SOURCE_DIR, names[i]);
+        snprintf(out, sizeof out, "%s/converted", root);
+        s = by_weights_convert(in, out, &spec, NULL);
+        by_weights *w = s == BY_OK ? by_weights_open(out) : NULL;
+        if (s == BY_OK && !w)
+            s = by_error_status();
+        by_weights_free(w);
+        if (by_dir_exists(out))
+            by_dir_remove(out);
+    }
+    return s;
+}
+
 /* ---- whole runs ------------------------------------------------------------------------------ */
 
 typedef struct patience {
@@ -340,6 +365,12 @@ static void test_open(void **state)
     fail_each(open_body, 300);
 }
 
+static void test_convert(void **state)
+{
+    (void)state;
+    fail_each(convert_body, 100);
+}
+
 static void test_step(void **state)
 {
     (void)state;
@@ -421,8 +452,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open),     cmocka_unit_test(test_step),  cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_generate), cmocka_unit_test(test_fresh), cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_open),      cmocka_unit_test(test_convert),  cmocka_unit_test(test_step),
+        cmocka_unit_test(test_recompute), cmocka_unit_test(test_generate), cmocka_unit_test(test_fresh),
+        cmocka_unit_test(test_resume),
     };
     return cmocka_run_group_tests_name("failing", tests, set_up, tear_down);
 }

@@ -13,7 +13,7 @@
 #include "banyan/generate.h"
 #include "base/file.h"
 #include "infer/stream.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 
 #ifndef BY_SOURCE_DIR
 #define BY_SOURCE_DIR "."
@@ -559,10 +559,10 @@ static void wrong_specs_are_refused(void **state)
 
 /* ---- the reference implementation's texts ---------------------------------------------------- */
 
-static void assert_recorded(by_generator *g, const by_st *file, const char *name,
+static void assert_recorded(by_generator *g, const by_weights *file, const char *name,
                             const by_generate_spec *spec, int prompt)
 {
-    const by_st_entry *e = by_st_find(file, name);
+    const by_weight *e = by_weights_find(file, name);
     int32_t expected[64];
     assert_non_null(e);
     assert_true(e->rank == 2 && e->dim[0] == 1 && e->dim[1] <= 64);
@@ -590,7 +590,7 @@ static void texts_equal_the_reference(void **state)
         skip();
     }
     by_model *m = by_model_open(device, dir, &(by_model_spec){0});
-    by_st *file = by_st_open(path);
+    by_weights *file = by_weights_open(path);
     assert_non_null(m);
     assert_non_null(file);
     by_generator *g = by_generator_new(m, &(by_generator_spec){0});
@@ -602,7 +602,7 @@ static void texts_equal_the_reference(void **state)
     assert_recorded(g, file, "generate.greedy_no_repeat_3gram",
                     &(by_generate_spec){.ignore_eos = true, .sampling = {.no_repeat_ngram = 3}}, prompt);
     by_generator_free(g);
-    by_st_free(file);
+    by_weights_free(file);
     by_model_free(m);
 }
 

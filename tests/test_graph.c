@@ -913,6 +913,43 @@ static void test_text(void **state)
     by_params_free(params);
 }
 
+/* What attention costs is what is seen: 2 products of head size 6 for each of so many keys, in 2 rows and 3
+ * heads. And the text says what that is. */
+static void test_attention_cost(void **state)
+{
+    (void)state;
+    static const struct {
+        by_mask mask;
+        by_pattern pattern;
+        double seen; /* by 8 queries of 8 keys */
+        const char *text;
+    } cases[] = {
+        {BY_MASK_NONE, {.kind = BY_PATTERN_FULL}, 64, "x\n"},
+        {BY_MASK_CAUSAL, {.kind = BY_PATTERN_FULL}, 36, "x causal\n"},
+        {BY_MASK_CAUSAL, {.kind = BY_PATTERN_WINDOW, .before = 2}, 21, "x causal window -2 +0\n"},
+        {BY_MASK_NONE, {.kind = BY_PATTERN_BLOCKS, .length = 3, .before = 1}, 37, "x blocks of 3 -1 +0\n"},
+        {BY_MASK_CAUSAL, {.kind = BY_PATTERN_STRIDED, .length = 3}, 26, "x causal strided of 3\n"},
+        {BY_MASK_CAUSAL,
+         {.kind = BY_PATTERN_FIXED, .length = 4, .after = 1, .part = 2},
+         6,
+         "x causal fixed of 4 to 1 part 2\n"},
+    };
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        by_params *params = new_params(BY_F32);
+        by_graph *g = new_graph(params, false);
+        by_attention_spec spec = {.heads = 3, .mask = cases[i].mask, .pattern = cases[i].pattern};
+        by_output(g, "y", by_attention(g, by_input(g, "x", BY_F32, SHAPE(2, 8, 54)), NULL, NULL, &spec));
+        freeze(params);
+        by_program *p = compile(g, (by_compile_spec){0});
+        char *text = by_program_text(p, false);
+        assert_true(by_program_flops(p) == cases[i].seen * 4 * 6 * 2 * 3);
+        assert_contains(text, cases[i].text);
+        by_string_free(text);
+        by_program_free(p);
+        by_params_free(params);
+    }
+}
+
 /* The mask depends on seed and step alone. */
 static void test_seed(void **state)
 {
@@ -1005,8 +1042,9 @@ int main(void)
         cmocka_unit_test(test_no_fusion),  cmocka_unit_test(test_plan),
         cmocka_unit_test(test_reuse),      cmocka_unit_test(test_views),
         cmocka_unit_test(test_empty),      cmocka_unit_test(test_states),
-        cmocka_unit_test(test_trace),      cmocka_unit_test(test_text),
-        cmocka_unit_test(test_seed),       cmocka_unit_test(test_frees),
+        cmocka_unit_test(test_trace),      cmocka_unit_test(test_attention_cost),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_frees),
     };
     return cmocka_run_group_tests_name("graph", tests, open_device, close_device);
 }

@@ -111,6 +111,74 @@ static void bad_cache(by_graph *g)
                         &(by_attention_spec){.heads = 2});
 }
 
+/* Attention over 2 rows of 4 positions, 3 heads. */
+static void attend(by_graph *g, by_attention_spec spec)
+{
+    spec.heads = 3;
+    by_attention(g, f32_input(g, "q", SHAPE(2, 4, 18)), NULL, NULL, &spec);
+}
+
+static void no_prefix(by_graph *g)
+{
+    attend(g, (by_attention_spec){.mask = BY_MASK_PREFIX});
+}
+
+static void idle_prefix(by_graph *g)
+{
+    attend(g, (by_attention_spec){.mask = BY_MASK_CAUSAL, .prefix = by_input(g, "prefix", BY_I32, SHAPE(2))});
+}
+
+static void bad_prefix(by_graph *g)
+{
+    attend(g, (by_attention_spec){.mask = BY_MASK_PREFIX, .prefix = by_input(g, "prefix", BY_I32, SHAPE(3))});
+}
+
+static void bad_pattern_length(by_graph *g)
+{
+    attend(g, (by_attention_spec){.pattern = {BY_PATTERN_STRIDED, .length = 0}});
+}
+
+static void bad_pattern_part(by_graph *g)
+{
+    attend(g, (by_attention_spec){.pattern = {BY_PATTERN_WINDOW, .before = 3, .part = 1}});
+}
+
+static void empty_pattern(by_graph *g)
+{
+    attend(g, (by_attention_spec){.pattern = {BY_PATTERN_WINDOW, .before = 3, .after = -4}});
+}
+
+static void huge_pattern(by_graph *g)
+{
+    attend(g, (by_attention_spec){.pattern = {BY_PATTERN_WINDOW, .before = INT32_MAX}});
+}
+
+static void bad_summary(by_graph *g)
+{
+    attend(g, (by_attention_spec){.pattern = {BY_PATTERN_FIXED, .length = 8, .after = 9}});
+}
+
+static void bad_score_bias(by_graph *g)
+{
+    attend(g, (by_attention_spec){.bias = f32_input(g, "bias", SHAPE(1, 2, 4, 4))});
+}
+
+static void bad_bias_entries(by_graph *g)
+{
+    attend(g, (by_attention_spec){.bias = f32_input(g, "bias", SHAPE(1, 3, 4, 5))});
+}
+
+static void bad_bias_type(by_graph *g)
+{
+    attend(g,
+           (by_attention_spec){.bias = by_input(g, "bias", BY_BF16, SHAPE(1, 1, 1, 5)), .by_distance = true});
+}
+
+static void no_bias(by_graph *g)
+{
+    attend(g, (by_attention_spec){.by_distance = true});
+}
+
 static void bad_loss(by_graph *g)
 {
     by_cross_entropy(g, f32_input(g, "logits", SHAPE(4, 9)), by_input(g, "targets", BY_I32, SHAPE(5)), NULL);
@@ -238,6 +306,18 @@ static void test_errors(void **state)
         {bad_groups, {"attention", "3 heads", "2 key heads"}},
         {bad_keys, {"attention", "q (1, 3, 6) f32", "k (2, 5, 6) f32"}},
         {bad_key_mask, {"attention", "q (2, 4, 6) f32", "padding (2, 5) i32"}},
+        {no_prefix, {"attention", "none is given"}},
+        {idle_prefix, {"attention", "the mask is another"}},
+        {bad_prefix, {"attention", "a prefix (B)", "prefix (3) i32"}},
+        {bad_pattern_length, {"attention", "length 0"}},
+        {bad_pattern_part, {"attention", "no part 1"}},
+        {empty_pattern, {"attention", "3 before", "-4 after"}},
+        {huge_pattern, {"attention", "2147483647", "too large"}},
+        {bad_summary, {"attention", "9 of 8 columns"}},
+        {bad_score_bias, {"attention", "a bias (B or 1", "bias (1, 2, 4, 4) f32"}},
+        {bad_bias_entries, {"attention", "T or 1, S)", "bias (1, 3, 4, 5) f32"}},
+        {bad_bias_type, {"attention", "T or 1, L)", "bias (1, 1, 1, 5) bf16"}},
+        {no_bias, {"attention", "no bias"}},
         {bad_cache, {"attention_cached", "q (2, 1, 12) f32", "cache (2, 8, 5) f32"}},
         {bad_loss, {"cross_entropy", "logits (4, 9) f32", "targets (5) i32"}},
         {bad_axis, {"sum", "axis"}},

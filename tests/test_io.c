@@ -13,7 +13,7 @@
 #include "io/curve.h"
 #include "io/events.h"
 #include "io/json.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 
 #ifndef BY_SOURCE_DIR
 #define BY_SOURCE_DIR "."
@@ -216,7 +216,7 @@ static void refuse(const char *header, size_t n, by_status status, const char *m
     size_t size;
     uint8_t *bytes = container(header, n, &size);
     by_error_clear();
-    assert_null(by_st_open_memory(bytes, size, "m"));
+    assert_null(by_weights_open_memory(bytes, size, "m"));
     assert_failed(status, message);
     by_free(bytes);
 }
@@ -225,11 +225,11 @@ static void accept(const char *header, size_t n, int count)
 {
     size_t size;
     uint8_t *bytes = container(header, n, &size);
-    by_st *s = by_st_open_memory(bytes, size, "m");
+    by_weights *s = by_weights_open_memory(bytes, size, "m");
     if (!s)
         fail_msg("%s: %s", header, by_error_message());
-    assert_int_equal(by_st_count(s), count);
-    by_st_free(s);
+    assert_int_equal(by_weights_count(s), count);
+    by_weights_free(s);
     by_free(bytes);
 }
 
@@ -276,8 +276,12 @@ static void test_st_headers(void **state)
     refuse("{\"a\":" T("F64", "[4503599627370496,1024]", 0, 0) "}", 0, BY_ERR_FORMAT, "overflows");
     refuse("{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED,
            "more than 8 dimensions");
-    refuse("{\"a\":" T("I8", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "tensor \"a\" has element type I8");
-    refuse("{\"a\":" T("F8_E4M3", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "F8_E4M3");
+    refuse("{\"a\":" T("F4", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "tensor \"a\" has element type F4");
+    refuse("{\"a\":" T("F8_E4M3FNUZ", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "F8_E4M3FNUZ");
+    accept("{\"a\":" T("I8", "[1]", 0, 1) ",\"b\":" T("I16", "[1]", 1, 3) ",\"c\":" T("U16", "[1]", 3, 5) "}",
+           5, 3);
+    accept("{\"a\":" T("U32", "[1]", 0, 4) ",\"b\":" T("U64", "[1]", 4, 12) "}", 12, 2);
+    accept("{\"a\":" T("F8_E4M3", "[1]", 0, 1) ",\"b\":" T("F8_E5M2", "[3]", 1, 4) "}", 4, 2);
     refuse("{\"a\\u001b\":" T("X9", "[1]", 0, 1) "}", 1, BY_ERR_FORMAT,
            "\"a?\" has unknown element type \"X9\"");
     refuse("{\"__metadata__\":3}", 0, BY_ERR_FORMAT, "__metadata__ is not an object");
@@ -285,13 +289,13 @@ static void test_st_headers(void **state)
     refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, BY_ERR_FORMAT, "there twice");
 
     by_error_clear();
-    assert_null(by_st_open_memory("\x02\0\0\0\0\0\0", 7, "m"));
+    assert_null(by_weights_open_memory("\x02\0\0\0\0\0\0", 7, "m"));
     assert_failed(BY_ERR_FORMAT, "too short");
-    assert_null(by_st_open_memory("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "m"));
+    assert_null(by_weights_open_memory("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "m"));
     assert_failed(BY_ERR_FORMAT, "not a safetensors file");
-    assert_null(by_st_open_memory("\x03\0\0\0\0\0\0\0{}", 10, "m"));
+    assert_null(by_weights_open_memory("\x03\0\0\0\0\0\0\0{}", 10, "m"));
     assert_failed(BY_ERR_FORMAT, "cut short");
-    by_st_free(NULL);
+    by_weights_free(NULL);
 }
 
 static const float F[6] = {1, -2, 3.5f, 0, 1e-30f, 6};
@@ -302,7 +306,7 @@ static const uint8_t U[5] = {0, 1, 2, 254, 255};
 static void test_st_round_trip(void **state)
 {
     (void)state;
-    by_st_entry e[] = {
+    by_weight e[] = {
         {.name = "u\"8\"", .dtype = BY_U8, .rank = 1, .dim = {5}, .data = U, .bytes = 5},
         {.name = "w", .dtype = BY_F32, .rank = 2, .dim = {2, 3}, .data = F, .bytes = 24},
         {.name = "h.\xc3\xa9", .dtype = BY_BF16, .rank = 1, .dim = {3}, .data = H, .bytes = 6},
@@ -311,12 +315,12 @@ static void test_st_round_trip(void **state)
         {.name = "ids", .dtype = BY_I64, .rank = 1, .dim = {2}, .data = I, .bytes = 16},
     };
     const char *const meta[] = {"format", "pt", "note", "line\n\"two\"", NULL};
-    assert_int_equal(by_st_write(in_folder("model.safetensors"), e, 6, meta), BY_OK);
-    by_st *s = by_st_open(in_folder("model.safetensors"));
+    assert_int_equal(by_weights_write(in_folder("model.safetensors"), e, 6, meta), BY_OK);
+    by_weights *s = by_weights_open(in_folder("model.safetensors"));
     assert_non_null(s);
-    assert_int_equal(by_st_count(s), 6);
+    assert_int_equal(by_weights_count(s), 6);
     for (int i = 0; i < 6; i++) {
-        const by_st_entry *r = by_st_find(s, e[i].name);
+        const by_weight *r = by_weights_find(s, e[i].name);
         assert_non_null(r);
         assert_int_equal(r->dtype, e[i].dtype);
         assert_int_equal(r->rank, e[i].rank);
@@ -326,24 +330,24 @@ static void test_st_round_trip(void **state)
         if (r->bytes)
             assert_memory_equal(r->data, e[i].data, r->bytes);
         if (i > 0)
-            assert_true(strcmp(by_st_at(s, i - 1)->name, by_st_at(s, i)->name) < 0);
+            assert_true(strcmp(by_weights_at(s, i - 1)->name, by_weights_at(s, i)->name) < 0);
     }
-    assert_int_equal((uintptr_t)by_st_find(s, "ids")->data % 64, 0);
-    assert_null(by_st_find(s, "nothing"));
-    assert_null(by_st_at(s, -1));
-    assert_null(by_st_at(s, 6));
-    assert_string_equal(by_st_metadata(s, "note"), "line\n\"two\"");
-    assert_null(by_st_metadata(s, "absent"));
-    by_st_free(s);
+    assert_int_equal((uintptr_t)by_weights_find(s, "ids")->data % 64, 0);
+    assert_null(by_weights_find(s, "nothing"));
+    assert_null(by_weights_at(s, -1));
+    assert_null(by_weights_at(s, 6));
+    assert_string_equal(by_weights_metadata(s, "note"), "line\n\"two\"");
+    assert_null(by_weights_metadata(s, "absent"));
+    by_weights_free(s);
 
     /* The directory opens the same file; another order of the same tensors gives the same bytes. */
-    s = by_st_open(folder);
+    s = by_weights_open(folder);
     assert_non_null(s);
-    by_st_free(s);
-    by_st_entry turned[6];
+    by_weights_free(s);
+    by_weight turned[6];
     for (int i = 0; i < 6; i++)
         turned[i] = e[5 - i];
-    assert_int_equal(by_st_write(in_folder("again.safetensors"), turned, 6, meta), BY_OK);
+    assert_int_equal(by_weights_write(in_folder("again.safetensors"), turned, 6, meta), BY_OK);
     size_t n1, n2;
     char *a = by_file_read(in_folder("model.safetensors"), 1 << 20, &n1);
     char *b = by_file_read(in_folder("again.safetensors"), 1 << 20, &n2);
@@ -354,7 +358,7 @@ static void test_st_round_trip(void **state)
     for (size_t n = 0; n < n1; n++) {
         char *part = by_alloc(n);
         memcpy(part, a, n);
-        assert_null(by_st_open_memory(part, n, "part"));
+        assert_null(by_weights_open_memory(part, n, "part"));
         assert_int_equal(by_error_status(), BY_ERR_FORMAT);
         by_free(part);
     }
@@ -365,38 +369,38 @@ static void test_st_round_trip(void **state)
 static void test_st_write_refuses(void **state)
 {
     (void)state;
-    by_st_entry good = {.name = "a", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
-                e[2] = {good, good};
+    by_weight good = {.name = "a", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
+              e[2] = {good, good};
     const char *path = in_folder("bad.safetensors");
-    assert_int_equal(by_st_write(path, e, 2, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 2, NULL), BY_ERR_ARGUMENT);
     assert_failed(BY_ERR_ARGUMENT, "two tensors named \"a\"");
     e[0].name = "__metadata__";
-    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
     e[0].name = "\xff";
-    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
     e[0] = good;
     e[0].bytes = 4;
-    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
     e[0] = good;
     e[0].data = NULL;
-    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
     e[0] = good;
     e[0].dim[0] = -2;
-    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
     e[0] = good;
     e[0].rank = 9;
-    assert_int_equal(by_st_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, e, 1, NULL), BY_ERR_ARGUMENT);
     const char *const twice[] = {"k", "1", "k", "2", NULL}, *const odd[] = {"k", NULL};
-    assert_int_equal(by_st_write(path, &good, 1, twice), BY_ERR_ARGUMENT);
-    assert_int_equal(by_st_write(path, &good, 1, odd), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, &good, 1, twice), BY_ERR_ARGUMENT);
+    assert_int_equal(by_weights_write(path, &good, 1, odd), BY_ERR_ARGUMENT);
     assert_false(by_file_exists(path));
-    assert_int_equal(by_st_write(in_folder("no/such/dir.safetensors"), &good, 1, NULL), BY_ERR_IO);
-    assert_int_equal(by_st_write(in_folder("none.safetensors"), NULL, 0, NULL), BY_OK);
-    by_st *s = by_st_open(in_folder("none.safetensors"));
+    assert_int_equal(by_weights_write(in_folder("no/such/dir.safetensors"), &good, 1, NULL), BY_ERR_IO);
+    assert_int_equal(by_weights_write(in_folder("none.safetensors"), NULL, 0, NULL), BY_OK);
+    by_weights *s = by_weights_open(in_folder("none.safetensors"));
     assert_non_null(s);
-    assert_int_equal(by_st_count(s), 0);
-    assert_string_equal(by_st_metadata(s, "format"), "pt");
-    by_st_free(s);
+    assert_int_equal(by_weights_count(s), 0);
+    assert_string_equal(by_weights_metadata(s, "format"), "pt");
+    by_weights_free(s);
 }
 
 static void write_text(const char *name, const char *text)
@@ -408,7 +412,7 @@ static void refuse_index(const char *text, const char *message)
 {
     write_text("model.safetensors.index.json", text);
     by_error_clear();
-    assert_null(by_st_open(folder));
+    assert_null(by_weights_open(folder));
     assert_int_not_equal(by_error_status(), BY_OK);
     if (!strstr(by_error_message(), message))
         fail_msg("expected \"%s\": %s", message, by_error_message());
@@ -418,25 +422,25 @@ static void test_st_shards(void **state)
 {
     (void)state;
     by_error_clear();
-    assert_null(by_st_open(folder));
-    assert_failed(BY_ERR_IO, "no model.safetensors");
-    by_st_entry one[] = {{.name = "b", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
-                         {.name = "extra", .dtype = BY_F32, .rank = 1, .dim = {1}, .data = F, .bytes = 4}};
-    by_st_entry two = {.name = "a", .dtype = BY_I64, .rank = 1, .dim = {2}, .data = I, .bytes = 16};
-    assert_int_equal(by_st_write(in_folder("1.safetensors"), one, 2, NULL), BY_OK);
-    assert_int_equal(by_st_write(in_folder("2.safetensors"), &two, 1, NULL), BY_OK);
+    assert_null(by_weights_open(folder));
+    assert_failed(BY_ERR_IO, "no model.safetensors and no pytorch_model.bin");
+    by_weight one[] = {{.name = "b", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
+                       {.name = "extra", .dtype = BY_F32, .rank = 1, .dim = {1}, .data = F, .bytes = 4}};
+    by_weight two = {.name = "a", .dtype = BY_I64, .rank = 1, .dim = {2}, .data = I, .bytes = 16};
+    assert_int_equal(by_weights_write(in_folder("1.safetensors"), one, 2, NULL), BY_OK);
+    assert_int_equal(by_weights_write(in_folder("2.safetensors"), &two, 1, NULL), BY_OK);
     write_text("model.safetensors.index.json",
                "{\"metadata\":{\"total_size\":24},"
                "\"weight_map\":{\"b\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
-    by_st *s = by_st_open(folder);
+    by_weights *s = by_weights_open(folder);
     assert_non_null(s);
-    assert_int_equal(by_st_count(s), 2);
-    assert_string_equal(by_st_at(s, 0)->name, "a");
-    assert_memory_equal(by_st_find(s, "a")->data, I, 16);
-    assert_memory_equal(by_st_find(s, "b")->data, F, 8);
-    assert_null(by_st_find(s, "extra"));
-    assert_string_equal(by_st_metadata(s, "format"), "pt");
-    by_st_free(s);
+    assert_int_equal(by_weights_count(s), 2);
+    assert_string_equal(by_weights_at(s, 0)->name, "a");
+    assert_memory_equal(by_weights_find(s, "a")->data, I, 16);
+    assert_memory_equal(by_weights_find(s, "b")->data, F, 8);
+    assert_null(by_weights_find(s, "extra"));
+    assert_string_equal(by_weights_metadata(s, "format"), "pt");
+    by_weights_free(s);
 
     refuse_index("{}", "no weight_map");
     refuse_index("{\"weight_map\":{\"b\":\"../1.safetensors\"}}", "not a file name");
@@ -447,6 +451,38 @@ static void test_st_shards(void **state)
     refuse_index("{\"weight_map\":{\"c\":\"1.safetensors\"}}", "tensor \"c\" is not in 1.safetensors");
     refuse_index("{\"weight_map\":{\"b\":\"1.safetensors\",\"b\":\"1.safetensors\"}}",
                  "two tensors named \"b\"");
+}
+
+static long resident_pages(void)
+{
+    long all = 0, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%ld %ld", &all, &pages) != 2)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages;
+}
+
+/* Half a gigabyte, most of it a hole in the file: opening it reads the header and nothing more. */
+static void test_st_large(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *head = container("{\"w\":" T("F32", "[125,1000000]", 0, 500000000) "}", 0, &size);
+    assert_int_equal(by_file_write(in_folder("large.safetensors"), head, size), BY_OK);
+    by_free(head);
+    assert_int_equal(truncate(in_folder("large.safetensors"), (off_t)size + 500000000), 0);
+    long before = resident_pages();
+    double start = by_seconds();
+    by_weights *s = by_weights_open(in_folder("large.safetensors"));
+    assert_non_null(s);
+    assert_true(by_seconds() - start < 1); /* some tenths of a millisecond, on a machine that is not busy */
+    assert_true((resident_pages() - before) * sysconf(_SC_PAGESIZE) < 4 << 20);
+    float last = 1;
+    assert_int_equal(by_weight_read(by_weights_at(s, 0), 124999999, 1, &last, BY_F32), BY_OK);
+    assert_true(last == 0);
+    by_weights_free(s);
 }
 
 /* Every container that the reference implementation wrote opens, and writing its tensors again keeps them. */
@@ -464,17 +500,18 @@ static void test_st_fixtures(void **state)
         skip();
     }
     for (int i = 0; i < count; i++) {
-        by_st *s = by_st_open(paths[i]);
+        by_weights *s = by_weights_open(paths[i]);
         if (!s)
             fail_msg("%s", by_error_message());
-        assert_true(by_st_count(s) > 0);
-        assert_int_equal(by_st_write(in_folder("copy.safetensors"), by_st_at(s, 0), by_st_count(s), NULL),
-                         BY_OK);
-        by_st *copy = by_st_open(in_folder("copy.safetensors"));
+        assert_true(by_weights_count(s) > 0);
+        assert_int_equal(
+            by_weights_write(in_folder("copy.safetensors"), by_weights_at(s, 0), by_weights_count(s), NULL),
+            BY_OK);
+        by_weights *copy = by_weights_open(in_folder("copy.safetensors"));
         assert_non_null(copy);
-        assert_int_equal(by_st_count(copy), by_st_count(s));
-        for (int j = 0; j < by_st_count(s); j++) {
-            const by_st_entry *a = by_st_at(s, j), *b = by_st_at(copy, j);
+        assert_int_equal(by_weights_count(copy), by_weights_count(s));
+        for (int j = 0; j < by_weights_count(s); j++) {
+            const by_weight *a = by_weights_at(s, j), *b = by_weights_at(copy, j);
             assert_string_equal(a->name, b->name);
             assert_int_equal(a->dtype, b->dtype);
             assert_memory_equal(a->dim, b->dim, sizeof a->dim);
@@ -482,8 +519,8 @@ static void test_st_fixtures(void **state)
             if (a->bytes)
                 assert_memory_equal(a->data, b->data, a->bytes);
         }
-        by_st_free(copy);
-        by_st_free(s);
+        by_weights_free(copy);
+        by_weights_free(s);
     }
     by_paths_free(paths, count);
 }
@@ -855,10 +892,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_json_refuses),  TEST(test_json_members),     TEST(test_json_print),  TEST(test_st_headers),
-        TEST(test_st_round_trip), TEST(test_st_write_refuses), TEST(test_st_shards),   TEST(test_st_fixtures),
-        TEST(test_events),        TEST(test_events_disk_full), TEST(test_curve_small), TEST(test_curve_ticks),
-        TEST(test_curve_million), TEST(test_curve_text),
+        TEST(test_json_refuses), TEST(test_json_members),     TEST(test_json_print),
+        TEST(test_st_headers),   TEST(test_st_round_trip),    TEST(test_st_write_refuses),
+        TEST(test_st_shards),    TEST(test_st_fixtures),      TEST(test_st_large),
+        TEST(test_events),       TEST(test_events_disk_full), TEST(test_curve_small),
+        TEST(test_curve_ticks),  TEST(test_curve_million),    TEST(test_curve_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void test_softmax(void **state)
 
 /* ---- cross-entropy -------------------------------------------------------------------------- */
 
-/* which: bit 0 label smoothing, bit 1 every third row ignored, bit 2 all rows ignored */
+/* which: bit 0 label smoothing, bit 1 every third row ignored, bit 2 all rows ignored, bit 3 weights */
 static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64_t cols, int which)
 {
     pool p = {.rng = by_rng_make(2, (uint64_t)which)};
@@ -93,30 +93,38 @@ static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64
     const double *u = randomise(&p, x, 4), s = a.label_smoothing;
     double *want_lse = zeros(&p, rows + 1), *want = zeros(&p, rows * cols), total = 0, up = 0.75, counted = 0;
     int32_t *target = targets->data;
+    by_tensor *weights = which & 8 ? TENSOR(&p, acc, cols) : NULL;
+    double *weight = zeros(&p, cols);
+    for (int64_t j = 0; j < cols; j++)
+        weight[j] = weights ? 0.25 * (double)(1 + j % 7) : 1;
+    if (weights)
+        by_convert(weights->data, acc, weight, BY_F64, (size_t)cols);
     by_convert(dloss->data, acc, &up, BY_F64, 1);
     for (int64_t r = 0; r < rows; r++) {
         const bool ignored = which & 4 || (which & 2 && r % 3 == 1);
         target[r] = ignored ? -100 : (int32_t)by_rng_below(&p.rng, (uint64_t)cols);
         want_lse[r] = log_sum_exp(u + r * cols, cols);
-        counted += !ignored;
+        counted += ignored ? 0 : weight[target[r]];
         double mean = 0;
         for (int64_t j = 0; j < cols; j++)
             mean += u[r * cols + j] / (double)cols;
         if (!ignored)
-            total += (1 - s) * (want_lse[r] - u[r * cols + target[r]]) + s * (want_lse[r] - mean);
+            total += weight[target[r]] *
+                     ((1 - s) * (want_lse[r] - u[r * cols + target[r]]) + s * (want_lse[r] - mean));
     }
     want_lse[rows] = counted;
     total = counted > 0 ? total / counted : 0;
     for (int64_t i = 0; i < rows * cols; i++) {
         const int64_t r = i / cols;
         const double hot = (target[r] == i % cols ? 1 - s : 0) + s / (double)cols;
-        want[i] = target[r] == -100 ? 0 : (exp(u[i] - want_lse[r]) - hot) * up / counted;
+        want[i] = target[r] == -100 ? 0 : weight[target[r]] * (exp(u[i] - want_lse[r]) - hot) * up / counted;
     }
-    by_node n = {.op = BY_OP_CROSS_ENTROPY, .in = {x, targets}, .out = {loss, lse}, .attr = &a};
+    by_node n = {.op = BY_OP_CROSS_ENTROPY, .in = {x, targets, weights}, .out = {loss, lse}, .attr = &a};
     assert_int_equal(run_node(&p, set, &n), BY_OK);
     expect(set, "loss", loss, &total, 1, 20 + sum_roundings(cols));
     expect(set, "lse", lse, want_lse, 1, 20 + sum_roundings(cols));
-    by_node g = {.op = BY_OP_CROSS_ENTROPY_GRAD, .in = {x, targets, lse, dloss}, .out = {dx}, .attr = &a};
+    by_node g = {
+        .op = BY_OP_CROSS_ENTROPY_GRAD, .in = {x, targets, lse, dloss, weights}, .out = {dx}, .attr = &a};
     assert_int_equal(run_node(&p, set, &g), BY_OK);
     expect(set, "cross_entropy_grad", dx, want, counted > 0 ? up / counted : 0, 40 + sum_roundings(cols));
     g.out[0] = x;
@@ -136,6 +144,8 @@ static void check_cross_entropy(const kernel_set *set, by_dtype type)
     for (int k = 0; k < BY_COUNT(sizes); k++)
         for (int which = 0; which < 5; which++)
             check_loss(set, type, sizes[k][0], sizes[k][1], which);
+    check_loss(set, type, 9, 33, 8);
+    check_loss(set, type, 9, 33, 10);
 }
 
 static void test_cross_entropy(void **state)
@@ -257,7 +267,8 @@ static void check_gather(const kernel_set *set, by_dtype type)
         randomise(&p, table, 1);
         for (int64_t i = 0; i < count; i++)
             id[i] = (int32_t)by_rng_below(&p.rng, (uint64_t)rows);
-        by_node n = {.op = BY_OP_GATHER, .in = {table, ids}, .out = {y}};
+        by_gather_attr attr = {.rows = rows, .still = -1};
+        by_node n = {.op = BY_OP_GATHER, .attr = &attr, .in = {table, ids}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         const size_t row = (size_t)cols * by_dtype_size(type);
         for (int64_t i = 0; i < count; i++)
@@ -267,7 +278,8 @@ static void check_gather(const kernel_set *set, by_dtype type)
         const double *dy = randomise(&p, y, 1);
         for (int64_t i = 0; i < count * cols; i++)
             want[id[i / cols] * cols + i % cols] += dy[i];
-        by_node g = {.op = BY_OP_GATHER_GRAD, .in = {ids, y, add ? dtable : NULL}, .out = {dtable}};
+        by_node g = {
+            .op = BY_OP_GATHER_GRAD, .attr = &attr, .in = {ids, y, add ? dtable : NULL}, .out = {dtable}};
         assert_int_equal(run_node(&p, set, &g), BY_OK);
         expect(set, "gather_grad", dtable, want, 10, 16);
         id[count - 1] = (int32_t)rows;

@@ -13,7 +13,7 @@
 #include "banyan/verify.h"
 #include "base/file.h"
 #include "child.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 #include "train/measure.h"
 
 static by_device *device;
@@ -82,13 +82,13 @@ static int count_expected(const char *dir)
     char path[1100];
     int n = 0;
     snprintf(path, sizeof path, "%s/reference.safetensors", dir);
-    by_st *file = by_st_open(path);
+    by_weights *file = by_weights_open(path);
     assert_non_null(file);
-    for (int i = 0; i < by_st_count(file); i++) {
-        const char *name = by_st_at(file, i)->name;
+    for (int i = 0; i < by_weights_count(file); i++) {
+        const char *name = by_weights_at(file, i)->name;
         n += strncmp(name, "input.", 6) != 0 && strncmp(name, "step", 4) != 0;
     }
-    by_st_free(file);
+    by_weights_free(file);
     return n;
 }
 
@@ -170,7 +170,7 @@ static void copy_file(const char *dir, const char *name)
 }
 
 /* Put `extra` (with a name that may replace one there is) into a copy of a case's file. */
-static void spoil(const char *name, const char *file_name, const by_st_entry *extra)
+static void spoil(const char *name, const char *file_name, const by_weight *extra)
 {
     const char *dir = case_dir(name);
     static const char *const files[] = {"config.json", "case.json", "model.safetensors",
@@ -180,18 +180,18 @@ static void spoil(const char *name, const char *file_name, const by_st_entry *ex
         copy_file(dir, files[i]);
     char path[1100];
     snprintf(path, sizeof path, "%s/%s", dir, file_name);
-    by_st *file = by_st_open(path);
+    by_weights *file = by_weights_open(path);
     assert_non_null(file);
-    by_st_entry *entries = by_alloc_zero((size_t)by_st_count(file) + 1, sizeof *entries);
+    by_weight *entries = by_alloc_zero((size_t)by_weights_count(file) + 1, sizeof *entries);
     assert_non_null(entries);
     int n = 0;
-    for (int i = 0; i < by_st_count(file); i++)
-        if (strcmp(by_st_at(file, i)->name, extra->name) != 0)
-            entries[n++] = *by_st_at(file, i);
+    for (int i = 0; i < by_weights_count(file); i++)
+        if (strcmp(by_weights_at(file, i)->name, extra->name) != 0)
+            entries[n++] = *by_weights_at(file, i);
     entries[n++] = *extra;
-    assert_int_equal(by_st_write(in_folder(file_name), entries, n, NULL), BY_OK);
+    assert_int_equal(by_weights_write(in_folder(file_name), entries, n, NULL), BY_OK);
     by_free(entries);
-    by_st_free(file);
+    by_weights_free(file);
 }
 
 /* Add `by` to one element of a tensor of the reference (or to a token). */
@@ -199,10 +199,10 @@ static void spoil_element(const char *name, const char *tensor, size_t at, doubl
 {
     char path[1100];
     snprintf(path, sizeof path, "%s/reference.safetensors", case_dir(name));
-    by_st *file = by_st_open(path);
-    const by_st_entry *e = by_st_find(file, tensor);
+    by_weights *file = by_weights_open(path);
+    const by_weight *e = by_weights_find(file, tensor);
     assert_non_null(e);
-    by_st_entry changed = *e;
+    by_weight changed = *e;
     char *bytes = by_alloc(e->bytes);
     assert_non_null(bytes);
     memcpy(bytes, e->data, e->bytes);
@@ -222,7 +222,7 @@ static void spoil_element(const char *name, const char *tensor, size_t at, doubl
     changed.data = bytes;
     spoil(name, "reference.safetensors", &changed);
     by_free(bytes);
-    by_st_free(file);
+    by_weights_free(file);
 }
 
 /* Exactly this tensor fails. */
@@ -276,12 +276,12 @@ static void test_spoiled_weight(void **state)
     (void)state;
     float bias[32] = {1};
     spoil("gpt2-lm", "model.safetensors",
-          &(by_st_entry){.name = "transformer.h.0.mlp.c_proj.bias",
-                         .dtype = BY_F32,
-                         .rank = 1,
-                         .dim = {32},
-                         .data = bias,
-                         .bytes = sizeof bias});
+          &(by_weight){.name = "transformer.h.0.mlp.c_proj.bias",
+                       .dtype = BY_F32,
+                       .rank = 1,
+                       .dim = {32},
+                       .data = bias,
+                       .bytes = sizeof bias});
     record r;
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_true(r.failed > 20);
@@ -303,17 +303,17 @@ static void test_unknown_tensors(void **state)
     float x = 0;
     for (int i = 0; i < BY_COUNT(names); i++) {
         spoil("gpt2-lm", "reference.safetensors",
-              &(by_st_entry){
+              &(by_weight){
                   .name = names[i], .dtype = BY_F32, .rank = 1, .dim = {1}, .data = &x, .bytes = sizeof x});
         expect_failure(names[i]);
     }
     spoil("train-gpt2", "reference.safetensors",
-          &(by_st_entry){.name = "step20.input_ids",
-                         .dtype = BY_F32,
-                         .rank = 1,
-                         .dim = {1},
-                         .data = &x,
-                         .bytes = sizeof x});
+          &(by_weight){.name = "step20.input_ids",
+                       .dtype = BY_F32,
+                       .rank = 1,
+                       .dim = {1},
+                       .data = &x,
+                       .bytes = sizeof x});
     expect_failure("step20.input_ids");
 }
 
@@ -322,12 +322,12 @@ static void test_wrong_shape(void **state)
     (void)state;
     float x[6] = {0};
     spoil("gpt2-classify", "reference.safetensors",
-          &(by_st_entry){.name = "output.logits",
-                         .dtype = BY_F32,
-                         .rank = 2,
-                         .dim = {3, 2},
-                         .data = x,
-                         .bytes = sizeof x});
+          &(by_weight){.name = "output.logits",
+                       .dtype = BY_F32,
+                       .rank = 2,
+                       .dim = {3, 2},
+                       .data = x,
+                       .bytes = sizeof x});
     record r;
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_int_equal(r.failed, 1);
@@ -351,29 +351,29 @@ static void test_unknown_inputs(void **state)
     (void)state;
     int64_t ids[22] = {0};
     spoil("gpt2-lm", "reference.safetensors",
-          &(by_st_entry){.name = "input.token_type_ids",
-                         .dtype = BY_I64,
-                         .rank = 2,
-                         .dim = {2, 11},
-                         .data = ids,
-                         .bytes = sizeof ids});
+          &(by_weight){.name = "input.token_type_ids",
+                       .dtype = BY_I64,
+                       .rank = 2,
+                       .dim = {2, 11},
+                       .data = ids,
+                       .bytes = sizeof ids});
     expect_error("input.token_type_ids");
     spoil("gpt2-lm", "reference.safetensors",
-          &(by_st_entry){.name = "input.attention_mask",
-                         .dtype = BY_I64,
-                         .rank = 2,
-                         .dim = {11, 2},
-                         .data = ids,
-                         .bytes = sizeof ids});
+          &(by_weight){.name = "input.attention_mask",
+                       .dtype = BY_I64,
+                       .rank = 2,
+                       .dim = {11, 2},
+                       .data = ids,
+                       .bytes = sizeof ids});
     expect_error("(11, 2)");
     ids[3] = 97; /* the vocabulary ends at 96 */
     spoil("gpt2-lm", "reference.safetensors",
-          &(by_st_entry){.name = "input.input_ids",
-                         .dtype = BY_I64,
-                         .rank = 2,
-                         .dim = {2, 11},
-                         .data = ids,
-                         .bytes = sizeof ids});
+          &(by_weight){.name = "input.input_ids",
+                       .dtype = BY_I64,
+                       .rank = 2,
+                       .dim = {2, 11},
+                       .data = ids,
+                       .bytes = sizeof ids});
     expect_error("97");
 }
 
@@ -386,7 +386,7 @@ static void test_bad_cases(void **state)
 {
     (void)state;
     float x = 0;
-    const by_st_entry harmless = {
+    const by_weight harmless = {
         .name = "output.loss", .dtype = BY_F32, .rank = 0, .data = &x, .bytes = sizeof x};
     spoil("gpt2-lm", "reference.safetensors", &harmless);
     put_text("case.json", "{\"class\": \"GPT2DoubleHeadsModel\"}");
@@ -421,12 +421,12 @@ static void test_generation_settings(void **state)
     float x = 0;
     for (int i = 0; i < BY_COUNT(settings); i++) {
         spoil("gpt2-lm", "reference.safetensors",
-              &(by_st_entry){.name = "output.nothing",
-                             .dtype = BY_F32,
-                             .rank = 1,
-                             .dim = {1},
-                             .data = &x,
-                             .bytes = sizeof x});
+              &(by_weight){.name = "output.nothing",
+                           .dtype = BY_F32,
+                           .rank = 1,
+                           .dim = {1},
+                           .data = &x,
+                           .bytes = sizeof x});
         char text[256];
         snprintf(text, sizeof text, "{\"class\": \"GPT2LMHeadModel\", \"generate\": {\"greedy\": %s}}",
                  settings[i]);

@@ -3,10 +3,12 @@
 #define BANYAN_BANYAN_H
 
 #include "banyan/base.h"
+#include "banyan/finetune.h"
 #include "banyan/generate.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"
+#include "banyan/weights.h"
 
 #endif

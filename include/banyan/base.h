@@ -40,7 +40,8 @@ BY_API const char *by_error_message(void);
 /* Library version, "major.minor.patch". Never NULL. */
 BY_API const char *by_version(void);
 
-/* Element types. The order is stable; files and the op table refer to them by name. */
+/* Element types. The order is stable; files and the op table refer to them by name. Those behind BY_BOOL
+ * exist in files only: they are read, converted and written, nothing is computed with them. */
 typedef enum by_dtype {
     BY_F32 = 0,
     BY_BF16,
@@ -50,6 +51,13 @@ typedef enum by_dtype {
     BY_I64,
     BY_U8,
     BY_BOOL,
+    BY_I8,
+    BY_I16,
+    BY_U16,
+    BY_U32,
+    BY_U64,
+    BY_F8_E4M3, /* no infinities, one NaN: torch.float8_e4m3fn */
+    BY_F8_E5M2,
     BY_DTYPE_COUNT
 } by_dtype;
 
@@ -59,6 +67,9 @@ BY_API const char *by_dtype_name(by_dtype t);
 
 /* True for f32, bf16, f16, f64. */
 BY_API bool by_dtype_is_float(by_dtype t);
+
+/* The same and the two 8-bit floats, which no computation takes. */
+BY_API bool by_dtype_has_fraction(by_dtype t);
 
 /* "f32", "float32", "bf16", "bfloat16", "f16", "float16", "f64", ... Returns false for an unknown name. */
 BY_API bool by_dtype_parse(const char *name, by_dtype *out);

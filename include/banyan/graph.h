@@ -82,6 +82,9 @@ BY_API const int64_t *by_params_shape(const by_params *p, int i);
 typedef enum by_slot { BY_SLOT_VALUE, BY_SLOT_GRAD, BY_SLOT_MOMENT1, BY_SLOT_MOMENT2 } by_slot;
 BY_API by_status by_params_get(const by_params *p, int i, by_slot slot, float *out);
 BY_API by_status by_params_set(by_params *p, int i, by_slot slot, const float *values);
+/* How fast a parameter learns, as a multiple of the learning rate; 0: it is frozen, and its gradient is not
+ * computed. To be set before the first update or pass is made. */
+BY_API void by_params_set_rate(by_params *p, int i, double scale);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
@@ -163,19 +166,41 @@ BY_API by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_t
 BY_API by_tensor *by_rmsnorm(by_graph *g, by_tensor *x, by_tensor *gamma, float eps);
 BY_API by_tensor *by_softmax(by_graph *g, by_tensor *x); /* over the last axis */
 
-typedef enum by_mask { BY_MASK_NONE, BY_MASK_CAUSAL } by_mask;
+/* Which keys s the query at position p sees, first condition: all of them; s <= p; s <= p or s < prefix[b].
+ */
+typedef enum by_mask { BY_MASK_NONE, BY_MASK_CAUSAL, BY_MASK_PREFIX } by_mask;
 
-/* softmax(q k^T * scale + mask) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) -> (B, T, H*D). With k = v
- * = NULL, q is the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values side by side. With T < S a
- * causal mask is aligned to the last query: query t sees keys up to S - T + t. */
+/* Second condition. Divisions round down. */
+typedef enum by_pattern_kind {
+    BY_PATTERN_FULL,
+    BY_PATTERN_WINDOW,  /* -before <= s - p <= after */
+    BY_PATTERN_BLOCKS,  /* -before <= s / length - p / length <= after */
+    BY_PATTERN_STRIDED, /* |p - s| < length, or p - s is a multiple of length */
+    BY_PATTERN_FIXED    /* s / length == p / length, or s % length >= length - after */
+} by_pattern_kind;
+typedef struct by_pattern {
+    by_pattern_kind kind;
+    int length, before, after;
+    int part; /* of STRIDED and FIXED: 0: both sets of keys, 1: the first alone, 2: the second alone */
+} by_pattern;
+
+/* softmax(q k^T * scale + bias, where a key is seen) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) -> (B,
+ * T, H*D). With k = v = NULL, q is the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values side by
+ * side. Query t stands at position p = t + S - T: the last query at the last key. A key is seen if mask,
+ * pattern and key mask all let it; a query that sees nothing gives the mean of v. docs/ATTENTION.md has the
+ * table of who uses what. */
 typedef struct by_attention_spec {
     int heads;
     int kv_heads; /* 0: as many as heads; otherwise heads must be a multiple */
     by_mask mask;
+    by_tensor *prefix; /* (B) i32, with BY_MASK_PREFIX alone */
+    by_pattern pattern;
     float scale;         /* 0: 1/sqrt(D) */
     float dropout;       /* on the weights, in training */
-    by_tensor *key_mask; /* (B, S) i32, 0 hides a key; NULL: all are seen. A row that sees nothing gives the
-                            mean of v */
+    by_tensor *key_mask; /* (B, S) i32, 0 hides a key; NULL: all are seen */
+    by_tensor *bias;     /* (B or 1, H or 1, T or 1, L) of q's type; axes of 1 repeat. NULL: none */
+    bool by_distance; /* key s of the query at p has entry clamp(s - p + bias_zero, 0, L - 1) of the bias; */
+    int bias_zero;    /* otherwise entry s, and L is S */
     by_tensor **weights; /* when not NULL: also return the weights after softmax, (B, H, T, S) */
 } by_attention_spec;
 BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
@@ -183,7 +208,9 @@ BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
 
 /* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache (B,
  * M, Hkv*D; states) from position past[b] on, then attends to everything up to each query. past (B) i32; past
- * + T must not exceed M. For inference. */
+ * + T must not exceed M. Query t stands at p = past[b] + t; the mask is causal, or BY_MASK_PREFIX, which also
+ * lets a query see new keys after it. M takes the place of S in the shapes of key_mask and bias. No dropout,
+ * no weights. For inference. */
 BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
@@ -200,6 +227,8 @@ BY_API void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tenso
 typedef struct by_loss_spec {
     int ignore_index; /* 0 means -100 */
     float label_smoothing;
+    by_tensor *weights; /* (V) f32 (f64 for f64), or NULL. A row counts as much as its target's class: the sum
+                           of weight and loss is divided by that of the weights. Without label smoothing */
 } by_loss_spec;
 BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets,
                                    const by_loss_spec *spec);

@@ -51,7 +51,8 @@ typedef struct by_model_io {
     by_tensor *mask;      /* (B, T) i32, 0 hides a position from the others; or NULL */
     by_tensor *pick;      /* (N) i32, flat rows b*T + t where token logits are wanted, which are then (N, V);
                            * NULL: everywhere. Decoders that classify need it: the last token of each row */
-    struct nn_cache *cache; /* decoding; NULL otherwise */
+    by_tensor *class_weights; /* (labels) f32, how much each counts in the loss where one is right; or NULL */
+    struct nn_cache *cache;   /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
     /* out */
     by_tensor *logits, *second;           /* see by_task */
@@ -85,9 +86,9 @@ typedef struct by_model_shape {
     double dropout; /* negative: the architecture's default */
 } by_model_shape;
 
-/* Open a model directory (config.json with model.safetensors or shards). Weights of the same type as asked
- * for are mapped, not copied, when the model is not for training. NULL on failure. The device is borrowed and
- * outlives the model. */
+/* Open a model directory (config.json with model.safetensors, pytorch_model.bin, or shards of either).
+ * Weights of the same type as asked for are mapped, not copied, when the model is not for training. NULL on
+ * failure. The device is borrowed and outlives the model. */
 BY_API by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec);
 
 /* A new model with initial values. family: "gpt2", "openai-gpt", ... */
@@ -95,8 +96,10 @@ BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_s
                               const by_model_spec *spec);
 BY_API void by_model_free(by_model *m);
 
-/* Write config.json, generation_config.json and model.safetensors into dir (made when missing), each
- * atomically. Values are written as f32 (masters) unless dtype is bf16 or f16. */
+/* Write config.json, model.safetensors and, for a model that generates, generation_config.json into dir (made
+ * when missing), each atomically. Values are written as f32 (masters) unless dtype is bf16 or f16. The
+ * tokenizer is the caller's to write: by_companions_copy (weights.h) brings its files from another directory.
+ */
 BY_API by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype);
 
 /* Append the model to a graph; io's inputs are the caller's. Errors stick to the graph. */

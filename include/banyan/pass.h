@@ -20,10 +20,11 @@ typedef struct by_batch {
         *mask; /* (B, T), 0: padding. NULL: none; decoders that classify look for their padding token */
     const int32_t *pick; /* (picks) rows where token logits are wanted */
     int picks;
-    const float *weights;   /* (B, T) by which the last hidden states are added up to by_pass_summary */
-    const int32_t *targets; /* see by_model_loss */
-    const float *numbers;   /* the same for regression */
-    const int32_t *second;  /* (B) */
+    const float *weights;       /* (B, T) by which the last hidden states are added up to by_pass_summary */
+    const int32_t *targets;     /* see by_model_loss */
+    const float *numbers;       /* the same for regression */
+    const int32_t *second;      /* (B) */
+    const float *class_weights; /* (labels): see by_model_io; NULL: all count the same */
 } by_batch;
 
 /* How many targets there are, ignored ones included. */

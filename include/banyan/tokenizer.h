@@ -23,6 +23,18 @@ BY_API by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
 BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */
 
+/* Tokens with a part to play: those that tokenizer_config.json names, else the customary ones ("[MASK]",
+ * "<mask>", ...). */
+typedef enum by_special {
+    BY_SPECIAL_PAD,
+    BY_SPECIAL_FIRST, /* begins a text: [CLS], <s> */
+    BY_SPECIAL_SEP,   /* ends each part: [SEP], </s> */
+    BY_SPECIAL_MASK,
+    BY_SPECIAL_UNKNOWN,
+    BY_SPECIAL_COUNT
+} by_special;
+BY_API int by_tokenizer_special(const by_tokenizer *t, by_special which); /* its id, or -1 */
+
 /* The id of a token by its text, or -1. */
 BY_API int32_t by_tokenizer_find(const by_tokenizer *t, const char *token);
 
@@ -79,13 +91,16 @@ typedef struct by_offset {
     uint32_t start, end; /* bytes of the text, or of the pair */
 } by_offset;
 
+/* Where a token comes from. */
+typedef enum by_from { BY_FROM_TEXT, BY_FROM_PAIR, BY_FROM_NEITHER } by_from;
+
 typedef struct by_encoding by_encoding;
 struct by_encoding {
     by_ids ids;
     by_offset *offsets; /* one per id when asked for; (0, 0) for special tokens */
     uint8_t *types;     /* one per id: the segment, 0 or 1 (XLNet: 2) */
     uint8_t *special;   /* one per id: 1 for tokens that do not come from the text */
-    uint8_t *parts;     /* one per id: 0 from the text, 1 from the pair, 2 from neither */
+    uint8_t *parts;     /* one per id: by_from */
     size_t capacity;
     size_t padding; /* how many ids at the end (or beginning) are padding */
     bool padded_left;

@@ -83,6 +83,9 @@ BY_API by_status by_trainer_norm(by_trainer *t, double *norm);
  * counted. */
 BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count);
 
+/* The pass of the last evaluation, to read its logits; NULL before. */
+BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
+
 BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */
 BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
 BY_API size_t by_trainer_bytes(const by_trainer *t);            /* planned activations of a training step */
@@ -95,13 +98,35 @@ BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_f
 
 /* ---- a whole run ----------------------------------------------------------------------------- */
 
+/* What a model is asked to do (docs/OBJECTIVES.md). What is 0 or NULL is as usual. */
+typedef struct by_objective_choice {
+    const char *name;  /* "lm", "mlm", "nsp", "sop", "clm", "tlm"; NULL: the family's own */
+    double mask_share; /* of the tokens, hidden; 0: 0.15 */
+    int mask_copies;   /* 1: the same ones in every epoch; n: n versions in turn; -1: anew every epoch */
+    int mask_words;    /* that many words at once at most; 0: 1, of "sop": 3 */
+    bool whole_words;  /* all pieces of a word or none */
+    bool parallel;     /* line i of each language says the same: "tlm" */
+    const char *const *languages; /* one for each item of data (and of eval_data), or NULL */
+    int language_count;
+} by_objective_choice;
+
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
+/* A figure that a task is judged by: "accuracy". */
+enum { BY_METRICS_MAX = 8 };
+typedef struct by_metric {
+    const char *name;
+    double value;
+} by_metric;
+
 typedef struct by_report {
     int64_t step, steps;
     double loss, eval_loss, learning_rate, grad_norm, ms, tokens_per_s;
-    double peak_share; /* of the measured matrix-product rate; NaN when it is unknown */
-    double seconds;    /* since the start of this process's part */
+    double next_accuracy; /* of the second task on held-out text: do two texts follow, or their order */
+    double peak_share;    /* of the measured matrix-product rate; NaN when it is unknown */
+    double seconds;       /* since the start of this process's part */
     bool evaluated, saved;
+    const by_metric *metrics; /* of the evaluation, for tasks that have some */
+    int n_metrics;
     const char *note; /* something to tell the user, or NULL */
 } by_report;
 
@@ -119,6 +144,7 @@ typedef struct by_run_spec {
     int eval_count;
     double eval_fraction;  /* of the end of the data, when there is no eval_data */
     const char *tokenizer; /* "char", "byte", or a directory; NULL: "char" for text */
+    by_objective_choice objective;
     /* steps */
     int batch, seq; /* seq 0: the model's context */
     int accumulate;
@@ -145,7 +171,7 @@ typedef struct by_run_spec {
 
 typedef struct by_run_result {
     int64_t steps, resumed_from, parameters;
-    double loss, eval_loss, best_eval_loss;
+    double loss, eval_loss, best_eval_loss, next_accuracy;
     int64_t best_step;
     double seconds;
     size_t activation_bytes, state_bytes;

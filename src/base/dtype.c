@@ -9,10 +9,21 @@ static const struct {
     size_t size;
     bool is_float;
 } types[BY_DTYPE_COUNT] = {
-    [BY_F32] = {"f32", {"float32", "float"}, 4, true}, [BY_BF16] = {"bf16", {"bfloat16", NULL}, 2, true},
-    [BY_F16] = {"f16", {"float16", "half"}, 2, true},  [BY_F64] = {"f64", {"float64", "double"}, 8, true},
-    [BY_I32] = {"i32", {"int32", "int"}, 4, false},    [BY_I64] = {"i64", {"int64", "long"}, 8, false},
-    [BY_U8] = {"u8", {"uint8", "byte"}, 1, false},     [BY_BOOL] = {"bool", {"boolean", NULL}, 1, false},
+    [BY_F32] = {"f32", {"float32", "float"}, 4, true},
+    [BY_BF16] = {"bf16", {"bfloat16", NULL}, 2, true},
+    [BY_F16] = {"f16", {"float16", "half"}, 2, true},
+    [BY_F64] = {"f64", {"float64", "double"}, 8, true},
+    [BY_I32] = {"i32", {"int32", "int"}, 4, false},
+    [BY_I64] = {"i64", {"int64", "long"}, 8, false},
+    [BY_U8] = {"u8", {"uint8", "byte"}, 1, false},
+    [BY_BOOL] = {"bool", {"boolean", NULL}, 1, false},
+    [BY_I8] = {"i8", {"int8", "char"}, 1, false},
+    [BY_I16] = {"i16", {"int16", "short"}, 2, false},
+    [BY_U16] = {"u16", {"uint16", NULL}, 2, false},
+    [BY_U32] = {"u32", {"uint32", NULL}, 4, false},
+    [BY_U64] = {"u64", {"uint64", NULL}, 8, false},
+    [BY_F8_E4M3] = {"f8_e4m3", {"float8_e4m3fn", NULL}, 1, false},
+    [BY_F8_E5M2] = {"f8_e5m2", {"float8_e5m2", NULL}, 1, false},
 };
 
 static bool is_dtype(by_dtype t)
@@ -33,6 +44,11 @@ const char *by_dtype_name(by_dtype t)
 bool by_dtype_is_float(by_dtype t)
 {
     return is_dtype(t) && types[t].is_float;
+}
+
+bool by_dtype_has_fraction(by_dtype t)
+{
+    return by_dtype_is_float(t) || t == BY_F8_E4M3 || t == BY_F8_E5M2;
 }
 
 /* Equal but for the case of ASCII letters, whatever the locale. `lower` is in lower case. */
@@ -105,6 +121,49 @@ uint16_t by_f32_to_f16(float f)
     return (uint16_t)(sign | h);
 }
 
+/* ---- 8-bit floats ---------------------------------------------------------------------------- */
+
+static float f8_e4m3_to_f32(uint8_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x80u) << 24, exponent = h >> 3 & 15u, fraction = h & 7u;
+    if ((h & 0x7f) == 0x7f)
+        return float_of(sign | 0x7fc00000u);
+    if (exponent == 0)
+        return float_of(sign | bits_of((float)fraction * 0x1p-9f));
+    return float_of(sign | (exponent + 127 - 7) << 23 | fraction << 20);
+}
+
+/* e5m2 is the upper half of an f16. */
+static float f8_e5m2_to_f32(uint8_t h)
+{
+    return by_f16_to_f32((uint16_t)(h << 8));
+}
+
+/* Nearest even. What rounds beyond `highest` becomes the code above it: e5m2's infinity, e4m3's NaN. */
+static uint8_t f32_to_f8(float f, int fraction_bits, int bias, uint32_t highest)
+{
+    uint32_t u = bits_of(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, h = 0x7f;
+    int shift = 23 - fraction_bits;
+    uint32_t step = (uint32_t)(127 + 24 - bias - fraction_bits) << 23; /* adding it rounds a subnormal */
+    if (a < (uint32_t)(128 - bias) << 23)
+        h = bits_of(float_of(a) + float_of(step)) - step;
+    else if (a <= 0x7f800000u)
+        h = BY_MIN((a + (1u << (shift - 1)) - 1 + (a >> shift & 1u) - ((uint32_t)(127 - bias) << 23)) >>
+                       shift,
+                   highest + 1);
+    return (uint8_t)(sign | h);
+}
+
+static uint8_t f32_to_e4m3(float f)
+{
+    return f32_to_f8(f, 3, 7, 0x7e);
+}
+
+static uint8_t f32_to_e5m2(float f)
+{
+    return f32_to_f8(f, 2, 15, 0x7b);
+}
+
 /* ---- conversion ------------------------------------------------------------------------------ */
 
 /* f64 to f32, rounded to odd: an inexact result is cut towards zero and its last bit set. A second rounding
@@ -132,6 +191,11 @@ static int64_t f64_to_i64(double d)
     return (int64_t)rint(d);
 }
 
+static uint64_t f64_to_u64(double d)
+{
+    return d >= 0x1p63 ? d >= 0x1p64 ? UINT64_MAX : (uint64_t)d : (uint64_t)(d > 0 ? f64_to_i64(d) : 0);
+}
+
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -149,7 +213,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
         }                                                             \
         break
 
-/* Every element type fits exactly into f64 (the floats) or i64 (the others). */
+/* Every element type fits exactly into f64 (the floats) or i64 (the others), but for u64 from 2^63 on, which
+ * by_convert takes for floats when it is to become one. */
 static void widen(void *dst, const void *src, by_dtype src_type, size_t n)
 {
     switch (src_type) {
@@ -161,8 +226,24 @@ static void widen(void *dst, const void *src, by_dtype src_type, size_t n)
         CASE(BY_I64, int64_t, int64_t, x);
         CASE(BY_U8, int64_t, uint8_t, x);
         CASE(BY_BOOL, int64_t, uint8_t, x != 0);
+        CASE(BY_I8, int64_t, int8_t, x);
+        CASE(BY_I16, int64_t, int16_t, x);
+        CASE(BY_U16, int64_t, uint16_t, x);
+        CASE(BY_U32, int64_t, uint32_t, x);
+        CASE(BY_U64, int64_t, uint64_t, BY_MIN(x, (uint64_t)INT64_MAX));
+        CASE(BY_F8_E4M3, double, uint8_t, f8_e4m3_to_f32(x));
+        CASE(BY_F8_E5M2, double, uint8_t, f8_e5m2_to_f32(x));
     default:
         break;
+    }
+}
+
+static void widen_u64(double *dst, const void *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t x;
+        memcpy(&x, (const char *)src + i * sizeof x, sizeof x);
+        dst[i] = (double)x;
     }
 }
 
@@ -177,6 +258,13 @@ static void narrow_f64(void *dst, by_dtype dst_type, const double *src, size_t n
         CASE(BY_I64, int64_t, double, f64_to_i64(x));
         CASE(BY_U8, uint8_t, double, clamp(f64_to_i64(x), 0, UINT8_MAX));
         CASE(BY_BOOL, uint8_t, double, x != 0);
+        CASE(BY_I8, int8_t, double, clamp(f64_to_i64(x), INT8_MIN, INT8_MAX));
+        CASE(BY_I16, int16_t, double, clamp(f64_to_i64(x), INT16_MIN, INT16_MAX));
+        CASE(BY_U16, uint16_t, double, clamp(f64_to_i64(x), 0, UINT16_MAX));
+        CASE(BY_U32, uint32_t, double, clamp(f64_to_i64(x), 0, UINT32_MAX));
+        CASE(BY_U64, uint64_t, double, f64_to_u64(x));
+        CASE(BY_F8_E4M3, uint8_t, double, f32_to_e4m3(round_to_odd(x)));
+        CASE(BY_F8_E5M2, uint8_t, double, f32_to_e5m2(round_to_odd(x)));
     default:
         break;
     }
@@ -193,6 +281,13 @@ static void narrow_i64(void *dst, by_dtype dst_type, const int64_t *src, size_t 
         CASE(BY_I64, int64_t, int64_t, x);
         CASE(BY_U8, uint8_t, int64_t, clamp(x, 0, UINT8_MAX));
         CASE(BY_BOOL, uint8_t, int64_t, x != 0);
+        CASE(BY_I8, int8_t, int64_t, clamp(x, INT8_MIN, INT8_MAX));
+        CASE(BY_I16, int16_t, int64_t, clamp(x, INT16_MIN, INT16_MAX));
+        CASE(BY_U16, uint16_t, int64_t, clamp(x, 0, UINT16_MAX));
+        CASE(BY_U32, uint32_t, int64_t, clamp(x, 0, UINT32_MAX));
+        CASE(BY_U64, uint64_t, int64_t, x < 0 ? 0 : x);
+        CASE(BY_F8_E4M3, uint8_t, int64_t, f32_to_e4m3(round_to_odd((double)x)));
+        CASE(BY_F8_E5M2, uint8_t, int64_t, f32_to_e5m2(round_to_odd((double)x)));
     default:
         break;
     }
@@ -231,11 +326,17 @@ void by_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type
         double f64[256];
         int64_t i64[256];
     } wide;
+    bool fractions =
+        by_dtype_has_fraction(src_type) || (src_type == BY_U64 && by_dtype_has_fraction(dst_type));
     for (size_t i = 0; i < n; i += BY_COUNT(wide.f64)) {
         size_t part = BY_MIN(n - i, (size_t)BY_COUNT(wide.f64));
         char *to = (char *)dst + i * by_dtype_size(dst_type);
-        widen(&wide, (const char *)src + i * by_dtype_size(src_type), src_type, part);
-        if (by_dtype_is_float(src_type))
+        const char *from = (const char *)src + i * by_dtype_size(src_type);
+        if (src_type == BY_U64 && fractions)
+            widen_u64(wide.f64, from, part);
+        else
+            widen(&wide, from, src_type, part);
+        if (fractions)
             narrow_f64(to, dst_type, wide.f64, part);
         else
             narrow_i64(to, dst_type, wide.i64, part);

@@ -62,6 +62,18 @@ void by_map_close(by_map *m)
     *m = (by_map){0};
 }
 
+/* The pages are clean and come back from the file when somebody looks. */
+void by_map_forget(const void *data, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (uintptr_t)data % page;
+    union {
+        const void *from;
+        char *to;
+    } address = {data};
+    if (bytes > 0)
+        madvise(address.to - skip, bytes + skip, MADV_DONTNEED);
+}
+
 /* Read until the end into b. The size a file claims serves only to refuse it early: a pipe or /proc claims 0,
  * and a file may grow while it is read. */
 static by_status read_all(by_buf *b, int fd, const char *path, size_t limit)

@@ -15,6 +15,9 @@ by_status by_map_open(by_map *m,
                       const char *path); /* on failure *m is zeroed and the message names the path */
 void by_map_close(by_map *m);            /* zero state is legal */
 
+/* Bytes of a map that will not be looked at soon: their memory may be used for something else. */
+void by_map_forget(const void *data, size_t bytes);
+
 /* The whole file as a NUL-terminated heap string (by_free), *size without the NUL when size is not NULL.
  * Refuses files above limit bytes. NULL on failure. */
 char *by_file_read(const char *path, size_t limit, size_t *size);

@@ -5,6 +5,7 @@
 
 #include "banyan/generate.h"
 #include "banyan/train.h"
+#include "cli/bench_open.h"
 #include "cli/common.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
@@ -575,6 +576,12 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_bench, argc, argv, o, &args, &code))
         return code;
+    if (strcmp(args.items[0], "open") == 0) {
+        code = o->model_dir ? cli_bench_open(o->model_dir, o->steps ? o->steps : 20)
+                            : cli_usage_fail("bench open needs --model-dir, a file or a directory");
+        cli_args_free(&args);
+        return code;
+    }
     for (int i = 0; i < BY_COUNT(works); i++)
         if (strcmp(args.items[0], works[i].name) == 0)
             b.work = &works[i];
@@ -606,11 +613,12 @@ const cli_verb cli_bench = {
         "  prefill  a prompt into the cache, logits of its last token\n"
         "  decode   greedy text after a prompt, token by token\n"
         "  gemm     the matrix products of a training step alone, by kind and shape\n"
-        "  profile  all of a training step, by kind and shape; profile-decode: all of a decoding step",
+        "  profile  all of a training step, by kind and shape; profile-decode: all of a decoding step\n"
+        "  open     the weights of --model-dir: milliseconds, and memory before and after",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"
                 "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,
-    .args = "train|decode|forward|prefill|gemm|profile|profile-decode",
+    .args = "train|decode|forward|prefill|gemm|profile|profile-decode|open",
 };

@@ -1,4 +1,4 @@
-/* eval.c - `banyan eval`: how well a language model predicts a text. */
+/* eval.c - `banyan eval`: how well a language model predicts a text, or another model does its task. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,10 +7,12 @@
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/show.h"
+#include "cli/tasks.h"
 #include "cli/verbs.h"
 #include "data/tokens.h"
 
 typedef struct eval_options {
+    cli_task_options t;
     cli_list data;
     const char *device;
     int64_t max_tokens;
@@ -22,6 +24,9 @@ typedef struct eval_options {
 static const cli_option options[] = {
     {CLI_AT(eval_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "text or .bin token shards; patterns and repetition allowed", .group = "Data"},
+    {CLI_AT(eval_options, t.task), .name = "task", .value = "TASK",
+     .help = "classify, regress, tag, answer (or qa), choice, mlm, lm (else the model's own)"},
+    CLI_TASK_ROWS(eval_options, t),
     {CLI_AT(eval_options, max_tokens), .name = "max-tokens", CLI_MIN(2), .suffix = true,
      .help = "only the beginning of the data"},
     {CLI_AT(eval_options, seq), .name = "seq", .alias = "context", .letter = 'c', CLI_RANGE(1, 1 << 24),
@@ -151,11 +156,13 @@ static by_status open_model(evaluation *e, const char *path)
     e->device = cli_device(e->o.device, e->o.threads);
     e->model = e->device ? by_model_open(e->device, dir, &(by_model_spec){.dtype = e->o.dtype}) : NULL;
     by_free(dir);
-    if (!e->model)
-        return by_error_status();
+    return e->model ? BY_OK : by_error_status();
+}
+
+static by_status choose_windows(evaluation *e)
+{
     if (by_model_task(e->model) != BY_TASK_LM)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: a %s does not predict text; eval needs a language model",
-                       path, by_model_class(e->model));
+        return by_fail(BY_ERR_UNSUPPORTED, "a %s is no language model", by_model_class(e->model));
     int context = by_model_context(e->model);
     if (e->o.seq > context)
         return by_fail(BY_ERR_ARGUMENT, "--seq %d: the model's context is %d", e->o.seq, context);
@@ -247,6 +254,49 @@ static by_status run_windows(evaluation *e)
     return s;
 }
 
+/* ---- labelled cases -------------------------------------------------------------------------- */
+
+/* What the model is for, unless it is said. */
+static const char *task_of(const evaluation *e)
+{
+    if (e->o.t.task)
+        return e->o.t.task;
+    if (by_model_task(e->model) == BY_TASK_CLASSIFY && by_model_problem(e->model) == BY_PROBLEM_REGRESSION)
+        return "regress";
+    return by_task_name(by_model_task(e->model));
+}
+
+static int judge_task(evaluation *e, const char *model)
+{
+    const char *task = task_of(e);
+    by_task_data data;
+    by_work_spec spec;
+    by_verdict v;
+    e->o.t.limit = e->o.seq;
+    e->o.t.overlap = e->o.stride;
+    if (!cli_task_read(&e->o.t, task, &data, &spec))
+        return CLI_USAGE;
+    if (e->o.data.count != 1)
+        return cli_usage_fail("cases come from one file");
+    spec.batch = e->o.batch;
+    char *dir = cli_model_dir(model);
+    by_status s = dir ? by_task_evaluate(e->device, dir, e->o.dtype, e->o.data.items[0], &data, &spec,
+                                         e->o.t.predictions, &v)
+                      : by_error_status();
+    by_free(dir);
+    if (s != BY_OK)
+        return cli_fail(NULL);
+    if (!e->o.json) {
+        cli_task_print(&v);
+        return CLI_OK;
+    }
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "model", model);
+    cJSON_AddStringToObject(j, "task", task);
+    cli_task_json(j, &v);
+    return cli_print_json(j);
+}
+
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static int print_result(const evaluation *e, const char *model)
@@ -281,7 +331,7 @@ static int print_result(const evaluation *e, const char *model)
 
 static by_status evaluate(evaluation *e, const char *model)
 {
-    BY_TRY(open_model(e, model));
+    BY_TRY(choose_windows(e));
     BY_TRY(open_data(e, model));
     if (e->tokenizer)
         BY_TRY(count_bytes(e));
@@ -321,8 +371,12 @@ static int run(int argc, char **argv)
             e.o.data.count = args.count - 1;
         }
         cli_interrupt_install();
-        by_status s = evaluate(&e, args.items[0]);
-        code = s == BY_OK ? print_result(&e, args.items[0]) : cli_fail(NULL);
+        if (open_model(&e, args.items[0]) != BY_OK)
+            code = cli_fail(NULL);
+        else if (strcmp(task_of(&e), "lm") != 0)
+            code = judge_task(&e, args.items[0]);
+        else
+            code = evaluate(&e, args.items[0]) == BY_OK ? print_result(&e, args.items[0]) : cli_fail(NULL);
         e.o.data = given;
     }
     close_evaluation(&e);
@@ -332,18 +386,23 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_eval = {
     .name = "eval",
-    .summary = "measure how well a model predicts a text",
+    .summary = "measure how well a model predicts a text or does its task",
     .args = "MODEL [FILE...]",
-    .description = "MODEL is a model directory or the folder of a training run, whose best model is then "
-                   "used. The text goes through "
-                   "the model's own tokenizer and is read in windows of the context; every token but the "
-                   "first is predicted once. "
-                   "With --stride windows overlap, so that predictions have more context, and only what is "
-                   "new in each counts.\n\n"
-                   "Loss is the mean of -log p in nats per token, perplexity its exponential. Bits per byte "
-                   "refer to the text "
-                   "itself and can be compared between models with different tokenizers.",
+    .description =
+        "MODEL is a model directory or the folder of a training run, whose best model is then "
+        "used. The text goes through "
+        "the model's own tokenizer and is read in windows of the context; every token but the "
+        "first is predicted once. "
+        "With --stride windows overlap, so that predictions have more context, and only what is "
+        "new in each counts.\n\n"
+        "Loss is the mean of -log p in nats per token, perplexity its exponential. Bits per byte "
+        "refer to the text "
+        "itself and can be compared between models with different tokenizers.\n\n"
+        "A model with another head is measured on labelled cases by the metrics of its task: accuracy, "
+        "F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of entities "
+        "(tag), exact match and F1 (answer). Files are read as by finetune.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
+                "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval gpt2 wiki.txt --stride 512 --json\n",
     .options = options,
     .option_count = BY_COUNT(options),

@@ -8,9 +8,11 @@
 
 static const cli_verb help_verb, completion_verb;
 
-static const cli_verb *const verbs[] = {&cli_train,     &cli_generate, &cli_eval,       &cli_inspect,
-                                        &cli_verify,    &cli_bench,    &cli_devices,    &cli_tokenize,
-                                        &cli_attention, &cli_embed, &cli_fill, &cli_classify, &cli_tag, &help_verb,    &completion_verb};
+#define ADDRESS(name) &name,
+/* clang-format off */
+static const cli_verb *const verbs[] = {CLI_VERBS(ADDRESS) &help_verb, &completion_verb};
+/* clang-format on */
+#undef ADDRESS
 
 static const cli_verb *find_verb(const char *name)
 {

@@ -158,9 +158,9 @@ static long double suffix_factor(const char *s)
     return powl(binary ? 1024 : 1000, (long double)(at - letters + 1));
 }
 
-static bool parse_integer(const char *text, bool suffix, int64_t *out)
+static bool parse_integer(const char *text, bool suffix, bool bytes, int64_t *out)
 {
-    char *end;
+    char *end, bare[40];
     const char *digits = text + (*text == '-' || *text == '+');
     errno = 0;
     if (!isdigit((unsigned char)*digits))
@@ -172,6 +172,11 @@ static bool parse_integer(const char *text, bool suffix, int64_t *out)
     /* long double holds every int64 exactly, so 1.5M and 2Gi need no second path */
     if (digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X'))
         return false;
+    size_t n = strlen(text);
+    if (bytes && n > 1 && n < sizeof bare && text[n - 1] == 'B') {
+        snprintf(bare, sizeof bare, "%.*s", (int)n - 1, text);
+        text = bare;
+    }
     long double value = strtold(text, &end);
     value *= suffix_factor(end);
     if ((value == 0 && *end) || value != floorl(value) || fabsl(value) >= 0x1p63L)
@@ -213,9 +218,12 @@ static by_status check_range(const cli_option *o, double value, const char *text
 static by_status store_integer(const cli_option *o, void *at, const char *text)
 {
     int64_t value;
-    if (!parse_integer(text, o->suffix, &value))
+    if (!parse_integer(text, o->suffix, o->bytes, &value))
         return by_fail(BY_ERR_ARGUMENT, "--%s must be a whole number%s, got '%s'", o->name,
-                       o->suffix ? " such as 5000, 64k or 1M" : "", text);
+                       o->bytes    ? " of bytes such as 500MB, 5GB or 2GiB"
+                       : o->suffix ? " such as 5000, 64k or 1M"
+                                   : "",
+                       text);
     BY_TRY(check_range(o, (double)value, text));
     if (o->kind == CLI_INT64)
         *(int64_t *)at = value;

@@ -38,6 +38,7 @@ typedef struct cli_option {
     const char *alias; /* a second long name, or NULL */
     char letter;       /* 'n' for -n, or 0 */
     bool suffix;       /* integers: accept 64k, 1M, 2G (thousands) and 64Ki, 1Mi, 2Gi (1024s) */
+    bool bytes;        /* with suffix: a B may follow, as in 5GB and 512MiB */
     bool ranged;       /* min and max hold, both inclusive: see CLI_RANGE, CLI_MIN */
     cli_kind kind;     /* by CLI_AT */
     size_t offset;     /* by CLI_AT: of the field in the verb's struct */

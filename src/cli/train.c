@@ -4,13 +4,18 @@
 #include <unistd.h>
 
 #include "banyan/train.h"
+#include "base/file.h"
 #include "cli/common.h"
+#include "cli/examples.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
 typedef struct train_options {
-    const char *model, *preset, *out, *tokenizer, *init_from, *device;
+    const char *model, *preset, *out, *tokenizer, *init_from, *device, *objective, *languages;
     cli_list data, eval_data;
+    int masking, mask_copies, mask_words, show;
+    double mask_share;
+    bool whole_words, parallel;
     int layers, heads, width, context, inner;
     double dropout;
     int batch, seq, accumulate, threads, keep, patience;
@@ -24,9 +29,11 @@ typedef struct train_options {
 
 static const cli_option options[] = {
     {CLI_AT(train_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
-     .help = "model family: gpt2, openai-gpt", .group = "Model"},
+     .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta",
+     .group = "Model"},
     {CLI_AT(train_options, preset), .name = "preset", .preset = "tiny", .value = "NAME",
-     .help = "shape by name: tiny, 124m, 350m, 774m, 1558m"},
+     .help = "shape by name: tiny, ...; of gpt2 also 124m, 350m, 774m, 1558m; of the encoders small, base, "
+             "large"},
     {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (else the preset's)"},
     {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1),
@@ -42,12 +49,30 @@ static const cli_option options[] = {
      .help = "start from this model's weights"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text or .bin token shards; patterns and repetition allowed", .group = "Data"},
+     .help = "text or .bin token shards; patterns, commas and repetition allowed", .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
      .help = "else: hold out this part of the end of the data"},
     {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR",
      .help = "how text becomes tokens (default char, or the model's own with --init-from)"},
+
+    {CLI_AT(train_options, objective), .name = "objective", .choices = "lm|mlm|nsp|sop|clm|tlm",
+     .help = "what the model learns to do (else what its family does)", .group = "Objective"},
+    {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
+     .help = "hide the same tokens in every epoch (BERT, ALBERT), or others (RoBERTa)"},
+    {CLI_AT(train_options, mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6), .preset = "1",
+     .help = "static masking: so many versions in turn (BERT's own data had 10)"},
+    {CLI_AT(train_options, mask_share), .name = "mask-share", CLI_RANGE(0.001, 0.9), .preset = "0.15",
+     .help = "share of the tokens that is hidden"},
+    {CLI_AT(train_options, whole_words), .name = "whole-words", .help = "hide all pieces of a word or none"},
+    {CLI_AT(train_options, mask_words), .name = "mask-words", CLI_RANGE(1, 100),
+     .help = "hide up to N words that follow each other (else 1; 3 of objective sop)"},
+    {CLI_AT(train_options, languages), .name = "languages", .value = "EN,DE,...",
+     .help = "one name for each item of --data: language ids (xlm)"},
+    {CLI_AT(train_options, parallel), .name = "parallel",
+     .help = "line i of each language says the same: translation LM"},
+    {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
+     .help = "show N rows as the model would get them, and what is hidden; train nothing"},
 
     {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
      .preset = "12", .help = "sequences per step", .group = "Steps"},
@@ -145,11 +170,14 @@ static void on_report(void *user, const by_report *r)
     }
     if (!s->started)
         return;
-    char share[16] = "n/a", eval[48] = "";
+    char share[16] = "n/a", eval[80] = "";
     if (isfinite(r->peak_share))
         snprintf(share, sizeof share, "%.0f%%", 100 * r->peak_share);
     if (r->evaluated)
         snprintf(eval, sizeof eval, "  held-out %.4f", r->eval_loss);
+    if (r->evaluated && isfinite(r->next_accuracy))
+        snprintf(eval + strlen(eval), sizeof eval - strlen(eval), "  pairs right %.1f%%",
+                 100 * r->next_accuracy);
     if (r->evaluated) { /* a line that stays */
         cli_progress_hide();
         cli_note("step %lld  loss %.4f%s%s", (long long)r->step, r->loss, eval, r->saved ? "  saved" : "");
@@ -177,12 +205,16 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                   .dropout = o->dropout},
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
         .init_from = o->init_from,
-        .data = o->data.items,
-        .data_count = o->data.count,
-        .eval_data = o->eval_data.items,
-        .eval_count = o->eval_data.count,
         .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
         .tokenizer = o->tokenizer,
+        .objective = {.name = o->objective,
+                      .mask_share = o->mask_share,
+                      .mask_copies = o->masking == 1   ? o->mask_copies
+                                     : o->masking == 2 ? -1
+                                                       : 0,
+                      .mask_words = o->mask_words,
+                      .whole_words = o->whole_words,
+                      .parallel = o->parallel},
         .batch = o->batch,
         .seq = o->seq,
         .accumulate = o->accumulate,
@@ -225,6 +257,8 @@ static int print_result(const train_options *o, const by_run_result *r)
         cli_json_number(j, "eval_loss", r->eval_loss);
         cli_json_number(j, "best_eval_loss", r->best_eval_loss);
         cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
+        if (isfinite(r->next_accuracy))
+            cJSON_AddNumberToObject(j, "eval_next_accuracy", r->next_accuracy);
         cJSON_AddNumberToObject(j, "seconds", r->seconds);
         cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
         cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
@@ -239,6 +273,8 @@ static int print_result(const train_options *o, const by_run_result *r)
         printf(", loss %.4f", r->loss);
     if (isfinite(r->best_eval_loss))
         printf(", best held-out loss %.4f at step %lld", r->best_eval_loss, (long long)r->best_step);
+    if (isfinite(r->next_accuracy))
+        printf(", pairs right %.1f%%", 100 * r->next_accuracy);
     printf("%s\nmodel: %s/%s   curve: %s/loss.svg\n", r->stopped_early ? " (stopped early)" : "", o->out,
            isfinite(r->best_eval_loss) ? "best" : "last", o->out);
     return CLI_OK;
@@ -255,6 +291,49 @@ static const char *hint_for(by_status status)
     return NULL;
 }
 
+/* An item with commas stands for several, unless a file has that name. The strings are the list's. */
+static by_status split_list(cli_list *out, const char *const *items, int count)
+{
+    *out = (cli_list){0};
+    for (int i = 0; i < count; i++)
+        for (const char *p = items[i], *end; p; p = end ? end + 1 : NULL) {
+            end = by_file_exists(items[i]) ? NULL : strchr(p, ',');
+            const char **more = by_resize(out->items, (size_t)out->count + 1, sizeof *more);
+            char *item = more ? by_sprintf("%.*s", (int)(end ? end - p : (ptrdiff_t)strlen(p)), p) : NULL;
+            out->items = more ? more : out->items;
+            if (!item)
+                return BY_ERR_MEMORY;
+            out->items[out->count++] = item;
+        }
+    return BY_OK;
+}
+
+static void free_list(cli_list *l)
+{
+    by_paths_free((char **)l->items, l->count);
+}
+
+/* What was asked for, now that all is clear. */
+static int start(const train_options *o, const by_run_spec *spec, screen *s)
+{
+    by_run_result result;
+    cli_interrupt_install();
+    by_device *d = cli_device(o->device, o->threads);
+    by_status status = d ? BY_OK : by_error_status();
+    int code = CLI_OK;
+    if (o->show && d) {
+        code = cli_show_examples(d, spec, o->show, o->json);
+    } else {
+        if (d)
+            status = by_train_run(d, spec, &result);
+        if (s->started)
+            cli_progress_end(&s->bar);
+        code = status == BY_OK ? print_result(o, &result) : cli_fail(hint_for(status));
+    }
+    by_device_free(d);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
     train_options o;
@@ -265,9 +344,14 @@ static int run(int argc, char **argv)
         by_free(command);
         return code;
     }
-    if (!o.out || !o.data.count) {
+    cli_list data = {0}, eval_data = {0}, languages = {0};
+    if (!o.data.count || (!o.out && !o.show)) {
         code = cli_usage_fail("%s",
                               !o.data.count ? "no data: give --data FILE" : "no run folder: give --out DIR");
+    } else if (split_list(&data, o.data.items, o.data.count) != BY_OK ||
+               split_list(&eval_data, o.eval_data.items, o.eval_data.count) != BY_OK ||
+               split_list(&languages, &o.languages, o.languages != NULL) != BY_OK) {
+        code = cli_fail(NULL);
     } else {
         if (!cli_given(&args, &o.min_rate))
             o.min_rate = -1; /* a tenth of the highest */
@@ -275,18 +359,22 @@ static int run(int argc, char **argv)
             o.warmup = -1;
         if (o.init_from && !cli_given(&args, &o.dropout))
             o.dropout = -1; /* the model's own */
+        if (cli_given(&args, &o.mask_copies))
+            o.masking = 1;
         screen s = {.o = &o};
         by_run_spec spec = run_spec(&o, command);
-        by_run_result result;
+        spec.data = data.items;
+        spec.data_count = data.count;
+        spec.eval_data = eval_data.items;
+        spec.eval_count = eval_data.count;
+        spec.objective.languages = languages.items;
+        spec.objective.language_count = languages.count;
         spec.user = &s;
-        cli_interrupt_install();
-        by_device *d = cli_device(o.device, o.threads);
-        by_status status = d ? by_train_run(d, &spec, &result) : by_error_status();
-        if (s.started)
-            cli_progress_end(&s.bar);
-        code = status == BY_OK ? print_result(&o, &result) : cli_fail(hint_for(status));
-        by_device_free(d);
+        code = start(&o, &spec, &s);
     }
+    free_list(&data);
+    free_list(&eval_data);
+    free_list(&languages);
     cli_args_free(&args);
     by_free(command);
     return code;

@@ -19,7 +19,26 @@ struct cli_verb {
     const char *args;                  /* positionals: "MODEL [TEXT...]", "train|decode"; NULL: none */
 };
 
-extern const cli_verb cli_train, cli_generate, cli_eval, cli_inspect, cli_verify, cli_bench, cli_devices,
-    cli_tokenize, cli_attention, cli_embed, cli_fill, cli_classify, cli_tag;
+/* One a line, in the order of the overview. */
+#define CLI_VERBS(X) \
+    X(cli_train)     \
+    X(cli_finetune)  \
+    X(cli_generate)  \
+    X(cli_fill)      \
+    X(cli_classify)  \
+    X(cli_tag)       \
+    X(cli_embed)     \
+    X(cli_eval)      \
+    X(cli_tokenize)  \
+    X(cli_inspect)   \
+    X(cli_attention) \
+    X(cli_convert)   \
+    X(cli_verify)    \
+    X(cli_bench)     \
+    X(cli_devices)
+
+#define CLI_DECLARE(name) extern const cli_verb name;
+CLI_VERBS(CLI_DECLARE)
+#undef CLI_DECLARE
 
 #endif

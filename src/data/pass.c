@@ -76,6 +76,8 @@ static void make_targets(by_pass *p, by_graph *g)
         p->targets =
             by_input(g, "targets", BY_I32, apart ? 2 : 1, apart ? (int64_t[]){b->batch, b->seq} : &n);
     p->second = input(g, "second targets", b->second, 1, &rows);
+    const int64_t labels = by_model_labels(p->model);
+    p->io.class_weights = b->class_weights ? by_input(g, "class weights", BY_F32, 1, &labels) : NULL;
 }
 
 static void summarize(by_pass *p, by_graph *g)
@@ -152,7 +154,7 @@ bool by_pass_fits(const by_pass *p, const by_batch *b)
     return a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->picks == b->picks &&
            !a->segments == !b->segments && !a->positions == !b->positions && !a->mask == !b->mask &&
            !a->pick == !b->pick && !a->targets == !b->targets && !a->numbers == !b->numbers &&
-           !a->second == !b->second && !a->weights == !b->weights;
+           !a->second == !b->second && !a->weights == !b->weights && !a->class_weights == !b->class_weights;
 }
 
 static by_status feed(by_pass *p, by_tensor *t, const void *values)
@@ -194,6 +196,7 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
     BY_TRY(feed(p, p->targets, b->numbers ? (const void *)b->numbers : b->targets));
     BY_TRY(feed(p, p->second, b->second));
     BY_TRY(feed(p, p->weights, b->weights));
+    BY_TRY(feed(p, p->io.class_weights, b->class_weights));
     if (p->ends) {
         BY_TRY(feed_ends(p, b->tokens));
     } else {

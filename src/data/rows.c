@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-enum { FROM_TEXT, FROM_PAIR, FROM_NEITHER }; /* by_encoding's parts */
-
 /* ---- the list -------------------------------------------------------------------------------- */
 
 by_status by_rows_init(by_rows *r, by_model *m, const by_tokenizer *t, const by_rows_spec *spec)
@@ -82,7 +80,7 @@ static by_status add_row(by_rows *r, const by_encoding *e, const cut *c, int win
     size_t seen[2] = {0, 0};
     for (size_t i = 0; i < e->ids.count; i++) {
         int part = e->parts[i];
-        if (part != FROM_NEITHER) {
+        if (part != BY_FROM_NEITHER) {
             size_t at = seen[part]++;
             if (at < c->begin[part] || at >= c->end[part])
                 continue;
@@ -115,7 +113,7 @@ static void cut_longest(const size_t count[2], size_t limit, cut *c)
 static by_status add_windows(by_rows *r, const by_encoding *e, const size_t count[2], size_t limit, int over)
 {
     cut c = {{0, 0}, {count[0], count[1]}};
-    size_t other = over == FROM_PAIR ? BY_MIN(count[FROM_TEXT], limit / 2) : 0;
+    size_t other = over == BY_FROM_PAIR ? BY_MIN(count[BY_FROM_TEXT], limit / 2) : 0;
     c.end[!over] = other;
     size_t room = limit - other, overlap = BY_MIN((size_t)BY_MAX(r->spec.overlap, 0), room / 2);
     for (size_t begin = 0, window = 0;; begin += room - overlap, window++) {
@@ -132,13 +130,13 @@ static by_status add_encoding(by_rows *r, const by_encoding *e, bool paired)
     size_t count[3] = {0, 0, 0};
     for (size_t i = 0; i < e->ids.count; i++)
         count[e->parts[i]]++;
-    if ((size_t)r->spec.limit < count[FROM_NEITHER] + (paired ? 2 : 1))
+    if ((size_t)r->spec.limit < count[BY_FROM_NEITHER] + (paired ? 2 : 1))
         return by_fail(BY_ERR_ARGUMENT, "rows of %d tokens have no room for a text", r->spec.limit);
     if (e->ids.count == 0)
         return by_fail(BY_ERR_FORMAT, "the text is empty");
-    size_t limit = (size_t)r->spec.limit - count[FROM_NEITHER];
-    if (r->spec.windows && count[FROM_TEXT] + count[FROM_PAIR] > limit)
-        return add_windows(r, e, count, limit, paired ? FROM_PAIR : FROM_TEXT);
+    size_t limit = (size_t)r->spec.limit - count[BY_FROM_NEITHER];
+    if (r->spec.windows && count[BY_FROM_TEXT] + count[BY_FROM_PAIR] > limit)
+        return add_windows(r, e, count, limit, paired ? BY_FROM_PAIR : BY_FROM_TEXT);
     cut c;
     cut_longest(count, limit, &c);
     return add_row(r, e, &c, 0, 0);

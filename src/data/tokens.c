@@ -215,6 +215,62 @@ void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
+/* Write the header; called with count 0 to keep its place and again at the end. */
+static by_status put_header(by_shard_writer *w, int64_t count)
+{
+    int32_t header[HEADER_WORDS] = {
+        w->width == 2 ? MAGIC_U16 : MAGIC_U32,
+        w->width == 2 ? VERSION_U16 : VERSION_U32,
+        (int32_t)count,
+    };
+    return by_writer_put(&w->writer, header, sizeof(header));
+}
+
+by_status by_shard_begin(by_shard_writer *w, const char *path, int vocab_size)
+{
+    *w = (by_shard_writer){.width = vocab_size <= UINT16_MAX + 1 ? 2 : 4};
+    BY_TRY(by_writer_open(&w->writer, path));
+    return put_header(w, 0);
+}
+
+/* 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
+by_status by_shard_put(by_shard_writer *w, by_ids *ids)
+{
+    size_t n = ids->count;
+    if ((int64_t)n > INT32_MAX - w->tokens)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "more than %d tokens do not fit one shard; build several from parts of the text",
+                       (int)INT32_MAX);
+    if (w->width == 2) {
+        for (size_t i = 0; i < n; i++) {
+            uint16_t id = (uint16_t)ids->data[i];
+            memcpy((char *)ids->data + 2 * i, &id, 2);
+        }
+    }
+    w->tokens += (int64_t)n;
+    ids->count = 0;
+    return by_writer_put(&w->writer, ids->data, n * (size_t)w->width);
+}
+
+by_status by_shard_finish(by_shard_writer *w)
+{
+    if (fseek(w->writer.file, 0, SEEK_SET) != 0) {
+        by_fail(BY_ERR_IO, "%s: %s", w->writer.path, strerror(errno));
+        by_shard_abort(w);
+        return BY_ERR_IO;
+    }
+    by_status status = put_header(w, w->tokens);
+    if (status == BY_OK)
+        return by_writer_finish(&w->writer);
+    by_shard_abort(w);
+    return status;
+}
+
+void by_shard_abort(by_shard_writer *w)
+{
+    by_writer_abort(&w->writer);
+}
+
 /* A part of the text, on its way through one thread. */
 typedef struct chunk {
     char *text; /* CHUNK_BYTES */
@@ -227,43 +283,12 @@ typedef struct chunk {
 
 typedef struct builder {
     const by_tokenizer *tokenizer;
-    by_writer writer;
-    int width;
+    by_shard_writer shard;
     by_ids ids; /* to be written next */
     chunk chunks[MAX_CHUNKS];
     int chunk_count; /* as many as there are cores */
-    int64_t bytes, tokens;
+    int64_t bytes;
 } builder;
-
-/* Write the header; called with count 0 to keep its place and again at the end. */
-static by_status put_header(builder *b, int64_t count)
-{
-    int32_t header[HEADER_WORDS] = {
-        b->width == 2 ? MAGIC_U16 : MAGIC_U32,
-        b->width == 2 ? VERSION_U16 : VERSION_U32,
-        (int32_t)count,
-    };
-    return by_writer_put(&b->writer, header, sizeof(header));
-}
-
-/* Write b->ids and empty it. 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
-static by_status put_ids(builder *b)
-{
-    size_t n = b->ids.count;
-    if ((int64_t)n > INT32_MAX - b->tokens)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "more than %d tokens do not fit one shard; build several from parts of the text",
-                       (int)INT32_MAX);
-    if (b->width == 2) {
-        for (size_t i = 0; i < n; i++) {
-            uint16_t id = (uint16_t)b->ids.data[i];
-            memcpy((char *)b->ids.data + 2 * i, &id, 2);
-        }
-    }
-    b->tokens += (int64_t)n;
-    b->ids.count = 0;
-    return by_writer_put(&b->writer, b->ids.data, n * (size_t)b->width);
-}
 
 /* Fill one chunk after what the one before it left over (*rest bytes at left), and leave over what must not
  * be separated from text still to come. */
@@ -305,11 +330,9 @@ static by_status put_chunk(builder *b, chunk *c, const char *path)
                    ? by_fail_context("%s", path)
                    : by_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
     }
-    BY_TRY(put_ids(b)); /* what waits from before */
-    by_ids t = b->ids;
-    b->ids = c->ids;
-    c->ids = t;
-    return put_ids(b);
+    if (b->ids.count) /* what waits from before */
+        BY_TRY(by_shard_put(&b->shard, &b->ids));
+    return by_shard_put(&b->shard, &c->ids);
 }
 
 /* Tokenise one open file, some chunks at a time. */
@@ -365,33 +388,28 @@ static by_status add_patterns(builder *b, const char *const *patterns, int count
     return status;
 }
 
-/* Everything between opening the writer and finishing it. */
-static by_status build(builder *b, const char *const *patterns, int count, const char *path)
+/* Everything between opening the shard and finishing it. */
+static by_status build(builder *b, const char *const *patterns, int count)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     b->chunk_count = (int)BY_MAX(1, BY_MIN(cores, MAX_CHUNKS));
     for (int i = 0; i < b->chunk_count; i++)
         if (!(b->chunks[i].text = by_alloc(CHUNK_BYTES)))
             return BY_ERR_MEMORY;
-    BY_TRY(put_header(b, 0));
-    BY_TRY(add_patterns(b, patterns, count));
-    if (fseek(b->writer.file, 0, SEEK_SET) != 0)
-        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
-    return put_header(b, b->tokens);
+    return add_patterns(b, patterns, count);
 }
 
 by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
                           int64_t *bytes_out, int64_t *tokens_out)
 {
-    builder b = {.tokenizer = t, .width = by_tokenizer_vocab_size(t) <= UINT16_MAX + 1 ? 2 : 4};
-    by_status status = by_writer_open(&b.writer, path);
-    if (status == BY_OK) {
-        status = build(&b, patterns, count, path);
-        if (status == BY_OK)
-            status = by_writer_finish(&b.writer);
-        else
-            by_writer_abort(&b.writer);
-    }
+    builder b = {.tokenizer = t};
+    by_status status = by_shard_begin(&b.shard, path, by_tokenizer_vocab_size(t));
+    if (status == BY_OK)
+        status = build(&b, patterns, count);
+    if (status == BY_OK)
+        status = by_shard_finish(&b.shard);
+    else
+        by_shard_abort(&b.shard);
     for (int i = 0; i < b.chunk_count; i++) {
         by_free(b.chunks[i].text);
         by_ids_free(&b.chunks[i].ids);
@@ -402,6 +420,6 @@ by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, in
     if (bytes_out)
         *bytes_out = b.bytes;
     if (tokens_out)
-        *tokens_out = b.tokens;
+        *tokens_out = b.shard.tokens;
     return BY_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef BY_DATA_TOKENS_H
 #define BY_DATA_TOKENS_H
 
-#include "base/base.h"
+#include "base/file.h"
 #include "text/tokenizer.h"
 
 /* A stream of token ids over one or many mapped shards. Reads llm.c's .bin (magic 20240520, version 1,
@@ -26,6 +26,17 @@ void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count);
  * the end-of-text id when the tokenizer has one. bytes_out, tokens_out (may be NULL) receive the totals. */
 by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
                           int64_t *bytes_out, int64_t *tokens_out);
+
+/* A shard that is written piece by piece, in llm.c's format, atomically. */
+typedef struct by_shard_writer {
+    by_writer writer;
+    int width; /* bytes of an id */
+    int64_t tokens;
+} by_shard_writer;
+by_status by_shard_begin(by_shard_writer *w, const char *path, int vocab_size);
+by_status by_shard_put(by_shard_writer *w, by_ids *ids); /* and empty the list */
+by_status by_shard_finish(by_shard_writer *w);           /* or: */
+void by_shard_abort(by_shard_writer *w);                 /* zero state is legal */
 
 /* Language-model batches of rows of seq + 1 tokens (inputs and their successors) from [begin, end) of a
  * stream. What row r of step s holds is a function of (seed, s, r) alone: the region is cut into windows of

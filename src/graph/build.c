@@ -222,6 +222,8 @@ by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
 {
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "a tensor has %d axes; at most %d are possible", rank, BY_MAX_RANK);
+    if ((unsigned)type > BY_BOOL)
+        return by_graph_fail(g, "nothing can be computed with elements of type %s", by_dtype_name(type));
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 0 || (dim[i] > 0 && count > INT64_MAX / 16 / dim[i]))

@@ -96,8 +96,12 @@ by_tensor *by_softmax(by_graph *g, by_tensor *x)
 static by_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed,
                                         const by_attention_spec *s)
 {
-    by_attention_attr a = {
-        .heads = s->heads, .kv_heads = s->kv_heads ? s->kv_heads : s->heads, .mask = s->mask};
+    by_attention_attr a = {.heads = s->heads,
+                           .kv_heads = s->kv_heads ? s->kv_heads : s->heads,
+                           .mask = s->mask,
+                           .pattern = s->pattern,
+                           .by_distance = s->by_distance,
+                           .bias_zero = s->bias_zero};
     int all = packed ? a.heads + 2 * a.kv_heads : a.heads;
     a.packed = packed;
     a.head_dim = all > 0 ? (int)(by_dim(q, -1) / all) : 0;
@@ -111,7 +115,8 @@ by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, c
     by_attention_attr a = attention_attr(g, q, !k && !v, spec);
     if (!(a.dropout >= 0 && a.dropout < 1))
         return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.dropout);
-    by_node *n = by_node_make(g, BY_OP_ATTENTION, (by_tensor *[]){q, k, v, spec->key_mask}, 4, &a, sizeof a);
+    by_tensor *in[] = {q, k, v, spec->key_mask, spec->prefix, spec->bias};
+    by_node *n = by_node_make(g, BY_OP_ATTENTION, in, BY_COUNT(in), &a, sizeof a);
     if (spec->weights)
         *spec->weights = n ? n->out[2] : g->poison;
     return n ? n->out[0] : g->poison;
@@ -121,9 +126,10 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
                                by_tensor *v_cache, by_tensor *past, const by_attention_spec *spec)
 {
     by_attention_attr a = attention_attr(g, q, !k && !v, spec);
-    a.mask = BY_MASK_CAUSAL;
+    a.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
     a.dropout = 0;
-    return ADD_NODE(g, BY_OP_ATTENTION_CACHED, &a, q, k, v, k_cache, v_cache, past);
+    return ADD_NODE(g, BY_OP_ATTENTION_CACHED, &a, q, k, v, spec->key_mask, spec->prefix, spec->bias, k_cache,
+                    v_cache, past);
 }
 
 by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec)
@@ -133,7 +139,8 @@ by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, 
         a.ignore_index = spec->ignore_index;
     if (spec)
         a.label_smoothing = spec->label_smoothing;
-    return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets);
+    by_tensor *weights = spec ? spec->weights : NULL;
+    return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets, weights);
 }
 
 /* ---- small ones ------------------------------------------------------------------------------ */

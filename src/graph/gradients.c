@@ -221,21 +221,24 @@ RULE(norm)
 RULE(attention)
 {
     const by_attention_attr *a = n->attr;
-    by_tensor *in[7] = {n->in[0], n->in[1], n->in[2], n->in[3], n->out[0], n->out[1], dout[0]};
+    by_tensor *in[9] = {n->in[0], n->in[1],  n->in[2],  n->in[3], n->in[4],
+                        n->in[5], n->out[0], n->out[1], dout[0]};
     if (!dout[0] || dout[2]) {
         by_graph_fail(g, "attention: gradients through the returned weights are not taken");
         return;
     }
-    by_node *d = by_node_make(g, BY_OP_ATTENTION_GRAD, in, 7, a, sizeof *a);
+    by_node *d = by_node_make(g, BY_OP_ATTENTION_GRAD, in, BY_COUNT(in), a, sizeof *a);
     if (d)
         d->rng = n->rng;
     for (int i = 0; i < 3; i++)
         din[i] = d ? d->out[i] : g->poison;
+    if (by_wants_grad(n->in[5]))
+        din[5] = d ? d->out[3] : g->poison;
 }
 
 RULE(cross_entropy)
 {
     const by_loss_attr *a = n->attr;
-    by_tensor *in[4] = {n->in[0], n->in[1], n->out[1], dout[0]};
-    din[0] = by_node_add(g, BY_OP_CROSS_ENTROPY_GRAD, in, 4, a, sizeof *a);
+    by_tensor *in[5] = {n->in[0], n->in[1], n->out[1], dout[0], n->in[2]};
+    din[0] = by_node_add(g, BY_OP_CROSS_ENTROPY_GRAD, in, 5, a, sizeof *a);
 }

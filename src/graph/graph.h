@@ -6,8 +6,8 @@
 #include "banyan/graph.h"
 #include "base/base.h"
 
-#define BY_MAX_INPUTS  8
-#define BY_MAX_OUTPUTS 3
+#define BY_MAX_INPUTS  9
+#define BY_MAX_OUTPUTS 4
 
 typedef enum by_op {
 #define BY_OP(ID, name, in, out, over, base, from, gradient) BY_OP_##ID,
@@ -123,8 +123,10 @@ typedef struct by_norm_attr {
 typedef struct by_attention_attr {
     int heads, kv_heads, head_dim;
     by_mask mask;
+    by_pattern pattern;
     float scale, dropout;
-    bool packed;
+    bool packed, by_distance;
+    int bias_zero;
 } by_attention_attr;
 typedef struct by_advance_attr {
     int last; /* the highest position */
@@ -179,16 +181,22 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *                   with h: sum = x + dropout(h) with node->rng, y = norm(sum). rms: mean 0, 1/std is 1/rms
  *  norm_grad        dy, x (or sum), stats, gamma, [dsum (R, C)], [base dgamma], [base dbeta]
  *                   -> dx (R, C) with dsum added, dgamma (C) acc, dbeta (C) acc
- *  attention        q or packed, [k], [v], [key_mask (B, S) i32] -> y, lse (B, H, T) acc,
- *                   [weights (B, H, T, S)]
- *  attention_grad   q or packed, [k], [v], [key_mask], y, lse, dy -> dq or dpacked, [dk], [dv]
- *  attention_cached q or packed, [k], [v], k_cache, v_cache, past (B) i32 -> y
+ *  attention        q or packed, [k], [v], [key_mask (B, S) i32], [prefix (B) i32], [bias (B|1, H|1, T|1, L)]
+ *                   -> y, lse (B, H, T) acc, [weights (B, H, T, S)]
+ *                   p = t + S - T: where query t stands. Key s is seen if key_mask[b][s] is not 0, and s <= p (causal) or
+ *                   s <= p or s < prefix[b] (prefix), and the pattern says so (reach.h). Score: scale q.k + bias[..., i],
+ *                   i = clamp(s - p + bias_zero, 0, L - 1) by distance, else s, L = S. A query that sees nothing has
+ *                   weight 1 / S on every key, lse -infinity, and gives to dv alone
+ *  attention_grad   the six inputs of attention, y, lse, dy -> dq or dpacked, [dk], [dv], [dbias]
+ *                   dbias like bias: dS summed in acc over the axes that repeat and over all keys that share an entry
+ *  attention_cached q or packed, [k], [v], [key_mask (B, M)], [prefix], [bias], k_cache (B, M, Hkv*D), v_cache,
+ *                   past (B) i32 -> y                p = past[b] + t; causal or prefix; S is past[b] + T
  *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
  *                   positions + 1 up to the last, past + 1, next appended to log, whose first element counts the runs
  *                   (beyond M nothing is appended)
- *  cross_entropy    logits (R, V), targets (R) i32 -> loss () acc, lse (R + 1) acc: log-sum-exp of each row,
- *                   then the number of rows that count
- *  cross_entropy_grad logits, targets, lse, dloss () acc -> dlogits
+ *  cross_entropy    logits (R, V), targets (R) i32, [weights (V) acc] -> loss () acc, lse (R + 1) acc:
+ *                   log-sum-exp of each row, then the number of rows that count, or the sum of their weights
+ *  cross_entropy_grad logits, targets, lse, dloss () acc, [weights] -> dlogits
  *  norm2            x -> y () acc: sqrt(sum(x^2)), summed in a fixed order
  *  adamw            value, grad, m, v, [master], norm (), hyper (8) f32 -> nothing: changes value, m, v, master
  *  sgd              value, grad, m, [master], norm (), hyper (8)

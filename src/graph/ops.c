@@ -1,6 +1,7 @@
 /* ops.c - the op table and, for every op, its shape rule and its cost. Gradients are in gradients.c, builders
  * in builders.c. */
 #include "graph/graph.h"
+#include "graph/reach.h"
 
 /* A shape error: what the op wanted, and what came. */
 static by_status mismatch(const by_node *n, const char *wanted)
@@ -404,12 +405,57 @@ static by_status by_infer_norm_grad(by_node *n)
 }
 PER_ELEMENT(norm_grad, 16)
 
-/* Query positions and key positions of an attention node. */
-static void attention_extent(const by_node *n, double *t, double *s)
+static by_status infer_pattern(const by_pattern *x)
+{
+    const bool cut = x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED;
+    const bool near = x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS;
+    const int numbers[] = {x->length, x->before, x->after};
+    if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_FIXED)
+        return by_fail(BY_ERR_ARGUMENT, "there is no pattern of kind %d", (int)x->kind);
+    for (int i = 0; i < BY_COUNT(numbers); i++)
+        if (numbers[i] >= BY_REACH_LIMIT || numbers[i] <= -BY_REACH_LIMIT)
+            return by_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
+    if (x->part < 0 || x->part > 2 || (x->part && !cut))
+        return by_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
+    if ((cut || x->kind == BY_PATTERN_BLOCKS) && x->length < 1)
+        return by_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
+    if (near && x->before < -x->after)
+        return by_fail(BY_ERR_ARGUMENT, "a pattern from %d before to %d after is empty", x->before, x->after);
+    if (x->kind == BY_PATTERN_FIXED && x->part != 1 && (x->after < 1 || x->after > x->length))
+        return by_fail(BY_ERR_ARGUMENT, "%d of %d columns of the pattern are summaries", x->after, x->length);
+    return BY_OK;
+}
+
+/* Prefix, pattern and bias, where keys are 0 ... s - 1. */
+static by_status infer_sight(by_node *n, int64_t s)
 {
     const by_attention_attr *a = n->attr;
-    *t = (double)by_dim(n->in[0], 1);
-    *s = a->packed ? *t : (double)by_dim(n->in[1], 1);
+    const by_tensor *q = n->in[0], *mask = n->in[3], *prefix = n->in[4], *bias = n->in[5];
+    const int64_t b = q->dim[0], t = q->dim[1];
+    if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
+        return mismatch(n, "a key mask (B, S) of i32");
+    if (a->mask < BY_MASK_NONE || a->mask > BY_MASK_PREFIX)
+        return by_fail(BY_ERR_ARGUMENT, "there is no mask %d", (int)a->mask);
+    if ((a->mask == BY_MASK_PREFIX) != (prefix != NULL))
+        return by_fail(BY_ERR_ARGUMENT, "%s",
+                       prefix ? "a prefix is given, and the mask is another"
+                              : "the mask is that of a prefix, and none is given");
+    if (prefix && (prefix->type != BY_I32 || by_elements(prefix) != b))
+        return mismatch(n, "a prefix (B) of i32");
+    BY_TRY(infer_pattern(&a->pattern));
+    if (t >= BY_REACH_LIMIT || s >= BY_REACH_LIMIT)
+        return mismatch(n, "fewer positions");
+    if (!bias)
+        return a->by_distance ? by_fail(BY_ERR_ARGUMENT, "there is no bias to go by distance") : BY_OK;
+    const bool fits = bias->rank == 4 && (bias->dim[0] == b || bias->dim[0] == 1) &&
+                      (bias->dim[1] == a->heads || bias->dim[1] == 1) &&
+                      (bias->dim[2] == t || bias->dim[2] == 1) && bias->type == q->type;
+    if (!fits || !(a->by_distance ? bias->dim[3] >= 1 && bias->dim[3] < BY_REACH_LIMIT : bias->dim[3] == s))
+        return mismatch(n, a->by_distance ? "a bias (B or 1, H or 1, T or 1, L) of q's type"
+                                          : "a bias (B or 1, H or 1, T or 1, S) of q's type");
+    if (a->bias_zero >= BY_REACH_LIMIT || a->bias_zero <= -BY_REACH_LIMIT)
+        return by_fail(BY_ERR_ARGUMENT, "entry %d of the bias is too far away", a->bias_zero);
+    return BY_OK;
 }
 
 static by_status infer_attention_heads(by_node *n)
@@ -433,22 +479,34 @@ static by_status infer_attention_heads(by_node *n)
 static by_status by_infer_attention(by_node *n)
 {
     const by_attention_attr *a = n->attr;
-    const by_tensor *q = n->in[0], *mask = n->in[3];
+    const by_tensor *q = n->in[0];
     BY_TRY(infer_attention_heads(n));
     int64_t b = q->dim[0], t = q->dim[1], s = a->packed ? t : n->in[1]->dim[1], h = a->heads;
-    if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
-        return mismatch(n, "a key mask (B, S) of i32");
+    BY_TRY(infer_sight(n, s));
     BY_TRY(by_set_output(n, 0, q->type, 3, (int64_t[]){b, t, h * a->head_dim}));
     BY_TRY(by_set_output(n, 1, by_acc_type(q->type), 3, (int64_t[]){b, h, t}));
     return by_set_output(n, 2, q->type, 4, (int64_t[]){b, h, t, s});
 }
+
+/* Keys that queries at positions [first, first + t) see of s, all together. What a prefix or a key mask says
+ * is not known yet: as if there were none. */
+static double keys_seen(const by_attention_attr *a, int64_t first, int64_t t, int64_t s)
+{
+    const by_reach r = by_reach_of(&a->pattern);
+    double sum = 0;
+    for (int64_t p = first; p < first + t; p++) {
+        const int64_t keys = a->mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s);
+        sum += (double)(r.on ? by_reach_count(&r, (int)p, (int)keys) : keys);
+    }
+    return sum;
+}
+
 static by_cost by_cost_attention(const by_node *n)
 {
     const by_attention_attr *a = n->attr;
-    double t, s;
-    attention_extent(n, &t, &s);
-    double seen = a->mask == BY_MASK_CAUSAL ? 0.5 : 1.0;
-    return cost_of_bytes(n, seen * 4.0 * (double)by_dim(n->in[0], 0) * a->heads * t * s * a->head_dim);
+    const int64_t t = by_dim(n->in[0], 1), s = a->packed ? t : by_dim(n->in[1], 1);
+    const double heads = (double)by_dim(n->in[0], 0) * a->heads;
+    return cost_of_bytes(n, 4.0 * heads * keys_seen(a, s - t, t, s) * a->head_dim);
 }
 
 static by_status by_infer_attention_grad(by_node *n)
@@ -456,7 +514,7 @@ static by_status by_infer_attention_grad(by_node *n)
     const by_attention_attr *a = n->attr;
     for (int i = 0; i < (a->packed ? 1 : 3); i++)
         BY_TRY(by_set_output_like(n, i, n->in[i]));
-    return BY_OK;
+    return n->in[5] ? by_set_output_like(n, 3, n->in[5]) : BY_OK;
 }
 static by_cost by_cost_attention_grad(const by_node *n)
 {
@@ -468,18 +526,22 @@ static by_cost by_cost_attention_grad(const by_node *n)
 static by_status by_infer_attention_cached(by_node *n)
 {
     const by_attention_attr *a = n->attr;
-    const by_tensor *q = n->in[0], *kc = n->in[3], *vc = n->in[4], *past = n->in[5];
+    const by_tensor *q = n->in[0], *kc = n->in[6], *vc = n->in[7], *past = n->in[8];
     BY_TRY(infer_attention_heads(n));
     if (!kc || !vc || !past || kc->rank != 3 || !same_shape(kc, vc) || kc->dim[0] != q->dim[0] ||
         kc->dim[2] != (int64_t)a->kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
         past->type != BY_I32 || by_elements(past) != q->dim[0])
         return mismatch(n, "caches (B, M, Hkv*D) of q's type and past (B) of i32");
+    BY_TRY(infer_sight(n, kc->dim[1]));
     return by_set_output(n, 0, q->type, 3,
                          (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->heads * a->head_dim});
 }
 static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cache */
 {
-    return cost_of_bytes(n, 4.0 * out_elements(n) * (double)by_dim(n->in[3], 1));
+    const by_attention_attr *a = n->attr;
+    const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[6], 1);
+    const double heads = (double)by_dim(n->in[0], 0) * a->heads;
+    return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
 }
 
 static by_status by_infer_advance(by_node *n)
@@ -501,6 +563,10 @@ static by_status by_infer_cross_entropy(by_node *n)
     if (x->rank < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 ||
         by_elements(targets) != by_tensor_rows(x))
         return mismatch(n, "logits (..., V) and one i32 target for each row");
+    const by_tensor *weights = n->in[2];
+    if (weights && (weights->type != by_acc_type(x->type) || by_elements(weights) != by_tensor_cols(x) ||
+                    ((const by_loss_attr *)n->attr)->label_smoothing > 0))
+        return mismatch(n, "a weight for each class, of the loss's type, and no label smoothing with them");
     BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 0, NULL));
     return by_set_output(n, 1, by_acc_type(x->type), 1, (int64_t[]){by_tensor_rows(x) + 1});
 }

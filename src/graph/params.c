@@ -160,6 +160,16 @@ by_status by_params_freeze(by_params *p, bool with_training)
     return BY_OK;
 }
 
+void by_params_set_rate(by_params *p, int i, double scale)
+{
+    by_param_info *info = &p->list[i];
+    info->lr_scale = (float)scale;
+    info->trainable = scale != 0;
+    for (int k = 0; k < p->n_segments; k++)
+        if (p->segments[k].offset == info->offset)
+            p->segments[k].lr_scale = (float)scale;
+}
+
 /* ---- reading and writing --------------------------------------------------------------------- */
 
 int by_params_count(const by_params *p)

@@ -6,6 +6,23 @@ void by_string_free(char *s)
     by_free(s);
 }
 
+/* What an attention node sees. */
+static void put_sight(const by_attention_attr *a, by_buf *b)
+{
+    static const char *const masks[] = {"", " causal", " prefix"};
+    static const char *const kinds[] = {"", " window", " blocks", " strided", " fixed"};
+    const by_pattern *x = &a->pattern;
+    by_buf_printf(b, "%s%s", masks[a->mask], kinds[x->kind]);
+    if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED)
+        by_buf_printf(b, " of %d", x->length);
+    if (x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS)
+        by_buf_printf(b, " -%d +%d", x->before, x->after);
+    if (x->kind == BY_PATTERN_FIXED)
+        by_buf_printf(b, " to %d", x->after);
+    if (x->part)
+        by_buf_printf(b, " part %d", x->part);
+}
+
 static void put_lines(const by_graph *g, by_buf *b)
 {
     char shape[96];
@@ -21,10 +38,12 @@ static void put_lines(const by_graph *g, by_buf *b)
             if (!t)
                 continue;
             if (t->node)
-                by_buf_printf(b, " #%d%s", t->node->index, t->index ? (t->index == 1 ? "b" : "c") : "");
+                by_buf_printf(b, " #%d%s", t->node->index, (const char *[]){"", "b", "c", "d"}[t->index]);
             else
                 by_buf_printf(b, " %s", by_tensor_label(t));
         }
+        if (n->op == BY_OP_ATTENTION || n->op == BY_OP_ATTENTION_GRAD || n->op == BY_OP_ATTENTION_CACHED)
+            put_sight(n->attr, b);
         by_buf_puts(b, "\n");
     }
 }

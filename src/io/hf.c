@@ -37,24 +37,6 @@ static by_status read_field(const cJSON *json, const by_field *f, char *at)
     return BY_OK;
 }
 
-/* Replace or add a member, in the place of the old one; false when memory is out. Takes the value over in any
- * case. */
-static bool put(cJSON *json, const char *key, cJSON *value)
-{
-    cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
-    if (value &&
-        old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
-        value->string = old->string;
-        value->type |= old->type & cJSON_StringIsConst;
-        old->string = NULL;
-        return cJSON_ReplaceItemViaPointer(json, old, value);
-    }
-    if (value && cJSON_AddItemToObject(json, key, value))
-        return true;
-    cJSON_Delete(value);
-    return false;
-}
-
 /* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
 static double shortest(float f)
 {
@@ -74,19 +56,19 @@ static bool write_field(cJSON *json, const by_field *f, const char *at)
     switch (f->kind) {
     case BY_FIELD_INT:
         if (*(const int *)at == 0 && f->fallback == 0 && f->min > 0)
-            return put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
-        return put(json, f->key, cJSON_CreateNumber(*(const int *)at));
+            return by_json_put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
+        return by_json_put(json, f->key, cJSON_CreateNumber(*(const int *)at));
     case BY_FIELD_FLOAT:
         if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
-            return put(json, f->key, cJSON_CreateNull());
-        return put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
+            return by_json_put(json, f->key, cJSON_CreateNull());
+        return by_json_put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
     case BY_FIELD_BOOL:
-        return put(json, f->key, cJSON_CreateBool(*(const bool *)at));
+        return by_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
     case BY_FIELD_ACT: /* keep the spelling it came with */
         memcpy(&act, at, sizeof act);
         if (cJSON_IsString(old) && by_act_parse(old->valuestring, &act) && memcmp(&act, at, sizeof act) == 0)
             return true;
-        return put(json, f->key, cJSON_CreateString(by_act_name(*(const by_act *)at)));
+        return by_json_put(json, f->key, cJSON_CreateString(by_act_name(*(const by_act *)at)));
     }
     return false;
 }
@@ -105,11 +87,6 @@ static const char *const problem_names[] = {
     [BY_PROBLEM_MANY_LABELS] = "multi_label_classification",
     [BY_PROBLEM_REGRESSION] = "regression",
 };
-
-static bool has_labels(by_task t)
-{
-    return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
-}
 
 static by_status read_problem(by_model *m)
 {
@@ -153,17 +130,43 @@ static by_status read_label_names(by_model *m, const cJSON *object)
     return BY_OK;
 }
 
-/* The task that config.json's architectures[0] stands for; without, what the family is pretrained with. */
-static by_status read_task(by_model *m)
+/* The class of model that config.json names is none of the architecture's. */
+static by_status unknown_class(const by_model *m, const char *name)
+{
+    by_buf known = {0};
+    for (int t = 0; t < BY_TASK_COUNT; t++)
+        if (m->arch->classes[t])
+            by_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
+    by_status s = by_fail(BY_ERR_UNSUPPORTED,
+                          "config.json: architectures names \"%s\", which is not supported; a %s can be: %s",
+                          by_show(name).text, m->arch->family, known.data ? known.data : "");
+    by_buf_free(&known);
+    return s;
+}
+
+/* The task that config.json's architectures[0] stands for; without one, what the family is pretrained with. A
+ * class that is not known does not matter when the caller brings a task of its own. */
+static by_status read_class(by_model *m, bool any)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
     const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
+    if ((list && !cJSON_IsArray(list) && !cJSON_IsNull(list)) || (first && !cJSON_IsString(first)))
+        return by_fail(BY_ERR_FORMAT, "config.json: \"architectures\" is not a list of names");
+    bool known = any || !first;
     m->task = m->arch->pretrained;
-    for (int t = 0; t < BY_TASK_COUNT && cJSON_IsString(first); t++)
-        if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0)
+    for (int t = 0; t < BY_TASK_COUNT && first; t++)
+        if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0) {
             m->task = (by_task)t;
+            known = true;
+        }
     if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
         m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
+    return known ? BY_OK : unknown_class(m, first->valuestring);
+}
+
+static by_status read_task(by_model *m, bool any_class)
+{
+    BY_TRY(read_class(m, any_class));
     if (m->arch->is_causal && (m->task == BY_TASK_LM || m->task == BY_TASK_MLM))
         m->task = m->arch->is_causal(m->config) ? BY_TASK_LM : BY_TASK_MLM;
     int64_t labels = 2;
@@ -177,7 +180,7 @@ static by_status read_task(by_model *m)
     return read_problem(m);
 }
 
-static by_status read_config(by_model *m, const char *dir)
+static by_status read_config(by_model *m, const char *dir, bool any_class)
 {
     char *path = by_path_join(dir, "config.json");
     m->json = path ? by_json_load(path) : NULL;
@@ -199,7 +202,7 @@ static by_status read_config(by_model *m, const char *dir)
     m->eos = token_of(m->json, "eos_token_id");
     m->pad = token_of(m->json, "pad_token_id");
     BY_TRY(m->arch->check(m->config));
-    return read_task(m);
+    return read_task(m, any_class);
 }
 
 static bool write_class(const by_model *m, cJSON *json)
@@ -211,12 +214,12 @@ static bool write_class(const by_model *m, cJSON *json)
         cJSON_Delete(name);
         return false;
     }
-    return put(json, "architectures", list);
+    return by_json_put(json, "architectures", list);
 }
 
 static bool write_labels(const by_model *m, cJSON *json)
 {
-    if (!has_labels(m->task))
+    if (!by_has_labels(m->task))
         return true;
     cJSON *names = cJSON_CreateObject(), *ids = cJSON_CreateObject();
     bool ok = names && ids;
@@ -232,10 +235,10 @@ static bool write_labels(const by_model *m, cJSON *json)
         cJSON_Delete(ids);
         return false;
     }
-    ok = put(json, "id2label", names);
-    ok = put(json, "label2id", ids) && ok;
+    ok = by_json_put(json, "id2label", names);
+    ok = by_json_put(json, "label2id", ids) && ok;
     if (m->task == BY_TASK_CLASSIFY && m->problem != BY_PROBLEM_DEFAULT)
-        ok = put(json, "problem_type", cJSON_CreateString(problem_names[m->problem])) && ok;
+        ok = by_json_put(json, "problem_type", cJSON_CreateString(problem_names[m->problem])) && ok;
     return ok;
 }
 
@@ -244,15 +247,19 @@ static cJSON *config_json(const by_model *m, by_dtype dtype)
     static const char *const torch_names[] = {
         [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
     cJSON *json = m->json ? cJSON_Duplicate(m->json, true) : cJSON_CreateObject();
-    bool ok = json && write_class(m, json) && put(json, "model_type", cJSON_CreateString(m->arch->family)) &&
-              write_labels(m, json) && put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
+    bool ok = json && write_class(m, json) &&
+              by_json_put(json, "model_type", cJSON_CreateString(m->arch->family)) && write_labels(m, json) &&
+              by_json_put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
+    if (ok && cJSON_GetObjectItemCaseSensitive(json, "torch_dtype")) /* its name until transformers 4.56 */
+        ok = by_json_put(json, "torch_dtype", cJSON_CreateString(torch_names[dtype]));
     for (int i = 0; i < m->arch->n_fields && ok; i++)
         ok = write_field(json, &m->arch->fields[i], (const char *)m->config + m->arch->fields[i].offset);
     if (ok && !m->json)
-        ok = put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
-             put(json, "tie_word_embeddings", cJSON_CreateTrue());
+        ok =
+            by_json_put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
+            by_json_put(json, "tie_word_embeddings", cJSON_CreateTrue());
     if (ok && (!m->json || token_of(m->json, "eos_token_id") != m->eos))
-        ok = put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos));
+        ok = by_json_put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos));
     if (!ok) {
         cJSON_Delete(json);
         by_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
@@ -277,128 +284,6 @@ static by_status declare(by_model *m)
     return s;
 }
 
-/* A parameter's tensor in a file: under its name, or without the prefix that published bodies do not have. */
-static const by_st_entry *entry_of(const by_model *m, const by_st *file, const char *name)
-{
-    const by_st_entry *e = by_st_find(file, name);
-    size_t n = strlen(m->arch->prefix);
-    if (!e && strncmp(name, m->arch->prefix, n) == 0)
-        e = by_st_find(file, name + n);
-    return e;
-}
-
-static by_status check_entry(const by_params *p, int i, const by_st_entry *e)
-{
-    const by_param_info *info = &p->list[i];
-    bool fits = e->rank == info->rank && by_dtype_is_float(e->dtype);
-    for (int k = 0; fits && k < e->rank; k++)
-        fits = e->dim[k] == info->dim[k];
-    if (fits)
-        return BY_OK;
-    by_buf want = {0}, have = {0};
-    for (int k = 0; k < info->rank; k++)
-        by_buf_printf(&want, "%s%lld", k ? ", " : "", (long long)info->dim[k]);
-    for (int k = 0; k < e->rank; k++)
-        by_buf_printf(&have, "%s%lld", k ? ", " : "", (long long)e->dim[k]);
-    by_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)", e->name,
-            have.data ? have.data : "", by_dtype_name(e->dtype), want.data ? want.data : "");
-    by_buf_free(&want);
-    by_buf_free(&have);
-    return BY_ERR_FORMAT;
-}
-
-static bool in_body(const by_model *m, const char *name)
-{
-    return strncmp(name, m->arch->prefix, strlen(m->arch->prefix)) == 0;
-}
-
-/* Whether a parameter begins with fresh values although the model is opened: a new head's labels, and what
- * the file does not have outside of the body. */
-static bool is_fresh(const by_model *m, const by_st *file, const char *name, const by_model_spec *spec)
-{
-    bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
-    bool labels = has_labels(m->task) || m->task == BY_TASK_ANSWER || m->task == BY_TASK_CHOICE;
-    return spec->new_head && ((head && labels) || ((head || pooler) && !entry_of(m, file, name)));
-}
-
-/* Use the file's tensors where they are, when nothing has to be converted. */
-static bool try_map(by_model *m, by_st *file)
-{
-    for (int i = 0; i < m->params->count; i++) {
-        const by_st_entry *e = entry_of(m, file, m->params->list[i].name);
-        if (!e || e->dtype != m->params->type || (uintptr_t)e->data % by_dtype_size(e->dtype))
-            return false;
-    }
-    for (int i = 0; i < m->params->count; i++) {
-        union { /* mapped read-only: kernels never write a parameter of a model that is not for training */
-            const void *from;
-            void *to;
-        } address = {entry_of(m, file, m->params->list[i].name)->data};
-        m->params->list[i].mapped = address.to;
-    }
-    m->file = file;
-    return true;
-}
-
-/* Every tensor of the file's body must be known: a leftover means that the configuration describes another
- * model. Heads and poolers that this task has no use for stay where they are. */
-static by_status check_leftovers(const by_model *m, const by_st *file)
-{
-    bool prefixed = false;
-    for (int i = 0; i < by_st_count(file) && !prefixed; i++)
-        prefixed = in_body(m, by_st_at(file, i)->name);
-    for (int i = 0; i < by_st_count(file); i++) {
-        const char *name = by_st_at(file, i)->name;
-        bool known = by_params_find(m->params, name) >= 0 || (prefixed && !in_body(m, name)) ||
-                     strncmp(name, "score.", 6) == 0 || strstr(name, "pooler.");
-        if (!known) {
-            char *full = by_sprintf("%s%s", m->arch->prefix, name);
-            if (!full)
-                return BY_ERR_MEMORY;
-            known = by_params_find(m->params, full) >= 0;
-            by_free(full);
-        }
-        for (const char *const *end = m->arch->ignored; *end && !known; end++) {
-            size_t n = strlen(name), k = strlen(*end);
-            known = n >= k && strcmp(name + n - k, *end) == 0;
-        }
-        if (!known)
-            return by_fail(BY_ERR_FORMAT, "the file holds %s, which a %s of this configuration does not have",
-                           name, m->arch->title);
-    }
-    return BY_OK;
-}
-
-static by_status load_weights(by_model *m, by_st *file, const by_model_spec *spec)
-{
-    by_params *p = m->params;
-    bool fresh = false;
-    for (int i = 0; i < p->count; i++) {
-        const by_st_entry *e = entry_of(m, file, p->list[i].name);
-        if (is_fresh(m, file, p->list[i].name, spec)) {
-            fresh = true;
-            continue;
-        }
-        if (!e)
-            return by_fail(BY_ERR_FORMAT, "%s is missing", p->list[i].name);
-        BY_TRY(check_entry(p, i, e));
-    }
-    BY_TRY(check_leftovers(m, file));
-    bool mappable = !spec->training && !spec->copy && !fresh && strcmp(by_device_name(m->device), "cpu") == 0;
-    bool mapped = mappable && try_map(m, file);
-    BY_TRY(by_params_freeze(p, spec->training));
-    if (mapped)
-        return BY_OK;
-    if (fresh)
-        BY_TRY(by_params_init(p, spec->seed));
-    for (int i = 0; i < p->count; i++) {
-        const by_st_entry *e = entry_of(m, file, p->list[i].name);
-        if (!is_fresh(m, file, p->list[i].name, spec))
-            BY_TRY(by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype));
-    }
-    return BY_OK;
-}
-
 /* ---- open, new, free ------------------------------------------------------------------------- */
 
 static by_model *model_new(by_device *d, by_dtype dtype)
@@ -421,7 +306,7 @@ static by_status check_task(const by_model *m)
 {
     if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
         return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
-    if (has_labels(m->task) && (m->labels < 1 || m->labels > MAX_LABELS))
+    if (by_has_labels(m->task) && (m->labels < 1 || m->labels > MAX_LABELS))
         return by_fail(BY_ERR_ARGUMENT, "a model with labels needs 1 to %d of them, not %d", MAX_LABELS,
                        m->labels);
     return BY_OK;
@@ -429,8 +314,9 @@ static by_status check_task(const by_model *m)
 
 static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
 {
-    BY_TRY(read_config(m, dir));
-    if (spec->new_head && spec->task != BY_TASK_DEFAULT) {
+    bool own_task = spec->new_head && spec->task != BY_TASK_DEFAULT;
+    BY_TRY(read_config(m, dir, own_task));
+    if (own_task) {
         free_names(m->label_names, m->labels);
         m->label_names = NULL;
         m->task = spec->task;
@@ -439,12 +325,12 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
     }
     BY_TRY(check_task(m));
     BY_TRY(declare(m));
-    by_st *file = by_st_open(dir);
+    by_weights *file = by_weights_open(dir);
     if (!file)
         return by_error_status();
-    by_status s = load_weights(m, file, spec);
+    by_status s = by_model_load(m, file, spec);
     if (m->file != file)
-        by_st_free(file);
+        by_weights_free(file);
     return s;
 }
 
@@ -544,7 +430,7 @@ void by_model_free(by_model *m)
     if (!m)
         return;
     by_params_free(m->params);
-    by_st_free(m->file);
+    by_weights_free(m->file);
     cJSON_Delete(m->json);
     free_names(m->label_names, m->labels);
     by_free(m->config);
@@ -558,12 +444,12 @@ static by_status write_generation_config(const by_model *m, const char *dir)
     cJSON *json = cJSON_CreateObject();
     char *path = by_path_join(dir, "generation_config.json");
     by_status s;
-    bool ok = json && path && put(json, "_from_model_config", cJSON_CreateTrue());
+    bool ok = json && path && by_json_put(json, "_from_model_config", cJSON_CreateTrue());
     if (ok && m->eos >= 0)
-        ok = put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
-             put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
+        ok = by_json_put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
+             by_json_put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
     if (ok && m->pad >= 0)
-        ok = put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
+        ok = by_json_put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
     s = ok ? by_json_write(path, json)
            : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
     cJSON_Delete(json);
@@ -571,48 +457,41 @@ static by_status write_generation_config(const by_model *m, const char *dir)
     return s;
 }
 
-/* Fill one entry with a parameter's values as dtype, in memory of its own. */
-static by_status export_entry(const by_params *p, int i, by_dtype dtype, by_st_entry *e)
+/* Write one parameter's values as dtype; e->data points to its place in the list. */
+static by_status put_parameter(void *user, by_writer *w, const by_weight *e)
 {
+    const by_params *p = user;
+    int i = (int)((const by_param_info *)e->data - p->list);
     size_t n = (size_t)p->list[i].count;
     float *values = by_alloc(n * sizeof *values);
-    if (!values || by_params_get(p, i, BY_SLOT_VALUE, values) != BY_OK) {
-        by_free(values);
-        return by_error_status();
-    }
-    void *data = values;
-    if (dtype != BY_F32) {
-        data = by_alloc(n * by_dtype_size(dtype));
-        if (data)
-            by_convert(data, dtype, values, BY_F32, n);
-        by_free(values);
-        if (!data)
-            return BY_ERR_MEMORY;
-    }
-    *e = (by_st_entry){.name = p->list[i].name, .dtype = dtype, .rank = p->list[i].rank, .data = data};
-    e->bytes = n * by_dtype_size(dtype);
-    memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
-    return BY_OK;
+    by_status s = values ? by_params_get(p, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;
+    by_weight full = {.name = e->name,
+                      .dtype = BY_F32,
+                      .rank = 1,
+                      .dim = {p->list[i].count},
+                      .data = values,
+                      .bytes = n * 4};
+    if (s == BY_OK)
+        s = by_weight_write(w, &full, e->dtype);
+    by_free(values);
+    return s;
 }
 
 static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype)
 {
-    const by_params *p = m->params;
-    by_st_entry *entries = by_alloc_zero((size_t)p->count + 1, sizeof *entries);
+    by_params *p = m->params;
+    by_weight *list = by_alloc_zero((size_t)p->count + 1, sizeof *list);
     char *path = by_path_join(dir, "model.safetensors");
-    by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
-    for (int i = 0; i < p->count && s == BY_OK; i++)
-        s = export_entry(p, i, dtype, &entries[i]);
-    if (s == BY_OK)
-        s = by_st_write(path, entries, p->count, NULL);
-    for (int i = 0; entries && i < p->count; i++) {
-        union {
-            const void *from;
-            void *to;
-        } data = {entries[i].data};
-        by_free(data.to);
+    by_status s = list && path ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < p->count && s == BY_OK; i++) {
+        const by_param_info *info = &p->list[i];
+        list[i] = (by_weight){.name = info->name, .dtype = dtype, .rank = info->rank, .data = info};
+        list[i].bytes = (size_t)info->count * by_dtype_size(dtype);
+        memcpy(list[i].dim, info->dim, sizeof(int64_t) * (size_t)info->rank);
     }
-    by_free(entries);
+    if (s == BY_OK)
+        s = by_safetensors_write(path, list, p->count, NULL, put_parameter, p);
+    by_free(list);
     by_free(path);
     return s;
 }
@@ -629,7 +508,7 @@ by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
     cJSON_Delete(json);
     by_free(path);
     BY_TRY(s);
-    return write_generation_config(m, dir);
+    return m->task == BY_TASK_LM ? write_generation_config(m, dir) : BY_OK;
 }
 
 /* ---- build ----------------------------------------------------------------------------------- */

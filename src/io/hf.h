@@ -3,9 +3,8 @@
 #ifndef BY_IO_HF_H
 #define BY_IO_HF_H
 
-#include <cjson/cJSON.h>
-
-#include "io/safetensors.h"
+#include "io/json.h"
+#include "io/weights.h"
 #include "models/models.h"
 
 struct by_model {
@@ -18,9 +17,19 @@ struct by_model {
     by_problem problem;
     int eos, pad;
     by_params *params;
-    by_st *file; /* mapped weights in use, NULL as a rule */
+    by_weights *file; /* mapped weights in use, NULL as a rule */
     cJSON *
         json; /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
 };
+
+/* Tasks whose head has as many outputs as there are labels. */
+static inline bool by_has_labels(by_task t)
+{
+    return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
+}
+
+/* Find every parameter in a checkpoint, whatever it is called there, and take its values: mapped where that
+ * is possible (the model then keeps the file as m->file), else copied. Parameters must have been declared. */
+by_status by_model_load(by_model *m, by_weights *file, const by_model_spec *spec);
 
 #endif

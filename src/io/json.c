@@ -329,6 +329,22 @@ by_status by_json_print(by_buf *out, const cJSON *value, bool pretty)
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory printing JSON") : BY_OK;
 }
 
+bool by_json_put(cJSON *json, const char *key, cJSON *value)
+{
+    cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
+    if (value &&
+        old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
+        value->string = old->string;
+        value->type |= old->type & cJSON_StringIsConst;
+        old->string = NULL;
+        return cJSON_ReplaceItemViaPointer(json, old, value);
+    }
+    if (value && cJSON_AddItemToObject(json, key, value))
+        return true;
+    cJSON_Delete(value);
+    return false;
+}
+
 by_status by_json_write(const char *path, const cJSON *value)
 {
     by_buf b = {0};

@@ -40,6 +40,10 @@ void by_json_quote(by_buf *out, const char *s);
  * forms, surrogates and values above U+10FFFF are not well formed. */
 size_t by_json_utf8(const char *s, size_t n);
 
+/* Replace or add a member, in the place of the old one; false when memory is out. Takes the value over in any
+ * case. */
+bool by_json_put(cJSON *json, const char *key, cJSON *value);
+
 /* Pretty-print with a final newline, replacing the file atomically. */
 by_status by_json_write(const char *path, const cJSON *value);
 

@@ -124,8 +124,7 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {"embeddings.position_ids", "predictions.decoder.weight",
-                                      "predictions.decoder.bias", NULL};
+static const char *const ignored[] = {"predictions.decoder.bias", NULL};
 
 const by_arch by_arch_albert = {
     .family = "albert",
@@ -138,7 +137,10 @@ const by_arch by_arch_albert = {
                 [BY_TASK_CHOICE] = "AlbertForMultipleChoice",
                 [BY_TASK_FEATURES] = "AlbertModel"},
     .pretrained = BY_TASK_PRETRAIN,
+    .objective = "sop",
     .prefix = "albert.",
+    .head = "predictions.decoder.weight",
+    .table = "albert.embeddings.word_embeddings.weight",
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -131,8 +131,7 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {"embeddings.position_ids", "cls.predictions.decoder.weight",
-                                      "cls.predictions.decoder.bias", NULL};
+static const char *const ignored[] = {"cls.predictions.decoder.bias", NULL};
 
 const by_arch by_arch_bert = {
     .family = "bert",
@@ -146,7 +145,10 @@ const by_arch by_arch_bert = {
                 [BY_TASK_CHOICE] = "BertForMultipleChoice",
                 [BY_TASK_FEATURES] = "BertModel"},
     .pretrained = BY_TASK_PRETRAIN,
+    .objective = "nsp",
     .prefix = "bert.",
+    .head = "cls.predictions.decoder.weight",
+    .table = "bert.embeddings.word_embeddings.weight",
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),

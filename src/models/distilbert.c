@@ -113,8 +113,6 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {"embeddings.position_ids", "vocab_projector.weight", NULL};
-
 const by_arch by_arch_distilbert = {
     .family = "distilbert",
     .title = "DistilBERT (Sanh et al. 2019)",
@@ -125,8 +123,10 @@ const by_arch by_arch_distilbert = {
                 [BY_TASK_CHOICE] = "DistilBertForMultipleChoice",
                 [BY_TASK_FEATURES] = "DistilBertModel"},
     .pretrained = BY_TASK_MLM,
+    .objective = "mlm",
     .prefix = "distilbert.",
-    .ignored = ignored,
+    .head = "vocab_projector.weight",
+    .table = "distilbert.embeddings.word_embeddings.weight",
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(distilbert_config),

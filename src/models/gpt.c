@@ -85,15 +85,18 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {".attn.bias", "lm_head.weight", "position_ids", NULL};
+static const char *const ignored[] = {".attn.bias", NULL};
 
 const by_arch by_arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
-    .classes =
-        {[BY_TASK_LM] = "OpenAIGPTLMHeadModel", [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification", [BY_TASK_FEATURES] = "OpenAIGPTModel"},
+    .classes = {[BY_TASK_LM] = "OpenAIGPTLMHeadModel",
+                [BY_TASK_CLASSIFY] = "OpenAIGPTForSequenceClassification",
+                [BY_TASK_FEATURES] = "OpenAIGPTModel"},
     .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
+    .head = "lm_head.weight",
+    .table = "transformer.tokens_embed.weight",
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),

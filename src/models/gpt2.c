@@ -100,15 +100,18 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {".attn.bias", ".attn.masked_bias", "lm_head.weight", NULL};
+static const char *const ignored[] = {".attn.bias", NULL};
 
 const by_arch by_arch_gpt2 = {
     .family = "gpt2",
     .title = "GPT-2 (Radford et al. 2019)",
-    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel", [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification",
+    .classes = {[BY_TASK_LM] = "GPT2LMHeadModel",
+                [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification",
                 [BY_TASK_FEATURES] = "GPT2Model"},
     .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
+    .head = "lm_head.weight",
+    .table = "transformer.wte.weight",
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -110,7 +110,10 @@ by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, 
         return squared_error(g, io->logits, targets);
     if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_MANY_LABELS)
         return each_or_not(g, io->logits, targets);
-    by_tensor *loss = by_cross_entropy(g, io->logits, targets, NULL);
+    by_tensor *weights = io->class_weights && by_type(io->logits) == BY_F64
+                             ? by_cast(g, io->class_weights, BY_F64)
+                             : io->class_weights;
+    by_tensor *loss = by_cross_entropy(g, io->logits, targets, &(by_loss_spec){.weights = weights});
     if (!second || !io->second)
         return loss;
     loss = by_add(g, loss, by_cross_entropy(g, io->second, second, NULL));

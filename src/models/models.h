@@ -58,9 +58,11 @@ typedef struct by_arch {
     const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
     by_task pretrained;                 /* its task from scratch */
+    const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
     const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
-    const char *const
-        *ignored; /* endings of tensors in published files that are no parameters; NULL at the end */
+    const char *head, *table;   /* a head that is the table of embeddings, and the table; NULL: none */
+    const char *const *ignored; /* endings of tensors in published files that are no parameters; NULL at the
+                                   end, NULL: none */
     const by_field *fields;
     int n_fields;
     size_t config_size;

@@ -106,18 +106,18 @@ static int first_position(const void *config)
     return ((const roberta_config *)config)->pad + 1;
 }
 
-static const char *const ignored[] = {"embeddings.position_ids", "lm_head.decoder.weight",
-                                      "lm_head.decoder.bias", NULL};
+static const char *const ignored[] = {"lm_head.decoder.bias", NULL};
 
-#define ROBERTA(name)                                                                        \
-    .classes = {[BY_TASK_MLM] = name "ForMaskedLM",                                          \
-                [BY_TASK_CLASSIFY] = name "ForSequenceClassification",                       \
-                [BY_TASK_TAG] = name "ForTokenClassification",                               \
-                [BY_TASK_ANSWER] = name "ForQuestionAnswering",                              \
-                [BY_TASK_CHOICE] = name "ForMultipleChoice",                                 \
-                [BY_TASK_FEATURES] = name "Model"},                                          \
-    .pretrained = BY_TASK_MLM, .prefix = "roberta.", .ignored = ignored, .fields = fields,   \
-    .n_fields = BY_COUNT(fields), .config_size = sizeof(roberta_config), .presets = presets, \
+#define ROBERTA(name)                                                                                      \
+    .classes = {[BY_TASK_MLM] = name "ForMaskedLM",                                                        \
+                [BY_TASK_CLASSIFY] = name "ForSequenceClassification",                                     \
+                [BY_TASK_TAG] = name "ForTokenClassification",                                             \
+                [BY_TASK_ANSWER] = name "ForQuestionAnswering",                                            \
+                [BY_TASK_CHOICE] = name "ForMultipleChoice",                                               \
+                [BY_TASK_FEATURES] = name "Model"},                                                        \
+    .pretrained = BY_TASK_MLM, .objective = "mlm", .prefix = "roberta.", .head = "lm_head.decoder.weight", \
+    .table = "roberta.embeddings.word_embeddings.weight", .ignored = ignored, .fields = fields,            \
+    .n_fields = BY_COUNT(fields), .config_size = sizeof(roberta_config), .presets = presets,               \
     .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position, .build = build
 
 const by_arch by_arch_roberta = {

@@ -144,8 +144,6 @@ static bool is_causal(const void *config)
     return ((const xlm_config *)config)->causal;
 }
 
-static const char *const ignored[] = {"position_ids", "pred_layer.proj.weight", NULL};
-
 const by_arch by_arch_xlm = {
     .family = "xlm",
     .title = "XLM (Lample and Conneau 2019)",
@@ -156,8 +154,10 @@ const by_arch by_arch_xlm = {
                 [BY_TASK_ANSWER] = "XLMForQuestionAnsweringSimple",
                 [BY_TASK_FEATURES] = "XLMModel"},
     .pretrained = BY_TASK_MLM,
+    .objective = "mlm",
     .prefix = "transformer.",
-    .ignored = ignored,
+    .head = "pred_layer.proj.weight",
+    .table = "transformer.embeddings.weight",
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(xlm_config),

@@ -184,24 +184,23 @@ static by_status reserve(by_encoding *out, bool offsets)
     return BY_OK;
 }
 
-enum { NEITHER = 2 }; /* the part of a token that comes from no text */
-
 static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at, int type, int from)
 {
     BY_TRY(reserve(out, offsets));
     size_t i = out->ids.count;
     BY_TRY(by_ids_push(&out->ids, id));
     out->types[i] = (uint8_t)type;
-    out->special[i] = from == NEITHER;
+    out->special[i] = from == BY_FROM_NEITHER;
     out->parts[i] = (uint8_t)from;
     if (offsets)
         out->offsets[i] = (by_offset){at.start, at.end};
     return BY_OK;
 }
 
-static by_status put_part(by_encoding *out, bool offsets, const part parts[2], int which, range r, int type)
+static by_status put_part(by_encoding *out, const job *j, int which, range r, int type)
 {
-    const part *v = &parts[which];
+    const part *v = &j->parts[which];
+    const bool offsets = j->offsets;
     for (size_t i = r.start; i < r.end; i++)
         BY_TRY(
             put_token(out, offsets, v->ids.data[i], offsets ? v->spans.data[i] : (by_at){0, 0}, type, which));
@@ -213,9 +212,9 @@ static by_status put_template(const job *j, const range r[2], by_encoding *out)
     for (int i = 0; i < j->template->count; i++) {
         const by_template_item *item = &j->template->items[i];
         if (item->sequence >= 0)
-            BY_TRY(put_part(out, j->offsets, j->parts, item->sequence, r[item->sequence], item->type_id));
+            BY_TRY(put_part(out, j, item->sequence, r[item->sequence], item->type_id));
         for (int k = 0; k < item->count; k++)
-            BY_TRY(put_token(out, j->offsets, item->ids[k], (by_at){0, 0}, item->type_id, NEITHER));
+            BY_TRY(put_token(out, j->offsets, item->ids[k], (by_at){0, 0}, item->type_id, BY_FROM_NEITHER));
     }
     return BY_OK;
 }
@@ -228,7 +227,7 @@ static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out
         target = (target + multiple - 1) / multiple * multiple;
     size_t missing = target - own;
     for (size_t i = 0; i < missing; i++)
-        BY_TRY(put_token(out, offsets, p->id, (by_at){0, 0}, p->type_id, NEITHER));
+        BY_TRY(put_token(out, offsets, p->id, (by_at){0, 0}, p->type_id, BY_FROM_NEITHER));
     out->padding = missing;
     out->padded_left = p->left;
     if (!missing || !p->left || !own)
@@ -236,9 +235,9 @@ static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out
     memmove(out->ids.data + missing, out->ids.data, own * sizeof(*out->ids.data));
     memmove(out->types + missing, out->types, own);
     memmove(out->special + missing, out->special, own);
-    memset(out->special, 1, missing);
     memmove(out->parts + missing, out->parts, own);
-    memset(out->parts, NEITHER, missing);
+    memset(out->special, 1, missing);
+    memset(out->parts, BY_FROM_NEITHER, missing);
     memset(out->types, p->type_id, missing);
     for (size_t i = 0; i < missing; i++)
         out->ids.data[i] = p->id;
@@ -256,8 +255,8 @@ static by_status put_pieces(const job *j, size_t a, size_t b, by_encoding *out)
     if (j->template) {
         BY_TRY(put_template(j, r, out));
     } else {
-        BY_TRY(put_part(out, j->offsets, j->parts, 0, r[0], 0));
-        BY_TRY(put_part(out, j->offsets, j->parts, 1, r[1], 1));
+        BY_TRY(put_part(out, j, BY_FROM_TEXT, r[0], 0));
+        BY_TRY(put_part(out, j, BY_FROM_PAIR, r[1], 1));
     }
     return j->padding ? put_padding(j->padding, j->offsets, out) : BY_OK;
 }

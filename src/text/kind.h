@@ -55,6 +55,7 @@ struct by_tokenizer {
     char *chat_template;  /* heap, or NULL */
     by_kept_file *kept;   /* what is saved instead of a tokenizer.json, where that cannot say it all */
     int kept_count;
+    int special[BY_SPECIAL_COUNT]; /* id + 1 of what tokenizer_config.json names, 0 elsewhere */
 };
 
 extern const by_text_kind by_text_bytes, by_text_chars;
@@ -64,6 +65,11 @@ by_tokenizer *by_legacy_load(const char *dir);
 
 /* Make this token the end of text, when the tokenizer has it. */
 void by_tokenizer_set_eos(by_tokenizer *t, const char *token);
+
+/* Take over the special tokens that a tokenizer_config.json names (special.c); and write them again. */
+void by_special_read(by_tokenizer *t, const cJSON *config);
+const char *by_special_name(const cJSON *config, const char *key); /* a string, or an object's content */
+void by_special_write(const by_tokenizer *t, by_buf *out);
 
 /* Save this file instead of tokenizer.json; bytes are copied. A name that is kept already stays as it is. */
 by_status by_tokenizer_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size);

@@ -72,21 +72,15 @@ static by_status read_json(const char *dir, const char *name, cJSON **out)
     char *path = by_path_join(dir, name);
     by_status status = path ? BY_OK : BY_ERR_MEMORY;
     if (path && by_file_exists(path)) {
-        char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, NULL);
-        *out = text ? cJSON_Parse(text) : NULL;
+        size_t size = 0;
+        char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
+        *out = text ? cJSON_ParseWithLengthOpts(text, size + 1, NULL, true) : NULL;
         if (!*out)
             status = text ? by_fail(BY_ERR_FORMAT, "%s is not JSON", path) : by_error_status();
         by_free(text);
     }
     by_free(path);
     return status;
-}
-
-/* A special token is a string, or an object with its content. */
-static const char *special_token(const cJSON *config, const char *key)
-{
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
-    return cJSON_IsObject(v) ? by_stage_string(v, "content") : cJSON_GetStringValue(v);
 }
 
 /* The template of tokenizer_config.json: a string, or a list of named ones, of which "default" is meant. */
@@ -113,17 +107,19 @@ static by_status read_chat_template(by_tokenizer *t, const char *dir, const cJSO
     return (file || own) && !t->chat_template ? by_error_status() : BY_OK;
 }
 
-/* What the other files of the directory add: the end of text and the chat template. */
+/* What the other files of the directory add: the end of text, other special tokens and the chat template. */
 static by_status read_config(by_tokenizer *t, const char *dir)
 {
     cJSON *config = NULL, *map = NULL;
     by_status status = read_json(dir, "tokenizer_config.json", &config);
     if (status == BY_OK)
         status = read_json(dir, "special_tokens_map.json", &map);
-    const char *end = special_token(config, "eos_token");
-    end = end ? end : special_token(map, "eos_token");
+    const char *end = by_special_name(config, "eos_token");
+    end = end ? end : by_special_name(map, "eos_token");
     if (end)
         by_tokenizer_set_eos(t, end);
+    by_special_read(t, map);
+    by_special_read(t, config);
     if (status == BY_OK)
         status = read_chat_template(t, dir, config);
     cJSON_Delete(config);
@@ -175,6 +171,7 @@ static by_status format_config(const by_tokenizer *t, by_buf *out)
         by_json_put_string(out, t->chat_template, strlen(t->chat_template));
         by_buf_puts(out, ",\n");
     }
+    by_special_write(t, out);
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
@@ -405,7 +402,7 @@ by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
     if (!e->types || !e->special || !e->parts || (spans && !e->offsets))
         return BY_ERR_MEMORY;
     memset(e->special + own, 1, n - own);
-    memset(e->parts + own, 2, n - own);
+    memset(e->parts + own, BY_FROM_NEITHER, n - own);
     for (size_t i = 0; spans && i < spans->count; i++)
         e->offsets[i] = (by_offset){spans->data[i].start, spans->data[i].end};
     return BY_OK;

@@ -56,4 +56,15 @@ void by_decoding_free(by_decoding *d);
 /* Append bytes with each longest beginning of a broken character replaced by U+FFFD. */
 void by_put_lossy(by_buf *out, const char *text, size_t n);
 
+/* What part each id of the vocabulary has in words (special.c). */
+enum {
+    BY_ID_ABSENT = 1,  /* no token has this id */
+    BY_ID_SPECIAL = 2, /* no text: [CLS], <pad>, ... */
+    BY_ID_BEGINS = 4,  /* the first piece of a word */
+    BY_ID_ENDS = 8     /* the last piece of a word */
+};
+/* out: one byte per id. False when the tokenizer does not mark where words begin or end: each id is then both
+ * begin and end. */
+bool by_tokenizer_parts(const by_tokenizer *t, uint8_t *out);
+
 #endif

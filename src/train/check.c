@@ -11,19 +11,19 @@ bool by_check_is_wide(const by_check *c)
     return c->spec->dtype == BY_F32 || c->spec->dtype == BY_F64;
 }
 
-const by_st_entry *by_check_find(const by_check *c, const char *prefix, const char *name)
+const by_weight *by_check_find(const by_check *c, const char *prefix, const char *name)
 {
     char full[64];
     snprintf(full, sizeof full, "%s%s", prefix, name);
-    return by_st_find(c->reference, full);
+    return by_weights_find(c->reference, full);
 }
 
-size_t by_check_elements(const by_st_entry *e)
+size_t by_check_elements(const by_weight *e)
 {
     return e->bytes / by_dtype_size(e->dtype);
 }
 
-void *by_check_values(const by_st_entry *e, by_dtype type)
+void *by_check_values(const by_weight *e, by_dtype type)
 {
     void *values = by_alloc_zero(by_check_elements(e) + 1, by_dtype_size(type));
     if (values)
@@ -40,7 +40,7 @@ static void shape_text(char *text, size_t size, int rank, const int64_t *dim)
         snprintf(text + n, size - n, ")");
 }
 
-static bool same_shape(const by_st_entry *e, int rank, const int64_t *dim)
+static bool same_shape(const by_weight *e, int rank, const int64_t *dim)
 {
     return e->rank == rank && memcmp(e->dim, dim, sizeof *dim * (size_t)rank) == 0;
 }
@@ -58,12 +58,12 @@ static void say(by_check *c, by_verify_line line)
         c->spec->line(c->spec->user, &line);
 }
 
-void by_check_note(by_check *c, const by_st_entry *e, by_verdict verdict, const char *note)
+void by_check_note(by_check *c, const by_weight *e, by_verdict verdict, const char *note)
 {
     say(c, (by_verify_line){.name = e->name, .verdict = verdict, .error = NAN, .bound = NAN, .note = note});
 }
 
-void by_check_say(by_check *c, const by_st_entry *e, const by_rule *rule, double error, const char *note)
+void by_check_say(by_check *c, const by_weight *e, const by_rule *rule, double error, const char *note)
 {
     say(c, (by_verify_line){.name = e->name,
                             .verdict = error <= rule->bound ? BY_VERDICT_OK : BY_VERDICT_FAILED,
@@ -73,8 +73,8 @@ void by_check_say(by_check *c, const by_st_entry *e, const by_rule *rule, double
                             .note = note});
 }
 
-by_status by_check_compare(by_check *c, const by_st_entry *e, by_subject subject, int rank,
-                           const int64_t *dim, const float *here, const bool *skip)
+by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, int rank, const int64_t *dim,
+                           const float *here, const bool *skip)
 {
     if (!same_shape(e, rank, dim) || !by_dtype_is_float(e->dtype)) {
         char note[256], a[96], b[96];
@@ -121,7 +121,7 @@ float *by_check_parameter(const by_params *p, int i, by_slot slot)
     return values;
 }
 
-bool by_check_missing(by_check *c, const by_st_entry *e, int parameter, bool there)
+bool by_check_missing(by_check *c, const by_weight *e, int parameter, bool there)
 {
     const char *why =
         parameter < 0 ? "this model has no such parameter" : "there are no labels (input.labels)";
@@ -135,7 +135,7 @@ bool by_check_missing(by_check *c, const by_st_entry *e, int parameter, bool the
 by_status by_check_ids(const by_check *c, const char *prefix, const char *name, int64_t rows, int64_t cols,
                        int32_t **out)
 {
-    const by_st_entry *e = by_check_find(c, prefix, name);
+    const by_weight *e = by_check_find(c, prefix, name);
     if (!e)
         return BY_OK;
     if (by_dtype_is_float(e->dtype) || !same_shape(e, cols ? 2 : 1, (int64_t[]){rows, cols})) {
@@ -151,7 +151,7 @@ by_status by_check_ids(const by_check *c, const char *prefix, const char *name, 
 
 by_status by_check_shape(by_check *c, const char *prefix)
 {
-    const by_st_entry *e = by_check_find(c, prefix, "input_ids");
+    const by_weight *e = by_check_find(c, prefix, "input_ids");
     if (!e)
         return by_fail(BY_ERR_FORMAT, "the reference has no %sinput_ids", prefix);
     if (e->rank != 2 || e->dim[0] < 1 || e->dim[1] < 1 || e->dim[0] > (1 << 28) / e->dim[1])
@@ -163,7 +163,7 @@ by_status by_check_shape(by_check *c, const char *prefix)
 
 by_status by_check_numbers(const by_check *c, const char *prefix, const char *name, int64_t rows, float **out)
 {
-    const by_st_entry *e = by_check_find(c, prefix, name);
+    const by_weight *e = by_check_find(c, prefix, name);
     if (!e)
         return BY_OK;
     if (!by_dtype_is_float(e->dtype) || (int64_t)by_check_elements(e) != rows)
@@ -186,8 +186,8 @@ void by_check_shift(const by_check *c, int32_t *labels)
 
 by_status by_check_known(const by_check *c, const char *prefix, const char *const *known)
 {
-    for (int i = 0; i < by_st_count(c->reference); i++) {
-        const char *name = by_st_at(c->reference, i)->name;
+    for (int i = 0; i < by_weights_count(c->reference); i++) {
+        const char *name = by_weights_at(c->reference, i)->name;
         bool found = !by_has_prefix(name, prefix);
         for (int k = 0; known[k] && !found; k++)
             found = strcmp(name + strlen(prefix), known[k]) == 0;

@@ -6,7 +6,7 @@
 
 #include "banyan/generate.h"
 #include "banyan/train.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 #include "train/measure.h"
 
 typedef struct by_check {
@@ -14,7 +14,7 @@ typedef struct by_check {
     const by_verify_spec *spec;
     by_verify_result *result;
     cJSON *settings; /* case.json */
-    by_st *reference;
+    by_weights *reference;
     by_model *model;
     by_generator *generator;
     /* what the model is given; NULL where the case has none */
@@ -38,18 +38,18 @@ static inline bool by_has_prefix(const char *name, const char *prefix)
 /* ---- what the parts share (check.c) ---------------------------------------------------------- */
 
 /* Say how a tensor of the reference came out: measured, or why it was not. */
-void by_check_say(by_check *c, const by_st_entry *e, const by_rule *rule, double error, const char *note);
-void by_check_note(by_check *c, const by_st_entry *e, by_verdict verdict, const char *note);
+void by_check_say(by_check *c, const by_weight *e, const by_rule *rule, double error, const char *note);
+void by_check_note(by_check *c, const by_weight *e, by_verdict verdict, const char *note);
 
 /* Compare what was computed here with an entry of the reference, and say how it went. Elements where `skip`
  * (may be NULL) is true do not count. */
-by_status by_check_compare(by_check *c, const by_st_entry *e, by_subject subject, int rank,
-                           const int64_t *dim, const float *here, const bool *skip);
+by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, int rank, const int64_t *dim,
+                           const float *here, const bool *skip);
 
-const by_st_entry *by_check_find(const by_check *c, const char *prefix,
-                                 const char *name); /* NULL when there is none */
-size_t by_check_elements(const by_st_entry *e);
-void *by_check_values(const by_st_entry *e,
+const by_weight *by_check_find(const by_check *c, const char *prefix,
+                               const char *name); /* NULL when there is none */
+size_t by_check_elements(const by_weight *e);
+void *by_check_values(const by_weight *e,
                       by_dtype type);     /* as that type, on the heap; NULL when memory is out */
 bool by_check_is_wide(const by_check *c); /* f32 or f64 */
 
@@ -57,7 +57,7 @@ bool by_check_is_wide(const by_check *c); /* f32 or f64 */
 float *by_check_parameter(const by_params *p, int i, by_slot slot);
 size_t by_check_parameter_size(const by_params *p, int i);
 /* There is no such parameter (negative), or no gradient of it: true after saying so. */
-bool by_check_missing(by_check *c, const by_st_entry *e, int parameter, bool there);
+bool by_check_missing(by_check *c, const by_weight *e, int parameter, bool there);
 
 /* prefix + name as (rows, cols) i32, or as (rows) when cols is 0; *out stays NULL when there is none. */
 by_status by_check_ids(const by_check *c, const char *prefix, const char *name, int64_t rows, int64_t cols,
@@ -80,11 +80,11 @@ void by_check_shift(const by_check *c, int32_t *labels);
 /* ---- the parts: run, then compare entry by entry (check_pass.c, check_generate.c, check_train.c) --- */
 
 by_status by_check_passes(by_check *c);
-by_status by_check_output(by_check *c, const by_st_entry *e);
-by_status by_check_gradient(by_check *c, const by_st_entry *e);
-by_status by_check_generation(by_check *c, const by_st_entry *e);
+by_status by_check_output(by_check *c, const by_weight *e);
+by_status by_check_gradient(by_check *c, const by_weight *e);
+by_status by_check_generation(by_check *c, const by_weight *e);
 by_status by_check_training(by_check *c, const cJSON *settings);
-by_status by_check_course(by_check *c, const by_st_entry *e, const float *here);
-by_status by_check_trained(by_check *c, const by_st_entry *e);
+by_status by_check_course(by_check *c, const by_weight *e, const float *here);
+by_status by_check_trained(by_check *c, const by_weight *e);
 
 #endif

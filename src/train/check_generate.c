@@ -77,7 +77,7 @@ static int count_different(const by_generate_result *r, const generation *g, con
 }
 
 /* The reference holds prompts and what followed; prompts are the beginnings of input_ids. */
-static by_status generate_rows(by_check *c, const by_st_entry *e, generation *g, const int32_t *there)
+static by_status generate_rows(by_check *c, const by_weight *e, generation *g, const int32_t *there)
 {
     int rows = (int)e->dim[0], width = (int)e->dim[1], prompt = width - g->spec.max_new_tokens;
     const int32_t **prompts = by_alloc_zero((size_t)rows, sizeof *prompts);
@@ -110,7 +110,7 @@ static by_status generate_rows(by_check *c, const by_st_entry *e, generation *g,
     return s;
 }
 
-by_status by_check_generation(by_check *c, const by_st_entry *e)
+by_status by_check_generation(by_check *c, const by_weight *e)
 {
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(c->settings, "generate");
     const cJSON *json = cJSON_GetObjectItemCaseSensitive(all, e->name + strlen("generate."));

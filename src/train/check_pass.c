@@ -103,7 +103,7 @@ static by_tensor *output_named(const by_check *c, const char *name)
     return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : NULL;
 }
 
-by_status by_check_output(by_check *c, const by_st_entry *e)
+by_status by_check_output(by_check *c, const by_weight *e)
 {
     const char *name = e->name + strlen("output.");
     const by_tensor *t = output_named(c, name);
@@ -125,7 +125,7 @@ by_status by_check_output(by_check *c, const by_st_entry *e)
     return s;
 }
 
-by_status by_check_gradient(by_check *c, const by_st_entry *e)
+by_status by_check_gradient(by_check *c, const by_weight *e)
 {
     const by_params *p = by_model_params(c->model);
     int i = by_params_find(p, e->name + strlen("grad."));
@@ -146,8 +146,8 @@ by_status by_check_passes(by_check *c)
     BY_TRY(run_pass(c, &c->forward, false));
     double sum = 0;
     bool wanted = false;
-    for (int i = 0; i < by_st_count(c->reference); i++) {
-        const by_st_entry *e = by_st_at(c->reference, i);
+    for (int i = 0; i < by_weights_count(c->reference); i++) {
+        const by_weight *e = by_weights_at(c->reference, i);
         if (!by_has_prefix(e->name, "grad."))
             continue;
         float *values = by_check_values(e, BY_F32);

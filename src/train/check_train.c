@@ -104,7 +104,7 @@ by_status by_check_training(by_check *c, const cJSON *json)
     return s == BY_OK ? find_moment(c) : s;
 }
 
-by_status by_check_course(by_check *c, const by_st_entry *e, const float *here)
+by_status by_check_course(by_check *c, const by_weight *e, const float *here)
 {
     return by_check_compare(c, e, BY_SUBJECT_COURSE, 1, (int64_t[]){c->steps}, here, NULL);
 }
@@ -112,7 +112,7 @@ by_status by_check_course(by_check *c, const by_st_entry *e, const float *here)
 /* Adam makes steps of the usual size out of a gradient that is zero but for rounding (a key bias has one), in
  * a direction that means nothing. In f32 such elements stand out: their gradients are below a millionth of
  * the largest, and not exactly zero. */
-by_status by_check_trained(by_check *c, const by_st_entry *e)
+by_status by_check_trained(by_check *c, const by_weight *e)
 {
     const by_params *p = by_model_params(c->model);
     int i = by_params_find(p, e->name + strlen("final."));

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "io/json.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 
 #define TEMPORARY "unfinished-checkpoint"
 
@@ -30,7 +30,7 @@ static int kept_count(const by_params *p)
 }
 
 /* Fill one entry with buffer k of a parameter, name and data in memory of its own. */
-static by_status export_slot(const by_params *p, int i, int k, by_st_entry *e)
+static by_status export_slot(const by_params *p, int i, int k, by_weight *e)
 {
     by_device *d = p->device;
     size_t bytes = (size_t)p->list[i].count * by_dtype_size(by_acc_type(p->type));
@@ -48,15 +48,15 @@ static by_status export_slot(const by_params *p, int i, int k, by_st_entry *e)
 static by_status write_moments(const by_params *p, const char *dir)
 {
     int slots = kept_count(p), n = p->count * slots;
-    by_st_entry *entries = by_alloc_zero((size_t)n + 1, sizeof *entries);
+    by_weight *entries = by_alloc_zero((size_t)n + 1, sizeof *entries);
     char *path = by_path_join(dir, "optimizer.safetensors");
     by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < n && s == BY_OK; i++)
         s = export_slot(p, i / slots, i % slots, &entries[i]);
     if (s == BY_OK)
-        s = by_st_write(path, entries, n, NULL);
+        s = by_weights_write(path, entries, n, NULL);
     for (int i = 0; entries && i < n; i++) {
-        union { /* owned here, though by_st_entry only borrows */
+        union { /* owned here, though by_weight only borrows */
             const void *from;
             void *to;
         } name = {entries[i].name}, data = {entries[i].data};
@@ -68,12 +68,12 @@ static by_status write_moments(const by_params *p, const char *dir)
     return s;
 }
 
-static by_status read_slot(by_params *p, int i, int k, const by_st *file)
+static by_status read_slot(by_params *p, int i, int k, const by_weights *file)
 {
     char *name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
     if (!name)
         return BY_ERR_MEMORY;
-    const by_st_entry *e = by_st_find(file, name);
+    const by_weight *e = by_weights_find(file, name);
     by_dtype type = by_acc_type(p->type);
     by_status s;
     if (!e || e->dtype != type || e->bytes != (size_t)p->list[i].count * by_dtype_size(type))
@@ -87,7 +87,7 @@ static by_status read_slot(by_params *p, int i, int k, const by_st *file)
 static by_status read_moments(by_params *p, const char *dir)
 {
     char *path = by_path_join(dir, "optimizer.safetensors");
-    by_st *file = path ? by_st_open(path) : NULL;
+    by_weights *file = path ? by_weights_open(path) : NULL;
     by_free(path);
     if (!file)
         return by_error_status();
@@ -95,7 +95,7 @@ static by_status read_moments(by_params *p, const char *dir)
     for (int i = 0; i < p->count && s == BY_OK; i++)
         for (int k = 0; k < kept_count(p) && s == BY_OK; k++)
             s = read_slot(p, i, k, file);
-    by_st_free(file);
+    by_weights_free(file);
     return s;
 }
 

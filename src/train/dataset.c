@@ -7,34 +7,13 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "io/hf.h"
 #include "io/json.h"
 
 static bool is_shard(const char *path)
 {
     size_t n = strlen(path);
     return n > 4 && strcmp(path + n - 4, ".bin") == 0;
-}
-
-/* One list of paths for all patterns. */
-static by_status expand(const char *const *patterns, int n, char ***paths, int *count)
-{
-    *paths = NULL;
-    *count = 0;
-    for (int i = 0; i < n; i++) {
-        char **found, **more;
-        int k;
-        BY_TRY(by_glob(patterns[i], &found, &k));
-        more = by_resize(*paths, (size_t)(*count + k), sizeof **paths);
-        if (!more) {
-            by_paths_free(found, k);
-            return BY_ERR_MEMORY;
-        }
-        *paths = more;
-        memcpy(*paths + *count, found, (size_t)k * sizeof *found);
-        *count += k;
-        by_free(found);
-    }
-    return BY_OK;
 }
 
 static uint64_t files_hash(char *const *paths, int count, uint64_t seed)
@@ -79,12 +58,12 @@ static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_di
                                     char *const *paths, int count)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
-    char *saved = by_path_join(data_dir, "tokenizer.json");
+    char *saved = by_path_join(data_dir, "tokenizer_config.json");
     by_tokenizer *t = NULL;
     if (!saved)
         return NULL;
     if (resuming && by_file_exists(saved))
-        t = by_tokenizer_load(saved);
+        t = by_tokenizer_load(data_dir);
     else if (strcmp(kind, "char") == 0)
         t = train_chars(paths, count);
     else if (strcmp(kind, "byte") == 0)
@@ -125,33 +104,93 @@ static bool read_facts(const char *path, facts *f)
     return ok;
 }
 
-/* Tokenise files into dir/name.bin unless that was done, and open it. The tokenizer has been saved in dir. */
-static by_tokens *shard(const by_tokenizer *t, const char *dir, const char *name, char *const *paths,
-                        int count, facts *f)
+/* One text of a run, tokenised: out/data/NAME.bin, of documents also NAME.docs, and NAME.json about it. */
+typedef struct text {
+    const char *name;
+    char **paths;
+    int *languages; /* of each path */
+    int count;
+} text;
+
+/* The files behind one pattern after the other. */
+static by_status find_text(text *t, const char *name, const char *const *patterns, int n)
 {
-    const char *const *patterns = (const char *const *)paths;
-    char *bin = by_sprintf("%s/%s.bin", dir, name), *note = by_sprintf("%s/%s.json", dir, name);
-    char *saved = by_path_join(dir, "tokenizer.json");
-    size_t size = 0;
-    char *text = saved ? by_file_read(saved, (size_t)1 << 30, &size) : NULL;
-    by_tokens *tokens = NULL;
-    uint64_t source = text ? files_hash(paths, count, by_hash(text, size, 0)) : 0;
-    if (bin && note && text) {
-        by_status s = BY_OK;
-        if (!read_facts(note, f) || f->source != source || !by_file_exists(bin)) {
+    *t = (text){.name = name};
+    for (int i = 0; i < n; i++) {
+        char **found, **more;
+        int k, *languages;
+        BY_TRY(by_glob(patterns[i], &found, &k));
+        languages = by_resize(t->languages, (size_t)(t->count + k), sizeof *languages);
+        t->languages = languages ? languages : t->languages;
+        more = by_resize(t->paths, (size_t)(t->count + k), sizeof *more);
+        t->paths = more ? more : t->paths;
+        if (!more || !languages) {
+            by_paths_free(found, k);
+            return BY_ERR_MEMORY;
+        }
+        for (int j = 0; j < k; j++)
+            languages[t->count + j] = i;
+        memcpy(more + t->count, found, (size_t)k * sizeof *found);
+        t->count += k;
+        by_free(found);
+    }
+    return BY_OK;
+}
+
+static void text_free(text *t)
+{
+    by_paths_free(t->paths, t->count);
+    by_free(t->languages);
+}
+
+static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec,
+                            const by_dataset *d, const char *bin, const char *index, facts *f)
+{
+    by_docs_file *files = by_alloc_zero((size_t)x->count, sizeof *files);
+    if (!files)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < x->count; i++)
+        files[i] = (by_docs_file){x->paths[i], spec->objective.language_count ? x->languages[i] : 0};
+    by_docs_spec docs = {files, x->count, d->kind == BY_OBJECTIVE_TLM};
+    by_status s = by_docs_build(t, &docs, bin, index, &f->bytes, &f->tokens);
+    by_free(files);
+    return s;
+}
+
+/* Tokenise a text into dir unless that was done, and open it. The tokenizer has been saved in dir. */
+static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *dir, const text *x, facts *f,
+                            by_tokens **tokens, by_docs *docs)
+{
+    const bool lm = d->kind == BY_OBJECTIVE_LM;
+    const int vocab = by_tokenizer_vocab_size(d->tokenizer);
+    char *bin = by_sprintf("%s/%s.bin", dir, x->name), *note = by_sprintf("%s/%s.json", dir, x->name);
+    char *index = by_sprintf("%s/%s.docs", dir, x->name);
+    by_status s = bin && note && index ? BY_OK : by_error_status();
+    if (s == BY_OK) {
+        uint64_t source = files_hash(x->paths, x->count, by_tokenizer_hash(d->tokenizer));
+        if (!lm) /* what else decides how the text is cut */
+            source = by_hash(&(int[2]){d->kind == BY_OBJECTIVE_TLM, spec->objective.language_count},
+                             sizeof(int[2]), source);
+        if (!read_facts(note, f) || f->source != source || !by_file_exists(bin) ||
+            (!lm && !by_file_exists(index))) {
             f->source = source;
-            s = by_tokens_build(t, patterns, count, bin, &f->bytes, &f->tokens);
+            s = lm ? by_tokens_build(d->tokenizer, (const char *const *)x->paths, x->count, bin, &f->bytes,
+                                     &f->tokens)
+                   : build_docs(d->tokenizer, x, spec, d, bin, index, f);
             if (s == BY_OK)
                 s = write_facts(note, f);
         }
-        if (s == BY_OK)
-            tokens = by_tokens_open((const char *const[]){bin}, 1, by_tokenizer_vocab_size(t));
+    }
+    if (s == BY_OK && !lm) {
+        s = by_docs_open(docs, bin, index, vocab);
+    } else if (s == BY_OK) {
+        *tokens = by_tokens_open((const char *const[]){bin}, 1, vocab);
+        s = *tokens ? BY_OK : by_error_status();
     }
     by_free(bin);
     by_free(note);
-    by_free(saved);
-    by_free(text);
-    return tokens;
+    by_free(index);
+    return s;
 }
 
 /* A hash of sixteen places of a stream and of its length. */
@@ -168,25 +207,23 @@ static uint64_t stream_hash(const by_tokens *t, uint64_t seed)
     return h;
 }
 
-static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming, char *const *paths,
-                           int count, char *const *eval_paths, int eval_count)
+static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming, const text *train,
+                           const text *held)
 {
     char *dir = by_path_join(spec->out, "data");
     facts f = {0}, fe = {0};
-    if (!dir || by_dir_make(dir) != BY_OK) {
-        by_free(dir);
-        return by_error_status();
+    by_status s = dir ? by_dir_make(dir) : BY_ERR_MEMORY;
+    if (s == BY_OK) {
+        d->tokenizer = find_tokenizer(spec, dir, resuming, train->paths, train->count);
+        s = d->tokenizer ? by_tokenizer_save(d->tokenizer, dir) : by_error_status();
     }
-    d->tokenizer = find_tokenizer(spec, dir, resuming, paths, count);
-    if (d->tokenizer && by_tokenizer_save(d->tokenizer, dir) == BY_OK)
-        d->train = shard(d->tokenizer, dir, "train", paths, count, &f);
-    if (d->train && eval_count)
-        d->eval = shard(d->tokenizer, dir, "eval", eval_paths, eval_count, &fe);
+    if (s == BY_OK)
+        s = open_parts(d, spec, dir, train, &f, &d->train, &d->docs);
+    if (s == BY_OK && held->count)
+        s = open_parts(d, spec, dir, held, &fe, &d->eval, &d->eval_docs);
     by_free(dir);
-    if (!d->train || (eval_count && !d->eval))
-        return by_error_status();
     d->bytes_per_token = f.tokens > 0 ? (double)f.bytes / (double)f.tokens : NAN;
-    return BY_OK;
+    return s;
 }
 
 static by_status open_shards(by_dataset *d, const by_run_spec *spec)
@@ -207,29 +244,29 @@ static by_status open_shards(by_dataset *d, const by_run_spec *spec)
     return d->train && (d->eval || !spec->eval_count) ? BY_OK : by_error_status();
 }
 
-by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
+/* Documents: what is held out, and what the text would cost a guess by frequency. */
+static by_status part_docs(by_dataset *d, const by_run_spec *spec)
 {
-    memset(d, 0, sizeof *d);
-    if (spec->data_count < 1)
-        return by_fail(BY_ERR_ARGUMENT, "no data was given");
-    char **paths, **eval_paths = NULL;
-    int count, eval_count = 0, shards = 0;
-    by_status s = expand(spec->data, spec->data_count, &paths, &count);
-    if (s == BY_OK && spec->eval_count)
-        s = expand(spec->eval_data, spec->eval_count, &eval_paths, &eval_count);
-    for (int i = 0; i < count && s == BY_OK; i++)
-        shards += is_shard(paths[i]);
-    if (s == BY_OK && shards != 0 && shards != count)
-        s = by_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
-    if (s == BY_OK)
-        s = shards ? open_shards(d, spec)
-                   : open_text(d, spec, resuming, paths, count, eval_paths, eval_count);
-    by_paths_free(paths, count);
-    by_paths_free(eval_paths, eval_count);
-    if (s != BY_OK) {
-        by_dataset_close(d);
-        return s;
+    bool parallel = d->kind == BY_OBJECTIVE_TLM, apart = d->eval_docs.count > 0;
+    by_docs_part none = {0};
+    by_status s = by_docs_split(&d->docs, apart ? 0 : spec->eval_fraction, parallel, &d->train_part,
+                                apart ? &none : &d->eval_part);
+    if (s == BY_OK && apart) {
+        by_docs_part_free(&none);
+        s = by_docs_split(&d->eval_docs, 0, parallel, &d->eval_part, &none);
     }
+    by_docs_part_free(&none);
+    d->train_tokens = d->train_part.tokens;
+    d->eval_tokens = d->eval_part.tokens;
+    d->fingerprint = stream_hash(
+        d->docs.tokens, by_hash(d->docs.starts, (size_t)d->docs.sentences * sizeof *d->docs.starts, 0));
+    if (s == BY_OK)
+        s = by_docs_entropy(&d->train_part, by_tokenizer_vocab_size(d->tokenizer), &d->entropy);
+    return s;
+}
+
+static void part_stream(by_dataset *d, const by_run_spec *spec)
+{
     d->train_end = by_tokens_count(d->train);
     d->fingerprint = stream_hash(d->train, 0);
     if (d->eval) {
@@ -239,11 +276,66 @@ by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
         d->eval_end = d->train_end;
         d->train_end = d->eval_begin = (int64_t)floor((double)d->eval_end * (1 - spec->eval_fraction));
     }
+    d->train_tokens = d->train_end - d->train_begin;
+    d->eval_tokens = d->eval_end - d->eval_begin;
+}
+
+static by_status check_languages(const by_run_spec *spec)
+{
+    const int n = spec->objective.language_count;
+    if (n && (n != spec->data_count || (spec->eval_count && n != spec->eval_count)))
+        return by_fail(BY_ERR_ARGUMENT, "%d languages need as many items of data, one for each; there are %d",
+                       n, spec->eval_count && n == spec->data_count ? spec->eval_count : spec->data_count);
     return BY_OK;
+}
+
+static by_status open_data(by_dataset *d, const by_run_spec *spec, bool resuming, const text *train,
+                           const text *held)
+{
+    int shards = 0;
+    for (int i = 0; i < train->count; i++)
+        shards += is_shard(train->paths[i]);
+    if (shards != 0 && shards != train->count)
+        return by_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
+    if (shards && d->kind != BY_OBJECTIVE_LM)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "%s: token shards do not tell sentences apart; the objective \"%s\" needs text",
+                       train->paths[0], by_objective_name(d->kind));
+    BY_TRY(shards ? open_shards(d, spec) : open_text(d, spec, resuming, train, held));
+    if (d->kind != BY_OBJECTIVE_LM)
+        return part_docs(d, spec);
+    part_stream(d, spec);
+    return BY_OK;
+}
+
+by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
+{
+    text train = {0}, held = {0};
+    *d = (by_dataset){.entropy = NAN};
+    if (spec->data_count < 1)
+        return by_fail(BY_ERR_ARGUMENT, "no data was given");
+    BY_TRY(by_objective_choose(spec, &d->kind));
+    BY_TRY(check_languages(spec));
+    by_status s = find_text(&train, "train", spec->data, spec->data_count);
+    if (s == BY_OK)
+        s = find_text(&held, "eval", spec->eval_data, spec->eval_count);
+    if (s == BY_OK)
+        s = open_data(d, spec, resuming, &train, &held);
+    text_free(&train);
+    text_free(&held);
+    if (s != BY_OK)
+        by_dataset_close(d);
+    return s;
 }
 
 void by_dataset_close(by_dataset *d)
 {
+    by_objective_free(d->rows);
+    by_objective_free(d->eval_rows);
+    by_docs_part_free(&d->train_part);
+    by_docs_part_free(&d->eval_part);
+    by_docs_close(&d->docs);
+    by_docs_close(&d->eval_docs);
     if (d->eval != d->train)
         by_tokens_free(d->eval);
     by_tokens_free(d->train);

@@ -165,6 +165,14 @@ by_status by_log_write(by_log *l, const by_report *r)
         s = put(l, &line, r->step, "tokens_per_s", "speed/tokens_per_s", r->tokens_per_s);
     if (s == BY_OK)
         s = put(l, &line, r->step, "eval_loss", "eval/loss", r->eval_loss);
+    if (s == BY_OK)
+        s = put(l, &line, r->step, "eval_next_accuracy", "eval/next_accuracy", r->next_accuracy);
+    for (int i = 0; i < r->n_metrics && s == BY_OK; i++) {
+        char key[64], tag[64];
+        snprintf(key, sizeof key, "eval_%s", r->metrics[i].name);
+        snprintf(tag, sizeof tag, "eval/%s", r->metrics[i].name);
+        s = put(l, &line, r->step, key, tag, r->metrics[i].value);
+    }
     by_buf_puts(&line, "}\n");
     if (s == BY_OK && line.failed)
         s = by_fail(BY_ERR_MEMORY, "out of memory while logging");

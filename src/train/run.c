@@ -1,245 +1,28 @@
 /* run.c - a whole training run: data, model, steps, evaluation, checkpoints, logs; and going on where a run
  * stopped. */
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "io/hf.h"
-#include "io/json.h"
-#include "train/checkpoint.h"
-#include "train/dataset.h"
-#include "train/log.h"
-
-typedef struct run {
-    by_device *device;
-    by_run_spec spec; /* with every default filled in */
-    by_dataset data;
-    by_model *model;
-    by_trainer *trainer;
-    by_log *log;
-    char *last; /* the checkpoint it goes on from, NULL for a run that begins */
-    by_run_state state;
-    by_lm_batches train, eval;
-    int32_t *inputs, *targets;
-    int lock;
-    double started;
-    double rate; /* measured FLOP/s of matrix products */
-    by_run_result *result;
-} run;
-
-/* ---- the folder ------------------------------------------------------------------------------ */
-
-static by_status lock_folder(run *r)
-{
-    BY_TRY(by_dir_make(r->spec.out));
-    char *path = by_path_join(r->spec.out, ".lock");
-    if (!path)
-        return BY_ERR_MEMORY;
-    r->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-    int error = errno;
-    by_free(path);
-    if (r->lock < 0)
-        return by_fail(BY_ERR_IO, "%s: %s", r->spec.out, strerror(error));
-    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0)
-        return by_fail(BY_ERR_IO, "%s: another process is training into this folder", r->spec.out);
-    return BY_OK;
-}
-
-/* Forget an earlier run in the same folder. */
-static by_status start_afresh(const char *out)
-{
-    BY_TRY(by_checkpoint_clean(out, true));
-    BY_TRY(by_log_remove(out));
-    const char *names[] = {"data", "run.json"};
-    for (int i = 0; i < BY_COUNT(names); i++) {
-        char *path = by_path_join(out, names[i]);
-        by_status s = !path ? BY_ERR_MEMORY : by_dir_exists(path) ? by_dir_remove(path) : BY_OK;
-        if (path && by_file_exists(path))
-            unlink(path);
-        by_free(path);
-        BY_TRY(s);
-    }
-    return BY_OK;
-}
-
-/* ---- run.json: everything needed to repeat the run, and what must not change when it goes on --- */
-
-static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
-static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
-
-/* Numbers that decide the course of training; those of its shape are m's. */
-typedef struct fact {
-    const char *key;
-    double value;
-} fact;
-
-static int collect_facts(const run *r, const by_model *m, fact *f)
-{
-    const by_run_spec *s = &r->spec;
-    fact all[] = {
-        {"layers", by_model_layers(m)},
-        {"heads", by_model_heads(m)},
-        {"width", by_model_width(m)},
-        {"context", by_model_context(m)},
-        {"vocab", by_model_vocab(m)},
-        {"inner", by_config_get(m->arch, m->config, BY_ROLE_INNER)},
-        {"dropout", round(by_config_get(m->arch, m->config, BY_ROLE_DROPOUT) * 1e6) / 1e6}, /* a float */
-        {"batch", s->batch},
-        {"seq", s->seq},
-        {"accumulate", s->accumulate},
-        {"steps", (double)s->steps},
-        {"seed", (double)s->seed},
-        {"learning_rate", s->schedule.rate},
-        {"min_learning_rate", s->schedule.min_rate},
-        {"warmup_steps", (double)s->schedule.warmup},
-        {"beta1", s->optimizer.beta1},
-        {"beta2", s->optimizer.beta2},
-        {"eps", s->optimizer.eps},
-        {"momentum", s->optimizer.momentum},
-        {"weight_decay", s->optimizer.weight_decay},
-        {"max_grad_norm", s->optimizer.max_grad_norm},
-        {"eval_fraction", s->eval_fraction},
-        {"data_fingerprint", (double)(r->data.fingerprint >> 12)},
-    };
-    memcpy(f, all, sizeof all);
-    return BY_COUNT(all);
-}
-#define MAX_FACTS 32
-
-/* Names that decide it too. */
-enum { NAMES = 5 };
-typedef struct name {
-    const char *key, *value;
-} name;
-
-static void collect_names(const run *r, name *n)
-{
-    const by_run_spec *s = &r->spec;
-    name all[NAMES] = {{"family", s->init_from ? by_model_family(r->model) : s->family},
-                       {"dtype", by_dtype_name(s->dtype)},
-                       {"tokenizer", s->tokenizer ? s->tokenizer : "char"},
-                       {"optimizer", optimizers[s->optimizer.kind]},
-                       {"schedule", schedules[s->schedule.kind]}};
-    memcpy(n, all, sizeof all);
-}
-
-static by_status write_run_json(const run *r)
-{
-    fact f[MAX_FACTS];
-    name names[NAMES];
-    int n = collect_facts(r, r->model, f);
-    const by_run_spec *s = &r->spec;
-    collect_names(r, names);
-    cJSON *json = cJSON_CreateObject(), *files = cJSON_CreateArray();
-    bool ok =
-        json && files && cJSON_AddStringToObject(json, "banyan", by_version()) &&
-        cJSON_AddStringToObject(json, "command", s->command ? s->command : "") &&
-        cJSON_AddStringToObject(json, "device", by_device_description(r->device)) &&
-        cJSON_AddNumberToObject(json, "parameters", (double)by_params_elements(by_model_params(r->model))) &&
-        cJSON_AddNumberToObject(json, "train_tokens", (double)(r->data.train_end - r->data.train_begin)) &&
-        cJSON_AddNumberToObject(json, "eval_tokens", (double)(r->data.eval_end - r->data.eval_begin));
-    for (int i = 0; i < NAMES && ok; i++)
-        ok = cJSON_AddStringToObject(json, names[i].key, names[i].value) != NULL;
-    for (int i = 0; i < n && ok; i++)
-        ok = cJSON_AddNumberToObject(json, f[i].key, f[i].value) != NULL;
-    for (int i = 0; i < s->data_count && ok; i++)
-        ok = cJSON_AddItemToArray(files, cJSON_CreateString(s->data[i]));
-    char *path = by_path_join(s->out, "run.json");
-    by_status status = BY_ERR_MEMORY;
-    if (ok && path && cJSON_AddItemToObject(json, "data", files)) {
-        files = NULL; /* the object has it now */
-        status = by_json_write(path, json);
-    } else {
-        by_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
-    }
-    cJSON_Delete(files);
-    cJSON_Delete(json);
-    by_free(path);
-    return status;
-}
-
-static by_status differs(const run *r, const char *key, const char *was, const char *asked)
-{
-    if (strcmp(key, "data_fingerprint") == 0)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "the run in %s was started with other data; use another folder, or start it afresh",
-                       r->spec.out);
-    return by_fail(
-        BY_ERR_ARGUMENT,
-        "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
-        r->spec.out, key, was, asked);
-}
-
-static by_status compare_names(const run *r, const cJSON *json)
-{
-    name names[NAMES];
-    collect_names(r, names);
-    for (int i = 0; i < NAMES; i++) {
-        const char *was = "";
-        BY_TRY(by_json_string(json, names[i].key, "", &was));
-        if (strcmp(was, names[i].value) != 0)
-            return differs(r, names[i].key, was, names[i].value);
-    }
-    return BY_OK;
-}
-
-/* More steps are fine where the schedule does not depend on their number. */
-static by_status compare_facts(const run *r, const by_model *asked, const cJSON *json)
-{
-    fact f[MAX_FACTS];
-    int n = collect_facts(r, asked, f);
-    bool free_steps =
-        r->spec.schedule.kind == BY_SCHEDULE_CONSTANT || r->spec.schedule.kind == BY_SCHEDULE_INVERSE_SQRT;
-    for (int i = 0; i < n; i++) {
-        double was = NAN;
-        char text[2][32];
-        BY_TRY(by_json_double(json, f[i].key, NAN, -INFINITY, INFINITY, &was));
-        if (was == f[i].value || (free_steps && strcmp(f[i].key, "steps") == 0))
-            continue;
-        snprintf(text[0], sizeof text[0], "%.10g", was);
-        snprintf(text[1], sizeof text[1], "%.10g", f[i].value);
-        return differs(r, f[i].key, text[0], text[1]);
-    }
-    return BY_OK;
-}
-
-/* The shape that the spec asks for, which need not be that of the model in the folder. */
-static by_model_shape asked_shape(const run *r)
-{
-    by_model_shape shape = r->spec.shape;
-    if (r->data.tokenizer)
-        shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
-    return shape;
-}
-
-/* A run goes on only as it began. */
-static by_status check_run_json(const run *r)
-{
-    char *path = by_path_join(r->spec.out, "run.json");
-    cJSON *json = path ? by_json_load(path) : NULL;
-    by_free(path);
-    if (!json)
-        return by_fail_context("%s: there is a checkpoint but no readable run.json", r->spec.out);
-    by_status s = compare_names(r, json);
-    if (s == BY_OK && r->spec.init_from) {
-        s = compare_facts(r, r->model, json);
-    } else if (s == BY_OK) {
-        by_model_shape shape = asked_shape(r);
-        by_model *asked = by_model_new(r->device, r->spec.family, &shape, &(by_model_spec){.blank = true});
-        s = asked ? compare_facts(r, asked, json) : by_error_status();
-        by_model_free(asked);
-    }
-    cJSON_Delete(json);
-    return s;
-}
+#include "train/folder.h"
+#include "train/run.h"
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-static by_status open_model(run *r)
+/* Whether a model that was opened has a causal mask is in its configuration. */
+static by_status check_causal(const train_run *r)
+{
+    bool causal = by_config_get(r->model->arch, r->model->config, BY_ROLE_CAUSAL) != 0;
+    if (r->model->arch->is_causal && causal != (by_objective_task(r->data.kind) == BY_TASK_LM))
+        return by_fail(BY_ERR_ARGUMENT, "%s is %sa causal model, and the objective \"%s\" needs %s",
+                       r->spec.init_from, causal ? "" : "not ", by_objective_name(r->data.kind),
+                       causal ? "one that is not" : "one");
+    return BY_OK;
+}
+
+static by_status open_model(train_run *r)
 {
     by_run_spec *s = &r->spec;
     by_model_spec spec = {.dtype = s->dtype, .training = true, .seed = s->seed};
@@ -247,32 +30,44 @@ static by_status open_model(run *r)
         r->model = by_model_open(r->device, r->last, &spec);
         return r->model ? by_checkpoint_load(r->last, r->model, &r->state) : by_error_status();
     }
+    spec.task = by_objective_task(r->data.kind);
     if (s->init_from) {
+        spec.new_head = spec.task != BY_TASK_LM;
         r->model = by_model_open(r->device, s->init_from, &spec);
         if (r->model && s->shape.dropout >= 0)
             by_model_set_dropout(r->model, s->shape.dropout);
-        return r->model ? BY_OK : by_error_status();
+        return r->model ? check_causal(r) : by_error_status();
     }
-    by_model_shape shape = asked_shape(r);
+    by_model_shape shape = by_run_shape(r);
     r->model = by_model_new(r->device, s->family, &shape, &spec);
     if (!r->model)
         return by_error_status();
-    if (r->data.tokenizer)
-        by_model_set_eos(r->model, by_tokenizer_eos(r->data.tokenizer));
+    by_run_tokens(r, r->model);
     return BY_OK;
 }
 
-static void fill_defaults(run *r)
+static void fill_sizes(train_run *r)
 {
     by_run_spec *s = &r->spec;
     if (s->seq <= 0)
         s->seq = by_model_context(r->model);
     s->batch = BY_MAX(s->batch, 1);
     s->accumulate = BY_MAX(s->accumulate, 1);
-    int64_t per_step = (int64_t)s->batch * s->accumulate * s->seq;
-    int64_t tokens = r->data.train_end - r->data.train_begin;
+}
+
+/* Steps of an epoch, not rounded. */
+static double epoch_steps(const train_run *r)
+{
+    const double rows = (double)r->spec.batch * r->spec.accumulate;
+    return r->data.kind == BY_OBJECTIVE_LM ? (double)r->data.train_tokens / (rows * r->spec.seq)
+                                           : (double)by_objective_rows(r->data.rows) / rows;
+}
+
+static void fill_defaults(train_run *r)
+{
+    by_run_spec *s = &r->spec;
     if (s->steps <= 0)
-        s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : 1) * (double)tokens / (double)per_step), 1);
+        s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : 1) * epoch_steps(r)), 1);
     s->schedule.steps = s->steps;
     if (s->schedule.rate <=
         0) /* narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600 */
@@ -290,62 +85,69 @@ static void fill_defaults(run *r)
     s->keep = BY_MAX(s->keep, 1);
 }
 
-/* The micro-batch that begins at cell `at` of the present inputs and targets. */
-static by_batch batch_at(const run *r, size_t at)
+static by_status name_languages(train_run *r)
 {
-    return (by_batch){
-        .batch = r->spec.batch, .seq = r->spec.seq, .tokens = r->inputs + at, .targets = r->targets + at};
+    const by_objective_choice *c = &r->spec.objective;
+    by_buf text = {0};
+    for (int i = 0; i < c->language_count; i++)
+        by_buf_printf(&text, "%s%s", i ? "," : "", c->languages[i]);
+    r->languages = text.data;
+    return text.failed ? by_fail(BY_ERR_MEMORY, "out of memory") : BY_OK;
 }
 
-static by_status set_up(run *r)
+/* What a step needs, compiled and allocated. */
+static by_status set_up_steps(train_run *r)
 {
-    by_run_spec *s = &r->spec;
-    BY_TRY(lock_folder(r));
-    BY_TRY(s->overwrite ? start_afresh(s->out) : by_checkpoint_clean(s->out, false));
-    BY_TRY(by_checkpoint_find(s->out, &r->last));
-    BY_TRY(by_dataset_open(&r->data, s, r->last != NULL));
-    r->state.best_eval = NAN;
-    BY_TRY(open_model(r));
-    fill_defaults(r);
-    if (s->seq > by_model_context(r->model))
-        return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
-                       s->seq, by_model_context(r->model));
-    BY_TRY(r->state.step > 0 ? check_run_json(r) : write_run_json(r));
-    if (r->state.step > 0)
-        BY_TRY(by_checkpoint_mend(s->out, &r->state, s->keep));
-    r->train = (by_lm_batches){
-        r->data.train, r->data.train_begin, r->data.train_end, s->batch * s->accumulate, s->seq, s->seed};
-    BY_TRY(by_lm_batches_check(&r->train));
-    r->eval = (by_lm_batches){r->data.eval, r->data.eval_begin, r->data.eval_end, s->batch, s->seq, s->seed};
-    if (r->data.eval && r->data.eval_end - r->data.eval_begin < 2)
-        return by_fail(BY_ERR_ARGUMENT, "the held-out part has fewer than two tokens");
+    const by_run_spec *s = &r->spec;
     r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
                                                              .seed = s->seed});
     if (!r->trainer)
         return by_error_status();
-    r->log = by_log_open(s->out, r->state.step);
-    if (!r->log)
-        return by_error_status();
-    size_t cells = (size_t)s->batch * (size_t)s->accumulate * (size_t)s->seq;
-    r->inputs = by_alloc_zero(cells, sizeof *r->inputs);
-    r->targets = by_alloc_zero(cells, sizeof *r->targets);
-    if (!r->inputs || !r->targets)
-        return BY_ERR_MEMORY;
-    by_batch like = batch_at(r, 0);
+    BY_TRY(by_samples_make(&r->rows, r->data.rows, s->batch * s->accumulate, s->batch));
+    if (r->data.eval_rows)
+        BY_TRY(by_samples_make(&r->eval_rows, r->data.eval_rows, s->batch, s->batch));
+    by_batch like = by_samples_batch(&r->rows, 0);
     if (!by_trainer_program(r->trainer, &like))
         return by_error_status();
     by_trainer_set_steps(r->trainer, r->state.step);
+    return BY_OK;
+}
+
+static by_status set_up(train_run *r)
+{
+    by_run_spec *s = &r->spec;
+    BY_TRY(by_folder_lock(s->out, &r->lock));
+    BY_TRY(s->overwrite ? by_folder_forget(s->out) : by_checkpoint_clean(s->out, false));
+    BY_TRY(by_checkpoint_find(s->out, &r->last));
+    BY_TRY(by_dataset_open(&r->data, s, r->last != NULL));
+    BY_TRY(name_languages(r));
+    r->state.best_eval = NAN;
+    BY_TRY(open_model(r));
+    fill_sizes(r);
+    if (s->seq > by_model_context(r->model))
+        return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
+                       s->seq, by_model_context(r->model));
+    BY_TRY(by_dataset_objectives(&r->data, s, r->model, true));
+    fill_defaults(r);
+    BY_TRY(r->state.step > 0 ? by_run_check(r) : by_run_record(r));
+    if (r->state.step > 0)
+        BY_TRY(by_checkpoint_mend(s->out, &r->state, s->keep));
+    BY_TRY(set_up_steps(r));
+    r->log = by_log_open(s->out, r->state.step);
+    if (!r->log)
+        return by_error_status();
     r->rate = by_device_peak(r->device, s->dtype);
     return BY_OK;
 }
 
-static void tear_down(run *r)
+static void tear_down(train_run *r)
 {
     by_free(r->last);
-    by_free(r->inputs);
-    by_free(r->targets);
+    by_free(r->languages);
+    by_samples_free(&r->rows);
+    by_samples_free(&r->eval_rows);
     by_log_close(r->log);
     by_trainer_free(r->trainer);
     by_model_free(r->model);
@@ -356,15 +158,15 @@ static void tear_down(run *r)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static by_status train_step(run *r, by_report *out)
+static by_status train_step(train_run *r, by_report *out)
 {
     const by_run_spec *s = &r->spec;
     size_t cells = (size_t)s->batch * (size_t)s->seq;
     double begin = by_seconds();
-    BY_TRY(by_lm_batches_get(&r->train, r->state.step, r->inputs, r->targets));
-    by_lm_batches_prefetch(&r->train, r->state.step + 1);
+    BY_TRY(by_objective_get(r->data.rows, r->state.step, &r->rows));
+    by_objective_prefetch(r->data.rows, r->state.step + 1);
     for (int k = 0; k < s->accumulate; k++) {
-        by_batch b = batch_at(r, (size_t)k * cells);
+        by_batch b = by_samples_batch(&r->rows, k);
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
     }
     out->learning_rate = by_schedule_rate(&s->schedule, r->state.step);
@@ -380,23 +182,43 @@ static by_status train_step(run *r, by_report *out)
     return BY_OK;
 }
 
-static by_status evaluate(run *r, double *loss)
+/* Of the last batch: how many texts of the second task there were, and how many were judged right. */
+static by_status judge(train_run *r, const int32_t *labels, int64_t *seen, int64_t *right)
+{
+    by_pass *p = by_trainer_evaluated(r->trainer);
+    float *scores = by_alloc((size_t)r->spec.batch * 2 * sizeof *scores);
+    by_status s = scores ? by_pass_read(p, by_pass_io(p)->second, scores) : BY_ERR_MEMORY;
+    for (int i = 0; i < r->spec.batch && s == BY_OK; i++) {
+        *seen += labels[i] >= 0;
+        *right += labels[i] == (scores[2 * i + 1] > scores[2 * i]);
+    }
+    by_free(scores);
+    return s;
+}
+
+/* The loss is that of the tokens alone, which can be compared with other objectives'. */
+static by_status evaluate(train_run *r, by_report *p)
 {
     const by_run_spec *s = &r->spec;
-    int64_t windows = by_lm_eval_windows(&r->eval), count = 0;
+    int64_t rows = by_objective_held_rows(r->data.eval_rows), count = 0, seen = 0, right = 0;
     double sum = 0;
     if (s->eval_batches > 0)
-        windows = BY_MIN(windows, s->eval_batches * s->batch);
-    for (int64_t w = 0; w < windows; w += s->batch) {
-        BY_TRY(by_lm_eval_get(&r->eval, w, s->batch, r->inputs, r->targets));
-        by_batch b = batch_at(r, 0);
+        rows = BY_MIN(rows, s->eval_batches * s->batch);
+    for (int64_t row = 0; row < rows; row += s->batch) {
+        BY_TRY(by_objective_held(r->data.eval_rows, row, &r->eval_rows));
+        by_batch b = by_samples_batch(&r->eval_rows, 0);
+        const int32_t *labels = b.second;
+        b.second = NULL;
         BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
+        if (labels)
+            BY_TRY(judge(r, labels, &seen, &right));
     }
-    *loss = count ? sum / (double)count : NAN;
+    p->eval_loss = count ? sum / (double)count : NAN;
+    p->next_accuracy = seen ? (double)right / (double)seen : NAN;
     return BY_OK;
 }
 
-static by_status save(run *r, bool is_best)
+static by_status save(train_run *r, bool is_best)
 {
     BY_TRY(by_checkpoint_save(r->spec.out, r->model, r->data.tokenizer, &r->state, is_best, r->spec.keep));
     char *title = by_sprintf("%s, %.3g M parameters", by_model_title(r->model),
@@ -406,7 +228,7 @@ static by_status save(run *r, bool is_best)
     return s;
 }
 
-static void report(const run *r, by_report *p)
+static void report(const train_run *r, by_report *p)
 {
     p->step = r->state.step;
     p->steps = r->spec.steps;
@@ -419,6 +241,7 @@ static by_report no_report(void)
 {
     return (by_report){.loss = NAN,
                        .eval_loss = NAN,
+                       .next_accuracy = NAN,
                        .learning_rate = NAN,
                        .grad_norm = NAN,
                        .ms = NAN,
@@ -427,12 +250,12 @@ static by_report no_report(void)
 }
 
 /* What happens between two steps: evaluation, logging, saving. *stop is set when the run is to end early. */
-static by_status after_step(run *r, by_report *p, bool *stop)
+static by_status after_step(train_run *r, by_report *p, bool *stop)
 {
     const by_run_spec *s = &r->spec;
     bool last = r->state.step >= s->steps, is_best = false;
-    if (r->data.eval && (last || r->state.step % s->eval_every == 0)) {
-        BY_TRY(evaluate(r, &p->eval_loss));
+    if (r->data.eval_rows && (last || r->state.step % s->eval_every == 0)) {
+        BY_TRY(evaluate(r, p));
         p->evaluated = true;
         is_best = isnan(r->state.best_eval) || p->eval_loss < r->state.best_eval;
         r->state.stale = is_best ? 0 : r->state.stale + 1;
@@ -441,6 +264,7 @@ static by_status after_step(run *r, by_report *p, bool *stop)
             r->state.best_step = r->state.step;
         }
         r->result->eval_loss = p->eval_loss;
+        r->result->next_accuracy = p->next_accuracy;
         *stop = s->patience > 0 && r->state.stale >= s->patience;
         r->result->stopped_early = *stop && !last;
     }
@@ -454,15 +278,15 @@ static by_status after_step(run *r, by_report *p, bool *stop)
     return BY_OK;
 }
 
-static void trace(run *r, by_trace_fn fn)
+static void trace(train_run *r, by_trace_fn fn)
 {
-    const by_batch like = batch_at(r, 0);
+    const by_batch like = by_samples_batch(&r->rows, 0);
     by_program *p = by_trainer_program(r->trainer, &like);
     if (p)
         by_program_trace(p, fn, r->spec.user);
 }
 
-static by_status train(run *r)
+static by_status train(train_run *r)
 {
     bool stop = r->spec.patience > 0 && r->state.stale >= r->spec.patience;
     if (r->spec.trace && r->state.step < r->spec.steps)
@@ -484,28 +308,38 @@ static by_status train(run *r)
     return BY_OK;
 }
 
+/* What begins now, in a sentence. */
+static void describe(const train_run *r)
+{
+    by_buf note = {0};
+    by_buf_printf(&note, "%s: %.2f M parameters, %lld training tokens, %lld held out",
+                  by_model_title(r->model), (double)r->result->parameters / 1e6,
+                  (long long)r->data.train_tokens, (long long)r->data.eval_tokens);
+    if (r->data.kind != BY_OBJECTIVE_LM)
+        by_buf_printf(&note, ", %lld rows of objective %s, unigram entropy %.4f",
+                      (long long)by_objective_rows(r->data.rows), by_objective_name(r->data.kind),
+                      r->data.entropy);
+    by_buf_printf(&note, "; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
+                  (double)r->result->state_bytes / 1048576.0,
+                  (double)r->result->activation_bytes / 1048576.0);
+    by_report p = no_report();
+    p.note = note.data;
+    report(r, &p);
+    by_buf_free(&note);
+}
+
 by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result)
 {
     by_error_clear();
-    run r = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
-    *result = (by_run_result){.loss = NAN, .eval_loss = NAN, .best_eval_loss = NAN};
+    train_run r = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
+    *result = (by_run_result){.loss = NAN, .eval_loss = NAN, .best_eval_loss = NAN, .next_accuracy = NAN};
     by_status s = set_up(&r);
     if (s == BY_OK) {
         result->resumed_from = r.state.step;
         result->parameters = by_params_elements(by_model_params(r.model));
         result->activation_bytes = by_trainer_bytes(r.trainer);
         result->state_bytes = by_trainer_state_bytes(r.trainer);
-        by_report p = no_report();
-        char *note = by_sprintf(
-            "%s: %.2f M parameters, %lld training tokens, %lld held out; memory %.0f MiB of parameters and "
-            "optimiser, %.0f MiB of activations",
-            by_model_title(r.model), (double)result->parameters / 1e6,
-            (long long)(r.data.train_end - r.data.train_begin),
-            (long long)(r.data.eval_end - r.data.eval_begin), (double)result->state_bytes / 1048576.0,
-            (double)result->activation_bytes / 1048576.0);
-        p.note = note;
-        report(&r, &p);
-        by_free(note);
+        describe(&r);
         s = train(&r);
         result->steps = r.state.step;
         result->best_eval_loss = r.state.best_eval;

@@ -136,6 +136,11 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     return BY_OK;
 }
 
+by_pass *by_trainer_evaluated(const by_trainer *t)
+{
+    return by_passes_last(t->eval);
+}
+
 int64_t by_trainer_steps(const by_trainer *t)
 {
     return t->steps;

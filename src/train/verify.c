@@ -8,7 +8,7 @@
 #include "io/json.h"
 #include "train/check.h"
 
-static by_status compare_pass_entry(by_check *c, const by_st_entry *e, const char *group)
+static by_status compare_pass_entry(by_check *c, const by_weight *e, const char *group)
 {
     if (strcmp(group, "output.") == 0)
         return by_check_output(c, e);
@@ -17,7 +17,7 @@ static by_status compare_pass_entry(by_check *c, const by_st_entry *e, const cha
     return by_check_generation(c, e);
 }
 
-static by_status compare_training_entry(by_check *c, const by_st_entry *e, const char *group)
+static by_status compare_training_entry(by_check *c, const by_weight *e, const char *group)
 {
     if (strcmp(group, "final.") == 0)
         return by_check_trained(c, e);
@@ -46,8 +46,8 @@ static by_status compare_all(by_check *c, bool training)
     static const char *const course[] = {"losses", "grad_norms", "final."};
     const char *const *groups = training ? course : passes;
     for (int k = 0; k <= 3; k++)
-        for (int i = 0; i < by_st_count(c->reference); i++) {
-            const by_st_entry *e = by_st_at(c->reference, i);
+        for (int i = 0; i < by_weights_count(c->reference); i++) {
+            const by_weight *e = by_weights_at(c->reference, i);
             int group = 0;
             while (group < 3 && !is_in(e->name, groups[group]))
                 group++;
@@ -85,7 +85,7 @@ static by_status open_case(by_check *c, const char *dir)
     char *settings = by_path_join(dir, "case.json"), *reference = by_path_join(dir, "reference.safetensors");
     if (settings && reference) {
         c->settings = by_json_load(settings);
-        c->reference = c->settings ? by_st_open(reference) : NULL;
+        c->reference = c->settings ? by_weights_open(reference) : NULL;
     }
     by_free(settings);
     by_free(reference);
@@ -106,7 +106,7 @@ static void close_case(by_check *c)
     by_pass_free(c->backward);
     by_generator_free(c->generator);
     by_model_free(c->model);
-    by_st_free(c->reference);
+    by_weights_free(c->reference);
     cJSON_Delete(c->settings);
     int32_t *inputs[] = {c->tokens, c->segments, c->mask, c->positions, c->targets, c->second};
     for (int i = 0; i < BY_COUNT(inputs); i++)

@@ -4,30 +4,30 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "io/safetensors.h"
+#include "io/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by_error_clear();
-    by_st *s = by_st_open_memory(data, size, "input");
+    by_weights *s = by_weights_open_memory(data, size, "input");
     if (!s) {
         if (by_error_status() == BY_OK || !*by_error_message())
             abort();
         return 0;
     }
     unsigned sum = 0;
-    for (int i = 0; i < by_st_count(s); i++) {
-        const by_st_entry *e = by_st_at(s, i);
-        if (by_st_find(s, e->name) != e)
+    for (int i = 0; i < by_weights_count(s); i++) {
+        const by_weight *e = by_weights_at(s, i);
+        if (by_weights_find(s, e->name) != e)
             abort();
         for (size_t j = 0; j < e->bytes; j++)
             sum += ((const uint8_t *)e->data)[j]; /* the sanitiser sees any byte outside */
     }
     volatile unsigned keep = sum;
     (void)keep;
-    by_st_metadata(s, "format");
-    by_st_free(s);
+    by_weights_metadata(s, "format");
+    by_weights_free(s);
     return 0;
 }

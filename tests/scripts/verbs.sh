@@ -253,7 +253,7 @@ run
 check no-command eval '[ $rc -eq 2 ] && [ ! -s "$tmp/out" ]'
 run trian
 check unknown-command fails 2 'did you mean train'
-for verb in train generate eval inspect verify bench help completion; do
+for verb in train generate eval inspect verify bench convert help completion; do
     run help $verb
     check "help $verb" works "banyan $verb"
     run $verb --help

@@ -1,6 +1,6 @@
-/* attention.c - softmax(q k^T * scale, masked) v by tiles of 64 queries and 64 keys with a running softmax
- * (Dao et al. 2022): the scores of a tile live in the cache and are never stored, unless the weights are
- * asked for. */
+/* attention.c - softmax(q k^T * scale + bias, masked) v by tiles of 64 queries and 64 keys with a running
+ * softmax (Dao et al. 2022): the scores of a tile live in the cache and are never stored, unless the weights
+ * are asked for. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -10,7 +10,6 @@
 by_status KERNEL(attention)(by_exec *e, by_node *n)
 {
     attention a = attention_of(e, n);
-    a.key_mask = n->in[3] ? n->in[3]->data : NULL;
     a.y = rows_of(n->out[0], 0);
     a.lse = n->out[1] ? n->out[1]->data : NULL;
     a.weights = n->out[2] ? n->out[2]->data : NULL;
@@ -107,7 +106,7 @@ static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int6
     }
     FN(scale_rows)((int)BY_MIN(a->queries - t0, TILE), ld, live, w->o);
     for (int64_t s0 = 0; s0 < keys_of(a, b); s0 += TILE) {
-        tile x = tile_at(a, b, h, t0, s0, VL, true);
+        tile x = tile_at(a, b, h, t0, s0, VL, false, true);
         for (int s = 0; s < x.keys; s++)
             memcpy(w->st + s * TILE, w->even, sizeof w->even);
         FN(add_values)(a, &x, ld, w, true);
@@ -119,7 +118,7 @@ static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, 
                               FN(forward_space) * w)
 {
     for (int64_t s0 = 0; s0 < a->keys; s0 += TILE) {
-        tile x = tile_at(a, b, h, t0, s0, VL, true);
+        tile x = tile_at(a, b, h, t0, s0, VL, false, true);
         FN(scores)(a, &x, ld, w);
         FN(scores_to_weights)(&x, lse, w->even, w->st);
         T *to = (T *)a->weights + ((b * a->heads + h) * a->queries + t0) * a->keys + s0;
@@ -134,7 +133,8 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
 {
     const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld;
     const int n = (int)BY_MIN(a->queries - t0, TILE);
-    const int64_t seen = keys_seen(a, b, t0, n);
+    const by_stretch seen = keys_seen(a, b, t0, n);
+    const int64_t first = next_keys(a, b, t0, n, seen.from / TILE * TILE, seen.to, false);
     FN(forward_space) w = {.q = space, .qt = space + part, .kv = space + 2 * part, .o = space + 3 * part};
     w.st = space + 4 * part;
     w.keep = w.st + TILE * TILE;
@@ -142,14 +142,19 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
         w.top[t] = (R)-INFINITY;
     FN(load_rows)(a, &a->q, b, t0, h, n, ROUND_UP(n, VL), (R)a->scale, ld, w.q);
     FN(transpose)(ROUND_UP(n, VL), ld, w.q, w.qt);
-    for (int64_t s0 = 0; s0 < seen; s0 += TILE) {
-        tile x = tile_at(a, b, h, t0, s0, VL, false);
+    for (int64_t s0 = first; s0 < seen.to; s0 = next_keys(a, b, t0, n, s0 + TILE, seen.to, false)) {
+        tile x = tile_at(a, b, h, t0, s0, VL, s0 == first, false);
         R fix[TILE];
         FN(scores)(a, &x, ld, &w);
         FN(running_softmax)(&x, w.st, w.top, w.sum, fix);
-        if (s0 > 0)
+        if (s0 > first)
             FN(scale_rows)(n, ld, fix, w.o);
-        FN(add_values)(a, &x, ld, &w, s0 > 0);
+        FN(add_values)(a, &x, ld, &w, s0 > first);
+    }
+    if (first >= seen.to) { /* all of them see nothing */
+        memset(w.o, 0, sizeof(R) * (size_t)part);
+        for (int t = 0; t < n; t++)
+            w.top[t] = HIDDEN;
     }
 
     R lse[TILE];
@@ -201,6 +206,12 @@ static by_status FN(attention_forward)(const attention *a)
         BY_BRANCH("dropout");
     if (a->key_mask)
         BY_BRANCH("key mask");
+    if (a->prefix)
+        BY_BRANCH("prefix");
+    if (a->reach.on)
+        BY_BRANCH("pattern");
+    if (a->bias.at)
+        BY_BRANCH("bias");
     if (a->weights)
         BY_BRANCH("weights");
     BY_BRANCH("tiles");

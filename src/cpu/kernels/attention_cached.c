@@ -6,13 +6,20 @@
 enum { CHUNK = 64 }; /* keys of one piece of work; the pieces do not depend on the number of threads */
 enum { STAGE = 4 };  /* keys taken together; divides CHUNK */
 
+/* Whether the queries of batch row b, all together, see any key of chunk c. */
+static bool chunk_seen(const attention *a, int64_t b, int64_t c)
+{
+    const int64_t s0 = c * CHUNK, keys = keys_of(a, b);
+    return s0 < keys && any_seen(a, b, 0, a->queries, s0, BY_MIN(keys - s0, CHUNK));
+}
+
 #define BY_TEMPLATE "cpu/kernels/attention_cached.c"
 #include "cpu/kernels/each_type.h"
 
 /* Append the T new rows (B, T, width) to the cache (B, M, width). */
 static void append(const by_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
 {
-    const int32_t *past = n->in[5]->data;
+    const int32_t *past = n->in[8]->data;
     const size_t size = by_dtype_size(cache->type);
     const int64_t width = cache->dim[2];
     for (int64_t b = 0; b < cache->dim[0]; b++)
@@ -25,22 +32,22 @@ static void append(const by_node *n, const head_rows *from, by_tensor *cache, in
 by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
 {
     attention a = attention_of(e, n);
-    const int64_t room = n->in[3]->dim[1];
-    a.past = n->in[5]->data;
-    a.mask = BY_MASK_CAUSAL;
+    const int64_t room = n->in[6]->dim[1];
+    a.past = n->in[8]->data;
+    a.causal = true;
     a.keys = 0;
     for (int64_t b = 0; b < a.batch; b++) {
         if (a.past[b] < 0 || a.past[b] > room - a.queries)
             return by_fail(
                 BY_ERR_ARGUMENT,
                 "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
-                by_tensor_label(n->in[5]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
+                by_tensor_label(n->in[8]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
         a.keys = BY_MAX(a.keys, keys_of(&a, b));
     }
-    append(n, &a.k, n->in[3], a.queries);
-    append(n, &a.v, n->in[4], a.queries);
-    a.k = rows_of(n->in[3], 0);
-    a.v = rows_of(n->in[4], 0);
+    append(n, &a.k, n->in[6], a.queries);
+    append(n, &a.v, n->in[7], a.queries);
+    a.k = rows_of(n->in[6], 0);
+    a.v = rows_of(n->in[7], 0);
     a.y = rows_of(n->out[0], 0);
     BY_DISPATCH(n->in[0]->type, attention_over_cache, &a);
 }
@@ -94,11 +101,18 @@ static inline void FN(add_rows)(int dim, const R *restrict p, const R *restrict 
             o[d] += p[i] * v[i * ld + d];
 }
 
-/* Scores of query t over keys [s0, s0 + n) to e^(score - top), 0 for hidden ones; stats: {top, sum}. */
-static inline void FN(chunk_softmax)(const attention *a, int64_t b, int64_t t, int64_t s0, int n,
+/* Scores, without bias, of query t of head h over keys [s0, s0 + n) to e^(score - top), 0 for hidden ones;
+ * stats: {top, sum}. */
+static inline void FN(chunk_softmax)(const attention *a, int64_t b, int h, int64_t t, int64_t s0, int n,
                                      R *restrict p, R *restrict stats)
 {
     R top = (R)-INFINITY, sum = 0;
+    if (a->bias.at) {
+        const T *row = FN(bias_at)(a, b, h, t);
+        const int64_t first = bias_entry(&a->bias, position_of(a, b, t), s0);
+        for (int s = 0; s < n; s++)
+            p[s] += LD(row[clamp_entry(&a->bias, first + s)]);
+    }
     for (int s = 0; s < n; s++) {
         p[s] = sees(a, b, t, s0 + s) ? p[s] : HIDDEN;
         top = p[s] > top ? p[s] : top;
@@ -133,7 +147,7 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
     }
     for (int r = 0; r < rows; r++) {
         R *part = parts + (int64_t)r * (dim + 2);
-        FN(chunk_softmax)(a, b, r % a->queries, s0, n, p + r * CHUNK, part);
+        FN(chunk_softmax)(a, b, (int)(r / a->queries), r % a->queries, s0, n, p + r * CHUNK, part);
         memset(part + 2, 0, sizeof(R) * (size_t)dim);
     }
     for (int s = 0; s < n; s += STAGE) {
@@ -158,22 +172,29 @@ static R FN(sum_values)(const attention *a, int64_t b, int h, R *restrict o)
     return (R)keys;
 }
 
-/* Put the chunks of one head and query together, in order, into the first of them; write y and lse. */
+/* Put the chunks, those that are seen, of one head and query together, in order, into the first of them;
+ * write y and lse. */
 static void FN(combine)(const attention *a, int64_t b, int r, int64_t chunks, R *parts)
 {
     const int dim = a->dim, h = (int)(r / a->queries);
     const int64_t t = r % a->queries, step = a->heads * a->queries * (dim + 2);
-    R top = parts[0], sum = 0, *o = parts + 2;
-    for (int64_t c = 1; c < chunks; c++)
-        top = parts[c * step] > top ? parts[c * step] : top;
-    for (int64_t c = 0; c < chunks; c++) {
+    R top = (R)-INFINITY, sum = 0, *o = parts + 2;
+    int64_t first = -1;
+    for (int64_t c = 0; c < chunks; c++)
+        if (chunk_seen(a, b, c)) {
+            first = first < 0 ? c : first;
+            top = parts[c * step] > top ? parts[c * step] : top;
+        }
+    for (int64_t c = first; c >= 0 && c < chunks; c++) {
+        if (!chunk_seen(a, b, c))
+            continue;
         const R *part = parts + c * step;
         const R f = R_EXP(part[0] - top);
         sum += f * part[1];
         for (int d = 0; d < dim; d++)
-            o[d] = (c ? o[d] : 0) + f * part[2 + d];
+            o[d] = (c > first ? o[d] : 0) + f * part[2 + d];
     }
-    const bool nothing = top == HIDDEN;
+    const bool nothing = first < 0 || top == HIDDEN;
     if (a->lse)
         ((R *)a->lse)[(b * a->heads + h) * a->queries + t] = nothing ? SEES_NOTHING : top + R_LOG(sum);
     if (nothing)
@@ -197,7 +218,7 @@ by_status FN(by_attention_rows)(const attention *a)
     {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < tasks; i++)
-            if (i % chunks * CHUNK < keys_of(a, i / chunks))
+            if (chunk_seen(a, i / chunks, i % chunks))
                 FN(chunk)(a, i / chunks, i % chunks * CHUNK, space + thread_index() * own, parts + i * part);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < a->batch * rows; i++) {
@@ -212,6 +233,10 @@ by_status FN(by_attention_rows)(const attention *a)
 
 static by_status FN(attention_over_cache)(const attention *a)
 {
+    if (a->key_mask || a->prefix || a->reach.on)
+        BY_BRANCH("cache, some hidden");
+    if (a->bias.at)
+        BY_BRANCH("cache, bias");
     if (a->queries <= FEW_QUERIES) {
         BY_BRANCH("cache, few queries");
         return FN(by_attention_rows)(a);

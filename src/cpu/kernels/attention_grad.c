@@ -1,7 +1,9 @@
 /* attention_grad.c - the gradient of attention by the same tiles: the weights are computed again from the
  * scores and the log-sum-exp that the forward pass kept. With P the weights, P' = dropout(P) and delta =
- * rowsum(dy * y): dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk
- * = scale dS^T q A query that sees no key has constant weights: it gives to dv, and nothing to dq and dk. */
+ * rowsum(dy * y):
+ *   dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk = scale dS^T q
+ * and the gradient of an entry of the bias is the sum of dS over all that it was added to. A query that sees
+ * no key has constant weights: it gives to dv, and to nothing else. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -9,6 +11,9 @@
 typedef struct attention_back {
     attention a;
     head_rows dy, dq, dk, dv;
+    const by_tensor *dbias; /* NULL: not wanted */
+    void *sums;       /* (batch, heads, rows, count) acc: of each head, before heads and batches are added */
+    int64_t sum_rows; /* queries; 1 when they have the same row of the bias */
 } attention_back;
 
 /* A part of the work of batch row b: heads [h0, h1), which share one key head, queries from [t0, t1) and keys
@@ -16,12 +21,13 @@ typedef struct attention_back {
 typedef struct back_part {
     int64_t b, t0, t1, s0, s1;
     int h0, h1;
-    bool queries, keys; /* which gradients to make: dq, or dk and dv */
+    bool queries, keys; /* which gradients to make: dq and dbias, or dk and dv */
 } back_part;
 
-/* Three ways to cut the work up. By key heads, everything of a tile is done at once: 5 products. When there
- * are too few heads to keep the threads busy, dk and dv are made by tiles of keys and dq by tiles of queries,
- * with 7 products. Every sum is taken in the same order in both, so the results are the same bits. */
+/* Ways to cut the work up. By key heads, everything of a tile is done at once: 5 products. When there are too
+ * few heads to keep the threads busy, dk and dv are made by tiles of keys, and dq by tiles of queries or,
+ * with the gradient of a bias, by heads: 7 products. Every sum is taken in the same order in both, so the
+ * results are the same bits. */
 static back_part cut_heads(const attention_back *g, int64_t i)
 {
     const attention *a = &g->a;
@@ -31,7 +37,7 @@ static back_part cut_heads(const attention_back *g, int64_t i)
                        .s1 = a->keys,
                        .h0 = h,
                        .h1 = h + a->group,
-                       .queries = g->dq.at != NULL,
+                       .queries = g->dq.at || g->dbias,
                        .keys = g->dk.at || g->dv.at};
 }
 
@@ -45,15 +51,21 @@ static back_part cut_keys(const attention_back *g, int64_t i)
     return p;
 }
 
+static back_part cut_query_heads(const attention_back *g, int64_t i)
+{
+    back_part p = cut_heads(g, i / g->a.group);
+    p.h0 += (int)(i % g->a.group);
+    p.h1 = p.h0 + 1;
+    p.keys = false;
+    return p;
+}
+
 static back_part cut_queries(const attention_back *g, int64_t i)
 {
-    const int64_t tiles = (g->a.queries + TILE - 1) / TILE, head = i / tiles;
-    back_part p = cut_heads(g, head / g->a.group);
-    p.h0 += (int)(head % g->a.group);
-    p.h1 = p.h0 + 1;
+    const int64_t tiles = (g->a.queries + TILE - 1) / TILE;
+    back_part p = cut_query_heads(g, i / tiles);
     p.t0 = i % tiles * TILE;
     p.t1 = BY_MIN(p.t0 + TILE, g->a.queries);
-    p.keys = false;
     return p;
 }
 
@@ -62,10 +74,10 @@ static back_part cut_queries(const attention_back *g, int64_t i)
 
 by_status KERNEL(attention_grad)(by_exec *e, by_node *n)
 {
-    attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[6], 0)};
-    g.a.key_mask = n->in[3] ? n->in[3]->data : NULL;
-    g.a.y = rows_of(n->in[4], 0);
-    g.a.lse = n->in[5]->data;
+    attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[8], 0), .dbias = n->out[3]};
+    g.a.y = rows_of(n->in[6], 0);
+    g.a.lse = n->in[7]->data;
+    g.sum_rows = g.dbias && g.dbias->dim[2] == 1 ? 1 : g.a.queries;
     rows_of_qkv(n->attr, n->out, &g.dq, &g.dk, &g.dv);
     BY_DISPATCH(n->in[0]->type, attention_backward, &g);
 }
@@ -158,9 +170,71 @@ static void FN(through_softmax)(const attention *a, const tile *x, FN(back_space
     }
 }
 
-/* One tile of queries, already loaded, against one tile of keys. */
-static void FN(back_tile)(const attention *a, const back_part *part, const tile *x, FN(back_space) * w)
+/* Numbers of consecutive entries, the next of which is `step` further, to the sums of a row of the bias. */
+static void FN(add_entries)(const bias_rows *bias, int n, int64_t first, int step, const R *line, R *to)
 {
+    for (int i = 0; i < n; i++)
+        to[clamp_entry(bias, first + (int64_t)step * i)] += line[i];
+}
+
+/* What the slopes of a tile give to the sums of its head; compare add_bias. */
+static void FN(add_to_bias)(const attention_back *g, const tile *x, const R *restrict ds)
+{
+    const bias_rows *bias = &g->a.bias;
+    const int64_t first = bias_entry(bias, x->position, x->s0), rows = g->sum_rows;
+    R *to = (R *)g->sums + (x->b * g->a.heads + x->h) * rows * bias->count, line[2 * TILE] = {0};
+    if (rows > 1) {
+        for (int t = 0; t < x->queries; t++) {
+            for (int s = 0; s < x->keys; s++)
+                line[s] = t < FN(first_query)(x, s) ? 0 : ds[s * TILE + t];
+            FN(add_entries)
+            (bias, x->keys, first - (bias->by_distance ? t : 0), 1, line, to + (x->t0 + t) * bias->count);
+        }
+        return;
+    }
+    for (int s = 0; s < x->keys; s++) {
+        R *restrict along = line + TILE - 1 - s, sum = 0;
+        const int from = FN(first_query)(x, s);
+        if (bias->by_distance)
+            for (int t = from; t < x->queries; t++)
+                along[t] += ds[s * TILE + t];
+        for (int t = from; t < x->queries && !bias->by_distance; t++)
+            sum += ds[s * TILE + t];
+        if (!bias->by_distance)
+            line[s] = sum;
+    }
+    if (bias->by_distance)
+        FN(add_entries)(bias, 2 * TILE - 1, first + TILE - 1, -1, line, to);
+    else
+        FN(add_entries)(bias, x->keys, first, 1, line, to);
+}
+
+/* The sums of all heads to the gradient of the bias, in order along the axes that repeat. */
+static void FN(finish_bias)(const attention_back *g)
+{
+    const by_tensor *out = g->dbias;
+    const int64_t heads = g->a.heads, rows = g->sum_rows, count = g->a.bias.count, step = rows * count;
+    const int64_t h_times = heads / out->dim[1], b_times = g->a.batch / out->dim[0];
+#pragma omp parallel for num_threads(g->a.e->threads) if (by_elements(out) >= BY_FORK_ELEMENTS)
+    for (int64_t i = 0; i < out->dim[0] * out->dim[1] * rows; i++) {
+        const int64_t b0 = i / rows / out->dim[1] * b_times, h0 = i / rows % out->dim[1] * h_times;
+        T *to = (T *)out->data + i * count;
+        for (int64_t j = 0; j < count; j++) {
+            const R *from = (const R *)g->sums + i % rows * count + j;
+            R sum = 0;
+            for (int64_t b = b0; b < b0 + b_times; b++)
+                for (int64_t h = h0; h < h0 + h_times; h++)
+                    sum += from[(b * heads + h) * step];
+            to[j] = ST(sum);
+        }
+    }
+}
+
+/* One tile of queries, already loaded, against one tile of keys. */
+static void FN(back_tile)(const attention_back *g, const back_part *part, const tile *x, bool first,
+                          FN(back_space) * w)
+{
+    const attention *a = &g->a;
     const int64_t ld = w->ld, row = (x->s0 - part->s0) * ld;
     const int kv = x->h / a->group, whole = ROUND_UP(x->keys, MR);
     FN(load_rows)(a, &a->k, x->b, x->s0, kv, x->keys, whole, 1, ld, w->k);
@@ -174,8 +248,10 @@ static void FN(back_tile)(const attention *a, const back_part *part, const tile 
         FN(sum_over_queries)(x, ld, w->p, w->dy, w->dv + row);
         FN(sum_over_queries)(x, ld, w->ds, w->q, w->dk + row);
     }
+    if (part->queries && g->dbias)
+        FN(add_to_bias)(g, x, w->ds);
     if (part->queries)
-        FN(sum_over_keys)(x, ld, w->ds, w->k, w->dq, x->s0 > 0);
+        FN(sum_over_keys)(x, ld, w->ds, w->k, w->dq, !first);
 }
 
 static void FN(store_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int64_t n,
@@ -196,13 +272,16 @@ static void FN(back_part)(const attention_back *g, const back_part *part, R *spa
         for (int64_t t0 = part->t0; t0 < part->t1; t0 += TILE) {
             const int n = (int)BY_MIN(a->queries - t0, TILE);
             bool nothing = FN(load_lse)(a, part->b, h, t0, n, &w);
-            int64_t end = BY_MIN(nothing ? a->keys : keys_seen(a, part->b, t0, n), part->s1);
-            if (end <= part->s0)
+            const by_stretch seen = keys_seen(a, part->b, t0, n);
+            const int64_t end = nothing ? part->s1 : BY_MIN(seen.to, part->s1);
+            int64_t first = nothing ? part->s0 : BY_MAX(seen.from / TILE * TILE, part->s0);
+            first = next_keys(a, part->b, t0, n, first, end, nothing);
+            if (first >= end)
                 continue;
             FN(load_queries)(g, part->b, h, t0, n, &w);
-            for (int64_t s0 = part->s0; s0 < end; s0 += TILE) {
-                tile x = tile_at(a, part->b, h, t0, s0, VL, nothing);
-                FN(back_tile)(a, part, &x, &w);
+            for (int64_t s0 = first; s0 < end; s0 = next_keys(a, part->b, t0, n, s0 + TILE, end, nothing)) {
+                tile x = tile_at(a, part->b, h, t0, s0, VL, s0 == first, nothing);
+                FN(back_tile)(g, part, &x, s0 == first, &w);
             }
             if (part->queries)
                 FN(store_rows)(a, &g->dq, part->b, t0, h, n, (R)a->scale, ld, w.dq);
@@ -232,7 +311,20 @@ static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t 
     return BY_OK;
 }
 
-static by_status FN(attention_backward)(const attention_back *g)
+/* dk and dv, and dq and dbias, one after the other. */
+static by_status FN(back_apart)(const attention_back *g, int threads)
+{
+    const attention *a = &g->a;
+    const int64_t key_tiles = (a->keys + TILE - 1) / TILE, query_tiles = (a->queries + TILE - 1) / TILE;
+    const int64_t heads = a->batch * a->heads;
+    if (g->dk.at || g->dv.at)
+        BY_TRY(FN(back_parts)(g, a->batch * a->kv_heads * key_tiles, TILE, threads, cut_keys));
+    if (g->dbias)
+        return FN(back_parts)(g, heads, TILE, threads, cut_query_heads);
+    return g->dq.at ? FN(back_parts)(g, heads * query_tiles, TILE, threads, cut_queries) : BY_OK;
+}
+
+static by_status FN(back_all)(const attention_back *g)
 {
     const attention *a = &g->a;
     const int64_t heads = a->batch * a->kv_heads;
@@ -240,18 +332,40 @@ static by_status FN(attention_backward)(const attention_back *g)
     const int64_t by_query = a->batch * a->heads * ((a->queries + TILE - 1) / TILE);
     const double work = 2.5 * (double)a->batch * a->heads * (double)a->queries * (double)a->keys * a->dim;
     const int threads = threads_for(a, BY_MAX(by_key, by_query), work);
-    if (a->dropout > 0)
-        BY_BRANCH("dropout");
-    if (a->key_mask)
-        BY_BRANCH("key mask");
     if (5 * ROUND_UP(heads, threads) <= 7 * heads) {
         BY_BRANCH("all gradients of a key head together");
         return FN(back_parts)(g, heads, a->keys, BY_MIN(threads, (int)heads), cut_heads);
     }
     BY_BRANCH("keys and queries apart");
-    if (g->dk.at || g->dv.at)
-        BY_TRY(FN(back_parts)(g, by_key, TILE, threads, cut_keys));
-    return g->dq.at ? FN(back_parts)(g, by_query, TILE, threads, cut_queries) : BY_OK;
+    return FN(back_apart)(g, threads);
+}
+
+static by_status FN(attention_backward)(attention_back *g)
+{
+    const attention *a = &g->a;
+    if (a->dropout > 0)
+        BY_BRANCH("dropout");
+    if (a->key_mask)
+        BY_BRANCH("key mask");
+    if (a->prefix)
+        BY_BRANCH("prefix");
+    if (a->reach.on)
+        BY_BRANCH("pattern");
+    if (a->bias.at)
+        BY_BRANCH("bias");
+    if (!g->dbias)
+        return FN(back_all)(g);
+    BY_BRANCH("gradient of the bias");
+    const size_t bytes = sizeof(R) * (size_t)(a->batch * a->heads * g->sum_rows * a->bias.count);
+    g->sums = by_scratch_take(a->e->device, bytes);
+    if (!g->sums)
+        return BY_ERR_MEMORY;
+    memset(g->sums, 0, bytes);
+    by_status status = FN(back_all)(g);
+    if (status == BY_OK)
+        FN(finish_bias)(g);
+    by_scratch_give(a->e->device, g->sums);
+    return status;
 }
 
 #endif

@@ -128,7 +128,8 @@ static double FN(row_total)(const T *x, int64_t count)
 }
 
 /* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing; the result is the
- * mean over the counted rows, added up in order. lse gets rows + 1 elements. */
+ * mean over the counted rows, added up in order; with weights, each row counts as much as the class of its
+ * target. lse gets rows + 1 elements. */
 static by_status FN(cross_entropy)(by_exec *e, by_node *n)
 {
     const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
@@ -141,7 +142,11 @@ static by_status FN(cross_entropy)(by_exec *e, by_node *n)
     if (!loss)
         return BY_ERR_MEMORY;
     R *lse = n->out[1] ? n->out[1]->data : NULL;
-    BY_BRANCH("cross_entropy " BY_STRING(T_NAME));
+    const R *weights = n->in[2] ? n->in[2]->data : NULL;
+    if (weights)
+        BY_BRANCH("cross_entropy weighted " BY_STRING(T_NAME));
+    else
+        BY_BRANCH("cross_entropy " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS / 2)
     for (int64_t r = 0; r < rows; r++) {
         const T *x = x_all + r * cols;
@@ -158,17 +163,21 @@ static by_status FN(cross_entropy)(by_exec *e, by_node *n)
         if (counts && a.label_smoothing > 0)
             loss[r] += a.label_smoothing * (sum - FN(row_total)(x, cols) / (double)cols);
     }
-    double total = 0;
-    for (int64_t r = 0; r < rows; r++)
-        total += loss[r];
+    double total = 0, all = weights ? 0 : (double)counted;
+    for (int64_t r = 0; r < rows; r++) {
+        const double weight = weights && target[r] != a.ignore_index ? (double)weights[target[r]] : 1;
+        total += weight * loss[r];
+        all += weights && target[r] != a.ignore_index ? weight : 0;
+    }
     by_free(loss);
     if (lse)
-        lse[rows] = (R)counted;
-    *(R *)n->out[0]->data = (R)(counted > 0 ? total / (double)counted : 0);
+        lse[rows] = (R)all;
+    *(R *)n->out[0]->data = (R)(all > 0 ? total / all : 0);
     return BY_OK;
 }
 
-/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted; 0 in rows that do not count. */
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the weight of the target's class; 0 in
+ * rows that do not count. */
 static by_status FN(cross_entropy_grad)(by_exec *e, by_node *n)
 {
     const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
@@ -179,9 +188,13 @@ static by_status FN(cross_entropy_grad)(by_exec *e, by_node *n)
     T *dx_all = n->out[0]->data;
     int64_t counted;
     BY_TRY(check_targets(n, rows, cols, a.ignore_index, &counted));
-    const R factor = lse[rows] > 0 ? *(const R *)n->in[3]->data / lse[rows] : 0;
+    const R *weights = n->in[4] ? n->in[4]->data : NULL;
+    const R whole = lse[rows] > 0 ? *(const R *)n->in[3]->data / lse[rows] : 0;
     const R spread = (R)((double)a.label_smoothing / (double)cols), hit = 1 - (R)a.label_smoothing + spread;
-    BY_BRANCH("cross_entropy_grad " BY_STRING(T_NAME));
+    if (weights)
+        BY_BRANCH("cross_entropy_grad weighted " BY_STRING(T_NAME));
+    else
+        BY_BRANCH("cross_entropy_grad " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS / 2)
     for (int64_t r = 0; r < rows; r++) {
         const T *x = x_all + r * cols;
@@ -190,7 +203,7 @@ static by_status FN(cross_entropy_grad)(by_exec *e, by_node *n)
             memset(dx, 0, (size_t)cols * sizeof *dx);
             continue;
         }
-        const R shift = lse[r];
+        const R shift = lse[r], factor = weights ? whole * weights[target[r]] : whole;
         const R at_target = R_EXP(LD(x[target[r]]) - shift) - hit; /* read before dx may overwrite it */
         R_SIMD
         for (int64_t i = 0; i < cols; i++)

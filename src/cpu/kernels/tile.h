@@ -10,6 +10,7 @@
 #include <float.h>
 
 #include "cpu/kernels/kernel.h"
+#include "graph/reach.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -42,16 +43,29 @@ typedef struct head_rows {
     int64_t row, batch;
 } head_rows;
 
+/* A bias: entry i for query t of head (b, h) lies at b * batch + h * head + t * row + i. Axes that repeat
+ * have distance 0. */
+typedef struct bias_rows {
+    const void *at; /* NULL: none */
+    int64_t batch, head, row, count;
+    int64_t zero; /* by distance: the entry of a query's own position */
+    bool by_distance;
+} bias_rows;
+
 typedef struct attention {
     const by_exec *e;
     const by_node *n;
     int64_t batch, queries, keys; /* keys: of the longest row, when past is given */
     int heads, kv_heads, group, dim;
-    by_mask mask;
+    bool causal;
+    by_reach reach;
     double scale;
     float dropout;
-    const int32_t *key_mask; /* (batch, keys), NULL: all are seen */
-    const int32_t *past;     /* (batch), NULL: every batch row has `keys` keys */
+    const int32_t *key_mask; /* (batch, mask_row), NULL: all are seen */
+    int64_t mask_row;
+    const int32_t *prefix; /* (batch): keys before this are seen although the mask is causal; NULL: none */
+    const int32_t *past;   /* (batch), NULL: every batch row has `keys` keys */
+    bias_rows bias;
     head_rows q, k, v, y;
     void *lse, *weights; /* NULL: not wanted */
 } attention;
@@ -60,7 +74,9 @@ typedef struct attention {
 typedef struct tile {
     int64_t b, t0, s0;
     int h, queries, width, keys; /* width: queries rounded up to whole vectors */
-    int diagonal;                /* key s of the tile is seen by query t when s <= t + diagonal */
+    int position;                /* of its first query */
+    int diagonal;                /* key s of the tile is seen by query t when s <= t + diagonal, */
+    int prefix;                  /* or when it is one of so many */
     int trim;                    /* what lies beyond this diagonal is neither computed nor read */
 } tile;
 
@@ -85,7 +101,21 @@ static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
 }
 
-/* What the three ops have in common: in[0..2] and the attributes. */
+static inline bias_rows bias_of(const by_attention_attr *x, const by_tensor *t)
+{
+    if (!t)
+        return (bias_rows){0};
+    const int64_t row = t->dim[3], head = t->dim[2] * row, batch = t->dim[1] * head;
+    return (bias_rows){.at = t->data,
+                       .batch = t->dim[0] > 1 ? batch : 0,
+                       .head = t->dim[1] > 1 ? head : 0,
+                       .row = t->dim[2] > 1 ? row : 0,
+                       .count = row,
+                       .zero = x->bias_zero,
+                       .by_distance = x->by_distance};
+}
+
+/* What the three ops have in common: in[0..5] and the attributes. */
 static inline attention attention_of(const by_exec *e, const by_node *n)
 {
     const by_attention_attr *x = n->attr;
@@ -98,9 +128,14 @@ static inline attention attention_of(const by_exec *e, const by_node *n)
                    .kv_heads = x->kv_heads,
                    .group = x->heads / x->kv_heads,
                    .dim = x->head_dim,
-                   .mask = x->mask,
+                   .causal = x->mask != BY_MASK_NONE,
+                   .reach = by_reach_of(&x->pattern),
                    .scale = x->scale,
-                   .dropout = x->dropout};
+                   .dropout = x->dropout,
+                   .key_mask = n->in[3] ? n->in[3]->data : NULL,
+                   .mask_row = n->in[3] ? n->in[3]->dim[1] : 0,
+                   .prefix = n->in[4] ? n->in[4]->data : NULL,
+                   .bias = bias_of(x, n->in[5])};
     rows_of_qkv(x, n->in, &a.q, &a.k, &a.v);
     return a;
 }
@@ -126,43 +161,89 @@ static inline int threads_for(const attention *a, int64_t tasks, double work)
     return n < 1 ? 1 : (int)n;
 }
 
-/* ---- masks: these three and finish_scores are all that knows them ---------------------------- */
+/* ---- what is seen: these and finish_scores are all that knows it ----------------------------- */
+
+/* Where query t of batch row b stands among the keys. */
+static inline int64_t position_of(const attention *a, int64_t b, int64_t t)
+{
+    return keys_of(a, b) - a->queries + t;
+}
+
+static inline int64_t prefix_of(const attention *a, int64_t b)
+{
+    return a->prefix ? BY_MAX(BY_MIN(a->prefix[b], keys_of(a, b)), 0) : 0;
+}
 
 /* Whether query t of batch row b sees key s. */
 static inline bool sees(const attention *a, int64_t b, int64_t t, int64_t s)
 {
-    if (a->mask == BY_MASK_CAUSAL && s > keys_of(a, b) - a->queries + t)
+    const int64_t p = position_of(a, b, t);
+    if (a->causal && s > p && s >= prefix_of(a, b))
         return false;
-    return !a->key_mask || a->key_mask[b * a->keys + s];
+    if (a->reach.on && !by_reaches(&a->reach, by_spot_of(&a->reach, (int)p), by_spot_of(&a->reach, (int)s)))
+        return false;
+    return !a->key_mask || a->key_mask[b * a->mask_row + s];
 }
 
-/* How many keys, from the first, queries [t0, t0 + n) of batch row b may see. At least 1, so that a query
- * that sees nothing meets a hidden key. */
-static inline int64_t keys_seen(const attention *a, int64_t b, int64_t t0, int64_t n)
+/* The keys of batch row b outside of which queries [t0, t0 + n) see nothing. */
+static inline by_stretch keys_seen(const attention *a, int64_t b, int64_t t0, int64_t n)
 {
-    int64_t keys = keys_of(a, b);
-    if (a->mask != BY_MASK_CAUSAL)
-        return keys;
-    int64_t last = keys - a->queries + t0 + n;
-    return last < 1 ? 1 : BY_MIN(last, keys);
+    const int64_t last = position_of(a, b, t0 + n - 1);
+    int64_t end = keys_of(a, b);
+    if (a->causal)
+        end = BY_MIN(end, BY_MAX(last + 1, prefix_of(a, b)));
+    return by_reach_keys(&a->reach, (int)(last - n + 1), (int)last, (int)BY_MAX(end, 0));
 }
 
-/* The tile of t0 and s0; with `whole`, for queries that see nothing, no part of it is left out. */
+/* Whether queries [t0, t0 + n) may see any of keys [s0, s0 + m). */
+static inline bool any_seen(const attention *a, int64_t b, int64_t t0, int64_t n, int64_t s0, int64_t m)
+{
+    const int64_t p = position_of(a, b, t0);
+    if (a->causal && s0 > p + n - 1 && s0 >= prefix_of(a, b))
+        return false;
+    return !a->reach.on || by_reach_meets(&a->reach, (int)p, (int)(p + n - 1), (int)s0, (int)(s0 + m - 1));
+}
+
+/* The first tile of keys, of those at s0, s0 + TILE, ... before `end`, that queries [t0, t0 + n) see any of,
+ * or with `whole` the first of all; from `end` on when there is none. */
+static inline int64_t next_keys(const attention *a, int64_t b, int64_t t0, int64_t n, int64_t s0, int64_t end,
+                                bool whole)
+{
+    while (s0 < end && !whole && !any_seen(a, b, t0, n, s0, TILE))
+        s0 += TILE;
+    return s0;
+}
+
+/* The tile of t0 and s0. With `whole`, for queries that see nothing, no part of it is left out. The first
+ * tile of some queries has a part for each of them, so that all meet a key, be it a hidden one. */
 static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int64_t s0, int lanes,
-                           bool whole)
+                           bool first, bool whole)
 {
-    int64_t keys = keys_of(a, b), diagonal = TILE;
-    tile x = {.b = b, .t0 = t0, .s0 = s0, .h = h};
+    const int64_t keys = keys_of(a, b), position = position_of(a, b, t0), prefix = prefix_of(a, b) - s0;
+    const int64_t diagonal = a->causal ? position - s0 : TILE;
+    tile x = {.b = b, .t0 = t0, .s0 = s0, .h = h, .position = (int)position};
     x.queries = (int)BY_MIN(a->queries - t0, TILE);
     x.width = ROUND_UP(x.queries, lanes);
     x.keys = (int)BY_MIN(keys - s0, TILE);
-    if (a->mask == BY_MASK_CAUSAL)
-        diagonal = keys - a->queries + t0 - s0;
     x.diagonal = (int)(diagonal > TILE ? TILE : diagonal < -TILE ? -TILE : diagonal);
-    x.trim = whole ? TILE : x.diagonal;
-    if (s0 == 0)
-        x.trim = BY_MAX(x.trim, 0); /* every query meets the first key */
+    x.prefix = (int)BY_MAX(BY_MIN(prefix, TILE), 0);
+    x.trim = whole || x.prefix ? TILE : x.diagonal;
+    if (first)
+        x.trim = BY_MAX(x.trim, 0);
     return x;
+}
+
+/* ---- biases ---------------------------------------------------------------------------------- */
+
+static inline int64_t clamp_entry(const bias_rows *x, int64_t i)
+{
+    return i < 0 ? 0 : BY_MIN(i, x->count - 1);
+}
+
+/* The entry, before it is clamped, of key s for the query at position p. */
+static inline int64_t bias_entry(const bias_rows *x, int64_t p, int64_t s)
+{
+    return x->by_distance ? s - p + x->zero : s;
 }
 
 #endif
@@ -179,13 +260,63 @@ static inline int FN(first_query)(const tile *x, int s)
     return first <= 0 ? 0 : BY_MIN(first / step * step, x->width);
 }
 
-/* Products to scores: where biases would be added, and what the masks hide is hidden. What sees() says, by
- * rows. */
+static inline const T *FN(bias_at)(const attention *a, int64_t b, int h, int64_t t)
+{
+    return (const T *)a->bias.at + b * a->bias.batch + h * a->bias.head + t * a->bias.row;
+}
+
+/* The bias of the tile's queries, to be added to scores. Where all of them have one row, it is by distance
+ * the same along diagonals, else the same for a key. (What is beyond the trim may be added to as well.) */
+static inline void FN(add_bias)(const attention *a, const tile *x, R *restrict st)
+{
+    const bias_rows *bias = &a->bias;
+    const T *row = FN(bias_at)(a, x->b, x->h, x->t0);
+    const int64_t first = bias_entry(bias, x->position, x->s0);
+    R line[2 * TILE];
+    if (bias->row) {
+        for (int t = 0; t < x->queries; t++, row += bias->row)
+            for (int s = 0; s < x->keys; s++)
+                st[s * TILE + t] += LD(row[clamp_entry(bias, first + s - (bias->by_distance ? t : 0))]);
+        return;
+    }
+    for (int i = 0; i < 2 * TILE - 1; i++) /* key s and query t have i = t - s + TILE - 1 */
+        line[i] = bias->by_distance ? LD(row[clamp_entry(bias, first + TILE - 1 - i)]) : 0;
+    for (int s = 0; s < x->keys; s++) {
+        const R same = bias->by_distance ? 0 : LD(row[first + s]);
+        const R *restrict along = line + TILE - 1 - s;
+#pragma omp simd
+        for (int t = 0; t < x->width; t++)
+            st[s * TILE + t] += bias->by_distance ? along[t] : same;
+    }
+}
+
+/* Hide what the pattern leaves out. */
+static inline void FN(hide_unreached)(const attention *a, const tile *x, R *restrict st)
+{
+    const by_reach r = a->reach;
+    by_spot query[TILE];
+    for (int t = 0; t < x->width; t++)
+        query[t] = by_spot_of(&r, x->position + t);
+    for (int s = 0; s < x->keys; s++) {
+        const by_spot key = by_spot_of(&r, (int)x->s0 + s);
+        for (int t = 0; t < x->width; t++)
+            st[s * TILE + t] = by_reaches(&r, query[t], key) ? st[s * TILE + t] : HIDDEN;
+    }
+}
+
+/* Products to scores: biases are added, and what is not seen is hidden. What sees() says, by rows. */
 static inline void FN(finish_scores)(const attention *a, const tile *x, R *restrict st)
 {
-    const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->keys + x->s0 : NULL;
+    const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->mask_row + x->s0 : NULL;
+    const int p = x->position, s0 = (int)x->s0;
+    if (a->bias.at)
+        FN(add_bias)(a, x, st);
+    if (!by_reach_covers(&a->reach, p, p + x->queries - 1, s0, s0 + x->keys - 1))
+        FN(hide_unreached)(a, x, st);
     for (int s = 0; s < x->keys; s++) {
-        int hidden = seen && !seen[s] ? x->width : BY_MIN(s - x->diagonal, x->width);
+        int hidden = s < x->prefix ? 0 : BY_MIN(s - x->diagonal, x->width);
+        if (seen && !seen[s])
+            hidden = x->width;
         for (int t = 0; t < hidden; t++)
             st[s * TILE + t] = HIDDEN;
     }

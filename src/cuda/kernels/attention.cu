@@ -1,6 +1,6 @@
-/* attention.cu - softmax(q k^T * scale, masked) v by tiles with a running softmax (Dao, 2023): the scores of
- * a tile live in registers and are never stored, unless the weights are asked for. Exponentials are powers of
- * 2, with the scale in the same multiplication. */
+/* attention.cu - softmax(q k^T * scale + bias, masked) v by tiles with a running softmax (Dao, 2023): the
+ * scores of a tile live in registers and are never stored, unless the weights are asked for. Exponentials are
+ * powers of 2, with the scale in the same multiplication. */
 #include "cuda/kernels/attention_mma.cuh"
 #include "cuda/kernels/attention_plain.cuh"
 
@@ -93,10 +93,10 @@ static __device__ __forceinline__ void add_even(const attention &a, int keys, in
     }
 }
 
-template <class T, int D, int MT, int BN, bool EASY>
+template <class T, int D, int MT, int BN, int LEVEL>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(const attention given)
 {
-    const attention a = known<EASY>(given);
+    const attention a = known<LEVEL>(given);
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
     BY_SHARED(T, queries); /* (BM, LD), then two stages of keys and values (2 BN, LD) */
     T *stage = queries + BM * LD;
@@ -105,14 +105,14 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
     const int warp = threadIdx.x / 32, mine = t0 + warp * ROWS;
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight see = sight_of(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span all = keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
-    const float factor = a.scale * LOG2_E;
+    const float factor = exponent_factor<LEVEL>(a);
     left_rows<T, D, MT, (D <= 64)> q;
     float o[MT][D / 8][4], top[MT][2], sum[MT][2];
 
     fetch<T, D, BM>(queries, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.dim);
-    const int first = all.from / BN * BN;
+    const int first = next_keys(see, t0, BM, all.from / BN * BN, BN, all.to);
     fetch<T, D, BN>(stage, k, a.k.row, first, see.keys, a.dim);
     fetch<T, D, BN>(stage + BN * LD, v, a.v.row, first, see.keys, a.dim);
     copy_commit();
@@ -124,22 +124,26 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
         top[i / 2][i % 2] = -INFINITY;
         sum[i / 2][i % 2] = 0;
     }
-    for (int s0 = first, turn = 0; s0 < all.to; s0 += BN, turn ^= 1) {
+    for (int s0 = first, turn = 0; s0 < all.to; s0 = next_keys(see, t0, BM, s0 + BN, BN, all.to), turn ^= 1) {
         const T *keys = stage + turn * 2 * BN * LD;
         T *next = stage + (turn ^ 1) * 2 * BN * LD;
         copy_wait<0>();
         __syncthreads();
-        if (s0 + BN < all.to) {
-            fetch<T, D, BN>(next, k, a.k.row, s0 + BN, see.keys, a.dim);
-            fetch<T, D, BN>(next + BN * LD, v, a.v.row, s0 + BN, see.keys, a.dim);
+        const int after = next_keys(see, t0, BM, s0 + BN, BN, all.to);
+        if (after < all.to) {
+            fetch<T, D, BN>(next, k, a.k.row, after, see.keys, a.dim);
+            fetch<T, D, BN>(next + BN * LD, v, a.v.row, after, see.keys, a.dim);
             copy_commit();
         }
-        if (s0 >= own.to || s0 + BN <= own.from)
+        if (s0 >= own.to || s0 + BN <= own.from || !sees_any(see, mine, ROWS, s0, BN))
             continue;
         float s[MT][NT][4];
         clear(s);
         times_rows(s, q, keys);
-        if (!sees_all(see, mine, s0, BN))
+        if constexpr (LEVEL == ANY)
+            if (a.bias.at)
+                add_bias<false>(a, see, bias_at<T>(a, b, h), mine, s0, s);
+        if (!sees_all(see, mine, ROWS, s0, BN))
             hide<false>(see, mine, s0, s);
         run_softmax<D>(factor, s, top, sum, o);
         add_values<T, D>(a, head, mine, s0, s, keys + BN * LD, o);
@@ -150,7 +154,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
         x += __shfl_xor_sync(0xffffffffu, x, 1);
         x += __shfl_xor_sync(0xffffffffu, x, 2);
     }
-    if (may_see_nothing<EASY>(a))
+    if (may_see_nothing<LEVEL>(a))
         add_even<T, D, MT, BN>(a, see.keys, b, h, mine, stage, sum, o);
     float by[MT][2];
     UNROLL
@@ -166,26 +170,30 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
                          queries + warp * ROWS * LD);
 }
 
-template <class T, int D, int MT, int BN, bool EASY = false>
+template <class T, int D, int MT, int BN, int LEVEL>
 static by_status launch_mma(by_cuda_exec *x, const attention &a)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(a.queries, BM), (unsigned)a.heads, (unsigned)a.batch);
-    return by_launch(x, forward_mma<T, D, MT, BN, EASY>, grid, dim3(THREADS),
+    return by_launch(x, forward_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
                      (BM + 4 * BN) * (D + 8) * sizeof(T), a);
 }
 
 template <class T> static by_status attend_mma(by_cuda_exec *x, const attention &a)
 {
+    const int level = level_of(a);
+    if (level == ANY)
+        return a.dim <= 64 ? launch_mma<T, 64, 2, 64, ANY>(x, a) : launch_mma<T, 128, 2, 32, ANY>(x, a);
     if (a.dim <= 32)
-        return launch_mma<T, 32, 2, 64>(x, a);
+        return launch_mma<T, 32, 2, 64, MASKED>(x, a);
     if (a.dim <= 64)
-        return is_easy(a) ? launch_mma<T, 64, 2, 64, true>(x, a) : launch_mma<T, 64, 2, 64>(x, a);
+        return level == EASY ? launch_mma<T, 64, 2, 64, EASY>(x, a) : launch_mma<T, 64, 2, 64, MASKED>(x, a);
     if (a.dim <= 96)
-        return launch_mma<T, 96, 2, 32>(x, a);
+        return launch_mma<T, 96, 2, 32, MASKED>(x, a);
     if (a.dim <= 128)
-        return is_easy(a) ? launch_mma<T, 128, 2, 32, true>(x, a) : launch_mma<T, 128, 2, 32>(x, a);
-    return launch_mma<T, 256, 1, 32>(x, a);
+        return level == EASY ? launch_mma<T, 128, 2, 32, EASY>(x, a)
+                             : launch_mma<T, 128, 2, 32, MASKED>(x, a);
+    return launch_mma<T, 256, 1, 32, MASKED>(x, a);
 }
 
 /* ---- plainly --------------------------------------------------------------------------------- */
@@ -206,8 +214,8 @@ static __device__ __forceinline__ void add_values_plain(const attention &a, cons
 }
 
 /* 64 queries of a head, and NV * 64 elements of its values from part * NV * 64. */
-template <class T, int NV>
-static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const attention a)
+template <class T, int NV, int LEVEL>
+static __global__ void __launch_bounds__(PLAIN_THREADS, 2) forward_plain(const attention a)
 {
     BY_SHARED(float, space_q);
     float *space_k = space_q + SQUARE, *weights = space_k + SQUARE;
@@ -217,7 +225,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
     const int64_t head = (int64_t)b * a.heads + h;
     const T *q = head_at<T>(a, a.q, b, h);
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight see = sight_of(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span all = keys_seen(see, t0, SIDE);
     float o[NV][4][4], top[4], sum[4], s[4][4];
     uint32_t keep[4];
@@ -226,9 +234,13 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
         top[i] = -INFINITY;
         sum[i] = 0;
     }
-    for (int s0 = all.from / SIDE * SIDE; s0 < all.to; s0 += SIDE) {
+    const int first = next_keys(see, t0, SIDE, all.from / SIDE * SIDE, SIDE, all.to);
+    for (int s0 = first; s0 < all.to; s0 = next_keys(see, t0, SIDE, s0 + SIDE, SIDE, all.to)) {
         dots_of(s, a.dim, q, a.q.row, t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0, see.keys, space_q,
                 space_k);
+        if constexpr (LEVEL == ANY)
+            if (a.bias.at)
+                add_bias_square(a, see, bias_at<T>(a, b, h), t0, s0, s);
         UNROLL
         for (int i = 0; i < 4; i++) {
             float now = top[i], fresh = 0;
@@ -262,7 +274,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
         put_square(weights, s);
         add_values_plain(a, v, s0, see.keys, d0, weights, space_k, o);
     }
-    for (int s0 = 0; may_see_nothing(a) && s0 < see.keys; s0 += SIDE) { /* as add_even */
+    for (int s0 = 0; may_see_nothing<LEVEL>(a) && s0 < see.keys; s0 += SIDE) { /* as add_even */
         UNROLL
         for (int i = 0; i < 16; i++)
             s[i / 4][i % 4] = sum[i / 4] == 0 ? 1 / (float)see.keys : 0;
@@ -286,14 +298,19 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) forward_plain(const atte
         store_square(head_at<T>(a, a.y, b, h), a.y.row, t0, a.queries, d0 + n * SIDE, a.dim, o[n], sum);
 }
 
-template <class T> static by_status attend_plain(by_cuda_exec *x, const attention &a)
+template <class T, int LEVEL> static by_status launch_plain(by_cuda_exec *x, const attention &a)
 {
     const unsigned tiles = blocks_for(a.queries, SIDE),
                    parts = a.dim <= SIDE ? 1 : blocks_for(a.dim, 2 * SIDE);
     const dim3 grid(tiles * parts, (unsigned)a.heads, (unsigned)a.batch);
     const size_t shared = 3 * SQUARE * sizeof(float);
-    return a.dim <= SIDE ? by_launch(x, forward_plain<T, 1>, grid, dim3(PLAIN_THREADS), shared, a)
-                         : by_launch(x, forward_plain<T, 2>, grid, dim3(PLAIN_THREADS), shared, a);
+    return a.dim <= SIDE ? by_launch(x, forward_plain<T, 1, LEVEL>, grid, dim3(PLAIN_THREADS), shared, a)
+                         : by_launch(x, forward_plain<T, 2, LEVEL>, grid, dim3(PLAIN_THREADS), shared, a);
+}
+
+template <class T> static by_status attend_plain(by_cuda_exec *x, const attention &a)
+{
+    return level_of(a) == ANY ? launch_plain<T, ANY>(x, a) : launch_plain<T, MASKED>(x, a);
 }
 
 /* ---- the weights, before dropout: the scores a second time, now that their sum is known ------ */
@@ -303,10 +320,12 @@ template <class T> static __global__ void __launch_bounds__(PLAIN_THREADS) weigh
     BY_SHARED(float, space);
     const int s0 = (int)blockIdx.x * SIDE, t0 = (int)blockIdx.y * SIDE;
     const int b = (int)blockIdx.z / a.heads, h = (int)blockIdx.z % a.heads;
-    const sight see = sight_of(a, b);
+    const sight<ANY> see = sight_of<ANY>(a, b);
     float s[4][4];
     dots_of(s, a.dim, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.scale * LOG2_E,
             head_at<T>(a, a.k, b, h / a.group), a.k.row, s0, see.keys, space, space + SQUARE);
+    if (a.bias.at)
+        add_bias_square(a, see, bias_at<T>(a, b, h), t0, s0, s);
     for (int i = 0; i < 16; i++) {
         const int t = t0 + 4 * THREAD_Y + i / 4, key = s0 + THREAD_X + 16 * (i % 4);
         if (t >= a.queries || key >= see.keys)
@@ -351,19 +370,28 @@ by_status by_cuda_attend(by_cuda_exec *x, const attention &a, by_dtype type)
 extern "C" by_status by_cuda_attention(by_exec *e, by_node *n)
 {
     by_cuda_exec *x = by_cuda_of(e);
+    attention a = attention_of(x, n);
+    a.y = rows_of(n->out[0], 0);
+    a.lse = n->out[1] ? (float *)n->out[1]->data : NULL;
+    a.weights = n->out[2] ? n->out[2]->data : NULL;
+    if (by_cuda_takes_few(a)) {
+        BY_BRANCH("few queries");
+        return by_cuda_attend_few(x, a, n->in[0]->type);
+    }
 #ifdef BY_CUDA_HOPPER
     if (by_hopper_attention_takes(x->cuda, n))
         return by_hopper_attention(x, n);
 #endif
-    attention a = attention_of(x, n);
-    a.key_mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
-    a.y = rows_of(n->out[0], 0);
-    a.lse = n->out[1] ? (float *)n->out[1]->data : NULL;
-    a.weights = n->out[2] ? n->out[2]->data : NULL;
     if (a.dropout)
         BY_BRANCH("dropout");
     if (a.key_mask)
         BY_BRANCH("key mask");
+    if (a.prefix)
+        BY_BRANCH("prefix");
+    if (a.reach.on)
+        BY_BRANCH("pattern");
+    if (a.bias.at)
+        BY_BRANCH("bias");
     if (!a.weights)
         return by_cuda_attend(x, a, n->in[0]->type);
     BY_BRANCH("weights");

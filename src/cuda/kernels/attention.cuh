@@ -7,6 +7,7 @@
 
 #include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/kernel.cuh"
+#include "graph/reach.h"
 
 /* The score of a hidden key: finite, so that a row of nothing else is told from one with infinities in it,
  * which must come out as NaN. */
@@ -28,17 +29,29 @@ struct head_rows {
     int64_t row, batch;
 };
 
+/* A bias: entry i for query t of head (b, h) lies at b * batch + h * head + t * row + i. Axes that repeat
+ * have distance 0. */
+struct bias_rows {
+    const void *at; /* NULL: none */
+    int64_t batch, head, row;
+    int count, zero; /* by distance: entry `zero` is that of a query's own position */
+    bool by_distance;
+};
+
 struct attention {
     int batch, queries, keys; /* keys: of every batch row, or those that a cache has room for */
     int heads, kv_heads, group, dim;
-    by_mask mask;
+    by_mask mask; /* none or causal */
+    by_reach reach;
     float scale;
     bool dropout;
     drop dropping;
     uint32_t rng;
     const uint64_t *random;
     const int32_t *key_mask; /* (batch, keys), NULL: all are seen */
+    const int32_t *prefix;   /* (batch): keys before this are seen although the mask is causal; NULL: none */
     const int32_t *past;     /* (batch): keys before the first query, NULL: every batch row has `keys` keys */
+    bias_rows bias;
     head_rows q, k, v, y;
     float *lse;    /* (batch, heads, queries), NULL: not wanted */
     void *weights; /* (batch, heads, queries, keys), NULL: not wanted */
@@ -67,7 +80,23 @@ static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
 }
 
-/* What the three ops have in common: in[0..2] and the attributes. */
+static inline bias_rows bias_of(const by_attention_attr *p, const by_tensor *t)
+{
+    bias_rows r = {};
+    if (t) {
+        const int64_t row = t->dim[3], head = t->dim[2] * row, batch = t->dim[1] * head;
+        r.at = t->data;
+        r.batch = t->dim[0] > 1 ? batch : 0;
+        r.head = t->dim[1] > 1 ? head : 0;
+        r.row = t->dim[2] > 1 ? row : 0;
+        r.count = (int)row;
+        r.zero = p->bias_zero;
+        r.by_distance = p->by_distance;
+    }
+    return r;
+}
+
+/* What the three ops have in common: in[0..5] and the attributes. */
 static inline attention attention_of(const by_cuda_exec *x, const by_node *n)
 {
     const by_attention_attr *p = (const by_attention_attr *)n->attr;
@@ -79,34 +108,42 @@ static inline attention attention_of(const by_cuda_exec *x, const by_node *n)
     a.kv_heads = p->kv_heads;
     a.group = p->heads / p->kv_heads;
     a.dim = p->head_dim;
-    a.mask = p->mask;
+    a.mask = p->mask == BY_MASK_NONE ? BY_MASK_NONE : BY_MASK_CAUSAL;
+    a.reach = by_reach_of(&p->pattern);
     a.scale = p->scale;
     a.dropout = p->dropout > 0;
     a.dropping = drop_of(p->dropout);
     a.rng = n->rng;
     a.random = x->random;
+    a.key_mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
+    a.prefix = n->in[4] ? (const int32_t *)n->in[4]->data : NULL;
+    a.bias = bias_of(p, n->in[5]);
     rows_of_qkv(p, n->in, &a.q, &a.k, &a.v);
     return a;
 }
 
-/* Whether the matrix instructions can do it: rows in whole pieces of 16 bytes; and the largest product must
- * be the largest score. */
-static inline bool fits_mma(const attention &a, by_dtype type)
-{
-    return type != BY_F32 && a.dim % 8 == 0 && a.dim <= 256 && a.scale > 0;
-}
-
 /* y, lse and weights of `a`, whose element type is `type` (attention.cu). */
 by_status by_cuda_attend(by_cuda_exec *x, const attention &a, by_dtype type);
+/* The same for few queries, and whether they are few (attention_few.cu). */
+bool by_cuda_takes_few(const attention &a);
+by_status by_cuda_attend_few(by_cuda_exec *x, const attention &a, by_dtype type);
 
-/* ---- masks: all that knows them is here ------------------------------------------------------ */
+/* ---- what is seen: all that knows it is here ------------------------------------------------- */
+
+/* Kernels are compiled for three kinds of problems, so that the common ones do not carry the rest along: no
+ * dropout, no key mask and every query sees something; these as well; and prefixes, patterns and biases as
+ * well. */
+enum { EASY, MASKED, ANY };
 
 /* What the queries of one batch row see. */
-struct sight {
+template <int LEVEL> struct sight {
     by_mask mask;
     int queries, keys;
     int shift;           /* query t stands at key t + shift */
     const int32_t *seen; /* (keys), NULL: all */
+    /* ANY alone: */
+    int prefix; /* under a causal mask, these are seen as well */
+    by_reach reach;
 };
 struct span {
     int from, to;
@@ -119,67 +156,161 @@ static __device__ __forceinline__ int past_of(const attention &a, int b)
     return past < 0 || past > a.keys - a.queries ? 0 : past;
 }
 
-static __device__ __forceinline__ sight sight_of(const attention &a, int b)
+template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(const attention &a, int b)
 {
     const int keys = a.past ? past_of(a, b) + a.queries : a.keys;
-    return sight{a.mask, a.queries, keys, keys - a.queries,
-                 a.key_mask ? a.key_mask + (int64_t)b * a.keys : nullptr};
+    sight<LEVEL> v = {
+        a.mask, a.queries, keys, keys - a.queries, a.key_mask ? a.key_mask + (int64_t)b * a.keys : nullptr,
+        0,      {}};
+    if constexpr (LEVEL == ANY) {
+        v.prefix = a.prefix ? max(min(a.prefix[b], keys), 0) : 0;
+        v.reach = a.reach;
+    }
+    return v;
 }
 
-/* Whether query t sees key s. */
-static __device__ __forceinline__ bool sees(const sight &v, int t, int s)
+/* Whether the masks let query t see key s. */
+template <int LEVEL> static __device__ __forceinline__ bool lets(const sight<LEVEL> &v, int t, int s)
 {
+    if constexpr (LEVEL == ANY)
+        if (s < v.prefix)
+            return !v.seen || v.seen[s];
     return s < v.keys && (v.mask != BY_MASK_CAUSAL || s <= t + v.shift) && (!v.seen || v.seen[s]);
 }
 
+/* Whether query t sees key s. */
+template <int LEVEL> static __device__ __forceinline__ bool sees(const sight<LEVEL> &v, int t, int s)
+{
+    if constexpr (LEVEL == ANY)
+        if (v.reach.on && !by_reaches(&v.reach, by_spot_of(&v.reach, t + v.shift), by_spot_of(&v.reach, s)))
+            return false;
+    return lets(v, t, s);
+}
+
 /* The score of a key that is not seen: where there is no key, less than any score. */
-static __device__ __forceinline__ float score_unseen(const sight &v, int s)
+template <int LEVEL> static __device__ __forceinline__ float score_unseen(const sight<LEVEL> &v, int s)
 {
     return s < v.keys ? HIDDEN : -INFINITY;
 }
 
 /* The keys outside of which queries [t0, t0 + n) see nothing. */
-static __device__ __forceinline__ span keys_seen(const sight &v, int t0, int n)
+template <int LEVEL> static __device__ __forceinline__ span keys_seen(const sight<LEVEL> &v, int t0, int n)
 {
+    if constexpr (LEVEL == ANY) {
+        const int last = t0 + n - 1 + v.shift;
+        const int end = v.mask == BY_MASK_CAUSAL ? max(min(v.keys, last + 1), v.prefix) : v.keys;
+        const by_stretch near = by_reach_keys(&v.reach, t0 + v.shift, last, end);
+        return span{near.from, near.to};
+    }
     return span{0, v.mask == BY_MASK_CAUSAL ? max(min(v.keys, t0 + n + v.shift), 0) : v.keys};
 }
 
 /* The queries outside of which keys [s0, s0 + n) are not seen. */
-static __device__ __forceinline__ span queries_seeing(const sight &v, int s0, int n)
+template <int LEVEL>
+static __device__ __forceinline__ span queries_seeing(const sight<LEVEL> &v, int s0, int n)
 {
     (void)n;
+    if constexpr (LEVEL == ANY) {
+        const int first = v.mask != BY_MASK_CAUSAL || s0 < v.prefix ? v.shift : max(s0, v.shift);
+        const by_stretch near = by_reach_queries(&v.reach, s0, s0 + n - 1, first, v.queries + v.shift);
+        return span{near.from - v.shift, near.to - v.shift};
+    }
     return span{v.mask == BY_MASK_CAUSAL ? max(s0 - v.shift, 0) : 0, v.queries};
 }
 
-/* Whether every query from t0 on sees each of keys [s0, s0 + m). */
-static __device__ __forceinline__ bool sees_all(const sight &v, int t0, int s0, int m)
+/* Whether each of queries [t0, t0 + n) sees each of keys [s0, s0 + m). */
+template <int LEVEL>
+static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
+    if constexpr (LEVEL == ANY)
+        if (!by_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1))
+            return false;
     return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
+}
+
+/* Whether queries [t0, t0 + n) may see any of keys [s0, s0 + m), as far as the pattern goes. */
+template <int LEVEL>
+static __device__ __forceinline__ bool sees_any(const sight<LEVEL> &v, int t0, int n, int s0, int m)
+{
+    if constexpr (LEVEL == ANY)
+        return !v.reach.on || by_reach_meets(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1);
+    return true;
+}
+
+/* Of the tiles of m keys at s0, s0 + m, ... before `end`, the first that queries [t0, t0 + n) may see any of.
+ */
+template <int LEVEL>
+static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, int n, int s0, int m, int end)
+{
+    if constexpr (LEVEL == ANY)
+        while (s0 < end && !sees_any(v, t0, n, s0, m))
+            s0 += m;
+    return s0;
 }
 
 /* Whether there may be queries that see no key at all. Their weights are 1 / keys on every key, their
  * log-sum-exp is -infinity. */
-template <bool EASY = false>
-static __host__ __device__ __forceinline__ bool may_see_nothing(const attention &a)
+template <int LEVEL> static __host__ __device__ __forceinline__ bool may_see_nothing(const attention &a)
 {
-    return !EASY && !a.past && (a.key_mask || (a.mask == BY_MASK_CAUSAL && a.queries > a.keys));
+    if constexpr (LEVEL == ANY)
+        return a.key_mask || !by_reaches_itself(&a.reach) ||
+               (!a.past && a.queries > a.keys && (a.mask == BY_MASK_CAUSAL || a.reach.on));
+    return LEVEL == MASKED && !a.past && (a.key_mask || (a.mask == BY_MASK_CAUSAL && a.queries > a.keys));
 }
 
-/* The common case, for which kernels are compiled once more without the rest: no dropout, no key mask, and
- * every query sees something. */
-static inline bool is_easy(const attention &a)
+static inline int level_of(const attention &a)
 {
-    return !a.dropout && !a.key_mask && !may_see_nothing(a);
+    if (a.prefix || a.reach.on || a.bias.at || (a.past && a.key_mask))
+        return ANY;
+    return a.dropout || may_see_nothing<MASKED>(a) ? MASKED : EASY;
 }
 
-/* The same attention, and the compiler is told so. */
-template <bool EASY> static __device__ __forceinline__ attention known(attention a)
+/* The same attention, and the compiler is told what it does not have. */
+template <int LEVEL> static __device__ __forceinline__ attention known(attention a)
 {
-    if (EASY) {
+    if (LEVEL == EASY) {
         a.dropout = false;
         a.key_mask = nullptr;
     }
     return a;
+}
+
+/* Whether the matrix instructions can do it: rows in whole pieces of 16 bytes; and the largest product must
+ * be the largest score. */
+static inline bool fits_mma(const attention &a, by_dtype type)
+{
+    return type != BY_F32 && a.dim % 8 == 0 && a.dim <= (level_of(a) == ANY ? 128 : 256) && a.scale > 0;
+}
+
+/* ---- biases ---------------------------------------------------------------------------------- */
+
+/* The entry, before it is clamped, of key s for the query at position p. */
+static __device__ __forceinline__ int bias_entry(const bias_rows &x, int p, int s)
+{
+    return x.by_distance ? s - p + x.zero : s;
+}
+
+template <class T> static __device__ __forceinline__ const T *bias_at(const attention &a, int b, int h)
+{
+    return (const T *)a.bias.at + b * a.bias.batch + h * a.bias.head;
+}
+
+/* What the bias, whose rows of this head are at `rows`, adds to the score of query t and key s, in powers
+ * of 2. What becomes infinite by that is as good as hidden. Beyond the last query and key the value does not
+ * matter. */
+template <class T>
+static __device__ __forceinline__ float bias_for(const attention &a, const sight<ANY> &see, const T *rows,
+                                                 int t, int s)
+{
+    const int i = max(min(bias_entry(a.bias, t + see.shift, s), a.bias.count - 1), 0);
+    const float x = to_float(rows[min(t, a.queries - 1) * a.bias.row + i]);
+    return fmaxf(x * LOG2_E, x < HIDDEN ? x : HIDDEN);
+}
+
+/* What products are multiplied by to be exponents; where there is a bias, they have been (add_bias). */
+template <int LEVEL> static __device__ __forceinline__ float exponent_factor(const attention &a)
+{
+    return LEVEL == ANY && a.bias.at ? 1 : a.scale * LOG2_E;
 }
 
 /* ---- device ---------------------------------------------------------------------------------- */

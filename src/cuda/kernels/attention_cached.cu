@@ -5,21 +5,7 @@
  * room in the cache; those beyond what it holds end at once. */
 #include "cuda/kernels/attention_decode.cuh"
 
-enum { FEW_QUERIES = 8, FEW_ROWS = 32 }; /* up to here, tiles would be mostly padding */
-enum { DECODERS = 256, RESIDENT = 3 };   /* threads of a block; blocks that a multiprocessor has at a time */
-enum { FEW_STEPS = 8 };                  /* up to here, combining takes longer than one block for all */
-
-struct cache_call {
-    attention a; /* k, v: the caches; a.keys: the room in them */
-    head_rows new_k, new_v;
-    by_cuda_fault *fault;
-    int node;
-    bool whole;   /* rows can be read by pieces of 16 bytes */
-    bool guess;   /* ask for the first keys before it is known how many there are */
-    int share;    /* positions of a block */
-    float *parts; /* (batch, kv_heads, shares, rows, dim + 2): {highest, sum, values}; NULL: one share */
-    int *arrived; /* (batch, kv_heads), all 0 between calls; NULL: another kernel combines */
-};
+enum { FEW_QUERIES = 8 }; /* up to here, tiles would be mostly padding */
 
 /* Whether `past`, what the caches of batch row b are said to hold, is in order; what is not is reported. */
 static __device__ __forceinline__ bool check_past(const cache_call &c, int b, int past)
@@ -27,102 +13,11 @@ static __device__ __forceinline__ bool check_past(const cache_call &c, int b, in
     const int limit = c.a.keys - c.a.queries + 1;
     if (past >= 0 && past < limit)
         return true;
-    report_fault(c.fault, c.node, 5, past, b, limit);
+    report_fault(c.fault, c.node, 8, past, b, limit);
     return false;
 }
 
 /* ---- few queries ----------------------------------------------------------------------------- */
-
-/* LANES lanes have a key: positions that a block of DECODERS threads takes at a time. */
-template <class T, int LANES> struct step_of {
-    enum { COUNT = DECODERS / LANES * pieces<T>::COUNT };
-};
-
-/* Query `row` of a key head's rows: head row / T of the group, position row % T. */
-template <class T>
-static __device__ __forceinline__ T *row_at(const attention &a, const head_rows &r, int b, int kv, int row)
-{
-    return head_at<T>(a, r, b, kv * a.group + row / a.queries) + row % a.queries * r.row;
-}
-
-/* Of rows beyond the last one, the last one. */
-template <bool WHOLE, class T, int ROWS>
-static __device__ __forceinline__ void load_queries(const attention &a, const seat &me, int r0,
-                                                    piece<T> (&q)[ROWS])
-{
-    const int rows = a.group * a.queries;
-    UNROLL
-    for (int r = 0; r < ROWS; r++)
-        q[r] = load_piece(row_at<T>(a, a.q, me.b, me.kv, min(r0 + r, rows - 1)) + me.d, me.left, WHOLE);
-}
-
-/* The findings of all shares for every row of a key head, by the threads of a block. */
-template <class T>
-static __device__ __forceinline__ void combine_parts(const cache_call &c, int b, int kv, int shares, int most)
-{
-    const attention &a = c.a;
-    const int rows = a.group * a.queries, places = a.dim + 2;
-    const int64_t step = (int64_t)rows * places;
-    const float *first = c.parts + ((int64_t)b * a.kv_heads + kv) * most * step;
-    for (int i = threadIdx.x; i < rows * a.dim; i += blockDim.x) {
-        const int row = i / a.dim, d = i % a.dim;
-        const finding f = combine<true>(first + (int64_t)row * places, step, shares, d);
-        row_at<T>(a, a.y, b, kv, row)[d] = from_float<T>(f.o / f.sum);
-    }
-}
-
-/* Whether this block is the last of `shares` to come here. The last one sees what the others wrote. */
-static __device__ __forceinline__ bool is_last(int *arrived, int shares)
-{
-    __shared__ int last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        last = atomicAdd(arrived, 1) == shares - 1;
-        if (last)
-            *arrived = 0; /* for the next call */
-    }
-    __syncthreads();
-    __threadfence();
-    return last;
-}
-
-/* Rows r0, ... of a key head, of which `space` (ROWS, warps, places) has what the warps found: the result, or
- * the part of a share. */
-template <class T, int ROWS>
-static __device__ __forceinline__ void finish(const cache_call &c, const attention &a, const seat &me, int r0,
-                                              const float *space, int places)
-{
-    const int rows = a.group * a.queries, warps = (int)(blockDim.x / 32);
-    for (int i = threadIdx.x; i < min(ROWS, rows - r0) * a.dim; i += blockDim.x) {
-        const int r = ROWS == 1 ? 0 : i / a.dim, d = i - r * a.dim;
-        const finding f = combine<false>(space + r * warps * places, places, warps, d);
-        if (!c.parts) {
-            row_at<T>(a, a.y, me.b, me.kv, r0 + r)[d] = from_float<T>(f.o / f.sum);
-            continue;
-        }
-        const int64_t share = ((int64_t)me.b * a.kv_heads + me.kv) * gridDim.x + blockIdx.x;
-        float *part = c.parts + (share * rows + r0 + r) * (a.dim + 2);
-        if (d == 0) {
-            part[0] = f.top;
-            part[1] = f.sum;
-        }
-        part[2 + d] = f.o;
-    }
-}
-
-/* Threads of a block, at most. */
-template <int ROWS> struct most_threads {
-    enum { COUNT = ROWS == 1 ? 2 * DECODERS : DECODERS };
-};
-
-/* The same attention, and the compiler is told how little it is. */
-template <int ROWS> static __device__ __forceinline__ attention of_rows(attention a)
-{
-    if (ROWS == 1)
-        a.queries = a.group = 1;
-    return a;
-}
 
 /* One share of the positions of one key head, for all queries that look there, ROWS at a time. Keys and
  * values are asked for as soon as there is room for them, the next ones when the last of them are used up.
@@ -192,20 +87,20 @@ static __global__ void __launch_bounds__(ROWS == 1 ? RESIDENT * DECODERS : DECOD
         for (int r = 0; r < ROWS; r++)
             leave<LANES>(w, r, d, space + (r * warps + (int)(threadIdx.x / 32)) * PLACES);
         __syncthreads();
-        finish<T, ROWS>(c, a, me, r0, space, PLACES);
+        finish<T, ROWS, EASY>(c, a, me, r0, space, PLACES);
     }
     if (!c.parts || !c.arrived)
         return;
     const int shares = (keys + c.share - 1) / c.share;
     if (is_last(c.arrived + me.b * a.kv_heads + me.kv, shares))
-        combine_parts<T>(c, me.b, me.kv, shares, (int)gridDim.x);
+        combine_parts<T, EASY>(c, me.b, me.kv, shares, (int)gridDim.x);
 }
 
 template <class T>
 static __global__ void __launch_bounds__(DECODERS) combine_shares(const cache_call c, int most)
 {
     const int kv = blockIdx.x, b = blockIdx.y, keys = past_of(c.a, b) + c.a.queries;
-    combine_parts<T>(c, b, kv, (keys + c.share - 1) / c.share, most);
+    combine_parts<T, EASY>(c, b, kv, (keys + c.share - 1) / c.share, most);
 }
 
 /* Sets the positions of a block, by shapes alone; `step`: positions that a block of DECODERS threads takes at
@@ -324,17 +219,22 @@ extern "C" by_status by_cuda_attention_cached(by_exec *e, by_node *n)
     c.a = attention_of(x, n);
     c.new_k = c.a.k;
     c.new_v = c.a.v;
-    c.a.k = rows_of(n->in[3], 0);
-    c.a.v = rows_of(n->in[4], 0);
+    c.a.k = rows_of(n->in[6], 0);
+    c.a.v = rows_of(n->in[7], 0);
     c.a.y = rows_of(n->out[0], 0);
-    c.a.keys = (int)n->in[3]->dim[1];
-    c.a.past = (const int32_t *)n->in[5]->data;
+    c.a.keys = (int)n->in[6]->dim[1];
+    c.a.past = (const int32_t *)n->in[8]->data;
     c.a.mask = BY_MASK_CAUSAL;
     c.a.dropout = false;
     c.whole = c.a.dim % PIECE == 0;
     c.fault = x->cuda->device_fault;
     c.node = n->index;
     const int rows = c.a.group * c.a.queries;
+    if (level_of(c.a) != EASY) {
+        BY_BRANCH("cache, some hidden or a bias");
+        BY_TRY(append_all(x, c, type));
+        return by_cuda_takes_few(c.a) ? by_cuda_attend_few(x, c.a, type) : by_cuda_attend(x, c.a, type);
+    }
     if (c.a.queries > FEW_QUERIES || rows > FEW_ROWS || c.a.dim > 256) {
         BY_BRANCH("cache, many queries");
         BY_TRY(append_all(x, c, type));

@@ -5,7 +5,10 @@
 
 #include "cuda/kernels/attention.cuh"
 
-enum { PIECE = 8 }; /* elements of a head that one lane has */
+enum { PIECE = 8 };                    /* elements of a head that one lane has */
+enum { FEW_ROWS = 32 };                /* queries of a key head up to which there are kernels */
+enum { DECODERS = 256, RESIDENT = 3 }; /* threads of a block; blocks that a multiprocessor has at a time */
+enum { FEW_STEPS = 8 };                /* up to here, combining takes longer than one block for all */
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -282,6 +285,139 @@ static __device__ __forceinline__ finding combine(const float *first, STEP step,
         }
     }
     return f;
+}
+
+/* ---- a block's share ------------------------------------------------------------------------- */
+
+/* Few queries over many keys, those of a cache or others. */
+struct cache_call {
+    attention a; /* k, v: the caches; a.keys: the room in them */
+    head_rows new_k, new_v;
+    by_cuda_fault *fault;
+    int node;
+    bool whole;   /* rows can be read by pieces of 16 bytes */
+    bool guess;   /* ask for the first keys before it is known how many there are */
+    int share;    /* positions of a block */
+    float *parts; /* (batch, kv_heads, shares, rows, dim + 2): {highest, sum, values}; NULL: one share */
+    int *arrived; /* (batch, kv_heads), all 0 between calls; NULL: another kernel combines */
+};
+
+/* LANES lanes have a key: positions that a block of DECODERS threads takes at a time. */
+template <class T, int LANES> struct step_of {
+    enum { COUNT = DECODERS / LANES * pieces<T>::COUNT };
+};
+
+/* Query `row` of a key head's rows: head row / T of the group, position row % T. */
+template <class T>
+static __device__ __forceinline__ T *row_at(const attention &a, const head_rows &r, int b, int kv, int row)
+{
+    return head_at<T>(a, r, b, kv * a.group + row / a.queries) + row % a.queries * r.row;
+}
+
+/* Of rows beyond the last one, the last one. */
+template <bool WHOLE, class T, int ROWS>
+static __device__ __forceinline__ void load_queries(const attention &a, const seat &me, int r0,
+                                                    piece<T> (&q)[ROWS])
+{
+    const int rows = a.group * a.queries;
+    UNROLL
+    for (int r = 0; r < ROWS; r++)
+        q[r] = load_piece(row_at<T>(a, a.q, me.b, me.kv, min(r0 + r, rows - 1)) + me.d, me.left, WHOLE);
+}
+
+/* The mean of element d of the values of a key head: what a query gets that sees nothing. */
+template <class T>
+static __device__ __forceinline__ float mean_value(const attention &a, int b, int kv, int d)
+{
+    const int keys = sight_of<ANY>(a, b).keys;
+    const T *v = head_at<T>(a, a.v, b, kv) + d;
+    float sum = 0;
+    for (int s = 0; s < keys; s++)
+        sum += to_float(v[s * a.v.row]);
+    return sum / (float)keys;
+}
+
+/* Element d of a row of the result. EASY: every query sees something, and nobody asks for the log-sum-exp. */
+template <class T, int LEVEL>
+static __device__ __forceinline__ void store_result(const attention &a, int b, int kv, int row, int d,
+                                                    const finding &f)
+{
+    T *y = row_at<T>(a, a.y, b, kv, row) + d;
+    if (LEVEL == EASY || f.sum != 0)
+        *y = from_float<T>(f.o / f.sum);
+    else
+        *y = from_float<T>(mean_value<T>(a, b, kv, d));
+    if (LEVEL != EASY && a.lse && d == 0)
+        a.lse[((int64_t)b * a.heads + kv * a.group) * a.queries + row] =
+            f.sum == 0 ? -INFINITY : (f.top + log2f(f.sum)) * LN_2;
+}
+
+/* The findings of all shares for every row of a key head, by the threads of a block. */
+template <class T, int LEVEL>
+static __device__ __forceinline__ void combine_parts(const cache_call &c, int b, int kv, int shares, int most)
+{
+    const attention &a = c.a;
+    const int rows = a.group * a.queries, places = a.dim + 2;
+    const int64_t step = (int64_t)rows * places;
+    const float *first = c.parts + ((int64_t)b * a.kv_heads + kv) * most * step;
+    for (int i = threadIdx.x; i < rows * a.dim; i += blockDim.x) {
+        const int row = i / a.dim, d = i % a.dim;
+        const finding f = combine<true>(first + (int64_t)row * places, step, shares, d);
+        store_result<T, LEVEL>(a, b, kv, row, d, f);
+    }
+}
+
+/* Whether this block is the last of `shares` to come here. The last one sees what the others wrote. */
+static __device__ __forceinline__ bool is_last(int *arrived, int shares)
+{
+    __shared__ int last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(arrived, 1) == shares - 1;
+        if (last)
+            *arrived = 0; /* for the next call */
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
+/* Rows r0, ... of a key head, of which `space` (ROWS, warps, places) has what the warps found: the result, or
+ * the part of a share. */
+template <class T, int ROWS, int LEVEL>
+static __device__ __forceinline__ void finish(const cache_call &c, const attention &a, const seat &me, int r0,
+                                              const float *space, int places)
+{
+    const int rows = a.group * a.queries, warps = (int)(blockDim.x / 32);
+    for (int i = threadIdx.x; i < min(ROWS, rows - r0) * a.dim; i += blockDim.x) {
+        const int r = ROWS == 1 ? 0 : i / a.dim, d = i - r * a.dim;
+        const finding f = combine<false>(space + r * warps * places, places, warps, d);
+        if (!c.parts) {
+            store_result<T, LEVEL>(a, me.b, me.kv, r0 + r, d, f);
+            continue;
+        }
+        const int64_t share = ((int64_t)me.b * a.kv_heads + me.kv) * gridDim.x + blockIdx.x;
+        float *part = c.parts + (share * rows + r0 + r) * (a.dim + 2);
+        if (d == 0) {
+            part[0] = f.top;
+            part[1] = f.sum;
+        }
+        part[2 + d] = f.o;
+    }
+}
+
+/* Threads of a block, at most. */
+template <int ROWS> struct most_threads {
+    enum { COUNT = ROWS == 1 ? 2 * DECODERS : DECODERS };
+};
+
+/* The same attention, and the compiler is told how little it is. */
+template <int ROWS> static __device__ __forceinline__ attention of_rows(attention a)
+{
+    if (ROWS == 1)
+        a.queries = a.group = 1;
+    return a;
 }
 
 #endif

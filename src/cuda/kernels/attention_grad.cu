@@ -2,11 +2,12 @@
  * scores and the log-sum-exp that the forward pass kept. With P the weights, P' = dropout(P) and delta =
  * rowsum(dy * y):
  *   dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk = scale dS^T q
- * A query that sees no key has constant weights: it gives to dv, and nothing to dq and dk.
+ * and the gradient of an entry of the bias is the sum of dS over all that it was added to. A query that sees
+ * no key has constant weights: it gives to dv, and to nothing else.
  *
  * dk and dv are made by blocks that have a tile of keys and go through the queries, dq by blocks that have a
  * tile of queries and go through the keys: every sum has its order, and nothing but the sums is stored. */
-#include "cuda/kernels/attention_grad.cuh"
+#include "cuda/kernels/attention_bias.cuh"
 #include "cuda/kernels/attention_mma.cuh"
 
 /* delta: eight lanes for a row. */
@@ -43,23 +44,28 @@ enum { MAKE_DK = 1, MAKE_DV = 2 };
 
 /* The keys of one warp against BM queries, scores turned round: (keys, queries), so that they are the left
  * side of what gives dk and dv. */
-template <class T, int D, int MT, int BM, int MAKE, bool EASY> struct key_side {
+template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
     enum { ROWS = 16 * MT, LD = D + 8, NT = BM / 8 };
     left_rows<T, D, MT, false> k, v;
     float dk[MAKE & MAKE_DK ? MT : 1][MAKE & MAKE_DK ? D / 8 : 1][4];
     float dv[MAKE & MAKE_DV ? MT : 1][MAKE & MAKE_DV ? D / 8 : 1][4];
 
     /* queries: q, then dy (BM, LD); numbers: exponents (BM), deltas (BM) */
-    __device__ __forceinline__ void add(const attention &a, const sight &see, int64_t head, int t0, int s0,
-                                        const T *queries, const float *numbers)
+    __device__ __forceinline__ void add(const attention &a, const sight<LEVEL> &see, int b, int h, int t0,
+                                        int s0, const T *queries, const float *numbers)
     {
         const int c = threadIdx.x & 3;
-        const float factor = a.scale * LOG2_E, even = may_see_nothing<EASY>(a) ? 1 / (float)see.keys : 0;
+        const int64_t head = (int64_t)b * a.heads + h;
+        const float factor = exponent_factor<LEVEL>(a),
+                    even = may_see_nothing<LEVEL>(a) ? 1 / (float)see.keys : 0;
         float p[MT][NT][4], dp[MT][NT][4];
         uint32_t packed[MT][NT][2], keep[MT][2];
         clear(p);
         times_rows(p, k, queries);
-        if (!sees_all(see, t0, s0, ROWS))
+        if constexpr (LEVEL == ANY)
+            if (a.bias.at)
+                add_bias<true>(a, see, bias_at<T>(a, b, h), s0, t0, p);
+        if (!sees_all(see, t0, BM, s0, ROWS))
             hide<true>(see, s0, t0, p);
         UNROLL
         for (int n = 0; n < NT; n++) {
@@ -129,20 +135,20 @@ static __device__ __forceinline__ float number_of(const attention_back &g, int b
 }
 
 /* One key head, a tile of keys. STAGES: 2 to load one tile of queries while computing with another. */
-template <class T, int D, int MT, int BM, int STAGES, int MAKE, bool EASY>
+template <class T, int D, int MT, int BM, int STAGES, int MAKE, int LEVEL>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(const attention_back g)
 {
     enum { ROWS = 16 * MT, BN = WARPS * ROWS, LD = D + 8, NUMBERS = 2 * BM };
-    const attention a = known<EASY>(g.a);
+    const attention a = known<LEVEL>(g.a);
     BY_SHARED(T, keys); /* k, v (BN, LD), then the stages of q, dy (BM, LD), then those of the numbers */
     T *stage = keys + 2 * BN * LD;
     float *numbers = (float *)(stage + STAGES * 2 * BM * LD);
     const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x * BN, end = (kv + 1) * a.group;
     const int warp = threadIdx.x / 32, mine = s0 + warp * ROWS;
-    const sight see = sight_of(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span seeing = queries_seeing(see, s0, BN), own = queries_seeing(see, mine, ROWS);
-    query_tile now = next_tile<EASY>(a, seeing, b, end, BM, query_tile{kv * a.group, -1});
-    key_side<T, D, MT, BM, MAKE, EASY> side;
+    query_tile now = next_tile<LEVEL>(a, see, seeing, b, end, BM, s0, BN, query_tile{kv * a.group, -1});
+    key_side<T, D, MT, BM, MAKE, LEVEL> side;
     side.k.take(keys + warp * ROWS * LD);
     side.v.take(keys + (BN + warp * ROWS) * LD);
     clear(side.dk);
@@ -157,7 +163,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
     }
     copy_commit();
     for (int turn = 0; now.h < end;) {
-        const query_tile next = next_tile<EASY>(a, seeing, b, end, BM, now);
+        const query_tile next = next_tile<LEVEL>(a, see, seeing, b, end, BM, s0, BN, now);
         const int after = (turn + 1) % STAGES;
         float number = 0;
         copy_wait<0>();
@@ -167,9 +173,9 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
                 fetch_queries<T, D, BM>(g, b, next, stage + after * 2 * BM * LD);
             number = number_of<BM>(g, b, next);
         }
-        if ((now.t0 + BM > own.from && now.t0 < own.to) || may_see_nothing<EASY>(a))
-            side.add(a, see, (int64_t)b * a.heads + now.h, now.t0, mine, stage + turn * 2 * BM * LD,
-                     numbers + turn * NUMBERS);
+        if ((now.t0 + BM > own.from && now.t0 < own.to && sees_any(see, now.t0, BM, mine, ROWS)) ||
+            may_see_nothing<LEVEL>(a))
+            side.add(a, see, b, now.h, now.t0, mine, stage + turn * 2 * BM * LD, numbers + turn * NUMBERS);
         if (STAGES == 1)
             __syncthreads();
         if (next.h < end) {
@@ -197,26 +203,49 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
             store_rows<T, D>(head_at<T>(a, g.dk, b, kv), g.dk.row, mine, a.keys, a.dim, side.dk, by, space);
 }
 
+/* Shared memory of one warp's slopes on their way to a bias, in floats. */
+template <int MT, int NT> struct slope_room {
+    enum { PITCH = 8 * NT + 1, COUNT = 16 * MT * PITCH + 16 * MT + 8 * NT };
+};
+
+/* The slopes of one warp's queries from t0 and keys from s0 to the sums of a bias; space: of all warps. */
+template <class T, int MT, int NT>
+static __device__ __forceinline__ void give_to_bias(const attention_back &g, const sight<ANY> &see, int b,
+                                                    int h, int t0, int s0, const float (&p)[MT][NT][4],
+                                                    float *space)
+{
+    enum { ROWS = 16 * MT, PITCH = slope_room<MT, NT>::PITCH };
+    const int lane = threadIdx.x & 31, row = lane / 4, column = lane % 4 * 2;
+    float *slopes = space + threadIdx.x / 32 * slope_room<MT, NT>::COUNT;
+    UNROLL
+    for (int m = 0; m < MT; m++)
+        UNROLL
+    for (int i = 0; i < NT * 4; i++)
+        slopes[(16 * m + row + i / 2 % 2 * 8) * PITCH + i / 4 * 8 + column + i % 2] = p[m][i / 4][i % 4];
+    add_to_bias<T, ROWS, 8 * NT, PITCH, 32>(g, see, b, h, t0, s0, slopes, slopes + ROWS * PITCH);
+}
+
 /* One head, a tile of queries. */
-template <class T, int D, int MT, int BN, bool EASY>
+template <class T, int D, int MT, int BN, int LEVEL>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(const attention_back g)
 {
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
-    const attention a = known<EASY>(g.a);
-    BY_SHARED(T, queries); /* q, dy (BM, LD), then two stages of k, v (BN, LD) */
+    const attention a = known<LEVEL>(g.a);
+    BY_SHARED(T, queries); /* q, dy (BM, LD), then two stages of k, v (BN, LD), then room for slopes */
     T *stage = queries + 2 * BM * LD;
     const int b = blockIdx.z, h = blockIdx.y,
               t0 = (int)(gridDim.x - 1 - blockIdx.x) * BM; /* long ones first */
     const int warp = threadIdx.x / 32, row = (threadIdx.x & 31) / 4, mine = t0 + warp * ROWS;
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight see = sight_of(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span all = keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
-    const float factor = a.scale * LOG2_E;
+    const float factor = exponent_factor<LEVEL>(a);
+    const bool sums = LEVEL == ANY && g.dbias.at;
     left_rows<T, D, MT, (D * MT <= 128)> q, dy;
     float dq[MT][D / 8][4], exponent[MT][2], delta[MT][2], by[MT][2];
 
-    const int first = all.from / BN * BN;
+    const int first = next_keys(see, t0, BM, all.from / BN * BN, BN, all.to);
     fetch_queries<T, D, BM>(g, b, query_tile{h, t0}, queries);
     fetch<T, D, BN>(stage, k, a.k.row, first, see.keys, a.dim);
     fetch<T, D, BN>(stage + BN * LD, v, a.v.row, first, see.keys, a.dim);
@@ -233,23 +262,29 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     __syncthreads();
     q.take(queries + warp * ROWS * LD);
     dy.take(queries + (BM + warp * ROWS) * LD);
-    for (int s0 = first, turn = 0; s0 < all.to; s0 += BN, turn ^= 1) {
+    if (sums)
+        clear_sums<T, 32>(g, b, h, mine, ROWS);
+    for (int s0 = first, turn = 0; s0 < all.to; s0 = next_keys(see, t0, BM, s0 + BN, BN, all.to), turn ^= 1) {
         const T *keys = stage + turn * 2 * BN * LD;
         T *next = stage + (turn ^ 1) * 2 * BN * LD;
         copy_wait<0>();
         __syncthreads();
-        if (s0 + BN < all.to) {
-            fetch<T, D, BN>(next, k, a.k.row, s0 + BN, see.keys, a.dim);
-            fetch<T, D, BN>(next + BN * LD, v, a.v.row, s0 + BN, see.keys, a.dim);
+        const int after = next_keys(see, t0, BM, s0 + BN, BN, all.to);
+        if (after < all.to) {
+            fetch<T, D, BN>(next, k, a.k.row, after, see.keys, a.dim);
+            fetch<T, D, BN>(next + BN * LD, v, a.v.row, after, see.keys, a.dim);
             copy_commit();
         }
-        if (s0 >= own.to || s0 + BN <= own.from)
+        if (s0 >= own.to || s0 + BN <= own.from || !sees_any(see, mine, ROWS, s0, BN))
             continue;
         float p[MT][NT][4], dp[MT][NT][4];
         uint32_t packed[MT][NT][2], keep[4];
         clear(p);
         times_rows(p, q, keys);
-        if (!sees_all(see, mine, s0, BN))
+        if constexpr (LEVEL == ANY)
+            if (a.bias.at)
+                add_bias<false>(a, see, bias_at<T>(a, b, h), mine, s0, p);
+        if (!sees_all(see, mine, ROWS, s0, BN))
             hide<false>(see, mine, s0, p);
         clear(dp);
         times_rows(dp, dy, keys + BN * LD);
@@ -266,14 +301,18 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
                     power2(p[m][i / 4][i % 4] * factor - exponent[m][i / 2 % 2]) * (d - delta[m][i / 2 % 2]);
             }
         }
+        if constexpr (LEVEL == ANY)
+            if (sums)
+                give_to_bias<T, MT, NT>(g, see, b, h, mine, s0, p, (float *)(stage + 4 * BN * LD));
         pack_product<T>(packed, p);
         times_columns<T, D>(dq, packed, keys);
     }
-    store_rows<T, D>(head_at<T>(a, g.dq, b, h), g.dq.row, mine, a.queries, a.dim, dq, by,
-                     queries + warp * ROWS * LD);
+    if (LEVEL < ANY || g.dq.at)
+        store_rows<T, D>(head_at<T>(a, g.dq, b, h), g.dq.row, mine, a.queries, a.dim, dq, by,
+                         queries + warp * ROWS * LD);
 }
 
-template <class T, int D, int MT, int BM, int STAGES, int MAKE, bool EASY = false>
+template <class T, int D, int MT, int BM, int STAGES, int MAKE, int LEVEL>
 static by_status launch_keys(by_cuda_exec *x, const attention_back &g)
 {
     enum { BN = WARPS * 16 * MT };
@@ -281,52 +320,59 @@ static by_status launch_keys(by_cuda_exec *x, const attention_back &g)
     const size_t shared = (2 * BN + STAGES * 2 * BM) * (D + 8) * sizeof(T) + STAGES * 2 * BM * sizeof(float);
     if (!(MAKE & MAKE_DK ? g.dk.at || (MAKE & MAKE_DV && g.dv.at) : g.dv.at != NULL))
         return BY_OK;
-    return by_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE, EASY>, grid, dim3(THREADS), shared, g);
+    return by_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE, LEVEL>, grid, dim3(THREADS), shared, g);
 }
 
-template <class T, int D, int MT, int BN, bool EASY = false>
+template <class T, int D, int MT, int BN, int LEVEL>
 static by_status launch_queries(by_cuda_exec *x, const attention_back &g)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(g.a.queries, BM), (unsigned)g.a.heads, (unsigned)g.a.batch);
-    if (!g.dq.at)
+    const size_t slopes = g.dbias.at ? WARPS * slope_room<MT, BN / 8>::COUNT * sizeof(float) : 0;
+    if (!g.dq.at && !g.dbias.at)
         return BY_OK;
-    return by_launch(x, queries_mma<T, D, MT, BN, EASY>, grid, dim3(THREADS),
-                     (2 * BM + 4 * BN) * (D + 8) * sizeof(T), g);
+    return by_launch(x, queries_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
+                     (2 * BM + 4 * BN) * (D + 8) * sizeof(T) + slopes, g);
 }
 
-/* Of the largest heads, the sums of dk and dv do not fit the registers together. */
+/* Keys, then queries. Of the largest heads, the sums of dk and dv do not fit the registers together. */
+template <class T, int LEVEL> static by_status back_64(by_cuda_exec *x, const attention_back &g)
+{
+    BY_TRY((launch_keys<T, 64, 2, 32, 2, MAKE_DK | MAKE_DV, LEVEL>(x, g)));
+    return launch_queries<T, 64, 2, 32, LEVEL>(x, g);
+}
+template <class T, int LEVEL> static by_status back_128(by_cuda_exec *x, const attention_back &g)
+{
+    BY_TRY((launch_keys<T, 128, 1, 32, 2, MAKE_DK | MAKE_DV, LEVEL>(x, g)));
+    return launch_queries<T, 128, 1, 32, LEVEL>(x, g);
+}
 template <class T> static by_status back_mma(by_cuda_exec *x, const attention_back &g)
 {
     enum { BOTH = MAKE_DK | MAKE_DV };
-    const int dim = g.a.dim;
+    const int dim = g.a.dim, level = level_of(g.a);
+    if (level == ANY)
+        return dim <= 64 ? back_64<T, ANY>(x, g) : back_128<T, ANY>(x, g);
     if (dim <= 32) {
-        BY_TRY((launch_keys<T, 32, 2, 32, 2, BOTH>(x, g)));
-        return launch_queries<T, 32, 2, 32>(x, g);
+        BY_TRY((launch_keys<T, 32, 2, 32, 2, BOTH, MASKED>(x, g)));
+        return launch_queries<T, 32, 2, 32, MASKED>(x, g);
     }
-    if (dim <= 64) {
-        if (is_easy(g.a)) {
-            BY_TRY((launch_keys<T, 64, 2, 32, 2, BOTH, true>(x, g)));
-            return launch_queries<T, 64, 2, 32, true>(x, g);
-        }
-        BY_TRY((launch_keys<T, 64, 2, 32, 2, BOTH>(x, g)));
-        return launch_queries<T, 64, 2, 32>(x, g);
-    }
+    if (dim <= 64)
+        return level == EASY ? back_64<T, EASY>(x, g) : back_64<T, MASKED>(x, g);
     if (dim <= 96) {
-        BY_TRY((launch_keys<T, 96, 1, 32, 2, BOTH>(x, g)));
-        return launch_queries<T, 96, 1, 32>(x, g);
+        BY_TRY((launch_keys<T, 96, 1, 32, 2, BOTH, MASKED>(x, g)));
+        return launch_queries<T, 96, 1, 32, MASKED>(x, g);
     }
-    if (dim <= 128) {
-        if (is_easy(g.a)) {
-            BY_TRY((launch_keys<T, 128, 1, 32, 2, BOTH, true>(x, g)));
-            return launch_queries<T, 128, 1, 32, true>(x, g);
-        }
-        BY_TRY((launch_keys<T, 128, 1, 32, 2, BOTH>(x, g)));
-        return launch_queries<T, 128, 1, 32>(x, g);
-    }
-    BY_TRY((launch_keys<T, 256, 1, 16, 1, MAKE_DK>(x, g)));
-    BY_TRY((launch_keys<T, 256, 1, 16, 1, MAKE_DV>(x, g)));
-    return launch_queries<T, 256, 1, 16>(x, g);
+    if (dim <= 128)
+        return level == EASY ? back_128<T, EASY>(x, g) : back_128<T, MASKED>(x, g);
+    BY_TRY((launch_keys<T, 256, 1, 16, 1, MAKE_DK, MASKED>(x, g)));
+    BY_TRY((launch_keys<T, 256, 1, 16, 1, MAKE_DV, MASKED>(x, g)));
+    return launch_queries<T, 256, 1, 16, MASKED>(x, g);
+}
+
+/* Queries of a tile that has sums of its own, in the kernel that will make dq. */
+static int queries_of_tile(const attention &a, by_dtype type)
+{
+    return !fits_mma(a, type) ? 64 : a.dim <= 64 ? 32 : 16;
 }
 
 /* ---- host ------------------------------------------------------------------------------------ */
@@ -352,22 +398,36 @@ extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
     const by_dtype type = n->in[0]->type;
     attention_back g = {};
     g.a = attention_of(x, n);
-    g.a.key_mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
-    g.a.y = rows_of(n->in[4], 0);
-    g.a.lse = (float *)n->in[5]->data;
-    g.dy = rows_of(n->in[6], 0);
+    g.a.y = rows_of(n->in[6], 0);
+    g.a.lse = (float *)n->in[7]->data;
+    g.dy = rows_of(n->in[8], 0);
     rows_of_qkv((const by_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
-    g.delta =
-        (float *)by_cuda_scratch(x, sizeof(float) * (size_t)(g.a.batch * g.a.heads) * (size_t)g.a.queries);
+    g.dbias = by_cuda_bias_sums(g.a, n->out[3], queries_of_tile(g.a, type));
+    const size_t rows = (size_t)(g.a.batch * g.a.heads) * (size_t)g.a.queries;
+    g.delta = (float *)by_cuda_scratch(x, sizeof(float) * (rows + by_cuda_bias_sum_count(g)));
+    if (g.dbias.at && !g.dbias.last)
+        g.dbias.at = g.delta + rows;
     if (g.a.dropout)
         BY_BRANCH("dropout");
     if (g.a.key_mask)
         BY_BRANCH("key mask");
+    if (g.a.prefix)
+        BY_BRANCH("prefix");
+    if (g.a.reach.on)
+        BY_BRANCH("pattern");
+    if (g.a.bias.at)
+        BY_BRANCH("bias");
+    if (g.dbias.last)
+        BY_BRANCH("gradient of the bias, entry by entry");
+    else if (g.dbias.at)
+        BY_BRANCH("gradient of the bias, by sums");
     BY_TRY(all_deltas(x, g, type));
     if (!fits_mma(g.a, type)) {
         BY_BRANCH("plain tiles");
-        return by_cuda_attend_back_plain(x, g, type);
+        BY_TRY(by_cuda_attend_back_plain(x, g, type));
+    } else {
+        BY_BRANCH("tiles");
+        BY_TRY(type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g));
     }
-    BY_BRANCH("tiles");
-    return type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g);
+    return by_cuda_add_bias_sums(x, g, n->out[3]);
 }

@@ -4,12 +4,28 @@
 
 #include "cuda/kernels/attention.cuh"
 
+/* Where the gradient of a bias goes: sums of floats (batch, heads, queries or tiles of them, count), which
+ * another kernel adds up, or, where no two scores share an entry, at once to its place. */
+struct bias_sums {
+    void *at;  /* NULL: not wanted */
+    bool last; /* the gradient itself */
+    int tile;  /* queries that share a row of sums; 0: every query has its own */
+    int rows;  /* of sums, of each head */
+};
+
 /* attention, and where the gradients go; at = NULL: not wanted. a.lse is read. */
 struct attention_back {
     attention a;
     head_rows dy, dq, dk, dv;
+    bias_sums dbias;
     float *delta; /* (batch, heads, queries) */
 };
+
+/* attention_bias.cu: of which kind the sums are, when tiles have so many queries; how many there are; and the
+ * sum of them to the gradient. */
+bias_sums by_cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile);
+size_t by_cuda_bias_sum_count(const attention_back &g);
+by_status by_cuda_add_bias_sums(by_cuda_exec *x, const attention_back &g, const by_tensor *dbias);
 
 /* dq, dk and dv without matrix instructions, when delta is there (attention_grad_plain.cu). */
 by_status by_cuda_attend_back_plain(by_cuda_exec *x, const attention_back &g, by_dtype type);
@@ -41,13 +57,14 @@ static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t 
     return __any_sync(0xffffffffu, any);
 }
 
-/* The tile of n queries after x, of the heads before `end` that share a key head; x.t0 < 0: the first of its
- * head. Where there is none, h = end. */
-template <bool EASY>
-static __device__ __forceinline__ query_tile next_tile(const attention &a, const span &seeing, int b, int end,
-                                                       int n, query_tile x)
+/* The tile of n queries after x, of the heads before `end` that share a key head, that meets keys [s0, s0 +
+ * m); x.t0 < 0: the first of its head. Where there is none, h = end. */
+template <int LEVEL>
+static __device__ __forceinline__ query_tile next_tile(const attention &a, const sight<LEVEL> &see,
+                                                       const span &seeing, int b, int end, int n, int s0,
+                                                       int m, query_tile x)
 {
-    const bool some_give = may_see_nothing<EASY>(a);
+    const bool some_give = may_see_nothing<LEVEL>(a);
     const int first = some_give ? 0 : seeing.from / n * n;
     x.t0 = x.t0 < 0 ? first : x.t0 + n;
     while (x.h < end) {
@@ -58,8 +75,9 @@ static __device__ __forceinline__ query_tile next_tile(const attention &a, const
                 x.h = end;
             continue;
         }
-        if ((x.t0 + n > seeing.from && x.t0 < seeing.to) ||
-            gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
+        if (x.t0 + n > seeing.from && x.t0 < seeing.to && sees_any(see, x.t0, n, s0, m))
+            break;
+        if ((LEVEL < ANY || some_give) && gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
             break;
         x.t0 += n;
     }

@@ -1,14 +1,19 @@
 /* attention_grad_plain.cu - the gradient of attention (attention_grad.cu) without matrix instructions. */
-#include "cuda/kernels/attention_grad.cuh"
+#include "cuda/kernels/attention_bias.cuh"
 #include "cuda/kernels/attention_plain.cuh"
 
-/* p: weights of queries from t0 and keys from s0; p' in `dropped`, dS in `p`. */
-static __device__ __forceinline__ void through_softmax(const attention_back &g, const sight &see,
-                                                       int64_t head, int t0, int s0, float (&p)[4][4],
+/* p: products, as exponents, of queries from t0 and keys from s0; p' in `dropped`, dS in `p`. */
+template <class T, int LEVEL>
+static __device__ __forceinline__ void through_softmax(const attention_back &g, const sight<LEVEL> &see,
+                                                       int b, int h, int t0, int s0, float (&p)[4][4],
                                                        float (&dp)[4][4], float (&dropped)[4][4])
 {
     const attention &a = g.a;
-    const bool some_give = may_see_nothing(a);
+    const int64_t head = (int64_t)b * a.heads + h;
+    const bool some_give = may_see_nothing<LEVEL>(a);
+    if constexpr (LEVEL == ANY)
+        if (a.bias.at)
+            add_bias_square(a, see, bias_at<T>(a, b, h), t0, s0, p);
     UNROLL
     for (int i = 0; i < 4; i++) {
         const int t = t0 + 4 * THREAD_Y + i;
@@ -36,7 +41,7 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
 }
 
 /* A tile of keys and NV * 64 elements of its gradients from part * NV * 64. */
-template <class T, int NV>
+template <class T, int NV, int LEVEL>
 static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_plain(const attention_back g)
 {
     const attention &a = g.a;
@@ -45,18 +50,18 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_pl
     const int tiles = (a.keys + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
     const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x % tiles * SIDE, end = (kv + 1) * a.group;
     const T *k = head_at<T>(a, a.k, b, kv), *v = head_at<T>(a, a.v, b, kv);
-    const sight see = sight_of(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span seeing = queries_seeing(see, s0, SIDE);
     float dk[NV][4][4], dv[NV][4][4];
     clear(dk);
     clear(dv);
-    query_tile x = next_tile<false>(a, seeing, b, end, SIDE, query_tile{kv * a.group, -1});
-    for (; x.h < end; x = next_tile<false>(a, seeing, b, end, SIDE, x)) {
+    query_tile x = next_tile<LEVEL>(a, see, seeing, b, end, SIDE, s0, SIDE, query_tile{kv * a.group, -1});
+    for (; x.h < end; x = next_tile<LEVEL>(a, see, seeing, b, end, SIDE, s0, SIDE, x)) {
         const T *q = head_at<T>(a, a.q, b, x.h), *dy = head_at<T>(a, g.dy, b, x.h);
         float p[4][4], dp[4][4], dropped[4][4];
         dots_of(p, a.dim, q, a.q.row, x.t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0, a.keys, one, two);
         dots_of(dp, a.dim, dy, g.dy.row, x.t0, a.queries, 1, v, a.v.row, s0, a.keys, one, two);
-        through_softmax(g, see, (int64_t)b * a.heads + x.h, x.t0, s0, p, dp, dropped);
+        through_softmax<T, LEVEL>(g, see, b, x.h, x.t0, s0, p, dp, dropped);
         put_square(weights, dropped);
         put_square(slopes, p);
         UNROLL
@@ -80,27 +85,34 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_pl
     }
 }
 
-template <class T, int NV>
+template <class T, int NV, int LEVEL>
 static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries_plain(const attention_back g)
 {
     const attention &a = g.a;
     BY_SHARED(float, one);
-    float *two = one + SQUARE, *slopes = two + SQUARE;
+    float *two = one + SQUARE, *slopes = two + SQUARE, *line = slopes + SQUARE;
     const int tiles = (a.queries + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
     const int b = blockIdx.z, h = blockIdx.y, t0 = (tiles - 1 - (int)blockIdx.x % tiles) * SIDE;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight see = sight_of(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span all = keys_seen(see, t0, SIDE);
+    const bool sums = LEVEL == ANY && g.dbias.at && part == 0;
     float dq[NV][4][4];
     clear(dq);
-    for (int s0 = all.from / SIDE * SIDE; s0 < all.to; s0 += SIDE) {
+    if (sums)
+        clear_sums<T, PLAIN_THREADS>(g, b, h, t0, SIDE);
+    const int first = next_keys(see, t0, SIDE, all.from / SIDE * SIDE, SIDE, all.to);
+    for (int s0 = first; s0 < all.to; s0 = next_keys(see, t0, SIDE, s0 + SIDE, SIDE, all.to)) {
         float p[4][4], dp[4][4], dropped[4][4];
         dots_of(p, a.dim, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0,
                 see.keys, one, two);
         dots_of(dp, a.dim, head_at<T>(a, g.dy, b, h), g.dy.row, t0, a.queries, 1, v, a.v.row, s0, see.keys,
                 one, two);
-        through_softmax(g, see, (int64_t)b * a.heads + h, t0, s0, p, dp, dropped);
+        through_softmax<T, LEVEL>(g, see, b, h, t0, s0, p, dp, dropped);
         put_square(slopes, p);
+        if constexpr (LEVEL == ANY)
+            if (sums)
+                add_to_bias<T, SIDE, SIDE, PITCH, PLAIN_THREADS>(g, see, b, h, t0, s0, slopes, line);
         UNROLL
         for (int n = 0; n < NV; n++) {
             __syncthreads();
@@ -111,26 +123,31 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries
     }
     const float scales[4] = {a.scale, a.scale, a.scale, a.scale};
     UNROLL
-    for (int n = 0; n < NV; n++)
+    for (int n = 0; n < NV && g.dq.at; n++)
         store_square(head_at<T>(a, g.dq, b, h), g.dq.row, t0, a.queries, d0 + n * SIDE, a.dim, dq[n], scales);
 }
 
-template <class T> static by_status back_plain(by_cuda_exec *x, const attention_back &g)
+template <class T, int LEVEL> static by_status launch_plain(by_cuda_exec *x, const attention_back &g)
 {
     const attention &a = g.a;
     const bool small = a.dim <= SIDE;
     const unsigned parts = small ? 1 : blocks_for(a.dim, 2 * SIDE);
     const dim3 by_key(blocks_for(a.keys, SIDE) * parts, (unsigned)a.kv_heads, (unsigned)a.batch);
     const dim3 by_query(blocks_for(a.queries, SIDE) * parts, (unsigned)a.heads, (unsigned)a.batch);
-    const size_t square = SQUARE * sizeof(float);
+    const size_t square = SQUARE * sizeof(float), line = g.dbias.at ? 2 * SIDE * sizeof(float) : 0;
     const dim3 block(PLAIN_THREADS);
     if (g.dk.at || g.dv.at)
-        BY_TRY(small ? by_launch(x, keys_plain<T, 1>, by_key, block, 4 * square, g)
-                     : by_launch(x, keys_plain<T, 2>, by_key, block, 4 * square, g));
-    if (!g.dq.at)
+        BY_TRY(small ? by_launch(x, keys_plain<T, 1, LEVEL>, by_key, block, 4 * square, g)
+                     : by_launch(x, keys_plain<T, 2, LEVEL>, by_key, block, 4 * square, g));
+    if (!g.dq.at && !g.dbias.at)
         return BY_OK;
-    return small ? by_launch(x, queries_plain<T, 1>, by_query, block, 3 * square, g)
-                 : by_launch(x, queries_plain<T, 2>, by_query, block, 3 * square, g);
+    return small ? by_launch(x, queries_plain<T, 1, LEVEL>, by_query, block, 3 * square + line, g)
+                 : by_launch(x, queries_plain<T, 2, LEVEL>, by_query, block, 3 * square + line, g);
+}
+
+template <class T> static by_status back_plain(by_cuda_exec *x, const attention_back &g)
+{
+    return level_of(g.a) == ANY ? launch_plain<T, ANY>(x, g) : launch_plain<T, MASKED>(x, g);
 }
 
 by_status by_cuda_attend_back_plain(by_cuda_exec *x, const attention_back &g, by_dtype type)

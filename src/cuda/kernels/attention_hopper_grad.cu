@@ -299,9 +299,9 @@ bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
 by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)
 {
     attention_node m = node_of(n);
-    m.y = rows_of(n->in[4], 0);
-    m.lse = (float *)n->in[5]->data;
-    m.dy = rows_of(n->in[6], 0);
+    m.y = rows_of(n->in[6], 0);
+    m.lse = (float *)n->in[7]->data;
+    m.dy = rows_of(n->in[8], 0);
     rows_of_qkv(m.attr, n->out, m.grad);
     m.stats = (float2 *)by_cuda_scratch(x, (size_t)m.batch * (size_t)m.attr->heads *
                                                (size_t)round_up(m.queries, 128) * sizeof(float2));

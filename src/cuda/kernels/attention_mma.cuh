@@ -112,10 +112,32 @@ static __device__ __forceinline__ void pack_product(uint32_t (&p)[MT][NT][2], co
     }
 }
 
+/* Hide what the pattern leaves out; arguments as below. By columns, so that the divisions are few. */
+template <bool BY_KEY, int MT, int NT>
+static __device__ __forceinline__ void hide_unreached(const sight<ANY> &see, int row0, int column0,
+                                                      float (&s)[MT][NT][4])
+{
+    const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
+    by_spot rows[2 * MT];
+    UNROLL
+    for (int i = 0; i < 2 * MT; i++)
+        rows[i] = by_spot_of(&see.reach, row0 + 8 * i + g + (BY_KEY ? 0 : see.shift));
+    UNROLL
+    for (int j = 0; j < 2 * NT; j++) {
+        const int column = column0 + j / 2 * 8 + 2 * c + j % 2;
+        const by_spot spot = by_spot_of(&see.reach, column + (BY_KEY ? see.shift : 0));
+        UNROLL
+        for (int i = 0; i < 2 * MT; i++)
+            if (!by_reaches(&see.reach, BY_KEY ? spot : rows[i], BY_KEY ? rows[i] : spot))
+                s[i / 2][j / 2][i % 2 * 2 + j % 2] = score_unseen(see, BY_KEY ? row0 + 8 * i + g : column);
+    }
+}
+
 /* Hide what is not seen in the scores of 16 MT queries from row0 and 8 NT keys from column0; BY_KEY: of as
  * many keys from row0 and queries from column0. */
-template <bool BY_KEY, int MT, int NT>
-static __device__ __forceinline__ void hide(const sight &see, int row0, int column0, float (&s)[MT][NT][4])
+template <bool BY_KEY, int LEVEL, int MT, int NT>
+static __device__ __forceinline__ void hide(const sight<LEVEL> &see, int row0, int column0,
+                                            float (&s)[MT][NT][4])
 {
     const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
     UNROLL
@@ -124,8 +146,28 @@ static __device__ __forceinline__ void hide(const sight &see, int row0, int colu
     for (int i = 0; i < NT * 4; i++) {
         const int row = row0 + 16 * m + g + i / 2 % 2 * 8, column = column0 + i / 4 * 8 + 2 * c + i % 2;
         const int key = BY_KEY ? row : column;
-        if (!sees(see, BY_KEY ? column : row, key))
+        if (!lets(see, BY_KEY ? column : row, key))
             s[m][i / 4][i % 4] = score_unseen(see, key);
+    }
+    if constexpr (LEVEL == ANY)
+        if (see.reach.on)
+            hide_unreached<BY_KEY>(see, row0, column0, s);
+}
+
+/* Products to exponents with their biases; rows: those of this head. Arguments as those of hide. */
+template <bool BY_KEY, class T, int MT, int NT>
+static __device__ __forceinline__ void add_bias(const attention &a, const sight<ANY> &see, const T *rows,
+                                                int row0, int column0, float (&s)[MT][NT][4])
+{
+    const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
+    const float factor = a.scale * LOG2_E;
+    UNROLL
+    for (int m = 0; m < MT; m++)
+        UNROLL
+    for (int i = 0; i < NT * 4; i++) {
+        const int row = row0 + 16 * m + g + i / 2 % 2 * 8, column = column0 + i / 4 * 8 + 2 * c + i % 2;
+        float &x = s[m][i / 4][i % 4];
+        x = x * factor + bias_for(a, see, rows, BY_KEY ? column : row, BY_KEY ? row : column);
     }
 }
 

@@ -103,6 +103,16 @@ static __device__ __forceinline__ void dots_of(float (&s)[4][4], int dim, const 
     }
 }
 
+/* Exponents of queries from t0 and keys from s0 with their biases; rows: those of this head. */
+template <class T>
+static __device__ __forceinline__ void add_bias_square(const attention &a, const sight<ANY> &see,
+                                                       const T *rows, int t0, int s0, float (&s)[4][4])
+{
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        s[i / 4][i % 4] += bias_for(a, see, rows, t0 + 4 * THREAD_Y + i / 4, s0 + THREAD_X + 16 * (i % 4));
+}
+
 /* p (SIDE, PITCH) = the dot products of all threads */
 static __device__ __forceinline__ void put_square(float *p, const float (&s)[4][4])
 {

@@ -15,6 +15,7 @@ template <class T> struct loss_args {
     T *dx;      /* likewise; may be x */
     int64_t x_pitch, dx_pitch;
     const int32_t *target;
+    const float *weights; /* (cols) of the classes; NULL: all count the same */
     float *lse;                 /* (rows + 1); NULL: not wanted, in the forward pass */
     float *loss;                /* (rows) of each row */
     const float *count, *dloss; /* one number each */
@@ -28,19 +29,20 @@ static __device__ __forceinline__ bool is_class(int target, int ignore, int cols
     return target != ignore && target >= 0 && target < cols;
 }
 
-/* The number of rows that count; complains of targets that are neither classes nor to be ignored. */
-static __global__ void count_targets(float *count, const int32_t *target, int64_t rows, int cols, int ignore,
-                                     by_cuda_fault *fault, int node)
+/* The number of rows that count, or the sum of their weights; complains of targets that are neither classes
+ * nor to be ignored. */
+static __global__ void count_targets(float *count, const int32_t *target, const float *weights, int64_t rows,
+                                     int cols, int ignore, by_cuda_fault *fault, int node)
 {
     __shared__ float space[32];
-    int counted = 0;
+    float counted = 0;
     for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
         if (is_class(target[r], ignore, cols))
-            counted++;
+            counted += weights ? weights[target[r]] : 1;
         else if (target[r] != ignore)
             report_fault(fault, node, 1, target[r], r, cols);
     }
-    const float all = block_sum((float)counted, space);
+    const float all = block_sum(counted, space);
     if (threadIdx.x == 0)
         *count = all;
 }
@@ -57,8 +59,8 @@ static __global__ void mean_loss(float *loss, const float *each, int64_t rows, c
         *loss = *count > 0 ? (float)(sum / *count) : 0;
 }
 
-/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing. Returns the row's
- * lse, and leaves what the forward pass wants of it. */
+/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing, times its weight.
+ * Returns the row's lse, and leaves what the forward pass wants of it. */
 template <class T>
 static __device__ __forceinline__ float finish_row(const loss_args<T> &a, int64_t row, const exp_sum &s,
                                                    bool counts, float at_target)
@@ -70,7 +72,7 @@ static __device__ __forceinline__ float finish_row(const loss_args<T> &a, int64_
             loss = (1 - a.smoothing) * (log_sum + (s.max - at_target));
         if (counts && a.smoothing > 0)
             loss += a.smoothing * (log_sum + (s.max - s.total / (float)a.cols));
-        a.loss[row] = loss;
+        a.loss[row] = counts && a.weights ? loss * a.weights[a.target[row]] : loss;
         if (a.lse)
             a.lse[row] = lse;
     }
@@ -104,14 +106,15 @@ template <class T> static __device__ __forceinline__ loss_scale scale_of(const l
     return loss_scale{*a.dloss, *a.count};
 }
 
-/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted. `from` is the row of logits,
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the row's weight. `from` is the row of logits,
  * in memory, where dx may be, or kept. */
 template <class T>
 static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx, const T *from, float lse,
                                                     int target, float at_target, loss_scale scale)
 {
     const float spread = a.smoothing / (float)a.cols, hit = 1 - a.smoothing + spread;
-    const float factor = scale.count > 0 ? scale.dloss / scale.count : 0, less = -spread * factor;
+    const float weight = a.weights ? a.weights[target] : 1;
+    const float factor = scale.count > 0 ? scale.dloss / scale.count * weight : 0, less = -spread * factor;
     zero_gap(a, dx);
     each_piece(from, a.whole, a.cols, [&](int i, auto &v) {
         for (float &e : v.at)
@@ -258,10 +261,11 @@ static by_status loss_of(by_cuda_exec *x, const by_node *forward, const by_node 
     float *own = (float *)by_cuda_scratch(x, (size_t)(rows + 1) * sizeof(float));
     a.loss = own;
     a.lse = forward->out[1] ? (float *)forward->out[1]->data : NULL;
+    a.weights = forward->in[2] ? (const float *)forward->in[2]->data : NULL;
     float *count = (a.lse ? a.lse : own) + rows;
     a.count = count;
     a.dloss = backward ? (const float *)backward->in[3]->data : NULL;
-    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, count, a.target, rows, a.cols, a.ignore,
+    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, count, a.target, a.weights, rows, a.cols, a.ignore,
                      x->cuda->device_fault, forward->index));
     const int threads = loss_threads(a);
     if (!backward)
@@ -280,8 +284,9 @@ template <class T> static by_status loss_grad_of(by_cuda_exec *x, const by_node 
     a.lse = (float *)n->in[2]->data;
     a.count = a.lse + rows;
     a.dloss = (const float *)n->in[3]->data;
+    a.weights = n->in[4] ? (const float *)n->in[4]->data : NULL;
     float *own = (float *)by_cuda_scratch(x, sizeof(float)); /* for the count that nobody needs */
-    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, own, a.target, rows, a.cols, a.ignore,
+    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, own, a.target, a.weights, rows, a.cols, a.ignore,
                      x->cuda->device_fault, n->index));
     return by_launch(x, loss_grad_row<T>, (unsigned)rows, loss_threads(a), 0, a);
 }

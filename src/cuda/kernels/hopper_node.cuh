@@ -137,8 +137,10 @@ template <class J> static bool takes(const by_cuda *c, const by_node *n)
     const int64_t t = q->dim[1], s = at->packed ? t : n->in[1]->dim[1];
     const int64_t most = INT32_MAX / 2 / BY_MAX(1, at->heads); /* places are 32-bit integers */
     if (c->arch != 90 || (q->type != BY_BF16 && q->type != BY_F16) ||
-        (at->head_dim != 64 && at->head_dim != 128) || at->dropout > 0 || !(at->scale > 0) || n->in[3])
+        (at->head_dim != 64 && at->head_dim != 128) || at->dropout > 0 || !(at->scale > 0))
         return false;
+    if (n->in[3] || n->in[4] || n->in[5] || at->pattern.kind != BY_PATTERN_FULL)
+        return false; /* key mask, prefix, bias, pattern */
     if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||
         (at->mask == BY_MASK_CAUSAL && t > s)) /* some queries would see nothing */
         return false;

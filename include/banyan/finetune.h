@@ -1,0 +1,116 @@
+/* finetune.h - take a trained model and teach it a task from labelled examples; measure a model on a task. */
+#ifndef BANYAN_FINETUNE_H
+#define BANYAN_FINETUNE_H
+
+#include "banyan/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What examples are for. */
+typedef enum by_work_kind {
+    BY_WORK_CLASSIFY, /* a label, or several, of a text or a pair of texts */
+    BY_WORK_REGRESS,  /* a number, or several */
+    BY_WORK_TAG,      /* a label for every word */
+    BY_WORK_ANSWER,   /* the part of a text that answers a question */
+    BY_WORK_CHOICE,   /* the best of several continuations */
+    BY_WORK_MLM,      /* hidden tokens of plain text */
+    BY_WORK_LM        /* next tokens of plain text */
+} by_work_kind;
+BY_API bool by_work_find(const char *name, by_work_kind *out); /* "classify", ..., "answer" or "qa" */
+
+typedef enum by_file_format { /* AUTO: by the ending; then by what the kind of work needs */
+                              BY_FORMAT_AUTO,
+                              BY_FORMAT_TSV,
+                              BY_FORMAT_CSV,
+                              BY_FORMAT_JSONL,
+                              BY_FORMAT_CONLL,
+                              BY_FORMAT_SQUAD,
+                              BY_FORMAT_TEXT /* a line, a text */
+} by_file_format;
+
+/* How a file of examples is read. Columns by name or, of files without a header, by number from 1. NULL: the
+ * usual names; without a header the first column is the text, the last the label, one between them the pair.
+ */
+typedef struct by_task_data {
+    by_work_kind kind;
+    by_file_format format;
+    const char *text, *pair, *label; /* pair "": there is none */
+    const char *choices;             /* names of columns, with commas */
+    const char *separator;           /* between several labels of a text; NULL: it has one */
+} by_task_data;
+
+/* How texts become rows, and rows answers. */
+typedef struct by_work_spec {
+    int limit;             /* tokens of a row at most; 0: the model's context */
+    int overlap;           /* of the windows over a text that is too long, where there are windows; 0: 128 */
+    int longest_answer;    /* in tokens; 0: 30 */
+    double null_threshold; /* no answer where having none is better by more than this */
+    int batch;             /* rows at once; 0: 32 */
+} by_work_spec;
+
+/* What a model is worth on a task. */
+typedef struct by_verdict {
+    by_metric metrics[BY_METRICS_MAX]; /* the first decides which of two models is better */
+    int n_metrics;
+    double loss;
+    double score; /* the first metric, or the negative loss: more is better */
+    int64_t cases, rows;
+    double seconds;
+} by_verdict;
+
+/* Measure a model directory on a file. The tokenizer is looked for in the same place. predictions: a file
+ * for one JSON object a case, or NULL. */
+BY_API by_status by_task_evaluate(by_device *d, const char *model, by_dtype dtype, const char *path,
+                                  const by_task_data *data, const by_work_spec *spec, const char *predictions,
+                                  by_verdict *out);
+
+typedef struct by_finetune_spec {
+    const char *model; /* directory */
+    by_dtype dtype;
+    double dropout; /* negative: the model's own */
+    /* data */
+    const char *data, *eval_data; /* eval_data may be NULL */
+    by_task_data reading;
+    by_work_spec work; /* batch: of evaluation */
+    /* steps */
+    int batch, accumulate;
+    int64_t steps; /* in all; 0: from epochs */
+    double epochs;
+    by_schedule_spec schedule; /* warmup negative: warmup_share of the run */
+    double warmup_share;
+    by_optimizer_spec optimizer;
+    double layer_decay;        /* each layer learns at this times the rate of the one above; 0: 1 */
+    const char *freeze;        /* "embeddings", "body", or so many layers and the embeddings; NULL: nothing */
+    const char *class_weights; /* "balanced", or a number for each label, with commas; NULL: all alike */
+    bool recompute;
+    uint64_t seed;
+    int64_t eval_every, log_every, save_every; /* in steps; 0: each epoch; 1; with each evaluation */
+    int keep, patience;
+    const char *out; /* becomes a model directory; run.json, metrics.jsonl and checkpoints are in it too */
+    bool overwrite;
+    const char *command;
+    const char *predictions; /* of the best model on the evaluation data, or NULL */
+    void (*report)(void *user, const by_report *r);
+    bool (*cancelled)(void *user);
+    void *user;
+} by_finetune_spec;
+
+typedef struct by_finetune_result {
+    int64_t steps, resumed_from, parameters, trained; /* trained: parameters that are not frozen */
+    int64_t best_step;
+    double loss, seconds;
+    int labels;
+    bool evaluated, stopped_early;
+    by_verdict best; /* of the model that is kept, when there is something to evaluate on */
+} by_finetune_result;
+
+/* Tune, or go on with what is in spec->out. Afterwards spec->out is a model directory: the best model by the
+ * task's first metric, else the last. */
+BY_API by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

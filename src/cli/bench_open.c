@@ -1,0 +1,72 @@
+/* bench_open.c - see bench_open.h. Nothing is computed, so there are no tokens to count: milliseconds, and
+ * the memory of the process before and after. */
+#include "cli/bench_open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "banyan/weights.h"
+#include "cli/report.h"
+
+/* Resident bytes of this process, 0 where /proc does not tell. */
+static double resident(void)
+{
+    long all = 0, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%ld %ld", &all, &pages) != 2)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The last of the opened ones is kept. */
+static by_weights *open_often(const char *path, double *seconds, int steps)
+{
+    by_weights *w = NULL;
+    for (int i = 0; i < steps; i++) {
+        by_weights_free(w);
+        double start = by_seconds();
+        w = by_weights_open(path);
+        seconds[i] = by_seconds() - start;
+        if (!w)
+            return NULL;
+    }
+    qsort(seconds, (size_t)steps, sizeof *seconds, by_value);
+    return w;
+}
+
+int cli_bench_open(const char *path, int steps)
+{
+    double *seconds = by_alloc_zero((size_t)steps, sizeof *seconds), before = resident();
+    by_weights *w = seconds ? open_often(path, seconds, steps) : NULL;
+    if (!w) {
+        by_free(seconds);
+        return cli_fail(NULL);
+    }
+    double after = resident(), bytes = 0;
+    for (int i = 0; i < by_weights_count(w); i++)
+        bytes += (double)by_weights_at(w, i)->bytes;
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "what", "open");
+    cJSON_AddStringToObject(j, "format", by_weights_format(w));
+    cJSON_AddNumberToObject(j, "files", by_weights_files(w));
+    cJSON_AddNumberToObject(j, "tensors", by_weights_count(w));
+    cJSON_AddNumberToObject(j, "bytes", bytes);
+    cJSON_AddNumberToObject(j, "steps", steps);
+    cJSON_AddNumberToObject(j, "ms", 1e3 * (seconds[steps / 2] + seconds[(steps - 1) / 2]) / 2);
+    cJSON_AddNumberToObject(j, "ms_min", 1e3 * seconds[0]);
+    cJSON_AddNumberToObject(j, "ms_max", 1e3 * seconds[steps - 1]);
+    cJSON_AddNumberToObject(j, "rss_before_bytes", before);
+    cJSON_AddNumberToObject(j, "rss_after_bytes", after);
+    by_weights_free(w);
+    by_free(seconds);
+    return cli_print_json(j);
+}

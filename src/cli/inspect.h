@@ -1,0 +1,36 @@
+/* inspect.h - the parts of `banyan inspect`. */
+#ifndef BY_CLI_INSPECT_H
+#define BY_CLI_INSPECT_H
+
+#include <cjson/cJSON.h>
+
+#include "base/base.h"
+
+typedef struct inspect_options {
+    const char *graph, *mode;
+    int batch, seq;
+    by_dtype dtype;
+    bool params, recompute, json;
+    bool dtype_given, seq_given;
+} inspect_options;
+
+/* A model directory, a run folder or FAMILY:PRESET: what the model is made of and what it needs. Returns an
+ * exit code. */
+int cli_inspect_model(const char *what, const inspect_options *o);
+
+/* One file: weights of any format, an index, or a tokenizer. */
+int cli_inspect_file(const char *path, const inspect_options *o);
+
+/* A directory whose model, if there is one, cannot be built here: its files, its weights, its tokenizer. */
+int cli_inspect_folder(const char *dir, const inspect_options *o);
+
+/* For the text of a model: lines about its weights' metadata and its tokenizer. The same as JSON. */
+void cli_inspect_companions(const char *dir);
+void cli_inspect_companions_json(const char *dir, cJSON *j);
+
+/* Call fn for every plain file of a directory, in order. */
+void cli_each_file(const char *dir, void (*fn)(void *user, const char *name, size_t bytes), void *user);
+
+cJSON *cli_shape_json(int rank, const int64_t *dim);
+
+#endif

@@ -1,0 +1,417 @@
+/* inspect_model.c - what a model is made of, what it needs and what it computes. Nothing is computed and
+ * hardly anything is read: programs are compiled on a device that has addresses and no memory. */
+#include <stdlib.h>
+
+#include "banyan/model.h"
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/inspect.h"
+#include "cli/paper.h"
+#include "cli/report.h"
+#include "cli/words.h"
+#include "graph/graph.h"
+#include "io/weights.h"
+#include "nn/nn.h"
+
+typedef enum mode { FORWARD, TRAIN, DECODE, MODES } mode;
+static const char *const mode_names[] = {"forward", "train", "decode"};
+
+/* What a mode needs, and what it costs. */
+typedef struct plan {
+    bool there;
+    size_t weights, gradients, optimizer, activations, recompute, cache;
+    double flops, recompute_flops; /* per token */
+} plan;
+
+/* Parameters whose names differ in numbers only. */
+typedef struct group {
+    char *name; /* "transformer.h.*.attn.c_attn" */
+    int tensors;
+    int64_t elements;
+} group;
+
+typedef struct inspection {
+    inspect_options o;
+    const char *what; /* as given */
+    char *dir;        /* NULL for a preset */
+    by_dtype stored;  /* in the file */
+    by_device device;
+    by_model *model;
+    plan plans[MODES];
+    group *groups;
+    int n_groups;
+} inspection;
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* The type of most elements of the model's file. */
+static by_status find_stored(inspection *in)
+{
+    by_weights *file = by_weights_open(in->dir);
+    size_t bytes[BY_DTYPE_COUNT] = {0};
+    if (!file)
+        return by_error_status();
+    for (int i = 0; i < by_weights_count(file); i++)
+        bytes[by_weights_at(file, i)->dtype] += by_weights_at(file, i)->bytes;
+    by_weights_free(file);
+    for (int t = 0; t < BY_DTYPE_COUNT; t++)
+        if (bytes[t] > bytes[in->stored] && by_dtype_is_float((by_dtype)t))
+            in->stored = (by_dtype)t;
+    return BY_OK;
+}
+
+/* "family:preset" */
+static by_status open_preset(inspection *in, const char *colon)
+{
+    char *family = by_sprintf("%.*s", (int)(colon - in->what), in->what);
+    if (!family)
+        return BY_ERR_MEMORY;
+    in->model = by_model_new(&in->device, family, &(by_model_shape){.preset = colon + 1, .dropout = -1},
+                             &(by_model_spec){.dtype = in->o.dtype, .training = true, .blank = true});
+    by_free(family);
+    return in->model ? BY_OK : by_error_status();
+}
+
+static by_status open_model(inspection *in)
+{
+    const char *colon = strchr(in->what, ':');
+    in->device.backend = &cli_paper;
+    if (colon && !by_dir_exists(in->what))
+        return open_preset(in, colon);
+    in->dir = cli_model_dir(in->what);
+    if (!in->dir)
+        return by_error_status();
+    BY_TRY(find_stored(in));
+    if (!in->o.dtype_given)
+        in->o.dtype = in->stored;
+    in->model = by_model_open(&in->device, in->dir, &(by_model_spec){.dtype = in->o.dtype, .training = true});
+    return in->model ? BY_OK : by_error_status();
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* The program of a mode; *cache receives what it keeps between runs. NULL on failure. */
+static by_program *compile(const inspection *in, mode m, bool recompute, size_t *cache)
+{
+    const by_model *model = in->model;
+    bool classify = by_model_task(model) == BY_TASK_CLASSIFY;
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(model), .training = m == TRAIN});
+    nn_cache *keys = m == DECODE ? nn_cache_new(by_model_device(model), in->o.seq) : NULL;
+    by_program *p = NULL;
+    if (g && (keys || m != DECODE)) {
+        int64_t shape[2] = {in->o.batch, m == DECODE ? 1 : in->o.seq};
+        by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, shape), .cache = keys};
+        if (classify || m == DECODE)
+            io.pick = by_input(g, "pick", BY_I32, 1, shape);
+        if (m == DECODE) {
+            io.positions = by_input(g, "positions", BY_I32, 2, shape);
+            keys->past = by_input(g, "past", BY_I32, 1, shape);
+        }
+        by_model_build(model, g, &io);
+        by_tensor *loss = NULL;
+        if (m == TRAIN)
+            loss =
+                by_model_loss(model, g, &io, by_input(g, "targets", BY_I32, classify ? 1 : 2, shape), NULL);
+        else
+            by_output(g, "logits", io.logits);
+        p = by_compile(g, &(by_compile_spec){.loss = loss,
+                                             .grads = m == TRAIN ? BY_GRAD_STORE : BY_GRAD_NONE,
+                                             .recompute = recompute});
+        *cache = keys ? nn_cache_bytes(keys) : 0;
+        g = NULL; /* the program's, or gone */
+    }
+    by_graph_free(g);
+    nn_cache_free(keys);
+    return p;
+}
+
+static by_status make_plan(inspection *in, mode m)
+{
+    plan *r = &in->plans[m];
+    by_params *params = by_model_params(in->model);
+    size_t n = (size_t)by_params_elements(params), size = by_dtype_size(in->o.dtype);
+    size_t acc = by_dtype_size(by_acc_type(in->o.dtype)), unused;
+    by_program *p = compile(in, m, false, &r->cache);
+    if (!p)
+        return by_error_status();
+    r->there = true;
+    r->weights = n * size;
+    r->activations = by_program_bytes(p);
+    r->flops = by_program_flops(p) / in->o.batch / (m == DECODE ? 1 : in->o.seq);
+    by_program_free(p);
+    if (m != TRAIN)
+        return BY_OK;
+    r->gradients = n * acc;
+    r->optimizer = n * acc * (size < 4 ? 3 : 2); /* two moments, and masters of 16-bit weights */
+    p = compile(in, m, true, &unused);
+    if (!p)
+        return by_error_status();
+    r->recompute = by_program_bytes(p);
+    r->recompute_flops = by_program_flops(p) / in->o.batch / in->o.seq;
+    by_program_free(p);
+    return BY_OK;
+}
+
+static by_status make_plans(inspection *in)
+{
+    for (mode m = 0; m < MODES; m++) {
+        bool wanted = !in->o.mode || strcmp(in->o.mode, mode_names[m]) == 0;
+        if (m == DECODE && by_model_task(in->model) != BY_TASK_LM && in->o.mode && wanted)
+            return by_fail(BY_ERR_ARGUMENT, "a %s does not decode", by_model_class(in->model));
+        if (wanted && (m != DECODE || by_model_task(in->model) == BY_TASK_LM))
+            BY_TRY(make_plan(in, m));
+    }
+    return BY_OK;
+}
+
+static by_status print_graph(const inspection *in)
+{
+    mode m = FORWARD;
+    while (in->o.mode && strcmp(in->o.mode, mode_names[m]) != 0)
+        m++;
+    size_t unused;
+    by_program *p = compile(in, m, in->o.recompute && m == TRAIN, &unused);
+    char *text = p ? by_program_text(p, strcmp(in->o.graph, "dot") == 0) : NULL;
+    by_program_free(p);
+    if (!text)
+        return by_error_status();
+    fputs(text, stdout);
+    by_string_free(text);
+    return BY_OK;
+}
+
+/* ---- groups of parameters -------------------------------------------------------------------- */
+
+/* "transformer.h.3.attn.c_attn.weight" -> "transformer.h.*.attn.c_attn". Heap string. */
+static char *group_name(const char *name)
+{
+    by_buf b = {0};
+    const char *end = strrchr(name, '.');
+    for (const char *at = name; end && at < end;) {
+        size_t n = strcspn(at, ".");
+        bool number = n > 0 && strspn(at, "0123456789") == n;
+        by_buf_printf(&b, "%s%.*s", at == name ? "" : ".", number ? 1 : (int)n, number ? "*" : at);
+        at += n + 1;
+    }
+    if (!end)
+        by_buf_puts(&b, name);
+    if (b.failed) {
+        by_buf_free(&b);
+        by_fail(BY_ERR_MEMORY, "out of memory");
+    }
+    return b.data;
+}
+
+static by_status make_groups(inspection *in)
+{
+    const by_params *p = by_model_params(in->model);
+    in->groups = by_alloc_zero((size_t)by_params_count(p) + 1, sizeof *in->groups);
+    if (!in->groups)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < by_params_count(p); i++) {
+        char *name = group_name(by_params_name(p, i));
+        if (!name)
+            return by_error_status();
+        int k = 0;
+        while (k < in->n_groups && strcmp(in->groups[k].name, name) != 0)
+            k++;
+        if (k == in->n_groups)
+            in->groups[in->n_groups++].name = name;
+        else
+            by_free(name);
+        int64_t n = 1;
+        for (int d = 0; d < by_params_rank(p, i); d++)
+            n *= by_params_shape(p, i)[d];
+        in->groups[k].tensors++;
+        in->groups[k].elements += n;
+    }
+    return BY_OK;
+}
+
+/* ---- the model in text ----------------------------------------------------------------------- */
+
+static void print_plan(const char *name, const plan *p, size_t activations, double flops)
+{
+    size_t all = p->weights + p->gradients + p->optimizer + activations + p->cache;
+    printf("  %-16s %11s %11s %11s %12s %11s %11s   %s\n", name, cli_bytes_text(p->weights).s,
+           cli_bytes_text(p->gradients).s, cli_bytes_text(p->optimizer).s, cli_bytes_text(activations).s,
+           cli_bytes_text(p->cache).s, cli_bytes_text(all).s, cli_flops_text(flops).s);
+}
+
+static void print_plans(const inspection *in)
+{
+    printf("\nmemory in %s for %d x %d tokens, and work per token\n", by_dtype_name(in->o.dtype), in->o.batch,
+           in->o.seq);
+    printf("  %-16s %11s %11s %11s %12s %11s %11s   %s\n", "", "weights", "gradients", "optimiser",
+           "activations", "cache", "all", "per token");
+    for (mode m = 0; m < MODES; m++) {
+        const plan *p = &in->plans[m];
+        if (p->there)
+            print_plan(mode_names[m], p, p->activations, p->flops);
+        if (p->there && m == TRAIN)
+            print_plan("train, recompute", p, p->recompute, p->recompute_flops);
+    }
+    if (in->plans[DECODE].there) {
+        size_t cache = in->plans[DECODE].cache;
+        printf("  cache: %s per token of a sequence; decoding counted with it full\n",
+               cli_bytes_text(cache / (size_t)in->o.batch / (size_t)in->o.seq).s);
+    }
+}
+
+static void print_params(const by_params *p)
+{
+    printf("\n%-48s %s\n", "parameter", "shape");
+    for (int i = 0; i < by_params_count(p); i++)
+        printf("%-48s %s\n", by_params_name(p, i),
+               cli_shape_text(by_params_rank(p, i), by_params_shape(p, i)).s);
+}
+
+static void print_model(const inspection *in)
+{
+    const by_model *m = in->model;
+    const by_params *p = by_model_params(m);
+    double all = (double)by_params_elements(p);
+    printf("%s, %s\n", by_model_title(m), by_model_class(m));
+    printf("  %d layers, %d heads, width %d, context %d, vocabulary %d\n", by_model_layers(m),
+           by_model_heads(m), by_model_width(m), by_model_context(m), by_model_vocab(m));
+    if (by_model_task(m) == BY_TASK_CLASSIFY)
+        printf("  %d labels\n", by_model_labels(m));
+    if (in->dir) {
+        printf("  stored as %s in %s\n", by_dtype_name(in->stored), in->dir);
+        cli_inspect_companions(in->dir);
+    }
+    printf("\n%-40s %8s %16s\n", "parameters", "tensors", "elements");
+    for (int i = 0; i < in->n_groups; i++)
+        printf("  %-38s %8d %16s  %5.1f%%\n", in->groups[i].name, in->groups[i].tensors,
+               cli_count_text(in->groups[i].elements).s, 100 * (double)in->groups[i].elements / all);
+    printf("  %-38s %8d %16s\n", "all", by_params_count(p), cli_count_text(by_params_elements(p)).s);
+    print_plans(in);
+    if (in->o.params)
+        print_params(p);
+}
+
+/* ---- the model as JSON ----------------------------------------------------------------------- */
+
+static void add_plans(const inspection *in, cJSON *j)
+{
+    cJSON *modes = cJSON_AddObjectToObject(j, "modes");
+    for (mode m = 0; m < MODES; m++) {
+        const plan *p = &in->plans[m];
+        if (!p->there)
+            continue;
+        cJSON *o = cJSON_AddObjectToObject(modes, mode_names[m]);
+        cJSON_AddNumberToObject(o, "weight_bytes", (double)p->weights);
+        if (m == TRAIN) {
+            cJSON_AddNumberToObject(o, "gradient_bytes", (double)p->gradients);
+            cJSON_AddNumberToObject(o, "optimizer_bytes", (double)p->optimizer);
+            cJSON_AddNumberToObject(o, "activation_bytes_recompute", (double)p->recompute);
+            cJSON_AddNumberToObject(o, "flops_per_token_recompute", p->recompute_flops);
+        }
+        cJSON_AddNumberToObject(o, "activation_bytes", (double)p->activations);
+        if (m == DECODE) {
+            cJSON_AddNumberToObject(o, "cache_bytes", (double)p->cache);
+            cJSON_AddNumberToObject(o, "cache_bytes_per_token", (double)p->cache / in->o.batch / in->o.seq);
+        }
+        cJSON_AddNumberToObject(o, "flops_per_token", p->flops);
+    }
+}
+
+static void add_params(const inspection *in, cJSON *j)
+{
+    const by_params *p = by_model_params(in->model);
+    cJSON *groups = cJSON_AddArrayToObject(j, "groups");
+    for (int i = 0; i < in->n_groups; i++) {
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "name", in->groups[i].name);
+        cJSON_AddNumberToObject(o, "tensors", in->groups[i].tensors);
+        cJSON_AddNumberToObject(o, "elements", (double)in->groups[i].elements);
+        cJSON_AddItemToArray(groups, o);
+    }
+    cJSON *list = in->o.params ? cJSON_AddArrayToObject(j, "tensors") : NULL;
+    for (int i = 0; list && i < by_params_count(p); i++) {
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "name", by_params_name(p, i));
+        cJSON_AddItemToObject(o, "shape", cli_shape_json(by_params_rank(p, i), by_params_shape(p, i)));
+        cJSON_AddItemToArray(list, o);
+    }
+}
+
+static int print_model_json(const inspection *in)
+{
+    const by_model *m = in->model;
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "model", in->what);
+    cJSON_AddStringToObject(j, "family", by_model_family(m));
+    cJSON_AddStringToObject(j, "class", by_model_class(m));
+    cJSON_AddNumberToObject(j, "layers", by_model_layers(m));
+    cJSON_AddNumberToObject(j, "heads", by_model_heads(m));
+    cJSON_AddNumberToObject(j, "width", by_model_width(m));
+    cJSON_AddNumberToObject(j, "context", by_model_context(m));
+    cJSON_AddNumberToObject(j, "vocab", by_model_vocab(m));
+    if (by_model_task(m) == BY_TASK_CLASSIFY)
+        cJSON_AddNumberToObject(j, "labels", by_model_labels(m));
+    cJSON_AddNumberToObject(j, "parameters", (double)by_params_elements(by_model_params(m)));
+    if (in->dir) {
+        cJSON_AddStringToObject(j, "stored_dtype", by_dtype_name(in->stored));
+        cli_inspect_companions_json(in->dir, j);
+    }
+    cJSON_AddStringToObject(j, "dtype", by_dtype_name(in->o.dtype));
+    cJSON_AddNumberToObject(j, "batch", in->o.batch);
+    cJSON_AddNumberToObject(j, "seq", in->o.seq);
+    add_params(in, j);
+    add_plans(in, j);
+    return cli_print_json(j);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static by_status inspect(inspection *in)
+{
+    BY_TRY(open_model(in));
+    int context = by_model_context(in->model);
+    if (!in->o.seq_given)
+        in->o.seq = context;
+    if (in->o.seq > context)
+        return by_fail(BY_ERR_ARGUMENT, "--seq %d: the model's context is %d", in->o.seq, context);
+    if (in->o.graph)
+        return print_graph(in);
+    BY_TRY(make_groups(in));
+    return make_plans(in);
+}
+
+static void close_inspection(inspection *in)
+{
+    for (int i = 0; i < in->n_groups; i++)
+        by_free(in->groups[i].name);
+    by_free(in->groups);
+    by_model_free(in->model);
+    by_free(in->dir);
+}
+
+/* The model cannot be built here, but its files can be shown. */
+static int show_folder(inspection *in)
+{
+    char *why = by_strdup(by_error_message());
+    cli_note("%s", why ? why : "");
+    by_free(why);
+    return cli_inspect_folder(in->dir, &in->o);
+}
+
+int cli_inspect_model(const char *what, const inspect_options *o)
+{
+    inspection in = {.what = what, .o = *o};
+    int code = CLI_OK;
+    by_status s = inspect(&in);
+    if (s == BY_ERR_UNSUPPORTED && in.dir && !in.model)
+        code = show_folder(&in);
+    else if (s != BY_OK)
+        code = cli_fail(in.dir || in.model
+                            ? NULL
+                            : "a model without a file is named FAMILY:PRESET, for instance gpt2:124m");
+    else if (in.o.json && !in.o.graph)
+        code = print_model_json(&in);
+    else if (!in.o.graph)
+        print_model(&in);
+    close_inspection(&in);
+    return code;
+}

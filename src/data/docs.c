@@ -1,0 +1,396 @@
+/* docs.c - see docs.h. The index is a file of 64-bit little-endian numbers: magic, sentences, documents; the
+ * start of each sentence and the end of the last; the first sentence of each document and the end of the
+ * last; the language of each document. */
+#include "data/docs.h"
+
+#include <math.h>
+
+#define MAGIC     INT64_C(0x31736f4344796e42) /* "BnyDCos1" */
+#define MAX_LINES (INT64_C(1) << 40)
+
+/* ---- sentences ------------------------------------------------------------------------------- */
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (uint8_t)c >= 0x80;
+}
+
+/* Bytes of a closing quote or bracket at s, or 0. */
+static size_t closing(const char *s, size_t n)
+{
+    static const char *const marks[] = {"\"", "'", ")", "]", "\xe2\x80\x9d", "\xe2\x80\x99", "\xc2\xbb"};
+    for (int i = 0; i < BY_COUNT(marks); i++) {
+        size_t k = strlen(marks[i]);
+        if (k <= n && memcmp(s, marks[i], k) == 0)
+            return k;
+    }
+    return 0;
+}
+
+static bool is_initial(const char *s, size_t stop)
+{
+    return s[stop] == '.' && stop >= 1 && is_letter(s[stop - 1]) && (uint8_t)s[stop - 1] < 0x80 &&
+           (stop == 1 || is_space(s[stop - 2]) || s[stop - 2] == '.');
+}
+
+size_t by_sentence_end(const char *s, size_t n, size_t start)
+{
+    for (size_t i = start; i < n; i++) {
+        if (!strchr(".!?", s[i]) || !s[i] || is_initial(s, i))
+            continue;
+        size_t end = i + 1, next;
+        while (end < n && s[end] && strchr(".!?", s[end]))
+            end++;
+        for (size_t k; end < n && (k = closing(s + end, n - end)) > 0;)
+            end += k;
+        for (next = end; next < n && is_space(s[next]);)
+            next++;
+        if (next == n)
+            return n;
+        if (next > end && !(s[next] >= 'a' && s[next] <= 'z') && !strchr(",;:", s[next]))
+            return end;
+        i = end - 1;
+    }
+    return n;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+typedef struct builder {
+    const by_tokenizer *tokenizer;
+    bool parallel;
+    by_shard_writer shard;
+    by_ids ids;
+    by_buf starts, firsts, languages, text; /* the first three: int64 */
+    int64_t sentences, documents, bytes;
+    int64_t first; /* sentence of the present document */
+} builder;
+
+static void put_number(by_buf *b, int64_t v)
+{
+    by_buf_put(b, &v, sizeof v);
+}
+
+/* Sentences behind the first of a document are encoded with the space before them: byte-level tokenizers see
+ * it. */
+static by_status add_sentence(builder *b, const char *text, size_t size)
+{
+    b->text.size = 0;
+    if (b->sentences > b->first)
+        by_buf_puts(&b->text, " ");
+    by_buf_put(&b->text, text, size);
+    if (b->text.failed)
+        return by_fail(BY_ERR_MEMORY, "out of memory for a line of %zu bytes", size);
+    BY_TRY(by_tokenizer_encode(b->tokenizer, b->text.data, b->text.size, &b->ids));
+    if (!b->ids.count && !b->parallel)
+        return BY_OK;
+    put_number(&b->starts, b->shard.tokens);
+    b->sentences++;
+    return by_shard_put(&b->shard, &b->ids);
+}
+
+/* Close the present document; one without sentences is none. */
+static void end_document(builder *b, int language)
+{
+    if (b->sentences == b->first)
+        return;
+    put_number(&b->firsts, b->first);
+    put_number(&b->languages, language);
+    b->documents++;
+    b->first = b->sentences;
+}
+
+static by_status add_line(builder *b, const char *line, size_t size)
+{
+    while (size && is_space(line[size - 1]))
+        size--;
+    while (size && is_space(*line)) {
+        line++;
+        size--;
+    }
+    if (b->parallel)
+        return add_sentence(b, line, size);
+    for (size_t at = 0; at < size;) {
+        size_t end = by_sentence_end(line, size, at);
+        BY_TRY(add_sentence(b, line + at, end - at));
+        for (at = end; at < size && is_space(line[at]);)
+            at++;
+    }
+    return BY_OK;
+}
+
+static bool is_blank(const char *line, size_t size)
+{
+    while (size && is_space(line[size - 1]))
+        size--;
+    return size == 0;
+}
+
+/* Call for each line; *at moves on. */
+static size_t next_line(const char *text, size_t size, size_t *at)
+{
+    const char *end = memchr(text + *at, '\n', size - *at);
+    size_t n = end ? (size_t)(end - text) - *at : size - *at;
+    *at += n + (end != NULL);
+    return n;
+}
+
+/* Whether blank lines stand between others. */
+static bool has_blank_lines(const char *text, size_t size)
+{
+    bool before = false, blank = false;
+    for (size_t at = 0; at < size;) {
+        size_t start = at, n = next_line(text, size, &at);
+        if (!is_blank(text + start, n) && blank)
+            return true;
+        if (!is_blank(text + start, n))
+            before = true;
+        else
+            blank = before;
+    }
+    return false;
+}
+
+static by_status add_text(builder *b, const by_docs_file *file, const char *text, size_t size)
+{
+    bool blocks = !b->parallel && has_blank_lines(text, size);
+    int64_t number = 0;
+    size_t at = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < size) {
+        size_t start = at, n = next_line(text, size, &at);
+        number++;
+        if (add_line(b, text + start, n) != BY_OK)
+            return by_fail_context("%s: line %lld", file->path, (long long)number);
+        if (!blocks || is_blank(text + start, n))
+            end_document(b, file->language);
+    }
+    end_document(b, file->language);
+    b->bytes += (int64_t)size;
+    return BY_OK;
+}
+
+static by_status add_file(builder *b, const by_docs_file *file)
+{
+    by_map map;
+    BY_TRY(by_map_open(&map, file->path));
+    by_status s = add_text(b, file, (const char *)map.data, map.size);
+    by_map_close(&map);
+    return s;
+}
+
+/* Lines of each language must be as many as those of the first. */
+static by_status check_parallel(const builder *b, const by_docs_spec *spec)
+{
+    const int64_t *languages = (const int64_t *)(const void *)b->languages.data;
+    int last = spec->files[spec->count - 1].language;
+    int64_t count[2] = {0, 0};
+    for (int l = 0; l <= last; l++) {
+        count[l > 0] = 0;
+        for (int64_t i = 0; i < b->documents; i++)
+            count[l > 0] += languages[i] == l;
+        if (l && count[1] != count[0]) {
+            int k = 0;
+            while (spec->files[k].language != l)
+                k++;
+            return by_fail(
+                BY_ERR_FORMAT, "%s has %lld lines and %s has %lld; parallel text needs as many in each",
+                spec->files[0].path, (long long)count[0], spec->files[k].path, (long long)count[1]);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status write_index(builder *b, const char *path)
+{
+    by_buf out = {0};
+    put_number(&out, MAGIC);
+    put_number(&out, b->sentences);
+    put_number(&out, b->documents);
+    put_number(&b->starts, b->shard.tokens);
+    put_number(&b->firsts, b->sentences);
+    by_buf *parts[] = {&b->starts, &b->firsts, &b->languages};
+    for (int i = 0; i < BY_COUNT(parts); i++) {
+        by_buf_put(&out, parts[i]->data, parts[i]->size);
+        out.failed = out.failed || parts[i]->failed;
+    }
+    by_status s = out.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the index of %lld sentences",
+                                       (long long)b->sentences)
+                             : by_file_write(path, out.data, out.size);
+    by_buf_free(&out);
+    return s;
+}
+
+static by_status build(builder *b, const by_docs_spec *spec, const char *index)
+{
+    for (int i = 0; i < spec->count; i++)
+        BY_TRY(add_file(b, &spec->files[i]));
+    if (b->documents == 0)
+        return by_fail(BY_ERR_FORMAT, "%s: no text", spec->files[0].path);
+    if (spec->parallel && !b->languages.failed)
+        BY_TRY(check_parallel(b, spec));
+    return write_index(b, index);
+}
+
+by_status by_docs_build(const by_tokenizer *t, const by_docs_spec *spec, const char *shard, const char *index,
+                        int64_t *bytes, int64_t *tokens)
+{
+    builder b = {.tokenizer = t, .parallel = spec->parallel};
+    by_status s = by_shard_begin(&b.shard, shard, by_tokenizer_vocab_size(t));
+    if (s == BY_OK)
+        s = build(&b, spec, index);
+    *bytes = b.bytes;
+    *tokens = b.shard.tokens;
+    if (s == BY_OK)
+        s = by_shard_finish(&b.shard);
+    else
+        by_shard_abort(&b.shard);
+    by_ids_free(&b.ids);
+    by_buf_free(&b.starts);
+    by_buf_free(&b.firsts);
+    by_buf_free(&b.languages);
+    by_buf_free(&b.text);
+    return s;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Each number at least the one before, the first 0, the last `end`. */
+static bool is_rising(const int64_t *v, int64_t n, int64_t end)
+{
+    for (int64_t i = 1; i < n; i++)
+        if (v[i] < v[i - 1])
+            return false;
+    return n > 0 && v[0] == 0 && v[n - 1] == end;
+}
+
+static by_status read_index(by_docs *d, const int64_t *v, size_t size, const char *path)
+{
+    int64_t count = (int64_t)(size / sizeof *v);
+    if (size % sizeof *v || count < 3 || v[0] != MAGIC || v[1] < 1 || v[2] < 1 || v[1] > MAX_LINES ||
+        v[2] > MAX_LINES || count != 3 + (v[1] + 1) + (v[2] + 1) + v[2])
+        return by_fail(BY_ERR_FORMAT, "%s is not an index of sentences, or is cut off", path);
+    const int64_t *starts = v + 3, *firsts = starts + v[1] + 1, *languages = firsts + v[2] + 1;
+    d->sentences = v[1];
+    d->count = v[2];
+    if (!is_rising(starts, d->sentences + 1, by_tokens_count(d->tokens)) ||
+        !is_rising(firsts, d->count + 1, d->sentences))
+        return by_fail(BY_ERR_FORMAT, "%s does not belong to the tokens beside it", path);
+    d->starts = by_alloc((size_t)(d->sentences + 1) * sizeof *d->starts);
+    d->list = by_alloc_zero((size_t)d->count, sizeof *d->list);
+    if (!d->starts || !d->list)
+        return BY_ERR_MEMORY;
+    memcpy(d->starts, starts, (size_t)(d->sentences + 1) * sizeof *d->starts);
+    for (int64_t i = 0; i < d->count; i++) {
+        if (languages[i] < 0 || languages[i] > UINT16_MAX || (i && languages[i] < languages[i - 1]))
+            return by_fail(BY_ERR_FORMAT, "%s: document %lld has no language", path, (long long)i);
+        d->list[i] = (by_document){firsts[i], firsts[i + 1], (int)languages[i]};
+    }
+    return BY_OK;
+}
+
+by_status by_docs_open(by_docs *d, const char *shard, const char *index, int vocab_size)
+{
+    by_map map;
+    *d = (by_docs){.tokens = by_tokens_open(&shard, 1, vocab_size)};
+    if (!d->tokens)
+        return by_error_status();
+    by_status s = by_map_open(&map, index);
+    if (s == BY_OK) {
+        s = read_index(d, (const int64_t *)(const void *)map.data, map.size, index);
+        by_map_close(&map);
+    }
+    if (s != BY_OK)
+        by_docs_close(d);
+    return s;
+}
+
+void by_docs_close(by_docs *d)
+{
+    by_tokens_free(d->tokens);
+    by_free(d->starts);
+    by_free(d->list);
+    *d = (by_docs){0};
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+void by_docs_part_free(by_docs_part *p)
+{
+    by_free(p->list);
+    *p = (by_docs_part){0};
+}
+
+static void take(by_docs_part *p, by_document doc)
+{
+    if (doc.first == doc.end)
+        return;
+    p->list[p->count++] = doc;
+    p->tokens += p->all->starts[doc.end] - p->all->starts[doc.first];
+}
+
+/* Documents [from, to) are of one language. */
+static void split_language(const by_docs *d, int64_t from, int64_t to, double fraction, bool parallel,
+                           by_docs_part *train, by_docs_part *held)
+{
+    int64_t begin = d->starts[d->list[from].first], end = d->starts[d->list[to - 1].end];
+    int64_t cut = begin + (int64_t)floor((double)(end - begin) * (1 - fraction));
+    int64_t whole = from + (int64_t)floor((double)(to - from) * (1 - fraction));
+    for (int64_t i = from; i < to; i++) {
+        by_document a = d->list[i], b = a;
+        if (parallel) {
+            take(i < whole ? train : held, a);
+            continue;
+        }
+        while (a.end > a.first && d->starts[a.end] > cut && fraction > 0)
+            a.end--;
+        b.first = a.end;
+        take(train, a);
+        take(held, b);
+    }
+}
+
+by_status by_docs_split(const by_docs *d, double fraction, bool parallel, by_docs_part *train,
+                        by_docs_part *held)
+{
+    *train = *held = (by_docs_part){.all = d};
+    train->list = by_alloc((size_t)d->count * sizeof *train->list);
+    held->list = by_alloc((size_t)d->count * sizeof *held->list);
+    if (!train->list || !held->list)
+        return BY_ERR_MEMORY;
+    for (int64_t from = 0, to; from < d->count; from = to) {
+        for (to = from; to < d->count && d->list[to].language == d->list[from].language;)
+            to++;
+        split_language(d, from, to, fraction, parallel, train, held);
+    }
+    return BY_OK;
+}
+
+by_status by_docs_entropy(const by_docs_part *p, int vocab_size, double *nats)
+{
+    int32_t ids[1024];
+    int64_t *counts = by_alloc_zero((size_t)vocab_size, sizeof *counts), total = 0;
+    if (!counts)
+        return BY_ERR_MEMORY;
+    by_status s = BY_OK;
+    for (int64_t i = 0; i < p->count && s == BY_OK; i++) {
+        int64_t at = p->all->starts[p->list[i].first], end = p->all->starts[p->list[i].end];
+        for (int64_t n; at < end && s == BY_OK; at += n) {
+            n = BY_MIN(end - at, (int64_t)BY_COUNT(ids));
+            s = by_tokens_read(p->all->tokens, at, n, ids);
+            for (int64_t k = 0; k < n && s == BY_OK; k++)
+                counts[ids[k]]++;
+            total += n;
+        }
+    }
+    *nats = 0;
+    for (int i = 0; i < vocab_size; i++)
+        if (counts[i])
+            *nats -= (double)counts[i] / (double)total * log((double)counts[i] / (double)total);
+    by_free(counts);
+    return s;
+}

@@ -1,0 +1,371 @@
+/* objective.c - see objective.h. */
+#include "data/sample.h"
+
+/* Streams of random numbers of one seed: orders of epochs, copies of the text, evaluation. */
+#define ORDER_STREAM (UINT64_C(1) << 62)
+#define COPY_STREAM  (UINT64_C(1) << 61)
+#define HELD_STREAM  (UINT64_C(3) << 60)
+
+enum { SHORTEST = 8 }; /* tokens of a row, with its special ones */
+
+static const struct {
+    const char *name;
+    by_task task;
+    bool hides;
+    const char *labels[2];
+    by_status (*plan)(by_objective *);
+    by_status (*row)(const by_objective *, int64_t, by_rng *, by_sample *);
+} kinds[BY_OBJECTIVE_COUNT] = {
+    [BY_OBJECTIVE_LM] = {"lm", BY_TASK_LM, false, {NULL}, NULL, NULL},
+    [BY_OBJECTIVE_MLM] = {"mlm", BY_TASK_MLM, true, {NULL}, by_pack_plan, by_pack_row},
+    [BY_OBJECTIVE_NSP] = {"nsp", BY_TASK_PRETRAIN, true, {"next", "random"}, by_pairs_plan, by_pairs_row},
+    [BY_OBJECTIVE_SOP] =
+        {"sop", BY_TASK_PRETRAIN, true, {"in order", "swapped"}, by_pairs_plan, by_pairs_row},
+    [BY_OBJECTIVE_CLM] = {"clm", BY_TASK_LM, false, {NULL}, by_pack_plan, by_pack_row},
+    [BY_OBJECTIVE_TLM] = {"tlm", BY_TASK_MLM, true, {NULL}, by_translations_plan, by_translations_row},
+};
+
+const char *by_objective_name(by_objective_kind k)
+{
+    return kinds[k].name;
+}
+
+bool by_objective_find(const char *name, by_objective_kind *out)
+{
+    by_buf known = {0};
+    for (int i = 0; i < BY_OBJECTIVE_COUNT; i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            *out = (by_objective_kind)i;
+            by_buf_free(&known);
+            return true;
+        }
+        by_buf_printf(&known, "%s%s", i ? ", " : "", kinds[i].name);
+    }
+    by_fail(BY_ERR_ARGUMENT, "no objective is called \"%s\"; there are: %s", name,
+            known.data ? known.data : "");
+    by_buf_free(&known);
+    return false;
+}
+
+by_task by_objective_task(by_objective_kind k)
+{
+    return kinds[k].task;
+}
+
+bool by_objective_hides(by_objective_kind k)
+{
+    return kinds[k].hides;
+}
+
+const char *by_objective_label(by_objective_kind k, int label)
+{
+    return label == 0 || label == 1 ? kinds[k].labels[label] : NULL;
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static by_status need(const by_objective *o, const by_tokenizer *t, by_special which, const char *what,
+                      int *id)
+{
+    *id = by_tokenizer_special(t, which);
+    return *id >= 0 ? BY_OK
+                    : by_fail(BY_ERR_UNSUPPORTED,
+                              "the tokenizer (%s) has no %s token, which the objective \"%s\" needs; use the "
+                              "tokenizer of a model that has one",
+                              by_tokenizer_kind(t), what, kinds[o->spec.kind].name);
+}
+
+static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
+{
+    size_t n = (size_t)by_tokenizer_vocab_size(t);
+    o->parts = by_alloc_zero(n + 1, 1);
+    o->ordinary = by_alloc_zero(n + 1, sizeof *o->ordinary);
+    if (!o->parts || !o->ordinary)
+        return BY_ERR_MEMORY;
+    bool marked = by_tokenizer_parts(t, o->parts);
+    for (size_t id = 0; id < n; id++)
+        if (!(o->parts[id] & (BY_ID_SPECIAL | BY_ID_ABSENT)))
+            o->ordinary[o->n_ordinary++] = (int32_t)id;
+    BY_TRY(need(o, t, BY_SPECIAL_FIRST, "first ([CLS], <s>)", &o->first));
+    BY_TRY(need(o, t, BY_SPECIAL_SEP, "separating ([SEP], </s>)", &o->sep));
+    BY_TRY(need(o, t, BY_SPECIAL_PAD, "padding ([PAD], <pad>)", &o->pad));
+    if (!kinds[o->spec.kind].hides)
+        return BY_OK;
+    BY_TRY(need(o, t, BY_SPECIAL_MASK, "mask ([MASK], <mask>)", &o->masked));
+    if (o->spec.masking.whole_words && !marked)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
+                       by_tokenizer_kind(t));
+    return BY_OK;
+}
+
+static by_status check(const by_objective_spec *s)
+{
+    const by_masking *m = &s->masking;
+    if (s->seq < SHORTEST || s->step_rows < 1)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "rows of %d tokens are too short for the objective \"%s\"; %d are needed", s->seq,
+                       kinds[s->kind].name, SHORTEST);
+    if (!(m->share > 0 && m->share < 1) || m->masked < 0 || m->random < 0 || m->masked + m->random > 1)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "hiding a share of %g, of them %g masked and %g replaced, is not possible", m->share,
+                       m->masked, m->random);
+    return BY_OK;
+}
+
+static by_status set_up(by_objective *o, const by_tokenizer *t)
+{
+    BY_TRY(check(&o->spec));
+    BY_TRY(read_vocabulary(o, t));
+    BY_TRY(kinds[o->spec.kind].plan(o));
+    if (o->count == 0)
+        return by_fail(BY_ERR_FORMAT, "the text has nothing for the objective \"%s\"",
+                       kinds[o->spec.kind].name);
+    if (kinds[o->spec.kind].hides)
+        o->picks = by_mask_picks(&o->spec.masking, o->spec.seq);
+    return BY_OK;
+}
+
+by_objective *by_objective_new(const by_docs_part *text, const by_tokenizer *t, const by_objective_spec *spec)
+{
+    by_objective *o = by_alloc_zero(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->spec = *spec;
+    o->text = text;
+    if (set_up(o, t) != BY_OK) {
+        by_objective_free(o);
+        return NULL;
+    }
+    return o;
+}
+
+by_objective *by_objective_new_lm(const by_lm_batches *d)
+{
+    by_objective *o = by_alloc_zero(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->lm = *d;
+    o->spec =
+        (by_objective_spec){.kind = BY_OBJECTIVE_LM, .seq = d->seq, .step_rows = d->batch, .seed = d->seed};
+    return o;
+}
+
+void by_objective_free(by_objective *o)
+{
+    if (!o)
+        return;
+    by_free(o->parts);
+    by_free(o->ordinary);
+    by_free(o->rows);
+    by_free(o);
+}
+
+const by_objective_spec *by_objective_settings(const by_objective *o)
+{
+    return &o->spec;
+}
+
+by_status by_span_add(by_objective *o, by_span s)
+{
+    if (o->count == o->capacity) {
+        int64_t capacity = BY_MAX(o->capacity * 2, (int64_t)256);
+        by_span *rows = by_resize(o->rows, (size_t)capacity, sizeof *rows);
+        if (!rows)
+            return BY_ERR_MEMORY;
+        o->rows = rows;
+        o->capacity = capacity;
+    }
+    o->rows[o->count++] = s;
+    return BY_OK;
+}
+
+/* ---- memory of rows -------------------------------------------------------------------------- */
+
+by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch)
+{
+    const by_objective_kind kind = o->spec.kind;
+    const size_t cells = (size_t)count * (size_t)o->spec.seq, lm = kind == BY_OBJECTIVE_LM;
+    const bool pairs = kinds[kind].labels[0] != NULL, two = kind == BY_OBJECTIVE_TLM;
+    *r = (by_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
+    const struct {
+        int32_t **at;
+        size_t size;
+    } parts[] = {
+        {&r->tokens, cells},
+        {&r->targets, o->picks ? (size_t)count * (size_t)o->picks : cells},
+        {&r->mask, lm ? 0 : cells},
+        {&r->segments, pairs || o->spec.language_ids ? cells : 0},
+        {&r->positions, two ? cells : 0},
+        {&r->pick, (size_t)count * (size_t)o->picks},
+        {&r->second, pairs ? (size_t)count : 0},
+        {&r->scratch, 3 * (size_t)o->spec.seq},
+    };
+    for (int i = 0; i < BY_COUNT(parts); i++)
+        if (parts[i].size && !(*parts[i].at = by_alloc_zero(parts[i].size, sizeof(int32_t)))) {
+            by_samples_free(r);
+            return BY_ERR_MEMORY;
+        }
+    return BY_OK;
+}
+
+void by_samples_free(by_samples *r)
+{
+    int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions,
+                        r->mask,   r->pick,    r->second,   r->scratch};
+    for (int i = 0; i < BY_COUNT(parts); i++)
+        by_free(parts[i]);
+    *r = (by_samples){0};
+}
+
+static int32_t *from(int32_t *v, size_t at)
+{
+    return v ? v + at : NULL;
+}
+
+by_batch by_samples_batch(const by_samples *r, int number)
+{
+    const size_t row = (size_t)number * (size_t)r->batch, cell = row * (size_t)r->seq,
+                 pick = row * (size_t)r->picks;
+    return (by_batch){.batch = r->batch,
+                      .seq = r->seq,
+                      .tokens = from(r->tokens, cell),
+                      .segments = from(r->segments, cell),
+                      .positions = from(r->positions, cell),
+                      .mask = from(r->mask, cell),
+                      .pick = from(r->pick, pick),
+                      .picks = r->batch * r->picks,
+                      .targets = from(r->targets, r->picks ? pick : cell),
+                      .second = from(r->second, row)};
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+void by_sample_put(by_sample *r, int32_t id, int segment)
+{
+    if (r->used == r->seq)
+        return;
+    r->tokens[r->used] = id;
+    r->mask[r->used] = 1;
+    if (r->segments)
+        r->segments[r->used] = segment;
+    if (r->positions)
+        r->positions[r->used] = r->position;
+    r->position++;
+    r->used++;
+}
+
+by_status by_sample_copy(by_sample *r, const by_objective *o, int64_t begin, int64_t end, int segment)
+{
+    int64_t n = BY_MIN(end - begin, (int64_t)(r->seq - r->used));
+    int32_t *ids = r->tokens + r->used;
+    BY_TRY(by_tokens_read(o->text->all->tokens, begin, n, ids));
+    for (int64_t i = 0; i < n; i++)
+        by_sample_put(r, ids[i], segment);
+    return BY_OK;
+}
+
+/* Fill the rest of a row with what nobody sees. */
+static void pad(const by_objective *o, by_sample *r)
+{
+    for (int t = r->used; t < r->seq; t++) {
+        r->tokens[t] = o->pad;
+        r->mask[t] = 0;
+        if (r->segments)
+            r->segments[t] = 0;
+        if (r->positions)
+            r->positions[t] = o->spec.first_position;
+    }
+}
+
+/* What stands at each place is to be predicted by the place before. */
+static void put_next(const by_sample *row, int32_t *targets)
+{
+    for (int t = 0; t < row->seq; t++)
+        targets[t] = t + 1 < row->used ? row->tokens[t + 1] : -100;
+}
+
+/* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
+static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
+{
+    const size_t cell = (size_t)r * (size_t)rows->seq;
+    by_sample row = {.tokens = rows->tokens + cell,
+                     .mask = rows->mask + cell,
+                     .segments = from(rows->segments, cell),
+                     .positions = from(rows->positions, cell),
+                     .seq = rows->seq,
+                     .position = o->spec.first_position,
+                     .second = -100};
+    by_rng random = by_rng_make(seed, (uint64_t)BY_MAX(i, 0));
+    if (i >= 0)
+        BY_TRY(kinds[o->spec.kind].row(o, i, &random, &row));
+    else
+        by_sample_put(&row, o->first, 0);
+    if (o->picks) {
+        int32_t *pick = rows->pick + (size_t)r * (size_t)o->picks;
+        by_mask_row(o, &random, &row, pick, rows->targets + (size_t)r * (size_t)o->picks, rows->scratch);
+        for (int k = 0; k < o->picks; k++)
+            pick[k] += r % rows->batch * rows->seq;
+    } else {
+        put_next(&row, rows->targets + cell);
+    }
+    pad(o, &row);
+    if (rows->second)
+        rows->second[r] = row.second;
+    return BY_OK;
+}
+
+static uint64_t number_at(uint64_t seed, uint64_t stream)
+{
+    by_rng r = by_rng_make(seed, stream);
+    return by_rng_u64(&r);
+}
+
+static by_status check_step(const by_objective *o, int64_t step, const by_samples *rows)
+{
+    if (step < 0 || step >= INT64_MAX / o->spec.step_rows || rows->count != o->spec.step_rows)
+        return by_fail(BY_ERR_ARGUMENT, "there is no step %lld of %d rows", (long long)step, rows->count);
+    return BY_OK;
+}
+
+by_status by_objective_get(const by_objective *o, int64_t step, by_samples *rows)
+{
+    BY_TRY(check_step(o, step, rows));
+    if (o->spec.kind == BY_OBJECTIVE_LM)
+        return by_lm_batches_get(&o->lm, step, rows->tokens, rows->targets);
+    const int copies = o->spec.masking.copies;
+    for (int r = 0; r < rows->count; r++) {
+        int64_t number = step * rows->count + r, epoch = number / o->count;
+        uint64_t order = number_at(o->spec.seed, ORDER_STREAM + (uint64_t)epoch);
+        uint64_t copy = COPY_STREAM + (uint64_t)(copies > 0 ? epoch % copies : epoch);
+        int64_t i = (int64_t)by_permute((uint64_t)(number % o->count), (uint64_t)o->count, order);
+        BY_TRY(make_row(o, i, number_at(o->spec.seed, copy), rows, r));
+    }
+    return BY_OK;
+}
+
+void by_objective_prefetch(const by_objective *o, int64_t step)
+{
+    if (o->spec.kind == BY_OBJECTIVE_LM)
+        by_lm_batches_prefetch(&o->lm, step);
+}
+
+int64_t by_objective_rows(const by_objective *o)
+{
+    return o->spec.kind == BY_OBJECTIVE_LM ? BY_MAX((o->lm.end - o->lm.begin) / o->lm.seq, 1) : o->count;
+}
+
+int64_t by_objective_held_rows(const by_objective *o)
+{
+    return o->spec.kind == BY_OBJECTIVE_LM ? by_lm_eval_windows(&o->lm) : o->count;
+}
+
+by_status by_objective_held(const by_objective *o, int64_t first, by_samples *rows)
+{
+    if (o->spec.kind == BY_OBJECTIVE_LM)
+        return by_lm_eval_get(&o->lm, first, rows->count, rows->tokens, rows->targets);
+    uint64_t seed = number_at(o->spec.seed, HELD_STREAM);
+    for (int r = 0; r < rows->count; r++)
+        BY_TRY(make_row(o, first + r < o->count ? first + r : -1, seed, rows, r));
+    return BY_OK;
+}

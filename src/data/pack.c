@@ -1,0 +1,73 @@
+/* pack.c - rows of full sentences that follow each other, across documents too, with the separating token
+ * behind each document (Liu et al. 2019). A sentence longer than a row is cut. A row has one language. */
+#include "data/sample.h"
+
+typedef struct packer {
+    by_objective *o;
+    by_span row;
+    int64_t used; /* places of the present row: first token, sentences, a separator for each document */
+    int64_t doc;  /* document of the last sentence */
+} packer;
+
+static by_status flush(packer *p)
+{
+    if (p->row.begin == p->row.end)
+        return BY_OK;
+    BY_TRY(by_span_add(p->o, p->row));
+    p->row.begin = p->row.end;
+    return BY_OK;
+}
+
+static void begin(packer *p, int64_t at, int64_t doc)
+{
+    p->row = (by_span){at, at, doc};
+    p->used = 2;
+    p->doc = doc;
+}
+
+static by_status add_sentence(packer *p, int64_t at, int64_t end, int64_t doc)
+{
+    const by_document *list = p->o->text->list;
+    const int64_t seq = p->o->spec.seq;
+    bool open = p->row.begin < p->row.end && list[doc].language == list[p->row.doc].language &&
+                p->used + (doc != p->doc) + end - at <= seq;
+    if (!open) {
+        BY_TRY(flush(p));
+        begin(p, at, doc);
+    }
+    for (; end - at > seq - 2; at += seq - 2) {
+        p->row.end = at + seq - 2;
+        BY_TRY(flush(p));
+        begin(p, at + seq - 2, doc);
+    }
+    p->used += (doc != p->doc) + end - at;
+    p->doc = doc;
+    p->row.end = end;
+    return BY_OK;
+}
+
+by_status by_pack_plan(by_objective *o)
+{
+    const by_docs *d = o->text->all;
+    packer p = {.o = o};
+    for (int64_t i = 0; i < o->text->count; i++)
+        for (int64_t s = o->text->list[i].first; s < o->text->list[i].end; s++)
+            BY_TRY(add_sentence(&p, d->starts[s], d->starts[s + 1], i));
+    return flush(&p);
+}
+
+by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
+{
+    (void)random;
+    const by_span s = o->rows[i];
+    const by_document *doc = o->text->list + s.doc;
+    const int language = doc->language;
+    by_sample_put(row, o->first, language);
+    for (int64_t at = s.begin; at < s.end; doc++) {
+        int64_t end = BY_MIN(o->text->all->starts[doc->end], s.end);
+        BY_TRY(by_sample_copy(row, o, at, end, language));
+        by_sample_put(row, o->sep, language);
+        at = end;
+    }
+    return BY_OK;
+}

@@ -1,0 +1,55 @@
+/* sample.h - the inside of objectives: what makes a row. Private to src/data. */
+#ifndef BY_DATA_SAMPLE_H
+#define BY_DATA_SAMPLE_H
+
+#include "data/objective.h"
+
+/* A row in the making. */
+typedef struct by_sample {
+    int32_t *tokens, *mask;
+    int32_t *segments, *positions; /* may be NULL */
+    int seq, used;
+    int position; /* of the next token */
+    int second;   /* label of the second task */
+} by_sample;
+
+/* Where a row comes from. */
+typedef struct by_span {
+    int64_t begin, end; /* tokens (pack.c) or sentences (pairs.c) */
+    int64_t doc;        /* where it begins, in the part's list */
+} by_span;
+
+struct by_objective {
+    by_objective_spec spec;
+    by_lm_batches lm;
+    const by_docs_part *text;
+    int first, sep, pad, masked; /* special tokens */
+    uint8_t *parts;              /* by id: BY_ID_... */
+    int32_t *ordinary;           /* ids that are no special ones */
+    int64_t n_ordinary;
+    int picks;     /* of a row; 0: everywhere */
+    by_span *rows; /* what an epoch has */
+    int64_t count, capacity;
+};
+
+by_status by_span_add(by_objective *o, by_span s);
+
+/* Append to a row; what does not fit is a mistake of the caller's plan and left out. */
+void by_sample_put(by_sample *r, int32_t id, int segment);
+by_status by_sample_copy(by_sample *r, const by_objective *o, int64_t begin, int64_t end, int segment);
+
+/* Each plans the rows of an epoch, and makes row number i with random numbers of its own. */
+by_status by_pack_plan(by_objective *o);
+by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+by_status by_pairs_plan(by_objective *o);
+by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+by_status by_translations_plan(by_objective *o);
+by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+
+/* Hide tokens of a row. targets[k] is what stood at place pick[k] of the row, ascending; the rest is -100 at
+ * place 0. scratch: 3 * seq. */
+void by_mask_row(const by_objective *o, by_rng *random, by_sample *row, int32_t *pick, int32_t *targets,
+                 int32_t *scratch);
+int by_mask_picks(const by_masking *m, int seq);
+
+#endif

@@ -1,0 +1,277 @@
+/* task_json.c - examples as one JSON object a line, and SQuAD's files (Rajpurkar et al. 2016, 2018). */
+#include <math.h>
+#include <stdio.h>
+
+#include "data/tasks.h"
+#include "io/json.h"
+
+static char *keep(by_cases *e, const char *s)
+{
+    return by_arena_strdup(e->arena, s);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Files count characters, this program bytes. SIZE_MAX: behind the end. */
+static size_t byte_of(const char *text, double character)
+{
+    size_t at = 0, n = strlen(text);
+    for (double i = 0; i < character && at < n; i++)
+        at += by_json_utf8(text + at, n - at);
+    return character <= (double)n && (at < n || character == 0) ? at : SIZE_MAX;
+}
+
+static by_status add_answer(by_cases *e, by_case *x, const cJSON *text, const cJSON *start)
+{
+    const char *answer = cJSON_GetStringValue(text);
+    if (!answer || !*answer || !cJSON_IsNumber(start) || !(start->valuedouble >= 0))
+        return by_cases_fail(e, x->line, "an answer needs a text and where it starts");
+    size_t at = byte_of(x->pair, start->valuedouble);
+    if (at == SIZE_MAX || strncmp(x->pair + at, answer, strlen(answer)) != 0)
+        return by_cases_fail(e, x->line, "the answer \"%.60s\" is not in the text at character %.0f", answer,
+                             start->valuedouble);
+    x->answers[x->n_answers++] = (by_answer){at, at + strlen(answer)};
+    return BY_OK;
+}
+
+static by_status room_for_answers(by_cases *e, by_case *x, int count)
+{
+    x->answers = by_arena_alloc(e->arena, (size_t)BY_MAX(count, 1) * sizeof *x->answers);
+    return x->answers ? BY_OK : BY_ERR_MEMORY;
+}
+
+/* [{"text": ..., "answer_start": ...}, ...] */
+static by_status add_answer_list(by_cases *e, by_case *x, const cJSON *list)
+{
+    BY_TRY(room_for_answers(e, x, cJSON_GetArraySize(list)));
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) BY_TRY(add_answer(e, x, cJSON_GetObjectItemCaseSensitive(item, "text"),
+                                                     cJSON_GetObjectItemCaseSensitive(item, "answer_start")));
+    return BY_OK;
+}
+
+/* {"text": [...], "answer_start": [...]} */
+static by_status add_answer_columns(by_cases *e, by_case *x, const cJSON *object)
+{
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "text"),
+                *start = cJSON_GetObjectItemCaseSensitive(object, "answer_start");
+    if (!cJSON_IsArray(text) || !cJSON_IsArray(start) ||
+        cJSON_GetArraySize(text) != cJSON_GetArraySize(start))
+        return by_cases_fail(e, x->line, "\"answers\" needs as many texts as starts");
+    BY_TRY(room_for_answers(e, x, cJSON_GetArraySize(text)));
+    for (text = text->child, start = start->child; text; text = text->next, start = start->next)
+        BY_TRY(add_answer(e, x, text, start));
+    return BY_OK;
+}
+
+/* ---- SQuAD ----------------------------------------------------------------------------------- */
+
+static by_status add_question(by_cases *e, const cJSON *qa, const char *context)
+{
+    by_case *x = by_cases_add(e, e->count + 1);
+    if (!x)
+        return BY_ERR_MEMORY;
+    const char *question = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(qa, "question"));
+    const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(qa, "id"));
+    const cJSON *answers = cJSON_GetObjectItemCaseSensitive(qa, "answers");
+    bool impossible = false;
+    if (!question || !question[strspn(question, " ")])
+        return by_cases_fail(e, x->line, "there is no \"question\"");
+    BY_TRY(by_json_bool(qa, "is_impossible", false, &impossible));
+    x->text = keep(e, question);
+    x->pair = context;
+    x->id = id ? keep(e, id) : NULL;
+    if (!x->text || (id && !x->id))
+        return BY_ERR_MEMORY;
+    if (impossible)
+        return BY_OK;
+    if (!cJSON_IsArray(answers) || !answers->child)
+        return by_cases_fail(e, x->line, "there are no \"answers\", and it is not said to be impossible");
+    return add_answer_list(e, x, answers);
+}
+
+static by_status add_paragraph(by_cases *e, const cJSON *paragraph)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(paragraph, "context"));
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(paragraph, "qas"), *qa;
+    if (!text || !cJSON_IsArray(list))
+        return by_cases_fail(e, e->count + 1, "its paragraph has no \"context\" with \"qas\"");
+    text = keep(e, text);
+    if (!text)
+        return BY_ERR_MEMORY;
+    cJSON_ArrayForEach(qa, list) BY_TRY(add_question(e, qa, text));
+    return BY_OK;
+}
+
+static by_status add_articles(by_cases *e, const cJSON *root)
+{
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data"), *article, *paragraph;
+    if (!cJSON_IsArray(data))
+        return by_fail(BY_ERR_FORMAT, "%s: this is not SQuAD: there is no list \"data\"", e->path);
+    cJSON_ArrayForEach(article, data)
+    {
+        const cJSON *list = cJSON_GetObjectItemCaseSensitive(article, "paragraphs");
+        if (!cJSON_IsArray(list))
+            return by_fail(BY_ERR_FORMAT, "%s: an article after question %d has no \"paragraphs\"", e->path,
+                           e->count);
+        cJSON_ArrayForEach(paragraph, list) BY_TRY(add_paragraph(e, paragraph));
+    }
+    return BY_OK;
+}
+
+by_status by_read_squad(by_cases *e)
+{
+    if (e->spec.kind != BY_WORK_ANSWER)
+        return by_fail(BY_ERR_ARGUMENT, "%s: SQuAD's files are for question answering", e->path);
+    cJSON *root = by_json_parse(e->bytes, strlen(e->bytes), e->path);
+    by_status s = root ? add_articles(e, root) : by_error_status();
+    cJSON_Delete(root);
+    return s;
+}
+
+/* ---- JSON lines ------------------------------------------------------------------------------ */
+
+static const cJSON *find_any(const cJSON *o, const char *name, const char *const *names)
+{
+    if (name)
+        return cJSON_GetObjectItemCaseSensitive(o, name);
+    const cJSON *found = NULL;
+    for (; *names && !found; names++)
+        found = cJSON_GetObjectItemCaseSensitive(o, *names);
+    return found;
+}
+
+/* Labels are words, numbers, or yes and no. */
+static by_status label_text(by_cases *e, int line, const cJSON *value, const char **out)
+{
+    if (cJSON_IsString(value))
+        *out = keep(e, value->valuestring);
+    else if (cJSON_IsNumber(value) && isfinite(value->valuedouble))
+        *out = by_arena_sprintf(e->arena, "%.9g", value->valuedouble);
+    else if (cJSON_IsBool(value))
+        *out = cJSON_IsTrue(value) ? "1" : "0";
+    else
+        return by_cases_fail(e, line, "a label is neither text nor a number");
+    return *out ? BY_OK : BY_ERR_MEMORY;
+}
+
+static by_status add_labels(by_cases *e, by_case *x, const cJSON *list)
+{
+    x->labels = by_arena_alloc(e->arena, ((size_t)cJSON_GetArraySize(list) + 1) * sizeof *x->labels);
+    if (!x->labels)
+        return BY_ERR_MEMORY;
+    for (const cJSON *item = list->child; item; item = item->next)
+        BY_TRY(label_text(e, x->line, item, &x->labels[x->n_labels++]));
+    return BY_OK;
+}
+
+static by_status add_label(by_cases *e, by_case *x, const cJSON *o)
+{
+    const cJSON *label = find_any(o, e->spec.label, by_label_names);
+    if (!label)
+        return by_cases_fail(e, x->line, "there is no \"%s\"", e->spec.label ? e->spec.label : "label");
+    if (cJSON_IsArray(label) && (e->spec.separator || e->spec.kind == BY_WORK_REGRESS))
+        return add_labels(e, x, label);
+    const char *text;
+    BY_TRY(label_text(e, x->line, label, &text));
+    char *own = keep(e, text);
+    return own ? by_case_split(e, x, own) : BY_ERR_MEMORY;
+}
+
+/* {"tokens": ["the", "cat"], "tags": ["O", "B-ANIMAL"]} */
+static by_status add_words(by_cases *e, by_case *x, const cJSON *o)
+{
+    static const char *const words[] = {"tokens", "words", NULL}, *const tags[] = {"tags", "ner_tags",
+                                                                                   "labels", NULL};
+    const cJSON *list = find_any(o, e->spec.text, words), *labels = find_any(o, e->spec.label, tags), *item;
+    int count = cJSON_GetArraySize(list), k = 0;
+    if (!cJSON_IsArray(list) || !cJSON_IsArray(labels) || !count || cJSON_GetArraySize(labels) != count)
+        return by_cases_fail(e, x->line, "\"tokens\" and \"tags\" must be lists of the same length");
+    by_buf text = {0};
+    x->words = by_arena_alloc(e->arena, (size_t)count * sizeof *x->words);
+    by_status s = x->words ? add_labels(e, x, labels) : BY_ERR_MEMORY;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *word = cJSON_GetStringValue(item);
+        if (s == BY_OK && (!word || !*word))
+            s = by_cases_fail(e, x->line, "a word is empty, or no text");
+        if (s != BY_OK)
+            break;
+        if (k)
+            by_buf_puts(&text, " ");
+        uint32_t start = (uint32_t)text.size;
+        by_buf_puts(&text, word);
+        x->words[k++] = (by_offset){start, (uint32_t)text.size};
+    }
+    x->text = s == BY_OK && !text.failed ? keep(e, text.data) : NULL;
+    by_buf_free(&text);
+    return s == BY_OK && !x->text ? BY_ERR_MEMORY : s;
+}
+
+static by_status add_choices(by_cases *e, by_case *x, const cJSON *o)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, e->spec.choices ? e->spec.choices : "choices");
+    if (cJSON_GetArraySize(list) < 2)
+        return by_cases_fail(e, x->line, "there is no list of two \"choices\" at least");
+    x->choices = by_arena_alloc(e->arena, (size_t)cJSON_GetArraySize(list) * sizeof *x->choices);
+    if (!x->choices)
+        return BY_ERR_MEMORY;
+    for (const cJSON *item = list->child; item; item = item->next) {
+        if (!cJSON_IsString(item))
+            return by_cases_fail(e, x->line, "a choice is no text");
+        if (!(x->choices[x->n_choices++] = keep(e, item->valuestring)))
+            return BY_ERR_MEMORY;
+    }
+    return BY_OK;
+}
+
+static by_status add_object(by_cases *e, const cJSON *o, int line)
+{
+    by_case *x = by_cases_add(e, line);
+    if (!x)
+        return BY_ERR_MEMORY;
+    const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, "id"));
+    if (id && !(x->id = keep(e, id)))
+        return BY_ERR_MEMORY;
+    if (e->spec.kind == BY_WORK_TAG)
+        return add_words(e, x, o);
+    const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, by_text_names));
+    const char *pair = cJSON_GetStringValue(find_any(o, e->spec.pair, by_pair_names));
+    if (!text || !text[strspn(text, " ")])
+        return by_cases_fail(e, line, text ? "the text is empty" : "there is no \"%s\"",
+                             e->spec.text ? e->spec.text : "text");
+    x->text = keep(e, text);
+    x->pair = pair ? keep(e, pair) : NULL;
+    if (!x->text || (pair && !x->pair))
+        return BY_ERR_MEMORY;
+    if (e->spec.kind == BY_WORK_CHOICE)
+        BY_TRY(add_choices(e, x, o));
+    if (e->spec.kind >= BY_WORK_MLM)
+        return BY_OK;
+    if (e->spec.kind != BY_WORK_ANSWER)
+        return add_label(e, x, o);
+    const cJSON *answers = cJSON_GetObjectItemCaseSensitive(o, "answers");
+    if (!x->pair || !answers)
+        return by_cases_fail(e, line, "a question needs its \"context\" and \"answers\"");
+    return cJSON_IsArray(answers) ? add_answer_list(e, x, answers) : add_answer_columns(e, x, answers);
+}
+
+by_status by_read_jsonl(by_cases *e)
+{
+    char *cursor = e->bytes, *text;
+    for (int line = 0;;) {
+        BY_TRY(by_cases_line(e, &cursor, &line, &text));
+        if (!text)
+            return BY_OK;
+        if (!text[strspn(text, " \t")])
+            return by_cases_fail(e, line, "the line is empty");
+        char where[32];
+        snprintf(where, sizeof where, "line %d", line);
+        cJSON *o = by_json_parse(text, strlen(text), where);
+        by_status s = !o                  ? by_fail_context("%s", e->path)
+                      : cJSON_IsObject(o) ? add_object(e, o, line)
+                                          : by_cases_fail(e, line, "not a JSON object");
+        cJSON_Delete(o);
+        BY_TRY(s);
+    }
+}

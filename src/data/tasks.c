@@ -1,0 +1,307 @@
+/* tasks.c - see tasks.h. What all formats share: the file, lines, the list, labels. */
+#include "data/tasks.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "io/json.h"
+
+#define FILE_LIMIT ((size_t)4 << 30)
+
+const char *const by_text_names[] = {"text",      "sentence", "sentence1", "question",
+                                     "question1", "premise",  NULL};
+const char *const by_pair_names[] = {"pair", "sentence2", "question2", "hypothesis", "context", NULL};
+const char *const by_label_names[] = {"label", "labels", "score", "gold_label", "class", NULL};
+
+bool by_work_find(const char *name, by_work_kind *out)
+{
+    static const char *const names[] = {"classify", "regress", "tag", "answer", "choice", "mlm", "lm"};
+    for (int i = 0; i < BY_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (by_work_kind)i;
+            return true;
+        }
+    *out = BY_WORK_ANSWER;
+    return strcmp(name, "qa") == 0;
+}
+
+by_status by_cases_fail(const by_cases *e, int line, const char *fmt, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (e->spec.format == BY_FORMAT_SQUAD)
+        return by_fail(BY_ERR_FORMAT, "%s: question %d: %s", e->path, line, text);
+    return by_fail(BY_ERR_FORMAT, "%s, line %d: %s", e->path, line, text);
+}
+
+by_case *by_cases_add(by_cases *e, int line)
+{
+    if (e->count == e->capacity) {
+        int grown = e->capacity ? e->capacity * 2 : 256;
+        by_case *list = by_resize(e->list, (size_t)grown, sizeof *list);
+        if (!list)
+            return NULL;
+        e->list = list;
+        e->capacity = grown;
+    }
+    e->list[e->count] = (by_case){.line = line};
+    return &e->list[e->count++];
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static by_status check_utf8(const by_cases *e, int line, const char *s)
+{
+    for (size_t i = 0, n = strlen(s); i < n;) {
+        size_t k = by_json_utf8(s + i, n - i);
+        if (!k)
+            return by_cases_fail(e, line, "byte %zu (0x%02x) is not UTF-8; convert the file first", i + 1,
+                                 (unsigned)(uint8_t)s[i]);
+        i += k;
+    }
+    return BY_OK;
+}
+
+by_status by_cases_line(by_cases *e, char **cursor, int *line, char **out)
+{
+    *out = NULL;
+    if (!**cursor)
+        return BY_OK;
+    char *begin = *cursor, *end = begin + strcspn(begin, "\n");
+    *cursor = *end ? end + 1 : end;
+    *end = '\0';
+    if (end > begin && end[-1] == '\r')
+        end[-1] = '\0';
+    ++*line;
+    BY_TRY(check_utf8(e, *line, begin));
+    *out = begin;
+    return BY_OK;
+}
+
+/* A line is a text. */
+static by_status read_text(by_cases *e)
+{
+    char *cursor = e->bytes, *text;
+    for (int line = 0;;) {
+        BY_TRY(by_cases_line(e, &cursor, &line, &text));
+        if (!text)
+            return BY_OK;
+        if (!text[strspn(text, " \t")])
+            continue; /* between paragraphs */
+        by_case *x = by_cases_add(e, line);
+        if (!x)
+            return BY_ERR_MEMORY;
+        x->text = text;
+    }
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *s, const char *ending)
+{
+    size_t n = strlen(s), k = strlen(ending);
+    return n >= k && strcmp(s + n - k, ending) == 0;
+}
+
+static by_file_format guess_format(const char *path, by_work_kind kind)
+{
+    static const struct {
+        const char *ending;
+        by_file_format format;
+    } endings[] = {{".tsv", BY_FORMAT_TSV},      {".csv", BY_FORMAT_CSV},     {".jsonl", BY_FORMAT_JSONL},
+                   {".ndjson", BY_FORMAT_JSONL}, {".conll", BY_FORMAT_CONLL}, {".json", BY_FORMAT_SQUAD}};
+    if (kind == BY_WORK_TAG && !ends_with(path, "jsonl"))
+        return BY_FORMAT_CONLL;
+    for (int i = 0; i < BY_COUNT(endings); i++)
+        if (ends_with(path, endings[i].ending) &&
+            (endings[i].format != BY_FORMAT_SQUAD || kind == BY_WORK_ANSWER))
+            return endings[i].format;
+    return kind >= BY_WORK_MLM ? BY_FORMAT_TEXT : kind == BY_WORK_ANSWER ? BY_FORMAT_SQUAD : BY_FORMAT_TSV;
+}
+
+static by_status read_file(by_cases *e)
+{
+    size_t size, mark = 0;
+    e->bytes = by_file_read(e->path, FILE_LIMIT, &size);
+    if (!e->bytes)
+        return by_error_status();
+    e->fingerprint = by_hash(e->bytes, size, 0);
+    if (memchr(e->bytes, '\0', size))
+        return by_fail(BY_ERR_FORMAT, "%s: there are zero bytes in it: this is not UTF-8 text", e->path);
+    if (size >= 3 && memcmp(e->bytes, "\xef\xbb\xbf", 3) == 0)
+        mark = 3; /* some editors put it in front */
+    memmove(e->bytes, e->bytes + mark, size + 1 - mark);
+    return BY_OK;
+}
+
+by_status by_cases_open(by_cases *e, const char *path, const by_task_data *spec)
+{
+    *e = (by_cases){.spec = *spec, .arena = by_arena_new()};
+    if (!e->arena || !(e->path = by_arena_strdup(e->arena, path)))
+        return BY_ERR_MEMORY;
+    if (e->spec.format == BY_FORMAT_AUTO)
+        e->spec.format = guess_format(path, spec->kind);
+    if (spec->kind == BY_WORK_TAG && e->spec.format != BY_FORMAT_CONLL && e->spec.format != BY_FORMAT_JSONL)
+        return by_fail(BY_ERR_ARGUMENT, "%s: words and their labels come as CoNLL columns or JSON lines",
+                       path);
+    BY_TRY(read_file(e));
+    switch (e->spec.format) {
+    case BY_FORMAT_CSV:
+    case BY_FORMAT_TSV:
+        BY_TRY(by_read_table(e, e->spec.format == BY_FORMAT_CSV ? ',' : '\t'));
+        break;
+    case BY_FORMAT_JSONL:
+        BY_TRY(by_read_jsonl(e));
+        break;
+    case BY_FORMAT_CONLL:
+        BY_TRY(by_read_conll(e));
+        break;
+    case BY_FORMAT_SQUAD:
+        BY_TRY(by_read_squad(e));
+        break;
+    default:
+        BY_TRY(read_text(e));
+    }
+    return e->count ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there are no examples in it", path);
+}
+
+void by_cases_close(by_cases *e)
+{
+    by_arena_free(e->arena);
+    by_free(e->list);
+    by_free(e->bytes);
+    *e = (by_cases){0};
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+by_status by_case_split(by_cases *e, by_case *x, char *labels)
+{
+    const char *between = e->spec.separator;
+    int most = 1;
+    for (const char *at = labels; between && (at = strstr(at, between)); at += strlen(between))
+        most++;
+    x->labels = by_arena_alloc(e->arena, (size_t)most * sizeof *x->labels);
+    if (!x->labels)
+        return BY_ERR_MEMORY;
+    for (char *at = labels, *next; at; at = next) {
+        next = between ? strstr(at, between) : NULL;
+        if (next) {
+            *next = '\0';
+            next += strlen(between);
+        }
+        at += strspn(at, " ");
+        for (size_t n = strlen(at); n && at[n - 1] == ' ';)
+            at[--n] = '\0';
+        if (*at) /* with a separator there may be none at all */
+            x->labels[x->n_labels++] = at;
+        else if (!between)
+            return by_cases_fail(e, x->line, "the label is empty");
+    }
+    return BY_OK;
+}
+
+static bool parse_number(const char *s, double *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtod(s, &end);
+    return end > s && !*end && isfinite(*out);
+}
+
+/* Numbers by value where all are, else byte by byte. */
+static int by_value(const void *a, const void *b)
+{
+    double x = 0, y = 0;
+    parse_number(*(const char *const *)a, &x);
+    parse_number(*(const char *const *)b, &y);
+    return (x > y) - (x < y);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+by_status by_cases_labels(const by_cases *e, by_labels *out)
+{
+    by_names *seen = by_names_new();
+    by_status s = seen ? BY_OK : BY_ERR_MEMORY;
+    int capacity = 0;
+    bool numbers = true;
+    double value;
+    *out = (by_labels){0};
+    for (int i = 0; i < e->count && s == BY_OK; i++)
+        for (int k = 0; k < e->list[i].n_labels && s == BY_OK; k++) {
+            const char *name = e->list[i].labels[k];
+            if (by_names_find(seen, name) >= 0)
+                continue;
+            numbers = numbers && parse_number(name, &value);
+            if (out->count == capacity) {
+                capacity = capacity ? capacity * 2 : 32;
+                const char **more = by_resize(out->names, (size_t)capacity, sizeof *more);
+                s = more ? BY_OK : BY_ERR_MEMORY;
+                out->names = more ? more : out->names;
+            }
+            if (s == BY_OK) {
+                s = by_names_put(seen, name, out->count);
+                out->names[out->count++] = name;
+            }
+        }
+    if (s == BY_OK && out->count)
+        qsort(out->names, (size_t)out->count, sizeof *out->names, numbers ? by_value : by_bytes);
+    by_names_free(seen);
+    return s == BY_OK && !out->count ? by_fail(BY_ERR_FORMAT, "%s: there are no labels in it", e->path) : s;
+}
+
+/* The number of a label, -1 when it is not one of them. */
+static int find_label(const by_names *names, const by_labels *labels, const char *label)
+{
+    double value;
+    int found = by_names_find(names, label);
+    if (found >= 0 || !parse_number(label, &value))
+        return found;
+    return value >= 0 && value < labels->count && value == floor(value) ? (int)value : -1;
+}
+
+static by_status number_labels(by_cases *e, by_case *x, const by_names *names, const by_labels *labels)
+{
+    x->values = by_arena_alloc(e->arena, (size_t)x->n_labels * sizeof *x->values + 1);
+    if (!x->values)
+        return BY_ERR_MEMORY;
+    for (int k = 0; k < x->n_labels; k++) {
+        x->values[k] = find_label(names, labels, x->labels[k]);
+        if (x->values[k] < 0)
+            return by_cases_fail(e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
+                                 "the label \"%.60s\" is not one of the %d that the model knows",
+                                 x->labels[k], labels->count);
+    }
+    return BY_OK;
+}
+
+by_status by_cases_number(by_cases *e, const by_labels *labels)
+{
+    by_names *names = by_names_new();
+    by_status s = names ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < labels->count && s == BY_OK; i++)
+        s = by_names_put(names, labels->names[i], i);
+    for (int i = 0; i < e->count && s == BY_OK; i++)
+        s = number_labels(e, &e->list[i], names, labels);
+    by_names_free(names);
+    return s;
+}
+
+by_status by_case_number(const by_cases *e, const by_case *x, int i, float *out)
+{
+    double value;
+    if (!parse_number(x->labels[i], &value))
+        return by_cases_fail(e, x->line, "\"%.60s\" is not a number", x->labels[i]);
+    *out = (float)value;
+    return BY_OK;
+}

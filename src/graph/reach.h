@@ -1,0 +1,157 @@
+/* reach.h - which keys a by_pattern lets a position see, for the backends and for counting. All kinds come
+ * down to two sets: keys that are near, counted in units, and keys that are far but chosen by their place in
+ * a cycle. Positions of queries may be negative (more queries than keys): divisions round down. */
+#ifndef BY_GRAPH_REACH_H
+#define BY_GRAPH_REACH_H
+
+#include "banyan/graph.h"
+
+#ifdef __CUDACC__
+#define BY_REACH static __host__ __device__ __forceinline__
+#else
+#define BY_REACH static inline
+#endif
+
+/* Positions, lengths and distances are below this, so that sums of two of them are ints. */
+#define BY_REACH_LIMIT (1 << 30)
+
+typedef struct by_reach {
+    bool on;                 /* false: every key, and the rest does not count */
+    int unit, before, after; /* near: -before <= s / unit - p / unit <= after */
+    int cycle;               /* far: none when 0; */
+    int tail;                /* s % cycle == p % cycle when 0, else s % cycle >= cycle - tail */
+} by_reach;
+
+/* Where a position is in units and in the cycle. */
+typedef struct by_spot {
+    int unit, turn;
+} by_spot;
+
+/* Positions [from, to). */
+typedef struct by_stretch {
+    int from, to;
+} by_stretch;
+
+BY_REACH by_reach by_reach_of(const by_pattern *x)
+{
+    by_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0};
+    if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_FIXED)
+        r.unit = x->length;
+    if (x->kind == BY_PATTERN_STRIDED)
+        r.before = r.after = x->length - 1;
+    if (x->kind == BY_PATTERN_FIXED) {
+        r.before = r.after = 0;
+        r.tail = x->after;
+    }
+    if ((x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED) && x->part != 1)
+        r.cycle = x->length;
+    if (x->part == 2)
+        r.before = r.after = -BY_REACH_LIMIT; /* nothing is near */
+    return r;
+}
+
+BY_REACH int by_floor_div(int a, int b)
+{
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+BY_REACH by_spot by_spot_of(const by_reach *r, int at)
+{
+    by_spot x = {at, 0};
+    if (r->unit > 1)
+        x.unit = by_floor_div(at, r->unit);
+    if (r->cycle)
+        x.turn = at - by_floor_div(at, r->cycle) * r->cycle;
+    return x;
+}
+
+/* Whether the query at p may see the key at s. */
+BY_REACH bool by_reaches(const by_reach *r, by_spot p, by_spot s)
+{
+    const int d = s.unit - p.unit;
+    return (d >= -r->before && d <= r->after) ||
+           (r->cycle && (r->tail ? s.turn >= r->cycle - r->tail : s.turn == p.turn));
+}
+
+/* Whether every query sees its own position. */
+BY_REACH bool by_reaches_itself(const by_reach *r)
+{
+    return !r->on || (r->before >= 0 && r->after >= 0) || (r->cycle && !r->tail);
+}
+
+/* The units [first, last] as positions, as far as they are in [low, high). */
+BY_REACH by_stretch by_units(const by_reach *r, int first, int last, int low, int high)
+{
+    const int64_t from = (int64_t)first * r->unit, to = ((int64_t)last + 1) * r->unit;
+    by_stretch x = {from < low    ? low
+                    : from > high ? high
+                                  : (int)from,
+                    to < low    ? low
+                    : to > high ? high
+                                : (int)to};
+    return x;
+}
+
+/* The keys below `keys` outside of which positions p0 ... p1 see nothing. */
+BY_REACH by_stretch by_reach_keys(const by_reach *r, int p0, int p1, int keys)
+{
+    by_stretch all = {0, keys};
+    if (!r->on || r->cycle)
+        return all;
+    return by_units(r, by_floor_div(p0, r->unit) - r->before, by_floor_div(p1, r->unit) + r->after, 0, keys);
+}
+
+/* The positions in [low, high) outside of which nobody sees keys s0 ... s1. */
+BY_REACH by_stretch by_reach_queries(const by_reach *r, int s0, int s1, int low, int high)
+{
+    by_stretch all = {low, high};
+    if (!r->on || r->cycle)
+        return all;
+    return by_units(r, s0 / r->unit - r->after, s1 / r->unit + r->before, low, high);
+}
+
+/* Whether positions p0 ... p1 may see any of the keys s0 ... s1. */
+BY_REACH bool by_reach_meets(const by_reach *r, int p0, int p1, int s0, int s1)
+{
+    const int least = s0 / r->unit - by_floor_div(p1, r->unit);
+    const int most = s1 / r->unit - by_floor_div(p0, r->unit);
+    if (most >= -r->before && least <= r->after)
+        return true;
+    if (!r->cycle)
+        return false;
+    return r->tail ? s0 % r->cycle + s1 - s0 >= r->cycle - r->tail
+                   : by_floor_div(p1 - s0, r->cycle) * r->cycle >= p0 - s1;
+}
+
+/* Whether each of positions p0 ... p1 sees each of the keys s0 ... s1. */
+BY_REACH bool by_reach_covers(const by_reach *r, int p0, int p1, int s0, int s1)
+{
+    return !r->on || (s0 / r->unit - by_floor_div(p1, r->unit) >= -r->before &&
+                      s1 / r->unit - by_floor_div(p0, r->unit) <= r->after);
+}
+
+/* Keys below `end` that are far from p, near ones that are of the same kind included. */
+BY_REACH int64_t by_reach_far(const by_reach *r, int p, int end)
+{
+    if (!r->cycle || end <= 0)
+        return 0;
+    const int whole = end / r->cycle, rest = end % r->cycle;
+    if (!r->tail)
+        return whole + (by_spot_of(r, p).turn < rest);
+    const int more = rest - (r->cycle - r->tail);
+    return (int64_t)whole * r->tail + (more > 0 ? more : 0);
+}
+
+/* How many keys below `keys` the query at p sees. */
+BY_REACH int64_t by_reach_count(const by_reach *r, int p, int keys)
+{
+    by_reach close = *r;
+    close.cycle = 0;
+    const by_stretch near = by_reach_keys(&close, p, p, keys);
+    if (near.from >= near.to)
+        return by_reach_far(r, p, keys);
+    return near.to - near.from + by_reach_far(r, p, keys) - by_reach_far(r, p, near.to) +
+           by_reach_far(r, p, near.from);
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* companions.c - the files of a model directory besides its weights. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "io/weights.h"
+
+/* Weights in any format, indices of them, and what belongs to a training run: left behind. */
+static const char *const left[] = {
+    ".safetensors", ".bin",        ".pt",     ".pth", ".ckpt", ".h5",     ".msgpack", ".onnx",
+    ".gguf",        ".index.json", ".tflite", ".npz", ".ot",   ".pickle", ".pkl",     "trainer_state.json"};
+
+static bool is_companion(const char *name)
+{
+    if (name[0] == '.' || strstr(name, ".tmp-"))
+        return false;
+    for (int i = 0; i < BY_COUNT(left); i++) {
+        size_t n = strlen(name), k = strlen(left[i]);
+        if (n >= k && strcmp(name + n - k, left[i]) == 0)
+            return false;
+    }
+    return true;
+}
+
+static by_status copy_bytes(FILE *in, by_writer *w, const char *from)
+{
+    char part[64 << 10];
+    for (size_t n; (n = fread(part, 1, sizeof part, in)) > 0;)
+        BY_TRY(by_writer_put(w, part, n));
+    return ferror(in) ? by_fail(BY_ERR_IO, "cannot read %s: %s", from, strerror(errno)) : BY_OK;
+}
+
+static by_status copy_file(const char *from, const char *to)
+{
+    struct stat st;
+    if (stat(from, &st) != 0 || !S_ISREG(st.st_mode) || by_file_exists(to))
+        return BY_OK;
+    FILE *in = fopen(from, "rb");
+    if (!in)
+        return by_fail(BY_ERR_IO, "cannot open %s: %s", from, strerror(errno));
+    by_writer w = {0};
+    by_status s = by_writer_open(&w, to);
+    if (s == BY_OK)
+        s = copy_bytes(in, &w, from);
+    fclose(in);
+    if (s == BY_OK)
+        return by_writer_finish(&w);
+    by_writer_abort(&w);
+    return s;
+}
+
+by_status by_companions_copy(const char *from, const char *to)
+{
+    DIR *d = opendir(from);
+    by_status s = BY_OK;
+    if (!d)
+        return by_fail(BY_ERR_IO, "cannot open the directory %s: %s", from, strerror(errno));
+    for (struct dirent *e; s == BY_OK && (e = readdir(d));) {
+        if (!is_companion(e->d_name))
+            continue;
+        char *source = by_path_join(from, e->d_name), *target = by_path_join(to, e->d_name);
+        s = source && target ? copy_file(source, target) : BY_ERR_MEMORY;
+        by_free(source);
+        by_free(target);
+    }
+    closedir(d);
+    return s;
+}

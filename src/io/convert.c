@@ -1,0 +1,388 @@
+/* convert.c - a checkpoint into another one: element type, files, format. Tensors pass through a small buffer
+ * one at a time. Nothing appears under its final name before all of it is on the disk. */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "io/json.h"
+#include "io/weights.h"
+
+/* Second names of tied tensors. transformers ties them again by itself; in files that share storages they are
+ * not written a second time. */
+static const char *const tied[] = {"lm_head.weight",
+                                   "lm_loss.weight",
+                                   "predictions.decoder.weight",
+                                   "predictions.decoder.bias",
+                                   "lm_head.decoder.weight",
+                                   "lm_head.decoder.bias",
+                                   "encoder.embed_tokens.weight",
+                                   "decoder.embed_tokens.weight",
+                                   "pred_layer.proj.weight",
+                                   "vocab_projector.weight"};
+
+enum { MAX_METADATA = 1000 };
+#define UNFINISHED ".unfinished-" /* and the process, in the name of a directory that is being written */
+
+typedef struct job {
+    const by_convert_spec *spec;
+    by_weights *in;
+    by_weight *list; /* what is written; data points to the tensor it comes from */
+    int count;
+    int *shard;            /* of each */
+    const char **metadata; /* key, value, ..., NULL; or NULL */
+    size_t done;
+    by_convert_report *report;
+} job;
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), t = strlen(tail);
+    return n >= t && strcmp(s + n - t, tail) == 0;
+}
+
+/* ---- what to write --------------------------------------------------------------------------- */
+
+static bool is_tied_name(const char *name)
+{
+    for (int i = 0; i < BY_COUNT(tied); i++)
+        if (ends_with(name, tied[i]))
+            return true;
+    return false;
+}
+
+static int compare_bytes(const void *a, const void *b, size_t n)
+{
+    return !a || !b ? !b - !a : memcmp(a, b, n);
+}
+
+/* The same elements side by side, those with a tied name behind the others. */
+static int compare_places(const void *a, const void *b)
+{
+    const by_weight *x = *(const by_weight *const *)a, *y = *(const by_weight *const *)b;
+    if (x->data != y->data)
+        return (const char *)x->data < (const char *)y->data ? -1 : 1;
+    int order = x->rank != y->rank ? x->rank - y->rank : (int)x->dtype - (int)y->dtype;
+    if (order == 0)
+        order = memcmp(x->dim, y->dim, sizeof x->dim);
+    if (order == 0)
+        order = compare_bytes(x->stride, y->stride, sizeof x->dim);
+    if (order == 0)
+        order = is_tied_name(x->name) - is_tied_name(y->name);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(const by_weight *const *)a)->name, (*(const by_weight *const *)b)->name);
+}
+
+/* The tensors to be written, by name. */
+static void choose(job *j, const by_weight **chosen)
+{
+    int all = by_weights_count(j->in), n = 0;
+    for (int i = 0; i < all; i++)
+        chosen[i] = by_weights_at(j->in, i);
+    if (all > 1)
+        qsort(chosen, (size_t)all, sizeof *chosen, compare_places);
+    for (int i = 0; i < all; i++) {
+        bool again = i > 0 && chosen[i]->bytes > 0 && by_weight_same(chosen[i], chosen[n - 1]);
+        if (again && is_tied_name(chosen[i]->name))
+            j->report->dropped++;
+        else
+            chosen[n++] = chosen[i];
+    }
+    if (n > 1)
+        qsort(chosen, (size_t)n, sizeof *chosen, compare_names);
+    j->count = n;
+}
+
+/* Types, sizes, and the file each tensor goes to: the next one when it would grow too large. */
+static by_status plan(job *j, const by_weight *const *chosen)
+{
+    const by_convert_spec *spec = j->spec;
+    by_convert_report *r = j->report;
+    size_t file = 0;
+    for (int i = 0; i < j->count; i++) {
+        by_weight *e = &j->list[i];
+        *e = *chosen[i];
+        e->data = chosen[i];
+        e->stride = NULL;
+        if (spec->set_dtype && by_dtype_has_fraction(e->dtype))
+            e->dtype = spec->dtype;
+        size_t limit = spec->shard_bytes > 0 ? (size_t)spec->shard_bytes : SIZE_MAX;
+        if (!by_weight_bytes(e, &e->bytes) || !by_add_size(r->bytes_out, e->bytes, &r->bytes_out))
+            return by_fail(BY_ERR_FORMAT, "the tensors are too large for any file");
+        if (r->files == 0 || (file > 0 && (file > limit || e->bytes > limit - file))) {
+            r->files++;
+            file = 0;
+        }
+        file += e->bytes;
+        j->shard[i] = r->files - 1;
+        r->tensors++;
+        r->bytes_in += chosen[i]->bytes;
+        r->elements += (int64_t)(e->bytes / by_dtype_size(e->dtype));
+    }
+    r->files = BY_MAX(r->files, 1);
+    return BY_OK;
+}
+
+static by_status keep_metadata(job *j)
+{
+    const char *key, *value;
+    size_t n = 0;
+    while (by_weights_metadata_at(j->in, (int)n, &key, &value))
+        n++;
+    if (n == 0)
+        return BY_OK;
+    if (n > MAX_METADATA)
+        return by_fail(BY_ERR_FORMAT, "%zu entries of metadata are more than the %d that are kept", n,
+                       MAX_METADATA);
+    j->metadata = by_alloc_zero(2 * n + 1, sizeof *j->metadata);
+    if (!j->metadata)
+        return BY_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        by_weights_metadata_at(j->in, (int)i, &j->metadata[2 * i], &j->metadata[2 * i + 1]);
+    return BY_OK;
+}
+
+static by_status prepare(job *j)
+{
+    size_t n = (size_t)by_weights_count(j->in) + 1;
+    const by_weight **chosen = by_alloc_zero(n, sizeof *chosen);
+    j->list = by_alloc_zero(n, sizeof *j->list);
+    j->shard = by_alloc_zero(n, sizeof *j->shard);
+    by_status s = BY_ERR_MEMORY;
+    if (chosen && j->list && j->shard) {
+        choose(j, chosen);
+        s = plan(j, chosen);
+    }
+    if (s == BY_OK)
+        s = keep_metadata(j);
+    by_free(chosen);
+    return s;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A few megabytes at a time; what has been written is not needed in memory any more. */
+static by_status put(void *user, by_writer *w, const by_weight *e)
+{
+    enum { PART = 1 << 20 };
+    job *j = user;
+    const by_weight *from = e->data;
+    size_t size = by_dtype_size(from->dtype), all = from->bytes / size;
+    if (from->stride)
+        BY_TRY(by_weight_write(w, from, e->dtype));
+    for (size_t i = 0; i < all && !from->stride; i += PART) {
+        size_t n = BY_MIN(all - i, (size_t)PART);
+        by_weight part = {.name = e->name, .dtype = from->dtype, .rank = 1, .dim = {(int64_t)n}};
+        part.data = (const char *)from->data + i * size;
+        BY_TRY(by_weight_write(w, &part, e->dtype));
+        by_map_forget(part.data, n * size);
+    }
+    j->done += e->bytes;
+    if (j->spec->progress && !j->spec->progress(j->spec->user, e->name, j->done, j->report->bytes_out))
+        return by_fail(BY_ERR_CANCELLED, "stopped");
+    return BY_OK;
+}
+
+static by_status write_file(job *j, const char *path, int first, int count)
+{
+    return by_safetensors_write(path, j->list + first, count, j->metadata, put, j);
+}
+
+static char *shard_name(const job *j, int i)
+{
+    return by_sprintf("model-%05d-of-%05d.safetensors", i + 1, j->report->files);
+}
+
+/* Written when every file it names is there. */
+static by_status write_index(const job *j, const char *dir)
+{
+    cJSON *root = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(root, "metadata");
+    bool ok = cJSON_AddNumberToObject(metadata, "total_size", (double)j->report->bytes_out) != NULL;
+    cJSON *map = cJSON_AddObjectToObject(root, "weight_map");
+    for (int i = 0; i < j->count && ok; i++) {
+        char *name = shard_name(j, j->shard[i]);
+        cJSON *item = name ? cJSON_CreateString(name) : NULL;
+        by_free(name);
+        ok = item && cJSON_AddItemToObject(map, j->list[i].name, item);
+        if (!ok)
+            cJSON_Delete(item);
+    }
+    char *path = by_path_join(dir, "model.safetensors.index.json");
+    by_status s =
+        ok && path ? by_json_write(path, root) : by_fail(BY_ERR_MEMORY, "out of memory writing the index");
+    by_free(path);
+    cJSON_Delete(root);
+    return s;
+}
+
+static by_status write_shards(job *j, const char *dir)
+{
+    for (int first = 0, shard = 0; shard < j->report->files; shard++) {
+        int count = 0;
+        while (first + count < j->count && j->shard[first + count] == shard)
+            count++;
+        char *name = j->report->files > 1 ? shard_name(j, shard) : by_strdup("model.safetensors");
+        char *path = name ? by_path_join(dir, name) : NULL;
+        by_status s = path ? write_file(j, path, first, count) : BY_ERR_MEMORY;
+        by_free(name);
+        by_free(path);
+        BY_TRY(s);
+        first += count;
+    }
+    return j->report->files > 1 ? write_index(j, dir) : BY_OK;
+}
+
+/* config.json with the new element type, under the names that transformers has had for it. */
+static by_status write_config(const job *j, const char *from, const char *dir)
+{
+    static const char *const names[] = {
+        [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16", [BY_F64] = "float64"};
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    char *source = by_path_join(from, "config.json"), *target = by_path_join(dir, "config.json");
+    bool there = source && by_file_exists(source);
+    cJSON *json = there && target ? by_json_load(source) : NULL;
+    by_status s = source && target ? BY_OK : BY_ERR_MEMORY;
+    if (there && !json)
+        s = by_error_status();
+    if (json && !cJSON_IsObject(json))
+        s = by_fail(BY_ERR_FORMAT, "%s is not a JSON object", source);
+    if (json && s == BY_OK) {
+        bool ok = true, any = false;
+        for (int i = 0; i < BY_COUNT(keys); i++)
+            if (cJSON_HasObjectItem(json, keys[i])) {
+                any = true;
+                ok = ok && by_json_put(json, keys[i], cJSON_CreateString(names[j->spec->dtype]));
+            }
+        if (!any)
+            ok = by_json_put(json, keys[0], cJSON_CreateString(names[j->spec->dtype]));
+        s = ok ? by_json_write(target, json) : by_fail(BY_ERR_MEMORY, "out of memory writing config.json");
+    }
+    cJSON_Delete(json);
+    by_free(source);
+    by_free(target);
+    return s;
+}
+
+static by_status write_folder(job *j, const char *in, const char *dir)
+{
+    BY_TRY(by_dir_make(dir));
+    BY_TRY(write_shards(j, dir));
+    if (by_dir_exists(in)) {
+        if (j->spec->set_dtype)
+            BY_TRY(write_config(j, in, dir));
+        BY_TRY(by_companions_copy(in, dir));
+    }
+    return by_dir_sync(dir);
+}
+
+static by_status check_empty(const char *dir)
+{
+    if (by_file_exists(dir))
+        return by_fail(BY_ERR_ARGUMENT, "%s exists and is not a directory", dir);
+    DIR *d = opendir(dir);
+    if (!d)
+        return BY_OK;
+    bool empty = true;
+    for (struct dirent *e; (e = readdir(d));)
+        empty = empty && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."));
+    closedir(d);
+    return empty ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", dir);
+}
+
+/* The process that made OUT.unfinished-PID, when that is what the name is and the process is no more; else 0.
+ */
+static long dead_owner(const char *name, const char *out)
+{
+    size_t n = strlen(out);
+    if (strncmp(name, out, n) != 0 || strncmp(name + n, UNFINISHED, strlen(UNFINISHED)) != 0)
+        return 0;
+    char *end;
+    long pid = strtol(name + n + strlen(UNFINISHED), &end, 10);
+    return *end == '\0' && pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH ? pid : 0;
+}
+
+/* Remove what processes that were killed have left beside `out`. */
+static by_status remove_stale(const char *out)
+{
+    const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
+    char *parent = slash ? by_sprintf("%.*s", (int)(slash - out) + 1, out) : by_strdup(".");
+    DIR *d = parent ? opendir(parent) : NULL;
+    by_status s = parent ? BY_OK : BY_ERR_MEMORY;
+    for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
+        if (!dead_owner(e->d_name, name))
+            continue;
+        char *path = by_path_join(parent, e->d_name);
+        s = path ? by_dir_remove(path) : BY_ERR_MEMORY;
+        by_free(path);
+    }
+    if (d)
+        closedir(d);
+    by_free(parent);
+    return s;
+}
+
+/* The whole folder is made under another name, and renamed when it is complete. */
+static by_status write_directory(job *j, const char *in, const char *out)
+{
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/')
+        n--;
+    char *target = by_sprintf("%.*s", (int)n, out);
+    char *temp = by_sprintf("%.*s" UNFINISHED "%ld", (int)n, out, (long)getpid());
+    by_status s = target && temp ? remove_stale(target) : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        s = by_dir_remove(temp);
+    if (s == BY_OK) {
+        s = write_folder(j, in, temp);
+        if (s == BY_OK && rmdir(target) != 0 && errno != ENOENT)
+            s = by_fail(BY_ERR_IO, "cannot replace %s: %s", target, strerror(errno));
+        if (s == BY_OK)
+            s = by_rename(temp, target);
+        if (s != BY_OK) {
+            char *message = by_strdup(by_error_message()); /* of what went wrong, not of the cleaning */
+            by_dir_remove(temp);
+            by_fail(s, "%s", message ? message : "out of memory");
+            by_free(message);
+        }
+    }
+    by_free(target);
+    by_free(temp);
+    return s;
+}
+
+static by_status check_spec(const by_convert_spec *spec, bool to_file)
+{
+    if (spec->set_dtype && !by_dtype_is_float(spec->dtype))
+        return by_fail(BY_ERR_ARGUMENT, "weights are converted to f32, bf16, f16 or f64, not %s",
+                       by_dtype_name(spec->dtype));
+    if (to_file && spec->shard_bytes > 0)
+        return by_fail(BY_ERR_ARGUMENT, "several files need a directory to lie in, not one file");
+    return BY_OK;
+}
+
+by_status by_weights_convert(const char *in, const char *out, const by_convert_spec *spec,
+                             by_convert_report *report)
+{
+    by_convert_report unused;
+    job j = {.spec = spec, .report = report ? report : &unused};
+    bool to_file = ends_with(out, ".safetensors") && !by_dir_exists(out);
+    *j.report = (by_convert_report){0};
+    by_error_clear();
+    BY_TRY(check_spec(spec, to_file));
+    if (!to_file)
+        BY_TRY(check_empty(out));
+    j.in = by_weights_open(in);
+    by_status s = j.in ? prepare(&j) : by_error_status();
+    if (s == BY_OK && !spec->dry_run)
+        s = to_file ? write_file(&j, out, 0, j.count) : write_directory(&j, in, out);
+    by_free(j.list);
+    by_free(j.shard);
+    by_free(j.metadata);
+    by_weights_free(j.in);
+    return s;
+}

@@ -1,0 +1,329 @@
+/* load.c - the tensors of a checkpoint into the parameters of a model. Files of ten years spell the same
+ * parameter in several ways; the tables below are all that is known about it. */
+#include "base/file.h"
+#include "graph/graph.h"
+#include "io/hf.h"
+
+/* Put in front by torch's wrappers around a module. */
+static const char *const wrappers[] = {"module.", "_orig_mod."};
+
+/* Names of the body inside a model with a head. A file may have one where the model has none, or another. */
+static const char *const bodies[] = {"transformer.", "model.", "bert.", "roberta.", "distilbert.", "albert."};
+
+/* Endings of another time (TensorFlow's layer norm) and what they are called now. */
+static const struct {
+    const char *from, *to;
+} endings[] = {{".gamma", ".weight"}, {".beta", ".bias"}};
+
+/* Constants that modules saved as buffers, of any family; each family adds its own (by_arch.ignored). */
+static const char *const buffers[] = {"position_ids", ".masked_bias", "token_type_ids"};
+
+static const char *strip(const char *name, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(name, prefix, n) == 0 ? name + n : name;
+}
+
+static const char *unwrap(const char *name)
+{
+    for (const char *before = NULL; before != name;) {
+        before = name;
+        for (int i = 0; i < BY_COUNT(wrappers); i++)
+            name = strip(name, wrappers[i]);
+    }
+    return name;
+}
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), t = strlen(tail);
+    return n >= t && strcmp(s + n - t, tail) == 0;
+}
+
+/* The parameter of that name, or of that name behind the model's own prefix; -1 when there is none. */
+static int find(const by_model *m, const char *name, by_buf *scratch)
+{
+    int k = by_params_find(m->params, name);
+    if (k >= 0)
+        return k;
+    scratch->size = 0;
+    by_buf_puts(scratch, m->arch->prefix);
+    by_buf_puts(scratch, name);
+    return scratch->failed ? -1 : by_params_find(m->params, scratch->data);
+}
+
+/* The parameter that a tensor of a file is, -1 when it is none. */
+static int resolve(const by_model *m, const char *name, by_buf *spelled, by_buf *scratch)
+{
+    spelled->size = 0;
+    by_buf_puts(spelled, unwrap(name));
+    int k = spelled->failed ? -1 : find(m, spelled->data, scratch);
+    for (int i = 0; i < BY_COUNT(endings) && k < 0 && !spelled->failed; i++)
+        if (ends_with(spelled->data, endings[i].from)) {
+            spelled->size -= strlen(endings[i].from);
+            by_buf_puts(spelled, endings[i].to);
+            k = spelled->failed ? -1 : find(m, spelled->data, scratch);
+            break;
+        }
+    for (int i = 0; i < BY_COUNT(bodies) && k < 0 && !spelled->failed; i++) {
+        const char *rest = strip(spelled->data, bodies[i]);
+        if (rest != spelled->data)
+            k = find(m, rest, scratch);
+    }
+    return k;
+}
+
+/* ---- which tensor is which parameter --------------------------------------------------------- */
+
+static bool is_head(const by_model *m, const char *name)
+{
+    return m->arch->head && strcmp(unwrap(name), m->arch->head) == 0;
+}
+
+static bool in_body(const by_model *m, const char *name)
+{
+    return strncmp(unwrap(name), m->arch->prefix, strlen(m->arch->prefix)) == 0;
+}
+
+/* Whether names in the file tell the body from the heads. */
+static bool is_prefixed(const by_model *m, const by_weights *file)
+{
+    for (int i = 0; i < by_weights_count(file); i++)
+        if (in_body(m, by_weights_at(file, i)->name))
+            return true;
+    return false;
+}
+
+/* A tensor that is no parameter and may be there all the same: a buffer, or a head or pooler that this task
+ * has no use for. */
+static bool is_ignored(const by_model *m, const char *name, bool prefixed)
+{
+    for (int i = 0; i < BY_COUNT(buffers); i++)
+        if (ends_with(name, buffers[i]))
+            return true;
+    for (const char *const *end = m->arch->ignored; end && *end; end++)
+        if (ends_with(name, *end))
+            return true;
+    return (prefixed && !in_body(m, name)) || strncmp(unwrap(name), "score.", 6) == 0 ||
+           strstr(name, "pooler.");
+}
+
+/* Whether a parameter begins with fresh values although the model is opened: a new head's labels, and what
+ * the file does not have outside of the body. */
+static bool is_fresh(const by_model *m, const char *name, const by_weight *found, const by_model_spec *spec)
+{
+    bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
+    bool labels = by_has_labels(m->task) || m->task == BY_TASK_ANSWER || m->task == BY_TASK_CHOICE;
+    return spec->new_head && ((head && labels) || ((head || pooler) && !found));
+}
+
+enum { SHOWN = 4 };
+
+/* The first few of a list of names, and how many more. */
+typedef struct few {
+    by_buf text;
+    int count;
+} few;
+
+static void few_add(few *f, const char *name)
+{
+    if (f->count++ < SHOWN)
+        by_buf_printf(&f->text, "%s%s", f->count > 1 ? ", " : "", by_show(name).text);
+}
+
+static void few_end(few *f)
+{
+    if (f->count > SHOWN)
+        by_buf_printf(&f->text, " and %d more", f->count - SHOWN);
+}
+
+static by_status complain(const by_model *m, few *missing, few *unknown)
+{
+    by_buf text = {0};
+    few_end(missing);
+    few_end(unknown);
+    if (missing->count)
+        by_buf_printf(&text, "%s %s missing", missing->text.data, missing->count > 1 ? "are" : "is");
+    if (unknown->count)
+        by_buf_printf(&text, "%sthe file holds %s, which a %s of this configuration does not have",
+                      missing->count ? "; " : "", unknown->text.data, m->arch->title);
+    by_status s = text.failed || missing->text.failed || unknown->text.failed
+                      ? by_fail(BY_ERR_MEMORY, "out of memory")
+                      : by_fail(BY_ERR_FORMAT, "%s", text.data);
+    by_buf_free(&text);
+    return s;
+}
+
+/* Fill found[k] with the tensor of parameter k, *head with the tied head when it is there. */
+static by_status match(const by_model *m, const by_weights *file, const by_weight **found,
+                       const by_weight **head, few *unknown)
+{
+    by_buf spelled = {0}, scratch = {0};
+    by_status s = BY_OK;
+    bool prefixed = is_prefixed(m, file);
+    for (int i = 0; i < by_weights_count(file) && s == BY_OK; i++) {
+        const by_weight *e = by_weights_at(file, i);
+        int k = resolve(m, e->name, &spelled, &scratch);
+        if (spelled.failed || scratch.failed)
+            s = by_fail(BY_ERR_MEMORY, "out of memory");
+        else if (k >= 0 && found[k] && !by_weight_same(found[k], e))
+            s = by_fail(BY_ERR_FORMAT, "both %s and %s in the file are the parameter %s",
+                        by_show(found[k]->name).text, by_show(e->name).text, m->params->list[k].name);
+        else if (k >= 0)
+            found[k] = e;
+        else if (is_head(m, e->name))
+            *head = e;
+        else if (!is_ignored(m, e->name, prefixed))
+            few_add(unknown, e->name);
+    }
+    by_buf_free(&spelled);
+    by_buf_free(&scratch);
+    return s;
+}
+
+static bool same_values(const by_weight *a, const by_weight *b)
+{
+    enum { PART = 1024 };
+    float x[PART], y[PART];
+    size_t n = a->bytes / by_dtype_size(a->dtype);
+    if (n != b->bytes / by_dtype_size(b->dtype))
+        return false;
+    for (size_t i = 0; i < n; i += PART) {
+        size_t part = BY_MIN(n - i, (size_t)PART);
+        if (by_weight_read(a, i, part, x, BY_F32) != BY_OK ||
+            by_weight_read(b, i, part, y, BY_F32) != BY_OK || memcmp(x, y, part * sizeof *x) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The head of a language model is the table of embeddings. It may be there a second time, or in place of the
+ * table; one of its own, which tie_word_embeddings: false announces, is another model. */
+static by_status tie(const by_model *m, const by_weight **found, const by_weight *head)
+{
+    int k = m->arch->table ? by_params_find(m->params, m->arch->table) : -1;
+    bool tied, tokens = m->task == BY_TASK_LM || m->task == BY_TASK_MLM || m->task == BY_TASK_PRETRAIN;
+    if (!head || k < 0)
+        return BY_OK;
+    BY_TRY(by_json_bool(m->json, "tie_word_embeddings", true, &tied));
+    if (!found[k])
+        found[k] = head;
+    else if (!tied && tokens && !same_values(found[k], head))
+        return by_fail(
+            BY_ERR_UNSUPPORTED,
+            "tie_word_embeddings is false and %s differs from %s: a head of its own is not supported",
+            by_show(head->name).text, found[k]->name);
+    return BY_OK;
+}
+
+static by_status check_shape(const by_params *p, int i, const by_weight *e)
+{
+    const by_param_info *info = &p->list[i];
+    bool fits = e->rank == info->rank && by_dtype_has_fraction(e->dtype);
+    for (int k = 0; fits && k < e->rank; k++)
+        fits = e->dim[k] == info->dim[k];
+    if (fits)
+        return BY_OK;
+    by_buf want = {0}, have = {0};
+    for (int k = 0; k < info->rank; k++)
+        by_buf_printf(&want, "%s%lld", k ? ", " : "", (long long)info->dim[k]);
+    for (int k = 0; k < e->rank; k++)
+        by_buf_printf(&have, "%s%lld", k ? ", " : "", (long long)e->dim[k]);
+    by_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)",
+            by_show(e->name).text, have.data ? have.data : "", by_dtype_name(e->dtype),
+            want.data ? want.data : "");
+    by_buf_free(&want);
+    by_buf_free(&have);
+    return BY_ERR_FORMAT;
+}
+
+/* Every parameter has a tensor of its shape, but for fresh ones, and every tensor of the body is accounted
+ * for: a leftover means that the configuration describes another model. *fresh: there are fresh ones. */
+static by_status check_all(const by_model *m, const by_weights *file, const by_model_spec *spec,
+                           const by_weight **found, bool *fresh)
+{
+    const by_params *p = m->params;
+    const by_weight *head = NULL;
+    few missing = {0}, unknown = {0};
+    by_status s = match(m, file, found, &head, &unknown);
+    if (s == BY_OK)
+        s = tie(m, found, head);
+    for (int i = 0; i < p->count && s == BY_OK; i++) {
+        if (is_fresh(m, p->list[i].name, found[i], spec)) {
+            found[i] = NULL;
+            *fresh = true;
+        } else if (!found[i]) {
+            few_add(&missing, p->list[i].name);
+        }
+    }
+    if (s == BY_OK && missing.count + unknown.count > 0)
+        s = complain(m, &missing, &unknown);
+    for (int i = 0; i < p->count && s == BY_OK; i++)
+        if (found[i])
+            s = check_shape(p, i, found[i]);
+    by_buf_free(&missing.text);
+    by_buf_free(&unknown.text);
+    return s;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Use the file's tensors where they are, when nothing has to be converted. */
+static bool try_map(by_model *m, by_weights *file, const by_weight *const *found)
+{
+    for (int i = 0; i < m->params->count; i++) {
+        const by_weight *e = found[i];
+        if (e->dtype != m->params->type || e->stride || (uintptr_t)e->data % by_dtype_size(e->dtype))
+            return false;
+    }
+    for (int i = 0; i < m->params->count; i++) {
+        union { /* mapped read-only: kernels never write a parameter of a model that is not for training */
+            const void *from;
+            void *to;
+        } address = {found[i]->data};
+        m->params->list[i].mapped = address.to;
+    }
+    m->file = file;
+    return true;
+}
+
+static by_status copy(by_params *p, int i, const by_weight *e)
+{
+    if (!e->stride)
+        return by_params_set_typed(p, i, BY_SLOT_VALUE, e->data, e->dtype);
+    void *dense = by_alloc(e->bytes);
+    by_status s =
+        dense ? by_weight_read(e, 0, e->bytes / by_dtype_size(e->dtype), dense, e->dtype) : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        s = by_params_set_typed(p, i, BY_SLOT_VALUE, dense, e->dtype);
+    by_free(dense);
+    return s;
+}
+
+static by_status fill(by_model *m, by_weights *file, const by_model_spec *spec, const by_weight **found)
+{
+    by_params *p = m->params;
+    bool fresh = false;
+    BY_TRY(check_all(m, file, spec, found, &fresh));
+    bool mappable = !spec->training && !spec->copy && !fresh && strcmp(by_device_name(m->device), "cpu") == 0;
+    bool mapped = mappable && try_map(m, file, found);
+    BY_TRY(by_params_freeze(p, spec->training));
+    if (mapped)
+        return BY_OK;
+    if (fresh)
+        BY_TRY(by_params_init(p, spec->seed));
+    for (int i = 0; i < p->count; i++)
+        if (found[i])
+            BY_TRY(copy(p, i, found[i]));
+    return BY_OK;
+}
+
+by_status by_model_load(by_model *m, by_weights *file, const by_model_spec *spec)
+{
+    const by_weight **found = by_alloc_zero((size_t)m->params->count + 1, sizeof *found);
+    if (!found)
+        return BY_ERR_MEMORY;
+    by_status s = fill(m, file, spec, found);
+    by_free(found);
+    return s;
+}

@@ -1,0 +1,481 @@
+/* torch.c - what torch.save has written: a pickle that describes tensors, and storages that hold their
+ * elements. Since PyTorch 1.6 both lie in a zip archive; before, they follow one another in a stream of
+ * pickles. Nothing is executed (see pickle.h): the calls that would rebuild a tensor are read as descriptions
+ * of it. */
+#include "io/json.h"
+#include "io/pickle.h"
+#include "io/weights.h"
+#include "io/zip.h"
+
+#define SWELL \
+    64 /* all tensors together have at most so many times the bytes of the file: storages are shared */
+
+/* What a file may name. Storages and then element types stand at the end, in the order of `types`. */
+enum {
+    ORDERED_DICT,
+    REBUILD,
+    REBUILD_V2,
+    REBUILD_V3,
+    PARAMETER,
+    PARAMETER_WITH_STATE,
+    SIZE,
+    UNTYPED,
+    FIRST_STORAGE,
+    FIRST_TYPE = FIRST_STORAGE + 10,
+    LAST_TYPE = FIRST_TYPE + 15
+};
+
+static const char *const globals[] = {"collections OrderedDict",
+                                      "torch._utils _rebuild_tensor",
+                                      "torch._utils _rebuild_tensor_v2",
+                                      "torch._utils _rebuild_tensor_v3",
+                                      "torch._utils _rebuild_parameter",
+                                      "torch._utils _rebuild_parameter_with_state",
+                                      "torch Size",
+                                      "torch.storage UntypedStorage",
+                                      "torch FloatStorage",
+                                      "torch DoubleStorage",
+                                      "torch HalfStorage",
+                                      "torch BFloat16Storage",
+                                      "torch LongStorage",
+                                      "torch IntStorage",
+                                      "torch ShortStorage",
+                                      "torch CharStorage",
+                                      "torch ByteStorage",
+                                      "torch BoolStorage",
+                                      "torch float32",
+                                      "torch float64",
+                                      "torch float16",
+                                      "torch bfloat16",
+                                      "torch int64",
+                                      "torch int32",
+                                      "torch int16",
+                                      "torch int8",
+                                      "torch uint8",
+                                      "torch bool",
+                                      "torch uint16",
+                                      "torch uint32",
+                                      "torch uint64",
+                                      "torch float8_e4m3fn",
+                                      "torch float8_e5m2",
+                                      NULL};
+
+static const by_dtype types[] = {BY_F32, BY_F64,  BY_F16, BY_BF16, BY_I64, BY_I32,     BY_I16,    BY_I8,
+                                 BY_U8,  BY_BOOL, BY_U16, BY_U32,  BY_U64, BY_F8_E4M3, BY_F8_E5M2};
+
+typedef struct storage {
+    const char *key;
+    bool untyped;                 /* counted in bytes; tensors say their type */
+    size_t element, count, bytes; /* bytes of an element, elements, all bytes */
+    const uint8_t *data;          /* NULL until it is found in the file */
+} storage;
+
+/* What a tensor sees of its storage. */
+typedef struct view {
+    int storage;
+    size_t offset; /* elements */
+    int64_t stride[BY_WEIGHT_MAX_RANK];
+} view;
+
+typedef struct reader {
+    by_weights *out;
+    by_arena *arena; /* pickles, records */
+    const uint8_t *bytes;
+    size_t size;
+    const char *what;
+    by_names *keys; /* of storages */
+    storage *storages;
+    view *views; /* one per tensor of out */
+    size_t n_storages;
+} reader;
+
+/* A zip archive or a pickle. The length of a safetensors header may begin like a pickle, but is followed by
+ * '{'. */
+bool by_torch_is(const uint8_t *bytes, size_t size)
+{
+    bool header = size > 8 && bytes[8] == '{' && memcmp(bytes + 4, "\0\0\0", 4) == 0;
+    return size >= 4 && !header &&
+           (memcmp(bytes, "PK\3\4", 4) == 0 || (bytes[0] == 0x80 && bytes[1] >= 1 && bytes[1] <= 5));
+}
+
+/* ---- tensors in the pickle ------------------------------------------------------------------- */
+
+static by_status malformed(const reader *r, const by_weight *w, const char *problem)
+{
+    return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\": %s", r->what, by_show(w->name).text, problem);
+}
+
+static bool is_count(const by_pickled *v, size_t *out)
+{
+    if (v->kind != BY_PICKLE_INT || v->number < 0)
+        return false;
+    *out = (size_t)v->number;
+    return true;
+}
+
+static bool is_text(const by_pickled *v, const char *text)
+{
+    return v->kind == BY_PICKLE_TEXT && strcmp(v->text, text) == 0 && strlen(text) == v->size;
+}
+
+static bool is_call(const by_pickled *v, int64_t global, uint32_t arguments)
+{
+    return v->kind == BY_PICKLE_CALL && v->items[0]->number == global && v->items[1]->count >= arguments;
+}
+
+/* What ("storage", class, key, location, count[, view]) says; false when it is something else. A view is
+ * (key, offset, count) in files of PyTorch 0.3 and older, None after that. *type stays as it is when the
+ * class says none. */
+static bool read_storage(const by_pickled *p, storage *s, by_dtype *type, size_t *view_offset)
+{
+    const by_pickled *id = p->kind == BY_PICKLE_PERSISTENT ? p->items[0] : p;
+    if (id == p || id->kind != BY_PICKLE_TUPLE || id->count < 5 || !is_text(id->items[0], "storage") ||
+        id->items[1]->kind != BY_PICKLE_GLOBAL || id->items[2]->kind != BY_PICKLE_TEXT ||
+        strlen(id->items[2]->text) != id->items[2]->size || !is_count(id->items[4], &s->count))
+        return false;
+    int64_t class = id->items[1]->number;
+    if (class != UNTYPED && (class < FIRST_STORAGE || class >= FIRST_TYPE))
+        return false;
+    if (class != UNTYPED)
+        *type = types[class - FIRST_STORAGE];
+    const by_pickled *part = id->count > 5 ? id->items[5] : NULL;
+    *view_offset = 0;
+    if (part && part->kind == BY_PICKLE_TUPLE && (part->count < 3 || !is_count(part->items[1], view_offset)))
+        return false;
+    s->key = id->items[2]->text;
+    s->untyped = class == UNTYPED;
+    s->element = s->untyped ? 1 : by_dtype_size(*type);
+    return true;
+}
+
+/* List all storages that the pickle speaks of, of tensors here and elsewhere: a stream has to be read past
+ * each. */
+static by_status list_storages(reader *r, const by_pickled *outside)
+{
+    r->storages = by_alloc_zero((size_t)outside->count + 1, sizeof *r->storages);
+    r->keys = by_names_new();
+    if (!r->storages || !r->keys)
+        return BY_ERR_MEMORY;
+    for (uint32_t i = 0; i < outside->count; i++) {
+        storage s = {0};
+        by_dtype type = BY_F32;
+        size_t offset;
+        if (!read_storage(outside->items[i], &s, &type, &offset) ||
+            !by_mul_size(s.count, s.element, &s.bytes) || s.bytes > r->size ||
+            by_names_find(r->keys, s.key) >= 0)
+            continue;
+        r->storages[r->n_storages] = s;
+        BY_TRY(by_names_put(r->keys, s.key, (int)r->n_storages++));
+    }
+    return BY_OK;
+}
+
+static by_status find_storage(reader *r, by_weight *w, view *v, const by_pickled *p, bool *untyped)
+{
+    storage s = {0};
+    if (!read_storage(p, &s, &w->dtype, &v->offset))
+        return malformed(r, w, "its storage is not described as PyTorch does");
+    *untyped = s.untyped;
+    v->storage = by_names_find(r->keys, s.key);
+    if (v->storage < 0 || !by_mul_size(s.count, s.element, &s.bytes))
+        return malformed(r, w, "its storage is larger than the file");
+    return r->storages[v->storage].bytes == s.bytes ? BY_OK : malformed(r, w, "its storage has two sizes");
+}
+
+/* A tuple of sizes, or torch.Size of one. */
+static by_status read_sizes(const reader *r, const by_weight *w, const by_pickled *v, int rank, int64_t *out,
+                            int *count)
+{
+    if (is_call(v, SIZE, 1))
+        v = v->items[1]->items[0];
+    if (v->kind != BY_PICKLE_TUPLE || v->count > BY_WEIGHT_MAX_RANK ||
+        (rank >= 0 && v->count != (uint32_t)rank))
+        return v->kind == BY_PICKLE_TUPLE && v->count > BY_WEIGHT_MAX_RANK
+                   ? by_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has more than %d dimensions", r->what,
+                             by_show(w->name).text, BY_WEIGHT_MAX_RANK)
+                   : malformed(r, w, "its shape is malformed");
+    for (uint32_t i = 0; i < v->count; i++) {
+        size_t n;
+        if (!is_count(v->items[i], &n))
+            return malformed(r, w, "its shape or strides hold something that is not a size");
+        out[i] = (int64_t)n;
+    }
+    *count = (int)v->count;
+    return BY_OK;
+}
+
+/* rebuild(storage, offset, size, stride, ...), version 3 with the element type as seventh argument. */
+static by_status read_tensor(reader *r, by_weight *w, view *v, const by_pickled *value)
+{
+    if (is_call(value, PARAMETER, 1) || is_call(value, PARAMETER_WITH_STATE, 1))
+        value = value->items[1]->items[0];
+    bool typed = is_call(value, REBUILD_V3, 7);
+    if (!typed && !is_call(value, REBUILD, 4) && !is_call(value, REBUILD_V2, 4))
+        return malformed(r, w, "it is not described as PyTorch does");
+    by_pickled *const *a = value->items[1]->items;
+    size_t offset;
+    int strides;
+    bool untyped = false;
+    BY_TRY(find_storage(r, w, v, a[0], &untyped));
+    if (typed) {
+        if (a[6]->kind != BY_PICKLE_GLOBAL || a[6]->number < FIRST_TYPE || a[6]->number >= LAST_TYPE)
+            return malformed(r, w, "it has no element type");
+        w->dtype = types[a[6]->number - FIRST_TYPE];
+    } else if (untyped) {
+        return malformed(r, w, "it has no element type");
+    }
+    if (!is_count(a[1], &offset) || !by_add_size(v->offset, offset, &v->offset))
+        return malformed(r, w, "its offset is malformed");
+    BY_TRY(read_sizes(r, w, a[2], -1, w->dim, &w->rank));
+    return read_sizes(r, w, a[3], w->rank, v->stride, &strides);
+}
+
+/* The last element lies inside the storage, and there are no more elements than the storage has: a tensor
+ * that repeats its elements could claim any size. */
+static by_status check_view(const reader *r, by_weight *w, const view *v)
+{
+    size_t size = by_dtype_size(w->dtype), room = r->storages[v->storage].bytes / size, last = v->offset, n,
+           step;
+    if (!by_weight_bytes(w, &w->bytes))
+        return malformed(r, w, "its shape overflows");
+    n = w->bytes / size;
+    for (int d = 0; d < w->rank && n > 0; d++)
+        if (!by_mul_size((size_t)w->dim[d] - 1, (size_t)v->stride[d], &step) ||
+            !by_add_size(last, step, &last))
+            return malformed(r, w, "its strides overflow");
+    if (n > 0 && last >= room)
+        return malformed(r, w, "it reaches beyond its storage");
+    if (n > room)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" repeats its elements (it was expanded)",
+                       r->what, by_show(w->name).text);
+    return BY_OK;
+}
+
+static bool is_dense(const by_weight *w, const view *v)
+{
+    int64_t step = 1;
+    for (int d = w->rank - 1; d >= 0 && w->bytes > 0; d--) {
+        if (w->dim[d] != 1 && v->stride[d] != step)
+            return false;
+        step *= w->dim[d];
+    }
+    return true;
+}
+
+static bool is_name(const by_pickled *v)
+{
+    if (v->kind != BY_PICKLE_TEXT || strlen(v->text) != v->size)
+        return false;
+    for (size_t at = 0, n; at < v->size; at += n)
+        if ((n = by_json_utf8(v->text + at, v->size - at)) == 0)
+            return false;
+    return true;
+}
+
+static by_status add_tensor(reader *r, const by_pickled *key, const by_pickled *value)
+{
+    if (!is_name(key))
+        return by_fail(BY_ERR_FORMAT, "%s: the name of a tensor is %s", r->what,
+                       key->kind == BY_PICKLE_TEXT ? "not UTF-8" : by_pickle_kind_name(key->kind));
+    if (value->kind < BY_PICKLE_TUPLE)
+        return BY_OK; /* None, a number, a text: no tensor */
+    if (value->kind != BY_PICKLE_CALL)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: \"%s\" is %s, not a tensor", r->what, by_show(key->text).text,
+                       by_pickle_kind_name(value->kind));
+    by_weight *w = &r->out->list[r->out->count];
+    view *v = &r->views[r->out->count];
+    w->name = by_arena_strdup(r->out->arena, key->text);
+    if (!w->name)
+        return BY_ERR_MEMORY;
+    BY_TRY(read_tensor(r, w, v, value));
+    BY_TRY(check_view(r, w, v));
+    r->out->count++;
+    return BY_OK;
+}
+
+/* The dictionary of names: the whole of it, or the member that trainers put it under. */
+static const by_pickled *state_of(const by_pickled *root)
+{
+    static const char *const members[] = {"state_dict", "model_state_dict", "model"};
+    for (int k = 0; k < BY_COUNT(members); k++)
+        for (uint32_t i = 0; i + 1 < root->count; i += 2)
+            if (is_text(root->items[i], members[k]) && root->items[i + 1]->kind == BY_PICKLE_DICT)
+                return root->items[i + 1];
+    return root;
+}
+
+static by_status read_state(reader *r, const by_pickled *root, const by_pickled *outside)
+{
+    if (root->kind != BY_PICKLE_DICT)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: holds %s, not a dictionary of tensors", r->what,
+                       by_pickle_kind_name(root->kind));
+    const by_pickled *state = state_of(root);
+    size_t n = state->count / 2 + 1;
+    r->out->list = by_alloc_zero(n, sizeof *r->out->list);
+    r->views = by_alloc_zero(n, sizeof *r->views);
+    if (!r->out->list || !r->views)
+        return BY_ERR_MEMORY;
+    BY_TRY(list_storages(r, outside));
+    for (uint32_t i = 0; i + 1 < state->count; i += 2)
+        BY_TRY(add_tensor(r, state->items[i], state->items[i + 1]));
+    return BY_OK;
+}
+
+/* Every storage has been found: point the tensors at their elements. */
+static by_status settle(reader *r)
+{
+    size_t all = 0;
+    for (int i = 0; i < r->out->count; i++) {
+        by_weight *w = &r->out->list[i];
+        const view *v = &r->views[i];
+        const storage *s = &r->storages[v->storage];
+        if (!s->data)
+            return malformed(r, w, "its storage is not in the file");
+        w->data = w->bytes ? s->data + v->offset * by_dtype_size(w->dtype) : s->data;
+        if (!is_dense(w, v)) {
+            int64_t *stride = by_arena_alloc(r->out->arena, sizeof v->stride);
+            if (!stride)
+                return BY_ERR_MEMORY;
+            memcpy(stride, v->stride, sizeof v->stride);
+            w->stride = stride;
+        }
+        if (!by_add_size(all, w->bytes, &all) || all / SWELL > r->size)
+            return by_fail(BY_ERR_FORMAT, "%s: the tensors claim more than %d times the size of the file",
+                           r->what, SWELL);
+    }
+    return by_weights_sort(r->out->list, r->out->count, r->what, BY_ERR_FORMAT);
+}
+
+/* ---- the zip archive ------------------------------------------------------------------------- */
+
+/* The record of that name in the archive's one folder; NULL when there is none. */
+static const by_zip_record *record(const reader *r, const by_zip *z, int root, const char *folder,
+                                   const char *name)
+{
+    char *full = by_arena_sprintf(r->arena, "%.*s%s%s", root, z->list[0].name, folder, name);
+    return full ? by_zip_find(z, full) : NULL;
+}
+
+static by_status read_records(reader *r, const by_zip *z)
+{
+    const char *first = z->count ? z->list[0].name : "", *slash = strchr(first, '/');
+    int root = slash ? (int)(slash - first) + 1 : 0;
+    const by_zip_record *pickle = z->count ? record(r, z, root, "", "data.pkl") : NULL;
+    if (!pickle)
+        return by_fail(BY_ERR_FORMAT, "%s: a zip archive without data.pkl, not a PyTorch file", r->what);
+    if (record(r, z, root, "", "constants.pkl"))
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: a TorchScript program, not a dictionary of tensors", r->what);
+    const by_zip_record *order = record(r, z, root, "", "byteorder");
+    if (order && (order->size != 6 || memcmp(order->data, "little", 6) != 0))
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
+    const uint8_t *at = pickle->data;
+    const by_pickled *outside,
+        *state = by_pickle_read(r->arena, &at, at + pickle->size, globals, r->what, &outside);
+    if (!state)
+        return by_error_status();
+    BY_TRY(read_state(r, state, outside));
+    for (size_t i = 0; i < r->n_storages; i++) {
+        storage *s = &r->storages[i];
+        const by_zip_record *data = record(r, z, root, "data/", s->key);
+        if (!data || data->size < s->bytes)
+            return by_fail(BY_ERR_FORMAT, "%s: storage \"%s\" %s", r->what, by_show(s->key).text,
+                           data ? "is shorter than its tensors" : "is not in the archive");
+        s->data = data->data;
+    }
+    return settle(r);
+}
+
+static by_status read_zip(reader *r)
+{
+    by_zip z;
+    r->out->format = "PyTorch zip";
+    by_status status = by_zip_open(&z, r->arena, r->bytes, r->size, r->what);
+    if (status == BY_OK)
+        status = read_records(r, &z);
+    by_zip_close(&z);
+    return status;
+}
+
+/* ---- the stream of pickles ------------------------------------------------------------------- */
+
+static const by_pickled *member(const by_pickled *dict, const char *key)
+{
+    for (uint32_t i = 0; i + 1 < dict->count && dict->kind == BY_PICKLE_DICT; i += 2)
+        if (is_text(dict->items[i], key))
+            return dict->items[i + 1];
+    return NULL;
+}
+
+/* The magic number, the version of the protocol, and what machine it was. */
+static by_status read_preamble(reader *r, const uint8_t **at)
+{
+    static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+    const by_pickled *part[3];
+    for (int i = 0; i < 3; i++) {
+        part[i] = by_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what, NULL);
+        if (!part[i])
+            return by_error_status();
+        if (i == 0 &&
+            (part[0]->kind != BY_PICKLE_LONG || part[0]->size != 10 || memcmp(part[0]->text, magic, 10)))
+            return by_fail(BY_ERR_FORMAT, "%s: a pickle, but not a PyTorch file", r->what);
+    }
+    if (part[1]->kind != BY_PICKLE_INT || part[1]->number != 1001)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: a PyTorch file of an unknown protocol version", r->what);
+    const by_pickled *little = member(part[2], "little_endian");
+    if (little && (little->kind != BY_PICKLE_BOOL || !little->number))
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
+    return BY_OK;
+}
+
+/* Behind the last pickle, a list of keys: for each an eight-byte count and the elements. */
+static by_status read_storages(reader *r, const by_pickled *keys, const uint8_t *at)
+{
+    const uint8_t *end = r->bytes + r->size;
+    if (keys->kind != BY_PICKLE_LIST)
+        return by_fail(BY_ERR_FORMAT, "%s: the list of storages is %s", r->what,
+                       by_pickle_kind_name(keys->kind));
+    for (uint32_t i = 0; i < keys->count; i++) {
+        const by_pickled *key = keys->items[i];
+        int known = key->kind == BY_PICKLE_TEXT ? by_names_find(r->keys, key->text) : -1;
+        if (known < 0)
+            return by_fail(BY_ERR_UNSUPPORTED, "%s: holds a storage that no tensor uses", r->what);
+        storage *s = &r->storages[known];
+        uint64_t count = 0;
+        for (int k = 7; k >= 0 && end - at >= 8; k--)
+            count = count << 8 | at[k];
+        if (end - at < 8 || count != s->count || s->bytes > (size_t)(end - at) - 8)
+            return by_fail(BY_ERR_FORMAT,
+                           "%s: storage \"%s\" has %llu elements in the file, %zu are expected%s", r->what,
+                           by_show(s->key).text, (unsigned long long)count, s->count,
+                           count == s->count ? "; the file is cut short" : "");
+        s->data = at + 8;
+        at += 8 + s->bytes;
+    }
+    return settle(r);
+}
+
+static by_status read_stream(reader *r)
+{
+    const uint8_t *at = r->bytes, *end = at + r->size;
+    r->out->format = "PyTorch stream";
+    BY_TRY(read_preamble(r, &at));
+    const by_pickled *outside, *state = by_pickle_read(r->arena, &at, end, globals, r->what, &outside);
+    if (!state)
+        return by_error_status();
+    BY_TRY(read_state(r, state, outside));
+    const by_pickled *keys = by_pickle_read(r->arena, &at, end, globals, r->what, NULL);
+    return keys ? read_storages(r, keys, at) : by_error_status();
+}
+
+by_status by_torch_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
+{
+    reader r = {.out = s, .arena = by_arena_new(), .bytes = bytes, .size = size, .what = what};
+    by_status status = BY_ERR_MEMORY;
+    if (r.arena)
+        status = bytes[0] == 'P' ? read_zip(&r) : read_stream(&r);
+    by_names_free(r.keys);
+    by_free(r.storages);
+    by_free(r.views);
+    by_arena_free(r.arena);
+    return status;
+}

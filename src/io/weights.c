@@ -1,0 +1,323 @@
+/* weights.c - opening checkpoints, whatever format they are in, one file or several; finding and reading
+ * their tensors. */
+#include "io/weights.h"
+
+#include <stdlib.h>
+
+#include "io/json.h"
+
+by_shown by_show(const char *name)
+{
+    by_shown s = {0};
+    size_t n = strlen(name), max = sizeof s.text - 4;
+    memcpy(s.text, name, BY_MIN(n, max));
+    for (char *p = s.text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?';
+    if (n > max) {
+        while (max > 0 && ((unsigned char)name[max] & 0xc0) == 0x80)
+            max--;
+        memcpy(s.text + max, "...", 4);
+    }
+    return s;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const by_weight *)a)->name, ((const by_weight *)b)->name);
+}
+
+by_status by_weights_sort(by_weight *list, int count, const char *what, by_status failure)
+{
+    if (count > 1)
+        qsort(list, (size_t)count, sizeof *list, compare_names);
+    for (int i = 1; i < count; i++)
+        if (strcmp(list[i - 1].name, list[i].name) == 0)
+            return by_fail(failure, "%s: two tensors named \"%s\"", what, by_show(list[i].name).text);
+    return BY_OK;
+}
+
+static bool element_count(const by_weight *w, size_t *out)
+{
+    size_t n = 1;
+    for (int i = 0; i < w->rank; i++)
+        if (w->dim[i] < 0 || !by_mul_size(n, (size_t)w->dim[i], &n))
+            return false;
+    *out = n;
+    return true;
+}
+
+bool by_weight_bytes(const by_weight *w, size_t *out)
+{
+    size_t n;
+    return element_count(w, &n) && by_mul_size(n, by_dtype_size(w->dtype), out);
+}
+
+bool by_weight_same(const by_weight *a, const by_weight *b)
+{
+    bool strides =
+        a->stride && b->stride ? memcmp(a->stride, b->stride, sizeof a->dim) == 0 : !a->stride && !b->stride;
+    return strides && a->data == b->data && a->dtype == b->dtype && a->rank == b->rank &&
+           memcmp(a->dim, b->dim, sizeof a->dim) == 0;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static by_weights *weights_new(void)
+{
+    by_weights *s = by_alloc_zero(1, sizeof *s);
+    if (s && !(s->arena = by_arena_new())) {
+        by_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static by_status read_any(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
+{
+    return by_torch_is(bytes, size) ? by_torch_read(s, bytes, size, what)
+                                    : by_safetensors_read(s, bytes, size, what);
+}
+
+static by_weights *open_file(const char *path)
+{
+    by_weights *s = weights_new();
+    if (s && by_map_open(&s->map, path) == BY_OK && read_any(s, s->map.data, s->map.size, path) == BY_OK)
+        return s;
+    by_weights_free(s);
+    return NULL;
+}
+
+by_weights *by_weights_open_memory(const void *bytes, size_t size, const char *what)
+{
+    by_weights *s = weights_new();
+    if (s && read_any(s, bytes, size, what) == BY_OK)
+        return s;
+    by_weights_free(s);
+    return NULL;
+}
+
+/* The shard that an index calls `file`, opened on first sight. Returns its number or -1. */
+static int index_shard(by_weights *s, by_names *names, const char *dir, const char *file)
+{
+    int known = by_names_find(names, file);
+    if (known >= 0)
+        return known;
+    by_weights **grown = by_resize(s->shards, (size_t)s->shard_count + 1, sizeof *grown);
+    if (!grown)
+        return -1;
+    s->shards = grown;
+    char *path = by_path_join(dir, file);
+    by_weights *shard = path ? open_file(path) : NULL;
+    by_free(path);
+    if (!shard)
+        return -1;
+    s->shards[s->shard_count] = shard;
+    s->format = shard->format;
+    return by_names_put(names, file, s->shard_count++) == BY_OK ? s->shard_count - 1 : -1;
+}
+
+/* Fill the list from {"weight_map": {tensor: file, ...}}. The map decides: what a shard holds beyond it is
+ * left out. */
+static by_status read_index(by_weights *s, by_names *names, const cJSON *root, const char *dir,
+                            const char *path)
+{
+    const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map");
+    if (!cJSON_IsObject(map))
+        return by_fail(BY_ERR_FORMAT, "%s: no weight_map", path);
+    size_t members = 1;
+    for (const cJSON *c = map->child; c; c = c->next)
+        members++;
+    s->list = by_alloc_zero(members, sizeof *s->list);
+    if (!s->list)
+        return BY_ERR_MEMORY;
+    for (const cJSON *c = map->child; c; c = c->next) {
+        const char *file = cJSON_IsString(c) ? c->valuestring : "";
+        if (!*file || strchr(file, '/') || strstr(file, ".."))
+            return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" is mapped to \"%s\", which is not a file name",
+                           path, by_show(c->string).text, by_show(file).text);
+        int shard = index_shard(s, names, dir, file);
+        if (shard < 0)
+            return by_fail_context("%s", path);
+        const by_weight *e = by_weights_find(s->shards[shard], c->string);
+        if (!e)
+            return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" is not in %s", path, by_show(c->string).text,
+                           by_show(file).text);
+        s->list[s->count++] = *e;
+    }
+    return by_weights_sort(s->list, s->count, path, BY_ERR_FORMAT);
+}
+
+static by_weights *open_index(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    by_weights *s = weights_new();
+    by_names *names = by_names_new();
+    char *dir = slash == path ? by_strdup("/") : by_sprintf("%.*s", slash ? (int)(slash - path) : 0, path);
+    cJSON *root = s && names && dir ? by_json_load(path) : NULL;
+    if (!root || read_index(s, names, root, dir, path) != BY_OK) {
+        by_weights_free(s);
+        s = NULL;
+    }
+    cJSON_Delete(root);
+    by_free(dir);
+    by_names_free(names);
+    return s;
+}
+
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), t = strlen(tail);
+    return n >= t && strcmp(s + n - t, tail) == 0;
+}
+
+static by_weights *open_either(const char *path)
+{
+    return ends_with(path, ".json") ? open_index(path) : open_file(path);
+}
+
+by_weights *by_weights_open(const char *path)
+{
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "pytorch_model.bin", "pytorch_model.bin.index.json"};
+    if (!by_dir_exists(path))
+        return open_either(path);
+    for (int i = 0; i < BY_COUNT(names); i++) {
+        char *file = by_path_join(path, names[i]);
+        if (!file)
+            return NULL;
+        bool there = by_file_exists(file);
+        by_weights *s = there ? open_either(file) : NULL;
+        by_free(file);
+        if (there)
+            return s;
+    }
+    by_fail(BY_ERR_IO,
+            "%s: no model.safetensors and no pytorch_model.bin in this directory, nor an index of one", path);
+    return NULL;
+}
+
+void by_weights_free(by_weights *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->shard_count; i++)
+        by_weights_free(s->shards[i]);
+    by_free(s->shards);
+    by_free(s->list);
+    by_free(s->metadata);
+    by_arena_free(s->arena);
+    by_map_close(&s->map);
+    by_free(s);
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+int by_weights_count(const by_weights *s)
+{
+    return s->count;
+}
+
+const by_weight *by_weights_at(const by_weights *s, int i)
+{
+    return i >= 0 && i < s->count ? &s->list[i] : NULL;
+}
+
+const by_weight *by_weights_find(const by_weights *s, const char *name)
+{
+    by_weight key = {.name = name};
+    return s->count ? bsearch(&key, s->list, (size_t)s->count, sizeof key, compare_names) : NULL;
+}
+
+const char *by_weights_format(const by_weights *s)
+{
+    return s->format ? s->format : "safetensors"; /* an index of nothing */
+}
+
+int by_weights_files(const by_weights *s)
+{
+    return s->shards ? s->shard_count : 1;
+}
+
+const char *by_weights_metadata(const by_weights *s, const char *key)
+{
+    for (int i = 0; i < s->metadata_count; i++)
+        if (strcmp(s->metadata[i].key, key) == 0)
+            return s->metadata[i].value;
+    const char *value = NULL;
+    for (int i = 0; i < s->shard_count && !value; i++)
+        value = by_weights_metadata(s->shards[i], key);
+    return value;
+}
+
+/* Shards say the same, as a rule: those of the first one are shown. */
+bool by_weights_metadata_at(const by_weights *s, int i, const char **key, const char **value)
+{
+    if (s->shard_count > 0)
+        return by_weights_metadata_at(s->shards[0], i, key, value);
+    if (i < 0 || i >= s->metadata_count)
+        return false;
+    *key = s->metadata[i].key;
+    *value = s->metadata[i].value;
+    return true;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Copy elements begin .. begin + count - 1, row by row of the last axis, into dense memory. */
+static void gather(const by_weight *w, size_t begin, size_t count, char *out)
+{
+    size_t size = by_dtype_size(w->dtype), at[BY_WEIGHT_MAX_RANK] = {0}, rest = begin, from = 0;
+    for (int d = w->rank - 1; d >= 0; d--) {
+        at[d] = rest % (size_t)w->dim[d];
+        rest /= (size_t)w->dim[d];
+        from += at[d] * (size_t)w->stride[d];
+    }
+    for (size_t i = 0; i < count; i++) {
+        memcpy(out + i * size, (const char *)w->data + from * size, size);
+        for (int d = w->rank - 1; d >= 0; d--) {
+            from += (size_t)w->stride[d];
+            if (++at[d] < (size_t)w->dim[d])
+                break;
+            from -= (size_t)w->dim[d] * (size_t)w->stride[d];
+            at[d] = 0;
+        }
+    }
+}
+
+by_status by_weight_read(const by_weight *w, size_t begin, size_t count, void *out, by_dtype type)
+{
+    size_t all, size = by_dtype_size(w->dtype), to = by_dtype_size(type);
+    if (!element_count(w, &all) || begin > all || count > all - begin || size == 0 || to == 0)
+        return by_fail(BY_ERR_ARGUMENT, "tensor \"%s\": %zu elements from %zu on cannot be read as %s",
+                       by_show(w->name).text, count, begin, by_dtype_name(type));
+    if (!w->stride) {
+        by_convert(out, type, (const char *)w->data + begin * size, w->dtype, count);
+        return BY_OK;
+    }
+    char part[4096];
+    for (size_t i = 0; i < count; i += sizeof part / 8) {
+        size_t n = BY_MIN(count - i, sizeof part / 8);
+        gather(w, begin + i, n, part);
+        by_convert((char *)out + i * to, type, part, w->dtype, n);
+    }
+    return BY_OK;
+}
+
+by_status by_weight_write(by_writer *w, const by_weight *e, by_dtype type)
+{
+    enum { PART = 64 << 10 };
+    size_t all, size = by_dtype_size(type);
+    if (!element_count(e, &all))
+        return by_fail(BY_ERR_ARGUMENT, "the shape of tensor \"%s\" overflows", by_show(e->name).text);
+    char *part = by_alloc(PART * size);
+    by_status s = part ? BY_OK : BY_ERR_MEMORY;
+    for (size_t i = 0; i < all && s == BY_OK; i += PART) {
+        size_t n = BY_MIN(all - i, (size_t)PART);
+        s = by_weight_read(e, i, n, part, type);
+        if (s == BY_OK)
+            s = by_writer_put(w, part, n * size);
+    }
+    by_free(part);
+    return s;
+}

@@ -1,0 +1,117 @@
+/* special.c - tokens with a part to play (padding, mask, ...), and which pieces begin and end words. */
+#include "text/kind.h"
+#include "text/pipeline.h"
+
+static const struct {
+    const char *key;       /* in tokenizer_config.json */
+    const char *custom[3]; /* what they are called where nothing is said */
+} roles[BY_SPECIAL_COUNT] = {
+    [BY_SPECIAL_PAD] = {"pad_token", {"[PAD]", "<pad>"}},
+    [BY_SPECIAL_FIRST] = {"cls_token", {"[CLS]", "<s>", "<cls>"}},
+    [BY_SPECIAL_SEP] = {"sep_token", {"[SEP]", "</s>", "<sep>"}},
+    [BY_SPECIAL_MASK] = {"mask_token", {"[MASK]", "<mask>", "<special1>"}},
+    [BY_SPECIAL_UNKNOWN] = {"unk_token", {"[UNK]", "<unk>"}},
+};
+
+const char *by_special_name(const cJSON *config, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
+    return cJSON_IsObject(v) ? by_stage_string(v, "content") : cJSON_GetStringValue(v);
+}
+
+void by_special_read(by_tokenizer *t, const cJSON *config)
+{
+    for (int i = 0; i < BY_SPECIAL_COUNT; i++) {
+        const char *name = by_special_name(config, roles[i].key);
+        int id = name ? by_tokenizer_find(t, name) : -1;
+        if (id >= 0)
+            t->special[i] = id + 1;
+    }
+}
+
+/* The reference library asks its tokenizers for these by name. */
+void by_special_write(const by_tokenizer *t, by_buf *out)
+{
+    const by_pipeline *p = t->kind == &by_text_pipeline ? (const by_pipeline *)t : NULL;
+    for (int i = 0; i < BY_SPECIAL_COUNT && p; i++) {
+        int id = by_tokenizer_special(t, (by_special)i);
+        const by_added_token *added = id >= 0 ? by_added_find(&p->added, id) : NULL;
+        if (!added)
+            continue;
+        by_buf_printf(out, "  \"%s\": ", roles[i].key);
+        by_json_put_string(out, added->content, added->size);
+        by_buf_puts(out, ",\n");
+    }
+}
+
+int by_tokenizer_special(const by_tokenizer *t, by_special which)
+{
+    if ((unsigned)which >= BY_SPECIAL_COUNT)
+        return -1;
+    if (t->special[which])
+        return t->special[which] - 1;
+    for (int i = 0; i < BY_COUNT(roles[which].custom) && roles[which].custom[i]; i++) {
+        int id = by_tokenizer_find(t, roles[which].custom[i]);
+        if (id >= 0)
+            return id;
+    }
+    return -1;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* How pieces tell where words begin or end. */
+typedef struct marks {
+    const char *text;
+    bool suffix; /* at the end of the last piece; else at the beginning of a piece */
+    uint8_t with, without;
+} marks;
+
+static const marks known_marks[] = {
+    {"##", false, 0, BY_ID_BEGINS},           /* WordPiece: continues */
+    {"\xc4\xa0", false, BY_ID_BEGINS, 0},     /* byte-level BPE: the space before */
+    {"\xe2\x96\x81", false, BY_ID_BEGINS, 0}, /* SentencePiece: the same */
+    {"</w>", true, BY_ID_ENDS, 0},            /* BPE of GPT and XLM */
+};
+
+static bool has_mark(const by_token *t, const marks *m)
+{
+    size_t n = strlen(m->text);
+    return t->text && t->size > n && memcmp(t->text + (m->suffix ? t->size - n : 0), m->text, n) == 0;
+}
+
+/* The mark that most tokens have; one in a hundred is enough. */
+static const marks *find_marks(const by_pipeline *p)
+{
+    const marks *best = NULL;
+    int most = p->base.vocab_size / 100;
+    for (int k = 0; k < BY_COUNT(known_marks); k++) {
+        int count = 0;
+        for (int id = 0; id < p->base.vocab_size; id++)
+            count += has_mark(&p->texts[id], &known_marks[k]);
+        if (count > most) {
+            best = &known_marks[k];
+            most = count;
+        }
+    }
+    return best;
+}
+
+bool by_tokenizer_parts(const by_tokenizer *t, uint8_t *out)
+{
+    const by_pipeline *p = t->kind == &by_text_pipeline ? (const by_pipeline *)t : NULL;
+    const marks *m = p ? find_marks(p) : NULL;
+    for (int id = 0; id < t->vocab_size; id++) {
+        out[id] = m ? (has_mark(&p->texts[id], m) ? m->with : m->without) : BY_ID_BEGINS | BY_ID_ENDS;
+        if (p && !p->texts[id].text)
+            out[id] = BY_ID_ABSENT;
+        else if (p ? p->specials[id] : id == t->eos)
+            out[id] = BY_ID_SPECIAL;
+    }
+    for (int i = 0; i < BY_SPECIAL_COUNT; i++) {
+        int id = by_tokenizer_special(t, (by_special)i);
+        if (id >= 0)
+            out[id] = BY_ID_SPECIAL;
+    }
+    return m != NULL;
+}

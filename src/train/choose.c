@@ -1,0 +1,94 @@
+/* choose.c - which objective a run has, and the rows that follow from it (dataset.h). */
+#include "base/file.h"
+#include "io/hf.h"
+#include "io/json.h"
+#include "train/dataset.h"
+
+/* The family of a model directory. */
+static const by_arch *family_of(const char *dir)
+{
+    char *path = by_path_join(dir, "config.json");
+    cJSON *json = path ? by_json_load(path) : NULL;
+    const char *family = NULL;
+    const by_arch *a = NULL;
+    if (json && by_json_string(json, "model_type", NULL, &family) == BY_OK && family)
+        a = by_arch_find(family);
+    else if (json)
+        by_fail(BY_ERR_FORMAT, "%s does not say its model_type", path);
+    cJSON_Delete(json);
+    by_free(path);
+    return a;
+}
+
+by_status by_objective_choose(const by_run_spec *spec, by_objective_kind *out)
+{
+    const by_objective_choice *c = &spec->objective;
+    const by_arch *a = spec->init_from ? family_of(spec->init_from) : by_arch_find(spec->family);
+    if (!a)
+        return by_error_status();
+    const char *name = c->name ? c->name : c->parallel ? "tlm" : a->objective ? a->objective : "lm";
+    if (!by_objective_find(name, out))
+        return by_error_status();
+    if (c->parallel && *out != BY_OBJECTIVE_TLM)
+        return by_fail(BY_ERR_ARGUMENT, "parallel text is for the objective \"tlm\", not \"%s\"", name);
+    if (c->language_count &&
+        (*out == BY_OBJECTIVE_LM || *out == BY_OBJECTIVE_NSP || *out == BY_OBJECTIVE_SOP))
+        return by_fail(BY_ERR_ARGUMENT, "the objective \"%s\" knows no languages", name);
+    if (!a->classes[by_objective_task(*out)])
+        return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for the objective \"%s\"; its own is \"%s\"",
+                       a->title, name, a->objective ? a->objective : "lm");
+    return BY_OK;
+}
+
+by_masking by_masking_choose(const by_run_spec *spec, by_objective_kind kind)
+{
+    const by_objective_choice *c = &spec->objective;
+    by_masking m = by_masking_usual(kind);
+    if (!by_objective_hides(kind))
+        return (by_masking){.share = m.share};
+    if (c->mask_share > 0)
+        m.share = c->mask_share;
+    if (c->mask_copies)
+        m.copies = BY_MAX(c->mask_copies, 0);
+    if (c->mask_words)
+        m.longest = c->mask_words;
+    m.whole_words = c->whole_words;
+    return m;
+}
+
+static by_status make_stream_rows(by_dataset *d, const by_run_spec *s, bool held_too)
+{
+    const by_lm_batches train = {d->train, d->train_begin, d->train_end, s->batch * s->accumulate,
+                                 s->seq,   s->seed};
+    const by_lm_batches held = {d->eval, d->eval_begin, d->eval_end, s->batch, s->seq, s->seed};
+    BY_TRY(by_lm_batches_check(&train));
+    held_too = held_too && d->eval;
+    if (held_too && d->eval_tokens < 2)
+        return by_fail(BY_ERR_ARGUMENT, "the held-out part has fewer than two tokens");
+    d->rows = by_objective_new_lm(&train);
+    d->eval_rows = d->rows && held_too ? by_objective_new_lm(&held) : NULL;
+    return d->rows && (d->eval_rows || !held_too) ? BY_OK : by_error_status();
+}
+
+by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_model *m, bool held)
+{
+    if (d->kind == BY_OBJECTIVE_LM)
+        return make_stream_rows(d, s, held);
+    const int32_t no_padding = by_model_pad(m) == 0;
+    by_objective_spec spec = {.kind = d->kind,
+                              .seq = s->seq,
+                              .step_rows = s->batch * s->accumulate,
+                              .seed = s->seed,
+                              .masking = by_masking_choose(s, d->kind),
+                              .languages = s->objective.language_count,
+                              .language_ids = by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES) > 1};
+    by_model_positions(m, &no_padding, 1, 1, &spec.first_position);
+    d->rows = by_objective_new(&d->train_part, d->tokenizer, &spec);
+    if (!d->rows)
+        return by_error_status();
+    if (d->eval_part.count == 0 || !held)
+        return BY_OK;
+    spec.step_rows = s->batch;
+    d->eval_rows = by_objective_new(&d->eval_part, d->tokenizer, &spec);
+    return d->eval_rows ? BY_OK : by_fail_context("the held-out part, which may be too small");
+}

@@ -1,0 +1,206 @@
+/* record.c - run.json: everything needed to repeat a run, and what must not change when it goes on. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/file.h"
+#include "io/hf.h"
+#include "io/json.h"
+#include "train/run.h"
+
+static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
+static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
+
+/* Numbers that decide the course of training; those of its shape are m's. */
+typedef struct fact {
+    const char *key;
+    double value;
+    bool younger; /* than some runs: where it is not recorded it was 0 */
+} fact;
+
+static int collect_facts(const train_run *r, const by_model *m, fact *f)
+{
+    const by_run_spec *s = &r->spec;
+    const bool hides = by_objective_hides(r->data.kind);
+    const by_masking mask = by_masking_choose(s, r->data.kind);
+    fact all[] = {
+        {"layers", by_model_layers(m), false},
+        {"heads", by_model_heads(m), false},
+        {"width", by_model_width(m), false},
+        {"context", by_model_context(m), false},
+        {"vocab", by_model_vocab(m), false},
+        {"inner", by_config_get(m->arch, m->config, BY_ROLE_INNER), false},
+        {"dropout", round(by_config_get(m->arch, m->config, BY_ROLE_DROPOUT) * 1e6) / 1e6,
+         false}, /* a float */
+        {"batch", s->batch, false},
+        {"seq", s->seq, false},
+        {"accumulate", s->accumulate, false},
+        {"steps", (double)s->steps, false},
+        {"seed", (double)s->seed, false},
+        {"learning_rate", s->schedule.rate, false},
+        {"min_learning_rate", s->schedule.min_rate, false},
+        {"warmup_steps", (double)s->schedule.warmup, false},
+        {"beta1", s->optimizer.beta1, false},
+        {"beta2", s->optimizer.beta2, false},
+        {"eps", s->optimizer.eps, false},
+        {"momentum", s->optimizer.momentum, false},
+        {"weight_decay", s->optimizer.weight_decay, false},
+        {"max_grad_norm", s->optimizer.max_grad_norm, false},
+        {"eval_fraction", s->eval_fraction, false},
+        {"data_fingerprint", (double)(r->data.fingerprint >> 12), false},
+        {"mask_share", hides ? mask.share : 0, true},
+        {"mask_copies", mask.copies, true},
+        {"mask_words", mask.longest, true},
+        {"whole_words", mask.whole_words, true},
+    };
+    memcpy(f, all, sizeof all);
+    return BY_COUNT(all);
+}
+#define MAX_FACTS 32
+
+/* Names that decide it too. */
+enum { NAMES = 7 };
+typedef struct name {
+    const char *key, *value;
+    const char *before; /* what it was in runs that did not record it */
+} name;
+
+static void collect_names(const train_run *r, name *n)
+{
+    const by_run_spec *s = &r->spec;
+    name all[NAMES] = {{"family", s->init_from ? by_model_family(r->model) : s->family, ""},
+                       {"dtype", by_dtype_name(s->dtype), ""},
+                       {"tokenizer", s->tokenizer ? s->tokenizer : "char", ""},
+                       {"optimizer", optimizers[s->optimizer.kind], ""},
+                       {"schedule", schedules[s->schedule.kind], ""},
+                       {"objective", by_objective_name(r->data.kind), "lm"},
+                       {"languages", r->languages ? r->languages : "", ""}};
+    memcpy(n, all, sizeof all);
+}
+
+by_status by_run_record(const train_run *r)
+{
+    fact f[MAX_FACTS];
+    name names[NAMES];
+    int n = collect_facts(r, r->model, f);
+    const by_run_spec *s = &r->spec;
+    collect_names(r, names);
+    cJSON *json = cJSON_CreateObject(), *files = cJSON_CreateArray();
+    bool ok =
+        json && files && cJSON_AddStringToObject(json, "banyan", by_version()) &&
+        cJSON_AddStringToObject(json, "command", s->command ? s->command : "") &&
+        cJSON_AddStringToObject(json, "device", by_device_description(r->device)) &&
+        cJSON_AddNumberToObject(json, "parameters", (double)by_params_elements(by_model_params(r->model))) &&
+        cJSON_AddNumberToObject(json, "train_tokens", (double)r->data.train_tokens) &&
+        cJSON_AddNumberToObject(json, "eval_tokens", (double)r->data.eval_tokens);
+    if (ok && isfinite(r->data.entropy))
+        ok = cJSON_AddNumberToObject(json, "unigram_entropy", r->data.entropy) != NULL;
+    for (int i = 0; i < NAMES && ok; i++)
+        ok = cJSON_AddStringToObject(json, names[i].key, names[i].value) != NULL;
+    for (int i = 0; i < n && ok; i++)
+        ok = cJSON_AddNumberToObject(json, f[i].key, f[i].value) != NULL;
+    for (int i = 0; i < s->data_count && ok; i++)
+        ok = cJSON_AddItemToArray(files, cJSON_CreateString(s->data[i]));
+    char *path = by_path_join(s->out, "run.json");
+    by_status status = BY_ERR_MEMORY;
+    if (ok && path && cJSON_AddItemToObject(json, "data", files)) {
+        files = NULL; /* the object has it now */
+        status = by_json_write(path, json);
+    } else {
+        by_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
+    }
+    cJSON_Delete(files);
+    cJSON_Delete(json);
+    by_free(path);
+    return status;
+}
+
+static by_status differs(const train_run *r, const char *key, const char *was, const char *asked)
+{
+    if (strcmp(key, "data_fingerprint") == 0)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "the run in %s was started with other data; use another folder, or start it afresh",
+                       r->spec.out);
+    return by_fail(
+        BY_ERR_ARGUMENT,
+        "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
+        r->spec.out, key, was, asked);
+}
+
+static by_status compare_names(const train_run *r, const cJSON *json)
+{
+    name names[NAMES];
+    collect_names(r, names);
+    for (int i = 0; i < NAMES; i++) {
+        const char *was = "";
+        BY_TRY(by_json_string(json, names[i].key, names[i].before, &was));
+        if (strcmp(was, names[i].value) != 0)
+            return differs(r, names[i].key, was, names[i].value);
+    }
+    return BY_OK;
+}
+
+/* More steps are fine where the schedule does not depend on their number. */
+static by_status compare_facts(const train_run *r, const by_model *asked, const cJSON *json)
+{
+    fact f[MAX_FACTS];
+    int n = collect_facts(r, asked, f);
+    bool free_steps =
+        r->spec.schedule.kind == BY_SCHEDULE_CONSTANT || r->spec.schedule.kind == BY_SCHEDULE_INVERSE_SQRT;
+    for (int i = 0; i < n; i++) {
+        double was = NAN;
+        char text[2][32];
+        BY_TRY(by_json_double(json, f[i].key, f[i].younger ? 0 : NAN, -INFINITY, INFINITY, &was));
+        if (was == f[i].value || (free_steps && strcmp(f[i].key, "steps") == 0))
+            continue;
+        snprintf(text[0], sizeof text[0], "%.10g", was);
+        snprintf(text[1], sizeof text[1], "%.10g", f[i].value);
+        return differs(r, f[i].key, text[0], text[1]);
+    }
+    return BY_OK;
+}
+
+by_model_shape by_run_shape(const train_run *r)
+{
+    by_model_shape shape = r->spec.shape;
+    if (r->data.tokenizer)
+        shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
+    if (r->spec.objective.language_count > 1)
+        shape.languages = r->spec.objective.language_count;
+    return shape;
+}
+
+/* Decoders need no padding. */
+void by_run_tokens(const train_run *r, by_model *m)
+{
+    const by_tokenizer *t = r->data.tokenizer;
+    if (!t)
+        return;
+    by_model_set_eos(m, by_tokenizer_eos(t));
+    if (r->data.kind != BY_OBJECTIVE_LM && by_tokenizer_special(t, BY_SPECIAL_PAD) >= 0)
+        by_model_set_pad(m, by_tokenizer_special(t, BY_SPECIAL_PAD));
+}
+
+/* A run goes on only as it began. */
+by_status by_run_check(const train_run *r)
+{
+    char *path = by_path_join(r->spec.out, "run.json");
+    cJSON *json = path ? by_json_load(path) : NULL;
+    by_free(path);
+    if (!json)
+        return by_fail_context("%s: there is a checkpoint but no readable run.json", r->spec.out);
+    by_status s = compare_names(r, json);
+    if (s == BY_OK && r->spec.init_from) {
+        s = compare_facts(r, r->model, json);
+    } else if (s == BY_OK) {
+        by_model_shape shape = by_run_shape(r);
+        by_model *asked =
+            by_model_new(r->device, r->spec.family, &shape,
+                         &(by_model_spec){.blank = true, .task = by_objective_task(r->data.kind)});
+        if (asked)
+            by_run_tokens(r, asked);
+        s = asked ? compare_facts(r, asked, json) : by_error_status();
+        by_model_free(asked);
+    }
+    cJSON_Delete(json);
+    return s;
+}

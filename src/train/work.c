@@ -1,0 +1,313 @@
+/* work.c - see work.h: from cases to batches with targets. */
+#include "train/work.h"
+
+enum { IGNORED = -100 };
+
+by_task by_work_task(by_work_kind kind)
+{
+    static const by_task tasks[] = {BY_TASK_CLASSIFY, BY_TASK_CLASSIFY, BY_TASK_TAG, BY_TASK_ANSWER,
+                                    BY_TASK_CHOICE,   BY_TASK_MLM,      BY_TASK_LM};
+    return tasks[kind];
+}
+
+by_problem by_work_problem(const by_task_data *data)
+{
+    if (data->kind == BY_WORK_REGRESS)
+        return BY_PROBLEM_REGRESSION;
+    return data->kind == BY_WORK_CLASSIFY && data->separator ? BY_PROBLEM_MANY_LABELS : BY_PROBLEM_ONE_LABEL;
+}
+
+bool by_work_has_names(by_work_kind kind)
+{
+    return kind == BY_WORK_CLASSIFY || kind == BY_WORK_TAG;
+}
+
+by_status by_work_number(const by_model *m, by_cases *c)
+{
+    const bool choice = c->spec.kind == BY_WORK_CHOICE;
+    by_labels labels = {.count = choice ? c->list[0].n_choices : by_model_labels(m)};
+    if (!choice && !by_work_has_names(c->spec.kind))
+        return BY_OK;
+    labels.names = by_alloc_zero((size_t)labels.count, sizeof *labels.names);
+    if (!labels.names)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < labels.count; i++) /* choices have numbers only */
+        labels.names[i] = choice ? "" : by_model_label_name(m, i);
+    by_status s = by_cases_number(c, &labels);
+    by_free(labels.names);
+    return s;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static bool has_windows(by_work_kind k)
+{
+    return k == BY_WORK_ANSWER || k == BY_WORK_TAG || k >= BY_WORK_MLM;
+}
+
+/* A decoder is to learn where a text ends. */
+static by_status add_text(by_work *w, const by_case *x, const char *end)
+{
+    if (!end)
+        return by_rows_add(&w->rows, x->text, x->pair);
+    char *whole = by_sprintf("%s%s", x->text, end);
+    by_status s = whole ? by_rows_add(&w->rows, whole, NULL) : BY_ERR_MEMORY;
+    by_free(whole);
+    return s;
+}
+
+static by_status add_case(by_work *w, const by_case *x, const char *end)
+{
+    if (w->cases.spec.kind != BY_WORK_CHOICE)
+        return add_text(w, x, end);
+    for (int k = 0; k < x->n_choices; k++)
+        BY_TRY(by_rows_add(&w->rows, x->text, x->choices[k]));
+    return BY_OK;
+}
+
+static by_status add_cases(by_work *w)
+{
+    const int eos = by_tokenizer_eos(w->tokenizer);
+    const bool ends = w->cases.spec.kind == BY_WORK_LM && eos >= 0;
+    char *end = ends ? by_decode(w->tokenizer, &eos, 1, NULL) : NULL;
+    by_status s = ends && !end ? by_error_status() : BY_OK;
+    for (int i = 0; i < w->cases.count && s == BY_OK; i++)
+        if ((s = add_case(w, &w->cases.list[i], end)) != BY_OK)
+            by_fail_context("%s, line %d", w->cases.path, w->cases.list[i].line);
+    by_release(end);
+    return s;
+}
+
+/* What all cases must have alike. */
+static by_status check_cases(by_work *w)
+{
+    const by_cases *c = &w->cases;
+    for (int i = 0; i < c->count; i++) {
+        const by_case *x = &c->list[i], *first = &c->list[0];
+        w->may_be_none = w->may_be_none || (c->spec.kind == BY_WORK_ANSWER && !x->n_answers);
+        if (x->n_choices != first->n_choices)
+            return by_cases_fail(c, x->line, "%d choices, and the first case has %d", x->n_choices,
+                                 first->n_choices);
+        if (c->spec.kind == BY_WORK_CHOICE && (x->values[0] < 0 || x->values[0] >= x->n_choices))
+            return by_cases_fail(c, x->line, "choice \"%s\" is right, and there are %d", x->labels[0],
+                                 x->n_choices);
+        if (c->spec.kind == BY_WORK_REGRESS && x->n_labels != by_model_labels(w->model))
+            return by_cases_fail(c, x->line, "%d numbers, and the model gives %d", x->n_labels,
+                                 by_model_labels(w->model));
+    }
+    return BY_OK;
+}
+
+by_status by_work_open(by_work *w, by_cases *cases, by_model *m, const by_tokenizer *t,
+                       const by_work_spec *spec)
+{
+    *w = (by_work){.spec = *spec, .cases = *cases, .model = m, .tokenizer = t};
+    *cases = (by_cases){0};
+    const by_work_kind kind = w->cases.spec.kind;
+    if (!w->spec.overlap)
+        w->spec.overlap = 128;
+    if (!w->spec.longest_answer)
+        w->spec.longest_answer = 30;
+    if (!w->spec.batch)
+        w->spec.batch = 32;
+    BY_TRY(check_cases(w));
+    const int together = kind == BY_WORK_CHOICE ? w->cases.list[0].n_choices : 1;
+    w->spec.batch = BY_MAX(w->spec.batch / together, 1) * together;
+    BY_TRY(by_rows_init(&w->rows, m, t,
+                        &(by_rows_spec){.limit = spec->limit,
+                                        .windows = has_windows(kind),
+                                        .overlap = kind >= BY_WORK_MLM ? 0 : w->spec.overlap,
+                                        .offsets = kind == BY_WORK_ANSWER || kind == BY_WORK_TAG,
+                                        .together = together}));
+    return add_cases(w);
+}
+
+void by_work_close(by_work *w)
+{
+    by_cases_close(&w->cases);
+    by_rows_free(&w->rows);
+    by_row_batch_free(&w->batch);
+    by_free(w->targets);
+    by_free(w->second);
+    by_free(w->numbers);
+    by_free(w->weights);
+    *w = (by_work){0};
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+bool by_work_owns(const by_work *w, int row, int t)
+{
+    const by_row *r = &w->rows.list[row], *next = r + 1;
+    const uint8_t *part = w->rows.parts + r->first;
+    int before = 0, after = 0; /* tokens of the text on either side */
+    for (int i = 0; i < r->count; i++) {
+        before += i < t && part[i] == BY_FROM_TEXT;
+        after += i > t && part[i] == BY_FROM_TEXT;
+    }
+    const bool more = row + 1 < w->rows.count && next->example == r->example;
+    return before >= r->repeated / 2 && (!more || after >= next->repeated - next->repeated / 2);
+}
+
+int by_work_word(const by_work *w, int row, const by_case *x, int word)
+{
+    const by_row *r = &w->rows.list[row];
+    const by_offset at = x->words[word], *places = w->rows.offsets + r->first;
+    const uint8_t *part = w->rows.parts + r->first;
+    for (int t = 0; t < r->count; t++)
+        if (part[t] == BY_FROM_TEXT && places[t].end > at.start && places[t].start < at.end)
+            return t > 0 && part[t - 1] != BY_FROM_TEXT && r->window > 0 && places[t].start > at.start
+                       ? -1 /* its first token is in the window before */
+                       : t;
+    return -1;
+}
+
+/* ---- targets --------------------------------------------------------------------------------- */
+
+static by_status reserve(by_work *w, size_t n)
+{
+    if (n <= w->room)
+        return BY_OK;
+    int32_t *targets = by_resize(w->targets, n, sizeof *targets);
+    w->targets = targets ? targets : w->targets;
+    int32_t *second = by_resize(w->second, n, sizeof *second);
+    w->second = second ? second : w->second;
+    float *numbers = by_resize(w->numbers, n, sizeof *numbers);
+    w->numbers = numbers ? numbers : w->numbers;
+    if (!targets || !second || !numbers)
+        return BY_ERR_MEMORY;
+    w->room = n;
+    return BY_OK;
+}
+
+static void put_labels(by_work *w, int b, const by_case *x)
+{
+    const int labels = by_model_labels(w->model);
+    if (by_model_problem(w->model) == BY_PROBLEM_ONE_LABEL) {
+        w->targets[b] = x->values[0];
+        return;
+    }
+    for (int i = 0; i < labels; i++)
+        w->targets[b * labels + i] = 0;
+    for (int i = 0; i < x->n_labels; i++)
+        w->targets[b * labels + x->values[i]] = 1;
+}
+
+static by_status put_numbers(by_work *w, int b, const by_case *x)
+{
+    for (int i = 0; i < x->n_labels; i++)
+        BY_TRY(by_case_number(&w->cases, x, i, &w->numbers[b * x->n_labels + i]));
+    return BY_OK;
+}
+
+/* The first token of a word has its label, the others count for nothing. */
+static void put_tags(by_work *w, int b, int row, const by_case *x)
+{
+    for (int i = 0; i < x->n_labels; i++) {
+        int t = by_work_word(w, row, x, i);
+        if (t >= 0 && by_work_owns(w, row, t))
+            w->targets[b * w->batch.batch.seq + t] = x->values[i];
+    }
+}
+
+/* The first and last token of the answer; the first position where the window does not have all of it. */
+static void put_answer(by_work *w, int b, int row, const by_case *x)
+{
+    const by_row *r = &w->rows.list[row];
+    const by_offset *places = w->rows.offsets + r->first;
+    const uint8_t *part = w->rows.parts + r->first;
+    int first = -1, last = -1;
+    w->targets[b] = w->second[b] = 0;
+    if (!x->n_answers)
+        return;
+    const by_answer a = x->answers[0];
+    bool begun = false, ended = false;
+    for (int t = 0; t < r->count; t++) {
+        if (part[t] != BY_FROM_PAIR)
+            continue;
+        begun = begun || places[t].start <= a.start;
+        ended = ended || places[t].end >= a.end;
+        if (first < 0 && places[t].end > a.start)
+            first = t;
+        if (places[t].start < a.end)
+            last = t;
+    }
+    if (begun && ended && first >= 0 && first <= last) {
+        w->targets[b] = first;
+        w->second[b] = last;
+    }
+}
+
+/* Hide 15 % of the tokens: of those 80 % become the mask, 10 % any token (Devlin et al. 2019). */
+static by_status hide_tokens(by_work *w, int b, int row, uint64_t seed)
+{
+    const by_row *r = &w->rows.list[row];
+    const int seq = w->batch.batch.seq, mask = by_tokenizer_special(w->tokenizer, BY_SPECIAL_MASK);
+    by_rng random = by_rng_make(seed, (uint64_t)row);
+    if (mask < 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no mask token");
+    for (int t = 0; t < r->count; t++) {
+        const double chosen = by_rng_uniform(&random), how = by_rng_uniform(&random);
+        const uint64_t other = by_rng_below(&random, (uint64_t)by_tokenizer_vocab_size(w->tokenizer));
+        if (w->rows.parts[r->first + (size_t)t] == BY_FROM_NEITHER || chosen >= 0.15)
+            continue;
+        int32_t *token = &w->batch.cells[b * seq + t];
+        w->targets[b * seq + t] = *token;
+        *token = how < 0.8 ? mask : how < 0.9 ? (int32_t)other : *token;
+    }
+    return BY_OK;
+}
+
+static void put_next(by_work *w, int b, int row)
+{
+    const int seq = w->batch.batch.seq;
+    for (int t = 0; t + 1 < w->rows.list[row].count; t++)
+        w->targets[b * seq + t] = w->batch.cells[b * seq + t + 1];
+}
+
+static by_status put_targets(by_work *w, int b, int row, uint64_t seed)
+{
+    const by_case *x = &w->cases.list[w->rows.list[row].example / w->rows.spec.together];
+    switch (w->cases.spec.kind) {
+    case BY_WORK_CLASSIFY:
+        put_labels(w, b, x);
+        break;
+    case BY_WORK_REGRESS:
+        return put_numbers(w, b, x);
+    case BY_WORK_TAG:
+        put_tags(w, b, row, x);
+        break;
+    case BY_WORK_ANSWER:
+        put_answer(w, b, row, x);
+        break;
+    case BY_WORK_CHOICE:
+        w->targets[b / w->rows.spec.together] = x->values[0];
+        break;
+    case BY_WORK_MLM:
+        return hide_tokens(w, b, row, seed);
+    case BY_WORK_LM:
+        put_next(w, b, row);
+        break;
+    }
+    return BY_OK;
+}
+
+by_status by_work_batch(by_work *w, const int *rows, int count, int height, uint64_t seed, int64_t *counted)
+{
+    BY_TRY(by_rows_batch(&w->rows, rows, count, height, &w->batch));
+    by_batch *b = &w->batch.batch;
+    const int64_t n = by_batch_targets(w->model, b);
+    BY_TRY(reserve(w, (size_t)BY_MAX(n, b->batch)));
+    for (int64_t i = 0; i < BY_MAX(n, b->batch); i++)
+        w->targets[i] = w->second[i] = IGNORED;
+    for (int i = 0; i < count; i++)
+        BY_TRY(put_targets(w, i, rows[i], seed));
+    const bool numbers = w->cases.spec.kind == BY_WORK_REGRESS;
+    b->targets = numbers ? NULL : w->targets;
+    b->numbers = numbers ? w->numbers : NULL;
+    b->second = w->cases.spec.kind == BY_WORK_ANSWER ? w->second : NULL;
+    *counted = numbers ? n : 0;
+    for (int64_t i = 0; i < n && !numbers; i++)
+        *counted += w->targets[i] != IGNORED;
+    return BY_OK;
+}

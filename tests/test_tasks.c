@@ -1,0 +1,391 @@
+/* test_tasks.c - files of labelled cases: what is read from each format, and that bad ones are refused with
+ * the line and the reason; targets, windows and answers that come of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "data/spans.h"
+#include "tiny.h"
+#include "train/work.h"
+
+static char folder[256];
+static by_device *device;
+static by_tokenizer *tokenizer;
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/banyan-tasks-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder) || tiny_tokenizer_write(folder) != BY_OK)
+        return -1;
+    device = by_device_open("cpu", 1);
+    tokenizer = by_tokenizer_load(folder);
+    return device && tokenizer ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    by_tokenizer_free(tokenizer);
+    by_device_free(device);
+    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+}
+
+static const char *write_file(const char *name, const char *text)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(by_file_write(path, text, strlen(text)), BY_OK);
+    return path;
+}
+
+static by_cases read_cases(const char *name, const char *text, by_task_data spec)
+{
+    by_cases c;
+    if (by_cases_open(&c, write_file(name, text), &spec) != BY_OK)
+        fail_msg("%s: %s", name, by_error_message());
+    return c;
+}
+
+/* ---- formats --------------------------------------------------------------------------------- */
+
+static void test_tables(void **state)
+{
+    (void)state;
+    by_cases c = read_cases("a.tsv", "good film\t1\nbad \"film\t0\r\n", (by_task_data){0});
+    assert_int_equal(c.count, 2);
+    assert_string_equal(c.list[0].text, "good film");
+    assert_string_equal(c.list[1].text, "bad \"film"); /* tabs know no quotes */
+    assert_string_equal(c.list[1].labels[0], "0");
+    assert_null(c.list[0].pair);
+    assert_int_equal(c.list[1].line, 2);
+    by_cases_close(&c);
+
+    c = read_cases("b.csv",
+                   "\xef\xbb\xbfid,label,sentence1,sentence2\n1,yes,\"a, b\",\"c \"\"d\"\"\ne\"\n2,no,f,g\n",
+                   (by_task_data){0});
+    assert_int_equal(c.count, 2);
+    assert_string_equal(c.list[0].text, "a, b");
+    assert_string_equal(c.list[0].pair, "c \"d\"\ne");
+    assert_string_equal(c.list[0].labels[0], "yes");
+    assert_int_equal(c.list[1].line, 4);
+    assert_string_equal(c.list[1].pair, "g");
+    by_cases_close(&c);
+
+    c = read_cases("c.tsv", "x\ty\tz\nA\tB\tC\n", (by_task_data){.text = "z", .label = "x"});
+    assert_int_equal(c.count, 1);
+    assert_string_equal(c.list[0].text, "C");
+    assert_string_equal(c.list[0].labels[0], "A");
+    by_cases_close(&c);
+
+    c = read_cases("d.tsv", "n\tA\t2.5\nm\tB\t-1\n",
+                   (by_task_data){.kind = BY_WORK_REGRESS, .text = "2", .label = "3", .pair = ""});
+    float value;
+    assert_int_equal(c.count, 2);
+    assert_null(c.list[0].pair);
+    assert_int_equal(by_case_number(&c, &c.list[0], 0, &value), BY_OK);
+    assert_true(value == 2.5f);
+    by_cases_close(&c);
+
+    c = read_cases("e.tsv", "one\tx, y\ntwo\t\nthree\ty\n", (by_task_data){.separator = ","});
+    assert_int_equal(c.list[0].n_labels, 2);
+    assert_string_equal(c.list[0].labels[1], "y");
+    assert_int_equal(c.list[1].n_labels, 0);
+    by_cases_close(&c);
+
+    c = read_cases("f.csv", "sent1,ending0,ending1,label\ns,a,b,1\n",
+                   (by_task_data){.kind = BY_WORK_CHOICE, .text = "sent1", .choices = "ending0,ending1"});
+    assert_int_equal(c.list[0].n_choices, 2);
+    assert_string_equal(c.list[0].choices[1], "b");
+    by_cases_close(&c);
+}
+
+static void test_json_lines(void **state)
+{
+    (void)state;
+    by_cases c = read_cases("a.jsonl",
+                            "{\"text\": \"caf\\u00e9\", \"label\": 3}\n{\"text\": \"b\", \"label\": true}\n",
+                            (by_task_data){0});
+    assert_int_equal(c.count, 2);
+    assert_string_equal(c.list[0].text, "caf\xc3\xa9");
+    assert_string_equal(c.list[0].labels[0], "3");
+    assert_string_equal(c.list[1].labels[0], "1");
+    by_cases_close(&c);
+    c = read_cases("b.jsonl", "{\"tokens\": [\"a\", \"bc\"], \"tags\": [\"O\", \"B-X\"]}\n",
+                   (by_task_data){.kind = BY_WORK_TAG});
+    assert_string_equal(c.list[0].text, "a bc");
+    assert_int_equal(c.list[0].words[1].start, 2);
+    assert_int_equal(c.list[0].words[1].end, 4);
+    by_cases_close(&c);
+    c = read_cases(
+        "c.jsonl",
+        "{\"id\": \"q\", \"question\": \"who\", \"context\": \"\\u00e9 he did\", \"answers\": {\"text\": "
+        "[\"he\"], \"answer_start\": [2]}}\n",
+        (by_task_data){.kind = BY_WORK_ANSWER});
+    assert_string_equal(c.list[0].id, "q");
+    assert_int_equal(c.list[0].answers[0].start, 3); /* bytes */
+    assert_int_equal(c.list[0].answers[0].end, 5);
+    by_cases_close(&c);
+    c = read_cases("d.jsonl", "{\"text\": \"a\", \"choices\": [\"b\", \"c\", \"d\"], \"label\": 2}\n",
+                   (by_task_data){.kind = BY_WORK_CHOICE});
+    assert_int_equal(c.list[0].n_choices, 3);
+    by_cases_close(&c);
+}
+
+static void test_conll(void **state)
+{
+    (void)state;
+    by_cases c =
+        read_cases("a.conll", "-DOCSTART- -X- O\n\n# id = 1\nEU NNP B-ORG\nrejects VBZ O\n\n\n# O O\nx y O\n",
+                   (by_task_data){.kind = BY_WORK_TAG});
+    assert_int_equal(c.count, 2);
+    assert_string_equal(c.list[0].text, "EU rejects");
+    assert_int_equal(c.list[0].n_labels, 2);
+    assert_string_equal(c.list[0].labels[0], "B-ORG");
+    assert_string_equal(c.list[1].text, "# x");
+    by_cases_close(&c);
+}
+
+static const char squad[] = "{\"version\": \"v2\", \"data\": [{\"paragraphs\": [{\"context\": \"The cat "
+                            "sat.\", \"qas\": [{\"id\": \"1\", "
+                            "\"question\": \"what sat\", \"answers\": [{\"text\": \"cat\", \"answer_start\": "
+                            "4}, {\"text\": \"The cat\", "
+                            "\"answer_start\": 0}]}, {\"id\": \"2\", \"question\": \"who ran\", "
+                            "\"is_impossible\": true, \"answers\": []}]}]}]}";
+
+static void test_squad(void **state)
+{
+    (void)state;
+    by_cases c = read_cases("a.json", squad, (by_task_data){.kind = BY_WORK_ANSWER});
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.list[0].n_answers, 2);
+    assert_int_equal(c.list[0].answers[0].start, 4);
+    assert_int_equal(c.list[1].n_answers, 0);
+    assert_string_equal(c.list[1].id, "2");
+    by_cases_close(&c);
+}
+
+static void test_labels(void **state)
+{
+    (void)state;
+    by_labels labels;
+    by_cases c = read_cases("l.tsv", "a\t10\nb\t9\nc\t10\n", (by_task_data){0});
+    assert_int_equal(by_cases_labels(&c, &labels), BY_OK);
+    assert_int_equal(labels.count, 2);
+    assert_string_equal(labels.names[0], "9"); /* numbers by value */
+    assert_int_equal(by_cases_number(&c, &labels), BY_OK);
+    assert_int_equal(c.list[0].values[0], 1);
+    by_free(labels.names);
+    by_cases_close(&c);
+    c = read_cases("l.tsv", "a\tpos\nb\tneg\nc\t1\n", (by_task_data){0});
+    by_labels known = {(const char *[]){"neg", "pos"}, 2};
+    assert_int_equal(by_cases_number(&c, &known), BY_OK);
+    assert_int_equal(c.list[0].values[0], 1);
+    assert_int_equal(c.list[2].values[0], 1); /* a number stands for itself */
+    by_cases_close(&c);
+    c = read_cases("l.tsv", "a\tpos\nb\tmeh\n", (by_task_data){0});
+    assert_int_equal(by_cases_number(&c, &known), BY_ERR_FORMAT);
+    assert_non_null(strstr(by_error_message(), "l.tsv, line 2"));
+    assert_non_null(strstr(by_error_message(), "meh"));
+    by_cases_close(&c);
+}
+
+/* ---- bad files ------------------------------------------------------------------------------- */
+
+static void test_bad_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text;
+        by_task_data spec;
+        const char *line, *reason;
+    } cases[] = {
+        {"a.tsv", "", {0}, "a.tsv", "no examples"},
+        {"a.tsv", "a\t1\nb\n", {0}, "line 2", "1 columns where the first line has 2"},
+        {"a.tsv", "a\t1\n\nb\t1\n", {0}, "line 2", "empty"},
+        {"a.tsv", "a\t1\n \t1\n", {0}, "line 2", "text is empty"},
+        {"a.tsv", "a\t1\nb\t\n", {0}, "line 2", "label is empty"},
+        {"a.tsv", "only\n", {0}, "line 1", "1 column"},
+        {"a.tsv", "a\t1\nb\xff\t1\n", {0}, "line 2", "byte 2 (0xff) is not UTF-8"},
+        {"a.tsv", "t\tu\na\t1\n", {.label = "mark"}, "line 1", "no column \"mark\""},
+        {"a.tsv", "t\tu\na\t1\n", {.label = "7"}, "line 1", "no column 7"},
+        {"a.csv", "a,\"b\nc\n", {0}, "line 1", "never closed"},
+        {"a.csv", "a,\"b\"c,1\n", {0}, "line 1", "closing quote"},
+        {"a.csv", "a,1\n", {.kind = BY_WORK_CHOICE}, "a.csv", "choices"},
+        {"a.tsv", "a\t1\n", {.kind = BY_WORK_ANSWER}, "a.tsv", "SQuAD"},
+        {"a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\"text\": 1}\n", {0}, "line 2", "no \"text\""},
+        {"a.jsonl", "{\"text\": \"a\"}\n", {0}, "line 1", "no \"label\""},
+        {"a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\n", {0}, "line 2", "a.jsonl"},
+        {"a.jsonl", "[1]\n", {0}, "line 1", "object"},
+        {"a.jsonl", "{\"text\": \"a\", \"label\": [1]}\n", {0}, "line 1", "neither text nor a number"},
+        {"a.jsonl", "{\"tokens\": [\"a\"], \"tags\": []}\n", {.kind = BY_WORK_TAG}, "line 1", "same length"},
+        {"a.conll", "a O\nb\n", {.kind = BY_WORK_TAG}, "line 2", "1 column"},
+        {"a.conll", "a O\n", {.kind = BY_WORK_TAG, .label = "tag"}, "a.conll", "numbers"},
+        {"a.json", "{\"data\": 1}", {.kind = BY_WORK_ANSWER}, "a.json", "\"data\""},
+        {"a.json", "{\"data\": [", {.kind = BY_WORK_ANSWER}, "a.json", "line 1"},
+        {"a.json",
+         "{\"data\": [{\"paragraphs\": [{\"context\": \"abc\", \"qas\": [{\"question\": \"q\", \"answers\": "
+         "[{\"text\": \"b\", \"answer_start\": 2}]}]}]}]}",
+         {.kind = BY_WORK_ANSWER},
+         "question 1",
+         "\"b\" is not in the text at character 2"},
+        {"a.json",
+         "{\"data\": [{\"paragraphs\": [{\"context\": \"abc\", \"qas\": [{\"question\": \"q\", \"answers\": "
+         "[{\"text\": \"b\", \"answer_start\": 2000000000000}]}]}]}]}",
+         {.kind = BY_WORK_ANSWER},
+         "question 1",
+         "not in the text"},
+        {"a.json",
+         "{\"data\": [{\"paragraphs\": [{\"context\": \"abc\", \"qas\": [{\"question\": \"q\", \"answers\": "
+         "[]}]}]}]}",
+         {.kind = BY_WORK_ANSWER},
+         "question 1",
+         "no \"answers\""},
+    };
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        by_cases c;
+        by_error_clear();
+        const char *path = write_file(cases[i].name, cases[i].text);
+        assert_int_not_equal(by_cases_open(&c, path, &cases[i].spec), BY_OK);
+        by_cases_close(&c);
+        if (!strstr(by_error_message(), cases[i].name) || !strstr(by_error_message(), cases[i].line) ||
+            !strstr(by_error_message(), cases[i].reason))
+            fail_msg("case %d: \"%s\" does not say \"%s\" and \"%s\"", i, by_error_message(), cases[i].line,
+                     cases[i].reason);
+    }
+    by_cases c;
+    char path[512];
+    snprintf(path, sizeof path, "%s/nowhere.tsv", folder);
+    assert_int_equal(by_cases_open(&c, path, &(by_task_data){0}), BY_ERR_IO);
+    by_cases_close(&c);
+    snprintf(path, sizeof path, "%s/zero.tsv", folder);
+    assert_int_equal(by_file_write(path, "a\0b\t1\n", 6), BY_OK);
+    assert_int_equal(by_cases_open(&c, path, &(by_task_data){0}), BY_ERR_FORMAT);
+    by_cases_close(&c);
+}
+
+/* ---- targets --------------------------------------------------------------------------------- */
+
+static by_work open_work(by_cases *c, by_model *m, int limit, int overlap)
+{
+    by_work w;
+    assert_int_equal(by_work_number(m, c), BY_OK);
+    if (by_work_open(&w, c, m, tokenizer, &(by_work_spec){.limit = limit, .overlap = overlap}) != BY_OK)
+        fail_msg("%s", by_error_message());
+    return w;
+}
+
+/* A word has its label at its first piece, in one window only, where it is further inside. */
+static void test_tag_targets(void **state)
+{
+    (void)state;
+    by_model *m = tiny_model(device, "bert", BY_TASK_TAG, 8, 32);
+    by_cases c =
+        read_cases("t.conll", "ab 1\nc 2\ndef 3\ng 4\nh 5\ni 6\nj 7\n", (by_task_data){.kind = BY_WORK_TAG});
+    by_work w = open_work(&c, m, 8, 4); /* [CLS] a b c d e f [SEP]; [CLS] d e f g h i [SEP]; ... */
+    int seen[8] = {0}, row;
+    int64_t counted;
+    for (row = 0; row < w.rows.count; row++) {
+        assert_int_equal(by_work_batch(&w, &row, 1, 1, 0, &counted), BY_OK);
+        for (int t = 0; t < w.batch.batch.seq; t++)
+            if (w.targets[t] != -100)
+                seen[w.targets[t]]++;
+    }
+    assert_int_equal(w.rows.count, 3);
+    for (int i = 1; i <= 7; i++)
+        assert_int_equal(seen[i], 1);
+    assert_int_equal(by_work_word(&w, 0, &w.cases.list[0], 2), 4);
+    by_work_close(&w);
+    by_model_free(m);
+}
+
+static void test_answer_targets(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"question\": \"q\", \"context\": \"a b c d e f g h\", \"answers\": [{\"text\": \"e f\", "
+        "\"answer_start\": 8}]}\n{\"question\": \"q\", \"context\": \"a b\", \"answers\": []}\n";
+    by_model *m = tiny_model(device, "bert", BY_TASK_ANSWER, 0, 32);
+    by_cases c = read_cases("q.jsonl", text, (by_task_data){.kind = BY_WORK_ANSWER});
+    by_work w = open_work(&c, m, 9, 1); /* [CLS] q [SEP] a b c d e [SEP], ... d e f g h */
+    assert_int_equal(w.rows.count, 3);
+    assert_true(w.may_be_none);
+    int64_t counted;
+    static const int rows[] = {0, 1, 2}, start[] = {0, 3, 0}, end[] = {0, 4, 0};
+    assert_int_equal(by_work_batch(&w, rows, 3, 4, 0, &counted), BY_OK);
+    assert_int_equal(counted, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(w.targets[i], start[i]);
+        assert_int_equal(w.second[i], end[i]);
+    }
+    assert_int_equal(w.targets[3], -100);
+    by_work_close(&w);
+    by_model_free(m);
+}
+
+/* The best span over two windows, never in the question, never too long, and the lowest score of none. */
+static void test_best_span(void **state)
+{
+    (void)state;
+    by_model *m = tiny_model(device, "bert", BY_TASK_ANSWER, 0, 32);
+    by_rows r;
+    assert_int_equal(
+        by_rows_init(&r, m, tokenizer,
+                     &(by_rows_spec){.limit = 9, .windows = true, .overlap = 1, .offsets = true}),
+        BY_OK);
+    assert_int_equal(by_rows_add(&r, "q", "a b c d e f g h"), BY_OK);
+    float start[2][9] = {{3, 99, 0, 1, 0, 0, 0, 0, 0}, {2, 99, 0, 0, 5, 0, 0, 0, 0}},
+          end[2][9] = {{0, 99, 0, 0, 2, 0, 0, 0, 99}, {0, 99, 0, 0, 0, 1, 9, 99, 99}};
+    by_best b = by_best_none();
+    by_best_look(&b, &r, 0, start[0], end[0], 2);
+    assert_int_equal(b.start, 0);
+    assert_int_equal(b.end, 3);
+    by_best_look(&b, &r, 1, start[1], end[1], 2);
+    assert_int_equal(b.start, 12); /* "g h": 5 + 9 would be three tokens */
+    assert_int_equal(b.end, 15);
+    assert_true(b.score == 9 && b.none == 2);
+    by_rows_free(&r);
+    by_model_free(m);
+}
+
+/* Whatever the batch size, predictions and metrics are the same. */
+static void test_judging(void **state)
+{
+    (void)state;
+    by_model *m = tiny_model(device, "bert", BY_TASK_CLASSIFY, 3, 32);
+    static const char text[] = "a\t0\nbcd\t1\nefghijk lmn\t2\nop q\t1\nrst uvwxyz abc\t0\n";
+    by_verdict v[2];
+    for (int k = 0; k < 2; k++) {
+        by_cases c = read_cases("j.tsv", text, (by_task_data){0});
+        by_work w = open_work(&c, m, 0, 0);
+        w.spec.batch = k ? 1 : 4;
+        by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 0);
+        char path[512];
+        snprintf(path, sizeof path, "%s/p%d.jsonl", folder, k);
+        assert_int_equal(by_work_judge(&w, passes, path, &v[k]), BY_OK);
+        assert_int_equal(v[k].cases, 5);
+        by_passes_free(passes);
+        by_work_close(&w);
+    }
+    assert_true(v[0].metrics[0].value == v[1].metrics[0].value);
+    assert_true(v[0].loss - v[1].loss < 1e-5 && v[1].loss - v[0].loss < 1e-5);
+    by_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables),      cmocka_unit_test(test_json_lines),
+        cmocka_unit_test(test_conll),       cmocka_unit_test(test_squad),
+        cmocka_unit_test(test_labels),      cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_tag_targets), cmocka_unit_test(test_answer_targets),
+        cmocka_unit_test(test_best_span),   cmocka_unit_test(test_judging),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
