@@ -330,7 +330,8 @@ static by_status put_chunk(builder *b, chunk *c, const char *path)
                    ? by_fail_context("%s", path)
                    : by_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
     }
-    BY_TRY(by_shard_put(&b->shard, &b->ids)); /* what waits from before */
+    if (b->ids.count) /* what waits from before */
+        BY_TRY(by_shard_put(&b->shard, &b->ids));
     return by_shard_put(&b->shard, &c->ids);
 }
 
