@@ -19,7 +19,7 @@ install(EXPORT banyan-targets NAMESPACE banyan:: DESTINATION ${package_dir})
 # Manual pages and completion are what the program says of itself, so they cannot fall behind it.
 set(generated ${PROJECT_BINARY_DIR}/generated)
 set(commands "mkdir -p ${generated}")
-foreach(verb train generate eval inspect verify bench devices tokenize convert)
+foreach(verb train generate eval inspect verify bench devices tokenize train-tokenizer convert)
     string(APPEND commands " && $<TARGET_FILE:banyan> help --man ${verb} > ${generated}/banyan-${verb}.1")
     list(APPEND man_pages ${generated}/banyan-${verb}.1)
 endforeach()

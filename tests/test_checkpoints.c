@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "io/hf.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "torch_file.h"
 
 enum { MAX_TENSORS = 64 };

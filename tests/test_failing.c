@@ -1,6 +1,6 @@
-/* test_failing.c - models, training and generation with every allocation made to fail in turn. The C
- * allocation functions are wrapped at link time (test_failing.link): they count what is alive and fail on
- * request. Of the libraries only cJSON comes in, by its hooks. */
+/* test_failing.c - models, training, generation and tokenizers with every allocation made to fail in turn.
+ * The C allocation functions are wrapped at link time (test_failing.link): they count what is alive and fail
+ * on request. Of the libraries only cJSON comes in, by its hooks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -314,6 +314,36 @@ static by_status resume_body(void)
     return s == BY_ERR_CANCELLED ? BY_OK : s;
 }
 
+/* ---- tokenizers ------------------------------------------------------------------------------ */
+
+static by_status learn(const char *like)
+{
+    char text[320], out[320];
+    snprintf(text, sizeof text, "%s/text", root);
+    snprintf(out, sizeof out, "%s/tokenizer", root);
+    const char *files[] = {text};
+    by_tokenizer *t =
+        by_tokenizer_train(&(by_vocab_spec){.like = like, .size = 300, .threads = 1}, files, 1, NULL);
+    by_status s = t ? by_tokenizer_save(t, out) : by_error_status();
+    by_tokenizer_free(t);
+    return s;
+}
+
+static by_status bpe_body(void)
+{
+    return learn("gpt2");
+}
+
+static by_status suffix_body(void)
+{
+    return learn("gpt");
+}
+
+static by_status unigram_body(void)
+{
+    return learn("t5");
+}
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static int open_files(void)
@@ -424,6 +454,14 @@ static void test_resume(void **state)
     }
 }
 
+static void test_tokenizers(void **state)
+{
+    (void)state;
+    fail_each(bpe_body, 100);
+    fail_each(suffix_body, 100);
+    fail_each(unigram_body, 100);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -453,8 +491,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open),      cmocka_unit_test(test_convert),  cmocka_unit_test(test_step),
-        cmocka_unit_test(test_recompute), cmocka_unit_test(test_generate), cmocka_unit_test(test_fresh),
-        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_recompute), cmocka_unit_test(test_generate), cmocka_unit_test(test_tokenizers),
+        cmocka_unit_test(test_fresh),     cmocka_unit_test(test_resume),
     };
     return cmocka_run_group_tests_name("failing", tests, set_up, tear_down);
 }

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "io/curve.h"
 #include "io/events.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "io/weights.h"
 
 #ifndef BY_SOURCE_DIR

@@ -15,7 +15,7 @@
 #include "child.h"
 #include "graph/graph.h"
 #include "io/hf.h"
-#include "io/json.h"
+#include "base/json.h"
 
 enum { MAX_TENSORS = 64 };
 

@@ -378,6 +378,116 @@ static void test_judging(void **state)
     by_model_free(m);
 }
 
+/* ---- learning -------------------------------------------------------------------------------- */
+
+static int64_t size_of(const by_params *p, int i)
+{
+    int64_t n = 1;
+    for (int k = 0; k < by_params_rank(p, i); k++)
+        n *= by_params_shape(p, i)[k];
+    return n;
+}
+
+/* All parameters one after another; the caller frees them. */
+static float *all_values(const by_params *p)
+{
+    float *out = by_alloc_zero((size_t)by_params_elements(p), sizeof *out), *at = out;
+    for (int i = 0; i < by_params_count(p); at += size_of(p, i), i++)
+        assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, at), BY_OK);
+    return out;
+}
+
+/* What one step of plain descent takes off each of them. */
+static float *step_taken(by_model *m, by_work *w)
+{
+    const by_params *p = by_model_params(m);
+    static const int rows[] = {0, 1, 2, 3};
+    int64_t counted;
+    by_model_set_dropout(m, 0);
+    by_trainer *t = by_trainer_new(m, &(by_trainer_spec){.optimizer = {.kind = BY_SGD}});
+    assert_non_null(t);
+    float *step = all_values(p);
+    assert_int_equal(by_work_batch(w, rows, 4, 4, 0, &counted), BY_OK);
+    assert_int_equal(by_trainer_backward(t, &w->batch.batch, true, NULL), BY_OK);
+    assert_int_equal(by_trainer_update(t, 10, NULL), BY_OK);
+    float *after = all_values(p);
+    for (int64_t i = 0; i < by_params_elements(p); i++)
+        step[i] -= after[i];
+    by_free(after);
+    by_trainer_free(t);
+    return step;
+}
+
+static float rate_of(const char *name)
+{
+    return strstr(name, "embeddings.") ? 0 : strstr(name, "layer.0.") ? 0.5f : 1;
+}
+
+/* Parameters learn at the rates they are given; what is frozen stays. */
+static void test_rates(void **state)
+{
+    (void)state;
+    static const char text[] = "a b\t0\nc d e\t1\nf\t1\ng h\t0\n";
+    float *steps[2];
+    for (int k = 0; k < 2; k++) {
+        by_model *m = tiny_model(device, "bert", BY_TASK_CLASSIFY, 2, 32);
+        by_params *p = by_model_params(m);
+        by_cases c = read_cases("r.tsv", text, (by_task_data){0});
+        by_work w = open_work(&c, m, 0, 0);
+        for (int i = 0; i < by_params_count(p) && k; i++)
+            by_params_set_rate(p, i, (double)rate_of(by_params_name(p, i)));
+        steps[k] = step_taken(m, &w);
+        float *all = steps[0], *some = steps[k];
+        double moved = 0;
+        for (int i = 0; i < by_params_count(p) && k; i++) {
+            const float scale = rate_of(by_params_name(p, i));
+            for (int64_t n = size_of(p, i); n > 0; n--, all++, some++) {
+                moved += (double)scale * (double)*all * (double)*all;
+                if (!(*some - scale * *all < 1e-6f && scale * *all - *some < 1e-6f))
+                    fail_msg("%s: %g is not %g of %g", by_params_name(p, i), (double)*some, (double)scale,
+                             (double)*all);
+            }
+        }
+        assert_true(k == 0 || moved > 1e-6);
+        by_work_close(&w);
+        by_model_free(m);
+    }
+    by_free(steps[0]);
+    by_free(steps[1]);
+}
+
+/* sum(w loss) / sum(w), from the losses of the rows by themselves. */
+static void test_class_weights(void **state)
+{
+    (void)state;
+    by_model *m = tiny_model(device, "bert", BY_TASK_CLASSIFY, 2, 32);
+    by_cases c = read_cases("w.tsv", "a b\t0\nc d e\t1\nf\t1\ng h\t0\n", (by_task_data){0});
+    by_work w = open_work(&c, m, 0, 0);
+    by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 0);
+    static const float weights[] = {0.25f, 3};
+    static const int rows[] = {0, 1, 2, 3};
+    double sum = 0, all = 0;
+    float loss;
+    int64_t counted;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(by_work_batch(&w, rows + i % 4, i < 4 ? 1 : 4, 0, 0, &counted), BY_OK);
+        if (i == 4)
+            w.batch.batch.class_weights = weights;
+        by_pass *p = by_passes_get(passes, &w.batch.batch);
+        assert_non_null(p);
+        assert_int_equal(by_pass_run(p, &w.batch.batch), BY_OK);
+        assert_int_equal(by_pass_read(p, by_pass_loss(p), &loss), BY_OK);
+        if (i < 4) {
+            sum += (double)weights[w.targets[0]] * loss;
+            all += (double)weights[w.targets[0]];
+        }
+    }
+    assert_true(loss - sum / all < 1e-5 && sum / all - loss < 1e-5);
+    by_passes_free(passes);
+    by_work_close(&w);
+    by_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_labels),      cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_tag_targets), cmocka_unit_test(test_answer_targets),
         cmocka_unit_test(test_best_span),   cmocka_unit_test(test_judging),
+        cmocka_unit_test(test_rates),       cmocka_unit_test(test_class_weights),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -297,6 +297,9 @@ static void test_stages(void **state)
                           "{\"type\":\"Whitespace\"}", NULL, "\"0\":1,\"a\":2,\"!\":3"),
               "a 123!", "2[0,1]1[2,3]3[5,6]");
     check_ids(with_stages(NULL, "{\"type\":\"Digits\",\"individual_digits\":true}", NULL,
+                          "\"a\":1,\"\xf0\x9c\xb3\xb0\":2"),
+              "a\xf0\x9c\xb3\xb0", "1[0,1]2[1,5]"); /* U+1CCF0, a digit since Unicode 16 */
+    check_ids(with_stages(NULL, "{\"type\":\"Digits\",\"individual_digits\":true}", NULL,
                           "\"1\":1,\"2\":2,\"ab\":3"),
               "ab12", "3[0,2]1[2,3]2[3,4]");
     check_ids(with_stages(NULL, "{\"type\":\"Punctuation\",\"behavior\":\"MergedWithPrevious\"}", NULL,

@@ -15,7 +15,7 @@
 #include "child.h"
 #include "data/tokens.h"
 #include "graph/graph.h"
-#include "io/json.h"
+#include "base/json.h"
 
 enum { V = 17, T = 12, B = 4 };
 

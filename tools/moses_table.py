@@ -34,7 +34,7 @@ def main():
             ranges[-1][1] = point
         else:
             ranges.append([point, point, flags])
-    print("/* moses.h - made by tools/moses_table.py: do not edit. First and last character; 1: letter, 2: number, 4: small. */")
+    print("/* moses.h - made by tools/moses_table.py: do not edit. First, last; 1: letter, 2: number, 4: small. */")
     print("/* clang-format off */")
     row = ""
     for item in ("{0x%x, 0x%x, %d}," % tuple(r) for r in ranges):

@@ -40,7 +40,7 @@ def main():
             ranges[-1][1] = c
         else:
             ranges.append([c, c, script])
-    print("/* scripts.h - made by tools/script_table.py: do not edit. First and last character, and a number for the script. */")
+    print("/* scripts.h - made by tools/script_table.py: do not edit. First, last, script. */")
     print("/* clang-format off */")
     row = ""
     for first, last, script in ranges:

@@ -9,6 +9,7 @@
 #include "banyan/model.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"
+#include "banyan/train_tokenizer.h"
 #include "banyan/weights.h"
 
 #endif

@@ -16,9 +16,11 @@ typedef struct by_tokenizer by_tokenizer;
 BY_API by_tokenizer *by_tokenizer_load(const char *path);
 BY_API void by_tokenizer_free(by_tokenizer *t);
 
-/* Write the files of a model directory that the reference library reads to the same ids: tokenizer.json and
- * tokenizer_config.json; for Marian and XLM the older files. */
+/* Write the files of a model directory, which is made, that the reference library reads to the same ids:
+ * tokenizer.json and tokenizer_config.json; for Marian and XLM the older files. Or tokenizer.json alone,
+ * under any name. Each file is replaced whole or not at all. */
 BY_API by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
+BY_API by_status by_tokenizer_write(const by_tokenizer *t, const char *path);
 
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
 BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */

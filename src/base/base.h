@@ -1,5 +1,6 @@
 /* base.h - what every other room uses and what knows nothing of machine learning: errors, memory, arenas,
- * text buffers, name tables, counter-based random numbers, time, numbers of 16 bits. Files are in file.h. */
+ * text buffers, name tables, counter-based random numbers, threads, time, numbers of 16 bits. Files are in
+ * file.h. */
 #ifndef BY_BASE_BASE_H
 #define BY_BASE_BASE_H
 
@@ -111,6 +112,14 @@ uint64_t by_permute(uint64_t index, uint64_t n, uint64_t seed);
 
 /* 64-bit FNV-1a, for names and for fingerprints of files. */
 uint64_t by_hash(const void *bytes, size_t n, uint64_t seed);
+
+/* ---- threads (parallel.c) -------------------------------------------------------------------- */
+
+int by_cores(void); /* at least 1 */
+
+/* Call work(user, 0) to work(user, threads - 1), at the same time where the machine has the threads. Returns
+ * when all have; the status and message of the first index that failed. */
+by_status by_parallel(int threads, by_status (*work)(void *user, int index), void *user);
 
 /* ---- time (clock.c) -------------------------------------------------------------------------- */
 double by_seconds(void); /* monotonic */

@@ -6,7 +6,7 @@
 #include "cli/common.h"
 #include "cli/verbs.h"
 #include "io/heatmap.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "text/tokenizer.h"
 
 typedef struct attention_options {

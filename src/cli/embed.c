@@ -5,7 +5,7 @@
 #include "cli/common.h"
 #include "cli/read.h"
 #include "cli/verbs.h"
-#include "io/json.h"
+#include "base/json.h"
 
 typedef struct embed_options {
     cli_read_options read;

@@ -16,7 +16,7 @@ typedef struct printer {
     bool json, colour;
 } printer;
 
-/* The token's text, or its number where there is no tokenizer. Spaces around it are left out. */
+/* The token's text without spaces around it; its number where that is nothing, or there is no tokenizer. */
 static by_status put_token(by_buf *out, const by_example *e, int32_t id)
 {
     if (!e->tokenizer) {
@@ -33,7 +33,7 @@ static by_status put_token(by_buf *out, const by_example *e, int32_t id)
     if (from < to)
         by_buf_put(out, text.data + from, to - from);
     else
-        by_buf_put(out, text.data, text.size);
+        by_buf_printf(out, "#%d", (int)id); /* nothing but space */
     by_buf_free(&text);
     return s;
 }

@@ -245,7 +245,8 @@ static int tune(const finetune_options *o, const cli_args *args, const char *com
     by_status status = d ? by_finetune_run(d, &spec, &result) : by_error_status();
     if (s.started)
         cli_progress_end(&s.bar);
-    int code = status == BY_OK ? print_result(o, &result) : cli_fail(hint_for(status));
+    const char *hint = hint_for(status);
+    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
     by_device_free(d);
     by_free(dir);
     return code;

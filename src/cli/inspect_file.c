@@ -7,7 +7,7 @@
 #include "cli/inspect.h"
 #include "cli/report.h"
 #include "cli/words.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "io/weights.h"
 #include "text/tokenizer.h"
 

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "cli/report.h"
 #include "io/curve.h"
-#include "io/json.h"
+#include "base/json.h"
 
 void cli_trace_line(void *user, const by_trace_entry *e)
 {

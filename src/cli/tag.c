@@ -3,7 +3,7 @@
 
 #include "cli/read.h"
 #include "cli/verbs.h"
-#include "io/json.h"
+#include "base/json.h"
 
 typedef struct tag_options {
     cli_read_options read;

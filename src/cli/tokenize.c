@@ -1,14 +1,18 @@
 /* tokenize.c - `banyan tokenize`: text to token ids and back, line by line. */
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/verbs.h"
-#include "io/json.h"
+#include "base/json.h"
+
+#define READ_BYTES ((size_t)1 << 20)
 
 typedef struct tokenize_options {
-    bool jsonl, no_special, decode, offsets;
+    bool jsonl, no_special, decode, offsets, target;
+    int threads;
 } tokenize_options;
 
 static const cli_option options[] = {
@@ -20,13 +24,21 @@ static const cli_option options[] = {
     {CLI_AT(tokenize_options, decode), .name = "decode", .letter = 'd', .help = "ids to text"},
     {CLI_AT(tokenize_options, offsets), .name = "offsets",
      .help = "also the bytes of the text that each token stands for"},
+    {CLI_AT(tokenize_options, target), .name = "target",
+     .help = "as text of the language translated into, where the tokenizer has two (Marian)"},
+    {CLI_AT(tokenize_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
+     .help = "CPU threads (0: every core); the output is the same"},
 };
 
+/* One line, in and out. */
 typedef struct job {
-    tokenize_options o;
-    by_tokenizer *tokenizer;
+    const tokenize_options *o;
+    const by_tokenizer *tokenizer;
+    char *line;
+    size_t size;
     by_buf out;
-    int64_t line;
+    by_status status;
+    char message[512];
 } job;
 
 /* ---- text to ids ------------------------------------------------------------------------------ */
@@ -35,7 +47,7 @@ static void put_plain(job *j, const by_encoding *e)
 {
     for (size_t i = 0; i < e->ids.count; i++) {
         by_buf_printf(&j->out, i ? " %d" : "%d", (int)e->ids.data[i]);
-        if (j->o.offsets)
+        if (j->o->offsets)
             by_buf_printf(&j->out, ":%u-%u", e->offsets[i].start, e->offsets[i].end);
     }
     by_buf_puts(&j->out, "\n");
@@ -47,22 +59,23 @@ static void put_json(job *j, const by_encoding *e)
     for (size_t i = 0; i < e->ids.count; i++)
         by_buf_printf(&j->out, i ? ",%d" : "%d", (int)e->ids.data[i]);
     by_buf_puts(&j->out, "]");
-    for (size_t i = 0; i < e->ids.count && j->o.offsets; i++)
+    for (size_t i = 0; i < e->ids.count && j->o->offsets; i++)
         by_buf_printf(&j->out, i ? ",[%u,%u]" : ",\"offsets\":[[%u,%u]", e->offsets[i].start,
                       e->offsets[i].end);
-    by_buf_puts(&j->out, j->o.offsets && e->ids.count ? "]}\n" : "}\n");
+    by_buf_puts(&j->out, j->o->offsets && e->ids.count ? "]}\n" : "}\n");
 }
 
 static by_status encode(job *j, const char *text, size_t size, const char *pair)
 {
-    by_encode_spec spec = {.special = !j->o.no_special,
-                           .offsets = j->o.offsets,
+    by_encode_spec spec = {.special = !j->o->no_special,
+                           .offsets = j->o->offsets,
                            .whole = true,
+                           .target = j->o->target,
                            .pair = pair,
                            .pair_size = pair ? strlen(pair) : 0};
     by_encoding e;
     by_status s = by_tokenizer_encode_with(j->tokenizer, text, size, &spec, &e);
-    if (s == BY_OK && j->o.jsonl)
+    if (s == BY_OK && j->o->jsonl)
         put_json(j, &e);
     else if (s == BY_OK)
         put_plain(j, &e);
@@ -74,10 +87,10 @@ static by_status encode(job *j, const char *text, size_t size, const char *pair)
 
 static by_status decode(job *j, const by_ids *ids)
 {
-    by_decode_spec spec = {.skip_special = j->o.no_special, .lossy = j->o.jsonl};
+    by_decode_spec spec = {.skip_special = j->o->no_special, .lossy = j->o->jsonl};
     by_buf text = {0};
     by_status s = by_tokenizer_decode_with(j->tokenizer, ids->data, ids->count, &spec, &text);
-    if (s == BY_OK && j->o.jsonl) {
+    if (s == BY_OK && j->o->jsonl) {
         by_buf_puts(&j->out, "{\"text\":");
         by_json_quote(&j->out, text.data ? text.data : "");
         by_buf_puts(&j->out, "}\n");
@@ -118,7 +131,7 @@ static by_status decode_plain(job *j, const char *line)
 static by_status json_object(job *j, const cJSON *o)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "ids"), *item;
-    if (!j->o.decode) {
+    if (!j->o->decode) {
         const char *text = NULL, *pair = NULL;
         BY_TRY(by_json_string(o, "text", NULL, &text));
         BY_TRY(by_json_string(o, "pair", NULL, &pair));
@@ -137,13 +150,11 @@ static by_status json_object(job *j, const cJSON *o)
     return s;
 }
 
-static by_status one_line(job *j, char *line, size_t size)
+static by_status one_line(job *j)
 {
-    if (size && line[size - 1] == '\n')
-        line[--size] = '\0';
-    if (!j->o.jsonl)
-        return j->o.decode ? decode_plain(j, line) : encode(j, line, size, NULL);
-    cJSON *o = by_json_parse(line, size, "the line");
+    if (!j->o->jsonl)
+        return j->o->decode ? decode_plain(j, j->line) : encode(j, j->line, j->size, NULL);
+    cJSON *o = by_json_parse(j->line, j->size, "the line");
     if (!o)
         return by_error_status();
     by_status s =
@@ -152,47 +163,124 @@ static by_status one_line(job *j, char *line, size_t size)
     return s;
 }
 
-/* Write what there is; false when nobody takes it. */
-static bool flush(job *j)
+/* Lines of the input that are there already, done together and written in their order. */
+typedef struct batch {
+    const tokenize_options *o;
+    const by_tokenizer *tokenizer;
+    job *jobs;
+    size_t count, capacity;
+    int64_t done; /* lines before these */
+} batch;
+
+static by_status add_line(batch *b, char *line, size_t size)
 {
-    bool ok = !j->out.failed && fwrite(j->out.data ? j->out.data : "", 1, j->out.size, stdout) == j->out.size;
-    if (j->out.failed)
-        by_fail(BY_ERR_MEMORY, "out of memory");
-    j->out.size = 0;
-    return ok;
+    if (b->count == b->capacity) {
+        size_t capacity = BY_MAX(b->capacity * 2, (size_t)256);
+        job *jobs = by_resize(b->jobs, capacity, sizeof(*jobs));
+        if (!jobs)
+            return BY_ERR_MEMORY;
+        memset(jobs + b->capacity, 0, (capacity - b->capacity) * sizeof(*jobs));
+        b->jobs = jobs;
+        b->capacity = capacity;
+    }
+    job *j = &b->jobs[b->count++];
+    by_buf out = j->out;
+    out.size = 0;
+    *j = (job){.o = b->o, .tokenizer = b->tokenizer, .line = line, .size = size, .out = out};
+    return BY_OK;
 }
 
-static int from_input(job *j)
+static void run_jobs(batch *b)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t size;
-    int code = CLI_OK;
-    while (code == CLI_OK && !cli_interrupted() && (size = getline(&line, &room, stdin)) >= 0) {
-        j->line++;
-        if (one_line(j, line, (size_t)size) != BY_OK) {
-            by_fail_context("line %lld", (long long)j->line);
-            code = cli_fail(NULL);
-        } else if (!flush(j) || (j->line % 64 == 0 && !cli_flush())) {
-            code = CLI_FAILED;
+    int threads = b->o->threads > 0 ? b->o->threads : (int)BY_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+#pragma omp parallel for schedule(dynamic, 16) num_threads(threads) if (b->count > 64)
+    for (size_t i = 0; i < b->count; i++) {
+        job *j = &b->jobs[i];
+        j->status = one_line(j);
+        if (j->status == BY_OK && j->out.failed)
+            j->status = by_fail(BY_ERR_MEMORY, "out of memory");
+        if (j->status != BY_OK)
+            snprintf(j->message, sizeof(j->message), "%s", by_error_message());
+    }
+}
+
+/* Do the lines and write them, up to the first that fails. */
+static int flush_batch(batch *b)
+{
+    run_jobs(b);
+    for (size_t i = 0; i < b->count; i++) {
+        job *j = &b->jobs[i];
+        if (j->status != BY_OK) {
+            cli_flush();
+            by_fail(j->status, "line %lld: %s", (long long)(b->done + (int64_t)i + 1), j->message);
+            return cli_fail(NULL);
         }
+        if (fwrite(j->out.data ? j->out.data : "", 1, j->out.size, stdout) != j->out.size)
+            return CLI_FAILED;
     }
-    if (code == CLI_OK && ferror(stdin)) {
-        by_fail(BY_ERR_IO, "cannot read the input: %s", strerror(errno));
+    b->done += (int64_t)b->count;
+    b->count = 0;
+    return cli_flush() ? CLI_OK : CLI_FAILED;
+}
+
+/* The lines that text[0, size) ends; with `all`, also what follows the last. Returns the bytes they take. */
+static size_t take_lines(batch *b, char *text, size_t size, bool all, by_status *status)
+{
+    size_t at = 0;
+    while (at < size && *status == BY_OK) {
+        char *end = memchr(text + at, '\n', size - at);
+        if (!end && !all)
+            break;
+        size_t n = end ? (size_t)(end - (text + at)) : size - at;
+        text[at + n] = '\0';
+        *status = add_line(b, text + at, n);
+        at += n + 1;
+    }
+    return BY_MIN(at, size);
+}
+
+static int from_input(batch *b)
+{
+    size_t room = READ_BYTES, size = 0;
+    char *text = by_alloc(room + 1);
+    by_status status = text ? BY_OK : BY_ERR_MEMORY;
+    int code = CLI_OK;
+    for (bool end = false; !end && status == BY_OK && code == CLI_OK && !cli_interrupted();) {
+        if (room - size < READ_BYTES / 2) {
+            char *more = by_resize(text, room * 2 + 1, 1);
+            if (!more) {
+                status = BY_ERR_MEMORY;
+                break;
+            }
+            text = more;
+            room *= 2;
+        }
+        ssize_t got = read(STDIN_FILENO, text + size, room - size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            status = by_fail(BY_ERR_IO, "cannot read the input: %s", strerror(errno));
+        end = got <= 0;
+        size += got > 0 ? (size_t)got : 0;
+        size_t taken = status == BY_OK ? take_lines(b, text, size, end, &status) : 0;
+        if (b->count && status == BY_OK)
+            code = flush_batch(b);
+        memmove(text, text + taken, size - taken);
+        size -= taken;
+    }
+    if (status != BY_OK)
         code = cli_fail(NULL);
-    }
-    free(line);
+    by_free(text);
     return code == CLI_OK && cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
-static int from_arguments(job *j, char **texts, int count)
+static int from_arguments(batch *b, char **texts, int count)
 {
-    for (int i = 0; i < count; i++)
-        if (one_line(j, texts[i], strlen(texts[i])) != BY_OK)
-            return cli_fail(NULL);
-        else if (!flush(j))
-            return CLI_FAILED;
-    return CLI_OK;
+    int code = CLI_OK;
+    for (int i = 0; i < count && code == CLI_OK; i++)
+        if (add_line(b, texts[i], strlen(texts[i])) != BY_OK)
+            code = cli_fail(NULL);
+    return code == CLI_OK ? flush_batch(b) : code;
 }
 
 /* Of a model directory or a run folder, or else of a folder or file that has nothing but a tokenizer. */
@@ -207,19 +295,22 @@ static by_tokenizer *open_tokenizer(const char *path)
 
 static int run(int argc, char **argv)
 {
-    job j = {.line = 0};
+    tokenize_options o = {0};
     cli_args args;
     int code;
-    if (!cli_parse(&cli_tokenize, argc, argv, &j.o, &args, &code))
+    if (!cli_parse(&cli_tokenize, argc, argv, &o, &args, &code))
         return code;
     cli_interrupt_install();
-    j.tokenizer = open_tokenizer(args.items[0]);
-    if (!j.tokenizer)
+    by_tokenizer *tokenizer = open_tokenizer(args.items[0]);
+    batch b = {.o = &o, .tokenizer = tokenizer};
+    if (!tokenizer)
         code = cli_fail(NULL);
     else
-        code = args.count > 1 ? from_arguments(&j, args.items + 1, args.count - 1) : from_input(&j);
-    by_tokenizer_free(j.tokenizer);
-    by_buf_free(&j.out);
+        code = args.count > 1 ? from_arguments(&b, args.items + 1, args.count - 1) : from_input(&b);
+    for (size_t i = 0; i < b.capacity; i++)
+        by_buf_free(&b.jobs[i].out);
+    by_free(b.jobs);
+    by_tokenizer_free(tokenizer);
     cli_args_free(&args);
     return code;
 }
@@ -229,8 +320,8 @@ const cli_verb cli_tokenize = {
     .summary = "text to token ids and back",
     .args = "PATH [TEXT...]",
     .description =
-        "PATH is a model directory, a run folder, or a file: a tokenizer.json, vocab.json, vocab.txt "
-        "or spiece.model. Each TEXT, or "
+        "PATH is a model directory, a run folder, or a file: a tokenizer.json or a SentencePiece model. "
+        "Each TEXT, or "
         "else each line of the input, gives one line of ids; special tokens are put around it "
         "where the tokenizer asks for "
         "them, and nothing is cut off or padded. A bare spiece.model has no special tokens.\n\n"

@@ -89,7 +89,7 @@ static const cli_option options[] = {
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768)"},
+     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler",
@@ -389,10 +389,17 @@ const cli_verb cli_train = {
         "directories; last and best point to them), metrics.jsonl, TensorBoard events, loss.svg and "
         "run.json. Running "
         "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut.",
-    .examples = "# a character model of Shakespeare, the size of nanoGPT's CPU recipe\n"
-                "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
-                "# GPT-2 124M on token shards, in bfloat16\n"
-                "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n",
+    .examples =
+        "# a character model of Shakespeare, the size of nanoGPT's CPU recipe\n"
+        "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
+        "# GPT-2 124M on token shards, in bfloat16\n"
+        "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
+        "# BERT: hidden words and next sentences; first a look at what it will get\n"
+        "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
+        "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
+        "# XLM on sentences and their translations\n"
+        "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq "
+        "64 --out runs/xlm\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

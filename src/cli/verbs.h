@@ -20,21 +20,23 @@ struct cli_verb {
 };
 
 /* One a line, in the order of the overview. */
-#define CLI_VERBS(X) \
-    X(cli_train)     \
-    X(cli_finetune)  \
-    X(cli_generate)  \
-    X(cli_fill)      \
-    X(cli_classify)  \
-    X(cli_tag)       \
-    X(cli_embed)     \
-    X(cli_eval)      \
-    X(cli_tokenize)  \
-    X(cli_inspect)   \
-    X(cli_attention) \
-    X(cli_convert)   \
-    X(cli_verify)    \
-    X(cli_bench)     \
+#define CLI_VERBS(X)       \
+    X(cli_train)           \
+    X(cli_finetune)        \
+    X(cli_generate)        \
+    X(cli_fill)            \
+    X(cli_classify)        \
+    X(cli_tag)             \
+    X(cli_answer)          \
+    X(cli_embed)           \
+    X(cli_eval)            \
+    X(cli_tokenize)        \
+    X(cli_train_tokenizer) \
+    X(cli_inspect)         \
+    X(cli_attention)       \
+    X(cli_convert)         \
+    X(cli_verify)          \
+    X(cli_bench)           \
     X(cli_devices)
 
 #define CLI_DECLARE(name) extern const cli_verb name;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "data/tasks.h"
-#include "io/json.h"
+#include "base/json.h"
 
 static char *keep(by_cases *e, const char *s)
 {

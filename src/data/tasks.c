@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "io/json.h"
+#include "base/json.h"
 
 #define FILE_LIMIT ((size_t)4 << 30)
 

@@ -1,6 +1,7 @@
 /* tokens.c - token streams over mapped shards, and the writer of such a shard. Numbers in the files are
  * little-endian, as is every machine this runs on. */
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #define VERSION_U32  7
 
 #define CHUNK_BYTES ((size_t)1 << 20)
+#define MAX_CHUNKS  64
 
 typedef struct shard {
     by_map map;
@@ -269,38 +271,87 @@ void by_shard_abort(by_shard_writer *w)
     by_writer_abort(&w->writer);
 }
 
+/* A part of the text, on its way through one thread. */
+typedef struct chunk {
+    char *text; /* CHUNK_BYTES */
+    size_t size;
+    int64_t offset; /* of text[0] in the file */
+    by_ids ids;
+    by_status status;
+    char message[512];
+} chunk;
+
 typedef struct builder {
     const by_tokenizer *tokenizer;
     by_shard_writer shard;
-    by_ids ids;  /* of the present chunk */
-    char *chunk; /* CHUNK_BYTES of text */
+    by_ids ids; /* to be written next */
+    chunk chunks[MAX_CHUNKS];
+    int chunk_count; /* as many as there are cores */
     int64_t bytes;
 } builder;
 
-/* Tokenise one open file, chunk by chunk; what must not be separated from text still to come waits for the
- * next chunk. */
+/* Fill one chunk after what the one before it left over (*rest bytes at left), and leave over what must not
+ * be separated from text still to come. */
+static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, const char **left,
+                            size_t *rest, bool *end)
+{
+    if (*rest)
+        memmove(c->text, *left, *rest);
+    size_t have = *rest + fread(c->text + *rest, 1, CHUNK_BYTES - *rest, file);
+    if (ferror(file))
+        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+    *end = have < CHUNK_BYTES;
+    c->size = *end ? have : by_tokenizer_cut(b->tokenizer, c->text, have);
+    if (c->size == 0 && !*end)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s: no place to cut within %zu bytes", path, CHUNK_BYTES);
+    *left = c->text + c->size;
+    *rest = have - c->size;
+    return BY_OK;
+}
+
+/* All chunks at once, each on a core; where the text is cut does not depend on how many there are. */
+static void encode_chunks(builder *b, int count)
+{
+#pragma omp parallel for schedule(dynamic, 1) num_threads(b->chunk_count) if (count > 1)
+    for (int i = 0; i < count; i++) {
+        chunk *c = &b->chunks[i];
+        c->ids.count = 0;
+        c->status = by_tokenizer_encode(b->tokenizer, c->text, c->size, &c->ids);
+        if (c->status != BY_OK)
+            snprintf(c->message, sizeof(c->message), "%s", by_error_message());
+    }
+}
+
+static by_status put_chunk(builder *b, chunk *c, const char *path)
+{
+    if (c->status != BY_OK) {
+        by_fail(c->status, "%s", c->message);
+        return c->offset == 0
+                   ? by_fail_context("%s", path)
+                   : by_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
+    }
+    if (b->ids.count) /* what waits from before */
+        BY_TRY(by_shard_put(&b->shard, &b->ids));
+    return by_shard_put(&b->shard, &c->ids);
+}
+
+/* Tokenise one open file, some chunks at a time. */
 static by_status add_stream(builder *b, FILE *file, const char *path)
 {
-    int64_t offset = 0; /* of b->chunk[0] in the file */
-    size_t have = 0;
-    bool end = false;
-    while (!end) {
-        have += fread(b->chunk + have, 1, CHUNK_BYTES - have, file);
-        if (ferror(file))
-            return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
-        end = have < CHUNK_BYTES;
-        size_t n = end ? have : by_tokenizer_cut(b->tokenizer, b->chunk, have);
-        if (n == 0 && !end)
-            return by_fail(BY_ERR_UNSUPPORTED, "%s: no place to cut within %zu bytes", path, CHUNK_BYTES);
-        if (by_tokenizer_encode(b->tokenizer, b->chunk, n, &b->ids) != BY_OK) {
-            if (offset == 0)
-                return by_fail_context("%s", path);
-            return by_fail_context("%s, offsets counted from byte %lld", path, (long long)offset);
+    int64_t offset = 0;
+    const char *left = NULL;
+    size_t rest = 0;
+    for (bool end = false; !end;) {
+        int count = 0;
+        while (count < b->chunk_count && !end) {
+            chunk *c = &b->chunks[count++];
+            BY_TRY(fill_chunk(b, c, file, path, &left, &rest, &end));
+            c->offset = offset;
+            offset += (int64_t)c->size;
         }
-        BY_TRY(by_shard_put(&b->shard, &b->ids));
-        memmove(b->chunk, b->chunk + n, have - n);
-        have -= n;
-        offset += (int64_t)n;
+        encode_chunks(b, count);
+        for (int i = 0; i < count; i++)
+            BY_TRY(put_chunk(b, &b->chunks[i], path));
     }
     b->bytes += offset;
     return BY_OK;
@@ -340,8 +391,12 @@ static by_status add_patterns(builder *b, const char *const *patterns, int count
 /* Everything between opening the shard and finishing it. */
 static by_status build(builder *b, const char *const *patterns, int count)
 {
-    b->chunk = by_alloc(CHUNK_BYTES);
-    return b->chunk ? add_patterns(b, patterns, count) : BY_ERR_MEMORY;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    b->chunk_count = (int)BY_MAX(1, BY_MIN(cores, MAX_CHUNKS));
+    for (int i = 0; i < b->chunk_count; i++)
+        if (!(b->chunks[i].text = by_alloc(CHUNK_BYTES)))
+            return BY_ERR_MEMORY;
+    return add_patterns(b, patterns, count);
 }
 
 by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
@@ -355,7 +410,10 @@ by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, in
         status = by_shard_finish(&b.shard);
     else
         by_shard_abort(&b.shard);
-    by_free(b.chunk);
+    for (int i = 0; i < b.chunk_count; i++) {
+        by_free(b.chunks[i].text);
+        by_ids_free(&b.chunks[i].ids);
+    }
     by_ids_free(&b.ids);
     if (status != BY_OK)
         return status;

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "data/rows.h"
 #include "graph/graph.h"
-#include "io/json.h"
+#include "base/json.h"
 
 struct by_embedder {
     by_model *model;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "io/json.h"
+#include "base/json.h"
 #include "io/weights.h"
 
 /* Second names of tied tensors. transformers ties them again by itself; in files that share storages they are

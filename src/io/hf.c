@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "graph/graph.h"
-#include "io/json.h"
+#include "base/json.h"
 
 enum { MAX_LABELS = 1 << 20 };
 

@@ -3,7 +3,7 @@
 #ifndef BY_IO_HF_H
 #define BY_IO_HF_H
 
-#include "io/json.h"
+#include "base/json.h"
 #include "io/weights.h"
 #include "models/models.h"
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "io/json.h"
+#include "base/json.h"
 
 #define MAX_HEADER ((uint64_t)100000000) /* the format's own limit */
 #define ALIGN      64

@@ -2,7 +2,7 @@
  * elements. Since PyTorch 1.6 both lie in a zip archive; before, they follow one another in a stream of
  * pickles. Nothing is executed (see pickle.h): the calls that would rebuild a tensor are read as descriptions
  * of it. */
-#include "io/json.h"
+#include "base/json.h"
 #include "io/pickle.h"
 #include "io/weights.h"
 #include "io/zip.h"

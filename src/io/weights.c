@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "io/json.h"
+#include "base/json.h"
 
 by_shown by_show(const char *name)
 {

@@ -7,7 +7,39 @@ struct by_charsmap {
     size_t unit_count;
     char *strings;
     size_t string_size;
+    bool plain[256];
 };
+
+static inline size_t unit_offset(uint32_t unit)
+{
+    return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
+}
+
+/* Is there a unit for byte c behind the node? */
+static bool has_child(const by_charsmap *m, size_t node, uint32_t c)
+{
+    size_t next = node ^ c;
+    return next < m->unit_count && (m->units[next] & 0x800000ffu) == c;
+}
+
+/* ASCII that no entry is, nor begins with when ASCII follows. */
+static void find_plain(by_charsmap *m)
+{
+    size_t root = unit_offset(m->units[0]);
+    for (uint32_t c = 1; c < 0x80; c++) {
+        bool child = has_child(m, root, c);
+        uint32_t unit = child ? m->units[root ^ c] : 0;
+        size_t node = (root ^ c) ^ unit_offset(unit);
+        m->plain[c] = !child || !(unit & 0x100);
+        for (uint32_t next = 1; child && next < 0x80; next++)
+            m->plain[c] = m->plain[c] && !has_child(m, node, next);
+    }
+}
+
+const bool *by_charsmap_plain(const by_charsmap *m)
+{
+    return m->plain;
+}
 
 by_charsmap *by_charsmap_new(const uint8_t *blob, size_t size)
 {
@@ -32,6 +64,7 @@ by_charsmap *by_charsmap_new(const uint8_t *blob, size_t size)
     memcpy(m->units, blob + 4, trie);
     memcpy(m->strings, blob + 4 + trie, m->string_size);
     m->strings[m->string_size] = '\0';
+    find_plain(m);
     return m;
 }
 
@@ -42,11 +75,6 @@ void by_charsmap_free(by_charsmap *m)
     by_free(m->units);
     by_free(m->strings);
     by_free(m);
-}
-
-static inline size_t unit_offset(uint32_t unit)
-{
-    return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
 const char *by_charsmap_find(const by_charsmap *m, const char *text, size_t size, bool longest,

@@ -192,6 +192,24 @@ static bool within(const range *table, size_t count, uint32_t c)
     return low < count && table[low].first <= c;
 }
 
+/* Letters and numbers of Unicode 15.1 and 16, which utf8proc may be too old for. */
+static const range newer_letters[] = {
+    {0x1c89, 0x1c8a},   {0xa7cb, 0xa7cd},   {0xa7da, 0xa7dc},   {0x105c0, 0x105f3}, {0x10d4a, 0x10d65},
+    {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4}, {0x11380, 0x11389}, {0x1138b, 0x1138b}, {0x1138e, 0x1138e},
+    {0x11390, 0x113b5}, {0x113b7, 0x113b7}, {0x113d1, 0x113d1}, {0x113d3, 0x113d3}, {0x11bc0, 0x11be0},
+    {0x13460, 0x143fa}, {0x16100, 0x1611d}, {0x16d40, 0x16d6c}, {0x18cff, 0x18cff}, {0x1e5d0, 0x1e5ed},
+    {0x1e5f0, 0x1e5f0}, {0x2ebf0, 0x2ee5d}};
+static const range newer_numbers[] = {{0x10d40, 0x10d49}, {0x116d0, 0x116e3}, {0x11bf0, 0x11bf9},
+                                      {0x16130, 0x16139}, {0x16d70, 0x16d79}, {0x1ccf0, 0x1ccf9},
+                                      {0x1e5f1, 0x1e5fa}};
+
+by_char_class by_newer_class(uint32_t c)
+{
+    return within(newer_letters, BY_COUNT(newer_letters), c)   ? BY_CHAR_LETTER
+           : within(newer_numbers, BY_COUNT(newer_numbers), c) ? BY_CHAR_NUMBER
+                                                               : BY_CHAR_OTHER;
+}
+
 bool by_is_wide_punctuation(uint32_t c)
 {
     return within(punctuation, BY_COUNT(punctuation), c);

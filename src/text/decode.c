@@ -494,39 +494,21 @@ static const struct known {
     {"CTC", put_ctc, NULL, {"pad_token", "word_delimiter_token", "cleanup"}},
 };
 
-static by_status read_decoder(const cJSON *json, by_decoders *out, int depth)
+static by_status read_decoder(const cJSON *json, const char *type, void *context)
 {
-    if (!json || cJSON_IsNull(json))
-        return BY_OK;
-    if (depth > BY_MAX_NESTING)
-        return by_fail(BY_ERR_FORMAT, "decoders are nested more than %d deep", BY_MAX_NESTING);
-    const char *type = by_json_type(json);
-    out->joined = true;
-    if (strcmp(type, "Sequence") == 0) {
-        static const char *const keys[] = {"type", "decoders"};
-        BY_TRY(by_json_only(json, "a Sequence of decoders", keys, 2));
-        const cJSON *items = cJSON_GetObjectItemCaseSensitive(json, "decoders");
-        for (const cJSON *item = items ? items->child : NULL; item; item = item->next)
-            BY_TRY(read_decoder(item, out, depth + 1));
-        return BY_OK;
-    }
-    for (int i = 0; i < BY_COUNT(known); i++) {
-        if (strcmp(type, known[i].type) != 0)
-            continue;
-        const char *keys[] = {"type",           known[i].keys[0], known[i].keys[1],
-                              known[i].keys[2], known[i].keys[3], known[i].keys[4]};
-        int count = 1;
-        while (count < 6 && keys[count])
-            count++;
-        BY_TRY(by_json_only(json, type, keys, count));
-        decoder *items = by_resize(out->items, (size_t)out->count + 1, sizeof(*items));
-        if (!items)
-            return BY_ERR_MEMORY;
-        out->items = items;
-        items[out->count] = (decoder){.put = known[i].put, .end = known[i].end};
-        return read_one(json, &items[out->count++]);
-    }
-    return by_fail(BY_ERR_UNSUPPORTED, "decoders of type \"%.60s\" are not supported", type);
+    by_decoders *out = context;
+    int k = 0;
+    while (k < BY_COUNT(known) && strcmp(type, known[k].type) != 0)
+        k++;
+    if (k == BY_COUNT(known))
+        return by_fail(BY_ERR_UNSUPPORTED, "decoders of type \"%.60s\" are not supported", type);
+    BY_TRY(by_json_fields(json, type, known[k].keys, BY_COUNT(known[k].keys)));
+    decoder *items = by_resize(out->items, (size_t)out->count + 1, sizeof(*items));
+    if (!items)
+        return BY_ERR_MEMORY;
+    out->items = items;
+    items[out->count] = (decoder){.put = known[k].put, .end = known[k].end};
+    return read_one(json, &items[out->count++]);
 }
 
 /* Behind ByteLevel and Fuse all tokens are one string. */
@@ -552,11 +534,14 @@ static void mark_fused(by_decoders *all)
 by_decoders *by_decoders_read(const cJSON *json)
 {
     by_decoders *d = by_alloc_zero(1, sizeof(*d));
-    if (d && read_decoder(json, d, 0) != BY_OK) {
+    static const by_sequence all = {"decoders", "decoders", read_decoder};
+    if (d && by_sequence_read(json, &all, d) != BY_OK) {
         by_decoders_free(d);
         return NULL;
     }
-    if (d)
+    if (d) {
+        d->joined = json && !cJSON_IsNull(json);
         mark_fused(d);
+    }
     return d;
 }

@@ -2,30 +2,6 @@
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
-/* ---- scratch, shared between threads without a lock ------------------------------------------ */
-
-static by_scratch *take_scratch(const by_pipeline *p)
-{
-    by_pipeline *owner = (by_pipeline *)p; /* the slots are a cache: they change nothing that can be seen */
-    for (int i = 0; i < BY_SCRATCH_SLOTS; i++) {
-        by_scratch *s = atomic_exchange(&owner->spare[i], NULL);
-        if (s)
-            return s;
-    }
-    return by_scratch_new();
-}
-
-static void return_scratch(const by_pipeline *p, by_scratch *s)
-{
-    by_pipeline *owner = (by_pipeline *)p;
-    for (int i = 0; i < BY_SCRATCH_SLOTS && s; i++) {
-        by_scratch *empty = NULL;
-        if (atomic_compare_exchange_strong(&owner->spare[i], &empty, s))
-            s = NULL;
-    }
-    by_scratch_free(s);
-}
-
 /* ---- straight from bytes to ids -------------------------------------------------------------- */
 
 /* One word, through the cache when no places are asked for. */
@@ -141,32 +117,6 @@ static by_status encode_direct(const by_pipeline *p, by_scratch *s, const char *
 
 /* ---- through all stages ---------------------------------------------------------------------- */
 
-/* Copy the text into the working buffer. What is not UTF-8 becomes U+FFFD, byte by byte. */
-static by_status open_work(by_work *w, const char *text, size_t size)
-{
-    const uint8_t *s = (const uint8_t *)text;
-    by_work_reserve(w, size + 8);
-    size_t good = 0, i = 0;
-    while (i < size && !w->failed) {
-        uint32_t c;
-        uint64_t eight;
-        if (size - i >= 8 && (memcpy(&eight, s + i, 8), (eight & 0x8080808080808080u) == 0)) {
-            i += 8;
-            continue;
-        }
-        int k = by_utf8_decode(s + i, size - i, &c);
-        if (k > 0) {
-            i += (size_t)k;
-            continue;
-        }
-        by_work_put(w, text + good, i - good, (by_at){0, 0});
-        by_work_put(w, "\xef\xbf\xbd", 3, (by_at){(uint32_t)i, (uint32_t)i + 1});
-        good = ++i;
-    }
-    by_work_put(w, text + good, size - good, (by_at){0, 0});
-    return w->failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text of %zu bytes", size) : BY_OK;
-}
-
 /* Where each byte of the fresh working buffer comes from: its character. */
 static void mark_origins(by_work *w)
 {
@@ -226,7 +176,7 @@ static by_status encode_stages(const by_pipeline *p, by_scratch *s, const char *
     by_work *w = &s->work;
     by_work_clear(w, spans != NULL);
     by_work_clear(&s->spare, spans != NULL);
-    BY_TRY(open_work(w, text, size));
+    BY_TRY(by_work_fill(w, text, size));
     if (w->at)
         mark_origins(w);
     by_work_piece(w, 0, w->size, -1);
@@ -259,13 +209,13 @@ by_status by_pipeline_encode(const by_pipeline *p, const char *text, size_t size
     if (spans && size >= UINT32_MAX)
         return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to keep the places of its tokens",
                        size);
-    by_scratch *s = take_scratch(p);
+    by_scratch *s = by_pool_take(&p->pool);
     if (!s)
         return BY_ERR_MEMORY;
     size_t before = out->count;
     by_status status = p->bytes_direct ? encode_direct(p, s, text, size, out, spans)
                                        : encode_stages(p, s, text, size, out, spans);
-    return_scratch(p, s);
+    by_pool_return(&p->pool, s);
     if (status != BY_OK)
         out->count = before;
     return status;

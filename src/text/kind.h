@@ -56,6 +56,7 @@ struct by_tokenizer {
     by_kept_file *kept;   /* what is saved instead of a tokenizer.json, where that cannot say it all */
     int kept_count;
     int special[BY_SPECIAL_COUNT]; /* id + 1 of what tokenizer_config.json names, 0 elsewhere */
+    char *config;                  /* heap, or NULL: the tokenizer_config.json to save with it */
 };
 
 extern const by_text_kind by_text_bytes, by_text_chars;

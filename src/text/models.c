@@ -15,6 +15,37 @@ by_status by_json_only(const cJSON *object, const char *what, const char *const 
     return BY_OK;
 }
 
+by_status by_json_fields(const cJSON *object, const char *what, const char *const *keys, int most)
+{
+    const char *all[8] = {"type"};
+    int count = 1;
+    while (count <= most && count < BY_COUNT(all) && keys[count - 1]) {
+        all[count] = keys[count - 1];
+        count++;
+    }
+    return by_json_only(object, what, all, count);
+}
+
+static by_status read_nested(const cJSON *json, const by_sequence *s, void *out, int depth)
+{
+    if (!json || cJSON_IsNull(json))
+        return BY_OK;
+    if (depth > BY_MAX_NESTING)
+        return by_fail(BY_ERR_FORMAT, "%s are nested more than %d deep", s->what, BY_MAX_NESTING);
+    if (strcmp(by_json_type(json), "Sequence") != 0)
+        return s->read(json, by_json_type(json), out);
+    BY_TRY(by_json_fields(json, s->what, &s->key, 1));
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, s->key);
+    for (const cJSON *item = list ? list->child : NULL; item; item = item->next)
+        BY_TRY(read_nested(item, s, out, depth + 1));
+    return BY_OK;
+}
+
+by_status by_sequence_read(const cJSON *json, const by_sequence *s, void *out)
+{
+    return read_nested(json, s, out, 0);
+}
+
 by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);

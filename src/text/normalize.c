@@ -177,6 +177,18 @@ static by_status run_form(const by_stage *s, const by_work *in, const by_piece *
     return ok ? BY_OK : by_fail(BY_ERR_MEMORY, "out of memory normalising a text");
 }
 
+/* Copy the ASCII from i on, in small letters if asked; returns where it ends. */
+static size_t copy_ascii(const by_work *in, size_t i, size_t end, bool small, by_work *out)
+{
+    size_t from = i, to = out->size;
+    while (i < end && (uint8_t)in->text[i] < 0x80)
+        i++;
+    by_work_copy(out, in, from, i - from);
+    for (; small && !out->failed && to < out->size; to++)
+        out->text[to] += out->text[to] >= 'A' && out->text[to] <= 'Z' ? 32 : 0;
+    return i;
+}
+
 /* ---- one character at a time ----------------------------------------------------------------- */
 
 static bool is_chinese(uint32_t c)
@@ -229,8 +241,9 @@ static by_status run_bert(const by_stage *s, const by_work *in, const by_piece *
 static by_status run_lowercase(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
 {
     (void)s;
-    size_t start = out->size;
-    for (size_t i = p->start, end = p->start + p->size; i < end;) {
+    size_t start = out->size, end = p->start + p->size;
+    for (size_t i = copy_ascii(in, p->start, end, true, out); i < end;
+         i = copy_ascii(in, i, end, true, out)) {
         uint32_t c;
         int n = by_utf8_next(in->text + i, end - i, &c);
         put_lower(out, c, by_work_at(in, i));
@@ -243,8 +256,9 @@ static by_status run_lowercase(const by_stage *s, const by_work *in, const by_pi
 static by_status run_strip_accents(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
 {
     (void)s;
-    size_t start = out->size;
-    for (size_t i = p->start, end = p->start + p->size; i < end;) {
+    size_t start = out->size, end = p->start + p->size;
+    for (size_t i = copy_ascii(in, p->start, end, false, out); i < end;
+         i = copy_ascii(in, i, end, false, out)) {
         uint32_t c;
         int n = by_utf8_next(in->text + i, end - i, &c);
         if (c < 0x300 || !by_is_mark(c))
@@ -367,7 +381,15 @@ static by_status run_replace(const by_stage *s, const by_work *in, const by_piec
 static by_status run_precompiled(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
 {
     size_t start = out->size, end = p->start + p->size;
+    const bool *plain = by_charsmap_plain(s->map);
     for (size_t i = p->start; i < end;) {
+        size_t run = i;
+        while (run < end && plain[(uint8_t)in->text[run]] && (uint8_t)in->text[run] >= 0x20 &&
+               (run + 1 == end || (uint8_t)in->text[run + 1] < 0x80))
+            run++;
+        by_work_copy(out, in, i, run - i);
+        if ((i = run) == end)
+            break;
         uint32_t c, next;
         size_t first = (size_t)by_utf8_next(in->text + i, end - i, &c), length = first, matched;
         utf8proc_int32_t state = 0;
@@ -481,11 +503,7 @@ static const struct normalizer {
 
 static by_status read_one(const cJSON *json, const struct normalizer *n, by_stages *out)
 {
-    const char *keys[] = {"type", n->keys[0], n->keys[1], n->keys[2], n->keys[3]};
-    int count = 1;
-    while (count < 5 && keys[count])
-        count++;
-    BY_TRY(by_json_only(json, n->type, keys, count));
+    BY_TRY(by_json_fields(json, n->type, n->keys, BY_COUNT(n->keys)));
     if (n->rewrite == run_bert)
         return read_bert(json, out);
     by_stage *s = by_stages_add(out, n->type);
@@ -511,21 +529,8 @@ static by_status read_one(const cJSON *json, const struct normalizer *n, by_stag
     return BY_OK;
 }
 
-static by_status read_normalizer(const cJSON *json, by_stages *out, int depth)
+static by_status read_normalizer(const cJSON *json, const char *type, void *out)
 {
-    if (!json || cJSON_IsNull(json))
-        return BY_OK;
-    if (depth > BY_MAX_NESTING)
-        return by_fail(BY_ERR_FORMAT, "normalizers are nested more than %d deep", BY_MAX_NESTING);
-    const char *type = by_json_type(json);
-    if (strcmp(type, "Sequence") == 0) {
-        static const char *const keys[] = {"type", "normalizers"};
-        BY_TRY(by_json_only(json, "a Sequence of normalizers", keys, 2));
-        const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "normalizers");
-        for (const cJSON *item = list ? list->child : NULL; item; item = item->next)
-            BY_TRY(read_normalizer(item, out, depth + 1));
-        return BY_OK;
-    }
     for (int i = 0; i < BY_COUNT(normalizers); i++)
         if (strcmp(type, normalizers[i].type) == 0)
             return read_one(json, &normalizers[i], out);
@@ -534,5 +539,6 @@ static by_status read_normalizer(const cJSON *json, by_stages *out, int depth)
 
 by_status by_normalizers_read(const cJSON *json, by_stages *out)
 {
-    return read_normalizer(json, out, 0);
+    static const by_sequence all = {"normalizers", "normalizers", read_normalizer};
+    return by_sequence_read(json, &all, out);
 }

@@ -89,8 +89,7 @@ static size_t pipeline_cut(const by_tokenizer *t, const char *text, size_t size)
 static void pipeline_free(by_tokenizer *t)
 {
     by_pipeline *p = (by_pipeline *)t;
-    for (int i = 0; i < BY_SCRATCH_SLOTS; i++)
-        by_scratch_free(atomic_exchange(&p->spare[i], NULL));
+    by_pool_free(&p->pool);
     by_free(p->json);
     by_free(p->texts);
     by_free(p->specials);

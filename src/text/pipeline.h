@@ -46,6 +46,10 @@ static inline by_at by_work_at(const by_work *w, size_t i)
     return w->at ? w->at[i] : (by_at){0, 0};
 }
 
+/* Put a text into an empty buffer. What is not UTF-8 becomes U+FFFD, byte by byte, with its place marked; the
+ * other bytes have no place yet. */
+by_status by_work_fill(by_work *w, const char *text, size_t size);
+
 /* Put one character. */
 void by_work_put_char(by_work *w, uint32_t c, by_at at);
 
@@ -119,6 +123,8 @@ void by_charsmap_free(by_charsmap *m);
  * shortest. */
 const char *by_charsmap_find(const by_charsmap *m, const char *text, size_t size, bool longest,
                              size_t *length);
+/* By byte: true for ASCII that stays as it is when ASCII or nothing follows. */
+const bool *by_charsmap_plain(const by_charsmap *m);
 by_status by_base64_decode(const char *text, by_buf *out);
 
 /* ---- what one encoding needs: buffers and a cache of words (scratch.c) ----------------------- */
@@ -135,8 +141,17 @@ struct by_scratch {
     void *memory; /* what a model needs for one word */
     size_t memory_size;
 };
-by_scratch *by_scratch_new(void);
 void by_scratch_free(by_scratch *s);
+
+/* Idle ones, taken and returned without a lock; zero at first. Changing it changes nothing that can be seen,
+ * so tokenizers that are constant may hold one. */
+#define BY_SCRATCH_SLOTS 8
+typedef struct by_scratch_pool {
+    _Atomic(by_scratch *) spare[BY_SCRATCH_SLOTS];
+} by_scratch_pool;
+by_scratch *by_pool_take(const by_scratch_pool *pool); /* NULL on failure */
+void by_pool_return(const by_scratch_pool *pool, by_scratch *s);
+void by_pool_free(by_scratch_pool *pool);
 void *by_scratch_memory(by_scratch *s,
                         size_t bytes); /* uninitialised, valid until the next call; NULL on failure */
 
@@ -242,8 +257,6 @@ void by_unfolding_free(by_unfolding *c);
 
 /* ---- the whole (pipeline.c) ------------------------------------------------------------------ */
 
-#define BY_SCRATCH_SLOTS 8
-
 typedef struct by_pipeline {
     by_tokenizer base;
     char *json; /* the file it came from, for saving it again */
@@ -261,7 +274,7 @@ typedef struct by_pipeline {
     bool truncate, pad; /* does the file ask for it? */
     by_truncation truncation;
     by_padding padding;
-    _Atomic(by_scratch *) spare[BY_SCRATCH_SLOTS]; /* idle buffers, taken and returned without a lock */
+    by_scratch_pool pool;
 } by_pipeline;
 
 extern const by_text_kind by_text_pipeline;
@@ -278,6 +291,15 @@ const char *by_pipeline_type(const by_tokenizer *t); /* of its model: "BPE", ...
 
 /* JSON helpers (models.c). by_json_only: every member of the object must be one of the keys. */
 by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count);
+/* The same with "type" and up to `most` keys, NULL where there are fewer. */
+by_status by_json_fields(const cJSON *object, const char *what, const char *const *keys, int most);
+
+/* One part of a tokenizer.json, or a Sequence of them, perhaps nested; null and absent give none. */
+typedef struct by_sequence {
+    const char *what, *key; /* "normalizers", for messages; the member of a Sequence that is the list */
+    by_status (*read)(const cJSON *json, const char *type, void *out);
+} by_sequence;
+by_status by_sequence_read(const cJSON *json, const by_sequence *s, void *out);
 by_status by_stage_bool(const cJSON *object, const char *key, bool fallback, bool *out);
 const char *by_stage_string(const cJSON *object, const char *key); /* NULL when absent or null */
 void by_json_put_string(by_buf *out, const char *s, size_t n);     /* with its quotes */

@@ -139,21 +139,9 @@ static by_status read_trim(const cJSON *json, by_post *out)
     return by_stage_bool(json, "add_prefix_space", true, &out->trim_prefix_space);
 }
 
-static by_status read_post(const cJSON *json, by_post *out, int depth)
+static by_status read_post(const cJSON *json, const char *type, void *context)
 {
-    if (!json || cJSON_IsNull(json))
-        return BY_OK;
-    if (depth > BY_MAX_NESTING)
-        return by_fail(BY_ERR_FORMAT, "post-processors are nested more than %d deep", BY_MAX_NESTING);
-    const char *type = by_json_type(json);
-    if (strcmp(type, "Sequence") == 0) {
-        static const char *const keys[] = {"type", "processors"};
-        BY_TRY(by_json_only(json, "a Sequence of post-processors", keys, 2));
-        const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "processors");
-        for (const cJSON *item = list ? list->child : NULL; item; item = item->next)
-            BY_TRY(read_post(item, out, depth + 1));
-        return BY_OK;
-    }
+    by_post *out = context;
     if (strcmp(type, "TemplateProcessing") == 0)
         return read_template_processing(json, out);
     if (strcmp(type, "BertProcessing") == 0) {
@@ -177,5 +165,6 @@ static by_status read_post(const cJSON *json, by_post *out, int depth)
 
 by_status by_post_read(const cJSON *json, by_post *out)
 {
-    return read_post(json, out, 0);
+    static const by_sequence all = {"post-processors", "processors", read_post};
+    return by_sequence_read(json, &all, out);
 }

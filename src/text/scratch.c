@@ -16,7 +16,7 @@ typedef struct by_cache_entry {
     uint16_t count;
 } by_cache_entry;
 
-by_scratch *by_scratch_new(void)
+static by_scratch *scratch_new(void)
 {
     by_scratch *s = by_alloc_zero(1, sizeof(*s));
     if (!s)
@@ -42,6 +42,34 @@ void by_scratch_free(by_scratch *s)
     by_free(s->cache_keys);
     by_free(s->memory);
     by_free(s);
+}
+
+by_scratch *by_pool_take(const by_scratch_pool *pool)
+{
+    by_scratch_pool *owner = (by_scratch_pool *)pool;
+    for (int i = 0; i < BY_SCRATCH_SLOTS; i++) {
+        by_scratch *s = atomic_exchange(&owner->spare[i], NULL);
+        if (s)
+            return s;
+    }
+    return scratch_new();
+}
+
+void by_pool_return(const by_scratch_pool *pool, by_scratch *s)
+{
+    by_scratch_pool *owner = (by_scratch_pool *)pool;
+    for (int i = 0; i < BY_SCRATCH_SLOTS && s; i++) {
+        by_scratch *empty = NULL;
+        if (atomic_compare_exchange_strong(&owner->spare[i], &empty, s))
+            s = NULL;
+    }
+    by_scratch_free(s);
+}
+
+void by_pool_free(by_scratch_pool *pool)
+{
+    for (int i = 0; i < BY_SCRATCH_SLOTS; i++)
+        by_scratch_free(atomic_exchange(&pool->spare[i], NULL));
 }
 
 void *by_scratch_memory(by_scratch *s, size_t bytes)

@@ -467,11 +467,7 @@ static const struct splitter {
 
 static by_status read_one(const cJSON *json, const struct splitter *k, by_stages *out)
 {
-    const char *keys[] = {"type", k->keys[0], k->keys[1], k->keys[2], k->keys[3], k->keys[4]};
-    int count = 1;
-    while (count < 6 && keys[count])
-        count++;
-    BY_TRY(by_json_only(json, k->type, keys, count));
+    BY_TRY(by_json_fields(json, k->type, k->keys, BY_COUNT(k->keys)));
     by_stage *s = by_stages_add(out, k->type);
     if (!s)
         return BY_ERR_MEMORY;
@@ -492,21 +488,8 @@ static by_status read_one(const cJSON *json, const struct splitter *k, by_stages
     return k->split == run_split ? read_split(json, s) : BY_OK;
 }
 
-static by_status read_splitter(const cJSON *json, by_stages *out, int depth)
+static by_status read_splitter(const cJSON *json, const char *type, void *out)
 {
-    if (!json || cJSON_IsNull(json))
-        return BY_OK;
-    if (depth > BY_MAX_NESTING)
-        return by_fail(BY_ERR_FORMAT, "pre-tokenizers are nested more than %d deep", BY_MAX_NESTING);
-    const char *type = by_json_type(json);
-    if (strcmp(type, "Sequence") == 0) {
-        static const char *const keys[] = {"type", "pretokenizers"};
-        BY_TRY(by_json_only(json, "a Sequence of pre-tokenizers", keys, 2));
-        const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "pretokenizers");
-        for (const cJSON *item = list ? list->child : NULL; item; item = item->next)
-            BY_TRY(read_splitter(item, out, depth + 1));
-        return BY_OK;
-    }
     for (int i = 0; i < BY_COUNT(splitters); i++)
         if (strcmp(type, splitters[i].type) == 0)
             return read_one(json, &splitters[i], out);
@@ -515,5 +498,6 @@ static by_status read_splitter(const cJSON *json, by_stages *out, int depth)
 
 by_status by_splitters_read(const cJSON *json, by_stages *out)
 {
-    return read_splitter(json, out, 0);
+    static const by_sequence all = {"pre-tokenizers", "pretokenizers", read_splitter};
+    return by_sequence_read(json, &all, out);
 }

@@ -1,7 +1,6 @@
 /* tokenizer.c - what all kinds of tokenizers share: dispatch, the files of a model directory, lists of ids.
  */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "text/kind.h"
@@ -157,9 +156,29 @@ by_status by_tokenizer_format(const by_tokenizer *t, by_buf *out)
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
 }
 
+/* Whether the tokens of a pair tell which of the two texts they are of. */
+static bool has_segments(const by_tokenizer *t)
+{
+    if (t->kind != &by_text_pipeline)
+        return false;
+    by_encoding e;
+    bool found = false;
+    by_encode_spec spec = {.special = true, .whole = true, .pair = "a", .pair_size = 1};
+    if (by_tokenizer_encode_with(t, "a", 1, &spec, &e) != BY_OK)
+        by_error_clear();
+    for (size_t i = 0; i < e.ids.count; i++)
+        found = found || e.types[i];
+    by_encoding_free(&e);
+    return found;
+}
+
 /* What makes the reference library's AutoTokenizer take tokenizer.json as it is. */
 static by_status format_config(const by_tokenizer *t, by_buf *out)
 {
+    if (t->config) {
+        by_buf_puts(out, t->config);
+        return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+    }
     by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     if (t->eos_text) {
         by_buf_puts(out, "  \"eos_token\": ");
@@ -172,6 +191,9 @@ static by_status format_config(const by_tokenizer *t, by_buf *out)
         by_buf_puts(out, ",\n");
     }
     by_special_write(t, out);
+    if (has_segments(t)) /* or else the reference leaves them out */
+        by_buf_puts(out,
+                    "  \"model_input_names\": [\"input_ids\", \"token_type_ids\", \"attention_mask\"],\n");
     by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
     return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
@@ -187,6 +209,13 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
     by_buf_free(&text);
     by_free(path);
     return status;
+}
+
+by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
+{
+    if (t->kept_count)
+        return by_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
+    return save_file(t, NULL, path, by_tokenizer_format);
 }
 
 by_status by_tokenizer_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size)
@@ -251,6 +280,7 @@ void by_tokenizer_free(by_tokenizer *t)
     if (!t)
         return;
     by_free(t->chat_template);
+    by_free(t->config);
     for (int i = 0; i < t->kept_count; i++) {
         by_free(t->kept[i].name);
         by_free(t->kept[i].bytes);
@@ -440,12 +470,6 @@ by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size
     return (t->kind->encode_with ? t->kind->encode_with : encode_plain)(t, text, size, spec, out);
 }
 
-static int core_count(void)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > 0 ? (int)BY_MIN(cores, 1024) : 1;
-}
-
 /* Texts are handed out one by one, so that a long one does not hold up the others. The error reported is that
  * of the first text that has one, whatever the order they were done in. */
 by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts, const by_encode_spec *spec,
@@ -454,7 +478,7 @@ by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts,
     size_t failed = SIZE_MAX;
     by_status status = BY_OK;
     char message[1024] = "";
-    threads = threads > 0 ? threads : core_count();
+    threads = threads > 0 ? threads : by_cores();
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && texts->count > 1)
     for (size_t i = 0; i < texts->count; i++) {
         by_encode_spec own = *spec;

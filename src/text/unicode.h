@@ -40,6 +40,9 @@ static inline bool by_is_punctuation(uint32_t c)
     return c < 0x80 ? by_is_ascii_punctuation(c) : by_is_wide_punctuation(c);
 }
 
+/* Of a character that utf8proc does not know. */
+by_char_class by_newer_class(uint32_t c);
+
 /* \p{L}, \p{N}, \s of a character that is not ASCII. */
 static inline by_char_class by_wide_class(uint32_t c)
 {
@@ -48,6 +51,8 @@ static inline by_char_class by_wide_class(uint32_t c)
         return BY_CHAR_LETTER;
     if (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO)
         return BY_CHAR_NUMBER;
+    if (k == UTF8PROC_CATEGORY_CN)
+        return by_newer_class(c);
     return by_is_space(c) ? BY_CHAR_SPACE : BY_CHAR_OTHER;
 }
 

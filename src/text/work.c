@@ -91,6 +91,31 @@ void by_work_piece(by_work *w, size_t start, size_t size, int32_t id)
     w->pieces[w->count++] = (by_piece){start, size, id};
 }
 
+by_status by_work_fill(by_work *w, const char *text, size_t size)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    by_work_reserve(w, size + 8);
+    size_t good = 0, i = 0;
+    while (i < size && !w->failed) {
+        uint32_t c;
+        uint64_t eight;
+        if (size - i >= 8 && (memcpy(&eight, s + i, 8), (eight & 0x8080808080808080u) == 0)) {
+            i += 8;
+            continue;
+        }
+        int k = by_utf8_decode(s + i, size - i, &c);
+        if (k > 0) {
+            i += (size_t)k;
+            continue;
+        }
+        by_work_put(w, text + good, i - good, (by_at){0, 0});
+        by_work_put(w, "\xef\xbf\xbd", 3, (by_at){(uint32_t)i, (uint32_t)i + 1});
+        good = ++i;
+    }
+    by_work_put(w, text + good, size - good, (by_at){0, 0});
+    return w->failed ? by_fail(BY_ERR_MEMORY, "out of memory holding a text of %zu bytes", size) : BY_OK;
+}
+
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 by_stage *by_stages_add(by_stages *s, const char *type)

@@ -1,7 +1,7 @@
 /* check_generate.c - generated tokens against those of the reference. */
 #include <stdio.h>
 
-#include "io/json.h"
+#include "base/json.h"
 #include "train/check.h"
 
 typedef struct generation {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "io/json.h"
+#include "base/json.h"
 #include "train/check.h"
 
 /* The settings of a recorded training run. Texts that describe what is fixed here must be the ones known. */

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "graph/graph.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "io/weights.h"
 
 #define TEMPORARY "unfinished-checkpoint"

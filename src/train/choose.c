@@ -1,7 +1,7 @@
 /* choose.c - which objective a run has, and the rows that follow from it (dataset.h). */
 #include "base/file.h"
 #include "io/hf.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "train/dataset.h"
 
 /* The family of a model directory. */

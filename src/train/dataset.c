@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "io/hf.h"
-#include "io/json.h"
+#include "base/json.h"
 
 static bool is_shard(const char *path)
 {

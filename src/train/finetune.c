@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "train/checkpoint.h"
 #include "train/folder.h"
 #include "train/log.h"
@@ -251,10 +251,12 @@ static void fill_defaults(tuning *t)
 static cJSON *facts(const tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
+    const by_work_kind kind = s->reading.kind;
+    const int labels = by_work_has_names(kind) || kind == BY_WORK_REGRESS ? by_model_labels(t->model) : 0;
     const struct {
         const char *key;
         double value;
-    } numbers[] = {{"labels", by_model_labels(t->model)},
+    } numbers[] = {{"labels", labels},
                    {"limit", t->train.rows.spec.limit},
                    {"overlap", t->train.spec.overlap},
                    {"batch", s->batch},

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "train/checkpoint.h"
 #include "train/log.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "data/spans.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "train/metrics.h"
 #include "train/work.h"
 

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "io/curve.h"
 #include "io/events.h"
-#include "io/json.h"
+#include "base/json.h"
 
 typedef struct points {
     double *x, *y;

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "io/hf.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "train/run.h"
 
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};

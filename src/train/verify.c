@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "train/check.h"
 
 static by_status compare_pass_entry(by_check *c, const by_weight *e, const char *group)

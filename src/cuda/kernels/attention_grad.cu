@@ -241,7 +241,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     const sight<LEVEL> see = sight_of<LEVEL>(a, b);
     const span all = keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
     const float factor = exponent_factor<LEVEL>(a);
-    const bool sums = LEVEL == ANY && g.dbias.at;
+    const bool sums =
+        LEVEL == ANY && g.dbias.at && mine < a.queries; /* behind them are those of another head */
     left_rows<T, D, MT, (D * MT <= 128)> q, dy;
     float dq[MT][D / 8][4], exponent[MT][2], delta[MT][2], by[MT][2];
 

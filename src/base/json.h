@@ -1,6 +1,6 @@
 /* json.h - a thin layer over cJSON: errors that say where, typed getters for configurations, a printer. */
-#ifndef BY_IO_JSON_H
-#define BY_IO_JSON_H
+#ifndef BY_BASE_JSON_H
+#define BY_BASE_JSON_H
 
 #include <cjson/cJSON.h>
 

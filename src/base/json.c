@@ -1,6 +1,6 @@
 /* json.c - reading JSON with errors that name file and place, typed members of configuration files, and a
  * printer whose output is the same bytes for the same tree. */
-#include "io/json.h"
+#include "base/json.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,0 +1,54 @@
+/* parallel.c - the same work on several threads at once, and its first error brought home. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+enum { MOST = 256 };
+
+typedef struct part {
+    by_status (*work)(void *user, int index);
+    void *user;
+    int index;
+    bool started;
+    pthread_t thread;
+    by_status status;
+    char *message; /* a thread's message dies with it */
+} part;
+
+int by_cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > MOST ? MOST : (int)n;
+}
+
+static void *run_part(void *argument)
+{
+    part *p = argument;
+    p->status = p->work(p->user, p->index);
+    if (p->status != BY_OK && p->started)
+        p->message = by_strdup(by_error_message());
+    return NULL;
+}
+
+by_status by_parallel(int threads, by_status (*work)(void *user, int index), void *user)
+{
+    part parts[MOST];
+    threads = BY_MAX(1, BY_MIN(threads, MOST));
+    for (int i = 0; i < threads; i++)
+        parts[i] = (part){.work = work, .user = user, .index = i, .started = i > 0};
+    for (int i = 1; i < threads; i++)
+        parts[i].started = pthread_create(&parts[i].thread, NULL, run_part, &parts[i]) == 0;
+    run_part(&parts[0]);
+    by_status status = parts[0].status;
+    for (int i = 1; i < threads; i++) {
+        if (parts[i].started)
+            pthread_join(parts[i].thread, NULL);
+        else
+            run_part(&parts[i]); /* no more threads to be had: one after the other */
+        if (status == BY_OK && parts[i].status != BY_OK)
+            status = parts[i].message ? by_fail(parts[i].status, "%s", parts[i].message) : parts[i].status;
+        by_free(parts[i].message);
+    }
+    return status;
+}

@@ -1,0 +1,196 @@
+#!/bin/sh
+# finetune.sh - `banyan finetune` and `eval` on every task with a tiny BERT made here: figures, predictions, going on, frozen
+# layers, and files that are wrong.
+# shellcheck disable=SC2016,SC2317 # check evaluates what it is given
+set -u
+export LC_ALL=C
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+failed=0
+
+run() {
+    "$BANYAN" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$?
+}
+
+check() {
+    name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        echo "    failed: $*; exit code $rc; stdout, stderr:"
+        head -c 1000 "$tmp/out" | awk '{ print "    > " $0 }'
+        head -c 1000 "$tmp/err" | awk '{ print "    ! " $0 }'
+        failed=1
+    fi
+}
+
+# fails CODE TEXT: ended with this code, printed nothing, and said why in one line that holds the text.
+fails() {
+    [ "$rc" -eq "$1" ] && [ ! -s "$tmp/out" ] && grep -q -e "$2" "$tmp/err" && [ "$(grep -c '^banyan' "$tmp/err")" -eq 1 ]
+}
+
+works() {
+    [ "$rc" -eq 0 ] && grep -q -e "${1:-.}" "$tmp/out"
+}
+
+field() {
+    sed -n "s/.*\"$1\": *\\([-0-9.e+]*\\).*/\\1/p" "$tmp/out" | head -n 1
+}
+
+atleast() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }'
+}
+
+# ---- a tiny BERT ---------------------------------------------------------------------------------------------------------
+mkdir "$tmp/words"
+{
+    printf '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n'
+    printf '%s\n' good bad fine awful film book cat dog sat ran the a who what did anna berlin in lives
+} >"$tmp/words/vocab.txt"
+printf '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}\n' >"$tmp/words/tokenizer_config.json"
+i=0
+while [ $i -lt 40 ]; do
+    echo "the cat sat . the dog ran . anna lives in berlin . who did what . a good film . a bad book ."
+    i=$((i + 1))
+done >"$tmp/text.txt"
+run train --model bert --objective mlm --data "$tmp/text.txt" --tokenizer "$tmp/words" --layers 2 --heads 2 --width 32 --inner 64 \
+    --context 24 --batch-size 4 --max-steps 2 --threads 1 --out "$tmp/bert" --quiet
+check a-tiny-bert works model
+bert=$tmp/bert
+set -- --threads 1 --quiet --json --learning-rate 5e-3 --batch-size 8 --dropout 0
+
+# ---- classify ------------------------------------------------------------------------------------------------------------
+i=0
+while [ $i -lt 24 ]; do
+    printf 'a good film\tpos\nthe fine book\tpos\na bad film\tneg\nthe awful book\tneg\n'
+    i=$((i + 1))
+done >"$tmp/train.tsv"
+printf 'sentence\tlabel\nthe good book\tpos\nthe bad book\tneg\na fine film\tpos\na awful film\tneg\n' >"$tmp/dev.tsv"
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c" --epochs 3 --predictions "$tmp/c.jsonl" "$@"
+check classify works '"accuracy":1'
+check classify-keeps-labels grep -q '"pos"' "$tmp/c/config.json"
+check classify-writes-a-model [ -s "$tmp/c/model.safetensors" ]
+check classify-writes-a-tokenizer [ -s "$tmp/c/tokenizer.json" ]
+check classify-logs grep -q '"eval_accuracy": 1' "$tmp/c/metrics.jsonl"
+check classify-predicts grep -q '{"line": 3, "label": "neg", "score": .*, "actual": "neg"}' "$tmp/c.jsonl"
+check classify-predicts-each [ "$(wc -l <"$tmp/c.jsonl")" -eq 4 ]
+run eval "$tmp/c" --data "$tmp/dev.tsv" --threads 1 --json
+check eval-classify works '"accuracy":1.*"matthews":1'
+run eval "$tmp/c" --data "$tmp/dev.tsv" --threads 1
+check eval-classify-for-people works '^accuracy 1.0000'
+run eval "$tmp/c" --data "$tmp/dev.tsv" --task tag --threads 1
+check eval-another-task fails 1 'not "tag"'
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c" --epochs 3 "$@"
+check classify-again works '"resumed_from":36'
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c" --epochs 3 "$@" --seed 5
+check classify-otherwise fails 1 'seed'
+run finetune "$tmp/c" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c2" --max-steps 1 --threads 1 --quiet --json --lr 1e-9
+check a-head-is-kept works '"accuracy":1'
+
+# ---- stop and go on, bit for bit -----------------------------------------------------------------------------------------
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/whole" --epochs 2 "$@" --dropout 0.1
+# a run that is killed goes on from its last checkpoint
+"$BANYAN" finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/killed" --epochs 2 "$@" --dropout 0.1 --save-steps 3 >/dev/null 2>&1 &
+pid=$!
+n=0
+while [ ! -e "$tmp/killed/last" ] && [ $n -lt 300 ]; do
+    sleep 0.1
+    n=$((n + 1))
+done
+kill -9 "$pid" 2>/dev/null
+wait "$pid" 2>/dev/null
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/killed" --epochs 2 "$@" --dropout 0.1 --save-steps 3
+check going-on works '"steps":24'
+check going-on-is-exact cmp "$tmp/whole/model.safetensors" "$tmp/killed/model.safetensors"
+
+# ---- frozen layers, decay, weights ---------------------------------------------------------------------------------------
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f" --max-steps 2 --freeze body "$@"
+check freeze works '"trained_parameters":'
+check freeze-leaves-the-head [ "$(field trained_parameters)" -eq 1122 ]
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f2" --max-steps 2 --freeze 3 "$@"
+check freeze-too-much fails 1 'up to 2'
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/d" --epochs 3 --layer-decay 0.5 --class-weights balanced "$@"
+check layer-decay-and-weights works '"accuracy":1'
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/w" --max-steps 2 --class-weights 1,2,3 "$@"
+check wrong-weights fails 1 '2 numbers'
+
+# ---- other tasks ---------------------------------------------------------------------------------------------------------
+sed 's/pos/nice,short/; s/neg/short/' "$tmp/train.tsv" | tr ',' ';' >"$tmp/many.tsv"
+run finetune "$bert" --data "$tmp/many.tsv" --eval "$tmp/many.tsv" --label-separator ';' --out "$tmp/m" --epochs 8 "$@"
+check many-labels works '"micro_f1":1'
+sed 's/pos/1.5/; s/neg/-0.5/' "$tmp/train.tsv" >"$tmp/numbers.tsv"
+run finetune "$bert" --task regress --data "$tmp/numbers.tsv" --eval "$tmp/numbers.tsv" --out "$tmp/r" --epochs 4 "$@"
+check regress atleast "$(field pearson)" 0.9
+run eval "$tmp/r" --data "$tmp/numbers.tsv" --threads 1 --json
+check eval-regress works '"task":"regress".*"spearman"'
+i=0
+while [ $i -lt 24 ]; do
+    printf 'anna B-PER\nlives O\nin O\nberlin B-LOC\n\nthe O\ncat O\nsat O\nin O\nberlin B-LOC\n\n'
+    i=$((i + 1))
+done >"$tmp/ner.conll"
+run finetune "$bert" --task tag --data "$tmp/ner.conll" --eval "$tmp/ner.conll" --out "$tmp/t" --epochs 3 --predictions "$tmp/t.jsonl" "$@"
+check tag works '"f1":1,"precision":1,"recall":1,"accuracy":1'
+check tag-predicts grep -q '"words": \["anna", "lives", "in", "berlin"\], "labels": \["B-PER", "O", "O", "B-LOC"\]' "$tmp/t.jsonl"
+i=0
+{
+    printf '{"data": [{"paragraphs": ['
+    while [ $i -lt 12 ]; do
+        [ $i -gt 0 ] && printf ','
+        printf '{"context": "the cat sat in berlin", "qas": [{"id": "a%d", "question": "who sat", "answers": [{"text": "cat", "answer_start": 4}]}]},' $i
+        printf '{"context": "in berlin lives anna", "qas": [{"id": "b%d", "question": "who lives", "answers": [{"text": "anna", "answer_start": 16}]}]},' $i
+        printf '{"context": "the dog ran", "qas": [{"id": "c%d", "question": "who sat", "is_impossible": true, "answers": []}]}' $i
+        i=$((i + 1))
+    done
+    printf ']}]}\n'
+} >"$tmp/squad.json"
+run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/q" --epochs 20 --predictions "$tmp/q.jsonl" "$@"
+check answer atleast "$(field exact_match)" 99
+cp "$tmp/q.jsonl" "$tmp/q-first.jsonl"
+run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/q" --epochs 20 --predictions "$tmp/q.jsonl" "$@"
+check answer-again works '"resumed_from":100'
+check answer-again-is-the-same cmp "$tmp/q-first.jsonl" "$tmp/q.jsonl"
+check answer-predicts grep -q '"id": "b3", "answer": "anna", "answer_start": 16' "$tmp/q.jsonl"
+check answer-none grep -q '"id": "c3", "answer": "", "score"' "$tmp/q.jsonl"
+run finetune "$bert" --task qa --data "$tmp/squad.json" --out "$tmp/q2" --max-steps 2 --max-length 8 --stride 2 "$@"
+check answer-in-windows works '"steps":2'
+i=0
+while [ $i -lt 24 ]; do
+    printf '{"text": "the cat", "choices": ["good", "sat", "book"], "label": 1}\n{"text": "a film", "choices": ["fine", "ran", "lives"], "label": 0}\n'
+    i=$((i + 1))
+done >"$tmp/choice.jsonl"
+run finetune "$bert" --task choice --data "$tmp/choice.jsonl" --eval "$tmp/choice.jsonl" --out "$tmp/ch" --epochs 8 "$@"
+check choice atleast "$(field accuracy)" 0.99
+run finetune "$bert" --task mlm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/mlm" --epochs 2 "$@"
+check mlm atleast "$(field perplexity)" 1
+check mlm-loss works '"loss":'
+
+# ---- bad files -----------------------------------------------------------------------------------------------------------
+bad() {
+    printf "$2" >"$tmp/bad.$3"
+    run finetune "$bert" --data "$tmp/bad.$3" --out "$tmp/b" --max-steps 1 --threads 1 $4
+    check "$1" fails 1 "$5"
+}
+bad missing-column 'a film\t1\na book\n' tsv "" 'bad.tsv, line 2: 1 columns'
+bad empty-line 'a film\t1\n\na book\t0\n' tsv "" 'bad.tsv, line 2: the line is empty'
+bad one-label 'a film\t1\na book\t1\n' tsv "" 'all cases have the label'
+bad not-utf8 'a film\t1\na \377\t0\n' tsv "" 'line 2: byte 3 (0xff) is not UTF-8'
+bad no-cases '' tsv "" 'no examples'
+bad no-number 'a film\tx\na book\t2\n' tsv "--task regress" 'line 1: "x" is not a number'
+bad answer-outside '{"question": "who", "context": "cat", "answers": [{"text": "dog", "answer_start": 0}]}\n' jsonl "--task qa" 'line 1: the answer "dog" is not in the text'
+printf 'a film\tpos\na book\tmeh\n' >"$tmp/bad.tsv"
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/bad.tsv" --out "$tmp/b" --max-steps 1 --threads 1
+check unknown-label fails 1 'bad.tsv, line 2: the label "meh"'
+run eval "$tmp/c" --data "$tmp/bad.tsv" --threads 1
+check unknown-label-eval fails 1 'line 2: the label "meh"'
+run finetune "$bert" --out "$tmp/b"
+check needs-data fails 2 --data
+run finetune "$bert" --data "$tmp/train.tsv" --task dance --out "$tmp/b"
+check needs-a-task fails 2 'classify, regress'
+run finetune "$tmp/nowhere" --data "$tmp/train.tsv" --out "$tmp/b"
+check needs-a-model fails 1 nowhere
+
+exit $failed
