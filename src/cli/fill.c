@@ -37,9 +37,8 @@ typedef struct job {
 /* ---- holes ----------------------------------------------------------------------------------- */
 
 /* People write three underscores more easily than the token of this model. */
-static by_status with_holes(const job *j, const char *text, const char *mask, by_buf *out)
+static by_status with_holes(const char *text, const char *mask, by_buf *out)
 {
-    (void)j;
     for (const char *at = text; *at;) {
         size_t run = strspn(at, "_");
         if (run >= 3)
@@ -80,8 +79,9 @@ static by_status count_holes(job *j, int count)
         for (int t = 0; t < row->count; t++)
             j->holes += rows->tokens.data[row->first + (size_t)t] == j->mask;
         if (j->holes == first[i])
-            return by_fail(BY_ERR_ARGUMENT, "text %lld has no hole: write %s or ___ where a word is missing",
-                           (long long)(j->texts->before + i + 1), j->mask >= 0 ? "the mask token" : "");
+            return by_fail(BY_ERR_ARGUMENT,
+                           "text %lld has no hole: write the mask token or ___ where a word is missing",
+                           (long long)(j->texts->before + i + 1));
     }
     first[count] = j->holes;
     guess *guesses = by_resize(j->guesses, (size_t)j->holes * (size_t)j->o.top, sizeof *guesses);
@@ -153,12 +153,6 @@ static by_status take(void *user, cli_reading *r, by_pass *p, const by_batch *b,
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static char *word_of(const job *j, int32_t token)
-{
-    char *text = by_decode(j->r.tokenizer, &token, 1, NULL);
-    return text;
-}
-
 static by_status tell(const job *j, int i)
 {
     by_buf out = {0};
@@ -174,7 +168,7 @@ static by_status tell(const job *j, int i)
         by_buf_puts(&out, json ? (h > j->first[i] ? ",[" : "[") : h > j->first[i] ? "\n" : "");
         for (int k = 0; k < j->o.top && j->guesses[h * j->o.top + k].token >= 0; k++) {
             const guess *g = &j->guesses[h * j->o.top + k];
-            char *word = word_of(j, g->token);
+            char *word = by_decode(j->r.tokenizer, &g->token, 1, NULL);
             if (!word) {
                 by_buf_free(&out);
                 return by_error_status();
@@ -205,7 +199,7 @@ static by_status fill(job *j, const cli_texts *t, const char *mask)
     by_rows_clear(&j->r.rows);
     for (int i = 0; i < t->count && s == BY_OK; i++) {
         by_buf holed = {0};
-        s = with_holes(j, t->texts[i], mask, &holed);
+        s = with_holes(t->texts[i], mask, &holed);
         texts[i] = holed.data; /* the buffer's memory is the string's */
         if (s == BY_OK)
             s = by_rows_add(&j->r.rows, texts[i], NULL);

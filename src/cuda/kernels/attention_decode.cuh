@@ -4,6 +4,7 @@
 #define BY_CUDA_KERNELS_ATTENTION_DECODE_CUH
 
 #include "cuda/kernels/attention.cuh"
+#include "cuda/kernels/last.cuh"
 
 enum { PIECE = 8 };                    /* elements of a head that one lane has */
 enum { FEW_ROWS = 32 };                /* queries of a key head up to which there are kernels */
@@ -365,22 +366,6 @@ static __device__ __forceinline__ void combine_parts(const cache_call &c, int b,
         const finding f = combine<true>(first + (int64_t)row * places, step, shares, d);
         store_result<T, LEVEL>(a, b, kv, row, d, f);
     }
-}
-
-/* Whether this block is the last of `shares` to come here. The last one sees what the others wrote. */
-static __device__ __forceinline__ bool is_last(int *arrived, int shares)
-{
-    __shared__ int last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        last = atomicAdd(arrived, 1) == shares - 1;
-        if (last)
-            *arrived = 0; /* for the next call */
-    }
-    __syncthreads();
-    __threadfence();
-    return last;
 }
 
 /* Rows r0, ... of a key head, of which `space` (ROWS, warps, places) has what the warps found: the result, or
