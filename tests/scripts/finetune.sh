@@ -193,4 +193,20 @@ check needs-a-task fails 2 'classify, regress'
 run finetune "$tmp/nowhere" --data "$tmp/train.tsv" --out "$tmp/b"
 check needs-a-model fails 1 nowhere
 
+# ---- the models that were made, put to use ----
+run classify "$tmp/c" --threads 1 --json "$(head -n 1 "$tmp/dev.tsv" | cut -f 1)"
+check classify-says works '"label":"[a-z]*","score":0\.'
+run classify "$bert" --threads 1 text
+check classify-needs-its-head fails 1 'cannot do this'
+run fill "$bert" --threads 1 --json 'a ___ film'
+check fill-says works '"holes":\[\[{"token":"'
+run fill "$bert" --threads 1 'a film'
+check fill-needs-a-hole fails 1 'no hole'
+run embed "$bert" --threads 1 --similarity 'a film' 'a film'
+check embed-says works '^1.0000'
+run attention "$bert" --threads 1 --out "$tmp/heads.svg" 'a film'
+check attention-draws grep -q '</svg>' "$tmp/heads.svg"
+run tag "$tmp/t" --threads 1 'anna lives in berlin'
+check tag-says works 'LOC .*berlin'
+
 exit $failed
