@@ -31,6 +31,9 @@ bool by_is_whole(uint32_t c);            /* has no decomposition there */
 uint32_t
 by_lower(uint32_t c); /* one character; capital I with dot, which becomes two, is left to the caller */
 
+/* Whether the capital sigma text[i] ends a word: its small form is then another one (case.c). */
+bool by_is_final_sigma(const uint32_t *text, size_t count, size_t i);
+
 /* A number for the script of a character, kana counting as Han; 0 for a space and what is unassigned. */
 int by_script(uint32_t c);
 
