@@ -157,13 +157,15 @@ static by_tensor *attend(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, 
         return by_attention(g, q, k, v, spec);
     int64_t b = by_dim(q, 0), c = k ? by_dim(k, -1) : by_dim(q, -1) / 3;
     int64_t shape[3] = {b, cache->capacity, c};
-    size_t bytes = (size_t)(b * cache->capacity * c) * by_dtype_size(by_type(q));
+    size_t bytes = (size_t)(BY_MAX(b, cache->rows) * cache->capacity * c) * by_dtype_size(by_type(q));
     if (!cache_layer(cache, layer, bytes)) {
         by_fail_context("the key-value cache");
         return by_graph_poison(g);
     }
     by_tensor *keys = by_state(g, "k_cache", by_type(q), 3, shape, cache->keys[layer]);
     by_tensor *values = by_state(g, "v_cache", by_type(q), 3, shape, cache->values[layer]);
+    if (cache->from)
+        by_reorder(g, keys, values, cache->from, cache->past, cache->beams);
     return by_attention_cached(g, q, k, v, keys, values, cache->past, spec);
 }
 

@@ -10,7 +10,10 @@
 typedef struct nn_cache {
     by_device *device;
     int64_t capacity; /* M: positions it can hold */
-    by_tensor *past;  /* (B) i32: positions already held; set anew for every graph */
+    int64_t rows;     /* sequences there is room for; 0: as many as the first graph has */
+    by_tensor *past;  /* (B) i32: positions already held; set anew for every graph, as what follows */
+    by_tensor *from;  /* (B) i32: whose positions every row takes over first (by_reorder); NULL: its own */
+    int beams;        /* rows of a group of by_reorder */
     by_memory **keys, **values;
     int layers;
 } nn_cache;
