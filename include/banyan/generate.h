@@ -14,13 +14,20 @@ extern "C" {
 /* Some sequences that grow side by side, each at its own pace, and the keys and values of what they hold. */
 typedef struct by_generator by_generator;
 typedef struct by_generator_spec {
-    int batch;    /* sequences (rows); 0: 1 */
-    int capacity; /* positions each can hold, at most the model's context; 0: the context */
+    int batch;           /* sequences (rows); 0: 1 */
+    int capacity;        /* positions each can hold, at most the model's context; 0: the context */
+    int source_capacity; /* of encoder-decoders: tokens of a source at most; 0: the context */
+    int beams; /* rows stand in groups of so many, at most 64, that can be reordered; 0: 1, they cannot */
 } by_generator_spec;
 
 /* The model must be a language model; it is borrowed. NULL on failure. */
 BY_API by_generator *by_generator_new(by_model *m, const by_generator_spec *spec);
 BY_API void by_generator_free(by_generator *g);
+
+/* Of encoder-decoders, before anything else: the source of every group of rows, of which there are batch /
+ * beams. The encoder runs once over sources[i][0..lengths[i]); NULL: that group is not used. All rows become
+ * empty. */
+BY_API by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths);
 
 /* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
  * NULL). A token outside the vocabulary or a row that would outgrow the capacity is BY_ERR_ARGUMENT, and
@@ -28,8 +35,29 @@ BY_API void by_generator_free(by_generator *g);
 BY_API by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
 
 /* (V) logits of what follows the last token fed to the row; NULL when there is none, that is at the beginning
- * and after a rewind. Valid until the next feed. */
-BY_API const float *by_generator_logits(const by_generator *g, int row);
+ * and after a rewind, or when they cannot be read. Valid until the next feed. */
+BY_API const float *by_generator_logits(by_generator *g, int row);
+
+/* The highest of these logits, and what all of them weigh: log-probabilities are logit - lse. */
+typedef struct by_top_logits {
+    const float *logits; /* (count) in falling order, the first of equals first */
+    const int32_t *ids;  /* (count) */
+    int count;
+    float lse; /* log of the sum of e^logit over the whole vocabulary; not finite: the logits are not */
+} by_top_logits;
+
+/* From now on a feed brings the k (1 to 128, at most V) highest logits of every row to the host and leaves
+ * the rest on the device, from where by_generator_logits fetches a row when it is asked to; then it knows
+ * only the rows that were fed last. 0: whole rows, as at the beginning. */
+BY_API by_status by_generator_keep_top(by_generator *g, int k);
+/* NULL where there are no logits, and with k = 0. Valid until the next feed. */
+BY_API const by_top_logits *by_generator_top(const by_generator *g, int row);
+
+/* Row b goes on with what row from[b] holds: hypotheses of a beam search change places. Rows stand in groups
+ * of spec.beams; all rows of a group take from one group, their own or a later one, each group from another.
+ * So besides changing places, groups that are done can be squeezed out to the back; feeding the rows in front
+ * alone is then cheaper. Done within the next feed. No row has logits afterwards. */
+BY_API by_status by_generator_reorder(by_generator *g, const int32_t *from);
 
 /* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing.
  */
@@ -48,6 +76,7 @@ BY_API by_status by_generator_time(by_generator *g, by_trace_fn fn,
 BY_API int by_generator_length(const by_generator *g, int row); /* positions the row holds */
 BY_API by_model *by_generator_model(const by_generator *g);
 BY_API int by_generator_batch(const by_generator *g);
+BY_API int by_generator_beams(const by_generator *g);
 BY_API int by_generator_capacity(const by_generator *g);
 BY_API size_t by_generator_bytes(const by_generator *g); /* cache and activations in use */
 
@@ -123,8 +152,9 @@ typedef struct by_generate_result {
 
 /* Generate after every prompt at once: prompts[row][0..lengths[row]) for each row of the generator, the same
  * one several times for several samples; a row whose prompt is NULL is left out. An empty prompt starts with
- * the model's end-of-text token, or is an error when there is none. What the generator held before is
- * forgotten. *result is filled also on failure, with what there was until then; release it in any case. */
+ * the model's end-of-text token, or is an error when there is none. Of an encoder-decoder the prompts are
+ * sources, and every text begins with the model's start token. What the generator held before is forgotten.
+ * *result is filled also on failure, with what there was until then; release it in any case. */
 BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */

@@ -148,6 +148,7 @@ BY_API int by_model_vocab(const by_model *m); /* of what it writes, */
 BY_API int
 by_model_source_vocab(const by_model *m); /* and of what it reads: another one with some encoder-decoders */
 BY_API int by_model_context(const by_model *m);
+BY_API bool by_model_is_limited(const by_model *m); /* no text can be longer than the context */
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);

@@ -703,6 +703,11 @@ int by_model_context(const by_model *m)
     return m->arch->extra_rows ? rows : rows - by_model_first_position(m);
 }
 
+bool by_model_is_limited(const by_model *m)
+{
+    return !m->arch->unlimited;
+}
+
 int by_model_layers(const by_model *m)
 {
     return (int)by_config_get(m->arch, m->config, BY_ROLE_LAYERS);
