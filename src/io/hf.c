@@ -1,6 +1,7 @@
 /* hf.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
 #include "io/hf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,6 +50,16 @@ static double shortest(float f)
     return strtod(text, NULL);
 }
 
+/* A whole number keeps its point: readers that tell types apart take 1 for an integer. */
+static cJSON *float_json(float f)
+{
+    char text[48];
+    if (f != floorf(f) || fabsf(f) >= 1e6f)
+        return cJSON_CreateNumber(shortest(f));
+    snprintf(text, sizeof text, "%.1f", (double)f);
+    return cJSON_CreateRaw(text);
+}
+
 static bool write_field(cJSON *json, const by_field *f, const char *at)
 {
     by_act act;
@@ -61,7 +72,7 @@ static bool write_field(cJSON *json, const by_field *f, const char *at)
     case BY_FIELD_FLOAT:
         if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
             return by_json_put(json, f->key, cJSON_CreateNull());
-        return by_json_put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
+        return by_json_put(json, f->key, float_json(*(const float *)at));
     case BY_FIELD_BOOL:
         return by_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
     case BY_FIELD_ACT: /* keep the spelling it came with */
