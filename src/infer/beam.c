@@ -29,8 +29,10 @@ typedef struct ended {
 /* A group of hypotheses. */
 typedef struct search {
     beam *beams, *next; /* (width) */
-    int live;           /* of beams; of what follows the step */
-    ended *finished;    /* (width) best first */
+    int live;           /* of beams */
+    int32_t *chosen;    /* (width) tokens chosen in the present step, for the groups that follow */
+    int n_chosen;
+    ended *finished; /* (width) best first */
     int n_finished;
     const char *end; /* why it is over, NULL: it is not */
 } search;
@@ -136,7 +138,8 @@ static by_status open_search(const run *r, search *s, int length)
     s->beams = by_alloc_zero(size, sizeof *s->beams);
     s->next = by_alloc_zero(size, sizeof *s->next);
     s->finished = by_alloc_zero(size, sizeof *s->finished);
-    if (!s->beams || !s->next || !s->finished)
+    s->chosen = by_alloc_zero(size, sizeof *s->chosen);
+    if (!s->beams || !s->next || !s->finished || !s->chosen)
         return BY_ERR_MEMORY;
     for (int i = 0; i < r->size; i++) {
         s->beams[i].tokens = by_alloc_zero(room, sizeof(int32_t));
@@ -201,6 +204,7 @@ static void close_text(const run *r, text *t)
         by_free(s->beams);
         by_free(s->next);
         by_free(s->finished);
+        by_free(s->chosen);
     }
     by_free(t->searches);
 }
@@ -285,8 +289,8 @@ static void offer(run *r, option o)
 static void diversify(const run *r, const text *t, int group, by_scores *x)
 {
     for (int i = 0; i < group; i++)
-        for (int k = 0; k < t->searches[i].live && !t->searches[i].end; k++) {
-            float *score = by_score_of(x, t->searches[i].beams[k].tokens[t->prompt + t->fresh]);
+        for (int k = 0; k < t->searches[i].n_chosen; k++) {
+            float *score = by_score_of(x, t->searches[i].chosen[k]);
             if (score)
                 *score -= (float)r->spec->beam.diversity;
         }
@@ -441,10 +445,13 @@ static const char *why_over(const run *r, const text *t, const search *s, int li
 static int divide(const run *r, const text *t, search *s, int first_row, by_fate *fates)
 {
     int live = 0;
+    s->n_chosen = 0;
     for (int i = 0; i < r->n_best; i++) {
         const option *o = &r->best[i];
         const bool stopped = is_stop(r, o->token), last = t->fresh + 1 >= t->limit;
         by_fate fate = BY_FATE_PASSED;
+        if (!stopped && s->n_chosen < r->size)
+            s->chosen[s->n_chosen++] = o->token;
         if (stopped || last) {
             fate = i < r->size && finish(r, t, s, o, stopped) ? BY_FATE_FINISHED : BY_FATE_TOO_LATE;
         } else if (live < r->size) {
@@ -568,6 +575,7 @@ static by_status step_text(run *r, int which)
     text *t = &r->texts[which];
     bool over = true;
     for (int i = 0; i < r->groups; i++) {
+        t->searches[i].n_chosen = 0;
         if (t->searches[i].end)
             continue;
         BY_TRY(step_group(r, which, i));
