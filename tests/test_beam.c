@@ -430,7 +430,7 @@ enum { MOST = 8 };
 /* Settings of the reference library, and the tokens they point to. */
 typedef struct recorded {
     by_generate_spec spec;
-    int32_t stops[MOST], prefix[MOST], word_tokens[MOST][MOST], first, last;
+    int32_t stops[CONTEXT], prefix[MOST], word_tokens[MOST][MOST], first, last;
     by_words words[MOST];
 } recorded;
 

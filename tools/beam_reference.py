@@ -26,7 +26,7 @@ def draw_settings(rng, vocab, likely):
         "length_penalty": rng.choice([-0.7, 0.0, 0.6, 1.0, 1.0, 2.0]),
         "early_stopping": rng.choice([False, True, "never"]),
         "num_return_sequences": rng.randint(1, width),
-        "eos_token_id": rng.choice([None, [2], rng.sample(likely, 1), rng.sample(likely, 2), rng.sample(likely, 4)]),
+        "eos_token_id": rng.choice([None, [2], rng.sample(likely, 2), *(rng.sample(range(vocab), n) for n in (8, 12, 20))]),
     }
     if rng.random() < 0.3:
         settings["min_new_tokens"] = rng.randint(1, settings["max_new_tokens"])
