@@ -100,8 +100,10 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest */
     int layers, heads, width, context, inner;
     int vocab;
-    int languages;  /* of families that know them */
-    double dropout; /* negative: the architecture's default */
+    int languages;      /* of families that know them */
+    double dropout;     /* negative: the architecture's default */
+    int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
+    bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
 } by_model_shape;
 
 /* Open a model directory (config.json with model.safetensors, pytorch_model.bin, or shards of either).

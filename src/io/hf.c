@@ -395,6 +395,10 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         return BY_ERR_ARGUMENT;
     by_config_defaults(a, m->config);
     by_config_set(a, m->config, BY_ROLE_LAYERS, s->layers > 0 ? s->layers : preset->layers);
+    by_config_set(a, m->config, BY_ROLE_DECODER_LAYERS,
+                  s->decoder_layers > 0 ? s->decoder_layers : by_config_get(a, m->config, BY_ROLE_LAYERS));
+    if (s->pre_norm && !by_config_set(a, m->config, BY_ROLE_PRE_NORM, true))
+        return by_fail(BY_ERR_ARGUMENT, "%s has its norms where they are", a->title);
     by_config_set(a, m->config, BY_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
     by_config_set(a, m->config, BY_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
     int first = a->first_position && !a->extra_rows ? a->first_position(m->config) : 0;
