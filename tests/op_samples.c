@@ -181,6 +181,36 @@ bool by_op_sample_range(by_op_sample *s, int which)
     return true;
 }
 
+bool by_op_sample_buckets(by_op_sample *s, int which)
+{
+    static const int first[] = {0, 1, 2, 3, 5, 9};
+    if (which > 1)
+        return false;
+    shown(s, by_buckets(s->graph, 300, which ? 299 : 140, which == 0, BY_COUNT(first), first));
+    return true;
+}
+
+bool by_op_sample_sines(by_op_sample *s, int which)
+{
+    if (which > 1) /* an odd width, and several threads */
+        return false;
+    by_tensor *p = which ? indices(s, 1000, SHAPE(2, 30)) : indices(s, 600, SHAPE(7));
+    shown(s, by_sines(s->graph, p, which ? 256 : 9, s->type));
+    return true;
+}
+
+bool by_op_sample_store(by_op_sample *s, int which)
+{
+    static const int64_t counts[] = {13, 33001};
+    if (which >= BY_COUNT(counts))
+        return false;
+    by_tensor *x = operand(s, SHAPE(counts[which])),
+              *state = changes(s, operand(s, SHAPE(counts[which] + 5)));
+    BARE_NODE(STORE, x, state);
+    shown(s, state);
+    return true;
+}
+
 bool by_op_sample_copy(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {13, 33001};

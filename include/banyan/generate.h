@@ -14,14 +14,20 @@ extern "C" {
 /* Some sequences that grow side by side, each at its own pace, and the keys and values of what they hold. */
 typedef struct by_generator by_generator;
 typedef struct by_generator_spec {
-    int batch;    /* sequences (rows); 0: 1 */
-    int capacity; /* positions each can hold, at most the model's context; 0: the context */
-    int beams;    /* rows stand in groups of so many, at most 64, that can be reordered; 0: 1, they cannot */
+    int batch;           /* sequences (rows); 0: 1 */
+    int capacity;        /* positions each can hold, at most the model's context; 0: the context */
+    int source_capacity; /* of encoder-decoders: tokens of a source at most; 0: the context */
+    int beams; /* rows stand in groups of so many, at most 64, that can be reordered; 0: 1, they cannot */
 } by_generator_spec;
 
 /* The model must be a language model; it is borrowed. NULL on failure. */
 BY_API by_generator *by_generator_new(by_model *m, const by_generator_spec *spec);
 BY_API void by_generator_free(by_generator *g);
+
+/* Of encoder-decoders, before anything else: the source of every group of rows, of which there are batch /
+ * beams. The encoder runs once over sources[i][0..lengths[i]); NULL: that group is not used. All rows become
+ * empty. */
+BY_API by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths);
 
 /* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
  * NULL). A token outside the vocabulary or a row that would outgrow the capacity is BY_ERR_ARGUMENT, and
@@ -234,14 +240,14 @@ typedef struct by_generate_result {
 
 /* Generate after every prompt at once: prompts[row][0..lengths[row]) for each row of the generator, the same
  * one several times for several samples; a row whose prompt is NULL is left out. An empty prompt starts with
- * the model's end-of-text token, or is an error when there is none. What the generator held before is
- * forgotten.
+ * the model's end-of-text token, or is an error when there is none. Of an encoder-decoder the prompts are
+ * sources, and every text begins with the model's start token. What the generator held before is forgotten.
+ * *result is filled also on failure, with what there was until then; release it in any case.
  *
  * With a beam search there is one prompt for every beam.width rows of the generator, which must have been
  * made with as many beams. The texts of a prompt stand together in the result, the best first; where
  * constraints leave fewer than were asked for, the last have no tokens. token() hears of a text when all of
- * them are complete, and slide is not possible. *result is filled also on failure, with what there was until
- * then; release it in any case. */
+ * them are complete, and slide is not possible. */
 BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */

@@ -118,6 +118,8 @@ BY_API by_tensor *by_name(by_tensor *t, const char *fmt, ...) BY_PRINTF(2, 3); /
 /* Leaves. shape holds rank entries. */
 BY_API by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape);
 BY_API by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
+/* One that is kept with the others, but that training leaves as it is. */
+BY_API by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
 /* State lives across runs in memory of the caller's (by_memory_new), so that several programs can share it.
  */
 typedef struct by_memory by_memory;
@@ -133,6 +135,17 @@ BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *s
 /* i32: 0, 1, ... along the last axis, or first, first + 1, ... */
 BY_API by_tensor *by_range(by_graph *g, int rank, const int64_t *shape);
 BY_API by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first);
+
+/* (length) i32: element i is the bucket of the distance i - zero. Bucket k holds the distances from first[k]
+ * up to first[k + 1], of keys before the query; with `both` those after it have `count` buckets more of the
+ * same kind, else they share bucket 0. */
+enum { BY_MAX_BUCKETS = 128 };
+BY_API by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count,
+                             const int *first);
+/* Positions (...) i32 -> (..., width): sines of width/2 falling frequencies (2017), then the cosines. */
+BY_API by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type);
+/* Copy x over the first elements of a state. */
+BY_API void by_store(by_graph *g, by_tensor *x, by_tensor *state);
 
 /* ---- coarse operations ----------------------------------------------------------------------- */
 

@@ -71,6 +71,16 @@ typedef struct by_fill_attr { /* fill, range */
     int rank;
     int64_t dim[BY_MAX_RANK];
 } by_fill_attr;
+typedef struct by_buckets_attr {
+    int64_t length, zero;      /* element i stands for distance i - zero */
+    bool both;                 /* positive distances have buckets of their own, behind the others */
+    int count;                 /* of buckets on one side */
+    int first[BY_MAX_BUCKETS]; /* the least distance of each, rising from 0 */
+} by_buckets_attr;
+typedef struct by_sines_attr {
+    int64_t width;
+    by_dtype type;
+} by_sines_attr;
 typedef struct by_cast_attr {
     by_dtype type;
 } by_cast_attr;
@@ -168,6 +178,11 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *
  *  fill             () -> y
  *  range            () -> y i32                      y[i] = value + i % (last axis)
+ *  buckets          () -> y (length) i32             d = i - zero; y = bucket of |d| where both, plus count if d > 0;
+ *                                                    else of max(-d, 0). A bucket begins at first[bucket]
+ *  sines            positions i32 -> y (..., width)  y[i] = sin(p w_i), y[width - width/2 + i] = cos(p w_i),
+ *                                                    w_i = 10000^(-2i / width); in f64
+ *  store            x, y -> nothing: y, a state, becomes x in its first elements
  *  copy, cast       x -> y
  *  reshape          x -> y                           y shares x's memory; the kernel does nothing
  *  permute, slice, pad, concat                       see attributes

@@ -78,6 +78,34 @@ MOVES(fill)
 #define by_infer_range by_infer_fill
 #define by_cost_range  by_cost_fill
 
+static by_status by_infer_buckets(by_node *n)
+{
+    const by_buckets_attr *a = n->attr;
+    return by_set_output(n, 0, BY_I32, 1, &a->length);
+}
+MOVES(buckets)
+
+static by_status by_infer_sines(by_node *n)
+{
+    const by_sines_attr *a = n->attr;
+    const by_tensor *p = n->in[0];
+    int64_t dim[BY_MAX_RANK];
+    if (p->type != BY_I32 || p->rank >= BY_MAX_RANK || a->width < 2)
+        return mismatch(n, "positions of i32 and a width of 2 or more");
+    memcpy(dim, p->dim, sizeof dim);
+    dim[p->rank] = a->width;
+    return by_set_output(n, 0, a->type, p->rank + 1, dim);
+}
+PER_ELEMENT(sines, 20)
+
+static by_status by_infer_store(by_node *n)
+{
+    return n->in[0]->type == n->in[1]->type && by_elements(n->in[0]) <= by_elements(n->in[1])
+               ? BY_OK
+               : mismatch(n, "values, and a state of their type that holds as many");
+}
+MOVES(store)
+
 static by_status by_infer_copy(by_node *n)
 {
     return by_set_output_like(n, 0, n->in[0]);

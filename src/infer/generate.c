@@ -376,11 +376,10 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
     return BY_OK;
 }
 
-by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
-                      const by_generate_spec *spec, by_generate_result *result)
+static by_status generate_all(by_generator *g, const int32_t *const *prompts, const int *lengths,
+                              const by_generate_spec *spec, by_generate_result *result)
 {
     const by_model *m = by_generator_model(g);
-    *result = (by_generate_result){0};
     run r = {.generator = g,
              .model = m,
              .spec = spec,
@@ -398,6 +397,39 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
     }
     end(&r);
     return status;
+}
+
+/* The prompts are sources: the encoder reads them, and every text begins with the start token. */
+static by_status generate_from(by_generator *g, const int32_t *const *sources, const int *lengths,
+                               const by_generate_spec *spec, by_generate_result *result)
+{
+    const int count = by_generator_batch(g) / by_generator_beams(g);
+    const int32_t start = by_model_start(by_generator_model(g));
+    const int32_t **starts = by_alloc_zero((size_t)count, sizeof *starts);
+    int *ones = by_alloc_zero((size_t)count, sizeof *ones);
+    by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK && start < 0)
+        s = by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+    for (int i = 0; s == BY_OK && i < count; i++) {
+        starts[i] = sources[i] ? &start : NULL;
+        ones[i] = 1;
+    }
+    if (s == BY_OK)
+        s = by_generator_encode(g, sources, lengths);
+    if (s == BY_OK)
+        s = generate_all(g, starts, ones, spec, result);
+    by_free(starts);
+    by_free(ones);
+    return s;
+}
+
+by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
+                      const by_generate_spec *spec, by_generate_result *result)
+{
+    *result = (by_generate_result){0};
+    return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
+               ? generate_from(g, prompts, lengths, spec, result)
+               : generate_all(g, prompts, lengths, spec, result);
 }
 
 void by_generate_result_free(by_generate_result *result)

@@ -132,10 +132,18 @@ static int count_different(const by_generate_result *r, const generation *g, con
     return different;
 }
 
+/* The reference was generated from input_ids alone: its mask takes no part in that. */
+static void take_source(const by_check *c, int b, const int32_t **source, int *length)
+{
+    *source = c->source + (size_t)b * (size_t)c->source_seq;
+    *length = c->source_seq;
+}
+
 /* The reference holds prompts and what followed; prompts are the beginnings of input_ids. A beam search gives
  * several rows for each. */
 static by_status generate_rows(by_check *c, const by_weight *e, generation *g, const int32_t *there)
 {
+    const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
     const int beams = g->spec.beam.width, returned = beams > 1 ? g->spec.beam.returned : 1;
     int rows = (int)e->dim[0] / returned, width = (int)e->dim[1], prompt = width - g->spec.max_new_tokens;
     const int32_t **prompts = by_alloc_zero((size_t)rows, sizeof *prompts);
@@ -145,9 +153,11 @@ static by_status generate_rows(by_check *c, const by_weight *e, generation *g, c
     for (int b = 0; b < rows && s == BY_OK; b++) {
         prompts[b] = there + (size_t)(b * returned) * (size_t)width;
         lengths[b] = prompt;
-        if (prompt < 1 || prompt > c->seq ||
-            memcmp(prompts[b], c->tokens + (size_t)b * (size_t)c->seq, sizeof **prompts * (size_t)prompt) !=
-                0)
+        if (pair)
+            take_source(c, b, &prompts[b], &lengths[b]);
+        else if (prompt < 1 || prompt > c->seq ||
+                 memcmp(prompts[b], c->tokens + (size_t)b * (size_t)c->seq,
+                        sizeof **prompts * (size_t)prompt) != 0)
             s = by_fail(BY_ERR_FORMAT, "row %d does not begin with tokens of input_ids", b);
     }
     g->spec.stop_tokens = &g->eos;
