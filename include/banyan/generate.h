@@ -156,6 +156,7 @@ typedef struct by_candidate {
     float probability; /* under the model */
     by_change changes[BY_EXPLAIN_CHANGES];
     int n_changes;
+    float share; /* after all rules, of what is left */
     by_fate fate;
     int beam;    /* beam search: the hypothesis that it would continue, */
     float total; /* the sum of log-probabilities with it, */

@@ -351,6 +351,22 @@ static double log_weight(const by_scores *x)
     return top + log(sum);
 }
 
+/* The score of a candidate now. */
+static float score_now(const by_scores *x, int32_t token)
+{
+    float now = x->id ? -INFINITY : x->value[token];
+    for (int k = 0; x->id && k < x->count; k++)
+        now = x->id[k] == token ? x->value[k] : now;
+    return now;
+}
+
+void by_track_end(by_tracking *t, const by_scores *x)
+{
+    const double all = t->normal ? log_weight(x) : 0;
+    for (int i = 0; i < t->count; i++)
+        t->candidate[i].share = (float)exp((double)score_now(x, t->candidate[i].token) - all);
+}
+
 void by_track(by_tracking *t, const char *rule, const by_scores *x)
 {
     if (!t)
@@ -358,11 +374,7 @@ void by_track(by_tracking *t, const char *rule, const by_scores *x)
     const double all = t->normal ? log_weight(x) : 0;
     for (int i = 0; i < t->count; i++) {
         by_candidate *c = &t->candidate[i];
-        float now = -INFINITY;
-        if (!x->id)
-            now = x->value[c->token];
-        for (int k = 0; x->id && k < x->count; k++)
-            now = x->id[k] == c->token ? x->value[k] : now;
+        const float now = score_now(x, c->token);
         if (now == t->last[i] || c->n_changes == BY_EXPLAIN_CHANGES)
             continue;
         c->changes[c->n_changes++] = (by_change){rule, now == -INFINITY ? 0 : (float)exp((double)now - all)};

@@ -77,6 +77,9 @@ void by_track_add(by_tracking *t, int32_t token, float score, float probability)
 /* A rule has done its work: note what changed. t may be NULL. */
 void by_track(by_tracking *t, const char *rule, const by_scores *x);
 
+/* What the candidates share in the end. */
+void by_track_end(by_tracking *t, const by_scores *x);
+
 /* Apply all constraints, or all filters. t may be NULL. */
 void by_constrain(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x,
                   by_tracking *t);

@@ -262,7 +262,7 @@ static void explain(by_tracking *t, const by_sampler *s, const float *logits, do
         seen = seen || t->candidate[i].token == token;
     if (!seen)
         by_track_add(t, token, logits[token], (float)exp((double)logits[token] - lse));
-    by_track(seen ? NULL : t, "all rules", &(by_scores){.value = s->row, .count = s->vocab});
+    by_track_end(t, &(by_scores){.value = s->row, .count = s->vocab});
     for (int i = 0; i < t->count; i++)
         t->candidate[i].fate = t->candidate[i].token == token               ? BY_FATE_CHOSEN
                                : s->row[t->candidate[i].token] == -INFINITY ? BY_FATE_RULED_OUT
