@@ -9,17 +9,19 @@
 extern "C" {
 #endif
 
-/* What a model directory says about how its texts are to be generated: generation_config.json, else config.json, and
- * of that, the entry `task` of task_specific_params ("summarization", "translation_en_to_de"). */
+/* What a model directory says about how its texts are to be generated: generation_config.json, else
+ * config.json, and of that, the entry `task` of task_specific_params ("summarization",
+ * "translation_en_to_de"). */
 typedef struct by_rewrite_defaults {
-    by_generate_spec generate; /* beam, penalties, constraints; points into what follows */
+    by_generate_spec generate;  /* beam, penalties, constraints; points into what follows */
     int max_length, min_length; /* new tokens; 0: nothing is said */
     char *prefix;               /* put before every source, or NULL */
     int32_t first, last, *banned;
     by_words *words;
     int32_t *word_tokens;
 } by_rewrite_defaults;
-/* task NULL: none; one that is not there is an error which lists those that are. To be freed also after a failure. */
+/* task NULL: none; one that is not there is an error which lists those that are. To be freed also after a
+ * failure. */
 BY_API by_status by_rewrite_defaults_load(const char *dir, const char *task, by_rewrite_defaults *out);
 BY_API void by_rewrite_defaults_free(by_rewrite_defaults *d); /* back to the zero state */
 
@@ -42,8 +44,8 @@ typedef struct by_rewriting {
     bool cut;    /* the source was too long */
 } by_rewriting;
 
-/* The texts of every source, of which there are beam.returned (or 1): out (count, returned). Sources of about the same
- * length go together; an empty source gives an empty text. *out is NULL on failure. */
+/* The texts of every source, of which there are beam.returned (or 1): out (count, returned). Sources of about
+ * the same length go together; an empty source gives an empty text. *out is NULL on failure. */
 BY_API by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out);
 BY_API void by_rewritings_free(by_rewriting *list, int count);
 BY_API int by_rewriter_returned(const by_rewriter *r);

@@ -1,4 +1,5 @@
-/* rewrite.c - texts out of texts (see banyan/rewrite.h): encode, sort by length, generate in batches, decode. */
+/* rewrite.c - texts out of texts (see banyan/rewrite.h): encode, sort by length, generate in batches, decode.
+ */
 #include "banyan/rewrite.h"
 
 #include <stdlib.h>
@@ -29,8 +30,8 @@ by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewrit
         return NULL;
     }
     if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m)) {
-        by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d", by_tokenizer_vocab_size(t),
-                by_model_source_vocab(m));
+        by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
+                by_tokenizer_vocab_size(t), by_model_source_vocab(m));
         return NULL;
     }
     by_rewriter *r = by_alloc_zero(1, sizeof *r);
@@ -99,7 +100,8 @@ static int by_length(const void *a, const void *b)
 {
     const item *x = a, *y = b;
     if (x->ids.count != y->ids.count)
-        return x->ids.count < y->ids.count ? 1 : -1; /* the longest first: what memory it takes shows at once */
+        return x->ids.count < y->ids.count ? 1
+                                           : -1; /* the longest first: what memory it takes shows at once */
     return x->at - y->at;
 }
 

@@ -31,7 +31,8 @@ static by_status read_lengths(const cJSON *json, by_rewrite_defaults *d)
     BY_TRY(by_json_int(json, "max_new_tokens", most, 0, 1 << 24, &most));
     BY_TRY(by_json_int(json, "min_length", d->min_length, 0, 1 << 24, &least));
     BY_TRY(by_json_int(json, "no_repeat_ngram_size", s->no_repeat_ngram, 0, 1 << 20, &ngram));
-    BY_TRY(by_json_double(json, "repetition_penalty", s->repetition_penalty, 1e-3, 1e3, &s->repetition_penalty));
+    BY_TRY(
+        by_json_double(json, "repetition_penalty", s->repetition_penalty, 1e-3, 1e3, &s->repetition_penalty));
     d->max_length = (int)most;
     d->min_length = (int)least;
     s->no_repeat_ngram = (int)ngram;
