@@ -601,6 +601,8 @@ static void test_classify(void **state)
     (void)state;
     for (int f = 0; by_family_at(f); f++) {
         by_model_spec spec = {.task = BY_TASK_CLASSIFY, .labels = 3, .seed = 16};
+        if (by_family_task(by_family_at(f)) == BY_TASK_SEQ2SEQ)
+            continue; /* labels are texts there */
         by_model *m = make(by_family_at(f), &tiny, spec);
         const char *name = head_of(m);
         int head = by_params_find(by_model_params(m), name);

@@ -118,6 +118,8 @@ BY_API by_tensor *by_name(by_tensor *t, const char *fmt, ...) BY_PRINTF(2, 3); /
 /* Leaves. shape holds rank entries. */
 BY_API by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape);
 BY_API by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
+/* One that is kept with the others, but that training leaves as it is. */
+BY_API by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
 /* State lives across runs in memory of the caller's (by_memory_new), so that several programs can share it.
  */
 typedef struct by_memory by_memory;
@@ -133,6 +135,17 @@ BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *s
 /* i32: 0, 1, ... along the last axis, or first, first + 1, ... */
 BY_API by_tensor *by_range(by_graph *g, int rank, const int64_t *shape);
 BY_API by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first);
+
+/* (length) i32: element i is the bucket of the distance i - zero. Bucket k holds the distances from first[k]
+ * up to first[k + 1], of keys before the query; with `both` those after it have `count` buckets more of the
+ * same kind, else they share bucket 0. */
+enum { BY_MAX_BUCKETS = 128 };
+BY_API by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count,
+                             const int *first);
+/* Positions (...) i32 -> (..., width): sines of width/2 falling frequencies (2017), then the cosines. */
+BY_API by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type);
+/* Copy x over the first elements of a state. */
+BY_API void by_store(by_graph *g, by_tensor *x, by_tensor *state);
 
 /* ---- coarse operations ----------------------------------------------------------------------- */
 
@@ -215,6 +228,13 @@ BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, b
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
 
+/* Before a step of beam search: row b of the caches (B, M, C), which are states, takes over the first past[b]
+ * positions of row from[b]; both (B) i32. Rows stand in groups of `beams` (1 to 64). All rows of a group take
+ * from one group, their own or a later one, each group from another: hypotheses change places, and texts that
+ * are done can be squeezed out. */
+BY_API void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
+                       int beams);
+
 /* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens, positions (up to
  * `last`) and past grow by one, and next is appended to log (1 + M B), whose first element counts the steps.
  * All of them but next are states. */
@@ -249,6 +269,9 @@ BY_API by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, i
 BY_API by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis);
 BY_API by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type);
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
+/* The k (1 to 128) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
+ * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */
+BY_API by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse);
 
 /* ---- compile and run ------------------------------------------------------------------------- */
 
@@ -260,8 +283,11 @@ typedef struct by_compile_spec {
     by_tensor *loss;       /* scalar to differentiate, or NULL */
     by_grad_mode grads;    /* write the parameters' gradients over the flat buffer, or add to it */
     by_tensor *loss_scale; /* scalar tensor the loss is multiplied by before differentiation, NULL for 1 */
-    bool recompute; /* keep only what enters each block; compute the inside again for the backward pass */
-    bool no_fusion; /* for tests */
+    bool recompute;     /* keep only what enters each block; compute the inside again for the backward pass */
+    bool no_fusion;     /* for tests */
+    by_memory **memory; /* of programs that never run at the same time, and each overwrites what another left:
+                         * the first makes it, those that fit use it. The caller's to free, after them. NULL:
+                         * the program has its own */
 } by_compile_spec;
 
 /* Differentiate, fuse, recompute, order, plan memory and prepare kernels. The program takes the graph over,
@@ -278,6 +304,8 @@ BY_API by_status by_write(by_program *p, by_tensor *t, const void *data, size_t 
 BY_API by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes);
 /* As floats, whatever the tensor's type. */
 BY_API by_status by_read_f32(by_program *p, const by_tensor *t, float *out);
+/* One row of it, of as many elements as the last axis has, as floats. */
+BY_API by_status by_read_row(by_program *p, const by_tensor *t, int64_t row, float *out);
 
 /* Copy a tensor that can be read into memory on the device, without waiting. */
 BY_API by_status by_keep(by_program *p, const by_tensor *t, by_memory *m, size_t offset);

@@ -24,6 +24,7 @@ typedef enum by_task {
     BY_TASK_ANSWER,   /* where an answer begins and ends: logits (B, T) and second (B, T) */
     BY_TASK_CHOICE,   /* one of several continuations: logits (B / choices, choices) */
     BY_TASK_FEATURES, /* no head */
+    BY_TASK_SEQ2SEQ,  /* a text from another: next token of the second, logits (B, T, V) */
     BY_TASK_COUNT
 } by_task;
 BY_API const char *by_task_name(by_task t); /* "lm", "mlm", ..., for messages and options */
@@ -36,6 +37,9 @@ typedef enum by_problem {
     BY_PROBLEM_MANY_LABELS, /* each holds or not: a sigmoid of each */
     BY_PROBLEM_REGRESSION   /* numbers: mean squared error */
 } by_problem;
+
+/* How much of an encoder-decoder is built. With a cache, the encoder leaves there what the decoder needs. */
+typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part;
 
 /* What a model is given and what it hands back when it is built into a graph. */
 #define BY_MAX_LAYERS 256
@@ -52,7 +56,12 @@ typedef struct by_model_io {
     by_tensor *pick;      /* (N) i32, flat rows b*T + t where token logits are wanted, which are then (N, V);
                            * NULL: everywhere. Decoders that classify need it: the last token of each row */
     by_tensor *class_weights; /* (labels) f32, how much each counts in the loss where one is right; or NULL */
-    struct nn_cache *cache;   /* decoding; NULL otherwise */
+    /* of encoder-decoders, whose tokens are those of the second text, each behind the ones before it */
+    by_part part;
+    by_tensor *source;      /* (B, S) i32, the first text */
+    by_tensor *source_mask; /* (B, S) i32, 0: padding; or NULL */
+    float label_smoothing;  /* of the loss of token logits */
+    struct nn_cache *cache; /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
     /* out */
     by_tensor *logits, *second;           /* see by_task */
@@ -60,8 +69,17 @@ typedef struct by_model_io {
     by_tensor *pooled;                    /* (B, C), of models that have a pooler; or NULL */
     by_tensor *hidden[BY_MAX_LAYERS + 1]; /* (B, T, C): after the embedding and after each block */
     int n_hidden;
-    by_tensor *attention[BY_MAX_LAYERS]; /* (B, H, T, S) */
+    by_tensor *attention[BY_MAX_LAYERS]; /* (B, H, T, T) */
     int n_attention;
+    /* of encoder-decoders: what the encoder makes of the source, on the way and in the end; and how the
+     * decoder looks at that */
+    by_tensor *memory;                           /* (B, S, C) */
+    by_tensor *source_hidden[BY_MAX_LAYERS + 1]; /* (B, S, C) */
+    int n_source_hidden;
+    by_tensor *source_attention[BY_MAX_LAYERS]; /* (B, H, S, S) */
+    int n_source_attention;
+    by_tensor *cross_attention[BY_MAX_LAYERS]; /* (B, H, T, S) */
+    int n_cross_attention;
 } by_model_io;
 
 typedef struct by_model_spec {
@@ -82,8 +100,10 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest */
     int layers, heads, width, context, inner;
     int vocab;
-    int languages;  /* of families that know them */
-    double dropout; /* negative: the architecture's default */
+    int languages;      /* of families that know them */
+    double dropout;     /* negative: the architecture's default */
+    int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
+    bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
 } by_model_shape;
 
 /* Open a model directory (config.json with model.safetensors, pytorch_model.bin, or shards of either).
@@ -136,8 +156,11 @@ BY_API by_status by_model_name_labels(by_model *m, const char *const *names, int
 BY_API bool by_model_labels_in_place(const by_model *m);
 /* Whether labels of a sequence are read off its last token, as decoders do, or off the first. */
 BY_API bool by_model_reads_last(const by_model *m);
-BY_API int by_model_vocab(const by_model *m);
+BY_API int by_model_vocab(const by_model *m); /* of what it writes, */
+BY_API int
+by_model_source_vocab(const by_model *m); /* and of what it reads: another one with some encoder-decoders */
 BY_API int by_model_context(const by_model *m);
+BY_API bool by_model_is_limited(const by_model *m); /* no text can be longer than the context */
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
@@ -145,11 +168,19 @@ BY_API int by_model_segments(const by_model *m);  /* segments or languages it te
 BY_API int by_model_languages(const by_model *m); /* of families whose segments are languages; else 0 */
 BY_API int by_model_eos(const by_model *m);       /* token that ends a text, -1 when there is none */
 BY_API int by_model_pad(const by_model *m);       /* padding token, -1 when there is none */
+BY_API int by_model_start(const by_model *m);     /* of encoder-decoders: what their texts begin with */
+BY_API void by_model_set_start(by_model *m, int token);
 BY_API void by_model_set_eos(by_model *m, int token);
 BY_API void by_model_set_pad(by_model *m, int token);
 
+/* Where the first position of a text lies in the family's table. */
+BY_API int by_model_first_position(const by_model *m);
 /* The positions of tokens (batch, seq), where those of padding count as none, as the family numbers them. */
 BY_API void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out);
+
+/* Of encoder-decoders: what the decoder reads while it is to write targets (batch, seq): the start token,
+ * then the targets one place later, padding where they are ignored. */
+BY_API by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out);
 
 /* Set the dropout of every place that has one (0 to switch it off). */
 BY_API void by_model_set_dropout(by_model *m, double p);

@@ -24,6 +24,9 @@ typedef struct by_batch {
     const int32_t *targets;     /* see by_model_loss */
     const float *numbers;       /* the same for regression */
     const int32_t *second;      /* (B) */
+    const int32_t *source;      /* (B, S): the first text of encoder-decoders, whose tokens are the second */
+    const int32_t *source_mask; /* (B, S), 0: padding */
+    int source_seq;             /* S */
     const float *class_weights; /* (labels): see by_model_io; NULL: all count the same */
 } by_batch;
 
@@ -34,6 +37,8 @@ typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
     bool hidden, attention; /* keep them to be read */
     bool recompute;
+    float label_smoothing; /* see by_loss_spec */
+    by_memory **memory;    /* of activations: see by_compile_spec */
 } by_pass_spec;
 
 typedef struct by_pass by_pass;

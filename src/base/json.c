@@ -316,6 +316,8 @@ static by_status print_value(by_buf *out, const cJSON *v, bool pretty, int depth
         by_json_quote(out, v->valuestring);
     } else if (cJSON_IsNumber(v)) {
         print_number(out, v->valuedouble);
+    } else if (cJSON_IsRaw(v)) {
+        by_buf_puts(out, v->valuestring);
     } else if (!object && !cJSON_IsArray(v)) {
         by_buf_puts(out, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
     } else if (depth >= BY_JSON_MAX_DEPTH) {

@@ -12,7 +12,11 @@
 
 typedef struct train_options {
     const char *model, *preset, *out, *tokenizer, *init_from, *device, *objective, *languages;
-    cli_list data, eval_data;
+    const char *source, *target;
+    cli_list data, eval_data, prefixes;
+    bool both_directions, pre_norm;
+    int decoder_layers, batch_tokens;
+    double label_smoothing;
     int masking, mask_copies, mask_words, show;
     double mask_share;
     bool whole_words, parallel;
@@ -29,13 +33,16 @@ typedef struct train_options {
 
 static const cli_option options[] = {
     {CLI_AT(train_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
-     .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta",
+     .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
+             "transformer, marian, t5, bart",
      .group = "Model"},
     {CLI_AT(train_options, preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, ...; of gpt2 also 124m, 350m, 774m, 1558m; of the encoders small, base, "
              "large"},
     {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (else the preset's)"},
+    {CLI_AT(train_options, decoder_layers), .name = "decoder-layers", CLI_MIN(1),
+     .help = "of an encoder-decoder's decoder (else as many as --layers)"},
     {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1),
      .help = "attention heads (else the preset's)"},
     {CLI_AT(train_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
@@ -44,19 +51,24 @@ static const cli_option options[] = {
     {CLI_AT(train_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
      .help = "longest sequence, in tokens (else the preset's)"},
     {CLI_AT(train_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
-     .help = "dropout probability"},
+     .help = "dropout probability (of encoder-decoders 0.1 unless given)"},
+    {CLI_AT(train_options, pre_norm), .name = "pre-norm",
+     .help = "norms before the sub-layers instead of after them (transformer)"},
     {CLI_AT(train_options, init_from), .name = "init-from", .value = "DIR",
      .help = "start from this model's weights"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text or .bin token shards; patterns, commas and repetition allowed", .group = "Data"},
+     .help = "text or .bin token shards; patterns, commas, several and repetition allowed. Of translate: two "
+             "files of lines, or .tsv, .csv, .jsonl",
+     .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
      .help = "else: hold out this part of the end of the data"},
-    {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR",
-     .help = "how text becomes tokens (default char, or the model's own with --init-from)"},
+    {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
+     .help = "how text becomes tokens (default char, or the model's own with --init-from). bpe:N, unigram:N, "
+             "wordpiece:N: learn N tokens from the data"},
 
-    {CLI_AT(train_options, objective), .name = "objective", .choices = "lm|mlm|nsp|sop|clm|tlm",
+    {CLI_AT(train_options, objective), .name = "objective", .choices = "lm|mlm|nsp|sop|clm|tlm|translate",
      .help = "what the model learns to do (else what its family does)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
      .help = "hide the same tokens in every epoch (BERT, ALBERT), or others (RoBERTa)"},
@@ -71,11 +83,21 @@ static const cli_option options[] = {
      .help = "one name for each item of --data: language ids (xlm)"},
     {CLI_AT(train_options, parallel), .name = "parallel",
      .help = "line i of each language says the same: translation LM"},
+    {CLI_AT(train_options, both_directions), .name = "both-directions",
+     .help = "translate: each pair also the other way round; >>de<< before the source says where to"},
+    {CLI_AT(train_options, prefixes), .name = "prefix", .value = "TEXT",
+     .help = "translate: put before the source; one for each pair of texts (with both directions, two)"},
+    {CLI_AT(train_options, source), .name = "source-column", .value = "NAME",
+     .help = "translate: of tables and JSON lines (else source, or the first)"},
+    {CLI_AT(train_options, target), .name = "target-column", .value = "NAME",
+     .help = "the same (else target, or the second)"},
     {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
      .help = "show N rows as the model would get them, and what is hidden; train nothing"},
 
     {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
      .preset = "12", .help = "sequences per step", .group = "Steps"},
+    {CLI_AT(train_options, batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
+     .suffix = true, .help = "translate: tokens per step instead, in rows of about the same length"},
     {CLI_AT(train_options, seq), .name = "seq", CLI_MIN(1), .help = "tokens per sequence (else the context)"},
     {CLI_AT(train_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",
      CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"},
@@ -86,13 +108,16 @@ static const cli_option options[] = {
     {CLI_AT(train_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
      .help = "stop after N evaluations without progress (0: never)"},
 
+    {CLI_AT(train_options, label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99), .preset = "0",
+     .help = "share of each target that is spread over all tokens; held-out loss is without it"},
+
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
-    {CLI_AT(train_options, schedule), .name = "lr-scheduler",
+    {CLI_AT(train_options, schedule), .name = "lr-scheduler", .alias = "schedule",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
      .help = "course of the learning rate"},
     {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
@@ -202,7 +227,9 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                   .width = o->width,
                   .context = o->context,
                   .inner = o->inner,
-                  .dropout = o->dropout},
+                  .dropout = o->dropout,
+                  .decoder_layers = o->decoder_layers,
+                  .pre_norm = o->pre_norm},
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
         .init_from = o->init_from,
         .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
@@ -214,9 +241,16 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                                                        : 0,
                       .mask_words = o->mask_words,
                       .whole_words = o->whole_words,
-                      .parallel = o->parallel},
+                      .parallel = o->parallel,
+                      .both_directions = o->both_directions,
+                      .prefixes = o->prefixes.items,
+                      .prefix_count = o->prefixes.count,
+                      .source = o->source,
+                      .target = o->target},
         .batch = o->batch,
         .seq = o->seq,
+        .batch_tokens = o->batch_tokens,
+        .label_smoothing = o->label_smoothing,
         .accumulate = o->accumulate,
         .steps = o->steps,
         .epochs = o->epochs,
@@ -357,8 +391,8 @@ static int run(int argc, char **argv)
             o.min_rate = -1; /* a tenth of the highest */
         if (!cli_given(&args, &o.warmup))
             o.warmup = -1;
-        if (o.init_from && !cli_given(&args, &o.dropout))
-            o.dropout = -1; /* the model's own */
+        if ((o.init_from || by_family_task(o.model) == BY_TASK_SEQ2SEQ) && !cli_given(&args, &o.dropout))
+            o.dropout = -1; /* the model's own, or its family's */
         if (cli_given(&args, &o.mask_copies))
             o.masking = 1;
         screen s = {.o = &o};

@@ -24,6 +24,8 @@ struct cli_verb {
     X(cli_train)           \
     X(cli_finetune)        \
     X(cli_generate)        \
+    X(cli_translate)       \
+    X(cli_summarize)       \
     X(cli_fill)            \
     X(cli_classify)        \
     X(cli_tag)             \

@@ -31,6 +31,7 @@ int64_t by_batch_targets(const by_model *m, const by_batch *b)
 {
     switch (by_model_task(m)) {
     case BY_TASK_LM:
+    case BY_TASK_SEQ2SEQ:
     case BY_TASK_MLM:
     case BY_TASK_PRETRAIN:
         return token_rows(b);
@@ -61,6 +62,16 @@ static void make_inputs(by_pass *p, by_graph *g)
     p->io.mask = input(g, "mask", p->ends ? b->tokens : b->mask, 2, all);
     p->io.positions = p->positions = input(g, "positions", b->positions ? b->positions : b->mask, 2, all);
     p->io.pick = input(g, "pick", p->ends ? b->tokens : b->pick, 1, &rows);
+    const int64_t source[2] = {b->batch, b->source_seq};
+    p->io.source = input(g, "source", b->source, 2, source);
+    p->io.source_mask = input(g, "source mask", b->source_mask, 2, source);
+}
+
+/* Whether there is a target for each token. */
+static bool by_token(by_task t)
+{
+    return t == BY_TASK_LM || t == BY_TASK_MLM || t == BY_TASK_PRETRAIN || t == BY_TASK_TAG ||
+           t == BY_TASK_SEQ2SEQ;
 }
 
 /* Logits of tokens are (B, T, V) against targets (B, T), so are those of labels of tokens. */
@@ -68,8 +79,7 @@ static void make_targets(by_pass *p, by_graph *g)
 {
     const by_batch *b = &p->like;
     const int64_t n = by_batch_targets(p->model, b), rows = b->batch;
-    const bool apart = !b->pick && n == (int64_t)b->batch * b->seq &&
-                       by_model_task(p->model) <= BY_TASK_TAG && by_model_task(p->model) != BY_TASK_CLASSIFY;
+    const bool apart = !b->pick && by_token(by_model_task(p->model));
     if (b->numbers)
         p->targets = by_input(g, "targets", BY_F32, 1, &n);
     else if (b->targets)
@@ -97,6 +107,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
         return BY_ERR_MEMORY;
     p->io.want_hidden = spec->hidden;
     p->io.want_attention = spec->attention;
+    p->io.label_smoothing = spec->label_smoothing;
     make_inputs(p, g);
     make_targets(p, g);
     p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
@@ -114,13 +125,15 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
                                                   .grads = spec->grads,
                                                   .loss_scale = p->scale,
-                                                  .recompute = spec->recompute && training});
+                                                  .recompute = spec->recompute && training,
+                                                  .memory = spec->memory});
     return p->program ? BY_OK : by_error_status();
 }
 
 by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec)
 {
-    if (like->batch < 1 || like->seq < 1 || like->batch > INT32_MAX / like->seq) {
+    if (like->batch < 1 || like->seq < 1 || like->batch > INT32_MAX / like->seq || like->source_seq < 0 ||
+        like->batch > INT32_MAX / BY_MAX(like->source_seq, 1) || !like->source != !like->source_seq) {
         by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", like->batch, like->seq);
         return NULL;
     }
@@ -154,7 +167,8 @@ bool by_pass_fits(const by_pass *p, const by_batch *b)
     return a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->picks == b->picks &&
            !a->segments == !b->segments && !a->positions == !b->positions && !a->mask == !b->mask &&
            !a->pick == !b->pick && !a->targets == !b->targets && !a->numbers == !b->numbers &&
-           !a->second == !b->second && !a->weights == !b->weights && !a->class_weights == !b->class_weights;
+           !a->second == !b->second && !a->weights == !b->weights && !a->class_weights == !b->class_weights &&
+           a->source_seq == b->source_seq && !a->source == !b->source && !a->source_mask == !b->source_mask;
 }
 
 static by_status feed(by_pass *p, by_tensor *t, const void *values)
@@ -192,6 +206,8 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
                        b->batch, b->seq, p->like.batch, p->like.seq);
     BY_TRY(feed(p, p->io.tokens, b->tokens));
     BY_TRY(feed(p, p->io.segments, b->segments));
+    BY_TRY(feed(p, p->io.source, b->source));
+    BY_TRY(feed(p, p->io.source_mask, b->source_mask));
     BY_TRY(feed_positions(p, b));
     BY_TRY(feed(p, p->targets, b->numbers ? (const void *)b->numbers : b->targets));
     BY_TRY(feed(p, p->second, b->second));

@@ -19,6 +19,19 @@ typedef struct by_span {
     int64_t doc;        /* where it begins, in the part's list */
 } by_span;
 
+/* Pairs of about the same length, and how they make batches (buckets.c). */
+typedef struct by_bucket {
+    int seq, rows; /* tokens of the longer text at most, and of a batch */
+    int64_t first, count, batches;
+} by_bucket;
+enum { BY_BUCKETS = 64 };
+typedef struct by_bucket_list {
+    by_bucket list[BY_BUCKETS];
+    int count;
+    int64_t *pairs; /* documents, bucket by bucket */
+    int64_t batches;
+} by_bucket_list;
+
 struct by_objective {
     by_objective_spec spec;
     by_lm_batches lm;
@@ -30,6 +43,9 @@ struct by_objective {
     int picks;     /* of a row; 0: everywhere */
     by_span *rows; /* what an epoch has */
     int64_t count, capacity;
+    by_bucket_list buckets;
+    int64_t empty, longer; /* pairs left out */
+    int eos;
 };
 
 by_status by_span_add(by_objective *o, by_span s);
@@ -45,6 +61,14 @@ by_status by_pairs_plan(by_objective *o);
 by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
 by_status by_translations_plan(by_objective *o);
 by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+
+/* Pairs into buckets; batch number i of an epoch whose orders follow from a seed, into micro-batch k of rows;
+ * ordered: none is shuffled. */
+by_status by_buckets_plan(by_objective *o);
+by_status by_buckets_batch(const by_objective *o, int64_t i, uint64_t order, bool ordered, by_samples *rows,
+                           int k);
+
+uint64_t by_number_at(uint64_t seed, uint64_t stream); /* the first of a stream */
 
 /* Hide tokens of a row. targets[k] is what stood at place pick[k] of the row, ascending; the rest is -100 at
  * place 0. scratch: 3 * seq. */

@@ -297,6 +297,16 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
     return t;
 }
 
+by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
+{
+    by_tensor *t = by_param(g, name, rank, shape, init);
+    if (t != g->poison) {
+        g->params->list[t->param].trainable = false;
+        t->needs_grad = false;
+    }
+    return t;
+}
+
 /* The place where a parameter's gradient lies, as a leaf to add into. */
 by_tensor *by_grad_leaf(by_graph *g, by_tensor *param)
 {

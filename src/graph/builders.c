@@ -33,6 +33,27 @@ by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first)
     return constant(g, BY_OP_RANGE, BY_I32, rank, shape, first);
 }
 
+by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count, const int *first)
+{
+    by_buckets_attr a = {.length = length, .zero = zero, .both = both, .count = count};
+    if (count < 1 || count > BY_MAX_BUCKETS || length < 1)
+        return by_graph_fail(g, "buckets: %d of them for %lld distances; 1 to %d are possible", count,
+                             (long long)length, BY_MAX_BUCKETS);
+    memcpy(a.first, first, (size_t)count * sizeof *first);
+    return by_node_add(g, BY_OP_BUCKETS, NULL, 0, &a, sizeof a);
+}
+
+by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type)
+{
+    by_sines_attr a = {width, type};
+    return ADD_NODE(g, BY_OP_SINES, &a, positions);
+}
+
+void by_store(by_graph *g, by_tensor *x, by_tensor *state)
+{
+    by_node_make(g, BY_OP_STORE, (by_tensor *[]){x, state}, 2, NULL, 0);
+}
+
 by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
 {
     return by_gather_padded(g, table, ids, -1);
@@ -241,6 +262,22 @@ void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *posi
 {
     by_advance_attr a = {last};
     by_node_make(g, BY_OP_ADVANCE, (by_tensor *[]){next, tokens, positions, past, log}, 5, &a, sizeof a);
+}
+
+by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse)
+{
+    by_top_attr a = {k};
+    by_node *n = by_node_make(g, BY_OP_TOP, &logits, 1, &a, sizeof a);
+    *ids = n ? n->out[1] : g->poison;
+    *lse = n ? n->out[2] : g->poison;
+    return n ? n->out[0] : g->poison;
+}
+
+void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
+                int beams)
+{
+    by_reorder_attr a = {beams};
+    by_node_make(g, BY_OP_REORDER, (by_tensor *[]){k_cache, v_cache, from, past}, 4, &a, sizeof a);
 }
 
 by_tensor *by_argmax(by_graph *g, by_tensor *x)

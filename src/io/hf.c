@@ -1,6 +1,7 @@
 /* hf.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
 #include "io/hf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,6 +50,16 @@ static double shortest(float f)
     return strtod(text, NULL);
 }
 
+/* A whole number keeps its point: readers that tell types apart take 1 for an integer. */
+static cJSON *float_json(float f)
+{
+    char text[48];
+    if (f != floorf(f) || fabsf(f) >= 1e6f)
+        return cJSON_CreateNumber(shortest(f));
+    snprintf(text, sizeof text, "%.1f", (double)f);
+    return cJSON_CreateRaw(text);
+}
+
 static bool write_field(cJSON *json, const by_field *f, const char *at)
 {
     by_act act;
@@ -61,7 +72,7 @@ static bool write_field(cJSON *json, const by_field *f, const char *at)
     case BY_FIELD_FLOAT:
         if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
             return by_json_put(json, f->key, cJSON_CreateNull());
-        return by_json_put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
+        return by_json_put(json, f->key, float_json(*(const float *)at));
     case BY_FIELD_BOOL:
         return by_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
     case BY_FIELD_ACT: /* keep the spelling it came with */
@@ -159,8 +170,9 @@ static by_status read_class(by_model *m, bool any)
             m->task = (by_task)t;
             known = true;
         }
-    if (m->task == BY_TASK_FEATURES && m->arch->pretrained == BY_TASK_LM)
-        m->task = BY_TASK_LM; /* the head is tied to the body, so nothing is missing */
+    if (m->task == BY_TASK_FEATURES &&
+        (m->arch->pretrained == BY_TASK_LM || m->arch->pretrained == BY_TASK_SEQ2SEQ))
+        m->task = m->arch->pretrained; /* the head is tied to the body, so nothing is missing */
     return known ? BY_OK : unknown_class(m, first->valuestring);
 }
 
@@ -201,6 +213,9 @@ static by_status read_config(by_model *m, const char *dir, bool any_class)
         BY_TRY(read_field(m->json, &m->arch->fields[i], (char *)m->config + m->arch->fields[i].offset));
     m->eos = token_of(m->json, "eos_token_id");
     m->pad = token_of(m->json, "pad_token_id");
+    m->start = token_of(m->json, "decoder_start_token_id");
+    if (m->arch->read)
+        BY_TRY(m->arch->read(m->json, m->config));
     BY_TRY(m->arch->check(m->config));
     return read_task(m, any_class);
 }
@@ -242,6 +257,11 @@ static bool write_labels(const by_model *m, cJSON *json)
     return ok;
 }
 
+static bool put_token(cJSON *json, const char *key, int id)
+{
+    return by_json_put(json, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
+}
+
 static cJSON *config_json(const by_model *m, by_dtype dtype)
 {
     static const char *const torch_names[] = {
@@ -255,11 +275,16 @@ static cJSON *config_json(const by_model *m, by_dtype dtype)
     for (int i = 0; i < m->arch->n_fields && ok; i++)
         ok = write_field(json, &m->arch->fields[i], (const char *)m->config + m->arch->fields[i].offset);
     if (ok && !m->json)
-        ok =
-            by_json_put(json, "bos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos)) &&
-            by_json_put(json, "tie_word_embeddings", cJSON_CreateTrue());
+        ok = put_token(json, "bos_token_id", m->eos) &&
+             (cJSON_HasObjectItem(json, "tie_word_embeddings") ||
+              by_json_put(json, "tie_word_embeddings", cJSON_CreateTrue()));
     if (ok && (!m->json || token_of(m->json, "eos_token_id") != m->eos))
-        ok = by_json_put(json, "eos_token_id", m->eos < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(m->eos));
+        ok = put_token(json, "eos_token_id", m->eos);
+    if (ok && m->task == BY_TASK_SEQ2SEQ)
+        ok = put_token(json, "decoder_start_token_id", m->start) && put_token(json, "pad_token_id", m->pad) &&
+             by_json_put(json, "is_encoder_decoder", cJSON_CreateTrue());
+    if (ok && m->arch->write)
+        ok = m->arch->write(json, m->config);
     if (!ok) {
         cJSON_Delete(json);
         by_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
@@ -277,6 +302,7 @@ static by_status declare(by_model *m)
     if (!g)
         return BY_ERR_MEMORY;
     by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, 1}),
+                      .source = by_input(g, "source", BY_I32, 2, (int64_t[]){1, 1}),
                       .pick = by_input(g, "pick", BY_I32, 1, (int64_t[]){1})};
     by_model_build(m, g, &io);
     by_status s = by_graph_status(g);
@@ -292,7 +318,7 @@ static by_model *model_new(by_device *d, by_dtype dtype)
     if (!m)
         return NULL;
     m->device = d;
-    m->eos = m->pad = -1;
+    m->eos = m->pad = m->start = -1;
     m->params = by_params_new(d, dtype);
     if (!m->params) {
         by_free(m);
@@ -324,11 +350,13 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
         m->problem = spec->problem;
     }
     BY_TRY(check_task(m));
-    BY_TRY(declare(m));
     by_weights *file = by_weights_open(dir);
     if (!file)
         return by_error_status();
-    by_status s = by_model_load(m, file, spec);
+    by_head_find(m, file);
+    by_status s = declare(m);
+    if (s == BY_OK)
+        s = by_model_load(m, file, spec);
     if (m->file != file)
         by_weights_free(file);
     return s;
@@ -367,9 +395,13 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         return BY_ERR_ARGUMENT;
     by_config_defaults(a, m->config);
     by_config_set(a, m->config, BY_ROLE_LAYERS, s->layers > 0 ? s->layers : preset->layers);
+    by_config_set(a, m->config, BY_ROLE_DECODER_LAYERS,
+                  s->decoder_layers > 0 ? s->decoder_layers : by_config_get(a, m->config, BY_ROLE_LAYERS));
+    if (s->pre_norm && !by_config_set(a, m->config, BY_ROLE_PRE_NORM, true))
+        return by_fail(BY_ERR_ARGUMENT, "%s has its norms where they are", a->title);
     by_config_set(a, m->config, BY_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
     by_config_set(a, m->config, BY_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
-    int first = a->first_position ? a->first_position(m->config) : 0;
+    int first = a->first_position && !a->extra_rows ? a->first_position(m->config) : 0;
     by_config_set(a, m->config, BY_ROLE_CONTEXT, s->context > 0 ? s->context + first : preset->context);
     if (s->inner > 0 || by_config_get(a, m->config, BY_ROLE_INNER) > 0) /* 0: what follows the width */
         by_config_set(a, m->config, BY_ROLE_INNER,
@@ -377,8 +409,12 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     if (s->languages > 0)
         by_config_set(a, m->config, BY_ROLE_LANGUAGES, s->languages);
     by_config_set(a, m->config, BY_ROLE_CAUSAL, m->task == BY_TASK_LM);
-    if (s->vocab > 0)
+    if (a->adjust)
+        a->adjust(preset->name, m->config);
+    if (s->vocab > 0) {
         by_config_set(a, m->config, BY_ROLE_VOCAB, s->vocab);
+        by_config_set(a, m->config, BY_ROLE_TARGET_VOCAB, s->vocab);
+    }
     if (s->dropout >= 0)
         by_config_set(a, m->config, BY_ROLE_DROPOUT, s->dropout);
     for (int i = 0; i < a->n_fields; i++) {
@@ -449,7 +485,9 @@ static by_status write_generation_config(const by_model *m, const char *dir)
         ok = by_json_put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
              by_json_put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
     if (ok && m->pad >= 0)
-        ok = by_json_put(json, "pad_token_id", cJSON_CreateNumber(m->pad));
+        ok = put_token(json, "pad_token_id", m->pad);
+    if (ok && m->start >= 0)
+        ok = put_token(json, "decoder_start_token_id", m->start);
     s = ok ? by_json_write(path, json)
            : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
     cJSON_Delete(json);
@@ -516,19 +554,19 @@ by_status by_model_save_with(const by_model *m, const char *dir, const by_save_s
     cJSON_Delete(json);
     by_free(path);
     BY_TRY(s);
-    return m->task == BY_TASK_LM ? write_generation_config(m, dir) : BY_OK;
+    return m->task == BY_TASK_LM || m->task == BY_TASK_SEQ2SEQ ? write_generation_config(m, dir) : BY_OK;
 }
 
 /* ---- build ----------------------------------------------------------------------------------- */
 
-static int first_position(const by_model *m)
+int by_model_first_position(const by_model *m)
 {
     return m->arch->first_position ? m->arch->first_position(m->config) : 0;
 }
 
 void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
 {
-    const int first = first_position(m), pad = by_model_pad(m);
+    const int first = by_model_first_position(m), pad = by_model_pad(m);
     for (int b = 0; b < batch; b++)
         for (int t = 0, next = first; t < seq; t++) {
             size_t i = (size_t)b * (size_t)seq + (size_t)t;
@@ -536,23 +574,57 @@ void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int
         }
 }
 
+by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out)
+{
+    if (m->start < 0 || m->pad < 0)
+        return by_fail(BY_ERR_FORMAT, "the model does not say its %s",
+                       m->start < 0 ? "decoder_start_token_id" : "pad_token_id");
+    for (int b = 0; b < batch; b++)
+        for (int t = 0; t < seq; t++) {
+            size_t i = (size_t)b * (size_t)seq + (size_t)t;
+            out[i] = t == 0 ? m->start : targets[i - 1] < 0 ? m->pad : targets[i - 1];
+        }
+    return BY_OK;
+}
+
+/* Positions within the context, or a poisoned graph. Encoder-decoders number theirs themselves. */
+static void check_lengths(const by_model *m, by_graph *g, const by_model_io *io)
+{
+    const by_tensor *texts[] = {io->cache ? NULL : io->tokens, io->source};
+    for (int i = 0; i < BY_COUNT(texts); i++)
+        if (texts[i] && by_dim(texts[i], 1) > by_model_context(m) && !m->arch->unlimited)
+            by_graph_fail(g, "%lld positions are more than the %d this model has",
+                          (long long)by_dim(texts[i], 1), by_model_context(m));
+}
+
+static void keep_all(by_graph *g, by_tensor *const *list, int count)
+{
+    for (int i = 0; i < count && by_graph_status(g) == BY_OK; i++)
+        by_output(g, NULL, list[i]);
+}
+
 void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
 {
+    const bool pair = m->arch->pretrained == BY_TASK_SEQ2SEQ;
     io->task = m->task;
     io->labels = m->labels;
     io->problem = by_model_problem(m);
     io->n_hidden = io->n_attention = 0;
-    if (!io->positions && by_graph_status(g) == BY_OK)
-        io->positions =
-            by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)}, first_position(m));
-    if (!io->cache && by_dim(io->tokens, 1) > by_model_context(m))
-        by_graph_fail(g, "%lld positions are more than the %d this model has",
-                      (long long)by_dim(io->tokens, 1), by_model_context(m));
+    io->n_source_hidden = io->n_source_attention = io->n_cross_attention = 0;
+    if (!io->positions && !pair && by_graph_status(g) == BY_OK)
+        io->positions = by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)},
+                                      by_model_first_position(m));
+    check_lengths(m, g, io);
     if (io->segments && !by_model_segments(m))
         by_graph_fail(g, "%s has no segments", m->arch->title);
+    if (pair && !io->source && io->part != BY_PART_DECODER) {
+        io->logits = by_graph_fail(g, "%s needs a source text besides what it is to write", m->arch->title);
+        return;
+    }
     m->arch->build(g, m->config, io);
-    for (int i = 0; i < io->n_attention && by_graph_status(g) == BY_OK; i++)
-        by_output(g, NULL, io->attention[i]);
+    keep_all(g, io->attention, io->n_attention);
+    keep_all(g, io->source_attention, io->n_source_attention);
+    keep_all(g, io->cross_attention, io->n_cross_attention);
 }
 
 by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
@@ -637,14 +709,26 @@ bool by_model_reads_last(const by_model *m)
     return m->arch->pretrained == BY_TASK_LM;
 }
 
-int by_model_vocab(const by_model *m)
+int by_model_source_vocab(const by_model *m)
 {
     return (int)by_config_get(m->arch, m->config, BY_ROLE_VOCAB);
 }
 
+int by_model_vocab(const by_model *m)
+{
+    int target = (int)by_config_get(m->arch, m->config, BY_ROLE_TARGET_VOCAB);
+    return target ? target : by_model_source_vocab(m);
+}
+
 int by_model_context(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT) - first_position(m);
+    int rows = (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT);
+    return m->arch->extra_rows ? rows : rows - by_model_first_position(m);
+}
+
+bool by_model_is_limited(const by_model *m)
+{
+    return !m->arch->unlimited;
 }
 
 int by_model_layers(const by_model *m)
@@ -681,6 +765,16 @@ int by_model_eos(const by_model *m)
 int by_model_pad(const by_model *m)
 {
     return m->pad;
+}
+
+int by_model_start(const by_model *m)
+{
+    return m->start;
+}
+
+void by_model_set_start(by_model *m, int token)
+{
+    m->start = token;
 }
 
 void by_model_set_eos(by_model *m, int token)

@@ -15,7 +15,7 @@ struct by_model {
     int labels;
     char **label_names; /* labels of them, or NULL: they have none */
     by_problem problem;
-    int eos, pad;
+    int eos, pad, start;
     by_params *params;
     by_weights *file; /* mapped weights in use, NULL as a rule */
     cJSON *
@@ -27,6 +27,10 @@ static inline bool by_has_labels(by_task t)
 {
     return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
 }
+
+/* Look whether a checkpoint has a head of its own, whatever its configuration says; before parameters are
+ * declared. */
+void by_head_find(by_model *m, const by_weights *file);
 
 /* Find every parameter in a checkpoint, whatever it is called there, and take its values: mapped where that
  * is possible (the model then keeps the file as m->file), else copied. Parameters must have been declared. */

@@ -197,12 +197,21 @@ static bool same_values(const by_weight *a, const by_weight *b)
     return true;
 }
 
+void by_head_find(by_model *m, const by_weights *file)
+{
+    const by_weight *head = m->arch->head ? by_weights_find(file, m->arch->head) : NULL;
+    const by_weight *table = m->arch->table ? by_weights_find(file, m->arch->table) : NULL;
+    if (head && table)
+        by_config_set(m->arch, m->config, BY_ROLE_TIED, same_values(head, table));
+}
+
 /* The head of a language model is the table of embeddings. It may be there a second time, or in place of the
  * table; one of its own, which tie_word_embeddings: false announces, is another model. */
 static by_status tie(const by_model *m, const by_weight **found, const by_weight *head)
 {
     int k = m->arch->table ? by_params_find(m->params, m->arch->table) : -1;
-    bool tied, tokens = m->task == BY_TASK_LM || m->task == BY_TASK_MLM || m->task == BY_TASK_PRETRAIN;
+    bool tied, tokens = m->task == BY_TASK_LM || m->task == BY_TASK_SEQ2SEQ || m->task == BY_TASK_MLM ||
+                        m->task == BY_TASK_PRETRAIN;
     if (!head || k < 0)
         return BY_OK;
     BY_TRY(by_json_bool(m->json, "tie_word_embeddings", true, &tied));

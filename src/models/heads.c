@@ -4,10 +4,10 @@
 #include "models/models.h"
 
 static const char *const task_names[BY_TASK_COUNT] = {
-    [BY_TASK_DEFAULT] = "default",   [BY_TASK_LM] = "lm",         [BY_TASK_MLM] = "mlm",
-    [BY_TASK_PRETRAIN] = "pretrain", [BY_TASK_NEXT] = "next",     [BY_TASK_CLASSIFY] = "classify",
-    [BY_TASK_TAG] = "tag",           [BY_TASK_ANSWER] = "answer", [BY_TASK_CHOICE] = "choice",
-    [BY_TASK_FEATURES] = "features",
+    [BY_TASK_DEFAULT] = "default",   [BY_TASK_LM] = "lm",           [BY_TASK_MLM] = "mlm",
+    [BY_TASK_PRETRAIN] = "pretrain", [BY_TASK_NEXT] = "next",       [BY_TASK_CLASSIFY] = "classify",
+    [BY_TASK_TAG] = "tag",           [BY_TASK_ANSWER] = "answer",   [BY_TASK_CHOICE] = "choice",
+    [BY_TASK_FEATURES] = "features", [BY_TASK_SEQ2SEQ] = "seq2seq",
 };
 
 const char *by_task_name(by_task t)
@@ -113,7 +113,8 @@ by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, 
     by_tensor *weights = io->class_weights && by_type(io->logits) == BY_F64
                              ? by_cast(g, io->class_weights, BY_F64)
                              : io->class_weights;
-    by_tensor *loss = by_cross_entropy(g, io->logits, targets, &(by_loss_spec){.weights = weights});
+    by_tensor *loss = by_cross_entropy(
+        g, io->logits, targets, &(by_loss_spec){.weights = weights, .label_smoothing = io->label_smoothing});
     if (!second || !io->second)
         return loss;
     loss = by_add(g, loss, by_cross_entropy(g, io->second, second, NULL));

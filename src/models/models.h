@@ -3,6 +3,8 @@
 #ifndef BY_MODELS_MODELS_H
 #define BY_MODELS_MODELS_H
 
+#include <cjson/cJSON.h>
+
 #include "banyan/graph.h"
 #include "banyan/model.h"
 #include "nn/nn.h"
@@ -13,16 +15,20 @@ typedef enum by_field_kind { BY_FIELD_INT, BY_FIELD_FLOAT, BY_FIELD_BOOL, BY_FIE
 typedef enum by_role {
     BY_ROLE_NONE,
     BY_ROLE_VOCAB,
+    BY_ROLE_TARGET_VOCAB, /* of what is written, where that is another */
     BY_ROLE_CONTEXT,
     BY_ROLE_WIDTH,
-    BY_ROLE_LAYERS,
+    BY_ROLE_LAYERS,         /* of encoder-decoders: of the encoder, */
+    BY_ROLE_DECODER_LAYERS, /* and of the decoder */
     BY_ROLE_HEADS,
     BY_ROLE_INNER,
     BY_ROLE_DROPOUT,
     BY_ROLE_SEGMENTS,
     BY_ROLE_LANGUAGES,
     BY_ROLE_PAD,
-    BY_ROLE_CAUSAL
+    BY_ROLE_CAUSAL,
+    BY_ROLE_PRE_NORM,
+    BY_ROLE_TIED /* the head is the table of embeddings; a family without this has no other */
 } by_role;
 typedef struct by_field {
     const char *key;
@@ -70,14 +76,23 @@ typedef struct by_arch {
     int n_presets;
     by_status (*check)(const void *config); /* what the ranges of the fields cannot say; message by by_fail */
     int (*first_position)(const void *config); /* of a text in its table; NULL: 0 */
+    bool extra_rows; /* the rows before that are not counted by the context of the configuration */
+    bool unlimited;  /* the context is where texts are usually cut; longer ones are possible */
+    /* What a table of fields cannot say: read and written beside them, or set by the name of a preset. NULL:
+     * nothing */
+    by_status (*read)(const cJSON *json, void *config);
+    bool (*write)(cJSON *json, const void *config);
+    void (*adjust)(const char *preset, void *config);
     bool (*is_causal)(const void *config); /* for families that are either: is it to be a language model? */
+    bool starts_with_eos; /* an encoder-decoder's second text begins with that token, else with padding */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                              before */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
 } by_arch;
 
 extern const by_arch by_arch_gpt2, by_arch_gpt, by_arch_bert, by_arch_roberta, by_arch_xlm_roberta,
-    by_arch_distilbert, by_arch_albert, by_arch_xlm;
+    by_arch_distilbert, by_arch_albert, by_arch_xlm, by_arch_t5, by_arch_bart, by_arch_marian,
+    by_arch_transformer;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const by_arch *by_arch_find(const char *family);
@@ -100,6 +115,10 @@ by_status by_check_heads(int width, int heads);
  */
 void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h);
 by_tensor **by_weights_slot(by_model_io *io); /* where to put this layer's weights, NULL when nobody asks */
+/* The same of an encoder-decoder's encoder, and of its decoder's looks at that. */
+void by_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h);
+by_tensor **by_source_weights_slot(by_model_io *io);
+by_tensor **by_cross_weights_slot(by_model_io *io);
 
 /* ---- heads (heads.c). They set io->logits and, where there is one, io->second -------------------- */
 
@@ -124,6 +143,37 @@ by_tensor *by_pooler(by_graph *g, const char *name, by_tensor *h, float std);
 
 /* The loss of io's task (banyan/model.h, by_model_loss). */
 by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second);
+
+/* ---- what the relatives of BART share (bart.c) ------------------------------------------------ */
+
+typedef struct by_bart_config {
+    int vocab, target_vocab, context, width, encoder_layers, decoder_layers, encoder_heads, decoder_heads;
+    int encoder_inner, decoder_inner, pad;
+    float std, drop, attn_drop, act_drop;
+    by_act act;
+    bool scale_embedding;
+    bool learned, embedding_norm; /* positions are learned; a norm follows the embedding */
+    bool separate;                /* vocabularies and tables of the two texts */
+    bool pre_norm;                /* norms before the sub-layers, and one at the end */
+} by_bart_config;
+#define BY_BART_FIELDS(vocab_size, activation, padding, scaled)                                              \
+    BY_INT_FIELD(by_bart_config, vocab, "vocab_size", vocab_size, 1, 1 << 24, BY_ROLE_VOCAB),                \
+        BY_INT_FIELD(by_bart_config, width, "d_model", 512, 1, 1 << 20, BY_ROLE_WIDTH),                      \
+        BY_INT_FIELD(by_bart_config, encoder_layers, "encoder_layers", 6, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS), \
+        BY_INT_FIELD(by_bart_config, decoder_layers, "decoder_layers", 6, 1, BY_MAX_LAYERS,                  \
+                     BY_ROLE_DECODER_LAYERS),                                                                \
+        BY_INT_FIELD(by_bart_config, encoder_heads, "encoder_attention_heads", 8, 1, 4096, BY_ROLE_HEADS),   \
+        BY_INT_FIELD(by_bart_config, decoder_heads, "decoder_attention_heads", 8, 1, 4096, BY_ROLE_HEADS),   \
+        BY_INT_FIELD(by_bart_config, encoder_inner, "encoder_ffn_dim", 2048, 1, 1 << 22, BY_ROLE_INNER),     \
+        BY_INT_FIELD(by_bart_config, decoder_inner, "decoder_ffn_dim", 2048, 1, 1 << 22, BY_ROLE_INNER),     \
+        BY_FLOAT_FIELD(by_bart_config, drop, "dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),                     \
+        BY_FLOAT_FIELD(by_bart_config, attn_drop, "attention_dropout", 0, 0, 0.999, BY_ROLE_NONE),           \
+        BY_FLOAT_FIELD(by_bart_config, act_drop, "activation_dropout", 0, 0, 0.999, BY_ROLE_NONE),           \
+        BY_ACT_FIELD(by_bart_config, act, "activation_function", activation),                                \
+        BY_BOOL_FIELD(by_bart_config, scale_embedding, "scale_embedding", scaled),                           \
+        BY_INT_FIELD(by_bart_config, pad, "pad_token_id", padding, 0, 1 << 24, BY_ROLE_PAD)
+void by_bart_build(by_graph *g, const void *config, by_model_io *io);
+by_status by_bart_check(const void *config);
 
 /* ---- what the relatives of BERT share (bert.c) ------------------------------------------------ */
 

@@ -5,7 +5,8 @@
 
 static const by_arch *const architectures[] = {&by_arch_gpt2,    &by_arch_gpt,         &by_arch_bert,
                                                &by_arch_roberta, &by_arch_xlm_roberta, &by_arch_distilbert,
-                                               &by_arch_albert,  &by_arch_xlm};
+                                               &by_arch_albert,  &by_arch_xlm,         &by_arch_transformer,
+                                               &by_arch_marian,  &by_arch_t5,          &by_arch_bart};
 
 int by_arch_count(void)
 {
@@ -141,17 +142,42 @@ const char *by_act_name(by_act act)
 
 /* ---- what build functions share -------------------------------------------------------------- */
 
+static void keep(by_graph *g, const by_model_io *io, by_tensor *h, by_tensor **list, int *count)
+{
+    if (io->want_hidden && *count <= BY_MAX_LAYERS)
+        list[(*count)++] = by_output(g, NULL, h);
+}
+
+static by_tensor **slot(const by_model_io *io, by_tensor **list, int *count)
+{
+    if (!io->want_attention || io->cache || *count >= BY_MAX_LAYERS)
+        return NULL;
+    return &list[(*count)++];
+}
+
 void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h)
 {
-    if (io->want_hidden && io->n_hidden <= BY_MAX_LAYERS)
-        io->hidden[io->n_hidden++] = by_output(g, NULL, h);
+    keep(g, io, h, io->hidden, &io->n_hidden);
+}
+
+void by_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h)
+{
+    keep(g, io, h, io->source_hidden, &io->n_source_hidden);
 }
 
 by_tensor **by_weights_slot(by_model_io *io)
 {
-    if (!io->want_attention || io->cache || io->n_attention >= BY_MAX_LAYERS)
-        return NULL;
-    return &io->attention[io->n_attention++];
+    return slot(io, io->attention, &io->n_attention);
+}
+
+by_tensor **by_source_weights_slot(by_model_io *io)
+{
+    return slot(io, io->source_attention, &io->n_source_attention);
+}
+
+by_tensor **by_cross_weights_slot(by_model_io *io)
+{
+    return slot(io, io->cross_attention, &io->n_cross_attention);
 }
 
 by_status by_check_heads(int width, int heads)

@@ -7,12 +7,24 @@
 
 /* Keys and values of past positions, one pair of states per attention layer, shared by all programs that
  * decode one batch. Memory is made when the first graph asks for it. */
+typedef struct nn_pairs {
+    by_memory **keys, **values;
+    int layers;
+} nn_pairs;
 typedef struct nn_cache {
     by_device *device;
     int64_t capacity; /* M: positions it can hold */
-    by_tensor *past;  /* (B) i32: positions already held; set anew for every graph */
-    by_memory **keys, **values;
-    int layers;
+    int64_t rows;     /* sequences there is room for; 0: as many as the first graph has */
+    nn_pairs own;
+    by_tensor *past; /* (B) i32: positions already held; set anew for every graph, as what follows */
+    by_tensor *from; /* (B) i32: whose positions every row takes over first (by_reorder); NULL: its own */
+    int beams;       /* rows of a group of by_reorder; 0: 1 */
+    /* of encoder-decoders: what is kept of the sources, one for each group */
+    int64_t source_room; /* positions of a source there can be */
+    nn_pairs cross;
+    int64_t source_length;  /* S: of the sources in this graph; set anew for every graph, as what follows */
+    by_tensor *source_mask; /* (B / beams, S) i32 */
+    by_tensor *source_from; /* (B / beams) i32: whose source a group takes over first; NULL: its own */
 } nn_cache;
 nn_cache *nn_cache_new(by_device *d, int64_t capacity);
 void nn_cache_free(nn_cache *c);
@@ -24,7 +36,7 @@ typedef struct nn_linear_spec {
     bool conv1d; /* stored (in, out), as GPT and GPT-2 do */
     bool no_bias;
     by_act act;
-    float std; /* of the initial normal distribution */
+    float std; /* of the initial normal distribution; 0: Glorot's, by the matrix's sides */
 } nn_linear_spec;
 
 by_tensor *nn_embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width,
@@ -40,6 +52,7 @@ by_tensor *nn_segments(by_graph *g, const char *name, by_tensor *segments, int64
                        float std);
 by_tensor *nn_linear(by_graph *g, const char *name, by_tensor *x, const nn_linear_spec *spec);
 by_tensor *nn_layernorm(by_graph *g, const char *name, by_tensor *x, float eps);
+by_tensor *nn_rmsnorm(by_graph *g, const char *name, by_tensor *x, float eps);
 
 /* Self-attention with one projection for queries, keys and values (`qkv`) and one for the result (`out`),
  * both under `name`. */
@@ -57,6 +70,28 @@ typedef struct nn_attention_spec {
     by_tensor **weights; /* when not NULL: return the weights too */
 } nn_attention_spec;
 by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, const nn_attention_spec *spec);
+
+/* Attention with a projection each for queries, keys and values. Names are relative to the present scope. */
+typedef struct nn_attend_spec {
+    const char *query, *key, *value, *out;
+    int heads;
+    int64_t inner; /* heads times the width of one; 0: the width of x */
+    bool no_bias;
+    by_mask mask;
+    float scale;                   /* of the scores; 0: 1/sqrt(D) */
+    float dropout;                 /* on the weights */
+    float std, query_std, out_std; /* initial values; 0: as std says */
+    by_tensor *key_mask;           /* (B, S) or NULL */
+    by_tensor *bias;               /* by distance, or NULL */
+    int bias_zero;
+    nn_cache *cache;     /* decoding, or NULL */
+    int layer;           /* which pair of the cache */
+    by_tensor **weights; /* when not NULL: return the weights too */
+} nn_attend_spec;
+/* from: what keys and values are made of: x itself, or what an encoder gives. NULL: they are in the cache,
+ * where nn_attend_keep has put them. */
+by_tensor *nn_attend(by_graph *g, by_tensor *x, by_tensor *from, const nn_attend_spec *spec);
+void nn_attend_keep(by_graph *g, by_tensor *memory, const nn_attend_spec *spec);
 
 /* Two matrices with an activation between them: x -> act(x W1 + b1) W2 + b2. */
 typedef struct nn_mlp_spec {

@@ -173,6 +173,25 @@ by_status by_check_numbers(const by_check *c, const char *prefix, const char *na
     return *out ? BY_OK : BY_ERR_MEMORY;
 }
 
+by_status by_check_pair(by_check *c, const char *prefix)
+{
+    const by_weight *labels = by_check_find(c, prefix, "labels");
+    if (!labels || labels->rank != 2 || labels->dim[0] != c->batch || labels->dim[1] < 1 ||
+        labels->dim[1] > (1 << 28) / c->batch)
+        return by_fail(BY_ERR_FORMAT, "the reference has no %slabels (%d, T)", prefix, c->batch);
+    int32_t **old[] = {&c->source, &c->targets, &c->tokens};
+    for (int i = 0; i < BY_COUNT(old); i++) {
+        by_free(*old[i]);
+        *old[i] = NULL;
+    }
+    BY_TRY(by_check_ids(c, prefix, "input_ids", c->batch, c->seq, &c->source));
+    c->source_seq = c->seq;
+    c->seq = (int)labels->dim[1];
+    BY_TRY(by_check_ids(c, prefix, "labels", c->batch, c->seq, &c->targets));
+    c->tokens = by_alloc_zero((size_t)c->batch * (size_t)c->seq, sizeof *c->tokens);
+    return c->tokens ? by_model_shift(c->model, c->targets, c->batch, c->seq, c->tokens) : BY_ERR_MEMORY;
+}
+
 void by_check_shift(const by_check *c, int32_t *labels)
 {
     if (by_model_task(c->model) != BY_TASK_LM || by_model_labels_in_place(c->model))

@@ -18,7 +18,8 @@ typedef struct by_check {
     by_model *model;
     by_generator *generator;
     /* what the model is given; NULL where the case has none */
-    int batch, seq;
+    int batch, seq, source_seq;
+    int32_t *source, *source_mask;                 /* (B, S) */
     int32_t *tokens, *segments, *mask, *positions; /* (B, T) */
     int32_t *targets, *second;                     /* as by_batch has them */
     float *numbers;
@@ -73,6 +74,9 @@ static inline bool by_check_has_targets(const by_check *c)
 {
     return c->targets || c->numbers;
 }
+/* The two texts of an encoder-decoder, from prefix + "input_ids" and "labels"; c->seq becomes that of the
+ * labels. In the place of what was there. */
+by_status by_check_pair(by_check *c, const char *prefix);
 /* Labels of a language model are the tokens themselves: position t predicts label t + 1, and the last one
  * nothing. Other labels stay where they are. */
 void by_check_shift(const by_check *c, int32_t *labels);

@@ -27,13 +27,25 @@ static by_status take_targets(by_check *c)
     return BY_OK;
 }
 
+/* The texts of an encoder-decoder: what the reference calls inputs is the source; what the decoder reads are
+ * the labels, one place later. */
+static by_status take_pair(by_check *c)
+{
+    static const char *const known[] = {"input_ids", "attention_mask", "labels", NULL};
+    BY_TRY(by_check_known(c, "input.", known));
+    BY_TRY(by_check_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->source_mask));
+    return by_check_pair(c, "input.");
+}
+
 static by_status take_inputs(by_check *c)
 {
     static const char *const known[] = {
         "input_ids",           "attention_mask",       "position_ids",    "token_type_ids", "langs", "labels",
         "next_sentence_label", "sentence_order_label", "start_positions", "end_positions",  NULL};
-    BY_TRY(by_check_known(c, "input.", known));
     BY_TRY(by_check_shape(c, "input."));
+    if (by_model_task(c->model) == BY_TASK_SEQ2SEQ)
+        return take_pair(c);
+    BY_TRY(by_check_known(c, "input.", known));
     BY_TRY(by_check_ids(c, "input.", "input_ids", c->batch, c->seq, &c->tokens));
     BY_TRY(by_check_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->mask));
     BY_TRY(by_check_ids(c, "input.", "position_ids", c->batch, c->seq, &c->positions));
@@ -51,6 +63,9 @@ static by_status run_pass(by_check *c, by_pass **pass, bool gradients)
     const by_batch b = {.batch = c->batch,
                         .seq = c->seq,
                         .tokens = c->tokens,
+                        .source = c->source,
+                        .source_mask = c->source_mask,
+                        .source_seq = c->source_seq,
                         .segments = c->segments,
                         .positions = c->positions,
                         .mask = c->mask,
@@ -87,12 +102,26 @@ static const struct {
 static by_tensor *output_named(const by_check *c, const char *name)
 {
     const by_model_io *io = by_pass_io(c->forward);
-    int hidden = index_after(name, "hidden_states.", io->n_hidden);
-    int attention = index_after(name, "attentions.", io->n_attention);
-    if (hidden >= 0)
-        return io->hidden[hidden];
-    if (attention >= 0)
-        return io->attention[attention];
+    const struct {
+        const char *stem;
+        by_tensor *const *list;
+        int count;
+    } lists[] = {
+        {"hidden_states.", io->hidden, io->n_hidden},
+        {"attentions.", io->attention, io->n_attention},
+        {"decoder_hidden_states.", io->hidden, io->n_hidden},
+        {"decoder_attentions.", io->attention, io->n_attention},
+        {"encoder_hidden_states.", io->source_hidden, io->n_source_hidden},
+        {"encoder_attentions.", io->source_attention, io->n_source_attention},
+        {"cross_attentions.", io->cross_attention, io->n_cross_attention},
+    };
+    for (int i = 0; i < BY_COUNT(lists); i++) {
+        int k = index_after(name, lists[i].stem, lists[i].count);
+        if (k >= 0)
+            return lists[i].list[k];
+    }
+    if (strcmp(name, "encoder_last_hidden_state") == 0)
+        return io->n_source_hidden ? io->source_hidden[io->n_source_hidden - 1] : NULL;
     for (int i = 0; i < BY_COUNT(logits_names); i++)
         if (strcmp(name, logits_names[i].name) == 0)
             return logits_names[i].second ? io->second : io->logits;

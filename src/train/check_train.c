@@ -40,15 +40,24 @@ static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, 
     return BY_OK;
 }
 
-static by_status train_step(by_check *c, by_trainer *t, int step, double rate)
+/* The texts of one step. */
+static by_status pair_step(by_check *c, const char *prefix, by_trainer *t, double *loss)
 {
-    static const char *const known[] = {"input_ids", "labels", NULL};
+    BY_TRY(by_check_shape(c, prefix));
+    BY_TRY(by_check_pair(c, prefix));
+    const by_batch b = {.batch = c->batch,
+                        .seq = c->seq,
+                        .tokens = c->tokens,
+                        .source = c->source,
+                        .source_seq = c->source_seq,
+                        .targets = c->targets};
+    return by_trainer_backward(t, &b, true, loss);
+}
+
+static by_status text_step(by_check *c, const char *prefix, by_trainer *t, double *loss)
+{
     bool classify = by_model_task(c->model) == BY_TASK_CLASSIFY;
-    char prefix[24];
     int32_t *tokens = NULL, *labels = NULL;
-    double loss, norm;
-    snprintf(prefix, sizeof prefix, "step%d.", step);
-    BY_TRY(by_check_known(c, prefix, known));
     by_status s = by_check_ids(c, prefix, "input_ids", c->batch, c->seq, &tokens);
     if (s == BY_OK)
         s = by_check_ids(c, prefix, "labels", c->batch, classify ? 0 : c->seq, &labels);
@@ -58,11 +67,23 @@ static by_status train_step(by_check *c, by_trainer *t, int step, double rate)
         by_check_shift(c, labels);
     const by_batch b = {.batch = c->batch, .seq = c->seq, .tokens = tokens, .targets = labels};
     if (s == BY_OK)
-        s = by_trainer_backward(t, &b, true, &loss);
-    if (s == BY_OK)
-        s = by_trainer_update(t, rate, &norm);
+        s = by_trainer_backward(t, &b, true, loss);
     by_free(tokens);
     by_free(labels);
+    return s;
+}
+
+static by_status train_step(by_check *c, by_trainer *t, int step, double rate)
+{
+    static const char *const known[] = {"input_ids", "labels", NULL};
+    char prefix[24];
+    double loss, norm;
+    snprintf(prefix, sizeof prefix, "step%d.", step);
+    BY_TRY(by_check_known(c, prefix, known));
+    by_status s = by_model_task(c->model) == BY_TASK_SEQ2SEQ ? pair_step(c, prefix, t, &loss)
+                                                             : text_step(c, prefix, t, &loss);
+    if (s == BY_OK)
+        s = by_trainer_update(t, rate, &norm);
     if (s != BY_OK)
         return by_fail_context("step %d", step);
     c->losses[step] = (float)loss;

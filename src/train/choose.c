@@ -81,7 +81,11 @@ by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_mo
                               .seed = s->seed,
                               .masking = by_masking_choose(s, d->kind),
                               .languages = s->objective.language_count,
-                              .language_ids = by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES) > 1};
+                              .language_ids = by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES) > 1,
+                              .start = by_model_start(m),
+                              .budget = s->batch_tokens};
+    if (by_objective_task(d->kind) == BY_TASK_SEQ2SEQ && spec.start < 0)
+        return by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
     by_model_positions(m, &no_padding, 1, 1, &spec.first_position);
     d->rows = by_objective_new(&d->train_part, d->tokenizer, &spec);
     if (!d->rows)

@@ -51,6 +51,10 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
         {"mask_copies", mask.copies, true},
         {"mask_words", mask.longest, true},
         {"whole_words", mask.whole_words, true},
+        {"decoder_layers", by_config_get(m->arch, m->config, BY_ROLE_DECODER_LAYERS), true},
+        {"pre_norm", by_config_get(m->arch, m->config, BY_ROLE_PRE_NORM), true},
+        {"label_smoothing", s->label_smoothing, true},
+        {"batch_tokens", s->batch_tokens, true},
     };
     memcpy(f, all, sizeof all);
     return BY_COUNT(all);
@@ -170,14 +174,17 @@ by_model_shape by_run_shape(const train_run *r)
 }
 
 /* Decoders need no padding. */
-void by_run_tokens(const train_run *r, by_model *m)
+void by_run_tokens(const by_dataset *d, by_model *m)
 {
-    const by_tokenizer *t = r->data.tokenizer;
+    const by_tokenizer *t = d->tokenizer;
     if (!t)
         return;
+    const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD);
     by_model_set_eos(m, by_tokenizer_eos(t));
-    if (r->data.kind != BY_OBJECTIVE_LM && by_tokenizer_special(t, BY_SPECIAL_PAD) >= 0)
-        by_model_set_pad(m, by_tokenizer_special(t, BY_SPECIAL_PAD));
+    if (d->kind != BY_OBJECTIVE_LM && pad >= 0)
+        by_model_set_pad(m, pad);
+    if (by_model_task(m) == BY_TASK_SEQ2SEQ)
+        by_model_set_start(m, m->arch->starts_with_eos ? by_tokenizer_eos(t) : pad);
 }
 
 /* A run goes on only as it began. */
@@ -197,7 +204,7 @@ by_status by_run_check(const train_run *r)
             by_model_new(r->device, r->spec.family, &shape,
                          &(by_model_spec){.blank = true, .task = by_objective_task(r->data.kind)});
         if (asked)
-            by_run_tokens(r, asked);
+            by_run_tokens(&r->data, asked);
         s = asked ? compare_facts(r, asked, json) : by_error_status();
         by_model_free(asked);
     }

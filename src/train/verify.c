@@ -108,7 +108,8 @@ static void close_case(by_check *c)
     by_model_free(c->model);
     by_weights_free(c->reference);
     cJSON_Delete(c->settings);
-    int32_t *inputs[] = {c->tokens, c->segments, c->mask, c->positions, c->targets, c->second};
+    int32_t *inputs[] = {c->tokens,  c->segments, c->mask,   c->positions,
+                         c->targets, c->second,   c->source, c->source_mask};
     for (int i = 0; i < BY_COUNT(inputs); i++)
         by_free(inputs[i]);
     by_free(c->numbers);

@@ -77,11 +77,21 @@ by_status KERNEL(fill)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
+static by_status copy_all(by_exec *e, const by_tensor *from, by_tensor *to)
+{
+    const int64_t bytes = elements(from) * (int64_t)by_dtype_size(from->type);
+    copy_blocks(e, to->data, bytes, from->data, bytes, bytes, 1);
+    return BY_OK;
+}
+
 by_status KERNEL(copy)(by_exec *e, by_node *n)
 {
-    const int64_t bytes = elements(n->in[0]) * (int64_t)by_dtype_size(n->in[0]->type);
-    copy_blocks(e, n->out[0]->data, bytes, n->in[0]->data, bytes, bytes, 1);
-    return BY_OK;
+    return copy_all(e, n->in[0], n->out[0]);
+}
+
+by_status KERNEL(store)(by_exec *e, by_node *n)
+{
+    return copy_all(e, n->in[0], n->in[1]);
 }
 
 by_status KERNEL(reshape)(by_exec *e, by_node *n)

@@ -130,17 +130,28 @@ static by_status move_blocks(by_cuda_exec *x, bool pad, char *to, int64_t to_str
         blocks{length / word, to_stride / word, from_stride / word, before / word, covered / word * count});
 }
 
-extern "C" by_status by_cuda_copy(by_exec *e, by_node *n)
+static by_status copy_all(by_exec *e, const by_tensor *x, by_tensor *y)
 {
-    const int64_t bytes = elements_of(n->in[0]) * size_of(n->in[0]);
+    const int64_t bytes = elements_of(x) * size_of(x);
     /* A length that is no multiple of 16 would make every word short: the rest goes by itself. */
     const int64_t whole = bytes / 16 * 16;
-    char *to = (char *)n->out[0]->data;
-    const char *from = (const char *)n->in[0]->data;
-    BY_BRANCH("copy");
+    char *to = (char *)y->data;
+    const char *from = (const char *)x->data;
     BY_TRY(move_blocks(by_cuda_of(e), false, to, whole, 0, from, whole, 0, whole, 1));
     return move_blocks(by_cuda_of(e), false, to + whole, bytes - whole, 0, from + whole, bytes - whole, 0,
                        bytes - whole, 1);
+}
+
+extern "C" by_status by_cuda_copy(by_exec *e, by_node *n)
+{
+    BY_BRANCH("copy");
+    return copy_all(e, n->in[0], n->out[0]);
+}
+
+extern "C" by_status by_cuda_store(by_exec *e, by_node *n)
+{
+    BY_BRANCH("store");
+    return copy_all(e, n->in[0], n->in[1]);
 }
 
 extern "C" by_status by_cuda_reshape(by_exec *, by_node *)

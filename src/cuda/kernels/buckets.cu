@@ -1,0 +1,24 @@
+/* buckets.cu - distances sorted into ever wider buckets (T5). */
+#include "cuda/kernels/each.cuh"
+
+enum { THREADS = 256 };
+
+static __global__ void __launch_bounds__(THREADS) sort_into_buckets(int32_t *y, by_buckets_attr a)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= a.length)
+        return;
+    const int64_t d = i - a.zero, far = d < 0 ? -d : a.both ? d : 0;
+    int k = a.count - 1;
+    while (k > 0 && a.first[k] > far)
+        k--;
+    y[i] = k + (a.both && d > 0 ? a.count : 0);
+}
+
+extern "C" by_status by_cuda_buckets(by_exec *e, by_node *n)
+{
+    const by_buckets_attr *a = (const by_buckets_attr *)n->attr;
+    BY_BRANCH("buckets");
+    return by_launch(by_cuda_of(e), sort_into_buckets, blocks_for(a->length, THREADS), THREADS, 0,
+                     (int32_t *)n->out[0]->data, *a);
+}

@@ -1,0 +1,30 @@
+/* sines.cu - positions as points on circles that turn ever more slowly (2017). */
+#include "cuda/kernels/each.cuh"
+
+enum { THREADS = 256 };
+
+/* The angle needs f64: at position 500, f32 is off by 3e-5. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS) turn(T *y, const int32_t *p, int64_t width, int64_t count)
+{
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x, cosines = width - width / 2;
+    int64_t i = 0;
+    if (at >= count)
+        return;
+    const int64_t row = divide(at, width, &i), k = i < cosines ? i : i - cosines;
+    const double angle = (double)p[row] / pow(10000.0, 2.0 * (double)k / (double)width);
+    y[at] = from_float<T>((float)(i < cosines ? sin(angle) : cos(angle)));
+}
+
+template <class T> static by_status sines(by_cuda_exec *c, by_node *n)
+{
+    const int64_t count = elements_of(n->out[0]);
+    BY_BRANCH("sines");
+    return by_launch(c, turn<T>, blocks_for(count, THREADS), THREADS, 0, (T *)n->out[0]->data,
+                     (const int32_t *)n->in[0]->data, ((const by_sines_attr *)n->attr)->width, count);
+}
+
+extern "C" by_status by_cuda_sines(by_exec *e, by_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, sines, by_cuda_of(e), n)
+}
