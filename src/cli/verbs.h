@@ -32,6 +32,7 @@ struct cli_verb {
     X(cli_answer)          \
     X(cli_embed)           \
     X(cli_eval)            \
+    X(cli_score)           \
     X(cli_tokenize)        \
     X(cli_train_tokenizer) \
     X(cli_inspect)         \
