@@ -553,6 +553,64 @@ static void searches_equal_the_reference(void **state)
     by_model_free(m);
 }
 
+/* ---- explanations ---------------------------------------------------------------------------- */
+
+typedef struct listener {
+    int steps, finished, ruled_out;
+    const char *end;
+    float best;
+    int32_t token[GUESSES]; /* that the hypotheses ended with after the last step */
+} listener;
+
+/* Every step follows from the one before, and adds up. */
+static void listen(void *user, const by_explanation *why)
+{
+    listener *l = user;
+    int next = 0;
+    assert_int_equal(why->step, l->steps++);
+    for (int i = 0; i < why->n_beams && why->step > 0; i++)
+        assert_int_equal(why->beams[i].tokens[why->step - 1], l->token[i]);
+    for (int i = 0; i < why->count; i++) {
+        const by_candidate *c = &why->candidates[i];
+        const double added =
+            c->n_changes ? (double)c->changes[c->n_changes - 1].share : (double)c->probability;
+        if (c->fate == BY_FATE_RULED_OUT) {
+            l->ruled_out++;
+            assert_true(added == 0);
+            continue;
+        }
+        assert_true(fabs((double)why->beams[c->beam].score + log(added) - (double)c->total) < 1e-3);
+        if (c->fate == BY_FATE_CHOSEN) {
+            assert_int_equal(why->next[next].tokens[why->step], c->token);
+            assert_true(why->next[next++].score == c->total);
+        }
+    }
+    assert_int_equal(next, why->n_next);
+    for (int i = 0; i < why->n_next; i++)
+        l->token[i] = why->next[i].tokens[why->step];
+    l->finished = why->n_finished;
+    l->end = why->end;
+    l->best = why->n_finished ? why->finished[0].score : 0;
+}
+
+static void searches_are_explained(void **state)
+{
+    (void)state;
+    const int32_t *prompt = text_of(2, 5), stops[] = {3, 11, 17, 29};
+    listener l = {0};
+    by_generate_spec spec = {.max_new_tokens = 9,
+                             .stop_tokens = stops,
+                             .stop_count = 4,
+                             .sampling = {.no_repeat_ngram = 1, .repetition_penalty = 1.1},
+                             .beam = {.width = 3, .length_penalty = 1},
+                             .explain = listen,
+                             .user = &l};
+    by_generate_result r = find(model, &prompt, &(int){5}, 1, &spec);
+    assert_true(l.steps >= 2 && l.finished == 3 && l.end && l.ruled_out > 0);
+    assert_true(l.best == r.rows[0].score);
+    by_generate_result_free(&r);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void impossible_searches_are_refused(void **state)
@@ -605,10 +663,15 @@ static void impossible_searches_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_change_places),           cmocka_unit_test(impossible_orders_are_refused),
-        cmocka_unit_test(the_highest_logits_are_kept),  cmocka_unit_test(a_search_equals_full_recomputation),
-        cmocka_unit_test(a_beam_of_one_is_greedy),      cmocka_unit_test(a_ragged_batch_equals_one_at_a_time),
-        cmocka_unit_test(searches_equal_the_reference), cmocka_unit_test(impossible_searches_are_refused),
+        cmocka_unit_test(rows_change_places),
+        cmocka_unit_test(impossible_orders_are_refused),
+        cmocka_unit_test(the_highest_logits_are_kept),
+        cmocka_unit_test(a_search_equals_full_recomputation),
+        cmocka_unit_test(a_beam_of_one_is_greedy),
+        cmocka_unit_test(a_ragged_batch_equals_one_at_a_time),
+        cmocka_unit_test(searches_equal_the_reference),
+        cmocka_unit_test(searches_are_explained),
+        cmocka_unit_test(impossible_searches_are_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -347,21 +347,45 @@ static bool score_few(run *r, const text *t, int group, const beam *b, by_scores
     return sure >= r->keep || top->count == r->vocab || x->count < top->count; /* the last: one is forced */
 }
 
+/* Log of the sum of e^logit. */
+static float weigh(const float *logits, int count)
+{
+    float most = -INFINITY;
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        most = BY_MAX(most, logits[i]);
+    for (int i = 0; i < count; i++)
+        sum += (double)expf(logits[i] - most);
+    return (float)((double)most + log(sum));
+}
+
+/* Follow the likeliest tokens of a whole row. */
+static void track_all(const run *r, const float *logits, float lse, by_tracking *track)
+{
+    for (int k = 0; k < BY_MIN(BY_EXPLAIN_CANDIDATES, r->vocab); k++) {
+        int best = -1;
+        for (int i = 0; i < r->vocab; i++) {
+            bool seen = false;
+            for (int j = 0; j < k; j++)
+                seen = seen || track->candidate[j].token == i;
+            if (!seen && (best < 0 || logits[i] > logits[best]))
+                best = i;
+        }
+        by_track_add(track, best, logits[best] - lse, expf(logits[best] - lse));
+    }
+}
+
 /* The scores of all tokens. */
 static by_status score_all(run *r, const text *t, int group, const beam *b, by_scores *x, by_tracking *track)
 {
     const float *logits = by_generator_logits(r->generator, b->row);
     if (!logits)
         return by_error_status();
-    float most = -INFINITY;
-    double sum = 0;
-    for (int i = 0; i < r->vocab; i++)
-        most = BY_MAX(most, logits[i]);
-    for (int i = 0; i < r->vocab; i++)
-        sum += (double)expf(logits[i] - most);
-    const float lse = (float)((double)most + log(sum));
+    const float lse = weigh(logits, r->vocab);
     if (!check_weight(lse))
         return BY_ERR_NUMERIC;
+    if (track && track->count == 0)
+        track_all(r, logits, lse, track);
     for (int i = 0; i < r->vocab; i++)
         r->sampler.row[i] = logits[i] - lse;
     *x = (by_scores){.value = r->sampler.row, .count = r->vocab};
