@@ -184,12 +184,15 @@ static void plan_encoder(plan *p)
     p->spec.pre_tokenizer = words;
 }
 
-static void plan_decoder(plan *p)
+static void plan_decoder(plan *p, by_objective_kind kind)
 {
     p->spec.byte_level = p->spec.kind == BY_VOCAB_BPE;
     if (!p->spec.byte_level)
         add(p, p->spec.unknown = "<unk>");
     add(p, "<|endoftext|>");
+    const char *const fim[] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
+    for (int i = 0; i < 3 && kind == BY_OBJECTIVE_FIM; i++)
+        add(p, fim[i]);
 }
 
 by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kind, const char *const *files,
@@ -212,7 +215,7 @@ by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kin
         if (task == BY_TASK_SEQ2SEQ)
             plan_seq2seq(p, spec->family, items);
         else if (task == BY_TASK_LM && kind != BY_OBJECTIVE_CLM)
-            plan_decoder(p);
+            plan_decoder(p, kind);
         else
             plan_encoder(p);
         p->spec.special = p->count ? p->special : NULL;
