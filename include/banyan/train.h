@@ -122,6 +122,7 @@ typedef struct by_objective_choice {
     const char *const *prefixes; /* put before the source: one for each pair of texts; with both directions */
     int prefix_count;            /* two */
     const char *source, *target; /* columns; NULL: the usual ones */
+    const char *label_words; /* "negative,positive": what targets 0, 1, ... of tables stand for; or NULL */
 } by_objective_choice;
 
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */

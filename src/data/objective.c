@@ -314,10 +314,13 @@ static int32_t *from(int32_t *v, size_t at)
 void by_samples_largest(by_samples *r, const by_objective *o)
 {
     const by_bucket_list *b = &o->buckets;
+    const by_bucket *best = b->list;
+    for (int i = 1; i < b->count; i++)
+        if ((int64_t)b->list[i].rows * (b->list[i].sides[0] + b->list[i].sides[1]) >
+            (int64_t)best->rows * (best->sides[0] + best->sides[1]))
+            best = &b->list[i];
     for (int k = 0; k < r->count / r->batch && b->count; k++)
-        for (int i = 0; i < b->count; i++)
-            if ((size_t)b->list[i].rows * (size_t)b->list[i].seq == r->room)
-                r->shapes[k] = (struct by_shape){b->list[i].rows, b->list[i].seq};
+        r->shapes[k] = (struct by_shape){best->rows, best->sides[1], best->sides[0]};
 }
 
 by_batch by_samples_batch(const by_samples *r, int number)
@@ -326,7 +329,7 @@ by_batch by_samples_batch(const by_samples *r, int number)
         const size_t at = (size_t)number * r->room;
         return (by_batch){.batch = r->shapes[number].rows,
                           .seq = r->shapes[number].seq,
-                          .source_seq = r->shapes[number].seq,
+                          .source_seq = r->shapes[number].source_seq,
                           .tokens = r->tokens + at,
                           .targets = r->targets + at,
                           .source = r->source + at,

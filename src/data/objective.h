@@ -82,9 +82,9 @@ typedef struct by_samples {
     int source_seq;                                                 /* of the first texts */
     int32_t *source, *source_mask;
     struct by_shape {
-        int rows, seq; /* of both texts */
-    } * shapes;        /* of each micro-batch; NULL: all are alike */
-    size_t room;       /* cells of the largest such one */
+        int rows, seq, source_seq;
+    } * shapes;  /* of each micro-batch; NULL: all are alike */
+    size_t room; /* cells of either text in the largest such one */
 } by_samples;
 by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch);
 void by_samples_free(by_samples *r);                        /* zero state is legal */

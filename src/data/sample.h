@@ -28,7 +28,9 @@ typedef struct by_span {
 
 /* Pairs of about the same length, and how they make batches (buckets.c). */
 typedef struct by_bucket {
-    int seq, rows; /* tokens of the longer text at most, and of a batch */
+    int seq;      /* tokens of the longer text at most */
+    int sides[2]; /* the same of each, rounded up */
+    int rows;     /* of a batch */
     int64_t first, count, batches;
 } by_bucket;
 enum { BY_BUCKETS = 64 };

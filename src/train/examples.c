@@ -55,8 +55,10 @@ static by_samples one_row(const by_samples *all, int micro, int k)
     size_t cell = row * (size_t)one.seq, source = row * (size_t)one.source_seq,
            pick = row * (size_t)one.picks;
     if (all->shapes) {
-        one.seq = one.source_seq = all->shapes[micro].seq;
-        cell = source = (size_t)micro * all->room + (size_t)k * (size_t)one.seq;
+        one.seq = all->shapes[micro].seq;
+        one.source_seq = all->shapes[micro].source_seq;
+        cell = (size_t)micro * all->room + (size_t)k * (size_t)one.seq;
+        source = (size_t)micro * all->room + (size_t)k * (size_t)one.source_seq;
     }
     int32_t **cells[] = {&one.tokens, &one.segments, &one.positions, &one.mask};
     for (int c = 0; c < BY_COUNT(cells); c++)

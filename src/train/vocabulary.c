@@ -83,6 +83,7 @@ by_status by_items_make(by_items *out, const by_run_spec *spec, char *const *pat
     out->spec.items = list;
     out->spec.text = c->source ? c->source : c->language_count ? c->languages[0] : NULL;
     out->spec.label = c->target ? c->target : c->language_count ? c->languages[1] : NULL;
+    out->spec.words = c->label_words;
     return find_prefixes(out, spec, list);
 }
 
