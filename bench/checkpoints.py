@@ -219,6 +219,34 @@ def trained_here(family):
     report(f"{family} trained here, generation_config", model.generation_config is not None and os.path.exists(f"{folder}/generation_config.json"))
 
 
+def pair(label, model):
+    """An encoder-decoder: its own way to save, torch.save, and back through convert. Labels are the second text."""
+    config, ids = model.config, None
+    config.architectures = [type(model).__name__]
+    for shard in (None, "30KB"):
+        path = fresh("a", config)
+        model.save_pretrained(path, **({"max_shard_size": shard} if shard else {}))
+        loads_here(f"{label}, save_pretrained{', sharded' if shard else ''}", path, model)
+    path = fresh("a", config)
+    torch.save(model.state_dict(), f"{path}/pytorch_model.bin")
+    loads_here(f"{label}, torch.save", path, model)
+    ids, wanted = reference(model, path)
+    os.remove(f"{path}/reference.safetensors")
+    out = f"{work}/out"
+    shutil.rmtree(out, ignore_errors=True)
+    run("convert", path, out, "-q")
+    back, info = type(model).from_pretrained(out, output_loading_info=True, dtype=torch.float32)
+    with torch.no_grad():
+        error = (back.eval()(input_ids=ids, labels=ids).logits - wanted).abs().max().item()
+    report(f"here -> there: {label}, converted", not info["missing_keys"] and not info["unexpected_keys"] and error == 0, f"{info} {error}")
+
+
+def untied(model):
+    """A head of its own, as T5 1.1 is published."""
+    model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.shared.weight))
+    return model
+
+
 gpt2 = shake(GPT2LMHeadModel(GPT2Config(vocab_size=97, n_positions=40, n_embd=32, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2, pad_token_id=0)))
 gpt = shake(OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=97, n_positions=40, n_embd=32, n_layer=2, n_head=4)))
 there_to_here("GPT-2", gpt2, GPT2Model)
@@ -240,6 +268,17 @@ encoder(shake(transformers.DistilBertForMaskedLM(transformers.DistilBertConfig(v
                                                                               max_position_embeddings=40))), masked)
 encoder(shake(transformers.XLMWithLMHeadModel(transformers.XLMConfig(vocab_size=97, emb_dim=32, n_layers=2, n_heads=4,
                                                                      max_position_embeddings=40))), transformers.AutoModelForMaskedLM)
+sizes = dict(vocab_size=97, d_model=32, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+t5 = dict(d_kv=8, d_ff=64, num_layers=2, num_heads=4, **sizes)
+pair("T5", shake(transformers.T5ForConditionalGeneration(transformers.T5Config(**t5))))
+pair("T5 1.1", untied(shake(transformers.T5ForConditionalGeneration(
+    transformers.T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False, **t5)))))
+both = dict(encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=64,
+            decoder_ffn_dim=48, max_position_embeddings=40, **sizes)
+pair("BART", shake(transformers.BartForConditionalGeneration(transformers.BartConfig(**both))))
+pair("Marian", shake(transformers.MarianMTModel(transformers.MarianConfig(**both))))
+pair("Marian, two vocabularies", shake(transformers.MarianMTModel(
+    transformers.MarianConfig(decoder_vocab_size=97, share_encoder_decoder_embeddings=False, **both))))
 trained_here("gpt2")
 trained_here("openai-gpt")
 shutil.rmtree(work)

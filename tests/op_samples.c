@@ -560,6 +560,27 @@ bool by_op_sample_argmax(by_op_sample *s, int which)
     return true;
 }
 
+bool by_op_sample_top(by_op_sample *s, int which)
+{
+    static const struct {
+        int64_t rows, cols;
+        int k, way; /* way 1: many equals; 2: the highest lie where few threads of a GPU look */
+    } cases[] = {{1, 1, 1, 0},     {3, 7, 7, 0},      {5, 300, 8, 0},    {2, 1030, 128, 1},
+                 {4, 5003, 12, 0}, {2, 5000, 100, 1}, {1, 59000, 20, 0}, {1, 80000, 100, 2}};
+    if (which >= BY_COUNT(cases))
+        return false;
+    by_tensor *x = operand(s, SHAPE(cases[which].rows, cases[which].cols)), *ids, *lse;
+    double *v = values_of(s, x);
+    for (int64_t i = 0; v && i < by_elements(x); i++)
+        v[i] = cases[which].way == 1   ? floor(v[i])
+               : cases[which].way == 2 ? v[i] + (i / 8 % 512 < 8 ? 9 : 0)
+                                       : v[i];
+    shown(s, by_top(s->graph, x, cases[which].k, &ids, &lse));
+    shown(s, ids);
+    shown(s, lse);
+    return true;
+}
+
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 /* The last: long runs of the same index. */
@@ -1155,6 +1176,34 @@ bool by_op_sample_adafactor(by_op_sample *s, int which)
 }
 
 /* A step in the middle, one whose positions are at their end, and one whose log is full. */
+bool by_op_sample_reorder(by_op_sample *s, int which)
+{
+    /* nothing moves; inside groups; all groups one to the front; one to the front past another; large groups
+     */
+    static const double rows[][6] = {
+        {0, 1, 2, 3, 4, 5}, {1, 0, 2, 2, 5, 4}, {2, 2, 5, 4, 4, 5}, {4, 5, 3, 2, 4, 5}, {0, 1, 2, 4, 4, 4}};
+    static const struct {
+        int beams;
+        int64_t room, width;
+    } cases[] = {{2, 6, 8}, {2, 9, 5}, {2, 300, 64}, {2, 7, 12}, {3, 40, 16}};
+    if (which >= BY_COUNT(cases))
+        return false;
+    const int64_t room = cases[which].room, c = cases[which].width;
+    by_tensor *keys = changes(s, input(s, s->type, SHAPE(6, room, c)));
+    by_tensor *values = changes(s, input(s, s->type, SHAPE(6, room, c)));
+    by_tensor *from = indices(s, 6, SHAPE(6)), *past = indices(s, room + 1, SHAPE(6));
+    if (by_graph_status(s->graph) != BY_OK)
+        return true;
+    for (int b = 0; b < 6; b++)
+        values_of(s, from)[b] = rows[which][b];
+    values_of(s, past)[0] = (double)room;
+    values_of(s, past)[3] = 0;
+    by_reorder(s->graph, keys, values, from, past, cases[which].beams);
+    shown(s, keys);
+    shown(s, values);
+    return true;
+}
+
 bool by_op_sample_advance(by_op_sample *s, int which)
 {
     if (which >= 3)

@@ -227,6 +227,56 @@ static void test_argmax(void **state)
     }
 }
 
+/* The i-th has i better ones before it: higher, or equal and earlier. */
+static void test_top(void **state)
+{
+    (void)state;
+    setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
+    trial *t;
+    for (int which = 0; (t = trial_new(how, BY_OP_TOP, which)); which++) {
+        run_once(t);
+        const double *v = t->sample->leaf[0].values, *y = t->sample->out[0].tensor->data;
+        const int32_t *ids = t->sample->out[1].tensor->data;
+        const double *lse = t->sample->out[2].tensor->data;
+        const int64_t n = t->sample->leaf[0].tensor->dim[1], k = t->sample->out[0].tensor->dim[1];
+        for (int64_t r = 0; r < t->sample->leaf[0].tensor->dim[0]; r++, v += n) {
+            double sum = 0;
+            for (int64_t i = 0; i < n; i++)
+                sum += exp(v[i]);
+            assert_true(fabs(lse[r] - log(sum)) < 1e-9);
+            for (int64_t i = 0; i < k; i++) {
+                const int32_t id = ids[r * k + i];
+                int64_t better = 0;
+                for (int64_t j = 0; j < n; j++)
+                    better += v[j] > v[id] || (v[j] == v[id] && j < id);
+                assert_int_equal(better, i);
+                assert_true(y[r * k + i] == v[id]);
+            }
+        }
+        trial_free(t);
+    }
+}
+
+static void test_reorder(void **state)
+{
+    (void)state;
+    setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
+    trial *t;
+    for (int which = 0; (t = trial_new(how, BY_OP_REORDER, which)); which++) {
+        run_once(t);
+        const by_op_sample_leaf *leaf = t->sample->leaf;
+        const int64_t room = leaf[0].tensor->dim[1], c = leaf[0].tensor->dim[2];
+        for (int64_t i = 0; i < 2 * 6 * room * c; i++) {
+            const int64_t cache = i / (6 * room * c), b = i / (room * c) % 6, rest = i % (room * c);
+            const bool moved = rest / c < (int64_t)leaf[3].values[b];
+            const int64_t from = moved ? (int64_t)leaf[2].values[b] : b;
+            const double *now = leaf[cache].tensor->data;
+            assert_true(now[b * room * c + rest] == leaf[cache].values[from * room * c + rest]);
+        }
+        trial_free(t);
+    }
+}
+
 /* One query over `keys` keys of one head: y (dim) and weights (keys). Rows of k and v are `row` apart. */
 static void attend_naively(const double *q, const double *k, const double *v, int64_t row, int64_t keys,
                            int dim, double scale, const double *seen, int64_t limit, double *y,
@@ -491,6 +541,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_f64),
         cmocka_unit_test(test_argmax),
+        cmocka_unit_test(test_top),
+        cmocka_unit_test(test_reorder),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_attention_cached),
         cmocka_unit_test(test_bad_indices),

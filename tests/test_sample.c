@@ -44,10 +44,11 @@ static void repetition_divides_or_multiplies_once(void **state)
     (void)state;
     by_sampler s = open_sampler(5);
     float row[] = {2, -2, 3, 0, -1};
-    by_sample_repetition(&s, row, (int32_t[]){0, 1, 0, 0, 3}, 5, 2);
+    by_rule_repetition(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){0, 1, 0, 0, 3}, 5, 2);
     assert_row(row, (float[]){1, -4, 3, 0, -1}, 5);
-    by_sample_repetition(&s, row, (int32_t[]){4}, 1, 2); /* the marks of the first call are gone */
-    by_sample_repetition(&s, row, (int32_t[]){0}, 1, 2);
+    by_rule_repetition(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){4}, 1,
+                       2); /* the marks of the first call are gone */
+    by_rule_repetition(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){0}, 1, 2);
     assert_row(row, (float[]){0.5f, -4, 3, 0, -2}, 5);
     by_sampler_close(&s);
 }
@@ -57,7 +58,7 @@ static void presence_counts_once_frequency_always(void **state)
     (void)state;
     by_sampler s = open_sampler(4);
     float row[] = {1, 1, 1, NO};
-    by_sample_presence(&s, row, (int32_t[]){0, 2, 2, 3}, 4, 0.5, 0.25);
+    by_rule_presence(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){0, 2, 2, 3}, 4, 0.5, 0.25);
     assert_row(row, (float[]){0.25f, 1, 0, NO}, 4);
     by_sampler_close(&s);
 }
@@ -68,21 +69,22 @@ static void no_repeat_rules_out_what_completes_a_run(void **state)
     by_sampler s = open_sampler(6);
     const int32_t text[] = {1, 2, 3, 1, 2, 4, 1, 2};
     float row[6] = {0};
-    by_sample_no_repeat(&s, row, text, 8, 3); /* 1 2 was followed by 3 and by 4 */
+    by_rule_no_repeat(&(by_scores){.value = row, .count = s.vocab}, text, 8,
+                      3); /* 1 2 was followed by 3 and by 4 */
     assert_string_equal(left(row, 6), "abcf");
     float pairs[6] = {0};
-    by_sample_no_repeat(&s, pairs, text, 8, 2);
+    by_rule_no_repeat(&(by_scores){.value = pairs, .count = s.vocab}, text, 8, 2);
     assert_string_equal(left(pairs, 6), "abcf");
     float singles[6] = {0};
-    by_sample_no_repeat(&s, singles, text, 8, 1);
+    by_rule_no_repeat(&(by_scores){.value = singles, .count = s.vocab}, text, 8, 1);
     assert_string_equal(left(singles, 6), "af");
     float none[6] = {0};
-    by_sample_no_repeat(&s, none, text, 2, 3);
-    by_sample_no_repeat(&s, none, text, 0, 1);
-    by_sample_no_repeat(&s, none, text, 8, INT32_MAX);
+    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 2, 3);
+    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 0, 1);
+    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 8, INT32_MAX);
     assert_string_equal(left(none, 6), "abcdef");
     float twice[6] = {0};
-    by_sample_no_repeat(&s, twice, (int32_t[]){5, 5, 5}, 3, 3);
+    by_rule_no_repeat(&(by_scores){.value = twice, .count = s.vocab}, (int32_t[]){5, 5, 5}, 3, 3);
     assert_string_equal(left(twice, 6), "abcde");
     by_sampler_close(&s);
 }
@@ -298,7 +300,7 @@ static void assert_frequencies(const char *what, const by_sampling *spec, const 
         int32_t token;
         float logprob;
         by_sample_at at = {.sample = (uint64_t)i};
-        assert_int_equal(by_sample(&s, spec, &at, row, &token, &logprob), BY_OK);
+        assert_int_equal(by_sample(&s, spec, &at, row, &token, &logprob, NULL), BY_OK);
         hits[token]++;
     }
     for (int i = 0; i < SMALL; i++) {
@@ -361,7 +363,7 @@ static int32_t choose(by_sampler *s, const by_sampling *spec, const by_sample_at
 {
     int32_t token = -1;
     float logprob;
-    assert_int_equal(by_sample(s, spec, at, row, &token, &logprob), BY_OK);
+    assert_int_equal(by_sample(s, spec, at, row, &token, &logprob, NULL), BY_OK);
     return token;
 }
 
@@ -377,7 +379,7 @@ static void temperature_zero_is_greedy(void **state)
                                             .stop_count = 2};
     int32_t token;
     float logprob;
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, row, &token, &logprob), BY_OK);
+    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, row, &token, &logprob, NULL), BY_OK);
     assert_int_equal(token, 1);
     assert_float_equal(logprob, 3 - log(exp(1) + 2 * exp(3) + exp(2)), 1e-6);
     assert_int_equal(choose(&s, &(by_sampling){.repetition_penalty = 2}, &after, row), 3);
@@ -421,17 +423,18 @@ static void bad_numbers_are_errors(void **state)
     const by_sample_at none = {0};
     int32_t token;
     float logprob;
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){1, NAN, 2}, &token, &logprob),
+    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){1, NAN, 2}, &token, &logprob, NULL),
                      BY_ERR_NUMERIC);
     assert_non_null(strstr(by_error_message(), "token 1"));
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){1, 0, INFINITY}, &token, &logprob),
-                     BY_ERR_NUMERIC);
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){NO, NO, NO}, &token, &logprob),
+    assert_int_equal(
+        by_sample(&s, &(by_sampling){0}, &none, (float[]){1, 0, INFINITY}, &token, &logprob, NULL),
+        BY_ERR_NUMERIC);
+    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){NO, NO, NO}, &token, &logprob, NULL),
                      BY_ERR_NUMERIC);
     by_sampling all = {.temperature = 1, .banned = (int32_t[]){0, 1, 2}, .banned_count = 3};
-    assert_int_equal(by_sample(&s, &all, &none, (float[]){1, 2, 3}, &token, &logprob), BY_ERR_NUMERIC);
+    assert_int_equal(by_sample(&s, &all, &none, (float[]){1, 2, 3}, &token, &logprob, NULL), BY_ERR_NUMERIC);
     assert_int_equal(
-        by_sample(&s, &(by_sampling){.temperature = 1}, &none, (float[]){NO, 3, NO}, &token, &logprob),
+        by_sample(&s, &(by_sampling){.temperature = 1}, &none, (float[]){NO, 3, NO}, &token, &logprob, NULL),
         BY_OK);
     assert_int_equal(token, 1);
     assert_float_equal(logprob, 0, 1e-6);

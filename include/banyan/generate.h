@@ -14,13 +14,20 @@ extern "C" {
 /* Some sequences that grow side by side, each at its own pace, and the keys and values of what they hold. */
 typedef struct by_generator by_generator;
 typedef struct by_generator_spec {
-    int batch;    /* sequences (rows); 0: 1 */
-    int capacity; /* positions each can hold, at most the model's context; 0: the context */
+    int batch;           /* sequences (rows); 0: 1 */
+    int capacity;        /* positions each can hold, at most the model's context; 0: the context */
+    int source_capacity; /* of encoder-decoders: tokens of a source at most; 0: the context */
+    int beams; /* rows stand in groups of so many, at most 64, that can be reordered; 0: 1, they cannot */
 } by_generator_spec;
 
 /* The model must be a language model; it is borrowed. NULL on failure. */
 BY_API by_generator *by_generator_new(by_model *m, const by_generator_spec *spec);
 BY_API void by_generator_free(by_generator *g);
+
+/* Of encoder-decoders, before anything else: the source of every group of rows, of which there are batch /
+ * beams. The encoder runs once over sources[i][0..lengths[i]); NULL: that group is not used. All rows become
+ * empty. */
+BY_API by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths);
 
 /* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
  * NULL). A token outside the vocabulary or a row that would outgrow the capacity is BY_ERR_ARGUMENT, and
@@ -28,8 +35,29 @@ BY_API void by_generator_free(by_generator *g);
 BY_API by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
 
 /* (V) logits of what follows the last token fed to the row; NULL when there is none, that is at the beginning
- * and after a rewind. Valid until the next feed. */
-BY_API const float *by_generator_logits(const by_generator *g, int row);
+ * and after a rewind, or when they cannot be read. Valid until the next feed. */
+BY_API const float *by_generator_logits(by_generator *g, int row);
+
+/* The highest of these logits, and what all of them weigh: log-probabilities are logit - lse. */
+typedef struct by_top_logits {
+    const float *logits; /* (count) in falling order, the first of equals first */
+    const int32_t *ids;  /* (count) */
+    int count;
+    float lse; /* log of the sum of e^logit over the whole vocabulary; not finite: the logits are not */
+} by_top_logits;
+
+/* From now on a feed brings the k (1 to 128, at most V) highest logits of every row to the host and leaves
+ * the rest on the device, from where by_generator_logits fetches a row when it is asked to; then it knows
+ * only the rows that were fed last. 0: whole rows, as at the beginning. */
+BY_API by_status by_generator_keep_top(by_generator *g, int k);
+/* NULL where there are no logits, and with k = 0. Valid until the next feed. */
+BY_API const by_top_logits *by_generator_top(const by_generator *g, int row);
+
+/* Row b goes on with what row from[b] holds: hypotheses of a beam search change places. Rows stand in groups
+ * of spec.beams; all rows of a group take from one group, their own or a later one, each group from another.
+ * So besides changing places, groups that are done can be squeezed out to the back; feeding the rows in front
+ * alone is then cheaper. Done within the next feed. No row has logits afterwards. */
+BY_API by_status by_generator_reorder(by_generator *g, const int32_t *from);
 
 /* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing.
  */
@@ -48,10 +76,17 @@ BY_API by_status by_generator_time(by_generator *g, by_trace_fn fn,
 BY_API int by_generator_length(const by_generator *g, int row); /* positions the row holds */
 BY_API by_model *by_generator_model(const by_generator *g);
 BY_API int by_generator_batch(const by_generator *g);
+BY_API int by_generator_beams(const by_generator *g);
 BY_API int by_generator_capacity(const by_generator *g);
 BY_API size_t by_generator_bytes(const by_generator *g); /* cache and activations in use */
 
 /* ---- sampling -------------------------------------------------------------------------------- */
+
+/* A word as a run of tokens. */
+typedef struct by_words {
+    const int32_t *tokens;
+    int count;
+} by_words;
 
 /* How the next token is chosen from the logits. All zero is greedy decoding: the likeliest token, the first
  * of equals. What is set applies in the order of the fields, up to seed. */
@@ -63,15 +98,94 @@ typedef struct by_sampling {
     int no_repeat_ngram;       /* no run of so many tokens comes twice, prompt included; 0: off */
     const int32_t *banned;     /* tokens that never come, NULL: none */
     int banned_count;
-    int min_new_tokens; /* no stop token before so many */
-    double temperature; /* logits are divided by it; 0: greedy, and what follows has no effect */
-    int top_k;          /* keep the k likeliest and those equal to the last of them; 0: off */
-    double top_p;       /* keep the fewest likeliest that together reach p; 0 and 1: off */
-    double min_p;       /* keep what is at least so likely as a share of the likeliest; 0: off */
-    double typical_p;   /* keep the fewest, nearest to the expected information content first, that reach p; 0
-                           and 1: off */
-    uint64_t seed;      /* a draw depends on (seed, sample, number of the new token) alone */
+    const by_words *words; /* runs of tokens that never come, NULL: none */
+    int word_count;
+    int min_new_tokens;    /* no stop token before so many */
+    const int32_t *prefix; /* what is generated begins with these, NULL: anything */
+    int prefix_count;
+    const int32_t *forced_first; /* the first new token is this, NULL: any */
+    const int32_t *forced_last;  /* the last one that max_new_tokens allows is this, NULL: any */
+    double temperature;          /* logits are divided by it; 0: greedy, and what follows has no effect */
+    int top_k;                   /* keep the k likeliest and those equal to the last of them; 0: off */
+    double top_p;                /* keep the fewest likeliest that together reach p; 0 and 1: off */
+    double min_p;                /* keep what is at least so likely as a share of the likeliest; 0: off */
+    double typical_p; /* keep the fewest, nearest to the expected information content first, that reach p; 0
+                         and 1: off */
+    uint64_t seed;    /* a draw depends on (seed, sample, number of the new token) alone */
 } by_sampling;
+
+/* ---- beam search ----------------------------------------------------------------------------- */
+
+typedef enum by_early_stopping {
+    BY_STOP_HEURISTIC, /* when the best hypothesis, were it to end now, could not join the finished ones */
+    BY_STOP_EARLY,     /* as soon as there are as many finished ones as beams */
+    BY_STOP_NEVER      /* when no hypothesis could join them at the length that suits it best */
+} by_early_stopping;
+
+/* The likeliest texts, several of them grown side by side. The constraints of by_sampling, that is what
+ * precedes the temperature, apply to log-probabilities; nothing is drawn. */
+typedef struct by_beam {
+    int width;             /* hypotheses; 0 and 1: no beam search */
+    int groups;            /* that are told apart (Vijayakumar et al. 2018), 0: 1 */
+    double diversity;      /* subtracted from a token as often as earlier groups have just chosen it */
+    double length_penalty; /* scores are divided by length^penalty: above 0 favours long texts */
+    by_early_stopping early_stopping; /* when to stop looking for better ones */
+    int returned;                     /* best hypotheses in the result, 0: 1 */
+} by_beam;
+
+/* ---- explanations ---------------------------------------------------------------------------- */
+
+enum { BY_EXPLAIN_CANDIDATES = 16, BY_EXPLAIN_CHANGES = 16 };
+
+typedef enum by_fate {
+    BY_FATE_PASSED,    /* possible, but another was better or was drawn */
+    BY_FATE_RULED_OUT, /* by a rule */
+    BY_FATE_CHOSEN,    /* the next token; in a beam search, of a hypothesis that goes on */
+    BY_FATE_FINISHED,  /* beam search: the end of a finished hypothesis */
+    BY_FATE_TOO_LATE   /* beam search: an end that is not among the best, or worse than what is finished */
+} by_fate;
+
+/* What a rule has made of a candidate. */
+typedef struct by_change {
+    const char *rule;
+    float share; /* probability after it, 0: ruled out. In a beam search they no longer add up to 1 */
+} by_change;
+
+typedef struct by_candidate {
+    int32_t token;
+    float probability; /* under the model */
+    by_change changes[BY_EXPLAIN_CHANGES];
+    int n_changes;
+    float share; /* after all rules, of what is left */
+    by_fate fate;
+    int beam;    /* beam search: the hypothesis that it would continue, */
+    float total; /* the sum of log-probabilities with it, */
+    float score; /* of a finished one: divided by length^penalty */
+} by_candidate;
+
+typedef struct by_hypothesis {
+    const int32_t *tokens; /* without the prompt */
+    int count;
+    float score; /* the sum of log-probabilities; of a finished one, divided by length^penalty */
+} by_hypothesis;
+
+/* How one token came about, or in a beam search one step of a group of hypotheses. Valid during the call. */
+typedef struct by_explanation {
+    int row;                                        /* in the prompts */
+    int step;                                       /* new tokens before this one */
+    by_candidate candidates[BY_EXPLAIN_CANDIDATES]; /* the likeliest and the chosen one; the best first */
+    int count;
+    /* sampling */
+    int32_t chosen;
+    int left;    /* tokens that no rule has ruled out */
+    double draw; /* the random number that chose among them, -1: the likeliest was taken */
+    /* beam search */
+    int group;
+    const by_hypothesis *beams, *next,
+        *finished; /* before the step, after it, and what is finished by then */
+    int n_beams, n_next, n_finished;
+    const char *end; /* why the search ends here, NULL: it goes on */
+} by_explanation;
 
 /* ---- generation ------------------------------------------------------------------------------ */
 
@@ -84,6 +198,7 @@ typedef enum by_finish {
 
 typedef struct by_generate_spec {
     by_sampling sampling;
+    by_beam beam;
     /* 0: until a stop token comes or the row's capacity is used up. Otherwise prompt and new tokens must fit
      * into the capacity, unless slide is set. */
     int max_new_tokens;
@@ -99,6 +214,8 @@ typedef struct by_generate_spec {
      * passes; returning true ends everything with BY_ERR_CANCELLED. */
     bool (*token)(void *user, int row, int32_t token, float logprob);
     bool (*cancelled)(void *user);
+    /* Hears how every token was chosen. */
+    void (*explain)(void *user, const by_explanation *why);
     void *user;
     /* token() need not know log-probabilities, and gets NaN. Greedy text is then chosen on the device,
      * several tokens between two calls. The same holds when there is no token(). */
@@ -110,11 +227,12 @@ typedef struct by_generation {
     int prompt;      /* tokens of the prompt */
     int count;       /* of both */
     by_finish finish;
+    float score; /* beam search: the sum of log-probabilities divided by length^penalty */
 } by_generation;
 
 typedef struct by_generate_result {
     by_generation *rows;
-    int count;             /* rows: the generator's batch */
+    int count;             /* rows: the generator's batch; in a beam search, prompts times beam.returned */
     int64_t prompt_tokens; /* fed */
     int64_t new_tokens;    /* of all rows, without stop tokens */
     double prompt_seconds; /* until the first token was chosen */
@@ -123,8 +241,14 @@ typedef struct by_generate_result {
 
 /* Generate after every prompt at once: prompts[row][0..lengths[row]) for each row of the generator, the same
  * one several times for several samples; a row whose prompt is NULL is left out. An empty prompt starts with
- * the model's end-of-text token, or is an error when there is none. What the generator held before is
- * forgotten. *result is filled also on failure, with what there was until then; release it in any case. */
+ * the model's end-of-text token, or is an error when there is none. Of an encoder-decoder the prompts are
+ * sources, and every text begins with the model's start token. What the generator held before is forgotten.
+ *
+ * With a beam search there is one prompt for every beam.width rows of the generator, which must have been
+ * made with as many beams. The texts of a prompt stand together in the result, the best first; where
+ * constraints leave fewer than were asked for, the last have no tokens. token() hears of a text when all of
+ * them are complete, and slide is not possible. *result is filled also on failure, with what there was until
+ * then; release it in any case. */
 BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */

@@ -228,6 +228,13 @@ BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, b
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
 
+/* Before a step of beam search: row b of the caches (B, M, C), which are states, takes over the first past[b]
+ * positions of row from[b]; both (B) i32. Rows stand in groups of `beams` (1 to 64). All rows of a group take
+ * from one group, their own or a later one, each group from another: hypotheses change places, and texts that
+ * are done can be squeezed out. */
+BY_API void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
+                       int beams);
+
 /* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens, positions (up to
  * `last`) and past grow by one, and next is appended to log (1 + M B), whose first element counts the steps.
  * All of them but next are states. */
@@ -262,6 +269,9 @@ BY_API by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, i
 BY_API by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis);
 BY_API by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type);
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
+/* The k (1 to 128) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
+ * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */
+BY_API by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse);
 
 /* ---- compile and run ------------------------------------------------------------------------- */
 
@@ -294,6 +304,8 @@ BY_API by_status by_write(by_program *p, by_tensor *t, const void *data, size_t 
 BY_API by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes);
 /* As floats, whatever the tensor's type. */
 BY_API by_status by_read_f32(by_program *p, const by_tensor *t, float *out);
+/* One row of it, of as many elements as the last axis has, as floats. */
+BY_API by_status by_read_row(by_program *p, const by_tensor *t, int64_t row, float *out);
 
 /* Copy a tensor that can be read into memory on the device, without waiting. */
 BY_API by_status by_keep(by_program *p, const by_tensor *t, by_memory *m, size_t offset);

@@ -13,7 +13,7 @@
 typedef struct bench_options {
     const char *model, *preset, *model_dir, *save, *device;
     int layers, heads, width, context, vocab;
-    int batch, seq, new_tokens, steps, warmup, threads;
+    int batch, seq, target, new_tokens, beams, steps, warmup, threads;
     by_dtype dtype;
     bool bf16, recompute;
 } bench_options;
@@ -41,6 +41,8 @@ static const cli_option options[] = {
      .help = "sequences at once (else 4; prefill and decode: 1)", .group = "Work"},
     {CLI_AT(bench_options, seq), .name = "seq", .alias = "prompt", CLI_RANGE(1, 1e7), .suffix = true,
      .help = "tokens per sequence, or of the prompt (else 64; prefill: 512)"},
+    {CLI_AT(bench_options, target), .name = "target", CLI_RANGE(1, 1e7), .suffix = true,
+     .help = "encoder-decoders, train: tokens of what is to be written (else as many as of the source)"},
     {CLI_AT(bench_options, new_tokens), .name = "new-tokens", CLI_RANGE(2, 1e7), .preset = "256",
      .help = "decode: tokens written after the prompt"},
     {CLI_AT(bench_options, steps), .name = "steps", .letter = 'n', CLI_RANGE(1, 1e6),
@@ -80,6 +82,7 @@ typedef struct bench {
     by_generator *generator; /* prefill, decode */
     uint64_t random;
     int32_t *tokens, *targets; /* (B, T) */
+    int32_t *source;           /* (B, S) of encoder-decoders; else NULL */
     int32_t *pick;             /* (picks) rows that a model of hidden tokens is to guess, else NULL */
     int picks;
     const int32_t **rows; /* (B) of tokens, for the generator */
@@ -114,9 +117,26 @@ static int32_t draw(bench *b)
     return (int32_t)((b->random >> 33) % (uint64_t)by_model_vocab(b->model));
 }
 
-/* New rows of T + 1 tokens: all but the last are the input, all but the first what is to be predicted. */
-static void draw_rows(bench *b)
+static bool is_pair(const bench *b)
 {
+    return by_model_task(b->model) == BY_TASK_SEQ2SEQ;
+}
+
+/* Encoder-decoders: sources, then what is to be written. */
+static by_status draw_pairs(bench *b)
+{
+    for (int i = 0; i < b->o.batch * b->o.seq; i++)
+        b->source[i] = draw(b);
+    for (int i = 0; i < b->o.batch * b->o.target; i++)
+        b->targets[i] = draw(b);
+    return by_model_shift(b->model, b->targets, b->o.batch, b->o.target, b->tokens);
+}
+
+/* New rows of T + 1 tokens: all but the last are the input, all but the first what is to be predicted. */
+static by_status draw_rows(bench *b)
+{
+    if (is_pair(b))
+        return draw_pairs(b);
     for (int r = 0; r < b->o.batch; r++) {
         int32_t next = draw(b);
         for (int t = 0; t < b->o.seq; t++) {
@@ -125,6 +145,7 @@ static void draw_rows(bench *b)
             b->targets[at] = next = draw(b);
         }
     }
+    return BY_OK;
 }
 
 /* Three tokens of twenty are hidden, at places that bench/peer_encoder.py knows too; what is there does not
@@ -158,7 +179,9 @@ static double forward_flops(const bench *b, double seen)
 static by_batch batch_of(const bench *b)
 {
     return (by_batch){.batch = b->o.batch,
-                      .seq = b->o.seq,
+                      .seq = is_pair(b) ? b->o.target : b->o.seq,
+                      .source = b->source,
+                      .source_seq = b->source ? b->o.seq : 0,
                       .tokens = b->tokens,
                       .targets = b->targets,
                       .pick = b->pick,
@@ -166,6 +189,17 @@ static by_batch batch_of(const bench *b)
 }
 
 /* ---- train, gemm ----------------------------------------------------------------------------- */
+
+/* The halves see different numbers of tokens: FLOP are counted in the compiled step. */
+static by_status count_pairs(bench *b)
+{
+    const by_batch batch = batch_of(b);
+    b->tokens_per_step = (int64_t)b->o.batch * (b->o.seq + b->o.target);
+    if (!by_trainer_program(b->trainer, &batch))
+        return by_error_status();
+    b->flops_per_token = by_trainer_flops(b->trainer) / (double)b->tokens_per_step;
+    return BY_OK;
+}
 
 static by_status train_open(bench *b)
 {
@@ -175,7 +209,9 @@ static by_status train_open(bench *b)
     b->trainer =
         by_trainer_new(b->model, &(by_trainer_spec){.recompute = b->o.recompute, .optimizer = adamw});
     b->flops_per_token = 3 * forward_flops(b, b->o.seq);
-    return b->trainer ? BY_OK : by_error_status();
+    if (!b->trainer)
+        return by_error_status();
+    return is_pair(b) ? count_pairs(b) : BY_OK;
 }
 
 static by_status train_step(bench *b, double *seconds)
@@ -402,12 +438,13 @@ static by_status open_model(bench *b)
 {
     const bench_options *o = &b->o;
     by_model_spec spec = {.dtype = o->dtype, .training = b->work->training, .seed = 1337};
-    const bool encoder = by_family_task(o->model) > BY_TASK_LM;
+    const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
+    const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;
     if (encoder)
         spec.task = b->work->training ? BY_TASK_MLM : BY_TASK_FEATURES;
-    by_model_shape shape = {.preset = o->preset ? o->preset
-                                      : encoder ? "base"
-                                                : "124m",
+    by_model_shape shape = {.preset = o->preset         ? o->preset
+                                      : encoder || pair ? "base"
+                                                        : "124m",
                             .layers = o->layers,
                             .heads = o->heads,
                             .width = o->width,
@@ -426,13 +463,19 @@ static by_status open_model(bench *b)
         return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
                        by_model_class(b->model));
     by_model_set_dropout(b->model, 0);
+    if (is_pair(b) && !o->model_dir) { /* any will do */
+        by_model_set_pad(b->model, 0);
+        by_model_set_start(b->model, 0);
+        by_model_set_eos(b->model, 1);
+    }
     return o->save ? by_model_save(b->model, o->save, o->dtype == BY_F64 ? BY_F32 : o->dtype) : BY_OK;
 }
 
 static by_status measure(bench *b)
 {
     bench_options *o = &b->o;
-    size_t cells = (size_t)o->batch * (size_t)o->seq;
+    o->target = o->target ? o->target : o->seq;
+    const size_t cells = (size_t)o->batch * (size_t)BY_MAX(o->seq, o->target);
     b->device = cli_device(o->device, o->threads);
     if (!b->device)
         return by_error_status();
@@ -440,9 +483,10 @@ static by_status measure(bench *b)
     b->tokens = by_alloc_zero(cells, sizeof *b->tokens);
     b->targets = by_alloc_zero(cells, sizeof *b->targets);
     b->seconds = by_alloc_zero((size_t)o->steps, sizeof *b->seconds);
-    if (!b->tokens || !b->targets || !b->seconds)
+    b->source = is_pair(b) ? by_alloc_zero(cells, sizeof *b->source) : NULL;
+    if (!b->tokens || !b->targets || !b->seconds || (is_pair(b) && !b->source))
         return BY_ERR_MEMORY;
-    b->tokens_per_step = (int64_t)cells;
+    b->tokens_per_step = (int64_t)o->batch * o->seq;
     b->passes = 1;
     BY_TRY(b->work->open(b));
     cli_progress bar = {.label = b->work->name, .total = (int64_t)o->warmup + o->steps};
@@ -450,8 +494,10 @@ static by_status measure(bench *b)
     cli_progress_start(&bar);
     for (int i = -o->warmup; i < o->steps && status == BY_OK; i++) {
         double seconds = 0;
-        draw_rows(b);
-        status = cli_interrupted() ? by_fail(BY_ERR_CANCELLED, "interrupted") : b->work->step(b, &seconds);
+        status = draw_rows(b);
+        if (status == BY_OK)
+            status =
+                cli_interrupted() ? by_fail(BY_ERR_CANCELLED, "interrupted") : b->work->step(b, &seconds);
         b->seconds[BY_MAX(i, 0)] = seconds;
         cli_progress_update(&bar, i + o->warmup + 1, "%.1f ms%s", 1e3 * seconds / b->passes,
                             i < 0 ? "  (warming up)" : "");
@@ -495,6 +541,8 @@ static void add_shape(const bench *b, cJSON *j)
     cJSON_AddNumberToObject(j, "vocab", by_model_vocab(b->model));
     cJSON_AddNumberToObject(j, "batch", o->batch);
     cJSON_AddNumberToObject(j, "seq", o->seq);
+    if (is_pair(b))
+        cJSON_AddNumberToObject(j, "target", o->target);
     if (b->work->step == decode_step)
         cJSON_AddNumberToObject(j, "new_tokens", o->new_tokens);
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(o->dtype));
@@ -562,6 +610,7 @@ static void release(bench *b)
     by_device_free(b->device);
     by_free(b->tokens);
     by_free(b->targets);
+    by_free(b->source);
     by_free(b->pick);
     by_free(b->rows);
     by_free(b->lengths);

@@ -1,25 +1,25 @@
 /* generate.c - banyan generate: continue a prompt. Text goes to stdout as it comes. */
-#include <ctype.h>
 #include <errno.h>
 #include <float.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "banyan/generate.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/strategy.h"
 #include "cli/verbs.h"
 #include "infer/stream.h"
 
-enum { ROWS_AT_ONCE = 8 }; /* samples that grow side by side */
+enum { ROWS_AT_ONCE = 8, MOST_TEXTS = 64 }; /* samples that grow side by side; texts of a beam search */
 #define PROMPT_LIMIT ((size_t)64 << 20)
 
 typedef struct generate_options {
     const char *prompt, *file, *device;
     by_dtype dtype;
-    int max_new, min_new, context, threads, samples, top_k, no_repeat;
-    double temp, top_p, min_p, typical, repeat, presence, frequency;
+    cli_strategy strategy;
+    int max_new, context, threads, samples, top_k;
+    double temp, top_p, min_p, typical;
     int64_t seed;
     cli_list stop;
     bool greedy, slide, ignore_eos, ids, echo, json, verbose;
@@ -36,8 +36,6 @@ static const cli_option rows[] = {
     {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n',
      CLI_RANGE(0, 1e9), .suffix = true, .preset = "128",
      .help = "new tokens at most; 0: until the context is full", .group = "Length"},
-    {CLI_AT(generate_options, min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0",
-     .help = "no end of text before so many"},
     {CLI_AT(generate_options, stop), .name = "stop", .help = "end where this text comes"},
     {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos", .help = "go on after an end of text"},
     {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c',
@@ -56,24 +54,22 @@ static const cli_option rows[] = {
      .help = "only what is at least so likely, as a share of the likeliest; 0: all"},
     {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1),
      .preset = "1", .help = "only the most typical that together reach p; 1: all"},
-    {CLI_AT(generate_options, repeat), .name = "repeat-penalty", .alias = "repetition-penalty",
-     CLI_RANGE(1e-3, 1e3), .preset = "1",
-     .help = "above 1, makes what was there less likely, prompt included"},
-    {CLI_AT(generate_options, presence), .name = "presence-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",
-     .help = "subtracted from the logits of tokens generated before"},
-    {CLI_AT(generate_options, frequency), .name = "frequency-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",
-     .help = "subtracted each time the token was generated"},
-    {CLI_AT(generate_options, no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0",
-     .help = "no run of N tokens comes twice; 0: off"},
     {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
      .help = "the same seed gives the same text; random when not given"},
     {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
      .help = "texts to generate"},
 
+    CLI_CONSTRAINT_ROWS(generate_options),
+
+    CLI_BEAM_ROWS(generate_options, "1"),
+
     {CLI_AT(generate_options, echo), .name = "echo", .preset = "yes",
      .help = "print the prompt in front of the text", .group = "Output"},
+    {CLI_AT(generate_options, strategy.explain), .name = "explain",
+     .help = "show for every step what the candidates were, what the rules made of them, and why one won"},
     {CLI_AT(generate_options, json), .name = "json",
-     .help = "one JSON object per sample: text, ids, finish_reason, tokens, tokens_per_s"},
+     .help = "one JSON object per text: text, ids, finish_reason, score, tokens; with --explain one per step "
+             "too"},
     {CLI_AT(generate_options, verbose), .name = "verbose", .letter = 'v',
      .help = "tell speed and time to the first token on stderr"},
 
@@ -100,9 +96,9 @@ typedef struct job {
     by_generator *generator;
     by_buf prompt; /* as given */
     by_ids ids;    /* of the prompt */
-    by_ids banned; /* what the model can say and the tokenizer cannot spell */
+    cli_constraints constraints;
     sample *samples;
-    int width, first;   /* samples at once, and the first of the present ones */
+    int width, first;   /* texts at once, and the first of the present ones */
     bool live;          /* one sample, printed as it comes */
     bool echoed;        /* its prompt is printed */
     char last;          /* character printed last, 0: none */
@@ -159,32 +155,27 @@ static by_status read_prompt(job *j, const cli_args *args)
     return status;
 }
 
-/* "1, 2 3" to ids. */
-static by_status parse_ids(const char *text, by_ids *out)
+/* An encoder-decoder reads the prompt and writes another text. */
+static bool is_pair(const job *j)
 {
-    while (text && *text) {
-        if (isspace((unsigned char)*text) || *text == ',') {
-            text++;
-            continue;
-        }
-        char *end;
-        errno = 0;
-        long id = strtol(text, &end, 10);
-        if (end == text || errno || id < 0 || id > INT32_MAX ||
-            (*end && *end != ',' && !isspace((unsigned char)*end)))
-            return by_fail(BY_ERR_ARGUMENT, "--ids: '%.20s' does not begin with a token id", text);
-        BY_TRY(by_ids_push(out, (int32_t)id));
-        text = end;
-    }
-    return BY_OK;
+    return by_model_task(j->model) == BY_TASK_SEQ2SEQ;
 }
 
 static by_status encode_prompt(job *j)
 {
     BY_TRY(by_ids_reserve(&j->ids, 1));
     if (!j->tokenizer)
-        return parse_ids(j->prompt.data, &j->ids);
-    if (j->prompt.size && by_tokenizer_encode(j->tokenizer, j->prompt.data, j->prompt.size, &j->ids) != BY_OK)
+        return cli_parse_ids("--ids", j->prompt.data, &j->ids);
+    by_encoding e = {0};
+    const by_encode_spec spec = {.special = is_pair(j), .whole = true}; /* a source ends as in training */
+    by_status s = BY_OK;
+    if (j->prompt.size || spec.special)
+        s = by_tokenizer_encode_with(j->tokenizer, j->prompt.data ? j->prompt.data : "", j->prompt.size,
+                                     &spec, &e);
+    for (size_t i = 0; i < e.ids.count && s == BY_OK; i++)
+        s = by_ids_push(&j->ids, e.ids.data[i]);
+    by_encoding_free(&e);
+    if (s != BY_OK)
         return by_fail_context("the prompt");
     return j->ids.count < INT32_MAX ? BY_OK : by_fail(BY_ERR_ARGUMENT, "the prompt is too long");
 }
@@ -201,7 +192,7 @@ static by_status match_tokenizer(job *j)
                        "the tokenizer has %d tokens, the model only %d: they do not belong together", known,
                        model);
     for (int id = known; id < model; id++)
-        BY_TRY(by_ids_push(&j->banned, id));
+        BY_TRY(by_ids_push(&j->constraints.banned, id));
     if (by_model_eos(j->model) < 0)
         by_model_set_eos(j->model, by_tokenizer_eos(j->tokenizer));
     return BY_OK;
@@ -218,17 +209,26 @@ static by_status open_model(job *j, const char *path)
     return j->model ? BY_OK : by_error_status();
 }
 
+static int texts_of(const job *j)
+{
+    return j->o.strategy.beams > 1 ? j->o.strategy.returned : j->o.samples;
+}
+
 static by_status open_generator(job *j)
 {
-    j->width = BY_MIN(j->o.samples, ROWS_AT_ONCE);
-    j->live = j->o.samples == 1 && !j->o.json;
+    const int beams = j->o.strategy.beams;
+    j->width = beams > 1 ? j->o.strategy.returned : BY_MIN(j->o.samples, ROWS_AT_ONCE);
+    j->live = texts_of(j) == 1 && !j->o.json && !j->o.strategy.explain;
     j->samples = by_alloc_zero((size_t)j->width, sizeof *j->samples);
-    j->generator =
-        by_generator_new(j->model, &(by_generator_spec){.batch = j->width, .capacity = j->o.context});
+    j->generator = by_generator_new(j->model, &(by_generator_spec){.batch = beams > 1 ? beams : j->width,
+                                                                   .capacity = j->o.context,
+                                                                   .beams = beams});
     if (!j->samples || !j->generator)
         return by_error_status();
-    if (j->o.max_new == 0)
+    if (j->o.max_new == 0 || beams > 1 || is_pair(j))
         j->o.slide = false;
+    if (is_pair(j))
+        j->o.echo = false;
     if (j->o.slide && (int)j->ids.count > by_generator_capacity(j->generator))
         cli_note("the prompt has %zu tokens, more than the context of %d: only its end counts", j->ids.count,
                  by_generator_capacity(j->generator));
@@ -246,7 +246,7 @@ static void close_job(job *j)
     by_device_free(j->device);
     by_buf_free(&j->prompt);
     by_ids_free(&j->ids);
-    by_ids_free(&j->banned);
+    cli_constraints_close(&j->constraints);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -317,6 +317,14 @@ static bool on_poll(void *user)
     return cli_interrupted();
 }
 
+static void on_explain(void *user, const by_explanation *why)
+{
+    job *j = user;
+    const bool several = j->o.strategy.beams == 1 && j->o.samples > 1;
+    if (j->status == BY_OK)
+        j->status = cli_explain(j->tokenizer, why, several ? j->first + why->row : -1, j->o.json);
+}
+
 static const char *finish_reason(const by_generation *g, const sample *s)
 {
     switch (g->finish) {
@@ -347,6 +355,8 @@ static int print_json(job *j, int row, const by_generation *g, const by_generate
     if (ok && j->tokenizer)
         ok = cJSON_AddStringToObject(o, "text", s->stream.text.data ? s->stream.text.data : "");
     ok = ok && cJSON_AddItemToObject(o, "ids", ids);
+    if (ok && j->o.strategy.beams > 1)
+        ok = cJSON_AddNumberToObject(o, "score", (double)g->score);
     ok = ok && cJSON_AddStringToObject(o, "finish_reason", finish_reason(g, s)) &&
          cJSON_AddNumberToObject(o, "prompt_tokens", g->prompt) && cJSON_AddNumberToObject(o, "tokens", n) &&
          cJSON_AddNumberToObject(o, "tokens_per_s", speed(1, n, result->decode_seconds)) &&
@@ -362,10 +372,12 @@ static int print_json(job *j, int row, const by_generation *g, const by_generate
 
 static void print_text(job *j, int row, const by_generation *g)
 {
-    if (!j->live) {
+    if (!j->live && j->o.strategy.beams > 1)
+        printf("--- text %d, score %.4f ---\n", row + 1, (double)g->score);
+    else if (!j->live)
         printf("--- sample %d ---\n", j->first + row + 1);
+    if (!j->live)
         j->last = '\n';
-    }
     print_prompt(j);
     if (j->tokenizer)
         print_fresh(j, &j->samples[row]);
@@ -394,7 +406,7 @@ static int print_results(job *j, const by_generate_result *result)
 static void report(const job *j)
 {
     char rate[32] = "";
-    double tokens_per_s = speed(j->o.samples, j->new_tokens, j->decode_seconds);
+    double tokens_per_s = speed(texts_of(j), j->new_tokens, j->decode_seconds);
     if (!(j->o.verbose || cli_is_terminal(STDERR_FILENO)) || j->first_token == 0)
         return;
     if (!isnan(tokens_per_s))
@@ -417,40 +429,36 @@ static double share(double p)
 static by_generate_spec make_spec(job *j)
 {
     const generate_options *o = &j->o;
-    return (by_generate_spec){.sampling = {.repetition_penalty = o->repeat,
-                                           .presence_penalty = o->presence,
-                                           .frequency_penalty = o->frequency,
-                                           .no_repeat_ngram = o->no_repeat,
-                                           .banned = j->banned.data,
-                                           .banned_count = (int)j->banned.count,
-                                           .min_new_tokens = o->min_new,
-                                           .temperature = o->greedy ? 0 : o->temp,
-                                           .top_k = o->top_k,
-                                           .top_p = share(o->top_p),
-                                           .min_p = o->min_p,
-                                           .typical_p = share(o->typical),
-                                           .seed = (uint64_t)o->seed},
-                              .max_new_tokens = o->max_new,
-                              .slide = o->slide,
-                              .ignore_eos = o->ignore_eos,
-                              .first_sample = j->first,
-                              .token = on_token,
-                              .no_logprobs = true,
-                              .cancelled = on_poll,
-                              .user = j};
+    by_generate_spec spec = {.sampling = {.temperature = o->greedy || o->strategy.beams > 1 ? 0 : o->temp,
+                                          .top_k = o->top_k,
+                                          .top_p = share(o->top_p),
+                                          .min_p = o->min_p,
+                                          .typical_p = share(o->typical),
+                                          .seed = (uint64_t)o->seed},
+                             .max_new_tokens = o->max_new,
+                             .slide = o->slide,
+                             .ignore_eos = o->ignore_eos,
+                             .first_sample = j->first,
+                             .token = on_token,
+                             .no_logprobs = true,
+                             .cancelled = on_poll,
+                             .explain = o->strategy.explain ? on_explain : NULL,
+                             .user = j};
+    cli_strategy_apply(&o->strategy, &j->constraints, &spec);
+    return spec;
 }
 
 /* Generate and print the next samples, as many as there are rows. */
 static int run_group(job *j)
 {
-    const int32_t *prompts[ROWS_AT_ONCE] = {NULL};
-    int lengths[ROWS_AT_ONCE] = {0};
+    const int32_t *prompts[MOST_TEXTS] = {NULL};
+    int lengths[MOST_TEXTS] = {0};
     for (int b = 0; b < j->width; b++) {
         sample *s = &j->samples[b];
         by_stream_free(&s->stream);
         *s = (sample){
             .stream = {.tokenizer = j->tokenizer, .stops = j->o.stop.items, .stop_count = j->o.stop.count}};
-        prompts[b] = j->first + b < j->o.samples ? j->ids.data : NULL;
+        prompts[b] = j->first + b < texts_of(j) ? j->ids.data : NULL;
         lengths[b] = (int)j->ids.count;
     }
     by_generate_spec spec = make_spec(j);
@@ -502,11 +510,13 @@ static int run_job(job *j, const cli_args *args)
         if (match_tokenizer(j) != BY_OK)
             return cli_fail(NULL);
     }
-    if (encode_prompt(j) != BY_OK || open_generator(j) != BY_OK)
+    if (encode_prompt(j) != BY_OK ||
+        cli_constraints_open(&j->o.strategy, j->tokenizer, &j->constraints) != BY_OK ||
+        open_generator(j) != BY_OK)
         return cli_fail(NULL);
     cli_interrupt_install();
     int code = CLI_OK;
-    for (; j->first < j->o.samples && code == CLI_OK; j->first += j->width)
+    for (; j->first < texts_of(j) && code == CLI_OK; j->first += j->width)
         code = run_group(j);
     if (code == CLI_OK || code == CLI_INTERRUPTED)
         report(j);
@@ -523,6 +533,11 @@ static int generate_run(int argc, char **argv)
     int sources = (j.o.prompt != NULL) + (j.o.file != NULL) + (args.count > 1);
     if (sources > 1)
         code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file and arguments");
+    else if (j.o.strategy.beams > 1 && (j.o.samples > 1 || (cli_given(&args, &j.o.temp) && j.o.temp > 0)))
+        code =
+            cli_usage_fail("a beam search draws nothing: --return gives several texts, and --temp must be 0");
+    else if (j.o.strategy.beams > 1 && cli_given(&args, &j.o.slide) && j.o.slide)
+        code = cli_usage_fail("the context cannot slide in a beam search");
     else if (j.o.ids && j.o.stop.count)
         code = cli_usage_fail("--stop looks for text, and --ids makes none");
     else
@@ -541,12 +556,19 @@ const cli_verb cli_generate = {
         "--prompt, from the arguments after MODEL, from --file, or from stdin when that is not a terminal; "
         "without one "
         "the text starts at the model's end-of-text token.\n\n"
-        "The penalties apply first, then the temperature, then the filters in the order of the list below.",
+        "The constraints apply first, in the order of the list below, then the temperature, then the "
+        "filters. "
+        "With --beams the likeliest texts are searched for, under the same constraints, and nothing is "
+        "drawn. "
+        "docs/GENERATION.md has every formula.",
     .examples =
         "banyan generate runs/shakespeare \"ROMEO:\"\n"
         "# the likeliest text, as JSON\nbanyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
         "# four different ones, the same every time\nbanyan generate gpt2 -p \"Once\" --samples 4 --seed 7 "
-        "--stop END\n",
+        "--stop END\n"
+        "# the best three of a beam search\nbanyan generate gpt2 -p \"The banyan is\" --beams 5 --return 3 "
+        "-n 20\n"
+        "# why every token was chosen\nbanyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
     .options = rows,
     .option_count = BY_COUNT(rows),
     .run = generate_run,

@@ -264,6 +264,22 @@ void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *posi
     by_node_make(g, BY_OP_ADVANCE, (by_tensor *[]){next, tokens, positions, past, log}, 5, &a, sizeof a);
 }
 
+by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse)
+{
+    by_top_attr a = {k};
+    by_node *n = by_node_make(g, BY_OP_TOP, &logits, 1, &a, sizeof a);
+    *ids = n ? n->out[1] : g->poison;
+    *lse = n ? n->out[2] : g->poison;
+    return n ? n->out[0] : g->poison;
+}
+
+void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
+                int beams)
+{
+    by_reorder_attr a = {beams};
+    by_node_make(g, BY_OP_REORDER, (by_tensor *[]){k_cache, v_cache, from, past}, 4, &a, sizeof a);
+}
+
 by_tensor *by_argmax(by_graph *g, by_tensor *x)
 {
     return by_node_add(g, BY_OP_ARGMAX, &x, 1, NULL, 0);

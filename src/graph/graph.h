@@ -141,6 +141,14 @@ typedef struct by_attention_attr {
 typedef struct by_advance_attr {
     int last; /* the highest position */
 } by_advance_attr;
+#define BY_TOP_MAX   128
+#define BY_BEAMS_MAX 64
+typedef struct by_top_attr {
+    int k; /* how many, at most BY_TOP_MAX */
+} by_top_attr;
+typedef struct by_reorder_attr {
+    int beams; /* rows of a group, at most BY_BEAMS_MAX */
+} by_reorder_attr;
 typedef struct by_loss_attr {
     int ignore_index;
     float label_smoothing;
@@ -185,6 +193,8 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *  dropout          x -> y                           the mask depends on (seed, step, node->rng, element index)
  *  softmax          x -> y;  softmax_grad: y, dy -> dx
  *  argmax           x (R, N) -> y i32
+ *  top              x (R, V) -> y (R, k) acc: the highest in falling order, the first of equals first; ids (R, k) i32;
+ *                   lse (R) acc. A row with a NaN or +infinity has an lse that is not finite, and any y and ids
  *  gather           table (V, C), ids i32 -> y
  *  gather_grad      ids, dy, [base (V, C)] -> dtable acc, deterministic
  *  linear           x (R, K), w, [b (N)] -> y (R, N), pre (R, N) before the activation
@@ -206,6 +216,9 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *                   dbias like bias: dS summed in acc over the axes that repeat and over all keys that share an entry
  *  attention_cached q or packed, [k], [v], [key_mask (B, M)], [prefix], [bias], k_cache (B, M, Hkv*D), v_cache,
  *                   past (B) i32 -> y                p = past[b] + t; causal or prefix; S is past[b] + T
+ *  reorder          k_cache (B, M, C), v_cache, from (B) i32, past (B) i32 -> nothing: row b's first past[b] positions
+ *                   become those of row from[b]. All rows of a group take from one group, their own or a later one, each
+ *                   from another. A group that another one takes from is left as it is or takes from a later one
  *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
  *                   positions + 1 up to the last, past + 1, next appended to log, whose first element counts the runs
  *                   (beyond M nothing is appended)
@@ -254,8 +267,8 @@ size_t by_tensor_bytes(const by_tensor *t);
 int64_t by_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
 int64_t by_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
 /* Elements from one row to the next in memory. Only logits may have gaps there (by_graph_pitch): they are
- * read and written by linear, linear_dx, linear_dw, cross_entropy, cross_entropy_grad and argmax alone, and
- * those must ask. */
+ * read and written by linear, linear_dx, linear_dw, cross_entropy, cross_entropy_grad, argmax and top
+ * alone, and those must ask. */
 static inline int64_t by_tensor_pitch(const by_tensor *t)
 {
     return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;

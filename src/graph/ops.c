@@ -289,6 +289,22 @@ static by_status by_infer_argmax(by_node *n)
 }
 MOVES(argmax)
 
+static by_status by_infer_top(by_node *n)
+{
+    const by_tensor *x = n->in[0];
+    const int64_t k = ((const by_top_attr *)n->attr)->k;
+    if (x->rank != 2 || !by_dtype_is_float(x->type) || k < 1 || k > BY_TOP_MAX || k > x->dim[1] ||
+        x->dim[1] > INT32_MAX)
+        return mismatch(n, "logits (R, V) of which 1 to 128, and no more than V, are asked for");
+    BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 2, (int64_t[]){x->dim[0], k}));
+    BY_TRY(by_set_output(n, 1, BY_I32, 2, (int64_t[]){x->dim[0], k}));
+    return by_set_output(n, 2, by_acc_type(x->type), 1, x->dim);
+}
+static by_cost by_cost_top(const by_node *n)
+{
+    return cost_of_bytes(n, 10.0 * (double)by_elements(n->in[0]));
+}
+
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 static by_status by_infer_gather(by_node *n)
@@ -570,6 +586,25 @@ static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cac
     const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[6], 1);
     const double heads = (double)by_dim(n->in[0], 0) * a->heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
+}
+
+static by_status by_infer_reorder(by_node *n)
+{
+    const by_tensor *keys = n->in[0], *from = n->in[2], *past = n->in[3];
+    const int beams = ((const by_reorder_attr *)n->attr)->beams;
+    if (keys->rank != 3 || !same_shape(keys, n->in[1]) || keys->type != n->in[1]->type ||
+        from->type != BY_I32 || past->type != BY_I32 || !is_vector(from, keys->dim[0]) ||
+        !is_vector(past, keys->dim[0]))
+        return mismatch(n, "two caches (B, M, C) of one type, from (B) and past (B) of i32");
+    if (beams < 1 || beams > BY_BEAMS_MAX || keys->dim[0] % beams != 0)
+        return mismatch(n, "rows in groups of 1 to 64");
+    return BY_OK;
+}
+static by_cost by_cost_reorder(const by_node *n) /* at most: every row moves, and is full */
+{
+    by_cost c = cost_of_bytes(n, 0);
+    c.bytes *= 2;
+    return c;
 }
 
 static by_status by_infer_advance(by_node *n)

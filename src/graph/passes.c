@@ -114,6 +114,7 @@ static bool reads_rows(const by_node *n, int k)
     case BY_OP_CROSS_ENTROPY_GRAD:
     case BY_OP_LINEAR_DX:
     case BY_OP_ARGMAX:
+    case BY_OP_TOP:
         return k == 0;
     case BY_OP_LINEAR_DW:
         return k == 1;

@@ -181,3 +181,22 @@ by_status by_read_f32(by_program *p, const by_tensor *t, float *out)
     by_free(host);
     return s;
 }
+
+by_status by_read_row(by_program *p, const by_tensor *t, int64_t row, float *out)
+{
+    BY_TRY(check_access(t, by_tensor_bytes(t)));
+    if (row < 0 || row >= by_tensor_rows(t))
+        return by_fail(BY_ERR_ARGUMENT, "%s has no row %lld", by_tensor_label(t), (long long)row);
+    const size_t cols = (size_t)by_tensor_cols(t), bytes = cols * by_dtype_size(t->type);
+    const char *from = (const char *)t->data + (size_t)row * bytes;
+    if (t->type == BY_F32)
+        return p->device->backend->download(p->device, out, from, bytes);
+    void *host = by_alloc(bytes);
+    if (!host)
+        return BY_ERR_MEMORY;
+    by_status s = p->device->backend->download(p->device, host, from, bytes);
+    if (s == BY_OK)
+        by_convert(out, BY_F32, host, t->type, cols);
+    by_free(host);
+    return s;
+}

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "banyan/generate.h"
+#include "infer/beam.h"
 #include "infer/sample.h"
 
 enum { SLICE = 256 }; /* tokens of a row fed between two looks at cancelled() */
@@ -98,17 +99,30 @@ static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
     return BY_OK;
 }
 
-static by_status begin(run *r, const int32_t *const *prompts, const int *lengths)
+/* What the spec says whichever way the text is searched for. */
+static by_status check_spec(run *r)
 {
-    size_t rows = (size_t)r->batch;
+    const by_sampling *s = &r->spec->sampling;
     if (r->spec->max_new_tokens < 0 || r->spec->stop_count < 0 || r->spec->first_sample < 0)
         return by_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and first_sample cannot be negative");
     if (r->spec->slide && r->spec->max_new_tokens == 0)
         return by_fail(BY_ERR_ARGUMENT,
                        "a context that slides has no end: say how many new tokens are wanted");
-    BY_TRY(by_sampling_check(&r->spec->sampling, r->vocab));
-    BY_TRY(by_sampler_open(&r->sampler, r->vocab));
+    if (r->spec->max_new_tokens > 0 && s->min_new_tokens > r->spec->max_new_tokens)
+        return by_fail(BY_ERR_ARGUMENT, "at least %d new tokens and at most %d: that is not possible",
+                       s->min_new_tokens, r->spec->max_new_tokens);
+    if (r->spec->max_new_tokens > 0 && s->prefix_count > r->spec->max_new_tokens)
+        return by_fail(BY_ERR_ARGUMENT, "the prefix has %d tokens, but at most %d new ones are allowed",
+                       s->prefix_count, r->spec->max_new_tokens);
+    BY_TRY(by_sampling_check(s, r->vocab));
     r->stops = by_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
+    return r->stops ? collect_stops(r) : BY_ERR_MEMORY;
+}
+
+static by_status begin(run *r, const int32_t *const *prompts, const int *lengths)
+{
+    size_t rows = (size_t)r->batch;
+    BY_TRY(by_sampler_open(&r->sampler, r->vocab));
     r->next = by_alloc_zero(rows, sizeof *r->next);
     r->left = by_alloc_zero(rows, sizeof *r->left);
     r->counts = by_alloc_zero(rows, sizeof *r->counts);
@@ -116,11 +130,10 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     r->last = by_alloc_zero(rows, sizeof *r->last);
     r->ahead = by_alloc_zero(AHEAD * rows, sizeof *r->ahead);
     r->result->rows = by_alloc_zero(rows, sizeof *r->result->rows);
-    if (!r->stops || !r->next || !r->left || !r->counts || !r->active || !r->last || !r->ahead ||
-        !r->result->rows)
+    if (!r->next || !r->left || !r->counts || !r->active || !r->last || !r->ahead || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->batch;
-    BY_TRY(collect_stops(r));
+    BY_TRY(by_generator_keep_top(r->generator, 0));
     for (int b = 0; b < r->batch; b++) {
         by_generator_rewind(r->generator, b, 0);
         if (prompts[b])
@@ -131,11 +144,6 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
 
 static void end(run *r)
 {
-    double now = by_seconds() - r->started;
-    if (r->begun)
-        r->result->decode_seconds = now - r->result->prompt_seconds;
-    else
-        r->result->prompt_seconds = now;
     by_sampler_close(&r->sampler);
     by_free(r->stops);
     by_free(r->next);
@@ -209,12 +217,17 @@ static bool is_stop(const run *r, int32_t token)
     return false;
 }
 
+/* New tokens a row may have: as many as were asked for, or as its capacity allows. */
+static int limit_of(const run *r, int prompt)
+{
+    return r->spec->max_new_tokens ? r->spec->max_new_tokens : r->capacity - prompt + 1;
+}
+
 /* Whether a row has what it may have: the number asked for, or as many as its capacity allows. */
 static bool is_full(const run *r, int row)
 {
     const by_generation *out = &r->result->rows[row];
-    int wanted = r->spec->max_new_tokens;
-    return wanted ? out->count - out->prompt >= wanted : out->count > r->capacity;
+    return out->count - out->prompt >= limit_of(r, out->prompt);
 }
 
 /* Add a token to a row and see whether the row ends with it. */
@@ -247,13 +260,20 @@ static by_status advance(run *r, int row)
     by_sample_at at = {.tokens = out->tokens,
                        .count = out->count,
                        .prompt = out->prompt,
+                       .limit = limit_of(r, out->prompt),
                        .sample = (uint64_t)spec->first_sample + (uint64_t)row,
                        .stops = r->stops,
                        .stop_count = r->stop_count};
     int32_t token;
     float logprob;
-    BY_TRY(by_sample(&r->sampler, &spec->sampling, &at, by_generator_logits(r->generator, row), &token,
-                     &logprob));
+    const float *logits = by_generator_logits(r->generator, row);
+    if (!logits)
+        return by_error_status();
+    by_explanation why = {.row = row, .step = out->count - out->prompt};
+    BY_TRY(
+        by_sample(&r->sampler, &spec->sampling, &at, logits, &token, &logprob, spec->explain ? &why : NULL));
+    if (spec->explain)
+        spec->explain(spec->user, &why);
     return accept(r, row, token, logprob);
 }
 
@@ -278,9 +298,10 @@ static by_status advance_all(run *r, int *going)
 static bool is_plain(const by_generate_spec *spec)
 {
     const by_sampling *s = &spec->sampling;
-    return (spec->no_logprobs || !spec->token) && s->temperature == 0 && s->repetition_penalty == 0 &&
-           s->presence_penalty == 0 && s->frequency_penalty == 0 && s->no_repeat_ngram == 0 &&
-           s->banned_count == 0 && s->min_new_tokens == 0;
+    return (spec->no_logprobs || !spec->token) && !spec->explain && s->temperature == 0 &&
+           s->repetition_penalty == 0 && s->presence_penalty == 0 && s->frequency_penalty == 0 &&
+           s->no_repeat_ngram == 0 && s->banned_count == 0 && s->word_count == 0 && s->min_new_tokens == 0 &&
+           s->prefix_count == 0 && !s->forced_first && !s->forced_last;
 }
 
 /* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */
@@ -323,6 +344,15 @@ static by_status run_ahead(run *r, int steps, int *going)
     return BY_OK;
 }
 
+static void tell_time(run *r)
+{
+    const double now = by_seconds() - r->started;
+    if (r->begun)
+        r->result->decode_seconds = now - r->result->prompt_seconds;
+    else
+        r->result->prompt_seconds = now;
+}
+
 static by_status generate(run *r, const int32_t *const *prompts, const int *lengths)
 {
     int going = 0;
@@ -346,11 +376,10 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
     return BY_OK;
 }
 
-by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
-                      const by_generate_spec *spec, by_generate_result *result)
+static by_status generate_all(by_generator *g, const int32_t *const *prompts, const int *lengths,
+                              const by_generate_spec *spec, by_generate_result *result)
 {
     const by_model *m = by_generator_model(g);
-    *result = (by_generate_result){0};
     run r = {.generator = g,
              .model = m,
              .spec = spec,
@@ -359,9 +388,48 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
              .capacity = by_generator_capacity(g),
              .vocab = by_model_vocab(m),
              .started = by_seconds()};
-    by_status status = generate(&r, prompts, lengths);
+    by_status status = check_spec(&r);
+    if (status == BY_OK && spec->beam.width > 1) {
+        status = by_beam_search(g, prompts, lengths, spec, r.stops, r.stop_count, result);
+    } else if (status == BY_OK) {
+        status = generate(&r, prompts, lengths);
+        tell_time(&r);
+    }
     end(&r);
     return status;
+}
+
+/* The prompts are sources: the encoder reads them, and every text begins with the start token. */
+static by_status generate_from(by_generator *g, const int32_t *const *sources, const int *lengths,
+                               const by_generate_spec *spec, by_generate_result *result)
+{
+    const int count = by_generator_batch(g) / by_generator_beams(g);
+    const int32_t start = by_model_start(by_generator_model(g));
+    const int32_t **starts = by_alloc_zero((size_t)count, sizeof *starts);
+    int *ones = by_alloc_zero((size_t)count, sizeof *ones);
+    by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK && start < 0)
+        s = by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+    for (int i = 0; s == BY_OK && i < count; i++) {
+        starts[i] = sources[i] ? &start : NULL;
+        ones[i] = 1;
+    }
+    if (s == BY_OK)
+        s = by_generator_encode(g, sources, lengths);
+    if (s == BY_OK)
+        s = generate_all(g, starts, ones, spec, result);
+    by_free(starts);
+    by_free(ones);
+    return s;
+}
+
+by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
+                      const by_generate_spec *spec, by_generate_result *result)
+{
+    *result = (by_generate_result){0};
+    return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
+               ? generate_from(g, prompts, lengths, spec, result)
+               : generate_all(g, prompts, lengths, spec, result);
 }
 
 void by_generate_result_free(by_generate_result *result)

@@ -1,57 +1,144 @@
 /* generator.c - the key-value cache of a batch of sequences, and the programs that extend it. Tokens are fed
  * in passes of a few fixed widths, each compiled when it is first needed; a pass wider than what is left is
  * padded at the end. The keys of padding lie behind the row's last position: no query sees them, and the next
- * tokens overwrite them. */
+ * tokens overwrite them. Where rows stand in groups, there are passes for the first half of the groups, the
+ * first quarter and so on, for when the others are done. Encoder-decoders have programs of their own for a
+ * few lengths of the source. */
 #include "banyan/generate.h"
 #include "base/base.h"
 #include "nn/nn.h"
 
 static const int widths[] = {1, 16, 64, 256};
 #define WIDTHS BY_COUNT(widths)
-enum { RUN = 32 }; /* steps of greedy decoding without a look at them */
+enum { MOST_BEAMS = 64, MOST_TOP = 128 };
+enum { RUN = 32 };   /* steps of greedy decoding without a look at them */
+enum { LEVELS = 6 }; /* all groups, half of them, a quarter, ... */
 
-/* A program that takes T new positions of every row, and its tensors. */
+/* A program that takes T new positions of the first B rows, and its tensors. */
 typedef struct pass {
-    by_program *program;  /* NULL: not compiled yet */
-    by_tensor *tokens;    /* (B, T) */
-    by_tensor *positions; /* (B, T) */
-    by_tensor *past;      /* (B) positions the cache holds */
-    by_tensor *pick;      /* (B) flat index of the last real token */
-    by_tensor *logits;    /* (B, V) there */
+    by_program *program;    /* NULL: not compiled yet */
+    int rows, top;          /* B, and k of keep_top when it was compiled */
+    by_tensor *tokens;      /* (B, T) */
+    by_tensor *positions;   /* (B, T) */
+    by_tensor *past;        /* (B) positions the cache holds */
+    by_tensor *pick;        /* (B) flat index of the last real token */
+    by_tensor *from;        /* (B) whose positions a row takes over first; NULL: rows cannot be reordered */
+    by_tensor *source_from; /* (B / beams) whose source a group does; NULL: there are none */
+    by_tensor *logits;      /* (B, V) there */
+    by_tensor *best, *ids, *lse; /* (B, k), (B, k), (B): the highest of them; NULL with k = 0 */
 } pass;
 
-/* A decoding step that ends where the next begins. Its tensors are states. */
+/* What a decoding step that ends where the next begins keeps. */
 typedef struct loop {
-    by_program *program;                        /* NULL: not compiled yet */
     by_memory *tokens, *positions, *past, *log; /* (B), (B), (B), (1 + RUN B) */
 } loop;
 
+/* The programs for sources of one length. */
+typedef struct stage {
+    int length; /* S; 0: there are no sources */
+    pass passes[LEVELS][WIDTHS];
+    by_program *greedy;  /* a step of the loop; NULL: not compiled yet */
+    by_program *encoder; /* NULL: not compiled yet */
+    by_tensor *source, *source_mask;
+} stage;
+
 struct by_generator {
     by_model *model;
-    int batch, capacity, vocab;
+    int batch, capacity, vocab, beams;
     int n_widths; /* of widths[], those of use with this capacity */
     nn_cache *cache;
-    pass passes[WIDTHS];
+    stage **stages;
+    int n_stages;
+    stage *now; /* the one of the present sources */
     loop greedy;
-    int32_t *past;               /* (B) positions every row holds */
-    bool *known;                 /* (B) its logits are those of its last position */
-    float *logits, *fresh;       /* (B, V): of every row, and of the last pass */
-    int32_t *tokens, *positions; /* (B, widest) what goes into a pass */
-    int32_t *pick;               /* (B) */
-    int *done;                   /* (B) tokens already fed of the present call */
+    by_memory *mask;                /* (N, S) of the sources, on the device */
+    int32_t *sources, *source_mask; /* (N, S), of encoder-decoders alone */
+    int source_capacity;
+    int32_t *source_from;  /* (N) */
+    int32_t *past;         /* (B) positions every row holds */
+    int32_t *from;         /* (B) what by_generator_reorder asked for and no pass has done yet */
+    bool *known;           /* (B) its logits are those of its last position */
+    pass **where;          /* (B) the pass that still has them; NULL: they are here */
+    float *logits, *fresh; /* (B, V): of every row, and of the last pass; NULL until they are needed */
+    int top;               /* highest logits that are kept of a row, 0: all */
+    by_top_logits *tops;   /* (B) */
+    float *best, *fresh_best, *fresh_lse; /* (B, k), (B, k), (B) */
+    int32_t *ids, *fresh_ids;             /* (B, k), (B, k) */
+    int32_t *tokens, *positions;          /* (B, widest) what goes into a pass */
+    int32_t *pick;                        /* (B) */
+    int *done;                            /* (B) tokens already fed of the present call */
 };
 
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
 {
-    int context = by_model_context(m);
-    if (by_model_task(m) != BY_TASK_LM)
+    int context = by_model_is_limited(m) ? by_model_context(m) : 1 << 24;
+    if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
         return by_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
     if (spec->batch < 0 || spec->batch > 1 << 20)
         return by_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
-    if (spec->capacity < 0 || spec->capacity > context)
-        return by_fail(BY_ERR_ARGUMENT, "room for %d positions was asked for; the model's context is %d",
-                       spec->capacity, context);
+    const int room[] = {spec->capacity, spec->source_capacity};
+    for (int i = 0; i < BY_COUNT(room); i++)
+        if (room[i] < 0 || room[i] > context)
+            return by_fail(BY_ERR_ARGUMENT, "room for %d positions was asked for; the model's context is %d",
+                           room[i], context);
+    if (spec->beams < 0 || spec->beams > MOST_BEAMS || BY_MAX(spec->batch, 1) % BY_MAX(spec->beams, 1) != 0)
+        return by_fail(BY_ERR_ARGUMENT, "%d rows cannot stand in groups of %d", BY_MAX(spec->batch, 1),
+                       spec->beams);
     return BY_OK;
+}
+
+/* Nothing is left to reorder. */
+static void stand_still(by_generator *g)
+{
+    for (int b = 0; b < g->batch; b++)
+        g->from[b] = b;
+}
+
+static bool has_sources(const by_generator *g)
+{
+    return by_model_task(g->model) == BY_TASK_SEQ2SEQ;
+}
+
+/* Sources are padded to one of a few lengths. */
+static int padded_length(int n)
+{
+    int step = 8;
+    while (n > 4 * step)
+        step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+/* The programs for sources of so many tokens become the present ones. */
+static by_status enter_stage(by_generator *g, int length)
+{
+    for (int i = 0; i < g->n_stages; i++)
+        if (g->stages[i]->length == length) {
+            g->now = g->stages[i];
+            return BY_OK;
+        }
+    stage **more = by_resize(g->stages, (size_t)g->n_stages + 1, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    g->stages = more;
+    stage *fresh = by_alloc_zero(1, sizeof *fresh);
+    if (!fresh)
+        return BY_ERR_MEMORY;
+    fresh->length = length;
+    g->now = g->stages[g->n_stages++] = fresh;
+    return BY_OK;
+}
+
+static by_status make_sources(by_generator *g, int capacity)
+{
+    const size_t n = (size_t)(g->batch / g->beams);
+    g->source_capacity = capacity ? capacity : by_model_context(g->model);
+    const size_t room = n * (size_t)padded_length(g->source_capacity);
+    g->sources = by_alloc_zero(room, sizeof *g->sources);
+    g->source_mask = by_alloc_zero(room, sizeof *g->source_mask);
+    g->source_from = by_alloc_zero(n, sizeof *g->source_from);
+    g->mask = by_memory_new(by_model_device(g->model), room * sizeof(int32_t));
+    g->cache->source_room = padded_length(g->source_capacity);
+    return g->sources && g->source_mask && g->source_from && g->mask ? BY_OK : by_error_status();
 }
 
 by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
@@ -64,6 +151,7 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     g->model = m;
     g->vocab = by_model_vocab(m);
     g->batch = BY_MAX(spec->batch, 1);
+    g->beams = BY_MAX(spec->beams, 1);
     g->capacity = spec->capacity ? spec->capacity : by_model_context(m);
     g->n_widths = 1;
     while (g->n_widths < WIDTHS && widths[g->n_widths - 1] < g->capacity)
@@ -72,37 +160,74 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     g->cache = nn_cache_new(by_model_device(m),
                             g->capacity + (int64_t)widest); /* behind the last position, padding */
     g->past = by_alloc_zero(rows, sizeof *g->past);
+    g->from = by_alloc_zero(rows, sizeof *g->from);
     g->known = by_alloc_zero(rows, sizeof *g->known);
-    g->logits = by_alloc_zero(rows * (size_t)g->vocab, sizeof *g->logits);
-    g->fresh = by_alloc_zero(rows * (size_t)g->vocab, sizeof *g->fresh);
+    g->where = by_alloc_zero(rows, sizeof *g->where);
     g->tokens = by_alloc_zero(rows * widest, sizeof *g->tokens);
     g->positions = by_alloc_zero(rows * widest, sizeof *g->positions);
     g->pick = by_alloc_zero(rows, sizeof *g->pick);
     g->done = by_alloc_zero(rows, sizeof *g->done);
-    if (!g->cache || !g->past || !g->known || !g->logits || !g->fresh || !g->tokens || !g->positions ||
+    if (!g->cache || !g->past || !g->from || !g->known || !g->where || !g->tokens || !g->positions ||
         !g->pick || !g->done) {
         by_generator_free(g);
         return NULL;
     }
+    g->cache->rows = g->batch;
+    g->cache->beams = g->beams;
+    if (has_sources(g) ? make_sources(g, spec->source_capacity) != BY_OK : enter_stage(g, 0) != BY_OK) {
+        by_generator_free(g);
+        return NULL;
+    }
+    stand_still(g);
     return g;
+}
+
+static void free_top(by_generator *g)
+{
+    by_free(g->tops);
+    by_free(g->best);
+    by_free(g->fresh_best);
+    by_free(g->fresh_lse);
+    by_free(g->ids);
+    by_free(g->fresh_ids);
+    g->tops = NULL;
+    g->best = g->fresh_best = g->fresh_lse = NULL;
+    g->ids = g->fresh_ids = NULL;
+    g->top = 0;
+}
+
+static void free_stage(stage *s)
+{
+    for (int i = 0; i < LEVELS * WIDTHS; i++)
+        by_program_free(s->passes[i / WIDTHS][i % WIDTHS].program);
+    by_program_free(s->greedy);
+    by_program_free(s->encoder);
+    by_free(s);
 }
 
 void by_generator_free(by_generator *g)
 {
     if (!g)
         return;
-    for (int i = 0; i < WIDTHS; i++)
-        by_program_free(g->passes[i].program);
-    by_program_free(g->greedy.program);
+    for (int i = 0; i < g->n_stages; i++)
+        free_stage(g->stages[i]);
+    by_free(g->stages);
+    by_memory_free(g->mask);
+    by_free(g->sources);
+    by_free(g->source_mask);
+    by_free(g->source_from);
     by_memory_free(g->greedy.tokens);
     by_memory_free(g->greedy.positions);
     by_memory_free(g->greedy.past);
     by_memory_free(g->greedy.log);
     nn_cache_free(g->cache);
     by_free(g->past);
+    by_free(g->from);
     by_free(g->known);
+    by_free(g->where);
     by_free(g->logits);
     by_free(g->fresh);
+    free_top(g);
     by_free(g->tokens);
     by_free(g->positions);
     by_free(g->pick);
@@ -110,22 +235,145 @@ void by_generator_free(by_generator *g)
     by_free(g);
 }
 
-/* ---- passes ---------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
-static by_status compile_pass(by_generator *g, int width, pass *p)
+static by_status compile_encoder(by_generator *g, stage *s)
 {
     by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
     if (!graph)
         return BY_ERR_MEMORY;
-    int64_t shape[] = {g->batch, width};
+    const int64_t shape[] = {g->batch / g->beams, s->length};
+    s->source = by_input(graph, "source", BY_I32, 2, shape);
+    s->source_mask = by_input(graph, "source mask", BY_I32, 2, shape);
+    g->cache->source_length = s->length;
+    by_model_io io = {
+        .part = BY_PART_ENCODER, .source = s->source, .source_mask = s->source_mask, .cache = g->cache};
+    by_model_build(g->model, graph, &io);
+    s->encoder = by_compile(graph, &(by_compile_spec){0});
+    return s->encoder ? BY_OK : by_error_status();
+}
+
+static by_status check_source(const by_generator *g, int i, const int32_t *tokens, int length)
+{
+    const int vocab = by_model_source_vocab(g->model);
+    if (length < 1)
+        return by_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
+    if (length > g->source_capacity)
+        return by_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
+                       g->source_capacity);
+    for (int t = 0; t < length; t++)
+        if (tokens[t] < 0 || tokens[t] >= vocab)
+            return by_fail(BY_ERR_ARGUMENT, "token %d (source %d, place %d) is outside the vocabulary of %d",
+                           (int)tokens[t], i, t, vocab);
+    return BY_OK;
+}
+
+/* Pad the sources; a group without one gets a token to look at. */
+static void lay_out(by_generator *g, const int32_t *const *sources, const int *lengths)
+{
+    const int length = g->now->length, pad = BY_MAX(by_model_pad(g->model), 0);
+    for (int i = 0; i < g->batch / g->beams; i++)
+        for (int t = 0; t < length; t++) {
+            const bool there = sources[i] && t < lengths[i];
+            g->sources[i * length + t] = there ? sources[i][t] : pad;
+            g->source_mask[i * length + t] = there || (!sources[i] && t == 0);
+        }
+}
+
+by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths)
+{
+    const int n = g->batch / g->beams;
+    int longest = 1;
+    if (!has_sources(g))
+        return by_fail(BY_ERR_ARGUMENT, "a %s has no encoder", by_model_class(g->model));
+    for (int i = 0; i < n; i++)
+        if (sources[i]) {
+            BY_TRY(check_source(g, i, sources[i], lengths[i]));
+            longest = BY_MAX(longest, lengths[i]);
+        }
+    int padded = padded_length(longest); /* within the context, which padding may be longer than */
+    if (by_model_is_limited(g->model))
+        padded = BY_MIN(padded, by_model_context(g->model));
+    BY_TRY(enter_stage(g, padded));
+    stage *s = g->now;
+    if (!s->encoder)
+        BY_TRY(compile_encoder(g, s));
+    lay_out(g, sources, lengths);
+    const size_t bytes = (size_t)n * (size_t)s->length * sizeof(int32_t);
+    BY_TRY(by_write(s->encoder, s->source, g->sources, bytes));
+    BY_TRY(by_write(s->encoder, s->source_mask, g->source_mask, bytes));
+    BY_TRY(by_memory_write(g->mask, 0, g->source_mask, bytes));
+    memset(g->past, 0, sizeof *g->past * (size_t)g->batch);
+    memset(g->known, 0, sizeof *g->known * (size_t)g->batch);
+    stand_still(g);
+    return by_run(s->encoder);
+}
+
+/* Tell the cache what a graph of so many rows will find there. */
+static void use_sources(by_generator *g, by_graph *graph, int rows)
+{
+    const int64_t shape[] = {rows / g->beams, g->now->length};
+    if (!has_sources(g))
+        return;
+    g->cache->source_length = g->now->length;
+    g->cache->source_mask = by_state(graph, "source mask", BY_I32, 2, shape, g->mask);
+}
+
+/* Sources move with their groups; in rising order none reads what was replaced. */
+static by_status move_sources(by_generator *g)
+{
+    const int n = g->batch / g->beams, length = g->now->length;
+    bool moved = false;
+    for (int i = 0; i < n; i++) {
+        const int from = g->source_from[i] = g->from[i * g->beams] / g->beams;
+        if (from == i)
+            continue;
+        memcpy(g->source_mask + i * length, g->source_mask + from * length, sizeof(int32_t) * (size_t)length);
+        moved = true;
+    }
+    return moved ? by_memory_write(g->mask, 0, g->source_mask, (size_t)(n * length) * sizeof(int32_t))
+                 : BY_OK;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* Rows of the passes of a level. */
+static int rows_of(const by_generator *g, int level)
+{
+    const int groups = g->batch / g->beams;
+    return (groups + (1 << level) - 1) / (1 << level) * g->beams;
+}
+
+static by_status compile_pass(by_generator *g, int rows, int width, pass *p)
+{
+    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
+    if (!graph)
+        return BY_ERR_MEMORY;
+    int64_t shape[] = {rows, width};
+    *p = (pass){.rows = rows, .top = g->top};
     p->tokens = by_input(graph, "tokens", BY_I32, 2, shape);
     p->positions = by_input(graph, "positions", BY_I32, 2, shape);
     p->past = by_input(graph, "past", BY_I32, 1, shape);
     p->pick = by_input(graph, "pick", BY_I32, 1, shape);
+    p->from = g->beams > 1 ? by_input(graph, "from", BY_I32, 1, shape) : NULL;
+    if (p->from && has_sources(g))
+        p->source_from = by_input(graph, "source from", BY_I32, 1, (int64_t[]){rows / g->beams});
     g->cache->past = p->past;
-    by_model_io io = {.tokens = p->tokens, .positions = p->positions, .pick = p->pick, .cache = g->cache};
+    g->cache->from = p->from;
+    g->cache->source_from = p->source_from;
+    use_sources(g, graph, rows);
+    by_model_io io = {.part = has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
+                      .tokens = p->tokens,
+                      .positions = p->positions,
+                      .pick = p->pick,
+                      .cache = g->cache};
     by_model_build(g->model, graph, &io);
     p->logits = by_output(graph, "logits", io.logits);
+    if (g->top) {
+        p->best = by_output(graph, "best", by_top(graph, io.logits, g->top, &p->ids, &p->lse));
+        by_output(graph, "ids", p->ids);
+        by_output(graph, "lse", p->lse);
+    }
     p->program = by_compile(graph, &(by_compile_spec){0});
     return p->program ? BY_OK : by_error_status();
 }
@@ -141,16 +389,45 @@ static int choose_width(const by_generator *g, int left)
     return i;
 }
 
-/* The next `width` tokens of every row, padded; gives the number of rows that end in this pass. */
-static int fill_pass(by_generator *g, const int32_t *const *tokens, const int *counts, int width)
+/* The smallest level that has the rows to feed and those that change places. */
+static int choose_level(const by_generator *g, const int *counts)
 {
-    const int last = by_model_context(g->model) - 1;
-    int ending = 0;
+    int rows = 1, level = 0;
     for (int b = 0; b < g->batch; b++) {
+        if (counts[b] > g->done[b])
+            rows = b + 1;
+        if (g->from[b] != b)
+            rows = BY_MAX(rows, BY_MAX(b, g->from[b]) + 1);
+    }
+    while (g->beams > 1 && level + 1 < LEVELS && rows_of(g, level + 1) >= rows)
+        level++;
+    return level;
+}
+
+/* The pass for what is left to feed, ready to run. */
+static by_status choose_pass(by_generator *g, const int *counts, int left, pass **out, int *width)
+{
+    const int level = choose_level(g, counts), i = choose_width(g, left);
+    pass *p = *out = &g->now->passes[level][i];
+    *width = widths[i];
+    if (p->program && p->top == g->top)
+        return BY_OK;
+    by_program_free(p->program);
+    p->program = NULL;
+    return compile_pass(g, rows_of(g, level), widths[i], p);
+}
+
+/* The next `width` tokens of every row, padded; gives the number of rows that end in this pass. */
+static int fill_pass(by_generator *g, const pass *p, const int32_t *const *tokens, const int *counts,
+                     int width)
+{
+    const int first = by_model_first_position(g->model), last = by_model_context(g->model) - 1;
+    int ending = 0;
+    for (int b = 0; b < p->rows; b++) {
         int n = BY_MIN(counts[b] - g->done[b], width);
         for (int t = 0; t < width; t++) {
             g->tokens[b * width + t] = t < n ? tokens[b][g->done[b] + t] : 0;
-            g->positions[b * width + t] = BY_MIN(g->past[b] + t, last);
+            g->positions[b * width + t] = first + BY_MIN(g->past[b] + t, last);
         }
         g->pick[b] = b * width + BY_MAX(n - 1, 0);
         ending += n > 0 && g->done[b] + n == counts[b];
@@ -158,30 +435,77 @@ static int fill_pass(by_generator *g, const int32_t *const *tokens, const int *c
     return ending;
 }
 
-static by_status run_pass(by_generator *g, pass *p, int width, bool read)
+static by_status run_pass(by_generator *g, pass *p, int width)
 {
-    size_t rows = (size_t)g->batch * sizeof(int32_t), all = rows * (size_t)width;
+    size_t rows = (size_t)p->rows * sizeof(int32_t), all = rows * (size_t)width;
+    for (int b = 0; b < g->batch; b++) /* what it held before is lost */
+        g->known[b] = g->known[b] && g->where[b] != p;
     BY_TRY(by_write(p->program, p->tokens, g->tokens, all));
     BY_TRY(by_write(p->program, p->positions, g->positions, all));
     BY_TRY(by_write(p->program, p->past, g->past, rows));
     BY_TRY(by_write(p->program, p->pick, g->pick, rows));
-    BY_TRY(by_run(p->program));
-    return read ? by_read_f32(p->program, p->logits, g->fresh) : BY_OK;
+    if (p->from)
+        BY_TRY(by_write(p->program, p->from, g->from, rows));
+    if (p->source_from) {
+        BY_TRY(move_sources(g));
+        BY_TRY(by_write(p->program, p->source_from, g->source_from, rows / (size_t)g->beams));
+    }
+    stand_still(g);
+    return by_run(p->program);
 }
 
-/* Count what the pass has fed, and keep the logits of the rows that have come to their end. */
-static void finish_pass(by_generator *g, const int *counts, int width)
+/* Room for whole rows of logits. */
+static by_status need_logits(by_generator *g)
 {
-    size_t vocab = (size_t)g->vocab;
-    for (int b = 0; b < g->batch; b++) {
+    const size_t count = (size_t)g->batch * (size_t)g->vocab;
+    g->logits = g->logits ? g->logits : by_alloc_zero(count, sizeof *g->logits);
+    g->fresh = g->fresh ? g->fresh : by_alloc_zero(count, sizeof *g->fresh);
+    return g->logits && g->fresh ? BY_OK : BY_ERR_MEMORY;
+}
+
+/* What has to come to the host after a pass: the highest logits, and whole rows when nobody else will keep
+ * them. */
+static by_status read_pass(by_generator *g, pass *p, bool whole)
+{
+    const size_t rows = (size_t)p->rows, k = (size_t)g->top;
+    if (whole) {
+        BY_TRY(need_logits(g));
+        BY_TRY(by_read_f32(p->program, p->logits, g->fresh));
+    }
+    if (!g->top)
+        return BY_OK;
+    BY_TRY(by_read(p->program, p->best, g->fresh_best, rows * k * sizeof(float)));
+    BY_TRY(by_read(p->program, p->ids, g->fresh_ids, rows * k * sizeof(int32_t)));
+    return by_read(p->program, p->lse, g->fresh_lse, rows * sizeof(float));
+}
+
+/* A row has come to its end: keep its logits, or remember where they are. */
+static void keep_row(by_generator *g, pass *p, int b, bool whole)
+{
+    const size_t row = (size_t)b, vocab = (size_t)g->vocab, k = (size_t)g->top;
+    g->known[b] = true;
+    g->where[b] = whole ? NULL : p;
+    if (whole)
+        memcpy(g->logits + row * vocab, g->fresh + row * vocab, sizeof(float) * vocab);
+    if (!g->top)
+        return;
+    memcpy(g->best + row * k, g->fresh_best + row * k, sizeof(float) * k);
+    memcpy(g->ids + row * k, g->fresh_ids + row * k, sizeof(int32_t) * k);
+    g->tops[b] = (by_top_logits){g->best + row * k, g->ids + row * k, g->top, g->fresh_lse[b]};
+}
+
+/* Count what the pass has fed. */
+static void finish_pass(by_generator *g, pass *p, const int *counts, int width, bool whole)
+{
+    for (int b = 0; b < p->rows; b++) {
         int n = BY_MIN(counts[b] - g->done[b], width);
         if (n <= 0)
             continue;
         g->done[b] += n;
         g->past[b] += n;
-        g->known[b] = g->done[b] == counts[b];
-        if (g->known[b])
-            memcpy(g->logits + (size_t)b * vocab, g->fresh + (size_t)b * vocab, sizeof(float) * vocab);
+        g->known[b] = false;
+        if (g->done[b] == counts[b])
+            keep_row(g, p, b, whole);
     }
 }
 
@@ -200,23 +524,114 @@ static by_status check_feed(const by_generator *g, const int32_t *const *tokens,
     return BY_OK;
 }
 
+static int count_left(const by_generator *g, const int *counts)
+{
+    int left = 0;
+    for (int b = 0; b < g->batch; b++)
+        left = BY_MAX(left, counts[b] - g->done[b]);
+    return left;
+}
+
 by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
     BY_TRY(check_feed(g, tokens, counts));
+    if (!g->now)
+        return by_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
     memset(g->done, 0, sizeof *g->done * (size_t)g->batch);
-    while (true) {
-        int left = 0;
-        for (int b = 0; b < g->batch; b++)
-            left = BY_MAX(left, counts[b] - g->done[b]);
-        if (left == 0)
-            return BY_OK;
-        int i = choose_width(g, left);
-        if (!g->passes[i].program)
-            BY_TRY(compile_pass(g, widths[i], &g->passes[i]));
-        bool read = fill_pass(g, tokens, counts, widths[i]) > 0;
-        BY_TRY(run_pass(g, &g->passes[i], widths[i], read));
-        finish_pass(g, counts, widths[i]);
+    for (int left; (left = count_left(g, counts)) > 0;) {
+        pass *p;
+        int width;
+        BY_TRY(choose_pass(g, counts, left, &p, &width));
+        const bool ending = fill_pass(g, p, tokens, counts, width) > 0;
+        const bool whole = !g->top || left > width; /* the next pass may take the place of these logits */
+        BY_TRY(run_pass(g, p, width));
+        if (ending)
+            BY_TRY(read_pass(g, p, whole));
+        finish_pass(g, p, counts, width, whole);
     }
+    return BY_OK;
+}
+
+/* ---- beams ----------------------------------------------------------------------------------- */
+
+by_status by_generator_keep_top(by_generator *g, int k)
+{
+    if (k < 0 || k > MOST_TOP || k > g->vocab)
+        return by_fail(BY_ERR_ARGUMENT, "the %d highest logits: not between 0 and %d", k,
+                       BY_MIN(MOST_TOP, g->vocab));
+    if (k == g->top)
+        return BY_OK;
+    const size_t rows = (size_t)g->batch, count = rows * (size_t)k;
+    memset(g->known, 0, rows * sizeof *g->known);
+    free_top(g);
+    if (k == 0)
+        return BY_OK;
+    g->tops = by_alloc_zero(rows, sizeof *g->tops);
+    g->best = by_alloc_zero(count, sizeof *g->best);
+    g->fresh_best = by_alloc_zero(count, sizeof *g->fresh_best);
+    g->fresh_lse = by_alloc_zero(rows, sizeof *g->fresh_lse);
+    g->ids = by_alloc_zero(count, sizeof *g->ids);
+    g->fresh_ids = by_alloc_zero(count, sizeof *g->fresh_ids);
+    if (!g->tops || !g->best || !g->fresh_best || !g->fresh_lse || !g->ids || !g->fresh_ids) {
+        free_top(g);
+        return BY_ERR_MEMORY;
+    }
+    g->top = k;
+    return BY_OK;
+}
+
+/* The group that all rows of a group take from; -1 when they disagree, or take from an earlier one. */
+static int source_of(const by_generator *g, const int32_t *from, int group)
+{
+    const int first = group * g->beams, source = from[first] >= 0 ? from[first] / g->beams : -1;
+    for (int b = first; b < first + g->beams; b++)
+        if (from[b] < first || from[b] >= g->batch || from[b] / g->beams != source)
+            return -1;
+    return source;
+}
+
+static bool is_still(const by_generator *g, const int32_t *from, int group)
+{
+    for (int b = group * g->beams; b < (group + 1) * g->beams; b++)
+        if (from[b] != b)
+            return false;
+    return true;
+}
+
+/* The contract of by_reorder: rows that are read are overwritten by nobody, or by the reader of an earlier
+ * group alone. */
+static by_status check_order(const by_generator *g, const int32_t *from)
+{
+    const int groups = g->batch / g->beams;
+    for (int i = 0; i < groups; i++) {
+        const int source = source_of(g, from, i);
+        bool fits =
+            source >= 0 && (source == i || is_still(g, from, source) || source_of(g, from, source) > source);
+        for (int k = i + 1; k < groups && fits && source > i; k++)
+            fits = k == source || source_of(g, from, k) != source;
+        if (!fits)
+            return by_fail(BY_ERR_ARGUMENT,
+                           "the rows of group %d do not take from one group, their own or a later one", i);
+    }
+    return BY_OK;
+}
+
+by_status by_generator_reorder(by_generator *g, const int32_t *from)
+{
+    if (g->beams < 2)
+        return by_fail(BY_ERR_ARGUMENT, "rows that stand alone cannot be reordered");
+    for (int b = 0; b < g->batch; b++)
+        if (g->from[b] != b)
+            return by_fail(BY_ERR_ARGUMENT, "rows were reordered before, and nothing was fed since");
+    BY_TRY(check_order(g, from));
+    memcpy(g->from, from, sizeof *from * (size_t)g->batch);
+    for (int b = 0; b < g->batch; b++) /* in this order, as the device does: none reads what was replaced */
+        g->done[b] = g->past[from[b]];
+    for (int b = 0; b < g->batch; b++) {
+        g->past[b] = g->done[b];
+        g->known[b] = false;
+    }
+    return BY_OK;
 }
 
 /* ---- greedy decoding on the device ----------------------------------------------------------- */
@@ -226,15 +641,21 @@ static by_memory *ints(by_generator *g, size_t count)
     return by_memory_new(by_model_device(g->model), count * sizeof(int32_t));
 }
 
-static by_status compile_loop(by_generator *g, loop *l)
+static by_status make_loop(by_generator *g)
 {
+    loop *l = &g->greedy;
     const size_t rows = (size_t)g->batch;
     l->tokens = l->tokens ? l->tokens : ints(g, rows);
     l->positions = l->positions ? l->positions : ints(g, rows);
     l->past = l->past ? l->past : ints(g, rows);
     l->log = l->log ? l->log : ints(g, 1 + RUN * rows);
-    if (!l->tokens || !l->positions || !l->past || !l->log)
-        return by_error_status();
+    return l->tokens && l->positions && l->past && l->log ? BY_OK : by_error_status();
+}
+
+static by_status compile_loop(by_generator *g)
+{
+    const loop *l = &g->greedy;
+    BY_TRY(make_loop(g));
     by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
     if (!graph)
         return BY_ERR_MEMORY;
@@ -243,20 +664,25 @@ static by_status compile_loop(by_generator *g, loop *l)
     by_tensor *positions = by_state(graph, "positions", BY_I32, 2, shape, l->positions);
     by_tensor *past = by_state(graph, "past", BY_I32, 1, shape, l->past);
     g->cache->past = past;
-    by_model_io io = {.tokens = tokens, .positions = positions, .cache = g->cache};
+    g->cache->from = g->cache->source_from = NULL;
+    use_sources(g, graph, g->batch);
+    by_model_io io = {.part = has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
+                      .tokens = tokens,
+                      .positions = positions,
+                      .cache = g->cache};
     by_model_build(g->model, graph, &io);
     by_tensor *next = by_argmax(graph, io.logits); /* (B, 1) */
     by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
-               by_model_context(g->model) - 1);
-    l->program = by_compile(graph, &(by_compile_spec){0});
-    return l->program ? BY_OK : by_error_status();
+               by_model_first_position(g->model) + by_model_context(g->model) - 1);
+    g->now->greedy = by_compile(graph, &(by_compile_spec){0});
+    return g->now->greedy ? BY_OK : by_error_status();
 }
 
 by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
 {
-    if (!g->greedy.program)
-        BY_TRY(compile_loop(g, &g->greedy));
-    by_program_time(g->greedy.program, fn, user);
+    if (!g->now->greedy)
+        BY_TRY(compile_loop(g));
+    by_program_time(g->now->greedy, fn, user);
     return BY_OK;
 }
 
@@ -265,25 +691,28 @@ by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool
 {
     loop *l = &g->greedy;
     const size_t rows = (size_t)g->batch, bytes = rows * sizeof(int32_t);
-    const int32_t none = 0;
+    const int32_t none = 0, first = by_model_first_position(g->model);
     if (steps < 1 || steps > RUN)
         return by_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
     for (int b = 0; b < g->batch; b++) {
+        if (g->from[b] != b)
+            return by_fail(BY_ERR_ARGUMENT, "rows were reordered, and nothing was fed since");
         if (active[b] && (steps > g->capacity - g->past[b] || tokens[b] < 0 || tokens[b] >= g->vocab))
             return by_fail(BY_ERR_ARGUMENT, "row %d cannot go on from token %d for %d steps", b,
                            (int)tokens[b], steps);
         g->tokens[b] = active[b] ? tokens[b] : 0;
         g->past[b] = active[b] ? g->past[b] : 0;
+        g->positions[b] = first + g->past[b]; /* within the context, as the capacity is */
         g->known[b] = false;
     }
-    if (!l->program)
-        BY_TRY(compile_loop(g, l));
+    if (!g->now->greedy)
+        BY_TRY(compile_loop(g));
     BY_TRY(by_memory_write(l->tokens, 0, g->tokens, bytes));
-    BY_TRY(by_memory_write(l->positions, 0, g->past, bytes)); /* below the context, as the capacity is */
+    BY_TRY(by_memory_write(l->positions, 0, g->positions, bytes));
     BY_TRY(by_memory_write(l->past, 0, g->past, bytes));
     BY_TRY(by_memory_write(l->log, 0, &none, sizeof none));
     for (int s = 0; s < steps; s++)
-        BY_TRY(by_run(l->program));
+        BY_TRY(by_run(g->now->greedy));
     BY_TRY(by_memory_read(l->log, sizeof none, out, (size_t)steps * bytes));
     for (int b = 0; b < g->batch; b++)
         g->past[b] = active[b] ? g->past[b] + steps : 0;
@@ -292,9 +721,25 @@ by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-const float *by_generator_logits(const by_generator *g, int row)
+static bool has_logits(const by_generator *g, int row)
 {
-    return row >= 0 && row < g->batch && g->known[row] ? g->logits + (size_t)row * (size_t)g->vocab : NULL;
+    return row >= 0 && row < g->batch && g->known[row];
+}
+
+const float *by_generator_logits(by_generator *g, int row)
+{
+    if (!has_logits(g, row) || need_logits(g) != BY_OK)
+        return NULL;
+    float *logits = g->logits + (size_t)row * (size_t)g->vocab;
+    if (g->where[row] && by_read_row(g->where[row]->program, g->where[row]->logits, row, logits) != BY_OK)
+        return NULL;
+    g->where[row] = NULL;
+    return logits;
+}
+
+const by_top_logits *by_generator_top(const by_generator *g, int row)
+{
+    return g->top && has_logits(g, row) ? &g->tops[row] : NULL;
 }
 
 void by_generator_rewind(by_generator *g, int row, int length)
@@ -320,16 +765,29 @@ int by_generator_batch(const by_generator *g)
     return g->batch;
 }
 
+int by_generator_beams(const by_generator *g)
+{
+    return g->beams;
+}
+
 int by_generator_capacity(const by_generator *g)
 {
     return g->capacity;
 }
 
+static size_t program_bytes(const by_program *p)
+{
+    return p ? by_program_bytes(p) : 0;
+}
+
 size_t by_generator_bytes(const by_generator *g)
 {
     size_t bytes = nn_cache_bytes(g->cache);
-    for (int i = 0; i < WIDTHS; i++)
-        if (g->passes[i].program)
-            bytes += by_program_bytes(g->passes[i].program);
-    return bytes + (g->greedy.program ? by_program_bytes(g->greedy.program) : 0);
+    for (int k = 0; k < g->n_stages; k++) {
+        const stage *s = g->stages[k];
+        for (int i = 0; i < LEVELS * WIDTHS; i++)
+            bytes += program_bytes(s->passes[i / WIDTHS][i % WIDTHS].program);
+        bytes += program_bytes(s->greedy) + program_bytes(s->encoder);
+    }
+    return bytes;
 }

@@ -1,4 +1,4 @@
-/* sample.c - penalties, filters and draws (see sample.h). Nothing here sorts a vocabulary: top-k keeps a heap
+/* sample.c - filters and draws (see sample.h). Nothing here sorts a vocabulary: top-k keeps a heap
  * of k logits, and the filters that collect probability mass select it in linear expected time. */
 #include "infer/sample.h"
 
@@ -22,50 +22,6 @@ void by_sampler_close(by_sampler *s)
     by_free(s->items);
     by_free(s->mark);
     *s = (by_sampler){0};
-}
-
-/* ---- penalties ------------------------------------------------------------------------------- */
-
-void by_sample_repetition(by_sampler *s, float *row, const int32_t *tokens, int count, double penalty)
-{
-    for (int i = 0; i < count; i++) {
-        int32_t t = tokens[i];
-        if (!s->mark[t])
-            row[t] = (float)(row[t] > 0 ? row[t] / penalty : row[t] * penalty);
-        s->mark[t] = 1;
-    }
-    for (int i = 0; i < count; i++)
-        s->mark[tokens[i]] = 0;
-}
-
-void by_sample_presence(by_sampler *s, float *row, const int32_t *tokens, int count, double presence,
-                        double frequency)
-{
-    for (int i = 0; i < count; i++) {
-        int32_t t = tokens[i];
-        row[t] -= (float)(frequency + (s->mark[t] ? 0 : presence));
-        s->mark[t] = 1;
-    }
-    for (int i = 0; i < count; i++)
-        s->mark[tokens[i]] = 0;
-}
-
-void by_sample_no_repeat(by_sampler *s, float *row, const int32_t *tokens, int count, int n)
-{
-    (void)s;
-    if (count < n)
-        return;
-    const int32_t *end = tokens + count - (n - 1); /* the run being completed, n - 1 tokens long */
-    for (int i = 0; i + n <= count; i++)
-        if (memcmp(tokens + i, end, sizeof *tokens * (size_t)(n - 1)) == 0)
-            row[tokens[i + n - 1]] = -INFINITY;
-}
-
-void by_sample_ban(by_sampler *s, float *row, const int32_t *tokens, int count)
-{
-    (void)s;
-    for (int i = 0; i < count; i++)
-        row[tokens[i]] = -INFINITY;
 }
 
 /* ---- filters --------------------------------------------------------------------------------- */
@@ -253,34 +209,6 @@ int32_t by_sample_draw(by_sampler *s, const float *row, double u)
     return s->items[last].id;
 }
 
-static by_status check_share(const char *name, double p)
-{
-    return p >= 0 && p <= 1 ? BY_OK
-                            : by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between 0 and 1", name, p);
-}
-
-by_status by_sampling_check(const by_sampling *spec, int vocab)
-{
-    if (!(spec->temperature >= 0 && isfinite(spec->temperature)))
-        return by_fail(BY_ERR_ARGUMENT, "temperature is %g; it must be 0 or more", spec->temperature);
-    if (!(spec->repetition_penalty >= 0 && isfinite(spec->repetition_penalty)))
-        return by_fail(BY_ERR_ARGUMENT, "repetition_penalty is %g; it must be above 0",
-                       spec->repetition_penalty);
-    if (!isfinite(spec->presence_penalty) || !isfinite(spec->frequency_penalty))
-        return by_fail(BY_ERR_ARGUMENT, "presence_penalty and frequency_penalty must be finite");
-    if (spec->top_k < 0 || spec->no_repeat_ngram < 0 || spec->min_new_tokens < 0 || spec->banned_count < 0)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "top_k, no_repeat_ngram, min_new_tokens and banned_count cannot be negative");
-    BY_TRY(check_share("top_p", spec->top_p));
-    BY_TRY(check_share("min_p", spec->min_p));
-    BY_TRY(check_share("typical_p", spec->typical_p));
-    for (int i = 0; i < spec->banned_count; i++)
-        if (spec->banned[i] < 0 || spec->banned[i] >= vocab)
-            return by_fail(BY_ERR_ARGUMENT, "banned token %d is outside the vocabulary of %d",
-                           (int)spec->banned[i], vocab);
-    return BY_OK;
-}
-
 /* Log of the sum of e^logit, after a look at every logit. */
 static by_status log_sum(const by_sampler *s, const float *row, double *out)
 {
@@ -297,34 +225,6 @@ static by_status log_sum(const by_sampler *s, const float *row, double *out)
     return BY_OK;
 }
 
-static void penalize(by_sampler *s, const by_sampling *spec, const by_sample_at *at, float *row)
-{
-    int fresh = at->count - at->prompt;
-    if (spec->repetition_penalty > 0)
-        by_sample_repetition(s, row, at->tokens, at->count, spec->repetition_penalty);
-    if (spec->presence_penalty != 0 || spec->frequency_penalty != 0)
-        by_sample_presence(s, row, at->tokens + at->prompt, fresh, spec->presence_penalty,
-                           spec->frequency_penalty);
-    if (spec->no_repeat_ngram > 0)
-        by_sample_no_repeat(s, row, at->tokens, at->count, spec->no_repeat_ngram);
-    by_sample_ban(s, row, spec->banned, spec->banned_count);
-    if (fresh < spec->min_new_tokens)
-        by_sample_ban(s, row, at->stops, at->stop_count);
-}
-
-static void filter(by_sampler *s, const by_sampling *spec, float *row)
-{
-    by_sample_temperature(s, row, spec->temperature);
-    if (spec->top_k > 0)
-        by_sample_top_k(s, row, spec->top_k);
-    if (spec->top_p > 0)
-        by_sample_top_p(s, row, spec->top_p);
-    if (spec->min_p > 0)
-        by_sample_min_p(s, row, spec->min_p);
-    if (spec->typical_p > 0)
-        by_sample_typical(s, row, spec->typical_p);
-}
-
 /* The only random number of a token: a function of seed, sample and place, whatever was drawn before. */
 static double uniform_at(uint64_t seed, uint64_t sample, int place)
 {
@@ -333,24 +233,72 @@ static double uniform_at(uint64_t seed, uint64_t sample, int place)
     return by_rng_uniform(&r);
 }
 
-by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits,
-                    int32_t *token, float *logprob)
+/* Follow the tokens that are likeliest under the model. */
+static void track_likeliest(by_tracking *t, const by_sampler *s, const float *logits, double lse)
 {
-    double lse = 0;
+    enum { SHOWN = 8 };
+    int32_t best[SHOWN];
+    int n = 0;
+    t->normal = true;
+    for (int i = 0; i < s->vocab; i++) {
+        if (n == SHOWN && logits[i] <= logits[best[n - 1]])
+            continue;
+        n = BY_MIN(n + 1, SHOWN);
+        int at = n - 1;
+        for (; at > 0 && logits[best[at - 1]] < logits[i]; at--)
+            best[at] = best[at - 1];
+        best[at] = i;
+    }
+    for (int i = 0; i < n; i++)
+        by_track_add(t, best[i], logits[best[i]], (float)exp((double)logits[best[i]] - lse));
+}
+
+/* What has become of the candidates; the chosen one is added when it was not among them. */
+static void explain(by_tracking *t, const by_sampler *s, const float *logits, double lse, int32_t token,
+                    by_explanation *why)
+{
+    bool seen = false;
+    for (int i = 0; i < t->count; i++)
+        seen = seen || t->candidate[i].token == token;
+    if (!seen)
+        by_track_add(t, token, logits[token], (float)exp((double)logits[token] - lse));
+    by_track_end(t, &(by_scores){.value = s->row, .count = s->vocab});
+    for (int i = 0; i < t->count; i++)
+        t->candidate[i].fate = t->candidate[i].token == token               ? BY_FATE_CHOSEN
+                               : s->row[t->candidate[i].token] == -INFINITY ? BY_FATE_RULED_OUT
+                                                                            : BY_FATE_PASSED;
+    for (int i = 0; i < s->vocab; i++)
+        why->left += s->row[i] > -INFINITY;
+    memcpy(why->candidates, t->candidate, sizeof *t->candidate * (size_t)t->count);
+    why->count = t->count;
+    why->chosen = token;
+}
+
+by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits,
+                    int32_t *token, float *logprob, by_explanation *why)
+{
+    double lse = 0, u = -1;
+    by_tracking tracking = {0}, *t = why ? &tracking : NULL;
+    by_scores x = {.value = s->row, .count = s->vocab};
     BY_TRY(log_sum(s, logits, &lse));
     memcpy(s->row, logits, sizeof *s->row * (size_t)s->vocab);
-    penalize(s, spec, at, s->row);
+    if (t)
+        track_likeliest(t, s, logits, lse);
+    by_constrain(s, spec, at, &x, t);
     if (!isfinite(highest(s, s->row)))
         return by_fail(BY_ERR_NUMERIC, "%s",
-                       highest(s, s->row) > 0
-                           ? "the penalties make a logit infinite"
-                           : "no token is left: bans and no_repeat_ngram rule all of them out");
+                       highest(s, s->row) > 0 ? "the penalties make a logit infinite" : BY_NO_TOKEN_LEFT);
     if (spec->temperature > 0) {
-        filter(s, spec, s->row);
-        *token = by_sample_draw(s, s->row, uniform_at(spec->seed, at->sample, at->count - at->prompt));
+        u = uniform_at(spec->seed, at->sample, at->count - at->prompt);
+        by_filter(s, spec, at, &x, t);
+        *token = by_sample_draw(s, s->row, u);
     } else {
         *token = by_sample_argmax(s, s->row);
     }
     *logprob = (float)((double)logits[*token] - lse);
+    if (t) {
+        why->draw = u;
+        explain(t, s, logits, lse, *token, why);
+    }
     return BY_OK;
 }

@@ -1,6 +1,7 @@
 /* hf.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
 #include "io/hf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,6 +50,16 @@ static double shortest(float f)
     return strtod(text, NULL);
 }
 
+/* A whole number keeps its point: readers that tell types apart take 1 for an integer. */
+static cJSON *float_json(float f)
+{
+    char text[48];
+    if (f != floorf(f) || fabsf(f) >= 1e6f)
+        return cJSON_CreateNumber(shortest(f));
+    snprintf(text, sizeof text, "%.1f", (double)f);
+    return cJSON_CreateRaw(text);
+}
+
 static bool write_field(cJSON *json, const by_field *f, const char *at)
 {
     by_act act;
@@ -61,7 +72,7 @@ static bool write_field(cJSON *json, const by_field *f, const char *at)
     case BY_FIELD_FLOAT:
         if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
             return by_json_put(json, f->key, cJSON_CreateNull());
-        return by_json_put(json, f->key, cJSON_CreateNumber(shortest(*(const float *)at)));
+        return by_json_put(json, f->key, float_json(*(const float *)at));
     case BY_FIELD_BOOL:
         return by_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
     case BY_FIELD_ACT: /* keep the spelling it came with */
@@ -504,12 +515,12 @@ static by_status put_parameter(void *user, by_writer *w, const by_weight *e)
     return s;
 }
 
-static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype)
+static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype, size_t limit)
 {
     by_params *p = m->params;
     by_weight *list = by_alloc_zero((size_t)p->count + 1, sizeof *list);
-    char *path = by_path_join(dir, "model.safetensors");
-    by_status s = list && path ? BY_OK : BY_ERR_MEMORY;
+    int *shard = by_alloc_zero((size_t)p->count + 1, sizeof *shard);
+    by_status s = list && shard ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < p->count && s == BY_OK; i++) {
         const by_param_info *info = &p->list[i];
         list[i] = (by_weight){.name = info->name, .dtype = dtype, .rank = info->rank, .data = info};
@@ -517,18 +528,26 @@ static by_status write_weights(const by_model *m, const char *dir, by_dtype dtyp
         memcpy(list[i].dim, info->dim, sizeof(int64_t) * (size_t)info->rank);
     }
     if (s == BY_OK)
-        s = by_safetensors_write(path, list, p->count, NULL, put_parameter, p);
+        s = by_shards_write(dir, list, p->count, shard, by_shards_plan(list, p->count, limit, shard), NULL,
+                            put_parameter, p);
     by_free(list);
-    by_free(path);
+    by_free(shard);
     return s;
 }
 
 by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
 {
+    return by_model_save_with(m, dir, &(by_save_spec){.dtype = dtype});
+}
+
+by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec)
+{
+    const by_dtype dtype = spec->dtype;
+    const int64_t limit = spec->shard_bytes == 0 ? BY_SHARD_BYTES : spec->shard_bytes;
     if (dtype != BY_F32 && dtype != BY_BF16 && dtype != BY_F16)
         return by_fail(BY_ERR_ARGUMENT, "models are saved as f32, bf16 or f16, not %s", by_dtype_name(dtype));
     BY_TRY(by_dir_make(dir));
-    BY_TRY(write_weights(m, dir, dtype));
+    BY_TRY(write_weights(m, dir, dtype, limit > 0 ? (size_t)limit : SIZE_MAX));
     cJSON *json = config_json(m, dtype);
     char *path = by_path_join(dir, "config.json");
     by_status s = json && path ? by_json_write(path, json) : BY_ERR_MEMORY;
@@ -705,6 +724,11 @@ int by_model_context(const by_model *m)
 {
     int rows = (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT);
     return m->arch->extra_rows ? rows : rows - by_model_first_position(m);
+}
+
+bool by_model_is_limited(const by_model *m)
+{
+    return !m->arch->unlimited;
 }
 
 int by_model_layers(const by_model *m)

@@ -68,13 +68,13 @@ static bool pair_of(by_device *d, nn_pairs *p, int i, size_t bytes)
     return p->keys[i] && p->values[i];
 }
 
-/* The states of layer i: (rows, length, width), in memories with room for `room` positions of each row. */
+/* The states of layer i: (rows, length, width), in memories with room for `room` positions in all. */
 static bool states_of(by_graph *g, by_device *d, nn_pairs *p, int i, const int64_t *shape, int64_t room,
                       by_dtype type, by_tensor **keys, by_tensor **values)
 {
     if (by_graph_status(g) != BY_OK)
         return false;
-    if (!pair_of(d, p, i, (size_t)(shape[0] * room * shape[2]) * by_dtype_size(type))) {
+    if (!pair_of(d, p, i, (size_t)(room * shape[2]) * by_dtype_size(type))) {
         by_fail_context("the key-value cache");
         by_graph_poison(g);
         return false;
@@ -92,9 +92,13 @@ static by_tensor *attend(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, 
     by_tensor *keys, *values;
     if (!cache)
         return by_attention(g, q, k, v, spec);
-    const int64_t shape[3] = {by_dim(q, 0), cache->capacity, k ? by_dim(k, -1) : by_dim(q, -1) / 3};
-    if (!states_of(g, cache->device, &cache->own, layer, shape, shape[1], by_type(q), &keys, &values))
+    const int64_t rows = by_dim(q, 0), width = k ? by_dim(k, -1) : by_dim(q, -1) / 3;
+    const int64_t shape[3] = {rows, cache->capacity, width},
+                  room = BY_MAX(rows, cache->rows) * cache->capacity;
+    if (!states_of(g, cache->device, &cache->own, layer, shape, room, by_type(q), &keys, &values))
         return by_graph_poison(g);
+    if (cache->from)
+        by_reorder(g, keys, values, cache->from, cache->past, cache->beams);
     return by_attention_cached(g, q, k, v, keys, values, cache->past, spec);
 }
 
@@ -133,19 +137,20 @@ static by_tensor *project(by_graph *g, const nn_attend_spec *s, const char *name
 }
 
 /* States (N, S, inner) of what the encoder made of N sources. */
-static bool cross_states(by_graph *g, const nn_attend_spec *s, int64_t inner, by_dtype type, by_tensor **keys,
-                         by_tensor **values)
+static bool cross_states(by_graph *g, const nn_attend_spec *s, int64_t sources, int64_t inner, by_dtype type,
+                         by_tensor **keys, by_tensor **values)
 {
     nn_cache *c = s->cache;
-    const int64_t shape[3] = {c->sources, c->source_length, inner};
-    return states_of(g, c->device, &c->cross, s->layer, shape, c->source_room, type, keys, values);
+    const int64_t shape[3] = {sources, c->source_length, inner};
+    const int64_t room = BY_MAX(sources, c->rows / BY_MAX(c->beams, 1)) * c->source_room;
+    return states_of(g, c->device, &c->cross, s->layer, shape, room, type, keys, values);
 }
 
 void nn_attend_keep(by_graph *g, by_tensor *memory, const nn_attend_spec *s)
 {
     by_tensor *keys, *values;
     by_tensor *k = project(g, s, s->key, memory, 0), *v = project(g, s, s->value, memory, 0);
-    if (!cross_states(g, s, inner_of(s, memory), by_type(k), &keys, &values))
+    if (!cross_states(g, s, by_dim(k, 0), by_dim(k, -1), by_type(k), &keys, &values))
         return;
     by_store(g, k, keys);
     by_store(g, v, values);
@@ -156,14 +161,17 @@ void nn_attend_keep(by_graph *g, by_tensor *memory, const nn_attend_spec *s)
 static by_tensor *attend_kept(by_graph *g, by_tensor *q, const nn_attend_spec *s,
                               const by_attention_spec *spec)
 {
-    by_tensor *keys, *values;
+    by_tensor *keys, *values, *from = s->cache->source_from;
     const int64_t rows = by_dim(q, 0), t = by_dim(q, 1), inner = by_dim(q, 2);
-    if (!cross_states(g, s, inner, by_type(q), &keys, &values))
+    const int64_t beams = BY_MAX(s->cache->beams, 1), sources = rows / beams;
+    if (!cross_states(g, s, sources, inner, by_type(q), &keys, &values))
         return by_graph_poison(g);
-    const int64_t n = s->cache->sources;
-    q = by_reshape(g, q, 3, (int64_t[]){n, rows / n * t, inner});
-    by_tensor *y = by_attention(g, q, keys, values, spec);
-    return by_reshape(g, y, 3, (int64_t[]){rows, t, inner});
+    if (from) {
+        by_tensor *lengths = by_fill(g, BY_I32, 1, &sources, (double)s->cache->source_length);
+        by_reorder(g, keys, values, from, lengths, 1);
+    }
+    q = by_reshape(g, q, 3, (int64_t[]){sources, beams * t, inner});
+    return by_reshape(g, by_attention(g, q, keys, values, spec), 3, (int64_t[]){rows, t, inner});
 }
 
 by_tensor *nn_attend(by_graph *g, by_tensor *x, by_tensor *from, const nn_attend_spec *s)

@@ -14,14 +14,17 @@ typedef struct nn_pairs {
 typedef struct nn_cache {
     by_device *device;
     int64_t capacity; /* M: positions it can hold */
-    by_tensor *past;  /* (B) i32: positions already held; set anew for every graph */
+    int64_t rows;     /* sequences there is room for; 0: as many as the first graph has */
     nn_pairs own;
-    /* of encoder-decoders: what is kept of the sources. B is a multiple of their number N, and the rows of
-     * one source lie side by side */
+    by_tensor *past; /* (B) i32: positions already held; set anew for every graph, as what follows */
+    by_tensor *from; /* (B) i32: whose positions every row takes over first (by_reorder); NULL: its own */
+    int beams;       /* rows of a group of by_reorder; 0: 1 */
+    /* of encoder-decoders: what is kept of the sources, one for each group */
+    int64_t source_room; /* positions of a source there can be */
     nn_pairs cross;
-    int64_t sources, source_room; /* N; positions of a source there can be */
-    int64_t source_length;        /* S: of the sources in this graph; set anew for every graph, as is */
-    by_tensor *source_mask;       /* (N, S) i32 */
+    int64_t source_length;  /* S: of the sources in this graph; set anew for every graph, as what follows */
+    by_tensor *source_mask; /* (B / beams, S) i32 */
+    by_tensor *source_from; /* (B / beams) i32: whose source a group takes over first; NULL: its own */
 } nn_cache;
 nn_cache *nn_cache_new(by_device *d, int64_t capacity);
 void nn_cache_free(nn_cache *c);

@@ -78,6 +78,12 @@ refuses "ids that are no numbers" "no number"
 printf '{"text": \n' >"$tmp/in"
 tokenize "$tmp/run" --jsonl <"$tmp/in"
 refuses "a line that is not JSON" "line 1"
+printf '{"text": "a\\u0000b"}\n' >"$tmp/in"
+tokenize "$tmp/run" --jsonl <"$tmp/in"
+refuses "a text with a NUL character, which JSON cannot bring here" "line 1: the line: NUL character"
+printf '{"model":{"type":"WordLevel","unk_token":"b","vocab":{"a\\u0000":0,"b":1}}}\n' >"$tmp/nul.json"
+tokenize "$tmp/nul.json" abc
+refuses "a vocabulary with one" "nul.json: NUL character"
 tokenize "$tmp/nothing" abc
 refuses "no such tokenizer" "nothing"
 
@@ -87,6 +93,9 @@ if [ ! -d "$published" ]; then
 fi
 tokenize "$published/gpt2" "Hello, world!"
 check "GPT-2" "15496 11 995 0"
+printf '{"ids": [64, 188, 65]}\n' >"$tmp/in"
+tokenize "$published/gpt2" --decode --jsonl <"$tmp/in"
+check "a NUL character comes out whole" '{"text":"a\u0000b"}'
 printf '{"text": "Hello, world!"}\n' >"$tmp/in"
 tokenize "$published/bert-base-cased" --jsonl <"$tmp/in"
 check "BERT, special tokens around" '{"ids":[101,8667,117,1362,106,102]}'

@@ -3,6 +3,7 @@
  * bits. */
 #include "cuda/kernels/each.cuh"
 #include "cuda/kernels/last.cuh"
+#include "cuda/kernels/rank.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
 
@@ -282,14 +283,6 @@ extern "C" by_status by_cuda_broadcast(by_exec *e, by_node *n)
 
 enum { ARGMAX_CHUNK = 512 }; /* elements of a row that a block goes through, at least */
 
-/* A number that is larger for larger x, and of equals for the first. A NaN is larger than any number. */
-static __device__ __forceinline__ uint64_t rank_of(float x, int64_t i)
-{
-    const uint32_t bits = __float_as_uint(x + 0.0f); /* -0 is 0 */
-    const uint32_t order = x != x ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
-    return (uint64_t)order << 32 | (0xffffffffu - (uint32_t)i);
-}
-
 static __device__ __forceinline__ uint64_t block_most(uint64_t most)
 {
     __shared__ uint64_t space[WARPS];
@@ -301,11 +294,6 @@ static __device__ __forceinline__ uint64_t block_most(uint64_t most)
     for (int w = 0; w < WARPS; w++)
         most = max(most, space[w]);
     return most;
-}
-
-static __device__ __forceinline__ void put_index(int32_t *y, int64_t row, uint64_t most)
-{
-    y[row] = (int32_t)(0xffffffffu - (uint32_t)most);
 }
 
 /* The largest of a piece of a row, of x (rows, cols). Rows of any length begin anywhere; whole words are read
@@ -347,7 +335,7 @@ static __global__ void __launch_bounds__(THREADS)
         most = block_most(most);
     }
     if (threadIdx.x == 0)
-        put_index(y, row, most);
+        y[row] = place_of(most);
 }
 
 template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t rows, int64_t parts)

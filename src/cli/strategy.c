@@ -1,0 +1,140 @@
+/* strategy.c - beam search and constraints from the command line (see strategy.h). */
+#include "cli/strategy.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+
+by_status cli_parse_ids(const char *what, const char *text, by_ids *out)
+{
+    while (text && *text) {
+        if (isspace((unsigned char)*text) || *text == ',') {
+            text++;
+            continue;
+        }
+        char *end;
+        errno = 0;
+        long id = strtol(text, &end, 10);
+        if (end == text || errno || id < 0 || id > INT32_MAX ||
+            (*end && *end != ',' && !isspace((unsigned char)*end)))
+            return by_fail(BY_ERR_ARGUMENT, "%s: '%.20s' does not begin with a token id", what, text);
+        BY_TRY(by_ids_push(out, (int32_t)id));
+        text = end;
+    }
+    return BY_OK;
+}
+
+/* The tokens of a text alone, appended. */
+static by_status encode(const char *what, const by_tokenizer *t, const char *text, by_ids *out)
+{
+    const size_t before = out->count;
+    if (!t)
+        BY_TRY(cli_parse_ids(what, text, out));
+    else if (by_tokenizer_encode(t, text, strlen(text), out) != BY_OK)
+        return by_fail_context("%s", what);
+    return out->count > before ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s: '%s' has no tokens", what, text);
+}
+
+/* A text of exactly one token, or the name or id of one. */
+static by_status find_token(const char *what, const by_tokenizer *t, const char *text, int32_t *out)
+{
+    by_ids ids = {0};
+    *out = t ? by_tokenizer_find(t, text) : -1;
+    if (*out >= 0)
+        return BY_OK;
+    const bool number = *text && strspn(text, "0123456789") == strlen(text);
+    by_status s = encode(what, number ? NULL : t, text, &ids);
+    if (s == BY_OK && ids.count != 1)
+        s = by_fail(BY_ERR_ARGUMENT, "%s: '%s' is %zu tokens, not one", what, text, ids.count);
+    if (s == BY_OK)
+        *out = ids.data[0];
+    by_ids_free(&ids);
+    return s;
+}
+
+/* A word as it is and, where that makes other tokens, with a space before it. */
+static by_status add_words(const by_tokenizer *t, const char *text, by_ids *tokens, by_ids *ends)
+{
+    by_buf spaced = {0};
+    BY_TRY(encode("--ban", t, text, tokens));
+    BY_TRY(by_ids_push(ends, (int32_t)tokens->count));
+    if (!t || *text == ' ')
+        return BY_OK;
+    by_buf_printf(&spaced, " %s", text);
+    by_status s = spaced.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a banned word") : BY_OK;
+    if (s == BY_OK)
+        s = encode("--ban", t, spaced.data, tokens);
+    if (s == BY_OK)
+        s = by_ids_push(ends, (int32_t)tokens->count);
+    by_buf_free(&spaced);
+    return s;
+}
+
+static by_status open_words(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out)
+{
+    by_ids ends = {0};
+    by_status s = BY_OK;
+    for (int i = 0; i < o->ban.count && s == BY_OK; i++)
+        s = add_words(t, o->ban.items[i], &out->tokens, &ends);
+    out->words = s == BY_OK ? by_alloc_zero(ends.count + 1, sizeof *out->words) : NULL;
+    if (s == BY_OK && !out->words)
+        s = BY_ERR_MEMORY;
+    for (size_t i = 0, from = 0; s == BY_OK && i < ends.count; from = (size_t)ends.data[i++])
+        out->words[out->count++] = (by_words){out->tokens.data + from, (int)((size_t)ends.data[i] - from)};
+    by_ids_free(&ends);
+    return s;
+}
+
+by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out)
+{
+    if (o->returned > o->beams)
+        return by_fail(BY_ERR_ARGUMENT, "--return %d: a beam search of --beams %d gives %d at most",
+                       o->returned, o->beams, o->beams);
+    if (o->groups > 1 && o->beams % o->groups != 0)
+        return by_fail(BY_ERR_ARGUMENT, "--groups %d: %d beams cannot be divided into so many groups",
+                       o->groups, o->beams);
+    if (o->diversity > 0 && o->groups < 2)
+        return by_fail(BY_ERR_ARGUMENT, "--diversity tells groups of beams apart: give --groups too");
+    BY_TRY(open_words(o, t, out));
+    if (o->begin)
+        BY_TRY(encode("--begin", t, o->begin, &out->begin));
+    if (o->force_first)
+        BY_TRY(find_token("--force-first", t, o->force_first, &out->first));
+    if (o->force_last)
+        BY_TRY(find_token("--force-last", t, o->force_last, &out->last));
+    return BY_OK;
+}
+
+void cli_constraints_close(cli_constraints *c)
+{
+    by_ids_free(&c->banned);
+    by_ids_free(&c->tokens);
+    by_ids_free(&c->begin);
+    by_free(c->words);
+    *c = (cli_constraints){0};
+}
+
+void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_generate_spec *spec)
+{
+    by_sampling *s = &spec->sampling;
+    s->repetition_penalty = o->repeat;
+    s->presence_penalty = o->presence;
+    s->frequency_penalty = o->frequency;
+    s->no_repeat_ngram = o->no_repeat;
+    s->banned = c->banned.data;
+    s->banned_count = (int)c->banned.count;
+    s->words = c->words;
+    s->word_count = c->count;
+    s->min_new_tokens = o->min_new;
+    s->prefix = c->begin.data;
+    s->prefix_count = (int)c->begin.count;
+    s->forced_first = o->force_first ? &c->first : NULL;
+    s->forced_last = o->force_last ? &c->last : NULL;
+    if (o->beams > 1)
+        spec->beam = (by_beam){.width = o->beams,
+                               .groups = o->groups,
+                               .diversity = o->diversity,
+                               .length_penalty = o->length_penalty,
+                               .early_stopping = (by_early_stopping)o->early_stopping,
+                               .returned = o->returned};
+}

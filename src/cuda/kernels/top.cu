@@ -1,0 +1,127 @@
+/* top.cu - the highest logits of a row and the logarithm of what all of them weigh; a block to a row. Every
+ * thread finds the highest of its share. The k-th of these is a bound that at least k elements reach and
+ * hardly more when the high ones lie anywhere: those are collected in a second pass, and sorted. Where they
+ * lie so that too many reach it, one after the other is searched for. */
+#include "cuda/kernels/rank.cuh"
+#include "cuda/kernels/rows.cuh"
+
+enum { THREADS = 512, ROOM = 1024 }; /* ROOM: elements that can be sorted, and so k at most */
+
+/* Falling order, bitonic; n a power of two. */
+static __device__ void sort_ranks(uint64_t *rank, int n)
+{
+    for (int run = 2; run <= n; run *= 2)
+        for (int step = run / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = threadIdx.x; i < n; i += THREADS) {
+                const int other = i ^ step;
+                const uint64_t a = rank[i], b = rank[other];
+                if (other > i && ((i & run) == 0 ? a < b : a > b)) {
+                    rank[i] = b;
+                    rank[other] = a;
+                }
+            }
+        }
+    __syncthreads();
+}
+
+/* The highest rank below `below` of a whole row, for all threads. */
+template <class T>
+static __device__ uint64_t next_rank(const T *x, int whole, int cols, uint64_t below, uint64_t *space)
+{
+    uint64_t most = 0;
+    each_piece(x, whole, cols, [&](int i, auto &v) {
+        for (int j = 0; j < (int)(sizeof v / sizeof v.at[0]); j++) {
+            const uint64_t rank = rank_of(v.at[j], i + j);
+            most = rank < below ? max(most, rank) : most;
+        }
+    });
+    for (int step = 16; step > 0; step /= 2)
+        most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0)
+        space[threadIdx.x >> 5] = most;
+    __syncthreads();
+    for (int w = 0; w < THREADS / 32; w++)
+        most = max(most, space[w]);
+    return most;
+}
+
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    top(float *best, int32_t *ids, float *lse, const T *logits, int whole, int cols, int64_t pitch, int k)
+{
+    __shared__ uint64_t rank[ROOM];
+    __shared__ float space[32];
+    __shared__ int count;
+    const T *x = logits + (int64_t)blockIdx.x * pitch;
+    uint64_t mine = 0;
+    let_next_start();
+    wait_for_previous();
+    each_piece(x, whole, cols, [&](int i, auto &v) {
+        for (int j = 0; j < (int)(sizeof v / sizeof v.at[0]); j++)
+            mine = max(mine, rank_of(v.at[j], i + j));
+    });
+    rank[threadIdx.x] = mine;
+    if (threadIdx.x == 0)
+        count = 0;
+    sort_ranks(rank, THREADS);
+    const uint64_t bound = rank[k - 1];
+    const float most = value_of(rank[0]);
+    __syncthreads();
+    float sum = 0;
+    each_piece(x, whole, cols, [&](int i, auto &v) {
+        for (int j = 0; j < (int)(sizeof v / sizeof v.at[0]); j++) {
+            const uint64_t r = rank_of(v.at[j], i + j);
+            sum += expf(v.at[j] - most);
+            if (r >= bound) {
+                const int at = atomicAdd(&count, 1);
+                if (at < ROOM)
+                    rank[at] = r;
+            }
+        }
+    });
+    sum = block_sum(sum, space);
+    const int found = count;
+    if (found <= ROOM) {
+        for (int i = found + (int)threadIdx.x; i < ROOM; i += THREADS)
+            rank[i] = 0;
+        int n = 2;
+        while (n < found)
+            n *= 2;
+        sort_ranks(rank, n);
+    } else {
+        uint64_t last = 0xffffffffffffffffull;
+        for (int i = 0; i < k; i++) {
+            last = next_rank(x, whole, cols, last, rank + ROOM / 2);
+            if (threadIdx.x == 0)
+                rank[i] = last;
+        }
+        __syncthreads();
+    }
+    for (int i = threadIdx.x; i < k; i += THREADS) {
+        best[(int64_t)blockIdx.x * k + i] = value_of(rank[i]);
+        ids[(int64_t)blockIdx.x * k + i] = place_of(rank[i]);
+    }
+    if (lse && threadIdx.x == 0)
+        lse[blockIdx.x] = most + logf(sum);
+}
+
+template <class T> static by_status top_rows(by_cuda_exec *x, by_node *n)
+{
+    const int cols = (int)by_tensor_cols(n->in[0]), k = ((const by_top_attr *)n->attr)->k;
+    const int whole = rows_aligned(n->in[0]) ? cols / wide<T>::N * wide<T>::N : 0;
+    return by_launch_early(x, top<T>, (unsigned)by_tensor_rows(n->in[0]), THREADS, 0,
+                           (float *)n->out[0]->data, (int32_t *)n->out[1]->data,
+                           (float *)(n->out[2] ? n->out[2]->data : NULL), (const T *)n->in[0]->data, whole,
+                           cols, by_tensor_pitch(n->in[0]), k);
+}
+
+extern "C" by_status by_cuda_top(by_exec *e, by_node *n)
+{
+    if (rows_aligned(n->in[0]))
+        BY_BRANCH("top, whole vectors");
+    else
+        BY_BRANCH("top, single elements");
+    BY_CUDA_DISPATCH(n->in[0]->type, top_rows, by_cuda_of(e), n)
+}
