@@ -1,6 +1,8 @@
 /* parallel.c - see parallel.h. */
 #include "data/parallel.h"
 
+#include <stdlib.h>
+
 #include "base/json.h"
 
 typedef struct span {
@@ -95,6 +97,23 @@ static by_status each_line(lines *a, lines *b, pair_fn *fn, void *user)
     }
 }
 
+/* Word number `label` of a list with commas. */
+static by_status find_word(const by_cases *e, const by_case *x, const char *words, span *out)
+{
+    char *end;
+    long n = strtol(x->labels[0], &end, 10);
+    bool there = end > x->labels[0] && !*end && n >= 0;
+    for (; there && n > 0; n--) {
+        words = strchr(words, ',');
+        there = words != NULL;
+        words += there;
+    }
+    if (!there)
+        return by_cases_fail(e, x->line, "no word was given for the label \"%.60s\"", x->labels[0]);
+    *out = (span){words, strcspn(words, ",")};
+    return BY_OK;
+}
+
 static by_status each_row(const by_parallel_item *item, const by_parallel_spec *spec, pair_fn *fn, void *user)
 {
     by_cases cases;
@@ -106,8 +125,12 @@ static by_status each_row(const by_parallel_item *item, const by_parallel_spec *
                                                 .text = spec->text,
                                                 .label = spec->label});
     for (int i = 0; i < cases.count && s == BY_OK; i++) {
-        const char *text = cases.list[i].text, *target = cases.list[i].labels[0];
-        s = fn(user, (span){text, strlen(text)}, (span){target, strlen(target)});
+        const by_case *x = &cases.list[i];
+        span target = {x->labels[0], strlen(x->labels[0])};
+        if (spec->words)
+            s = find_word(&cases, x, spec->words, &target);
+        if (s == BY_OK)
+            s = fn(user, (span){x->text, strlen(x->text)}, target);
     }
     by_cases_close(&cases);
     return s;

@@ -18,6 +18,7 @@ typedef struct by_parallel_spec {
     const by_parallel_item *items;
     int count;
     const char *text, *label; /* columns or keys of files that have both; NULL: the usual ones */
+    const char *words;        /* what targets 0, 1, ... of such files stand for, with commas; or NULL */
 } by_parallel_spec;
 
 /* Whether a file has both texts, by its ending: .tsv, .csv, .jsonl, .ndjson, .json. */
