@@ -152,6 +152,45 @@ static void test_round_trip(void **state)
     }
 }
 
+static int files_of(const char *dir)
+{
+    by_weights *w = by_weights_open(dir);
+    assert_non_null(w);
+    int n = by_weights_files(w);
+    by_weights_free(w);
+    return n;
+}
+
+/* Into several files, into others, and back into one: what is read is always what was saved last. */
+static void test_round_trip_shards(void **state)
+{
+    (void)state;
+    static const int64_t limits[] = {2000, 600, 1, -1, 2000, 0};
+    int before = 0;
+    for (int i = 0; i < BY_COUNT(limits); i++) {
+        by_model *m = make("gpt2", &tiny, (by_model_spec){.seed = (uint64_t)i + 20});
+        by_save_spec spec = {.dtype = BY_F32, .shard_bytes = limits[i]};
+        assert_int_equal(by_model_save_with(m, in_root("shards"), &spec), BY_OK);
+        by_model *again = reopen(in_root("shards"), (by_model_spec){0});
+        same_values(m, again, NULL);
+        const bool one = limits[i] <= 0;
+        const int files = files_of(in_root("shards"));
+        assert_int_equal(by_file_exists(in_root("shards/model.safetensors")), one);
+        assert_int_equal(by_file_exists(in_root("shards/model.safetensors.index.json")), !one);
+        assert_true(one ? files == 1 : files > 1 && files != before);
+        if (limits[i] == 1)
+            assert_int_equal(files, by_model_params(m)->count);
+        char **paths = NULL;
+        int count = 0;
+        assert_int_equal(by_glob(in_root("shards/*.safetensors"), &paths, &count), BY_OK);
+        assert_int_equal(count, files);
+        by_paths_free(paths, count);
+        before = files;
+        by_model_free(again);
+        by_model_free(m);
+    }
+}
+
 static void test_round_trip_16(void **state)
 {
     (void)state;
@@ -756,12 +795,19 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_round_trip_16),
-        cmocka_unit_test(test_unknown_keys), cmocka_unit_test(test_bad_configs),
-        cmocka_unit_test(test_torn_config),  cmocka_unit_test(test_missing_and_misshapen),
-        cmocka_unit_test(test_truncated),    cmocka_unit_test(test_published),
-        cmocka_unit_test(test_mapped),       cmocka_unit_test(test_classify),
-        cmocka_unit_test(test_new_head),     cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_round_trip_shards),
+        cmocka_unit_test(test_round_trip_16),
+        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_torn_config),
+        cmocka_unit_test(test_missing_and_misshapen),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_classify),
+        cmocka_unit_test(test_new_head),
+        cmocka_unit_test(test_presets),
         cmocka_unit_test(test_bad_shapes),
     };
     return cmocka_run_group_tests_name("model", tests, set_up, tear_down);

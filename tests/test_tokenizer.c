@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "text/kind.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 static char folder[256];
 
@@ -419,11 +419,50 @@ static void test_truncated_files(void **state)
     by_tokenizer_free(t);
 }
 
+/* Where the reference library ends graphemes: seen from what its character map of T5 leaves of them. */
+static void test_graphemes(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t c[6];
+        const char *begins; /* 1 for each character that begins a grapheme */
+    } rows[] = {
+        {{'e', 0x301, 'e'}, "101"},
+        {{'e', 0x301, 0x10d6b}, "100"},                  /* a mark of Unicode 16 */
+        {{'e', 0x301, 0x10d6e}, "101"},                  /* not a mark */
+        {{0x11a3a, 'e'}, "11"},                          /* no longer goes before others */
+        {{0x600, 'e'}, "10"},                            /* does */
+        {{0x915, 0x94d, 0x958, 0x301}, "1000"},          /* consonants joined by a linker */
+        {{0x915, 0x958, 0x301}, "110"},                  /* and without one */
+        {{0x915, 0x200c, 0x94d, 0x958, 0x301}, "10010"}, /* nothing joins across this */
+        {{0x915, 0x94d, 0x200d, 0x958}, "1000"},
+        {{0x2122, 0x301, 0x200d, 0x2122}, "1000"}, /* pictographs */
+        {{0x2122, 0x200d, 0x200d, 0x2122}, "1001"},
+        {{0x2605, 0x200d, 0x2122}, "101"},              /* no pictograph any more */
+        {{0x1f1e6, 0x1f1e7, 0x1f1e8, 0x1f1e9}, "1010"}, /* flags */
+        {{0x1112, 0x1161, 0x11ab, 0x1112}, "1001"},
+        {{0xac00, 0x11ab, 0xac01, 0x1161}, "1011"},
+        {{'\r', '\n', 0x301}, "101"},
+    };
+    for (int i = 0; i < BY_COUNT(rows); i++) {
+        by_grapheme g;
+        by_grapheme_begin(&g, rows[i].c[0]);
+        for (int k = 1; rows[i].begins[k]; k++) {
+            bool begins = !by_grapheme_goes_on(&g, rows[i].c[k]);
+            if (begins)
+                by_grapheme_begin(&g, rows[i].c[k]);
+            if (begins != (rows[i].begins[k] == '1'))
+                fail_msg("row %d, character %d", i, k);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_utf8_every_code_point),
         cmocka_unit_test(test_utf8_malformed),
+        cmocka_unit_test(test_graphemes),
         cmocka_unit_test(test_chars_ids_in_order),
         cmocka_unit_test(test_chars_bad_texts),
         cmocka_unit_test(test_chars_all_of_unicode),

@@ -15,12 +15,13 @@ BEGIN {
     may["nn"]     = "base graph"
     may["models"] = "base graph nn"
     may["text"]   = "base"
+    may["score"]  = "base text"
     may["data"]   = "base text"
     may["io"]     = "base graph nn models"
-    may["train"]  = "base graph nn models text data io"
-    may["infer"]  = "base graph nn models text data io"
-    may["server"] = "base graph nn models text data io train infer"
-    may["cli"]    = "base graph nn models text data io train infer server"
+    may["train"]  = "base graph nn models text score data io"
+    may["infer"]  = "base graph nn models text score data io"
+    may["server"] = "base graph nn models text score data io train infer"
+    may["cli"]    = "base graph nn models text score data io train infer server"
 }
 FNR == 1 {
     split(FILENAME, part, "/")

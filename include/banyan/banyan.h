@@ -7,6 +7,8 @@
 #include "banyan/generate.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"
+#include "banyan/rewrite.h"
+#include "banyan/score.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"
 #include "banyan/train_tokenizer.h"

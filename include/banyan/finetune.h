@@ -15,6 +15,7 @@ typedef enum by_work_kind {
     BY_WORK_TAG,      /* a label for every word */
     BY_WORK_ANSWER,   /* the part of a text that answers a question */
     BY_WORK_CHOICE,   /* the best of several continuations */
+    BY_WORK_SEQ2SEQ,  /* a text to be written from another: source and target */
     BY_WORK_MLM,      /* hidden tokens of plain text */
     BY_WORK_LM        /* next tokens of plain text */
 } by_work_kind;

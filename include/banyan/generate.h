@@ -243,12 +243,12 @@ typedef struct by_generate_result {
  * one several times for several samples; a row whose prompt is NULL is left out. An empty prompt starts with
  * the model's end-of-text token, or is an error when there is none. Of an encoder-decoder the prompts are
  * sources, and every text begins with the model's start token. What the generator held before is forgotten.
- * *result is filled also on failure, with what there was until then; release it in any case.
  *
  * With a beam search there is one prompt for every beam.width rows of the generator, which must have been
  * made with as many beams. The texts of a prompt stand together in the result, the best first; where
  * constraints leave fewer than were asked for, the last have no tokens. token() hears of a text when all of
- * them are complete, and slide is not possible. */
+ * them are complete, and slide is not possible. *result is filled also on failure, with what there was until
+ * then; release it in any case. */
 BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */

@@ -283,8 +283,11 @@ typedef struct by_compile_spec {
     by_tensor *loss;       /* scalar to differentiate, or NULL */
     by_grad_mode grads;    /* write the parameters' gradients over the flat buffer, or add to it */
     by_tensor *loss_scale; /* scalar tensor the loss is multiplied by before differentiation, NULL for 1 */
-    bool recompute; /* keep only what enters each block; compute the inside again for the backward pass */
-    bool no_fusion; /* for tests */
+    bool recompute;     /* keep only what enters each block; compute the inside again for the backward pass */
+    bool no_fusion;     /* for tests */
+    by_memory **memory; /* of programs that never run at the same time, and each overwrites what another left:
+                         * the first makes it, those that fit use it. The caller's to free, after them. NULL:
+                         * the program has its own */
 } by_compile_spec;
 
 /* Differentiate, fuse, recompute, order, plan memory and prepare kernels. The program takes the graph over,

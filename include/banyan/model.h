@@ -100,8 +100,10 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest */
     int layers, heads, width, context, inner;
     int vocab;
-    int languages;  /* of families that know them */
-    double dropout; /* negative: the architecture's default */
+    int languages;      /* of families that know them */
+    double dropout;     /* negative: the architecture's default */
+    int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
+    bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
 } by_model_shape;
 
 /* Open a model directory (config.json with model.safetensors, pytorch_model.bin, or shards of either).
@@ -115,10 +117,20 @@ BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_s
 BY_API void by_model_free(by_model *m);
 
 /* Write config.json, model.safetensors and, for a model that generates, generation_config.json into dir (made
- * when missing), each atomically. Values are written as f32 (masters) unless dtype is bf16 or f16. The
- * tokenizer is the caller's to write: by_companions_copy (weights.h) brings its files from another directory.
- */
+ * when missing), each atomically. Values are written as f32 (masters) unless dtype is bf16 or f16. Weights of
+ * more than BY_SHARD_BYTES become several files and model.safetensors.index.json; weights of an earlier save
+ * that are not replaced are removed at the end. The tokenizer is the caller's to write: by_companions_copy
+ * (weights.h) brings its files from another directory. */
 BY_API by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype);
+
+#define BY_SHARD_BYTES ((int64_t)5000000000)
+
+typedef struct by_save_spec {
+    by_dtype dtype;
+    int64_t
+        shard_bytes; /* begin another file before one grows beyond this; 0: BY_SHARD_BYTES, below 0: never */
+} by_save_spec;
+BY_API by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec);
 
 /* Append the model to a graph; io's inputs are the caller's. Errors stick to the graph. */
 BY_API void by_model_build(const by_model *m, by_graph *g, by_model_io *io);

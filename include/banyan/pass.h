@@ -38,6 +38,7 @@ typedef struct by_pass_spec {
     bool hidden, attention; /* keep them to be read */
     bool recompute;
     float label_smoothing; /* see by_loss_spec */
+    by_memory **memory;    /* of activations: see by_compile_spec */
 } by_pass_spec;
 
 typedef struct by_pass by_pass;

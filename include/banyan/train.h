@@ -59,7 +59,10 @@ typedef struct by_trainer_spec {
     int accumulate; /* micro-batches per step; 0: 1 */
     bool recompute;
     by_optimizer_spec optimizer;
-    uint64_t seed; /* of dropout */
+    uint64_t seed;         /* of dropout */
+    float label_smoothing; /* of the loss that is trained with, not of evaluations */
+    bool many_shapes;      /* batches come in a few dozen: their passes are all kept, and share their memory,
+                            * which is that of the first one compiled */
 } by_trainer_spec;
 
 /* The model must have been made for training; it is borrowed. NULL on failure. */
@@ -70,12 +73,15 @@ BY_API void by_trainer_free(by_trainer *t);
  * with NULL, the call does not wait for a GPU to finish, and by_trainer_loss tells later. */
 BY_API by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss);
 
+/* How much of the step's mean the coming micro-batch is, where it is not one over their number. */
+BY_API void by_trainer_share(by_trainer *t, double share);
+
 /* Clip, update the parameters, count the step. *norm (may be NULL: the call does not wait) receives the
  * gradient norm before clipping. */
 BY_API by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm);
 
-/* Of the last step: the mean loss of its micro-batches, and the gradient norm. These wait for a GPU. What is
- * not finite is BY_ERR_NUMERIC. */
+/* Of the last step: the mean loss of its micro-batches (by their shares), and the gradient norm. These wait
+ * for a GPU. What is not finite is BY_ERR_NUMERIC. */
 BY_API by_status by_trainer_loss(by_trainer *t, double *loss);
 BY_API by_status by_trainer_norm(by_trainer *t, double *norm);
 
@@ -100,14 +106,23 @@ BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_f
 
 /* What a model is asked to do (docs/OBJECTIVES.md). What is 0 or NULL is as usual. */
 typedef struct by_objective_choice {
-    const char *name;  /* "lm", "mlm", "nsp", "sop", "clm", "tlm"; NULL: the family's own */
-    double mask_share; /* of the tokens, hidden; 0: 0.15 */
+    const char *name; /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate", "spans", "infill", "fim"; NULL:
+                         the family's own */
+    double mask_share; /* of the tokens, hidden; 0: 0.15, of "infill" 0.3. Of "fim": of the documents, 0.5 */
+    double mask_span;  /* mean length of what "spans" and "infill" cut out; 0: 3 */
+    bool suffix_first; /* "fim": suffix, prefix, middle */
     int mask_copies;   /* 1: the same ones in every epoch; n: n versions in turn; -1: anew every epoch */
     int mask_words;    /* that many words at once at most; 0: 1, of "sop": 3 */
     bool whole_words;  /* all pieces of a word or none */
     bool parallel;     /* line i of each language says the same: "tlm" */
     const char *const *languages; /* one for each item of data (and of eval_data), or NULL */
-    int language_count;
+    int language_count;           /* of "translate": 2, from the first to the second */
+    /* of "translate", whose data are files of two texts, or pairs of files */
+    bool both_directions;        /* each pair also the other way round */
+    const char *const *prefixes; /* put before the source: one for each pair of texts; with both directions */
+    int prefix_count;            /* two */
+    const char *source, *target; /* columns; NULL: the usual ones */
+    const char *label_words; /* "negative,positive": what targets 0, 1, ... of tables stand for; or NULL */
 } by_objective_choice;
 
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
@@ -143,10 +158,13 @@ typedef struct by_run_spec {
     const char *const *eval_data; /* text for evaluation, or NULL */
     int eval_count;
     double eval_fraction;  /* of the end of the data, when there is no eval_data */
-    const char *tokenizer; /* "char", "byte", or a directory; NULL: "char" for text */
+    const char *tokenizer; /* "char", "byte", a directory, or what to learn from the data: "bpe:8000",
+                              "unigram:8000", "wordpiece:8000"; NULL: "char" for text */
     by_objective_choice objective;
     /* steps */
-    int batch, seq; /* seq 0: the model's context */
+    int batch, seq;   /* seq 0: the model's context */
+    int batch_tokens; /* of "translate", instead of batch: see by_objective_spec.budget; 0: 4096 */
+    double label_smoothing;
     int accumulate;
     int64_t steps; /* in all; 0: from epochs */
     double epochs;
@@ -158,10 +176,11 @@ typedef struct by_run_spec {
     int64_t eval_every, log_every, save_every;
     int64_t eval_batches; /* at most; 0: all of the held-out part */
     int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
-    int patience;         /* stop after so many evaluations without progress; 0: never */
-    const char *out;      /* run folder */
-    bool overwrite;       /* start afresh even when there is something to resume */
-    const char *command;  /* recorded in run.json, may be NULL */
+    int average;     /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
+    int patience;    /* stop after so many evaluations without progress; 0: never */
+    const char *out; /* run folder */
+    bool overwrite;  /* start afresh even when there is something to resume */
+    const char *command; /* recorded in run.json, may be NULL */
     /* callbacks, may be NULL */
     void (*report)(void *user, const by_report *r);
     bool (*cancelled)(void *user); /* polled every step; true saves and stops with BY_ERR_CANCELLED */
@@ -173,6 +192,8 @@ typedef struct by_run_result {
     int64_t steps, resumed_from, parameters;
     double loss, eval_loss, best_eval_loss, next_accuracy;
     int64_t best_step;
+    int averaged;              /* checkpoints in out/averaged */
+    double averaged_eval_loss; /* NaN when there is none */
     double seconds;
     size_t activation_bytes, state_bytes;
     bool stopped_early;

@@ -103,6 +103,17 @@ static by_status check_text(const char *text, size_t size, const char *what)
     return BY_OK;
 }
 
+by_status by_json_check_nul(const char *text, size_t size, const char *what)
+{
+    const char *end = text + size, *at = text;
+    while ((at = memchr(at, '\\', (size_t)(end - at))) && end - at >= 6) {
+        if (memcmp(at, "\\u0000", 6) == 0)
+            return fail_at(what, text, (size_t)(at - text), "NUL character in JSON string");
+        at += 2;
+    }
+    return BY_OK;
+}
+
 /* text[size] must be NUL: cJSON looks one byte past the end of some truncated inputs. */
 static cJSON *parse_terminated(const char *text, size_t size, const char *what)
 {
@@ -241,8 +252,13 @@ by_status by_json_string(const cJSON *o, const char *key, const char *fallback, 
 
 void by_json_quote(by_buf *out, const char *s)
 {
+    by_json_quote_bytes(out, s, strlen(s));
+}
+
+void by_json_quote_bytes(by_buf *out, const char *s, size_t n)
+{
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-    const char *end = s + strlen(s);
+    const char *end = s + n;
     by_buf_puts(out, "\"");
     while (s < end) {
         const char *run = s;
@@ -253,7 +269,7 @@ void by_json_quote(by_buf *out, const char *s)
         by_buf_put(out, run, (size_t)(s - run));
         if (s == end)
             break;
-        const char *hit = strchr(from, *s);
+        const char *hit = *s ? strchr(from, *s) : NULL;
         if (len == 0)
             by_buf_puts(out, "\xef\xbf\xbd");
         else if (hit)

@@ -15,6 +15,10 @@
 cJSON *by_json_parse(const char *text, size_t size, const char *what);
 cJSON *by_json_load(const char *path);
 
+/* For text that is given to cJSON itself: an escaped NUL, at which it would cut a string, is an error as
+ * above. */
+by_status by_json_check_nul(const char *text, size_t size, const char *what);
+
 /* Typed members of an object. An absent key, an explicit null and o == NULL all give the fallback, which need
  * not lie within the bounds. A wrong type, an integer with a fraction or a value outside [min, max] is
  * BY_ERR_FORMAT naming key and value; *out is then untouched. Numbers are doubles inside cJSON, hence
@@ -35,6 +39,7 @@ by_status by_json_print(by_buf *out, const cJSON *value, bool pretty);
 /* Append s as a JSON string with its quotes. Bytes that are not UTF-8 come out as U+FFFD, so the result is
  * always valid. */
 void by_json_quote(by_buf *out, const char *s);
+void by_json_quote_bytes(by_buf *out, const char *s, size_t n); /* which may hold NUL characters */
 
 /* Length of the well-formed UTF-8 sequence at s (n > 0 bytes may be read), 0 when there is none: overlong
  * forms, surrogates and values above U+10FFFF are not well formed. */

@@ -419,7 +419,11 @@ static by_status take_next(parser *p, const cli_option *o, const char *shown)
         return by_fail(BY_ERR_ARGUMENT,
                        "%s needs a value (%s), but %s follows; write --%s=%s if that is meant", shown,
                        cli_value_name(o), value, o->name, value);
-    return take(p, o, value);
+    BY_TRY(take(p, o, value));
+    /* Of a verb without arguments of its own, words behind a list belong to it. */
+    while (o->kind == CLI_LIST && !p->verb->args && p->next < p->argc && p->argv[p->next][0] != '-')
+        BY_TRY(take(p, o, p->argv[p->next++]));
+    return BY_OK;
 }
 
 static by_status parse_long(parser *p, const char *arg)

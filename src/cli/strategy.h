@@ -18,7 +18,7 @@ typedef struct cli_strategy {
 /* clang-format off */
 /* The rows of a verb's table that fill a member `strategy` of its options; beams: how many by default. */
 #define CLI_BEAM_ROWS(type, default_beams)                                                                    \
-    {CLI_AT(type, strategy.beams), .name = "beams", .letter = 'b', CLI_RANGE(1, 64), .preset = default_beams, \
+    {CLI_AT(type, strategy.beams), .name = "beams", CLI_RANGE(1, 64), .preset = default_beams, \
      .help = "beam search: hypotheses that grow side by side; 1: none", .group = "Beam search"},              \
     {CLI_AT(type, strategy.returned), .name = "return", CLI_RANGE(1, 64), .preset = "1",                      \
      .help = "the best so many texts, with their scores"},                                                    \

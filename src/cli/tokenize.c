@@ -92,7 +92,7 @@ static by_status decode(job *j, const by_ids *ids)
     by_status s = by_tokenizer_decode_with(j->tokenizer, ids->data, ids->count, &spec, &text);
     if (s == BY_OK && j->o->jsonl) {
         by_buf_puts(&j->out, "{\"text\":");
-        by_json_quote(&j->out, text.data ? text.data : "");
+        by_json_quote_bytes(&j->out, text.data ? text.data : "", text.size);
         by_buf_puts(&j->out, "}\n");
     } else if (s == BY_OK) {
         by_buf_put(&j->out, text.data ? text.data : "", text.size);

@@ -12,9 +12,13 @@
 
 typedef struct train_options {
     const char *model, *preset, *out, *tokenizer, *init_from, *device, *objective, *languages;
-    cli_list data, eval_data;
+    const char *source, *target;
+    cli_list data, eval_data, prefixes;
+    bool both_directions, pre_norm, suffix_first;
+    int decoder_layers, batch_tokens, average;
+    double label_smoothing;
     int masking, mask_copies, mask_words, show;
-    double mask_share;
+    double mask_share, mask_span;
     bool whole_words, parallel;
     int layers, heads, width, context, inner;
     double dropout;
@@ -29,13 +33,16 @@ typedef struct train_options {
 
 static const cli_option options[] = {
     {CLI_AT(train_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
-     .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta",
+     .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
+             "transformer, marian, t5, bart",
      .group = "Model"},
     {CLI_AT(train_options, preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, ...; of gpt2 also 124m, 350m, 774m, 1558m; of the encoders small, base, "
              "large"},
     {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (else the preset's)"},
+    {CLI_AT(train_options, decoder_layers), .name = "decoder-layers", CLI_MIN(1),
+     .help = "of an encoder-decoder's decoder (else as many as --layers)"},
     {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1),
      .help = "attention heads (else the preset's)"},
     {CLI_AT(train_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
@@ -44,26 +51,37 @@ static const cli_option options[] = {
     {CLI_AT(train_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
      .help = "longest sequence, in tokens (else the preset's)"},
     {CLI_AT(train_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
-     .help = "dropout probability"},
+     .help = "dropout probability (of encoder-decoders 0.1 unless given)"},
+    {CLI_AT(train_options, pre_norm), .name = "pre-norm",
+     .help = "norms before the sub-layers instead of after them (transformer)"},
     {CLI_AT(train_options, init_from), .name = "init-from", .value = "DIR",
      .help = "start from this model's weights"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text or .bin token shards; patterns, commas and repetition allowed", .group = "Data"},
+     .help = "text or .bin token shards; patterns, commas, several and repetition allowed. Of translate: two "
+             "files of lines, or .tsv, .csv, .jsonl",
+     .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
      .help = "else: hold out this part of the end of the data"},
-    {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR",
-     .help = "how text becomes tokens (default char, or the model's own with --init-from)"},
+    {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
+     .help = "how text becomes tokens (default char, or the model's own with --init-from). bpe:N, unigram:N, "
+             "wordpiece:N: learn N tokens from the data"},
 
-    {CLI_AT(train_options, objective), .name = "objective", .choices = "lm|mlm|nsp|sop|clm|tlm",
+    {CLI_AT(train_options, objective), .name = "objective",
+     .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim",
      .help = "what the model learns to do (else what its family does)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
      .help = "hide the same tokens in every epoch (BERT, ALBERT), or others (RoBERTa)"},
     {CLI_AT(train_options, mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6), .preset = "1",
      .help = "static masking: so many versions in turn (BERT's own data had 10)"},
-    {CLI_AT(train_options, mask_share), .name = "mask-share", CLI_RANGE(0.001, 0.9), .preset = "0.15",
-     .help = "share of the tokens that is hidden"},
+    {CLI_AT(train_options, mask_share), .name = "mask-share", CLI_RANGE(0.001, 1),
+     .help =
+         "share of the tokens that is hidden (else 0.15; of infill 0.3), or of the documents of fim (0.5)"},
+    {CLI_AT(train_options, mask_span), .name = "mask-span", CLI_RANGE(1, 1000),
+     .help = "mean length of what spans and infill cut out (else 3)"},
+    {CLI_AT(train_options, suffix_first), .name = "suffix-first",
+     .help = "fim: suffix, prefix, middle instead of prefix, suffix, middle"},
     {CLI_AT(train_options, whole_words), .name = "whole-words", .help = "hide all pieces of a word or none"},
     {CLI_AT(train_options, mask_words), .name = "mask-words", CLI_RANGE(1, 100),
      .help = "hide up to N words that follow each other (else 1; 3 of objective sop)"},
@@ -71,11 +89,21 @@ static const cli_option options[] = {
      .help = "one name for each item of --data: language ids (xlm)"},
     {CLI_AT(train_options, parallel), .name = "parallel",
      .help = "line i of each language says the same: translation LM"},
+    {CLI_AT(train_options, both_directions), .name = "both-directions",
+     .help = "translate: each pair also the other way round; >>de<< before the source says where to"},
+    {CLI_AT(train_options, prefixes), .name = "prefix", .value = "TEXT",
+     .help = "translate: put before the source; one for each pair of texts (with both directions, two)"},
+    {CLI_AT(train_options, source), .name = "source-column", .value = "NAME",
+     .help = "translate: of tables and JSON lines (else source, or the first)"},
+    {CLI_AT(train_options, target), .name = "target-column", .value = "NAME",
+     .help = "the same (else target, or the second)"},
     {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
      .help = "show N rows as the model would get them, and what is hidden; train nothing"},
 
     {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
      .preset = "12", .help = "sequences per step", .group = "Steps"},
+    {CLI_AT(train_options, batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
+     .suffix = true, .help = "translate: tokens per step instead, in rows of about the same length"},
     {CLI_AT(train_options, seq), .name = "seq", CLI_MIN(1), .help = "tokens per sequence (else the context)"},
     {CLI_AT(train_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",
      CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"},
@@ -86,13 +114,16 @@ static const cli_option options[] = {
     {CLI_AT(train_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
      .help = "stop after N evaluations without progress (0: never)"},
 
+    {CLI_AT(train_options, label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99), .preset = "0",
+     .help = "share of each target that is spread over all tokens; held-out loss is without it"},
+
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
-    {CLI_AT(train_options, schedule), .name = "lr-scheduler",
+    {CLI_AT(train_options, schedule), .name = "lr-scheduler", .alias = "schedule",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
      .help = "course of the learning rate"},
     {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
@@ -120,6 +151,8 @@ static const cli_option options[] = {
      .help = "save every N steps (else with each evaluation)"},
     {CLI_AT(train_options, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",
      .help = "newest checkpoints kept, besides the best"},
+    {CLI_AT(train_options, average), .name = "average", CLI_RANGE(1, 1000),
+     .help = "at the end, the mean of the N newest checkpoints goes to averaged/"},
     {CLI_AT(train_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),
      .help = "log every N steps"},
     {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337",
@@ -202,21 +235,32 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                   .width = o->width,
                   .context = o->context,
                   .inner = o->inner,
-                  .dropout = o->dropout},
+                  .dropout = o->dropout,
+                  .decoder_layers = o->decoder_layers,
+                  .pre_norm = o->pre_norm},
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
         .init_from = o->init_from,
         .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
         .tokenizer = o->tokenizer,
         .objective = {.name = o->objective,
                       .mask_share = o->mask_share,
+                      .mask_span = o->mask_span,
+                      .suffix_first = o->suffix_first,
                       .mask_copies = o->masking == 1   ? o->mask_copies
                                      : o->masking == 2 ? -1
                                                        : 0,
                       .mask_words = o->mask_words,
                       .whole_words = o->whole_words,
-                      .parallel = o->parallel},
+                      .parallel = o->parallel,
+                      .both_directions = o->both_directions,
+                      .prefixes = o->prefixes.items,
+                      .prefix_count = o->prefixes.count,
+                      .source = o->source,
+                      .target = o->target},
         .batch = o->batch,
         .seq = o->seq,
+        .batch_tokens = o->batch_tokens,
+        .label_smoothing = o->label_smoothing,
         .accumulate = o->accumulate,
         .steps = o->steps,
         .epochs = o->epochs,
@@ -235,6 +279,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .save_every = o->save_every,
         .eval_batches = o->eval_batches,
         .keep = o->keep,
+        .average = o->average,
         .patience = o->patience,
         .out = o->out,
         .overwrite = o->overwrite,
@@ -259,6 +304,10 @@ static int print_result(const train_options *o, const by_run_result *r)
         cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
         if (isfinite(r->next_accuracy))
             cJSON_AddNumberToObject(j, "eval_next_accuracy", r->next_accuracy);
+        if (r->averaged)
+            cJSON_AddNumberToObject(j, "averaged", r->averaged);
+        if (isfinite(r->averaged_eval_loss))
+            cJSON_AddNumberToObject(j, "averaged_eval_loss", r->averaged_eval_loss);
         cJSON_AddNumberToObject(j, "seconds", r->seconds);
         cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
         cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
@@ -275,6 +324,8 @@ static int print_result(const train_options *o, const by_run_result *r)
         printf(", best held-out loss %.4f at step %lld", r->best_eval_loss, (long long)r->best_step);
     if (isfinite(r->next_accuracy))
         printf(", pairs right %.1f%%", 100 * r->next_accuracy);
+    if (isfinite(r->averaged_eval_loss))
+        printf(", of the mean of %d checkpoints %.4f", r->averaged, r->averaged_eval_loss);
     printf("%s\nmodel: %s/%s   curve: %s/loss.svg\n", r->stopped_early ? " (stopped early)" : "", o->out,
            isfinite(r->best_eval_loss) ? "best" : "last", o->out);
     return CLI_OK;
@@ -357,8 +408,8 @@ static int run(int argc, char **argv)
             o.min_rate = -1; /* a tenth of the highest */
         if (!cli_given(&args, &o.warmup))
             o.warmup = -1;
-        if (o.init_from && !cli_given(&args, &o.dropout))
-            o.dropout = -1; /* the model's own */
+        if ((o.init_from || by_family_task(o.model) == BY_TASK_SEQ2SEQ) && !cli_given(&args, &o.dropout))
+            o.dropout = -1; /* the model's own, or its family's */
         if (cli_given(&args, &o.mask_copies))
             o.masking = 1;
         screen s = {.o = &o};

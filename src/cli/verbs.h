@@ -24,12 +24,15 @@ struct cli_verb {
     X(cli_train)           \
     X(cli_finetune)        \
     X(cli_generate)        \
+    X(cli_translate)       \
+    X(cli_summarize)       \
     X(cli_fill)            \
     X(cli_classify)        \
     X(cli_tag)             \
     X(cli_answer)          \
     X(cli_embed)           \
     X(cli_eval)            \
+    X(cli_score)           \
     X(cli_tokenize)        \
     X(cli_train_tokenizer) \
     X(cli_inspect)         \

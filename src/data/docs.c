@@ -61,27 +61,84 @@ size_t by_sentence_end(const char *s, size_t n, size_t start)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-typedef struct builder {
-    const by_tokenizer *tokenizer;
-    bool parallel;
-    by_shard_writer shard;
-    by_ids ids;
-    by_buf starts, firsts, languages, text; /* the first three: int64 */
-    int64_t sentences, documents, bytes;
-    int64_t first; /* sentence of the present document */
-} builder;
-
 static void put_number(by_buf *b, int64_t v)
 {
     by_buf_put(b, &v, sizeof v);
 }
+
+by_status by_docs_begin(by_docs_writer *w, const char *shard, int vocab_size)
+{
+    *w = (by_docs_writer){0};
+    return by_shard_begin(&w->shard, shard, vocab_size);
+}
+
+by_status by_docs_sentence(by_docs_writer *w, by_ids *ids)
+{
+    put_number(&w->starts, w->shard.tokens);
+    w->sentences++;
+    return by_shard_put(&w->shard, ids);
+}
+
+void by_docs_document(by_docs_writer *w, int language)
+{
+    if (w->sentences == w->first)
+        return;
+    put_number(&w->firsts, w->first);
+    put_number(&w->languages, language);
+    w->documents++;
+    w->first = w->sentences;
+}
+
+static by_status write_index(by_docs_writer *w, const char *path)
+{
+    by_buf out = {0};
+    put_number(&out, MAGIC);
+    put_number(&out, w->sentences);
+    put_number(&out, w->documents);
+    put_number(&w->starts, w->shard.tokens);
+    put_number(&w->firsts, w->sentences);
+    by_buf *parts[] = {&w->starts, &w->firsts, &w->languages};
+    for (int i = 0; i < BY_COUNT(parts); i++) {
+        by_buf_put(&out, parts[i]->data, parts[i]->size);
+        out.failed = out.failed || parts[i]->failed;
+    }
+    by_status s = out.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the index of %lld sentences",
+                                       (long long)w->sentences)
+                             : by_file_write(path, out.data, out.size);
+    by_buf_free(&out);
+    return s;
+}
+
+by_status by_docs_finish(by_docs_writer *w, const char *index, by_status so_far)
+{
+    by_status s = so_far == BY_OK ? write_index(w, index) : so_far;
+    if (s == BY_OK)
+        s = by_shard_finish(&w->shard);
+    else
+        by_shard_abort(&w->shard);
+    by_buf_free(&w->starts);
+    by_buf_free(&w->firsts);
+    by_buf_free(&w->languages);
+    return s;
+}
+
+/* ---- from plain text ------------------------------------------------------------------------- */
+
+typedef struct builder {
+    by_docs_writer out;
+    const by_tokenizer *tokenizer;
+    bool parallel;
+    by_ids ids;
+    by_buf text;
+    int64_t bytes;
+} builder;
 
 /* Sentences behind the first of a document are encoded with the space before them: byte-level tokenizers see
  * it. */
 static by_status add_sentence(builder *b, const char *text, size_t size)
 {
     b->text.size = 0;
-    if (b->sentences > b->first)
+    if (b->out.sentences > b->out.first)
         by_buf_puts(&b->text, " ");
     by_buf_put(&b->text, text, size);
     if (b->text.failed)
@@ -89,20 +146,7 @@ static by_status add_sentence(builder *b, const char *text, size_t size)
     BY_TRY(by_tokenizer_encode(b->tokenizer, b->text.data, b->text.size, &b->ids));
     if (!b->ids.count && !b->parallel)
         return BY_OK;
-    put_number(&b->starts, b->shard.tokens);
-    b->sentences++;
-    return by_shard_put(&b->shard, &b->ids);
-}
-
-/* Close the present document; one without sentences is none. */
-static void end_document(builder *b, int language)
-{
-    if (b->sentences == b->first)
-        return;
-    put_number(&b->firsts, b->first);
-    put_number(&b->languages, language);
-    b->documents++;
-    b->first = b->sentences;
+    return by_docs_sentence(&b->out, &b->ids);
 }
 
 static by_status add_line(builder *b, const char *line, size_t size)
@@ -167,9 +211,9 @@ static by_status add_text(builder *b, const by_docs_file *file, const char *text
         if (add_line(b, text + start, n) != BY_OK)
             return by_fail_context("%s: line %lld", file->path, (long long)number);
         if (!blocks || is_blank(text + start, n))
-            end_document(b, file->language);
+            by_docs_document(&b->out, file->language);
     }
-    end_document(b, file->language);
+    by_docs_document(&b->out, file->language);
     b->bytes += (int64_t)size;
     return BY_OK;
 }
@@ -186,12 +230,12 @@ static by_status add_file(builder *b, const by_docs_file *file)
 /* Lines of each language must be as many as those of the first. */
 static by_status check_parallel(const builder *b, const by_docs_spec *spec)
 {
-    const int64_t *languages = (const int64_t *)(const void *)b->languages.data;
+    const int64_t *languages = (const int64_t *)(const void *)b->out.languages.data;
     int last = spec->files[spec->count - 1].language;
     int64_t count[2] = {0, 0};
     for (int l = 0; l <= last; l++) {
         count[l > 0] = 0;
-        for (int64_t i = 0; i < b->documents; i++)
+        for (int64_t i = 0; i < b->out.documents; i++)
             count[l > 0] += languages[i] == l;
         if (l && count[1] != count[0]) {
             int k = 0;
@@ -205,54 +249,28 @@ static by_status check_parallel(const builder *b, const by_docs_spec *spec)
     return BY_OK;
 }
 
-static by_status write_index(builder *b, const char *path)
-{
-    by_buf out = {0};
-    put_number(&out, MAGIC);
-    put_number(&out, b->sentences);
-    put_number(&out, b->documents);
-    put_number(&b->starts, b->shard.tokens);
-    put_number(&b->firsts, b->sentences);
-    by_buf *parts[] = {&b->starts, &b->firsts, &b->languages};
-    for (int i = 0; i < BY_COUNT(parts); i++) {
-        by_buf_put(&out, parts[i]->data, parts[i]->size);
-        out.failed = out.failed || parts[i]->failed;
-    }
-    by_status s = out.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the index of %lld sentences",
-                                       (long long)b->sentences)
-                             : by_file_write(path, out.data, out.size);
-    by_buf_free(&out);
-    return s;
-}
-
-static by_status build(builder *b, const by_docs_spec *spec, const char *index)
+static by_status build(builder *b, const by_docs_spec *spec)
 {
     for (int i = 0; i < spec->count; i++)
         BY_TRY(add_file(b, &spec->files[i]));
-    if (b->documents == 0)
+    if (b->out.documents == 0)
         return by_fail(BY_ERR_FORMAT, "%s: no text", spec->files[0].path);
-    if (spec->parallel && !b->languages.failed)
+    if (spec->parallel && !b->out.languages.failed)
         BY_TRY(check_parallel(b, spec));
-    return write_index(b, index);
+    return BY_OK;
 }
 
 by_status by_docs_build(const by_tokenizer *t, const by_docs_spec *spec, const char *shard, const char *index,
                         int64_t *bytes, int64_t *tokens)
 {
     builder b = {.tokenizer = t, .parallel = spec->parallel};
-    by_status s = by_shard_begin(&b.shard, shard, by_tokenizer_vocab_size(t));
+    by_status s = by_docs_begin(&b.out, shard, by_tokenizer_vocab_size(t));
     if (s == BY_OK)
-        s = build(&b, spec, index);
+        s = build(&b, spec);
     *bytes = b.bytes;
-    *tokens = b.shard.tokens;
-    if (s == BY_OK)
-        s = by_shard_finish(&b.shard);
-    else
-        by_shard_abort(&b.shard);
+    *tokens = b.out.shard.tokens;
+    s = by_docs_finish(&b.out, index, s);
     by_ids_free(&b.ids);
-    by_buf_free(&b.starts);
-    by_buf_free(&b.firsts);
-    by_buf_free(&b.languages);
     by_buf_free(&b.text);
     return s;
 }

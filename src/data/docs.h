@@ -39,6 +39,19 @@ typedef struct by_docs_spec {
 by_status by_docs_build(const by_tokenizer *t, const by_docs_spec *spec, const char *shard, const char *index,
                         int64_t *bytes, int64_t *tokens);
 
+/* The same sentence by sentence, from whoever has them. */
+typedef struct by_docs_writer {
+    by_shard_writer shard;
+    by_buf starts, firsts, languages; /* int64 */
+    int64_t sentences, documents;
+    int64_t first; /* sentence of the present document */
+} by_docs_writer;
+by_status by_docs_begin(by_docs_writer *w, const char *shard, int vocab_size);
+by_status by_docs_sentence(by_docs_writer *w, by_ids *ids); /* and empty the list */
+void by_docs_document(by_docs_writer *w, int language);     /* that was all of it; without sentences: none */
+/* Write both files when all went well so far, else neither; the writer's memory is freed. */
+by_status by_docs_finish(by_docs_writer *w, const char *index, by_status so_far);
+
 by_status by_docs_open(by_docs *d, const char *shard, const char *index, int vocab_size);
 void by_docs_close(by_docs *d); /* zero state is legal */
 

@@ -1,10 +1,15 @@
 /* objective.c - see objective.h. */
 #include "data/sample.h"
 
+#include <stdio.h>
+
 /* Streams of random numbers of one seed: orders of epochs, copies of the text, evaluation. */
 #define ORDER_STREAM (UINT64_C(1) << 62)
 #define COPY_STREAM  (UINT64_C(1) << 61)
 #define HELD_STREAM  (UINT64_C(3) << 60)
+
+/* Special tokens that an objective needs. */
+enum { FIRST = 1, SEP = 2, PAD = 4, MASK = 8, EOS = 16, AROUND = FIRST | SEP | PAD };
 
 enum { SHORTEST = 8 }; /* tokens of a row, with its special ones */
 
@@ -12,17 +17,26 @@ static const struct {
     const char *name;
     by_task task;
     bool hides;
+    int needs;
     const char *labels[2];
     by_status (*plan)(by_objective *);
     by_status (*row)(const by_objective *, int64_t, by_rng *, by_sample *);
 } kinds[BY_OBJECTIVE_COUNT] = {
-    [BY_OBJECTIVE_LM] = {"lm", BY_TASK_LM, false, {NULL}, NULL, NULL},
-    [BY_OBJECTIVE_MLM] = {"mlm", BY_TASK_MLM, true, {NULL}, by_pack_plan, by_pack_row},
-    [BY_OBJECTIVE_NSP] = {"nsp", BY_TASK_PRETRAIN, true, {"next", "random"}, by_pairs_plan, by_pairs_row},
+    [BY_OBJECTIVE_LM] = {.name = "lm", .task = BY_TASK_LM},
+    [BY_OBJECTIVE_MLM] = {"mlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, by_pack_plan, by_pack_row},
+    [BY_OBJECTIVE_NSP] =
+        {"nsp", BY_TASK_PRETRAIN, true, AROUND | MASK, {"next", "random"}, by_pairs_plan, by_pairs_row},
     [BY_OBJECTIVE_SOP] =
-        {"sop", BY_TASK_PRETRAIN, true, {"in order", "swapped"}, by_pairs_plan, by_pairs_row},
-    [BY_OBJECTIVE_CLM] = {"clm", BY_TASK_LM, false, {NULL}, by_pack_plan, by_pack_row},
-    [BY_OBJECTIVE_TLM] = {"tlm", BY_TASK_MLM, true, {NULL}, by_translations_plan, by_translations_row},
+        {"sop", BY_TASK_PRETRAIN, true, AROUND | MASK, {"in order", "swapped"}, by_pairs_plan, by_pairs_row},
+    [BY_OBJECTIVE_CLM] = {"clm", BY_TASK_LM, false, AROUND, {NULL}, by_pack_plan, by_pack_row},
+    [BY_OBJECTIVE_TLM] =
+        {"tlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, by_translations_plan, by_translations_row},
+    [BY_OBJECTIVE_TRANSLATE] =
+        {"translate", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, by_buckets_plan, NULL},
+    [BY_OBJECTIVE_SPANS] = {"spans", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, by_spans_plan, by_spans_row},
+    [BY_OBJECTIVE_INFILL] =
+        {"infill", BY_TASK_SEQ2SEQ, false, AROUND | MASK, {NULL}, by_infill_plan, by_infill_row},
+    [BY_OBJECTIVE_FIM] = {"fim", BY_TASK_LM, false, EOS, {NULL}, by_pack_plan, by_fim_row},
 };
 
 const char *by_objective_name(by_objective_kind k)
@@ -57,6 +71,11 @@ bool by_objective_hides(by_objective_kind k)
     return kinds[k].hides;
 }
 
+bool by_objective_mends(by_objective_kind k)
+{
+    return k == BY_OBJECTIVE_SPANS || k == BY_OBJECTIVE_INFILL;
+}
+
 const char *by_objective_label(by_objective_kind k, int label)
 {
     return label == 0 || label == 1 ? kinds[k].labels[label] : NULL;
@@ -64,15 +83,58 @@ const char *by_objective_label(by_objective_kind k, int label)
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-static by_status need(const by_objective *o, const by_tokenizer *t, by_special which, const char *what,
-                      int *id)
+/* Look up a special token; it is an error when one that is needed is not there. */
+static by_status find_special(const by_objective *o, const by_tokenizer *t, int part, int id,
+                              const char *what, int *out)
 {
-    *id = by_tokenizer_special(t, which);
-    return *id >= 0 ? BY_OK
-                    : by_fail(BY_ERR_UNSUPPORTED,
-                              "the tokenizer (%s) has no %s token, which the objective \"%s\" needs; use the "
-                              "tokenizer of a model that has one",
-                              by_tokenizer_kind(t), what, kinds[o->spec.kind].name);
+    *out = id;
+    return id >= 0 || !(kinds[o->spec.kind].needs & part)
+               ? BY_OK
+               : by_fail(BY_ERR_UNSUPPORTED,
+                         "the tokenizer (%s) has no %s token, which the objective \"%s\" needs; use the "
+                         "tokenizer of a model that has one",
+                         by_tokenizer_kind(t), what, kinds[o->spec.kind].name);
+}
+
+static by_status find_specials(by_objective *o, const by_tokenizer *t)
+{
+    const struct {
+        int part, id;
+        const char *what;
+        int *out;
+    } list[] = {
+        {FIRST, by_tokenizer_special(t, BY_SPECIAL_FIRST), "first ([CLS], <s>)", &o->first},
+        {SEP, by_tokenizer_special(t, BY_SPECIAL_SEP), "separating ([SEP], </s>)", &o->sep},
+        {PAD, by_tokenizer_special(t, BY_SPECIAL_PAD), "padding ([PAD], <pad>)", &o->pad},
+        {MASK, by_tokenizer_special(t, BY_SPECIAL_MASK), "mask ([MASK], <mask>)", &o->masked},
+        {EOS, by_tokenizer_eos(t), "closing (</s>)", &o->eos},
+    };
+    for (int i = 0; i < BY_COUNT(list); i++)
+        BY_TRY(find_special(o, t, list[i].part, list[i].id, list[i].what, list[i].out));
+    return BY_OK;
+}
+
+/* <extra_id_0>, <extra_id_1>, ... as far as they go. */
+static by_status find_sentinels(by_objective *o, const by_tokenizer *t)
+{
+    for (;; o->n_sentinels++) {
+        char name[32];
+        snprintf(name, sizeof name, "<extra_id_%d>", o->n_sentinels);
+        int32_t id = by_tokenizer_find(t, name);
+        if (id < 0)
+            break;
+        int32_t *more = by_resize(o->sentinels, (size_t)o->n_sentinels + 1, sizeof *more);
+        if (!more)
+            return BY_ERR_MEMORY;
+        o->sentinels = more;
+        o->sentinels[o->n_sentinels] = id;
+    }
+    return o->n_sentinels > 1
+               ? BY_OK
+               : by_fail(BY_ERR_UNSUPPORTED,
+                         "the tokenizer (%s) has no sentinels (<extra_id_0>, ...), which the objective "
+                         "\"spans\" needs; T5's has, and one that is learnt for t5",
+                         by_tokenizer_kind(t));
 }
 
 static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
@@ -86,13 +148,15 @@ static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
     for (size_t id = 0; id < n; id++)
         if (!(o->parts[id] & (BY_ID_SPECIAL | BY_ID_ABSENT)))
             o->ordinary[o->n_ordinary++] = (int32_t)id;
-    BY_TRY(need(o, t, BY_SPECIAL_FIRST, "first ([CLS], <s>)", &o->first));
-    BY_TRY(need(o, t, BY_SPECIAL_SEP, "separating ([SEP], </s>)", &o->sep));
-    BY_TRY(need(o, t, BY_SPECIAL_PAD, "padding ([PAD], <pad>)", &o->pad));
-    if (!kinds[o->spec.kind].hides)
-        return BY_OK;
-    BY_TRY(need(o, t, BY_SPECIAL_MASK, "mask ([MASK], <mask>)", &o->masked));
-    if (o->spec.masking.whole_words && !marked)
+    BY_TRY(find_specials(o, t));
+    if (o->spec.kind == BY_OBJECTIVE_SPANS)
+        BY_TRY(find_sentinels(o, t));
+    if (o->spec.kind == BY_OBJECTIVE_FIM) {
+        BY_TRY(by_fim_find(t, &o->fim));
+        o->first = o->eos;
+        o->pad = o->pad < 0 ? o->eos : o->pad; /* nobody looks at it */
+    }
+    if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !marked)
         return by_fail(BY_ERR_UNSUPPORTED,
                        "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
                        by_tokenizer_kind(t));
@@ -106,10 +170,14 @@ static by_status check(const by_objective_spec *s)
         return by_fail(BY_ERR_ARGUMENT,
                        "rows of %d tokens are too short for the objective \"%s\"; %d are needed", s->seq,
                        kinds[s->kind].name, SHORTEST);
-    if (!(m->share > 0 && m->share < 1) || m->masked < 0 || m->random < 0 || m->masked + m->random > 1)
+    if (!(m->share > 0 && m->share < 1 + (s->kind == BY_OBJECTIVE_FIM)) || m->masked < 0 || m->random < 0 ||
+        m->masked + m->random > 1)
         return by_fail(BY_ERR_ARGUMENT,
                        "hiding a share of %g, of them %g masked and %g replaced, is not possible", m->share,
                        m->masked, m->random);
+    if (by_objective_mends(s->kind) && !(m->span >= 1 && m->span <= s->seq / 2.0))
+        return by_fail(BY_ERR_ARGUMENT, "spans of %g tokens cannot be cut out of rows of %d", m->span,
+                       s->seq);
     return BY_OK;
 }
 
@@ -158,6 +226,8 @@ void by_objective_free(by_objective *o)
     by_free(o->parts);
     by_free(o->ordinary);
     by_free(o->rows);
+    by_free(o->sentinels);
+    by_free(o->buckets.pairs);
     by_free(o);
 }
 
@@ -185,36 +255,54 @@ by_status by_span_add(by_objective *o, by_span s)
 by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch)
 {
     const by_objective_kind kind = o->spec.kind;
-    const size_t cells = (size_t)count * (size_t)o->spec.seq, lm = kind == BY_OBJECTIVE_LM;
+    const bool lm = kind == BY_OBJECTIVE_LM, shaped = kind == BY_OBJECTIVE_TRANSLATE;
     const bool pairs = kinds[kind].labels[0] != NULL, two = kind == BY_OBJECTIVE_TLM;
     *r = (by_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
+    for (int i = 0; i < o->buckets.count; i++)
+        r->room = BY_MAX(r->room, (size_t)o->buckets.list[i].rows * (size_t)o->buckets.list[i].seq);
+    const bool mends = by_objective_mends(kind);
+    if (mends) {
+        r->seq = o->target_seq;
+        r->source_seq = o->source_seq;
+    }
+    const size_t cells = shaped ? (size_t)(count / batch) * r->room : (size_t)count * (size_t)r->seq,
+                 sources = mends    ? (size_t)count * (size_t)r->source_seq
+                           : shaped ? cells
+                                    : 0;
     const struct {
         int32_t **at;
         size_t size;
     } parts[] = {
         {&r->tokens, cells},
         {&r->targets, o->picks ? (size_t)count * (size_t)o->picks : cells},
-        {&r->mask, lm ? 0 : cells},
+        {&r->mask, lm || shaped || mends ? 0 : cells},
         {&r->segments, pairs || o->spec.language_ids ? cells : 0},
         {&r->positions, two ? cells : 0},
         {&r->pick, (size_t)count * (size_t)o->picks},
         {&r->second, pairs ? (size_t)count : 0},
-        {&r->scratch, 3 * (size_t)o->spec.seq},
+        {&r->scratch, 3 * (size_t)BY_MAX(o->spec.seq, o->window)},
+        {&r->source, sources},
+        {&r->source_mask, sources},
     };
     for (int i = 0; i < BY_COUNT(parts); i++)
         if (parts[i].size && !(*parts[i].at = by_alloc_zero(parts[i].size, sizeof(int32_t)))) {
             by_samples_free(r);
             return BY_ERR_MEMORY;
         }
+    if (shaped && !(r->shapes = by_alloc_zero((size_t)(count / batch) + 1, sizeof *r->shapes))) {
+        by_samples_free(r);
+        return BY_ERR_MEMORY;
+    }
     return BY_OK;
 }
 
 void by_samples_free(by_samples *r)
 {
-    int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions,
-                        r->mask,   r->pick,    r->second,   r->scratch};
+    int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions, r->mask,
+                        r->pick,   r->second,  r->scratch,  r->source,    r->source_mask};
     for (int i = 0; i < BY_COUNT(parts); i++)
         by_free(parts[i]);
+    by_free(r->shapes);
     *r = (by_samples){0};
 }
 
@@ -223,8 +311,30 @@ static int32_t *from(int32_t *v, size_t at)
     return v ? v + at : NULL;
 }
 
+void by_samples_largest(by_samples *r, const by_objective *o)
+{
+    const by_bucket_list *b = &o->buckets;
+    const by_bucket *best = b->list;
+    for (int i = 1; i < b->count; i++)
+        if ((int64_t)b->list[i].rows * (b->list[i].sides[0] + b->list[i].sides[1]) >
+            (int64_t)best->rows * (best->sides[0] + best->sides[1]))
+            best = &b->list[i];
+    for (int k = 0; k < r->count / r->batch && b->count; k++)
+        r->shapes[k] = (struct by_shape){best->rows, best->sides[1], best->sides[0]};
+}
+
 by_batch by_samples_batch(const by_samples *r, int number)
 {
+    if (r->shapes) {
+        const size_t at = (size_t)number * r->room;
+        return (by_batch){.batch = r->shapes[number].rows,
+                          .seq = r->shapes[number].seq,
+                          .source_seq = r->shapes[number].source_seq,
+                          .tokens = r->tokens + at,
+                          .targets = r->targets + at,
+                          .source = r->source + at,
+                          .source_mask = r->source_mask + at};
+    }
     const size_t row = (size_t)number * (size_t)r->batch, cell = row * (size_t)r->seq,
                  pick = row * (size_t)r->picks;
     return (by_batch){.batch = r->batch,
@@ -236,7 +346,10 @@ by_batch by_samples_batch(const by_samples *r, int number)
                       .pick = from(r->pick, pick),
                       .picks = r->batch * r->picks,
                       .targets = from(r->targets, r->picks ? pick : cell),
-                      .second = from(r->second, row)};
+                      .second = from(r->second, row),
+                      .source_seq = r->source_seq,
+                      .source = from(r->source, row * (size_t)r->source_seq),
+                      .source_mask = from(r->source_mask, row * (size_t)r->source_seq)};
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -285,9 +398,38 @@ static void put_next(const by_sample *row, int32_t *targets)
         targets[t] = t + 1 < row->used ? row->tokens[t + 1] : -100;
 }
 
+/* A row of an encoder-decoder. One without targets still has something to be looked at. */
+static by_status make_two(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
+{
+    const size_t cell = (size_t)r * (size_t)rows->seq, from_cell = (size_t)r * (size_t)rows->source_seq;
+    by_sample row = {.targets = rows->targets + cell,
+                     .seq = rows->seq,
+                     .source = rows->source + from_cell,
+                     .source_seq = rows->source_seq,
+                     .scratch = rows->scratch};
+    by_rng random = by_rng_make(seed, (uint64_t)BY_MAX(i, 0));
+    if (i >= 0)
+        BY_TRY(kinds[o->spec.kind].row(o, i, &random, &row));
+    else
+        row.source[row.source_used++] = o->spec.kind == BY_OBJECTIVE_SPANS ? o->eos : o->sep;
+    for (int t = 0; t < row.source_seq; t++) {
+        rows->source_mask[from_cell + (size_t)t] = t < row.source_used;
+        if (t >= row.source_used)
+            row.source[t] = o->pad;
+    }
+    for (int t = 0; t < row.seq; t++) {
+        if (t >= row.used)
+            row.targets[t] = -100;
+        rows->tokens[cell + (size_t)t] = t == 0 ? o->spec.start : t <= row.used ? row.targets[t - 1] : o->pad;
+    }
+    return BY_OK;
+}
+
 /* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
 static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
 {
+    if (by_objective_mends(o->spec.kind))
+        return make_two(o, i, seed, rows, r);
     const size_t cell = (size_t)r * (size_t)rows->seq;
     by_sample row = {.tokens = rows->tokens + cell,
                      .mask = rows->mask + cell,
@@ -315,7 +457,7 @@ static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_sa
     return BY_OK;
 }
 
-static uint64_t number_at(uint64_t seed, uint64_t stream)
+uint64_t by_number_at(uint64_t seed, uint64_t stream)
 {
     by_rng r = by_rng_make(seed, stream);
     return by_rng_u64(&r);
@@ -328,18 +470,32 @@ static by_status check_step(const by_objective *o, int64_t step, const by_sample
     return BY_OK;
 }
 
+static by_status get_batches(const by_objective *o, int64_t step, by_samples *rows)
+{
+    const int micro = rows->count / rows->batch;
+    const uint64_t all = (uint64_t)o->buckets.batches;
+    for (int k = 0; k < micro; k++) {
+        uint64_t number = (uint64_t)step * (uint64_t)micro + (uint64_t)k;
+        uint64_t order = by_number_at(o->spec.seed, ORDER_STREAM + number / all);
+        BY_TRY(by_buckets_batch(o, (int64_t)by_permute(number % all, all, order), order, false, rows, k));
+    }
+    return BY_OK;
+}
+
 by_status by_objective_get(const by_objective *o, int64_t step, by_samples *rows)
 {
     BY_TRY(check_step(o, step, rows));
     if (o->spec.kind == BY_OBJECTIVE_LM)
         return by_lm_batches_get(&o->lm, step, rows->tokens, rows->targets);
+    if (o->spec.kind == BY_OBJECTIVE_TRANSLATE)
+        return get_batches(o, step, rows);
     const int copies = o->spec.masking.copies;
     for (int r = 0; r < rows->count; r++) {
         int64_t number = step * rows->count + r, epoch = number / o->count;
-        uint64_t order = number_at(o->spec.seed, ORDER_STREAM + (uint64_t)epoch);
+        uint64_t order = by_number_at(o->spec.seed, ORDER_STREAM + (uint64_t)epoch);
         uint64_t copy = COPY_STREAM + (uint64_t)(copies > 0 ? epoch % copies : epoch);
         int64_t i = (int64_t)by_permute((uint64_t)(number % o->count), (uint64_t)o->count, order);
-        BY_TRY(make_row(o, i, number_at(o->spec.seed, copy), rows, r));
+        BY_TRY(make_row(o, i, by_number_at(o->spec.seed, copy), rows, r));
     }
     return BY_OK;
 }
@@ -355,6 +511,21 @@ int64_t by_objective_rows(const by_objective *o)
     return o->spec.kind == BY_OBJECTIVE_LM ? BY_MAX((o->lm.end - o->lm.begin) / o->lm.seq, 1) : o->count;
 }
 
+double by_objective_batches(const by_objective *o, int rows)
+{
+    if (o->spec.kind == BY_OBJECTIVE_TRANSLATE)
+        return (double)o->buckets.batches;
+    if (o->spec.kind == BY_OBJECTIVE_LM)
+        return (double)(o->lm.end - o->lm.begin) / o->lm.seq / rows;
+    return (double)o->count / rows;
+}
+
+void by_objective_dropped(const by_objective *o, int64_t *empty, int64_t *longer)
+{
+    *empty = o->empty;
+    *longer = o->longer;
+}
+
 int64_t by_objective_held_rows(const by_objective *o)
 {
     return o->spec.kind == BY_OBJECTIVE_LM ? by_lm_eval_windows(&o->lm) : o->count;
@@ -364,8 +535,21 @@ by_status by_objective_held(const by_objective *o, int64_t first, by_samples *ro
 {
     if (o->spec.kind == BY_OBJECTIVE_LM)
         return by_lm_eval_get(&o->lm, first, rows->count, rows->tokens, rows->targets);
-    uint64_t seed = number_at(o->spec.seed, HELD_STREAM);
+    uint64_t seed = by_number_at(o->spec.seed, HELD_STREAM);
     for (int r = 0; r < rows->count; r++)
         BY_TRY(make_row(o, first + r < o->count ? first + r : -1, seed, rows, r));
     return BY_OK;
+}
+
+int64_t by_objective_held_batches(const by_objective *o, const by_samples *rows)
+{
+    return o->spec.kind == BY_OBJECTIVE_TRANSLATE
+               ? o->buckets.batches
+               : (by_objective_held_rows(o) + rows->count - 1) / rows->count;
+}
+
+by_status by_objective_held_batch(const by_objective *o, int64_t number, by_samples *rows)
+{
+    return o->spec.kind == BY_OBJECTIVE_TRANSLATE ? by_buckets_batch(o, number, 0, true, rows, 0)
+                                                  : by_objective_held(o, number * rows->count, rows);
 }

@@ -125,7 +125,8 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
                                                   .grads = spec->grads,
                                                   .loss_scale = p->scale,
-                                                  .recompute = spec->recompute && training});
+                                                  .recompute = spec->recompute && training,
+                                                  .memory = spec->memory});
     return p->program ? BY_OK : by_error_status();
 }
 

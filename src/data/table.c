@@ -156,12 +156,13 @@ static bool needs_label(const table *t)
 static by_status find_columns(table *t, bool *header)
 {
     const by_task_data *s = &t->e->spec;
-    int text = s->text ? find_field(t, s->text) : find_any(t, by_text_names);
-    int label = s->label ? find_field(t, s->label) : find_any(t, by_label_names);
+    const bool two = s->kind == BY_WORK_SEQ2SEQ;
+    int text = s->text ? find_field(t, s->text) : find_any(t, two ? by_source_names : by_text_names);
+    int label = s->label ? find_field(t, s->label) : find_any(t, two ? by_target_names : by_label_names);
     *header = text >= 0 && (label >= 0 || !needs_label(t));
     t->text = *header ? text : 0;
-    t->label = *header ? label : t->count - 1;
-    t->pair = *header ? find_any(t, by_pair_names) : t->count == 3 && needs_label(t) ? 1 : -1;
+    t->label = *header ? label : two && t->count > 1 ? 1 : t->count - 1; /* what stands behind is no text */
+    t->pair = two ? -1 : *header ? find_any(t, by_pair_names) : t->count == 3 && needs_label(t) ? 1 : -1;
     if (s->text)
         BY_TRY(named(t, s->text, &t->text));
     if (s->label)
@@ -177,8 +178,8 @@ static by_status find_columns(table *t, bool *header)
     if (!needs_label(t))
         return BY_OK;
     if (t->label == t->text || (t->pair >= 0 && (t->pair == t->label || t->pair == t->text)))
-        return by_cases_fail(t->e, t->line, "%d column%s, and a text and its label are needed", t->count,
-                             t->count == 1 ? "" : "s");
+        return by_cases_fail(t->e, t->line, "%d column%s, and a text and its %s are needed", t->count,
+                             t->count == 1 ? "" : "s", two ? "target" : "label");
     return BY_OK;
 }
 

@@ -167,9 +167,13 @@ static by_status add_labels(by_cases *e, by_case *x, const cJSON *list)
 
 static by_status add_label(by_cases *e, by_case *x, const cJSON *o)
 {
-    const cJSON *label = find_any(o, e->spec.label, by_label_names);
+    const bool two = e->spec.kind == BY_WORK_SEQ2SEQ;
+    const cJSON *label = find_any(o, e->spec.label, two ? by_target_names : by_label_names);
     if (!label)
-        return by_cases_fail(e, x->line, "there is no \"%s\"", e->spec.label ? e->spec.label : "label");
+        return by_cases_fail(e, x->line, "there is no \"%s\"",
+                             e->spec.label ? e->spec.label
+                             : two         ? "target"
+                                           : "label");
     if (cJSON_IsArray(label) && (e->spec.separator || e->spec.kind == BY_WORK_REGRESS))
         return add_labels(e, x, label);
     const char *text;
@@ -225,6 +229,26 @@ static by_status add_choices(by_cases *e, by_case *x, const cJSON *o)
     return BY_OK;
 }
 
+/* {"translation": {"en": ..., "de": ...}}: from the first to the second, unless they are named. */
+static by_status add_translation(by_cases *e, by_case *x, const cJSON *o)
+{
+    const cJSON *from = e->spec.text ? cJSON_GetObjectItemCaseSensitive(o, e->spec.text) : o->child;
+    const cJSON *to = e->spec.label ? cJSON_GetObjectItemCaseSensitive(o, e->spec.label)
+                      : o->child    ? o->child->next
+                                    : NULL;
+    const char *text = cJSON_GetStringValue(from), *target = cJSON_GetStringValue(to);
+    if (!text || !target)
+        return by_cases_fail(e, x->line, "\"translation\" needs a text in %s and one in %s",
+                             e->spec.text ? e->spec.text : "one language",
+                             e->spec.label ? e->spec.label : "another");
+    x->text = keep(e, text);
+    char *own = keep(e, target);
+    if (!x->text || !own)
+        return BY_ERR_MEMORY;
+    return text[strspn(text, " ")] ? by_case_split(e, x, own)
+                                   : by_cases_fail(e, x->line, "the text is empty");
+}
+
 static by_status add_object(by_cases *e, const cJSON *o, int line)
 {
     by_case *x = by_cases_add(e, line);
@@ -235,11 +259,17 @@ static by_status add_object(by_cases *e, const cJSON *o, int line)
         return BY_ERR_MEMORY;
     if (e->spec.kind == BY_WORK_TAG)
         return add_words(e, x, o);
-    const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, by_text_names));
+    const bool two = e->spec.kind == BY_WORK_SEQ2SEQ;
+    const cJSON *both = two ? cJSON_GetObjectItemCaseSensitive(o, "translation") : NULL;
+    if (cJSON_IsObject(both))
+        return add_translation(e, x, both);
+    const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, two ? by_source_names : by_text_names));
     const char *pair = cJSON_GetStringValue(find_any(o, e->spec.pair, by_pair_names));
     if (!text || !text[strspn(text, " ")])
         return by_cases_fail(e, line, text ? "the text is empty" : "there is no \"%s\"",
-                             e->spec.text ? e->spec.text : "text");
+                             e->spec.text ? e->spec.text
+                             : two        ? "source"
+                                          : "text");
     x->text = keep(e, text);
     x->pair = pair ? keep(e, pair) : NULL;
     if (!x->text || (pair && !x->pair))

@@ -16,9 +16,15 @@ const char *const by_text_names[] = {"text",      "sentence", "sentence1", "ques
 const char *const by_pair_names[] = {"pair", "sentence2", "question2", "hypothesis", "context", NULL};
 const char *const by_label_names[] = {"label", "labels", "score", "gold_label", "class", NULL};
 
+const char *const by_source_names[] = {"source",   "src",  "input",    "document", "article",
+                                       "dialogue", "text", "sentence", "question", NULL};
+const char *const by_target_names[] = {"target",     "tgt",   "output", "summary",
+                                       "highlights", "label", "answer", NULL};
+
 bool by_work_find(const char *name, by_work_kind *out)
 {
-    static const char *const names[] = {"classify", "regress", "tag", "answer", "choice", "mlm", "lm"};
+    static const char *const names[] = {"classify", "regress", "tag", "answer",
+                                        "choice",   "seq2seq", "mlm", "lm"};
     for (int i = 0; i < BY_COUNT(names); i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (by_work_kind)i;

@@ -73,6 +73,7 @@ by_status by_read_squad(by_cases *e);
 by_status by_read_conll(by_cases *e); /* conll.c */
 
 /* The usual names of columns, NULL behind the last. */
-extern const char *const by_text_names[], *const by_pair_names[], *const by_label_names[];
+extern const char *const by_text_names[],
+    *const by_pair_names[], *const by_label_names[], *const by_source_names[], *const by_target_names[];
 
 #endif

@@ -362,7 +362,8 @@ by_status by_graph_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
 struct by_program {
     by_graph *graph;
     by_device *device;
-    void *memory; /* activations */
+    void *memory;  /* activations */
+    bool borrowed; /* it is by_compile_spec.memory */
     size_t bytes;
     double flops;
     uint64_t seed, step;

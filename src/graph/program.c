@@ -37,6 +37,18 @@ static by_status resolve_all(by_program *p)
     return BY_OK;
 }
 
+/* Memory of its own, or that of others where it fits. */
+static by_status find_memory(by_program *p, by_memory **shared)
+{
+    if (shared && !*shared && !(*shared = by_memory_new(p->device, p->bytes)))
+        return by_error_status();
+    p->borrowed = shared && by_memory_bytes(*shared) >= p->bytes;
+    if (!p->borrowed)
+        return p->device->backend->alloc(p->device, p->bytes, &p->memory);
+    p->memory = (*shared)->data;
+    return BY_OK;
+}
+
 static by_status compile(by_program *p, const by_compile_spec *spec)
 {
     by_graph *g = p->graph;
@@ -55,7 +67,7 @@ static by_status compile(by_program *p, const by_compile_spec *spec)
     if (p->device->backend->row_bytes)
         by_graph_pitch(g, p->device->backend->row_bytes);
     BY_TRY(by_graph_plan(g, &p->bytes));
-    if (p->device->backend->alloc(p->device, p->bytes, &p->memory) != BY_OK)
+    if (find_memory(p, spec->memory) != BY_OK)
         return by_fail_context("the activations of this program need %.2f GiB", (double)p->bytes / (1 << 30));
     BY_TRY(resolve_all(p));
     for (int i = 0; i < g->n_nodes; i++)
@@ -84,7 +96,7 @@ void by_program_free(by_program *p)
     if (!p)
         return;
     p->device->backend->forget(p);
-    if (p->memory)
+    if (p->memory && !p->borrowed)
         p->device->backend->release(p->device, p->memory);
     by_graph_free(p->graph);
     by_free(p);

@@ -98,12 +98,11 @@ static void choose(job *j, const by_weight **chosen)
     j->count = n;
 }
 
-/* Types, sizes, and the file each tensor goes to: the next one when it would grow too large. */
+/* Types, sizes, and the file each tensor goes to. */
 static by_status plan(job *j, const by_weight *const *chosen)
 {
     const by_convert_spec *spec = j->spec;
     by_convert_report *r = j->report;
-    size_t file = 0;
     for (int i = 0; i < j->count; i++) {
         by_weight *e = &j->list[i];
         *e = *chosen[i];
@@ -111,20 +110,14 @@ static by_status plan(job *j, const by_weight *const *chosen)
         e->stride = NULL;
         if (spec->set_dtype && by_dtype_has_fraction(e->dtype))
             e->dtype = spec->dtype;
-        size_t limit = spec->shard_bytes > 0 ? (size_t)spec->shard_bytes : SIZE_MAX;
         if (!by_weight_bytes(e, &e->bytes) || !by_add_size(r->bytes_out, e->bytes, &r->bytes_out))
             return by_fail(BY_ERR_FORMAT, "the tensors are too large for any file");
-        if (r->files == 0 || (file > 0 && (file > limit || e->bytes > limit - file))) {
-            r->files++;
-            file = 0;
-        }
-        file += e->bytes;
-        j->shard[i] = r->files - 1;
         r->tensors++;
         r->bytes_in += chosen[i]->bytes;
         r->elements += (int64_t)(e->bytes / by_dtype_size(e->dtype));
     }
-    r->files = BY_MAX(r->files, 1);
+    size_t limit = spec->shard_bytes > 0 ? (size_t)spec->shard_bytes : SIZE_MAX;
+    r->files = by_shards_plan(j->list, j->count, limit, j->shard);
     return BY_OK;
 }
 
@@ -193,50 +186,6 @@ static by_status write_file(job *j, const char *path, int first, int count)
     return by_safetensors_write(path, j->list + first, count, j->metadata, put, j);
 }
 
-static char *shard_name(const job *j, int i)
-{
-    return by_sprintf("model-%05d-of-%05d.safetensors", i + 1, j->report->files);
-}
-
-/* Written when every file it names is there. */
-static by_status write_index(const job *j, const char *dir)
-{
-    cJSON *root = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(root, "metadata");
-    bool ok = cJSON_AddNumberToObject(metadata, "total_size", (double)j->report->bytes_out) != NULL;
-    cJSON *map = cJSON_AddObjectToObject(root, "weight_map");
-    for (int i = 0; i < j->count && ok; i++) {
-        char *name = shard_name(j, j->shard[i]);
-        cJSON *item = name ? cJSON_CreateString(name) : NULL;
-        by_free(name);
-        ok = item && cJSON_AddItemToObject(map, j->list[i].name, item);
-        if (!ok)
-            cJSON_Delete(item);
-    }
-    char *path = by_path_join(dir, "model.safetensors.index.json");
-    by_status s =
-        ok && path ? by_json_write(path, root) : by_fail(BY_ERR_MEMORY, "out of memory writing the index");
-    by_free(path);
-    cJSON_Delete(root);
-    return s;
-}
-
-static by_status write_shards(job *j, const char *dir)
-{
-    for (int first = 0, shard = 0; shard < j->report->files; shard++) {
-        int count = 0;
-        while (first + count < j->count && j->shard[first + count] == shard)
-            count++;
-        char *name = j->report->files > 1 ? shard_name(j, shard) : by_strdup("model.safetensors");
-        char *path = name ? by_path_join(dir, name) : NULL;
-        by_status s = path ? write_file(j, path, first, count) : BY_ERR_MEMORY;
-        by_free(name);
-        by_free(path);
-        BY_TRY(s);
-        first += count;
-    }
-    return j->report->files > 1 ? write_index(j, dir) : BY_OK;
-}
-
 /* config.json with the new element type, under the names that transformers has had for it. */
 static by_status write_config(const job *j, const char *from, const char *dir)
 {
@@ -271,7 +220,7 @@ static by_status write_config(const job *j, const char *from, const char *dir)
 static by_status write_folder(job *j, const char *in, const char *dir)
 {
     BY_TRY(by_dir_make(dir));
-    BY_TRY(write_shards(j, dir));
+    BY_TRY(by_shards_write(dir, j->list, j->count, j->shard, j->report->files, j->metadata, put, j));
     if (by_dir_exists(in)) {
         if (j->spec->set_dtype)
             BY_TRY(write_config(j, in, dir));

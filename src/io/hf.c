@@ -395,6 +395,10 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         return BY_ERR_ARGUMENT;
     by_config_defaults(a, m->config);
     by_config_set(a, m->config, BY_ROLE_LAYERS, s->layers > 0 ? s->layers : preset->layers);
+    by_config_set(a, m->config, BY_ROLE_DECODER_LAYERS,
+                  s->decoder_layers > 0 ? s->decoder_layers : by_config_get(a, m->config, BY_ROLE_LAYERS));
+    if (s->pre_norm && !by_config_set(a, m->config, BY_ROLE_PRE_NORM, true))
+        return by_fail(BY_ERR_ARGUMENT, "%s has its norms where they are", a->title);
     by_config_set(a, m->config, BY_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
     by_config_set(a, m->config, BY_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
     int first = a->first_position && !a->extra_rows ? a->first_position(m->config) : 0;
@@ -511,12 +515,12 @@ static by_status put_parameter(void *user, by_writer *w, const by_weight *e)
     return s;
 }
 
-static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype)
+static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype, size_t limit)
 {
     by_params *p = m->params;
     by_weight *list = by_alloc_zero((size_t)p->count + 1, sizeof *list);
-    char *path = by_path_join(dir, "model.safetensors");
-    by_status s = list && path ? BY_OK : BY_ERR_MEMORY;
+    int *shard = by_alloc_zero((size_t)p->count + 1, sizeof *shard);
+    by_status s = list && shard ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < p->count && s == BY_OK; i++) {
         const by_param_info *info = &p->list[i];
         list[i] = (by_weight){.name = info->name, .dtype = dtype, .rank = info->rank, .data = info};
@@ -524,18 +528,26 @@ static by_status write_weights(const by_model *m, const char *dir, by_dtype dtyp
         memcpy(list[i].dim, info->dim, sizeof(int64_t) * (size_t)info->rank);
     }
     if (s == BY_OK)
-        s = by_safetensors_write(path, list, p->count, NULL, put_parameter, p);
+        s = by_shards_write(dir, list, p->count, shard, by_shards_plan(list, p->count, limit, shard), NULL,
+                            put_parameter, p);
     by_free(list);
-    by_free(path);
+    by_free(shard);
     return s;
 }
 
 by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
 {
+    return by_model_save_with(m, dir, &(by_save_spec){.dtype = dtype});
+}
+
+by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec)
+{
+    const by_dtype dtype = spec->dtype;
+    const int64_t limit = spec->shard_bytes == 0 ? BY_SHARD_BYTES : spec->shard_bytes;
     if (dtype != BY_F32 && dtype != BY_BF16 && dtype != BY_F16)
         return by_fail(BY_ERR_ARGUMENT, "models are saved as f32, bf16 or f16, not %s", by_dtype_name(dtype));
     BY_TRY(by_dir_make(dir));
-    BY_TRY(write_weights(m, dir, dtype));
+    BY_TRY(write_weights(m, dir, dtype, limit > 0 ? (size_t)limit : SIZE_MAX));
     cJSON *json = config_json(m, dtype);
     char *path = by_path_join(dir, "config.json");
     by_status s = json && path ? by_json_write(path, json) : BY_ERR_MEMORY;

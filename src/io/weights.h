@@ -51,6 +51,15 @@ typedef by_status (*by_weight_put)(void *user, by_writer *w, const by_weight *e)
 by_status by_safetensors_write(const char *path, const by_weight *list, int count,
                                const char *const *metadata, by_weight_put put, void *user);
 
+/* Which file each tensor goes to, in their order: the next one when it would grow beyond `limit` bytes.
+ * Returns how many files there are, at least 1. */
+int by_shards_plan(const by_weight *list, int count, size_t limit, int *shard);
+
+/* Write them into a directory: model.safetensors, or shards and then their index, each atomically. Afterwards
+ * what an earlier save left there under such names is removed. */
+by_status by_shards_write(const char *dir, const by_weight *list, int count, const int *shard, int files,
+                          const char *const *metadata, by_weight_put put, void *user);
+
 /* Write all elements of a tensor as `type`, through a small buffer. */
 by_status by_weight_write(by_writer *w, const by_weight *e, by_dtype type);
 

@@ -248,6 +248,7 @@ const by_arch by_arch_bart = {
     .adjust = adjust,
     .first_position = first_position,
     .extra_rows = true,
+    .starts_with_eos = true,
     .labels_in_place = true,
     .build = by_bart_build,
 };

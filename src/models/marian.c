@@ -18,7 +18,7 @@ static const by_field transformer_fields[] = {
     BY_INT_FIELD(by_bart_config, target_vocab, "decoder_vocab_size", 0, 1, 1 << 24, BY_ROLE_TARGET_VOCAB),
     BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
     BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0, 0, 10, BY_ROLE_NONE), /* 0: Glorot's */
-    BY_BOOL_FIELD(by_bart_config, pre_norm, "normalize_before", false),
+    {"normalize_before", BY_FIELD_BOOL, offsetof(by_bart_config, pre_norm), false, 0, 1, BY_ROLE_PRE_NORM},
 };
 
 static const by_preset presets[] = {

@@ -18,7 +18,8 @@ typedef enum by_role {
     BY_ROLE_TARGET_VOCAB, /* of what is written, where that is another */
     BY_ROLE_CONTEXT,
     BY_ROLE_WIDTH,
-    BY_ROLE_LAYERS,
+    BY_ROLE_LAYERS,         /* of encoder-decoders: of the encoder, */
+    BY_ROLE_DECODER_LAYERS, /* and of the decoder */
     BY_ROLE_HEADS,
     BY_ROLE_INNER,
     BY_ROLE_DROPOUT,
@@ -26,6 +27,7 @@ typedef enum by_role {
     BY_ROLE_LANGUAGES,
     BY_ROLE_PAD,
     BY_ROLE_CAUSAL,
+    BY_ROLE_PRE_NORM,
     BY_ROLE_TIED /* the head is the table of embeddings; a family without this has no other */
 } by_role;
 typedef struct by_field {
@@ -82,6 +84,7 @@ typedef struct by_arch {
     bool (*write)(cJSON *json, const void *config);
     void (*adjust)(const char *preset, void *config);
     bool (*is_causal)(const void *config); /* for families that are either: is it to be a language model? */
+    bool starts_with_eos; /* an encoder-decoder's second text begins with that token, else with padding */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                              before */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
@@ -157,7 +160,8 @@ typedef struct by_bart_config {
     BY_INT_FIELD(by_bart_config, vocab, "vocab_size", vocab_size, 1, 1 << 24, BY_ROLE_VOCAB),                \
         BY_INT_FIELD(by_bart_config, width, "d_model", 512, 1, 1 << 20, BY_ROLE_WIDTH),                      \
         BY_INT_FIELD(by_bart_config, encoder_layers, "encoder_layers", 6, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS), \
-        BY_INT_FIELD(by_bart_config, decoder_layers, "decoder_layers", 6, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS), \
+        BY_INT_FIELD(by_bart_config, decoder_layers, "decoder_layers", 6, 1, BY_MAX_LAYERS,                  \
+                     BY_ROLE_DECODER_LAYERS),                                                                \
         BY_INT_FIELD(by_bart_config, encoder_heads, "encoder_attention_heads", 8, 1, 4096, BY_ROLE_HEADS),   \
         BY_INT_FIELD(by_bart_config, decoder_heads, "decoder_attention_heads", 8, 1, 4096, BY_ROLE_HEADS),   \
         BY_INT_FIELD(by_bart_config, encoder_inner, "encoder_ffn_dim", 2048, 1, 1 << 22, BY_ROLE_INNER),     \

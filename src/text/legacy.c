@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "text/legacy.h"
 
 #define FILE_LIMIT ((size_t)256 << 20)
@@ -122,8 +123,11 @@ by_status by_legacy_read_json(const by_legacy *l, const char *name, cJSON **out)
     char *text = by_legacy_file(l, name, &size);
     if (!text)
         return by_error_status();
-    *out = cJSON_ParseWithLengthOpts(text, size + 1, NULL, true);
+    by_status s = by_json_check_nul(text, size, name);
+    *out = s == BY_OK ? cJSON_ParseWithLengthOpts(text, size + 1, NULL, true) : NULL;
     by_free(text);
+    if (s != BY_OK)
+        return by_fail_context("%s", l->dir);
     return *out ? BY_OK : by_fail(BY_ERR_FORMAT, "%s/%s is not JSON", l->dir, name);
 }
 

@@ -457,34 +457,6 @@ static void cut_periods(moses *m)
 
 /* ---- small letters without accents ----------------------------------------------------------- */
 
-static bool is_cased(uint32_t c)
-{
-    return utf8proc_islower((utf8proc_int32_t)c) || utf8proc_isupper((utf8proc_int32_t)c) ||
-           utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LT;
-}
-
-/* Characters that case looks past: marks, modifiers, format characters, apostrophes and the like. */
-static bool is_ignored_by_case(uint32_t c)
-{
-    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
-           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' ||
-           c == 0xb7 || c == 0x387 || c == 0x55f || c == 0x5f4 || c == 0x2018 || c == 0x2019 || c == 0x2024 ||
-           c == 0x2027 || c == 0xfe13 || c == 0xfe52 || c == 0xfe55 || c == 0xff07 || c == 0xff0e ||
-           c == 0xff1a;
-}
-
-/* A capital sigma at the end of a word has a form of its own. */
-static bool is_final_sigma(const line *v, size_t i)
-{
-    size_t before = i, after = i + 1;
-    while (before > 0 && is_ignored_by_case(v->c[before - 1]))
-        before--;
-    while (after < v->count && is_ignored_by_case(v->c[after]))
-        after++;
-    return before > 0 && is_cased(v->c[before - 1]) && !(after < v->count && is_cased(v->c[after]));
-}
-
 static void lower(moses *m)
 {
     for (size_t i = 0; i < m->text.count && !m->failed; i++) {
@@ -493,10 +465,10 @@ static void lower(moses *m)
         if (c == 0x130)
             put(m, 'i', at);
         put(m,
-            c == 0x130                                  ? 0x307
-            : c == 0x3a3 && is_final_sigma(&m->text, i) ? 0x3c2
-            : c < 0x80                                  ? c + (c >= 'A' && c <= 'Z' ? 32 : 0)
-                                                        : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c),
+            c == 0x130                                                     ? 0x307
+            : c == 0x3a3 && by_is_final_sigma(m->text.c, m->text.count, i) ? 0x3c2
+            : c < 0x80 ? c + (c >= 'A' && c <= 'Z' ? 32 : 0)
+                       : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c),
             at);
     }
     turn(m);

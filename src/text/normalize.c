@@ -392,11 +392,12 @@ static by_status run_precompiled(const by_stage *s, const by_work *in, const by_
             break;
         uint32_t c, next;
         size_t first = (size_t)by_utf8_next(in->text + i, end - i, &c), length = first, matched;
-        utf8proc_int32_t state = 0;
+        by_grapheme g;
+        by_grapheme_begin(&g, c);
         bool simple = c >= 0x20 && c < 0x7f && i + 1 < end && (uint8_t)in->text[i + 1] < 0x80;
-        for (uint32_t last = c; !simple && i + length < end; last = next) {
+        while (!simple && i + length < end) {
             int n = by_utf8_next(in->text + i + length, end - i - length, &next);
-            if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)last, (utf8proc_int32_t)next, &state))
+            if (!by_grapheme_goes_on(&g, next))
                 break;
             length += (size_t)n;
         }

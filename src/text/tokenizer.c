@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "text/kind.h"
 #include "text/pipeline.h"
 #include "text/spiece.h"
@@ -34,6 +35,8 @@ static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size)
 by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name)
 {
     const char *stop = NULL;
+    if (by_json_check_nul(json, size, name) != BY_OK)
+        return NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(json, size + 1, &stop, true);
     if (!root) {
         by_fail(BY_ERR_FORMAT, "%s: not JSON from byte %zu on", name, stop ? (size_t)(stop - json) : 0);

@@ -31,6 +31,17 @@ bool by_is_whole(uint32_t c);            /* has no decomposition there */
 uint32_t
 by_lower(uint32_t c); /* one character; capital I with dot, which becomes two, is left to the caller */
 
+/* Whether the capital sigma text[i] ends a word: its small form is then another one (case.c). */
+bool by_is_final_sigma(const uint32_t *text, size_t count, size_t i);
+
+/* Graphemes (graphemes.c): begin one with its first character, and ask of each further one whether it belongs
+ * to it. */
+typedef struct by_grapheme {
+    int last, conjunct, picture, flags;
+} by_grapheme;
+void by_grapheme_begin(by_grapheme *g, uint32_t c);
+bool by_grapheme_goes_on(by_grapheme *g, uint32_t c);
+
 /* A number for the script of a character, kana counting as Han; 0 for a space and what is unassigned. */
 int by_script(uint32_t c);
 

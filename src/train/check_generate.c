@@ -120,7 +120,10 @@ static int count_different(const by_generate_result *r, const generation *g, con
                            char *note, size_t size)
 {
     int different = 0;
-    for (int b = 0; b < r->count; b++)
+    for (int b = 0; b < r->count; b++) {
+        const int length = r->rows[b].count + (r->rows[b].finish == BY_FINISH_STOP);
+        if (length > width && different++ == 0)
+            snprintf(note, size, "row %d has %d tokens, the reference %d", b, length, width);
         for (int i = 0; i < width; i++) {
             int here = token_at(&r->rows[b], g, i);
             if (here == there[b * width + i])
@@ -129,6 +132,7 @@ static int count_different(const by_generate_result *r, const generation *g, con
                 snprintf(note, size, "first in row %d: token %d is %d, the reference has %d", b, i, here,
                          (int)there[b * width + i]);
         }
+    }
     return different;
 }
 

@@ -5,10 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "io/hf.h"
 #include "base/json.h"
+#include "train/vocabulary.h"
 
 static bool is_shard(const char *path)
 {
@@ -53,9 +55,32 @@ static by_tokenizer *train_chars(char *const *paths, int count)
     return t;
 }
 
-/* The tokenizer: what a run that goes on has already, or what the spec asks for. */
-static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_dir, bool resuming,
-                                    char *const *paths, int count)
+/* A vocabulary learnt from pairs of texts: they are written out for that. */
+static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const by_dataset *d, const char *dir,
+                                      const by_items *items)
+{
+    by_items plain = *items;
+    by_parallel_item *list = by_alloc((size_t)items->spec.count * sizeof *list);
+    char *path = by_path_join(dir, "text");
+    by_tokenizer *t = NULL;
+    for (int i = 0; list && i < items->spec.count; i++) {
+        list[i] = items->spec.items[i];
+        if (items->tokens[0])
+            list[i].prefix = list[i].back = "";
+    }
+    plain.spec.items = list;
+    if (list && path && by_parallel_text(&plain.spec, path) == BY_OK)
+        t = by_vocabulary_learn(spec, d->kind, (const char *const[]){path}, 1, items);
+    if (path && by_file_exists(path))
+        unlink(path);
+    by_free(path);
+    by_free(list);
+    return t;
+}
+
+/* The tokenizer: what a run that goes on has already, or what the spec asks for. items: of pairs, or NULL. */
+static by_tokenizer *find_tokenizer(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
+                                    bool resuming, char *const *paths, int count, const by_items *items)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
     char *saved = by_path_join(data_dir, "tokenizer_config.json");
@@ -64,6 +89,9 @@ static by_tokenizer *find_tokenizer(const by_run_spec *spec, const char *data_di
         return NULL;
     if (resuming && by_file_exists(saved))
         t = by_tokenizer_load(data_dir);
+    else if (by_vocabulary_asked(kind))
+        t = items ? learn_from_pairs(spec, d, data_dir, items)
+                  : by_vocabulary_learn(spec, d->kind, (const char *const *)paths, count, NULL);
     else if (strcmp(kind, "char") == 0)
         t = train_chars(paths, count);
     else if (strcmp(kind, "byte") == 0)
@@ -110,6 +138,7 @@ typedef struct text {
     char **paths;
     int *languages; /* of each path */
     int count;
+    by_items items; /* of pairs of texts */
 } text;
 
 /* The files behind one pattern after the other. */
@@ -141,11 +170,26 @@ static void text_free(text *t)
 {
     by_paths_free(t->paths, t->count);
     by_free(t->languages);
+    by_items_free(&t->items);
+}
+
+/* What decides how pairs of texts are read. */
+static uint64_t items_hash(const by_items *items, uint64_t h)
+{
+    for (int i = 0; i < items->spec.count; i++) {
+        const by_parallel_item *x = &items->spec.items[i];
+        const char *parts[] = {x->prefix, x->back, items->spec.text, items->spec.label, items->spec.words};
+        for (int k = 0; k < BY_COUNT(parts); k++)
+            h = by_hash(parts[k] ? parts[k] : "", parts[k] ? strlen(parts[k]) + 1 : 0, h + (uint64_t)k);
+    }
+    return h;
 }
 
 static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec,
                             const by_dataset *d, const char *bin, const char *index, facts *f)
 {
+    if (x->items.spec.count)
+        return by_parallel_build(t, &x->items.spec, bin, index, &f->bytes, &f->tokens);
     by_docs_file *files = by_alloc_zero((size_t)x->count, sizeof *files);
     if (!files)
         return BY_ERR_MEMORY;
@@ -171,6 +215,7 @@ static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *
         if (!lm) /* what else decides how the text is cut */
             source = by_hash(&(int[2]){d->kind == BY_OBJECTIVE_TLM, spec->objective.language_count},
                              sizeof(int[2]), source);
+        source = items_hash(&x->items, source);
         if (!read_facts(note, f) || f->source != source || !by_file_exists(bin) ||
             (!lm && !by_file_exists(index))) {
             f->source = source;
@@ -214,7 +259,8 @@ static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming
     facts f = {0}, fe = {0};
     by_status s = dir ? by_dir_make(dir) : BY_ERR_MEMORY;
     if (s == BY_OK) {
-        d->tokenizer = find_tokenizer(spec, dir, resuming, train->paths, train->count);
+        d->tokenizer = find_tokenizer(spec, d, dir, resuming, train->paths, train->count,
+                                      train->items.spec.count ? &train->items : NULL);
         s = d->tokenizer ? by_tokenizer_save(d->tokenizer, dir) : by_error_status();
     }
     if (s == BY_OK)
@@ -247,7 +293,8 @@ static by_status open_shards(by_dataset *d, const by_run_spec *spec)
 /* Documents: what is held out, and what the text would cost a guess by frequency. */
 static by_status part_docs(by_dataset *d, const by_run_spec *spec)
 {
-    bool parallel = d->kind == BY_OBJECTIVE_TLM, apart = d->eval_docs.count > 0;
+    bool parallel = d->kind == BY_OBJECTIVE_TLM || d->kind == BY_OBJECTIVE_TRANSLATE,
+         apart = d->eval_docs.count > 0;
     by_docs_part none = {0};
     by_status s = by_docs_split(&d->docs, apart ? 0 : spec->eval_fraction, parallel, &d->train_part,
                                 apart ? &none : &d->eval_part);
@@ -280,9 +327,9 @@ static void part_stream(by_dataset *d, const by_run_spec *spec)
     d->eval_tokens = d->eval_end - d->eval_begin;
 }
 
-static by_status check_languages(const by_run_spec *spec)
+static by_status check_languages(const by_dataset *d, const by_run_spec *spec)
 {
-    const int n = spec->objective.language_count;
+    const int n = d->kind == BY_OBJECTIVE_TRANSLATE ? 0 : spec->objective.language_count;
     if (n && (n != spec->data_count || (spec->eval_count && n != spec->eval_count)))
         return by_fail(BY_ERR_ARGUMENT, "%d languages need as many items of data, one for each; there are %d",
                        n, spec->eval_count && n == spec->data_count ? spec->eval_count : spec->data_count);
@@ -315,10 +362,14 @@ by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
     if (spec->data_count < 1)
         return by_fail(BY_ERR_ARGUMENT, "no data was given");
     BY_TRY(by_objective_choose(spec, &d->kind));
-    BY_TRY(check_languages(spec));
+    BY_TRY(check_languages(d, spec));
     by_status s = find_text(&train, "train", spec->data, spec->data_count);
     if (s == BY_OK)
         s = find_text(&held, "eval", spec->eval_data, spec->eval_count);
+    if (s == BY_OK && d->kind == BY_OBJECTIVE_TRANSLATE)
+        s = by_items_make(&train.items, spec, train.paths, train.count);
+    if (s == BY_OK && d->kind == BY_OBJECTIVE_TRANSLATE && held.count)
+        s = by_items_make(&held.items, spec, held.paths, held.count);
     if (s == BY_OK)
         s = open_data(d, spec, resuming, &train, &held);
     text_free(&train);

@@ -20,7 +20,8 @@ typedef struct fact {
 static int collect_facts(const train_run *r, const by_model *m, fact *f)
 {
     const by_run_spec *s = &r->spec;
-    const bool hides = by_objective_hides(r->data.kind);
+    const bool hides = by_objective_hides(r->data.kind), mends = by_objective_mends(r->data.kind),
+               fim = r->data.kind == BY_OBJECTIVE_FIM;
     const by_masking mask = by_masking_choose(s, r->data.kind);
     fact all[] = {
         {"layers", by_model_layers(m), false},
@@ -47,15 +48,21 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
         {"max_grad_norm", s->optimizer.max_grad_norm, false},
         {"eval_fraction", s->eval_fraction, false},
         {"data_fingerprint", (double)(r->data.fingerprint >> 12), false},
-        {"mask_share", hides ? mask.share : 0, true},
+        {"mask_share", hides || mends || fim ? mask.share : 0, true},
+        {"mask_span", mends ? mask.span : 0, true},
+        {"suffix_first", fim && s->objective.suffix_first, true},
         {"mask_copies", mask.copies, true},
         {"mask_words", mask.longest, true},
         {"whole_words", mask.whole_words, true},
+        {"decoder_layers", by_config_get(m->arch, m->config, BY_ROLE_DECODER_LAYERS), true},
+        {"pre_norm", by_config_get(m->arch, m->config, BY_ROLE_PRE_NORM), true},
+        {"label_smoothing", s->label_smoothing, true},
+        {"batch_tokens", s->batch_tokens, true},
     };
     memcpy(f, all, sizeof all);
     return BY_COUNT(all);
 }
-#define MAX_FACTS 32
+#define MAX_FACTS 40
 
 /* Names that decide it too. */
 enum { NAMES = 7 };
@@ -170,14 +177,17 @@ by_model_shape by_run_shape(const train_run *r)
 }
 
 /* Decoders need no padding. */
-void by_run_tokens(const train_run *r, by_model *m)
+void by_run_tokens(const by_dataset *d, by_model *m)
 {
-    const by_tokenizer *t = r->data.tokenizer;
+    const by_tokenizer *t = d->tokenizer;
     if (!t)
         return;
+    const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD);
     by_model_set_eos(m, by_tokenizer_eos(t));
-    if (r->data.kind != BY_OBJECTIVE_LM && by_tokenizer_special(t, BY_SPECIAL_PAD) >= 0)
-        by_model_set_pad(m, by_tokenizer_special(t, BY_SPECIAL_PAD));
+    if (d->kind != BY_OBJECTIVE_LM && pad >= 0)
+        by_model_set_pad(m, pad);
+    if (by_model_task(m) == BY_TASK_SEQ2SEQ)
+        by_model_set_start(m, m->arch->starts_with_eos ? by_tokenizer_eos(t) : pad);
 }
 
 /* A run goes on only as it began. */
@@ -197,7 +207,7 @@ by_status by_run_check(const train_run *r)
             by_model_new(r->device, r->spec.family, &shape,
                          &(by_model_spec){.blank = true, .task = by_objective_task(r->data.kind)});
         if (asked)
-            by_run_tokens(r, asked);
+            by_run_tokens(&r->data, asked);
         s = asked ? compare_facts(r, asked, json) : by_error_status();
         by_model_free(asked);
     }

@@ -42,7 +42,7 @@ static by_status open_model(train_run *r)
     r->model = by_model_new(r->device, s->family, &shape, &spec);
     if (!r->model)
         return by_error_status();
-    by_run_tokens(r, r->model);
+    by_run_tokens(&r->data, r->model);
     return BY_OK;
 }
 
@@ -53,14 +53,18 @@ static void fill_sizes(train_run *r)
         s->seq = by_model_context(r->model);
     s->batch = BY_MAX(s->batch, 1);
     s->accumulate = BY_MAX(s->accumulate, 1);
+    if (r->data.kind == BY_OBJECTIVE_TRANSLATE) { /* how many rows a batch has is up to the objective */
+        s->batch = 1;
+        s->batch_tokens = s->batch_tokens > 0 ? s->batch_tokens : 4096;
+    } else {
+        s->batch_tokens = 0;
+    }
 }
 
 /* Steps of an epoch, not rounded. */
 static double epoch_steps(const train_run *r)
 {
-    const double rows = (double)r->spec.batch * r->spec.accumulate;
-    return r->data.kind == BY_OBJECTIVE_LM ? (double)r->data.train_tokens / (rows * r->spec.seq)
-                                           : (double)by_objective_rows(r->data.rows) / rows;
+    return by_objective_batches(r->data.rows, r->spec.batch) / r->spec.accumulate;
 }
 
 /* Narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600. Encoders, whose norms stand
@@ -68,7 +72,7 @@ static double epoch_steps(const train_run *r)
 static double usual_rate(const train_run *r)
 {
     double rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
-    return r->data.kind == BY_OBJECTIVE_LM ? rate : rate / 3;
+    return r->data.kind == BY_OBJECTIVE_LM || r->data.kind == BY_OBJECTIVE_FIM ? rate : rate / 3;
 }
 
 static void fill_defaults(train_run *r)
@@ -89,7 +93,7 @@ static void fill_defaults(train_run *r)
         s->save_every = s->eval_every;
     if (s->log_every <= 0)
         s->log_every = BY_MAX(s->steps / 10000, 1);
-    s->keep = BY_MAX(s->keep, 1);
+    s->keep = BY_MAX(BY_MAX(s->keep, s->average), 1);
 }
 
 static by_status name_languages(train_run *r)
@@ -106,15 +110,20 @@ static by_status name_languages(train_run *r)
 static by_status set_up_steps(train_run *r)
 {
     const by_run_spec *s = &r->spec;
+    const bool many = r->data.kind == BY_OBJECTIVE_TRANSLATE;
     r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
-                                                             .seed = s->seed});
+                                                             .seed = s->seed,
+                                                             .label_smoothing = (float)s->label_smoothing,
+                                                             .many_shapes = many});
     if (!r->trainer)
         return by_error_status();
     BY_TRY(by_samples_make(&r->rows, r->data.rows, s->batch * s->accumulate, s->batch));
     if (r->data.eval_rows)
         BY_TRY(by_samples_make(&r->eval_rows, r->data.eval_rows, s->batch, s->batch));
+    if (many)
+        by_samples_largest(&r->rows, r->data.rows);
     by_batch like = by_samples_batch(&r->rows, 0);
     if (!by_trainer_program(r->trainer, &like))
         return by_error_status();
@@ -165,16 +174,38 @@ static void tear_down(train_run *r)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+static int64_t count_targets(const train_run *r, const by_batch *b)
+{
+    int64_t n = 0;
+    for (int64_t i = 0, all = by_batch_targets(r->model, b); i < all; i++)
+        n += b->targets[i] != -100;
+    return n;
+}
+
+/* Where micro-batches have different numbers of targets, each target counts the same. */
+static void weigh(train_run *r, const by_batch *b)
+{
+    int64_t all = 0;
+    for (int k = 0; k < r->spec.accumulate; k++) {
+        by_batch other = by_samples_batch(&r->rows, k);
+        all += count_targets(r, &other);
+    }
+    by_trainer_share(r->trainer, (double)count_targets(r, b) / (double)BY_MAX(all, 1));
+}
+
 static by_status train_step(train_run *r, by_report *out)
 {
     const by_run_spec *s = &r->spec;
-    size_t cells = (size_t)s->batch * (size_t)s->seq;
-    double begin = by_seconds();
+    double begin = by_seconds(), tokens = 0, flops = 0;
     BY_TRY(by_objective_get(r->data.rows, r->state.step, &r->rows));
     by_objective_prefetch(r->data.rows, r->state.step + 1);
     for (int k = 0; k < s->accumulate; k++) {
         by_batch b = by_samples_batch(&r->rows, k);
+        if (r->rows.shapes && s->accumulate > 1)
+            weigh(r, &b);
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
+        tokens += (double)b.batch * b.seq;
+        flops += by_trainer_flops(r->trainer);
     }
     out->learning_rate = by_schedule_rate(&s->schedule, r->state.step);
     by_status updated = by_trainer_update(r->trainer, out->learning_rate, NULL);
@@ -184,8 +215,8 @@ static by_status train_step(train_run *r, by_report *out)
     r->state.step++;
     double seconds = by_seconds() - begin;
     out->ms = seconds * 1e3;
-    out->tokens_per_s = (double)cells * s->accumulate / seconds;
-    out->peak_share = r->rate > 0 ? by_trainer_flops(r->trainer) * s->accumulate / seconds / r->rate : NAN;
+    out->tokens_per_s = tokens / seconds;
+    out->peak_share = r->rate > 0 ? flops / seconds / r->rate : NAN;
     return BY_OK;
 }
 
@@ -207,12 +238,13 @@ static by_status judge(train_run *r, const int32_t *labels, int64_t *seen, int64
 static by_status evaluate(train_run *r, by_report *p)
 {
     const by_run_spec *s = &r->spec;
-    int64_t rows = by_objective_held_rows(r->data.eval_rows), count = 0, seen = 0, right = 0;
+    int64_t batches = by_objective_held_batches(r->data.eval_rows, &r->eval_rows);
+    int64_t count = 0, seen = 0, right = 0;
     double sum = 0;
     if (s->eval_batches > 0)
-        rows = BY_MIN(rows, s->eval_batches * s->batch);
-    for (int64_t row = 0; row < rows; row += s->batch) {
-        BY_TRY(by_objective_held(r->data.eval_rows, row, &r->eval_rows));
+        batches = BY_MIN(batches, s->eval_batches);
+    for (int64_t i = 0; i < batches; i++) {
+        BY_TRY(by_objective_held_batch(r->data.eval_rows, i, &r->eval_rows));
         by_batch b = by_samples_batch(&r->eval_rows, 0);
         const int32_t *labels = b.second;
         b.second = NULL;
@@ -315,6 +347,26 @@ static by_status train(train_run *r)
     return BY_OK;
 }
 
+/* The mean of the last checkpoints, which is what often translates best (Vaswani et al. 2017). The model is
+ * not needed for anything else any more. */
+static by_status average(train_run *r)
+{
+    const by_run_spec *s = &r->spec;
+    char *dir = by_path_join(s->out, "averaged");
+    by_status status =
+        dir ? by_checkpoint_average(s->out, s->average, r->model, &r->result->averaged) : BY_ERR_MEMORY;
+    by_report p = no_report();
+    if (status == BY_OK && r->data.eval_rows)
+        status = evaluate(r, &p);
+    r->result->averaged_eval_loss = p.eval_loss;
+    if (status == BY_OK)
+        status = by_model_save(r->model, dir, BY_F32);
+    if (status == BY_OK && r->data.tokenizer)
+        status = by_tokenizer_save(r->data.tokenizer, dir);
+    by_free(dir);
+    return status;
+}
+
 /* What begins now, in a sentence. */
 static void describe(const train_run *r)
 {
@@ -326,6 +378,11 @@ static void describe(const train_run *r)
         by_buf_printf(&note, ", %lld rows of objective %s, unigram entropy %.4f",
                       (long long)by_objective_rows(r->data.rows), by_objective_name(r->data.kind),
                       r->data.entropy);
+    int64_t empty, longer;
+    by_objective_dropped(r->data.rows, &empty, &longer);
+    if (empty || longer)
+        by_buf_printf(&note, "; left out: %lld pairs with an empty side, %lld longer than %d tokens",
+                      (long long)empty, (long long)longer, r->spec.seq);
     by_buf_printf(&note, "; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
                   (double)r->result->state_bytes / 1048576.0,
                   (double)r->result->activation_bytes / 1048576.0);
@@ -339,7 +396,11 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
 {
     by_error_clear();
     train_run r = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
-    *result = (by_run_result){.loss = NAN, .eval_loss = NAN, .best_eval_loss = NAN, .next_accuracy = NAN};
+    *result = (by_run_result){.loss = NAN,
+                              .eval_loss = NAN,
+                              .best_eval_loss = NAN,
+                              .next_accuracy = NAN,
+                              .averaged_eval_loss = NAN};
     by_status s = set_up(&r);
     if (s == BY_OK) {
         result->resumed_from = r.state.step;
@@ -348,6 +409,8 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
         result->state_bytes = by_trainer_state_bytes(r.trainer);
         describe(&r);
         s = train(&r);
+        if (s == BY_OK && spec->average > 0)
+            s = average(&r);
         result->steps = r.state.step;
         result->best_eval_loss = r.state.best_eval;
         result->best_step = r.state.best_step;

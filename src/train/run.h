@@ -27,7 +27,7 @@ typedef struct train_run {
 by_model_shape by_run_shape(const train_run *r);
 
 /* Special tokens of a model are the tokenizer's. */
-void by_run_tokens(const train_run *r, by_model *m);
+void by_run_tokens(const by_dataset *d, by_model *m);
 
 by_status by_run_record(const train_run *r); /* write run.json */
 by_status by_run_check(const train_run *r);  /* that the run goes on as it began */

@@ -9,9 +9,15 @@ struct by_trainer {
     by_trainer_spec spec;
     int64_t steps, micro;          /* updates so far; micro-batches since the last */
     by_passes *store, *add, *eval; /* compiled when first needed */
+    by_passes *recent;             /* of the last micro-batch: store or add */
     by_update *update;
     by_memory *losses; /* (accumulate) f32 or f64: of the micro-batches since the last first one */
+    double *shares;    /* (accumulate): of these in the mean */
+    double share;      /* of the next one; 0: one over their number */
+    by_memory *memory; /* of activations, when it is shared */
 };
+
+enum { MANY = 64 };
 
 static size_t loss_size(const by_trainer *t)
 {
@@ -20,7 +26,11 @@ static size_t loss_size(const by_trainer *t)
 
 static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
 {
-    return by_passes_new(t->model, &(by_pass_spec){.grads = grads, .recompute = t->spec.recompute}, 0);
+    const by_pass_spec spec = {.grads = grads,
+                               .recompute = t->spec.recompute,
+                               .label_smoothing = grads == BY_GRAD_NONE ? 0 : t->spec.label_smoothing,
+                               .memory = t->spec.many_shapes ? &t->memory : NULL};
+    return by_passes_new(t->model, &spec, t->spec.many_shapes ? MANY : 0);
 }
 
 by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
@@ -37,10 +47,11 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     t->spec.accumulate = BY_MAX(spec->accumulate, 1);
     t->update = by_update_new(by_model_params(m), &spec->optimizer);
     t->losses = by_memory_new(by_model_device(m), (size_t)t->spec.accumulate * loss_size(t));
+    t->shares = by_alloc_zero((size_t)t->spec.accumulate, sizeof *t->shares);
     t->store = passes_of(t, BY_GRAD_STORE);
     t->add = passes_of(t, BY_GRAD_ADD);
     t->eval = passes_of(t, BY_GRAD_NONE);
-    if (!t->update || !t->losses || !t->store || !t->add || !t->eval) {
+    if (!t->update || !t->losses || !t->shares || !t->store || !t->add || !t->eval) {
         by_trainer_free(t);
         return NULL;
     }
@@ -56,6 +67,8 @@ void by_trainer_free(by_trainer *t)
     by_passes_free(t->eval);
     by_update_free(t->update);
     by_memory_free(t->losses);
+    by_memory_free(t->memory);
+    by_free(t->shares);
     by_free(t);
 }
 
@@ -64,7 +77,7 @@ static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pas
     by_pass *p = by_passes_get(passes, b);
     if (!p)
         return by_error_status();
-    by_pass_scale(p, 1.0 / (double)t->spec.accumulate);
+    by_pass_scale(p, t->share > 0 ? t->share : 1.0 / (double)t->spec.accumulate);
     by_program_seed(by_pass_program(p), t->spec.seed, (uint64_t)(t->steps * t->spec.accumulate + t->micro));
     *pass = p;
     return by_pass_run(p, b);
@@ -81,9 +94,13 @@ by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, 
     by_pass *p;
     if (first)
         t->micro = 0;
-    BY_TRY(run(t, first ? t->store : t->add, batch, &p));
-    if (t->micro < t->spec.accumulate)
+    t->recent = first ? t->store : t->add;
+    BY_TRY(run(t, t->recent, batch, &p));
+    if (t->micro < t->spec.accumulate) {
         BY_TRY(by_keep(by_pass_program(p), by_pass_loss(p), t->losses, (size_t)t->micro * loss_size(t)));
+        t->shares[t->micro] = t->share > 0 ? t->share : 1.0 / (double)t->spec.accumulate;
+    }
+    t->share = 0;
     t->micro++;
     if (!loss)
         return BY_OK;
@@ -91,6 +108,11 @@ by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, 
     BY_TRY(by_pass_read(p, by_pass_loss(p), &value));
     *loss = value;
     return check_loss(t, value);
+}
+
+void by_trainer_share(by_trainer *t, double share)
+{
+    t->share = share;
 }
 
 by_status by_trainer_loss(by_trainer *t, double *loss)
@@ -103,9 +125,9 @@ by_status by_trainer_loss(by_trainer *t, double *loss)
         void *to = size == sizeof *narrow ? (void *)narrow : (void *)wide;
         BY_TRY(by_memory_read(t->losses, (size_t)i * size, to, part * size));
         for (size_t k = 0; k < part; k++)
-            sum += size == sizeof *narrow ? (double)narrow[k] : wide[k];
+            sum += t->shares[i + (int64_t)k] * (size == sizeof *narrow ? (double)narrow[k] : wide[k]);
     }
-    *loss = sum / (double)n;
+    *loss = sum;
     return check_loss(t, *loss);
 }
 
@@ -185,6 +207,6 @@ size_t by_trainer_state_bytes(const by_trainer *t)
 
 double by_trainer_flops(const by_trainer *t)
 {
-    by_pass *p = by_passes_last(t->store);
+    by_pass *p = by_passes_last(t->recent ? t->recent : t->store);
     return p ? by_program_flops(by_pass_program(p)) : 0;
 }

@@ -6,7 +6,7 @@ enum { IGNORED = -100 };
 by_task by_work_task(by_work_kind kind)
 {
     static const by_task tasks[] = {BY_TASK_CLASSIFY, BY_TASK_CLASSIFY, BY_TASK_TAG, BY_TASK_ANSWER,
-                                    BY_TASK_CHOICE,   BY_TASK_MLM,      BY_TASK_LM};
+                                    BY_TASK_CHOICE,   BY_TASK_SEQ2SEQ,  BY_TASK_MLM, BY_TASK_LM};
     return tasks[kind];
 }
 
@@ -104,6 +104,8 @@ by_status by_work_open(by_work *w, by_cases *cases, by_model *m, const by_tokeni
     *w = (by_work){.spec = *spec, .cases = *cases, .model = m, .tokenizer = t};
     *cases = (by_cases){0};
     const by_work_kind kind = w->cases.spec.kind;
+    if (kind == BY_WORK_SEQ2SEQ)
+        return by_fail(BY_ERR_UNSUPPORTED, "texts that are written from others are not judged row by row");
     if (!w->spec.overlap)
         w->spec.overlap = 128;
     if (!w->spec.longest_answer)
@@ -287,6 +289,8 @@ static by_status put_targets(by_work *w, int b, int row, uint64_t seed)
         return hide_tokens(w, b, row, seed);
     case BY_WORK_LM:
         put_next(w, b, row);
+        break;
+    case BY_WORK_SEQ2SEQ: /* by_work_open refuses these */
         break;
     }
     return BY_OK;

@@ -1,0 +1,56 @@
+/* rewrite.h - texts out of texts: translation, summaries, answers, by an encoder-decoder. */
+#ifndef BANYAN_REWRITE_H
+#define BANYAN_REWRITE_H
+
+#include "banyan/generate.h"
+#include "banyan/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a model directory says about how its texts are to be generated: generation_config.json, else
+ * config.json, and of that, the entry `task` of task_specific_params ("summarization",
+ * "translation_en_to_de"). */
+typedef struct by_rewrite_defaults {
+    by_generate_spec generate;  /* beam, penalties, constraints; points into what follows */
+    int max_length, min_length; /* new tokens; 0: nothing is said */
+    char *prefix;               /* put before every source, or NULL */
+    int32_t first, last, *banned;
+    by_words *words;
+    int32_t *word_tokens;
+} by_rewrite_defaults;
+/* task NULL: none; one that is not there is an error which lists those that are. To be freed also after a
+ * failure. */
+BY_API by_status by_rewrite_defaults_load(const char *dir, const char *task, by_rewrite_defaults *out);
+BY_API void by_rewrite_defaults_free(by_rewrite_defaults *d); /* back to the zero state */
+
+typedef struct by_rewriter_spec {
+    by_generate_spec generate; /* max_new_tokens 0: twice the source and 32 more, within the context */
+    int batch;                 /* sources at once; 0: 32 */
+    const char *prefix;        /* put before every source; NULL: nothing */
+    bool truncate;             /* a source that is too long is cut; otherwise it is an error */
+} by_rewriter_spec;
+
+typedef struct by_rewriter by_rewriter;
+/* Model and tokenizer are borrowed, and so is what the spec points to. NULL on failure. */
+BY_API by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewriter_spec *spec);
+BY_API void by_rewriter_free(by_rewriter *r);
+
+typedef struct by_rewriting {
+    char *text;  /* to be freed with by_rewritings_free */
+    float score; /* of a beam search: log-probability over length^penalty; else 0 */
+    int tokens;  /* written */
+    bool cut;    /* the source was too long */
+} by_rewriting;
+
+/* The texts of every source, of which there are beam.returned (or 1): out (count, returned). Sources of about
+ * the same length go together; an empty source gives an empty text. *out is NULL on failure. */
+BY_API by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out);
+BY_API void by_rewritings_free(by_rewriting *list, int count);
+BY_API int by_rewriter_returned(const by_rewriter *r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

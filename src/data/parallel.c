@@ -1,0 +1,258 @@
+/* parallel.c - see parallel.h. */
+#include "data/parallel.h"
+
+#include <stdlib.h>
+
+#include "base/json.h"
+
+typedef struct span {
+    const char *text;
+    size_t size;
+} span;
+
+typedef by_status pair_fn(void *user, span source, span target);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+bool by_parallel_is_table(const char *path)
+{
+    static const char *const endings[] = {".tsv", ".csv", ".jsonl", ".ndjson", ".json"};
+    for (int i = 0; i < BY_COUNT(endings); i++) {
+        size_t n = strlen(path), k = strlen(endings[i]);
+        if (n > k && strcmp(path + n - k, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A file of lines. */
+typedef struct lines {
+    by_map map;
+    const char *path;
+    size_t at;
+    int64_t number; /* of the last line */
+} lines;
+
+static by_status open_lines(lines *l, const char *path)
+{
+    *l = (lines){.path = path};
+    BY_TRY(by_map_open(&l->map, path));
+    if (l->map.size >= 3 && memcmp(l->map.data, "\xef\xbb\xbf", 3) == 0)
+        l->at = 3;
+    return BY_OK;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The next line without space around it; false after the last. */
+static by_status next_line(lines *l, span *out, bool *there)
+{
+    const char *all = (const char *)l->map.data;
+    *there = l->at < l->map.size;
+    if (!*there)
+        return BY_OK;
+    const char *text = all + l->at, *end = memchr(text, '\n', l->map.size - l->at);
+    size_t n = end ? (size_t)(end - text) : l->map.size - l->at;
+    l->at += n + (end != NULL);
+    l->number++;
+    for (size_t i = 0, k; i < n; i += k) {
+        k = by_json_utf8(text + i, n - i);
+        if (!k || !text[i])
+            return by_fail(BY_ERR_FORMAT, "%s, line %lld: byte %zu (0x%02x) is not UTF-8 text", l->path,
+                           (long long)l->number, i + 1, (unsigned)(uint8_t)text[i]);
+    }
+    for (; n && is_space(*text); n--)
+        text++;
+    while (n && is_space(text[n - 1]))
+        n--;
+    *out = (span){text, n};
+    return BY_OK;
+}
+
+static int64_t count_rest(lines *l)
+{
+    span line;
+    for (bool there = true; there && next_line(l, &line, &there) == BY_OK;)
+        ;
+    return l->number;
+}
+
+static by_status each_line(lines *a, lines *b, pair_fn *fn, void *user)
+{
+    for (;;) {
+        span source, target;
+        bool more[2];
+        BY_TRY(next_line(a, &source, &more[0]));
+        BY_TRY(next_line(b, &target, &more[1]));
+        if (more[0] != more[1])
+            return by_fail(BY_ERR_FORMAT,
+                           "%s has %lld lines and %s has %lld; parallel text needs as many in each", a->path,
+                           (long long)count_rest(a), b->path, (long long)count_rest(b));
+        if (!more[0])
+            return a->number ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there is no text in it", a->path);
+        BY_TRY(fn(user, source, target));
+    }
+}
+
+/* Word number `label` of a list with commas. */
+static by_status find_word(const by_cases *e, const by_case *x, const char *words, span *out)
+{
+    char *end;
+    long n = strtol(x->labels[0], &end, 10);
+    bool there = end > x->labels[0] && !*end && n >= 0;
+    for (; there && n > 0; n--) {
+        words = strchr(words, ',');
+        there = words != NULL;
+        words += there;
+    }
+    if (!there)
+        return by_cases_fail(e, x->line, "no word was given for the label \"%.60s\"", x->labels[0]);
+    *out = (span){words, strcspn(words, ",")};
+    return BY_OK;
+}
+
+static by_status each_row(const by_parallel_item *item, const by_parallel_spec *spec, pair_fn *fn, void *user)
+{
+    by_cases cases;
+    size_t n = strlen(item->source);
+    bool json = n > 5 && strcmp(item->source + n - 5, ".json") == 0;
+    by_status s = by_cases_open(&cases, item->source,
+                                &(by_task_data){.kind = BY_WORK_SEQ2SEQ,
+                                                .format = json ? BY_FORMAT_JSONL : BY_FORMAT_AUTO,
+                                                .text = spec->text,
+                                                .label = spec->label});
+    for (int i = 0; i < cases.count && s == BY_OK; i++) {
+        const by_case *x = &cases.list[i];
+        span target = {x->labels[0], strlen(x->labels[0])};
+        if (spec->words)
+            s = find_word(&cases, x, spec->words, &target);
+        if (s == BY_OK)
+            s = fn(user, (span){x->text, strlen(x->text)}, target);
+    }
+    by_cases_close(&cases);
+    return s;
+}
+
+static by_status each_pair(const by_parallel_item *item, const by_parallel_spec *spec, pair_fn *fn,
+                           void *user)
+{
+    if (!item->target)
+        return each_row(item, spec, fn, user);
+    lines a = {0}, b = {0};
+    by_status s = open_lines(&a, item->source);
+    if (s == BY_OK)
+        s = open_lines(&b, item->target);
+    if (s == BY_OK)
+        s = each_line(&a, &b, fn, user);
+    by_map_close(&a.map);
+    by_map_close(&b.map);
+    return s;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+typedef struct builder {
+    by_docs_writer out;
+    const by_tokenizer *tokenizer;
+    const char *prefix;
+    bool back;
+    int language;
+    by_buf text;
+    int64_t bytes;
+} builder;
+
+/* What ends a text is there even where the tokenizer does not put it. */
+static by_status add_text(builder *b, const char *prefix, span text, bool target)
+{
+    by_encoding e = {0};
+    int eos = by_tokenizer_eos(b->tokenizer);
+    by_status s = BY_OK;
+    b->text.size = 0;
+    by_buf_puts(&b->text, prefix);
+    by_buf_put(&b->text, text.text, text.size);
+    if (b->text.failed)
+        return by_fail(BY_ERR_MEMORY, "out of memory for a line of %zu bytes", text.size);
+    if (text.size)
+        s = by_tokenizer_encode_with(b->tokenizer, b->text.data, b->text.size,
+                                     &(by_encode_spec){.special = true, .whole = true, .target = target}, &e);
+    if (s == BY_OK && e.ids.count && eos >= 0 && e.ids.data[e.ids.count - 1] != eos)
+        s = by_ids_push(&e.ids, eos);
+    b->bytes += (int64_t)b->text.size;
+    if (s == BY_OK)
+        s = by_docs_sentence(&b->out, &e.ids);
+    by_encoding_free(&e);
+    return s;
+}
+
+static by_status add_pair(void *user, span source, span target)
+{
+    builder *b = user;
+    BY_TRY(add_text(b, b->prefix, b->back ? target : source, b->back));
+    BY_TRY(add_text(b, "", b->back ? source : target, !b->back));
+    by_docs_document(&b->out, b->language);
+    return BY_OK;
+}
+
+static by_status add_item(builder *b, const by_parallel_item *item, const by_parallel_spec *spec, bool back)
+{
+    b->prefix = back ? item->back : item->prefix;
+    b->back = back;
+    BY_TRY(each_pair(item, spec, add_pair, b));
+    b->language++;
+    return BY_OK;
+}
+
+by_status by_parallel_build(const by_tokenizer *t, const by_parallel_spec *spec, const char *shard,
+                            const char *index, int64_t *bytes, int64_t *tokens)
+{
+    builder b = {.tokenizer = t};
+    by_status s = by_docs_begin(&b.out, shard, by_tokenizer_vocab_size(t));
+    for (int i = 0; i < spec->count && s == BY_OK; i++) {
+        s = add_item(&b, &spec->items[i], spec, false);
+        if (s == BY_OK && spec->items[i].back)
+            s = add_item(&b, &spec->items[i], spec, true);
+    }
+    *bytes = b.bytes;
+    *tokens = b.out.shard.tokens;
+    s = by_docs_finish(&b.out, index, s);
+    by_buf_free(&b.text);
+    return s;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+typedef struct printer {
+    by_writer out;
+    const by_parallel_item *item;
+} printer;
+
+static by_status put_line(printer *p, const char *prefix, span text)
+{
+    BY_TRY(by_writer_put(&p->out, prefix, strlen(prefix)));
+    BY_TRY(by_writer_put(&p->out, text.text, text.size));
+    return by_writer_put(&p->out, "\n", 1);
+}
+
+static by_status put_pair(void *user, span source, span target)
+{
+    printer *p = user;
+    BY_TRY(put_line(p, p->item->prefix, source));
+    return put_line(p, p->item->back ? p->item->back : "", target);
+}
+
+by_status by_parallel_text(const by_parallel_spec *spec, const char *path)
+{
+    printer p = {0};
+    by_status s = by_writer_open(&p.out, path);
+    for (int i = 0; i < spec->count && s == BY_OK; i++) {
+        p.item = &spec->items[i];
+        s = each_pair(p.item, spec, put_pair, &p);
+    }
+    if (s == BY_OK)
+        return by_writer_finish(&p.out);
+    by_writer_abort(&p.out);
+    return s;
+}

@@ -1,0 +1,208 @@
+/* rewrite.c - texts out of texts (see banyan/rewrite.h): encode, sort by length, generate in batches, decode.
+ */
+#include "banyan/rewrite.h"
+
+#include <stdlib.h>
+
+#include "base/base.h"
+
+enum { BATCH = 32, MORE = 32 }; /* tokens that a text may have beyond twice its source */
+
+struct by_rewriter {
+    by_model *model;
+    const by_tokenizer *tokenizer;
+    by_rewriter_spec spec;
+    by_generator *generator; /* NULL: not made yet */
+    int capacity, source_capacity;
+};
+
+/* A source on its way. */
+typedef struct item {
+    by_ids ids;
+    int at; /* which of the texts */
+    bool cut;
+} item;
+
+by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewriter_spec *spec)
+{
+    if (by_model_task(m) != BY_TASK_SEQ2SEQ) {
+        by_fail(BY_ERR_ARGUMENT, "a %s does not read one text and write another", by_model_class(m));
+        return NULL;
+    }
+    if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m)) {
+        by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
+                by_tokenizer_vocab_size(t), by_model_source_vocab(m));
+        return NULL;
+    }
+    by_rewriter *r = by_alloc_zero(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->model = m;
+    r->tokenizer = t;
+    r->spec = *spec;
+    r->spec.batch = spec->batch > 0 ? spec->batch : BATCH;
+    return r;
+}
+
+void by_rewriter_free(by_rewriter *r)
+{
+    if (!r)
+        return;
+    by_generator_free(r->generator);
+    by_free(r);
+}
+
+int by_rewriter_returned(const by_rewriter *r)
+{
+    const by_beam *b = &r->spec.generate.beam;
+    return b->width > 1 ? BY_MAX(b->returned, 1) : 1;
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == '\0';
+}
+
+/* A source ends with the end-of-text token, whether or not the tokenizer puts one there. */
+static by_status encode(const by_rewriter *r, const char *text, item *out)
+{
+    const int eos = by_model_eos(r->model), limit = by_model_context(r->model);
+    char *whole = by_sprintf("%s%s", r->spec.prefix ? r->spec.prefix : "", text);
+    if (!whole)
+        return BY_ERR_MEMORY;
+    by_encoding e = {0};
+    by_status s = by_tokenizer_encode_with(r->tokenizer, whole, strlen(whole),
+                                           &(by_encode_spec){.special = true, .whole = true}, &e);
+    by_free(whole);
+    const int count = s == BY_OK ? (int)e.ids.count : 0;
+    int length = count - (count > 0 && e.ids.data[count - 1] == eos);
+    out->cut = by_model_is_limited(r->model) && length > limit - 1;
+    if (out->cut)
+        length = limit - 1;
+    if (s == BY_OK && out->cut && !r->spec.truncate)
+        s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads", out->at + 1,
+                    count, limit);
+    out->ids.data = s == BY_OK ? by_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
+    if (s == BY_OK && !out->ids.data)
+        s = BY_ERR_MEMORY;
+    if (s == BY_OK) {
+        memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
+        out->ids.data[length] = eos;
+        out->ids.count = (size_t)length + (eos >= 0);
+    }
+    by_encoding_free(&e);
+    return s;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    if (x->ids.count != y->ids.count)
+        return x->ids.count < y->ids.count ? 1
+                                           : -1; /* the longest first: what memory it takes shows at once */
+    return x->at - y->at;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static int new_tokens(const by_rewriter *r, int source)
+{
+    const int asked = r->spec.generate.max_new_tokens, limit = by_model_context(r->model);
+    const int wanted = asked ? asked : 2 * source + MORE;
+    return by_model_is_limited(r->model) || !asked ? BY_MIN(wanted, limit) : wanted;
+}
+
+/* A generator with room for the longest source and what may come of it. */
+static by_status need_room(by_rewriter *r, int source)
+{
+    const int beams = BY_MAX(r->spec.generate.beam.width, 1), capacity = new_tokens(r, source);
+    if (r->generator && r->source_capacity >= source && r->capacity >= capacity)
+        return BY_OK;
+    by_generator_free(r->generator);
+    r->source_capacity = source;
+    r->capacity = capacity;
+    r->generator = by_generator_new(r->model, &(by_generator_spec){.batch = r->spec.batch * beams,
+                                                                   .beams = beams,
+                                                                   .capacity = capacity,
+                                                                   .source_capacity = source});
+    return r->generator ? BY_OK : by_error_status();
+}
+
+static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
+{
+    out->score = g->score;
+    out->cut = cut;
+    out->tokens = g->count - g->prompt;
+    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, NULL)
+                          : by_decode(r->tokenizer, NULL, 0, NULL);
+    return out->text ? BY_OK : by_error_status();
+}
+
+static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewriting *out)
+{
+    const int returned = by_rewriter_returned(r);
+    const int32_t **sources = by_alloc_zero((size_t)r->spec.batch, sizeof *sources);
+    int *lengths = by_alloc_zero((size_t)r->spec.batch, sizeof *lengths);
+    by_generate_result result = {0};
+    by_generate_spec spec = r->spec.generate;
+    by_status s = sources && lengths ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; s == BY_OK && i < count; i++) {
+        sources[i] = items[i].ids.data;
+        lengths[i] = (int)items[i].ids.count;
+    }
+    spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count);
+    if (s == BY_OK)
+        s = by_generate(r->generator, sources, lengths, &spec, &result);
+    for (int i = 0; i < count && s == BY_OK; i++)
+        for (int k = 0; k < returned && s == BY_OK; k++)
+            s = take(r, &result.rows[i * returned + k], items[i].cut, &out[items[i].at * returned + k]);
+    by_generate_result_free(&result);
+    by_free(sources);
+    by_free(lengths);
+    return s;
+}
+
+static by_status run_all(by_rewriter *r, const char *const *texts, int count, item *items, by_rewriting *out)
+{
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        if (is_blank(texts[i])) {
+            for (int k = 0; k < by_rewriter_returned(r); k++)
+                BY_TRY(take(r, &(by_generation){0}, false, &out[i * by_rewriter_returned(r) + k]));
+            continue;
+        }
+        items[used].at = i;
+        BY_TRY(encode(r, texts[i], &items[used++]));
+    }
+    qsort(items, (size_t)used, sizeof *items, by_length);
+    if (used > 0)
+        BY_TRY(need_room(r, (int)items[0].ids.count));
+    for (int i = 0; i < used; i += r->spec.batch)
+        BY_TRY(run_batch(r, items + i, BY_MIN(r->spec.batch, used - i), out));
+    return BY_OK;
+}
+
+by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out)
+{
+    const int all = count * by_rewriter_returned(r);
+    item *items = by_alloc_zero((size_t)count + 1, sizeof *items);
+    *out = by_alloc_zero((size_t)all + 1, sizeof **out);
+    by_status s = items && *out ? run_all(r, texts, count, items, *out) : BY_ERR_MEMORY;
+    for (int i = 0; items && i < count; i++)
+        by_free(items[i].ids.data);
+    by_free(items);
+    if (s != BY_OK) {
+        by_rewritings_free(*out, all);
+        *out = NULL;
+    }
+    return s;
+}
+
+void by_rewritings_free(by_rewriting *list, int count)
+{
+    for (int i = 0; list && i < count; i++)
+        by_release(list[i].text);
+    by_free(list);
+}

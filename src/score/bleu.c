@@ -1,0 +1,192 @@
+/* bleu.c - BLEU as sacreBLEU computes it. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "score/score.h"
+
+struct by_bleu {
+    by_bleu_spec spec;
+    int64_t correct[BY_BLEU_ORDER], total[BY_BLEU_ORDER], hypothesis_words, reference_words;
+    int references; /* of each text; -1: not always as many */
+    by_points text, spare;
+    by_numbers numbers;
+    by_grams grams;
+    by_buf signature;
+};
+
+static const double smooth_values[] = {[BY_BLEU_FLOOR] = 0.1, [BY_BLEU_ADD_K] = 1, [BY_BLEU_ZERO] = 0};
+
+by_bleu *by_bleu_new(const by_bleu_spec *spec)
+{
+    by_bleu_spec s = spec ? *spec : (by_bleu_spec){0};
+    if ((unsigned)s.words > BY_BLEU_INTL || (unsigned)s.smooth > BY_BLEU_ZERO || !(s.smooth_value >= 0)) {
+        by_fail(BY_ERR_ARGUMENT, "BLEU: unknown words or smoothing");
+        return NULL;
+    }
+    by_bleu *b = by_alloc_zero(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->spec = s;
+    if (b->spec.smooth_value == 0)
+        b->spec.smooth_value = smooth_values[s.smooth];
+    if (by_numbers_make(&b->numbers) != BY_OK) {
+        by_bleu_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+void by_bleu_free(by_bleu *b)
+{
+    if (!b)
+        return;
+    by_points_free(&b->text);
+    by_points_free(&b->spare);
+    by_numbers_free(&b->numbers);
+    by_grams_free(&b->grams);
+    by_buf_free(&b->signature);
+    by_free(b);
+}
+
+void by_bleu_clear(by_bleu *b)
+{
+    memset(b->correct, 0, sizeof b->correct);
+    memset(b->total, 0, sizeof b->total);
+    b->hypothesis_words = b->reference_words = 0;
+    b->references = 0;
+}
+
+/* ---- one text -------------------------------------------------------------------------------- */
+
+/* The words of a text as a sequence of numbers. */
+static by_status take(by_bleu *b, const char *text, int reference)
+{
+    by_points *t = &b->text;
+    b->spare.failed = false;
+    BY_TRY(by_points_read_part(t, text, reference));
+    if (b->spec.lowercase) {
+        by_points_lower(t, &b->spare);
+        by_points lowered = b->spare;
+        b->spare = *t;
+        *t = lowered;
+    }
+    by_bleu_part(b->spec.words, t, &b->spare);
+    if (t->failed || b->spare.failed)
+        return by_fail(BY_ERR_MEMORY, "out of memory for a text");
+    for (size_t i = 0; i < t->count;) {
+        size_t end = i;
+        while (end < t->count && !by_score_space(t->c[end]))
+            end++;
+        if (end > i)
+            BY_TRY(by_numbers_points(&b->numbers, &b->grams, t->c + i, end - i));
+        i = end + 1;
+    }
+    return by_grams_end(&b->grams);
+}
+
+/* The reference length nearest to the hypothesis's; of two, the shorter. */
+static int64_t nearest(const by_grams *g)
+{
+    int64_t own = (int64_t)by_grams_length(g, 0), best = (int64_t)by_grams_length(g, 1);
+    for (int i = 2; i < g->sequences; i++) {
+        int64_t n = (int64_t)by_grams_length(g, i), far = llabs(own - n), least = llabs(own - best);
+        if (far < least || (far == least && n < best))
+            best = n;
+    }
+    return best;
+}
+
+/* Matches of the present order: an n-gram counts as often as the reference that has it most. */
+static int64_t matches(by_grams *g)
+{
+    memset(g->most, 0, g->distinct * sizeof *g->most);
+    by_grams_count(g, 0, g->ours);
+    for (int i = 1; i < g->sequences; i++) {
+        by_grams_count(g, i, g->theirs);
+        for (size_t k = 0; k < g->distinct; k++)
+            g->most[k] = BY_MAX(g->most[k], g->theirs[k]);
+    }
+    return by_grams_common(g, g->ours, g->most);
+}
+
+by_status by_bleu_add(by_bleu *b, const char *hypothesis, const char *const *references, int count)
+{
+    BY_TRY(by_score_check(hypothesis, references, count));
+    by_grams *g = &b->grams;
+    by_grams_clear(g);
+    BY_TRY(take(b, hypothesis, -1));
+    for (int i = 0; i < count; i++)
+        BY_TRY(take(b, references[i], i));
+    int64_t correct[BY_BLEU_ORDER], total[BY_BLEU_ORDER];
+    for (int n = 0; n < BY_BLEU_ORDER; n++) {
+        BY_TRY(by_grams_next(g));
+        correct[n] = matches(g);
+        total[n] = by_grams_total(g, 0);
+    }
+    for (int n = 0; n < BY_BLEU_ORDER; n++) {
+        b->correct[n] += correct[n];
+        b->total[n] += total[n];
+    }
+    b->hypothesis_words += (int64_t)by_grams_length(g, 0);
+    b->reference_words += nearest(g);
+    b->references = by_score_references(b->references, count);
+    return BY_OK;
+}
+
+/* ---- the figures ----------------------------------------------------------------------------- */
+
+/* Precisions in per cent; returns how many orders count. */
+static int precisions(const by_bleu *b, double out[BY_BLEU_ORDER])
+{
+    int orders = BY_BLEU_ORDER;
+    double halves = 1;
+    for (int n = 0; n < BY_BLEU_ORDER; n++) {
+        double more = b->spec.smooth == BY_BLEU_ADD_K && n > 0 ? b->spec.smooth_value : 0;
+        double correct = (double)b->correct[n] + more, total = (double)b->total[n] + more;
+        if (total == 0)
+            break;
+        if (b->spec.effective_order)
+            orders = n + 1;
+        if (correct > 0)
+            out[n] = 100 * correct / total;
+        else if (b->spec.smooth == BY_BLEU_EXP)
+            out[n] = 100 / ((halves *= 2) * total);
+        else if (b->spec.smooth == BY_BLEU_FLOOR)
+            out[n] = 100 * b->spec.smooth_value / total;
+    }
+    return orders;
+}
+
+void by_bleu_read(const by_bleu *b, by_bleu_score *out)
+{
+    const double own = (double)b->hypothesis_words, theirs = (double)b->reference_words;
+    *out = (by_bleu_score){.hypothesis_words = b->hypothesis_words, .reference_words = b->reference_words};
+    memcpy(out->correct, b->correct, sizeof out->correct);
+    memcpy(out->total, b->total, sizeof out->total);
+    out->brevity = own >= theirs ? 1 : own > 0 ? exp(1 - theirs / own) : 0;
+    out->ratio = theirs > 0 ? own / theirs : 0;
+    bool any = false;
+    for (int n = 0; n < BY_BLEU_ORDER; n++)
+        any = any || b->correct[n] > 0;
+    if (!any)
+        return;
+    int orders = precisions(b, out->precision);
+    double sum = 0;
+    for (int n = 0; n < orders; n++)
+        sum += out->precision[n] > 0 ? log(out->precision[n]) : -INFINITY;
+    out->score = out->brevity * exp(sum / orders);
+}
+
+const char *by_bleu_signature(by_bleu *b)
+{
+    static const char *const words[] = {"13a", "none", "char", "intl"};
+    static const char *const smooth[] = {"exp", "floor", "add-k", "none"};
+    b->signature.size = 0;
+    by_score_put_references(&b->signature, b->references);
+    by_buf_printf(&b->signature, "case:%s|eff:%s|tok:%s|smooth:%s", b->spec.lowercase ? "lc" : "mixed",
+                  b->spec.effective_order ? "yes" : "no", words[b->spec.words], smooth[b->spec.smooth]);
+    if (b->spec.smooth == BY_BLEU_FLOOR || b->spec.smooth == BY_BLEU_ADD_K)
+        by_buf_printf(&b->signature, "[%.2f]", b->spec.smooth_value);
+    by_buf_puts(&b->signature, "|version:banyan-" BY_VERSION);
+    return b->signature.failed ? "" : b->signature.data;
+}

@@ -1,0 +1,228 @@
+/* vocabulary.c - see vocabulary.h. */
+#include "train/vocabulary.h"
+
+#include <stdlib.h>
+
+#include "banyan/train_tokenizer.h"
+
+enum { SENTINELS = 100, MAX_SPECIAL = SENTINELS + 16 };
+
+/* ---- pairs of texts -------------------------------------------------------------------------- */
+
+/* "de" of "train.de"; NULL when it does not look like a language. */
+static const char *language_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    if (!dot || strlen(dot) < 3 || strlen(dot) > 8 || strchr(dot, '/') || strcmp(dot, ".txt") == 0)
+        return NULL;
+    return dot + 1;
+}
+
+/* A special token before the source says into which language, as in Marian's models of many. */
+static by_status name_directions(by_items *out, const by_run_spec *s, by_parallel_item *item)
+{
+    const by_objective_choice *c = &s->objective;
+    const char *names[2] = {item->target ? language_of(item->source) : NULL,
+                            item->target ? language_of(item->target) : NULL};
+    if (c->language_count == 2) {
+        names[0] = c->languages[0];
+        names[1] = c->languages[1];
+    }
+    if (!names[0] || !names[1])
+        return by_fail(BY_ERR_ARGUMENT,
+                       "both directions of %s: name its two languages, or give a prefix for each direction",
+                       item->source);
+    for (int i = 0; i < 2 && !out->tokens[i]; i++)
+        out->tokens[i] = by_arena_sprintf(out->arena, ">>%s<<", names[1 - i]);
+    item->prefix = by_arena_sprintf(out->arena, ">>%s<< ", names[1]);
+    item->back = by_arena_sprintf(out->arena, ">>%s<< ", names[0]);
+    return item->prefix && item->back ? BY_OK : BY_ERR_MEMORY;
+}
+
+static by_status find_prefixes(by_items *out, const by_run_spec *s, by_parallel_item *list)
+{
+    const by_objective_choice *c = &s->objective;
+    const int n = out->spec.count, each = c->both_directions ? 2 : 1;
+    if (c->prefix_count && c->prefix_count != n * each)
+        return by_fail(BY_ERR_ARGUMENT, "%d prefixes for %d pair%s of texts%s; %d are needed",
+                       c->prefix_count, n, n == 1 ? "" : "s", c->both_directions ? " in both directions" : "",
+                       n * each);
+    for (int i = 0; i < n; i++) {
+        list[i].prefix = "";
+        if (c->prefix_count) {
+            list[i].prefix = c->prefixes[i * each];
+            list[i].back = each > 1 ? c->prefixes[i * each + 1] : NULL;
+        } else if (c->both_directions) {
+            BY_TRY(name_directions(out, s, &list[i]));
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_items_make(by_items *out, const by_run_spec *spec, char *const *paths, int count)
+{
+    const by_objective_choice *c = &spec->objective;
+    *out = (by_items){.arena = by_arena_new()};
+    by_parallel_item *list =
+        out->arena ? by_arena_alloc(out->arena, (size_t)BY_MAX(count, 1) * sizeof *list) : NULL;
+    if (!list)
+        return BY_ERR_MEMORY;
+    if (c->language_count && c->language_count != 2)
+        return by_fail(BY_ERR_ARGUMENT, "a translation is between two languages, not %d", c->language_count);
+    for (int i = 0; i < count; i++) {
+        bool table = by_parallel_is_table(paths[i]);
+        if (!table && (i + 1 == count || by_parallel_is_table(paths[i + 1])))
+            return by_fail(BY_ERR_ARGUMENT,
+                           "%s: a file of lines needs another with their translations behind it; files that "
+                           "have both end with .tsv, .csv or .jsonl",
+                           paths[i]);
+        list[out->spec.count++] =
+            (by_parallel_item){.source = paths[i], .target = table ? NULL : paths[i + 1]};
+        i += !table;
+    }
+    out->spec.items = list;
+    out->spec.text = c->source ? c->source : c->language_count ? c->languages[0] : NULL;
+    out->spec.label = c->target ? c->target : c->language_count ? c->languages[1] : NULL;
+    out->spec.words = c->label_words;
+    return find_prefixes(out, spec, list);
+}
+
+void by_items_free(by_items *items)
+{
+    by_arena_free(items->arena);
+    *items = (by_items){0};
+}
+
+/* ---- vocabularies ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    by_vocab_kind kind;
+} vocabularies[] = {
+    {"bpe:", BY_VOCAB_BPE}, {"unigram:", BY_VOCAB_UNIGRAM}, {"wordpiece:", BY_VOCAB_WORDPIECE}};
+
+static by_vocab_kind read_kind(const char *text, const char **size)
+{
+    for (int i = 0; text && i < BY_COUNT(vocabularies); i++) {
+        size_t n = strlen(vocabularies[i].name);
+        if (strncmp(text, vocabularies[i].name, n) == 0) {
+            *size = text + n;
+            return vocabularies[i].kind;
+        }
+    }
+    return BY_VOCAB_AUTO;
+}
+
+bool by_vocabulary_asked(const char *tokenizer)
+{
+    const char *size;
+    return read_kind(tokenizer, &size) != BY_VOCAB_AUTO;
+}
+
+#define TEMPLATE_END                                                                       \
+    "],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[@<s>@],\"tokens\":[\"<s>\"]}," \
+    "\"</s>\":{\"id\":\"</s>\",\"ids\":[@</s>@],\"tokens\":[\"</s>\"]}}}"
+#define PART(kind, id) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":0}}"
+#define OPEN           PART("SpecialToken", "<s>")
+#define CLOSE          PART("SpecialToken", "</s>")
+#define TEXT           PART("Sequence", "A")
+#define PAIR           PART("Sequence", "B")
+
+/* Text, </s>; and with <s> in front, as BART and RoBERTa have it. */
+static const char closed[] =
+    "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT "," CLOSE "],\"pair\":[" TEXT "," CLOSE "," PAIR
+    "," CLOSE "],\"special_tokens\":{\"</s>\":{\"id\":\"</s>\",\"ids\":[@</s>@],\"tokens\":[\"</s>\"]}}}";
+static const char enclosed[] =
+    "{\"type\":\"TemplateProcessing\",\"single\":[" OPEN "," TEXT "," CLOSE "],\"pair\":[" OPEN "," TEXT
+    "," CLOSE "," CLOSE "," PAIR "," CLOSE TEMPLATE_END;
+
+/* Words with a visible space in front, punctuation apart from them: "street." is two. */
+static const char words[] =
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
+    "\"prepend_scheme\":\"always\",\"split\":true},{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}]}";
+
+/* What is special, and where it stands around a text. */
+typedef struct plan {
+    by_vocab_spec spec;
+    const char *special[MAX_SPECIAL];
+    int count;
+    char names[SENTINELS][20];
+} plan;
+
+static void add(plan *p, const char *token)
+{
+    p->special[p->count++] = token;
+}
+
+static void plan_seq2seq(plan *p, const char *family, const by_items *items)
+{
+    const bool bart = strcmp(family, "bart") == 0;
+    const char *const usual[] = {"<pad>", "</s>", "<unk>", "<s>", "<mask>"};
+    for (int i = 0; i < (bart ? 5 : 3); i++)
+        add(p, usual[i]);
+    for (int i = 0; i < 2 && items && items->tokens[i]; i++)
+        add(p, items->tokens[i]);
+    for (int i = 0; i < SENTINELS && strcmp(family, "t5") == 0; i++) {
+        snprintf(p->names[i], sizeof p->names[i], "<extra_id_%d>", i);
+        add(p, p->names[i]);
+    }
+    p->spec.post_processor = bart ? enclosed : closed;
+    p->spec.unknown = "<unk>";
+    if (p->spec.kind != BY_VOCAB_WORDPIECE)
+        p->spec.pre_tokenizer = words;
+}
+
+static void plan_encoder(plan *p)
+{
+    const char *const usual[] = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"};
+    if (p->spec.kind != BY_VOCAB_UNIGRAM) {
+        p->spec.like = p->spec.kind == BY_VOCAB_BPE ? "roberta" : "bert";
+        return;
+    }
+    for (int i = 0; i < BY_COUNT(usual); i++)
+        add(p, usual[i]);
+    p->spec.post_processor = enclosed;
+    p->spec.pre_tokenizer = words;
+}
+
+static void plan_decoder(plan *p, by_objective_kind kind)
+{
+    p->spec.byte_level = p->spec.kind == BY_VOCAB_BPE;
+    if (!p->spec.byte_level)
+        add(p, p->spec.unknown = "<unk>");
+    add(p, "<|endoftext|>");
+    const char *const fim[] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
+    for (int i = 0; i < 3 && kind == BY_OBJECTIVE_FIM; i++)
+        add(p, fim[i]);
+}
+
+by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kind, const char *const *files,
+                                  int count, const by_items *items)
+{
+    const char *size = NULL;
+    char *end = NULL;
+    plan *p = by_alloc_zero(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->spec.kind = read_kind(spec->tokenizer, &size);
+    long n = strtol(size, &end, 10);
+    by_tokenizer *t = NULL;
+    if (end == size || *end || n < 32 || n > 1 << 22) {
+        by_fail(BY_ERR_ARGUMENT, "the tokenizer \"%s\" needs a size from 32 to %d, as in bpe:8000",
+                spec->tokenizer, 1 << 22);
+    } else {
+        p->spec.size = (int)n;
+        const by_task task = by_objective_task(kind);
+        if (task == BY_TASK_SEQ2SEQ)
+            plan_seq2seq(p, spec->family, items);
+        else if (task == BY_TASK_LM && kind != BY_OBJECTIVE_CLM)
+            plan_decoder(p, kind);
+        else
+            plan_encoder(p);
+        p->spec.special = p->count ? p->special : NULL;
+        p->spec.special_count = p->count;
+        t = by_tokenizer_train(&p->spec, files, count, NULL);
+    }
+    by_free(p);
+    return t;
+}
