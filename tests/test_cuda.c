@@ -26,8 +26,8 @@ static bool is_hopper(const by_device *d)
 
 /* The test of one name can be asked for, as in `test_cuda norm`. */
 static const char *only;
-static int first = 0,
-           step = 1; /* samples share, share + shares, ... of each op, for those who have many cores */
+static int share = 0,
+           shares = 1; /* samples share, share + shares, ... of each op: the work of several cores */
 
 static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
 {
