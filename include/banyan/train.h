@@ -106,8 +106,11 @@ BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_f
 
 /* What a model is asked to do (docs/OBJECTIVES.md). What is 0 or NULL is as usual. */
 typedef struct by_objective_choice {
-    const char *name;  /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate"; NULL: the family's own */
-    double mask_share; /* of the tokens, hidden; 0: 0.15 */
+    const char *name; /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate", "spans", "infill", "fim"; NULL:
+                         the family's own */
+    double mask_share; /* of the tokens, hidden; 0: 0.15, of "infill" 0.3. Of "fim": of the documents, 0.5 */
+    double mask_span;  /* mean length of what "spans" and "infill" cut out; 0: 3 */
+    bool suffix_first; /* "fim": suffix, prefix, middle */
     int mask_copies;   /* 1: the same ones in every epoch; n: n versions in turn; -1: anew every epoch */
     int mask_words;    /* that many words at once at most; 0: 1, of "sop": 3 */
     bool whole_words;  /* all pieces of a word or none */
@@ -119,6 +122,7 @@ typedef struct by_objective_choice {
     const char *const *prefixes; /* put before the source: one for each pair of texts; with both directions */
     int prefix_count;            /* two */
     const char *source, *target; /* columns; NULL: the usual ones */
+    const char *label_words; /* "negative,positive": what targets 0, 1, ... of tables stand for; or NULL */
 } by_objective_choice;
 
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
@@ -172,10 +176,11 @@ typedef struct by_run_spec {
     int64_t eval_every, log_every, save_every;
     int64_t eval_batches; /* at most; 0: all of the held-out part */
     int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
-    int patience;         /* stop after so many evaluations without progress; 0: never */
-    const char *out;      /* run folder */
-    bool overwrite;       /* start afresh even when there is something to resume */
-    const char *command;  /* recorded in run.json, may be NULL */
+    int average;     /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
+    int patience;    /* stop after so many evaluations without progress; 0: never */
+    const char *out; /* run folder */
+    bool overwrite;  /* start afresh even when there is something to resume */
+    const char *command; /* recorded in run.json, may be NULL */
     /* callbacks, may be NULL */
     void (*report)(void *user, const by_report *r);
     bool (*cancelled)(void *user); /* polled every step; true saves and stops with BY_ERR_CANCELLED */
@@ -187,6 +192,8 @@ typedef struct by_run_result {
     int64_t steps, resumed_from, parameters;
     double loss, eval_loss, best_eval_loss, next_accuracy;
     int64_t best_step;
+    int averaged;              /* checkpoints in out/averaged */
+    double averaged_eval_loss; /* NaN when there is none */
     double seconds;
     size_t activation_bytes, state_bytes;
     bool stopped_early;

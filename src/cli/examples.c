@@ -145,9 +145,28 @@ static by_status print_text(const printer *p, const by_example *e)
     return s;
 }
 
+/* An encoder-decoder's two texts. */
+static by_status print_two(const by_example *e)
+{
+    const by_samples *r = e->rows;
+    by_buf source = {0}, target = {0};
+    by_status s = put_text(&source, e, r->source, 0, e->source_used);
+    if (s == BY_OK)
+        s = put_text(&target, e, r->targets, 0, e->used);
+    printf("row %lld: %s, %d tokens to read and %d to write, %d by %d with padding\n  source: %s\n  target: "
+           "%s\n\n",
+           (long long)e->number + 1, by_objective_name(e->kind), e->source_used, e->used, r->source_seq,
+           r->seq, source.data ? source.data : "", target.data ? target.data : "");
+    by_buf_free(&source);
+    by_buf_free(&target);
+    return s;
+}
+
 static by_status print_example(const printer *p, const by_example *e)
 {
     const by_samples *r = e->rows;
+    if (r->source)
+        return print_two(e);
     printf("row %lld: %s, %d tokens", (long long)e->number + 1, by_objective_name(e->kind), e->used);
     if (e->used < r->seq)
         printf(" and %d of padding", r->seq - e->used);
@@ -201,9 +220,38 @@ static by_status add_hidden(cJSON *list, const by_example *e)
     return s;
 }
 
+static by_status add_text(cJSON *j, const char *key, const by_example *e, const int32_t *ids, int n)
+{
+    by_buf text = {0};
+    by_status s = put_text(&text, e, ids, 0, n);
+    cJSON_AddStringToObject(j, key, text.data ? text.data : "");
+    by_buf_free(&text);
+    return s;
+}
+
+static by_status print_two_json(const by_example *e)
+{
+    const by_samples *r = e->rows;
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddNumberToObject(j, "row", (double)e->number);
+    cJSON_AddStringToObject(j, "objective", by_objective_name(e->kind));
+    by_status s = add_text(j, "source", e, r->source, e->source_used);
+    if (s == BY_OK)
+        s = add_text(j, "target", e, r->targets, e->used);
+    cJSON_AddItemToObject(j, "source_ids", numbers(r->source, e->source_used));
+    cJSON_AddItemToObject(j, "ids", numbers(r->tokens, e->used));
+    cJSON_AddItemToObject(j, "targets", numbers(r->targets, e->used));
+    if (s == BY_OK)
+        return cli_print_json(j) == CLI_OK ? BY_OK : by_error_status();
+    cJSON_Delete(j);
+    return s;
+}
+
 static by_status print_json(const printer *p, const by_example *e)
 {
     const by_samples *r = e->rows;
+    if (r->source)
+        return print_two_json(e);
     by_buf text = {0};
     cJSON *j = cJSON_CreateObject();
     by_status s = put_marked(&text, p, e, 0, e->used);

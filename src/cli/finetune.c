@@ -3,12 +3,14 @@
 
 #include "banyan/finetune.h"
 #include "cli/common.h"
+#include "cli/seq2seq.h"
 #include "cli/show.h"
 #include "cli/tasks.h"
 #include "cli/verbs.h"
 
 typedef struct finetune_options {
     cli_task_options t;
+    cli_seq2seq two;
     const char *data, *eval, *out, *freeze, *weights, *device;
     int batch, eval_batch, accumulate, threads, keep, patience;
     int64_t steps, warmup, eval_every, save_every, log_every, seed;
@@ -20,7 +22,7 @@ typedef struct finetune_options {
 
 static const cli_option options[] = {
     {CLI_AT(finetune_options, t.task), .name = "task", .value = "TASK", .preset = "classify",
-     .help = "classify, regress, tag, answer (or qa), choice, mlm, lm", .group = "Data"},
+     .help = "classify, regress, tag, answer (or qa), choice, seq2seq, mlm, lm", .group = "Data"},
     {CLI_AT(finetune_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "cases to learn"},
     {CLI_AT(finetune_options, eval), .name = "eval", .letter = 'e', .value = "FILE",
@@ -30,11 +32,19 @@ static const cli_option options[] = {
      .help = "tokens of a row at most (else the model's context)"},
     {CLI_AT(finetune_options, t.overlap), .name = "stride", CLI_MIN(1),
      .help = "tokens that the windows over a long text share, of answer and tag (else 128)"},
+    {CLI_AT(finetune_options, two.prefixes), .name = "prefix", .value = "TEXT",
+     .help = "seq2seq: put before the source, as in \"sst2: \""},
+    {CLI_AT(finetune_options, two.words), .name = "label-words", .value = "W0,W1,...",
+     .help = "seq2seq: what targets 0, 1, ... stand for, as in negative,positive"},
     {CLI_AT(finetune_options, weights), .name = "class-weights", .value = "balanced|W1,W2,...",
      .help = "how much each label counts in the loss, in the order of config.json"},
 
     {CLI_AT(finetune_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .preset = "32", .help = "rows per step", .group = "Steps"},
+    {CLI_AT(finetune_options, two.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
+     .suffix = true, .help = "seq2seq: tokens per step instead, in rows of about the same length"},
+    {CLI_AT(finetune_options, two.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
+     .preset = "0", .help = "seq2seq: share of each target that is spread over all tokens"},
     {CLI_AT(finetune_options, eval_batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
      .help = "rows at once when evaluating"},
     {CLI_AT(finetune_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",
@@ -242,11 +252,20 @@ static int tune(const finetune_options *o, const cli_args *args, const char *com
     spec.command = command;
     spec.user = &s;
     cli_interrupt_install();
-    by_status status = d ? by_finetune_run(d, &spec, &result) : by_error_status();
+    const bool two = spec.reading.kind == BY_WORK_SEQ2SEQ;
+    cli_seq2seq more = o->two;
+    more.json = o->json;
+    more.curve = o->curve;
+    more.quiet = o->quiet;
+    by_status status = !d    ? by_error_status()
+                       : two ? cli_tune_seq2seq(d, &spec, &more)
+                             : by_finetune_run(d, &spec, &result);
     if (s.started)
         cli_progress_end(&s.bar);
     const char *hint = hint_for(status);
-    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    int code = status == BY_OK ? two ? CLI_OK : print_result(o, &result)
+               : hint ? cli_fail("%s", hint)
+                               : cli_fail(NULL);
     by_device_free(d);
     by_free(dir);
     return code;
@@ -293,7 +312,11 @@ const cli_verb cli_finetune = {
         "banyan finetune roberta-base --data mnli.tsv --text premise --pair hypothesis --label gold_label "
         "--out m\n"
         "banyan finetune bert-base-cased --task tag --data ner.conll --eval dev.conll --out runs/ner\n"
-        "banyan finetune bert-base-cased --task qa --data squad.json --max-length 384 --out runs/qa\n",
+        "banyan finetune bert-base-cased --task qa --data squad.json --max-length 384 --out runs/qa\n"
+        "# an encoder-decoder: columns source and target\n"
+        "banyan finetune t5-small --task seq2seq --data train.tsv --eval dev.tsv --prefix 'summarize: ' "
+        "--out "
+        "runs/s\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -14,11 +14,11 @@ typedef struct train_options {
     const char *model, *preset, *out, *tokenizer, *init_from, *device, *objective, *languages;
     const char *source, *target;
     cli_list data, eval_data, prefixes;
-    bool both_directions, pre_norm;
-    int decoder_layers, batch_tokens;
+    bool both_directions, pre_norm, suffix_first;
+    int decoder_layers, batch_tokens, average;
     double label_smoothing;
     int masking, mask_copies, mask_words, show;
-    double mask_share;
+    double mask_share, mask_span;
     bool whole_words, parallel;
     int layers, heads, width, context, inner;
     double dropout;
@@ -68,14 +68,20 @@ static const cli_option options[] = {
      .help = "how text becomes tokens (default char, or the model's own with --init-from). bpe:N, unigram:N, "
              "wordpiece:N: learn N tokens from the data"},
 
-    {CLI_AT(train_options, objective), .name = "objective", .choices = "lm|mlm|nsp|sop|clm|tlm|translate",
+    {CLI_AT(train_options, objective), .name = "objective",
+     .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim",
      .help = "what the model learns to do (else what its family does)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
      .help = "hide the same tokens in every epoch (BERT, ALBERT), or others (RoBERTa)"},
     {CLI_AT(train_options, mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6), .preset = "1",
      .help = "static masking: so many versions in turn (BERT's own data had 10)"},
-    {CLI_AT(train_options, mask_share), .name = "mask-share", CLI_RANGE(0.001, 0.9), .preset = "0.15",
-     .help = "share of the tokens that is hidden"},
+    {CLI_AT(train_options, mask_share), .name = "mask-share", CLI_RANGE(0.001, 1),
+     .help =
+         "share of the tokens that is hidden (else 0.15; of infill 0.3), or of the documents of fim (0.5)"},
+    {CLI_AT(train_options, mask_span), .name = "mask-span", CLI_RANGE(1, 1000),
+     .help = "mean length of what spans and infill cut out (else 3)"},
+    {CLI_AT(train_options, suffix_first), .name = "suffix-first",
+     .help = "fim: suffix, prefix, middle instead of prefix, suffix, middle"},
     {CLI_AT(train_options, whole_words), .name = "whole-words", .help = "hide all pieces of a word or none"},
     {CLI_AT(train_options, mask_words), .name = "mask-words", CLI_RANGE(1, 100),
      .help = "hide up to N words that follow each other (else 1; 3 of objective sop)"},
@@ -145,6 +151,8 @@ static const cli_option options[] = {
      .help = "save every N steps (else with each evaluation)"},
     {CLI_AT(train_options, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",
      .help = "newest checkpoints kept, besides the best"},
+    {CLI_AT(train_options, average), .name = "average", CLI_RANGE(1, 1000),
+     .help = "at the end, the mean of the N newest checkpoints goes to averaged/"},
     {CLI_AT(train_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),
      .help = "log every N steps"},
     {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337",
@@ -236,6 +244,8 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .tokenizer = o->tokenizer,
         .objective = {.name = o->objective,
                       .mask_share = o->mask_share,
+                      .mask_span = o->mask_span,
+                      .suffix_first = o->suffix_first,
                       .mask_copies = o->masking == 1   ? o->mask_copies
                                      : o->masking == 2 ? -1
                                                        : 0,
@@ -269,6 +279,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .save_every = o->save_every,
         .eval_batches = o->eval_batches,
         .keep = o->keep,
+        .average = o->average,
         .patience = o->patience,
         .out = o->out,
         .overwrite = o->overwrite,
@@ -293,6 +304,10 @@ static int print_result(const train_options *o, const by_run_result *r)
         cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
         if (isfinite(r->next_accuracy))
             cJSON_AddNumberToObject(j, "eval_next_accuracy", r->next_accuracy);
+        if (r->averaged)
+            cJSON_AddNumberToObject(j, "averaged", r->averaged);
+        if (isfinite(r->averaged_eval_loss))
+            cJSON_AddNumberToObject(j, "averaged_eval_loss", r->averaged_eval_loss);
         cJSON_AddNumberToObject(j, "seconds", r->seconds);
         cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
         cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
@@ -309,6 +324,8 @@ static int print_result(const train_options *o, const by_run_result *r)
         printf(", best held-out loss %.4f at step %lld", r->best_eval_loss, (long long)r->best_step);
     if (isfinite(r->next_accuracy))
         printf(", pairs right %.1f%%", 100 * r->next_accuracy);
+    if (isfinite(r->averaged_eval_loss))
+        printf(", of the mean of %d checkpoints %.4f", r->averaged, r->averaged_eval_loss);
     printf("%s\nmodel: %s/%s   curve: %s/loss.svg\n", r->stopped_early ? " (stopped early)" : "", o->out,
            isfinite(r->best_eval_loss) ? "best" : "last", o->out);
     return CLI_OK;

@@ -48,6 +48,15 @@ static by_bucket *find_bucket(by_objective *o, int64_t pair, bool count)
     return b;
 }
 
+/* Texts of the bucket are padded no further than they need. */
+static void widen(const by_objective *o, by_bucket *b, int64_t pair)
+{
+    for (int side = 0; side < 2; side++) {
+        int size = (int)(size_of(o, pair, side) + 3) / 4 * 4;
+        b->sides[side] = BY_MAX(b->sides[side], BY_MIN(size, b->seq));
+    }
+}
+
 /* Eights of rows are quicker to compute. */
 static int rows_for(const by_objective *o, const by_bucket *b)
 {
@@ -84,8 +93,10 @@ by_status by_buckets_plan(by_objective *o)
     BY_TRY(make_lengths(o));
     for (int64_t i = 0; i < n; i++) {
         by_bucket *b = find_bucket(o, i, true);
-        if (b)
-            b->count++;
+        if (!b)
+            continue;
+        b->count++;
+        widen(o, b, i);
     }
     lay_out(o);
     if (!o->count)
@@ -122,24 +133,24 @@ static by_status put_side(const by_objective *o, int64_t pair, int side, int32_t
  * be there to be looked at. */
 static by_status put_row(const by_objective *o, int64_t pair, by_samples *rows, int k, int r)
 {
-    const int seq = rows->shapes[k].seq;
+    const int seq = rows->shapes[k].seq, source_seq = rows->shapes[k].source_seq;
     const size_t at = (size_t)k * rows->room + (size_t)r * (size_t)seq;
-    int32_t *source = rows->source + at, *mask = rows->source_mask + at, *targets = rows->targets + at,
-            *tokens = rows->tokens + at;
+    const size_t source_at = (size_t)k * rows->room + (size_t)r * (size_t)source_seq;
+    int32_t *source = rows->source + source_at, *targets = rows->targets + at;
     int n = 1, written = 0;
     if (pair >= 0) {
-        BY_TRY(put_side(o, pair, 0, o->pad, seq, source, &n));
+        BY_TRY(put_side(o, pair, 0, o->pad, source_seq, source, &n));
         BY_TRY(put_side(o, pair, 1, -100, seq, targets, &written));
     } else {
-        for (int t = 0; t < seq; t++) {
+        for (int t = 0; t < source_seq; t++)
             source[t] = t ? o->pad : o->eos;
+        for (int t = 0; t < seq; t++)
             targets[t] = -100;
-        }
     }
-    for (int t = 0; t < seq; t++) {
-        mask[t] = t < n;
-        tokens[t] = t == 0 ? o->spec.start : t <= written ? targets[t - 1] : o->pad;
-    }
+    for (int t = 0; t < source_seq; t++)
+        rows->source_mask[source_at + (size_t)t] = t < n;
+    for (int t = 0; t < seq; t++)
+        rows->tokens[at + (size_t)t] = t == 0 ? o->spec.start : t <= written ? targets[t - 1] : o->pad;
     return BY_OK;
 }
 
@@ -150,7 +161,7 @@ by_status by_buckets_batch(const by_objective *o, int64_t i, uint64_t order, boo
     while (i >= b->batches)
         i -= b++->batches;
     const uint64_t inside = by_number_at(order, (uint64_t)(b - o->buckets.list));
-    rows->shapes[k] = (struct by_shape){b->rows, b->seq};
+    rows->shapes[k] = (struct by_shape){b->rows, b->sides[1], b->sides[0]};
     for (int r = 0; r < b->rows; r++) {
         int64_t number = i * b->rows + r, pair = -1;
         if (number < b->count && !ordered)

@@ -7,7 +7,11 @@
 
 by_masking by_masking_usual(by_objective_kind k)
 {
-    by_masking m = {.share = 0.15, .masked = 0.8, .random = 0.1};
+    by_masking m = {.share = 0.15, .masked = 0.8, .random = 0.1, .span = 3};
+    if (k == BY_OBJECTIVE_INFILL)
+        m.share = 0.3;
+    if (k == BY_OBJECTIVE_FIM)
+        m.share = 0.5;
     if (k == BY_OBJECTIVE_NSP || k == BY_OBJECTIVE_SOP)
         m.copies = 1;
     if (k == BY_OBJECTIVE_SOP)

@@ -1,6 +1,8 @@
 /* objective.c - see objective.h. */
 #include "data/sample.h"
 
+#include <stdio.h>
+
 /* Streams of random numbers of one seed: orders of epochs, copies of the text, evaluation. */
 #define ORDER_STREAM (UINT64_C(1) << 62)
 #define COPY_STREAM  (UINT64_C(1) << 61)
@@ -31,6 +33,10 @@ static const struct {
         {"tlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, by_translations_plan, by_translations_row},
     [BY_OBJECTIVE_TRANSLATE] =
         {"translate", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, by_buckets_plan, NULL},
+    [BY_OBJECTIVE_SPANS] = {"spans", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, by_spans_plan, by_spans_row},
+    [BY_OBJECTIVE_INFILL] =
+        {"infill", BY_TASK_SEQ2SEQ, false, AROUND | MASK, {NULL}, by_infill_plan, by_infill_row},
+    [BY_OBJECTIVE_FIM] = {"fim", BY_TASK_LM, false, EOS, {NULL}, by_pack_plan, by_fim_row},
 };
 
 const char *by_objective_name(by_objective_kind k)
@@ -63,6 +69,11 @@ by_task by_objective_task(by_objective_kind k)
 bool by_objective_hides(by_objective_kind k)
 {
     return kinds[k].hides;
+}
+
+bool by_objective_mends(by_objective_kind k)
+{
+    return k == BY_OBJECTIVE_SPANS || k == BY_OBJECTIVE_INFILL;
 }
 
 const char *by_objective_label(by_objective_kind k, int label)
@@ -103,6 +114,29 @@ static by_status find_specials(by_objective *o, const by_tokenizer *t)
     return BY_OK;
 }
 
+/* <extra_id_0>, <extra_id_1>, ... as far as they go. */
+static by_status find_sentinels(by_objective *o, const by_tokenizer *t)
+{
+    for (;; o->n_sentinels++) {
+        char name[32];
+        snprintf(name, sizeof name, "<extra_id_%d>", o->n_sentinels);
+        int32_t id = by_tokenizer_find(t, name);
+        if (id < 0)
+            break;
+        int32_t *more = by_resize(o->sentinels, (size_t)o->n_sentinels + 1, sizeof *more);
+        if (!more)
+            return BY_ERR_MEMORY;
+        o->sentinels = more;
+        o->sentinels[o->n_sentinels] = id;
+    }
+    return o->n_sentinels > 1
+               ? BY_OK
+               : by_fail(BY_ERR_UNSUPPORTED,
+                         "the tokenizer (%s) has no sentinels (<extra_id_0>, ...), which the objective "
+                         "\"spans\" needs; T5's has, and one that is learnt for t5",
+                         by_tokenizer_kind(t));
+}
+
 static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
 {
     size_t n = (size_t)by_tokenizer_vocab_size(t);
@@ -115,6 +149,13 @@ static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
         if (!(o->parts[id] & (BY_ID_SPECIAL | BY_ID_ABSENT)))
             o->ordinary[o->n_ordinary++] = (int32_t)id;
     BY_TRY(find_specials(o, t));
+    if (o->spec.kind == BY_OBJECTIVE_SPANS)
+        BY_TRY(find_sentinels(o, t));
+    if (o->spec.kind == BY_OBJECTIVE_FIM) {
+        BY_TRY(by_fim_find(t, &o->fim));
+        o->first = o->eos;
+        o->pad = o->pad < 0 ? o->eos : o->pad; /* nobody looks at it */
+    }
     if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !marked)
         return by_fail(BY_ERR_UNSUPPORTED,
                        "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
@@ -129,10 +170,14 @@ static by_status check(const by_objective_spec *s)
         return by_fail(BY_ERR_ARGUMENT,
                        "rows of %d tokens are too short for the objective \"%s\"; %d are needed", s->seq,
                        kinds[s->kind].name, SHORTEST);
-    if (!(m->share > 0 && m->share < 1) || m->masked < 0 || m->random < 0 || m->masked + m->random > 1)
+    if (!(m->share > 0 && m->share < 1 + (s->kind == BY_OBJECTIVE_FIM)) || m->masked < 0 || m->random < 0 ||
+        m->masked + m->random > 1)
         return by_fail(BY_ERR_ARGUMENT,
                        "hiding a share of %g, of them %g masked and %g replaced, is not possible", m->share,
                        m->masked, m->random);
+    if (by_objective_mends(s->kind) && !(m->span >= 1 && m->span <= s->seq / 2.0))
+        return by_fail(BY_ERR_ARGUMENT, "spans of %g tokens cannot be cut out of rows of %d", m->span,
+                       s->seq);
     return BY_OK;
 }
 
@@ -181,6 +226,7 @@ void by_objective_free(by_objective *o)
     by_free(o->parts);
     by_free(o->ordinary);
     by_free(o->rows);
+    by_free(o->sentinels);
     by_free(o->buckets.pairs);
     by_free(o);
 }
@@ -214,21 +260,29 @@ by_status by_samples_make(by_samples *r, const by_objective *o, int count, int b
     *r = (by_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
     for (int i = 0; i < o->buckets.count; i++)
         r->room = BY_MAX(r->room, (size_t)o->buckets.list[i].rows * (size_t)o->buckets.list[i].seq);
-    const size_t cells = shaped ? (size_t)(count / batch) * r->room : (size_t)count * (size_t)o->spec.seq;
+    const bool mends = by_objective_mends(kind);
+    if (mends) {
+        r->seq = o->target_seq;
+        r->source_seq = o->source_seq;
+    }
+    const size_t cells = shaped ? (size_t)(count / batch) * r->room : (size_t)count * (size_t)r->seq,
+                 sources = mends    ? (size_t)count * (size_t)r->source_seq
+                           : shaped ? cells
+                                    : 0;
     const struct {
         int32_t **at;
         size_t size;
     } parts[] = {
         {&r->tokens, cells},
         {&r->targets, o->picks ? (size_t)count * (size_t)o->picks : cells},
-        {&r->mask, lm || shaped ? 0 : cells},
+        {&r->mask, lm || shaped || mends ? 0 : cells},
         {&r->segments, pairs || o->spec.language_ids ? cells : 0},
         {&r->positions, two ? cells : 0},
         {&r->pick, (size_t)count * (size_t)o->picks},
         {&r->second, pairs ? (size_t)count : 0},
-        {&r->scratch, 3 * (size_t)o->spec.seq},
-        {&r->source, shaped ? cells : 0},
-        {&r->source_mask, shaped ? cells : 0},
+        {&r->scratch, 3 * (size_t)BY_MAX(o->spec.seq, o->window)},
+        {&r->source, sources},
+        {&r->source_mask, sources},
     };
     for (int i = 0; i < BY_COUNT(parts); i++)
         if (parts[i].size && !(*parts[i].at = by_alloc_zero(parts[i].size, sizeof(int32_t)))) {
@@ -260,10 +314,13 @@ static int32_t *from(int32_t *v, size_t at)
 void by_samples_largest(by_samples *r, const by_objective *o)
 {
     const by_bucket_list *b = &o->buckets;
+    const by_bucket *best = b->list;
+    for (int i = 1; i < b->count; i++)
+        if ((int64_t)b->list[i].rows * (b->list[i].sides[0] + b->list[i].sides[1]) >
+            (int64_t)best->rows * (best->sides[0] + best->sides[1]))
+            best = &b->list[i];
     for (int k = 0; k < r->count / r->batch && b->count; k++)
-        for (int i = 0; i < b->count; i++)
-            if ((size_t)b->list[i].rows * (size_t)b->list[i].seq == r->room)
-                r->shapes[k] = (struct by_shape){b->list[i].rows, b->list[i].seq};
+        r->shapes[k] = (struct by_shape){best->rows, best->sides[1], best->sides[0]};
 }
 
 by_batch by_samples_batch(const by_samples *r, int number)
@@ -272,7 +329,7 @@ by_batch by_samples_batch(const by_samples *r, int number)
         const size_t at = (size_t)number * r->room;
         return (by_batch){.batch = r->shapes[number].rows,
                           .seq = r->shapes[number].seq,
-                          .source_seq = r->shapes[number].seq,
+                          .source_seq = r->shapes[number].source_seq,
                           .tokens = r->tokens + at,
                           .targets = r->targets + at,
                           .source = r->source + at,
@@ -289,7 +346,10 @@ by_batch by_samples_batch(const by_samples *r, int number)
                       .pick = from(r->pick, pick),
                       .picks = r->batch * r->picks,
                       .targets = from(r->targets, r->picks ? pick : cell),
-                      .second = from(r->second, row)};
+                      .second = from(r->second, row),
+                      .source_seq = r->source_seq,
+                      .source = from(r->source, row * (size_t)r->source_seq),
+                      .source_mask = from(r->source_mask, row * (size_t)r->source_seq)};
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -338,9 +398,38 @@ static void put_next(const by_sample *row, int32_t *targets)
         targets[t] = t + 1 < row->used ? row->tokens[t + 1] : -100;
 }
 
+/* A row of an encoder-decoder. One without targets still has something to be looked at. */
+static by_status make_two(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
+{
+    const size_t cell = (size_t)r * (size_t)rows->seq, from_cell = (size_t)r * (size_t)rows->source_seq;
+    by_sample row = {.targets = rows->targets + cell,
+                     .seq = rows->seq,
+                     .source = rows->source + from_cell,
+                     .source_seq = rows->source_seq,
+                     .scratch = rows->scratch};
+    by_rng random = by_rng_make(seed, (uint64_t)BY_MAX(i, 0));
+    if (i >= 0)
+        BY_TRY(kinds[o->spec.kind].row(o, i, &random, &row));
+    else
+        row.source[row.source_used++] = o->spec.kind == BY_OBJECTIVE_SPANS ? o->eos : o->sep;
+    for (int t = 0; t < row.source_seq; t++) {
+        rows->source_mask[from_cell + (size_t)t] = t < row.source_used;
+        if (t >= row.source_used)
+            row.source[t] = o->pad;
+    }
+    for (int t = 0; t < row.seq; t++) {
+        if (t >= row.used)
+            row.targets[t] = -100;
+        rows->tokens[cell + (size_t)t] = t == 0 ? o->spec.start : t <= row.used ? row.targets[t - 1] : o->pad;
+    }
+    return BY_OK;
+}
+
 /* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
 static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
 {
+    if (by_objective_mends(o->spec.kind))
+        return make_two(o, i, seed, rows, r);
     const size_t cell = (size_t)r * (size_t)rows->seq;
     by_sample row = {.tokens = rows->tokens + cell,
                      .mask = rows->mask + cell,

@@ -16,27 +16,32 @@ typedef enum by_objective_kind {
     BY_OBJECTIVE_CLM,       /* the next token of full sentences, their language known */
     BY_OBJECTIVE_TLM,       /* hidden tokens of a sentence and its translation */
     BY_OBJECTIVE_TRANSLATE, /* of encoder-decoders: a text from another */
+    BY_OBJECTIVE_SPANS,     /* the same: what was cut out, between sentinels */
+    BY_OBJECTIVE_INFILL,    /* the same: a text from its ruins */
+    BY_OBJECTIVE_FIM,       /* the next token of documents whose middle is written last */
     BY_OBJECTIVE_COUNT
 } by_objective_kind;
 
 const char *by_objective_name(by_objective_kind k); /* "lm", ... */
 bool by_objective_find(const char *name, by_objective_kind *out);
 by_task by_objective_task(by_objective_kind k);
-bool by_objective_hides(by_objective_kind k); /* tokens */
+bool by_objective_hides(by_objective_kind k); /* tokens, where they stand */
+bool by_objective_mends(by_objective_kind k); /* text with parts cut out: BY_OBJECTIVE_SPANS, INFILL */
 /* What a label of the second task says ("next", "random"; "in order", "swapped"), NULL where there is none.
  */
 const char *by_objective_label(by_objective_kind k, int label);
 
 /* Which tokens are hidden, and how. */
 typedef struct by_masking {
-    double share;          /* of the tokens that are no special ones */
+    double share;          /* of the tokens that are no special ones; of BY_OBJECTIVE_FIM, of the documents */
+    double span;           /* mean length of what is cut out */
     double masked, random; /* of those: become the mask token, become any token; the rest stays as it is */
     bool whole_words;      /* all pieces of a word or none */
     int longest; /* that many words at once at most, n of them as often as 1/n; 0 and 1: one by one */
     int copies; /* of the text, each with pairs and masks of its own, taken in turn by the epochs (1: static);
                    0: every epoch has its own (dynamic) */
 } by_masking;
-by_masking by_masking_usual(by_objective_kind k); /* 15 %, 80 %, 10 % */
+by_masking by_masking_usual(by_objective_kind k); /* 15 %, 80 %, 10 %; spans of 3 */
 
 typedef struct by_objective_spec {
     by_objective_kind kind;
@@ -47,6 +52,7 @@ typedef struct by_objective_spec {
     int languages;      /* of the text */
     bool language_ids;  /* as segments */
     int first_position; /* of a text, as the model counts; only rows with two count their positions */
+    bool suffix_first;  /* of BY_OBJECTIVE_FIM: the prefix stands right before the middle */
     int start;          /* what the second text of an encoder-decoder begins with */
     int budget;         /* of BY_OBJECTIVE_TRANSLATE: tokens of a micro-batch, of either text, padding too */
 } by_objective_spec;
@@ -76,9 +82,9 @@ typedef struct by_samples {
     int source_seq;                                                 /* of the first texts */
     int32_t *source, *source_mask;
     struct by_shape {
-        int rows, seq; /* of both texts */
-    } * shapes;        /* of each micro-batch; NULL: all are alike */
-    size_t room;       /* cells of the largest such one */
+        int rows, seq, source_seq;
+    } * shapes;  /* of each micro-batch; NULL: all are alike */
+    size_t room; /* cells of either text in the largest such one */
 } by_samples;
 by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch);
 void by_samples_free(by_samples *r);                        /* zero state is legal */

@@ -4,6 +4,8 @@
 
 typedef struct packer {
     by_objective *o;
+    int around;  /* places that the special tokens of a row with one document take, */
+    int between; /* and those that each further document adds */
     by_span row;
     int64_t used; /* places of the present row: first token, sentences, a separator for each document */
     int64_t doc;  /* document of the last sentence */
@@ -21,7 +23,7 @@ static by_status flush(packer *p)
 static void begin(packer *p, int64_t at, int64_t doc)
 {
     p->row = (by_span){at, at, doc};
-    p->used = 2;
+    p->used = p->around;
     p->doc = doc;
 }
 
@@ -30,17 +32,18 @@ static by_status add_sentence(packer *p, int64_t at, int64_t end, int64_t doc)
     const by_document *list = p->o->text->list;
     const int64_t seq = p->o->spec.seq;
     bool open = p->row.begin < p->row.end && list[doc].language == list[p->row.doc].language &&
-                p->used + (doc != p->doc) + end - at <= seq;
+                p->used + (doc != p->doc) * p->between + end - at <= seq;
     if (!open) {
         BY_TRY(flush(p));
         begin(p, at, doc);
     }
-    for (; end - at > seq - 2; at += seq - 2) {
-        p->row.end = at + seq - 2;
+    const int64_t room = seq - p->around;
+    for (; end - at > room; at += room) {
+        p->row.end = at + room;
         BY_TRY(flush(p));
-        begin(p, at + seq - 2, doc);
+        begin(p, at + room, doc);
     }
-    p->used += (doc != p->doc) + end - at;
+    p->used += (doc != p->doc) * p->between + end - at;
     p->doc = doc;
     p->row.end = end;
     return BY_OK;
@@ -49,7 +52,12 @@ static by_status add_sentence(packer *p, int64_t at, int64_t end, int64_t doc)
 by_status by_pack_plan(by_objective *o)
 {
     const by_docs *d = o->text->all;
-    packer p = {.o = o};
+    const bool fim = o->spec.kind == BY_OBJECTIVE_FIM; /* three parts and the end, of each document */
+    packer p = {.o = o,
+                .around = fim ? 4 : 2,
+                .between = fim                                   ? 4
+                           : o->spec.kind == BY_OBJECTIVE_INFILL ? 0
+                                                                 : 1};
     for (int64_t i = 0; i < o->text->count; i++)
         for (int64_t s = o->text->list[i].first; s < o->text->list[i].end; s++)
             BY_TRY(add_sentence(&p, d->starts[s], d->starts[s + 1], i));

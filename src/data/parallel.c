@@ -1,6 +1,8 @@
 /* parallel.c - see parallel.h. */
 #include "data/parallel.h"
 
+#include <stdlib.h>
+
 #include "base/json.h"
 
 typedef struct span {
@@ -95,6 +97,23 @@ static by_status each_line(lines *a, lines *b, pair_fn *fn, void *user)
     }
 }
 
+/* Word number `label` of a list with commas. */
+static by_status find_word(const by_cases *e, const by_case *x, const char *words, span *out)
+{
+    char *end;
+    long n = strtol(x->labels[0], &end, 10);
+    bool there = end > x->labels[0] && !*end && n >= 0;
+    for (; there && n > 0; n--) {
+        words = strchr(words, ',');
+        there = words != NULL;
+        words += there;
+    }
+    if (!there)
+        return by_cases_fail(e, x->line, "no word was given for the label \"%.60s\"", x->labels[0]);
+    *out = (span){words, strcspn(words, ",")};
+    return BY_OK;
+}
+
 static by_status each_row(const by_parallel_item *item, const by_parallel_spec *spec, pair_fn *fn, void *user)
 {
     by_cases cases;
@@ -106,8 +125,12 @@ static by_status each_row(const by_parallel_item *item, const by_parallel_spec *
                                                 .text = spec->text,
                                                 .label = spec->label});
     for (int i = 0; i < cases.count && s == BY_OK; i++) {
-        const char *text = cases.list[i].text, *target = cases.list[i].labels[0];
-        s = fn(user, (span){text, strlen(text)}, (span){target, strlen(target)});
+        const by_case *x = &cases.list[i];
+        span target = {x->labels[0], strlen(x->labels[0])};
+        if (spec->words)
+            s = find_word(&cases, x, spec->words, &target);
+        if (s == BY_OK)
+            s = fn(user, (span){x->text, strlen(x->text)}, target);
     }
     by_cases_close(&cases);
     return s;
@@ -232,4 +255,48 @@ by_status by_parallel_text(const by_parallel_spec *spec, const char *path)
         return by_writer_finish(&p.out);
     by_writer_abort(&p.out);
     return s;
+}
+
+/* ---- strings --------------------------------------------------------------------------------- */
+
+static by_status grow(by_pairs *p)
+{
+    const int capacity = p->capacity ? 2 * p->capacity : 1024;
+    char **sources = by_resize(p->sources, (size_t)capacity, sizeof *sources);
+    if (!sources)
+        return BY_ERR_MEMORY;
+    p->sources = sources;
+    char **targets = by_resize(p->targets, (size_t)capacity, sizeof *targets);
+    if (!targets)
+        return BY_ERR_MEMORY;
+    p->targets = targets;
+    p->capacity = capacity;
+    return BY_OK;
+}
+
+static by_status keep_pair(void *user, span source, span target)
+{
+    by_pairs *p = user;
+    if (p->count == p->capacity)
+        BY_TRY(grow(p));
+    p->sources[p->count] = by_arena_sprintf(p->arena, "%.*s", (int)source.size, source.text);
+    p->targets[p->count] = by_arena_sprintf(p->arena, "%.*s", (int)target.size, target.text);
+    return p->sources[p->count] && p->targets[p->count++] ? BY_OK : BY_ERR_MEMORY;
+}
+
+by_status by_parallel_read(const by_parallel_spec *spec, by_pairs *out)
+{
+    *out = (by_pairs){.arena = by_arena_new()};
+    by_status s = out->arena ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < spec->count && s == BY_OK; i++)
+        s = each_pair(&spec->items[i], spec, keep_pair, out);
+    return s;
+}
+
+void by_pairs_free(by_pairs *p)
+{
+    by_free(p->sources);
+    by_free(p->targets);
+    by_arena_free(p->arena);
+    *p = (by_pairs){0};
 }

@@ -2,7 +2,10 @@
 #ifndef BY_DATA_SAMPLE_H
 #define BY_DATA_SAMPLE_H
 
+#include "data/fim.h"
 #include "data/objective.h"
+
+enum { SHORTEST_TEXT = 8 }; /* tokens that spans are cut from */
 
 /* A row in the making. */
 typedef struct by_sample {
@@ -11,6 +14,10 @@ typedef struct by_sample {
     int seq, used;
     int position; /* of the next token */
     int second;   /* label of the second task */
+    /* of encoder-decoders, whose tokens follow from the targets: used counts those */
+    int32_t *source, *targets;
+    int source_seq, source_used;
+    int32_t *scratch; /* three times the objective's window */
 } by_sample;
 
 /* Where a row comes from. */
@@ -21,7 +28,9 @@ typedef struct by_span {
 
 /* Pairs of about the same length, and how they make batches (buckets.c). */
 typedef struct by_bucket {
-    int seq, rows; /* tokens of the longer text at most, and of a batch */
+    int seq;      /* tokens of the longer text at most */
+    int sides[2]; /* the same of each, rounded up */
+    int rows;     /* of a batch */
     int64_t first, count, batches;
 } by_bucket;
 enum { BY_BUCKETS = 64 };
@@ -46,6 +55,10 @@ struct by_objective {
     by_bucket_list buckets;
     int64_t empty, longer; /* pairs left out */
     int eos;
+    int source_seq, target_seq, window; /* of corrupt.c: of the two texts, and of what they are made from */
+    int32_t *sentinels;                 /* <extra_id_0>, ... */
+    int n_sentinels;
+    by_fim fim;
 };
 
 by_status by_span_add(by_objective *o, by_span s);
@@ -61,6 +74,12 @@ by_status by_pairs_plan(by_objective *o);
 by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
 by_status by_translations_plan(by_objective *o);
 by_status by_translations_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+
+by_status by_spans_plan(by_objective *o);
+by_status by_spans_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+by_status by_infill_plan(by_objective *o);
+by_status by_infill_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
+by_status by_fim_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row);
 
 /* Pairs into buckets; batch number i of an epoch whose orders follow from a seed, into micro-batch k of rows;
  * ordered: none is shuffled. */

@@ -338,6 +338,81 @@ by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokeni
     return status == BY_OK ? thin_out(out, keep) : by_fail_context("saving a checkpoint");
 }
 
+/* ---- the mean of several --------------------------------------------------------------------- */
+
+/* Steps of the newest checkpoints, the newest first; steps has room for count. Returns how many. */
+static int newest(const char *out, int64_t *steps, int count)
+{
+    DIR *d = opendir(out);
+    int n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int64_t step = step_of(e->d_name);
+        int at = n;
+        while (at > 0 && steps[at - 1] < step)
+            at--;
+        if (step < 0 || at == count)
+            continue;
+        n = BY_MIN(n + 1, count);
+        memmove(steps + at + 1, steps + at, (size_t)(n - at - 1) * sizeof *steps);
+        steps[at] = step;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static by_status add_values(const by_weights *file, const char *name, int64_t n, double *sum, float *values)
+{
+    const by_weight *w = by_weights_find(file, name);
+    if (!w)
+        return by_fail(BY_ERR_FORMAT, "%s is missing in a checkpoint", name);
+    BY_TRY(by_weight_read(w, 0, (size_t)n, values, BY_F32));
+    for (int64_t i = 0; i < n; i++)
+        sum[i] += values[i];
+    return BY_OK;
+}
+
+static by_status average_one(by_params *p, int i, by_weights *const *files, int count)
+{
+    const int64_t n = p->list[i].count;
+    double *sum = by_alloc_zero((size_t)n, sizeof *sum);
+    float *values = by_alloc((size_t)n * sizeof *values);
+    by_status s = sum && values ? BY_OK : BY_ERR_MEMORY;
+    for (int k = 0; k < count && s == BY_OK; k++)
+        s = add_values(files[k], p->list[i].name, n, sum, values);
+    for (int64_t j = 0; j < n && s == BY_OK; j++)
+        values[j] = (float)(sum[j] / count);
+    if (s == BY_OK)
+        s = by_params_set(p, i, BY_SLOT_VALUE, values);
+    by_free(sum);
+    by_free(values);
+    return s;
+}
+
+by_status by_checkpoint_average(const char *out, int count, by_model *m, int *used)
+{
+    by_params *p = by_model_params(m);
+    int64_t *steps = by_alloc((size_t)count * sizeof *steps);
+    by_weights **files = by_alloc_zero((size_t)count, sizeof *files);
+    by_status s = steps && files ? BY_OK : BY_ERR_MEMORY;
+    *used = s == BY_OK ? newest(out, steps, count) : 0;
+    for (int k = 0; k < *used && s == BY_OK; k++) {
+        target name;
+        name_of(steps[k], &name);
+        char *path = by_sprintf("%s/%s/model.safetensors", out, name.name);
+        files[k] = path ? by_weights_open(path) : NULL;
+        s = files[k] ? BY_OK : by_error_status();
+        by_free(path);
+    }
+    for (int i = 0; i < p->count && s == BY_OK && *used; i++)
+        s = average_one(p, i, files, *used);
+    for (int k = 0; k < *used; k++)
+        by_weights_free(files[k]);
+    by_free(files);
+    by_free(steps);
+    return s;
+}
+
 by_status by_checkpoint_find(const char *out, char **dir)
 {
     char *last = by_path_join(out, "last"), *state = last ? by_path_join(last, "trainer_state.json") : NULL;

@@ -27,6 +27,10 @@ by_status by_checkpoint_find(const char *out, char **dir);
 /* Read state and optimiser moments from a checkpoint directory into a model opened from it. */
 by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s);
 
+/* Set the model's parameters to the mean of those in the newest `count` checkpoints (all, when there are
+ * fewer); *used: how many there were. */
+by_status by_checkpoint_average(const char *out, int count, by_model *m, int *used);
+
 /* Remove the temporary files that an interrupted save left behind; with all, every checkpoint too. */
 by_status by_checkpoint_clean(const char *out, bool all);
 

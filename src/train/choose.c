@@ -44,10 +44,15 @@ by_masking by_masking_choose(const by_run_spec *spec, by_objective_kind kind)
 {
     const by_objective_choice *c = &spec->objective;
     by_masking m = by_masking_usual(kind);
-    if (!by_objective_hides(kind))
+    const bool cuts = by_objective_mends(kind) || kind == BY_OBJECTIVE_FIM;
+    if (!by_objective_hides(kind) && !cuts)
         return (by_masking){.share = m.share};
     if (c->mask_share > 0)
         m.share = c->mask_share;
+    if (c->mask_span > 0)
+        m.span = c->mask_span;
+    if (cuts)
+        return (by_masking){.share = m.share, .span = m.span};
     if (c->mask_copies)
         m.copies = BY_MAX(c->mask_copies, 0);
     if (c->mask_words)
@@ -82,6 +87,7 @@ by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_mo
                               .masking = by_masking_choose(s, d->kind),
                               .languages = s->objective.language_count,
                               .language_ids = by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES) > 1,
+                              .suffix_first = s->objective.suffix_first,
                               .start = by_model_start(m),
                               .budget = s->batch_tokens};
     if (by_objective_task(d->kind) == BY_TASK_SEQ2SEQ && spec.start < 0)

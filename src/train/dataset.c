@@ -178,7 +178,7 @@ static uint64_t items_hash(const by_items *items, uint64_t h)
 {
     for (int i = 0; i < items->spec.count; i++) {
         const by_parallel_item *x = &items->spec.items[i];
-        const char *parts[] = {x->prefix, x->back, items->spec.text, items->spec.label};
+        const char *parts[] = {x->prefix, x->back, items->spec.text, items->spec.label, items->spec.words};
         for (int k = 0; k < BY_COUNT(parts); k++)
             h = by_hash(parts[k] ? parts[k] : "", parts[k] ? strlen(parts[k]) + 1 : 0, h + (uint64_t)k);
     }

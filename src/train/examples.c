@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "train/run.h"
 
 typedef struct look {
     by_run_spec spec;
@@ -28,7 +29,7 @@ static by_status make_folder(look *l)
     return BY_ERR_IO;
 }
 
-/* A model without values: its context, its positions, whether it knows languages. */
+/* A model without values: its context, its positions, its special tokens, whether it knows languages. */
 static by_status make_model(look *l, by_device *d)
 {
     by_model_spec spec = {.blank = true, .task = by_objective_task(l->data.kind)};
@@ -41,31 +42,70 @@ static by_status make_model(look *l, by_device *d)
                                  : by_model_new(d, l->spec.family, &shape, &spec);
     if (!l->model)
         return by_error_status();
-    if (l->data.tokenizer && by_tokenizer_special(l->data.tokenizer, BY_SPECIAL_PAD) >= 0)
-        by_model_set_pad(l->model, by_tokenizer_special(l->data.tokenizer, BY_SPECIAL_PAD));
+    if (!l->spec.init_from)
+        by_run_tokens(&l->data, l->model);
     return BY_OK;
+}
+
+/* Row k of a micro-batch alone. */
+static by_samples one_row(const by_samples *all, int micro, int k)
+{
+    by_samples one = *all;
+    const size_t row = (size_t)micro * (size_t)all->batch + (size_t)k;
+    size_t cell = row * (size_t)one.seq, source = row * (size_t)one.source_seq,
+           pick = row * (size_t)one.picks;
+    if (all->shapes) {
+        one.seq = all->shapes[micro].seq;
+        one.source_seq = all->shapes[micro].source_seq;
+        cell = (size_t)micro * all->room + (size_t)k * (size_t)one.seq;
+        source = (size_t)micro * all->room + (size_t)k * (size_t)one.source_seq;
+    }
+    int32_t **cells[] = {&one.tokens, &one.segments, &one.positions, &one.mask};
+    for (int c = 0; c < BY_COUNT(cells); c++)
+        *cells[c] = *cells[c] ? *cells[c] + cell : NULL;
+    one.targets += one.picks ? pick : cell;
+    one.pick = one.pick ? one.pick + pick : NULL;
+    one.second = one.second ? one.second + row : NULL;
+    one.source = one.source ? one.source + source : NULL;
+    one.source_mask = one.source_mask ? one.source_mask + source : NULL;
+    return one;
+}
+
+static int count_visible(const int32_t *mask, int seq)
+{
+    while (mask && seq > 0 && !mask[seq - 1])
+        seq--;
+    return seq;
+}
+
+static int count_targets(const int32_t *targets, int seq)
+{
+    while (seq > 0 && targets[seq - 1] == -100)
+        seq--;
+    return seq;
 }
 
 static by_status show_rows(look *l, int count, by_status (*show)(void *, const by_example *), void *user)
 {
     const int step_rows = l->spec.batch * l->spec.accumulate;
-    BY_TRY(by_samples_make(&l->rows, l->data.rows, step_rows, 1)); /* each row a batch: picks begin at 0 */
-    for (int i = 0; i < count; i++) {
-        const int k = i % step_rows;
-        if (k == 0)
-            BY_TRY(by_objective_get(l->data.rows, i / step_rows, &l->rows));
-        const size_t cell = (size_t)k * (size_t)l->rows.seq, pick = (size_t)k * (size_t)l->rows.picks;
-        by_samples one = l->rows;
-        int32_t **cells[] = {&one.tokens, &one.segments, &one.positions, &one.mask};
-        for (int c = 0; c < BY_COUNT(cells); c++)
-            *cells[c] = *cells[c] ? *cells[c] + cell : NULL;
-        one.targets += one.picks ? pick : cell;
-        one.pick = one.pick ? one.pick + pick : NULL;
-        one.second = one.second ? one.second + k : NULL;
-        by_example e = {i, l->data.kind, l->data.tokenizer, &one, one.seq};
-        while (one.mask && e.used > 0 && !one.mask[e.used - 1])
-            e.used--;
-        BY_TRY(show(user, &e));
+    by_samples *all = &l->rows;
+    BY_TRY(by_samples_make(all, l->data.rows, step_rows, 1)); /* each row a batch: picks begin at 0 */
+    for (int64_t i = 0, step = 0; i < count; step++) {
+        BY_TRY(by_objective_get(l->data.rows, step, all));
+        for (int m = 0; m < step_rows; m++)
+            for (int k = 0; k < (all->shapes ? all->shapes[m].rows : 1) && i < count; k++) {
+                by_samples one = one_row(all, m, k);
+                by_example e = {i, l->data.kind, l->data.tokenizer, &one, count_visible(one.mask, one.seq),
+                                0};
+                if (one.source) {
+                    e.used = count_targets(one.targets, one.seq);
+                    e.source_used = count_visible(one.source_mask, one.source_seq);
+                }
+                if (one.source && !e.used)
+                    continue; /* fills up a batch */
+                BY_TRY(show(user, &e));
+                i++;
+            }
     }
     return BY_OK;
 }
@@ -80,6 +120,10 @@ static by_status look_at(look *l, by_device *d, int count, by_status (*show)(voi
         l->spec.seq = by_model_context(l->model);
     l->spec.batch = BY_MAX(l->spec.batch, 1);
     l->spec.accumulate = BY_MAX(l->spec.accumulate, 1);
+    if (l->data.kind == BY_OBJECTIVE_TRANSLATE) {
+        l->spec.batch = 1;
+        l->spec.batch_tokens = l->spec.batch_tokens > 0 ? l->spec.batch_tokens : 4096;
+    }
     BY_TRY(by_dataset_objectives(&l->data, &l->spec, l->model, false));
     return show_rows(l, count, show, user);
 }

@@ -9,7 +9,8 @@ typedef struct by_example {
     by_objective_kind kind;
     const by_tokenizer *tokenizer; /* NULL when there is none */
     const by_samples *rows;        /* this row and nothing else; picks count from its beginning */
-    int used;                      /* tokens that are no padding */
+    int used;                      /* tokens that are no padding; of encoder-decoders, targets */
+    int source_used;
 } by_example;
 
 /* The first rows of a run with this spec. Nothing is trained, and nothing is written to spec->out. */

@@ -32,7 +32,7 @@ by_status by_folder_forget(const char *out)
 {
     BY_TRY(by_checkpoint_clean(out, true));
     BY_TRY(by_log_remove(out));
-    const char *names[] = {"data", "run.json"};
+    const char *names[] = {"data", "averaged", "run.json"};
     for (int i = 0; i < BY_COUNT(names); i++) {
         char *path = by_path_join(out, names[i]);
         by_status s = !path ? BY_ERR_MEMORY : by_dir_exists(path) ? by_dir_remove(path) : BY_OK;

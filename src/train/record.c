@@ -20,7 +20,8 @@ typedef struct fact {
 static int collect_facts(const train_run *r, const by_model *m, fact *f)
 {
     const by_run_spec *s = &r->spec;
-    const bool hides = by_objective_hides(r->data.kind);
+    const bool hides = by_objective_hides(r->data.kind), mends = by_objective_mends(r->data.kind),
+               fim = r->data.kind == BY_OBJECTIVE_FIM;
     const by_masking mask = by_masking_choose(s, r->data.kind);
     fact all[] = {
         {"layers", by_model_layers(m), false},
@@ -47,7 +48,9 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
         {"max_grad_norm", s->optimizer.max_grad_norm, false},
         {"eval_fraction", s->eval_fraction, false},
         {"data_fingerprint", (double)(r->data.fingerprint >> 12), false},
-        {"mask_share", hides ? mask.share : 0, true},
+        {"mask_share", hides || mends || fim ? mask.share : 0, true},
+        {"mask_span", mends ? mask.span : 0, true},
+        {"suffix_first", fim && s->objective.suffix_first, true},
         {"mask_copies", mask.copies, true},
         {"mask_words", mask.longest, true},
         {"whole_words", mask.whole_words, true},
@@ -59,7 +62,7 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
     memcpy(f, all, sizeof all);
     return BY_COUNT(all);
 }
-#define MAX_FACTS 32
+#define MAX_FACTS 40
 
 /* Names that decide it too. */
 enum { NAMES = 7 };

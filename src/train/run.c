@@ -72,7 +72,7 @@ static double epoch_steps(const train_run *r)
 static double usual_rate(const train_run *r)
 {
     double rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
-    return r->data.kind == BY_OBJECTIVE_LM ? rate : rate / 3;
+    return r->data.kind == BY_OBJECTIVE_LM || r->data.kind == BY_OBJECTIVE_FIM ? rate : rate / 3;
 }
 
 static void fill_defaults(train_run *r)
@@ -93,7 +93,7 @@ static void fill_defaults(train_run *r)
         s->save_every = s->eval_every;
     if (s->log_every <= 0)
         s->log_every = BY_MAX(s->steps / 10000, 1);
-    s->keep = BY_MAX(s->keep, 1);
+    s->keep = BY_MAX(BY_MAX(s->keep, s->average), 1);
 }
 
 static by_status name_languages(train_run *r)
@@ -347,6 +347,26 @@ static by_status train(train_run *r)
     return BY_OK;
 }
 
+/* The mean of the last checkpoints, which is what often translates best (Vaswani et al. 2017). The model is
+ * not needed for anything else any more. */
+static by_status average(train_run *r)
+{
+    const by_run_spec *s = &r->spec;
+    char *dir = by_path_join(s->out, "averaged");
+    by_status status =
+        dir ? by_checkpoint_average(s->out, s->average, r->model, &r->result->averaged) : BY_ERR_MEMORY;
+    by_report p = no_report();
+    if (status == BY_OK && r->data.eval_rows)
+        status = evaluate(r, &p);
+    r->result->averaged_eval_loss = p.eval_loss;
+    if (status == BY_OK)
+        status = by_model_save(r->model, dir, BY_F32);
+    if (status == BY_OK && r->data.tokenizer)
+        status = by_tokenizer_save(r->data.tokenizer, dir);
+    by_free(dir);
+    return status;
+}
+
 /* What begins now, in a sentence. */
 static void describe(const train_run *r)
 {
@@ -376,7 +396,11 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
 {
     by_error_clear();
     train_run r = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
-    *result = (by_run_result){.loss = NAN, .eval_loss = NAN, .best_eval_loss = NAN, .next_accuracy = NAN};
+    *result = (by_run_result){.loss = NAN,
+                              .eval_loss = NAN,
+                              .best_eval_loss = NAN,
+                              .next_accuracy = NAN,
+                              .averaged_eval_loss = NAN};
     by_status s = set_up(&r);
     if (s == BY_OK) {
         result->resumed_from = r.state.step;
@@ -385,6 +409,8 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
         result->state_bytes = by_trainer_state_bytes(r.trainer);
         describe(&r);
         s = train(&r);
+        if (s == BY_OK && spec->average > 0)
+            s = average(&r);
         result->steps = r.state.step;
         result->best_eval_loss = r.state.best_eval;
         result->best_step = r.state.best_step;

@@ -83,6 +83,7 @@ by_status by_items_make(by_items *out, const by_run_spec *spec, char *const *pat
     out->spec.items = list;
     out->spec.text = c->source ? c->source : c->language_count ? c->languages[0] : NULL;
     out->spec.label = c->target ? c->target : c->language_count ? c->languages[1] : NULL;
+    out->spec.words = c->label_words;
     return find_prefixes(out, spec, list);
 }
 
@@ -184,12 +185,15 @@ static void plan_encoder(plan *p)
     p->spec.pre_tokenizer = words;
 }
 
-static void plan_decoder(plan *p)
+static void plan_decoder(plan *p, by_objective_kind kind)
 {
     p->spec.byte_level = p->spec.kind == BY_VOCAB_BPE;
     if (!p->spec.byte_level)
         add(p, p->spec.unknown = "<unk>");
     add(p, "<|endoftext|>");
+    const char *const fim[] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
+    for (int i = 0; i < 3 && kind == BY_OBJECTIVE_FIM; i++)
+        add(p, fim[i]);
 }
 
 by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kind, const char *const *files,
@@ -212,7 +216,7 @@ by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kin
         if (task == BY_TASK_SEQ2SEQ)
             plan_seq2seq(p, spec->family, items);
         else if (task == BY_TASK_LM && kind != BY_OBJECTIVE_CLM)
-            plan_decoder(p);
+            plan_decoder(p, kind);
         else
             plan_encoder(p);
         p->spec.special = p->count ? p->special : NULL;

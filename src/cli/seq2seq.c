@@ -1,0 +1,105 @@
+/* seq2seq.c - see seq2seq.h. */
+#include "cli/seq2seq.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/file.h"
+#include "cli/report.h"
+#include "cli/show.h"
+#include "text/tokenizer.h"
+
+static by_run_spec run_spec(const by_finetune_spec *s, const cli_seq2seq *o)
+{
+    return (by_run_spec){
+        .init_from = s->model,
+        .dtype = s->dtype,
+        .shape = {.dropout = s->dropout},
+        .data = &s->data,
+        .data_count = 1,
+        .eval_data = &s->eval_data,
+        .eval_count = s->eval_data != NULL,
+        .objective = {.name = "translate",
+                      .prefixes = o->prefixes.items,
+                      .prefix_count = o->prefixes.count,
+                      .source = s->reading.text,
+                      .target = s->reading.label,
+                      .label_words = o->words},
+        .seq = s->work.limit,
+        .batch_tokens = o->batch_tokens,
+        .label_smoothing = o->label_smoothing,
+        .accumulate = s->accumulate,
+        .steps = s->steps,
+        .epochs = s->epochs,
+        .schedule = s->schedule,
+        .optimizer = s->optimizer,
+        .recompute = s->recompute,
+        .seed = s->seed,
+        .eval_every = s->eval_every,
+        .log_every = s->log_every,
+        .save_every = s->save_every,
+        .keep = s->keep,
+        .patience = s->patience,
+        .out = s->out,
+        .overwrite = s->overwrite,
+        .command = s->command,
+        .report = s->report,
+        .cancelled = s->cancelled,
+        .user = s->user,
+    };
+}
+
+/* The best model, or the last one where nothing was held out, as anyone would expect to find it. */
+static by_status leave(by_device *d, const char *out, bool best)
+{
+    char *dir = by_path_join(out, best ? "best" : "last");
+    by_model *m = dir ? by_model_open(d, dir, &(by_model_spec){0}) : NULL;
+    by_tokenizer *t = m ? by_tokenizer_load(dir) : NULL;
+    by_status s = t ? by_model_save(m, out, BY_F32) : by_error_status();
+    if (s == BY_OK)
+        s = by_tokenizer_save(t, out);
+    by_tokenizer_free(t);
+    by_model_free(m);
+    by_free(dir);
+    return s;
+}
+
+static void print_result(const by_finetune_spec *s, const cli_seq2seq *o, const by_run_result *r)
+{
+    const bool judged = isfinite(r->best_eval_loss);
+    if (o->json) {
+        cJSON *j = cJSON_CreateObject();
+        cJSON_AddStringToObject(j, "out", s->out);
+        cJSON_AddNumberToObject(j, "steps", (double)r->steps);
+        cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
+        cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
+        cli_json_number(j, "train_loss", r->loss);
+        cJSON_AddNumberToObject(j, "best_step", (double)(judged ? r->best_step : r->steps));
+        cJSON_AddNumberToObject(j, "seconds", r->seconds);
+        if (judged)
+            cJSON_AddNumberToObject(j, "loss", r->best_eval_loss);
+        cli_print_json(j);
+        return;
+    }
+    if (!o->quiet)
+        cli_show_curve(s->out, o->curve);
+    printf("%lld steps in %.1f s%s", (long long)(r->steps - r->resumed_from), r->seconds,
+           r->stopped_early ? " (stopped early)" : "");
+    if (judged)
+        printf("; best at step %lld: loss %.4f", (long long)r->best_step, r->best_eval_loss);
+    printf("\nmodel: %s\n", s->out);
+}
+
+by_status cli_tune_seq2seq(by_device *d, const by_finetune_spec *spec, const cli_seq2seq *o)
+{
+    if (spec->freeze || spec->class_weights || spec->layer_decay != 1 || spec->predictions)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "--task seq2seq has no --freeze, --layer-decay, --class-weights and "
+                       "--predictions");
+    const by_run_spec run = run_spec(spec, o);
+    by_run_result result;
+    BY_TRY(by_train_run(d, &run, &result));
+    BY_TRY(leave(d, spec->out, isfinite(result.best_eval_loss)));
+    print_result(spec, o, &result);
+    return BY_OK;
+}
