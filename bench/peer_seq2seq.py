@@ -120,9 +120,9 @@ def by_ctranslate2(o, draw):
     c, words = model.config, [f"t{i}" for i in range(model.config.vocab_size)]
     words[c.pad_token_id], words[c.eos_token_id] = "<pad>", "</s>"
     spec = _MODEL_LOADERS["MarianConfig"].get_model_spec(model)
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.eos_token, spec.config.unk_token, spec.config.decoder_start_token = "</s>", "t2", "<pad>"
+    spec.register_source_vocabulary(words[:-1])  # the converter leaves padding out, the last one
+    spec.register_target_vocabulary(words[:-1])
+    spec.config.eos_token, spec.config.unk_token, spec.config.decoder_start_token = "</s>", "t2", "</s>"
     spec.config.add_source_eos = False
     spec.validate()
     folder = tempfile.mkdtemp() + "/model"
@@ -133,7 +133,7 @@ def by_ctranslate2(o, draw):
                                         inter_threads=1, intra_threads=o.threads)
 
     def translate(rows):
-        out = translator.translate_batch([[words[i] for i in r] for r in rows], beam_size=o.beams, length_penalty=1.0,
+        out = translator.translate_batch([[words[min(i, len(words) - 2)] for i in r] for r in rows], beam_size=o.beams, length_penalty=1.0,
                                          min_decoding_length=o.new_tokens, max_decoding_length=o.new_tokens, max_batch_size=o.batch)
         return [[words.index(w) for w in x.hypotheses[0][:4]] for x in out]
     return translate

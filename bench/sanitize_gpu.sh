@@ -26,7 +26,7 @@ n=0
 
 # words on purpose
 race_ops=${RACE_OPS:-attention_grad attention attention_cached linear linear_dw linear_dx matmul norm_grad norm cross_entropy
-    cross_entropy_grad gather_grad softmax softmax_grad reduce argmax permute norm2 adafactor adamw sgd}
+    cross_entropy_grad gather_grad softmax softmax_grad reduce argmax top reorder permute norm2 adafactor adamw sgd}
 all_ops=$(sed -n 's/^BY_OP([A-Z0-9_]*, *\([a-z0-9_]*\),.*/\1/p' src/graph/ops.def)
 tiny="--layers 2 --width 128 --heads 2 --seq 64 --context 64 --batch 2 --vocab 500 --steps 2 --warmup 1 --threads 2"
 
@@ -89,7 +89,13 @@ else
 fi
 if [ -x "$test" ]; then
     for op in $race_ops; do
-        start "racecheck test_cuda $op" racecheck 240 "$test" "$op"
+        case $op in
+        attention | attention_grad | linear) # minutes in one piece
+            for share in 0 1 2 3 4 5 6 7; do
+                start "racecheck test_cuda $op $share/8" racecheck 400 "$test" "$op" $share/8
+            done ;;
+        *) start "racecheck test_cuda $op" racecheck 240 "$test" "$op" ;;
+        esac
     done
 fi
 if [ $# -eq 0 ]; then

@@ -248,7 +248,7 @@ static by_generate_result find(by_model *m, const int32_t *const *prompts, const
 {
     const int width = BY_MAX(spec->beam.width, 1);
     by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = count * width, .beams = width});
-    by_generate_result r;
+    by_generate_result r = {0};
     if (!g || by_generate(g, prompts, lengths, spec, &r) != BY_OK)
         fail_msg("%s", by_error_message());
     by_generator_free(g);
@@ -423,6 +423,57 @@ static void a_ragged_batch_equals_one_at_a_time(void **state)
     }
 }
 
+static void open_shared(const char *name, char *dir, size_t size)
+{
+    char path[1100];
+    const char *shared = getenv("BANYAN_SHARED");
+    snprintf(dir, size, "%s/parity/%s", shared ? shared : BY_SOURCE_DIR "/../shared", name);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    if (!by_file_exists(path)) {
+        print_message("%s is not there\n", path);
+        skip();
+    }
+}
+
+/* The same for sources: what the encoder made of them moves with the texts. */
+static void sources_move_with_their_texts(void **state)
+{
+    (void)state;
+    enum { SOURCES = 7, KEPT = 3 };
+    char dir[1024];
+    open_shared("marian", dir, sizeof dir);
+    by_model *m = by_model_open(device, dir, &(by_model_spec){0});
+    assert_non_null(m);
+    const int32_t *sources[SOURCES];
+    int lengths[SOURCES], different = 0, ends[CONTEXT] = {0};
+    for (int i = 0; i < SOURCES; i++) {
+        lengths[i] = 1 + 5 * i % 9;
+        sources[i] = text_of((uint64_t)i, lengths[i]);
+    }
+    sources[2] = NULL;
+    int32_t stops[24];
+    for (int i = 0; i < 24; i++)
+        stops[i] = 3 * i;
+    const by_generate_spec spec = {
+        .max_new_tokens = 14,
+        .stop_tokens = stops,
+        .stop_count = 24,
+        .beam = {.width = 3, .length_penalty = 1, .early_stopping = BY_STOP_EARLY, .returned = KEPT}};
+    by_generate_result all = find(m, sources, lengths, SOURCES, &spec);
+    for (int i = 0; i < SOURCES; i++) {
+        if (!sources[i])
+            continue;
+        by_generate_result alone = find(m, &sources[i], &lengths[i], 1, &spec);
+        for (int k = 0; k < KEPT; k++)
+            assert_same(&all.rows[i * KEPT + k], &alone.rows[k]);
+        different += ends[alone.rows[0].count]++ == 0;
+        by_generate_result_free(&alone);
+    }
+    assert_true(different >= 2);
+    by_generate_result_free(&all);
+    by_model_free(m);
+}
+
 /* ---- recorded results ------------------------------------------------------------------------ */
 
 enum { MOST = 8 };
@@ -534,14 +585,8 @@ static void compare_case(by_model *m, int which, const cJSON *json)
 static void searches_equal_the_reference(void **state)
 {
     (void)state;
-    char dir[1024], path[1100];
-    const char *shared = getenv("BANYAN_SHARED");
-    snprintf(dir, sizeof dir, "%s/parity/gpt2-lm", shared ? shared : BY_SOURCE_DIR "/../shared");
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    if (!by_file_exists(path)) {
-        print_message("%s is not there\n", path);
-        skip();
-    }
+    char dir[1024];
+    open_shared("gpt2-lm", dir, sizeof dir);
     by_model *m = by_model_open(device, dir, &(by_model_spec){0});
     cJSON *cases = by_json_load(BY_SOURCE_DIR "/tests/data/beams.json");
     assert_non_null(m);
@@ -551,6 +596,64 @@ static void searches_equal_the_reference(void **state)
         compare_case(m, i, cJSON_GetArrayItem(cases, i));
     cJSON_Delete(cases);
     by_model_free(m);
+}
+
+/* ---- explanations ---------------------------------------------------------------------------- */
+
+typedef struct listener {
+    int steps, finished, ruled_out;
+    const char *end;
+    float best;
+    int32_t token[GUESSES]; /* that the hypotheses ended with after the last step */
+} listener;
+
+/* Every step follows from the one before, and adds up. */
+static void listen(void *user, const by_explanation *why)
+{
+    listener *l = user;
+    int next = 0;
+    assert_int_equal(why->step, l->steps++);
+    for (int i = 0; i < why->n_beams && why->step > 0; i++)
+        assert_int_equal(why->beams[i].tokens[why->step - 1], l->token[i]);
+    for (int i = 0; i < why->count; i++) {
+        const by_candidate *c = &why->candidates[i];
+        const double added =
+            c->n_changes ? (double)c->changes[c->n_changes - 1].share : (double)c->probability;
+        if (c->fate == BY_FATE_RULED_OUT) {
+            l->ruled_out++;
+            assert_true(added == 0);
+            continue;
+        }
+        assert_true(fabs((double)why->beams[c->beam].score + log(added) - (double)c->total) < 1e-3);
+        if (c->fate == BY_FATE_CHOSEN) {
+            assert_int_equal(why->next[next].tokens[why->step], c->token);
+            assert_true(why->next[next++].score == c->total);
+        }
+    }
+    assert_int_equal(next, why->n_next);
+    for (int i = 0; i < why->n_next; i++)
+        l->token[i] = why->next[i].tokens[why->step];
+    l->finished = why->n_finished;
+    l->end = why->end;
+    l->best = why->n_finished ? why->finished[0].score : 0;
+}
+
+static void searches_are_explained(void **state)
+{
+    (void)state;
+    const int32_t *prompt = text_of(2, 5), stops[] = {3, 11, 17, 29};
+    listener l = {0};
+    by_generate_spec spec = {.max_new_tokens = 9,
+                             .stop_tokens = stops,
+                             .stop_count = 4,
+                             .sampling = {.no_repeat_ngram = 1, .repetition_penalty = 1.1},
+                             .beam = {.width = 3, .length_penalty = 1},
+                             .explain = listen,
+                             .user = &l};
+    by_generate_result r = find(model, &prompt, &(int){5}, 1, &spec);
+    assert_true(l.steps >= 2 && l.finished == 3 && l.end && l.ruled_out > 0);
+    assert_true(l.best == r.rows[0].score);
+    by_generate_result_free(&r);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
@@ -605,10 +708,16 @@ static void impossible_searches_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_change_places),           cmocka_unit_test(impossible_orders_are_refused),
-        cmocka_unit_test(the_highest_logits_are_kept),  cmocka_unit_test(a_search_equals_full_recomputation),
-        cmocka_unit_test(a_beam_of_one_is_greedy),      cmocka_unit_test(a_ragged_batch_equals_one_at_a_time),
-        cmocka_unit_test(searches_equal_the_reference), cmocka_unit_test(impossible_searches_are_refused),
+        cmocka_unit_test(rows_change_places),
+        cmocka_unit_test(impossible_orders_are_refused),
+        cmocka_unit_test(the_highest_logits_are_kept),
+        cmocka_unit_test(a_search_equals_full_recomputation),
+        cmocka_unit_test(a_beam_of_one_is_greedy),
+        cmocka_unit_test(a_ragged_batch_equals_one_at_a_time),
+        cmocka_unit_test(sources_move_with_their_texts),
+        cmocka_unit_test(searches_equal_the_reference),
+        cmocka_unit_test(searches_are_explained),
+        cmocka_unit_test(impossible_searches_are_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -26,6 +26,8 @@ static bool is_hopper(const by_device *d)
 
 /* The test of one name can be asked for, as in `test_cuda norm`. */
 static const char *only;
+static int share = 0,
+           shares = 1; /* samples share, share + shares, ... of each op: the work of several cores */
 
 static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
 {
@@ -60,7 +62,7 @@ static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
 static void check_op(by_device *device, by_op op, by_dtype type)
 {
     bool wanted = !only || strcmp(only, by_ops[op].name) == 0;
-    for (int which = 0; wanted && check_sample(device, op, which, type); which++)
+    for (int which = share; wanted && check_sample(device, op, which, type); which += shares)
         continue;
 }
 
@@ -252,6 +254,8 @@ static void test_absent(void **state)
 int main(int argc, char **argv)
 {
     only = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
+    if (argc > 2 && (sscanf(argv[2], "%d/%d", &share, &shares) != 2 || share < 0 || shares < 1))
+        return 2;
     gpu = by_device_open("cuda", 0);
     if (!gpu) {
         const struct CMUnitTest absent[] = {cmocka_unit_test(test_absent)};

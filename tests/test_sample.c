@@ -291,7 +291,8 @@ static double chi_square_limit(int degrees)
 }
 
 /* Draw many samples and compare with the distribution; what has probability 0 must never come. */
-static void assert_frequencies(const char *what, const by_sampling *spec, const float *row, const double *p)
+static void assert_frequencies(const char *what, const by_sampling *spec, const by_sample_at *where,
+                               const float *row, const double *p)
 {
     by_sampler s = open_sampler(SMALL);
     int hits[SMALL] = {0}, degrees = -1;
@@ -299,7 +300,8 @@ static void assert_frequencies(const char *what, const by_sampling *spec, const 
     for (int i = 0; i < DRAWS; i++) {
         int32_t token;
         float logprob;
-        by_sample_at at = {.sample = (uint64_t)i};
+        by_sample_at at = *where;
+        at.sample = (uint64_t)i;
         assert_int_equal(by_sample(&s, spec, &at, row, &token, &logprob, NULL), BY_OK);
         hits[token]++;
     }
@@ -353,8 +355,127 @@ static void samples_follow_the_distribution(void **state)
             p[i] /= sum;
         by_sampling spec = cases[c].spec;
         spec.seed = 11;
-        assert_frequencies(cases[c].what, &spec, row, p);
+        assert_frequencies(cases[c].what, &spec, &(by_sample_at){0}, row, p);
     }
+}
+
+/* Penalties and constraints after the text 3 | 0 4 0 4 2: each changes logits by hand here. */
+static void samples_follow_the_penalties(void **state)
+{
+    (void)state;
+    const double q[SMALL] = {0.22, 0.01, 0.13, 0.03, 0.17, 0.02, 0.09, 0.11, 0.05, 0.07, 0.06, 0.04};
+    const int32_t text[] = {3, 0, 4, 0, 4, 2}, word[] = {2, 7}, other[] = {5, 6};
+    const by_words words[] = {{word, 2}, {other, 2}};
+    const by_sample_at at = {
+        .tokens = text, .count = 6, .prompt = 1, .limit = 6, .stops = &text[0], .stop_count = 1};
+    const double times[SMALL] = {[0] = 2, [2] = 1, [4] = 2}; /* in the new text; token 3 is in the prompt */
+    const struct {
+        const char *what;
+        by_sampling spec;
+    } cases[] = {
+        {"repetition", {.temperature = 1, .repetition_penalty = 1.5}},
+        {"presence", {.temperature = 1, .presence_penalty = 0.7}},
+        {"frequency", {.temperature = 1, .frequency_penalty = 0.7}},
+        {"no repeat", {.temperature = 1, .no_repeat_ngram = 1}},
+        {"words", {.temperature = 1, .words = words, .word_count = 2}},
+        {"minimum", {.temperature = 1, .min_new_tokens = 6}},
+        {"all",
+         {.temperature = 2, .repetition_penalty = 1.5, .presence_penalty = 0.7, .frequency_penalty = 0.3}},
+    };
+    for (int c = 0; c < BY_COUNT(cases); c++) {
+        const by_sampling *spec = &cases[c].spec;
+        float row[SMALL];
+        double p[SMALL], sum = 0;
+        for (int i = 0; i < SMALL; i++) {
+            const bool fresh = times[i] > 0, seen = fresh || i == 3;
+            double x = log(q[i]) + 3; /* positive and negative ones */
+            row[i] = (float)x;
+            if (seen && spec->repetition_penalty > 0)
+                x = x > 0 ? x / spec->repetition_penalty : x * spec->repetition_penalty;
+            x -= fresh * spec->presence_penalty + times[i] * spec->frequency_penalty;
+            const bool out = (seen && spec->no_repeat_ngram) || (i == 7 && spec->word_count) ||
+                             (i == 3 && spec->min_new_tokens);
+            sum += p[i] = out ? 0 : exp(x / spec->temperature);
+        }
+        for (int i = 0; i < SMALL; i++)
+            p[i] /= sum;
+        by_sampling seeded = *spec;
+        seeded.seed = 5;
+        assert_frequencies(cases[c].what, &seeded, &at, row, p);
+    }
+}
+
+/* A few scores are treated as all of them are. */
+static void short_lists_obey_the_rules(void **state)
+{
+    (void)state;
+    by_sampler s = open_sampler(SMALL);
+    const int32_t text[] = {3, 0, 4, 0, 4, 2}, banned[] = {1, 5}, word[] = {2, 7}, forced = 9;
+    const by_words words[] = {{word, 2}};
+    const by_sampling specs[] = {
+        {.repetition_penalty = 1.5, .presence_penalty = 1, .frequency_penalty = 0.5},
+        {.no_repeat_ngram = 2, .banned = banned, .banned_count = 2, .words = words, .word_count = 1},
+        {.no_repeat_ngram = 1, .min_new_tokens = 9},
+        {.forced_last = &forced},
+        {.forced_first = &forced},
+    };
+    for (int c = 0; c < BY_COUNT(specs); c++) {
+        const by_sample_at at = {.tokens = text,
+                                 .count = 6,
+                                 .prompt = c == 4 ? 6 : 1,
+                                 .limit = 6,
+                                 .stops = banned,
+                                 .stop_count = 2};
+        float all[SMALL], few[6];
+        int32_t id[6] = {7, 0, 2, 5, 11, 4}, slot[SMALL] = {0};
+        for (int i = 0; i < SMALL; i++)
+            all[i] = (float)(i % 5) - 2.5f;
+        for (int i = 0; i < 6; i++) {
+            few[i] = all[id[i]];
+            slot[id[i]] = i + 1;
+        }
+        by_scores whole = {.value = all, .count = SMALL}, list = {few, id, slot, 6};
+        by_constrain(&s, &specs[c], &at, &whole, NULL);
+        by_constrain(&s, &specs[c], &at, &list, NULL);
+        assert_int_equal(list.count, specs[c].forced_last || specs[c].forced_first ? 1 : 6);
+        for (int i = 0; i < list.count; i++)
+            assert_true(few[i] == all[id[i]]);
+    }
+    by_sampler_close(&s);
+}
+
+/* An explanation says what was likely, who changed it, and what came. */
+static void choices_are_explained(void **state)
+{
+    (void)state;
+    by_sampler s = open_sampler(4);
+    const float row[] = {1, 3, 2, 0};
+    const int32_t text[] = {1}, banned[] = {2};
+    const by_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
+    const by_sampling spec = {
+        .repetition_penalty = 6, .banned = banned, .banned_count = 1, .temperature = 0.5, .top_k = 1};
+    int32_t token;
+    float logprob;
+    by_explanation why = {0};
+    assert_int_equal(by_sample(&s, &spec, &at, row, &token, &logprob, &why), BY_OK);
+    assert_int_equal(token, 0);
+    assert_int_equal(why.chosen, 0);
+    assert_int_equal(why.left, 1);
+    assert_true(why.draw >= 0);
+    assert_int_equal(why.count, 4);
+    const by_candidate *c = why.candidates; /* in the model's order: 1 2 0 3 */
+    const double sum = exp(1) + exp(3) + exp(2) + exp(0), lowered = exp(1) + exp(0.5) + exp(2) + exp(0);
+    assert_int_equal(c[0].token, 1);
+    assert_true(fabs((double)c[0].probability - exp(3) / sum) < 1e-6);
+    assert_string_equal(c[0].changes[0].rule, "repetition penalty");
+    assert_true(fabs((double)c[0].changes[0].share - exp(0.5) / lowered) < 1e-6);
+    assert_string_equal(c[0].changes[c[0].n_changes - 1].rule, "top-k");
+    assert_int_equal(c[0].fate, BY_FATE_RULED_OUT);
+    assert_string_equal(c[1].changes[0].rule, "banned token");
+    assert_true(c[1].n_changes == 1 && c[1].changes[0].share == 0);
+    assert_int_equal(c[2].fate, BY_FATE_CHOSEN);
+    assert_true(fabs((double)c[2].share - 1) < 1e-6);
+    by_sampler_close(&s);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -473,6 +594,9 @@ int main(void)
         cmocka_unit_test(equal_logits),
         cmocka_unit_test(filters_match_their_definitions),
         cmocka_unit_test(samples_follow_the_distribution),
+        cmocka_unit_test(samples_follow_the_penalties),
+        cmocka_unit_test(short_lists_obey_the_rules),
+        cmocka_unit_test(choices_are_explained),
         cmocka_unit_test(temperature_zero_is_greedy),
         cmocka_unit_test(draws_depend_on_seed_sample_and_place),
         cmocka_unit_test(bad_numbers_are_errors),

@@ -63,9 +63,6 @@ def corpora(data):
 
 
 class Bare:
-    # In texts much longer than this SentencePiece rounds its sums in a way of its own, and near ties differ.
-    longest = 20000
-
     def __init__(self, path):
         import sentencepiece
 
@@ -76,8 +73,6 @@ class Bare:
 
 
 class Directory:
-    longest = None
-
     def __init__(self, path):
         import transformers
 
@@ -152,8 +147,6 @@ def main():
     for path in paths:
         reference = Directory(path) if os.path.isdir(path) else Bare(path)
         for name, texts in corpora(o.data) if o.corpora else []:
-            longest = reference.longest or len(max(texts, key=len))
-            texts = [t[i:i + longest] for t in texts for i in range(0, max(len(t), 1), longest)]
             wrong += compare(o.banyan, path, name, reference, texts, o.show)
         rng = random.Random(o.seed)
         if o.random:

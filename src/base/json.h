@@ -15,7 +15,8 @@
 cJSON *by_json_parse(const char *text, size_t size, const char *what);
 cJSON *by_json_load(const char *path);
 
-/* For text that is given to cJSON itself: an escaped NUL, at which it would cut a string, is an error as above. */
+/* For text that is given to cJSON itself: an escaped NUL, at which it would cut a string, is an error as
+ * above. */
 by_status by_json_check_nul(const char *text, size_t size, const char *what);
 
 /* Typed members of an object. An absent key, an explicit null and o == NULL all give the fallback, which need

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "banyan/pass.h"
+#include "banyan/rewrite.h"
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/verbs.h"
@@ -10,14 +11,21 @@
 #include "text/tokenizer.h"
 
 typedef struct attention_options {
-    const char *pair, *out, *device;
+    const char *pair, *target, *out, *device;
     int layer, head, threads;
+    unsigned part;
     bool json;
 } attention_options;
+
+enum { CROSS, ENCODER, DECODER };
 
 static const cli_option options[] = {
     {CLI_AT(attention_options, pair), .name = "pair", .value = "TEXT",
      .help = "a second text, for models that read two"},
+    {CLI_AT(attention_options, target), .name = "target", .value = "TEXT",
+     .help = "encoder-decoders: what is written (else what the model writes itself)"},
+    {CLI_AT(attention_options, part), .name = "part", .choices = "cross|encoder|decoder", .preset = "cross",
+     .help = "encoder-decoders: how the text looks at its source, or one of the two at itself"},
     {CLI_AT(attention_options, layer), .name = "layer", CLI_MIN(-1), .preset = "-1",
      .help = "the layer drawn large (-1: the last)"},
     {CLI_AT(attention_options, head), .name = "head", CLI_MIN(-1), .preset = "-1",
@@ -32,101 +40,169 @@ static const cli_option options[] = {
      .help = "CPU threads (0: every core)"},
 };
 
+/* A text as tokens, and what each is called. */
+typedef struct side {
+    by_encoding text;
+    char **names;
+    int32_t *segments;
+    int tokens;
+} side;
+
 typedef struct look {
     attention_options o;
     by_device *device;
     by_model *model;
     by_tokenizer *tokenizer;
     by_pass *pass;
-    by_encoding text;
-    int32_t *segments;
-    char **names;   /* (T) of the tokens */
-    float *weights; /* (layers, heads, T, T) */
-    int layers, heads, tokens;
+    side read, written;         /* the second of encoder-decoders alone */
+    const side *rows, *columns; /* who looks at whom */
+    float *weights;             /* (layers, heads, rows, columns) */
+    int layers, heads;
 } look;
+
+static bool is_pair(const look *k)
+{
+    return by_model_task(k->model) == BY_TASK_SEQ2SEQ;
+}
 
 static size_t map_size(const look *k)
 {
-    return (size_t)k->tokens * (size_t)k->tokens;
+    return (size_t)k->rows->tokens * (size_t)k->columns->tokens;
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
 /* What a token is called: its part of the text, or what a special one decodes to. */
-static char *name_of(const look *k, const char *text, int i)
+static char *name_of(const look *k, const side *s, const char *text, int i)
 {
-    const by_offset at = k->text.offsets[i];
-    const char *from = k->text.types[i] && k->o.pair ? k->o.pair : text;
-    if (!k->text.special[i] && at.end > at.start)
+    const by_offset at = s->text.offsets[i];
+    const char *from = s->text.types[i] && k->o.pair ? k->o.pair : text;
+    if (!s->text.special[i] && at.end > at.start)
         return by_sprintf("%.*s", (int)(at.end - at.start), from + at.start);
-    return by_decode(k->tokenizer, &k->text.ids.data[i], 1, NULL);
+    return by_decode(k->tokenizer, &s->text.ids.data[i], 1, NULL);
 }
 
-static by_status encode(look *k, const char *text)
+static by_status encode(look *k, const char *text, bool target, side *s)
 {
     by_encode_spec spec = {.special = true,
                            .offsets = true,
                            .whole = true,
+                           .target = target,
                            .pair = k->o.pair,
                            .pair_size = k->o.pair ? strlen(k->o.pair) : 0};
-    BY_TRY(by_tokenizer_encode_with(k->tokenizer, text, strlen(text), &spec, &k->text));
-    k->tokens = (int)k->text.ids.count;
-    if (k->tokens < 1)
+    BY_TRY(by_tokenizer_encode_with(k->tokenizer, text, strlen(text), &spec, &s->text));
+    s->tokens = (int)s->text.ids.count;
+    if (s->tokens < 1)
         return by_fail(BY_ERR_ARGUMENT, "the text has no tokens");
-    if (k->tokens > by_model_context(k->model))
+    if (by_model_is_limited(k->model) && s->tokens > by_model_context(k->model))
         return by_fail(BY_ERR_ARGUMENT,
-                       "the text has %d tokens, more than the %d that this model reads at once", k->tokens,
+                       "the text has %d tokens, more than the %d that this model reads at once", s->tokens,
                        by_model_context(k->model));
-    k->names = by_alloc_zero((size_t)k->tokens, sizeof *k->names);
-    k->segments = by_alloc_zero((size_t)k->tokens, sizeof *k->segments);
-    if (!k->names || !k->segments)
+    s->names = by_alloc_zero((size_t)s->tokens, sizeof *s->names);
+    s->segments = by_alloc_zero((size_t)s->tokens, sizeof *s->segments);
+    if (!s->names || !s->segments)
         return BY_ERR_MEMORY;
-    for (int i = 0; i < k->tokens; i++) {
-        k->segments[i] = k->text.types[i];
-        k->names[i] = name_of(k, text, i);
-        if (!k->names[i])
+    for (int i = 0; i < s->tokens; i++) {
+        s->segments[i] = s->text.types[i];
+        s->names[i] = name_of(k, s, text, i);
+        if (!s->names[i])
             return by_error_status();
     }
     return BY_OK;
 }
 
+/* What the model itself would write. */
+static by_status write_target(look *k, const char *text)
+{
+    const by_rewriter_spec spec = {.generate.beam = {.width = 5, .length_penalty = 1}, .batch = 1};
+    by_rewriter *r = by_rewriter_new(k->model, k->tokenizer, &spec);
+    by_rewriting *list = NULL;
+    by_status s = r ? by_rewriter_run(r, &text, 1, &list) : by_error_status();
+    if (s == BY_OK)
+        s = encode(k, list[0].text, true, &k->written);
+    by_rewritings_free(list, 1);
+    by_rewriter_free(r);
+    return s;
+}
+
+/* The decoder reads what is written one place later; a row is named by what it is about to write. */
+static by_status run_pair(look *k)
+{
+    const side *from = &k->read, *to = &k->written;
+    int32_t *tokens = by_alloc_zero((size_t)to->tokens, sizeof *tokens);
+    by_status s = tokens ? by_model_shift(k->model, to->text.ids.data, 1, to->tokens, tokens) : BY_ERR_MEMORY;
+    const by_batch b = {.batch = 1,
+                        .seq = to->tokens,
+                        .tokens = tokens,
+                        .source = from->text.ids.data,
+                        .source_seq = from->tokens};
+    if (s == BY_OK)
+        k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
+    if (s == BY_OK)
+        s = k->pass ? by_pass_run(k->pass, &b) : by_error_status();
+    by_free(tokens);
+    k->rows = k->o.part == ENCODER ? from : to;
+    k->columns = k->o.part == DECODER ? to : from;
+    return s;
+}
+
+static by_status run_one(look *k)
+{
+    by_batch b = {.batch = 1, .seq = k->read.tokens, .tokens = k->read.text.ids.data};
+    if (by_model_segments(k->model) > 1)
+        b.segments = k->read.segments;
+    k->rows = k->columns = &k->read;
+    k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
+    return k->pass ? by_pass_run(k->pass, &b) : by_error_status();
+}
+
 static by_status compute(look *k)
 {
-    by_batch b = {.batch = 1, .seq = k->tokens, .tokens = k->text.ids.data};
-    if (by_model_segments(k->model) > 1)
-        b.segments = k->segments;
-    k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
-    if (!k->pass)
-        return by_error_status();
-    BY_TRY(by_pass_run(k->pass, &b));
+    BY_TRY(is_pair(k) ? run_pair(k) : run_one(k));
     const by_model_io *io = by_pass_io(k->pass);
-    if (io->n_attention == 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "a %s has no attention to show", by_model_class(k->model));
+    by_tensor *const *list = io->attention;
     k->layers = io->n_attention;
-    k->heads = (int)by_dim(io->attention[0], 1);
-    k->weights = by_alloc_zero((size_t)k->layers * (size_t)k->heads * map_size(k), sizeof *k->weights);
+    if (is_pair(k) && k->o.part == CROSS) {
+        list = io->cross_attention;
+        k->layers = io->n_cross_attention;
+    } else if (is_pair(k) && k->o.part == ENCODER) {
+        list = io->source_attention;
+        k->layers = io->n_source_attention;
+    }
+    if (k->layers == 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "a %s has no attention to show", by_model_class(k->model));
+    k->heads = (int)by_dim(list[0], 1);
+    const size_t layer = (size_t)k->heads * map_size(k);
+    k->weights = by_alloc_zero((size_t)k->layers * layer, sizeof *k->weights);
     for (int i = 0; k->weights && i < k->layers; i++)
-        BY_TRY(
-            by_pass_read(k->pass, io->attention[i], k->weights + (size_t)i * (size_t)k->heads * map_size(k)));
+        BY_TRY(by_pass_read(k->pass, list[i], k->weights + (size_t)i * layer));
     return k->weights ? BY_OK : BY_ERR_MEMORY;
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
+static void put_names(by_buf *out, const char *begin, const side *s)
+{
+    by_buf_puts(out, begin);
+    for (int i = 0; i < s->tokens; i++) {
+        by_buf_puts(out, i ? "," : "");
+        by_json_quote(out, s->names[i]);
+    }
+    by_buf_puts(out, "]");
+}
+
 static int print_json(const look *k)
 {
     by_buf out = {0};
-    by_buf_puts(&out, "{\"tokens\":[");
-    for (int i = 0; i < k->tokens; i++) {
-        by_buf_puts(&out, i ? "," : "");
-        by_json_quote(&out, k->names[i]);
-    }
-    by_buf_puts(&out, "],\"weights\":[");
+    put_names(&out, "{\"tokens\":[", k->columns);
+    if (k->rows != k->columns)
+        put_names(&out, ",\"written\":[", k->rows);
+    by_buf_puts(&out, ",\"weights\":[");
     const float *w = k->weights;
     for (int i = 0; i < k->layers * k->heads; i++)
-        for (int r = 0; r < k->tokens; r++) {
+        for (int r = 0; r < k->rows->tokens; r++) {
             by_buf_puts(&out, i % k->heads == 0 && r == 0 ? (i ? "]],[[" : "[[") : r == 0 ? "],[" : ",");
-            for (int c = 0; c < k->tokens; c++)
+            for (int c = 0; c < k->columns->tokens; c++)
                 by_buf_printf(&out, "%s%.6g", c ? "," : "[", (double)*w++);
             by_buf_puts(&out, "]");
         }
@@ -155,8 +231,13 @@ static by_status draw(const look *k)
     if (!large)
         return BY_ERR_MEMORY;
     choose(k, layer, large);
-    const char *const *names = (const char *const *)k->names;
-    by_heatmap map = {large, k->tokens, k->tokens, names, names, k->text.special}, first = map;
+    by_heatmap map = {large,
+                      k->rows->tokens,
+                      k->columns->tokens,
+                      (const char *const *)k->rows->names,
+                      (const char *const *)k->columns->names,
+                      k->columns->text.special},
+               first = map;
     first.weights = k->weights;
     by_heatmap_grid grid = {first, k->layers, k->heads, "layer", "head"};
     char head[24] = "mean of the heads";
@@ -185,18 +266,26 @@ static by_status look_at(look *k, const char *model, const char *text)
     k->tokenizer = cli_tokenizer(model);
     if (!k->tokenizer)
         return by_error_status();
-    BY_TRY(encode(k, text));
+    BY_TRY(encode(k, text, false, &k->read));
+    if (is_pair(k))
+        BY_TRY(k->o.target ? encode(k, k->o.target, true, &k->written) : write_target(k, text));
     return compute(k);
+}
+
+static void free_side(side *s)
+{
+    for (int i = 0; s->names && i < s->tokens; i++)
+        by_release(s->names[i]);
+    by_free(s->names);
+    by_free(s->segments);
+    by_encoding_free(&s->text);
 }
 
 static void release(look *k)
 {
-    for (int i = 0; k->names && i < k->tokens; i++)
-        by_release(k->names[i]);
-    by_free(k->names);
-    by_free(k->segments);
+    free_side(&k->read);
+    free_side(&k->written);
     by_free(k->weights);
-    by_encoding_free(&k->text);
     by_pass_free(k->pass);
     by_tokenizer_free(k->tokenizer);
     by_model_free(k->model);
@@ -218,7 +307,7 @@ static int run(int argc, char **argv)
     else if (k.o.json)
         code = print_json(&k);
     else
-        printf("%s: %d layers of %d heads over %d tokens\n", k.o.out, k.layers, k.heads, k.tokens);
+        printf("%s: %d layers of %d heads over %d tokens\n", k.o.out, k.layers, k.heads, k.columns->tokens);
     release(&k);
     cli_args_free(&args);
     return code;
@@ -228,14 +317,18 @@ const cli_verb cli_attention = {
     .name = "attention",
     .summary = "see what every head of a model looks at",
     .args = "MODEL TEXT",
-    .description = "Draws the attention weights of a text: one layer large, with its tokens named, and every "
-                   "head of every "
-                   "layer small below it, each with its strongest pair. A row is a token that looks, its "
-                   "columns are what it "
-                   "looks at; point at a square to see its weight. With --json the weights are printed as "
-                   "{\"tokens\": [...], \"weights\": [layer][head][row][column]}.",
+    .description =
+        "Draws the attention weights of a text: one layer large, with its tokens named, and every "
+        "head of every "
+        "layer small below it, each with its strongest pair. A row is a token that looks, its "
+        "columns are what it "
+        "looks at; point at a square to see its weight. With --json the weights are printed as "
+        "{\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n\n"
+        "Of an encoder-decoder, the rows are what is written and the columns its source: which words "
+        "a translation comes from.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
+        "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"
         "banyan attention gpt2 \"to be or not to be\" --layer 5 --head 1 -o heads.svg\n",
     .options = options,
     .option_count = BY_COUNT(options),

@@ -45,6 +45,8 @@ static const cli_option options[] = {
      .help = "encoder-decoders, train: tokens of what is to be written (else as many as of the source)"},
     {CLI_AT(bench_options, new_tokens), .name = "new-tokens", CLI_RANGE(2, 1e7), .preset = "256",
      .help = "decode: tokens written after the prompt"},
+    {CLI_AT(bench_options, beams), .name = "beams", CLI_RANGE(1, 64), .preset = "4",
+     .help = "translate: hypotheses of the beam search"},
     {CLI_AT(bench_options, steps), .name = "steps", .letter = 'n', CLI_RANGE(1, 1e6),
      .help = "timed steps (else 10; decode, where a step is a whole text: 3)"},
     {CLI_AT(bench_options, warmup), .name = "warmup", CLI_RANGE(0, 1e6),
@@ -422,6 +424,49 @@ static by_status decode_profile_step(bench *b, double *seconds)
     return BY_OK;
 }
 
+/* ---- translate ------------------------------------------------------------------------------- */
+
+/* Texts of exactly so many tokens, all of the time counted: encoder, beam search, and what the host does. */
+static by_status translate_open(bench *b)
+{
+    if (!is_pair(b))
+        return by_fail(BY_ERR_ARGUMENT, "a %s does not translate", by_model_class(b->model));
+    b->tokens_per_step = (int64_t)b->o.batch * b->o.new_tokens;
+    b->passes = b->o.new_tokens;
+    b->flops_per_token = NAN;
+    b->generator = by_generator_new(b->model, &(by_generator_spec){.batch = b->o.batch * b->o.beams,
+                                                                   .beams = b->o.beams,
+                                                                   .capacity = b->o.new_tokens,
+                                                                   .source_capacity = b->o.seq});
+    b->rows = by_alloc_zero((size_t)b->o.batch, sizeof *b->rows);
+    b->lengths = by_alloc_zero((size_t)b->o.batch, sizeof *b->lengths);
+    if (!b->generator || !b->rows || !b->lengths)
+        return by_error_status();
+    for (int r = 0; r < b->o.batch; r++) {
+        b->rows[r] = b->source + (size_t)r * (size_t)b->o.seq;
+        b->lengths[r] = b->o.seq;
+    }
+    return BY_OK;
+}
+
+static by_status translate_step(bench *b, double *seconds)
+{
+    by_generate_spec spec = {.max_new_tokens = b->o.new_tokens,
+                             .sampling.min_new_tokens = b->o.new_tokens,
+                             .beam = {.width = b->o.beams, .length_penalty = 1},
+                             .cancelled = on_poll};
+    by_generate_result r;
+    double begin = by_seconds();
+    by_status status = by_generate(b->generator, b->rows, b->lengths, &spec, &r);
+    *seconds = by_seconds() - begin;
+    if (status == BY_OK && !b->token_sum)
+        for (int i = 0; i < r.count; i++)
+            for (int t = r.rows[i].prompt; t < r.rows[i].count; t++)
+                b->token_sum += r.rows[i].tokens[t];
+    by_generate_result_free(&r);
+    return status;
+}
+
 static const work works[] = {
     {"train", 4, 64, 10, 2, true, true, train_open, train_step},
     {"decode", 1, 64, 3, 1, false, false, decode_open, decode_step},
@@ -429,6 +474,7 @@ static const work works[] = {
     {"prefill", 1, 512, 10, 2, false, false, prefill_open, prefill_step},
     {"gemm", 4, 64, 10, 2, true, true, gemm_open, traced_step},
     {"profile", 4, 64, 10, 2, true, true, profile_open, traced_step},
+    {"translate", 32, 32, 3, 1, false, true, translate_open, translate_step},
     {"profile-decode", 1, 64, 10, 2, false, false, decode_profile_open, decode_profile_step},
 };
 
@@ -463,10 +509,10 @@ static by_status open_model(bench *b)
         return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
                        by_model_class(b->model));
     by_model_set_dropout(b->model, 0);
-    if (is_pair(b) && !o->model_dir) { /* any will do */
-        by_model_set_pad(b->model, 0);
-        by_model_set_start(b->model, 0);
-        by_model_set_eos(b->model, 1);
+    if (is_pair(b) && !o->model_dir) { /* as Marian's models have them */
+        by_model_set_pad(b->model, by_model_vocab(b->model) - 1);
+        by_model_set_start(b->model, by_model_pad(b->model));
+        by_model_set_eos(b->model, 0);
     }
     return o->save ? by_model_save(b->model, o->save, o->dtype == BY_F64 ? BY_F32 : o->dtype) : BY_OK;
 }
@@ -543,8 +589,10 @@ static void add_shape(const bench *b, cJSON *j)
     cJSON_AddNumberToObject(j, "seq", o->seq);
     if (is_pair(b))
         cJSON_AddNumberToObject(j, "target", o->target);
-    if (b->work->step == decode_step)
+    if (b->work->step == decode_step || b->work->step == translate_step)
         cJSON_AddNumberToObject(j, "new_tokens", o->new_tokens);
+    if (b->work->step == translate_step)
+        cJSON_AddNumberToObject(j, "beams", o->beams);
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(o->dtype));
     cJSON_AddStringToObject(j, "device", by_device_description(b->device));
     cJSON_AddNumberToObject(j, "threads", by_device_threads(b->device));
@@ -596,6 +644,8 @@ static int print_result(bench *b)
         cli_json_number(j, "first_token_s", b->o.model_dir ? b->first_token : NAN);
         cJSON_AddNumberToObject(j, "token_sum", (double)b->token_sum);
     }
+    if (b->work->step == translate_step)
+        cJSON_AddNumberToObject(j, "token_sum", (double)b->token_sum);
     if (b->n_products)
         add_products(b, j);
     return cli_print_json(j);
@@ -661,6 +711,7 @@ const cli_verb cli_bench = {
         "  forward  logits of every position; a third of that. Of encoders, their last hidden states\n"
         "  prefill  a prompt into the cache, logits of its last token\n"
         "  decode   greedy text after a prompt, token by token\n"
+        "  translate  texts of --new-tokens by a beam search, encoder and all (encoder-decoders)\n"
         "  gemm     the matrix products of a training step alone, by kind and shape\n"
         "  profile  all of a training step, by kind and shape; profile-decode: all of a decoding step\n"
         "  open     the weights of --model-dir: milliseconds, and memory before and after",
@@ -669,5 +720,5 @@ const cli_verb cli_bench = {
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,
-    .args = "train|decode|forward|prefill|gemm|profile|profile-decode|open",
+    .args = "train|decode|forward|prefill|translate|gemm|profile|profile-decode|open",
 };

@@ -6,6 +6,7 @@
 #include "banyan/model.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/eval_texts.h"
 #include "cli/show.h"
 #include "cli/tasks.h"
 #include "cli/verbs.h"
@@ -19,6 +20,7 @@ typedef struct eval_options {
     int seq, stride, batch, threads;
     by_dtype dtype;
     bool json, quiet;
+    cli_texts_options texts;
 } eval_options;
 
 static const cli_option options[] = {
@@ -27,8 +29,16 @@ static const cli_option options[] = {
     {CLI_AT(eval_options, t.task), .name = "task", .value = "TASK",
      .help = "classify, regress, tag, answer (or qa), choice, mlm, lm (else the model's own)"},
     CLI_TASK_ROWS(eval_options, t),
+    {CLI_AT(eval_options, texts.metric), .name = "metric", .value = "LIST", .preset = "bleu,chrf",
+     .help = "of bleu, chrf, rouge and exact, with commas", .group = "Texts from encoder-decoders"},
+    {CLI_AT(eval_options, texts.beams), .name = "beams", CLI_RANGE(0, 64), .preset = "0",
+     .help = "of the search (0: what the model's directory says, else 5)"},
+    {CLI_AT(eval_options, texts.prefix), .name = "prefix", .value = "TEXT",
+     .help = "put before every source"},
+    {CLI_AT(eval_options, texts.words), .name = "label-words", .value = "W0,W1,...",
+     .help = "what labels 0, 1, ... of a table stand for"},
     {CLI_AT(eval_options, max_tokens), .name = "max-tokens", CLI_MIN(2), .suffix = true,
-     .help = "only the beginning of the data"},
+     .help = "only the beginning of the data", .group = "Windows"},
     {CLI_AT(eval_options, seq), .name = "seq", .alias = "context", .letter = 'c', CLI_RANGE(1, 1 << 24),
      .suffix = true, .help = "tokens per window (else the model's context)"},
     {CLI_AT(eval_options, stride), .name = "stride", CLI_RANGE(1, 1 << 24), .suffix = true,
@@ -297,6 +307,24 @@ static int judge_task(evaluation *e, const char *model)
     return cli_print_json(j);
 }
 
+/* Two files, or a table with both texts. */
+static int judge_texts(evaluation *e, const char *model)
+{
+    cli_texts_options o = e->o.texts;
+    o.source_column = e->o.t.text;
+    o.target_column = e->o.t.label;
+    o.predictions = e->o.t.predictions;
+    o.batch = e->o.batch;
+    o.json = e->o.json;
+    o.quiet = e->o.quiet;
+    char *dir = cli_model_dir(model);
+    e->tokenizer = cli_tokenizer(model);
+    int code =
+        dir && e->tokenizer ? cli_eval_texts(e->model, e->tokenizer, dir, &e->o.data, &o) : cli_fail(NULL);
+    by_free(dir);
+    return code;
+}
+
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static int print_result(const evaluation *e, const char *model)
@@ -373,6 +401,8 @@ static int run(int argc, char **argv)
         cli_interrupt_install();
         if (open_model(&e, args.items[0]) != BY_OK)
             code = cli_fail(NULL);
+        else if (by_model_task(e.model) == BY_TASK_SEQ2SEQ)
+            code = judge_texts(&e, args.items[0]);
         else if (strcmp(task_of(&e), "lm") != 0)
             code = judge_task(&e, args.items[0]);
         else
@@ -400,9 +430,12 @@ const cli_verb cli_eval = {
         "itself and can be compared between models with different tokenizers.\n\n"
         "A model with another head is measured on labelled cases by the metrics of its task: accuracy, "
         "F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of entities "
-        "(tag), exact match and F1 (answer). Files are read as by finetune.",
+        "(tag), exact match and F1 (answer). Files are read as by finetune.\n\n"
+        "An encoder-decoder writes a text for each source, which is compared with its reference: BLEU, chrF, "
+        "ROUGE, exact match. The data are two files of lines, or one table with both.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
+                "banyan eval runs/multi30k test.en test.de --beams 5\n"
                 "banyan eval gpt2 wiki.txt --stride 512 --json\n",
     .options = options,
     .option_count = BY_COUNT(options),

@@ -256,3 +256,47 @@ by_status by_parallel_text(const by_parallel_spec *spec, const char *path)
     by_writer_abort(&p.out);
     return s;
 }
+
+/* ---- strings --------------------------------------------------------------------------------- */
+
+static by_status grow(by_pairs *p)
+{
+    const int capacity = p->capacity ? 2 * p->capacity : 1024;
+    char **sources = by_resize(p->sources, (size_t)capacity, sizeof *sources);
+    if (!sources)
+        return BY_ERR_MEMORY;
+    p->sources = sources;
+    char **targets = by_resize(p->targets, (size_t)capacity, sizeof *targets);
+    if (!targets)
+        return BY_ERR_MEMORY;
+    p->targets = targets;
+    p->capacity = capacity;
+    return BY_OK;
+}
+
+static by_status keep_pair(void *user, span source, span target)
+{
+    by_pairs *p = user;
+    if (p->count == p->capacity)
+        BY_TRY(grow(p));
+    p->sources[p->count] = by_arena_sprintf(p->arena, "%.*s", (int)source.size, source.text);
+    p->targets[p->count] = by_arena_sprintf(p->arena, "%.*s", (int)target.size, target.text);
+    return p->sources[p->count] && p->targets[p->count++] ? BY_OK : BY_ERR_MEMORY;
+}
+
+by_status by_parallel_read(const by_parallel_spec *spec, by_pairs *out)
+{
+    *out = (by_pairs){.arena = by_arena_new()};
+    by_status s = out->arena ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < spec->count && s == BY_OK; i++)
+        s = each_pair(&spec->items[i], spec, keep_pair, out);
+    return s;
+}
+
+void by_pairs_free(by_pairs *p)
+{
+    by_free(p->sources);
+    by_free(p->targets);
+    by_arena_free(p->arena);
+    *p = (by_pairs){0};
+}

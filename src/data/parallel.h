@@ -31,6 +31,15 @@ bool by_parallel_is_table(const char *path);
 by_status by_parallel_build(const by_tokenizer *t, const by_parallel_spec *spec, const char *shard,
                             const char *index, int64_t *bytes, int64_t *tokens);
 
+/* All pairs as strings, prefixes left out. To be freed also after a failure. */
+typedef struct by_pairs {
+    by_arena *arena;
+    char **sources, **targets;
+    int count, capacity;
+} by_pairs;
+by_status by_parallel_read(const by_parallel_spec *spec, by_pairs *out);
+void by_pairs_free(by_pairs *p);
+
 /* All texts, a line each, into one file: what a vocabulary is learnt from. */
 by_status by_parallel_text(const by_parallel_spec *spec, const char *path);
 

@@ -1,87 +1,16 @@
 /* beam.c - beam search. A text is searched for by one or several groups of hypotheses; each step extends the
  * hypotheses of a group by their best tokens, sets aside those that end, and goes on with the best of the
- * rest. What is finished, when a search ends and how ties are broken is as in the reference library.
- *
- * Only the highest logits come to the host. Rules can only lower them, so the best are still among them as
- * long as enough stay above the lowest that came; otherwise the whole row is fetched. */
+ * rest. What is finished, when a search ends and how ties are broken is as in the reference library. */
 #include "infer/beam.h"
 
 #include <math.h>
 
-#include "infer/rules.h"
-
 enum { SLICE = 256, MOST_TOP = 128, SPARE = 16 };
-
-/* A text so far, with its prompt. */
-typedef struct beam {
-    int32_t *tokens;
-    float score; /* sum of log-probabilities */
-    int row;     /* of the generator: where its keys and logits are */
-} beam;
-
-typedef struct ended {
-    int32_t *tokens; /* with the prompt, and a stop token at the end when one came */
-    int count;
-    float score;
-    bool stopped;
-} ended;
-
-/* A group of hypotheses. */
-typedef struct search {
-    beam *beams, *next; /* (width) */
-    int live;           /* of beams */
-    int32_t *chosen;    /* (width) tokens chosen in the present step, for the groups that follow */
-    int n_chosen;
-    ended *finished; /* (width) best first */
-    int n_finished;
-    const char *end; /* why it is over, NULL: it is not */
-} search;
-
-typedef struct text {
-    int prompt, fresh, limit; /* tokens of the prompt, new ones so far, and at most */
-    int row;                  /* its first row of the generator */
-    search *searches;
-    bool over;
-} text;
-
-typedef struct option {
-    float total, score; /* with the hypothesis, and alone */
-    int beam;
-    int32_t token;
-} option;
-
-typedef struct run {
-    by_generator *generator;
-    const by_generate_spec *spec;
-    by_generate_result *result;
-    const int32_t *stops;
-    int stop_count;
-    int width, groups, size; /* beams of a text; their groups, and beams of one */
-    int keep;                /* continuations looked at in a step of a group */
-    int top;                 /* highest logits of a row that come to the host; 0: all */
-    int vocab, capacity;
-    by_sampler sampler;
-    text *texts;
-    int count;    /* texts */
-    int *order;   /* (count) the text at each place of the generator, -1: none */
-    int places;   /* in use */
-    option *best; /* (keep) */
-    int n_best;
-    float *value;  /* (top) scores of a row, */
-    int32_t *id;   /* whose they are */
-    int32_t *slot; /* (V) and where they are, all 0 between calls */
-    int32_t *from; /* (B) */
-    const int32_t **next;
-    int *left, *counts;
-    by_hypothesis *shown; /* (3 size) for explanations, as what follows */
-    by_tracking *tracks;  /* (size) what became of each hypothesis's likeliest tokens */
-    double started;
-    bool begun;
-} run;
 
 /* ---- before the first pass ------------------------------------------------------------------- */
 
-by_status by_beam_check(const by_generator *g, const by_generate_spec *spec)
+/* BY_ERR_ARGUMENT naming what makes no sense. */
+static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
 {
     const by_beam *b = &spec->beam;
     const int groups = BY_MAX(b->groups, 1);
@@ -124,7 +53,7 @@ static bool constrains(const by_generate_spec *spec)
            spec->beam.diversity > 0;
 }
 
-static int choose_top(const run *r)
+static int choose_top(const beam_run *r)
 {
     const int wanted = r->keep + (constrains(r->spec) ? SPARE : 0);
     if (r->keep > MOST_TOP || raises(&r->spec->sampling))
@@ -132,7 +61,7 @@ static int choose_top(const run *r)
     return BY_MIN(BY_MIN(wanted, MOST_TOP), r->vocab);
 }
 
-static by_status open_search(const run *r, search *s, int length)
+static by_status open_search(const beam_run *r, beam_group *s, int length)
 {
     const size_t size = (size_t)r->size, room = (size_t)length;
     s->beams = by_alloc_zero(size, sizeof *s->beams);
@@ -152,9 +81,9 @@ static by_status open_search(const run *r, search *s, int length)
 }
 
 /* Every group begins with one hypothesis, the prompt, all of them in the same row. */
-static by_status open_text(run *r, int which, const int32_t *prompt, int length)
+static by_status open_text(beam_run *r, int which, const int32_t *prompt, int length)
 {
-    text *t = &r->texts[which];
+    beam_text *t = &r->texts[which];
     int32_t start = by_model_eos(by_generator_model(r->generator));
     if (length < 0)
         return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", which, length);
@@ -174,25 +103,25 @@ static by_status open_text(run *r, int which, const int32_t *prompt, int length)
                        BY_MAX(r->spec->max_new_tokens, 1), length, r->capacity);
     t->prompt = length;
     t->limit = r->spec->max_new_tokens ? r->spec->max_new_tokens : room;
-    t->row = r->places * r->width;
+    t->row = which * r->width;
     t->searches = by_alloc_zero((size_t)r->groups, sizeof *t->searches);
     if (!t->searches)
         return BY_ERR_MEMORY;
     for (int i = 0; i < r->groups; i++) {
-        search *s = &t->searches[i];
+        beam_group *s = &t->searches[i];
         BY_TRY(open_search(r, s, length + t->limit));
         memcpy(s->beams[0].tokens, prompt, sizeof *prompt * (size_t)length);
         s->beams[0].row = t->row;
         s->live = 1;
     }
-    r->order[r->places++] = which;
+    r->order[which] = which;
     return BY_OK;
 }
 
-static void close_text(const run *r, text *t)
+static void close_text(const beam_run *r, beam_text *t)
 {
     for (int i = 0; t->searches && i < r->groups; i++) {
-        search *s = &t->searches[i];
+        beam_group *s = &t->searches[i];
         for (int k = 0; k < r->size; k++) {
             if (s->beams)
                 by_free(s->beams[k].tokens);
@@ -209,7 +138,7 @@ static void close_text(const run *r, text *t)
     by_free(t->searches);
 }
 
-static by_status begin(run *r, const int32_t *const *prompts, const int *lengths)
+static by_status begin(beam_run *r, const int32_t *const *prompts, const int *lengths)
 {
     const size_t rows = (size_t)by_generator_batch(r->generator), count = (size_t)r->count;
     BY_TRY(by_sampler_open(&r->sampler, r->vocab));
@@ -231,15 +160,17 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
         !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->count * returned;
+    r->places = r->count;
     BY_TRY(by_generator_keep_top(r->generator, r->top));
     for (int i = 0; i < (int)rows; i++)
         by_generator_rewind(r->generator, i, 0);
     for (int i = 0; i < r->count; i++) {
         r->texts[i].over = true;
+        r->order[i] = -1;
         if (!prompts[i])
             continue;
         BY_TRY(open_text(r, i, prompts[i], lengths[i]));
-        text *t = &r->texts[i];
+        beam_text *t = &r->texts[i];
         t->over = false;
         r->next[t->row] = t->searches[0].beams[0].tokens;
         r->left[t->row] = t->prompt;
@@ -248,7 +179,7 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     return BY_OK;
 }
 
-static void end(run *r)
+static void end(beam_run *r)
 {
     const double now = by_seconds() - r->started;
     if (r->begun)
@@ -272,313 +203,18 @@ static void end(run *r)
     by_free(r->tracks);
 }
 
-/* ---- candidates ------------------------------------------------------------------------------ */
-
-/* Enter an option among the best: higher totals first, of equals the first that came. */
-static void offer(run *r, option o)
-{
-    if (o.total == -INFINITY || (r->n_best == r->keep && o.total <= r->best[r->n_best - 1].total))
-        return;
-    int at = r->n_best < r->keep ? r->n_best++ : r->n_best - 1;
-    for (; at > 0 && r->best[at - 1].total < o.total; at--)
-        r->best[at] = r->best[at - 1];
-    r->best[at] = o;
-}
-
-/* Groups before this one have just chosen these tokens. */
-static void diversify(const run *r, const text *t, int group, by_scores *x)
-{
-    for (int i = 0; i < group; i++)
-        for (int k = 0; k < t->searches[i].n_chosen; k++) {
-            float *score = by_score_of(x, t->searches[i].chosen[k]);
-            if (score)
-                *score -= (float)r->spec->beam.diversity;
-        }
-}
-
-static by_sample_at place_of(const run *r, const text *t, const beam *b)
-{
-    return (by_sample_at){.tokens = b->tokens,
-                          .count = t->prompt + t->fresh,
-                          .prompt = t->prompt,
-                          .limit = t->limit,
-                          .stops = r->stops,
-                          .stop_count = r->stop_count};
-}
-
-/* Everything that changes the log-probabilities of a hypothesis's next token. */
-static void apply_rules(run *r, const text *t, int group, const beam *b, by_scores *x, by_tracking *track)
-{
-    const by_sample_at at = place_of(r, t, b);
-    by_constrain(&r->sampler, &r->spec->sampling, &at, x, track);
-    if (group > 0 && r->spec->beam.diversity > 0) {
-        diversify(r, t, group, x);
-        by_track(track, "diversity", x);
-    }
-}
-
-static bool check_weight(float lse)
-{
-    if (isfinite(lse))
-        return true;
-    by_fail(BY_ERR_NUMERIC, "the model gives logits that are not finite");
-    return false;
-}
-
-/* The scores of the highest logits, in x; false when they may not be enough. */
-static bool score_few(run *r, const text *t, int group, const beam *b, by_scores *x, by_tracking *track)
-{
-    const by_top_logits *top = by_generator_top(r->generator, b->row);
-    if (!top || (r->spec->sampling.prefix_count > t->fresh))
-        return false;
-    for (int i = 0; i < top->count; i++) {
-        r->value[i] = top->logits[i] - top->lse;
-        r->id[i] = top->ids[i];
-        r->slot[top->ids[i]] = i + 1;
-    }
-    const float floor = r->value[top->count - 1];
-    *x = (by_scores){.value = r->value, .id = r->id, .slot = r->slot, .count = top->count};
-    apply_rules(r, t, group, b, x, track);
-    for (int i = 0; i < top->count; i++)
-        r->slot[top->ids[i]] = 0;
-    int sure = 0;
-    for (int i = 0; i < x->count; i++)
-        sure += x->value[i] >= floor;
-    return sure >= r->keep || top->count == r->vocab || x->count < top->count; /* the last: one is forced */
-}
-
-/* The scores of all tokens. */
-static by_status score_all(run *r, const text *t, int group, const beam *b, by_scores *x, by_tracking *track)
-{
-    const float *logits = by_generator_logits(r->generator, b->row);
-    if (!logits)
-        return by_error_status();
-    float most = -INFINITY;
-    double sum = 0;
-    for (int i = 0; i < r->vocab; i++)
-        most = BY_MAX(most, logits[i]);
-    for (int i = 0; i < r->vocab; i++)
-        sum += (double)expf(logits[i] - most);
-    const float lse = (float)((double)most + log(sum));
-    if (!check_weight(lse))
-        return BY_ERR_NUMERIC;
-    for (int i = 0; i < r->vocab; i++)
-        r->sampler.row[i] = logits[i] - lse;
-    *x = (by_scores){.value = r->sampler.row, .count = r->vocab};
-    apply_rules(r, t, group, b, x, track);
-    return BY_OK;
-}
-
-/* The continuations of a hypothesis. */
-static by_status extend(run *r, const text *t, int group, int which, by_tracking *track)
-{
-    const beam *b = &t->searches[group].beams[which];
-    const by_top_logits *top = by_generator_top(r->generator, b->row);
-    by_tracking before;
-    if (track)
-        before = *track;
-    by_scores x;
-    if (top && !check_weight(top->lse))
-        return BY_ERR_NUMERIC;
-    if (!score_few(r, t, group, b, &x, track)) {
-        if (track)
-            *track = before;
-        BY_TRY(score_all(r, t, group, b, &x, track));
-    }
-    for (int i = 0; i < x.count; i++)
-        offer(r, (option){b->score + x.value[i], x.value[i], which, x.id ? x.id[i] : i});
-    return BY_OK;
-}
-
-/* ---- one step of a group --------------------------------------------------------------------- */
-
-static bool is_stop(const run *r, int32_t token)
-{
-    for (int i = 0; i < r->stop_count; i++)
-        if (r->stops[i] == token)
-            return true;
-    return false;
-}
-
-static float normalise(const run *r, float total, int length)
-{
-    return total / (float)pow((double)length, r->spec->beam.length_penalty);
-}
-
-/* A hypothesis ends with this option: it joins the finished ones when it is better than the last of them. */
-static bool finish(const run *r, const text *t, search *s, const option *o, bool stopped)
-{
-    const float score = normalise(r, o->total, t->fresh + 1);
-    if (s->n_finished == r->size && score <= s->finished[r->size - 1].score)
-        return false;
-    int at = s->n_finished < r->size ? s->n_finished++ : r->size - 1;
-    int32_t *tokens = s->finished[at].tokens;
-    for (; at > 0 && s->finished[at - 1].score < score; at--)
-        s->finished[at] = s->finished[at - 1];
-    const int count = t->prompt + t->fresh;
-    memcpy(tokens, s->beams[o->beam].tokens, sizeof *tokens * (size_t)count);
-    tokens[count] = o->token;
-    s->finished[at] = (ended){tokens, count + 1, score, stopped};
-    return true;
-}
-
-/* Why the search is over after `length` new tokens, NULL when it is not. */
-static const char *why_over(const run *r, const text *t, const search *s, int live, int length)
-{
-    const by_beam *b = &r->spec->beam;
-    if (length >= t->limit)
-        return "the greatest length is reached";
-    if (live == 0)
-        return "no hypothesis can go on";
-    if (s->n_finished < r->size)
-        return NULL;
-    if (b->early_stopping == BY_STOP_EARLY)
-        return "as many texts are finished as there are beams";
-    const bool far = b->early_stopping == BY_STOP_NEVER && b->length_penalty > 0;
-    const float hope = normalise(r, s->next[0].score, far ? t->limit : length);
-    return hope > s->finished[r->size - 1].score ? NULL
-                                                 : "no hypothesis can become better than those finished";
-}
-
-/* Sort the best options into what goes on and what ends; fates may be NULL. Only ends among the first `size`
- * count: the others are there so that enough can go on. */
-static int divide(const run *r, const text *t, search *s, int first_row, by_fate *fates)
-{
-    int live = 0;
-    s->n_chosen = 0;
-    for (int i = 0; i < r->n_best; i++) {
-        const option *o = &r->best[i];
-        const bool stopped = is_stop(r, o->token), last = t->fresh + 1 >= t->limit;
-        by_fate fate = BY_FATE_PASSED;
-        if (!stopped && s->n_chosen < r->size)
-            s->chosen[s->n_chosen++] = o->token;
-        if (stopped || last) {
-            fate = i < r->size && finish(r, t, s, o, stopped) ? BY_FATE_FINISHED : BY_FATE_TOO_LATE;
-        } else if (live < r->size) {
-            beam *next = &s->next[live];
-            const beam *old = &s->beams[o->beam];
-            const int count = t->prompt + t->fresh;
-            memcpy(next->tokens, old->tokens, sizeof *next->tokens * (size_t)count);
-            next->tokens[count] = o->token;
-            next->score = o->total;
-            next->row = first_row + live;
-            r->from[next->row] = old->row;
-            live++;
-            fate = BY_FATE_CHOSEN;
-        }
-        if (fates)
-            fates[i] = fate;
-    }
-    return live;
-}
-
-/* ---- explaining ------------------------------------------------------------------------------ */
-
-/* Follow the likeliest continuations of a hypothesis. */
-static by_tracking *track(run *r, const text *t, int group, int which)
-{
-    if (!r->spec->explain)
-        return NULL;
-    by_tracking *out = &r->tracks[which];
-    const int row = t->searches[group].beams[which].row;
-    const by_top_logits *top = by_generator_top(r->generator, row);
-    *out = (by_tracking){0};
-    for (int i = 0; top && i < BY_MIN(top->count, BY_EXPLAIN_CANDIDATES); i++) {
-        const float score = top->logits[i] - top->lse;
-        by_track_add(out, top->ids[i], score, expf(score));
-    }
-    return out;
-}
-
-static int show_beams(const text *t, const beam *beams, int count, int fresh, by_hypothesis *out)
-{
-    for (int i = 0; i < count; i++)
-        out[i] = (by_hypothesis){beams[i].tokens + t->prompt, fresh, beams[i].score};
-    return count;
-}
-
-/* The options that were looked at, then what was ruled out. */
-static void show_candidates(const run *r, const search *s, const by_fate *fates, by_explanation *why)
-{
-    for (int i = 0; i < r->n_best && why->count < BY_EXPLAIN_CANDIDATES; i++) {
-        const option *o = &r->best[i];
-        by_candidate c = {.token = o->token, .probability = expf(o->score)};
-        const by_tracking *known = &r->tracks[o->beam];
-        for (int k = 0; k < known->count; k++)
-            c = known->candidate[k].token == o->token ? known->candidate[k] : c;
-        c.beam = o->beam;
-        c.total = o->total;
-        c.fate = fates[i];
-        c.score = fates[i] == BY_FATE_FINISHED || fates[i] == BY_FATE_TOO_LATE
-                      ? normalise(r, o->total, why->step + 1)
-                      : 0;
-        why->candidates[why->count++] = c;
-    }
-    for (int b = 0; b < s->live; b++)
-        for (int k = 0; k < r->tracks[b].count && why->count < BY_EXPLAIN_CANDIDATES; k++) {
-            by_candidate c = r->tracks[b].candidate[k];
-            if (c.n_changes == 0 || c.changes[c.n_changes - 1].share > 0)
-                continue;
-            c.beam = b;
-            c.total = -INFINITY;
-            c.fate = BY_FATE_RULED_OUT;
-            why->candidates[why->count++] = c;
-        }
-}
-
-static void explain(const run *r, int which, int group, int live, const by_fate *fates)
-{
-    const text *t = &r->texts[which];
-    const search *s = &t->searches[group];
-    by_hypothesis *before = r->shown, *after = before + r->size, *done = after + r->size;
-    by_explanation why = {.row = which, .step = t->fresh, .group = group, .draw = -1, .end = s->end};
-    show_candidates(r, s, fates, &why);
-    why.n_beams = show_beams(t, s->beams, s->live, t->fresh, before);
-    why.n_next = show_beams(t, s->next, live, t->fresh + 1, after);
-    why.n_finished = s->n_finished;
-    for (int i = 0; i < s->n_finished; i++)
-        done[i] = (by_hypothesis){s->finished[i].tokens + t->prompt, s->finished[i].count - t->prompt,
-                                  s->finished[i].score};
-    why.beams = before;
-    why.next = after;
-    why.finished = done;
-    r->spec->explain(r->spec->user, &why);
-}
-
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-static by_status step_group(run *r, int which, int group)
-{
-    text *t = &r->texts[which];
-    search *s = &t->searches[group];
-    by_fate *fates = NULL;
-    r->n_best = 0;
-    for (int i = 0; i < s->live; i++)
-        BY_TRY(extend(r, t, group, i, track(r, t, group, i)));
-    if (r->spec->explain && !(fates = by_alloc_zero((size_t)r->keep, sizeof *fates)))
-        return BY_ERR_MEMORY;
-    const int live = divide(r, t, s, t->row + group * r->size, fates);
-    s->end = why_over(r, t, s, live, t->fresh + 1);
-    if (r->spec->explain)
-        explain(r, which, group, live, fates);
-    by_free(fates);
-    beam *old = s->beams;
-    s->beams = s->next;
-    s->next = old;
-    s->live = s->end ? 0 : live;
-    return BY_OK;
-}
-
 /* One token for every hypothesis of a text. Rows that hold none stay with the first of their own. */
-static by_status step_text(run *r, int which)
+static by_status step_text(beam_run *r, int which)
 {
-    text *t = &r->texts[which];
+    beam_text *t = &r->texts[which];
     bool over = true;
     for (int i = 0; i < r->groups; i++) {
         t->searches[i].n_chosen = 0;
         if (t->searches[i].end)
             continue;
-        BY_TRY(step_group(r, which, i));
+        BY_TRY(by_beam_step(r, which, i));
         over = over && t->searches[i].end;
     }
     t->fresh++;
@@ -587,7 +223,7 @@ static by_status step_text(run *r, int which)
 }
 
 /* Feed what is queued, slice by slice. */
-static by_status feed(run *r)
+static by_status feed(beam_run *r)
 {
     const by_generate_spec *spec = r->spec;
     const int rows = by_generator_batch(r->generator);
@@ -610,7 +246,7 @@ static by_status feed(run *r)
 
 /* Texts that are over leave their places once half of the places are free: what is left moves to the front,
  * and every pass costs half as much from then on. */
-static void squeeze(run *r)
+static void squeeze(beam_run *r)
 {
     int live = 0;
     for (int i = 0; i < r->places; i++)
@@ -621,7 +257,7 @@ static void squeeze(run *r)
     for (int i = 0; i < r->places; i++) {
         if (r->order[i] < 0 || r->texts[r->order[i]].over)
             continue;
-        text *t = &r->texts[r->order[i]];
+        beam_text *t = &r->texts[r->order[i]];
         const int moved = t->row - place * r->width;
         for (int b = 0; b < r->width; b++)
             r->from[place * r->width + b] = r->from[t->row + b];
@@ -637,20 +273,20 @@ static void squeeze(run *r)
 }
 
 /* The last token of every hypothesis goes next. */
-static void queue(run *r)
+static void queue(beam_run *r)
 {
     for (int i = 0; i < r->places; i++) {
-        text *t = &r->texts[r->order[i]];
-        for (int g = 0; g < r->groups && !t->over; g++)
+        const beam_text *t = r->order[i] >= 0 ? &r->texts[r->order[i]] : NULL;
+        for (int g = 0; t && g < r->groups && !t->over; g++)
             for (int k = 0; k < t->searches[g].live; k++) {
-                const beam *b = &t->searches[g].beams[k];
+                const beam_hypothesis *b = &t->searches[g].beams[k];
                 r->next[b->row] = b->tokens + t->prompt + t->fresh - 1;
                 r->left[b->row] = 1;
             }
     }
 }
 
-static by_status search_all(run *r)
+static by_status search_all(beam_run *r)
 {
     const int rows = by_generator_batch(r->generator);
     for (bool going = r->places > 0; going;) {
@@ -662,7 +298,7 @@ static by_status search_all(run *r)
             r->from[b] = b;
         going = false;
         for (int i = 0; i < r->places; i++) {
-            if (r->texts[r->order[i]].over)
+            if (r->order[i] < 0 || r->texts[r->order[i]].over)
                 continue;
             BY_TRY(step_text(r, r->order[i]));
             going = going || !r->texts[r->order[i]].over;
@@ -678,12 +314,12 @@ static by_status search_all(run *r)
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* The best finished text of all groups that was not taken yet. */
-static ended *take_best(const run *r, text *t)
+static beam_ended *take_best(const beam_run *r, beam_text *t)
 {
-    ended *best = NULL;
+    beam_ended *best = NULL;
     for (int g = 0; g < r->groups; g++)
         for (int i = 0; i < t->searches[g].n_finished; i++) {
-            ended *e = &t->searches[g].finished[i];
+            beam_ended *e = &t->searches[g].finished[i];
             if (e->tokens && (!best || e->score > best->score))
                 best = e;
         }
@@ -691,7 +327,7 @@ static ended *take_best(const run *r, text *t)
 }
 
 /* A text is told to the caller, who may end it earlier. */
-static void tell(run *r, int row, by_generation *out)
+static void tell(beam_run *r, int row, by_generation *out)
 {
     const by_generate_spec *spec = r->spec;
     for (int i = out->prompt; spec->token && i < out->count; i++)
@@ -702,13 +338,13 @@ static void tell(run *r, int row, by_generation *out)
     r->result->new_tokens += out->count - out->prompt;
 }
 
-static by_status give_results(run *r)
+static by_status give_results(beam_run *r)
 {
     const int returned = BY_MAX(r->spec->beam.returned, 1);
     for (int i = 0; i < r->count; i++)
         for (int k = 0; k < returned && r->texts[i].searches; k++) {
             by_generation *out = &r->result->rows[i * returned + k];
-            ended *e = take_best(r, &r->texts[i]);
+            beam_ended *e = take_best(r, &r->texts[i]);
             if (!e && k == 0)
                 return by_fail(BY_ERR_NUMERIC, BY_NO_TOKEN_LEFT);
             if (!e)
@@ -728,18 +364,18 @@ by_status by_beam_search(by_generator *g, const int32_t *const *prompts, const i
                          const by_generate_spec *spec, const int32_t *stops, int stop_count,
                          by_generate_result *result)
 {
-    BY_TRY(by_beam_check(g, spec));
-    run r = {.generator = g,
-             .spec = spec,
-             .result = result,
-             .stops = stops,
-             .stop_count = stop_count,
-             .width = spec->beam.width,
-             .groups = BY_MAX(spec->beam.groups, 1),
-             .vocab = by_model_vocab(by_generator_model(g)),
-             .capacity = by_generator_capacity(g),
-             .count = by_generator_batch(g) / spec->beam.width,
-             .started = by_seconds()};
+    BY_TRY(check_beam(g, spec));
+    beam_run r = {.generator = g,
+                  .spec = spec,
+                  .result = result,
+                  .stops = stops,
+                  .stop_count = stop_count,
+                  .width = spec->beam.width,
+                  .groups = BY_MAX(spec->beam.groups, 1),
+                  .vocab = by_model_vocab(by_generator_model(g)),
+                  .capacity = by_generator_capacity(g),
+                  .count = by_generator_batch(g) / spec->beam.width,
+                  .started = by_seconds()};
     r.size = r.width / r.groups;
     r.keep = BY_MAX(2, 1 + stop_count) * r.size;
     r.top = choose_top(&r);

@@ -1,15 +1,86 @@
-/* beam.h - beam search: the likeliest texts, several grown side by side (beam.c). */
+/* beam.h - beam search: the likeliest texts, several grown side by side. beam.c has the loop over texts,
+ * beam_step.c one step of a group of hypotheses. */
 #ifndef BY_INFER_BEAM_H
 #define BY_INFER_BEAM_H
 
-#include "banyan/generate.h"
+#include "infer/rules.h"
 
 /* by_generate when spec->beam.width is above 1. stops: every stop token. */
 by_status by_beam_search(by_generator *g, const int32_t *const *prompts, const int *lengths,
                          const by_generate_spec *spec, const int32_t *stops, int stop_count,
                          by_generate_result *result);
 
-/* BY_ERR_ARGUMENT naming what makes no sense. */
-by_status by_beam_check(const by_generator *g, const by_generate_spec *spec);
+/* ---- inside ---------------------------------------------------------------------------------- */
+
+/* A text so far, with its prompt. */
+typedef struct beam_hypothesis {
+    int32_t *tokens;
+    float score; /* sum of log-probabilities */
+    int row;     /* of the generator: where its keys and logits are */
+} beam_hypothesis;
+
+typedef struct beam_ended {
+    int32_t *tokens; /* with the prompt, and a stop token at the end when one came */
+    int count;
+    float score;
+    bool stopped;
+} beam_ended;
+
+/* A group of hypotheses. */
+typedef struct beam_group {
+    beam_hypothesis *beams, *next; /* (size) */
+    int live;                      /* of beams */
+    int32_t *chosen;               /* (size) tokens chosen in the present step, for the groups that follow */
+    int n_chosen;
+    beam_ended *finished; /* (size) best first */
+    int n_finished;
+    const char *end; /* why it is over, NULL: it is not */
+} beam_group;
+
+typedef struct beam_text {
+    int prompt, fresh, limit; /* tokens of the prompt, new ones so far, and at most */
+    int row;                  /* its first row of the generator */
+    beam_group *searches;
+    bool over;
+} beam_text;
+
+typedef struct beam_option {
+    float total, score; /* with the hypothesis, and alone */
+    int beam;
+    int32_t token;
+} beam_option;
+
+typedef struct beam_run {
+    by_generator *generator;
+    const by_generate_spec *spec;
+    by_generate_result *result;
+    const int32_t *stops;
+    int stop_count;
+    int width, groups, size; /* beams of a text; their groups, and beams of one */
+    int keep;                /* continuations looked at in a step of a group */
+    int top;                 /* highest logits of a row that come to the host; 0: all */
+    int vocab, capacity;
+    by_sampler sampler;
+    beam_text *texts;
+    int count;         /* texts */
+    int *order;        /* (count) the text at each place of the generator, -1: none */
+    int places;        /* in use */
+    beam_option *best; /* (keep) */
+    int n_best;
+    float *value;  /* (top) scores of a row, */
+    int32_t *id;   /* whose they are */
+    int32_t *slot; /* (V) and where they are, all 0 between calls */
+    int32_t *from; /* (B) */
+    const int32_t **next;
+    int *left, *counts;
+    by_hypothesis *shown; /* (3 size) for explanations, as what follows */
+    by_tracking *tracks;  /* (size) what became of each hypothesis's likeliest tokens */
+    double started;
+    bool begun;
+} beam_run;
+
+/* One token for every hypothesis of a group: what ends is set aside, the best of the rest are its hypotheses
+ * from now on, and r->from says what their rows take over. */
+by_status by_beam_step(beam_run *r, int which, int group);
 
 #endif

@@ -30,14 +30,27 @@ static inline float score_of(const by_sp *t, int32_t id)
     return t->m.types[id] == BY_PIECE_USER ? 0 : t->m.scores[id];
 }
 
+/* Below this a sum starts again from 0, and with it those of the places ahead that were reached already: what
+ * decides between them stays, and small differences are not lost in long texts. */
+#define LEAST_SUM (-100000.0f)
+
+static void start_again(best *b, size_t i, size_t reached)
+{
+    for (size_t k = i + 1; k <= reached; k++)
+        b[k].score -= b[k].start == UINT32_MAX ? 0 : b[i].score;
+    b[i].score = 0;
+}
+
 /* Scores add up in single precision, from that of all the text before. */
 static void search_unigram(const by_sp *t, const char *text, size_t size, float before, best *b)
 {
     float unk_score = t->least - BY_SP_PENALTY;
     for (size_t i = 0; i <= size; i++)
         b[i] = (best){before, UINT32_MAX, -1};
-    for (size_t i = 0, n; i < size; i += n) {
+    for (size_t i = 0, n, reached = 0; i < size; i += n) {
         n = BY_MIN(char_length((uint8_t)text[i]), size - i);
+        if (b[i].score < LEAST_SUM)
+            start_again(b, i, reached);
         float here = b[i].score;
         bool single = false;
         int32_t node = 0;
@@ -47,10 +60,12 @@ static void search_unigram(const by_sp *t, const char *text, size_t size, float 
                 continue;
             size_t length = k + 1 - i;
             improve(&b[k + 1], score_of(t, id) + here, i, id);
+            reached = BY_MAX(reached, k + 1);
             single = single || length == n;
         }
         if (!single)
             improve(&b[i + n], unk_score + here, i, t->m.unk);
+        reached = BY_MAX(reached, i + n);
     }
 }
 
@@ -220,8 +235,8 @@ static by_status encode_work(const by_sp *t, by_scratch *s, const by_sink *out)
 
 /* The search adds up scores over the whole text in single precision, so what wins inside a word depends,
  * where it is close, on how much came before. A word's spelling is kept together with the least distance
- * between a winner and what it beat; where rounding could make up for that, the word is searched again with
- * the sum as it is. */
+ * between a winner and what it beat; where rounding could make up for that, or the sum may start again, the
+ * word is searched with the sum as it is. */
 
 typedef struct exact {
     double score;
@@ -310,7 +325,7 @@ static by_status encode_words(const by_sp *t, by_scratch *s, by_ids *out)
         memcpy(&margin, known, sizeof(margin));
         /* Every sum on the way is off by at most half a unit in the last place of the largest. */
         float largest = (float)n * t->largest - sum, slip = (float)(n + 2) * 0x1p-22f * largest;
-        if (margin > slip) {
+        if (margin > slip && largest < -LEAST_SUM) {
             for (size_t k = 1; k < count; k++) {
                 sum += known[k] == t->m.unk ? t->least - BY_SP_PENALTY : score_of(t, known[k]);
                 put_word_id(t, out, first, known[k]);

@@ -56,6 +56,9 @@ same_text() { cmp <(text "$1" cpu) <(text "$1" cuda) && [ "$(text "$1" cuda | wc
 check "a run on the CPU" train learnt 300 --device cpu
 check "greedy text" same_text "static int"
 check "greedy text of a prompt of one byte" same_text "/"
+beams() { "$program" generate learnt "static int" --device "$1" --beams 3 --return 3 --no-repeat-ngram 4 -n 12 --threads 1; }
+same_beams() { cmp <(beams cpu | sed 's/score.*//') <(beams cuda | sed 's/score.*//') && [ "$(beams cuda | wc -c)" -ge 60 ]; }
+check "the texts of a beam search" same_beams
 
 # ---- stopped and continued -------------------------------------------------------------------------------------------------
 same() { # A B: the same bytes

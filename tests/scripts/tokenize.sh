@@ -106,4 +106,10 @@ tokenize "$published/bert-base-cased" --decode --no-special <"$tmp/in"
 check "BERT, text without them" "Hello,"
 tokenize "$published/xlnet/spiece.model" "Hello, world!"
 check "a bare spiece.model" "17 11368 19 185 136"
+# Near ties in a long text fall as the library's sums do, which start again at -100000.
+awk 'BEGIN { for (i = 0; i < 6250; i++) printf "%saloes vexx xsultan corporationx", i ? " " : ""; print "" }' >"$tmp/in"
+tokenize "$published/albert/spiece.model" <"$tmp/in"
+cksum <"$tmp/out" >"$tmp/sum"
+mv "$tmp/sum" "$tmp/out"
+check "a long text" "4191366805 312500"
 exit $failed

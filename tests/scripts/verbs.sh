@@ -97,6 +97,35 @@ check generate-from-run-or-model cmp -s "$tmp/out" "$tmp/first"
 run generate "$tmp/run" --threads 1 --prompt "the" -n 20 --json --seed 3
 check generate-json is_json
 check generate-json-length works '"tokens":20'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3
+check generate-beams works '^the quick'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 4 --return 3
+check generate-beams-scores works '^--- text 3, score -[0-9.]* ---$'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 8 --beams 4 --groups 2 --diversity 1 --json
+check generate-beams-json is_json
+check generate-beams-json-score works '"score":-'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --greedy --ban "bro" --begin " "
+check generate-ban works '^the quick '
+check generate-ban-holds eval '! grep -q bro "$tmp/out"'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 5 --greedy --force-first "j" --force-last "z"
+check generate-forced works '^the quickj...z$'
+run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --seed 3 --explain
+check generate-explain works '^step 3$'
+check generate-explain-why works '▸ .*◂ drawn among'
+run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --beams 2 --explain
+check generate-explain-beams works 'ends: the greatest length is reached'
+run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --beams 2 --explain --json
+check generate-explain-json [ "$(grep -c '^{"explain":"beams"' "$tmp/out")" -eq 3 ]
+run generate "$tmp/run" --threads 1 --prompt "the" --beams 4 --groups 3
+check generate-groups fails 1 'groups'
+run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --return 3
+check generate-return fails 1 'return'
+run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --temp 1
+check generate-beams-draw-nothing fails 2 'draws nothing'
+run generate "$tmp/run" --threads 1 --prompt "the" -n 5 --min-new-tokens 6
+check generate-minimum fails 1 'at least 6'
+run generate "$tmp/run" --threads 1 --prompt "the" --force-first the
+check generate-force-one-token fails 1 'not one'
 run generate "$tmp/run" --threads 1 --prompt "THE"
 check generate-unknown-character fails 1 U+0054
 
@@ -195,7 +224,7 @@ if [ -d "$shared/parity" ]; then
     sed 's/"layer_norm_epsilon": 1e-05/"layer_norm_epsilon": 1e-02/' "$shared/parity/gpt2-lm/config.json" >"$tmp/case/config.json"
     cp "$shared/parity/gpt2-lm/reference.safetensors" "$tmp/case"
     run verify "$tmp/case" --threads 1
-    check verify-failed eval '[ $rc -eq 1 ] && grep -q "^verify: FAILED [0-9]* of 38$" "$tmp/out"'
+    check verify-failed eval '[ $rc -eq 1 ] && grep -q "^verify: FAILED [0-9]* of 39$" "$tmp/out"'
     check verify-failed-tensor grep -q '^output.logits .* FAILED' "$tmp/out"
     run verify "$tmp/case" --threads 1 --json
     check verify-failed-json eval '[ $rc -eq 1 ] && is_json && grep -q "\"ok\":false" "$tmp/out"'

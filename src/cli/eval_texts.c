@@ -1,0 +1,225 @@
+/* eval_texts.c - `banyan eval` of encoder-decoders: write texts, compare them with references (see
+ * eval_texts.h). */
+#include "cli/eval_texts.h"
+
+#include "banyan/rewrite.h"
+#include "banyan/score.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/report.h"
+#include "cli/progress.h"
+#include "cli/show.h"
+#include "data/parallel.h"
+
+enum { TOGETHER = 512 }; /* texts written between two looks at the clock */
+
+typedef struct figures {
+    by_bleu *bleu;
+    by_chrf *chrf;
+    by_rouge *rouge;
+    int64_t texts, exact;
+    double seconds;
+} figures;
+
+static bool wants(const cli_texts_options *o, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = o->metric; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, n) == 0 && (at[n] == '\0' || at[n] == ','))
+            return true;
+    return false;
+}
+
+static by_status open_figures(figures *f, const cli_texts_options *o)
+{
+    static const char *const known[] = {"bleu", "chrf", "rouge", "exact"};
+    int count = 0;
+    for (int i = 0; i < BY_COUNT(known); i++)
+        count += wants(o, known[i]);
+    int asked = 1;
+    for (const char *c = o->metric; *c; c++)
+        asked += *c == ',';
+    if (count != asked)
+        return by_fail(BY_ERR_ARGUMENT, "--metric %s: there are bleu, chrf, rouge and exact", o->metric);
+    f->bleu = wants(o, "bleu") ? by_bleu_new(NULL) : NULL;
+    f->chrf = wants(o, "chrf") ? by_chrf_new(NULL) : NULL;
+    f->rouge = wants(o, "rouge") ? by_rouge_new(NULL) : NULL;
+    return (wants(o, "bleu") && !f->bleu) || (wants(o, "chrf") && !f->chrf) ||
+                   (wants(o, "rouge") && !f->rouge)
+               ? BY_ERR_MEMORY
+               : BY_OK;
+}
+
+static void close_figures(figures *f)
+{
+    by_bleu_free(f->bleu);
+    by_chrf_free(f->chrf);
+    by_rouge_free(f->rouge);
+}
+
+static by_status count_text(figures *f, const char *text, const char *reference)
+{
+    if (f->bleu)
+        BY_TRY(by_bleu_add(f->bleu, text, &reference, 1));
+    if (f->chrf)
+        BY_TRY(by_chrf_add(f->chrf, text, &reference, 1));
+    if (f->rouge)
+        BY_TRY(by_rouge_add(f->rouge, text, &reference, 1));
+    f->texts++;
+    f->exact += strcmp(text, reference) == 0;
+    return BY_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static by_status read_pairs(const cli_list *files, const cli_texts_options *o, by_pairs *out)
+{
+    const bool table = by_parallel_is_table(files->items[0]);
+    if (files->count != (table ? 1 : 2))
+        return by_fail(BY_ERR_ARGUMENT,
+                       "give a file of sources and one of references, or one table with both "
+                       "(.tsv, .csv, .jsonl)");
+    const by_parallel_item item = {
+        .source = files->items[0], .target = table ? NULL : files->items[1], .prefix = ""};
+    const by_parallel_spec spec = {
+        .items = &item, .count = 1, .text = o->source_column, .label = o->target_column, .words = o->words};
+    BY_TRY(by_parallel_read(&spec, out));
+    return out->count ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there are no texts", files->items[0]);
+}
+
+static by_status put_prediction(by_writer *out, const char *source, const char *target, const by_rewriting *r)
+{
+    by_buf line = {0};
+    by_buf_puts(&line, "{\"source\":");
+    by_json_quote(&line, source);
+    by_buf_puts(&line, ",\"reference\":");
+    by_json_quote(&line, target);
+    by_buf_puts(&line, ",\"text\":");
+    by_json_quote(&line, r->text);
+    by_buf_printf(&line, ",\"score\":%.9g}\n", (double)r->score);
+    by_status s = line.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a text") : BY_OK;
+    if (s == BY_OK)
+        s = by_writer_put(out, line.data, line.size);
+    by_buf_free(&line);
+    return s;
+}
+
+static by_status write_some(by_rewriter *r, const by_pairs *p, int first, int count, figures *f,
+                            by_writer *out)
+{
+    by_rewriting *list;
+    double begin = by_seconds();
+    BY_TRY(by_rewriter_run(r, (const char *const *)p->sources + first, count, &list));
+    f->seconds += by_seconds() - begin;
+    by_status s = BY_OK;
+    for (int i = 0; i < count && s == BY_OK; i++) {
+        s = count_text(f, list[i].text, p->targets[first + i]);
+        if (s == BY_OK && out)
+            s = put_prediction(out, p->sources[first + i], p->targets[first + i], &list[i]);
+    }
+    by_rewritings_free(list, count);
+    return s;
+}
+
+static by_status write_all(by_rewriter *r, const by_pairs *p, const cli_texts_options *o, figures *f)
+{
+    by_writer file = {0};
+    by_status s = o->predictions ? by_writer_open(&file, o->predictions) : BY_OK;
+    cli_progress bar = {.label = "eval", .total = p->count, .quiet = o->quiet};
+    cli_progress_start(&bar);
+    for (int i = 0; i < p->count && s == BY_OK; i += TOGETHER) {
+        s = cli_interrupted()
+                ? by_fail(BY_ERR_CANCELLED, "interrupted")
+                : write_some(r, p, i, BY_MIN(TOGETHER, p->count - i), f, o->predictions ? &file : NULL);
+        cli_progress_update(&bar, f->texts, "%.1f a second", (double)f->texts / f->seconds);
+    }
+    cli_progress_end(&bar);
+    if (o->predictions && s == BY_OK)
+        s = by_writer_finish(&file);
+    else if (o->predictions)
+        by_writer_abort(&file);
+    return s;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static int print_json(figures *f, const char *dir)
+{
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "model", dir);
+    cJSON_AddNumberToObject(j, "texts", (double)f->texts);
+    if (f->bleu) {
+        by_bleu_score b;
+        by_bleu_read(f->bleu, &b);
+        cli_json_number(j, "bleu", b.score);
+        cJSON_AddStringToObject(j, "bleu_signature", by_bleu_signature(f->bleu));
+    }
+    if (f->chrf)
+        cli_json_number(j, "chrf", by_chrf_read(f->chrf));
+    by_rouge_score rouge[BY_ROUGE_COUNT];
+    if (f->rouge)
+        by_rouge_read(f->rouge, rouge);
+    for (int k = 0; f->rouge && k < BY_ROUGE_COUNT; k++)
+        cli_json_number(j, by_rouge_name((by_rouge_kind)k), rouge[k].f1);
+    cli_json_number(j, "exact", (double)f->exact / (double)f->texts);
+    cli_json_number(j, "seconds", f->seconds);
+    return cli_print_json(j);
+}
+
+static int print_text(figures *f)
+{
+    printf("%lld texts in %.1f s", (long long)f->texts, f->seconds);
+    printf("  exact %.4f\n", (double)f->exact / (double)f->texts);
+    if (f->bleu) {
+        by_bleu_score b;
+        by_bleu_read(f->bleu, &b);
+        printf("BLEU %.2f  (%.1f/%.1f/%.1f/%.1f, brevity %.3f)  %s\n", b.score, b.precision[0],
+               b.precision[1], b.precision[2], b.precision[3], b.brevity, by_bleu_signature(f->bleu));
+    }
+    if (f->chrf)
+        printf("%s %.2f  %s\n", by_chrf_name(f->chrf), by_chrf_read(f->chrf), by_chrf_signature(f->chrf));
+    by_rouge_score rouge[BY_ROUGE_COUNT];
+    if (f->rouge)
+        by_rouge_read(f->rouge, rouge);
+    for (int k = 0; f->rouge && k < BY_ROUGE_COUNT; k++)
+        printf("%s %.2f  ", by_rouge_name((by_rouge_kind)k), 100 * rouge[k].f1);
+    if (f->rouge)
+        printf("\n");
+    return CLI_OK;
+}
+
+static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_texts_options *o,
+                                  const by_rewrite_defaults *d)
+{
+    by_rewriter_spec spec = {.generate = d->generate, .batch = o->batch, .truncate = true};
+    spec.prefix = o->prefix ? o->prefix : d->prefix;
+    spec.generate.beam.width = o->beams > 0                 ? o->beams
+                               : d->generate.beam.width > 1 ? d->generate.beam.width
+                                                            : 5;
+    spec.generate.sampling.min_new_tokens = d->min_length;
+    return by_rewriter_new(m, t, &spec);
+}
+
+int cli_eval_texts(by_model *m, const by_tokenizer *t, const char *dir, const cli_list *files,
+                   const cli_texts_options *o)
+{
+    by_pairs pairs = {0};
+    by_rewrite_defaults defaults = {0};
+    by_rewriter *r = NULL;
+    figures f = {0};
+    by_status s = open_figures(&f, o);
+    if (s == BY_OK)
+        s = read_pairs(files, o, &pairs);
+    if (s == BY_OK)
+        s = by_rewrite_defaults_load(dir, o->task, &defaults);
+    if (s == BY_OK && !(r = open_rewriter(m, t, o, &defaults)))
+        s = by_error_status();
+    if (s == BY_OK)
+        s = write_all(r, &pairs, o, &f);
+    const int code = s != BY_OK ? cli_fail(NULL) : o->json ? print_json(&f, dir) : print_text(&f);
+    by_rewriter_free(r);
+    by_rewrite_defaults_free(&defaults);
+    by_pairs_free(&pairs);
+    close_figures(&f);
+    return code;
+}

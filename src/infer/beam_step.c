@@ -1,0 +1,333 @@
+/* beam_step.c - one step of a group of hypotheses: their continuations, what goes on, what ends, and the
+ * explanation of it.
+ *
+ * Only the highest logits come to the host. Rules can only lower them, so the best are still among them as
+ * long as enough stay above the lowest that came; otherwise the whole row is fetched. */
+#include <math.h>
+
+#include "infer/beam.h"
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+/* Enter an option among the best: higher totals first, of equals the first that came. */
+static void offer(beam_run *r, beam_option o)
+{
+    if (o.total == -INFINITY || (r->n_best == r->keep && o.total <= r->best[r->n_best - 1].total))
+        return;
+    int at = r->n_best < r->keep ? r->n_best++ : r->n_best - 1;
+    for (; at > 0 && r->best[at - 1].total < o.total; at--)
+        r->best[at] = r->best[at - 1];
+    r->best[at] = o;
+}
+
+/* Groups before this one have just chosen these tokens. */
+static void diversify(const beam_run *r, const beam_text *t, int group, by_scores *x)
+{
+    for (int i = 0; i < group; i++)
+        for (int k = 0; k < t->searches[i].n_chosen; k++) {
+            float *score = by_score_of(x, t->searches[i].chosen[k]);
+            if (score)
+                *score -= (float)r->spec->beam.diversity;
+        }
+}
+
+static by_sample_at place_of(const beam_run *r, const beam_text *t, const beam_hypothesis *b)
+{
+    return (by_sample_at){.tokens = b->tokens,
+                          .count = t->prompt + t->fresh,
+                          .prompt = t->prompt,
+                          .limit = t->limit,
+                          .stops = r->stops,
+                          .stop_count = r->stop_count};
+}
+
+/* Everything that changes the log-probabilities of a hypothesis's next token. */
+static void apply_rules(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, by_scores *x,
+                        by_tracking *track)
+{
+    const by_sample_at at = place_of(r, t, b);
+    by_constrain(&r->sampler, &r->spec->sampling, &at, x, track);
+    if (group > 0 && r->spec->beam.diversity > 0) {
+        diversify(r, t, group, x);
+        by_track(track, "diversity", x);
+    }
+}
+
+static bool check_weight(float lse)
+{
+    if (isfinite(lse))
+        return true;
+    by_fail(BY_ERR_NUMERIC, "the model gives logits that are not finite");
+    return false;
+}
+
+/* The scores of the highest logits, in x; false when they may not be enough. */
+static bool score_few(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, by_scores *x,
+                      by_tracking *track)
+{
+    const by_top_logits *top = by_generator_top(r->generator, b->row);
+    if (!top || (r->spec->sampling.prefix_count > t->fresh))
+        return false;
+    for (int i = 0; i < top->count; i++) {
+        r->value[i] = top->logits[i] - top->lse;
+        r->id[i] = top->ids[i];
+        r->slot[top->ids[i]] = i + 1;
+    }
+    const float floor = r->value[top->count - 1];
+    *x = (by_scores){.value = r->value, .id = r->id, .slot = r->slot, .count = top->count};
+    apply_rules(r, t, group, b, x, track);
+    for (int i = 0; i < top->count; i++)
+        r->slot[top->ids[i]] = 0;
+    int sure = 0;
+    for (int i = 0; i < x->count; i++)
+        sure += x->value[i] >= floor;
+    return sure >= r->keep || top->count == r->vocab || x->count < top->count; /* the last: one is forced */
+}
+
+/* Log of the sum of e^logit. */
+static float weigh(const float *logits, int count)
+{
+    float most = -INFINITY;
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        most = BY_MAX(most, logits[i]);
+    for (int i = 0; i < count; i++)
+        sum += (double)expf(logits[i] - most);
+    return (float)((double)most + log(sum));
+}
+
+/* Follow the likeliest tokens of a whole row. */
+static void track_all(const beam_run *r, const float *logits, float lse, by_tracking *track)
+{
+    for (int k = 0; k < BY_MIN(BY_EXPLAIN_CANDIDATES, r->vocab); k++) {
+        int best = -1;
+        for (int i = 0; i < r->vocab; i++) {
+            bool seen = false;
+            for (int j = 0; j < k; j++)
+                seen = seen || track->candidate[j].token == i;
+            if (!seen && (best < 0 || logits[i] > logits[best]))
+                best = i;
+        }
+        by_track_add(track, best, logits[best] - lse, expf(logits[best] - lse));
+    }
+}
+
+/* The scores of all tokens. */
+static by_status score_all(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, by_scores *x,
+                           by_tracking *track)
+{
+    const float *logits = by_generator_logits(r->generator, b->row);
+    if (!logits)
+        return by_error_status();
+    const float lse = weigh(logits, r->vocab);
+    if (!check_weight(lse))
+        return BY_ERR_NUMERIC;
+    if (track && track->count == 0)
+        track_all(r, logits, lse, track);
+    for (int i = 0; i < r->vocab; i++)
+        r->sampler.row[i] = logits[i] - lse;
+    *x = (by_scores){.value = r->sampler.row, .count = r->vocab};
+    apply_rules(r, t, group, b, x, track);
+    return BY_OK;
+}
+
+/* The continuations of a hypothesis. */
+static by_status extend(beam_run *r, const beam_text *t, int group, int which, by_tracking *track)
+{
+    const beam_hypothesis *b = &t->searches[group].beams[which];
+    const by_top_logits *top = by_generator_top(r->generator, b->row);
+    by_tracking before;
+    if (track)
+        before = *track;
+    by_scores x;
+    if (top && !check_weight(top->lse))
+        return BY_ERR_NUMERIC;
+    if (!score_few(r, t, group, b, &x, track)) {
+        if (track)
+            *track = before;
+        BY_TRY(score_all(r, t, group, b, &x, track));
+    }
+    for (int i = 0; i < x.count; i++)
+        offer(r, (beam_option){b->score + x.value[i], x.value[i], which, x.id ? x.id[i] : i});
+    return BY_OK;
+}
+
+/* ---- one step of a group --------------------------------------------------------------------- */
+
+static bool is_stop(const beam_run *r, int32_t token)
+{
+    for (int i = 0; i < r->stop_count; i++)
+        if (r->stops[i] == token)
+            return true;
+    return false;
+}
+
+static float normalise(const beam_run *r, float total, int length)
+{
+    return total / (float)pow((double)length, r->spec->beam.length_penalty);
+}
+
+/* A hypothesis ends with this option: it joins the finished ones when it is better than the last of them. */
+static bool finish(const beam_run *r, const beam_text *t, beam_group *s, const beam_option *o, bool stopped)
+{
+    const float score = normalise(r, o->total, t->fresh + 1);
+    if (s->n_finished == r->size && score <= s->finished[r->size - 1].score)
+        return false;
+    int at = s->n_finished < r->size ? s->n_finished++ : r->size - 1;
+    int32_t *tokens = s->finished[at].tokens;
+    for (; at > 0 && s->finished[at - 1].score < score; at--)
+        s->finished[at] = s->finished[at - 1];
+    const int count = t->prompt + t->fresh;
+    memcpy(tokens, s->beams[o->beam].tokens, sizeof *tokens * (size_t)count);
+    tokens[count] = o->token;
+    s->finished[at] = (beam_ended){tokens, count + 1, score, stopped};
+    return true;
+}
+
+/* Why the search is over after `length` new tokens, NULL when it is not. */
+static const char *why_over(const beam_run *r, const beam_text *t, const beam_group *s, int live, int length)
+{
+    const by_beam *b = &r->spec->beam;
+    if (length >= t->limit)
+        return "the greatest length is reached";
+    if (live == 0)
+        return "no hypothesis can go on";
+    if (s->n_finished < r->size)
+        return NULL;
+    if (b->early_stopping == BY_STOP_EARLY)
+        return "as many texts are finished as there are beams";
+    const bool far = b->early_stopping == BY_STOP_NEVER && b->length_penalty > 0;
+    const float hope = normalise(r, s->next[0].score, far ? t->limit : length);
+    return hope > s->finished[r->size - 1].score ? NULL
+                                                 : "no hypothesis can become better than those finished";
+}
+
+/* Sort the best options into what goes on and what ends; fates may be NULL. Only ends among the first `size`
+ * count: the others are there so that enough can go on. */
+static int divide(const beam_run *r, const beam_text *t, beam_group *s, int first_row, by_fate *fates)
+{
+    int live = 0;
+    s->n_chosen = 0;
+    for (int i = 0; i < r->n_best; i++) {
+        const beam_option *o = &r->best[i];
+        const bool stopped = is_stop(r, o->token), last = t->fresh + 1 >= t->limit;
+        by_fate fate = BY_FATE_PASSED;
+        if (!stopped && s->n_chosen < r->size)
+            s->chosen[s->n_chosen++] = o->token;
+        if (stopped || last) {
+            fate = i < r->size && finish(r, t, s, o, stopped) ? BY_FATE_FINISHED : BY_FATE_TOO_LATE;
+        } else if (live < r->size) {
+            beam_hypothesis *next = &s->next[live];
+            const beam_hypothesis *old = &s->beams[o->beam];
+            const int count = t->prompt + t->fresh;
+            memcpy(next->tokens, old->tokens, sizeof *next->tokens * (size_t)count);
+            next->tokens[count] = o->token;
+            next->score = o->total;
+            next->row = first_row + live;
+            r->from[next->row] = old->row;
+            live++;
+            fate = BY_FATE_CHOSEN;
+        }
+        if (fates)
+            fates[i] = fate;
+    }
+    return live;
+}
+
+/* ---- explaining ------------------------------------------------------------------------------ */
+
+/* Follow the likeliest continuations of a hypothesis. */
+static by_tracking *track(beam_run *r, const beam_text *t, int group, int which)
+{
+    if (!r->spec->explain)
+        return NULL;
+    by_tracking *out = &r->tracks[which];
+    const int row = t->searches[group].beams[which].row;
+    const by_top_logits *top = by_generator_top(r->generator, row);
+    *out = (by_tracking){0};
+    for (int i = 0; top && i < BY_MIN(top->count, BY_EXPLAIN_CANDIDATES); i++) {
+        const float score = top->logits[i] - top->lse;
+        by_track_add(out, top->ids[i], score, expf(score));
+    }
+    return out;
+}
+
+static int show_beams(const beam_text *t, const beam_hypothesis *beams, int count, int fresh,
+                      by_hypothesis *out)
+{
+    for (int i = 0; i < count; i++)
+        out[i] = (by_hypothesis){beams[i].tokens + t->prompt, fresh, beams[i].score};
+    return count;
+}
+
+/* The options that were looked at, then what was ruled out. */
+static void show_candidates(const beam_run *r, const beam_group *s, const by_fate *fates, by_explanation *why)
+{
+    for (int i = 0; i < r->n_best && why->count < BY_EXPLAIN_CANDIDATES; i++) {
+        const beam_option *o = &r->best[i];
+        by_candidate c = {.token = o->token, .probability = expf(o->score)};
+        const by_tracking *known = &r->tracks[o->beam];
+        for (int k = 0; k < known->count; k++)
+            c = known->candidate[k].token == o->token ? known->candidate[k] : c;
+        c.beam = o->beam;
+        c.total = o->total;
+        c.fate = fates[i];
+        c.score = fates[i] == BY_FATE_FINISHED || fates[i] == BY_FATE_TOO_LATE
+                      ? normalise(r, o->total, why->step + 1)
+                      : 0;
+        why->candidates[why->count++] = c;
+    }
+    for (int b = 0; b < s->live; b++)
+        for (int k = 0; k < r->tracks[b].count && why->count < BY_EXPLAIN_CANDIDATES; k++) {
+            by_candidate c = r->tracks[b].candidate[k];
+            if (c.n_changes == 0 || c.changes[c.n_changes - 1].share > 0)
+                continue;
+            c.beam = b;
+            c.total = -INFINITY;
+            c.fate = BY_FATE_RULED_OUT;
+            why->candidates[why->count++] = c;
+        }
+}
+
+static void explain(const beam_run *r, int which, int group, int live, const by_fate *fates)
+{
+    const beam_text *t = &r->texts[which];
+    const beam_group *s = &t->searches[group];
+    by_hypothesis *before = r->shown, *after = before + r->size, *done = after + r->size;
+    by_explanation why = {.row = which, .step = t->fresh, .group = group, .draw = -1, .end = s->end};
+    show_candidates(r, s, fates, &why);
+    why.n_beams = show_beams(t, s->beams, s->live, t->fresh, before);
+    why.n_next = show_beams(t, s->next, live, t->fresh + 1, after);
+    why.n_finished = s->n_finished;
+    for (int i = 0; i < s->n_finished; i++)
+        done[i] = (by_hypothesis){s->finished[i].tokens + t->prompt, s->finished[i].count - t->prompt,
+                                  s->finished[i].score};
+    why.beams = before;
+    why.next = after;
+    why.finished = done;
+    r->spec->explain(r->spec->user, &why);
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+by_status by_beam_step(beam_run *r, int which, int group)
+{
+    beam_text *t = &r->texts[which];
+    beam_group *s = &t->searches[group];
+    by_fate *fates = NULL;
+    r->n_best = 0;
+    for (int i = 0; i < s->live; i++)
+        BY_TRY(extend(r, t, group, i, track(r, t, group, i)));
+    if (r->spec->explain && !(fates = by_alloc_zero((size_t)r->keep, sizeof *fates)))
+        return BY_ERR_MEMORY;
+    const int live = divide(r, t, s, t->row + group * r->size, fates);
+    s->end = why_over(r, t, s, live, t->fresh + 1);
+    if (r->spec->explain)
+        explain(r, which, group, live, fates);
+    by_free(fates);
+    beam_hypothesis *old = s->beams;
+    s->beams = s->next;
+    s->next = old;
+    s->live = s->end ? 0 : live;
+    return BY_OK;
+}
