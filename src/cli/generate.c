@@ -9,6 +9,7 @@
 #include "cli/common.h"
 #include "cli/strategy.h"
 #include "cli/verbs.h"
+#include "data/fim.h"
 #include "infer/stream.h"
 
 enum { ROWS_AT_ONCE = 8, MOST_TEXTS = 64 }; /* samples that grow side by side; texts of a beam search */
@@ -16,6 +17,7 @@ enum { ROWS_AT_ONCE = 8, MOST_TEXTS = 64 }; /* samples that grow side by side; t
 
 typedef struct generate_options {
     const char *prompt, *file, *device;
+    const char *before, *after; /* of a hole */
     by_dtype dtype;
     cli_strategy strategy;
     int max_new, context, threads, samples, top_k;
@@ -30,6 +32,9 @@ static const cli_option rows[] = {
      .group = "Prompt"},
     {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE",
      .help = "read the prompt from a file, - for stdin; a newline at its end does not count"},
+    {CLI_AT(generate_options, before), .name = "prefix", .help = "fill in: what stands before the hole,"},
+    {CLI_AT(generate_options, after), .name = "suffix",
+     .help = "and behind it; for models that were trained with fim. What is printed is the middle"},
     {CLI_AT(generate_options, ids), .name = "ids",
      .help = "the prompt is token ids, and so is the output; needs no tokenizer"},
 
@@ -134,12 +139,18 @@ static by_status read_file(const char *path, by_buf *out)
     return BY_OK;
 }
 
+/* Write into a hole. */
+static bool fills_in(const generate_options *o)
+{
+    return o->before || o->after;
+}
+
 /* From --prompt, the arguments, a file, or stdin when it is not a terminal; otherwise empty. */
 static by_status read_prompt(job *j, const cli_args *args)
 {
     const generate_options *o = &j->o;
-    bool from_stdin =
-        o->file ? strcmp(o->file, "-") == 0 : !o->prompt && args->count < 2 && !isatty(STDIN_FILENO);
+    bool from_stdin = o->file ? strcmp(o->file, "-") == 0
+                              : !o->prompt && !fills_in(o) && args->count < 2 && !isatty(STDIN_FILENO);
     by_status status = BY_OK;
     if (o->prompt)
         by_buf_puts(&j->prompt, o->prompt);
@@ -164,6 +175,9 @@ static bool is_pair(const job *j)
 static by_status encode_prompt(job *j)
 {
     BY_TRY(by_ids_reserve(&j->ids, 1));
+    if (fills_in(&j->o))
+        return by_fim_prompt(j->tokenizer, j->o.before ? j->o.before : "", j->o.after ? j->o.after : "",
+                             &j->ids);
     if (!j->tokenizer)
         return cli_parse_ids("--ids", j->prompt.data, &j->ids);
     by_encoding e = {0};
@@ -530,9 +544,14 @@ static int generate_run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_generate, argc, argv, &j.o, &args, &code))
         return code;
-    int sources = (j.o.prompt != NULL) + (j.o.file != NULL) + (args.count > 1);
-    if (sources > 1)
-        code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file and arguments");
+    int sources = (j.o.prompt != NULL) + (j.o.file != NULL) + (args.count > 1) + fills_in(&j.o);
+    if (fills_in(&j.o))
+        j.o.echo = false;
+    if (fills_in(&j.o) && j.o.ids)
+        code = cli_usage_fail("--prefix and --suffix are text, and --ids reads none");
+    else if (sources > 1)
+        code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file, arguments, "
+                              "and --prefix with --suffix");
     else if (j.o.strategy.beams > 1 && (j.o.samples > 1 || (cli_given(&args, &j.o.temp) && j.o.temp > 0)))
         code =
             cli_usage_fail("a beam search draws nothing: --return gives several texts, and --temp must be 0");

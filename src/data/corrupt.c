@@ -161,7 +161,8 @@ static int draw_lengths(const by_objective *o, int hidden, by_rng *random, int32
 {
     int n = 0, room = 0;
     while (hidden > 0) {
-        int length = BY_MIN(poisson(o->spec.masking.span, random), hidden);
+        int length = poisson(o->spec.masking.span, random);
+        length = BY_MIN(length, hidden);
         if (length == 0 && room == 0)
             continue;
         room += length - 1;

@@ -90,12 +90,12 @@ by_status by_dataset_objectives(by_dataset *d, const by_run_spec *s, const by_mo
                               .suffix_first = s->objective.suffix_first,
                               .start = by_model_start(m),
                               .budget = s->batch_tokens};
-    if (by_objective_task(d->kind) == BY_TASK_SEQ2SEQ && spec.start < 0)
-        return by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
     by_model_positions(m, &no_padding, 1, 1, &spec.first_position);
     d->rows = by_objective_new(&d->train_part, d->tokenizer, &spec);
     if (!d->rows)
         return by_error_status();
+    if (by_objective_task(d->kind) == BY_TASK_SEQ2SEQ && spec.start < 0)
+        return by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
     if (d->eval_part.count == 0 || !held)
         return BY_OK;
     spec.step_rows = s->batch;

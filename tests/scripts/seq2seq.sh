@@ -1,0 +1,107 @@
+#!/bin/bash
+# seq2seq.sh - encoder-decoders from text to model: pairs of texts in all formats, vocabularies learnt on the spot, what is
+# shown, a run that goes on bit for bit, averaged checkpoints, fine-tuning, filling in, and what is refused.
+set -u
+export LC_ALL=C.UTF-8 GOMP_SPINCOUNT=0
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+cd "$tmp" || exit 2
+
+for a in one two three four five six seven eight nine ten; do
+    for b in dog cat horse bird fish; do
+        echo "The $b number $a goes home." >>t.en
+        echo "Das Tier $b Nummer $a geht nach Hause." >>t.de
+    done
+done
+paste t.en t.de >t.tsv
+sed 's/\(.*\)\t\(.*\)/{"translation": {"en": "\1", "de": "\2"}}/' t.tsv >t.jsonl
+head -n 9 t.de >short.de
+
+small="--layers 1 --heads 2 --width 16 --threads 1"
+train() { "$BANYAN" train "$@" >out 2>err; }
+check() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >why 2>&1; then
+        echo "ok $name"
+    else
+        echo "not ok $name"
+        head -n 5 out err why | sed 's/^/    /'
+    fi
+}
+shows() { # COUNT TEXT OPTIONS...: so many rows, with this in them
+    local count=$1 text=$2
+    shift 2
+    train --show-batch "$count" "$@" && [ "$(grep -c '^row [0-9]*: ' out)" -eq "$count" ] && grep -q -e "$text" out
+}
+refuses() { # TEXT OPTIONS...
+    local text=$1 code
+    shift
+    rm -rf bad
+    train $small --out bad --max-steps 2 "$@"
+    code=$?
+    [ $code -eq 1 ] && grep -q -e "$text" err
+}
+
+check "pairs of files" shows 3 '^  target: Das Tier .*</s>$' --model transformer --data t.en t.de --tokenizer bpe:200
+check "their source" grep -q '^  source: The .* goes home.</s>$' out
+check "a table" shows 3 '^  target: Das Tier .*</s>$' --model marian --data t.tsv --tokenizer unigram:200
+check "JSON lines, by language" shows 3 '^  target: The .*</s>$' --model transformer --data t.jsonl --languages de,en --tokenizer bpe:200
+check "WordPiece" shows 2 '^  target: Das Tier ' --model transformer --data t.tsv --tokenizer wordpiece:200
+check "both directions" shows 40 '^  source: >>en<< *Das Tier' --model transformer --data t.en t.de --both-directions --tokenizer bpe:200
+check "the other one" grep -q '^  source: >>de<< *The' out
+check "a prefix" shows 2 '^  source: to German: The' --model t5 --objective translate --data t.tsv --prefix 'to German: ' --tokenizer unigram:400
+check "spans" shows 2 '^  target: <extra_id_0>.*<extra_id_1>.*</s>$' --model t5 --data t.en --seq 32 --tokenizer unigram:400
+check "infilling" shows 2 '^  source: <s>.*<mask>.*</s>$' --model bart --data t.en --seq 32 --tokenizer bpe:300
+check "filling in" shows 8 '<|fim_prefix|>.*<|fim_suffix|>.*<|fim_middle|>' --model gpt2 --objective fim --data t.en --seq 32 --tokenizer bpe:400
+json() {
+    train --show-batch 2 --json --model transformer --data t.tsv --tokenizer bpe:200 &&
+        [ "$(grep -c '"source":".*"target":".*"source_ids":\[.*,1\],"ids":\[0,.*"targets":\[.*,1\]}' out)" -eq 2 ]
+}
+check "as JSON" json
+
+translate() { # OUT STEPS
+    train $small --model transformer --data t.en t.de --tokenizer bpe:200 --batch-tokens 128 --accumulate 2 --label-smoothing 0.1 \
+        --schedule inverse-sqrt --warmup 3 --eval-steps 4 --average 2 --max-steps "$2" --out "$1"
+}
+same() {
+    translate whole 12 && translate parts 4 && translate parts 9 && translate parts 12 &&
+        cmp whole/last/model.safetensors parts/last/model.safetensors &&
+        cmp whole/last/optimizer.safetensors parts/last/optimizer.safetensors &&
+        cmp <(sed 's/, "ms".*//' whole/metrics.jsonl) <(sed 's/, "ms".*//' parts/metrics.jsonl)
+}
+check "a run in parts is the run" same
+check "a model directory" test -s whole/best/tokenizer.json -a -s whole/best/config.json -a -s whole/averaged/model.safetensors
+check "its tokens" grep -q '"decoder_start_token_id": *0' whole/best/config.json
+check "its record" grep -q '"label_smoothing": *0.1' whole/run.json
+check "another smoothing is refused" eval '! train $small --model transformer --data t.en t.de --tokenizer bpe:200 --batch-tokens 128 \
+    --accumulate 2 --schedule inverse-sqrt --warmup 3 --eval-steps 4 --max-steps 12 --out whole && grep -q label_smoothing err'
+check "shapes of the halves" eval 'train $small --decoder-layers 2 --pre-norm --model transformer --data t.tsv --tokenizer bpe:200 \
+    --max-steps 1 --out halves && grep -q "\"decoder_layers\": *2" halves/last/config.json && grep -q "\"encoder_layers\": *1" halves/last/config.json &&
+    grep -q "\"normalize_before\": *true" halves/last/config.json'
+
+tune() {
+    train $small --model t5 --data t.en --seq 32 --tokenizer unigram:400 --batch-size 4 --max-steps 3 --out t5 &&
+        { for i in 1 2 3 4 5; do printf 'a good one\t1\na bad one\t0\n'; done; } >labels.tsv &&
+        "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix 'sst2: ' --label-words negative,positive \
+            --max-steps 4 --threads 1 --out tuned >out 2>err && test -s tuned/model.safetensors -a -s tuned/tokenizer.json && grep -q 'loss [0-9]' out
+}
+check "fine-tuning" tune
+check "a label without a word" eval '! "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --label-words negative \
+    --max-steps 1 --threads 1 --out tuned2 >out 2>err && grep -q "labels.tsv, line 1.*no word" err'
+fill() {
+    train $small --model gpt2 --objective fim --data t.en --seq 32 --tokenizer bpe:400 --batch-size 4 --max-steps 3 --out hole &&
+        "$BANYAN" generate hole --prefix 'The dog' --suffix 'home.' --max-new-tokens 4 --greedy --threads 1 >out 2>err
+}
+check "generating into a hole" fill
+check "a model that cannot" eval '! "$BANYAN" generate whole --prefix a --suffix b >out 2>err && grep -q "fim_prefix" err'
+
+check "files of different length" refuses 't.en has 50 lines and short.de has 9' --model transformer --data t.en short.de --tokenizer bpe:200
+check "one file of lines" refuses 't.en: a file of lines needs another' --model transformer --data t.en --tokenizer bpe:200
+check "a size that is none" refuses 'needs a size' --model transformer --data t.tsv --tokenizer bpe:many
+check "no padding token" refuses 'no padding' --model transformer --data t.tsv --tokenizer byte
+check "no sentinels" refuses 'no sentinels' --model t5 --data t.en --tokenizer whole/best
+check "no place for parts" refuses 'has no <|fim_prefix|>' --model gpt2 --objective fim --data t.en --tokenizer byte --seq 32
+check "a decoder does not translate" refuses 'no head for the objective "translate"' --model gpt2 --objective translate --data t.tsv --tokenizer bpe:200
+check "all pairs too long" refuses 'none is left' --model transformer --data t.tsv --tokenizer bpe:200 --seq 8
