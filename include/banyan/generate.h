@@ -202,6 +202,7 @@ typedef struct by_generate_spec {
     /* 0: until a stop token comes or the row's capacity is used up. Otherwise prompt and new tokens must fit
      * into the capacity, unless slide is set. */
     int max_new_tokens;
+    const int *limits; /* of each prompt its own number, max_new_tokens at most; NULL: the same for all */
     /* When a row is full, keep its last tokens, half the capacity, and feed them again from position 0 on; a
      * prompt that does not fit is cut to its end in the same way. Needs max_new_tokens. */
     bool slide;

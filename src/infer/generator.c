@@ -309,6 +309,11 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
     return by_run(s->encoder);
 }
 
+static by_status check_stage(const by_generator *g)
+{
+    return g->now ? BY_OK : by_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
+}
+
 /* Tell the cache what a graph of so many rows will find there. */
 static void use_sources(by_generator *g, by_graph *graph, int rows)
 {
@@ -534,9 +539,8 @@ static int count_left(const by_generator *g, const int *counts)
 
 by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
+    BY_TRY(check_stage(g));
     BY_TRY(check_feed(g, tokens, counts));
-    if (!g->now)
-        return by_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
     memset(g->done, 0, sizeof *g->done * (size_t)g->batch);
     for (int left; (left = count_left(g, counts)) > 0;) {
         pass *p;
@@ -680,6 +684,7 @@ static by_status compile_loop(by_generator *g)
 
 by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
 {
+    BY_TRY(check_stage(g));
     if (!g->now->greedy)
         BY_TRY(compile_loop(g));
     by_program_time(g->now->greedy, fn, user);
@@ -692,6 +697,7 @@ by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool
     loop *l = &g->greedy;
     const size_t rows = (size_t)g->batch, bytes = rows * sizeof(int32_t);
     const int32_t none = 0, first = by_model_first_position(g->model);
+    BY_TRY(check_stage(g));
     if (steps < 1 || steps > RUN)
         return by_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
     for (int b = 0; b < g->batch; b++) {

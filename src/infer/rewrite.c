@@ -107,10 +107,13 @@ static int by_length(const void *a, const void *b)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+/* How long a text may become: not a matter of what else is in its batch. */
 static int new_tokens(const by_rewriter *r, int source)
 {
-    const int asked = r->spec.generate.max_new_tokens, limit = by_model_context(r->model);
-    const int wanted = asked ? asked : 2 * source + MORE;
+    const by_generate_spec *spec = &r->spec.generate;
+    const int asked = spec->max_new_tokens, limit = by_model_context(r->model);
+    const int least = BY_MAX(spec->sampling.min_new_tokens, spec->sampling.prefix_count);
+    const int wanted = asked ? asked : BY_MAX(2 * source + MORE, least);
     return by_model_is_limited(r->model) || !asked ? BY_MIN(wanted, limit) : wanted;
 }
 
@@ -145,14 +148,17 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
     const int returned = by_rewriter_returned(r);
     const int32_t **sources = by_alloc_zero((size_t)r->spec.batch, sizeof *sources);
     int *lengths = by_alloc_zero((size_t)r->spec.batch, sizeof *lengths);
+    int *limits = by_alloc_zero((size_t)r->spec.batch, sizeof *limits);
     by_generate_result result = {0};
     by_generate_spec spec = r->spec.generate;
-    by_status s = sources && lengths ? BY_OK : BY_ERR_MEMORY;
+    by_status s = sources && lengths && limits ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < count; i++) {
         sources[i] = items[i].ids.data;
         lengths[i] = (int)items[i].ids.count;
+        limits[i] = new_tokens(r, lengths[i]);
     }
-    spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count);
+    spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count); /* the longest */
+    spec.limits = limits;
     if (s == BY_OK)
         s = by_generate(r->generator, sources, lengths, &spec, &result);
     for (int i = 0; i < count && s == BY_OK; i++)
@@ -161,6 +167,7 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
     by_generate_result_free(&result);
     by_free(sources);
     by_free(lengths);
+    by_free(limits);
     return s;
 }
 
