@@ -545,6 +545,30 @@ static void neighbours_do_not_matter(void **state)
     }
 }
 
+/* Drawn texts follow from the seed and their place among all texts, not from batches or lengths. */
+static void every_text_draws_for_itself(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a b", "the quick brown fox", "a b", "zz", "a b"};
+    enum { TEXTS = BY_COUNT(texts) };
+    by_model *m = make_model(&families[3]);
+    by_rewriter_spec spec = {
+        .generate = {.max_new_tokens = 20, .ignore_eos = true, .sampling = {.temperature = 3, .seed = 8}}};
+    by_rewriting *all = rewrite(m, &spec, texts, TEXTS), *next;
+    assert_string_not_equal(all[0].text, all[2].text);
+    assert_string_not_equal(all[0].text, all[4].text);
+    spec.batch = 2;
+    by_rewriter *r = by_rewriter_new(m, letters, &spec);
+    for (int i = 0; i < TEXTS; i++) { /* one call each */
+        assert_int_equal(by_rewriter_run(r, texts + i, 1, &next), BY_OK);
+        assert_string_equal(next->text, all[i].text);
+        by_rewritings_free(next, 1);
+    }
+    by_rewriter_free(r);
+    by_rewritings_free(all, TEXTS);
+    by_model_free(m);
+}
+
 static void long_texts_are_cut_or_refused(void **state)
 {
     (void)state;
@@ -653,6 +677,7 @@ int main(void)
         cmocka_unit_test(a_head_of_its_own_is_kept),
         cmocka_unit_test(two_vocabularies),
         cmocka_unit_test(neighbours_do_not_matter),
+        cmocka_unit_test(every_text_draws_for_itself),
         cmocka_unit_test(long_texts_are_cut_or_refused),
         cmocka_unit_test(a_prefix_comes_before_every_text),
         cmocka_unit_test(several_texts_come_best_first),

@@ -208,8 +208,9 @@ typedef struct by_generate_spec {
     bool slide;
     const int32_t *stop_tokens; /* besides the model's end-of-text token; NULL: none */
     int stop_count;
-    bool ignore_eos;  /* the model's end-of-text token is a token like others */
-    int first_sample; /* row r draws the random numbers of sample first_sample + r */
+    bool ignore_eos;    /* the model's end-of-text token is a token like others */
+    int first_sample;   /* row r draws the random numbers of sample first_sample + r, */
+    const int *samples; /* or, unless this is NULL, of sample samples[r] */
     /* Callbacks, may be NULL. token() hears of every new token but stop tokens, with its log-probability
      * under the model before any of the above; returning false ends the row. cancelled() is polled between
      * passes; returning true ends everything with BY_ERR_CANCELLED. */

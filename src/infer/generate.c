@@ -277,7 +277,8 @@ static by_status advance(run *r, int row)
                        .count = out->count,
                        .prompt = out->prompt,
                        .limit = limit_of(r, row),
-                       .sample = (uint64_t)spec->first_sample + (uint64_t)row,
+                       .sample = spec->samples ? (uint64_t)spec->samples[row]
+                                               : (uint64_t)spec->first_sample + (uint64_t)row,
                        .stops = r->stops,
                        .stop_count = r->stop_count};
     int32_t token;

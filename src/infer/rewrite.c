@@ -14,6 +14,7 @@ struct by_rewriter {
     by_rewriter_spec spec;
     by_generator *generator; /* NULL: not made yet */
     int capacity, source_capacity;
+    int done; /* texts of earlier runs: each draws random numbers of its own */
 };
 
 /* A source on its way. */
@@ -149,16 +150,19 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
     const int32_t **sources = by_alloc_zero((size_t)r->spec.batch, sizeof *sources);
     int *lengths = by_alloc_zero((size_t)r->spec.batch, sizeof *lengths);
     int *limits = by_alloc_zero((size_t)r->spec.batch, sizeof *limits);
+    int *samples = by_alloc_zero((size_t)r->spec.batch, sizeof *samples);
     by_generate_result result = {0};
     by_generate_spec spec = r->spec.generate;
-    by_status s = sources && lengths && limits ? BY_OK : BY_ERR_MEMORY;
+    by_status s = sources && lengths && limits && samples ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < count; i++) {
         sources[i] = items[i].ids.data;
         lengths[i] = (int)items[i].ids.count;
         limits[i] = new_tokens(r, lengths[i]);
+        samples[i] = spec.first_sample + r->done + items[i].at;
     }
     spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count); /* the longest */
     spec.limits = limits;
+    spec.samples = samples;
     if (s == BY_OK)
         s = by_generate(r->generator, sources, lengths, &spec, &result);
     for (int i = 0; i < count && s == BY_OK; i++)
@@ -168,6 +172,7 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
     by_free(sources);
     by_free(lengths);
     by_free(limits);
+    by_free(samples);
     return s;
 }
 
@@ -200,6 +205,7 @@ by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, b
     for (int i = 0; items && i < count; i++)
         by_free(items[i].ids.data);
     by_free(items);
+    r->done += count;
     if (s != BY_OK) {
         by_rewritings_free(*out, all);
         *out = NULL;
