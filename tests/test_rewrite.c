@@ -353,6 +353,23 @@ static void wrong_sources_are_refused(void **state)
     assert_contains(by_error_message(), "empty");
     assert_int_equal(by_generator_encode(g, &wrong, &(int){2}), BY_ERR_ARGUMENT);
     assert_contains(by_error_message(), "outside the vocabulary");
+    const by_generate_spec sliding = {.max_new_tokens = 2, .slide = true},
+                           endless = {.max_new_tokens = CONTEXT + 1};
+    assert_int_equal(by_generate(g, &source, &(int){3}, &sliding, &r), BY_ERR_ARGUMENT);
+    assert_contains(by_error_message(), "slide");
+    by_generate_result_free(&r);
+    assert_int_equal(by_generate(g, &source, &(int){3}, &endless, &r), BY_ERR_ARGUMENT);
+    assert_contains(by_error_message(), "101 new tokens");
+    by_generate_result_free(&r);
+    const int limits[][2] = {{3, 0}, {2, 1}}; /* more than max_new_tokens, and as many */
+    by_generator *two = by_generator_new(m, &(by_generator_spec){.batch = 2});
+    const int32_t *both[] = {source, NULL};
+    for (int i = 0; i < 2; i++) {
+        const by_generate_spec limited = {.max_new_tokens = 2, .limits = limits[i]};
+        assert_int_equal(by_generate(two, both, (int[]){3, 0}, &limited, &r), i ? BY_OK : BY_ERR_ARGUMENT);
+        by_generate_result_free(&r);
+    }
+    by_generator_free(two);
     by_model_set_start(m, -1);
     assert_int_equal(by_generate(g, &source, &(int){3}, &(by_generate_spec){.max_new_tokens = 2}, &r),
                      BY_ERR_FORMAT);

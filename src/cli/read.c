@@ -60,12 +60,15 @@ static by_status read_lines(cli_texts *t)
     size_t room = 0;
     ssize_t size = 0;
     by_status s = t->file ? BY_OK : open_file(t);
-    int most = s == BY_OK && isatty(fileno(t->file)) ? 1 : TOGETHER;
+    int most = s == BY_OK && isatty(fileno(t->file)) ? 1 : t->most ? t->most : TOGETHER;
     while (s == BY_OK && t->count < most && !cli_interrupted() &&
            (size = getline(&line, &room, t->file)) >= 0) {
         while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r'))
             line[--size] = '\0';
-        s = add(t, line);
+        s = strlen(line) == (size_t)size
+                ? add(t, line)
+                : by_fail(BY_ERR_FORMAT, "%s, line %lld: a NUL byte; is this text?",
+                          t->path ? t->path : "the input", (long long)t->before + t->count + 1);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
         s = by_fail(BY_ERR_IO, "%s: %s", t->path ? t->path : "the input", strerror(errno));
@@ -78,7 +81,7 @@ by_status cli_texts_next(cli_texts *t)
 {
     forget(t);
     if (!t->texts) {
-        size_t room = (size_t)BY_MAX(t->n_arguments, TOGETHER);
+        size_t room = (size_t)BY_MAX(t->n_arguments, BY_MAX(t->most, TOGETHER));
         t->texts = by_alloc_zero(room, sizeof *t->texts);
         t->seconds = by_alloc_zero(room, sizeof *t->seconds);
         if (!t->texts || !t->seconds)

@@ -429,6 +429,11 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
     by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && start < 0)
         s = by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+    if (s == BY_OK && spec->slide)
+        s = by_fail(BY_ERR_ARGUMENT, "the context of an encoder-decoder cannot slide");
+    if (s == BY_OK && spec->max_new_tokens > by_generator_capacity(g))
+        s = by_fail(BY_ERR_ARGUMENT, "%d new tokens do not fit: there is room for %d", spec->max_new_tokens,
+                    by_generator_capacity(g));
     for (int i = 0; s == BY_OK && i < count; i++) {
         starts[i] = sources[i] ? &start : NULL;
         ones[i] = 1;

@@ -83,8 +83,8 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     if (out->cut)
         length = limit - 1;
     if (s == BY_OK && out->cut && !r->spec.truncate)
-        s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads", out->at + 1,
-                    count, limit);
+        s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads",
+                    r->done + out->at + 1, count, limit);
     out->ids.data = s == BY_OK ? by_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
     if (s == BY_OK && !out->ids.data)
         s = BY_ERR_MEMORY;
