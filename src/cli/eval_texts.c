@@ -199,8 +199,9 @@ static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_
 {
     by_rewriter_spec spec = {.generate = d->generate, .batch = o->batch, .truncate = true};
     spec.generate.cancelled = on_poll;
-    spec.generate.beam.returned = 1;
-    if (o->task && strcmp(o->task, "summarization") == 0) /* as summarize does */
+    spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
+    spec.generate.beam.diversity = 0;
+    if (o->task && strcmp(o->task, "summarization") == 0)
         spec.generate.max_new_tokens = BY_MIN(d->max_length, by_model_context(m));
     spec.prefix = o->prefix ? o->prefix : d->prefix;
     spec.generate.beam.width = o->beams > 0                 ? o->beams

@@ -2,6 +2,7 @@
 #include "cli/read.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -53,6 +54,13 @@ static by_status open_file(cli_texts *t)
     return t->file ? BY_OK : by_fail(BY_ERR_IO, "%s: %s", t->path, strerror(errno));
 }
 
+/* A person may take their time, and Ctrl-C has to end that: a read would start again after the signal. */
+static bool await_line(const cli_texts *t, bool live)
+{
+    struct pollfd terminal = {.fd = fileno(t->file), .events = POLLIN};
+    return !live || poll(&terminal, 1, -1) >= 0 || !cli_interrupted();
+}
+
 /* A terminal is answered line by line. */
 static by_status read_lines(cli_texts *t)
 {
@@ -60,8 +68,9 @@ static by_status read_lines(cli_texts *t)
     size_t room = 0;
     ssize_t size = 0;
     by_status s = t->file ? BY_OK : open_file(t);
-    int most = s == BY_OK && isatty(fileno(t->file)) ? 1 : t->most ? t->most : TOGETHER;
-    while (s == BY_OK && t->count < most && !cli_interrupted() &&
+    const bool live = s == BY_OK && isatty(fileno(t->file));
+    const int most = live ? 1 : t->most ? t->most : TOGETHER;
+    while (s == BY_OK && t->count < most && !cli_interrupted() && await_line(t, live) &&
            (size = getline(&line, &room, t->file)) >= 0) {
         while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r'))
             line[--size] = '\0';
