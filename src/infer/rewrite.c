@@ -6,15 +6,17 @@
 
 #include "base/base.h"
 
-enum { BATCH = 32, MORE = 32 }; /* tokens that a text may have beyond twice its source */
+enum { BATCH = 32 };
+enum { MORE = 32 }; /* tokens that a text may have beyond twice its source */
+enum { FEW = 64 };  /* tokens of a source that there is room for at least */
 
 struct by_rewriter {
     by_model *model;
     const by_tokenizer *tokenizer;
     by_rewriter_spec spec;
-    by_generator *generator; /* NULL: not made yet */
-    int capacity, source_capacity;
-    int done; /* texts of earlier runs: each draws random numbers of its own */
+    by_generator *generator;             /* NULL: not made yet */
+    int rows, capacity, source_capacity; /* what that one is for */
+    int done;                            /* texts of earlier runs: each draws random numbers of its own */
 };
 
 /* A source on its way. */
@@ -118,19 +120,24 @@ static int new_tokens(const by_rewriter *r, int source)
     return by_model_is_limited(r->model) || !asked ? BY_MIN(wanted, limit) : wanted;
 }
 
-/* A generator with room for the longest source and what may come of it. */
-static by_status need_room(by_rewriter *r, int source)
+/* A generator for so many sources, with room for the longest and what may come of it. */
+static by_status need_room(by_rewriter *r, int count, int longest)
 {
-    const int beams = BY_MAX(r->spec.generate.beam.width, 1), capacity = new_tokens(r, source);
-    if (r->generator && r->source_capacity >= source && r->capacity >= capacity)
+    const int beams = BY_MAX(r->spec.generate.beam.width, 1);
+    const int source = by_model_is_limited(r->model)
+                           ? BY_MIN(BY_MAX(longest, FEW), by_model_context(r->model))
+                           : BY_MAX(longest, FEW);
+    const int capacity = new_tokens(r, source), rows = BY_MIN(count, r->spec.batch);
+    if (r->generator && r->rows >= rows && r->source_capacity >= source && r->capacity >= capacity)
         return BY_OK;
     by_generator_free(r->generator);
-    r->source_capacity = source;
-    r->capacity = capacity;
-    r->generator = by_generator_new(r->model, &(by_generator_spec){.batch = r->spec.batch * beams,
+    r->rows = BY_MAX(r->rows, rows);
+    r->source_capacity = BY_MAX(r->source_capacity, source);
+    r->capacity = BY_MAX(r->capacity, capacity);
+    r->generator = by_generator_new(r->model, &(by_generator_spec){.batch = r->rows * beams,
                                                                    .beams = beams,
-                                                                   .capacity = capacity,
-                                                                   .source_capacity = source});
+                                                                   .capacity = r->capacity,
+                                                                   .source_capacity = r->source_capacity});
     return r->generator ? BY_OK : by_error_status();
 }
 
@@ -147,10 +154,10 @@ static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by
 static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewriting *out)
 {
     const int returned = by_rewriter_returned(r);
-    const int32_t **sources = by_alloc_zero((size_t)r->spec.batch, sizeof *sources);
-    int *lengths = by_alloc_zero((size_t)r->spec.batch, sizeof *lengths);
-    int *limits = by_alloc_zero((size_t)r->spec.batch, sizeof *limits);
-    int *samples = by_alloc_zero((size_t)r->spec.batch, sizeof *samples);
+    const int32_t **sources = by_alloc_zero((size_t)r->rows, sizeof *sources);
+    int *lengths = by_alloc_zero((size_t)r->rows, sizeof *lengths);
+    int *limits = by_alloc_zero((size_t)r->rows, sizeof *limits);
+    int *samples = by_alloc_zero((size_t)r->rows, sizeof *samples);
     by_generate_result result = {0};
     by_generate_spec spec = r->spec.generate;
     by_status s = sources && lengths && limits && samples ? BY_OK : BY_ERR_MEMORY;
@@ -190,7 +197,7 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
     }
     qsort(items, (size_t)used, sizeof *items, by_length);
     if (used > 0)
-        BY_TRY(need_room(r, (int)items[0].ids.count));
+        BY_TRY(need_room(r, used, (int)items[0].ids.count));
     for (int i = 0; i < used; i += r->spec.batch)
         BY_TRY(run_batch(r, items + i, BY_MIN(r->spec.batch, used - i), out));
     return BY_OK;
