@@ -448,6 +448,10 @@ const cli_verb cli_train = {
         "# BERT: hidden words and next sentences; first a look at what it will get\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
+        "# English to German, with a vocabulary learnt from both texts\n"
+        "banyan train --model transformer --data train.en train.de --eval-data val.en val.de --tokenizer "
+        "bpe:8000 --label-smoothing 0.1 --schedule inverse-sqrt --warmup 1000 --max-steps 4000 --average 5 "
+        "--out runs/en-de\n"
         "# XLM on sentences and their translations\n"
         "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq "
         "64 --out runs/xlm\n",
