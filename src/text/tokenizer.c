@@ -13,14 +13,20 @@
 static const by_text_kind *const kinds[] = {&by_text_bytes, &by_text_chars, &by_text_pipeline};
 
 /* The first kind that matches and reads it. What the simple kinds cannot do is left to the pipeline, which
- * can do all or says why not. */
-static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size)
+ * can do all or says why not. An escaped NUL, where the JSON parser cuts strings, is known to the simple
+ * kinds (symbols.c) alone. */
+static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size, const char *name)
 {
     for (int k = 0; k < BY_COUNT(kinds); k++) {
         if (!kinds[k]->match(root))
             continue;
+        const bool pipeline = kinds[k] == &by_text_pipeline;
+        if (pipeline && by_json_check_nul(json, size, name) != BY_OK)
+            return NULL;
         by_tokenizer *t = kinds[k]->read(root);
-        if (t && kinds[k] == &by_text_pipeline && by_pipeline_keep(t, json, size) != BY_OK) {
+        if (!t)
+            by_fail_context("%s", name);
+        if (t && pipeline && by_pipeline_keep(t, json, size) != BY_OK) {
             by_tokenizer_free(t);
             return NULL;
         }
@@ -28,23 +34,19 @@ static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size)
             return t;
         by_error_clear();
     }
-    by_fail(BY_ERR_FORMAT, "this is not a JSON object");
+    by_fail(BY_ERR_FORMAT, "%s: this is not a JSON object", name);
     return NULL;
 }
 
 by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name)
 {
     const char *stop = NULL;
-    if (by_json_check_nul(json, size, name) != BY_OK)
-        return NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(json, size + 1, &stop, true);
     if (!root) {
         by_fail(BY_ERR_FORMAT, "%s: not JSON from byte %zu on", name, stop ? (size_t)(stop - json) : 0);
         return NULL;
     }
-    by_tokenizer *t = read_kind(root, json, size);
-    if (!t)
-        by_fail_context("%s", name);
+    by_tokenizer *t = read_kind(root, json, size, name);
     cJSON_Delete(root);
     return t;
 }
