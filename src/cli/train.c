@@ -379,7 +379,8 @@ static int start(const train_options *o, const by_run_spec *spec, screen *s)
             status = by_train_run(d, spec, &result);
         if (s->started)
             cli_progress_end(&s->bar);
-        code = status == BY_OK ? print_result(o, &result) : cli_fail(hint_for(status));
+        const char *hint = hint_for(status);
+        code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
     }
     by_device_free(d);
     return code;
