@@ -118,9 +118,10 @@ static const cli_option options[] = {
      .help = "share of each target that is spread over all tokens; held-out loss is without it"},
 
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
-     .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
+     .preset = "adamw", .help = "optimiser (of t5 adafactor unless given)", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third)"},
+     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third; of "
+             "adafactor 0.03, a share of the parameters)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler", .alias = "schedule",
@@ -411,6 +412,8 @@ static int run(int argc, char **argv)
             o.warmup = -1;
         if ((o.init_from || by_family_task(o.model) == BY_TASK_SEQ2SEQ) && !cli_given(&args, &o.dropout))
             o.dropout = -1; /* the model's own, or its family's */
+        if (!o.init_from && strcmp(o.model, "t5") == 0 && !cli_given(&args, &o.optimizer))
+            o.optimizer = BY_ADAFACTOR; /* its embeddings begin at 1, where AdamW's steps are too small */
         if (cli_given(&args, &o.mask_copies))
             o.masking = 1;
         screen s = {.o = &o};
