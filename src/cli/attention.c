@@ -263,6 +263,12 @@ static by_status look_at(look *k, const char *model, const char *text)
     by_free(dir);
     if (!k->model)
         return by_error_status();
+    if (is_pair(k) && k->o.pair)
+        return by_fail(BY_ERR_ARGUMENT, "--pair: a %s reads one text; what it writes is --target",
+                       by_model_class(k->model));
+    if (!is_pair(k) && k->o.target)
+        return by_fail(BY_ERR_ARGUMENT, "--target: a %s does not read one text and write another",
+                       by_model_class(k->model));
     k->tokenizer = cli_tokenizer(model);
     if (!k->tokenizer)
         return by_error_status();
@@ -296,7 +302,7 @@ static int run(int argc, char **argv)
 {
     look k = {0};
     cli_args args;
-    int code;
+    int code = CLI_OK;
     if (!cli_parse(&cli_attention, argc, argv, &k.o, &args, &code))
         return code;
     by_status s = look_at(&k, args.items[0], args.items[1]);

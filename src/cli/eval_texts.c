@@ -188,10 +188,21 @@ static int print_text(figures *f)
     return CLI_OK;
 }
 
+static bool on_poll(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
 static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_texts_options *o,
                                   const by_rewrite_defaults *d)
 {
     by_rewriter_spec spec = {.generate = d->generate, .batch = o->batch, .truncate = true};
+    spec.generate.cancelled = on_poll;
+    spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
+    spec.generate.beam.diversity = 0;
+    if (o->task && strcmp(o->task, "summarization") == 0)
+        spec.generate.max_new_tokens = BY_MIN(d->max_length, by_model_context(m));
     spec.prefix = o->prefix ? o->prefix : d->prefix;
     spec.generate.beam.width = o->beams > 0                 ? o->beams
                                : d->generate.beam.width > 1 ? d->generate.beam.width

@@ -484,7 +484,7 @@ static int run_group(job *j)
         if (begun && j->live)
             end_line(j);
         cli_flush();
-        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide
+        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide && !is_pair(j)
                             ? "--slide goes on with the last half of a full context"
                             : NULL);
     } else if (j->status != BY_OK) {
