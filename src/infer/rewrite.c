@@ -135,8 +135,8 @@ static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by
     out->score = g->score;
     out->cut = cut;
     out->tokens = g->count - g->prompt;
-    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, NULL)
-                          : by_decode(r->tokenizer, NULL, 0, NULL);
+    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, &out->size)
+                          : by_decode(r->tokenizer, NULL, 0, &out->size);
     return out->text ? BY_OK : by_error_status();
 }
 
