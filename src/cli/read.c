@@ -65,7 +65,11 @@ static by_status read_lines(cli_texts *t)
            (size = getline(&line, &room, t->file)) >= 0) {
         while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r'))
             line[--size] = '\0';
-        s = add(t, line);
+        if (strlen(line) < (size_t)size)
+            s = by_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character", t->path ? t->path : "the input",
+                        (long long)(t->before + t->count + 1));
+        else
+            s = add(t, line);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
         s = by_fail(BY_ERR_IO, "%s: %s", t->path ? t->path : "the input", strerror(errno));

@@ -474,9 +474,9 @@ static by_status read_pass(by_generator *g, pass *p, bool whole)
     }
     if (!g->top)
         return BY_OK;
-    BY_TRY(by_read(p->program, p->best, g->fresh_best, rows * k * sizeof(float)));
+    BY_TRY(by_read_f32(p->program, p->best, g->fresh_best));
     BY_TRY(by_read(p->program, p->ids, g->fresh_ids, rows * k * sizeof(int32_t)));
-    return by_read(p->program, p->lse, g->fresh_lse, rows * sizeof(float));
+    return by_read_f32(p->program, p->lse, g->fresh_lse);
 }
 
 /* A row has come to its end: keep its logits, or remember where they are. */

@@ -88,7 +88,8 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     if (s == BY_OK && !out->ids.data)
         s = BY_ERR_MEMORY;
     if (s == BY_OK) {
-        memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
+        if (length > 0)
+            memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
         out->ids.data[length] = eos;
         out->ids.count = (size_t)length + (eos >= 0);
     }

@@ -68,12 +68,13 @@ static by_status resize(uint32_t **array, size_t count)
 /* Room for every item to begin an n-gram of its own. */
 static by_status make_room(by_grams *g)
 {
-    if (g->built < g->count) {
-        BY_TRY(resize(&g->gram, g->room));
-        BY_TRY(resize(&g->ours, g->room));
-        BY_TRY(resize(&g->theirs, g->room));
-        BY_TRY(resize(&g->most, g->room));
-        g->built = g->room;
+    if (!g->built || g->built < g->count) { /* texts without words have arrays too */
+        const size_t each = BY_MAX(g->room, (size_t)1);
+        BY_TRY(resize(&g->gram, each));
+        BY_TRY(resize(&g->ours, each));
+        BY_TRY(resize(&g->theirs, each));
+        BY_TRY(resize(&g->most, each));
+        g->built = each;
     }
     size_t room = BY_MAX(g->slots_room, (size_t)64);
     while (room < g->count * 2)

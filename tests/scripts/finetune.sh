@@ -245,6 +245,7 @@ check fill-needs-a-hole fails 1 'no hole'
 run embed "$bert" --threads 1 --similarity 'a film' 'a film'
 check embed-says works '^1.0000'
 run attention "$bert" --threads 1 --out "$tmp/heads.svg" 'a film'
+check attention-says works 'heads.svg: 2 layers of 2 heads over 4 tokens'
 check attention-draws grep -q '</svg>' "$tmp/heads.svg"
 run tag "$tmp/t" --threads 1 'anna lives in berlin'
 check tag-says works 'LOC .*berlin'
@@ -267,6 +268,9 @@ check answer-needs-a-text fails 1 'needs a text'
 printf 'who sat\tthe cat sat\nwho sat\n' >"$tmp/questions.tsv"
 run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
 check answer-needs-a-tab fails 1 'line 2 has no tab'
+printf 'who sat\tthe cat sat\nwho sat\tthe\0cat\n' >"$tmp/questions.tsv"
+run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
+check answer-nul fails 1 'questions.tsv: line 2 holds a NUL character'
 run answer "$tmp/q" --threads 1 -f "$tmp/nowhere.tsv"
 check answer-needs-a-file fails 1 'nowhere.tsv'
 run answer "$bert" --threads 1 'who sat' 'the cat sat'
