@@ -295,8 +295,10 @@ static void print_prompt(job *j)
 
 static void print_fresh(job *j, sample *s)
 {
-    print(j, s->stream.text.data + s->shown, s->stream.text.size - s->shown);
-    s->shown = s->stream.text.size;
+    const by_buf *text = &s->stream.text;
+    if (text->size > s->shown)
+        print(j, text->data + s->shown, text->size - s->shown);
+    s->shown = text->size;
 }
 
 static void end_line(job *j)
