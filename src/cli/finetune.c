@@ -14,6 +14,7 @@ typedef struct finetune_options {
     const char *data, *eval, *out, *freeze, *weights, *device;
     int batch, eval_batch, accumulate, threads, keep, patience;
     int64_t steps, warmup, eval_every, save_every, log_every, seed;
+    by_optimizer optimizer;
     double epochs, rate, warmup_share, decay, beta1, beta2, eps, max_norm, layer_decay, dropout;
     by_schedule schedule;
     by_dtype dtype;
@@ -56,8 +57,10 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
      .help = "stop after N evaluations without progress (0: never)"},
 
+    {CLI_AT(finetune_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
+     .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(finetune_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .preset = "3e-5", .help = "highest learning rate", .group = "Optimiser"},
+     .preset = "3e-5", .help = "highest learning rate"},
     {CLI_AT(finetune_options, schedule), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "course of the learning rate, down to 0"},
@@ -175,7 +178,7 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
                      .rate = o->rate,
                      .warmup = cli_given(args, &o->warmup) ? o->warmup : -1},
         .warmup_share = o->warmup_share,
-        .optimizer = {.kind = BY_ADAMW,
+        .optimizer = {.kind = o->optimizer,
                       .beta1 = o->beta1,
                       .beta2 = o->beta2,
                       .eps = o->eps,

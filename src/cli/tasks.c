@@ -8,8 +8,8 @@ bool cli_task_read(const cli_task_options *t, const char *task, by_task_data *da
 {
     by_work_kind kind;
     if (!by_work_find(task, &kind)) {
-        cli_usage_fail("--task %s: there are classify, regress, tag, answer (or qa), choice, seq2seq, mlm and lm",
-                       task);
+        cli_usage_fail(
+            "--task %s: there are classify, regress, tag, answer (or qa), choice, seq2seq, mlm and lm", task);
         return false;
     }
     *data = (by_task_data){.kind = kind,

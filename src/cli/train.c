@@ -118,9 +118,10 @@ static const cli_option options[] = {
      .help = "share of each target that is spread over all tokens; held-out loss is without it"},
 
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
-     .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
+     .preset = "adamw", .help = "optimiser (of t5 adafactor unless given)", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third)"},
+     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third; of "
+             "adafactor 0.03, a share of the parameters)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler", .alias = "schedule",
@@ -379,7 +380,8 @@ static int start(const train_options *o, const by_run_spec *spec, screen *s)
             status = by_train_run(d, spec, &result);
         if (s->started)
             cli_progress_end(&s->bar);
-        code = status == BY_OK ? print_result(o, &result) : cli_fail(hint_for(status));
+        const char *hint = hint_for(status);
+        code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
     }
     by_device_free(d);
     return code;
@@ -410,6 +412,8 @@ static int run(int argc, char **argv)
             o.warmup = -1;
         if ((o.init_from || by_family_task(o.model) == BY_TASK_SEQ2SEQ) && !cli_given(&args, &o.dropout))
             o.dropout = -1; /* the model's own, or its family's */
+        if (!o.init_from && strcmp(o.model, "t5") == 0 && !cli_given(&args, &o.optimizer))
+            o.optimizer = BY_ADAFACTOR; /* its embeddings begin at 1, where AdamW's steps are too small */
         if (cli_given(&args, &o.mask_copies))
             o.masking = 1;
         screen s = {.o = &o};
@@ -448,6 +452,10 @@ const cli_verb cli_train = {
         "# BERT: hidden words and next sentences; first a look at what it will get\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
+        "# English to German, with a vocabulary learnt from both texts\n"
+        "banyan train --model transformer --data train.en train.de --eval-data val.en val.de --tokenizer "
+        "bpe:8000 --label-smoothing 0.1 --schedule inverse-sqrt --warmup 1000 --max-steps 4000 --average 5 "
+        "--out runs/en-de\n"
         "# XLM on sentences and their translations\n"
         "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq "
         "64 --out runs/xlm\n",

@@ -71,6 +71,8 @@ static double epoch_steps(const train_run *r)
  * behind the sums, learn hidden tokens better with a third of that. */
 static double usual_rate(const train_run *r)
 {
+    if (r->spec.optimizer.kind == BY_ADAFACTOR)
+        return 0.03; /* times the size of each parameter */
     double rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
     return r->data.kind == BY_OBJECTIVE_LM || r->data.kind == BY_OBJECTIVE_FIM ? rate : rate / 3;
 }
