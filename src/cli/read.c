@@ -74,18 +74,10 @@ static by_status read_lines(cli_texts *t)
            (size = getline(&line, &room, t->file)) >= 0) {
         while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r'))
             line[--size] = '\0';
-<<<<<<< HEAD
         s = strlen(line) == (size_t)size
                 ? add(t, line)
                 : by_fail(BY_ERR_FORMAT, "%s, line %lld: a NUL byte; is this text?",
                           t->path ? t->path : "the input", (long long)t->before + t->count + 1);
-=======
-        if (strlen(line) < (size_t)size)
-            s = by_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character", t->path ? t->path : "the input",
-                        (long long)(t->before + t->count + 1));
-        else
-            s = add(t, line);
->>>>>>> 3d53c2e6ad711bf8a2fc6081fb92f48e173cda6e
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
         s = by_fail(BY_ERR_IO, "%s: %s", t->path ? t->path : "the input", strerror(errno));

@@ -124,7 +124,7 @@ int by_mask_row(const by_masker *m, by_rng *random, int32_t *tokens, int used, i
     int open, k = 0, count = find_words(m, tokens, used, words, ends, &open);
     int room = (int)(m->how.share * open + by_rng_uniform(random));
     room = BY_MIN(BY_MAX(room, open > 0), most);
-    memset(chosen, 0, (size_t)used);
+    memset(chosen, 0, (size_t)BY_MAX(used, 0));
     uint64_t order = by_rng_u64(random);
     for (int i = 0; i < count && room > 0; i++) {
         int w = (int)by_permute((uint64_t)i, (uint64_t)count, order);
