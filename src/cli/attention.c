@@ -298,6 +298,12 @@ static void release(look *k)
     by_device_free(k->device);
 }
 
+static int tell(const look *k)
+{
+    printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->layers, k->heads, k->columns->tokens);
+    return CLI_OK;
+}
+
 static int run(int argc, char **argv)
 {
     look k = {0};
@@ -313,7 +319,7 @@ static int run(int argc, char **argv)
     else if (k.o.json)
         code = print_json(&k);
     else
-        printf("%s: %d layers of %d heads over %d tokens\n", k.o.out, k.layers, k.heads, k.columns->tokens);
+        code = tell(&k);
     release(&k);
     cli_args_free(&args);
     return code;

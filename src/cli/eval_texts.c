@@ -95,7 +95,7 @@ static by_status put_prediction(by_writer *out, const char *source, const char *
     by_buf_puts(&line, ",\"reference\":");
     by_json_quote(&line, target);
     by_buf_puts(&line, ",\"text\":");
-    by_json_quote(&line, r->text);
+    by_json_quote_bytes(&line, r->text, r->size);
     by_buf_printf(&line, ",\"score\":%.9g}\n", (double)r->score);
     by_status s = line.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a text") : BY_OK;
     if (s == BY_OK)

@@ -76,7 +76,7 @@ static by_status read_lines(cli_texts *t)
             line[--size] = '\0';
         s = strlen(line) == (size_t)size
                 ? add(t, line)
-                : by_fail(BY_ERR_FORMAT, "%s, line %lld: a NUL byte; is this text?",
+                : by_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character",
                           t->path ? t->path : "the input", (long long)t->before + t->count + 1);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))

@@ -219,11 +219,11 @@ static by_status put_json(const char *source, const by_rewriting *list, int coun
     by_buf_puts(&out, "{\"source\":");
     by_json_quote(&out, source);
     by_buf_puts(&out, ",\"text\":");
-    by_json_quote(&out, list[0].text);
+    by_json_quote_bytes(&out, list[0].text, list[0].size);
     by_buf_printf(&out, ",\"score\":%.9g", (double)list[0].score);
     for (int i = 1; i < count; i++) {
         by_buf_puts(&out, i == 1 ? ",\"others\":[{\"text\":" : ",{\"text\":");
-        by_json_quote(&out, list[i].text);
+        by_json_quote_bytes(&out, list[i].text, list[i].size);
         by_buf_printf(&out, ",\"score\":%.9g}%s", (double)list[i].score, i + 1 == count ? "]" : "");
     }
     by_buf_puts(&out, list[0].cut ? ",\"cut\":true}\n" : "}\n");

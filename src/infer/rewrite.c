@@ -91,7 +91,8 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     if (s == BY_OK && !out->ids.data)
         s = BY_ERR_MEMORY;
     if (s == BY_OK) {
-        memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
+        if (length > 0)
+            memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
         out->ids.data[length] = eos;
         out->ids.count = (size_t)length + (eos >= 0);
     }
@@ -146,8 +147,8 @@ static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by
     out->score = g->score;
     out->cut = cut;
     out->tokens = g->count - g->prompt;
-    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, NULL)
-                          : by_decode(r->tokenizer, NULL, 0, NULL);
+    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, &out->size)
+                          : by_decode(r->tokenizer, NULL, 0, &out->size);
     return out->text ? BY_OK : by_error_status();
 }
 
