@@ -8,7 +8,7 @@ target_include_directories(banyan-flags SYSTEM INTERFACE ${system_includes})
 if("BY_HAVE_OPENMP" IN_LIST definitions)
     target_compile_options(banyan-flags INTERFACE ${OpenMP_C_FLAGS})
 else()
-    target_compile_options(banyan-flags INTERFACE -Wno-unknown-pragmas)
+    target_compile_options(banyan-flags INTERFACE -Wno-unknown-pragmas -Wno-unused-parameter)
 endif()
 
 if(BANYAN_SANITIZE)

@@ -371,6 +371,59 @@ static void test_threads(void **state)
             }
 }
 
+static void run_and_check(by_gemm *g, problem *p, const char *what)
+{
+    memcpy(p->c, p->before, (size_t)p->size_c * by_dtype_size(p->d.c_type));
+    assert_int_equal(by_gemm_run(g, p->a, p->b, p->d.bias ? p->bias : NULL, p->c), BY_OK);
+    for (int64_t i = 0; i < p->d.m; i++)
+        for (int64_t j = 0; j < p->d.n; j++)
+            check_element(p, what, 0, i, j);
+}
+
+/* A matrix that stays the same is packed after a few runs, for all products that share it, and again when it
+ * has changed. */
+static void fixed_products(by_device *d, int isa, int provider, const char *what)
+{
+    (void)isa;
+    (void)provider;
+    for (int k = 0; k < 4; k++) {
+        problem p = problem_new((by_gemm_desc){.m = 40,
+                                               .n = 70,
+                                               .k = 50,
+                                               .tb = k % 2 == 0,
+                                               .batch = 1,
+                                               .ab_type = float_types[k / 2],
+                                               .c_type = float_types[k / 2],
+                                               .bias_type = float_types[k / 2],
+                                               .bias = true,
+                                               .act = BY_RELU,
+                                               .fixed = true},
+                                0);
+        by_gemm *one = by_gemm_new(d, &p.d), *two = by_gemm_new(d, &p.d);
+        assert_non_null(one);
+        assert_non_null(two);
+        for (int i = 0; i < 6; i++) {
+            run_and_check(one, &p, what);
+            run_and_check(two, &p, what);
+        }
+        void *other = random_array(p.d.ab_type, p.d.n * p.d.k, 99);
+        memcpy(p.b, other, (size_t)(p.d.n * p.d.k) * by_dtype_size(p.d.ab_type));
+        d->changes++;
+        run_and_check(one, &p, what);
+        by_gemm_free(one);
+        run_and_check(two, &p, what);
+        by_gemm_free(two);
+        by_free(other);
+        problem_free(&p);
+    }
+}
+
+static void test_fixed(void **state)
+{
+    (void)state;
+    each_device(fixed_products);
+}
+
 static void test_bad_descriptions(void **state)
 {
     (void)state;
@@ -628,15 +681,11 @@ static void test_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_skinny),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_bad_descriptions),
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_concurrent),
+        cmocka_unit_test(test_device),  cmocka_unit_test(test_random),
+        cmocka_unit_test(test_skinny),  cmocka_unit_test(test_fixed),
+        cmocka_unit_test(test_large),   cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_bad_descriptions),
+        cmocka_unit_test(test_linear),  cmocka_unit_test(test_concurrent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,18 @@ static void test_encoders(void **state)
     }
 }
 
+/* Encoder-decoders: outputs and cross-attention, losses, gradients, greedy and beam tokens. */
+static void test_encoder_decoders(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"marian", "t5-relu", "t5-gated-gelu", "bart", "train-t5"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+    }
+    expect_equal("bart", BY_BF16);
+}
+
 /* Texts are said not to have run in 16 bits, in one line each, and are not counted; otherwise all do. */
 static void test_not_run(void **state)
 {
@@ -156,6 +168,8 @@ static void test_not_run(void **state)
     assert_int_equal(r.not_run, 0);
     assert_int_equal(verify(case_dir("gpt2-lm"), BY_BF16, &r), BY_OK);
     assert_int_equal(r.not_run, 4);
+    assert_int_equal(verify(case_dir("marian"), BY_F32, &r), BY_OK);
+    assert_int_equal(r.not_run, 0);
 }
 
 /* ---- spoiled --------------------------------------------------------------------------------- */
@@ -253,10 +267,36 @@ static void test_spoiled_passes(void **state)
         {"grad.transformer.wte.weight", 64, 1e-2},
         {"generate.greedy", 16, 1},
         {"generate.greedy_no_repeat_3gram", 5, 1},
+        {"generate.beam4", 14, 1},
         {"output.logits", 0, NAN},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
         spoil_element("gpt2-lm", cases[i].tensor, cases[i].at, cases[i].by);
+        expect_failure(cases[i].tensor);
+    }
+}
+
+static void test_spoiled_encoder_decoder(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tensor;
+        double by;
+    } cases[] = {
+        {"output.logits", 2e-3},
+        {"output.loss", 1e-4},
+        {"output.encoder_hidden_states.1", 1e-3},
+        {"output.decoder_hidden_states.2", 1e-3},
+        {"output.encoder_attentions.0", 1e-3},
+        {"output.decoder_attentions.1", 1e-3},
+        {"output.cross_attentions.1", 1e-3},
+        {"grad.model.decoder.layers.0.encoder_attn.k_proj.weight", 1e-3},
+        {"generate.greedy", 1},
+        {"generate.beam4", 1},
+    };
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        const bool scalar = strcmp(cases[i].tensor, "output.loss") == 0;
+        spoil_element("marian", cases[i].tensor, scalar ? 0 : 5, cases[i].by);
         expect_failure(cases[i].tensor);
     }
 }
@@ -497,8 +537,10 @@ int main(void)
         cmocka_unit_test(test_gpt_lm),
         cmocka_unit_test(test_train_gpt2),
         cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_encoder_decoders),
         cmocka_unit_test(test_not_run),
         cmocka_unit_test(test_spoiled_passes),
+        cmocka_unit_test(test_spoiled_encoder_decoder),
         cmocka_unit_test(test_spoiled_training),
         cmocka_unit_test(test_spoiled_weight),
         cmocka_unit_test(test_unknown_tensors),

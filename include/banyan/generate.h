@@ -202,13 +202,15 @@ typedef struct by_generate_spec {
     /* 0: until a stop token comes or the row's capacity is used up. Otherwise prompt and new tokens must fit
      * into the capacity, unless slide is set. */
     int max_new_tokens;
+    const int *limits; /* of each prompt its own number, max_new_tokens at most; NULL: the same for all */
     /* When a row is full, keep its last tokens, half the capacity, and feed them again from position 0 on; a
      * prompt that does not fit is cut to its end in the same way. Needs max_new_tokens. */
     bool slide;
     const int32_t *stop_tokens; /* besides the model's end-of-text token; NULL: none */
     int stop_count;
-    bool ignore_eos;  /* the model's end-of-text token is a token like others */
-    int first_sample; /* row r draws the random numbers of sample first_sample + r */
+    bool ignore_eos;    /* the model's end-of-text token is a token like others */
+    int first_sample;   /* row r draws the random numbers of sample first_sample + r, */
+    const int *samples; /* or, unless this is NULL, of sample samples[r] */
     /* Callbacks, may be NULL. token() hears of every new token but stop tokens, with its log-probability
      * under the model before any of the above; returning false ends the row. cancelled() is polled between
      * passes; returning true ends everything with BY_ERR_CANCELLED. */

@@ -39,6 +39,7 @@ BY_API void by_rewriter_free(by_rewriter *r);
 
 typedef struct by_rewriting {
     char *text;  /* to be freed with by_rewritings_free */
+    size_t size; /* bytes of it, which may hold NUL characters */
     float score; /* of a beam search: log-probability over length^penalty; else 0 */
     int tokens;  /* written */
     bool cut;    /* the source was too long */

@@ -363,6 +363,15 @@ bool by_json_put(cJSON *json, const char *key, cJSON *value)
     return false;
 }
 
+bool by_json_add_bytes(cJSON *json, const char *key, const char *s, size_t n)
+{
+    by_buf quoted = {0};
+    by_json_quote_bytes(&quoted, s, n);
+    bool ok = !quoted.failed && cJSON_AddRawToObject(json, key, quoted.data);
+    by_buf_free(&quoted);
+    return ok;
+}
+
 by_status by_json_write(const char *path, const cJSON *value)
 {
     by_buf b = {0};

@@ -49,6 +49,10 @@ size_t by_json_utf8(const char *s, size_t n);
  * case. */
 bool by_json_put(cJSON *json, const char *key, cJSON *value);
 
+/* Add a string of n bytes that may hold NUL characters, at which cJSON would cut it; by_json_print writes
+ * them all. False when memory is out. */
+bool by_json_add_bytes(cJSON *json, const char *key, const char *s, size_t n);
+
 /* Pretty-print with a final newline, replacing the file atomically. */
 by_status by_json_write(const char *path, const cJSON *value);
 

@@ -269,6 +269,12 @@ static by_status look_at(look *k, const char *model, const char *text)
     by_free(dir);
     if (!k->model)
         return by_error_status();
+    if (is_pair(k) && k->o.pair)
+        return by_fail(BY_ERR_ARGUMENT, "--pair: a %s reads one text; what it writes is --target",
+                       by_model_class(k->model));
+    if (!is_pair(k) && k->o.target)
+        return by_fail(BY_ERR_ARGUMENT, "--target: a %s does not read one text and write another",
+                       by_model_class(k->model));
     k->tokenizer = cli_tokenizer(model);
     if (!k->tokenizer)
         return by_error_status();
@@ -298,11 +304,17 @@ static void release(look *k)
     by_device_free(k->device);
 }
 
+static int tell(const look *k)
+{
+    printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->layers, k->heads, k->columns->tokens);
+    return CLI_OK;
+}
+
 static int run(int argc, char **argv)
 {
     look k = {0};
     cli_args args;
-    int code;
+    int code = CLI_OK;
     if (!cli_parse(&cli_attention, argc, argv, &k.o, &args, &code))
         return code;
     by_status s = look_at(&k, args.items[0], args.items[1]);
@@ -313,7 +325,7 @@ static int run(int argc, char **argv)
     else if (k.o.json)
         code = print_json(&k);
     else
-        printf("%s: %d layers of %d heads over %d tokens\n", k.o.out, k.layers, k.heads, k.columns->tokens);
+        code = tell(&k);
     release(&k);
     cli_args_free(&args);
     return code;

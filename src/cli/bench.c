@@ -20,7 +20,7 @@ typedef struct bench_options {
 
 static const cli_option options[] = {
     {CLI_AT(bench_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
-     .help = "model family: gpt2, bert, roberta, ...", .group = "Model"},
+     .help = "model family: gpt2, bert, roberta, ...; for translate marian unless given", .group = "Model"},
     {CLI_AT(bench_options, preset), .name = "preset", .value = "NAME",
      .help = "shape by name: tiny, 124m, 350m, 774m, 1558m; base, large (else 124m or base)"},
     {CLI_AT(bench_options, layers), .name = "layers", CLI_MIN(1),
@@ -684,6 +684,8 @@ static int run(int argc, char **argv)
     for (int i = 0; i < BY_COUNT(works); i++)
         if (strcmp(args.items[0], works[i].name) == 0)
             b.work = &works[i];
+    if (b.work->open == translate_open && !cli_given(&args, &o->model))
+        o->model = "marian";
     o->batch = o->batch ? o->batch : b.work->batch;
     o->seq = o->seq ? o->seq : b.work->seq;
     o->steps = o->steps ? o->steps : b.work->steps;

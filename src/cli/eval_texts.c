@@ -95,7 +95,7 @@ static by_status put_prediction(by_writer *out, const char *source, const char *
     by_buf_puts(&line, ",\"reference\":");
     by_json_quote(&line, target);
     by_buf_puts(&line, ",\"text\":");
-    by_json_quote(&line, r->text);
+    by_json_quote_bytes(&line, r->text, r->size);
     by_buf_printf(&line, ",\"score\":%.9g}\n", (double)r->score);
     by_status s = line.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a text") : BY_OK;
     if (s == BY_OK)
@@ -188,10 +188,21 @@ static int print_text(figures *f)
     return CLI_OK;
 }
 
+static bool on_poll(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
 static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_texts_options *o,
                                   const by_rewrite_defaults *d)
 {
     by_rewriter_spec spec = {.generate = d->generate, .batch = o->batch, .truncate = true};
+    spec.generate.cancelled = on_poll;
+    spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
+    spec.generate.beam.diversity = 0;
+    if (o->task && strcmp(o->task, "summarization") == 0)
+        spec.generate.max_new_tokens = BY_MIN(d->max_length, by_model_context(m));
     spec.prefix = o->prefix ? o->prefix : d->prefix;
     spec.generate.beam.width = o->beams > 0                 ? o->beams
                                : d->generate.beam.width > 1 ? d->generate.beam.width

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/common.h"
 #include "cli/examples.h"
 #include "cli/report.h"
@@ -212,7 +213,7 @@ static by_status add_hidden(cJSON *list, const by_example *e)
         cJSON *item = cJSON_CreateObject();
         cJSON_AddNumberToObject(item, "at", r->pick[k]);
         cJSON_AddNumberToObject(item, "was", r->targets[k]);
-        cJSON_AddStringToObject(item, "text", text.data ? text.data : "");
+        by_json_add_bytes(item, "text", text.data ? text.data : "", text.size);
         cJSON_AddNumberToObject(item, "now", now);
         cJSON_AddStringToObject(item, "how", how_names[how_hidden(e, now, r->targets[k])]);
         cJSON_AddItemToArray(list, item);
@@ -225,7 +226,7 @@ static by_status add_text(cJSON *j, const char *key, const by_example *e, const 
 {
     by_buf text = {0};
     by_status s = put_text(&text, e, ids, 0, n);
-    cJSON_AddStringToObject(j, key, text.data ? text.data : "");
+    by_json_add_bytes(j, key, text.data ? text.data : "", text.size);
     by_buf_free(&text);
     return s;
 }
@@ -258,7 +259,7 @@ static by_status print_json(const printer *p, const by_example *e)
     by_status s = put_marked(&text, p, e, 0, e->used);
     cJSON_AddNumberToObject(j, "row", (double)e->number);
     cJSON_AddStringToObject(j, "objective", by_objective_name(e->kind));
-    cJSON_AddStringToObject(j, "text", text.data ? text.data : "");
+    by_json_add_bytes(j, "text", text.data ? text.data : "", text.size);
     cJSON_AddItemToObject(j, "ids", numbers(r->tokens, e->used));
     if (r->segments)
         cJSON_AddItemToObject(j, by_objective_label(e->kind, 0) ? "segments" : "languages",

@@ -150,11 +150,9 @@ static void print_beams(const by_tokenizer *t, const by_explanation *why)
 static void add_text(cJSON *o, const by_tokenizer *t, const int32_t *tokens, int count)
 {
     by_buf text = {0};
-    if (t && by_tokenizer_decode_with(t, tokens, (size_t)count, &(by_decode_spec){.lossy = true}, &text) ==
-                 BY_OK) {
-        by_buf_put(&text, "", 1);
-        cJSON_AddStringToObject(o, "text", text.data ? text.data : "");
-    }
+    if (t &&
+        by_tokenizer_decode_with(t, tokens, (size_t)count, &(by_decode_spec){.lossy = true}, &text) == BY_OK)
+        by_json_add_bytes(o, "text", text.data ? text.data : "", text.size);
     by_buf_free(&text);
 }
 

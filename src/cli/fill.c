@@ -168,14 +168,15 @@ static by_status tell(const job *j, int i)
         by_buf_puts(&out, json ? (h > j->first[i] ? ",[" : "[") : h > j->first[i] ? "\n" : "");
         for (int k = 0; k < j->o.top && j->guesses[h * j->o.top + k].token >= 0; k++) {
             const guess *g = &j->guesses[h * j->o.top + k];
-            char *word = by_decode(j->r.tokenizer, &g->token, 1, NULL);
+            size_t size;
+            char *word = by_decode(j->r.tokenizer, &g->token, 1, &size);
             if (!word) {
                 by_buf_free(&out);
                 return by_error_status();
             }
             if (json) {
                 by_buf_printf(&out, "%s{\"token\":", k ? "," : "");
-                by_json_quote(&out, word);
+                by_json_quote_bytes(&out, word, size);
                 by_buf_printf(&out, ",\"id\":%d,\"score\":%.6g}", g->token, (double)g->share);
             } else {
                 by_buf_printf(&out, "  %6.2f %%  %s\n", 100 * (double)g->share, word);

@@ -6,6 +6,7 @@
 
 #include "banyan/generate.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/common.h"
 #include "cli/strategy.h"
 #include "cli/verbs.h"
@@ -295,8 +296,10 @@ static void print_prompt(job *j)
 
 static void print_fresh(job *j, sample *s)
 {
-    print(j, s->stream.text.data + s->shown, s->stream.text.size - s->shown);
-    s->shown = s->stream.text.size;
+    const by_buf *text = &s->stream.text;
+    if (text->size > s->shown)
+        print(j, text->data + s->shown, text->size - s->shown);
+    s->shown = text->size;
 }
 
 static void end_line(job *j)
@@ -364,11 +367,12 @@ static double speed(int64_t rows_begun, int64_t tokens, double seconds)
 static int print_json(job *j, int row, const by_generation *g, const by_generate_result *result)
 {
     const sample *s = &j->samples[row];
+    const by_buf *text = &s->stream.text;
     int n = g->count - g->prompt;
     cJSON *o = cJSON_CreateObject(), *ids = cJSON_CreateIntArray(g->tokens + g->prompt, n);
     bool ok = o && ids && cJSON_AddNumberToObject(o, "sample", j->first + row);
     if (ok && j->tokenizer)
-        ok = cJSON_AddStringToObject(o, "text", s->stream.text.data ? s->stream.text.data : "");
+        ok = by_json_add_bytes(o, "text", text->data ? text->data : "", text->size);
     ok = ok && cJSON_AddItemToObject(o, "ids", ids);
     if (ok && j->o.strategy.beams > 1)
         ok = cJSON_AddNumberToObject(o, "score", (double)g->score);
@@ -485,7 +489,7 @@ static int run_group(job *j)
         if (begun && j->live)
             end_line(j);
         cli_flush();
-        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide
+        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide && !is_pair(j)
                             ? "--slide goes on with the last half of a full context"
                             : NULL);
     } else if (j->status != BY_OK) {

@@ -90,6 +90,31 @@ static by_status open_model(inspection *in)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+static bool is_pair(const by_model *m)
+{
+    return by_model_task(m) == BY_TASK_SEQ2SEQ;
+}
+
+static bool decodes(const by_model *m)
+{
+    return by_model_task(m) == BY_TASK_LM || is_pair(m);
+}
+
+/* A source as long as the text; when decoding, what the encoder has made of it lies in the cache. */
+static void add_source(const inspection *in, by_graph *g, by_model_io *io)
+{
+    const int64_t shape[2] = {in->o.batch, in->o.seq};
+    if (!io->cache) {
+        io->source = by_input(g, "source", BY_I32, 2, shape);
+        return;
+    }
+    io->part = BY_PART_DECODER;
+    io->cache->rows = in->o.batch;
+    io->cache->beams = 1;
+    io->cache->source_room = io->cache->source_length = in->o.seq;
+    io->cache->source_mask = by_input(g, "source mask", BY_I32, 2, shape);
+}
+
 /* The program of a mode; *cache receives what it keeps between runs. NULL on failure. */
 static by_program *compile(const inspection *in, mode m, bool recompute, size_t *cache)
 {
@@ -107,6 +132,8 @@ static by_program *compile(const inspection *in, mode m, bool recompute, size_t 
             io.positions = by_input(g, "positions", BY_I32, 2, shape);
             keys->past = by_input(g, "past", BY_I32, 1, shape);
         }
+        if (is_pair(model))
+            add_source(in, g, &io);
         by_model_build(model, g, &io);
         by_tensor *loss = NULL;
         if (m == TRAIN)
@@ -156,9 +183,9 @@ static by_status make_plans(inspection *in)
 {
     for (mode m = 0; m < MODES; m++) {
         bool wanted = !in->o.mode || strcmp(in->o.mode, mode_names[m]) == 0;
-        if (m == DECODE && by_model_task(in->model) != BY_TASK_LM && in->o.mode && wanted)
+        if (m == DECODE && !decodes(in->model) && in->o.mode && wanted)
             return by_fail(BY_ERR_ARGUMENT, "a %s does not decode", by_model_class(in->model));
-        if (wanted && (m != DECODE || by_model_task(in->model) == BY_TASK_LM))
+        if (wanted && (m != DECODE || decodes(in->model)))
             BY_TRY(make_plan(in, m));
     }
     return BY_OK;
@@ -240,8 +267,8 @@ static void print_plan(const char *name, const plan *p, size_t activations, doub
 
 static void print_plans(const inspection *in)
 {
-    printf("\nmemory in %s for %d x %d tokens, and work per token\n", by_dtype_name(in->o.dtype), in->o.batch,
-           in->o.seq);
+    printf("\nmemory in %s for %d x %d tokens%s, and work per token\n", by_dtype_name(in->o.dtype),
+           in->o.batch, in->o.seq, is_pair(in->model) ? " of sources and as many of texts" : "");
     printf("  %-16s %11s %11s %11s %12s %11s %11s   %s\n", "", "weights", "gradients", "optimiser",
            "activations", "cache", "all", "per token");
     for (mode m = 0; m < MODES; m++) {
@@ -253,8 +280,9 @@ static void print_plans(const inspection *in)
     }
     if (in->plans[DECODE].there) {
         size_t cache = in->plans[DECODE].cache;
-        printf("  cache: %s per token of a sequence; decoding counted with it full\n",
-               cli_bytes_text(cache / (size_t)in->o.batch / (size_t)in->o.seq).s);
+        printf("  cache: %s per token of a %s; decoding counted with it full\n",
+               cli_bytes_text(cache / (size_t)in->o.batch / (size_t)in->o.seq).s,
+               is_pair(in->model) ? "text and its source" : "sequence");
     }
 }
 

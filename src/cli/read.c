@@ -2,6 +2,7 @@
 #include "cli/read.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -53,6 +54,13 @@ static by_status open_file(cli_texts *t)
     return t->file ? BY_OK : by_fail(BY_ERR_IO, "%s: %s", t->path, strerror(errno));
 }
 
+/* A person may take their time, and Ctrl-C has to end that: a read would start again after the signal. */
+static bool await_line(const cli_texts *t, bool live)
+{
+    struct pollfd terminal = {.fd = fileno(t->file), .events = POLLIN};
+    return !live || poll(&terminal, 1, -1) >= 0 || !cli_interrupted();
+}
+
 /* A terminal is answered line by line. */
 static by_status read_lines(cli_texts *t)
 {
@@ -60,12 +68,16 @@ static by_status read_lines(cli_texts *t)
     size_t room = 0;
     ssize_t size = 0;
     by_status s = t->file ? BY_OK : open_file(t);
-    int most = s == BY_OK && isatty(fileno(t->file)) ? 1 : TOGETHER;
-    while (s == BY_OK && t->count < most && !cli_interrupted() &&
+    const bool live = s == BY_OK && isatty(fileno(t->file));
+    const int most = live ? 1 : t->most ? t->most : TOGETHER;
+    while (s == BY_OK && t->count < most && !cli_interrupted() && await_line(t, live) &&
            (size = getline(&line, &room, t->file)) >= 0) {
         while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r'))
             line[--size] = '\0';
-        s = add(t, line);
+        s = strlen(line) == (size_t)size
+                ? add(t, line)
+                : by_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character",
+                          t->path ? t->path : "the input", (long long)t->before + t->count + 1);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
         s = by_fail(BY_ERR_IO, "%s: %s", t->path ? t->path : "the input", strerror(errno));
@@ -78,7 +90,7 @@ by_status cli_texts_next(cli_texts *t)
 {
     forget(t);
     if (!t->texts) {
-        size_t room = (size_t)BY_MAX(t->n_arguments, TOGETHER);
+        size_t room = (size_t)BY_MAX(t->n_arguments, BY_MAX(t->most, TOGETHER));
         t->texts = by_alloc_zero(room, sizeof *t->texts);
         t->seconds = by_alloc_zero(room, sizeof *t->seconds);
         if (!t->texts || !t->seconds)

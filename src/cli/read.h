@@ -16,6 +16,7 @@ typedef struct cli_texts {
     int n_arguments;
     const char *path;
     bool pairs;
+    int most;                /* lines at a time; 0: 4096 */
     char **texts, **seconds; /* the present ones; seconds[i] may be NULL */
     int count;
     int64_t before; /* how many came before them */
@@ -49,7 +50,7 @@ typedef struct cli_read_options {
          .letter = 'b',                                                                            \
          CLI_RANGE(0, 1e5),                                                                        \
          .preset = "0",                                                                            \
-         .help = "texts at once (0: 32, on a GPU 256)",                                            \
+         .help = "texts at once (0: as many as suit the device)",                                  \
          .group = "Machine"},                                                                      \
         {CLI_AT(type, read.device), .name = "device", .preset = "auto", .value = "NAME",           \
          .help = "where to compute: cpu, cuda, or auto: a GPU if there is one"},                   \

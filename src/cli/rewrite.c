@@ -9,6 +9,8 @@
 #include "cli/strategy.h"
 #include "cli/verbs.h"
 
+enum { TOGETHER = 512 }; /* lines sorted by length and answered at once */
+
 typedef struct rewrite_options {
     cli_read_options read;
     cli_strategy strategy;
@@ -27,7 +29,7 @@ typedef struct kind {
 } kind;
 
 /* clang-format off */
-#define ROWS(cut)                                                                                                     \
+#define ROWS(cut, longest)                                                                                                     \
     CLI_READ_ROWS(rewrite_options),                                                                                   \
     {CLI_AT(rewrite_options, truncate), .name = "truncate", .preset = cut,                                            \
      .help = "cut a text that is longer than the model reads; else that is an error"},                                \
@@ -37,8 +39,7 @@ typedef struct kind {
     {CLI_AT(rewrite_options, task), .name = "task", .value = "NAME",                                                  \
      .help = "settings that config.json keeps under this name (task_specific_params)"},                               \
     {CLI_AT(rewrite_options, max_new), .name = "max-new-tokens", .letter = 'n', CLI_RANGE(0, 1e9), .preset = "0",     \
-     .help = "tokens of a text at most; 0: what the model says, else twice the source and 32",                        \
-     .group = "Length"},                                                                                              \
+     .help = "tokens of a text at most; 0: " longest "twice the source and 32", .group = "Length"},                    \
     CLI_BEAM_ROWS(rewrite_options, "5"),                                                                              \
     CLI_CONSTRAINT_ROWS(rewrite_options),                                                                             \
     {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",         \
@@ -51,12 +52,12 @@ typedef struct kind {
 /* clang-format on */
 
 static const cli_option translate_rows[] = {
-    ROWS("no"),
+    ROWS("no", ""),
     {CLI_AT(rewrite_options, from), .name = "from", .value = "LANG", .group = "Languages",
      .help = "of the texts, for a model of several languages"},
     {CLI_AT(rewrite_options, to), .name = "to", .value = "LANG", .help = "of the translations"},
 };
-static const cli_option summarize_rows[] = {ROWS("yes")};
+static const cli_option summarize_rows[] = {ROWS("yes", "what the model says, else ")};
 
 typedef struct job {
     rewrite_options o;
@@ -134,13 +135,15 @@ static void merge_beam(const job *j, const cli_args *args, cli_strategy *s)
     if (!cli_given(args, &j->o.strategy.repeat) && j->defaults.generate.sampling.repetition_penalty > 0)
         s->repeat = j->defaults.generate.sampling.repetition_penalty;
     if (!cli_given(args, &j->o.strategy.min_new))
-        s->min_new = j->defaults.min_length;
+        s->min_new = j->o.max_new ? BY_MIN(j->defaults.min_length, j->o.max_new) : j->defaults.min_length;
 }
 
 static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
 {
     const by_sampling *own = &j->defaults.generate.sampling;
     cli_strategy s = j->o.strategy;
+    if (j->o.temp > 0 && ((cli_given(args, &j->o.strategy.beams) && s.beams > 1) || s.returned > 1))
+        return by_fail(BY_ERR_ARGUMENT, "--temp draws one text; --beams and --return search for the best");
     merge_beam(j, args, &s);
     for (int i = 0; i < own->banned_count; i++)
         BY_TRY(by_ids_push(&j->constraints.banned, own->banned[i]));
@@ -216,11 +219,11 @@ static by_status put_json(const char *source, const by_rewriting *list, int coun
     by_buf_puts(&out, "{\"source\":");
     by_json_quote(&out, source);
     by_buf_puts(&out, ",\"text\":");
-    by_json_quote(&out, list[0].text);
+    by_json_quote_bytes(&out, list[0].text, list[0].size);
     by_buf_printf(&out, ",\"score\":%.9g", (double)list[0].score);
     for (int i = 1; i < count; i++) {
         by_buf_puts(&out, i == 1 ? ",\"others\":[{\"text\":" : ",{\"text\":");
-        by_json_quote(&out, list[i].text);
+        by_json_quote_bytes(&out, list[i].text, list[i].size);
         by_buf_printf(&out, ",\"score\":%.9g}%s", (double)list[i].score, i + 1 == count ? "]" : "");
     }
     by_buf_puts(&out, list[0].cut ? ",\"cut\":true}\n" : "}\n");
@@ -265,7 +268,10 @@ static int run_kind(const kind *k, int argc, char **argv)
     if (!cli_parse(k->verb, argc, argv, &j.o, &args, &code))
         return code;
     cli_interrupt_install();
-    cli_texts texts = {.arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file};
+    cli_texts texts = {.arguments = args.items + 1,
+                       .n_arguments = args.count - 1,
+                       .path = j.o.read.file,
+                       .most = BY_MAX(TOGETHER, j.o.read.batch)};
     by_status s = open_job(&j, &args);
     if (s == BY_OK && texts.n_arguments == 0 && !texts.path && isatty(STDIN_FILENO))
         cli_note("type a text and press enter; end with Ctrl-D");

@@ -222,6 +222,12 @@ static void cpu_forget(by_program *p)
     }
 }
 
+/* A parameter that nobody trains. */
+static bool is_constant(const by_graph *g, const by_tensor *t)
+{
+    return t->place == BY_PLACE_PARAM && !g->params->training;
+}
+
 static by_status cpu_prepare(by_program *p)
 {
     for (int i = 0; i < p->graph->n_nodes; i++) {
@@ -229,6 +235,7 @@ static by_status cpu_prepare(by_program *p)
         by_gemm_desc desc;
         if (!product_of(n, &desc))
             continue;
+        desc.fixed = n->op == BY_OP_LINEAR && is_constant(p->graph, n->in[1]);
         n->plan = by_gemm_new(p->device, &desc);
         if (!n->plan) {
             by_status s = in_node(n);

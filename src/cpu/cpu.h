@@ -24,7 +24,7 @@ typedef struct by_cpu {
     int gemm;                      /* the preferred provider */
     const struct by_gemm_own *own; /* our products for that instruction set, see gemm.h */
     const struct by_gemm_own *own_reference;
-    void *dnnl; /* oneDNN's engine, NULL without it */
+    struct by_dnnl *dnnl; /* oneDNN, NULL without it */
     struct by_scratch_pool *scratch;
 } by_cpu;
 

@@ -175,7 +175,7 @@ by_status by_gemm_run(by_gemm *g, const void *a, const void *b, const void *bias
         int before = threads_lend(threads);
 #ifdef BY_HAVE_DNNL
         if (g->provider == BY_GEMM_ONEDNN)
-            s = by_dnnl_gemm_run(g->dnnl, a, b, bias, c, scratch);
+            s = by_dnnl_gemm_run(g->dnnl, a, b, bias, c, scratch, g->device->changes);
 #endif
 #ifdef BY_HAVE_OPENBLAS
         if (g->provider == BY_GEMM_OPENBLAS) {

@@ -17,6 +17,7 @@ typedef struct by_gemm_desc {
     by_dtype ab_type, c_type; /* c_type is ab_type or its accumulation type */
     by_dtype bias_type;       /* when bias */
     bool bias, accumulate;
+    bool fixed; /* b is the same in every run, but for what by_device.changes counts: worth rearranging */
     by_act act; /* applied to the result; not together with accumulate */
 } by_gemm_desc;
 
@@ -50,13 +51,14 @@ static inline bool by_gemm_is_skinny(const by_gemm_desc *d)
 
 /* oneDNN (gemm_dnnl.c). new returns BY_ERR_UNSUPPORTED, with no message, for what it has no fast code for. */
 typedef struct by_dnnl_gemm by_dnnl_gemm;
-by_status by_dnnl_open(void **engine);
-void by_dnnl_close(void *engine);
-by_status by_dnnl_gemm_new(void *engine, int isa, const by_gemm_desc *d, by_dnnl_gemm **out);
+by_status by_dnnl_open(struct by_dnnl **out);
+void by_dnnl_close(struct by_dnnl *d);
+by_status by_dnnl_gemm_new(struct by_dnnl *library, int isa, const by_gemm_desc *d, by_dnnl_gemm **out);
 void by_dnnl_gemm_free(by_dnnl_gemm *g);
 size_t by_dnnl_gemm_scratch(const by_dnnl_gemm *g);
+/* changes: see by_device */
 by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c,
-                           void *scratch);
+                           void *scratch, uint64_t changes);
 const char *by_dnnl_name(void);
 
 /* OpenBLAS (gemm_blas.c): c = a b [+ c] in f32, without bias and activation. */

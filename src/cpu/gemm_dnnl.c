@@ -3,6 +3,7 @@
  * the first section. */
 #ifdef BY_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
 
 #include "cpu/gemm.h"
 
@@ -22,13 +23,18 @@ typedef struct layouts {
 } layouts;
 
 #if DNNL_VERSION_MAJOR >= 3
-typedef const_dnnl_memory_desc_t layout_ref;
+typedef const_dnnl_memory_desc_t layout_ref, memory_layout; /* the second as a memory object says it */
 #define REF(layout) (layout)
 
 static dnnl_status_t layout_set(dnnl_memory_desc_t *l, int rank, const int64_t *dims, dnnl_data_type_t type,
                                 const int64_t *strides)
 {
     return dnnl_memory_desc_create_with_strides(l, rank, dims, type, strides);
+}
+
+static dnnl_status_t layout_any(dnnl_memory_desc_t *l, int rank, const int64_t *dims, dnnl_data_type_t type)
+{
+    return dnnl_memory_desc_create_with_tag(l, rank, dims, type, dnnl_format_tag_any);
 }
 
 static void layouts_free(layouts *l)
@@ -56,13 +62,18 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 #else
-typedef const dnnl_memory_desc_t *layout_ref;
+typedef const dnnl_memory_desc_t *layout_ref, *memory_layout; /* the second as a memory object says it */
 #define REF(layout) (&(layout))
 
 static dnnl_status_t layout_set(dnnl_memory_desc_t *l, int rank, const int64_t *dims, dnnl_data_type_t type,
                                 const int64_t *strides)
 {
     return dnnl_memory_desc_init_by_strides(l, rank, dims, type, strides);
+}
+
+static dnnl_status_t layout_any(dnnl_memory_desc_t *l, int rank, const int64_t *dims, dnnl_data_type_t type)
+{
+    return dnnl_memory_desc_init_by_tag(l, rank, dims, type, dnnl_format_tag_any);
 }
 
 static void layouts_free(layouts *l)
@@ -95,28 +106,60 @@ enum { ARG_A, ARG_B, ARG_C, ARG_BIAS, ARG_SCRATCH, ARG_COUNT };
 static const int arg_ids[ARG_COUNT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
                                        DNNL_ARG_SCRATCHPAD};
 
-struct by_dnnl_gemm {
-    dnnl_stream_t stream;
-    dnnl_primitive_t primitive;
-    dnnl_memory_t memory[ARG_COUNT]; /* NULL: no such argument */
-    size_t scratch;
+/* A matrix b in the order in which oneDNN likes to read it, shared by the products that use it. */
+typedef struct packed {
+    struct packed *next;
+    const void *from;
+    dnnl_memory_t memory; /* its own */
+    uint64_t changes;     /* when it was made */
+    int users;
+} packed;
+
+/* oneDNN on the CPU, shared by every product of a device. */
+struct by_dnnl {
+    dnnl_engine_t engine;
+    pthread_mutex_t lock; /* of the list */
+    packed *list;
 };
 
-/* An engine of the CPU, shared by every product of a device; close it with by_dnnl_close. */
-by_status by_dnnl_open(void **engine)
+/* A primitive with its memory objects, whose addresses are set at each run. */
+typedef struct way {
+    dnnl_primitive_t primitive;      /* NULL: there is none */
+    dnnl_memory_t memory[ARG_COUNT]; /* NULL: no such argument */
+    size_t scratch;
+} way;
+
+struct by_dnnl_gemm {
+    struct by_dnnl *library;
+    dnnl_stream_t stream;
+    way plain, fast; /* b as it lies, and packed: for products that are run again and again */
+    packed *b;       /* of the fast way; NULL: not yet */
+    int runs;        /* up to PACK_AFTER */
+};
+
+enum { PACK_AFTER = 3 }; /* runs before a matrix is packed: it takes a copy, and longer than a run */
+
+by_status by_dnnl_open(struct by_dnnl **out)
 {
-    dnnl_engine_t e;
-    dnnl_status_t s = dnnl_engine_create(&e, dnnl_cpu, 0);
-    if (s != dnnl_success)
+    struct by_dnnl *d = by_alloc_zero(1, sizeof *d);
+    if (!d)
+        return BY_ERR_MEMORY;
+    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (s != dnnl_success || pthread_mutex_init(&d->lock, NULL) != 0) {
+        by_free(d);
         return by_fail(BY_ERR_UNSUPPORTED, "%s: no CPU engine (status %d)", by_dnnl_name(), (int)s);
-    *engine = e;
+    }
+    *out = d;
     return BY_OK;
 }
 
-void by_dnnl_close(void *engine)
+void by_dnnl_close(struct by_dnnl *d)
 {
-    if (engine)
-        dnnl_engine_destroy(engine);
+    if (!d)
+        return;
+    dnnl_engine_destroy(d->engine);
+    pthread_mutex_destroy(&d->lock);
+    by_free(d);
 }
 
 static dnnl_data_type_t type_of(by_dtype t)
@@ -143,11 +186,13 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *l, const by_gemm_desc *d, int64_
     return layout_set(l, 3 - skip, dims + skip, type_of(type), strides + skip);
 }
 
-static dnnl_status_t layouts_set(layouts *l, const by_gemm_desc *d)
+static dnnl_status_t layouts_set(layouts *l, const by_gemm_desc *d, bool any)
 {
     dnnl_status_t s =
         matrix(&l->a, d, d->m, d->k, d->ta ? 1 : d->lda, d->ta ? d->lda : 1, d->stride_a, d->ab_type);
-    if (s == dnnl_success)
+    if (s == dnnl_success && any)
+        s = layout_any(&l->b, 2, (dnnl_dims_t){d->k, d->n}, type_of(d->ab_type));
+    else if (s == dnnl_success)
         s = matrix(&l->b, d, d->k, d->n, d->tb ? 1 : d->ldb, d->tb ? d->ldb : 1, d->stride_b, d->ab_type);
     if (s == dnnl_success)
         s = matrix(&l->c, d, d->m, d->n, d->ldc, 1, d->stride_c, d->c_type);
@@ -200,31 +245,39 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const by_gemm_desc 
     return s;
 }
 
-/* The primitive and its memory objects, whose addresses are set at each run. */
-static dnnl_status_t fill(by_dnnl_gemm *g, dnnl_engine_t engine, const layouts *l, dnnl_primitive_desc_t pd)
+static void way_free(way *w)
+{
+    for (int i = 0; i < ARG_COUNT; i++)
+        if (w->memory[i])
+            dnnl_memory_destroy(w->memory[i]);
+    if (w->primitive)
+        dnnl_primitive_destroy(w->primitive);
+    *w = (way){0};
+}
+
+static dnnl_status_t way_fill(way *w, dnnl_engine_t engine, const layouts *l, dnnl_primitive_desc_t pd)
 {
     layout_ref scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    layout_ref refs[ARG_COUNT] = {REF(l->a), REF(l->b), REF(l->c), l->has_bias ? REF(l->bias) : NULL,
-                                  scratch};
-    g->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
-    if (g->scratch == 0)
+    layout_ref b = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    layout_ref refs[ARG_COUNT] = {REF(l->a), b, REF(l->c), l->has_bias ? REF(l->bias) : NULL, scratch};
+    w->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
+    if (w->scratch == 0)
         refs[ARG_SCRATCH] = NULL;
-    dnnl_status_t s = dnnl_primitive_create(&g->primitive, pd);
-    if (s == dnnl_success)
-        s = dnnl_stream_create(&g->stream, engine, dnnl_stream_default_flags);
+    dnnl_status_t s = dnnl_primitive_create(&w->primitive, pd);
     for (int i = 0; i < ARG_COUNT && s == dnnl_success; i++)
         if (refs[i])
-            s = dnnl_memory_create(&g->memory[i], refs[i], engine, DNNL_MEMORY_NONE);
+            s = dnnl_memory_create(&w->memory[i], refs[i], engine, DNNL_MEMORY_NONE);
     return s;
 }
 
-static dnnl_status_t create(by_dnnl_gemm *g, dnnl_engine_t engine, const by_gemm_desc *d)
+/* One way to do a product. any: b may lie as oneDNN chooses. */
+static dnnl_status_t way_new(way *w, dnnl_engine_t engine, const by_gemm_desc *d, bool any)
 {
     layouts l = {0};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     const char *code = "";
-    dnnl_status_t s = layouts_set(&l, d);
+    dnnl_status_t s = layouts_set(&l, d, any);
     if (s == dnnl_success)
         s = attributes(&attr, d);
     if (s == dnnl_success)
@@ -234,21 +287,43 @@ static dnnl_status_t create(by_dnnl_gemm *g, dnnl_engine_t engine, const by_gemm
     if (s == dnnl_success && strncmp(code, "ref", 3) == 0)
         s = dnnl_unimplemented; /* its reference loops are slower than our kernels */
     if (s == dnnl_success)
-        s = fill(g, engine, &l, pd);
+        s = way_fill(w, engine, &l, pd);
+    if (s != dnnl_success)
+        way_free(w);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
     layouts_free(&l);
     return s;
 }
 
-by_status by_dnnl_gemm_new(void *engine, int isa, const by_gemm_desc *d, by_dnnl_gemm **out)
+static bool same_layout(dnnl_memory_t a, dnnl_memory_t b)
+{
+    memory_layout x, y;
+    return dnnl_memory_get_memory_desc(a, &x) == dnnl_success &&
+           dnnl_memory_get_memory_desc(b, &y) == dnnl_success && dnnl_memory_desc_equal(x, y);
+}
+
+/* The fast way, where there is one and it is another. */
+static void plan_packed(by_dnnl_gemm *g, const by_gemm_desc *d)
+{
+    if (way_new(&g->fast, g->library->engine, d, true) == dnnl_success &&
+        same_layout(g->plain.memory[ARG_B], g->fast.memory[ARG_B]))
+        way_free(&g->fast);
+}
+
+by_status by_dnnl_gemm_new(struct by_dnnl *library, int isa, const by_gemm_desc *d, by_dnnl_gemm **out)
 {
     if (!takes(d, isa))
         return BY_ERR_UNSUPPORTED;
     by_dnnl_gemm *g = by_alloc_zero(1, sizeof *g);
     if (!g)
         return BY_ERR_MEMORY;
-    dnnl_status_t s = create(g, engine, d);
+    g->library = library;
+    dnnl_status_t s = way_new(&g->plain, library->engine, d, false);
+    if (s == dnnl_success)
+        s = dnnl_stream_create(&g->stream, library->engine, dnnl_stream_default_flags);
+    if (s == dnnl_success && d->fixed && d->batch == 1)
+        plan_packed(g, d);
     if (s != dnnl_success) {
         by_dnnl_gemm_free(g);
         if (s == dnnl_out_of_memory)
@@ -260,41 +335,144 @@ by_status by_dnnl_gemm_new(void *engine, int isa, const by_gemm_desc *d, by_dnnl
     return BY_OK;
 }
 
+size_t by_dnnl_gemm_scratch(const by_dnnl_gemm *g)
+{
+    return BY_MAX(g->plain.scratch, g->fast.scratch);
+}
+
+/* ---- packed matrices ------------------------------------------------------------------------- */
+
+/* Copy b into its other order. */
+static dnnl_status_t pack(by_dnnl_gemm *g, const void *b, dnnl_memory_t to)
+{
+    memory_layout from_layout, to_layout;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t copy = NULL;
+    dnnl_memory_t from = g->plain.memory[ARG_B];
+    dnnl_status_t s = dnnl_memory_set_data_handle(from, (void *)(uintptr_t)b);
+    if (s == dnnl_success)
+        s = dnnl_memory_get_memory_desc(from, &from_layout);
+    if (s == dnnl_success)
+        s = dnnl_memory_get_memory_desc(to, &to_layout);
+    if (s == dnnl_success)
+        s = dnnl_reorder_primitive_desc_create(&pd, from_layout, g->library->engine, to_layout,
+                                               g->library->engine, NULL);
+    if (s == dnnl_success)
+        s = dnnl_primitive_create(&copy, pd);
+    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    if (s == dnnl_success)
+        s = dnnl_primitive_execute(copy, g->stream, 2, args);
+    if (s == dnnl_success)
+        s = dnnl_stream_wait(g->stream);
+    if (copy)
+        dnnl_primitive_destroy(copy);
+    dnnl_primitive_desc_destroy(pd);
+    return s;
+}
+
+static packed *packed_new(by_dnnl_gemm *g, const void *b)
+{
+    memory_layout layout;
+    packed *p = by_alloc_zero(1, sizeof *p);
+    dnnl_status_t s = p ? dnnl_memory_get_memory_desc(g->fast.memory[ARG_B], &layout) : dnnl_out_of_memory;
+    if (s == dnnl_success)
+        s = dnnl_memory_create(&p->memory, layout, g->library->engine, DNNL_MEMORY_ALLOCATE);
+    if (s == dnnl_success)
+        s = pack(g, b, p->memory);
+    if (s == dnnl_success) {
+        p->from = b;
+        return p;
+    }
+    if (p && p->memory)
+        dnnl_memory_destroy(p->memory);
+    by_free(p);
+    return NULL;
+}
+
+static void packed_release(struct by_dnnl *library, packed *p)
+{
+    pthread_mutex_lock(&library->lock);
+    if (--p->users == 0) {
+        packed **at = &library->list;
+        while (*at != p)
+            at = &(*at)->next;
+        *at = p->next;
+        dnnl_memory_destroy(p->memory);
+        by_free(p);
+    }
+    pthread_mutex_unlock(&library->lock);
+}
+
+/* The packed form of b, made anew when b has changed; NULL: it cannot be had. */
+static packed *packed_take(by_dnnl_gemm *g, const void *b, uint64_t changes)
+{
+    struct by_dnnl *library = g->library;
+    pthread_mutex_lock(&library->lock);
+    packed *p = library->list;
+    while (p && (p->from != b || p->changes != changes || !same_layout(p->memory, g->fast.memory[ARG_B])))
+        p = p->next;
+    if (!p && (p = packed_new(g, b))) {
+        p->changes = changes;
+        p->next = library->list;
+        library->list = p;
+    }
+    if (p)
+        p->users++;
+    pthread_mutex_unlock(&library->lock);
+    return p;
+}
+
+/* The way to do this run: b is packed when it has been used a few times. */
+static way *choose_way(by_dnnl_gemm *g, const void *b, uint64_t changes)
+{
+    if (!g->fast.primitive || g->runs++ < PACK_AFTER)
+        return &g->plain;
+    g->runs = PACK_AFTER;
+    if (g->b && (g->b->from != b || g->b->changes != changes)) {
+        packed_release(g->library, g->b);
+        g->b = NULL;
+    }
+    if (!g->b && !(g->b = packed_take(g, b, changes))) {
+        way_free(&g->fast); /* no memory for it */
+        return &g->plain;
+    }
+    return &g->fast;
+}
+
 void by_dnnl_gemm_free(by_dnnl_gemm *g)
 {
     if (!g)
         return;
-    for (int i = 0; i < ARG_COUNT; i++)
-        if (g->memory[i])
-            dnnl_memory_destroy(g->memory[i]);
-    if (g->primitive)
-        dnnl_primitive_destroy(g->primitive);
+    if (g->b)
+        packed_release(g->library, g->b);
+    way_free(&g->plain);
+    way_free(&g->fast);
     if (g->stream)
         dnnl_stream_destroy(g->stream);
     by_free(g);
 }
 
-size_t by_dnnl_gemm_scratch(const by_dnnl_gemm *g)
-{
-    return g->scratch;
-}
-
 by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c,
-                           void *scratch)
+                           void *scratch, uint64_t changes)
 {
     const void *address[ARG_COUNT] = {a, b, c, bias, scratch};
     dnnl_exec_arg_t args[ARG_COUNT];
+    way *w = choose_way(g, b, changes);
     int n = 0;
     dnnl_status_t s = dnnl_success;
     for (int i = 0; i < ARG_COUNT && s == dnnl_success; i++) {
-        if (!g->memory[i])
+        if (!w->memory[i])
             continue;
-        s = dnnl_memory_set_data_handle(g->memory[i],
+        if (w == &g->fast && i == ARG_B) {
+            args[n++] = (dnnl_exec_arg_t){arg_ids[i], g->b->memory};
+            continue;
+        }
+        s = dnnl_memory_set_data_handle(w->memory[i],
                                         (void *)(uintptr_t)address[i]); /* inputs are only read */
-        args[n++] = (dnnl_exec_arg_t){arg_ids[i], g->memory[i]};
+        args[n++] = (dnnl_exec_arg_t){arg_ids[i], w->memory[i]};
     }
     if (s == dnnl_success)
-        s = dnnl_primitive_execute(g->primitive, g->stream, n, args);
+        s = dnnl_primitive_execute(w->primitive, g->stream, n, args);
     if (s == dnnl_success)
         s = dnnl_stream_wait(g->stream);
     return s == dnnl_success

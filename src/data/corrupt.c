@@ -190,7 +190,7 @@ by_status by_infill_row(const by_objective *o, int64_t i, by_rng *random, by_sam
     put_source(row, o->first);
     for (int t = 0; left > 0; left--) {
         if (by_rng_below(random, (uint64_t)left) < (uint64_t)spans) {
-            put_source(row, o->masked);
+            put_source(row, o->masker.masked);
             t += *lengths++;
             spans--;
         } else {

@@ -1,9 +1,9 @@
 /* mask.c - hiding tokens (Devlin et al. 2019): a share of them is chosen; of the chosen most become the mask
  * token, some any token, and some stay, so that the model cannot rely on seeing what it must not. Words as
  * wholes: Cui et al. 2019; several words at once: Lan et al. 2020. */
-#include <math.h>
+#include "data/mask.h"
 
-#include "data/sample.h"
+#include "data/objective.h"
 
 by_masking by_masking_usual(by_objective_kind k)
 {
@@ -24,27 +24,51 @@ int by_mask_picks(const by_masking *m, int seq)
     return (int)(m->share * seq) + 1;
 }
 
-/* Whether a word begins at place t of the row, which holds no special token. */
-static bool begins(const by_objective *o, const by_sample *r, int t)
+by_status by_masker_open(by_masker *m, const by_masking *how, const by_tokenizer *t)
 {
-    if (!o->spec.masking.whole_words || t == 0)
-        return true;
-    uint8_t before = o->parts[r->tokens[t - 1]];
-    return (before & (BY_ID_SPECIAL | BY_ID_ENDS)) || (o->parts[r->tokens[t]] & BY_ID_BEGINS);
+    const size_t n = (size_t)by_tokenizer_vocab_size(t);
+    *m = (by_masker){.how = *how, .masked = by_tokenizer_special(t, BY_SPECIAL_MASK)};
+    m->parts = by_alloc_zero(n + 1, 1);
+    m->ordinary = by_alloc_zero(n + 1, sizeof *m->ordinary);
+    if (!m->parts || !m->ordinary)
+        return BY_ERR_MEMORY;
+    m->marked = by_tokenizer_parts(t, m->parts);
+    for (size_t id = 0; id < n; id++)
+        if (!(m->parts[id] & (BY_ID_SPECIAL | BY_ID_ABSENT)))
+            m->ordinary[m->n_ordinary++] = (int32_t)id;
+    return BY_OK;
 }
 
-/* words[i]: where word i begins; ends[i]: where it ends. Returns how many there are; *tokens: in all. */
-static int find_words(const by_objective *o, const by_sample *r, int32_t *words, int32_t *ends, int *tokens)
+void by_masker_close(by_masker *m)
+{
+    by_free(m->parts);
+    by_free(m->ordinary);
+    *m = (by_masker){0};
+}
+
+/* Whether a word begins at place t of the row, which holds no special token. */
+static bool begins(const by_masker *m, const int32_t *tokens, int t)
+{
+    if (!m->how.whole_words || t == 0)
+        return true;
+    uint8_t before = m->parts[tokens[t - 1]];
+    return (before & (BY_ID_SPECIAL | BY_ID_ENDS)) || (m->parts[tokens[t]] & BY_ID_BEGINS);
+}
+
+/* words[i]: where word i begins; ends[i]: where it ends. Returns how many there are; *count: tokens in all.
+ */
+static int find_words(const by_masker *m, const int32_t *tokens, int used, int32_t *words, int32_t *ends,
+                      int *count)
 {
     int n = 0;
-    *tokens = 0;
-    for (int t = 0; t < r->used; t++) {
-        if (o->parts[r->tokens[t]] & BY_ID_SPECIAL)
+    *count = 0;
+    for (int t = 0; t < used; t++) {
+        if (m->parts[tokens[t]] & BY_ID_SPECIAL)
             continue;
-        if (begins(o, r, t))
+        if (begins(m, tokens, t))
             words[n++] = t;
         ends[n - 1] = t + 1;
-        ++*tokens;
+        ++*count;
     }
     return n;
 }
@@ -81,42 +105,37 @@ static int choose(const int32_t *words, const int32_t *ends, int count, int w, i
     return n;
 }
 
-static int32_t hide(const by_objective *o, by_rng *random, int32_t id)
+static int32_t hide(const by_masker *m, by_rng *random, int32_t id)
 {
-    const by_masking *m = &o->spec.masking;
     double u = by_rng_uniform(random);
-    if (u < m->masked)
-        return o->masked;
-    if (u < m->masked + m->random)
-        return o->ordinary[by_rng_below(random, (uint64_t)o->n_ordinary)];
+    if (u < m->how.masked)
+        return m->masked;
+    if (u < m->how.masked + m->how.random)
+        return m->ordinary[by_rng_below(random, (uint64_t)m->n_ordinary)];
     return id;
 }
 
 /* The share is met on average: what is left over from whole tokens decides the chance of one more. */
-void by_mask_row(const by_objective *o, by_rng *random, by_sample *row, int32_t *pick, int32_t *targets,
-                 int32_t *scratch)
+int by_mask_row(const by_masker *m, by_rng *random, int32_t *tokens, int used, int most, int32_t *pick,
+                int32_t *was, int32_t *scratch)
 {
-    const by_masking *m = &o->spec.masking;
-    int32_t *words = scratch, *ends = scratch + row->seq;
-    uint8_t *chosen = (uint8_t *)(scratch + 2 * (ptrdiff_t)row->seq);
-    int tokens, k = 0, count = find_words(o, row, words, ends, &tokens);
-    int room = (int)(m->share * tokens + by_rng_uniform(random));
-    room = BY_MIN(BY_MAX(room, tokens > 0), o->picks);
-    memset(chosen, 0, (size_t)row->seq);
+    int32_t *words = scratch, *ends = scratch + used;
+    uint8_t *chosen = (uint8_t *)(ends + used);
+    int open, k = 0, count = find_words(m, tokens, used, words, ends, &open);
+    int room = (int)(m->how.share * open + by_rng_uniform(random));
+    room = BY_MIN(BY_MAX(room, open > 0), most);
+    memset(chosen, 0, (size_t)BY_MAX(used, 0));
     uint64_t order = by_rng_u64(random);
     for (int i = 0; i < count && room > 0; i++) {
         int w = (int)by_permute((uint64_t)i, (uint64_t)count, order);
-        room -= choose(words, ends, count, w, pick_length(m->longest, random), room, chosen);
+        room -= choose(words, ends, count, w, pick_length(m->how.longest, random), room, chosen);
     }
-    for (int t = 0; t < row->used; t++) {
+    for (int t = 0; t < used; t++) {
         if (!chosen[t])
             continue;
         pick[k] = t;
-        targets[k++] = row->tokens[t];
-        row->tokens[t] = hide(o, random, row->tokens[t]);
+        was[k++] = tokens[t];
+        tokens[t] = hide(m, random, tokens[t]);
     }
-    for (; k < o->picks; k++) {
-        pick[k] = 0;
-        targets[k] = -100;
-    }
+    return k;
 }

@@ -106,7 +106,7 @@ static by_status find_specials(by_objective *o, const by_tokenizer *t)
         {FIRST, by_tokenizer_special(t, BY_SPECIAL_FIRST), "first ([CLS], <s>)", &o->first},
         {SEP, by_tokenizer_special(t, BY_SPECIAL_SEP), "separating ([SEP], </s>)", &o->sep},
         {PAD, by_tokenizer_special(t, BY_SPECIAL_PAD), "padding ([PAD], <pad>)", &o->pad},
-        {MASK, by_tokenizer_special(t, BY_SPECIAL_MASK), "mask ([MASK], <mask>)", &o->masked},
+        {MASK, by_tokenizer_special(t, BY_SPECIAL_MASK), "mask ([MASK], <mask>)", &o->masker.masked},
         {EOS, by_tokenizer_eos(t), "closing (</s>)", &o->eos},
     };
     for (int i = 0; i < BY_COUNT(list); i++)
@@ -139,15 +139,7 @@ static by_status find_sentinels(by_objective *o, const by_tokenizer *t)
 
 static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
 {
-    size_t n = (size_t)by_tokenizer_vocab_size(t);
-    o->parts = by_alloc_zero(n + 1, 1);
-    o->ordinary = by_alloc_zero(n + 1, sizeof *o->ordinary);
-    if (!o->parts || !o->ordinary)
-        return BY_ERR_MEMORY;
-    bool marked = by_tokenizer_parts(t, o->parts);
-    for (size_t id = 0; id < n; id++)
-        if (!(o->parts[id] & (BY_ID_SPECIAL | BY_ID_ABSENT)))
-            o->ordinary[o->n_ordinary++] = (int32_t)id;
+    BY_TRY(by_masker_open(&o->masker, &o->spec.masking, t));
     BY_TRY(find_specials(o, t));
     if (o->spec.kind == BY_OBJECTIVE_SPANS)
         BY_TRY(find_sentinels(o, t));
@@ -156,7 +148,7 @@ static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
         o->first = o->eos;
         o->pad = o->pad < 0 ? o->eos : o->pad; /* nobody looks at it */
     }
-    if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !marked)
+    if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !o->masker.marked)
         return by_fail(BY_ERR_UNSUPPORTED,
                        "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
                        by_tokenizer_kind(t));
@@ -223,8 +215,7 @@ void by_objective_free(by_objective *o)
 {
     if (!o)
         return;
-    by_free(o->parts);
-    by_free(o->ordinary);
+    by_masker_close(&o->masker);
     by_free(o->rows);
     by_free(o->sentinels);
     by_free(o->buckets.pairs);
@@ -425,6 +416,18 @@ static by_status make_two(const by_objective *o, int64_t i, uint64_t seed, by_sa
     return BY_OK;
 }
 
+/* Where a row has fewer places than it may have, the rest are its first one, with nothing to predict. */
+static void hide(const by_objective *o, by_rng *random, by_sample *row, by_samples *rows, int r)
+{
+    int32_t *pick = rows->pick + (size_t)r * (size_t)o->picks;
+    int32_t *targets = rows->targets + (size_t)r * (size_t)o->picks;
+    int n = by_mask_row(&o->masker, random, row->tokens, row->used, o->picks, pick, targets, rows->scratch);
+    for (int k = 0; k < o->picks; k++) {
+        pick[k] = (k < n ? pick[k] : 0) + r % rows->batch * rows->seq;
+        targets[k] = k < n ? targets[k] : -100;
+    }
+}
+
 /* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
 static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
 {
@@ -444,10 +447,7 @@ static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_sa
     else
         by_sample_put(&row, o->first, 0);
     if (o->picks) {
-        int32_t *pick = rows->pick + (size_t)r * (size_t)o->picks;
-        by_mask_row(o, &random, &row, pick, rows->targets + (size_t)r * (size_t)o->picks, rows->scratch);
-        for (int k = 0; k < o->picks; k++)
-            pick[k] += r % rows->batch * rows->seq;
+        hide(o, &random, &row, rows, r);
     } else {
         put_next(&row, rows->targets + cell);
     }

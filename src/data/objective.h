@@ -7,6 +7,7 @@
 
 #include "banyan/pass.h"
 #include "data/docs.h"
+#include "data/mask.h"
 
 typedef enum by_objective_kind {
     BY_OBJECTIVE_LM,        /* the next token; documents do not matter */
@@ -31,16 +32,6 @@ bool by_objective_mends(by_objective_kind k); /* text with parts cut out: BY_OBJ
  */
 const char *by_objective_label(by_objective_kind k, int label);
 
-/* Which tokens are hidden, and how. */
-typedef struct by_masking {
-    double share;          /* of the tokens that are no special ones; of BY_OBJECTIVE_FIM, of the documents */
-    double span;           /* mean length of what is cut out */
-    double masked, random; /* of those: become the mask token, become any token; the rest stays as it is */
-    bool whole_words;      /* all pieces of a word or none */
-    int longest; /* that many words at once at most, n of them as often as 1/n; 0 and 1: one by one */
-    int copies; /* of the text, each with pairs and masks of its own, taken in turn by the epochs (1: static);
-                   0: every epoch has its own (dynamic) */
-} by_masking;
 by_masking by_masking_usual(by_objective_kind k); /* 15 %, 80 %, 10 %; spans of 3 */
 
 typedef struct by_objective_spec {

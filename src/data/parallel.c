@@ -104,9 +104,9 @@ static by_status find_word(const by_cases *e, const by_case *x, const char *word
     long n = strtol(x->labels[0], &end, 10);
     bool there = end > x->labels[0] && !*end && n >= 0;
     for (; there && n > 0; n--) {
-        words = strchr(words, ',');
-        there = words != NULL;
-        words += there;
+        const char *comma = strchr(words, ',');
+        there = comma != NULL;
+        words = there ? comma + 1 : words;
     }
     if (!there)
         return by_cases_fail(e, x->line, "no word was given for the label \"%.60s\"", x->labels[0]);

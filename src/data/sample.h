@@ -45,10 +45,8 @@ struct by_objective {
     by_objective_spec spec;
     by_lm_batches lm;
     const by_docs_part *text;
-    int first, sep, pad, masked; /* special tokens */
-    uint8_t *parts;              /* by id: BY_ID_... */
-    int32_t *ordinary;           /* ids that are no special ones */
-    int64_t n_ordinary;
+    int first, sep, pad; /* special tokens */
+    by_masker masker;
     int picks;     /* of a row; 0: everywhere */
     by_span *rows; /* what an epoch has */
     int64_t count, capacity;
@@ -88,11 +86,5 @@ by_status by_buckets_batch(const by_objective *o, int64_t i, uint64_t order, boo
                            int k);
 
 uint64_t by_number_at(uint64_t seed, uint64_t stream); /* the first of a stream */
-
-/* Hide tokens of a row. targets[k] is what stood at place pick[k] of the row, ascending; the rest is -100 at
- * place 0. scratch: 3 * seq. */
-void by_mask_row(const by_objective *o, by_rng *random, by_sample *row, int32_t *pick, int32_t *targets,
-                 int32_t *scratch);
-int by_mask_picks(const by_masking *m, int seq);
 
 #endif

@@ -396,6 +396,7 @@ struct by_device {
     const by_backend *backend;
     int threads;
     char description[160];
+    uint64_t changes; /* how often values of parameters were set from outside */
     void *impl;
 };
 

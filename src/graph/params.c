@@ -275,6 +275,7 @@ by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *val
     void *to = by_params_address(p, i, slot);
     if (!to || p->list[i].mapped)
         return no_buffer(p, i);
+    p->device->changes++;
     if (slot == BY_SLOT_VALUE && p->master)
         BY_TRY(store(p, master_address(p, i), BY_F32, values, type, n));
     return store(p, to, slot == BY_SLOT_VALUE ? p->type : by_acc_type(p->type), values, type, n);

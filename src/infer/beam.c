@@ -102,7 +102,8 @@ static by_status open_text(beam_run *r, int which, const int32_t *prompt, int le
                        "%d new tokens after a prompt of %d do not fit into the context of %d",
                        BY_MAX(r->spec->max_new_tokens, 1), length, r->capacity);
     t->prompt = length;
-    t->limit = r->spec->max_new_tokens ? r->spec->max_new_tokens : room;
+    t->limit = r->spec->limits ? r->spec->limits[which] : r->spec->max_new_tokens;
+    t->limit = t->limit ? t->limit : room;
     t->row = which * r->width;
     t->searches = by_alloc_zero((size_t)r->groups, sizeof *t->searches);
     if (!t->searches)

@@ -99,6 +99,19 @@ static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
     return BY_OK;
 }
 
+/* Limits of their own are no reason to check each prompt's length: they are within the common one. */
+static by_status check_limits(const run *r, const int32_t *const *prompts)
+{
+    const int count = r->batch / BY_MAX(r->spec->beam.width, 1);
+    const int least = BY_MAX(BY_MAX(r->spec->sampling.min_new_tokens, r->spec->sampling.prefix_count), 1);
+    for (int i = 0; r->spec->limits && i < count; i++)
+        if (prompts[i] && (r->spec->limits[i] < least || r->spec->limits[i] > r->spec->max_new_tokens))
+            return by_fail(BY_ERR_ARGUMENT,
+                           "prompt %d is to have %d new tokens at most: that is not between %d and %d", i,
+                           r->spec->limits[i], least, r->spec->max_new_tokens);
+    return BY_OK;
+}
+
 /* What the spec says whichever way the text is searched for. */
 static by_status check_spec(run *r)
 {
@@ -218,16 +231,19 @@ static bool is_stop(const run *r, int32_t token)
 }
 
 /* New tokens a row may have: as many as were asked for, or as its capacity allows. */
-static int limit_of(const run *r, int prompt)
+static int limit_of(const run *r, int row)
 {
-    return r->spec->max_new_tokens ? r->spec->max_new_tokens : r->capacity - prompt + 1;
+    const by_generate_spec *spec = r->spec;
+    return spec->limits           ? spec->limits[row]
+           : spec->max_new_tokens ? spec->max_new_tokens
+                                  : r->capacity - r->result->rows[row].prompt + 1;
 }
 
 /* Whether a row has what it may have: the number asked for, or as many as its capacity allows. */
 static bool is_full(const run *r, int row)
 {
     const by_generation *out = &r->result->rows[row];
-    return out->count - out->prompt >= limit_of(r, out->prompt);
+    return out->count - out->prompt >= limit_of(r, row);
 }
 
 /* Add a token to a row and see whether the row ends with it. */
@@ -260,8 +276,9 @@ static by_status advance(run *r, int row)
     by_sample_at at = {.tokens = out->tokens,
                        .count = out->count,
                        .prompt = out->prompt,
-                       .limit = limit_of(r, out->prompt),
-                       .sample = (uint64_t)spec->first_sample + (uint64_t)row,
+                       .limit = limit_of(r, row),
+                       .sample = spec->samples ? (uint64_t)spec->samples[row]
+                                               : (uint64_t)spec->first_sample + (uint64_t)row,
                        .stops = r->stops,
                        .stop_count = r->stop_count};
     int32_t token;
@@ -316,7 +333,7 @@ static int steps_ahead(const run *r)
             return 0;
         steps = BY_MIN(steps, r->capacity - by_generator_length(r->generator, b));
         if (r->spec->max_new_tokens)
-            steps = BY_MIN(steps, r->spec->max_new_tokens - (out->count - out->prompt));
+            steps = BY_MIN(steps, limit_of(r, b) - (out->count - out->prompt));
     }
     return steps;
 }
@@ -389,6 +406,8 @@ static by_status generate_all(by_generator *g, const int32_t *const *prompts, co
              .vocab = by_model_vocab(m),
              .started = by_seconds()};
     by_status status = check_spec(&r);
+    if (status == BY_OK)
+        status = check_limits(&r, prompts);
     if (status == BY_OK && spec->beam.width > 1) {
         status = by_beam_search(g, prompts, lengths, spec, r.stops, r.stop_count, result);
     } else if (status == BY_OK) {
@@ -410,6 +429,11 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
     by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && start < 0)
         s = by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+    if (s == BY_OK && spec->slide)
+        s = by_fail(BY_ERR_ARGUMENT, "the context of an encoder-decoder cannot slide");
+    if (s == BY_OK && spec->max_new_tokens > by_generator_capacity(g))
+        s = by_fail(BY_ERR_ARGUMENT, "%d new tokens do not fit: there is room for %d", spec->max_new_tokens,
+                    by_generator_capacity(g));
     for (int i = 0; s == BY_OK && i < count; i++) {
         starts[i] = sources[i] ? &start : NULL;
         ones[i] = 1;

@@ -2,72 +2,12 @@
  * in passes of a few fixed widths, each compiled when it is first needed; a pass wider than what is left is
  * padded at the end. The keys of padding lie behind the row's last position: no query sees them, and the next
  * tokens overwrite them. Where rows stand in groups, there are passes for the first half of the groups, the
- * first quarter and so on, for when the others are done. Encoder-decoders have programs of their own for a
- * few lengths of the source. */
-#include "banyan/generate.h"
-#include "base/base.h"
-#include "nn/nn.h"
+ * first quarter and so on, for when the others are done. Encoder-decoders have passes of their own for each
+ * of a few lengths of the source. */
+#include "infer/generator.h"
 
-static const int widths[] = {1, 16, 64, 256};
-#define WIDTHS BY_COUNT(widths)
+static const int widths[GEN_WIDTHS] = {1, 16, 64, 256};
 enum { MOST_BEAMS = 64, MOST_TOP = 128 };
-enum { RUN = 32 };   /* steps of greedy decoding without a look at them */
-enum { LEVELS = 6 }; /* all groups, half of them, a quarter, ... */
-
-/* A program that takes T new positions of the first B rows, and its tensors. */
-typedef struct pass {
-    by_program *program;    /* NULL: not compiled yet */
-    int rows, top;          /* B, and k of keep_top when it was compiled */
-    by_tensor *tokens;      /* (B, T) */
-    by_tensor *positions;   /* (B, T) */
-    by_tensor *past;        /* (B) positions the cache holds */
-    by_tensor *pick;        /* (B) flat index of the last real token */
-    by_tensor *from;        /* (B) whose positions a row takes over first; NULL: rows cannot be reordered */
-    by_tensor *source_from; /* (B / beams) whose source a group does; NULL: there are none */
-    by_tensor *logits;      /* (B, V) there */
-    by_tensor *best, *ids, *lse; /* (B, k), (B, k), (B): the highest of them; NULL with k = 0 */
-} pass;
-
-/* What a decoding step that ends where the next begins keeps. */
-typedef struct loop {
-    by_memory *tokens, *positions, *past, *log; /* (B), (B), (B), (1 + RUN B) */
-} loop;
-
-/* The programs for sources of one length. */
-typedef struct stage {
-    int length; /* S; 0: there are no sources */
-    pass passes[LEVELS][WIDTHS];
-    by_program *greedy;  /* a step of the loop; NULL: not compiled yet */
-    by_program *encoder; /* NULL: not compiled yet */
-    by_tensor *source, *source_mask;
-} stage;
-
-struct by_generator {
-    by_model *model;
-    int batch, capacity, vocab, beams;
-    int n_widths; /* of widths[], those of use with this capacity */
-    nn_cache *cache;
-    stage **stages;
-    int n_stages;
-    stage *now; /* the one of the present sources */
-    loop greedy;
-    by_memory *mask;                /* (N, S) of the sources, on the device */
-    int32_t *sources, *source_mask; /* (N, S), of encoder-decoders alone */
-    int source_capacity;
-    int32_t *source_from;  /* (N) */
-    int32_t *past;         /* (B) positions every row holds */
-    int32_t *from;         /* (B) what by_generator_reorder asked for and no pass has done yet */
-    bool *known;           /* (B) its logits are those of its last position */
-    pass **where;          /* (B) the pass that still has them; NULL: they are here */
-    float *logits, *fresh; /* (B, V): of every row, and of the last pass; NULL until they are needed */
-    int top;               /* highest logits that are kept of a row, 0: all */
-    by_top_logits *tops;   /* (B) */
-    float *best, *fresh_best, *fresh_lse; /* (B, k), (B, k), (B) */
-    int32_t *ids, *fresh_ids;             /* (B, k), (B, k) */
-    int32_t *tokens, *positions;          /* (B, widest) what goes into a pass */
-    int32_t *pick;                        /* (B) */
-    int *done;                            /* (B) tokens already fed of the present call */
-};
 
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
 {
@@ -87,58 +27,10 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
     return BY_OK;
 }
 
-/* Nothing is left to reorder. */
-static void stand_still(by_generator *g)
+void gen_stand_still(by_generator *g)
 {
     for (int b = 0; b < g->batch; b++)
         g->from[b] = b;
-}
-
-static bool has_sources(const by_generator *g)
-{
-    return by_model_task(g->model) == BY_TASK_SEQ2SEQ;
-}
-
-/* Sources are padded to one of a few lengths. */
-static int padded_length(int n)
-{
-    int step = 8;
-    while (n > 4 * step)
-        step *= 2;
-    return (n + step - 1) / step * step;
-}
-
-/* The programs for sources of so many tokens become the present ones. */
-static by_status enter_stage(by_generator *g, int length)
-{
-    for (int i = 0; i < g->n_stages; i++)
-        if (g->stages[i]->length == length) {
-            g->now = g->stages[i];
-            return BY_OK;
-        }
-    stage **more = by_resize(g->stages, (size_t)g->n_stages + 1, sizeof *more);
-    if (!more)
-        return BY_ERR_MEMORY;
-    g->stages = more;
-    stage *fresh = by_alloc_zero(1, sizeof *fresh);
-    if (!fresh)
-        return BY_ERR_MEMORY;
-    fresh->length = length;
-    g->now = g->stages[g->n_stages++] = fresh;
-    return BY_OK;
-}
-
-static by_status make_sources(by_generator *g, int capacity)
-{
-    const size_t n = (size_t)(g->batch / g->beams);
-    g->source_capacity = capacity ? capacity : by_model_context(g->model);
-    const size_t room = n * (size_t)padded_length(g->source_capacity);
-    g->sources = by_alloc_zero(room, sizeof *g->sources);
-    g->source_mask = by_alloc_zero(room, sizeof *g->source_mask);
-    g->source_from = by_alloc_zero(n, sizeof *g->source_from);
-    g->mask = by_memory_new(by_model_device(g->model), room * sizeof(int32_t));
-    g->cache->source_room = padded_length(g->source_capacity);
-    return g->sources && g->source_mask && g->source_from && g->mask ? BY_OK : by_error_status();
 }
 
 by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
@@ -154,7 +46,7 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     g->beams = BY_MAX(spec->beams, 1);
     g->capacity = spec->capacity ? spec->capacity : by_model_context(m);
     g->n_widths = 1;
-    while (g->n_widths < WIDTHS && widths[g->n_widths - 1] < g->capacity)
+    while (g->n_widths < GEN_WIDTHS && widths[g->n_widths - 1] < g->capacity)
         g->n_widths++;
     size_t rows = (size_t)g->batch, widest = (size_t)widths[g->n_widths - 1];
     g->cache = nn_cache_new(by_model_device(m),
@@ -174,11 +66,12 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     }
     g->cache->rows = g->batch;
     g->cache->beams = g->beams;
-    if (has_sources(g) ? make_sources(g, spec->source_capacity) != BY_OK : enter_stage(g, 0) != BY_OK) {
+    if (gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) != BY_OK
+                           : gen_enter_stage(g, 0) != BY_OK) {
         by_generator_free(g);
         return NULL;
     }
-    stand_still(g);
+    gen_stand_still(g);
     return g;
 }
 
@@ -196,21 +89,12 @@ static void free_top(by_generator *g)
     g->top = 0;
 }
 
-static void free_stage(stage *s)
-{
-    for (int i = 0; i < LEVELS * WIDTHS; i++)
-        by_program_free(s->passes[i / WIDTHS][i % WIDTHS].program);
-    by_program_free(s->greedy);
-    by_program_free(s->encoder);
-    by_free(s);
-}
-
 void by_generator_free(by_generator *g)
 {
     if (!g)
         return;
     for (int i = 0; i < g->n_stages; i++)
-        free_stage(g->stages[i]);
+        gen_free_stage(g->stages[i]);
     by_free(g->stages);
     by_memory_free(g->mask);
     by_free(g->sources);
@@ -235,106 +119,6 @@ void by_generator_free(by_generator *g)
     by_free(g);
 }
 
-/* ---- sources --------------------------------------------------------------------------------- */
-
-static by_status compile_encoder(by_generator *g, stage *s)
-{
-    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
-    if (!graph)
-        return BY_ERR_MEMORY;
-    const int64_t shape[] = {g->batch / g->beams, s->length};
-    s->source = by_input(graph, "source", BY_I32, 2, shape);
-    s->source_mask = by_input(graph, "source mask", BY_I32, 2, shape);
-    g->cache->source_length = s->length;
-    by_model_io io = {
-        .part = BY_PART_ENCODER, .source = s->source, .source_mask = s->source_mask, .cache = g->cache};
-    by_model_build(g->model, graph, &io);
-    s->encoder = by_compile(graph, &(by_compile_spec){0});
-    return s->encoder ? BY_OK : by_error_status();
-}
-
-static by_status check_source(const by_generator *g, int i, const int32_t *tokens, int length)
-{
-    const int vocab = by_model_source_vocab(g->model);
-    if (length < 1)
-        return by_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
-    if (length > g->source_capacity)
-        return by_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
-                       g->source_capacity);
-    for (int t = 0; t < length; t++)
-        if (tokens[t] < 0 || tokens[t] >= vocab)
-            return by_fail(BY_ERR_ARGUMENT, "token %d (source %d, place %d) is outside the vocabulary of %d",
-                           (int)tokens[t], i, t, vocab);
-    return BY_OK;
-}
-
-/* Pad the sources; a group without one gets a token to look at. */
-static void lay_out(by_generator *g, const int32_t *const *sources, const int *lengths)
-{
-    const int length = g->now->length, pad = BY_MAX(by_model_pad(g->model), 0);
-    for (int i = 0; i < g->batch / g->beams; i++)
-        for (int t = 0; t < length; t++) {
-            const bool there = sources[i] && t < lengths[i];
-            g->sources[i * length + t] = there ? sources[i][t] : pad;
-            g->source_mask[i * length + t] = there || (!sources[i] && t == 0);
-        }
-}
-
-by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths)
-{
-    const int n = g->batch / g->beams;
-    int longest = 1;
-    if (!has_sources(g))
-        return by_fail(BY_ERR_ARGUMENT, "a %s has no encoder", by_model_class(g->model));
-    for (int i = 0; i < n; i++)
-        if (sources[i]) {
-            BY_TRY(check_source(g, i, sources[i], lengths[i]));
-            longest = BY_MAX(longest, lengths[i]);
-        }
-    int padded = padded_length(longest); /* within the context, which padding may be longer than */
-    if (by_model_is_limited(g->model))
-        padded = BY_MIN(padded, by_model_context(g->model));
-    BY_TRY(enter_stage(g, padded));
-    stage *s = g->now;
-    if (!s->encoder)
-        BY_TRY(compile_encoder(g, s));
-    lay_out(g, sources, lengths);
-    const size_t bytes = (size_t)n * (size_t)s->length * sizeof(int32_t);
-    BY_TRY(by_write(s->encoder, s->source, g->sources, bytes));
-    BY_TRY(by_write(s->encoder, s->source_mask, g->source_mask, bytes));
-    BY_TRY(by_memory_write(g->mask, 0, g->source_mask, bytes));
-    memset(g->past, 0, sizeof *g->past * (size_t)g->batch);
-    memset(g->known, 0, sizeof *g->known * (size_t)g->batch);
-    stand_still(g);
-    return by_run(s->encoder);
-}
-
-/* Tell the cache what a graph of so many rows will find there. */
-static void use_sources(by_generator *g, by_graph *graph, int rows)
-{
-    const int64_t shape[] = {rows / g->beams, g->now->length};
-    if (!has_sources(g))
-        return;
-    g->cache->source_length = g->now->length;
-    g->cache->source_mask = by_state(graph, "source mask", BY_I32, 2, shape, g->mask);
-}
-
-/* Sources move with their groups; in rising order none reads what was replaced. */
-static by_status move_sources(by_generator *g)
-{
-    const int n = g->batch / g->beams, length = g->now->length;
-    bool moved = false;
-    for (int i = 0; i < n; i++) {
-        const int from = g->source_from[i] = g->from[i * g->beams] / g->beams;
-        if (from == i)
-            continue;
-        memcpy(g->source_mask + i * length, g->source_mask + from * length, sizeof(int32_t) * (size_t)length);
-        moved = true;
-    }
-    return moved ? by_memory_write(g->mask, 0, g->source_mask, (size_t)(n * length) * sizeof(int32_t))
-                 : BY_OK;
-}
-
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* Rows of the passes of a level. */
@@ -344,25 +128,25 @@ static int rows_of(const by_generator *g, int level)
     return (groups + (1 << level) - 1) / (1 << level) * g->beams;
 }
 
-static by_status compile_pass(by_generator *g, int rows, int width, pass *p)
+static by_status compile_pass(by_generator *g, int rows, int width, gen_pass *p)
 {
     by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
     if (!graph)
         return BY_ERR_MEMORY;
     int64_t shape[] = {rows, width};
-    *p = (pass){.rows = rows, .top = g->top};
+    *p = (gen_pass){.rows = rows, .top = g->top};
     p->tokens = by_input(graph, "tokens", BY_I32, 2, shape);
     p->positions = by_input(graph, "positions", BY_I32, 2, shape);
     p->past = by_input(graph, "past", BY_I32, 1, shape);
     p->pick = by_input(graph, "pick", BY_I32, 1, shape);
     p->from = g->beams > 1 ? by_input(graph, "from", BY_I32, 1, shape) : NULL;
-    if (p->from && has_sources(g))
+    if (p->from && gen_has_sources(g))
         p->source_from = by_input(graph, "source from", BY_I32, 1, (int64_t[]){rows / g->beams});
     g->cache->past = p->past;
     g->cache->from = p->from;
     g->cache->source_from = p->source_from;
-    use_sources(g, graph, rows);
-    by_model_io io = {.part = has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
+    gen_use_sources(g, graph, rows);
+    by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
                       .tokens = p->tokens,
                       .positions = p->positions,
                       .pick = p->pick,
@@ -399,16 +183,16 @@ static int choose_level(const by_generator *g, const int *counts)
         if (g->from[b] != b)
             rows = BY_MAX(rows, BY_MAX(b, g->from[b]) + 1);
     }
-    while (g->beams > 1 && level + 1 < LEVELS && rows_of(g, level + 1) >= rows)
+    while (g->beams > 1 && level + 1 < GEN_LEVELS && rows_of(g, level + 1) >= rows)
         level++;
     return level;
 }
 
 /* The pass for what is left to feed, ready to run. */
-static by_status choose_pass(by_generator *g, const int *counts, int left, pass **out, int *width)
+static by_status choose_pass(by_generator *g, const int *counts, int left, gen_pass **out, int *width)
 {
     const int level = choose_level(g, counts), i = choose_width(g, left);
-    pass *p = *out = &g->now->passes[level][i];
+    gen_pass *p = *out = &g->now->passes[level][i];
     *width = widths[i];
     if (p->program && p->top == g->top)
         return BY_OK;
@@ -418,7 +202,7 @@ static by_status choose_pass(by_generator *g, const int *counts, int left, pass 
 }
 
 /* The next `width` tokens of every row, padded; gives the number of rows that end in this pass. */
-static int fill_pass(by_generator *g, const pass *p, const int32_t *const *tokens, const int *counts,
+static int fill_pass(by_generator *g, const gen_pass *p, const int32_t *const *tokens, const int *counts,
                      int width)
 {
     const int first = by_model_first_position(g->model), last = by_model_context(g->model) - 1;
@@ -435,7 +219,7 @@ static int fill_pass(by_generator *g, const pass *p, const int32_t *const *token
     return ending;
 }
 
-static by_status run_pass(by_generator *g, pass *p, int width)
+static by_status run_pass(by_generator *g, gen_pass *p, int width)
 {
     size_t rows = (size_t)p->rows * sizeof(int32_t), all = rows * (size_t)width;
     for (int b = 0; b < g->batch; b++) /* what it held before is lost */
@@ -447,10 +231,10 @@ static by_status run_pass(by_generator *g, pass *p, int width)
     if (p->from)
         BY_TRY(by_write(p->program, p->from, g->from, rows));
     if (p->source_from) {
-        BY_TRY(move_sources(g));
+        BY_TRY(gen_move_sources(g));
         BY_TRY(by_write(p->program, p->source_from, g->source_from, rows / (size_t)g->beams));
     }
-    stand_still(g);
+    gen_stand_still(g);
     return by_run(p->program);
 }
 
@@ -465,7 +249,7 @@ static by_status need_logits(by_generator *g)
 
 /* What has to come to the host after a pass: the highest logits, and whole rows when nobody else will keep
  * them. */
-static by_status read_pass(by_generator *g, pass *p, bool whole)
+static by_status read_pass(by_generator *g, gen_pass *p, bool whole)
 {
     const size_t rows = (size_t)p->rows, k = (size_t)g->top;
     if (whole) {
@@ -480,7 +264,7 @@ static by_status read_pass(by_generator *g, pass *p, bool whole)
 }
 
 /* A row has come to its end: keep its logits, or remember where they are. */
-static void keep_row(by_generator *g, pass *p, int b, bool whole)
+static void keep_row(by_generator *g, gen_pass *p, int b, bool whole)
 {
     const size_t row = (size_t)b, vocab = (size_t)g->vocab, k = (size_t)g->top;
     g->known[b] = true;
@@ -495,7 +279,7 @@ static void keep_row(by_generator *g, pass *p, int b, bool whole)
 }
 
 /* Count what the pass has fed. */
-static void finish_pass(by_generator *g, pass *p, const int *counts, int width, bool whole)
+static void finish_pass(by_generator *g, gen_pass *p, const int *counts, int width, bool whole)
 {
     for (int b = 0; b < p->rows; b++) {
         int n = BY_MIN(counts[b] - g->done[b], width);
@@ -534,12 +318,11 @@ static int count_left(const by_generator *g, const int *counts)
 
 by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
+    BY_TRY(gen_check_stage(g));
     BY_TRY(check_feed(g, tokens, counts));
-    if (!g->now)
-        return by_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
     memset(g->done, 0, sizeof *g->done * (size_t)g->batch);
     for (int left; (left = count_left(g, counts)) > 0;) {
-        pass *p;
+        gen_pass *p;
         int width;
         BY_TRY(choose_pass(g, counts, left, &p, &width));
         const bool ending = fill_pass(g, p, tokens, counts, width) > 0;
@@ -634,91 +417,6 @@ by_status by_generator_reorder(by_generator *g, const int32_t *from)
     return BY_OK;
 }
 
-/* ---- greedy decoding on the device ----------------------------------------------------------- */
-
-static by_memory *ints(by_generator *g, size_t count)
-{
-    return by_memory_new(by_model_device(g->model), count * sizeof(int32_t));
-}
-
-static by_status make_loop(by_generator *g)
-{
-    loop *l = &g->greedy;
-    const size_t rows = (size_t)g->batch;
-    l->tokens = l->tokens ? l->tokens : ints(g, rows);
-    l->positions = l->positions ? l->positions : ints(g, rows);
-    l->past = l->past ? l->past : ints(g, rows);
-    l->log = l->log ? l->log : ints(g, 1 + RUN * rows);
-    return l->tokens && l->positions && l->past && l->log ? BY_OK : by_error_status();
-}
-
-static by_status compile_loop(by_generator *g)
-{
-    const loop *l = &g->greedy;
-    BY_TRY(make_loop(g));
-    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
-    if (!graph)
-        return BY_ERR_MEMORY;
-    int64_t shape[] = {g->batch, 1}, log[] = {1 + (int64_t)RUN * g->batch};
-    by_tensor *tokens = by_state(graph, "tokens", BY_I32, 2, shape, l->tokens);
-    by_tensor *positions = by_state(graph, "positions", BY_I32, 2, shape, l->positions);
-    by_tensor *past = by_state(graph, "past", BY_I32, 1, shape, l->past);
-    g->cache->past = past;
-    g->cache->from = g->cache->source_from = NULL;
-    use_sources(g, graph, g->batch);
-    by_model_io io = {.part = has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
-                      .tokens = tokens,
-                      .positions = positions,
-                      .cache = g->cache};
-    by_model_build(g->model, graph, &io);
-    by_tensor *next = by_argmax(graph, io.logits); /* (B, 1) */
-    by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
-               by_model_first_position(g->model) + by_model_context(g->model) - 1);
-    g->now->greedy = by_compile(graph, &(by_compile_spec){0});
-    return g->now->greedy ? BY_OK : by_error_status();
-}
-
-by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
-{
-    if (!g->now->greedy)
-        BY_TRY(compile_loop(g));
-    by_program_time(g->now->greedy, fn, user);
-    return BY_OK;
-}
-
-by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
-                              int32_t *out)
-{
-    loop *l = &g->greedy;
-    const size_t rows = (size_t)g->batch, bytes = rows * sizeof(int32_t);
-    const int32_t none = 0, first = by_model_first_position(g->model);
-    if (steps < 1 || steps > RUN)
-        return by_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
-    for (int b = 0; b < g->batch; b++) {
-        if (g->from[b] != b)
-            return by_fail(BY_ERR_ARGUMENT, "rows were reordered, and nothing was fed since");
-        if (active[b] && (steps > g->capacity - g->past[b] || tokens[b] < 0 || tokens[b] >= g->vocab))
-            return by_fail(BY_ERR_ARGUMENT, "row %d cannot go on from token %d for %d steps", b,
-                           (int)tokens[b], steps);
-        g->tokens[b] = active[b] ? tokens[b] : 0;
-        g->past[b] = active[b] ? g->past[b] : 0;
-        g->positions[b] = first + g->past[b]; /* within the context, as the capacity is */
-        g->known[b] = false;
-    }
-    if (!g->now->greedy)
-        BY_TRY(compile_loop(g));
-    BY_TRY(by_memory_write(l->tokens, 0, g->tokens, bytes));
-    BY_TRY(by_memory_write(l->positions, 0, g->positions, bytes));
-    BY_TRY(by_memory_write(l->past, 0, g->past, bytes));
-    BY_TRY(by_memory_write(l->log, 0, &none, sizeof none));
-    for (int s = 0; s < steps; s++)
-        BY_TRY(by_run(g->now->greedy));
-    BY_TRY(by_memory_read(l->log, sizeof none, out, (size_t)steps * bytes));
-    for (int b = 0; b < g->batch; b++)
-        g->past[b] = active[b] ? g->past[b] + steps : 0;
-    return BY_OK;
-}
-
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 static bool has_logits(const by_generator *g, int row)
@@ -784,9 +482,9 @@ size_t by_generator_bytes(const by_generator *g)
 {
     size_t bytes = nn_cache_bytes(g->cache);
     for (int k = 0; k < g->n_stages; k++) {
-        const stage *s = g->stages[k];
-        for (int i = 0; i < LEVELS * WIDTHS; i++)
-            bytes += program_bytes(s->passes[i / WIDTHS][i % WIDTHS].program);
+        const gen_stage *s = g->stages[k];
+        for (int i = 0; i < GEN_LEVELS * GEN_WIDTHS; i++)
+            bytes += program_bytes(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
         bytes += program_bytes(s->greedy) + program_bytes(s->encoder);
     }
     return bytes;

@@ -6,14 +6,17 @@
 
 #include "base/base.h"
 
-enum { BATCH = 32, MORE = 32 }; /* tokens that a text may have beyond twice its source */
+enum { BATCH = 32 };
+enum { MORE = 32 }; /* tokens that a text may have beyond twice its source */
+enum { FEW = 64 };  /* tokens of a source that there is room for at least */
 
 struct by_rewriter {
     by_model *model;
     const by_tokenizer *tokenizer;
     by_rewriter_spec spec;
-    by_generator *generator; /* NULL: not made yet */
-    int capacity, source_capacity;
+    by_generator *generator;             /* NULL: not made yet */
+    int rows, capacity, source_capacity; /* what that one is for */
+    int done;                            /* texts of earlier runs: each draws random numbers of its own */
 };
 
 /* A source on its way. */
@@ -87,13 +90,14 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     if (out->cut)
         length = limit - 1;
     if (s == BY_OK && out->cut && !r->spec.truncate)
-        s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads", out->at + 1,
-                    count, limit);
+        s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads",
+                    r->done + out->at + 1, count, limit);
     out->ids.data = s == BY_OK ? by_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
     if (s == BY_OK && !out->ids.data)
         s = BY_ERR_MEMORY;
     if (s == BY_OK) {
-        memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
+        if (length > 0)
+            memcpy(out->ids.data, e.ids.data, sizeof *e.ids.data * (size_t)length);
         out->ids.data[length] = eos;
         out->ids.count = (size_t)length + (eos >= 0);
     }
@@ -112,26 +116,34 @@ static int by_length(const void *a, const void *b)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+/* How long a text may become: not a matter of what else is in its batch. */
 static int new_tokens(const by_rewriter *r, int source)
 {
-    const int asked = r->spec.generate.max_new_tokens, limit = by_model_context(r->model);
-    const int wanted = asked ? asked : 2 * source + MORE;
+    const by_generate_spec *spec = &r->spec.generate;
+    const int asked = spec->max_new_tokens, limit = by_model_context(r->model);
+    const int least = BY_MAX(spec->sampling.min_new_tokens, spec->sampling.prefix_count);
+    const int wanted = asked ? asked : BY_MAX(2 * source + MORE, least);
     return by_model_is_limited(r->model) || !asked ? BY_MIN(wanted, limit) : wanted;
 }
 
-/* A generator with room for the longest source and what may come of it. */
-static by_status need_room(by_rewriter *r, int source)
+/* A generator for so many sources, with room for the longest and what may come of it. */
+static by_status need_room(by_rewriter *r, int count, int longest)
 {
-    const int beams = BY_MAX(r->spec.generate.beam.width, 1), capacity = new_tokens(r, source);
-    if (r->generator && r->source_capacity >= source && r->capacity >= capacity)
+    const int beams = BY_MAX(r->spec.generate.beam.width, 1);
+    const int source = by_model_is_limited(r->model)
+                           ? BY_MIN(BY_MAX(longest, FEW), by_model_context(r->model))
+                           : BY_MAX(longest, FEW);
+    const int capacity = new_tokens(r, source), rows = BY_MIN(count, r->spec.batch);
+    if (r->generator && r->rows >= rows && r->source_capacity >= source && r->capacity >= capacity)
         return BY_OK;
     by_generator_free(r->generator);
-    r->source_capacity = source;
-    r->capacity = capacity;
-    r->generator = by_generator_new(r->model, &(by_generator_spec){.batch = r->spec.batch * beams,
+    r->rows = BY_MAX(r->rows, rows);
+    r->source_capacity = BY_MAX(r->source_capacity, source);
+    r->capacity = BY_MAX(r->capacity, capacity);
+    r->generator = by_generator_new(r->model, &(by_generator_spec){.batch = r->rows * beams,
                                                                    .beams = beams,
-                                                                   .capacity = capacity,
-                                                                   .source_capacity = source});
+                                                                   .capacity = r->capacity,
+                                                                   .source_capacity = r->source_capacity});
     return r->generator ? BY_OK : by_error_status();
 }
 
@@ -140,24 +152,30 @@ static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by
     out->score = g->score;
     out->cut = cut;
     out->tokens = g->count - g->prompt;
-    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, NULL)
-                          : by_decode(r->tokenizer, NULL, 0, NULL);
+    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, &out->size)
+                          : by_decode(r->tokenizer, NULL, 0, &out->size);
     return out->text ? BY_OK : by_error_status();
 }
 
 static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewriting *out)
 {
     const int returned = by_rewriter_returned(r);
-    const int32_t **sources = by_alloc_zero((size_t)r->spec.batch, sizeof *sources);
-    int *lengths = by_alloc_zero((size_t)r->spec.batch, sizeof *lengths);
+    const int32_t **sources = by_alloc_zero((size_t)r->rows, sizeof *sources);
+    int *lengths = by_alloc_zero((size_t)r->rows, sizeof *lengths);
+    int *limits = by_alloc_zero((size_t)r->rows, sizeof *limits);
+    int *samples = by_alloc_zero((size_t)r->rows, sizeof *samples);
     by_generate_result result = {0};
     by_generate_spec spec = r->spec.generate;
-    by_status s = sources && lengths ? BY_OK : BY_ERR_MEMORY;
+    by_status s = sources && lengths && limits && samples ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < count; i++) {
         sources[i] = items[i].ids.data;
         lengths[i] = (int)items[i].ids.count;
+        limits[i] = new_tokens(r, lengths[i]);
+        samples[i] = spec.first_sample + r->done + items[i].at;
     }
-    spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count);
+    spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count); /* the longest */
+    spec.limits = limits;
+    spec.samples = samples;
     if (s == BY_OK)
         s = by_generate(r->generator, sources, lengths, &spec, &result);
     for (int i = 0; i < count && s == BY_OK; i++)
@@ -166,6 +184,8 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
     by_generate_result_free(&result);
     by_free(sources);
     by_free(lengths);
+    by_free(limits);
+    by_free(samples);
     return s;
 }
 
@@ -183,7 +203,7 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
     }
     qsort(items, (size_t)used, sizeof *items, by_length);
     if (used > 0)
-        BY_TRY(need_room(r, (int)items[0].ids.count));
+        BY_TRY(need_room(r, used, (int)items[0].ids.count));
     for (int i = 0; i < used; i += r->spec.batch)
         BY_TRY(run_batch(r, items + i, BY_MIN(r->spec.batch, used - i), out));
     return BY_OK;
@@ -198,6 +218,7 @@ by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, b
     for (int i = 0; items && i < count; i++)
         by_free(items[i].ids.data);
     by_free(items);
+    r->done += count;
     if (s != BY_OK) {
         by_rewritings_free(*out, all);
         *out = NULL;

@@ -20,6 +20,8 @@ static by_status read_beam(const cJSON *json, by_beam *b)
         b->early_stopping = cJSON_IsTrue(early) ? BY_STOP_EARLY : BY_STOP_HEURISTIC;
     else if (cJSON_IsString(early) && strcmp(early->valuestring, "never") == 0)
         b->early_stopping = BY_STOP_NEVER;
+    else if (early && !cJSON_IsNull(early))
+        return by_fail(BY_ERR_FORMAT, "early_stopping is not true, false or \"never\"");
     return BY_OK;
 }
 
@@ -61,6 +63,8 @@ static by_status read_bad_words(const cJSON *json, by_rewrite_defaults *d)
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "bad_words_ids"), *word, *id;
     by_sampling *s = &d->generate.sampling;
     size_t words = 0, tokens = 0, at = 0;
+    if (list && !cJSON_IsNull(list) && !cJSON_IsArray(list))
+        return by_fail(BY_ERR_FORMAT, "bad_words_ids is not a list of lists of token ids");
     cJSON_ArrayForEach(word, list)
     {
         words++;

@@ -38,7 +38,7 @@ static by_status take(by_stream *s, size_t end)
     while (s->taken < end) {
         const char *at = s->raw.data + s->taken;
         int n = by_utf8_decode((const uint8_t *)at, end - s->taken, &point);
-        if (n && point)
+        if (n)
             by_buf_put(&s->text, at, (size_t)n);
         else
             by_buf_puts(&s->text, "\xef\xbf\xbd");

@@ -11,8 +11,7 @@ typedef struct by_stream {
         *stops; /* strings that end the text, however they are cut into tokens; empty ones never match */
     int stop_count;
     /* for the caller to read */
-    by_buf
-        text; /* what may be shown: valid UTF-8. Bytes that cannot be text come out as U+FFFD; so does NUL */
+    by_buf text;  /* what may be shown: valid UTF-8, where bytes that cannot be text are U+FFFD */
     bool stopped; /* a stop string came; text ends before it */
     /* the module's */
     by_decoding *decoding;

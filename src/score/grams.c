@@ -28,16 +28,21 @@ void by_grams_free(by_grams *g)
     *g = (by_grams){0};
 }
 
+static by_status grow(by_grams *g)
+{
+    size_t room = BY_MAX(g->room * 2, (size_t)256);
+    uint32_t *more = room < UINT32_MAX ? by_resize(g->items, room, sizeof *more) : NULL;
+    if (!more)
+        return by_fail(BY_ERR_MEMORY, "a text of %zu items is too long", g->count);
+    g->items = more;
+    g->room = room;
+    return BY_OK;
+}
+
 by_status by_grams_put(by_grams *g, uint32_t item)
 {
-    if (g->count == g->room) {
-        size_t room = BY_MAX(g->room * 2, (size_t)256);
-        uint32_t *more = room < UINT32_MAX ? by_resize(g->items, room, sizeof *more) : NULL;
-        if (!more)
-            return by_fail(BY_ERR_MEMORY, "a text of %zu items is too long", g->count);
-        g->items = more;
-        g->room = room;
-    }
+    if (g->count == g->room)
+        BY_TRY(grow(g));
     g->items[g->count++] = item;
     return BY_OK;
 }
@@ -68,7 +73,9 @@ static by_status resize(uint32_t **array, size_t count)
 /* Room for every item to begin an n-gram of its own. */
 static by_status make_room(by_grams *g)
 {
-    if (g->built < g->count) {
+    if (!g->room) /* texts without words have arrays too */
+        BY_TRY(grow(g));
+    if (!g->built || g->built < g->count) {
         BY_TRY(resize(&g->gram, g->room));
         BY_TRY(resize(&g->ours, g->room));
         BY_TRY(resize(&g->theirs, g->room));

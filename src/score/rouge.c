@@ -138,12 +138,12 @@ static by_status longest(by_rouge *r, const uint32_t *a, size_t n, const uint32_
     if (left) {
         if (!by_mul_size(n, row_bytes, &bits))
             return by_fail(BY_ERR_MEMORY, "sentences of %zu and %zu words are too long", n, m);
-        if (bits > r->left_room) {
-            uint8_t *more = by_resize(r->left, bits, 1);
+        if (bits >= r->left_room) {
+            uint8_t *more = by_resize(r->left, bits + 1, 1);
             if (!more)
                 return BY_ERR_MEMORY;
             r->left = more;
-            r->left_room = bits;
+            r->left_room = bits + 1;
         }
         memset(r->left, 0, bits);
     }
@@ -208,12 +208,12 @@ static by_status sentence_hits(by_rouge *r, size_t begin, size_t end, double *hi
 {
     by_grams *g = &r->grams;
     const size_t n = end - begin;
-    if (n > r->joined_room) {
-        bool *more = by_resize(r->joined, n, sizeof *more);
+    if (n >= r->joined_room) {
+        bool *more = by_resize(r->joined, n + 1, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         r->joined = more;
-        r->joined_room = n;
+        r->joined_room = n + 1;
     }
     memset(r->joined, 0, n * sizeof *r->joined);
     for (int i = 0; i < r->sentences[0]; i++) {

@@ -1,6 +1,8 @@
 /* work.c - see work.h: from cases to batches with targets. */
 #include "train/work.h"
 
+#include "data/objective.h"
+
 enum { IGNORED = -100 };
 
 by_task by_work_task(by_work_kind kind)
@@ -98,6 +100,13 @@ static by_status check_cases(by_work *w)
     return BY_OK;
 }
 
+static by_status open_masker(by_work *w)
+{
+    const by_masking how = by_masking_usual(BY_OBJECTIVE_MLM);
+    BY_TRY(by_masker_open(&w->masker, &how, w->tokenizer));
+    return w->masker.masked >= 0 ? BY_OK : by_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no mask token");
+}
+
 by_status by_work_open(by_work *w, by_cases *cases, by_model *m, const by_tokenizer *t,
                        const by_work_spec *spec)
 {
@@ -113,6 +122,8 @@ by_status by_work_open(by_work *w, by_cases *cases, by_model *m, const by_tokeni
     if (!w->spec.batch)
         w->spec.batch = 32;
     BY_TRY(check_cases(w));
+    if (kind == BY_WORK_MLM)
+        BY_TRY(open_masker(w));
     const int together = kind == BY_WORK_CHOICE ? w->cases.list[0].n_choices : 1;
     w->spec.batch = BY_MAX(w->spec.batch / together, 1) * together;
     BY_TRY(by_rows_init(&w->rows, m, t,
@@ -132,6 +143,8 @@ void by_work_close(by_work *w)
     by_free(w->targets);
     by_free(w->second);
     by_free(w->numbers);
+    by_masker_close(&w->masker);
+    by_free(w->hidden);
     by_free(w->weights);
     *w = (by_work){0};
 }
@@ -240,23 +253,20 @@ static void put_answer(by_work *w, int b, int row, const by_case *x)
     }
 }
 
-/* Hide 15 % of the tokens: of those 80 % become the mask, 10 % any token (Devlin et al. 2019). */
+/* As training from nothing hides them: data/mask.c. */
 static by_status hide_tokens(by_work *w, int b, int row, uint64_t seed)
 {
-    const by_row *r = &w->rows.list[row];
-    const int seq = w->batch.batch.seq, mask = by_tokenizer_special(w->tokenizer, BY_SPECIAL_MASK);
+    const int used = w->rows.list[row].count, most = by_mask_picks(&w->masker.how, used);
+    const size_t at = (size_t)b * (size_t)w->batch.batch.seq;
     by_rng random = by_rng_make(seed, (uint64_t)row);
-    if (mask < 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no mask token");
-    for (int t = 0; t < r->count; t++) {
-        const double chosen = by_rng_uniform(&random), how = by_rng_uniform(&random);
-        const uint64_t other = by_rng_below(&random, (uint64_t)by_tokenizer_vocab_size(w->tokenizer));
-        if (w->rows.parts[r->first + (size_t)t] == BY_FROM_NEITHER || chosen >= 0.15)
-            continue;
-        int32_t *token = &w->batch.cells[b * seq + t];
-        w->targets[b * seq + t] = *token;
-        *token = how < 0.8 ? mask : how < 0.9 ? (int32_t)other : *token;
-    }
+    int32_t *pick = by_resize(w->hidden, 3 * (size_t)used + 2 * (size_t)most, sizeof *pick);
+    if (!pick)
+        return BY_ERR_MEMORY;
+    w->hidden = pick;
+    int32_t *was = pick + most;
+    int n = by_mask_row(&w->masker, &random, w->batch.cells + at, used, most, pick, was, was + most);
+    for (int k = 0; k < n; k++)
+        w->targets[at + (size_t)pick[k]] = was[k];
     return BY_OK;
 }
 

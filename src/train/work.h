@@ -3,6 +3,7 @@
 #define BY_TRAIN_WORK_H
 
 #include "banyan/finetune.h"
+#include "data/mask.h"
 #include "data/rows.h"
 #include "data/tasks.h"
 
@@ -16,6 +17,8 @@ typedef struct by_work {
     int32_t *targets, *second; /* of the batch */
     float *numbers;
     size_t room;
+    by_masker masker; /* of BY_WORK_MLM */
+    int32_t *hidden;  /* what it needs for a row */
     float *weights;   /* of the labels, or NULL: see by_batch */
     bool may_be_none; /* some questions have no answer */
 } by_work;

@@ -45,6 +45,11 @@ atleast() {
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }'
 }
 
+# near A B: up to what another order of sums makes of them.
+near() {
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= 1e-5) }'
+}
+
 # ---- a tiny BERT ---------------------------------------------------------------------------------------------------------
 mkdir "$tmp/words"
 {
@@ -164,9 +169,44 @@ while [ $i -lt 24 ]; do
 done >"$tmp/choice.jsonl"
 run finetune "$bert" --task choice --data "$tmp/choice.jsonl" --eval "$tmp/choice.jsonl" --out "$tmp/ch" --epochs 8 "$@"
 check choice atleast "$(field accuracy)" 0.99
-run finetune "$bert" --task mlm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/mlm" --epochs 2 "$@"
-check mlm atleast "$(field perplexity)" 1
-check mlm-loss works '"loss":'
+
+# ---- plain text: hidden tokens, next tokens --------------------------------------------------------------------------------
+eval_losses() {
+    sed -n 's/.*"eval_loss": *\([-0-9.e+]*\).*/\1/p' "$1/metrics.jsonl"
+}
+# falls DIR SHARE: the last loss is below this share of the first.
+falls() {
+    eval_losses "$1" | awk -v r="$2" 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR > 1 && last > 0 && last < r * first) }'
+}
+run finetune "$bert" --task mlm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/mlm" --epochs 12 "$@"
+check mlm works '"perplexity":'
+check mlm-loss-falls falls "$tmp/mlm" 0.7
+loss=$(field loss)
+cp "$tmp/mlm/model.safetensors" "$tmp/mlm.safetensors"
+run eval "$tmp/mlm" --task mlm --data "$tmp/text.txt" --threads 1 --json
+check mlm-opens-again near "$(field loss)" "$loss"
+run finetune "$bert" --task mlm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/mlm" --epochs 12 "$@"
+check mlm-again works '"resumed_from":120'
+check mlm-again-is-the-same cmp "$tmp/mlm.safetensors" "$tmp/mlm/model.safetensors"
+run fill "$tmp/mlm" --threads 1 --json --top 1 'the cat sat . the ___ ran . anna lives in berlin . who did what .'
+check mlm-fills works '"token":"dog"'
+run train --model gpt2 --data "$tmp/text.txt" --layers 2 --heads 2 --width 32 --context 96 --batch-size 4 --max-steps 2 --threads 1 \
+    --out "$tmp/gpt2" --quiet
+check a-tiny-gpt2 works model
+run finetune "$tmp/gpt2" --task lm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/lm" --epochs 12 "$@"
+check lm works '"perplexity":'
+check lm-loss-falls falls "$tmp/lm" 0.7
+loss=$(field loss)
+cp "$tmp/lm/model.safetensors" "$tmp/lm.safetensors"
+run finetune "$tmp/lm" --task lm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/lm2" --max-steps 1 "$@" --learning-rate 1e-12
+check lm-opens-again near "$(field loss)" "$loss"
+run finetune "$tmp/gpt2" --task lm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/lm" --epochs 12 "$@"
+check lm-again works '"resumed_from":60'
+check lm-again-is-the-same cmp "$tmp/lm.safetensors" "$tmp/lm/model.safetensors"
+run generate "$tmp/lm" --threads 1 --prompt 'the cat' -n 10 --greedy
+check lm-generates works '^the cat'
+run finetune "$tmp/gpt2" --task mlm --data "$tmp/text.txt" --out "$tmp/b" --max-steps 1 "$@"
+check mlm-needs-a-head fails 1 'no head for this task'
 
 # ---- bad files -----------------------------------------------------------------------------------------------------------
 bad() {
@@ -205,8 +245,56 @@ check fill-needs-a-hole fails 1 'no hole'
 run embed "$bert" --threads 1 --similarity 'a film' 'a film'
 check embed-says works '^1.0000'
 run attention "$bert" --threads 1 --out "$tmp/heads.svg" 'a film'
+check attention-says works 'heads.svg: 2 layers of 2 heads over 4 tokens'
 check attention-draws grep -q '</svg>' "$tmp/heads.svg"
 run tag "$tmp/t" --threads 1 'anna lives in berlin'
 check tag-says works 'LOC .*berlin'
+
+run answer "$tmp/q" --threads 1 --json 'who lives' 'in berlin lives anna'
+check answer-says works '^{"question":"who lives","answer":"anna","start":16,"end":20,"score":[-0-9.e+]*}$'
+run answer "$tmp/q" --threads 1 'who sat' 'the cat sat in berlin'
+check answer-says-plainly works '^cat$'
+printf 'who lives\tin berlin lives anna\nwho sat\tthe dog ran\nwho sat\tthe cat sat in berlin\n' >"$tmp/questions.tsv"
+run answer "$tmp/q" --threads 1 --null-threshold 0 --batch-size 2 -f "$tmp/questions.tsv"
+check answer-lines [ "$(tr '\n' ';' <"$tmp/out")" = 'anna;(no answer);cat;' ]
+run answer "$tmp/q" --threads 1 --null-threshold 0 --json -f "$tmp/questions.tsv"
+check answer-none-json grep -q -x '{"question":"who sat","answer":""}' "$tmp/out"
+run answer "$tmp/q" --threads 1 --null-threshold 1000 --json -f "$tmp/questions.tsv"
+check answer-threshold [ "$(grep -c '"start"' "$tmp/out")" -eq 3 ]
+run answer "$tmp/q" --threads 1 --json 'who lives' ''
+check answer-in-nothing works '"answer":""}'
+run answer "$tmp/q" --threads 1 'who lives'
+check answer-needs-a-text fails 1 'needs a text'
+printf 'who sat\tthe cat sat\nwho sat\n' >"$tmp/questions.tsv"
+run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
+check answer-needs-a-tab fails 1 'line 2 has no tab'
+printf 'who sat\tthe cat sat\nwho sat\tthe\0cat\n' >"$tmp/questions.tsv"
+run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
+check answer-nul fails 1 'questions.tsv: line 2 holds a NUL character'
+run answer "$tmp/q" --threads 1 -f "$tmp/nowhere.tsv"
+check answer-needs-a-file fails 1 'nowhere.tsv'
+run answer "$bert" --threads 1 'who sat' 'the cat sat'
+check answer-needs-its-head fails 1 'cannot do this'
+
+# ---- questions of XQuAD, learnt by heart ----------------------------------------------------------------------------------
+squad=${BANYAN_SHARED:-$BANYAN_SOURCE/../shared}/data/tasks/xquad/xquad.en.json
+if [ -s "$squad" ]; then
+    # the first question of four short paragraphs
+    awk '/"context":/ { c = $0; short = length(c) < 400 }
+         short && /"answer_start":/ { s = $0 }
+         short && /"text":/ { a = $0 }
+         short && /"question":/ { print "{" c $0 ", \"answers\": [{" s a "}]}"; short = 0; if (++n == 4) exit }' "$squad" >"$tmp/x.jsonl"
+    run train-tokenizer --like bert --vocab-size 600 "$tmp/x.jsonl" --out "$tmp/xwords" --quiet
+    run train --model bert --objective mlm --data "$tmp/x.jsonl" --tokenizer "$tmp/xwords" --layers 2 --heads 2 --width 32 --inner 64 \
+        --context 256 --batch-size 1 --max-steps 1 --threads 1 --out "$tmp/xbert" --quiet
+    check xquad-a-tiny-bert works model
+    run finetune "$tmp/xbert" --task qa --data "$tmp/x.jsonl" --eval "$tmp/x.jsonl" --out "$tmp/x" --epochs 40 --eval-steps 20 "$@"
+    check xquad-learns works '"exact_match":100'
+    sed -n 's/.*"context": "\(.*\)",  *"question": "\([^"]*\)".*/\2\t\1/p' "$tmp/x.jsonl" >"$tmp/x.tsv"
+    run answer "$tmp/x" --threads 1 -f "$tmp/x.tsv"
+    check xquad-answers [ "$(tr '\n' ';' <"$tmp/out")" = '39;Six;Africa;38;' ]
+else
+    echo "not run xquad: $squad is not here"
+fi
 
 exit $failed

@@ -24,6 +24,8 @@ check "manual pages and completion are there" test -s "$prefix/share/man/man1/ba
     -s "$prefix/share/fish/vendor_completions.d/banyan.fish"
 check "the program runs from its new place" "$prefix/bin/banyan" --version
 
+# A library with the address sanitizer refuses a program without it, unless told not to look.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 export LD_LIBRARY_PATH="$(dirname "$(find "$prefix" -name 'libbanyan.so.*' | head -n 1)")"
 if command -v pkg-config >/dev/null 2>&1; then
     export PKG_CONFIG_PATH="$LD_LIBRARY_PATH/pkgconfig"

@@ -49,6 +49,11 @@ else
     report "one object for every line"
 fi
 
+printf '\n \n' >"$tmp/blank"
+score --metric bleu,chrf,rouge "$tmp/blank" "$tmp/blank"
+shows "texts without words: BLEU" " = 0.00 0.0/0.0/0.0/0.0 (BP = 1.000 ratio = 0.000 hyp_len = 0 ref_len = 0)"
+shows "texts without words: ROUGE" "rougeLsum|nrefs:1|stem:no|version:banyan-$version = 0.00 (P = 0.00 R = 0.00)"
+
 printf 'one\n' >"$tmp/short"
 score "$tmp/hyp" "$tmp/short"
 refuses "different numbers of lines" "$tmp/hyp has 2 lines, $tmp/short has 1"

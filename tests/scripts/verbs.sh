@@ -128,6 +128,16 @@ run generate "$tmp/run" --threads 1 --prompt "the" --force-first the
 check generate-force-one-token fails 1 'not one'
 run generate "$tmp/run" --threads 1 --prompt "THE"
 check generate-unknown-character fails 1 U+0054
+i=0
+while [ $i -lt 60 ]; do
+    printf 'one\0two '
+    i=$((i + 1))
+done >"$tmp/nul.txt"
+run train --data "$tmp/nul.txt" --out "$tmp/nul" --layers 1 --heads 1 --width 8 --context 8 --batch-size 2 --max-steps 1 --threads 1 --quiet
+run generate "$tmp/nul" --threads 1 --prompt "one" -n 2 --force-first 0 --force-last t --json
+check generate-json-nul works '"text":"\\u0000t"'
+run generate "$tmp/nul" --threads 1 --prompt "one" -n 1 --force-first 0 --explain --json
+check generate-explain-json-nul works '"token":0,"text":"\\u0000"'
 
 # ---- eval --------------------------------------------------------------------------------------------------------------
 run eval "$tmp/run" --threads 1 --data "$tmp/text.txt" --json

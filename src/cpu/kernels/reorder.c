@@ -1,11 +1,22 @@
 /* reorder.c - rows of a key-value cache take over what other rows hold, in place. A piece of every row of a
  * group is copied out before any of the group is overwritten; groups go in order, and none reads from one
  * that went before. */
-#include <omp.h>
-
 #include "cpu/kernels/kernel.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 enum { PIECE = 1024, MOST = 64 * 1024 }; /* bytes of a row at a time; of a group's pieces together */
+
+static inline int thread_index(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
 
 /* What the rows of both caches have in common. Sizes in bytes. */
 typedef struct shape {
@@ -86,7 +97,7 @@ by_status KERNEL(reorder)(by_exec *e, by_node *n)
     num_threads(e->threads) if (pieces * rows * (int64_t)s.piece >= 4 * BY_FORK_ELEMENTS)
     for (int64_t p = 0; p < 2 * pieces; p++)
         move_piece(&s, p < pieces ? keys->data : n->in[1]->data, (size_t)(p % pieces) * s.piece,
-                   space + (size_t)omp_get_thread_num() * (size_t)beams * s.piece);
+                   space + (size_t)thread_index() * (size_t)beams * s.piece);
     by_free(space);
     return BY_OK;
 }

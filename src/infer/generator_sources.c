@@ -1,0 +1,163 @@
+/* generator_sources.c - what encoder-decoders read: sources are padded to one of a few lengths, for each of
+ * which there is an encoder and a set of passes; the encoder leaves keys and values of every decoder block in
+ * the cache, from where they move with their texts. */
+#include "infer/generator.h"
+
+bool gen_has_sources(const by_generator *g)
+{
+    return by_model_task(g->model) == BY_TASK_SEQ2SEQ;
+}
+
+/* Sources are padded to one of a few lengths. */
+static int padded_length(int n)
+{
+    int step = 8;
+    while (n > 4 * step)
+        step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+by_status gen_enter_stage(by_generator *g, int length)
+{
+    for (int i = 0; i < g->n_stages; i++)
+        if (g->stages[i]->length == length) {
+            g->now = g->stages[i];
+            return BY_OK;
+        }
+    gen_stage **more = by_resize(g->stages, (size_t)g->n_stages + 1, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    g->stages = more;
+    gen_stage *fresh = by_alloc_zero(1, sizeof *fresh);
+    if (!fresh)
+        return BY_ERR_MEMORY;
+    fresh->length = length;
+    g->now = g->stages[g->n_stages++] = fresh;
+    return BY_OK;
+}
+
+by_status gen_make_sources(by_generator *g, int capacity)
+{
+    const size_t n = (size_t)(g->batch / g->beams);
+    g->source_capacity = capacity ? capacity : by_model_context(g->model);
+    const size_t room = n * (size_t)padded_length(g->source_capacity);
+    g->sources = by_alloc_zero(room, sizeof *g->sources);
+    g->source_mask = by_alloc_zero(room, sizeof *g->source_mask);
+    g->source_from = by_alloc_zero(n, sizeof *g->source_from);
+    g->mask = by_memory_new(by_model_device(g->model), room * sizeof(int32_t));
+    g->cache->source_room = padded_length(g->source_capacity);
+    return g->sources && g->source_mask && g->source_from && g->mask ? BY_OK : by_error_status();
+}
+
+void gen_free_stage(gen_stage *s)
+{
+    for (int i = 0; i < GEN_LEVELS * GEN_WIDTHS; i++)
+        by_program_free(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
+    by_program_free(s->greedy);
+    by_program_free(s->encoder);
+    by_free(s);
+}
+
+/* ---- the encoder ------------------------------------------------------------------------------ */
+
+static by_status compile_encoder(by_generator *g, gen_stage *s)
+{
+    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
+    if (!graph)
+        return BY_ERR_MEMORY;
+    const int64_t shape[] = {g->batch / g->beams, s->length};
+    s->source = by_input(graph, "source", BY_I32, 2, shape);
+    s->source_mask = by_input(graph, "source mask", BY_I32, 2, shape);
+    g->cache->source_length = s->length;
+    by_model_io io = {
+        .part = BY_PART_ENCODER, .source = s->source, .source_mask = s->source_mask, .cache = g->cache};
+    by_model_build(g->model, graph, &io);
+    s->encoder = by_compile(graph, &(by_compile_spec){0});
+    return s->encoder ? BY_OK : by_error_status();
+}
+
+static by_status check_source(const by_generator *g, int i, const int32_t *tokens, int length)
+{
+    const int vocab = by_model_source_vocab(g->model);
+    if (length < 1)
+        return by_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
+    if (length > g->source_capacity)
+        return by_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
+                       g->source_capacity);
+    for (int t = 0; t < length; t++)
+        if (tokens[t] < 0 || tokens[t] >= vocab)
+            return by_fail(BY_ERR_ARGUMENT, "token %d (source %d, place %d) is outside the vocabulary of %d",
+                           (int)tokens[t], i, t, vocab);
+    return BY_OK;
+}
+
+/* Pad the sources; a group without one gets a token to look at. */
+static void lay_out(by_generator *g, const int32_t *const *sources, const int *lengths)
+{
+    const int length = g->now->length, pad = BY_MAX(by_model_pad(g->model), 0);
+    for (int i = 0; i < g->batch / g->beams; i++)
+        for (int t = 0; t < length; t++) {
+            const bool there = sources[i] && t < lengths[i];
+            g->sources[i * length + t] = there ? sources[i][t] : pad;
+            g->source_mask[i * length + t] = there || (!sources[i] && t == 0);
+        }
+}
+
+by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths)
+{
+    const int n = g->batch / g->beams;
+    int longest = 1;
+    if (!gen_has_sources(g))
+        return by_fail(BY_ERR_ARGUMENT, "a %s has no encoder", by_model_class(g->model));
+    for (int i = 0; i < n; i++)
+        if (sources[i]) {
+            BY_TRY(check_source(g, i, sources[i], lengths[i]));
+            longest = BY_MAX(longest, lengths[i]);
+        }
+    int padded = padded_length(longest); /* within the context, which padding may be longer than */
+    if (by_model_is_limited(g->model))
+        padded = BY_MIN(padded, by_model_context(g->model));
+    BY_TRY(gen_enter_stage(g, padded));
+    gen_stage *s = g->now;
+    if (!s->encoder)
+        BY_TRY(compile_encoder(g, s));
+    lay_out(g, sources, lengths);
+    const size_t bytes = (size_t)n * (size_t)s->length * sizeof(int32_t);
+    BY_TRY(by_write(s->encoder, s->source, g->sources, bytes));
+    BY_TRY(by_write(s->encoder, s->source_mask, g->source_mask, bytes));
+    BY_TRY(by_memory_write(g->mask, 0, g->source_mask, bytes));
+    memset(g->past, 0, sizeof *g->past * (size_t)g->batch);
+    memset(g->known, 0, sizeof *g->known * (size_t)g->batch);
+    gen_stand_still(g);
+    return by_run(s->encoder);
+}
+
+by_status gen_check_stage(const by_generator *g)
+{
+    return g->now ? BY_OK : by_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
+}
+
+void gen_use_sources(by_generator *g, by_graph *graph, int rows)
+{
+    const int64_t shape[] = {rows / g->beams, g->now->length};
+    if (!gen_has_sources(g))
+        return;
+    g->cache->source_length = g->now->length;
+    g->cache->source_mask = by_state(graph, "source mask", BY_I32, 2, shape, g->mask);
+}
+
+/* Sources move with their groups; in rising order none reads what was replaced. */
+by_status gen_move_sources(by_generator *g)
+{
+    const int n = g->batch / g->beams, length = g->now->length;
+    bool moved = false;
+    for (int i = 0; i < n; i++) {
+        const int from = g->source_from[i] = g->from[i * g->beams] / g->beams;
+        if (from == i)
+            continue;
+        memcpy(g->source_mask + i * length, g->source_mask + from * length, sizeof(int32_t) * (size_t)length);
+        moved = true;
+    }
+    return moved ? by_memory_write(g->mask, 0, g->source_mask, (size_t)(n * length) * sizeof(int32_t))
+                 : BY_OK;
+}
