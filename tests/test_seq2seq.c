@@ -56,7 +56,7 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(by_file_write(in_root(name), text, strlen(text)), BY_OK);
 }
 
-static void token_name(int id, char *name, size_t room)
+static void token_name(int id, char letter, char *name, size_t room)
 {
     static const char *const special[] = {"<pad>",  "</s>",           "<unk>",          "<s>",
                                           "<mask>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>",
@@ -66,16 +66,17 @@ static void token_name(int id, char *name, size_t room)
     else if (id < W0)
         snprintf(name, room, "<extra_id_%d>", id - X0);
     else
-        snprintf(name, room, "w%d", id - W0);
+        snprintf(name, room, "%c%d", letter, id - W0);
 }
 
-static void make_tokenizer(void)
+/* A tokenizer.json of so many tokens, whose words begin with this letter. */
+static void write_tokenizer(const char *file, char letter, int size)
 {
     by_buf b = {0};
     char name[32];
     by_buf_puts(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [");
     for (int i = 0; i < W0; i++) {
-        token_name(i, name, sizeof name);
+        token_name(i, letter, name, sizeof name);
         by_buf_printf(&b,
                       "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
                       "\"rstrip\": false, \"normalized\": false, \"special\": true}",
@@ -89,14 +90,19 @@ static void make_tokenizer(void)
                 "\"type_id\": 0}}], \"special_tokens\": {\"</s>\": {\"id\": \"</s>\", \"ids\": [1], "
                 "\"tokens\": [\"</s>\"]}}}, \"decoder\": null, \"model\": {\"type\": \"WordLevel\", "
                 "\"unk_token\": \"<unk>\", \"vocab\": {");
-    for (int i = 0; i < VOCAB; i++) {
-        token_name(i, name, sizeof name);
+    for (int i = 0; i < size; i++) {
+        token_name(i, letter, name, sizeof name);
         by_buf_printf(&b, "%s\"%s\": %d", i ? ", " : "", name, i);
     }
     by_buf_puts(&b, "}}}");
-    assert_int_equal(by_dir_make(in_root("words")), BY_OK);
-    write_text("words/tokenizer.json", b.data);
+    write_text(file, b.data);
     by_buf_free(&b);
+}
+
+static void make_tokenizer(void)
+{
+    assert_int_equal(by_dir_make(in_root("words")), BY_OK);
+    write_tokenizer("words/tokenizer.json", 'w', VOCAB);
     words = by_tokenizer_load(in_root("words"));
     if (!words)
         fail_msg("%s", by_error_message());
@@ -747,6 +753,136 @@ static void directions_and_prefixes(void **state)
     by_items_free(&items);
 }
 
+/* ---- two vocabularies ------------------------------------------------------------------------ */
+
+static void check_two(const by_tokenizer *t, int target_size)
+{
+    assert_int_equal(by_tokenizer_vocab_size(t), VOCAB);
+    assert_int_equal(by_tokenizer_target_vocab_size(t), target_size);
+    assert_int_equal(by_tokenizer_eos(t), EOS);
+    assert_int_equal(by_tokenizer_special(t, BY_SPECIAL_PAD), PAD);
+    const int32_t expected[2][3] = {{W0 + 1, UNK, EOS}, {UNK, W0 + 2, EOS}};
+    const char *const read[2][2] = {{"w1", "u1"}, {"w2", "u2"}};
+    for (int side = 0; side < 2; side++) {
+        by_encoding e;
+        const by_encode_spec spec = {.special = true, .whole = true, .target = side};
+        assert_int_equal(by_tokenizer_encode_with(t, "w1 u2", 5, &spec, &e), BY_OK);
+        assert_int_equal(e.ids.count, 3);
+        assert_memory_equal(e.ids.data, expected[side], sizeof expected[side]);
+        by_encoding_free(&e);
+        by_buf text = {0};
+        const int32_t id = W0 + 1 + side;
+        assert_int_equal(by_tokenizer_decode_with(t, &id, 1, &(by_decode_spec){.source = true}, &text),
+                         BY_OK);
+        by_buf_puts(&text, " ");
+        assert_int_equal(by_tokenizer_decode(t, &id, 1, &text), BY_OK);
+        assert_memory_equal(text.data, read[side][0], 2);
+        assert_memory_equal(text.data + text.size - 2, read[side][1], 2);
+        by_buf_free(&text);
+    }
+    by_buf text = {0};
+    assert_int_equal(by_tokenizer_decode(t, &(int32_t){target_size}, 1, &text), BY_ERR_ARGUMENT);
+    by_buf_free(&text);
+}
+
+static void two_tokenizers_are_one(void **state)
+{
+    (void)state;
+    enum { SMALL = W0 + 9 };
+    by_dir_make(in_root("sides"));
+    write_tokenizer("sides/tokenizer.json", 'w', VOCAB);
+    write_tokenizer("sides/target_tokenizer.json", 'u', SMALL);
+    by_tokenizer *t = by_tokenizer_load(in_root("sides"));
+    if (!t)
+        fail_msg("%s", by_error_message());
+    check_two(t, SMALL);
+    assert_int_equal(by_tokenizer_save(t, in_root("saved")), BY_OK);
+    assert_int_not_equal(by_tokenizer_write(t, in_root("alone.json")), BY_OK);
+    by_tokenizer *again = by_tokenizer_load(in_root("saved"));
+    assert_non_null(again);
+    check_two(again, SMALL);
+    assert_true(by_tokenizer_hash(again) == by_tokenizer_hash(t));
+    assert_true(by_tokenizer_hash(again) != by_tokenizer_hash(words));
+
+    by_items items = {0};
+    char *paths[] = {(char *)in_root("two.en"), (char *)in_root("two.de")};
+    int64_t bytes, tokens;
+    int32_t ids[8];
+    by_docs d;
+    const int32_t expected[] = {W0 + 1, UNK, EOS, UNK, W0 + 3, EOS};
+    write_text("two.en", "w1 u2\n");
+    write_text("two.de", "w1 u3\n");
+    assert_int_equal(by_items_make(&items, &(by_run_spec){0}, paths, 2), BY_OK);
+    assert_int_equal(by_parallel_build(t, &items.spec, in_root("s.bin"), in_root("s.docs"), &bytes, &tokens),
+                     BY_OK);
+    assert_int_equal(tokens, BY_COUNT(expected));
+    assert_int_equal(by_docs_open(&d, in_root("s.bin"), in_root("s.docs"), VOCAB), BY_OK);
+    assert_int_equal(by_tokens_read(d.tokens, 0, tokens, ids), BY_OK);
+    assert_memory_equal(ids, expected, sizeof expected);
+    by_docs_close(&d);
+    by_items_free(&items);
+    by_tokenizer_free(again);
+    by_tokenizer_free(t);
+
+    /* one saved over two leaves none of the other */
+    assert_int_equal(by_tokenizer_save(words, in_root("saved")), BY_OK);
+    t = by_tokenizer_load(in_root("saved"));
+    assert_non_null(t);
+    assert_int_equal(by_tokenizer_target_vocab_size(t), 0);
+    by_tokenizer_free(t);
+}
+
+/* Three tokens, all special, with these ids. */
+static void write_three(const char *file, int pad, int end, int unknown)
+{
+    const char *const names[] = {"<pad>", "</s>", "<unk>"};
+    const int ids[] = {pad, end, unknown};
+    by_buf b = {0};
+    by_buf_puts(&b, "{\"added_tokens\": [");
+    for (int id = 0; id < 3; id++)
+        for (int i = 0; i < 3; i++)
+            if (ids[i] == id)
+                by_buf_printf(&b, "%s{\"id\": %d, \"content\": \"%s\", \"special\": true}", id ? ", " : "",
+                              id, names[i]);
+    by_buf_printf(&b,
+                  "], \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"<unk>\", \"vocab\": {"
+                  "\"<pad>\": %d, \"</s>\": %d, \"<unk>\": %d}}}",
+                  pad, end, unknown);
+    write_text(file, b.data);
+    by_buf_free(&b);
+}
+
+static void tokenizers_that_do_not_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int pad, end, unknown;
+        const char *message;
+    } cases[] = {{1, 0, 2, "padding token is 0 for the source and 1 for the target"},
+                 {0, 2, 1, "unknown token is 2 for the source and 1 for the target"},
+                 {0, 1, 2, NULL}};
+    by_dir_make(in_root("differ"));
+    write_three("differ/tokenizer.json", 0, 1, 2);
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        write_three("differ/target_tokenizer.json", cases[i].pad, cases[i].end, cases[i].unknown);
+        by_tokenizer *t = by_tokenizer_load(in_root("differ"));
+        assert_true((t != NULL) == !cases[i].message);
+        if (!t) {
+            assert_contains(by_error_message(), cases[i].message);
+            assert_contains(by_error_message(), "differ/target_tokenizer.json");
+        }
+        by_tokenizer_free(t);
+    }
+    write_text("differ/target_tokenizer.json", "{\"model\"");
+    assert_null(by_tokenizer_load(in_root("differ")));
+    assert_contains(by_error_message(), "differ/target_tokenizer.json");
+
+    by_tokenizer *inner = by_tokenizer_load(in_root("sides"));
+    assert_non_null(inner);
+    assert_null(by_tokenizer_pair(inner, by_tokenizer_load(in_root("words"))));
+    assert_contains(by_error_message(), "cannot be one of two");
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 static by_model *small_model(by_device *d)
@@ -845,6 +981,8 @@ int main(void)
         cmocka_unit_test(bad_files_are_named),
         cmocka_unit_test(formats_agree),
         cmocka_unit_test(directions_and_prefixes),
+        cmocka_unit_test(two_tokenizers_are_one),
+        cmocka_unit_test(tokenizers_that_do_not_agree),
         cmocka_unit_test(shares_weigh_micro_batches),
         cmocka_unit_test(checkpoints_are_averaged),
     };

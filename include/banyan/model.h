@@ -100,6 +100,7 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest */
     int layers, heads, width, context, inner;
     int vocab;
+    int target_vocab;   /* of encoder-decoders that have another for what they write; 0: they share one */
     int languages;      /* of families that know them */
     double dropout;     /* negative: the architecture's default */
     int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */

@@ -11,18 +11,21 @@ extern "C" {
 typedef struct by_tokenizer by_tokenizer;
 
 /* From a model directory (tokenizer.json, or the older vocab.json with merges.txt, vocab.txt, spiece.model,
- * Marian's pair of models, XLM's codes), or from one such file. NULL on failure; what this build does not
- * know is BY_ERR_UNSUPPORTED and named. */
+ * Marian's pair of models, XLM's codes), or from one such file. target_tokenizer.json beside tokenizer.json
+ * is the target's side. NULL on failure; what this build does not know is BY_ERR_UNSUPPORTED and named. */
 BY_API by_tokenizer *by_tokenizer_load(const char *path);
 BY_API void by_tokenizer_free(by_tokenizer *t);
 
 /* Write the files of a model directory, which is made, that the reference library reads to the same ids:
- * tokenizer.json and tokenizer_config.json; for Marian and XLM the older files. Or tokenizer.json alone,
- * under any name. Each file is replaced whole or not at all. */
+ * tokenizer.json and tokenizer_config.json; for Marian and XLM the older files; target_tokenizer.json, which
+ * the reference does not know, where the target has its own. Or tokenizer.json alone, under any name. Each
+ * file is replaced whole or not at all. */
 BY_API by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
 BY_API by_status by_tokenizer_write(const by_tokenizer *t, const char *path);
 
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
+/* Of the target side, where that has a vocabulary of its own; else 0. Its ids are what is decoded. */
+BY_API int by_tokenizer_target_vocab_size(const by_tokenizer *t);
 BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1 */
 
 /* Tokens with a part to play: those that tokenizer_config.json names, else the customary ones ("[MASK]",
@@ -77,7 +80,7 @@ typedef struct by_encode_spec {
     bool special;     /* put the special tokens around the text that the tokenizer asks for */
     bool offsets;     /* keep the place of each token */
     bool whole;       /* neither truncate nor pad, even when the file says so */
-    bool target;      /* with the target side of a tokenizer that has two (Marian) */
+    bool target;      /* with the target side of a tokenizer that has two */
     const char *pair; /* a second text, or NULL */
     size_t pair_size;
     const by_truncation *truncation; /* NULL: as the tokenizer's file says */

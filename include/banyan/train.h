@@ -157,9 +157,11 @@ typedef struct by_run_spec {
     int data_count;
     const char *const *eval_data; /* text for evaluation, or NULL */
     int eval_count;
-    double eval_fraction;  /* of the end of the data, when there is no eval_data */
-    const char *tokenizer; /* "char", "byte", a directory, or what to learn from the data: "bpe:8000",
-                              "unigram:8000", "wordpiece:8000"; NULL: "char" for text */
+    double eval_fraction;         /* of the end of the data, when there is no eval_data */
+    const char *tokenizer;        /* "char", "byte", a directory, or what to learn from the data: "bpe:8000",
+                                     "unigram:8000", "wordpiece:8000"; NULL: "char" for text */
+    const char *target_tokenizer; /* the same for the target of "translate", which then has a vocabulary of
+                                     its own, as has the source; NULL: they share one */
     by_objective_choice objective;
     /* steps */
     int batch, seq;   /* seq 0: the model's context */

@@ -73,13 +73,19 @@ static size_t map_size(const look *k)
 /* ---- looking --------------------------------------------------------------------------------- */
 
 /* What a token is called: its part of the text, or what a special one decodes to. */
-static char *name_of(const look *k, const side *s, const char *text, int i)
+static char *name_of(const look *k, const side *s, const char *text, bool target, int i)
 {
     const by_offset at = s->text.offsets[i];
     const char *from = s->text.types[i] && k->o.pair ? k->o.pair : text;
     if (!s->text.special[i] && at.end > at.start)
         return by_sprintf("%.*s", (int)(at.end - at.start), from + at.start);
-    return by_decode(k->tokenizer, &s->text.ids.data[i], 1, NULL);
+    by_buf name = {0};
+    by_buf_puts(&name, "");
+    if (by_tokenizer_decode_with(k->tokenizer, &s->text.ids.data[i], 1, &(by_decode_spec){.source = !target},
+                                 &name) == BY_OK)
+        return name.data;
+    by_buf_free(&name);
+    return NULL;
 }
 
 static by_status encode(look *k, const char *text, bool target, side *s)
@@ -104,7 +110,7 @@ static by_status encode(look *k, const char *text, bool target, side *s)
         return BY_ERR_MEMORY;
     for (int i = 0; i < s->tokens; i++) {
         s->segments[i] = s->text.types[i];
-        s->names[i] = name_of(k, s, text, i);
+        s->names[i] = name_of(k, s, text, target, i);
         if (!s->names[i])
             return by_error_status();
     }

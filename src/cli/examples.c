@@ -42,6 +42,7 @@ static by_status put_token(by_buf *out, const by_example *e, int32_t id)
 /* Tokens [from, to) as text, a space before it when it needs one. */
 static by_status put_text(by_buf *out, const by_example *e, const int32_t *tokens, int from, int to)
 {
+    const bool source = e->rows->source && tokens == e->rows->source;
     if (from >= to)
         return BY_OK;
     bool apart = out->size > 0;
@@ -52,7 +53,7 @@ static by_status put_text(by_buf *out, const by_example *e, const int32_t *token
     }
     by_buf text = {0};
     by_status s = by_tokenizer_decode_with(e->tokenizer, tokens + from, (size_t)(to - from),
-                                           &(by_decode_spec){.lossy = true}, &text);
+                                           &(by_decode_spec){.lossy = true, .source = source}, &text);
     if (s == BY_OK && text.size) {
         if (apart && text.data[0] != ' ')
             by_buf_puts(out, " ");

@@ -201,7 +201,8 @@ static by_status encode_prompt(job *j)
  * number up; those are banned. */
 static by_status match_tokenizer(job *j)
 {
-    int model = by_model_vocab(j->model), known = by_tokenizer_vocab_size(j->tokenizer);
+    const int target = by_tokenizer_target_vocab_size(j->tokenizer);
+    int model = by_model_vocab(j->model), known = target ? target : by_tokenizer_vocab_size(j->tokenizer);
     if (known > model)
         return by_fail(BY_ERR_FORMAT,
                        "the tokenizer has %d tokens, the model only %d: they do not belong together", known,

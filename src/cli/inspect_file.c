@@ -159,7 +159,7 @@ static by_tokenizer *tokenizer_of(const char *path, bool *is_one)
                                         "special_tokens_map.json"};
     const char *name = base_name(path), *dot = strrchr(name, '.');
     *is_one = true;
-    if (strcmp(name, "tokenizer.json") == 0 ||
+    if (strcmp(name, "tokenizer.json") == 0 || strcmp(name, "target_tokenizer.json") == 0 ||
         (dot && (strcmp(dot, ".model") == 0 || strcmp(dot, ".spm") == 0)))
         return by_tokenizer_load(path);
     for (int i = 0; i < BY_COUNT(parts); i++)
@@ -176,6 +176,8 @@ static by_tokenizer *tokenizer_of(const char *path, bool *is_one)
 static void print_tokenizer(const by_tokenizer *t)
 {
     printf("tokenizer: %s, %s tokens", by_tokenizer_kind(t), cli_count_text(by_tokenizer_vocab_size(t)).s);
+    if (by_tokenizer_target_vocab_size(t))
+        printf(" for the source and %s for the target", cli_count_text(by_tokenizer_target_vocab_size(t)).s);
     if (by_tokenizer_eos(t) >= 0)
         printf(", end of text %d", by_tokenizer_eos(t));
     printf(by_tokenizer_chat_template(t) ? ", chat template\n" : "\n");
@@ -186,17 +188,20 @@ static cJSON *tokenizer_json(const by_tokenizer *t)
     cJSON *j = cJSON_CreateObject();
     cJSON_AddStringToObject(j, "kind", by_tokenizer_kind(t));
     cJSON_AddNumberToObject(j, "vocab", by_tokenizer_vocab_size(t));
+    if (by_tokenizer_target_vocab_size(t))
+        cJSON_AddNumberToObject(j, "target_vocab", by_tokenizer_target_vocab_size(t));
     cJSON_AddNumberToObject(j, "eos", by_tokenizer_eos(t));
     cJSON_AddBoolToObject(j, "chat_template", by_tokenizer_chat_template(t) != NULL);
     return j;
 }
 
-/* Every token: its number, and its text as a JSON string. */
+/* Every token (of the source, where there are two vocabularies): its number, and its text as a JSON string.
+ */
 static by_status print_tokens(const by_tokenizer *t)
 {
     for (int32_t id = 0; id < by_tokenizer_vocab_size(t); id++) {
         by_buf text = {0}, quoted = {0};
-        by_status s = by_tokenizer_decode(t, &id, 1, &text);
+        by_status s = by_tokenizer_decode_with(t, &id, 1, &(by_decode_spec){.source = true}, &text);
         if (s == BY_OK) {
             by_json_quote(&quoted, text.data ? text.data : "");
             printf("%d\t%s\n", (int)id, quoted.data ? quoted.data : "");

@@ -24,13 +24,25 @@ by_status cli_parse_ids(const char *what, const char *text, by_ids *out)
     return BY_OK;
 }
 
+/* The tokens that write a text, appended. */
+static by_status append(const by_tokenizer *t, const char *text, by_ids *out)
+{
+    by_encoding e;
+    by_status s =
+        by_tokenizer_encode_with(t, text, strlen(text), &(by_encode_spec){.whole = true, .target = true}, &e);
+    for (size_t i = 0; i < e.ids.count && s == BY_OK; i++)
+        s = by_ids_push(out, e.ids.data[i]);
+    by_encoding_free(&e);
+    return s;
+}
+
 /* The tokens of a text alone, appended. */
 static by_status encode(const char *what, const by_tokenizer *t, const char *text, by_ids *out)
 {
     const size_t before = out->count;
     if (!t)
         BY_TRY(cli_parse_ids(what, text, out));
-    else if (by_tokenizer_encode(t, text, strlen(text), out) != BY_OK)
+    else if (append(t, text, out) != BY_OK)
         return by_fail_context("%s", what);
     return out->count > before ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s: '%s' has no tokens", what, text);
 }
@@ -39,7 +51,7 @@ static by_status encode(const char *what, const by_tokenizer *t, const char *tex
 static by_status find_token(const char *what, const by_tokenizer *t, const char *text, int32_t *out)
 {
     by_ids ids = {0};
-    *out = t ? by_tokenizer_find(t, text) : -1;
+    *out = t && !by_tokenizer_target_vocab_size(t) ? by_tokenizer_find(t, text) : -1;
     if (*out >= 0)
         return BY_OK;
     const bool number = *text && strspn(text, "0123456789") == strlen(text);

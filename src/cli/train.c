@@ -11,7 +11,8 @@
 #include "cli/verbs.h"
 
 typedef struct train_options {
-    const char *model, *preset, *out, *tokenizer, *init_from, *device, *objective, *languages;
+    const char *model, *preset, *out, *tokenizer, *target_tokenizer, *init_from, *device, *objective,
+        *languages;
     const char *source, *target;
     cli_list data, eval_data, prefixes;
     bool both_directions, pre_norm, suffix_first;
@@ -67,6 +68,8 @@ static const cli_option options[] = {
     {CLI_AT(train_options, tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
      .help = "how text becomes tokens (default char, or the model's own with --init-from). bpe:N, unigram:N, "
              "wordpiece:N: learn N tokens from the data"},
+    {CLI_AT(train_options, target_tokenizer), .name = "target-tokenizer", .value = "DIR|bpe:N",
+     .help = "translate: one for the target; --tokenizer is then the source's alone (transformer, marian)"},
 
     {CLI_AT(train_options, objective), .name = "objective",
      .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim",
@@ -243,6 +246,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .init_from = o->init_from,
         .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
         .tokenizer = o->tokenizer,
+        .target_tokenizer = o->target_tokenizer,
         .objective = {.name = o->objective,
                       .mask_share = o->mask_share,
                       .mask_span = o->mask_span,

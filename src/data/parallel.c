@@ -209,7 +209,7 @@ by_status by_parallel_build(const by_tokenizer *t, const by_parallel_spec *spec,
                             const char *index, int64_t *bytes, int64_t *tokens)
 {
     builder b = {.tokenizer = t};
-    by_status s = by_docs_begin(&b.out, shard, by_tokenizer_vocab_size(t));
+    by_status s = by_docs_begin(&b.out, shard, by_tokenizer_ids(t));
     for (int i = 0; i < spec->count && s == BY_OK; i++) {
         s = add_item(&b, &spec->items[i], spec, false);
         if (s == BY_OK && spec->items[i].back)
@@ -227,6 +227,7 @@ by_status by_parallel_build(const by_tokenizer *t, const by_parallel_spec *spec,
 typedef struct printer {
     by_writer out;
     const by_parallel_item *item;
+    by_side side;
 } printer;
 
 static by_status put_line(printer *p, const char *prefix, span text)
@@ -239,13 +240,14 @@ static by_status put_line(printer *p, const char *prefix, span text)
 static by_status put_pair(void *user, span source, span target)
 {
     printer *p = user;
-    BY_TRY(put_line(p, p->item->prefix, source));
-    return put_line(p, p->item->back ? p->item->back : "", target);
+    if (p->side != BY_SIDE_TARGET)
+        BY_TRY(put_line(p, p->item->prefix, source));
+    return p->side == BY_SIDE_SOURCE ? BY_OK : put_line(p, p->item->back ? p->item->back : "", target);
 }
 
-by_status by_parallel_text(const by_parallel_spec *spec, const char *path)
+by_status by_parallel_text(const by_parallel_spec *spec, by_side side, const char *path)
 {
-    printer p = {0};
+    printer p = {.side = side};
     by_status s = by_writer_open(&p.out, path);
     for (int i = 0; i < spec->count && s == BY_OK; i++) {
         p.item = &spec->items[i];

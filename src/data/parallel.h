@@ -40,7 +40,8 @@ typedef struct by_pairs {
 by_status by_parallel_read(const by_parallel_spec *spec, by_pairs *out);
 void by_pairs_free(by_pairs *p);
 
-/* All texts, a line each, into one file: what a vocabulary is learnt from. */
-by_status by_parallel_text(const by_parallel_spec *spec, const char *path);
+/* The texts of one side or of both, a line each, into one file: what a vocabulary is learnt from. */
+typedef enum by_side { BY_SIDE_BOTH, BY_SIDE_SOURCE, BY_SIDE_TARGET } by_side;
+by_status by_parallel_text(const by_parallel_spec *spec, by_side side, const char *path);
 
 #endif

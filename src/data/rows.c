@@ -15,9 +15,9 @@ by_status by_rows_init(by_rows *r, by_model *m, const by_tokenizer *t, const by_
     if (r->spec.limit <= 0)
         r->spec.limit = context;
     r->spec.together = BY_MAX(r->spec.together, 1);
-    if (by_tokenizer_vocab_size(t) > by_model_vocab(m))
+    if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m))
         return by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
-                       by_tokenizer_vocab_size(t), by_model_vocab(m));
+                       by_tokenizer_vocab_size(t), by_model_source_vocab(m));
     if (by_model_pad(m) < 0 && by_model_reads_last(m))
         by_model_set_pad(m, by_tokenizer_eos(t));
     return BY_OK;

@@ -37,6 +37,11 @@ by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewrit
                 by_tokenizer_vocab_size(t), by_model_source_vocab(m));
         return NULL;
     }
+    if (by_tokenizer_target_vocab_size(t) > by_model_vocab(m)) {
+        by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens for the target, the model knows %d",
+                by_tokenizer_target_vocab_size(t), by_model_vocab(m));
+        return NULL;
+    }
     by_rewriter *r = by_alloc_zero(1, sizeof *r);
     if (!r)
         return NULL;

@@ -413,8 +413,10 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         a->adjust(preset->name, m->config);
     if (s->vocab > 0) {
         by_config_set(a, m->config, BY_ROLE_VOCAB, s->vocab);
-        by_config_set(a, m->config, BY_ROLE_TARGET_VOCAB, s->vocab);
+        by_config_set(a, m->config, BY_ROLE_TARGET_VOCAB, s->target_vocab > 0 ? s->target_vocab : s->vocab);
     }
+    if (s->target_vocab > 0 && !by_config_set(a, m->config, BY_ROLE_SHARED, false))
+        return by_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for all texts, not two", a->title);
     if (s->dropout >= 0)
         by_config_set(a, m->config, BY_ROLE_DROPOUT, s->dropout);
     for (int i = 0; i < a->n_fields; i++) {

@@ -178,11 +178,11 @@ static by_tensor *token_table(by_graph *g, const by_bart_config *c, const char *
 void by_bart_build(by_graph *g, const void *config, by_model_io *io)
 {
     const by_bart_config *c = config;
-    const int64_t vocab = c->separate ? c->target_vocab : c->vocab;
+    const int64_t vocab = c->shared || !c->target_vocab ? c->vocab : c->target_vocab;
     by_scope_push(g, "model");
     by_tensor *source =
-        token_table(g, c, c->separate ? "encoder.embed_tokens.weight" : "shared.weight", c->vocab);
-    by_tensor *target = c->separate ? token_table(g, c, "decoder.embed_tokens.weight", vocab) : source;
+        token_table(g, c, c->shared ? "shared.weight" : "encoder.embed_tokens.weight", c->vocab);
+    by_tensor *target = c->shared ? source : token_table(g, c, "decoder.embed_tokens.weight", vocab);
     if (io->part != BY_PART_DECODER)
         io->memory = encode(g, c, io, source);
     if (io->part == BY_PART_ENCODER && io->cache)
@@ -212,7 +212,7 @@ static by_status read(const cJSON *json, void *config)
 {
     by_bart_config *c = config;
     (void)json;
-    c->learned = c->embedding_norm = true;
+    c->learned = c->embedding_norm = c->shared = true;
     return BY_OK;
 }
 

@@ -3,12 +3,18 @@
  * width and shared by both texts and the head; norms after every sub-layer, or before (Wang et al. 2019). The
  * blocks are BART's. */
 #include "base/base.h"
-#include "base/json.h"
 #include "models/models.h"
+
+#define SHARED                                                                                           \
+    {                                                                                                    \
+        "share_encoder_decoder_embeddings", BY_FIELD_BOOL, offsetof(by_bart_config, shared), true, 0, 1, \
+            BY_ROLE_SHARED                                                                               \
+    }
 
 static const by_field marian_fields[] = {
     BY_BART_FIELDS(58101, BY_SILU, 58100, true),
     BY_INT_FIELD(by_bart_config, target_vocab, "decoder_vocab_size", 0, 1, 1 << 24, BY_ROLE_TARGET_VOCAB),
+    SHARED,
     BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
     BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE),
 };
@@ -16,6 +22,7 @@ static const by_field marian_fields[] = {
 static const by_field transformer_fields[] = {
     BY_BART_FIELDS(37000, BY_RELU, 0, true),
     BY_INT_FIELD(by_bart_config, target_vocab, "decoder_vocab_size", 0, 1, 1 << 24, BY_ROLE_TARGET_VOCAB),
+    SHARED,
     BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
     BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0, 0, 10, BY_ROLE_NONE), /* 0: Glorot's */
     {"normalize_before", BY_FIELD_BOOL, offsetof(by_bart_config, pre_norm), false, 0, 1, BY_ROLE_PRE_NORM},
@@ -28,25 +35,10 @@ static const by_preset presets[] = {
     {"big", 6, 16, 1024, 512},
 };
 
-/* In the file it is the other way round. */
-static by_status read(const cJSON *json, void *config)
-{
-    bool shared = true;
-    BY_TRY(by_json_bool(json, "share_encoder_decoder_embeddings", true, &shared));
-    ((by_bart_config *)config)->separate = !shared;
-    return BY_OK;
-}
-
-static bool write(cJSON *json, const void *config)
-{
-    return by_json_put(json, "share_encoder_decoder_embeddings",
-                       cJSON_CreateBool(!((const by_bart_config *)config)->separate));
-}
-
 static by_status check(const void *config)
 {
     const by_bart_config *c = config;
-    if (!c->separate && c->target_vocab && c->target_vocab != c->vocab)
+    if (c->shared && c->target_vocab && c->target_vocab != c->vocab)
         return by_fail(
             BY_ERR_FORMAT,
             "decoder_vocab_size %d is not vocab_size %d, but share_encoder_decoder_embeddings is true",
@@ -64,8 +56,8 @@ static const char *const ignored[] = {"encoder.embed_tokens.weight",
 #define SAME                                                                                               \
     .pretrained = BY_TASK_SEQ2SEQ, .objective = "translate", .prefix = "model.", .head = "lm_head.weight", \
     .table = "model.shared.weight", .ignored = ignored, .config_size = sizeof(by_bart_config),             \
-    .presets = presets, .n_presets = BY_COUNT(presets), .check = check, .read = read, .write = write,      \
-    .labels_in_place = true, .build = by_bart_build
+    .presets = presets, .n_presets = BY_COUNT(presets), .check = check, .labels_in_place = true,           \
+    .build = by_bart_build
 
 const by_arch by_arch_marian = {
     .family = "marian",

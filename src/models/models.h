@@ -28,7 +28,8 @@ typedef enum by_role {
     BY_ROLE_PAD,
     BY_ROLE_CAUSAL,
     BY_ROLE_PRE_NORM,
-    BY_ROLE_TIED /* the head is the table of embeddings; a family without this has no other */
+    BY_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
+    BY_ROLE_TIED    /* the head is the table of embeddings; a family without this has no other */
 } by_role;
 typedef struct by_field {
     const char *key;
@@ -102,6 +103,7 @@ const by_arch *by_arch_at(int i);
 /* Read or set the field of a role; 0 and false when the architecture has none. */
 double by_config_get(const by_arch *a, const void *config, by_role role);
 bool by_config_set(const by_arch *a, void *config, by_role role, double value);
+bool by_arch_has(const by_arch *a, by_role role);
 void by_config_defaults(const by_arch *a, void *config);
 
 /* Names of activations as config.json spells them. False for an unknown one. */
@@ -153,7 +155,7 @@ typedef struct by_bart_config {
     by_act act;
     bool scale_embedding;
     bool learned, embedding_norm; /* positions are learned; a norm follows the embedding */
-    bool separate;                /* vocabularies and tables of the two texts */
+    bool shared;                  /* one vocabulary and table for both texts */
     bool pre_norm;                /* norms before the sub-layers, and one at the end */
 } by_bart_config;
 #define BY_BART_FIELDS(vocab_size, activation, padding, scaled)                                              \

@@ -91,6 +91,14 @@ bool by_config_set(const by_arch *a, void *config, by_role role, double value)
     return any;
 }
 
+bool by_arch_has(const by_arch *a, by_role role)
+{
+    for (int i = 0; i < a->n_fields; i++)
+        if (a->fields[i].role == role)
+            return true;
+    return false;
+}
+
 void by_config_defaults(const by_arch *a, void *config)
 {
     for (int i = 0; i < a->n_fields; i++) {

@@ -49,7 +49,8 @@ typedef struct by_kept_file {
 /* Every kind's own struct starts with this. */
 struct by_tokenizer {
     const by_text_kind *kind;
-    int vocab_size;
+    int vocab_size;       /* of the source, where there are two */
+    int target_size;      /* of the target's own vocabulary, 0: it has none */
     int eos;              /* id of the end-of-text token, or -1 */
     const char *eos_text; /* its content, NULL when there is none; valid as long as the tokenizer */
     char *chat_template;  /* heap, or NULL */
@@ -59,7 +60,10 @@ struct by_tokenizer {
     char *config;                  /* heap, or NULL: the tokenizer_config.json to save with it */
 };
 
-extern const by_text_kind by_text_bytes, by_text_chars;
+extern const by_text_kind by_text_bytes, by_text_chars, by_text_pair;
+
+/* One of the two that by_tokenizer_pair made one of; any other tokenizer itself. */
+const by_tokenizer *by_tokenizer_side(const by_tokenizer *t, bool target);
 
 /* From a model directory without tokenizer.json (legacy.c). */
 by_tokenizer *by_legacy_load(const char *dir);

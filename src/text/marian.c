@@ -134,7 +134,7 @@ static by_status marian_put(const by_tokenizer *t, void *state, const by_decode_
 {
     const marian *m = (const marian *)t;
     decoding *d = state;
-    const side *s = m->target.vocab.count ? &m->target : &m->source;
+    const side *s = m->target.vocab.count && !spec->source ? &m->target : &m->source;
     const by_added_token *special = by_added_find(&m->special, id);
     by_buf text = {0};
     if (special && spec->skip_special && special->special)
@@ -297,7 +297,8 @@ static by_status load_parts(marian *m, const by_legacy *l)
         if (by_stage_string(item, "content"))
             BY_TRY(add_special(m, by_stage_string(item, "content"),
                                cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special"))));
-    m->base.vocab_size = BY_MAX(m->source.vocab.count, m->target.vocab.count);
+    m->base.vocab_size = m->source.vocab.count;
+    m->base.target_size = m->target.vocab.count;
     m->unk = by_tokenizer_find(&m->base, by_legacy_role(l, BY_ROLE_UNK));
     m->end = by_tokenizer_find(&m->base, by_legacy_role(l, BY_ROLE_EOS));
     return by_added_prepare(&m->special, &(by_stages){0});

@@ -1,6 +1,7 @@
 /* tokenizer.c - what all kinds of tokenizers share: dispatch, the files of a model directory, lists of ids.
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -8,7 +9,8 @@
 #include "text/pipeline.h"
 #include "text/spiece.h"
 
-#define TOKENIZER_JSON_LIMIT ((size_t)256 << 20) /* the largest published ones are about 35 MB */
+#define TARGET_FILE          "target_tokenizer.json" /* of a target that has a vocabulary of its own */
+#define TOKENIZER_JSON_LIMIT ((size_t)256 << 20)     /* the largest published ones are about 35 MB */
 
 static const by_text_kind *const kinds[] = {&by_text_bytes, &by_text_chars, &by_text_pipeline};
 
@@ -131,19 +133,38 @@ static by_status read_config(by_tokenizer *t, const char *dir)
     return status;
 }
 
+/* With what the directory says besides; takes t, which may be NULL. */
+static by_tokenizer *configured(by_tokenizer *t, const char *dir)
+{
+    if (!t || read_config(t, dir) == BY_OK)
+        return t;
+    by_tokenizer_free(t);
+    return NULL;
+}
+
+/* Of source and target, with what the target has of its own. */
+static by_tokenizer *load_two(by_tokenizer *source, const char *file, const char *dir)
+{
+    by_tokenizer *target = source ? configured(load_file(file), dir) : NULL;
+    by_tokenizer *t = by_tokenizer_pair(source, target);
+    if (target && !t)
+        by_fail_context("%s", file);
+    return t;
+}
+
 by_tokenizer *by_tokenizer_load(const char *path)
 {
     if (!by_dir_exists(path))
         return load_file(path);
-    char *file = by_path_join(path, "tokenizer.json");
-    if (!file)
-        return NULL;
-    by_tokenizer *t = by_file_exists(file) ? load_file(file) : by_legacy_load(path);
-    by_free(file);
-    if (t && read_config(t, path) != BY_OK) {
-        by_tokenizer_free(t);
-        t = NULL;
+    char *file = by_path_join(path, "tokenizer.json"), *other = by_path_join(path, TARGET_FILE);
+    by_tokenizer *t = NULL;
+    if (file && other) {
+        t = configured(by_file_exists(file) ? load_file(file) : by_legacy_load(path), path);
+        if (by_file_exists(file) && by_file_exists(other))
+            t = load_two(t, other, path);
     }
+    by_free(file);
+    by_free(other);
     return t;
 }
 
@@ -218,7 +239,7 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
 
 by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
 {
-    if (t->kept_count)
+    if (t->kept_count || t->target_size)
         return by_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
     return save_file(t, NULL, path, by_tokenizer_format);
 }
@@ -271,13 +292,26 @@ static by_status save_kept(const by_tokenizer *t, const char *dir)
     return status;
 }
 
+/* That of another tokenizer would be taken for this one's. */
+static by_status remove_target(const char *dir)
+{
+    char *path = by_path_join(dir, TARGET_FILE);
+    by_status status = path ? BY_OK : BY_ERR_MEMORY;
+    if (path && by_file_exists(path) && unlink(path) != 0)
+        status = by_fail(BY_ERR_IO, "%s is of another tokenizer and cannot be removed", path);
+    by_free(path);
+    return status;
+}
+
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
     BY_TRY(by_dir_make(dir));
     if (t->kept_count)
         return save_kept(t, dir);
-    BY_TRY(save_file(t, dir, "tokenizer.json", by_tokenizer_format));
-    return save_file(t, dir, "tokenizer_config.json", format_config);
+    const by_tokenizer *source = by_tokenizer_side(t, false), *target = by_tokenizer_side(t, true);
+    BY_TRY(target == source ? remove_target(dir) : save_file(target, dir, TARGET_FILE, by_tokenizer_format));
+    BY_TRY(save_file(source, dir, "tokenizer.json", by_tokenizer_format));
+    return save_file(source, dir, "tokenizer_config.json", format_config);
 }
 
 void by_tokenizer_free(by_tokenizer *t)
@@ -331,6 +365,16 @@ int by_tokenizer_vocab_size(const by_tokenizer *t)
     return t->vocab_size;
 }
 
+int by_tokenizer_target_vocab_size(const by_tokenizer *t)
+{
+    return t->target_size;
+}
+
+int by_tokenizer_ids(const by_tokenizer *t)
+{
+    return BY_MAX(t->vocab_size, t->target_size);
+}
+
 int by_tokenizer_eos(const by_tokenizer *t)
 {
     return t->eos;
@@ -365,9 +409,10 @@ by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec)
 by_status by_decoding_put(by_decoding *d, int32_t id, by_buf *out)
 {
     const by_tokenizer *t = d->tokenizer;
-    if (id < 0 || id >= t->vocab_size)
+    const int size = t->target_size && !d->spec.source ? t->target_size : t->vocab_size;
+    if (id < 0 || id >= size)
         return by_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d", (int)id,
-                       d->count, t->vocab_size);
+                       d->count, size);
     d->count++;
     return t->kind->put(t, d->state, &d->spec, id, out);
 }

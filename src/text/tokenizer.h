@@ -15,6 +15,13 @@ by_tokenizer *by_tokenizer_new_bytes(void);
  * character and offset. */
 by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count);
 
+/* Two as one: the source's and the target's, which it owns from then on, also after a failure. Their padding,
+ * closing and unknown tokens must have the same ids. NULL where one is. */
+by_tokenizer *by_tokenizer_pair(by_tokenizer *source, by_tokenizer *target);
+
+/* Ids, of whichever side, are less than this. */
+int by_tokenizer_ids(const by_tokenizer *t);
+
 const char *
 by_tokenizer_kind(const by_tokenizer *t); /* "char", "byte", "BPE", "WordPiece", "WordLevel", "Unigram" */
 
@@ -40,6 +47,7 @@ by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t 
 
 typedef struct by_decode_spec {
     bool skip_special; /* leave special tokens out */
+    bool source;       /* with the source side of a tokenizer that has two; else the target's */
     bool lossy;        /* always UTF-8: broken characters become U+FFFD, as in the reference library */
 } by_decode_spec;
 by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,

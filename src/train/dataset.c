@@ -56,8 +56,8 @@ static by_tokenizer *train_chars(char *const *paths, int count)
 }
 
 /* A vocabulary learnt from pairs of texts: they are written out for that. */
-static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const by_dataset *d, const char *dir,
-                                      const by_items *items)
+static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked, by_side side,
+                                      const by_dataset *d, const char *dir, const by_items *items)
 {
     by_items plain = *items;
     by_parallel_item *list = by_alloc((size_t)items->spec.count * sizeof *list);
@@ -69,36 +69,12 @@ static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const by_dataset 
             list[i].prefix = list[i].back = "";
     }
     plain.spec.items = list;
-    if (list && path && by_parallel_text(&plain.spec, path) == BY_OK)
-        t = by_vocabulary_learn(spec, d->kind, (const char *const[]){path}, 1, items);
+    if (list && path && by_parallel_text(&plain.spec, side, path) == BY_OK)
+        t = by_vocabulary_learn(spec, asked, d->kind, (const char *const[]){path}, 1, items);
     if (path && by_file_exists(path))
         unlink(path);
     by_free(path);
     by_free(list);
-    return t;
-}
-
-/* The tokenizer: what a run that goes on has already, or what the spec asks for. items: of pairs, or NULL. */
-static by_tokenizer *find_tokenizer(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
-                                    bool resuming, char *const *paths, int count, const by_items *items)
-{
-    const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
-    char *saved = by_path_join(data_dir, "tokenizer_config.json");
-    by_tokenizer *t = NULL;
-    if (!saved)
-        return NULL;
-    if (resuming && by_file_exists(saved))
-        t = by_tokenizer_load(data_dir);
-    else if (by_vocabulary_asked(kind))
-        t = items ? learn_from_pairs(spec, d, data_dir, items)
-                  : by_vocabulary_learn(spec, d->kind, (const char *const *)paths, count, NULL);
-    else if (strcmp(kind, "char") == 0)
-        t = train_chars(paths, count);
-    else if (strcmp(kind, "byte") == 0)
-        t = by_tokenizer_new_bytes();
-    else
-        t = by_tokenizer_load(kind);
-    by_free(saved);
     return t;
 }
 
@@ -173,6 +149,83 @@ static void text_free(text *t)
     by_items_free(&t->items);
 }
 
+/* ---- the tokenizer ---------------------------------------------------------------------------- */
+
+/* A tokenizer by name, for one side of pairs or for all text. */
+static by_tokenizer *make_tokenizer(const by_run_spec *spec, const char *asked, by_side side,
+                                    const by_dataset *d, const char *data_dir, const text *x)
+{
+    if (by_vocabulary_asked(asked) && x->items.spec.count)
+        return learn_from_pairs(spec, asked, side, d, data_dir, &x->items);
+    if (by_vocabulary_asked(asked))
+        return by_vocabulary_learn(spec, asked, d->kind, (const char *const *)x->paths, x->count, NULL);
+    if (strcmp(asked, "char") == 0)
+        return train_chars(x->paths, x->count);
+    return strcmp(asked, "byte") == 0 ? by_tokenizer_new_bytes() : by_tokenizer_load(asked);
+}
+
+/* One for each text of a pair. */
+static by_tokenizer *make_two(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
+                              const text *x)
+{
+    by_tokenizer *source = make_tokenizer(spec, spec->tokenizer, BY_SIDE_SOURCE, d, data_dir, x);
+    by_tokenizer *target =
+        source ? make_tokenizer(spec, spec->target_tokenizer, BY_SIDE_TARGET, d, data_dir, x) : NULL;
+    return by_tokenizer_pair(source, target);
+}
+
+static by_status check_ways(const by_run_spec *spec)
+{
+    return spec->objective.both_directions
+               ? by_fail(BY_ERR_ARGUMENT, "both directions need one vocabulary for both texts, not two")
+               : BY_OK;
+}
+
+/* What a run that goes on has already, or what the spec asks for. */
+static by_tokenizer *find_tokenizer(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
+                                    bool resuming, const text *x)
+{
+    const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
+    char *saved = by_path_join(data_dir, "tokenizer_config.json");
+    by_tokenizer *t = NULL;
+    if (!saved)
+        return NULL;
+    if (resuming && by_file_exists(saved))
+        t = by_tokenizer_load(data_dir);
+    else if (spec->target_tokenizer)
+        t = make_two(spec, d, data_dir, x);
+    else
+        t = make_tokenizer(spec, kind, BY_SIDE_BOTH, d, data_dir, x);
+    by_free(saved);
+    if (t && by_tokenizer_target_vocab_size(t) && check_ways(spec) != BY_OK) {
+        by_tokenizer_free(t);
+        t = NULL;
+    }
+    return t;
+}
+
+/* Before any of them is learnt. */
+static by_status check_two(const by_dataset *d, const by_run_spec *spec)
+{
+    if (!spec->target_tokenizer)
+        return BY_OK;
+    if (d->kind != BY_OBJECTIVE_TRANSLATE)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "a tokenizer for the target is for the objective \"translate\", not \"%s\"",
+                       by_objective_name(d->kind));
+    if (spec->init_from || !spec->tokenizer)
+        return by_fail(BY_ERR_ARGUMENT,
+                       spec->init_from ? "a model to start from has its vocabularies already: no tokenizer "
+                                         "for the target can be given"
+                                       : "a tokenizer for the target needs one for the source beside it");
+    const by_arch *a = by_arch_find(spec->family);
+    if (!a)
+        return by_error_status();
+    if (!by_arch_has(a, BY_ROLE_SHARED))
+        return by_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for all texts, not two", a->title);
+    return check_ways(spec);
+}
+
 /* What decides how pairs of texts are read. */
 static uint64_t items_hash(const by_items *items, uint64_t h)
 {
@@ -206,7 +259,7 @@ static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *
                             by_tokens **tokens, by_docs *docs)
 {
     const bool lm = d->kind == BY_OBJECTIVE_LM;
-    const int vocab = by_tokenizer_vocab_size(d->tokenizer);
+    const int vocab = by_tokenizer_ids(d->tokenizer);
     char *bin = by_sprintf("%s/%s.bin", dir, x->name), *note = by_sprintf("%s/%s.json", dir, x->name);
     char *index = by_sprintf("%s/%s.docs", dir, x->name);
     by_status s = bin && note && index ? BY_OK : by_error_status();
@@ -259,8 +312,7 @@ static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming
     facts f = {0}, fe = {0};
     by_status s = dir ? by_dir_make(dir) : BY_ERR_MEMORY;
     if (s == BY_OK) {
-        d->tokenizer = find_tokenizer(spec, d, dir, resuming, train->paths, train->count,
-                                      train->items.spec.count ? &train->items : NULL);
+        d->tokenizer = find_tokenizer(spec, d, dir, resuming, train);
         s = d->tokenizer ? by_tokenizer_save(d->tokenizer, dir) : by_error_status();
     }
     if (s == BY_OK)
@@ -307,8 +359,8 @@ static by_status part_docs(by_dataset *d, const by_run_spec *spec)
     d->eval_tokens = d->eval_part.tokens;
     d->fingerprint = stream_hash(
         d->docs.tokens, by_hash(d->docs.starts, (size_t)d->docs.sentences * sizeof *d->docs.starts, 0));
-    if (s == BY_OK)
-        s = by_docs_entropy(&d->train_part, by_tokenizer_vocab_size(d->tokenizer), &d->entropy);
+    if (s == BY_OK && !by_tokenizer_target_vocab_size(d->tokenizer)) /* else ids mean two things */
+        s = by_docs_entropy(&d->train_part, by_tokenizer_ids(d->tokenizer), &d->entropy);
     return s;
 }
 
@@ -363,6 +415,7 @@ by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
         return by_fail(BY_ERR_ARGUMENT, "no data was given");
     BY_TRY(by_objective_choose(spec, &d->kind));
     BY_TRY(check_languages(d, spec));
+    BY_TRY(check_two(d, spec));
     by_status s = find_text(&train, "train", spec->data, spec->data_count);
     if (s == BY_OK)
         s = find_text(&held, "eval", spec->eval_data, spec->eval_count);

@@ -34,8 +34,10 @@ static by_status make_model(look *l, by_device *d)
 {
     by_model_spec spec = {.blank = true, .task = by_objective_task(l->data.kind)};
     by_model_shape shape = l->spec.shape;
-    if (l->data.tokenizer)
+    if (l->data.tokenizer) {
         shape.vocab = by_tokenizer_vocab_size(l->data.tokenizer);
+        shape.target_vocab = by_tokenizer_target_vocab_size(l->data.tokenizer);
+    }
     if (l->spec.objective.language_count > 1)
         shape.languages = l->spec.objective.language_count;
     l->model = l->spec.init_from ? by_model_open(d, l->spec.init_from, &(by_model_spec){0})

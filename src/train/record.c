@@ -65,7 +65,7 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
 #define MAX_FACTS 40
 
 /* Names that decide it too. */
-enum { NAMES = 7 };
+enum { NAMES = 8 };
 typedef struct name {
     const char *key, *value;
     const char *before; /* what it was in runs that did not record it */
@@ -77,6 +77,7 @@ static void collect_names(const train_run *r, name *n)
     name all[NAMES] = {{"family", s->init_from ? by_model_family(r->model) : s->family, ""},
                        {"dtype", by_dtype_name(s->dtype), ""},
                        {"tokenizer", s->tokenizer ? s->tokenizer : "char", ""},
+                       {"target_tokenizer", s->target_tokenizer ? s->target_tokenizer : "", ""},
                        {"optimizer", optimizers[s->optimizer.kind], ""},
                        {"schedule", schedules[s->schedule.kind], ""},
                        {"objective", by_objective_name(r->data.kind), "lm"},
@@ -169,8 +170,10 @@ static by_status compare_facts(const train_run *r, const by_model *asked, const 
 by_model_shape by_run_shape(const train_run *r)
 {
     by_model_shape shape = r->spec.shape;
-    if (r->data.tokenizer)
+    if (r->data.tokenizer) {
         shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
+        shape.target_vocab = by_tokenizer_target_vocab_size(r->data.tokenizer);
+    }
     if (r->spec.objective.language_count > 1)
         shape.languages = r->spec.objective.language_count;
     return shape;

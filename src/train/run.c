@@ -377,9 +377,10 @@ static void describe(const train_run *r)
                   by_model_title(r->model), (double)r->result->parameters / 1e6,
                   (long long)r->data.train_tokens, (long long)r->data.eval_tokens);
     if (r->data.kind != BY_OBJECTIVE_LM)
-        by_buf_printf(&note, ", %lld rows of objective %s, unigram entropy %.4f",
-                      (long long)by_objective_rows(r->data.rows), by_objective_name(r->data.kind),
-                      r->data.entropy);
+        by_buf_printf(&note, ", %lld rows of objective %s", (long long)by_objective_rows(r->data.rows),
+                      by_objective_name(r->data.kind));
+    if (isfinite(r->data.entropy))
+        by_buf_printf(&note, ", unigram entropy %.4f", r->data.entropy);
     int64_t empty, longer;
     by_objective_dropped(r->data.rows, &empty, &longer);
     if (empty || longer)

@@ -196,20 +196,20 @@ static void plan_decoder(plan *p, by_objective_kind kind)
         add(p, fim[i]);
 }
 
-by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kind, const char *const *files,
-                                  int count, const by_items *items)
+by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, const char *asked, by_objective_kind kind,
+                                  const char *const *files, int count, const by_items *items)
 {
     const char *size = NULL;
     char *end = NULL;
     plan *p = by_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
-    p->spec.kind = read_kind(spec->tokenizer, &size);
+    p->spec.kind = read_kind(asked, &size);
     long n = strtol(size, &end, 10);
     by_tokenizer *t = NULL;
     if (end == size || *end || n < 32 || n > 1 << 22) {
-        by_fail(BY_ERR_ARGUMENT, "the tokenizer \"%s\" needs a size from 32 to %d, as in bpe:8000",
-                spec->tokenizer, 1 << 22);
+        by_fail(BY_ERR_ARGUMENT, "the tokenizer \"%s\" needs a size from 32 to %d, as in bpe:8000", asked,
+                1 << 22);
     } else {
         p->spec.size = (int)n;
         const by_task task = by_objective_task(kind);

@@ -19,8 +19,9 @@ void by_items_free(by_items *items); /* zero state is legal */
 
 /* Whether a tokenizer is to be learnt: "bpe:N", "unigram:N", "wordpiece:N". */
 bool by_vocabulary_asked(const char *tokenizer);
-/* Learn it from text files; items, of pairs, or NULL. Its special tokens are those the objective needs. */
-by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, by_objective_kind kind, const char *const *files,
-                                  int count, const by_items *items);
+/* Learn what `asked` names from text files; items, of pairs, or NULL. Its special tokens are those the
+ * objective needs, and have the first ids. */
+by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, const char *asked, by_objective_kind kind,
+                                  const char *const *files, int count, const by_items *items);
 
 #endif

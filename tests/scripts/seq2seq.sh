@@ -1,6 +1,6 @@
 #!/bin/bash
 # seq2seq.sh - encoder-decoders from text to model: pairs of texts in all formats, vocabularies learnt on the spot, what is
-# shown, a run that goes on bit for bit, averaged checkpoints, fine-tuning, filling in, and what is refused.
+# shown, a run that goes on bit for bit, averaged checkpoints, a vocabulary for each text, fine-tuning, filling in, and what is refused.
 set -u
 export LC_ALL=C.UTF-8 GOMP_SPINCOUNT=0
 tmp=$(mktemp -d) || exit 2
@@ -80,6 +80,52 @@ check "another smoothing is refused" eval '! train $small --model transformer --
 check "shapes of the halves" eval 'train $small --decoder-layers 2 --pre-norm --model transformer --data t.tsv --tokenizer bpe:200 \
     --max-steps 1 --out halves && grep -q "\"decoder_layers\": *2" halves/last/config.json && grep -q "\"encoder_layers\": *1" halves/last/config.json &&
     grep -q "\"normalize_before\": *true" halves/last/config.json'
+
+# Two vocabularies.
+two="--model transformer --data t.en t.de --tokenizer bpe:80 --target-tokenizer bpe:60"
+check "a vocabulary for each text" shows 3 '^  target: Das Tier .*</s>$' $two
+check "the source read with its own" grep -q '^  source: The .* goes home.</s>$' out
+halves_of() { # OUT STEPS
+    train $small $two --batch-tokens 128 --schedule inverse-sqrt --warmup 3 --eval-steps 4 --max-steps "$2" --average 2 --out "$1"
+}
+two_same() {
+    halves_of two 8 && halves_of two-parts 4 && halves_of two-parts 8 && cmp two/last/model.safetensors two-parts/last/model.safetensors
+}
+check "a run of two vocabularies, in parts" two_same
+two_model() {
+    local d
+    for d in two/best two/averaged; do
+        test -s $d/tokenizer.json -a -s $d/target_tokenizer.json || return 1
+        grep -q '"share_encoder_decoder_embeddings": *false' $d/config.json || return 1
+        grep -q '"vocab_size": *80' $d/config.json || return 1
+        grep -q '"decoder_vocab_size": *60' $d/config.json || return 1
+    done
+    "$BANYAN" inspect two/best/model.safetensors >out 2>err && grep -q 'encoder.embed_tokens.weight .*(80, 16)' out &&
+        grep -q 'decoder.embed_tokens.weight .*(60, 16)' out && ! grep -q 'shared.weight' out &&
+        "$BANYAN" inspect two/best/tokenizer_config.json >out 2>err && grep -q '80 tokens for the source and 60 for the target' out
+}
+check "its directory" two_model
+check "learnt from the one text and the other" eval 'grep -q goes two/best/tokenizer.json && ! grep -q goes two/best/target_tokenizer.json &&
+    grep -q "\"D\"" two/best/target_tokenizer.json && ! grep -q "\"D\"" two/best/tokenizer.json'
+check "it translates" eval '"$BANYAN" translate two "The dog goes home." --max-new-tokens 12 --threads 1 >out 2>err && test -s out'
+check "it is judged" "$BANYAN" eval two t.tsv --threads 1
+check "its attention" eval '"$BANYAN" attention two "The dog goes home." --target "Das Tier geht" --threads 1 --json >out 2>err &&
+    grep -q "\"tokens\":\[\"The\".*\"</s>\"\],\"written\":\[\"Das\".*\"</s>\"\]" out'
+check "it generates" eval '"$BANYAN" generate two "The dog goes home." --max-new-tokens 4 --greedy --threads 1 >out 2>err'
+check "going on without one of them is refused" eval '! train $small --model transformer --data t.en t.de --tokenizer bpe:80 --schedule inverse-sqrt --warmup 3 --batch-tokens 128 \
+    --eval-steps 4 --max-steps 8 --out two && grep -q "target_tokenizer bpe:60" err'
+check "directories for both" eval 'mkdir -p src dst && cp two/best/tokenizer*.json src && cp two/best/target_tokenizer.json dst/tokenizer.json &&
+    train $small --model marian --data t.tsv --tokenizer src --target-tokenizer dst --max-steps 1 --out from-dirs &&
+    cmp dst/tokenizer.json from-dirs/last/target_tokenizer.json'
+check "fine-tuning it" eval '"$BANYAN" finetune two/best --task seq2seq --data t.tsv --max-steps 2 --threads 1 --out two-tuned >out 2>err &&
+    test -s two-tuned/target_tokenizer.json'
+check "two vocabularies and both directions" refuses 'both directions need one vocabulary' $two --both-directions
+check "the same from a directory" refuses 'both directions need one vocabulary' --model transformer --data t.en t.de --tokenizer two/best --both-directions
+check "two vocabularies of T5" refuses 'T5.*one vocabulary' $two --model t5 --objective translate
+check "of BART" refuses 'BART.*one vocabulary' $two --model bart --objective translate
+check "of a decoder" refuses 'for the objective "translate"' --model gpt2 --data t.en --tokenizer bpe:400 --target-tokenizer bpe:400
+check "special tokens that differ" eval 'sed "s/<pad>/<swap>/g;s/<unk>/<pad>/g;s/<swap>/<unk>/g" two/best/target_tokenizer.json >dst/tokenizer.json &&
+    refuses "padding token is 0 for the source and 2 for the target" --model transformer --data t.tsv --tokenizer src --target-tokenizer dst'
 
 tune() {
     train $small --model t5 --data t.en --seq 32 --tokenizer unigram:400 --batch-size 4 --max-steps 3 --out t5 &&

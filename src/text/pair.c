@@ -1,0 +1,153 @@
+/* pair.c - two tokenizers as one, for models whose source and target have vocabularies of their own:
+ * spec->target chooses when encoding, what is decoded is the target's unless the source's is asked for.
+ * Tokens with a part to play have the same ids in both. In a directory they are tokenizer.json and
+ * target_tokenizer.json. */
+#include "text/kind.h"
+#include "text/spiece.h"
+
+typedef struct pair {
+    by_tokenizer base;
+    by_tokenizer *sides[2]; /* source, target; owned */
+} pair;
+
+static const by_tokenizer *side_of(const by_tokenizer *t, bool target)
+{
+    return ((const pair *)t)->sides[target];
+}
+
+static by_status pair_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
+{
+    return by_tokenizer_encode(side_of(t, false), text, size, out);
+}
+
+static by_status pair_encode_with(const by_tokenizer *t, const char *text, size_t size,
+                                  const by_encode_spec *spec, by_encoding *out)
+{
+    return by_tokenizer_encode_with(side_of(t, spec->target), text, size, spec, out);
+}
+
+/* The state is the other tokenizer's, begun with the first id. */
+static by_status pair_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
+                          by_buf *out)
+{
+    by_decoding **d = state;
+    if (!*d && !(*d = by_decoding_new(side_of(t, !spec->source), spec)))
+        return BY_ERR_MEMORY;
+    return by_decoding_put(*d, id, out);
+}
+
+static by_status pair_end(const by_tokenizer *t, void *state, by_buf *out)
+{
+    by_decoding **d = state;
+    (void)t;
+    by_status status = *d ? by_decoding_end(*d, out) : BY_OK;
+    by_decoding_free(*d);
+    *d = NULL;
+    return status;
+}
+
+static size_t pair_cut(const by_tokenizer *t, const char *text, size_t size)
+{
+    return by_tokenizer_cut(side_of(t, false), text, size);
+}
+
+static int32_t pair_find(const by_tokenizer *t, const char *token, const char **text)
+{
+    *text = NULL;
+    return by_tokenizer_find(side_of(t, false), token);
+}
+
+static bool pair_match(const cJSON *root)
+{
+    (void)root;
+    return false; /* no tokenizer.json says both */
+}
+
+static by_tokenizer *pair_read(const cJSON *root)
+{
+    (void)root;
+    by_fail(BY_ERR_UNSUPPORTED, "two tokenizers are not one tokenizer.json");
+    return NULL;
+}
+
+static void pair_write(const by_tokenizer *t, by_buf *out)
+{
+    for (int i = 0; i < 2; i++)
+        side_of(t, i)->kind->write(side_of(t, i), out);
+}
+
+static void pair_free(by_tokenizer *t)
+{
+    pair *p = (pair *)t;
+    by_tokenizer_free(p->sides[0]);
+    by_tokenizer_free(p->sides[1]);
+    by_free(p);
+}
+
+const by_text_kind by_text_pair = {
+    .name = "two tokenizers",
+    .match = pair_match,
+    .read = pair_read,
+    .write = pair_write,
+    .encode = pair_encode,
+    .encode_with = pair_encode_with,
+    .state_size = sizeof(by_decoding *),
+    .put = pair_put,
+    .end = pair_end,
+    .cut = pair_cut,
+    .find = pair_find,
+    .free = pair_free,
+};
+
+/* A model knows one id for each of these, whichever text it is in. */
+static by_status check_same(const char *what, int source, int target)
+{
+    if (source == target)
+        return BY_OK;
+    return by_fail(BY_ERR_ARGUMENT,
+                   "the %s token is %d for the source and %d for the target (-1: there is none); "
+                   "two tokenizers of one model need the same",
+                   what, source, target);
+}
+
+static by_status check_sides(const by_tokenizer *source, const by_tokenizer *target)
+{
+    const by_tokenizer *sides[] = {source, target};
+    for (int i = 0; i < 2; i++)
+        if (sides[i]->kept_count || sides[i]->target_size || sides[i]->kind == &by_text_spiece)
+            return by_fail(BY_ERR_UNSUPPORTED,
+                           "the %s tokenizer (%s) has no tokenizer.json: it cannot be one of two",
+                           i ? "target" : "source", by_tokenizer_kind(sides[i]));
+    static const struct {
+        const char *name;
+        by_special which;
+    } specials[] = {{"padding", BY_SPECIAL_PAD}, {"unknown", BY_SPECIAL_UNKNOWN}};
+    for (int i = 0; i < BY_COUNT(specials); i++)
+        BY_TRY(check_same(specials[i].name, by_tokenizer_special(source, specials[i].which),
+                          by_tokenizer_special(target, specials[i].which)));
+    return check_same("closing", source->eos, target->eos);
+}
+
+by_tokenizer *by_tokenizer_pair(by_tokenizer *source, by_tokenizer *target)
+{
+    pair *p = source && target && check_sides(source, target) == BY_OK ? by_alloc_zero(1, sizeof(*p)) : NULL;
+    if (!p) {
+        by_tokenizer_free(source);
+        by_tokenizer_free(target);
+        return NULL;
+    }
+    p->base = (by_tokenizer){.kind = &by_text_pair,
+                             .vocab_size = source->vocab_size,
+                             .target_size = target->vocab_size,
+                             .eos = source->eos,
+                             .eos_text = source->eos_text};
+    memcpy(p->base.special, source->special, sizeof(p->base.special));
+    p->sides[0] = source;
+    p->sides[1] = target;
+    return &p->base;
+}
+
+const by_tokenizer *by_tokenizer_side(const by_tokenizer *t, bool target)
+{
+    return t->kind == &by_text_pair ? side_of(t, target) : t;
+}
