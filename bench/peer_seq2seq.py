@@ -7,14 +7,12 @@
 """
 import argparse
 import json
-import resource
-import statistics
 import tempfile
 import time
 
 import torch
 import transformers
-from peer_encoder import Draw
+from peer_encoder import Draw, report, wait
 
 
 def parse():
@@ -33,21 +31,6 @@ def parse():
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     p.add_argument("--way", choices=["eager", "compiled", "ct2"], default="eager")
     return p.parse_args()
-
-
-def wait(o):
-    if o.device == "cuda":
-        torch.cuda.synchronize()
-
-
-def report(o, seconds, tokens, **more):
-    median = statistics.median(seconds)
-    line = {"what": o.what, "peer": o.way, "batch": o.batch, "seq": o.seq, "dtype": o.dtype, "device": o.device,
-            "tokens_per_s": tokens / median, "ms_per_step": 1e3 * median, "ms_min": 1e3 * min(seconds),
-            "max_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
-    if o.device == "cuda":
-        line["max_gpu_bytes"] = torch.cuda.max_memory_allocated()
-    print(json.dumps({**line, **more}), flush=True)
 
 
 def timed(o, step):

@@ -72,8 +72,9 @@ static void tell(const job *j, const char *question, const char *text, const by_
 }
 
 /* Lines are a question, a tab and the text; the pair is what the answer lies in. */
-static by_status answer(job *j, const cli_texts *t)
+static by_status answer(void *user, const cli_texts *t)
 {
+    job *j = user;
     static const cli_read_calls calls = {NULL, take};
     by_best *best = by_resize(j->best, (size_t)t->count, sizeof *best);
     if (!best)
@@ -89,9 +90,7 @@ static by_status answer(job *j, const cli_texts *t)
     by_buf out = {0};
     for (int i = 0; i < t->count; i++)
         tell(j, t->texts[i], t->seconds[i], &best[i], &out);
-    bool ok = !out.failed && fwrite(out.data ? out.data : "", 1, out.size, stdout) == out.size;
-    by_buf_free(&out);
-    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
+    return cli_put(&out);
 }
 
 static int run(int argc, char **argv)
@@ -109,10 +108,7 @@ static int run(int argc, char **argv)
     by_status s = args.count == 2
                       ? by_fail(BY_ERR_ARGUMENT, "a question needs a text to search: MODEL QUESTION TEXT")
                       : cli_read_open(&j.r, args.items[0], BY_TASK_ANSWER, &rows, &j.o.read);
-    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
-        s = answer(&j, &texts);
-    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
-    cli_texts_free(&texts);
+    code = cli_texts_run(&texts, s, answer, &j);
     cli_read_close(&j.r);
     by_free(line);
     by_free(j.starts);

@@ -103,8 +103,9 @@ static void put_plain(const job *j, by_buf *out, const char *text, const float *
     by_buf_printf(out, "%s\t%s\n", shown ? "" : "none", text);
 }
 
-static by_status classify(job *j, const cli_texts *t)
+static by_status classify(void *user, const cli_texts *t)
 {
+    job *j = user;
     static const cli_read_calls calls = {NULL, take};
     float *more = by_resize(j->scores, (size_t)t->count * (size_t)j->labels, sizeof *more);
     if (!more)
@@ -120,9 +121,7 @@ static by_status classify(job *j, const cli_texts *t)
         else
             put_plain(j, &out, t->texts[i], x);
     }
-    bool ok = !out.failed && fwrite(out.data ? out.data : "", 1, out.size, stdout) == out.size;
-    by_buf_free(&out);
-    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
+    return cli_put(&out);
 }
 
 static int run(int argc, char **argv)
@@ -142,10 +141,7 @@ static int run(int argc, char **argv)
         j.places = by_alloc_zero((size_t)j.labels, sizeof *j.places);
         s = j.places ? BY_OK : BY_ERR_MEMORY;
     }
-    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
-        s = classify(&j, &texts);
-    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
-    cli_texts_free(&texts);
+    code = cli_texts_run(&texts, s, classify, &j);
     cli_read_close(&j.r);
     by_free(j.scores);
     by_free(j.batch);

@@ -26,6 +26,7 @@ typedef struct job {
     fill_options o;
     cli_reading r;
     int32_t mask, *pick;
+    const char *mask_name;
     int picks, room; /* holes of the present batch */
     float *logits;   /* (picks, V) */
     size_t logits_room;
@@ -191,8 +192,9 @@ static by_status tell(const job *j, int i)
     return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
 }
 
-static by_status fill(job *j, const cli_texts *t, const char *mask)
+static by_status fill(void *user, const cli_texts *t)
 {
+    job *j = user;
     static const cli_read_calls calls = {prepare, take};
     char **texts = by_alloc_zero((size_t)t->count, sizeof *texts);
     by_status s = texts ? BY_OK : BY_ERR_MEMORY;
@@ -200,7 +202,7 @@ static by_status fill(job *j, const cli_texts *t, const char *mask)
     by_rows_clear(&j->r.rows);
     for (int i = 0; i < t->count && s == BY_OK; i++) {
         by_buf holed = {0};
-        s = with_holes(t->texts[i], mask, &holed);
+        s = with_holes(t->texts[i], j->mask_name, &holed);
         texts[i] = holed.data; /* the buffer's memory is the string's */
         if (s == BY_OK)
             s = by_rows_add(&j->r.rows, texts[i], NULL);
@@ -227,12 +229,9 @@ static int run(int argc, char **argv)
     cli_interrupt_install();
     cli_texts texts = {.arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file};
     by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_MLM, &(by_rows_spec){0}, &j.o.read);
-    const char *mask = s == BY_OK ? mask_name(&j) : NULL;
-    s = s == BY_OK && !mask ? by_error_status() : s;
-    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
-        s = fill(&j, &texts, mask);
-    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
-    cli_texts_free(&texts);
+    j.mask_name = s == BY_OK ? mask_name(&j) : NULL;
+    s = s == BY_OK && !j.mask_name ? by_error_status() : s;
+    code = cli_texts_run(&texts, s, fill, &j);
     cli_read_close(&j.r);
     by_free(j.pick);
     by_free(j.logits);

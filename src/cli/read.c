@@ -106,6 +106,23 @@ by_status cli_texts_next(cli_texts *t)
     return BY_OK;
 }
 
+int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user)
+{
+    by_status s = begun;
+    while (s == BY_OK && (s = cli_texts_next(t)) == BY_OK && t->count > 0 && cli_flush())
+        s = each(user, t);
+    const int code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    cli_texts_free(t);
+    return code;
+}
+
+by_status cli_put(by_buf *out)
+{
+    bool ok = !out->failed && fwrite(out->data ? out->data : "", 1, out->size, stdout) == out->size;
+    by_buf_free(out);
+    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
+}
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 static by_status check_task(const by_model *m, by_task task)

@@ -25,6 +25,13 @@ typedef struct cli_texts {
 } cli_texts;
 by_status cli_texts_next(cli_texts *t); /* count is 0 at the end */
 void cli_texts_free(cli_texts *t);
+/* Hand all of them to `each`, a few thousand at a time, unless `begun` says that something went wrong before.
+ * Frees the texts, tells what went wrong and returns an exit code. */
+typedef by_status cli_texts_fn(void *user, const cli_texts *t);
+int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user);
+
+/* Print what has been collected, and free it. */
+by_status cli_put(by_buf *out);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

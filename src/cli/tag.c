@@ -236,8 +236,9 @@ static by_status place_all(void *user, cli_reading *r, by_batch *b, const int *r
     return j->first ? BY_OK : place_rows(j, r->rows.examples);
 }
 
-static by_status tag(job *j, const cli_texts *t)
+static by_status tag(void *user, const cli_texts *t)
 {
+    job *j = user;
     static const cli_read_calls calls = {place_all, take};
     by_free(j->first); /* of other texts */
     j->first = NULL;
@@ -245,9 +246,7 @@ static by_status tag(job *j, const cli_texts *t)
     by_buf out = {0};
     for (int i = 0; i < t->count; i++)
         put_text(j, i, t->texts[i], &out);
-    bool ok = !out.failed && fwrite(out.data ? out.data : "", 1, out.size, stdout) == out.size;
-    by_buf_free(&out);
-    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
+    return cli_put(&out);
 }
 
 static int run(int argc, char **argv)
@@ -263,10 +262,7 @@ static int run(int argc, char **argv)
     by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_TAG, &rows, &j.o.read);
     if (s == BY_OK)
         j.labels = by_model_labels(j.r.model);
-    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
-        s = tag(&j, &texts);
-    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
-    cli_texts_free(&texts);
+    code = cli_texts_run(&texts, s, tag, &j);
     cli_read_close(&j.r);
     by_free(j.logits);
     by_free(j.tokens);
