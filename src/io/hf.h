@@ -28,6 +28,8 @@ static inline bool by_has_labels(by_task t)
     return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
 }
 
+void by_strings_free(char **names, int count); /* a list of heap strings; NULL is legal */
+
 /* Look whether a checkpoint has a head of its own, whatever its configuration says; before parameters are
  * declared. */
 void by_head_find(by_model *m, const by_weights *file);

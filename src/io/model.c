@@ -1,0 +1,248 @@
+/* model.c - an opened model built into graphs, and what is known about it. */
+#include <stdio.h>
+
+#include "graph/graph.h"
+#include "io/hf.h"
+
+/* ---- build ----------------------------------------------------------------------------------- */
+
+int by_model_first_position(const by_model *m)
+{
+    return m->arch->first_position ? m->arch->first_position(m->config) : 0;
+}
+
+void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
+{
+    const int first = by_model_first_position(m), pad = by_model_pad(m);
+    for (int b = 0; b < batch; b++)
+        for (int t = 0, next = first; t < seq; t++) {
+            size_t i = (size_t)b * (size_t)seq + (size_t)t;
+            out[i] = first == 0 ? t : tokens[i] == pad ? pad : next++;
+        }
+}
+
+by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out)
+{
+    if (m->start < 0 || m->pad < 0)
+        return by_fail(BY_ERR_FORMAT, "the model does not say its %s",
+                       m->start < 0 ? "decoder_start_token_id" : "pad_token_id");
+    for (int b = 0; b < batch; b++)
+        for (int t = 0; t < seq; t++) {
+            size_t i = (size_t)b * (size_t)seq + (size_t)t;
+            out[i] = t == 0 ? m->start : targets[i - 1] < 0 ? m->pad : targets[i - 1];
+        }
+    return BY_OK;
+}
+
+/* Positions within the context, or a poisoned graph. Encoder-decoders number theirs themselves. */
+static void check_lengths(const by_model *m, by_graph *g, const by_model_io *io)
+{
+    const by_tensor *texts[] = {io->cache ? NULL : io->tokens, io->source};
+    for (int i = 0; i < BY_COUNT(texts); i++)
+        if (texts[i] && by_dim(texts[i], 1) > by_model_context(m) && !m->arch->unlimited)
+            by_graph_fail(g, "%lld positions are more than the %d this model has",
+                          (long long)by_dim(texts[i], 1), by_model_context(m));
+}
+
+static void keep_all(by_graph *g, by_tensor *const *list, int count)
+{
+    for (int i = 0; i < count && by_graph_status(g) == BY_OK; i++)
+        by_output(g, NULL, list[i]);
+}
+
+void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
+{
+    const bool pair = m->arch->pretrained == BY_TASK_SEQ2SEQ;
+    io->task = m->task;
+    io->labels = m->labels;
+    io->problem = by_model_problem(m);
+    io->n_hidden = io->n_attention = 0;
+    io->n_source_hidden = io->n_source_attention = io->n_cross_attention = 0;
+    if (!io->positions && !pair && by_graph_status(g) == BY_OK)
+        io->positions = by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)},
+                                      by_model_first_position(m));
+    check_lengths(m, g, io);
+    if (io->segments && !by_model_segments(m))
+        by_graph_fail(g, "%s has no segments", m->arch->title);
+    if (pair && !io->source && io->part != BY_PART_DECODER) {
+        io->logits = by_graph_fail(g, "%s needs a source text besides what it is to write", m->arch->title);
+        return;
+    }
+    m->arch->build(g, m->config, io);
+    keep_all(g, io->attention, io->n_attention);
+    keep_all(g, io->source_attention, io->n_source_attention);
+    keep_all(g, io->cross_attention, io->n_cross_attention);
+}
+
+by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
+                         by_tensor *second)
+{
+    (void)m;
+    return by_task_loss(g, io, targets, second);
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+by_params *by_model_params(const by_model *m)
+{
+    return m->params;
+}
+
+by_device *by_model_device(const by_model *m)
+{
+    return m->device;
+}
+
+const char *by_model_family(const by_model *m)
+{
+    return m->arch->family;
+}
+
+const char *by_model_title(const by_model *m)
+{
+    return m->arch->title;
+}
+
+const char *by_model_class(const by_model *m)
+{
+    return m->arch->classes[m->task];
+}
+
+by_task by_model_task(const by_model *m)
+{
+    return m->task;
+}
+
+int by_model_labels(const by_model *m)
+{
+    return m->labels;
+}
+
+by_problem by_model_problem(const by_model *m)
+{
+    return m->problem != BY_PROBLEM_DEFAULT ? m->problem
+           : m->labels == 1                 ? BY_PROBLEM_REGRESSION
+                                            : BY_PROBLEM_ONE_LABEL;
+}
+
+const char *by_model_label_name(const by_model *m, int i)
+{
+    static _Thread_local char fallback[24];
+    snprintf(fallback, sizeof fallback, "LABEL_%d", i);
+    return m->label_names && i >= 0 && i < m->labels ? m->label_names[i] : fallback;
+}
+
+void by_strings_free(char **names, int count)
+{
+    for (int i = 0; names && i < count; i++)
+        by_free(names[i]);
+    by_free(names);
+}
+
+by_status by_model_name_labels(by_model *m, const char *const *names, int count)
+{
+    if (count != m->labels)
+        return by_fail(BY_ERR_ARGUMENT, "%d names for %d labels", count, m->labels);
+    char **copies = by_alloc_zero((size_t)count, sizeof *copies);
+    bool ok = copies != NULL;
+    for (int i = 0; ok && i < count; i++)
+        ok = (copies[i] = by_strdup(names[i])) != NULL;
+    by_strings_free(ok ? m->label_names : copies, count);
+    if (ok)
+        m->label_names = copies;
+    return ok ? BY_OK : BY_ERR_MEMORY;
+}
+
+bool by_model_labels_in_place(const by_model *m)
+{
+    return m->arch->labels_in_place;
+}
+
+bool by_model_reads_last(const by_model *m)
+{
+    return m->arch->pretrained == BY_TASK_LM;
+}
+
+int by_model_source_vocab(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_VOCAB);
+}
+
+int by_model_vocab(const by_model *m)
+{
+    int target = (int)by_config_get(m->arch, m->config, BY_ROLE_TARGET_VOCAB);
+    return target ? target : by_model_source_vocab(m);
+}
+
+int by_model_context(const by_model *m)
+{
+    int rows = (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT);
+    return m->arch->extra_rows ? rows : rows - by_model_first_position(m);
+}
+
+bool by_model_is_limited(const by_model *m)
+{
+    return !m->arch->unlimited;
+}
+
+int by_model_layers(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LAYERS);
+}
+
+int by_model_heads(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_HEADS);
+}
+
+int by_model_width(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_WIDTH);
+}
+
+int by_model_segments(const by_model *m)
+{
+    int segments = (int)by_config_get(m->arch, m->config, BY_ROLE_SEGMENTS);
+    return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+}
+
+int by_model_languages(const by_model *m)
+{
+    return (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+}
+
+int by_model_eos(const by_model *m)
+{
+    return m->eos;
+}
+
+int by_model_pad(const by_model *m)
+{
+    return m->pad;
+}
+
+int by_model_start(const by_model *m)
+{
+    return m->start;
+}
+
+void by_model_set_start(by_model *m, int token)
+{
+    m->start = token;
+}
+
+void by_model_set_eos(by_model *m, int token)
+{
+    m->eos = token;
+}
+
+void by_model_set_dropout(by_model *m, double p)
+{
+    by_config_set(m->arch, m->config, BY_ROLE_DROPOUT, p);
+}
+
+void by_model_set_pad(by_model *m, int token)
+{
+    m->pad = token;
+    by_config_set(m->arch, m->config, BY_ROLE_PAD, token);
+}
