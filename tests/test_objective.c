@@ -710,7 +710,7 @@ static void test_held_rows(void **state)
 
 static double loss_of(by_model *m, const by_batch *b)
 {
-    float loss;
+    float loss = 0;
     by_pass *p = by_pass_new(m, b, &(by_pass_spec){.grads = BY_GRAD_STORE});
     if (!p || by_pass_run(p, b) != BY_OK || by_pass_read(p, by_pass_loss(p), &loss) != BY_OK)
         fail_msg("%s", by_error_message());

@@ -452,7 +452,7 @@ static void test_many(void **state)
     size_t sizes[COUNT], pair_sizes[COUNT];
     by_encoding out[COUNT], one;
     for (int i = 0; i < COUNT; i++) {
-        texts[i] = "a b c d e f g h i j" + 2 * (i % 10);
+        texts[i] = &"a b c d e f g h i j"[2 * (i % 10)];
         sizes[i] = strlen(texts[i]);
         pairs[i] = i % 3 ? "x y z" : NULL;
         pair_sizes[i] = i % 3 ? 5 : 0;

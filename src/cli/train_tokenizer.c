@@ -148,8 +148,10 @@ static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, ch
     by_vocab_result result;
     by_tokenizer *t = by_tokenizer_train(spec, (const char *const *)files, count, &result);
     cli_progress_end(&((screen *)spec->user)->bar);
-    if (!t)
-        return cli_fail(hint_for(spec));
+    if (!t) {
+        const char *hint = hint_for(spec);
+        return hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    }
     by_status s = is_json_file(o->out) ? by_tokenizer_write(t, o->out) : by_tokenizer_save(t, o->out);
     int code = s == BY_OK ? print_result(o, t, &result) : cli_fail(NULL);
     if (s == BY_OK && !o->quiet && result.size < spec->size)

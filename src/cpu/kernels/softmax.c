@@ -3,7 +3,6 @@
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define LANES 32  /* maxima kept at once */
 #define BLOCK 256 /* exponentials added in R before they join a sum in double */
 
 /* Every target is a class or ignore_index; *counted is the number of those that are classes. */
@@ -39,25 +38,7 @@ by_status KERNEL(cross_entropy_grad)(by_exec *e, by_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* In LANES parts, since compilers will not reorder comparisons that may meet a NaN. (A NaN is passed over: it
- * comes out of the sum of exponentials.) */
-static R FN(row_max)(const T *x, int64_t count)
-{
-    R best[LANES];
-    for (int j = 0; j < LANES; j++)
-        best[j] = LD(x[0]);
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        R_SIMD
-        for (int j = 0; j < LANES; j++)
-            best[j] = LD(x[i + j]) > best[j] ? LD(x[i + j]) : best[j];
-    }
-    for (; i < count; i++)
-        best[0] = LD(x[i]) > best[0] ? LD(x[i]) : best[0];
-    for (int j = 1; j < LANES; j++)
-        best[0] = best[j] > best[0] ? best[j] : best[0];
-    return best[0];
-}
+#include "cpu/kernels/row_max.h"
 
 /* The sum of exp(x - max). */
 static double FN(row_sum_exp)(const T *x, R max, int64_t count)

@@ -27,19 +27,12 @@ static void FN(insert)(R *best, int32_t *ids, int k, R x, int32_t id)
     ids[at] = id;
 }
 
-static R FN(highest)(const T *x, int64_t count)
-{
-    R most = LD(x[0]);
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 1; i < count; i++)
-        most = LD(x[i]) > most ? LD(x[i]) : most;
-    return most;
-}
+#include "cpu/kernels/row_max.h"
 
 /* The first k begin the list as they come, by insertion into what is still short of k. */
 static R FN(row_top)(const T *x, int64_t count, int k, R *best, int32_t *ids)
 {
-    const R most = FN(highest)(x, count);
+    const R most = FN(row_max)(x, count);
     double sum = 0;
     for (int i = 0; i < k; i++)
         FN(insert)(best, ids, i + 1, LD(x[i]), i);

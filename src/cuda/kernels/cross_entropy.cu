@@ -15,7 +15,7 @@ template <class T> struct loss_args {
     T *dx;      /* likewise; may be x */
     int64_t x_pitch, dx_pitch;
     const int32_t *target;
-    const float *weights; /* (cols) of the classes; NULL: all count the same */
+    const float *weights;       /* (cols) of the classes; NULL: all count the same */
     float *lse;                 /* (rows + 1); NULL: not wanted, in the forward pass */
     float *loss;                /* (rows) of each row */
     const float *count, *dloss; /* one number each */
@@ -106,8 +106,8 @@ template <class T> static __device__ __forceinline__ loss_scale scale_of(const l
     return loss_scale{*a.dloss, *a.count};
 }
 
-/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the row's weight. `from` is the row of logits,
- * in memory, where dx may be, or kept. */
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the row's weight. `from` is the row of
+ * logits, in memory, where dx may be, or kept. */
 template <class T>
 static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx, const T *from, float lse,
                                                     int target, float at_target, loss_scale scale)
