@@ -14,6 +14,7 @@
 #include "banyan/generate.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "generation.h"
 
 #ifndef BY_SOURCE_DIR
 #define BY_SOURCE_DIR "."
@@ -26,23 +27,6 @@ static by_model *model; /* small, random, and far enough from uniform that the o
 
 /* ---- a model to try things on ---------------------------------------------------------------- */
 
-static void sharpen(by_model *m)
-{
-    by_params *p = by_model_params(m);
-    for (int i = 0; i < by_params_count(p); i++) {
-        int64_t n = 1;
-        for (int k = 0; k < by_params_rank(p, i); k++)
-            n *= by_params_shape(p, i)[k];
-        float *values = malloc(sizeof *values * (size_t)n);
-        assert_non_null(values);
-        assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, values), BY_OK);
-        for (int64_t k = 0; by_params_rank(p, i) > 1 && k < n; k++)
-            values[k] *= 10;
-        assert_int_equal(by_params_set(p, i, BY_SLOT_VALUE, values), BY_OK);
-        free(values);
-    }
-}
-
 static int open_model(void **state)
 {
     (void)state;
@@ -51,7 +35,7 @@ static int open_model(void **state)
     model = device ? by_model_new(device, "gpt2", &shape, &(by_model_spec){.seed = 3}) : NULL;
     if (!model)
         return -1;
-    sharpen(model);
+    sharpen(model, 10);
     return 0;
 }
 
@@ -241,27 +225,6 @@ static void the_highest_logits_are_kept(void **state)
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
-
-/* Search for what follows some prompts. */
-static by_generate_result find(by_model *m, const int32_t *const *prompts, const int *lengths, int count,
-                               const by_generate_spec *spec)
-{
-    const int width = BY_MAX(spec->beam.width, 1);
-    by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = count * width, .beams = width});
-    by_generate_result r = {0};
-    if (!g || by_generate(g, prompts, lengths, spec, &r) != BY_OK)
-        fail_msg("%s", by_error_message());
-    by_generator_free(g);
-    return r;
-}
-
-static void assert_same(const by_generation *a, const by_generation *b)
-{
-    assert_int_equal(a->count, b->count);
-    assert_int_equal(a->finish, b->finish);
-    assert_memory_equal(a->tokens, b->tokens, sizeof *a->tokens * (size_t)a->count);
-    assert_true(fabsf(a->score - b->score) < 1e-4f);
-}
 
 typedef struct guess {
     int32_t tokens[CONTEXT];

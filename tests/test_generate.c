@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "infer/stream.h"
 #include "io/weights.h"
+#include "generation.h"
 
 #ifndef BY_SOURCE_DIR
 #define BY_SOURCE_DIR "."
@@ -25,24 +26,6 @@ static by_device *device;
 static by_model *model; /* small, random, and far enough from uniform that likeliest tokens are clear */
 
 /* ---- a model to try things on ---------------------------------------------------------------- */
-
-/* Initial values are so small that every token is about as likely; larger ones make a model with opinions. */
-static void sharpen(by_model *m)
-{
-    by_params *p = by_model_params(m);
-    for (int i = 0; i < by_params_count(p); i++) {
-        int64_t n = 1;
-        for (int k = 0; k < by_params_rank(p, i); k++)
-            n *= by_params_shape(p, i)[k];
-        float *values = malloc(sizeof *values * (size_t)n);
-        assert_non_null(values);
-        assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, values), BY_OK);
-        for (int64_t k = 0; by_params_rank(p, i) > 1 && k < n; k++)
-            values[k] *= 10;
-        assert_int_equal(by_params_set(p, i, BY_SLOT_VALUE, values), BY_OK);
-        free(values);
-    }
-}
 
 static int open_model(void **state)
 {
@@ -56,7 +39,7 @@ static int open_model(void **state)
     by_model_shape shape = {.layers = 2, .heads = 4, .width = 32, .context = CONTEXT, .vocab = VOCAB};
     by_model *fresh = by_model_new(device, "gpt2", &shape, &(by_model_spec){.seed = 3});
     assert_non_null(fresh);
-    sharpen(fresh);
+    sharpen(fresh, 10);
     assert_int_equal(by_model_save(fresh, dir, BY_F32), BY_OK);
     by_model_free(fresh);
     model = by_model_open(device, dir, &(by_model_spec){.copy = true});

@@ -16,6 +16,7 @@
 #include "child.h"
 #include "io/weights.h"
 #include "tiny.h"
+#include "generation.h"
 
 enum { CONTEXT = 100, VOCAB = TINY_VOCAB, START = 2, EOS = 3, SOURCES = 9, NEW = 14 };
 
@@ -69,21 +70,6 @@ static int64_t elements(const by_params *p, int i)
     for (int k = 0; k < by_params_rank(p, i); k++)
         n *= by_params_shape(p, i)[k];
     return n;
-}
-
-static void sharpen(by_model *m, float by)
-{
-    by_params *p = by_model_params(m);
-    for (int i = 0; i < by_params_count(p); i++) {
-        const int64_t n = elements(p, i);
-        float *values = malloc(sizeof *values * (size_t)n);
-        assert_non_null(values);
-        assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, values), BY_OK);
-        for (int64_t k = 0; by_params_rank(p, i) > 1 && k < n; k++)
-            values[k] *= by;
-        assert_int_equal(by_params_set(p, i, BY_SLOT_VALUE, values), BY_OK);
-        free(values);
-    }
 }
 
 static by_model *make_model(const struct family *f)
@@ -140,26 +126,6 @@ static void full_logits(by_model *m, const int32_t *source, int length, const in
     memcpy(out, all + (size_t)(n - 1) * vocab, sizeof *out * vocab);
     free(all);
     by_pass_free(p);
-}
-
-static by_generate_result find(by_model *m, const int32_t *const *sources, const int *lengths, int count,
-                               const by_generate_spec *spec)
-{
-    const int width = BY_MAX(spec->beam.width, 1);
-    by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = count * width, .beams = width});
-    by_generate_result r = {0};
-    if (!g || by_generate(g, sources, lengths, spec, &r) != BY_OK)
-        fail_msg("%s", by_error_message());
-    by_generator_free(g);
-    return r;
-}
-
-static void assert_same(const by_generation *a, const by_generation *b)
-{
-    assert_int_equal(a->count, b->count);
-    assert_int_equal(a->finish, b->finish);
-    assert_memory_equal(a->tokens, b->tokens, sizeof *a->tokens * (size_t)a->count);
-    assert_true(fabsf(a->score - b->score) < 1e-4f);
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
