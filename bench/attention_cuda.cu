@@ -41,6 +41,7 @@ template <class F> static double median_seconds(tensors &m, F f)
     run(m, f);
     for (int i = 0; i < 23; i++) {
         float ms;
+        scratch_next = 0;
         cudaEventRecord(from);
         if (f() != BY_OK)
             exit(1);
@@ -85,7 +86,7 @@ template <class J> static bool time_job(tensors &m, const char *name, double pro
     n.lse = (float *)m.lse.data;
     n.dy = rows_of(&m.dy, 0);
     rows_of_qkv(n.attr, m.backward.out, n.grad);
-    n.stats = (float2 *)scratch;
+    n.stats = (float2 *)scratch[0].at;
     time_one(m, name, products, [&] { return run_job<J>(&m.exec, n); });
     const std::vector<float> got = sample(result);
     double apart = 0, size = 0;
@@ -113,8 +114,10 @@ static bool time_all()
         make(m, s);
         printf("B %d H %d T %d D %d%s\n", s.batch, s.heads, s.queries, s.dim, s.causal ? " causal" : "");
         time_one(m, "forward", 2, [&] { return by_hopper_attention(&m.exec, &m.forward); });
-        time_one(m, "backward", 5, [&] { return by_hopper_attention_grad(&m.exec, &m.backward); });
+        time_one(m, "backward, two jobs", 5, [&] { return by_hopper_attention_grad(&m.exec, &m.backward); });
         if (s.dim == 64) {
+            time_one(m, "backward, whole heads", 5,
+                     [&] { return by_hopper_whole_grad(&m.exec, &m.backward); });
             good &= time_job<job<bf16, forward_work, 64, 4, 64, 6, false>>(
                 m, "forward 4x64 rows, 6 stages, 1 slot", 2);
             good &=
