@@ -41,7 +41,6 @@ template <class F> static double median_seconds(tensors &m, F f)
     run(m, f);
     for (int i = 0; i < 23; i++) {
         float ms;
-        scratch_next = 0;
         cudaEventRecord(from);
         if (f() != BY_OK)
             exit(1);
@@ -86,7 +85,7 @@ template <class J> static bool time_job(tensors &m, const char *name, double pro
     n.lse = (float *)m.lse.data;
     n.dy = rows_of(&m.dy, 0);
     rows_of_qkv(n.attr, m.backward.out, n.grad);
-    n.stats = (float2 *)scratch[0].at;
+    n.stats = (float2 *)scratch;
     time_one(m, name, products, [&] { return run_job<J>(&m.exec, n); });
     const std::vector<float> got = sample(result);
     double apart = 0, size = 0;

@@ -77,23 +77,18 @@ static void from_device(void *to, const void *from, size_t bytes)
 #endif
 }
 
-/* Blocks of a node, found again by their order when it runs again. */
-static struct {
-    void *at;
-    size_t size;
-} scratch[4];
-static int scratch_next;
+static void *scratch;
+static size_t scratch_size;
 
 void *by_cuda_scratch(by_cuda_exec *, size_t bytes)
 {
-    auto &block = scratch[scratch_next++];
-    if (bytes > block.size) {
-        if (block.at)
-            device_free(block.at);
-        block.at = device_memory(bytes);
-        block.size = bytes;
+    if (bytes > scratch_size) {
+        if (scratch)
+            device_free(scratch);
+        scratch = device_memory(bytes);
+        scratch_size = bytes;
     }
-    return block.at;
+    return scratch;
 }
 
 /* ---- a node by hand -------------------------------------------------------------------------- */
@@ -227,7 +222,6 @@ template <class F> static void run(tensors &m, F f)
 {
     for (int dry = 1; dry >= 0; dry--) {
         m.exec.dry = dry;
-        scratch_next = 0;
         if (f() != BY_OK)
             exit(1);
     }

@@ -72,8 +72,9 @@ static inline by_cuda_exec *by_cuda_of(by_exec *e)
 /* BY_OK, or BY_ERR_DEVICE with CUDA's words. */
 by_status by_cuda_check(cudaError_t error, const char *what);
 
-/* Working memory for the length of one kernel call, 256-byte aligned, uninitialised. In a dry run only the
- * size is noted, and what is returned must not be used. */
+/* Working memory for the length of one kernel call, 256-byte aligned, uninitialised: always the same place,
+ * so that a kernel asks but once. In a dry run only the size is noted, and what is returned must not be used.
+ */
 void *by_cuda_scratch(by_cuda_exec *x, size_t bytes);
 
 /* A kernel may keep what it planned in n->plan: a struct that begins with this. (Not cross_entropy and its

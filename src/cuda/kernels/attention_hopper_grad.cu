@@ -270,7 +270,7 @@ bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
 
 by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)
 {
-    const attention_node m = grad_node_of(x, n);
+    const attention_node m = grad_node_of(x, n, 0);
     BY_BRANCH("gradient by warpgroups");
     return n->in[0]->type == BY_BF16 ? run_backward<bf16>(x, m) : run_backward<f16>(x, m);
 }

@@ -269,22 +269,26 @@ template <class T> static by_status run_whole(by_cuda_exec *x, const attention_n
 /* Thread blocks have whole heads to do: when the last round of them would leave many without work, two jobs
  * that share tiles out are faster, though they multiply 7 times for 5. They are as fast, too, when there are
  * so many queries that the sums do not stay in the cache. As measured on an H200: 0.75 ms against 0.84 for
- * 768 heads of 1024 queries, 0.33 against 0.41 with 512. */
+ * 768 heads of 1024 queries, 0.33 against 0.41 with 512. With one tile of keys there is nothing to share out.
+ */
 bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n)
 {
     const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    if (at->head_dim != 64 || !n->out[0] || !(at->packed || n->out[1] || n->out[2]) ||
+        !takes<whole_of_64<bf16>>(c, n))
+        return false;
+    const int64_t queries = n->in[0]->dim[1], keys = at->packed ? queries : n->in[1]->dim[1];
     const int64_t heads = n->in[0]->dim[0] * at->kv_heads, rounds = (heads + c->sms - 1) / c->sms;
-    return at->head_dim == 64 && n->out[0] && (at->packed || n->out[1] || n->out[2]) &&
-           heads * 4 >= rounds * c->sms * 3 && n->in[0]->dim[1] * (at->heads / at->kv_heads) <= 1024 &&
-           takes<whole_of_64<bf16>>(c, n);
+    return keys <= whole_of_64<bf16>::ROWS ||
+           (heads * 4 >= rounds * c->sms * 3 && queries * (at->heads / at->kv_heads) <= 1024);
 }
 
 by_status by_hopper_whole_grad(by_cuda_exec *x, by_node *n)
 {
-    attention_node m = grad_node_of(x, n);
-    const size_t blocks = (size_t)BY_MIN(m.batch * m.attr->kv_heads, x->cuda->sms);
-    m.sums = (float4 *)by_cuda_scratch(x, blocks * (size_t)(m.attr->heads / m.attr->kv_heads) *
-                                              (size_t)round_up(m.queries, 64) * 64 * sizeof(float));
+    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    const int64_t blocks = BY_MIN(n->in[0]->dim[0] * at->kv_heads, (int64_t)x->cuda->sms);
+    const int64_t queries = round_up((int)n->in[0]->dim[1], 64) * (at->heads / at->kv_heads);
+    const attention_node m = grad_node_of(x, n, (size_t)(blocks * queries * 64) * sizeof(float));
     BY_BRANCH("gradient by whole heads");
     return n->in[0]->type == BY_BF16 ? run_whole<bf16>(x, m) : run_whole<f16>(x, m);
 }

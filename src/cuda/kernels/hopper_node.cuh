@@ -53,16 +53,17 @@ static attention_node node_of(const by_node *n)
     return m;
 }
 
-/* Of a gradient; with room for what the softmax left of each query. */
-static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n)
+/* Of a gradient, with room for what the softmax left of each query, and for `more` bytes behind that. */
+static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n, size_t more)
 {
     attention_node m = node_of(n);
     m.y = rows_of(n->in[6], 0);
     m.lse = (float *)n->in[7]->data;
     m.dy = rows_of(n->in[8], 0);
     rows_of_qkv(m.attr, n->out, m.grad);
-    m.stats = (float2 *)by_cuda_scratch(x, (size_t)m.batch * (size_t)m.attr->heads *
-                                               (size_t)round_up(m.queries, 128) * sizeof(float2));
+    const size_t stats = (size_t)m.batch * (size_t)m.attr->heads * (size_t)round_up(m.queries, 128);
+    m.stats = (float2 *)by_cuda_scratch(x, stats * sizeof(float2) + more);
+    m.sums = (float4 *)(m.stats + stats);
     return m;
 }
 
