@@ -54,9 +54,8 @@ static int open_file(const char *card, int version)
         name[i] = plain ? c : '-';
     }
     char *folder = cache_folder();
-    char *path = folder && make_folder(folder)
-                     ? by_sprintf("%s/gemm%d-%s-%d", folder, EDITION, name, version)
-                     : NULL;
+    char *path =
+        folder && make_folder(folder) ? by_sprintf("%s/gemm%d-%s-%d", folder, EDITION, name, version) : NULL;
     int file = path ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
     by_free(folder);
     by_free(path);
