@@ -12,8 +12,7 @@ enum {
     PIECES = 8,    /* of 16 bytes, that a thread keeps of a row */
     THREADS = 256, /* of a block */
     WARP_ROW = 32 * PIECES * EIGHT,
-    BLOCK_ROW = THREADS * PIECES * EIGHT,
-    MOST = BLOCK_ROW, /* widest row; more columns than this is the product with the vocabulary */
+    MOST = THREADS * PIECES * EIGHT, /* widest row; more columns than that has the vocabulary alone */
     TURN_ROWS = 128,
     TURN_COLUMNS = 64, /* a tile that a block turns over: 4 x 8 numbers a thread */
     MOST_CHUNKS = 32   /* of rows, to find the largest number of each column */
