@@ -190,6 +190,8 @@ static void test_not_finite(void **state)
     no_complaints();
 }
 
+#include "fp8_check.c"
+
 /* As src/cpu/cpu.h and src/cuda/cuda.h have it. */
 typedef struct branch {
     const char *label, *file, *isa;
@@ -211,6 +213,10 @@ static void test_branches(void **state)
             print_message("not checked: \"%s\", which needs a card of generation 9.0\n", b->label);
             continue;
         }
+        if (strstr(file ? file : b->file, "fp8") && !fp8) {
+            print_message("not checked: \"%s\", which needs a card with FP8\n", b->label);
+            continue;
+        }
         if (!b->hit)
             complain("%s: no sample takes \"%s\"", b->file, b->label);
     }
@@ -224,6 +230,7 @@ static int open_devices(void **state)
     (void)state;
     const char *arch = emulated() ? "90" : is_hopper(gpu) ? "80" : NULL;
     cpu = by_device_open("cpu:generic", 1);
+    open_fp8();
     if (arch && !getenv("BANYAN_CUDA_ARCH")) {
         setenv("BANYAN_CUDA_ARCH", arch, 1);
         other = by_device_open("cuda", 0);
@@ -240,6 +247,7 @@ static int close_devices(void **state)
     by_device_free(cpu);
     by_device_free(gpu);
     by_device_free(other);
+    by_device_free(fp8);
     return 0;
 }
 
@@ -263,9 +271,12 @@ int main(int argc, char **argv)
     }
     printf("%s%s\n", by_device_description(gpu), emulated() ? " on the CPU" : "");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),      cmocka_unit_test(test_generations),
-        cmocka_unit_test(test_replay),     cmocka_unit_test(test_bad_indices),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_types),        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_replay),       cmocka_unit_test(test_bad_indices),
+        cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_fp8_rounding),
+        cmocka_unit_test(test_fp8_extremes), cmocka_unit_test(test_fp8_products),
+        cmocka_unit_test(test_fp8_samples),  cmocka_unit_test(test_fp8_pays),
+        cmocka_unit_test(test_fp8_names),    cmocka_unit_test(test_branches),
     };
     return cmocka_run_group_tests_name("cuda", tests, open_devices, close_devices);
 }

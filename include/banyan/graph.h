@@ -27,9 +27,9 @@ typedef struct by_program by_program; /* a compiled graph */
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /* Open "cpu" (threads > 0, or 0 for every core), "cpu:avx2" and the like for a given instruction set, "cuda"
- * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32), or "auto": a GPU where there is one
- * that works. Devices outlive the parameters and programs made on them. NULL on failure; free(NULL) is legal
- * here and everywhere below. */
+ * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32; "cuda+fp8": wide linear layers of 16
+ * bits in FP8), or "auto": a GPU where there is one that works. Devices outlive the parameters and programs
+ * made on them. NULL on failure; free(NULL) is legal here and everywhere below. */
 BY_API by_device *by_device_open(const char *name, int threads);
 BY_API void by_device_free(by_device *d);
 BY_API const char *by_device_name(const by_device *d);

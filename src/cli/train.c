@@ -163,7 +163,7 @@ static const cli_option options[] = {
      .help = "of initial values, data order and dropout"},
 
     {CLI_AT(train_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one",
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
      .group = "Machine"},
     {CLI_AT(train_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/gemm.cuh"
+#include "cuda/kernels/fp8.cuh"
 #include "cuda/tune.cuh"
 
 extern "C" {
@@ -121,6 +122,7 @@ static by_status cuda_copy(by_device *d, void *to, const void *from, size_t byte
 void *by_cuda_scratch(by_cuda_exec *x, size_t bytes)
 {
     x->scratch_needed = BY_MAX(x->scratch_needed, bytes);
+    x->in_scratch = NULL;
     return x->cuda->scratch;
 }
 
@@ -475,7 +477,16 @@ static by_status no_gpu(cudaError_t error)
     return by_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
 }
 
-/* "", "1", "+tf32", "1+tf32" */
+/* Take a word off the front of a name. */
+static bool take(const char **at, const char *word)
+{
+    const size_t n = strlen(word);
+    const bool there = strncmp(*at, word, n) == 0;
+    *at += there ? n : 0;
+    return there;
+}
+
+/* "", "1", "+tf32", "1+fp8", "+tf32+fp8" */
 static by_status read_name(const char *which, int count, by_cuda *c)
 {
     char *end = NULL;
@@ -486,10 +497,10 @@ static by_status read_name(const char *which, int count, by_cuda *c)
     }
     if (c->index >= count)
         return by_fail(BY_ERR_DEVICE, "there is no GPU %d: this machine has %d", c->index, count);
-    if (strcmp(at, "+tf32") == 0)
-        c->tf32 = true;
-    else if (*at)
-        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 is possible", which);
+    c->tf32 = take(&at, "+tf32");
+    c->fp8 = take(&at, "+fp8");
+    if (*at)
+        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 and +fp8 are possible", which);
     return BY_OK;
 }
 
@@ -521,14 +532,16 @@ static by_status open_card(by_device *d, by_cuda *c)
     BY_TRY(by_lt_open(c));
     BY_TRY(cuda_alloc(d, WORKSPACE, &c->workspace));
     c->workspace_bytes = WORKSPACE;
+    if (c->fp8)
+        BY_TRY(by_fp8_open(c, card.name));
     void *counters; /* zeroed, as all memory */
     BY_TRY(cuda_alloc(d, BY_CUDA_COUNTERS * sizeof(int), &counters));
     c->counters = (int *)counters;
     const int version = by_lt_version();
     c->tuner = version ? by_tuner_open(card.name, version) : NULL;
-    snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s",
+    snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s%s",
              card.name, (double)c->total / (1 << 30), CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-             version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "");
+             version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "", c->fp8 ? ", FP8" : "");
     return BY_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct by_cuda {
     int shared_limit;     /* most bytes of shared memory a block can have */
     size_t l2, total;     /* bytes of cache, of memory */
     bool tf32;            /* products of f32 in TF32 */
+    bool fp8, fp8_all;    /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
     cudaStream_t stream;
     by_cuda_fault *fault;        /* host memory, mapped */
     by_cuda_fault *device_fault; /* the device's address of it */
@@ -62,6 +63,7 @@ typedef struct by_cuda_exec {
     const by_node
         *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
     bool after_done; /* set by the kernel when it has done the work of that node too */
+    const by_tensor *in_scratch; /* of which the scratch still has FP8 numbers (fp8.cu), or NULL */
 } by_cuda_exec;
 
 static inline by_cuda_exec *by_cuda_of(by_exec *e)

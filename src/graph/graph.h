@@ -408,7 +408,7 @@ struct by_memory {
 
 /* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
 by_status by_cpu_open(by_device *d, const char *isa, int threads);
-/* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+tf32". NULL in a build without CUDA. */
+/* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+fp8". NULL in a build without CUDA. */
 typedef by_status (*by_opener)(by_device *d, const char *which, int threads);
 extern by_opener by_cuda_opener;
 

@@ -4,6 +4,7 @@
 #include "cuda/gemm.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/few.cuh"
+#include "cuda/kernels/fp8.cuh"
 #include "cuda/kernels/some.cuh"
 
 /* n->plan of the four ops. */
@@ -12,6 +13,7 @@ typedef struct linear_plan {
     by_product p;
     by_lt_plan *lt;         /* NULL: ours */
     bool few, some, inside; /* few rows; some; the activation, or its slope, is part of the product */
+    const by_tensor *fp8;   /* its left side, when the product is taken in FP8 */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -288,6 +290,13 @@ static bool library_gelu(by_act act, by_dtype type)
     return act == BY_GELU_TANH && is_16_bit(type);
 }
 
+static bool try_fp8(by_cuda *c, linear_plan *plan, const by_tensor *left, by_fp8_behind behind)
+{
+    plan->lt = by_fp8_plan(c, &plan->p, behind);
+    plan->fp8 = plan->lt ? left : NULL;
+    return plan->lt != NULL;
+}
+
 /* Few or some rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix
  * units, and very many columns are as fast as memory in the library. */
 static void choose_ours(by_cuda_exec *x, linear_plan *plan, bool with_pre)
@@ -310,7 +319,10 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     choose_ours(x, plan, n->out[1] != NULL);
     if (plan->some || plan->few)
         return BY_OK;
-    if (library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0) {
+    const bool gelu = library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0;
+    if (try_fp8(x->cuda, plan, n->in[0], gelu ? BY_FP8_ACTIVATION : BY_FP8_NOTHING))
+        return BY_OK;
+    if (gelu) {
         by_product p = plan->p;
         p.epilogue = BY_EPILOGUE_GELU;
         p.c = n->out[0]->data;
@@ -325,9 +337,10 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
 
 static by_status run_product(by_cuda_exec *x, const linear_plan *plan)
 {
-    if (plan->lt) {
+    if (plan->fp8)
+        return by_fp8_product(x, &plan->p, plan->fp8, plan->lt);
+    if (plan->lt)
         return by_lt_run(x, plan->lt);
-    }
     BY_CUDA_DISPATCH(plan->p.ab_type, any, x, &plan->p);
 }
 
@@ -373,12 +386,15 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
 }
 
 /* When nothing but the gradient of a GELU reads the result, the backend hands that node over (x->after): the
- * product then writes its output. True when that has been done. */
+ * product then can write its output. */
+static bool can_do_slope(const by_product *p, const by_node *after)
+{
+    return after && library_gelu(((const by_activation_attr *)after->attr)->act, p->ab_type) && p->n % 8 == 0;
+}
+
 static bool plan_with_slope(by_cuda_exec *x, linear_plan *plan, const by_node *after)
 {
     by_product p = plan->p;
-    if (!after || !library_gelu(((const by_activation_attr *)after->attr)->act, p.ab_type) || p.n % 8 != 0)
-        return false;
     p.epilogue = BY_EPILOGUE_DGELU;
     p.c = after->out[0]->data;
     p.extra = after->in[0]->data;
@@ -386,17 +402,25 @@ static bool plan_with_slope(by_cuda_exec *x, linear_plan *plan, const by_node *a
     return try_library(x->cuda, plan, &p);
 }
 
+static by_status plan_linear_dx(by_cuda_exec *x, by_node *n)
+{
+    linear_plan *plan = new_plan(n, linear_dx_product(n));
+    if (!plan)
+        return BY_ERR_MEMORY;
+    const bool slope = can_do_slope(&plan->p, x->after);
+    if (try_fp8(x->cuda, plan, n->in[0], slope ? BY_FP8_SLOPE : BY_FP8_NOTHING))
+        return BY_OK;
+    plan->inside = slope && plan_with_slope(x, plan, x->after);
+    if (!plan->inside)
+        try_library(x->cuda, plan, &plan->p);
+    return BY_OK;
+}
+
 extern "C" by_status by_cuda_linear_dx(by_exec *e, by_node *n)
 {
     by_cuda_exec *x = by_cuda_of(e);
-    if (!n->plan) {
-        linear_plan *plan = new_plan(n, linear_dx_product(n));
-        if (!plan)
-            return BY_ERR_MEMORY;
-        plan->inside = plan_with_slope(x, plan, x->after);
-        if (!plan->inside)
-            try_library(x->cuda, plan, &plan->p);
-    }
+    if (!n->plan)
+        BY_TRY(plan_linear_dx(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->inside) {
         BY_BRANCH("linear_dx, through the activation");
