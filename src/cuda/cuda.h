@@ -30,10 +30,12 @@ enum { BY_CUDA_COUNTERS = 4096 };
 
 /* by_device.impl */
 typedef struct by_cuda {
-    int index, arch, sms; /* which card; 90 for compute capability 9.0; multiprocessors */
-    int shared_limit;     /* most bytes of shared memory a block can have */
-    size_t l2, total;     /* bytes of cache, of memory */
-    bool tf32;            /* products of f32 in TF32 */
+    int index, arch;                     /* which card; 90 for compute capability 9.0 */
+    void (*planned)(const void *kernel); /* told of every kernel in a dry run; for tests, else NULL */
+    int sms;                             /* multiprocessors */
+    int shared_limit;                    /* most bytes of shared memory a block can have */
+    size_t l2, total;                    /* bytes of cache, of memory */
+    bool tf32;                           /* products of f32 in TF32 */
     cudaStream_t stream;
     by_cuda_fault *fault;        /* host memory, mapped */
     by_cuda_fault *device_fault; /* the device's address of it */
@@ -89,6 +91,13 @@ extern const by_kernel by_cuda_table[BY_OP_COUNT];
 #undef BY_OP
 }
 
+/* In a dry run: the kernel that would be started. */
+static inline void by_cuda_plan_kernel(const by_cuda_exec *x, const void *kernel, dim3 grid)
+{
+    if (x->cuda->planned && grid.x && grid.y && grid.z)
+        x->cuda->planned(kernel);
+}
+
 /* Start a kernel: by_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is legal.
  */
 #ifdef BY_CUDA_EMULATE
@@ -96,7 +105,9 @@ template <class... P, class... A>
 static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                            A... args)
 {
-    if (!x->dry)
+    if (x->dry)
+        by_cuda_plan_kernel(x, (const void *)kernel, grid);
+    else
         by_emulate(grid, block, shared, [&] { kernel(args...); });
     return BY_OK;
 }
@@ -132,6 +143,8 @@ template <class... P, class... A>
 static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                            A... args)
 {
+    if (x->dry)
+        by_cuda_plan_kernel(x, (const void *)kernel, grid);
     if (x->dry)
         return shared > 48 * 1024 ? by_allow_shared((const void *)kernel, shared) : BY_OK;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
@@ -180,6 +193,7 @@ static by_status by_launch_clusters(by_cuda_exec *x, unsigned size, void (*kerne
                                     dim3 block, size_t shared, A... args)
 {
     if (x->dry) {
+        by_cuda_plan_kernel(x, (const void *)kernel, grid);
         BY_TRY(by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                   x->cuda->shared_limit),
