@@ -88,7 +88,7 @@ typedef struct by_finetune_spec {
     bool recompute;
     uint64_t seed;
     int64_t eval_every, log_every, save_every; /* in steps; 0: each epoch; 1; with each evaluation */
-    int keep, patience;
+    int keep, patience, ahead;                 /* as in by_run_spec */
     const char *out; /* becomes a model directory; run.json, metrics.jsonl and checkpoints are in it too */
     bool overwrite;
     const char *command;

@@ -47,6 +47,8 @@ BY_API by_status by_update_run(by_update *u, double learning_rate, int64_t step,
 /* The norm of the last update; waits for it. Where it is not finite the update was left out: BY_ERR_NUMERIC.
  */
 BY_API by_status by_update_norm(by_update *u, double *norm);
+/* Copy that norm to memory of the caller's, an element of the gradients' type; does not wait. */
+BY_API by_status by_update_keep(by_update *u, by_memory *m, size_t offset);
 BY_API by_program *by_update_program(by_update *u); /* for tracing */
 
 /* The learning rate of a step, counted from 0. */
@@ -85,6 +87,12 @@ BY_API by_status by_trainer_update(by_trainer *t, double learning_rate, double *
 BY_API by_status by_trainer_loss(by_trainer *t, double *loss);
 BY_API by_status by_trainer_norm(by_trainer *t, double *norm);
 
+/* The same of the last `count` updates, the oldest first, finite or not: reading them for many steps at once
+ * lets a GPU work without a break in between. An update whose norm is not finite was left out on a GPU, and
+ * has failed on the CPU. */
+enum { BY_TRAINER_KEPT = 64 };
+BY_API by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norms);
+
 /* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that
  * counted. */
 BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count);
@@ -92,6 +100,7 @@ BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, doubl
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
 
+BY_API by_model *by_trainer_model(const by_trainer *t);
 BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */
 BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
 BY_API size_t by_trainer_bytes(const by_trainer *t);            /* planned activations of a training step */
@@ -140,6 +149,7 @@ typedef struct by_report {
     double peak_share;    /* of the measured matrix-product rate; NaN when it is unknown */
     double seconds;       /* since the start of this process's part */
     bool evaluated, saved;
+    bool more; /* the reports of later steps follow at once; ms and rates are the mean over all of them */
     const by_metric *metrics; /* of the evaluation, for tasks that have some */
     int n_metrics;
     const char *note; /* something to tell the user, or NULL */
@@ -178,10 +188,12 @@ typedef struct by_run_spec {
     int64_t eval_every, log_every, save_every;
     int64_t eval_batches; /* at most; 0: all of the held-out part */
     int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
-    int average;     /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
-    int patience;    /* stop after so many evaluations without progress; 0: never */
-    const char *out; /* run folder */
-    bool overwrite;  /* start afresh even when there is something to resume */
+    int average;  /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
+    int patience; /* stop after so many evaluations without progress; 0: never */
+    int ahead;    /* steps started before they are looked at, 64 at most. 0: on a GPU about a second's worth,
+                   * on the CPU one. Reports come that late; what is reported does not change */
+    const char *out;     /* run folder */
+    bool overwrite;      /* start afresh even when there is something to resume */
     const char *command; /* recorded in run.json, may be NULL */
     /* callbacks, may be NULL */
     void (*report)(void *user, const by_report *r);

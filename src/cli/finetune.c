@@ -142,7 +142,7 @@ static void on_report(void *user, const by_report *r)
         on_start(s, r);
         return;
     }
-    if (!s->started)
+    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
         return;
     if (r->evaluated) { /* a line that stays */
         by_buf line = {0};

@@ -205,7 +205,7 @@ static void on_report(void *user, const by_report *r)
         s->started = !s->o->quiet;
         return;
     }
-    if (!s->started)
+    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
         return;
     char share[16] = "n/a", eval[80] = "";
     if (isfinite(r->peak_share))

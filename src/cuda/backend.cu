@@ -78,22 +78,33 @@ static by_status wait_for(by_cuda *c, const char *what)
     return by_cuda_check(cudaStreamSynchronize(c->stream), what);
 }
 
-/* Through pinned memory, so that the copy runs beside what the host does next. The ring is reused only after
- * everything before has been done. */
+/* Behind the end of a half of the pinned memory: on to the other one, whose copies must have been made. Those
+ * are old; a GPU that lags behind is not waited for to its last kernel. */
+static by_status next_half(by_cuda *c)
+{
+    const size_t half = STAGING / 2;
+    if (c->staging_at == 0 || c->staging_at % half != 0)
+        return BY_OK;
+    const int left = c->staging_at == half ? 0 : 1;
+    BY_TRY(by_cuda_check(cudaEventRecord(c->staging_left[left], c->stream), "copying to the GPU"));
+    BY_TRY(by_cuda_check(cudaEventSynchronize(c->staging_left[!left]), "copying to the GPU"));
+    if (left == 1)
+        c->staging_at = 0;
+    return BY_OK;
+}
+
+/* Through pinned memory, so that the copy runs beside what the host does next. */
 static by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
 {
     by_cuda *c = cuda_of(d);
     while (bytes > 0) {
-        if (c->staging_at == STAGING) {
-            BY_TRY(wait_for(c, "copying to the GPU"));
-            c->staging_at = 0;
-        }
-        const size_t part = BY_MIN(bytes, STAGING - c->staging_at);
+        BY_TRY(next_half(c));
+        const size_t part = BY_MIN(bytes, STAGING / 2 - c->staging_at % (STAGING / 2));
         char *at = c->staging + c->staging_at;
         memcpy(at, from, part);
         BY_TRY(by_cuda_check(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream),
                              "copying to the GPU"));
-        c->staging_at = BY_MIN((c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN, (size_t)STAGING);
+        c->staging_at = (c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN;
         to = (char *)to + part;
         from = (const char *)from + part;
         bytes -= part;
@@ -443,6 +454,9 @@ static void cuda_close(by_device *d)
     cudaFree(c->workspace);
     cudaFree(c->counters);
     cudaFreeHost(c->staging);
+    for (int i = 0; i < 2; i++)
+        if (c->staging_left[i])
+            cudaEventDestroy(c->staging_left[i]);
     cudaFreeHost(c->fault);
     if (c->stream)
         cudaStreamDestroy(c->stream);
@@ -514,6 +528,9 @@ static by_status open_card(by_device *d, by_cuda *c)
                        card.name, card.major, card.minor);
     BY_TRY(by_cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
     BY_TRY(by_cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
+    for (int i = 0; i < 2; i++)
+        BY_TRY(by_cuda_check(cudaEventCreateWithFlags(&c->staging_left[i], cudaEventDisableTiming),
+                             "pinned memory"));
     BY_TRY(by_cuda_check(cudaHostAlloc((void **)&c->fault, sizeof *c->fault, cudaHostAllocMapped),
                          "pinned memory"));
     memset(c->fault, 0, sizeof *c->fault);

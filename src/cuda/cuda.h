@@ -43,8 +43,9 @@ typedef struct by_cuda {
     struct by_tuner *tuner;      /* see tune.cuh; NULL: the library's first choice is taken */
     void *workspace;             /* of cuBLASLt, device memory */
     size_t workspace_bytes;
-    char *staging; /* pinned memory that uploads pass through */
+    char *staging; /* pinned memory that uploads pass through, one half after the other */
     size_t staging_at;
+    cudaEvent_t staging_left[2]; /* recorded when the host goes on to the other half */
     void *scratch; /* working memory of the kernels, shared by all programs: runs are in order */
     size_t scratch_bytes;
     int generation; /* counts the times that scratch has moved */

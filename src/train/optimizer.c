@@ -104,6 +104,11 @@ by_status by_update_norm(by_update *u, double *norm)
     return isfinite(value) ? BY_OK : by_fail(BY_ERR_NUMERIC, "gradient norm is not finite");
 }
 
+by_status by_update_keep(by_update *u, by_memory *m, size_t offset)
+{
+    return by_keep(u->program, u->norm, m, offset);
+}
+
 by_program *by_update_program(by_update *u)
 {
     return u->program;
