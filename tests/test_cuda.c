@@ -9,7 +9,9 @@
  */
 #include "op_trial.c"
 
+#include "banyan/train.h"
 #include "op_cover.c"
+#include "rounding.c"
 
 static by_device *cpu, *gpu;
 
@@ -288,6 +290,14 @@ static void test_not_finite(void **state)
     no_complaints();
 }
 
+/* bf16 without masters: right in the mean, and by the same chances as on the CPU. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    if (wanted("beside"))
+        check_rounding(gpu, cpu);
+}
+
 static void test_branches(void **state)
 {
     (void)state;
@@ -383,7 +393,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),      cmocka_unit_test(test_generations),
         cmocka_unit_test(test_replay),     cmocka_unit_test(test_bad_indices),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_branches),
     };
     return few ? cmocka_run_group_tests_name("cuda, few samples", samples, open_devices, close_devices)
                : cmocka_run_group_tests_name("cuda", tests, open_devices, close_devices);

@@ -70,7 +70,8 @@ BY_API by_status by_task_evaluate(by_device *d, const char *model, by_dtype dtyp
 typedef struct by_finetune_spec {
     const char *model; /* directory */
     by_dtype dtype;
-    double dropout; /* negative: the model's own */
+    bool stochastic_rounding; /* as in by_run_spec */
+    double dropout;           /* negative: the model's own */
     /* data */
     const char *data, *eval_data; /* eval_data may be NULL */
     by_task_data reading;

@@ -19,6 +19,7 @@ typedef struct by_optimizer_spec {
     double momentum;      /* SGD */
     double weight_decay;  /* on tensors of two or more axes */
     double max_grad_norm; /* 0: no clipping */
+    uint64_t seed;        /* of rounding by chance, where there are no masters; by_trainer gives its own */
 } by_optimizer_spec;
 
 typedef enum by_schedule {
@@ -61,7 +62,7 @@ typedef struct by_trainer_spec {
     int accumulate; /* micro-batches per step; 0: 1 */
     bool recompute;
     by_optimizer_spec optimizer;
-    uint64_t seed;         /* of dropout */
+    uint64_t seed;         /* of dropout, and of rounding by chance */
     float label_smoothing; /* of the loss that is trained with, not of evaluations */
     bool many_shapes;      /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */
@@ -160,8 +161,9 @@ typedef struct by_run_spec {
     const char *family; /* "gpt2" */
     by_model_shape shape;
     by_dtype dtype;
-    const char *init_from; /* a model directory to start from instead of fresh values, or NULL; of `shape`
-                              only dropout counts then (negative: the model's own) */
+    bool stochastic_rounding; /* bf16 parameters without f32 masters: see by_params_without_masters */
+    const char *init_from;    /* a model directory to start from instead of fresh values, or NULL; of `shape`
+                                 only dropout counts then (negative: the model's own) */
     /* data */
     const char *const *data; /* text files or .bin shards, patterns allowed */
     int data_count;

@@ -72,7 +72,10 @@ static by_status choose_head(const tuning *t, const by_labels *labels, by_model_
 static by_status open_fresh(tuning *t)
 {
     by_labels labels = {0};
-    by_model_spec spec = {.dtype = t->spec.dtype, .training = true, .seed = t->spec.seed};
+    by_model_spec spec = {.dtype = t->spec.dtype,
+                          .training = true,
+                          .stochastic_rounding = t->spec.stochastic_rounding,
+                          .seed = t->spec.seed};
     by_status s = by_work_has_names(t->spec.reading.kind) ? by_cases_labels(&t->cases, &labels) : BY_OK;
     if (s == BY_OK && by_work_has_names(t->spec.reading.kind) && labels.count < 2 &&
         !t->spec.reading.separator)
@@ -93,7 +96,10 @@ static by_status open_model(tuning *t)
 {
     if (!t->last)
         return open_fresh(t);
-    t->model = by_model_open(t->device, t->last, &(by_model_spec){.dtype = t->spec.dtype, .training = true});
+    t->model = by_model_open(t->device, t->last,
+                             &(by_model_spec){.dtype = t->spec.dtype,
+                                              .training = true,
+                                              .stochastic_rounding = t->spec.stochastic_rounding});
     if (!t->model)
         return by_error_status();
     if (by_model_task(t->model) != by_work_task(t->spec.reading.kind))
@@ -282,7 +288,7 @@ static cJSON *facts(const tuning *t)
     } names[] = {{"model", s->model},
                  {"family", by_model_family(t->model)},
                  {"class", by_model_class(t->model)},
-                 {"dtype", by_dtype_name(s->dtype)},
+                 {"dtype", by_folder_dtype(s->dtype, s->stochastic_rounding)},
                  {"freeze", s->freeze},
                  {"class_weights", s->class_weights},
                  {"data", s->data},

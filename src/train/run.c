@@ -25,7 +25,8 @@ static by_status check_causal(const train_run *r)
 static by_status open_model(train_run *r)
 {
     by_run_spec *s = &r->spec;
-    by_model_spec spec = {.dtype = s->dtype, .training = true, .seed = s->seed};
+    by_model_spec spec = {
+        .dtype = s->dtype, .training = true, .stochastic_rounding = s->stochastic_rounding, .seed = s->seed};
     if (r->last) {
         r->model = by_model_open(r->device, r->last, &spec);
         return r->model ? by_checkpoint_load(r->last, r->model, &r->state) : by_error_status();

@@ -50,7 +50,8 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     t->model = m;
     t->spec = *spec;
     t->spec.accumulate = BY_MAX(spec->accumulate, 1);
-    t->update = by_update_new(by_model_params(m), &spec->optimizer);
+    t->spec.optimizer.seed = spec->seed;
+    t->update = by_update_new(by_model_params(m), &t->spec.optimizer);
     const size_t kept = KEPT * (size_t)t->spec.accumulate;
     t->losses = by_memory_new(by_model_device(m), kept * loss_size(t));
     t->norms = by_memory_new(by_model_device(m), KEPT * loss_size(t));
@@ -247,9 +248,7 @@ size_t by_trainer_bytes(const by_trainer *t)
 
 size_t by_trainer_state_bytes(const by_trainer *t)
 {
-    by_params *p = by_model_params(t->model);
-    size_t each = by_dtype_size(by_params_dtype(p));
-    return (size_t)by_params_elements(p) * (each + (each < 4 ? 16 : 3 * each));
+    return by_params_bytes(by_model_params(t->model));
 }
 
 double by_trainer_flops(const by_trainer *t)

@@ -74,6 +74,7 @@ go_on() { # OPTIONS...
 }
 check "stopped and continued, f32" go_on
 check "stopped and continued, bf16, dropout, accumulation" go_on --bf16 --dropout 0.2 --accumulate 2
+check "stopped and continued, stochastic rounding" go_on --bf16 --stochastic-rounding --dropout 0.1
 
 # ---- losses that are read later ---------------------------------------------------------------------------------------------
 # A GPU's losses are read for many steps at once: the step that goes wrong is named all the same, and those before it recorded.
