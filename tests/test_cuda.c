@@ -239,10 +239,35 @@ static void refuse(by_op op, double bad)
     trial_free(t);
 }
 
+/* Of many bad indices one is told, with its own place and value, whatever has been started since. */
+static void refuse_all(void)
+{
+    enum { FIRST = 1000 };
+    setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32};
+    trial *t = trial_new(how, BY_OP_GATHER, 0), *next = trial_new(how, BY_OP_SOFTMAX, 0);
+    const by_op_sample_leaf *ids = &t->sample->leaf[1];
+    long long place = -1;
+    int value = -1;
+    assert_true(ids->tensor->type == BY_I32);
+    for (int64_t i = 0; i < by_elements(ids->tensor); i++)
+        ids->values[i] = (double)(FIRST + i);
+    fill_leaves(t);
+    assert_int_equal(by_run(t->program), BY_OK);
+    assert_int_equal(by_run(next->program), BY_OK);
+    assert_int_equal(by_device_wait(gpu), BY_ERR_ARGUMENT);
+    const char *told = strstr(by_error_message(), "element");
+    if (!told || sscanf(told, "element %lld is %d", &place, &value) != 2 || value != FIRST + place ||
+        !strstr(by_error_message(), by_tensor_label(ids->tensor)))
+        complain("gather with bad indices alone: \"%s\"", by_error_message());
+    trial_free(t);
+    trial_free(next);
+}
+
 static void test_bad_indices(void **state)
 {
     (void)state;
     if (wanted("beside")) {
+        refuse_all();
         refuse(BY_OP_GATHER, 11);
         refuse(BY_OP_GATHER, -1);
         refuse(BY_OP_GATHER_GRAD, 11);

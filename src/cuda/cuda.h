@@ -16,10 +16,12 @@ extern "C" {
 #include "graph/graph.h"
 }
 
-/* What a kernel that meets a bad index leaves behind, in host memory that the device can write. */
+/* What a kernel that meets a bad index leaves behind, in host memory that the device can write. Who changes
+ * *claim, which is device memory, from 0 to 1 may write the rest. */
 typedef struct by_cuda_fault {
+    int *claim;
     int32_t set;   /* 0: nothing happened */
-    int32_t node;  /* index in the program */
+    int32_t node;  /* see by_cuda_number */
     int32_t input; /* of the node: the tensor with the bad element */
     int32_t value; /* what it was */
     int64_t place; /* where */
@@ -51,7 +53,8 @@ typedef struct by_cuda {
     int generation; /* counts the times that scratch has moved */
     int *counters;  /* (BY_CUDA_COUNTERS) device memory, all 0 between kernels */
     bool no_graphs; /* launch kernels one by one, for debugging (environment variable BANYAN_NO_GRAPHS) */
-    const by_program *running; /* the last to be started */
+    struct program_plan *programs; /* all that are compiled: backend.cu */
+    int numbered;                  /* nodes that have been given a number */
 } by_cuda;
 
 /* What a kernel is given: a by_exec with more behind it. */
@@ -62,6 +65,7 @@ typedef struct by_cuda_exec {
     const uint64_t *random; /* device memory: seed, step */
     bool dry;               /* plan only: nothing is launched, scratch is counted */
     size_t scratch_needed;  /* the most that a kernel has asked for */
+    int first_node;         /* the number of the program's first node */
     const by_node
         *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
     bool after_done; /* set by the kernel when it has done the work of that node too */
@@ -70,6 +74,12 @@ typedef struct by_cuda_exec {
 static inline by_cuda_exec *by_cuda_of(by_exec *e)
 {
     return (by_cuda_exec *)e; /* base is its first member */
+}
+
+/* By this number a fault names its node: the host may have started other programs before it hears of it. */
+static inline int by_cuda_number(const by_cuda_exec *x, const by_node *n)
+{
+    return x->first_node + n->index;
 }
 
 /* BY_OK, or BY_ERR_DEVICE with CUDA's words. */
