@@ -242,8 +242,8 @@ static const char *hint_for(by_status status)
     if (status == BY_ERR_NUMERIC)
         return "a lower --learning-rate";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or a "
-               "shorter --max-length";
+        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+               "--stochastic-rounding, or a shorter --max-length";
     return NULL;
 }
 

@@ -27,9 +27,9 @@ static columns columns_of(const by_cuda *c, by_dtype type, int64_t outer, int64_
 }
 
 /* y (outer, parts, cols) = scale times the sums of `per` rows each. A block has VEC neighbouring columns for
- * each of its threads across. */
+ * each of its threads across. Six blocks to a multiprocessor leave the registers for four loads at once. */
 template <class T, class Y, int VEC>
-static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_ROWS)
+static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_ROWS, 6)
     column_sums(Y *y, const T *x, columns s, float scale)
 {
     __shared__ float sums[SUM_ROWS][SUM_COLUMNS * VEC + 1];
