@@ -1129,23 +1129,24 @@ static by_tensor *hyper(by_op_sample *s, int which)
     return t;
 }
 
-/* Samples 0 to 2 without masters, 3 to 5 with them. */
+/* Samples 0 to 2 without masters, 3 to 5 with them, 6 to 8 without and rounded by chance. */
 static bool optimiser(by_op_sample *s, by_op op, int which)
 {
-    if (which >= 6)
+    if (which >= 9)
         return false;
     const by_optim_attr a = {.segments = segments,
                              .n_segments = BY_COUNT(segments),
                              .beta1 = 0.9f,
                              .beta2 = 0.99f,
                              .eps = 1e-8f,
-                             .weight_decay = which ? 0.25f : 0};
+                             .weight_decay = which ? 0.25f : 0,
+                             .by_chance = which >= 6};
     const by_dtype acc = by_acc_type(s->type);
     by_tensor *value = changes(s, input(s, s->type, SHAPE(FLAT)));
     by_tensor *grad = input(s, acc, SHAPE(FLAT));
     by_tensor *m = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
     by_tensor *v = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
-    by_tensor *master = which >= 3 ? changes(s, input(s, acc, SHAPE(FLAT))) : NULL;
+    by_tensor *master = which / 3 == 1 ? changes(s, input(s, acc, SHAPE(FLAT))) : NULL;
     by_tensor *norm = input(s, acc, 0, NULL), *h = hyper(s, which % 3);
     if (by_graph_status(s->graph) != BY_OK)
         return true;

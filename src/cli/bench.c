@@ -15,7 +15,7 @@ typedef struct bench_options {
     int layers, heads, width, context, vocab;
     int batch, seq, target, new_tokens, beams, steps, warmup, threads;
     by_dtype dtype;
-    bool bf16, recompute;
+    bool bf16, by_chance, recompute;
 } bench_options;
 
 static const cli_option options[] = {
@@ -62,6 +62,8 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations; 16-bit training keeps f32 masters"},
     {CLI_AT(bench_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+    {CLI_AT(bench_options, by_chance), .name = "stochastic-rounding",
+     .help = "train: no f32 masters of bf16 parameters"},
 };
 
 /* Nodes of one kind and shape, as the trace of a step shows them. */
@@ -483,7 +485,8 @@ static const work works[] = {
 static by_status open_model(bench *b)
 {
     const bench_options *o = &b->o;
-    by_model_spec spec = {.dtype = o->dtype, .training = b->work->training, .seed = 1337};
+    by_model_spec spec = {
+        .dtype = o->dtype, .training = b->work->training, .stochastic_rounding = o->by_chance, .seed = 1337};
     const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
     const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;
     if (encoder)

@@ -18,7 +18,7 @@ typedef struct finetune_options {
     double epochs, rate, warmup_share, decay, beta1, beta2, eps, max_norm, layer_decay, dropout;
     by_schedule schedule;
     by_dtype dtype;
-    bool bf16, recompute, overwrite, json, curve, quiet;
+    bool bf16, by_chance, recompute, overwrite, json, curve, quiet;
 } finetune_options;
 
 static const cli_option options[] = {
@@ -104,8 +104,13 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(finetune_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
-     .help = "precision of parameters and activations; 16-bit ones keep f32 masters"},
+     .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "
+             "--stochastic-rounding)"},
     {CLI_AT(finetune_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+    {CLI_AT(finetune_options, by_chance), .name = "stochastic-rounding",
+     .help =
+         "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or down by "
+         "chance, right in the mean, a little noisier"},
     {CLI_AT(finetune_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
      .help = "keep less for the backward pass and compute it again"},
 
@@ -142,7 +147,7 @@ static void on_report(void *user, const by_report *r)
         on_start(s, r);
         return;
     }
-    if (!s->started)
+    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
         return;
     if (r->evaluated) { /* a line that stays */
         by_buf line = {0};
@@ -167,6 +172,7 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
 {
     return (by_finetune_spec){
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
+        .stochastic_rounding = o->by_chance,
         .dropout = cli_given(args, &o->dropout) ? o->dropout : -1,
         .data = o->data,
         .eval_data = o->eval,
@@ -236,8 +242,8 @@ static const char *hint_for(by_status status)
     if (status == BY_ERR_NUMERIC)
         return "a lower --learning-rate";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or a "
-               "shorter --max-length";
+        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+               "--stochastic-rounding, or a shorter --max-length";
     return NULL;
 }
 

@@ -29,7 +29,7 @@ typedef struct train_options {
     by_schedule schedule;
     by_optimizer optimizer;
     by_dtype dtype;
-    bool bf16, recompute, overwrite, json, trace, curve, quiet;
+    bool bf16, by_chance, recompute, overwrite, json, trace, curve, quiet;
 } train_options;
 
 static const cli_option options[] = {
@@ -168,8 +168,13 @@ static const cli_option options[] = {
     {CLI_AT(train_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(train_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
-     .help = "precision of parameters and activations; 16-bit ones keep f32 masters"},
+     .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "
+             "--stochastic-rounding)"},
     {CLI_AT(train_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+    {CLI_AT(train_options, by_chance), .name = "stochastic-rounding",
+     .help =
+         "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or down by "
+         "chance, right in the mean, a little noisier"},
     {CLI_AT(train_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
      .help = "keep less for the backward pass and compute it again"},
 
@@ -205,7 +210,7 @@ static void on_report(void *user, const by_report *r)
         s->started = !s->o->quiet;
         return;
     }
-    if (!s->started)
+    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
         return;
     char share[16] = "n/a", eval[80] = "";
     if (isfinite(r->peak_share))
@@ -243,6 +248,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                   .decoder_layers = o->decoder_layers,
                   .pre_norm = o->pre_norm},
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
+        .stochastic_rounding = o->by_chance,
         .init_from = o->init_from,
         .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
         .tokenizer = o->tokenizer,
@@ -342,8 +348,8 @@ static const char *hint_for(by_status status)
     if (status == BY_ERR_NUMERIC)
         return "a lower --learning-rate, or --trace to see where it begins";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or a "
-               "shorter --context";
+        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+               "--stochastic-rounding, or a shorter --context";
     return NULL;
 }
 

@@ -165,6 +165,8 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
     const by_segment *segments; /* borrowed from the parameter list */
     int n_segments;
     float beta1, beta2, eps, weight_decay;
+    bool by_chance; /* bf16 values without masters: each is rounded up or down so that the mean is right, by
+                     * the 32-bit number of (seed, step, node->rng, place in the buffer) */
 } by_optim_attr;
 
 /* clang-format off */
@@ -335,7 +337,8 @@ struct by_params {
     /* the five flat buffers, device memory */
     void *value;                    /* type */
     void *grad, *moment1, *moment2; /* acc type */
-    void *master;                   /* f32; NULL when value is f32 or f64 itself */
+    void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
+    bool without_masters;           /* bf16 values are all there is; updates are rounded by chance */
     by_segment *segments;
     int n_segments;
 };

@@ -3,6 +3,7 @@
  * kernel for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
 #include "cuda/gemm.cuh"
 #include "cuda/kernels/act.cuh"
+#include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/few.cuh"
 #include "cuda/kernels/fp8.cuh"
 #include "cuda/kernels/some.cuh"
@@ -84,67 +85,11 @@ static by_status activate_all(by_cuda_exec *x, const by_tensor *from, by_tensor 
                      (const T *)from->data, (T *)to->data, count, act);
 }
 
-enum { SUM_COLUMNS = 32, SUM_ROWS = 8 }; /* threads of a block, across and down */
-
-/* parts (chunks, cols) = sums of `per` rows each of x (rows, cols). */
-template <class T, int VEC>
-__global__ void column_sums(const T *x, int64_t rows, int cols, int64_t pitch, int64_t per, float *parts)
+template <class T> static by_status sum_rows(by_cuda_exec *x, const by_tensor *dy, float *db, bool add)
 {
-    __shared__ float sums[SUM_ROWS][SUM_COLUMNS * VEC + 1];
-    const int across = threadIdx.x % SUM_COLUMNS, down = threadIdx.x / SUM_COLUMNS;
-    const int col = ((int)blockIdx.x * SUM_COLUMNS + across) * VEC;
-    const int64_t from = blockIdx.y * per, to = min(rows, from + per);
-    float sum[VEC] = {};
-    if (col < cols) {
-#pragma unroll 4
-        for (int64_t r = from + down; r < to; r += SUM_ROWS) {
-            const vec<T, VEC> v = load<T, VEC>(x + r * pitch + col);
-            for (int i = 0; i < VEC; i++)
-                sum[i] += to_float(v.at[i]);
-        }
-    }
-    for (int i = 0; i < VEC; i++)
-        sums[down][across * VEC + i] = sum[i];
-    __syncthreads();
-    for (int c = threadIdx.x; c < SUM_COLUMNS * VEC; c += blockDim.x) {
-        float total = 0;
-        for (int d = 0; d < SUM_ROWS; d++)
-            total += sums[d][c];
-        const int at = (int)blockIdx.x * SUM_COLUMNS * VEC + c;
-        if (at < cols)
-            parts[(int64_t)blockIdx.y * cols + at] = total;
-    }
-}
-
-/* out (cols) [+]= the sum of the parts, in order. */
-__global__ void add_parts(const float *parts, int chunks, int cols, float *out, bool add)
-{
-    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (c >= cols)
-        return;
-    float total = add ? out[c] : 0.0f;
-    for (int i = 0; i < chunks; i++)
-        total += parts[(int64_t)i * cols + c];
-    out[c] = total;
-}
-
-template <class T> static by_status sum_columns(by_cuda_exec *x, const by_tensor *dy, float *db, bool add)
-{
-    const int64_t rows = by_tensor_rows(dy), pitch = by_tensor_pitch(dy);
-    const int cols = (int)by_tensor_cols(dy);
-    enum { N = wide<T>::N };
-    const bool whole = pitch % N == 0 && cols % N == 0;
-    const unsigned across = blocks_for(cols, SUM_COLUMNS * (whole ? (int)N : 1));
-    const int64_t want = BY_MAX(1, 4 * x->cuda->sms / (int64_t)across);
-    const int64_t per = BY_MAX((rows + want - 1) / want, 64);
-    const unsigned chunks = blocks_for(rows, per);
-    float *parts = (float *)by_cuda_scratch(x, sizeof(float) * chunks * (size_t)cols);
-    by_status status =
-        by_launch(x, whole ? column_sums<T, N> : column_sums<T, 1>, dim3(across, chunks),
-                  dim3(SUM_COLUMNS * SUM_ROWS), 0, (const T *)dy->data, rows, cols, pitch, per, parts);
-    BY_TRY(status);
-    return by_launch(x, add_parts, dim3(blocks_for(cols, 128)), dim3(128), 0, (const float *)parts,
-                     (int)chunks, cols, db, add);
+    const columns s =
+        columns_of(x->cuda, dy->type, 1, by_tensor_rows(dy), by_tensor_cols(dy), by_tensor_pitch(dy));
+    return sum_columns<1>(x, db, (const T *)dy->data, s, 1.0f, add);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------- */
@@ -352,7 +297,7 @@ static by_status activation_pass(by_cuda_exec *x, const by_tensor *from, by_tens
 static by_status bias_pass(by_cuda_exec *x, const by_node *n)
 {
     const by_tensor *dy = n->in[1];
-    BY_CUDA_DISPATCH(dy->type, sum_columns, x, dy, (float *)n->out[1]->data, n->in[3] != NULL);
+    BY_CUDA_DISPATCH(dy->type, sum_rows, x, dy, (float *)n->out[1]->data, n->in[3] != NULL);
 }
 
 /* ---- the ops ------------------------------------------------------------------------------------ */
