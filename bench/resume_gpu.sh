@@ -3,8 +3,7 @@
 # interrupted end with the same bytes; and a run that changes between CPU and GPU goes on as if it had not.
 #   bench/resume_gpu.sh [TEXT]     some source files of Banyan are the text if none is given. About a minute.
 # Environment: BANYAN (build/banyan), DEVICE (cuda), STEPS (60), SHAPE (of the model), DTYPES ("f32 bf16 bf16-sr"; the last is
-# stochastic rounding), LIMIT (60: seconds
-# for one run). The exit code is 1 when anything failed.
+# stochastic rounding), LIMIT (60: seconds for one run). The exit code is 1 when anything failed.
 # shellcheck disable=SC2317 # check calls what it is given
 set -u
 export LC_ALL=C
