@@ -115,6 +115,7 @@ else
         op "$name" $(((count + 15) / 16))
     done < <(cut -d ' ' -f 1 "$work/picked" | sort | uniq -c | sort -rn)
     op beside 1
+    op fp8 1
     if [ "${SPLIT:-0}" = 1 ]; then
         for name in $all_ops; do
             start "$name, all samples | memcheck" memcheck 400 "$test" "$name"

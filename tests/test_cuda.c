@@ -2,11 +2,13 @@
  * in every element type against the CPU in f64, in guarded and in planned memory, with the same bits every
  * time; and every branch of every kernel taken.
  *
- *   test_cuda [OP [K/N]]                 one op, and of its samples K, K + N, ...; OP "beside": what is
- * checked beside the table test_cuda --branches [OP [K/N]]      few and small samples that still take every
- * branch and every kernel (op_cover.c), each run once: for compute-sanitizer test_cuda --pick print which
- * ones these are test_cuda --picked FILE [OP [K/N]]   run those of such a list
- */
+ * test_cuda [OP [K/N]]: one op, and of its samples K, K + N, ...; OP may be "fp8", or "beside": what is
+ * checked beside the table.
+ *
+ * test_cuda --branches [OP [K/N]]: few and small samples that still take every branch and every kernel
+ * (op_cover.c), each run once: for compute-sanitizer.
+ *
+ * test_cuda --pick: print which ones these are; --picked FILE [OP [K/N]]: run those of such a list. */
 #include "op_trial.c"
 
 #include "banyan/train.h"
@@ -391,7 +393,8 @@ static bool read_op(int argc, char **argv)
     only = argc > 0 ? argv[0] : NULL;
     if (argc > 1 && (sscanf(argv[1], "%d/%d", &share, &shares) != 2 || share < 0 || shares < 1))
         return false;
-    return argc <= 2 && (!only || strcmp(only, "beside") == 0 || op_named(only) >= 0);
+    return argc <= 2 &&
+           (!only || strcmp(only, "beside") == 0 || strcmp(only, "fp8") == 0 || op_named(only) >= 0);
 }
 
 int main(int argc, char **argv)
@@ -418,10 +421,9 @@ int main(int argc, char **argv)
     }
     printf("%s%s\n", by_device_description(gpu), emulated() ? " on the CPU" : "");
     const struct CMUnitTest samples[] = {
-        cmocka_unit_test(test_picked),
-        cmocka_unit_test(test_bad_indices),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_picked),      cmocka_unit_test(test_bad_indices),
+        cmocka_unit_test(test_not_finite),  cmocka_unit_test(test_fp8_products),
+        cmocka_unit_test(test_fp8_samples), cmocka_unit_test(test_branches),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),        cmocka_unit_test(test_generations),
