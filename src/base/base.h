@@ -31,6 +31,10 @@ by_status by_fail(by_status status, const char *fmt, ...) BY_PRINTF(2, 3);
  * message. With no error set, behaves like by_fail(BY_ERR_ARGUMENT). */
 by_status by_fail_context(const char *fmt, ...) BY_PRINTF(1, 2);
 
+/* "there is no graph", for something that a call cannot do without and that is NULL. As a rule it is the
+ * result of a call that failed: then that one's error stays. */
+by_status by_fail_missing(const char *what);
+
 /* The status that belongs to by_error_message(), BY_OK when no error was set since by_error_clear(). For
  * functions that report failure by NULL. */
 by_status by_error_status(void);

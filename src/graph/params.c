@@ -9,6 +9,10 @@
 
 by_params *by_params_new(by_device *d, by_dtype dtype)
 {
+    if (!d) {
+        by_fail_missing("device");
+        return NULL;
+    }
     if (!by_dtype_is_float(dtype)) {
         by_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(dtype));
         return NULL;
@@ -138,6 +142,8 @@ static by_status get_buffer(by_device *d, size_t bytes, void **buffer)
 
 by_status by_params_freeze(by_params *p, bool with_training)
 {
+    if (!p)
+        return by_fail_missing("list of parameters");
     if (p->frozen)
         return BY_OK;
     BY_TRY(lay_out(p));
@@ -160,8 +166,15 @@ by_status by_params_freeze(by_params *p, bool with_training)
     return BY_OK;
 }
 
+static bool has_param(const by_params *p, int i)
+{
+    return p && i >= 0 && i < p->count;
+}
+
 void by_params_set_rate(by_params *p, int i, double scale)
 {
+    if (!has_param(p, i))
+        return;
     by_param_info *info = &p->list[i];
     info->lr_scale = (float)scale;
     info->trainable = scale != 0;
@@ -174,40 +187,40 @@ void by_params_set_rate(by_params *p, int i, double scale)
 
 int by_params_count(const by_params *p)
 {
-    return p->count;
+    return p ? p->count : 0;
 }
 
 int64_t by_params_elements(const by_params *p)
 {
     int64_t n = 0;
-    for (int i = 0; i < p->count; i++)
+    for (int i = 0; i < by_params_count(p); i++)
         n += p->list[i].count;
     return n;
 }
 
 by_dtype by_params_dtype(const by_params *p)
 {
-    return p->type;
+    return p ? p->type : BY_F32;
 }
 
 int by_params_find(const by_params *p, const char *name)
 {
-    return by_names_find(p->names, name);
+    return p && name ? by_names_find(p->names, name) : -1;
 }
 
 const char *by_params_name(const by_params *p, int i)
 {
-    return p->list[i].name;
+    return has_param(p, i) ? p->list[i].name : NULL;
 }
 
 int by_params_rank(const by_params *p, int i)
 {
-    return p->list[i].rank;
+    return has_param(p, i) ? p->list[i].rank : 0;
 }
 
 const int64_t *by_params_shape(const by_params *p, int i)
 {
-    return p->list[i].dim;
+    return has_param(p, i) ? p->list[i].dim : NULL;
 }
 
 /* Device address of a parameter in one of the buffers, NULL when there is no such buffer. */
@@ -225,6 +238,16 @@ static float *master_address(const by_params *p, int i)
     return p->master ? (float *)p->master + p->list[i].offset : NULL;
 }
 
+static by_status check_param(const by_params *p, int i, by_slot slot, const void *host)
+{
+    if (!p || !host)
+        return by_fail_missing(p ? "memory for the values" : "list of parameters");
+    if (!has_param(p, i) || (unsigned)slot > BY_SLOT_MOMENT2)
+        return by_fail(BY_ERR_ARGUMENT, "there is no parameter %d with a slot %d: the list has %d", i,
+                       (int)slot, p->count);
+    return BY_OK;
+}
+
 static by_status no_buffer(const by_params *p, int i)
 {
     return by_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training",
@@ -233,6 +256,7 @@ static by_status no_buffer(const by_params *p, int i)
 
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 {
+    BY_TRY(check_param(p, i, slot, out));
     by_device *d = p->device;
     size_t n = (size_t)p->list[i].count;
     by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : by_acc_type(p->type);
@@ -271,6 +295,7 @@ static by_status store(const by_params *p, void *to, by_dtype to_type, const voi
 
 by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type)
 {
+    BY_TRY(check_param(p, i, slot, values));
     size_t n = (size_t)p->list[i].count;
     void *to = by_params_address(p, i, slot);
     if (!to || p->list[i].mapped)
@@ -300,6 +325,8 @@ static void fill_sines(float *values, int64_t rows, int64_t width)
 
 by_status by_params_init(by_params *p, uint64_t seed)
 {
+    if (!p)
+        return by_fail_missing("list of parameters");
     for (int i = 0; i < p->count; i++) {
         const by_param_info *info = &p->list[i];
         size_t n = (size_t)info->count;

@@ -11,6 +11,8 @@ enum { MOST_BEAMS = 64, MOST_TOP = 128 };
 
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
 {
+    if (!m || !spec)
+        return by_fail_missing(m ? "by_generator_spec" : "model");
     int context = by_model_is_limited(m) ? by_model_context(m) : 1 << 24;
     if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
         return by_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
@@ -318,6 +320,8 @@ static int count_left(const by_generator *g, const int *counts)
 
 by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
+    if (!g || !tokens || !counts)
+        return by_fail_missing(g ? "token" : "generator");
     BY_TRY(gen_check_stage(g));
     BY_TRY(check_feed(g, tokens, counts));
     memset(g->done, 0, sizeof *g->done * (size_t)g->batch);

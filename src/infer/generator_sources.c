@@ -105,6 +105,8 @@ static void lay_out(by_generator *g, const int32_t *const *sources, const int *l
 
 by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths)
 {
+    if (!g || !sources || !lengths)
+        return by_fail_missing(g ? "source" : "generator");
     const int n = g->batch / g->beams;
     int longest = 1;
     if (!gen_has_sources(g))

@@ -28,6 +28,10 @@ typedef struct item {
 
 by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewriter_spec *spec)
 {
+    if (!m || !t || !spec) {
+        by_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_rewriter_spec");
+        return NULL;
+    }
     if (by_model_task(m) != BY_TASK_SEQ2SEQ) {
         by_fail(BY_ERR_ARGUMENT, "a %s does not read one text and write another", by_model_class(m));
         return NULL;
@@ -211,6 +215,8 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
 
 by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out)
 {
+    if (!r || !out || (count > 0 && !texts))
+        return by_fail_missing(r ? "text" : "rewriter");
     const int all = count * by_rewriter_returned(r);
     item *items = by_alloc_zero((size_t)count + 1, sizeof *items);
     *out = by_alloc_zero((size_t)all + 1, sizeof **out);
