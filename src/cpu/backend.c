@@ -432,7 +432,8 @@ const by_backend by_cpu_backend = {.name = "cpu",
                                    .prepare = cpu_prepare,
                                    .run = cpu_run,
                                    .forget = cpu_forget,
-                                   .close = cpu_close};
+                                   .close = cpu_close,
+                                   .on_host = true};
 
 /* Makes d the CPU: backend, threads (0: every core), description and impl; isa may be NULL. On failure
  * d->impl is NULL and nothing is kept. */

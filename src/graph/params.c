@@ -277,18 +277,39 @@ by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
     return s;
 }
 
+/* Of the CPU, which a device with memory of its own leaves idle meanwhile. */
+static int host_threads(const by_params *p)
+{
+    return p->device->backend->on_host ? p->device->threads : by_cores();
+}
+
+typedef struct conversion {
+    char *to;
+    const char *from;
+    by_dtype to_type, from_type;
+} conversion;
+
+static void convert_range(void *user, size_t begin, size_t end)
+{
+    const conversion *c = user;
+    by_convert(c->to + begin * by_dtype_size(c->to_type), c->to_type,
+               c->from + begin * by_dtype_size(c->from_type), c->from_type, end - begin);
+}
+
 /* Store n values of any type into a place on the device. */
 static by_status store(const by_params *p, void *to, by_dtype to_type, const void *values, by_dtype type,
                        size_t n)
 {
     by_device *d = p->device;
-    if (to_type == type)
-        return d->backend->upload(d, to, values, n * by_dtype_size(type));
-    void *host = by_alloc(n * by_dtype_size(to_type));
-    if (!host)
+    const bool direct = d->backend->on_host, convert = direct || to_type != type;
+    void *host = convert && !direct ? by_alloc(n * by_dtype_size(to_type)) : NULL;
+    if (convert && !direct && !host)
         return BY_ERR_MEMORY;
-    by_convert(host, to_type, values, type, n);
-    by_status s = d->backend->upload(d, to, host, n * by_dtype_size(to_type));
+    conversion c = {direct ? to : host, values, to_type, type};
+    if (convert)
+        by_parallel_ranges(host_threads(p), n, convert_range, &c);
+    by_status s =
+        direct ? BY_OK : d->backend->upload(d, to, host ? host : values, n * by_dtype_size(to_type));
     by_free(host);
     return s;
 }
@@ -313,14 +334,51 @@ by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)
 
 /* ---- initial values -------------------------------------------------------------------------- */
 
-/* Rows of a table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
-static void fill_sines(float *values, int64_t rows, int64_t width)
+typedef struct filling {
+    float *values; /* of the whole parameter */
+    const by_param_info *info;
+    uint64_t seed, stream;
+} filling;
+
+static void fill_uniform(const filling *f, size_t begin, size_t end)
 {
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t c = 0; c < width; c++) {
-            double angle = (double)t / pow(10000, (double)(c / 2 * 2) / (double)width);
-            values[t * width + c] = (float)(c % 2 ? cos(angle) : sin(angle));
-        }
+    by_rng r = by_rng_make(f->seed, f->stream);
+    r.counter = 2 * begin; /* a number takes two draws */
+    for (size_t k = begin; k < end; k++)
+        f->values[k] = (float)((2 * by_rng_uniform(&r) - 1) * f->info->init.scale);
+}
+
+/* A table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
+static void fill_sines(const filling *f, size_t begin, size_t end)
+{
+    const size_t width = (size_t)f->info->dim[1];
+    for (size_t k = begin; k < end; k++) {
+        const size_t t = k / width, c = k % width;
+        double angle = (double)t / pow(10000, (double)(c / 2 * 2) / (double)width);
+        f->values[k] = (float)(c % 2 ? cos(angle) : sin(angle));
+    }
+}
+
+static void fill_range(void *user, size_t begin, size_t end)
+{
+    const filling *f = user;
+    const by_init *init = &f->info->init;
+    switch (init->kind) {
+    case BY_INIT_NORMAL:
+        by_rng_fill_normal_from(f->values + begin, begin, end - begin, f->seed, f->stream, 0, init->scale);
+        break;
+    case BY_INIT_UNIFORM:
+        fill_uniform(f, begin, end);
+        break;
+    case BY_INIT_SINES:
+        fill_sines(f, begin, end);
+        break;
+    case BY_INIT_ZERO:
+    case BY_INIT_ONE:
+        for (size_t k = begin; k < end; k++)
+            f->values[k] = init->kind == BY_INIT_ONE ? 1.0f : 0.0f;
+        break;
+    }
 }
 
 by_status by_params_init(by_params *p, uint64_t seed)
@@ -329,31 +387,13 @@ by_status by_params_init(by_params *p, uint64_t seed)
         return by_fail_missing("list of parameters");
     for (int i = 0; i < p->count; i++) {
         const by_param_info *info = &p->list[i];
-        size_t n = (size_t)info->count;
-        uint64_t stream = by_hash(info->name, strlen(info->name), 0);
-        float *values = by_alloc(n * sizeof *values);
-        if (!values)
+        filling f = {by_alloc((size_t)info->count * sizeof(float)), info, seed,
+                     by_hash(info->name, strlen(info->name), 0)};
+        if (!f.values)
             return BY_ERR_MEMORY;
-        by_rng r = by_rng_make(seed, stream);
-        switch (info->init.kind) {
-        case BY_INIT_NORMAL:
-            by_rng_fill_normal(values, n, seed, stream, 0, info->init.scale);
-            break;
-        case BY_INIT_UNIFORM:
-            for (size_t k = 0; k < n; k++)
-                values[k] = (float)((2 * by_rng_uniform(&r) - 1) * info->init.scale);
-            break;
-        case BY_INIT_SINES:
-            fill_sines(values, info->dim[0], info->dim[1]);
-            break;
-        case BY_INIT_ZERO:
-        case BY_INIT_ONE:
-            for (size_t k = 0; k < n; k++)
-                values[k] = info->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
-            break;
-        }
-        by_status s = by_params_set(p, i, BY_SLOT_VALUE, values);
-        by_free(values);
+        by_parallel_ranges(host_threads(p), (size_t)info->count, fill_range, &f);
+        by_status s = by_params_set(p, i, BY_SLOT_VALUE, f.values);
+        by_free(f.values);
         BY_TRY(s);
     }
     return BY_OK;
