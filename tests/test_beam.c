@@ -641,7 +641,7 @@ static void impossible_searches_are_refused(void **state)
         {{.beam = {.width = 4, .diversity = 1}}, BY_ERR_ARGUMENT, "diversity"},
         {{.beam = {.width = 4, .groups = 2, .diversity = -1}}, BY_ERR_ARGUMENT, "diversity"},
         {{.beam = {.width = 4, .length_penalty = NAN}}, BY_ERR_ARGUMENT, "length_penalty"},
-        {{.beam = {.width = 4}, .sampling = {.temperature = 1}}, BY_ERR_ARGUMENT, "temperature"},
+        {{.beam = {.width = 4, .groups = 2}, .sampling = {.temperature = 1}}, BY_ERR_ARGUMENT, "temperature"},
         {{.beam = {.width = 4}, .slide = true, .max_new_tokens = 5}, BY_ERR_ARGUMENT, "slide"},
         {{.beam = {.width = 4}, .max_new_tokens = CONTEXT}, BY_ERR_ARGUMENT, "fit"},
         {{.beam = {.width = 4}, .max_new_tokens = 3, .sampling = {.min_new_tokens = 4}},

@@ -31,8 +31,9 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
                        b->diversity, b->length_penalty);
     if (b->diversity > 0 && groups == 1)
         return by_fail(BY_ERR_ARGUMENT, "diversity tells groups apart, and there is only one");
-    if (spec->sampling.temperature > 0)
-        return by_fail(BY_ERR_ARGUMENT, "a beam search draws nothing: temperature must be 0");
+    if (spec->sampling.temperature > 0 && groups > 1)
+        return by_fail(BY_ERR_ARGUMENT, "groups of beams are told apart in a search that draws nothing: "
+                                        "temperature must be 0");
     if (spec->slide)
         return by_fail(BY_ERR_ARGUMENT, "the context cannot slide in a beam search");
     return BY_OK;
@@ -56,7 +57,7 @@ static bool constrains(const by_generate_spec *spec)
 static int choose_top(const beam_run *r)
 {
     const int wanted = r->keep + (constrains(r->spec) ? SPARE : 0);
-    if (r->keep > MOST_TOP || raises(&r->spec->sampling))
+    if (r->keep > MOST_TOP || raises(&r->spec->sampling) || r->spec->sampling.temperature > 0)
         return 0;
     return BY_MIN(BY_MIN(wanted, MOST_TOP), r->vocab);
 }

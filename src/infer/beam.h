@@ -46,6 +46,8 @@ typedef struct beam_text {
 
 typedef struct beam_option {
     float total, score; /* with the hypothesis, and alone */
+    double rank;        /* options are looked at from the highest on: the total, or a draw by it */
+    bool taken;         /* it goes on */
     int beam;
     int32_t token;
 } beam_option;
