@@ -239,7 +239,7 @@ static void frequencies_are_the_probabilities(void **state)
         double temperature;
         int top;
         bool stops;
-    } cases[] = {{1, VOCAB, false}, {0.7, VOCAB, true}, {2.5, VOCAB, true}, {1.5, 5, false}};
+    } cases[] = {{1, VOCAB, false}, {0.7, VOCAB, true}, {2.5, VOCAB, true}, {1.5, 5, false}, {2, 5, true}};
     for (int c = 0; c < BY_COUNT(cases); c++) {
         static search s;
         int count[VOCAB + 1][VOCAB + 1] = {{0}}, cells = 0;

@@ -197,7 +197,8 @@ static bool on_poll(void *user)
 static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_texts_options *o,
                                   const by_rewrite_defaults *d)
 {
-    by_rewriter_spec spec = {.generate = d->generate, .batch = o->batch, .truncate = true};
+    by_rewriter_spec spec = {
+        .generate = d->generate, .batch = o->batch, .truncate = true, .max_source = d->max_source};
     spec.generate.cancelled = on_poll;
     spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
     spec.generate.beam.diversity = 0;
@@ -222,7 +223,7 @@ int cli_eval_texts(by_model *m, const by_tokenizer *t, const char *dir, const cl
     if (s == BY_OK)
         s = read_pairs(files, o, &pairs);
     if (s == BY_OK)
-        s = by_rewrite_defaults_load(dir, o->task, &defaults);
+        s = by_rewrite_defaults_load(m, dir, o->task, &defaults);
     if (s == BY_OK && !(r = open_rewriter(m, t, o, &defaults)))
         s = by_error_status();
     if (s == BY_OK)

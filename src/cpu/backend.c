@@ -432,8 +432,7 @@ const by_backend by_cpu_backend = {.name = "cpu",
                                    .prepare = cpu_prepare,
                                    .run = cpu_run,
                                    .forget = cpu_forget,
-                                   .close = cpu_close,
-                                   .on_host = true};
+                                   .close = cpu_close};
 
 /* Makes d the CPU: backend, threads (0: every core), description and impl; isa may be NULL. On failure
  * d->impl is NULL and nothing is kept. */
@@ -468,6 +467,7 @@ by_status by_cpu_open(by_device *d, const char *isa, int threads)
     }
 #endif
     d->backend = &by_cpu_backend;
+    d->on_host = true;
     snprintf(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
              by_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
     return BY_OK;

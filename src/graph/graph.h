@@ -400,12 +400,12 @@ typedef struct by_backend {
         by_device *d); /* until everything started has been done; NULL: runs return when it has */
     int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
     int probe;         /* side of a product that shows how fast it is; 0: 1024 */
-    bool on_host;      /* its memory is the host's: what is stored there need not be copied once more */
 } by_backend;
 
 struct by_device {
     const by_backend *backend;
     int threads;
+    bool on_host; /* its memory is the host's: what is stored there need not be copied once more */
     char description[160];
     uint64_t changes; /* how often values of parameters were set from outside */
     void *impl;

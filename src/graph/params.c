@@ -280,7 +280,7 @@ by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 /* Of the CPU, which a device with memory of its own leaves idle meanwhile. */
 static int host_threads(const by_params *p)
 {
-    return p->device->backend->on_host ? p->device->threads : by_cores();
+    return p->device->on_host ? p->device->threads : by_cores();
 }
 
 typedef struct conversion {
@@ -301,7 +301,7 @@ static by_status store(const by_params *p, void *to, by_dtype to_type, const voi
                        size_t n)
 {
     by_device *d = p->device;
-    const bool direct = d->backend->on_host, convert = direct || to_type != type;
+    const bool direct = d->on_host, convert = direct || to_type != type;
     void *host = convert && !direct ? by_alloc(n * by_dtype_size(to_type)) : NULL;
     if (convert && !direct && !host)
         return BY_ERR_MEMORY;

@@ -150,6 +150,8 @@ static by_status begin(beam_run *r, const int32_t *const *prompts, const int *le
     r->value = by_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->value);
     r->id = by_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->id);
     r->slot = by_alloc_zero((size_t)r->vocab, sizeof *r->slot);
+    const bool draws = r->spec->sampling.temperature > 0;
+    r->raw = draws ? by_alloc_zero((size_t)r->vocab, sizeof *r->raw) : NULL;
     r->from = by_alloc_zero(rows, sizeof *r->from);
     r->next = by_alloc_zero(rows, sizeof *r->next);
     r->left = by_alloc_zero(rows, sizeof *r->left);
@@ -158,8 +160,8 @@ static by_status begin(beam_run *r, const int32_t *const *prompts, const int *le
     r->tracks = by_alloc_zero(r->spec->explain ? (size_t)r->size : 1, sizeof *r->tracks);
     const int returned = BY_MAX(r->spec->beam.returned, 1);
     r->result->rows = by_alloc_zero(count * (size_t)returned, sizeof *r->result->rows);
-    if (!r->texts || !r->order || !r->best || !r->value || !r->id || !r->slot || !r->from || !r->next ||
-        !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
+    if (!r->texts || !r->order || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) ||
+        !r->from || !r->next || !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->count * returned;
     r->places = r->count;
@@ -194,6 +196,7 @@ static void end(beam_run *r)
     by_free(r->texts);
     by_free(r->order);
     by_free(r->best);
+    by_free(r->raw);
     by_free(r->value);
     by_free(r->id);
     by_free(r->slot);

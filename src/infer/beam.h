@@ -69,6 +69,7 @@ typedef struct beam_run {
     int places;        /* in use */
     beam_option *best; /* (keep) */
     int n_best;
+    float *raw;    /* (V) scores before the filters; NULL: nothing is drawn */
     float *value;  /* (top) scores of a row, */
     int32_t *id;   /* whose they are */
     int32_t *slot; /* (V) and where they are, all 0 between calls */

@@ -144,22 +144,38 @@ static bool draws(const beam_run *r)
     return r->spec->sampling.temperature > 0;
 }
 
+/* The n-th highest of some scores. */
+static float nth_highest(const float *value, int count, int n)
+{
+    float bound = INFINITY;
+    for (int seen = 0; seen < n && bound > -INFINITY;) {
+        float next = -INFINITY;
+        for (int i = 0; i < count; i++)
+            next = value[i] < bound && value[i] > next ? value[i] : next;
+        for (int i = 0; i < count; i++)
+            seen += value[i] == next;
+        bound = next;
+    }
+    return bound;
+}
+
 /* Temperature and filters, of log-probabilities. Filters see the highest as 0; since different hypotheses are
- * compared, it gets its own value back afterwards. */
+ * compared, it gets its own value back afterwards. As many as a group looks at for each of its hypotheses
+ * stay: it could not go on with as many as it has otherwise. */
 static void filter(beam_run *r, const beam_text *t, const beam_hypothesis *b, by_scores *x,
                    by_tracking *track)
 {
     const by_sample_at at = place_of(r, t, b);
-    float highest = -INFINITY;
+    const double temperature = r->spec->sampling.temperature;
+    const float highest = nth_highest(x->value, x->count, 1);
+    const float least = nth_highest(x->value, x->count, r->keep / r->size);
+    memcpy(r->raw, x->value, sizeof *r->raw * (size_t)x->count);
     for (int i = 0; i < x->count; i++)
-        highest = BY_MAX(highest, x->value[i]);
-    if (highest == -INFINITY)
-        return;
-    for (int i = 0; i < x->count; i++)
-        x->value[i] -= highest;
+        x->value[i] -= highest > -INFINITY ? highest : 0;
     by_filter(&r->sampler, &r->spec->sampling, &at, x, track);
     for (int i = 0; i < x->count; i++)
-        x->value[i] += (float)((double)highest / r->spec->sampling.temperature);
+        x->value[i] = x->value[i] > -INFINITY || r->raw[i] >= least ? (float)((double)r->raw[i] / temperature)
+                                                                    : -INFINITY;
 }
 
 /* Gumbel noise, a function of seed, sample, step, hypothesis and token. The options with the highest sums of

@@ -101,6 +101,12 @@ run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3
 check generate-beams works '^the quick'
 run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 4 --return 3
 check generate-beams-scores works '^--- text 3, score -[0-9.]* ---$'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3
+cp "$tmp/out" "$tmp/searched"
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3 --temp 1e-4
+check generate-beams-cold cmp "$tmp/searched" "$tmp/out"
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3 --temp 3 --seed 1 --top-k 0 --min-p 0
+check generate-beams-drawn works '^the quick'
 run generate "$tmp/run" --threads 1 --prompt "the quick" -n 8 --beams 4 --groups 2 --diversity 1 --json
 check generate-beams-json is_json
 check generate-beams-json-score works '"score":-'
@@ -120,8 +126,8 @@ run generate "$tmp/run" --threads 1 --prompt "the" --beams 4 --groups 3
 check generate-groups fails 1 'groups'
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --return 3
 check generate-return fails 1 'return'
-run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --temp 1
-check generate-beams-draw-nothing fails 2 'draws nothing'
+run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --samples 3
+check generate-beams-samples fails 2 "several with --return"
 run generate "$tmp/run" --threads 1 --prompt "the" -n 5 --min-new-tokens 6
 check generate-minimum fails 1 'at least 6'
 run generate "$tmp/run" --threads 1 --prompt "the" --force-first the
