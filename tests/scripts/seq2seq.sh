@@ -131,9 +131,23 @@ tune() {
     train $small --model t5 --data t.en --seq 32 --tokenizer unigram:400 --batch-size 4 --max-steps 3 --out t5 &&
         { for i in 1 2 3 4 5; do printf 'a good one\t1\na bad one\t0\n'; done; } >labels.tsv &&
         "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix 'sst2: ' --label-words negative,positive \
-            --max-steps 4 --threads 1 --out tuned >out 2>err && test -s tuned/model.safetensors -a -s tuned/tokenizer.json && grep -q 'loss [0-9]' out
+            --max-steps 4 --threads 1 --out tuned >out 2>err && test -s tuned/model.safetensors -a -s tuned/tokenizer.json && grep -q 'loss [0-9]' out &&
+        grep -q '^10 texts in .* exact [01]\.' out && grep -q '^BLEU ' out && grep -q '^chrF2 ' out && grep -q '^rouge1 .*rougeL ' out
+}
+same_figures() { # those of eval, of as many texts
+    "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix 'sst2: ' --label-words negative,positive --lr 1e-2 \
+        --max-steps 12 --eval-texts 6 --predictions said.jsonl --threads 1 --quiet --json --out tuned3 >out 2>err && [ "$(wc -l <said.jsonl)" -eq 6 ] &&
+        sed 's/.*"texts"/"texts"/; s/}$//' out >figures && head -n 6 labels.tsv >six.tsv &&
+        "$BANYAN" eval tuned3 six.tsv --prefix 'sst2: ' --label-words negative,positive --metric bleu,chrf,rouge,exact --threads 1 --json >out 2>err &&
+        sed 's/.*"texts"/"texts"/; s/,"seconds".*//' out | cmp - figures
 }
 check "fine-tuning" tune
+check "figures are those of eval" same_figures
+check "no texts are written" eval '"$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix "sst2: " --label-words negative,positive \
+    --max-steps 2 --eval-texts 0 --threads 1 --out tuned4 >out 2>err && ! grep -q BLEU out'
+check "a source of a megabyte" eval 'for i in {1..100000}; do printf "the dog go "; done >large && "$BANYAN" translate t5/best -f large -n 4 --beams 1 --threads 1 >out 2>err &&
+    grep -q "1 text was cut to the first 1024 tokens" err'
+
 check "a label without a word" eval '! "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --label-words negative \
     --max-steps 1 --threads 1 --out tuned2 >out 2>err && grep -q "labels.tsv, line 1.*no word" err'
 fill() {
