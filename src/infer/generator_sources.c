@@ -51,7 +51,7 @@ by_status gen_make_sources(by_generator *g, int capacity)
 
 void gen_free_stage(gen_stage *s)
 {
-    for (int i = 0; i < GEN_LEVELS * GEN_WIDTHS; i++)
+    for (int i = 0; i < GEN_KINDS * GEN_WIDTHS; i++)
         by_program_free(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
     by_program_free(s->greedy);
     by_program_free(s->encoder);
