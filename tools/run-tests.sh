@@ -1,7 +1,7 @@
 #!/bin/bash
 # run-tests.sh BUILD_DIR [--long] - runs every test and ends with one line of counts.
 # Programs are BUILD_DIR/tests/test_* (cmocka), shell tests are tests/scripts/*.sh, which print `ok NAME`,
-# `not ok NAME` or `not run NAME: reason`. With --long: the programs with --long, and tests/long/*.sh instead.
+# `not ok NAME` or `not run NAME: reason`; what they share is in tests/scripts/lib. With --long: the programs with --long, and tests/long/*.sh instead.
 # The output of a test is shown only when it failed. TEST_TIMEOUT is in seconds, for one program or script.
 # Shell tests find BANYAN (the program), BANYAN_BUILD, BANYAN_SOURCE and BANYAN_SHARED in their environment.
 set -u

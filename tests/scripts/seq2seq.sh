@@ -1,11 +1,9 @@
 #!/bin/bash
 # seq2seq.sh - encoder-decoders from text to model: pairs of texts in all formats, vocabularies learnt on the spot, what is
 # shown, a run that goes on bit for bit, averaged checkpoints, a vocabulary for each text, fine-tuning, filling in, and what is refused.
-set -u
-export LC_ALL=C.UTF-8 GOMP_SPINCOUNT=0
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+export LC_ALL=C.UTF-8
+own_folder
 cd "$tmp" || exit 2
 
 for a in one two three four five six seven eight nine ten; do
@@ -20,29 +18,6 @@ head -n 9 t.de >short.de
 
 small="--layers 1 --heads 2 --width 16 --threads 1"
 train() { "$BANYAN" train "$@" >out 2>err; }
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        head -n 5 out err why | sed 's/^/    /'
-    fi
-}
-shows() { # COUNT TEXT OPTIONS...: so many rows, with this in them
-    local count=$1 text=$2
-    shift 2
-    train --show-batch "$count" "$@" && [ "$(grep -c '^row [0-9]*: ' out)" -eq "$count" ] && grep -q -e "$text" out
-}
-refuses() { # TEXT OPTIONS...
-    local text=$1 code
-    shift
-    rm -rf bad
-    train $small --out bad --max-steps 2 "$@"
-    code=$?
-    [ $code -eq 1 ] && grep -q -e "$text" err
-}
 
 check "pairs of files" shows 3 '^  target: Das Tier .*</s>$' --model transformer --data t.en t.de --tokenizer bpe:200
 check "their source" grep -q '^  source: The .* goes home.</s>$' out

@@ -2,11 +2,9 @@
 # translate.sh - a Transformer trained on a few pairs, and all that is done with it: a run that is killed goes on as if
 # nothing had happened, texts come from arguments, the input and files, scores agree, attention is drawn, models are
 # inspected and converted, and what is wrong is said in one line.
-set -u
-export LC_ALL=C.UTF-8 GOMP_SPINCOUNT=0
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+export LC_ALL=C.UTF-8
+own_folder
 cd "$tmp" || exit 2
 
 pairs=$BANYAN_SHARED/data/tasks/multi30k
@@ -19,16 +17,6 @@ head -n 200 "$pairs/train.de" >t.de
 head -n 20 "$pairs/val.en" >v.en
 head -n 20 "$pairs/val.de" >v.de
 
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        head -n 5 out err why | sed 's/^/    /'
-    fi
-}
 banyan() { "$BANYAN" "$@" --threads 1 >out 2>err; }
 refuses() { # CODE TEXT ARGUMENTS...: one line that says so, and nothing else
     local code=$1 text=$2
