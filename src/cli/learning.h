@@ -1,5 +1,5 @@
-/* learning.h - options that the verbs which train share, as rows of their tables. The struct of a verb's options has a
- * member of the name of each. */
+/* learning.h - options that the verbs which train share, as rows of their tables. The struct of a verb's
+ * options has a member of the name of each. */
 #ifndef BY_CLI_LEARNING_H
 #define BY_CLI_LEARNING_H
 
