@@ -130,7 +130,10 @@ static by_status read_task(const cJSON *config, const char *task, by_rewrite_def
     if (cJSON_IsObject(own))
         return read_settings(own, d);
     by_buf known = {0};
-    cJSON_ArrayForEach(item, all) by_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
+    cJSON_ArrayForEach(item, all)
+    {
+        by_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
+    }
     by_status s = by_fail(BY_ERR_ARGUMENT, "the model says nothing about \"%s\"; it knows: %s", task,
                           known.size ? known.data : "no tasks by name");
     by_buf_free(&known);
