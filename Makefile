@@ -73,7 +73,7 @@ lint:
 	@tools/check-layers.sh
 	@if command -v cppcheck >/dev/null; then \
 	    cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 -j $(JOBS) \
-	        --suppress=missingIncludeSystem -DBY_ISA=generic -DBY_ISA_LEVEL=0 -D_GNU_SOURCE -Iinclude -Isrc src; \
+	        --suppress=missingIncludeSystem --suppressions-list=tools/cppcheck.supp -DBY_ISA=generic -DBY_ISA_LEVEL=0 -D_GNU_SOURCE -Iinclude -Isrc src; \
 	elif command -v run-clang-tidy >/dev/null && [ -e $(BUILD)/compile_commands.json ]; then \
 	    run-clang-tidy -quiet -p $(BUILD) '/src/'; \
 	else echo "lint: neither cppcheck nor clang-tidy is installed, skipped"; fi

@@ -39,6 +39,13 @@ static inline by_generate_result find(by_model *m, const int32_t *const *prompts
     return r;
 }
 
+/* The value that a chi-square variable exceeds once in a thousand times (Wilson and Hilferty). */
+static inline double chi_square_limit(int degrees)
+{
+    double v = 2.0 / (9.0 * degrees);
+    return degrees * pow(1 - v + 3.0902 * sqrt(v), 3);
+}
+
 static inline void assert_same(const by_generation *a, const by_generation *b)
 {
     assert_int_equal(a->count, b->count);

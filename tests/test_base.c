@@ -415,6 +415,13 @@ static void test_fill_normal(void **state)
         assert_memory_equal(part, x, n * sizeof(float));
         assert_true(part[n] == 123);
     }
+    for (size_t first = 0; first < 9; first++) /* any part on its own */
+        for (size_t n = 0; n < 9; n++) {
+            part[n] = 123;
+            by_rng_fill_normal_from(part, N - 20 + first, n, 5, 6, 0, 1);
+            assert_memory_equal(part, x + N - 20 + first, n * sizeof(float));
+            assert_true(part[n] == 123);
+        }
     double sum[4] = {0}, lag = 0;
     for (int i = 0; i < N; i++) {
         double power = 1;

@@ -165,6 +165,25 @@ static void rows_change_places(void **state)
     }
 }
 
+/* Prompts are fed to the first rows of their groups alone; the others take them over. */
+static void leaders_are_followed(void **state)
+{
+    (void)state;
+    herd h = {.generator = by_generator_new(model, &(by_generator_spec){.batch = ROWS, .beams = BEAMS})};
+    const int prompts[ROWS] = {19, 0, 3, 0, 30, 0, 1, 0}, all[ROWS] = {1, 2, 1, 1, 3, 1, 1, 1};
+    const int32_t lead[ROWS] = {0, 0, 2, 2, 4, 4, 6, 6};
+    const int more[ROWS] = {2, 0, 0, 0, 1, 0, 0, 0};
+    assert_non_null(h.generator);
+    feed(&h, prompts, 1);
+    check_rows(&h, prompts);
+    feed(&h, more, 2);
+    check_rows(&h, more);
+    reorder(&h, lead);
+    feed(&h, all, 3);
+    check_rows(&h, all);
+    by_generator_free(h.generator);
+}
+
 static void impossible_orders_are_refused(void **state)
 {
     (void)state;
@@ -641,7 +660,7 @@ static void impossible_searches_are_refused(void **state)
         {{.beam = {.width = 4, .diversity = 1}}, BY_ERR_ARGUMENT, "diversity"},
         {{.beam = {.width = 4, .groups = 2, .diversity = -1}}, BY_ERR_ARGUMENT, "diversity"},
         {{.beam = {.width = 4, .length_penalty = NAN}}, BY_ERR_ARGUMENT, "length_penalty"},
-        {{.beam = {.width = 4}, .sampling = {.temperature = 1}}, BY_ERR_ARGUMENT, "temperature"},
+        {{.beam = {.width = 4, .groups = 2}, .sampling = {.temperature = 1}}, BY_ERR_ARGUMENT, "temperature"},
         {{.beam = {.width = 4}, .slide = true, .max_new_tokens = 5}, BY_ERR_ARGUMENT, "slide"},
         {{.beam = {.width = 4}, .max_new_tokens = CONTEXT}, BY_ERR_ARGUMENT, "fit"},
         {{.beam = {.width = 4}, .max_new_tokens = 3, .sampling = {.min_new_tokens = 4}},
@@ -672,6 +691,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_change_places),
+        cmocka_unit_test(leaders_are_followed),
         cmocka_unit_test(impossible_orders_are_refused),
         cmocka_unit_test(the_highest_logits_are_kept),
         cmocka_unit_test(a_search_equals_full_recomputation),

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "allocations.h"
 #include "banyan/banyan.h"
 #include "base/file.h"
 
@@ -22,68 +23,12 @@
 #define BY_SOURCE_DIR "."
 #endif
 
-static long until_failure = -1; /* allocations that still succeed; negative: all of them */
-static long alive;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-int __real_posix_memalign(void **out, size_t alignment, size_t size);
-void __real_free(void *p);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
-void __wrap_free(void *p);
 double __wrap_by_device_peak(by_device *d, by_dtype type);
 int __wrap_fsync(int fd);
 cJSON *__real_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
                                         cJSON_bool terminated);
 cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
                                         cJSON_bool terminated);
-
-static bool refuse(void)
-{
-    return until_failure >= 0 && until_failure-- == 0;
-}
-
-static void *counted(void *p)
-{
-    alive += p != NULL;
-    return p;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : counted(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse() ? NULL : counted(__real_calloc(count, size));
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    if (refuse())
-        return NULL;
-    void *p = __real_realloc(old, size);
-    alive += p && !old;
-    return p;
-}
-
-int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
-{
-    int rc = refuse() ? ENOMEM : __real_posix_memalign(out, alignment, size);
-    alive += rc == 0;
-    return rc;
-}
-
-void __wrap_free(void *p)
-{
-    alive -= p != NULL;
-    __real_free(p);
-}
 
 /* The parser of cJSON is spared: it does not say whether a text is malformed or memory is out. */
 cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,

@@ -232,37 +232,6 @@ static void test_scopes(void **state)
     by_params_free(params);
 }
 
-/* Initial values depend on seed and name, not on what else there is. */
-static void test_init(void **state)
-{
-    (void)state;
-    float value[3][64];
-    for (int k = 0; k < 3; k++) {
-        by_params *params = new_params(BY_F32);
-        by_graph *g = new_graph(params, false);
-        if (k)
-            by_param(g, "before", SHAPE(7), (by_init){BY_INIT_UNIFORM, 0.5f});
-        by_param(g, "w", SHAPE(64), (by_init){BY_INIT_NORMAL, 2});
-        by_param(g, "ones", SHAPE(1), (by_init){BY_INIT_ONE, 0});
-        assert_int_equal(by_params_freeze(params, false), BY_OK);
-        assert_int_equal(by_params_freeze(params, false), BY_OK); /* once more is harmless */
-        assert_int_equal(by_params_init(params, k == 2 ? 6 : 5), BY_OK);
-        assert_int_equal(by_params_get(params, by_params_find(params, "w"), BY_SLOT_VALUE, value[k]), BY_OK);
-        float one = 0, uniform[7] = {0};
-        assert_int_equal(by_params_get(params, by_params_find(params, "ones"), BY_SLOT_VALUE, &one), BY_OK);
-        assert_true(one == 1);
-        if (k)
-            assert_int_equal(by_params_get(params, 0, BY_SLOT_VALUE, uniform), BY_OK);
-        for (int i = 0; i < 7; i++)
-            assert_true(fabsf(uniform[i]) <= 0.5f);
-        assert_int_equal(by_params_get(params, 0, BY_SLOT_GRAD, uniform), BY_ERR_ARGUMENT);
-        by_graph_free(g);
-        by_params_free(params);
-    }
-    assert_memory_equal(value[0], value[1], sizeof value[0]);
-    assert_memory_not_equal(value[0], value[2], sizeof value[0]);
-}
-
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The tied table's gradient is the sum of what two tables of the same values would get. */
@@ -1033,17 +1002,27 @@ static int close_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scopes),     cmocka_unit_test(test_init),
-        cmocka_unit_test(test_tied),       cmocka_unit_test(test_shared_gradient),
-        cmocka_unit_test(test_read_twice), cmocka_unit_test(test_fan_out),
-        cmocka_unit_test(test_unused),     cmocka_unit_test(test_grad_add),
-        cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_wide_sums),
-        cmocka_unit_test(test_recompute),  cmocka_unit_test(test_fusion),
-        cmocka_unit_test(test_no_fusion),  cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_reuse),      cmocka_unit_test(test_views),
-        cmocka_unit_test(test_empty),      cmocka_unit_test(test_states),
-        cmocka_unit_test(test_trace),      cmocka_unit_test(test_attention_cost),
-        cmocka_unit_test(test_text),       cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_shared_gradient),
+        cmocka_unit_test(test_read_twice),
+        cmocka_unit_test(test_fan_out),
+        cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_grad_add),
+        cmocka_unit_test(test_loss_scale),
+        cmocka_unit_test(test_wide_sums),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_fusion),
+        cmocka_unit_test(test_no_fusion),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_attention_cost),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_seed),
         cmocka_unit_test(test_frees),
     };
     return cmocka_run_group_tests_name("graph", tests, open_device, close_device);

@@ -9,31 +9,7 @@
 #include <math.h>
 
 #include "child.h"
-#include "graph/graph.h"
-
-#define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), ((int64_t[]){__VA_ARGS__})
-
-static const by_init normal = {BY_INIT_NORMAL, 1};
-static by_device *device;
-
-static by_params *new_params(void)
-{
-    by_params *p = by_params_new(device, BY_F32);
-    assert_non_null(p);
-    return p;
-}
-
-static by_graph *new_graph(by_params *p, bool training)
-{
-    by_graph *g = by_graph_new(&(by_graph_spec){.params = p, .training = training});
-    assert_non_null(g);
-    return g;
-}
-
-static by_tensor *f32_input(by_graph *g, const char *name, int rank, const int64_t *shape)
-{
-    return by_input(g, name, BY_F32, rank, shape);
-}
+#include "graph_case.h"
 
 static void bad_linear(by_graph *g)
 {
@@ -432,20 +408,6 @@ static void test_access(void **state)
     assert_true(v[0] == 1 && v[1] == 2 && v[2] == 3);
     by_program_free(p);
     by_params_free(params);
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    device = by_device_open("cpu", 2);
-    return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    by_device_free(device);
-    return 0;
 }
 
 int main(void)

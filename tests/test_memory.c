@@ -10,64 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocations.h"
 #include "base/file.h"
-
-static long until_failure = -1; /* allocations that still succeed; negative: all of them */
-static long alive;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-int __real_posix_memalign(void **out, size_t alignment, size_t size);
-void __real_free(void *p);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
-void __wrap_free(void *p);
-
-static bool refuse(void)
-{
-    return until_failure >= 0 && until_failure-- == 0;
-}
-
-static void *counted(void *p)
-{
-    alive += p != NULL;
-    return p;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : counted(__real_malloc(size));
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse() ? NULL : counted(__real_calloc(count, size));
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    if (refuse())
-        return NULL;
-    void *p = __real_realloc(old, size);
-    alive += p && !old;
-    return p;
-}
-
-int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
-{
-    int rc = refuse() ? ENOMEM : __real_posix_memalign(out, alignment, size);
-    alive += rc == 0;
-    return rc;
-}
-
-void __wrap_free(void *p)
-{
-    alive -= p != NULL;
-    __real_free(p);
-}
 
 /* Run body with its first, second, third ... allocation failing, until it gets through. Each failure must
  * come out as BY_ERR_MEMORY with a message, and leave nothing allocated. */

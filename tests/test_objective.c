@@ -14,9 +14,9 @@
 #include <stdlib.h>
 
 #include "banyan/train.h"
-#include "base/file.h"
 #include "child.h"
 #include "data/objective.h"
+#include "folder.h"
 
 enum { DOCS = 40, SENTENCES = 12, LINES = 20 };
 enum {
@@ -34,22 +34,7 @@ enum {
     VOCAB = G0 + LINES
 };
 
-static char root[300];
 static by_tokenizer *words; /* WordPiece with the ids above */
-
-static const char *in_root(const char *name)
-{
-    static char paths[32][400];
-    static int next;
-    char *path = paths[next++ % 32];
-    snprintf(path, sizeof paths[0], "%s/%s", root, name);
-    return path;
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(by_file_write(in_root(name), text, strlen(text)), BY_OK);
-}
 
 static void put_words(by_buf *b, const char *letter, int first, int count)
 {
@@ -108,9 +93,7 @@ static void write_documents(const char *name, int documents, int pairs)
 static int set_up(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%s/banyan-objective-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(root))
+    if (!make_root("objective"))
         return -1;
     make_tokenizer();
     write_documents("docs.txt", DOCS, 5);

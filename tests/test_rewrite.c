@@ -578,11 +578,16 @@ static void long_texts_are_cut_or_refused(void **state)
     assert_string_equal(list[1].text, list[2].text);
     by_rewritings_free(list, 3);
     by_model_free(m);
-    m = make_model(&families[3]); /* T5 knows distances, not places: nothing is too long */
+    m = make_model(&families[3]); /* T5 knows distances, not places: nothing is too long, */
     spec.truncate = false;
     list = rewrite(m, &spec, texts, 2);
     assert_false(list[1].cut);
     by_rewritings_free(list, 2);
+    spec.max_source = CONTEXT; /* unless a limit is set, which needs no permission to cut */
+    list = rewrite(m, &spec, texts, 3);
+    assert_true(!list[0].cut && list[1].cut && !list[2].cut);
+    assert_string_equal(list[1].text, list[2].text);
+    by_rewritings_free(list, 3);
     by_model_free(m);
 }
 

@@ -11,30 +11,12 @@
 #include <cmocka.h>
 
 #include "data/rows.h"
-#include "tiny.h"
-
-static char folder[256];
-static by_device *device;
-static by_tokenizer *tokenizer;
+#include "tiny_world.h"
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/banyan-rows-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder) || tiny_tokenizer_write(folder) != BY_OK)
-        return -1;
-    device = by_device_open("cpu", 1);
-    tokenizer = by_tokenizer_load(folder);
-    return device && tokenizer ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    by_tokenizer_free(tokenizer);
-    by_device_free(device);
-    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+    return tiny_open("rows");
 }
 
 /* A row as letters, with ^ $ _ for [CLS] [SEP] [PAD]. */
@@ -258,5 +240,5 @@ int main(void)
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_padding_is_not_seen),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, tiny_close);
 }

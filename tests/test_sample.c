@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "generation.h"
 #include "infer/sample.h"
 
 #define NO (-INFINITY)
@@ -282,13 +283,6 @@ static void filters_match_their_definitions(void **state)
 /* ---- frequencies ----------------------------------------------------------------------------- */
 
 enum { SMALL = 12, DRAWS = 20000 };
-
-/* The value that a chi-square variable exceeds once in a thousand times (Wilson and Hilferty). */
-static double chi_square_limit(int degrees)
-{
-    double v = 2.0 / (9.0 * degrees);
-    return degrees * pow(1 - v + 3.0902 * sqrt(v), 3);
-}
 
 /* Draw many samples and compare with the distribution; what has probability 0 must never come. */
 static void assert_frequencies(const char *what, const by_sampling *spec, const by_sample_at *where,

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 
 #include "banyan/train.h"
-#include "base/file.h"
 #include "child.h"
 #include "data/fim.h"
 #include "data/objective.h"
 #include "data/parallel.h"
+#include "folder.h"
 #include "train/checkpoint.h"
 #include "train/vocabulary.h"
 
@@ -39,22 +39,7 @@ enum {
     VOCAB = W0 + WORDS
 };
 
-static char root[300];
 static by_tokenizer *words;
-
-static const char *in_root(const char *name)
-{
-    static char paths[32][400];
-    static int next;
-    char *path = paths[next++ % 32];
-    snprintf(path, sizeof paths[0], "%s/%s", root, name);
-    return path;
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(by_file_write(in_root(name), text, strlen(text)), BY_OK);
-}
 
 static void token_name(int id, char letter, char *name, size_t room)
 {
@@ -127,9 +112,7 @@ static void write_words(const char *name, int sentences)
 static int set_up(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%s/banyan-seq2seq-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(root))
+    if (!make_root("seq2seq"))
         return -1;
     make_tokenizer();
     return 0;

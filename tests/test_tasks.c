@@ -10,31 +10,13 @@
 #include <cmocka.h>
 
 #include "data/spans.h"
-#include "tiny.h"
+#include "tiny_world.h"
 #include "train/work.h"
-
-static char folder[256];
-static by_device *device;
-static by_tokenizer *tokenizer;
 
 static int set_up(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/banyan-tasks-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder) || tiny_tokenizer_write(folder) != BY_OK)
-        return -1;
-    device = by_device_open("cpu", 1);
-    tokenizer = by_tokenizer_load(folder);
-    return device && tokenizer ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    by_tokenizer_free(tokenizer);
-    by_device_free(device);
-    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+    return tiny_open("tasks");
 }
 
 static const char *write_file(const char *name, const char *text)
@@ -498,5 +480,5 @@ int main(void)
         cmocka_unit_test(test_best_span),   cmocka_unit_test(test_judging),
         cmocka_unit_test(test_rates),       cmocka_unit_test(test_class_weights),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, tiny_close);
 }

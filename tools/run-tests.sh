@@ -1,7 +1,8 @@
 #!/bin/bash
 # run-tests.sh BUILD_DIR [--long] - runs every test and ends with one line of counts.
 # Programs are BUILD_DIR/tests/test_* (cmocka), shell tests are tests/scripts/*.sh, which print `ok NAME`,
-# `not ok NAME` or `not run NAME: reason`. With --long: the programs with --long, and tests/long/*.sh instead.
+# `not ok NAME` or `not run NAME: reason`; what they share is in tests/scripts/lib. With --long: tests/long/*.sh instead of
+# all that.
 # The output of a test is shown only when it failed. TEST_TIMEOUT is in seconds, for one program or script.
 # Shell tests find BANYAN (the program), BANYAN_BUILD, BANYAN_SOURCE and BANYAN_SHARED in their environment.
 set -u
@@ -86,12 +87,12 @@ run_one() {
 }
 
 # The sources are the list, so that a program left over from a removed test is not run. The emulated ones run the kernels of a
-# GPU on the CPU, and have no long tests.
-names=$(for source in tests/test_*.c; do basename "$source" .c; done)
-[ -z "$long" ] && names="$names test_cuda_emulated test_hopper_emulated"
+# GPU on the CPU.
+names=""
+[ -z "$long" ] && names="$(for source in tests/test_*.c; do basename "$source" .c; done) test_cuda_emulated test_hopper_emulated"
 for name in $names; do
     if [ -x "$build/tests/$name" ]; then
-        run_one "$name" count_cmocka "$build/tests/$name" ${long:+--long}
+        run_one "$name" count_cmocka "$build/tests/$name"
     else
         echo "$name: not built"
         total_skipped=$((total_skipped + 1))

@@ -3,15 +3,18 @@
 #define BANYAN_BANYAN_H
 
 #include "banyan/base.h"
+#include "banyan/embed.h"
 #include "banyan/finetune.h"
 #include "banyan/generate.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"
+#include "banyan/pass.h"
 #include "banyan/rewrite.h"
 #include "banyan/score.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"
 #include "banyan/train_tokenizer.h"
+#include "banyan/verify.h"
 #include "banyan/weights.h"
 
 #endif

@@ -123,7 +123,8 @@ typedef enum by_early_stopping {
 } by_early_stopping;
 
 /* The likeliest texts, several of them grown side by side. The constraints of by_sampling, that is what
- * precedes the temperature, apply to log-probabilities; nothing is drawn. */
+ * precedes the temperature, apply to log-probabilities. With a temperature the continuations are drawn
+ * without replacement (docs/GENERATION.md); otherwise nothing is. */
 typedef struct by_beam {
     int width;             /* hypotheses; 0 and 1: no beam search */
     int groups;            /* that are told apart (Vijayakumar et al. 2018), 0: 1 */

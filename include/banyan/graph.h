@@ -2,8 +2,8 @@
  *
  * A model is a C function that runs top to bottom and *builds*: every by_* call below appends one node and
  * returns a tensor. Nothing is computed until by_compile() and by_run(). Errors are sticky: a call with bad
- * shapes returns a poisoned tensor, later calls pass it on, and by_compile() reports the first error with
- * names and shapes.
+ * shapes, or with NULL where a tensor must be, returns a poisoned tensor, later calls pass it on, and
+ * by_compile() reports the first error with names and shapes.
  *
  * Shapes are PyTorch's: row-major, outermost first. Letters used in comments, here and in every model:
  *   B batch, T query positions, S key positions, C model width, H heads, D width of a head, V vocabulary */
@@ -97,7 +97,9 @@ typedef struct by_graph_spec {
     by_params *params; /* borrowed */
     bool training;     /* dropout is live and gradients may be asked for */
 } by_graph_spec;
-BY_API by_graph *by_graph_new(const by_graph_spec *spec); /* NULL only when memory is out */
+/* NULL when memory is out or there are no parameters. Building on NULL is legal: it gives NULL, and
+ * by_compile() reports that first error. */
+BY_API by_graph *by_graph_new(const by_graph_spec *spec);
 BY_API void by_graph_free(by_graph *g);
 
 /* The first error so far, BY_OK when there is none; the message is in by_error_message(). */
@@ -296,7 +298,7 @@ typedef struct by_compile_spec {
 } by_compile_spec;
 
 /* Differentiate, fuse, recompute, order, plan memory and prepare kernels. The program takes the graph over,
- * also on failure (NULL): do not free it. */
+ * also on failure (NULL): do not free it. A spec of NULL is one of zeros. */
 BY_API by_program *by_compile(by_graph *g, const by_compile_spec *spec);
 BY_API void by_program_free(by_program *p);
 

@@ -11,10 +11,12 @@ extern "C" {
 
 /* What a model directory says about how its texts are to be generated: generation_config.json, else
  * config.json, and of that, the entry `task` of task_specific_params ("summarization",
- * "translation_en_to_de"). */
+ * "translation_en_to_de"). Of a model that could read sources of any length, which is a matter of memory,
+ * they are cut at model_max_length of tokenizer_config.json, else at 1024. */
 typedef struct by_rewrite_defaults {
     by_generate_spec generate;  /* beam, penalties, constraints; points into what follows */
     int max_length, min_length; /* new tokens; 0: nothing is said */
+    int max_source;             /* tokens to read of a source; 0: as many as the model can */
     char *prefix;               /* put before every source, or NULL */
     int32_t first, last, *banned;
     by_words *words;
@@ -22,14 +24,16 @@ typedef struct by_rewrite_defaults {
 } by_rewrite_defaults;
 /* task NULL: none; one that is not there is an error which lists those that are. To be freed also after a
  * failure. */
-BY_API by_status by_rewrite_defaults_load(const char *dir, const char *task, by_rewrite_defaults *out);
+BY_API by_status by_rewrite_defaults_load(const by_model *m, const char *dir, const char *task,
+                                          by_rewrite_defaults *out);
 BY_API void by_rewrite_defaults_free(by_rewrite_defaults *d); /* back to the zero state */
 
 typedef struct by_rewriter_spec {
     by_generate_spec generate; /* max_new_tokens 0: twice the source and 32 more, within the context */
     int batch;                 /* sources at once; 0: 32 */
     const char *prefix;        /* put before every source; NULL: nothing */
-    bool truncate;             /* a source that is too long is cut; otherwise it is an error */
+    bool truncate;             /* a source longer than the model reads is cut; otherwise it is an error */
+    int max_source;            /* tokens that are read of a source, the rest is cut; 0: all */
 } by_rewriter_spec;
 
 typedef struct by_rewriter by_rewriter;
@@ -50,6 +54,8 @@ typedef struct by_rewriting {
 BY_API by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out);
 BY_API void by_rewritings_free(by_rewriting *list, int count);
 BY_API int by_rewriter_returned(const by_rewriter *r);
+BY_API int
+by_rewriter_most(const by_rewriter *r); /* tokens of a source that are read; 0: there is no limit */
 
 #ifdef __cplusplus
 }

@@ -19,12 +19,12 @@ typedef enum by_measure {
 } by_measure;
 BY_API const char *by_measure_name(by_measure m); /* "max", "norm", "nmse", "different" */
 
-typedef enum by_verdict { BY_VERDICT_OK, BY_VERDICT_FAILED, BY_VERDICT_NOT_RUN } by_verdict;
+typedef enum by_check_verdict { BY_VERDICT_OK, BY_VERDICT_FAILED, BY_VERDICT_NOT_RUN } by_check_verdict;
 
 /* What was found out about one tensor of the reference. Strings live until the callback returns. */
 typedef struct by_verify_line {
     const char *name;
-    by_verdict verdict;
+    by_check_verdict verdict;
     by_measure measure;
     double error, bound; /* NaN: there was nothing to measure, note says why */
     const char *note;    /* NULL, or what is there to say */

@@ -31,6 +31,10 @@ by_status by_fail(by_status status, const char *fmt, ...) BY_PRINTF(2, 3);
  * message. With no error set, behaves like by_fail(BY_ERR_ARGUMENT). */
 by_status by_fail_context(const char *fmt, ...) BY_PRINTF(1, 2);
 
+/* "there is no graph", for something that a call cannot do without and that is NULL. As a rule it is the
+ * result of a call that failed: then that one's error stays. */
+by_status by_fail_missing(const char *what);
+
 /* The status that belongs to by_error_message(), BY_OK when no error was set since by_error_clear(). For
  * functions that report failure by NULL. */
 by_status by_error_status(void);
@@ -105,6 +109,9 @@ uint64_t by_rng_below(by_rng *r, uint64_t n); /* unbiased, [0, n); n = 0 gives 0
 
 /* Fill with independent normal values of the stream (seed, stream), value i depending on i alone. */
 void by_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std);
+/* Values first, first + 1, ... of what the call above fills; threads may share an array so. */
+void by_rng_fill_normal_from(float *out, size_t first, size_t n, uint64_t seed, uint64_t stream, float mean,
+                             float std);
 
 /* A seeded permutation of [0, n) that is evaluated one index at a time, with no table: 10-round Feistel
  * network with cycle walking. Seeking in a shuffled data set costs nothing. */
@@ -120,6 +127,10 @@ int by_cores(void); /* at least 1 */
 /* Call work(user, 0) to work(user, threads - 1), at the same time where the machine has the threads. Returns
  * when all have; the status and message of the first index that failed. */
 by_status by_parallel(int threads, by_status (*work)(void *user, int index), void *user);
+/* Cut [0, n) into one range for each thread and call work(user, begin, end) for all of them; fewer threads
+ * where ranges would be short. */
+void by_parallel_ranges(int threads, size_t n, void (*work)(void *user, size_t begin, size_t end),
+                        void *user);
 
 /* ---- time (clock.c) -------------------------------------------------------------------------- */
 double by_seconds(void); /* monotonic */

@@ -71,6 +71,11 @@ by_status by_fail_context(const char *fmt, ...)
     return store(last.status, text);
 }
 
+by_status by_fail_missing(const char *what)
+{
+    return last.status != BY_OK ? last.status : by_fail(BY_ERR_ARGUMENT, "there is no %s", what);
+}
+
 const char *by_error_message(void)
 {
     return last.text;

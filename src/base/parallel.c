@@ -52,3 +52,30 @@ by_status by_parallel(int threads, by_status (*work)(void *user, int index), voi
     }
     return status;
 }
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+enum { SHORT = 1 << 16 }; /* a range of fewer elements is not worth a thread */
+
+typedef struct ranges {
+    size_t n, each;
+    void (*work)(void *user, size_t begin, size_t end);
+    void *user;
+} ranges;
+
+static by_status run_range(void *user, int index)
+{
+    const ranges *r = user;
+    const size_t begin = BY_MIN(r->n, (size_t)index * r->each), end = BY_MIN(r->n, begin + r->each);
+    if (begin < end)
+        r->work(r->user, begin, end);
+    return BY_OK;
+}
+
+void by_parallel_ranges(int threads, size_t n, void (*work)(void *user, size_t begin, size_t end), void *user)
+{
+    const size_t most = BY_MAX((size_t)1, BY_MIN(n / SHORT, (size_t)MOST));
+    threads = (int)BY_MIN((size_t)BY_MAX(threads, 1), most);
+    ranges r = {n, (n + (size_t)threads - 1) / (size_t)threads, work, user};
+    by_parallel(threads, run_range, &r);
+}

@@ -75,15 +75,21 @@ static void normal4(double out[4], by_philox p)
     }
 }
 
-/* Block i/4 of the stream gives value i, so that any part of the array could be computed on its own. */
+/* Block i/4 of the stream gives value i, so that any part of the array can be computed on its own. */
+void by_rng_fill_normal_from(float *out, size_t first, size_t n, uint64_t seed, uint64_t stream, float mean,
+                             float std)
+{
+    for (size_t i = 0; i < n;) {
+        double z[4];
+        normal4(z, by_philox_at(seed, stream, (first + i) / 4));
+        for (size_t j = (first + i) % 4; j < 4 && i < n; j++)
+            out[i++] = (float)(mean + std * z[j]);
+    }
+}
+
 void by_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std)
 {
-    for (size_t i = 0; i < n; i += 4) {
-        double z[4];
-        normal4(z, by_philox_at(seed, stream, i / 4));
-        for (size_t j = 0; j < BY_MIN(n - i, (size_t)4); j++)
-            out[i + j] = (float)(mean + std * z[j]);
-    }
+    by_rng_fill_normal_from(out, 0, n, seed, stream, mean, std);
 }
 
 /* A bijection of 64 bits in which every input bit reaches every output bit (the finaliser of SplitMix64). */

@@ -1,13 +1,10 @@
-/* bench_open.c - see bench_open.h. Nothing is computed, so there are no tokens to count: milliseconds, and
+/* bench_open.c - see bench.h. Nothing is computed, so there are no tokens to count: milliseconds, and
  * the memory of the process before and after. */
-#include "cli/bench_open.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "banyan/weights.h"
-#include "cli/report.h"
+#include "cli/bench.h"
 
 /* Resident bytes of this process, 0 where /proc does not tell. */
 static double resident(void)
@@ -19,12 +16,6 @@ static double resident(void)
     if (f)
         fclose(f);
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* The last of the opened ones is kept. */
@@ -39,11 +30,10 @@ static by_weights *open_often(const char *path, double *seconds, int steps)
         if (!w)
             return NULL;
     }
-    qsort(seconds, (size_t)steps, sizeof *seconds, by_value);
     return w;
 }
 
-int cli_bench_open(const char *path, int steps)
+int bench_open_weights(const char *path, int steps)
 {
     double *seconds = by_alloc_zero((size_t)steps, sizeof *seconds), before = resident();
     by_weights *w = seconds ? open_often(path, seconds, steps) : NULL;
@@ -51,7 +41,8 @@ int cli_bench_open(const char *path, int steps)
         by_free(seconds);
         return cli_fail(NULL);
     }
-    double after = resident(), bytes = 0;
+    const double after = resident(), median = bench_median(seconds, steps);
+    double bytes = 0;
     for (int i = 0; i < by_weights_count(w); i++)
         bytes += (double)by_weights_at(w, i)->bytes;
     cJSON *j = cJSON_CreateObject();
@@ -61,7 +52,7 @@ int cli_bench_open(const char *path, int steps)
     cJSON_AddNumberToObject(j, "tensors", by_weights_count(w));
     cJSON_AddNumberToObject(j, "bytes", bytes);
     cJSON_AddNumberToObject(j, "steps", steps);
-    cJSON_AddNumberToObject(j, "ms", 1e3 * (seconds[steps / 2] + seconds[(steps - 1) / 2]) / 2);
+    cJSON_AddNumberToObject(j, "ms", 1e3 * median);
     cJSON_AddNumberToObject(j, "ms_min", 1e3 * seconds[0]);
     cJSON_AddNumberToObject(j, "ms_max", 1e3 * seconds[steps - 1]);
     cJSON_AddNumberToObject(j, "rss_before_bytes", before);

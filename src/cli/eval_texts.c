@@ -3,7 +3,6 @@
 #include "cli/eval_texts.h"
 
 #include "banyan/rewrite.h"
-#include "banyan/score.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/report.h"
@@ -12,14 +11,6 @@
 #include "data/parallel.h"
 
 enum { TOGETHER = 512 }; /* texts written between two looks at the clock */
-
-typedef struct figures {
-    by_bleu *bleu;
-    by_chrf *chrf;
-    by_rouge *rouge;
-    int64_t texts, exact;
-    double seconds;
-} figures;
 
 static bool wants(const cli_texts_options *o, const char *name)
 {
@@ -30,7 +21,7 @@ static bool wants(const cli_texts_options *o, const char *name)
     return false;
 }
 
-static by_status open_figures(figures *f, const cli_texts_options *o)
+static by_status open_figures(cli_figures *f, const cli_texts_options *o)
 {
     static const char *const known[] = {"bleu", "chrf", "rouge", "exact"};
     int count = 0;
@@ -50,14 +41,14 @@ static by_status open_figures(figures *f, const cli_texts_options *o)
                : BY_OK;
 }
 
-static void close_figures(figures *f)
+void cli_figures_close(cli_figures *f)
 {
     by_bleu_free(f->bleu);
     by_chrf_free(f->chrf);
     by_rouge_free(f->rouge);
 }
 
-static by_status count_text(figures *f, const char *text, const char *reference)
+static by_status count_text(cli_figures *f, const char *text, const char *reference)
 {
     if (f->bleu)
         BY_TRY(by_bleu_add(f->bleu, text, &reference, 1));
@@ -104,7 +95,7 @@ static by_status put_prediction(by_writer *out, const char *source, const char *
     return s;
 }
 
-static by_status write_some(by_rewriter *r, const by_pairs *p, int first, int count, figures *f,
+static by_status write_some(by_rewriter *r, const by_pairs *p, int first, int count, cli_figures *f,
                             by_writer *out)
 {
     by_rewriting *list;
@@ -121,16 +112,17 @@ static by_status write_some(by_rewriter *r, const by_pairs *p, int first, int co
     return s;
 }
 
-static by_status write_all(by_rewriter *r, const by_pairs *p, const cli_texts_options *o, figures *f)
+static by_status write_all(by_rewriter *r, const by_pairs *p, const cli_texts_options *o, cli_figures *f)
 {
     by_writer file = {0};
     by_status s = o->predictions ? by_writer_open(&file, o->predictions) : BY_OK;
-    cli_progress bar = {.label = "eval", .total = p->count, .quiet = o->quiet};
+    const int count = o->limit ? BY_MIN(o->limit, p->count) : p->count;
+    cli_progress bar = {.label = "eval", .total = count, .quiet = o->quiet};
     cli_progress_start(&bar);
-    for (int i = 0; i < p->count && s == BY_OK; i += TOGETHER) {
+    for (int i = 0; i < count && s == BY_OK; i += TOGETHER) {
         s = cli_interrupted()
                 ? by_fail(BY_ERR_CANCELLED, "interrupted")
-                : write_some(r, p, i, BY_MIN(TOGETHER, p->count - i), f, o->predictions ? &file : NULL);
+                : write_some(r, p, i, BY_MIN(TOGETHER, count - i), f, o->predictions ? &file : NULL);
         cli_progress_update(&bar, f->texts, "%.1f a second", (double)f->texts / f->seconds);
     }
     cli_progress_end(&bar);
@@ -143,10 +135,8 @@ static by_status write_all(by_rewriter *r, const by_pairs *p, const cli_texts_op
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static int print_json(figures *f, const char *dir)
+void cli_figures_json(cli_figures *f, cJSON *j)
 {
-    cJSON *j = cJSON_CreateObject();
-    cJSON_AddStringToObject(j, "model", dir);
     cJSON_AddNumberToObject(j, "texts", (double)f->texts);
     if (f->bleu) {
         by_bleu_score b;
@@ -162,11 +152,18 @@ static int print_json(figures *f, const char *dir)
     for (int k = 0; f->rouge && k < BY_ROUGE_COUNT; k++)
         cli_json_number(j, by_rouge_name((by_rouge_kind)k), rouge[k].f1);
     cli_json_number(j, "exact", (double)f->exact / (double)f->texts);
+}
+
+static int print_json(cli_figures *f, const char *dir)
+{
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "model", dir);
+    cli_figures_json(f, j);
     cli_json_number(j, "seconds", f->seconds);
     return cli_print_json(j);
 }
 
-static int print_text(figures *f)
+void cli_figures_print(cli_figures *f)
 {
     printf("%lld texts in %.1f s", (long long)f->texts, f->seconds);
     printf("  exact %.4f\n", (double)f->exact / (double)f->texts);
@@ -185,7 +182,6 @@ static int print_text(figures *f)
         printf("%s %.2f  ", by_rouge_name((by_rouge_kind)k), 100 * rouge[k].f1);
     if (f->rouge)
         printf("\n");
-    return CLI_OK;
 }
 
 static bool on_poll(void *user)
@@ -197,7 +193,8 @@ static bool on_poll(void *user)
 static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_texts_options *o,
                                   const by_rewrite_defaults *d)
 {
-    by_rewriter_spec spec = {.generate = d->generate, .batch = o->batch, .truncate = true};
+    by_rewriter_spec spec = {
+        .generate = d->generate, .batch = o->batch, .truncate = true, .max_source = d->max_source};
     spec.generate.cancelled = on_poll;
     spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
     spec.generate.beam.diversity = 0;
@@ -211,26 +208,39 @@ static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_
     return by_rewriter_new(m, t, &spec);
 }
 
-int cli_eval_texts(by_model *m, const by_tokenizer *t, const char *dir, const cli_list *files,
-                   const cli_texts_options *o)
+by_status cli_figures_make(by_model *m, const by_tokenizer *t, const char *dir, const cli_list *files,
+                           const cli_texts_options *o, cli_figures *out)
 {
     by_pairs pairs = {0};
     by_rewrite_defaults defaults = {0};
     by_rewriter *r = NULL;
-    figures f = {0};
-    by_status s = open_figures(&f, o);
+    *out = (cli_figures){0};
+    by_status s = open_figures(out, o);
     if (s == BY_OK)
         s = read_pairs(files, o, &pairs);
     if (s == BY_OK)
-        s = by_rewrite_defaults_load(dir, o->task, &defaults);
+        s = by_rewrite_defaults_load(m, dir, o->task, &defaults);
     if (s == BY_OK && !(r = open_rewriter(m, t, o, &defaults)))
         s = by_error_status();
     if (s == BY_OK)
-        s = write_all(r, &pairs, o, &f);
-    const int code = s != BY_OK ? cli_fail(NULL) : o->json ? print_json(&f, dir) : print_text(&f);
+        s = write_all(r, &pairs, o, out);
     by_rewriter_free(r);
     by_rewrite_defaults_free(&defaults);
     by_pairs_free(&pairs);
-    close_figures(&f);
+    return s;
+}
+
+int cli_eval_texts(by_model *m, const by_tokenizer *t, const char *dir, const cli_list *files,
+                   const cli_texts_options *o)
+{
+    cli_figures f;
+    int code = CLI_OK;
+    if (cli_figures_make(m, t, dir, files, o, &f) != BY_OK)
+        code = cli_fail(NULL);
+    else if (o->json)
+        code = print_json(&f, dir);
+    else
+        cli_figures_print(&f);
+    cli_figures_close(&f);
     return code;
 }

@@ -3,6 +3,7 @@
 
 #include "banyan/finetune.h"
 #include "cli/common.h"
+#include "cli/learning.h"
 #include "cli/seq2seq.h"
 #include "cli/show.h"
 #include "cli/tasks.h"
@@ -37,6 +38,10 @@ static const cli_option options[] = {
      .help = "seq2seq: put before the source, as in \"sst2: \""},
     {CLI_AT(finetune_options, two.words), .name = "label-words", .value = "W0,W1,...",
      .help = "seq2seq: what targets 0, 1, ... stand for, as in negative,positive"},
+    {CLI_AT(finetune_options, two.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9), .preset = "200",
+     .help =
+         "seq2seq: texts of --eval that the best model writes at the end, for BLEU, chrF, ROUGE and exact "
+         "matches; 0: none"},
     {CLI_AT(finetune_options, weights), .name = "class-weights", .value = "balanced|W1,W2,...",
      .help = "how much each label counts in the loss, in the order of config.json"},
 
@@ -48,14 +53,12 @@ static const cli_option options[] = {
      .preset = "0", .help = "seq2seq: share of each target that is spread over all tokens"},
     {CLI_AT(finetune_options, eval_batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
      .help = "rows at once when evaluating"},
-    {CLI_AT(finetune_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",
-     CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"},
+    CLI_ACCUMULATE_ROW(finetune_options),
     {CLI_AT(finetune_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "3",
      .help = "passes over the data"},
     {CLI_AT(finetune_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
      .suffix = true, .help = "or: steps in all"},
-    {CLI_AT(finetune_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
-     .help = "stop after N evaluations without progress (0: never)"},
+    CLI_PATIENCE_ROW(finetune_options),
 
     {CLI_AT(finetune_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
@@ -68,57 +71,26 @@ static const cli_option options[] = {
      .help = "part of the run in which the rate rises"},
     {CLI_AT(finetune_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
      .help = "or: steps in which it does"},
-    {CLI_AT(finetune_options, decay), .name = "weight-decay", CLI_MIN(0), .preset = "0.01",
-     .help = "on tensors of two or more axes"},
+    CLI_DECAY_ROW(finetune_options, "0.01"),
     {CLI_AT(finetune_options, layer_decay), .name = "layer-decay", CLI_RANGE(1e-6, 1), .preset = "1",
      .help = "each layer learns at this times the rate of the one above it"},
     {CLI_AT(finetune_options, freeze), .name = "freeze", .value = "embeddings|N|body",
      .help = "what does not learn: the embeddings, also the first N layers, or all layers"},
-    {CLI_AT(finetune_options, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),
-     .preset = "0.9", .help = "AdamW"},
-    {CLI_AT(finetune_options, beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),
-     .preset = "0.999", .help = "AdamW"},
-    {CLI_AT(finetune_options, eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"},
-    {CLI_AT(finetune_options, max_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",
-     .help = "clip gradients (0: do not)"},
+    CLI_ADAM_ROWS(finetune_options, "0.999"),
+    CLI_CLIP_ROW(finetune_options),
     {CLI_AT(finetune_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99),
      .help = "dropout probability (else the model's own)"},
 
-    {CLI_AT(finetune_options, out), .name = "out", .letter = 'o', .value = "DIR",
-     .help = "becomes a model directory; the same command goes on with a run in it", .group = "Run"},
-    {CLI_AT(finetune_options, overwrite), .name = "overwrite", .help = "start afresh instead of going on"},
-    {CLI_AT(finetune_options, eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),
-     .help = "evaluate every N steps (else after each epoch)"},
-    {CLI_AT(finetune_options, save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),
-     .help = "save every N steps (else with each evaluation)"},
-    {CLI_AT(finetune_options, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",
-     .help = "newest checkpoints kept, besides the best"},
-    {CLI_AT(finetune_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),
-     .help = "log every N steps"},
-    {CLI_AT(finetune_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337",
-     .help = "of the new head, the order of the data and dropout"},
+    CLI_RUN_ROWS(finetune_options, "becomes a model directory; the same command goes on with a run in it",
+                 "after each epoch"),
+    CLI_SAVE_ROWS(finetune_options),
+    CLI_LOG_ROWS(finetune_options, "of the new head, the order of the data and dropout"),
 
-    {CLI_AT(finetune_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
-     .group = "Machine"},
-    {CLI_AT(finetune_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core)"},
-    {CLI_AT(finetune_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
-     .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "
-             "--stochastic-rounding)"},
-    {CLI_AT(finetune_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
-    {CLI_AT(finetune_options, by_chance), .name = "stochastic-rounding",
-     .help =
-         "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or down by "
-         "chance, right in the mean, a little noisier"},
-    {CLI_AT(finetune_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
-     .help = "keep less for the backward pass and compute it again"},
+    CLI_MACHINE_ROWS(finetune_options),
 
     {CLI_AT(finetune_options, json), .name = "json", .help = "print the result as one JSON object",
      .group = "Output"},
-    {CLI_AT(finetune_options, curve), .name = "curve",
-     .help = "draw the curve at the end even when this is no terminal"},
-    {CLI_AT(finetune_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+    CLI_CURVE_ROWS(finetune_options),
 };
 
 /* What the callbacks share. */

@@ -448,7 +448,7 @@ static double share(double p)
 static by_generate_spec make_spec(job *j)
 {
     const generate_options *o = &j->o;
-    by_generate_spec spec = {.sampling = {.temperature = o->greedy || o->strategy.beams > 1 ? 0 : o->temp,
+    by_generate_spec spec = {.sampling = {.temperature = o->greedy ? 0 : o->temp,
                                           .top_k = o->top_k,
                                           .top_p = share(o->top_p),
                                           .min_p = o->min_p,
@@ -552,14 +552,15 @@ static int generate_run(int argc, char **argv)
     int sources = (j.o.prompt != NULL) + (j.o.file != NULL) + (args.count > 1) + fills_in(&j.o);
     if (fills_in(&j.o))
         j.o.echo = false;
+    if (j.o.strategy.beams > 1 && !cli_given(&args, &j.o.temp)) /* it searches, unless draws are asked for */
+        j.o.temp = 0;
     if (fills_in(&j.o) && j.o.ids)
         code = cli_usage_fail("--prefix and --suffix are text, and --ids reads none");
     else if (sources > 1)
         code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file, arguments, "
                               "and --prefix with --suffix");
-    else if (j.o.strategy.beams > 1 && (j.o.samples > 1 || (cli_given(&args, &j.o.temp) && j.o.temp > 0)))
-        code =
-            cli_usage_fail("a beam search draws nothing: --return gives several texts, and --temp must be 0");
+    else if (j.o.strategy.beams > 1 && j.o.samples > 1)
+        code = cli_usage_fail("a beam search gives its best texts: several with --return, not --samples");
     else if (j.o.strategy.beams > 1 && cli_given(&args, &j.o.slide) && j.o.slide)
         code = cli_usage_fail("the context cannot slide in a beam search");
     else if (j.o.ids && j.o.stop.count)
@@ -582,8 +583,8 @@ const cli_verb cli_generate = {
         "the text starts at the model's end-of-text token.\n\n"
         "The constraints apply first, in the order of the list below, then the temperature, then the "
         "filters. "
-        "With --beams the likeliest texts are searched for, under the same constraints, and nothing is "
-        "drawn. "
+        "With --beams the likeliest texts are searched for, under the same constraints; nothing is "
+        "drawn unless --temp is given too. "
         "docs/GENERATION.md has every formula.",
     .examples =
         "banyan generate runs/shakespeare \"ROMEO:\"\n"

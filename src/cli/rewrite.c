@@ -15,7 +15,7 @@ typedef struct rewrite_options {
     cli_read_options read;
     cli_strategy strategy;
     const char *prefix, *task, *from, *to;
-    int max_new;
+    int max_new, max_source;
     double temp, top_p;
     int top_k;
     int64_t seed;
@@ -33,6 +33,9 @@ typedef struct kind {
     CLI_READ_ROWS(rewrite_options),                                                                                   \
     {CLI_AT(rewrite_options, truncate), .name = "truncate", .preset = cut,                                            \
      .help = "cut a text that is longer than the model reads; else that is an error"},                                \
+    {CLI_AT(rewrite_options, max_source), .name = "max-source", CLI_RANGE(1, 1 << 24), .suffix = true,                \
+     .help = "tokens of a text that are read; the rest is cut, which is told (else, where the model has no limit, "   \
+             "its tokenizer's model_max_length, or 1024)"},                                                           \
     {CLI_AT(rewrite_options, time), .name = "time", .help = "tell on stderr how long it took"},                       \
     {CLI_AT(rewrite_options, prefix), .name = "prefix", .value = "TEXT", .group = "What to do",                       \
      .help = "put before every text (T5: \"translate English to German: \")"},                                        \
@@ -43,7 +46,7 @@ typedef struct kind {
     CLI_BEAM_ROWS(rewrite_options, "5"),                                                                              \
     CLI_CONSTRAINT_ROWS(rewrite_options),                                                                             \
     {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",         \
-     .help = "above 0: draw from the distribution instead of searching", .group = "Sampling"},                        \
+     .help = "above 0: draw instead of searching; with --beams, within the search", .group = "Sampling"},             \
     {CLI_AT(rewrite_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "0",                               \
      .help = "only the k likeliest; 0: all"},                                                                         \
     {CLI_AT(rewrite_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "1",                                 \
@@ -105,10 +108,10 @@ static by_status load_defaults(job *j, const char *dir)
     const rewrite_options *o = &j->o;
     char *named = o->to ? by_sprintf("translation_%s_to_%s", o->from ? o->from : "en", o->to) : NULL;
     const char *task = o->task ? o->task : j->kind->summary ? "summarization" : named;
-    by_status s = by_rewrite_defaults_load(dir, task, &j->defaults);
+    by_status s = by_rewrite_defaults_load(j->model, dir, task, &j->defaults);
     if (s != BY_OK && !o->task && s == BY_ERR_ARGUMENT) { /* it may go without */
         by_rewrite_defaults_free(&j->defaults);
-        s = by_rewrite_defaults_load(dir, NULL, &j->defaults);
+        s = by_rewrite_defaults_load(j->model, dir, NULL, &j->defaults);
         if (s == BY_OK && o->to)
             s = use_token(j, o->to);
     }
@@ -124,7 +127,7 @@ static void merge_beam(const job *j, const cli_args *args, cli_strategy *s)
     const by_beam *b = &j->defaults.generate.beam;
     if (!cli_given(args, &j->o.strategy.beams))
         s->beams = b->width > 1 ? b->width : 5;
-    if (j->o.temp > 0)
+    if (j->o.temp > 0 && !cli_given(args, &j->o.strategy.beams))
         s->beams = 1;
     if (!cli_given(args, &j->o.strategy.length_penalty))
         s->length_penalty = b->length_penalty;
@@ -142,21 +145,18 @@ static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
 {
     const by_sampling *own = &j->defaults.generate.sampling;
     cli_strategy s = j->o.strategy;
-    if (j->o.temp > 0 && ((cli_given(args, &j->o.strategy.beams) && s.beams > 1) || s.returned > 1))
-        return by_fail(BY_ERR_ARGUMENT, "--temp draws one text; --beams and --return search for the best");
+    if (j->o.temp > 0 && s.returned > 1 && !cli_given(args, &j->o.strategy.beams))
+        return by_fail(BY_ERR_ARGUMENT, "--temp draws one text; --return gives the best of --beams");
     merge_beam(j, args, &s);
     for (int i = 0; i < own->banned_count; i++)
         BY_TRY(by_ids_push(&j->constraints.banned, own->banned[i]));
     BY_TRY(cli_constraints_open(&s, j->tokenizer, &j->constraints));
+    BY_TRY(cli_constraints_add(&j->constraints, own->words, own->word_count));
     cli_strategy_apply(&s, &j->constraints, spec);
     if (!s.force_first)
         spec->sampling.forced_first = own->forced_first;
     if (!s.force_last)
         spec->sampling.forced_last = own->forced_last;
-    if (!spec->sampling.word_count) {
-        spec->sampling.words = own->words;
-        spec->sampling.word_count = own->word_count;
-    }
     spec->sampling.temperature = j->o.temp;
     spec->sampling.top_k = j->o.top_k;
     spec->sampling.top_p = j->o.top_p;
@@ -183,8 +183,11 @@ static by_status open_job(job *j, const cli_args *args)
     j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
     by_status s = j->tokenizer ? load_defaults(j, dir) : by_error_status();
     by_free(dir);
-    by_rewriter_spec spec = {
-        .generate.cancelled = on_poll, .batch = read->batch, .prefix = j->prefix, .truncate = j->o.truncate};
+    by_rewriter_spec spec = {.generate.cancelled = on_poll,
+                             .batch = read->batch,
+                             .prefix = j->prefix,
+                             .truncate = j->o.truncate,
+                             .max_source = j->o.max_source ? j->o.max_source : j->defaults.max_source};
     if (s == BY_OK)
         s = make_spec(j, args, &spec.generate);
     if (s == BY_OK)
@@ -279,8 +282,8 @@ static int run_kind(const kind *k, int argc, char **argv)
         s = rewrite(&j, &texts);
     code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     if (j.cut)
-        cli_note("%lld text%s cut to the %d tokens that this model reads", (long long)j.cut,
-                 j.cut == 1 ? " was" : "s were", by_model_context(j.model));
+        cli_note("%lld text%s cut to the first %d tokens (--max-source)", (long long)j.cut,
+                 j.cut == 1 ? " was" : "s were", by_rewriter_most(j.rewriter));
     if (j.o.time && s == BY_OK)
         cli_note("%lld texts in %.3f s, %.1f a second", (long long)j.texts, j.seconds,
                  (double)j.texts / j.seconds);

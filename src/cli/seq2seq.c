@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "cli/eval_texts.h"
 #include "cli/report.h"
 #include "cli/show.h"
 #include "text/tokenizer.h"
@@ -64,42 +65,80 @@ static by_status leave(by_device *d, const char *out, bool best)
     return s;
 }
 
-static void print_result(const by_finetune_spec *s, const cli_seq2seq *o, const by_run_result *r)
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* What the model in spec->out makes of the evaluation set, as `banyan eval` would judge it. */
+static by_status judge(by_device *d, const by_finetune_spec *s, const cli_seq2seq *o, cli_figures *out)
+{
+    by_model *m = by_model_open(d, s->out, &(by_model_spec){.dtype = s->dtype});
+    by_tokenizer *t = m ? by_tokenizer_load(s->out) : NULL;
+    const cli_list files = {.items = &(const char *){s->eval_data}, .count = 1};
+    const cli_texts_options options = {.metric = "bleu,chrf,rouge,exact",
+                                       .prefix = o->prefixes.count ? o->prefixes.items[0] : "",
+                                       .words = o->words,
+                                       .source_column = s->reading.text,
+                                       .target_column = s->reading.label,
+                                       .predictions = s->predictions,
+                                       .batch = s->work.batch,
+                                       .limit = o->eval_texts,
+                                       .quiet = o->quiet};
+    by_status status = t ? cli_figures_make(m, t, s->out, &files, &options, out) : by_error_status();
+    by_tokenizer_free(t);
+    by_model_free(m);
+    return status;
+}
+
+static void print_json(const by_finetune_spec *s, const by_run_result *r, cli_figures *f)
 {
     const bool judged = isfinite(r->best_eval_loss);
-    if (o->json) {
-        cJSON *j = cJSON_CreateObject();
-        cJSON_AddStringToObject(j, "out", s->out);
-        cJSON_AddNumberToObject(j, "steps", (double)r->steps);
-        cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
-        cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
-        cli_json_number(j, "train_loss", r->loss);
-        cJSON_AddNumberToObject(j, "best_step", (double)(judged ? r->best_step : r->steps));
-        cJSON_AddNumberToObject(j, "seconds", r->seconds);
-        if (judged)
-            cJSON_AddNumberToObject(j, "loss", r->best_eval_loss);
-        cli_print_json(j);
-        return;
-    }
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "out", s->out);
+    cJSON_AddNumberToObject(j, "steps", (double)r->steps);
+    cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
+    cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
+    cli_json_number(j, "train_loss", r->loss);
+    cJSON_AddNumberToObject(j, "best_step", (double)(judged ? r->best_step : r->steps));
+    cJSON_AddNumberToObject(j, "seconds", r->seconds);
+    if (judged)
+        cJSON_AddNumberToObject(j, "loss", r->best_eval_loss);
+    if (f->texts)
+        cli_figures_json(f, j);
+    cli_print_json(j);
+}
+
+static void print_text(const by_finetune_spec *s, const cli_seq2seq *o, const by_run_result *r,
+                       cli_figures *f)
+{
     if (!o->quiet)
         cli_show_curve(s->out, o->curve);
     printf("%lld steps in %.1f s%s", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "");
-    if (judged)
+    if (isfinite(r->best_eval_loss))
         printf("; best at step %lld: loss %.4f", (long long)r->best_step, r->best_eval_loss);
-    printf("\nmodel: %s\n", s->out);
+    printf("\n");
+    if (f->texts)
+        cli_figures_print(f);
+    printf("model: %s\n", s->out);
 }
 
 by_status cli_tune_seq2seq(by_device *d, const by_finetune_spec *spec, const cli_seq2seq *o)
 {
-    if (spec->freeze || spec->class_weights || spec->layer_decay != 1 || spec->predictions)
+    const bool writes = spec->eval_data && o->eval_texts > 0;
+    if (spec->freeze || spec->class_weights || spec->layer_decay != 1)
         return by_fail(BY_ERR_UNSUPPORTED,
-                       "--task seq2seq has no --freeze, --layer-decay, --class-weights and "
-                       "--predictions");
+                       "--task seq2seq has no --freeze, --layer-decay and --class-weights");
+    if (spec->predictions && !writes)
+        return by_fail(BY_ERR_ARGUMENT, "--predictions needs --eval, and --eval-texts above 0");
     const by_run_spec run = run_spec(spec, o);
     by_run_result result;
     BY_TRY(by_train_run(d, &run, &result));
     BY_TRY(leave(d, spec->out, isfinite(result.best_eval_loss)));
-    print_result(spec, o, &result);
-    return BY_OK;
+    cli_figures f = {0};
+    by_status s = writes ? judge(d, spec, o, &f) : BY_OK;
+    if (s == BY_OK && o->json)
+        print_json(spec, &result, &f);
+    else if (s == BY_OK)
+        print_text(spec, o, &result, &f);
+    cli_figures_close(&f);
+    return s;
 }

@@ -117,6 +117,17 @@ by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli
     return BY_OK;
 }
 
+by_status cli_constraints_add(cli_constraints *c, const by_words *words, int count)
+{
+    by_words *all = by_resize(c->words, (size_t)c->count + (size_t)count + 1, sizeof *all);
+    if (!all)
+        return BY_ERR_MEMORY;
+    c->words = all;
+    for (int i = 0; i < count; i++)
+        all[c->count++] = words[i];
+    return BY_OK;
+}
+
 void cli_constraints_close(cli_constraints *c)
 {
     by_ids_free(&c->banned);

@@ -65,6 +65,8 @@ typedef struct cli_constraints {
 
 /* Texts to tokens; without a tokenizer, texts are lists of ids. BY_ERR_ARGUMENT naming the option. */
 by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out);
+/* Words that never come besides; what they point to must outlive c. */
+by_status cli_constraints_add(cli_constraints *c, const by_words *words, int count);
 void cli_constraints_close(cli_constraints *c); /* zero state is legal */
 
 /* Put everything into a spec; c must outlive it. */

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/examples.h"
+#include "cli/learning.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
@@ -108,14 +109,12 @@ static const cli_option options[] = {
     {CLI_AT(train_options, batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
      .suffix = true, .help = "translate: tokens per step instead, in rows of about the same length"},
     {CLI_AT(train_options, seq), .name = "seq", CLI_MIN(1), .help = "tokens per sequence (else the context)"},
-    {CLI_AT(train_options, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",
-     CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"},
+    CLI_ACCUMULATE_ROW(train_options),
     {CLI_AT(train_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
      .suffix = true, .help = "steps in all"},
     {CLI_AT(train_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "1",
      .help = "else: passes over the data"},
-    {CLI_AT(train_options, patience), .name = "patience", CLI_MIN(0), .preset = "0",
-     .help = "stop after N evaluations without progress (0: never)"},
+    CLI_PATIENCE_ROW(train_options),
 
     {CLI_AT(train_options, label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99), .preset = "0",
      .help = "share of each target that is spread over all tokens; held-out loss is without it"},
@@ -132,59 +131,28 @@ static const cli_option options[] = {
      .help = "course of the learning rate"},
     {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
      .help = "steps of linear rise (else a tenth of the run, 100 at most)"},
-    {CLI_AT(train_options, decay), .name = "weight-decay", CLI_MIN(0), .preset = "0.1",
-     .help = "on tensors of two or more axes"},
-    {CLI_AT(train_options, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),
-     .preset = "0.9", .help = "AdamW"},
-    {CLI_AT(train_options, beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),
-     .preset = "0.99", .help = "AdamW"},
-    {CLI_AT(train_options, eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"},
+    CLI_DECAY_ROW(train_options, "0.1"),
+    CLI_ADAM_ROWS(train_options, "0.99"),
     {CLI_AT(train_options, momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0",
      .help = "SGD"},
-    {CLI_AT(train_options, max_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",
-     .help = "clip gradients (0: do not)"},
+    CLI_CLIP_ROW(train_options),
 
-    {CLI_AT(train_options, out), .name = "out", .letter = 'o', .value = "DIR",
-     .help = "run folder; the same command goes on with what is in it", .group = "Run"},
-    {CLI_AT(train_options, overwrite), .name = "overwrite", .help = "start afresh instead of going on"},
-    {CLI_AT(train_options, eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),
-     .help = "evaluate every N steps (else ten times in all)"},
+    CLI_RUN_ROWS(train_options, "run folder; the same command goes on with what is in it",
+                 "ten times in all"),
     {CLI_AT(train_options, eval_batches), .name = "eval-batches", CLI_MIN(0), .preset = "0",
      .help = "batches per evaluation (0: the whole held-out part)"},
-    {CLI_AT(train_options, save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),
-     .help = "save every N steps (else with each evaluation)"},
-    {CLI_AT(train_options, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",
-     .help = "newest checkpoints kept, besides the best"},
+    CLI_SAVE_ROWS(train_options),
     {CLI_AT(train_options, average), .name = "average", CLI_RANGE(1, 1000),
      .help = "at the end, the mean of the N newest checkpoints goes to averaged/"},
-    {CLI_AT(train_options, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),
-     .help = "log every N steps"},
-    {CLI_AT(train_options, seed), .name = "seed", CLI_MIN(0), .preset = "1337",
-     .help = "of initial values, data order and dropout"},
+    CLI_LOG_ROWS(train_options, "of initial values, data order and dropout"),
 
-    {CLI_AT(train_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
-     .group = "Machine"},
-    {CLI_AT(train_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core)"},
-    {CLI_AT(train_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
-     .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "
-             "--stochastic-rounding)"},
-    {CLI_AT(train_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
-    {CLI_AT(train_options, by_chance), .name = "stochastic-rounding",
-     .help =
-         "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or down by "
-         "chance, right in the mean, a little noisier"},
-    {CLI_AT(train_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
-     .help = "keep less for the backward pass and compute it again"},
+    CLI_MACHINE_ROWS(train_options),
 
     {CLI_AT(train_options, json), .name = "json", .help = "print the result as one JSON object",
      .group = "Output"},
     {CLI_AT(train_options, trace), .name = "trace",
      .help = "show every node of the first step: shape, norm, time"},
-    {CLI_AT(train_options, curve), .name = "curve",
-     .help = "draw the curve at the end even when this is no terminal"},
-    {CLI_AT(train_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+    CLI_CURVE_ROWS(train_options),
 };
 
 /* What the callbacks share. */

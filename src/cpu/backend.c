@@ -467,6 +467,7 @@ by_status by_cpu_open(by_device *d, const char *isa, int threads)
     }
 #endif
     d->backend = &by_cpu_backend;
+    d->on_host = true;
     snprintf(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
              by_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
     return BY_OK;

@@ -132,6 +132,10 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
 
 by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec)
 {
+    if (!m || !like || !spec) {
+        by_fail_missing(m ? "batch" : "model");
+        return NULL;
+    }
     if (like->batch < 1 || like->seq < 1 || like->batch > INT32_MAX / like->seq || like->source_seq < 0 ||
         like->batch > INT32_MAX / BY_MAX(like->source_seq, 1) || !like->source != !like->source_seq) {
         by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", like->batch, like->seq);
@@ -201,6 +205,8 @@ static by_status feed_positions(by_pass *p, const by_batch *b)
 
 by_status by_pass_run(by_pass *p, const by_batch *b)
 {
+    if (!p || !b)
+        return by_fail_missing(p ? "batch" : "pass");
     if (!by_pass_fits(p, b))
         return by_fail(BY_ERR_ARGUMENT, "a batch of %d by %d is not like that of this pass, %d by %d",
                        b->batch, b->seq, p->like.batch, p->like.seq);
@@ -253,7 +259,7 @@ by_tensor *by_pass_summary(const by_pass *p)
 
 by_status by_pass_read(by_pass *p, const by_tensor *t, float *out)
 {
-    return by_read_f32(p->program, t, out);
+    return p ? by_read_f32(p->program, t, out) : by_fail_missing("pass");
 }
 
 /* ---- passes by shape ------------------------------------------------------------------------- */
@@ -269,6 +275,10 @@ struct by_passes {
 
 by_passes *by_passes_new(by_model *m, const by_pass_spec *spec, int limit)
 {
+    if (!m || !spec) {
+        by_fail_missing(m ? "by_pass_spec" : "model");
+        return NULL;
+    }
     by_passes *s = by_alloc_zero(1, sizeof *s);
     if (!s)
         return NULL;
@@ -295,6 +305,10 @@ void by_passes_free(by_passes *s)
 
 by_pass *by_passes_get(by_passes *s, const by_batch *like)
 {
+    if (!s || !like) {
+        by_fail_missing(s ? "batch" : "set of passes");
+        return NULL;
+    }
     int at = s->count - 1;
     while (at >= 0 && !by_pass_fits(s->list[at], like))
         at--;

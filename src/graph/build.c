@@ -8,11 +8,13 @@
 
 int by_rank(const by_tensor *t)
 {
-    return t->rank;
+    return t ? t->rank : 0;
 }
 
 int64_t by_dim(const by_tensor *t, int axis)
 {
+    if (!t)
+        return 0;
     if (axis < 0)
         axis += t->rank;
     return axis >= 0 && axis < t->rank ? t->dim[axis] : 0;
@@ -20,15 +22,15 @@ int64_t by_dim(const by_tensor *t, int axis)
 
 int64_t by_elements(const by_tensor *t)
 {
-    int64_t n = 1;
-    for (int i = 0; i < t->rank; i++)
+    int64_t n = t != NULL;
+    for (int i = 0; i < by_rank(t); i++)
         n *= t->dim[i];
     return n;
 }
 
 by_dtype by_type(const by_tensor *t)
 {
-    return t->type;
+    return t ? t->type : BY_F32;
 }
 
 size_t by_tensor_bytes(const by_tensor *t)
@@ -74,7 +76,7 @@ char *by_shape_text(const by_tensor *t, char *buffer, size_t size)
 
 by_tensor *by_name(by_tensor *t, const char *fmt, ...)
 {
-    if (t == t->graph->poison)
+    if (!t || !fmt || t == t->graph->poison)
         return t;
     va_list args;
     va_start(args, fmt);
@@ -87,6 +89,10 @@ by_tensor *by_name(by_tensor *t, const char *fmt, ...)
 
 by_graph *by_graph_new(const by_graph_spec *spec)
 {
+    if (!spec || !spec->params) {
+        by_fail_missing("list of parameters");
+        return NULL;
+    }
     by_graph *g = by_alloc_zero(1, sizeof *g);
     if (!g)
         return NULL;
@@ -120,6 +126,8 @@ void by_graph_free(by_graph *g)
 
 by_status by_graph_status(const by_graph *g)
 {
+    if (!g)
+        return by_fail_missing("graph");
     if (g->status != BY_OK)
         by_fail(g->status, "%s", g->message ? g->message : "out of memory while building a graph");
     return g->status;
@@ -128,6 +136,10 @@ by_status by_graph_status(const by_graph *g)
 /* Keep the thread's present error as the graph's, unless the graph has one already. */
 by_tensor *by_graph_poison(by_graph *g)
 {
+    if (!g) {
+        by_fail_missing("graph");
+        return NULL;
+    }
     if (g->status == BY_OK) {
         g->status = by_error_status() != BY_OK ? by_error_status() : BY_ERR_ARGUMENT;
         g->message = by_arena_strdup(g->arena, by_error_message());
@@ -137,8 +149,8 @@ by_tensor *by_graph_poison(by_graph *g)
 
 by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
 {
-    if (g->status != BY_OK)
-        return g->poison;
+    if (by_graph_is_bad(g))
+        return by_graph_poison(g);
     char text[512];
     va_list args;
     va_start(args, fmt);
@@ -153,6 +165,10 @@ by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
 static void scope_push(by_graph *g, const char *fmt, va_list args)
 {
     char part[128];
+    if (!g || !fmt) {
+        by_graph_fail(g, "a scope has no name");
+        return;
+    }
     vsnprintf(part, sizeof part, fmt, args);
     size_t old = strlen(g->scope), more = strlen(part);
     if (g->scope_depth == BY_COUNT(g->scope_cuts)) {
@@ -181,7 +197,7 @@ void by_scope_push(by_graph *g, const char *fmt, ...)
 
 void by_scope_pop(by_graph *g)
 {
-    if (g->scope_depth > 0)
+    if (g && g->scope_depth > 0)
         g->scope[g->scope_cuts[--g->scope_depth]] = '\0';
 }
 
@@ -191,13 +207,15 @@ void by_block_push(by_graph *g, const char *fmt, ...)
     va_start(args, fmt);
     scope_push(g, fmt, args);
     va_end(args);
-    g->block = ++g->n_blocks;
+    if (g)
+        g->block = ++g->n_blocks;
 }
 
 void by_block_pop(by_graph *g)
 {
     by_scope_pop(g);
-    g->block = 0;
+    if (g)
+        g->block = 0;
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
@@ -246,8 +264,10 @@ by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
 static by_tensor *leaf(by_graph *g, by_place place, const char *name, by_dtype type, int rank,
                        const int64_t *shape)
 {
-    if (g->status != BY_OK)
-        return g->poison;
+    if (by_graph_is_bad(g))
+        return by_graph_poison(g);
+    if (!name || (rank > 0 && !shape))
+        return by_graph_fail(g, "%s has no %s", name ? name : "a tensor", name ? "shape" : "name");
     by_tensor *t = by_tensor_new(g, type, rank, shape);
     if (t == g->poison)
         return t;
@@ -267,8 +287,10 @@ by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, cons
                     by_memory *m)
 {
     by_tensor *t = leaf(g, BY_PLACE_STATE, name, type, rank, shape);
-    if (t == g->poison)
+    if (by_graph_is_bad(g))
         return t;
+    if (!m)
+        return by_graph_fail(g, "state %s has no memory", name);
     if (by_tensor_bytes(t) > m->bytes)
         return by_graph_fail(g, "state %s needs %zu bytes, its memory has %zu", name, by_tensor_bytes(t),
                              m->bytes);
@@ -280,8 +302,10 @@ by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, cons
  */
 by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
-    if (g->status != BY_OK)
-        return g->poison;
+    if (by_graph_is_bad(g))
+        return by_graph_poison(g);
+    if (!name || (rank > 0 && !shape))
+        return by_graph_fail(g, "parameter %s has no %s", name ? name : "?", name ? "shape" : "name");
     char *full = by_arena_sprintf(g->arena, "%s%s", g->scope, name);
     int index = full ? by_params_declare(g->params, full, rank, shape, init) : -1;
     if (index < 0)
@@ -300,7 +324,7 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
 by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
     by_tensor *t = by_param(g, name, rank, shape, init);
-    if (t != g->poison) {
+    if (!by_graph_is_bad(g)) {
         g->params->list[t->param].trainable = false;
         t->needs_grad = false;
     }
@@ -318,8 +342,10 @@ by_tensor *by_grad_leaf(by_graph *g, by_tensor *param)
 
 by_tensor *by_output(by_graph *g, const char *name, by_tensor *t)
 {
-    if (g->status != BY_OK)
-        return g->poison;
+    if (by_graph_is_bad(g))
+        return by_graph_poison(g);
+    if (!t)
+        return by_graph_fail(g, "output %s is missing", name ? name : "?");
     t->is_output = true;
     if (name)
         by_name(t, "%s", name);
@@ -345,11 +371,26 @@ by_status by_set_output_like(by_node *n, int i, const by_tensor *t)
     return by_set_output(n, i, t->type, t->rank, t->dim);
 }
 
+static int first_missing(by_op op, by_tensor *const *in, int n_in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (!in[i] && !by_op_is_optional(op, i))
+            return i;
+    return -1;
+}
+
 by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
                       size_t attr_size)
 {
-    if (g->status != BY_OK)
+    if (by_graph_is_bad(g)) {
+        by_graph_poison(g);
         return NULL;
+    }
+    const int missing = first_missing(op, in, n_in);
+    if (missing >= 0) {
+        by_graph_fail(g, "%s: input %d is missing", by_ops[op].name, missing + 1);
+        return NULL;
+    }
     by_node *n = by_arena_alloc(g->arena, sizeof *n);
     char *scope = by_arena_strdup(g->arena, g->scope);
     if (n && attr_size)
@@ -395,5 +436,5 @@ by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, co
                        size_t attr_size)
 {
     by_node *n = by_node_make(g, op, in, n_in, attr, attr_size);
-    return n && n->out[0] ? n->out[0] : g->poison;
+    return n && n->out[0] ? n->out[0] : by_poison_of(g);
 }

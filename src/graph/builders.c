@@ -8,9 +8,23 @@
     by_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), \
                 attr, sizeof *(attr))
 
+/* What the op is to be told is NULL. */
+static by_tensor *no_shape(by_graph *g, const char *what)
+{
+    return by_graph_fail(g, "%s: no shape is given", what);
+}
+
+/* The same for an operand that a builder looks at before the node is made. */
+static by_tensor *no_operand(by_graph *g, const char *op)
+{
+    return by_graph_fail(g, "%s: input 1 is missing", op);
+}
+
 static by_tensor *constant(by_graph *g, by_op op, by_dtype type, int rank, const int64_t *shape, double value)
 {
     by_fill_attr a = {.value = value, .type = type, .rank = rank};
+    if (rank > 0 && !shape)
+        return no_shape(g, "a constant");
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "a constant has %d axes; at most %d are possible", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
@@ -36,7 +50,7 @@ by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first)
 by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count, const int *first)
 {
     by_buckets_attr a = {.length = length, .zero = zero, .both = both, .count = count};
-    if (count < 1 || count > BY_MAX_BUCKETS || length < 1)
+    if (!first || count < 1 || count > BY_MAX_BUCKETS || length < 1)
         return by_graph_fail(g, "buckets: %d of them for %lld distances; 1 to %d are possible", count,
                              (long long)length, BY_MAX_BUCKETS);
     memcpy(a.first, first, (size_t)count * sizeof *first);
@@ -90,6 +104,8 @@ by_tensor *by_activation(by_graph *g, by_tensor *x, by_act act)
 by_tensor *by_dropout(by_graph *g, by_tensor *x, float p)
 {
     by_dropout_attr a = {p};
+    if (by_graph_is_bad(g) || !x)
+        return no_operand(g, "dropout");
     if (!g->training || p == 0)
         return x;
     if (!(p > 0 && p < 1))
@@ -127,25 +143,29 @@ static by_attention_attr attention_attr(const by_graph *g, const by_tensor *q, b
     a.packed = packed;
     a.head_dim = all > 0 ? (int)(by_dim(q, -1) / all) : 0;
     a.scale = s->scale != 0 ? s->scale : a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
-    a.dropout = g->training ? s->dropout : 0;
+    a.dropout = g && g->training ? s->dropout : 0;
     return a;
 }
 
 by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_attention_spec *spec)
 {
+    if (!spec)
+        return by_graph_fail(g, "attention: nothing says how many heads there are");
     by_attention_attr a = attention_attr(g, q, !k && !v, spec);
     if (!(a.dropout >= 0 && a.dropout < 1))
         return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.dropout);
     by_tensor *in[] = {q, k, v, spec->key_mask, spec->prefix, spec->bias};
     by_node *n = by_node_make(g, BY_OP_ATTENTION, in, BY_COUNT(in), &a, sizeof a);
     if (spec->weights)
-        *spec->weights = n ? n->out[2] : g->poison;
-    return n ? n->out[0] : g->poison;
+        *spec->weights = n ? n->out[2] : by_poison_of(g);
+    return n ? n->out[0] : by_poison_of(g);
 }
 
 by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor *k_cache,
                                by_tensor *v_cache, by_tensor *past, const by_attention_spec *spec)
 {
+    if (!spec)
+        return by_graph_fail(g, "attention_cached: nothing says how many heads there are");
     by_attention_attr a = attention_attr(g, q, !k && !v, spec);
     a.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
     a.dropout = 0;
@@ -189,8 +209,8 @@ by_tensor *by_scale(by_graph *g, by_tensor *x, double factor)
 
 static by_tensor *reduce_axis(by_graph *g, by_tensor *x, int axis, bool mean)
 {
-    if (g->status != BY_OK)
-        return g->poison;
+    if (by_graph_is_bad(g) || !x)
+        return no_operand(g, mean ? "mean" : "sum");
     if (axis < 0)
         axis += x->rank;
     if (axis < 0 || axis >= x->rank)
@@ -222,6 +242,8 @@ by_tensor *by_mean(by_graph *g, by_tensor *x, int axis)
 by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
 {
     by_reshape_attr a = {.rank = rank};
+    if (rank > 0 && !shape)
+        return no_shape(g, "reshape");
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "reshape: %d axes; at most %d are possible", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
@@ -232,29 +254,31 @@ by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
 by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order)
 {
     by_permute_attr a = {0};
-    for (int i = 0; i < x->rank; i++)
+    if (!order)
+        return by_graph_fail(g, "permute: no order is given");
+    for (int i = 0; i < by_rank(x); i++)
         a.order[i] = order[i];
     return ADD_NODE(g, BY_OP_PERMUTE, &a, x);
 }
 
 by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count)
 {
-    by_slice_attr a = {axis < 0 ? axis + x->rank : axis, start, count};
+    by_slice_attr a = {axis < 0 ? axis + by_rank(x) : axis, start, count};
     return ADD_NODE(g, BY_OP_SLICE, &a, x);
 }
 
 by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis)
 {
-    if (count < 1 || count > BY_MAX_INPUTS)
+    if (!parts || count < 1 || count > BY_MAX_INPUTS)
         return by_graph_fail(g, "concat: %d parts; 1 to %d are possible", count, BY_MAX_INPUTS);
-    by_slice_attr a = {axis < 0 ? axis + parts[0]->rank : axis, 0, 0};
+    by_slice_attr a = {axis < 0 ? axis + by_rank(parts[0]) : axis, 0, 0};
     return by_node_add(g, BY_OP_CONCAT, parts, count, &a, sizeof a);
 }
 
 by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type)
 {
     by_cast_attr a = {type};
-    return x->type == type ? x : ADD_NODE(g, BY_OP_CAST, &a, x);
+    return x && x->type == type ? x : ADD_NODE(g, BY_OP_CAST, &a, x);
 }
 
 void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *positions, by_tensor *past,
@@ -268,9 +292,12 @@ by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_ten
 {
     by_top_attr a = {k};
     by_node *n = by_node_make(g, BY_OP_TOP, &logits, 1, &a, sizeof a);
-    *ids = n ? n->out[1] : g->poison;
-    *lse = n ? n->out[2] : g->poison;
-    return n ? n->out[0] : g->poison;
+    by_tensor *poison = by_poison_of(g);
+    if (ids)
+        *ids = n ? n->out[1] : poison;
+    if (lse)
+        *lse = n ? n->out[2] : poison;
+    return n ? n->out[0] : poison;
 }
 
 void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,

@@ -61,11 +61,13 @@ by_device *by_device_open(const char *name, int threads)
 
 bool by_device_runs_ahead(const by_device *d)
 {
-    return d->backend->wait != NULL;
+    return d && d->backend->wait;
 }
 
 by_status by_device_wait(by_device *d)
 {
+    if (!d)
+        return by_fail_missing("device");
     return d->backend->wait ? d->backend->wait(d) : BY_OK;
 }
 
@@ -79,21 +81,25 @@ void by_device_free(by_device *d)
 
 const char *by_device_name(const by_device *d)
 {
-    return d->backend->name;
+    return d ? d->backend->name : "?";
 }
 
 const char *by_device_description(const by_device *d)
 {
-    return d->description;
+    return d ? d->description : "?";
 }
 
 int by_device_threads(const by_device *d)
 {
-    return d->threads;
+    return d ? d->threads : 0;
 }
 
 by_memory *by_memory_new(by_device *d, size_t bytes)
 {
+    if (!d) {
+        by_fail_missing("device");
+        return NULL;
+    }
     by_memory *m = by_alloc_zero(1, sizeof *m);
     if (!m)
         return NULL;
@@ -119,8 +125,10 @@ size_t by_memory_bytes(const by_memory *m)
     return m ? m->bytes : 0;
 }
 
-static by_status check_range(const by_memory *m, size_t offset, size_t bytes)
+static by_status check_range(const by_memory *m, size_t offset, const void *host, size_t bytes)
 {
+    if (!m || (!host && bytes))
+        return by_fail_missing(m ? "host memory to copy to or from" : "memory");
     return offset <= m->bytes && bytes <= m->bytes - offset
                ? BY_OK
                : by_fail(BY_ERR_ARGUMENT, "%zu bytes from %zu on are not in a memory of %zu", bytes, offset,
@@ -129,12 +137,12 @@ static by_status check_range(const by_memory *m, size_t offset, size_t bytes)
 
 by_status by_memory_write(by_memory *m, size_t offset, const void *from, size_t bytes)
 {
-    BY_TRY(check_range(m, offset, bytes));
+    BY_TRY(check_range(m, offset, from, bytes));
     return m->device->backend->upload(m->device, (char *)m->data + offset, from, bytes);
 }
 
 by_status by_memory_read(const by_memory *m, size_t offset, void *to, size_t bytes)
 {
-    BY_TRY(check_range(m, offset, bytes));
+    BY_TRY(check_range(m, offset, to, bytes));
     return m->device->backend->download(m->device, to, (const char *)m->data + offset, bytes);
 }

@@ -253,6 +253,7 @@ typedef struct by_op_info {
     const char *no_gradient; /* the reason, when grad is NULL */
 } by_op_info;
 extern const by_op_info by_ops[BY_OP_COUNT];
+bool by_op_is_optional(by_op op, int input); /* whether that input may be NULL */
 
 static inline bool by_wants_grad(const by_tensor *t)
 {
@@ -307,6 +308,15 @@ by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, con
                       size_t attr_size);
 by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
 by_tensor *by_grad_leaf(by_graph *g, by_tensor *param);
+/* Whether nothing can be built any more: it has an error, or is NULL, the error of by_graph_new(). */
+static inline bool by_graph_is_bad(const by_graph *g)
+{
+    return !g || g->status != BY_OK;
+}
+static inline by_tensor *by_poison_of(const by_graph *g)
+{
+    return g ? g->poison : NULL;
+}
 by_tensor *by_graph_poison(by_graph *g); /* by_graph_fail with the error that the thread has already */
 by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim); /* for infer rules */
 by_status by_set_output_like(by_node *n, int i, const by_tensor *t);
@@ -398,6 +408,7 @@ typedef struct by_backend {
 struct by_device {
     const by_backend *backend;
     int threads;
+    bool on_host; /* its memory is the host's: what is stored there need not be copied once more */
     char description[160];
     uint64_t changes; /* how often values of parameters were set from outside */
     void *impl;

@@ -690,3 +690,25 @@ static by_cost cost_optimiser(const by_node *n) /* reads and writes every buffer
 const by_op_info by_ops[BY_OP_COUNT] = {
 #include "graph/ops.def"
 };
+
+/* Inputs in brackets in the list of graph.h, as bits; those an output is added into are known anyway. */
+enum { BIT_2 = 1 << 2, BIT_3 = 1 << 3, BIT_4 = 1 << 4, BITS_1_TO_5 = 0x3e };
+static const int optional[BY_OP_COUNT] = {
+    [BY_OP_LINEAR] = BIT_2,
+    [BY_OP_NORM] = BIT_2 | BIT_3,
+    [BY_OP_NORM_GRAD] = BIT_4,
+    [BY_OP_ATTENTION] = BITS_1_TO_5,
+    [BY_OP_ATTENTION_GRAD] = BITS_1_TO_5,
+    [BY_OP_ATTENTION_CACHED] = BITS_1_TO_5,
+    [BY_OP_CROSS_ENTROPY] = BIT_2,
+    [BY_OP_CROSS_ENTROPY_GRAD] = BIT_4,
+    [BY_OP_ADAMW] = BIT_4,
+    [BY_OP_SGD] = BIT_3,
+    [BY_OP_ADAFACTOR] = BIT_4,
+};
+
+bool by_op_is_optional(by_op op, int input)
+{
+    const by_op_info *info = &by_ops[op];
+    return (info->base >= 0 && input >= info->base) || (optional[op] >> input & 1);
+}

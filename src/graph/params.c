@@ -9,6 +9,10 @@
 
 by_params *by_params_new(by_device *d, by_dtype dtype)
 {
+    if (!d) {
+        by_fail_missing("device");
+        return NULL;
+    }
     if (!by_dtype_is_float(dtype)) {
         by_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(dtype));
         return NULL;
@@ -152,6 +156,8 @@ static by_status get_buffer(by_device *d, size_t bytes, void **buffer)
 
 by_status by_params_freeze(by_params *p, bool with_training)
 {
+    if (!p)
+        return by_fail_missing("list of parameters");
     if (p->frozen)
         return BY_OK;
     BY_TRY(lay_out(p));
@@ -174,8 +180,15 @@ by_status by_params_freeze(by_params *p, bool with_training)
     return BY_OK;
 }
 
+static bool has_param(const by_params *p, int i)
+{
+    return p && i >= 0 && i < p->count;
+}
+
 void by_params_set_rate(by_params *p, int i, double scale)
 {
+    if (!has_param(p, i))
+        return;
     by_param_info *info = &p->list[i];
     info->lr_scale = (float)scale;
     info->trainable = scale != 0;
@@ -188,20 +201,20 @@ void by_params_set_rate(by_params *p, int i, double scale)
 
 int by_params_count(const by_params *p)
 {
-    return p->count;
+    return p ? p->count : 0;
 }
 
 int64_t by_params_elements(const by_params *p)
 {
     int64_t n = 0;
-    for (int i = 0; i < p->count; i++)
+    for (int i = 0; i < by_params_count(p); i++)
         n += p->list[i].count;
     return n;
 }
 
 by_dtype by_params_dtype(const by_params *p)
 {
-    return p->type;
+    return p ? p->type : BY_F32;
 }
 
 size_t by_params_bytes(const by_params *p)
@@ -213,22 +226,22 @@ size_t by_params_bytes(const by_params *p)
 
 int by_params_find(const by_params *p, const char *name)
 {
-    return by_names_find(p->names, name);
+    return p && name ? by_names_find(p->names, name) : -1;
 }
 
 const char *by_params_name(const by_params *p, int i)
 {
-    return p->list[i].name;
+    return has_param(p, i) ? p->list[i].name : NULL;
 }
 
 int by_params_rank(const by_params *p, int i)
 {
-    return p->list[i].rank;
+    return has_param(p, i) ? p->list[i].rank : 0;
 }
 
 const int64_t *by_params_shape(const by_params *p, int i)
 {
-    return p->list[i].dim;
+    return has_param(p, i) ? p->list[i].dim : NULL;
 }
 
 /* Device address of a parameter in one of the buffers, NULL when there is no such buffer. */
@@ -246,6 +259,16 @@ static float *master_address(const by_params *p, int i)
     return p->master ? (float *)p->master + p->list[i].offset : NULL;
 }
 
+static by_status check_param(const by_params *p, int i, by_slot slot, const void *host)
+{
+    if (!p || !host)
+        return by_fail_missing(p ? "memory for the values" : "list of parameters");
+    if (!has_param(p, i) || (unsigned)slot > BY_SLOT_MOMENT2)
+        return by_fail(BY_ERR_ARGUMENT, "there is no parameter %d with a slot %d: the list has %d", i,
+                       (int)slot, p->count);
+    return BY_OK;
+}
+
 static by_status no_buffer(const by_params *p, int i)
 {
     return by_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training",
@@ -254,6 +277,7 @@ static by_status no_buffer(const by_params *p, int i)
 
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 {
+    BY_TRY(check_param(p, i, slot, out));
     by_device *d = p->device;
     size_t n = (size_t)p->list[i].count;
     by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : by_acc_type(p->type);
@@ -274,24 +298,46 @@ by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
     return s;
 }
 
+/* Of the CPU, which a device with memory of its own leaves idle meanwhile. */
+static int host_threads(const by_params *p)
+{
+    return p->device->on_host ? p->device->threads : by_cores();
+}
+
+typedef struct conversion {
+    char *to;
+    const char *from;
+    by_dtype to_type, from_type;
+} conversion;
+
+static void convert_range(void *user, size_t begin, size_t end)
+{
+    const conversion *c = user;
+    by_convert(c->to + begin * by_dtype_size(c->to_type), c->to_type,
+               c->from + begin * by_dtype_size(c->from_type), c->from_type, end - begin);
+}
+
 /* Store n values of any type into a place on the device. */
 static by_status store(const by_params *p, void *to, by_dtype to_type, const void *values, by_dtype type,
                        size_t n)
 {
     by_device *d = p->device;
-    if (to_type == type)
-        return d->backend->upload(d, to, values, n * by_dtype_size(type));
-    void *host = by_alloc(n * by_dtype_size(to_type));
-    if (!host)
+    const bool direct = d->on_host, convert = direct || to_type != type;
+    void *host = convert && !direct ? by_alloc(n * by_dtype_size(to_type)) : NULL;
+    if (convert && !direct && !host)
         return BY_ERR_MEMORY;
-    by_convert(host, to_type, values, type, n);
-    by_status s = d->backend->upload(d, to, host, n * by_dtype_size(to_type));
+    conversion c = {direct ? to : host, values, to_type, type};
+    if (convert)
+        by_parallel_ranges(host_threads(p), n, convert_range, &c);
+    by_status s =
+        direct ? BY_OK : d->backend->upload(d, to, host ? host : values, n * by_dtype_size(to_type));
     by_free(host);
     return s;
 }
 
 by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type)
 {
+    BY_TRY(check_param(p, i, slot, values));
     size_t n = (size_t)p->list[i].count;
     void *to = by_params_address(p, i, slot);
     if (!to || p->list[i].mapped)
@@ -309,45 +355,66 @@ by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)
 
 /* ---- initial values -------------------------------------------------------------------------- */
 
-/* Rows of a table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
-static void fill_sines(float *values, int64_t rows, int64_t width)
+typedef struct filling {
+    float *values; /* of the whole parameter */
+    const by_param_info *info;
+    uint64_t seed, stream;
+} filling;
+
+static void fill_uniform(const filling *f, size_t begin, size_t end)
 {
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t c = 0; c < width; c++) {
-            double angle = (double)t / pow(10000, (double)(c / 2 * 2) / (double)width);
-            values[t * width + c] = (float)(c % 2 ? cos(angle) : sin(angle));
-        }
+    by_rng r = by_rng_make(f->seed, f->stream);
+    r.counter = 2 * begin; /* a number takes two draws */
+    for (size_t k = begin; k < end; k++)
+        f->values[k] = (float)((2 * by_rng_uniform(&r) - 1) * f->info->init.scale);
+}
+
+/* A table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
+static void fill_sines(const filling *f, size_t begin, size_t end)
+{
+    const size_t width = (size_t)f->info->dim[1];
+    for (size_t k = begin; k < end; k++) {
+        const size_t t = k / width, c = k % width;
+        double angle = (double)t / pow(10000, (double)(c / 2 * 2) / (double)width);
+        f->values[k] = (float)(c % 2 ? cos(angle) : sin(angle));
+    }
+}
+
+static void fill_range(void *user, size_t begin, size_t end)
+{
+    const filling *f = user;
+    const by_init *init = &f->info->init;
+    switch (init->kind) {
+    case BY_INIT_NORMAL:
+        by_rng_fill_normal_from(f->values + begin, begin, end - begin, f->seed, f->stream, 0, init->scale);
+        break;
+    case BY_INIT_UNIFORM:
+        fill_uniform(f, begin, end);
+        break;
+    case BY_INIT_SINES:
+        fill_sines(f, begin, end);
+        break;
+    case BY_INIT_ZERO:
+    case BY_INIT_ONE:
+        for (size_t k = begin; k < end; k++)
+            f->values[k] = init->kind == BY_INIT_ONE ? 1.0f : 0.0f;
+        break;
+    }
 }
 
 by_status by_params_init(by_params *p, uint64_t seed)
 {
+    if (!p)
+        return by_fail_missing("list of parameters");
     for (int i = 0; i < p->count; i++) {
         const by_param_info *info = &p->list[i];
-        size_t n = (size_t)info->count;
-        uint64_t stream = by_hash(info->name, strlen(info->name), 0);
-        float *values = by_alloc(n * sizeof *values);
-        if (!values)
+        filling f = {by_alloc((size_t)info->count * sizeof(float)), info, seed,
+                     by_hash(info->name, strlen(info->name), 0)};
+        if (!f.values)
             return BY_ERR_MEMORY;
-        by_rng r = by_rng_make(seed, stream);
-        switch (info->init.kind) {
-        case BY_INIT_NORMAL:
-            by_rng_fill_normal(values, n, seed, stream, 0, info->init.scale);
-            break;
-        case BY_INIT_UNIFORM:
-            for (size_t k = 0; k < n; k++)
-                values[k] = (float)((2 * by_rng_uniform(&r) - 1) * info->init.scale);
-            break;
-        case BY_INIT_SINES:
-            fill_sines(values, info->dim[0], info->dim[1]);
-            break;
-        case BY_INIT_ZERO:
-        case BY_INIT_ONE:
-            for (size_t k = 0; k < n; k++)
-                values[k] = info->init.kind == BY_INIT_ONE ? 1.0f : 0.0f;
-            break;
-        }
-        by_status s = by_params_set(p, i, BY_SLOT_VALUE, values);
-        by_free(values);
+        by_parallel_ranges(host_threads(p), (size_t)info->count, fill_range, &f);
+        by_status s = by_params_set(p, i, BY_SLOT_VALUE, f.values);
+        by_free(f.values);
         BY_TRY(s);
     }
     return BY_OK;

@@ -77,6 +77,11 @@ static by_status compile(by_program *p, const by_compile_spec *spec)
 
 by_program *by_compile(by_graph *g, const by_compile_spec *spec)
 {
+    const by_compile_spec usual = {0};
+    if (!g) {
+        by_fail_missing("graph");
+        return NULL;
+    }
     by_program *p = by_alloc_zero(1, sizeof *p);
     if (!p) {
         by_graph_free(g);
@@ -84,7 +89,7 @@ by_program *by_compile(by_graph *g, const by_compile_spec *spec)
     }
     p->graph = g;
     p->device = g->device;
-    if (compile(p, spec) != BY_OK) {
+    if (compile(p, spec ? spec : &usual) != BY_OK) {
         by_program_free(p);
         return NULL;
     }
@@ -104,22 +109,26 @@ void by_program_free(by_program *p)
 
 size_t by_program_bytes(const by_program *p)
 {
-    return p->bytes;
+    return p ? p->bytes : 0;
 }
 
 double by_program_flops(const by_program *p)
 {
-    return p->flops;
+    return p ? p->flops : 0;
 }
 
 void by_program_seed(by_program *p, uint64_t seed, uint64_t step)
 {
+    if (!p)
+        return;
     p->seed = seed;
     p->step = step;
 }
 
 void by_program_trace(by_program *p, by_trace_fn fn, void *user)
 {
+    if (!p)
+        return;
     p->trace = fn;
     p->trace_user = user;
     p->only_times = false;
@@ -128,16 +137,22 @@ void by_program_trace(by_program *p, by_trace_fn fn, void *user)
 void by_program_time(by_program *p, by_trace_fn fn, void *user)
 {
     by_program_trace(p, fn, user);
-    p->only_times = true;
+    if (p)
+        p->only_times = true;
 }
 
 by_status by_run(by_program *p)
 {
-    return p->device->backend->run(p);
+    return p ? p->device->backend->run(p) : by_fail_missing("program");
 }
 
-static by_status check_access(const by_tensor *t, size_t bytes)
+/* Whether `bytes` of a tensor can be copied to or from host memory. */
+static by_status check_access(const by_program *p, const by_tensor *t, const void *host, size_t bytes)
 {
+    if (!p || !t)
+        return by_fail_missing(p ? "tensor" : "program");
+    if (!host && bytes)
+        return by_fail(BY_ERR_ARGUMENT, "%s: no memory is given to copy to or from", by_tensor_label(t));
     if (bytes != by_tensor_bytes(t))
         return by_fail(BY_ERR_ARGUMENT, "%s holds %zu bytes, not %zu", by_tensor_label(t), by_tensor_bytes(t),
                        bytes);
@@ -148,28 +163,29 @@ static by_status check_access(const by_tensor *t, size_t bytes)
 
 by_status by_write(by_program *p, by_tensor *t, const void *data, size_t bytes)
 {
-    BY_TRY(check_access(t, bytes));
+    BY_TRY(check_access(p, t, data, bytes));
     return p->device->backend->upload(p->device, t->data, data, bytes);
 }
 
 by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes)
 {
-    BY_TRY(check_access(t, bytes));
+    BY_TRY(check_access(p, t, data, bytes));
     return p->device->backend->download(p->device, data, t->data, bytes);
 }
 
 by_status by_keep(by_program *p, const by_tensor *t, by_memory *m, size_t offset)
 {
-    size_t bytes = by_tensor_bytes(t);
-    BY_TRY(check_access(t, bytes));
-    if (offset > m->bytes || bytes > m->bytes - offset)
+    const size_t bytes = t ? by_tensor_bytes(t) : 0;
+    BY_TRY(check_access(p, t, m, bytes));
+    if (!m || offset > m->bytes || bytes > m->bytes - offset)
         return by_fail(BY_ERR_ARGUMENT, "%s does not fit into that memory", by_tensor_label(t));
     return p->device->backend->copy(p->device, (char *)m->data + offset, t->data, bytes);
 }
 
 by_status by_read_f32(by_program *p, const by_tensor *t, float *out)
 {
-    size_t bytes = by_tensor_bytes(t);
+    const size_t bytes = t ? by_tensor_bytes(t) : 0;
+    BY_TRY(check_access(p, t, out, bytes));
     if (t->type == BY_F32)
         return by_read(p, t, out, bytes);
     void *host = by_alloc(bytes);
@@ -184,7 +200,7 @@ by_status by_read_f32(by_program *p, const by_tensor *t, float *out)
 
 by_status by_read_row(by_program *p, const by_tensor *t, int64_t row, float *out)
 {
-    BY_TRY(check_access(t, by_tensor_bytes(t)));
+    BY_TRY(check_access(p, t, out, t ? by_tensor_bytes(t) : 0));
     if (row < 0 || row >= by_tensor_rows(t))
         return by_fail(BY_ERR_ARGUMENT, "%s has no row %lld", by_tensor_label(t), (long long)row);
     const size_t cols = (size_t)by_tensor_cols(t), bytes = cols * by_dtype_size(t->type);

@@ -76,6 +76,10 @@ static void put_dot(const by_graph *g, by_buf *b)
 char *by_program_text(const by_program *p, bool dot)
 {
     by_buf b = {0};
+    if (!p) {
+        by_fail_missing("program");
+        return NULL;
+    }
     if (dot)
         put_dot(p->graph, &b);
     else

@@ -31,8 +31,9 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
                        b->diversity, b->length_penalty);
     if (b->diversity > 0 && groups == 1)
         return by_fail(BY_ERR_ARGUMENT, "diversity tells groups apart, and there is only one");
-    if (spec->sampling.temperature > 0)
-        return by_fail(BY_ERR_ARGUMENT, "a beam search draws nothing: temperature must be 0");
+    if (spec->sampling.temperature > 0 && groups > 1)
+        return by_fail(BY_ERR_ARGUMENT, "groups of beams are told apart in a search that draws nothing: "
+                                        "temperature must be 0");
     if (spec->slide)
         return by_fail(BY_ERR_ARGUMENT, "the context cannot slide in a beam search");
     return BY_OK;
@@ -56,7 +57,7 @@ static bool constrains(const by_generate_spec *spec)
 static int choose_top(const beam_run *r)
 {
     const int wanted = r->keep + (constrains(r->spec) ? SPARE : 0);
-    if (r->keep > MOST_TOP || raises(&r->spec->sampling))
+    if (r->keep > MOST_TOP || raises(&r->spec->sampling) || r->spec->sampling.temperature > 0)
         return 0;
     return BY_MIN(BY_MIN(wanted, MOST_TOP), r->vocab);
 }
@@ -149,6 +150,8 @@ static by_status begin(beam_run *r, const int32_t *const *prompts, const int *le
     r->value = by_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->value);
     r->id = by_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->id);
     r->slot = by_alloc_zero((size_t)r->vocab, sizeof *r->slot);
+    const bool draws = r->spec->sampling.temperature > 0;
+    r->raw = draws ? by_alloc_zero((size_t)r->vocab, sizeof *r->raw) : NULL;
     r->from = by_alloc_zero(rows, sizeof *r->from);
     r->next = by_alloc_zero(rows, sizeof *r->next);
     r->left = by_alloc_zero(rows, sizeof *r->left);
@@ -157,8 +160,8 @@ static by_status begin(beam_run *r, const int32_t *const *prompts, const int *le
     r->tracks = by_alloc_zero(r->spec->explain ? (size_t)r->size : 1, sizeof *r->tracks);
     const int returned = BY_MAX(r->spec->beam.returned, 1);
     r->result->rows = by_alloc_zero(count * (size_t)returned, sizeof *r->result->rows);
-    if (!r->texts || !r->order || !r->best || !r->value || !r->id || !r->slot || !r->from || !r->next ||
-        !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
+    if (!r->texts || !r->order || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) ||
+        !r->from || !r->next || !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->count * returned;
     r->places = r->count;
@@ -193,6 +196,7 @@ static void end(beam_run *r)
     by_free(r->texts);
     by_free(r->order);
     by_free(r->best);
+    by_free(r->raw);
     by_free(r->value);
     by_free(r->id);
     by_free(r->slot);

@@ -46,6 +46,8 @@ typedef struct beam_text {
 
 typedef struct beam_option {
     float total, score; /* with the hypothesis, and alone */
+    double rank;        /* options are looked at from the highest on: the total, or a draw by it */
+    bool taken;         /* it goes on */
     int beam;
     int32_t token;
 } beam_option;
@@ -67,6 +69,7 @@ typedef struct beam_run {
     int places;        /* in use */
     beam_option *best; /* (keep) */
     int n_best;
+    float *raw;    /* (V) scores before the filters; NULL: nothing is drawn */
     float *value;  /* (top) scores of a row, */
     int32_t *id;   /* whose they are */
     int32_t *slot; /* (V) and where they are, all 0 between calls */

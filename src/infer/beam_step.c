@@ -9,13 +9,19 @@
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* Enter an option among the best: higher totals first, of equals the first that came. */
+/* Whether an option of this rank would be among the best. */
+static bool is_good(const beam_run *r, double rank)
+{
+    return r->n_best < r->keep || rank > r->best[r->n_best - 1].rank;
+}
+
+/* Enter an option among the best: higher ranks first, of equals the first that came. */
 static void offer(beam_run *r, beam_option o)
 {
-    if (o.total == -INFINITY || (r->n_best == r->keep && o.total <= r->best[r->n_best - 1].total))
+    if (o.total == -INFINITY || !is_good(r, o.rank))
         return;
     int at = r->n_best < r->keep ? r->n_best++ : r->n_best - 1;
-    for (; at > 0 && r->best[at - 1].total < o.total; at--)
+    for (; at > 0 && r->best[at - 1].rank < o.rank; at--)
         r->best[at] = r->best[at - 1];
     r->best[at] = o;
 }
@@ -131,6 +137,70 @@ static by_status score_all(beam_run *r, const beam_text *t, int group, const bea
     return BY_OK;
 }
 
+/* ---- draws ----------------------------------------------------------------------------------- */
+
+static bool draws(const beam_run *r)
+{
+    return r->spec->sampling.temperature > 0;
+}
+
+/* The n-th highest of some scores. */
+static float nth_highest(const float *value, int count, int n)
+{
+    float bound = INFINITY;
+    for (int seen = 0; seen < n && bound > -INFINITY;) {
+        float next = -INFINITY;
+        for (int i = 0; i < count; i++)
+            next = value[i] < bound && value[i] > next ? value[i] : next;
+        for (int i = 0; i < count; i++)
+            seen += value[i] == next;
+        bound = next;
+    }
+    return bound;
+}
+
+/* Temperature and filters, of log-probabilities. Filters see the highest as 0; since different hypotheses are
+ * compared, it gets its own value back afterwards. As many as a group looks at for each of its hypotheses
+ * stay: it could not go on with as many as it has otherwise. */
+static void filter(beam_run *r, const beam_text *t, const beam_hypothesis *b, by_scores *x,
+                   by_tracking *track)
+{
+    const by_sample_at at = place_of(r, t, b);
+    const double temperature = r->spec->sampling.temperature;
+    const float highest = nth_highest(x->value, x->count, 1);
+    const float least = nth_highest(x->value, x->count, r->keep / r->size);
+    memcpy(r->raw, x->value, sizeof *r->raw * (size_t)x->count);
+    for (int i = 0; i < x->count; i++)
+        x->value[i] -= highest > -INFINITY ? highest : 0;
+    by_filter(&r->sampler, &r->spec->sampling, &at, x, track);
+    for (int i = 0; i < x->count; i++)
+        x->value[i] = x->value[i] > -INFINITY || r->raw[i] >= least ? (float)((double)r->raw[i] / temperature)
+                                                                    : -INFINITY;
+}
+
+/* Gumbel noise, a function of seed, sample, step, hypothesis and token. The options with the highest sums of
+ * total and noise, in falling order, are draws without replacement with probabilities e^total. */
+static double noise(const beam_run *r, int text, int step, int beam, int32_t token)
+{
+    const by_generate_spec *spec = r->spec;
+    const uint64_t sample =
+        spec->samples ? (uint64_t)spec->samples[text] : (uint64_t)spec->first_sample + (uint64_t)text;
+    const by_philox p = by_philox_at(spec->sampling.seed, sample,
+                                     ((uint64_t)step * 64 + (uint64_t)beam) << 32 | (uint32_t)token);
+    const uint64_t bits = ((uint64_t)p.v[1] << 32 | p.v[0]) >> 12;
+    return -log(-log(((double)bits + 0.5) * 0x1p-52));
+}
+
+#define MOST_NOISE 37 /* that 52 bits give */
+
+static void offer_draw(beam_run *r, const beam_text *t, beam_option o)
+{
+    if (o.total == -INFINITY || !is_good(r, (double)o.total + MOST_NOISE))
+        return;
+    o.rank = (double)o.total + noise(r, (int)(t - r->texts), t->fresh, o.beam, o.token);
+    offer(r, o);
+}
+
 /* The continuations of a hypothesis. */
 static by_status extend(beam_run *r, const beam_text *t, int group, int which, by_tracking *track)
 {
@@ -147,8 +217,16 @@ static by_status extend(beam_run *r, const beam_text *t, int group, int which, b
             *track = before;
         BY_TRY(score_all(r, t, group, b, &x, track));
     }
-    for (int i = 0; i < x.count; i++)
-        offer(r, (beam_option){b->score + x.value[i], x.value[i], which, x.id ? x.id[i] : i});
+    if (draws(r))
+        filter(r, t, b, &x, track);
+    for (int i = 0; i < x.count; i++) {
+        const float total = b->score + x.value[i];
+        const beam_option o = {total, x.value[i], (double)total, false, which, x.id ? x.id[i] : i};
+        if (draws(r))
+            offer_draw(r, t, o);
+        else
+            offer(r, o);
+    }
     return BY_OK;
 }
 
@@ -202,36 +280,57 @@ static const char *why_over(const beam_run *r, const beam_text *t, const beam_gr
                                                  : "no hypothesis can become better than those finished";
 }
 
+/* The option that goes on next: the highest total of those that do not end, of equals the first; -1: none is
+ * left. Where nothing is drawn that is their order anyway. */
+static int next_live(const beam_run *r)
+{
+    int best = -1;
+    for (int i = 0; i < r->n_best; i++)
+        if (!r->best[i].taken && !is_stop(r, r->best[i].token) &&
+            (best < 0 || r->best[i].total > r->best[best].total))
+            best = i;
+    return best;
+}
+
+/* Let the best options go on that do not end. */
+static int go_on(const beam_run *r, const beam_text *t, beam_group *s, int first_row, by_fate *fates)
+{
+    const int count = t->prompt + t->fresh;
+    int live = 0;
+    for (int i; live < r->size && (i = next_live(r)) >= 0; live++) {
+        beam_option *o = &r->best[i];
+        beam_hypothesis *next = &s->next[live];
+        const beam_hypothesis *old = &s->beams[o->beam];
+        memcpy(next->tokens, old->tokens, sizeof *next->tokens * (size_t)count);
+        next->tokens[count] = o->token;
+        next->score = o->total;
+        next->row = first_row + live;
+        r->from[next->row] = old->row;
+        o->taken = true;
+        if (fates)
+            fates[i] = BY_FATE_CHOSEN;
+    }
+    return live;
+}
+
 /* Sort the best options into what goes on and what ends; fates may be NULL. Only ends among the first `size`
  * count: the others are there so that enough can go on. */
 static int divide(const beam_run *r, const beam_text *t, beam_group *s, int first_row, by_fate *fates)
 {
-    int live = 0;
+    const bool last = t->fresh + 1 >= t->limit;
     s->n_chosen = 0;
     for (int i = 0; i < r->n_best; i++) {
         const beam_option *o = &r->best[i];
-        const bool stopped = is_stop(r, o->token), last = t->fresh + 1 >= t->limit;
-        by_fate fate = BY_FATE_PASSED;
+        const bool stopped = is_stop(r, o->token);
         if (!stopped && s->n_chosen < r->size)
             s->chosen[s->n_chosen++] = o->token;
-        if (stopped || last) {
-            fate = i < r->size && finish(r, t, s, o, stopped) ? BY_FATE_FINISHED : BY_FATE_TOO_LATE;
-        } else if (live < r->size) {
-            beam_hypothesis *next = &s->next[live];
-            const beam_hypothesis *old = &s->beams[o->beam];
-            const int count = t->prompt + t->fresh;
-            memcpy(next->tokens, old->tokens, sizeof *next->tokens * (size_t)count);
-            next->tokens[count] = o->token;
-            next->score = o->total;
-            next->row = first_row + live;
-            r->from[next->row] = old->row;
-            live++;
-            fate = BY_FATE_CHOSEN;
-        }
+        if (!stopped && !last)
+            continue;
+        const bool finished = i < r->size && finish(r, t, s, o, stopped);
         if (fates)
-            fates[i] = fate;
+            fates[i] = finished ? BY_FATE_FINISHED : BY_FATE_TOO_LATE;
     }
-    return live;
+    return last ? 0 : go_on(r, t, s, first_row, fates);
 }
 
 /* ---- explaining ------------------------------------------------------------------------------ */
@@ -244,7 +343,7 @@ static by_tracking *track(beam_run *r, const beam_text *t, int group, int which)
     by_tracking *out = &r->tracks[which];
     const int row = t->searches[group].beams[which].row;
     const by_top_logits *top = by_generator_top(r->generator, row);
-    *out = (by_tracking){0};
+    *out = (by_tracking){.normal = draws(r)};
     for (int i = 0; top && i < BY_MIN(top->count, BY_EXPLAIN_CANDIDATES); i++) {
         const float score = top->logits[i] - top->lse;
         by_track_add(out, top->ids[i], score, expf(score));
@@ -265,7 +364,8 @@ static void show_candidates(const beam_run *r, const beam_group *s, const by_fat
 {
     for (int i = 0; i < r->n_best && why->count < BY_EXPLAIN_CANDIDATES; i++) {
         const beam_option *o = &r->best[i];
-        by_candidate c = {.token = o->token, .probability = expf(o->score)};
+        const float cooled = draws(r) ? (float)r->spec->sampling.temperature : 1;
+        by_candidate c = {.token = o->token, .probability = expf(o->score * cooled)};
         const by_tracking *known = &r->tracks[o->beam];
         for (int k = 0; k < known->count; k++)
             c = known->candidate[k].token == o->token ? known->candidate[k] : c;

@@ -133,6 +133,10 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
 
 by_embedder *by_embedder_open(by_device *d, const char *dir, const by_embed_spec *spec)
 {
+    if (!d || !dir || !spec) {
+        by_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_embed_spec");
+        return NULL;
+    }
     by_error_clear();
     by_embedder *e = by_alloc_zero(1, sizeof *e);
     if (!e)
@@ -267,6 +271,8 @@ static by_status run_groups(by_embedder *e, const by_row_groups *groups, by_memo
 
 by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, float *out)
 {
+    if (!e || (count > 0 && (!texts || !out)))
+        return by_fail_missing(e ? "text" : "embedder");
     by_row_groups groups = {0};
     by_row_batch rows = {0};
     by_memory *kept = NULL;

@@ -450,7 +450,10 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
 by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                       const by_generate_spec *spec, by_generate_result *result)
 {
-    *result = (by_generate_result){0};
+    if (result)
+        *result = (by_generate_result){0};
+    if (!g || !prompts || !lengths || !spec || !result)
+        return by_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
     return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
                ? generate_from(g, prompts, lengths, spec, result)
                : generate_all(g, prompts, lengths, spec, result);

@@ -2,8 +2,9 @@
  * in passes of a few fixed widths, each compiled when it is first needed; a pass wider than what is left is
  * padded at the end. The keys of padding lie behind the row's last position: no query sees them, and the next
  * tokens overwrite them. Where rows stand in groups, there are passes for the first half of the groups, the
- * first quarter and so on, for when the others are done. Encoder-decoders have passes of their own for each
- * of a few lengths of the source. */
+ * first quarter and so on, for when the others are done, and for the first row of every group alone: a prompt
+ * is fed once, and the other rows of its group take it over. Encoder-decoders have passes of their own for
+ * each of a few lengths of the source. */
 #include "infer/generator.h"
 
 static const int widths[GEN_WIDTHS] = {1, 16, 64, 256};
@@ -11,6 +12,8 @@ enum { MOST_BEAMS = 64, MOST_TOP = 128 };
 
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
 {
+    if (!m || !spec)
+        return by_fail_missing(m ? "by_generator_spec" : "model");
     int context = by_model_is_limited(m) ? by_model_context(m) : 1 << 24;
     if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
         return by_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
@@ -33,6 +36,16 @@ void gen_stand_still(by_generator *g)
         g->from[b] = b;
 }
 
+/* What a graph sees of the cache: every stride-th row alone, followed by those between it and the next. To
+ * passes of leaders a group is one long row so, of which its first row is the beginning. */
+static void shape_cache(by_generator *g, int stride)
+{
+    const int widest = widths[g->n_widths - 1]; /* behind the last position, padding */
+    g->cache->beams = g->beams / stride;
+    g->cache->rows = g->batch / stride;
+    g->cache->capacity = (int64_t)(g->capacity + widest) * stride;
+}
+
 by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
 {
     if (check_spec(m, spec) != BY_OK)
@@ -49,8 +62,7 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     while (g->n_widths < GEN_WIDTHS && widths[g->n_widths - 1] < g->capacity)
         g->n_widths++;
     size_t rows = (size_t)g->batch, widest = (size_t)widths[g->n_widths - 1];
-    g->cache = nn_cache_new(by_model_device(m),
-                            g->capacity + (int64_t)widest); /* behind the last position, padding */
+    g->cache = nn_cache_new(by_model_device(m), g->capacity);
     g->past = by_alloc_zero(rows, sizeof *g->past);
     g->from = by_alloc_zero(rows, sizeof *g->from);
     g->known = by_alloc_zero(rows, sizeof *g->known);
@@ -58,14 +70,14 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     g->tokens = by_alloc_zero(rows * widest, sizeof *g->tokens);
     g->positions = by_alloc_zero(rows * widest, sizeof *g->positions);
     g->pick = by_alloc_zero(rows, sizeof *g->pick);
+    g->starts = by_alloc_zero(rows, sizeof *g->starts);
     g->done = by_alloc_zero(rows, sizeof *g->done);
     if (!g->cache || !g->past || !g->from || !g->known || !g->where || !g->tokens || !g->positions ||
-        !g->pick || !g->done) {
+        !g->pick || !g->starts || !g->done) {
         by_generator_free(g);
         return NULL;
     }
-    g->cache->rows = g->batch;
-    g->cache->beams = g->beams;
+    shape_cache(g, 1);
     if (gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) != BY_OK
                            : gen_enter_stage(g, 0) != BY_OK) {
         by_generator_free(g);
@@ -115,6 +127,7 @@ void by_generator_free(by_generator *g)
     by_free(g->tokens);
     by_free(g->positions);
     by_free(g->pick);
+    by_free(g->starts);
     by_free(g->done);
     by_free(g);
 }
@@ -125,33 +138,42 @@ void by_generator_free(by_generator *g)
 static int rows_of(const by_generator *g, int level)
 {
     const int groups = g->batch / g->beams;
+    if (level == GEN_LEADERS)
+        return groups;
     return (groups + (1 << level) - 1) / (1 << level) * g->beams;
 }
 
-static by_status compile_pass(by_generator *g, int rows, int width, gen_pass *p)
+static void use_cache(by_generator *g, by_graph *graph, const gen_pass *p)
+{
+    g->cache->past = p->past;
+    g->cache->from = p->from;
+    g->cache->source_from = p->source_from;
+    shape_cache(g, p->stride);
+    gen_use_sources(g, graph, p->rows);
+}
+
+static by_status compile_pass(by_generator *g, int rows, int width, int stride, gen_pass *p)
 {
     by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
     if (!graph)
         return BY_ERR_MEMORY;
     int64_t shape[] = {rows, width};
-    *p = (gen_pass){.rows = rows, .top = g->top};
+    *p = (gen_pass){.rows = rows, .top = g->top, .stride = stride};
     p->tokens = by_input(graph, "tokens", BY_I32, 2, shape);
     p->positions = by_input(graph, "positions", BY_I32, 2, shape);
     p->past = by_input(graph, "past", BY_I32, 1, shape);
     p->pick = by_input(graph, "pick", BY_I32, 1, shape);
-    p->from = g->beams > 1 ? by_input(graph, "from", BY_I32, 1, shape) : NULL;
+    p->from = g->beams > stride ? by_input(graph, "from", BY_I32, 1, shape) : NULL;
     if (p->from && gen_has_sources(g))
         p->source_from = by_input(graph, "source from", BY_I32, 1, (int64_t[]){rows / g->beams});
-    g->cache->past = p->past;
-    g->cache->from = p->from;
-    g->cache->source_from = p->source_from;
-    gen_use_sources(g, graph, rows);
+    use_cache(g, graph, p);
     by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
                       .tokens = p->tokens,
                       .positions = p->positions,
                       .pick = p->pick,
                       .cache = g->cache};
     by_model_build(g->model, graph, &io);
+    shape_cache(g, 1);
     p->logits = by_output(graph, "logits", io.logits);
     if (g->top) {
         p->best = by_output(graph, "best", by_top(graph, io.logits, g->top, &p->ids, &p->lse));
@@ -173,9 +195,22 @@ static int choose_width(const by_generator *g, int left)
     return i;
 }
 
+/* Whether nothing happens to any but the first row of each group. */
+static bool only_leaders(const by_generator *g, const int *counts)
+{
+    if (g->beams == 1 || gen_has_sources(g))
+        return false;
+    for (int b = 0; b < g->batch; b++)
+        if (g->from[b] != b || (b % g->beams != 0 && counts[b] > g->done[b]))
+            return false;
+    return true;
+}
+
 /* The smallest level that has the rows to feed and those that change places. */
 static int choose_level(const by_generator *g, const int *counts)
 {
+    if (only_leaders(g, counts))
+        return GEN_LEADERS;
     int rows = 1, level = 0;
     for (int b = 0; b < g->batch; b++) {
         if (counts[b] > g->done[b])
@@ -198,7 +233,7 @@ static by_status choose_pass(by_generator *g, const int *counts, int left, gen_p
         return BY_OK;
     by_program_free(p->program);
     p->program = NULL;
-    return compile_pass(g, rows_of(g, level), widths[i], p);
+    return compile_pass(g, rows_of(g, level), widths[i], level == GEN_LEADERS ? g->beams : 1, p);
 }
 
 /* The next `width` tokens of every row, padded; gives the number of rows that end in this pass. */
@@ -207,13 +242,14 @@ static int fill_pass(by_generator *g, const gen_pass *p, const int32_t *const *t
 {
     const int first = by_model_first_position(g->model), last = by_model_context(g->model) - 1;
     int ending = 0;
-    for (int b = 0; b < p->rows; b++) {
-        int n = BY_MIN(counts[b] - g->done[b], width);
+    for (int i = 0; i < p->rows; i++) {
+        const int b = i * p->stride, n = BY_MIN(counts[b] - g->done[b], width);
         for (int t = 0; t < width; t++) {
-            g->tokens[b * width + t] = t < n ? tokens[b][g->done[b] + t] : 0;
-            g->positions[b * width + t] = first + BY_MIN(g->past[b] + t, last);
+            g->tokens[i * width + t] = t < n ? tokens[b][g->done[b] + t] : 0;
+            g->positions[i * width + t] = first + BY_MIN(g->past[b] + t, last);
         }
-        g->pick[b] = b * width + BY_MAX(n - 1, 0);
+        g->starts[i] = g->past[b];
+        g->pick[i] = i * width + BY_MAX(n - 1, 0);
         ending += n > 0 && g->done[b] + n == counts[b];
     }
     return ending;
@@ -226,7 +262,7 @@ static by_status run_pass(by_generator *g, gen_pass *p, int width)
         g->known[b] = g->known[b] && g->where[b] != p;
     BY_TRY(by_write(p->program, p->tokens, g->tokens, all));
     BY_TRY(by_write(p->program, p->positions, g->positions, all));
-    BY_TRY(by_write(p->program, p->past, g->past, rows));
+    BY_TRY(by_write(p->program, p->past, g->starts, rows));
     BY_TRY(by_write(p->program, p->pick, g->pick, rows));
     if (p->from)
         BY_TRY(by_write(p->program, p->from, g->from, rows));
@@ -266,22 +302,23 @@ static by_status read_pass(by_generator *g, gen_pass *p, bool whole)
 /* A row has come to its end: keep its logits, or remember where they are. */
 static void keep_row(by_generator *g, gen_pass *p, int b, bool whole)
 {
-    const size_t row = (size_t)b, vocab = (size_t)g->vocab, k = (size_t)g->top;
+    const size_t row = (size_t)b, from = (size_t)(b / p->stride), vocab = (size_t)g->vocab,
+                 k = (size_t)g->top;
     g->known[b] = true;
     g->where[b] = whole ? NULL : p;
     if (whole)
-        memcpy(g->logits + row * vocab, g->fresh + row * vocab, sizeof(float) * vocab);
+        memcpy(g->logits + row * vocab, g->fresh + from * vocab, sizeof(float) * vocab);
     if (!g->top)
         return;
-    memcpy(g->best + row * k, g->fresh_best + row * k, sizeof(float) * k);
-    memcpy(g->ids + row * k, g->fresh_ids + row * k, sizeof(int32_t) * k);
-    g->tops[b] = (by_top_logits){g->best + row * k, g->ids + row * k, g->top, g->fresh_lse[b]};
+    memcpy(g->best + row * k, g->fresh_best + from * k, sizeof(float) * k);
+    memcpy(g->ids + row * k, g->fresh_ids + from * k, sizeof(int32_t) * k);
+    g->tops[b] = (by_top_logits){g->best + row * k, g->ids + row * k, g->top, g->fresh_lse[from]};
 }
 
 /* Count what the pass has fed. */
 static void finish_pass(by_generator *g, gen_pass *p, const int *counts, int width, bool whole)
 {
-    for (int b = 0; b < p->rows; b++) {
+    for (int b = 0; b < p->rows * p->stride; b += p->stride) {
         int n = BY_MIN(counts[b] - g->done[b], width);
         if (n <= 0)
             continue;
@@ -318,6 +355,8 @@ static int count_left(const by_generator *g, const int *counts)
 
 by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
+    if (!g || !tokens || !counts)
+        return by_fail_missing(g ? "token" : "generator");
     BY_TRY(gen_check_stage(g));
     BY_TRY(check_feed(g, tokens, counts));
     memset(g->done, 0, sizeof *g->done * (size_t)g->batch);
@@ -429,7 +468,8 @@ const float *by_generator_logits(by_generator *g, int row)
     if (!has_logits(g, row) || need_logits(g) != BY_OK)
         return NULL;
     float *logits = g->logits + (size_t)row * (size_t)g->vocab;
-    if (g->where[row] && by_read_row(g->where[row]->program, g->where[row]->logits, row, logits) != BY_OK)
+    const gen_pass *p = g->where[row];
+    if (p && by_read_row(p->program, p->logits, row / p->stride, logits) != BY_OK)
         return NULL;
     g->where[row] = NULL;
     return logits;
@@ -483,7 +523,7 @@ size_t by_generator_bytes(const by_generator *g)
     size_t bytes = nn_cache_bytes(g->cache);
     for (int k = 0; k < g->n_stages; k++) {
         const gen_stage *s = g->stages[k];
-        for (int i = 0; i < GEN_LEVELS * GEN_WIDTHS; i++)
+        for (int i = 0; i < GEN_KINDS * GEN_WIDTHS; i++)
             bytes += program_bytes(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
         bytes += program_bytes(s->greedy) + program_bytes(s->encoder);
     }

@@ -7,13 +7,15 @@
 #include "base/base.h"
 #include "nn/nn.h"
 
-enum { GEN_WIDTHS = 4 }; /* of passes: 1, 16, 64 and 256 tokens */
-enum { GEN_LEVELS = 6 }; /* all groups, half of them, a quarter, ... */
+enum { GEN_WIDTHS = 4 };                      /* of passes: 1, 16, 64 and 256 tokens */
+enum { GEN_LEVELS = 6 };                      /* all groups, half of them, a quarter, ... */
+enum { GEN_LEADERS = GEN_LEVELS, GEN_KINDS }; /* and the first row of every group alone, for prompts */
 
-/* A program that takes T new positions of the first B rows, and its tensors. */
+/* A program that takes T new positions of the first B rows, or of every stride-th, and its tensors. */
 typedef struct gen_pass {
     by_program *program;    /* NULL: not compiled yet */
     int rows, top;          /* B, and k of keep_top when it was compiled */
+    int stride;             /* row b of it is row b * stride of the generator */
     by_tensor *tokens;      /* (B, T) */
     by_tensor *positions;   /* (B, T) */
     by_tensor *past;        /* (B) positions the cache holds */
@@ -32,7 +34,7 @@ typedef struct gen_loop {
 /* The programs for sources of one length. */
 typedef struct gen_stage {
     int length; /* S; 0: there are no sources */
-    gen_pass passes[GEN_LEVELS][GEN_WIDTHS];
+    gen_pass passes[GEN_KINDS][GEN_WIDTHS];
     by_program *greedy;  /* a step of the loop; NULL: not compiled yet */
     by_program *encoder; /* NULL: not compiled yet */
     by_tensor *source, *source_mask;
@@ -61,7 +63,7 @@ struct by_generator {
     float *best, *fresh_best, *fresh_lse; /* (B, k), (B, k), (B) */
     int32_t *ids, *fresh_ids;             /* (B, k), (B, k) */
     int32_t *tokens, *positions;          /* (B, widest) what goes into a pass */
-    int32_t *pick;                        /* (B) */
+    int32_t *pick, *starts;               /* (B), (B): positions held by its rows */
     int *done;                            /* (B) tokens already fed of the present call */
 };
 

@@ -51,7 +51,7 @@ by_status gen_make_sources(by_generator *g, int capacity)
 
 void gen_free_stage(gen_stage *s)
 {
-    for (int i = 0; i < GEN_LEVELS * GEN_WIDTHS; i++)
+    for (int i = 0; i < GEN_KINDS * GEN_WIDTHS; i++)
         by_program_free(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
     by_program_free(s->greedy);
     by_program_free(s->encoder);
@@ -105,6 +105,8 @@ static void lay_out(by_generator *g, const int32_t *const *sources, const int *l
 
 by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths)
 {
+    if (!g || !sources || !lengths)
+        return by_fail_missing(g ? "source" : "generator");
     const int n = g->batch / g->beams;
     int longest = 1;
     if (!gen_has_sources(g))

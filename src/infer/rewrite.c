@@ -28,6 +28,10 @@ typedef struct item {
 
 by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewriter_spec *spec)
 {
+    if (!m || !t || !spec) {
+        by_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_rewriter_spec");
+        return NULL;
+    }
     if (by_model_task(m) != BY_TASK_SEQ2SEQ) {
         by_fail(BY_ERR_ARGUMENT, "a %s does not read one text and write another", by_model_class(m));
         return NULL;
@@ -66,6 +70,13 @@ int by_rewriter_returned(const by_rewriter *r)
     return b->width > 1 ? BY_MAX(b->returned, 1) : 1;
 }
 
+int by_rewriter_most(const by_rewriter *r)
+{
+    const int own = by_model_is_limited(r->model) ? by_model_context(r->model) : 0;
+    const int asked = r->spec.max_source;
+    return own && asked ? BY_MIN(own, asked) : BY_MAX(own, asked);
+}
+
 /* ---- sources --------------------------------------------------------------------------------- */
 
 static bool is_blank(const char *text)
@@ -76,7 +87,7 @@ static bool is_blank(const char *text)
 /* A source ends with the end-of-text token, whether or not the tokenizer puts one there. */
 static by_status encode(const by_rewriter *r, const char *text, item *out)
 {
-    const int eos = by_model_eos(r->model), limit = by_model_context(r->model);
+    const int eos = by_model_eos(r->model), limit = by_rewriter_most(r);
     char *whole = by_sprintf("%s%s", r->spec.prefix ? r->spec.prefix : "", text);
     if (!whole)
         return BY_ERR_MEMORY;
@@ -86,10 +97,10 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     by_free(whole);
     const int count = s == BY_OK ? (int)e.ids.count : 0;
     int length = count - (count > 0 && e.ids.data[count - 1] == eos);
-    out->cut = by_model_is_limited(r->model) && length > limit - 1;
+    out->cut = limit && length > limit - 1;
     if (out->cut)
         length = limit - 1;
-    if (s == BY_OK && out->cut && !r->spec.truncate)
+    if (s == BY_OK && out->cut && !r->spec.truncate && limit != r->spec.max_source)
         s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads",
                     r->done + out->at + 1, count, limit);
     out->ids.data = s == BY_OK ? by_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
@@ -211,6 +222,8 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
 
 by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out)
 {
+    if (!r || !out || (count > 0 && !texts))
+        return by_fail_missing(r ? "text" : "rewriter");
     const int all = count * by_rewriter_returned(r);
     item *items = by_alloc_zero((size_t)count + 1, sizeof *items);
     *out = by_alloc_zero((size_t)all + 1, sizeof **out);

@@ -3,6 +3,8 @@
 #include "base/file.h"
 #include "base/json.h"
 
+enum { USUAL_SOURCE = 1024, MOST_SOURCE = 1 << 20 };
+
 /* Settings come from up to three places; what is said later counts. */
 static by_status read_beam(const cJSON *json, by_beam *b)
 {
@@ -128,7 +130,10 @@ static by_status read_task(const cJSON *config, const char *task, by_rewrite_def
     if (cJSON_IsObject(own))
         return read_settings(own, d);
     by_buf known = {0};
-    cJSON_ArrayForEach(item, all) by_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
+    cJSON_ArrayForEach(item, all)
+    {
+        by_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
+    }
     by_status s = by_fail(BY_ERR_ARGUMENT, "the model says nothing about \"%s\"; it knows: %s", task,
                           known.size ? known.data : "no tasks by name");
     by_buf_free(&known);
@@ -151,11 +156,28 @@ static by_status read_file(const char *dir, const char *name, const char *task, 
     return s;
 }
 
-by_status by_rewrite_defaults_load(const char *dir, const char *task, by_rewrite_defaults *out)
+/* Tokenizers that know no limit have 1e30 there. */
+static by_status read_longest(const char *dir, int *out)
+{
+    char *path = by_path_join(dir, "tokenizer_config.json");
+    cJSON *json = path && by_file_exists(path) ? by_json_load(path) : NULL;
+    by_status s = !path || (!json && by_file_exists(path)) ? by_error_status() : BY_OK;
+    const cJSON *most = cJSON_GetObjectItemCaseSensitive(json, "model_max_length");
+    const bool said = cJSON_IsNumber(most) && most->valuedouble >= 2 && most->valuedouble <= MOST_SOURCE;
+    *out = said ? (int)most->valuedouble : USUAL_SOURCE;
+    cJSON_Delete(json);
+    by_free(path);
+    return s;
+}
+
+by_status by_rewrite_defaults_load(const by_model *m, const char *dir, const char *task,
+                                   by_rewrite_defaults *out)
 {
     *out = (by_rewrite_defaults){.generate.beam.length_penalty = 1};
     BY_TRY(read_file(dir, "config.json", NULL, out));
     BY_TRY(read_file(dir, "generation_config.json", NULL, out));
+    if (!by_model_is_limited(m))
+        BY_TRY(read_longest(dir, &out->max_source));
     return task ? read_file(dir, "config.json", task, out) : BY_OK;
 }
 

@@ -357,6 +357,10 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
 
 by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec)
 {
+    if (!d || !dir || !spec) {
+        by_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_model_spec");
+        return NULL;
+    }
     by_error_clear();
     by_model *m = model_new(d, spec->dtype);
     if (!m)
@@ -449,6 +453,10 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
 by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
                        const by_model_spec *spec)
 {
+    if (!d || !family || !shape || !spec) {
+        by_fail_missing(!d ? "device" : !family ? "family of models" : "shape of the model");
+        return NULL;
+    }
     by_error_clear();
     by_model *m = model_new(d, spec->dtype);
     if (m && new_into(m, family, shape, spec) != BY_OK) {
@@ -539,6 +547,8 @@ by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
 
 by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec)
 {
+    if (!m || !dir || !spec)
+        return by_fail_missing(!m ? "model" : "directory to write it to");
     const by_dtype dtype = spec->dtype;
     const int64_t limit = spec->shard_bytes == 0 ? BY_SHARD_BYTES : spec->shard_bytes;
     if (dtype != BY_F32 && dtype != BY_BF16 && dtype != BY_F16)

@@ -23,6 +23,8 @@ void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int
 
 by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out)
 {
+    if (!m || !targets || !out)
+        return by_fail_missing(m ? "row of targets" : "model");
     if (m->start < 0 || m->pad < 0)
         return by_fail(BY_ERR_FORMAT, "the model does not say its %s",
                        m->start < 0 ? "decoder_start_token_id" : "pad_token_id");
@@ -52,6 +54,10 @@ static void keep_all(by_graph *g, by_tensor *const *list, int count)
 
 void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
 {
+    if (!m || !g || !io) {
+        by_graph_fail(g, "there is no model to build, or nothing for it to work on");
+        return;
+    }
     const bool pair = m->arch->pretrained == BY_TASK_SEQ2SEQ;
     io->task = m->task;
     io->labels = m->labels;

@@ -178,6 +178,10 @@ static by_weights *open_either(const char *path)
 
 by_weights *by_weights_open(const char *path)
 {
+    if (!path) {
+        by_fail_missing("path of the weights");
+        return NULL;
+    }
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
                                         "pytorch_model.bin", "pytorch_model.bin.index.json"};
     if (!by_dir_exists(path))

@@ -154,6 +154,10 @@ static by_tokenizer *load_two(by_tokenizer *source, const char *file, const char
 
 by_tokenizer *by_tokenizer_load(const char *path)
 {
+    if (!path) {
+        by_fail_missing("path of a tokenizer");
+        return NULL;
+    }
     if (!by_dir_exists(path))
         return load_file(path);
     char *file = by_path_join(path, "tokenizer.json"), *other = by_path_join(path, TARGET_FILE);
@@ -239,6 +243,8 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
 
 by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
 {
+    if (!t || !path)
+        return by_fail_missing(t ? "path to write to" : "tokenizer");
     if (t->kept_count || t->target_size)
         return by_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
     return save_file(t, NULL, path, by_tokenizer_format);
@@ -305,6 +311,8 @@ static by_status remove_target(const char *dir)
 
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
+    if (!t || !dir)
+        return by_fail_missing(t ? "directory to write to" : "tokenizer");
     BY_TRY(by_dir_make(dir));
     if (t->kept_count)
         return save_kept(t, dir);
@@ -516,6 +524,8 @@ static by_status encode_plain(const by_tokenizer *t, const char *text, size_t si
 by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size_t size,
                                    const by_encode_spec *spec, by_encoding *out)
 {
+    if (!t || !spec || !out || (!text && size))
+        return by_fail_missing(t ? "text, by_encode_spec or encoding" : "tokenizer");
     *out = (by_encoding){0};
     return (t->kind->encode_with ? t->kind->encode_with : encode_plain)(t, text, size, spec, out);
 }
@@ -598,6 +608,10 @@ void by_ids_free(by_ids *v)
 
 int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t *count)
 {
+    if (!t || !count || (!text && size)) {
+        by_fail_missing(t ? "text" : "tokenizer");
+        return NULL;
+    }
     by_ids ids = {0};
     if (by_ids_reserve(&ids, 1) != BY_OK || by_tokenizer_encode(t, text, size, &ids) != BY_OK) {
         by_ids_free(&ids);
@@ -609,6 +623,10 @@ int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t 
 
 char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t *size)
 {
+    if (!t || !size || (!ids && count)) {
+        by_fail_missing(t ? "row of ids" : "tokenizer");
+        return NULL;
+    }
     by_buf text = {0};
     by_buf_puts(&text, "");
     by_status s = by_tokenizer_decode(t, ids, count, &text);

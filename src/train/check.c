@@ -58,7 +58,7 @@ static void say(by_check *c, by_verify_line line)
         c->spec->line(c->spec->user, &line);
 }
 
-void by_check_note(by_check *c, const by_weight *e, by_verdict verdict, const char *note)
+void by_check_note(by_check *c, const by_weight *e, by_check_verdict verdict, const char *note)
 {
     say(c, (by_verify_line){.name = e->name, .verdict = verdict, .error = NAN, .bound = NAN, .note = note});
 }

@@ -40,7 +40,7 @@ static inline bool by_has_prefix(const char *name, const char *prefix)
 
 /* Say how a tensor of the reference came out: measured, or why it was not. */
 void by_check_say(by_check *c, const by_weight *e, const by_rule *rule, double error, const char *note);
-void by_check_note(by_check *c, const by_weight *e, by_verdict verdict, const char *note);
+void by_check_note(by_check *c, const by_weight *e, by_check_verdict verdict, const char *note);
 
 /* Compare what was computed here with an entry of the reference, and say how it went. Elements where `skip`
  * (may be NULL) is true do not count. */

@@ -119,6 +119,8 @@ static void close_case(by_check *c)
 
 by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, by_verify_result *result)
 {
+    if (!d || !dir || !spec || !result)
+        return by_fail_missing(d ? "case to verify" : "device");
     by_check c = {.device = d, .spec = spec, .result = result};
     *result = (by_verify_result){0};
     by_error_clear();

@@ -2,26 +2,8 @@
 # convert.sh - `banyan convert` and `banyan inspect` on files from outside: types, shards, what comes along, what a kill, a full disk
 # or a limit on files leaves behind.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
-set -u
-export LC_ALL=C GOMP_SPINCOUNT=0
+. "$(dirname "$0")/lib/common.sh"
 
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        tail -n 8 why out err 2>/dev/null | sed 's/^/    /'
-    fi
-}
-
-run() {
-    "$BANYAN" "$@" >out 2>err </dev/null
-    rc=$?
-}
-works() { [ "$rc" -eq 0 ] && grep -q -e "${1:-.}" out; }
-fails() { [ "$rc" -eq "$1" ] && [ ! -s out ] && grep -q -e "$2" err && [ "$(grep -c '^banyan' err)" -eq 1 ]; }
 gone() { [ ! -e "$1" ] && [ -z "$(ls -d "$1".unfinished-* 2>/dev/null)" ] && ! find . -name '*.tmp-*' | grep .; }
 same() { cmp "$1/model.safetensors" run/last/model.safetensors; }
 

@@ -1,19 +1,7 @@
 #!/bin/bash
 # A disk that fills up: a clear message, exit 1, the checkpoint before it whole; with room again the run goes on to the
 # same bytes. The small disk is a tmpfs in a mount namespace of our own; besides that, a limit on the size of files.
-set -u
-export LC_ALL=C GOMP_SPINCOUNT=0
-
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        tail -n 8 why log | sed 's/^/    /'
-    fi
-}
+. "$(dirname "$0")/lib/common.sh"
 
 # train OUT STEPS [KIB]: a tiny run, no file of which may be larger than so many KiB. What it says passes through a
 # pipe, for a log would be such a file.

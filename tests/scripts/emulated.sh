@@ -2,29 +2,14 @@
 # emulated.sh - the program on a GPU that is emulated on the CPU (src/cuda/emulate.h): recorded values, the same text as on
 # the CPU, runs that are stopped and go on with the same bits, and runs that move between CPU and GPU.
 # shellcheck disable=SC2317 # check calls what it is given
-set -u
-export LC_ALL=C GOMP_SPINCOUNT=0
+. "$(dirname "$0")/lib/common.sh"
 program=$BANYAN_BUILD/tests/banyan-emulated
 if [ ! -x "$program" ]; then
     echo "not run emulated: the emulation was not built (it needs a C++ compiler and cmocka, and has no sanitizers)"
     exit 0
 fi
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failed=0
-
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok emulated $name"
-    else
-        echo "not ok emulated $name"
-        tail -n 5 why | sed 's/^/    /'
-        failed=1
-    fi
-}
+own_folder
+cd "$tmp" || exit 1
 
 # ---- recorded values ----------------------------------------------------------------------------------------------------
 verify() { # CASE TYPE

@@ -2,40 +2,8 @@
 # finetune.sh - `banyan finetune` and `eval` on every task with a tiny BERT made here: figures, predictions, going on, frozen
 # layers, and files that are wrong.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
-set -u
-export LC_ALL=C
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
-failed=0
-
-run() {
-    "$BANYAN" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    rc=$?
-}
-
-check() {
-    name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        echo "    failed: $*; exit code $rc; stdout, stderr:"
-        head -c 1000 "$tmp/out" | awk '{ print "    > " $0 }'
-        head -c 1000 "$tmp/err" | awk '{ print "    ! " $0 }'
-        failed=1
-    fi
-}
-
-# fails CODE TEXT: ended with this code, printed nothing, and said why in one line that holds the text.
-fails() {
-    [ "$rc" -eq "$1" ] && [ ! -s "$tmp/out" ] && grep -q -e "$2" "$tmp/err" && [ "$(grep -c '^banyan' "$tmp/err")" -eq 1 ]
-}
-
-works() {
-    [ "$rc" -eq 0 ] && grep -q -e "${1:-.}" "$tmp/out"
-}
+. "$(dirname "$0")/lib/common.sh"
+own_folder
 
 field() {
     sed -n "s/.*\"$1\": *\\([-0-9.e+]*\\).*/\\1/p" "$tmp/out" | head -n 1

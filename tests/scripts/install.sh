@@ -1,21 +1,12 @@
 #!/bin/sh
 # An installed library is found by pkg-config and by CMake, and a program builds against it and runs.
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-prefix="$work/usr"
+. "$(dirname "$0")/lib/common.sh"
+own_folder
+prefix="$tmp/usr"
 
-check() { # NAME COMMAND...
-    name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else
-        echo "not ok $name"
-        cat "$work/log" >&2
-    fi
-}
-
-cmake --install "$BANYAN_BUILD" --prefix "$prefix" >"$work/log" 2>&1 || {
+cmake --install "$BANYAN_BUILD" --prefix "$prefix" >"$tmp/log" 2>&1 || {
     echo "not ok install"
-    cat "$work/log" >&2
+    cat "$tmp/log" >&2
     exit 1
 }
 echo "ok install"
@@ -30,22 +21,22 @@ export LD_LIBRARY_PATH="$(dirname "$(find "$prefix" -name 'libbanyan.so.*' | hea
 if command -v pkg-config >/dev/null 2>&1; then
     export PKG_CONFIG_PATH="$LD_LIBRARY_PATH/pkgconfig"
     # shellcheck disable=SC2046
-    check "a program builds with pkg-config" ${CC:-cc} "$BANYAN_SOURCE/examples/architecture.c" -o "$work/program" \
+    check "a program builds with pkg-config" ${CC:-cc} "$BANYAN_SOURCE/examples/architecture.c" -o "$tmp/program" \
         $(pkg-config --cflags --libs banyan) -lm
-    check "and runs with the shared library" "$work/program"
+    check "and runs with the shared library" "$tmp/program"
 else
     echo "not run a program builds with pkg-config: pkg-config is not there"
 fi
 
-mkdir "$work/project"
-cat >"$work/project/CMakeLists.txt" <<'END'
+mkdir "$tmp/project"
+cat >"$tmp/project/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.20)
 project(user C)
 find_package(banyan REQUIRED)
 add_executable(user main.c)
 target_link_libraries(user banyan::banyan m)
 END
-cp "$BANYAN_SOURCE/examples/architecture.c" "$work/project/main.c"
-check "CMake finds the package" cmake -S "$work/project" -B "$work/project/build" "-DCMAKE_PREFIX_PATH=$prefix"
-check "a program builds with CMake" cmake --build "$work/project/build"
-check "and runs" "$work/project/build/user"
+cp "$BANYAN_SOURCE/examples/architecture.c" "$tmp/project/main.c"
+check "CMake finds the package" cmake -S "$tmp/project" -B "$tmp/project/build" "-DCMAKE_PREFIX_PATH=$prefix"
+check "a program builds with CMake" cmake --build "$tmp/project/build"
+check "and runs" "$tmp/project/build/user"

@@ -1,10 +1,7 @@
 #!/bin/bash
 # objectives.sh - `banyan train` with every objective: what it shows, what it records, what it refuses.
-set -u
-export LC_ALL=C GOMP_SPINCOUNT=0
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+own_folder
 cd "$tmp" || exit 2
 
 # A WordPiece tokenizer of single letters, which makes every word a first piece and continuations.
@@ -37,29 +34,6 @@ for d in eins zwei drei vier acht neun elf zehn; do echo "die $d geht"; done >de
 head -n 7 de.txt >short.txt
 
 train() { "$BANYAN" train --threads 1 --tokenizer letters --seq 48 "$@" >out 2>err; }
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        head -n 5 out err why | sed 's/^/    /'
-    fi
-}
-shows() { # COUNT TEXT OPTIONS...: so many rows, with this in them
-    local count=$1 text=$2
-    shift 2
-    train --show-batch "$count" "$@" && [ "$(grep -c '^row [0-9]*: ' out)" -eq "$count" ] && grep -q -e "$text" out
-}
-refuses() { # TEXT OPTIONS...
-    local text=$1 code
-    shift
-    rm -rf bad
-    train --out bad --max-steps 2 "$@"
-    code=$?
-    [ $code -eq 1 ] && grep -q -e "$text" err
-}
 
 check "next sentence" shows 3 ', label [01]: \(next\|random\)' --model bert --data docs.txt
 check "hidden tokens are marked" grep -q '\[MASK:' out

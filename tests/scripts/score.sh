@@ -1,13 +1,9 @@
 #!/bin/sh
 # score.sh - `banyan score` from outside: what it prints for texts whose figures sacreBLEU and rouge_score gave, and files that do not fit.
 # shellcheck disable=SC2317
-set -u
-export LC_ALL=C
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+own_folder
 data=$BANYAN_SOURCE/tests/data/score
-failed=0
 
 score() {
     "$BANYAN" score "$@" >"$tmp/out" 2>"$tmp/err"

@@ -1,11 +1,9 @@
 #!/bin/bash
 # seq2seq.sh - encoder-decoders from text to model: pairs of texts in all formats, vocabularies learnt on the spot, what is
 # shown, a run that goes on bit for bit, averaged checkpoints, a vocabulary for each text, fine-tuning, filling in, and what is refused.
-set -u
-export LC_ALL=C.UTF-8 GOMP_SPINCOUNT=0
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+export LC_ALL=C.UTF-8
+own_folder
 cd "$tmp" || exit 2
 
 for a in one two three four five six seven eight nine ten; do
@@ -20,29 +18,6 @@ head -n 9 t.de >short.de
 
 small="--layers 1 --heads 2 --width 16 --threads 1"
 train() { "$BANYAN" train "$@" >out 2>err; }
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        head -n 5 out err why | sed 's/^/    /'
-    fi
-}
-shows() { # COUNT TEXT OPTIONS...: so many rows, with this in them
-    local count=$1 text=$2
-    shift 2
-    train --show-batch "$count" "$@" && [ "$(grep -c '^row [0-9]*: ' out)" -eq "$count" ] && grep -q -e "$text" out
-}
-refuses() { # TEXT OPTIONS...
-    local text=$1 code
-    shift
-    rm -rf bad
-    train $small --out bad --max-steps 2 "$@"
-    code=$?
-    [ $code -eq 1 ] && grep -q -e "$text" err
-}
 
 check "pairs of files" shows 3 '^  target: Das Tier .*</s>$' --model transformer --data t.en t.de --tokenizer bpe:200
 check "their source" grep -q '^  source: The .* goes home.</s>$' out
@@ -131,9 +106,23 @@ tune() {
     train $small --model t5 --data t.en --seq 32 --tokenizer unigram:400 --batch-size 4 --max-steps 3 --out t5 &&
         { for i in 1 2 3 4 5; do printf 'a good one\t1\na bad one\t0\n'; done; } >labels.tsv &&
         "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix 'sst2: ' --label-words negative,positive \
-            --max-steps 4 --threads 1 --out tuned >out 2>err && test -s tuned/model.safetensors -a -s tuned/tokenizer.json && grep -q 'loss [0-9]' out
+            --max-steps 4 --threads 1 --out tuned >out 2>err && test -s tuned/model.safetensors -a -s tuned/tokenizer.json && grep -q 'loss [0-9]' out &&
+        grep -q '^10 texts in .* exact [01]\.' out && grep -q '^BLEU ' out && grep -q '^chrF2 ' out && grep -q '^rouge1 .*rougeL ' out
+}
+same_figures() { # those of eval, of as many texts
+    "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix 'sst2: ' --label-words negative,positive --lr 1e-2 \
+        --max-steps 12 --eval-texts 6 --predictions said.jsonl --threads 1 --quiet --json --out tuned3 >out 2>err && [ "$(wc -l <said.jsonl)" -eq 6 ] &&
+        sed 's/.*"texts"/"texts"/; s/}$//' out >figures && head -n 6 labels.tsv >six.tsv &&
+        "$BANYAN" eval tuned3 six.tsv --prefix 'sst2: ' --label-words negative,positive --metric bleu,chrf,rouge,exact --threads 1 --json >out 2>err &&
+        sed 's/.*"texts"/"texts"/; s/,"seconds".*//' out | cmp - figures
 }
 check "fine-tuning" tune
+check "figures are those of eval" same_figures
+check "no texts are written" eval '"$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix "sst2: " --label-words negative,positive \
+    --max-steps 2 --eval-texts 0 --threads 1 --out tuned4 >out 2>err && ! grep -q BLEU out'
+check "a source of a megabyte" eval 'for i in {1..100000}; do printf "the dog go "; done >large && "$BANYAN" translate t5/best -f large -n 4 --beams 1 --threads 1 >out 2>err &&
+    grep -q "1 text was cut to the first 1024 tokens" err'
+
 check "a label without a word" eval '! "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --label-words negative \
     --max-steps 1 --threads 1 --out tuned2 >out 2>err && grep -q "labels.tsv, line 1.*no word" err'
 fill() {

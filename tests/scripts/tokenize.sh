@@ -1,14 +1,10 @@
 #!/bin/sh
 # tokenize.sh - `banyan tokenize`: a tokenizer made here, published ones, both directions, and lines that are wrong.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
-set -u
-export LC_ALL=C
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+own_folder
 shared=${BANYAN_SHARED:-$BANYAN_SOURCE/../shared}
 published=$shared/data/tokenizers
-failed=0
 
 # check NAME EXPECTED: what the last command printed
 check() {

@@ -1,36 +1,12 @@
 #!/bin/sh
 # train_tokenizer.sh - `banyan train-tokenizer`: every pipeline by name and by kind, the files it writes, what it says, and what it refuses.
 # shellcheck disable=SC2002,SC2016,SC2317 # a pipe is wanted; check evaluates what it is given
-set -u
-export LC_ALL=C
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
-failed=0
+. "$(dirname "$0")/lib/common.sh"
+own_folder
 
 run() {
     "$BANYAN" train-tokenizer "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     rc=$?
-}
-
-# check NAME COMMAND...: the test passes when the command succeeds.
-check() {
-    name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        echo "    failed: $*; exit code $rc"
-        head -c 1000 "$tmp/out" | awk '{ print "    > " $0 }'
-        head -c 1000 "$tmp/err" | awk '{ print "    ! " $0 }'
-        failed=1
-    fi
-}
-
-# fails CODE TEXT: the last run ended with this code, printed nothing, and said why in one line that holds the text.
-fails() {
-    [ "$rc" -eq "$1" ] && [ ! -s "$tmp/out" ] && grep -q -e "$2" "$tmp/err" && [ "$(grep -c '^banyan' "$tmp/err")" -eq 1 ]
 }
 
 # encodes PATH TEXT: the tokenizer there turns the text into ids.

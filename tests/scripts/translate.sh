@@ -2,11 +2,9 @@
 # translate.sh - a Transformer trained on a few pairs, and all that is done with it: a run that is killed goes on as if
 # nothing had happened, texts come from arguments, the input and files, scores agree, attention is drawn, models are
 # inspected and converted, and what is wrong is said in one line.
-set -u
-export LC_ALL=C.UTF-8 GOMP_SPINCOUNT=0
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+export LC_ALL=C.UTF-8
+own_folder
 cd "$tmp" || exit 2
 
 pairs=$BANYAN_SHARED/data/tasks/multi30k
@@ -19,16 +17,6 @@ head -n 200 "$pairs/train.de" >t.de
 head -n 20 "$pairs/val.en" >v.en
 head -n 20 "$pairs/val.de" >v.de
 
-check() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >why 2>&1; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        head -n 5 out err why | sed 's/^/    /'
-    fi
-}
 banyan() { "$BANYAN" "$@" --threads 1 >out 2>err; }
 refuses() { # CODE TEXT ARGUMENTS...: one line that says so, and nothing else
     local code=$1 text=$2
@@ -96,10 +84,23 @@ several() {
 }
 check "several texts" several
 check "constraints" eval 'banyan translate whole --ban Mann --max-new-tokens 6 --begin Eine -f v.en && [ "$(grep -c ^Eine out)" -eq 20 ] && ! grep -q Mann out'
+own_words() { # that the model itself rules out, and more
+    local run
+    grep -q '^Ein Mann' file && cp -rL whole/best own || return 1
+    run=$("$BANYAN" tokenize own --no-special "Ein Mann" | tr ' ' ,)
+    sed -i "s/^{/{\"bad_words_ids\": [[$run]],/" own/generation_config.json
+    banyan translate own -f v.en && ! grep -q '^Ein Mann' out && grep -q einem out &&
+        banyan translate own -f v.en --ban einem && ! grep -q -e '^Ein Mann' -e einem out
+}
+check "words of the model's and others" own_words
 check "a seed decides" eval 'banyan translate whole --temp 1 --seed 3 -f v.en && mv out drawn && banyan translate whole --temp 1 --seed 3 -f v.en -b 7 &&
     cmp out drawn && banyan translate whole --temp 1 --seed 4 -f v.en && ! cmp -s out drawn'
 check "the same by summarize" eval 'banyan summarize whole -f v.en && cmp out file'
 check "a long text is cut" eval 'for i in {1..400}; do printf "man "; done >long && banyan translate whole --truncate -f long && grep -q "1 text was cut" err'
+check "only the beginning is read" eval 'head -c 24 long | banyan translate whole && mv out few && banyan translate whole --max-source 7 -f long &&
+    cmp out few && grep -q "1 text was cut to the first 7 tokens" err && banyan translate whole --max-source 900 -f long; [ $? -eq 1 ]'
+check "draws within a search" eval 'banyan translate whole --temp 1e-4 --beams 4 -f v.en && mv out cold && banyan translate whole --beams 4 -f v.en && cmp out cold &&
+    banyan translate whole --temp 2 --beams 4 --seed 1 -f v.en && mv out drawn && ! cmp -s cold drawn && banyan translate whole --temp 2 --beams 4 --seed 1 -f v.en -b 3 && cmp out drawn'
 check "nobody reads the rest" eval 'for i in {1..40}; do cat v.en; done | "$BANYAN" translate whole --threads 1 -n 3 2>err | head -n 1 >out && [ -s out ] && ! [ -s err ]'
 check "steps are explained" eval 'banyan generate whole "A man." --beams 3 --explain --max-new-tokens 3 && grep -q "^step 3" out && grep -q "ends: " out'
 
@@ -136,7 +137,8 @@ check "an unknown language" refuses 1 'does not know the language "fr"' translat
 check "an unknown task" refuses 1 'says nothing about "haiku"' translate whole --task haiku x
 check "more texts than beams" refuses 1 '--return 9' translate whole --return 9 --beams 4 x
 check "groups that do not divide" refuses 1 '--groups 3' translate whole --groups 3 --beams 4 x
-check "drawing and searching" refuses 1 '--temp draws' translate whole --temp 1 --beams 3 x
+check "several draws" refuses 1 '--temp draws' translate whole --temp 1 --return 3 x
+check "groups that draw" refuses 1 'temperature must be 0' translate whole --temp 1 --beams 4 --groups 2 x
 check "more at least than at most" refuses 1 'at least 9 new tokens and at most 4' translate whole --min-new-tokens 9 --max-new-tokens 4 x
 check "a prefix that does not fit" refuses 1 'the prefix has' translate whole --begin 'Ein Mann mit Hut' --max-new-tokens 2 x
 check "a text that is too long" refuses 1 'text 1 has .* tokens, more than the 256' translate whole -f long

@@ -2,47 +2,11 @@
 # verbs.sh - the program from outside: train a tiny model, then generate, eval, inspect and verify; what they print, what they say
 # when something is wrong, and their exit codes. One thread: the machine may be busy.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
-set -u
-export LC_ALL=C
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
+. "$(dirname "$0")/lib/common.sh"
+own_folder
 export TMPDIR="$tmp/scratch"
 mkdir "$TMPDIR"
 shared=${BANYAN_SHARED:-$BANYAN_SOURCE/../shared}
-failed=0
-
-# run ARGUMENTS...: leaves the exit code in rc, what was printed in out and err.
-run() {
-    "$BANYAN" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    rc=$?
-}
-
-# check NAME COMMAND...: the test passes when the command succeeds.
-check() {
-    name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name"
-        echo "    failed: $*"
-        echo "    exit code $rc; stdout, stderr:"
-        head -c 1000 "$tmp/out" | awk '{ print "    > " $0 }'
-        head -c 1000 "$tmp/err" | awk '{ print "    ! " $0 }'
-        failed=1
-    fi
-}
-
-# fails CODE TEXT: the last run ended with this code, printed nothing, and said why in one line that holds the text.
-fails() {
-    [ "$rc" -eq "$1" ] && [ ! -s "$tmp/out" ] && grep -q -e "$2" "$tmp/err" && [ "$(grep -c '^banyan' "$tmp/err")" -eq 1 ]
-}
-
-# works [TEXT]: the last run succeeded and printed a line that matches.
-works() {
-    [ "$rc" -eq 0 ] && grep -q -e "${1:-.}" "$tmp/out"
-}
 
 # is_json: out is one object on one line.
 is_json() {
@@ -101,6 +65,12 @@ run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3
 check generate-beams works '^the quick'
 run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 4 --return 3
 check generate-beams-scores works '^--- text 3, score -[0-9.]* ---$'
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3
+cp "$tmp/out" "$tmp/searched"
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3 --temp 1e-4
+check generate-beams-cold cmp "$tmp/searched" "$tmp/out"
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3 --temp 3 --seed 1 --top-k 0 --min-p 0
+check generate-beams-drawn works '^the quick'
 run generate "$tmp/run" --threads 1 --prompt "the quick" -n 8 --beams 4 --groups 2 --diversity 1 --json
 check generate-beams-json is_json
 check generate-beams-json-score works '"score":-'
@@ -120,8 +90,8 @@ run generate "$tmp/run" --threads 1 --prompt "the" --beams 4 --groups 3
 check generate-groups fails 1 'groups'
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --return 3
 check generate-return fails 1 'return'
-run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --temp 1
-check generate-beams-draw-nothing fails 2 'draws nothing'
+run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --samples 3
+check generate-beams-samples fails 2 "several with --return"
 run generate "$tmp/run" --threads 1 --prompt "the" -n 5 --min-new-tokens 6
 check generate-minimum fails 1 'at least 6'
 run generate "$tmp/run" --threads 1 --prompt "the" --force-first the

@@ -1,0 +1,159 @@
+/* bench_model.c - see bench.h: the model that is measured and the tokens it works on. */
+#include "cli/bench.h"
+
+/* A linear congruential generator: bench/peer_torch.py draws the same tokens with it. */
+static int32_t draw_token(bench *b)
+{
+    b->random = b->random * 6364136223846793005u + 1442695040888963407u;
+    return (int32_t)((b->random >> 33) % (uint64_t)by_model_vocab(b->model));
+}
+
+bool bench_is_pair(const bench *b)
+{
+    return by_model_task(b->model) == BY_TASK_SEQ2SEQ;
+}
+
+/* Encoder-decoders: sources, then what is to be written. */
+static by_status draw_pairs(bench *b)
+{
+    for (int i = 0; i < b->o.batch * b->o.seq; i++)
+        b->source[i] = draw_token(b);
+    for (int i = 0; i < b->o.batch * b->o.target; i++)
+        b->targets[i] = draw_token(b);
+    return by_model_shift(b->model, b->targets, b->o.batch, b->o.target, b->tokens);
+}
+
+/* New rows of T + 1 tokens: all but the last are the input, all but the first what is to be predicted. */
+by_status bench_draw(bench *b)
+{
+    if (bench_is_pair(b))
+        return draw_pairs(b);
+    for (int r = 0; r < b->o.batch; r++) {
+        int32_t next = draw_token(b);
+        for (int t = 0; t < b->o.seq; t++) {
+            size_t at = (size_t)r * (size_t)b->o.seq + (size_t)t;
+            b->tokens[at] = next;
+            b->targets[at] = next = draw_token(b);
+        }
+    }
+    return BY_OK;
+}
+
+/* Three tokens of twenty are hidden, at places that bench/peer_encoder.py knows too; what is there does not
+ * matter for the time, so they stay as they are. */
+static bool is_hidden(int64_t i)
+{
+    return i * 3 % 20 < 3;
+}
+
+by_status bench_hide(bench *b)
+{
+    int64_t cells = (int64_t)b->o.batch * b->o.seq;
+    b->pick = by_alloc_zero((size_t)cells, sizeof *b->pick);
+    if (!b->pick)
+        return BY_ERR_MEMORY;
+    for (int64_t i = 0; i < cells; i++)
+        if (is_hidden(i))
+            b->pick[b->picks++] = (int32_t)i;
+    return BY_OK;
+}
+
+/* FLOP of a token going forward: two per parameter, and for its queries, against the keys of `seen`
+ * positions, two products. */
+double bench_forward_flops(const bench *b, double seen)
+{
+    double n = (double)by_params_elements(by_model_params(b->model));
+    double idle = b->pick ? 0.85 * by_model_vocab(b->model) * by_model_width(b->model) : 0;
+    return 2 * (n - idle) + 4.0 * by_model_layers(b->model) * by_model_width(b->model) * seen;
+}
+
+by_batch bench_batch(const bench *b)
+{
+    return (by_batch){.batch = b->o.batch,
+                      .seq = bench_is_pair(b) ? b->o.target : b->o.seq,
+                      .source = b->source,
+                      .source_seq = b->source ? b->o.seq : 0,
+                      .tokens = b->tokens,
+                      .targets = b->targets,
+                      .pick = b->pick,
+                      .picks = b->picks};
+}
+
+static by_model *make_model(const bench *b)
+{
+    const bench_options *o = &b->o;
+    by_model_spec spec = {
+        .dtype = o->dtype, .training = b->work->training, .stochastic_rounding = o->by_chance, .seed = 1337};
+    const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
+    const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;
+    if (encoder)
+        spec.task = b->work->training ? BY_TASK_MLM : BY_TASK_FEATURES;
+    if (o->model_dir) {
+        char *dir = cli_model_dir(o->model_dir);
+        by_model *model = dir ? by_model_open(b->device, dir, &spec) : NULL;
+        by_free(dir);
+        return model;
+    }
+    const char *usual = encoder || pair ? "base" : "124m";
+    const by_model_shape shape = {.preset = o->preset ? o->preset : usual,
+                                  .layers = o->layers,
+                                  .heads = o->heads,
+                                  .width = o->width,
+                                  .context = o->context,
+                                  .vocab = o->vocab};
+    return by_model_new(b->device, o->model, &shape, &spec);
+}
+
+by_status bench_open_model(bench *b)
+{
+    const bench_options *o = &b->o;
+    b->model = make_model(b);
+    if (!b->model)
+        return by_error_status();
+    if (by_model_task(b->model) != BY_TASK_LM && !b->work->any_task)
+        return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
+                       by_model_class(b->model));
+    by_model_set_dropout(b->model, 0);
+    if (bench_is_pair(b) && !o->model_dir) { /* as Marian's models have them */
+        by_model_set_pad(b->model, by_model_vocab(b->model) - 1);
+        by_model_set_start(b->model, by_model_pad(b->model));
+        by_model_set_eos(b->model, 0);
+    }
+    return o->save ? by_model_save(b->model, o->save, o->dtype == BY_F64 ? BY_F32 : o->dtype) : BY_OK;
+}
+
+by_status bench_open_rows(bench *b)
+{
+    const bench_options *o = &b->o;
+    const bool pair = bench_is_pair(b);
+    const size_t cells = (size_t)o->batch * (size_t)BY_MAX(o->seq, o->target), rows = (size_t)o->batch;
+    b->tokens = by_alloc_zero(cells, sizeof *b->tokens);
+    b->targets = by_alloc_zero(cells, sizeof *b->targets);
+    b->source = pair ? by_alloc_zero(cells, sizeof *b->source) : NULL;
+    b->seconds = by_alloc_zero((size_t)o->steps, sizeof *b->seconds);
+    b->rows = by_alloc_zero(rows, sizeof *b->rows);
+    b->lengths = by_alloc_zero(rows, sizeof *b->lengths);
+    if (!b->tokens || !b->targets || !b->seconds || !b->rows || !b->lengths || (pair && !b->source))
+        return BY_ERR_MEMORY;
+    for (size_t r = 0; r < rows; r++) {
+        b->rows[r] = (pair ? b->source : b->tokens) + r * (size_t)o->seq;
+        b->lengths[r] = o->seq;
+    }
+    return BY_OK;
+}
+
+void bench_release(bench *b)
+{
+    by_trainer_free(b->trainer);
+    by_program_free(b->program);
+    by_generator_free(b->generator);
+    by_model_free(b->model);
+    by_device_free(b->device);
+    by_free(b->tokens);
+    by_free(b->targets);
+    by_free(b->source);
+    by_free(b->pick);
+    by_free(b->rows);
+    by_free(b->lengths);
+    by_free(b->seconds);
+}

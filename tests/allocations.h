@@ -1,0 +1,67 @@
+/* allocations.h - the C allocation functions wrapped at link time (-Wl,--wrap=malloc and so on): they count
+ * what is alive and fail on request. */
+#ifndef BY_TESTS_ALLOCATIONS_H
+#define BY_TESTS_ALLOCATIONS_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+static long until_failure = -1; /* allocations that still succeed; negative: all of them */
+static long alive;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+int __real_posix_memalign(void **out, size_t alignment, size_t size);
+void __real_free(void *p);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
+void __wrap_free(void *p);
+
+static bool refuse(void)
+{
+    return until_failure >= 0 && until_failure-- == 0;
+}
+
+static void *counted(void *p)
+{
+    alive += p != NULL;
+    return p;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return refuse() ? NULL : counted(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuse() ? NULL : counted(__real_calloc(count, size));
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    if (refuse())
+        return NULL;
+    void *p = __real_realloc(old, size);
+    alive += p && !old;
+    return p;
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    int rc = refuse() ? ENOMEM : __real_posix_memalign(out, alignment, size);
+    alive += rc == 0;
+    return rc;
+}
+
+void __wrap_free(void *p)
+{
+    alive -= p != NULL;
+    __real_free(p);
+}
+
+#endif

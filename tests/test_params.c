@@ -1,0 +1,118 @@
+/* test_params.c - the values that parameters begin with, and values stored in other types: functions of seed
+ * and name alone, whatever else there is and however many threads do it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "graph/graph.h"
+
+#define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), ((int64_t[]){__VA_ARGS__})
+
+static by_params *new_params(by_device *d, by_dtype type)
+{
+    by_params *p = by_params_new(d, type);
+    assert_non_null(p);
+    return p;
+}
+
+/* Initial values depend on seed and name, not on what else there is. */
+static void test_init(void **state)
+{
+    (void)state;
+    float value[3][64];
+    by_device *device = by_device_open("cpu", 1);
+    assert_non_null(device);
+    for (int k = 0; k < 3; k++) {
+        by_params *params = new_params(device, BY_F32);
+        by_graph *g = by_graph_new(&(by_graph_spec){.params = params});
+        if (k)
+            by_param(g, "before", SHAPE(7), (by_init){BY_INIT_UNIFORM, 0.5f});
+        by_param(g, "w", SHAPE(64), (by_init){BY_INIT_NORMAL, 2});
+        by_param(g, "ones", SHAPE(1), (by_init){BY_INIT_ONE, 0});
+        assert_int_equal(by_params_freeze(params, false), BY_OK);
+        assert_int_equal(by_params_freeze(params, false), BY_OK); /* once more is harmless */
+        assert_int_equal(by_params_init(params, k == 2 ? 6 : 5), BY_OK);
+        assert_int_equal(by_params_get(params, by_params_find(params, "w"), BY_SLOT_VALUE, value[k]), BY_OK);
+        float one = 0, uniform[7] = {0};
+        assert_int_equal(by_params_get(params, by_params_find(params, "ones"), BY_SLOT_VALUE, &one), BY_OK);
+        assert_true(one == 1);
+        if (k)
+            assert_int_equal(by_params_get(params, 0, BY_SLOT_VALUE, uniform), BY_OK);
+        for (int i = 0; i < 7; i++)
+            assert_true(fabsf(uniform[i]) <= 0.5f);
+        assert_int_equal(by_params_get(params, 0, BY_SLOT_GRAD, uniform), BY_ERR_ARGUMENT);
+        by_graph_free(g);
+        by_params_free(params);
+    }
+    assert_memory_equal(value[0], value[1], sizeof value[0]);
+    assert_memory_not_equal(value[0], value[2], sizeof value[0]);
+    by_device_free(device);
+}
+
+enum {
+    ROWS = 3 * (1 << 16) / 7 + 1,
+    COLS = 7,
+    EACH = ROWS * COLS
+}; /* enough for three threads, and not even */
+
+static const by_init kinds[] = {
+    {BY_INIT_NORMAL, 0.02f}, {BY_INIT_UNIFORM, 3}, {BY_INIT_SINES, 0}, {BY_INIT_ONE, 0}};
+static const char *const names[] = {"normal", "uniform", "sines", "one"};
+
+/* Parameters of every kind, made by so many threads; the values as floats. */
+static float *values_by(int threads, by_dtype type)
+{
+    by_device *d = by_device_open("cpu", threads);
+    assert_non_null(d);
+    by_params *params = new_params(d, type);
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = params});
+    float *all = by_alloc(BY_COUNT(kinds) * EACH * sizeof *all);
+    assert_non_null(all);
+    for (int i = 0; i < BY_COUNT(kinds); i++)
+        by_param(g, names[i], SHAPE(ROWS, COLS), kinds[i]);
+    assert_int_equal(by_params_freeze(params, false), BY_OK);
+    assert_int_equal(by_params_init(params, 77), BY_OK);
+    for (int i = 0; i < BY_COUNT(kinds); i++)
+        assert_int_equal(by_params_get(params, i, BY_SLOT_VALUE, all + i * EACH), BY_OK);
+    by_graph_free(g);
+    by_params_free(params);
+    by_device_free(d);
+    return all;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    const size_t count = BY_COUNT(kinds) * EACH;
+    float *one = values_by(1, BY_F32), *normal = by_alloc(EACH * sizeof *normal);
+    assert_non_null(normal);
+    by_rng_fill_normal(normal, EACH, 77, by_hash("normal", 6, 0), 0, 0.02f);
+    assert_memory_equal(one, normal, EACH * sizeof *normal);
+    by_rng r = by_rng_make(77, by_hash("uniform", 7, 0));
+    for (size_t i = 0; i < EACH; i++)
+        assert_true(one[EACH + i] == (float)((2 * by_rng_uniform(&r) - 1) * 3));
+    assert_true(one[2 * EACH + COLS] == (float)sin(1) && one[3 * EACH] == 1);
+    for (int threads = 2; threads <= 5; threads++) {
+        float *more = values_by(threads, BY_F32), *narrow = values_by(threads, BY_BF16);
+        assert_memory_equal(one, more, count * sizeof *one);
+        for (size_t i = 0; i < count; i++)
+            assert_true(narrow[i] == by_bf16_to_f32(by_f32_to_bf16(one[i])));
+        by_free(more);
+        by_free(narrow);
+    }
+    by_free(one);
+    by_free(normal);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_init),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests_name("params", tests, NULL, NULL);
+}
