@@ -121,13 +121,13 @@ static bool time_all()
                 m, "forward 4x64 rows, 6 stages, 1 slot", 2);
             good &=
                 time_job<job<bf16, forward_work, 64, 4, 64, 6, false, 2>>(m, "forward 4x64, 6, 2 slots", 2);
-            good &= time_job<forward_of_64<bf16>>(m, "forward 4x64, 8, 2 slots", 2);
+            good &= time_job<forward_of_64<bf16, false>>(m, "forward 4x64, 8, 2 slots", 2);
             good &= time_job<job<bf16, query_work, 64, 2, 64, 4, true>>(m, "query side 2x64, 4", 3);
-            good &= time_job<query_of_64<bf16>>(m, "query side 2x64, 6", 3);
+            good &= time_job<query_of_64<bf16, false>>(m, "query side 2x64, 6", 3);
             good &=
                 time_job<job<bf16, query_work, 64, 3, 64, 4, false, 2>>(m, "query side 3x64, 4, 2 slots", 3);
             good &= time_job<job<bf16, key_work, 64, 2, 64, 4, true>>(m, "key side 2x64, 4", 4);
-            good &= time_job<key_of_64<bf16>>(m, "key side 2x64, 6", 4);
+            good &= time_job<key_of_64<bf16, false>>(m, "key side 2x64, 6", 4);
         } else {
             good &= time_job<job<bf16, forward_work, 128, 2, 64, 5, false, 2>>(
                 m, "forward 2x64, 64, 5, 2 slots", 2);

@@ -842,6 +842,10 @@ static const attention_case attentions[] = {
     {1, 70, 0, 2, 2, 64, BY_MASK_NONE, ALL_SEEN, 0, .weights = false}, /* heads as in real models */
     {1, 9, 131, 4, 4, 64, BY_MASK_CAUSAL, ALL_SEEN, 0,
      .weights = false}, /* a head for every small GPU's block */
+    {2, 70, 0, 2, 2, 64, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false}, /* large heads, keys masked */
+    {1, 9, 131, 4, 4, 64, BY_MASK_NONE, SOME_HIDDEN, 0, .weights = false},
+    {2, 66, 140, 1, 1, 64, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
+    {2, 9, 150, 2, 1, 128, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
     {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, .weights = true},
     {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, .weights = false}, /* few queries, with dropout */
     {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},   /* large heads */

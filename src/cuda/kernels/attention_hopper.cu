@@ -7,6 +7,9 @@
 namespace
 {
 
+/* Of a masked key: a query that sees none but such has equal weights. */
+static constexpr float HIDDEN_SCORE = -1e30f;
+
 #if BY_HOPPER_CODE
 /* The running softmax of two rows: about the largest score, and this lane's part of the sum of
  * e^(scale (s - top)). The top follows the largest score only when that is more than SLACK powers of two
@@ -83,6 +86,8 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             hold(score);
             if (is_cut<J>(a, row0, p.block))
                 hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+            if (J::MASKED)
+                hide_masked<J>(a, score, b, p.block, c, HIDDEN_SCORE);
             running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
             to_operand<T, J::BLOCK>(weights, score);
             values = r.at;
@@ -101,6 +106,8 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 hold(score);
                 if (is_cut<J>(a, row0, p.block))
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+                if (J::MASKED)
+                    hide_masked<J>(a, score, b, p.block, c, HIDDEN_SCORE);
                 const bool raised = running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
                 hold(score);
                 step<J::STAGES>(r);
@@ -128,7 +135,8 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 for (int i = 0; i < 2; i++)
                     if (row + 8 * i < a.queries)
                         a.lse[(int64_t)w.head * a.queries + row + 8 * i] =
-                            run.top[i] * a.scale + logf(run.sum[i]);
+                            J::MASKED && run.top[i] <= HIDDEN_SCORE ? -INFINITY
+                                                                    : run.top[i] * a.scale + logf(run.sum[i]);
             if (a.out[0].at)
                 store_rows<T>(a.out[0], b, h, row, a.queries, y, 1 / run.sum[0], 1 / run.sum[1]);
         }
@@ -149,19 +157,21 @@ struct forward_work {
 #endif
 };
 
-template <class T> using forward_of_64 = job<T, forward_work, 64, 4, 64, 8, false, 2>;
-template <class T> using forward_of_128 = job<T, forward_work, 128, 2, 128, 3, false>;
+template <class T, bool M> using forward_of_64 = job<T, forward_work, 64, 4, 64, 8, false, 2, true, M>;
+template <class T, bool M> using forward_of_128 = job<T, forward_work, 128, 2, 128, 3, false, 1, true, M>;
 
-template <class T> static by_status run_forward(by_cuda_exec *x, const attention_node &m)
+template <class T, bool MASKED> static by_status run_forward(by_cuda_exec *x, const attention_node &m)
 {
-    return m.attr->head_dim == 64 ? run_job<forward_of_64<T>>(x, m) : run_job<forward_of_128<T>>(x, m);
+    BY_TRY(make_bits(x, m));
+    return m.attr->head_dim == 64 ? run_job<forward_of_64<T, MASKED>>(x, m)
+                                  : run_job<forward_of_128<T, MASKED>>(x, m);
 }
 
 } // namespace
 
 bool by_hopper_attention_takes(const by_cuda *c, const by_node *n)
 {
-    return takes<forward_of_64<bf16>>(c, n) && !n->out[2];
+    return takes<forward_of_64<bf16, false>>(c, n) && !n->out[2];
 }
 
 by_status by_hopper_attention(by_cuda_exec *x, by_node *n)
@@ -169,6 +179,12 @@ by_status by_hopper_attention(by_cuda_exec *x, by_node *n)
     attention_node m = node_of(n);
     m.y = rows_of(n->out[0], 0);
     m.lse = n->out[1] ? (float *)n->out[1]->data : NULL;
+    const bool is_bf16 = n->in[0]->type == BY_BF16;
+    if (m.mask) {
+        BY_BRANCH("warpgroups, masked");
+        m.seen = (uint64_t *)by_cuda_scratch(x, mask_bytes(m));
+        return is_bf16 ? run_forward<bf16, true>(x, m) : run_forward<f16, true>(x, m);
+    }
     BY_BRANCH("warpgroups");
-    return n->in[0]->type == BY_BF16 ? run_forward<bf16>(x, m) : run_forward<f16>(x, m);
+    return is_bf16 ? run_forward<bf16, false>(x, m) : run_forward<f16, false>(x, m);
 }

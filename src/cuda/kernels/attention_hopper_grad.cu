@@ -76,6 +76,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
             for (int i = 0; i < 2; i++)
                 if (c == 0 && row + 8 * i < a.pad)
                     a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
+            for (int i = 0; i < 2 && J::MASKED; i++) /* whoever sees nothing has no gradient here */
+                lse[i] = lse[i] == -INFINITY ? INFINITY : lse[i];
         };
 
         if (seek<J>(a, s, p, r)) {
@@ -93,6 +95,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 hold(dp);
                 if (is_cut<J>(a, row0, p.block))
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+                if (J::MASKED)
+                    hide_masked<J>(a, score, b, p.block, c, -INFINITY);
                 through_softmax<J::BLOCK>(score, dp, lse, delta, a.scale_log2);
                 hold(score);
                 step<J::STAGES>(r);
@@ -148,7 +152,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
         uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
         int first[2], before = -1;
-        first_queries(a, row, first);
+        first_queries<J>(a, b, row, first);
         passage p = enter_tile<J>(a, s, w, row0, r);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         take_operand(k, fixed, place);
@@ -173,7 +177,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 hold(dp);
                 if (is_cut_turned<J>(a, row0, p.block))
                     hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
-                through_softmax_turned<J::BLOCK>(score, dp, stats_at<J>(s, stage), a.scale_log2);
+                through_softmax_turned<J>(a, score, dp, stats_at<J>(s, stage));
                 hold(score);
                 hold(dp);
                 step<J::STAGES>(r);
@@ -246,31 +250,37 @@ struct key_work {
 #endif
 };
 
-template <class T> using query_of_64 = job<T, query_work, 64, 2, 64, 6, true>;
-template <class T> using query_of_128 = job<T, query_work, 128, 2, 64, 4, false>;
-template <class T> using key_of_64 = job<T, key_work, 64, 2, 64, 6, true>;
-template <class T> using key_of_128 = job<T, key_work, 128, 2, 64, 4, false, 1, false>;
+template <class T, bool M> using query_of_64 = job<T, query_work, 64, 2, 64, 6, true, 1, true, M>;
+template <class T, bool M> using query_of_128 = job<T, query_work, 128, 2, 64, 4, false, 1, true, M>;
+template <class T, bool M> using key_of_64 = job<T, key_work, 64, 2, 64, 6, true, 1, true, M>;
+template <class T, bool M> using key_of_128 = job<T, key_work, 128, 2, 64, 4, false, 1, false, M>;
 
 /* The query side first: it leaves the statistics that the key side reads. */
-template <class T> static by_status run_backward(by_cuda_exec *x, const attention_node &m)
+template <class T, bool MASKED> static by_status run_backward(by_cuda_exec *x, const attention_node &m)
 {
     const bool wide = m.attr->head_dim == 128, keys = m.grad[1].at || m.grad[2].at;
-    BY_TRY(wide ? run_job<query_of_128<T>>(x, m) : run_job<query_of_64<T>>(x, m));
+    BY_TRY(make_bits(x, m));
+    BY_TRY((wide ? run_job<query_of_128<T, MASKED>>(x, m) : run_job<query_of_64<T, MASKED>>(x, m)));
     if (!keys)
         return BY_OK;
-    return wide ? run_job<key_of_128<T>>(x, m) : run_job<key_of_64<T>>(x, m);
+    return wide ? run_job<key_of_128<T, MASKED>>(x, m) : run_job<key_of_64<T, MASKED>>(x, m);
 }
 
 } // namespace
 
 bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
 {
-    return takes<key_of_64<bf16>>(c, n);
+    return takes<key_of_64<bf16, false>>(c, n);
 }
 
 by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)
 {
     const attention_node m = grad_node_of(x, n, 0);
+    const bool is_bf16 = n->in[0]->type == BY_BF16;
+    if (m.mask) {
+        BY_BRANCH("gradient by warpgroups, masked");
+        return is_bf16 ? run_backward<bf16, true>(x, m) : run_backward<f16, true>(x, m);
+    }
     BY_BRANCH("gradient by warpgroups");
-    return n->in[0]->type == BY_BF16 ? run_backward<bf16>(x, m) : run_backward<f16>(x, m);
+    return is_bf16 ? run_backward<bf16, false>(x, m) : run_backward<f16, false>(x, m);
 }

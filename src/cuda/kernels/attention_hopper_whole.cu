@@ -88,7 +88,7 @@ static __device__ __forceinline__ void whole_grad(const hopper_args &a, const sp
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
         uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
         int first[2], before = -1;
-        first_queries(a, row, first);
+        first_queries<J>(a, b, row, first);
         passage p = enter_whole<J>(a, s, w, row0, r, passed);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         take_operand(k, fixed, place);
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void whole_grad(const hopper_args &a, const sp
                 hold(dp);
                 if (is_cut_turned<J>(a, row0, p.block))
                     hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
-                through_softmax_turned<J::BLOCK>(score, dp, stats_at<J>(s, stage), a.scale_log2);
+                through_softmax_turned<J>(a, score, dp, stats_at<J>(s, stage));
                 hold(score);
                 hold(dp);
                 step<J::STAGES>(r);
@@ -253,15 +253,16 @@ struct whole_work {
 #endif
 };
 
-template <class T> using whole_of_64 = job<T, whole_work, 64, 2, 64, 6, true, 2>;
+template <class T, bool M> using whole_of_64 = job<T, whole_work, 64, 2, 64, 6, true, 2, true, M>;
 
-template <class T> static by_status run_whole(by_cuda_exec *x, const attention_node &m)
+template <class T, bool MASKED> static by_status run_whole(by_cuda_exec *x, const attention_node &m)
 {
     const int pad = round_up(m.queries, 128);
     const int64_t threads = (int64_t)m.batch * pad * m.attr->heads * LANES;
     BY_TRY(by_launch(x, query_stats<T>, dim3(blocks_for(threads, STATS_THREADS)), dim3(STATS_THREADS), 0, m.y,
                      m.dy, (const float *)m.lse, m.stats, m.queries, pad, m.attr->heads, m.batch));
-    return run_job<whole_of_64<T>>(x, m);
+    BY_TRY(make_bits(x, m));
+    return run_job<whole_of_64<T, MASKED>>(x, m);
 }
 
 } // namespace
@@ -275,11 +276,11 @@ bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n)
 {
     const by_attention_attr *at = (const by_attention_attr *)n->attr;
     if (at->head_dim != 64 || !n->out[0] || !(at->packed || n->out[1] || n->out[2]) ||
-        !takes<whole_of_64<bf16>>(c, n))
+        !takes<whole_of_64<bf16, false>>(c, n))
         return false;
     const int64_t queries = n->in[0]->dim[1], keys = at->packed ? queries : n->in[1]->dim[1];
     const int64_t heads = n->in[0]->dim[0] * at->kv_heads, rounds = (heads + c->sms - 1) / c->sms;
-    return keys <= whole_of_64<bf16>::ROWS ||
+    return keys <= whole_of_64<bf16, false>::ROWS ||
            (heads * 4 >= rounds * c->sms * 3 && queries * (at->heads / at->kv_heads) <= 1024);
 }
 
@@ -289,6 +290,11 @@ by_status by_hopper_whole_grad(by_cuda_exec *x, by_node *n)
     const int64_t blocks = BY_MIN(n->in[0]->dim[0] * at->kv_heads, (int64_t)x->cuda->sms);
     const int64_t queries = round_up((int)n->in[0]->dim[1], 64) * (at->heads / at->kv_heads);
     const attention_node m = grad_node_of(x, n, (size_t)(blocks * queries * 64) * sizeof(float));
+    const bool is_bf16 = n->in[0]->type == BY_BF16;
+    if (m.mask) {
+        BY_BRANCH("gradient by whole heads, masked");
+        return is_bf16 ? run_whole<bf16, true>(x, m) : run_whole<f16, true>(x, m);
+    }
     BY_BRANCH("gradient by whole heads");
-    return n->in[0]->type == BY_BF16 ? run_whole<bf16>(x, m) : run_whole<f16>(x, m);
+    return is_bf16 ? run_whole<bf16, false>(x, m) : run_whole<f16, false>(x, m);
 }

@@ -30,6 +30,9 @@ static void rows_of_qkv(const by_attention_attr *at, by_tensor *const *from, hea
 /* A node's tensors, found. */
 struct attention_node {
     const by_attention_attr *attr;
+    const int32_t *mask; /* (batch, keys), or NULL */
+    uint64_t *seen;      /* made of it: see hopper_args */
+    int words;
     int batch, queries, keys;
     head_rows in[3], y, dy, grad[3];
     float *lse;
@@ -50,10 +53,41 @@ static attention_node node_of(const by_node *n)
     m.queries = (int)n->in[0]->dim[1];
     m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
     rows_of_qkv(m.attr, n->in, m.in);
+    m.mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
+    m.words = round_up(m.keys, 128) / 64;
     return m;
 }
 
-/* Of a gradient, with room for what the softmax left of each query, and for `more` bytes behind that. */
+/* A bit for every key, from the mask of its batch row: a warp for every 64. Beyond the last key they are 1,
+ * as nothing is there to be masked. */
+static __global__ void __launch_bounds__(256)
+    mask_bits(const int32_t *mask, int keys, int words, int all, uint64_t *seen)
+{
+    const int at = (int)((blockIdx.x * blockDim.x + threadIdx.x) / 32), lane = threadIdx.x % 32;
+    if (at >= all)
+        return;
+    const int first = at % words * 64 + lane;
+    const int32_t *row = mask + (int64_t)(at / words) * keys;
+    const uint32_t low = __ballot_sync(0xffffffffu, first >= keys || row[first]);
+    const uint32_t high = __ballot_sync(0xffffffffu, first + 32 >= keys || row[first + 32]);
+    if (lane == 0)
+        seen[at] = (uint64_t)high << 32 | low;
+}
+static inline size_t mask_bytes(const attention_node &m)
+{
+    return m.mask ? (size_t)m.batch * (size_t)m.words * sizeof(uint64_t) : 0;
+}
+static inline by_status make_bits(by_cuda_exec *x, const attention_node &m)
+{
+    if (!m.mask)
+        return BY_OK;
+    const int all = m.batch * m.words;
+    return by_launch(x, mask_bits, dim3(blocks_for(all, 8)), dim3(256), 0, m.mask, m.keys, m.words, all,
+                     m.seen);
+}
+
+/* Of a gradient, with room for what the softmax left of each query, for the bits of a mask, and for `more`
+ * bytes behind that. */
 static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n, size_t more)
 {
     attention_node m = node_of(n);
@@ -62,8 +96,9 @@ static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n, siz
     m.dy = rows_of(n->in[8], 0);
     rows_of_qkv(m.attr, n->out, m.grad);
     const size_t stats = (size_t)m.batch * (size_t)m.attr->heads * (size_t)round_up(m.queries, 128);
-    m.stats = (float2 *)by_cuda_scratch(x, stats * sizeof(float2) + more);
-    m.sums = (float4 *)(m.stats + stats);
+    m.stats = (float2 *)by_cuda_scratch(x, stats * sizeof(float2) + mask_bytes(m) + more);
+    m.seen = (uint64_t *)(m.stats + stats);
+    m.sums = (float4 *)((char *)m.seen + mask_bytes(m));
     return m;
 }
 
@@ -108,6 +143,9 @@ template <class J> static by_status run_job(by_cuda_exec *x, const attention_nod
         BY_TRY(map_rows(&a.moving[1], m, m.in[2], m.keys, hk, J::BLOCK));
         a.out[0] = J::KIND == FORWARD ? m.y : m.grad[0];
     }
+    a.seen = m.seen;
+    a.words = m.words;
+    a.equal = 1.0f / (float)m.keys;
     a.lse = m.lse;
     a.stats = m.stats;
     a.pad = round_up(m.queries, 128);
@@ -159,8 +197,10 @@ template <class J> static bool takes(const by_cuda *c, const by_node *n)
     if (c->arch != 90 || (q->type != BY_BF16 && q->type != BY_F16) ||
         (at->head_dim != 64 && at->head_dim != 128) || at->dropout > 0 || !(at->scale > 0))
         return false;
-    if (n->in[3] || n->in[4] || n->in[5] || at->pattern.kind != BY_PATTERN_FULL)
-        return false; /* key mask, prefix, bias, pattern */
+    if (n->in[4] || n->in[5] || at->pattern.kind != BY_PATTERN_FULL)
+        return false; /* prefix, bias, pattern */
+    if (n->in[3] && at->mask == BY_MASK_CAUSAL)
+        return false; /* whoever sees nothing would have to look at the keys that the other mask hides */
     if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||
         (at->mask == BY_MASK_CAUSAL && t > s)) /* some queries would see nothing */
         return false;

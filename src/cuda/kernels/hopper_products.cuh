@@ -189,21 +189,43 @@ static __device__ __forceinline__ void hide_keys(float (&s)[N / 2], int key, con
         s[i] = key + i / 4 * 8 + i % 2 > last[i / 2 % 2] ? -INFINITY : s[i];
 }
 
+/* ---- the key mask ---------------------------------------------------------------------------- */
+
+/* Keys of a block that are masked get the score `hidden`; c: the lane of the quad. */
+template <class J>
+static __device__ __forceinline__ void hide_masked(const hopper_args &a, float (&s)[J::BLOCK / 2], int b,
+                                                   int block, int c, float hidden)
+{
+    BY_UNROLL
+    for (int w = 0; w < J::BLOCK / 64; w++) {
+        const uint64_t bits = a.seen[b * a.words + block * (J::BLOCK / 64) + w] >> 2 * c;
+        BY_UNROLL
+        for (int i = 0; i < 32; i++)
+            s[32 * w + i] = bits >> (i / 4 * 8 + i % 2) & 1 ? s[32 * w + i] : hidden;
+    }
+}
+
 /* ---- the same, turned round: rows are keys, columns queries ----------------------------------- */
 
-/* The first queries that see a thread's two rows; beyond the last key there are none. */
-static __device__ __forceinline__ void first_queries(const hopper_args &a, int row, int (&first)[2])
+/* The first queries that see a thread's two rows; beyond the last key and of masked ones there are none. */
+template <class J>
+static __device__ __forceinline__ void first_queries(const hopper_args &a, int b, int row, int (&first)[2])
 {
     const int ahead = a.keys - a.queries;
     BY_UNROLL
-    for (int i = 0; i < 2; i++)
-        first[i] = row + 8 * i >= a.keys ? INT_MAX : a.causal ? row + 8 * i - ahead : 0;
+    for (int i = 0; i < 2; i++) {
+        const int key = row + 8 * i;
+        bool seen = key < a.keys;
+        if (J::MASKED)
+            seen = seen && a.seen[b * a.words + key / 64] >> key % 64 & 1;
+        first[i] = !seen ? INT_MAX : a.causal ? key - ahead : 0;
+    }
 }
 /* Whether a block has queries that do not see one of the 64 rows from `row`. */
 template <class J>
 static __device__ __forceinline__ bool is_cut_turned(const hopper_args &a, int row, int block)
 {
-    return row + 64 > a.keys || (a.causal && block * J::BLOCK + a.keys - a.queries < row + 63);
+    return J::MASKED || row + 64 > a.keys || (a.causal && block * J::BLOCK + a.keys - a.queries < row + 63);
 }
 /* Queries before the first one that sees a row; query: of s[0]. */
 template <int N>
@@ -219,19 +241,25 @@ template <class J> static __device__ __forceinline__ const float2 *stats_at(cons
 {
     return (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES);
 }
-/* s becomes p, dp becomes ds; stats: of the block's queries. */
-template <int N>
-static __device__ __forceinline__ void through_softmax_turned(float (&s)[N / 2], float (&dp)[N / 2],
-                                                              const float2 *stats, float scale_log2)
+/* s becomes p, dp becomes ds; stats: of the block's queries. A query that sees nothing has equal weights, and
+ * leaves no gradient of its scores. */
+template <class J>
+static __device__ __forceinline__ void through_softmax_turned(const hopper_args &a, float (&s)[J::BLOCK / 2],
+                                                              float (&dp)[J::BLOCK / 2], const float2 *stats)
 {
     const int c = threadIdx.x % 4;
     BY_UNROLL
-    for (int j = 0; j < N / 8; j++) {
+    for (int j = 0; j < J::BLOCK / 8; j++) {
         const float4 two = *(const float4 *)(stats + 8 * j + 2 * c);
         BY_UNROLL
         for (int i = 4 * j; i < 4 * j + 4; i++) {
-            s[i] = exp2_fast(s[i] * scale_log2 - (i % 2 ? two.z : two.x));
-            dp[i] = s[i] * (dp[i] - (i % 2 ? two.w : two.y));
+            const float lse = i % 2 ? two.z : two.x, delta = i % 2 ? two.w : two.y;
+            s[i] = exp2_fast(s[i] * a.scale_log2 - lse);
+            dp[i] = s[i] * (dp[i] - delta);
+            if (J::MASKED) {
+                s[i] = lse == -INFINITY ? a.equal : s[i];
+                dp[i] = lse == -INFINITY ? 0 : dp[i];
+            }
         }
     }
 }

@@ -35,7 +35,9 @@ enum dealing { PLAIN, PAIRED, SORTED };
 
 struct hopper_args {
     tile_map fixed[3], moving[2];
-    head_rows out[3];           /* y, or dq, or dk and dv, or all three; at = NULL: not wanted */
+    head_rows out[3];     /* y, or dq, or dk and dv, or all three; at = NULL: not wanted */
+    const uint64_t *seen; /* MASKED: (B, words), a bit for every key; words of a batch row */
+    int words;
     float *lse;                 /* (B, H, T), may be NULL in FORWARD */
     float2 *stats;              /* (B, H, pad): log2-sum-exp, delta; infinity, 0 beyond the last query */
     float4 *sums;               /* WHOLE_GRAD: sums of dq, of each thread block */
@@ -47,13 +49,14 @@ struct hopper_args {
     dealing deal;
     bool causal;
     float scale, scale_log2; /* of the scores; times log2(e) */
+    float equal;             /* MASKED: 1 / keys */
 };
 
 /* What a block does. WORK: the warpgroups' part, a struct with KIND and run<job>(args, space, group).
  * KEEP: the fixed operands are in registers. SLOTS: for how many tiles fixed operands have room. OVERLAP: the
- * next scores are made before the present ones have been used up. */
+ * next scores are made before the present ones have been used up. MASKED: there is a key mask. */
 template <class T_, class WORK_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_, int SLOTS_ = 1,
-          bool OVERLAP_ = true>
+          bool OVERLAP_ = true, bool MASKED_ = false>
 struct job {
     static_assert(STAGES_ >= 3, "two are held while the third is waited for");
     typedef T_ T;
@@ -61,7 +64,7 @@ struct job {
     static constexpr job_kind KIND = WORK::KIND;
     enum : bool { TURNED = KIND == KEY_GRAD || KIND == WHOLE_GRAD }; /* keys are the fixed side */
     static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_, SLOTS = SLOTS_;
-    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_ };
+    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_, MASKED = MASKED_ };
     enum : int { PARTS = D_ / TILE_COLS };
     static constexpr int ROWS = 64 * GROUPS;
     static constexpr int SUMMERS = KIND == WHOLE_GRAD ? 1 : 0; /* one more warpgroup: see WHOLE_GRAD */
