@@ -801,7 +801,7 @@ bool by_op_sample_norm_grad(by_op_sample *s, int which)
 }
 
 /* Which keys are hidden. */
-enum { ALL_SEEN, SOME_HIDDEN, ROW_HIDDEN };
+enum { ALL_SEEN, SOME_HIDDEN, ROW_HIDDEN, END_HIDDEN };
 /* Axes of a bias that do not repeat. */
 enum { BIAS = 1, BIAS_BATCH = 2, BIAS_HEAD = 4, BIAS_ROW = 8, BIAS_ALL = 15 };
 
@@ -846,6 +846,8 @@ static const attention_case attentions[] = {
     {1, 9, 131, 4, 4, 64, BY_MASK_NONE, SOME_HIDDEN, 0, .weights = false},
     {2, 66, 140, 1, 1, 64, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
     {2, 9, 150, 2, 1, 128, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
+    {1, 9, 200, 2, 2, 64, BY_MASK_NONE, END_HIDDEN, 0, .weights = false},
+    {1, 9, 300, 1, 1, 128, BY_MASK_NONE, END_HIDDEN, 0, .weights = false},
     {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, .weights = true},
     {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, .weights = false}, /* few queries, with dropout */
     {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},   /* large heads */
@@ -937,6 +939,8 @@ static by_node *attend(by_op_sample *s, const attention_case *c)
         seen[i] = c->hidden == ROW_HIDDEN ? 0 : i == 0 ? 1 : seen[i];
     for (int64_t b = 1; seen && b < c->batch; b++)
         seen[b * keys] = 1;
+    for (int64_t i = 0; seen && c->hidden == END_HIDDEN && i < c->batch * keys; i++)
+        seen[i] = i % keys <= keys / 3; /* as padding does: whole tiles */
     by_tensor *prefix = c->mask == BY_MASK_PREFIX ? prefixes(s, c->batch, keys) : NULL;
     by_tensor *bias =
         c->bias ? bias_for(s, c->bias, c->batch, c->heads, c->queries, c->entries ? c->entries : keys) : NULL;

@@ -7,8 +7,10 @@
 namespace
 {
 
-/* Of a masked key: a query that sees none but such has equal weights. */
-static constexpr float HIDDEN_SCORE = -1e30f;
+/* Of a masked key: a query that sees none but such has equal weights. A power of 2, whose product with the
+ * scale has nothing to round: the difference of two such products is 0 also where one of them is part of a
+ * multiply-add. */
+static constexpr float HIDDEN_SCORE = -0x1p100f;
 
 #if BY_HOPPER_CODE
 /* The running softmax of two rows: about the largest score, and this lane's part of the sum of
