@@ -2,8 +2,8 @@
 # resume_gpu.sh - training on a GPU is repeatable: the same command twice, a run that was stopped half way, and one that was
 # interrupted end with the same bytes; and a run that changes between CPU and GPU goes on as if it had not.
 #   bench/resume_gpu.sh [TEXT]     some source files of Banyan are the text if none is given. About a minute.
-# Environment: BANYAN (build/banyan), DEVICE (cuda), STEPS (60), SHAPE (of the model), DTYPES ("f32 bf16"), LIMIT (60: seconds
-# for one run). The exit code is 1 when anything failed.
+# Environment: BANYAN (build/banyan), DEVICE (cuda), STEPS (60), SHAPE (of the model), DTYPES ("f32 bf16 bf16-sr"; the last is
+# stochastic rounding), LIMIT (60: seconds for one run). The exit code is 1 when anything failed.
 # shellcheck disable=SC2317 # check calls what it is given
 set -u
 export LC_ALL=C
@@ -37,10 +37,11 @@ check() { # NAME COMMAND...
 run() {
     local out=$1 where=$2 count=$3
     shift 3
+    [ "$dtype" = bf16-sr ] && set -- --stochastic-rounding "$@"
     # shellcheck disable=SC2086 # shape is words
     exec timeout -k 5 "${LIMIT:-60}" "$banyan" train --data text --tokenizer byte --out "$out" $shape --dropout 0.1 --accumulate 2 \
         --learning-rate 1e-3 --lr-scheduler constant --warmup-steps 5 --max-steps "$count" --eval-steps "$half" --eval-batches 2 \
-        --save-steps $((half > 10 ? half / 10 : 1)) --seed 7 --device "$where" --dtype "$dtype" --quiet "$@" >log 2>&1
+        --save-steps $((half > 10 ? half / 10 : 1)) --seed 7 --device "$where" --dtype "${dtype%-sr}" --quiet "$@" >log 2>&1
 }
 train() { (run "$@"); }
 
@@ -91,7 +92,7 @@ moved() {
     train moved "$1" "$half" && train moved "$2" "$steps" && near alone moved "$3"
 }
 
-for dtype in ${DTYPES:-f32 bf16}; do
+for dtype in ${DTYPES:-f32 bf16 bf16-sr}; do
     bound=0.01
     [ "$dtype" = f32 ] || bound=0.1
     rm -rf alone again stopped struck

@@ -840,6 +840,8 @@ static const attention_case attentions[] = {
     {1, 90, 140, 1, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0.2f, .weights = false},
     {1, 66, 131, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},
     {1, 70, 0, 2, 2, 64, BY_MASK_NONE, ALL_SEEN, 0, .weights = false}, /* heads as in real models */
+    {1, 9, 131, 4, 4, 64, BY_MASK_CAUSAL, ALL_SEEN, 0,
+     .weights = false}, /* a head for every small GPU's block */
     {1, 65, 65, 2, 2, 12, BY_MASK_CAUSAL, ROW_HIDDEN, 0, .weights = true},
     {1, 3, 7, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.5f, .weights = false}, /* few queries, with dropout */
     {1, 5, 0, 1, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},   /* large heads */
@@ -1127,23 +1129,24 @@ static by_tensor *hyper(by_op_sample *s, int which)
     return t;
 }
 
-/* Samples 0 to 2 without masters, 3 to 5 with them. */
+/* Samples 0 to 2 without masters, 3 to 5 with them, 6 to 8 without and rounded by chance. */
 static bool optimiser(by_op_sample *s, by_op op, int which)
 {
-    if (which >= 6)
+    if (which >= 9)
         return false;
     const by_optim_attr a = {.segments = segments,
                              .n_segments = BY_COUNT(segments),
                              .beta1 = 0.9f,
                              .beta2 = 0.99f,
                              .eps = 1e-8f,
-                             .weight_decay = which ? 0.25f : 0};
+                             .weight_decay = which ? 0.25f : 0,
+                             .by_chance = which >= 6};
     const by_dtype acc = by_acc_type(s->type);
     by_tensor *value = changes(s, input(s, s->type, SHAPE(FLAT)));
     by_tensor *grad = input(s, acc, SHAPE(FLAT));
     by_tensor *m = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
     by_tensor *v = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
-    by_tensor *master = which >= 3 ? changes(s, input(s, acc, SHAPE(FLAT))) : NULL;
+    by_tensor *master = which / 3 == 1 ? changes(s, input(s, acc, SHAPE(FLAT))) : NULL;
     by_tensor *norm = input(s, acc, 0, NULL), *h = hyper(s, which % 3);
     if (by_graph_status(s->graph) != BY_OK)
         return true;

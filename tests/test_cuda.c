@@ -1,7 +1,19 @@
 /* test_cuda.c - the op table on an NVIDIA GPU, or on the emulation of one (test_cuda_emulated): every sample
  * in every element type against the CPU in f64, in guarded and in planned memory, with the same bits every
- * time; and every branch of every kernel taken. */
+ * time; and every branch of every kernel taken.
+ *
+ * test_cuda [OP [K/N]]: one op, and of its samples K, K + N, ...; OP may be "fp8", or "beside": what is
+ * checked beside the table.
+ *
+ * test_cuda --branches [OP [K/N]]: few and small samples that still take every branch and every kernel
+ * (op_cover.c), each run once: for compute-sanitizer.
+ *
+ * test_cuda --pick: print which ones these are; --picked FILE [OP [K/N]]: run those of such a list. */
 #include "op_trial.c"
+
+#include "banyan/train.h"
+#include "op_cover.c"
+#include "rounding.c"
 
 static by_device *cpu, *gpu;
 
@@ -14,30 +26,29 @@ static bool emulated(void)
     return strstr(by_device_description(gpu), "emulated") != NULL;
 }
 
-/* by_cuda in src/cuda/cuda.h begins like this. */
-typedef struct card {
-    int index, arch;
-} card;
-
 static bool is_hopper(const by_device *d)
 {
-    return d && ((const card *)d->impl)->arch == 90;
+    return d && card_of(d)->arch == 90;
 }
 
-/* The test of one name can be asked for, as in `test_cuda norm`. */
+/* What the command line asks for. */
 static const char *only;
-static int share = 0,
-           shares = 1; /* samples share, share + shares, ... of each op: the work of several cores */
+static int share = 0, shares = 1;
+static const char *list; /* of --picked */
+
+static bool wanted(const char *name)
+{
+    return !only || strcmp(only, name) == 0;
+}
+
+/* ---- all samples ------------------------------------------------------------------------------- */
 
 static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
 {
-    enum { AS_IT_IS, FORWARD, COPIED, VARIANTS };
     for (int variant = 0; variant < VARIANTS; variant++) {
         if (variant == FORWARD && !by_ops[op].grad)
             continue; /* the program AS_IT_IS */
-        setup how = {
-            .type = type, .exact = type, .gradients = variant != FORWARD, .copied = variant == COPIED};
-        setup right = how;
+        setup how = variant_of(type, variant), right = how;
         right.type = BY_F64;
         right.device = cpu;
         result *expected = outcome(right, op, which);
@@ -61,15 +72,13 @@ static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
 
 static void check_op(by_device *device, by_op op, by_dtype type)
 {
-    bool wanted = !only || strcmp(only, by_ops[op].name) == 0;
-    for (int which = share; wanted && check_sample(device, op, which, type); which += shares)
+    for (int which = share; wanted(by_ops[op].name) && check_sample(device, op, which, type); which += shares)
         continue;
 }
 
 static void test_types(void **state)
 {
     (void)state;
-    static const by_dtype types[] = {BY_F32, BY_BF16, BY_F16};
     for (int op = 0; op < BY_OP_COUNT; op++)
         for (int k = 0; k < BY_COUNT(types); k++)
             check_op(gpu, (by_op)op, types[k]);
@@ -96,7 +105,7 @@ static void test_replay(void **state)
     (void)state;
     setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32, .gradients = true};
     for (int op = 0; op < BY_OP_COUNT; op++) {
-        trial *t = !only || strcmp(only, by_ops[op].name) == 0 ? trial_new(how, (by_op)op, 0) : NULL;
+        trial *t = wanted(by_ops[op].name) ? trial_new(how, (by_op)op, 0) : NULL;
         if (!t)
             continue;
         run_once(t);
@@ -113,6 +122,99 @@ static void test_replay(void **state)
     }
     no_complaints();
 }
+
+/* ---- few samples ------------------------------------------------------------------------------- */
+
+static int type_named(const char *name)
+{
+    for (int i = 0; i < BY_COUNT(types); i++)
+        if (strcmp(name, by_dtype_name(types[i])) == 0)
+            return i;
+    return -1;
+}
+
+static int variant_named(const char *name)
+{
+    for (int i = 0; i < VARIANTS; i++)
+        if (strcmp(name, variants[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int op_named(const char *name)
+{
+    for (int i = 0; i < BY_OP_COUNT; i++)
+        if (strcmp(name, by_ops[i].name) == 0)
+            return i;
+    return -1;
+}
+
+/* The op, the number of its sample, the type, the variant, the generation of the card's kernels. */
+static void print_picked(void)
+{
+    cover_table(gpu, other);
+    for (int i = 0; i < now.count; i++) {
+        const choice *c = &now.list[i];
+        if (c->taken)
+            printf("%s %d %s %s %d %.3g\n", by_ops[c->op].name, c->which, by_dtype_name(types[c->type]),
+                   variants[c->variant], card_of(c->device)->arch, c->work);
+    }
+    fprintf(stderr, "of %d samples, starting %d kernels\n", now.count, now.n_kernels);
+}
+
+static void read_picked(void)
+{
+    char op[40], type[16], variant[16], line[160];
+    int which, arch;
+    FILE *f = fopen(list, "r");
+    if (!f)
+        fail_msg("%s cannot be read", list);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%39s %d %15s %15s %d", op, &which, type, variant, &arch) != 5 || op_named(op) < 0 ||
+            type_named(type) < 0 || variant_named(variant) < 0)
+            fail_msg("%s: not a sample: %s", list, line);
+        choice *c = next_choice();
+        *c = (choice){.op = (by_op)op_named(op),
+                      .which = which,
+                      .type = type_named(type),
+                      .variant = variant_named(variant),
+                      .device = arch == card_of(gpu)->arch ? gpu : other,
+                      .taken = true};
+        if (!c->device || card_of(c->device)->arch != arch)
+            fail_msg("%s: this card has no kernels of generation %d", list, arch);
+    }
+    fclose(f);
+}
+
+static void check_choice(const choice *c)
+{
+    setup how = variant_of(types[c->type], c->variant), right = how;
+    right.type = BY_F64;
+    right.device = cpu;
+    how.device = c->device;
+    result *expected = outcome(right, c->op, c->which), *found = outcome(how, c->op, c->which);
+    assert_true(expected && found);
+    compare(found, expected, c->op, c->which, how.type, "the GPU");
+    result_free(expected);
+    result_free(found);
+}
+
+static void test_picked(void **state)
+{
+    (void)state;
+    int seen = 0;
+    if (list)
+        read_picked();
+    else
+        cover_table(gpu, other);
+    for (int i = 0; i < now.count; i++)
+        if (now.list[i].taken && wanted(by_ops[now.list[i].op].name) && seen++ % shares == share)
+            check_choice(&now.list[i]);
+    print_message("%d samples\n", (seen - share + shares - 1) / shares);
+    no_complaints();
+}
+
+/* ---- beside the table -------------------------------------------------------------------------- */
 
 /* A bad index is reported with its tensor and value by whoever next waits for the GPU. */
 static void refuse(by_op op, double bad)
@@ -139,10 +241,35 @@ static void refuse(by_op op, double bad)
     trial_free(t);
 }
 
+/* Of many bad indices one is told, with its own place and value, whatever has been started since. */
+static void refuse_all(void)
+{
+    enum { FIRST = 1000 };
+    setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32};
+    trial *t = trial_new(how, BY_OP_GATHER, 0), *next = trial_new(how, BY_OP_SOFTMAX, 0);
+    const by_op_sample_leaf *ids = &t->sample->leaf[1];
+    long long place = -1;
+    int value = -1;
+    assert_true(ids->tensor->type == BY_I32);
+    for (int64_t i = 0; i < by_elements(ids->tensor); i++)
+        ids->values[i] = (double)(FIRST + i);
+    fill_leaves(t);
+    assert_int_equal(by_run(t->program), BY_OK);
+    assert_int_equal(by_run(next->program), BY_OK);
+    assert_int_equal(by_device_wait(gpu), BY_ERR_ARGUMENT);
+    const char *told = strstr(by_error_message(), "element");
+    if (!told || sscanf(told, "element %lld is %d", &place, &value) != 2 || value != FIRST + place ||
+        !strstr(by_error_message(), by_tensor_label(ids->tensor)))
+        complain("gather with bad indices alone: \"%s\"", by_error_message());
+    trial_free(t);
+    trial_free(next);
+}
+
 static void test_bad_indices(void **state)
 {
     (void)state;
-    if (!only) {
+    if (wanted("beside")) {
+        refuse_all();
         refuse(BY_OP_GATHER, 11);
         refuse(BY_OP_GATHER, -1);
         refuse(BY_OP_GATHER_GRAD, 11);
@@ -183,20 +310,22 @@ static void test_not_finite(void **state)
 {
     (void)state;
     static const by_op ops[] = {BY_OP_ADAMW, BY_OP_SGD, BY_OP_ADAFACTOR};
-    for (int i = 0; i < BY_COUNT(ops) && !only; i++) {
+    for (int i = 0; i < BY_COUNT(ops) && wanted("beside"); i++) {
         leave_alone(ops[i], INFINITY);
         leave_alone(ops[i], NAN);
     }
     no_complaints();
 }
 
-/* As src/cpu/cpu.h and src/cuda/cuda.h have it. */
-typedef struct branch {
-    const char *label, *file, *isa;
-    int hit;
-} branch;
-extern branch __start_by_branches[] __attribute__((weak));
-extern branch __stop_by_branches[] __attribute__((weak));
+#include "fp8_check.c"
+
+/* bf16 without masters: right in the mean, and by the same chances as on the CPU. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    if (wanted("beside"))
+        check_rounding(gpu, cpu);
+}
 
 static void test_branches(void **state)
 {
@@ -209,6 +338,10 @@ static void test_branches(void **state)
         const char *file = strrchr(b->file, '/');
         if (strstr(file ? file : b->file, "hopper") && !is_hopper(gpu) && !is_hopper(other)) {
             print_message("not checked: \"%s\", which needs a card of generation 9.0\n", b->label);
+            continue;
+        }
+        if (strstr(file ? file : b->file, "fp8") && !fp8) {
+            print_message("not checked: \"%s\", which needs a card with FP8\n", b->label);
             continue;
         }
         if (!b->hit)
@@ -224,6 +357,7 @@ static int open_devices(void **state)
     (void)state;
     const char *arch = emulated() ? "90" : is_hopper(gpu) ? "80" : NULL;
     cpu = by_device_open("cpu:generic", 1);
+    open_fp8();
     if (arch && !getenv("BANYAN_CUDA_ARCH")) {
         setenv("BANYAN_CUDA_ARCH", arch, 1);
         other = by_device_open("cuda", 0);
@@ -237,9 +371,11 @@ static int open_devices(void **state)
 static int close_devices(void **state)
 {
     (void)state;
+    cover_free();
     by_device_free(cpu);
     by_device_free(gpu);
     by_device_free(other);
+    by_device_free(fp8);
     return 0;
 }
 
@@ -251,21 +387,53 @@ static void test_absent(void **state)
     skip();
 }
 
+/* OP [K/N] */
+static bool read_op(int argc, char **argv)
+{
+    only = argc > 0 ? argv[0] : NULL;
+    if (argc > 1 && (sscanf(argv[1], "%d/%d", &share, &shares) != 2 || share < 0 || shares < 1))
+        return false;
+    return argc <= 2 &&
+           (!only || strcmp(only, "beside") == 0 || strcmp(only, "fp8") == 0 || op_named(only) >= 0);
+}
+
 int main(int argc, char **argv)
 {
-    only = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    if (argc > 2 && (sscanf(argv[2], "%d/%d", &share, &shares) != 2 || share < 0 || shares < 1))
+    const char *mode = argc > 1 && strncmp(argv[1], "--", 2) == 0 ? argv[1] : "";
+    const bool pick = strcmp(mode, "--pick") == 0, picked = strcmp(mode, "--picked") == 0,
+               few = picked || strcmp(mode, "--branches") == 0;
+    const int used = 1 + (*mode != 0) + picked;
+    list = picked ? argv[2] : NULL;
+    if ((*mode && !pick && !few) || used > argc || !read_op(argc - used, argv + used)) {
+        fprintf(stderr, "test_cuda [--branches | --pick | --picked FILE] [OP [K/N]]\n");
         return 2;
+    }
     gpu = by_device_open("cuda", 0);
     if (!gpu) {
         const struct CMUnitTest absent[] = {cmocka_unit_test(test_absent)};
         return cmocka_run_group_tests_name("cuda", absent, NULL, NULL);
     }
+    if (pick) {
+        if (open_devices(NULL) != 0)
+            return 1;
+        print_picked();
+        return close_devices(NULL);
+    }
     printf("%s%s\n", by_device_description(gpu), emulated() ? " on the CPU" : "");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),      cmocka_unit_test(test_generations),
-        cmocka_unit_test(test_replay),     cmocka_unit_test(test_bad_indices),
-        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_branches),
+    const struct CMUnitTest samples[] = {
+        cmocka_unit_test(test_picked),      cmocka_unit_test(test_bad_indices),
+        cmocka_unit_test(test_not_finite),  cmocka_unit_test(test_fp8_products),
+        cmocka_unit_test(test_fp8_samples), cmocka_unit_test(test_branches),
     };
-    return cmocka_run_group_tests_name("cuda", tests, open_devices, close_devices);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types),        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_replay),       cmocka_unit_test(test_bad_indices),
+        cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_fp8_rounding),
+        cmocka_unit_test(test_fp8_extremes), cmocka_unit_test(test_fp8_products),
+        cmocka_unit_test(test_fp8_samples),  cmocka_unit_test(test_fp8_pays),
+        cmocka_unit_test(test_fp8_names),    cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_branches),
+    };
+    return few ? cmocka_run_group_tests_name("cuda, few samples", samples, open_devices, close_devices)
+               : cmocka_run_group_tests_name("cuda", tests, open_devices, close_devices);
 }

@@ -32,6 +32,7 @@ static void test_shapes(void **)
         {1, 1, 1, 600, 600, 64, true, true, BY_BF16, 1, 1},
         {1, 2, 2, 300, 400, 64, true, false, BY_BF16, 2, 6},
         {1, 1, 1, 200, 300, 128, false, false, BY_F16, 2, 6},
+        {1, 2, 1, 450, 140, 64, false, false, BY_BF16, 1, 1}, /* one warpgroup has no keys, for many blocks */
     };
     for (const shape &s : list)
         assert_true(check(s, false));

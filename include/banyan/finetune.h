@@ -70,7 +70,8 @@ BY_API by_status by_task_evaluate(by_device *d, const char *model, by_dtype dtyp
 typedef struct by_finetune_spec {
     const char *model; /* directory */
     by_dtype dtype;
-    double dropout; /* negative: the model's own */
+    bool stochastic_rounding; /* as in by_run_spec */
+    double dropout;           /* negative: the model's own */
     /* data */
     const char *data, *eval_data; /* eval_data may be NULL */
     by_task_data reading;
@@ -88,7 +89,7 @@ typedef struct by_finetune_spec {
     bool recompute;
     uint64_t seed;
     int64_t eval_every, log_every, save_every; /* in steps; 0: each epoch; 1; with each evaluation */
-    int keep, patience;
+    int keep, patience, ahead;                 /* as in by_run_spec */
     const char *out; /* becomes a model directory; run.json, metrics.jsonl and checkpoints are in it too */
     bool overwrite;
     const char *command;

@@ -27,9 +27,9 @@ typedef struct by_program by_program; /* a compiled graph */
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /* Open "cpu" (threads > 0, or 0 for every core), "cpu:avx2" and the like for a given instruction set, "cuda"
- * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32), or "auto": a GPU where there is one
- * that works. Devices outlive the parameters and programs made on them. NULL on failure; free(NULL) is legal
- * here and everywhere below. */
+ * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32; "cuda+fp8": wide linear layers of 16
+ * bits in FP8), or "auto": a GPU where there is one that works. Devices outlive the parameters and programs
+ * made on them. NULL on failure; free(NULL) is legal here and everywhere below. */
 BY_API by_device *by_device_open(const char *name, int threads);
 BY_API void by_device_free(by_device *d);
 BY_API const char *by_device_name(const by_device *d);
@@ -67,11 +67,16 @@ BY_API void by_params_free(by_params *p);
  * address. Programs can be compiled only after it. with_training adds the gradient, moment and master
  * buffers. */
 BY_API by_status by_params_freeze(by_params *p, bool with_training);
+/* Before that: train bf16 values without f32 masters, 4 bytes less for each. Updates are computed in f32 and
+ * rounded up or down by chance, so that they are right in the mean. Other types are BY_ERR_UNSUPPORTED. */
+BY_API by_status by_params_without_masters(by_params *p);
 BY_API by_status by_params_init(by_params *p, uint64_t seed); /* initial values for all */
 
 BY_API int by_params_count(const by_params *p);
 BY_API int64_t by_params_elements(const by_params *p);
 BY_API by_dtype by_params_dtype(const by_params *p);
+BY_API size_t
+by_params_bytes(const by_params *p); /* of all buffers, what lies between parameters not counted */
 BY_API int by_params_find(const by_params *p, const char *name); /* index or -1 */
 BY_API const char *by_params_name(const by_params *p, int i);
 BY_API int by_params_rank(const by_params *p, int i);

@@ -83,14 +83,15 @@ typedef struct by_model_io {
 } by_model_io;
 
 typedef struct by_model_spec {
-    by_dtype dtype;     /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
-    bool training;      /* make the gradient and optimiser buffers */
-    bool copy;          /* never map the file, even where that is possible */
-    uint64_t seed;      /* initial values of a new model */
-    bool blank;         /* a new model's values stay zero: for a look at its shape */
-    by_task task;       /* of a new model */
-    int labels;         /* of a new model that has labels */
-    by_problem problem; /* of a new model that classifies */
+    by_dtype dtype;           /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
+    bool training;            /* make the gradient and optimiser buffers */
+    bool stochastic_rounding; /* of training: see by_params_without_masters */
+    bool copy;                /* never map the file, even where that is possible */
+    uint64_t seed;            /* initial values of a new model */
+    bool blank;               /* a new model's values stay zero: for a look at its shape */
+    by_task task;             /* of a new model */
+    int labels;               /* of a new model that has labels */
+    by_problem problem;       /* of a new model that classifies */
     bool new_head; /* opening: give the model the head of `task`, whatever head the file has. Labels begin
                     * with fresh values; what else the file lacks outside of the body does too */
 } by_model_spec;

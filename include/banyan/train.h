@@ -19,6 +19,7 @@ typedef struct by_optimizer_spec {
     double momentum;      /* SGD */
     double weight_decay;  /* on tensors of two or more axes */
     double max_grad_norm; /* 0: no clipping */
+    uint64_t seed;        /* of rounding by chance, where there are no masters; by_trainer gives its own */
 } by_optimizer_spec;
 
 typedef enum by_schedule {
@@ -47,6 +48,8 @@ BY_API by_status by_update_run(by_update *u, double learning_rate, int64_t step,
 /* The norm of the last update; waits for it. Where it is not finite the update was left out: BY_ERR_NUMERIC.
  */
 BY_API by_status by_update_norm(by_update *u, double *norm);
+/* Copy that norm to memory of the caller's, an element of the gradients' type; does not wait. */
+BY_API by_status by_update_keep(by_update *u, by_memory *m, size_t offset);
 BY_API by_program *by_update_program(by_update *u); /* for tracing */
 
 /* The learning rate of a step, counted from 0. */
@@ -59,7 +62,7 @@ typedef struct by_trainer_spec {
     int accumulate; /* micro-batches per step; 0: 1 */
     bool recompute;
     by_optimizer_spec optimizer;
-    uint64_t seed;         /* of dropout */
+    uint64_t seed;         /* of dropout, and of rounding by chance */
     float label_smoothing; /* of the loss that is trained with, not of evaluations */
     bool many_shapes;      /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */
@@ -85,6 +88,12 @@ BY_API by_status by_trainer_update(by_trainer *t, double learning_rate, double *
 BY_API by_status by_trainer_loss(by_trainer *t, double *loss);
 BY_API by_status by_trainer_norm(by_trainer *t, double *norm);
 
+/* The same of the last `count` updates, the oldest first, finite or not: reading them for many steps at once
+ * lets a GPU work without a break in between. An update whose norm is not finite was left out on a GPU, and
+ * has failed on the CPU. */
+enum { BY_TRAINER_KEPT = 64 };
+BY_API by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norms);
+
 /* Loss without gradients and without dropout: adds to *sum the summed loss and to *count the positions that
  * counted. */
 BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count);
@@ -92,6 +101,7 @@ BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, doubl
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
 
+BY_API by_model *by_trainer_model(const by_trainer *t);
 BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */
 BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
 BY_API size_t by_trainer_bytes(const by_trainer *t);            /* planned activations of a training step */
@@ -140,6 +150,7 @@ typedef struct by_report {
     double peak_share;    /* of the measured matrix-product rate; NaN when it is unknown */
     double seconds;       /* since the start of this process's part */
     bool evaluated, saved;
+    bool more; /* the reports of later steps follow at once; ms and rates are the mean over all of them */
     const by_metric *metrics; /* of the evaluation, for tasks that have some */
     int n_metrics;
     const char *note; /* something to tell the user, or NULL */
@@ -150,8 +161,9 @@ typedef struct by_run_spec {
     const char *family; /* "gpt2" */
     by_model_shape shape;
     by_dtype dtype;
-    const char *init_from; /* a model directory to start from instead of fresh values, or NULL; of `shape`
-                              only dropout counts then (negative: the model's own) */
+    bool stochastic_rounding; /* bf16 parameters without f32 masters: see by_params_without_masters */
+    const char *init_from;    /* a model directory to start from instead of fresh values, or NULL; of `shape`
+                                 only dropout counts then (negative: the model's own) */
     /* data */
     const char *const *data; /* text files or .bin shards, patterns allowed */
     int data_count;
@@ -178,10 +190,12 @@ typedef struct by_run_spec {
     int64_t eval_every, log_every, save_every;
     int64_t eval_batches; /* at most; 0: all of the held-out part */
     int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
-    int average;     /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
-    int patience;    /* stop after so many evaluations without progress; 0: never */
-    const char *out; /* run folder */
-    bool overwrite;  /* start afresh even when there is something to resume */
+    int average;  /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
+    int patience; /* stop after so many evaluations without progress; 0: never */
+    int ahead;    /* steps started before they are looked at, 64 at most. 0: on a GPU about a second's worth,
+                   * on the CPU one. Reports come that late; what is reported does not change */
+    const char *out;     /* run folder */
+    bool overwrite;      /* start afresh even when there is something to resume */
     const char *command; /* recorded in run.json, may be NULL */
     /* callbacks, may be NULL */
     void (*report)(void *user, const by_report *r);

@@ -39,13 +39,15 @@ static const cli_option options[] = {
      .help = "train: keep less for the backward pass and compute it again"},
 
     {CLI_AT(bench_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one",
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
      .group = "Machine"},
     {CLI_AT(bench_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},
     {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations; 16-bit training keeps f32 masters"},
     {CLI_AT(bench_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+    {CLI_AT(bench_options, by_chance), .name = "stochastic-rounding",
+     .help = "train: no f32 masters of bf16 parameters"},
 };
 
 static const bench_work works[] = {

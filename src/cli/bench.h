@@ -13,7 +13,7 @@ typedef struct bench_options {
     int layers, heads, width, context, vocab;
     int batch, seq, target, new_tokens, beams, steps, warmup, threads;
     by_dtype dtype;
-    bool bf16, recompute;
+    bool bf16, by_chance, recompute;
 } bench_options;
 
 /* Nodes of one kind and shape, as the trace of a step shows them. */

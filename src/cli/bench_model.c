@@ -82,7 +82,8 @@ by_batch bench_batch(const bench *b)
 static by_model *make_model(const bench *b)
 {
     const bench_options *o = &b->o;
-    by_model_spec spec = {.dtype = o->dtype, .training = b->work->training, .seed = 1337};
+    by_model_spec spec = {
+        .dtype = o->dtype, .training = b->work->training, .stochastic_rounding = o->by_chance, .seed = 1337};
     const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
     const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;
     if (encoder)

@@ -47,7 +47,7 @@ static const cli_option options[] = {
      CLI_RANGE(1, 1 << 16), .preset = "8", .help = "windows at once"},
 
     {CLI_AT(eval_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one",
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
      .group = "Machine"},
     {CLI_AT(eval_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads (0: every core)"},

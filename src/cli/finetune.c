@@ -19,7 +19,7 @@ typedef struct finetune_options {
     double epochs, rate, warmup_share, decay, beta1, beta2, eps, max_norm, layer_decay, dropout;
     by_schedule schedule;
     by_dtype dtype;
-    bool bf16, recompute, overwrite, json, curve, quiet;
+    bool bf16, by_chance, recompute, overwrite, json, curve, quiet;
 } finetune_options;
 
 static const cli_option options[] = {
@@ -119,7 +119,7 @@ static void on_report(void *user, const by_report *r)
         on_start(s, r);
         return;
     }
-    if (!s->started)
+    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
         return;
     if (r->evaluated) { /* a line that stays */
         by_buf line = {0};
@@ -138,6 +138,7 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
 {
     return (by_finetune_spec){
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
+        .stochastic_rounding = o->by_chance,
         .dropout = cli_given(args, &o->dropout) ? o->dropout : -1,
         .data = o->data,
         .eval_data = o->eval,
@@ -207,8 +208,8 @@ static const char *hint_for(by_status status)
     if (status == BY_ERR_NUMERIC)
         return "a lower --learning-rate";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or a "
-               "shorter --max-length";
+        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+               "--stochastic-rounding, or a shorter --max-length";
     return NULL;
 }
 

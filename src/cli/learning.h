@@ -49,13 +49,17 @@
 
 #define CLI_MACHINE_ROWS(type)                                                                                \
     {CLI_AT(type, device), .name = "device", .preset = "auto", .value = "NAME",                               \
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one",                \
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",      \
      .group = "Machine"},                                                                                     \
     {CLI_AT(type, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",              \
      .help = "CPU threads (0: every core)"},                                                                  \
     {CLI_AT(type, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",                    \
-     .help = "precision of parameters and activations; 16-bit ones keep f32 masters"},                        \
+     .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "                \
+             "--stochastic-rounding)"},                                                                       \
     {CLI_AT(type, bf16), .name = "bf16", .help = "the same as --dtype bf16"},                                 \
+    {CLI_AT(type, by_chance), .name = "stochastic-rounding",                                                  \
+     .help = "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or "     \
+             "down by chance, right in the mean, a little noisier"},                                          \
     {CLI_AT(type, recompute), .name = "recompute", .alias = "gradient-checkpointing",                         \
      .help = "keep less for the backward pass and compute it again"}
 

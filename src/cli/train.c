@@ -30,7 +30,7 @@ typedef struct train_options {
     by_schedule schedule;
     by_optimizer optimizer;
     by_dtype dtype;
-    bool bf16, recompute, overwrite, json, trace, curve, quiet;
+    bool bf16, by_chance, recompute, overwrite, json, trace, curve, quiet;
 } train_options;
 
 static const cli_option options[] = {
@@ -178,7 +178,7 @@ static void on_report(void *user, const by_report *r)
         s->started = !s->o->quiet;
         return;
     }
-    if (!s->started)
+    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
         return;
     char share[16] = "n/a", eval[80] = "";
     if (isfinite(r->peak_share))
@@ -210,6 +210,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                   .decoder_layers = o->decoder_layers,
                   .pre_norm = o->pre_norm},
         .dtype = o->bf16 ? BY_BF16 : o->dtype,
+        .stochastic_rounding = o->by_chance,
         .init_from = o->init_from,
         .eval_fraction = o->eval_data.count ? 0 : o->eval_fraction,
         .tokenizer = o->tokenizer,
@@ -309,8 +310,8 @@ static const char *hint_for(by_status status)
     if (status == BY_ERR_NUMERIC)
         return "a lower --learning-rate, or --trace to see where it begins";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or a "
-               "shorter --context";
+        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+               "--stochastic-rounding, or a shorter --context";
     return NULL;
 }
 

@@ -15,7 +15,7 @@ typedef struct verify_options {
 
 static const cli_option options[] = {
     {CLI_AT(verify_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, or auto: a GPU if there is one"},
+     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one"},
     {CLI_AT(verify_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
     {CLI_AT(verify_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",

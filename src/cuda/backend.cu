@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/gemm.cuh"
+#include "cuda/kernels/fp8.cuh"
 #include "cuda/tune.cuh"
 
 extern "C" {
@@ -31,6 +32,20 @@ static by_cuda *cuda_of(by_device *d)
 {
     return (by_cuda *)d->impl;
 }
+
+/* by_program.plan */
+typedef struct program_plan {
+    struct program_plan *next; /* in by_cuda.programs */
+    const by_program *program;
+    int first;           /* number of its first node */
+    uint64_t *random;    /* device memory: seed, step */
+    uint64_t seed, step; /* what is there */
+    bool random_set;
+    const by_node **after; /* per node: see by_cuda_exec */
+    bool *skip;            /* per node: done by another */
+    int runs, generation;
+    cudaGraphExec_t graph;
+} program_plan;
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
@@ -60,14 +75,24 @@ static void cuda_release(by_device *d, void *memory)
     cudaFree(memory);
 }
 
-/* What a kernel has found wrong since the last look. */
-static by_status look_for_faults(by_cuda *c, const by_program *p)
+/* The node with this number, NULL when its program is no more. */
+static const by_node *node_numbered(const by_cuda *c, int number)
 {
-    by_cuda_fault f = *c->fault;
+    for (const program_plan *p = c->programs; p; p = p->next)
+        if (number >= p->first && number - p->first < p->program->graph->n_nodes)
+            return p->program->graph->nodes[number - p->first];
+    return NULL;
+}
+
+/* What a kernel has found wrong since the last look, after a wait. */
+static by_status look_for_faults(by_cuda *c)
+{
+    const by_cuda_fault f = *c->fault;
     if (!f.set)
         return BY_OK;
     c->fault->set = 0;
-    const by_node *n = p && f.node >= 0 && f.node < p->graph->n_nodes ? p->graph->nodes[f.node] : NULL;
+    BY_TRY(by_cuda_check(cudaMemsetAsync(f.claim, 0, sizeof *f.claim, c->stream), "clearing memory"));
+    const by_node *n = node_numbered(c, f.node);
     const by_tensor *t = n && f.input < n->n_in ? n->in[f.input] : NULL;
     return by_fail(BY_ERR_ARGUMENT, "%s: element %lld is %d, which is not in [0, %lld)",
                    t ? by_tensor_label(t) : "an index", (long long)f.place, (int)f.value, (long long)f.limit);
@@ -78,22 +103,33 @@ static by_status wait_for(by_cuda *c, const char *what)
     return by_cuda_check(cudaStreamSynchronize(c->stream), what);
 }
 
-/* Through pinned memory, so that the copy runs beside what the host does next. The ring is reused only after
- * everything before has been done. */
+/* Behind the end of a half of the pinned memory: on to the other one, whose copies must have been made. Those
+ * are old; a GPU that lags behind is not waited for to its last kernel. */
+static by_status next_half(by_cuda *c)
+{
+    const size_t half = STAGING / 2;
+    if (c->staging_at == 0 || c->staging_at % half != 0)
+        return BY_OK;
+    const int left = c->staging_at == half ? 0 : 1;
+    BY_TRY(by_cuda_check(cudaEventRecord(c->staging_left[left], c->stream), "copying to the GPU"));
+    BY_TRY(by_cuda_check(cudaEventSynchronize(c->staging_left[!left]), "copying to the GPU"));
+    if (left == 1)
+        c->staging_at = 0;
+    return BY_OK;
+}
+
+/* Through pinned memory, so that the copy runs beside what the host does next. */
 static by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
 {
     by_cuda *c = cuda_of(d);
     while (bytes > 0) {
-        if (c->staging_at == STAGING) {
-            BY_TRY(wait_for(c, "copying to the GPU"));
-            c->staging_at = 0;
-        }
-        const size_t part = BY_MIN(bytes, STAGING - c->staging_at);
+        BY_TRY(next_half(c));
+        const size_t part = BY_MIN(bytes, STAGING / 2 - c->staging_at % (STAGING / 2));
         char *at = c->staging + c->staging_at;
         memcpy(at, from, part);
         BY_TRY(by_cuda_check(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream),
                              "copying to the GPU"));
-        c->staging_at = BY_MIN((c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN, (size_t)STAGING);
+        c->staging_at = (c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN;
         to = (char *)to + part;
         from = (const char *)from + part;
         bytes -= part;
@@ -107,7 +143,7 @@ static by_status cuda_download(by_device *d, void *to, const void *from, size_t 
     BY_TRY(by_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
                          "copying from the GPU"));
     BY_TRY(wait_for(c, "the GPU's work"));
-    return look_for_faults(c, c->running);
+    return look_for_faults(c);
 }
 
 static by_status cuda_copy(by_device *d, void *to, const void *from, size_t bytes)
@@ -121,6 +157,7 @@ static by_status cuda_copy(by_device *d, void *to, const void *from, size_t byte
 void *by_cuda_scratch(by_cuda_exec *x, size_t bytes)
 {
     x->scratch_needed = BY_MAX(x->scratch_needed, bytes);
+    x->in_scratch = NULL;
     return x->cuda->scratch;
 }
 
@@ -141,16 +178,6 @@ static by_status grow_scratch(by_device *d, size_t bytes)
 }
 
 /* ---- programs ---------------------------------------------------------------------------------- */
-
-typedef struct program_plan {
-    uint64_t *random;    /* device memory: seed, step */
-    uint64_t seed, step; /* what is there */
-    bool random_set;
-    const by_node **after; /* per node: see by_cuda_exec */
-    bool *skip;            /* per node: done by another */
-    int runs, generation;
-    cudaGraphExec_t graph;
-} program_plan;
 
 static by_status in_node(const by_node *n)
 {
@@ -230,6 +257,7 @@ static by_cuda_exec exec_of(by_program *p)
     x.cuda = cuda_of(p->device);
     x.stream = x.cuda->stream;
     x.random = ((program_plan *)p->plan)->random;
+    x.first_node = ((program_plan *)p->plan)->first;
     return x;
 }
 
@@ -240,8 +268,11 @@ static void cuda_forget(by_program *p)
         return;
     by_cuda *c = cuda_of(p->device);
     cudaStreamSynchronize(c->stream);
-    if (c->running == p)
-        c->running = NULL;
+    for (program_plan **at = &c->programs; *at; at = &(*at)->next)
+        if (*at == plan) {
+            *at = plan->next;
+            break;
+        }
     for (int i = 0; i < p->graph->n_nodes; i++) {
         by_node *n = p->graph->nodes[i];
         if (n->plan && n->op != BY_OP_CROSS_ENTROPY && n->op != BY_OP_CROSS_ENTROPY_GRAD)
@@ -275,8 +306,19 @@ static by_status prepare(by_program *p, program_plan *plan)
 
 static by_status cuda_prepare(by_program *p)
 {
-    p->plan = by_alloc_zero(1, sizeof(program_plan));
-    return p->plan ? prepare(p, (program_plan *)p->plan) : BY_ERR_MEMORY; /* forget() follows a failure */
+    by_cuda *c = cuda_of(p->device);
+    program_plan *plan = (program_plan *)by_alloc_zero(1, sizeof *plan);
+    if (!plan)
+        return BY_ERR_MEMORY;
+    if (c->numbered > INT32_MAX - p->graph->n_nodes)
+        c->numbered = 0;
+    plan->program = p;
+    plan->first = c->numbered;
+    plan->next = c->programs;
+    c->numbered += p->graph->n_nodes;
+    c->programs = plan;
+    p->plan = plan;
+    return prepare(p, plan); /* forget() follows a failure */
 }
 
 static by_status send_seed(by_program *p, program_plan *plan)
@@ -415,7 +457,6 @@ static by_status cuda_run(by_program *p)
 {
     program_plan *plan = (program_plan *)p->plan;
     by_cuda *c = cuda_of(p->device);
-    c->running = p;
     BY_TRY(send_seed(p, plan));
     if (p->trace)
         return p->only_times ? timed_run(p) : traced_run(p);
@@ -443,6 +484,9 @@ static void cuda_close(by_device *d)
     cudaFree(c->workspace);
     cudaFree(c->counters);
     cudaFreeHost(c->staging);
+    for (int i = 0; i < 2; i++)
+        if (c->staging_left[i])
+            cudaEventDestroy(c->staging_left[i]);
     cudaFreeHost(c->fault);
     if (c->stream)
         cudaStreamDestroy(c->stream);
@@ -454,7 +498,7 @@ static by_status cuda_wait(by_device *d)
 {
     by_cuda *c = cuda_of(d);
     BY_TRY(wait_for(c, "the GPU's work"));
-    return look_for_faults(c, c->running);
+    return look_for_faults(c);
 }
 
 static const by_backend backend = {
@@ -475,7 +519,16 @@ static by_status no_gpu(cudaError_t error)
     return by_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
 }
 
-/* "", "1", "+tf32", "1+tf32" */
+/* Take a word off the front of a name. */
+static bool take(const char **at, const char *word)
+{
+    const size_t n = strlen(word);
+    const bool there = strncmp(*at, word, n) == 0;
+    *at += there ? n : 0;
+    return there;
+}
+
+/* "", "1", "+tf32", "1+fp8", "+tf32+fp8" */
 static by_status read_name(const char *which, int count, by_cuda *c)
 {
     char *end = NULL;
@@ -486,10 +539,10 @@ static by_status read_name(const char *which, int count, by_cuda *c)
     }
     if (c->index >= count)
         return by_fail(BY_ERR_DEVICE, "there is no GPU %d: this machine has %d", c->index, count);
-    if (strcmp(at, "+tf32") == 0)
-        c->tf32 = true;
-    else if (*at)
-        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 is possible", which);
+    c->tf32 = take(&at, "+tf32");
+    c->fp8 = take(&at, "+fp8");
+    if (*at)
+        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 and +fp8 are possible", which);
     return BY_OK;
 }
 
@@ -514,6 +567,9 @@ static by_status open_card(by_device *d, by_cuda *c)
                        card.name, card.major, card.minor);
     BY_TRY(by_cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
     BY_TRY(by_cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
+    for (int i = 0; i < 2; i++)
+        BY_TRY(by_cuda_check(cudaEventCreateWithFlags(&c->staging_left[i], cudaEventDisableTiming),
+                             "pinned memory"));
     BY_TRY(by_cuda_check(cudaHostAlloc((void **)&c->fault, sizeof *c->fault, cudaHostAllocMapped),
                          "pinned memory"));
     memset(c->fault, 0, sizeof *c->fault);
@@ -521,14 +577,17 @@ static by_status open_card(by_device *d, by_cuda *c)
     BY_TRY(by_lt_open(c));
     BY_TRY(cuda_alloc(d, WORKSPACE, &c->workspace));
     c->workspace_bytes = WORKSPACE;
+    if (c->fp8)
+        BY_TRY(by_fp8_open(c, card.name));
     void *counters; /* zeroed, as all memory */
-    BY_TRY(cuda_alloc(d, BY_CUDA_COUNTERS * sizeof(int), &counters));
+    BY_TRY(cuda_alloc(d, (BY_CUDA_COUNTERS + 1) * sizeof(int), &counters));
     c->counters = (int *)counters;
+    c->fault->claim = c->counters + BY_CUDA_COUNTERS;
     const int version = by_lt_version();
     c->tuner = version ? by_tuner_open(card.name, version) : NULL;
-    snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s",
+    snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s%s",
              card.name, (double)c->total / (1 << 30), CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-             version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "");
+             version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "", c->fp8 ? ", FP8" : "");
     return BY_OK;
 }
 

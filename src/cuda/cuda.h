@@ -16,10 +16,12 @@ extern "C" {
 #include "graph/graph.h"
 }
 
-/* What a kernel that meets a bad index leaves behind, in host memory that the device can write. */
+/* What a kernel that meets a bad index leaves behind, in host memory that the device can write. Who changes
+ * *claim, which is device memory, from 0 to 1 may write the rest. */
 typedef struct by_cuda_fault {
+    int *claim;
     int32_t set;   /* 0: nothing happened */
-    int32_t node;  /* index in the program */
+    int32_t node;  /* see by_cuda_number */
     int32_t input; /* of the node: the tensor with the bad element */
     int32_t value; /* what it was */
     int64_t place; /* where */
@@ -30,10 +32,13 @@ enum { BY_CUDA_COUNTERS = 4096 };
 
 /* by_device.impl */
 typedef struct by_cuda {
-    int index, arch, sms; /* which card; 90 for compute capability 9.0; multiprocessors */
-    int shared_limit;     /* most bytes of shared memory a block can have */
-    size_t l2, total;     /* bytes of cache, of memory */
-    bool tf32;            /* products of f32 in TF32 */
+    int index, arch;                     /* which card; 90 for compute capability 9.0 */
+    void (*planned)(const void *kernel); /* told of every kernel in a dry run; for tests, else NULL */
+    int sms;                             /* multiprocessors */
+    int shared_limit;                    /* most bytes of shared memory a block can have */
+    size_t l2, total;                    /* bytes of cache, of memory */
+    bool tf32;                           /* products of f32 in TF32 */
+    bool fp8, fp8_all; /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
     cudaStream_t stream;
     by_cuda_fault *fault;        /* host memory, mapped */
     by_cuda_fault *device_fault; /* the device's address of it */
@@ -41,14 +46,16 @@ typedef struct by_cuda {
     struct by_tuner *tuner;      /* see tune.cuh; NULL: the library's first choice is taken */
     void *workspace;             /* of cuBLASLt, device memory */
     size_t workspace_bytes;
-    char *staging; /* pinned memory that uploads pass through */
+    char *staging; /* pinned memory that uploads pass through, one half after the other */
     size_t staging_at;
+    cudaEvent_t staging_left[2]; /* recorded when the host goes on to the other half */
     void *scratch; /* working memory of the kernels, shared by all programs: runs are in order */
     size_t scratch_bytes;
     int generation; /* counts the times that scratch has moved */
     int *counters;  /* (BY_CUDA_COUNTERS) device memory, all 0 between kernels */
     bool no_graphs; /* launch kernels one by one, for debugging (environment variable BANYAN_NO_GRAPHS) */
-    const by_program *running; /* the last to be started */
+    struct program_plan *programs; /* all that are compiled: backend.cu */
+    int numbered;                  /* nodes that have been given a number */
 } by_cuda;
 
 /* What a kernel is given: a by_exec with more behind it. */
@@ -59,9 +66,11 @@ typedef struct by_cuda_exec {
     const uint64_t *random; /* device memory: seed, step */
     bool dry;               /* plan only: nothing is launched, scratch is counted */
     size_t scratch_needed;  /* the most that a kernel has asked for */
+    int first_node;         /* the number of the program's first node */
     const by_node
         *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
     bool after_done; /* set by the kernel when it has done the work of that node too */
+    const by_tensor *in_scratch; /* of which the scratch still has FP8 numbers (fp8.cu), or NULL */
 } by_cuda_exec;
 
 static inline by_cuda_exec *by_cuda_of(by_exec *e)
@@ -69,11 +78,18 @@ static inline by_cuda_exec *by_cuda_of(by_exec *e)
     return (by_cuda_exec *)e; /* base is its first member */
 }
 
+/* By this number a fault names its node: the host may have started other programs before it hears of it. */
+static inline int by_cuda_number(const by_cuda_exec *x, const by_node *n)
+{
+    return x->first_node + n->index;
+}
+
 /* BY_OK, or BY_ERR_DEVICE with CUDA's words. */
 by_status by_cuda_check(cudaError_t error, const char *what);
 
-/* Working memory for the length of one kernel call, 256-byte aligned, uninitialised. In a dry run only the
- * size is noted, and what is returned must not be used. */
+/* Working memory for the length of one kernel call, 256-byte aligned, uninitialised: always the same place,
+ * so that a kernel asks but once. In a dry run only the size is noted, and what is returned must not be used.
+ */
 void *by_cuda_scratch(by_cuda_exec *x, size_t bytes);
 
 /* A kernel may keep what it planned in n->plan: a struct that begins with this. (Not cross_entropy and its
@@ -89,6 +105,13 @@ extern const by_kernel by_cuda_table[BY_OP_COUNT];
 #undef BY_OP
 }
 
+/* In a dry run: the kernel that would be started. */
+static inline void by_cuda_plan_kernel(const by_cuda_exec *x, const void *kernel, dim3 grid)
+{
+    if (x->cuda->planned && grid.x && grid.y && grid.z)
+        x->cuda->planned(kernel);
+}
+
 /* Start a kernel: by_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is legal.
  */
 #ifdef BY_CUDA_EMULATE
@@ -96,7 +119,9 @@ template <class... P, class... A>
 static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                            A... args)
 {
-    if (!x->dry)
+    if (x->dry)
+        by_cuda_plan_kernel(x, (const void *)kernel, grid);
+    else
         by_emulate(grid, block, shared, [&] { kernel(args...); });
     return BY_OK;
 }
@@ -132,6 +157,8 @@ template <class... P, class... A>
 static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                            A... args)
 {
+    if (x->dry)
+        by_cuda_plan_kernel(x, (const void *)kernel, grid);
     if (x->dry)
         return shared > 48 * 1024 ? by_allow_shared((const void *)kernel, shared) : BY_OK;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
@@ -180,6 +207,7 @@ static by_status by_launch_clusters(by_cuda_exec *x, unsigned size, void (*kerne
                                     dim3 block, size_t shared, A... args)
 {
     if (x->dry) {
+        by_cuda_plan_kernel(x, (const void *)kernel, grid);
         BY_TRY(by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                   x->cuda->shared_limit),

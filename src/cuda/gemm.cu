@@ -112,17 +112,22 @@ static cudaDataType_t type_of(by_dtype t)
     return t == BY_BF16 ? CUDA_R_16BF : t == BY_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+static cudaDataType_t type_of_sides(const by_product *p)
+{
+    return p->fp8 ? CUDA_R_8F_E4M3 : type_of(p->ab_type);
+}
+
 template <class V> static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which, V value)
 {
     return lt.p_cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* A row-major matrix of `rows` stored rows is a column-major one of as many columns. */
-static bool layout(cublasLtMatrixLayout_t *out, by_dtype type, int64_t rows, int64_t cols, int64_t ld,
+static bool layout(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols, int64_t ld,
                    int64_t batch, int64_t stride)
 {
     int32_t count = (int32_t)batch;
-    if (lt.p_cublasLtMatrixLayoutCreate(out, type_of(type), (uint64_t)cols, (uint64_t)rows, ld) !=
+    if (lt.p_cublasLtMatrixLayoutCreate(out, type, (uint64_t)cols, (uint64_t)rows, ld) !=
         CUBLAS_STATUS_SUCCESS)
         return false;
     if (batch <= 1)
@@ -158,6 +163,24 @@ static bool set_epilogue(cublasLtMatmulDesc_t desc, const by_product *p)
         ok = ok && set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->extra) &&
              set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p->extra_ld);
     return ok;
+}
+
+/* A scale for each row of a and b in f32 came with CUDA 12.9. Sums that are not brought into f32 again and
+ * again are what makes FP8 fast on Hopper. Where the scales are is not known yet, but something has to be
+ * there. */
+static bool set_fp8(cublasLtMatmulDesc_t desc, const by_cuda *c)
+{
+#if CUBLAS_VER_MAJOR * 100 + CUBLAS_VER_MINOR >= 1209
+    const int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    return set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, rows) &&
+           set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, rows) &&
+           set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, (const void *)c->workspace) &&
+           set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, (const void *)c->workspace) &&
+           set(desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, (int8_t)1);
+#else
+    (void)desc, (void)c;
+    return false;
+#endif
 }
 
 static uint32_t alignment(const void *p)
@@ -269,27 +292,6 @@ static bool recall(by_cuda *c, by_lt_plan *plan, const char *key)
     return true;
 }
 
-static by_status choose(by_cuda *c, by_lt_plan *plan, const char *key)
-{
-    enum { MOST = 8 };
-    cublasLtMatmulHeuristicResult_t list[MOST];
-    if (c->tuner && recall(c, plan, key))
-        return BY_OK;
-    const int count = candidates(c, plan, c->tuner ? MOST : 1, list);
-    if (count == 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt has no kernel for this product");
-    const int best = count > 1 ? fastest(c, plan, list, count) : 0;
-    plan->algo = list[best].algo;
-    plan->workspace = list[best].workspaceSize;
-    if (!c->tuner)
-        return BY_OK;
-    by_tuned found;
-    snprintf(found.key, sizeof found.key, "%s", key);
-    memcpy(found.algo, &plan->algo, sizeof found.algo);
-    found.workspace = plan->workspace;
-    return by_tuner_add(c->tuner, &found);
-}
-
 static void describe_key(const by_cuda *c, const by_product *p, char key[BY_TUNE_KEY])
 {
     snprintf(key, BY_TUNE_KEY, "%s%s-%s,%lldx%lldx%lld,%d%d,%lld:%lld:%lld,b%lld,e%d%d%d,%d%d,a%u:%u:%u",
@@ -299,22 +301,44 @@ static void describe_key(const by_cuda *c, const by_product *p, char key[BY_TUNE
              p->accumulate, (int)p->bias_type, alignment(p->a), alignment(p->b), alignment(p->c));
 }
 
+/* In FP8 the library has one kernel for a product, and nothing is to be found out or remembered. */
+static by_status choose(by_cuda *c, by_lt_plan *plan, const by_product *p)
+{
+    enum { MOST = 24 }; /* see EDITION in tune.cu */
+    cublasLtMatmulHeuristicResult_t list[MOST];
+    by_tuner *tuner = p->fp8 ? NULL : c->tuner;
+    by_tuned found;
+    describe_key(c, p, found.key);
+    if (tuner && recall(c, plan, found.key))
+        return BY_OK;
+    const int count = candidates(c, plan, tuner ? MOST : 1, list);
+    if (count == 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt has no kernel for this product");
+    const int best = count > 1 ? fastest(c, plan, list, count) : 0;
+    plan->algo = list[best].algo;
+    plan->workspace = list[best].workspaceSize;
+    if (!tuner)
+        return BY_OK;
+    memcpy(found.algo, &plan->algo, sizeof found.algo);
+    found.workspace = plan->workspace;
+    return by_tuner_add(tuner, &found);
+}
+
 static by_status describe(by_cuda *c, by_lt_plan *plan, const by_product *p)
 {
     cublasComputeType_t compute =
         p->ab_type == BY_F32 && c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     int64_t batch = BY_MAX(p->batch, 1);
-    bool ok =
-        lt.p_cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-        set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, p->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
-        set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, p->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
-        set_epilogue(plan->desc, p) &&
-        layout(&plan->a, p->ab_type, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, batch, p->stride_a) &&
-        layout(&plan->b, p->ab_type, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, batch, p->stride_b) &&
-        layout(&plan->c, p->c_type, p->m, p->n, p->ldc, batch, p->stride_c);
-    char key[BY_TUNE_KEY];
-    describe_key(c, p, key);
-    return ok ? choose(c, plan, key) : by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt does not take this product");
+    bool ok = lt.p_cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+              set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, p->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+              set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, p->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+              set_epilogue(plan->desc, p) && (!p->fp8 || set_fp8(plan->desc, c)) &&
+              layout(&plan->a, type_of_sides(p), p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, batch,
+                     p->stride_a) &&
+              layout(&plan->b, type_of_sides(p), p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, batch,
+                     p->stride_b) &&
+              layout(&plan->c, type_of(p->c_type), p->m, p->n, p->ldc, batch, p->stride_c);
+    return ok ? choose(c, plan, p) : by_fail(BY_ERR_UNSUPPORTED, "cuBLASLt does not take this product");
 }
 
 by_lt_plan *by_lt_plan_new(by_cuda *c, const by_product *p)
@@ -356,12 +380,24 @@ by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
                                       : by_fail(BY_ERR_DEVICE, "cuBLASLt failed with status %d", (int)s);
 }
 
+by_status by_lt_run_fp8(by_cuda_exec *x, by_lt_plan *plan, const uint8_t *a, const float *a_scale,
+                        const uint8_t *b, const float *b_scale)
+{
+    plan->pa = a;
+    plan->pb = b;
+    if (!set(plan->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b_scale) ||
+        !set(plan->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a_scale))
+        return by_fail(BY_ERR_DEVICE, "cuBLASLt does not take the scales of a product");
+    return by_lt_run(x, plan);
+}
+
 #else /* ---- emulated: plain loops ---------------------------------------------------------- */
 
-#include "cuda/kernels/kernel.cuh"
+#include "cuda/kernels/e4m3.cuh"
 
 struct by_lt_plan {
     by_product p;
+    const float *a_scale, *b_scale; /* in FP8 */
 };
 
 static float element(const void *at, by_dtype type, int64_t i)
@@ -408,10 +444,14 @@ void by_lt_plan_free(by_lt_plan *plan)
 
 static double a_at(const by_product *p, int64_t z, int64_t i, int64_t k)
 {
+    if (p->fp8)
+        return from_e4m3(((const uint8_t *)p->a)[i * p->lda + k]);
     return element(p->a, p->ab_type, z * p->stride_a + (p->ta ? k * p->lda + i : i * p->lda + k));
 }
 static double b_at(const by_product *p, int64_t z, int64_t k, int64_t j)
 {
+    if (p->fp8)
+        return from_e4m3(((const uint8_t *)p->b)[j * p->ldb + k]);
     return element(p->b, p->ab_type, z * p->stride_b + (p->tb ? j * p->ldb + k : k * p->ldb + j));
 }
 
@@ -427,6 +467,8 @@ by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
                 double sum = p->accumulate ? element(p->c, p->c_type, at) : 0;
                 for (int64_t k = 0; k < p->k; k++)
                     sum += a_at(p, z, i, k) * b_at(p, z, k, j);
+                if (p->fp8)
+                    sum *= (double)plan->a_scale[i] * plan->b_scale[j];
                 float v = (float)sum;
                 if (p->bias && (p->epilogue == BY_EPILOGUE_BIAS || p->epilogue == BY_EPILOGUE_GELU))
                     v += element(p->bias, p->bias_type, j);
@@ -440,5 +482,15 @@ by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan)
                 set_element(p->c, p->c_type, at, v);
             }
     return BY_OK;
+}
+
+by_status by_lt_run_fp8(by_cuda_exec *x, by_lt_plan *plan, const uint8_t *a, const float *a_scale,
+                        const uint8_t *b, const float *b_scale)
+{
+    plan->p.a = a;
+    plan->p.b = b;
+    plan->a_scale = a_scale;
+    plan->b_scale = b_scale;
+    return by_lt_run(x, plan);
 }
 #endif

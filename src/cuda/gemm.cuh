@@ -26,6 +26,7 @@ typedef struct by_product {
     const void *a, *b; /* where they are: alignment decides which kernels can be used */
     void *c, *bias, *extra;
     int64_t extra_ld;
+    bool fp8; /* a (m, k) and b (n, k) are e4m3, with tb; where they are is said when it is run */
 } by_product;
 
 typedef struct by_lt_plan by_lt_plan;
@@ -39,5 +40,8 @@ int by_lt_version(void); /* 0 when it is not loaded */
 by_lt_plan *by_lt_plan_new(by_cuda *c, const by_product *p);
 void by_lt_plan_free(by_lt_plan *plan);
 by_status by_lt_run(by_cuda_exec *x, by_lt_plan *plan);
+/* The same for a plan in FP8: a and b, and what each of their rows is to be multiplied with, (m) and (n). */
+by_status by_lt_run_fp8(by_cuda_exec *x, by_lt_plan *plan, const uint8_t *a, const float *a_scale,
+                        const uint8_t *b, const float *b_scale);
 
 #endif

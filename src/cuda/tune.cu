@@ -9,6 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Raised when products are tried out in another way than before: what older files remember is then found out
+ * anew. */
+enum { EDITION = 2 };
+
 struct by_tuner {
     int file;
     by_tuned *list;
@@ -50,7 +54,8 @@ static int open_file(const char *card, int version)
         name[i] = plain ? c : '-';
     }
     char *folder = cache_folder();
-    char *path = folder && make_folder(folder) ? by_sprintf("%s/gemm-%s-%d", folder, name, version) : NULL;
+    char *path =
+        folder && make_folder(folder) ? by_sprintf("%s/gemm%d-%s-%d", folder, EDITION, name, version) : NULL;
     int file = path ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
     by_free(folder);
     by_free(path);

@@ -165,6 +165,8 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
     const by_segment *segments; /* borrowed from the parameter list */
     int n_segments;
     float beta1, beta2, eps, weight_decay;
+    bool by_chance; /* bf16 values without masters: each is rounded up or down so that the mean is right, by
+                     * the 32-bit number of (seed, step, node->rng, place in the buffer) */
 } by_optim_attr;
 
 /* clang-format off */
@@ -345,7 +347,8 @@ struct by_params {
     /* the five flat buffers, device memory */
     void *value;                    /* type */
     void *grad, *moment1, *moment2; /* acc type */
-    void *master;                   /* f32; NULL when value is f32 or f64 itself */
+    void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
+    bool without_masters;           /* bf16 values are all there is; updates are rounded by chance */
     by_segment *segments;
     int n_segments;
 };
@@ -419,7 +422,7 @@ struct by_memory {
 
 /* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
 by_status by_cpu_open(by_device *d, const char *isa, int threads);
-/* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+tf32". NULL in a build without CUDA. */
+/* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+fp8". NULL in a build without CUDA. */
 typedef by_status (*by_opener)(by_device *d, const char *which, int threads);
 extern by_opener by_cuda_opener;
 

@@ -134,6 +134,20 @@ static by_status lay_out(by_params *p)
     return BY_OK;
 }
 
+/* f16 would need more than luck: what is below 6e-8 has no neighbour to be rounded to but 0. */
+by_status by_params_without_masters(by_params *p)
+{
+    if (p->frozen)
+        return by_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
+    if (p->type != BY_BF16)
+        return by_fail(BY_ERR_UNSUPPORTED, "stochastic rounding is for parameters of bf16, not of %s: %s",
+                       by_dtype_name(p->type),
+                       p->type == BY_F16 ? "those of f16 have too small a range and need their f32 masters"
+                                         : "these have no masters that could be left out");
+    p->without_masters = true;
+    return BY_OK;
+}
+
 /* A buffer that an attempt before this one did not get. */
 static by_status get_buffer(by_device *d, size_t bytes, void **buffer)
 {
@@ -158,7 +172,7 @@ by_status by_params_freeze(by_params *p, bool with_training)
         BY_TRY(get_buffer(d, n * acc, &p->grad));
         BY_TRY(get_buffer(d, n * acc, &p->moment1));
         BY_TRY(get_buffer(d, n * acc, &p->moment2));
-        if (size < 4)
+        if (size < 4 && !p->without_masters)
             BY_TRY(get_buffer(d, n * acc, &p->master));
     }
     p->training = with_training;
@@ -201,6 +215,13 @@ int64_t by_params_elements(const by_params *p)
 by_dtype by_params_dtype(const by_params *p)
 {
     return p ? p->type : BY_F32;
+}
+
+size_t by_params_bytes(const by_params *p)
+{
+    const size_t acc = by_dtype_size(by_acc_type(p->type));
+    const size_t others = p->training ? 3 + (p->master != NULL) : 0;
+    return (size_t)by_params_elements(p) * (by_dtype_size(p->type) + others * acc);
 }
 
 int by_params_find(const by_params *p, const char *name)

@@ -9,9 +9,9 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "train/ahead.h"
 #include "train/checkpoint.h"
 #include "train/folder.h"
-#include "train/log.h"
 #include "train/work.h"
 
 typedef struct tuning {
@@ -25,6 +25,7 @@ typedef struct tuning {
     by_trainer *trainer;
     by_passes *passes; /* of evaluation */
     by_log *log;
+    by_ahead ahead;
     char *last; /* the checkpoint it goes on from, or NULL */
     by_run_state state;
     by_row_groups groups; /* of the present epoch */
@@ -71,7 +72,10 @@ static by_status choose_head(const tuning *t, const by_labels *labels, by_model_
 static by_status open_fresh(tuning *t)
 {
     by_labels labels = {0};
-    by_model_spec spec = {.dtype = t->spec.dtype, .training = true, .seed = t->spec.seed};
+    by_model_spec spec = {.dtype = t->spec.dtype,
+                          .training = true,
+                          .stochastic_rounding = t->spec.stochastic_rounding,
+                          .seed = t->spec.seed};
     by_status s = by_work_has_names(t->spec.reading.kind) ? by_cases_labels(&t->cases, &labels) : BY_OK;
     if (s == BY_OK && by_work_has_names(t->spec.reading.kind) && labels.count < 2 &&
         !t->spec.reading.separator)
@@ -92,7 +96,10 @@ static by_status open_model(tuning *t)
 {
     if (!t->last)
         return open_fresh(t);
-    t->model = by_model_open(t->device, t->last, &(by_model_spec){.dtype = t->spec.dtype, .training = true});
+    t->model = by_model_open(t->device, t->last,
+                             &(by_model_spec){.dtype = t->spec.dtype,
+                                              .training = true,
+                                              .stochastic_rounding = t->spec.stochastic_rounding});
     if (!t->model)
         return by_error_status();
     if (by_model_task(t->model) != by_work_task(t->spec.reading.kind))
@@ -281,7 +288,7 @@ static cJSON *facts(const tuning *t)
     } names[] = {{"model", s->model},
                  {"family", by_model_family(t->model)},
                  {"class", by_model_class(t->model)},
-                 {"dtype", by_dtype_name(s->dtype)},
+                 {"dtype", by_folder_dtype(s->dtype, s->stochastic_rounding)},
                  {"freeze", s->freeze},
                  {"class_weights", s->class_weights},
                  {"data", s->data},
@@ -360,6 +367,14 @@ static by_status set_up(tuning *t)
     if (!t->log)
         return by_error_status();
     by_trainer_set_steps(t->trainer, t->state.step);
+    t->ahead = (by_ahead){.trainer = t->trainer,
+                          .log = t->log,
+                          .log_every = s->log_every,
+                          .steps = s->steps,
+                          .started = t->started,
+                          .report = s->report,
+                          .user = s->user,
+                          .wanted = s->ahead};
     return BY_OK;
 }
 
@@ -392,11 +407,13 @@ static by_status enter_epoch(tuning *t)
     return by_rows_shuffled(&t->train.rows, t->spec.batch, t->spec.seed + (uint64_t)epoch, &t->groups);
 }
 
-static by_status train_step(tuning *t, by_report *out)
+/* Started, not waited for. */
+static by_status train_step(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
-    const double begin = by_seconds();
+    const double rate = by_schedule_rate(&s->schedule, t->state.step);
     double tokens = 0;
+    by_ahead_begin(&t->ahead);
     BY_TRY(enter_epoch(t));
     int64_t g = t->state.step % t->epoch_steps * s->accumulate,
             end = BY_MIN(g + s->accumulate, t->groups.count);
@@ -409,15 +426,11 @@ static by_status train_step(tuning *t, by_report *out)
         BY_TRY(by_trainer_backward(t->trainer, &t->train.batch.batch, first, NULL));
         tokens += (double)count * t->train.batch.batch.seq;
     }
-    out->learning_rate = by_schedule_rate(&s->schedule, t->state.step);
-    by_status updated = by_trainer_update(t->trainer, out->learning_rate, NULL);
-    BY_TRY(by_trainer_loss(t->trainer, &out->loss));
-    BY_TRY(updated);
-    BY_TRY(by_trainer_norm(t->trainer, &out->grad_norm));
+    by_status updated = by_trainer_update(t->trainer, rate, NULL);
+    if (updated != BY_OK)
+        return by_ahead_failed(&t->ahead, updated);
+    by_ahead_add(&t->ahead, rate, tokens, 0);
     t->state.step++;
-    const double seconds = by_seconds() - begin;
-    out->ms = seconds * 1e3;
-    out->tokens_per_s = tokens / seconds;
     return BY_OK;
 }
 
@@ -430,13 +443,25 @@ static by_status save(tuning *t, bool is_best)
     return s;
 }
 
+static bool evaluates(const tuning *t)
+{
+    return t->has_eval && (t->state.step >= t->spec.steps || t->state.step % t->spec.eval_every == 0);
+}
+
+/* Whether there is more to do after this step than to start the next. */
+static bool is_due(const tuning *t)
+{
+    return by_ahead_full(&t->ahead) || evaluates(t) || t->state.step >= t->spec.steps ||
+           t->state.step % t->spec.save_every == 0;
+}
+
 /* What happens between two steps. *stop is set when the run is to end early. */
 static by_status after_step(tuning *t, by_report *p, by_verdict *v, bool *stop)
 {
     const by_finetune_spec *s = &t->spec;
     const bool last = t->state.step >= s->steps;
     bool is_best = false;
-    if (t->has_eval && (last || t->state.step % s->eval_every == 0)) {
+    if (evaluates(t)) {
         BY_TRY(by_work_judge(&t->eval, t->passes, NULL, v));
         p->evaluated = true;
         p->eval_loss = v->loss;
@@ -451,7 +476,6 @@ static by_status after_step(tuning *t, by_report *p, by_verdict *v, bool *stop)
         *stop = s->patience > 0 && t->state.stale >= s->patience;
         t->result->stopped_early = *stop && !last;
     }
-    p->step = t->state.step;
     if (p->evaluated || last || t->state.step % s->log_every == 0)
         BY_TRY(by_log_write(t->log, p));
     if (last || *stop || is_best || t->state.step % s->save_every == 0) {
@@ -461,43 +485,41 @@ static by_status after_step(tuning *t, by_report *p, by_verdict *v, bool *stop)
     return BY_OK;
 }
 
-static void report(const tuning *t, by_report *p)
+/* Look at the steps that were started, and do what is due after the last of them. */
+static by_status settle(tuning *t, bool *stop)
 {
-    p->step = t->state.step;
-    p->steps = t->spec.steps;
-    p->seconds = by_seconds() - t->started;
-    if (t->spec.report)
-        t->spec.report(t->spec.user, p);
+    by_report p;
+    by_verdict v;
+    BY_TRY(by_ahead_settle(&t->ahead, &p));
+    t->result->loss = p.loss;
+    BY_TRY(after_step(t, &p, &v, stop));
+    by_ahead_report(&t->ahead, &p);
+    return BY_OK;
 }
 
-static by_report no_report(void)
+static by_status cancel(tuning *t)
 {
-    return (by_report){.loss = NAN,
-                       .eval_loss = NAN,
-                       .learning_rate = NAN,
-                       .grad_norm = NAN,
-                       .ms = NAN,
-                       .tokens_per_s = NAN,
-                       .next_accuracy = NAN,
-                       .peak_share = NAN};
+    bool stop = false;
+    if (t->ahead.count > 0)
+        BY_TRY(settle(t, &stop));
+    if (t->state.step > 0)
+        BY_TRY(save(t, false));
+    return by_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
+                   (long long)t->state.step);
 }
 
 static by_status tune(tuning *t)
 {
     bool stop = t->spec.patience > 0 && t->state.stale >= t->spec.patience;
     while (t->state.step < t->spec.steps && !stop) {
-        if (t->spec.cancelled && t->spec.cancelled(t->spec.user)) {
-            if (t->state.step > 0)
-                BY_TRY(save(t, false));
-            return by_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
-                           (long long)t->state.step);
-        }
-        by_report p = no_report();
-        by_verdict v;
-        BY_TRY(train_step(t, &p));
-        t->result->loss = p.loss;
-        BY_TRY(after_step(t, &p, &v, &stop));
-        report(t, &p);
+        if (t->spec.cancelled && t->spec.cancelled(t->spec.user))
+            return cancel(t);
+        by_status s = train_step(t);
+        if (s != BY_OK && t->ahead.count > 0)
+            BY_TRY(settle(t, &stop)); /* those before it were in order */
+        BY_TRY(s);
+        if (is_due(t))
+            BY_TRY(settle(t, &stop));
     }
     return BY_OK;
 }
@@ -542,13 +564,14 @@ static by_status run(tuning *t)
     r->resumed_from = t->state.step;
     r->parameters = by_params_elements(by_model_params(t->model));
     r->labels = by_model_labels(t->model);
-    by_report p = no_report();
+    by_report p = by_report_empty();
     char *note =
         by_sprintf("%s: %.2f M parameters, %.2f M of them learn; %d cases in %d rows, %d for evaluation",
                    by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6,
                    t->train.cases.count, t->train.rows.count, t->has_eval ? t->eval.cases.count : 0);
+    p.step = t->state.step;
     p.note = note;
-    report(t, &p);
+    by_ahead_report(&t->ahead, &p);
     by_free(note);
     by_status s = tune(t);
     r->steps = t->state.step;

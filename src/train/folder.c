@@ -44,6 +44,11 @@ by_status by_folder_forget(const char *out)
     return BY_OK;
 }
 
+const char *by_folder_dtype(by_dtype type, bool stochastic_rounding)
+{
+    return type == BY_BF16 && stochastic_rounding ? "bf16, stochastic rounding" : by_dtype_name(type);
+}
+
 by_status by_folder_record(const char *out, const cJSON *facts)
 {
     char *path = by_path_join(out, "run.json");

@@ -9,6 +9,7 @@
 struct by_update {
     by_optimizer_spec spec;
     by_program *program;
+    bool by_chance;       /* see by_optim_attr */
     by_memory buffers[5]; /* views of the parameter list's buffers; not owned */
     by_tensor *hyper, *norm;
 };
@@ -40,7 +41,8 @@ static by_program *build(by_update *u, by_params *p)
                        .beta1 = (float)u->spec.beta1,
                        .beta2 = (float)u->spec.beta2,
                        .eps = (float)u->spec.eps,
-                       .weight_decay = (float)u->spec.weight_decay};
+                       .weight_decay = (float)u->spec.weight_decay,
+                       .by_chance = u->by_chance};
     if (u->spec.kind == BY_SGD)
         by_node_make(g, BY_OP_SGD, (by_tensor *[]){value, grad, m, master, u->norm, u->hyper}, 6, &a,
                      sizeof a);
@@ -60,6 +62,7 @@ by_update *by_update_new(by_params *p, const by_optimizer_spec *spec)
     if (!u)
         return NULL;
     u->spec = *spec;
+    u->by_chance = p->without_masters;
     if (u->spec.beta1 == 0)
         u->spec.beta1 = 0.9;
     if (u->spec.beta2 == 0)
@@ -91,6 +94,8 @@ by_status by_update_run(by_update *u, double learning_rate, int64_t step, double
     hyper[BY_HYPER_CORR2] = (float)(1 - pow(u->spec.beta2, (double)step));
     hyper[BY_HYPER_STEP] = (float)step;
     hyper[BY_HYPER_MOMENTUM] = (float)u->spec.momentum;
+    if (u->by_chance) /* not the numbers that dropout has in the same step */
+        by_program_seed(u->program, by_hash("rounding", 8, u->spec.seed), (uint64_t)step);
     BY_TRY(by_write(u->program, u->hyper, hyper, sizeof hyper));
     BY_TRY(by_run(u->program));
     return norm ? by_update_norm(u, norm) : BY_OK;
@@ -102,6 +107,11 @@ by_status by_update_norm(by_update *u, double *norm)
     BY_TRY(by_read_f32(u->program, u->norm, &value));
     *norm = value;
     return isfinite(value) ? BY_OK : by_fail(BY_ERR_NUMERIC, "gradient norm is not finite");
+}
+
+by_status by_update_keep(by_update *u, by_memory *m, size_t offset)
+{
+    return by_keep(u->program, u->norm, m, offset);
 }
 
 by_program *by_update_program(by_update *u)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "io/hf.h"
 #include "base/json.h"
+#include "train/folder.h"
 #include "train/run.h"
 
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
@@ -75,7 +76,7 @@ static void collect_names(const train_run *r, name *n)
 {
     const by_run_spec *s = &r->spec;
     name all[NAMES] = {{"family", s->init_from ? by_model_family(r->model) : s->family, ""},
-                       {"dtype", by_dtype_name(s->dtype), ""},
+                       {"dtype", by_folder_dtype(s->dtype, s->stochastic_rounding), ""},
                        {"tokenizer", s->tokenizer ? s->tokenizer : "char", ""},
                        {"target_tokenizer", s->target_tokenizer ? s->target_tokenizer : "", ""},
                        {"optimizer", optimizers[s->optimizer.kind], ""},

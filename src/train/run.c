@@ -25,7 +25,8 @@ static by_status check_causal(const train_run *r)
 static by_status open_model(train_run *r)
 {
     by_run_spec *s = &r->spec;
-    by_model_spec spec = {.dtype = s->dtype, .training = true, .seed = s->seed};
+    by_model_spec spec = {
+        .dtype = s->dtype, .training = true, .stochastic_rounding = s->stochastic_rounding, .seed = s->seed};
     if (r->last) {
         r->model = by_model_open(r->device, r->last, &spec);
         return r->model ? by_checkpoint_load(r->last, r->model, &r->state) : by_error_status();
@@ -133,6 +134,24 @@ static by_status set_up_steps(train_run *r)
     return BY_OK;
 }
 
+static by_status open_log(train_run *r)
+{
+    const by_run_spec *s = &r->spec;
+    r->log = by_log_open(s->out, r->state.step);
+    if (!r->log)
+        return by_error_status();
+    r->ahead = (by_ahead){.trainer = r->trainer,
+                          .log = r->log,
+                          .log_every = s->log_every,
+                          .steps = s->steps,
+                          .started = r->started,
+                          .peak = by_device_peak(r->device, s->dtype),
+                          .report = s->report,
+                          .user = s->user,
+                          .wanted = s->ahead};
+    return BY_OK;
+}
+
 static by_status set_up(train_run *r)
 {
     by_run_spec *s = &r->spec;
@@ -153,11 +172,7 @@ static by_status set_up(train_run *r)
     if (r->state.step > 0)
         BY_TRY(by_checkpoint_mend(s->out, &r->state, s->keep));
     BY_TRY(set_up_steps(r));
-    r->log = by_log_open(s->out, r->state.step);
-    if (!r->log)
-        return by_error_status();
-    r->rate = by_device_peak(r->device, s->dtype);
-    return BY_OK;
+    return open_log(r);
 }
 
 static void tear_down(train_run *r)
@@ -195,10 +210,13 @@ static void weigh(train_run *r, const by_batch *b)
     by_trainer_share(r->trainer, (double)count_targets(r, b) / (double)BY_MAX(all, 1));
 }
 
-static by_status train_step(train_run *r, by_report *out)
+/* Started, not waited for. */
+static by_status train_step(train_run *r)
 {
     const by_run_spec *s = &r->spec;
-    double begin = by_seconds(), tokens = 0, flops = 0;
+    const double rate = by_schedule_rate(&s->schedule, r->state.step);
+    double tokens = 0, flops = 0;
+    by_ahead_begin(&r->ahead);
     BY_TRY(by_objective_get(r->data.rows, r->state.step, &r->rows));
     by_objective_prefetch(r->data.rows, r->state.step + 1);
     for (int k = 0; k < s->accumulate; k++) {
@@ -209,16 +227,11 @@ static by_status train_step(train_run *r, by_report *out)
         tokens += (double)b.batch * b.seq;
         flops += by_trainer_flops(r->trainer);
     }
-    out->learning_rate = by_schedule_rate(&s->schedule, r->state.step);
-    by_status updated = by_trainer_update(r->trainer, out->learning_rate, NULL);
-    BY_TRY(by_trainer_loss(r->trainer, &out->loss)); /* says more than a norm that is not finite */
-    BY_TRY(updated);
-    BY_TRY(by_trainer_norm(r->trainer, &out->grad_norm));
+    by_status updated = by_trainer_update(r->trainer, rate, NULL);
+    if (updated != BY_OK)
+        return by_ahead_failed(&r->ahead, updated);
+    by_ahead_add(&r->ahead, rate, tokens, flops);
     r->state.step++;
-    double seconds = by_seconds() - begin;
-    out->ms = seconds * 1e3;
-    out->tokens_per_s = tokens / seconds;
-    out->peak_share = r->rate > 0 ? flops / seconds / r->rate : NAN;
     return BY_OK;
 }
 
@@ -269,25 +282,16 @@ static by_status save(train_run *r, bool is_best)
     return s;
 }
 
-static void report(const train_run *r, by_report *p)
+static bool evaluates(const train_run *r)
 {
-    p->step = r->state.step;
-    p->steps = r->spec.steps;
-    p->seconds = by_seconds() - r->started;
-    if (r->spec.report)
-        r->spec.report(r->spec.user, p);
+    return r->data.eval_rows && (r->state.step >= r->spec.steps || r->state.step % r->spec.eval_every == 0);
 }
 
-static by_report no_report(void)
+/* Whether there is more to do after this step than to start the next. */
+static bool is_due(const train_run *r)
 {
-    return (by_report){.loss = NAN,
-                       .eval_loss = NAN,
-                       .next_accuracy = NAN,
-                       .learning_rate = NAN,
-                       .grad_norm = NAN,
-                       .ms = NAN,
-                       .tokens_per_s = NAN,
-                       .peak_share = NAN};
+    return by_ahead_full(&r->ahead) || evaluates(r) || r->state.step >= r->spec.steps ||
+           r->state.step % r->spec.save_every == 0;
 }
 
 /* What happens between two steps: evaluation, logging, saving. *stop is set when the run is to end early. */
@@ -295,7 +299,7 @@ static by_status after_step(train_run *r, by_report *p, bool *stop)
 {
     const by_run_spec *s = &r->spec;
     bool last = r->state.step >= s->steps, is_best = false;
-    if (r->data.eval_rows && (last || r->state.step % s->eval_every == 0)) {
+    if (evaluates(r)) {
         BY_TRY(evaluate(r, p));
         p->evaluated = true;
         is_best = isnan(r->state.best_eval) || p->eval_loss < r->state.best_eval;
@@ -309,7 +313,6 @@ static by_status after_step(train_run *r, by_report *p, bool *stop)
         *stop = s->patience > 0 && r->state.stale >= s->patience;
         r->result->stopped_early = *stop && !last;
     }
-    p->step = r->state.step;
     if (p->evaluated || last || r->state.step % s->log_every == 0)
         BY_TRY(by_log_write(r->log, p));
     if (last || *stop || is_best || r->state.step % s->save_every == 0) {
@@ -327,24 +330,43 @@ static void trace(train_run *r, by_trace_fn fn)
         by_program_trace(p, fn, r->spec.user);
 }
 
+/* Look at the steps that were started, and do what is due after the last of them. */
+static by_status settle(train_run *r, bool *stop)
+{
+    by_report p;
+    BY_TRY(by_ahead_settle(&r->ahead, &p));
+    r->result->loss = p.loss;
+    BY_TRY(after_step(r, &p, stop));
+    by_ahead_report(&r->ahead, &p);
+    return BY_OK;
+}
+
+static by_status cancel(train_run *r)
+{
+    bool stop = false;
+    if (r->ahead.count > 0)
+        BY_TRY(settle(r, &stop));
+    if (r->state.step > 0)
+        BY_TRY(save(r, false));
+    return by_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
+                   (long long)r->state.step);
+}
+
 static by_status train(train_run *r)
 {
     bool stop = r->spec.patience > 0 && r->state.stale >= r->spec.patience;
     if (r->spec.trace && r->state.step < r->spec.steps)
         trace(r, r->spec.trace);
     while (r->state.step < r->spec.steps && !stop) {
-        if (r->spec.cancelled && r->spec.cancelled(r->spec.user)) {
-            if (r->state.step > 0)
-                BY_TRY(save(r, false));
-            return by_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
-                           (long long)r->state.step);
-        }
-        by_report p = no_report();
-        BY_TRY(train_step(r, &p));
+        if (r->spec.cancelled && r->spec.cancelled(r->spec.user))
+            return cancel(r);
+        by_status s = train_step(r);
+        if (s != BY_OK && r->ahead.count > 0)
+            BY_TRY(settle(r, &stop)); /* those before it were in order */
+        BY_TRY(s);
         trace(r, NULL);
-        r->result->loss = p.loss;
-        BY_TRY(after_step(r, &p, &stop));
-        report(r, &p);
+        if (is_due(r))
+            BY_TRY(settle(r, &stop));
     }
     return BY_OK;
 }
@@ -357,7 +379,7 @@ static by_status average(train_run *r)
     char *dir = by_path_join(s->out, "averaged");
     by_status status =
         dir ? by_checkpoint_average(s->out, s->average, r->model, &r->result->averaged) : BY_ERR_MEMORY;
-    by_report p = no_report();
+    by_report p = by_report_empty();
     if (status == BY_OK && r->data.eval_rows)
         status = evaluate(r, &p);
     r->result->averaged_eval_loss = p.eval_loss;
@@ -389,9 +411,10 @@ static void describe(const train_run *r)
     by_buf_printf(&note, "; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
                   (double)r->result->state_bytes / 1048576.0,
                   (double)r->result->activation_bytes / 1048576.0);
-    by_report p = no_report();
+    by_report p = by_report_empty();
+    p.step = r->state.step;
     p.note = note.data;
-    report(r, &p);
+    by_ahead_report(&r->ahead, &p);
     by_buf_free(&note);
 }
 

@@ -2,9 +2,9 @@
 #ifndef BY_TRAIN_RUN_H
 #define BY_TRAIN_RUN_H
 
+#include "train/ahead.h"
 #include "train/checkpoint.h"
 #include "train/dataset.h"
-#include "train/log.h"
 
 typedef struct train_run {
     by_device *device;
@@ -14,12 +14,12 @@ typedef struct train_run {
     by_model *model;
     by_trainer *trainer;
     by_log *log;
+    by_ahead ahead;
     char *last; /* the checkpoint it goes on from, NULL for a run that begins */
     by_run_state state;
     by_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
     int lock;
     double started;
-    double rate; /* measured FLOP/s of matrix products */
     by_run_result *result;
 } train_run;
 

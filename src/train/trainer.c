@@ -4,6 +4,8 @@
 #include "base/base.h"
 #include "banyan/train.h"
 
+enum { KEPT = BY_TRAINER_KEPT };
+
 struct by_trainer {
     by_model *model;
     by_trainer_spec spec;
@@ -11,10 +13,13 @@ struct by_trainer {
     by_passes *store, *add, *eval; /* compiled when first needed */
     by_passes *recent;             /* of the last micro-batch: store or add */
     by_update *update;
-    by_memory *losses; /* (accumulate) f32 or f64: of the micro-batches since the last first one */
-    double *shares;    /* (accumulate): of these in the mean */
-    double share;      /* of the next one; 0: one over their number */
-    by_memory *memory; /* of activations, when it is shared */
+    by_memory *losses;    /* (KEPT, accumulate) f32 or f64: of the micro-batches of the last steps */
+    by_memory *norms;     /* (KEPT): of the gradients of these */
+    void *host;           /* (KEPT, accumulate): to read them */
+    double *shares;       /* (KEPT, accumulate): of the micro-batches in the mean */
+    int64_t counts[KEPT]; /* of the micro-batches, of steps that are done */
+    double share;         /* of the next one; 0: one over their number */
+    by_memory *memory;    /* of activations, when it is shared */
 };
 
 enum { MANY = 64 };
@@ -45,13 +50,17 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     t->model = m;
     t->spec = *spec;
     t->spec.accumulate = BY_MAX(spec->accumulate, 1);
-    t->update = by_update_new(by_model_params(m), &spec->optimizer);
-    t->losses = by_memory_new(by_model_device(m), (size_t)t->spec.accumulate * loss_size(t));
-    t->shares = by_alloc_zero((size_t)t->spec.accumulate, sizeof *t->shares);
+    t->spec.optimizer.seed = spec->seed;
+    t->update = by_update_new(by_model_params(m), &t->spec.optimizer);
+    const size_t kept = KEPT * (size_t)t->spec.accumulate;
+    t->losses = by_memory_new(by_model_device(m), kept * loss_size(t));
+    t->norms = by_memory_new(by_model_device(m), KEPT * loss_size(t));
+    t->host = by_alloc_zero(kept, loss_size(t));
+    t->shares = by_alloc_zero(kept, sizeof *t->shares);
     t->store = passes_of(t, BY_GRAD_STORE);
     t->add = passes_of(t, BY_GRAD_ADD);
     t->eval = passes_of(t, BY_GRAD_NONE);
-    if (!t->update || !t->losses || !t->shares || !t->store || !t->add || !t->eval) {
+    if (!t->update || !t->losses || !t->norms || !t->host || !t->shares || !t->store || !t->add || !t->eval) {
         by_trainer_free(t);
         return NULL;
     }
@@ -67,7 +76,9 @@ void by_trainer_free(by_trainer *t)
     by_passes_free(t->eval);
     by_update_free(t->update);
     by_memory_free(t->losses);
+    by_memory_free(t->norms);
     by_memory_free(t->memory);
+    by_free(t->host);
     by_free(t->shares);
     by_free(t);
 }
@@ -83,10 +94,12 @@ static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pas
     return by_pass_run(p, b);
 }
 
+/* Of the step that is being made, or was made last; steps count from 1. */
 static by_status check_loss(const by_trainer *t, double loss)
 {
     return isfinite(loss) ? BY_OK
-                          : by_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss, (long long)t->steps);
+                          : by_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss,
+                                    (long long)(t->steps + (t->micro > 0)));
 }
 
 by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss)
@@ -97,8 +110,9 @@ by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, 
     t->recent = first ? t->store : t->add;
     BY_TRY(run(t, t->recent, batch, &p));
     if (t->micro < t->spec.accumulate) {
-        BY_TRY(by_keep(by_pass_program(p), by_pass_loss(p), t->losses, (size_t)t->micro * loss_size(t)));
-        t->shares[t->micro] = t->share > 0 ? t->share : 1.0 / (double)t->spec.accumulate;
+        const int64_t at = t->steps % KEPT * t->spec.accumulate + t->micro;
+        BY_TRY(by_keep(by_pass_program(p), by_pass_loss(p), t->losses, (size_t)at * loss_size(t)));
+        t->shares[at] = t->share > 0 ? t->share : 1.0 / (double)t->spec.accumulate;
     }
     t->share = 0;
     t->micro++;
@@ -115,25 +129,54 @@ void by_trainer_share(by_trainer *t, double share)
     t->share = share;
 }
 
+static double value_at(const by_trainer *t, int64_t i)
+{
+    return loss_size(t) == sizeof(float) ? (double)((const float *)t->host)[i] : ((const double *)t->host)[i];
+}
+
+/* Of the losses in t->host, those of row `row`, the first of which has the place `from` there. */
+static double mean_loss(const by_trainer *t, int64_t row, int64_t count, int64_t from)
+{
+    const double *shares = t->shares + row * t->spec.accumulate;
+    double sum = 0, all = 0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += shares[i] * value_at(t, from + i);
+        all += shares[i];
+    }
+    return count < t->spec.accumulate ? sum / all : sum; /* a step with fewer micro-batches */
+}
+
 by_status by_trainer_loss(by_trainer *t, double *loss)
 {
-    const int64_t n = t->spec.accumulate;
-    double wide[64], sum = 0;
-    for (int64_t i = 0; i < n; i += BY_COUNT(wide)) {
-        size_t part = (size_t)BY_MIN(n - i, BY_COUNT(wide)), size = loss_size(t);
-        float narrow[BY_COUNT(wide)];
-        void *to = size == sizeof *narrow ? (void *)narrow : (void *)wide;
-        BY_TRY(by_memory_read(t->losses, (size_t)i * size, to, part * size));
-        for (size_t k = 0; k < part; k++)
-            sum += t->shares[i + (int64_t)k] * (size == sizeof *narrow ? (double)narrow[k] : wide[k]);
-    }
-    *loss = sum;
+    const int64_t row = (t->steps + KEPT - (t->micro == 0)) % KEPT;
+    const int64_t count = t->micro ? BY_MIN(t->micro, t->spec.accumulate) : t->counts[row];
+    const size_t size = loss_size(t), bytes = (size_t)t->spec.accumulate * size;
+    BY_TRY(by_memory_read(t->losses, (size_t)row * bytes, t->host, (size_t)count * size));
+    *loss = mean_loss(t, row, count, 0);
     return check_loss(t, *loss);
+}
+
+by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norms)
+{
+    if (count < 0 || count > KEPT || count > t->steps)
+        return by_fail(BY_ERR_ARGUMENT, "of %d steps, at most %d are kept", count, KEPT);
+    BY_TRY(by_memory_read(t->losses, 0, t->host, by_memory_bytes(t->losses)));
+    for (int i = 0; i < count; i++) {
+        const int64_t row = (t->steps - count + i) % KEPT;
+        losses[i] = mean_loss(t, row, t->counts[row], row * t->spec.accumulate);
+    }
+    BY_TRY(by_memory_read(t->norms, 0, t->host, by_memory_bytes(t->norms)));
+    for (int i = 0; i < count; i++)
+        norms[i] = value_at(t, (t->steps - count + i) % KEPT);
+    return BY_OK;
 }
 
 by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
 {
+    const int64_t row = t->steps % KEPT;
     BY_TRY(by_update_run(t->update, learning_rate, t->steps + 1, norm));
+    BY_TRY(by_update_keep(t->update, t->norms, (size_t)row * loss_size(t)));
+    t->counts[row] = BY_MIN(t->micro, t->spec.accumulate);
     t->steps++;
     t->micro = 0;
     return BY_OK;
@@ -161,6 +204,11 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
 by_pass *by_trainer_evaluated(const by_trainer *t)
 {
     return by_passes_last(t->eval);
+}
+
+by_model *by_trainer_model(const by_trainer *t)
+{
+    return t->model;
 }
 
 int64_t by_trainer_steps(const by_trainer *t)
@@ -200,9 +248,7 @@ size_t by_trainer_bytes(const by_trainer *t)
 
 size_t by_trainer_state_bytes(const by_trainer *t)
 {
-    by_params *p = by_model_params(t->model);
-    size_t each = by_dtype_size(by_params_dtype(p));
-    return (size_t)by_params_elements(p) * (each + (each < 4 ? 16 : 3 * each));
+    return by_params_bytes(by_model_params(t->model));
 }
 
 double by_trainer_flops(const by_trainer *t)

@@ -59,6 +59,17 @@ go_on() { # OPTIONS...
 }
 check "stopped and continued, f32" go_on
 check "stopped and continued, bf16, dropout, accumulation" go_on --bf16 --dropout 0.2 --accumulate 2
+check "stopped and continued, stochastic rounding" go_on --bf16 --stochastic-rounding --dropout 0.1
+
+# ---- losses that are read later ---------------------------------------------------------------------------------------------
+# A GPU's losses are read for many steps at once: the step that goes wrong is named all the same, and those before it recorded.
+wrong() { # DEVICE
+    rm -rf wrong
+    ! train wrong 40 --device "$1" --optimizer sgd --learning-rate 100 --max-grad-norm 0 --save-steps 40 2>said &&
+        cat said && [ ! -e wrong/last ] && grep -q "\(loss is .*\|norm is not finite\) at step $(($(wc -l <wrong/metrics.jsonl) + 1))\$" said
+}
+check "a loss that is not finite, on the CPU" wrong cpu
+check "a loss that is not finite, on the GPU" wrong cuda
 
 # ---- from one device to the other ---------------------------------------------------------------------------------------------
 losses() { sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$1/metrics.jsonl"; }

@@ -108,6 +108,7 @@ compare "kill -9 while saving, bf16, dropout, accumulation" KILL 137 2 --save-st
 compare "Ctrl-C, f32, dropout, accumulation" INT 130 1 --save-steps 7 --dropout 0.1 --accumulate 2
 check "Ctrl-C says how to go on" grep -q "stopped at step [0-9]*; the same command goes on" log.INT
 compare "Ctrl-C, SGD with momentum, bf16" INT 130 3 --save-steps 5 --optimizer sgd --momentum 0.9 --bf16
+compare "kill -9, stochastic rounding" KILL 137 1 --save-steps 3 --bf16 --stochastic-rounding --dropout 0.1
 compare "kill -9, Adafactor, f64" KILL 137 1 --save-steps 4 --optimizer adafactor --dtype f64
 
 # ---- what a crash can leave behind, made by hand ---------------------------------------------------------------
@@ -164,6 +165,9 @@ check "another width is refused" refuse "width 16" --width 32
 check "another dropout is refused" refuse "dropout 0" --dropout 0.1
 check "another family is refused" refuse "family gpt2" --model openai-gpt
 check "another precision is refused" refuse "dtype f32" --bf16
+check "stochastic rounding without bf16 is refused" eval '
+    ! train f32 --stochastic-rounding && grep -q "stochastic rounding is for parameters of bf16, not of f32" log'
+check "stochastic rounding where there was none is refused" refuse "dtype f32" --bf16 --stochastic-rounding
 check "another optimiser is refused" refuse "optimizer adamw" --optimizer sgd
 check "another schedule is refused" refuse "schedule constant" --lr-scheduler cosine
 check "another tokenizer is refused" refuse "tokenizer byte" --tokenizer char

@@ -160,6 +160,14 @@ static inline uint16_t by_bf16_store(float f)
     return (uint16_t)((f != f ? quiet : rounded) >> 16);
 }
 
+/* Up or down, away from 0 with the probability of what is cut off: in the mean it is f. chance: 16 bits. */
+static inline uint16_t by_bf16_by_chance(float f, uint32_t chance)
+{
+    uint32_t u = by_bits(f);
+    bool finite = (u & 0x7f800000u) != 0x7f800000u;
+    return finite ? (uint16_t)((u + chance) >> 16) : by_bf16_store(f);
+}
+
 /* The exponent is moved by a product with 2^112, which also makes subnormals normal. */
 static inline float by_f16_load(uint16_t h)
 {

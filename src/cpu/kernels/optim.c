@@ -1,6 +1,6 @@
 /* optim.c - AdamW, SGD and Adafactor over the flat buffers: every parameter is a segment with its own share
  * of the learning rate. Values of 16 bits have a float master, which is what is updated; the value is the
- * master rounded.
+ * master rounded. Values of bf16 may do without: what they become is then rounded by chance.
  *
  * Throughout, lr is hyper's learning rate times the segment's lr_scale, and g the gradient times min(1,
  * max_norm / (norm + 1e-6)). Segments whose lr_scale is 0 are frozen: nothing of theirs changes. */
@@ -30,40 +30,83 @@ static by_status clip_factor(const by_tensor *norm, float max_norm, double *fact
     return BY_OK;
 }
 
+/* Where the chances come from. */
+typedef struct dice {
+    const by_exec *e;
+    const by_node *n;
+} dice;
+
+static bool rounds_by_chance(const by_node *n, const by_tensor *master)
+{
+    return n->in[0]->type == BY_BF16 && ((const by_optim_attr *)n->attr)->by_chance && !master;
+}
+
 #define BY_TEMPLATE "cpu/kernels/optim.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(adamw)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, adamw, e, n)}
+by_status KERNEL(adamw)(by_exec *e, by_node *n)
+{
+    if (rounds_by_chance(n, n->in[4]))
+        BY_BRANCH("adamw, by chance");
+    BY_DISPATCH(n->in[0]->type, adamw, e, n)
+}
 
-by_status KERNEL(sgd)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, sgd, e, n)}
+by_status KERNEL(sgd)(by_exec *e, by_node *n)
+{
+    if (rounds_by_chance(n, n->in[3]))
+        BY_BRANCH("sgd, by chance");
+    BY_DISPATCH(n->in[0]->type, sgd, e, n)
+}
 
 by_status KERNEL(adafactor)(by_exec *e, by_node *n)
 {
+    if (rounds_by_chance(n, n->in[4]))
+        BY_BRANCH("adafactor, by chance");
     BY_DISPATCH(n->in[0]->type, adafactor, e, n)
 }
 
 #else /* ---- once per element type ---- */
 
-/* for each i: w = the weight; body changes w; the weight = w */
-#define EACH_WEIGHT(body)                         \
-    do {                                          \
-        if (master) {                             \
-            R_SIMD                                \
-            for (int64_t i = 0; i < count; i++) { \
-                R w = master[i];                  \
-                body;                             \
-                master[i] = w;                    \
-                value[i] = ST(w);                 \
-            }                                     \
-        } else {                                  \
-            R_SIMD                                \
-            for (int64_t i = 0; i < count; i++) { \
-                R w = LD(value[i]);               \
-                body;                             \
-                value[i] = ST(w);                 \
-            }                                     \
-        }                                         \
+/* for each i: w = the weight; body changes w; the weight = w. With dice, the first one is number `first` of
+ * the buffer. */
+#define EACH_WEIGHT(body)                                                                             \
+    do {                                                                                              \
+        if (master) {                                                                                 \
+            R_SIMD                                                                                    \
+            for (int64_t i = 0; i < count; i++) {                                                     \
+                R w = master[i];                                                                      \
+                body;                                                                                 \
+                master[i] = w;                                                                        \
+                value[i] = ST(w);                                                                     \
+            }                                                                                         \
+        } else if (!thrown) {                                                                         \
+            R_SIMD                                                                                    \
+            for (int64_t i = 0; i < count; i++) {                                                     \
+                R w = LD(value[i]);                                                                   \
+                body;                                                                                 \
+                value[i] = ST(w);                                                                     \
+            }                                                                                         \
+        } else {                                                                                      \
+            uint32_t space[BY_RANDOM_PLACES];                                                         \
+            for (int64_t from = 0; from < count; from += BY_RANDOM_SPAN) {                            \
+                const int64_t to = BY_MIN(from + BY_RANDOM_SPAN, count);                              \
+                const uint32_t *random =                                                              \
+                    by_random_span(thrown->e, thrown->n, (uint64_t)(first + from), to - from, space); \
+                R_SIMD                                                                                \
+                for (int64_t i = from; i < to; i++) {                                                 \
+                    R w = LD(value[i]);                                                               \
+                    body;                                                                             \
+                    value[i] = FN(by_chance)(w, random[i - from]);                                    \
+                }                                                                                     \
+            }                                                                                         \
+        }                                                                                             \
     } while (0)
+
+/* Only bf16 has it. */
+static inline T FN(by_chance)(R w, uint32_t random)
+{
+    return T_ID == BY_BF16 ? (T)by_bf16_by_chance((float)w, random >> 16) : ST(w);
+}
 
 /* ---- AdamW (Loshchilov and Hutter 2019) ----------------------------------------------------- */
 
@@ -75,7 +118,8 @@ typedef struct FN(adamw_numbers) {
 /* m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  w = w (1 - lr wd) - lr (m / corr1) / (sqrt(v
  * / corr2) + eps) */
 static void FN(adamw_span)(T *restrict value, R *restrict master, const R *restrict grad, R *restrict m,
-                           R *restrict v, int64_t count, FN(adamw_numbers) k)
+                           R *restrict v, int64_t first, int64_t count, const dice *thrown,
+                           FN(adamw_numbers) k)
 {
     EACH_WEIGHT({
         const R g = grad[i] * k.clip;
@@ -94,6 +138,7 @@ static by_status FN(adamw)(by_exec *e, by_node *n)
     R *m = n->in[2]->data, *v = n->in[3]->data, *master = n->in[4] ? n->in[4]->data : NULL;
     double clip;
     BY_TRY(clip_factor(n->in[5], hyper[BY_HYPER_MAX_NORM], &clip));
+    const dice *thrown = rounds_by_chance(n, n->in[4]) ? &(dice){e, n} : NULL;
     BY_BRANCH("adamw " BY_STRING(T_NAME));
 #pragma omp parallel num_threads(e->threads) if (elements(n->in[0]) >= BY_FORK_ELEMENTS)
     for (int s = 0; s < a->n_segments; s++) {
@@ -110,7 +155,8 @@ static by_status FN(adamw)(by_exec *e, by_node *n)
 #pragma omp for schedule(static) nowait
         for (int64_t at = seg.offset; at < end; at += SPAN)
             FN(adamw_span)
-        (value + at, master ? master + at : NULL, grad + at, m + at, v + at, BY_MIN(SPAN, end - at), k);
+        (value + at, master ? master + at : NULL, grad + at, m + at, v + at, at, BY_MIN(SPAN, end - at),
+         thrown, k);
     }
     return BY_OK;
 }
@@ -119,7 +165,7 @@ static by_status FN(adamw)(by_exec *e, by_node *n)
 
 /* g += wd w;  m = mu m + g;  w -= lr m. Without m: w -= lr g. */
 static void FN(sgd_span)(T *restrict value, R *restrict master, const R *restrict grad, R *restrict m,
-                         int64_t count, R clip, R mu, R decay, R lr)
+                         int64_t first, int64_t count, const dice *thrown, R clip, R mu, R decay, R lr)
 {
     if (m)
         EACH_WEIGHT({
@@ -139,6 +185,7 @@ static by_status FN(sgd)(by_exec *e, by_node *n)
     R *m = n->in[2] && mu > 0 ? n->in[2]->data : NULL, *master = n->in[3] ? n->in[3]->data : NULL;
     double clip;
     BY_TRY(clip_factor(n->in[4], hyper[BY_HYPER_MAX_NORM], &clip));
+    const dice *thrown = rounds_by_chance(n, n->in[3]) ? &(dice){e, n} : NULL;
     if (m)
         BY_BRANCH("sgd " BY_STRING(T_NAME) ", momentum");
     else
@@ -152,8 +199,8 @@ static by_status FN(sgd)(by_exec *e, by_node *n)
 #pragma omp for schedule(static) nowait
         for (int64_t at = seg.offset; at < end; at += SPAN)
             FN(sgd_span)
-        (value + at, master ? master + at : NULL, grad + at, m ? m + at : NULL, BY_MIN(SPAN, end - at),
-         (R)clip, mu, decay, lr);
+        (value + at, master ? master + at : NULL, grad + at, m ? m + at : NULL, at, BY_MIN(SPAN, end - at),
+         thrown, (R)clip, mu, decay, lr);
     }
     return BY_OK;
 }
@@ -178,6 +225,8 @@ typedef struct FN(factored) {
     int64_t rows, cols;
     int64_t step, chunks; /* rows of a chunk, how many */
     R clip, keep;         /* keep: 1 - lr wd */
+    int64_t offset;       /* of the segment in the buffers */
+    const dice *thrown;
     int threads;
 } FN(factored);
 
@@ -248,6 +297,8 @@ static void FN(row_update)(const FN(factored) * f, int64_t r, R row, R rate)
     R *restrict master = f->master ? f->master + r * count : NULL;
     T *restrict value = f->value + r * count;
     const R factor = f->clip * row * rate, keep = f->keep;
+    const int64_t first = f->offset + r * count;
+    const dice *thrown = f->thrown;
     EACH_WEIGHT(w = w * keep - grad[i] * factor * column[i]);
 }
 
@@ -298,6 +349,7 @@ static by_status FN(adafactor)(by_exec *e, by_node *n)
     R *columns = by_alloc((size_t)places * sizeof *columns);
     if (!columns)
         return BY_ERR_MEMORY;
+    const dice *thrown = rounds_by_chance(n, n->in[4]) ? &(dice){e, n} : NULL;
     BY_BRANCH("adafactor " BY_STRING(T_NAME));
     for (int s = 0; s < a->n_segments; s++) {
         const by_segment seg = a->segments[s];
@@ -317,6 +369,8 @@ static by_status FN(adafactor)(by_exec *e, by_node *n)
                                 .chunks = (seg.rows + step - 1) / step,
                                 .clip = (R)clip,
                                 .keep = (R)(seg.decay ? 1 - lr * a->weight_decay : 1),
+                                .offset = seg.offset,
+                                .thrown = thrown,
                                 .threads = e->threads};
         FN(factored_update)(&f, lr, hyper[BY_HYPER_STEP]);
     }

@@ -228,7 +228,7 @@ extern "C" by_status by_cuda_attention_cached(by_exec *e, by_node *n)
     c.a.dropout = false;
     c.whole = c.a.dim % PIECE == 0;
     c.fault = x->cuda->device_fault;
-    c.node = n->index;
+    c.node = by_cuda_number(x, n);
     const int rows = c.a.group * c.a.queries;
     if (level_of(c.a) != EASY) {
         BY_BRANCH("cache, some hidden or a bias");

@@ -393,6 +393,8 @@ extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
 {
     by_cuda_exec *x = by_cuda_of(e);
 #ifdef BY_CUDA_HOPPER
+    if (by_hopper_whole_grad_takes(x->cuda, n))
+        return by_hopper_whole_grad(x, n);
     if (by_hopper_attention_grad_takes(x->cuda, n))
         return by_hopper_attention_grad(x, n);
 #endif

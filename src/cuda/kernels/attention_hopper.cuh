@@ -8,5 +8,7 @@ bool by_hopper_attention_takes(const by_cuda *c, const by_node *n);
 by_status by_hopper_attention(by_cuda_exec *x, by_node *n);
 bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n);
 by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n);
+bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n);
+by_status by_hopper_whole_grad(by_cuda_exec *x, by_node *n);
 
 #endif

@@ -1,8 +1,7 @@
 /* attention_hopper_grad.cu - the gradient of attention on Hopper's matrix units, by two jobs: one makes dq
  * (and delta, for the other), one dk and dv. That takes 7 products where 5 would do, as s and dp are made
- * twice; but with 5, one of dq and dk would be summed up in memory, by blocks that must take turns to do so
- * in the same order every time, and ds would go through shared memory, which is as busy as the matrix units
- * are. */
+ * twice, but any number of thread blocks can share the work. Where there are enough heads for all of them
+ * attention_hopper_whole.cu does it in 5. */
 #include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/hopper_node.cuh"
 
@@ -135,31 +134,6 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
 
 /* ---- KEY_GRAD: everything turned round, (keys, queries) -------------------------------------- */
 
-/* Queries before the first one that sees a row's key; query: of s[0]. */
-template <int N> static __device__ __forceinline__ void hide_queries(float (&s)[N / 2], int query, int first)
-{
-    BY_UNROLL
-    for (int i = 0; i < N / 2; i++)
-        s[i] = query + i / 4 * 8 + i % 2 < first + i / 2 % 2 * 8 ? -INFINITY : s[i];
-}
-
-/* s becomes p, dp becomes ds; stats: of the block's queries. */
-template <int N>
-static __device__ __forceinline__ void through_softmax_turned(float (&s)[N / 2], float (&dp)[N / 2],
-                                                              const float2 *stats, float scale_log2)
-{
-    const int c = threadIdx.x % 4;
-    BY_UNROLL
-    for (int j = 0; j < N / 8; j++) {
-        const float4 two = *(const float4 *)(stats + 8 * j + 2 * c);
-        BY_UNROLL
-        for (int i = 4 * j; i < 4 * j + 4; i++) {
-            s[i] = exp2_fast(s[i] * scale_log2 - (i % 2 ? two.z : two.x));
-            dp[i] = s[i] * (dp[i] - (i % 2 ? two.w : two.y));
-        }
-    }
-}
-
 template <class J>
 static __device__ __forceinline__ void key_grad(const hopper_args &a, const space &s, int group)
 {
@@ -169,12 +143,12 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
     for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
         const int b = w.head / a.kv_heads, h = w.head % a.kv_heads, place = place_of<J>(w, group);
         const int row0 = w.tile * J::ROWS + 64 * place, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-        const int ahead = a.keys - a.queries;
         const unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
         operand<J> k, v;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
         uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
-        int before = -1;
+        int first[2], before = -1;
+        first_queries(a, row, first);
         passage p = enter_tile<J>(a, s, w, row0, r);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         take_operand(k, fixed, place);
@@ -197,11 +171,9 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     wgmma_wait<0>();
                 hold(score);
                 hold(dp);
-                if (a.causal && p.block * J::BLOCK + ahead < row0 + 63)
-                    hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, row - ahead);
-                through_softmax_turned<J::BLOCK>(
-                    score, dp, (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES),
-                    a.scale_log2);
+                if (is_cut_turned<J>(a, row0, p.block))
+                    hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
+                through_softmax_turned<J::BLOCK>(score, dp, stats_at<J>(s, stage), a.scale_log2);
                 hold(score);
                 hold(dp);
                 step<J::STAGES>(r);
@@ -298,13 +270,7 @@ bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
 
 by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)
 {
-    attention_node m = node_of(n);
-    m.y = rows_of(n->in[6], 0);
-    m.lse = (float *)n->in[7]->data;
-    m.dy = rows_of(n->in[8], 0);
-    rows_of_qkv(m.attr, n->out, m.grad);
-    m.stats = (float2 *)by_cuda_scratch(x, (size_t)m.batch * (size_t)m.attr->heads *
-                                               (size_t)round_up(m.queries, 128) * sizeof(float2));
+    const attention_node m = grad_node_of(x, n, 0);
     BY_BRANCH("gradient by warpgroups");
     return n->in[0]->type == BY_BF16 ? run_backward<bf16>(x, m) : run_backward<f16>(x, m);
 }

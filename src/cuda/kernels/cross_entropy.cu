@@ -266,7 +266,7 @@ static by_status loss_of(by_cuda_exec *x, const by_node *forward, const by_node 
     a.count = count;
     a.dloss = backward ? (const float *)backward->in[3]->data : NULL;
     BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, count, a.target, a.weights, rows, a.cols, a.ignore,
-                     x->cuda->device_fault, forward->index));
+                     x->cuda->device_fault, by_cuda_number(x, forward)));
     const int threads = loss_threads(a);
     if (!backward)
         BY_TRY(by_launch(x, loss_row<T>, (unsigned)rows, threads, 0, a));
@@ -287,7 +287,7 @@ template <class T> static by_status loss_grad_of(by_cuda_exec *x, const by_node 
     a.weights = n->in[4] ? (const float *)n->in[4]->data : NULL;
     float *own = (float *)by_cuda_scratch(x, sizeof(float)); /* for the count that nobody needs */
     BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, own, a.target, a.weights, rows, a.cols, a.ignore,
-                     x->cuda->device_fault, n->index));
+                     x->cuda->device_fault, by_cuda_number(x, n)));
     return by_launch(x, loss_grad_row<T>, (unsigned)rows, loss_threads(a), 0, a);
 }
 

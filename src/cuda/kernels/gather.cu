@@ -45,7 +45,8 @@ template <class W> static by_status gather(by_cuda_exec *x, by_node *n, int64_t 
     const int64_t total = elements_of(n->in[1]) * length;
     return by_launch_early(x, gather_rows<W>, blocks_for(total, THREADS * UNROLL), THREADS, 0,
                            (W *)n->out[0]->data, (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data,
-                           by_tensor_rows(n->in[0]), length, total, x->cuda->device_fault, n->index);
+                           by_tensor_rows(n->in[0]), length, total, x->cuda->device_fault,
+                           by_cuda_number(x, n));
 }
 
 extern "C" by_status by_cuda_gather(by_exec *e, by_node *n)

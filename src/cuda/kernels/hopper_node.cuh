@@ -34,6 +34,7 @@ struct attention_node {
     head_rows in[3], y, dy, grad[3];
     float *lse;
     float2 *stats;
+    float4 *sums;
 };
 
 static int round_up(int n, int to)
@@ -49,6 +50,20 @@ static attention_node node_of(const by_node *n)
     m.queries = (int)n->in[0]->dim[1];
     m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
     rows_of_qkv(m.attr, n->in, m.in);
+    return m;
+}
+
+/* Of a gradient, with room for what the softmax left of each query, and for `more` bytes behind that. */
+static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n, size_t more)
+{
+    attention_node m = node_of(n);
+    m.y = rows_of(n->in[6], 0);
+    m.lse = (float *)n->in[7]->data;
+    m.dy = rows_of(n->in[8], 0);
+    rows_of_qkv(m.attr, n->out, m.grad);
+    const size_t stats = (size_t)m.batch * (size_t)m.attr->heads * (size_t)round_up(m.queries, 128);
+    m.stats = (float2 *)by_cuda_scratch(x, stats * sizeof(float2) + more);
+    m.sums = (float4 *)(m.stats + stats);
     return m;
 }
 
@@ -75,13 +90,14 @@ template <class J> static by_status run_job(by_cuda_exec *x, const attention_nod
     const by_attention_attr *at = m.attr;
     const int h = at->heads, hk = at->kv_heads;
     hopper_args a = {};
-    if (J::KIND == KEY_GRAD) {
+    if (J::TURNED) {
         BY_TRY(map_rows(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
         BY_TRY(map_rows(&a.fixed[1], m, m.in[2], m.keys, hk, J::ROWS));
         BY_TRY(map_rows(&a.moving[0], m, m.in[0], m.queries, h, J::BLOCK));
         BY_TRY(map_rows(&a.moving[1], m, m.dy, m.queries, h, J::BLOCK));
         a.out[0] = m.grad[1];
         a.out[1] = m.grad[2];
+        a.out[2] = m.grad[0];
     } else {
         BY_TRY(map_rows(&a.fixed[0], m, m.in[0], m.queries, h, J::ROWS));
         if (J::KIND == QUERY_GRAD) {
@@ -103,10 +119,14 @@ template <class J> static by_status run_job(by_cuda_exec *x, const attention_nod
     a.causal = at->mask == BY_MASK_CAUSAL;
     a.scale = at->scale;
     a.scale_log2 = (float)(at->scale * 1.4426950408889634);
-    deal_tiles(a, m.batch * (J::KIND == KEY_GRAD ? hk : h),
-               ((J::KIND == KEY_GRAD ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS, x->cuda->sms);
-    const unsigned grid = (unsigned)(a.units < x->cuda->sms ? a.units : x->cuda->sms);
-    return by_launch(x, hopper_attention<J>, grid, J::THREADS, J::SHARED, a);
+    const int heads = m.batch * (J::TURNED ? hk : h);
+    const int tiles = ((J::TURNED ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS;
+    deal_tiles(a, heads, tiles, x->cuda->sms);
+    if (J::KIND == WHOLE_GRAD)
+        a.units = heads;
+    a.sums = m.sums;
+    return by_launch(x, hopper_attention<J>, (unsigned)BY_MIN(a.units, x->cuda->sms), J::THREADS, J::SHARED,
+                     a);
 }
 
 /* Whether the build holds the kernels: for other targets their bodies are empty. */

@@ -2,6 +2,8 @@
 #ifndef BY_CUDA_KERNELS_HOPPER_PRODUCTS_CUH
 #define BY_CUDA_KERNELS_HOPPER_PRODUCTS_CUH
 
+#include <limits.h>
+
 #include "cuda/kernels/hopper_tiles.cuh"
 
 #if BY_HOPPER_CODE
@@ -25,14 +27,14 @@ static __device__ __forceinline__ void read_operand(uint32_t (&word)[4], const u
 }
 
 /* Fixed rows as the left operand of products. */
-template <class J> struct operand {
-    uint32_t word[J::KEEP ? J::D / 16 : 1][4];
+template <class J, bool KEEP = J::KEEP> struct operand {
+    uint32_t word[KEEP ? J::D / 16 : 1][4];
     uint32_t at;
 };
-template <class J>
-static __device__ __forceinline__ void take_operand(operand<J> &o, const unsigned char *tile, int group)
+template <class J, bool KEEP>
+static __device__ __forceinline__ void take_operand(operand<J, KEEP> &o, const unsigned char *tile, int group)
 {
-    if constexpr (J::KEEP) {
+    if constexpr (KEEP) {
         const int row = 64 * group + threadIdx.x / 32 % 4 * 16;
         BY_UNROLL
         for (int k = 0; k < J::D / 16; k++)
@@ -43,13 +45,13 @@ static __device__ __forceinline__ void take_operand(operand<J> &o, const unsigne
 }
 
 /* d (64, BLOCK) = a (64, D) times the moving rows at b, turned */
-template <class J>
-static __device__ __forceinline__ void scores(float (&d)[J::BLOCK / 2], const operand<J> &a, uint32_t b)
+template <class J, bool KEEP>
+static __device__ __forceinline__ void scores(float (&d)[J::BLOCK / 2], const operand<J, KEEP> &a, uint32_t b)
 {
     BY_UNROLL
     for (int k = 0; k < J::D / 16; k++) {
         const uint64_t right = operand_at(b, k / 4 * (J::BLOCK * TILE_ROW) + k % 4 * 32);
-        if constexpr (J::KEEP)
+        if constexpr (KEEP)
             wgmma<typename J::T, J::BLOCK, false>(d, a.word[k], right, k > 0);
         else
             wgmma<typename J::T, J::BLOCK, false>(
@@ -117,28 +119,48 @@ static __device__ __forceinline__ void turn_quad(uint32_t (&word)[4], int c)
     }
 }
 
+/* d (64, 64) times a factor for each of a thread's two rows, in 16 bits. */
+template <class T>
+static __device__ __forceinline__ void to_words(uint32_t (&word)[4][4], const float (&d)[32], float low,
+                                                float high)
+{
+    BY_UNROLL
+    for (int i = 0; i < 16; i++) {
+        const float f = i % 2 ? high : low;
+        word[i / 4][i % 4] = pack2<T>(d[2 * i] * f, d[2 * i + 1] * f);
+    }
+}
+/* Such words to rows `row` and row + 8, if they are below `end`, from column `col` on. */
+template <class T>
+static __device__ __forceinline__ void store_words(const head_rows &to, int b, int col, int row, int end,
+                                                   const uint32_t (&word)[4][4])
+{
+    const int c = threadIdx.x % 4;
+    T *at = (T *)to.at + b * to.batch + row * to.row + col + 8 * c;
+    BY_UNROLL
+    for (int half = 0; half < 2; half++) {
+        BY_UNROLL
+        for (int j = 0; j < 2; j++) {
+            uint32_t four[4];
+            BY_UNROLL
+            for (int k = 0; k < 4; k++)
+                four[k] = word[2 * j + k / 2][k % 2 * 2 + half];
+            turn_quad(four, c);
+            if (row + 8 * half < end)
+                *(uint4 *)(at + 8 * half * to.row + 32 * j) = uint4{four[0], four[1], four[2], four[3]};
+        }
+    }
+}
 /* Rows `row` and row + 8 of d times a factor of each, if they are below `end`. */
 template <class T, int PARTS>
 static __device__ __forceinline__ void store_rows(const head_rows &to, int b, int head, int row, int end,
                                                   const float (&d)[PARTS][32], float low, float high)
 {
-    const int c = threadIdx.x % 4;
-    T *at = (T *)to.at + b * to.batch + row * to.row + head * (PARTS * 64) + 8 * c;
     BY_UNROLL
-    for (int half = 0; half < 2; half++) {
-        const float f = half ? high : low;
-        BY_UNROLL
-        for (int j = 0; j < PARTS * 8; j += 4) {
-            uint32_t word[4];
-            BY_UNROLL
-            for (int k = 0; k < 4; k++) {
-                const float *from = &d[j / 8][(j % 8 + k) * 4 + 2 * half];
-                word[k] = pack2<T>(from[0] * f, from[1] * f);
-            }
-            turn_quad(word, c);
-            if (row + 8 * half < end)
-                *(uint4 *)(at + 8 * half * to.row + 8 * j) = uint4{word[0], word[1], word[2], word[3]};
-        }
+    for (int part = 0; part < PARTS; part++) {
+        uint32_t word[4][4];
+        to_words<T>(word, d[part], low, high);
+        store_words<T>(to, b, (head * PARTS + part) * 64, row, end, word);
     }
 }
 
@@ -165,6 +187,53 @@ static __device__ __forceinline__ void hide_keys(float (&s)[N / 2], int key, con
     BY_UNROLL
     for (int i = 0; i < N / 2; i++)
         s[i] = key + i / 4 * 8 + i % 2 > last[i / 2 % 2] ? -INFINITY : s[i];
+}
+
+/* ---- the same, turned round: rows are keys, columns queries ----------------------------------- */
+
+/* The first queries that see a thread's two rows; beyond the last key there are none. */
+static __device__ __forceinline__ void first_queries(const hopper_args &a, int row, int (&first)[2])
+{
+    const int ahead = a.keys - a.queries;
+    BY_UNROLL
+    for (int i = 0; i < 2; i++)
+        first[i] = row + 8 * i >= a.keys ? INT_MAX : a.causal ? row + 8 * i - ahead : 0;
+}
+/* Whether a block has queries that do not see one of the 64 rows from `row`. */
+template <class J>
+static __device__ __forceinline__ bool is_cut_turned(const hopper_args &a, int row, int block)
+{
+    return row + 64 > a.keys || (a.causal && block * J::BLOCK + a.keys - a.queries < row + 63);
+}
+/* Queries before the first one that sees a row; query: of s[0]. */
+template <int N>
+static __device__ __forceinline__ void hide_queries(float (&s)[N / 2], int query, const int (&first)[2])
+{
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++)
+        s[i] = query + i / 4 * 8 + i % 2 < first[i / 2 % 2] ? -INFINITY : s[i];
+}
+
+/* What the softmax left of the queries in a stage. */
+template <class J> static __device__ __forceinline__ const float2 *stats_at(const space &s, int stage)
+{
+    return (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES);
+}
+/* s becomes p, dp becomes ds; stats: of the block's queries. */
+template <int N>
+static __device__ __forceinline__ void through_softmax_turned(float (&s)[N / 2], float (&dp)[N / 2],
+                                                              const float2 *stats, float scale_log2)
+{
+    const int c = threadIdx.x % 4;
+    BY_UNROLL
+    for (int j = 0; j < N / 8; j++) {
+        const float4 two = *(const float4 *)(stats + 8 * j + 2 * c);
+        BY_UNROLL
+        for (int i = 4 * j; i < 4 * j + 4; i++) {
+            s[i] = exp2_fast(s[i] * scale_log2 - (i % 2 ? two.z : two.x));
+            dp[i] = s[i] * (dp[i] - (i % 2 ? two.w : two.y));
+        }
+    }
 }
 
 } // namespace

@@ -1,14 +1,15 @@
 /* hopper_tiles.cuh - what attention and its gradient share on Hopper's matrix units. A block keeps a tile of
  * rows fixed, 64 to each of its warpgroups, and lets blocks of the other side's rows move past it. One more
  * warp brings the tiles, through a ring of stages and across the borders of tiles, so that the warpgroups
- * never wait for memory. Three jobs are of this form:
+ * never wait for memory. Four jobs are of this form:
  *
  *   FORWARD     fixed q         moving k, v    s = q k^T, p = softmax(s), y = p v
  *   QUERY_GRAD  fixed q, dy, y  moving k, v    s = q k^T, dp = dy v^T, ds = p (dp - delta), dq = ds k
  *   KEY_GRAD    fixed k, v      moving q, dy   turned round: s^T = k q^T ..., dv = p^T dy, dk = ds^T q
+ *   WHOLE_GRAD  fixed k, v      moving q, dy   KEY_GRAD, and dq too: see attention_hopper_whole.cu
  *
- * In each, what one product leaves in registers is what the next takes from registers: scores never go
- * through memory. */
+ * What one product leaves in registers is what the next takes from registers: scores never go through memory,
+ * and only in WHOLE_GRAD ds goes through shared memory, once. */
 #ifndef BY_CUDA_KERNELS_HOPPER_TILES_CUH
 #define BY_CUDA_KERNELS_HOPPER_TILES_CUH
 
@@ -17,7 +18,7 @@
 namespace
 {
 
-enum job_kind { FORWARD, QUERY_GRAD, KEY_GRAD };
+enum job_kind { FORWARD, QUERY_GRAD, KEY_GRAD, WHOLE_GRAD };
 
 /* Rows of heads in memory: element (b, t, h, d) lies at b * batch + t * row + h * D + d. */
 struct head_rows {
@@ -28,14 +29,16 @@ struct head_rows {
 /* How the tiles are dealt out to the thread blocks. A tile is the longer, the more a causal mask lets it see.
  * PAIRED: a unit is the long and the short tile that make up the same length, so that units are equal and the
  * tiles of a head stay together in time, sharing the cache. SORTED: a unit is a tile, the longest first, and
- * the blocks take them in turns there and back, which evens out where there are few. */
+ * the blocks take them in turns there and back, which evens out where there are few. WHOLE_GRAD knows none of
+ * them: a unit is a head. */
 enum dealing { PLAIN, PAIRED, SORTED };
 
 struct hopper_args {
     tile_map fixed[3], moving[2];
-    head_rows out[2];           /* y, or dq, or dk and dv; at = NULL: not wanted */
+    head_rows out[3];           /* y, or dq, or dk and dv, or all three; at = NULL: not wanted */
     float *lse;                 /* (B, H, T), may be NULL in FORWARD */
     float2 *stats;              /* (B, H, pad): log2-sum-exp, delta; infinity, 0 beyond the last query */
+    float4 *sums;               /* WHOLE_GRAD: sums of dq, of each thread block */
     int pad;                    /* queries rounded up */
     int queries, keys;          /* T, S */
     int heads, kv_heads, group; /* query heads, key heads, query heads of each key head */
@@ -56,16 +59,21 @@ struct job {
     typedef T_ T;
     typedef WORK_ WORK;
     static constexpr job_kind KIND = WORK::KIND;
+    enum : bool { TURNED = KIND == KEY_GRAD || KIND == WHOLE_GRAD }; /* keys are the fixed side */
     static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_, SLOTS = SLOTS_;
     enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_ };
     enum : int { PARTS = D_ / TILE_COLS };
-    static constexpr int ROWS = 64 * GROUPS, THREADS = WARPGROUP * (GROUPS + 1);
+    static constexpr int ROWS = 64 * GROUPS;
+    static constexpr int SUMMERS = KIND == WHOLE_GRAD ? 1 : 0; /* one more warpgroup: see WHOLE_GRAD */
+    static constexpr int THREADS = WARPGROUP * (1 + GROUPS + SUMMERS);
     static constexpr int FIXED = KIND == FORWARD ? 1 : KIND == QUERY_GRAD ? 3 : 2;
     static constexpr int FIXED_BYTES = ROWS * D * 2, MOVING_BYTES = BLOCK * D * 2;
     static constexpr int SLOT_BYTES = FIXED * FIXED_BYTES;
-    static constexpr int STATS_BYTES = KIND == KEY_GRAD ? BLOCK * (int)sizeof(float2) : 0;
+    static constexpr int STATS_BYTES = TURNED ? BLOCK * (int)sizeof(float2) : 0;
     static constexpr int STAGE_BYTES = 2 * MOVING_BYTES + (STATS_BYTES + 1023) / 1024 * 1024;
-    static constexpr int SHARED = 1024 + SLOTS * SLOT_BYTES + STAGES * STAGE_BYTES + 16 * (SLOTS + STAGES);
+    static constexpr int PASSED = 3 * SUMMERS, PASSED_BYTES = ROWS * BLOCK * 2; /* ds for the summing one */
+    static constexpr int SHARED = 1024 + SLOTS * SLOT_BYTES + STAGES * STAGE_BYTES + PASSED * PASSED_BYTES +
+                                  16 * (SLOTS + STAGES + PASSED);
     static_assert(SHARED <= 227 * 1024, "what a block can have");
 };
 
@@ -84,9 +92,16 @@ template <class J> static __device__ __forceinline__ bool settle(const hopper_ar
         const int unit = (int)(w.round * gridDim.x + (back ? gridDim.x - 1 - blockIdx.x : blockIdx.x));
         if (unit >= a.units)
             return false;
+        if (J::KIND == WHOLE_GRAD) {
+            w.head = unit;
+            w.tile = w.half;
+            if (w.tile < a.tiles)
+                return true;
+            continue;
+        }
         const int low = a.deal == SORTED ? unit / a.all_heads : unit % a.per_head, high = a.tiles - 1 - low;
         w.head = a.deal == SORTED ? unit % a.all_heads : unit / a.per_head;
-        w.tile = (w.half == 0) == (J::KIND == KEY_GRAD) ? low : high; /* the longer first */
+        w.tile = (w.half == 0) == (J::TURNED) ? low : high; /* the longer first */
         if (w.half == 0 || (w.half == 1 && a.deal == PAIRED && low < high))
             return true;
     }
@@ -113,7 +128,7 @@ struct passage {
 template <class J> static __device__ __forceinline__ passage passage_of(const hopper_args &a, int row, int n)
 {
     const int ahead = a.keys - a.queries; /* query t sees keys up to ahead + t */
-    if (J::KIND == KEY_GRAD) {
+    if (J::TURNED) {
         const int low = a.causal ? max(0, row - ahead) / J::BLOCK : 0;
         const int count = row < a.keys ? (a.queries + J::BLOCK - 1) / J::BLOCK - low : 0;
         return passage{count * a.group, low - 1, a.group - 1};
@@ -125,7 +140,7 @@ template <class J> static __device__ __forceinline__ passage passage_of(const ho
 template <class J> static __device__ __forceinline__ void next_block(const hopper_args &a, passage &p)
 {
     p.left--;
-    if (J::KIND != KEY_GRAD) {
+    if (!J::TURNED) {
         p.block--;
     } else if (++p.member == a.group) {
         p.member = 0;
@@ -148,18 +163,21 @@ template <int N> static __device__ __forceinline__ void step(ring &r)
 }
 
 struct space {
-    unsigned char *fixed, *stages;
-    uint64_t *fixed_full, *fixed_empty, *full, *empty;
+    unsigned char *fixed, *stages, *passed;
+    uint64_t *fixed_full, *fixed_empty, *full, *empty, *passed_full, *passed_empty;
 };
 template <class J> static __device__ __forceinline__ space space_of(unsigned char *shared)
 {
     space s;
     s.fixed = shared + (1024 - shared_address(shared) % 1024) % 1024;
     s.stages = s.fixed + J::SLOTS * J::SLOT_BYTES;
-    s.fixed_full = (uint64_t *)(s.stages + J::STAGES * J::STAGE_BYTES);
+    s.passed = s.stages + J::STAGES * J::STAGE_BYTES;
+    s.fixed_full = (uint64_t *)(s.passed + J::PASSED * J::PASSED_BYTES);
     s.fixed_empty = s.fixed_full + J::SLOTS;
     s.full = s.fixed_empty + J::SLOTS;
     s.empty = s.full + J::STAGES;
+    s.passed_full = s.empty + J::STAGES;
+    s.passed_empty = s.passed_full + J::PASSED;
     return s;
 }
 
@@ -168,7 +186,7 @@ template <class J> static __device__ __forceinline__ space space_of(unsigned cha
 template <class J> static __device__ __forceinline__ void produce(const hopper_args &a, const space &s)
 {
     ring r = {0, 0}, slot = {0, 0};
-    const int heads = J::KIND == KEY_GRAD ? a.kv_heads : a.heads;
+    const int heads = J::TURNED ? a.kv_heads : a.heads;
     for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
         const int b = w.head / heads, h = w.head % heads;
         unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
@@ -181,7 +199,7 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
         for (passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS); p.left > 0; step<J::STAGES>(r)) {
             next_block<J>(a, p);
             const int row = p.block * J::BLOCK;
-            const int other = J::KIND == KEY_GRAD ? h * a.group + p.member : h / a.group;
+            const int other = J::TURNED ? h * a.group + p.member : h / a.group;
             unsigned char *to = s.stages + r.at * J::STAGE_BYTES;
             barrier_wait(s.empty + r.at, r.parity ^ 1);
             barrier_expect(s.full + r.at, 2 * J::MOVING_BYTES + J::STATS_BYTES);
@@ -189,7 +207,7 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
                 for (int c = 0; c < J::PARTS; c++)
                     load_tile(to + m * J::MOVING_BYTES + c * J::BLOCK * TILE_ROW, &a.moving[m], s.full + r.at,
                               c * TILE_COLS, row, other, b);
-            if (J::KIND == KEY_GRAD)
+            if (J::TURNED)
                 load_bytes(to + 2 * J::MOVING_BYTES, a.stats + (int64_t)(b * a.heads + other) * a.pad + row,
                            J::STATS_BYTES, s.full + r.at);
         }
@@ -245,11 +263,15 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_attention(const __grid_c
         const int readers = 4 * J::GROUPS;
         for (int i = 0; i < J::SLOTS; i++) {
             barrier_init(s.fixed_full + i, 1);
-            barrier_init(s.fixed_empty + i, readers);
+            barrier_init(s.fixed_empty + i, readers + 4 * J::SUMMERS);
         }
         for (int i = 0; i < J::STAGES; i++) {
             barrier_init(s.full + i, 1);
             barrier_init(s.empty + i, readers);
+        }
+        for (int i = 0; i < J::PASSED; i++) {
+            barrier_init(s.passed_full + i, readers);
+            barrier_init(s.passed_empty + i, 4);
         }
         barrier_fence();
     }
@@ -260,7 +282,16 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_attention(const __grid_c
         if (threadIdx.x == 0)
             produce<J>(a, s);
     } else {
-        registers_up<J::GROUPS == 2 ? 240 : J::GROUPS == 3 ? 160 : 112>();
+        if constexpr (J::SUMMERS > 0) {
+            if (group == J::GROUPS) {
+                registers_down<72>();
+                J::WORK::template sum<J>(a, s);
+                return;
+            }
+            registers_up<208>();
+        } else {
+            registers_up<J::GROUPS == 2 ? 240 : J::GROUPS == 3 ? 160 : 112>();
+        }
         J::WORK::template run<J>(a, s, group);
     }
 #endif

@@ -191,11 +191,11 @@ static __device__ __forceinline__ void let_next_start()
 #endif
 }
 
-/* A bad index: the first to come is kept, and the host reports it when it next looks. */
+/* A bad index: the first to come is kept, all of it, and the host reports it when it next looks. */
 static __device__ __forceinline__ void report_fault(by_cuda_fault *f, int node, int input, int value,
                                                     int64_t place, int64_t limit)
 {
-    if (f->set)
+    if (atomicCAS(f->claim, 0, 1) != 0)
         return;
     f->node = node;
     f->input = input;

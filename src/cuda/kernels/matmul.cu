@@ -3,7 +3,9 @@
  * kernel for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
 #include "cuda/gemm.cuh"
 #include "cuda/kernels/act.cuh"
+#include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/few.cuh"
+#include "cuda/kernels/fp8.cuh"
 #include "cuda/kernels/some.cuh"
 
 /* n->plan of the four ops. */
@@ -12,6 +14,7 @@ typedef struct linear_plan {
     by_product p;
     by_lt_plan *lt;         /* NULL: ours */
     bool few, some, inside; /* few rows; some; the activation, or its slope, is part of the product */
+    const by_tensor *fp8;   /* its left side, when the product is taken in FP8 */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -82,67 +85,11 @@ static by_status activate_all(by_cuda_exec *x, const by_tensor *from, by_tensor 
                      (const T *)from->data, (T *)to->data, count, act);
 }
 
-enum { SUM_COLUMNS = 32, SUM_ROWS = 8 }; /* threads of a block, across and down */
-
-/* parts (chunks, cols) = sums of `per` rows each of x (rows, cols). */
-template <class T, int VEC>
-__global__ void column_sums(const T *x, int64_t rows, int cols, int64_t pitch, int64_t per, float *parts)
+template <class T> static by_status sum_rows(by_cuda_exec *x, const by_tensor *dy, float *db, bool add)
 {
-    __shared__ float sums[SUM_ROWS][SUM_COLUMNS * VEC + 1];
-    const int across = threadIdx.x % SUM_COLUMNS, down = threadIdx.x / SUM_COLUMNS;
-    const int col = ((int)blockIdx.x * SUM_COLUMNS + across) * VEC;
-    const int64_t from = blockIdx.y * per, to = min(rows, from + per);
-    float sum[VEC] = {};
-    if (col < cols) {
-#pragma unroll 4
-        for (int64_t r = from + down; r < to; r += SUM_ROWS) {
-            const vec<T, VEC> v = load<T, VEC>(x + r * pitch + col);
-            for (int i = 0; i < VEC; i++)
-                sum[i] += to_float(v.at[i]);
-        }
-    }
-    for (int i = 0; i < VEC; i++)
-        sums[down][across * VEC + i] = sum[i];
-    __syncthreads();
-    for (int c = threadIdx.x; c < SUM_COLUMNS * VEC; c += blockDim.x) {
-        float total = 0;
-        for (int d = 0; d < SUM_ROWS; d++)
-            total += sums[d][c];
-        const int at = (int)blockIdx.x * SUM_COLUMNS * VEC + c;
-        if (at < cols)
-            parts[(int64_t)blockIdx.y * cols + at] = total;
-    }
-}
-
-/* out (cols) [+]= the sum of the parts, in order. */
-__global__ void add_parts(const float *parts, int chunks, int cols, float *out, bool add)
-{
-    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (c >= cols)
-        return;
-    float total = add ? out[c] : 0.0f;
-    for (int i = 0; i < chunks; i++)
-        total += parts[(int64_t)i * cols + c];
-    out[c] = total;
-}
-
-template <class T> static by_status sum_columns(by_cuda_exec *x, const by_tensor *dy, float *db, bool add)
-{
-    const int64_t rows = by_tensor_rows(dy), pitch = by_tensor_pitch(dy);
-    const int cols = (int)by_tensor_cols(dy);
-    enum { N = wide<T>::N };
-    const bool whole = pitch % N == 0 && cols % N == 0;
-    const unsigned across = blocks_for(cols, SUM_COLUMNS * (whole ? (int)N : 1));
-    const int64_t want = BY_MAX(1, 4 * x->cuda->sms / (int64_t)across);
-    const int64_t per = BY_MAX((rows + want - 1) / want, 64);
-    const unsigned chunks = blocks_for(rows, per);
-    float *parts = (float *)by_cuda_scratch(x, sizeof(float) * chunks * (size_t)cols);
-    by_status status =
-        by_launch(x, whole ? column_sums<T, N> : column_sums<T, 1>, dim3(across, chunks),
-                  dim3(SUM_COLUMNS * SUM_ROWS), 0, (const T *)dy->data, rows, cols, pitch, per, parts);
-    BY_TRY(status);
-    return by_launch(x, add_parts, dim3(blocks_for(cols, 128)), dim3(128), 0, (const float *)parts,
-                     (int)chunks, cols, db, add);
+    const columns s =
+        columns_of(x->cuda, dy->type, 1, by_tensor_rows(dy), by_tensor_cols(dy), by_tensor_pitch(dy));
+    return sum_columns<1>(x, db, (const T *)dy->data, s, 1.0f, add);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------- */
@@ -288,6 +235,13 @@ static bool library_gelu(by_act act, by_dtype type)
     return act == BY_GELU_TANH && is_16_bit(type);
 }
 
+static bool try_fp8(by_cuda *c, linear_plan *plan, const by_tensor *left, by_fp8_behind behind)
+{
+    plan->lt = by_fp8_plan(c, &plan->p, behind);
+    plan->fp8 = plan->lt ? left : NULL;
+    return plan->lt != NULL;
+}
+
 /* Few or some rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix
  * units, and very many columns are as fast as memory in the library. */
 static void choose_ours(by_cuda_exec *x, linear_plan *plan, bool with_pre)
@@ -310,7 +264,10 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     choose_ours(x, plan, n->out[1] != NULL);
     if (plan->some || plan->few)
         return BY_OK;
-    if (library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0) {
+    const bool gelu = library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0;
+    if (try_fp8(x->cuda, plan, n->in[0], gelu ? BY_FP8_ACTIVATION : BY_FP8_NOTHING))
+        return BY_OK;
+    if (gelu) {
         by_product p = plan->p;
         p.epilogue = BY_EPILOGUE_GELU;
         p.c = n->out[0]->data;
@@ -325,9 +282,10 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
 
 static by_status run_product(by_cuda_exec *x, const linear_plan *plan)
 {
-    if (plan->lt) {
+    if (plan->fp8)
+        return by_fp8_product(x, &plan->p, plan->fp8, plan->lt);
+    if (plan->lt)
         return by_lt_run(x, plan->lt);
-    }
     BY_CUDA_DISPATCH(plan->p.ab_type, any, x, &plan->p);
 }
 
@@ -339,7 +297,7 @@ static by_status activation_pass(by_cuda_exec *x, const by_tensor *from, by_tens
 static by_status bias_pass(by_cuda_exec *x, const by_node *n)
 {
     const by_tensor *dy = n->in[1];
-    BY_CUDA_DISPATCH(dy->type, sum_columns, x, dy, (float *)n->out[1]->data, n->in[3] != NULL);
+    BY_CUDA_DISPATCH(dy->type, sum_rows, x, dy, (float *)n->out[1]->data, n->in[3] != NULL);
 }
 
 /* ---- the ops ------------------------------------------------------------------------------------ */
@@ -373,12 +331,15 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
 }
 
 /* When nothing but the gradient of a GELU reads the result, the backend hands that node over (x->after): the
- * product then writes its output. True when that has been done. */
+ * product then can write its output. */
+static bool can_do_slope(const by_product *p, const by_node *after)
+{
+    return after && library_gelu(((const by_activation_attr *)after->attr)->act, p->ab_type) && p->n % 8 == 0;
+}
+
 static bool plan_with_slope(by_cuda_exec *x, linear_plan *plan, const by_node *after)
 {
     by_product p = plan->p;
-    if (!after || !library_gelu(((const by_activation_attr *)after->attr)->act, p.ab_type) || p.n % 8 != 0)
-        return false;
     p.epilogue = BY_EPILOGUE_DGELU;
     p.c = after->out[0]->data;
     p.extra = after->in[0]->data;
@@ -386,17 +347,25 @@ static bool plan_with_slope(by_cuda_exec *x, linear_plan *plan, const by_node *a
     return try_library(x->cuda, plan, &p);
 }
 
+static by_status plan_linear_dx(by_cuda_exec *x, by_node *n)
+{
+    linear_plan *plan = new_plan(n, linear_dx_product(n));
+    if (!plan)
+        return BY_ERR_MEMORY;
+    const bool slope = can_do_slope(&plan->p, x->after);
+    if (try_fp8(x->cuda, plan, n->in[0], slope ? BY_FP8_SLOPE : BY_FP8_NOTHING))
+        return BY_OK;
+    plan->inside = slope && plan_with_slope(x, plan, x->after);
+    if (!plan->inside)
+        try_library(x->cuda, plan, &plan->p);
+    return BY_OK;
+}
+
 extern "C" by_status by_cuda_linear_dx(by_exec *e, by_node *n)
 {
     by_cuda_exec *x = by_cuda_of(e);
-    if (!n->plan) {
-        linear_plan *plan = new_plan(n, linear_dx_product(n));
-        if (!plan)
-            return BY_ERR_MEMORY;
-        plan->inside = plan_with_slope(x, plan, x->after);
-        if (!plan->inside)
-            try_library(x->cuda, plan, &plan->p);
-    }
+    if (!n->plan)
+        BY_TRY(plan_linear_dx(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->inside) {
         BY_BRANCH("linear_dx, through the activation");

@@ -192,9 +192,15 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T> static by_status adamw(by_cuda_exec *x, by_node *n)
 {
     const by_optim_attr *a = (const by_optim_attr *)n->attr;
-    const buffers<T> b = {data_of<T>(n->in[0]),     data_of<float>(n->in[1]), data_of<float>(n->in[2]),
-                          data_of<float>(n->in[3]), data_of<float>(n->in[4]), data_of<float>(n->in[5]),
-                          data_of<float>(n->in[6])};
+    const buffers<T> b = {data_of<T>(n->in[0]),
+                          data_of<float>(n->in[1]),
+                          data_of<float>(n->in[2]),
+                          data_of<float>(n->in[3]),
+                          data_of<float>(n->in[4]),
+                          data_of<float>(n->in[5]),
+                          data_of<float>(n->in[6]),
+                          rounds_by_chance(n, n->in[4]) ? x->random : NULL,
+                          n->rng};
     table_plan *p;
     BY_TRY(stretches_of(n, &p));
     return by_launch(x, adamw_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table, a->beta1,
@@ -204,8 +210,15 @@ template <class T> static by_status adamw(by_cuda_exec *x, by_node *n)
 template <class T> static by_status sgd(by_cuda_exec *x, by_node *n)
 {
     const by_optim_attr *a = (const by_optim_attr *)n->attr;
-    const buffers<T> b = {data_of<T>(n->in[0]),     data_of<float>(n->in[1]), data_of<float>(n->in[2]), NULL,
-                          data_of<float>(n->in[3]), data_of<float>(n->in[4]), data_of<float>(n->in[5])};
+    const buffers<T> b = {data_of<T>(n->in[0]),
+                          data_of<float>(n->in[1]),
+                          data_of<float>(n->in[2]),
+                          NULL,
+                          data_of<float>(n->in[3]),
+                          data_of<float>(n->in[4]),
+                          data_of<float>(n->in[5]),
+                          rounds_by_chance(n, n->in[3]) ? x->random : NULL,
+                          n->rng};
     table_plan *p;
     BY_TRY(stretches_of(n, &p));
     return by_launch(x, sgd_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table, a->weight_decay);
@@ -213,12 +226,18 @@ template <class T> static by_status sgd(by_cuda_exec *x, by_node *n)
 
 extern "C" by_status by_cuda_adamw(by_exec *e, by_node *n)
 {
-    BY_BRANCH("adamw");
+    if (rounds_by_chance(n, n->in[4]))
+        BY_BRANCH("adamw, by chance");
+    else
+        BY_BRANCH("adamw");
     BY_CUDA_DISPATCH(n->in[0]->type, adamw, by_cuda_of(e), n)
 }
 
 extern "C" by_status by_cuda_sgd(by_exec *e, by_node *n)
 {
-    BY_BRANCH("sgd");
+    if (rounds_by_chance(n, n->in[3]))
+        BY_BRANCH("sgd, by chance");
+    else
+        BY_BRANCH("sgd");
     BY_CUDA_DISPATCH(n->in[0]->type, sgd, by_cuda_of(e), n)
 }

@@ -1,5 +1,6 @@
 /* optim.cuh - what the optimisers share. Every parameter is a segment of the flat buffers with its own share
- * of the learning rate; values of 16 bits have a float master, which is what is updated.
+ * of the learning rate; values of 16 bits have a float master, which is what is updated. Values of bf16 may
+ * do without: what they become is then rounded by chance.
  *
  * What is computed is what src/cpu/kernels/optim.c says, with one difference: when the norm of the gradients
  * is not finite nothing is changed, and it is the host that finds out, from the norm. */
@@ -51,7 +52,33 @@ template <class T> struct buffers {
     const float *grad;
     float *m, *v, *master;
     const float *norm, *hyper;
+    const uint64_t *random; /* of rounding by chance: seed and step; NULL: to the nearest */
+    uint32_t rng;
 };
+
+static inline bool rounds_by_chance(const by_node *n, const by_tensor *master)
+{
+    return n->in[0]->type == BY_BF16 && ((const by_optim_attr *)n->attr)->by_chance && !master;
+}
+
+/* Up or down, away from 0 with the probability of what is cut off: in the mean it is x. */
+static __device__ __forceinline__ bf16 round_by_chance(float x, uint32_t random)
+{
+    const uint32_t u = __float_as_uint(x);
+    return (u & 0x7f800000u) == 0x7f800000u ? from_float<bf16>(x)
+                                            : bf16{(uint16_t)((u + (random >> 16)) >> 16)};
+}
+template <int N>
+static __device__ __forceinline__ void put_by_chance(const buffers<bf16> &b, int64_t at,
+                                                     const vec<float, N> &w)
+{
+    const uint4 four = random4(b.random, b.rng, (uint64_t)at / 4); /* `at` is a multiple of 4 when N is 4 */
+    const uint32_t random[4] = {four.x, four.y, four.z, four.w};
+    vec<bf16, N> v;
+    for (int j = 0; j < N; j++)
+        v.at[j] = round_by_chance(w.at[j], random[N == 4 ? j : at % 4]);
+    store(b.value + at, v);
+}
 
 template <class V> static V *data_of(const by_tensor *t)
 {
@@ -78,11 +105,24 @@ static __device__ __forceinline__ vec<float, N> get_weight(const buffers<T> &b, 
     return b.master ? get<N>(b.master + at) : get<N>(b.value + at);
 }
 template <class T, int N>
-static __device__ __forceinline__ void put_weight(const buffers<T> &b, int64_t at, const vec<float, N> &w)
+static __device__ __forceinline__ void put_nearest(const buffers<T> &b, int64_t at, const vec<float, N> &w)
 {
     if (b.master)
         put(b.master + at, w);
     put(b.value + at, w);
+}
+template <class T, int N>
+static __device__ __forceinline__ void put_weight(const buffers<T> &b, int64_t at, const vec<float, N> &w)
+{
+    put_nearest(b, at, w);
+}
+template <int N>
+static __device__ __forceinline__ void put_weight(const buffers<bf16> &b, int64_t at, const vec<float, N> &w)
+{
+    if (b.random)
+        put_by_chance(b, at, w);
+    else
+        put_nearest(b, at, w);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* reduce.cu - sums over an axis and their opposite, and the largest of a row. Sums are cut into pieces by the
  * shape and the device alone, and the sums of the pieces are added in order, so every run gives the same
  * bits. */
-#include "cuda/kernels/each.cuh"
+#include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/last.cuh"
 #include "cuda/kernels/rank.cuh"
 
@@ -88,97 +88,6 @@ template <class T, class Y> static by_status reduce_rows(by_cuda_exec *x, by_nod
     return sum_rows<float, Y>(x, y, sums, a->outer, parts, 1, parts, (float)a->scale);
 }
 
-/* ---- sums of columns ------------------------------------------------------------------------- */
-
-/* x (outer, count, inner), summed over the middle: how the work is cut. */
-struct columns {
-    int64_t outer, count, inner;
-    int64_t bands, parts, chunk; /* pieces of a row, of the rows; rows to a piece */
-    bool by_vectors;
-};
-
-/* A block takes a band of 32 V columns through `chunk` rows, its warps taking turns. Without WIDE the rows do
- * not begin at multiples of 16 bytes, and a lane's columns are 32 apart. */
-template <class T, class Y, bool WIDE>
-static __global__ void __launch_bounds__(THREADS) column_sums(Y *y, const T *x, columns s, float scale)
-{
-    enum { V = wide<T>::N, BAND = 32 * V };
-    __shared__ float space[WARPS][BAND];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    int64_t band, part;
-    const int64_t o = divide(divide(blockIdx.x, s.bands, &band), s.parts, &part);
-    const int64_t first = band * BAND, end = min(s.count, (part + 1) * s.chunk);
-    const T *rows = x + o * s.count * s.inner + first;
-    const int64_t left = s.inner - first; /* columns */
-    float sum[V] = {};
-    for (int64_t r = part * s.chunk + warp; r < end; r += UNROLL * WARPS) {
-        vec<T, V> in[UNROLL];
-        BY_UNROLL
-        for (int u = 0; u < UNROLL; u++) {
-            const T *row = rows + (r + u * WARPS) * s.inner;
-            const bool real = r + u * WARPS < end;
-            in[u] = vec<T, V>{};
-            if (WIDE) {
-                if (real && lane * V < left)
-                    in[u] = load<T, V>(row + lane * V);
-            } else {
-                BY_UNROLL
-                for (int k = 0; k < V; k++)
-                    if (real && k * 32 + lane < left)
-                        in[u].at[k] = row[k * 32 + lane];
-            }
-        }
-        add_each<T, V>(sum, in);
-    }
-    BY_UNROLL
-    for (int k = 0; k < V; k++)
-        space[warp][WIDE ? lane * V + k : k * 32 + lane] = sum[k];
-    __syncthreads();
-    for (int c = threadIdx.x; c < BAND && c < left; c += THREADS) {
-        float total = 0;
-        for (int w = 0; w < WARPS; w++)
-            total += space[w][c];
-        y[(o * s.parts + part) * s.inner + first + c] = from_float<Y>(total * scale);
-    }
-}
-
-enum { JOIN = 32 };
-
-/* The sums of the pieces, (outer, parts, inner): a block of (32, JOIN) threads adds those of 32 columns. */
-template <class Y>
-static __global__ void __launch_bounds__(32 * JOIN)
-    join_parts(Y *y, const float *x, int64_t parts, int64_t inner, float scale)
-{
-    __shared__ float space[JOIN][33];
-    int64_t band;
-    const int64_t o = divide(blockIdx.x, (inner + 31) / 32, &band), mine = band * 32 + threadIdx.x;
-    float sum = 0;
-    for (int64_t p = threadIdx.y; p < parts && mine < inner; p += JOIN)
-        sum += x[(o * parts + p) * inner + mine];
-    space[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    const int64_t column = band * 32 + threadIdx.y; /* now a warp to a column */
-    sum = warp_sum(space[threadIdx.x][threadIdx.y]);
-    if (threadIdx.x == 0 && column < inner)
-        y[o * inner + column] = from_float<Y>(sum * scale);
-}
-
-template <class T, class Y> static by_status reduce_columns(by_cuda_exec *x, by_node *n, const columns &s)
-{
-    const T *from = (const T *)n->in[0]->data;
-    Y *y = (Y *)n->out[0]->data;
-    const float scale = (float)((const by_reduce_attr *)n->attr)->scale;
-    const unsigned blocks = (unsigned)(s.outer * s.parts * s.bands);
-    if (s.parts == 1)
-        return by_launch(x, s.by_vectors ? column_sums<T, Y, true> : column_sums<T, Y, false>, blocks,
-                         THREADS, 0, y, from, s, scale);
-    float *parts = (float *)by_cuda_scratch(x, (size_t)(s.outer * s.parts * s.inner) * sizeof *parts);
-    BY_TRY(by_launch(x, s.by_vectors ? column_sums<T, float, true> : column_sums<T, float, false>, blocks,
-                     THREADS, 0, parts, from, s, 1.0f));
-    return by_launch(x, join_parts<Y>, (unsigned)(s.outer * blocks_for(s.inner, 32)), dim3(32, JOIN), 0, y,
-                     (const float *)parts, s.parts, s.inner, scale);
-}
-
 /* ---- reduce ---------------------------------------------------------------------------------- */
 
 static int64_t row_parts(const by_cuda *c, const by_reduce_attr *a)
@@ -195,11 +104,7 @@ static int64_t row_parts(const by_cuda *c, const by_reduce_attr *a)
 
 static columns column_plan(const by_cuda *c, const by_node *n, const by_reduce_attr *a)
 {
-    const int64_t per_word = 16 / (int64_t)by_dtype_size(n->in[0]->type);
-    columns s = {a->outer, a->count, a->inner, blocks_for(a->inner, 32 * per_word), 0, 0, false};
-    s.parts = parts_of(c, a->outer * s.bands, a->count, 2 * UNROLL * WARPS);
-    s.chunk = (a->count + s.parts - 1) / s.parts;
-    s.by_vectors = a->inner % per_word == 0;
+    const columns s = columns_of(c, n->in[0]->type, a->outer, a->count, a->inner, a->inner);
     if (s.parts > 1)
         BY_BRANCH("reduce, columns in parts");
     else
@@ -209,6 +114,12 @@ static columns column_plan(const by_cuda *c, const by_node *n, const by_reduce_a
     else
         BY_BRANCH("reduce, columns by elements");
     return s;
+}
+
+template <class T, class Y> static by_status reduce_columns(by_cuda_exec *x, by_node *n, const columns &s)
+{
+    const float scale = (float)((const by_reduce_attr *)n->attr)->scale;
+    return sum_columns<32>(x, (Y *)n->out[0]->data, (const T *)n->in[0]->data, s, scale, false);
 }
 
 /* y is of x's type or f32. */

@@ -104,7 +104,7 @@ template <class W> static by_status start(by_cuda_exec *x, by_node *n)
     return by_launch_early(x, reorder<W>,
                            dim3(blocks < most_blocks ? blocks : most_blocks, (unsigned)m.groups, 2), THREADS,
                            (size_t)beams * THREADS * sizeof(W), (W *)keys->data, (W *)n->in[1]->data, m,
-                           (int)keys->dim[1], x->cuda->device_fault, n->index);
+                           (int)keys->dim[1], x->cuda->device_fault, by_cuda_number(x, n));
 }
 
 extern "C" by_status by_cuda_reorder(by_exec *e, by_node *n)

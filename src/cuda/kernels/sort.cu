@@ -198,7 +198,7 @@ by_status by_cuda_sort(by_cuda_exec *x, const by_node *n, int input, int64_t row
     s.totals = (int32_t *)(base + l.totals);
     for (s.shift = 0; s.shift == 0 || (rows - 1) >> s.shift > 0; s.shift += BITS) {
         BY_TRY(by_launch(x, count_digits, blocks, THREADS, 0, now, s.shift ? NULL : ids, rows, bounds, s,
-                         x->cuda->device_fault, n->index, input));
+                         x->cuda->device_fault, by_cuda_number(x, n), input));
         BY_TRY(by_launch(x, add_up_counts, DIGITS, THREADS, 0, s));
         BY_TRY(by_launch(x, place_pairs, blocks, THREADS, 0, next, now, s));
         const pairs sorted = next;

@@ -9,9 +9,9 @@
  *
  * wgmma<T, N, TURNED>: d (64, N) f32 [+]= a (64, 16) b (16, N). Warp w of the four has rows 16w ... 16w + 15;
  * within it d and a lie as in mma16816 (mma.cuh), d[4j ... 4j + 3] being columns 8j ... 8j + 7. a is in
- * registers, or in shared memory as rows (64, k). b is in shared memory: as rows (N, k), or TURNED as rows
- * (k, N), where N is 64. It runs on its own: between the first and wgmma_wait neither registers nor tiles may
- * be touched. */
+ * registers, or in shared memory as rows (64, k), or A_TURNED as rows (k, 64). b is in shared memory: as rows
+ * (N, k), or TURNED as rows (k, N), where N is 64. It runs on its own: between the first and wgmma_wait
+ * neither registers nor tiles may be touched. */
 #ifndef BY_CUDA_KERNELS_WGMMA_CUH
 #define BY_CUDA_KERNELS_WGMMA_CUH
 
@@ -144,6 +144,39 @@ static __device__ __forceinline__ void load_bytes(void *to, const void *from, in
         : "memory");
 }
 
+/* What this thread has written to shared memory is seen by the matrix unit: before others are told. */
+static __device__ __forceinline__ void written_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* Four matrices of 8 x 8 from registers, as ldmatrix4 reads them. */
+static __device__ __forceinline__ void stmatrix4(void *row, const uint32_t (&r)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(shared_address(row)),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+/* Four numbers to a place that this thread alone writes and adds to, which happens in the order of the
+ * program. keep: what keep_in_cache gave. */
+static __device__ __forceinline__ uint64_t keep_in_cache()
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+static __device__ __forceinline__ void put_in_memory(float4 *at, const float *v, uint64_t keep)
+{
+    asm volatile("st.global.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;" ::"l"(at), "f"(v[0]), "f"(v[1]),
+                 "f"(v[2]), "f"(v[3]), "l"(keep)
+                 : "memory");
+}
+static __device__ __forceinline__ void add_to_memory(float4 *at, const float *v, uint64_t keep)
+{
+    asm volatile("red.global.add.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;" ::"l"(at), "f"(v[0]),
+                 "f"(v[1]), "f"(v[2]), "f"(v[3]), "l"(keep)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -224,14 +257,16 @@ static __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t (
     }
 }
 
-template <class T, int N, bool TURNED>
+template <class T, int N, bool TURNED, bool A_TURNED = false>
 static __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, bool add)
 {
     static_assert(N == 64 || N == 128, "the shapes that are used");
     if constexpr (N == 64) {
-        BY_WGMMA(64, "%32", "%33", "%34", "0, %35", "l"(a), "l"(b), "r"((int)add), "n"((int)TURNED));
+        BY_WGMMA(64, "%32", "%33", "%34", "%35, %36", "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
+                 "n"((int)TURNED));
     } else {
-        BY_WGMMA(128, "%64", "%65", "%66", "0, %67", "l"(a), "l"(b), "r"((int)add), "n"((int)TURNED));
+        BY_WGMMA(128, "%64", "%65", "%66", "%67, %68", "l"(a), "l"(b), "r"((int)add), "n"((int)A_TURNED),
+                 "n"((int)TURNED));
     }
 }
 #endif

@@ -162,7 +162,7 @@ static inline void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, 
         emulated_product<T, N, TURNED>(to, rows, b, add);
     });
 }
-template <class T, int N, bool TURNED>
+template <class T, int N, bool TURNED, bool A_TURNED = false>
 static inline void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, bool add)
 {
     float *to = d;
@@ -171,9 +171,34 @@ static inline void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, bool add)
         float rows[2][16];
         for (int i = 0; i < 2; i++)
             for (int k = 0; k < 16; k++)
-                rows[i][k] = emulated_element<T>(a, false, k, row + 8 * i);
+                rows[i][k] = emulated_element<T>(a, A_TURNED, k, row + 8 * i);
         emulated_product<T, N, TURNED>(to, rows, b, add);
     });
+}
+static inline void written_fence()
+{
+}
+static inline void stmatrix4(void *row, const uint32_t (&r)[4])
+{
+    const int lane = by_emulated_now.lane;
+    by_emulated_show(&row, sizeof row);
+    for (int m = 0; m < 4; m++) {
+        unsigned char *at = *(unsigned char *const *)by_emulated_slot(8 * m + lane / 4);
+        memcpy(at + lane % 4 * 4, &r[m], 4);
+    }
+    __syncwarp();
+}
+static inline uint64_t keep_in_cache()
+{
+    return 0;
+}
+static inline void put_in_memory(float4 *at, const float *v, uint64_t)
+{
+    *at = float4{v[0], v[1], v[2], v[3]};
+}
+static inline void add_to_memory(float4 *at, const float *v, uint64_t)
+{
+    *at = float4{at->x + v[0], at->y + v[1], at->z + v[2], at->w + v[3]};
 }
 static inline void wgmma_fence()
 {

@@ -1,0 +1,294 @@
+/* attention_hopper_whole.cu - the gradient of attention with 5 products, by thread blocks that have a key
+ * head to themselves. Two warpgroups keep 64 keys each and make dk and dv, as in KEY_GRAD. They pass ds on
+ * through shared memory, and a third warpgroup multiplies it by the keys: one part of dq of a block of
+ * queries for each tile of keys. Parts are added up in memory by the threads that made them, tile after tile,
+ * in an order that is always the same; nobody else reads them, so they lie as they come out of the matrix
+ * unit. The last tile that a query sees makes dq of the sum. */
+#include "cuda/kernels/attention_hopper.cuh"
+#include "cuda/kernels/hopper_node.cuh"
+
+namespace
+{
+
+enum { STATS_THREADS = 256, LANES = 8 /* that share a head of 64 */ };
+
+/* stats = log2-sum-exp and delta = rowsum(dy * y): LANES threads for each query and head, queries from the
+ * last to `pad` too. */
+template <class T>
+static __global__ void __launch_bounds__(STATS_THREADS)
+    query_stats(head_rows y, head_rows dy, const float *lse, float2 *stats, int queries, int pad, int heads,
+                int batch)
+{
+    const int64_t at = ((int64_t)blockIdx.x * STATS_THREADS + threadIdx.x) / LANES;
+    const int lane = threadIdx.x % LANES, h = (int)(at % heads), t = (int)(at / heads % pad);
+    const int b = (int)(at / heads / pad);
+    const bool real = b < batch && t < queries;
+    float sum = 0;
+    if (real) {
+        const vec<T, 8> u = load<T, 8>((const T *)y.at + b * y.batch + t * y.row + h * 64 + lane * 8);
+        const vec<T, 8> v = load<T, 8>((const T *)dy.at + b * dy.batch + t * dy.row + h * 64 + lane * 8);
+        for (int i = 0; i < 8; i++)
+            sum += to_float(u.at[i]) * to_float(v.at[i]);
+    }
+    for (int step = 1; step < LANES; step *= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane != 0 || b >= batch)
+        return;
+    const int64_t row = (int64_t)b * heads + h;
+    stats[row * pad + t] = real ? float2{lse[row * queries + t] * 1.44269504f, sum} : float2{INFINITY, 0};
+}
+
+#if BY_HOPPER_CODE
+
+/* ---- the warpgroups of the keys -------------------------------------------------------------- */
+
+/* ds (64 keys, 64 queries) of this warpgroup into the tile that is passed on. */
+template <class J>
+static __device__ __forceinline__ void pass_on(const space &s, ring &passed, int place,
+                                               const uint32_t (&ds)[J::BLOCK / 16][4])
+{
+    const int lane = threadIdx.x % 32, row = 64 * place + threadIdx.x / 32 % 4 * 16 + lane % 16;
+    unsigned char *tile = s.passed + passed.at * J::PASSED_BYTES;
+    barrier_wait(s.passed_empty + passed.at, passed.parity ^ 1);
+    BY_UNROLL
+    for (int k = 0; k < J::BLOCK / 16; k++)
+        stmatrix4(tile + piece_at(row, 2 * k + lane / 16), ds[k]);
+    written_fence();
+    release(s.passed_full + passed.at);
+    step<J::PASSED>(passed);
+}
+
+/* enter_tile; of blocks that do not concern this warpgroup it passes nothing on. */
+template <class J>
+static __device__ __forceinline__ passage enter_whole(const hopper_args &a, const space &s, const walk &w,
+                                                      int row, ring &r, ring &passed)
+{
+    const passage all = passage_of<J>(a, w.tile * J::ROWS, J::ROWS), mine = passage_of<J>(a, row, 64);
+    for (int i = mine.left; i < all.left; i++, step<J::STAGES>(r), step<J::PASSED>(passed)) {
+        barrier_wait(s.full + r.at, r.parity);
+        release(s.empty + r.at);
+        barrier_wait(s.passed_empty + passed.at, passed.parity ^ 1);
+        release(s.passed_full + passed.at);
+    }
+    return mine;
+}
+
+template <class J>
+static __device__ __forceinline__ void whole_grad(const hopper_args &a, const space &s, int group)
+{
+    typedef typename J::T T;
+    const int lane = threadIdx.x % 32, c = lane % 4;
+    ring r = {0, 0}, slot = {0, 0}, passed = {0, 0};
+    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int b = w.head / a.kv_heads, h = w.head % a.kv_heads, place = place_of<J>(w, group);
+        const int row0 = w.tile * J::ROWS + 64 * place, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        const unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
+        operand<J> k;
+        operand<J, false> v; /* not enough registers for both */
+        float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
+        uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
+        int first[2], before = -1;
+        first_queries(a, row, first);
+        passage p = enter_whole<J>(a, s, w, row0, r, passed);
+        barrier_wait(s.fixed_full + slot.at, slot.parity);
+        take_operand(k, fixed, place);
+        take_operand(v, fixed + J::FIXED_BYTES, place);
+
+        if (seek<J>(a, s, p, r)) {
+            uint32_t queries = moving_at<J>(s, r.at);
+            wgmma_fence();
+            scores(score, k, queries);
+            scores(dp, v, queries + J::MOVING_BYTES / 16);
+            wgmma_commit();
+            wgmma_commit(); /* an empty group, where later the sums of the block before are under way */
+            for (;;) {
+                const int stage = r.at;
+                wgmma_wait<1>();
+                hold(score);
+                hold(dp);
+                if (is_cut_turned<J>(a, row0, p.block))
+                    hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
+                through_softmax_turned<J::BLOCK>(score, dp, stats_at<J>(s, stage), a.scale_log2);
+                hold(score);
+                hold(dp);
+                step<J::STAGES>(r);
+                const bool more = seek<J>(a, s, p, r);
+                wgmma_wait<0>();
+                hold_parts(dk);
+                hold_parts(dv);
+                if (before >= 0)
+                    release(s.empty + before);
+                to_operand<T, J::BLOCK>(weights, score);
+                to_operand<T, J::BLOCK>(ds, dp);
+                hold(weights);
+                hold(ds);
+                if (!more) {
+                    pass_on<J>(s, passed, place, ds);
+                    wgmma_fence();
+                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
+                    add_rows<J>(dk, ds, queries, before >= 0);
+                    wgmma_commit();
+                    wgmma_wait<0>();
+                    hold_parts(dk);
+                    hold_parts(dv);
+                    release(s.empty + stage);
+                    break;
+                }
+                const uint32_t next = moving_at<J>(s, r.at);
+                wgmma_fence();
+                scores(score, k, next);
+                scores(dp, v, next + J::MOVING_BYTES / 16);
+                wgmma_commit();
+                pass_on<J>(s, passed, place, ds);
+                add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
+                add_rows<J>(dk, ds, queries, before >= 0);
+                wgmma_commit();
+                queries = next;
+                before = stage;
+            }
+            if (a.out[0].at)
+                store_rows<T>(a.out[0], b, h, row, a.keys, dk, a.scale, a.scale);
+            if (a.out[1].at)
+                store_rows<T>(a.out[1], b, h, row, a.keys, dv, 1, 1);
+        }
+        release(s.fixed_empty + slot.at);
+    }
+}
+
+/* ---- the warpgroup of the queries ------------------------------------------------------------ */
+
+enum { PIECES = 8 }; /* of four numbers, that a thread has of (64, 64) */
+
+static __device__ __forceinline__ void get_sum(float (&d)[32], const float4 *at)
+{
+    BY_UNROLL
+    for (int i = 0; i < PIECES; i++) {
+        const float4 v = __ldcg(at + i * WARPGROUP);
+        d[4 * i] = v.x;
+        d[4 * i + 1] = v.y;
+        d[4 * i + 2] = v.z;
+        d[4 * i + 3] = v.w;
+    }
+}
+/* The sum of all parts up to this one; the cache is to keep it. */
+static __device__ __forceinline__ void put_sum(float4 *at, const float (&d)[32], bool add)
+{
+    const uint64_t keep = keep_in_cache();
+    BY_UNROLL
+    for (int i = 0; i < PIECES; i++)
+        if (add)
+            add_to_memory(at + i * WARPGROUP, d + 4 * i, keep);
+        else
+            put_in_memory(at + i * WARPGROUP, d + 4 * i, keep);
+}
+
+/* d (64 queries, 64) [+]= ds turned, (64, 16 STEPS keys), times the keys */
+template <class J, int STEPS>
+static __device__ __forceinline__ void multiply(float (&d)[32], uint32_t ds, uint32_t keys, bool add)
+{
+    wgmma_fence();
+    BY_UNROLL
+    for (int k = 0; k < STEPS; k++)
+        wgmma<typename J::T, 64, true, true>(d, operand_at(ds, k * (16 * TILE_ROW)),
+                                             operand_at(keys, k * (16 * TILE_ROW)), add || k > 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+}
+
+template <class J> static __device__ __forceinline__ void sum_queries(const hopper_args &a, const space &s)
+{
+    const int thread = threadIdx.x % WARPGROUP, row = thread / 32 * 16 + thread % 32 / 4;
+    const int blocks = (a.queries + J::BLOCK - 1) / J::BLOCK;
+    ring slot = {0, 0}, passed = {0, 0};
+    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int b = w.head / a.kv_heads, h = w.head % a.kv_heads * a.group;
+        const uint32_t keys = operand_place(shared_address(s.fixed + slot.at * J::SLOT_BYTES));
+        /* The second 64 keys may begin to be seen later than the first, or be beyond the end. */
+        const passage second = passage_of<J>(a, w.tile * J::ROWS + 64, 64);
+        barrier_wait(s.fixed_full + slot.at, slot.parity);
+        for (passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS); p.left > 0; step<J::PASSED>(passed)) {
+            const uint32_t ds = operand_place(shared_address(s.passed + passed.at * J::PASSED_BYTES));
+            const bool both = p.left <= second.left;
+            float dq[1][32];
+            next_block<J>(a, p);
+            float4 *sum =
+                a.sums + thread +
+                (((int64_t)blockIdx.x * a.group + p.member) * blocks + p.block) * (PIECES * WARPGROUP);
+            const int end = a.causal ? min(a.keys, a.keys - a.queries + (p.block + 1) * J::BLOCK) : a.keys;
+            const bool last = w.tile == (end - 1) / J::ROWS, add = last && w.tile > 0;
+            if (add)
+                get_sum(dq[0], sum);
+            barrier_wait(s.passed_full + passed.at, passed.parity);
+            hold(dq[0]);
+            if (both)
+                multiply<J, 8>(dq[0], ds, keys, add);
+            else
+                multiply<J, 4>(dq[0], ds, keys, add);
+            hold(dq[0]);
+            release(s.passed_empty + passed.at);
+            if (last) {
+                store_rows<typename J::T>(a.out[2], b, h + p.member, p.block * J::BLOCK + row, a.queries, dq,
+                                          a.scale, a.scale);
+            } else {
+                put_sum(sum, dq[0], w.tile > 0);
+            }
+        }
+        release(s.fixed_empty + slot.at);
+    }
+}
+#endif
+
+struct whole_work {
+    static constexpr job_kind KIND = WHOLE_GRAD;
+#if BY_HOPPER_CODE
+    template <class J>
+    static __device__ __forceinline__ void run(const hopper_args &a, const space &s, int group)
+    {
+        whole_grad<J>(a, s, group);
+    }
+    template <class J> static __device__ __forceinline__ void sum(const hopper_args &a, const space &s)
+    {
+        sum_queries<J>(a, s);
+    }
+#endif
+};
+
+template <class T> using whole_of_64 = job<T, whole_work, 64, 2, 64, 6, true, 2>;
+
+template <class T> static by_status run_whole(by_cuda_exec *x, const attention_node &m)
+{
+    const int pad = round_up(m.queries, 128);
+    const int64_t threads = (int64_t)m.batch * pad * m.attr->heads * LANES;
+    BY_TRY(by_launch(x, query_stats<T>, dim3(blocks_for(threads, STATS_THREADS)), dim3(STATS_THREADS), 0, m.y,
+                     m.dy, (const float *)m.lse, m.stats, m.queries, pad, m.attr->heads, m.batch));
+    return run_job<whole_of_64<T>>(x, m);
+}
+
+} // namespace
+
+/* Thread blocks have whole heads to do: when the last round of them would leave many without work, two jobs
+ * that share tiles out are faster, though they multiply 7 times for 5. They are as fast, too, when there are
+ * so many queries that the sums do not stay in the cache. As measured on an H200: 0.75 ms against 0.84 for
+ * 768 heads of 1024 queries, 0.33 against 0.41 with 512. With one tile of keys there is nothing to share out.
+ */
+bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n)
+{
+    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    if (at->head_dim != 64 || !n->out[0] || !(at->packed || n->out[1] || n->out[2]) ||
+        !takes<whole_of_64<bf16>>(c, n))
+        return false;
+    const int64_t queries = n->in[0]->dim[1], keys = at->packed ? queries : n->in[1]->dim[1];
+    const int64_t heads = n->in[0]->dim[0] * at->kv_heads, rounds = (heads + c->sms - 1) / c->sms;
+    return keys <= whole_of_64<bf16>::ROWS ||
+           (heads * 4 >= rounds * c->sms * 3 && queries * (at->heads / at->kv_heads) <= 1024);
+}
+
+by_status by_hopper_whole_grad(by_cuda_exec *x, by_node *n)
+{
+    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    const int64_t blocks = BY_MIN(n->in[0]->dim[0] * at->kv_heads, (int64_t)x->cuda->sms);
+    const int64_t queries = round_up((int)n->in[0]->dim[1], 64) * (at->heads / at->kv_heads);
+    const attention_node m = grad_node_of(x, n, (size_t)(blocks * queries * 64) * sizeof(float));
+    BY_BRANCH("gradient by whole heads");
+    return n->in[0]->type == BY_BF16 ? run_whole<bf16>(x, m) : run_whole<f16>(x, m);
+}

@@ -1,0 +1,44 @@
+/* ahead.h - steps that have been started and not been looked at yet. A GPU need not wait for the host, nor
+ * the host for a GPU: what steps come to stays on the device, and is read for several of them at once: after
+ * about a second's worth, and whenever a step is evaluated or saved. */
+#ifndef BY_TRAIN_AHEAD_H
+#define BY_TRAIN_AHEAD_H
+
+#include "train/log.h"
+
+typedef struct by_ahead {
+    by_trainer *trainer; /* these are borrowed */
+    by_log *log;
+    int64_t log_every;
+    int64_t steps;                                  /* of the whole run */
+    double started;                                 /* when the run was */
+    double peak;                                    /* measured FLOP/s of matrix products; 0: unknown */
+    void (*report)(void *user, const by_report *r); /* or NULL */
+    void *user;
+    int wanted; /* steps that may be waiting; 0: by their time, or 1 where nothing can run ahead */
+    /* what follows begins as 0 */
+    int limit, count;              /* how many may wait now; how many do */
+    double begin, tokens, flops;   /* of those that do: since when, and together */
+    double rates[BY_TRAINER_KEPT]; /* theirs */
+} by_ahead;
+
+/* Around the starting of a step: its learning rate and what it works on. */
+void by_ahead_begin(by_ahead *a);
+void by_ahead_add(by_ahead *a, double rate, double tokens, double flops);
+
+bool by_ahead_full(const by_ahead *a);
+
+/* Wait for the steps, log and report them, all but the last, which is the caller's to do: *last. The first
+ * one whose loss or norm is not finite is BY_ERR_NUMERIC, after those before it; *last is then empty. Nothing
+ * waiting is legal, and leaves *last empty. */
+by_status by_ahead_settle(by_ahead *a, by_report *last);
+
+/* Of an update that failed at once, as they do on the CPU: name the step. */
+by_status by_ahead_failed(const by_ahead *a, by_status updated);
+
+/* Tell the user. */
+void by_ahead_report(const by_ahead *a, by_report *p);
+
+by_report by_report_empty(void);
+
+#endif
