@@ -26,6 +26,36 @@ static inline void sharpen(by_model *m, float by)
     }
 }
 
+/* Logits after the last of n tokens, from one pass over all of them without a cache. */
+static inline void row_logits(by_model *m, const int32_t *tokens, int n, float *out)
+{
+    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
+    assert_non_null(graph);
+    int32_t last = n - 1;
+    by_model_io io = {.tokens = by_input(graph, "tokens", BY_I32, 2, (int64_t[]){1, n}),
+                      .pick = by_input(graph, "pick", BY_I32, 1, (int64_t[]){1})};
+    by_model_build(m, graph, &io);
+    by_output(graph, "logits", io.logits);
+    by_program *p = by_compile(graph, &(by_compile_spec){0});
+    assert_non_null(p);
+    assert_int_equal(by_write(p, io.tokens, tokens, sizeof *tokens * (size_t)n), BY_OK);
+    assert_int_equal(by_write(p, io.pick, &last, sizeof last), BY_OK);
+    assert_int_equal(by_run(p), BY_OK);
+    assert_int_equal(by_read_f32(p, io.logits, out), BY_OK);
+    by_program_free(p);
+}
+
+/* Normalised mean squared error. */
+static inline double nmse(const float *a, const float *b, int n)
+{
+    double error = 0, power = 0;
+    for (int i = 0; i < n; i++) {
+        error += pow((double)a[i] - (double)b[i], 2);
+        power += pow((double)b[i], 2);
+    }
+    return error / power;
+}
+
 /* Search for what follows some prompts, or comes of some sources. */
 static inline by_generate_result find(by_model *m, const int32_t *const *prompts, const int *lengths,
                                       int count, const by_generate_spec *spec)

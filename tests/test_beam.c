@@ -56,35 +56,6 @@ static int32_t *text_of(uint64_t which, int n)
     return texts[which];
 }
 
-/* Logits after the last of n tokens, from one pass over all of them without a cache. */
-static void full_logits(const int32_t *tokens, int n, float *out)
-{
-    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(model)});
-    assert_non_null(graph);
-    int32_t last = n - 1;
-    by_model_io io = {.tokens = by_input(graph, "tokens", BY_I32, 2, (int64_t[]){1, n}),
-                      .pick = by_input(graph, "pick", BY_I32, 1, (int64_t[]){1})};
-    by_model_build(model, graph, &io);
-    by_output(graph, "logits", io.logits);
-    by_program *p = by_compile(graph, &(by_compile_spec){0});
-    assert_non_null(p);
-    assert_int_equal(by_write(p, io.tokens, tokens, sizeof *tokens * (size_t)n), BY_OK);
-    assert_int_equal(by_write(p, io.pick, &last, sizeof last), BY_OK);
-    assert_int_equal(by_run(p), BY_OK);
-    assert_int_equal(by_read_f32(p, io.logits, out), BY_OK);
-    by_program_free(p);
-}
-
-static double nmse(const float *a, const float *b, int n)
-{
-    double error = 0, power = 0;
-    for (int i = 0; i < n; i++) {
-        error += pow((double)a[i] - (double)b[i], 2);
-        power += pow((double)b[i], 2);
-    }
-    return error / power;
-}
-
 /* ---- the cache ------------------------------------------------------------------------------- */
 
 enum { ROWS = 8, BEAMS = 2 };
@@ -131,7 +102,7 @@ static void check_rows(herd *h, const int *n)
     float expected[VOCAB];
     for (int b = 0; b < ROWS; b++)
         if (n[b]) {
-            full_logits(h->text[b], h->count[b], expected);
+            row_logits(model, h->text[b], h->count[b], expected);
             assert_true(nmse(by_generator_logits(h->generator, b), expected, VOCAB) < 1e-10);
         }
 }
@@ -224,7 +195,7 @@ static void the_highest_logits_are_kept(void **state)
             const by_top_logits *top = by_generator_top(g, b);
             float logits[VOCAB];
             double sum = 0;
-            full_logits(next[b], b ? 29 : 4, logits);
+            row_logits(model, next[b], b ? 29 : 4, logits);
             for (int i = 0; i < VOCAB; i++)
                 sum += exp((double)logits[i]);
             assert_int_equal(top->count, k);
@@ -270,7 +241,7 @@ static void search_naively(const int32_t *prompt, int n, int steps, int groups, 
             for (int b = 0; b < live; b++) {
                 float logits[VOCAB];
                 double sum = 0;
-                full_logits(out[g][b].tokens, n + s, logits);
+                row_logits(model, out[g][b].tokens, n + s, logits);
                 for (int v = 0; v < VOCAB; v++)
                     sum += exp((double)logits[v]);
                 for (int v = 0; v < VOCAB; v++) {
@@ -348,7 +319,7 @@ static void a_beam_of_one_is_greedy(void **state)
     for (int n = 5; n < 19; n++) {
         float logits[VOCAB];
         double all = 0;
-        full_logits(greedy.rows[0].tokens, n, logits);
+        row_logits(model, greedy.rows[0].tokens, n, logits);
         for (int v = 0; v < VOCAB; v++)
             all += exp((double)logits[v]);
         sum += (double)logits[greedy.rows[0].tokens[n]] - log(all);

@@ -73,44 +73,14 @@ static const int32_t *text_of(uint64_t which, int n)
     return texts[which];
 }
 
-/* Logits after the last of n tokens, from one pass over all of them without a cache. */
-static void full_logits(by_model *m, const int32_t *tokens, int n, float *out)
-{
-    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
-    assert_non_null(graph);
-    int32_t last = n - 1;
-    by_model_io io = {.tokens = by_input(graph, "tokens", BY_I32, 2, (int64_t[]){1, n}),
-                      .pick = by_input(graph, "pick", BY_I32, 1, (int64_t[]){1})};
-    by_model_build(m, graph, &io);
-    by_output(graph, "logits", io.logits);
-    by_program *p = by_compile(graph, &(by_compile_spec){0});
-    assert_non_null(p);
-    assert_int_equal(by_write(p, io.tokens, tokens, sizeof *tokens * (size_t)n), BY_OK);
-    assert_int_equal(by_write(p, io.pick, &last, sizeof last), BY_OK);
-    assert_int_equal(by_run(p), BY_OK);
-    assert_int_equal(by_read_f32(p, io.logits, out), BY_OK);
-    by_program_free(p);
-}
-
 static int32_t full_argmax(by_model *m, const int32_t *tokens, int n)
 {
     float logits[VOCAB];
     int32_t best = 0;
-    full_logits(m, tokens, n, logits);
+    row_logits(m, tokens, n, logits);
     for (int i = 1; i < VOCAB; i++)
         best = logits[i] > logits[best] ? i : best;
     return best;
-}
-
-/* Normalised mean squared error. */
-static double nmse(const float *a, const float *b, int n)
-{
-    double error = 0, power = 0;
-    for (int i = 0; i < n; i++) {
-        error += pow((double)a[i] - (double)b[i], 2);
-        power += pow((double)b[i], 2);
-    }
-    return error / power;
 }
 
 static by_generate_result generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
@@ -146,7 +116,7 @@ static void feeding_in_pieces_equals_one_pass(void **state)
             assert_int_equal(by_generator_feed(g, &(const int32_t *){text + n}, &pieces[c][i]), BY_OK);
             n += pieces[c][i];
             assert_int_equal(by_generator_length(g, 0), n);
-            full_logits(model, text, n, expected);
+            row_logits(model, text, n, expected);
             assert_true(nmse(by_generator_logits(g, 0), expected, VOCAB) < 1e-10);
         }
         by_generator_free(g);
@@ -206,7 +176,7 @@ static void rows_grow_at_their_own_pace(void **state)
                 assert_null(by_generator_logits(g, b));
                 continue;
             }
-            full_logits(model, text_of((uint64_t)b, CONTEXT), at[b], expected);
+            row_logits(model, text_of((uint64_t)b, CONTEXT), at[b], expected);
             assert_true(nmse(by_generator_logits(g, b), expected, VOCAB) < 1e-10);
         }
     }
@@ -229,7 +199,7 @@ static void a_rewound_row_forgets(void **state)
     assert_int_equal(by_generator_feed(g, &fresh, &(int){10}), BY_OK);
     memcpy(mixed, old, sizeof *old * 10);
     memcpy(mixed + 10, fresh, sizeof *fresh * 10);
-    full_logits(model, mixed, 20, expected);
+    row_logits(model, mixed, 20, expected);
     assert_true(nmse(by_generator_logits(g, 0), expected, VOCAB) < 1e-10);
     by_generator_free(g);
 }
@@ -437,7 +407,7 @@ static void the_callback_hears_and_ends(void **state)
     for (int i = 0; i < 7; i++) {
         float logits[VOCAB];
         double sum = 0;
-        full_logits(model, r.rows[0].tokens, 4 + i, logits);
+        row_logits(model, r.rows[0].tokens, 4 + i, logits);
         for (int k = 0; k < VOCAB; k++)
             sum += exp((double)logits[k]);
         expected += (double)logits[l.heard[i]] - log(sum);

@@ -295,9 +295,18 @@ static void test_null_model(void **state)
         by_tokenizer_save(NULL, "x"),
         by_tokenizer_write(NULL, "x"),
         by_verify(NULL, "x", NULL, NULL),
+        by_generator_keep_top(generator, 1),
+        by_generator_reorder(generator, NULL),
+        by_model_name_labels(m, NULL, 0),
     };
     for (int i = 0; i < BY_COUNT(bad); i++)
         assert_int_equal(bad[i], by_error_status());
+    assert_null(by_graph_new(&(by_graph_spec){.params = by_model_params(m)}));
+    assert_true(!by_model_device(m) && by_model_task(m) == BY_TASK_DEFAULT && by_model_vocab(m) == 0);
+    assert_true(by_model_context(m) == 0 && by_model_eos(m) == -1 && !by_model_is_limited(m));
+    assert_true(!by_generator_logits(generator, 0) && !by_generator_top(generator, 0));
+    assert_true(by_generator_batch(generator) == 0 && by_generator_bytes(generator) == 0);
+    by_generator_rewind(generator, 0, 0);
     assert_null(by_encode(NULL, "a", 1, &count));
     assert_null(by_decode(NULL, ids, 2, &count));
     assert_string_equal(by_error_message(), first);

@@ -1,12 +1,6 @@
 /* bench_decode.c - see bench.h: works of the generator, prefill, decode, profile-decode and translate. */
 #include "cli/bench.h"
 
-static bool on_poll(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static int64_t sum_tokens(const by_generate_result *r)
 {
     int64_t sum = 0;
@@ -58,7 +52,7 @@ by_status bench_decode_open(bench *b)
 
 by_status bench_decode_step(bench *b, double *seconds)
 {
-    by_generate_spec spec = {.max_new_tokens = b->o.new_tokens, .ignore_eos = true, .cancelled = on_poll};
+    by_generate_spec spec = {.max_new_tokens = b->o.new_tokens, .ignore_eos = true, .cancelled = cli_poll};
     by_generate_result r;
     double begin = by_seconds();
     by_status status = by_generate(b->generator, b->rows, b->lengths, &spec, &r);
@@ -120,7 +114,7 @@ by_status bench_translate_step(bench *b, double *seconds)
     by_generate_spec spec = {.max_new_tokens = b->o.new_tokens,
                              .sampling.min_new_tokens = b->o.new_tokens,
                              .beam = {.width = b->o.beams, .length_penalty = 1},
-                             .cancelled = on_poll};
+                             .cancelled = cli_poll};
     by_generate_result r;
     double begin = by_seconds();
     by_status status = by_generate(b->generator, b->rows, b->lengths, &spec, &r);

@@ -184,18 +184,12 @@ void cli_figures_print(cli_figures *f)
         printf("\n");
 }
 
-static bool on_poll(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_texts_options *o,
                                   const by_rewrite_defaults *d)
 {
     by_rewriter_spec spec = {
         .generate = d->generate, .batch = o->batch, .truncate = true, .max_source = d->max_source};
-    spec.generate.cancelled = on_poll;
+    spec.generate.cancelled = cli_poll;
     spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
     spec.generate.beam.diversity = 0;
     if (o->task && strcmp(o->task, "summarization") == 0)

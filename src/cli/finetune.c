@@ -134,12 +134,6 @@ static void on_report(void *user, const by_report *r)
                         r->grad_norm, r->learning_rate, r->ms, r->tokens_per_s);
 }
 
-static bool on_poll(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *args)
 {
     return (by_finetune_spec){
@@ -176,7 +170,7 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
         .overwrite = o->overwrite,
         .predictions = o->t.predictions,
         .report = on_report,
-        .cancelled = on_poll,
+        .cancelled = cli_poll,
     };
 }
 

@@ -329,12 +329,6 @@ static bool on_token(void *user, int row, int32_t token, float logprob)
     return j->status == BY_OK && !s->stream.stopped;
 }
 
-static bool on_poll(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static void on_explain(void *user, const by_explanation *why)
 {
     job *j = user;
@@ -460,7 +454,7 @@ static by_generate_spec make_spec(job *j)
                              .first_sample = j->first,
                              .token = on_token,
                              .no_logprobs = true,
-                             .cancelled = on_poll,
+                             .cancelled = cli_poll,
                              .explain = o->strategy.explain ? on_explain : NULL,
                              .user = j};
     cli_strategy_apply(&o->strategy, &j->constraints, &spec);

@@ -162,3 +162,9 @@ bool cli_interrupted(void)
 {
     return interrupted != 0;
 }
+
+bool cli_poll(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}

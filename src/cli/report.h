@@ -46,5 +46,6 @@ int cli_width(int fd);
  * once. */
 void cli_interrupt_install(void);
 bool cli_interrupted(void);
+bool cli_poll(void *user); /* the same, as a callback `cancelled` of the library */
 
 #endif

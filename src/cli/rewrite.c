@@ -167,12 +167,6 @@ static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
     return BY_OK;
 }
 
-static bool on_poll(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static by_status open_job(job *j, const cli_args *args)
 {
     const cli_read_options *read = &j->o.read;
@@ -183,7 +177,7 @@ static by_status open_job(job *j, const cli_args *args)
     j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
     by_status s = j->tokenizer ? load_defaults(j, dir) : by_error_status();
     by_free(dir);
-    by_rewriter_spec spec = {.generate.cancelled = on_poll,
+    by_rewriter_spec spec = {.generate.cancelled = cli_poll,
                              .batch = read->batch,
                              .prefix = j->prefix,
                              .truncate = j->o.truncate,

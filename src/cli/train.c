@@ -196,12 +196,6 @@ static void on_report(void *user, const by_report *r)
                         r->loss, r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s);
 }
 
-static bool on_poll(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static by_run_spec run_spec(const train_options *o, const char *command)
 {
     return (by_run_spec){
@@ -264,7 +258,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .overwrite = o->overwrite,
         .command = command,
         .report = on_report,
-        .cancelled = on_poll,
+        .cancelled = cli_poll,
         .trace = o->trace ? cli_trace_line : NULL,
     };
 }

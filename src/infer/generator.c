@@ -378,6 +378,8 @@ by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const
 
 by_status by_generator_keep_top(by_generator *g, int k)
 {
+    if (!g)
+        return by_fail_missing("generator");
     if (k < 0 || k > MOST_TOP || k > g->vocab)
         return by_fail(BY_ERR_ARGUMENT, "the %d highest logits: not between 0 and %d", k,
                        BY_MIN(MOST_TOP, g->vocab));
@@ -440,6 +442,8 @@ static by_status check_order(const by_generator *g, const int32_t *from)
 
 by_status by_generator_reorder(by_generator *g, const int32_t *from)
 {
+    if (!g || !from)
+        return by_fail_missing(g ? "order" : "generator");
     if (g->beams < 2)
         return by_fail(BY_ERR_ARGUMENT, "rows that stand alone cannot be reordered");
     for (int b = 0; b < g->batch; b++)
@@ -460,7 +464,7 @@ by_status by_generator_reorder(by_generator *g, const int32_t *from)
 
 static bool has_logits(const by_generator *g, int row)
 {
-    return row >= 0 && row < g->batch && g->known[row];
+    return g && row >= 0 && row < g->batch && g->known[row];
 }
 
 const float *by_generator_logits(by_generator *g, int row)
@@ -477,12 +481,12 @@ const float *by_generator_logits(by_generator *g, int row)
 
 const by_top_logits *by_generator_top(const by_generator *g, int row)
 {
-    return g->top && has_logits(g, row) ? &g->tops[row] : NULL;
+    return has_logits(g, row) && g->top ? &g->tops[row] : NULL;
 }
 
 void by_generator_rewind(by_generator *g, int row, int length)
 {
-    if (row < 0 || row >= g->batch || length < 0 || length >= g->past[row])
+    if (!g || row < 0 || row >= g->batch || length < 0 || length >= g->past[row])
         return;
     g->past[row] = length;
     g->known[row] = false;
@@ -490,27 +494,27 @@ void by_generator_rewind(by_generator *g, int row, int length)
 
 int by_generator_length(const by_generator *g, int row)
 {
-    return row >= 0 && row < g->batch ? g->past[row] : 0;
+    return g && row >= 0 && row < g->batch ? g->past[row] : 0;
 }
 
 by_model *by_generator_model(const by_generator *g)
 {
-    return g->model;
+    return g ? g->model : NULL;
 }
 
 int by_generator_batch(const by_generator *g)
 {
-    return g->batch;
+    return g ? g->batch : 0;
 }
 
 int by_generator_beams(const by_generator *g)
 {
-    return g->beams;
+    return g ? g->beams : 0;
 }
 
 int by_generator_capacity(const by_generator *g)
 {
-    return g->capacity;
+    return g ? g->capacity : 0;
 }
 
 static size_t program_bytes(const by_program *p)
@@ -520,6 +524,8 @@ static size_t program_bytes(const by_program *p)
 
 size_t by_generator_bytes(const by_generator *g)
 {
+    if (!g)
+        return 0;
     size_t bytes = nn_cache_bytes(g->cache);
     for (int k = 0; k < g->n_stages; k++) {
         const gen_stage *s = g->stages[k];

@@ -91,37 +91,37 @@ by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_ten
 
 by_params *by_model_params(const by_model *m)
 {
-    return m->params;
+    return m ? m->params : NULL;
 }
 
 by_device *by_model_device(const by_model *m)
 {
-    return m->device;
+    return m ? m->device : NULL;
 }
 
 const char *by_model_family(const by_model *m)
 {
-    return m->arch->family;
+    return m ? m->arch->family : "?";
 }
 
 const char *by_model_title(const by_model *m)
 {
-    return m->arch->title;
+    return m ? m->arch->title : "?";
 }
 
 const char *by_model_class(const by_model *m)
 {
-    return m->arch->classes[m->task];
+    return m ? m->arch->classes[m->task] : "?";
 }
 
 by_task by_model_task(const by_model *m)
 {
-    return m->task;
+    return m ? m->task : BY_TASK_DEFAULT;
 }
 
 int by_model_labels(const by_model *m)
 {
-    return m->labels;
+    return m ? m->labels : 0;
 }
 
 by_problem by_model_problem(const by_model *m)
@@ -135,7 +135,7 @@ const char *by_model_label_name(const by_model *m, int i)
 {
     static _Thread_local char fallback[24];
     snprintf(fallback, sizeof fallback, "LABEL_%d", i);
-    return m->label_names && i >= 0 && i < m->labels ? m->label_names[i] : fallback;
+    return m && m->label_names && i >= 0 && i < m->labels ? m->label_names[i] : fallback;
 }
 
 void by_strings_free(char **names, int count)
@@ -147,6 +147,8 @@ void by_strings_free(char **names, int count)
 
 by_status by_model_name_labels(by_model *m, const char *const *names, int count)
 {
+    if (!m || (count > 0 && !names))
+        return by_fail_missing(m ? "name" : "model");
     if (count != m->labels)
         return by_fail(BY_ERR_ARGUMENT, "%d names for %d labels", count, m->labels);
     char **copies = by_alloc_zero((size_t)count, sizeof *copies);
@@ -161,75 +163,81 @@ by_status by_model_name_labels(by_model *m, const char *const *names, int count)
 
 bool by_model_labels_in_place(const by_model *m)
 {
-    return m->arch->labels_in_place;
+    return m && m->arch->labels_in_place;
 }
 
 bool by_model_reads_last(const by_model *m)
 {
-    return m->arch->pretrained == BY_TASK_LM;
+    return m && m->arch->pretrained == BY_TASK_LM;
+}
+
+/* A number of the configuration, 0 where it has none. */
+static int fact(const by_model *m, by_role role)
+{
+    return m ? (int)by_config_get(m->arch, m->config, role) : 0;
 }
 
 int by_model_source_vocab(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_VOCAB);
+    return fact(m, BY_ROLE_VOCAB);
 }
 
 int by_model_vocab(const by_model *m)
 {
-    int target = (int)by_config_get(m->arch, m->config, BY_ROLE_TARGET_VOCAB);
+    int target = fact(m, BY_ROLE_TARGET_VOCAB);
     return target ? target : by_model_source_vocab(m);
 }
 
 int by_model_context(const by_model *m)
 {
-    int rows = (int)by_config_get(m->arch, m->config, BY_ROLE_CONTEXT);
-    return m->arch->extra_rows ? rows : rows - by_model_first_position(m);
+    int rows = fact(m, BY_ROLE_CONTEXT);
+    return !m || m->arch->extra_rows ? rows : rows - by_model_first_position(m);
 }
 
 bool by_model_is_limited(const by_model *m)
 {
-    return !m->arch->unlimited;
+    return m && !m->arch->unlimited;
 }
 
 int by_model_layers(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_LAYERS);
+    return fact(m, BY_ROLE_LAYERS);
 }
 
 int by_model_heads(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_HEADS);
+    return fact(m, BY_ROLE_HEADS);
 }
 
 int by_model_width(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_WIDTH);
+    return fact(m, BY_ROLE_WIDTH);
 }
 
 int by_model_segments(const by_model *m)
 {
-    int segments = (int)by_config_get(m->arch, m->config, BY_ROLE_SEGMENTS);
-    return segments ? segments : (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+    int segments = fact(m, BY_ROLE_SEGMENTS);
+    return segments ? segments : fact(m, BY_ROLE_LANGUAGES);
 }
 
 int by_model_languages(const by_model *m)
 {
-    return (int)by_config_get(m->arch, m->config, BY_ROLE_LANGUAGES);
+    return fact(m, BY_ROLE_LANGUAGES);
 }
 
 int by_model_eos(const by_model *m)
 {
-    return m->eos;
+    return m ? m->eos : -1;
 }
 
 int by_model_pad(const by_model *m)
 {
-    return m->pad;
+    return m ? m->pad : -1;
 }
 
 int by_model_start(const by_model *m)
 {
-    return m->start;
+    return m ? m->start : -1;
 }
 
 void by_model_set_start(by_model *m, int token)
