@@ -467,6 +467,13 @@ static by_generate_spec make_spec(job *j)
     return spec;
 }
 
+/* Whether --slide would make room for what does not fit. */
+static bool could_slide(const job *j)
+{
+    return !j->o.slide && !is_pair(j) && j->o.strategy.beams == 1 &&
+           (int64_t)j->ids.count + j->o.max_new > by_generator_capacity(j->generator) + 1;
+}
+
 /* Generate and print the next samples, as many as there are rows. */
 static int run_group(job *j)
 {
@@ -489,7 +496,7 @@ static int run_group(job *j)
         if (begun && j->live)
             end_line(j);
         cli_flush();
-        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide && !is_pair(j)
+        code = cli_fail(status == BY_ERR_ARGUMENT && could_slide(j)
                             ? "--slide goes on with the last half of a full context"
                             : NULL);
     } else if (j->status != BY_OK) {

@@ -88,6 +88,10 @@ run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --beams 2 --explain --js
 check generate-explain-json [ "$(grep -c '^{"explain":"beams"' "$tmp/out")" -eq 3 ]
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 4 --groups 3
 check generate-groups fails 1 'groups'
+check generate-groups-hint eval '! grep -q slide "$tmp/err"'
+run generate "$tmp/run" --threads 1 --prompt "the" -n 90 --no-slide
+check generate-no-slide fails 1 'do not fit'
+check generate-no-slide-hint grep -q 'hint: --slide' "$tmp/err"
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --return 3
 check generate-return fails 1 'return'
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --samples 3
