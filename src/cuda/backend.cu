@@ -543,7 +543,9 @@ static by_status read_name(const char *which, int count, by_cuda *c)
     c->fp8 = take(&at, "+fp8");
     c->tf32 = c->tf32 || take(&at, "+tf32"); /* in either order */
     if (*at)
-        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 and +fp8 are possible", which);
+        return by_fail(BY_ERR_ARGUMENT,
+                       "cuda%s%s: after cuda or cuda:NUMBER only +tf32 and +fp8 are possible",
+                       *which == '+' ? "" : ":", which);
     return BY_OK;
 }
 
