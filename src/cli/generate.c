@@ -1,6 +1,5 @@
 /* generate.c - banyan generate: continue a prompt. Text goes to stdout as it comes. */
 #include <errno.h>
-#include <float.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -438,21 +437,14 @@ static void report(const job *j)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token.
- */
-static double share(double p)
-{
-    return BY_MAX(p, DBL_MIN);
-}
-
 static by_generate_spec make_spec(job *j)
 {
     const generate_options *o = &j->o;
     by_generate_spec spec = {.sampling = {.temperature = o->greedy ? 0 : o->temp,
                                           .top_k = o->top_k,
-                                          .top_p = share(o->top_p),
+                                          .top_p = cli_share(o->top_p),
                                           .min_p = o->min_p,
-                                          .typical_p = share(o->typical),
+                                          .typical_p = cli_share(o->typical),
                                           .seed = (uint64_t)o->seed},
                              .max_new_tokens = o->max_new,
                              .slide = o->slide,
