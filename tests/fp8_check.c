@@ -422,15 +422,21 @@ static void refuse_name(const char *name, const char *why)
 static void test_fp8_names(void **state)
 {
     (void)state;
-    refuse_name("cuda+fp9", "+fp8");
+    refuse_name("cuda+fp9", "cuda+fp9: after");
+    refuse_name("cuda:x", "cuda:x: after");
     refuse_name("cuda+fp8+fp8", "+fp8");
     refuse_name("cuda:0+fp8x", "+fp8");
-    if (emulated() && !getenv("BANYAN_CUDA_ARCH"))
-        refuse_name("cuda+fp8", "8.9"); /* the emulated card is an 8.0 */
-    by_device *both = fp8 && !emulated() ? by_device_open("cuda:0+tf32+fp8", 0) : NULL;
-    if (fp8 && !emulated() && (!both || !strstr(by_device_description(both), "TF32, FP8")))
-        complain("cuda:0+tf32+fp8: %s", both ? by_device_description(both) : by_error_message());
-    by_device_free(both);
+    refuse_name("cuda+tf32+fp8+tf32", "+fp8");
+    refuse_name("cuda:4294967296", "there is no GPU");
+    static const char *const both[] = {"cuda:0+tf32+fp8", "cuda:0+fp8+tf32"};
+    for (int i = 0; i < BY_COUNT(both); i++) {
+        if (emulated() && !getenv("BANYAN_CUDA_ARCH"))
+            refuse_name(both[i], "8.9"); /* the emulated card is an 8.0 */
+        by_device *d = fp8 && !emulated() ? by_device_open(both[i], 0) : NULL;
+        if (fp8 && !emulated() && (!d || !strstr(by_device_description(d), "TF32, FP8")))
+            complain("%s: %s", both[i], d ? by_device_description(d) : by_error_message());
+        by_device_free(d);
+    }
     no_complaints();
 }
 

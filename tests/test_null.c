@@ -239,6 +239,7 @@ static void test_null_objects(void **state)
         by_memory_read(NULL, 0, v, sizeof v),
         by_params_freeze(NULL, false),
         by_params_init(NULL, 1),
+        by_params_without_masters(NULL),
         by_params_get(NULL, 0, BY_SLOT_VALUE, v),
         by_params_get(params, 0, BY_SLOT_VALUE, v),
         by_params_set(params, -1, BY_SLOT_VALUE, v),
@@ -253,7 +254,7 @@ static void test_null_objects(void **state)
     assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
     assert_true(by_program_bytes(NULL) == 0 && by_program_flops(NULL) == 0);
     assert_true(isnan(by_device_peak(NULL, BY_F32)) && isnan(by_device_bandwidth(NULL)));
-    assert_true(by_params_count(NULL) == 0 && by_params_elements(NULL) == 0);
+    assert_true(by_params_count(NULL) == 0 && by_params_elements(NULL) == 0 && by_params_bytes(NULL) == 0);
     assert_true(by_params_find(NULL, "w") == -1 && by_params_find(params, NULL) == -1);
     assert_true(!by_params_name(params, 0) && !by_params_shape(params, 7) && !by_params_rank(NULL, 0));
     by_params_set_rate(NULL, 0, 1);
@@ -276,12 +277,19 @@ static void test_null_model(void **state)
     size_t count;
     by_generate_result result;
     by_rewriting *texts = NULL;
+    by_rewrite_defaults defaults;
+    double value;
+    int64_t counted;
     const by_batch batch = {.batch = 1, .seq = 2, .tokens = ids};
     by_generator *generator = by_generator_new(m, &(by_generator_spec){.batch = 1});
     by_pass *pass = by_pass_new(m, &batch, &(by_pass_spec){0});
     by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 1);
     by_rewriter *rewriter = by_rewriter_new(m, NULL, &(by_rewriter_spec){0});
+    by_trainer *trainer = by_trainer_new(m, &(by_trainer_spec){0});
+    by_update *update = by_update_new(NULL, &(by_optimizer_spec){0});
     assert_true(!generator && !pass && !passes && !rewriter && !by_passes_get(passes, &batch));
+    assert_true(!trainer && !update && !by_trainer_program(trainer, &batch) && !by_update_program(update));
+    assert_int_equal(by_rewriter_returned(rewriter) + by_rewriter_most(rewriter), 0);
     const by_status bad[] = {
         by_model_save(m, "x", BY_F32),
         by_model_shift(m, ids, 1, 2, ids),
@@ -291,6 +299,18 @@ static void test_null_model(void **state)
         by_generator_encode(generator, NULL, NULL),
         by_generate(generator, NULL, NULL, &(by_generate_spec){.max_new_tokens = 1}, &result),
         by_rewriter_run(rewriter, NULL, 0, &texts),
+        by_rewrite_defaults_load(m, "x", NULL, &defaults),
+        by_trainer_backward(trainer, &batch, true, NULL),
+        by_trainer_update(trainer, 1, NULL),
+        by_trainer_loss(trainer, &value),
+        by_trainer_norm(trainer, &value),
+        by_trainer_read(trainer, 1, &value, &value),
+        by_trainer_evaluate(trainer, &batch, &value, &counted),
+        by_update_run(update, 1, 1, &value),
+        by_update_norm(update, &value),
+        by_update_keep(update, NULL, 0),
+        by_train_run(NULL, NULL, NULL),
+        by_finetune_run(NULL, NULL, NULL),
         by_embedder_run(NULL, NULL, 0, NULL),
         by_tokenizer_save(NULL, "x"),
         by_tokenizer_write(NULL, "x"),
@@ -310,6 +330,7 @@ static void test_null_model(void **state)
     assert_null(by_encode(NULL, "a", 1, &count));
     assert_null(by_decode(NULL, ids, 2, &count));
     assert_string_equal(by_error_message(), first);
+    by_rewrite_defaults_free(&defaults);
     by_free(first);
 }
 

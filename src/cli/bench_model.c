@@ -127,6 +127,9 @@ by_status bench_open_rows(bench *b)
     const bench_options *o = &b->o;
     const bool pair = bench_is_pair(b);
     const size_t cells = (size_t)o->batch * (size_t)BY_MAX(o->seq, o->target), rows = (size_t)o->batch;
+    if (cells > INT32_MAX)
+        return by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", o->batch,
+                       BY_MAX(o->seq, o->target));
     b->tokens = by_alloc_zero(cells, sizeof *b->tokens);
     b->targets = by_alloc_zero(cells, sizeof *b->targets);
     b->source = pair ? by_alloc_zero(cells, sizeof *b->source) : NULL;

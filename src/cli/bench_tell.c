@@ -18,13 +18,6 @@ static size_t planned_bytes(const bench *b)
                           : by_program_bytes(b->program);
 }
 
-static size_t state_bytes(const bench *b)
-{
-    by_params *p = by_model_params(b->model);
-    return b->trainer ? by_trainer_state_bytes(b->trainer)
-                      : (size_t)by_params_elements(p) * by_dtype_size(by_params_dtype(p));
-}
-
 static void add_shape(const bench *b, cJSON *j)
 {
     const bench_options *o = &b->o;
@@ -50,6 +43,8 @@ static void add_shape(const bench *b, cJSON *j)
     cJSON_AddNumberToObject(j, "steps", o->steps);
     if (o->recompute)
         cJSON_AddTrueToObject(j, "recompute");
+    if (o->by_chance && b->work->training)
+        cJSON_AddTrueToObject(j, "stochastic_rounding");
 }
 
 static void add_kinds(const bench *b, cJSON *j)
@@ -90,7 +85,7 @@ int bench_tell(bench *b)
     cli_json_number(j, "peak_flops_per_s", peak);
     cli_json_number(j, "peak_share", flops / peak);
     cJSON_AddNumberToObject(j, "max_rss_bytes", 1024.0 * (double)used.ru_maxrss);
-    cJSON_AddNumberToObject(j, "state_bytes", (double)state_bytes(b));
+    cJSON_AddNumberToObject(j, "state_bytes", (double)by_params_bytes(by_model_params(b->model)));
     cJSON_AddNumberToObject(j, "planned_bytes", (double)planned_bytes(b));
     if (b->trainer)
         cli_json_number(j, "loss", b->loss);

@@ -39,9 +39,8 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, two.words), .name = "label-words", .value = "W0,W1,...",
      .help = "seq2seq: what targets 0, 1, ... stand for, as in negative,positive"},
     {CLI_AT(finetune_options, two.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9), .preset = "200",
-     .help =
-         "seq2seq: texts of --eval that the best model writes at the end, for BLEU, chrF, ROUGE and exact "
-         "matches; 0: none"},
+     .help = "seq2seq: the best model writes the first N texts of --eval at the end, for BLEU, chrF, "
+             "ROUGE, exact matches and --predictions; 0: none"},
     {CLI_AT(finetune_options, weights), .name = "class-weights", .value = "balanced|W1,W2,...",
      .help = "how much each label counts in the loss, in the order of config.json"},
 

@@ -1,6 +1,5 @@
 /* generate.c - banyan generate: continue a prompt. Text goes to stdout as it comes. */
 #include <errno.h>
-#include <float.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -432,21 +431,14 @@ static void report(const job *j)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token.
- */
-static double share(double p)
-{
-    return BY_MAX(p, DBL_MIN);
-}
-
 static by_generate_spec make_spec(job *j)
 {
     const generate_options *o = &j->o;
     by_generate_spec spec = {.sampling = {.temperature = o->greedy ? 0 : o->temp,
                                           .top_k = o->top_k,
-                                          .top_p = share(o->top_p),
+                                          .top_p = cli_share(o->top_p),
                                           .min_p = o->min_p,
-                                          .typical_p = share(o->typical),
+                                          .typical_p = cli_share(o->typical),
                                           .seed = (uint64_t)o->seed},
                              .max_new_tokens = o->max_new,
                              .slide = o->slide,
@@ -459,6 +451,13 @@ static by_generate_spec make_spec(job *j)
                              .user = j};
     cli_strategy_apply(&o->strategy, &j->constraints, &spec);
     return spec;
+}
+
+/* Whether --slide would make room for what does not fit. */
+static bool could_slide(const job *j)
+{
+    return !j->o.slide && !is_pair(j) && j->o.strategy.beams == 1 &&
+           (int64_t)j->ids.count + j->o.max_new > by_generator_capacity(j->generator) + 1;
 }
 
 /* Generate and print the next samples, as many as there are rows. */
@@ -483,7 +482,7 @@ static int run_group(job *j)
         if (begun && j->live)
             end_line(j);
         cli_flush();
-        code = cli_fail(status == BY_ERR_ARGUMENT && !j->o.slide && !is_pair(j)
+        code = cli_fail(status == BY_ERR_ARGUMENT && could_slide(j)
                             ? "--slide goes on with the last half of a full context"
                             : NULL);
     } else if (j->status != BY_OK) {

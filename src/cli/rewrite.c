@@ -159,7 +159,7 @@ static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
         spec->sampling.forced_last = own->forced_last;
     spec->sampling.temperature = j->o.temp;
     spec->sampling.top_k = j->o.top_k;
-    spec->sampling.top_p = j->o.top_p;
+    spec->sampling.top_p = cli_share(j->o.top_p);
     spec->sampling.seed = (uint64_t)j->o.seed;
     spec->max_new_tokens = j->o.max_new;
     if (!j->o.max_new && j->defaults.max_length && j->kind->summary)

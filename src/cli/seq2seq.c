@@ -15,6 +15,7 @@ static by_run_spec run_spec(const by_finetune_spec *s, const cli_seq2seq *o)
     return (by_run_spec){
         .init_from = s->model,
         .dtype = s->dtype,
+        .stochastic_rounding = s->stochastic_rounding,
         .shape = {.dropout = s->dropout},
         .data = &s->data,
         .data_count = 1,
@@ -41,6 +42,7 @@ static by_run_spec run_spec(const by_finetune_spec *s, const cli_seq2seq *o)
         .save_every = s->save_every,
         .keep = s->keep,
         .patience = s->patience,
+        .ahead = s->ahead,
         .out = s->out,
         .overwrite = s->overwrite,
         .command = s->command,

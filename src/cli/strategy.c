@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <stdlib.h>
 
 by_status cli_parse_ids(const char *what, const char *text, by_ids *out)
@@ -135,6 +136,11 @@ void cli_constraints_close(cli_constraints *c)
     by_ids_free(&c->begin);
     by_free(c->words);
     *c = (cli_constraints){0};
+}
+
+double cli_share(double p)
+{
+    return BY_MAX(p, DBL_MIN);
 }
 
 void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_generate_spec *spec)

@@ -72,6 +72,10 @@ void cli_constraints_close(cli_constraints *c); /* zero state is legal */
 /* Put everything into a spec; c must outlive it. */
 void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_generate_spec *spec);
 
+/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token.
+ */
+double cli_share(double p);
+
 /* "1, 2 3" to ids; `what` names the option in the message. */
 by_status cli_parse_ids(const char *what, const char *text, by_ids *out);
 

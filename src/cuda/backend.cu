@@ -528,21 +528,24 @@ static bool take(const char **at, const char *word)
     return there;
 }
 
-/* "", "1", "+tf32", "1+fp8", "+tf32+fp8" */
+/* "", "1", "+tf32", "1+fp8", "+tf32+fp8" and so on */
 static by_status read_name(const char *which, int count, by_cuda *c)
 {
     char *end = NULL;
     const char *at = which ? which : "";
     if (*at >= '0' && *at <= '9') {
-        c->index = (int)strtol(at, &end, 10);
+        c->index = (int)BY_MIN(strtol(at, &end, 10), (long)INT32_MAX);
         at = end;
     }
     if (c->index >= count)
         return by_fail(BY_ERR_DEVICE, "there is no GPU %d: this machine has %d", c->index, count);
     c->tf32 = take(&at, "+tf32");
     c->fp8 = take(&at, "+fp8");
+    c->tf32 = c->tf32 || take(&at, "+tf32"); /* in either order */
     if (*at)
-        return by_fail(BY_ERR_ARGUMENT, "cuda:%s: after the number only +tf32 and +fp8 are possible", which);
+        return by_fail(BY_ERR_ARGUMENT,
+                       "cuda%s%s: after cuda or cuda:NUMBER only +tf32 and +fp8 are possible",
+                       *which == '+' ? "" : ":", which);
     return BY_OK;
 }
 

@@ -26,8 +26,9 @@ static by_status open_named(by_device *d, const char *name, int threads)
     if (cuda && by_cuda_opener)
         return by_cuda_opener(d, cuda, threads);
     if (cuda)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "this build of banyan has no CUDA in it: it was made where there was no nvcc");
+        return by_fail(
+            BY_ERR_UNSUPPORTED,
+            "this build of banyan has no CUDA in it: it was made without nvcc, or with BANYAN_CUDA=OFF");
     return by_fail(BY_ERR_UNSUPPORTED, "no device is called %s; there are cpu, cuda and auto", name);
 }
 

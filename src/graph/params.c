@@ -137,6 +137,8 @@ static by_status lay_out(by_params *p)
 /* f16 would need more than luck: what is below 6e-8 has no neighbour to be rounded to but 0. */
 by_status by_params_without_masters(by_params *p)
 {
+    if (!p)
+        return by_fail_missing("list of parameters");
     if (p->frozen)
         return by_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
     if (p->type != BY_BF16)
@@ -219,6 +221,8 @@ by_dtype by_params_dtype(const by_params *p)
 
 size_t by_params_bytes(const by_params *p)
 {
+    if (!p)
+        return 0;
     const size_t acc = by_dtype_size(by_acc_type(p->type));
     const size_t others = p->training ? 3 + (p->master != NULL) : 0;
     return (size_t)by_params_elements(p) * (by_dtype_size(p->type) + others * acc);

@@ -66,12 +66,16 @@ void by_rewriter_free(by_rewriter *r)
 
 int by_rewriter_returned(const by_rewriter *r)
 {
+    if (!r)
+        return 0;
     const by_beam *b = &r->spec.generate.beam;
     return b->width > 1 ? BY_MAX(b->returned, 1) : 1;
 }
 
 int by_rewriter_most(const by_rewriter *r)
 {
+    if (!r)
+        return 0;
     const int own = by_model_is_limited(r->model) ? by_model_context(r->model) : 0;
     const int asked = r->spec.max_source;
     return own && asked ? BY_MIN(own, asked) : BY_MAX(own, asked);

@@ -173,7 +173,10 @@ static by_status read_longest(const char *dir, int *out)
 by_status by_rewrite_defaults_load(const by_model *m, const char *dir, const char *task,
                                    by_rewrite_defaults *out)
 {
-    *out = (by_rewrite_defaults){.generate.beam.length_penalty = 1};
+    if (out)
+        *out = (by_rewrite_defaults){.generate.beam.length_penalty = 1};
+    if (!m || !dir || !out)
+        return by_fail_missing(m ? "directory or by_rewrite_defaults" : "model");
     BY_TRY(read_file(dir, "config.json", NULL, out));
     BY_TRY(read_file(dir, "generation_config.json", NULL, out));
     if (!by_model_is_limited(m))

@@ -580,6 +580,8 @@ static by_status run(tuning *t)
 
 by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result)
 {
+    if (!d || !spec || !result)
+        return by_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     by_error_clear();
     tuning t = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
     *result = (by_finetune_result){.loss = NAN};

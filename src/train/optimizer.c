@@ -54,6 +54,10 @@ static by_program *build(by_update *u, by_params *p)
 
 by_update *by_update_new(by_params *p, const by_optimizer_spec *spec)
 {
+    if (!p || !spec) {
+        by_fail_missing(p ? "by_optimizer_spec" : "list of parameters");
+        return NULL;
+    }
     if (!p->training) {
         by_fail(BY_ERR_ARGUMENT, "the model was not opened for training");
         return NULL;
@@ -87,6 +91,8 @@ void by_update_free(by_update *u)
 
 by_status by_update_run(by_update *u, double learning_rate, int64_t step, double *norm)
 {
+    if (!u)
+        return by_fail_missing("update");
     float hyper[BY_HYPER_COUNT] = {0};
     hyper[BY_HYPER_LR] = (float)learning_rate;
     hyper[BY_HYPER_MAX_NORM] = (float)u->spec.max_grad_norm;
@@ -103,6 +109,8 @@ by_status by_update_run(by_update *u, double learning_rate, int64_t step, double
 
 by_status by_update_norm(by_update *u, double *norm)
 {
+    if (!u || !norm)
+        return by_fail_missing(u ? "place for the norm" : "update");
     float value;
     BY_TRY(by_read_f32(u->program, u->norm, &value));
     *norm = value;
@@ -111,12 +119,12 @@ by_status by_update_norm(by_update *u, double *norm)
 
 by_status by_update_keep(by_update *u, by_memory *m, size_t offset)
 {
-    return by_keep(u->program, u->norm, m, offset);
+    return u ? by_keep(u->program, u->norm, m, offset) : by_fail_missing("update");
 }
 
 by_program *by_update_program(by_update *u)
 {
-    return u->program;
+    return u ? u->program : NULL;
 }
 
 double by_schedule_rate(const by_schedule_spec *s, int64_t step)

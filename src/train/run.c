@@ -420,6 +420,8 @@ static void describe(const train_run *r)
 
 by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result)
 {
+    if (!d || !spec || !result)
+        return by_fail_missing(d ? "by_run_spec or by_run_result" : "device");
     by_error_clear();
     train_run r = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
     *result = (by_run_result){.loss = NAN,

@@ -40,6 +40,10 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
 
 by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
 {
+    if (!m || !spec) {
+        by_fail_missing(m ? "by_trainer_spec" : "model");
+        return NULL;
+    }
     if (spec->accumulate < 0) {
         by_fail(BY_ERR_ARGUMENT, "a step of %d micro-batches is not possible", spec->accumulate);
         return NULL;
@@ -105,6 +109,8 @@ static by_status check_loss(const by_trainer *t, double loss)
 by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss)
 {
     by_pass *p;
+    if (!t || !batch)
+        return by_fail_missing(t ? "batch" : "trainer");
     if (first)
         t->micro = 0;
     t->recent = first ? t->store : t->add;
@@ -148,6 +154,8 @@ static double mean_loss(const by_trainer *t, int64_t row, int64_t count, int64_t
 
 by_status by_trainer_loss(by_trainer *t, double *loss)
 {
+    if (!t || !loss)
+        return by_fail_missing(t ? "place for the loss" : "trainer");
     const int64_t row = (t->steps + KEPT - (t->micro == 0)) % KEPT;
     const int64_t count = t->micro ? BY_MIN(t->micro, t->spec.accumulate) : t->counts[row];
     const size_t size = loss_size(t), bytes = (size_t)t->spec.accumulate * size;
@@ -158,6 +166,8 @@ by_status by_trainer_loss(by_trainer *t, double *loss)
 
 by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norms)
 {
+    if (!t || (count > 0 && (!losses || !norms)))
+        return by_fail_missing(t ? "place for losses and norms" : "trainer");
     if (count < 0 || count > KEPT || count > t->steps)
         return by_fail(BY_ERR_ARGUMENT, "of %d steps, at most %d are kept", count, KEPT);
     BY_TRY(by_memory_read(t->losses, 0, t->host, by_memory_bytes(t->losses)));
@@ -173,6 +183,8 @@ by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norm
 
 by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
 {
+    if (!t)
+        return by_fail_missing("trainer");
     const int64_t row = t->steps % KEPT;
     BY_TRY(by_update_run(t->update, learning_rate, t->steps + 1, norm));
     BY_TRY(by_update_keep(t->update, t->norms, (size_t)row * loss_size(t)));
@@ -184,13 +196,15 @@ by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
 
 by_status by_trainer_norm(by_trainer *t, double *norm)
 {
-    return by_update_norm(t->update, norm);
+    return t ? by_update_norm(t->update, norm) : by_fail_missing("trainer");
 }
 
 by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count)
 {
     by_pass *p;
     float loss;
+    if (!t || !batch || !sum || !count)
+        return by_fail_missing(t ? "batch or place for the loss" : "trainer");
     int64_t counted = 0, all = by_batch_targets(t->model, batch);
     for (int64_t i = 0; i < all; i++)
         counted += batch->numbers || batch->targets[i] != -100;
@@ -224,6 +238,10 @@ void by_trainer_set_steps(by_trainer *t, int64_t steps)
 
 by_program *by_trainer_program(by_trainer *t, const by_batch *like)
 {
+    if (!t) {
+        by_fail_missing("trainer");
+        return NULL;
+    }
     by_pass *p = by_passes_get(t->store, like);
     return p ? by_pass_program(p) : NULL;
 }

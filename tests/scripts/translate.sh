@@ -95,6 +95,8 @@ own_words() { # that the model itself rules out, and more
 check "words of the model's and others" own_words
 check "a seed decides" eval 'banyan translate whole --temp 1 --seed 3 -f v.en && mv out drawn && banyan translate whole --temp 1 --seed 3 -f v.en -b 7 &&
     cmp out drawn && banyan translate whole --temp 1 --seed 4 -f v.en && ! cmp -s out drawn'
+check "no share is the likeliest token" eval 'banyan translate whole --beams 1 -f v.en && mv out greedy && banyan translate whole --temp 1 --top-p 0 --seed 3 -f v.en &&
+    cmp out greedy'
 check "the same by summarize" eval 'banyan summarize whole -f v.en && cmp out file'
 check "a long text is cut" eval 'for i in {1..400}; do printf "man "; done >long && banyan translate whole --truncate -f long && grep -q "1 text was cut" err'
 check "only the beginning is read" eval 'head -c 24 long | banyan translate whole && mv out few && banyan translate whole --max-source 7 -f long &&

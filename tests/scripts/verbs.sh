@@ -88,6 +88,10 @@ run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --beams 2 --explain --js
 check generate-explain-json [ "$(grep -c '^{"explain":"beams"' "$tmp/out")" -eq 3 ]
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 4 --groups 3
 check generate-groups fails 1 'groups'
+check generate-groups-hint eval '! grep -q slide "$tmp/err"'
+run generate "$tmp/run" --threads 1 --prompt "the" -n 90 --no-slide
+check generate-no-slide fails 1 'do not fit'
+check generate-no-slide-hint grep -q 'hint: --slide' "$tmp/err"
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --return 3
 check generate-return fails 1 'return'
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --samples 3
@@ -256,6 +260,19 @@ spoiled
 rm "$tmp/bad/model.safetensors"
 run inspect "$tmp/bad"
 check no-weights fails 1 safetensors
+
+# ---- bench -------------------------------------------------------------------------------------------------------------
+tiny="--layers 1 --heads 1 --width 16 --context 8 --vocab 50 --seq 8 --steps 1 --warmup 0 --threads 1"
+# shellcheck disable=SC2086 # several options
+{
+    run bench train $tiny --batch 2 --bf16 --stochastic-rounding
+    check bench-stochastic-rounding works '"dtype":"bf16".*"stochastic_rounding":true.*"state_bytes":[0-9]'
+    run bench forward $tiny --batch 2 --bf16
+    check bench-forward works '"what":"forward".*"state_bytes":[0-9]'
+    check bench-forward-no-rounding eval '! grep -q stochastic_rounding "$tmp/out"'
+    run bench train $tiny --batch 1000000 --seq 10000
+    check bench-too-large fails 1 'a batch of 1000000 rows of 10000 tokens is not possible'
+}
 
 # ---- the command line itself -------------------------------------------------------------------------------------------
 run
