@@ -76,6 +76,9 @@ static void test_read(void **state)
     }
     assert_int_equal(by_trainer_read(t, BY_TRAINER_KEPT + 1, losses, norms), BY_ERR_ARGUMENT);
     assert_int_equal(by_trainer_read(t, -1, losses, norms), BY_ERR_ARGUMENT);
+    by_trainer_set_steps(t, 9); /* as if resumed: those before are not here */
+    assert_int_equal(by_trainer_read(t, 1, losses, norms), BY_ERR_ARGUMENT);
+    assert_int_equal(by_trainer_loss(t, losses), BY_ERR_ARGUMENT);
     by_trainer_free(t);
     by_model_free(m);
 }

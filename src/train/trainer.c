@@ -1,5 +1,6 @@
 /* trainer.c - steps: forward, backward, update, evaluation, each a compiled program that is replayed. */
 #include <math.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "banyan/train.h"
@@ -158,6 +159,8 @@ by_status by_trainer_loss(by_trainer *t, double *loss)
         return by_fail_missing(t ? "place for the loss" : "trainer");
     const int64_t row = (t->steps + KEPT - (t->micro == 0)) % KEPT;
     const int64_t count = t->micro ? BY_MIN(t->micro, t->spec.accumulate) : t->counts[row];
+    if (count == 0)
+        return by_fail(BY_ERR_ARGUMENT, "no step has been taken: there is no loss");
     const size_t size = loss_size(t), bytes = (size_t)t->spec.accumulate * size;
     BY_TRY(by_memory_read(t->losses, (size_t)row * bytes, t->host, (size_t)count * size));
     *loss = mean_loss(t, row, count, 0);
@@ -173,6 +176,9 @@ by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norm
     BY_TRY(by_memory_read(t->losses, 0, t->host, by_memory_bytes(t->losses)));
     for (int i = 0; i < count; i++) {
         const int64_t row = (t->steps - count + i) % KEPT;
+        if (t->counts[row] == 0)
+            return by_fail(BY_ERR_ARGUMENT, "step %lld was taken by another trainer",
+                           (long long)(t->steps - count + i + 1));
         losses[i] = mean_loss(t, row, t->counts[row], row * t->spec.accumulate);
     }
     BY_TRY(by_memory_read(t->norms, 0, t->host, by_memory_bytes(t->norms)));
@@ -234,6 +240,7 @@ void by_trainer_set_steps(by_trainer *t, int64_t steps)
 {
     t->steps = steps;
     t->micro = 0;
+    memset(t->counts, 0, sizeof t->counts); /* those before were another's */
 }
 
 by_program *by_trainer_program(by_trainer *t, const by_batch *like)
