@@ -3,6 +3,7 @@
  * twice, but any number of thread blocks can share the work. Where there are enough heads for all of them
  * attention_hopper_whole.cu does it in 5. */
 #include "cuda/kernels/attention_hopper.cuh"
+#include "cuda/kernels/hopper_keys.cuh"
 #include "cuda/kernels/hopper_node.cuh"
 
 namespace
@@ -130,98 +131,6 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 store_rows<T>(a.out[0], b, h, row, a.queries, dq, a.scale, a.scale);
         } else {
             take_stats();
-        }
-        if (!J::KEEP)
-            release(s.fixed_empty + slot.at);
-    }
-}
-
-/* ---- KEY_GRAD: everything turned round, (keys, queries) -------------------------------------- */
-
-template <class J>
-static __device__ __forceinline__ void key_grad(const hopper_args &a, const space &s, int group)
-{
-    typedef typename J::T T;
-    const int lane = threadIdx.x % 32, c = lane % 4;
-    ring r = {0, 0}, slot = {0, 0};
-    for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
-        const int b = w.head / a.kv_heads, h = w.head % a.kv_heads, place = place_of<J>(w, group);
-        const int row0 = w.tile * J::ROWS + 64 * place, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-        const unsigned char *fixed = s.fixed + slot.at * J::SLOT_BYTES;
-        operand<J> k, v;
-        float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
-        uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
-        int first[2], before = -1;
-        first_queries<J>(a, b, row, first);
-        passage p = enter_tile<J>(a, s, w, row0, r);
-        barrier_wait(s.fixed_full + slot.at, slot.parity);
-        take_operand(k, fixed, place);
-        take_operand(v, fixed + J::FIXED_BYTES, place);
-        if (J::KEEP)
-            release(s.fixed_empty + slot.at);
-
-        if (seek<J>(a, s, p, r)) {
-            uint32_t queries = moving_at<J>(s, r.at);
-            wgmma_fence();
-            scores(score, k, queries);
-            scores(dp, v, queries + J::MOVING_BYTES / 16);
-            wgmma_commit();
-            wgmma_commit();
-            for (;;) {
-                const int stage = r.at;
-                if (J::OVERLAP)
-                    wgmma_wait<1>();
-                else
-                    wgmma_wait<0>();
-                hold(score);
-                hold(dp);
-                if (is_cut_turned<J>(a, row0, p.block))
-                    hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
-                through_softmax_turned<J>(a, score, dp, stats_at<J>(s, stage));
-                hold(score);
-                hold(dp);
-                step<J::STAGES>(r);
-                const bool more = seek<J>(a, s, p, r);
-                if (J::OVERLAP) {
-                    wgmma_wait<0>();
-                    hold_parts(dk);
-                    hold_parts(dv);
-                    if (before >= 0)
-                        release(s.empty + before);
-                }
-                to_operand<T, J::BLOCK>(weights, score);
-                to_operand<T, J::BLOCK>(ds, dp);
-                hold(weights);
-                hold(ds);
-                if (!J::OVERLAP || !more) {
-                    wgmma_fence();
-                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
-                    add_rows<J>(dk, ds, queries, before >= 0);
-                    wgmma_commit();
-                    wgmma_wait<0>();
-                    hold_parts(dk);
-                    hold_parts(dv);
-                    release(s.empty + stage);
-                    if (!more)
-                        break;
-                }
-                const uint32_t next = moving_at<J>(s, r.at);
-                wgmma_fence();
-                scores(score, k, next);
-                scores(dp, v, next + J::MOVING_BYTES / 16);
-                wgmma_commit();
-                if (J::OVERLAP) {
-                    add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, before >= 0);
-                    add_rows<J>(dk, ds, queries, before >= 0);
-                    wgmma_commit();
-                }
-                queries = next;
-                before = stage;
-            }
-            if (a.out[0].at)
-                store_rows<T>(a.out[0], b, h, row, a.keys, dk, a.scale, a.scale);
-            if (a.out[1].at)
-                store_rows<T>(a.out[1], b, h, row, a.keys, dv, 1, 1);
         }
         if (!J::KEEP)
             release(s.fixed_empty + slot.at);
