@@ -39,6 +39,7 @@ typedef struct by_cuda {
     size_t l2, total;                    /* bytes of cache, of memory */
     bool tf32;                           /* products of f32 in TF32 */
     bool fp8, fp8_all; /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
+    bool hopper_masks; /* key masks by Hopper's attention */
     cudaStream_t stream;
     by_cuda_fault *fault;        /* host memory, mapped */
     by_cuda_fault *device_fault; /* the device's address of it */
