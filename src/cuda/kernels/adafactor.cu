@@ -220,15 +220,7 @@ template <class T> static by_status adafactor(by_cuda_exec *x, by_node *n)
     const int pieces = (int)BY_MIN(p->pieces, (int64_t)2 * x->cuda->sms);
     const size_t squares = (size_t)p->count * (size_t)pieces * 2;
     factored_args<T> a = {};
-    a.b = {data_of<T>(n->in[0]),
-           data_of<float>(n->in[1]),
-           data_of<float>(n->in[2]),
-           data_of<float>(n->in[3]),
-           data_of<float>(n->in[4]),
-           data_of<float>(n->in[5]),
-           data_of<float>(n->in[6]),
-           rounds_by_chance(n, n->in[4]) ? x->random : NULL,
-           n->rng};
+    a.b = buffers_of<T>(x, n);
     a.table = (const factored *)p->table;
     a.squares = (double *)by_cuda_scratch(x, squares * sizeof(double) +
                                                  ((size_t)p->floats + 2 * (size_t)p->count) * sizeof(float));

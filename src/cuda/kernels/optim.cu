@@ -192,15 +192,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T> static by_status adamw(by_cuda_exec *x, by_node *n)
 {
     const by_optim_attr *a = (const by_optim_attr *)n->attr;
-    const buffers<T> b = {data_of<T>(n->in[0]),
-                          data_of<float>(n->in[1]),
-                          data_of<float>(n->in[2]),
-                          data_of<float>(n->in[3]),
-                          data_of<float>(n->in[4]),
-                          data_of<float>(n->in[5]),
-                          data_of<float>(n->in[6]),
-                          rounds_by_chance(n, n->in[4]) ? x->random : NULL,
-                          n->rng};
+    const buffers<T> b = buffers_of<T>(x, n);
     table_plan *p;
     BY_TRY(stretches_of(n, &p));
     return by_launch(x, adamw_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table, a->beta1,

@@ -85,6 +85,20 @@ template <class V> static V *data_of(const by_tensor *t)
     return t ? (V *)t->data : NULL;
 }
 
+/* Of nodes with two moments. */
+template <class T> static inline buffers<T> buffers_of(const by_cuda_exec *x, const by_node *n)
+{
+    return {data_of<T>(n->in[0]),
+            data_of<float>(n->in[1]),
+            data_of<float>(n->in[2]),
+            data_of<float>(n->in[3]),
+            data_of<float>(n->in[4]),
+            data_of<float>(n->in[5]),
+            data_of<float>(n->in[6]),
+            rounds_by_chance(n, n->in[4]) ? x->random : NULL,
+            n->rng};
+}
+
 /* What the gradients are multiplied by; false: their norm is not a number to work with. */
 static __device__ __forceinline__ bool clip_factor(const float *norm, const float *hyper, float *factor)
 {
