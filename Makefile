@@ -12,7 +12,7 @@ CONFIGURE = cmake $(GENERATOR) -S . $(CMAKE_FLAGS)
 COMPILE   = cmake --build $(1) --parallel $(JOBS)
 SOURCES   = find src include tests examples bench \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cc' \)
 
-.PHONY: all build demo test test-long bench asan fuzz lint install clean help
+.PHONY: all build demo test test-long bench asan fuzz lint docs install clean help
 .DELETE_ON_ERROR:
 
 all: build
@@ -28,7 +28,8 @@ build:
 
 demo:
 	@tools/setup.sh --demo
-	@$(MAKE) -s --no-print-directory build
+	@$(MAKE) -s --no-print-directory $(BUILD)/CMakeCache.txt
+	@$(call COMPILE,$(BUILD)) --target banyan
 	@BUILD=$(BUILD) tools/demo.sh
 
 test:
@@ -86,9 +87,18 @@ lint:
 	done
 	@echo "lint: ok"
 
-install: build
+# The public headers as one page. A public function without a comment is an error.
+docs:
+	@mkdir -p $(BUILD)/docs
+	@LC_ALL=C awk -f tools/api.awk include/banyan/*.h >$(BUILD)/docs/api.html
+	@echo "$(BUILD)/docs/api.html"
+
+# Builds the installed targets alone. The manual pages and completions are generated with the program.
+install:
+	@tools/setup.sh --check
+	@$(MAKE) -s --no-print-directory $(BUILD)/CMakeCache.txt
 	@cmake -S . -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) >/dev/null
-	@$(call COMPILE,$(BUILD))
+	@$(call COMPILE,$(BUILD)) --target banyan banyan-static banyan-shared
 	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) cmake --install $(BUILD)
 
 clean:
@@ -98,11 +108,14 @@ help:
 	@echo "make            build the libraries and the program in $(BUILD)/"
 	@echo "make demo       set up, build, and show what it does"
 	@echo "make test       set up, build, run every test; the last line counts them"
-	@echo "make test-long  the tests that take long"
+	@echo "make test-long  the tests that take long, the emulated GPU kernels with all samples among them"
 	@echo "make bench      measure speed (bench/run.sh)"
 	@echo "make asan       the tests under the address and undefined-behaviour sanitizers"
 	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds (clang)"
 	@echo "make lint       layout, include rules, static checks, warnings as errors"
+	@echo "make docs       the C interface as a page, $(BUILD)/docs/api.html"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
 	@echo "make clean      remove the build folders"
 	@echo "Variables: BUILD, JOBS, CMAKE_FLAGS (e.g. -DBANYAN_DNNL=OFF, -DBANYAN_OPENMP=OFF)"
+	@echo "nvcc is used when this machine has an NVIDIA GPU, for that GPU. CMAKE_FLAGS=-DBANYAN_CUDA=ON compiles for all GPUs (about"
+	@echo "ten minutes on two cores), -DBANYAN_CUDA_ARCHS=90a for those named, -DBANYAN_CUDA=OFF for none."

@@ -1,28 +1,46 @@
-# src/cuda/*.cu and src/cuda/kernels/*.cu, when nvcc is there. Compiled by plain nvcc commands, so that the libraries still
-# link as C. The CUDA runtime is linked statically and finds the driver by itself; cuBLASLt is loaded when a GPU is opened:
-# one binary runs with and without a GPU. BANYAN_CUDA_ARCHS names the architectures; fewer of them build faster.
+# src/cuda/*.cu and src/cuda/kernels/*.cu. Compiled by plain nvcc commands, so that the libraries still link as C. The CUDA
+# runtime is linked statically and finds the driver by itself; cuBLASLt is loaded when a GPU is opened: one binary runs with
+# and without a GPU.
+#
+# BANYAN_CUDA=AUTO compiles for the GPUs of this machine, and for none when there is no nvcc or no GPU. ON compiles for all
+# architectures. BANYAN_CUDA_ARCHS names the architectures in both cases.
 if(BANYAN_CUDA STREQUAL "OFF")
     set(cuda_summary "off")
     return()
 endif()
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*.cu src/cuda/kernels/*.cu)
-set(BANYAN_CUDA_ARCHS "80;89;90a;100;120" CACHE STRING "GPU architectures to compile for, for instance 90a")
+set(BANYAN_CUDA_ARCHS "" CACHE STRING "GPU architectures to compile for, for instance 90a (empty: this machine's, or all with ON)")
 find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 mark_as_advanced(NVCC)
 need(CUDA "${NVCC}" "nvcc is not in the PATH nor in /usr/local/cuda/bin")
 if(NOT NVCC)
     set(cuda_summary "no nvcc found: CPU only")
     return()
-elseif(NOT cuda_sources)
-    set(cuda_summary "found ${NVCC}, no kernels in this tree: CPU only")
-    return()
+endif()
+set(wanted_archs "${BANYAN_CUDA_ARCHS}")
+if(NOT wanted_archs AND BANYAN_CUDA STREQUAL "ON")
+    set(wanted_archs 80 89 90a 100 120)
+elseif(NOT wanted_archs)
+    # "9.0" to 90a: Hopper's own instructions are part of 90a alone
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE cards
+        ERROR_QUIET RESULT_VARIABLE no_cards)
+    if(no_cards EQUAL 0)
+        string(REGEX MATCHALL "[0-9]+\\.[0-9]+" cards "${cards}")
+        list(REMOVE_DUPLICATES cards)
+        string(REPLACE "." "" wanted_archs "${cards}")
+        list(TRANSFORM wanted_archs REPLACE "^90$" "90a")
+    endif()
+    if(NOT wanted_archs)
+        set(cuda_summary "found ${NVCC} but no GPU: CPU only (-DBANYAN_CUDA=ON compiles for all GPUs)")
+        return()
+    endif()
 endif()
 
 # Machine code for each architecture this nvcc knows, and PTX of the newest for those to come.
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(archs "")
 set(gencode "")
-foreach(arch ${BANYAN_CUDA_ARCHS})
+foreach(arch ${wanted_archs})
     string(REGEX REPLACE "[a-z]$" "" plain ${arch}) # nvcc lists sm_90 alone for 90 and 90a
     if(known MATCHES "sm_${plain}(\n|$)")
         list(APPEND archs ${arch})
@@ -33,7 +51,7 @@ foreach(arch ${BANYAN_CUDA_ARCHS})
     endif()
 endforeach()
 if(NOT archs)
-    message(FATAL_ERROR "${NVCC} knows none of the GPU architectures ${BANYAN_CUDA_ARCHS}; use a newer CUDA, or -DBANYAN_CUDA=OFF")
+    message(FATAL_ERROR "${NVCC} knows none of the GPU architectures ${wanted_archs}; use a newer CUDA, or -DBANYAN_CUDA=OFF")
 endif()
 if(newest)
     list(APPEND gencode -gencode arch=compute_${newest},code=compute_${newest})
@@ -59,7 +77,7 @@ foreach(source ${cuda_sources})
         set(targets ${lean})
     endif()
     add_custom_command(OUTPUT ${object}
-        COMMAND ${NVCC} -c -O3 -std=c++17 ${targets} ${define_options} ${hopper}
+        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${NVCC} -c -O3 -std=c++17 ${targets} ${define_options} ${hopper}
             -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
             -Xcompiler -fPIC,-fvisibility=hidden -MD -MF ${object}.d -o ${object} ${source}
         DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${name}" VERBATIM COMMAND_EXPAND_LISTS)

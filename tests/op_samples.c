@@ -486,7 +486,7 @@ bool by_op_sample_broadcast(by_op_sample *s, int which)
     return true;
 }
 
-enum { ACTS = BY_SIGMOID + 1 };
+enum { ACTS = BY_ACT_COUNT };
 
 static const int64_t act_counts[] = {37, 20021};
 
@@ -614,11 +614,11 @@ bool by_op_sample_gather_grad(by_op_sample *s, int which)
 /* rows, depth, columns. The first are few rows, which have code of their own (up to 16), the later ones cross
  * the blocks of the packed product: 4 to 14 rows, 8 to 32 columns to a tile, 256 deep, 1024 wide, 896 high.
  * The last are for the GPU, which has code of its own for 9 to 64 rows of whole vectors: K shared by
- * clusters, by warps, by nobody over several tiles, by clusters over several tiles. */
+ * clusters, by warps, by nobody over several tiles, by clusters over several tiles; and for one row. */
 static const int64_t products[][3] = {
     {1, 5, 3},    {2, 9, 70},    {3, 40, 131},   {4, 64, 64},    {5, 7, 9},      {16, 33, 17},
     {17, 20, 35}, {29, 300, 33}, {64, 64, 64},   {70, 90, 129},  {20, 12, 1100}, {920, 6, 18},
-    {9, 336, 24}, {19, 112, 40}, {33, 16, 1160}, {17, 720, 264},
+    {9, 336, 24}, {19, 112, 40}, {33, 16, 1160}, {17, 720, 264}, {1, 700, 72},
 };
 
 /* Two layers with an activation between them, as in the feed-forward part of a block: going back, the product
@@ -662,7 +662,7 @@ static void normed_layer(by_op_sample *s, int which)
 
 bool by_op_sample_linear(by_op_sample *s, int which)
 {
-    const int n = BY_COUNT(products), more = which - (4 * n + 2 * ACTS);
+    const int n = BY_COUNT(products), more = which - (4 * n + 2 * (BY_ACT_FUSED + 1));
     if (more >= 6)
         return false;
     if (more >= 0) {

@@ -23,11 +23,18 @@ static char root[300];
 
 double __wrap_by_device_peak(by_device *d, by_dtype type);
 
+static double peaks[8] = {1e15}; /* what is measured, one after the other; the last that is not 0 for ever */
+static int measured;
+
 /* In place of the real one (test_ahead.link), which takes longer than all the rest here. */
 double __wrap_by_device_peak(by_device *d, by_dtype type)
 {
     (void)d, (void)type;
-    return 1e9;
+    int i = BY_MIN(measured, BY_COUNT(peaks) - 1);
+    while (i > 0 && peaks[i] == 0)
+        i--;
+    measured++;
+    return peaks[i];
 }
 
 static const char *in_root(const char *name, const char *file)
@@ -87,6 +94,7 @@ static void test_read(void **state)
 
 typedef struct watch {
     int64_t last, bursts; /* reports, and how often the last of several came */
+    double share;         /* of the peak, the last */
     int polls, stop_at;   /* be cancelled when it has been asked so often; 0: never */
 } watch;
 
@@ -102,6 +110,7 @@ static void on_report(void *user, const by_report *r)
     assert_true(!r->more || (!r->evaluated && !r->saved));
     w->last = r->step;
     w->bursts += !r->more;
+    w->share = r->peak_share;
 }
 
 static bool on_poll(void *user)
@@ -206,6 +215,30 @@ static void test_course(void **state)
     }
 }
 
+/* A machine that was busy when its peak was measured: the share never goes above 1. It is measured again, a
+ * few times, and unknown when that does not help. */
+static void test_peak(void **state)
+{
+    (void)state;
+    watch w = {0};
+    by_run_result r;
+    peaks[0] = 1;
+    peaks[1] = 2;
+    peaks[2] = 1e15;
+    measured = 0;
+    assert_int_equal(train("busy", 1, 1e-2, &w, &r), BY_OK);
+    assert_int_equal(measured, 3);
+    assert_true(w.share > 0 && w.share <= 1);
+    memset(peaks, 0, sizeof peaks);
+    peaks[0] = 1;
+    measured = 0;
+    w = (watch){0};
+    assert_int_equal(train("wrong", 1, 1e-2, &w, &r), BY_OK);
+    assert_int_equal(measured, 4);
+    assert_true(isnan(w.share));
+    peaks[0] = 1e15;
+}
+
 /* Ctrl-C between two looks: what has been started is saved, and goes on as if nothing had been. */
 static void test_cancelled(void **state)
 {
@@ -266,10 +299,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_course),
-        cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_read),      cmocka_unit_test(test_course),     cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_cancelled), cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests_name("ahead", tests, set_up, tear_down);
 }

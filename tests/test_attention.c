@@ -341,7 +341,7 @@ static void differentiate(const problem *p, const double *y, reference *r)
                 r->dv[key + d] += keep * w[s] * dy[d];
                 dp += keep * r->v[key + d] * dy[d];
             }
-            double ds = r->lse[i] > -INFINITY ? w[s] * (dp - delta) : 0;
+            double ds = w[s] * (dp - delta);
             if (r->bias) {
                 r->dbias[bias_place(p, r, b, h, t, s)] += ds;
                 r->dbias_size[bias_place(p, r, b, h, t, s)] += fabs(ds);

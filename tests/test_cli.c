@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/options.c"
+#include "cli/aliases.c"
 #include "cli/help.c"
 #include "cli/completion.c"
 #include "cli/report.c"
@@ -493,6 +494,20 @@ static void test_terminal_line(void **state)
         assert_non_null(strstr(text, "501/1000"));
         assert_string_equal(text + strlen(text) - 4, "\r\033[K");
     }
+    struct winsize usual = {.ws_col = 80, .ws_row = 24};
+    char text[4096];
+    assert_int_equal(ioctl(slave, TIOCSWINSZ, &usual), 0);
+    cli_progress p = {.label = "train", .total = 20000, .fd = slave};
+    cli_progress_start(&p);
+    p.started -= 4000; /* the whole run takes more than a day */
+    cli_progress_update(&p, 500,
+                        "loss 5.1234  norm 12.345  lr 3.00e-04  12345.6 ms  95%% of peak  123456 tok/s");
+    cli_progress_end(&p);
+    read_now(master, text, sizeof text);
+    assert_non_null(strstr(text, "loss 5.1234  "));
+    assert_non_null(strstr(text, "  123456 tok/s  "));
+    assert_non_null(strstr(text, " left"));
+    assert_null(strstr(text, "of peak"));
     setenv("NO_COLOR", "1", 1);
     assert_false(cli_has_colour(slave));
     setenv("NO_COLOR", "", 1);
@@ -530,7 +545,7 @@ static void test_interrupts(void **state)
     assert_int_equal(after_signals(0, 0), 10);
     assert_int_equal(after_signals(SIGINT, 0), 11);
     assert_int_equal(after_signals(SIGTERM, 0), 11);
-    assert_int_equal(after_signals(SIGTERM, SIGTERM), 11);
+    assert_int_equal(after_signals(SIGTERM, SIGTERM), CLI_INTERRUPTED); /* the second ends at once */
     assert_int_equal(after_signals(SIGINT, SIGINT), CLI_INTERRUPTED);
     assert_int_equal(after_signals(SIGTERM, SIGINT), CLI_INTERRUPTED);
 }

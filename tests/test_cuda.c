@@ -408,7 +408,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "test_cuda [--branches | --pick | --picked FILE] [OP [K/N]]\n");
         return 2;
     }
-    setenv("BANYAN_HOPPER_MASKS", "1", 1); /* the other way is that of older cards */
+    setenv("BANYAN_GEMV_LEAST", "1", 1); /* the samples are small */
     gpu = by_device_open("cuda", 0);
     if (!gpu) {
         const struct CMUnitTest absent[] = {cmocka_unit_test(test_absent)};

@@ -18,6 +18,7 @@
 #include "allocations.h"
 #include "banyan/banyan.h"
 #include "base/file.h"
+#include "train/folder.h"
 
 #ifndef BY_SOURCE_DIR
 #define BY_SOURCE_DIR "."
@@ -25,21 +26,6 @@
 
 double __wrap_by_device_peak(by_device *d, by_dtype type);
 int __wrap_fsync(int fd);
-cJSON *__real_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
-                                        cJSON_bool terminated);
-cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
-                                        cJSON_bool terminated);
-
-/* The parser of cJSON is spared: it does not say whether a text is malformed or memory is out. */
-cJSON *__wrap_cJSON_ParseWithLengthOpts(const char *text, size_t size, const char **end,
-                                        cJSON_bool terminated)
-{
-    long left = until_failure;
-    until_failure = -1;
-    cJSON *root = __real_cJSON_ParseWithLengthOpts(text, size, end, terminated);
-    until_failure = left;
-    return root;
-}
 
 /* What takes longer than all the rest here and is none of this test's business: measuring the machine, and
  * waiting for its disk. */
@@ -251,12 +237,43 @@ static by_status fresh_body(void)
     return train("fresh", 2, 100, 1, true);
 }
 
-/* Goes on for one step. Few steps are logged, for the number of allocations grows with the lines there are.
+/* Goes on for one step. Few steps are logged and the files of events removed, for the number of
+ * allocations grows with both.
  */
 static by_status resume_body(void)
 {
+    char pattern[320], **found;
+    int count;
+    long left = until_failure;
+    until_failure = -1;
+    snprintf(pattern, sizeof pattern, "%s/resumed/events.*", root);
+    if (by_glob(pattern, &found, &count) == BY_OK) {
+        for (int i = 0; i < count; i++)
+            unlink(found[i]);
+        by_paths_free(found, count);
+    }
+    by_error_clear();
+    until_failure = left;
     by_status s = train("resumed", 100000, 1, 100000, false);
     return s == BY_ERR_CANCELLED ? BY_OK : s;
+}
+
+/* A folder of a version that kept no list of its files gets a whole one, or none. */
+static by_status adopt_body(void)
+{
+    static int whole;
+    char out[320], list[340];
+    snprintf(out, sizeof out, "%s/adopted", root);
+    snprintf(list, sizeof list, "%s/owned.json", out);
+    unlink(list);
+    by_folder f;
+    by_status s = by_folder_open(&f, out);
+    if (s == BY_OK && whole && f.count != whole)
+        s = by_fail(BY_ERR_FORMAT, "%d of %d files were listed", f.count, whole);
+    else if (s == BY_OK)
+        whole = f.count;
+    by_folder_close(&f);
+    return s;
 }
 
 /* ---- tokenizers ------------------------------------------------------------------------------ */
@@ -302,6 +319,8 @@ static int open_files(void)
     return n;
 }
 
+enum { AT_MOST = 5000 }; /* allocations of a body */
+
 /* Run body with its first, second, third ... allocation failing, until it gets through. Every failure must
  * come out as BY_ERR_MEMORY with a message, or not matter; nothing may stay allocated or open. */
 static void fail_each(by_status (*body)(void), long at_least)
@@ -310,6 +329,8 @@ static void fail_each(by_status (*body)(void), long at_least)
     long before = alive, failures = 0;
     int files = open_files();
     for (long n = 0;; n++) {
+        if (n > AT_MOST)
+            fail_msg("more than %d allocations: their number grows with every repetition", AT_MOST);
         by_error_clear();
         until_failure = n;
         by_status status = body();
@@ -399,6 +420,13 @@ static void test_resume(void **state)
     }
 }
 
+static void test_adopt(void **state)
+{
+    (void)state;
+    assert_int_equal(train("adopted", 3, 100, 1, false), BY_OK);
+    fail_each(adopt_body, 100);
+}
+
 static void test_tokenizers(void **state)
 {
     (void)state;
@@ -437,7 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open),      cmocka_unit_test(test_convert),  cmocka_unit_test(test_step),
         cmocka_unit_test(test_recompute), cmocka_unit_test(test_generate), cmocka_unit_test(test_tokenizers),
-        cmocka_unit_test(test_fresh),     cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_fresh),     cmocka_unit_test(test_resume),   cmocka_unit_test(test_adopt),
     };
     return cmocka_run_group_tests_name("failing", tests, set_up, tear_down);
 }

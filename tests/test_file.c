@@ -120,6 +120,12 @@ static void test_file_read_and_map(void **state)
     const char *pipe_path = in_dir("pipe");
     assert_int_equal(mkfifo(pipe_path, 0600), 0);
     assert_int_equal(by_map_open(&m, pipe_path), BY_ERR_IO); /* must not wait for a writer */
+    assert_null(by_file_read(pipe_path, 100, NULL));
+    assert_contains(by_error_message(), "not a regular file");
+    assert_null(by_file_read("/dev/zero", 100, NULL));
+    assert_contains(by_error_message(), "not a regular file");
+    assert_null(by_file_read(dir, 100, NULL));
+    assert_contains(by_error_message(), "not a regular file");
 }
 
 static void test_dirs(void **state)

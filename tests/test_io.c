@@ -177,6 +177,20 @@ static void test_json_print(void **state)
     by_buf_free(&b);
     cJSON_Delete(o);
 
+    /* The type and the digits of a number survive, also in a copy and beside new members. */
+    text = "{\"a\":1.0,\"b\":1,\"s\":\"1.0 \\\" "
+           "2\",\"c\":[1e5,-0.0,2.50,{\"d\":1000000000000000019884624838656}],\"e\":-3.00}";
+    o = parse(text);
+    cJSON *copy = cJSON_Duplicate(o, true);
+    cJSON_Delete(o);
+    assert_true(by_json_put(copy, "b", cJSON_CreateNumber(2)));
+    assert_true(by_json_put(copy, "n", cJSON_CreateNumber(3)));
+    assert_int_equal(by_json_print(&b, copy, false), BY_OK);
+    assert_string_equal(b.data, "{\"a\":1.0,\"b\":2,\"s\":\"1.0 \\\" 2\",\"c\":[1e5,-0.0,2.5,{\"d\":"
+                                "1000000000000000019884624838656}],\"e\":-3.00,\"n\":3}");
+    by_buf_free(&b);
+    cJSON_Delete(copy);
+
     by_json_quote(&b, "a\xff\xe2\x82z");
     assert_string_equal(b.data, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\"");
     by_buf_free(&b);
@@ -730,81 +744,83 @@ static char *svg_of(const by_curve *c)
     return text;
 }
 
-/* Both texts have exactly the lines asked for and none wider than the width. */
-static void check_text(const by_curve *c, int width, int height)
+/* One panel: as many lines as a plot has, and after the legend none wider than the width. */
+static void check_text(const by_curve *c, int width)
 {
-    for (int unicode = 0; unicode < 2; unicode++) {
-        char *text = by_curve_text(c, width, height, unicode);
-        assert_non_null(text);
-        int lines = 0, columns = 0;
-        for (const char *p = text; *p; p++) {
-            if (*p == '\n') {
-                lines++;
-                columns = 0;
-            } else if (((unsigned char)*p & 0xc0) != 0x80) {
-                assert_true(++columns <= width);
-            }
-            if (!unicode)
-                assert_true((unsigned char)*p < 0x80);
+    char *text = by_curve_text(c, width);
+    assert_non_null(text);
+    int lines = 0, columns = 0;
+    for (const char *p = text; *p; p++)
+        if (*p == '\n') {
+            lines++;
+            columns = 0;
+        } else if (((unsigned char)*p & 0xc0) != 0x80) {
+            assert_true(++columns <= BY_MAX(width, 24) || lines == 0);
         }
-        assert_int_equal(lines, height);
-        by_free(text);
-    }
+    assert_int_equal(lines, 1 + 10 + 3);
+    by_free(text);
+}
+
+/* The first path of a class, from its d=" on. */
+static const char *path_of(const char *svg, const char *class)
+{
+    const char *path = strstr(svg, class);
+    assert_non_null(path);
+    return strstr(path, " d=\"") + 4;
 }
 
 static void test_curve_small(void **state)
 {
     (void)state;
-    by_curve none = {.title = "a < b & c"};
-    char *text = svg_of(&none);
+    by_curve_panel p = {.y_label = "loss"};
+    by_curve c = {.title = "a < b & c", .x_label = "step", .panels = &p, .count = 1};
+    char *text = svg_of(&c);
     assert_non_null(strstr(text, "no data yet"));
-    assert_non_null(strstr(text, "a &lt; b &amp; c"));
+    assert_int_equal(occurrences(text, "a &#60; b &#38; c"), 2); /* shown, and for screen readers */
     by_free(text);
-    check_text(&none, 40, 10);
+    check_text(&c, 40);
 
     double x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {5, NAN, 4, INFINITY, -1e308, 3, 2.5, 2};
     by_curve_series s = {.name = "loss", .x = x, .y = y, .count = 1};
-    by_curve c = {.series = &s, .count = 1, .x_label = "step"};
+    p.series = &s;
+    p.count = 1;
     text = svg_of(&c);
     assert_null(strstr(text, "no data yet"));
     by_free(text);
-    check_text(&c, 60, 12);
+    check_text(&c, 60);
 
-    /* Gaps make three strokes: 5; 4; 3 2.5 2. */
+    /* Points that are not finite are left out: 5 4 3 2.5 2. */
     s.count = 8;
     text = svg_of(&c);
-    const char *path = strstr(text, "<path class=\"s0\"");
-    assert_non_null(path);
     size_t moves = 0, lines = 0;
-    for (path = strstr(path, " d=\"") + 4; *path != '"'; path++) {
+    for (const char *path = path_of(text, "<path class=\"line\""); *path != '"'; path++) {
         moves += *path == 'M';
         lines += *path == 'L';
     }
-    assert_int_equal(moves, 3);
-    assert_int_equal(lines, 2);
+    assert_int_equal(moves, 1);
+    assert_int_equal(lines, 4);
     by_free(text);
-    check_text(&c, 60, 12);
-    check_text(&c, 24, 8);
-    text = by_curve_text(&c, -5, 0, false); /* the smallest there is */
-    assert_non_null(text);
-    assert_int_equal(occurrences(text, "\n"), 8);
-    by_free(text);
+    check_text(&c, 60);
+    check_text(&c, -5);
 
-    /* Only NaN, equal values, a logarithmic axis with a point at 0, x that falls back. */
-    double same[3] = {2, 2, 2}, bad[3] = {NAN, NAN, NAN}, zero[3] = {0, 1, 1000}, back[3] = {1, 3, 2};
+    /* Only NaN; equal values; equal values of 0; a value too small to divide by. */
+    double same[3] = {2, 2, 2}, bad[3] = {NAN, NAN, NAN}, zero[3] = {0, 0, 0}, tiny[1] = {1e-310};
     by_curve_series odd[] = {{.name = "bad", .x = x, .y = bad, .count = 3},
-                             {.name = "same", .x = zero, .y = same, .count = 3, .style = BY_CURVE_POINTS},
-                             {.name = "back", .x = back, .y = y, .count = 3, .smoothing = 0.9}};
-    for (int i = 0; i < 3; i++) {
-        by_curve d = {
-            .series = &odd[i], .count = 1, .log_x = i == 1, .y_label = "y", .width = 300, .height = 200};
-        by_free(svg_of(&d));
-        check_text(&d, 30, 9);
+                             {.name = "same", .x = same, .y = same, .count = 3, .exact = true},
+                             {.name = "zero", .x = zero, .y = zero, .count = 3},
+                             {.name = "tiny", .x = x, .y = tiny, .count = 1}};
+    for (int i = 0; i < BY_COUNT(odd); i++) {
+        p.series = &odd[i];
+        by_free(svg_of(&c));
+        check_text(&c, 30);
     }
-    by_curve marks = {.series = &odd[1], .count = 1, .log_x = true};
-    text = svg_of(&marks);
-    assert_int_equal(occurrences(text, "<circle"), 3); /* legend, 1, 1000 */
-    by_free(text);
+}
+
+static void assert_ticks(const char *svg, const char *const *expected, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!strstr(svg, expected[i]))
+            fail_msg("no tick %s", expected[i]);
 }
 
 static void test_curve_ticks(void **state)
@@ -812,22 +828,67 @@ static void test_curve_ticks(void **state)
     (void)state;
     double x[2] = {0, 3000}, y[2] = {2.2, 3.9};
     by_curve_series s = {.name = "loss", .x = x, .y = y, .count = 2};
-    by_curve c = {.series = &s, .count = 1};
+    by_curve_panel p = {.y_label = "loss (nats per token)", .series = &s, .count = 1};
+    by_curve c = {.x_label = "step", .panels = &p, .count = 1};
     char *text = svg_of(&c);
-    static const char *const expected[] = {">0<",    ">500<", ">1k<",  ">1.5k<", ">2k<",
-                                           ">2.5k<", ">3k<",  ">2.2<", ">3.0<",  ">3.8<"};
-    for (int i = 0; i < BY_COUNT(expected); i++)
-        if (!strstr(text, expected[i]))
-            fail_msg("no tick %s", expected[i]);
+    static const char *const small[] = {">0<",    ">500<", ">1k<",  ">1.5k<", ">2k<",
+                                        ">2.5k<", ">3k<",  ">2.2<", ">3<",    ">3.8<"};
+    assert_ticks(text, small, BY_COUNT(small));
     by_free(text);
-    c.log_x = true;
-    x[0] = 1;
-    x[1] = 1e6;
+    x[0] = 2000000;
+    x[1] = 2000100;
     text = svg_of(&c);
-    static const char *const powers[] = {">1<", ">10<", ">100<", ">1k<", ">10k<", ">100k<", ">1M<"};
-    for (int i = 0; i < BY_COUNT(powers); i++)
-        if (!strstr(text, powers[i]))
-            fail_msg("no tick %s", powers[i]);
+    static const char *const near[] = {">2M<", ">2.00002M<", ">2.0001M<"};
+    assert_ticks(text, near, BY_COUNT(near));
+    by_free(text);
+}
+
+/* Panels: an axis of their own each, one horizontal axis, colours that go on, dots for exact values. */
+static void test_curve_panels(void **state)
+{
+    (void)state;
+    double x[3] = {10, 20, 30}, loss[3] = {3, 2, 1}, held[3] = {3, 2.5, 2}, accuracy[3] = {0.5, 0.75, 0.7};
+    by_curve_series s[] = {{.name = "training loss", .x = x, .y = loss, .count = 3},
+                           {.name = "held-out loss", .x = x, .y = held, .count = 3, .exact = true},
+                           {.name = "held-out accuracy", .x = x, .y = accuracy, .count = 3, .exact = true}};
+    by_curve_panel p[] = {{"loss (nats per example)", s, 2}, {"accuracy (0 to 1)", s + 2, 1}};
+    by_curve c = {.title = "BERT", .x_label = "step", .panels = p, .count = 2};
+    char *svg = svg_of(&c);
+    static const char *const texts[] = {">BERT</text>",
+                                        ">step</text>",
+                                        ">loss (nats per example)</text>",
+                                        ">accuracy (0 to 1)</text>",
+                                        ">training loss</tspan><tspan class=\"value\" dx=\"7\">1.",
+                                        ">held-out loss</tspan><tspan class=\"value\" dx=\"7\">2<",
+                                        ">held-out accuracy</tspan><tspan class=\"value\" dx=\"7\">0.7<"};
+    for (int i = 0; i < BY_COUNT(texts); i++)
+        if (occurrences(svg, texts[i]) != 1)
+            fail_msg("not once: %s", texts[i]);
+    static const char *const ticks[] = {">1.5<", ">2.5<", ">0.6<", ">0.7<", ">10<", ">30<"};
+    assert_ticks(svg, ticks, BY_COUNT(ticks));
+    assert_int_equal(occurrences(svg, ">30<"), 1); /* the steps are written once */
+    for (int i = 0; i < 3; i++) {
+        char group[32];
+        by_format(group, sizeof group, "<g class=\"s%d\">", i);
+        assert_int_equal(occurrences(svg, group), 1);
+    }
+    /* Three dots for the accuracy, below the losses: the first the lowest, the second the highest. */
+    const char *dots = path_of(strstr(svg, "<g class=\"s2\">"), "\"dots\"");
+    double at[3][2];
+    assert_int_equal(sscanf(dots, "M%lf %lfh0M%lf %lfh0M%lf %lfh0\"", &at[0][0], &at[0][1], &at[1][0],
+                            &at[1][1], &at[2][0], &at[2][1]),
+                     6);
+    assert_true(at[0][0] < at[1][0] && at[1][0] < at[2][0]);
+    assert_true(at[0][1] > at[2][1] && at[2][1] > at[1][1] && at[1][1] > 500);
+    by_free(svg);
+
+    char *text = by_curve_text(&c, 76);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "  loss (nats per example)   ⠤⠒ training loss 1."));
+    assert_non_null(strstr(text, "   ● held-out loss 2\n"));
+    assert_non_null(strstr(text, "  accuracy (0 to 1)   ● held-out accuracy 0.7\n"));
+    assert_int_equal(occurrences(text, "\n"), 1 + 10 + 1 + 6 + 3);
+    assert_int_equal(occurrences(text, "●"), 2 + 6);
     by_free(text);
 }
 
@@ -842,28 +903,33 @@ static void test_curve_million(void **state)
         x[i] = (double)(i + 1);
         y[i] = 2 + 8 / sqrt((double)(i + 1)) + 0.1 * by_rng_uniform(&r);
     }
-    y[n / 3] = 9.5; /* the only spike must survive the reduction */
-    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = n, .smoothing = BY_CURVE_AUTO};
-    by_curve c = {.series = &s, .count = 1};
+    y[n / 3] = 9.5;  /* the only spike must survive the reduction */
+    y[n / 2] = 2000; /* and one that is far outside must not flatten the rest */
+    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = n, .exact = true};
+    by_curve_panel p = {.series = &s, .count = 1};
+    by_curve c = {.panels = &p, .count = 1};
     char *text = svg_of(&c);
+    assert_non_null(strstr(text, ">2k<")); /* exact values are all shown */
     assert_true(strlen(text) < 200000);
-    const char *path = strstr(text, "<path class=\"s0\"");
-    assert_non_null(path);
+    by_free(text);
+    s.exact = false;
+    text = svg_of(&c);
+    assert_true(strlen(text) < 200000);
+    assert_null(strstr(text, ">2k<"));
+    assert_non_null(strstr(text, ">10<"));
     double target = 0;
     bool spike = false;
-    for (path = strstr(path, " d=\"") + 4; *path != '"'; path++) {
+    for (const char *path = path_of(text, "<path class=\"faint\""); *path != '"'; path++) {
         double px, py;
         if ((*path == 'L' || *path == 'M') && sscanf(path + 1, "%lf %lf", &px, &py) == 2) {
             if (target == 0)
                 target = py; /* the first value, 10, is near the top */
-            spike |= px > 300 && fabs(py - target) < 60;
+            spike |= px > 300 && px < 400 && fabs(py - target) < 60;
         }
     }
     assert_true(spike);
     by_free(text);
-    c.log_x = true;
-    by_free(svg_of(&c));
-    check_text(&c, 80, 20);
+    check_text(&c, 80);
     by_free(x);
     by_free(y);
 }
@@ -871,20 +937,27 @@ static void test_curve_million(void **state)
 static void test_curve_text(void **state)
 {
     (void)state;
-    double x[2] = {0, 10}, y[2] = {0, 10};
-    by_curve_series s = {.name = "up", .x = x, .y = y, .count = 2};
-    by_curve c = {.title = "T", .series = &s, .count = 1};
-    char *text = by_curve_text(&c, 24, 9, false);
-    /* The range is [0, 10.5], so dot i of 20 has height 4 i 10 / (19 10.5) of 4, rounded. */
-    assert_string_equal(text, "    T\n"
-                              "10 +                  **\n"
-                              "   |             *****\n"
-                              " 5 +        *****\n"
-                              "   |   *****\n"
-                              " 0 +***\n"
-                              "   ++---------+--------+\n"
-                              "    0         5       10\n"
-                              "    * up 10\n");
+    double ends[2] = {0, 10}, x[3] = {0, 5, 10}, y[3] = {10, 5, 0};
+    by_curve_series s[] = {{.name = "up", .x = ends, .y = ends, .count = 2},
+                           {.name = "down", .x = x, .y = y, .count = 3, .exact = true}};
+    by_curve_panel p = {.y_label = "y", .series = s, .count = 2};
+    by_curve c = {.title = "T", .x_label = "step", .panels = &p, .count = 1};
+    char *text = by_curve_text(&c, 30);
+    /* The average of 0 and 10 reaches 10 / 1.04; the range is [0, 10.5]. */
+    assert_string_equal(text, "         y   ⠤⠒ up 9.615   ● down 0\n"
+                              "     10 ┤●                   ⢀\n"
+                              "        │                  ⢀⠔⠁\n"
+                              "      8 ┤                ⡠⠒⠁\n"
+                              "        │             ⢀⡠⠊\n"
+                              "      6 ┤           ⢀⠔⠁\n"
+                              "        │         ⡠●⠁\n"
+                              "      4 ┤       ⡠⠊\n"
+                              "        │    ⢀⠔⠊\n"
+                              "      2 ┤  ⢀⠔⠁\n"
+                              "      0 ┤⡠⠊⠁                 ●\n"
+                              "        └┬─────────┬─────────┬\n"
+                              "         0         5        10\n"
+                              "                 step\n");
     by_free(text);
 }
 
@@ -896,7 +969,8 @@ int main(void)
         TEST(test_st_headers),   TEST(test_st_round_trip),    TEST(test_st_write_refuses),
         TEST(test_st_shards),    TEST(test_st_fixtures),      TEST(test_st_large),
         TEST(test_events),       TEST(test_events_disk_full), TEST(test_curve_small),
-        TEST(test_curve_ticks),  TEST(test_curve_million),    TEST(test_curve_text),
+        TEST(test_curve_ticks),  TEST(test_curve_panels),     TEST(test_curve_million),
+        TEST(test_curve_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

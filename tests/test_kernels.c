@@ -268,25 +268,58 @@ static double act_value(by_act act, double x)
         return tanh(x);
     case BY_SIGMOID:
         return 1 / (1 + exp(-x));
+    case BY_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
+    case BY_GELU_10:
+        return fmax(fmin(x * 0.5 * erfc(-x * M_SQRT1_2), 10), -10);
+    case BY_RELU2:
+        return x > 0 ? x * x : 0;
+    case BY_RELU6:
+        return fmax(fmin(x, 6), 0);
+    case BY_LEAKY_RELU:
+        return x > 0 ? x : 0.01 * x;
+    case BY_HARD_SWISH:
+        return x * fmax(fmin(x + 3, 6), 0) / 6;
+    case BY_MISH:
+        return x * tanh(log1p(exp(x)));
+    case BY_LAPLACE:
+        return 0.5 * erfc(-(x - 0.707107) / (0.282095 * sqrt(2)));
+    case BY_SQRT_SOFTPLUS:
+        return sqrt(log1p(exp(x)));
     default:
         return x;
     }
 }
 
-/* Central difference of the function above, exact to about 1e-9. */
+/* Central difference of the function above, exact to about 1e-9; by hand where a function has corners. */
 static double act_slope(by_act act, double x)
 {
     const double h = 1e-4, a = act_value(act, x + h) - act_value(act, x - h);
     const double b = act_value(act, x + 2 * h) - act_value(act, x - 2 * h);
-    return act == BY_RELU ? x > 0 : (8 * a - b) / (12 * h);
+    switch (act) {
+    case BY_RELU:
+        return x > 0;
+    case BY_GELU_10:
+        return x > 10 ? 0 : act_slope(BY_GELU, x);
+    case BY_RELU2:
+        return x > 0 ? 2 * x : 0;
+    case BY_RELU6:
+        return x > 0 && x < 6;
+    case BY_LEAKY_RELU:
+        return x > 0 ? 1 : 0.01;
+    case BY_HARD_SWISH:
+        return x < -3 ? 0 : x <= 3 ? x / 3 + 0.5 : 1;
+    default:
+        return (8 * a - b) / (12 * h);
+    }
 }
 
 static void check_activation(const kernel_set *set, by_dtype type)
 {
-    for (int k = 0; k < BY_COUNT(sizes) * 7; k++) {
+    for (int k = 0; k < BY_COUNT(sizes) * BY_ACT_COUNT; k++) {
         pool p = {.rng = by_rng_make(5, (uint64_t)k)};
-        by_activation_attr a = {.act = (by_act)(k % 7)};
-        const int64_t rows = sizes[k / 7][0], cols = sizes[k / 7][1];
+        by_activation_attr a = {.act = (by_act)(k % BY_ACT_COUNT)};
+        const int64_t rows = sizes[k / BY_ACT_COUNT][0], cols = sizes[k / BY_ACT_COUNT][1];
         by_tensor *x = TENSOR(&p, type, rows, cols), *y = TENSOR(&p, type, rows, cols);
         by_tensor *dy = TENSOR(&p, type, rows, cols), *dx = TENSOR(&p, type, rows, cols);
         double *u = randomise(&p, x, 3), *v = randomise(&p, dy, 1);

@@ -285,9 +285,10 @@ static void test_null_model(void **state)
     by_pass *pass = by_pass_new(m, &batch, &(by_pass_spec){0});
     by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 1);
     by_rewriter *rewriter = by_rewriter_new(m, NULL, &(by_rewriter_spec){0});
+    by_predictor *predictor = by_predictor_new(m, NULL, &(by_predictor_spec){0});
     by_trainer *trainer = by_trainer_new(m, &(by_trainer_spec){0});
     by_update *update = by_update_new(NULL, &(by_optimizer_spec){0});
-    assert_true(!generator && !pass && !passes && !rewriter && !by_passes_get(passes, &batch));
+    assert_true(!generator && !pass && !passes && !rewriter && !predictor && !by_passes_get(passes, &batch));
     assert_true(!trainer && !update && !by_trainer_program(trainer, &batch) && !by_update_program(update));
     assert_int_equal(by_rewriter_returned(rewriter) + by_rewriter_most(rewriter), 0);
     const by_status bad[] = {
@@ -312,6 +313,10 @@ static void test_null_model(void **state)
         by_train_run(NULL, NULL, NULL),
         by_finetune_run(NULL, NULL, NULL),
         by_embedder_run(NULL, NULL, 0, NULL),
+        by_predictor_classify(predictor, NULL, NULL, 0, NULL),
+        by_predictor_fill(predictor, NULL, 0, 1, NULL),
+        by_predictor_tag(predictor, NULL, 0, NULL),
+        by_predictor_answer(predictor, NULL, NULL, 0, &(by_answer_spec){0}, NULL),
         by_tokenizer_save(NULL, "x"),
         by_tokenizer_write(NULL, "x"),
         by_verify(NULL, "x", NULL, NULL),

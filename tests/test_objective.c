@@ -785,7 +785,7 @@ static by_run_spec run_of(const char *out, const char *const *data, int count)
                          .steps = 8,
                          .eval_every = 4,
                          .save_every = 4,
-                         .schedule = {.kind = BY_SCHEDULE_COSINE, .warmup = -1, .min_rate = -1},
+                         .schedule = {.kind = BY_SCHEDULE_COSINE, .rate = -1, .warmup = -1, .min_rate = -1},
                          .optimizer = {.weight_decay = 0.1, .max_grad_norm = 1},
                          .seed = 5,
                          .out = in_root(out),
@@ -920,8 +920,8 @@ static void test_bad_runs(void **state)
     s.tokenizer = in_root("words");
     s.objective.name = "guess";
     refuse(s, BY_ERR_ARGUMENT, "no objective is called \"guess\"; there are: lm, mlm");
-    s.objective.name = "lm";
-    refuse(s, BY_ERR_UNSUPPORTED, "has no head for the objective \"lm\"");
+    s.objective.name = "spans";
+    refuse(s, BY_ERR_UNSUPPORTED, "has no head for the objective \"spans\"");
     s.objective.name = NULL;
     s.shape.context = 7;
     refuse(s, BY_ERR_ARGUMENT, "7 tokens are too short");

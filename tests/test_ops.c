@@ -97,6 +97,35 @@ static void check_slopes(trial *t, const by_op_sample_leaf *l, const double *gra
                  sqrt(error), sqrt(size));
 }
 
+/* A query that sees no key has equal weights whatever its scores are, and its gradient is the reference's,
+ * which is not the slope: masks are added to scores there, and rounding makes them equal. Such queries are
+ * left out of the loss; test_attention.c has them. They are those that do not change with q. */
+static void leave_out_unseen(trial *t)
+{
+    by_tensor *y = t->sample->out[0].tensor;
+    const by_op_sample_leaf *l = &t->sample->leaf[0];
+    if (!y->node || y->node->op != BY_OP_ATTENTION)
+        return;
+    const by_attention_attr *a = y->node->attr;
+    const int64_t rows = by_tensor_rows(y), heads = a->heads, dim = a->head_dim,
+                  columns = by_tensor_cols(l->tensor);
+    double *q = l->tensor->data, *cotangent = t->cotangent[0].values;
+    double *before = by_alloc((size_t)by_elements(y) * sizeof *before);
+    uint64_t seed = 7;
+    assert_non_null(before);
+    run_once(t);
+    memcpy(before, y->data, (size_t)by_elements(y) * sizeof *before);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < heads * dim; c++)
+            q[r * columns + c] += by_op_sample_noise(&seed);
+    run_once(t);
+    for (int64_t i = 0; i < rows * heads; i++)
+        if (memcmp((const double *)y->data + i * dim, before + i * dim, (size_t)dim * sizeof *before) == 0)
+            memset(cotangent + i * dim, 0, (size_t)dim * sizeof *cotangent);
+    by_free(before);
+    fill_leaves(t);
+}
+
 static void test_gradients(void **state)
 {
     (void)state;
@@ -106,6 +135,7 @@ static void test_gradients(void **state)
         trial *t;
         for (int which = 0; by_ops[op].grad && (t = trial_new(how, (by_op)op, which)); which++) {
             if (t->how.gradients) {
+                leave_out_unseen(t);
                 run_once(t);
                 result *r = collect_result(t);
                 for (int i = 0, k = 0; i < t->sample->n_leaves; i++) {

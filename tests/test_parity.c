@@ -1,5 +1,5 @@
-/* test_parity.c - models against values that the reference library computed (shared/parity), and that a
- * difference does not go unnoticed: every kind of tensor is spoiled once. */
+/* test_parity.c - models against values that the reference library computed (tests/data/verify,
+ * shared/parity), and that a difference does not go unnoticed: every kind of tensor is spoiled once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +23,9 @@ static const char *case_dir(const char *name)
 {
     static char path[1024];
     const char *shared = getenv("BANYAN_SHARED");
+    snprintf(path, sizeof path, BY_SOURCE_DIR "/tests/data/verify/%s", name);
+    if (by_dir_exists(path))
+        return path;
     snprintf(path, sizeof path, "%s/parity/%s", shared ? shared : BY_SOURCE_DIR "/../shared", name);
     if (!by_dir_exists(path)) {
         print_message("%s is not there\n", path);
@@ -105,6 +108,18 @@ static void expect_equal(const char *name, by_dtype dtype)
     assert_true(r.ok > 25);
 }
 
+/* The cases of this repository, which every machine has. */
+static void test_own_cases(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"gpt2", "bert", "t5"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+        expect_equal(cases[i], BY_F16);
+    }
+}
+
 static void test_gpt2_lm(void **state)
 {
     (void)state;
@@ -151,12 +166,29 @@ static void test_encoders(void **state)
 static void test_encoder_decoders(void **state)
 {
     (void)state;
-    static const char *const cases[] = {"marian", "t5-relu", "t5-gated-gelu", "bart", "train-t5"};
+    static const char *const cases[] = {"marian", "t5-relu", "t5-gated-gelu", "bart",
+                                        "mbart",  "pegasus", "train-t5"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);
     }
     expect_equal("bart", BY_BF16);
+}
+
+/* Configurations and inputs that were once computed as if a key or a mask were not there. */
+static void test_differences(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"bert-isdecoder",      "gpt2-alias-num_attention_heads",
+                                        "gpt2cls-padmid-mask", "marian-untied-unshared",
+                                        "xlm-causal-leftpad",  "xlm-summary-last",
+                                        "xlmr-pad-nomask"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        char name[80];
+        snprintf(name, sizeof name, "../differences/models/%s", cases[i]);
+        expect_equal(name, BY_F32);
+    }
+    expect_equal("gpt2-untied-lm", BY_F32);
 }
 
 /* Texts are said not to have run in 16 bits, in one line each, and are not counted; otherwise all do. */
@@ -532,12 +564,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_measures),
+        cmocka_unit_test(test_own_cases),
         cmocka_unit_test(test_gpt2_lm),
         cmocka_unit_test(test_gpt2_classify),
         cmocka_unit_test(test_gpt_lm),
         cmocka_unit_test(test_train_gpt2),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_encoder_decoders),
+        cmocka_unit_test(test_differences),
         cmocka_unit_test(test_not_run),
         cmocka_unit_test(test_spoiled_passes),
         cmocka_unit_test(test_spoiled_encoder_decoder),

@@ -70,22 +70,23 @@ static void no_repeat_rules_out_what_completes_a_run(void **state)
     by_sampler s = open_sampler(6);
     const int32_t text[] = {1, 2, 3, 1, 2, 4, 1, 2};
     float row[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = row, .count = s.vocab}, text, 8,
+    by_rule_no_repeat(&(by_scores){.value = row, .count = s.vocab}, text, 8, text, 8,
                       3); /* 1 2 was followed by 3 and by 4 */
     assert_string_equal(left(row, 6), "abcf");
     float pairs[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = pairs, .count = s.vocab}, text, 8, 2);
+    by_rule_no_repeat(&(by_scores){.value = pairs, .count = s.vocab}, text, 8, text, 8, 2);
     assert_string_equal(left(pairs, 6), "abcf");
     float singles[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = singles, .count = s.vocab}, text, 8, 1);
+    by_rule_no_repeat(&(by_scores){.value = singles, .count = s.vocab}, text, 8, text, 8, 1);
     assert_string_equal(left(singles, 6), "af");
     float none[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 2, 3);
-    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 0, 1);
-    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 8, INT32_MAX);
+    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 2, text, 2, 3);
+    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 0, text, 0, 1);
+    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 8, text, 8, INT32_MAX);
     assert_string_equal(left(none, 6), "abcdef");
     float twice[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = twice, .count = s.vocab}, (int32_t[]){5, 5, 5}, 3, 3);
+    by_rule_no_repeat(&(by_scores){.value = twice, .count = s.vocab}, (int32_t[]){5, 5, 5}, 3,
+                      (int32_t[]){5, 5, 5}, 3, 3);
     assert_string_equal(left(twice, 6), "abcde");
     by_sampler_close(&s);
 }
@@ -333,6 +334,12 @@ static void samples_follow_the_distribution(void **state)
          {.temperature = 1, .typical_p = 0.3},
          0x0c4,
          1}, /* entropy 2.236, e^-2.236 = 0.107: 7, 6, 2 reach 0.33 */
+        {"epsilon 0.08", {.temperature = 1, .epsilon_cutoff = 0.08}, 0x0d5, 1}, /* at least 0.08: 0 2 4 6 7 */
+        {"epsilon 0.9", {.temperature = 1, .epsilon_cutoff = 0.9}, 0x001, 1},   /* the likeliest stays */
+        /* entropy 2.236: sqrt(0.5) e^-2.236 = 0.0756; 0.4 of it is 0.894, the first terms are 0.333 0.301
+           0.265 */
+        {"eta 0.5", {.temperature = 1, .eta_cutoff = 0.5}, 0x0d5, 1},
+        {"top-h 0.4", {.temperature = 1, .top_h = 0.4}, 0x011, 1},
         {"banned", {.temperature = 1, .banned = (int32_t[]){0, 4}, .banned_count = 2}, 0xfee, 1},
         /* at 0.5: 0.0484 0.0289 0.0169 0.0121 0.0081 of 0.1324; four reach 0.80, and 0.0121 is 0.25 of the
            first */

@@ -930,13 +930,15 @@ static void checkpoints_are_averaged(void **state)
     by_device *d = by_device_open("cpu", 1);
     by_model *m = small_model(d);
     const float values[] = {100, 1, 5, 6};
+    by_folder folder;
+    assert_int_equal(by_folder_open(&folder, in_root("run")), BY_OK);
     for (int i = 0; i < 4; i++) {
         fill(m, values[i]);
         by_run_state s = {.step = 10 * (i + 1), .best_eval = NAN};
-        assert_int_equal(by_checkpoint_save(in_root("run"), m, NULL, &s, false, 4), BY_OK);
+        assert_int_equal(by_checkpoint_save(&folder, m, NULL, &s, false, 4), BY_OK);
     }
     int used_ones;
-    assert_int_equal(by_checkpoint_average(in_root("run"), 3, m, &used_ones), BY_OK);
+    assert_int_equal(by_checkpoint_average(&folder, 3, m, &used_ones), BY_OK);
     assert_int_equal(used_ones, 3);
     float out[1024];
     by_params *p = by_model_params(m);
@@ -944,8 +946,9 @@ static void checkpoints_are_averaged(void **state)
         assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, out), BY_OK);
         assert_float_equal(out[0], 4 + i, 1e-6);
     }
-    assert_int_equal(by_checkpoint_average(in_root("run"), 9, m, &used_ones), BY_OK);
+    assert_int_equal(by_checkpoint_average(&folder, 9, m, &used_ones), BY_OK);
     assert_int_equal(used_ones, 4);
+    by_folder_close(&folder);
     by_model_free(m);
     by_device_free(d);
 }

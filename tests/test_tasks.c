@@ -178,6 +178,99 @@ static void test_labels(void **state)
     by_cases_close(&c);
 }
 
+/* A list of objects is read as lines of them are, wherever its lines end. */
+static void test_json_lists(void **state)
+{
+    (void)state;
+    by_cases c =
+        read_cases("list.json",
+                   " [\n{\"text\": \"a ] , }\\\" {\",\n \"label\": 1},\n\n {\"text\": \"b\", \"label\": 0}]",
+                   (by_task_data){0});
+    assert_int_equal(c.count, 2);
+    assert_string_equal(c.list[0].text, "a ] , }\" {");
+    assert_int_equal(c.list[0].line, 2);
+    assert_int_equal(c.list[1].line, 5);
+    assert_string_equal(c.list[1].labels[0], "0");
+    by_cases_close(&c);
+    by_task_data answer = {.kind = BY_WORK_ANSWER};
+    c = read_cases("list.json",
+                   "[{\"question\": \"who\", \"context\": \"he did\", \"answers\": [{\"text\": \"he\", "
+                   "\"answer_start\": 0}]}]",
+                   answer);
+    assert_int_equal(c.list[0].n_answers, 1);
+    by_cases_close(&c);
+}
+
+/* ---- headers --------------------------------------------------------------------------------- */
+
+/* A header whose names are not known is not taken for an example. */
+static void test_unknown_headers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        by_task_data spec;
+        const char *says[3];
+    } wrong[] = {
+        {"review\tsentiment\nso good\tpos\nso bad\tneg\nfine too\tpos\nworse yet\tneg\n",
+         {0},
+         {"line 1", "--text \"review\" --label \"sentiment\"", "--header no"}},
+        {"text\tsentiment\nso good\tpos\nso bad\tneg\n",
+         {0},
+         {"line 1", "\"text\", \"sentiment\"", "--label"}},
+        {"review\tlabel\nso good\tpos\nso bad\tneg\n", {0}, {"line 1", "\"review\", \"label\"", "--text"}},
+        {"phrase\tmark\nso good\t2.5\nso bad\t1\n",
+         {.kind = BY_WORK_REGRESS},
+         {"line 1", "header", "--header no"}},
+        {"english\tgerman\na cat\teine Katze\na dog\tein Hund\n",
+         {.kind = BY_WORK_SEQ2SEQ},
+         {"line 1", "--source-column \"english\" --target-column \"german\"", "--header no"}},
+        {"a\tb\nc\td\n", {.header = BY_HEADER_YES}, {"line 1", "\"a\", \"b\"", "--text"}},
+    };
+    by_cases c;
+    for (int i = 0; i < BY_COUNT(wrong); i++) {
+        assert_int_equal(by_cases_open(&c, write_file("h.tsv", wrong[i].text), &wrong[i].spec),
+                         BY_ERR_FORMAT);
+        by_cases_close(&c);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(by_error_message(), wrong[i].says[k]))
+                fail_msg("case %d: \"%s\" does not say %s", i, by_error_message(), wrong[i].says[k]);
+    }
+    /* The remedies work. */
+    c = read_cases("h.tsv", wrong[0].text, (by_task_data){.text = "review", .label = "sentiment"});
+    assert_int_equal(c.count, 4);
+    by_cases_close(&c);
+    c = read_cases("h.tsv", wrong[0].text,
+                   (by_task_data){.text = "1", .label = "2", .header = BY_HEADER_YES});
+    assert_int_equal(c.count, 4);
+    by_cases_close(&c);
+    c = read_cases("h.tsv", wrong[0].text, (by_task_data){.header = BY_HEADER_NO});
+    assert_int_equal(c.count, 5);
+    by_cases_close(&c);
+    /* No header: a first label that occurs again, or a sentence. */
+    c = read_cases("h.tsv", "fine\tpos\nso bad\tneg\nso good\tpos\nworse\tneg\n", (by_task_data){0});
+    assert_int_equal(c.count, 4);
+    by_cases_close(&c);
+    c = read_cases("h.tsv", "Well, who knows?\trare\nso bad\tneg\nso good\tneg\nworse\tneg\n",
+                   (by_task_data){0});
+    assert_int_equal(c.count, 4);
+    by_cases_close(&c);
+}
+
+static void test_description(void **state)
+{
+    (void)state;
+    by_buf out = {0};
+    by_cases c = read_cases("h.tsv", "id\tlabel\tsentence\n1\tneg\tso bad\n2\tpos\tfine\n3\tneg\tno\n",
+                            (by_task_data){0});
+    by_cases_describe(&c, &out);
+    assert_non_null(strstr(out.data,
+                           "h.tsv: 3 rows; with a header, text column 3 \"sentence\", label column 2 "
+                           "\"label\"\n  2 labels: neg (2), pos (1)"));
+    by_buf_free(&out);
+    by_cases_close(&c);
+}
+
 /* ---- bad files ------------------------------------------------------------------------------- */
 
 static void test_bad_files(void **state)
@@ -205,6 +298,19 @@ static void test_bad_files(void **state)
         {"a.jsonl", "{\"text\": \"a\"}\n", {0}, "line 1", "no \"label\""},
         {"a.jsonl", "{\"text\": \"a\", \"label\": 1}\n{\n", {0}, "line 2", "a.jsonl"},
         {"a.jsonl", "[1]\n", {0}, "line 1", "object"},
+        {"a.json", "[{\"text\": \"a\", \"label\": 1},\n{\"text\": 1}]", {0}, "line 2", "no \"text\""},
+        {"a.json", "[{\"text\": \"a\", \"label\": 1}\n{\"text\": 1}]", {0}, "line 2", "comma"},
+        {"a.json", "[{\"text\": \"a\", \"label\": 1},\n", {0}, "line 2", "a.json"},
+        {"a.json", "[{\"text\": \"a\", \"label\": 1}\n", {0}, "line 2", "cut off"},
+        {"a.jsonl",
+         "{\"review\": \"a\", \"label\": 1}\n",
+         {0},
+         "line 1",
+         "\"review\", \"label\": name the right one with --text"},
+        {"a.parquet", "PAR1\x15", {0}, "a.parquet is Parquet", "pandas.read_parquet"},
+        {"a.xz", "\xfd\x37zXZ", {0}, "a.xz", "not UTF-8"},
+        {"a.bz2", "BZh91", {0}, "a.bz2", "bunzip2 -k"},
+        {"a.zip", "PK\x03\x04", {0}, "a.zip", "unzip"},
         {"a.jsonl", "{\"text\": \"a\", \"label\": [1]}\n", {0}, "line 1", "neither text nor a number"},
         {"a.jsonl", "{\"tokens\": [\"a\"], \"tags\": []}\n", {.kind = BY_WORK_TAG}, "line 1", "same length"},
         {"a.conll", "a O\nb\n", {.kind = BY_WORK_TAG}, "line 2", "1 column"},
@@ -473,12 +579,14 @@ static void test_class_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),      cmocka_unit_test(test_json_lines),
-        cmocka_unit_test(test_conll),       cmocka_unit_test(test_squad),
-        cmocka_unit_test(test_labels),      cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_tag_targets), cmocka_unit_test(test_answer_targets),
-        cmocka_unit_test(test_best_span),   cmocka_unit_test(test_judging),
-        cmocka_unit_test(test_rates),       cmocka_unit_test(test_class_weights),
+        cmocka_unit_test(test_tables),         cmocka_unit_test(test_json_lines),
+        cmocka_unit_test(test_json_lists),     cmocka_unit_test(test_unknown_headers),
+        cmocka_unit_test(test_description),    cmocka_unit_test(test_conll),
+        cmocka_unit_test(test_squad),          cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_bad_files),      cmocka_unit_test(test_tag_targets),
+        cmocka_unit_test(test_answer_targets), cmocka_unit_test(test_best_span),
+        cmocka_unit_test(test_judging),        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_class_weights),
     };
     return cmocka_run_group_tests(tests, set_up, tiny_close);
 }

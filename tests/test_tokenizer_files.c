@@ -245,16 +245,17 @@ static void test_long_word(void **state)
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 /* A WordLevel tokenizer with these stages, its vocabulary the words of `words`; NULL is "null". */
-static by_tokenizer *with_stages(const char *normalizer, const char *splitter, const char *decoder,
-                                 const char *vocab)
+static by_tokenizer *with_post(const char *normalizer, const char *splitter, const char *decoder,
+                               const char *vocab, const char *post)
 {
     char *json = by_sprintf(
         "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[{\"id\":99,\"content\":"
         "\"[X]\","
         "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,\"special\":true}],"
-        "\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":null,\"decoder\":%s,\"model\":{\"type\":"
+        "\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,\"decoder\":%s,\"model\":{\"type\":"
         "\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,%s}}}",
-        normalizer ? normalizer : "null", splitter ? splitter : "null", decoder ? decoder : "null", vocab);
+        normalizer ? normalizer : "null", splitter ? splitter : "null", post ? post : "null",
+        decoder ? decoder : "null", vocab);
     assert_non_null(json);
     by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "stages");
     if (!t)
@@ -263,11 +264,20 @@ static by_tokenizer *with_stages(const char *normalizer, const char *splitter, c
     return t;
 }
 
-static void check_ids(by_tokenizer *t, const char *text, const char *expected)
+static by_tokenizer *with_stages(const char *normalizer, const char *splitter, const char *decoder,
+                                 const char *vocab)
+{
+    return with_post(normalizer, splitter, decoder, vocab, NULL);
+}
+
+/* pair: a second text, or NULL. Frees the tokenizer. */
+static void check_post(by_tokenizer *t, const char *text, const char *pair, bool special,
+                       const char *expected)
 {
     by_encoding e;
-    assert_int_equal(by_tokenizer_encode_with(t, text, strlen(text), &(by_encode_spec){.offsets = true}, &e),
-                     BY_OK);
+    by_encode_spec spec = {
+        .offsets = true, .special = special, .pair = pair, .pair_size = pair ? strlen(pair) : 0};
+    assert_int_equal(by_tokenizer_encode_with(t, text, strlen(text), &spec, &e), BY_OK);
     by_buf out = {0};
     by_buf_puts(&out, "");
     for (size_t i = 0; i < e.ids.count; i++)
@@ -276,6 +286,11 @@ static void check_ids(by_tokenizer *t, const char *text, const char *expected)
     by_buf_free(&out);
     by_encoding_free(&e);
     by_tokenizer_free(t);
+}
+
+static void check_ids(by_tokenizer *t, const char *text, const char *expected)
+{
+    check_post(t, text, NULL, false, expected);
 }
 
 /* Ids and places in the original bytes. */
@@ -290,7 +305,7 @@ static void test_stages(void **state)
     check_ids(with_stages("{\"type\":\"NFC\"}", NULL, NULL, "\"\xc3\xa9\":1"), "e\xcc\x81", "1[0,1]");
     check_ids(with_stages("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\d+\"},\"content\":\"0\"}",
                           "{\"type\":\"Whitespace\"}", NULL, "\"0\":1,\"a\":2,\"!\":3"),
-              "a 123!", "2[0,1]1[2,3]3[5,6]");
+              "a 123!", "2[0,1]1[4,5]3[5,6]");
     check_ids(with_stages(NULL, "{\"type\":\"Digits\",\"individual_digits\":true}", NULL,
                           "\"a\":1,\"\xf0\x9c\xb3\xb0\":2"),
               "a\xf0\x9c\xb3\xb0", "1[0,1]2[1,5]"); /* U+1CCF0, a digit since Unicode 16 */
@@ -311,6 +326,152 @@ static void test_stages(void **state)
             "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true}",
             NULL, "\"_a\":1,\"_b\":2,\"b\":3"),
         "a b [X]b", "1[0,1]2[1,3]99[3,7]3[7,8]");
+}
+
+/* Places of characters that normalisers move or replace, as the reference has them. */
+static void test_places(void **state)
+{
+    (void)state;
+    const char *chars = "{\"type\":\"FixedLength\",\"length\":1}";
+    /* marks change places, their places do not; a mark that a decomposition adds has the one before it */
+    check_ids(with_stages("{\"type\":\"NFD\"}", chars, NULL, "\"a\":1,\"\xcc\xa3\":2,\"\xcc\x81\":3"),
+              "a\xcc\x81\xcc\xa3", "1[0,1]2[1,3]3[3,5]");
+    check_ids(with_stages("{\"type\":\"NFD\"}", chars, NULL, "\"a\":1,\"\xcc\xa3\":2,\"\xcc\x81\":3"),
+              "\xc3\xa1\xcc\xa3", "1[0,2]2[2,4]3[2,4]");
+    check_ids(with_stages("{\"type\":\"NFC\"}", chars, NULL, "\"\xe1\xba\xa1\":1,\"\xcc\x81\":2,\"b\":3"),
+              "a\xcc\x81\xcc\xa3"
+              "b",
+              "1[0,1]2[3,5]3[5,6]");
+    /* a replacement has the last character's place */
+    check_ids(with_stages("{\"type\":\"Replace\",\"pattern\":{\"String\":\"bc\"},\"content\":\"xy\"}", chars,
+                          NULL, "\"a\":1,\"x\":2,\"y\":3,\"d\":4"),
+              "abcd", "1[0,1]2[2,3]3[2,3]4[3,4]");
+    check_ids(with_stages("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?=a)\"},\"content\":\"x\"}", chars,
+                          NULL, "\"a\":1,\"x\":2"),
+              "aa", "2[0,0]1[0,1]2[0,1]1[1,2]");
+    /* characters new in Unicode 16 make words too */
+    check_ids(with_stages(NULL, "{\"type\":\"Whitespace\"}", NULL, "\"a\xf0\x93\xae\xad\":1"),
+              "a\xf0\x93\xae\xad", "1[0,5]");
+    /* only a piece that begins the text is the first, with places and without */
+    by_tokenizer *t = with_stages(
+        NULL,
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"},{\"type\":\"Metaspace\","
+        "\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true}]}",
+        NULL, "\"_a\":1,\"a\":2");
+    by_ids ids = {0};
+    assert_int_equal(by_tokenizer_encode(t, " a", 2, &ids), BY_OK);
+    assert_int_equal(ids.data[0], 2);
+    by_ids_free(&ids);
+    check_ids(t, " a", "2[1,2]");
+}
+
+#define BYTE_LEVEL(prefix) "{\"type\":\"ByteLevel\",\"trim_offsets\":true,\"add_prefix_space\":" prefix "}"
+#define TEMPLATE                                                                                          \
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\",\"type_id\":0}},"       \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}," \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"s\":{\"id\":\"s\",\"ids\":[7],"   \
+    "\"tokens\":[\"s\"]}}}"
+#define BERT        "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",9],\"cls\":[\"[CLS]\",8]}"
+#define POSTS(list) "{\"type\":\"Sequence\",\"processors\":[" list "]}"
+
+static by_tokenizer *with_posts(const char *post)
+{
+    return with_post(NULL,
+                     "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithNext\","
+                     "\"invert\":false}",
+                     NULL, "\" a\":1,\"\xc3\xa9\":2,\"  b\":3,\"a\":4,\"b\":5,\" \":6,\"  \":10,\" b\":11",
+                     post);
+}
+
+/* Post-processors, one after another: each takes the sequences that the one before makes. */
+static void test_posts(void **state)
+{
+    (void)state;
+    /* trimming counts spaces in the token and characters in the text; an added token has those it took */
+    check_ids(with_posts(BYTE_LEVEL("false")), " a b", "1[1,2]11[3,4]");
+    check_ids(with_posts(BYTE_LEVEL("true")), " a b", "1[0,2]11[3,4]");
+    check_ids(with_posts(BYTE_LEVEL("true")), "\xc3\xa9 [X] b", "2[0,2]99[3,6]11[7,8]");
+    check_ids(with_posts(BYTE_LEVEL("true")), "a  ", "4[0,1]6[2,2]6[3,3]");
+    /* one after another */
+    check_post(with_posts(POSTS(BERT "," BERT)), "a b", "a", true,
+               "8[0,0]8[0,0]4[0,1]11[1,3]9[0,0]9[0,0]4[0,1]9[0,0]9[0,0]");
+    check_post(with_posts(POSTS(TEMPLATE "," BERT)), "a", NULL, true, "8[0,0]7[0,0]9[0,0]4[0,1]9[0,0]");
+    check_post(with_posts(POSTS(BERT "," TEMPLATE)), "a", "b", true, "5[0,1]9[0,0]8[0,0]4[0,1]9[0,0]");
+    check_post(with_posts(POSTS(TEMPLATE "," TEMPLATE)), "a", NULL, true, "4[0,1]7[0,0]");
+    check_post(with_posts(POSTS(BYTE_LEVEL("false") "," BYTE_LEVEL("false"))), "a b", NULL, true,
+               "4[0,1]11[3,3]");
+    check_post(with_posts(TEMPLATE), "a", "b", false, "5[0,1]4[0,1]");
+    /* a template of more than two sequences: the reference stops with an error */
+    by_tokenizer *t = with_posts(
+        POSTS("{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},{\"Sequence\":"
+              "{\"id\":\"A\"}},{\"Sequence\":{\"id\":\"A\"}}],\"pair\":[{\"Sequence\":{\"id\":\"B\"}}]}"
+              "," TEMPLATE));
+    by_encoding e;
+    assert_int_equal(by_tokenizer_encode_with(t, "a", 1, &(by_encode_spec){.special = true}, &e),
+                     BY_ERR_UNSUPPORTED);
+    assert_non_null(strstr(by_error_message(), "TemplateProcessing"));
+    by_encoding_free(&e);
+    by_tokenizer_free(t);
+}
+
+/* The same with a text of n bytes, which may hold NUL; it decodes to `back`. */
+static void check_nul(by_tokenizer *t, const char *text, size_t n, const char *expected, const char *back,
+                      size_t back_size)
+{
+    by_encoding e;
+    assert_int_equal(by_tokenizer_encode_with(t, text, n, &(by_encode_spec){.offsets = true}, &e), BY_OK);
+    by_buf out = {0};
+    for (size_t i = 0; i < e.ids.count; i++)
+        by_buf_printf(&out, "%d[%u,%u]", e.ids.data[i], e.offsets[i].start, e.offsets[i].end);
+    assert_string_equal(out.data, expected);
+    out.size = 0;
+    assert_int_equal(by_tokenizer_decode(t, e.ids.data, e.ids.count, &out), BY_OK);
+    assert_int_equal(out.size, back_size);
+    assert_memory_equal(out.data, back, back_size);
+    by_buf_free(&out);
+    by_encoding_free(&e);
+    by_tokenizer_free(t);
+}
+
+static by_tokenizer *parsed(const char *json)
+{
+    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "file");
+    if (!t)
+        fail_msg("%s", by_error_message());
+    return t;
+}
+
+/* NUL is a character like any other in every string of the file. */
+static void test_nul(void **state)
+{
+    (void)state;
+    check_nul(with_stages(NULL, "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"\\u0000\"}", NULL,
+                          "\"a\":1,\"b\":2"),
+              "a\0b", 3, "1[0,1]2[2,3]", "a b", 3);
+    check_nul(
+        with_stages(NULL,
+                    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\u0000+\"},\"behavior\":\"Isolated\","
+                    "\"invert\":false}",
+                    "{\"type\":\"Fuse\"}", "\"a\":1,\"\\u0000\\u0000\":2,\"\\\\u0000\":3"),
+        "a\0\0a", 4, "1[0,1]2[1,3]1[3,4]", "a\0\0a", 4);
+    check_nul(with_stages("{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"\\u0000b\"}",
+                          NULL,
+                          "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\\u0000\"},\"content\":\"-\"}",
+                          "\"a\\u0000b\":1,\"a\":2"),
+              "ax", 2, "1[0,2]", "a-b", 3);
+    check_nul(
+        parsed(
+            "{\"added_tokens\":[{\"id\":5,\"content\":\"<\\u0000>\",\"single_word\":false,\"lstrip\":false,"
+            "\"rstrip\":false,\"normalized\":false,\"special\":false}],\"decoder\":{\"type\":\"Fuse\"},"
+            "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\\u0000\":1,\"a\\u0000\":2,\"b\":3,"
+            "\"\\u0000b\":4},\"merges\":[[\"a\",\"\\u0000\"],\"\\u0000 b\"]}}"),
+        "a\0\0b<\0>", 7, "2[0,2]4[2,4]5[4,7]", "a\0\0b<\0>", 7);
+    check_nul(parsed("{\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,"
+                     "\"vocab\":[[\"?\",-9],"
+                     "[\"\\u0000\",-1],[\"a\",-1]]}}"),
+              "a\0", 2, "2[0,1]1[1,2]", "a\0", 2);
+    assert_null(by_tokenizer_parse("{\"version\":\"\xc0\x80\"}", 16, "file")); /* not UTF-8 */
+    assert_non_null(strstr(by_error_message(), "not JSON"));
 }
 
 static void check_decoded(const char *decoder, const char *expected)
@@ -421,11 +582,19 @@ static void test_damaged_spiece(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),        cmocka_unit_test(test_bare_sentencepiece),
-        cmocka_unit_test(test_stream),           cmocka_unit_test(test_bytes_and_parts),
-        cmocka_unit_test(test_long_word),        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_decoders),         cmocka_unit_test(test_pair),
-        cmocka_unit_test(test_unknown_is_named), cmocka_unit_test(test_damaged_spiece),
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_bare_sentencepiece),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_bytes_and_parts),
+        cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_posts),
+        cmocka_unit_test(test_nul),
+        cmocka_unit_test(test_decoders),
+        cmocka_unit_test(test_pair),
+        cmocka_unit_test(test_unknown_is_named),
+        cmocka_unit_test(test_damaged_spiece),
     };
     return cmocka_run_group_tests(tests, find_shared, NULL);
 }

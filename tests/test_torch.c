@@ -340,6 +340,22 @@ static void test_nothing_is_executed(void **state)
     REFUSE_PICKLE("\x80\x02}}R.", BY_ERR_FORMAT, "calls what is no function");
 }
 
+/* A list of pairs is remembered once and made into dictionaries again and again: memory must not follow. */
+static void test_copied_pickle(void **state)
+{
+    (void)state;
+    by_buf b = {0};
+    by_buf_puts(&b, "\x80\x02]q\1(");
+    for (int i = 0; i < 200; i++)
+        by_buf_puts(&b, "K\1K\1\x86");
+    by_buf_puts(&b, "e0ccollections\nOrderedDict\nq\2");
+    for (int i = 0; i < 200; i++)
+        by_buf_puts(&b, "h\2h\1\x85R0");
+    by_buf_puts(&b, "0}.");
+    refuse_pickle(b.data, b.size, BY_ERR_FORMAT, "copied too often");
+    by_buf_free(&b);
+}
+
 static void test_bad_pickles(void **state)
 {
     (void)state;
@@ -578,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_odd_views),
         cmocka_unit_test(test_nothing_is_executed),
         cmocka_unit_test(test_bad_pickles),
+        cmocka_unit_test(test_copied_pickle),
         cmocka_unit_test(test_bad_tensors),
         cmocka_unit_test(test_swelling),
         cmocka_unit_test(test_bad_archives),

@@ -51,4 +51,16 @@ END { exit bad > 0 }'; then
     echo "not ok layers"
     exit 1
 fi
+
+# Conversions between text and floating point follow the locale of the host program: base/number.c has those that do
+# not, and base/json.c the parser. The program itself never sets a locale.
+raw='(^|[^_[:alnum:]])(v?sn?printf|strto(d|f|ld)|atof|setlocale|cJSON_(Parse|Print)[A-Za-z]*) *\(|sscanf *\([^"]*"[^"]*%[0-9]*l*[aefgAEFG]'
+found=$(find src -type f -name '*.[ch]' ! -path 'src/cli/*' ! -path 'src/base/number.c' ! -path 'src/cuda/*' -print0 | LC_ALL=C sort -z |
+    xargs -0 grep -nE "$raw" | grep -vE ':[0-9]+: *(/?\*|//)' | grep -vE '^src/base/json\.c:[0-9]+:.*cJSON_ParseWithLengthOpts')
+found="$found$(grep -rnE '(^|[^_[:alnum:]])setlocale *\(' src/cli src/cuda)"
+if [ -n "$found" ]; then
+    echo "$found"
+    echo "not ok layers: numbers as text go through by_format, by_strtod and by_json_tree, which no locale changes"
+    exit 1
+fi
 echo "ok layers"

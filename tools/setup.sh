@@ -44,6 +44,8 @@ look() {
     has ninja || optional="$optional ninja-build"
     has pkg-config || optional="$optional pkg-config"
     has_header oneapi/dnnl/dnnl.h || has_header dnnl.h || optional="$optional libdnnl-dev"
+    has_header zlib.h || optional="$optional zlib1g-dev"
+    has_header zstd.h || optional="$optional libzstd-dev"
     if [ $demo = 1 ]; then
         # The demonstration says itself what it does without the text.
         has bible || optional="$optional bible-kjv"

@@ -9,6 +9,7 @@
 #include "banyan/graph.h"
 #include "banyan/model.h"
 #include "banyan/pass.h"
+#include "banyan/predict.h"
 #include "banyan/rewrite.h"
 #include "banyan/score.h"
 #include "banyan/tokenizer.h"

@@ -20,6 +20,22 @@ extern "C" {
 
 #define BY_VERSION "0.1.0"
 
+/* Threads. Objects are not locked: one thread at a time uses a device, the parameters and programs made on
+ * it, a tokenizer that is being set up, a trainer, a generator. Different devices, and what was made on them,
+ * may be used by different threads at the same time. A tokenizer that is set up, and opened weights, may be
+ * read by several at once. The error message belongs to the thread.
+ *
+ * fork(). The threads that compute do not exist in a child. A child of a process that has computed on several
+ * threads computes on one; by_device_threads() says so after the first run. Results are the same as on the
+ * CPU's own kernels, and may differ in the last bits where a library computes. No other thread may be inside
+ * the library at the moment of the fork. A GPU cannot be used in a child at all. A child that calls exec()
+ * may do anything.
+ *
+ * Mapped files. Weights and token files are mapped, not read. Replacing one by a new file (rename) is safe;
+ * writing into it changes what is computed, and truncating it makes the next access raise SIGBUS, as for
+ * every mapped file. The library installs no signal handler. The program `banyan` prints the name of the file
+ * and exits with 1; another program may do the same in its handler with by_mapped_file(). */
+
 /* Every call that can fail returns one of these (or NULL) and leaves a message for by_error_message(). */
 typedef enum by_status {
     BY_OK = 0,
@@ -36,6 +52,21 @@ typedef enum by_status {
 /* The last error of the calling thread: one line, no newline, "" when there was none. Valid until the next
  * failing call on the same thread. */
 BY_API const char *by_error_message(void);
+
+/* Memory that the library holds in reserve for calls into oneDNN, which does not survive a failed allocation:
+ * it ends the process. A program that is to survive it defines operator new and posix_memalign; where the
+ * originals fail, they return by_reserve_take(), which is NULL outside of such calls and when the reserve is
+ * used up. The block is freed with free(). The program `banyan` does so in src/cli/allocate.c. */
+BY_API void *by_reserve_take(size_t bytes, size_t alignment);
+
+/* The path of the file that the library has mapped at this address, or NULL: for the si_addr of a handler of
+ * SIGBUS. Safe to call in a signal handler. At most 64 files are known; of longer paths the beginning. */
+BY_API const char *by_mapped_file(const void *address);
+
+/* Ask the calling thread's long work on text (tokenising a corpus, reading data) whether to stop: it polls
+ * the hook several times a second and ends with BY_ERR_CANCELLED once that returns true. Training and
+ * generation also have callbacks of their own. NULL: none. */
+BY_API void by_cancel_set(bool (*cancelled)(void *user), void *user);
 
 /* Library version, "major.minor.patch". Never NULL. */
 BY_API const char *by_version(void);

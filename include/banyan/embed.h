@@ -30,6 +30,7 @@ typedef struct by_embed_spec {
 typedef struct by_embedder by_embedder;
 BY_API by_embedder *by_embedder_open(by_device *d, const char *dir,
                                      const by_embed_spec *spec); /* NULL on failure */
+/* Free an embedder; NULL is legal. */
 BY_API void by_embedder_free(by_embedder *e);
 BY_API int by_embedder_width(const by_embedder *e); /* elements of a vector */
 

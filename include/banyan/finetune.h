@@ -25,21 +25,26 @@ typedef enum by_file_format { /* AUTO: by the ending; then by what the kind of w
                               BY_FORMAT_AUTO,
                               BY_FORMAT_TSV,
                               BY_FORMAT_CSV,
-                              BY_FORMAT_JSONL,
+                              BY_FORMAT_JSONL, /* an object a line, or one list of objects */
                               BY_FORMAT_CONLL,
                               BY_FORMAT_SQUAD,
                               BY_FORMAT_TEXT /* a line, a text */
 } by_file_format;
 
-/* How a file of examples is read. Columns by name or, of files without a header, by number from 1. NULL: the
- * usual names; without a header the first column is the text, the last the label, one between them the pair.
- */
+/* Whether the first line of a table names its columns. AUTO: when it has a usual name or one that was given.
+ * A first line that looks like a header of other names is then an error. */
+typedef enum by_header { BY_HEADER_AUTO, BY_HEADER_YES, BY_HEADER_NO } by_header;
+
+/* How a file of examples is read. Files may be packed with gzip or zstd; "-" is the standard input. Columns
+ * by name or by number from 1. NULL: the usual names; without a header the first column is the text, the last
+ * the label, one between them the pair. */
 typedef struct by_task_data {
     by_work_kind kind;
     by_file_format format;
     const char *text, *pair, *label; /* pair "": there is none */
     const char *choices;             /* names of columns, with commas */
     const char *separator;           /* between several labels of a text; NULL: it has one */
+    by_header header;
 } by_task_data;
 
 /* How texts become rows, and rows answers. */
@@ -77,9 +82,9 @@ typedef struct by_finetune_spec {
     by_task_data reading;
     by_work_spec work; /* batch: of evaluation */
     /* steps */
-    int batch, accumulate;
-    int64_t steps; /* in all; 0: from epochs */
-    double epochs;
+    int batch, accumulate;     /* batch 0: 32, and less for fewer than 256 rows */
+    int64_t steps;             /* in all; 0: from epochs */
+    double epochs;             /* 0: 3, and up to 20 where that makes fewer than 200 steps */
     by_schedule_spec schedule; /* warmup negative: warmup_share of the run */
     double warmup_share;
     by_optimizer_spec optimizer;
@@ -93,6 +98,7 @@ typedef struct by_finetune_spec {
     const char *out; /* becomes a model directory; run.json, metrics.jsonl and checkpoints are in it too */
     bool overwrite;
     const char *command;
+    const char *options;     /* see by_run_spec */
     const char *predictions; /* of the best model on the evaluation data, or NULL */
     void (*report)(void *user, const by_report *r);
     bool (*cancelled)(void *user);
@@ -103,13 +109,15 @@ typedef struct by_finetune_result {
     int64_t steps, resumed_from, parameters, trained; /* trained: parameters that are not frozen */
     int64_t best_step;
     double loss, seconds;
+    size_t activation_bytes,
+        state_bytes; /* memory of the run: planned activations; parameters and optimiser */
     int labels;
     bool evaluated, stopped_early;
     by_verdict best; /* of the model that is kept, when there is something to evaluate on */
 } by_finetune_result;
 
 /* Tune, or go on with what is in spec->out. Afterwards spec->out is a model directory: the best model by the
- * task's first metric, else the last. */
+ * task's first metric (of equals the one with the lowest loss), else the last. */
 BY_API by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result);
 
 #ifdef __cplusplus

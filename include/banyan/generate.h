@@ -74,6 +74,7 @@ BY_API by_status by_generator_time(by_generator *g, by_trace_fn fn,
                                    void *user); /* by_program_time of such steps */
 
 BY_API int by_generator_length(const by_generator *g, int row); /* positions the row holds */
+/* The model, rows, beams of a row, and tokens that a row can hold. */
 BY_API by_model *by_generator_model(const by_generator *g);
 BY_API int by_generator_batch(const by_generator *g);
 BY_API int by_generator_beams(const by_generator *g);
@@ -88,30 +89,56 @@ typedef struct by_words {
     int count;
 } by_words;
 
+/* A run of tokens and the bias of its last one. */
+typedef struct by_bias {
+    const int32_t *tokens;
+    int count;
+    double bias;
+} by_bias;
+
 /* How the next token is chosen from the logits. All zero is greedy decoding: the likeliest token, the first
- * of equals. What is set applies in the order of the fields, up to seed. */
+ * of equals. What is set applies in the order of the fields, up to seed. The source is that of an
+ * encoder-decoder, or else the prompt. */
 typedef struct by_sampling {
+    const by_bias
+        *biases; /* added to the last token of a run whose other tokens have just come; NULL: none */
+    int bias_count;
+    double source_penalty;     /* tokens of the source: positive logits are multiplied by it, negative ones
+                                  divided; above 1 keeps to the source; 0: off */
     double repetition_penalty; /* tokens of prompt and text: positive logits are divided by it, negative ones
                                   multiplied; 0: off */
     double presence_penalty;   /* subtracted from the logits of tokens in the text generated so far */
     double frequency_penalty;  /* subtracted from them as often as they are there */
-    int no_repeat_ngram;       /* no run of so many tokens comes twice, prompt included; 0: off */
+    int no_repeat_ngram;       /* an n-gram of this many tokens never occurs twice, prompt included; 0: off */
+    int no_source_ngram;       /* n-grams of this many tokens of the source are banned; 0: off */
     const int32_t *banned;     /* tokens that never come, NULL: none */
     int banned_count;
     const by_words *words; /* runs of tokens that never come, NULL: none */
     int word_count;
-    int min_new_tokens;    /* no stop token before so many */
+    int min_new_tokens;    /* no stop token before this many */
     const int32_t *prefix; /* what is generated begins with these, NULL: anything */
     int prefix_count;
     const int32_t *forced_first; /* the first new token is this, NULL: any */
+    const int32_t *forced_bos;   /* the same after a prompt of one token, as an encoder-decoder's is */
     const int32_t *forced_last;  /* the last one that max_new_tokens allows is this, NULL: any */
-    double temperature;          /* logits are divided by it; 0: greedy, and what follows has no effect */
-    int top_k;                   /* keep the k likeliest and those equal to the last of them; 0: off */
-    double top_p;                /* keep the fewest likeliest that together reach p; 0 and 1: off */
-    double min_p;                /* keep what is at least so likely as a share of the likeliest; 0: off */
+    bool remove_invalid;         /* NaN becomes 0, infinities the greatest finite numbers; else an error */
+    int decay_start;             /* after this many new tokens the scores x of stop tokens grow by */
+    double decay;                /* |x| (decay^(tokens beyond) - 1); 0 and 1: off */
+    const int32_t *suppressed;   /* tokens that never come, even if forced; NULL: none */
+    int suppressed_count;
+    const int32_t *first_banned; /* tokens that do not come first, or after forced_bos; NULL: none */
+    int first_banned_count;
+    double temperature; /* logits are divided by it; 0: greedy, and what follows has no effect */
+    double top_h;     /* of the 100 likeliest, keep the likeliest whose terms -p log p reach no more than this
+                         share of the entropy; 0: off */
+    int top_k;        /* keep the k likeliest and those equal to the last of them; 0: off */
+    double top_p;     /* keep the fewest likeliest that together reach p; 0 and 1: off */
+    double min_p;     /* keep what is at least so likely as a share of the likeliest; 0: off */
     double typical_p; /* keep the fewest, nearest to the expected information content first, that reach p; 0
                          and 1: off */
-    uint64_t seed;    /* a draw depends on (seed, sample, number of the new token) alone */
+    double epsilon_cutoff; /* keep tokens of at least this probability, and the likeliest; 0: off */
+    double eta_cutoff;     /* e: the same with min(e, sqrt(e) exp(-entropy)) for the bound; 0: off */
+    uint64_t seed;         /* a draw depends on (seed, sample, number of the new token) alone */
 } by_sampling;
 
 /* ---- beam search ----------------------------------------------------------------------------- */
@@ -132,6 +159,7 @@ typedef struct by_beam {
     double length_penalty; /* scores are divided by length^penalty: above 0 favours long texts */
     by_early_stopping early_stopping; /* when to stop looking for better ones */
     int returned;                     /* best hypotheses in the result, 0: 1 */
+    bool renormalize;                 /* log-probabilities add up to 1 again after the rules */
 } by_beam;
 
 /* ---- explanations ---------------------------------------------------------------------------- */
@@ -194,7 +222,9 @@ typedef enum by_finish {
     BY_FINISH_NONE,   /* the row was left out, or generation failed or was cancelled before the row ended */
     BY_FINISH_STOP,   /* a stop token came; it is not part of the text */
     BY_FINISH_LENGTH, /* max_new_tokens, or no room is left */
-    BY_FINISH_CALLER  /* the callback said so */
+    BY_FINISH_CALLER, /* the callback said so */
+    BY_FINISH_STRING, /* a stop string is complete; it is part of the text */
+    BY_FINISH_TIME    /* max_seconds are over */
 } by_finish;
 
 typedef struct by_generate_spec {
@@ -209,9 +239,16 @@ typedef struct by_generate_spec {
     bool slide;
     const int32_t *stop_tokens; /* besides the model's end-of-text token; NULL: none */
     int stop_count;
-    bool ignore_eos;    /* the model's end-of-text token is a token like others */
-    int first_sample;   /* row r draws the random numbers of sample first_sample + r, */
-    const int *samples; /* or, unless this is NULL, of sample samples[r] */
+    /* A text ends with the token that completes one of these strings, which may begin in the prompt and end
+     * inside the token. Needs the tokenizer. */
+    const char *const *stop_strings;
+    int stop_string_count;
+    const struct by_tokenizer *tokenizer;
+    double max_seconds;   /* every text ends with the first token chosen after this time; 0: no limit */
+    const int32_t *start; /* encoder-decoders: texts begin with this instead of the model's start token */
+    bool ignore_eos;      /* the model's end-of-text token is a token like others */
+    int first_sample;     /* row r draws the random numbers of sample first_sample + r, */
+    const int *samples;   /* or, unless this is NULL, of sample samples[r] */
     /* Callbacks, may be NULL. token() hears of every new token but stop tokens, with its log-probability
      * under the model before any of the above; returning false ends the row. cancelled() is polled between
      * passes; returning true ends everything with BY_ERR_CANCELLED. */

@@ -39,7 +39,7 @@ BY_API int by_device_threads(const by_device *d);
 BY_API by_status by_device_wait(by_device *d);
 BY_API bool by_device_runs_ahead(const by_device *d); /* whether it does work on while the host goes on */
 /* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot
- * be measured. */
+ * be measured. A machine that is busy with something else shows less than it can do. */
 BY_API double by_device_peak(by_device *d, by_dtype type);
 /* Bytes per second, read and written, of a large copy on the device; NaN when it cannot be measured. */
 BY_API double by_device_bandwidth(by_device *d);
@@ -72,12 +72,14 @@ BY_API by_status by_params_freeze(by_params *p, bool with_training);
 BY_API by_status by_params_without_masters(by_params *p);
 BY_API by_status by_params_init(by_params *p, uint64_t seed); /* initial values for all */
 
+/* Number of parameters, of their elements, and their type. */
 BY_API int by_params_count(const by_params *p);
 BY_API int64_t by_params_elements(const by_params *p);
 BY_API by_dtype by_params_dtype(const by_params *p);
 BY_API size_t
 by_params_bytes(const by_params *p); /* of all buffers, what lies between parameters not counted */
 BY_API int by_params_find(const by_params *p, const char *name); /* index or -1 */
+/* Parameter i: its name, number of axes, and sizes. */
 BY_API const char *by_params_name(const by_params *p, int i);
 BY_API int by_params_rank(const by_params *p, int i);
 BY_API const int64_t *by_params_shape(const by_params *p, int i);
@@ -115,6 +117,7 @@ BY_API void by_scope_pop(by_graph *g);
 BY_API void by_block_push(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 BY_API void by_block_pop(by_graph *g);
 
+/* Number of axes, of elements, and the type. */
 BY_API int by_rank(const by_tensor *t);
 BY_API int64_t by_dim(const by_tensor *t,
                       int axis); /* negative counts from the end; 0 when there is no such axis */
@@ -156,7 +159,26 @@ BY_API void by_store(by_graph *g, by_tensor *x, by_tensor *state);
 
 /* ---- coarse operations ----------------------------------------------------------------------- */
 
-typedef enum by_act { BY_ACT_NONE, BY_GELU, BY_GELU_TANH, BY_RELU, BY_SILU, BY_TANH, BY_SIGMOID } by_act;
+typedef enum by_act {
+    BY_ACT_NONE,
+    BY_GELU,
+    BY_GELU_TANH,
+    BY_RELU,
+    BY_SILU,
+    BY_TANH,
+    BY_SIGMOID,
+    BY_ACT_FUSED = BY_SIGMOID, /* up to here they are part of a linear op; the others are ops of their own */
+    BY_QUICK_GELU,             /* x sigmoid(1.702 x) */
+    BY_GELU_10,                /* GELU, no less than -10 and no more than 10 */
+    BY_RELU2,                  /* the square of ReLU */
+    BY_RELU6,                  /* ReLU, no more than 6 */
+    BY_LEAKY_RELU,             /* x, below zero x / 100 */
+    BY_HARD_SWISH,             /* x min(max(x + 3, 0), 6) / 6 */
+    BY_MISH,                   /* x tanh(softplus(x)) */
+    BY_LAPLACE, /* distribution function of a normal variable: mean 0.707107, deviation 0.282095 */
+    BY_SQRT_SOFTPLUS,
+    BY_ACT_COUNT
+} by_act;
 
 /* Rows of a table: table (V, C), ids (...) i32 -> (..., C). Ids outside [0, V) fail the run. */
 BY_API by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids);
@@ -176,6 +198,7 @@ BY_API by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *
  * M, N). */
 BY_API by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed);
 
+/* An activation function by element. */
 BY_API by_tensor *by_activation(by_graph *g, by_tensor *x, by_act act);
 BY_API by_tensor *by_dropout(by_graph *g, by_tensor *x,
                              float p); /* the identity unless the graph is for training */

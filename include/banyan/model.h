@@ -25,6 +25,7 @@ typedef enum by_task {
     BY_TASK_CHOICE,   /* one of several continuations: logits (B / choices, choices) */
     BY_TASK_FEATURES, /* no head */
     BY_TASK_SEQ2SEQ,  /* a text from another: next token of the second, logits (B, T, V) */
+    BY_TASK_ENCODER,  /* the encoder of an encoder-decoder, no head: its text is in tokens and mask */
     BY_TASK_COUNT
 } by_task;
 BY_API const char *by_task_name(by_task t); /* "lm", "mlm", ..., for messages and options */
@@ -92,6 +93,8 @@ typedef struct by_model_spec {
     by_task task;             /* of a new model */
     int labels;               /* of a new model that has labels */
     by_problem problem;       /* of a new model that classifies */
+    bool exact;    /* opening: the very class that config.json names. Otherwise a class without a head, whose
+                    * family ties the head to the body, is opened with that head */
     bool new_head; /* opening: give the model the head of `task`, whatever head the file has. Labels begin
                     * with fresh values; what else the file lacks outside of the body does too */
 } by_model_spec;
@@ -132,6 +135,7 @@ typedef struct by_save_spec {
     int64_t
         shard_bytes; /* begin another file before one grows beyond this; 0: BY_SHARD_BYTES, below 0: never */
 } by_save_spec;
+/* The same with a choice of the type and of the size of files. */
 BY_API by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec);
 
 /* Append the model to a graph; io's inputs are the caller's. Errors stick to the graph. */
@@ -143,6 +147,7 @@ BY_API void by_model_build(const by_model *m, by_graph *g, by_model_io *io);
 BY_API by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
                                 by_tensor *second);
 
+/* What a model is: its parameters and device, its family by name and title, its task and labels. */
 BY_API by_params *by_model_params(const by_model *m);
 BY_API by_device *by_model_device(const by_model *m);
 BY_API const char *by_model_family(const by_model *m);
@@ -152,13 +157,15 @@ BY_API by_task by_model_task(const by_model *m);
 BY_API int by_model_labels(const by_model *m);
 BY_API by_problem by_model_problem(const by_model *m);
 BY_API const char *by_model_label_name(const by_model *m, int i); /* "LABEL_0" when it has none */
+/* Name the labels, `count` of them; the names are copied. */
 BY_API by_status by_model_name_labels(by_model *m, const char *const *names, int count);
 /* Whether the labels that the reference library gives a language model of this family are what its positions
  * are to predict (or the tokens themselves, of which each position predicts the next). */
 BY_API bool by_model_labels_in_place(const by_model *m);
 /* Whether labels of a sequence are read off its last token, as decoders do, or off the first. */
 BY_API bool by_model_reads_last(const by_model *m);
-BY_API int by_model_vocab(const by_model *m); /* of what it writes, */
+BY_API bool by_model_is_pair(const by_model *m); /* an encoder-decoder */
+BY_API int by_model_vocab(const by_model *m);    /* of what it writes, */
 BY_API int
 by_model_source_vocab(const by_model *m); /* and of what it reads: another one with some encoder-decoders */
 BY_API int by_model_context(const by_model *m);
@@ -180,8 +187,17 @@ BY_API int by_model_first_position(const by_model *m);
 /* The positions of tokens (batch, seq), where those of padding count as none, as the family numbers them. */
 BY_API void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out);
 
-/* Of encoder-decoders: what the decoder reads while it is to write targets (batch, seq): the start token,
- * then the targets one place later, padding where they are ignored. */
+/* The mask (batch, seq) that the reference library makes from the tokens where it is given none. False, and
+ * nothing written, for a family where all tokens count then. */
+BY_API bool by_model_mask(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out);
+
+/* Whether a mask (batch, seq), or NULL, has no row that the family would need something for that is not
+ * supported; else BY_ERR_UNSUPPORTED. by_pass_run looks at its batches' masks this way. */
+BY_API by_status by_model_check_mask(const by_model *m, const int32_t *mask, int batch, int seq);
+
+/* Of encoder-decoders: what the decoder reads while it is to write targets (batch, seq): the start token
+ * (of some families, the last of the targets), then the targets one place later, padding where they are
+ * ignored. */
 BY_API by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out);
 
 /* Set the dropout of every place that has one (0 to switch it off). */

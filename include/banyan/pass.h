@@ -50,12 +50,16 @@ BY_API bool by_pass_fits(const by_pass *p, const by_batch *b);
 BY_API by_status by_pass_run(by_pass *p, const by_batch *b);
 BY_API void by_pass_scale(by_pass *p, double loss_scale); /* of the gradients; 1 unless set */
 
+/* The compiled program, and the tensors of the model in it. */
 BY_API by_program *by_pass_program(const by_pass *p);
 BY_API const by_model_io *by_pass_io(const by_pass *p);
 BY_API by_tensor *by_pass_loss(const by_pass *p);    /* NULL when batches have no targets */
 BY_API by_tensor *by_pass_summary(const by_pass *p); /* (B, C), NULL when batches have no weights */
 /* As floats: by_elements(t) of them. */
 BY_API by_status by_pass_read(by_pass *p, const by_tensor *t, float *out);
+/* BY_ERR_NUMERIC when values that were read hold NaN or infinity. Rows of padding may hold anything: check
+ * the rows that are used. */
+BY_API by_status by_pass_finite(const by_model *m, const float *values, size_t count);
 
 /* Passes of one kind, by shape: found or made. At most `limit` are kept (0: 16). */
 typedef struct by_passes by_passes;

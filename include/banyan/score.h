@@ -52,8 +52,10 @@ typedef struct by_bleu_score {
 
 typedef struct by_bleu by_bleu;
 BY_API by_bleu *by_bleu_new(const by_bleu_spec *spec); /* NULL: all defaults. NULL on failure */
+/* Free it (NULL is legal), or begin again. */
 BY_API void by_bleu_free(by_bleu *b);
 BY_API void by_bleu_clear(by_bleu *b); /* as new */
+/* Count one text and its `count` references; read the score of all so far. */
 BY_API by_status by_bleu_add(by_bleu *b, const char *hypothesis, const char *const *references, int count);
 BY_API void by_bleu_read(const by_bleu *b, by_bleu_score *out);
 /* "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:banyan-0.1.0"; the object's, valid until the next
@@ -73,11 +75,14 @@ typedef struct by_chrf_spec {
 
 typedef struct by_chrf by_chrf;
 BY_API by_chrf *by_chrf_new(const by_chrf_spec *spec); /* NULL: all defaults. NULL on failure */
+/* Free it (NULL is legal), or begin again. */
 BY_API void by_chrf_free(by_chrf *c);
 BY_API void by_chrf_clear(by_chrf *c);
+/* Count one text and its `count` references; read the score of all so far. */
 BY_API by_status by_chrf_add(by_chrf *c, const char *hypothesis, const char *const *references, int count);
 BY_API double by_chrf_read(const by_chrf *c); /* 0 to 100 */
 BY_API const char *by_chrf_name(by_chrf *c);  /* "chrF2", "chrF2++"; as the signature, the object's */
+/* The settings, as by_bleu_signature gives them. */
 BY_API const char *by_chrf_signature(by_chrf *c);
 
 /* ---- ROUGE (Lin 2004) ------------------------------------------------------------------------ */
@@ -101,11 +106,14 @@ typedef struct by_rouge_score {
 
 typedef struct by_rouge by_rouge;
 BY_API by_rouge *by_rouge_new(const by_rouge_spec *spec); /* NULL: all defaults. NULL on failure */
+/* Free it (NULL is legal), or begin again. */
 BY_API void by_rouge_free(by_rouge *r);
 BY_API void by_rouge_clear(by_rouge *r);
+/* Count one text and its `count` references; read the score of all so far. */
 BY_API by_status by_rouge_add(by_rouge *r, const char *hypothesis, const char *const *references, int count);
 BY_API void by_rouge_read(const by_rouge *r, by_rouge_score out[BY_ROUGE_COUNT]);
 BY_API const char *by_rouge_name(by_rouge_kind kind); /* "rouge1", "rouge2", "rougeL", "rougeLsum" */
+/* The settings, as by_bleu_signature gives them. */
 BY_API const char *by_rouge_signature(by_rouge *r);
 
 #ifdef __cplusplus

@@ -23,6 +23,7 @@ BY_API void by_tokenizer_free(by_tokenizer *t);
 BY_API by_status by_tokenizer_save(const by_tokenizer *t, const char *dir);
 BY_API by_status by_tokenizer_write(const by_tokenizer *t, const char *path);
 
+/* Ids lie below this. */
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
 /* Of the target side, where that has a vocabulary of its own; else 0. Its ids are what is decoded. */
 BY_API int by_tokenizer_target_vocab_size(const by_tokenizer *t);

@@ -14,8 +14,8 @@ extern "C" {
 typedef enum by_optimizer { BY_ADAMW, BY_SGD, BY_ADAFACTOR } by_optimizer;
 typedef struct by_optimizer_spec {
     by_optimizer kind;
-    double beta1, beta2;  /* AdamW; 0: 0.9 and 0.95 */
-    double eps;           /* 0: 1e-8 */
+    double beta1, beta2;  /* AdamW; 0: 0.9 and 0.95; negative: 0 */
+    double eps;           /* 0: 1e-8; negative: 0 */
     double momentum;      /* SGD */
     double weight_decay;  /* on tensors of two or more axes */
     double max_grad_norm; /* 0: no clipping */
@@ -30,10 +30,11 @@ typedef enum by_schedule {
 } by_schedule;
 typedef struct by_schedule_spec {
     by_schedule kind;
-    double rate;     /* the highest; by_train_run chooses one by the model's width when it is 0 */
+    double rate; /* the highest. Negative for by_train_run: one by the model's width. 0: nothing is learnt */
     double min_rate; /* where linear and cosine end; negative for by_train_run: a tenth of the highest */
     int64_t warmup;  /* steps of linear rise: step s of them has rate * (s + 1) / warmup.
-                      * Negative for by_train_run: a tenth of the run, 100 at most */
+                      * Negative for by_train_run: a tenth of the run, 100 at most; for "translate" a sixth,
+                      * 4000 at most */
     int64_t steps;   /* of the whole run, for linear and cosine */
 } by_schedule_spec;
 
@@ -101,6 +102,7 @@ BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, doubl
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
 
+/* The model that is trained. */
 BY_API by_model *by_trainer_model(const by_trainer *t);
 BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */
 BY_API void by_trainer_set_steps(by_trainer *t, int64_t steps); /* when resuming */
@@ -153,7 +155,9 @@ typedef struct by_report {
     bool more; /* the reports of later steps follow at once; ms and rates are the mean over all of them */
     const by_metric *metrics; /* of the evaluation, for tasks that have some */
     int n_metrics;
-    const char *note; /* something to tell the user, or NULL */
+    const char *note; /* describes the run that begins, or NULL */
+    const char
+        *warning; /* something went wrong that does not end the run, or NULL: nothing else is set then */
 } by_report;
 
 typedef struct by_run_spec {
@@ -181,14 +185,15 @@ typedef struct by_run_spec {
     double label_smoothing;
     int accumulate;
     int64_t steps; /* in all; 0: from epochs */
-    double epochs;
+    double epochs; /* 0: by the objective and the amount of data (docs/RECIPES.md) */
     by_schedule_spec schedule;
     by_optimizer_spec optimizer;
     bool recompute;
     uint64_t seed;
     /* evaluation, logging, saving; in steps, 0: a sensible default */
     int64_t eval_every, log_every, save_every;
-    int64_t eval_batches; /* at most; 0: all of the held-out part */
+    int64_t eval_batches; /* at most; 0: all of the held-out part; negative: as many as there are steps
+                           * between two evaluations, 16 at least, evenly from all of it */
     int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
     int average;  /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
     int patience; /* stop after so many evaluations without progress; 0: never */
@@ -197,8 +202,14 @@ typedef struct by_run_spec {
     const char *out;     /* run folder */
     bool overwrite;      /* start afresh even when there is something to resume */
     const char *command; /* recorded in run.json, may be NULL */
+    const char *recipe;  /* recorded too: the name of one whose options are in this spec, or NULL */
+    const char
+        *options; /* a JSON object, recorded there too, from which the command can be repeated; or NULL */
+    bool leaves_model; /* the caller will write a model into `out` itself: files of another model there are
+                        * an error at the start */
     /* callbacks, may be NULL */
     void (*report)(void *user, const by_report *r);
+    bool no_peak; /* reports leave out peak_share, which takes 1/4 s to measure at the start */
     bool (*cancelled)(void *user); /* polled every step; true saves and stops with BY_ERR_CANCELLED */
     by_trace_fn trace;             /* called for every node of the first step */
     void *user;
@@ -215,7 +226,19 @@ typedef struct by_run_result {
     bool stopped_early;
 } by_run_result;
 
-/* Train, or go on with what is in spec->out. The model in out/last afterwards is the same, bit for bit,
+/* Published set-ups, as options of `banyan train`: "--model transformer --layers 6 ...". Options that are
+ * given beside a recipe win. */
+typedef struct by_recipe {
+    const char *name, *about, *options;
+} by_recipe;
+BY_API const by_recipe *by_recipe_at(int i);              /* NULL after the last */
+BY_API const by_recipe *by_recipe_find(const char *name); /* NULL with an error that names all */
+
+/* A run folder lists in owned.json the files that the run wrote. Nothing else in the folder is ever removed
+ * or replaced: a foreign file in the way is an error that names it. A run that cannot start leaves nothing
+ * behind.
+ *
+ * Train, or go on with what is in spec->out. The model in out/last afterwards is the same, bit for bit,
  * whether the run was interrupted or not. */
 BY_API by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result);
 

@@ -42,13 +42,20 @@ typedef struct by_verify_result {
 } by_verify_result;
 
 /* Run the case in dir: config.json, model.safetensors, case.json (class; settings of generation; or "train",
- * the settings of training steps) and reference.safetensors, with input.* what the model is given: input_ids,
- * attention_mask, position_ids, labels output.{logits,loss,hidden_states.N,attentions.N}, grad.PARAMETER,
- * generate.SETTINGS             what it must give stepN.{input_ids,labels}                 or: the batches of
- * training steps losses, grad_norms, final.PARAMETER      and their outcome in the conventions of the
- * transformers library: labels of a language model are the tokens themselves, -100 where they do not count.
- * Dropout is off. Every tensor of the reference is an input or gets one line; one that cannot be computed
- * here counts as failed. BY_OK means that the comparison took place: look at result->failed. */
+ * the settings of training steps) and reference.safetensors. In the latter are the inputs,
+ *
+ *   input.{input_ids,attention_mask,token_type_ids,position_ids,labels}
+ *
+ * and the expected results,
+ *
+ *   output.{logits,loss,hidden_states.N,attentions.N}, grad.PARAMETER,
+ *   generate.SETTINGS (from the beginnings of input_ids, without a mask)
+ *
+ * or, for training, the batches stepN.{input_ids,labels} and their results losses, grad_norms,
+ * final.PARAMETER. The conventions are those of the transformers library: labels of a language model are the
+ * tokens themselves, -100 where they do not count. Dropout is off. tools/record_cases.py records such cases;
+ * tests/data/verify has three. Every tensor of the reference is an input or gets one line; one that cannot be
+ * computed here counts as failed. BY_OK means that the comparison took place: look at result->failed. */
 BY_API by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec,
                            by_verify_result *result);
 

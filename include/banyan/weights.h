@@ -35,6 +35,7 @@ BY_API by_weights *by_weights_open(const char *path);
 BY_API by_weights *by_weights_open_memory(const void *bytes, size_t size, const char *what);
 BY_API void by_weights_free(by_weights *w);
 
+/* Number of tensors. */
 BY_API int by_weights_count(const by_weights *w);
 BY_API const by_weight *by_weights_at(const by_weights *w, int i);              /* NULL when out of range */
 BY_API const by_weight *by_weights_find(const by_weights *w, const char *name); /* NULL when absent */
@@ -83,7 +84,8 @@ BY_API by_status by_weights_convert(const char *in, const char *out, const by_co
                                     by_convert_report *report);
 
 /* Copy what belongs to a model besides its weights (tokenizer, configuration, templates) from one directory
- * to another: plain files that are no weights of any format, not hidden, and not there yet. */
+ * to another: plain files that are no weights of any format, not hidden, and not there yet. The same files of
+ * the folders that modules.json names (sentence-transformers) are copied too. */
 BY_API by_status by_companions_copy(const char *from, const char *to);
 
 #ifdef __cplusplus

@@ -76,14 +76,14 @@ char *by_arena_vsprintf(by_arena *a, const char *fmt, va_list args)
 {
     va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
+    int n = by_vformat(NULL, 0, fmt, args);
     char *s = NULL;
     if (n < 0)
         by_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
     else
         s = by_arena_alloc(a, (size_t)n + 1);
     if (s)
-        vsnprintf(s, (size_t)n + 1, fmt, again);
+        by_vformat(s, (size_t)n + 1, fmt, again);
     va_end(again);
     return s;
 }

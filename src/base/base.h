@@ -40,6 +40,9 @@ by_status by_fail_missing(const char *what);
 by_status by_error_status(void);
 void by_error_clear(void);
 
+/* BY_ERR_CANCELLED when the hook of by_cancel_set says so, else BY_OK. For the loops of long work on text. */
+by_status by_cancel_check(void);
+
 /* ---- memory (mem.c). Failure sets BY_ERR_MEMORY with the size asked for and returns NULL. ---- */
 
 void *by_alloc(size_t bytes);                          /* uninitialised; 0 bytes gives a unique pointer */
@@ -49,6 +52,16 @@ void *by_alloc_aligned(size_t bytes);                  /* 64-byte aligned, unini
 char *by_strdup(const char *s);
 char *by_sprintf(const char *fmt, ...) BY_PRINTF(1, 2); /* heap string, by_free it */
 void by_free(void *p);                                  /* NULL is legal */
+
+/* ---- memory for libraries that do not survive a failed allocation (reserve.c). Enter before each call into
+ * such a library and leave after it; by_reserve_take (banyan/base.h) serves the allocations in between. Both
+ * fail with BY_ERR_MEMORY when the reserve cannot be filled. */
+
+void by_reserve_open(void);  /* one more user of the reserve */
+void by_reserve_close(void); /* the last one frees it */
+by_status by_reserve_enter(void);
+by_status by_reserve_enter_to_map(void); /* also for mmap inside the call: 8 MiB must be free */
+by_status by_reserve_leave(void);
 
 /* Checked arithmetic: false on overflow, *out then untouched. */
 bool by_mul_size(size_t a, size_t b, size_t *out);
@@ -76,6 +89,22 @@ void by_buf_put(by_buf *b, const void *bytes, size_t n);
 void by_buf_puts(by_buf *b, const char *s);
 void by_buf_printf(by_buf *b, const char *fmt, ...) BY_PRINTF(2, 3);
 void by_buf_free(by_buf *b); /* back to the zero state */
+
+/* ---- numbers as text (number.c): a decimal point in every locale --------------------------------- */
+
+/* snprintf, vsnprintf, strtod and strtof as they are in the "C" locale. A host program may have set another
+ * one, in which 0.5 is written "0,5"; nothing that this library reads or writes depends on it. */
+int by_format(char *out, size_t size, const char *fmt, ...) BY_PRINTF(3, 4);
+int by_vformat(char *out, size_t size, const char *fmt, va_list args);
+double by_strtod(const char *text, char **end);
+float by_strtof(const char *text, char **end);
+
+/* The same for code of others: everything between the two calls runs in the "C" locale, in this thread. */
+typedef struct by_locale {
+    void *handle;
+} by_locale;
+by_locale by_locale_enter(void);
+void by_locale_leave(by_locale before);
 
 /* ---- names to small integers (names.c): open addressing, keys copied ------------------------- */
 
@@ -120,9 +149,17 @@ uint64_t by_permute(uint64_t index, uint64_t n, uint64_t seed);
 /* 64-bit FNV-1a, for names and for fingerprints of files. */
 uint64_t by_hash(const void *bytes, size_t n, uint64_t seed);
 
+/* A fast 64-bit checksum of what lies in a file, to find damage (checksum.c). A change of any one byte
+ * changes it. */
+uint64_t by_checksum(const void *bytes, size_t n);
+
 /* ---- threads (parallel.c) -------------------------------------------------------------------- */
 
 int by_cores(void); /* at least 1 */
+
+/* How many of so many threads an OpenMP region may use: all of them, or one in a child of fork() whose parent
+ * has run such regions. Ask before every region that the process may be the first to run. */
+int by_team(int threads);
 
 /* Call work(user, 0) to work(user, threads - 1), at the same time where the machine has the threads. Returns
  * when all have; the status and message of the first index that failed. */

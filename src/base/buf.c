@@ -51,7 +51,7 @@ void by_buf_printf(by_buf *b, const char *fmt, ...)
     if (b->failed)
         return;
     va_start(args, fmt);
-    int n = vsnprintf(NULL, 0, fmt, args);
+    int n = by_vformat(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0) {
         by_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
@@ -61,7 +61,7 @@ void by_buf_printf(by_buf *b, const char *fmt, ...)
     if (!reserve(b, (size_t)n))
         return;
     va_start(args, fmt);
-    vsnprintf(b->data + b->size, (size_t)n + 1, fmt, args);
+    by_vformat(b->data + b->size, (size_t)n + 1, fmt, args);
     va_end(args);
     b->size += (size_t)n;
 }

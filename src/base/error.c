@@ -41,8 +41,8 @@ static by_status store(by_status status, const char *text)
 /* Format into size bytes; a format that cannot be expanded (an invalid wide character) stands for itself. */
 static void expand(char *text, size_t size, const char *fmt, va_list args)
 {
-    if (vsnprintf(text, size, fmt, args) < 0)
-        snprintf(text, size, "%s", fmt);
+    if (by_vformat(text, size, fmt, args) < 0)
+        by_format(text, size, "%s", fmt);
 }
 
 /* The text is built aside before it is stored: the arguments may point into the present message. */
@@ -95,4 +95,22 @@ void by_error_clear(void)
 const char *by_version(void)
 {
     return BY_VERSION;
+}
+
+/* ---- cancelling ------------------------------------------------------------------------------ */
+
+static _Thread_local struct {
+    bool (*cancelled)(void *user);
+    void *user;
+} hook;
+
+void by_cancel_set(bool (*cancelled)(void *user), void *user)
+{
+    hook.cancelled = cancelled;
+    hook.user = user;
+}
+
+by_status by_cancel_check(void)
+{
+    return hook.cancelled && hook.cancelled(hook.user) ? by_fail(BY_ERR_CANCELLED, "interrupted") : BY_OK;
 }

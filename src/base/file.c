@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,6 +24,49 @@ static by_status fail_io(const char *what, const char *path)
 /* What a map of an empty file points to, since mmap refuses a length of 0. */
 static const uint8_t empty;
 
+/* The mapped files, for by_mapped_file(). An entry is valid while data is neither NULL nor &empty. */
+enum { MOST_MAPS = 64 };
+static struct {
+    _Atomic(const uint8_t *) data;
+    size_t size;
+    char path[256];
+} maps[MOST_MAPS];
+
+static void note_map(const by_map *m, const char *path)
+{
+    for (int i = 0; i < MOST_MAPS; i++) {
+        const uint8_t *none = NULL;
+        if (!atomic_compare_exchange_strong(&maps[i].data, &none, &empty))
+            continue;
+        size_t n = BY_MIN(strlen(path), sizeof maps[i].path - 1);
+        memcpy(maps[i].path, path, n);
+        maps[i].path[n] = '\0';
+        maps[i].size = m->size;
+        atomic_store(&maps[i].data, m->data);
+        return;
+    }
+}
+
+static void forget_map(const by_map *m)
+{
+    for (int i = 0; i < MOST_MAPS; i++)
+        if (atomic_load(&maps[i].data) == m->data) {
+            atomic_store(&maps[i].data, NULL);
+            return;
+        }
+}
+
+const char *by_mapped_file(const void *address)
+{
+    for (int i = 0; i < MOST_MAPS; i++) {
+        const uint8_t *data = atomic_load(&maps[i].data);
+        if (data && data != &empty && (uintptr_t)address >= (uintptr_t)data &&
+            (uintptr_t)address - (uintptr_t)data < maps[i].size)
+            return maps[i].path;
+    }
+    return NULL;
+}
+
 /* Maps a descriptor, which stays the caller's. */
 static by_status map_fd(by_map *m, int fd, const char *path)
 {
@@ -40,6 +84,7 @@ static by_status map_fd(by_map *m, int fd, const char *path)
         return fail_io("map", path);
     m->data = data;
     m->size = (size_t)st.st_size;
+    note_map(m, path);
     return BY_OK;
 }
 
@@ -57,8 +102,10 @@ by_status by_map_open(by_map *m, const char *path)
 
 void by_map_close(by_map *m)
 {
-    if (m->size > 0)
+    if (m->size > 0) {
+        forget_map(m);
         munmap((void *)m->data, m->size);
+    }
     *m = (by_map){0};
 }
 
@@ -74,7 +121,7 @@ void by_map_forget(const void *data, size_t bytes)
         madvise(address.to - skip, bytes + skip, MADV_DONTNEED);
 }
 
-/* Read until the end into b. The size a file claims serves only to refuse it early: a pipe or /proc claims 0,
+/* Read until the end into b. The size a file claims serves only to refuse it early: one of /proc claims 0,
  * and a file may grow while it is read. */
 static by_status read_all(by_buf *b, int fd, const char *path, size_t limit)
 {
@@ -105,13 +152,17 @@ static by_status read_all(by_buf *b, int fd, const char *path, size_t limit)
 
 char *by_file_read(const char *path, size_t limit, size_t *size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         fail_io("open", path);
         return NULL;
     }
     by_buf b = {0};
-    by_status status = read_all(&b, fd, path, limit);
+    struct stat st;
+    by_status status = fstat(fd, &st) != 0 ? fail_io("read", path)
+                       : S_ISREG(st.st_mode)
+                           ? read_all(&b, fd, path, limit)
+                           : by_fail(BY_ERR_IO, "cannot read %s: it is not a regular file", path);
     close(fd);
     if (status != BY_OK) {
         by_buf_free(&b);

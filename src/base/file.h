@@ -19,7 +19,8 @@ void by_map_close(by_map *m);            /* zero state is legal */
 void by_map_forget(const void *data, size_t bytes);
 
 /* The whole file as a NUL-terminated heap string (by_free), *size without the NUL when size is not NULL.
- * Refuses files above limit bytes. NULL on failure. */
+ * Refuses files above limit bytes, and pipes, devices and directories without waiting for them. NULL on
+ * failure. */
 char *by_file_read(const char *path, size_t limit, size_t *size);
 
 bool by_file_exists(const char *path);

@@ -48,8 +48,8 @@ static size_t digits(const char *s)
     return strspn(s, "0123456789");
 }
 
-/* Length of the number at s when it is one by the grammar, else 0: cJSON also takes 01, 1. and -.5 . */
-static size_t number_length(const char *s)
+/* cJSON also takes 01, 1. and -.5 . */
+size_t by_json_number(const char *s)
 {
     const char *p = s + (*s == '-');
     size_t n = digits(p);
@@ -72,19 +72,34 @@ static size_t number_length(const char *s)
     return (size_t)(p - s);
 }
 
-/* What cJSON lets through and this library does not: bytes that are not UTF-8, control characters, an escaped
- * NUL, loosely written numbers. text[size] is NUL. */
-static by_status check_text(const char *text, size_t size, const char *what)
+/* Whether printing the value of this number would change its type for a reader that tells integers from
+ * floats: 1.0, 1e5 and integers of more digits than a double holds. */
+static bool needs_text(const char *s, size_t n)
+{
+    const char *point = memchr(s, '.', n);
+    if (memchr(s, 'e', n) || memchr(s, 'E', n))
+        return true;
+    if (!point)
+        return n > 15;
+    size_t zeros = strspn(point + 1, "0");
+    return point + 1 + zeros == s + n;
+}
+
+/* Refuses input that cJSON accepts and this library does not: bytes that are not UTF-8, control characters,
+ * an escaped NUL, loosely written numbers. text[size] is NUL. *texts: a number needs its text. */
+static by_status check_text(const char *text, size_t size, const char *what, bool *texts)
 {
     bool quoted = false;
+    *texts = false;
     for (size_t i = 0; i < size;) {
         char c = text[i];
         if ((unsigned char)c < 0x20 && (quoted || !strchr("\n\r\t", c) || c == '\0'))
             return fail_at(what, text, i, "control character in JSON");
         if (!quoted && (c == '-' || (c >= '0' && c <= '9'))) {
-            size_t n = number_length(text + i);
+            size_t n = by_json_number(text + i);
             if (n == 0)
                 return fail_at(what, text, i, "malformed number in JSON");
+            *texts = *texts || needs_text(text + i, n);
             i += n;
             continue;
         }
@@ -103,25 +118,119 @@ static by_status check_text(const char *text, size_t size, const char *what)
     return BY_OK;
 }
 
-by_status by_json_check_nul(const char *text, size_t size, const char *what)
+cJSON *by_json_tree(const char *text, size_t size, const char **end, bool whole)
 {
-    const char *end = text + size, *at = text;
+    by_locale before = by_locale_enter();
+    cJSON *root = cJSON_ParseWithLengthOpts(text, size + 1, end, whole);
+    by_locale_leave(before);
+    return root;
+}
+
+/* The place of the next escaped NUL at or after `at`, or NULL. */
+static const char *find_nul(const char *at, const char *end)
+{
     while ((at = memchr(at, '\\', (size_t)(end - at))) && end - at >= 6) {
         if (memcmp(at, "\\u0000", 6) == 0)
-            return fail_at(what, text, (size_t)(at - text), "NUL character in JSON string");
+            return at;
         at += 2;
     }
-    return BY_OK;
+    return NULL;
+}
+
+cJSON *by_json_text_tree(const char *text, size_t size, const char **end)
+{
+    const char *stop = text + size, *nul = find_nul(text, stop), *masked_end = NULL, *from = text;
+    const char *broken = memmem(text, size, BY_JSON_NUL, 2);
+    if (broken) { /* not UTF-8, hence not JSON */
+        *end = broken;
+        return NULL;
+    }
+    if (!nul)
+        return by_json_tree(text, size, end, true);
+    by_buf masked = {0};
+    for (; nul; nul = find_nul(from, stop)) {
+        by_buf_put(&masked, from, (size_t)(nul - from));
+        by_buf_puts(&masked, BY_JSON_NUL);
+        from = nul + 6;
+    }
+    by_buf_put(&masked, from, (size_t)(stop - from));
+    cJSON *root = masked.failed ? NULL : by_json_tree(masked.data, masked.size, &masked_end, true);
+    if (!root && masked_end) { /* the place in the text as it was */
+        const char *at = masked.data;
+        *end = text;
+        for (; at < masked_end; at++, ++*end)
+            if (masked_end - at >= 2 && memcmp(at, BY_JSON_NUL, 2) == 0) {
+                at++;
+                *end += 5;
+            }
+    }
+    by_buf_free(&masked);
+    return root;
+}
+
+char *by_json_unmask(const char *s, size_t *size)
+{
+    char *out = by_strdup(s), *to = out;
+    if (!out)
+        return NULL;
+    for (const char *from = out; *from;) {
+        bool nul = memcmp(from, BY_JSON_NUL, 1) == 0 && from[1] == BY_JSON_NUL[1];
+        *to++ = nul ? '\0' : *from;
+        from += nul ? 2 : 1;
+    }
+    *to = '\0';
+    *size = (size_t)(to - out);
+    return out;
+}
+
+/* The next number at or after s, which is outside of any string; NULL when there is none. */
+static const char *next_number(const char *s)
+{
+    for (bool quoted = false; *s; s++) {
+        if (!quoted && (*s == '-' || (*s >= '0' && *s <= '9')))
+            return s;
+        if (*s == '"')
+            quoted = !quoted;
+        else if (*s == '\\' && s[1])
+            s++;
+    }
+    return NULL;
+}
+
+/* Give numbers that need it their text as valuestring, which cJSON copies and frees but never reads. *at
+ * moves through the text, whose numbers are those of the tree in the same order. False when memory is out. */
+static bool attach_texts(cJSON *v, const char **at)
+{
+    if (cJSON_IsNumber(v) && *at && (*at = next_number(*at))) {
+        const size_t n = by_json_number(*at);
+        if (needs_text(*at, n)) {
+            v->valuestring = cJSON_malloc(n + 1);
+            if (!v->valuestring)
+                return false;
+            memcpy(v->valuestring, *at, n);
+            v->valuestring[n] = '\0';
+        }
+        *at += n;
+    }
+    for (cJSON *c = cJSON_IsObject(v) || cJSON_IsArray(v) ? v->child : NULL; c; c = c->next)
+        if (!attach_texts(c, at))
+            return false;
+    return true;
 }
 
 /* text[size] must be NUL: cJSON looks one byte past the end of some truncated inputs. */
 static cJSON *parse_terminated(const char *text, size_t size, const char *what)
 {
-    if (check_text(text, size, what) != BY_OK)
+    bool texts;
+    if (check_text(text, size, what, &texts) != BY_OK)
         return NULL;
-    const char *end = text;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, size + 1, &end, 0);
+    const char *end = text, *number = text;
+    cJSON *root = by_json_tree(text, size, &end, false);
     size_t at = (size_t)(end - text);
+    if (!root && by_json_well_formed(text)) {
+        by_fail(BY_ERR_MEMORY, "%s: out of memory", what);
+        return NULL;
+    }
     if (!root) {
         fail_at(what, text, BY_MIN(at, size), at >= size ? "JSON ends too early" : "JSON syntax error");
         return NULL;
@@ -131,6 +240,11 @@ static cJSON *parse_terminated(const char *text, size_t size, const char *what)
     if (at < size) {
         cJSON_Delete(root);
         fail_at(what, text, at, "something follows the JSON value");
+        return NULL;
+    }
+    if (texts && !attach_texts(root, &number)) {
+        cJSON_Delete(root);
+        by_fail(BY_ERR_MEMORY, "%s: out of memory", what);
         return NULL;
     }
     return root;
@@ -204,7 +318,7 @@ by_status by_json_int(const cJSON *o, const char *key, int64_t fallback, int64_t
         return fail_member(key, v, "an integer");
     if ((int64_t)d < min || (int64_t)d > max) {
         char wanted[80];
-        snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
+        by_format(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
         return fail_member(key, v, wanted);
     }
     *out = (int64_t)d;
@@ -223,7 +337,7 @@ by_status by_json_double(const cJSON *o, const char *key, double fallback, doubl
         return fail_member(key, v, "a number");
     if (!(v->valuedouble >= min && v->valuedouble <= max)) {
         char wanted[80];
-        snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
+        by_format(wanted, sizeof wanted, "a number from %g to %g", min, max);
         return fail_member(key, v, wanted);
     }
     *out = v->valuedouble;
@@ -249,6 +363,14 @@ by_status by_json_string(const cJSON *o, const char *key, const char *fallback, 
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
+
+void by_json_put_number(by_buf *out, double value, int digits)
+{
+    if (isfinite(value))
+        by_buf_printf(out, "%.*g", digits, value);
+    else
+        by_buf_puts(out, "null");
+}
 
 void by_json_quote(by_buf *out, const char *s)
 {
@@ -293,13 +415,10 @@ static void print_number(by_buf *out, double d)
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, d);
-        if (strtod(text, NULL) == d)
+        by_format(text, sizeof text, "%.*g", digits, d);
+        if (by_strtod(text, NULL) == d)
             break;
     }
-    char *comma = strchr(text, ','); /* a host program may have set a locale that writes one */
-    if (comma)
-        *comma = '.';
     by_buf_puts(out, text);
 }
 
@@ -315,7 +434,10 @@ static by_status print_value(by_buf *out, const cJSON *v, bool pretty, int depth
     if (cJSON_IsString(v)) {
         by_json_quote(out, v->valuestring);
     } else if (cJSON_IsNumber(v)) {
-        print_number(out, v->valuedouble);
+        if (v->valuestring)
+            by_buf_puts(out, v->valuestring);
+        else
+            print_number(out, v->valuedouble);
     } else if (cJSON_IsRaw(v)) {
         by_buf_puts(out, v->valuestring);
     } else if (!object && !cJSON_IsArray(v)) {

@@ -11,13 +11,28 @@
 
 /* Parse size bytes of UTF-8 (no NUL needed behind them); `what` names the text in messages, normally its
  * path. Invalid UTF-8, a NUL character (even escaped: C strings would be cut there) and anything after the
- * value are errors, reported with byte, line and column. NULL on failure, else cJSON_Delete it. */
+ * value are errors, reported with byte, line and column. NULL on failure, else cJSON_Delete it. A number
+ * whose type or digits its value does not show (1.0, 1e5, more than 15 digits) keeps its text in valuestring.
+ */
 cJSON *by_json_parse(const char *text, size_t size, const char *what);
 cJSON *by_json_load(const char *path);
 
-/* For text that is given to cJSON itself: an escaped NUL, at which it would cut a string, is an error as
- * above. */
-by_status by_json_check_nul(const char *text, size_t size, const char *what);
+/* cJSON's own parser, in the "C" locale: text[size] must be NUL. *end (may be NULL) is where it stopped;
+ * whole: nothing may follow the value. NULL on failure, without a message. */
+cJSON *by_json_tree(const char *text, size_t size, const char **end, bool whole);
+
+/* The same, whole, for text whose strings may hold NUL: an escaped NUL, at which cJSON would cut a string, is
+ * BY_JSON_NUL in the tree, two bytes that no UTF-8 has. by_json_unmask gives a heap copy of such a string
+ * with its size, which holds the NULs themselves; NULL when memory is out. */
+#define BY_JSON_NUL "\xc0\x80"
+cJSON *by_json_text_tree(const char *text, size_t size, const char **end);
+char *by_json_unmask(const char *s, size_t *size);
+
+/* Whether a text is JSON, for one that cJSON did not parse: when it is, memory was out. */
+bool by_json_well_formed(const char *text);
+
+/* Length of the number at s by the grammar of JSON, 0 when there is none. */
+size_t by_json_number(const char *s);
 
 /* Typed members of an object. An absent key, an explicit null and o == NULL all give the fallback, which need
  * not lie within the bounds. A wrong type, an integer with a fraction or a value outside [min, max] is
@@ -32,9 +47,13 @@ by_status by_json_string(const cJSON *o, const char *key, const char *fallback,
                          const char **out); /* borrowed */
 
 /* Append a value as text: pretty is two-space indent and one member per line, otherwise everything on one
- * line without spaces. Keys keep their order. Integers have no decimals, other numbers the fewest digits that
- * read back equal; NaN and infinity are null. */
+ * line without spaces. Keys keep their order. A number that was parsed keeps its type: 1 stays 1 and 1.0
+ * stays 1.0. Of other numbers, integers have no decimals, the rest the fewest digits that read back equal;
+ * NaN and infinity are null. */
 by_status by_json_print(by_buf *out, const cJSON *value, bool pretty);
+
+/* Append a number with so many significant digits; null when it is NaN or infinite, which JSON has not. */
+void by_json_put_number(by_buf *out, double value, int digits);
 
 /* Append s as a JSON string with its quotes. Bytes that are not UTF-8 come out as U+FFFD, so the result is
  * always valid. */

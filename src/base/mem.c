@@ -79,7 +79,7 @@ char *by_sprintf(const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(NULL, 0, fmt, args);
+    int n = by_vformat(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0) {
         by_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
@@ -88,7 +88,7 @@ char *by_sprintf(const char *fmt, ...)
     char *s = by_alloc((size_t)n + 1);
     if (s) {
         va_start(args, fmt);
-        vsnprintf(s, (size_t)n + 1, fmt, args);
+        by_vformat(s, (size_t)n + 1, fmt, args);
         va_end(args);
     }
     return s;

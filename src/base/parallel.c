@@ -1,5 +1,6 @@
 /* parallel.c - the same work on several threads at once, and its first error brought home. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -20,6 +21,16 @@ int by_cores(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > MOST ? MOST : (int)n;
+}
+
+/* The threads of OpenMP do not survive fork(), and a child that waits for them waits for ever. */
+int by_team(int threads)
+{
+    static _Atomic(pid_t) owner;
+    if (threads <= 1)
+        return threads;
+    pid_t first = 0, self = getpid();
+    return atomic_compare_exchange_strong(&owner, &first, self) || first == self ? threads : 1;
 }
 
 static void *run_part(void *argument)

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "cli/read.h"
 #include "cli/verbs.h"
-#include "data/spans.h"
 
 typedef struct answer_options {
     cli_read_options read;
@@ -25,71 +24,46 @@ static const cli_option options[] = {
 typedef struct job {
     answer_options o;
     cli_reading r;
-    bool may_have_none; /* the user asked for it */
-    float *starts, *ends;
-    by_best *best; /* of the present questions */
+    by_answer_spec spec;
+    by_answer_found *found; /* for the present questions */
 } job;
 
-static by_status take(void *user, cli_reading *r, by_pass *p, const by_batch *b, const int *rows, int count)
+static void put(const job *j, const char *question, const char *text, const by_answer_found *a, by_buf *out)
 {
-    job *j = user;
-    const size_t cells = (size_t)b->batch * (size_t)b->seq;
-    float *starts = by_resize(j->starts, cells, sizeof *starts);
-    j->starts = starts ? starts : j->starts;
-    float *ends = by_resize(j->ends, cells, sizeof *ends);
-    j->ends = ends ? ends : j->ends;
-    if (!starts || !ends)
-        return BY_ERR_MEMORY;
-    BY_TRY(by_pass_read(p, by_pass_io(p)->logits, starts));
-    BY_TRY(by_pass_read(p, by_pass_io(p)->second, ends));
-    for (int i = 0; i < count; i++) {
-        size_t at = (size_t)i * (size_t)b->seq;
-        by_best_look(&j->best[r->rows.list[rows[i]].example], &r->rows, rows[i], starts + at, ends + at,
-                     j->o.longest);
-    }
-    return BY_OK;
-}
-
-static void tell(const job *j, const char *question, const char *text, const by_best *best, by_buf *out)
-{
-    bool none = best->score == -INFINITY || (j->may_have_none && best->none - best->score > j->o.threshold);
-    char *answer =
-        none ? by_strdup("") : by_sprintf("%.*s", (int)(best->end - best->start), text + best->start);
-    out->failed |= !answer;
+    const char *answer = a->found ? text + a->at.start : "";
+    const size_t size = a->found ? a->at.end - a->at.start : 0;
     if (!j->o.read.json) {
-        by_buf_printf(out, "%s\n", none ? "(no answer)" : answer ? answer : "");
-    } else {
-        by_buf_puts(out, "{\"question\":");
-        by_json_quote(out, question);
-        by_buf_puts(out, ",\"answer\":");
-        by_json_quote(out, answer ? answer : "");
-        if (!none)
-            by_buf_printf(out, ",\"start\":%u,\"end\":%u,\"score\":%.7g", best->start, best->end,
-                          best->score);
-        by_buf_puts(out, "}\n");
+        by_buf_printf(out, "%.*s\n", a->found ? (int)size : 11, a->found ? answer : "(no answer)");
+        return;
     }
-    by_free(answer);
+    by_buf_puts(out, "{\"question\":");
+    by_json_quote(out, question);
+    by_buf_puts(out, ",\"answer\":");
+    by_json_quote_bytes(out, answer, size);
+    if (a->found) {
+        by_buf_printf(out, ",\"start\":%u,\"end\":%u,\"score\":", a->at.start, a->at.end);
+        by_json_put_number(out, a->score, 7);
+    }
+    by_buf_puts(out, "}\n");
 }
 
-/* Lines are a question, a tab and the text; the pair is what the answer lies in. */
+/* Each line is a question, a tab and the text to search. */
 static by_status answer(void *user, const cli_texts *t)
 {
     job *j = user;
-    static const cli_read_calls calls = {NULL, take};
-    by_best *best = by_resize(j->best, (size_t)t->count, sizeof *best);
-    if (!best)
+    by_answer_found *found = by_resize(j->found, (size_t)t->count, sizeof *found);
+    if (!found)
         return BY_ERR_MEMORY;
-    j->best = best;
-    for (int i = 0; i < t->count; i++) {
-        best[i] = by_best_none();
+    j->found = found;
+    for (int i = 0; i < t->count; i++)
         if (!t->seconds[i])
             return by_fail(BY_ERR_ARGUMENT, "line %lld has no tab: a question, a tab, and the text to search",
                            (long long)(t->before + i + 1));
-    }
-    BY_TRY(cli_read_run(&j->r, t->texts, t->seconds, t->count, &calls, j));
+    BY_TRY(by_predictor_answer(j->r.predictor, (const char *const *)t->texts, (const char *const *)t->seconds,
+                               t->count, &j->spec, found));
     by_buf out = {0};
     for (int i = 0; i < t->count; i++)
-        tell(j, t->texts[i], t->seconds[i], &best[i], &out);
+        put(j, t->texts[i], t->seconds[i], &found[i], &out);
     return cli_put(&out);
 }
 
@@ -101,19 +75,19 @@ static int run(int argc, char **argv)
     if (!cli_parse(&cli_answer, argc, argv, &j.o, &args, &code))
         return code;
     cli_interrupt_install();
-    j.may_have_none = cli_given(&args, &j.o.threshold);
+    j.spec = (by_answer_spec){.longest = j.o.longest,
+                              .overlap = j.o.overlap ? j.o.overlap : -1,
+                              .may_have_none = cli_given(&args, &j.o.threshold),
+                              .null_threshold = j.o.threshold};
     char *line = args.count > 2 ? by_sprintf("%s\t%s", args.items[1], args.items[2]) : NULL;
     cli_texts texts = {.arguments = &line, .n_arguments = line != NULL, .path = j.o.read.file, .pairs = true};
-    by_rows_spec rows = {.offsets = true, .windows = true, .overlap = j.o.overlap};
     by_status s = args.count == 2
                       ? by_fail(BY_ERR_ARGUMENT, "a question needs a text to search: MODEL QUESTION TEXT")
-                      : cli_read_open(&j.r, args.items[0], BY_TASK_ANSWER, &rows, &j.o.read);
+                      : cli_read_open(&j.r, args.items[0], BY_TASK_ANSWER, &j.o.read);
     code = cli_texts_run(&texts, s, answer, &j);
     cli_read_close(&j.r);
     by_free(line);
-    by_free(j.starts);
-    by_free(j.ends);
-    by_free(j.best);
+    by_free(j.found);
     cli_args_free(&args);
     return code;
 }

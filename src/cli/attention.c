@@ -5,6 +5,7 @@
 #include "banyan/rewrite.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/report.h"
 #include "cli/verbs.h"
 #include "io/heatmap.h"
 #include "base/json.h"
@@ -27,11 +28,11 @@ static const cli_option options[] = {
     {CLI_AT(attention_options, part), .name = "part", .choices = "cross|encoder|decoder", .preset = "cross",
      .help = "encoder-decoders: how the text looks at its source, or one of the two at itself"},
     {CLI_AT(attention_options, layer), .name = "layer", CLI_MIN(-1), .preset = "-1",
-     .help = "the layer drawn large (-1: the last)"},
+     .help = "the layer drawn large, with its heads below (-1: the last, with the heads of all)"},
     {CLI_AT(attention_options, head), .name = "head", CLI_MIN(-1), .preset = "-1",
-     .help = "its head (-1: the mean of all)"},
+     .help = "the head that fills the page (-1: the mean of all, and each small below)"},
     {CLI_AT(attention_options, out), .name = "out", .letter = 'o', .preset = "attention.svg", .value = "FILE",
-     .help = "where the picture goes"},
+     .help = "where the picture goes: .svg or .png"},
     {CLI_AT(attention_options, json), .name = "json",
      .help = "print the weights as JSON instead of drawing them"},
     {CLI_AT(attention_options, device), .name = "device", .preset = "auto", .value = "NAME",
@@ -58,6 +59,9 @@ typedef struct look {
     const side *rows, *columns; /* who looks at whom */
     float *weights;             /* (layers, heads, rows, columns) */
     int layers, heads;
+    by_picture kind;
+    const char *name, *shown; /* the model and the text, as the user gave them */
+    int together;             /* tokens of a square */
 } look;
 
 static bool is_pair(const look *k)
@@ -182,7 +186,7 @@ static by_status compute(look *k)
     k->weights = by_alloc_zero((size_t)k->layers * layer, sizeof *k->weights);
     for (int i = 0; k->weights && i < k->layers; i++)
         BY_TRY(by_pass_read(k->pass, list[i], k->weights + (size_t)i * layer));
-    return k->weights ? BY_OK : BY_ERR_MEMORY;
+    return k->weights ? by_pass_finite(k->model, k->weights, (size_t)k->layers * layer) : BY_ERR_MEMORY;
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -208,8 +212,10 @@ static int print_json(const look *k)
     for (int i = 0; i < k->layers * k->heads; i++)
         for (int r = 0; r < k->rows->tokens; r++) {
             by_buf_puts(&out, i % k->heads == 0 && r == 0 ? (i ? "]],[[" : "[[") : r == 0 ? "],[" : ",");
-            for (int c = 0; c < k->columns->tokens; c++)
-                by_buf_printf(&out, "%s%.6g", c ? "," : "[", (double)*w++);
+            for (int c = 0; c < k->columns->tokens; c++) {
+                by_buf_puts(&out, c ? "," : "[");
+                by_json_put_number(&out, (double)*w++, 6);
+            }
             by_buf_puts(&out, "]");
         }
     by_buf_puts(&out, "]]]}\n");
@@ -227,7 +233,26 @@ static void choose(const look *k, int layer, float *to)
             to[i] += from[(size_t)h * map_size(k) + i] / (k->o.head < 0 ? (float)k->heads : 1);
 }
 
-static by_status draw(const look *k)
+/* The title names the model as the user did, the text is below it. */
+static by_status write_page(const look *k, const by_heatmap *map, const by_heatmap_grid *grid, int layer,
+                            by_buf *out, int *together)
+{
+    char head[24] = "mean of the heads";
+    if (k->o.head >= 0)
+        snprintf(head, sizeof head, "head %d", k->o.head);
+    char *title = by_sprintf("%s, %s: layer %d, %s", k->name, by_model_title(k->model), layer, head);
+    char *subtitle = k->rows == k->columns && k->o.pair ? by_sprintf("“%s” – “%s”", k->shown, k->o.pair)
+                                                        : by_sprintf("“%s”", k->shown);
+    const by_heatmap_page page = {title, subtitle, *map, grid};
+    by_status s = title && subtitle ? by_heatmap_write(out, k->kind, &page, together) : BY_ERR_MEMORY;
+    by_free(title);
+    by_free(subtitle);
+    return s;
+}
+
+/* A chosen head has the page to itself; a chosen layer has its heads below it; else all heads of all layers.
+ */
+static by_status draw(look *k)
 {
     const int layer = k->o.layer < 0 ? k->layers - 1 : k->o.layer;
     if (layer >= k->layers || k->o.head >= k->heads)
@@ -242,21 +267,17 @@ static by_status draw(const look *k)
                       k->columns->tokens,
                       (const char *const *)k->rows->names,
                       (const char *const *)k->columns->names,
-                      k->columns->text.special},
+                      k->columns->text.special,
+                      k->rows == k->columns},
                first = map;
-    first.weights = k->weights;
-    by_heatmap_grid grid = {first, k->layers, k->heads, "layer", "head"};
-    char head[24] = "mean of the heads";
-    if (k->o.head >= 0)
-        snprintf(head, sizeof head, "head %d", k->o.head);
-    char *title =
-        by_sprintf("%s: layer %d, %s (rows look at columns)", by_model_title(k->model), layer, head);
+    const int first_layer = k->o.layer < 0 ? 0 : layer;
+    first.weights = k->weights + (size_t)first_layer * (size_t)k->heads * map_size(k);
+    by_heatmap_grid grid = {first, k->o.layer < 0 ? k->layers : 1, k->heads, first_layer, "layer", "head"};
     by_buf out = {0};
-    by_status s = title ? by_heatmap_write(&out, title, &map, &grid) : BY_ERR_MEMORY;
+    by_status s = write_page(k, &map, k->o.head < 0 ? &grid : NULL, layer, &out, &k->together);
     if (s == BY_OK)
         s = by_file_write(k->o.out, out.data, out.size);
     by_buf_free(&out);
-    by_free(title);
     by_free(large);
     return s;
 }
@@ -307,7 +328,20 @@ static void release(look *k)
 static int tell(const look *k)
 {
     printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->layers, k->heads, k->columns->tokens);
+    if (k->together > 1)
+        cli_note("too many tokens to be seen one by one: each square is the largest weight of %d x %d",
+                 k->together, k->together);
     return CLI_OK;
+}
+
+/* The folder's own name: "gpt2" of "models/gpt2/". */
+static const char *last_part(const char *path)
+{
+    const char *at = path;
+    for (const char *s = path; *s; s++)
+        if (*s == '/' && s[1] && s[1] != '/')
+            at = s + 1;
+    return at;
 }
 
 static int run(int argc, char **argv)
@@ -317,7 +351,11 @@ static int run(int argc, char **argv)
     int code = CLI_OK;
     if (!cli_parse(&cli_attention, argc, argv, &k.o, &args, &code))
         return code;
-    by_status s = look_at(&k, args.items[0], args.items[1]);
+    k.name = last_part(args.items[0]);
+    k.shown = args.items[1];
+    by_status s = k.o.json ? BY_OK : by_picture_of(k.o.out, &k.kind);
+    if (s == BY_OK)
+        s = look_at(&k, args.items[0], args.items[1]);
     if (s == BY_OK && !k.o.json)
         s = draw(&k);
     if (s != BY_OK)
@@ -337,17 +375,18 @@ const cli_verb cli_attention = {
     .args = "MODEL TEXT",
     .description =
         "Draws the attention weights of a text: one layer large, with its tokens named, and every "
-        "head of every "
-        "layer small below it, each with its strongest pair. A row is a token that looks, its "
-        "columns are what it "
-        "looks at; point at a square to see its weight. With --json the weights are printed as "
+        "head small below it, each with a caption: where most of its weight goes (the first token, the "
+        "previous one, itself), or the pair that stands out. A row is a token that looks, its "
+        "columns are the tokens it looks at; in an SVG, point at a square to see its weight. With --head "
+        "that head alone fills the page. Long texts are drawn coarser. "
+        "With --json the weights are printed as "
         "{\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n\n"
         "Of an encoder-decoder, the rows are what is written and the columns its source: which words "
         "a translation comes from.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
         "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"
-        "banyan attention gpt2 \"to be or not to be\" --layer 5 --head 1 -o heads.svg\n",
+        "banyan attention gpt2 \"to be or not to be\" --layer 5 --head 1 -o head.png\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -27,6 +27,8 @@ static const cli_option options[] = {
      .help = "tokens per sequence, or of the prompt (else 64; prefill: 512)"},
     {CLI_AT(bench_options, target), .name = "target", CLI_RANGE(1, 1e7), .suffix = true,
      .help = "encoder-decoders, train: tokens of what is to be written (else as many as of the source)"},
+    {CLI_AT(bench_options, padding), .name = "padding", CLI_RANGE(0, 0.5), .preset = "0", .value = "SHARE",
+     .help = "train: share of the tokens that is padding, in rows of different lengths (encoders, sources)"},
     {CLI_AT(bench_options, new_tokens), .name = "new-tokens", CLI_RANGE(2, 1e7), .preset = "256",
      .help = "decode: tokens written after the prompt"},
     {CLI_AT(bench_options, beams), .name = "beams", CLI_RANGE(1, 64), .preset = "4",

@@ -13,6 +13,7 @@ typedef struct bench_options {
     int layers, heads, width, context, vocab;
     int batch, seq, target, new_tokens, beams, steps, warmup, threads;
     by_dtype dtype;
+    double padding;
     bool bf16, by_chance, recompute;
 } bench_options;
 
@@ -37,6 +38,7 @@ typedef struct bench {
     uint64_t random;
     int32_t *tokens, *targets; /* (B, T) */
     int32_t *source;           /* (B, S) of encoder-decoders; else NULL */
+    int32_t *mask;             /* (B, T) or (B, S) with --padding, else NULL */
     int32_t *pick;             /* (picks) rows that a model of hidden tokens is to guess, else NULL */
     int picks;
     const int32_t **rows; /* (B) of tokens or sources, for the generator */

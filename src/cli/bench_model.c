@@ -73,6 +73,8 @@ by_batch bench_batch(const bench *b)
                       .seq = bench_is_pair(b) ? b->o.target : b->o.seq,
                       .source = b->source,
                       .source_seq = b->source ? b->o.seq : 0,
+                      .mask = b->source ? NULL : b->mask,
+                      .source_mask = b->source ? b->mask : NULL,
                       .tokens = b->tokens,
                       .targets = b->targets,
                       .pick = b->pick,
@@ -122,6 +124,22 @@ by_status bench_open_model(bench *b)
     return o->save ? by_model_save(b->model, o->save, o->dtype == BY_F64 ? BY_F32 : o->dtype) : BY_OK;
 }
 
+/* Rows of different lengths, evenly spread, so that the given share of all tokens is padding. */
+static by_status pad_rows(bench *b)
+{
+    const bench_options *o = &b->o;
+    b->mask = by_alloc_zero((size_t)o->batch * (size_t)o->seq, sizeof *b->mask);
+    if (!b->mask)
+        return BY_ERR_MEMORY;
+    for (int r = 0; r < o->batch; r++) {
+        const double share = 2 * o->padding * (r + 0.5) / o->batch;
+        const int kept = BY_MAX(1, (int)(o->seq * (1 - share) + 0.5));
+        for (int t = 0; t < kept; t++)
+            b->mask[(size_t)r * (size_t)o->seq + (size_t)t] = 1;
+    }
+    return BY_OK;
+}
+
 by_status bench_open_rows(bench *b)
 {
     const bench_options *o = &b->o;
@@ -142,7 +160,7 @@ by_status bench_open_rows(bench *b)
         b->rows[r] = (pair ? b->source : b->tokens) + r * (size_t)o->seq;
         b->lengths[r] = o->seq;
     }
-    return BY_OK;
+    return o->padding > 0 ? pad_rows(b) : BY_OK;
 }
 
 void bench_release(bench *b)
@@ -155,6 +173,7 @@ void bench_release(bench *b)
     by_free(b->tokens);
     by_free(b->targets);
     by_free(b->source);
+    by_free(b->mask);
     by_free(b->pick);
     by_free(b->rows);
     by_free(b->lengths);

@@ -83,7 +83,7 @@ int bench_tell(bench *b)
     cli_json_number(j, "ms_min", 1e3 * b->seconds[0] / b->passes);
     cli_json_number(j, "flops_per_s", flops);
     cli_json_number(j, "peak_flops_per_s", peak);
-    cli_json_number(j, "peak_share", flops / peak);
+    cli_json_number(j, "peak_share", flops <= peak ? flops / peak : (double)NAN); /* else measured badly */
     cJSON_AddNumberToObject(j, "max_rss_bytes", 1024.0 * (double)used.ru_maxrss);
     cJSON_AddNumberToObject(j, "state_bytes", (double)by_params_bytes(by_model_params(b->model)));
     cJSON_AddNumberToObject(j, "planned_bytes", (double)planned_bytes(b));

@@ -4,6 +4,7 @@
 #include "cli/read.h"
 #include "cli/verbs.h"
 #include "base/json.h"
+#include "infer/predict.h"
 
 typedef struct classify_options {
     cli_read_options read;
@@ -22,32 +23,13 @@ static const cli_option options[] = {
 typedef struct job {
     classify_options o;
     cli_reading r;
-    float *scores, *batch; /* (texts, labels); (B, labels) */
-    int *places;           /* (labels) */
+    float *scores; /* (texts, labels) */
+    int *places;   /* (labels) */
     int labels;
     by_problem problem;
 } job;
 
-static by_status take(void *user, cli_reading *r, by_pass *p, const by_batch *b, const int *rows, int count)
-{
-    job *j = user;
-    float *more = by_resize(j->batch, (size_t)b->batch * (size_t)j->labels, sizeof *more);
-    if (!more)
-        return BY_ERR_MEMORY;
-    j->batch = more;
-    BY_TRY(by_pass_read(p, by_pass_io(p)->logits, j->batch));
-    for (int i = 0; i < count; i++) {
-        float *x = j->scores + (size_t)r->rows.list[rows[i]].example * (size_t)j->labels;
-        memcpy(x, j->batch + (size_t)i * (size_t)j->labels, (size_t)j->labels * sizeof *x);
-        if (j->problem == BY_PROBLEM_ONE_LABEL)
-            cli_softmax(x, j->labels);
-        for (int k = 0; k < j->labels && j->problem == BY_PROBLEM_MANY_LABELS; k++)
-            x[k] = 1 / (1 + expf(-x[k]));
-    }
-    return BY_OK;
-}
-
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void put_json(const job *j, by_buf *out, const char *text, const char *pair, const float *x)
 {
@@ -58,13 +40,16 @@ static void put_json(const job *j, by_buf *out, const char *text, const char *pa
         by_json_quote(out, pair);
     }
     if (j->problem == BY_PROBLEM_REGRESSION && j->labels == 1) {
-        by_buf_printf(out, ",\"value\":%.7g}\n", (double)x[0]);
+        by_buf_puts(out, ",\"value\":");
+        by_json_put_number(out, (double)x[0], 7);
+        by_buf_puts(out, "}\n");
         return;
     }
     if (j->problem == BY_PROBLEM_ONE_LABEL) {
         by_buf_puts(out, ",\"label\":");
         by_json_quote(out, by_model_label_name(j->r.model, j->places[0]));
-        by_buf_printf(out, ",\"score\":%.6g", (double)x[j->places[0]]);
+        by_buf_puts(out, ",\"score\":");
+        by_json_put_number(out, (double)x[j->places[0]], 6);
     } else if (j->problem == BY_PROBLEM_MANY_LABELS) {
         int shown = 0;
         by_buf_puts(out, ",\"labels\":[");
@@ -78,7 +63,8 @@ static void put_json(const job *j, by_buf *out, const char *text, const char *pa
     for (int k = 0; k < j->labels; k++) {
         by_buf_puts(out, k ? "," : "");
         by_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
-        by_buf_printf(out, ":%.6g", (double)x[j->places[k]]);
+        by_buf_puts(out, ":");
+        by_json_put_number(out, (double)x[j->places[k]], 6);
     }
     by_buf_puts(out, "}}\n");
 }
@@ -106,16 +92,16 @@ static void put_plain(const job *j, by_buf *out, const char *text, const float *
 static by_status classify(void *user, const cli_texts *t)
 {
     job *j = user;
-    static const cli_read_calls calls = {NULL, take};
     float *more = by_resize(j->scores, (size_t)t->count * (size_t)j->labels, sizeof *more);
     if (!more)
         return BY_ERR_MEMORY;
     j->scores = more;
-    BY_TRY(cli_read_run(&j->r, t->texts, t->seconds, t->count, &calls, j));
+    BY_TRY(by_predictor_classify(j->r.predictor, (const char *const *)t->texts,
+                                 (const char *const *)t->seconds, t->count, j->scores));
     by_buf out = {0};
     for (int i = 0; i < t->count; i++) {
         const float *x = j->scores + (size_t)i * (size_t)j->labels;
-        cli_top(x, j->labels, j->labels, j->places);
+        by_places_top(x, j->labels, j->labels, j->places);
         if (j->o.read.json)
             put_json(j, &out, t->texts[i], t->seconds[i], x);
         else
@@ -134,7 +120,7 @@ static int run(int argc, char **argv)
     cli_interrupt_install();
     cli_texts texts = {
         .arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file, .pairs = true};
-    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_CLASSIFY, &(by_rows_spec){0}, &j.o.read);
+    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_CLASSIFY, &j.o.read);
     if (s == BY_OK) {
         j.labels = by_model_labels(j.r.model);
         j.problem = by_model_problem(j.r.model);
@@ -144,7 +130,6 @@ static int run(int argc, char **argv)
     code = cli_texts_run(&texts, s, classify, &j);
     cli_read_close(&j.r);
     by_free(j.scores);
-    by_free(j.batch);
     by_free(j.places);
     cli_args_free(&args);
     return code;

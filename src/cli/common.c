@@ -1,7 +1,9 @@
 /* common.c - what several verbs do alike (see common.h). */
 #include "cli/common.h"
 
+#include "banyan/weights.h"
 #include "base/file.h"
+#include "cli/report.h"
 
 /* dir/name is there. A failed allocation counts as absent: opening the file next reports it. */
 static bool holds(const char *dir, const char *name)
@@ -10,6 +12,27 @@ static bool holds(const char *dir, const char *name)
     bool there = path && by_file_exists(path);
     by_free(path);
     return there;
+}
+
+/* NAME or OWNER/NAME, of letters, digits and "-_." alone. */
+static bool is_hub_name(const char *path)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    size_t owner = strspn(path, letters), rest = path[owner] == '/' ? strspn(path + owner + 1, letters) : 0;
+    return owner > 0 && *path != '.' && (path[owner] == 0 || (rest > 0 && path[owner + 1 + rest] == 0));
+}
+
+void cli_fail_absent(const char *path)
+{
+    if (by_file_exists(path))
+        by_fail(BY_ERR_IO, "%s: a file, not a model directory", path);
+    else if (is_hub_name(path))
+        by_fail(BY_ERR_IO,
+                "%s: no such directory; a model of the Hugging Face hub must be fetched first: "
+                "git clone https://huggingface.co/%s (needs git-lfs)",
+                path, path);
+    else
+        by_fail(BY_ERR_IO, "%s: no such directory", path);
 }
 
 char *cli_model_dir(const char *path)
@@ -24,8 +47,7 @@ char *cli_model_dir(const char *path)
         by_free(dir);
     }
     if (!by_dir_exists(path))
-        by_fail(BY_ERR_IO, "%s: %s", path,
-                by_file_exists(path) ? "a file, not a model directory" : "no such directory");
+        cli_fail_absent(path);
     else
         by_fail(BY_ERR_IO, "%s: neither a model directory (config.json) nor a run folder (best/ or last/)",
                 path);
@@ -41,6 +63,34 @@ by_tokenizer *cli_tokenizer(const char *path)
         by_tokenizer_load(holds(dir, "tokenizer.json") || !holds(path, "tokenizer.json") ? dir : path);
     by_free(dir);
     return t;
+}
+
+/* Of the largest tensor: others, such as norms, may be kept in f32. A failure is left to who opens the model.
+ */
+static by_dtype stored_type(const char *dir)
+{
+    by_weights *w = by_weights_open(dir);
+    const by_weight *largest = NULL;
+    for (int i = 0; w && i < by_weights_count(w); i++) {
+        const by_weight *one = by_weights_at(w, i);
+        if (!largest || one->bytes > largest->bytes)
+            largest = one;
+    }
+    const by_dtype type = largest ? largest->dtype : BY_F32;
+    by_weights_free(w);
+    by_error_clear();
+    return type;
+}
+
+void cli_note_widening(const char *dir, by_dtype dtype)
+{
+    const by_dtype stored = dir && dtype == BY_F32 ? stored_type(dir) : dtype;
+    if (dtype != BY_F32 || (stored != BY_BF16 && stored != BY_F16))
+        return;
+    cli_note(
+        "%s: %s weights are widened to f32, which takes time at the start and twice the memory; --dtype bf16 "
+        "computes in 16 bits (fewer digits), `banyan convert %s DIR --dtype f32` widens them for good",
+        dir, by_dtype_name(stored), dir);
 }
 
 by_device *cli_device(const char *name, int threads)

@@ -10,9 +10,17 @@
  * for. */
 char *cli_model_dir(const char *path);
 
+/* Leave the error for a model directory that does not exist. A name of the Hugging Face hub gets the command
+ * that fetches it. */
+void cli_fail_absent(const char *path);
+
 /* The tokenizer that belongs to `path` (a model directory or a run folder): beside the model, or in the run
  * folder. NULL with an error that names the folder. */
 by_tokenizer *cli_tokenizer(const char *path);
+
+/* Say on stderr when weights that are stored in 16 bits are about to be computed with in f32, and how to
+ * avoid the cost. dir may be NULL. */
+void cli_note_widening(const char *dir, by_dtype dtype);
 
 /* Open a device by name ("cpu", "auto"; NULL: "auto") with so many threads, 0 for every core. NULL on
  * failure. */

@@ -1,11 +1,78 @@
 /* completion.c - completion scripts for bash, zsh and fish, written from the verbs' tables. */
+#include "banyan/finetune.h"
+#include "banyan/model.h"
 #include "cli/verbs.h"
 
 typedef enum value_class { NOTHING, CHOICES, PATHS } value_class;
 
+/* ---- words for values ------------------------------------------------------------------------ */
+
+static void put_families(FILE *out)
+{
+    for (int i = 0; by_family_at(i); i++)
+        fprintf(out, "%s%s", i ? " " : "", by_family_at(i));
+}
+
+/* The presets of all families, each once. */
+static void put_presets(FILE *out)
+{
+    int shown = 0;
+    for (int i = 0; by_family_at(i); i++)
+        for (int k = 0; by_family_preset(i, k); k++) {
+            bool known = false;
+            for (int a = 0; a <= i && !known; a++)
+                for (int b = 0; by_family_preset(a, b) && !(a == i && b == k) && !known; b++)
+                    known = strcmp(by_family_preset(a, b), by_family_preset(i, k)) == 0;
+            if (!known)
+                fprintf(out, "%s%s", shown++ ? " " : "", by_family_preset(i, k));
+        }
+}
+
+static void put_recipes(FILE *out)
+{
+    for (int i = 0; by_recipe_at(i); i++)
+        fprintf(out, "%s%s", i ? " " : "", by_recipe_at(i)->name);
+}
+
+static void put_devices(FILE *out)
+{
+    fputs("auto cpu cuda", out);
+}
+
+/* The work of by_work_find. */
+static void put_tasks(FILE *out)
+{
+    static const char *const names[] = {"classify", "regress", "tag", "answer",
+                                        "choice",   "seq2seq", "mlm", "lm"};
+    by_work_kind kind;
+    int shown = 0;
+    for (int i = 0; i < BY_COUNT(names); i++)
+        if (by_work_find(names[i], &kind))
+            fprintf(out, "%s%s", shown++ ? " " : "", names[i]);
+}
+
+/* Options whose values are known words without being a fixed choice, by name and value name. */
+typedef void words_fn(FILE *out);
+static words_fn *words_of(const cli_option *o)
+{
+    static const struct {
+        const char *name, *value;
+        words_fn *put;
+    } known[] = {{"model", "FAMILY", put_families},
+                 {"preset", "NAME", put_presets},
+                 {"recipe", "NAME", put_recipes},
+                 {"device", NULL, put_devices},
+                 {"task", "TASK", put_tasks}};
+    for (int i = 0; i < BY_COUNT(known); i++)
+        if (strcmp(o->name, known[i].name) == 0 &&
+            (!known[i].value || (o->value && strcmp(o->value, known[i].value) == 0)))
+            return known[i].put;
+    return NULL;
+}
+
 static value_class class_of(const cli_option *o)
 {
-    return o->choices ? CHOICES : cli_value_is_path(o) ? PATHS : NOTHING;
+    return o->choices || words_of(o) ? CHOICES : cli_value_is_path(o) ? PATHS : NOTHING;
 }
 
 /* "a|b|c" as "a b c". */
@@ -13,6 +80,14 @@ static void put_choices(FILE *out, const char *choices, int length)
 {
     for (int i = 0; i < length; i++)
         fputc(choices[i] == '|' ? ' ' : choices[i], out);
+}
+
+static void put_values(FILE *out, const cli_option *o)
+{
+    if (o->choices)
+        put_choices(out, o->choices, (int)strlen(o->choices));
+    else
+        words_of(o)(out);
 }
 
 static void put_verb_names(FILE *out, const cli_verb *const *verbs, int count)
@@ -59,7 +134,7 @@ static void bash_values(FILE *out, const cli_verb *verb)
         fputs(") ", out);
         if (class_of(o) == CHOICES) {
             fputs("words='", out);
-            put_choices(out, o->choices, (int)strlen(o->choices));
+            put_values(out, o);
             fputs("' ;;\n", out);
         } else {
             fputs(class_of(o) == PATHS ? "return ;;\n" : "compopt +o default; return ;;\n", out);
@@ -164,7 +239,7 @@ static void zsh_spelling(FILE *out, const cli_option *o, const char *dashes, con
         fputc(':', out);
         if (class_of(o) == CHOICES) {
             fputc('(', out);
-            put_choices(out, o->choices, (int)strlen(o->choices));
+            put_values(out, o);
             fputc(')', out);
         } else if (class_of(o) == PATHS) {
             fputs("_files", out);
@@ -265,7 +340,7 @@ static void fish_option(FILE *out, const cli_verb *verb, const cli_option *o)
         fputs(class_of(o) == PATHS ? " -r -F" : " -x", out);
     if (class_of(o) == CHOICES) {
         fputs(" -a '", out);
-        put_choices(out, o->choices, (int)strlen(o->choices));
+        put_values(out, o);
         fputc('\'', out);
     }
     fputs(" -d ", out);

@@ -61,6 +61,10 @@ static int print_report(const convert_options *o, const char *out, const by_conv
 /* A run folder stands for the model in it; anything else is opened as it is. */
 static char *input(const char *path)
 {
+    if (!by_dir_exists(path) && !by_file_exists(path)) {
+        cli_fail_absent(path);
+        return NULL;
+    }
     char *dir = by_dir_exists(path) ? cli_model_dir(path) : NULL;
     by_error_clear();
     return dir ? dir : by_strdup(path);
@@ -98,16 +102,16 @@ const cli_verb cli_convert = {
     .name = "convert",
     .summary = "write a checkpoint in another precision, size of files or format",
     .args = "IN OUT",
-    .description = "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt, "
-                   "zipped or older, or the index of several. OUT is a file when it ends in .safetensors, "
-                   "otherwise a directory that "
-                   "must not exist yet "
-                   "or be empty. From a directory the configuration and the tokenizer come along.\n\n"
-                   "Tensors pass through memory one piece at a time. OUT appears when all of it is written: "
-                   "a full disk, an "
-                   "interruption or a power cut leave nothing under its name. PyTorch files are read by a "
-                   "machine that executes "
-                   "nothing; what they hold besides tensors is refused by name.",
+    .description =
+        "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt, "
+        "zipped or older, or the index of several. OUT is a file when it ends in .safetensors, "
+        "otherwise a directory that must not exist yet or be empty; names of other kinds of files "
+        "(x.bin, x.gguf) are refused. From a directory the configuration and the tokenizer come along.\n\n"
+        "Tensors pass through memory one piece at a time. OUT appears when all of it is written: "
+        "a full disk, an "
+        "interruption or a power cut leave nothing under its name. PyTorch files are read by a "
+        "machine that executes "
+        "nothing; what they hold besides tensors is refused by name.",
     .examples = "banyan convert gpt2 gpt2-bf16 --dtype bf16\n"
                 "# five gigabytes to a file\nbanyan convert big big-shards --shard-size 5GB\n"
                 "banyan convert pytorch_model.bin model.safetensors\n",

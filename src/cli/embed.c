@@ -26,7 +26,7 @@ static const cli_option options[] = {
     {CLI_AT(embed_options, limit), .name = "max-length", CLI_RANGE(0, 1e7), .preset = "0",
      .help = "tokens of a text that are read (0: as the directory says, or the model's context)"},
     {CLI_AT(embed_options, similarity), .name = "similarity",
-     .help = "print how alike the texts are, the cosine of each pair, instead of their vectors"},
+     .help = "print the cosine of each pair of texts instead of their vectors: a row for each text"},
     {CLI_AT(embed_options, format), .name = "format", .choices = "text|f32", .preset = "text",
      .help = "numbers in text, or raw little-endian floats"},
     {CLI_AT(embed_options, time), .name = "time",
@@ -38,13 +38,16 @@ typedef struct job {
     embed_options o;
     by_embedder *embedder;
     by_device *device;
-    float *vectors; /* of the present texts */
-    double seconds; /* spent on vectors */
+    float *vectors;      /* of the present texts; with --similarity of all, made to length 1 */
+    char **texts;        /* all of them, with --similarity and --json */
+    int64_t count, room; /* of all texts, with --similarity */
+    double seconds;      /* spent on vectors */
 } job;
 
 static by_status open_job(job *j, const char *path, bool normalize_given)
 {
     char *dir = cli_model_dir(path);
+    cli_note_widening(dir, (by_dtype)j->o.read.dtype);
     j->device = dir ? cli_device(j->o.read.device, j->o.read.threads) : NULL;
     by_embed_spec spec = {.dtype = (by_dtype)j->o.read.dtype,
                           .pooling = (by_pooling)j->o.pooling,
@@ -67,52 +70,121 @@ static void put_vector(const job *j, const char *text, const float *v)
         by_json_quote(&out, text);
         by_buf_puts(&out, ",\"embedding\":[");
     }
-    for (int i = 0; i < n; i++)
-        by_buf_printf(&out, "%s%.9g", i == 0 ? "" : j->o.read.json ? "," : " ", (double)v[i]);
+    for (int i = 0; i < n; i++) {
+        by_buf_puts(&out, i == 0 ? "" : j->o.read.json ? "," : " ");
+        by_json_put_number(&out, (double)v[i], 9);
+    }
     by_buf_puts(&out, j->o.read.json ? "]}\n" : "\n");
     fwrite(out.data ? out.data : "", 1, out.size, stdout);
     by_buf_free(&out);
 }
 
-static double cosine(const float *a, const float *b, int n)
+/* Vectors of length 1, whose products are cosines; one of zeros stays as it is. */
+static void make_unit(float *v, int n)
 {
-    double ab = 0, aa = 0, bb = 0;
-    for (int i = 0; i < n; i++) {
-        ab += (double)a[i] * (double)b[i];
-        aa += (double)a[i] * (double)a[i];
-        bb += (double)b[i] * (double)b[i];
-    }
-    return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)v[i] * (double)v[i];
+    for (int i = 0; i < n && sum > 0; i++)
+        v[i] = (float)((double)v[i] / sqrt(sum));
 }
 
-static void put_similarity(const job *j, const cli_texts *t)
+static double product(const float *a, const float *b, int n)
+{
+    enum { LANES = 8 };
+    double lanes[LANES] = {0}, sum = 0;
+    int i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lanes[k] += (double)a[i + k] * (double)b[i + k];
+    for (; i < n; i++)
+        sum += (double)a[i] * (double)b[i];
+    for (int k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+/* One row of the matrix at a time: of all there is, only the vectors are held. */
+static by_status put_similarities(const job *j)
 {
     const int n = by_embedder_width(j->embedder);
-    for (int a = 0; a < t->count; a++)
-        for (int b = 0; b < t->count; b++)
-            printf("%.4f%c",
-                   cosine(j->vectors + (size_t)a * (size_t)n, j->vectors + (size_t)b * (size_t)n, n),
-                   b + 1 < t->count ? '\t' : '\n');
+    for (int64_t a = 0; a < j->count && cli_flush() && !cli_interrupted(); a++) {
+        by_buf out = {0};
+        if (j->o.read.json) {
+            by_buf_puts(&out, "{\"text\":");
+            by_json_quote(&out, j->texts[a]);
+            by_buf_puts(&out, ",\"similarity\":[");
+        }
+        for (int64_t b = 0; b < j->count; b++)
+            by_buf_printf(&out, "%s%.4f",
+                          b == 0           ? ""
+                          : j->o.read.json ? ","
+                                           : "\t",
+                          product(j->vectors + a * n, j->vectors + b * n, n));
+        by_buf_puts(&out, j->o.read.json ? "]}\n" : "\n");
+        BY_TRY(cli_put(&out));
+    }
+    return BY_OK;
+}
+
+/* Make room for `more` vectors. */
+static by_status reserve(job *j, int more)
+{
+    if (j->count + more <= j->room)
+        return BY_OK;
+    const int64_t room = BY_MAX(j->count + more, 2 * j->count);
+    float *vectors =
+        by_resize(j->vectors, (size_t)room * (size_t)by_embedder_width(j->embedder), sizeof *vectors);
+    j->vectors = vectors ? vectors : j->vectors;
+    char **texts = vectors && j->o.similarity && j->o.read.json
+                       ? by_resize(j->texts, (size_t)room, sizeof *texts)
+                       : NULL;
+    j->texts = texts ? texts : j->texts;
+    if (!vectors || (j->o.similarity && j->o.read.json && !texts))
+        return BY_ERR_MEMORY;
+    j->room = room;
+    return BY_OK;
+}
+
+/* For the matrix, which begins when all texts are read. */
+static by_status keep(job *j, const cli_texts *t, float *vectors)
+{
+    const int width = by_embedder_width(j->embedder);
+    for (int i = 0; i < t->count; i++) {
+        make_unit(vectors + (size_t)i * (size_t)width, width);
+        if (j->texts && !(j->texts[j->count] = by_strdup(t->texts[i])))
+            return BY_ERR_MEMORY;
+        j->count++;
+    }
+    return BY_OK;
 }
 
 static by_status embed(job *j, const cli_texts *t)
 {
     const size_t width = (size_t)by_embedder_width(j->embedder);
-    float *more = by_resize(j->vectors, (size_t)t->count * width, sizeof *more);
-    if (!more)
-        return BY_ERR_MEMORY;
-    j->vectors = more;
+    BY_TRY(reserve(j, t->count));
+    float *vectors = j->vectors + (size_t)j->count * width;
     double begin = by_seconds();
-    BY_TRY(by_embedder_run(j->embedder, (const char *const *)t->texts, t->count, j->vectors));
+    BY_TRY(by_embedder_run(j->embedder, (const char *const *)t->texts, t->count, vectors));
     j->seconds += by_seconds() - begin;
     if (j->o.similarity)
-        put_similarity(j, t);
-    else if (j->o.format == BINARY)
-        fwrite(j->vectors, sizeof *j->vectors, (size_t)t->count * width, stdout);
+        return keep(j, t, vectors);
+    if (j->o.format == BINARY)
+        fwrite(vectors, sizeof *vectors, (size_t)t->count * width, stdout);
     else
         for (int i = 0; i < t->count; i++)
-            put_vector(j, t->texts[i], j->vectors + (size_t)i * width);
+            put_vector(j, t->texts[i], vectors + (size_t)i * width);
     return BY_OK;
+}
+
+static void close_job(job *j)
+{
+    for (int64_t i = 0; j->texts && i < j->count; i++)
+        by_free(j->texts[i]);
+    by_free(j->texts);
+    by_free(j->vectors);
+    by_embedder_free(j->embedder);
+    by_device_free(j->device);
 }
 
 static int run(int argc, char **argv)
@@ -127,14 +199,14 @@ static int run(int argc, char **argv)
     by_status s = open_job(&j, args.items[0], cli_given(&args, &j.o.normalize));
     while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
         s = embed(&j, &texts);
+    if (s == BY_OK && j.o.similarity && !cli_interrupted())
+        s = put_similarities(&j);
     code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     if (j.o.time && s == BY_OK)
         cli_note("%lld texts in %.3f s, %.0f a second", (long long)texts.before, j.seconds,
                  (double)texts.before / j.seconds);
     cli_texts_free(&texts);
-    by_embedder_free(j.embedder);
-    by_device_free(j.device);
-    by_free(j.vectors);
+    close_job(&j);
     cli_args_free(&args);
     return code;
 }
@@ -146,7 +218,8 @@ const cli_verb cli_embed = {
     .description = "Each TEXT, or else each line of the input, gives one line: the numbers of its vector. "
                    "Directories of "
                    "sentence-transformers are read with their modules.json, pooling and normalisation.\n\n"
-                   "--similarity compares up to 4096 texts with each other.",
+                   "--similarity compares all texts with each other and prints a row of cosines for each, as "
+                   "JSON with --json. The vectors of all texts are held in memory, the matrix is not.",
     .examples =
         "banyan embed all-MiniLM-L6-v2 \"A man is eating food.\" \"Someone has lunch.\" --similarity\n"
         "banyan embed bert-base-uncased --pooling cls --json < texts.txt > vectors.jsonl\n",

@@ -5,6 +5,7 @@
 
 #include "banyan/model.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/common.h"
 #include "cli/eval_texts.h"
 #include "cli/show.h"
@@ -35,6 +36,8 @@ static const cli_option options[] = {
      .help = "of the search (0: what the model's directory says, else 5)"},
     {CLI_AT(eval_options, texts.prefix), .name = "prefix", .value = "TEXT",
      .help = "put before every source"},
+    {CLI_AT(eval_options, texts.plain), .name = "no-generation-config",
+     .help = "ignore generation settings of the model's directory"},
     {CLI_AT(eval_options, texts.words), .name = "label-words", .value = "W0,W1,...",
      .help = "what labels 0, 1, ... of a table stand for"},
     {CLI_AT(eval_options, max_tokens), .name = "max-tokens", CLI_MIN(2), .suffix = true,
@@ -63,6 +66,7 @@ typedef struct evaluation {
     eval_options o;
     by_device *device;
     by_model *model;
+    cJSON *record;           /* run.json of the model's folder, or NULL */
     by_tokenizer *tokenizer; /* NULL: shards of an unknown one */
     by_tokens *tokens;
     char *scratch; /* folder of a tokenised text, or NULL */
@@ -163,6 +167,7 @@ static by_status open_model(evaluation *e, const char *path)
     char *dir = cli_model_dir(path);
     if (!dir)
         return by_error_status();
+    cli_note_widening(dir, e->o.dtype);
     e->device = cli_device(e->o.device, e->o.threads);
     e->model = e->device ? by_model_open(e->device, dir, &(by_model_spec){.dtype = e->o.dtype}) : NULL;
     by_free(dir);
@@ -276,6 +281,32 @@ static const char *task_of(const evaluation *e)
     return by_task_name(by_model_task(e->model));
 }
 
+/* Columns that are not given are those that the run was fine-tuned with. */
+static by_status recall_columns(evaluation *e, const char *model)
+{
+    cli_task_options *t = &e->o.t;
+    const struct {
+        const char *key, **value;
+    } columns[] = {{"text", &t->text},
+                   {"pair", &t->pair},
+                   {"label", &t->label},
+                   {"choices", &t->choices},
+                   {"label-separator", &t->separator}};
+    char *path = by_path_join(model, "run.json");
+    const bool there = path && access(path, F_OK) == 0;
+    e->record = there ? by_json_load(path) : NULL;
+    by_free(path);
+    if (!path || (there && !e->record))
+        return by_error_status();
+    const cJSON *recorded = cJSON_GetObjectItemCaseSensitive(e->record, "options");
+    for (int i = 0; i < BY_COUNT(columns); i++) {
+        const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(recorded, columns[i].key));
+        if (!*columns[i].value && text)
+            *columns[i].value = text;
+    }
+    return BY_OK;
+}
+
 static int judge_task(evaluation *e, const char *model)
 {
     const char *task = task_of(e);
@@ -375,6 +406,7 @@ static void close_evaluation(evaluation *e)
         by_dir_remove(e->scratch);
     by_free(e->scratch);
     by_tokenizer_free(e->tokenizer);
+    cJSON_Delete(e->record);
     by_model_free(e->model);
     by_device_free(e->device);
     by_free(e->rows);
@@ -399,7 +431,7 @@ static int run(int argc, char **argv)
             e.o.data.count = args.count - 1;
         }
         cli_interrupt_install();
-        if (open_model(&e, args.items[0]) != BY_OK)
+        if (open_model(&e, args.items[0]) != BY_OK || recall_columns(&e, args.items[0]) != BY_OK)
             code = cli_fail(NULL);
         else if (by_model_task(e.model) == BY_TASK_SEQ2SEQ)
             code = judge_texts(&e, args.items[0]);
@@ -430,7 +462,9 @@ const cli_verb cli_eval = {
         "itself and can be compared between models with different tokenizers.\n\n"
         "A model with another head is measured on labelled cases by the metrics of its task: accuracy, "
         "F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of entities "
-        "(tag), exact match and F1 (answer). Files are read as by finetune.\n\n"
+        "(tag), exact match and F1 (answer). Files are read as by finetune; columns that are not given are "
+        "those of the "
+        "run's own data, as run.json records them.\n\n"
         "An encoder-decoder writes a text for each source, which is compared with its reference: BLEU, chrF, "
         "ROUGE, exact match. The data are two files of lines, or one table with both.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"

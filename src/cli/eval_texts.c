@@ -87,7 +87,9 @@ static by_status put_prediction(by_writer *out, const char *source, const char *
     by_json_quote(&line, target);
     by_buf_puts(&line, ",\"text\":");
     by_json_quote_bytes(&line, r->text, r->size);
-    by_buf_printf(&line, ",\"score\":%.9g}\n", (double)r->score);
+    by_buf_puts(&line, ",\"score\":");
+    by_json_put_number(&line, (double)r->score, 9);
+    by_buf_puts(&line, "}\n");
     by_status s = line.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a text") : BY_OK;
     if (s == BY_OK)
         s = by_writer_put(out, line.data, line.size);
@@ -192,13 +194,13 @@ static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_
     spec.generate.cancelled = cli_poll;
     spec.generate.beam.returned = spec.generate.beam.groups = 1; /* as translate does */
     spec.generate.beam.diversity = 0;
-    if (o->task && strcmp(o->task, "summarization") == 0)
-        spec.generate.max_new_tokens = BY_MIN(d->max_length, by_model_context(m));
+    spec.generate.max_new_tokens = BY_MIN(by_rewrite_defaults_most(d, 1), by_model_context(m));
     spec.prefix = o->prefix ? o->prefix : d->prefix;
     spec.generate.beam.width = o->beams > 0                 ? o->beams
-                               : d->generate.beam.width > 1 ? d->generate.beam.width
+                               : d->generate.beam.width > 0 ? d->generate.beam.width
                                                             : 5;
-    spec.generate.sampling.min_new_tokens = d->min_length;
+    spec.generate.sampling.min_new_tokens = by_rewrite_defaults_least(d, 1);
+    spec.generate.sampling.temperature = 0; /* metrics are those of a search */
     return by_rewriter_new(m, t, &spec);
 }
 
@@ -213,7 +215,8 @@ by_status cli_figures_make(by_model *m, const by_tokenizer *t, const char *dir, 
     if (s == BY_OK)
         s = read_pairs(files, o, &pairs);
     if (s == BY_OK)
-        s = by_rewrite_defaults_load(m, dir, o->task, &defaults);
+        s = o->plain ? by_rewrite_defaults_none(m, dir, &defaults)
+                     : by_rewrite_defaults_load(m, dir, o->task, &defaults);
     if (s == BY_OK && !(r = open_rewriter(m, t, o, &defaults)))
         s = by_error_status();
     if (s == BY_OK)

@@ -16,6 +16,7 @@ typedef struct cli_texts_options {
     const char *predictions;                   /* a file for what was written, or NULL */
     int batch, limit;                          /* sources at once; texts at most, 0: all */
     bool json, quiet;
+    bool plain; /* without generation_config.json */
 } cli_texts_options;
 
 /* How near texts come to their references; NULL: not asked for. */

@@ -16,206 +16,75 @@ static const cli_option options[] = {
     CLI_READ_ROWS(fill_options),
 };
 
-/* The guesses for one hole. */
-typedef struct guess {
-    int32_t token;
-    float share;
-} guess;
-
 typedef struct job {
     fill_options o;
     cli_reading r;
-    int32_t mask, *pick;
-    const char *mask_name;
-    int picks, room; /* holes of the present batch */
-    float *logits;   /* (picks, V) */
-    size_t logits_room;
-    guess *guesses;    /* (holes of all texts, top) */
-    int *first, holes; /* (texts + 1) where the holes of a text begin */
-    const cli_texts *texts;
 } job;
 
-/* ---- holes ----------------------------------------------------------------------------------- */
-
-/* People write three underscores more easily than the token of this model. */
-static by_status with_holes(const char *text, const char *mask, by_buf *out)
+static by_status put_guess(const job *j, by_buf *out, const by_guess *g, bool first)
 {
-    for (const char *at = text; *at;) {
-        size_t run = strspn(at, "_");
-        if (run >= 3)
-            by_buf_puts(out, mask);
-        else if (run == 0)
-            by_buf_put(out, at, 1);
-        else
-            by_buf_put(out, at, run);
-        at += run ? run : 1;
+    size_t size;
+    char *word = by_decode(j->r.tokenizer, &g->token, 1, &size);
+    if (!word)
+        return by_error_status();
+    if (j->o.read.json) {
+        by_buf_puts(out, first ? "{\"token\":" : ",{\"token\":");
+        by_json_quote_bytes(out, word, size);
+        by_buf_printf(out, ",\"id\":%d,\"score\":", g->token);
+        by_json_put_number(out, (double)g->score, 6);
+        by_buf_puts(out, "}");
+    } else {
+        by_buf_printf(out, "  %6.2f %%  %s\n", 100 * (double)g->score, word);
     }
-    by_buf_put(out, "", 1);
-    return out->failed ? BY_ERR_MEMORY : BY_OK;
+    by_release(word);
+    return BY_OK;
 }
 
-static const char *mask_name(job *j)
+static by_status put_text(const job *j, by_buf *out, const char *text, const by_guesses *g, int i)
 {
-    static const char *const names[] = {"[MASK]", "<mask>", "<special1>"};
-    for (int i = 0; i < BY_COUNT(names); i++) {
-        j->mask = by_tokenizer_find(j->r.tokenizer, names[i]);
-        if (j->mask >= 0)
-            return names[i];
+    const bool json = j->o.read.json;
+    if (json) {
+        by_buf_puts(out, "{\"text\":");
+        by_json_quote(out, text);
+        by_buf_puts(out, ",\"holes\":[");
+    } else {
+        by_buf_printf(out, "%s\n", text);
     }
-    by_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no token for a hole: neither [MASK] nor <mask>");
-    return NULL;
+    for (int h = g->first[i]; h < g->first[i + 1]; h++) {
+        const by_guess *list = g->list + (size_t)h * (size_t)g->top;
+        const bool first = h == g->first[i];
+        by_buf_puts(out, json ? (first ? "[" : ",[") : first ? "" : "\n");
+        for (int k = 0; k < g->top && list[k].token >= 0; k++)
+            BY_TRY(put_guess(j, out, &list[k], k == 0));
+        by_buf_puts(out, json ? "]" : "");
+    }
+    by_buf_puts(out, json ? "]}\n" : "");
+    return BY_OK;
 }
 
-static by_status count_holes(job *j, int count)
+static by_status check_masks(const by_guesses *g, int64_t before)
 {
-    const by_rows *rows = &j->r.rows;
-    j->holes = 0;
-    int *first = by_resize(j->first, (size_t)count + 1, sizeof *first);
-    if (!first)
-        return BY_ERR_MEMORY;
-    j->first = first;
-    for (int i = 0; i < count; i++) { /* one row for each text */
-        const by_row *row = &rows->list[i];
-        first[i] = j->holes;
-        for (int t = 0; t < row->count; t++)
-            j->holes += rows->tokens.data[row->first + (size_t)t] == j->mask;
-        if (j->holes == first[i])
+    for (int i = 0; i < g->count; i++)
+        if (g->first[i] == g->first[i + 1])
             return by_fail(BY_ERR_ARGUMENT,
                            "text %lld has no hole: write the mask token or ___ where a word is missing",
-                           (long long)(j->texts->before + i + 1));
-    }
-    first[count] = j->holes;
-    guess *guesses = by_resize(j->guesses, (size_t)j->holes * (size_t)j->o.top, sizeof *guesses);
-    if (!guesses)
-        return BY_ERR_MEMORY;
-    j->guesses = guesses;
+                           (long long)(before + i + 1));
     return BY_OK;
-}
-
-/* ---- batches --------------------------------------------------------------------------------- */
-
-/* Logits are wanted at the holes alone; their number is rounded up, so that few shapes occur. */
-static by_status prepare(void *user, cli_reading *r, by_batch *b, const int *rows, int count)
-{
-    job *j = user;
-    (void)r;
-    (void)rows;
-    int room = 8;
-    j->picks = 0;
-    for (int i = 0; i < count * b->seq; i++)
-        j->picks += b->tokens[i] == j->mask;
-    while (room < j->picks)
-        room *= 2;
-    if (room > j->room) {
-        int32_t *more = by_resize(j->pick, (size_t)room, sizeof *more);
-        if (!more)
-            return BY_ERR_MEMORY;
-        j->pick = more;
-        j->room = room;
-    }
-    memset(j->pick, 0, (size_t)room * sizeof *j->pick);
-    for (int i = 0, n = 0; i < count * b->seq; i++)
-        if (b->tokens[i] == j->mask)
-            j->pick[n++] = i;
-    b->pick = j->pick;
-    b->picks = room;
-    return BY_OK;
-}
-
-static by_status take(void *user, cli_reading *r, by_pass *p, const by_batch *b, const int *rows, int count)
-{
-    job *j = user;
-    const size_t vocab = (size_t)by_model_vocab(r->model), size = (size_t)b->picks * vocab;
-    int *places = by_alloc((size_t)j->o.top * sizeof *places);
-    if (size > j->logits_room) {
-        float *more = by_resize(j->logits, size, sizeof *more);
-        j->logits = more ? more : j->logits;
-        j->logits_room = more ? size : j->logits_room;
-    }
-    by_status s =
-        places && size <= j->logits_room ? by_pass_read(p, by_pass_io(p)->logits, j->logits) : BY_ERR_MEMORY;
-    for (int n = 0, before = -1, hole = 0; s == BY_OK && n < j->picks; n++) {
-        int row = j->pick[n] / b->seq;
-        hole = row == before ? hole + 1 : 0;
-        before = row;
-        if (row >= count)
-            break;
-        float *x = j->logits + (size_t)n * vocab;
-        guess *to =
-            j->guesses + (size_t)(j->first[r->rows.list[rows[row]].example] + hole) * (size_t)j->o.top;
-        cli_softmax(x, (int)vocab);
-        int found = cli_top(x, (int)vocab, j->o.top, places);
-        for (int k = 0; k < j->o.top; k++)
-            to[k] = k < found ? (guess){places[k], x[places[k]]} : (guess){-1, 0};
-    }
-    by_free(places);
-    return s;
-}
-
-/* ---- telling --------------------------------------------------------------------------------- */
-
-static by_status tell(const job *j, int i)
-{
-    by_buf out = {0};
-    const bool json = j->o.read.json;
-    if (json)
-        by_buf_puts(&out, "{\"text\":");
-    if (json)
-        by_json_quote(&out, j->texts->texts[i]);
-    else
-        by_buf_puts(&out, j->texts->texts[i]);
-    by_buf_puts(&out, json ? ",\"holes\":[" : "\n");
-    for (int h = j->first[i]; h < j->first[i + 1]; h++) {
-        by_buf_puts(&out, json ? (h > j->first[i] ? ",[" : "[") : h > j->first[i] ? "\n" : "");
-        for (int k = 0; k < j->o.top && j->guesses[h * j->o.top + k].token >= 0; k++) {
-            const guess *g = &j->guesses[h * j->o.top + k];
-            size_t size;
-            char *word = by_decode(j->r.tokenizer, &g->token, 1, &size);
-            if (!word) {
-                by_buf_free(&out);
-                return by_error_status();
-            }
-            if (json) {
-                by_buf_printf(&out, "%s{\"token\":", k ? "," : "");
-                by_json_quote_bytes(&out, word, size);
-                by_buf_printf(&out, ",\"id\":%d,\"score\":%.6g}", g->token, (double)g->share);
-            } else {
-                by_buf_printf(&out, "  %6.2f %%  %s\n", 100 * (double)g->share, word);
-            }
-            by_release(word);
-        }
-        by_buf_puts(&out, json ? "]" : "");
-    }
-    by_buf_puts(&out, json ? "]}\n" : "");
-    bool ok = !out.failed && fwrite(out.data, 1, out.size, stdout) == out.size;
-    by_buf_free(&out);
-    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
 }
 
 static by_status fill(void *user, const cli_texts *t)
 {
     job *j = user;
-    static const cli_read_calls calls = {prepare, take};
-    char **texts = by_alloc_zero((size_t)t->count, sizeof *texts);
-    by_status s = texts ? BY_OK : BY_ERR_MEMORY;
-    j->texts = t;
-    by_rows_clear(&j->r.rows);
-    for (int i = 0; i < t->count && s == BY_OK; i++) {
-        by_buf holed = {0};
-        s = with_holes(t->texts[i], j->mask_name, &holed);
-        texts[i] = holed.data; /* the buffer's memory is the string's */
-        if (s == BY_OK)
-            s = by_rows_add(&j->r.rows, texts[i], NULL);
-    }
-    if (s == BY_OK)
-        s = count_holes(j, t->count);
-    if (s == BY_OK)
-        s = cli_read_run(&j->r, texts, NULL, t->count, &calls, j);
+    by_guesses g;
+    by_buf out = {0};
+    BY_TRY(by_predictor_fill(j->r.predictor, (const char *const *)t->texts, t->count, j->o.top, &g));
+    by_status s = check_masks(&g, t->before);
     for (int i = 0; i < t->count && s == BY_OK; i++)
-        s = tell(j, i);
-    for (int i = 0; texts && i < t->count; i++)
-        by_free(texts[i]);
-    by_free(texts);
+        s = put_text(j, &out, t->texts[i], &g, i);
+    by_guesses_free(&g);
+    if (s == BY_OK)
+        return cli_put(&out);
+    by_buf_free(&out);
     return s;
 }
 
@@ -228,15 +97,9 @@ static int run(int argc, char **argv)
         return code;
     cli_interrupt_install();
     cli_texts texts = {.arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file};
-    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_MLM, &(by_rows_spec){0}, &j.o.read);
-    j.mask_name = s == BY_OK ? mask_name(&j) : NULL;
-    s = s == BY_OK && !j.mask_name ? by_error_status() : s;
+    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_MLM, &j.o.read);
     code = cli_texts_run(&texts, s, fill, &j);
     cli_read_close(&j.r);
-    by_free(j.pick);
-    by_free(j.logits);
-    by_free(j.guesses);
-    by_free(j.first);
     cli_args_free(&args);
     return code;
 }

@@ -3,15 +3,18 @@
 
 #include "banyan/finetune.h"
 #include "cli/common.h"
+#include "cli/config.h"
 #include "cli/learning.h"
 #include "cli/seq2seq.h"
 #include "cli/show.h"
 #include "cli/tasks.h"
 #include "cli/verbs.h"
+#include "train/work.h"
 
 typedef struct finetune_options {
     cli_task_options t;
     cli_seq2seq two;
+    const char *config, *resume;
     const char *data, *eval, *out, *freeze, *weights, *device;
     int batch, eval_batch, accumulate, threads, keep, patience;
     int64_t steps, warmup, eval_every, save_every, log_every, seed;
@@ -45,7 +48,8 @@ static const cli_option options[] = {
      .help = "how much each label counts in the loss, in the order of config.json"},
 
     {CLI_AT(finetune_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1e6), .preset = "32", .help = "rows per step", .group = "Steps"},
+     CLI_RANGE(1, 1e6), .help = "rows per step (else 32, and less for fewer than 256 rows)",
+     .group = "Steps"},
     {CLI_AT(finetune_options, two.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
      .suffix = true, .help = "seq2seq: tokens per step instead, in rows of about the same length"},
     {CLI_AT(finetune_options, two.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
@@ -53,8 +57,8 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, eval_batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
      .help = "rows at once when evaluating"},
     CLI_ACCUMULATE_ROW(finetune_options),
-    {CLI_AT(finetune_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "3",
-     .help = "passes over the data"},
+    {CLI_AT(finetune_options, epochs), .name = "epochs", CLI_MIN(1e-6),
+     .help = "passes over the data (else 3, and up to 20 where that makes fewer than 200 steps)"},
     {CLI_AT(finetune_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
      .suffix = true, .help = "or: steps in all"},
     CLI_PATIENCE_ROW(finetune_options),
@@ -114,6 +118,11 @@ static void on_start(screen *s, const by_report *r)
 static void on_report(void *user, const by_report *r)
 {
     screen *s = user;
+    if (r->warning) {
+        cli_progress_hide();
+        cli_note("%s", r->warning);
+        return;
+    }
     if (r->note) {
         on_start(s, r);
         return;
@@ -150,9 +159,9 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
                      .warmup = cli_given(args, &o->warmup) ? o->warmup : -1},
         .warmup_share = o->warmup_share,
         .optimizer = {.kind = o->optimizer,
-                      .beta1 = o->beta1,
-                      .beta2 = o->beta2,
-                      .eps = o->eps,
+                      .beta1 = cli_or_none(o->beta1),
+                      .beta2 = cli_or_none(o->beta2),
+                      .eps = cli_or_none(o->eps),
                       .weight_decay = o->decay,
                       .max_grad_norm = o->max_norm},
         .layer_decay = o->layer_decay,
@@ -173,7 +182,7 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
     };
 }
 
-static int print_result(const finetune_options *o, const by_finetune_result *r)
+static int print_result(const finetune_options *o, const by_task_data *reading, const by_finetune_result *r)
 {
     if (o->json) {
         cJSON *j = cJSON_CreateObject();
@@ -186,12 +195,14 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
         cli_json_number(j, "train_loss", r->loss);
         cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
         cJSON_AddNumberToObject(j, "seconds", r->seconds);
+        cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
+        cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
         if (r->evaluated)
             cli_task_json(j, &r->best);
         return cli_print_json(j);
     }
     if (!o->quiet)
-        cli_show_curve(o->out, o->curve);
+        cli_show_curve(o->out, by_work_loss_unit(reading), o->curve);
     if (r->resumed_from == r->steps)
         cli_note("nothing left to do: the run in %s is at step %lld already", o->out, (long long)r->steps);
     printf("%lld steps in %.1f s%s; best at step %lld\n", (long long)(r->steps - r->resumed_from), r->seconds,
@@ -212,7 +223,7 @@ static const char *hint_for(by_status status)
     return NULL;
 }
 
-static int tune(const finetune_options *o, const cli_args *args, const char *command)
+static int tune(const finetune_options *o, const cli_args *args, const char *command, const char *given)
 {
     by_finetune_spec spec = tuning_spec(o, args);
     if (!cli_task_read(&o->t, o->t.task, &spec.reading, &spec.work))
@@ -224,6 +235,7 @@ static int tune(const finetune_options *o, const cli_args *args, const char *com
     by_finetune_result result;
     spec.model = dir;
     spec.command = command;
+    spec.options = given;
     spec.user = &s;
     cli_interrupt_install();
     const bool two = spec.reading.kind == BY_WORK_SEQ2SEQ;
@@ -237,7 +249,7 @@ static int tune(const finetune_options *o, const cli_args *args, const char *com
     if (s.started)
         cli_progress_end(&s.bar);
     const char *hint = hint_for(status);
-    int code = status == BY_OK ? two ? CLI_OK : print_result(o, &result)
+    int code = status == BY_OK ? two ? CLI_OK : print_result(o, &spec.reading, &result)
                : hint ? cli_fail("%s", hint)
                                : cli_fail(NULL);
     by_device_free(d);
@@ -249,17 +261,23 @@ static int run(int argc, char **argv)
 {
     finetune_options o;
     cli_args args;
+    cli_config config;
     int code;
-    char *command = cli_command_line(argc, argv);
-    if (!cli_parse(&cli_finetune, argc, argv, &o, &args, &code)) {
+    char *command = cli_command_line(argc, argv), *given;
+    if (!cli_config_expand(&cli_finetune, sizeof o, argc, argv, &config, &code) ||
+        !cli_parse(&cli_finetune, config.argc, config.argv, &o, &args, &code)) {
+        cli_config_free(&config);
         by_free(command);
         return code;
     }
+    given = cli_config_record(&config, &args);
     if (!o.out || !o.data)
         code = cli_usage_fail("%s", !o.data ? "no data: give --data FILE" : "no folder: give --out DIR");
     else
-        code = tune(&o, &args, command);
+        code = tune(&o, &args, command, given);
     cli_args_free(&args);
+    cli_config_free(&config);
+    by_free(given);
     by_free(command);
     return code;
 }
@@ -271,13 +289,15 @@ const cli_verb cli_finetune = {
     .description =
         "MODEL is a model directory or a run folder. Its body is kept, and it gets the head that the task "
         "needs, "
-        "unless it has that head with the same labels already. Data are tables (TSV, CSV), JSON lines, CoNLL "
-        "columns (tag) or SQuAD's JSON (answer). Labels get their numbers in sorted order, and their names "
+        "unless it has that head with the same labels already. Data are tables (TSV, CSV), JSON lines or "
+        "lists, CoNLL columns (tag) or SQuAD's JSON (answer), also packed (.gz, .zst) or - for the standard "
+        "input. The columns and labels found are shown before training. Labels get their numbers in sorted "
+        "order, and their names "
         "are "
         "kept in config.json.\n\n"
         "DIR becomes a model directory that other programs load: the best model by the task's metric "
         "(accuracy, "
-        "Pearson's r, F1) on the --eval data, else the last. Beside it are metrics.jsonl, run.json, loss.svg "
+        "Pearson's r, F1) on the --eval data (a tie goes to the lower loss), else the last. Beside it are metrics.jsonl, run.json, loss.svg "
         "and "
         "checkpoints; the same command goes on where a run stopped.",
     .examples =

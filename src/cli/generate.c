@@ -1,19 +1,17 @@
 /* generate.c - banyan generate: continue a prompt. Text goes to stdout as it comes. */
-#include <errno.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "banyan/generate.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "cli/common.h"
+#include "cli/prompts.h"
 #include "cli/strategy.h"
 #include "cli/verbs.h"
 #include "data/fim.h"
 #include "infer/stream.h"
 
 enum { ROWS_AT_ONCE = 8, MOST_TEXTS = 64 }; /* samples that grow side by side; texts of a beam search */
-#define PROMPT_LIMIT ((size_t)64 << 20)
 
 typedef struct generate_options {
     const char *prompt, *file, *device;
@@ -23,8 +21,7 @@ typedef struct generate_options {
     int max_new, context, threads, samples, top_k;
     double temp, top_p, min_p, typical;
     int64_t seed;
-    cli_list stop;
-    bool greedy, slide, ignore_eos, ids, echo, json, verbose;
+    bool greedy, slide, ignore_eos, plain, ids, lines, echo, json, verbose;
 } generate_options;
 
 static const cli_option rows[] = {
@@ -32,6 +29,9 @@ static const cli_option rows[] = {
      .group = "Prompt"},
     {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE",
      .help = "read the prompt from a file, - for stdin; a newline at its end does not count"},
+    {CLI_AT(generate_options, lines), .name = "lines",
+     .help = "each line of the file is a prompt: several at once, one line of output for each text, newlines "
+             "in it written as \\n"},
     {CLI_AT(generate_options, before), .name = "prefix", .help = "fill in: what stands before the hole,"},
     {CLI_AT(generate_options, after), .name = "suffix",
      .help = "and behind it; for models that were trained with fim. What is printed is the middle"},
@@ -41,7 +41,9 @@ static const cli_option rows[] = {
     {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n',
      CLI_RANGE(0, 1e9), .suffix = true, .preset = "128",
      .help = "new tokens at most; 0: until the context is full", .group = "Length"},
-    {CLI_AT(generate_options, stop), .name = "stop", .help = "end where this text comes"},
+    {CLI_AT(generate_options, plain), .name = "no-generation-config",
+     .help = "ignore generation_config.json of the model, whose settings come after options"},
+    CLI_END_ROWS(generate_options),
     {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos", .help = "go on after an end of text"},
     {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c',
      CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model looks back; 0: all it can"},
@@ -59,6 +61,7 @@ static const cli_option rows[] = {
      .help = "only what is at least so likely, as a share of the likeliest; 0: all"},
     {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1),
      .preset = "1", .help = "only the most typical that together reach p; 1: all"},
+    CLI_CUTOFF_ROWS(generate_options),
     {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
      .help = "the same seed gives the same text; random when not given"},
     {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
@@ -98,46 +101,23 @@ typedef struct job {
     by_device *device;
     by_model *model;
     by_tokenizer *tokenizer; /* NULL with --ids */
+    by_tokenizer *reader;    /* with --ids, for the stop strings of the model's directory; else NULL */
     by_generator *generator;
-    by_buf prompt; /* as given */
-    by_ids ids;    /* of the prompt */
+    cli_prompts prompts;
     cli_constraints constraints;
+    by_rewrite_defaults defaults;
     sample *samples;
-    int width, first;   /* texts at once, and the first of the present ones */
-    bool live;          /* one sample, printed as it comes */
-    bool echoed;        /* its prompt is printed */
-    char last;          /* character printed last, 0: none */
-    double first_token; /* when it came, 0: not yet */
-    by_status status;   /* of what went wrong inside the callback */
-    int64_t prompt_tokens, new_tokens;
+    int width, first;                           /* texts at once, and the first of the present ones */
+    bool live;                                  /* one text, printed as it comes */
+    bool echoed;                                /* its prompt is printed */
+    char last;                                  /* character printed last, 0: none */
+    double first_token;                         /* when it came, 0: not yet */
+    by_status status;                           /* of what went wrong inside the callback */
+    int64_t prompt_tokens, new_tokens, decoded; /* decoded: with those of stop strings */
     double prompt_seconds, decode_seconds;
 } job;
 
-/* ---- the prompt ------------------------------------------------------------------------------ */
-
-static by_status read_stream(FILE *f, by_buf *out)
-{
-    char piece[4096];
-    size_t n;
-    while ((n = fread(piece, 1, sizeof piece, f)) > 0 && out->size < PROMPT_LIMIT)
-        by_buf_put(out, piece, n);
-    if (ferror(f))
-        return by_fail(BY_ERR_IO, "stdin: %s", strerror(errno));
-    return out->size < PROMPT_LIMIT
-               ? BY_OK
-               : by_fail(BY_ERR_ARGUMENT, "stdin: longer than %zu MiB", PROMPT_LIMIT >> 20);
-}
-
-static by_status read_file(const char *path, by_buf *out)
-{
-    size_t size;
-    char *text = by_file_read(path, PROMPT_LIMIT, &size);
-    if (!text)
-        return by_error_status();
-    by_buf_put(out, text, size);
-    by_free(text);
-    return BY_OK;
-}
+/* ---- the prompts ----------------------------------------------------------------------------- */
 
 /* Write into a hole. */
 static bool fills_in(const generate_options *o)
@@ -146,24 +126,12 @@ static bool fills_in(const generate_options *o)
 }
 
 /* From --prompt, the arguments, a file, or stdin when it is not a terminal; otherwise empty. */
-static by_status read_prompt(job *j, const cli_args *args)
+static by_status read_prompts(job *j, const cli_args *args)
 {
     const generate_options *o = &j->o;
-    bool from_stdin = o->file ? strcmp(o->file, "-") == 0
-                              : !o->prompt && !fills_in(o) && args->count < 2 && !isatty(STDIN_FILENO);
-    by_status status = BY_OK;
-    if (o->prompt)
-        by_buf_puts(&j->prompt, o->prompt);
-    for (int i = 1; i < args->count; i++)
-        by_buf_printf(&j->prompt, "%s%s", i > 1 ? " " : "", args->items[i]);
-    if (from_stdin || o->file) {
-        status = from_stdin ? read_stream(stdin, &j->prompt) : read_file(o->file, &j->prompt);
-        if (j->prompt.size && j->prompt.data[j->prompt.size - 1] == '\n')
-            j->prompt.data[--j->prompt.size] = 0;
-    }
-    if (j->prompt.failed)
-        return by_fail(BY_ERR_MEMORY, "out of memory for the prompt");
-    return status;
+    const bool piped = !o->prompt && !fills_in(o) && args->count < 2 && !isatty(STDIN_FILENO);
+    return cli_prompts_read(&j->prompts, o->prompt, args->items + 1, args->count - 1, o->file, piped,
+                            o->lines);
 }
 
 /* An encoder-decoder reads the prompt and writes another text. */
@@ -172,26 +140,12 @@ static bool is_pair(const job *j)
     return by_model_task(j->model) == BY_TASK_SEQ2SEQ;
 }
 
-static by_status encode_prompt(job *j)
+static by_status encode_prompts(job *j)
 {
-    BY_TRY(by_ids_reserve(&j->ids, 1));
-    if (fills_in(&j->o))
-        return by_fim_prompt(j->tokenizer, j->o.before ? j->o.before : "", j->o.after ? j->o.after : "",
-                             &j->ids);
-    if (!j->tokenizer)
-        return cli_parse_ids("--ids", j->prompt.data, &j->ids);
-    by_encoding e = {0};
-    const by_encode_spec spec = {.special = is_pair(j), .whole = true}; /* a source ends as in training */
-    by_status s = BY_OK;
-    if (j->prompt.size || spec.special)
-        s = by_tokenizer_encode_with(j->tokenizer, j->prompt.data ? j->prompt.data : "", j->prompt.size,
-                                     &spec, &e);
-    for (size_t i = 0; i < e.ids.count && s == BY_OK; i++)
-        s = by_ids_push(&j->ids, e.ids.data[i]);
-    by_encoding_free(&e);
-    if (s != BY_OK)
-        return by_fail_context("the prompt");
-    return j->ids.count < INT32_MAX ? BY_OK : by_fail(BY_ERR_ARGUMENT, "the prompt is too long");
+    if (!fills_in(&j->o))
+        return cli_prompts_encode(&j->prompts, j->tokenizer, is_pair(j));
+    return by_fim_prompt(j->tokenizer, j->o.before ? j->o.before : "", j->o.after ? j->o.after : "",
+                         &j->prompts.list[0].ids);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -218,22 +172,87 @@ static by_status open_model(job *j, const char *path)
     char *dir = cli_model_dir(path);
     if (!dir)
         return by_error_status();
+    cli_note_widening(dir, j->o.dtype);
     j->device = cli_device(j->o.device, j->o.threads);
     j->model = j->device ? by_model_open(j->device, dir, &(by_model_spec){.dtype = j->o.dtype}) : NULL;
+    by_status s = j->model ? BY_OK : by_error_status();
+    if (s == BY_OK)
+        s = j->o.plain ? by_rewrite_defaults_none(j->model, dir, &j->defaults)
+                       : by_rewrite_defaults_load(j->model, dir, NULL, &j->defaults);
     by_free(dir);
-    return j->model ? BY_OK : by_error_status();
+    return s;
 }
 
-static int texts_of(const job *j)
+/* Lengths that count the prompt need prompts of one length. */
+static by_status prompt_tokens(const job *j, int *out)
+{
+    *out = 1;
+    if (is_pair(j))
+        return BY_OK;
+    *out = (int)j->prompts.list[0].ids.count;
+    for (int i = 1; i < j->prompts.count; i++)
+        if ((int)j->prompts.list[i].ids.count != *out && (j->defaults.max_length || j->defaults.min_length))
+            return by_fail(BY_ERR_ARGUMENT,
+                           "max_length and min_length of the model's directory count the prompt, "
+                           "and these prompts differ in length: use --no-generation-config");
+    return BY_OK;
+}
+
+/* Options count first, then what the model's directory says, then Banyan's presets. */
+static by_status merge_defaults(job *j, const cli_args *args)
+{
+    generate_options *o = &j->o;
+    const by_rewrite_defaults *d = &j->defaults;
+    const by_sampling *own = &d->generate.sampling;
+    const cli_strategy given = o->strategy;
+    int prompt;
+    BY_TRY(prompt_tokens(j, &prompt));
+    if (!cli_given(args, &o->max_new) && by_rewrite_defaults_most(d, prompt))
+        o->max_new = by_rewrite_defaults_most(d, prompt);
+    BY_TRY(cli_strategy_merge(d, args, &o->strategy, prompt, o->max_new, &o->strategy, &j->constraints));
+    const bool draws = cli_given(args, &o->temp) || o->greedy;
+    if (o->strategy.beams > 1 && given.beams <= 1 && !draws)
+        o->temp = 0;
+    if (!draws && d->greedy)
+        o->temp = 0;
+    if (draws || !d->sample)
+        return BY_OK;
+    cli_strategy_cutoffs(d, args, &o->strategy, &o->strategy);
+    o->temp = own->temperature;
+    o->top_k = cli_given(args, &o->top_k) ? o->top_k : own->top_k;
+    o->top_p = cli_given(args, &o->top_p) ? o->top_p : own->top_p;
+    o->min_p = cli_given(args, &o->min_p) ? o->min_p : own->min_p;
+    o->typical = cli_given(args, &o->typical) ? o->typical : own->typical_p;
+    return BY_OK;
+}
+
+/* Texts for each prompt. */
+static int texts_each(const job *j)
 {
     return j->o.strategy.beams > 1 ? j->o.strategy.returned : j->o.samples;
+}
+
+static int64_t texts_of(const job *j)
+{
+    return (int64_t)texts_each(j) * j->prompts.count;
+}
+
+/* Of the text in a row: its prompt, and its number among those of the same prompt. */
+static const cli_prompt *prompt_of(const job *j, int row)
+{
+    return &j->prompts.list[(j->first + row) / texts_each(j)];
+}
+
+static int number_of(const job *j, int row)
+{
+    return (j->first + row) % texts_each(j) + 1;
 }
 
 static by_status open_generator(job *j)
 {
     const int beams = j->o.strategy.beams;
-    j->width = beams > 1 ? j->o.strategy.returned : BY_MIN(j->o.samples, ROWS_AT_ONCE);
-    j->live = texts_of(j) == 1 && !j->o.json && !j->o.strategy.explain;
+    j->width = beams > 1 ? j->o.strategy.returned : (int)BY_MIN(texts_of(j), ROWS_AT_ONCE);
+    j->live = texts_of(j) == 1 && !j->o.json && !j->o.lines && !j->o.strategy.explain;
     j->samples = by_alloc_zero((size_t)j->width, sizeof *j->samples);
     j->generator = by_generator_new(j->model, &(by_generator_spec){.batch = beams > 1 ? beams : j->width,
                                                                    .capacity = j->o.context,
@@ -244,9 +263,11 @@ static by_status open_generator(job *j)
         j->o.slide = false;
     if (is_pair(j))
         j->o.echo = false;
-    if (j->o.slide && (int)j->ids.count > by_generator_capacity(j->generator))
-        cli_note("the prompt has %zu tokens, more than the context of %d: only its end counts", j->ids.count,
-                 by_generator_capacity(j->generator));
+    const int capacity = by_generator_capacity(j->generator);
+    for (int i = 0; i < j->prompts.count && j->o.slide; i++)
+        if ((int)j->prompts.list[i].ids.count > capacity)
+            cli_note("prompt %d has %zu tokens, more than the context of %d: only its end counts", i + 1,
+                     j->prompts.list[i].ids.count, capacity);
     return BY_OK;
 }
 
@@ -257,11 +278,12 @@ static void close_job(job *j)
     by_free(j->samples);
     by_generator_free(j->generator);
     by_tokenizer_free(j->tokenizer);
+    by_tokenizer_free(j->reader);
     by_model_free(j->model);
     by_device_free(j->device);
-    by_buf_free(&j->prompt);
-    by_ids_free(&j->ids);
+    cli_prompts_free(&j->prompts);
     cli_constraints_close(&j->constraints);
+    by_rewrite_defaults_free(&j->defaults);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -274,6 +296,21 @@ static void print(job *j, const char *text, size_t n)
     j->last = text[n - 1];
 }
 
+/* With --lines a text is a line: the line ends in it are written as \n. */
+static void print_part(job *j, const char *text, size_t n)
+{
+    while (j->o.lines && n > 0) {
+        const char *end = memchr(text, '\n', n);
+        const size_t k = end ? (size_t)(end - text) : n;
+        print(j, text, k);
+        if (end)
+            print(j, "\\n", 2);
+        text += k + (end != NULL);
+        n -= k + (end != NULL);
+    }
+    print(j, text, n);
+}
+
 static void print_id(job *j, int32_t id)
 {
     char text[16];
@@ -282,22 +319,23 @@ static void print_id(job *j, int32_t id)
 }
 
 /* In front of each sample; for a live one as late as its first token, so that an error comes alone. */
-static void print_prompt(job *j)
+static void print_prompt(job *j, int row)
 {
+    const cli_prompt *p = prompt_of(j, row);
     if (!j->o.echo || (j->live && j->echoed))
         return;
     j->echoed = true;
-    for (size_t i = 0; !j->tokenizer && i < j->ids.count; i++)
-        print_id(j, j->ids.data[i]);
+    for (size_t i = 0; !j->tokenizer && i < p->ids.count; i++)
+        print_id(j, p->ids.data[i]);
     if (j->tokenizer)
-        print(j, j->prompt.data, j->prompt.size);
+        print_part(j, p->text, p->size);
 }
 
 static void print_fresh(job *j, sample *s)
 {
     const by_buf *text = &s->stream.text;
     if (text->size > s->shown)
-        print(j, text->data + s->shown, text->size - s->shown);
+        print_part(j, text->data + s->shown, text->size - s->shown);
     s->shown = text->size;
 }
 
@@ -305,6 +343,12 @@ static void end_line(job *j)
 {
     if (j->last != '\n')
         print(j, "\n", 1);
+}
+
+/* New tokens that belong to the text: not those of a stop string, which is not part of it. */
+static int tokens_of(const sample *s, const by_generation *g)
+{
+    return s->stream.stopped ? s->stream.tokens : g->count - g->prompt;
 }
 
 /* by_generate's callback: a token has come. */
@@ -318,7 +362,7 @@ static bool on_token(void *user, int row, int32_t token, float logprob)
     if (j->tokenizer && j->status == BY_OK)
         j->status = by_stream_put(&s->stream, token);
     if (j->live)
-        print_prompt(j);
+        print_prompt(j, row);
     if (j->live && j->tokenizer)
         print_fresh(j, s);
     else if (j->live)
@@ -331,7 +375,7 @@ static bool on_token(void *user, int row, int32_t token, float logprob)
 static void on_explain(void *user, const by_explanation *why)
 {
     job *j = user;
-    const bool several = j->o.strategy.beams == 1 && j->o.samples > 1;
+    const bool several = j->o.strategy.beams == 1 && texts_of(j) > 1;
     if (j->status == BY_OK)
         j->status = cli_explain(j->tokenizer, why, several ? j->first + why->row : -1, j->o.json);
 }
@@ -343,6 +387,10 @@ static const char *finish_reason(const by_generation *g, const sample *s)
         return "eos";
     case BY_FINISH_LENGTH:
         return "length";
+    case BY_FINISH_STRING:
+        return "stop";
+    case BY_FINISH_TIME:
+        return "time";
     case BY_FINISH_CALLER:
         return s->stream.stopped ? "stop" : "error";
     case BY_FINISH_NONE:
@@ -361,9 +409,12 @@ static int print_json(job *j, int row, const by_generation *g, const by_generate
 {
     const sample *s = &j->samples[row];
     const by_buf *text = &s->stream.text;
-    int n = g->count - g->prompt;
+    int n = tokens_of(s, g);
     cJSON *o = cJSON_CreateObject(), *ids = cJSON_CreateIntArray(g->tokens + g->prompt, n);
-    bool ok = o && ids && cJSON_AddNumberToObject(o, "sample", j->first + row);
+    bool ok = o && ids;
+    if (ok && j->o.lines)
+        ok = cJSON_AddNumberToObject(o, "line", (double)(prompt_of(j, row) - j->prompts.list) + 1);
+    ok = ok && cJSON_AddNumberToObject(o, "sample", number_of(j, row));
     if (ok && j->tokenizer)
         ok = by_json_add_bytes(o, "text", text->data ? text->data : "", text->size);
     ok = ok && cJSON_AddItemToObject(o, "ids", ids);
@@ -371,7 +422,7 @@ static int print_json(job *j, int row, const by_generation *g, const by_generate
         ok = cJSON_AddNumberToObject(o, "score", (double)g->score);
     ok = ok && cJSON_AddStringToObject(o, "finish_reason", finish_reason(g, s)) &&
          cJSON_AddNumberToObject(o, "prompt_tokens", g->prompt) && cJSON_AddNumberToObject(o, "tokens", n) &&
-         cJSON_AddNumberToObject(o, "tokens_per_s", speed(1, n, result->decode_seconds)) &&
+         cJSON_AddNumberToObject(o, "tokens_per_s", speed(1, g->count - g->prompt, result->decode_seconds)) &&
          cJSON_AddNumberToObject(o, "seed", (double)j->o.seed);
     if (!ok && o && !cJSON_GetObjectItem(o, "ids"))
         cJSON_Delete(ids);
@@ -384,18 +435,21 @@ static int print_json(job *j, int row, const by_generation *g, const by_generate
 
 static void print_text(job *j, int row, const by_generation *g)
 {
-    if (!j->live && j->o.strategy.beams > 1)
-        printf("--- text %d, score %.4f ---\n", row + 1, (double)g->score);
-    else if (!j->live)
-        printf("--- sample %d ---\n", j->first + row + 1);
+    if (!j->live && !j->o.lines && j->o.strategy.beams > 1)
+        printf("--- text %d, score %.4f ---\n", number_of(j, row), (double)g->score);
+    else if (!j->live && !j->o.lines)
+        printf("--- sample %d ---\n", number_of(j, row));
     if (!j->live)
         j->last = '\n';
-    print_prompt(j);
+    print_prompt(j, row);
     if (j->tokenizer)
         print_fresh(j, &j->samples[row]);
     for (int i = g->prompt; !j->live && !j->tokenizer && i < g->count; i++)
         print_id(j, g->tokens[i]);
-    end_line(j);
+    if (j->o.lines)
+        print(j, "\n", 1); /* of an empty text too */
+    else
+        end_line(j);
 }
 
 static int print_results(job *j, const by_generate_result *result)
@@ -407,6 +461,7 @@ static int print_results(job *j, const by_generate_result *result)
             continue;
         if (by_stream_end(&j->samples[row].stream) != BY_OK)
             return cli_fail(NULL);
+        j->new_tokens += tokens_of(&j->samples[row], g);
         if (j->o.json)
             code = print_json(j, row, g, result);
         else
@@ -418,7 +473,7 @@ static int print_results(job *j, const by_generate_result *result)
 static void report(const job *j)
 {
     char rate[32] = "";
-    double tokens_per_s = speed(texts_of(j), j->new_tokens, j->decode_seconds);
+    double tokens_per_s = speed(texts_of(j), j->decoded, j->decode_seconds);
     if (!(j->o.verbose || cli_is_terminal(STDERR_FILENO)) || j->first_token == 0)
         return;
     if (!isnan(tokens_per_s))
@@ -450,14 +505,23 @@ static by_generate_spec make_spec(job *j)
                              .explain = o->strategy.explain ? on_explain : NULL,
                              .user = j};
     cli_strategy_apply(&o->strategy, &j->constraints, &spec);
+    cli_strategy_finish(&j->defaults, &o->strategy, &spec);
+    spec.tokenizer = j->tokenizer ? j->tokenizer : j->reader;
+    if (o->strategy.beams > 1 && o->strategy.stop.count) { /* otherwise the stream ends the text */
+        spec.stop_strings = o->strategy.stop.items;
+        spec.stop_string_count = o->strategy.stop.count;
+    }
     return spec;
 }
 
 /* Whether --slide would make room for what does not fit. */
 static bool could_slide(const job *j)
 {
+    size_t longest = 0;
+    for (int i = 0; i < j->prompts.count; i++)
+        longest = BY_MAX(longest, j->prompts.list[i].ids.count);
     return !j->o.slide && !is_pair(j) && j->o.strategy.beams == 1 &&
-           (int64_t)j->ids.count + j->o.max_new > by_generator_capacity(j->generator) + 1;
+           (int64_t)longest + j->o.max_new > by_generator_capacity(j->generator) + 1;
 }
 
 /* Generate and print the next samples, as many as there are rows. */
@@ -468,10 +532,12 @@ static int run_group(job *j)
     for (int b = 0; b < j->width; b++) {
         sample *s = &j->samples[b];
         by_stream_free(&s->stream);
-        *s = (sample){
-            .stream = {.tokenizer = j->tokenizer, .stops = j->o.stop.items, .stop_count = j->o.stop.count}};
-        prompts[b] = j->first + b < texts_of(j) ? j->ids.data : NULL;
-        lengths[b] = (int)j->ids.count;
+        *s = (sample){.stream = {.tokenizer = j->tokenizer,
+                                 .stops = j->o.strategy.stop.items,
+                                 .stop_count = j->o.strategy.stop.count}};
+        const by_ids *ids = j->first + b < texts_of(j) ? &prompt_of(j, b)->ids : NULL;
+        prompts[b] = ids ? ids->data : NULL;
+        lengths[b] = ids ? (int)ids->count : 0;
     }
     by_generate_spec spec = make_spec(j);
     by_generate_result result;
@@ -491,7 +557,7 @@ static int run_group(job *j)
         code = print_results(j, &result);
     }
     j->prompt_tokens += result.prompt_tokens;
-    j->new_tokens += result.new_tokens;
+    j->decoded += result.new_tokens;
     j->prompt_seconds += result.prompt_seconds;
     j->decode_seconds += result.decode_seconds;
     by_generate_result_free(&result);
@@ -513,7 +579,7 @@ static int run_job(job *j, const cli_args *args)
     const char *path = args->items[0];
     if (!cli_given(args, &j->o.seed))
         j->o.seed = random_seed();
-    if (read_prompt(j, args) != BY_OK || open_model(j, path) != BY_OK)
+    if (read_prompts(j, args) != BY_OK || open_model(j, path) != BY_OK)
         return cli_fail(NULL);
     if (!j->o.ids) {
         j->tokenizer = cli_tokenizer(path);
@@ -522,8 +588,12 @@ static int run_job(job *j, const cli_args *args)
         if (match_tokenizer(j) != BY_OK)
             return cli_fail(NULL);
     }
-    if (encode_prompt(j) != BY_OK ||
+    if (j->o.ids && j->defaults.generate.stop_string_count && !(j->reader = cli_tokenizer(path)))
+        return cli_fail("stop_strings of the model's directory need it; --no-generation-config ignores them");
+    if (encode_prompts(j) != BY_OK || merge_defaults(j, args) != BY_OK ||
         cli_constraints_open(&j->o.strategy, j->tokenizer, &j->constraints) != BY_OK ||
+        cli_constraints_add(&j->constraints, j->defaults.generate.sampling.words,
+                            j->defaults.generate.sampling.word_count) != BY_OK ||
         open_generator(j) != BY_OK)
         return cli_fail(NULL);
     cli_interrupt_install();
@@ -549,6 +619,8 @@ static int generate_run(int argc, char **argv)
         j.o.temp = 0;
     if (fills_in(&j.o) && j.o.ids)
         code = cli_usage_fail("--prefix and --suffix are text, and --ids reads none");
+    else if (j.o.lines && (sources > 0 && !j.o.file))
+        code = cli_usage_fail("--lines reads prompts from --file or stdin");
     else if (sources > 1)
         code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file, arguments, "
                               "and --prefix with --suffix");
@@ -556,7 +628,7 @@ static int generate_run(int argc, char **argv)
         code = cli_usage_fail("a beam search gives its best texts: several with --return, not --samples");
     else if (j.o.strategy.beams > 1 && cli_given(&args, &j.o.slide) && j.o.slide)
         code = cli_usage_fail("the context cannot slide in a beam search");
-    else if (j.o.ids && j.o.stop.count)
+    else if (j.o.ids && j.o.strategy.stop.count)
         code = cli_usage_fail("--stop looks for text, and --ids makes none");
     else
         code = run_job(&j, &args);
@@ -586,6 +658,7 @@ const cli_verb cli_generate = {
         "--stop END\n"
         "# the best three of a beam search\nbanyan generate gpt2 -p \"The banyan is\" --beams 5 --return 3 "
         "-n 20\n"
+        "# a text for each line of a file, as JSON\nbanyan generate gpt2 -f prompts.txt --lines --json\n"
         "# why every token was chosen\nbanyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
     .options = rows,
     .option_count = BY_COUNT(rows),

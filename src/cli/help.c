@@ -209,7 +209,10 @@ void cli_overview_write(FILE *out, const cli_verb *const *verbs, int count, int 
     fputs("usage: banyan COMMAND [options]\n       banyan --help | --version\n\nCommands\n", out);
     for (int i = 0; i < count; i++)
         put_row(out, verbs[i]->name, verbs[i]->summary, column, width);
-    fputs("\n'banyan help COMMAND' tells more about a command.\n", out);
+    fputs(
+        "\n'banyan help COMMAND' tells more about a command; 'banyan help --aliases' lists names of options\n"
+        "known from other programs that are understood too.\n",
+        out);
 }
 
 /* ---- roff ------------------------------------------------------------------------------------ */
@@ -273,6 +276,14 @@ static void man_verbatim(FILE *out, const char *s, size_t n, int width)
     fputc('\n', out);
 }
 
+/* "label texts" as "Label texts." */
+static void man_sentence(FILE *out, const char *s)
+{
+    fputc(*s >= 'a' && *s <= 'z' ? *s - 'a' + 'A' : *s, out);
+    put_roff_string(out, s + (*s != 0));
+    fputs(".\n", out);
+}
+
 static void man_option(FILE *out, const cli_option *o)
 {
     by_buf detail = {0};
@@ -330,7 +341,9 @@ void cli_man_write(FILE *out, const cli_verb *verb)
     fputc('\n', out);
     put_roff_string(out, usage.data ? usage.data : "");
     fputs("\n.SH DESCRIPTION\n", out);
-    walk_text(out, verb->description ? verb->description : verb->summary, 0, man_paragraph, man_verbatim);
+    man_sentence(out, verb->summary);
+    if (verb->description)
+        walk_text(out, verb->description, 0, man_paragraph, man_verbatim);
     fputs(".SH OPTIONS\n", out);
     const char *group = "Options";
     for (int i = 0; i < verb->option_count; i++) {

@@ -5,6 +5,7 @@
 #include "banyan/model.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "banyan/pass.h"
 #include "cli/inspect.h"
 #include "cli/paper.h"
 #include "cli/report.h"
@@ -84,7 +85,8 @@ static by_status open_model(inspection *in)
     BY_TRY(find_stored(in));
     if (!in->o.dtype_given)
         in->o.dtype = in->stored;
-    in->model = by_model_open(&in->device, in->dir, &(by_model_spec){.dtype = in->o.dtype, .training = true});
+    in->model = by_model_open(&in->device, in->dir,
+                              &(by_model_spec){.dtype = in->o.dtype, .training = true, .exact = true});
     return in->model ? BY_OK : by_error_status();
 }
 
@@ -92,12 +94,33 @@ static by_status open_model(inspection *in)
 
 static bool is_pair(const by_model *m)
 {
-    return by_model_task(m) == BY_TASK_SEQ2SEQ;
+    return by_model_is_pair(m) && by_model_task(m) != BY_TASK_ENCODER;
 }
 
 static bool decodes(const by_model *m)
 {
-    return by_model_task(m) == BY_TASK_LM || is_pair(m);
+    return by_model_task(m) == BY_TASK_LM || by_model_task(m) == BY_TASK_SEQ2SEQ;
+}
+
+/* A model without a head has no loss. */
+static bool trains(const by_model *m)
+{
+    return by_model_task(m) != BY_TASK_FEATURES && by_model_task(m) != BY_TASK_ENCODER;
+}
+
+/* The loss against targets of the shape that the task has. */
+static by_tensor *loss_of(const inspection *in, by_graph *g, by_model_io *io)
+{
+    const by_task task = by_model_task(in->model);
+    const int64_t shape[2] = {in->o.batch, in->o.seq};
+    const int64_t n = by_batch_targets(in->model, &(by_batch){.batch = in->o.batch, .seq = in->o.seq});
+    const bool tokens = n == shape[0] * shape[1] && task != BY_TASK_CLASSIFY;
+    const bool numbers = task == BY_TASK_CLASSIFY && by_model_problem(in->model) == BY_PROBLEM_REGRESSION;
+    const bool two = task == BY_TASK_ANSWER || task == BY_TASK_PRETRAIN;
+    by_tensor *targets =
+        by_input(g, "targets", numbers ? BY_F32 : BY_I32, tokens ? 2 : 1, tokens ? shape : &n);
+    return by_model_loss(in->model, g, io, targets,
+                         two ? by_input(g, "second targets", BY_I32, 1, shape) : NULL);
 }
 
 /* A source as long as the text; when decoding, what the encoder has made of it lies in the cache. */
@@ -135,12 +158,11 @@ static by_program *compile(const inspection *in, mode m, bool recompute, size_t 
         if (is_pair(model))
             add_source(in, g, &io);
         by_model_build(model, g, &io);
-        by_tensor *loss = NULL;
-        if (m == TRAIN)
-            loss =
-                by_model_loss(model, g, &io, by_input(g, "targets", BY_I32, classify ? 1 : 2, shape), NULL);
-        else
-            by_output(g, "logits", io.logits);
+        by_tensor *loss = m == TRAIN ? loss_of(in, g, &io) : NULL;
+        if (m != TRAIN)
+            by_output(g, trains(model) ? "logits" : "features", trains(model) ? io.logits : io.features);
+        if (m != TRAIN && io.second)
+            by_output(g, "second logits", io.second);
         p = by_compile(g, &(by_compile_spec){.loss = loss,
                                              .grads = m == TRAIN ? BY_GRAD_STORE : BY_GRAD_NONE,
                                              .recompute = recompute});
@@ -183,9 +205,11 @@ static by_status make_plans(inspection *in)
 {
     for (mode m = 0; m < MODES; m++) {
         bool wanted = !in->o.mode || strcmp(in->o.mode, mode_names[m]) == 0;
-        if (m == DECODE && !decodes(in->model) && in->o.mode && wanted)
-            return by_fail(BY_ERR_ARGUMENT, "a %s does not decode", by_model_class(in->model));
-        if (wanted && (m != DECODE || decodes(in->model)))
+        const bool can = m == DECODE ? decodes(in->model) : m != TRAIN || trains(in->model);
+        if (in->o.mode && wanted && !can)
+            return by_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(in->model),
+                           m == DECODE ? "does not decode" : "has no head to train");
+        if (wanted && can)
             BY_TRY(make_plan(in, m));
     }
     return BY_OK;

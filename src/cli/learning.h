@@ -5,6 +5,12 @@
 
 #include "cli/options.h"
 
+/* A number of which the library takes 0 for "as usual": the user's 0 is 0. */
+static inline double cli_or_none(double x)
+{
+    return x == 0 ? -1 : x;
+}
+
 /* clang-format off */
 #define CLI_ACCUMULATE_ROW(type)                                                                              \
     {CLI_AT(type, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",                  \
@@ -32,7 +38,12 @@
 /* The folder, which `what` becomes, and when it is evaluated: every N steps, else `usually`. */
 #define CLI_RUN_ROWS(type, what, usually)                                                                     \
     {CLI_AT(type, out), .name = "out", .letter = 'o', .value = "DIR", .help = what, .group = "Run"},          \
-    {CLI_AT(type, overwrite), .name = "overwrite", .help = "start afresh instead of going on"},               \
+    {CLI_AT(type, resume), .name = "resume", .value = "DIR",                                                  \
+     .help = "go on with the run in DIR, with the options it began with; others that are given win"},         \
+    {CLI_AT(type, config), .name = "config", .value = "FILE",                                                 \
+     .help = "take options from a run.json, or from a JSON object of them; those given here win"},            \
+    {CLI_AT(type, overwrite), .name = "overwrite",                                                            \
+     .help = "start afresh instead of going on; removes only files that an earlier run wrote"},               \
     {CLI_AT(type, eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),                       \
      .help = "evaluate every N steps (else " usually ")"}
 

@@ -35,11 +35,14 @@ static int unknown_verb(const char *name)
 /* ---- help and completion, verbs like the others ---------------------------------------------- */
 
 typedef struct help_options {
-    bool man;
+    bool man, list, aliases;
 } help_options;
 
 static const cli_option help_rows[] = {
     {CLI_AT(help_options, man), .name = "man", .help = "write a man page (roff) instead"},
+    {CLI_AT(help_options, list), .name = "list", .help = "print the names of the commands, one a line"},
+    {CLI_AT(help_options, aliases), .name = "aliases",
+     .help = "print the names of options that are understood as in transformers, nanoGPT and llama.cpp"},
 };
 
 static int help_run(int argc, char **argv)
@@ -54,6 +57,12 @@ static int help_run(int argc, char **argv)
     cli_args_free(&args);
     if (name && !verb)
         return unknown_verb(name);
+    for (int i = 0; o.list && i < BY_COUNT(verbs); i++)
+        puts(verbs[i]->name);
+    if (o.aliases)
+        cli_synonyms_write(stdout);
+    if (o.list || o.aliases)
+        return CLI_OK;
     if (verb && o.man)
         cli_man_write(stdout, verb);
     else if (verb)
@@ -69,7 +78,7 @@ static const cli_verb help_verb = {
     .name = "help",
     .summary = "show what the commands do and which options they take",
     .args = "[COMMAND]",
-    .examples = "banyan help train\nbanyan help --man train > banyan-train.1\n",
+    .examples = "banyan help train\nbanyan help --man train > banyan-train.1\nbanyan help --aliases\n",
     .options = help_rows,
     .option_count = BY_COUNT(help_rows),
     .run = help_run,
@@ -159,5 +168,6 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write() */
     keep_descriptors();
+    cli_faults_install();
     return cli_finish(run(argc, argv));
 }

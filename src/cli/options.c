@@ -346,6 +346,17 @@ static const cli_option *find_long(const cli_verb *verb, const char *name, size_
     return NULL;
 }
 
+/* The same by a name that other programs have for it. */
+static const cli_option *find_synonym(const cli_verb *verb, const char *name, size_t n)
+{
+    const char *cursor = cli_synonym(name, n);
+    const cli_option *o = NULL;
+    cli_word w;
+    while (cursor && !o && cli_word_next(&cursor, '|', &w))
+        o = find_long(verb, w.text, (size_t)w.length);
+    return o;
+}
+
 static const cli_option *find_letter(const cli_verb *verb, char letter)
 {
     for (int i = 0; i < verb->option_count; i++)
@@ -396,7 +407,7 @@ static bool looks_like_option(const cli_verb *verb, const char *s)
         return false;
     if (s[1] == '-')
         return !s[2] || find_long(verb, s + 2, strcspn(s + 2, "=")) ||
-               find_negated(verb, s + 2, strlen(s + 2));
+               find_synonym(verb, s + 2, strcspn(s + 2, "=")) || find_negated(verb, s + 2, strlen(s + 2));
     return s[1] && !s[2] && find_letter(verb, s[1]);
 }
 
@@ -431,7 +442,10 @@ static by_status parse_long(parser *p, const char *arg)
     const char *name = arg + 2;
     size_t n = strcspn(name, "=");
     const char *value = name[n] ? name + n + 1 : NULL;
-    const cli_option *o = find_long(p->verb, name, n), *negated = o ? NULL : find_negated(p->verb, name, n);
+    const cli_option *o = find_long(p->verb, name, n);
+    if (!o)
+        o = find_synonym(p->verb, name, n);
+    const cli_option *negated = o ? NULL : find_negated(p->verb, name, n);
     if (cli_name_equal(name, n, "help")) {
         p->args->help = true;
         return BY_OK;
@@ -531,6 +545,41 @@ bool cli_parse_sized(const cli_verb *verb, int argc, char **argv, void *options,
     }
     cli_args_free(args);
     return false;
+}
+
+/* The next word of a text with single spaces; NULL after the last. */
+static char *next_word(char **text)
+{
+    char *word = *text + strspn(*text, " ");
+    char *end = word + strcspn(word, " ");
+    *text = *end ? end + 1 : end;
+    *end = '\0';
+    return *word ? word : NULL;
+}
+
+by_status cli_options_add(cli_args *args, char *text)
+{
+    bool given[CLI_MAX_OPTIONS];
+    memcpy(given, args->given, sizeof given);
+    for (char *word; (word = next_word(&text));) {
+        const char *name = word + 2;
+        const cli_option *o = find_long(args->verb, name, strlen(name));
+        const char *value = "yes";
+        if (!o) {
+            o = find_negated(args->verb, name, strlen(name));
+            value = "no";
+        } else if (o->kind != CLI_FLAG) {
+            value = next_word(&text);
+        }
+        if (!o || !value)
+            return by_fail(BY_ERR_UNSUPPORTED, "the recipe's option %s is not known here", word);
+        const int row = (int)(o - args->verb->options);
+        if (given[row])
+            continue;
+        args->given[row] = true;
+        BY_TRY(store(o, args->options, value, 1));
+    }
+    return BY_OK;
 }
 
 void cli_args_free(cli_args *args)

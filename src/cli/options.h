@@ -91,6 +91,10 @@ void cli_args_free(cli_args *args); /* zero state is legal */
  * &o.steps). */
 bool cli_given(const cli_args *args, const void *field);
 
+/* Options from "--name value --switch ..." for all that the user has not given: they count as given from then
+ * on. The text must live as long as the options. */
+by_status cli_options_add(cli_args *args, char *text);
+
 /* A defect in a table (a name or letter twice, a default that does not parse, ...) as BY_ERR_UNSUPPORTED. */
 by_status cli_verb_check(const cli_verb *verb);
 
@@ -118,6 +122,11 @@ bool cli_word_next(const char **cursor, char separator, cli_word *word);
 const char *cli_value_name(const cli_option *o);      /* "N"; NULL for a flag */
 bool cli_value_is_path(const cli_option *o);          /* complete it with file names */
 const char *cli_group(const cli_option *rows, int i); /* heading of row i, "Options" when none was given */
+
+/* The names of options, "a|b", that stand for one of another program (aliases.c), or NULL; `typed` has n
+ * characters. And all of them, for people. */
+const char *cli_synonym(const char *typed, size_t n);
+void cli_synonyms_write(FILE *out);
 
 /* ---- what falls out of the tables (help.c, completion.c) ------------------------------------- */
 

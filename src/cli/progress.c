@@ -113,13 +113,35 @@ static void format_counts(const cli_progress *p, int64_t done, char count[64], c
     }
 }
 
-/* What does not fit goes in this order: the bar, the times, the end of the text. */
-static void draw(cli_progress *p, int64_t done, const char *text)
+/* Leave out whole fields of the text, which two spaces separate, until it has at most `limit` columns: from
+ * the last but one backwards. The first and the last stay. */
+static void drop_fields(char *text, int limit)
+{
+    while (columns(text) > limit) {
+        char *last = NULL, *before = NULL;
+        for (char *at = strstr(text, "  "); at; at = strstr(at + 2, "  ")) {
+            before = last;
+            last = at;
+        }
+        if (!before)
+            return;
+        memmove(before, last, strlen(last) + 1);
+    }
+}
+
+/* What does not fit goes in this order: the bar, fields of the text, the time that has passed, the time that
+ * is left, the end of the text. */
+static void draw(cli_progress *p, int64_t done, char *text)
 {
     char count[64], times[96], bar[3 * BAR_MAX + 1], line[LINE_SIZE] = "";
     int width = cli_width(p->fd) - 1; /* the last column would wrap on some terminals */
     format_counts(p, done, count, times);
-    int need = columns(p->label) + 2 + columns(count) + 2 + columns(text);
+    const int fixed = columns(p->label) + 2 + columns(count) + 2;
+    drop_fields(text, width - fixed - 2 - columns(times));
+    const char *left = strstr(times, ", ");
+    if (left && fixed + columns(text) + 2 + columns(times) > width)
+        memmove(times, left + 2, strlen(left + 2) + 1);
+    int need = fixed + columns(text);
     int bar_width = BY_MIN(BAR_MAX, width - need - 2 - columns(times) - 3);
     if (p->total > 0 && bar_width >= BAR_MIN) {
         format_bar(bar, bar_width, BY_MAX(0.0, BY_MIN(1.0, (double)done / (double)p->total)));

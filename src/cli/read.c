@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/input.h"
 #include "cli/common.h"
 #include "cli/report.h"
 
@@ -50,8 +51,8 @@ static by_status add(cli_texts *t, const char *line)
 
 static by_status open_file(cli_texts *t)
 {
-    t->file = t->path ? fopen(t->path, "r") : stdin;
-    return t->file ? BY_OK : by_fail(BY_ERR_IO, "%s: %s", t->path, strerror(errno));
+    t->file = t->path && strcmp(t->path, "-") != 0 ? by_input_open(t->path) : stdin;
+    return t->file ? BY_OK : by_error_status();
 }
 
 /* A person may take their time, and Ctrl-C has to end that: a read would start again after the signal. */
@@ -80,7 +81,7 @@ static by_status read_lines(cli_texts *t)
                           t->path ? t->path : "the input", (long long)t->before + t->count + 1);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
-        s = by_fail(BY_ERR_IO, "%s: %s", t->path ? t->path : "the input", strerror(errno));
+        s = by_input_check(t->file, t->path ? t->path : "-");
     t->ended = size < 0 || cli_interrupted();
     free(line);
     return s;
@@ -125,105 +126,36 @@ by_status cli_put(by_buf *out)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-static by_status check_task(const by_model *m, by_task task)
+static bool interrupted(void *user)
 {
-    by_task has = by_model_task(m);
-    if (has == task || (task == BY_TASK_MLM && has == BY_TASK_PRETRAIN))
-        return BY_OK;
-    return by_fail(BY_ERR_ARGUMENT, "a %s cannot do this: its head is for \"%s\", not for \"%s\"",
-                   by_model_class(m), by_task_name(has), by_task_name(task));
+    (void)user;
+    return cli_interrupted();
 }
 
-by_status cli_read_open(cli_reading *r, const char *path, by_task task, const by_rows_spec *rows,
-                        const cli_read_options *o)
+by_status cli_read_open(cli_reading *r, const char *path, by_task task, const cli_read_options *o)
 {
     char *dir = cli_model_dir(path);
+    cli_note_widening(dir, (by_dtype)o->dtype);
     r->device = dir ? cli_device(o->device, o->threads) : NULL;
     r->model =
         r->device ? by_model_open(r->device, dir, &(by_model_spec){.dtype = (by_dtype)o->dtype}) : NULL;
     by_free(dir);
     if (!r->model)
         return by_error_status();
-    BY_TRY(check_task(r->model, task));
     r->tokenizer = cli_tokenizer(path);
     if (!r->tokenizer)
         return by_error_status();
-    bool gpu = strncmp(by_device_name(r->device), "cpu", 3) != 0;
-    r->batch = o->batch ? o->batch : gpu ? 256 : 32;
-    r->passes = by_passes_new(r->model, &(by_pass_spec){0}, 64);
-    if (!r->passes)
-        return BY_ERR_MEMORY;
-    return by_rows_init(&r->rows, r->model, r->tokenizer, rows);
+    r->predictor =
+        by_predictor_new(r->model, r->tokenizer,
+                         &(by_predictor_spec){.task = task, .batch = o->batch, .cancelled = interrupted});
+    return r->predictor ? BY_OK : by_error_status();
 }
 
 void cli_read_close(cli_reading *r)
 {
-    by_rows_free(&r->rows);
-    by_passes_free(r->passes);
+    by_predictor_free(r->predictor);
     by_tokenizer_free(r->tokenizer);
     by_model_free(r->model);
     by_device_free(r->device);
     *r = (cli_reading){0};
-}
-
-static by_status run_group(cli_reading *r, const by_row_groups *groups, int g, by_row_batch *rows,
-                           const cli_read_calls *calls, void *user)
-{
-    const int *list = groups->rows + groups->first[g];
-    BY_TRY(by_rows_group(&r->rows, groups, g, r->batch, rows));
-    by_batch b = rows->batch;
-    if (calls->prepare)
-        BY_TRY(calls->prepare(user, r, &b, list, rows->rows));
-    by_pass *p = by_passes_get(r->passes, &b);
-    if (!p)
-        return by_error_status();
-    BY_TRY(by_pass_run(p, &b));
-    return calls->take(user, r, p, &b, list, rows->rows);
-}
-
-by_status cli_read_run(cli_reading *r, char *const *texts, char *const *pairs, int count,
-                       const cli_read_calls *calls, void *user)
-{
-    by_row_groups groups = {0};
-    by_row_batch rows = {0};
-    by_status s = BY_OK;
-    by_rows_clear(&r->rows);
-    for (int i = 0; i < count && s == BY_OK; i++)
-        s = by_rows_add(&r->rows, texts[i], pairs ? pairs[i] : NULL);
-    if (s == BY_OK)
-        s = by_rows_by_length(&r->rows, r->batch, &groups);
-    for (int g = 0; s == BY_OK && g < groups.count; g++)
-        s = cli_interrupted() ? by_fail(BY_ERR_CANCELLED, "interrupted")
-                              : run_group(r, &groups, g, &rows, calls, user);
-    by_row_groups_free(&groups);
-    by_row_batch_free(&rows);
-    return s;
-}
-
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-void cli_softmax(float *x, int n)
-{
-    float top = x[0];
-    double sum = 0;
-    for (int i = 1; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    for (int i = 0; i < n; i++)
-        sum += x[i] = expf(x[i] - top);
-    for (int i = 0; i < n; i++)
-        x[i] = (float)(x[i] / sum);
-}
-
-int cli_top(const float *x, int n, int k, int *places)
-{
-    int found = 0;
-    for (int i = 0; i < n; i++) {
-        int at = found < k ? found++ : k;
-        for (; at > 0 && x[places[at - 1]] < x[i]; at--)
-            if (at < k)
-                places[at] = places[at - 1];
-        if (at < k)
-            places[at] = i;
-    }
-    return found;
 }

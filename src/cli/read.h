@@ -3,9 +3,8 @@
 #ifndef BY_CLI_READ_H
 #define BY_CLI_READ_H
 
-#include "banyan/pass.h"
+#include "banyan/predict.h"
 #include "cli/options.h"
-#include "data/rows.h"
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -72,29 +71,11 @@ typedef struct cli_reading {
     by_device *device;
     by_model *model;
     by_tokenizer *tokenizer;
-    by_rows rows;
-    by_passes *passes;
-    int batch;
+    by_predictor *predictor;
 } cli_reading;
 
 /* The model must have a head for `task` (for BY_TASK_MLM also one that is pretrained with it). */
-by_status cli_read_open(cli_reading *r, const char *path, by_task task, const by_rows_spec *rows,
-                        const cli_read_options *o);
+by_status cli_read_open(cli_reading *r, const char *path, by_task task, const cli_read_options *o);
 void cli_read_close(cli_reading *r); /* zero state is legal */
-
-/* Called for every batch: before it runs, to add to it (may be NULL), and after. rows[i] of r->rows.list is
- * row i. */
-typedef struct cli_read_calls {
-    by_status (*prepare)(void *user, cli_reading *r, by_batch *b, const int *rows, int count);
-    by_status (*take)(void *user, cli_reading *r, by_pass *p, const by_batch *b, const int *rows, int count);
-} cli_read_calls;
-by_status cli_read_run(cli_reading *r, char *const *texts, char *const *pairs, int count,
-                       const cli_read_calls *calls, void *user);
-
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-void cli_softmax(float *x, int n);
-/* The places of the k largest of n, largest first; k is cut down to n. Returns k. */
-int cli_top(const float *x, int n, int k, int *places);
 
 #endif

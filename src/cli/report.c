@@ -144,7 +144,8 @@ static volatile sig_atomic_t interrupted;
 
 static void on_signal(int signal)
 {
-    if (interrupted && signal == SIGINT)
+    (void)signal;
+    if (interrupted)
         _exit(CLI_INTERRUPTED);
     interrupted = 1;
 }
@@ -156,6 +157,37 @@ void cli_interrupt_install(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    by_cancel_set(cli_poll, NULL);
+}
+
+static void complain(const char *s)
+{
+    if (write(STDERR_FILENO, s, strlen(s)) < 0)
+        return; /* there is nobody left to tell */
+}
+
+/* A page of a mapped file that is not there: the file has become shorter, or the disk cannot be read. */
+static void on_bus_error(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *path = by_mapped_file(info->si_addr);
+    if (!path) {
+        struct sigaction action = {.sa_handler = SIG_DFL};
+        sigaction(signal, &action, NULL);
+        return; /* the instruction is repeated, and ends the process */
+    }
+    complain("banyan: ");
+    complain(path);
+    complain(": the file became shorter, or unreadable, while it was in use; replace files by renaming a new "
+             "one over them\n");
+    _exit(CLI_FAILED);
+}
+
+void cli_faults_install(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
 }
 
 bool cli_interrupted(void)

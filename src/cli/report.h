@@ -42,8 +42,10 @@ bool cli_has_colour(int fd);
 /* Columns of the terminal, else $COLUMNS, else 80. */
 int cli_width(int fd);
 
-/* From here on the first SIGINT or SIGTERM only makes cli_interrupted() true; SIGINT after that exits at
- * once. */
+/* From here on a mapped file that shrinks ends the program with a message instead of SIGBUS. */
+void cli_faults_install(void);
+
+/* From here on the first SIGINT or SIGTERM only makes cli_interrupted() true; the next one exits at once. */
 void cli_interrupt_install(void);
 bool cli_interrupted(void);
 bool cli_poll(void *user); /* the same, as a callback `cancelled` of the library */

@@ -20,6 +20,7 @@ typedef struct rewrite_options {
     int top_k;
     int64_t seed;
     bool truncate, time;
+    bool plain; /* without generation_config.json */
 } rewrite_options;
 
 /* What the two verbs do differently. */
@@ -41,8 +42,11 @@ typedef struct kind {
      .help = "put before every text (T5: \"translate English to German: \")"},                                        \
     {CLI_AT(rewrite_options, task), .name = "task", .value = "NAME",                                                  \
      .help = "settings that config.json keeps under this name (task_specific_params)"},                               \
+    {CLI_AT(rewrite_options, plain), .name = "no-generation-config",                                                  \
+     .help = "ignore what the model's directory says about generating"},                                              \
     {CLI_AT(rewrite_options, max_new), .name = "max-new-tokens", .letter = 'n', CLI_RANGE(0, 1e9), .preset = "0",     \
-     .help = "tokens of a text at most; 0: " longest "twice the source and 32", .group = "Length"},                    \
+     .help = "tokens of a text at most; 0: as the model says, else " longest "twice the source and 32", .group = "Length"},                    \
+    CLI_END_ROWS(rewrite_options),                                                                                    \
     CLI_BEAM_ROWS(rewrite_options, "5"),                                                                              \
     CLI_CONSTRAINT_ROWS(rewrite_options),                                                                             \
     {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",         \
@@ -51,6 +55,7 @@ typedef struct kind {
      .help = "only the k likeliest; 0: all"},                                                                         \
     {CLI_AT(rewrite_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "1",                                 \
      .help = "only the likeliest that together reach p"},                                                             \
+    CLI_CUTOFF_ROWS(rewrite_options),                                                                                 \
     {CLI_AT(rewrite_options, seed), .name = "seed", CLI_RANGE(0, 9e15), .preset = "0", .help = "of the draws"}
 /* clang-format on */
 
@@ -60,7 +65,7 @@ static const cli_option translate_rows[] = {
      .help = "of the texts, for a model of several languages"},
     {CLI_AT(rewrite_options, to), .name = "to", .value = "LANG", .help = "of the translations"},
 };
-static const cli_option summarize_rows[] = {ROWS("yes", "what the model says, else ")};
+static const cli_option summarize_rows[] = {ROWS("yes", "")};
 
 typedef struct job {
     rewrite_options o;
@@ -108,7 +113,10 @@ static by_status load_defaults(job *j, const char *dir)
     const rewrite_options *o = &j->o;
     char *named = o->to ? by_sprintf("translation_%s_to_%s", o->from ? o->from : "en", o->to) : NULL;
     const char *task = o->task ? o->task : j->kind->summary ? "summarization" : named;
-    by_status s = by_rewrite_defaults_load(j->model, dir, task, &j->defaults);
+    by_status s = o->plain ? by_rewrite_defaults_none(j->model, dir, &j->defaults)
+                           : by_rewrite_defaults_load(j->model, dir, task, &j->defaults);
+    if (s == BY_OK && o->plain && o->to)
+        s = use_token(j, o->to);
     if (s != BY_OK && !o->task && s == BY_ERR_ARGUMENT) { /* it may go without */
         by_rewrite_defaults_free(&j->defaults);
         s = by_rewrite_defaults_load(j->model, dir, NULL, &j->defaults);
@@ -122,48 +130,35 @@ static by_status load_defaults(job *j, const char *dir)
 }
 
 /* What was given counts, then what the model says. */
-static void merge_beam(const job *j, const cli_args *args, cli_strategy *s)
-{
-    const by_beam *b = &j->defaults.generate.beam;
-    if (!cli_given(args, &j->o.strategy.beams))
-        s->beams = b->width > 1 ? b->width : 5;
-    if (j->o.temp > 0 && !cli_given(args, &j->o.strategy.beams))
-        s->beams = 1;
-    if (!cli_given(args, &j->o.strategy.length_penalty))
-        s->length_penalty = b->length_penalty;
-    if (!cli_given(args, &j->o.strategy.early_stopping))
-        s->early_stopping = b->early_stopping;
-    if (!cli_given(args, &j->o.strategy.no_repeat))
-        s->no_repeat = j->defaults.generate.sampling.no_repeat_ngram;
-    if (!cli_given(args, &j->o.strategy.repeat) && j->defaults.generate.sampling.repetition_penalty > 0)
-        s->repeat = j->defaults.generate.sampling.repetition_penalty;
-    if (!cli_given(args, &j->o.strategy.min_new))
-        s->min_new = j->o.max_new ? BY_MIN(j->defaults.min_length, j->o.max_new) : j->defaults.min_length;
-}
-
 static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
 {
     const by_sampling *own = &j->defaults.generate.sampling;
+    const bool given = cli_given(args, &j->o.strategy.beams), draws = cli_given(args, &j->o.temp);
+    const int most = j->o.max_new ? j->o.max_new : by_rewrite_defaults_most(&j->defaults, 1);
     cli_strategy s = j->o.strategy;
-    if (j->o.temp > 0 && s.returned > 1 && !cli_given(args, &j->o.strategy.beams))
+    if (j->o.temp > 0 && s.returned > 1 && !given)
         return by_fail(BY_ERR_ARGUMENT, "--temp draws one text; --return gives the best of --beams");
-    merge_beam(j, args, &s);
-    for (int i = 0; i < own->banned_count; i++)
-        BY_TRY(by_ids_push(&j->constraints.banned, own->banned[i]));
+    BY_TRY(cli_strategy_merge(&j->defaults, args, &j->o.strategy, 1, most, &s, &j->constraints));
+    if (!given && (j->o.temp > 0 || s.beams < 1))
+        s.beams = j->o.temp > 0 ? 1 : 5;
+    if (!draws)
+        cli_strategy_cutoffs(&j->defaults, args, &j->o.strategy, &s);
     BY_TRY(cli_constraints_open(&s, j->tokenizer, &j->constraints));
     BY_TRY(cli_constraints_add(&j->constraints, own->words, own->word_count));
     cli_strategy_apply(&s, &j->constraints, spec);
-    if (!s.force_first)
-        spec->sampling.forced_first = own->forced_first;
-    if (!s.force_last)
-        spec->sampling.forced_last = own->forced_last;
-    spec->sampling.temperature = j->o.temp;
-    spec->sampling.top_k = j->o.top_k;
-    spec->sampling.top_p = cli_share(j->o.top_p);
+    spec->sampling.temperature = draws ? j->o.temp : own->temperature;
+    spec->sampling.top_k = draws || cli_given(args, &j->o.top_k) ? j->o.top_k : own->top_k;
+    spec->sampling.top_p =
+        draws || own->top_p == 0 || cli_given(args, &j->o.top_p) ? cli_share(j->o.top_p) : own->top_p;
+    spec->sampling.min_p = draws ? 0 : own->min_p;
+    spec->sampling.typical_p = draws ? 0 : own->typical_p;
     spec->sampling.seed = (uint64_t)j->o.seed;
-    spec->max_new_tokens = j->o.max_new;
-    if (!j->o.max_new && j->defaults.max_length && j->kind->summary)
-        spec->max_new_tokens = BY_MIN(j->defaults.max_length, by_model_context(j->model));
+    spec->max_new_tokens = j->o.max_new ? j->o.max_new : BY_MIN(most, by_model_context(j->model));
+    cli_strategy_finish(&j->defaults, &s, spec);
+    if (s.stop.count) {
+        spec->stop_strings = s.stop.items;
+        spec->stop_string_count = s.stop.count;
+    }
     return BY_OK;
 }
 
@@ -171,6 +166,7 @@ static by_status open_job(job *j, const cli_args *args)
 {
     const cli_read_options *read = &j->o.read;
     char *dir = cli_model_dir(args->items[0]);
+    cli_note_widening(dir, (by_dtype)read->dtype);
     j->device = dir ? cli_device(read->device, read->threads) : NULL;
     j->model =
         j->device ? by_model_open(j->device, dir, &(by_model_spec){.dtype = (by_dtype)read->dtype}) : NULL;
@@ -217,11 +213,14 @@ static by_status put_json(const char *source, const by_rewriting *list, int coun
     by_json_quote(&out, source);
     by_buf_puts(&out, ",\"text\":");
     by_json_quote_bytes(&out, list[0].text, list[0].size);
-    by_buf_printf(&out, ",\"score\":%.9g", (double)list[0].score);
+    by_buf_puts(&out, ",\"score\":");
+    by_json_put_number(&out, (double)list[0].score, 9);
     for (int i = 1; i < count; i++) {
         by_buf_puts(&out, i == 1 ? ",\"others\":[{\"text\":" : ",{\"text\":");
         by_json_quote_bytes(&out, list[i].text, list[i].size);
-        by_buf_printf(&out, ",\"score\":%.9g}%s", (double)list[i].score, i + 1 == count ? "]" : "");
+        by_buf_puts(&out, ",\"score\":");
+        by_json_put_number(&out, (double)list[i].score, 9);
+        by_buf_puts(&out, i + 1 == count ? "}]" : "}");
     }
     by_buf_puts(&out, list[0].cut ? ",\"cut\":true}\n" : "}\n");
     by_status s = out.failed ? by_fail(BY_ERR_MEMORY, "out of memory while printing") : BY_OK;
@@ -229,6 +228,19 @@ static by_status put_json(const char *source, const by_rewriting *list, int coun
         fwrite(out.data, 1, out.size, stdout);
     by_buf_free(&out);
     return s;
+}
+
+/* A text ends before the first stop string. */
+static void cut_text(const cli_list *stops, by_rewriting *r)
+{
+    for (int i = 0; i < stops->count; i++) {
+        const size_t n = strlen(stops->items[i]);
+        char *at = n ? memmem(r->text, r->size, stops->items[i], n) : NULL;
+        if (!at)
+            continue;
+        r->size = (size_t)(at - r->text);
+        *at = '\0';
+    }
 }
 
 static by_status rewrite(job *j, const cli_texts *t)
@@ -239,6 +251,8 @@ static by_status rewrite(job *j, const cli_texts *t)
     BY_TRY(by_rewriter_run(j->rewriter, (const char *const *)t->texts, t->count, &list));
     j->seconds += by_seconds() - begin;
     j->texts += t->count;
+    for (int i = 0; i < t->count * returned; i++)
+        cut_text(&j->o.strategy.stop, &list[i]);
     by_status s = BY_OK;
     for (int i = 0; i < t->count && s == BY_OK; i++) {
         const by_rewriting *own = list + (size_t)i * (size_t)returned;
@@ -306,7 +320,8 @@ const cli_verb cli_translate = {
     .description =
         "Each TEXT, or else each line of the input, gives one line: the best text that a beam search finds. "
         "An empty line gives an empty line. Beams, penalties and lengths are those that the model's "
-        "generation_config.json or config.json names, else 5 beams; options come before them.\n\n"
+        "generation_config.json names (config.json, where there is no such file), else 5 beams; options come "
+        "before them.\n\n"
         "Models of several languages: --from and --to choose a task of config.json "
         "(translation_en_to_de), or put Marian's >>de<< before the text.",
     .examples = "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "banyan/score.h"
+#include "base/input.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
@@ -71,9 +72,9 @@ static by_status open_sources(job *j, char **paths)
         s->path = paths[i];
         bool input = strcmp(paths[i], "-") == 0;
         inputs += input;
-        s->file = input ? stdin : fopen(paths[i], "r");
+        s->file = input ? stdin : by_input_open(paths[i]);
         if (!s->file)
-            return by_fail(BY_ERR_IO, "%s: %s", paths[i], strerror(errno));
+            return by_error_status();
     }
     return inputs > 1 ? by_fail(BY_ERR_ARGUMENT, "the input (-) can be read only once") : BY_OK;
 }
@@ -85,7 +86,7 @@ static by_status next_line(source *s, bool *more)
     ssize_t size = getline(&s->line, &s->room, s->file);
     *more = size >= 0;
     if (size < 0)
-        return ferror(s->file) ? by_fail(BY_ERR_IO, "%s: %s", name_of(s), strerror(errno)) : BY_OK;
+        return by_input_check(s->file, s->path);
     s->lines++;
     if (strlen(s->line) != (size_t)size)
         return by_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character", name_of(s), (long long)s->lines);

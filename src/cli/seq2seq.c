@@ -9,6 +9,7 @@
 #include "cli/report.h"
 #include "cli/show.h"
 #include "text/tokenizer.h"
+#include "train/checkpoint.h"
 
 static by_run_spec run_spec(const by_finetune_spec *s, const cli_seq2seq *o)
 {
@@ -46,6 +47,8 @@ static by_run_spec run_spec(const by_finetune_spec *s, const cli_seq2seq *o)
         .out = s->out,
         .overwrite = s->overwrite,
         .command = s->command,
+        .options = s->options,
+        .leaves_model = true,
         .report = s->report,
         .cancelled = s->cancelled,
         .user = s->user,
@@ -58,9 +61,11 @@ static by_status leave(by_device *d, const char *out, bool best)
     char *dir = by_path_join(out, best ? "best" : "last");
     by_model *m = dir ? by_model_open(d, dir, &(by_model_spec){0}) : NULL;
     by_tokenizer *t = m ? by_tokenizer_load(dir) : NULL;
-    by_status s = t ? by_model_save(m, out, BY_F32) : by_error_status();
+    by_folder f = {.lock = -1};
+    by_status s = t ? by_folder_open(&f, out) : by_error_status();
     if (s == BY_OK)
-        s = by_tokenizer_save(t, out);
+        s = by_checkpoint_leave(&f, m, t);
+    by_folder_close(&f);
     by_tokenizer_free(t);
     by_model_free(m);
     by_free(dir);
@@ -112,7 +117,7 @@ static void print_text(const by_finetune_spec *s, const cli_seq2seq *o, const by
                        cli_figures *f)
 {
     if (!o->quiet)
-        cli_show_curve(s->out, o->curve);
+        cli_show_curve(s->out, "nats per token", o->curve);
     printf("%lld steps in %.1f s%s", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "");
     if (isfinite(r->best_eval_loss))

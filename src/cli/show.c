@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "cli/report.h"
-#include "io/curve.h"
+#include "train/history.h"
 #include "base/json.h"
 
 void cli_trace_line(void *user, const by_trace_entry *e)
@@ -61,80 +61,16 @@ char *cli_command_line(int argc, char **argv)
 
 /* ---- the curve ------------------------------------------------------------------------------- */
 
-typedef struct series {
-    double *x, *y;
-    size_t count, capacity;
-} series;
-
-static void push(series *s, double x, double y)
+void cli_show_curve(const char *folder, const char *loss_unit, bool always)
 {
-    if (!isfinite(y))
-        return;
-    if (s->count == s->capacity) {
-        size_t grown = s->capacity ? s->capacity * 2 : 256;
-        double *xs = by_resize(s->x, grown, sizeof *xs);
-        if (xs)
-            s->x = xs;
-        double *ys = xs ? by_resize(s->y, grown, sizeof *ys) : NULL;
-        if (!ys)
-            return;
-        s->y = ys;
-        s->capacity = grown;
-    }
-    s->x[s->count] = x;
-    s->y[s->count++] = y;
-}
-
-static bool read_metrics(const char *folder, series *loss, series *eval)
-{
-    char *path = by_path_join(folder, "metrics.jsonl");
-    FILE *f = path ? fopen(path, "r") : NULL;
-    by_free(path);
-    if (!f)
-        return false;
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n;
-    while ((n = getline(&line, &room, f)) > 0) {
-        cJSON *j = by_json_parse(line, (size_t)n, "metrics.jsonl");
-        double step = NAN, l = NAN, e = NAN;
-        if (j) {
-            by_json_double(j, "step", NAN, -INFINITY, INFINITY, &step);
-            by_json_double(j, "loss", NAN, -INFINITY, INFINITY, &l);
-            by_json_double(j, "eval_loss", NAN, -INFINITY, INFINITY, &e);
-        }
-        cJSON_Delete(j);
-        push(loss, step, l);
-        push(eval, step, e);
-    }
-    free(line);
-    fclose(f);
-    return loss->count > 1;
-}
-
-void cli_show_curve(const char *folder, bool always)
-{
-    series loss = {0}, eval = {0};
-    if ((always || cli_is_terminal(STDERR_FILENO)) && read_metrics(folder, &loss, &eval)) {
-        by_curve_series both[2] = {{.name = "training loss",
-                                    .x = loss.x,
-                                    .y = loss.y,
-                                    .count = loss.count,
-                                    .smoothing = BY_CURVE_AUTO},
-                                   {.name = "held-out loss",
-                                    .x = eval.x,
-                                    .y = eval.y,
-                                    .count = eval.count,
-                                    .style = BY_CURVE_POINTS}};
-        by_curve c = {.x_label = "step", .y_label = "loss", .series = both, .count = eval.count ? 2 : 1};
-        int width = always ? 76 : BY_MIN(cli_width(STDERR_FILENO), 100);
-        char *text = by_curve_text(&c, BY_MAX(width, 24), 14, true);
+    by_history h = {0};
+    if ((always || cli_is_terminal(STDERR_FILENO)) && by_history_read(&h, folder) == BY_OK &&
+        h.loss.count > 1) {
+        const by_curve c = by_history_curve(&h, NULL, loss_unit);
+        char *text = by_curve_text(&c, always ? 76 : BY_MIN(cli_width(STDERR_FILENO), 100));
         if (text)
             fputs(text, stderr);
         by_free(text);
     }
-    by_free(loss.x);
-    by_free(loss.y);
-    by_free(eval.x);
-    by_free(eval.y);
+    by_history_free(&h);
 }

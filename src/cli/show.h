@@ -9,9 +9,9 @@
 /* A by_trace_fn that prints one line per node on stderr. */
 void cli_trace_line(void *user, const by_trace_entry *e);
 
-/* Draw the curve of a run folder's metrics.jsonl on stderr, when that is a terminal wide enough or `always`.
- */
-void cli_show_curve(const char *run_folder, bool always);
+/* Draw the curves of a run folder's metrics.jsonl on stderr when that is a terminal, or `always`. loss_unit:
+ * "nats per token". */
+void cli_show_curve(const char *run_folder, const char *loss_unit, bool always);
 
 /* Add a number, or null when it is not finite. */
 void cli_json_number(cJSON *object, const char *key, double value);

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 by_status cli_parse_ids(const char *what, const char *text, by_ids *out)
@@ -66,17 +67,18 @@ static by_status find_token(const char *what, const by_tokenizer *t, const char 
 }
 
 /* A word as it is and, where that makes other tokens, with a space before it. */
-static by_status add_words(const by_tokenizer *t, const char *text, by_ids *tokens, by_ids *ends)
+static by_status add_words(const char *what, const by_tokenizer *t, const char *text, by_ids *tokens,
+                           by_ids *ends)
 {
     by_buf spaced = {0};
-    BY_TRY(encode("--ban", t, text, tokens));
+    BY_TRY(encode(what, t, text, tokens));
     BY_TRY(by_ids_push(ends, (int32_t)tokens->count));
     if (!t || *text == ' ')
         return BY_OK;
     by_buf_printf(&spaced, " %s", text);
-    by_status s = spaced.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a banned word") : BY_OK;
+    by_status s = spaced.failed ? by_fail(BY_ERR_MEMORY, "out of memory for %s", what) : BY_OK;
     if (s == BY_OK)
-        s = encode("--ban", t, spaced.data, tokens);
+        s = encode(what, t, spaced.data, tokens);
     if (s == BY_OK)
         s = by_ids_push(ends, (int32_t)tokens->count);
     by_buf_free(&spaced);
@@ -88,7 +90,7 @@ static by_status open_words(const cli_strategy *o, const by_tokenizer *t, cli_co
     by_ids ends = {0};
     by_status s = BY_OK;
     for (int i = 0; i < o->ban.count && s == BY_OK; i++)
-        s = add_words(t, o->ban.items[i], &out->tokens, &ends);
+        s = add_words("--ban", t, o->ban.items[i], &out->tokens, &ends);
     out->words = s == BY_OK ? by_alloc_zero(ends.count + 1, sizeof *out->words) : NULL;
     if (s == BY_OK && !out->words)
         s = BY_ERR_MEMORY;
@@ -96,6 +98,56 @@ static by_status open_words(const cli_strategy *o, const by_tokenizer *t, cli_co
         out->words[out->count++] = (by_words){out->tokens.data + from, (int)((size_t)ends.data[i] - from)};
     by_ids_free(&ends);
     return s;
+}
+
+/* TEXT=NUMBER; the last = divides. */
+static by_status add_bias(const by_tokenizer *t, const char *text, cli_constraints *out)
+{
+    const char *sign = strrchr(text, '=');
+    char *words = sign ? by_strdup(text) : NULL, *end = NULL;
+    const double bias = sign ? by_strtod(sign + 1, &end) : 0;
+    by_ids ends = {0};
+    size_t from = out->bias_tokens.count;
+    if (words)
+        words[sign - text] = '\0';
+    if (sign && !words)
+        return BY_ERR_MEMORY;
+    by_status s = words && *words && end > sign + 1 && !*end && isfinite(bias)
+                      ? add_words("--bias", t, words, &out->bias_tokens, &ends)
+                      : by_fail(BY_ERR_ARGUMENT, "--bias: '%s' is not TEXT=NUMBER", text);
+    for (size_t i = 0; s == BY_OK && i < ends.count; from = (size_t)ends.data[i++]) {
+        by_bias *more = by_resize(out->biases, (size_t)out->bias_count + 1, sizeof *more);
+        s = more ? BY_OK : BY_ERR_MEMORY;
+        if (more)
+            (out->biases = more)[out->bias_count++] =
+                (by_bias){.count = (int)((size_t)ends.data[i] - from), .bias = bias};
+    }
+    by_ids_free(&ends);
+    by_free(words);
+    return s;
+}
+
+/* The same text with and without a space may be the same tokens, which count once. */
+static by_status open_biases(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out)
+{
+    int kept = 0;
+    const int32_t *at = NULL;
+    for (int i = 0; i < o->bias.count; i++)
+        BY_TRY(add_bias(t, o->bias.items[i], out));
+    at = out->bias_tokens.data;
+    for (int i = 0; i < out->bias_count; i++) {
+        by_bias b = out->biases[i];
+        bool seen = false;
+        b.tokens = at;
+        at += b.count;
+        for (int k = 0; k < kept; k++)
+            seen = seen || (out->biases[k].count == b.count &&
+                            memcmp(out->biases[k].tokens, b.tokens, sizeof *b.tokens * (size_t)b.count) == 0);
+        if (!seen)
+            out->biases[kept++] = b;
+    }
+    out->bias_count = kept;
+    return BY_OK;
 }
 
 by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out)
@@ -109,6 +161,9 @@ by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli
     if (o->diversity > 0 && o->groups < 2)
         return by_fail(BY_ERR_ARGUMENT, "--diversity tells groups of beams apart: give --groups too");
     BY_TRY(open_words(o, t, out));
+    BY_TRY(open_biases(o, t, out));
+    if (o->start)
+        BY_TRY(find_token("--decoder-start", t, o->start, &out->start));
     if (o->begin)
         BY_TRY(encode("--begin", t, o->begin, &out->begin));
     if (o->force_first)
@@ -134,6 +189,8 @@ void cli_constraints_close(cli_constraints *c)
     by_ids_free(&c->banned);
     by_ids_free(&c->tokens);
     by_ids_free(&c->begin);
+    by_ids_free(&c->bias_tokens);
+    by_free(c->biases);
     by_free(c->words);
     *c = (cli_constraints){0};
 }
@@ -150,6 +207,16 @@ void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_gene
     s->presence_penalty = o->presence;
     s->frequency_penalty = o->frequency;
     s->no_repeat_ngram = o->no_repeat;
+    s->source_penalty = o->source_repeat;
+    s->no_source_ngram = o->no_source;
+    s->remove_invalid = o->remove_invalid;
+    s->biases = c->biases;
+    s->bias_count = c->bias_count;
+    s->top_h = o->top_h;
+    s->epsilon_cutoff = o->epsilon;
+    s->eta_cutoff = o->eta;
+    spec->max_seconds = o->max_time;
+    spec->start = o->start ? &c->start : NULL;
     s->banned = c->banned.data;
     s->banned_count = (int)c->banned.count;
     s->words = c->words;
@@ -165,5 +232,89 @@ void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_gene
                                .diversity = o->diversity,
                                .length_penalty = o->length_penalty,
                                .early_stopping = (by_early_stopping)o->early_stopping,
-                               .returned = o->returned};
+                               .returned = o->returned,
+                               .renormalize = o->renormalize};
+}
+
+by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
+                             int prompt, int most, cli_strategy *s, cli_constraints *c)
+{
+    const by_beam *b = &d->generate.beam;
+    const by_sampling *own = &d->generate.sampling;
+    const int least = by_rewrite_defaults_least(d, prompt);
+    if (!cli_given(args, &given->beams) && b->width > 0)
+        s->beams = b->width;
+    if (!cli_given(args, &given->returned) && b->returned > 1) {
+        if (s->beams < 2)
+            return by_fail(BY_ERR_UNSUPPORTED,
+                           "num_return_sequences of the model's directory is %d without a beam "
+                           "search, which is not supported: use --no-generation-config",
+                           b->returned);
+        s->returned = BY_MIN(b->returned, s->beams);
+    }
+    if (!cli_given(args, &given->length_penalty))
+        s->length_penalty = b->length_penalty;
+    if (!cli_given(args, &given->early_stopping))
+        s->early_stopping = b->early_stopping;
+    if (!cli_given(args, &given->no_repeat))
+        s->no_repeat = own->no_repeat_ngram;
+    if (!cli_given(args, &given->repeat) && own->repetition_penalty > 0)
+        s->repeat = own->repetition_penalty;
+    if (!cli_given(args, &given->source_repeat) && own->source_penalty > 0)
+        s->source_repeat = own->source_penalty;
+    if (!cli_given(args, &given->no_source))
+        s->no_source = own->no_source_ngram;
+    if (!cli_given(args, &given->remove_invalid))
+        s->remove_invalid = own->remove_invalid;
+    if (!cli_given(args, &given->renormalize))
+        s->renormalize = b->renormalize;
+    if (!cli_given(args, &given->max_time))
+        s->max_time = d->generate.max_seconds;
+    if (!cli_given(args, &given->min_new))
+        s->min_new = most ? BY_MIN(least, most) : least;
+    for (int i = 0; i < own->banned_count; i++)
+        BY_TRY(by_ids_push(&c->banned, own->banned[i]));
+    return BY_OK;
+}
+
+void cli_strategy_cutoffs(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
+                          cli_strategy *s)
+{
+    const by_sampling *own = &d->generate.sampling;
+    if (!cli_given(args, &given->top_h))
+        s->top_h = own->top_h;
+    if (!cli_given(args, &given->epsilon))
+        s->epsilon = own->epsilon_cutoff;
+    if (!cli_given(args, &given->eta))
+        s->eta = own->eta_cutoff;
+}
+
+void cli_strategy_finish(const by_rewrite_defaults *d, const cli_strategy *s, by_generate_spec *spec)
+{
+    const by_sampling *own = &d->generate.sampling;
+    if (!s->force_first)
+        spec->sampling.forced_bos = own->forced_bos;
+    if (!s->force_last)
+        spec->sampling.forced_last = own->forced_last;
+    spec->sampling.decay = own->decay;
+    spec->sampling.decay_start = own->decay_start;
+    if (s->bias.count == 0) {
+        spec->sampling.biases = own->biases;
+        spec->sampling.bias_count = own->bias_count;
+    }
+    if (!s->start)
+        spec->start = d->generate.start;
+    if (s->stop.count == 0) {
+        spec->stop_strings = d->generate.stop_strings;
+        spec->stop_string_count = d->generate.stop_string_count;
+    }
+    spec->sampling.suppressed = own->suppressed;
+    spec->sampling.suppressed_count = own->suppressed_count;
+    spec->sampling.first_banned = own->first_banned;
+    spec->sampling.first_banned_count = own->first_banned_count;
+    if (spec->ignore_eos || !d->generate.ignore_eos)
+        return;
+    spec->stop_tokens = d->generate.stop_tokens;
+    spec->stop_count = d->generate.stop_count;
+    spec->ignore_eos = true;
 }

@@ -3,16 +3,18 @@
 #define BY_CLI_STRATEGY_H
 
 #include "banyan/generate.h"
+#include "banyan/rewrite.h"
 #include "cli/options.h"
 #include "text/tokenizer.h"
 
 typedef struct cli_strategy {
-    int beams, returned, groups, min_new, no_repeat;
-    double length_penalty, diversity, repeat, presence, frequency;
+    int beams, returned, groups, min_new, no_repeat, no_source;
+    double length_penalty, diversity, repeat, presence, frequency, source_repeat;
+    double top_h, epsilon, eta, max_time;
     unsigned early_stopping;
-    cli_list ban;
-    const char *force_first, *force_last, *begin;
-    bool explain;
+    cli_list ban, bias, stop;
+    const char *force_first, *force_last, *begin, *start;
+    bool explain, renormalize, remove_invalid;
 } cli_strategy;
 
 /* clang-format off */
@@ -29,7 +31,23 @@ typedef struct cli_strategy {
     {CLI_AT(type, strategy.groups), .name = "groups", CLI_RANGE(1, 64), .preset = "1",                        \
      .help = "groups of beams that are kept apart"},                                                          \
     {CLI_AT(type, strategy.diversity), .name = "diversity", CLI_RANGE(0, 1e3), .preset = "0",                 \
-     .help = "taken off a token each time an earlier group has chosen it"}
+     .help = "taken off a token each time an earlier group has chosen it"},                                   \
+    {CLI_AT(type, strategy.renormalize), .name = "renormalize",                                               \
+     .help = "probabilities add up to 1 again after the constraints"}
+
+#define CLI_END_ROWS(type)                                                                                    \
+    {CLI_AT(type, strategy.stop), .name = "stop",                                                             \
+     .help = "end where this text comes; it is no part of the output"},                                       \
+    {CLI_AT(type, strategy.max_time), .name = "max-time", .value = "SECONDS", CLI_RANGE(0, 1e9),              \
+     .preset = "0", .help = "end after this time; 0: no limit"}
+
+#define CLI_CUTOFF_ROWS(type)                                                                                 \
+    {CLI_AT(type, strategy.epsilon), .name = "epsilon-cutoff", CLI_RANGE(0, 1), .preset = "0",                \
+     .help = "only tokens with this probability or more; 0: all"},                                            \
+    {CLI_AT(type, strategy.eta), .name = "eta-cutoff", CLI_RANGE(0, 1), .preset = "0",                        \
+     .help = "the same with a bound that falls as the entropy grows; 0: all"},                                \
+    {CLI_AT(type, strategy.top_h), .name = "top-h", CLI_RANGE(0, 1), .preset = "0",                           \
+     .help = "only the likeliest that have this share of the entropy; 0: all"}
 
 #define CLI_CONSTRAINT_ROWS(type)                                                                             \
     {CLI_AT(type, strategy.repeat), .name = "repeat-penalty", .alias = "repetition-penalty",                  \
@@ -41,6 +59,17 @@ typedef struct cli_strategy {
      .help = "subtracted each time the token was generated"},                                                 \
     {CLI_AT(type, strategy.no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0",           \
      .help = "no run of N tokens comes twice; 0: off"},                                                       \
+    {CLI_AT(type, strategy.source_repeat), .name = "source-penalty",                                          \
+     .alias = "encoder-repetition-penalty", CLI_RANGE(1e-3, 1e3), .preset = "1",                              \
+     .help = "above 1, makes tokens of the source more likely (of a decoder: of the prompt)"},                \
+    {CLI_AT(type, strategy.no_source), .name = "no-source-ngram", .alias = "encoder-no-repeat-ngram-size",    \
+     CLI_RANGE(0, 1e9), .preset = "0", .help = "no run of N tokens of the source comes; 0: off"},             \
+    {CLI_AT(type, strategy.bias), .name = "bias", .value = "TEXT=NUMBER",                                     \
+     .help = "added to the logit of the last token of this text, with or without a space before it"},         \
+    {CLI_AT(type, strategy.remove_invalid), .name = "remove-invalid",                                         \
+     .help = "NaN logits become 0 and infinite ones finite; otherwise they are an error"},                    \
+    {CLI_AT(type, strategy.start), .name = "decoder-start", .value = "TOKEN",                                 \
+     .help = "texts of an encoder-decoder begin after this token"},                                           \
     {CLI_AT(type, strategy.ban), .name = "ban", .value = "WORDS",                                             \
      .help = "this text never comes, with or without a space before it"},                                     \
     {CLI_AT(type, strategy.min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0",              \
@@ -60,7 +89,10 @@ typedef struct cli_constraints {
     by_words *words;
     int count;
     by_ids begin;
-    int32_t first, last;
+    int32_t first, last, start;
+    by_ids bias_tokens;
+    by_bias *biases;
+    int bias_count;
 } cli_constraints;
 
 /* Texts to tokens; without a tokenizer, texts are lists of ids. BY_ERR_ARGUMENT naming the option. */
@@ -68,6 +100,16 @@ by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli
 /* Words that never come besides; what they point to must outlive c. */
 by_status cli_constraints_add(cli_constraints *c, const by_words *words, int count);
 void cli_constraints_close(cli_constraints *c); /* zero state is legal */
+
+/* Take over from the model's directory what was not given: beams, penalties, lengths for a prompt of so many
+ * tokens (1: an encoder-decoder), bans. most: new tokens at most, 0: not known. d must outlive the spec. */
+by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
+                             int prompt, int most, cli_strategy *s, cli_constraints *c);
+/* The cutoffs of the model's directory that were not given; for texts that are drawn as it says. */
+void cli_strategy_cutoffs(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
+                          cli_strategy *s);
+/* The same for a spec that is otherwise complete: tokens that end or begin a text, decay, biases. */
+void cli_strategy_finish(const by_rewrite_defaults *d, const cli_strategy *s, by_generate_spec *spec);
 
 /* Put everything into a spec; c must outlive it. */
 void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_generate_spec *spec);

@@ -18,7 +18,8 @@ bool cli_task_read(const cli_task_options *t, const char *task, by_task_data *da
                            .pair = t->pair,
                            .label = t->label,
                            .choices = t->choices,
-                           .separator = t->separator};
+                           .separator = t->separator,
+                           .header = t->header};
     *spec = (by_work_spec){.limit = t->limit,
                            .overlap = t->overlap,
                            .longest_answer = t->longest_answer,

@@ -10,6 +10,7 @@
 typedef struct cli_task_options {
     const char *task, *text, *pair, *label, *choices, *separator;
     by_file_format format;
+    by_header header;
     int limit, overlap, longest_answer;
     double null_threshold;
     const char *predictions;
@@ -19,11 +20,14 @@ typedef struct cli_task_options {
 #define CLI_TASK_ROWS(type, t)                                                                          \
     {CLI_AT(type, t.format), .name = "format", .choices = "auto|tsv|csv|jsonl|conll|squad|text",        \
      .preset = "auto", .help = "of the data (auto: by its ending)"},                                    \
-        {CLI_AT(type, t.text), .name = "text", .value = "COLUMN",                                       \
+        {CLI_AT(type, t.header), .name = "header", .choices = "auto|yes|no", .preset = "auto",          \
+         .help = "whether the first line of a table names its columns (auto: when a name is known)"},   \
+        {CLI_AT(type, t.text), .name = "text", .alias = "text-column", .value = "COLUMN",               \
          .help = "column of the text, by name or number (else text, sentence, question, ...)"},         \
-        {CLI_AT(type, t.pair), .name = "pair", .value = "COLUMN",                                       \
+        {CLI_AT(type, t.pair), .name = "pair", .alias = "pair-column", .value = "COLUMN",               \
          .help = "column of a second text (else sentence2, hypothesis, ...)"},                          \
-        {CLI_AT(type, t.label), .name = "label", .value = "COLUMN", .help = "column of the label"},     \
+        {CLI_AT(type, t.label), .name = "label", .alias = "label-column", .value = "COLUMN",            \
+         .help = "column of the label, by name or number (else label, score, class, ...)"},             \
         {CLI_AT(type, t.choices), .name = "choices", .value = "COLUMNS",                                \
          .help = "columns of the choices, with commas"},                                                \
         {CLI_AT(type, t.separator), .name = "label-separator", .value = "TEXT",                         \

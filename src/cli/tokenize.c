@@ -11,7 +11,7 @@
 #define READ_BYTES ((size_t)1 << 20)
 
 typedef struct tokenize_options {
-    bool jsonl, no_special, decode, offsets, target;
+    bool jsonl, no_special, decode, offsets, fit, target;
     int threads;
 } tokenize_options;
 
@@ -24,6 +24,8 @@ static const cli_option options[] = {
     {CLI_AT(tokenize_options, decode), .name = "decode", .letter = 'd', .help = "ids to text"},
     {CLI_AT(tokenize_options, offsets), .name = "offsets",
      .help = "also the bytes of the text that each token stands for"},
+    {CLI_AT(tokenize_options, fit), .name = "fit",
+     .help = "cut off and pad as tokenizer.json says (its truncation and padding)"},
     {CLI_AT(tokenize_options, target), .name = "target",
      .help = "as text of the language translated into, where the tokenizer has two (Marian)"},
     {CLI_AT(tokenize_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
@@ -69,7 +71,7 @@ static by_status encode(job *j, const char *text, size_t size, const char *pair)
 {
     by_encode_spec spec = {.special = !j->o->no_special,
                            .offsets = j->o->offsets,
-                           .whole = true,
+                           .whole = !j->o->fit,
                            .target = j->o->target,
                            .pair = pair,
                            .pair_size = pair ? strlen(pair) : 0};
@@ -192,7 +194,7 @@ static by_status add_line(batch *b, char *line, size_t size)
 
 static void run_jobs(batch *b)
 {
-    int threads = b->o->threads > 0 ? b->o->threads : (int)BY_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+    int threads = by_team(b->o->threads > 0 ? b->o->threads : by_cores());
 #pragma omp parallel for schedule(dynamic, 16) num_threads(threads) if (b->count > 64)
     for (size_t i = 0; i < b->count; i++) {
         job *j = &b->jobs[i];
@@ -286,6 +288,10 @@ static int from_arguments(batch *b, char **texts, int count)
 /* Of a model directory or a run folder, or else of a folder or file that has nothing but a tokenizer. */
 static by_tokenizer *open_tokenizer(const char *path)
 {
+    if (!by_dir_exists(path) && !by_file_exists(path)) {
+        cli_fail_absent(path);
+        return NULL;
+    }
     char *dir = by_dir_exists(path) ? cli_model_dir(path) : NULL;
     by_error_clear();
     by_tokenizer *t = dir ? cli_tokenizer(path) : by_tokenizer_load(path);
@@ -324,7 +330,8 @@ const cli_verb cli_tokenize = {
         "Each TEXT, or "
         "else each line of the input, gives one line of ids; special tokens are put around it "
         "where the tokenizer asks for "
-        "them, and nothing is cut off or padded. A bare spiece.model has no special tokens.\n\n"
+        "them, and nothing is cut off or padded unless --fit is given. A bare spiece.model has no special "
+        "tokens.\n\n"
         "With --offsets a token is printed as ID:START-END, in bytes of the text.",
     .examples = "banyan tokenize gpt2 \"Hello, world!\"\n"
                 "banyan tokenize bert-base-cased --jsonl < texts.jsonl > ids.jsonl\n"

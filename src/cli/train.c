@@ -6,6 +6,7 @@
 #include "banyan/train.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/config.h"
 #include "cli/examples.h"
 #include "cli/learning.h"
 #include "cli/show.h"
@@ -14,7 +15,7 @@
 typedef struct train_options {
     const char *model, *preset, *out, *tokenizer, *target_tokenizer, *init_from, *device, *objective,
         *languages;
-    const char *source, *target;
+    const char *source, *target, *recipe, *config, *resume;
     cli_list data, eval_data, prefixes;
     bool both_directions, pre_norm, suffix_first;
     int decoder_layers, batch_tokens, average;
@@ -34,6 +35,10 @@ typedef struct train_options {
 } train_options;
 
 static const cli_option options[] = {
+    {CLI_AT(train_options, recipe), .name = "recipe", .value = "NAME",
+     .help = "a published set-up; other options win over it: multi30k, transformer-base, transformer-big, "
+             "shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, roberta-base, t5-base",
+     .group = "Recipe"},
     {CLI_AT(train_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart",
@@ -53,15 +58,17 @@ static const cli_option options[] = {
     {CLI_AT(train_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
      .help = "longest sequence, in tokens (else the preset's)"},
     {CLI_AT(train_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
-     .help = "dropout probability (of encoder-decoders 0.1 unless given)"},
+     .help =
+         "dropout probability (of encoder-decoders 0.1 unless given; of translate 0.2 below 100,000 pairs)"},
     {CLI_AT(train_options, pre_norm), .name = "pre-norm",
-     .help = "norms before the sub-layers instead of after them (transformer)"},
+     .help = "transformer: norms before the sub-layers (the default); --no-pre-norm: after them, as in 2017"},
     {CLI_AT(train_options, init_from), .name = "init-from", .value = "DIR",
      .help = "start from this model's weights"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text or .bin token shards; patterns, commas, several and repetition allowed. Of translate: two "
-             "files of lines, or .tsv, .csv, .jsonl",
+     .help =
+         "text or .bin token shards; patterns, commas, several and repetition allowed; .gz and .zst are "
+         "unpacked; - is the standard input. For translate: two files of lines, or .tsv, .csv, .jsonl, .json",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
@@ -106,31 +113,34 @@ static const cli_option options[] = {
 
     {CLI_AT(train_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
      .preset = "12", .help = "sequences per step", .group = "Steps"},
-    {CLI_AT(train_options, batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
+    {CLI_AT(train_options, batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "2048",
      .suffix = true, .help = "translate: tokens per step instead, in rows of about the same length"},
     {CLI_AT(train_options, seq), .name = "seq", CLI_MIN(1), .help = "tokens per sequence (else the context)"},
     CLI_ACCUMULATE_ROW(train_options),
     {CLI_AT(train_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
      .suffix = true, .help = "steps in all"},
-    {CLI_AT(train_options, epochs), .name = "epochs", CLI_MIN(0), .preset = "1",
-     .help = "else: passes over the data"},
+    {CLI_AT(train_options, epochs), .name = "epochs", CLI_MIN(1e-6),
+     .help = "or: passes over the data (else enough for 2,000 steps, of translate 3,000, and 20 at most)"},
     CLI_PATIENCE_ROW(train_options),
 
-    {CLI_AT(train_options, label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99), .preset = "0",
-     .help = "share of each target that is spread over all tokens; held-out loss is without it"},
+    {CLI_AT(train_options, label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
+     .help =
+         "share of each target that is spread over all tokens (else 0, of translate 0.1); held-out loss is "
+         "without it"},
 
     {CLI_AT(train_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser (of t5 adafactor unless given)", .group = "Optimiser"},
     {CLI_AT(train_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third; of "
-             "adafactor 0.03, a share of the parameters)"},
+             "translate 2e-3 at 256; of adafactor 0.03, a share of the parameters)"},
     {CLI_AT(train_options, min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, schedule), .name = "lr-scheduler", .alias = "schedule",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
      .help = "course of the learning rate"},
     {CLI_AT(train_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
-     .help = "steps of linear rise (else a tenth of the run, 100 at most)"},
+     .help =
+         "steps of linear rise (else a tenth of the run, 100 at most; of translate a sixth, 4000 at most)"},
     CLI_DECAY_ROW(train_options, "0.1"),
     CLI_ADAM_ROWS(train_options, "0.99"),
     {CLI_AT(train_options, momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0",
@@ -139,8 +149,9 @@ static const cli_option options[] = {
 
     CLI_RUN_ROWS(train_options, "run folder; the same command goes on with what is in it",
                  "ten times in all"),
-    {CLI_AT(train_options, eval_batches), .name = "eval-batches", CLI_MIN(0), .preset = "0",
-     .help = "batches per evaluation (0: the whole held-out part)"},
+    {CLI_AT(train_options, eval_batches), .name = "eval-batches", CLI_MIN(0),
+     .help =
+         "batches per evaluation (0: the whole held-out part; else as many as steps between two of them)"},
     CLI_SAVE_ROWS(train_options),
     {CLI_AT(train_options, average), .name = "average", CLI_RANGE(1, 1000),
      .help = "at the end, the mean of the N newest checkpoints goes to averaged/"},
@@ -160,12 +171,38 @@ typedef struct screen {
     const train_options *o;
     cli_progress bar;
     bool started;
-    double rate; /* for the trace */
+    bool estimated;
+    double began; /* seconds after the start, at step `begin` */
+    int64_t begin;
 } screen;
+
+/* After some steps it is known how long all of them take. */
+static void estimate(screen *s, const by_report *r)
+{
+    /* Steps after the first, in which programs are compiled: many, where rows have many lengths. */
+    const int64_t enough = BY_MAX(5, BY_MIN(r->steps / 50, 50));
+    char text[32];
+    if (s->began == 0) {
+        s->began = r->seconds;
+        s->begin = r->step;
+    }
+    const double spent = r->seconds - s->began;
+    if (s->estimated || r->step < s->begin + enough || spent <= 0)
+        return;
+    s->estimated = true;
+    const double step = spent / (double)(r->step - s->begin);
+    cli_format_duration(text, sizeof text, step * (double)(r->steps - s->begin));
+    cli_note("%lld steps of %.3g s: about %s in all", (long long)r->steps, step, text);
+}
 
 static void on_report(void *user, const by_report *r)
 {
     screen *s = user;
+    if (r->warning) {
+        cli_progress_hide();
+        cli_note("%s", r->warning);
+        return;
+    }
     if (r->note) {
         if (!s->o->quiet)
             cli_note("%s", r->note);
@@ -178,7 +215,10 @@ static void on_report(void *user, const by_report *r)
         s->started = !s->o->quiet;
         return;
     }
-    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
+    if (!s->started)
+        return;
+    estimate(s, r);
+    if (r->more && s->bar.terminal) /* a terminal shows the newest */
         return;
     char share[16] = "n/a", eval[80] = "";
     if (isfinite(r->peak_share))
@@ -239,9 +279,9 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .epochs = o->epochs,
         .schedule = {.kind = o->schedule, .rate = o->rate, .min_rate = o->min_rate, .warmup = o->warmup},
         .optimizer = {.kind = o->optimizer,
-                      .beta1 = o->beta1,
-                      .beta2 = o->beta2,
-                      .eps = o->eps,
+                      .beta1 = cli_or_none(o->beta1),
+                      .beta2 = cli_or_none(o->beta2),
+                      .eps = cli_or_none(o->eps),
                       .momentum = o->momentum,
                       .weight_decay = o->decay,
                       .max_grad_norm = o->max_norm},
@@ -257,7 +297,9 @@ static by_run_spec run_spec(const train_options *o, const char *command)
         .out = o->out,
         .overwrite = o->overwrite,
         .command = command,
+        .recipe = o->recipe,
         .report = on_report,
+        .no_peak = o->quiet,
         .cancelled = cli_poll,
         .trace = o->trace ? cli_trace_line : NULL,
     };
@@ -287,7 +329,7 @@ static int print_result(const train_options *o, const by_run_result *r)
         return cli_print_json(j);
     }
     if (!o->quiet)
-        cli_show_curve(o->out, o->curve);
+        cli_show_curve(o->out, "nats per token", o->curve);
     if (r->resumed_from == r->steps && !isfinite(r->loss))
         cli_note("nothing left to do: the run in %s is at step %lld already", o->out, (long long)r->steps);
     printf("%lld steps in %.1f s", (long long)(r->steps - r->resumed_from), r->seconds);
@@ -359,35 +401,75 @@ static int start(const train_options *o, const by_run_spec *spec, screen *s)
     return code;
 }
 
+/* The options of a recipe, for all that was not given; NULL: there is none of that name. */
+static char *take_recipe(cli_args *args, const char *name)
+{
+    const by_recipe *r = by_recipe_find(name);
+    char *text = r ? by_strdup(r->options) : NULL;
+    if (text && cli_options_add(args, text) == BY_OK)
+        return text;
+    by_free(text);
+    return NULL;
+}
+
+/* Numbers that the library is to choose, and those that depend on the family. */
+static void fill_usual(train_options *o, const cli_args *args)
+{
+    const bool fresh_pairs = !o->init_from && (o->objective ? strcmp(o->objective, "translate") == 0
+                                                            : strcmp(o->model, "transformer") == 0 ||
+                                                                  strcmp(o->model, "marian") == 0);
+    if (!cli_given(args, &o->rate))
+        o->rate = -1; /* by the width */
+    if (!cli_given(args, &o->min_rate))
+        o->min_rate = -1; /* a tenth of the highest */
+    if (!cli_given(args, &o->warmup))
+        o->warmup = -1;
+    if (!cli_given(args, &o->eval_batches))
+        o->eval_batches = -1;
+    if ((o->init_from || by_family_task(o->model) == BY_TASK_SEQ2SEQ) && !cli_given(args, &o->dropout))
+        o->dropout = -1; /* the model's own, or its family's */
+    if (!o->init_from && strcmp(o->model, "t5") == 0 && !cli_given(args, &o->optimizer))
+        o->optimizer = BY_ADAFACTOR; /* its embeddings begin at 1, where AdamW's steps are too small */
+    if (!o->init_from && strcmp(o->model, "transformer") == 0 && !cli_given(args, &o->pre_norm))
+        o->pre_norm = true;
+    if (fresh_pairs && !cli_given(args, &o->label_smoothing))
+        o->label_smoothing = 0.1;
+    if (fresh_pairs && !cli_given(args, &o->beta2))
+        o->beta2 = 0.98;
+    if (fresh_pairs && !cli_given(args, &o->decay))
+        o->decay = 1e-4;
+    if (cli_given(args, &o->mask_copies))
+        o->masking = 1;
+}
+
 static int run(int argc, char **argv)
 {
     train_options o;
     cli_args args;
+    cli_config config;
     int code;
-    char *command = cli_command_line(argc, argv);
-    if (!cli_parse(&cli_train, argc, argv, &o, &args, &code)) {
+    char *command = cli_command_line(argc, argv), *given;
+    if (!cli_config_expand(&cli_train, sizeof o, argc, argv, &config, &code) ||
+        !cli_parse(&cli_train, config.argc, config.argv, &o, &args, &code)) {
+        cli_config_free(&config);
         by_free(command);
         return code;
     }
+    given = cli_config_record(&config, &args);
     cli_list data = {0}, eval_data = {0}, languages = {0};
-    if (!o.data.count || (!o.out && !o.show)) {
-        code = cli_usage_fail("%s",
-                              !o.data.count ? "no data: give --data FILE" : "no run folder: give --out DIR");
+    char *recipe = NULL;
+    if (o.recipe && !(recipe = take_recipe(&args, o.recipe))) {
+        code = cli_fail(NULL);
+    } else if (!o.data.count || (!o.out && !o.show)) {
+        code = cli_usage_fail("%s", !o.data.count
+                                        ? "no data: give --data FILE, or --resume DIR to go on with a run"
+                                        : "no run folder: give --out DIR");
     } else if (split_list(&data, o.data.items, o.data.count) != BY_OK ||
                split_list(&eval_data, o.eval_data.items, o.eval_data.count) != BY_OK ||
                split_list(&languages, &o.languages, o.languages != NULL) != BY_OK) {
         code = cli_fail(NULL);
     } else {
-        if (!cli_given(&args, &o.min_rate))
-            o.min_rate = -1; /* a tenth of the highest */
-        if (!cli_given(&args, &o.warmup))
-            o.warmup = -1;
-        if ((o.init_from || by_family_task(o.model) == BY_TASK_SEQ2SEQ) && !cli_given(&args, &o.dropout))
-            o.dropout = -1; /* the model's own, or its family's */
-        if (!o.init_from && strcmp(o.model, "t5") == 0 && !cli_given(&args, &o.optimizer))
-            o.optimizer = BY_ADAFACTOR; /* its embeddings begin at 1, where AdamW's steps are too small */
-        if (cli_given(&args, &o.mask_copies))
-            o.masking = 1;
+        fill_usual(&o, &args);
         screen s = {.o = &o};
         by_run_spec spec = run_spec(&o, command);
         spec.data = data.items;
@@ -397,12 +479,16 @@ static int run(int argc, char **argv)
         spec.objective.languages = languages.items;
         spec.objective.language_count = languages.count;
         spec.user = &s;
+        spec.options = given;
         code = start(&o, &spec, &s);
     }
+    by_free(recipe);
     free_list(&data);
     free_list(&eval_data);
     free_list(&languages);
     cli_args_free(&args);
+    cli_config_free(&config);
+    by_free(given);
     by_free(command);
     return code;
 }
@@ -415,10 +501,15 @@ const cli_verb cli_train = {
         "(HuggingFace "
         "directories; last and best point to them), metrics.jsonl, TensorBoard events, loss.svg and "
         "run.json. Running "
-        "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut.",
+        "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut; "
+        "so "
+        "does --resume DIR, or --out DIR alone. A larger --max-steps makes a run longer. The run removes and "
+        "replaces only files that it wrote (owned.json lists them).",
     .examples =
         "# a character model of Shakespeare, the size of nanoGPT's CPU recipe\n"
         "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
+        "# go on with it, for longer\n"
+        "banyan train --resume runs/shakespeare --max-steps 4000\n"
         "# GPT-2 124M on token shards, in bfloat16\n"
         "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
         "# BERT: hidden words and next sentences; first a look at what it will get\n"
@@ -426,8 +517,9 @@ const cli_verb cli_train = {
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
         "# English to German, with a vocabulary learnt from both texts\n"
         "banyan train --model transformer --data train.en train.de --eval-data val.en val.de --tokenizer "
-        "bpe:8000 --label-smoothing 0.1 --schedule inverse-sqrt --warmup 1000 --max-steps 4000 --average 5 "
-        "--out runs/en-de\n"
+        "bpe:8000 --out runs/en-de\n"
+        "# a published set-up, with one thing changed\n"
+        "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out runs/char\n"
         "# XLM on sentences and their translations\n"
         "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq "
         "64 --out runs/xlm\n",

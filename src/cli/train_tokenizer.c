@@ -11,7 +11,7 @@ typedef struct train_tokenizer_options {
     int limit, longest, threads;
     double shrinking;
     cli_list special;
-    bool byte_level, lowercase, json, quiet;
+    bool byte_level, lowercase, overwrite, json, quiet;
 } train_tokenizer_options;
 
 static const cli_option options[] = {
@@ -49,6 +49,8 @@ static const cli_option options[] = {
 
     {CLI_AT(train_tokenizer_options, out), .name = "out", .letter = 'o', .value = "PATH",
      .help = "folder for tokenizer.json and tokenizer_config.json, or one file NAME.json", .group = "Output"},
+    {CLI_AT(train_tokenizer_options, overwrite), .name = "overwrite",
+     .help = "replace a tokenizer that is there already"},
     {CLI_AT(train_tokenizer_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 256),
      .preset = "0", .help = "CPU threads (0: every core); the result is the same"},
     {CLI_AT(train_tokenizer_options, json), .name = "json", .help = "print the result as one JSON object"},
@@ -107,6 +109,30 @@ static bool is_json_file(const char *path)
 {
     size_t n = strlen(path);
     return n > 5 && strcmp(path + n - 5, ".json") == 0 && !by_dir_exists(path);
+}
+
+/* A tokenizer or a model that is there already: learning another vocabulary would leave the model with ids
+ * that mean something else. */
+static bool may_write(const char *out)
+{
+    static const char *const names[] = {
+        "config.json", "tokenizer.json", "tokenizer_config.json",   "vocab.json", "vocab.txt",
+        "merges.txt",  "spiece.model",   "sentencepiece.bpe.model", "source.spm"};
+    if (by_file_exists(out)) {
+        by_fail(BY_ERR_ARGUMENT, "%s exists", out);
+        return false;
+    }
+    for (int i = 0; i < BY_COUNT(names); i++) {
+        char *path = by_path_join(out, names[i]);
+        const bool there = path && by_file_exists(path);
+        if (there)
+            by_fail(BY_ERR_ARGUMENT, "%s holds a %s already (%s)", out, i == 0 ? "model" : "tokenizer",
+                    names[i]);
+        by_free(path);
+        if (there || !path)
+            return false;
+    }
+    return true;
 }
 
 static int print_result(const train_tokenizer_options *o, const by_tokenizer *t, const by_vocab_result *r)
@@ -191,6 +217,8 @@ static int run(int argc, char **argv)
     cli_interrupt_install();
     if (!o.out)
         code = cli_usage_fail("nowhere to write: give --out DIR or --out NAME.json");
+    else if (!o.overwrite && !may_write(o.out))
+        code = cli_fail("--overwrite replaces it; or give another --out");
     else if (!keep ||
              (o.special.count && split_special(&o.special, keep, &special, &spec.special_count) != BY_OK))
         code = cli_fail(NULL);

@@ -123,8 +123,8 @@ const cli_verb cli_verify = {
         "A gradient that is zero but for rounding, as that of a key bias, is measured against 1/1000 (16 "
         "bits: 1/10) of the norm "
         "of the whole gradient; in a trained parameter such elements do not count.",
-    .examples = "banyan verify ../shared/parity/gpt2-lm\n"
-                "banyan verify ../shared/parity/gpt2-lm --dtype bf16 --json\n",
+    .examples = "banyan verify tests/data/verify/gpt2\n"
+                "banyan verify tests/data/verify/gpt2 --dtype bf16 --json\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -301,6 +301,7 @@ static void trace(by_program *p, const by_node *n, double seconds)
 static by_status cpu_run(by_program *p)
 {
     const by_cpu *cpu = p->device->impl;
+    p->device->threads = by_team(p->device->threads);
     by_exec e = {.device = p->device, .seed = p->seed, .step = p->step, .threads = p->device->threads};
     for (int i = 0; i < p->graph->n_nodes; i++) {
         by_node *n = p->graph->nodes[i];
@@ -468,7 +469,7 @@ by_status by_cpu_open(by_device *d, const char *isa, int threads)
 #endif
     d->backend = &by_cpu_backend;
     d->on_host = true;
-    snprintf(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
-             by_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
+    by_format(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
+              by_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
     return BY_OK;
 }

@@ -11,6 +11,7 @@ struct by_gemm {
     by_gemm_desc desc; /* complete */
     const by_gemm_own *own;
     int provider;
+    int threads; /* for which it is planned */
     by_dnnl_gemm *dnnl;
     size_t scratch;
 };
@@ -120,6 +121,24 @@ static size_t scratch_of(const by_gemm *g)
     return g->provider == BY_GEMM_OWN ? g->own->scratch(&g->desc, g->device->threads) : 0;
 }
 
+/* Choose, and make the device's scratch memory large enough. */
+static by_status plan(by_gemm *g)
+{
+    by_device *d = g->device;
+    g->threads = d->threads;
+    int before = threads_lend(d->threads);
+    by_status s = choose(g);
+    threads_restore(before, d->threads);
+    if (s != BY_OK)
+        return s;
+    g->scratch = scratch_of(g);
+    void *memory = g->scratch ? by_scratch_take(d, g->scratch) : NULL;
+    if (g->scratch && !memory)
+        s = BY_ERR_MEMORY;
+    by_scratch_give(d, memory);
+    return s;
+}
+
 /* Plan a product on a device that outlives it. The device's scratch memory is made large enough here, so that
  * a run does not fail for want of it. Release with by_gemm_free. */
 by_gemm *by_gemm_new(by_device *d, const by_gemm_desc *desc)
@@ -134,30 +153,26 @@ by_gemm *by_gemm_new(by_device *d, const by_gemm_desc *desc)
     g->device = d;
     g->desc = full;
     g->own = full.ab_type == BY_F64 ? cpu->own_reference : cpu->own;
-    int before = threads_lend(d->threads);
-    by_status s = choose(g);
-    threads_restore(before, d->threads);
-    if (s == BY_OK) {
-        g->scratch = scratch_of(g);
-        void *memory = g->scratch ? by_scratch_take(d, g->scratch) : NULL;
-        if (g->scratch && !memory)
-            s = BY_ERR_MEMORY;
-        by_scratch_give(d, memory);
-    }
-    if (s != BY_OK) {
+    if (plan(g) != BY_OK) {
         by_gemm_free(g);
         return NULL;
     }
     return g;
 }
 
+static void unplan(by_gemm *g)
+{
+#ifdef BY_HAVE_DNNL
+    by_dnnl_gemm_free(g->dnnl);
+    g->dnnl = NULL;
+#endif
+}
+
 void by_gemm_free(by_gemm *g)
 {
     if (!g)
         return;
-#ifdef BY_HAVE_DNNL
-    by_dnnl_gemm_free(g->dnnl);
-#endif
+    unplan(g);
     by_free(g);
 }
 
@@ -167,6 +182,10 @@ by_status by_gemm_run(by_gemm *g, const void *a, const void *b, const void *bias
     by_status s = BY_OK;
     int threads = g->device->threads;
     void *scratch = NULL;
+    if (g->threads != threads) { /* a child of fork() has fewer: the libraries plan for a number */
+        unplan(g);
+        BY_TRY(plan(g));
+    }
     if (g->scratch && !(scratch = by_scratch_take(g->device, g->scratch)))
         return BY_ERR_MEMORY;
     if (g->provider == BY_GEMM_OWN) {

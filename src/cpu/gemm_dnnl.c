@@ -4,6 +4,11 @@
 #ifdef BY_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "cpu/gemm.h"
 
@@ -100,6 +105,18 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 }
 #endif
 
+/* ---- the guard: oneDNN throws through our frames or writes to NULL when an allocation fails ---- */
+
+static dnnl_status_t leave(dnnl_status_t s)
+{
+    return by_reserve_leave() == BY_OK || s != dnnl_success ? s : dnnl_out_of_memory;
+}
+
+/* A call into oneDNN with memory in reserve. PLAN is for calls that may also generate code, which is mapped.
+ */
+#define CALL(call) (by_reserve_enter() == BY_OK ? leave(call) : dnnl_out_of_memory)
+#define PLAN(call) (by_reserve_enter_to_map() == BY_OK ? leave(call) : dnnl_out_of_memory)
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 enum { ARG_A, ARG_B, ARG_C, ARG_BIAS, ARG_SCRATCH, ARG_COUNT };
@@ -110,7 +127,8 @@ static const int arg_ids[ARG_COUNT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_
 typedef struct packed {
     struct packed *next;
     const void *from;
-    dnnl_memory_t memory; /* its own */
+    void *data;
+    dnnl_memory_t memory; /* of data */
     uint64_t changes;     /* when it was made */
     int users;
 } packed;
@@ -139,15 +157,38 @@ struct by_dnnl_gemm {
 
 enum { PACK_AFTER = 3 }; /* runs before a matrix is packed: it takes a copy, and longer than a run */
 
+/* Linux gives the tile registers (AMX) only to processes that ask for them, and some virtual machines have
+ * them without their description (CPUID leaf 0x1d), from which oneDNN configures them. Its kernels for tiles
+ * would end the process in both cases; without tiles it keeps to AVX-512. */
+static void ask_for_tiles(void)
+{
+#if defined(__x86_64__) && defined(__linux__)
+    enum { REQUEST = 0x1023, TILE_DATA = 18, FEATURES = 7, TILES = 0x1d, HAS_TILES = 1 << 24 };
+    unsigned a, b, c, d, palettes = 0;
+    if (!__get_cpuid_count(FEATURES, 0, &a, &b, &c, &d) || !(d & HAS_TILES))
+        return;
+    __get_cpuid_count(TILES, 0, &palettes, &b, &c, &d);
+    if (palettes == 0 || syscall(SYS_arch_prctl, REQUEST, TILE_DATA) != 0)
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+#endif
+}
+
 by_status by_dnnl_open(struct by_dnnl **out)
 {
     struct by_dnnl *d = by_alloc_zero(1, sizeof *d);
     if (!d)
         return BY_ERR_MEMORY;
-    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    by_reserve_open();
+    ask_for_tiles();
+    dnnl_status_t s = PLAN(dnnl_engine_create(&d->engine, dnnl_cpu, 0));
     if (s != dnnl_success || pthread_mutex_init(&d->lock, NULL) != 0) {
+        if (d->engine)
+            dnnl_engine_destroy(d->engine);
+        by_reserve_close();
         by_free(d);
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: no CPU engine (status %d)", by_dnnl_name(), (int)s);
+        return s == dnnl_out_of_memory
+                   ? by_fail(BY_ERR_MEMORY, "%s: out of memory", by_dnnl_name())
+                   : by_fail(BY_ERR_UNSUPPORTED, "%s: no CPU engine (status %d)", by_dnnl_name(), (int)s);
     }
     *out = d;
     return BY_OK;
@@ -159,6 +200,7 @@ void by_dnnl_close(struct by_dnnl *d)
         return;
     dnnl_engine_destroy(d->engine);
     pthread_mutex_destroy(&d->lock);
+    by_reserve_close();
     by_free(d);
 }
 
@@ -230,17 +272,17 @@ static dnnl_status_t append_act(dnnl_post_ops_t ops, by_act act)
 static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const by_gemm_desc *d)
 {
     dnnl_post_ops_t ops = NULL;
-    dnnl_status_t s = dnnl_primitive_attr_create(attr);
+    dnnl_status_t s = CALL(dnnl_primitive_attr_create(attr));
     if (s == dnnl_success)
-        s = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+        s = CALL(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user));
     if (s == dnnl_success)
-        s = dnnl_post_ops_create(&ops);
+        s = CALL(dnnl_post_ops_create(&ops));
     if (s == dnnl_success && d->accumulate)
-        s = append_sum(ops);
+        s = CALL(append_sum(ops));
     if (s == dnnl_success)
-        s = append_act(ops, d->act);
+        s = CALL(append_act(ops, d->act));
     if (s == dnnl_success)
-        s = dnnl_primitive_attr_set_post_ops(*attr, ops);
+        s = CALL(dnnl_primitive_attr_set_post_ops(*attr, ops));
     dnnl_post_ops_destroy(ops);
     return s;
 }
@@ -263,10 +305,10 @@ static dnnl_status_t way_fill(way *w, dnnl_engine_t engine, const layouts *l, dn
     w->scratch = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
     if (w->scratch == 0)
         refs[ARG_SCRATCH] = NULL;
-    dnnl_status_t s = dnnl_primitive_create(&w->primitive, pd);
+    dnnl_status_t s = PLAN(dnnl_primitive_create(&w->primitive, pd));
     for (int i = 0; i < ARG_COUNT && s == dnnl_success; i++)
         if (refs[i])
-            s = dnnl_memory_create(&w->memory[i], refs[i], engine, DNNL_MEMORY_NONE);
+            s = CALL(dnnl_memory_create(&w->memory[i], refs[i], engine, DNNL_MEMORY_NONE));
     return s;
 }
 
@@ -277,13 +319,13 @@ static dnnl_status_t way_new(way *w, dnnl_engine_t engine, const by_gemm_desc *d
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     const char *code = "";
-    dnnl_status_t s = layouts_set(&l, d, any);
+    dnnl_status_t s = CALL(layouts_set(&l, d, any));
     if (s == dnnl_success)
         s = attributes(&attr, d);
     if (s == dnnl_success)
-        s = matmul_desc(&pd, engine, &l, attr);
+        s = PLAN(matmul_desc(&pd, engine, &l, attr));
     if (s == dnnl_success)
-        s = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &code);
+        s = PLAN(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &code));
     if (s == dnnl_success && strncmp(code, "ref", 3) == 0)
         s = dnnl_unimplemented; /* its reference loops are slower than our kernels */
     if (s == dnnl_success)
@@ -321,7 +363,7 @@ by_status by_dnnl_gemm_new(struct by_dnnl *library, int isa, const by_gemm_desc 
     g->library = library;
     dnnl_status_t s = way_new(&g->plain, library->engine, d, false);
     if (s == dnnl_success)
-        s = dnnl_stream_create(&g->stream, library->engine, dnnl_stream_default_flags);
+        s = CALL(dnnl_stream_create(&g->stream, library->engine, dnnl_stream_default_flags));
     if (s == dnnl_success && d->fixed && d->batch == 1)
         plan_packed(g, d);
     if (s != dnnl_success) {
@@ -349,25 +391,33 @@ static dnnl_status_t pack(by_dnnl_gemm *g, const void *b, dnnl_memory_t to)
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t copy = NULL;
     dnnl_memory_t from = g->plain.memory[ARG_B];
-    dnnl_status_t s = dnnl_memory_set_data_handle(from, (void *)(uintptr_t)b);
+    dnnl_status_t s = CALL(dnnl_memory_set_data_handle(from, (void *)(uintptr_t)b));
     if (s == dnnl_success)
         s = dnnl_memory_get_memory_desc(from, &from_layout);
     if (s == dnnl_success)
         s = dnnl_memory_get_memory_desc(to, &to_layout);
     if (s == dnnl_success)
-        s = dnnl_reorder_primitive_desc_create(&pd, from_layout, g->library->engine, to_layout,
-                                               g->library->engine, NULL);
+        s = PLAN(dnnl_reorder_primitive_desc_create(&pd, from_layout, g->library->engine, to_layout,
+                                                    g->library->engine, NULL));
     if (s == dnnl_success)
-        s = dnnl_primitive_create(&copy, pd);
+        s = PLAN(dnnl_primitive_create(&copy, pd));
     dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     if (s == dnnl_success)
-        s = dnnl_primitive_execute(copy, g->stream, 2, args);
+        s = CALL(dnnl_primitive_execute(copy, g->stream, 2, args));
     if (s == dnnl_success)
-        s = dnnl_stream_wait(g->stream);
+        s = CALL(dnnl_stream_wait(g->stream));
     if (copy)
         dnnl_primitive_destroy(copy);
     dnnl_primitive_desc_destroy(pd);
     return s;
+}
+
+static void packed_free(packed *p)
+{
+    if (p->memory)
+        dnnl_memory_destroy(p->memory);
+    by_free(p->data);
+    by_free(p);
 }
 
 static packed *packed_new(by_dnnl_gemm *g, const void *b)
@@ -375,17 +425,18 @@ static packed *packed_new(by_dnnl_gemm *g, const void *b)
     memory_layout layout;
     packed *p = by_alloc_zero(1, sizeof *p);
     dnnl_status_t s = p ? dnnl_memory_get_memory_desc(g->fast.memory[ARG_B], &layout) : dnnl_out_of_memory;
+    if (s == dnnl_success && !(p->data = by_alloc_aligned(dnnl_memory_desc_get_size(layout))))
+        s = dnnl_out_of_memory;
     if (s == dnnl_success)
-        s = dnnl_memory_create(&p->memory, layout, g->library->engine, DNNL_MEMORY_ALLOCATE);
+        s = CALL(dnnl_memory_create(&p->memory, layout, g->library->engine, p->data));
     if (s == dnnl_success)
         s = pack(g, b, p->memory);
     if (s == dnnl_success) {
         p->from = b;
         return p;
     }
-    if (p && p->memory)
-        dnnl_memory_destroy(p->memory);
-    by_free(p);
+    if (p)
+        packed_free(p);
     return NULL;
 }
 
@@ -397,8 +448,7 @@ static void packed_release(struct by_dnnl *library, packed *p)
         while (*at != p)
             at = &(*at)->next;
         *at = p->next;
-        dnnl_memory_destroy(p->memory);
-        by_free(p);
+        packed_free(p);
     }
     pthread_mutex_unlock(&library->lock);
 }
@@ -467,14 +517,16 @@ by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const 
             args[n++] = (dnnl_exec_arg_t){arg_ids[i], g->b->memory};
             continue;
         }
-        s = dnnl_memory_set_data_handle(w->memory[i],
-                                        (void *)(uintptr_t)address[i]); /* inputs are only read */
+        s = CALL(dnnl_memory_set_data_handle(w->memory[i],
+                                             (void *)(uintptr_t)address[i])); /* inputs are only read */
         args[n++] = (dnnl_exec_arg_t){arg_ids[i], w->memory[i]};
     }
     if (s == dnnl_success)
-        s = dnnl_primitive_execute(w->primitive, g->stream, n, args);
+        s = CALL(dnnl_primitive_execute(w->primitive, g->stream, n, args));
     if (s == dnnl_success)
-        s = dnnl_stream_wait(g->stream);
+        s = CALL(dnnl_stream_wait(g->stream));
+    if (s == dnnl_out_of_memory)
+        return by_fail(BY_ERR_MEMORY, "%s: out of memory in a product", by_dnnl_name());
     return s == dnnl_success
                ? BY_OK
                : by_fail(BY_ERR_UNSUPPORTED, "%s: matmul failed (status %d)", by_dnnl_name(), (int)s);

@@ -556,7 +556,8 @@ static by_status open_card(by_device *d, by_cuda *c)
     BY_TRY(by_cuda_check(cudaGetDeviceProperties(&card, c->index), "opening the GPU"));
     const char *pretend = getenv("BANYAN_CUDA_ARCH"); /* run the kernels of an older card */
     c->arch = pretend && atoi(pretend) >= 80 ? atoi(pretend) : card.major * 10 + card.minor;
-    c->hopper_masks = getenv("BANYAN_HOPPER_MASKS") != NULL;
+    const char *least = getenv("BANYAN_GEMV_LEAST"); /* for tests, whose matrices are small */
+    c->gemv_least = least ? atoll(least) : 4500000;
     c->sms = card.multiProcessorCount;
     c->shared_limit = (int)card.sharedMemPerBlockOptin;
     c->l2 = (size_t)card.l2CacheSize;

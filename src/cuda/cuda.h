@@ -38,8 +38,8 @@ typedef struct by_cuda {
     int shared_limit;                    /* most bytes of shared memory a block can have */
     size_t l2, total;                    /* bytes of cache, of memory */
     bool tf32;                           /* products of f32 in TF32 */
-    bool fp8, fp8_all; /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
-    bool hopper_masks; /* key masks by Hopper's attention */
+    bool fp8, fp8_all;  /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
+    int64_t gemv_least; /* elements of a matrix from which gemv.cu takes its product with one row */
     cudaStream_t stream;
     by_cuda_fault *fault;        /* host memory, mapped */
     by_cuda_fault *device_fault; /* the device's address of it */

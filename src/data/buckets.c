@@ -103,7 +103,7 @@ by_status by_buckets_plan(by_objective *o)
         return by_fail(
             BY_ERR_FORMAT,
             "of %lld pairs of texts %lld have an empty side and %lld are longer than %d tokens, so "
-            "that none is left",
+            "that none is left; a longer --context keeps more",
             (long long)n, (long long)o->empty, (long long)o->longer, o->spec.seq);
     o->buckets.pairs = by_alloc((size_t)o->count * sizeof *o->buckets.pairs);
     if (!o->buckets.pairs)

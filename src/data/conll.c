@@ -71,8 +71,8 @@ static by_status column(const by_cases *e, const char *option, int fallback, int
     char *end;
     long n = option ? strtol(option, &end, 10) : fallback + 1;
     if (option && (*end || n < 1 || n > COLUMNS))
-        return by_fail(BY_ERR_ARGUMENT, "%s: CoNLL columns have numbers, and \"%.40s\" is none", e->path,
-                       option);
+        return by_fail(BY_ERR_ARGUMENT, "%s: CoNLL columns have numbers from 1 to %d, and \"%.40s\" is none",
+                       e->path, COLUMNS, option);
     *out = (int)n - 1;
     return BY_OK;
 }
@@ -83,8 +83,10 @@ static by_status add_word(by_cases *e, sentence *s, char **columns, int count, i
     BY_TRY(column(e, e->spec.text, 0, &word));
     BY_TRY(column(e, e->spec.label, count - 1, &label));
     if (count < 2 || word >= count || label >= count)
-        return by_cases_fail(e, line, "%d column%s, and a word and its label are needed", count,
-                             count == 1 ? "" : "s");
+        return by_cases_fail(e, line,
+                             "%d column%s, and a word and its label are needed, with a space or a tab "
+                             "between them; an empty line ends a sentence",
+                             count, count == 1 ? "" : "s");
     BY_TRY(grow(s));
     if (!s->count)
         s->line = line;

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "base/input.h"
+
 #define MAGIC     INT64_C(0x31736f4344796e42) /* "BnyDCos1" */
 #define MAX_LINES (INT64_C(1) << 40)
 
@@ -175,55 +177,53 @@ static bool is_blank(const char *line, size_t size)
     return size == 0;
 }
 
-/* Call for each line; *at moves on. */
-static size_t next_line(const char *text, size_t size, size_t *at)
-{
-    const char *end = memchr(text + *at, '\n', size - *at);
-    size_t n = end ? (size_t)(end - text) - *at : size - *at;
-    *at += n + (end != NULL);
-    return n;
-}
-
 /* Whether blank lines stand between others. */
-static bool has_blank_lines(const char *text, size_t size)
+static by_status find_blank_lines(by_lines *l, bool *found)
 {
     bool before = false, blank = false;
-    for (size_t at = 0; at < size;) {
-        size_t start = at, n = next_line(text, size, &at);
-        if (!is_blank(text + start, n) && blank)
-            return true;
-        if (!is_blank(text + start, n))
-            before = true;
-        else
-            blank = before;
+    for (bool more = true; !*found;) {
+        BY_TRY(by_lines_next(l, &more));
+        if (!more)
+            return BY_OK;
+        const bool is = is_blank(l->text, l->size);
+        *found = blank && !is;
+        blank = before && is;
+        before = before || !is;
     }
-    return false;
-}
-
-static by_status add_text(builder *b, const by_docs_file *file, const char *text, size_t size)
-{
-    bool blocks = !b->parallel && has_blank_lines(text, size);
-    int64_t number = 0;
-    size_t at = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    while (at < size) {
-        size_t start = at, n = next_line(text, size, &at);
-        number++;
-        if (add_line(b, text + start, n) != BY_OK)
-            return by_fail_context("%s: line %lld", file->path, (long long)number);
-        if (!blocks || is_blank(text + start, n))
-            by_docs_document(&b->out, file->language);
-    }
-    by_docs_document(&b->out, file->language);
-    b->bytes += (int64_t)size;
     return BY_OK;
 }
 
+static by_status add_lines(builder *b, const by_docs_file *file, by_lines *l, bool blocks)
+{
+    for (bool more = true;;) {
+        BY_TRY(by_lines_next(l, &more));
+        if (!more)
+            break;
+        if (add_line(b, l->text, l->size) != BY_OK)
+            return by_fail_context("%s, line %lld", file->path, (long long)l->number);
+        if (!blocks || is_blank(l->text, l->size))
+            by_docs_document(&b->out, file->language);
+        b->bytes += (int64_t)l->size + 1;
+    }
+    by_docs_document(&b->out, file->language);
+    return BY_OK;
+}
+
+/* The file is read twice: how documents end is known only after a blank line was seen. */
 static by_status add_file(builder *b, const by_docs_file *file)
 {
-    by_map map;
-    BY_TRY(by_map_open(&map, file->path));
-    by_status s = add_text(b, file, (const char *)map.data, map.size);
-    by_map_close(&map);
+    by_lines l;
+    bool blocks = false;
+    by_status s = by_lines_open(&l, file->path);
+    if (s == BY_OK && !b->parallel) {
+        s = find_blank_lines(&l, &blocks);
+        by_lines_close(&l);
+        if (s == BY_OK)
+            s = by_lines_open(&l, file->path);
+    }
+    if (s == BY_OK)
+        s = add_lines(b, file, &l, blocks);
+    by_lines_close(&l);
     return s;
 }
 

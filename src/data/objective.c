@@ -119,7 +119,7 @@ static by_status find_sentinels(by_objective *o, const by_tokenizer *t)
 {
     for (;; o->n_sentinels++) {
         char name[32];
-        snprintf(name, sizeof name, "<extra_id_%d>", o->n_sentinels);
+        by_format(name, sizeof name, "<extra_id_%d>", o->n_sentinels);
         int32_t id = by_tokenizer_find(t, name);
         if (id < 0)
             break;
@@ -179,8 +179,10 @@ static by_status set_up(by_objective *o, const by_tokenizer *t)
     BY_TRY(read_vocabulary(o, t));
     BY_TRY(kinds[o->spec.kind].plan(o));
     if (o->count == 0)
-        return by_fail(BY_ERR_FORMAT, "the text has nothing for the objective \"%s\"",
-                       kinds[o->spec.kind].name);
+        return by_fail(
+            BY_ERR_FORMAT,
+            "the text has nothing for the objective \"%s\": is it empty, or are its lines too short?",
+            kinds[o->spec.kind].name);
     if (kinds[o->spec.kind].hides)
         o->picks = by_mask_picks(&o->spec.masking, o->spec.seq);
     return BY_OK;

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/input.h"
 #include "base/json.h"
 
 typedef struct span {
@@ -16,30 +17,11 @@ typedef by_status pair_fn(void *user, span source, span target);
 
 bool by_parallel_is_table(const char *path)
 {
-    static const char *const endings[] = {".tsv", ".csv", ".jsonl", ".ndjson", ".json"};
-    for (int i = 0; i < BY_COUNT(endings); i++) {
-        size_t n = strlen(path), k = strlen(endings[i]);
-        if (n > k && strcmp(path + n - k, endings[i]) == 0)
+    static const char *const endings[] = {".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet"};
+    for (int i = 0; i < BY_COUNT(endings); i++)
+        if (by_input_ends(path, endings[i]))
             return true;
-    }
     return false;
-}
-
-/* A file of lines. */
-typedef struct lines {
-    by_map map;
-    const char *path;
-    size_t at;
-    int64_t number; /* of the last line */
-} lines;
-
-static by_status open_lines(lines *l, const char *path)
-{
-    *l = (lines){.path = path};
-    BY_TRY(by_map_open(&l->map, path));
-    if (l->map.size >= 3 && memcmp(l->map.data, "\xef\xbb\xbf", 3) == 0)
-        l->at = 3;
-    return BY_OK;
 }
 
 static bool is_space(char c)
@@ -48,21 +30,19 @@ static bool is_space(char c)
 }
 
 /* The next line without space around it; false after the last. */
-static by_status next_line(lines *l, span *out, bool *there)
+static by_status next_line(by_lines *l, span *out, bool *there)
 {
-    const char *all = (const char *)l->map.data;
-    *there = l->at < l->map.size;
+    BY_TRY(by_lines_next(l, there));
     if (!*there)
         return BY_OK;
-    const char *text = all + l->at, *end = memchr(text, '\n', l->map.size - l->at);
-    size_t n = end ? (size_t)(end - text) : l->map.size - l->at;
-    l->at += n + (end != NULL);
-    l->number++;
+    const char *text = l->text;
+    size_t n = l->size;
     for (size_t i = 0, k; i < n; i += k) {
         k = by_json_utf8(text + i, n - i);
         if (!k || !text[i])
-            return by_fail(BY_ERR_FORMAT, "%s, line %lld: byte %zu (0x%02x) is not UTF-8 text", l->path,
-                           (long long)l->number, i + 1, (unsigned)(uint8_t)text[i]);
+            return by_fail(BY_ERR_FORMAT,
+                           "%s, line %lld: byte %zu (0x%02x) is not UTF-8 text; convert the file with iconv",
+                           l->path, (long long)l->number, i + 1, (unsigned)(uint8_t)text[i]);
     }
     for (; n && is_space(*text); n--)
         text++;
@@ -72,7 +52,7 @@ static by_status next_line(lines *l, span *out, bool *there)
     return BY_OK;
 }
 
-static int64_t count_rest(lines *l)
+static int64_t count_rest(by_lines *l)
 {
     span line;
     for (bool there = true; there && next_line(l, &line, &there) == BY_OK;)
@@ -80,7 +60,7 @@ static int64_t count_rest(lines *l)
     return l->number;
 }
 
-static by_status each_line(lines *a, lines *b, pair_fn *fn, void *user)
+static by_status each_line(by_lines *a, by_lines *b, pair_fn *fn, void *user)
 {
     for (;;) {
         span source, target;
@@ -89,11 +69,16 @@ static by_status each_line(lines *a, lines *b, pair_fn *fn, void *user)
         BY_TRY(next_line(b, &target, &more[1]));
         if (more[0] != more[1])
             return by_fail(BY_ERR_FORMAT,
-                           "%s has %lld lines and %s has %lld; parallel text needs as many in each", a->path,
-                           (long long)count_rest(a), b->path, (long long)count_rest(b));
+                           "%s has %lld lines and %s has %lld; line i of one must be the translation of line "
+                           "i of the other",
+                           a->path, (long long)count_rest(a), b->path, (long long)count_rest(b));
         if (!more[0])
             return a->number ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there is no text in it", a->path);
-        BY_TRY(fn(user, source, target));
+        const by_status s = fn(user, source, target);
+        if (s != BY_OK)
+            return s == BY_ERR_IO || s == BY_ERR_MEMORY
+                       ? s
+                       : by_fail_context("%s and %s, line %lld", a->path, b->path, (long long)a->number);
     }
 }
 
@@ -109,7 +94,10 @@ static by_status find_word(const by_cases *e, const by_case *x, const char *word
         words = there ? comma + 1 : words;
     }
     if (!there)
-        return by_cases_fail(e, x->line, "no word was given for the label \"%.60s\"", x->labels[0]);
+        return by_cases_fail(
+            e, x->line,
+            "no word was given for the label \"%.60s\"; --label-words names one for each label, from 0",
+            x->labels[0]);
     *out = (span){words, strcspn(words, ",")};
     return BY_OK;
 }
@@ -117,13 +105,13 @@ static by_status find_word(const by_cases *e, const by_case *x, const char *word
 static by_status each_row(const by_parallel_item *item, const by_parallel_spec *spec, pair_fn *fn, void *user)
 {
     by_cases cases;
-    size_t n = strlen(item->source);
-    bool json = n > 5 && strcmp(item->source + n - 5, ".json") == 0;
-    by_status s = by_cases_open(&cases, item->source,
-                                &(by_task_data){.kind = BY_WORK_SEQ2SEQ,
-                                                .format = json ? BY_FORMAT_JSONL : BY_FORMAT_AUTO,
-                                                .text = spec->text,
-                                                .label = spec->label});
+    by_status s =
+        by_cases_open(&cases, item->source,
+                      &(by_task_data){.kind = BY_WORK_SEQ2SEQ, .text = spec->text, .label = spec->label});
+    if (s == BY_OK && spec->found) {
+        by_cases_describe(&cases, spec->found);
+        by_buf_puts(spec->found, "\n");
+    }
     for (int i = 0; i < cases.count && s == BY_OK; i++) {
         const by_case *x = &cases.list[i];
         span target = {x->labels[0], strlen(x->labels[0])};
@@ -141,14 +129,14 @@ static by_status each_pair(const by_parallel_item *item, const by_parallel_spec 
 {
     if (!item->target)
         return each_row(item, spec, fn, user);
-    lines a = {0}, b = {0};
-    by_status s = open_lines(&a, item->source);
+    by_lines a, b = {0};
+    by_status s = by_lines_open(&a, item->source);
     if (s == BY_OK)
-        s = open_lines(&b, item->target);
+        s = by_lines_open(&b, item->target);
     if (s == BY_OK)
         s = each_line(&a, &b, fn, user);
-    by_map_close(&a.map);
-    by_map_close(&b.map);
+    by_lines_close(&a);
+    by_lines_close(&b);
     return s;
 }
 

@@ -19,6 +19,7 @@ typedef struct by_parallel_spec {
     int count;
     const char *text, *label; /* columns or keys of files that have both; NULL: the usual ones */
     const char *words;        /* what targets 0, 1, ... of such files stand for, with commas; or NULL */
+    by_buf *found;            /* receives a line about each such file (by_cases_describe), or NULL */
 } by_parallel_spec;
 
 /* Whether a file has both texts, by its ending: .tsv, .csv, .jsonl, .ndjson, .json. */

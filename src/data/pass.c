@@ -1,6 +1,8 @@
 /* pass.c - batches go through compiled programs (banyan/pass.h). */
 #include "banyan/pass.h"
 
+#include <math.h>
+
 #include "base/base.h"
 
 struct by_pass {
@@ -11,15 +13,24 @@ struct by_pass {
     by_tensor *targets, *second, *loss, *scale;
     by_tensor *weights, *summary;
     double loss_scale;
-    int32_t *scratch; /* (B, T): positions; or the mask, then the last tokens, of a decoder that classifies */
-    bool ends;        /* mask and last tokens are found here */
+    int32_t *scratch; /* (B, T): positions, or the tokens that labels are read off */
+    bool ends;        /* the tokens that labels are read off are found here */
+    bool twice;       /* an encoder-decoder that classifies: its decoder reads the source, shifted */
     by_tensor *positions;
 };
 
-/* Labels of a decoder are read off the last token of a row that is no padding. */
+/* Labels of a decoder are read off the last token of a row that is no padding; those of an encoder-decoder
+ * off the last end token. */
 static bool reads_ends(const by_model *m, const by_batch *b)
 {
-    return by_model_task(m) == BY_TASK_CLASSIFY && by_model_reads_last(m) && !b->pick;
+    return by_model_task(m) == BY_TASK_CLASSIFY && (by_model_reads_last(m) || by_model_is_pair(m)) &&
+           !b->pick;
+}
+
+/* Whether positions have to be counted from the tokens, among which may be padding. */
+static bool counts_positions(const by_pass *p)
+{
+    return p->like.mask || (by_model_first_position(p->model) > 0 && !by_model_is_pair(p->model));
 }
 
 static int64_t token_rows(const by_batch *b)
@@ -59,12 +70,14 @@ static void make_inputs(by_pass *p, by_graph *g)
     p->io.choices = b->choices;
     p->io.tokens = by_input(g, "tokens", BY_I32, 2, all);
     p->io.segments = input(g, "segments", b->segments, 2, all);
-    p->io.mask = input(g, "mask", p->ends ? b->tokens : b->mask, 2, all);
-    p->io.positions = p->positions = input(g, "positions", b->positions ? b->positions : b->mask, 2, all);
+    p->io.mask = p->twice ? NULL : input(g, "mask", b->mask, 2, all);
+    const bool counted = b->positions || counts_positions(p);
+    p->io.positions = p->positions = input(g, "positions", counted && !p->twice ? b->tokens : NULL, 2, all);
     p->io.pick = input(g, "pick", p->ends ? b->tokens : b->pick, 1, &rows);
     const int64_t source[2] = {b->batch, b->source_seq};
-    p->io.source = input(g, "source", b->source, 2, source);
-    p->io.source_mask = input(g, "source mask", b->source_mask, 2, source);
+    p->io.source = input(g, "source", p->twice ? b->tokens : b->source, 2, p->twice ? all : source);
+    p->io.source_mask =
+        input(g, "source mask", p->twice ? b->mask : b->source_mask, 2, p->twice ? all : source);
 }
 
 /* Whether there is a target for each token. */
@@ -99,6 +112,11 @@ static void summarize(by_pass *p, by_graph *g)
     p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
 }
 
+static bool is_bare(by_task t)
+{
+    return t == BY_TASK_FEATURES || t == BY_TASK_ENCODER;
+}
+
 static by_status compile(by_pass *p, const by_pass_spec *spec)
 {
     const bool training = spec->grads != BY_GRAD_NONE;
@@ -115,7 +133,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     if (!training) {
         by_tensor *kept[] = {p->io.logits, p->io.second, p->io.features, p->io.pooled};
         for (int i = 0; i < BY_COUNT(kept); i++)
-            if (kept[i] && (i < 2 || (by_model_task(p->model) == BY_TASK_FEATURES && !p->like.weights)))
+            if (kept[i] && (i < 2 || (is_bare(by_model_task(p->model)) && !p->like.weights)))
                 by_output(g, NULL, kept[i]);
     }
     if (p->like.weights)
@@ -148,6 +166,7 @@ by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec
     p->like = *like;
     p->loss_scale = 1;
     p->ends = reads_ends(m, like);
+    p->twice = p->ends && by_model_is_pair(m);
     p->scratch = by_alloc_zero((size_t)like->batch * (size_t)like->seq, sizeof *p->scratch);
     if (!p->scratch || compile(p, spec) != BY_OK) {
         by_pass_free(p);
@@ -183,14 +202,34 @@ static by_status feed(by_pass *p, by_tensor *t, const void *values)
 static by_status feed_ends(by_pass *p, const int32_t *tokens)
 {
     const int rows = p->like.batch, seq = p->like.seq, pad = by_model_pad(p->model);
-    for (int i = 0; i < rows * seq; i++)
-        p->scratch[i] = tokens[i] != pad;
-    BY_TRY(feed(p, p->io.mask, p->scratch));
     for (int r = 0; r < rows; r++) {
         int last = seq - 1;
         while (pad >= 0 && last > 0 && tokens[r * seq + last] == pad)
             last--;
         p->scratch[r] = r * seq + last;
+    }
+    return feed(p, p->io.pick, p->scratch);
+}
+
+/* The rows of an encoder-decoder that classifies. Only a row that is all padding may lack an end token. */
+static by_status feed_twice(by_pass *p, const by_batch *b)
+{
+    const int rows = b->batch, seq = b->seq, eos = by_model_eos(p->model), pad = by_model_pad(p->model);
+    BY_TRY(by_model_shift(p->model, b->tokens, rows, seq, p->scratch));
+    BY_TRY(feed(p, p->io.tokens, p->scratch));
+    BY_TRY(feed(p, p->io.source, b->tokens));
+    BY_TRY(feed(p, p->io.source_mask, b->mask));
+    for (int r = 0; r < rows; r++) {
+        const int32_t *row = b->tokens + (size_t)r * (size_t)seq;
+        int last = seq - 1, other = 0;
+        for (int t = 0; t < seq; t++)
+            other += row[t] != pad;
+        while (last >= 0 && row[last] != eos)
+            last--;
+        if (last < 0 && other > 0)
+            return by_fail(BY_ERR_ARGUMENT, "row %d has no end token (%d), off which labels are read", r,
+                           eos);
+        p->scratch[r] = r * seq + BY_MAX(last, 0);
     }
     return feed(p, p->io.pick, p->scratch);
 }
@@ -210,21 +249,22 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
     if (!by_pass_fits(p, b))
         return by_fail(BY_ERR_ARGUMENT, "a batch of %d by %d is not like that of this pass, %d by %d",
                        b->batch, b->seq, p->like.batch, p->like.seq);
-    BY_TRY(feed(p, p->io.tokens, b->tokens));
+    BY_TRY(by_model_check_mask(p->model, b->mask, b->batch, b->seq));
+    if (!p->twice) {
+        BY_TRY(feed(p, p->io.tokens, b->tokens));
+        if (b->source) {
+            BY_TRY(feed(p, p->io.source, b->source));
+            BY_TRY(feed(p, p->io.source_mask, b->source_mask));
+        }
+        BY_TRY(feed(p, p->io.mask, b->mask));
+    }
     BY_TRY(feed(p, p->io.segments, b->segments));
-    BY_TRY(feed(p, p->io.source, b->source));
-    BY_TRY(feed(p, p->io.source_mask, b->source_mask));
     BY_TRY(feed_positions(p, b));
     BY_TRY(feed(p, p->targets, b->numbers ? (const void *)b->numbers : b->targets));
     BY_TRY(feed(p, p->second, b->second));
     BY_TRY(feed(p, p->weights, b->weights));
     BY_TRY(feed(p, p->io.class_weights, b->class_weights));
-    if (p->ends) {
-        BY_TRY(feed_ends(p, b->tokens));
-    } else {
-        BY_TRY(feed(p, p->io.mask, b->mask));
-        BY_TRY(feed(p, p->io.pick, b->pick));
-    }
+    BY_TRY(p->twice ? feed_twice(p, b) : p->ends ? feed_ends(p, b->tokens) : feed(p, p->io.pick, b->pick));
     if (p->scale) {
         float scale = (float)p->loss_scale;
         BY_TRY(by_write(p->program, p->scale, &scale, sizeof scale));
@@ -260,6 +300,17 @@ by_tensor *by_pass_summary(const by_pass *p)
 by_status by_pass_read(by_pass *p, const by_tensor *t, float *out)
 {
     return p ? by_read_f32(p->program, t, out) : by_fail_missing("pass");
+}
+
+by_status by_pass_finite(const by_model *m, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return by_fail(BY_ERR_NUMERIC,
+                           "the output is not finite: weights of the %s hold NaN or infinity, or overflow in "
+                           "its precision",
+                           by_model_class(m));
+    return BY_OK;
 }
 
 /* ---- passes by shape ------------------------------------------------------------------------- */

@@ -1,8 +1,10 @@
-/* task_json.c - examples as one JSON object a line, and SQuAD's files (Rajpurkar et al. 2016, 2018). */
+/* task_json.c - examples as JSON objects, one a line or in a list, and SQuAD's files (Rajpurkar et al. 2016,
+ * 2018). */
 #include <math.h>
 #include <stdio.h>
 
 #include "data/tasks.h"
+#include "base/input.h"
 #include "base/json.h"
 
 static char *keep(by_cases *e, const char *s)
@@ -12,7 +14,7 @@ static char *keep(by_cases *e, const char *s)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Files count characters, this program bytes. SIZE_MAX: behind the end. */
+/* Files count characters, this program bytes. SIZE_MAX: after the end. */
 static size_t byte_of(const char *text, double character)
 {
     size_t at = 0, n = strlen(text);
@@ -25,7 +27,7 @@ static by_status add_answer(by_cases *e, by_case *x, const cJSON *text, const cJ
 {
     const char *answer = cJSON_GetStringValue(text);
     if (!answer || !*answer || !cJSON_IsNumber(start) || !(start->valuedouble >= 0))
-        return by_cases_fail(e, x->line, "an answer needs a text and where it starts");
+        return by_cases_fail(e, x->line, "an answer needs a \"text\" and its \"answer_start\"");
     size_t at = byte_of(x->pair, start->valuedouble);
     if (at == SIZE_MAX || strncmp(x->pair + at, answer, strlen(answer)) != 0)
         return by_cases_fail(e, x->line, "the answer \"%.60s\" is not in the text at character %.0f", answer,
@@ -107,7 +109,11 @@ static by_status add_articles(by_cases *e, const cJSON *root)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data"), *article, *paragraph;
     if (!cJSON_IsArray(data))
-        return by_fail(BY_ERR_FORMAT, "%s: this is not SQuAD: there is no list \"data\"", e->path);
+        return by_fail(
+            BY_ERR_FORMAT,
+            "%s: this is not SQuAD's format: there is no list \"data\"; for one object a line, say "
+            "--format jsonl",
+            by_input_name(e->path));
     cJSON_ArrayForEach(article, data)
     {
         const cJSON *list = cJSON_GetObjectItemCaseSensitive(article, "paragraphs");
@@ -122,7 +128,8 @@ static by_status add_articles(by_cases *e, const cJSON *root)
 by_status by_read_squad(by_cases *e)
 {
     if (e->spec.kind != BY_WORK_ANSWER)
-        return by_fail(BY_ERR_ARGUMENT, "%s: SQuAD's files are for question answering", e->path);
+        return by_fail(BY_ERR_ARGUMENT, "%s: SQuAD's files are for question answering (--task answer)",
+                       by_input_name(e->path));
     cJSON *root = by_json_parse(e->bytes, strlen(e->bytes), e->path);
     by_status s = root ? add_articles(e, root) : by_error_status();
     cJSON_Delete(root);
@@ -141,6 +148,17 @@ static const cJSON *find_any(const cJSON *o, const char *name, const char *const
     return found;
 }
 
+/* What is missing, and the keys that are there. */
+static by_status no_key(const by_cases *e, int line, const cJSON *o, const char *key, const char *option)
+{
+    char keys[240] = "";
+    size_t at = 0;
+    for (const cJSON *x = o->child; x && at + 64 < sizeof keys; x = x->next)
+        at += (size_t)by_format(keys + at, sizeof keys - at, "%s\"%.40s\"", at ? ", " : "", x->string);
+    return by_cases_fail(e, line, "there is no \"%s\"; the keys are %s: name the right one with %s", key,
+                         *keys ? keys : "none", option);
+}
+
 /* Labels are words, numbers, or yes and no. */
 static by_status label_text(by_cases *e, int line, const cJSON *value, const char **out)
 {
@@ -151,7 +169,9 @@ static by_status label_text(by_cases *e, int line, const cJSON *value, const cha
     else if (cJSON_IsBool(value))
         *out = cJSON_IsTrue(value) ? "1" : "0";
     else
-        return by_cases_fail(e, line, "a label is neither text nor a number");
+        return by_cases_fail(e, line,
+                             "a label is neither text nor a number; where texts have several, say "
+                             "--label-separator");
     return *out ? BY_OK : BY_ERR_MEMORY;
 }
 
@@ -170,10 +190,7 @@ static by_status add_label(by_cases *e, by_case *x, const cJSON *o)
     const bool two = e->spec.kind == BY_WORK_SEQ2SEQ;
     const cJSON *label = find_any(o, e->spec.label, two ? by_target_names : by_label_names);
     if (!label)
-        return by_cases_fail(e, x->line, "there is no \"%s\"",
-                             e->spec.label ? e->spec.label
-                             : two         ? "target"
-                                           : "label");
+        return no_key(e, x->line, o, e->spec.label ? e->spec.label : two ? "target" : "label", "--label");
     if (cJSON_IsArray(label) && (e->spec.separator || e->spec.kind == BY_WORK_REGRESS))
         return add_labels(e, x, label);
     const char *text;
@@ -265,11 +282,10 @@ static by_status add_object(by_cases *e, const cJSON *o, int line)
         return add_translation(e, x, both);
     const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, two ? by_source_names : by_text_names));
     const char *pair = cJSON_GetStringValue(find_any(o, e->spec.pair, by_pair_names));
-    if (!text || !text[strspn(text, " ")])
-        return by_cases_fail(e, line, text ? "the text is empty" : "there is no \"%s\"",
-                             e->spec.text ? e->spec.text
-                             : two        ? "source"
-                                          : "text");
+    if (!text)
+        return no_key(e, line, o, e->spec.text ? e->spec.text : two ? "source" : "text", "--text");
+    if (!text[strspn(text, " ")])
+        return by_cases_fail(e, line, "the text is empty; remove the object");
     x->text = keep(e, text);
     x->pair = pair ? keep(e, pair) : NULL;
     if (!x->text || (pair && !x->pair))
@@ -286,22 +302,96 @@ static by_status add_object(by_cases *e, const cJSON *o, int line)
     return cJSON_IsArray(answers) ? add_answer_list(e, x, answers) : add_answer_columns(e, x, answers);
 }
 
+/* The keys of the first object, for people. */
+static by_status note_keys(by_cases *e, const cJSON *o)
+{
+    const by_work_kind kind = e->spec.kind;
+    const bool two = kind == BY_WORK_SEQ2SEQ;
+    const cJSON *text = find_any(o, e->spec.text, two ? by_source_names : by_text_names);
+    const cJSON *label = find_any(o, e->spec.label, two ? by_target_names : by_label_names);
+    if (text && label && kind < BY_WORK_MLM)
+        e->columns = by_arena_sprintf(e->arena, "%s \"%s\", %s \"%s\"", two ? "source" : "text", text->string,
+                                      two ? "target" : "label", label->string);
+    else
+        e->columns = "JSON objects";
+    return e->columns ? BY_OK : BY_ERR_MEMORY;
+}
+
+static by_status add_json(by_cases *e, const char *text, size_t size, int line)
+{
+    char where[32];
+    by_format(where, sizeof where, "line %d", line);
+    cJSON *o = by_json_parse(text, size, where);
+    by_status s = !o                  ? by_fail_context("%s", by_input_name(e->path))
+                  : cJSON_IsObject(o) ? add_object(e, o, line)
+                                      : by_cases_fail(e, line, "not a JSON object, as in {\"text\": ...}");
+    if (s == BY_OK && !e->columns)
+        s = note_keys(e, o);
+    cJSON_Delete(o);
+    return s;
+}
+
+/* ---- a list of objects ----------------------------------------------------------------------- */
+
+/* Where the value at s ends: after its last bracket, or before a comma. Strings are skipped. */
+static const char *value_end(const char *s, int *line)
+{
+    int depth = 0;
+    for (bool quoted = false; *s; s++) {
+        *line += *s == '\n';
+        if (quoted) {
+            quoted = *s != '"';
+            s += *s == '\\' && s[1];
+            continue;
+        }
+        quoted = *s == '"';
+        if ((*s == ',' || *s == ']') && depth == 0)
+            return s;
+        depth += *s == '{' || *s == '[';
+        if ((*s == '}' || *s == ']') && --depth == 0)
+            return s + 1;
+    }
+    return s;
+}
+
+static const char *skip_space(const char *s, int *line)
+{
+    for (; *s == ' ' || *s == '\t' || *s == '\r' || *s == '\n'; s++)
+        *line += *s == '\n';
+    return s;
+}
+
+/* One object after the other is parsed: the tree of the whole list would be many times its size. */
+static by_status read_list(by_cases *e)
+{
+    int line = 1;
+    const char *s = skip_space(e->bytes, &line) + 1;
+    for (bool more = *(s = skip_space(s, &line)) != ']'; more; s++) {
+        s = skip_space(s, &line);
+        const int first = line;
+        const char *end = value_end(s, &line);
+        BY_TRY(add_json(e, s, (size_t)(end - s), first));
+        s = skip_space(end, &line);
+        more = *s == ',';
+        if (*s != ',' && *s != ']')
+            return by_cases_fail(e, line,
+                                 *s ? "a comma is missing between two objects of the list"
+                                    : "the list is never closed: is the file cut off?");
+    }
+    return BY_OK;
+}
+
 by_status by_read_jsonl(by_cases *e)
 {
     char *cursor = e->bytes, *text;
+    if (e->bytes[strspn(e->bytes, " \t\r\n")] == '[')
+        return read_list(e);
     for (int line = 0;;) {
         BY_TRY(by_cases_line(e, &cursor, &line, &text));
         if (!text)
             return BY_OK;
         if (!text[strspn(text, " \t")])
-            return by_cases_fail(e, line, "the line is empty");
-        char where[32];
-        snprintf(where, sizeof where, "line %d", line);
-        cJSON *o = by_json_parse(text, strlen(text), where);
-        by_status s = !o                  ? by_fail_context("%s", e->path)
-                      : cJSON_IsObject(o) ? add_object(e, o, line)
-                                          : by_cases_fail(e, line, "not a JSON object");
-        cJSON_Delete(o);
-        BY_TRY(s);
+            return by_cases_fail(e, line, "the line is empty; remove it");
+        BY_TRY(add_json(e, text, strlen(text), line));
     }
 }

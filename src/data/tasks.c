@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "base/input.h"
 #include "base/json.h"
 
 #define FILE_LIMIT ((size_t)4 << 30)
@@ -39,11 +39,10 @@ by_status by_cases_fail(const by_cases *e, int line, const char *fmt, ...)
     char text[400];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    by_vformat(text, sizeof text, fmt, args);
     va_end(args);
-    if (e->spec.format == BY_FORMAT_SQUAD)
-        return by_fail(BY_ERR_FORMAT, "%s: question %d: %s", e->path, line, text);
-    return by_fail(BY_ERR_FORMAT, "%s, line %d: %s", e->path, line, text);
+    return by_fail(BY_ERR_FORMAT, "%s, %s %d: %s", by_input_name(e->path),
+                   e->spec.format == BY_FORMAT_SQUAD ? "question" : "line", line, text);
 }
 
 by_case *by_cases_add(by_cases *e, int line)
@@ -67,8 +66,11 @@ static by_status check_utf8(const by_cases *e, int line, const char *s)
     for (size_t i = 0, n = strlen(s); i < n;) {
         size_t k = by_json_utf8(s + i, n - i);
         if (!k)
-            return by_cases_fail(e, line, "byte %zu (0x%02x) is not UTF-8; convert the file first", i + 1,
-                                 (unsigned)(uint8_t)s[i]);
+            return by_cases_fail(
+                e, line,
+                "byte %zu (0x%02x) is not UTF-8; convert the file, as in `iconv -f LATIN1 -t "
+                "UTF-8`",
+                i + 1, (unsigned)(uint8_t)s[i]);
         i += k;
     }
     return BY_OK;
@@ -109,37 +111,57 @@ static by_status read_text(by_cases *e)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *s, const char *ending)
+/* Whether the text begins with a JSON object or a list of them. */
+static bool is_json(const char *s)
 {
-    size_t n = strlen(s), k = strlen(ending);
-    return n >= k && strcmp(s + n - k, ending) == 0;
+    s += strspn(s, " \t\r\n");
+    const bool list = *s == '[';
+    s += list;
+    s += strspn(s, " \t\r\n");
+    return *s == '{' && (list || s[1 + strspn(s + 1, " \t\r\n")] == '"');
 }
 
-static by_file_format guess_format(const char *path, by_work_kind kind)
+static bool is_list(const char *s)
+{
+    return s[strspn(s, " \t\r\n")] == '[';
+}
+
+/* By the ending, else by the first bytes and the kind of work. */
+static by_file_format guess_format(const char *path, const char *bytes, by_work_kind kind)
 {
     static const struct {
         const char *ending;
         by_file_format format;
-    } endings[] = {{".tsv", BY_FORMAT_TSV},      {".csv", BY_FORMAT_CSV},     {".jsonl", BY_FORMAT_JSONL},
-                   {".ndjson", BY_FORMAT_JSONL}, {".conll", BY_FORMAT_CONLL}, {".json", BY_FORMAT_SQUAD}};
-    if (kind == BY_WORK_TAG && !ends_with(path, "jsonl"))
-        return BY_FORMAT_CONLL;
+    } endings[] = {{".tsv", BY_FORMAT_TSV},
+                   {".csv", BY_FORMAT_CSV},
+                   {".jsonl", BY_FORMAT_JSONL},
+                   {".ndjson", BY_FORMAT_JSONL},
+                   {".conll", BY_FORMAT_CONLL}};
+    const bool json = by_input_ends(path, ".json");
+    if (kind == BY_WORK_TAG)
+        return is_json(bytes) ? BY_FORMAT_JSONL : BY_FORMAT_CONLL;
     for (int i = 0; i < BY_COUNT(endings); i++)
-        if (ends_with(path, endings[i].ending) &&
-            (endings[i].format != BY_FORMAT_SQUAD || kind == BY_WORK_ANSWER))
+        if (by_input_ends(path, endings[i].ending))
             return endings[i].format;
-    return kind >= BY_WORK_MLM ? BY_FORMAT_TEXT : kind == BY_WORK_ANSWER ? BY_FORMAT_SQUAD : BY_FORMAT_TSV;
+    if (kind == BY_WORK_ANSWER)
+        return is_list(bytes) ? BY_FORMAT_JSONL : BY_FORMAT_SQUAD;
+    if (json || (is_json(bytes) && kind < BY_WORK_MLM))
+        return BY_FORMAT_JSONL;
+    return kind >= BY_WORK_MLM ? BY_FORMAT_TEXT : BY_FORMAT_TSV;
 }
 
 static by_status read_file(by_cases *e)
 {
     size_t size, mark = 0;
-    e->bytes = by_file_read(e->path, FILE_LIMIT, &size);
+    e->bytes = by_input_read(e->path, FILE_LIMIT, &size);
     if (!e->bytes)
         return by_error_status();
     e->fingerprint = by_hash(e->bytes, size, 0);
     if (memchr(e->bytes, '\0', size))
-        return by_fail(BY_ERR_FORMAT, "%s: there are zero bytes in it: this is not UTF-8 text", e->path);
+        return by_fail(BY_ERR_FORMAT,
+                       "%s: there are zero bytes in it, so it is not UTF-8 text; convert it, as in `iconv -f "
+                       "UTF-16 -t UTF-8`",
+                       by_input_name(e->path));
     if (size >= 3 && memcmp(e->bytes, "\xef\xbb\xbf", 3) == 0)
         mark = 3; /* some editors put it in front */
     memmove(e->bytes, e->bytes + mark, size + 1 - mark);
@@ -148,15 +170,22 @@ static by_status read_file(by_cases *e)
 
 by_status by_cases_open(by_cases *e, const char *path, const by_task_data *spec)
 {
+    if (spec->separator && !*spec->separator) {
+        *e = (by_cases){0};
+        return by_fail(BY_ERR_ARGUMENT, "the separator of labels is empty; give the text that stands between "
+                                        "two labels, for instance \",\"");
+    }
     *e = (by_cases){.spec = *spec, .arena = by_arena_new()};
     if (!e->arena || !(e->path = by_arena_strdup(e->arena, path)))
         return BY_ERR_MEMORY;
-    if (e->spec.format == BY_FORMAT_AUTO)
-        e->spec.format = guess_format(path, spec->kind);
-    if (spec->kind == BY_WORK_TAG && e->spec.format != BY_FORMAT_CONLL && e->spec.format != BY_FORMAT_JSONL)
-        return by_fail(BY_ERR_ARGUMENT, "%s: words and their labels come as CoNLL columns or JSON lines",
-                       path);
     BY_TRY(read_file(e));
+    if (e->spec.format == BY_FORMAT_AUTO)
+        e->spec.format = guess_format(path, e->bytes, spec->kind);
+    if (spec->kind == BY_WORK_TAG && e->spec.format != BY_FORMAT_CONLL && e->spec.format != BY_FORMAT_JSONL)
+        return by_fail(BY_ERR_ARGUMENT,
+                       "%s: words and their labels come as CoNLL columns (--format conll) or JSON lines "
+                       "(--format jsonl)",
+                       by_input_name(path));
     switch (e->spec.format) {
     case BY_FORMAT_CSV:
     case BY_FORMAT_TSV:
@@ -174,7 +203,7 @@ by_status by_cases_open(by_cases *e, const char *path, const by_task_data *spec)
     default:
         BY_TRY(read_text(e));
     }
-    return e->count ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there are no examples in it", path);
+    return e->count ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there are no examples in it", by_input_name(path));
 }
 
 void by_cases_close(by_cases *e)
@@ -217,8 +246,14 @@ static bool parse_number(const char *s, double *out)
 {
     char *end;
     errno = 0;
-    *out = strtod(s, &end);
+    *out = by_strtod(s, &end);
     return end > s && !*end && isfinite(*out);
+}
+
+bool by_label_is_number(const char *label)
+{
+    double value;
+    return parse_number(label, &value);
 }
 
 /* Numbers by value where all are, else byte by byte. */
@@ -263,7 +298,59 @@ by_status by_cases_labels(const by_cases *e, by_labels *out)
     if (s == BY_OK && out->count)
         qsort(out->names, (size_t)out->count, sizeof *out->names, numbers ? by_value : by_bytes);
     by_names_free(seen);
-    return s == BY_OK && !out->count ? by_fail(BY_ERR_FORMAT, "%s: there are no labels in it", e->path) : s;
+    return s == BY_OK && !out->count
+               ? by_fail(BY_ERR_FORMAT, "%s: there are no labels in it; is --label the right column?",
+                         by_input_name(e->path))
+               : s;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+enum { SHOWN = 8 }; /* labels */
+
+/* How often each label occurs, in the order of the list. NULL when memory is out. */
+static int64_t *count_labels(const by_cases *e, const by_labels *labels)
+{
+    int64_t *counts = by_alloc_zero((size_t)labels->count + 1, sizeof *counts);
+    by_names *names = by_names_new();
+    bool ok = counts && names;
+    for (int i = 0; ok && i < labels->count; i++)
+        ok = by_names_put(names, labels->names[i], i) == BY_OK;
+    for (int i = 0; ok && i < e->count; i++)
+        for (int k = 0; k < e->list[i].n_labels; k++)
+            counts[by_names_find(names, e->list[i].labels[k])]++;
+    by_names_free(names);
+    if (ok)
+        return counts;
+    by_free(counts);
+    return NULL;
+}
+
+static void describe_labels(const by_cases *e, by_buf *out)
+{
+    by_labels labels = {0};
+    int64_t *counts = by_cases_labels(e, &labels) == BY_OK ? count_labels(e, &labels) : NULL;
+    if (counts)
+        by_buf_printf(out, "\n  %d label%s:", labels.count, labels.count == 1 ? "" : "s");
+    for (int i = 0; counts && i < BY_MIN(labels.count, SHOWN); i++)
+        by_buf_printf(out, "%s %.40s (%lld)", i ? "," : "", labels.names[i], (long long)counts[i]);
+    if (counts && labels.count > SHOWN)
+        by_buf_printf(out, " and %d more", labels.count - SHOWN);
+    by_free(labels.names);
+    by_free(counts);
+}
+
+void by_cases_describe(const by_cases *e, by_buf *out)
+{
+    const by_work_kind kind = e->spec.kind;
+    by_buf_printf(out, "%s: %d %s", by_input_name(e->path), e->count,
+                  kind == BY_WORK_TAG      ? "sentences"
+                  : kind == BY_WORK_ANSWER ? "questions"
+                                           : "rows");
+    if (e->columns)
+        by_buf_printf(out, "; %s", e->columns);
+    if (kind == BY_WORK_CLASSIFY || kind == BY_WORK_TAG)
+        describe_labels(e, out);
 }
 
 /* The number of a label, -1 when it is not one of them. */
@@ -285,8 +372,10 @@ static by_status number_labels(by_cases *e, by_case *x, const by_names *names, c
         x->values[k] = find_label(names, labels, x->labels[k]);
         if (x->values[k] < 0)
             return by_cases_fail(e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
-                                 "the label \"%.60s\" is not one of the %d that the model knows",
-                                 x->labels[k], labels->count);
+                                 "the label \"%.60s\" is not one of the %d that the model knows%s%.40s%s",
+                                 x->labels[k], labels->count,
+                                 labels->count ? ", the first of which is \"" : "",
+                                 labels->count ? labels->names[0] : "", labels->count ? "\"" : "");
     }
     return BY_OK;
 }
@@ -307,7 +396,8 @@ by_status by_case_number(const by_cases *e, const by_case *x, int i, float *out)
 {
     double value;
     if (!parse_number(x->labels[i], &value))
-        return by_cases_fail(e, x->line, "\"%.60s\" is not a number", x->labels[i]);
+        return by_cases_fail(e, x->line, "the label \"%.60s\" is not a number; is --label the right column?",
+                             x->labels[i]);
     *out = (float)value;
     return BY_OK;
 }

@@ -13,7 +13,7 @@ typedef struct by_answer {
 } by_answer;
 
 typedef struct by_case {
-    int line;             /* where it begins in its file, from 1; of SQuAD: the how-manyeth question */
+    int line;             /* where it begins in its file, from 1; for SQuAD: the number of the question */
     const char *id;       /* or NULL */
     const char *text;     /* of CONLL: the words with a space between them */
     const char *pair;     /* or NULL. Of questions: the text that has the answer */
@@ -35,10 +35,15 @@ typedef struct by_cases {
     int count, capacity;
     char *bytes;          /* of the file: texts are parts of it */
     uint64_t fingerprint; /* of the file */
+    const char *columns;  /* where texts and labels were found, in words; or NULL */
 } by_cases;
 
 by_status by_cases_open(by_cases *e, const char *path, const by_task_data *spec);
 void by_cases_close(by_cases *e); /* zero state is legal */
+
+/* What was found in the file, in one line or two for people: rows, columns, labels with their counts.
+ * Appended to out, which tells whether memory was out. */
+void by_cases_describe(const by_cases *e, by_buf *out);
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
@@ -67,12 +72,14 @@ by_status by_cases_line(by_cases *e, char **cursor, int *line, char **out);
 /* Labels of x from one string, cut where the separator is. The string is changed. */
 by_status by_case_split(by_cases *e, by_case *x, char *labels);
 
+bool by_label_is_number(const char *label);
+
 by_status by_read_table(by_cases *e, char separator); /* table.c */
 by_status by_read_jsonl(by_cases *e);                 /* task_json.c */
 by_status by_read_squad(by_cases *e);
 by_status by_read_conll(by_cases *e); /* conll.c */
 
-/* The usual names of columns, NULL behind the last. */
+/* The usual names of columns, NULL after the last. */
 extern const char *const by_text_names[],
     *const by_pair_names[], *const by_label_names[], *const by_source_names[], *const by_target_names[];
 

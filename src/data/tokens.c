@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/input.h"
 #include "data/tokens.h"
 
 /* The header of an llm.c shard: 256 int32, of which magic, version and count are used. */
@@ -298,8 +299,7 @@ static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, 
     if (*rest)
         memmove(c->text, *left, *rest);
     size_t have = *rest + fread(c->text + *rest, 1, CHUNK_BYTES - *rest, file);
-    if (ferror(file))
-        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+    BY_TRY(by_input_check(file, path));
     *end = have < CHUNK_BYTES;
     c->size = *end ? have : by_tokenizer_cut(b->tokenizer, c->text, have);
     if (c->size == 0 && !*end)
@@ -312,13 +312,14 @@ static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, 
 /* All chunks at once, each on a core; where the text is cut does not depend on how many there are. */
 static void encode_chunks(builder *b, int count)
 {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(b->chunk_count) if (count > 1)
+    const int threads = by_team(b->chunk_count);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (count > 1)
     for (int i = 0; i < count; i++) {
         chunk *c = &b->chunks[i];
         c->ids.count = 0;
         c->status = by_tokenizer_encode(b->tokenizer, c->text, c->size, &c->ids);
         if (c->status != BY_OK)
-            snprintf(c->message, sizeof(c->message), "%s", by_error_message());
+            by_format(c->message, sizeof(c->message), "%s", by_error_message());
     }
 }
 
@@ -349,6 +350,7 @@ static by_status add_stream(builder *b, FILE *file, const char *path)
             c->offset = offset;
             offset += (int64_t)c->size;
         }
+        BY_TRY(by_cancel_check());
         encode_chunks(b, count);
         for (int i = 0; i < count; i++)
             BY_TRY(put_chunk(b, &b->chunks[i], path));
@@ -359,11 +361,11 @@ static by_status add_stream(builder *b, FILE *file, const char *path)
 
 static by_status add_file(builder *b, const char *path)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = by_input_open(path);
     if (!file)
-        return by_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+        return by_error_status();
     by_status status = add_stream(b, file, path);
-    fclose(file);
+    by_input_close(file);
     return status;
 }
 

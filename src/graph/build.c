@@ -66,9 +66,9 @@ char *by_shape_text(const by_tensor *t, char *buffer, size_t size)
     for (int i = 0; i <= t->rank && used < size; i++) {
         int n;
         if (i == t->rank)
-            n = snprintf(buffer + used, size - used, "%s %s", i ? ")" : "()", by_dtype_name(t->type));
+            n = by_format(buffer + used, size - used, "%s %s", i ? ")" : "()", by_dtype_name(t->type));
         else
-            n = snprintf(buffer + used, size - used, "%s%lld", i ? ", " : "(", (long long)t->dim[i]);
+            n = by_format(buffer + used, size - used, "%s%lld", i ? ", " : "(", (long long)t->dim[i]);
         used += (size_t)BY_MAX(n, 0);
     }
     return buffer;
@@ -154,7 +154,7 @@ by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
     char text[512];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    by_vformat(text, sizeof text, fmt, args);
     va_end(args);
     by_fail(BY_ERR_ARGUMENT, "%s%s%s", g->scope, g->scope[0] ? ": " : "", text);
     return by_graph_poison(g);
@@ -169,7 +169,7 @@ static void scope_push(by_graph *g, const char *fmt, va_list args)
         by_graph_fail(g, "a scope has no name");
         return;
     }
-    vsnprintf(part, sizeof part, fmt, args);
+    by_vformat(part, sizeof part, fmt, args);
     size_t old = strlen(g->scope), more = strlen(part);
     if (g->scope_depth == BY_COUNT(g->scope_cuts)) {
         by_graph_fail(g, "scopes nest deeper than %d", BY_COUNT(g->scope_cuts));

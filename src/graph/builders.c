@@ -84,9 +84,10 @@ by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, cons
     by_linear_attr a = {0};
     if (spec) {
         a.w_is_kn = spec->w_is_kn;
-        a.act = spec->act;
+        a.act = spec->act <= BY_ACT_FUSED ? spec->act : BY_ACT_NONE;
     }
-    return ADD_NODE(g, BY_OP_LINEAR, &a, x, w, b);
+    by_tensor *y = ADD_NODE(g, BY_OP_LINEAR, &a, x, w, b);
+    return spec && spec->act != a.act ? by_activation(g, y, spec->act) : y;
 }
 
 by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed)

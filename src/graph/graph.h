@@ -361,6 +361,8 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
 /* Set from values of any type. */
 by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
 void *by_params_address(const by_params *p, int i, by_slot slot);
+/* by_params_get for n values from `begin` on, which must exist. */
+by_status by_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out);
 
 /* ---- compiled programs (program.c), differentiation (grad.c), passes (passes.c), memory plan (plan.c) ---
  */

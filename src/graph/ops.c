@@ -351,6 +351,8 @@ static by_status by_infer_linear(by_node *n)
     const char *wanted = "x (..., K), w (N, K) or (K, N), b (N), all of one type";
     if (x->rank < 1 || w->rank != 2 || x->type != w->type || !by_dtype_is_float(x->type))
         return mismatch(n, wanted);
+    if (a->act > BY_ACT_FUSED)
+        return mismatch(n, "an activation that the product's kernels have");
     int64_t k, cols, dim[BY_MAX_RANK];
     weight_shape(w, a->w_is_kn, &k, &cols);
     if (by_tensor_cols(x) != k || (b && (!is_vector(b, cols) || b->type != x->type)))

@@ -282,14 +282,19 @@ static by_status no_buffer(const by_params *p, int i)
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 {
     BY_TRY(check_param(p, i, slot, out));
+    return by_params_get_range(p, i, slot, 0, (size_t)p->list[i].count, out);
+}
+
+by_status by_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out)
+{
     by_device *d = p->device;
-    size_t n = (size_t)p->list[i].count;
     by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : by_acc_type(p->type);
-    void *from = by_params_address(p, i, slot);
+    char *from = by_params_address(p, i, slot);
     if (slot == BY_SLOT_VALUE && p->master)
-        from = master_address(p, i);
+        from = (char *)master_address(p, i);
     if (!from)
         return no_buffer(p, i);
+    from += begin * by_dtype_size(type);
     if (type == BY_F32)
         return d->backend->download(d, out, from, n * 4);
     void *host = by_alloc(n * by_dtype_size(type));

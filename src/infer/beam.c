@@ -34,30 +34,19 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
     if (spec->sampling.temperature > 0 && groups > 1)
         return by_fail(BY_ERR_ARGUMENT, "groups of beams are told apart in a search that draws nothing: "
                                         "temperature must be 0");
+    if (spec->sampling.temperature > 0 && spec->sampling.top_h > 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "top_h is not supported for draws within a beam search");
     if (spec->slide)
         return by_fail(BY_ERR_ARGUMENT, "the context cannot slide in a beam search");
     return BY_OK;
 }
 
-/* Can a rule make a token likelier? Then the highest logits are not enough. */
-static bool raises(const by_sampling *s)
-{
-    return (s->repetition_penalty > 0 && s->repetition_penalty < 1) || s->presence_penalty < 0 ||
-           s->frequency_penalty < 0;
-}
-
-static bool constrains(const by_generate_spec *spec)
-{
-    const by_sampling *s = &spec->sampling;
-    return s->repetition_penalty > 0 || s->presence_penalty != 0 || s->frequency_penalty != 0 ||
-           s->no_repeat_ngram > 0 || s->banned_count > 0 || s->word_count > 0 || s->min_new_tokens > 0 ||
-           spec->beam.diversity > 0;
-}
-
 static int choose_top(const beam_run *r)
 {
-    const int wanted = r->keep + (constrains(r->spec) ? SPARE : 0);
-    if (r->keep > MOST_TOP || raises(&r->spec->sampling) || r->spec->sampling.temperature > 0)
+    const int wanted =
+        r->keep + (by_is_constrained(&r->spec->sampling) || r->spec->beam.diversity > 0 ? SPARE : 0);
+    if (r->keep > MOST_TOP || by_is_raised(&r->spec->sampling) || r->spec->sampling.temperature > 0 ||
+        r->spec->beam.renormalize)
         return 0;
     return BY_MIN(BY_MIN(wanted, MOST_TOP), r->vocab);
 }
@@ -140,8 +129,10 @@ static void close_text(const beam_run *r, beam_text *t)
     by_free(t->searches);
 }
 
-static by_status begin(beam_run *r, const int32_t *const *prompts, const int *lengths)
+static by_status begin(beam_run *r, const by_beam_task *task)
 {
+    const int32_t *const *prompts = task->prompts, *const *sources = task->sources;
+    const int *lengths = task->lengths, *source_lengths = task->source_lengths;
     const size_t rows = (size_t)by_generator_batch(r->generator), count = (size_t)r->count;
     BY_TRY(by_sampler_open(&r->sampler, r->vocab));
     r->texts = by_alloc_zero(count, sizeof *r->texts);
@@ -176,6 +167,8 @@ static by_status begin(beam_run *r, const int32_t *const *prompts, const int *le
         BY_TRY(open_text(r, i, prompts[i], lengths[i]));
         beam_text *t = &r->texts[i];
         t->over = false;
+        t->source = sources ? sources[i] : t->searches[0].beams[0].tokens;
+        t->source_count = sources ? source_lengths[i] : t->prompt;
         r->next[t->row] = t->searches[0].beams[0].tokens;
         r->left[t->row] = t->prompt;
         r->result->prompt_tokens += t->prompt;
@@ -299,6 +292,7 @@ static by_status search_all(beam_run *r)
         if (!r->begun)
             r->result->prompt_seconds = by_seconds() - r->started;
         r->begun = true;
+        r->late = r->spec->max_seconds > 0 && by_seconds() - r->started > r->spec->max_seconds;
         for (int b = 0; b < rows; b++)
             r->from[b] = b;
         going = false;
@@ -351,13 +345,13 @@ static by_status give_results(beam_run *r)
             by_generation *out = &r->result->rows[i * returned + k];
             beam_ended *e = take_best(r, &r->texts[i]);
             if (!e && k == 0)
-                return by_fail(BY_ERR_NUMERIC, BY_NO_TOKEN_LEFT);
+                return by_fail_no_token(&r->spec->sampling);
             if (!e)
                 break;
             *out = (by_generation){.tokens = e->tokens,
                                    .prompt = r->texts[i].prompt,
-                                   .count = e->count - e->stopped,
-                                   .finish = e->stopped ? BY_FINISH_STOP : BY_FINISH_LENGTH,
+                                   .count = e->count - (e->why == BY_FINISH_STOP),
+                                   .finish = e->why,
                                    .score = e->score};
             e->tokens = NULL; /* the result's from now on */
             tell(r, i * returned + k, out);
@@ -365,16 +359,16 @@ static by_status give_results(beam_run *r)
     return BY_OK;
 }
 
-by_status by_beam_search(by_generator *g, const int32_t *const *prompts, const int *lengths,
-                         const by_generate_spec *spec, const int32_t *stops, int stop_count,
-                         by_generate_result *result)
+by_status by_beam_search(const by_beam_task *task, by_generate_result *result)
 {
+    by_generator *g = task->generator;
+    const by_generate_spec *spec = task->spec;
     BY_TRY(check_beam(g, spec));
     beam_run r = {.generator = g,
                   .spec = spec,
                   .result = result,
-                  .stops = stops,
-                  .stop_count = stop_count,
+                  .stops = task->stops,
+                  .stop_count = task->stop_count,
                   .width = spec->beam.width,
                   .groups = BY_MAX(spec->beam.groups, 1),
                   .vocab = by_model_vocab(by_generator_model(g)),
@@ -382,9 +376,9 @@ by_status by_beam_search(by_generator *g, const int32_t *const *prompts, const i
                   .count = by_generator_batch(g) / spec->beam.width,
                   .started = by_seconds()};
     r.size = r.width / r.groups;
-    r.keep = BY_MAX(2, 1 + stop_count) * r.size;
+    r.keep = BY_MAX(2, 1 + task->stop_count) * r.size;
     r.top = choose_top(&r);
-    by_status status = begin(&r, prompts, lengths);
+    by_status status = begin(&r, task);
     if (status == BY_OK)
         status = search_all(&r);
     if (status == BY_OK)

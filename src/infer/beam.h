@@ -5,10 +5,18 @@
 
 #include "infer/rules.h"
 
-/* by_generate when spec->beam.width is above 1. stops: every stop token. */
-by_status by_beam_search(by_generator *g, const int32_t *const *prompts, const int *lengths,
-                         const by_generate_spec *spec, const int32_t *stops, int stop_count,
-                         by_generate_result *result);
+/* What to search for. */
+typedef struct by_beam_task {
+    by_generator *generator;
+    const by_generate_spec *spec;
+    const int32_t *const *prompts, *const *sources; /* sources: of an encoder-decoder; NULL: the prompts */
+    const int *lengths, *source_lengths;
+    const int32_t *stops; /* every stop token */
+    int stop_count;
+} by_beam_task;
+
+/* by_generate when spec->beam.width is above 1. */
+by_status by_beam_search(const by_beam_task *task, by_generate_result *result);
 
 /* ---- inside ---------------------------------------------------------------------------------- */
 
@@ -23,7 +31,7 @@ typedef struct beam_ended {
     int32_t *tokens; /* with the prompt, and a stop token at the end when one came */
     int count;
     float score;
-    bool stopped;
+    by_finish why;
 } beam_ended;
 
 /* A group of hypotheses. */
@@ -40,6 +48,8 @@ typedef struct beam_group {
 typedef struct beam_text {
     int prompt, fresh, limit; /* tokens of the prompt, new ones so far, and at most */
     int row;                  /* its first row of the generator */
+    const int32_t *source;    /* of an encoder-decoder; else the prompt */
+    int source_count;
     beam_group *searches;
     bool over;
 } beam_text;
@@ -50,6 +60,7 @@ typedef struct beam_option {
     bool taken;         /* it goes on */
     int beam;
     int32_t token;
+    by_finish ends; /* with this token; BY_FINISH_NONE: it can go on */
 } beam_option;
 
 typedef struct beam_run {
@@ -80,6 +91,7 @@ typedef struct beam_run {
     by_tracking *tracks;  /* (size) what became of each hypothesis's likeliest tokens */
     double started;
     bool begun;
+    bool late; /* max_seconds are over: every text ends with this step */
 } beam_run;
 
 /* One token for every hypothesis of a group: what ends is set aside, the best of the rest are its hypotheses

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "infer/beam.h"
+#include "infer/stop_strings.h"
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
@@ -43,6 +44,8 @@ static by_sample_at place_of(const beam_run *r, const beam_text *t, const beam_h
                           .count = t->prompt + t->fresh,
                           .prompt = t->prompt,
                           .limit = t->limit,
+                          .source = t->source,
+                          .source_count = t->source_count,
                           .stops = r->stops,
                           .stop_count = r->stop_count};
 }
@@ -59,9 +62,9 @@ static void apply_rules(beam_run *r, const beam_text *t, int group, const beam_h
     }
 }
 
-static bool check_weight(float lse)
+static bool check_weight(const beam_run *r, float lse)
 {
-    if (isfinite(lse))
+    if (isfinite(lse) || r->spec->sampling.remove_invalid)
         return true;
     by_fail(BY_ERR_NUMERIC, "the model gives logits that are not finite");
     return false;
@@ -126,7 +129,7 @@ static by_status score_all(beam_run *r, const beam_text *t, int group, const bea
     if (!logits)
         return by_error_status();
     const float lse = weigh(logits, r->vocab);
-    if (!check_weight(lse))
+    if (!check_weight(r, lse))
         return BY_ERR_NUMERIC;
     if (track && track->count == 0)
         track_all(r, logits, lse, track);
@@ -201,6 +204,15 @@ static void offer_draw(beam_run *r, const beam_text *t, beam_option o)
     offer(r, o);
 }
 
+/* Make probabilities add up to 1 again. */
+static void renormalize(by_scores *x, by_tracking *track)
+{
+    const float lse = weigh(x->value, x->count);
+    for (int i = 0; i < x->count && isfinite(lse); i++)
+        x->value[i] -= lse;
+    by_track(track, "renormalization", x);
+}
+
 /* The continuations of a hypothesis. */
 static by_status extend(beam_run *r, const beam_text *t, int group, int which, by_tracking *track)
 {
@@ -210,7 +222,7 @@ static by_status extend(beam_run *r, const beam_text *t, int group, int which, b
     if (track)
         before = *track;
     by_scores x;
-    if (top && !check_weight(top->lse))
+    if (top && !check_weight(r, top->lse))
         return BY_ERR_NUMERIC;
     if (!score_few(r, t, group, b, &x, track)) {
         if (track)
@@ -219,9 +231,15 @@ static by_status extend(beam_run *r, const beam_text *t, int group, int which, b
     }
     if (draws(r))
         filter(r, t, b, &x, track);
+    if (r->spec->beam.renormalize)
+        renormalize(&x, track);
     for (int i = 0; i < x.count; i++) {
         const float total = b->score + x.value[i];
-        const beam_option o = {total, x.value[i], (double)total, false, which, x.id ? x.id[i] : i};
+        const beam_option o = {.total = total,
+                               .score = x.value[i],
+                               .rank = (double)total,
+                               .beam = which,
+                               .token = x.id ? x.id[i] : i};
         if (draws(r))
             offer_draw(r, t, o);
         else
@@ -246,7 +264,7 @@ static float normalise(const beam_run *r, float total, int length)
 }
 
 /* A hypothesis ends with this option: it joins the finished ones when it is better than the last of them. */
-static bool finish(const beam_run *r, const beam_text *t, beam_group *s, const beam_option *o, bool stopped)
+static bool finish(const beam_run *r, const beam_text *t, beam_group *s, const beam_option *o)
 {
     const float score = normalise(r, o->total, t->fresh + 1);
     if (s->n_finished == r->size && score <= s->finished[r->size - 1].score)
@@ -258,7 +276,7 @@ static bool finish(const beam_run *r, const beam_text *t, beam_group *s, const b
     const int count = t->prompt + t->fresh;
     memcpy(tokens, s->beams[o->beam].tokens, sizeof *tokens * (size_t)count);
     tokens[count] = o->token;
-    s->finished[at] = (beam_ended){tokens, count + 1, score, stopped};
+    s->finished[at] = (beam_ended){tokens, count + 1, score, o->ends};
     return true;
 }
 
@@ -268,6 +286,8 @@ static const char *why_over(const beam_run *r, const beam_text *t, const beam_gr
     const by_beam *b = &r->spec->beam;
     if (length >= t->limit)
         return "the greatest length is reached";
+    if (r->late)
+        return "the time is over";
     if (live == 0)
         return "no hypothesis can go on";
     if (s->n_finished < r->size)
@@ -286,7 +306,7 @@ static int next_live(const beam_run *r)
 {
     int best = -1;
     for (int i = 0; i < r->n_best; i++)
-        if (!r->best[i].taken && !is_stop(r, r->best[i].token) &&
+        if (!r->best[i].taken && r->best[i].ends == BY_FINISH_NONE &&
             (best < 0 || r->best[i].total > r->best[best].total))
             best = i;
     return best;
@@ -313,24 +333,42 @@ static int go_on(const beam_run *r, const beam_text *t, beam_group *s, int first
     return live;
 }
 
+/* How every one of the best options ends, if it does. scratch: room for a text and a token. */
+static by_status find_ends(beam_run *r, const beam_text *t, const beam_group *s, int32_t *scratch)
+{
+    const int count = t->prompt + t->fresh;
+    const by_finish otherwise = count + 1 - t->prompt >= t->limit ? BY_FINISH_LENGTH
+                                : r->late                         ? BY_FINISH_TIME
+                                                                  : BY_FINISH_NONE;
+    for (int i = 0; i < r->n_best; i++) {
+        beam_option *o = &r->best[i];
+        bool complete = false;
+        if (r->spec->stop_string_count > 0) {
+            memcpy(scratch, s->beams[o->beam].tokens, sizeof *scratch * (size_t)count);
+            scratch[count] = o->token;
+            BY_TRY(by_stop_strings_end(r->spec, scratch, count + 1, &complete));
+        }
+        o->ends = is_stop(r, o->token) ? BY_FINISH_STOP : complete ? BY_FINISH_STRING : otherwise;
+    }
+    return BY_OK;
+}
+
 /* Sort the best options into what goes on and what ends; fates may be NULL. Only ends among the first `size`
  * count: the others are there so that enough can go on. */
 static int divide(const beam_run *r, const beam_text *t, beam_group *s, int first_row, by_fate *fates)
 {
-    const bool last = t->fresh + 1 >= t->limit;
     s->n_chosen = 0;
     for (int i = 0; i < r->n_best; i++) {
         const beam_option *o = &r->best[i];
-        const bool stopped = is_stop(r, o->token);
-        if (!stopped && s->n_chosen < r->size)
+        if (o->ends != BY_FINISH_STOP && s->n_chosen < r->size)
             s->chosen[s->n_chosen++] = o->token;
-        if (!stopped && !last)
+        if (o->ends == BY_FINISH_NONE)
             continue;
-        const bool finished = i < r->size && finish(r, t, s, o, stopped);
+        const bool finished = i < r->size && finish(r, t, s, o);
         if (fates)
             fates[i] = finished ? BY_FATE_FINISHED : BY_FATE_TOO_LATE;
     }
-    return last ? 0 : go_on(r, t, s, first_row, fates);
+    return go_on(r, t, s, first_row, fates);
 }
 
 /* ---- explaining ------------------------------------------------------------------------------ */
@@ -418,6 +456,7 @@ by_status by_beam_step(beam_run *r, int which, int group)
     r->n_best = 0;
     for (int i = 0; i < s->live; i++)
         BY_TRY(extend(r, t, group, i, track(r, t, group, i)));
+    BY_TRY(find_ends(r, t, s, s->next[0].tokens)); /* the next hypotheses are not there yet */
     if (r->spec->explain && !(fates = by_alloc_zero((size_t)r->keep, sizeof *fates)))
         return BY_ERR_MEMORY;
     const int live = divide(r, t, s, t->row + group * r->size, fates);

@@ -221,6 +221,7 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
     for (int i = 0; s == BY_OK && i < count; i++) {
         const by_row *row = &e->rows.list[rows[i]];
         float *to = out + (size_t)row->example * width;
+        s = by_pass_finite(e->model, h + (size_t)i * (size_t)b->seq * width, (size_t)row->count * width);
         for (int t = 0; t < row->count; t++)
             for (size_t c = 0; c < width; c++) {
                 float x = h[((size_t)i * (size_t)b->seq + (size_t)t) * width + c];
@@ -241,6 +242,8 @@ static by_status collect(by_embedder *e, const by_row_groups *groups, const by_m
     for (int i = 0; s == BY_OK && i < e->rows.count; i++)
         by_convert(out + (size_t)e->rows.list[groups->rows[i]].example * width, BY_F32,
                    row + (size_t)i * bytes, type, width);
+    if (s == BY_OK)
+        s = by_pass_finite(e->model, out, width * (size_t)e->rows.count);
     by_free(row);
     return s;
 }

@@ -6,6 +6,7 @@
 #include "banyan/generate.h"
 #include "infer/beam.h"
 #include "infer/sample.h"
+#include "infer/stop_strings.h"
 
 enum { SLICE = 256 }; /* tokens of a row fed between two looks at cancelled() */
 enum { AHEAD = 32 };  /* tokens of a row chosen on the device between two looks at them */
@@ -27,6 +28,8 @@ typedef struct run {
     int32_t *last;        /* (B) what to go on from */
     int32_t *ahead;       /* (AHEAD, B) */
     double started;
+    const int32_t *const *sources; /* of an encoder-decoder; NULL: the prompts */
+    const int *source_lengths;
     bool begun; /* a token was chosen */
 } run;
 
@@ -124,10 +127,18 @@ static by_status check_spec(run *r)
     if (r->spec->max_new_tokens > 0 && s->min_new_tokens > r->spec->max_new_tokens)
         return by_fail(BY_ERR_ARGUMENT, "at least %d new tokens and at most %d: that is not possible",
                        s->min_new_tokens, r->spec->max_new_tokens);
+    if (r->spec->stop_string_count < 0 || !(r->spec->max_seconds >= 0))
+        return by_fail(BY_ERR_ARGUMENT, "stop_string_count and max_seconds cannot be negative");
+    if (r->spec->stop_string_count > 0 && !r->spec->tokenizer)
+        return by_fail(BY_ERR_ARGUMENT, "stop_strings need the tokenizer");
     if (r->spec->max_new_tokens > 0 && s->prefix_count > r->spec->max_new_tokens)
         return by_fail(BY_ERR_ARGUMENT, "the prefix has %d tokens, but at most %d new ones are allowed",
                        s->prefix_count, r->spec->max_new_tokens);
     BY_TRY(by_sampling_check(s, r->vocab));
+    if ((s->no_source_ngram > 0 || (s->source_penalty > 0 && s->source_penalty != 1)) && r->sources &&
+        by_model_source_vocab(r->model) != r->vocab)
+        return by_fail(BY_ERR_UNSUPPORTED,
+                       "source_penalty and no_source_ngram need one vocabulary for source and target");
     r->stops = by_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
     return r->stops ? collect_stops(r) : BY_ERR_MEMORY;
 }
@@ -246,6 +257,11 @@ static bool is_full(const run *r, int row)
     return out->count - out->prompt >= limit_of(r, row);
 }
 
+static bool is_late(const run *r)
+{
+    return r->spec->max_seconds > 0 && by_seconds() - r->started > r->spec->max_seconds;
+}
+
 /* Add a token to a row and see whether the row ends with it. */
 static by_status accept(run *r, int row, int32_t token, float logprob)
 {
@@ -259,10 +275,16 @@ static by_status accept(run *r, int row, int32_t token, float logprob)
     } else {
         BY_TRY(push(out, token));
         r->result->new_tokens++;
+        bool complete;
+        BY_TRY(by_stop_strings_end(spec, out->tokens, out->count, &complete));
         if (spec->token && !spec->token(spec->user, row, token, logprob))
             out->finish = BY_FINISH_CALLER;
+        else if (complete)
+            out->finish = BY_FINISH_STRING;
         else if (is_full(r, row))
             out->finish = BY_FINISH_LENGTH;
+        else if (is_late(r))
+            out->finish = BY_FINISH_TIME;
     }
     r->active[row] = out->finish == BY_FINISH_NONE;
     return BY_OK;
@@ -277,6 +299,8 @@ static by_status advance(run *r, int row)
                        .count = out->count,
                        .prompt = out->prompt,
                        .limit = limit_of(r, row),
+                       .source = r->sources ? r->sources[row] : out->tokens,
+                       .source_count = r->sources ? r->source_lengths[row] : out->prompt,
                        .sample = spec->samples ? (uint64_t)spec->samples[row]
                                                : (uint64_t)spec->first_sample + (uint64_t)row,
                        .stops = r->stops,
@@ -314,11 +338,8 @@ static by_status advance_all(run *r, int *going)
 /* Nothing but the likeliest token is asked for, so that the host need not see logits. */
 static bool is_plain(const by_generate_spec *spec)
 {
-    const by_sampling *s = &spec->sampling;
-    return (spec->no_logprobs || !spec->token) && !spec->explain && s->temperature == 0 &&
-           s->repetition_penalty == 0 && s->presence_penalty == 0 && s->frequency_penalty == 0 &&
-           s->no_repeat_ngram == 0 && s->banned_count == 0 && s->word_count == 0 && s->min_new_tokens == 0 &&
-           s->prefix_count == 0 && !s->forced_first && !s->forced_last;
+    return (spec->no_logprobs || !spec->token) && !spec->explain && spec->sampling.temperature == 0 &&
+           !by_is_constrained(&spec->sampling);
 }
 
 /* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */
@@ -393,8 +414,10 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
     return BY_OK;
 }
 
-static by_status generate_all(by_generator *g, const int32_t *const *prompts, const int *lengths,
-                              const by_generate_spec *spec, by_generate_result *result)
+/* sources: of an encoder-decoder; NULL: there are none. */
+static by_status generate_all(by_generator *g, const int32_t *const *sources, const int *source_lengths,
+                              const int32_t *const *prompts, const int *lengths, const by_generate_spec *spec,
+                              by_generate_result *result)
 {
     const by_model *m = by_generator_model(g);
     run r = {.generator = g,
@@ -404,12 +427,22 @@ static by_status generate_all(by_generator *g, const int32_t *const *prompts, co
              .batch = by_generator_batch(g),
              .capacity = by_generator_capacity(g),
              .vocab = by_model_vocab(m),
+             .sources = sources,
+             .source_lengths = source_lengths,
              .started = by_seconds()};
     by_status status = check_spec(&r);
     if (status == BY_OK)
         status = check_limits(&r, prompts);
     if (status == BY_OK && spec->beam.width > 1) {
-        status = by_beam_search(g, prompts, lengths, spec, r.stops, r.stop_count, result);
+        status = by_beam_search(&(by_beam_task){.generator = g,
+                                                .spec = spec,
+                                                .prompts = prompts,
+                                                .lengths = lengths,
+                                                .sources = sources,
+                                                .source_lengths = source_lengths,
+                                                .stops = r.stops,
+                                                .stop_count = r.stop_count},
+                                result);
     } else if (status == BY_OK) {
         status = generate(&r, prompts, lengths);
         tell_time(&r);
@@ -423,12 +456,16 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
                                const by_generate_spec *spec, by_generate_result *result)
 {
     const int count = by_generator_batch(g) / by_generator_beams(g);
-    const int32_t start = by_model_start(by_generator_model(g));
+    const by_model *m = by_generator_model(g);
+    const int32_t start = spec->start ? *spec->start : by_model_start(m);
     const int32_t **starts = by_alloc_zero((size_t)count, sizeof *starts);
     int *ones = by_alloc_zero((size_t)count, sizeof *ones);
     by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && start < 0)
         s = by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+    if (s == BY_OK && start >= by_model_vocab(m))
+        s = by_fail(BY_ERR_ARGUMENT, "decoder_start_token_id %d is outside the vocabulary of %d", (int)start,
+                    by_model_vocab(m));
     if (s == BY_OK && spec->slide)
         s = by_fail(BY_ERR_ARGUMENT, "the context of an encoder-decoder cannot slide");
     if (s == BY_OK && spec->max_new_tokens > by_generator_capacity(g))
@@ -441,7 +478,7 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
     if (s == BY_OK)
         s = by_generator_encode(g, sources, lengths);
     if (s == BY_OK)
-        s = generate_all(g, starts, ones, spec, result);
+        s = generate_all(g, sources, lengths, starts, ones, spec, result);
     by_free(starts);
     by_free(ones);
     return s;
@@ -456,7 +493,7 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
         return by_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
     return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
                ? generate_from(g, prompts, lengths, spec, result)
-               : generate_all(g, prompts, lengths, spec, result);
+               : generate_all(g, NULL, NULL, prompts, lengths, spec, result);
 }
 
 void by_generate_result_free(by_generate_result *result)

@@ -53,6 +53,8 @@ by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewrit
     r->tokenizer = t;
     r->spec = *spec;
     r->spec.batch = spec->batch > 0 ? spec->batch : BATCH;
+    if (!r->spec.generate.tokenizer)
+        r->spec.generate.tokenizer = t;
     return r;
 }
 

@@ -1,6 +1,7 @@
 /* rules.c - the constraints on the next token, and the order of all rules (see rules.h). */
 #include "infer/rules.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "infer/sample.h"
@@ -39,14 +40,15 @@ static void rule_out(by_scores *x, int32_t token)
         *score = -INFINITY;
 }
 
-void by_rule_no_repeat(by_scores *x, const int32_t *tokens, int count, int n)
+void by_rule_no_repeat(by_scores *x, const int32_t *there, int there_count, const int32_t *tokens, int count,
+                       int n)
 {
-    if (count < n)
+    if (count < n - 1)
         return;
     const int32_t *end = tokens + count - (n - 1); /* the run being completed, n - 1 tokens long */
-    for (int i = 0; i + n <= count; i++)
-        if (memcmp(tokens + i, end, sizeof *tokens * (size_t)(n - 1)) == 0)
-            rule_out(x, tokens[i + n - 1]);
+    for (int i = 0; i + n <= there_count; i++)
+        if (memcmp(there + i, end, sizeof *tokens * (size_t)(n - 1)) == 0)
+            rule_out(x, there[i + n - 1]);
 }
 
 void by_rule_ban(by_scores *x, const int32_t *tokens, int count)
@@ -55,14 +57,38 @@ void by_rule_ban(by_scores *x, const int32_t *tokens, int count)
         rule_out(x, tokens[i]);
 }
 
+/* Whether all tokens of a run but its last have just come. */
+static bool has_begun(const int32_t *run, int length, const int32_t *tokens, int count)
+{
+    const int begun = length - 1;
+    return begun <= count && memcmp(tokens + count - begun, run, sizeof *tokens * (size_t)begun) == 0;
+}
+
 void by_rule_words(by_scores *x, const by_words *words, int n_words, const int32_t *tokens, int count)
 {
-    for (int i = 0; i < n_words; i++) {
-        const int begun = words[i].count - 1;
-        if (begun <= count &&
-            memcmp(tokens + count - begun, words[i].tokens, sizeof *tokens * (size_t)begun) == 0)
-            rule_out(x, words[i].tokens[begun]);
+    for (int i = 0; i < n_words; i++)
+        if (has_begun(words[i].tokens, words[i].count, tokens, count))
+            rule_out(x, words[i].tokens[words[i].count - 1]);
+}
+
+void by_rule_bias(by_scores *x, const by_bias *biases, int n_biases, const int32_t *tokens, int count)
+{
+    for (int i = 0; i < n_biases; i++) {
+        const by_bias *b = &biases[i];
+        float *score =
+            has_begun(b->tokens, b->count, tokens, count) ? by_score_of(x, b->tokens[b->count - 1]) : NULL;
+        if (score)
+            *score += (float)b->bias;
     }
+}
+
+void by_rule_finite(by_scores *x)
+{
+    for (int i = 0; i < x->count; i++)
+        x->value[i] = isnan(x->value[i])         ? 0
+                      : x->value[i] == INFINITY  ? FLT_MAX
+                      : x->value[i] == -INFINITY ? -FLT_MAX
+                                                 : x->value[i];
 }
 
 void by_rule_only(by_scores *x, int32_t token, bool own_score)
@@ -87,13 +113,33 @@ static int fresh_of(const by_sample_at *at)
     return at->count - at->prompt;
 }
 
+/* Whether the spec asks for a rule at all, and whether it has work to do at a step. */
+#define SET(name)    static bool name##_set(const by_sampling *spec)
 #define WANTED(name) static bool name##_wanted(const by_sampling *spec, const by_sample_at *at)
 #define APPLY(name) \
     static void name##_apply(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x)
 
-WANTED(repetition)
+SET(bias)
 {
-    (void)at;
+    return spec->bias_count > 0;
+}
+APPLY(bias)
+{
+    (void)s;
+    by_rule_bias(x, spec->biases, spec->bias_count, at->tokens, at->count);
+}
+
+SET(source)
+{
+    return spec->source_penalty > 0 && spec->source_penalty != 1;
+}
+APPLY(source)
+{
+    by_rule_repetition(s, x, at->source, at->source_count, 1 / spec->source_penalty);
+}
+
+SET(repetition)
+{
     return spec->repetition_penalty > 0 && spec->repetition_penalty != 1;
 }
 APPLY(repetition)
@@ -101,38 +147,56 @@ APPLY(repetition)
     by_rule_repetition(s, x, at->tokens, at->count, spec->repetition_penalty);
 }
 
+SET(presence)
+{
+    return spec->presence_penalty != 0;
+}
 WANTED(presence)
 {
-    return spec->presence_penalty != 0 && fresh_of(at) > 0;
+    (void)spec;
+    return fresh_of(at) > 0;
 }
 APPLY(presence)
 {
     by_rule_presence(s, x, at->tokens + at->prompt, fresh_of(at), spec->presence_penalty, 0);
 }
 
+SET(frequency)
+{
+    return spec->frequency_penalty != 0;
+}
 WANTED(frequency)
 {
-    return spec->frequency_penalty != 0 && fresh_of(at) > 0;
+    (void)spec;
+    return fresh_of(at) > 0;
 }
 APPLY(frequency)
 {
     by_rule_presence(s, x, at->tokens + at->prompt, fresh_of(at), 0, spec->frequency_penalty);
 }
 
-WANTED(no_repeat)
+SET(no_repeat)
 {
-    (void)at;
     return spec->no_repeat_ngram > 0;
 }
 APPLY(no_repeat)
 {
     (void)s;
-    by_rule_no_repeat(x, at->tokens, at->count, spec->no_repeat_ngram);
+    by_rule_no_repeat(x, at->tokens, at->count, at->tokens, at->count, spec->no_repeat_ngram);
 }
 
-WANTED(banned)
+SET(no_source)
 {
-    (void)at;
+    return spec->no_source_ngram > 0;
+}
+APPLY(no_source)
+{
+    (void)s;
+    by_rule_no_repeat(x, at->source, at->source_count, at->tokens, at->count, spec->no_source_ngram);
+}
+
+SET(banned)
+{
     return spec->banned_count > 0;
 }
 APPLY(banned)
@@ -141,9 +205,8 @@ APPLY(banned)
     by_rule_ban(x, spec->banned, spec->banned_count);
 }
 
-WANTED(words)
+SET(words)
 {
-    (void)at;
     return spec->word_count > 0;
 }
 APPLY(words)
@@ -152,6 +215,10 @@ APPLY(words)
     by_rule_words(x, spec->words, spec->word_count, at->tokens, at->count);
 }
 
+SET(min_length)
+{
+    return spec->min_new_tokens > 0;
+}
 WANTED(min_length)
 {
     return fresh_of(at) < spec->min_new_tokens;
@@ -162,6 +229,10 @@ APPLY(min_length)
     by_rule_ban(x, at->stops, at->stop_count);
 }
 
+SET(prefix)
+{
+    return spec->prefix_count > 0;
+}
 WANTED(prefix)
 {
     return fresh_of(at) < spec->prefix_count;
@@ -172,9 +243,14 @@ APPLY(prefix)
     by_rule_only(x, spec->prefix[fresh_of(at)], true);
 }
 
+SET(first)
+{
+    return spec->forced_first != NULL;
+}
 WANTED(first)
 {
-    return spec->forced_first && fresh_of(at) == 0;
+    (void)spec;
+    return fresh_of(at) == 0;
 }
 APPLY(first)
 {
@@ -182,9 +258,29 @@ APPLY(first)
     by_rule_only(x, *spec->forced_first, false);
 }
 
+SET(bos)
+{
+    return spec->forced_bos != NULL;
+}
+WANTED(bos)
+{
+    (void)spec;
+    return at->count == 1;
+}
+APPLY(bos)
+{
+    (void)s, (void)at;
+    by_rule_only(x, *spec->forced_bos, false);
+}
+
+SET(last)
+{
+    return spec->forced_last != NULL;
+}
 WANTED(last)
 {
-    return spec->forced_last && at->limit > 0 && fresh_of(at) == at->limit - 1;
+    (void)spec;
+    return at->limit > 0 && fresh_of(at) == at->limit - 1;
 }
 APPLY(last)
 {
@@ -192,9 +288,61 @@ APPLY(last)
     by_rule_only(x, *spec->forced_last, false);
 }
 
-WANTED(temperature)
+SET(finite)
 {
-    (void)at;
+    return spec->remove_invalid;
+}
+APPLY(finite)
+{
+    (void)s, (void)spec, (void)at;
+    by_rule_finite(x);
+}
+
+SET(decay)
+{
+    return spec->decay > 0 && spec->decay != 1;
+}
+WANTED(decay)
+{
+    return fresh_of(at) > spec->decay_start;
+}
+APPLY(decay)
+{
+    (void)s;
+    const double factor = pow(spec->decay, fresh_of(at) - spec->decay_start) - 1;
+    for (int i = 0; i < at->stop_count; i++) {
+        float *score = by_score_of(x, at->stops[i]);
+        if (score && *score > -INFINITY)
+            *score += (float)(fabs((double)*score) * factor);
+    }
+}
+
+SET(suppressed)
+{
+    return spec->suppressed_count > 0;
+}
+APPLY(suppressed)
+{
+    (void)s, (void)at;
+    by_rule_ban(x, spec->suppressed, spec->suppressed_count);
+}
+
+SET(first_banned)
+{
+    return spec->first_banned_count > 0;
+}
+WANTED(first_banned)
+{
+    return fresh_of(at) == (spec->forced_bos && at->prompt == 1);
+}
+APPLY(first_banned)
+{
+    (void)s, (void)at;
+    by_rule_ban(x, spec->first_banned, spec->first_banned_count);
+}
+
+SET(temperature)
+{
     return spec->temperature != 1;
 }
 APPLY(temperature)
@@ -203,9 +351,18 @@ APPLY(temperature)
     by_sample_temperature(s, x->value, spec->temperature);
 }
 
-WANTED(top_k)
+SET(top_h)
+{
+    return spec->top_h > 0;
+}
+APPLY(top_h)
 {
     (void)at;
+    by_sample_top_h(s, x->value, spec->top_h);
+}
+
+SET(top_k)
+{
     return spec->top_k > 0;
 }
 APPLY(top_k)
@@ -214,9 +371,8 @@ APPLY(top_k)
     by_sample_top_k(s, x->value, spec->top_k);
 }
 
-WANTED(top_p)
+SET(top_p)
 {
-    (void)at;
     return spec->top_p > 0;
 }
 APPLY(top_p)
@@ -225,9 +381,8 @@ APPLY(top_p)
     by_sample_top_p(s, x->value, spec->top_p);
 }
 
-WANTED(min_p)
+SET(min_p)
 {
-    (void)at;
     return spec->min_p > 0;
 }
 APPLY(min_p)
@@ -236,9 +391,8 @@ APPLY(min_p)
     by_sample_min_p(s, x->value, spec->min_p);
 }
 
-WANTED(typical)
+SET(typical)
 {
-    (void)at;
     return spec->typical_p > 0;
 }
 APPLY(typical)
@@ -247,20 +401,107 @@ APPLY(typical)
     by_sample_typical(s, x->value, spec->typical_p);
 }
 
-#define RULE(name, text)                  \
-    {                                     \
-        text, name##_wanted, name##_apply \
+SET(epsilon)
+{
+    return spec->epsilon_cutoff > 0;
+}
+APPLY(epsilon)
+{
+    (void)at;
+    by_sample_epsilon(s, x->value, spec->epsilon_cutoff);
+}
+
+SET(eta)
+{
+    return spec->eta_cutoff > 0;
+}
+APPLY(eta)
+{
+    (void)at;
+    by_sample_eta(s, x->value, spec->eta_cutoff);
+}
+
+/* Can a rule make a token likelier? Then the highest logits of the model are not enough. */
+static bool bias_raises(const by_sampling *spec)
+{
+    for (int i = 0; i < spec->bias_count; i++)
+        if (spec->biases[i].bias > 0)
+            return true;
+    return false;
+}
+
+static bool source_raises(const by_sampling *spec)
+{
+    return spec->source_penalty > 1;
+}
+
+static bool finite_raises(const by_sampling *spec)
+{
+    return spec->remove_invalid;
+}
+
+static bool repetition_raises(const by_sampling *spec)
+{
+    return spec->repetition_penalty < 1;
+}
+
+static bool presence_raises(const by_sampling *spec)
+{
+    return spec->presence_penalty < 0;
+}
+
+static bool frequency_raises(const by_sampling *spec)
+{
+    return spec->frequency_penalty < 0;
+}
+
+static bool decay_raises(const by_sampling *spec)
+{
+    return spec->decay > 1;
+}
+
+/* ALWAYS: at every step of a text that asks for it. */
+#define ALWAYS(name, text)                         \
+    {                                              \
+        text, name##_set, NULL, name##_apply, NULL \
+    }
+#define RULE(name, text)                                    \
+    {                                                       \
+        text, name##_set, name##_wanted, name##_apply, NULL \
+    }
+#define RAISING(name, text, wanted)                           \
+    {                                                         \
+        text, name##_set, wanted, name##_apply, name##_raises \
     }
 const by_sample_rule by_constraints[] = {
-    RULE(repetition, "repetition penalty"), RULE(presence, "presence penalty"),
-    RULE(frequency, "frequency penalty"),   RULE(no_repeat, "no repeated n-gram"),
-    RULE(banned, "banned token"),           RULE(words, "banned word"),
-    RULE(min_length, "minimum length"),     RULE(prefix, "prefix"),
-    RULE(first, "forced first token"),      RULE(last, "forced last token"),
+    RAISING(bias, "bias", NULL),
+    RAISING(source, "source penalty", NULL),
+    RAISING(repetition, "repetition penalty", NULL),
+    RAISING(presence, "presence penalty", presence_wanted),
+    RAISING(frequency, "frequency penalty", frequency_wanted),
+    ALWAYS(no_repeat, "no repeated n-gram"),
+    ALWAYS(no_source, "no n-gram of the source"),
+    ALWAYS(banned, "banned token"),
+    ALWAYS(words, "banned word"),
+    RULE(min_length, "minimum length"),
+    RULE(prefix, "prefix"),
+    RULE(first, "forced first token"),
+    RULE(bos, "forced first token"),
+    RULE(last, "forced last token"),
+    RAISING(finite, "finite numbers", NULL),
+    RAISING(decay, "decay of length", decay_wanted),
+    ALWAYS(suppressed, "suppressed token"),
+    RULE(first_banned, "banned first token"),
 };
 const by_sample_rule by_filters[] = {
-    RULE(temperature, "temperature"), RULE(top_k, "top-k"), RULE(top_p, "top-p"), RULE(min_p, "min-p"),
-    RULE(typical, "typical"),
+    ALWAYS(temperature, "temperature"),
+    ALWAYS(top_h, "top-h"),
+    ALWAYS(top_k, "top-k"),
+    ALWAYS(top_p, "top-p"),
+    ALWAYS(min_p, "min-p"),
+    ALWAYS(typical, "typical"),
+    ALWAYS(epsilon, "epsilon"),
+    ALWAYS(eta, "eta"),
 };
 const int by_constraint_count = BY_COUNT(by_constraints), by_filter_count = BY_COUNT(by_filters);
 
@@ -268,10 +509,36 @@ static void apply_all(const by_sample_rule *rules, int count, by_sampler *s, con
                       const by_sample_at *at, by_scores *x, by_tracking *t)
 {
     for (int i = 0; i < count; i++)
-        if (rules[i].wanted(spec, at)) {
+        if (rules[i].set(spec) && (!rules[i].wanted || rules[i].wanted(spec, at))) {
             rules[i].apply(s, spec, at, x);
             by_track(t, rules[i].name, x);
         }
+}
+
+bool by_is_constrained(const by_sampling *spec)
+{
+    for (int i = 0; i < by_constraint_count; i++)
+        if (by_constraints[i].set(spec))
+            return true;
+    return false;
+}
+
+bool by_is_raised(const by_sampling *spec)
+{
+    for (int i = 0; i < by_constraint_count; i++)
+        if (by_constraints[i].set(spec) && by_constraints[i].raises && by_constraints[i].raises(spec))
+            return true;
+    return false;
+}
+
+by_status by_fail_no_token(const by_sampling *spec)
+{
+    char names[256] = "";
+    for (int i = 0, n = 0; i < by_constraint_count && n < (int)sizeof names - 40; i++)
+        if (by_constraints[i].set(spec))
+            n +=
+                by_format(names + n, sizeof names - (size_t)n, "%s%s", n ? ", " : "", by_constraints[i].name);
+    return by_fail(BY_ERR_NUMERIC, "no token is left: the constraints rule all of them out (%s)", names);
 }
 
 void by_constrain(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x,
@@ -283,51 +550,6 @@ void by_constrain(by_sampler *s, const by_sampling *spec, const by_sample_at *at
 void by_filter(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x, by_tracking *t)
 {
     apply_all(by_filters, by_filter_count, s, spec, at, x, t);
-}
-
-/* ---- checking -------------------------------------------------------------------------------- */
-
-static by_status check_share(const char *name, double p)
-{
-    return p >= 0 && p <= 1 ? BY_OK
-                            : by_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between 0 and 1", name, p);
-}
-
-static by_status check_tokens(const char *name, const int32_t *tokens, int count, int vocab)
-{
-    for (int i = 0; i < count; i++)
-        if (tokens[i] < 0 || tokens[i] >= vocab)
-            return by_fail(BY_ERR_ARGUMENT, "%s %d is outside the vocabulary of %d", name, (int)tokens[i],
-                           vocab);
-    return BY_OK;
-}
-
-by_status by_sampling_check(const by_sampling *spec, int vocab)
-{
-    if (!(spec->temperature >= 0 && isfinite(spec->temperature)))
-        return by_fail(BY_ERR_ARGUMENT, "temperature is %g; it must be 0 or more", spec->temperature);
-    if (!(spec->repetition_penalty >= 0 && isfinite(spec->repetition_penalty)))
-        return by_fail(BY_ERR_ARGUMENT, "repetition_penalty is %g; it must be above 0",
-                       spec->repetition_penalty);
-    if (!isfinite(spec->presence_penalty) || !isfinite(spec->frequency_penalty))
-        return by_fail(BY_ERR_ARGUMENT, "presence_penalty and frequency_penalty must be finite");
-    if (spec->top_k < 0 || spec->no_repeat_ngram < 0 || spec->min_new_tokens < 0 || spec->banned_count < 0 ||
-        spec->word_count < 0 || spec->prefix_count < 0)
-        return by_fail(BY_ERR_ARGUMENT, "top_k, no_repeat_ngram, min_new_tokens, banned_count, word_count "
-                                        "and prefix_count cannot be negative");
-    BY_TRY(check_share("top_p", spec->top_p));
-    BY_TRY(check_share("min_p", spec->min_p));
-    BY_TRY(check_share("typical_p", spec->typical_p));
-    BY_TRY(check_tokens("banned token", spec->banned, spec->banned_count, vocab));
-    BY_TRY(check_tokens("prefix token", spec->prefix, spec->prefix_count, vocab));
-    BY_TRY(check_tokens("forced first token", spec->forced_first, spec->forced_first != NULL, vocab));
-    BY_TRY(check_tokens("forced last token", spec->forced_last, spec->forced_last != NULL, vocab));
-    for (int i = 0; i < spec->word_count; i++) {
-        if (spec->words[i].count < 1)
-            return by_fail(BY_ERR_ARGUMENT, "banned word %d has no tokens", i);
-        BY_TRY(check_tokens("token of a banned word", spec->words[i].tokens, spec->words[i].count, vocab));
-    }
-    return BY_OK;
 }
 
 /* ---- explaining ------------------------------------------------------------------------------ */

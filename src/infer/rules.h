@@ -42,23 +42,33 @@ typedef struct by_sample_at {
     const int32_t *tokens; /* the prompt and what was generated */
     int count, prompt;     /* of both, and of the prompt alone */
     int limit;             /* new tokens at most, 0: not known */
-    uint64_t sample;       /* which sample of the seed */
-    const int32_t *stops;  /* what min_new_tokens keeps away */
+    const int32_t *source; /* of an encoder-decoder; else the prompt */
+    int source_count;
+    uint64_t sample;      /* which sample of the seed */
+    const int32_t *stops; /* what min_new_tokens keeps away */
     int stop_count;
 } by_sample_at;
 
-/* A rule: whether it has anything to do here, and what it does. */
+/* A rule: whether a spec asks for it, whether it has anything to do at a step (NULL: at every one), its work,
+ * and whether it can make a token likelier (NULL: it cannot). */
 typedef struct by_sample_rule {
     const char *name;
+    bool (*set)(const by_sampling *spec);
     bool (*wanted)(const by_sampling *spec, const by_sample_at *at);
     void (*apply)(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x);
+    bool (*raises)(const by_sampling *spec);
 } by_sample_rule;
 
 /* In the order in which they apply. Filters work on all tokens, after a temperature above 0. */
 extern const by_sample_rule by_constraints[], by_filters[];
 extern const int by_constraint_count, by_filter_count;
 
-#define BY_NO_TOKEN_LEFT "no token is left: bans, no_repeat_ngram and minimum length rule all of them out"
+/* Does the spec ask for any constraint; for one that can make a token likelier? */
+bool by_is_constrained(const by_sampling *spec);
+bool by_is_raised(const by_sampling *spec);
+
+/* BY_ERR_NUMERIC: no token is left. Names the constraints that the spec asks for. */
+by_status by_fail_no_token(const by_sampling *spec);
 
 /* BY_ERR_ARGUMENT naming the field that makes no sense. */
 by_status by_sampling_check(const by_sampling *spec, int vocab);
@@ -92,8 +102,13 @@ void by_rule_repetition(by_sampler *s, by_scores *x, const int32_t *tokens, int 
 /* Each token that is there: minus presence once, minus frequency every time. */
 void by_rule_presence(by_sampler *s, by_scores *x, const int32_t *tokens, int count, double presence,
                       double frequency);
-/* Rule out what would complete a run of n tokens that is already there. */
-void by_rule_no_repeat(by_scores *x, const int32_t *tokens, int count, int n);
+/* Rule out what would complete a run of n tokens that is in `there`. */
+void by_rule_no_repeat(by_scores *x, const int32_t *there, int there_count, const int32_t *tokens, int count,
+                       int n);
+/* Add the bias of every run whose other tokens have just come to its last token. */
+void by_rule_bias(by_scores *x, const by_bias *biases, int n_biases, const int32_t *tokens, int count);
+/* Put finite numbers in the place of others. */
+void by_rule_finite(by_scores *x);
 void by_rule_ban(by_scores *x, const int32_t *tokens, int count);
 /* Rule out the last token of every word whose other tokens have just come. */
 void by_rule_words(by_scores *x, const by_words *words, int n_words, const int32_t *tokens, int count);

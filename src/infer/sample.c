@@ -1,8 +1,10 @@
 /* sample.c - filters and draws (see sample.h). Nothing here sorts a vocabulary: top-k keeps a heap
- * of k logits, and the filters that collect probability mass select it in linear expected time. */
+ * of k logits, and the filters that collect probability mass select it in linear expected time. Top-h alone
+ * sorts. */
 #include "infer/sample.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 by_status by_sampler_open(by_sampler *s, int vocab)
 {
@@ -185,6 +187,63 @@ void by_sample_typical(by_sampler *s, float *row, double p)
             row[s->items[i].id] = -INFINITY;
 }
 
+/* Rule out what is less likely than this, but for the likeliest. */
+static void drop_unlikely(by_sampler *s, float *row, double total, double least)
+{
+    const float top = highest(s, row);
+    for (int i = 0; i < s->vocab; i++)
+        if (row[i] < top && (double)expf(row[i] - top) < least * total)
+            row[i] = -INFINITY;
+}
+
+void by_sample_epsilon(by_sampler *s, float *row, double least)
+{
+    double total;
+    if (collect(s, row, &total))
+        drop_unlikely(s, row, total, least);
+}
+
+/* -p log p, where p = weight / total. */
+static double entropy_term(double weight, double total)
+{
+    return weight > 0 ? -weight / total * log(weight / total) : 0;
+}
+
+/* Eta sampling (Hewitt et al. 2022). */
+void by_sample_eta(by_sampler *s, float *row, double epsilon)
+{
+    double total, entropy = 0;
+    const int n = collect(s, row, &total);
+    for (int i = 0; i < n; i++)
+        entropy += entropy_term((double)s->items[i].weight, total);
+    if (n)
+        drop_unlikely(s, row, total, BY_MIN(epsilon, sqrt(epsilon) * exp(-entropy)));
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return before(a, b) ? -1 : before(b, a);
+}
+
+/* Top-H sampling (Potraghloo et al. 2025). */
+void by_sample_top_h(by_sampler *s, float *row, double share)
+{
+    enum { MOST = 100 };
+    double total, entropy = 0, sum = 0;
+    const int n = collect(s, row, &total);
+    qsort(s->items, (size_t)n, sizeof *s->items, by_key);
+    total = 0;
+    for (int i = 0; i < BY_MIN(n, MOST); i++)
+        total += (double)s->items[i].weight;
+    for (int i = 0; i < BY_MIN(n, MOST); i++)
+        entropy += entropy_term((double)s->items[i].weight, total);
+    for (int i = 0; i < n; i++) {
+        sum += entropy_term((double)s->items[i].weight, total);
+        if (i > 0 && (i >= MOST || sum > entropy * share))
+            row[s->items[i].id] = -INFINITY;
+    }
+}
+
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 int32_t by_sample_argmax(const by_sampler *s, const float *row)
@@ -209,17 +268,17 @@ int32_t by_sample_draw(by_sampler *s, const float *row, double u)
     return s->items[last].id;
 }
 
-/* Log of the sum of e^logit, after a look at every logit. */
-static by_status log_sum(const by_sampler *s, const float *row, double *out)
+/* Log of the sum of e^logit, after a look at every logit unless any will do. */
+static by_status log_sum(const by_sampler *s, const float *row, bool any, double *out)
 {
     float top = highest(s, row);
     double sum = 0;
     for (int i = 0; i < s->vocab; i++) {
-        if (isnan(row[i]) || row[i] == INFINITY)
+        if (!any && (isnan(row[i]) || row[i] == INFINITY))
             return by_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[i], i);
         sum += (double)expf(row[i] - top);
     }
-    if (top == -INFINITY)
+    if (!any && top == -INFINITY)
         return by_fail(BY_ERR_NUMERIC, "the model rules every token out");
     *out = (double)top + log(sum);
     return BY_OK;
@@ -280,15 +339,16 @@ by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *
     double lse = 0, u = -1;
     by_tracking tracking = {0}, *t = why ? &tracking : NULL;
     by_scores x = {.value = s->row, .count = s->vocab};
-    BY_TRY(log_sum(s, logits, &lse));
+    BY_TRY(log_sum(s, logits, spec->remove_invalid, &lse));
     memcpy(s->row, logits, sizeof *s->row * (size_t)s->vocab);
     if (t)
         track_likeliest(t, s, logits, lse);
     by_constrain(s, spec, at, &x, t);
-    if (!isfinite(highest(s, s->row)))
-        return by_fail(BY_ERR_NUMERIC, "%s",
-                       highest(s, s->row) > 0 ? "the penalties make a logit infinite" : BY_NO_TOKEN_LEFT);
+    if (highest(s, s->row) == INFINITY)
+        return by_fail(BY_ERR_NUMERIC, "the penalties make a logit infinite");
     if (spec->temperature > 0) {
+        if (highest(s, s->row) == -INFINITY)
+            return by_fail_no_token(spec);
         u = uniform_at(spec->seed, at->sample, at->count - at->prompt);
         by_filter(s, spec, at, &x, t);
         *token = by_sample_draw(s, s->row, u);

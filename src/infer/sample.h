@@ -14,6 +14,9 @@ void by_sample_top_k(by_sampler *s, float *row, int k);
 void by_sample_top_p(by_sampler *s, float *row, double p);
 void by_sample_min_p(by_sampler *s, float *row, double p);
 void by_sample_typical(by_sampler *s, float *row, double p);
+void by_sample_top_h(by_sampler *s, float *row, double share);
+void by_sample_epsilon(by_sampler *s, float *row, double least);
+void by_sample_eta(by_sampler *s, float *row, double epsilon);
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
@@ -21,8 +24,9 @@ int32_t by_sample_argmax(const by_sampler *s, const float *row);   /* the first 
 int32_t by_sample_draw(by_sampler *s, const float *row, double u); /* softmax(row), inverted at u in [0, 1) */
 
 /* Apply everything the spec asks for and choose. logits stay as they are. logprob: of the token, under the
- * logits as given. NaN or +infinity among the logits, or nothing left to choose from, is BY_ERR_NUMERIC. When
- * `why` is not NULL it is told about the candidates, the choice and what it was made from. */
+ * logits as given. NaN or +infinity among the logits, or nothing left to draw from, is BY_ERR_NUMERIC;
+ * greedy, token 0 comes where none is left, the first of equals, as in the reference. When `why` is not NULL
+ * it is told about the candidates, the choice and what it was made from. */
 by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits,
                     int32_t *token, float *logprob, by_explanation *why);
 

@@ -31,6 +31,19 @@ static size_t count_held(const by_stream *s)
     return most;
 }
 
+/* Tokens that begin before what has been taken belong to the text. */
+static void count_tokens(by_stream *s)
+{
+    const size_t *starts = (const size_t *)(const void *)s->starts.data, n = s->starts.size / sizeof *starts;
+    size_t taken = 0;
+    while (taken < n && starts[taken] < s->taken)
+        taken++;
+    s->tokens += (int)taken;
+    s->starts.size -= taken * sizeof *starts;
+    if (taken)
+        memmove(s->starts.data, s->starts.data + taken * sizeof *starts, s->starts.size);
+}
+
 /* Move raw bytes up to `end` into text, character by character. */
 static by_status take(by_stream *s, size_t end)
 {
@@ -44,7 +57,8 @@ static by_status take(by_stream *s, size_t end)
             by_buf_puts(&s->text, "\xef\xbf\xbd");
         s->taken += n ? (size_t)n : by_utf8_broken((const uint8_t *)at, end - s->taken);
     }
-    return s->text.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the text") : BY_OK;
+    count_tokens(s);
+    return s->text.failed || s->starts.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the text") : BY_OK;
 }
 
 /* What came last may hold a stop string; what cannot become one, nor part of a character, is text. */
@@ -65,6 +79,7 @@ by_status by_stream_put(by_stream *s, int32_t token)
         return BY_OK;
     if (!s->decoding && !(s->decoding = by_decoding_new(s->tokenizer, &(by_decode_spec){0})))
         return BY_ERR_MEMORY;
+    by_buf_put(&s->starts, &s->raw.size, sizeof s->raw.size);
     BY_TRY(by_decoding_put(s->decoding, token, &s->raw));
     return look(s);
 }
@@ -85,5 +100,6 @@ void by_stream_free(by_stream *s)
     by_decoding_free(s->decoding);
     by_buf_free(&s->text);
     by_buf_free(&s->raw);
+    by_buf_free(&s->starts);
     *s = (by_stream){0};
 }

@@ -13,9 +13,11 @@ typedef struct by_stream {
     /* for the caller to read */
     by_buf text;  /* what may be shown: valid UTF-8, where bytes that cannot be text are U+FFFD */
     bool stopped; /* a stop string came; text ends before it */
+    int tokens;   /* that text is made of, without those that lie wholly in a stop string */
     /* the module's */
     by_decoding *decoding;
-    by_buf raw; /* every byte decoded */
+    by_buf raw;    /* every byte decoded */
+    by_buf starts; /* size_t: bytes of it before each token that is not in text yet */
     size_t
         taken; /* bytes of it that are in text; what follows may yet turn into a stop string or a character */
 } by_stream;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/json.h"
 #include "io/weights.h"
 
 /* Weights in any format, indices of them, and what belongs to a training run: left behind. */
@@ -51,7 +52,7 @@ static by_status copy_file(const char *from, const char *to)
     return s;
 }
 
-by_status by_companions_copy(const char *from, const char *to)
+static by_status copy_folder(const char *from, const char *to)
 {
     DIR *d = opendir(from);
     by_status s = BY_OK;
@@ -67,4 +68,51 @@ by_status by_companions_copy(const char *from, const char *to)
     }
     closedir(d);
     return s;
+}
+
+/* A module is stored in the directory itself (an empty path) or in a folder of it, which need not exist when
+ * the module has no settings. */
+static by_status copy_module(const char *from, const char *to, const cJSON *module)
+{
+    const char *path;
+    BY_TRY(by_json_string(module, "path", "", &path));
+    if (!*path)
+        return BY_OK;
+    if (path[0] == '.' || strpbrk(path, "/\\"))
+        return by_fail(BY_ERR_FORMAT,
+                       "%s/modules.json: the path \"%s\" is not the name of a folder beside it", from, path);
+    char *source = by_path_join(from, path), *target = by_path_join(to, path);
+    by_status s = source && target ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK && by_dir_exists(source)) {
+        s = by_dir_make(target);
+        if (s == BY_OK)
+            s = copy_folder(source, target);
+        if (s == BY_OK)
+            s = by_dir_sync(target);
+    }
+    by_free(source);
+    by_free(target);
+    return s;
+}
+
+/* The folders of a sentence-transformers model: [{"path": "1_Pooling", ...}, ...]. */
+static by_status copy_modules(const char *from, const char *to)
+{
+    char *file = by_path_join(from, "modules.json");
+    if (!file)
+        return BY_ERR_MEMORY;
+    bool there = by_file_exists(file);
+    cJSON *modules = there ? by_json_load(file) : NULL;
+    by_status s = there && !modules ? by_error_status() : BY_OK;
+    const cJSON *module;
+    cJSON_ArrayForEach(module, modules) if (s == BY_OK) s = copy_module(from, to, module);
+    cJSON_Delete(modules);
+    by_free(file);
+    return s;
+}
+
+by_status by_companions_copy(const char *from, const char *to)
+{
+    BY_TRY(copy_folder(from, to));
+    return copy_modules(from, to);
 }

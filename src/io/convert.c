@@ -304,6 +304,21 @@ static by_status write_directory(job *j, const char *in, const char *out)
     return s;
 }
 
+/* A name that promises a file of another kind would become a directory. */
+static by_status check_name(const char *out)
+{
+    static const char *const others[] = {".bin", ".pt",   ".pth", ".ckpt", ".gguf",   ".onnx",
+                                         ".npz", ".json", ".h5",  ".zip",  ".msgpack"};
+    for (int i = 0; i < BY_COUNT(others); i++)
+        if (ends_with(out, others[i]) && !by_dir_exists(out))
+            return by_fail(
+                BY_ERR_ARGUMENT,
+                "%s: weights are written as safetensors only; name a file that ends in .safetensors, or "
+                "a directory",
+                out);
+    return BY_OK;
+}
+
 static by_status check_spec(const by_convert_spec *spec, bool to_file)
 {
     if (spec->set_dtype && !by_dtype_is_float(spec->dtype))
@@ -323,6 +338,7 @@ by_status by_weights_convert(const char *in, const char *out, const by_convert_s
     *j.report = (by_convert_report){0};
     by_error_clear();
     BY_TRY(check_spec(spec, to_file));
+    BY_TRY(check_name(out));
     if (!to_file)
         BY_TRY(check_empty(out));
     j.in = by_weights_open(in);

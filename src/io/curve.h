@@ -1,42 +1,39 @@
-/* curve.h - a loss curve as a picture (SVG) and as text for a terminal. */
+/* curve.h - curves of a run over its steps, as a picture (SVG) and as text for a terminal. */
 #ifndef BY_IO_CURVE_H
 #define BY_IO_CURVE_H
 
 #include "base/base.h"
 
-#define BY_CURVE_AUTO (-1.0) /* smoothing over up to one fiftieth of the points, fewer at the start */
-
-typedef enum by_curve_style {
-    BY_CURVE_LINE = 0, /* many noisy values: a line */
-    BY_CURVE_POINTS    /* few exact values: marks, joined by a thin line in the picture */
-} by_curve_style;
-
-/* One named series. A y that is not finite leaves a gap. x is to rise: a point that falls back is left out,
- * and so is one that has no place on a logarithmic axis. Everything is borrowed during the call. */
+/* One named series, borrowed during a call. x must not fall. Points that are not finite are left out. */
 typedef struct by_curve_series {
     const char *name;
     const double *x, *y;
     size_t count;
-    by_curve_style style;
-    double smoothing; /* lines: 0 draws the values; 0 < w < 1 their moving average, w being the weight of the
-                         past, with the values faint behind it (in the picture); or BY_CURVE_AUTO */
+    bool exact; /* few exact values: marks. Otherwise noisy values: a line that is their moving average over
+                   up to one fiftieth of the points; the picture also shows the values, faint */
 } by_curve_series;
 
-typedef struct by_curve {
-    const char *title, *x_label, *y_label; /* NULL for none */
+/* Series that share a vertical axis. */
+typedef struct by_curve_panel {
+    const char *y_label;
     const by_curve_series *series;
     int count;
-    bool log_x;
-    int width, height; /* of the picture, in pixels; 0 for 960 x 540 */
+} by_curve_panel;
+
+/* Panels are drawn below each other over the same horizontal axis. The first is the largest. */
+typedef struct by_curve {
+    const char *title; /* NULL: none */
+    const char *x_label;
+    const by_curve_panel *panels;
+    int count; /* at least 1 */
 } by_curve;
 
-/* Write the picture, replacing the file atomically. Follows the viewer's light or dark theme. Any number of
- * points and series is fine, none included; the size of the file depends on the width, not on the number of
- * points. */
+/* Write the picture, replacing the file atomically. It follows the viewer's light or dark theme. Any number
+ * of points is fine, none included: the size of the file does not grow with it. */
 by_status by_curve_svg(const char *path, const by_curve *c);
 
-/* A plot of width x height characters (at least 24 x 8), lines ended by '\n': braille dots when unicode is
- * set, else ASCII. The caller's to by_free; NULL on failure. */
-char *by_curve_text(const by_curve *c, int width, int height, bool unicode);
+/* The same for a terminal, `width` characters wide (24 to 1000), without the title. Free it with by_free;
+ * NULL on failure. */
+char *by_curve_text(const by_curve *c, int width);
 
 #endif

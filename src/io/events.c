@@ -136,9 +136,9 @@ static by_status create_file(by_events *e, const char *dir)
     for (int i = 0; i < 1000 && !e->file; i++) {
         char name[400], suffix[16] = "";
         if (i > 0)
-            snprintf(suffix, sizeof suffix, ".%d", i);
-        snprintf(name, sizeof name, "events.out.tfevents.%lld.%s.%ld%s", seconds, host, (long)getpid(),
-                 suffix);
+            by_format(suffix, sizeof suffix, ".%d", i);
+        by_format(name, sizeof name, "events.out.tfevents.%lld.%s.%ld%s", seconds, host, (long)getpid(),
+                  suffix);
         by_free(e->path);
         e->path = by_path_join(dir, name);
         if (!e->path)

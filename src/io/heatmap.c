@@ -1,194 +1,233 @@
-/* heatmap.c - weights as a picture. A small map is an image inside the drawing, one pixel to a weight: a
- * thousand rectangles for each of a hundred heads would be more than a browser likes. */
+/* heatmap.c - see heatmap.h. */
 #include "io/heatmap.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { LABEL = 110, CELL = 22, SMALL = 132, GAP = 12, CAPTION = 16, MARGIN = 24, HEADING = 40 };
-enum { NAME_SHOWN = 16 }; /* characters of a name at an axis */
+enum { PAGE = 960, TALL = 900, MARGIN = 24, GAP = 14, NAME_SHOWN = 16 };
+enum { LARGE_MOST = 192, SMALL_MOST = 48, SMALL_CELLS = 400000 }; /* squares of a side; of all small maps */
+enum { HINTS_MOST = 4096 };                                       /* squares that explain themselves */
+enum { NUMBERED = 28 };                                           /* a square with room for its number */
 
-/* ---- colours: white to dark blue ------------------------------------------------------------- */
+static const by_font heading = {.size = 17, .colour = BY_INK, .limit = 100},
+                     small_print = {.size = 11, .colour = BY_GREY};
 
-static void colour_of(float w, uint8_t rgb[3])
+/* ---- captions -------------------------------------------------------------------------------- */
+
+/* The mean weight that rows give the column `shift` after their own; with `first`, the first column. Rows
+ * that can see one column alone say nothing and do not count. */
+static double share_of(const by_heatmap *m, int shift, bool first)
 {
-    static const double dark[3] = {8, 48, 107};
-    double depth = w > 0 ? sqrt(fmin((double)w, 1)) : 0; /* small weights can be told apart */
-    for (int i = 0; i < 3; i++)
-        rgb[i] = (uint8_t)lround(255 - depth * (255 - dark[i]));
-}
-
-/* ---- a PNG of truecolour pixels, not compressed ---------------------------------------------- */
-
-static void put_u32(by_buf *b, uint32_t x)
-{
-    char bytes[4] = {(char)(x >> 24), (char)(x >> 16), (char)(x >> 8), (char)x};
-    by_buf_put(b, bytes, 4);
-}
-
-static uint32_t crc_of(const char *data, size_t size)
-{
-    uint32_t crc = 0xffffffffu;
-    for (size_t i = 0; i < size; i++) {
-        crc ^= (uint8_t)data[i];
-        for (int k = 0; k < 8; k++)
-            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    double sum = 0;
+    int counted = 0;
+    for (int r = 1; r < m->rows; r++) {
+        const int c = first ? 0 : r + shift;
+        if (c < 0 || c >= m->cols)
+            continue;
+        sum += (double)m->weights[(size_t)r * (size_t)m->cols + (size_t)c];
+        counted++;
     }
-    return ~crc;
+    return counted ? sum / counted : 0;
 }
 
-static void put_chunk(by_buf *png, const char *type, const by_buf *body)
+/* How many columns a row can see. */
+static int seen_by(const by_heatmap *m, int row)
 {
-    size_t start = png->size + 4;
-    put_u32(png, (uint32_t)body->size);
-    by_buf_put(png, type, 4);
-    if (body->size)
-        by_buf_put(png, body->data, body->size);
-    put_u32(png, png->failed ? 0 : crc_of(png->data + start, png->size - start));
+    int n = 0;
+    for (int c = 0; c < m->cols; c++)
+        n += m->weights[(size_t)row * (size_t)m->cols + (size_t)c] > 0;
+    return BY_MAX(n, 1);
 }
 
-/* The bytes as a zlib stream of stored blocks. */
-static void put_stored(by_buf *out, const by_buf *raw)
+/* The place whose weight most exceeds both the mean of its column and an even share of its row: rows that all
+ * look at one column, and rows that see one column alone, say nothing. */
+static size_t strongest(const by_heatmap *m)
 {
-    uint32_t a = 1, b = 0;
-    by_buf_put(out, "\x78\x01", 2);
-    for (size_t at = 0; at < raw->size;) {
-        size_t n = BY_MIN(raw->size - at, (size_t)65535);
-        char head[5] = {at + n == raw->size, (char)n, (char)(n >> 8), (char)~n, (char)(~n >> 8)};
-        by_buf_put(out, head, sizeof head);
-        by_buf_put(out, raw->data + at, n);
-        at += n;
-    }
-    for (size_t i = 0; i < raw->size; i++) {
-        a = (a + (uint8_t)raw->data[i]) % 65521;
-        b = (b + a) % 65521;
-    }
-    put_u32(out, b << 16 | a);
-}
-
-static void put_png(by_buf *out, const by_heatmap *m)
-{
-    by_buf head = {0}, raw = {0}, body = {0}, none = {0};
-    put_u32(&head, (uint32_t)m->cols);
-    put_u32(&head, (uint32_t)m->rows);
-    by_buf_put(&head, "\x08\x02\x00\x00\x00", 5); /* eight bits each of red, green, blue */
+    size_t best = 0;
+    double most = -INFINITY;
     for (int r = 0; r < m->rows; r++) {
-        by_buf_put(&raw, "\0", 1); /* no filter */
+        const double even = 1.0 / seen_by(m, r);
         for (int c = 0; c < m->cols; c++) {
-            uint8_t rgb[3];
-            colour_of(m->weights[(size_t)r * (size_t)m->cols + (size_t)c], rgb);
-            by_buf_put(&raw, (const char *)rgb, 3);
+            const size_t at = (size_t)r * (size_t)m->cols + (size_t)c;
+            double mean = 0;
+            if ((m->dull && m->dull[c]) || (double)m->weights[at] - even <= most)
+                continue; /* without the mean, which takes longer */
+            for (int i = 0; i < m->rows; i++)
+                mean += (double)m->weights[(size_t)i * (size_t)m->cols + (size_t)c] / m->rows;
+            const double excess = (double)m->weights[at] - fmax(mean, even);
+            if (excess > most) {
+                most = excess;
+                best = at;
+            }
         }
     }
-    put_stored(&body, &raw);
-    by_buf_put(out, "\x89PNG\r\n\x1a\n", 8);
-    put_chunk(out, "IHDR", &head);
-    put_chunk(out, "IDAT", &body);
-    put_chunk(out, "IEND", &none);
-    out->failed |= head.failed | raw.failed | body.failed;
-    by_buf_free(&head);
-    by_buf_free(&raw);
-    by_buf_free(&body);
+    return best;
 }
 
-static void put_base64(by_buf *out, const by_buf *in)
+/* A name without the spaces around it, n characters at most. */
+static void put_name(by_buf *out, const char *s, int n)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < in->size; i += 3) {
-        uint32_t x = 0;
-        size_t n = BY_MIN(in->size - i, (size_t)3);
-        for (size_t k = 0; k < 3; k++)
-            x = x << 8 | (k < n ? (uint8_t)in->data[i + k] : 0);
-        char four[4];
-        for (size_t k = 0; k < 4; k++)
-            four[k] = k <= n ? digits[x >> (18 - 6 * k) & 63] : '=';
-        by_buf_put(out, four, 4);
+    s += strspn(s, " ");
+    for (; *s && (n > 0 || ((uint8_t)*s & 0xc0) == 0x80); s++) {
+        n -= ((uint8_t)s[1] & 0xc0) != 0x80;
+        by_buf_put(out, s, 1);
     }
+    by_buf_puts(out, *s ? "…" : "");
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
-/* XML text: what cannot stand there is left out, white space is made visible. */
-static void put_text(by_buf *out, const char *s, int limit)
+char *by_heatmap_caption(const by_heatmap *m)
 {
-    for (int shown = 0; *s; s++) {
-        if (((uint8_t)*s & 0xc0) != 0x80 && shown++ == limit) { /* the beginning of a character */
-            by_buf_puts(out, "…");
-            return;
-        }
-        if (*s == '&' || *s == '<' || *s == '>' || *s == '"')
-            by_buf_printf(out, "&#%d;", *s);
-        else if (*s == '\n' || *s == '\t' || *s == '\r')
-            by_buf_puts(out, *s == '\n' ? "↵" : "→");
-        else if (*s == ' ')
-            by_buf_puts(out, "\xc2\xa0");
-        else if ((uint8_t)*s >= 32 && *s != 127)
-            by_buf_put(out, s, 1);
+    static const struct {
+        const char *name;
+        int shift;
+        bool first;
+    } ways[] = {{"first token", 0, true},
+                {"previous token", -1, false},
+                {"itself", 0, false},
+                {"next token", 1, false}};
+    for (int i = 0; m->same && m->rows > 2 && i < BY_COUNT(ways); i++) {
+        const double share = share_of(m, ways[i].shift, ways[i].first);
+        if (share > 0.5)
+            return by_sprintf("%s %.0f %%", ways[i].name, 100 * share);
     }
+    const size_t best = strongest(m);
+    by_buf out = {0};
+    put_name(&out, m->row_names[best / (size_t)m->cols], 7);
+    by_buf_puts(&out, " → ");
+    put_name(&out, m->col_names[best % (size_t)m->cols], 7);
+    by_buf_printf(&out, " %.2f", (double)m->weights[best]);
+    if (out.failed)
+        by_buf_free(&out);
+    return out.data;
 }
 
-static void put_label(by_buf *out, double x, double y, const char *more, const char *text)
+/* ---- levels ---------------------------------------------------------------------------------- */
+
+/* A map in squares of `step` tokens each way. */
+typedef struct squares {
+    uint8_t *levels;
+    int rows, cols, step;
+} squares;
+
+static int coarser(int n, int step)
 {
-    by_buf_printf(out, "<text x=\"%g\" y=\"%g\" %s>", x, y, more);
-    put_text(out, text, NAME_SHOWN);
-    by_buf_puts(out, "</text>\n");
+    return (n + step - 1) / step;
 }
 
-/* ---- maps ------------------------------------------------------------------------------------ */
-
-static void put_large(by_buf *out, const by_heatmap *m, double x, double y)
+static by_status make_squares(const by_heatmap *m, int most, squares *out)
 {
-    for (int c = 0; c < m->cols; c++) {
-        char turned[96];
-        double at = x + LABEL + (c + 0.65) * CELL;
-        snprintf(turned, sizeof turned, "transform=\"rotate(-55 %g %g)\"", at, y + LABEL - 6.0);
-        put_label(out, at, y + LABEL - 6, turned, m->col_names[c]);
-    }
-    for (int r = 0; r < m->rows; r++) {
-        put_label(out, x + LABEL - 6, y + LABEL + (r + 0.7) * CELL, "text-anchor=\"end\"", m->row_names[r]);
+    const int step = coarser(BY_MAX(m->rows, m->cols), most);
+    *out = (squares){.rows = coarser(m->rows, step), .cols = coarser(m->cols, step), .step = step};
+    out->levels = by_alloc_zero((size_t)out->rows, (size_t)out->cols);
+    if (!out->levels)
+        return BY_ERR_MEMORY;
+    for (int r = 0; r < m->rows; r++)
         for (int c = 0; c < m->cols; c++) {
-            float w = m->weights[(size_t)r * (size_t)m->cols + (size_t)c];
-            uint8_t rgb[3];
-            colour_of(w, rgb);
-            by_buf_printf(
-                out, "<rect x=\"%g\" y=\"%g\" width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"><title>",
-                x + LABEL + c * CELL, y + LABEL + r * CELL, CELL - 1, CELL - 1, rgb[0], rgb[1], rgb[2]);
-            put_text(out, m->row_names[r], 64);
-            by_buf_puts(out, " → ");
-            put_text(out, m->col_names[c], 64);
-            by_buf_printf(out, ": %.3f</title></rect>\n", (double)w);
+            uint8_t *to = &out->levels[r / step * out->cols + c / step];
+            const int level = by_level_of((double)m->weights[(size_t)r * (size_t)m->cols + (size_t)c]);
+            *to = (uint8_t)BY_MAX(*to, level);
         }
-    }
+    return BY_OK;
 }
 
-/* One of the small ones, and under it the strongest pair. */
-static void put_small(by_buf *out, const by_heatmap *m, double x, double y, const char *name)
+/* ---- the large map --------------------------------------------------------------------------- */
+
+/* Where things are. */
+typedef struct layout {
+    int width, height;
+    int gutter_x, gutter_y, cell; /* of the large map */
+    int large_y;
+    int side, small_most, grid_y; /* of a small map */
+} layout;
+
+static int gutter(const char *const *names, int count, int size)
 {
-    by_buf png = {0};
-    int best = -1;
-    for (int i = 0; i < m->rows * m->cols; i++)
-        if ((!m->dull || !m->dull[i % m->cols]) && (best < 0 || m->weights[i] > m->weights[best]))
-            best = i;
-    best = best < 0 ? 0 : best;
-    put_png(&png, m);
-    by_buf_printf(out,
-                  "<image x=\"%g\" y=\"%g\" width=\"%d\" height=\"%d\" preserveAspectRatio=\"none\" "
-                  "style=\"image-rendering:pixelated\" href=\"data:image/png;base64,",
-                  x, y, SMALL, SMALL);
-    put_base64(out, &png);
-    by_buf_printf(out, "\"><title>%s</title></image>\n", name);
-    by_buf_printf(out, "<rect x=\"%g\" y=\"%g\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#bbb\"/>\n",
-                  x, y, SMALL, SMALL);
-    by_buf_printf(out, "<text x=\"%g\" y=\"%g\" class=\"s\">", x, y + SMALL + 11);
-    put_text(out, m->row_names[best / m->cols], 9);
-    by_buf_puts(out, " → ");
-    put_text(out, m->col_names[best % m->cols], 9);
-    by_buf_printf(out, " %.2f</text>\n", (double)m->weights[best]);
-    out->failed |= png.failed;
-    by_buf_free(&png);
+    int longest = 1;
+    for (int i = 0; i < count; i++) {
+        int n = 0;
+        for (const char *s = names[i]; *s && n <= NAME_SHOWN; s++)
+            n += ((uint8_t)*s & 0xc0) != 0x80;
+        longest = BY_MAX(longest, n);
+    }
+    return by_text_width(size, longest) + 14;
 }
 
-static void put_grid(by_buf *out, const by_heatmap_grid *g, double x, double y)
+static int name_size(int cell)
+{
+    return BY_MIN(BY_MAX(cell * 6 / 10, 9), 14);
+}
+
+static void put_hints(by_page *p, const by_heatmap *m, const squares *s, const layout *l, int x, int y)
+{
+    const by_font number = {.size = BY_MIN(l->cell * 3 / 8, 14), .align = BY_MIDDLE};
+    for (int r = 0; r < m->rows; r++)
+        for (int c = 0; c < m->cols; c++) {
+            const float w = m->weights[(size_t)r * (size_t)m->cols + (size_t)c];
+            const int level = s->levels[r * s->cols + c], at_x = x + c * l->cell, at_y = y + r * l->cell;
+            char *hint = by_sprintf("%s → %s: %.3f", m->row_names[r], m->col_names[c], (double)w);
+            by_page_rect(p, (by_box){at_x, at_y, l->cell - 1, l->cell - 1}, level, hint);
+            by_free(hint);
+            if (l->cell < NUMBERED || level == 0)
+                continue;
+            char text[16];
+            by_font f = number;
+            f.colour = level > BY_LEVELS * 2 / 5 ? 0 : BY_INK;
+            by_format(text, sizeof text, "%d", (int)lround(100 * (double)w));
+            by_page_text(p, at_x + l->cell / 2, at_y + l->cell / 2 + number.size / 3, &f, text);
+        }
+}
+
+static by_status put_large(by_page *p, const by_heatmap *m, const layout *l, int *together)
+{
+    squares s;
+    BY_TRY(make_squares(m, LARGE_MOST, &s));
+    *together = s.step;
+    const int x = MARGIN + l->gutter_x, y = l->large_y + l->gutter_y, size = name_size(l->cell);
+    const int every = coarser(size + 1, l->cell); /* names that do not touch */
+    by_font name = {.size = size, .colour = BY_INK, .limit = NAME_SHOWN, .upwards = true};
+    for (int c = 0; c < s.cols; c += every)
+        by_page_text(p, x + c * l->cell + (l->cell + size * 2 / 3) / 2, y - 6, &name,
+                     m->col_names[c * s.step]);
+    name.upwards = false;
+    name.align = BY_RIGHT;
+    for (int r = 0; r < s.rows; r += every)
+        by_page_text(p, x - 6, y + r * l->cell + (l->cell + size * 2 / 3) / 2, &name,
+                     m->row_names[r * s.step]);
+    by_page_frame(p, (by_box){x, y, s.cols * l->cell, s.rows * l->cell}, BY_LINE);
+    if (s.step == 1 && s.rows * s.cols <= HINTS_MOST)
+        put_hints(p, m, &s, l, x, y);
+    else
+        by_page_cells(p, x, y, l->cell, s.levels, s.rows, s.cols);
+    by_free(s.levels);
+    return BY_OK;
+}
+
+/* ---- the small maps -------------------------------------------------------------------------- */
+
+static by_status put_small(by_page *p, const by_heatmap *m, const layout *l, int x, int y, const char *name)
+{
+    squares s;
+    BY_TRY(make_squares(m, l->small_most, &s));
+    const int cell = l->side / BY_MAX(s.rows, s.cols);
+    by_font caption = small_print;
+    caption.limit = l->side * 2 / 11;
+    char *words = by_heatmap_caption(m);
+    by_page_text(p, x, y - 5, &(by_font){.size = 11, .colour = BY_INK}, name);
+    by_page_cells(p, x, y, cell, s.levels, s.rows, s.cols);
+    by_page_frame(p, (by_box){x, y, s.cols * cell, s.rows * cell}, BY_LINE);
+    if (words)
+        by_page_text(p, x, y + s.rows * cell + 13, &caption, words);
+    by_free(words);
+    by_free(s.levels);
+    return words ? BY_OK : BY_ERR_MEMORY;
+}
+
+static int small_pitch(const layout *l)
+{
+    return l->side + 2 * GAP + 18;
+}
+
+static by_status put_grid(by_page *p, const by_heatmap_grid *g, const layout *l)
 {
     const size_t step = (size_t)g->first.rows * (size_t)g->first.cols;
     for (int d = 0; d < g->down; d++)
@@ -196,35 +235,73 @@ static void put_grid(by_buf *out, const by_heatmap_grid *g, double x, double y)
             char name[96];
             by_heatmap m = g->first;
             m.weights += ((size_t)d * (size_t)g->across + (size_t)a) * step;
-            snprintf(name, sizeof name, "%s %d, %s %d", g->down_name, d, g->across_name, a);
-            put_small(out, &m, x + 64 + a * (SMALL + GAP), y + 20 + d * (SMALL + GAP + CAPTION), name);
+            by_format(name, sizeof name, "%s %d, %s %d", g->down_name, g->first_down + d, g->across_name, a);
+            BY_TRY(put_small(p, &m, l, MARGIN + a * (l->side + GAP), l->grid_y + d * small_pitch(l), name));
         }
-    for (int d = 0; d < g->down; d++)
-        by_buf_printf(out, "<text x=\"%g\" y=\"%g\" class=\"s\">%s %d</text>\n", x,
-                      y + 20 + d * (SMALL + GAP + CAPTION) + SMALL / 2.0, g->down_name, d);
-    for (int a = 0; a < g->across; a++)
-        by_buf_printf(out, "<text x=\"%g\" y=\"%g\" class=\"s\">%s %d</text>\n", x + 64 + a * (SMALL + GAP),
-                      y + 12, g->across_name, a);
+    return BY_OK;
 }
 
-by_status by_heatmap_write(by_buf *out, const char *title, const by_heatmap *m, const by_heatmap_grid *g)
+/* ---- the page -------------------------------------------------------------------------------- */
+
+static layout lay_out(const by_heatmap_page *page)
 {
-    double width = LABEL + m->cols * CELL + LABEL / 2.0, height = HEADING + LABEL + m->rows * CELL;
+    const by_heatmap *m = &page->large;
+    const by_heatmap_grid *g = page->grid;
+    layout l = {.width = PAGE, .large_y = MARGIN + 84};
     if (g) {
-        width = fmax(width, 64 + g->across * (SMALL + GAP));
-        height += MARGIN + 20 + g->down * (SMALL + GAP + CAPTION);
+        l.side = BY_MIN(BY_MAX((PAGE - 2 * MARGIN + GAP) / g->across - GAP, 96), 220);
+        l.width = BY_MAX(PAGE, 2 * MARGIN + g->across * (l.side + GAP) - GAP);
+        const double each = SMALL_CELLS / ((double)g->down * g->across);
+        l.small_most = BY_MIN(BY_MAX((int)sqrt(each), 8), SMALL_MOST);
     }
-    by_buf_printf(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" "
-        "font-family=\"sans-serif\" font-size=\"12\">\n<style>.s{font-size:10px;fill:#555}</style>\n"
-        "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"15\">",
-        width + 2 * MARGIN, height + 2 * MARGIN, MARGIN, MARGIN + 12);
-    put_text(out, title, 120);
-    by_buf_puts(out, "</text>\n");
-    put_large(out, m, MARGIN, MARGIN + HEADING);
-    if (g)
-        put_grid(out, g, MARGIN, MARGIN + HEADING + LABEL + m->rows * CELL + MARGIN);
-    by_buf_puts(out, "</svg>\n");
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory while drawing") : BY_OK;
+    const int step = coarser(BY_MAX(m->rows, m->cols), LARGE_MOST);
+    const int rows = coarser(m->rows, step), cols = coarser(m->cols, step);
+    const int guess = BY_MIN((PAGE - 2 * MARGIN - 120) / cols, TALL / rows);
+    l.gutter_x = gutter(m->row_names, m->rows, name_size(guess));
+    l.gutter_y = gutter(m->col_names, m->cols, name_size(guess));
+    l.cell = BY_MIN((PAGE - 2 * MARGIN - l.gutter_x) / cols, TALL / rows);
+    l.cell = BY_MIN(BY_MAX(l.cell, 3), 120);
+    l.height = l.large_y + l.gutter_y + rows * l.cell + MARGIN;
+    if (g) {
+        l.grid_y = l.height + 24;
+        l.height = l.grid_y + g->down * small_pitch(&l) + MARGIN;
+    }
+    return l;
+}
+
+/* The colours and their weights. */
+static void put_scale(by_page *p, int x, int y, bool numbers)
+{
+    enum { WIDE = 4 };
+    static const char *const ticks[] = {"0", "0.05", "0.25", "0.5", "1"};
+    static const double at[] = {0, 0.05, 0.25, 0.5, 1};
+    uint8_t levels[BY_LEVELS];
+    for (int i = 0; i < BY_LEVELS; i++)
+        levels[i] = (uint8_t)i;
+    for (int row = 0; row < 3; row++)
+        by_page_cells(p, x, y + row * WIDE, WIDE, levels, 1, BY_LEVELS);
+    by_page_frame(p, (by_box){x, y, BY_LEVELS * WIDE, 3 * WIDE}, BY_LINE);
+    by_font f = small_print;
+    f.align = BY_MIDDLE;
+    for (int i = 0; i < BY_COUNT(ticks); i++)
+        by_page_text(p, x + by_level_of(at[i]) * WIDE + WIDE / 2, y + 3 * WIDE + 13, &f, ticks[i]);
+    by_page_text(p, x + BY_LEVELS * WIDE + 14, y + 10, &small_print,
+                 numbers ? "weight of a column for its row, in squares in per cent"
+                         : "weight of a column for its row");
+}
+
+by_status by_heatmap_write(by_buf *out, by_picture kind, const by_heatmap_page *page, int *together)
+{
+    const layout l = lay_out(page);
+    by_page p;
+    BY_TRY(by_page_open(&p, kind, l.width, l.height));
+    const by_font subtitle = {.size = 13, .colour = BY_GREY, .limit = 130};
+    by_page_text(&p, MARGIN, MARGIN + 14, &heading, page->title);
+    by_page_text(&p, MARGIN, MARGIN + 35, &subtitle, page->subtitle);
+    put_scale(&p, MARGIN, MARGIN + 48, l.cell >= NUMBERED);
+    by_status s = put_large(&p, &page->large, &l, together);
+    if (s == BY_OK && page->grid)
+        s = put_grid(&p, page->grid, &l);
+    const by_status closed = by_page_close(&p, out);
+    return s == BY_OK ? closed : s;
 }

@@ -1,290 +1,12 @@
 /* hf.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
 #include "io/hf.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/file.h"
 #include "graph/graph.h"
 #include "base/json.h"
-
-enum { MAX_LABELS = 1 << 20 };
-
-/* ---- config.json to struct and back ---------------------------------------------------------- */
-
-static by_status read_field(const cJSON *json, const by_field *f, char *at)
-{
-    int64_t i;
-    double d;
-    const char *s;
-    switch (f->kind) {
-    case BY_FIELD_INT:
-        BY_TRY(by_json_int(json, f->key, (int64_t)f->fallback, (int64_t)f->min, (int64_t)f->max, &i));
-        *(int *)at = (int)i;
-        return BY_OK;
-    case BY_FIELD_FLOAT:
-        BY_TRY(by_json_double(json, f->key, f->fallback, f->min, f->max, &d));
-        *(float *)at = (float)d;
-        return BY_OK;
-    case BY_FIELD_BOOL:
-        return by_json_bool(json, f->key, f->fallback != 0, (bool *)at);
-    case BY_FIELD_ACT:
-        BY_TRY(by_json_string(json, f->key, by_act_name((by_act)f->fallback), &s));
-        if (!by_act_parse(s, (by_act *)at))
-            return by_fail(BY_ERR_UNSUPPORTED, "%s: the activation \"%s\" is not known", f->key, s);
-        return BY_OK;
-    }
-    return BY_OK;
-}
-
-/* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
-static double shortest(float f)
-{
-    char text[32];
-    for (int digits = 6; digits < 10; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)f);
-        if (strtof(text, NULL) == f)
-            break;
-    }
-    return strtod(text, NULL);
-}
-
-/* A whole number keeps its point: readers that tell types apart take 1 for an integer. */
-static cJSON *float_json(float f)
-{
-    char text[48];
-    if (f != floorf(f) || fabsf(f) >= 1e6f)
-        return cJSON_CreateNumber(shortest(f));
-    snprintf(text, sizeof text, "%.1f", (double)f);
-    return cJSON_CreateRaw(text);
-}
-
-static bool write_field(cJSON *json, const by_field *f, const char *at)
-{
-    by_act act;
-    const cJSON *old = cJSON_GetObjectItemCaseSensitive(json, f->key);
-    switch (f->kind) {
-    case BY_FIELD_INT:
-        if (*(const int *)at == 0 && f->fallback == 0 && f->min > 0)
-            return by_json_put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
-        return by_json_put(json, f->key, cJSON_CreateNumber(*(const int *)at));
-    case BY_FIELD_FLOAT:
-        if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
-            return by_json_put(json, f->key, cJSON_CreateNull());
-        return by_json_put(json, f->key, float_json(*(const float *)at));
-    case BY_FIELD_BOOL:
-        return by_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
-    case BY_FIELD_ACT: /* keep the spelling it came with */
-        memcpy(&act, at, sizeof act);
-        if (cJSON_IsString(old) && by_act_parse(old->valuestring, &act) && memcmp(&act, at, sizeof act) == 0)
-            return true;
-        return by_json_put(json, f->key, cJSON_CreateString(by_act_name(*(const by_act *)at)));
-    }
-    return false;
-}
-
-/* A token id: a number, the first of a list, or -1. */
-static int token_of(const cJSON *json, const char *key)
-{
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
-    if (cJSON_IsArray(v))
-        v = cJSON_GetArrayItem(v, 0);
-    return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < INT32_MAX ? v->valueint : -1;
-}
-
-static const char *const problem_names[] = {
-    [BY_PROBLEM_ONE_LABEL] = "single_label_classification",
-    [BY_PROBLEM_MANY_LABELS] = "multi_label_classification",
-    [BY_PROBLEM_REGRESSION] = "regression",
-};
-
-static by_status read_problem(by_model *m)
-{
-    const char *name;
-    BY_TRY(by_json_string(m->json, "problem_type", NULL, &name));
-    m->problem = BY_PROBLEM_DEFAULT;
-    for (int i = 1; name && i < BY_COUNT(problem_names); i++)
-        if (strcmp(name, problem_names[i]) == 0)
-            m->problem = (by_problem)i;
-    if (name && m->problem == BY_PROBLEM_DEFAULT)
-        return by_fail(BY_ERR_UNSUPPORTED, "problem_type \"%s\" is not known", name);
-    return BY_OK;
-}
-
-/* id2label is an object of numbers as strings. */
-static by_status read_label_names(by_model *m, const cJSON *object)
-{
-    const cJSON *item;
-    m->label_names = by_alloc_zero((size_t)m->labels, sizeof *m->label_names);
-    if (!m->label_names)
-        return BY_ERR_MEMORY;
-    cJSON_ArrayForEach(item, object)
-    {
-        char *end;
-        long i = strtol(item->string, &end, 10);
-        if (*end || end == item->string || i < 0 || i >= m->labels || !cJSON_IsString(item) ||
-            m->label_names[i])
-            return by_fail(BY_ERR_FORMAT, "id2label: \"%s\" is not the number of one of %d labels",
-                           item->string, m->labels);
-        m->label_names[i] = by_strdup(item->valuestring);
-        if (!m->label_names[i])
-            return BY_ERR_MEMORY;
-    }
-    return BY_OK;
-}
-
-/* The class of model that config.json names is none of the architecture's. */
-static by_status unknown_class(const by_model *m, const char *name)
-{
-    by_buf known = {0};
-    for (int t = 0; t < BY_TASK_COUNT; t++)
-        if (m->arch->classes[t])
-            by_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
-    by_status s = by_fail(BY_ERR_UNSUPPORTED,
-                          "config.json: architectures names \"%s\", which is not supported; a %s can be: %s",
-                          by_show(name).text, m->arch->family, known.data ? known.data : "");
-    by_buf_free(&known);
-    return s;
-}
-
-/* The task that config.json's architectures[0] stands for; without one, what the family is pretrained with. A
- * class that is not known does not matter when the caller brings a task of its own. */
-static by_status read_class(by_model *m, bool any)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
-    const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
-    if ((list && !cJSON_IsArray(list) && !cJSON_IsNull(list)) || (first && !cJSON_IsString(first)))
-        return by_fail(BY_ERR_FORMAT, "config.json: \"architectures\" is not a list of names");
-    bool known = any || !first;
-    m->task = m->arch->pretrained;
-    for (int t = 0; t < BY_TASK_COUNT && first; t++)
-        if (m->arch->classes[t] && strcmp(m->arch->classes[t], first->valuestring) == 0) {
-            m->task = (by_task)t;
-            known = true;
-        }
-    if (m->task == BY_TASK_FEATURES &&
-        (m->arch->pretrained == BY_TASK_LM || m->arch->pretrained == BY_TASK_SEQ2SEQ))
-        m->task = m->arch->pretrained; /* the head is tied to the body, so nothing is missing */
-    return known ? BY_OK : unknown_class(m, first->valuestring);
-}
-
-static by_status read_task(by_model *m, bool any_class)
-{
-    BY_TRY(read_class(m, any_class));
-    if (m->arch->is_causal && (m->task == BY_TASK_LM || m->task == BY_TASK_MLM))
-        m->task = m->arch->is_causal(m->config) ? BY_TASK_LM : BY_TASK_MLM;
-    int64_t labels = 2;
-    const cJSON *names = cJSON_GetObjectItemCaseSensitive(m->json, "id2label");
-    if (cJSON_IsObject(names))
-        labels = cJSON_GetArraySize(names);
-    BY_TRY(by_json_int(m->json, "num_labels", labels, 1, MAX_LABELS, &labels));
-    m->labels = (int)labels;
-    if (cJSON_IsObject(names) && cJSON_GetArraySize(names) == m->labels)
-        BY_TRY(read_label_names(m, names));
-    return read_problem(m);
-}
-
-static by_status read_config(by_model *m, const char *dir, bool any_class)
-{
-    char *path = by_path_join(dir, "config.json");
-    m->json = path ? by_json_load(path) : NULL;
-    by_free(path);
-    if (!m->json)
-        return by_error_status();
-    const char *family;
-    BY_TRY(by_json_string(m->json, "model_type", NULL, &family));
-    if (!family)
-        return by_fail(BY_ERR_FORMAT, "config.json does not say its model_type");
-    m->arch = by_arch_find(family);
-    if (!m->arch)
-        return by_error_status();
-    m->config = by_alloc_zero(1, m->arch->config_size);
-    if (!m->config)
-        return BY_ERR_MEMORY;
-    for (int i = 0; i < m->arch->n_fields; i++)
-        BY_TRY(read_field(m->json, &m->arch->fields[i], (char *)m->config + m->arch->fields[i].offset));
-    m->eos = token_of(m->json, "eos_token_id");
-    m->pad = token_of(m->json, "pad_token_id");
-    m->start = token_of(m->json, "decoder_start_token_id");
-    if (m->arch->read)
-        BY_TRY(m->arch->read(m->json, m->config));
-    BY_TRY(m->arch->check(m->config));
-    return read_task(m, any_class);
-}
-
-static bool write_class(const by_model *m, cJSON *json)
-{
-    cJSON *list = cJSON_CreateArray();
-    cJSON *name = cJSON_CreateString(m->arch->classes[m->task]);
-    if (!list || !name || !cJSON_AddItemToArray(list, name)) {
-        cJSON_Delete(list);
-        cJSON_Delete(name);
-        return false;
-    }
-    return by_json_put(json, "architectures", list);
-}
-
-static bool write_labels(const by_model *m, cJSON *json)
-{
-    if (!by_has_labels(m->task))
-        return true;
-    cJSON *names = cJSON_CreateObject(), *ids = cJSON_CreateObject();
-    bool ok = names && ids;
-    for (int i = 0; i < m->labels && ok; i++) {
-        char id[16], fallback[24];
-        const char *name = m->label_names ? m->label_names[i] : fallback;
-        snprintf(id, sizeof id, "%d", i);
-        snprintf(fallback, sizeof fallback, "LABEL_%d", i);
-        ok = cJSON_AddStringToObject(names, id, name) && cJSON_AddNumberToObject(ids, name, i);
-    }
-    if (!ok) {
-        cJSON_Delete(names);
-        cJSON_Delete(ids);
-        return false;
-    }
-    ok = by_json_put(json, "id2label", names);
-    ok = by_json_put(json, "label2id", ids) && ok;
-    if (m->task == BY_TASK_CLASSIFY && m->problem != BY_PROBLEM_DEFAULT)
-        ok = by_json_put(json, "problem_type", cJSON_CreateString(problem_names[m->problem])) && ok;
-    return ok;
-}
-
-static bool put_token(cJSON *json, const char *key, int id)
-{
-    return by_json_put(json, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
-}
-
-static cJSON *config_json(const by_model *m, by_dtype dtype)
-{
-    static const char *const torch_names[] = {
-        [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
-    cJSON *json = m->json ? cJSON_Duplicate(m->json, true) : cJSON_CreateObject();
-    bool ok = json && write_class(m, json) &&
-              by_json_put(json, "model_type", cJSON_CreateString(m->arch->family)) && write_labels(m, json) &&
-              by_json_put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
-    if (ok && cJSON_GetObjectItemCaseSensitive(json, "torch_dtype")) /* its name until transformers 4.56 */
-        ok = by_json_put(json, "torch_dtype", cJSON_CreateString(torch_names[dtype]));
-    for (int i = 0; i < m->arch->n_fields && ok; i++)
-        ok = write_field(json, &m->arch->fields[i], (const char *)m->config + m->arch->fields[i].offset);
-    if (ok && !m->json)
-        ok = put_token(json, "bos_token_id", m->eos) &&
-             (cJSON_HasObjectItem(json, "tie_word_embeddings") ||
-              by_json_put(json, "tie_word_embeddings", cJSON_CreateTrue()));
-    if (ok && (!m->json || token_of(m->json, "eos_token_id") != m->eos))
-        ok = put_token(json, "eos_token_id", m->eos);
-    if (ok && m->task == BY_TASK_SEQ2SEQ)
-        ok = put_token(json, "decoder_start_token_id", m->start) && put_token(json, "pad_token_id", m->pad) &&
-             by_json_put(json, "is_encoder_decoder", cJSON_CreateTrue());
-    if (ok && m->arch->write)
-        ok = m->arch->write(json, m->config);
-    if (!ok) {
-        cJSON_Delete(json);
-        by_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
-        return NULL;
-    }
-    return json;
-}
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
@@ -325,8 +47,8 @@ static by_status check_task(const by_model *m)
 {
     if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
         return by_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
-    if (by_has_labels(m->task) && (m->labels < 1 || m->labels > MAX_LABELS))
-        return by_fail(BY_ERR_ARGUMENT, "a model with labels needs 1 to %d of them, not %d", MAX_LABELS,
+    if (by_has_labels(m->task) && (m->labels < 1 || m->labels > BY_MAX_LABELS))
+        return by_fail(BY_ERR_ARGUMENT, "a model with labels needs 1 to %d of them, not %d", BY_MAX_LABELS,
                        m->labels);
     return BY_OK;
 }
@@ -334,7 +56,7 @@ static by_status check_task(const by_model *m)
 static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
 {
     bool own_task = spec->new_head && spec->task != BY_TASK_DEFAULT;
-    BY_TRY(read_config(m, dir, own_task));
+    BY_TRY(by_config_read(m, dir, spec));
     if (own_task) {
         by_strings_free(m->label_names, m->labels);
         m->label_names = NULL;
@@ -408,6 +130,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     by_config_set(a, m->config, BY_ROLE_CAUSAL, m->task == BY_TASK_LM);
     if (a->adjust)
         a->adjust(preset->name, m->config);
+    by_model_head(m)->own = !by_model_head(m)->tied;
     if (s->vocab > 0) {
         by_config_set(a, m->config, BY_ROLE_VOCAB, s->vocab);
         by_config_set(a, m->config, BY_ROLE_TARGET_VOCAB, s->target_vocab > 0 ? s->target_vocab : s->vocab);
@@ -490,9 +213,9 @@ static by_status write_generation_config(const by_model *m, const char *dir)
         ok = by_json_put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
              by_json_put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
     if (ok && m->pad >= 0)
-        ok = put_token(json, "pad_token_id", m->pad);
+        ok = by_config_put_token(json, "pad_token_id", m->pad);
     if (ok && m->start >= 0)
-        ok = put_token(json, "decoder_start_token_id", m->start);
+        ok = by_config_put_token(json, "decoder_start_token_id", m->start);
     s = ok ? by_json_write(path, json)
            : by_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
     cJSON_Delete(json);
@@ -504,18 +227,23 @@ static by_status write_generation_config(const by_model *m, const char *dir)
 static by_status put_parameter(void *user, by_writer *w, const by_weight *e)
 {
     const by_params *p = user;
+    enum { PART = 256 << 10 }; /* values at a time: a copy of the whole would be memory nobody planned for */
     int i = (int)((const by_param_info *)e->data - p->list);
-    size_t n = (size_t)p->list[i].count;
-    float *values = by_alloc(n * sizeof *values);
-    by_status s = values ? by_params_get(p, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;
-    by_weight full = {.name = e->name,
-                      .dtype = BY_F32,
-                      .rank = 1,
-                      .dim = {p->list[i].count},
-                      .data = values,
-                      .bytes = n * 4};
-    if (s == BY_OK)
-        s = by_weight_write(w, &full, e->dtype);
+    const size_t all = (size_t)p->list[i].count;
+    float *values = by_alloc(BY_MIN(all, (size_t)PART) * sizeof *values);
+    by_status s = values ? BY_OK : BY_ERR_MEMORY;
+    for (size_t at = 0; at < all && s == BY_OK; at += PART) {
+        const size_t n = BY_MIN(all - at, (size_t)PART);
+        s = by_params_get_range(p, i, BY_SLOT_VALUE, at, n, values);
+        by_weight part = {.name = e->name,
+                          .dtype = BY_F32,
+                          .rank = 1,
+                          .dim = {(int64_t)n},
+                          .data = values,
+                          .bytes = n * sizeof *values};
+        if (s == BY_OK)
+            s = by_weight_write(w, &part, e->dtype);
+    }
     by_free(values);
     return s;
 }
@@ -555,7 +283,7 @@ by_status by_model_save_with(const by_model *m, const char *dir, const by_save_s
         return by_fail(BY_ERR_ARGUMENT, "models are saved as f32, bf16 or f16, not %s", by_dtype_name(dtype));
     BY_TRY(by_dir_make(dir));
     BY_TRY(write_weights(m, dir, dtype, limit > 0 ? (size_t)limit : SIZE_MAX));
-    cJSON *json = config_json(m, dtype);
+    cJSON *json = by_config_json(m, dtype);
     char *path = by_path_join(dir, "config.json");
     by_status s = json && path ? by_json_write(path, json) : BY_ERR_MEMORY;
     cJSON_Delete(json);

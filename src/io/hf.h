@@ -12,6 +12,7 @@ struct by_model {
     const by_arch *arch;
     void *config;
     by_task task;
+    bool promoted; /* the class has no head, and the model has that of the family's language models */
     int labels;
     char **label_names; /* labels of them, or NULL: they have none */
     by_problem problem;
@@ -22,6 +23,12 @@ struct by_model {
         json; /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
 };
 
+/* The part of the configuration that is about the head over the vocabulary. */
+static inline by_head *by_model_head(const by_model *m)
+{
+    return (by_head *)((char *)m->config + m->arch->head_offset);
+}
+
 /* Tasks whose head has as many outputs as there are labels. */
 static inline bool by_has_labels(by_task t)
 {
@@ -30,8 +37,22 @@ static inline bool by_has_labels(by_task t)
 
 void by_strings_free(char **names, int count); /* a list of heap strings; NULL is legal */
 
-/* Look whether a checkpoint has a head of its own, whatever its configuration says; before parameters are
- * declared. */
+/* ---- config.json (config.c) ------------------------------------------------------------------ */
+
+enum { BY_MAX_LABELS = 1 << 20 };
+/* Fill in arch, config, json, task, labels and token ids from DIR/config.json. */
+by_status by_config_read(by_model *m, const char *dir, const by_model_spec *spec);
+/* The configuration to be saved with weights of that type; NULL when memory is out. */
+cJSON *by_config_json(const by_model *m, by_dtype dtype);
+bool by_config_put_token(cJSON *json, const char *key, int id); /* a negative id is null */
+
+/* The parameter of that name, or that a tensor of that name repeats or is tied to; -1: none. */
+int by_model_find(const by_model *m, const char *name);
+
+/* ---- weights (load.c) ------------------------------------------------------------------------ */
+
+/* Decide whether the head over the vocabulary has weights of its own: the configuration does not tie it, or
+ * the checkpoint has other values for it. Before parameters are declared. */
 void by_head_find(by_model *m, const by_weights *file);
 
 /* Find every parameter in a checkpoint, whatever it is called there, and take its values: mapped where that

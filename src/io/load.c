@@ -1,5 +1,7 @@
 /* load.c - the tensors of a checkpoint into the parameters of a model. Files of ten years spell the same
  * parameter in several ways; the tables below are all that is known about it. */
+#include <math.h>
+
 #include "base/file.h"
 #include "graph/graph.h"
 #include "io/hf.h"
@@ -94,6 +96,23 @@ static bool is_prefixed(const by_model *m, const by_weights *file)
     return false;
 }
 
+static bool ends_with_any(const char *name, const char *const *tails)
+{
+    for (; tails && *tails; tails++)
+        if (ends_with(name, *tails))
+            return true;
+    return false;
+}
+
+/* The parameter whose values a tensor repeats, NULL when it repeats none. */
+static const char *copied(const by_model *m, const char *name)
+{
+    for (const by_alias *a = m->arch->copies; a && a->key; a++)
+        if (ends_with(name, a->key))
+            return a->field;
+    return NULL;
+}
+
 /* A tensor that is no parameter and may be there all the same: a buffer, or a head or pooler that this task
  * has no use for. */
 static bool is_ignored(const by_model *m, const char *name, bool prefixed)
@@ -101,9 +120,10 @@ static bool is_ignored(const by_model *m, const char *name, bool prefixed)
     for (int i = 0; i < BY_COUNT(buffers); i++)
         if (ends_with(name, buffers[i]))
             return true;
-    for (const char *const *end = m->arch->ignored; end && *end; end++)
-        if (ends_with(name, *end))
-            return true;
+    if (ends_with_any(name, m->arch->ignored) || ends_with_any(name, m->arch->sines) || copied(m, name))
+        return true;
+    if (m->task == BY_TASK_ENCODER && strncmp(unwrap(name), "decoder.", 8) == 0)
+        return true;
     return (prefixed && !in_body(m, name)) || strncmp(unwrap(name), "score.", 6) == 0 ||
            strstr(name, "pooler.");
 }
@@ -114,6 +134,8 @@ static bool is_fresh(const by_model *m, const char *name, const by_weight *found
 {
     bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
     bool labels = by_has_labels(m->task) || m->task == BY_TASK_ANSWER || m->task == BY_TASK_CHOICE;
+    if (!found && ends_with_any(name, m->arch->optional))
+        return true;
     return spec->new_head && ((head && labels) || ((head || pooler) && !found));
 }
 
@@ -197,32 +219,109 @@ static bool same_values(const by_weight *a, const by_weight *b)
     return true;
 }
 
-void by_head_find(by_model *m, const by_weights *file)
+int by_model_find(const by_model *m, const char *name)
 {
-    const by_weight *head = m->arch->head ? by_weights_find(file, m->arch->head) : NULL;
-    const by_weight *table = m->arch->table ? by_weights_find(file, m->arch->table) : NULL;
-    if (head && table)
-        by_config_set(m->arch, m->config, BY_ROLE_TIED, same_values(head, table));
+    by_buf scratch = {0};
+    int k = find(m, name, &scratch);
+    const char *other = k < 0 && is_head(m, name) ? m->arch->table : k < 0 ? copied(m, name) : NULL;
+    if (other)
+        k = find(m, other, &scratch);
+    if (k < 0 && is_head(m, name) && m->arch->target_table)
+        k = find(m, m->arch->target_table, &scratch);
+    by_buf_free(&scratch);
+    return k;
 }
 
-/* The head of a language model is the table of embeddings. It may be there a second time, or in place of the
- * table; one of its own, which tie_word_embeddings: false announces, is another model. */
-static by_status tie(const by_model *m, const by_weight **found, const by_weight *head)
+/* The tensor of that name, or of that name without the prefix of the body. */
+static const by_weight *find_tensor(const by_model *m, const by_weights *file, const char *name)
+{
+    const char *bare = name ? strip(name, m->arch->prefix) : NULL;
+    for (int i = 0; name && i < by_weights_count(file); i++) {
+        const char *there = unwrap(by_weights_at(file, i)->name);
+        if (strcmp(there, name) == 0 || strcmp(there, bare) == 0)
+            return by_weights_at(file, i);
+    }
+    return NULL;
+}
+
+void by_head_find(by_model *m, const by_weights *file)
+{
+    by_head *h = by_model_head(m);
+    const by_weight *head = find_tensor(m, file, m->arch->head);
+    const by_weight *table = find_tensor(m, file, m->arch->table);
+    if (!table)
+        table = find_tensor(m, file, m->arch->target_table);
+    h->own = !m->arch->always_tied && !h->tied;
+    if (head && table && !same_values(head, table))
+        h->own = true;
+    if (h->own && !head && m->promoted)
+        m->task = BY_TASK_FEATURES; /* nothing can stand for the head that is missing */
+}
+
+/* A tied head may be in a file a second time, or in place of the table. */
+static void tie(const by_model *m, const by_weight **found, const by_weight *head)
 {
     int k = m->arch->table ? by_params_find(m->params, m->arch->table) : -1;
-    bool tied, tokens = m->task == BY_TASK_LM || m->task == BY_TASK_SEQ2SEQ || m->task == BY_TASK_MLM ||
-                        m->task == BY_TASK_PRETRAIN;
-    if (!head || k < 0)
-        return BY_OK;
-    BY_TRY(by_json_bool(m->json, "tie_word_embeddings", true, &tied));
-    if (!found[k])
+    if (k < 0 && m->arch->target_table)
+        k = by_params_find(m->params, m->arch->target_table);
+    if (head && k >= 0 && !found[k])
         found[k] = head;
-    else if (!tied && tokens && !same_values(found[k], head))
-        return by_fail(
-            BY_ERR_UNSUPPORTED,
-            "tie_word_embeddings is false and %s differs from %s: a head of its own is not supported",
-            by_show(head->name).text, found[k]->name);
+}
+
+/* A copy stands for its parameter where that is missing, and has the same values where it is not. */
+static by_status tie_copy(const by_model *m, const by_weight **found, const by_weight *e)
+{
+    const char *of = copied(m, e->name);
+    int k = of ? by_params_find(m->params, of) : -1;
+    if (k < 0)
+        return BY_OK;
+    if (!found[k])
+        found[k] = e;
+    else if (!same_values(found[k], e))
+        return by_fail(BY_ERR_UNSUPPORTED, "%s differs from %s, to which the configuration ties it",
+                       by_show(e->name).text, by_show(found[k]->name).text);
     return BY_OK;
+}
+
+/* A stored table of positions must be the one that is computed here. */
+static by_status check_sines(const by_weight *e)
+{
+    const int64_t rows = e->rank == 2 ? e->dim[0] : 0, width = e->rank == 2 ? e->dim[1] : 0;
+    const int64_t half = (width + 1) / 2;
+    float *row = by_alloc_zero((size_t)width + 1, sizeof *row);
+    by_status s = row ? BY_OK : BY_ERR_MEMORY;
+    for (int64_t p = 0; p < rows && s == BY_OK; p++) {
+        s = by_weight_read(e, (size_t)(p * width), (size_t)width, row, BY_F32);
+        for (int64_t i = 0; i < width && s == BY_OK; i++) {
+            const int64_t k = i < half ? i : i - half;
+            const double angle = (double)p / pow(10000, 2.0 * (double)k / (double)width);
+            const double want = i < half ? sin(angle) : cos(angle);
+            if (!(fabs((double)row[i] - want) < 0.01)) /* 16 bits */
+                s = by_fail(BY_ERR_UNSUPPORTED, "%s is not the table of sines of this family",
+                            by_show(e->name).text);
+        }
+    }
+    by_free(row);
+    return s;
+}
+
+/* The tensors that are no parameters but must agree with what is. */
+static by_status check_others(const by_model *m, const by_weights *file, const by_weight **found)
+{
+    by_buf spelled = {0}, scratch = {0};
+    by_status s = BY_OK;
+    for (int i = 0; i < by_weights_count(file) && s == BY_OK; i++) {
+        const by_weight *e = by_weights_at(file, i);
+        if (resolve(m, e->name, &spelled, &scratch) >= 0)
+            continue;
+        if (copied(m, e->name))
+            s = tie_copy(m, found, e);
+        else if (ends_with_any(e->name, m->arch->sines))
+            s = check_sines(e);
+    }
+    by_buf_free(&spelled);
+    by_buf_free(&scratch);
+    return s;
 }
 
 static by_status check_shape(const by_params *p, int i, const by_weight *e)
@@ -255,8 +354,10 @@ static by_status check_all(const by_model *m, const by_weights *file, const by_m
     const by_weight *head = NULL;
     few missing = {0}, unknown = {0};
     by_status s = match(m, file, found, &head, &unknown);
-    if (s == BY_OK)
-        s = tie(m, found, head);
+    if (s == BY_OK) {
+        tie(m, found, head);
+        s = check_others(m, file, found);
+    }
     for (int i = 0; i < p->count && s == BY_OK; i++) {
         if (is_fresh(m, p->list[i].name, found[i], spec)) {
             found[i] = NULL;

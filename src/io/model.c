@@ -21,17 +21,55 @@ void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int
         }
 }
 
+bool by_model_mask(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
+{
+    if (!m->arch->masks_padding)
+        return false;
+    for (int b = 0; b < batch; b++) {
+        int32_t *row = out + (size_t)b * (size_t)seq;
+        int count = 0;
+        for (int t = 0; t < seq; t++)
+            count += tokens[(size_t)b * (size_t)seq + (size_t)t] != by_model_pad(m);
+        for (int t = 0; t < seq; t++)
+            row[t] = t < count;
+    }
+    return true;
+}
+
+by_status by_model_check_mask(const by_model *m, const int32_t *mask, int batch, int seq)
+{
+    for (int b = 0; m->arch->looks_ahead && mask && b < batch; b++)
+        if (!mask[(size_t)b * (size_t)seq])
+            return by_fail(BY_ERR_UNSUPPORTED,
+                           "row %d: the first token is masked, and %s would let it look at later tokens; put "
+                           "padding at the end",
+                           b, m->arch->title);
+    return BY_OK;
+}
+
+/* The token that the second text of an encoder-decoder begins with, when it has these targets. */
+static int32_t start_of(const by_model *m, const int32_t *row, int seq)
+{
+    if (!m->arch->starts_with_last)
+        return m->start;
+    int count = 0;
+    for (int t = 0; t < seq; t++)
+        count += row[t] >= 0 && row[t] != m->pad;
+    const int32_t last = row[count > 0 ? count - 1 : seq - 1];
+    return last < 0 ? m->pad : last;
+}
+
 by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out)
 {
     if (!m || !targets || !out)
         return by_fail_missing(m ? "row of targets" : "model");
-    if (m->start < 0 || m->pad < 0)
+    if ((m->start < 0 && !m->arch->starts_with_last) || m->pad < 0)
         return by_fail(BY_ERR_FORMAT, "the model does not say its %s",
-                       m->start < 0 ? "decoder_start_token_id" : "pad_token_id");
+                       m->pad < 0 ? "pad_token_id" : "decoder_start_token_id");
     for (int b = 0; b < batch; b++)
         for (int t = 0; t < seq; t++) {
             size_t i = (size_t)b * (size_t)seq + (size_t)t;
-            out[i] = t == 0 ? m->start : targets[i - 1] < 0 ? m->pad : targets[i - 1];
+            out[i] = t == 0 ? start_of(m, targets + i, seq) : targets[i - 1] < 0 ? m->pad : targets[i - 1];
         }
     return BY_OK;
 }
@@ -58,7 +96,7 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
         by_graph_fail(g, "there is no model to build, or nothing for it to work on");
         return;
     }
-    const bool pair = m->arch->pretrained == BY_TASK_SEQ2SEQ;
+    const bool pair = by_model_is_pair(m);
     io->task = m->task;
     io->labels = m->labels;
     io->problem = by_model_problem(m);
@@ -67,6 +105,11 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
     if (!io->positions && !pair && by_graph_status(g) == BY_OK)
         io->positions = by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)},
                                       by_model_first_position(m));
+    if (m->task == BY_TASK_ENCODER) {
+        io->part = BY_PART_ENCODER;
+        io->source = io->tokens;
+        io->source_mask = io->mask;
+    }
     check_lengths(m, g, io);
     if (io->segments && !by_model_segments(m))
         by_graph_fail(g, "%s has no segments", m->arch->title);
@@ -75,6 +118,8 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
         return;
     }
     m->arch->build(g, m->config, io);
+    if (m->task == BY_TASK_ENCODER)
+        io->features = io->memory;
     keep_all(g, io->attention, io->n_attention);
     keep_all(g, io->source_attention, io->n_source_attention);
     keep_all(g, io->cross_attention, io->n_cross_attention);
@@ -134,7 +179,7 @@ by_problem by_model_problem(const by_model *m)
 const char *by_model_label_name(const by_model *m, int i)
 {
     static _Thread_local char fallback[24];
-    snprintf(fallback, sizeof fallback, "LABEL_%d", i);
+    by_format(fallback, sizeof fallback, "LABEL_%d", i);
     return m && m->label_names && i >= 0 && i < m->labels ? m->label_names[i] : fallback;
 }
 
@@ -164,6 +209,11 @@ by_status by_model_name_labels(by_model *m, const char *const *names, int count)
 bool by_model_labels_in_place(const by_model *m)
 {
     return m && m->arch->labels_in_place;
+}
+
+bool by_model_is_pair(const by_model *m)
+{
+    return m && m->arch->pretrained == BY_TASK_SEQ2SEQ;
 }
 
 bool by_model_reads_last(const by_model *m)

@@ -16,6 +16,7 @@ typedef struct machine {
     size_t depth, stack_room, memo_room, remembered;
     size_t *marks; /* depths of the stack */
     size_t n_marks, marks_room;
+    size_t stored; /* values in all containers */
 } machine;
 
 static by_status fail(const machine *m, const char *problem)
@@ -108,6 +109,10 @@ static by_status collect(machine *m, by_pickled *to, size_t n)
 {
     if (n > UINT32_MAX / 4 || to->count > UINT32_MAX / 4)
         return fail(m, "a container is too large");
+    /* every value stored once takes a byte of the program; what is remembered could be copied without end */
+    m->stored += n;
+    if (m->stored > 64 + 4 * (size_t)(m->at - m->begin))
+        return fail(m, "containers are copied too often");
     if (to->count + n > to->room) {
         size_t room = BY_MAX(to->count + n, (size_t)to->room * 2);
         by_pickled **items = by_arena_alloc(m->arena, room * sizeof *items);
@@ -259,7 +264,7 @@ static by_status get(machine *m, uint64_t index)
 static by_status push_global(machine *m, const char *module, int module_size, const char *name, int name_size)
 {
     char full[200];
-    int n = snprintf(full, sizeof full, "%.*s %.*s", module_size, module, name_size, name);
+    int n = by_format(full, sizeof full, "%.*s %.*s", module_size, module, name_size, name);
     for (int i = 0; n > 0 && n < (int)sizeof full && m->globals[i]; i++)
         if (strcmp(full, m->globals[i]) == 0)
             return push_number(m, BY_PICKLE_GLOBAL, i);
@@ -390,7 +395,7 @@ static by_status with_argument(machine *m, uint8_t op)
         }
     }
     char problem[40];
-    snprintf(problem, sizeof problem, "opcode 0x%02x is not allowed", op);
+    by_format(problem, sizeof problem, "opcode 0x%02x is not allowed", op);
     return fail(m, problem);
 }
 

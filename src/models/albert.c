@@ -9,6 +9,7 @@ typedef struct albert_config {
     int vocab, context, segments, small, width, layers, groups, in_group, heads, inner, pad;
     float eps, std, drop, attn_drop, label_drop;
     by_act act;
+    by_head head;
 } albert_config;
 
 static const by_field fields[] = {
@@ -29,7 +30,14 @@ static const by_field fields[] = {
     BY_FLOAT_FIELD(albert_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
     BY_INT_FIELD(albert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
     BY_FLOAT_FIELD(albert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+    BY_TIED_FIELD(albert_config),
 };
+
+static const by_key keys[] = {{.key = "net_structure_type", .neutral = "0"},
+                              {.key = "gap_size", .neutral = "0"},
+                              {.key = "num_memory_blocks", .neutral = "0"},
+                              {.key = "down_scale_factor"},
+                              {.key = NULL}};
 
 static const by_preset presets[] = {
     {"tiny", 2, 2, 128, 512},
@@ -100,6 +108,9 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                     &(by_mlm_spec){.dense = "predictions.dense",
                                    .norm = "predictions.LayerNorm",
                                    .bias = "predictions.bias",
+                                   .head = c->head,
+                                   .decoder = "predictions.decoder.weight",
+                                   .decoder_bias = "predictions.decoder.bias",
                                    .act = c->act,
                                    .eps = c->eps,
                                    .std = c->std});
@@ -124,7 +135,7 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {"predictions.decoder.bias", NULL};
+static const by_alias copies[] = {{"predictions.decoder.bias", "predictions.bias"}, {.key = NULL}};
 
 const by_arch by_arch_albert = {
     .family = "albert",
@@ -141,7 +152,10 @@ const by_arch by_arch_albert = {
     .prefix = "albert.",
     .head = "predictions.decoder.weight",
     .table = "albert.embeddings.word_embeddings.weight",
-    .ignored = ignored,
+    .head_offset = offsetof(albert_config, head),
+    .copies = copies,
+    .keys = keys,
+    .tokens = {3, 0, -1},
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(albert_config),

@@ -1,22 +1,53 @@
 /* bart.c - Lewis et al. 2020, "BART: Denoising Sequence-to-Sequence Pre-training". An encoder and a decoder
  * of post-norm blocks, learned positions, a norm after the embedding, one table for both texts and the head.
- * The Transformer of 2017 (marian.c) has the same names and differs in what by_bart_config says. */
+ * mBART, PEGASUS and the Transformer of 2017 (marian.c) have the same names and differ by by_bart_config. */
 #include <math.h>
 
 #include "base/base.h"
 #include "models/models.h"
 
+#define COMMON_FIELDS(padding)                                                                               \
+    BY_BART_FIELDS(50265, BY_GELU, padding, 0, 1024, 12, 16, 4096),                                          \
+        BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, BY_ROLE_CONTEXT), \
+        BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE)
+
 static const by_field fields[] = {
-    BY_BART_FIELDS(50265, BY_GELU, 1, 0),
-    BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE),
+    COMMON_FIELDS(1),
+    BY_FLOAT_FIELD(by_bart_config, label_drop, "classifier_dropout", 0, 0, 0.999, BY_ROLE_NONE),
 };
+static const by_field pegasus_fields[] = {COMMON_FIELDS(0)};
 
 static const by_preset presets[] = {
     {"tiny", 2, 2, 128, 256},
     {"base", 6, 12, 768, 1024},
     {"large", 12, 16, 1024, 1024},
 };
+static const by_preset pegasus_presets[] = {{"tiny", 2, 2, 128, 256}, {"large", 16, 16, 1024, 512}};
+
+const by_alias by_bart_aliases[] = {{"num_attention_heads", "encoder_attention_heads"},
+                                    {"hidden_size", "d_model"},
+                                    {"num_hidden_layers", "encoder_layers"},
+                                    {.key = NULL}};
+
+const by_key by_bart_keys[] = {
+    {.key = "is_encoder_decoder", .neutral = "true"},
+    {.key = "encoder_layerdrop", .neutral = "0", .training = true},
+    {.key = "decoder_layerdrop", .neutral = "0", .training = true},
+    /* what the family has anyway, in old files */
+    {.key = "normalize_before"},
+    {.key = "normalize_embedding"},
+    {.key = "add_final_layer_norm"},
+    {.key = "add_bias_logits"},
+    {.key = "static_position_embeddings"},
+    {.key = "extra_pos_embeddings"},
+    {.key = NULL},
+};
+
+const by_alias by_bart_copies[] = {{"encoder.embed_tokens.weight", "model.shared.weight"},
+                                   {"decoder.embed_tokens.weight", "model.shared.weight"},
+                                   {.key = NULL}};
+
+const char *const by_bart_optional[] = {"final_logits_bias", NULL};
 
 enum { FIRST = 2 }; /* rows of a table of positions that nothing uses */
 
@@ -169,20 +200,51 @@ static void keep_memory(by_graph *g, const by_bart_config *c, by_model_io *io)
     }
 }
 
+static float table_std(const by_bart_config *c)
+{
+    return c->std > 0 ? c->std : 1 / sqrtf((float)c->width);
+}
+
 static by_tensor *token_table(by_graph *g, const by_bart_config *c, const char *name, int64_t rows)
 {
-    float std = c->std > 0 ? c->std : 1 / sqrtf((float)c->width);
-    return by_param(g, name, 2, (int64_t[]){rows, c->width}, (by_init){BY_INIT_NORMAL, std});
+    return by_param(g, name, 2, (int64_t[]){rows, c->width}, (by_init){BY_INIT_NORMAL, table_std(c)});
+}
+
+/* Labels from the position that io->pick names in each row, which is that of the last end token. */
+static void classify(by_graph *g, const by_bart_config *c, by_model_io *io)
+{
+    if (!io->pick) {
+        io->logits = by_graph_fail(g, "to classify, the model must know the position to look at (pick)");
+        return;
+    }
+    by_tensor *h = by_dropout(g, nn_pick(g, io->features, io->pick), c->label_drop);
+    h = nn_linear(g, "classification_head.dense", h,
+                  &(nn_linear_spec){.out = c->width, .act = BY_TANH, .std = c->std});
+    by_label_head(g, io, "classification_head.out_proj", by_dropout(g, h, c->label_drop), c->std);
+}
+
+/* Nothing of final_logits_bias is learnt: it rules tokens out (padding, in Marian's files). */
+static void write_tokens(by_graph *g, const by_bart_config *c, by_model_io *io, by_tensor *table)
+{
+    const int64_t vocab = by_dim(table, 0);
+    by_tensor *bias =
+        by_param_fixed(g, "final_logits_bias", 2, (int64_t[]){1, vocab}, (by_init){BY_INIT_ZERO, 0});
+    by_tensor *weights = by_head_weights(g, c->head, "lm_head.weight", table, table_std(c));
+    if (io->part != BY_PART_ENCODER)
+        by_lm_head(g, io, io->features, weights, by_reshape(g, bias, 1, &vocab));
 }
 
 void by_bart_build(by_graph *g, const void *config, by_model_io *io)
 {
     const by_bart_config *c = config;
     const int64_t vocab = c->shared || !c->target_vocab ? c->vocab : c->target_vocab;
+    const bool apart = !c->shared || !c->head.tied; /* what is not tied is one table each */
     by_scope_push(g, "model");
-    by_tensor *source =
-        token_table(g, c, c->shared ? "shared.weight" : "encoder.embed_tokens.weight", c->vocab);
-    by_tensor *target = c->shared ? source : token_table(g, c, "decoder.embed_tokens.weight", vocab);
+    if (c->shared && apart) /* which nothing uses then */
+        by_param_fixed(g, "shared.weight", 2, (int64_t[]){c->vocab, c->width},
+                       (by_init){BY_INIT_NORMAL, table_std(c)});
+    by_tensor *source = token_table(g, c, apart ? "encoder.embed_tokens.weight" : "shared.weight", c->vocab);
+    by_tensor *target = apart ? token_table(g, c, "decoder.embed_tokens.weight", vocab) : source;
     if (io->part != BY_PART_DECODER)
         io->memory = encode(g, c, io, source);
     if (io->part == BY_PART_ENCODER && io->cache)
@@ -190,10 +252,10 @@ void by_bart_build(by_graph *g, const void *config, by_model_io *io)
     if (io->part != BY_PART_ENCODER)
         io->features = decode(g, c, io, target);
     by_scope_pop(g);
-    by_tensor *bias = /* nothing that is learnt: it rules tokens out (padding, in Marian's files) */
-        by_param_fixed(g, "final_logits_bias", 2, (int64_t[]){1, vocab}, (by_init){BY_INIT_ZERO, 0});
-    if (io->part != BY_PART_ENCODER)
-        by_lm_head(g, io, io->features, target, by_reshape(g, bias, 1, &vocab));
+    if (io->task == BY_TASK_CLASSIFY)
+        classify(g, c, io);
+    if (io->task == BY_TASK_SEQ2SEQ)
+        write_tokens(g, c, io, target);
 }
 
 by_status by_bart_check(const void *config)
@@ -203,10 +265,7 @@ by_status by_bart_check(const void *config)
     return by_check_heads(c->width, c->decoder_heads);
 }
 
-static const char *const ignored[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                      "lm_head.weight", NULL};
-
-/* ---- BART itself ----------------------------------------------------------------------------- */
+/* ---- BART itself, mBART and PEGASUS ---------------------------------------------------------- */
 
 static by_status read(const cJSON *json, void *config)
 {
@@ -222,6 +281,39 @@ static void adjust(const char *preset, void *config)
     read(NULL, config);
 }
 
+static by_status read_mbart(const cJSON *json, void *config)
+{
+    ((by_bart_config *)config)->pre_norm = true;
+    return read(json, config);
+}
+
+static void adjust_mbart(const char *preset, void *config)
+{
+    by_bart_config *c = config;
+    (void)preset;
+    read_mbart(NULL, config);
+    c->vocab = 250027;
+    c->scale_embedding = true;
+}
+
+static by_status read_pegasus(const cJSON *json, void *config)
+{
+    by_bart_config *c = config;
+    (void)json;
+    c->shared = c->pre_norm = true;
+    return BY_OK;
+}
+
+static void adjust_pegasus(const char *preset, void *config)
+{
+    by_bart_config *c = config;
+    (void)preset;
+    read_pegasus(NULL, config);
+    c->vocab = 96103;
+    c->act = BY_RELU;
+    c->scale_embedding = true;
+}
+
 static int first_position(const void *config)
 {
     (void)config;
@@ -231,24 +323,65 @@ static int first_position(const void *config)
 const by_arch by_arch_bart = {
     .family = "bart",
     .title = "BART (Lewis et al. 2020)",
-    .classes = {[BY_TASK_SEQ2SEQ] = "BartForConditionalGeneration", [BY_TASK_FEATURES] = "BartModel"},
-    .pretrained = BY_TASK_SEQ2SEQ,
+    .classes = {[BY_TASK_SEQ2SEQ] = "BartForConditionalGeneration",
+                [BY_TASK_CLASSIFY] = "BartForSequenceClassification",
+                [BY_TASK_FEATURES] = "BartModel"},
     .objective = "infill",
-    .prefix = "model.",
-    .head = "lm_head.weight",
-    .table = "model.shared.weight",
-    .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
-    .config_size = sizeof(by_bart_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
+    .tokens = {2, 1, 2},
+    .labels = 3,
     .check = by_bart_check,
     .read = read,
     .adjust = adjust,
     .first_position = first_position,
     .extra_rows = true,
     .starts_with_eos = true,
-    .labels_in_place = true,
-    .build = by_bart_build,
+    BY_BART_COMMON,
+};
+
+/* Liu et al. 2020: norms before the sub-layers and after the last; a text begins with its language, which
+ * stands at its end. */
+const by_arch by_arch_mbart = {
+    .family = "mbart",
+    .title = "mBART (Liu et al. 2020)",
+    .classes = {[BY_TASK_SEQ2SEQ] = "MBartForConditionalGeneration",
+                [BY_TASK_CLASSIFY] = "MBartForSequenceClassification",
+                [BY_TASK_FEATURES] = "MBartModel"},
+    .objective = "infill",
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .tokens = {2, 1, -1},
+    .check = by_bart_check,
+    .read = read_mbart,
+    .adjust = adjust_mbart,
+    .first_position = first_position,
+    .extra_rows = true,
+    .starts_with_eos = true,
+    .starts_with_last = true,
+    BY_BART_COMMON,
+};
+
+static const char *const sines[] = {"encoder.embed_positions.weight", "decoder.embed_positions.weight", NULL};
+
+/* Zhang et al. 2020: norms as mBART, sinusoidal positions, no norm after the embedding. */
+const by_arch by_arch_pegasus = {
+    .family = "pegasus",
+    .title = "PEGASUS (Zhang et al. 2020)",
+    .classes = {[BY_TASK_SEQ2SEQ] = "PegasusForConditionalGeneration", [BY_TASK_FEATURES] = "PegasusModel"},
+    .objective = "infill",
+    .fields = pegasus_fields,
+    .n_fields = BY_COUNT(pegasus_fields),
+    .presets = pegasus_presets,
+    .n_presets = BY_COUNT(pegasus_presets),
+    .sines = sines,
+    .tokens = {1, 0, 0},
+    .check = by_bart_check,
+    .read = read_pegasus,
+    .adjust = adjust_pegasus,
+    BY_BART_COMMON,
 };

@@ -8,6 +8,8 @@ typedef struct bert_config {
     int vocab, context, segments, width, layers, heads, inner, pad;
     float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
     by_act act;
+    bool causal;
+    by_head head;
 } bert_config;
 
 static const by_field fields[] = {
@@ -25,6 +27,8 @@ static const by_field fields[] = {
     BY_FLOAT_FIELD(bert_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
     BY_INT_FIELD(bert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
     BY_FLOAT_FIELD(bert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+    {"is_decoder", BY_FIELD_BOOL, offsetof(bert_config, causal), false, 0, 1, BY_ROLE_CAUSAL},
+    BY_TIED_FIELD(bert_config),
 };
 
 static const by_preset presets[] = {
@@ -57,10 +61,12 @@ by_tensor *by_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers
     s.narrow = "output.dense";
     s.norm2 = "output.LayerNorm";
     s.key_mask = io->mask;
+    s.cache = io->cache;
     by_keep_hidden(g, io, x);
     by_scope_push(g, "encoder");
     for (int i = 0; i < layers; i++) {
         by_block_push(g, "layer.%d", i);
+        s.layer = i;
         s.weights = by_weights_slot(io);
         x = nn_encoder_block(g, x, &s);
         by_block_pop(g);
@@ -79,7 +85,7 @@ by_tensor *by_bert_table(by_graph *g, int64_t vocab, int64_t width, float std)
 /* Which heads look at the pooled first position. */
 static bool is_pooled(by_task t)
 {
-    return t != BY_TASK_MLM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
+    return t != BY_TASK_MLM && t != BY_TASK_LM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
 }
 
 static void build(by_graph *g, const void *config, by_model_io *io)
@@ -94,6 +100,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                        (nn_encoder_spec){.heads = c->heads,
                                          .inner = c->inner,
                                          .act = c->act,
+                                         .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
                                          .eps = c->eps,
                                          .std = c->std,
                                          .weights_drop = c->attn_drop,
@@ -104,11 +111,14 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *table = by_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     io->features = x;
-    if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN)
+    if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN || io->task == BY_TASK_LM)
         by_mlm_head(g, io, x, table,
                     &(by_mlm_spec){.dense = "cls.predictions.transform.dense",
                                    .norm = "cls.predictions.transform.LayerNorm",
                                    .bias = "cls.predictions.bias",
+                                   .head = c->head,
+                                   .decoder = "cls.predictions.decoder.weight",
+                                   .decoder_bias = "cls.predictions.decoder.bias",
                                    .act = c->act,
                                    .eps = c->eps,
                                    .std = c->std});
@@ -131,12 +141,18 @@ static by_status check(const void *config)
     return by_check_heads(c->width, c->heads);
 }
 
-static const char *const ignored[] = {"cls.predictions.decoder.bias", NULL};
+static bool is_causal(const void *config)
+{
+    return ((const bert_config *)config)->causal;
+}
+
+static const by_alias copies[] = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}, {.key = NULL}};
 
 const by_arch by_arch_bert = {
     .family = "bert",
     .title = "BERT (Devlin et al. 2019)",
-    .classes = {[BY_TASK_MLM] = "BertForMaskedLM",
+    .classes = {[BY_TASK_LM] = "BertLMHeadModel",
+                [BY_TASK_MLM] = "BertForMaskedLM",
                 [BY_TASK_PRETRAIN] = "BertForPreTraining",
                 [BY_TASK_NEXT] = "BertForNextSentencePrediction",
                 [BY_TASK_CLASSIFY] = "BertForSequenceClassification",
@@ -149,12 +165,15 @@ const by_arch by_arch_bert = {
     .prefix = "bert.",
     .head = "cls.predictions.decoder.weight",
     .table = "bert.embeddings.word_embeddings.weight",
-    .ignored = ignored,
+    .head_offset = offsetof(bert_config, head),
+    .copies = copies,
+    .tokens = {-1, 0, -1},
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(bert_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = check,
+    .is_causal = is_causal,
     .build = build,
 };

@@ -9,6 +9,7 @@ typedef struct distilbert_config {
     float std, drop, attn_drop, label_drop, answer_drop;
     bool sines;
     by_act act;
+    by_head head;
 } distilbert_config;
 
 static const by_field fields[] = {
@@ -26,7 +27,15 @@ static const by_field fields[] = {
     BY_INT_FIELD(distilbert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
     BY_FLOAT_FIELD(distilbert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
     BY_BOOL_FIELD(distilbert_config, sines, "sinusoidal_pos_embds", false),
+    BY_TIED_FIELD(distilbert_config),
 };
+
+static const by_alias aliases[] = {{"hidden_size", "dim"},
+                                   {"num_attention_heads", "n_heads"},
+                                   {"num_hidden_layers", "n_layers"},
+                                   {.key = NULL}};
+
+static const by_key keys[] = {{.key = "tie_weights_"}, {.key = NULL}}; /* tie_word_embeddings decides */
 
 static const by_preset presets[] = {
     {"tiny", 1, 2, 128, 512},
@@ -93,6 +102,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                     &(by_mlm_spec){.dense = "vocab_transform",
                                    .norm = "vocab_layer_norm",
                                    .bias = "vocab_projector.bias",
+                                   .head = c->head,
+                                   .decoder = "vocab_projector.weight",
                                    .act = c->act,
                                    .eps = eps,
                                    .std = c->std});
@@ -127,6 +138,10 @@ const by_arch by_arch_distilbert = {
     .prefix = "distilbert.",
     .head = "vocab_projector.weight",
     .table = "distilbert.embeddings.word_embeddings.weight",
+    .head_offset = offsetof(distilbert_config, head),
+    .aliases = aliases,
+    .keys = keys,
+    .tokens = {-1, 0, -1},
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(distilbert_config),

@@ -8,6 +8,7 @@ typedef struct gpt_config {
     int vocab, context, width, layers, heads;
     float eps, std, embd_drop, attn_drop, resid_drop;
     by_act act;
+    by_head head;
 } gpt_config;
 
 static const by_field fields[] = {
@@ -22,6 +23,25 @@ static const by_field fields[] = {
     BY_FLOAT_FIELD(gpt_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
     BY_FLOAT_FIELD(gpt_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, BY_ROLE_NONE),
     BY_FLOAT_FIELD(gpt_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
+    BY_TIED_FIELD(gpt_config),
+};
+
+static const by_alias aliases[] = {{"hidden_size", "n_embd"},
+                                   {"max_position_embeddings", "n_positions"},
+                                   {"num_attention_heads", "n_head"},
+                                   {"num_hidden_layers", "n_layer"},
+                                   {.key = NULL}};
+
+static const by_key keys[] = {
+    {.key = "n_ctx"},        /* n_positions once more */
+    {.key = "n_special"},    /* counted in vocab_size */
+    {.key = "summary_type"}, /* of a class with two heads, which is not there */
+    {.key = "summary_use_proj"},
+    {.key = "summary_activation"},
+    {.key = "summary_proj_to_labels"},
+    {.key = "summary_first_dropout"},
+    {.key = "predict_special_tokens"},
+    {.key = NULL},
 };
 
 static const by_preset presets[] = {{"tiny", 4, 4, 128, 64}, {"117m", 12, 12, 768, 512}};
@@ -74,7 +94,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_scope_pop(g);
     io->features = x;
     if (io->task == BY_TASK_LM)
-        by_lm_head(g, io, x, table, NULL);
+        by_lm_head(g, io, x, by_head_weights(g, c->head, "lm_head.weight", table, c->std), NULL);
     if (io->task == BY_TASK_CLASSIFY)
         by_score_head(g, io, x, c->std);
 }
@@ -97,6 +117,11 @@ const by_arch by_arch_gpt = {
     .prefix = "transformer.",
     .head = "lm_head.weight",
     .table = "transformer.tokens_embed.weight",
+    .head_offset = offsetof(gpt_config, head),
+    .aliases = aliases,
+    .keys = keys,
+    .tokens = {-1, -1, -1},
+    .looks_ahead = true,
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -8,8 +8,10 @@
 typedef struct gpt2_config {
     int vocab, context, width, layers, heads, inner; /* inner 0: four times the width */
     float eps, std, embd_drop, attn_drop, resid_drop;
+    float label_drop; /* negative: 0.1 */
     by_act act;
     bool scale_weights, scale_by_layer;
+    by_head head;
 } gpt2_config;
 
 static const by_field fields[] = {
@@ -27,6 +29,26 @@ static const by_field fields[] = {
     BY_FLOAT_FIELD(gpt2_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
     BY_BOOL_FIELD(gpt2_config, scale_weights, "scale_attn_weights", true),
     BY_BOOL_FIELD(gpt2_config, scale_by_layer, "scale_attn_by_inverse_layer_idx", false),
+    BY_FLOAT_FIELD(gpt2_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),
+    BY_TIED_FIELD(gpt2_config),
+};
+
+static const by_alias aliases[] = {{"hidden_size", "n_embd"},
+                                   {"max_position_embeddings", "n_positions"},
+                                   {"num_attention_heads", "n_head"},
+                                   {"num_hidden_layers", "n_layer"},
+                                   {.key = NULL}};
+
+static const by_key keys[] = {
+    {.key = "hidden_dropout", .neutral = "null"}, /* stands for classifier_dropout where that is missing */
+    {.key = "reorder_and_upcast_attn"},           /* the same sums in f32, in which they are made here */
+    {.key = "n_ctx"},                             /* n_positions once more */
+    {.key = "summary_type"},                      /* of a class with two heads, which is not there */
+    {.key = "summary_use_proj"},
+    {.key = "summary_activation"},
+    {.key = "summary_proj_to_labels"},
+    {.key = "summary_first_dropout"},
+    {.key = NULL},
 };
 
 static const by_preset presets[] = {
@@ -88,10 +110,15 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->features = x;
+    const float label_drop = c->label_drop < 0 ? 0.1f : c->label_drop;
     if (io->task == BY_TASK_LM)
-        by_lm_head(g, io, x, wte, NULL);
+        by_lm_head(g, io, x, by_head_weights(g, c->head, "lm_head.weight", wte, c->std), NULL);
     if (io->task == BY_TASK_CLASSIFY)
         by_score_head(g, io, x, c->std);
+    if (io->task == BY_TASK_TAG)
+        by_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
+    if (io->task == BY_TASK_ANSWER)
+        by_answer_head(g, io, "qa_outputs", x, c->std);
 }
 
 static by_status check(const void *config)
@@ -107,11 +134,18 @@ const by_arch by_arch_gpt2 = {
     .title = "GPT-2 (Radford et al. 2019)",
     .classes = {[BY_TASK_LM] = "GPT2LMHeadModel",
                 [BY_TASK_CLASSIFY] = "GPT2ForSequenceClassification",
+                [BY_TASK_TAG] = "GPT2ForTokenClassification",
+                [BY_TASK_ANSWER] = "GPT2ForQuestionAnswering",
                 [BY_TASK_FEATURES] = "GPT2Model"},
     .pretrained = BY_TASK_LM,
     .prefix = "transformer.",
     .head = "lm_head.weight",
     .table = "transformer.wte.weight",
+    .head_offset = offsetof(gpt2_config, head),
+    .aliases = aliases,
+    .keys = keys,
+    .tokens = {50256, -1, -1},
+    .packs = true,
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -7,7 +7,7 @@ static const char *const task_names[BY_TASK_COUNT] = {
     [BY_TASK_DEFAULT] = "default",   [BY_TASK_LM] = "lm",           [BY_TASK_MLM] = "mlm",
     [BY_TASK_PRETRAIN] = "pretrain", [BY_TASK_NEXT] = "next",       [BY_TASK_CLASSIFY] = "classify",
     [BY_TASK_TAG] = "tag",           [BY_TASK_ANSWER] = "answer",   [BY_TASK_CHOICE] = "choice",
-    [BY_TASK_FEATURES] = "features", [BY_TASK_SEQ2SEQ] = "seq2seq",
+    [BY_TASK_FEATURES] = "features", [BY_TASK_SEQ2SEQ] = "seq2seq", [BY_TASK_ENCODER] = "encoder",
 };
 
 const char *by_task_name(by_task t)
@@ -27,11 +27,27 @@ bool by_task_find(const char *name, by_task *out)
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-void by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, by_tensor *bias)
+by_tensor *by_head_weights(by_graph *g, by_head head, const char *name, by_tensor *table, float std)
+{
+    const int64_t shape[2] = {by_dim(table, 0), by_dim(table, 1)};
+    return head.own ? by_param(g, name, 2, shape, (by_init){BY_INIT_NORMAL, std}) : table;
+}
+
+void by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias)
 {
     if (io->pick)
         h = nn_pick(g, h, io->pick);
-    io->logits = by_linear(g, h, table, bias, NULL);
+    io->logits = by_linear(g, h, weights, bias, NULL);
+}
+
+/* A head that the configuration does not tie has a bias of its own besides the one that is then unused. */
+static by_tensor *mlm_bias(by_graph *g, const by_mlm_spec *s, int64_t vocab)
+{
+    const by_init zero = {BY_INIT_ZERO, 0};
+    if (!s->decoder_bias || s->head.tied)
+        return by_param(g, s->bias, 1, &vocab, zero);
+    by_param_fixed(g, s->bias, 1, &vocab, zero);
+    return by_param(g, s->decoder_bias, 1, &vocab, zero);
 }
 
 void by_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const by_mlm_spec *s)
@@ -41,8 +57,8 @@ void by_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, c
         h = nn_pick(g, h, io->pick);
     h = nn_linear(g, s->dense, h, &(nn_linear_spec){.out = by_dim(table, 1), .act = s->act, .std = s->std});
     h = nn_layernorm(g, s->norm, h, s->eps);
-    by_tensor *bias = by_param(g, s->bias, 1, &vocab, (by_init){BY_INIT_ZERO, 0});
-    io->logits = by_linear(g, h, table, bias, NULL);
+    by_tensor *weights = by_head_weights(g, s->head, s->decoder, table, s->std);
+    io->logits = by_linear(g, h, weights, mlm_bias(g, s, vocab), NULL);
 }
 
 void by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
@@ -104,7 +120,7 @@ static by_tensor *each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
 
 by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second)
 {
-    if (io->task == BY_TASK_FEATURES)
+    if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_ENCODER)
         return by_graph_fail(g, "a model without a head has no loss");
     if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_REGRESSION)
         return squared_error(g, io->logits, targets);

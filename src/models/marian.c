@@ -12,15 +12,24 @@
     }
 
 static const by_field marian_fields[] = {
-    BY_BART_FIELDS(58101, BY_SILU, 58100, true),
+    BY_BART_FIELDS(58101, BY_GELU, 58100, false, 1024, 12, 16, 4096),
     BY_INT_FIELD(by_bart_config, target_vocab, "decoder_vocab_size", 0, 1, 1 << 24, BY_ROLE_TARGET_VOCAB),
     SHARED,
-    BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
+    BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, BY_ROLE_CONTEXT),
     BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE),
 };
 
+/* As the published models are. */
+static void adjust_marian(const char *preset, void *config)
+{
+    by_bart_config *c = config;
+    (void)preset;
+    c->act = BY_SILU;
+    c->scale_embedding = true;
+}
+
 static const by_field transformer_fields[] = {
-    BY_BART_FIELDS(37000, BY_RELU, 0, true),
+    BY_BART_FIELDS(37000, BY_RELU, 0, true, 512, 6, 8, 2048),
     BY_INT_FIELD(by_bart_config, target_vocab, "decoder_vocab_size", 0, 1, 1 << 24, BY_ROLE_TARGET_VOCAB),
     SHARED,
     BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
@@ -46,23 +55,18 @@ static by_status check(const void *config)
     return by_bart_check(config);
 }
 
-static const char *const ignored[] = {"encoder.embed_tokens.weight",
-                                      "decoder.embed_tokens.weight",
-                                      "encoder.embed_positions.weight",
-                                      "decoder.embed_positions.weight",
-                                      "lm_head.weight",
-                                      NULL};
+static const char *const sines[] = {"encoder.embed_positions.weight", "decoder.embed_positions.weight", NULL};
 
-#define SAME                                                                                               \
-    .pretrained = BY_TASK_SEQ2SEQ, .objective = "translate", .prefix = "model.", .head = "lm_head.weight", \
-    .table = "model.shared.weight", .ignored = ignored, .config_size = sizeof(by_bart_config),             \
-    .presets = presets, .n_presets = BY_COUNT(presets), .check = check, .labels_in_place = true,           \
-    .build = by_bart_build
+#define SAME                                                                                      \
+    .objective = "translate", .sines = sines, .presets = presets, .n_presets = BY_COUNT(presets), \
+    .check = check, BY_BART_COMMON
 
 const by_arch by_arch_marian = {
     .family = "marian",
     .title = "Marian (Junczys-Dowmunt et al. 2018)",
     .classes = {[BY_TASK_SEQ2SEQ] = "MarianMTModel", [BY_TASK_FEATURES] = "MarianModel"},
+    .tokens = {0, 58100, 58100},
+    .adjust = adjust_marian,
     .fields = marian_fields,
     .n_fields = BY_COUNT(marian_fields),
     SAME,
@@ -72,6 +76,7 @@ const by_arch by_arch_transformer = {
     .family = "transformer",
     .title = "Transformer (Vaswani et al. 2017)",
     .classes = {[BY_TASK_SEQ2SEQ] = "TransformerForConditionalGeneration"},
+    .tokens = {-1, 0, -1},
     .fields = transformer_fields,
     .n_fields = BY_COUNT(transformer_fields),
     SAME,

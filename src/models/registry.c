@@ -3,10 +3,11 @@
 #include "base/base.h"
 #include "models/models.h"
 
-static const by_arch *const architectures[] = {&by_arch_gpt2,    &by_arch_gpt,         &by_arch_bert,
-                                               &by_arch_roberta, &by_arch_xlm_roberta, &by_arch_distilbert,
-                                               &by_arch_albert,  &by_arch_xlm,         &by_arch_transformer,
-                                               &by_arch_marian,  &by_arch_t5,          &by_arch_bart};
+static const by_arch *const architectures[] = {
+    &by_arch_gpt2,      &by_arch_gpt,        &by_arch_bert,   &by_arch_roberta, &by_arch_xlm_roberta,
+    &by_arch_camembert, &by_arch_distilbert, &by_arch_albert, &by_arch_xlm,     &by_arch_transformer,
+    &by_arch_marian,    &by_arch_t5,         &by_arch_mt5,    &by_arch_umt5,    &by_arch_bart,
+    &by_arch_mbart,     &by_arch_pegasus};
 
 int by_arch_count(void)
 {
@@ -124,10 +125,28 @@ static const struct {
     const char *name;
     by_act act;
 } activations[] = {
-    {"gelu_new", BY_GELU_TANH},  {"gelu", BY_GELU}, {"gelu_pytorch_tanh", BY_GELU_TANH},
-    {"gelu_fast", BY_GELU_TANH}, {"relu", BY_RELU}, {"silu", BY_SILU},
-    {"swish", BY_SILU},          {"tanh", BY_TANH}, {"sigmoid", BY_SIGMOID},
+    {"gelu_new", BY_GELU_TANH},
+    {"gelu", BY_GELU},
+    {"gelu_pytorch_tanh", BY_GELU_TANH},
+    {"gelu_fast", BY_GELU_TANH},
+    {"relu", BY_RELU},
+    {"silu", BY_SILU},
+    {"swish", BY_SILU},
+    {"tanh", BY_TANH},
+    {"sigmoid", BY_SIGMOID},
     {"linear", BY_ACT_NONE},
+    {"gelu_python", BY_GELU},
+    {"gelu_python_tanh", BY_GELU_TANH},
+    {"gelu_accurate", BY_GELU_TANH},
+    {"quick_gelu", BY_QUICK_GELU},
+    {"gelu_10", BY_GELU_10},
+    {"relu2", BY_RELU2},
+    {"relu6", BY_RELU6},
+    {"leaky_relu", BY_LEAKY_RELU},
+    {"hardswish", BY_HARD_SWISH},
+    {"mish", BY_MISH},
+    {"laplace", BY_LAPLACE},
+    {"sqrtsoftplus", BY_SQRT_SOFTPLUS},
 };
 
 bool by_act_parse(const char *name, by_act *out)

@@ -1,7 +1,7 @@
-/* roberta.c - Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach", and XLM-RoBERTa
- * (Conneau et al. 2020), which is the same model over a vocabulary of a hundred languages. BERT's body with
- * positions that begin behind the padding token's, one segment, and no pooler unless the bare body is asked
- * for; pretrained to guess hidden tokens alone. */
+/* roberta.c - Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach"; XLM-RoBERTa
+ * (Conneau et al. 2020) and CamemBERT (Martin et al. 2020) are the same model for a hundred languages and for
+ * French. BERT's body with positions that begin behind the padding token's, one segment, and no pooler unless
+ * the bare body is asked for; pretrained to guess hidden tokens alone. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -9,24 +9,30 @@ typedef struct roberta_config {
     int vocab, context, segments, width, layers, heads, inner, pad;
     float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
     by_act act;
+    bool causal;
+    by_head head;
 } roberta_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(roberta_config, vocab, "vocab_size", 50265, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(roberta_config, context, "max_position_embeddings", 514, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(roberta_config, segments, "type_vocab_size", 1, 1, 1 << 16, BY_ROLE_SEGMENTS),
-    BY_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),
-    BY_INT_FIELD(roberta_config, inner, "intermediate_size", 3072, 1, 1 << 22, BY_ROLE_INNER),
-    BY_INT_FIELD(roberta_config, pad, "pad_token_id", 1, 0, 1 << 24, BY_ROLE_PAD),
-    BY_ACT_FIELD(roberta_config, act, "hidden_act", BY_GELU),
-    BY_FLOAT_FIELD(roberta_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(roberta_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(roberta_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(roberta_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(roberta_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
-};
+#define FIELDS(words)                                                                                       \
+    BY_INT_FIELD(roberta_config, vocab, "vocab_size", words, 1, 1 << 24, BY_ROLE_VOCAB),                    \
+        BY_INT_FIELD(roberta_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT), \
+        BY_INT_FIELD(roberta_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),         \
+        BY_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),                 \
+        BY_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),    \
+        BY_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),             \
+        BY_INT_FIELD(roberta_config, inner, "intermediate_size", 3072, 1, 1 << 22, BY_ROLE_INNER),          \
+        BY_INT_FIELD(roberta_config, pad, "pad_token_id", 1, 0, 1 << 24, BY_ROLE_PAD),                      \
+        BY_ACT_FIELD(roberta_config, act, "hidden_act", BY_GELU),                                           \
+        BY_FLOAT_FIELD(roberta_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),        \
+        BY_FLOAT_FIELD(roberta_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,            \
+                       BY_ROLE_DROPOUT),                                                                    \
+        BY_FLOAT_FIELD(roberta_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),    \
+        BY_FLOAT_FIELD(roberta_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),                   \
+        BY_FLOAT_FIELD(roberta_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),                \
+        {"is_decoder", BY_FIELD_BOOL, offsetof(roberta_config, causal), false, 0, 1, BY_ROLE_CAUSAL},       \
+        BY_TIED_FIELD(roberta_config)
+
+static const by_field roberta_fields[] = {FIELDS(50265)}, fields[] = {FIELDS(30522)};
 
 static const by_preset presets[] = {
     {"tiny", 2, 2, 128, 514},
@@ -56,6 +62,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                        (nn_encoder_spec){.heads = c->heads,
                                          .inner = c->inner,
                                          .act = c->act,
+                                         .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
                                          .eps = c->eps,
                                          .std = c->std,
                                          .weights_drop = c->attn_drop,
@@ -67,11 +74,15 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_scope_pop(g);
     io->features = x;
     switch (io->task) {
+    case BY_TASK_LM:
     case BY_TASK_MLM:
         by_mlm_head(g, io, x, table,
                     &(by_mlm_spec){.dense = "lm_head.dense",
                                    .norm = "lm_head.layer_norm",
                                    .bias = "lm_head.bias",
+                                   .head = c->head,
+                                   .decoder = "lm_head.decoder.weight",
+                                   .decoder_bias = "lm_head.decoder.bias",
                                    .act = BY_GELU,
                                    .eps = c->eps,
                                    .std = c->std});
@@ -96,6 +107,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 static by_status check(const void *config)
 {
     const roberta_config *c = config;
+    if (c->pad < 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "pad_token_id is null; positions are counted from it");
     if (c->context <= c->pad + 1)
         return by_fail(BY_ERR_FORMAT, "%d positions are none behind the padding's, %d", c->context, c->pad);
     return by_check_heads(c->width, c->heads);
@@ -106,22 +119,69 @@ static int first_position(const void *config)
     return ((const roberta_config *)config)->pad + 1;
 }
 
-static const char *const ignored[] = {"lm_head.decoder.bias", NULL};
+static bool is_causal(const void *config)
+{
+    return ((const roberta_config *)config)->causal;
+}
+
+/* Published models have one segment, and vocabularies of their own. */
+static void adjust(roberta_config *c, int vocab)
+{
+    c->segments = 1;
+    c->vocab = vocab;
+}
+
+static void adjust_roberta(const char *preset, void *config)
+{
+    (void)preset;
+    adjust(config, 50265);
+}
+
+static void adjust_xlm_roberta(const char *preset, void *config)
+{
+    (void)preset;
+    adjust(config, 250002);
+}
+
+static void adjust_camembert(const char *preset, void *config)
+{
+    (void)preset;
+    adjust(config, 32005);
+}
+
+static const by_alias copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.key = NULL}};
 
 #define ROBERTA(name)                                                                                      \
-    .classes = {[BY_TASK_MLM] = name "ForMaskedLM",                                                        \
+    .classes = {[BY_TASK_LM] = name "ForCausalLM",                                                         \
+                [BY_TASK_MLM] = name "ForMaskedLM",                                                        \
                 [BY_TASK_CLASSIFY] = name "ForSequenceClassification",                                     \
                 [BY_TASK_TAG] = name "ForTokenClassification",                                             \
                 [BY_TASK_ANSWER] = name "ForQuestionAnswering",                                            \
                 [BY_TASK_CHOICE] = name "ForMultipleChoice",                                               \
                 [BY_TASK_FEATURES] = name "Model"},                                                        \
     .pretrained = BY_TASK_MLM, .objective = "mlm", .prefix = "roberta.", .head = "lm_head.decoder.weight", \
-    .table = "roberta.embeddings.word_embeddings.weight", .ignored = ignored, .fields = fields,            \
-    .n_fields = BY_COUNT(fields), .config_size = sizeof(roberta_config), .presets = presets,               \
-    .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position, .build = build
+    .table = "roberta.embeddings.word_embeddings.weight", .head_offset = offsetof(roberta_config, head),   \
+    .copies = copies, .tokens = {2, 1, -1}, .is_causal = is_causal, .config_size = sizeof(roberta_config), \
+    .presets = presets, .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position,  \
+    .build = build
 
-const by_arch by_arch_roberta = {
-    .family = "roberta", .title = "RoBERTa (Liu et al. 2019)", ROBERTA("Roberta")};
+const by_arch by_arch_roberta = {.family = "roberta",
+                                 .title = "RoBERTa (Liu et al. 2019)",
+                                 .fields = roberta_fields,
+                                 .n_fields = BY_COUNT(roberta_fields),
+                                 .adjust = adjust_roberta,
+                                 ROBERTA("Roberta")};
 
-const by_arch by_arch_xlm_roberta = {
-    .family = "xlm-roberta", .title = "XLM-RoBERTa (Conneau et al. 2020)", ROBERTA("XLMRoberta")};
+const by_arch by_arch_xlm_roberta = {.family = "xlm-roberta",
+                                     .title = "XLM-RoBERTa (Conneau et al. 2020)",
+                                     .fields = fields,
+                                     .n_fields = BY_COUNT(fields),
+                                     .adjust = adjust_xlm_roberta,
+                                     ROBERTA("XLMRoberta")};
+
+const by_arch by_arch_camembert = {.family = "camembert",
+                                   .title = "CamemBERT (Martin et al. 2020)",
+                                   .fields = fields,
+                                   .n_fields = BY_COUNT(fields),
+                                   .adjust = adjust_camembert,
+                                   ROBERTA("Camembert")};

@@ -3,35 +3,55 @@
  * that depends on the distance, one table of buckets per half, shared by its layers; scores are not
  * scaled. 1.1 (Shazeer 2020) has a gated feed-forward and a head of its own. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/base.h"
 #include "base/json.h"
 #include "models/models.h"
 
 typedef struct t5_config {
-    int vocab, context, width, head, inner, encoder_layers, decoder_layers, heads, buckets, far;
+    int vocab, context, width, head_size, inner, encoder_layers, decoder_layers, heads, buckets, far;
     float eps, drop, factor;
     by_act act;
-    bool gated, tied, scaled;
+    bool gated, scaled;
+    bool every_layer; /* has a table of buckets */
+    by_head head;
 } t5_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(t5_config, vocab, "vocab_size", 32128, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(t5_config, context, "n_positions", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(t5_config, width, "d_model", 512, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(t5_config, head, "d_kv", 64, 1, 1 << 16, BY_ROLE_NONE),
-    BY_INT_FIELD(t5_config, inner, "d_ff", 2048, 1, 1 << 22, BY_ROLE_INNER),
-    BY_INT_FIELD(t5_config, encoder_layers, "num_layers", 6, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(t5_config, decoder_layers, "num_decoder_layers", 0, 1, BY_MAX_LAYERS,
-                 BY_ROLE_DECODER_LAYERS),
-    BY_INT_FIELD(t5_config, heads, "num_heads", 8, 1, 4096, BY_ROLE_HEADS),
-    BY_INT_FIELD(t5_config, buckets, "relative_attention_num_buckets", 32, 4, 2 * BY_MAX_BUCKETS,
-                 BY_ROLE_NONE),
-    BY_INT_FIELD(t5_config, far, "relative_attention_max_distance", 128, 2, 1 << 20, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(t5_config, drop, "dropout_rate", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(t5_config, eps, "layer_norm_epsilon", 1e-6, 0, 1, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(t5_config, factor, "initializer_factor", 1, 0, 100, BY_ROLE_NONE),
-    {"tie_word_embeddings", BY_FIELD_BOOL, offsetof(t5_config, tied), true, 0, 1, BY_ROLE_TIED},
+#define FIELDS(words, wide, layers, many)                                                                \
+    BY_INT_FIELD(t5_config, vocab, "vocab_size", words, 1, 1 << 24, BY_ROLE_VOCAB),                      \
+        BY_INT_FIELD(t5_config, context, "n_positions", 512, 1, 1 << 24, BY_ROLE_CONTEXT),               \
+        BY_INT_FIELD(t5_config, width, "d_model", 512, 1, 1 << 20, BY_ROLE_WIDTH),                       \
+        BY_INT_FIELD(t5_config, head_size, "d_kv", 64, 1, 1 << 16, BY_ROLE_NONE),                        \
+        BY_INT_FIELD(t5_config, inner, "d_ff", wide, 1, 1 << 22, BY_ROLE_INNER),                         \
+        BY_INT_FIELD(t5_config, encoder_layers, "num_layers", layers, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS), \
+        BY_INT_FIELD(t5_config, decoder_layers, "num_decoder_layers", 0, 1, BY_MAX_LAYERS,               \
+                     BY_ROLE_DECODER_LAYERS),                                                            \
+        BY_INT_FIELD(t5_config, heads, "num_heads", many, 1, 4096, BY_ROLE_HEADS),                       \
+        BY_INT_FIELD(t5_config, buckets, "relative_attention_num_buckets", 32, 4, 2 * BY_MAX_BUCKETS,    \
+                     BY_ROLE_NONE),                                                                      \
+        BY_INT_FIELD(t5_config, far, "relative_attention_max_distance", 128, 2, 1 << 20, BY_ROLE_NONE),  \
+        BY_FLOAT_FIELD(t5_config, drop, "dropout_rate", 0.1, 0, 0.999, BY_ROLE_DROPOUT),                 \
+        BY_FLOAT_FIELD(t5_config, eps, "layer_norm_epsilon", 1e-6, 0, 1, BY_ROLE_NONE),                  \
+        BY_FLOAT_FIELD(t5_config, factor, "initializer_factor", 1, 0, 100, BY_ROLE_NONE),                \
+        BY_TIED_FIELD(t5_config)
+
+static const by_field fields[] = {FIELDS(32128, 2048, 6, 8)}, newer_fields[] = {FIELDS(250112, 1024, 8, 6)};
+
+static const by_alias aliases[] = {{"hidden_size", "d_model"},
+                                   {"num_attention_heads", "num_heads"},
+                                   {"num_hidden_layers", "num_layers"},
+                                   {"head_dim", "d_kv"},
+                                   {.key = NULL}};
+
+static const by_key other_keys[] = {
+    {.key = "is_encoder_decoder"}, /* false beside an encoder alone; the class decides */
+    {.key = "feed_forward_proj"},  /* read here, */
+    {.key = "dense_act_fn"},
+    {.key = "is_gated_act"},
+    {.key = "scale_decoder_outputs"},
+    {.key = "classifier_dropout"}, /* of classes that are not there */
+    {.key = NULL},
 };
 
 static const by_preset presets[] = {
@@ -39,6 +59,11 @@ static const by_preset presets[] = {
     {"large", 24, 16, 1024, 512},    {"v1.1-tiny", 2, 2, 128, 256},     {"v1.1-small", 8, 6, 512, 512},
     {"v1.1-base", 12, 12, 768, 512}, {"v1.1-large", 24, 16, 1024, 512},
 };
+
+static const by_preset newer_presets[] = {{"tiny", 2, 2, 128, 256},
+                                          {"small", 8, 6, 512, 512},
+                                          {"base", 12, 12, 768, 512},
+                                          {"large", 24, 16, 1024, 512}};
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
@@ -60,14 +85,18 @@ static int bucket_starts(const t5_config *c, bool both, int *first)
     return count;
 }
 
-/* What the score of a key gains by its distance: (1, H, 1, L), entry `zero` for the query's own place. */
-static by_tensor *distance_bias(by_graph *g, const t5_config *c, bool both, int64_t length, int64_t zero)
+/* What the scores of a layer gain by the distance of a key: (1, H, 1, L), entry `zero` for the query's own
+ * place. */
+static by_tensor *distance_bias(by_graph *g, const t5_config *c, int layer, bool both, int64_t length,
+                                int64_t zero)
 {
     int first[BY_MAX_BUCKETS * 2];
+    char name[80];
+    by_format(name, sizeof name, "block.%d.layer.0.SelfAttention.relative_attention_bias.weight", layer);
     const int count = bucket_starts(c, both, first);
     const float std = c->factor / sqrtf((float)c->width);
-    by_tensor *table = by_param(g, "block.0.layer.0.SelfAttention.relative_attention_bias.weight", 2,
-                                (int64_t[]){c->buckets, c->heads}, (by_init){BY_INIT_NORMAL, std});
+    by_tensor *table =
+        by_param(g, name, 2, (int64_t[]){c->buckets, c->heads}, (by_init){BY_INIT_NORMAL, std});
     by_tensor *bias = by_gather(g, table, by_buckets(g, length, zero, both, count, first)); /* (L, H) */
     bias = by_permute_axes(g, bias, (int[]){1, 0});
     return by_reshape(g, bias, 4, (int64_t[]){1, c->heads, 1, length});
@@ -77,17 +106,17 @@ static by_tensor *distance_bias(by_graph *g, const t5_config *c, bool both, int6
 
 static nn_attend_spec attention_spec(const t5_config *c)
 {
-    const float width = (float)c->width, inner = (float)c->heads * (float)c->head;
+    const float width = (float)c->width, inner = (float)c->heads * (float)c->head_size;
     return (nn_attend_spec){.query = "q",
                             .key = "k",
                             .value = "v",
                             .out = "o",
                             .heads = c->heads,
-                            .inner = (int64_t)c->heads * c->head,
+                            .inner = (int64_t)c->heads * c->head_size,
                             .no_bias = true,
                             .scale = 1,
                             .dropout = c->drop,
-                            .query_std = c->factor / sqrtf(width * (float)c->head),
+                            .query_std = c->factor / sqrtf(width * (float)c->head_size),
                             .std = c->factor / sqrtf(width),
                             .out_std = c->factor / sqrtf(inner)};
 }
@@ -137,10 +166,11 @@ static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     by_tensor *x = by_dropout(g, by_gather(g, table, io->source), c->drop); /* (B, S, C) */
     nn_attend_spec own = attention_spec(c);
     own.key_mask = io->source_mask;
-    own.bias = distance_bias(g, c, true, 2 * length - 1, length - 1);
     own.bias_zero = (int)length - 1;
     for (int i = 0; i < c->encoder_layers; i++) {
         by_keep_source_hidden(g, io, x);
+        if (i == 0 || c->every_layer)
+            own.bias = distance_bias(g, c, i, true, 2 * length - 1, length - 1);
         own.weights = by_source_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
@@ -170,10 +200,11 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     nn_attend_spec own = attention_spec(c);
     own.mask = BY_MASK_CAUSAL;
     own.cache = io->cache;
-    own.bias = distance_bias(g, c, false, keys, keys - 1);
     own.bias_zero = (int)keys - 1;
     for (int i = 0; i < c->decoder_layers; i++) {
         nn_attend_spec cross = cross_spec(c, io, i);
+        if (i == 0 || c->every_layer)
+            own.bias = distance_bias(g, c, i, false, keys, keys - 1);
         by_keep_hidden(g, io, x);
         own.layer = i;
         own.weights = by_weights_slot(io);
@@ -211,12 +242,14 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         io->memory = encode(g, c, io, table);
     if (io->part == BY_PART_ENCODER && io->cache)
         keep_memory(g, c, io);
-    by_tensor *head = c->tied ? table : by_param(g, "lm_head.weight", 2, shape, init);
+    const bool writes = io->task == BY_TASK_SEQ2SEQ;
+    by_tensor *head = writes ? by_head_weights(g, c->head, "lm_head.weight", table, c->factor) : NULL;
     if (io->part == BY_PART_ENCODER)
         return;
     io->features = decode(g, c, io, table);
-    by_lm_head(g, io, c->scaled ? by_scale(g, io->features, 1 / sqrt((double)c->width)) : io->features, head,
-               NULL);
+    if (writes)
+        by_lm_head(g, io, c->scaled ? by_scale(g, io->features, 1 / sqrt((double)c->width)) : io->features,
+                   head, NULL);
 }
 
 /* ---- configuration --------------------------------------------------------------------------- */
@@ -224,38 +257,67 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 static by_status check(const void *config)
 {
     const t5_config *c = config;
-    return c->buckets % 4 == 0 && c->far > c->buckets / 2
-               ? BY_OK
-               : by_fail(BY_ERR_FORMAT,
-                         "relative_attention_num_buckets (%d) must be a multiple of 4, and "
-                         "relative_attention_max_distance (%d) more than half of it",
-                         c->buckets, c->far);
+    return c->far > c->buckets / 2 ? BY_OK
+                                   : by_fail(BY_ERR_UNSUPPORTED,
+                                             "relative_attention_max_distance (%d) must be more than half of "
+                                             "relative_attention_num_buckets (%d)",
+                                             c->far, c->buckets);
 }
 
-/* The scaling of 1.0 goes with the tied head, unless the file says so itself. */
+/* The feed-forward block by feed_forward_proj, unless the keys that are made from it say otherwise. */
+static by_status read_block(const cJSON *json, t5_config *c, const char *usual)
+{
+    const char *kind, *act;
+    BY_TRY(by_json_string(json, "feed_forward_proj", usual, &kind));
+    const bool gated = strncmp(kind, "gated-", 6) == 0;
+    BY_TRY(by_json_bool(json, "is_gated_act", gated, &c->gated));
+    BY_TRY(by_json_string(json, "dense_act_fn",
+                          strcmp(kind, "gated-gelu") == 0 ? "gelu_new" : kind + (gated ? 6 : 0), &act));
+    if (!by_act_parse(act, &c->act))
+        return by_fail(BY_ERR_UNSUPPORTED, "feed_forward_proj: the activation \"%s\" is not known", act);
+    if (c->decoder_layers == 0)
+        c->decoder_layers = c->encoder_layers;
+    return BY_OK;
+}
+
+/* The scaling of 1.0 goes with a tied head, unless the file says so itself. */
 static by_status read(const cJSON *json, void *config)
 {
     t5_config *c = config;
-    const char *kind;
-    BY_TRY(by_json_bool(json, "scale_decoder_outputs", c->tied, &c->scaled));
-    if (c->decoder_layers == 0)
-        c->decoder_layers = c->encoder_layers;
-    BY_TRY(by_json_string(json, "feed_forward_proj", "relu", &kind));
-    c->gated = strncmp(kind, "gated-", 6) == 0;
-    if (strcmp(kind, "gated-gelu") == 0) /* always meant this one */
-        c->act = BY_GELU_TANH;
-    else if (!by_act_parse(kind + (c->gated ? 6 : 0), &c->act))
-        return by_fail(BY_ERR_UNSUPPORTED, "feed_forward_proj \"%s\" is not known", kind);
-    return BY_OK;
+    BY_TRY(by_json_bool(json, "scale_decoder_outputs", c->head.tied, &c->scaled));
+    return read_block(json, c, "relu");
+}
+
+static by_status read_mt5(const cJSON *json, void *config)
+{
+    return read_block(json, config, "gated-gelu");
+}
+
+static by_status read_umt5(const cJSON *json, void *config)
+{
+    t5_config *c = config;
+    c->scaled = c->every_layer = true;
+    return read_block(json, config, "gated-gelu");
+}
+
+static bool write_block(cJSON *json, const t5_config *c)
+{
+    return cJSON_HasObjectItem(json, "feed_forward_proj") ||
+           by_json_put(json, "feed_forward_proj", cJSON_CreateString(c->gated ? "gated-gelu" : "relu"));
 }
 
 static bool write(cJSON *json, const void *config)
 {
     const t5_config *c = config;
-    if (cJSON_HasObjectItem(json, "feed_forward_proj"))
-        return true;
-    return by_json_put(json, "feed_forward_proj", cJSON_CreateString(c->gated ? "gated-gelu" : "relu")) &&
+    if (!write_block(json, c))
+        return false;
+    return cJSON_HasObjectItem(json, "scale_decoder_outputs") || c->scaled == c->head.tied ||
            by_json_put(json, "scale_decoder_outputs", cJSON_CreateBool(c->scaled));
+}
+
+static bool write_newer(cJSON *json, const void *config)
+{
+    return write_block(json, config);
 }
 
 static void adjust(const char *preset, void *config)
@@ -264,32 +326,85 @@ static void adjust(const char *preset, void *config)
     const bool newer = strncmp(preset, "v1.1-", 5) == 0;
     c->act = newer ? BY_GELU_TANH : BY_RELU;
     c->gated = newer;
-    c->scaled = c->tied = !newer;
+    c->scaled = c->head.tied = !newer;
 }
 
-static const char *const ignored[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                      "EncDecAttention.relative_attention_bias.weight", NULL};
+/* In both, the head has weights of its own. */
+static void adjust_mt5(const char *preset, void *config)
+{
+    t5_config *c = config;
+    (void)preset;
+    c->act = BY_GELU_TANH;
+    c->gated = true;
+    c->head.tied = false;
+}
+
+static void adjust_umt5(const char *preset, void *config)
+{
+    t5_config *c = config;
+    adjust_mt5(preset, config);
+    c->scaled = c->every_layer = true;
+}
+
+static const char *const ignored[] = {"EncDecAttention.relative_attention_bias.weight", NULL};
+static const by_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weight"},
+                                  {"decoder.embed_tokens.weight", "shared.weight"},
+                                  {.key = NULL}};
+
+#define COMMON                                                                                    \
+    .pretrained = BY_TASK_SEQ2SEQ, .objective = "spans", .prefix = "", .head = "lm_head.weight",  \
+    .table = "shared.weight", .head_offset = offsetof(t5_config, head), .always_tied = true,      \
+    .ignored = ignored, .copies = copies, .aliases = aliases, .keys = other_keys,                 \
+    .config_size = sizeof(t5_config), .check = check, .unlimited = true, .labels_in_place = true, \
+    .build = build
+#define CLASSES(name)                                                \
+    .classes = {[BY_TASK_SEQ2SEQ] = name "ForConditionalGeneration", \
+                [BY_TASK_FEATURES] = name "Model",                   \
+                [BY_TASK_ENCODER] = name "EncoderModel"}
 
 const by_arch by_arch_t5 = {
     .family = "t5",
     .title = "T5 (Raffel et al. 2020)",
-    .classes = {[BY_TASK_SEQ2SEQ] = "T5ForConditionalGeneration", [BY_TASK_FEATURES] = "T5Model"},
-    .pretrained = BY_TASK_SEQ2SEQ,
-    .objective = "spans",
-    .prefix = "",
-    .head = "lm_head.weight",
-    .table = "shared.weight",
-    .ignored = ignored,
+    CLASSES("T5"),
     .fields = fields,
     .n_fields = BY_COUNT(fields),
-    .config_size = sizeof(t5_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
-    .check = check,
+    .tokens = {1, 0, -1},
     .read = read,
     .write = write,
     .adjust = adjust,
-    .unlimited = true,
-    .labels_in_place = true,
-    .build = build,
+    COMMON,
+};
+
+/* Xue et al. 2021: T5 1.1 for a hundred languages. */
+const by_arch by_arch_mt5 = {
+    .family = "mt5",
+    .title = "mT5 (Xue et al. 2021)",
+    CLASSES("MT5"),
+    .fields = newer_fields,
+    .n_fields = BY_COUNT(newer_fields),
+    .presets = newer_presets,
+    .n_presets = BY_COUNT(newer_presets),
+    .tokens = {1, 0, 0},
+    .read = read_mt5,
+    .write = write_newer,
+    .adjust = adjust_mt5,
+    COMMON,
+};
+
+/* Chung et al. 2023: mT5 with a table of buckets in every layer. */
+const by_arch by_arch_umt5 = {
+    .family = "umt5",
+    .title = "umT5 (Chung et al. 2023)",
+    CLASSES("UMT5"),
+    .fields = newer_fields,
+    .n_fields = BY_COUNT(newer_fields),
+    .presets = newer_presets,
+    .n_presets = BY_COUNT(newer_presets),
+    .tokens = {1, 0, 0},
+    .read = read_umt5,
+    .write = write_newer,
+    .adjust = adjust_umt5,
+    COMMON,
 };

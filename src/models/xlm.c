@@ -5,12 +5,18 @@
 #include <stdio.h>
 
 #include "base/base.h"
+#include "base/json.h"
 #include "models/models.h"
 
 typedef struct xlm_config {
     int vocab, context, languages, width, layers, heads, pad;
     float eps, std, token_std, drop, attn_drop, label_drop;
     bool causal, sines, gelu, use_languages;
+    by_head head;
+    /* how the labels of a sequence are read off it */
+    enum { SUMMARY_FIRST, SUMMARY_LAST, SUMMARY_MEAN } summary;
+    by_act summary_act;
+    float last_drop;
 } xlm_config;
 
 static const by_field fields[] = {
@@ -31,6 +37,32 @@ static const by_field fields[] = {
     BY_BOOL_FIELD(xlm_config, gelu, "gelu_activation", true),
     BY_BOOL_FIELD(xlm_config, use_languages, "use_lang_emb", true),
     BY_INT_FIELD(xlm_config, pad, "pad_token_id", 2, 0, 1 << 24, BY_ROLE_PAD),
+    BY_TIED_FIELD(xlm_config),
+    BY_FLOAT_FIELD(xlm_config, last_drop, "summary_last_dropout", 0, 0, 0.999, BY_ROLE_DROPOUT),
+};
+
+static const by_alias aliases[] = {{"hidden_size", "emb_dim"},        {"num_attention_heads", "n_heads"},
+                                   {"num_hidden_layers", "n_layers"}, {"n_words", "vocab_size"},
+                                   {"bos_index", "bos_token_id"},     {"eos_index", "eos_token_id"},
+                                   {"pad_index", "pad_token_id"},     {.key = NULL}};
+
+static const by_key keys[] = {
+    {.key = "asm",
+     .neutral = "false",
+     .tasks = BY_TASK_BIT(BY_TASK_LM) | BY_TASK_BIT(BY_TASK_MLM)}, /* adaptive softmax */
+    {.key = "is_encoder", .neutral = "true"},
+    {.key = "summary_type"}, /* read here, */
+    {.key = "summary_activation"},
+    {.key = "summary_use_proj", .neutral = "true", .tasks = BY_TASK_BIT(BY_TASK_CLASSIFY)},
+    {.key = "summary_proj_to_labels", .neutral = "true", .tasks = BY_TASK_BIT(BY_TASK_CLASSIFY)},
+    {.key = "unk_index"}, /* tokens and languages, for those who make texts */
+    {.key = "mask_index"},
+    {.key = "lang_id"},
+    {.key = "lang2id"},
+    {.key = "id2lang"},
+    {.key = "start_n_top"}, /* of a class that is not there */
+    {.key = "end_n_top"},
+    {.key = NULL},
 };
 
 static const by_preset presets[] = {
@@ -48,14 +80,14 @@ typedef struct layer_names {
 static layer_names names_of(int i)
 {
     layer_names n;
-    snprintf(n.query, sizeof n.query, "attentions.%d.q_lin", i);
-    snprintf(n.key, sizeof n.key, "attentions.%d.k_lin", i);
-    snprintf(n.value, sizeof n.value, "attentions.%d.v_lin", i);
-    snprintf(n.out, sizeof n.out, "attentions.%d.out_lin", i);
-    snprintf(n.norm1, sizeof n.norm1, "layer_norm1.%d", i);
-    snprintf(n.wide, sizeof n.wide, "ffns.%d.lin1", i);
-    snprintf(n.narrow, sizeof n.narrow, "ffns.%d.lin2", i);
-    snprintf(n.norm2, sizeof n.norm2, "layer_norm2.%d", i);
+    by_format(n.query, sizeof n.query, "attentions.%d.q_lin", i);
+    by_format(n.key, sizeof n.key, "attentions.%d.k_lin", i);
+    by_format(n.value, sizeof n.value, "attentions.%d.v_lin", i);
+    by_format(n.out, sizeof n.out, "attentions.%d.out_lin", i);
+    by_format(n.norm1, sizeof n.norm1, "layer_norm1.%d", i);
+    by_format(n.wide, sizeof n.wide, "ffns.%d.lin1", i);
+    by_format(n.narrow, sizeof n.narrow, "ffns.%d.lin2", i);
+    by_format(n.norm2, sizeof n.norm2, "layer_norm2.%d", i);
     return n;
 }
 
@@ -76,7 +108,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const xlm_config *c, by_model
                                             .inner = 4 * (int64_t)c->width,
                                             .act = c->gelu ? BY_GELU : BY_RELU,
                                             .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
-                                            .key_mask = io->mask,
+                                            .key_mask = c->causal ? NULL : io->mask,
                                             .eps = c->eps,
                                             .std = c->std,
                                             .weights_drop = c->attn_drop,
@@ -112,6 +144,25 @@ static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
     return x;
 }
 
+/* (B, T, C) -> (B, C), whatever a mask hides. */
+static by_tensor *summarize(by_graph *g, const xlm_config *c, by_tensor *x)
+{
+    if (c->summary == SUMMARY_FIRST)
+        return nn_first(g, x);
+    if (c->summary == SUMMARY_MEAN)
+        return by_mean(g, x, 1);
+    by_tensor *last = by_slice(g, x, 1, by_dim(x, 1) - 1, 1);
+    return by_reshape(g, last, 2, (int64_t[]){by_dim(x, 0), by_dim(x, -1)});
+}
+
+static void classify(by_graph *g, const xlm_config *c, by_model_io *io, by_tensor *x)
+{
+    by_tensor *h = by_dropout(g, summarize(g, c, x), c->label_drop);
+    io->logits = nn_linear(g, "sequence_summary.summary", h,
+                           &(nn_linear_spec){.out = io->labels, .act = c->summary_act, .std = c->std});
+    io->logits = by_dropout(g, io->logits, c->last_drop);
+}
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const xlm_config *c = config;
@@ -122,11 +173,10 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                                 (by_init){BY_INIT_NORMAL, c->token_std});
     by_scope_pop(g);
     if (io->task == BY_TASK_LM || io->task == BY_TASK_MLM)
-        by_lm_head(g, io, x, table,
+        by_lm_head(g, io, x, by_head_weights(g, c->head, "pred_layer.proj.weight", table, c->token_std),
                    by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0}));
     if (io->task == BY_TASK_CLASSIFY)
-        by_label_head(g, io, "sequence_summary.summary", by_dropout(g, nn_first(g, x), c->label_drop),
-                      c->std);
+        classify(g, c, io, x);
     if (io->task == BY_TASK_TAG)
         by_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
     if (io->task == BY_TASK_ANSWER)
@@ -137,6 +187,23 @@ static by_status check(const void *config)
 {
     const xlm_config *c = config;
     return by_check_heads(c->width, c->heads);
+}
+
+static by_status read(const cJSON *json, void *config)
+{
+    xlm_config *c = config;
+    const char *type, *act;
+    BY_TRY(by_json_string(json, "summary_type", "first", &type));
+    BY_TRY(by_json_string(json, "summary_activation", NULL, &act));
+    c->summary = strcmp(type, "first") == 0  ? SUMMARY_FIRST
+                 : strcmp(type, "mean") == 0 ? SUMMARY_MEAN
+                                             : SUMMARY_LAST;
+    if (c->summary == SUMMARY_LAST && strcmp(type, "last") != 0 && strcmp(type, "cls_index") != 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_type \"%s\" is not known", type);
+    c->summary_act = BY_ACT_NONE;
+    if (act && *act && !by_act_parse(act, &c->summary_act))
+        return by_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_activation \"%s\" is not known", act);
+    return BY_OK;
 }
 
 static bool is_causal(const void *config)
@@ -158,6 +225,12 @@ const by_arch by_arch_xlm = {
     .prefix = "transformer.",
     .head = "pred_layer.proj.weight",
     .table = "transformer.embeddings.weight",
+    .head_offset = offsetof(xlm_config, head),
+    .aliases = aliases,
+    .keys = keys,
+    .tokens = {1, 2, -1},
+    .read = read,
+    .masks_padding = true,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(xlm_config),

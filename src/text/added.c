@@ -37,14 +37,13 @@ static by_status read_token(const cJSON *json, by_added_token *t)
                                        "rstrip", "normalized", "special"};
     BY_TRY(by_json_only(json, "an added token", keys, BY_COUNT(keys)));
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(json, "id");
-    const char *content = by_stage_string(json, "content");
-    if (!content || !cJSON_IsNumber(id) || !(id->valuedouble >= 0 && id->valuedouble < (1 << 24)))
+    by_chars content = {0};
+    BY_TRY(by_chars_read(json, "content", &content));
+    t->content = content.data;
+    t->size = (uint32_t)content.size;
+    if (!t->content || !cJSON_IsNumber(id) || !(id->valuedouble >= 0 && id->valuedouble < (1 << 24)))
         return by_fail(BY_ERR_FORMAT, "an added token has no content or no id");
     t->id = (int32_t)id->valuedouble;
-    t->content = by_strdup(content);
-    if (!t->content)
-        return BY_ERR_MEMORY;
-    t->size = (uint32_t)strlen(content);
     BY_TRY(by_stage_bool(json, "single_word", false, &t->single_word));
     BY_TRY(by_stage_bool(json, "lstrip", false, &t->lstrip));
     BY_TRY(by_stage_bool(json, "rstrip", false, &t->rstrip));
@@ -206,14 +205,15 @@ by_status by_added_split(const by_added *a, bool normalized, const char *text, s
         i = to;
         if (t->single_word && !stands_alone(s, size, from, to))
             continue;
-        if (t->lstrip)
-            from = skip_back(s, from, BY_MIN(done, from));
+        if (t->lstrip) /* spaces that the token before has taken are not this one's */
+            from = BY_MAX(skip_back(s, from, BY_MIN(done, from)), done);
         if (t->rstrip)
             to = skip_on(s, size, to);
         if (done < from)
             by_work_piece(out, start + done, from - done, -1);
-        by_work_piece(out, start + from, to - from, t->id);
-        done = to;
+        if (from < to)
+            by_work_piece(out, start + from, to - from, t->id);
+        done = BY_MAX(done, to);
     }
     if (done < size)
         by_work_piece(out, start + done, size - done, -1);

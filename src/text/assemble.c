@@ -10,65 +10,19 @@ typedef struct range {
 } range;
 
 typedef struct part {
+    const char *text;
+    size_t size;
     by_ids ids;
     by_spans spans;
     range *ranges; /* the pieces it is cut into; the first is what is kept */
     size_t count;
 } part;
 
-/* Is this what a byte-level token may begin and end with that is no text? */
-static bool is_trimmed(uint32_t c)
-{
-    return c == 0x120 || by_is_space(c);
-}
-
-static size_t leading_spaces(const by_token *token)
-{
-    size_t count = 0;
-    uint32_t c;
-    for (size_t i = 0; i < token->size; count++) {
-        i += (size_t)by_utf8_next(token->text + i, token->size - i, &c);
-        if (!is_trimmed(c))
-            break;
-    }
-    return count;
-}
-
-static size_t trailing_spaces(const by_token *token)
-{
-    size_t count = 0;
-    uint32_t c;
-    for (size_t i = token->size; i > 0; count++) {
-        do
-            i--;
-        while (i > 0 && ((uint8_t)token->text[i] & 0xc0) == 0x80);
-        by_utf8_next(token->text + i, token->size - i, &c);
-        if (!is_trimmed(c))
-            break;
-    }
-    return count;
-}
-
-/* Leave out the spaces at the ends of each token's place, as byte-level post-processors ask. */
-static void trim_places(const by_pipeline *p, const char *text, const by_ids *ids, by_spans *spans)
-{
-    for (size_t i = 0; i < spans->count; i++) {
-        by_at *at = &spans->data[i];
-        const by_token *token = &p->texts[ids->data[i]];
-        size_t lead = leading_spaces(token), trail = trailing_spaces(token);
-        if (lead == 1 && p->post.trim_prefix_space && (i == 0 || at->start == 0) && text[at->start] != ' ')
-            lead = 0;
-        at->start = (uint32_t)BY_MIN(at->start + lead, (size_t)at->end);
-        if (trail && at->end >= trail)
-            at->end = (uint32_t)BY_MAX(at->end - trail, (size_t)at->start);
-    }
-}
-
 static by_status encode_part(const by_pipeline *p, const char *text, size_t size, bool offsets, part *v)
 {
+    v->text = text;
+    v->size = size;
     BY_TRY(by_pipeline_encode(p, text, size, &v->ids, offsets ? &v->spans : NULL));
-    if (offsets && p->post.trim)
-        trim_places(p, text, &v->ids, &v->spans);
     v->ranges = by_alloc(sizeof(*v->ranges));
     if (!v->ranges)
         return BY_ERR_MEMORY;
@@ -151,12 +105,49 @@ static by_status truncate(part parts[2], bool paired, size_t added, const by_tru
     return part_cut(v, v->ids.count - surplus, t);
 }
 
+/* ---- trimming -------------------------------------------------------------------------------- */
+
+/* Leave out the spaces at the ends of a token's place, as byte-level post-processors ask. Spaces are counted
+ * in the token, places move by as many characters of the text: the two need not go together. first: nothing
+ * stands before the token. */
+static by_at trim_place(const part *v, const by_span_place *token, by_at at, bool first, bool prefix_space)
+{
+    const char *text = v->text;
+    size_t start = at.start, end = at.end, trail = token->trail, lead = token->lead;
+    if (lead == 1 && prefix_space && (first || start == 0))
+        lead = 0; /* the space was put in front */
+    for (; lead && start < end; lead--)
+        start += (size_t)by_utf8_next(text + start, v->size - start, &(uint32_t){0});
+    start = BY_MIN(start, end);
+    size_t back = end;
+    for (; trail && back > 0; trail--)
+        do
+            back--;
+        while (back > 0 && ((uint8_t)text[back] & 0xc0) == 0x80);
+    if (!trail)
+        end = BY_MAX(back, start);
+    return (by_at){(uint32_t)start, (uint32_t)end};
+}
+
+/* The place of token i, which is the one at `first` or comes after it. */
+static by_at place_of(const part *v, size_t i, size_t first, const by_template_item *item)
+{
+    const by_span_place *token = &v->spans.data[i];
+    by_at at = {token->start, token->end};
+    for (int k = 0; k < item->trim_count; k++)
+        at = trim_place(v, token, at, i == first && (item->trims[k] & BY_TRIM_FIRST),
+                        item->trims[k] & BY_TRIM_PREFIX_SPACE);
+    return at;
+}
+
 /* ---- putting it together --------------------------------------------------------------------- */
+
+#define BY_MAX_SEQUENCES 16 /* sequences of a template that goes with truncation */
 
 typedef struct job {
     const by_pipeline *p;
-    const by_template *template; /* NULL: no special tokens */
-    const by_padding *padding;   /* NULL: none */
+    const by_template *template;
+    const by_padding *padding; /* NULL: none */
     bool paired, offsets;
     part parts[2];
 } job;
@@ -197,24 +188,12 @@ static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at,
     return BY_OK;
 }
 
-static by_status put_part(by_encoding *out, const job *j, int which, range r, int type)
+static by_status put_part(by_encoding *out, const job *j, const by_template_item *item, range r)
 {
-    const part *v = &j->parts[which];
-    const bool offsets = j->offsets;
-    for (size_t i = r.start; i < r.end; i++)
-        BY_TRY(
-            put_token(out, offsets, v->ids.data[i], offsets ? v->spans.data[i] : (by_at){0, 0}, type, which));
-    return BY_OK;
-}
-
-static by_status put_template(const job *j, const range r[2], by_encoding *out)
-{
-    for (int i = 0; i < j->template->count; i++) {
-        const by_template_item *item = &j->template->items[i];
-        if (item->sequence >= 0)
-            BY_TRY(put_part(out, j, item->sequence, r[item->sequence], item->type_id));
-        for (int k = 0; k < item->count; k++)
-            BY_TRY(put_token(out, j->offsets, item->ids[k], (by_at){0, 0}, item->type_id, BY_FROM_NEITHER));
+    const part *v = &j->parts[item->sequence];
+    for (size_t i = r.start; i < r.end; i++) {
+        by_at at = j->offsets ? place_of(v, i, r.start, item) : (by_at){0, 0};
+        BY_TRY(put_token(out, j->offsets, v->ids.data[i], at, item->type_id, item->sequence));
     }
     return BY_OK;
 }
@@ -248,47 +227,83 @@ static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out
     return BY_OK;
 }
 
-/* Piece a of the first text with piece b of the second. */
-static by_status put_pieces(const job *j, size_t a, size_t b, by_encoding *out)
+/* The whole, with one piece of each sequence of the template; which: their numbers, NULL for the first. */
+static by_status put_pieces(const job *j, const size_t *which, by_encoding *out)
 {
-    range r[2] = {j->parts[0].ranges[a], j->paired ? j->parts[1].ranges[b] : (range){0, 0}};
-    if (j->template) {
-        BY_TRY(put_template(j, r, out));
-    } else {
-        BY_TRY(put_part(out, j, BY_FROM_TEXT, r[0], 0));
-        BY_TRY(put_part(out, j, BY_FROM_PAIR, r[1], 1));
+    for (int i = 0; i < j->template->count; i++) {
+        const by_template_item *item = &j->template->items[i];
+        if (item->sequence >= 0)
+            BY_TRY(put_part(out, j, item, j->parts[item->sequence].ranges[which ? *which++ : 0]));
+        for (int k = 0; k < item->count; k++)
+            BY_TRY(put_token(out, j->offsets, item->ids[k], (by_at){0, 0}, item->type_id, BY_FROM_NEITHER));
     }
     return j->padding ? put_padding(j->padding, j->offsets, out) : BY_OK;
 }
 
-/* All other pairs of pieces, in the reference's order: the first text's kept piece comes last. */
+/* The choices of pieces for `depth` sequences, in the reference's order: for each but the first choice of
+ * those before, all pieces of the last; then the first choice with the other pieces. The first choice itself
+ * stands at 0. counts: pieces of each sequence. Returns how many; out has `depth` numbers each. */
+static size_t list_choices(const size_t *counts, size_t depth, size_t width, size_t *out)
+{
+    if (depth == 0)
+        return 1;
+    size_t before = list_choices(counts, depth - 1, width, out), n = counts[depth - 1];
+    for (size_t i = before; i-- > 1;) /* from the end: the lists share their memory */
+        for (size_t k = n; k-- > 0;) {
+            size_t *to = out + ((i - 1) * n + k + 1) * width;
+            memmove(to, out + i * width, (depth - 1) * sizeof(*out));
+            to[depth - 1] = k;
+        }
+    for (size_t k = 1; k < n; k++) {
+        size_t *to = out + ((before - 1) * n + k) * width;
+        memcpy(to, out, (depth - 1) * sizeof(*out));
+        to[depth - 1] = k;
+    }
+    out[depth - 1] = 0;
+    return before * n;
+}
+
+#define MOST_OVERFLOW ((size_t)1 << 24) /* numbers of pieces in the list of choices */
+
+/* All other choices of pieces. */
 static by_status put_overflow(const job *j, by_encoding *out)
 {
-    size_t first = j->parts[0].count, second = j->paired ? j->parts[1].count : 1;
-    if (first * second == 1)
+    size_t depth = 0, total = 1, counts[BY_MAX_SEQUENCES];
+    for (int i = 0; i < j->template->count; i++)
+        if (j->template->items[i].sequence >= 0) {
+            size_t n = j->parts[j->template->items[i].sequence].count;
+            if (depth == BY_MAX_SEQUENCES || total * n > MOST_OVERFLOW / BY_MAX_SEQUENCES)
+                return by_fail(BY_ERR_UNSUPPORTED, "truncation leaves out too many pieces of the text");
+            counts[depth++] = n;
+            total *= n;
+        }
+    if (total <= 1)
         return BY_OK;
-    out->overflow = by_alloc_zero(first * second, sizeof(*out->overflow));
+    size_t *choices = by_alloc_zero(total * depth, sizeof(*choices));
+    by_status status = choices ? BY_OK : BY_ERR_MEMORY;
+    out->overflow = by_alloc_zero(total, sizeof(*out->overflow));
     if (!out->overflow)
-        return BY_ERR_MEMORY;
-    for (size_t i = 1; i <= first; i++)
-        for (size_t b = i == first; b < second; b++)
-            BY_TRY(put_pieces(j, i % first, b, &out->overflow[out->overflow_count++]));
-    return BY_OK;
+        status = BY_ERR_MEMORY;
+    if (choices)
+        list_choices(counts, depth, depth, choices);
+    for (size_t i = 1; i < total && status == BY_OK; i++)
+        status = put_pieces(j, choices + i * depth, &out->overflow[out->overflow_count++]);
+    by_free(choices);
+    return status;
 }
 
 static by_status run(job *j, const char *text, size_t size, const by_encode_spec *spec, by_encoding *out)
 {
     const by_pipeline *p = j->p;
     const by_truncation *t = spec->truncation ? spec->truncation : p->truncate ? &p->truncation : NULL;
-    size_t added = 0;
+    if (j->template->bad)
+        return by_fail(BY_ERR_UNSUPPORTED, "%s", j->template->bad);
     BY_TRY(encode_part(p, text, size, j->offsets, &j->parts[0]));
     if (j->paired)
         BY_TRY(encode_part(p, spec->pair, spec->pair_size, j->offsets, &j->parts[1]));
-    for (int i = 0; j->template && i < j->template->count; i++)
-        added += (size_t)j->template->items[i].count;
     if (t && !spec->whole)
-        BY_TRY(truncate(j->parts, j->paired, added, t));
-    BY_TRY(put_pieces(j, 0, 0, out));
+        BY_TRY(truncate(j->parts, j->paired, j->template->added, t));
+    BY_TRY(put_pieces(j, NULL, out));
     return put_overflow(j, out);
 }
 
@@ -297,8 +312,7 @@ by_status by_pipeline_encode_with(const by_tokenizer *t, const char *text, size_
 {
     const by_pipeline *p = (const by_pipeline *)t;
     job j = {.p = p, .paired = spec->pair != NULL, .offsets = spec->offsets};
-    if (p->post.has_template && spec->special)
-        j.template = j.paired ? &p->post.pair : &p->post.single;
+    j.template = &p->post.forms[j.paired][spec->special];
     if (!spec->whole)
         j.padding = spec->padding ? spec->padding : p->pad ? &p->padding : NULL;
     by_status status = run(&j, text, size, spec, out);

@@ -19,9 +19,9 @@ typedef struct bpe {
     by_text_model base;
     merge *merges;
     size_t mask;
-    char *unk_token, *prefix, *suffix; /* NULL when absent or empty */
-    int32_t unk;                       /* id of unk_token, -1 when there is none */
-    int32_t known;                     /* ids from here on are steps of merging only, unknown in the end */
+    by_chars unk_token, prefix, suffix; /* data is NULL when absent or empty */
+    int32_t unk;                        /* id of unk_token, -1 when there is none */
+    int32_t known;                      /* ids from here on are steps of merging only, unknown in the end */
     bool fuse_unk, byte_fallback, ignore_merges;
     int32_t bytes[256];    /* id of "<0x..>", -1 where missing */
     int32_t alphabet[256]; /* id of each byte's GPT-2 character, -1 where missing */
@@ -219,14 +219,13 @@ static by_status word_finish(const bpe *b, word *w, by_ids *out, by_spans *spans
 /* The id of a character with the affixes its place asks for, -1 when unknown. */
 static int32_t find_symbol(const bpe *b, const char *text, size_t n, bool first, bool last)
 {
-    if ((first || !b->prefix) && (!last || !b->suffix))
+    if ((first || !b->prefix.size) && (!last || !b->suffix.size))
         return by_vocab_find(&b->base.vocab, text, n);
     char key[256];
-    size_t before = !first && b->prefix ? strlen(b->prefix) : 0,
-           after = last && b->suffix ? strlen(b->suffix) : 0;
-    memcpy(key, b->prefix ? b->prefix : "", before);
+    size_t before = first ? 0 : b->prefix.size, after = last ? b->suffix.size : 0;
+    memcpy(key, b->prefix.data ? b->prefix.data : "", before);
     memcpy(key + before, text, n);
-    memcpy(key + before + n, b->suffix ? b->suffix : "", after);
+    memcpy(key + before + n, b->suffix.data ? b->suffix.data : "", after);
     return by_vocab_find(&b->base.vocab, key, before + n + after);
 }
 
@@ -234,8 +233,8 @@ static int32_t find_symbol(const bpe *b, const char *text, size_t n, bool first,
  * too, as in the reference. */
 static bool add_fallback(const bpe *b, word *w, const char *text, size_t n, bool first, bool last)
 {
-    const char *parts[3] = {!first && b->prefix ? b->prefix : "", text, last && b->suffix ? b->suffix : ""};
-    size_t sizes[3] = {strlen(parts[0]), n, strlen(parts[2])};
+    const char *parts[3] = {b->prefix.data, text, b->suffix.data};
+    size_t sizes[3] = {first ? 0 : b->prefix.size, n, last ? b->suffix.size : 0};
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; i < sizes[k]; i++)
             if (b->bytes[(uint8_t)parts[k][i]] < 0)
@@ -257,7 +256,7 @@ static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *t
             return spans ? by_spans_push(spans, 0, size) : BY_OK;
         }
     }
-    size_t affixes = (b->prefix ? strlen(b->prefix) : 0) + (b->suffix ? strlen(b->suffix) : 0);
+    size_t affixes = b->prefix.size + b->suffix.size;
     word w;
     BY_TRY(word_open(&w, s, b->byte_fallback ? size * (affixes + 1) + 1 : size + 1));
     size_t unknown = 0; /* bytes of the unknown symbol that is being put together */
@@ -271,10 +270,11 @@ static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *t
                 word_add(&w, b->unk, unknown);
             unknown = 0;
             word_add(&w, id, n);
-        } else if (!(b->byte_fallback && add_fallback(b, &w, text + i, n, first, last)) && b->unk_token) {
+        } else if (!(b->byte_fallback && add_fallback(b, &w, text + i, n, first, last)) &&
+                   b->unk_token.data) {
             if (b->unk < 0)
                 return by_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary",
-                               b->unk_token);
+                               b->unk_token.data);
             if (unknown && !b->fuse_unk) {
                 word_add(&w, b->unk, unknown);
                 unknown = 0;
@@ -293,7 +293,7 @@ static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *t
 bool by_bpe_takes_bytes(const by_text_model *m)
 {
     const bpe *b = (const bpe *)m;
-    return strcmp(m->type, "BPE") == 0 && b->whole_alphabet && !b->prefix && !b->suffix;
+    return strcmp(m->type, "BPE") == 0 && b->whole_alphabet && !b->prefix.size && !b->suffix.size;
 }
 
 by_status by_bpe_encode_bytes(const by_text_model *m, by_scratch *s, const char *text, size_t size,
@@ -320,29 +320,28 @@ static void bpe_free(by_text_model *m)
 {
     bpe *b = (bpe *)m;
     by_free(b->merges);
-    by_free(b->unk_token);
-    by_free(b->prefix);
-    by_free(b->suffix);
+    by_chars_free(&b->unk_token);
+    by_chars_free(&b->prefix);
+    by_chars_free(&b->suffix);
     by_vocab_free(&b->raw);
 }
 
-static by_status read_merge(bpe *b, const char *left, size_t left_size, const char *right, size_t right_size,
-                            uint32_t rank, by_buf *joined)
+static by_status read_merge(bpe *b, by_chars left, by_chars right, uint32_t rank, by_buf *joined)
 {
     const by_vocab *v = &b->base.vocab;
-    int32_t l = by_vocab_find(v, left, left_size), r = by_vocab_find(v, right, right_size);
-    size_t skip = b->prefix ? BY_MIN(strlen(b->prefix), right_size) : 0;
+    int32_t l = by_vocab_find(v, left.data, left.size), r = by_vocab_find(v, right.data, right.size);
+    size_t skip = BY_MIN(b->prefix.size, right.size);
     joined->size = 0;
-    by_buf_put(joined, left, left_size);
-    by_buf_put(joined, right + skip, right_size - skip);
+    by_buf_put(joined, left.data, left.size);
+    by_buf_put(joined, right.data + skip, right.size - skip);
     if (joined->failed)
         return by_fail(BY_ERR_MEMORY, "out of memory reading merges");
     int32_t id = by_vocab_find(v, joined->data, joined->size);
     if (l < 0 || r < 0 || id < 0)
         return by_fail(BY_ERR_FORMAT,
                        "merge %u joins \"%.*s\" and \"%.*s\", which are not all in the vocabulary",
-                       (unsigned)rank, (int)BY_MIN(left_size, (size_t)40), left,
-                       (int)BY_MIN(right_size, (size_t)40), right);
+                       (unsigned)rank, (int)BY_MIN(left.size, (size_t)40), left.data,
+                       (int)BY_MIN(right.size, (size_t)40), right.data);
     merge_put(b, l, r, rank, id);
     return BY_OK;
 }
@@ -350,19 +349,23 @@ static by_status read_merge(bpe *b, const char *left, size_t left_size, const ch
 /* "a b", or ["a", "b"]. */
 static by_status read_merge_item(bpe *b, const cJSON *item, uint32_t rank, by_buf *joined)
 {
-    if (cJSON_IsString(item)) {
-        const char *space = strchr(item->valuestring, ' ');
-        if (!space || strchr(space + 1, ' '))
-            return by_fail(BY_ERR_FORMAT, "merge %u is not two tokens: \"%.40s\"", (unsigned)rank,
-                           item->valuestring);
-        return read_merge(b, item->valuestring, (size_t)(space - item->valuestring), space + 1,
-                          strlen(space + 1), rank, joined);
-    }
-    const char *left = cJSON_GetStringValue(item->child);
-    const char *right = item->child ? cJSON_GetStringValue(item->child->next) : NULL;
-    if (!cJSON_IsArray(item) || !left || !right || item->child->next->next)
+    const char *text = cJSON_GetStringValue(item), *space = text ? strchr(text, ' ') : NULL;
+    if (text && (!space || strchr(space + 1, ' ')))
+        return by_fail(BY_ERR_FORMAT, "merge %u is not two tokens: \"%.40s\"", (unsigned)rank, text);
+    const cJSON *first = cJSON_IsArray(item) ? item->child : NULL, *second = first ? first->next : NULL;
+    if (!text && (!cJSON_IsString(first) || !cJSON_IsString(second) || second->next))
         return by_fail(BY_ERR_FORMAT, "merge %u is not two tokens", (unsigned)rank);
-    return read_merge(b, left, strlen(left), right, strlen(right), rank, joined);
+    by_chars left = {0}, right = {0};
+    by_status status = by_chars_set(&left, text ? text : first->valuestring);
+    if (status == BY_OK)
+        status = by_chars_set(&right, text ? space + 1 : second->valuestring);
+    if (status == BY_OK && text)
+        left.size -= right.size + 1;
+    if (status == BY_OK)
+        status = read_merge(b, left, right, rank, joined);
+    by_chars_free(&left);
+    by_chars_free(&right);
+    return status;
 }
 
 static by_status read_merges(bpe *b, const cJSON *json)
@@ -392,7 +395,7 @@ static void find_bytes(bpe *b)
     b->whole_alphabet = true;
     for (int i = 0; i < 256; i++) {
         char text[8];
-        int n = snprintf(text, sizeof(text), "<0x%02X>", (unsigned)i);
+        int n = by_format(text, sizeof(text), "<0x%02X>", (unsigned)i);
         b->bytes[i] = by_vocab_find(&b->base.vocab, text, (size_t)n);
         n = by_utf8_encode(by_byte_char((uint8_t)i), text);
         b->alphabet[i] = by_vocab_find(&b->base.vocab, text, (size_t)n);
@@ -427,13 +430,13 @@ static by_status read_raw(bpe *b)
 }
 
 /* An option that may be absent, null or "". */
-static by_status read_affix(const cJSON *json, const char *key, char **out)
+static by_status read_affix(const cJSON *json, const char *key, by_chars *out)
 {
-    const char *text = by_stage_string(json, key);
-    if (text && strlen(text) > 64)
+    BY_TRY(by_chars_read(json, key, out));
+    if (out->size > 64)
         return by_fail(BY_ERR_FORMAT, "\"%s\" of a BPE model is longer than 64 bytes", key);
-    if (text && text[0] && !(*out = by_strdup(text)))
-        return BY_ERR_MEMORY;
+    if (!out->size)
+        by_chars_free(out);
     return BY_OK;
 }
 
@@ -477,8 +480,8 @@ by_text_model *by_bpe_read(const cJSON *json)
     if (status == BY_OK) {
         find_bytes(b);
         const cJSON *known = cJSON_GetObjectItemCaseSensitive(json, "known");
-        b->known = cJSON_IsNumber(known) && b->unk_token ? (int32_t)known->valueint : INT32_MAX;
-        b->unk = b->unk_token ? by_vocab_find(&b->base.vocab, b->unk_token, strlen(b->unk_token)) : -1;
+        b->known = cJSON_IsNumber(known) && b->unk_token.data ? (int32_t)known->valueint : INT32_MAX;
+        b->unk = b->unk_token.data ? by_vocab_find(&b->base.vocab, b->unk_token.data, b->unk_token.size) : -1;
         if (b->ignore_merges)
             status = read_raw(b);
     }

@@ -1,5 +1,6 @@
 /* chars.c - one id per Unicode character of the training text. Look-up goes through a table of pages of 256
  * code points, so it costs two loads for any character and memory only for the pages in use. */
+#include "base/input.h"
 #include "text/kind.h"
 #include "text/utf8.h"
 
@@ -74,19 +75,11 @@ static by_status mark_seen(uint8_t *seen, const char *text, size_t size)
     return BY_OK;
 }
 
-by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count)
+/* Takes seen over. */
+static by_tokenizer *chars_seen(uint8_t *seen)
 {
-    uint8_t *seen = by_alloc_zero(BY_UTF8_POINTS, 1);
     uint32_t *points = NULL;
     int n = 0;
-    if (!seen)
-        return NULL;
-    for (int i = 0; i < count; i++) {
-        if (mark_seen(seen, texts[i], sizes[i]) != BY_OK) {
-            by_fail_context("text %d of %d", i + 1, count);
-            goto done;
-        }
-    }
     for (int p = 0; p < BY_UTF8_POINTS; p++)
         n += seen[p];
     if (n == 0) {
@@ -102,6 +95,47 @@ by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *siz
 done:
     by_free(seen);
     return points ? chars_make(points, n) : NULL;
+}
+
+by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count)
+{
+    uint8_t *seen = by_alloc_zero(BY_UTF8_POINTS, 1);
+    for (int i = 0; seen && i < count; i++)
+        if (mark_seen(seen, texts[i], sizes[i]) != BY_OK) {
+            by_fail_context("text %d of %d", i + 1, count);
+            by_free(seen);
+            return NULL;
+        }
+    return seen ? chars_seen(seen) : NULL;
+}
+
+/* Line by line: no character lies across two. */
+static by_status mark_file(uint8_t *seen, by_lines *l)
+{
+    for (bool more = true;;) {
+        BY_TRY(by_lines_raw(l, &more));
+        if (!more)
+            return BY_OK;
+        if (mark_seen(seen, l->text, l->size) != BY_OK)
+            return by_fail_context("%s, line %lld", l->path, (long long)l->number);
+    }
+}
+
+by_tokenizer *by_tokenizer_new_chars_of(const char *const *paths, int count)
+{
+    uint8_t *seen = by_alloc_zero(BY_UTF8_POINTS, 1);
+    by_status s = seen ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < count && s == BY_OK; i++) {
+        by_lines l;
+        s = by_lines_open(&l, paths[i]);
+        if (s == BY_OK)
+            s = mark_file(seen, &l);
+        by_lines_close(&l);
+    }
+    if (s == BY_OK)
+        return chars_seen(seen);
+    by_free(seen);
+    return NULL;
 }
 
 static bool chars_match(const cJSON *root)
@@ -141,7 +175,7 @@ static by_status chars_encode(const by_tokenizer *t, const char *text, size_t si
         if (id < 0)
             return by_fail(BY_ERR_ARGUMENT,
                            "character U+%04X at offset %zu is not in the vocabulary of %d characters "
-                           "(the byte tokenizer takes any text)",
+                           "(a model trained with --tokenizer byte takes any text)",
                            (unsigned)point, i, t->vocab_size);
         *next++ = id;
         i += (size_t)n;

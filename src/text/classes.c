@@ -210,6 +210,23 @@ by_char_class by_newer_class(uint32_t c)
                                                                : BY_CHAR_OTHER;
 }
 
+/* Marks of Unicode 16. */
+static const range newer_marks[] = {
+    {0x897, 0x897},     {0x10d69, 0x10d6d}, {0x10efc, 0x10efc}, {0x113b8, 0x113c0}, {0x113c2, 0x113c2},
+    {0x113c5, 0x113c5}, {0x113c7, 0x113ca}, {0x113cc, 0x113d0}, {0x113d2, 0x113d2}, {0x113e1, 0x113e2},
+    {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f}, {0x1e5ee, 0x1e5ef}};
+
+bool by_is_word(uint32_t c)
+{
+    if (c < 0x80)
+        return c == '_' || by_class(c) == BY_CHAR_LETTER || by_class(c) == BY_CHAR_NUMBER;
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC ||
+           c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+           (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189) ||
+           by_newer_class(c) != BY_CHAR_OTHER || within(newer_marks, BY_COUNT(newer_marks), c);
+}
+
 bool by_is_wide_punctuation(uint32_t c)
 {
     return within(punctuation, BY_COUNT(punctuation), c);

@@ -14,7 +14,7 @@ struct decoder {
     /* What end_gather calls with all of it. */
     void (*whole_put)(const decoder *d, chain *c, int at, const char *s, size_t n);
     void (*whole_end)(const decoder *d, chain *c, int at);
-    char *text, *content;
+    by_chars text, content;
     size_t start, stop;
     by_regex *regex;
     bool flag;
@@ -39,6 +39,7 @@ struct by_unfolding {
     by_buf *out;
     size_t seen;
     bool failed;
+    bool stopped; /* by an error that is set */
 };
 
 /* Hand a string to the decoder behind number `at`, or out of the chain. */
@@ -52,15 +53,21 @@ static void pass(chain *c, int at, const char *s, size_t n)
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
-/* Put s with every `from` replaced. */
-static void put_replaced(by_buf *out, const char *s, size_t n, const char *from, const char *to)
+/* A C string as one. */
+static by_chars plain(const char *s)
 {
-    size_t k = strlen(from), done = 0;
+    return (by_chars){(char *)s, strlen(s)};
+}
+
+/* Put s with every `from` replaced. */
+static void put_replaced(by_buf *out, const char *s, size_t n, by_chars from, by_chars to)
+{
+    size_t done = 0;
     const char *hit;
-    while (k && (hit = memmem(s + done, n - done, from, k))) {
+    while (from.size && (hit = memmem(s + done, n - done, from.data, from.size))) {
         by_buf_put(out, s + done, (size_t)(hit - s) - done);
-        by_buf_puts(out, to);
-        done = (size_t)(hit - s) + k;
+        by_buf_put(out, to.data, to.size);
+        done = (size_t)(hit - s) + from.size;
     }
     by_buf_put(out, s + done, n - done);
 }
@@ -75,7 +82,7 @@ static void clean_up(by_buf *text, size_t start)
         return;
     for (int i = 0; i < BY_COUNT(pairs); i++) {
         by_buf next = {0};
-        put_replaced(&next, text->data + start, text->size - start, pairs[i][0], pairs[i][1]);
+        put_replaced(&next, text->data + start, text->size - start, plain(pairs[i][0]), plain(pairs[i][1]));
         text->size = start;
         if (next.size)
             by_buf_put(text, next.data, next.size);
@@ -119,9 +126,9 @@ static void pass_buf(chain *c, int at, by_buf *text)
 
 static void put_wordpiece(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
-    size_t prefix = strlen(d->text);
+    size_t prefix = d->text.size;
     bool first = c->links[at].seen++ == 0;
-    bool inner = !first && n >= prefix && memcmp(s, d->text, prefix) == 0;
+    bool inner = !first && n >= prefix && memcmp(s, d->text.data, prefix) == 0;
     by_buf text = {0};
     if (!first && !inner)
         by_buf_puts(&text, " ");
@@ -135,7 +142,7 @@ static void put_metaspace(const decoder *d, chain *c, int at, const char *s, siz
 {
     bool first = c->links[at].seen++ == 0;
     by_buf text = {0};
-    put_replaced(&text, s, n, d->text, first && d->flag ? "" : " ");
+    put_replaced(&text, s, n, d->text, plain(first && d->flag ? "" : " "));
     pass_buf(c, at, &text);
 }
 
@@ -144,7 +151,7 @@ static void put_bpe(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
     by_buf text = {0};
-    put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, " ");
+    put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, plain(" "));
     l->held.size = 0;
     by_buf_put(&l->held, s, n);
     if (l->begun)
@@ -157,7 +164,7 @@ static void end_bpe(const decoder *d, chain *c, int at)
 {
     link *l = &c->links[at];
     by_buf text = {0};
-    put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, "");
+    put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, plain(""));
     if (l->begun)
         pass_buf(c, at, &text);
     by_buf_free(&text);
@@ -216,12 +223,12 @@ static void put_fuse(const decoder *d, chain *c, int at, const char *s, size_t n
 
 static void put_strip(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
-    size_t k = strlen(d->text);
-    for (size_t left = d->start; left && n >= k && memcmp(s, d->text, k) == 0; left--) {
+    size_t k = d->text.size;
+    for (size_t left = d->start; left && n >= k && memcmp(s, d->text.data, k) == 0; left--) {
         s += k;
         n -= k;
     }
-    for (size_t right = d->stop; right && n >= k && memcmp(s + n - k, d->text, k) == 0; right--)
+    for (size_t right = d->stop; right && n >= k && memcmp(s + n - k, d->text.data, k) == 0; right--)
         n -= k;
     pass(c, at, s, n);
 }
@@ -229,12 +236,12 @@ static void put_strip(const decoder *d, chain *c, int at, const char *s, size_t 
 /* How much of text is sure not to be stripped from the end, whatever follows. */
 static size_t sure_size(const decoder *d, const by_buf *text, size_t from)
 {
-    size_t k = strlen(d->text), end = text->size, part = BY_MIN(k - 1, end - from);
-    while (part && memcmp(text->data + end - part, d->text, part) != 0)
+    size_t k = d->text.size, end = text->size, part = BY_MIN(k - 1, end - from);
+    while (part && memcmp(text->data + end - part, d->text.data, part) != 0)
         part--; /* the beginning of one more */
     end -= part;
-    for (size_t right = d->stop; right && end - from >= k && memcmp(text->data + end - k, d->text, k) == 0;
-         right--)
+    for (size_t right = d->stop;
+         right && end - from >= k && memcmp(text->data + end - k, d->text.data, k) == 0; right--)
         end -= k;
     return end;
 }
@@ -243,12 +250,12 @@ static size_t sure_size(const decoder *d, const by_buf *text, size_t from)
 static void put_strip_parts(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
-    size_t k = strlen(d->text), from = 0;
+    size_t k = d->text.size, from = 0;
     by_buf_put(&l->held, s, n);
     if (l->held.failed)
         return;
     while (!l->begun && l->held.size - from >= k) {
-        l->begun = l->seen == d->start || memcmp(l->held.data + from, d->text, k) != 0;
+        l->begun = l->seen == d->start || memcmp(l->held.data + from, d->text.data, k) != 0;
         l->seen += !l->begun;
         from += l->begun ? 0 : k;
     }
@@ -263,8 +270,9 @@ static void put_strip_parts(const decoder *d, chain *c, int at, const char *s, s
 static void end_strip_parts(const decoder *d, chain *c, int at)
 {
     link *l = &c->links[at];
-    size_t k = strlen(d->text), n = l->held.size;
-    for (size_t right = d->stop; right && n >= k && memcmp(l->held.data + n - k, d->text, k) == 0; right--)
+    size_t k = d->text.size, n = l->held.size;
+    for (size_t right = d->stop; right && n >= k && memcmp(l->held.data + n - k, d->text.data, k) == 0;
+         right--)
         n -= k;
     if (n)
         pass(c, at, l->held.data, n);
@@ -273,16 +281,26 @@ static void end_strip_parts(const decoder *d, chain *c, int at)
 static void put_replace(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     size_t from = 0, start = 0, end = 0;
-    by_buf text = {0};
+    by_buf text = {0}, valid = {0};
     if (!d->regex) {
         put_replaced(&text, s, n, d->text, d->content);
     } else {
-        while (from < n && by_regex_find(d->regex, s, n, from, &start, &end) > 0 && end > start) {
+        by_put_lossy(&valid, s, n); /* regular expressions must not meet anything else */
+        s = valid.data ? valid.data : "";
+        n = valid.size;
+        c->failed = c->failed || valid.failed;
+        by_regex_scan scan;
+        int found = by_regex_begin(&scan, d->regex, s, n) ? -1 : 1;
+        while (found > 0 && from < n && (found = by_regex_next(&scan, from, &start, &end)) > 0 &&
+               end > start) {
             by_buf_put(&text, s + from, start - from);
-            by_buf_puts(&text, d->content);
+            by_buf_put(&text, d->content.data, d->content.size);
             from = end;
         }
+        by_regex_end(&scan);
+        c->stopped = c->stopped || found < 0;
         by_buf_put(&text, s + from, n - from);
+        by_buf_free(&valid);
     }
     pass_buf(c, at, &text);
 }
@@ -297,11 +315,11 @@ static void put_ctc(const decoder *d, chain *c, int at, const char *s, size_t n)
     l->begun = true;
     l->held.size = 0;
     by_buf_put(&l->held, s, n);
-    put_replaced(&text, s, n, d->text, "");
+    put_replaced(&text, s, n, d->text, plain(""));
     if (d->flag && text.size) {
         clean_up(&text, 0);
         if (text.size)
-            put_replaced(&spaced, text.data, text.size, d->content, " ");
+            put_replaced(&spaced, text.data, text.size, d->content, plain(" "));
         c->failed = c->failed || spaced.failed || text.failed;
         by_buf_free(&text);
         text = spaced;
@@ -352,6 +370,8 @@ static by_status check(chain *c)
     bool failed = c->failed || c->out->failed;
     for (int i = 0; i < c->d->count; i++)
         failed = failed || c->links[i].held.failed;
+    if (c->stopped)
+        return by_error_status();
     return failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
 }
 
@@ -411,21 +431,20 @@ void by_decoders_free(by_decoders *d)
     if (!d)
         return;
     for (int i = 0; i < d->count; i++) {
-        by_free(d->items[i].text);
-        by_free(d->items[i].content);
+        by_chars_free(&d->items[i].text);
+        by_chars_free(&d->items[i].content);
         by_regex_free(d->items[i].regex);
     }
     by_free(d->items);
     by_free(d);
 }
 
-static by_status set_text(char **out, const cJSON *json, const char *key, const char *fallback)
+static by_status set_text(by_chars *out, const cJSON *json, const char *key, const char *fallback)
 {
     const char *text = by_stage_string(json, key);
     if (!text && !(text = fallback))
         return by_fail(BY_ERR_FORMAT, "a decoder of type %.40s has no \"%s\"", by_json_type(json), key);
-    *out = by_strdup(text);
-    return *out ? BY_OK : BY_ERR_MEMORY;
+    return by_chars_set(out, text);
 }
 
 static by_status set_count(size_t *out, const cJSON *json, const char *key)
@@ -455,16 +474,12 @@ static by_status read_one(const cJSON *json, decoder *d)
         BY_TRY(set_count(&d->start, json, "start"));
         BY_TRY(set_count(&d->stop, json, "stop"));
         BY_TRY(set_text(&d->text, json, "content", NULL));
-        return d->text[0] ? BY_OK : by_fail(BY_ERR_FORMAT, "a Strip decoder has no \"content\"");
+        return d->text.size ? BY_OK : by_fail(BY_ERR_FORMAT, "a Strip decoder has no \"content\"");
     }
     if (d->put == put_replace) {
-        const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(json, "pattern");
-        const char *regex = by_stage_string(pattern, "Regex");
         BY_TRY(set_text(&d->content, json, "content", NULL));
-        if (!regex)
-            return set_text(&d->text, pattern, "String", NULL);
-        d->regex = by_regex_new(regex);
-        return d->regex ? BY_OK : by_error_status();
+        BY_TRY(by_pattern_read(cJSON_GetObjectItemCaseSensitive(json, "pattern"), &d->text, &d->regex));
+        return d->text.data || d->regex ? BY_OK : by_fail(BY_ERR_FORMAT, "a Replace decoder has no pattern");
     }
     if (d->put == put_ctc) {
         BY_TRY(by_stage_bool(json, "cleanup", true, &d->flag));

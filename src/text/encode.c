@@ -2,6 +2,61 @@
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
+#define CANCEL_PIECES 4096 /* pieces of a text between two looks whether the program is to stop */
+
+/* ---- spaces at the ends of tokens ------------------------------------------------------------ */
+
+/* Does trimming take this for a space? */
+static bool is_trimmed(uint32_t c)
+{
+    return c == 0x120 || by_is_space(c);
+}
+
+static uint32_t leading_spaces(const char *text, size_t size)
+{
+    uint32_t count = 0, c;
+    for (size_t i = 0; i < size; count++) {
+        i += (size_t)by_utf8_next(text + i, size - i, &c);
+        if (!is_trimmed(c))
+            break;
+    }
+    return count;
+}
+
+static uint32_t trailing_spaces(const char *text, size_t size)
+{
+    uint32_t count = 0, c;
+    for (size_t i = size; i > 0; count++) {
+        do
+            i--;
+        while (i > 0 && ((uint8_t)text[i] & 0xc0) == 0x80);
+        by_utf8_next(text + i, size - i, &c);
+        if (!is_trimmed(c))
+            break;
+    }
+    return count;
+}
+
+static void count_spaces(by_span_place *place, const char *text, size_t size)
+{
+    place->lead = leading_spaces(text, size);
+    place->trail = trailing_spaces(text, size);
+}
+
+/* Count the spaces of the last n tokens, whose places are still those in the word. */
+static void count_word_spaces(const by_text_model *m, const char *word, const by_ids *ids, by_spans *spans,
+                              size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        by_span_place *place = &spans->data[spans->count - n + i];
+        int32_t id = ids->data[ids->count - n + i];
+        if (id + 1 == m->surface)
+            count_spaces(place, word + place->start, place->end - place->start);
+        else
+            count_spaces(place, m->vocab.tokens[id].text, m->vocab.tokens[id].size);
+    }
+}
+
 /* ---- straight from bytes to ids -------------------------------------------------------------- */
 
 /* One word, through the cache when no places are asked for. */
@@ -24,8 +79,24 @@ static inline by_status encode_word(const by_pipeline *p, by_scratch *s, const c
         by_cache_put(s, word, size, out->data + before, out->count - before);
         return BY_OK;
     }
-    return p->bytes_direct ? by_bpe_encode_bytes(p->model, s, word, size, out, spans)
-                           : p->model->encode(p->model, s, word, size, out, spans);
+    size_t before = spans->count;
+    BY_TRY(p->bytes_direct ? by_bpe_encode_bytes(p->model, s, word, size, out, spans)
+                           : p->model->encode(p->model, s, word, size, out, spans));
+    if (p->post.trims)
+        count_word_spaces(p->model, word, out, spans, spans->count - before);
+    return BY_OK;
+}
+
+/* An added token and its place, [start, end). */
+static by_status put_added(int32_t id, const char *text, size_t start, size_t end, by_ids *out,
+                           by_spans *spans)
+{
+    BY_TRY(by_ids_push(out, id));
+    if (!spans)
+        return BY_OK;
+    BY_TRY(by_spans_push(spans, start, end));
+    count_spaces(&spans->data[spans->count - 1], text, end - start);
+    return BY_OK;
 }
 
 /* Places inside a word of bytes to places in the text; a token that holds part of a character has the place
@@ -43,7 +114,8 @@ static void place_bytes(by_spans *spans, size_t from, const char *text, size_t s
             start--;
         while (end < size && ((uint8_t)text[end] & 0xc0) == 0x80)
             end++;
-        spans->data[i] = (by_at){(uint32_t)(base + start), (uint32_t)(base + end)};
+        spans->data[i].start = (uint32_t)(base + start);
+        spans->data[i].end = (uint32_t)(base + end);
     }
 }
 
@@ -65,7 +137,9 @@ static by_status encode_bytes(const by_pipeline *p, by_scratch *s, const char *t
         n++;
         shift = 1;
     }
-    for (size_t i = 0, end; i < n && status == BY_OK; i = end) {
+    for (size_t i = 0, end, words = 0; i < n && status == BY_OK; i = end) {
+        if (++words % CANCEL_PIECES == 0 && (status = by_cancel_check()) != BY_OK)
+            break;
         end = p->words ? by_gpt2_word((const uint8_t *)all, i, n) : n;
         size_t before = spans ? spans->count : 0;
         status = encode_word(p, s, all + i, end - i, out, spans);
@@ -108,9 +182,7 @@ static by_status encode_direct(const by_pipeline *p, by_scratch *s, const char *
             BY_TRY(encode_bytes(p, s, text, piece.start, piece.size, out, spans));
             continue;
         }
-        BY_TRY(by_ids_push(out, piece.id));
-        if (spans)
-            BY_TRY(by_spans_push(spans, piece.start, piece.start + piece.size));
+        BY_TRY(put_added(piece.id, text + piece.start, piece.start, piece.start + piece.size, out, spans));
     }
     return BY_OK;
 }
@@ -160,13 +232,47 @@ static by_status cut_added(const by_added *a, bool normalized, by_work *work, by
     return spare->failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
 }
 
+/* The start of the character of text[i], i < size. */
+static size_t char_start(const char *text, size_t i)
+{
+    while (i > 0 && ((uint8_t)text[i] & 0xc0) == 0x80)
+        i--;
+    return i;
+}
+
+/* A place beyond the end of its word, which the bytes of an affix have. The reference leaves it as it is and
+ * then reads it as a place in the text. */
+static void place_beyond(by_span_place *at, const char *text, size_t size)
+{
+    size_t start = at->start, end = at->end;
+    if (start >= size) {
+        start = end = size;
+    } else if (end < size) {
+        start = char_start(text, start);
+        end = char_start(text, end);
+    } else {
+        size_t chars = end > size ? 2 : 0;
+        start = char_start(text, start);
+        for (end = chars ? start : size; chars && end < size; chars--)
+            end += (size_t)by_utf8_next(text + end, size - end, &(uint32_t){0});
+    }
+    at->start = (uint32_t)start;
+    at->end = (uint32_t)end;
+}
+
 /* Places inside a piece to places in the text. */
-static void place_piece(by_spans *spans, size_t from, const by_work *w, const by_piece *piece)
+static void place_piece(by_spans *spans, size_t from, const by_work *w, const by_piece *piece,
+                        const char *text, size_t size)
 {
     for (size_t i = from; i < spans->count; i++) {
-        by_at at = spans->data[i];
-        size_t start = piece->start + at.start, end = piece->start + BY_MAX(at.end, at.start + 1);
-        spans->data[i] = (by_at){w->at[start].start, w->at[end - 1].end};
+        by_span_place *at = &spans->data[i];
+        if (at->end > piece->size) {
+            place_beyond(at, text, size);
+            continue;
+        }
+        size_t start = piece->start + at->start, end = piece->start + BY_MAX(at->end, at->start + 1);
+        at->start = w->at[start].start;
+        at->end = w->at[end - 1].end;
     }
 }
 
@@ -174,29 +280,31 @@ static by_status encode_stages(const by_pipeline *p, by_scratch *s, const char *
                                by_ids *out, by_spans *spans)
 {
     by_work *w = &s->work;
-    by_work_clear(w, spans != NULL);
-    by_work_clear(&s->spare, spans != NULL);
+    const bool places = spans || p->keep_places;
+    by_work_clear(w, places);
+    by_work_clear(&s->spare, places);
     BY_TRY(by_work_fill(w, text, size));
     if (w->at)
         mark_origins(w);
     by_work_piece(w, 0, w->size, -1);
     BY_TRY(cut_added(&p->added, false, w, &s->spare));
+    for (size_t i = 0; w->at && i < w->count; i++)
+        w->pieces[i].base = w->at[w->pieces[i].start].start;
     BY_TRY(by_stages_run(&p->normalizers, w, &s->spare));
     BY_TRY(cut_added(&p->added, true, w, &s->spare));
     BY_TRY(by_stages_run(&p->splitters, w, &s->spare));
     BY_TRY(by_ids_reserve(out, w->count + w->count / 4 + 16));
     for (size_t i = 0; i < w->count; i++) {
         const by_piece *piece = &w->pieces[i];
+        if (i % CANCEL_PIECES == 0)
+            BY_TRY(by_cancel_check());
         size_t before = spans ? spans->count : 0;
-        if (piece->id < 0) {
+        if (piece->id < 0)
             BY_TRY(encode_word(p, s, w->text + piece->start, piece->size, out, spans));
-        } else {
-            BY_TRY(by_ids_push(out, piece->id));
-            if (spans)
-                BY_TRY(by_spans_push(spans, 0, piece->size));
-        }
+        else
+            BY_TRY(put_added(piece->id, w->text + piece->start, 0, piece->size, out, spans));
         if (spans)
-            place_piece(spans, before, w, piece);
+            place_piece(spans, before, w, piece, text, size);
     }
     return BY_OK;
 }
@@ -206,7 +314,7 @@ by_status by_pipeline_encode(const by_pipeline *p, const char *text, size_t size
 {
     if (size == 0)
         return BY_OK;
-    if (spans && size >= UINT32_MAX)
+    if ((spans || p->keep_places) && size >= UINT32_MAX)
         return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to keep the places of its tokens",
                        size);
     by_scratch *s = by_pool_take(&p->pool);

@@ -123,11 +123,12 @@ by_status by_legacy_read_json(const by_legacy *l, const char *name, cJSON **out)
     char *text = by_legacy_file(l, name, &size);
     if (!text)
         return by_error_status();
-    by_status s = by_json_check_nul(text, size, name);
-    *out = s == BY_OK ? cJSON_ParseWithLengthOpts(text, size + 1, NULL, true) : NULL;
+    const char *stop;
+    *out = by_json_text_tree(text, size, &stop);
+    bool valid = !*out && by_json_well_formed(text);
     by_free(text);
-    if (s != BY_OK)
-        return by_fail_context("%s", l->dir);
+    if (valid)
+        return by_fail(BY_ERR_MEMORY, "%s/%s: out of memory", l->dir, name);
     return *out ? BY_OK : by_fail(BY_ERR_FORMAT, "%s/%s is not JSON", l->dir, name);
 }
 

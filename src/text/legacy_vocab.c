@@ -113,8 +113,8 @@ static by_status put_special(by_legacy *l)
     static const char *const first[] = {"<s>", "</s>", "<pad>", "<unk>"};
     for (int i = 0; i < 4 + XLM_SPECIAL; i++) {
         char text[32];
-        int n = i < 4 ? snprintf(text, sizeof(text), "%s", first[i])
-                      : snprintf(text, sizeof(text), "<special%d>", i - 4);
+        int n = i < 4 ? by_format(text, sizeof(text), "%s", first[i])
+                      : by_format(text, sizeof(text), "<special%d>", i - 4);
         BY_TRY(by_vocab_put(&l->vocab, text, (size_t)n, i));
     }
     return BY_OK;
@@ -236,7 +236,7 @@ static by_status number_sentinels(by_legacy *l)
     bool said = cJSON_IsNumber(extra) && extra->valuedouble >= 0 && extra->valuedouble <= 10000;
     for (int i = (said ? (int)extra->valuedouble : 100) - 1; i >= 0; i--) {
         char text[32];
-        int n = snprintf(text, sizeof(text), "<extra_id_%d>", i);
+        int n = by_format(text, sizeof(text), "<extra_id_%d>", i);
         BY_TRY(by_vocab_put(&l->vocab, text, (size_t)n, l->vocab.count));
     }
     return BY_OK;

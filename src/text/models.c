@@ -1,5 +1,6 @@
 /* models.c - what the models of tokenizer.json share: choosing one by its type, vocabularies, and reading
  * JSON strictly. */
+#include "base/json.h"
 #include "text/pipeline.h"
 
 by_status by_json_only(const cJSON *object, const char *what, const char *const *keys, int count)
@@ -76,10 +77,57 @@ void by_json_put_string(by_buf *out, const char *s, size_t n)
             by_buf_printf(out, "\\u%04x", c);
         else if (c == '"' || c == '\\')
             by_buf_put(out, (char[2]){'\\', (char)c}, 2);
-        else
+        else if (c == 0xc0 && i + 1 < n && memcmp(s + i, BY_JSON_NUL, 2) == 0) {
+            by_buf_puts(out, "\\u0000");
+            i++;
+        } else
             by_buf_put(out, s + i, 1);
     }
     by_buf_puts(out, "\"");
+}
+
+by_status by_chars_set(by_chars *s, const char *json)
+{
+    by_chars_free(s);
+    s->data = by_json_unmask(json, &s->size);
+    return s->data ? BY_OK : BY_ERR_MEMORY;
+}
+
+by_status by_chars_read(const cJSON *object, const char *key, by_chars *out)
+{
+    const char *text = by_stage_string(object, key);
+    return text ? by_chars_set(out, text) : BY_OK;
+}
+
+void by_chars_free(by_chars *s)
+{
+    by_free(s->data);
+    *s = (by_chars){0};
+}
+
+by_status by_pattern_read(const cJSON *json, by_chars *text, by_regex **regex)
+{
+    by_chars pattern = {0};
+    BY_TRY(by_chars_read(json, "String", text));
+    if (text->data)
+        return BY_OK;
+    BY_TRY(by_chars_read(json, "Regex", &pattern));
+    if (!pattern.data)
+        return BY_OK;
+    *regex = by_regex_new(pattern.data, pattern.size);
+    by_chars_free(&pattern);
+    return *regex ? BY_OK : by_error_status();
+}
+
+by_status by_vocab_put_json(by_vocab *v, const char *json, int id)
+{
+    if (!strstr(json, BY_JSON_NUL))
+        return by_vocab_put(v, json, strlen(json), id);
+    by_chars s = {0};
+    BY_TRY(by_chars_set(&s, json));
+    by_status status = by_vocab_put(v, s.data, s.size, id);
+    by_chars_free(&s);
+    return status;
 }
 
 by_status by_vocab_read(by_vocab *v, const cJSON *json)
@@ -90,7 +138,7 @@ by_status by_vocab_read(by_vocab *v, const cJSON *json)
         double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(id >= 0 && id < INT32_MAX) || id != (int)id)
             return by_fail(BY_ERR_FORMAT, "the id of token \"%.40s\" is not a whole number", item->string);
-        BY_TRY(by_vocab_put(v, item->string, strlen(item->string), (int)id));
+        BY_TRY(by_vocab_put_json(v, item->string, (int)id));
     }
     return BY_OK;
 }
@@ -99,13 +147,13 @@ by_status by_spans_push(by_spans *v, size_t start, size_t end)
 {
     if (v->count == v->capacity) {
         size_t capacity = BY_MAX(v->capacity * 2, (size_t)64);
-        by_at *data = by_resize(v->data, capacity, sizeof(*data));
+        by_span_place *data = by_resize(v->data, capacity, sizeof(*data));
         if (!data)
             return BY_ERR_MEMORY;
         v->data = data;
         v->capacity = capacity;
     }
-    v->data[v->count++] = (by_at){(uint32_t)start, (uint32_t)end};
+    v->data[v->count++] = (by_span_place){.start = (uint32_t)start, .end = (uint32_t)end};
     return BY_OK;
 }
 

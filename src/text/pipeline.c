@@ -216,12 +216,18 @@ static void find_short_cut(by_pipeline *p)
     p->words = s->flags[1];
 }
 
+/* Is this the token's content? It may hold NUL, a name does not. */
+static bool is_named(const by_added_token *t, const char *name)
+{
+    return t->size == strlen(name) && memcmp(t->content, name, t->size) == 0;
+}
+
 static void find_end(by_pipeline *p)
 {
     static const char *const names[] = {"<|endoftext|>", "</s>", "<eos>", "<|end_of_text|>"};
     for (int k = 0; k < BY_COUNT(names); k++)
         for (int i = 0; i < p->added.count; i++)
-            if (p->base.eos < 0 && strcmp(p->added.items[i].content, names[k]) == 0)
+            if (p->base.eos < 0 && is_named(&p->added.items[i], names[k]))
                 by_tokenizer_set_eos(&p->base, names[k]);
 }
 
@@ -248,8 +254,8 @@ static by_status read_parts(by_pipeline *p, const cJSON *root)
         return by_error_status();
     BY_TRY(by_added_prepare(&p->added, &p->normalizers));
     BY_TRY(collect_texts(p));
-    BY_TRY(check_ids(p, &p->post.single));
-    return check_ids(p, &p->post.pair);
+    BY_TRY(check_ids(p, &p->post.forms[0][1]));
+    return check_ids(p, &p->post.forms[1][1]);
 }
 
 static by_tokenizer *pipeline_read(const cJSON *root)
@@ -263,6 +269,7 @@ static by_tokenizer *pipeline_read(const cJSON *root)
         return NULL;
     }
     find_short_cut(p);
+    p->keep_places = by_splitters_need_places(&p->splitters, p->normalizers.count > 0);
     find_end(p);
     return &p->base;
 }
@@ -299,7 +306,7 @@ static int32_t pipeline_find(const by_tokenizer *t, const char *token, const cha
 {
     const by_pipeline *p = (const by_pipeline *)t;
     for (int i = 0; i < p->added.count; i++)
-        if (strcmp(p->added.items[i].content, token) == 0) {
+        if (is_named(&p->added.items[i], token)) {
             *text = p->added.items[i].content;
             return p->added.items[i].id;
         }

@@ -11,6 +11,16 @@
 
 #define BY_MAX_NESTING 8 /* of "Sequence" in a file */
 
+/* ---- strings of the file, which may hold NUL (models.c) --------------------------------------- */
+
+typedef struct by_chars {
+    char *data; /* heap, with a NUL after it; NULL: the file does not say */
+    size_t size;
+} by_chars;
+by_status by_chars_set(by_chars *s, const char *json); /* a string of the tree */
+by_status by_chars_read(const cJSON *object, const char *key, by_chars *out);
+void by_chars_free(by_chars *s);
+
 /* ---- the text on its way through the stages (work.c) ----------------------------------------- */
 
 /* Where a byte comes from: bytes [start, end) of the original text. */
@@ -21,6 +31,7 @@ typedef struct by_at {
 typedef struct by_piece {
     size_t start, size; /* in by_work.text */
     int32_t id;         /* an added token, or -1 for text that is still to be encoded */
+    uint32_t base;      /* where the piece began in the original text before the normalisers */
 } by_piece;
 
 typedef struct by_work {
@@ -50,8 +61,25 @@ static inline by_at by_work_at(const by_work *w, size_t i)
  * other bytes have no place yet. */
 by_status by_work_fill(by_work *w, const char *text, size_t size);
 
-/* Put one character. */
+/* Put one character; in lower case. */
 void by_work_put_char(by_work *w, uint32_t c, by_at at);
+void by_work_put_lower(by_work *w, uint32_t c, by_at at);
+
+/* The place of text inserted before byte i of a piece: that of the byte before, or the empty start. */
+by_at by_work_before(const by_work *in, const by_piece *p, size_t i);
+
+/* Rewriting a piece character by character. The place of a new character depends on its change: 0 replaces
+ * the next old character, -n also removes the n old characters after it, and 1 is inserted and shares the
+ * place of the old character before. */
+typedef struct by_transform {
+    const by_work *in;
+    const by_piece *piece;
+    by_work *out;
+    size_t next; /* of the piece's bytes: those before have been replaced */
+} by_transform;
+by_at by_transform_step(by_transform *t, int change); /* the place of the next character, which is not put */
+void by_transform_put(by_transform *t, uint32_t c, int change);
+void by_transform_copy(by_transform *t, size_t size); /* whole characters, each in its own place */
 
 /* ---- stages: normalisers (normalize.c) and splitters (split.c) ------------------------------- */
 
@@ -76,8 +104,8 @@ struct by_stage {
 
     by_regex *regex;
     by_charsmap *map;
-    char *text, *content; /* Replace: pattern and content; Prepend, Metaspace: the prefix */
-    int behavior;         /* by_split_behavior, or a prepend scheme, or a normalisation form */
+    by_chars text, content; /* Replace: pattern and content; Prepend, Metaspace: the prefix */
+    int behavior;           /* by_split_behavior, or a prepend scheme, or a normalisation form */
     bool flags[4];
 };
 
@@ -91,9 +119,17 @@ void by_stages_free(by_stages *s);
 by_status by_normalizers_read(const cJSON *json, by_stages *out); /* null or absent gives none */
 by_status by_splitters_read(const cJSON *json, by_stages *out);
 
+/* Do the pieces depend on places in the original text? normalized: normalisers come before. */
+bool by_splitters_need_places(const by_stages *s, bool normalized);
+
 /* Send the pieces of *work through the stages; *spare is the other buffer and the two may have changed
  * places. */
 by_status by_stages_run(const by_stages *s, by_work *work, by_work *spare);
+
+/* Unicode forms (forms.c). behavior: bit 0 composes, bit 1 is compatibility. The flags also drop nonspacing
+ * marks and lower the case, which makes BERT's steps one pass. */
+enum { BY_FORM_STRIP, BY_FORM_LOWER };
+by_status by_form_run(const by_stage *s, const by_work *in, const by_piece *p, by_work *out);
 
 /* The words of XLM (moses.c); flags[0]: small letters without accents. */
 by_status by_moses_run(const by_stage *s, const by_work *in, const by_piece *p, by_work *out);
@@ -101,19 +137,35 @@ by_status by_moses_run(const by_stage *s, const by_work *in, const by_piece *p, 
 /* The end of the GPT-2 word that starts at s[i]; i < n. Bytes that are not UTF-8 count as symbols. */
 size_t by_gpt2_word(const uint8_t *s, size_t i, size_t n);
 
-/* A character of a word: \w of the reference's expressions. */
-bool by_is_word(uint32_t c);
-
 /* GPT-2's printable character of each byte, and back (-1 for characters that stand for no byte). */
 uint32_t by_byte_char(uint8_t byte);
 int by_char_byte(uint32_t c);
 
 /* ---- regular expressions (regex.c), in the dialect of the files, over UTF-8 ------------------ */
 
-by_regex *by_regex_new(const char *pattern);
+by_regex *by_regex_new(const char *pattern, size_t size);
+
+/* {"String": ...} or {"Regex": ...}; neither is set when there is none (models.c). */
+by_status by_pattern_read(const cJSON *json, by_chars *text, by_regex **regex);
 void by_regex_free(by_regex *r);
+
+/* The matches of one text, which share a bound of time in proportion to its length. Several threads may scan
+ * with one expression. */
+typedef struct by_regex_scan {
+    const by_regex *regex;
+    const char *text;
+    size_t size, finds;
+    double deadline; /* 0: nothing has taken long yet */
+    uint32_t limit;
+    const struct pcre2_real_code_8 *code;
+    struct pcre2_real_match_data_8 *data;
+    struct pcre2_real_match_context_8 *context; /* NULL: the expression's own */
+    struct pcre2_real_jit_stack_8 *stack;
+} by_regex_scan;
+by_status by_regex_begin(by_regex_scan *s, const by_regex *r, const char *text, size_t size);
 /* The first match at or after from. Returns 1, 0 when there is none, -1 after by_fail. */
-int by_regex_find(const by_regex *r, const char *text, size_t size, size_t from, size_t *start, size_t *end);
+int by_regex_next(by_regex_scan *s, size_t from, size_t *start, size_t *end);
+void by_regex_end(by_regex_scan *s); /* also after by_regex_begin failed */
 
 /* ---- precompiled normaliser maps of SentencePiece (charsmap.c) ------------------------------- */
 
@@ -161,8 +213,14 @@ void by_cache_put(by_scratch *s, const char *word, size_t size, const int32_t *i
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
+/* The place of a token: bytes [start, end) of the word, later of the text. Trimming needs to know how many of
+ * the characters at the ends of the token's string are spaces. */
+typedef struct by_span_place {
+    uint32_t start, end;
+    uint32_t lead, trail;
+} by_span_place;
 typedef struct by_spans {
-    by_at *data; /* bytes [start, end) of the word, one per id */
+    by_span_place *data; /* one per id */
     size_t count, capacity;
 } by_spans;
 by_status by_spans_push(by_spans *v, size_t start, size_t end);
@@ -175,6 +233,7 @@ typedef struct by_text_model by_text_model;
 struct by_text_model {
     const char *type;
     by_vocab vocab;
+    int32_t surface; /* 1 + the id whose string is the text it stands for: Unigram's unknown; 0: none */
     /* Append the ids of one piece, size > 0; spans, when not NULL, gets as many. */
     by_status (*encode)(const by_text_model *m, by_scratch *s, const char *word, size_t size, by_ids *out,
                         by_spans *spans);
@@ -182,7 +241,8 @@ struct by_text_model {
 };
 by_text_model *by_text_model_read(const cJSON *json); /* models.c: by type */
 void by_text_model_free(by_text_model *m);
-by_status by_vocab_read(by_vocab *v, const cJSON *json); /* {"token": id} */
+by_status by_vocab_read(by_vocab *v, const cJSON *json);            /* {"token": id} */
+by_status by_vocab_put_json(by_vocab *v, const char *json, int id); /* a string of the tree */
 by_text_model *by_bpe_read(const cJSON *json);
 by_text_model *by_wordpiece_read(const cJSON *json);
 by_text_model *by_wordlevel_read(const cJSON *json);
@@ -222,22 +282,28 @@ by_status by_added_split(const by_added *a, bool normalized, const char *text, s
 
 /* ---- post-processing (post.c) ---------------------------------------------------------------- */
 
+#define BY_MAX_POSTS 16 /* post-processors of one file */
+
 typedef struct by_template_item {
     int sequence; /* 0: the text, 1: its pair, -1: special tokens */
     int type_id;
     int32_t *ids; /* of a special token */
     int count;
+    uint8_t trims[BY_MAX_POSTS]; /* of a sequence: each leaves the spaces at the ends of tokens out */
+    int trim_count;
 } by_template_item;
+enum { BY_TRIM_PREFIX_SPACE = 1, BY_TRIM_FIRST = 2 }; /* a space was put in front; nothing stands before */
+
 typedef struct by_template {
     by_template_item *items;
     int count;
+    size_t added;    /* special tokens that truncation makes room for */
+    const char *bad; /* static: why the post-processors cannot make it, or NULL */
 } by_template;
 
 typedef struct by_post {
-    bool trim; /* offsets of tokens leave out the spaces around them */
-    bool trim_prefix_space;
-    bool has_template;
-    by_template single, pair;
+    by_template forms[2][2]; /* [pair][special]: all post-processors as one template */
+    bool trims;
 } by_post;
 by_status by_post_read(const cJSON *json, by_post *out);
 void by_post_free(by_post *p);
@@ -271,6 +337,7 @@ typedef struct by_pipeline {
     bool bytes_direct; /* straight from bytes to ids: byte-level BPE with nothing before it */
     bool words;        /* ... cut by GPT-2's expression first */
     bool prefix_space;
+    bool keep_places;   /* places decide about ids: Metaspace looks whether a piece begins the text */
     bool truncate, pad; /* does the file ask for it? */
     by_truncation truncation;
     by_padding padding;

@@ -1,6 +1,10 @@
 /* post.c - the post-processors of tokenizer.json: which special tokens go around a text or a pair of texts.
- */
+ * Each takes a list of sequences and makes another; in the end they are joined. None looks at the tokens but
+ * to trim their places, so that reading a file can send symbols through them: the result is one template for
+ * a text and one for a pair, with special tokens and without. */
 #include "text/pipeline.h"
+
+/* ---- items and templates --------------------------------------------------------------------- */
 
 static void template_free(by_template *t)
 {
@@ -12,38 +16,151 @@ static void template_free(by_template *t)
 
 void by_post_free(by_post *p)
 {
-    template_free(&p->single);
-    template_free(&p->pair);
+    for (int i = 0; i < 4; i++)
+        template_free(&p->forms[i / 2][i % 2]);
     *p = (by_post){0};
 }
 
-/* Append an item; ids are copied. */
-static by_status template_add(by_template *t, int sequence, int type_id, const int32_t *ids, int count)
+/* Insert an item before the one at `at`; ids are copied. */
+static by_status template_insert(by_template *t, int at, const by_template_item *item)
 {
     by_template_item *items = by_resize(t->items, (size_t)t->count + 1, sizeof(*items));
     if (!items)
         return BY_ERR_MEMORY;
     t->items = items;
-    items[t->count] = (by_template_item){.sequence = sequence, .type_id = type_id, .count = count};
-    if (count) {
-        items[t->count].ids = by_alloc((size_t)count * sizeof(*ids));
-        if (!items[t->count].ids)
-            return BY_ERR_MEMORY;
-        memcpy(items[t->count].ids, ids, (size_t)count * sizeof(*ids));
-    }
+    int32_t *ids = NULL;
+    if (item->count && !(ids = by_alloc((size_t)item->count * sizeof(*ids))))
+        return BY_ERR_MEMORY;
+    if (ids)
+        memcpy(ids, item->ids, (size_t)item->count * sizeof(*ids));
+    memmove(items + at + 1, items + at, (size_t)(t->count - at) * sizeof(*items));
+    items[at] = *item;
+    items[at].ids = ids;
     t->count++;
     return BY_OK;
 }
 
-static by_status need_no_template(by_post *p)
+static by_status template_add(by_template *t, int sequence, int type_id, const int32_t *ids, int count)
 {
-    if (p->has_template)
-        return by_fail(BY_ERR_UNSUPPORTED, "two post-processors that add special tokens are not supported");
-    p->has_template = true;
+    by_template_item item = {.sequence = sequence, .type_id = type_id, .ids = (int32_t *)ids, .count = count};
+    return template_insert(t, t->count, &item);
+}
+
+static size_t count_added(const by_template *t)
+{
+    size_t added = 0;
+    for (int i = 0; i < t->count; i++)
+        added += (size_t)t->items[i].count;
+    return added;
+}
+
+/* ---- sequences on their way through the post-processors -------------------------------------- */
+
+/* A list of sequences, each a template. */
+typedef struct strips {
+    by_template *data;
+    int count;
+    bool special; /* are special tokens asked for? */
+    size_t added;
+    const char *bad;
+} strips;
+
+static void strips_free(strips *v)
+{
+    for (int i = 0; i < v->count; i++)
+        template_free(&v->data[i]);
+    by_free(v->data);
+    *v = (strips){0};
+}
+
+/* Append an empty sequence; NULL on failure. */
+static by_template *strips_add(strips *v)
+{
+    by_template *data = by_resize(v->data, (size_t)v->count + 1, sizeof(*data));
+    if (!data)
+        return NULL;
+    v->data = data;
+    data[v->count] = (by_template){0};
+    return &data[v->count++];
+}
+
+static void set_types(by_template *t, int type)
+{
+    for (int i = 0; i < t->count; i++)
+        t->items[i].type_id = type;
+}
+
+/* Trim the places of all tokens. */
+static void trim(strips *v, bool prefix_space)
+{
+    for (int i = 0; i < v->count; i++)
+        for (int k = 0; k < v->data[i].count; k++) {
+            by_template_item *item = &v->data[i].items[k];
+            if (item->sequence >= 0 && item->trim_count < BY_MAX_POSTS)
+                item->trims[item->trim_count++] =
+                    (uint8_t)((prefix_space ? BY_TRIM_PREFIX_SPACE : 0) | (k == 0 ? BY_TRIM_FIRST : 0));
+        }
+}
+
+/* A template makes one sequence of each of its items. */
+static by_status apply_template(strips *v, const by_template *one, const by_template *two, bool paired)
+{
+    const by_template *t = v->count == 1 ? one : two;
+    strips made = {.special = v->special, .added = v->added + count_added(paired ? two : one), .bad = v->bad};
+    by_status status = BY_OK;
+    if (v->count < 1 || v->count > 2)
+        made.bad =
+            "a TemplateProcessing takes one or two sequences, not those of the post-processor before it";
+    for (int i = 0; i < t->count && status == BY_OK && !made.bad; i++) {
+        const by_template_item *item = &t->items[i];
+        if (item->sequence < 0 && !v->special)
+            continue;
+        if (item->sequence >= v->count) {
+            made.bad = "the template for one text uses the sequence B";
+            break;
+        }
+        by_template *strip = strips_add(&made);
+        if (!strip)
+            status = BY_ERR_MEMORY;
+        else if (item->sequence < 0)
+            status = template_insert(strip, 0, item);
+        for (int k = 0; strip && item->sequence >= 0 && k < v->data[item->sequence].count; k++)
+            if (status == BY_OK)
+                status = template_insert(strip, k, &v->data[item->sequence].items[k]);
+        if (strip && item->sequence >= 0)
+            set_types(strip, item->type_id);
+    }
+    strips_free(v);
+    *v = made;
+    return status;
+}
+
+/* cls A sep, and for pairs cls A sep B sep (BERT, the second half of type 1) or cls A sep sep B sep (RoBERTa,
+ * all of type 0). */
+static by_status apply_bert(strips *v, bool roberta, int32_t cls, int32_t sep, bool paired)
+{
+    v->added += paired ? (roberta ? 4u : 3u) : 2u;
+    for (int i = 0; i < v->count; i++) {
+        by_template *t = &v->data[i];
+        by_template_item open = {.sequence = -1, .ids = i ? &sep : &cls, .count = 1};
+        if (roberta)
+            set_types(t, 0);
+        if (!v->special)
+            continue;
+        if (i == 0 || roberta)
+            BY_TRY(template_insert(t, 0, &open));
+        BY_TRY(template_add(t, -1, i && !roberta, &sep, 1));
+    }
     return BY_OK;
 }
 
-/* ---- templates ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    strips lists[2][2]; /* [pair][special] */
+    int count;          /* post-processors */
+    bool trims;
+} reading;
 
 static by_status add_special(const cJSON *specials, const char *name, int type_id, by_template *out)
 {
@@ -89,17 +206,21 @@ static by_status read_template(const cJSON *list, const cJSON *specials, by_temp
     return BY_OK;
 }
 
-static by_status read_template_processing(const cJSON *json, by_post *out)
+static by_status read_template_processing(const cJSON *json, reading *out)
 {
     static const char *const keys[] = {"type", "single", "pair", "special_tokens"};
     BY_TRY(by_json_only(json, "a TemplateProcessing", keys, BY_COUNT(keys)));
-    BY_TRY(need_no_template(out));
     const cJSON *specials = cJSON_GetObjectItemCaseSensitive(json, "special_tokens");
-    BY_TRY(read_template(cJSON_GetObjectItemCaseSensitive(json, "single"), specials, &out->single));
-    return read_template(cJSON_GetObjectItemCaseSensitive(json, "pair"), specials, &out->pair);
+    by_template one = {0}, two = {0};
+    by_status status = read_template(cJSON_GetObjectItemCaseSensitive(json, "single"), specials, &one);
+    if (status == BY_OK)
+        status = read_template(cJSON_GetObjectItemCaseSensitive(json, "pair"), specials, &two);
+    for (int i = 0; i < 4 && status == BY_OK; i++)
+        status = apply_template(&out->lists[i / 2][i % 2], &one, &two, i / 2);
+    template_free(&one);
+    template_free(&two);
+    return status;
 }
-
-/* ---- BERT and RoBERTa ------------------------------------------------------------------------ */
 
 /* ["[SEP]", 102] */
 static by_status read_pair(const cJSON *json, const char *key, int32_t *id)
@@ -112,36 +233,32 @@ static by_status read_pair(const cJSON *json, const char *key, int32_t *id)
     return BY_OK;
 }
 
-/* cls A sep, and for pairs cls A sep B sep (BERT, the second half of type 1) or cls A sep sep B sep
- * (RoBERTa). */
-static by_status read_bert(const cJSON *json, bool roberta, by_post *out)
+static by_status read_bert(const cJSON *json, bool roberta, reading *out)
 {
     int32_t sep, cls;
-    int second = roberta ? 0 : 1;
-    BY_TRY(need_no_template(out));
     BY_TRY(read_pair(json, "sep", &sep));
     BY_TRY(read_pair(json, "cls", &cls));
-    BY_TRY(template_add(&out->single, -1, 0, &cls, 1));
-    BY_TRY(template_add(&out->single, 0, 0, NULL, 0));
-    BY_TRY(template_add(&out->single, -1, 0, &sep, 1));
-    BY_TRY(template_add(&out->pair, -1, 0, &cls, 1));
-    BY_TRY(template_add(&out->pair, 0, 0, NULL, 0));
-    BY_TRY(template_add(&out->pair, -1, 0, &sep, 1));
-    if (roberta)
-        BY_TRY(template_add(&out->pair, -1, 0, &sep, 1));
-    BY_TRY(template_add(&out->pair, 1, second, NULL, 0));
-    return template_add(&out->pair, -1, second, &sep, 1);
+    for (int i = 0; i < 4; i++)
+        BY_TRY(apply_bert(&out->lists[i / 2][i % 2], roberta, cls, sep, i / 2));
+    return BY_OK;
 }
 
-static by_status read_trim(const cJSON *json, by_post *out)
+static by_status read_trim(const cJSON *json, reading *out)
 {
-    BY_TRY(by_stage_bool(json, "trim_offsets", true, &out->trim));
-    return by_stage_bool(json, "add_prefix_space", true, &out->trim_prefix_space);
+    bool trims, prefix_space;
+    BY_TRY(by_stage_bool(json, "trim_offsets", true, &trims));
+    BY_TRY(by_stage_bool(json, "add_prefix_space", true, &prefix_space));
+    out->trims = out->trims || trims;
+    for (int i = 0; i < 4 && trims; i++)
+        trim(&out->lists[i / 2][i % 2], prefix_space);
+    return BY_OK;
 }
 
 static by_status read_post(const cJSON *json, const char *type, void *context)
 {
-    by_post *out = context;
+    reading *out = context;
+    if (++out->count > BY_MAX_POSTS)
+        return by_fail(BY_ERR_UNSUPPORTED, "more than %d post-processors are not supported", BY_MAX_POSTS);
     if (strcmp(type, "TemplateProcessing") == 0)
         return read_template_processing(json, out);
     if (strcmp(type, "BertProcessing") == 0) {
@@ -163,8 +280,44 @@ static by_status read_post(const cJSON *json, const char *type, void *context)
     return by_fail(BY_ERR_UNSUPPORTED, "post-processors of type \"%.60s\" are not supported", type);
 }
 
+/* The text, or the text and its pair, each a sequence of its own. */
+static by_status begin(strips *v, bool paired, bool special)
+{
+    v->special = special;
+    for (int i = 0; i <= paired; i++) {
+        by_template *t = strips_add(v);
+        if (!t)
+            return BY_ERR_MEMORY;
+        BY_TRY(template_add(t, i, i, NULL, 0));
+    }
+    return BY_OK;
+}
+
+/* Join the sequences. */
+static by_status finish(const strips *v, by_template *out)
+{
+    for (int i = 0; i < v->count; i++)
+        for (int k = 0; k < v->data[i].count; k++)
+            BY_TRY(template_insert(out, out->count, &v->data[i].items[k]));
+    out->added = v->special ? v->added : 0;
+    out->bad = v->bad;
+    return BY_OK;
+}
+
 by_status by_post_read(const cJSON *json, by_post *out)
 {
     static const by_sequence all = {"post-processors", "processors", read_post};
-    return by_sequence_read(json, &all, out);
+    reading r = {.count = 0};
+    by_status status = BY_OK;
+    for (int i = 0; i < 4 && status == BY_OK; i++)
+        status = begin(&r.lists[i / 2][i % 2], i / 2, i % 2);
+    if (status == BY_OK)
+        status = by_sequence_read(json, &all, &r);
+    out->trims = r.trims;
+    for (int i = 0; i < 4; i++) {
+        if (status == BY_OK)
+            status = finish(&r.lists[i / 2][i % 2], &out->forms[i / 2][i % 2]);
+        strips_free(&r.lists[i / 2][i % 2]);
+    }
+    return status;
 }

@@ -1,110 +1,355 @@
-/* regex.c - the regular expressions of tokenizer.json, which are Oniguruma's, run by PCRE2 with its compiler.
- * What the two read differently in published files is rewritten: \w and \W, and \h, which there is a
- * hexadecimal digit. */
+/* regex.c - the regular expressions of tokenizer.json, which are Oniguruma's: translated (regex_parse.c) and
+ * run by PCRE2 with its compiler, within bounds of time and memory that grow with the text. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdio.h>
+#include <time.h>
 
 #include "text/pipeline.h"
+#include "text/regex.h"
+#include "text/unicode.h"
 
 #define PATTERN_LIMIT 65536
-#define MATCH_LIMIT   10000000 /* steps of one match; patterns that backtrack without end are stopped here */
+#define FIRST_LIMIT   20000 /* steps of a match from one start; more are tried while there is time */
+#define WINDOW        4096  /* starts between two looks at the clock */
+#define FINDS         1024  /* matches between two looks at the clock */
+#define STACK_LIMIT   ((size_t)1 << 28) /* bytes that backtracking may need */
+#define BASE_SECONDS  1.0
+#define BYTE_SECONDS  4e-6 /* hundreds of times what published expressions need */
+
+/* Characters in doubt, found by their block. */
+#define BLOCK_BITS 7
+#define BLOCKS     (0x110000 >> BLOCK_BITS)
 
 struct by_regex {
-    pcre2_code *code;
+    pcre2_code *exact,
+        *fast; /* fast: for texts without characters in doubt; NULL when there is no such one */
     pcre2_match_context *context;
+    by_charset doubt;
+    uint8_t *blocks; /* 1: a character of the block is in doubt */
 };
 
-/* Translate into PCRE2's dialect. */
-static void translate(const char *pattern, by_buf *out)
+static pcre2_code *compile(const char *text, size_t size, uint32_t extra, int *error)
 {
-    bool in_class = false;
-    for (const char *p = pattern; *p; p++) {
-        if (*p == '\\' && p[1]) {
-            p++;
-            if (*p == 'w')
-                by_buf_puts(out, in_class ? "\\p{L}\\p{M}\\p{Nd}\\p{Pc}" : "[\\p{L}\\p{M}\\p{Nd}\\p{Pc}]");
-            else if (*p == 'W' && !in_class)
-                by_buf_puts(out, "[^\\p{L}\\p{M}\\p{Nd}\\p{Pc}]");
-            else if (*p == 'h')
-                by_buf_puts(out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");
-            else
-                by_buf_put(out, p - 1, 2);
-            continue;
-        }
-        if (*p == '[' && !in_class) {
-            in_class = true;
-            by_buf_put(out, p, 1);
-            if (p[1] == '^')
-                by_buf_put(out, ++p, 1);
-            if (p[1] == ']')
-                by_buf_put(out, ++p, 1);
-            continue;
-        }
-        if (*p == ']')
-            in_class = false;
-        by_buf_put(out, p, 1);
+    PCRE2_SIZE where = 0;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context)
+        return NULL;
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_code *code = pcre2_compile(
+        (PCRE2_SPTR)text, size, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | extra,
+        error, &where, context);
+    pcre2_compile_context_free(context);
+    if (code)
+        pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it matching is slower, not different */
+    return code;
+}
+
+/* ---- what PCRE2's own properties match -------------------------------------------------------- */
+
+/* Characters that are asked about; those between one and the next are like the first in every version of
+ * Unicode: the inside of ideographs, of Hangul syllables, of private use and of empty planes. */
+static uint32_t next_asked(uint32_t c)
+{
+    static const uint32_t inside[][2] = {
+        {0x3500, 0x4d00},   {0x4f00, 0x9f00},   {0xad00, 0xd700},   {0xd800, 0xdfff},   {0xe100, 0xf800},
+        {0x17100, 0x18700}, {0x20100, 0x2a600}, {0x2b900, 0x2ce00}, {0x2cf00, 0x2eb00}, {0x30100, 0x31300},
+        {0x31400, 0x32300}, {0x34000, 0xdffff}, {0xe0200, 0xeffff}, {0xf0001, 0xffffd}, {0x100001, 0x10fffd},
+    };
+    c++;
+    for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++)
+        if (c == inside[i][0])
+            return inside[i][1] + 1;
+    return c;
+}
+
+static bool fill_text(by_natives *n)
+{
+    for (uint32_t c = 0; c < 0x110000; c = next_asked(c)) {
+        char bytes[4];
+        by_buf_put(&n->text, bytes, (size_t)by_utf8_encode(c, bytes));
+        by_buf_put(&n->points, &c, sizeof(c));
+    }
+    return !n->text.failed && !n->points.failed;
+}
+
+static size_t utf8_size(uint32_t c)
+{
+    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
+
+/* Walk along the text and the matches of "[hint]+". */
+static void read_native(const by_natives *n, const pcre2_code *code, pcre2_match_data *data, by_charset *out)
+{
+    PCRE2_SIZE *v = pcre2_get_ovector_pointer(data);
+    const uint32_t *points = (const uint32_t *)(const void *)n->points.data;
+    size_t at = 0, i = 0;
+    while (pcre2_match(code, (PCRE2_SPTR)n->text.data, n->text.size, at, PCRE2_NO_UTF_CHECK, data, NULL) >
+           0) {
+        for (; at < v[0]; i++)
+            at += utf8_size(points[i]);
+        size_t first = i;
+        for (; at < v[1]; i++)
+            at += utf8_size(points[i]);
+        by_charset_add(out, points[first], next_asked(points[i - 1]) - 1);
     }
 }
 
-by_regex *by_regex_new(const char *pattern)
+const by_charset *by_natives_find(by_natives *n, const char *hint)
 {
-    if (strlen(pattern) > PATTERN_LIMIT) {
+    for (int i = 0; i < n->count; i++)
+        if (strcmp(n->items[i].hint, hint) == 0)
+            return n->items[i].known ? &n->items[i].set : NULL;
+    if (n->count == (int)(sizeof(n->items) / sizeof(n->items[0])) || (!n->text.size && !fill_text(n)))
+        return NULL;
+    struct by_native *item = &n->items[n->count++];
+    *item = (struct by_native){.known = false};
+    by_format(item->hint, sizeof(item->hint), "%s", hint);
+    char pattern[BY_HINT_ROOM + 8];
+    by_format(pattern, sizeof(pattern), "[%s]+", hint);
+    int error = 0;
+    pcre2_code *code = compile(pattern, strlen(pattern), 0, &error);
+    pcre2_match_data *data = code ? pcre2_match_data_create(1, NULL) : NULL;
+    if (data) {
+        read_native(n, code, data, &item->set);
+        item->known = !item->set.failed;
+    }
+    pcre2_match_data_free(data);
+    pcre2_code_free(code);
+    return item->known ? &item->set : NULL;
+}
+
+void by_natives_free(by_natives *n)
+{
+    for (int i = 0; i < n->count; i++)
+        by_charset_free(&n->items[i].set);
+    by_buf_free(&n->text);
+    by_buf_free(&n->points);
+    *n = (by_natives){.count = 0};
+}
+
+/* ---- making ----------------------------------------------------------------------------------- */
+
+static pcre2_code *make_code(const char *pattern, size_t size, bool exact, by_natives *natives,
+                             by_charset *doubt)
+{
+    by_buf text = {0};
+    pcre2_code *code = NULL;
+    int error = 0;
+    if (by_regex_translate(pattern, size, exact, natives, &text, doubt) == BY_OK) {
+        code = compile(text.data ? text.data : "", text.size, PCRE2_USE_OFFSET_LIMIT, &error);
+        char message[120] = "";
+        if (error)
+            pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
+        if (!code && error)
+            by_regex_refuse(pattern, size, message);
+        else if (!code)
+            by_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+    }
+    by_buf_free(&text);
+    return code;
+}
+
+/* Mark the blocks in doubt; ASCII never is, or there is no fast code. */
+static bool mark_blocks(by_regex *r)
+{
+    r->blocks = by_alloc_zero(BLOCKS, 1);
+    for (size_t i = 0; r->blocks && i < r->doubt.count; i++)
+        for (uint32_t k = r->doubt.ranges[i].first >> BLOCK_BITS; k <= r->doubt.ranges[i].last >> BLOCK_BITS;
+             k++)
+            r->blocks[k] = 1;
+    return r->blocks != NULL;
+}
+
+by_regex *by_regex_new(const char *pattern, size_t size)
+{
+    if (size > PATTERN_LIMIT) {
         by_fail(BY_ERR_FORMAT, "a regular expression is longer than %d bytes", PATTERN_LIMIT);
         return NULL;
     }
-    by_buf text = {0};
-    translate(pattern, &text);
+    by_natives natives = {.count = 0};
     by_regex *r = by_alloc_zero(1, sizeof(*r));
-    int error = 0;
-    PCRE2_SIZE where = 0;
-    if (r && !text.failed) {
-        r->code = pcre2_compile((PCRE2_SPTR)(text.data ? text.data : ""), text.size,
-                                PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &where, NULL);
+    if (r) {
+        r->exact = make_code(pattern, size, true, &natives, &r->doubt);
         r->context = pcre2_match_context_create(NULL);
     }
-    if (!r || !r->code || !r->context) {
-        char message[120] = "out of memory";
-        if (error)
-            pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
-        by_fail(error ? BY_ERR_UNSUPPORTED : BY_ERR_MEMORY,
-                "the regular expression \"%.200s\" is not understood: %s", pattern, message);
-        by_regex_free(r);
-        r = NULL;
-    } else {
-        pcre2_set_match_limit(r->context, MATCH_LIMIT);
-        pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it matching is slower, not different */
+    bool good = r && r->exact && r->context;
+    if (good && r->doubt.count && r->doubt.ranges[0].first >= 0x80) {
+        r->fast = make_code(pattern, size, false, &natives, &r->doubt);
+        good = r->fast && mark_blocks(r);
     }
-    by_buf_free(&text);
-    return r;
+    by_natives_free(&natives);
+    if (good) {
+        pcre2_set_match_limit(r->context, FIRST_LIMIT);
+        pcre2_set_heap_limit(r->context, STACK_LIMIT / 1024);
+        return r;
+    }
+    if (!r || (r->exact && (!r->context || r->fast)))
+        by_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+    by_regex_free(r);
+    return NULL;
 }
 
 void by_regex_free(by_regex *r)
 {
     if (!r)
         return;
-    pcre2_code_free(r->code);
+    pcre2_code_free(r->exact);
+    pcre2_code_free(r->fast);
     pcre2_match_context_free(r->context);
+    by_charset_free(&r->doubt);
+    by_free(r->blocks);
     by_free(r);
 }
 
-int by_regex_find(const by_regex *r, const char *text, size_t size, size_t from, size_t *start, size_t *end)
+/* ---- matching --------------------------------------------------------------------------------- */
+
+/* Is a character in doubt in the text? */
+static bool has_doubt(const by_regex *r, const char *text, size_t size)
 {
-    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-    if (!data) {
-        by_fail(BY_ERR_MEMORY, "out of memory matching a regular expression");
-        return -1;
+    for (size_t i = 0; i < size;) {
+        uint64_t eight;
+        while (i + 8 <= size) {
+            memcpy(&eight, text + i, 8);
+            if (eight & 0x8080808080808080u)
+                break;
+            i += 8;
+        }
+        if (i == size)
+            break;
+        uint32_t c = (uint8_t)text[i];
+        i += c < 0x80 ? 1 : (size_t)by_utf8_next(text + i, size - i, &c);
+        if (r->blocks[c >> BLOCK_BITS] && by_charset_has(&r->doubt, c))
+            return true;
     }
-    int found = pcre2_match(r->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, data, r->context);
-    PCRE2_SIZE *v = pcre2_get_ovector_pointer(data);
+    return false;
+}
+
+by_status by_regex_begin(by_regex_scan *s, const by_regex *r, const char *text, size_t size)
+{
+    *s = (by_regex_scan){.regex = r, .text = text, .size = size, .limit = FIRST_LIMIT};
+    s->code = r->fast && !has_doubt(r, text, size) ? r->fast : r->exact;
+    s->data = pcre2_match_data_create(1, NULL);
+    return s->data ? BY_OK : by_fail(BY_ERR_MEMORY, "out of memory matching a regular expression");
+}
+
+void by_regex_end(by_regex_scan *s)
+{
+    pcre2_match_data_free(s->data);
+    pcre2_match_context_free(s->context);
+    pcre2_jit_stack_free(s->stack);
+    *s = (by_regex_scan){.size = 0};
+}
+
+static double thread_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Is there time left for this text, and does the program still want it? The clock starts with the first
+ * question. */
+static bool has_time(by_regex_scan *s)
+{
+    if (by_cancel_check() != BY_OK)
+        return false;
+    double now = thread_seconds();
+    if (s->deadline == 0)
+        s->deadline = now + BASE_SECONDS + BYTE_SECONDS * (double)s->size;
+    return now < s->deadline;
+}
+
+/* A context of this scan's own, whose limits can be changed. */
+static pcre2_match_context *own_context(by_regex_scan *s)
+{
+    if (!s->context) {
+        s->context = pcre2_match_context_copy(s->regex->context);
+    }
+    return s->context;
+}
+
+/* Give the compiled code a stack that grows. True when it had none yet. */
+static bool add_stack(by_regex_scan *s)
+{
+    if (s->stack || !own_context(s))
+        return false;
+    s->stack = pcre2_jit_stack_create((size_t)1 << 17, STACK_LIMIT, NULL);
+    if (s->stack)
+        pcre2_jit_stack_assign(s->context, NULL, s->stack);
+    return s->stack != NULL;
+}
+
+/* As pcre2_match, a match starting at `last` at the latest. */
+static int match(by_regex_scan *s, size_t from, size_t last)
+{
+    for (;;) {
+        pcre2_match_context *context = s->context ? s->context : s->regex->context;
+        if (s->context || last < s->size) {
+            context = own_context(s);
+            if (!context)
+                return PCRE2_ERROR_NOMEMORY;
+            pcre2_set_offset_limit(context, last < s->size ? last : PCRE2_UNSET);
+        }
+        int found =
+            pcre2_match(s->code, (PCRE2_SPTR)s->text, s->size, from, PCRE2_NO_UTF_CHECK, s->data, context);
+        if (found != PCRE2_ERROR_JIT_STACKLIMIT || !add_stack(s))
+            return found;
+    }
+}
+
+static bool set_limit(by_regex_scan *s, uint32_t limit)
+{
+    if (limit == s->limit)
+        return true;
+    s->limit = limit;
+    return own_context(s) && pcre2_set_match_limit(s->context, limit) == 0;
+}
+
+static bool is_inside(const char *text, size_t i)
+{
+    return ((uint8_t)text[i] & 0xc0) == 0x80;
+}
+
+int by_regex_next(by_regex_scan *s, size_t from, size_t *start, size_t *end)
+{
+    int found = PCRE2_ERROR_NOMATCH;
+    bool timely = ++s->finds % FINDS != 0 || has_time(s);
+    while (timely) { /* the more steps a start may take, the fewer starts at a time */
+        size_t span = BY_MAX(WINDOW / (s->limit / FIRST_LIMIT), 1);
+        size_t last = s->size - from > span ? from + span : s->size;
+        found = match(s, from, last);
+        if (found == PCRE2_ERROR_MATCHLIMIT) {
+            if (s->limit > UINT32_MAX / 2 || !set_limit(s, s->limit * 2))
+                break;
+        } else if (found != PCRE2_ERROR_NOMATCH || last == s->size) {
+            break;
+        } else {
+            for (from = last + 1; from < s->size && is_inside(s->text, from);)
+                from++;
+        }
+        timely = has_time(s);
+    }
+    set_limit(s, FIRST_LIMIT);
+    PCRE2_SIZE *v = pcre2_get_ovector_pointer(s->data);
     *start = v[0];
     *end = v[1];
-    pcre2_match_data_free(data);
-    if (found == PCRE2_ERROR_NOMATCH)
+    if (timely && found == PCRE2_ERROR_NOMATCH)
         return 0;
-    if (found < 0 || *end < *start) {
+    if (timely && found >= 0 && *end >= *start)
+        return 1;
+    if (!timely && by_cancel_check() != BY_OK)
+        return -1;
+    if (!timely || found == PCRE2_ERROR_MATCHLIMIT)
+        by_fail(BY_ERR_UNSUPPORTED,
+                "a regular expression takes too long: it gave up at byte %zu of a text of %zu", from,
+                s->size);
+    else if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_HEAPLIMIT)
+        by_fail(BY_ERR_UNSUPPORTED,
+                "a regular expression needs more than %zu MB of memory at byte %zu of a text of %zu",
+                STACK_LIMIT >> 20, from, s->size);
+    else
         by_fail(BY_ERR_UNSUPPORTED, "a regular expression gave up at byte %zu of a text (PCRE2 error %d)",
                 from, found);
-        return -1;
-    }
-    return 1;
+    return -1;
 }

@@ -261,18 +261,6 @@ static by_status run_bert(const by_stage *s, const by_work *in, const by_piece *
     return BY_OK;
 }
 
-/* \w as the reference's expression has it: letters, marks, decimal numbers, connectors, letter-like symbols,
- * joiners. */
-bool by_is_word(uint32_t c)
-{
-    if (c < 0x80)
-        return c == '_' || by_class(c) == BY_CHAR_LETTER || by_class(c) == BY_CHAR_NUMBER;
-    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC ||
-           c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
-           (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
-}
-
 /* \w+|[^\w\s]+ */
 static by_status run_whitespace(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
 {
@@ -320,21 +308,53 @@ static by_status run_scripts(const by_stage *s, const by_work *in, const by_piec
     return BY_OK;
 }
 
+/* The delimiter, a character, goes; it is what lies between that stays. */
+static by_status run_delimiter(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    const char *text = in->text + p->start;
+    size_t from = 0, n = s->text.size;
+    for (const char *hit; (hit = memmem(text + from, p->size - from, s->text.data, n)) != NULL;
+         from = (size_t)(hit - text) + n)
+        by_work_piece(out, p->start + from, (size_t)(hit - text) - from, -1);
+    by_work_piece(out, p->start + from, p->size - from, -1);
+    return BY_OK;
+}
+
+/* Pieces of so many characters. */
+static by_status run_fixed(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+{
+    size_t from = p->start, end = p->start + p->size;
+    int count = 0;
+    for (size_t i = from; i < end;) {
+        uint32_t c;
+        i += (size_t)by_utf8_next(in->text + i, end - i, &c);
+        if (++count == s->behavior || i == end) {
+            by_work_piece(out, from, i - from, -1);
+            from = i;
+            count = 0;
+        }
+    }
+    return BY_OK;
+}
+
 enum { INVERT = 0 };
 
 static by_status run_split(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
 {
     const char *text = in->text + p->start;
     cutter c = {.out = out, .behavior = s->behavior};
+    by_regex_scan scan = {.size = 0};
+    if (s->regex)
+        BY_TRY(by_regex_begin(&scan, s->regex, text, p->size));
     size_t done = 0, from = 0, start = 0, end = 0;
     int found = 0;
-    size_t plain = s->text ? strlen(s->text) : 0;
+    size_t plain = s->text.size;
     while (from <= p->size) {
         if (s->regex) {
-            found = by_regex_find(s->regex, text, p->size, from, &start, &end);
+            found = by_regex_next(&scan, from, &start, &end);
         } else {
             const char *hit =
-                plain && from < p->size ? memmem(text + from, p->size - from, s->text, plain) : NULL;
+                plain && from < p->size ? memmem(text + from, p->size - from, s->text.data, plain) : NULL;
             found = hit != NULL;
             start = hit ? (size_t)(hit - text) : 0;
             end = start + plain;
@@ -350,6 +370,7 @@ static by_status run_split(const by_stage *s, const by_work *in, const by_piece 
             from += end < p->size ? (size_t)by_utf8_next(text + end, p->size - end, &point) : 1;
         }
     }
+    by_regex_end(&scan);
     if (found < 0)
         return by_error_status();
     if (done < p->size)
@@ -364,31 +385,39 @@ enum { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
 
 static by_status run_metaspace(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
 {
-    size_t n = strlen(s->text), start = out->size, from = start, end = p->start + p->size;
+    size_t n = s->text.size, start = out->size, from = start, end = p->start + p->size;
     const char *text = in->text;
-    bool marked = text[p->start] == ' ' || (p->size >= n && memcmp(text + p->start, s->text, n) == 0);
-    bool first = in->at ? in->at[p->start].start == 0 : p == in->pieces;
+    bool marked = text[p->start] == ' ' || (p->size >= n && memcmp(text + p->start, s->text.data, n) == 0);
+    bool first = in->at ? in->at[p->start].start == 0 : p->start == 0;
     if (!marked && (s->behavior == SCHEME_ALWAYS || (s->behavior == SCHEME_FIRST && first)))
-        by_work_put(out, s->text, n, by_work_at(in, p->start));
+        by_work_put(out, s->text.data, n, by_work_at(in, p->start));
     for (size_t i = p->start; i < end;) {
         bool space = text[i] == ' ',
-             mark = !space && (size_t)(end - i) >= n && memcmp(text + i, s->text, n) == 0;
+             mark = !space && (size_t)(end - i) >= n && memcmp(text + i, s->text.data, n) == 0;
         if ((space || mark) && s->flags[0] && out->size > from) {
             by_work_piece(out, from, out->size - from, -1);
             from = out->size;
         }
         if (space) {
-            by_work_put(out, s->text, n, by_work_at(in, i++));
+            by_work_put(out, s->text.data, n, by_work_at(in, i++));
             continue;
         }
         size_t to = i + (mark ? n : 1);
-        while (to < end && text[to] != ' ' && text[to] != s->text[0])
+        while (to < end && text[to] != ' ' && text[to] != s->text.data[0])
             to++;
         by_work_copy(out, in, i, to - i);
         i = to;
     }
     by_work_piece(out, from, out->size - from, -1);
     return BY_OK;
+}
+
+bool by_splitters_need_places(const by_stages *s, bool normalized)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->items[i].rewrite == run_metaspace && s->items[i].behavior == SCHEME_FIRST && (normalized || i))
+            return true;
+    return false;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -412,10 +441,10 @@ static by_status read_behavior(const cJSON *json, int fallback, int *out)
 static by_status read_metaspace(const cJSON *json, by_stage *s)
 {
     static const char *const schemes[] = {"always", "first", "never"};
-    const char *mark = by_stage_string(json, "replacement"),
-               *scheme = by_stage_string(json, "prepend_scheme");
+    const char *scheme = by_stage_string(json, "prepend_scheme");
     const cJSON *prefix = cJSON_GetObjectItemCaseSensitive(json, "add_prefix_space");
-    if (!mark || !mark[0])
+    BY_TRY(by_chars_read(json, "replacement", &s->text));
+    if (!s->text.size)
         return by_fail(BY_ERR_FORMAT, "a Metaspace has no \"replacement\"");
     s->behavior = -1;
     for (int i = 0; i < BY_COUNT(schemes); i++)
@@ -425,23 +454,33 @@ static by_status read_metaspace(const cJSON *json, by_stage *s)
         return by_fail(BY_ERR_FORMAT, "a Metaspace has the unknown prepend_scheme \"%.60s\"", scheme);
     if (cJSON_IsFalse(prefix))
         s->behavior = SCHEME_NEVER;
-    s->text = by_strdup(mark);
-    return s->text ? by_stage_bool(json, "split", true, &s->flags[0]) : BY_ERR_MEMORY;
+    return by_stage_bool(json, "split", true, &s->flags[0]);
 }
 
 static by_status read_split(const cJSON *json, by_stage *s)
 {
-    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(json, "pattern");
-    const char *plain = by_stage_string(pattern, "String"), *regex = by_stage_string(pattern, "Regex");
     BY_TRY(read_behavior(json, -1, &s->behavior));
     BY_TRY(by_stage_bool(json, "invert", false, &s->flags[INVERT]));
-    if (plain)
-        s->text = by_strdup(plain);
-    else if (regex)
-        s->regex = by_regex_new(regex);
-    else
-        return by_fail(BY_ERR_FORMAT, "a Split pre-tokenizer has no pattern");
-    return s->text || s->regex ? BY_OK : by_error_status();
+    BY_TRY(by_pattern_read(cJSON_GetObjectItemCaseSensitive(json, "pattern"), &s->text, &s->regex));
+    return s->text.data || s->regex ? BY_OK : by_fail(BY_ERR_FORMAT, "a Split pre-tokenizer has no pattern");
+}
+
+static by_status read_delimiter(const cJSON *json, by_stage *s)
+{
+    uint32_t c;
+    BY_TRY(by_chars_read(json, "delimiter", &s->text));
+    if (!s->text.size || by_utf8_next(s->text.data, s->text.size, &c) != (int)s->text.size)
+        return by_fail(BY_ERR_FORMAT, "a CharDelimiterSplit has no delimiter of one character");
+    return BY_OK;
+}
+
+static by_status read_length(const cJSON *json, by_stage *s)
+{
+    const cJSON *length = cJSON_GetObjectItemCaseSensitive(json, "length");
+    if (!cJSON_IsNumber(length) || !(length->valuedouble >= 1 && length->valuedouble < (1 << 30)))
+        return by_fail(BY_ERR_FORMAT, "a FixedLength pre-tokenizer has no length of 1 or more");
+    s->behavior = (int)length->valuedouble;
+    return BY_OK;
 }
 
 typedef by_status run_stage(const by_stage *, const by_work *, const by_piece *, by_work *);
@@ -461,6 +500,8 @@ static const struct splitter {
     {"Punctuation", NULL, run_punctuation, {"behavior"}},
     {"Digits", NULL, run_digits, {"individual_digits"}},
     {"UnicodeScripts", NULL, run_scripts, {0}},
+    {"CharDelimiterSplit", NULL, run_delimiter, {"delimiter"}},
+    {"FixedLength", NULL, run_fixed, {"length"}},
     {"XLM", by_moses_run, NULL, {"lowercase"}}, /* ours: what legacy_json.c makes of an XLM directory */
     {"Split", NULL, run_split, {"pattern", "behavior", "invert"}},
 };
@@ -485,6 +526,10 @@ static by_status read_one(const cJSON *json, const struct splitter *k, by_stages
         return read_behavior(json, BY_SPLIT_ISOLATED, &s->behavior);
     if (k->split == run_digits)
         return by_stage_bool(json, "individual_digits", false, &s->flags[0]);
+    if (k->split == run_delimiter)
+        return read_delimiter(json, s);
+    if (k->split == run_fixed)
+        return read_length(json, s);
     return k->split == run_split ? read_split(json, s) : BY_OK;
 }
 

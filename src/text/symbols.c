@@ -1,6 +1,7 @@
 /* symbols.c - how tokenizers whose tokens are single characters are kept in tokenizer.json: as a BPE model
  * whose vocabulary is those characters and which has no merges. The reference library reads that to one id
  * per character. */
+#include "base/json.h"
 #include "text/kind.h"
 #include "text/utf8.h"
 
@@ -43,15 +44,16 @@ static bool post_processor_is_neutral(const cJSON *post)
     return type && strcmp(type, "ByteLevel") == 0;
 }
 
-/* The single character of a vocabulary key. A JSON parser with C strings shows the key "\u0000" as the empty
- * string. */
+/* The single character of a vocabulary key. */
 static by_status key_point(const char *key, uint32_t *point)
 {
     size_t n = strlen(key);
-    if (n == 0) {
+    if (strcmp(key, BY_JSON_NUL) == 0) {
         *point = 0;
         return BY_OK;
     }
+    if (n == 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "the vocabulary has an empty token");
     int length = by_utf8_decode((const uint8_t *)key, n, point);
     if (length == 0)
         return by_fail(BY_ERR_FORMAT, "the vocabulary has a token that is not UTF-8");

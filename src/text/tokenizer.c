@@ -15,16 +15,13 @@
 static const by_text_kind *const kinds[] = {&by_text_bytes, &by_text_chars, &by_text_pipeline};
 
 /* The first kind that matches and reads it. What the simple kinds cannot do is left to the pipeline, which
- * can do all or says why not. An escaped NUL, where the JSON parser cuts strings, is known to the simple
- * kinds (symbols.c) alone. */
+ * can do all or says why not. */
 static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size, const char *name)
 {
     for (int k = 0; k < BY_COUNT(kinds); k++) {
         if (!kinds[k]->match(root))
             continue;
         const bool pipeline = kinds[k] == &by_text_pipeline;
-        if (pipeline && by_json_check_nul(json, size, name) != BY_OK)
-            return NULL;
         by_tokenizer *t = kinds[k]->read(root);
         if (!t)
             by_fail_context("%s", name);
@@ -43,7 +40,11 @@ static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size,
 by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name)
 {
     const char *stop = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(json, size + 1, &stop, true);
+    cJSON *root = by_json_text_tree(json, size, &stop);
+    if (!root && by_json_well_formed(json)) {
+        by_fail(BY_ERR_MEMORY, "%s: out of memory", name);
+        return NULL;
+    }
     if (!root) {
         by_fail(BY_ERR_FORMAT, "%s: not JSON from byte %zu on", name, stop ? (size_t)(stop - json) : 0);
         return NULL;
@@ -80,9 +81,12 @@ static by_status read_json(const char *dir, const char *name, cJSON **out)
     if (path && by_file_exists(path)) {
         size_t size = 0;
         char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
-        *out = text ? cJSON_ParseWithLengthOpts(text, size + 1, NULL, true) : NULL;
-        if (!*out)
-            status = text ? by_fail(BY_ERR_FORMAT, "%s is not JSON", path) : by_error_status();
+        *out = text ? by_json_tree(text, size, NULL, true) : NULL;
+        if (text && !*out)
+            status = by_json_well_formed(text) ? by_fail(BY_ERR_MEMORY, "%s: out of memory", path)
+                                               : by_fail(BY_ERR_FORMAT, "%s is not JSON", path);
+        else if (!text)
+            status = by_error_status();
         by_free(text);
     }
     by_free(path);
@@ -113,6 +117,19 @@ static by_status read_chat_template(by_tokenizer *t, const char *dir, const cJSO
     return (file || own) && !t->chat_template ? by_error_status() : BY_OK;
 }
 
+/* A configuration for tokenizer.json as it is needs no rewriting: saved again, it has the same bytes. */
+static by_status keep_config(by_tokenizer *t, const char *dir, const cJSON *config)
+{
+    const char *class = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "tokenizer_class"));
+    if (!class || strcmp(class, "PreTrainedTokenizerFast") != 0 || t->kept_count || t->config ||
+        (t->chat_template && !config_template(config)))
+        return BY_OK;
+    char *path = by_path_join(dir, "tokenizer_config.json");
+    t->config = path ? by_file_read(path, TOKENIZER_JSON_LIMIT, NULL) : NULL;
+    by_free(path);
+    return t->config ? BY_OK : by_error_status();
+}
+
 /* What the other files of the directory add: the end of text, other special tokens and the chat template. */
 static by_status read_config(by_tokenizer *t, const char *dir)
 {
@@ -128,6 +145,8 @@ static by_status read_config(by_tokenizer *t, const char *dir)
     by_special_read(t, config);
     if (status == BY_OK)
         status = read_chat_template(t, dir, config);
+    if (status == BY_OK && !map)
+        status = keep_config(t, dir, config);
     cJSON_Delete(config);
     cJSON_Delete(map);
     return status;
@@ -538,7 +557,7 @@ by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts,
     size_t failed = SIZE_MAX;
     by_status status = BY_OK;
     char message[1024] = "";
-    threads = threads > 0 ? threads : by_cores();
+    threads = by_team(threads > 0 ? threads : by_cores());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && texts->count > 1)
     for (size_t i = 0; i < texts->count; i++) {
         by_encode_spec own = *spec;
@@ -551,7 +570,7 @@ by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts,
         if (i < failed) {
             failed = i;
             status = s;
-            snprintf(message, sizeof(message), "%s", by_error_message());
+            by_format(message, sizeof(message), "%s", by_error_message());
         }
     }
     return status == BY_OK ? BY_OK : by_fail(status, "text %zu: %s", failed + 1, message);
@@ -623,7 +642,7 @@ int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t 
 
 char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t *size)
 {
-    if (!t || !size || (!ids && count)) {
+    if (!t || (!ids && count)) {
         by_fail_missing(t ? "row of ids" : "tokenizer");
         return NULL;
     }

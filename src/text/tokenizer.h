@@ -14,6 +14,8 @@ by_tokenizer *by_tokenizer_new_bytes(void);
  * an error that names the offset. Characters not in the vocabulary are an error at encode time naming the
  * character and offset. */
 by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count);
+/* The same from files, with the file and the line in errors. */
+by_tokenizer *by_tokenizer_new_chars_of(const char *const *paths, int count);
 
 /* Two as one: the source's and the target's, which it owns from then on, also after a failure. Their padding,
  * closing and unknown tokens must have the same ids. NULL where one is. */

@@ -1,6 +1,9 @@
 /* train.c - learn a tokenizer from files: count words, learn the vocabulary, write it as tokenizer.json and
  * read that back, so that what is returned is what others will load. */
+#include "base/json.h"
 #include "text/train.h"
+
+#include "base/json.h"
 
 void by_trained_free(by_trained *t)
 {
@@ -22,9 +25,10 @@ by_status by_train_progress(const by_vocab_spec *spec, const char *phase, int64_
 static by_status read_stages(const char *json, const char *what, by_stages *out,
                              by_status (*read)(const cJSON *, by_stages *))
 {
-    cJSON *root = cJSON_ParseWithLengthOpts(json, strlen(json) + 1, NULL, true);
+    cJSON *root = by_json_tree(json, strlen(json), NULL, true);
     if (!root)
-        return by_fail(BY_ERR_ARGUMENT, "the %s is not JSON", what);
+        return by_json_well_formed(json) ? by_fail(BY_ERR_MEMORY, "out of memory reading the %s", what)
+                                         : by_fail(BY_ERR_ARGUMENT, "the %s is not JSON", what);
     by_status s = read(root, out);
     cJSON_Delete(root);
     return s;
@@ -72,7 +76,7 @@ static by_status learn(const by_vocab_spec *spec, const char *const *files, int 
 /* The tokenizer knows of its special tokens what its directory will say. */
 static by_status take_config(by_tokenizer *t, by_buf *config)
 {
-    cJSON *root = cJSON_ParseWithLengthOpts(config->data, config->size + 1, NULL, true);
+    cJSON *root = by_json_tree(config->data, config->size, NULL, true);
     if (!root)
         return by_fail(BY_ERR_MEMORY, "out of memory reading tokenizer_config.json");
     const char *end = by_special_name(root, "eos_token");

@@ -23,12 +23,17 @@ static int by_point(const void *a, const void *b)
     return x->point < y->point ? -1 : x->point > y->point;
 }
 
-static by_status count_letters(const by_vocab_spec *spec, const by_words *words, uint64_t *counts)
+/* *end: past the last code point that has a count. */
+static by_status count_letters(const by_vocab_spec *spec, const by_words *words, uint64_t *counts,
+                               uint32_t *end)
 {
+    uint32_t last = 0;
     for (size_t i = 0; i < words->count; i++) {
         size_t at = 0;
-        for (int32_t c; (c = by_word_next(words, &words->items[i], &at)) >= 0;)
+        for (int32_t c; (c = by_word_next(words, &words->items[i], &at)) >= 0;) {
             counts[c] += words->items[i].count;
+            last = BY_MAX(last, (uint32_t)c);
+        }
     }
     const char *more = spec->initial_alphabet ? spec->initial_alphabet : "";
     for (size_t at = 0, n = strlen(more); at < n;) {
@@ -37,29 +42,35 @@ static by_status count_letters(const by_vocab_spec *spec, const by_words *words,
         if (k == 0)
             return by_fail(BY_ERR_ARGUMENT, "the initial alphabet is not UTF-8 from byte %zu on", at);
         counts[c] = UINT64_MAX;
+        last = BY_MAX(last, c);
         at += (size_t)k;
     }
-    for (int b = 0; b < 256 && spec->byte_level; b++)
-        counts[by_byte_char((uint8_t)b)] = UINT64_MAX;
+    for (int b = 0; b < 256 && spec->byte_level; b++) {
+        const uint32_t c = by_byte_char((uint8_t)b);
+        counts[c] = UINT64_MAX;
+        last = BY_MAX(last, c);
+    }
     counts[0] = 0;
+    *end = last + 1;
     return BY_OK;
 }
 
 uint32_t *by_alphabet(const by_vocab_spec *spec, const by_words *words, int *count)
 {
     uint64_t *counts = by_alloc_zero(BY_UTF8_POINTS, sizeof(*counts));
-    if (!counts || count_letters(spec, words, counts) != BY_OK) {
+    uint32_t end = 0;
+    if (!counts || count_letters(spec, words, counts, &end) != BY_OK) {
         by_free(counts);
         return NULL;
     }
     size_t n = 0;
-    for (uint32_t c = 0; c < BY_UTF8_POINTS; c++)
+    for (uint32_t c = 0; c < end; c++)
         n += counts[c] != 0;
     letter *letters = by_alloc((n + 1) * sizeof(*letters));
     uint32_t *points = by_alloc((n + 1) * sizeof(*points));
     if (letters && points) {
         n = 0;
-        for (uint32_t c = 0; c < BY_UTF8_POINTS; c++)
+        for (uint32_t c = 0; c < end; c++)
             if (counts[c])
                 letters[n++] = (letter){counts[c], c};
         if (spec->limit_alphabet > 0 && n > (size_t)spec->limit_alphabet) {

@@ -2,11 +2,10 @@
  * lines and cut them on their own. Each counts in a small table that stays in its cache; when that is full it
  * goes into the one table of all words, which is in parts so that threads seldom wait for each other. */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/input.h"
 #include "text/train.h"
 
 #define CHUNK     ((size_t)1 << 20)  /* bytes read at a time */
@@ -43,7 +42,7 @@ typedef struct counter {
     const by_vocab_spec *spec;
     const char *const *files;
     int file_count, next; /* the file to open next */
-    int fd;               /* of the file that is being read, -1: none */
+    FILE *file;           /* that is being read, or NULL */
     int64_t total;        /* bytes of all files */
     by_buf carry;         /* a line whose end is not read yet */
     pthread_mutex_t lock; /* of the reading */
@@ -238,28 +237,21 @@ static size_t whole_lines(const char *s, size_t n)
 static by_status read_more(counter *c, by_buf *out, bool *ended)
 {
     const char *name = c->files[c->next];
-    if (c->fd < 0) {
-        c->fd = open(name, O_RDONLY | O_CLOEXEC);
-        if (c->fd < 0)
-            return by_fail(BY_ERR_IO, "cannot open %s: %s", name, strerror(errno));
-    }
+    if (!c->file && !(c->file = by_input_open(name)))
+        return by_error_status();
     char *bigger =
         out->capacity < out->size + CHUNK + 1 ? by_resize(out->data, out->size + CHUNK + 1, 1) : out->data;
     if (!bigger)
         return BY_ERR_MEMORY;
     out->capacity = bigger == out->data ? out->capacity : out->size + CHUNK + 1;
     out->data = bigger;
-    ssize_t n;
-    do
-        n = read(c->fd, out->data + out->size, CHUNK);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return by_fail(BY_ERR_IO, "cannot read %s: %s", name, strerror(errno));
-    out->size += (size_t)n;
+    size_t n = fread(out->data + out->size, 1, CHUNK, c->file);
+    BY_TRY(by_input_check(c->file, name));
+    out->size += n;
     *ended = n == 0;
     if (*ended) {
-        close(c->fd);
-        c->fd = -1;
+        by_input_close(c->file);
+        c->file = NULL;
         c->next++;
     }
     return BY_OK;
@@ -353,7 +345,8 @@ static by_status count_chunks(counter *c, worker *w, int index)
         BY_TRY(count_lines(c, w));
         int64_t bytes = atomic_fetch_add(&c->bytes, (int64_t)w->chunk.size) + (int64_t)w->chunk.size;
         if (index == 0)
-            BY_TRY(by_train_progress(c->spec, "count words", bytes, c->total, atomic_load(&c->words)));
+            BY_TRY(by_train_progress(c->spec, "count words", bytes, BY_MAX(c->total, bytes),
+                                     atomic_load(&c->words)));
     }
     return near_flush(c, &w->near);
 }
@@ -424,7 +417,6 @@ by_status by_words_count(const by_cutter *cutter, const char *const *files, int 
     c->spec = spec;
     c->files = files;
     c->file_count = count;
-    c->fd = -1;
     pthread_mutex_init(&c->lock, NULL);
     for (int p = 0; p < PARTS; p++)
         pthread_mutex_init(&c->parts[p].lock, NULL);
@@ -435,8 +427,7 @@ by_status by_words_count(const by_cutter *cutter, const char *const *files, int 
         by_free(c->parts[p].slots);
     }
     pthread_mutex_destroy(&c->lock);
-    if (c->fd >= 0)
-        close(c->fd);
+    by_input_close(c->file);
     by_buf_free(&c->carry);
     by_free(c);
     return s;

@@ -28,6 +28,7 @@ bool by_is_nonspacing(uint32_t c);       /* Mn */
 bool by_is_mark(uint32_t c);             /* M */
 bool by_is_other(uint32_t c);            /* control, format, private use */
 bool by_is_whole(uint32_t c);            /* has no decomposition there */
+bool by_is_word(uint32_t c);             /* \\w: letters, marks, decimals, connectors, joiners */
 uint32_t
 by_lower(uint32_t c); /* one character; capital I with dot, which becomes two, is left to the caller */
 

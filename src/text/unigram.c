@@ -143,7 +143,7 @@ static by_status read_vocab(unigram *u, const cJSON *json)
         const cJSON *token = cJSON_IsArray(item) ? item->child : NULL, *score = token ? token->next : NULL;
         if (!cJSON_IsString(token) || !cJSON_IsNumber(score))
             return by_fail(BY_ERR_FORMAT, "entry %d of a Unigram vocabulary is not a token and a score", id);
-        BY_TRY(by_vocab_put(&u->base.vocab, token->valuestring, strlen(token->valuestring), id));
+        BY_TRY(by_vocab_put_json(&u->base.vocab, token->valuestring, id));
         u->scores[id] = score->valuedouble;
         least = BY_MIN(least, score->valuedouble);
     }
@@ -164,10 +164,11 @@ static by_status read_model(unigram *u, const cJSON *json)
             return by_fail(BY_ERR_FORMAT, "the unk_id %g is outside the vocabulary of %d", unk->valuedouble,
                            u->base.vocab.count);
         u->unk = (int32_t)unk->valuedouble;
+        u->base.surface = u->unk + 1;
     }
     for (int i = 0; i < 256; i++) {
         char text[8];
-        int n = snprintf(text, sizeof(text), "<0x%02X>", (unsigned)i);
+        int n = by_format(text, sizeof(text), "<0x%02X>", (unsigned)i);
         u->bytes[i] = by_vocab_find(&u->base.vocab, text, (size_t)n);
     }
     return by_trie_build(&u->trie, &u->base.vocab, NULL);

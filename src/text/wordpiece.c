@@ -6,8 +6,7 @@
 
 typedef struct wordpiece {
     by_text_model base;
-    char *unk_token, *prefix;
-    size_t prefix_size;
+    by_chars unk_token, prefix;
     int32_t unk;
     double max_chars;
 } wordpiece;
@@ -16,7 +15,8 @@ static by_status put_unknown(const wordpiece *w, by_ids *out, by_spans *spans, s
                              size_t size)
 {
     if (w->unk < 0)
-        return by_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary", w->unk_token);
+        return by_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary",
+                       w->unk_token.data);
     out->count = ids;
     BY_TRY(by_ids_push(out, w->unk));
     if (!spans)
@@ -39,13 +39,13 @@ static int32_t longest_token(const wordpiece *w, char *key, const char *text, si
                              size_t *end)
 {
     const by_vocab *v = &w->base.vocab;
-    size_t before = start ? w->prefix_size : 0;
+    size_t before = start ? w->prefix.size : 0;
     size_t room = v->longest > before ? v->longest - before : 0, n = BY_MIN(size - start, room);
-    memcpy(key + w->prefix_size, text + start, n);
+    memcpy(key + w->prefix.size, text + start, n);
     for (; n > 0; n--) {
         if (start + n < size && ((uint8_t)text[start + n] & 0xc0) == 0x80)
             continue; /* inside a character */
-        int32_t id = by_vocab_find(v, key + w->prefix_size - before, before + n);
+        int32_t id = by_vocab_find(v, key + w->prefix.size - before, before + n);
         if (id >= 0) {
             *end = start + n;
             return id;
@@ -61,10 +61,10 @@ static by_status wordpiece_encode(const by_text_model *m, by_scratch *s, const c
     size_t ids = out->count, span_count = spans ? spans->count : 0;
     if (size > w->max_chars && (double)count_chars(text, size) > w->max_chars)
         return put_unknown(w, out, spans, ids, span_count, size);
-    char *key = by_scratch_memory(s, w->prefix_size + m->vocab.longest + 1);
+    char *key = by_scratch_memory(s, w->prefix.size + m->vocab.longest + 1);
     if (!key)
         return BY_ERR_MEMORY;
-    memcpy(key, w->prefix, w->prefix_size);
+    memcpy(key, w->prefix.data, w->prefix.size);
     for (size_t start = 0, end = 0; start < size; start = end) {
         int32_t id = longest_token(w, key, text, size, start, &end);
         if (id < 0)
@@ -92,25 +92,21 @@ static by_status wordlevel_encode(const by_text_model *m, by_scratch *s, const c
 static void wordpiece_free(by_text_model *m)
 {
     wordpiece *w = (wordpiece *)m;
-    by_free(w->unk_token);
-    by_free(w->prefix);
+    by_chars_free(&w->unk_token);
+    by_chars_free(&w->prefix);
 }
 
 static by_status read_model(wordpiece *w, const cJSON *json)
 {
-    const char *unk = by_stage_string(json, "unk_token"),
-               *prefix = by_stage_string(json, "continuing_subword_prefix");
     const cJSON *chars = cJSON_GetObjectItemCaseSensitive(json, "max_input_chars_per_word");
-    if (!unk)
+    BY_TRY(by_chars_set(&w->prefix, "##"));
+    BY_TRY(by_chars_read(json, "continuing_subword_prefix", &w->prefix));
+    BY_TRY(by_chars_read(json, "unk_token", &w->unk_token));
+    if (!w->unk_token.data)
         return by_fail(BY_ERR_FORMAT, "a %s model has no \"unk_token\"", w->base.type);
-    w->unk_token = by_strdup(unk);
-    w->prefix = by_strdup(prefix ? prefix : "##");
-    if (!w->unk_token || !w->prefix)
-        return BY_ERR_MEMORY;
-    w->prefix_size = strlen(w->prefix);
     w->max_chars = cJSON_IsNumber(chars) ? chars->valuedouble : 100;
     BY_TRY(by_vocab_read(&w->base.vocab, cJSON_GetObjectItemCaseSensitive(json, "vocab")));
-    w->unk = by_vocab_find(&w->base.vocab, unk, strlen(unk));
+    w->unk = by_vocab_find(&w->base.vocab, w->unk_token.data, w->unk_token.size);
     return BY_OK;
 }
 

@@ -1,6 +1,7 @@
 /* work.c - text on its way through the stages: bytes, where each comes from, and the pieces they are cut
  * into. */
 #include "text/pipeline.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 void by_work_free(by_work *w)
@@ -63,6 +64,16 @@ void by_work_put_char(by_work *w, uint32_t c, by_at at)
     by_work_put(w, text, (size_t)by_utf8_encode(c, text), at);
 }
 
+/* Lower case of one character: the only one that becomes two is capital I with dot. */
+void by_work_put_lower(by_work *out, uint32_t c, by_at at)
+{
+    if (c == 0x130) {
+        by_work_put(out, "i\xcc\x87", 3, at);
+        return;
+    }
+    by_work_put_char(out, c < 0x80 ? c + (c >= 'A' && c <= 'Z' ? 32 : 0) : by_lower(c), at);
+}
+
 void by_work_copy(by_work *w, const by_work *from, size_t start, size_t size)
 {
     by_work_reserve(w, size);
@@ -88,7 +99,7 @@ void by_work_piece(by_work *w, size_t start, size_t size, int32_t id)
         w->pieces = pieces;
         w->piece_capacity = capacity;
     }
-    w->pieces[w->count++] = (by_piece){start, size, id};
+    w->pieces[w->count++] = (by_piece){.start = start, .size = size, .id = id};
 }
 
 by_status by_work_fill(by_work *w, const char *text, size_t size)
@@ -116,6 +127,37 @@ by_status by_work_fill(by_work *w, const char *text, size_t size)
     return w->failed ? by_fail(BY_ERR_MEMORY, "out of memory holding a text of %zu bytes", size) : BY_OK;
 }
 
+/* ---- rewriting a piece with the reference's places ------------------------------------------- */
+
+by_at by_work_before(const by_work *in, const by_piece *p, size_t i)
+{
+    return i > 0 ? by_work_at(in, p->start + i - 1) : (by_at){p->base, p->base};
+}
+
+by_at by_transform_step(by_transform *t, int change)
+{
+    const by_piece *p = t->piece;
+    if (change > 0 || t->next >= p->size)
+        return by_work_before(t->in, p, t->next);
+    by_at at = by_work_at(t->in, p->start + t->next);
+    for (int k = 0; k <= -change && t->next < p->size; k++) {
+        uint32_t c;
+        t->next += (size_t)by_utf8_next(t->in->text + p->start + t->next, p->size - t->next, &c);
+    }
+    return at;
+}
+
+void by_transform_put(by_transform *t, uint32_t c, int change)
+{
+    by_work_put_char(t->out, c, by_transform_step(t, change));
+}
+
+void by_transform_copy(by_transform *t, size_t size)
+{
+    by_work_copy(t->out, t->in, t->piece->start + t->next, size);
+    t->next += size;
+}
+
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 by_stage *by_stages_add(by_stages *s, const char *type)
@@ -138,8 +180,8 @@ void by_stages_free(by_stages *s)
     for (int i = 0; i < s->count; i++) {
         by_regex_free(s->items[i].regex);
         by_charsmap_free(s->items[i].map);
-        by_free(s->items[i].text);
-        by_free(s->items[i].content);
+        by_chars_free(&s->items[i].text);
+        by_chars_free(&s->items[i].content);
     }
     by_free(s->items);
     *s = (by_stages){0};
@@ -174,11 +216,13 @@ by_status by_stages_run(const by_stages *s, by_work *work, by_work *spare)
             by_work_reserve(spare, work->size + work->size / 8 + 64);
         for (size_t p = 0; p < work->count; p++) {
             const by_piece *piece = &work->pieces[p];
+            size_t start = spare->size, first = spare->count;
             if (piece->id < 0) {
                 BY_TRY((stage->rewrite ? stage->rewrite : stage->split)(stage, work, piece, spare));
+                for (; first < spare->count; first++)
+                    spare->pieces[first].base = piece->base;
                 continue;
             }
-            size_t start = spare->size;
             if (stage->rewrite)
                 by_work_copy(spare, work, piece->start, piece->size);
             by_work_piece(spare, stage->rewrite ? start : piece->start, piece->size, piece->id);

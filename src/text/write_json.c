@@ -35,7 +35,7 @@ static void put_added(by_buf *out, const by_preset *p, const by_vocab_spec *spec
         put_added_token(out, spec->special[i], i, p->stripped && strcmp(p->stripped, spec->special[i]) == 0);
     for (int i = p->extra_ids; i-- > 0;) {
         char name[32];
-        snprintf(name, sizeof(name), "<extra_id_%d>", i);
+        by_format(name, sizeof(name), "<extra_id_%d>", i);
         put_added_token(out, name, v->count + p->extra_ids - 1 - i, false);
     }
     by_buf_puts(out, "],\n");

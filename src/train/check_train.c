@@ -78,7 +78,7 @@ static by_status train_step(by_check *c, by_trainer *t, int step, double rate)
     static const char *const known[] = {"input_ids", "labels", NULL};
     char prefix[24];
     double loss, norm;
-    snprintf(prefix, sizeof prefix, "step%d.", step);
+    by_format(prefix, sizeof prefix, "step%d.", step);
     BY_TRY(by_check_known(c, prefix, known));
     by_status s = by_model_task(c->model) == BY_TASK_SEQ2SEQ ? pair_step(c, prefix, t, &loss)
                                                              : text_step(c, prefix, t, &loss);

@@ -3,17 +3,15 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "graph/graph.h"
-#include "base/json.h"
 #include "io/weights.h"
-
-#define TEMPORARY "unfinished-checkpoint"
+#include "train/state.h"
 
 /* ---- optimiser state ------------------------------------------------------------------------- */
 
@@ -29,20 +27,35 @@ static int kept_count(const by_params *p)
     return p->type == BY_F64 ? 3 : 2;
 }
 
-/* Fill one entry with buffer k of a parameter, name and data in memory of its own. */
-static by_status export_slot(const by_params *p, int i, int k, by_weight *e)
+/* One entry for buffer k of a parameter. Its data are on the device, wherever that is. */
+static by_status describe_slot(const by_params *p, int i, int k, by_weight *e)
 {
-    by_device *d = p->device;
-    size_t bytes = (size_t)p->list[i].count * by_dtype_size(by_acc_type(p->type));
-    char *name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
-    void *data = by_alloc(bytes), *from = by_params_address(p, i, kept[k].slot);
-    e->name = name;
-    e->data = data;
-    e->bytes = bytes;
+    e->name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
+    e->data = by_params_address(p, i, kept[k].slot);
     e->dtype = by_acc_type(p->type);
+    e->bytes = (size_t)p->list[i].count * by_dtype_size(e->dtype);
     e->rank = p->list[i].rank;
     memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
-    return name && data ? d->backend->download(d, data, from, bytes) : BY_ERR_MEMORY;
+    return e->name ? BY_OK : BY_ERR_MEMORY;
+}
+
+/* Copy a buffer from the device to the file, a part at a time. */
+static by_status put_slot(void *user, by_writer *w, const by_weight *e)
+{
+    enum { PART = 1 << 20 };
+    by_device *d = user;
+    if (d->on_host)
+        return by_writer_put(w, e->data, e->bytes);
+    char *part = by_alloc(PART);
+    by_status s = part ? BY_OK : BY_ERR_MEMORY;
+    for (size_t at = 0; at < e->bytes && s == BY_OK; at += PART) {
+        const size_t n = BY_MIN(e->bytes - at, (size_t)PART);
+        s = d->backend->download(d, part, (const char *)e->data + at, n);
+        if (s == BY_OK)
+            s = by_writer_put(w, part, n);
+    }
+    by_free(part);
+    return s;
 }
 
 static by_status write_moments(const by_params *p, const char *dir)
@@ -52,16 +65,15 @@ static by_status write_moments(const by_params *p, const char *dir)
     char *path = by_path_join(dir, "optimizer.safetensors");
     by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < n && s == BY_OK; i++)
-        s = export_slot(p, i / slots, i % slots, &entries[i]);
+        s = describe_slot(p, i / slots, i % slots, &entries[i]);
     if (s == BY_OK)
-        s = by_weights_write(path, entries, n, NULL);
+        s = by_safetensors_write(path, entries, n, NULL, put_slot, p->device);
     for (int i = 0; entries && i < n; i++) {
         union { /* owned here, though by_weight only borrows */
-            const void *from;
-            void *to;
-        } name = {entries[i].name}, data = {entries[i].data};
+            const char *from;
+            char *to;
+        } name = {entries[i].name};
         by_free(name.to);
-        by_free(data.to);
     }
     by_free(entries);
     by_free(path);
@@ -99,88 +111,25 @@ static by_status read_moments(by_params *p, const char *dir)
     return s;
 }
 
-/* ---- the few numbers beside it --------------------------------------------------------------- */
-
-/* Doubles are kept as hexadecimal text: nothing is lost on the way through a decimal. */
-static by_status write_state(const by_run_state *s, const char *dir)
-{
-    by_buf text = {0};
-    by_buf_printf(&text, "{\n  \"step\": %lld,\n  \"best_step\": %lld,\n  \"stale\": %d,\n",
-                  (long long)s->step, (long long)s->best_step, s->stale);
-    if (isnan(s->best_eval))
-        by_buf_puts(&text, "  \"best_eval\": null\n}\n");
-    else
-        by_buf_printf(&text, "  \"best_eval\": \"%a\"\n}\n", s->best_eval);
-    char *path = by_path_join(dir, "trainer_state.json");
-    by_status status = text.failed || !path ? BY_ERR_MEMORY : by_file_write(path, text.data, text.size);
-    by_free(path);
-    by_buf_free(&text);
-    return status;
-}
-
-static by_status read_state(by_run_state *s, const char *dir)
-{
-    char *path = by_path_join(dir, "trainer_state.json");
-    cJSON *json = path ? by_json_load(path) : NULL;
-    by_free(path);
-    if (!json)
-        return by_error_status();
-    int64_t stale = 0;
-    const char *best = NULL;
-    by_status status = by_json_int(json, "step", -1, 0, INT64_C(1) << 50, &s->step);
-    if (status == BY_OK && s->step < 0)
-        status = by_fail(BY_ERR_FORMAT, "trainer_state.json does not say its step");
-    if (status == BY_OK)
-        status = by_json_int(json, "best_step", 0, 0, INT64_C(1) << 50, &s->best_step);
-    if (status == BY_OK)
-        status = by_json_int(json, "stale", 0, 0, 1 << 30, &stale);
-    if (status == BY_OK)
-        status = by_json_string(json, "best_eval", NULL, &best);
-    s->stale = (int)stale;
-    s->best_eval = best ? strtod(best, NULL) : NAN;
-    cJSON_Delete(json);
-    return status;
-}
-
 by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s)
 {
-    if (read_state(s, dir) != BY_OK || read_moments(by_model_params(m), dir) != BY_OK)
+    if (by_state_read(s, dir) != BY_OK || read_moments(by_model_params(m), dir) != BY_OK)
         return by_fail_context("%s", dir);
     return BY_OK;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-static by_status point(const char *out, const char *link, const char *target)
-{
-    char *path = by_path_join(out, link), *temp = by_sprintf("%s/.%s-new", out, link);
-    by_status s = BY_ERR_MEMORY;
-    if (path && temp) {
-        unlink(temp);
-        if (symlink(target, temp) != 0)
-            s = by_fail(BY_ERR_IO, "%s: %s", temp, strerror(errno));
-        else
-            s = by_rename(temp, path);
-    }
-    by_free(path);
-    by_free(temp);
-    return s;
-}
-
-/* Where a link of the folder points to, "" when it does not exist. */
+/* The name of a checkpoint, "" for none. */
 typedef struct target {
     char name[256];
 } target;
 
-static by_status pointed(const char *out, const char *link, target *t)
+static target name_of(int64_t step)
 {
-    char *path = by_path_join(out, link);
-    if (!path)
-        return BY_ERR_MEMORY;
-    ssize_t n = readlink(path, t->name, sizeof t->name - 1);
-    t->name[n > 0 ? n : 0] = '\0';
-    by_free(path);
-    return BY_OK;
+    target t;
+    by_format(t.name, sizeof t.name, "checkpoint-%06lld", (long long)step);
+    return t;
 }
 
 /* The step in "checkpoint-000123", -1 for another name. */
@@ -193,160 +142,42 @@ static int64_t step_of(const char *name)
     return *end == '\0' && end > name + 11 ? step : -1;
 }
 
-static by_status remove_in(const char *out, const char *name)
+/* Put a link in the place of an old one. */
+static by_status point(const by_folder *f, const char *link, const char *to)
 {
-    char *path = by_path_join(out, name);
-    by_status s = path ? by_dir_remove(path) : BY_ERR_MEMORY;
+    char *path = by_path_join(f->out, link), *temp = by_sprintf("%s/.%s-new", f->out, link);
+    by_status s = BY_ERR_MEMORY;
+    if (path && temp) {
+        unlink(temp);
+        if (symlink(to, temp) != 0)
+            s = by_fail(BY_ERR_IO, "%s: %s", temp, strerror(errno));
+        else
+            s = by_rename(temp, path);
+    }
     by_free(path);
+    by_free(temp);
     return s;
 }
 
-/* Remove checkpoints older than the newest `keep`, except those that last and best point to. keep < 0: remove
- * all. */
-static by_status thin_out(const char *out, int keep)
+/* Where a link of the folder points to. */
+static by_status pointed(const by_folder *f, const char *link, target *t)
 {
-    target last, best;
-    BY_TRY(pointed(out, "last", &last));
-    BY_TRY(pointed(out, "best", &best));
-    for (;;) { /* one at a time, the oldest first, until few enough are left */
-        DIR *d = opendir(out);
-        if (!d)
-            return BY_OK;
-        char oldest[256] = "";
-        int count = 0;
-        for (struct dirent *e; (e = readdir(d));) {
-            if (step_of(e->d_name) < 0 ||
-                (keep >= 0 && (!strcmp(e->d_name, last.name) || !strcmp(e->d_name, best.name))))
-                continue;
-            count++;
-            if (!oldest[0] || step_of(e->d_name) < step_of(oldest))
-                snprintf(oldest, sizeof oldest, "%s", e->d_name);
-        }
-        closedir(d);
-        /* `last` is one of the newest that are kept */
-        if (count == 0 || count <= keep - 1)
-            return BY_OK;
-        BY_TRY(remove_in(out, oldest));
-    }
-}
-
-/* Remove what a process that died while writing has left in a folder: "<file>.tmp-<pid>", ".<link>-new". */
-static by_status remove_temporaries(const char *dir)
-{
-    DIR *d = opendir(dir);
-    by_status s = BY_OK;
-    for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
-        size_t n = strlen(e->d_name);
-        if (!strstr(e->d_name, ".tmp-") &&
-            (e->d_name[0] != '.' || n < 5 || strcmp(e->d_name + n - 4, "-new") != 0))
-            continue;
-        char *path = by_path_join(dir, e->d_name);
-        if (!path || (unlink(path) != 0 && errno != ENOENT))
-            s = path ? by_fail(BY_ERR_IO, "cannot remove %s: %s", path, strerror(errno)) : BY_ERR_MEMORY;
-        by_free(path);
-    }
-    if (d)
-        closedir(d);
-    return s;
-}
-
-by_status by_checkpoint_clean(const char *out, bool all)
-{
-    BY_TRY(remove_in(out, TEMPORARY));
-    BY_TRY(remove_temporaries(out));
-    char *data = by_path_join(out, "data");
-    by_status s = data ? remove_temporaries(data) : BY_ERR_MEMORY;
-    by_free(data);
-    BY_TRY(s);
-    if (!all)
-        return BY_OK;
-    const char *links[] = {"last", "best"};
-    for (int i = 0; i < BY_COUNT(links); i++) {
-        char *path = by_path_join(out, links[i]);
-        if (!path)
-            return BY_ERR_MEMORY;
-        unlink(path);
-        by_free(path);
-    }
-    return thin_out(out, -1);
-}
-
-static void name_of(int64_t step, target *t)
-{
-    snprintf(t->name, sizeof t->name, "checkpoint-%06lld", (long long)step);
-}
-
-by_status by_checkpoint_mend(const char *out, const by_run_state *s, int keep)
-{
-    target best, name;
-    name_of(s->best_step, &name);
-    BY_TRY(pointed(out, "best", &best));
-    char *path = by_path_join(out, name.name);
+    char *path = by_path_join(f->out, link);
     if (!path)
         return BY_ERR_MEMORY;
-    bool there = by_dir_exists(path);
+    ssize_t n = readlink(path, t->name, sizeof t->name - 1);
+    t->name[n > 0 ? n : 0] = '\0';
     by_free(path);
-    if (s->best_step > 0 && there && strcmp(best.name, name.name) != 0)
-        BY_TRY(point(out, "best", name.name));
-    return thin_out(out, keep);
+    return BY_OK;
 }
 
-static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer,
-                           const by_run_state *s)
+/* Steps of the run's own checkpoints, the newest first; steps has room for count. Returns how many. */
+static int newest(const by_folder *f, int64_t *steps, int count)
 {
-    BY_TRY(by_model_save(m, dir, BY_F32));
-    if (tokenizer)
-        BY_TRY(by_tokenizer_save(tokenizer, dir));
-    BY_TRY(write_moments(by_model_params(m), dir));
-    BY_TRY(write_state(s, dir));
-    return by_dir_sync(dir);
-}
-
-/* Write a checkpoint as `path`, by way of `temp`. A folder of that name which no link points to is what
- * another run, or one that died just there, has left: it is replaced. */
-static by_status write_checkpoint(const char *path, const char *temp, const by_model *m,
-                                  const by_tokenizer *tokenizer, const by_run_state *s)
-{
-    BY_TRY(by_dir_remove(temp));
-    BY_TRY(write_all(temp, m, tokenizer, s));
-    BY_TRY(by_dir_remove(path));
-    return by_rename(temp, path);
-}
-
-by_status by_checkpoint_save(const char *out, const by_model *m, const by_tokenizer *tokenizer,
-                             const by_run_state *s, bool is_best, int keep)
-{
-    target name, last;
-    name_of(s->step, &name);
-    char *temp = by_path_join(out, TEMPORARY), *path = by_path_join(out, name.name);
-    by_status status = temp && path ? pointed(out, "last", &last) : BY_ERR_MEMORY;
-    if (status == BY_OK && (strcmp(last.name, name.name) != 0 || !by_dir_exists(path)))
-        status = write_checkpoint(path, temp, m, tokenizer, s);
-    if (status == BY_OK)
-        status = point(out, "last", name.name);
-    if (status == BY_OK && is_best)
-        status = point(out, "best", name.name);
-    if (status != BY_OK &&
-        temp) { /* give the disk back what the attempt took; the message stays that of the failure */
-        char *message = by_strdup(by_error_message());
-        by_dir_remove(temp);
-        by_fail(status, "%s", message ? message : "out of memory");
-        by_free(message);
-    }
-    by_free(temp);
-    by_free(path);
-    return status == BY_OK ? thin_out(out, keep) : by_fail_context("saving a checkpoint");
-}
-
-/* ---- the mean of several --------------------------------------------------------------------- */
-
-/* Steps of the newest checkpoints, the newest first; steps has room for count. Returns how many. */
-static int newest(const char *out, int64_t *steps, int count)
-{
-    DIR *d = opendir(out);
+    DIR *d = opendir(f->out);
     int n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
-        int64_t step = step_of(e->d_name);
+        int64_t step = by_folder_owns(f, e->d_name) ? step_of(e->d_name) : -1;
         int at = n;
         while (at > 0 && steps[at - 1] < step)
             at--;
@@ -360,6 +191,255 @@ static int newest(const char *out, int64_t *steps, int count)
         closedir(d);
     return n;
 }
+
+/* Remove checkpoints older than the newest `keep`, except those that last and best point to. */
+static by_status thin_out(by_folder *f, int keep)
+{
+    enum { MANY = 4096 };
+    target last, best;
+    BY_TRY(pointed(f, "last", &last));
+    BY_TRY(pointed(f, "best", &best));
+    int64_t *steps = by_alloc(MANY * sizeof *steps);
+    if (!steps)
+        return BY_ERR_MEMORY;
+    int n = newest(f, steps, MANY), others = 0;
+    by_status s = BY_OK;
+    for (int i = 0; i < n && s == BY_OK; i++) {
+        target t = name_of(steps[i]);
+        if (!strcmp(t.name, last.name) || !strcmp(t.name, best.name) || steps[i] > step_of(last.name))
+            continue; /* one newer than the last was found damaged, and is replaced when its turn comes */
+        if (++others > keep - 1) /* `last` is one of the newest that are kept */
+            s = by_folder_drop(f, t.name);
+    }
+    by_free(steps);
+    return s;
+}
+
+static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer,
+                           const by_run_state *s)
+{
+    BY_TRY(by_model_save(m, dir, BY_F32));
+    if (tokenizer)
+        BY_TRY(by_tokenizer_save(tokenizer, dir));
+    BY_TRY(write_moments(by_model_params(m), dir));
+    return by_state_write(s, dir);
+}
+
+/* A checkpoint of that name which `last` does not point to is what a run that died just there has left: it is
+ * replaced. */
+static by_status write_checkpoint(by_folder *f, const char *name, const by_model *m,
+                                  const by_tokenizer *tokenizer, const by_run_state *s)
+{
+    char *stage;
+    by_status status = by_folder_stage(f, &stage);
+    if (status == BY_OK)
+        status = write_all(stage, m, tokenizer, s);
+    if (status == BY_OK)
+        status = by_folder_place(f, name);
+    if (status != BY_OK)
+        by_folder_unstage(f); /* give back the room that the attempt took */
+    by_free(stage);
+    return status;
+}
+
+by_status by_checkpoint_save(by_folder *f, const by_model *m, const by_tokenizer *tokenizer,
+                             const by_run_state *s, bool is_best, int keep)
+{
+    static const char *const links[] = {"last", ".last-new", "best", ".best-new"};
+    const target name = name_of(s->step);
+    target last;
+    char *path = by_path_join(f->out, name.name);
+    by_status status = path ? pointed(f, "last", &last) : BY_ERR_MEMORY;
+    if (status == BY_OK)
+        status = by_folder_claim(f, links, BY_COUNT(links));
+    if (status == BY_OK && (strcmp(last.name, name.name) != 0 || !by_dir_exists(path)))
+        status = write_checkpoint(f, name.name, m, tokenizer, s);
+    if (status == BY_OK)
+        status = point(f, "last", name.name);
+    if (status == BY_OK && is_best)
+        status = point(f, "best", name.name);
+    by_free(path);
+    return status == BY_OK ? thin_out(f, keep) : by_fail_context("saving a checkpoint");
+}
+
+by_status by_checkpoint_leave(by_folder *f, const by_model *m, const by_tokenizer *tokenizer)
+{
+    char *stage;
+    BY_TRY(by_folder_stage(f, &stage));
+    by_status s = by_model_save(m, stage, BY_F32);
+    if (s == BY_OK)
+        s = by_tokenizer_save(tokenizer, stage);
+    if (s == BY_OK)
+        s = by_folder_place_files(f, NULL);
+    if (s != BY_OK)
+        by_folder_unstage(f);
+    by_free(stage);
+    return s;
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* A copy of the folder may have directories where there were links. Make a checkpoint of such a directory
+ * unless there is one already, then a link in its place. Nothing is removed before it was found whole
+ * elsewhere. */
+static by_status restore_link(by_folder *f, const char *link)
+{
+    char *path = by_path_join(f->out, link);
+    struct stat st;
+    by_run_state state;
+    if (!path)
+        return BY_ERR_MEMORY;
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || !by_folder_owns(f, link)) {
+        by_free(path);
+        return BY_OK;
+    }
+    by_status s = by_state_read(&state, path);
+    const target t = s == BY_OK ? name_of(state.step) : (target){0};
+    char *other = by_path_join(f->out, t.name);
+    if (s == BY_OK && other && by_state_read(NULL, other) == BY_OK && by_state_verify(other) == BY_OK) {
+        s = by_folder_drop_copy(f, t.name, link);
+    } else if (s == BY_OK && by_error_status() == BY_ERR_MEMORY) {
+        s = BY_ERR_MEMORY;
+    } else if (s == BY_OK) {
+        s = by_state_verify(path);
+        if (s == BY_OK)
+            s = by_folder_drop(f, t.name); /* not whole, and to be replaced by the copy */
+        if (s == BY_OK)
+            s = by_folder_move(f, link, t.name);
+    }
+    if (s == BY_OK)
+        s = point(f, link, t.name);
+    by_free(path);
+    by_free(other);
+    return s == BY_OK ? BY_OK : by_fail_context("%s/%s is a directory, not a link", f->out, link);
+}
+
+/* Is a directory a whole checkpoint, of this step unless it is -1? */
+static by_status look_at(const char *dir, int64_t step)
+{
+    by_run_state s;
+    BY_TRY(by_state_read(&s, dir));
+    return step < 0 || s.step == step
+               ? BY_OK
+               : by_fail(BY_ERR_FORMAT, "%s holds the state of step %lld", dir, (long long)s.step);
+}
+
+/* The newest whole checkpoint of a step below `below`; "" when there is none. *seen: checkpoints, whole or
+ * not. */
+static by_status newest_whole(const by_folder *f, int64_t below, target *out, int *seen)
+{
+    enum { MANY = 4096 };
+    int64_t *steps = by_alloc(MANY * sizeof *steps);
+    if (!steps)
+        return BY_ERR_MEMORY;
+    *out = (target){0};
+    *seen = newest(f, steps, MANY);
+    by_status s = BY_OK;
+    for (int i = 0; i < *seen && s == BY_OK && !out->name[0]; i++) {
+        target t = name_of(steps[i]);
+        char *dir = by_path_join(f->out, t.name);
+        if (!dir)
+            s = BY_ERR_MEMORY;
+        else if (steps[i] < below && look_at(dir, steps[i]) == BY_OK)
+            *out = t;
+        else if (steps[i] < below && by_error_status() == BY_ERR_MEMORY)
+            s = BY_ERR_MEMORY; /* which says nothing about the checkpoint */
+        by_free(dir);
+    }
+    by_free(steps);
+    return s;
+}
+
+/* There are checkpoints, but none to go on from. */
+static by_status none_whole(const by_folder *f, const char *reason)
+{
+    return by_fail(BY_ERR_FORMAT,
+                   "%s: no checkpoint is whole (%s); restore what is missing, or start afresh "
+                   "(--overwrite), which removes them",
+                   f->out, reason);
+}
+
+/* The checkpoint's contents are not what was written. */
+static by_status damaged(const by_folder *f, const char *dir)
+{
+    if (by_error_status() == BY_ERR_MEMORY)
+        return BY_ERR_MEMORY; /* nothing is known about the files */
+    char *message = by_strdup(by_error_message());
+    by_run_state s = {0};
+    target other;
+    int seen;
+    by_status status = message ? by_state_read(&s, dir) : BY_ERR_MEMORY;
+    if (status == BY_OK)
+        status = newest_whole(f, s.step, &other, &seen);
+    if (status == BY_OK && other.name[0])
+        by_fail(BY_ERR_FORMAT, "%s; remove %s/%s to go on from %s, the previous whole checkpoint", message,
+                f->out, name_of(s.step).name, other.name);
+    else if (status == BY_OK)
+        by_fail(BY_ERR_FORMAT, "%s; there is no other whole checkpoint: restore the file, or start afresh",
+                message);
+    by_free(message);
+    return by_error_status();
+}
+
+by_status by_checkpoint_find(by_folder *f, char **dir)
+{
+    target found;
+    int seen;
+    *dir = NULL;
+    by_error_clear();
+    BY_TRY(restore_link(f, "best"));
+    BY_TRY(restore_link(f, "last"));
+    BY_TRY(pointed(f, "last", &found));
+    char *last = by_path_join(f->out, "last"), *reason = NULL;
+    by_status s = last ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        by_error_clear();
+    if (s == BY_OK && by_folder_owns(f, "last") && look_at(last, step_of(found.name)) == BY_OK) {
+        *dir = last;
+    } else if (s == BY_OK && by_error_status() == BY_ERR_MEMORY) {
+        s = BY_ERR_MEMORY;
+        by_free(last);
+    } else if (s == BY_OK) {
+        reason = by_strdup(by_error_message());
+        s = newest_whole(f, INT64_MAX, &found, &seen);
+        if (s == BY_OK && found.name[0]) {
+            *dir = by_path_join(f->out, found.name);
+            by_folder_warn(f, "%s is not usable (%s): going on from %s, the newest whole checkpoint", last,
+                           reason ? reason : "missing", found.name);
+        } else if (s == BY_OK && seen > 0) {
+            s = none_whole(f, reason ? reason : "missing");
+        }
+        by_free(last);
+    }
+    by_free(reason);
+    if (s == BY_OK)
+        by_error_clear();
+    if (s == BY_OK && *dir && by_state_verify(*dir) != BY_OK)
+        s = by_error_status() == BY_ERR_MEMORY ? BY_ERR_MEMORY : damaged(f, *dir);
+    return s;
+}
+
+by_status by_checkpoint_mend(by_folder *f, const by_run_state *s, int keep)
+{
+    const struct {
+        const char *link;
+        int64_t step;
+    } links[] = {{"last", s->step}, {"best", s->best_step}};
+    for (int i = 0; i < BY_COUNT(links); i++) {
+        target now, right = name_of(links[i].step);
+        BY_TRY(pointed(f, links[i].link, &now));
+        char *path = by_path_join(f->out, right.name);
+        if (!path)
+            return BY_ERR_MEMORY;
+        const bool there = by_dir_exists(path);
+        by_free(path);
+        if (links[i].step > 0 && there && strcmp(now.name, right.name) != 0)
+            BY_TRY(point(f, links[i].link, right.name));
+    }
+    return thin_out(f, keep);
+}
+
+/* ---- the mean of several --------------------------------------------------------------------- */
 
 static by_status add_values(const by_weights *file, const char *name, int64_t n, double *sum, float *values)
 {
@@ -389,17 +469,15 @@ static by_status average_one(by_params *p, int i, by_weights *const *files, int 
     return s;
 }
 
-by_status by_checkpoint_average(const char *out, int count, by_model *m, int *used)
+by_status by_checkpoint_average(const by_folder *f, int count, by_model *m, int *used)
 {
     by_params *p = by_model_params(m);
     int64_t *steps = by_alloc((size_t)count * sizeof *steps);
     by_weights **files = by_alloc_zero((size_t)count, sizeof *files);
     by_status s = steps && files ? BY_OK : BY_ERR_MEMORY;
-    *used = s == BY_OK ? newest(out, steps, count) : 0;
+    *used = s == BY_OK ? newest(f, steps, count) : 0;
     for (int k = 0; k < *used && s == BY_OK; k++) {
-        target name;
-        name_of(steps[k], &name);
-        char *path = by_sprintf("%s/%s/model.safetensors", out, name.name);
+        char *path = by_sprintf("%s/%s/model.safetensors", f->out, name_of(steps[k]).name);
         files[k] = path ? by_weights_open(path) : NULL;
         s = files[k] ? BY_OK : by_error_status();
         by_free(path);
@@ -410,16 +488,5 @@ by_status by_checkpoint_average(const char *out, int count, by_model *m, int *us
         by_weights_free(files[k]);
     by_free(files);
     by_free(steps);
-    return s;
-}
-
-by_status by_checkpoint_find(const char *out, char **dir)
-{
-    char *last = by_path_join(out, "last"), *state = last ? by_path_join(last, "trainer_state.json") : NULL;
-    by_status s = state ? BY_OK : BY_ERR_MEMORY;
-    *dir = state && by_file_exists(state) ? last : NULL;
-    by_free(state);
-    if (!*dir)
-        by_free(last);
     return s;
 }

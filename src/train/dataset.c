@@ -2,7 +2,9 @@
  * long as the files it came from keep their names, sizes and dates and the tokenizer is the same. */
 #include "train/dataset.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,10 +14,20 @@
 #include "base/json.h"
 #include "train/vocabulary.h"
 
+enum { INPUT_PART = 1 << 16 };
+
 static bool is_shard(const char *path)
 {
     size_t n = strlen(path);
     return n > 4 && strcmp(path + n - 4, ".bin") == 0;
+}
+
+/* Of a path, without the part that a new standard input will lose. */
+static size_t lasting_length(const char *path)
+{
+    const size_t n = strlen(path), tail = strlen(BY_FOLDER_NEW_INPUT);
+    const bool is_new = n > tail && strcmp(path + n - tail, BY_FOLDER_NEW_INPUT) == 0;
+    return is_new ? n - tail + strlen(BY_FOLDER_INPUT) : n;
 }
 
 static uint64_t files_hash(char *const *paths, int count, uint64_t seed)
@@ -23,36 +35,13 @@ static uint64_t files_hash(char *const *paths, int count, uint64_t seed)
     uint64_t h = seed;
     for (int i = 0; i < count; i++) {
         struct stat st;
-        h = by_hash(paths[i], strlen(paths[i]), h);
+        h = by_hash(paths[i], lasting_length(paths[i]), h);
         if (stat(paths[i], &st) != 0)
             continue;
         int64_t facts[3] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
         h = by_hash(facts, sizeof facts, h);
     }
     return h;
-}
-
-/* A character vocabulary is that of all the text, the held-out part included. */
-static by_tokenizer *train_chars(char *const *paths, int count)
-{
-    by_map *maps = by_alloc_zero((size_t)count + 1, sizeof *maps);
-    const char **texts = by_alloc_zero((size_t)count + 1, sizeof *texts);
-    size_t *sizes = by_alloc_zero((size_t)count + 1, sizeof *sizes);
-    by_tokenizer *t = NULL;
-    bool ok = maps && texts && sizes;
-    for (int i = 0; i < count && ok; i++) {
-        ok = by_map_open(&maps[i], paths[i]) == BY_OK;
-        texts[i] = (const char *)maps[i].data;
-        sizes[i] = maps[i].size;
-    }
-    if (ok)
-        t = by_tokenizer_new_chars(texts, sizes, count);
-    for (int i = 0; maps && i < count; i++)
-        by_map_close(&maps[i]);
-    by_free(maps);
-    by_free(texts);
-    by_free(sizes);
-    return t;
 }
 
 /* A vocabulary learnt from pairs of texts: they are written out for that. */
@@ -79,33 +68,57 @@ static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked
 }
 
 typedef struct facts {
-    uint64_t source;
+    uint64_t source, sum; /* sum: of the contents; 0 when it was not recorded */
     int64_t bytes, tokens;
 } facts;
 
 static by_status write_facts(const char *path, const facts *f)
 {
     by_buf text = {0};
-    by_buf_printf(&text, "{\n  \"source\": \"%016llx\",\n  \"bytes\": %lld,\n  \"tokens\": %lld\n}\n",
-                  (unsigned long long)f->source, (long long)f->bytes, (long long)f->tokens);
+    by_buf_printf(&text,
+                  "{\n  \"source\": \"%016llx\",\n  \"checksum\": \"%016llx\",\n  \"bytes\": %lld,\n  "
+                  "\"tokens\": %lld\n}\n",
+                  (unsigned long long)f->source, (unsigned long long)f->sum, (long long)f->bytes,
+                  (long long)f->tokens);
     by_status s = text.failed ? BY_ERR_MEMORY : by_file_write(path, text.data, text.size);
     by_buf_free(&text);
     return s;
 }
 
-/* False when there are none, or none that can be read: the shard is then made anew. */
+/* False when there are none, or none that can be read: the shard is then made again. */
 static bool read_facts(const char *path, facts *f)
 {
     cJSON *json = by_file_exists(path) ? by_json_load(path) : NULL;
-    const char *source = NULL;
-    bool ok = json && by_json_string(json, "source", NULL, &source) == BY_OK && source &&
+    const char *source = NULL, *sum = NULL;
+    bool ok = json && by_json_string(json, "checksum", NULL, &sum) == BY_OK &&
+              by_json_string(json, "source", NULL, &source) == BY_OK && source &&
               by_json_int(json, "bytes", 0, 0, INT64_C(1) << 52, &f->bytes) == BY_OK &&
               by_json_int(json, "tokens", 0, 0, INT64_C(1) << 52, &f->tokens) == BY_OK;
     if (ok)
         f->source = strtoull(source, NULL, 16);
+    f->sum = ok && sum ? strtoull(sum, NULL, 16) : 0;
     cJSON_Delete(json);
     by_error_clear();
     return ok;
+}
+
+/* Of the tokens, and of the documents where there are some; 0 when a file cannot be read. */
+static uint64_t contents_sum(const char *bin, const char *index)
+{
+    const char *const paths[] = {bin, index};
+    uint64_t sum = 0;
+    for (int i = 0; i < BY_COUNT(paths); i++) {
+        by_map map;
+        if (!paths[i])
+            continue;
+        if (by_map_open(&map, paths[i]) != BY_OK) {
+            by_error_clear();
+            return 0;
+        }
+        sum = sum * 31 + by_checksum(map.data, map.size);
+        by_map_close(&map);
+    }
+    return sum ? sum : 1;
 }
 
 /* One text of a run, tokenised: out/data/NAME.bin, of documents also NAME.docs, and NAME.json about it. */
@@ -117,14 +130,58 @@ typedef struct text {
     by_items items; /* of pairs of texts */
 } text;
 
+static by_status copy_input(const char *path)
+{
+    by_writer w;
+    char *part = by_alloc(INPUT_PART);
+    by_status s = part ? by_writer_open(&w, path) : BY_ERR_MEMORY;
+    if (s != BY_OK) {
+        by_free(part);
+        return s;
+    }
+    for (ssize_t n = 1; n > 0 && s == BY_OK;) {
+        n = read(STDIN_FILENO, part, INPUT_PART);
+        s = n >= 0 ? by_writer_put(&w, part, (size_t)n)
+                   : by_fail(BY_ERR_IO, "cannot read the standard input: %s", strerror(errno));
+    }
+    by_free(part);
+    if (s == BY_OK)
+        return by_writer_finish(&w);
+    by_writer_abort(&w);
+    return s;
+}
+
+/* The standard input is read more than once: it is kept in the run folder, where a run that goes on finds it.
+ * That of an earlier run stays beside a new one until the new run has started: see by_folder_take_input. */
+static by_status keep_input(by_folder *folder, bool resuming, char ***found, int *count)
+{
+    const char *name =
+        !resuming && by_folder_owns(folder, BY_FOLDER_INPUT) ? BY_FOLDER_NEW_INPUT : BY_FOLDER_INPUT;
+    char *path = by_path_join(folder->out, name);
+    *found = by_alloc_zero(1, sizeof **found);
+    by_status s = path && *found ? by_folder_claim_in(folder, "data", strchr(name, '/') + 1) : BY_ERR_MEMORY;
+    if (s == BY_OK && !(resuming && by_file_exists(path)))
+        s = copy_input(path);
+    if (s == BY_OK) {
+        **found = path;
+        *count = 1;
+        return BY_OK;
+    }
+    by_free(path);
+    by_free(*found);
+    return s;
+}
+
 /* The files behind one pattern after the other. */
-static by_status find_text(text *t, const char *name, const char *const *patterns, int n)
+static by_status find_text(text *t, const char *name, const char *const *patterns, int n, by_folder *folder,
+                           bool resuming)
 {
     *t = (text){.name = name};
     for (int i = 0; i < n; i++) {
         char **found, **more;
         int k, *languages;
-        BY_TRY(by_glob(patterns[i], &found, &k));
+        BY_TRY(strcmp(patterns[i], "-") == 0 ? keep_input(folder, resuming, &found, &k)
+                                             : by_glob(patterns[i], &found, &k));
         languages = by_resize(t->languages, (size_t)(t->count + k), sizeof *languages);
         t->languages = languages ? languages : t->languages;
         more = by_resize(t->paths, (size_t)(t->count + k), sizeof *more);
@@ -160,7 +217,7 @@ static by_tokenizer *make_tokenizer(const by_run_spec *spec, const char *asked, 
     if (by_vocabulary_asked(asked))
         return by_vocabulary_learn(spec, asked, d->kind, (const char *const *)x->paths, x->count, NULL);
     if (strcmp(asked, "char") == 0)
-        return train_chars(x->paths, x->count);
+        return by_tokenizer_new_chars_of((const char *const *)x->paths, x->count);
     return strcmp(asked, "byte") == 0 ? by_tokenizer_new_bytes() : by_tokenizer_load(asked);
 }
 
@@ -181,17 +238,17 @@ static by_status check_ways(const by_run_spec *spec)
                : BY_OK;
 }
 
-/* What a run that goes on has already, or what the spec asks for. */
+/* That of the checkpoint `from`, which a run that goes on has, or what the spec asks for. */
 static by_tokenizer *find_tokenizer(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
-                                    bool resuming, const text *x)
+                                    const char *from, const text *x)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
-    char *saved = by_path_join(data_dir, "tokenizer_config.json");
+    char *saved = by_path_join(from, "tokenizer_config.json");
     by_tokenizer *t = NULL;
     if (!saved)
         return NULL;
-    if (resuming && by_file_exists(saved))
-        t = by_tokenizer_load(data_dir);
+    if (from && by_file_exists(saved))
+        t = by_tokenizer_load(from);
     else if (spec->target_tokenizer)
         t = make_two(spec, d, data_dir, x);
     else
@@ -238,11 +295,13 @@ static uint64_t items_hash(const by_items *items, uint64_t h)
     return h;
 }
 
-static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec,
-                            const by_dataset *d, const char *bin, const char *index, facts *f)
+static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec, by_dataset *d,
+                            const char *bin, const char *index, facts *f)
 {
-    if (x->items.spec.count)
-        return by_parallel_build(t, &x->items.spec, bin, index, &f->bytes, &f->tokens);
+    by_parallel_spec pairs = x->items.spec;
+    pairs.found = &d->found;
+    if (pairs.count)
+        return by_parallel_build(t, &pairs, bin, index, &f->bytes, &f->tokens);
     by_docs_file *files = by_alloc_zero((size_t)x->count, sizeof *files);
     if (!files)
         return BY_ERR_MEMORY;
@@ -270,11 +329,12 @@ static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *
                              sizeof(int[2]), source);
         source = items_hash(&x->items, source);
         if (!read_facts(note, f) || f->source != source || !by_file_exists(bin) ||
-            (!lm && !by_file_exists(index))) {
+            (!lm && !by_file_exists(index)) || (f->sum && f->sum != contents_sum(bin, lm ? NULL : index))) {
             f->source = source;
             s = lm ? by_tokens_build(d->tokenizer, (const char *const *)x->paths, x->count, bin, &f->bytes,
                                      &f->tokens)
                    : build_docs(d->tokenizer, x, spec, d, bin, index, f);
+            f->sum = s == BY_OK ? contents_sum(bin, lm ? NULL : index) : 0;
             if (s == BY_OK)
                 s = write_facts(note, f);
         }
@@ -305,15 +365,41 @@ static uint64_t stream_hash(const by_tokens *t, uint64_t seed)
     return h;
 }
 
-static by_status open_text(by_dataset *d, const by_run_spec *spec, bool resuming, const text *train,
-                           const text *held)
+static by_status claim_data(by_folder *folder, const text *train, const text *held)
+{
+    static const char *const ends[] = {"bin", "docs", "json"};
+    BY_TRY(by_folder_claim_in(folder, "data", "text"));
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < BY_COUNT(ends) && (i == 0 || held->count); k++) {
+            char name[32];
+            by_format(name, sizeof name, "%s.%s", i ? held->name : train->name, ends[k]);
+            BY_TRY(by_folder_claim_in(folder, "data", name));
+        }
+    return BY_OK;
+}
+
+static by_status save_tokenizer(const by_dataset *d, by_folder *folder)
+{
+    char *stage;
+    BY_TRY(by_folder_stage(folder, &stage));
+    by_status s = by_tokenizer_save(d->tokenizer, stage);
+    if (s == BY_OK)
+        s = by_folder_place_files(folder, "data");
+    if (s != BY_OK)
+        by_folder_unstage(folder);
+    by_free(stage);
+    return s;
+}
+
+static by_status open_text(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from,
+                           const text *train, const text *held)
 {
     char *dir = by_path_join(spec->out, "data");
     facts f = {0}, fe = {0};
-    by_status s = dir ? by_dir_make(dir) : BY_ERR_MEMORY;
+    by_status s = dir ? claim_data(folder, train, held) : BY_ERR_MEMORY;
     if (s == BY_OK) {
-        d->tokenizer = find_tokenizer(spec, d, dir, resuming, train);
-        s = d->tokenizer ? by_tokenizer_save(d->tokenizer, dir) : by_error_status();
+        d->tokenizer = find_tokenizer(spec, d, dir, from, train);
+        s = d->tokenizer ? save_tokenizer(d, folder) : by_error_status();
     }
     if (s == BY_OK)
         s = open_parts(d, spec, dir, train, &f, &d->train, &d->docs);
@@ -388,8 +474,8 @@ static by_status check_languages(const by_dataset *d, const by_run_spec *spec)
     return BY_OK;
 }
 
-static by_status open_data(by_dataset *d, const by_run_spec *spec, bool resuming, const text *train,
-                           const text *held)
+static by_status open_data(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from,
+                           const text *train, const text *held)
 {
     int shards = 0;
     for (int i = 0; i < train->count; i++)
@@ -400,14 +486,25 @@ static by_status open_data(by_dataset *d, const by_run_spec *spec, bool resuming
         return by_fail(BY_ERR_ARGUMENT,
                        "%s: token shards do not tell sentences apart; the objective \"%s\" needs text",
                        train->paths[0], by_objective_name(d->kind));
-    BY_TRY(shards ? open_shards(d, spec) : open_text(d, spec, resuming, train, held));
+    BY_TRY(shards ? open_shards(d, spec) : open_text(d, spec, folder, from, train, held));
     if (d->kind != BY_OBJECTIVE_LM)
         return part_docs(d, spec);
     part_stream(d, spec);
     return BY_OK;
 }
 
-by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
+/* The standard input can be given once. */
+static by_status check_input(const by_run_spec *spec)
+{
+    int inputs = 0;
+    for (int i = 0; i < spec->data_count; i++)
+        inputs += strcmp(spec->data[i], "-") == 0;
+    for (int i = 0; i < spec->eval_count; i++)
+        inputs += strcmp(spec->eval_data[i], "-") == 0;
+    return inputs <= 1 ? BY_OK : by_fail(BY_ERR_ARGUMENT, "the standard input (-) can be read only once");
+}
+
+by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from)
 {
     text train = {0}, held = {0};
     *d = (by_dataset){.entropy = NAN};
@@ -416,15 +513,16 @@ by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming)
     BY_TRY(by_objective_choose(spec, &d->kind));
     BY_TRY(check_languages(d, spec));
     BY_TRY(check_two(d, spec));
-    by_status s = find_text(&train, "train", spec->data, spec->data_count);
+    BY_TRY(check_input(spec));
+    by_status s = find_text(&train, "train", spec->data, spec->data_count, folder, from != NULL);
     if (s == BY_OK)
-        s = find_text(&held, "eval", spec->eval_data, spec->eval_count);
+        s = find_text(&held, "eval", spec->eval_data, spec->eval_count, folder, from != NULL);
     if (s == BY_OK && d->kind == BY_OBJECTIVE_TRANSLATE)
         s = by_items_make(&train.items, spec, train.paths, train.count);
     if (s == BY_OK && d->kind == BY_OBJECTIVE_TRANSLATE && held.count)
         s = by_items_make(&held.items, spec, held.paths, held.count);
     if (s == BY_OK)
-        s = open_data(d, spec, resuming, &train, &held);
+        s = open_data(d, spec, folder, from, &train, &held);
     text_free(&train);
     text_free(&held);
     if (s != BY_OK)
@@ -444,5 +542,6 @@ void by_dataset_close(by_dataset *d)
         by_tokens_free(d->eval);
     by_tokens_free(d->train);
     by_tokenizer_free(d->tokenizer);
+    by_buf_free(&d->found);
     memset(d, 0, sizeof *d);
 }

@@ -5,6 +5,7 @@
 
 #include "banyan/train.h"
 #include "data/objective.h"
+#include "train/folder.h"
 
 typedef struct by_dataset {
     by_tokenizer *tokenizer; /* NULL when shards came without one */
@@ -21,11 +22,12 @@ typedef struct by_dataset {
     int64_t train_tokens, eval_tokens;
     double bytes_per_token; /* of the text; NaN when unknown */
     uint64_t fingerprint;   /* of the token streams: the same data gives the same */
+    by_buf found;           /* lines about the tables that were read, for people */
 } by_dataset;
 
-/* Open the data of a run: tokenise text once into out/data/, or open .bin shards as they are. A run that
- * resumes keeps its tokenizer. */
-by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, bool resuming);
+/* Open the data of a run: tokenise text once into out/data/, or open .bin shards as they are. from: the
+ * checkpoint that a run goes on from, whose tokenizer it keeps, or NULL. */
+by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from);
 void by_dataset_close(by_dataset *d); /* zero state is legal */
 
 /* Make rows and, when held, eval_rows for a model, once sizes are known. */

@@ -12,6 +12,7 @@ typedef struct look {
     by_model *model;
     by_samples rows;
     char *folder; /* where the text is tokenised */
+    by_folder opened;
 } look;
 
 static by_status make_folder(look *l)
@@ -116,7 +117,8 @@ static by_status look_at(look *l, by_device *d, int count, by_status (*show)(voi
                          void *user)
 {
     BY_TRY(make_folder(l));
-    BY_TRY(by_dataset_open(&l->data, &l->spec, false));
+    BY_TRY(by_folder_open(&l->opened, l->folder));
+    BY_TRY(by_dataset_open(&l->data, &l->spec, &l->opened, NULL));
     BY_TRY(make_model(l, d));
     if (l->spec.seq <= 0)
         l->spec.seq = by_model_context(l->model);
@@ -133,12 +135,13 @@ static by_status look_at(look *l, by_device *d, int count, by_status (*show)(voi
 by_status by_train_examples(by_device *d, const by_run_spec *spec, int count,
                             by_status (*show)(void *user, const by_example *e), void *user)
 {
-    look l = {.spec = *spec};
+    look l = {.spec = *spec, .opened = {.lock = -1}};
     by_error_clear();
     by_status s = look_at(&l, d, count, show, user);
     by_samples_free(&l.rows);
     by_dataset_close(&l.data);
     by_model_free(l.model);
+    by_folder_close(&l.opened);
     if (l.folder && by_dir_remove(l.folder) != BY_OK && s == BY_OK)
         s = by_error_status();
     by_free(l.folder);

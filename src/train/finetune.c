@@ -12,6 +12,7 @@
 #include "train/ahead.h"
 #include "train/checkpoint.h"
 #include "train/folder.h"
+#include "train/usual.h"
 #include "train/work.h"
 
 typedef struct tuning {
@@ -24,13 +25,16 @@ typedef struct tuning {
     by_model *model;
     by_trainer *trainer;
     by_passes *passes; /* of evaluation */
+    by_memory *memory; /* of their activations */
     by_log *log;
     by_ahead ahead;
     char *last; /* the checkpoint it goes on from, or NULL */
     by_run_state state;
+    int64_t first_steps;  /* that it began with */
+    bool longer;          /* more than recorded are asked for */
     by_row_groups groups; /* of the present epoch */
     int64_t epoch, epoch_steps;
-    int lock;
+    by_folder folder;
     double started;
     by_finetune_result *result;
 } tuning;
@@ -109,149 +113,37 @@ static by_status open_model(tuning *t)
     return by_checkpoint_load(t->last, t->model, &t->state);
 }
 
-/* ---- what learns, and how fast --------------------------------------------------------------- */
-
-/* The layer in a parameter's name, "encoder.layer.11.output": 11. -1: none. */
-static int layer_in(const char *name)
-{
-    for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
-        char *end;
-        long n = strtol(at + 1, &end, 10);
-        if (end > at + 1 && (*end == '.' || !*end))
-            return (int)n;
-    }
-    return -1;
-}
-
-/* 0: before the first layer; i + 1: layer i; layers + 1: behind the last. */
-static int depth_of(const by_model *m, int param)
-{
-    const by_params *p = by_model_params(m);
-    const int layer = layer_in(by_params_name(p, param));
-    if (layer >= 0)
-        return BY_MIN(layer, by_model_layers(m) - 1) + 1;
-    for (int i = 0; i < param; i++)
-        if (layer_in(by_params_name(p, i)) >= 0)
-            return by_model_layers(m) + 1;
-    return 0;
-}
-
-/* Depths below this are frozen. */
-static by_status frozen_depth(const tuning *t, int *out)
-{
-    const char *freeze = t->spec.freeze;
-    const int layers = by_model_layers(t->model);
-    *out = 0;
-    if (!freeze)
-        return BY_OK;
-    char *end;
-    long n = strtol(freeze, &end, 10);
-    if (strcmp(freeze, "embeddings") == 0)
-        n = 0;
-    else if (strcmp(freeze, "body") == 0)
-        n = layers;
-    else if (end == freeze || *end || n < 0 || n > layers)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "what is to be frozen is \"embeddings\", \"body\" or a number of layers up to %d, not "
-                       "\"%s\"",
-                       layers, freeze);
-    *out = (int)n + 1;
-    return BY_OK;
-}
-
-static by_status set_rates(tuning *t)
-{
-    by_params *p = by_model_params(t->model);
-    const double decay = t->spec.layer_decay > 0 ? t->spec.layer_decay : 1;
-    const int top = by_model_layers(t->model) + 1;
-    int frozen;
-    BY_TRY(frozen_depth(t, &frozen));
-    t->result->trained = 0;
-    for (int i = 0; i < by_params_count(p); i++) {
-        const int depth = depth_of(t->model, i);
-        const double scale = depth < frozen ? 0 : pow(decay, top - depth);
-        by_params_set_rate(p, i, scale);
-        int64_t n = scale != 0;
-        for (int k = 0; k < by_params_rank(p, i); k++)
-            n *= by_params_shape(p, i)[k];
-        t->result->trained += n;
-    }
-    return BY_OK;
-}
-
-/* ---- class weights --------------------------------------------------------------------------- */
-
-/* Those that make every label count the same in all: cases / (labels * cases of the label). */
-static void balance(const by_cases *c, int labels, float *weights)
-{
-    double all = 0;
-    for (int i = 0; i < labels; i++)
-        weights[i] = 0;
-    for (int i = 0; i < c->count; i++)
-        for (int k = 0; k < c->list[i].n_labels; k++) {
-            weights[c->list[i].values[k]]++;
-            all++;
-        }
-    for (int i = 0; i < labels; i++)
-        weights[i] = weights[i] > 0 ? (float)(all / labels / weights[i]) : 0;
-}
-
-static by_status parse_weights(const char *list, int labels, float *weights)
-{
-    const char *at = list;
-    for (int i = 0; i < labels; i++) {
-        char *end;
-        weights[i] = strtof(at, &end);
-        if (end == at || !(weights[i] >= 0) || !isfinite(weights[i]) || *end != (i + 1 < labels ? ',' : '\0'))
-            return by_fail(
-                BY_ERR_ARGUMENT,
-                "class weights are \"balanced\" or %d numbers with commas, one for each label, not "
-                "\"%s\"",
-                labels, list);
-        at = end + 1;
-    }
-    return BY_OK;
-}
-
-static by_status set_weights(tuning *t)
-{
-    const char *list = t->spec.class_weights;
-    const int labels = by_model_labels(t->model);
-    if (!list)
-        return BY_OK;
-    if (!by_work_has_names(t->spec.reading.kind) || t->spec.reading.separator)
-        return by_fail(BY_ERR_ARGUMENT, "class weights are for tasks where one label of several is right");
-    t->train.weights = by_alloc_zero((size_t)labels, sizeof *t->train.weights);
-    if (!t->train.weights)
-        return BY_ERR_MEMORY;
-    if (strcmp(list, "balanced") != 0)
-        return parse_weights(list, labels, t->train.weights);
-    balance(&t->train.cases, labels, t->train.weights);
-    return BY_OK;
-}
-
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-static void fill_defaults(tuning *t)
+static by_status fill_defaults(tuning *t)
 {
     by_finetune_spec *s = &t->spec;
     const int together = t->train.rows.spec.together;
+    if (s->batch <= 0)
+        s->batch = by_usual_tuning_batch(t->train.rows.count);
     s->batch = BY_MAX(s->batch / together, 1) * together;
     s->accumulate = BY_MAX(s->accumulate, 1);
     const int64_t rows = (int64_t)s->batch * s->accumulate;
     t->epoch_steps = (t->train.rows.count + rows - 1) / rows;
     if (s->steps <= 0)
-        s->steps = BY_MAX((int64_t)ceil((s->epochs > 0 ? s->epochs : 3) * (double)t->epoch_steps), 1);
+        s->steps = BY_MAX(
+            (int64_t)ceil((s->epochs > 0 ? s->epochs : by_usual_tuning_epochs((double)t->epoch_steps)) *
+                          (double)t->epoch_steps),
+            1);
     s->schedule.steps = s->steps;
+    t->first_steps = s->steps;
+    if (t->last)
+        BY_TRY(by_folder_recall(s->out, s->steps, &t->first_steps, &t->longer));
     if (s->schedule.warmup < 0)
-        s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)s->steps);
+        s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)t->first_steps);
     if (s->eval_every <= 0)
-        s->eval_every = t->epoch_steps;
+        s->eval_every = by_usual_eval_steps(t->epoch_steps, t->has_eval ? t->eval.rows.count : 0, rows);
     if (s->save_every <= 0)
         s->save_every = s->eval_every;
     s->log_every = BY_MAX(s->log_every, 1);
     s->keep = BY_MAX(s->keep, 1);
     t->epoch = -1;
+    return BY_OK;
 }
 
 /* What decides the course of the run. NULL when memory is out. */
@@ -269,13 +161,14 @@ static cJSON *facts(const tuning *t)
                    {"batch", s->batch},
                    {"accumulate", s->accumulate},
                    {"steps", (double)s->steps},
+                   {"first_steps", (double)t->first_steps},
                    {"seed", (double)s->seed},
                    {"learning_rate", s->schedule.rate},
                    {"warmup_steps", (double)s->schedule.warmup},
                    {"schedule", s->schedule.kind},
-                   {"beta1", s->optimizer.beta1},
-                   {"beta2", s->optimizer.beta2},
-                   {"eps", s->optimizer.eps},
+                   {"beta1", BY_MAX(s->optimizer.beta1, 0)},
+                   {"beta2", BY_MAX(s->optimizer.beta2, 0)},
+                   {"eps", BY_MAX(s->optimizer.eps, 0)},
                    {"weight_decay", s->optimizer.weight_decay},
                    {"max_grad_norm", s->optimizer.max_grad_norm},
                    {"layer_decay", s->layer_decay > 0 ? s->layer_decay : 1},
@@ -302,7 +195,7 @@ static cJSON *facts(const tuning *t)
         ok = cJSON_AddStringToObject(json, names[i].key, names[i].value ? names[i].value : "") != NULL;
     for (int i = 0; i < BY_COUNT(numbers) && ok; i++)
         ok = cJSON_AddNumberToObject(json, numbers[i].key, numbers[i].value) != NULL;
-    if (ok)
+    if (ok && by_folder_add_options(json, s->options))
         return json;
     cJSON_Delete(json);
     by_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
@@ -314,9 +207,20 @@ static by_status record(const tuning *t)
     cJSON *json = facts(t);
     if (!json)
         return BY_ERR_MEMORY;
-    by_status s = t->state.step > 0
-                      ? by_folder_compare(t->spec.out, json, ",banyan,command,device,model,data,eval_data,")
-                      : by_folder_record(t->spec.out, json);
+    by_status s = by_folder_record(t->spec.out, json);
+    cJSON_Delete(json);
+    return s;
+}
+
+static by_status check(const tuning *t)
+{
+    cJSON *json = facts(t);
+    if (!json)
+        return BY_ERR_MEMORY;
+    by_status s =
+        by_folder_compare(t->spec.out, json,
+                          t->longer ? ",banyan,command,options,device,model,data,eval_data,first_steps,steps,"
+                                    : ",banyan,command,options,device,model,data,eval_data,first_steps,");
     cJSON_Delete(json);
     return s;
 }
@@ -342,28 +246,74 @@ static by_status make_works(tuning *t)
     return by_work_open(&t->eval, &t->eval_cases, t->model, t->tokenizer, &t->spec.work);
 }
 
+/* With overwrite an earlier run stays as it is until everything is open. */
+static by_status open_folder(tuning *t)
+{
+    const by_finetune_spec *s = &t->spec;
+    BY_TRY(by_folder_enter(&t->folder,
+                           &(by_folder_use){.out = s->out,
+                                            .overwrite = s->overwrite,
+                                            .leaves_model = true,
+                                            .model = s->model,
+                                            .inputs = {{(const char *const[]){s->data, s->eval_data}, 2}},
+                                            .report = s->report,
+                                            .user = s->user}));
+    return s->overwrite ? BY_OK : by_checkpoint_find(&t->folder, &t->last);
+}
+
+/* Passes of evaluation, for rows of all lengths, share their activations. */
+static by_status make_passes(tuning *t)
+{
+    t->passes =
+        by_passes_new(t->model, &(by_pass_spec){.grads = BY_GRAD_NONE, .memory = &t->memory}, FEW_PASSES);
+    return t->passes ? BY_OK : by_error_status();
+}
+
+/* The largest batches come first: theirs is the memory that all others use, and the run needs no more later.
+ */
+static by_status plan_memory(tuning *t)
+{
+    BY_TRY(by_work_largest(&t->train, t->spec.batch));
+    if (!by_trainer_program(t->trainer, &t->train.batch.batch))
+        return by_error_status();
+    if (t->has_eval) {
+        BY_TRY(by_work_largest(&t->eval, t->eval.spec.batch));
+        if (!by_passes_get(t->passes, &t->eval.batch.batch))
+            return by_error_status();
+    }
+    t->result->activation_bytes = by_trainer_bytes(t->trainer) + by_passes_bytes(t->passes);
+    t->result->state_bytes = by_trainer_state_bytes(t->trainer);
+    return BY_OK;
+}
+
 static by_status set_up(tuning *t)
 {
     by_finetune_spec *s = &t->spec;
-    t->state.best_eval = NAN;
+    t->state.best_eval = t->state.best_loss = NAN;
     BY_TRY(open_data(t));
-    BY_TRY(by_folder_lock(s->out, &t->lock));
-    BY_TRY(s->overwrite ? by_folder_forget(s->out) : by_checkpoint_clean(s->out, false));
-    BY_TRY(by_checkpoint_find(s->out, &t->last));
+    BY_TRY(open_folder(t));
     BY_TRY(open_model(t));
     BY_TRY(make_works(t));
-    fill_defaults(t);
-    BY_TRY(record(t));
-    if (t->state.step > 0)
-        BY_TRY(by_checkpoint_mend(s->out, &t->state, s->keep));
-    BY_TRY(set_weights(t));
-    BY_TRY(set_rates(t));
+    BY_TRY(fill_defaults(t));
+    if (t->last)
+        BY_TRY(check(t));
+    BY_TRY(by_tuning_weights(&t->train, s->class_weights));
+    BY_TRY(by_tuning_rates(t->model, s->layer_decay, s->freeze, &t->result->trained));
     t->trainer = by_trainer_new(t->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
-                                                             .seed = s->seed});
-    t->passes = by_passes_new(t->model, &(by_pass_spec){.grads = BY_GRAD_NONE}, FEW_PASSES);
-    t->log = t->trainer && t->passes ? by_log_open(s->out, t->state.step) : NULL;
+                                                             .seed = s->seed,
+                                                             .many_shapes = true});
+    BY_TRY(t->trainer ? make_passes(t) : by_error_status());
+    BY_TRY(plan_memory(t));
+    if (t->last) {
+        BY_TRY(by_checkpoint_mend(&t->folder, &t->state, s->keep));
+        BY_TRY(t->longer ? record(t) : BY_OK);
+    } else { /* everything that the run needs is open: what an earlier one left may go */
+        BY_TRY(s->overwrite ? by_folder_forget(&t->folder) : BY_OK);
+        BY_TRY(record(t));
+    }
+    t->log = by_log_open(&t->folder, t->state.step);
     if (!t->log)
         return by_error_status();
     by_trainer_set_steps(t->trainer, t->state.step);
@@ -384,6 +334,7 @@ static void tear_down(tuning *t)
     by_row_groups_free(&t->groups);
     by_log_close(t->log);
     by_passes_free(t->passes);
+    by_memory_free(t->memory);
     by_trainer_free(t->trainer);
     by_work_close(&t->train);
     by_work_close(&t->eval);
@@ -391,8 +342,7 @@ static void tear_down(tuning *t)
     by_cases_close(&t->eval_cases);
     by_model_free(t->model);
     by_tokenizer_free(t->tokenizer);
-    if (t->lock >= 0)
-        close(t->lock);
+    by_folder_close(&t->folder);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -436,11 +386,9 @@ static by_status train_step(tuning *t)
 
 static by_status save(tuning *t, bool is_best)
 {
-    BY_TRY(by_checkpoint_save(t->spec.out, t->model, t->tokenizer, &t->state, is_best, t->spec.keep));
-    char *title = by_sprintf("%s", by_model_class(t->model));
-    by_status s = title ? by_log_draw(t->log, title) : BY_ERR_MEMORY;
-    by_free(title);
-    return s;
+    BY_TRY(by_checkpoint_save(&t->folder, t->model, t->tokenizer, &t->state, is_best, t->spec.keep));
+    by_log_draw(t->log, t->model, by_work_title(t->spec.reading.kind), by_work_loss_unit(&t->spec.reading));
+    return BY_OK;
 }
 
 static bool evaluates(const tuning *t)
@@ -455,6 +403,13 @@ static bool is_due(const tuning *t)
            t->state.step % t->spec.save_every == 0;
 }
 
+/* Of models with equal scores, the one with the lower loss is better: a small evaluation set often ties. */
+static bool is_better(const by_verdict *v, const by_run_state *best)
+{
+    return isnan(best->best_eval) || v->score > best->best_eval ||
+           (v->score == best->best_eval && v->loss < best->best_loss);
+}
+
 /* What happens between two steps. *stop is set when the run is to end early. */
 static by_status after_step(tuning *t, by_report *p, by_verdict *v, bool *stop)
 {
@@ -467,17 +422,18 @@ static by_status after_step(tuning *t, by_report *p, by_verdict *v, bool *stop)
         p->eval_loss = v->loss;
         p->metrics = v->metrics;
         p->n_metrics = v->n_metrics;
-        is_best = isnan(t->state.best_eval) || v->score > t->state.best_eval;
+        is_best = is_better(v, &t->state);
         t->state.stale = is_best ? 0 : t->state.stale + 1;
         if (is_best) {
             t->state.best_eval = v->score;
+            t->state.best_loss = v->loss;
             t->state.best_step = t->state.step;
         }
         *stop = s->patience > 0 && t->state.stale >= s->patience;
         t->result->stopped_early = *stop && !last;
     }
     if (p->evaluated || last || t->state.step % s->log_every == 0)
-        BY_TRY(by_log_write(t->log, p));
+        by_log_write(t->log, p);
     if (last || *stop || is_best || t->state.step % s->save_every == 0) {
         BY_TRY(save(t, is_best));
         p->saved = true;
@@ -539,8 +495,7 @@ static by_status take_best(tuning *t)
     by_model_free(t->model);
     t->trainer = NULL;
     t->model = t->eval.model = t->eval.rows.model = m;
-    t->passes = by_passes_new(m, &(by_pass_spec){.grads = BY_GRAD_NONE}, FEW_PASSES);
-    return t->passes ? BY_OK : by_error_status();
+    return make_passes(t);
 }
 
 /* Leave the model in the folder itself, as anyone would expect to find it. */
@@ -553,8 +508,7 @@ static by_status finish(tuning *t)
         BY_TRY(by_work_judge(&t->eval, t->passes, s->predictions, &t->result->best));
     t->result->evaluated = t->has_eval;
     t->result->best_step = t->has_eval ? t->state.best_step : t->state.step;
-    BY_TRY(by_model_save(t->model, s->out, BY_F32));
-    return by_tokenizer_save(t->tokenizer, s->out);
+    return by_checkpoint_leave(&t->folder, t->model, t->tokenizer);
 }
 
 static by_status run(tuning *t)
@@ -565,14 +519,25 @@ static by_status run(tuning *t)
     r->parameters = by_params_elements(by_model_params(t->model));
     r->labels = by_model_labels(t->model);
     by_report p = by_report_empty();
-    char *note =
-        by_sprintf("%s: %.2f M parameters, %.2f M of them learn; %d cases in %d rows, %d for evaluation",
-                   by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6,
-                   t->train.cases.count, t->train.rows.count, t->has_eval ? t->eval.cases.count : 0);
+    by_buf note = {0};
+    by_cases_describe(&t->train.cases, &note);
+    by_buf_puts(&note, "\n");
+    if (t->has_eval) {
+        by_cases_describe(&t->eval.cases, &note);
+        by_buf_puts(&note, "\n");
+    }
+    by_buf_printf(&note,
+                  "%s: %.2f M parameters, %.2f M of them learn; %d cases in %d rows, %d for evaluation; %lld "
+                  "steps of %d rows, evaluated every %lld; memory %.0f MiB of parameters and optimiser, %.0f "
+                  "MiB of activations",
+                  by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6,
+                  t->train.cases.count, t->train.rows.count, t->has_eval ? t->eval.cases.count : 0,
+                  (long long)t->spec.steps, t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every,
+                  (double)r->state_bytes / 1048576.0, (double)r->activation_bytes / 1048576.0);
     p.step = t->state.step;
-    p.note = note;
+    p.note = note.failed ? "" : note.data;
     by_ahead_report(&t->ahead, &p);
-    by_free(note);
+    by_buf_free(&note);
     by_status s = tune(t);
     r->steps = t->state.step;
     return s == BY_OK ? finish(t) : s;
@@ -583,12 +548,15 @@ by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetun
     if (!d || !spec || !result)
         return by_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     by_error_clear();
-    tuning t = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
+    tuning t = {
+        .device = d, .spec = *spec, .folder = {.lock = -1}, .started = by_seconds(), .result = result};
     *result = (by_finetune_result){.loss = NAN};
     by_status s =
         spec->predictions && !spec->eval_data
             ? by_fail(BY_ERR_ARGUMENT, "predictions are made on evaluation data, and there are none")
             : run(&t);
+    if (s != BY_OK && s != BY_ERR_CANCELLED && t.state.step == 0)
+        by_folder_abandon(&t.folder); /* it did not come to its first step */
     result->seconds = by_seconds() - t.started;
     tear_down(&t);
     return s;

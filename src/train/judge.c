@@ -141,6 +141,7 @@ static by_status judge_group(judge *j, const by_row_groups *groups, int g)
     BY_TRY(by_pass_read(p, by_pass_loss(p), &loss));
     j->loss += (double)loss * (double)counted;
     j->counted += counted;
+    BY_TRY(by_pass_finite(w->model, &loss, counted > 0));
     if (w->cases.spec.kind >= BY_WORK_MLM)
         return BY_OK;
     BY_TRY(read_out(j, p, 0, by_pass_io(p)->logits));

@@ -3,22 +3,21 @@
 #ifndef BY_TRAIN_LOG_H
 #define BY_TRAIN_LOG_H
 
-#include "banyan/train.h"
+#include "train/folder.h"
 
 typedef struct by_log by_log;
 
 /* Open the logs of a run folder at a step: metrics of later steps, written before a crash, are cut off; those
- * before stay. */
-by_log *by_log_open(const char *out, int64_t step);
+ * before stay. The folder is borrowed. Logs never end a run: a file that cannot be written is given up with
+ * one warning. NULL only when memory is out. */
+by_log *by_log_open(by_folder *f, int64_t step);
 void by_log_close(by_log *l);
 
-/* Remove the logs of an earlier run. */
-by_status by_log_remove(const char *out);
-
 /* One line of metrics.jsonl, and the same to TensorBoard. */
-by_status by_log_write(by_log *l, const by_report *r);
+void by_log_write(by_log *l, const by_report *r);
 
-/* Draw loss.svg from everything logged so far. */
-by_status by_log_draw(by_log *l, const char *title);
+/* Draw loss.svg from everything logged so far: training and held-out loss, and the metric that decides where
+ * there is one. loss_unit: "nats per token". */
+void by_log_draw(by_log *l, const by_model *m, const char *task, const char *loss_unit);
 
 #endif

@@ -52,6 +52,12 @@ static by_program *build(by_update *u, by_params *p)
     return by_compile(g, &(by_compile_spec){0});
 }
 
+/* 0 asks for the usual value, a negative number for 0. */
+static double or_usual(double value, double usual)
+{
+    return value == 0 ? usual : BY_MAX(value, 0);
+}
+
 by_update *by_update_new(by_params *p, const by_optimizer_spec *spec)
 {
     if (!p || !spec) {
@@ -67,12 +73,9 @@ by_update *by_update_new(by_params *p, const by_optimizer_spec *spec)
         return NULL;
     u->spec = *spec;
     u->by_chance = p->without_masters;
-    if (u->spec.beta1 == 0)
-        u->spec.beta1 = 0.9;
-    if (u->spec.beta2 == 0)
-        u->spec.beta2 = 0.95;
-    if (u->spec.eps == 0)
-        u->spec.eps = 1e-8;
+    u->spec.beta1 = or_usual(u->spec.beta1, 0.9);
+    u->spec.beta2 = or_usual(u->spec.beta2, 0.95);
+    u->spec.eps = or_usual(u->spec.eps, 1e-8);
     u->program = build(u, p);
     if (!u->program) {
         by_free(u);

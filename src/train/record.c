@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "train/folder.h"
 #include "train/run.h"
+#include "train/usual.h"
 
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
 static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
@@ -41,9 +42,9 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
         {"learning_rate", s->schedule.rate, false},
         {"min_learning_rate", s->schedule.min_rate, false},
         {"warmup_steps", (double)s->schedule.warmup, false},
-        {"beta1", s->optimizer.beta1, false},
-        {"beta2", s->optimizer.beta2, false},
-        {"eps", s->optimizer.eps, false},
+        {"beta1", BY_MAX(s->optimizer.beta1, 0), false},
+        {"beta2", BY_MAX(s->optimizer.beta2, 0), false},
+        {"eps", BY_MAX(s->optimizer.eps, 0), false},
         {"momentum", s->optimizer.momentum, false},
         {"weight_decay", s->optimizer.weight_decay, false},
         {"max_grad_norm", s->optimizer.max_grad_norm, false},
@@ -97,8 +98,11 @@ by_status by_run_record(const train_run *r)
     bool ok =
         json && files && cJSON_AddStringToObject(json, "banyan", by_version()) &&
         cJSON_AddStringToObject(json, "command", s->command ? s->command : "") &&
+        cJSON_AddStringToObject(json, "recipe", s->recipe ? s->recipe : "") &&
         cJSON_AddStringToObject(json, "device", by_device_description(r->device)) &&
         cJSON_AddNumberToObject(json, "parameters", (double)by_params_elements(by_model_params(r->model))) &&
+        cJSON_AddNumberToObject(json, "first_steps", (double)r->first_steps) &&
+        cJSON_AddNumberToObject(json, "eval_batches", (double)s->eval_batches) &&
         cJSON_AddNumberToObject(json, "train_tokens", (double)r->data.train_tokens) &&
         cJSON_AddNumberToObject(json, "eval_tokens", (double)r->data.eval_tokens);
     if (ok && isfinite(r->data.entropy))
@@ -109,30 +113,17 @@ by_status by_run_record(const train_run *r)
         ok = cJSON_AddNumberToObject(json, f[i].key, f[i].value) != NULL;
     for (int i = 0; i < s->data_count && ok; i++)
         ok = cJSON_AddItemToArray(files, cJSON_CreateString(s->data[i]));
-    char *path = by_path_join(s->out, "run.json");
     by_status status = BY_ERR_MEMORY;
-    if (ok && path && cJSON_AddItemToObject(json, "data", files)) {
+    ok = ok && by_folder_add_options(json, s->options);
+    if (ok && cJSON_AddItemToObject(json, "data", files)) {
         files = NULL; /* the object has it now */
-        status = by_json_write(path, json);
+        status = by_folder_record(s->out, json);
     } else {
         by_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
     }
     cJSON_Delete(files);
     cJSON_Delete(json);
-    by_free(path);
     return status;
-}
-
-static by_status differs(const train_run *r, const char *key, const char *was, const char *asked)
-{
-    if (strcmp(key, "data_fingerprint") == 0)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "the run in %s was started with other data; use another folder, or start it afresh",
-                       r->spec.out);
-    return by_fail(
-        BY_ERR_ARGUMENT,
-        "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
-        r->spec.out, key, was, asked);
 }
 
 static by_status compare_names(const train_run *r, const cJSON *json)
@@ -142,13 +133,14 @@ static by_status compare_names(const train_run *r, const cJSON *json)
     for (int i = 0; i < NAMES; i++) {
         const char *was = "";
         BY_TRY(by_json_string(json, names[i].key, names[i].before, &was));
-        if (strcmp(was, names[i].value) != 0)
-            return differs(r, names[i].key, was, names[i].value);
+        const bool path = strstr(names[i].key, "tokenizer") != NULL;
+        if (path ? !by_folder_same_path(json, was, names[i].value) : strcmp(was, names[i].value) != 0)
+            return by_folder_differs(r->spec.out, names[i].key, was, names[i].value);
     }
     return BY_OK;
 }
 
-/* More steps are fine where the schedule does not depend on their number. */
+/* A run may be made longer; fewer steps are fine where the schedule does not depend on their number. */
 static by_status compare_facts(const train_run *r, const by_model *asked, const cJSON *json)
 {
     fact f[MAX_FACTS];
@@ -159,11 +151,11 @@ static by_status compare_facts(const train_run *r, const by_model *asked, const 
         double was = NAN;
         char text[2][32];
         BY_TRY(by_json_double(json, f[i].key, f[i].younger ? 0 : NAN, -INFINITY, INFINITY, &was));
-        if (was == f[i].value || (free_steps && strcmp(f[i].key, "steps") == 0))
+        if (was == f[i].value || ((free_steps || r->longer) && strcmp(f[i].key, "steps") == 0))
             continue;
-        snprintf(text[0], sizeof text[0], "%.10g", was);
-        snprintf(text[1], sizeof text[1], "%.10g", f[i].value);
-        return differs(r, f[i].key, text[0], text[1]);
+        by_format(text[0], sizeof text[0], "%.10g", was);
+        by_format(text[1], sizeof text[1], "%.10g", f[i].value);
+        return by_folder_differs(r->spec.out, f[i].key, text[0], text[1]);
     }
     return BY_OK;
 }
@@ -171,6 +163,8 @@ static by_status compare_facts(const train_run *r, const by_model *asked, const 
 by_model_shape by_run_shape(const train_run *r)
 {
     by_model_shape shape = r->spec.shape;
+    if (r->data.kind == BY_OBJECTIVE_TRANSLATE && shape.dropout < 0)
+        shape.dropout = by_usual_dropout(r->data.train_part.count);
     if (r->data.tokenizer) {
         shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
         shape.target_vocab = by_tokenizer_target_vocab_size(r->data.tokenizer);
@@ -197,11 +191,9 @@ void by_run_tokens(const by_dataset *d, by_model *m)
 /* A run goes on only as it began. */
 by_status by_run_check(const train_run *r)
 {
-    char *path = by_path_join(r->spec.out, "run.json");
-    cJSON *json = path ? by_json_load(path) : NULL;
-    by_free(path);
+    cJSON *json = by_folder_read(r->spec.out);
     if (!json)
-        return by_fail_context("%s: there is a checkpoint but no readable run.json", r->spec.out);
+        return by_error_status();
     by_status s = compare_names(r, json);
     if (s == BY_OK && r->spec.init_from) {
         s = compare_facts(r, r->model, json);

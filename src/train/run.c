@@ -2,12 +2,12 @@
  * stopped. */
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "io/hf.h"
 #include "train/folder.h"
 #include "train/run.h"
+#include "train/usual.h"
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
@@ -68,28 +68,28 @@ static double epoch_steps(const train_run *r)
     return by_objective_batches(r->data.rows, r->spec.batch) / r->spec.accumulate;
 }
 
-/* Narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600. Encoders, whose norms stand
- * behind the sums, learn hidden tokens better with a third of that. */
-static double usual_rate(const train_run *r)
+static double usual_epochs(const train_run *r)
 {
-    if (r->spec.optimizer.kind == BY_ADAFACTOR)
-        return 0.03; /* times the size of each parameter */
-    double rate = BY_MIN(0.384 / by_model_width(r->model), 3e-3);
-    return r->data.kind == BY_OBJECTIVE_LM || r->data.kind == BY_OBJECTIVE_FIM ? rate : rate / 3;
+    return r->spec.init_from && r->data.kind == BY_OBJECTIVE_TRANSLATE
+               ? by_usual_tuning_epochs(epoch_steps(r))
+               : by_usual_epochs(r->data.kind, epoch_steps(r));
 }
 
-static void fill_defaults(train_run *r)
+static by_status fill_defaults(train_run *r)
 {
     by_run_spec *s = &r->spec;
     if (s->steps <= 0)
-        s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : 1) * epoch_steps(r)), 1);
+        s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : usual_epochs(r)) * epoch_steps(r)), 1);
     s->schedule.steps = s->steps;
-    if (s->schedule.rate <= 0)
-        s->schedule.rate = usual_rate(r);
+    r->first_steps = s->steps;
+    if (r->last)
+        BY_TRY(by_folder_recall(s->out, s->steps, &r->first_steps, &r->longer));
+    if (s->schedule.rate < 0)
+        s->schedule.rate = by_usual_rate(r->data.kind, s->optimizer.kind, by_model_width(r->model));
     if (s->schedule.min_rate < 0)
         s->schedule.min_rate = s->schedule.rate / 10;
     if (s->schedule.warmup < 0)
-        s->schedule.warmup = BY_MIN(100, s->steps / 10);
+        s->schedule.warmup = by_usual_warmup(r->data.kind, r->first_steps);
     if (s->eval_every <= 0)
         s->eval_every = BY_MAX(s->steps / 10, 1);
     if (s->save_every <= 0)
@@ -97,6 +97,7 @@ static void fill_defaults(train_run *r)
     if (s->log_every <= 0)
         s->log_every = BY_MAX(s->steps / 10000, 1);
     s->keep = BY_MAX(BY_MAX(s->keep, s->average), 1);
+    return BY_OK;
 }
 
 static by_status name_languages(train_run *r)
@@ -137,7 +138,8 @@ static by_status set_up_steps(train_run *r)
 static by_status open_log(train_run *r)
 {
     const by_run_spec *s = &r->spec;
-    r->log = by_log_open(s->out, r->state.step);
+    const bool measured = s->report && !s->no_peak && r->state.step < s->steps;
+    r->log = by_log_open(&r->folder, r->state.step);
     if (!r->log)
         return by_error_status();
     r->ahead = (by_ahead){.trainer = r->trainer,
@@ -145,33 +147,58 @@ static by_status open_log(train_run *r)
                           .log_every = s->log_every,
                           .steps = s->steps,
                           .started = r->started,
-                          .peak = by_device_peak(r->device, s->dtype),
+                          .peak = measured ? by_device_peak(r->device, s->dtype) : NAN,
+                          .dtype = s->dtype,
                           .report = s->report,
                           .user = s->user,
                           .wanted = s->ahead};
     return BY_OK;
 }
 
+/* With overwrite an earlier run stays as it is until everything is open. */
+static by_status open_folder(train_run *r)
+{
+    const by_run_spec *s = &r->spec;
+    BY_TRY(by_folder_enter(
+        &r->folder,
+        &(by_folder_use){.out = s->out,
+                         .overwrite = s->overwrite,
+                         .averages = s->average > 0,
+                         .leaves_model = s->leaves_model,
+                         .model = s->init_from,
+                         .inputs = {{s->data, s->data_count},
+                                    {s->eval_data, s->eval_count},
+                                    {(const char *const[]){s->tokenizer, s->target_tokenizer}, 2}},
+                         .report = s->report,
+                         .user = s->user}));
+    return s->overwrite ? BY_OK : by_checkpoint_find(&r->folder, &r->last);
+}
+
 static by_status set_up(train_run *r)
 {
     by_run_spec *s = &r->spec;
-    BY_TRY(by_folder_lock(s->out, &r->lock));
-    BY_TRY(s->overwrite ? by_folder_forget(s->out) : by_checkpoint_clean(s->out, false));
-    BY_TRY(by_checkpoint_find(s->out, &r->last));
-    BY_TRY(by_dataset_open(&r->data, s, r->last != NULL));
+    BY_TRY(open_folder(r));
+    BY_TRY(by_dataset_open(&r->data, s, &r->folder, r->last));
     BY_TRY(name_languages(r));
-    r->state.best_eval = NAN;
+    r->state.best_eval = r->state.best_loss = NAN;
     BY_TRY(open_model(r));
     fill_sizes(r);
     if (s->seq > by_model_context(r->model))
         return by_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
                        s->seq, by_model_context(r->model));
     BY_TRY(by_dataset_objectives(&r->data, s, r->model, true));
-    fill_defaults(r);
-    BY_TRY(r->state.step > 0 ? by_run_check(r) : by_run_record(r));
-    if (r->state.step > 0)
-        BY_TRY(by_checkpoint_mend(s->out, &r->state, s->keep));
+    BY_TRY(fill_defaults(r));
+    if (r->last)
+        BY_TRY(by_run_check(r));
     BY_TRY(set_up_steps(r));
+    if (r->last) {
+        BY_TRY(by_checkpoint_mend(&r->folder, &r->state, s->keep));
+        BY_TRY(r->longer ? by_run_record(r) : BY_OK);
+    } else { /* everything that the run needs is open: what an earlier one left may go */
+        BY_TRY(s->overwrite ? by_folder_forget(&r->folder) : BY_OK);
+        BY_TRY(by_folder_take_input(&r->folder));
+        BY_TRY(by_run_record(r));
+    }
     return open_log(r);
 }
 
@@ -185,8 +212,7 @@ static void tear_down(train_run *r)
     by_trainer_free(r->trainer);
     by_model_free(r->model);
     by_dataset_close(&r->data);
-    if (r->lock >= 0)
-        close(r->lock);
+    by_folder_close(&r->folder);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -249,17 +275,25 @@ static by_status judge(train_run *r, const int32_t *labels, int64_t *seen, int64
     return s;
 }
 
-/* The loss is that of the tokens alone, which can be compared with other objectives'. */
-static by_status evaluate(train_run *r, by_report *p)
+/* Batches of the held-out part, and how many of them an evaluation takes. */
+static int64_t held_batches(const train_run *r, int64_t *all)
 {
     const by_run_spec *s = &r->spec;
-    int64_t batches = by_objective_held_batches(r->data.eval_rows, &r->eval_rows);
+    *all = by_objective_held_batches(r->data.eval_rows, &r->eval_rows);
+    if (s->eval_batches < 0)
+        return by_usual_eval_batches(*all, s->eval_every, s->accumulate);
+    return s->eval_batches > 0 ? BY_MIN(*all, s->eval_batches) : *all;
+}
+
+/* The loss is that of the tokens alone, which can be compared with other objectives'. A part of the batches
+ * is taken evenly from all: those of pairs are sorted by length. */
+static by_status evaluate(train_run *r, by_report *p)
+{
+    int64_t all, batches = held_batches(r, &all);
     int64_t count = 0, seen = 0, right = 0;
     double sum = 0;
-    if (s->eval_batches > 0)
-        batches = BY_MIN(batches, s->eval_batches);
     for (int64_t i = 0; i < batches; i++) {
-        BY_TRY(by_objective_held_batch(r->data.eval_rows, i, &r->eval_rows));
+        BY_TRY(by_objective_held_batch(r->data.eval_rows, i * all / batches, &r->eval_rows));
         by_batch b = by_samples_batch(&r->eval_rows, 0);
         const int32_t *labels = b.second;
         b.second = NULL;
@@ -274,12 +308,11 @@ static by_status evaluate(train_run *r, by_report *p)
 
 static by_status save(train_run *r, bool is_best)
 {
-    BY_TRY(by_checkpoint_save(r->spec.out, r->model, r->data.tokenizer, &r->state, is_best, r->spec.keep));
-    char *title = by_sprintf("%s, %.3g M parameters", by_model_title(r->model),
-                             (double)by_params_elements(by_model_params(r->model)) / 1e6);
-    by_status s = title ? by_log_draw(r->log, title) : BY_ERR_MEMORY;
-    by_free(title);
-    return s;
+    BY_TRY(by_checkpoint_save(&r->folder, r->model, r->data.tokenizer, &r->state, is_best, r->spec.keep));
+    char task[64];
+    by_format(task, sizeof task, "objective %s", by_objective_name(r->data.kind));
+    by_log_draw(r->log, r->model, task, "nats per token");
+    return BY_OK;
 }
 
 static bool evaluates(const train_run *r)
@@ -314,7 +347,7 @@ static by_status after_step(train_run *r, by_report *p, bool *stop)
         r->result->stopped_early = *stop && !last;
     }
     if (p->evaluated || last || r->state.step % s->log_every == 0)
-        BY_TRY(by_log_write(r->log, p));
+        by_log_write(r->log, p);
     if (last || *stop || is_best || r->state.step % s->save_every == 0) {
         BY_TRY(save(r, is_best));
         p->saved = true;
@@ -376,17 +409,20 @@ static by_status train(train_run *r)
 static by_status average(train_run *r)
 {
     const by_run_spec *s = &r->spec;
-    char *dir = by_path_join(s->out, "averaged");
-    by_status status =
-        dir ? by_checkpoint_average(s->out, s->average, r->model, &r->result->averaged) : BY_ERR_MEMORY;
+    char *dir = NULL;
+    by_status status = by_checkpoint_average(&r->folder, s->average, r->model, &r->result->averaged);
     by_report p = by_report_empty();
     if (status == BY_OK && r->data.eval_rows)
         status = evaluate(r, &p);
     r->result->averaged_eval_loss = p.eval_loss;
     if (status == BY_OK)
+        status = by_folder_stage(&r->folder, &dir);
+    if (status == BY_OK)
         status = by_model_save(r->model, dir, BY_F32);
     if (status == BY_OK && r->data.tokenizer)
         status = by_tokenizer_save(r->data.tokenizer, dir);
+    if (status == BY_OK)
+        status = by_folder_place(&r->folder, "averaged");
     by_free(dir);
     return status;
 }
@@ -395,6 +431,8 @@ static by_status average(train_run *r)
 static void describe(const train_run *r)
 {
     by_buf note = {0};
+    if (r->data.found.size && !r->data.found.failed)
+        by_buf_puts(&note, r->data.found.data);
     by_buf_printf(&note, "%s: %.2f M parameters, %lld training tokens, %lld held out",
                   by_model_title(r->model), (double)r->result->parameters / 1e6,
                   (long long)r->data.train_tokens, (long long)r->data.eval_tokens);
@@ -408,6 +446,16 @@ static void describe(const train_run *r)
     if (empty || longer)
         by_buf_printf(&note, "; left out: %lld pairs with an empty side, %lld longer than %d tokens",
                       (long long)empty, (long long)longer, r->spec.seq);
+    by_buf_printf(&note, "; %lld steps (%.3g epochs)", (long long)r->spec.steps,
+                  (double)r->spec.steps / epoch_steps(r));
+    int64_t all = 0, taken = r->data.eval_rows ? held_batches(r, &all) : 0;
+    if (taken < all)
+        by_buf_printf(&note, "; evaluations take %lld of %lld held-out batches (--eval-batches 0: all)",
+                      (long long)taken, (long long)all);
+    if (r->spec.schedule.warmup > r->spec.steps)
+        by_buf_printf(&note, "; the warm-up of %lld steps is longer than the run: the rate ends at %.2e",
+                      (long long)r->spec.schedule.warmup,
+                      by_schedule_rate(&r->spec.schedule, r->spec.steps - 1));
     by_buf_printf(&note, "; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
                   (double)r->result->state_bytes / 1048576.0,
                   (double)r->result->activation_bytes / 1048576.0);
@@ -423,14 +471,16 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
     if (!d || !spec || !result)
         return by_fail_missing(d ? "by_run_spec or by_run_result" : "device");
     by_error_clear();
-    train_run r = {.device = d, .spec = *spec, .lock = -1, .started = by_seconds(), .result = result};
+    train_run r = {
+        .device = d, .spec = *spec, .folder = {.lock = -1}, .started = by_seconds(), .result = result};
     *result = (by_run_result){.loss = NAN,
                               .eval_loss = NAN,
                               .best_eval_loss = NAN,
                               .next_accuracy = NAN,
                               .averaged_eval_loss = NAN};
     by_status s = set_up(&r);
-    if (s == BY_OK) {
+    const bool begun = s == BY_OK;
+    if (begun) {
         result->resumed_from = r.state.step;
         result->parameters = by_params_elements(by_model_params(r.model));
         result->activation_bytes = by_trainer_bytes(r.trainer);
@@ -444,6 +494,8 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
         result->best_step = r.state.best_step;
     }
     result->seconds = by_seconds() - r.started;
+    if (!begun || (s != BY_OK && s != BY_ERR_CANCELLED && r.state.step == 0))
+        by_folder_abandon(&r.folder); /* it did not come to its first step */
     tear_down(&r);
     return s;
 }

@@ -5,6 +5,7 @@
 #include "train/ahead.h"
 #include "train/checkpoint.h"
 #include "train/dataset.h"
+#include "train/folder.h"
 
 typedef struct train_run {
     by_device *device;
@@ -17,8 +18,10 @@ typedef struct train_run {
     by_ahead ahead;
     char *last; /* the checkpoint it goes on from, NULL for a run that begins */
     by_run_state state;
+    int64_t first_steps;        /* that it began with */
+    bool longer;                /* more than recorded are asked for */
     by_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
-    int lock;
+    by_folder folder;
     double started;
     by_run_result *result;
 } train_run;
@@ -30,6 +33,6 @@ by_model_shape by_run_shape(const train_run *r);
 void by_run_tokens(const by_dataset *d, by_model *m);
 
 by_status by_run_record(const train_run *r); /* write run.json */
-by_status by_run_check(const train_run *r);  /* that the run goes on as it began */
+by_status by_run_check(const train_run *r);  /* that the run goes on as it began, or longer */
 
 #endif

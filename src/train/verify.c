@@ -29,7 +29,7 @@ static bool is_batch(const by_check *c, const char *name)
 {
     char prefix[32];
     long n = by_has_prefix(name, "step") ? strtol(name + 4, NULL, 10) : -1;
-    snprintf(prefix, sizeof prefix, "step%ld.", n);
+    by_format(prefix, sizeof prefix, "step%ld.", n);
     return n >= 0 && n < c->steps && by_has_prefix(name, prefix);
 }
 
@@ -82,6 +82,7 @@ static by_status check_case(const by_check *c)
 
 static by_status open_case(by_check *c, const char *dir)
 {
+    c->dir = dir;
     char *settings = by_path_join(dir, "case.json"), *reference = by_path_join(dir, "reference.safetensors");
     if (settings && reference) {
         c->settings = by_json_load(settings);
@@ -91,7 +92,8 @@ static by_status open_case(by_check *c, const char *dir)
     by_free(reference);
     if (!c->reference)
         return by_error_status();
-    c->model = by_model_open(c->device, dir, &(by_model_spec){.dtype = c->spec->dtype, .training = true});
+    c->model = by_model_open(c->device, dir,
+                             &(by_model_spec){.dtype = c->spec->dtype, .training = true, .exact = true});
     if (!c->model)
         return by_error_status();
     by_model_set_dropout(c->model, 0);

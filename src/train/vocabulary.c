@@ -4,15 +4,17 @@
 #include <stdlib.h>
 
 #include "banyan/train_tokenizer.h"
+#include "base/input.h"
 
 enum { SENTINELS = 100, MAX_SPECIAL = SENTINELS + 16 };
 
 /* ---- pairs of texts -------------------------------------------------------------------------- */
 
-/* "de" of "train.de"; NULL when it does not look like a language. */
-static const char *language_of(const char *path)
+/* "de" of "train.de" or "train.de.gz"; NULL when it does not look like a language. */
+static const char *language_of(by_arena *arena, const char *path)
 {
-    const char *dot = strrchr(path, '.');
+    const char *name = by_arena_sprintf(arena, "%.*s", (int)by_input_stem(path), path);
+    const char *dot = name ? strrchr(name, '.') : NULL;
     if (!dot || strlen(dot) < 3 || strlen(dot) > 8 || strchr(dot, '/') || strcmp(dot, ".txt") == 0)
         return NULL;
     return dot + 1;
@@ -22,8 +24,8 @@ static const char *language_of(const char *path)
 static by_status name_directions(by_items *out, const by_run_spec *s, by_parallel_item *item)
 {
     const by_objective_choice *c = &s->objective;
-    const char *names[2] = {item->target ? language_of(item->source) : NULL,
-                            item->target ? language_of(item->target) : NULL};
+    const char *names[2] = {item->target ? language_of(out->arena, item->source) : NULL,
+                            item->target ? language_of(out->arena, item->target) : NULL};
     if (c->language_count == 2) {
         names[0] = c->languages[0];
         names[1] = c->languages[1];
@@ -163,7 +165,7 @@ static void plan_seq2seq(plan *p, const char *family, const by_items *items)
     for (int i = 0; i < 2 && items && items->tokens[i]; i++)
         add(p, items->tokens[i]);
     for (int i = 0; i < SENTINELS && strcmp(family, "t5") == 0; i++) {
-        snprintf(p->names[i], sizeof p->names[i], "<extra_id_%d>", i);
+        by_format(p->names[i], sizeof p->names[i], "<extra_id_%d>", i);
         add(p, p->names[i]);
     }
     p->spec.post_processor = bart ? enclosed : closed;

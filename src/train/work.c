@@ -19,6 +19,37 @@ by_problem by_work_problem(const by_task_data *data)
     return data->kind == BY_WORK_CLASSIFY && data->separator ? BY_PROBLEM_MANY_LABELS : BY_PROBLEM_ONE_LABEL;
 }
 
+const char *by_work_title(by_work_kind kind)
+{
+    static const char *const titles[] = {[BY_WORK_CLASSIFY] = "text classification",
+                                         [BY_WORK_REGRESS] = "regression",
+                                         [BY_WORK_TAG] = "word tagging",
+                                         [BY_WORK_ANSWER] = "question answering",
+                                         [BY_WORK_CHOICE] = "multiple choice",
+                                         [BY_WORK_SEQ2SEQ] = "sequence to sequence",
+                                         [BY_WORK_MLM] = "masked language modelling",
+                                         [BY_WORK_LM] = "language modelling"};
+    return titles[kind];
+}
+
+const char *by_work_loss_unit(const by_task_data *data)
+{
+    switch (data->kind) {
+    case BY_WORK_CLASSIFY:
+        return data->separator ? "nats per label" : "nats per example";
+    case BY_WORK_REGRESS:
+        return "squared error";
+    case BY_WORK_TAG:
+        return "nats per word";
+    case BY_WORK_ANSWER:
+        return "nats per start or end";
+    case BY_WORK_CHOICE:
+        return "nats per example";
+    default:
+        return "nats per token";
+    }
+}
+
 bool by_work_has_names(by_work_kind kind)
 {
     return kind == BY_WORK_CLASSIFY || kind == BY_WORK_TAG;

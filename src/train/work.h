@@ -26,6 +26,8 @@ typedef struct by_work {
 /* The head that a kind of work needs, and what its labels are. */
 by_task by_work_task(by_work_kind kind);
 by_problem by_work_problem(const by_task_data *data);
+const char *by_work_title(by_work_kind kind);            /* "text classification" */
+const char *by_work_loss_unit(const by_task_data *data); /* "nats per example" */
 
 bool by_work_has_names(by_work_kind kind); /* labels that are chosen from */
 
@@ -46,6 +48,17 @@ by_status by_work_batch(by_work *w, const int *rows, int count, int height, uint
 bool by_work_owns(const by_work *w, int row, int t);
 /* The first token of the word, counted in the row, or -1. */
 int by_work_word(const by_work *w, int row, const by_case *x, int word);
+
+/* The batch of the longest rows, which needs the most memory. */
+by_status by_work_largest(by_work *w, int batch);
+
+/* How fast each parameter learns: each layer at layer_decay (0: 1) times the rate of the one above it, and
+ * not at all where it is frozen ("embeddings", "body", a number of layers; NULL: nothing). *trained: those
+ * that learn. */
+by_status by_tuning_rates(by_model *m, double layer_decay, const char *freeze, int64_t *trained);
+
+/* w->weights from "balanced" or numbers with commas; NULL: none. */
+by_status by_tuning_weights(by_work *w, const char *list);
 
 /* Run the model over all cases (judge.c). */
 by_status by_work_judge(by_work *w, by_passes *passes, const char *predictions, by_verdict *out);

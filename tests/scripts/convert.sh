@@ -61,6 +61,29 @@ check "into one file" eval 'works wrote && [ -s two.safetensors ]'
 run convert copy dry --shard-size 10KB --dry-run
 check "a dry run" eval 'works "^would write dry" && gone dry'
 
+# ---- sentence-transformers: the folders that modules.json names --------------------------------------------------------
+cp -r copy sentences && mkdir sentences/1_Pooling sentences/other
+modules() {
+    printf '[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+ {"idx": 1, "name": "1", "path": "%s", "type": "sentence_transformers.models.Pooling"},
+ {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]\n' "$1" >sentences/modules.json
+}
+modules 1_Pooling
+echo '{"word_embedding_dimension": 32, "pooling_mode_max_tokens": true}' >sentences/1_Pooling/config.json
+touch sentences/1_Pooling/pytorch_model.bin sentences/other/file
+run convert sentences vectors -q
+check "the folders of modules come along" eval 'works wrote && cmp vectors/1_Pooling/config.json sentences/1_Pooling/config.json &&
+    [ ! -e vectors/1_Pooling/pytorch_model.bin ] && [ ! -e vectors/other ]'
+run embed sentences 'the quick fox' --threads 1
+cp out first
+run embed vectors 'the quick fox' --threads 1
+check "and the copy embeds the same" eval 'works . && cmp out first'
+for path in ../copy . .. /tmp 1_Pooling/deep; do
+    modules "$path"
+    run convert sentences outside -q
+    check "a module at $path is refused" eval 'fails 1 "modules.json: the path" && gone outside'
+done
+
 # ---- PyTorch files -----------------------------------------------------------------------------------------------------
 data=$BANYAN_SOURCE/tests/data/torch
 for kind in zip stream protocol4 nested; do
@@ -122,6 +145,16 @@ run convert copy killed --shard-size 40kB -q
 check "what a process that lives is writing is left alone" [ -e killed.unfinished-$$/x ]
 rm -r killed.unfinished-$$
 check "and the next one finishes" eval 'works wrote && whole && [ -z "$(ls -d killed.unfinished-* 2>/dev/null)" ]'
+
+run convert copy narrow -q --dtype bf16
+"$BANYAN" generate narrow --ids -p "1 2" -n 1 --greedy --threads 1 >out 2>err
+check "16-bit weights that are widened are announced" grep -q '^narrow: bf16 weights are widened to f32.*--dtype bf16' err
+"$BANYAN" generate narrow --ids -p "1 2" -n 1 --greedy --threads 1 --dtype bf16 >out 2>err
+check "and not when they are used as they are" eval '[ -s out ] && ! grep -q widened err'
+"$BANYAN" generate copy --ids -p "1 2" -n 1 --greedy --threads 1 >out 2>err
+check "nor are those of f32" eval '[ -s out ] && ! grep -q widened err'
+run convert copy other.bin -q
+check "another kind of file is refused" eval 'fails 1 "other.bin: .*ends in .safetensors" && [ ! -e other.bin ]'
 
 small_files() {
     trap '' XFSZ

@@ -64,7 +64,7 @@ on_small_disk() {
     done
     leave 4
     check "no room to begin" no_room_to_start "No space left on device"
-    rm -r small/filler small/new
+    rm -rf small/filler small/new
     check "with room again it goes on" goes_on small/run
 }
 

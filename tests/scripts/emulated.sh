@@ -23,6 +23,9 @@ for case in gpt2-lm gpt2-classify gpt-lm train-gpt2; do
     verify $case f32
 done
 verify gpt2-lm bf16
+for case in gpt2 bert t5; do
+    check "own $case" "$program" verify "$BANYAN_SOURCE/tests/data/verify/$case" --device cuda
+done
 
 # ---- the same text --------------------------------------------------------------------------------------------------------
 cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >text
@@ -59,6 +62,11 @@ go_on() { # OPTIONS...
 }
 check "stopped and continued, f32" go_on
 check "stopped and continued, bf16, dropout, accumulation" go_on --bf16 --dropout 0.2 --accumulate 2
+# Parameters and moments of more than 1 MiB leave the device in parts.
+check "stopped and continued, tensors that are saved in parts" go_on --width 256 --context 1100 --seq 8 --layers 1 -b 1 --inner 32
+large() { find stopped/last/ -name "$1" -size +$(($2 * 1024))k | grep -q .; }
+check "which are in the checkpoint" eval 'large model.safetensors 1 && large optimizer.safetensors 2'
+check "and intact" eval '"$BANYAN" inspect stopped/last >/dev/null && train stopped 11 --device cpu --width 256 --context 1100 --seq 8 --layers 1 -b 1 --inner 32'
 check "stopped and continued, stochastic rounding" go_on --bf16 --stochastic-rounding --dropout 0.1
 
 # ---- losses that are read later ---------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The three programs of examples/, run as a reader would run them.
+# The programs of examples/, run as a reader would run them.
 . "$(dirname "$0")/lib/common.sh"
 own_folder
 examples="$BANYAN_BUILD/examples"
@@ -20,3 +20,43 @@ check "fine-tune from C" "$examples/finetune" "$tmp/run/best" "$tmp/text" "$tmp/
 mv "$tmp/why" "$tmp/steps"
 check "fine-tuning lowers the loss" awk '/^step / { if ($2 <= 50) first += $4; if ($2 > 150) last += $4 } END { exit !(last > 0 && last < first) }' "$tmp/steps"
 check "the tuned model opens again" "$BANYAN" inspect "$tmp/tuned"
+
+# Predictions from C, for each kind of head.
+mkdir "$tmp/words"
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a good bad film book anna lives in berlin who >"$tmp/words/vocab.txt"
+printf '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}\n' >"$tmp/words/tokenizer_config.json"
+i=0
+while [ $i -lt 40 ]; do
+    echo "a good film anna lives in berlin a bad book who lives in berlin"
+    i=$((i + 1))
+done >"$tmp/words.txt"
+printf 'a good film\tpos\na bad book\tneg\n' >"$tmp/labels.tsv"
+printf 'anna B-PER\nlives O\nin O\nberlin B-LOC\n\n' >"$tmp/names.conll"
+printf '{"question": "who lives in berlin", "context": "anna lives in berlin", "answers": {"text": ["anna"], "answer_start": [0]}}\n' \
+    >"$tmp/questions.jsonl"
+set -- --threads 1 --quiet
+{
+    "$BANYAN" train --model bert --objective mlm --data "$tmp/words.txt" --tokenizer "$tmp/words" --out "$tmp/bert" --layers 2 \
+        --heads 2 --width 32 --inner 64 --context 24 --batch-size 4 --max-steps 2 "$@" &&
+        set -- "$@" --learning-rate 5e-3 --dropout 0 --max-steps 30 &&
+        "$BANYAN" finetune "$tmp/bert" --data "$tmp/labels.tsv" --out "$tmp/classify" "$@" &&
+        "$BANYAN" finetune "$tmp/bert" --task tag --data "$tmp/names.conll" --out "$tmp/tag" "$@" &&
+        "$BANYAN" finetune "$tmp/bert" --task qa --data "$tmp/questions.jsonl" --out "$tmp/answer" "$@"
+} >"$tmp/log" 2>&1 || {
+    echo "not ok models to predict with"
+    cat "$tmp/log" >&2
+    exit 1
+}
+# predicts NAME MODEL PATTERN TEXT...: the example prints a line that matches.
+predicts() {
+    local name=$1 model=$2 pattern=$3
+    shift 3
+    "$examples/predict" "$model" "$@" >"$tmp/out" 2>"$tmp/err"
+    check "$name" grep -q "$pattern" "$tmp/out"
+}
+predicts "masked words from C" "$tmp/bert/best" '^  [^ ]* 0\.' 'anna ___ in berlin'
+predicts "labels from C" "$tmp/classify" '^  pos 0\.[6-9]' 'a good film'
+predicts "names from C" "$tmp/tag" '^  LOC 0\.[0-9]* berlin$' 'anna lives in berlin'
+predicts "answers from C" "$tmp/answer" '^anna$' 'who lives in berlin' 'anna lives in berlin'
+"$examples/predict" "$tmp/run/best" 'a text' >"$tmp/out" 2>"$tmp/err"
+check "a model that predicts nothing of the kind" grep -q 'its head is for "lm"' "$tmp/err"

@@ -36,6 +36,15 @@ check a-tiny-bert works model
 bert=$tmp/bert
 set -- --threads 1 --quiet --json --learning-rate 5e-3 --batch-size 8 --dropout 0
 
+# draws FOLDER TEXT...: its loss.svg has each text, once.
+draws() {
+    svg=$tmp/$1/loss.svg
+    shift
+    for text; do
+        [ "$(grep -cF ">$text<" "$svg")" -eq 1 ] || return 1
+    done
+}
+
 # ---- classify ------------------------------------------------------------------------------------------------------------
 i=0
 while [ $i -lt 24 ]; do
@@ -49,8 +58,12 @@ check classify-keeps-labels grep -q '"pos"' "$tmp/c/config.json"
 check classify-writes-a-model [ -s "$tmp/c/model.safetensors" ]
 check classify-writes-a-tokenizer [ -s "$tmp/c/tokenizer.json" ]
 check classify-logs grep -q '"eval_accuracy": 1' "$tmp/c/metrics.jsonl"
+check classify-draws draws c 'step' 'loss (nats per example)' 'training loss' 'held-out loss' 'accuracy (0 to 1)' 'held-out accuracy'
+check classify-draws-its-title grep -q '<text class="title".*>BERT.*, .* M parameters: text classification</text>' "$tmp/c/loss.svg"
 check classify-predicts grep -q '{"line": 3, "label": "neg", "score": .*, "actual": "neg"}' "$tmp/c.jsonl"
 check classify-predicts-each [ "$(wc -l <"$tmp/c.jsonl")" -eq 4 ]
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/shown" --max-steps 6 --eval-steps 3 --threads 1 --curve
+check curve-on-the-terminal grep -q '^ *accuracy (0 to 1)   ● held-out accuracy' "$tmp/err"
 run eval "$tmp/c" --data "$tmp/dev.tsv" --threads 1 --json
 check eval-classify works '"accuracy":1.*"matthews":1'
 run eval "$tmp/c" --data "$tmp/dev.tsv" --threads 1
@@ -63,6 +76,18 @@ run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c
 check classify-otherwise fails 1 'seed'
 run finetune "$tmp/c" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c2" --max-steps 1 --threads 1 --quiet --json --lr 1e-9
 check a-head-is-kept works '"accuracy":1'
+
+# ---- eval knows the columns of a run -------------------------------------------------------------------------------------
+{
+    printf 'id\tstars\treview\n'
+    sed 's/\(.*\)\t\(.*\)/7\t\2\t\1/' "$tmp/train.tsv"
+} >"$tmp/stars.tsv"
+run finetune "$bert" --data "$tmp/stars.tsv" --text review --label stars --out "$tmp/stars" --epochs 3 "$@"
+check columns works
+run eval "$tmp/stars" --data "$tmp/stars.tsv" --threads 1 --json
+check eval-recalls-columns works '"accuracy":1'
+run eval "$tmp/stars" --data "$tmp/dev.tsv" --text sentence --label label --threads 1 --json
+check eval-columns-given-win works '"accuracy":1'
 
 # ---- stop and go on, bit for bit -----------------------------------------------------------------------------------------
 run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/whole" --epochs 2 "$@" --dropout 0.1
@@ -80,6 +105,44 @@ run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/killed" --epochs 2 "$@"
 check going-on works '"steps":24'
 check going-on-is-exact cmp "$tmp/whole/model.safetensors" "$tmp/killed/model.safetensors"
 
+# ---- of equally accurate models the one with the lowest loss is kept -----------------------------------------------------
+tied() {
+    run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/$1" --max-steps 36 --eval-steps 3 --save-steps 3 \
+        --save-total-limit 20 --threads 1 --quiet --json --learning-rate 5e-3 --batch-size 8 --dropout 0
+}
+
+# The step with the highest accuracy and, of several, the lowest loss, by a run's log.
+best_logged() {
+    sed -n 's/.*"step": *\([0-9]*\).*"eval_loss": *\([-0-9.e+]*\).*"eval_accuracy": *\([0-9.]*\).*/\1 \2 \3/p' "$tmp/$1/metrics.jsonl" |
+        awk 'NR == 1 || $3 > a || ($3 == a && $2 < l) { s = $1; l = $2; a = $3 } END { print s }'
+}
+
+# back FOLDER STEP: as if the run had stopped after this step.
+back() {
+    for dir in "$tmp/$1"/checkpoint-*; do
+        [ "${dir##*-}" -le "$2" ] || rm -r "$dir"
+    done
+    rm "$tmp/$1/last" "$tmp/$1/best"
+    ln -s "checkpoint-$2" "$tmp/$1/last"
+}
+
+tied tied
+check accuracy-ties [ "$(grep -c '"eval_accuracy": 1[,}]' "$tmp/tied/metrics.jsonl")" -gt 2 ]
+check a-tie-goes-to-the-lower-loss [ "$(best_logged tied)" -eq "$(field best_step)" ]
+check the-loss-of-the-best-is-saved grep -q '"best_loss": "0x' "$tmp/tied/last/trainer_state.json"
+cp -R "$tmp/tied" "$tmp/tied2"
+back tied2 30
+tied tied2
+check a-tie-after-going-on works '"resumed_from":30'
+check a-tie-after-going-on-is-exact cmp "$tmp/tied/model.safetensors" "$tmp/tied2/model.safetensors"
+check a-tie-after-going-on-has-the-state cmp "$tmp/tied/last/trainer_state.json" "$tmp/tied2/last/trainer_state.json"
+back tied2 30
+state=$tmp/tied2/checkpoint-30/trainer_state.json
+sed -e '/"best_loss"/d' -e '/"checksum"/d' "$state" | awk '{ t = t $0 } END { sub(/}, *}/, "}}", t); print t }' >"$tmp/state"
+cp "$tmp/state" "$state"
+tied tied2
+check a-state-without-the-loss-loads works '"resumed_from":30'
+
 # ---- frozen layers, decay, weights ---------------------------------------------------------------------------------------
 run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f" --max-steps 2 --freeze body "$@"
 check freeze works '"trained_parameters":'
@@ -95,9 +158,11 @@ check wrong-weights fails 1 '2 numbers'
 sed 's/pos/nice,short/; s/neg/short/' "$tmp/train.tsv" | tr ',' ';' >"$tmp/many.tsv"
 run finetune "$bert" --data "$tmp/many.tsv" --eval "$tmp/many.tsv" --label-separator ';' --out "$tmp/m" --epochs 8 "$@"
 check many-labels works '"micro_f1":1'
+check many-labels-draws draws m 'loss (nats per label)' 'micro F1 (0 to 1)'
 sed 's/pos/1.5/; s/neg/-0.5/' "$tmp/train.tsv" >"$tmp/numbers.tsv"
 run finetune "$bert" --task regress --data "$tmp/numbers.tsv" --eval "$tmp/numbers.tsv" --out "$tmp/r" --epochs 4 "$@"
 check regress atleast "$(field pearson)" 0.9
+check regress-draws draws r 'loss (squared error)' "Pearson's r (-1 to 1)"
 run eval "$tmp/r" --data "$tmp/numbers.tsv" --threads 1 --json
 check eval-regress works '"task":"regress".*"spearman"'
 i=0
@@ -107,6 +172,7 @@ while [ $i -lt 24 ]; do
 done >"$tmp/ner.conll"
 run finetune "$bert" --task tag --data "$tmp/ner.conll" --eval "$tmp/ner.conll" --out "$tmp/t" --epochs 3 --predictions "$tmp/t.jsonl" "$@"
 check tag works '"f1":1,"precision":1,"recall":1,"accuracy":1'
+check tag-draws draws t 'loss (nats per word)' 'F1 (0 to 1)'
 check tag-predicts grep -q '"words": \["anna", "lives", "in", "berlin"\], "labels": \["B-PER", "O", "O", "B-LOC"\]' "$tmp/t.jsonl"
 i=0
 {
@@ -122,6 +188,7 @@ i=0
 } >"$tmp/squad.json"
 run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/q" --epochs 20 --predictions "$tmp/q.jsonl" "$@"
 check answer atleast "$(field exact_match)" 99
+check answer-draws draws q 'loss (nats per start or end)' 'F1 (%)'
 cp "$tmp/q.jsonl" "$tmp/q-first.jsonl"
 run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/q" --epochs 20 --predictions "$tmp/q.jsonl" "$@"
 check answer-again works '"resumed_from":100'
@@ -148,6 +215,7 @@ falls() {
 }
 run finetune "$bert" --task mlm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/mlm" --epochs 12 "$@"
 check mlm works '"perplexity":'
+check mlm-draws draws mlm 'loss (nats per token)' 'perplexity (per token)'
 check mlm-loss-falls falls "$tmp/mlm" 0.7
 loss=$(field loss)
 cp "$tmp/mlm/model.safetensors" "$tmp/mlm.safetensors"
@@ -173,6 +241,11 @@ check lm-again works '"resumed_from":60'
 check lm-again-is-the-same cmp "$tmp/lm.safetensors" "$tmp/lm/model.safetensors"
 run generate "$tmp/lm" --threads 1 --prompt 'the cat' -n 10 --greedy
 check lm-generates works '^the cat'
+run train --model gpt2 --data "$tmp/text.txt" --tokenizer bpe:280 --layers 1 --heads 2 --width 16 --context 32 --batch-size 4 --max-steps 2 \
+    --threads 1 --out "$tmp/bpe" --quiet
+check a-gpt2-with-an-end-token works model
+run finetune "$tmp/bpe" --task lm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/lm3" --max-steps 2 "$@"
+check lm-with-an-end-token works '"perplexity":'
 run finetune "$tmp/gpt2" --task mlm --data "$tmp/text.txt" --out "$tmp/b" --max-steps 1 "$@"
 check mlm-needs-a-head fails 1 'no head for this task'
 
@@ -187,7 +260,7 @@ bad empty-line 'a film\t1\n\na book\t0\n' tsv "" 'bad.tsv, line 2: the line is e
 bad one-label 'a film\t1\na book\t1\n' tsv "" 'all cases have the label'
 bad not-utf8 'a film\t1\na \377\t0\n' tsv "" 'line 2: byte 3 (0xff) is not UTF-8'
 bad no-cases '' tsv "" 'no examples'
-bad no-number 'a film\tx\na book\t2\n' tsv "--task regress" 'line 1: "x" is not a number'
+bad no-number 'a film\tx\na book\t2\n' tsv "--task regress" 'line 1: the label "x" is not a number'
 bad answer-outside '{"question": "who", "context": "cat", "answers": [{"text": "dog", "answer_start": 0}]}\n' jsonl "--task qa" 'line 1: the answer "dog" is not in the text'
 printf 'a film\tpos\na book\tmeh\n' >"$tmp/bad.tsv"
 run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/bad.tsv" --out "$tmp/b" --max-steps 1 --threads 1
@@ -205,16 +278,30 @@ check needs-a-model fails 1 nowhere
 run classify "$tmp/c" --threads 1 --json "$(head -n 1 "$tmp/dev.tsv" | cut -f 1)"
 check classify-says works '"label":"[a-z]*","score":0\.'
 run classify "$bert" --threads 1 text
-check classify-needs-its-head fails 1 'cannot do this'
+check classify-needs-its-head fails 1 'banyan finetune'
 run fill "$bert" --threads 1 --json 'a ___ film'
 check fill-says works '"holes":\[\[{"token":"'
 run fill "$bert" --threads 1 'a film'
 check fill-needs-a-hole fails 1 'no hole'
 run embed "$bert" --threads 1 --similarity 'a film' 'a film'
 check embed-says works '^1.0000'
+run embed "$bert" --threads 1 --similarity --json 'a film' 'a film'
+check embed-similarity-json works '^{"text":"a film","similarity":\[1.0000,1.0000\]}$'
+awk 'BEGIN { for (i = 0; i < 4100; i++) print i % 2 ? "a good film" : "the bad book" }' >"$tmp/many.txt"
+# Texts of the first and of the last rows: what a matrix in blocks of 4096 would not compare.
+corner() {
+    "$BANYAN" embed "$bert" --threads 1 --similarity -f "$tmp/many.txt" 2>"$tmp/err" | head -n 1 >"$tmp/row"
+    [ "$(wc -w <"$tmp/row")" -eq 4100 ] && [ "$(cut -f 4099 "$tmp/row")" = 1.0000 ] && [ "$(cut -f 4100 "$tmp/row")" != 1.0000 ]
+}
+check embed-similarity-of-many corner
 run attention "$bert" --threads 1 --out "$tmp/heads.svg" 'a film'
 check attention-says works 'heads.svg: 2 layers of 2 heads over 4 tokens'
 check attention-draws grep -q '</svg>' "$tmp/heads.svg"
+check attention-names-model-and-text grep -q ">bert, .*: layer 1, mean" "$tmp/heads.svg"
+run attention "$bert" --threads 1 --out "$tmp/head.png" --layer 1 --head 0 'a film'
+check attention-png [ "$(head -c 4 "$tmp/head.png" | tail -c 3)" = PNG ]
+run attention "$bert" --threads 1 --out "$tmp/head.jpg" 'a film'
+check attention-other-endings fails 1 'ends with .svg or .png'
 run tag "$tmp/t" --threads 1 'anna lives in berlin'
 check tag-says works 'LOC .*berlin'
 
@@ -242,7 +329,7 @@ check answer-nul fails 1 'questions.tsv: line 2 holds a NUL character'
 run answer "$tmp/q" --threads 1 -f "$tmp/nowhere.tsv"
 check answer-needs-a-file fails 1 'nowhere.tsv'
 run answer "$bert" --threads 1 'who sat' 'the cat sat'
-check answer-needs-its-head fails 1 'cannot do this'
+check answer-needs-its-head fails 1 'banyan finetune'
 
 # ---- questions of XQuAD, learnt by heart ----------------------------------------------------------------------------------
 squad=${BANYAN_SHARED:-$BANYAN_SOURCE/../shared}/data/tasks/xquad/xquad.en.json

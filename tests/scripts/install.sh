@@ -13,6 +13,22 @@ echo "ok install"
 check "manual pages and completion are there" test -s "$prefix/share/man/man1/banyan-train.1" -a \
     -s "$prefix/share/bash-completion/completions/banyan" -a -s "$prefix/share/zsh/site-functions/_banyan" -a \
     -s "$prefix/share/fish/vendor_completions.d/banyan.fish"
+# Every command has a page, which renders without a warning.
+pages() {
+    local verb page
+    for verb in '' $("$BANYAN" help --list); do
+        page=$prefix/share/man/man1/banyan${verb:+-$verb}.1
+        [ -s "$page" ] || { echo "$page is missing"; return 1; }
+        if command -v man >/dev/null 2>&1 && command -v groff >/dev/null 2>&1; then
+            LC_ALL=C.UTF-8 man --warnings -l "$page" 2>&1 >/dev/null | grep . && return 1
+        fi
+        if command -v mandoc >/dev/null 2>&1; then
+            mandoc -Tlint -Wwarning "$page" | grep -v 'missing date' | grep . && return 1
+        fi
+    done
+    [ "$(find "$prefix/share/man/man1" -name '*.1' | wc -l)" -eq "$(($("$BANYAN" help --list | wc -l) + 1))" ]
+}
+check "a manual page for every command" pages
 check "the program runs from its new place" "$prefix/bin/banyan" --version
 
 # A library with the address sanitizer refuses a program without it, unless told not to look.

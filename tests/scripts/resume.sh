@@ -127,8 +127,11 @@ printf '{"step": 13, "loss": 3.1}\n{"step": 14, "lo' >>torn/metrics.jsonl
 check "metrics written after the checkpoint, the last line torn" go_on torn
 
 half torn
-mkdir torn/unfinished-checkpoint torn/checkpoint-000018
-cp torn/last/* torn/checkpoint-000018 # not what step 18 gives
+cp torn/metrics.jsonl metrics.12
+(steps=18 && train torn --lr-scheduler constant --save-total-limit 3 --save-steps 6)
+ln -sfn checkpoint-000012 torn/last # died between the checkpoint and the link
+cp metrics.12 torn/metrics.jsonl
+mkdir torn/unfinished-checkpoint
 head -c 100 torn/last/model.safetensors >torn/unfinished-checkpoint/model.safetensors.tmp-1
 touch torn/loss.svg.tmp-1 torn/run.json.tmp-1 torn/data/train.bin.tmp-1
 ln -s nowhere torn/.last-new
@@ -173,8 +176,13 @@ check "another schedule is refused" refuse "schedule constant" --lr-scheduler co
 check "another tokenizer is refused" refuse "tokenizer byte" --tokenizer char
 check "other data are refused" refuse "other data" --data held
 check "after all that it goes on" go_on torn
-check "more steps of a cosine are refused" eval '
-    (steps=12 && train cosine --save-steps 6) && ! train cosine --save-steps 6 && grep -q "started with steps 12" log'
+check "fewer steps of a cosine are refused" eval '
+    train cosine --save-steps 6 && ! (steps=12 && train cosine --save-steps 6) && grep -q "started with steps 24" log'
+check "a cosine can be made longer" eval '
+    (steps=40 && train cosine --save-steps 6) && grep -q "\"steps\": 40" cosine/run.json &&
+    [ "$(readlink cosine/last)" = checkpoint-000040 ] && tail -n 1 cosine/metrics.jsonl | grep -q "\"step\": 40,"'
+check "made longer and interrupted, it goes on" eval '
+    (steps=40 && train cosine --save-steps 6) && ! train cosine --save-steps 6 && grep -q "started with steps 40" log'
 
 one_of_two() {
     rm -rf both
@@ -184,9 +192,11 @@ one_of_two() {
         [ -s both/metrics.jsonl ] && break
         sleep 0.05
     done
+    touch both/owned.json.tmp-1 # as if the first were just writing it
     train both --lr-scheduler constant
     code=$?
     cp log log.second # which the first will write to as well
+    [ -e both/owned.json.tmp-1 ] || code=2
     kill -TERM $pid
     wait $pid
     [ $? -eq 130 ] && [ $code -eq 1 ] && grep -q "another process is training" log.second

@@ -51,7 +51,7 @@ check "a model directory" test -s whole/best/tokenizer.json -a -s whole/best/con
 check "its tokens" grep -q '"decoder_start_token_id": *0' whole/best/config.json
 check "its record" grep -q '"label_smoothing": *0.1' whole/run.json
 check "another smoothing is refused" eval '! train $small --model transformer --data t.en t.de --tokenizer bpe:200 --batch-tokens 128 \
-    --accumulate 2 --schedule inverse-sqrt --warmup 3 --eval-steps 4 --max-steps 12 --out whole && grep -q label_smoothing err'
+    --accumulate 2 --label-smoothing 0 --schedule inverse-sqrt --warmup 3 --eval-steps 4 --max-steps 12 --out whole && grep -q label_smoothing err'
 check "shapes of the halves" eval 'train $small --decoder-layers 2 --pre-norm --model transformer --data t.tsv --tokenizer bpe:200 \
     --max-steps 1 --out halves && grep -q "\"decoder_layers\": *2" halves/last/config.json && grep -q "\"encoder_layers\": *1" halves/last/config.json &&
     grep -q "\"normalize_before\": *true" halves/last/config.json'
@@ -87,8 +87,10 @@ check "it is judged" "$BANYAN" eval two t.tsv --threads 1
 check "its attention" eval '"$BANYAN" attention two "The dog goes home." --target "Das Tier geht" --threads 1 --json >out 2>err &&
     grep -q "\"tokens\":\[\"The\".*\"</s>\"\],\"written\":\[\"Das\".*\"</s>\"\]" out'
 check "it generates" eval '"$BANYAN" generate two "The dog goes home." --max-new-tokens 4 --greedy --threads 1 >out 2>err'
-check "going on without one of them is refused" eval '! train $small --model transformer --data t.en t.de --tokenizer bpe:80 --schedule inverse-sqrt --warmup 3 --batch-tokens 128 \
-    --eval-steps 4 --max-steps 8 --out two && grep -q "target_tokenizer bpe:60" err'
+check "it goes on with both where one is not given" eval 'train $small --model transformer --data t.en t.de --tokenizer bpe:80 --schedule inverse-sqrt --warmup 3 --batch-tokens 128 \
+    --eval-steps 4 --max-steps 8 --out two && grep -q "nothing left" err'
+check "going on with another is refused" eval '! train $small --model transformer --data t.en t.de --target-tokenizer bpe:70 --out two &&
+    grep -q "target_tokenizer bpe:60" err'
 check "directories for both" eval 'mkdir -p src dst && cp two/best/tokenizer*.json src && cp two/best/target_tokenizer.json dst/tokenizer.json &&
     train $small --model marian --data t.tsv --tokenizer src --target-tokenizer dst --max-steps 1 --out from-dirs &&
     cmp dst/tokenizer.json from-dirs/last/target_tokenizer.json'

@@ -79,7 +79,7 @@ tokenize "$tmp/run" --jsonl <"$tmp/in"
 refuses "a text with a NUL character, which JSON cannot bring here" "line 1: the line: NUL character"
 printf '{"model":{"type":"WordLevel","unk_token":"b","vocab":{"a\\u0000":0,"b":1}}}\n' >"$tmp/nul.json"
 tokenize "$tmp/nul.json" abc
-refuses "a vocabulary with one" "nul.json: NUL character"
+check "a vocabulary with one is read" 1
 tokenize "$tmp/nothing" abc
 refuses "no such tokenizer" "nothing"
 
@@ -108,4 +108,34 @@ tokenize "$published/albert/spiece.model" <"$tmp/in"
 cksum <"$tmp/out" >"$tmp/sum"
 mv "$tmp/sum" "$tmp/out"
 check "a long text" "4191366805 312500"
+
+# truncation and padding of the file, which --fit asks for
+cat >"$tmp/fit.json" <<'END'
+{"version":"1.0","truncation":{"direction":"Right","max_length":3,"strategy":"LongestFirst","stride":0},"padding":{"strategy":{"Fixed":5},"direction":"Right","pad_to_multiple_of":null,"pad_id":1,"pad_type_id":0,"pad_token":"p"},"added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"WhitespaceSplit"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel","vocab":{"?":0,"p":1},"unk_token":"?"}}
+END
+run tokenize "$tmp/fit.json" "a b c d"
+check "a text stays whole" "0 0 0 0"
+run tokenize "$tmp/fit.json" --fit "a b c d"
+check "--fit cuts and pads as tokenizer.json says" "0 0 0 1 1"
+
+# a signal in the middle of a regular expression that takes very long on one text
+cat >"$tmp/slow.json" <<'END'
+{"version":"1.0","pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?:a+)+b"},"behavior":"Isolated","invert":false},"model":{"type":"WordLevel","vocab":{"?":0},"unk_token":"?"}}
+END
+awk 'BEGIN { for (i = 0; i < 200000; i++) printf "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa "; print "" }' >"$tmp/in"
+"$BANYAN" tokenize "$tmp/slow.json" -t 1 <"$tmp/in" >/dev/null 2>"$tmp/err" &
+slow=$!
+sleep 1
+kill -TERM $slow
+waited=0
+while kill -0 $slow 2>/dev/null && [ $waited -lt 20 ]; do
+    sleep 1
+    waited=$((waited + 1))
+done
+[ $waited -lt 20 ] || kill -KILL $slow
+code=0
+wait $slow || code=$?
+echo "$code $(sed 's/.*: //' "$tmp/err")" >"$tmp/out"
+check "a signal ends a long match" "130 interrupted"
+
 exit $failed

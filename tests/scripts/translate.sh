@@ -147,7 +147,7 @@ check "a text that is too long" refuses 1 'text 1 has .* tokens, more than the 2
 check "which one it is" eval '{ for i in {1..600}; do echo "A man."; done; cat long; } >many && banyan translate whole -n 2 -f many;
     [ $? -eq 1 ] && grep -q "text 601 has" err && [ "$(wc -l <out)" -ge 512 ]'
 check "a file that is not there" refuses 1 'nothing.txt: No such file' translate whole -f nothing.txt
-check "a directory" refuses 1 'Is a directory' translate whole -f .
+check "a directory" refuses 1 'is a directory' translate whole -f .
 check "bytes that are no text" eval 'printf "A\nman\0s\n" >bytes && refuses 1 "bytes: line 2 holds a NUL character" translate whole -f bytes'
 check "a full disk" eval '! "$BANYAN" translate whole --threads 1 x >/dev/full 2>err && grep -q "No space left" err'
 check "no references" refuses 1 'a file of sources and one of references' eval whole v.en

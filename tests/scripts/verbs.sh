@@ -61,6 +61,26 @@ check generate-from-run-or-model cmp -s "$tmp/out" "$tmp/first"
 run generate "$tmp/run" --threads 1 --prompt "the" -n 20 --json --seed 3
 check generate-json is_json
 check generate-json-length works '"tokens":20'
+printf 'the quick\nfox\nthe\nbrown fox\n' >"$tmp/prompts"
+run generate "$tmp/run" --threads 1 -f "$tmp/prompts" --lines -n 12 --greedy
+check generate-lines eval '[ $rc -eq 0 ] && [ "$(wc -l <"$tmp/out")" -eq 4 ] && sed -n 1p "$tmp/out" | grep -q "^the quick" && sed -n 4p "$tmp/out" | grep -q "^brown fox"'
+sed -n 4p "$tmp/out" >"$tmp/fourth"
+run generate "$tmp/run" --threads 1 --prompt "brown fox" -n 12 --greedy
+tr '\n' ' ' <"$tmp/out" | sed 's/ $//' >"$tmp/alone"
+check generate-lines-as-alone eval '[ "$(sed "s/\\\\n/ /g" "$tmp/fourth")" = "$(cat "$tmp/alone")" ]'
+run generate "$tmp/run" --threads 1 -f "$tmp/prompts" --lines -n 5 --seed 3 --samples 3 --json
+check generate-lines-json eval '[ "$(wc -l <"$tmp/out")" -eq 12 ] && sed -n 12p "$tmp/out" | grep -q "^{\"line\":4,\"sample\":3,"'
+run generate "$tmp/run" --threads 1 -f "$tmp/prompts" --lines -n 5 --beams 2 --return 2 --json
+check generate-lines-beams eval '[ "$(wc -l <"$tmp/out")" -eq 8 ] && sed -n 8p "$tmp/out" | grep -q "^{\"line\":4,\"sample\":2,"'
+run generate "$tmp/run" --threads 1 --lines --prompt "the" -n 5
+check generate-lines-need-a-file fails 2 'lines reads'
+# The tokens of a stop string are in neither output.
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --greedy --no-echo
+word=$(cut -c 5-7 "$tmp/out" | head -n 1)
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --greedy --no-echo --stop "$word" --verbose
+check generate-stop-counts grep -q ', 4 new in' "$tmp/err"
+run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --greedy --stop "$word" --json
+check generate-stop-counts-json eval 'works "\"finish_reason\":\"stop\".*\"tokens\":4" && [ "$(sed "s/.*\"ids\":\[\([^]]*\)\].*/\1/" "$tmp/out" | tr , "\n" | wc -l)" -eq 4 ]'
 run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 3
 check generate-beams works '^the quick'
 run generate "$tmp/run" --threads 1 --prompt "the quick" -n 20 --beams 4 --return 3
@@ -157,6 +177,12 @@ check eval-stride-too-long fails 1 stride
 check eval-leaves-nothing-behind [ -z "$(ls -A "$TMPDIR")" ]
 
 # ---- inspect -----------------------------------------------------------------------------------------------------------
+for dir in "$BANYAN_SOURCE"/tests/data/cases/*/; do # without a head, with a head of two rows, with a source
+    run inspect "$dir"
+    check "inspect-$(basename "$dir")" works '^  forward '
+done
+run inspect "$BANYAN_SOURCE/tests/data/cases/gpt2-body" --mode train
+check inspect-has-no-loss fails 1 'a GPT2Model has no head to train'
 run inspect "$tmp/run"
 check inspect works '2 layers, 2 heads, width 32, context 32'
 check inspect-decode works '^  decode '
@@ -191,30 +217,35 @@ run verify "$tmp/nowhere"
 check verify-missing fails 1 nowhere
 run verify "$model"
 check verify-no-case fails 1 case.json
+cases=$BANYAN_SOURCE/tests/data/verify
+for case in gpt2 bert t5; do
+    run verify "$cases/$case" --threads 1
+    check "verify-$case" works '^verify: ok [0-9]* tensors$'
+done
+run verify "$cases/gpt2" --threads 1
+check verify works '^verify: ok [0-9]* tensors$'
+check verify-beam works '^generate.beam4 .*ok'
+check verify-lines [ "$(grep -c '  ok' "$tmp/out")" -eq "$(sed -n 's/^verify: ok \([0-9]*\) tensors$/\1/p' "$tmp/out")" ]
+run verify "$cases/gpt2" --threads 1 --json
+check verify-json is_json
+check verify-json-ok works '"ok":true'
+mkdir "$tmp/case"
+cp "$cases"/gpt2/* "$tmp/case"
+chmod u+w "$tmp"/case/*
+cp "$cases/bert/reference.safetensors" "$tmp/case"
+run verify "$tmp/case" --threads 1
+check verify-wrong-inputs fails 1 input.token_type_ids
+sed 's/"layer_norm_epsilon": 1e-05/"layer_norm_epsilon": 1e-02/' "$cases/gpt2/config.json" >"$tmp/case/config.json"
+cp "$cases/gpt2/reference.safetensors" "$tmp/case"
+run verify "$tmp/case" --threads 1
+check verify-failed eval '[ $rc -eq 1 ] && grep -q "^verify: FAILED [0-9]* of 39$" "$tmp/out"'
+check verify-failed-tensor grep -q '^output.logits .* FAILED' "$tmp/out"
+run verify "$tmp/case" --threads 1 --json
+check verify-failed-json eval '[ $rc -eq 1 ] && is_json && grep -q "\"ok\":false" "$tmp/out"'
+head -c 5000 "$cases/gpt2/reference.safetensors" >"$tmp/case/reference.safetensors"
+run verify "$tmp/case" --threads 1
+check verify-truncated fails 1 reference.safetensors
 if [ -d "$shared/parity" ]; then
-    run verify "$shared/parity/gpt2-lm" --threads 1
-    check verify works '^verify: ok [0-9]* tensors$'
-    check verify-beam works '^generate.beam4 .*ok'
-    check verify-lines [ "$(grep -c '  ok' "$tmp/out")" -eq "$(sed -n 's/^verify: ok \([0-9]*\) tensors$/\1/p' "$tmp/out")" ]
-    run verify "$shared/parity/gpt2-lm" --threads 1 --json
-    check verify-json is_json
-    check verify-json-ok works '"ok":true'
-    mkdir "$tmp/case"
-    cp "$shared"/parity/gpt2-lm/* "$tmp/case"
-    chmod u+w "$tmp"/case/*
-    cp "$shared/parity/gpt2-classify/reference.safetensors" "$tmp/case"
-    run verify "$tmp/case" --threads 1
-    check verify-wrong-labels fails 1 input.labels
-    sed 's/"layer_norm_epsilon": 1e-05/"layer_norm_epsilon": 1e-02/' "$shared/parity/gpt2-lm/config.json" >"$tmp/case/config.json"
-    cp "$shared/parity/gpt2-lm/reference.safetensors" "$tmp/case"
-    run verify "$tmp/case" --threads 1
-    check verify-failed eval '[ $rc -eq 1 ] && grep -q "^verify: FAILED [0-9]* of 39$" "$tmp/out"'
-    check verify-failed-tensor grep -q '^output.logits .* FAILED' "$tmp/out"
-    run verify "$tmp/case" --threads 1 --json
-    check verify-failed-json eval '[ $rc -eq 1 ] && is_json && grep -q "\"ok\":false" "$tmp/out"'
-    head -c 5000 "$shared/parity/gpt2-lm/reference.safetensors" >"$tmp/case/reference.safetensors"
-    run verify "$tmp/case" --threads 1
-    check verify-truncated fails 1 reference.safetensors
     # every other case: right, or one clear line
     odd=
     for dir in "$shared"/parity/*/; do
@@ -225,6 +256,43 @@ if [ -d "$shared/parity" ]; then
 else
     echo "not run verify: $shared/parity is not there"
 fi
+
+# ---- completion and names of other programs ----------------------------------------------------------------------------
+# completes EXPECTED WORDS...: the words that bash would offer for the last of WORDS.
+completes() {
+    local expected=$1
+    shift
+    [ "$(bash -c 'compopt() { :; }; eval "$("$0" completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _banyan
+        echo "${COMPREPLY[*]}"' "$BANYAN" "$@")" = "$expected" ]
+}
+if command -v bash >/dev/null 2>&1; then
+    check complete-family completes 'distilbert' banyan train --model dist
+    check complete-preset completes '124m' banyan train --preset 124
+    check complete-device completes 'cpu cuda' banyan classify --device c
+    check complete-dtype completes 'bf16' banyan train --dtype b
+    check complete-task completes 'answer' banyan finetune --task an
+    check complete-objective completes 'mlm' banyan train --objective ml
+    check complete-recipe completes 'multi30k' banyan train --recipe mul
+else
+    echo "not run completion: there is no bash"
+fi
+run generate "$model" --threads 1 --prompt "the quick" --n_predict 4 --num_beams=2 --num-return-sequences 2 --no-repeat-ngram-size 3 --json
+check names-of-transformers works '"score"'
+run train --train-file "$tmp/text.txt" --output-dir "$tmp/hf" --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --max-iters 2 \
+    --per-device-train-batch-size 2 --threads 1 --quiet
+check names-of-nanogpt grep -q '"n_layer": 1' "$tmp/hf/best/config.json"
+run generate "$model" --num-beans 2
+check names-misspelt fails 2 'unknown option --num-beans'
+# what they stand for exists
+run help --aliases
+cp "$tmp/out" "$tmp/aliases"
+for verb in $("$BANYAN" help --list); do "$BANYAN" help "$verb"; done >"$tmp/help"
+stand_for() {
+    sed 's/^--[^ ]* *//; s/, or /\n/g' "$tmp/aliases" | sort -u | while read -r name; do
+        grep -q -e "$name\( \|\$\)" "$tmp/help" || { echo "$name"; exit 1; }
+    done
+}
+check aliases-stand-for-options stand_for
 
 # ---- bad model directories ---------------------------------------------------------------------------------------------
 # spoiled NAME: a copy of the model in $tmp/bad
@@ -341,4 +409,13 @@ fi
 rc=$?
 : >"$tmp/out"
 check closed-stdout fails 1 .
+# A name of the hub that is no folder here: the error has the command that fetches it.
+for verb in "classify bert-base-uncased x" "generate openai-community/gpt2 -p x" "tokenize gpt2 x" "convert gpt2 $tmp/converted"; do
+    # shellcheck disable=SC2086 # words
+    run $verb
+    check "hub-name-${verb%% *}" fails 1 "git clone https://huggingface.co/$(echo "$verb" | cut -d" " -f2)"
+done
+run classify ./no/such/folder x
+check no-hub-hint-for-a-path fails 1 "no such directory$"
+
 exit $failed

@@ -8,6 +8,24 @@
     }                                 \
     break
 
+static inline R FN(clip)(R v, R low, R high)
+{
+    return v < low ? low : v > high ? high : v; /* NaN stays */
+}
+
+/* tanh(softplus(v)) by e = e^v: ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From 20 on it is 1. */
+static inline R FN(mish_gate)(R v)
+{
+    const R e = R_EXP(v > 20 ? 20 : v), n = e * (e + 2);
+    return v > 20 ? 1 : n / (n + 2);
+}
+
+/* log(1 + e^v) */
+static inline R FN(softplus)(R v)
+{
+    return v > 20 ? v : R_LOG1P(R_EXP(v));
+}
+
 /* y = act(x), n numbers; y may be x. */
 static inline void FN(activate)(by_act act, int64_t n, const R *x, R *y)
 {
@@ -26,6 +44,24 @@ static inline void FN(activate)(by_act act, int64_t n, const R *x, R *y)
         ACT_LOOP(R_TANH(v));
     case BY_SIGMOID:
         ACT_LOOP(one / (one + R_EXP(-v)));
+    case BY_QUICK_GELU:
+        ACT_LOOP(v / (one + R_EXP(-(R)1.702 * v)));
+    case BY_GELU_10:
+        ACT_LOOP(FN(clip)(half * v * (one + R_ERF(v * sqrt1_2)), -10, 10));
+    case BY_RELU2:
+        ACT_LOOP(v < 0 ? 0 : v * v);
+    case BY_RELU6:
+        ACT_LOOP(FN(clip)(v, 0, 6));
+    case BY_LEAKY_RELU:
+        ACT_LOOP(v < 0 ? v * (R)0.01 : v);
+    case BY_HARD_SWISH:
+        ACT_LOOP(v * FN(clip)(v + 3, 0, 6) / 6);
+    case BY_MISH:
+        ACT_LOOP(v * FN(mish_gate)(v));
+    case BY_LAPLACE:
+        ACT_LOOP(half * (one + R_ERF((v - (R)0.707107) / (R)0.28209500 * sqrt1_2)));
+    case BY_SQRT_SOFTPLUS:
+        ACT_LOOP(R_SQRT(FN(softplus)(v)));
     default:
         if (y != x)
             memcpy(y, x, (size_t)n * sizeof(R));

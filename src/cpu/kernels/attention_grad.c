@@ -3,7 +3,8 @@
  * rowsum(dy * y):
  *   dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk = scale dS^T q
  * and the gradient of an entry of the bias is the sum of dS over all that it was added to. A query that sees
- * no key has constant weights: it gives to dv, and to nothing else. */
+ * no key has equal weights on every key, and its scores have their gradients like any other: its masks were
+ * added to them and made them equal by rounding. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -149,7 +150,7 @@ static void FN(load_queries)(const attention_back *g, int64_t b, int h, int64_t 
 /* p: weights to weights after dropout. ds: gradient of those to gradient of the scores. */
 static void FN(through_softmax)(const attention *a, const tile *x, FN(back_space) * w)
 {
-    const R *restrict even = w->even, *restrict delta = w->delta;
+    const R *restrict delta = w->delta;
     if (a->dropout > 0)
         FN(draw_dropout)(a, x, w->keep);
     for (int s = 0; s < x->keys; s++) {
@@ -159,13 +160,13 @@ static void FN(through_softmax)(const attention *a, const tile *x, FN(back_space
         if (a->dropout > 0) {
 #pragma omp simd
             for (int t = first; t < x->width; t++) {
-                ds[t] = (p[t] - even[t]) * (ds[t] * keep[t] - delta[t]);
+                ds[t] = p[t] * (ds[t] * keep[t] - delta[t]);
                 p[t] *= keep[t];
             }
         } else {
 #pragma omp simd
             for (int t = first; t < x->width; t++)
-                ds[t] = (p[t] - even[t]) * (ds[t] - delta[t]);
+                ds[t] = p[t] * (ds[t] - delta[t]);
         }
     }
 }

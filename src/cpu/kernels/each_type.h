@@ -13,6 +13,7 @@
 #define R_ERF           by_erff
 #define R_LOG           by_logf
 #define R_SQRT          sqrtf
+#define R_LOG1P         log1pf
 #define R_SIMD          BY_PRAGMA(omp simd)
 #define R_SIMD_SUM(...) BY_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #include BY_TEMPLATE
@@ -51,21 +52,23 @@
 #undef R_ERF
 #undef R_LOG
 #undef R_SQRT
+#undef R_LOG1P
 #undef R_SIMD
 #undef R_SIMD_SUM
 
 #if BY_ISA_LEVEL == 0
-#define T_NAME f64
-#define T_ID   BY_F64
-#define T      double
-#define R      double
-#define LD(x)  (x)
-#define ST(x)  (x)
-#define R_EXP  exp
-#define R_TANH tanh
-#define R_ERF  erf
-#define R_LOG  log
-#define R_SQRT sqrt
+#define T_NAME  f64
+#define T_ID    BY_F64
+#define T       double
+#define R       double
+#define LD(x)   (x)
+#define ST(x)   (x)
+#define R_EXP   exp
+#define R_TANH  tanh
+#define R_ERF   erf
+#define R_LOG   log
+#define R_SQRT  sqrt
+#define R_LOG1P log1p
 #define R_SIMD
 #define R_SIMD_SUM(...)
 #include BY_TEMPLATE
@@ -80,6 +83,7 @@
 #undef R_ERF
 #undef R_LOG
 #undef R_SQRT
+#undef R_LOG1P
 #undef R_SIMD
 #undef R_SIMD_SUM
 #endif

@@ -116,7 +116,7 @@ static void FN(activation_span)(by_act act, T *y, const T *x, int64_t count)
     EACH(after[i]);
 }
 
-static inline R FN(gelu_slope)(R x)
+static inline __attribute__((always_inline)) R FN(gelu_slope)(R x)
 {
     return (R)0.5 * (1 + R_ERF(x * SQRT_HALF)) + x * RSQRT_2PI * R_EXP((R)-0.5 * x * x);
 }
@@ -159,6 +159,38 @@ static inline R FN(sigmoid_slope)(R x)
     return s * rest;
 }
 
+/* The slopes of activations that few models have. */
+static R FN(rare_slope)(by_act act, R x)
+{
+    R rest, s;
+    switch (act) {
+    case BY_QUICK_GELU:
+        s = FN(sigmoid)((R)1.702 * x, &rest);
+        return s * (1 + (R)1.702 * x * rest);
+    case BY_GELU_10: /* beyond -10 it is flat anyway */
+        return x > 10 ? 0 : FN(gelu_slope)(x);
+    case BY_RELU2:
+        return x > 0 ? 2 * x : 0;
+    case BY_RELU6:
+        return x > 0 && x < 6 ? 1 : 0;
+    case BY_LEAKY_RELU:
+        return x > 0 ? 1 : (R)0.01;
+    case BY_HARD_SWISH:
+        return x < -3 ? 0 : x <= 3 ? x / 3 + (R)0.5 : 1;
+    case BY_MISH:
+        s = FN(mish_gate)(x);
+        return s + x * (1 - s * s) * FN(sigmoid)(x, &rest);
+    case BY_LAPLACE:
+        s = (x - (R)0.707107) / (R)0.28209500;
+        return RSQRT_2PI / (R)0.28209500 * R_EXP((R)-0.5 * s * s);
+    case BY_SQRT_SOFTPLUS:
+        s = FN(softplus)(x);
+        return s > 0 ? FN(sigmoid)(x, &rest) / (2 * R_SQRT(s)) : 0;
+    default:
+        return 1;
+    }
+}
+
 /* dx = dy act'(x) */
 static void FN(activation_grad_span)(by_act act, T *y, const T *x, const T *dy, int64_t count)
 {
@@ -186,6 +218,9 @@ static void FN(activation_grad_span)(by_act act, T *y, const T *x, const T *dy, 
     case BY_ACT_NONE:
         EACH(DY);
         break;
+    default: /* a switch for every element: not worth vectors */
+        for (int64_t i = 0; i < count; i++)
+            y[i] = ST(DY * FN(rare_slope)(act, X));
     }
 #undef X
 #undef DY

@@ -36,7 +36,7 @@ enum {
     ROWS = 4,          /* rows of x that go through the registers together */
     COLS = 4,          /* dot products that go through the registers together */
     FAR = 16384,       /* bytes of b that may be prefetched before the present ones are done */
-    AHEAD = 1024,      /* bytes between use and prefetching of a single stream */
+    AHEAD = 4096,      /* bytes between use and prefetching of a single stream */
     UNIT = 64,         /* columns handed to threads in a skinny product */
     FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
 };
@@ -395,12 +395,14 @@ static void FN(axpy4)(int64_t rows, bool ahead, int64_t w, const T *b, int64_t l
 }
 
 /* b stored (k, n): acc (m, n) = x b over rows [lo, hi) of b. Memory is read in its own order as far as the
- * accumulators of m rows fit into the cache. A single row of x goes through b row by row when four of them
- * would not be prefetched in time. */
+ * accumulators of m rows fit into the cache, or of a single row in strips narrow enough for four rows of b to
+ * be prefetched in time. */
 static void FN(skinny_part)(const by_gemm_desc *d, const R *x, const T *b, int64_t lo, int64_t hi, R *acc,
                             int64_t ld)
 {
-    const int64_t strip = STRIP / ROUND(d->m, ROWS) / UNIT * UNIT;
+    /* of a single row: strips of equal widths, four rows of which are prefetched in time */
+    const int64_t most = d->m > 1 ? STRIP / ROUND(d->m, ROWS) : FAR / 4 / (int64_t)sizeof(T);
+    const int64_t strips = (d->n + most - 1) / most, strip = ROUND((d->n + strips - 1) / strips, UNIT);
     memset(acc, 0, (size_t)(d->m * ld) * sizeof(R));
     for (int64_t col = 0; col < d->n; col += strip) {
         const int64_t w = BY_MIN(strip, d->n - col);

@@ -3,7 +3,8 @@
  * rowsum(dy * y):
  *   dv = P'^T dy     dP = dropout(dy v^T)     dS = P * (dP - delta)     dq = scale dS k     dk = scale dS^T q
  * and the gradient of an entry of the bias is the sum of dS over all that it was added to. A query that sees
- * no key has constant weights: it gives to dv, and to nothing else.
+ * no key has equal weights on every key, and its scores have their gradients like any other: its masks were
+ * added to them and made them equal by rounding.
  *
  * dk and dv are made by blocks that have a tile of keys and go through the queries, dq by blocks that have a
  * tile of queries and go through the keys: every sum has its order, and nothing but the sums is stored. */
@@ -73,8 +74,10 @@ template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
             UNROLL
             for (int m = 0; m < MT; m++)
                 UNROLL
-            for (int i = 0; i < 4; i++)
-                p[m][n][i] = power2(p[m][n][i] * factor - x.at[i % 2]);
+            for (int i = 0; i < 4; i++) {
+                const bool gives = even > 0 && x.at[i % 2] == INFINITY;
+                p[m][n][i] = gives ? even : power2(p[m][n][i] * factor - x.at[i % 2]);
+            }
         }
         UNROLL
         for (int m = 0; m < MT && a.dropout; m++)
@@ -85,11 +88,8 @@ template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
                 UNROLL
             for (int n = 0; n < NT; n++)
                 UNROLL
-            for (int i = 0; i < 4; i++) {
-                const bool gives = even > 0 && numbers[8 * n + 2 * c + i % 2] == INFINITY;
-                const float w = gives ? even : p[m][n][i];
-                dp[m][n][i] = a.dropout && !(keep[m][i / 2] >> (4 * n + i % 2) & 1) ? 0 : w;
-            }
+            for (int i = 0; i < 4; i++)
+                dp[m][n][i] = a.dropout && !(keep[m][i / 2] >> (4 * n + i % 2) & 1) ? 0 : p[m][n][i];
             pack_product<T>(packed, dp);
             times_columns<T, D>(dv, packed, queries + BM * LD);
         }
@@ -239,14 +239,15 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
     const sight<LEVEL> see = sight_of<LEVEL>(a, b);
-    const span all = keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
-    const float factor = exponent_factor<LEVEL>(a);
+    const bool whole = may_see_nothing<LEVEL>(a) && gives_to_all(a, head, t0, BM);
+    const span all = whole ? span{0, see.keys} : keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
+    const float factor = exponent_factor<LEVEL>(a), even = whole ? 1 / (float)see.keys : 0;
     const bool sums =
         LEVEL == ANY && g.dbias.at && mine < a.queries; /* behind them are those of another head */
     left_rows<T, D, MT, (D * MT <= 128)> q, dy;
     float dq[MT][D / 8][4], exponent[MT][2], delta[MT][2], by[MT][2];
 
-    const int first = next_keys(see, t0, BM, all.from / BN * BN, BN, all.to);
+    const int first = whole ? 0 : next_keys(see, t0, BM, all.from / BN * BN, BN, all.to);
     fetch_queries<T, D, BM>(g, b, query_tile{h, t0}, queries);
     fetch<T, D, BN>(stage, k, a.k.row, first, see.keys, a.dim);
     fetch<T, D, BN>(stage + BN * LD, v, a.v.row, first, see.keys, a.dim);
@@ -265,18 +266,18 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     dy.take(queries + (BM + warp * ROWS) * LD);
     if (sums)
         clear_sums<T, 32>(g, b, h, mine, ROWS);
-    for (int s0 = first, turn = 0; s0 < all.to; s0 = next_keys(see, t0, BM, s0 + BN, BN, all.to), turn ^= 1) {
+    for (int s0 = first, turn = 0, after; s0 < all.to; s0 = after, turn ^= 1) {
         const T *keys = stage + turn * 2 * BN * LD;
         T *next = stage + (turn ^ 1) * 2 * BN * LD;
         copy_wait<0>();
         __syncthreads();
-        const int after = next_keys(see, t0, BM, s0 + BN, BN, all.to);
+        after = whole ? s0 + BN : next_keys(see, t0, BM, s0 + BN, BN, all.to);
         if (after < all.to) {
             fetch<T, D, BN>(next, k, a.k.row, after, see.keys, a.dim);
             fetch<T, D, BN>(next + BN * LD, v, a.v.row, after, see.keys, a.dim);
             copy_commit();
         }
-        if (s0 >= own.to || s0 + BN <= own.from || !sees_any(see, mine, ROWS, s0, BN))
+        if (!whole && (s0 >= own.to || s0 + BN <= own.from || !sees_any(see, mine, ROWS, s0, BN)))
             continue;
         float p[MT][NT][4], dp[MT][NT][4];
         uint32_t packed[MT][NT][2], keep[4];
@@ -298,8 +299,10 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
                 float d = dp[m][i / 4][i % 4];
                 if (a.dropout)
                     d = keep[i % 4] >> (i & ~3) & 1 ? d * a.dropping.factor : 0;
-                p[m][i / 4][i % 4] =
-                    power2(p[m][i / 4][i % 4] * factor - exponent[m][i / 2 % 2]) * (d - delta[m][i / 2 % 2]);
+                float w = power2(p[m][i / 4][i % 4] * factor - exponent[m][i / 2 % 2]);
+                if (even > 0 && exponent[m][i / 2 % 2] == INFINITY)
+                    w = s0 + i / 4 * 8 + (int)(threadIdx.x & 3) * 2 + i % 2 < see.keys ? even : 0;
+                p[m][i / 4][i % 4] = w * (d - delta[m][i / 2 % 2]);
             }
         }
         if constexpr (LEVEL == ANY)

@@ -20,9 +20,11 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
         const float exponent = exponent_of(a, head, t);
         UNROLL
         for (int j = 0; j < 4; j++) {
-            p[i][j] = sees(see, t, s0 + THREAD_X + 16 * j) ? exp2f(p[i][j] - exponent) : 0;
-            dropped[i][j] =
-                some_give && exponent == INFINITY && t < a.queries ? 1 / (float)see.keys : p[i][j];
+            const int s = s0 + THREAD_X + 16 * j;
+            p[i][j] = sees(see, t, s) ? exp2f(p[i][j] - exponent) : 0;
+            if (some_give && exponent == INFINITY && t < a.queries && s < see.keys)
+                p[i][j] = 1 / (float)see.keys;
+            dropped[i][j] = p[i][j];
         }
     }
     if (a.dropout) {
@@ -95,14 +97,16 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries
     const int b = blockIdx.z, h = blockIdx.y, t0 = (tiles - 1 - (int)blockIdx.x % tiles) * SIDE;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
     const sight<LEVEL> see = sight_of<LEVEL>(a, b);
-    const span all = keys_seen(see, t0, SIDE);
+    const bool whole = may_see_nothing<LEVEL>(a) && gives_to_all(a, (int64_t)b * a.heads + h, t0, SIDE);
+    const span all = whole ? span{0, see.keys} : keys_seen(see, t0, SIDE);
     const bool sums = LEVEL == ANY && g.dbias.at && part == 0;
     float dq[NV][4][4];
     clear(dq);
     if (sums)
         clear_sums<T, PLAIN_THREADS>(g, b, h, t0, SIDE);
-    const int first = next_keys(see, t0, SIDE, all.from / SIDE * SIDE, SIDE, all.to);
-    for (int s0 = first; s0 < all.to; s0 = next_keys(see, t0, SIDE, s0 + SIDE, SIDE, all.to)) {
+    const int first = whole ? 0 : next_keys(see, t0, SIDE, all.from / SIDE * SIDE, SIDE, all.to);
+    for (int s0 = first; s0 < all.to;
+         s0 = whole ? s0 + SIDE : next_keys(see, t0, SIDE, s0 + SIDE, SIDE, all.to)) {
         float p[4][4], dp[4][4], dropped[4][4];
         dots_of(p, a.dim, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0,
                 see.keys, one, two);

@@ -47,6 +47,18 @@ static __device__ __forceinline__ void through_softmax(float (&s)[N / 2], const 
     }
 }
 
+/* Scores of queries that see nothing: with a log-sum-exp of 0, those of equal weights on every key. */
+template <int N>
+static __device__ __forceinline__ void level_scores(const hopper_args &a, float (&s)[N / 2], int key,
+                                                    const bool (&blind)[2])
+{
+    const float level = log2f(a.equal) / a.scale_log2;
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++)
+        if (blind[i / 2 % 2])
+            s[i] = key + i / 4 * 8 + i % 2 < a.keys ? level : -INFINITY;
+}
+
 template <class J>
 static __device__ __forceinline__ void query_grad(const hopper_args &a, const space &s, int group)
 {
@@ -62,6 +74,7 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dq[J::PARTS][32], lse[2], delta[2];
         uint32_t ds[J::BLOCK / 16][4];
         int last[2], before = -1;
+        bool blind[2] = {false, false};
         last_keys(a, row, last);
         for (int i = 0; i < 2; i++)
             lse[i] = row + 8 * i < a.queries ? a.lse[(int64_t)w.head * a.queries + row + 8 * i] * 1.44269504f
@@ -77,8 +90,11 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
             for (int i = 0; i < 2; i++)
                 if (c == 0 && row + 8 * i < a.pad)
                     a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
-            for (int i = 0; i < 2 && J::MASKED; i++) /* whoever sees nothing has no gradient here */
-                lse[i] = lse[i] == -INFINITY ? INFINITY : lse[i];
+            for (int i = 0; i < 2 && J::MASKED;
+                 i++) { /* who sees nothing has equal weights: see level_scores */
+                blind[i] = lse[i] == -INFINITY;
+                lse[i] = blind[i] ? 0 : lse[i];
+            }
         };
 
         if (seek<J>(a, s, p, r)) {
@@ -98,6 +114,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                     hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
                 if (J::MASKED)
                     hide_masked<J>(a, score, b, p.block, c, -INFINITY);
+                if (J::MASKED && (blind[0] || blind[1]))
+                    level_scores<J::BLOCK>(a, score, p.block * J::BLOCK + 2 * c, blind);
                 through_softmax<J::BLOCK>(score, dp, lse, delta, a.scale_log2);
                 hold(score);
                 step<J::STAGES>(r);

@@ -51,6 +51,32 @@ template <class V> static __device__ __forceinline__ const V *cluster_peer(const
 #endif
 }
 
+/* The same to write to. */
+template <class V> static __device__ __forceinline__ V *cluster_at(const cluster &c, V *p, int rank)
+{
+    return (V *)cluster_peer(c, p, rank);
+}
+
+/* The two halves of a barrier: this block's part is done; all blocks have come so far. */
+static __device__ __forceinline__ void cluster_arrive(const cluster &c)
+{
+#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (c.size > 1)
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+    (void)c;
+}
+static __device__ __forceinline__ void cluster_wait(const cluster &c)
+{
+#if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (c.size > 1)
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+#endif
+    (void)c;
+}
+
 /* All threads of the cluster, which see what the others have written. */
 static __device__ __forceinline__ void cluster_barrier(const cluster &c)
 {

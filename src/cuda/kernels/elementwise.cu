@@ -45,6 +45,91 @@ template <class T> struct scaled {
     }
 };
 
+static __device__ __forceinline__ float clip(float x, float low, float high)
+{
+    return x < low ? low : x > high ? high : x; /* NaN stays */
+}
+
+/* tanh(softplus(x)) by e = e^x: ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From 20 on it is 1. */
+static __device__ __forceinline__ float mish_gate(float x)
+{
+    float e = expf(x > 20 ? 20.0f : x), n = e * (e + 2);
+    return x > 20 ? 1.0f : n / (n + 2);
+}
+
+static __device__ __forceinline__ float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
+/* Activations that few models have, and their derivatives: one kernel for all of them. */
+static __device__ __noinline__ float activate_rare(by_act act, float x)
+{
+    switch (act) {
+    case BY_QUICK_GELU:
+        return x / (1 + expf(-1.702f * x));
+    case BY_GELU_10:
+        return clip(0.5f * x * (1 + erff(x * 0.70710678f)), -10, 10);
+    case BY_RELU2:
+        return x < 0 ? 0 : x * x;
+    case BY_RELU6:
+        return clip(x, 0, 6);
+    case BY_LEAKY_RELU:
+        return x < 0 ? 0.01f * x : x;
+    case BY_HARD_SWISH:
+        return x * clip(x + 3, 0, 6) / 6;
+    case BY_MISH:
+        return x * mish_gate(x);
+    case BY_LAPLACE:
+        return 0.5f * (1 + erff((x - 0.707107f) / 0.282095f * 0.70710678f));
+    case BY_SQRT_SOFTPLUS:
+        return sqrtf(softplus(x));
+    default:
+        return x;
+    }
+}
+
+static __device__ __noinline__ float activate_rare_slope(by_act act, float x)
+{
+    float s;
+    switch (act) {
+    case BY_QUICK_GELU:
+        s = 1 / (1 + expf(-1.702f * x));
+        return s * (1 + 1.702f * x * (1 - s));
+    case BY_GELU_10: /* beyond -10 it is flat anyway */
+        return x > 10 ? 0 : 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
+    case BY_RELU2:
+        return x > 0 ? 2 * x : 0;
+    case BY_RELU6:
+        return x > 0 && x < 6 ? 1.0f : 0.0f;
+    case BY_LEAKY_RELU:
+        return x > 0 ? 1.0f : 0.01f;
+    case BY_HARD_SWISH:
+        return x < -3 ? 0 : x <= 3 ? x / 3 + 0.5f : 1;
+    case BY_MISH:
+        s = mish_gate(x);
+        return s + x * (1 - s * s) / (1 + expf(-x));
+    case BY_LAPLACE:
+        s = (x - 0.707107f) / 0.282095f;
+        return 0.39894228f / 0.282095f * expf(-0.5f * s * s);
+    case BY_SQRT_SOFTPLUS:
+        s = softplus(x);
+        return s > 0 ? 1 / (1 + expf(-x)) / (2 * sqrtf(s)) : 0;
+    default:
+        return 1;
+    }
+}
+
+template <class T> struct activated_rarely {
+    by_act act;
+    __device__ __forceinline__ void operator()(float *v, int64_t) const
+    {
+        BY_UNROLL
+        for (int k = 0; k < wide<T>::N; k++)
+            v[k] = activate_rare(act, v[k]);
+    }
+};
+
 template <class T, by_act ACT> struct activated {
     __device__ __forceinline__ void operator()(float *v, int64_t) const
     {
@@ -167,6 +252,13 @@ struct product_of {
         return a * b;
     }
 };
+struct activated_rarely_grad {
+    by_act act;
+    __device__ __forceinline__ float operator()(float x, float dy) const
+    {
+        return dy * activate_rare_slope(act, x);
+    }
+};
 template <class T, by_act ACT> struct activated_grad {
     __device__ __forceinline__ float operator()(float x, float dy) const
     {
@@ -210,7 +302,7 @@ template <class T> static by_status binary(by_cuda_exec *x, by_node *n)
     return repeated<T>(x, n, product_of());
 }
 
-/* ---- activations: a kernel for each ---------------------------------------------------------- */
+/* ---- activations: a kernel for each usual one ---------------------------------------------------------- */
 
 #define EACH_ACT(CASE) \
     CASE(BY_ACT_NONE)  \
@@ -229,8 +321,9 @@ template <class T> static by_status activation(by_cuda_exec *x, by_node *n)
         return one_input<T>(x, n, activated<T, ACT>());
         EACH_ACT(CASE)
 #undef CASE
+    default:
+        return one_input<T>(x, n, activated_rarely<T>{((const by_activation_attr *)n->attr)->act});
     }
-    return by_fail(BY_ERR_ARGUMENT, "no such activation");
 }
 
 template <class T> static by_status activation_grad(by_cuda_exec *x, by_node *n)
@@ -241,8 +334,9 @@ template <class T> static by_status activation_grad(by_cuda_exec *x, by_node *n)
         return two_inputs<T, NOT>(x, n, activated_grad<T, ACT>());
         EACH_ACT(CASE)
 #undef CASE
+    default:
+        return two_inputs<T, NOT>(x, n, activated_rarely_grad{((const by_activation_attr *)n->attr)->act});
     }
-    return by_fail(BY_ERR_ARGUMENT, "no such activation");
 }
 
 extern "C" by_status by_cuda_add(by_exec *e, by_node *n)

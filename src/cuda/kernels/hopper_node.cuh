@@ -199,7 +199,7 @@ template <class J> static bool takes(const by_cuda *c, const by_node *n)
         return false;
     if (n->in[4] || n->in[5] || at->pattern.kind != BY_PATTERN_FULL)
         return false; /* prefix, bias, pattern */
-    if (n->in[3] && (!c->hopper_masks || at->mask == BY_MASK_CAUSAL))
+    if (n->in[3] && at->mask == BY_MASK_CAUSAL)
         return false; /* of two masks: whoever sees nothing would have to look at the keys that the other mask
                          hides */
     if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||

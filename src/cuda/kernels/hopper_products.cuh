@@ -241,8 +241,7 @@ template <class J> static __device__ __forceinline__ const float2 *stats_at(cons
 {
     return (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES);
 }
-/* s becomes p, dp becomes ds; stats: of the block's queries. A query that sees nothing has equal weights, and
- * leaves no gradient of its scores. */
+/* s becomes p, dp becomes ds; stats: of the block's queries. A query that sees nothing has equal weights. */
 template <class J>
 static __device__ __forceinline__ void through_softmax_turned(const hopper_args &a, float (&s)[J::BLOCK / 2],
                                                               float (&dp)[J::BLOCK / 2], const float2 *stats)
@@ -255,11 +254,9 @@ static __device__ __forceinline__ void through_softmax_turned(const hopper_args 
         for (int i = 4 * j; i < 4 * j + 4; i++) {
             const float lse = i % 2 ? two.z : two.x, delta = i % 2 ? two.w : two.y;
             s[i] = exp2_fast(s[i] * a.scale_log2 - lse);
-            dp[i] = s[i] * (dp[i] - delta);
-            if (J::MASKED) {
+            if (J::MASKED)
                 s[i] = lse == -INFINITY ? a.equal : s[i];
-                dp[i] = lse == -INFINITY ? 0 : dp[i];
-            }
+            dp[i] = s[i] * (dp[i] - delta);
         }
     }
 }

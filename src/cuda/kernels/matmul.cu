@@ -5,6 +5,7 @@
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/few.cuh"
+#include "cuda/kernels/gemv.cuh"
 #include "cuda/kernels/fp8.cuh"
 #include "cuda/kernels/some.cuh"
 
@@ -12,9 +13,10 @@
 typedef struct linear_plan {
     void (*forget)(void *);
     by_product p;
-    by_lt_plan *lt;         /* NULL: ours */
-    bool few, some, inside; /* few rows; some; the activation, or its slope, is part of the product */
-    const by_tensor *fp8;   /* its left side, when the product is taken in FP8 */
+    by_lt_plan *lt;               /* NULL: ours */
+    bool gemv, few, some, inside; /* one row and a large matrix; few rows; some; the activation, or its slope,
+                                     is part of the product */
+    const by_tensor *fp8;         /* its left side, when the product is taken in FP8 */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -251,6 +253,9 @@ static void choose_ours(by_cuda_exec *x, linear_plan *plan, bool with_pre)
     const bool wide = p->n > MOST_COLUMNS && is_16_bit(p->ab_type), one = p->m == 1 && p->n * p->k < SMALL;
     if (with_pre || wide)
         return;
+    plan->gemv = by_gemv_takes(x->cuda, p);
+    if (plan->gemv)
+        return;
     plan->some = !one && by_some_rows_take(x->cuda, p);
     plan->few = !plan->some && by_few_rows_take(p);
 }
@@ -262,7 +267,7 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     if (!plan)
         return BY_ERR_MEMORY;
     choose_ours(x, plan, n->out[1] != NULL);
-    if (plan->some || plan->few)
+    if (plan->gemv || plan->some || plan->few)
         return BY_OK;
     const bool gelu = library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0;
     if (try_fp8(x->cuda, plan, n->in[0], gelu ? BY_FP8_ACTIVATION : BY_FP8_NOTHING))
@@ -309,6 +314,10 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
     if (!n->plan)
         BY_TRY(plan_linear(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
+    if (plan->gemv) {
+        BY_BRANCH("linear, one row and a large matrix");
+        return by_gemv(x, &plan->p, act);
+    }
     if (plan->few) {
         BY_BRANCH("linear, few rows");
         return by_few_rows(x, &plan->p, act);

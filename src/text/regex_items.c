@@ -1,0 +1,276 @@
+/* regex_items.c - characters, escapes and classes of Oniguruma's syntax. */
+#include "text/regex_parser.h"
+#include "text/utf8.h"
+
+by_status by_regex_refuse(const char *pattern, size_t size, const char *why)
+{
+    size_t shown = BY_MIN(size, 200);
+    while (shown < size && shown > 0 && ((uint8_t)pattern[shown] & 0xc0) == 0x80)
+        shown--;
+    return by_fail(BY_ERR_UNSUPPORTED, "regular expression \"%.*s\": %s", (int)shown, pattern, why);
+}
+
+bool by_parser_refuse(const by_parser *s, const char *why)
+{
+    by_regex_refuse(s->start, s->size, why);
+    return false;
+}
+
+bool by_parser_peek(const by_parser *s, const char *text)
+{
+    size_t n = strlen(text);
+    return (size_t)(s->end - s->p) >= n && memcmp(s->p, text, n) == 0;
+}
+
+bool by_parser_take(by_parser *s, const char *text)
+{
+    bool there = by_parser_peek(s, text);
+    s->p += there ? strlen(text) : 0;
+    return there;
+}
+
+bool by_parser_next(by_parser *s, uint32_t *c)
+{
+    int n = s->p < s->end ? by_utf8_decode((const uint8_t *)s->p, (size_t)(s->end - s->p), c) : 0;
+    s->p += n;
+    return n > 0 || by_parser_refuse(s, "it is not UTF-8, or it ends too early");
+}
+
+/* ---- characters by escapes -------------------------------------------------------------------- */
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+}
+
+/* Up to `most` hexadecimal digits; how many there were. */
+static int read_hex(by_parser *s, int most, uint32_t *value)
+{
+    int n = 0;
+    for (*value = 0; n < most && s->p < s->end && hex_value(*s->p) >= 0; n++)
+        *value = *value * 16 + (uint32_t)hex_value(*s->p++);
+    return n;
+}
+
+static bool is_scalar(uint32_t c)
+{
+    return c <= 0x10ffff && (c < 0xd800 || c > 0xdfff);
+}
+
+/* After "\x" or "\u". */
+static bool read_number(by_parser *s, bool unicode, uint32_t *c)
+{
+    bool good;
+    if (unicode)
+        good = read_hex(s, 4, c) == 4;
+    else if (by_parser_take(s, "{"))
+        good = read_hex(s, 7, c) > 0 && by_parser_take(s, "}");
+    else
+        good = read_hex(s, 2, c) > 0 && *c < 0x80;
+    return (good && is_scalar(*c)) ||
+           by_parser_refuse(s, "a \\x or \\u that is not the number of one character");
+}
+
+/* A control character by its letter, or 0. */
+static uint32_t control(char c)
+{
+    static const char letters[] = "tnrfvae", codes[] = "\t\n\r\f\v\a\x1b";
+    const char *found = c ? strchr(letters, c) : NULL;
+    return found ? (uint32_t)codes[found - letters] : 0;
+}
+
+bool by_parser_escaped(by_parser *s, char letter, uint32_t *c)
+{
+    if (control(letter)) {
+        *c = control(letter);
+        return true;
+    }
+    if (letter == 'x' || letter == 'u')
+        return read_number(s, letter == 'u', c);
+    if (letter == '0') {
+        *c = 0;
+        for (int n = 0; n < 2 && s->p < s->end && *s->p >= '0' && *s->p <= '7'; n++)
+            *c = *c * 8 + (uint32_t)(*s->p++ - '0');
+        return true;
+    }
+    if ((letter >= '1' && letter <= '9') || strchr("cCMo", letter))
+        return by_parser_refuse(s, "octal, control and meta escapes are not supported");
+    s->p--; /* any other character stands for itself */
+    return by_parser_next(s, c);
+}
+
+/* ---- sets ------------------------------------------------------------------------------------- */
+
+/* Add a set by name. Outside of a class *alone says whether its complement is meant; in one it is NULL. */
+static bool add_set(by_parser *s, by_set_kind kind, const char *name, size_t size, bool negate, bool *alone,
+                    by_charclass *c)
+{
+    if (alone)
+        *alone = negate;
+    return by_charclass_add_named(c, s->natives, kind, name, size, negate && !alone);
+}
+
+/* After "\p" or "\P", the "{" being next. */
+static bool read_property(by_parser *s, bool negate, bool *alone, by_charclass *c)
+{
+    s->p++;
+    bool other = by_parser_take(s, "^");
+    const char *close = memchr(s->p, '}', (size_t)(s->end - s->p));
+    if (!close)
+        return by_parser_refuse(s, "a property without \"}\"");
+    size_t size = (size_t)(close - s->p);
+    if (!add_set(s, alone ? BY_SET_ALONE : BY_SET_PROPERTY, s->p, size, negate != other, alone, c)) {
+        char why[120];
+        by_format(why, sizeof(why), "the property \\p{%.*s} is not known", (int)BY_MIN(size, 60), s->p);
+        return by_parser_refuse(s, why);
+    }
+    s->p = close + 1;
+    return true;
+}
+
+int by_parser_set(by_parser *s, bool *alone, by_charclass *c)
+{
+    static const char letters[] = "wdsh";
+    static const char *const names[] = {"word", "digit", "space", "xdigit"};
+    char letter = s->p < s->end ? *s->p : '\0', small = (char)(letter | 0x20);
+    const char *found = letter ? strchr(letters, small) : NULL;
+    if (found) {
+        const char *name = names[found - letters];
+        add_set(s, alone ? BY_SET_ALONE : BY_SET_POSIX, name, strlen(name), letter != small, alone, c);
+        s->p++;
+        return 1;
+    }
+    if (small != 'p' || s->p + 1 >= s->end || s->p[1] != '{')
+        return 0;
+    s->p++;
+    return read_property(s, letter == 'P', alone, c) ? 1 : -1;
+}
+
+/* "[:name:]", the "[" being next: 1, 0 when it is not one, -1 after by_fail. */
+static int read_posix(by_parser *s, by_charclass *c)
+{
+    if (!by_parser_peek(s, "[:"))
+        return 0;
+    const char *name = s->p + 2;
+    bool negate = name < s->end && *name == '^';
+    name += negate;
+    const char *close = name;
+    while (close < s->end && ((*close >= 'a' && *close <= 'z') || (*close >= 'A' && *close <= 'Z')))
+        close++;
+    if (close + 1 >= s->end || close[0] != ':' || close[1] != ']')
+        return 0;
+    if (!by_charclass_add_named(c, s->natives, BY_SET_POSIX, name, (size_t)(close - name), negate))
+        return by_parser_refuse(s, "a POSIX bracket with an unknown name") ? 1 : -1;
+    s->p = close + 2;
+    return 1;
+}
+
+/* One character of a class, perhaps escaped. */
+static bool class_char(by_parser *s, uint32_t *c)
+{
+    if (!by_parser_take(s, "\\"))
+        return by_parser_next(s, c);
+    if (s->p >= s->end)
+        return by_parser_refuse(s, "it ends with \"\\\"");
+    char letter = *s->p++;
+    if (letter == 'b') {
+        *c = '\b';
+        return true;
+    }
+    return by_parser_escaped(s, letter, c);
+}
+
+/* A set, a nested class, a character or a range. */
+static bool class_item(by_parser *s, by_charclass *c)
+{
+    int found = read_posix(s, c);
+    if (found != 0)
+        return found > 0;
+    if (by_parser_take(s, "[")) {
+        bool negate = by_parser_take(s, "^");
+        by_charclass inner = {0};
+        bool good = by_parser_class(s, &inner);
+        by_charclass_unite(c, &inner, negate);
+        return good;
+    }
+    if (by_parser_peek(s, "\\")) {
+        s->p++;
+        found = by_parser_set(s, NULL, c);
+        if (found > 0 && by_parser_peek(s, "-") && !by_parser_peek(s, "-]"))
+            return by_parser_refuse(s, "a \"-\" after a set in a class");
+        if (found != 0)
+            return found > 0;
+        s->p--;
+    }
+    uint32_t first, last;
+    if (!class_char(s, &first))
+        return false;
+    last = first;
+    if (by_parser_peek(s, "-") && !by_parser_peek(s, "-]")) {
+        s->p++;
+        by_charclass set = {0};
+        bool bad = by_parser_peek(s, "[") || by_parser_peek(s, "&&");
+        if (by_parser_peek(s, "\\")) {
+            s->p++;
+            bad = by_parser_set(s, NULL, &set) != 0;
+            s->p--;
+        }
+        by_charclass_free(&set);
+        if (bad || !class_char(s, &last) || first > last ||
+            (by_parser_peek(s, "-") && !by_parser_peek(s, "-]")))
+            return by_parser_refuse(s, "a range of a class that has no clear end");
+    }
+    by_charclass_add(c, first, last);
+    return true;
+}
+
+bool by_parser_class(by_parser *s, by_charclass *out)
+{
+    by_charclass part = {0};
+    bool good = ++s->depth < BY_PARSER_DEPTH || by_parser_refuse(s, "it is nested too deeply"),
+         joined = false;
+    if (good &&
+        by_parser_peek(s, "]")) { /* a "]" that comes first is a character, when another one follows */
+        good = memchr(s->p + 1, ']', (size_t)(s->end - s->p - 1)) || by_parser_refuse(s, "an empty class");
+        by_charclass_add(&part, ']', ']');
+        s->p++;
+    }
+    while (good && !by_parser_take(s, "]")) {
+        if (s->p >= s->end) {
+            good = by_parser_refuse(s, "a class without \"]\"");
+        } else if (by_parser_take(s, "&&")) {
+            if (joined)
+                by_charclass_intersect(out, &part);
+            else
+                by_charclass_unite(out, &part, false);
+            joined = true;
+        } else {
+            good = class_item(s, &part);
+        }
+    }
+    if (joined)
+        by_charclass_intersect(out, &part);
+    else
+        by_charclass_unite(out, &part, false);
+    s->depth--;
+    return good;
+}
+
+bool by_parser_put_class(by_parser *s, by_charclass *c, bool negate, by_buf *out)
+{
+    if (c->exact.failed) {
+        by_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+        return false;
+    }
+    if (s->fold && !by_charclass_fold(c))
+        return by_parser_refuse(
+            s, "a class under (?i) with letters above ASCII, which Oniguruma lets match several "
+               "characters");
+    by_buf_puts(out, s->fold ? "(?-i:" : "");
+    by_charclass_write(c, negate, s->exact, out);
+    by_charset_unite(s->doubt, &c->doubt);
+    by_buf_puts(out, s->fold ? ")" : "");
+    return true;
+}

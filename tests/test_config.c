@@ -1,0 +1,298 @@
+/* test_config.c - config.json: every key that the reference library knows is honoured, harmless or refused by
+ * name (tests/data/config_keys.json has its lists), with its defaults, under all its names; and a file that
+ * is written again keeps its values and their types. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/json.h"
+#include "folder.h"
+#include "io/hf.h"
+
+static by_device *device;
+static cJSON *reference;
+
+static int set_up(void **state)
+{
+    (void)state;
+    reference = by_json_load(BY_SOURCE_DIR "/tests/data/config_keys.json");
+    device = by_device_open("cpu", 1);
+    return reference && device && make_root("config") ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    by_device_free(device);
+    cJSON_Delete(reference);
+    return by_dir_remove(root) == BY_OK ? 0 : -1;
+}
+
+/* A model as far as its configuration goes: text is that of config.json. */
+static by_status read_config(by_model *m, const char *text, bool training)
+{
+    *m = (by_model){.device = device};
+    write_text("config.json", text);
+    return by_config_read(m, root, &(by_model_spec){.training = training});
+}
+
+static void drop_config(by_model *m)
+{
+    cJSON_Delete(m->json);
+    by_strings_free(m->label_names, m->labels);
+    by_free(m->config);
+    *m = (by_model){0};
+}
+
+static void refuse(const char *text, bool training, const char *part)
+{
+    by_model m;
+    if (read_config(&m, text, training) == BY_OK)
+        fail_msg("%s is accepted", text);
+    if (!strstr(by_error_message(), part))
+        fail_msg("%s: \"%s\" does not hold \"%s\"", text, by_error_message(), part);
+    drop_config(&m);
+}
+
+/* ---- the reference's keys -------------------------------------------------------------------- */
+
+static const cJSON *family_of(const by_arch *a)
+{
+    const cJSON *families = cJSON_GetObjectItemCaseSensitive(reference, "families");
+    return cJSON_GetObjectItemCaseSensitive(families, a->family);
+}
+
+static void test_every_key_is_known(void **state)
+{
+    (void)state;
+    int families = 0;
+    for (int i = 0; i < by_arch_count(); i++) {
+        const by_arch *a = by_arch_at(i);
+        const cJSON *key, *f = family_of(a);
+        if (!f)
+            continue;
+        families++;
+        cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "keys"))
+        {
+            if (!by_key_known(a, key->string))
+                fail_msg("%s: nothing is said about \"%s\"", a->family, key->string);
+        }
+        cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "aliases"))
+        {
+            const by_alias *l = a->aliases;
+            while (l && l->key && strcmp(l->key, key->string) != 0)
+                l++;
+            if (!l || !l->key || strcmp(l->field, key->valuestring) != 0)
+                fail_msg("%s: \"%s\" is not known as a name of \"%s\"", a->family, key->string,
+                         key->valuestring);
+        }
+    }
+    assert_int_equal(families, cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(reference, "families")));
+}
+
+/* A field as it is after a file that says nothing. */
+static bool has_default(const by_field *f, const void *config, const cJSON *want)
+{
+    const char *at = (const char *)config + f->offset;
+    switch (f->kind) {
+    case BY_FIELD_INT:
+        return cJSON_IsNull(want) || *(const int *)at == want->valueint;
+    case BY_FIELD_FLOAT:
+        return cJSON_IsNull(want) ? *(const float *)at < 0 : *(const float *)at == (float)want->valuedouble;
+    case BY_FIELD_BOOL:
+        return *(const bool *)at == (bool)cJSON_IsTrue(want);
+    case BY_FIELD_ACT: {
+        by_act act;
+        return by_act_parse(want->valuestring, &act) && act == *(const by_act *)at;
+    }
+    }
+    return false;
+}
+
+static int id_of(const cJSON *keys, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(keys, key);
+    return cJSON_IsNumber(v) ? v->valueint : -1;
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    for (int i = 0; i < by_arch_count(); i++) {
+        const by_arch *a = by_arch_at(i);
+        const cJSON *keys = cJSON_GetObjectItemCaseSensitive(family_of(a), "keys");
+        if (!keys)
+            continue;
+        char text[80];
+        by_model m;
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\"}", a->family);
+        if (read_config(&m, text, false) != BY_OK)
+            fail_msg("%s: %s", a->family, by_error_message());
+        for (int k = 0; k < a->n_fields; k++) {
+            const cJSON *want = cJSON_GetObjectItemCaseSensitive(keys, a->fields[k].key);
+            const bool derived = strcmp(a->fields[k].key, "decoder_vocab_size") == 0;
+            if (want && !derived && !has_default(&a->fields[k], m.config, want))
+                fail_msg("%s: the default of %s is another", a->family, a->fields[k].key);
+        }
+        assert_int_equal(m.eos, id_of(keys, "eos_token_id"));
+        assert_int_equal(m.pad, id_of(keys, "pad_token_id"));
+        assert_int_equal(m.start, id_of(keys, "decoder_start_token_id"));
+        assert_int_equal(m.labels, cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(keys, "id2label")));
+        drop_config(&m);
+    }
+}
+
+/* ---- what cannot be honoured ----------------------------------------------------------------- */
+
+static void test_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *member, *part;
+    } cases[] = {
+        {"gpt2", "\"add_cross_attention\": true", "\"add_cross_attention\" is true"},
+        {"bert", "\"position_embedding_type\": \"relative_key\"",
+         "\"position_embedding_type\" is \"relative_key\""},
+        {"bert", "\"pruned_heads\": {\"1\": [0]}", "\"pruned_heads\" is {\"1\":[0]}"},
+        {"bert", "\"quantization_config\": {\"bits\": 4}", "\"quantization_config\""},
+        {"bert", "\"hidden_act\": \"xielu\"", "\"xielu\" is not known"},
+        {"bert", "\"architectures\": [\"BertLMHeadModel\"]", "\"is_decoder\" is not true"},
+        {"distilbert", "\"is_decoder\": true", "\"is_decoder\" is true"},
+        {"roberta", "\"pad_token_id\": null", "pad_token_id is null"},
+        {"xlm", "\"asm\": true", "\"asm\" is true"},
+        {"xlm", "\"is_encoder\": false", "\"is_encoder\" is false"},
+        {"xlm", "\"summary_type\": \"attn\"", "summary_type \"attn\""},
+        {"xlm", "\"summary_activation\": \"prelu\"", "summary_activation \"prelu\""},
+        {"xlm", "\"architectures\": [\"XLMForSequenceClassification\"], \"summary_use_proj\": false",
+         "\"summary_use_proj\" is false"},
+        {"bart", "\"is_encoder_decoder\": false", "\"is_encoder_decoder\" is false"},
+        {"t5", "\"is_decoder\": true", "\"is_decoder\" is true"},
+        {"t5", "\"feed_forward_proj\": \"gated-swoosh\"", "\"swoosh\""},
+        {"bart", "\"is_decoder\": true", "\"is_decoder\" is true"},
+        {"gpt2", "\"n_head\": 4, \"num_attention_heads\": 2", "\"n_head\" and \"num_attention_heads\""},
+        {"gpt2", "\"problem_type\": \"guess\"", "problem_type \"guess\""},
+    };
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\", %s}", cases[i].family, cases[i].member);
+        refuse(text, false, cases[i].part);
+    }
+    by_model m; /* layers that are left out at random matter in training alone */
+    const char *dropped = "{\"model_type\": \"bart\", \"encoder_layerdrop\": 0.1, \"decoder_layerdrop\": 0}";
+    refuse(dropped, true, "\"encoder_layerdrop\" is 0.1");
+    assert_int_equal(read_config(&m, dropped, false), BY_OK);
+    drop_config(&m);
+    /* keys that nobody knows are nobody's business */
+    assert_int_equal(read_config(&m, "{\"model_type\": \"gpt2\", \"my_own\": {\"x\": 1}}", true), BY_OK);
+    drop_config(&m);
+}
+
+/* ---- names and types ------------------------------------------------------------------------- */
+
+static void test_aliases(void **state)
+{
+    (void)state;
+    by_model m;
+    assert_int_equal(
+        read_config(&m,
+                    "{\"model_type\": \"gpt2\", \"hidden_size\": 48, \"num_attention_heads\": 3, "
+                    "\"num_hidden_layers\": 2, \"max_position_embeddings\": 17, \"n_embd\": 48}",
+                    false),
+        BY_OK);
+    assert_int_equal(by_model_width(&m), 48);
+    assert_int_equal(by_model_heads(&m), 3);
+    assert_int_equal(by_model_layers(&m), 2);
+    assert_int_equal(by_model_context(&m), 17);
+    drop_config(&m);
+    assert_int_equal(
+        read_config(&m, "{\"model_type\": \"xlm\", \"n_words\": 99, \"pad_index\": 7, \"eos_index\": 8}",
+                    false),
+        BY_OK);
+    assert_int_equal(by_model_vocab(&m), 99);
+    assert_int_equal(by_model_pad(&m), 7);
+    assert_int_equal(by_model_eos(&m), 8);
+    drop_config(&m);
+    assert_int_equal(read_config(&m,
+                                 "{\"model_type\": \"t5\", \"head_dim\": 5, \"num_layers\": null, "
+                                 "\"num_hidden_layers\": 3}",
+                                 false),
+                     BY_OK);
+    assert_int_equal(by_model_layers(&m), 3);
+    drop_config(&m);
+}
+
+static void test_class_without_a_type(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *class, *family;
+        by_task task;
+    } cases[] = {{"GPT2LMHeadModel", "gpt2", BY_TASK_LM},
+                 {"BertForMaskedLM", "bert", BY_TASK_MLM},
+                 {"CamembertForMaskedLM", "camembert", BY_TASK_MLM},
+                 {"MT5EncoderModel", "mt5", BY_TASK_ENCODER},
+                 {"BartForSequenceClassification", "bart", BY_TASK_CLASSIFY}};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        char text[100];
+        by_model m;
+        snprintf(text, sizeof text, "{\"architectures\": [\"%s\"]}", cases[i].class);
+        if (read_config(&m, text, false) != BY_OK)
+            fail_msg("%s", by_error_message());
+        assert_string_equal(m.arch->family, cases[i].family);
+        assert_int_equal(m.task, cases[i].task);
+        drop_config(&m);
+    }
+    refuse("{\"architectures\": [\"NobodysModel\"]}", false, "\"NobodysModel\"");
+    refuse("{\"vocab_size\": 3}", false, "model_type");
+}
+
+/* What is written again has the values and the types it had. */
+static void test_types_stay(void **state)
+{
+    (void)state;
+    by_model m;
+    const char *text =
+        "{\"model_type\":\"bart\",\"architectures\":[\"BartForConditionalGeneration\"],"
+        "\"d_model\":16,\"encoder_attention_heads\":2,\"decoder_attention_heads\":2,"
+        "\"init_std\":1.0,\"dropout\":0,\"attention_dropout\":0.0,\"activation_dropout\":1e-1,"
+        "\"activation_function\":\"gelu_python\",\"pad_token_id\":1,\"decoder_start_token_id\":2,"
+        "\"is_encoder_decoder\":true,\"length_penalty\":2.0,\"eos_token_id\":[2,3],"
+        "\"mine\":[1.0,1,-0.0,1e5],\"dtype\":\"float32\"}";
+    assert_int_equal(read_config(&m, text, false), BY_OK);
+    cJSON *json = by_config_json(&m, BY_F32);
+    assert_non_null(json);
+    by_buf out = {0};
+    assert_int_equal(by_json_print(&out, json, false), BY_OK);
+    assert_string_equal(out.data, text);
+    by_buf_free(&out);
+    cJSON_Delete(json);
+    by_model_set_dropout(&m, 0.25); /* and a value that changes is a float */
+    by_config_set(m.arch, m.config, BY_ROLE_DROPOUT, 0);
+    json = by_config_json(&m, BY_F32);
+    assert_int_equal(by_json_print(&out, json, false), BY_OK);
+    assert_non_null(strstr(out.data, "\"dropout\":0,"));
+    by_buf_free(&out);
+    cJSON_Delete(json);
+    by_model_set_dropout(&m, 0.25);
+    json = by_config_json(&m, BY_F32);
+    assert_int_equal(by_json_print(&out, json, false), BY_OK);
+    assert_non_null(strstr(out.data, "\"dropout\":0.25,"));
+    by_buf_free(&out);
+    cJSON_Delete(json);
+    drop_config(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_key_is_known),   cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_refused_by_name),      cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_class_without_a_type), cmocka_unit_test(test_types_stay),
+    };
+    return cmocka_run_group_tests_name("config", tests, set_up, tear_down);
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Record the cases of tests/data/verify: tiny random models, with the outputs, gradients and generated tokens that
+PyTorch and transformers compute for them. `banyan verify DIR` compares. Needs torch, transformers and safetensors;
+neither the build nor the tests run this.
+
+usage: tools/record_cases.py [OUT]     (OUT: tests/data/verify)
+"""
+import json
+import os
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, T5Config
+from transformers import T5ForConditionalGeneration
+
+VOCAB = 40
+GREEDY = {"do_sample": False, "max_new_tokens": 9, "eos_token_id": None, "pad_token_id": 0}
+BEAM = {"do_sample": False, "num_beams": 4, "max_new_tokens": 9, "pad_token_id": 0, "length_penalty": 0.8,
+        "early_stopping": True}
+
+
+def with_values(model, seed, spread=0.15):
+    """Large enough for the likeliest token to be clear, small enough for 16 bits. T5 does not scale its scores, so
+    its queries are smaller."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape, generator=generator)
+            embedding = "embed" in name or "shared" in name or "wte" in name or "wpe" in name
+            if p.dim() == 1:
+                p.copy_(noise * 0.05 + (1 if name.endswith("weight") else 0))
+            else:
+                p.copy_(noise * (0.5 if embedding else 0.05 if ".q." in name else spread))
+    return model.eval()
+
+
+def tokens(generator, *shape):
+    return torch.randint(4, VOCAB, shape, generator=generator)
+
+
+def flatten(outputs):
+    """Every tensor of the outputs by name; of tuples of them, by name and number."""
+    for name, value in outputs.items():
+        if isinstance(value, torch.Tensor):
+            yield name, value
+        elif name != "past_key_values":
+            for i, part in enumerate(value):
+                yield f"{name}.{i}", part
+
+
+def record(out, name, family, model, inputs, prompt, generate):
+    """prompt: the inputs of generation, which verify takes from input_ids alone."""
+    folder = os.path.join(out, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
+    outputs.loss.backward()
+    tensors = {f"input.{k}": v for k, v in inputs.items()}
+    tensors |= {f"output.{k}": v.detach() for k, v in flatten(outputs)}
+    tensors |= {f"grad.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
+    for setting, values in generate.items():
+        tensors[f"generate.{setting}"] = model.generate(**prompt, **values)
+    model.save_pretrained(folder)
+    save_file({k: v.clone().contiguous() for k, v in tensors.items()}, os.path.join(folder, "reference.safetensors"))
+    case = {"class": type(model).__name__, "family": family, "scalar_inputs": {}, "generate": generate, "note": "",
+            "made_with": f"torch {torch.__version__.split('+')[0]}, transformers {transformers.__version__}"}
+    with open(os.path.join(folder, "case.json"), "w", encoding="utf-8") as f:
+        json.dump(case, f, indent=1)
+        f.write("\n")
+    size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
+    print(f"{folder}: {len(tensors)} tensors, {size / 1000:.0f} kB")
+
+
+def record_gpt2(out):
+    config = GPT2Config(vocab_size=VOCAB, n_positions=20, n_embd=16, n_layer=2, n_head=2, n_inner=32, bos_token_id=0,
+                        eos_token_id=1, attn_implementation="eager")
+    ids = tokens(torch.Generator().manual_seed(1), 2, 9)
+    labels = ids.clone()
+    labels[1, -3:] = -100
+    settings = {"greedy": GREEDY, "beam4": BEAM,
+                "greedy_repetition_penalty": GREEDY | {"repetition_penalty": 1.3},
+                "greedy_no_repeat_3gram": GREEDY | {"no_repeat_ngram_size": 3}}
+    record(out, "gpt2", "gpt2", with_values(GPT2LMHeadModel(config), 2), {"input_ids": ids, "labels": labels},
+           {"input_ids": ids[:1, :5]}, settings)
+
+
+def record_bert(out):
+    config = BertConfig(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                        intermediate_size=32, max_position_embeddings=20, num_labels=3, attn_implementation="eager")
+    ids = tokens(torch.Generator().manual_seed(3), 2, 9)
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    ids[1, 6:] = 0
+    types = torch.zeros_like(ids)
+    types[:, 4:] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "labels": torch.tensor([2, 0])}
+    record(out, "bert", "bert", with_values(BertForSequenceClassification(config), 4), inputs, {}, {})
+
+
+def record_t5(out):
+    config = T5Config(vocab_size=VOCAB, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2, feed_forward_proj="gated-gelu",
+                      relative_attention_num_buckets=8, relative_attention_max_distance=16, decoder_start_token_id=0,
+                      attn_implementation="eager")
+    generator = torch.Generator().manual_seed(5)
+    ids, labels = tokens(generator, 2, 9), tokens(generator, 2, 6)
+    mask = torch.ones_like(ids)
+    mask[1, 6:] = 0
+    labels[1, 4:] = -100
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    record(out, "t5", "t5", with_values(T5ForConditionalGeneration(config), 6, 0.2), inputs,
+           {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, {"greedy": {k: v for k, v in GREEDY.items() if v is not None},
+                                                        "beam4": BEAM})
+
+
+if __name__ == "__main__":
+    target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
+    for each in (record_gpt2, record_bert, record_t5):
+        each(target)
