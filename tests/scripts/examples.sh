@@ -59,4 +59,4 @@ predicts "labels from C" "$tmp/classify" '^  pos 0\.[6-9]' 'a good film'
 predicts "names from C" "$tmp/tag" '^  LOC 0\.[0-9]* berlin$' 'anna lives in berlin'
 predicts "answers from C" "$tmp/answer" '^anna$' 'who lives in berlin' 'anna lives in berlin'
 "$examples/predict" "$tmp/run/best" 'a text' >"$tmp/out" 2>"$tmp/err"
-check "a model that predicts nothing of the kind" grep -q 'its head is for "lm"' "$tmp/err"
+check "a model that predicts nothing of the kind" grep -q 'has a head for "lm"' "$tmp/err"
