@@ -72,6 +72,7 @@ lint:
 	@if command -v clang-format >/dev/null; then $(SOURCES) -print0 2>/dev/null | xargs -0r clang-format --dry-run -Werror; \
 	    else echo "lint: clang-format is not installed, layout not checked"; fi
 	@tools/check-layers.sh
+	@tools/check-names.sh
 	@if command -v cppcheck >/dev/null; then \
 	    cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 -j $(JOBS) \
 	        --suppress=missingIncludeSystem --suppressions-list=tools/cppcheck.supp -DBY_ISA=generic -DBY_ISA_LEVEL=0 -D_GNU_SOURCE -Iinclude -Isrc src; \

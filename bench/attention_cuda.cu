@@ -112,11 +112,12 @@ static bool time_all()
         tensors m;
         make(m, s);
         printf("B %d H %d T %d D %d%s\n", s.batch, s.heads, s.queries, s.dim, s.causal ? " causal" : "");
-        time_one(m, "forward", 2, [&] { return by_hopper_attention(&m.exec, &m.forward); });
-        time_one(m, "backward, two jobs", 5, [&] { return by_hopper_attention_grad(&m.exec, &m.backward); });
+        time_one(m, "forward", 2, [&] { return cuda_hopper_attention(&m.exec, &m.forward); });
+        time_one(m, "backward, two jobs", 5,
+                 [&] { return cuda_hopper_attention_grad(&m.exec, &m.backward); });
         if (s.dim == 64) {
             time_one(m, "backward, whole heads", 5,
-                     [&] { return by_hopper_whole_grad(&m.exec, &m.backward); });
+                     [&] { return cuda_hopper_whole_grad(&m.exec, &m.backward); });
             good &= time_job<job<bf16, forward_work, 64, 4, 64, 6, false>>(
                 m, "forward 4x64 rows, 6 stages, 1 slot", 2);
             good &=

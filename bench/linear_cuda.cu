@@ -7,7 +7,7 @@
  * Options: `check`, `time` (both when none is given), `ways` (every way to share out each product). Exit 1 when something
  * is wrong. Times are of many products in a row, as one captured graph, each with weights that no cache holds. */
 /* clang-format on */
-#include "cuda/kernels/some.cu"
+#include "cuda/kernels/gemm_skinny.cu"
 
 #include <algorithm>
 #include <cublasLt.h>
@@ -17,7 +17,7 @@
 
 /* ---- what the library would offer ------------------------------------------------------------ */
 
-extern "C" by_status by_fail(by_status status, const char *fmt, ...)
+extern "C" by_status base_fail(by_status status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -27,14 +27,14 @@ extern "C" by_status by_fail(by_status status, const char *fmt, ...)
     return status;
 }
 
-by_status by_cuda_check(cudaError_t error, const char *what)
+by_status cuda_check(cudaError_t error, const char *what)
 {
-    return error == cudaSuccess ? BY_OK : by_fail(BY_ERR_DEVICE, "%s: %s", what, cudaGetErrorString(error));
+    return error == cudaSuccess ? BY_OK : base_fail(BY_ERR_DEVICE, "%s: %s", what, cudaGetErrorString(error));
 }
 
 static void must(cudaError_t error, const char *what)
 {
-    if (by_cuda_check(error, what) != BY_OK)
+    if (cuda_check(error, what) != BY_OK)
         exit(1);
 }
 static void must(cublasStatus_t status, const char *what)
@@ -50,8 +50,8 @@ static void must(by_status status)
         exit(1);
 }
 
-static by_cuda card;
-static by_cuda_exec run;
+static cuda_context card;
+static cuda_exec run;
 
 static void open_card()
 {
@@ -90,7 +90,7 @@ template <class T> static void *random_matrix(int64_t count, uint64_t seed)
     return p;
 }
 
-template <class T> __global__ void plain(by_product p, by_act act, float *y)
+template <class T> __global__ void plain(cuda_product p, by_act act, float *y)
 {
     const int64_t n = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, m = blockIdx.y;
     const T *a = (const T *)p.a + m * p.lda, *b = (const T *)p.b;
@@ -110,7 +110,7 @@ template <class T> __global__ void as_floats(const T *from, int64_t ld, int64_t 
 }
 
 struct problem {
-    by_product p;
+    cuda_product p;
     int64_t weights; /* elements of one copy */
 };
 
@@ -119,7 +119,7 @@ template <class T>
 static problem make(by_dtype type, int m, int k, int n, bool nk, bool bias, int gap, int copies)
 {
     problem q = {};
-    by_product &p = q.p;
+    cuda_product &p = q.p;
     p.m = m, p.n = n, p.k = k, p.tb = nk;
     p.lda = k + gap, p.ldb = (nk ? k : n) + gap, p.ldc = n + gap;
     p.ab_type = p.c_type = p.bias_type = type;
@@ -140,7 +140,7 @@ static void free_problem(problem &q)
 /* ---- is it right ----------------------------------------------------------------------------- */
 
 /* The square of the difference over the square of what is expected. */
-template <class T> static double apart(const by_product &p, const float *want)
+template <class T> static double apart(const cuda_product &p, const float *want)
 {
     const int64_t count = p.m * p.n;
     float *got;
@@ -159,12 +159,12 @@ template <class T> static double apart(const by_product &p, const float *want)
 }
 
 /* All ways to share a product out, or the one that is chosen. */
-static std::vector<some_shape> ways(const by_product &p, bool all)
+static std::vector<some_shape> ways(const cuda_product &p, bool all)
 {
     std::vector<some_shape> list;
     some_shape s = {};
     if (!all) {
-        if (by_some_rows_take(&card, &p) && shape_for(&card, &p, &s))
+        if (cuda_gemm_skinny_take(&card, &p) && shape_for(&card, &p, &s))
             list.push_back(s);
         return list;
     }
@@ -176,11 +176,11 @@ static std::vector<some_shape> ways(const by_product &p, bool all)
     return list;
 }
 
-static void start(const by_product &p, by_act act, const some_shape &s)
+static void start(const cuda_product &p, by_act act, const some_shape &s)
 {
     must(run_as(&run, &p, act, s));
 }
-static void prepare(const by_product &p, by_act act, const some_shape &s)
+static void prepare(const cuda_product &p, by_act act, const some_shape &s)
 {
     run.dry = true;
     start(p, act, s);
@@ -278,7 +278,7 @@ static double our_seconds(const problem &q, int count, int copies, const some_sh
 {
     prepare(q.p, BY_ACT_NONE, s);
     return seconds(count, [&](int i) {
-        by_product p = q.p;
+        cuda_product p = q.p;
         p.b = copy_of(q, i % copies);
         start(p, BY_ACT_NONE, s);
     });
@@ -288,7 +288,7 @@ static double our_seconds(const problem &q, int count, int copies, const some_sh
 static double their_seconds(const problem &q, int count, int copies)
 {
     enum { MOST = 8 };
-    const by_product &p = q.p;
+    const cuda_product &p = q.p;
     static cublasLtHandle_t handle;
     static void *workspace;
     size_t bytes = 32 << 20;

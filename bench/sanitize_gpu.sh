@@ -28,7 +28,7 @@ trap 'jobs -p | xargs -r kill 2>/dev/null; exit 130' INT TERM
 deadline=$((SECONDS + ${DEADLINE:-570}))
 n=0
 
-all_ops=$(sed -n 's/^BY_OP([A-Z0-9_]*, *\([a-z0-9_]*\),.*/\1/p' src/graph/ops.def 2>/dev/null)
+all_ops=$(sed -n 's/^GR_OP([A-Z0-9_]*, *\([a-z0-9_]*\),.*/\1/p' src/graph/ops.def 2>/dev/null)
 tools=${TOOLS:-racecheck memcheck synccheck}
 library='nvjet|cutlass|cublas|xmma|_sgemm_|gemmk1|gemv|splitKreduce' # in the names of the library's kernels, and of none of ours
 tiny="--layers 2 --width 128 --heads 2 --seq 64 --context 64 --batch 2 --vocab 500 --steps 2 --warmup 1 --threads 2"

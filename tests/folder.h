@@ -9,7 +9,7 @@
 
 static char root[300];
 
-/* Makes it; false when that cannot be done. by_dir_remove(root) in the end. */
+/* Makes it; false when that cannot be done. base_dir_remove(root) in the end. */
 static inline bool make_root(const char *name)
 {
     const char *tmp = getenv("TMPDIR");
@@ -30,7 +30,7 @@ static inline const char *in_root(const char *name)
 static inline const char *write_text(const char *name, const char *text)
 {
     const char *path = in_root(name);
-    assert_int_equal(by_file_write(path, text, strlen(text)), BY_OK);
+    assert_int_equal(base_file_write(path, text, strlen(text)), BY_OK);
     return path;
 }
 

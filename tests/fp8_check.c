@@ -6,7 +6,7 @@ static by_device *fp8;
 
 /* As in src/cuda/kernels/fp8.cuh. */
 enum { NOTHING_BEHIND, ACTIVATION_BEHIND, SLOPE_BEHIND };
-bool by_fp8_pays(int64_t m, int64_t n, int64_t k, bool turned, int behind) __attribute__((weak));
+bool cuda_fp8_pays(int64_t m, int64_t n, int64_t k, bool turned, int behind) __attribute__((weak));
 
 /* ---- the format ------------------------------------------------------------------------------- */
 
@@ -56,7 +56,7 @@ typedef struct layer {
 
 static double *numbers(int64_t count)
 {
-    double *v = by_alloc_zero((size_t)count, sizeof *v);
+    double *v = base_alloc_zero((size_t)count, sizeof *v);
     assert_non_null(v);
     return v;
 }
@@ -80,13 +80,13 @@ static void layer_free(layer *l)
 {
     double *all[] = {l->x, l->w, l->b, l->dy, l->y, l->dx};
     for (int i = 0; i < BY_COUNT(all); i++)
-        by_free(all[i]);
+        base_free(all[i]);
 }
 
 static void fill_noise(const layer *l, double *v, int64_t count, double scale, uint64_t seed)
 {
     for (int64_t i = 0; i < count; i++)
-        v[i] = by_op_sample_noise(&seed) * scale;
+        v[i] = op_sample_noise(&seed) * scale;
     round_to(l->type, v, count);
 }
 
@@ -100,22 +100,22 @@ static void noisy(layer *l, uint64_t seed)
 
 static void write_numbers(by_program *p, by_tensor *t, const double *values)
 {
-    const size_t bytes = by_tensor_bytes(t);
-    void *typed = by_alloc(bytes);
+    const size_t bytes = gr_tensor_bytes(t);
+    void *typed = base_alloc(bytes);
     assert_non_null(typed);
-    by_convert(typed, t->type, values, BY_F64, (size_t)by_elements(t));
+    base_convert(typed, t->type, values, BY_F64, (size_t)by_elements(t));
     assert_int_equal(by_write(p, t, typed, bytes), BY_OK);
-    by_free(typed);
+    base_free(typed);
 }
 
 static void read_numbers(by_program *p, const by_tensor *t, double *values)
 {
-    const size_t bytes = by_tensor_bytes(t);
-    void *typed = by_alloc(bytes);
+    const size_t bytes = gr_tensor_bytes(t);
+    void *typed = base_alloc(bytes);
     assert_non_null(typed);
     assert_int_equal(by_read(p, t, typed, bytes), BY_OK);
-    by_convert(values, BY_F64, typed, t->type, (size_t)by_elements(t));
-    by_free(typed);
+    base_convert(values, BY_F64, typed, t->type, (size_t)by_elements(t));
+    base_free(typed);
 }
 
 /* Run twice. The layer is there three times: the second finds x in FP8 already, before the third something
@@ -127,7 +127,7 @@ static void run_layer(layer *l)
     assert_int_equal(by_params_freeze(none, false), BY_OK);
     by_graph *g = by_graph_new(&(by_graph_spec){.params = none});
     assert_non_null(g);
-    const by_linear_attr plain = {.w_is_kn = l->kn};
+    const gr_linear_attr plain = {.w_is_kn = l->kn};
     const by_linear_spec spec = {.w_is_kn = l->kn, .act = l->gelu ? BY_GELU_TANH : BY_ACT_NONE};
     by_tensor *x = by_input(g, "x", l->type, SHAPE(l->m, l->k)), *b = by_input(g, "b", l->type, SHAPE(l->n));
     by_tensor *w =
@@ -135,10 +135,10 @@ static void run_layer(layer *l)
     by_tensor *dy = by_input(g, "dy", l->type, SHAPE(l->m, l->n)), *y[3];
     y[0] = by_linear(g, x, w, b, &spec);
     y[1] = by_linear(g, x, w, b, &spec);
-    by_node *sums =
-        by_node_make(g, BY_OP_LINEAR_DW, (by_tensor *[]){x, dy, NULL, NULL}, 4, &plain, sizeof plain);
+    gr_node *sums =
+        gr_node_make(g, GR_OP_LINEAR_DW, (by_tensor *[]){x, dy, NULL, NULL}, 4, &plain, sizeof plain);
     y[2] = by_linear(g, x, w, b, &spec);
-    by_node *back = by_node_make(g, BY_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &plain, sizeof plain);
+    gr_node *back = gr_node_make(g, GR_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &plain, sizeof plain);
     assert_true(sums && back);
     for (int i = 0; i < 3; i++)
         by_output(g, "y", y[i]);
@@ -165,7 +165,7 @@ static void run_layer(layer *l)
         if (run && memcmp(same, l->dx, dx_bytes) != 0)
             complain("FP8, run %d: dx has other bits", run);
     }
-    by_free(same);
+    base_free(same);
     by_program_free(p);
     by_params_free(none);
 }
@@ -217,10 +217,10 @@ static void right_layer(const layer *l, bool rounded, double *y, double *dx)
             dx[i * l->k + k] = sum;
         }
     }
-    by_free(x);
-    by_free(dy);
-    by_free(w);
-    by_free(back);
+    base_free(x);
+    base_free(dy);
+    base_free(w);
+    base_free(back);
 }
 
 static bool no_fp8(void)
@@ -238,7 +238,7 @@ static void round_all(by_dtype type, bool kn)
 {
     enum { WIDE = 64, PER = WIDE - 1 };
     const double unit = 448.0 / 1024;
-    const uint16_t last = type == BY_BF16 ? by_f32_to_bf16(448) : by_f32_to_f16(448);
+    const uint16_t last = type == BY_BF16 ? base_f32_to_bf16(448) : base_f32_to_f16(448);
     const int64_t count = 2 * ((int64_t)last + 1), rows = ((count + PER - 1) / PER + 15) / 16 * 16;
     layer l = layer_new(rows, WIDE, WIDE, kn, type);
     for (int64_t i = 0; i < WIDE; i++)
@@ -247,7 +247,7 @@ static void round_all(by_dtype type, bool kn)
         for (int64_t c = 0; c < WIDE; c++) {
             const int64_t i = r * PER + c - 1;
             const uint16_t bits = (uint16_t)((i / 2 > last ? 0 : i / 2) | i % 2 << 15);
-            const float v = type == BY_BF16 ? by_bf16_to_f32(bits) : by_f16_to_f32(bits);
+            const float v = type == BY_BF16 ? base_bf16_to_f32(bits) : base_f16_to_f32(bits);
             l.x[r * WIDE + c] = c == 0 ? 448 : v;
             l.dy[r * WIDE + c] = c == 0 ? -448 : v;
         }
@@ -302,8 +302,8 @@ static void test_fp8_extremes(void **state)
         if (!(y_off <= bound(BY_BF16, false)) || !(dx_off <= bound(BY_BF16, false)))
             complain("FP8: row %d has NMSE %.2g, %.2g", r, y_off, dx_off);
     }
-    by_free(y);
-    by_free(dx);
+    base_free(y);
+    base_free(dx);
     layer_free(&l);
     no_complaints();
 }
@@ -337,8 +337,8 @@ static void check_layer(int64_t m, int64_t k, int64_t n, bool kn, bool gelu, by_
                      (long long)m, (long long)k, (long long)n, kn ? "kn" : "nk", by_dtype_name(type),
                      rounded ? "rounded" : "exact", y_off, dx_off, allowed);
     }
-    by_free(y);
-    by_free(dx);
+    base_free(y);
+    base_free(dx);
     layer_free(&l);
 }
 
@@ -357,7 +357,7 @@ static void test_fp8_products(void **state)
 }
 
 /* The op table's samples where a product of the sort is taken: within their memory, and the same bits. */
-static void fp8_sample(by_op op, int which)
+static void fp8_sample(gr_op op, int which)
 {
     setup how = {.device = fp8, .type = BY_BF16, .exact = BY_BF16, .gradients = true, .guarded = true};
     result *guarded = outcome(how, op, which);
@@ -377,9 +377,9 @@ static void test_fp8_samples(void **state)
     assert_int_equal(BY_COUNT(products), PRODUCTS);
     assert_int_equal(products[SQUARE][0] * products[SQUARE][1] * products[SQUARE][2], 64 * 64 * 64);
     for (int i = 0; i < 4; i++)
-        fp8_sample(BY_OP_LINEAR, SQUARE + i * PRODUCTS);
+        fp8_sample(GR_OP_LINEAR, SQUARE + i * PRODUCTS);
     for (int i = 0; i < 2; i++)
-        fp8_sample(BY_OP_LINEAR_DX, SQUARE + i * PRODUCTS);
+        fp8_sample(GR_OP_LINEAR_DX, SQUARE + i * PRODUCTS);
     no_complaints();
 }
 
@@ -390,10 +390,11 @@ static int paying(int64_t rows, int64_t width)
     const int64_t wide = 4 * width;
     int count = 0;
     for (int back = 0; back < 2; back++) { /* w (k, n): turned over going forward */
-        count += by_fp8_pays(rows, back ? width : 3 * width, back ? 3 * width : width, !back, NOTHING_BEHIND);
-        count += by_fp8_pays(rows, width, width, !back, NOTHING_BEHIND);
-        count += by_fp8_pays(rows, wide, width, !back, back ? SLOPE_BEHIND : ACTIVATION_BEHIND);
-        count += by_fp8_pays(rows, width, wide, !back, NOTHING_BEHIND);
+        count +=
+            cuda_fp8_pays(rows, back ? width : 3 * width, back ? 3 * width : width, !back, NOTHING_BEHIND);
+        count += cuda_fp8_pays(rows, width, width, !back, NOTHING_BEHIND);
+        count += cuda_fp8_pays(rows, wide, width, !back, back ? SLOPE_BEHIND : ACTIVATION_BEHIND);
+        count += cuda_fp8_pays(rows, width, wide, !back, NOTHING_BEHIND);
     }
     return count;
 }
@@ -401,7 +402,7 @@ static int paying(int64_t rows, int64_t width)
 static void test_fp8_pays(void **state)
 {
     (void)state;
-    if (!by_fp8_pays)
+    if (!cuda_fp8_pays)
         skip();
     assert_int_equal(paying(65536, 768), 1);  /* q, k and v forward */
     assert_int_equal(paying(16384, 1024), 5); /* not the square ones, nor that with GELU's slope */

@@ -13,7 +13,7 @@
 
 /* ---- what the library would offer ------------------------------------------------------------ */
 
-extern "C" by_status by_fail(by_status status, const char *fmt, ...)
+extern "C" by_status base_fail(by_status status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -23,11 +23,11 @@ extern "C" by_status by_fail(by_status status, const char *fmt, ...)
     return status;
 }
 
-by_status by_cuda_check(cudaError_t error, const char *what)
+by_status cuda_check(cudaError_t error, const char *what)
 {
 #ifndef BY_CUDA_EMULATE
     if (error != cudaSuccess)
-        return by_fail(BY_ERR_DEVICE, "%s: %s", what, cudaGetErrorString(error));
+        return base_fail(BY_ERR_DEVICE, "%s: %s", what, cudaGetErrorString(error));
 #endif
     (void)what;
     return error == cudaSuccess ? BY_OK : BY_ERR_DEVICE;
@@ -35,7 +35,7 @@ by_status by_cuda_check(cudaError_t error, const char *what)
 
 [[maybe_unused]] static void must(cudaError_t error, const char *what)
 {
-    if (by_cuda_check(error, what) != BY_OK)
+    if (cuda_check(error, what) != BY_OK)
         exit(1);
 }
 
@@ -80,7 +80,7 @@ static void from_device(void *to, const void *from, size_t bytes)
 static void *scratch;
 static size_t scratch_size;
 
-void *by_cuda_scratch(by_cuda_exec *, size_t bytes)
+void *cuda_scratch(cuda_exec *, size_t bytes)
 {
     if (bytes > scratch_size) {
         if (scratch)
@@ -103,11 +103,11 @@ struct shape {
 
 struct tensors {
     shape s;
-    by_attention_attr attr;
+    gr_attention_attr attr;
     by_tensor q, k, v, y, lse, dy, dq, dk, dv;
-    by_node forward, backward;
-    by_cuda cuda;
-    by_cuda_exec exec;
+    gr_node forward, backward;
+    cuda_context cuda;
+    cuda_exec exec;
 };
 
 static size_t elements(const by_tensor &t)
@@ -135,9 +135,9 @@ static float random_normal()
 static uint16_t to_16(by_dtype type, float x)
 {
     if (type == BY_BF16)
-        return by_f32_to_bf16(x);
+        return base_f32_to_bf16(x);
 #ifdef BY_CUDA_EMULATE
-    return by_f32_to_f16(x);
+    return base_f32_to_f16(x);
 #else
     return __half_as_ushort(__float2half_rn(x));
 #endif
@@ -145,9 +145,9 @@ static uint16_t to_16(by_dtype type, float x)
 static float from_16(by_dtype type, uint16_t x)
 {
     if (type == BY_BF16)
-        return by_bf16_to_f32(x);
+        return base_bf16_to_f32(x);
 #ifdef BY_CUDA_EMULATE
-    return by_f16_to_f32(x);
+    return base_f16_to_f32(x);
 #else
     return __half2float(__ushort_as_half(x));
 #endif
@@ -187,7 +187,7 @@ static void make(tensors &m, const shape &s)
     make_tensor(m.lse, BY_F32, s.batch, s.heads, s.queries);
     fill(m.q);
     fill(m.dy);
-    by_node &f = m.forward, &g = m.backward;
+    gr_node &f = m.forward, &g = m.backward;
     f.attr = g.attr = &m.attr;
     f.n_in = 6, f.n_out = 3;
     g.n_in = 9, g.n_out = 4;
@@ -284,8 +284,8 @@ static plain_args plain_answers(tensors &m)
     a.dv = a.dk + others * s.dim;
     a.lse = a.dv + others * s.dim;
     a.delta = a.lse + rows;
-    by_launch(&m.exec, plain_queries, blocks_for((int64_t)rows, 32), 32, 0, a);
-    by_launch(&m.exec, plain_keys, blocks_for((int64_t)others, 32), 32, 0, a);
+    cuda_launch(&m.exec, plain_queries, blocks_for((int64_t)rows, 32), 32, 0, a);
+    cuda_launch(&m.exec, plain_keys, blocks_for((int64_t)others, 32), 32, 0, a);
     finish("plain computation");
     return a;
 }
@@ -301,7 +301,7 @@ static double lse_error(const tensors &m, const plain_args &a)
     return worst;
 }
 
-typedef by_status (*grad_fn)(by_cuda_exec *, by_node *);
+typedef by_status (*grad_fn)(cuda_exec *, gr_node *);
 
 /* The gradient by one of the ways there are, against the right answers, and whether it comes to the same bits
  * again. error: of dq, dk, dv. */
@@ -329,12 +329,12 @@ static bool check(const shape &s, bool say)
 {
     tensors m;
     make(m, s);
-    if (!by_hopper_attention_takes(&m.cuda, &m.forward) ||
-        !by_hopper_attention_grad_takes(&m.cuda, &m.backward)) {
+    if (!cuda_hopper_attention_takes(&m.cuda, &m.forward) ||
+        !cuda_hopper_attention_grad_takes(&m.cuda, &m.backward)) {
         printf("not taken\n");
         return false;
     }
-    run(m, [&] { return by_hopper_attention(&m.exec, &m.forward); });
+    run(m, [&] { return cuda_hopper_attention(&m.exec, &m.forward); });
     finish("attention");
     const plain_args a = plain_answers(m);
     const double lse = lse_error(m, a), most = s.type == BY_BF16 ? 1.2e-2 : 2e-3;
@@ -344,7 +344,7 @@ static bool check(const shape &s, bool say)
     for (int way = 0; way < (s.dim == 64 ? 2 : 1); way++) {
         double error[3];
         const bool good =
-            grad_is_right(m, a, way ? by_hopper_whole_grad : by_hopper_attention_grad, most, error);
+            grad_is_right(m, a, way ? cuda_hopper_whole_grad : cuda_hopper_attention_grad, most, error);
         all_good = all_good && good;
         if (say || !good || !forward_good)
             printf("%-4s B %d H %d/%d T %4d S %4d D %3d %-6s %-6s %3d SMs x%g: y %.1e lse %.1e %s dq %.1e "

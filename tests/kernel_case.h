@@ -15,7 +15,7 @@
 
 typedef struct kernel_set {
     const char *name;
-    const by_kernel *table;
+    const cpu_kernel *table;
 } kernel_set;
 
 /* The instruction sets that this build and this machine both have; the generic one is first and alone has
@@ -23,19 +23,19 @@ typedef struct kernel_set {
 static inline int kernel_sets(kernel_set out[BY_ISA_COUNT])
 {
     int n = 0;
-    out[n++] = (kernel_set){"generic", by_cpu_table_generic};
+    out[n++] = (kernel_set){"generic", cpu_table_generic};
 #ifdef BY_HAVE_ISA_AVX2
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        out[n++] = (kernel_set){"avx2", by_cpu_table_avx2};
+        out[n++] = (kernel_set){"avx2", cpu_table_avx2};
 #endif
 #ifdef BY_HAVE_ISA_AVX512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        out[n++] = (kernel_set){"avx512", by_cpu_table_avx512};
+        out[n++] = (kernel_set){"avx512", cpu_table_avx512};
 #endif
 #ifdef BY_HAVE_ISA_AVX512BF16
     if (__builtin_cpu_supports("avx512bf16"))
-        out[n++] = (kernel_set){"avx512bf16", by_cpu_table_avx512bf16};
+        out[n++] = (kernel_set){"avx512bf16", cpu_table_avx512bf16};
 #endif
     return n;
 }
@@ -52,7 +52,7 @@ typedef struct block {
 
 typedef struct pool {
     block *blocks;
-    by_rng rng;
+    base_rng rng;
 } pool;
 
 static inline void *pool_alloc(pool *p, size_t bytes)
@@ -80,7 +80,7 @@ static inline void pool_free(pool *p)
 
 static inline int64_t count_of(const by_tensor *t)
 {
-    return by_tensor_rows(t) * by_tensor_cols(t);
+    return gr_tensor_rows(t) * gr_tensor_cols(t);
 }
 
 static inline by_tensor *tensor_of(pool *p, by_dtype type, int rank, const int64_t *dim)
@@ -109,7 +109,7 @@ static inline by_tensor *tensor_of(pool *p, by_dtype type, int rank, const int64
 static inline double *values_of(pool *p, const by_tensor *t)
 {
     double *v = pool_alloc(p, (size_t)count_of(t) * sizeof *v);
-    by_convert(v, BY_F64, t->data, t->type, (size_t)count_of(t));
+    base_convert(v, BY_F64, t->data, t->type, (size_t)count_of(t));
     return v;
 }
 
@@ -118,8 +118,8 @@ static inline double *randomise(pool *p, by_tensor *t, double scale)
 {
     const size_t n = (size_t)count_of(t);
     float *v = pool_alloc(p, n * sizeof *v);
-    by_rng_fill_normal(v, n, by_rng_u64(&p->rng), 1, 0, (float)scale);
-    by_convert(t->data, t->type, v, BY_F32, n);
+    base_rng_fill_normal(v, n, base_rng_u64(&p->rng), 1, 0, (float)scale);
+    base_convert(t->data, t->type, v, BY_F32, n);
     return values_of(p, t);
 }
 
@@ -129,18 +129,18 @@ static inline double *randomise(pool *p, by_tensor *t, double scale)
 #define TEST_STEP 77u
 
 /* Run with 1, 2 and 3 threads from the same start; every tensor must come out with the same bits. */
-static inline by_status run_node(pool *p, const kernel_set *set, by_node *n)
+static inline by_status run_node(pool *p, const kernel_set *set, gr_node *n)
 {
-    by_tensor *all[BY_MAX_INPUTS + BY_MAX_OUTPUTS];
+    by_tensor *all[GR_MAX_INPUTS + GR_MAX_OUTPUTS];
     void *before[BY_COUNT(all)], *after[BY_COUNT(all)];
     int count = 0;
     by_status status = BY_OK;
-    n->n_in = BY_MAX_INPUTS;
-    n->n_out = BY_MAX_OUTPUTS;
-    for (int i = 0; i < BY_MAX_INPUTS; i++)
+    n->n_in = GR_MAX_INPUTS;
+    n->n_out = GR_MAX_OUTPUTS;
+    for (int i = 0; i < GR_MAX_INPUTS; i++)
         if (n->in[i])
             all[count++] = n->in[i];
-    for (int i = 0; i < BY_MAX_OUTPUTS; i++)
+    for (int i = 0; i < GR_MAX_OUTPUTS; i++)
         if (n->out[i])
             all[count++] = n->out[i];
     for (int i = 0; i < count; i++) {
@@ -149,7 +149,7 @@ static inline by_status run_node(pool *p, const kernel_set *set, by_node *n)
         after[i] = pool_alloc(p, bytes);
     }
     for (int threads = 1; threads <= 3; threads++) {
-        by_exec e = {.seed = TEST_SEED, .step = TEST_STEP, .threads = threads};
+        gr_exec e = {.seed = TEST_SEED, .step = TEST_STEP, .threads = threads};
         for (int i = 0; i < count; i++)
             memcpy(all[i]->data, before[i], (size_t)count_of(all[i]) * by_dtype_size(all[i]->type));
         status = set->table[n->op](&e, n);
@@ -185,7 +185,7 @@ static inline void expect(const kernel_set *set, const char *what, const by_tens
 {
     for (int64_t i = 0; i < count_of(t); i++) {
         double got, want = expected[i];
-        by_convert(&got, BY_F64, (const char *)t->data + (size_t)i * by_dtype_size(t->type), t->type, 1);
+        base_convert(&got, BY_F64, (const char *)t->data + (size_t)i * by_dtype_size(t->type), t->type, 1);
         double bound = 1.1 * store_epsilon(t->type) * fabs(want) + (t->type == BY_F16 ? 0x1p-25 : 0) +
                        roundings * compute_epsilon(t->type) * magnitude;
         if (got == want || (isnan(got) && isnan(want)))

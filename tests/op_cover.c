@@ -12,7 +12,7 @@ typedef struct branch {
 extern branch __start_by_branches[] __attribute__((weak));
 extern branch __stop_by_branches[] __attribute__((weak));
 
-/* by_cuda in src/cuda/cuda.h begins like this. */
+/* cuda_context in src/cuda/cuda.h begins like this. */
 typedef struct card {
     int index, arch;
     void (*planned)(const void *kernel);
@@ -36,7 +36,7 @@ static setup variant_of(by_dtype type, int variant)
 
 /* A sample as it would be run. What it does are numbers: of a branch in a type, or of a kernel. */
 typedef struct choice {
-    by_op op;
+    gr_op op;
     int which, type, variant; /* type: of types[] */
     by_device *device;
     double work;
@@ -87,7 +87,7 @@ static double work_of(const by_graph *g)
 {
     double sum = 0;
     for (int i = 0; i < g->n_nodes; i++) {
-        const by_cost cost = by_ops[g->nodes[i]->op].cost(g->nodes[i]);
+        const gr_cost cost = gr_ops[g->nodes[i]->op].cost(g->nodes[i]);
         sum += cost.flops + cost.bytes;
     }
     return sum;
@@ -111,7 +111,7 @@ static choice *next_choice(void)
 }
 
 /* Enter a sample; false when the op has no such one. */
-static bool consider(by_device *device, by_op op, int which, int type, int variant)
+static bool consider(by_device *device, gr_op op, int which, int type, int variant)
 {
     choice *c = next_choice();
     *c = (choice){.op = op, .which = which, .type = type, .variant = variant, .device = device};
@@ -133,10 +133,10 @@ static bool consider(by_device *device, by_op op, int which, int type, int varia
     return true;
 }
 
-static void consider_op(by_device *device, by_op op, int type)
+static void consider_op(by_device *device, gr_op op, int type)
 {
     for (int variant = 0; variant < VARIANTS; variant++)
-        for (int which = 0; variant != FORWARD || by_ops[op].grad; which++)
+        for (int which = 0; variant != FORWARD || gr_ops[op].grad; which++)
             if (!consider(device, op, which, type, variant))
                 break;
 }
@@ -194,11 +194,11 @@ static void choose(void)
 /* Fill `now` with samples of the whole table, some of them taken. `other` may be NULL: see test_cuda.c. */
 static void cover_table(by_device *gpu, by_device *other)
 {
-    for (int op = 0; op < BY_OP_COUNT; op++)
+    for (int op = 0; op < GR_OP_COUNT; op++)
         for (int type = 0; type < BY_COUNT(types); type++) {
-            consider_op(gpu, (by_op)op, type);
-            if (other && types[type] != BY_F32 && (op == BY_OP_ATTENTION || op == BY_OP_ATTENTION_GRAD))
-                consider_op(other, (by_op)op, type);
+            consider_op(gpu, (gr_op)op, type);
+            if (other && types[type] != BY_F32 && (op == GR_OP_ATTENTION || op == GR_OP_ATTENTION_GRAD))
+                consider_op(other, (gr_op)op, type);
         }
     choose();
     forget_branches();

@@ -10,10 +10,10 @@
 #define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
 /* clang-format on */
 #define NODE(ID, attr, ...)                                          \
-    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
+    gr_node_make(s->graph, GR_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
                  BY_COUNT(((by_tensor *[]){__VA_ARGS__})), attr, sizeof *(attr))
 #define BARE_NODE(ID, ...)                                           \
-    by_node_make(s->graph, BY_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
+    gr_node_make(s->graph, GR_OP_##ID, (by_tensor *[]){__VA_ARGS__}, \
                  BY_COUNT(((by_tensor *[]){__VA_ARGS__})), NULL, 0)
 
 /* ---- noise ----------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static uint64_t next(uint64_t *seed)
 }
 
 /* Close to normal: the sum of four uniform numbers, scaled to variance 1. */
-double by_op_sample_noise(uint64_t *seed)
+double op_sample_noise(uint64_t *seed)
 {
     uint64_t z = next(seed);
     double sum =
@@ -47,12 +47,12 @@ static by_tensor *leaf(by_op_sample *s, by_tensor *t)
     if (by_graph_status(s->graph) != BY_OK)
         return t;
     size_t n = (size_t)by_elements(t);
-    double *values = by_alloc_zero(n + 1, sizeof *values);
+    double *values = base_alloc_zero(n + 1, sizeof *values);
     if (!values)
         return by_graph_fail(s->graph, "no memory for the values of a sample");
     for (size_t i = 0; i < n; i++)
-        values[i] = by_op_sample_noise(&s->seed);
-    s->leaf[s->n_leaves++] = (by_op_sample_leaf){.tensor = t, .seen = t, .values = values};
+        values[i] = op_sample_noise(&s->seed);
+    s->leaf[s->n_leaves++] = (op_sample_leaf){.tensor = t, .seen = t, .values = values};
     return t;
 }
 
@@ -64,7 +64,7 @@ static by_tensor *operand(by_op_sample *s, int rank, const int64_t *shape)
     by_tensor *t = leaf(s, by_param(s->graph, name, rank, shape, (by_init){BY_INIT_ZERO, 0}));
     if (!s->copied || by_graph_status(s->graph) != BY_OK)
         return t;
-    return s->leaf[s->n_leaves - 1].seen = by_node_add(s->graph, BY_OP_COPY, &t, 1, NULL, 0);
+    return s->leaf[s->n_leaves - 1].seen = gr_node_add(s->graph, GR_OP_COPY, &t, 1, NULL, 0);
 }
 
 /* An input of any type. */
@@ -113,7 +113,7 @@ static by_tensor *changes(by_op_sample *s, by_tensor *t)
 /* An input in the accumulation type that an op adds its output into. */
 static by_tensor *base(by_op_sample *s, bool wanted, int rank, const int64_t *shape)
 {
-    return wanted ? changes(s, input(s, by_acc_type(s->type), rank, shape)) : NULL;
+    return wanted ? changes(s, input(s, gr_acc_type(s->type), rank, shape)) : NULL;
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -142,13 +142,13 @@ static void shown(by_op_sample *s, by_tensor *t)
     put(s, t, false);
 }
 
-static void out_of(by_op_sample *s, by_node *n, int k)
+static void out_of(by_op_sample *s, gr_node *n, int k)
 {
     if (n)
         out(s, n->out[k]);
 }
 
-static void shown_of(by_op_sample *s, by_node *n, int k)
+static void shown_of(by_op_sample *s, gr_node *n, int k)
 {
     if (n)
         shown(s, n->out[k]);
@@ -156,7 +156,7 @@ static void shown_of(by_op_sample *s, by_node *n, int k)
 
 /* ---- moved data ------------------------------------------------------------------------------ */
 
-bool by_op_sample_fill(by_op_sample *s, int which)
+bool op_sample_fill(by_op_sample *s, int which)
 {
     switch (which) {
     case 0:
@@ -173,7 +173,7 @@ bool by_op_sample_fill(by_op_sample *s, int which)
     }
 }
 
-bool by_op_sample_range(by_op_sample *s, int which)
+bool op_sample_range(by_op_sample *s, int which)
 {
     if (which > 1)
         return false;
@@ -181,7 +181,7 @@ bool by_op_sample_range(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_buckets(by_op_sample *s, int which)
+bool op_sample_buckets(by_op_sample *s, int which)
 {
     static const int first[] = {0, 1, 2, 3, 5, 9};
     if (which > 1)
@@ -190,7 +190,7 @@ bool by_op_sample_buckets(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_sines(by_op_sample *s, int which)
+bool op_sample_sines(by_op_sample *s, int which)
 {
     if (which > 1) /* an odd width, and several threads */
         return false;
@@ -199,7 +199,7 @@ bool by_op_sample_sines(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_store(by_op_sample *s, int which)
+bool op_sample_store(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {13, 33001};
     if (which >= BY_COUNT(counts))
@@ -211,7 +211,7 @@ bool by_op_sample_store(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_copy(by_op_sample *s, int which)
+bool op_sample_copy(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {13, 33001};
     if (which >= BY_COUNT(counts))
@@ -220,35 +220,35 @@ bool by_op_sample_copy(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_cast(by_op_sample *s, int which)
+bool op_sample_cast(by_op_sample *s, int which)
 {
     switch (which) {
     case 0: /* 16 bits to f32; the others stay as they are */
-        out_of(s, NODE(CAST, (&(by_cast_attr){by_acc_type(s->type)}), operand(s, SHAPE(7, 11))), 0);
+        out_of(s, NODE(CAST, (&(gr_cast_attr){gr_acc_type(s->type)}), operand(s, SHAPE(7, 11))), 0);
         return true;
     case 1: /* large, and back */
     {
-        by_node *up = NODE(CAST, (&(by_cast_attr){by_acc_type(s->type)}), operand(s, SHAPE(3, 7001)));
+        gr_node *up = NODE(CAST, (&(gr_cast_attr){gr_acc_type(s->type)}), operand(s, SHAPE(3, 7001)));
         if (up)
-            out_of(s, NODE(CAST, (&(by_cast_attr){s->type}), up->out[0]), 0);
+            out_of(s, NODE(CAST, (&(gr_cast_attr){s->type}), up->out[0]), 0);
         return true;
     }
     case 2:
-        shown_of(s, NODE(CAST, (&(by_cast_attr){s->type}), indices(s, 200, SHAPE(50))), 0);
+        shown_of(s, NODE(CAST, (&(gr_cast_attr){s->type}), indices(s, 200, SHAPE(50))), 0);
         return true;
     case 3:
-        shown_of(s, NODE(CAST, (&(by_cast_attr){BY_I32}), operand(s, SHAPE(33))), 0);
+        shown_of(s, NODE(CAST, (&(gr_cast_attr){BY_I32}), operand(s, SHAPE(33))), 0);
         return true;
     case 4:
-        shown_of(s, NODE(CAST, (&(by_cast_attr){BY_F64}), operand(s, SHAPE(33))), 0);
+        shown_of(s, NODE(CAST, (&(gr_cast_attr){BY_F64}), operand(s, SHAPE(33))), 0);
         return true;
     case 5: /* each pair of float types on the way */
     case 6:
     case 7: {
         static const by_dtype via[] = {BY_BF16, BY_F16, BY_F32};
-        by_node *there = NODE(CAST, (&(by_cast_attr){via[which - 5]}), operand(s, SHAPE(65)));
+        gr_node *there = NODE(CAST, (&(gr_cast_attr){via[which - 5]}), operand(s, SHAPE(65)));
         if (there)
-            shown_of(s, NODE(CAST, (&(by_cast_attr){BY_F32}), there->out[0]), 0);
+            shown_of(s, NODE(CAST, (&(gr_cast_attr){BY_F32}), there->out[0]), 0);
         return true;
     }
     default:
@@ -256,7 +256,7 @@ bool by_op_sample_cast(by_op_sample *s, int which)
     }
 }
 
-bool by_op_sample_reshape(by_op_sample *s, int which)
+bool op_sample_reshape(by_op_sample *s, int which)
 {
     by_tensor *x;
     switch (which) {
@@ -278,7 +278,7 @@ bool by_op_sample_reshape(by_op_sample *s, int which)
     }
 }
 
-bool by_op_sample_permute(by_op_sample *s, int which)
+bool op_sample_permute(by_op_sample *s, int which)
 {
     static const struct {
         int rank;
@@ -325,7 +325,7 @@ static const struct {
     {{2, 60, 200}, 1, 7, 50}, {{17000, 1, 2}, 2, 1, 1}, {{9000, 1, 3}, 2, 1, 2}, {{4500, 1, 5}, 2, 1, 4},
 };
 
-bool by_op_sample_slice(by_op_sample *s, int which)
+bool op_sample_slice(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(parts))
         return false;
@@ -334,7 +334,7 @@ bool by_op_sample_slice(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_pad(by_op_sample *s, int which)
+bool op_sample_pad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(parts))
         return false;
@@ -342,16 +342,16 @@ bool by_op_sample_pad(by_op_sample *s, int which)
     memcpy(small, parts[which].shape, sizeof small);
     const int axis = parts[which].axis;
     small[axis] = parts[which].count;
-    by_slice_attr a = {axis, parts[which].start, parts[which].shape[axis]};
+    gr_slice_attr a = {axis, parts[which].start, parts[which].shape[axis]};
     out_of(s, NODE(PAD, &a, operand(s, 3, small)), 0);
     return true;
 }
 
-bool by_op_sample_concat(by_op_sample *s, int which)
+bool op_sample_concat(by_op_sample *s, int which)
 {
     static const struct {
         int count, axis;
-        int64_t rest[2], along[BY_MAX_INPUTS];
+        int64_t rest[2], along[GR_MAX_INPUTS];
     } cases[] = {
         {1, 0, {3, 4}, {2}},
         {2, 0, {3, 4}, {2, 5}},
@@ -363,7 +363,7 @@ bool by_op_sample_concat(by_op_sample *s, int which)
     };
     if (which >= BY_COUNT(cases))
         return false;
-    by_tensor *part[BY_MAX_INPUTS];
+    by_tensor *part[GR_MAX_INPUTS];
     for (int i = 0; i < cases[which].count; i++) {
         int64_t shape[3];
         int axis = (cases[which].axis + 3) % 3;
@@ -406,17 +406,17 @@ static bool pair(by_op_sample *s, int which, by_tensor *(*build)(by_graph *, by_
     return true;
 }
 
-bool by_op_sample_add(by_op_sample *s, int which)
+bool op_sample_add(by_op_sample *s, int which)
 {
     return pair(s, which, by_add);
 }
 
-bool by_op_sample_sub(by_op_sample *s, int which)
+bool op_sample_sub(by_op_sample *s, int which)
 {
     return pair(s, which, by_sub);
 }
 
-bool by_op_sample_mul(by_op_sample *s, int which)
+bool op_sample_mul(by_op_sample *s, int which)
 {
     if (which != PAIRS)
         return pair(s, which, by_mul);
@@ -425,7 +425,7 @@ bool by_op_sample_mul(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_scale(by_op_sample *s, int which)
+bool op_sample_scale(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {11, 20011};
     if (which >= BY_COUNT(counts))
@@ -434,7 +434,7 @@ bool by_op_sample_scale(by_op_sample *s, int which)
     return true;
 }
 
-static const by_reduce_attr extents[] = {
+static const gr_reduce_attr extents[] = {
     {.outer = 3, .count = 5, .inner = 1, .scale = 1},
     {.outer = 3, .count = 5, .inner = 4, .scale = 0.5},
     {.outer = 1, .count = 7, .inner = 6, .scale = 1},
@@ -449,11 +449,11 @@ static const by_reduce_attr extents[] = {
     {.outer = 2, .count = 1300, .inner = 1, .scale = 1},
 };
 
-bool by_op_sample_reduce(by_op_sample *s, int which)
+bool op_sample_reduce(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(extents);
     if (which < 2 * n) { /* into the tensor's own type, then into that of sums */
-        by_reduce_attr a = extents[which % n];
+        gr_reduce_attr a = extents[which % n];
         a.acc = which >= n;
         a.rank = 2;
         a.dim[0] = a.outer;
@@ -473,11 +473,11 @@ bool by_op_sample_reduce(by_op_sample *s, int which)
     }
 }
 
-bool by_op_sample_broadcast(by_op_sample *s, int which)
+bool op_sample_broadcast(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(extents))
         return false;
-    by_reduce_attr a = extents[which];
+    gr_reduce_attr a = extents[which];
     a.rank = 3;
     a.dim[0] = a.outer;
     a.dim[1] = a.count;
@@ -499,39 +499,39 @@ static by_tensor *spread_out(by_op_sample *s, by_tensor *t)
     return t;
 }
 
-bool by_op_sample_activation(by_op_sample *s, int which)
+bool op_sample_activation(by_op_sample *s, int which)
 {
     if (which >= ACTS * BY_COUNT(act_counts))
         return false;
-    by_activation_attr a = {(by_act)(which % ACTS)};
+    gr_activation_attr a = {(by_act)(which % ACTS)};
     out_of(s, NODE(ACTIVATION, &a, spread_out(s, operand(s, SHAPE(act_counts[which / ACTS])))), 0);
     return true;
 }
 
-bool by_op_sample_activation_grad(by_op_sample *s, int which)
+bool op_sample_activation_grad(by_op_sample *s, int which)
 {
     if (which >= ACTS * BY_COUNT(act_counts))
         return false;
     const int64_t count = act_counts[which / ACTS];
-    by_activation_attr a = {(by_act)(which % ACTS)};
+    gr_activation_attr a = {(by_act)(which % ACTS)};
     by_tensor *x = spread_out(s, operand(s, SHAPE(count)));
     shown_of(s, NODE(ACTIVATION_GRAD, &a, x, operand(s, SHAPE(count))), 0);
     return true;
 }
 
-bool by_op_sample_dropout(by_op_sample *s, int which)
+bool op_sample_dropout(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {7, 515, 30011};
     if (which >= BY_COUNT(counts))
         return false;
-    by_dropout_attr a = {which == 1 ? 0.75f : 0.3f};
+    gr_dropout_attr a = {which == 1 ? 0.75f : 0.3f};
     out_of(s, NODE(DROPOUT, &a, operand(s, SHAPE(counts[which]))), 0);
     return true;
 }
 
 static const int64_t row_shapes[][2] = {{3, 5}, {1, 33}, {2, 1100}, {130, 67}, {40, 513}, {3, 72}};
 
-bool by_op_sample_softmax(by_op_sample *s, int which)
+bool op_sample_softmax(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(row_shapes))
         return false;
@@ -539,7 +539,7 @@ bool by_op_sample_softmax(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_softmax_grad(by_op_sample *s, int which)
+bool op_sample_softmax_grad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(row_shapes))
         return false;
@@ -548,7 +548,7 @@ bool by_op_sample_softmax_grad(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_argmax(by_op_sample *s, int which)
+bool op_sample_argmax(by_op_sample *s, int which)
 {
     if (which >= 2 * BY_COUNT(row_shapes))
         return false;
@@ -560,7 +560,7 @@ bool by_op_sample_argmax(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_top(by_op_sample *s, int which)
+bool op_sample_top(by_op_sample *s, int which)
 {
     static const struct {
         int64_t rows, cols;
@@ -588,7 +588,7 @@ static const struct {
     int64_t rows, cols, batch, positions;
 } lookups[] = {{11, 6, 2, 5}, {300, 131, 3, 70}, {5, 1, 1, 9}, {1000, 64, 4, 100}, {2, 4, 2, 1100}};
 
-bool by_op_sample_gather(by_op_sample *s, int which)
+bool op_sample_gather(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(lookups))
         return false;
@@ -599,13 +599,13 @@ bool by_op_sample_gather(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_gather_grad(by_op_sample *s, int which)
+bool op_sample_gather_grad(by_op_sample *s, int which)
 {
     if (which >= 2 * BY_COUNT(lookups))
         return false;
     const int64_t rows = lookups[which / 2].rows, cols = lookups[which / 2].cols;
     const int64_t b = lookups[which / 2].batch, t = lookups[which / 2].positions;
-    by_gather_attr a = {.rows = rows, .still = which % 3 - 1};
+    gr_gather_attr a = {.rows = rows, .still = which % 3 - 1};
     by_tensor *ids = indices(s, rows, SHAPE(b, t)), *dy = operand(s, SHAPE(b, t, cols));
     shown_of(s, NODE(GATHER_GRAD, &a, ids, dy, base(s, which % 2, SHAPE(rows, cols))), 0);
     return true;
@@ -625,11 +625,11 @@ static const int64_t products[][3] = {
  * and the slope behind it can be one. Widths that a GPU's library takes. */
 static void two_layers(by_op_sample *s, bool kn)
 {
-    by_linear_attr first = {.w_is_kn = kn, .act = BY_GELU_TANH}, second = {.w_is_kn = kn};
+    gr_linear_attr first = {.w_is_kn = kn, .act = BY_GELU_TANH}, second = {.w_is_kn = kn};
     by_tensor *x = operand(s, SHAPE(9, 16)), *b = operand(s, SHAPE(24));
     by_tensor *w = kn ? operand(s, SHAPE(16, 24)) : operand(s, SHAPE(24, 16));
     by_tensor *w2 = kn ? operand(s, SHAPE(24, 8)) : operand(s, SHAPE(8, 24));
-    by_node *n = NODE(LINEAR, &first, x, w, b);
+    gr_node *n = NODE(LINEAR, &first, x, w, b);
     if (n)
         out_of(s, NODE(LINEAR, &second, n->out[0], w2, NULL), 0);
 }
@@ -647,12 +647,12 @@ static void normed_layer(by_op_sample *s, int which)
         {8, 24, 131, true, false, false},
     };
     const int64_t r = cases[which].rows, k = cases[which].depth, n = cases[which].cols;
-    by_norm_attr norm = {.rms = cases[which].rms, .eps = 1e-5f};
-    by_linear_attr a = {.w_is_kn = cases[which].kn, .act = which == 1 ? BY_SILU : BY_ACT_NONE};
+    gr_norm_attr norm = {.rms = cases[which].rms, .eps = 1e-5f};
+    gr_linear_attr a = {.w_is_kn = cases[which].kn, .act = which == 1 ? BY_SILU : BY_ACT_NONE};
     by_tensor *x = operand(s, SHAPE(r, k)), *gamma = operand(s, SHAPE(k));
     by_tensor *beta = norm.rms ? NULL : operand(s, SHAPE(k));
     by_tensor *w = a.w_is_kn ? operand(s, SHAPE(k, n)) : operand(s, SHAPE(n, k)), *b = operand(s, SHAPE(n));
-    by_node *y = NODE(NORM, &norm, x, gamma, beta, cases[which].h ? operand(s, SHAPE(r, k)) : NULL);
+    gr_node *y = NODE(NORM, &norm, x, gamma, beta, cases[which].h ? operand(s, SHAPE(r, k)) : NULL);
     if (!y)
         return;
     out_of(s, NODE(LINEAR, &a, y->out[0], w, b), 0);
@@ -660,7 +660,7 @@ static void normed_layer(by_op_sample *s, int which)
         out_of(s, y, 2);
 }
 
-bool by_op_sample_linear(by_op_sample *s, int which)
+bool op_sample_linear(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products), more = which - (4 * n + 2 * (BY_ACT_FUSED + 1));
     if (more >= 6)
@@ -673,7 +673,7 @@ bool by_op_sample_linear(by_op_sample *s, int which)
         return true;
     }
     const int64_t *p = products[which < 4 * n ? which % n : which % 2 ? 6 : 2];
-    by_linear_attr a = {.w_is_kn = which / n % 2};
+    gr_linear_attr a = {.w_is_kn = which / n % 2};
     bool bias = which / (2 * n) % 2;
     if (which >= 4 * n) { /* each activation, few rows and many */
         a.act = (by_act)((which - 4 * n) / 2);
@@ -687,44 +687,41 @@ bool by_op_sample_linear(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_linear_dx(by_op_sample *s, int which)
+bool op_sample_linear_dx(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
     if (which >= 2 * n)
         return false;
     const int64_t *p = products[which % n];
-    by_linear_attr a = {.w_is_kn = which >= n};
+    gr_linear_attr a = {.w_is_kn = which >= n};
     by_tensor *w = a.w_is_kn ? operand(s, SHAPE(p[1], p[2])) : operand(s, SHAPE(p[2], p[1]));
     shown_of(s, NODE(LINEAR_DX, &a, operand(s, SHAPE(p[0], p[2])), w), 0);
     return true;
 }
 
-bool by_op_sample_linear_dw(by_op_sample *s, int which)
+bool op_sample_linear_dw(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
     if (which >= 4 * n)
         return false;
     const int64_t *p = products[which % n];
     const bool added = which >= 2 * n;
-    by_linear_attr a = {.w_is_kn = which / n % 2};
+    gr_linear_attr a = {.w_is_kn = which / n % 2};
     by_tensor *x = operand(s, SHAPE(p[0], p[1])), *dy = operand(s, SHAPE(p[0], p[2]));
     by_tensor *dw = a.w_is_kn ? base(s, added, SHAPE(p[1], p[2])) : base(s, added, SHAPE(p[2], p[1]));
-    by_node *d = NODE(LINEAR_DW, &a, x, dy, dw, base(s, added && which % 2, SHAPE(p[2])));
+    gr_node *d = NODE(LINEAR_DW, &a, x, dy, dw, base(s, added && which % 2, SHAPE(p[2])));
     shown_of(s, d, 0);
     if (which % 3)
         shown_of(s, d, 1);
     return true;
 }
 
-bool by_op_sample_matmul(by_op_sample *s, int which)
+bool op_sample_matmul(by_op_sample *s, int which)
 {
     static const struct {
         int64_t batch[2], m, k, n;
-    } cases[] = {{{1, 1}, 3, 4, 5},
-                 {{2, 3}, 5, 7, 9},
-                 {{1, 1}, 40, 70, 33},
-                 {{2, 1}, 33, 270, 20},
-                 {{3, 2}, 1, 9, 70}};
+    } cases[] = {
+        {{1, 1}, 3, 4, 5}, {{2, 3}, 5, 7, 9}, {{1, 1}, 40, 70, 33}, {{2, 1}, 33, 270, 20}, {{3, 2}, 1, 9, 70}};
     if (which >= 4 * BY_COUNT(cases))
         return false;
     const bool ta = which & 1, tb = which & 2;
@@ -745,7 +742,7 @@ bool by_op_sample_matmul(by_op_sample *s, int which)
 static const int64_t norm_shapes[][2] = {{3, 5},   {1, 33},  {70, 67}, {40, 513}, {2, 16},
                                          {9, 264}, {3, 392}, {3, 520}, {2, 1032}};
 
-bool by_op_sample_norm(by_op_sample *s, int which)
+bool op_sample_norm(by_op_sample *s, int which)
 {
     enum { KINDS = 6 };
     static const struct {
@@ -759,17 +756,17 @@ bool by_op_sample_norm(by_op_sample *s, int which)
         return false;
     const int64_t r = norm_shapes[which / KINDS][0], c = norm_shapes[which / KINDS][1];
     const int k = which % KINDS;
-    by_norm_attr a = {.rms = kinds[k].rms, .eps = 1e-5f, .p = kinds[k].p};
+    gr_norm_attr a = {.rms = kinds[k].rms, .eps = 1e-5f, .p = kinds[k].p};
     by_tensor *x = operand(s, SHAPE(r, c)), *gamma = operand(s, SHAPE(c));
     by_tensor *beta = kinds[k].beta ? operand(s, SHAPE(c)) : NULL;
-    by_node *n = NODE(NORM, &a, x, gamma, beta, kinds[k].h ? operand(s, SHAPE(r, c)) : NULL);
+    gr_node *n = NODE(NORM, &a, x, gamma, beta, kinds[k].h ? operand(s, SHAPE(r, c)) : NULL);
     out_of(s, n, 0);
     if (kinds[k].sum)
         out_of(s, n, 2);
     return true;
 }
 
-bool by_op_sample_norm_grad(by_op_sample *s, int which)
+bool op_sample_norm_grad(by_op_sample *s, int which)
 {
     enum { KINDS = 6 };
     static const struct {
@@ -783,15 +780,15 @@ bool by_op_sample_norm_grad(by_op_sample *s, int which)
         return false;
     const int64_t r = norm_shapes[which / KINDS][0], c = norm_shapes[which / KINDS][1];
     const int k = which % KINDS;
-    by_norm_attr a = {.rms = kinds[k].rms, .eps = 1e-5f};
+    gr_norm_attr a = {.rms = kinds[k].rms, .eps = 1e-5f};
     by_tensor *x = operand(s, SHAPE(r, c)), *gamma = operand(s, SHAPE(c));
-    by_node *fore = NODE(NORM, &a, x, gamma, NULL, NULL);
+    gr_node *fore = NODE(NORM, &a, x, gamma, NULL, NULL);
     by_tensor *dy = operand(s, SHAPE(r, c)), *dsum = kinds[k].dsum ? operand(s, SHAPE(r, c)) : NULL;
     by_tensor *dgamma = base(s, kinds[k].added && kinds[k].dgamma, SHAPE(c));
     by_tensor *dbeta = base(s, kinds[k].added && kinds[k].dbeta, SHAPE(c));
     if (!fore)
         return true;
-    by_node *n = NODE(NORM_GRAD, &a, dy, x, fore->out[1], gamma, dsum, dgamma, dbeta);
+    gr_node *n = NODE(NORM_GRAD, &a, dy, x, fore->out[1], gamma, dsum, dgamma, dbeta);
     shown_of(s, n, 0);
     if (kinds[k].dgamma)
         shown_of(s, n, 1);
@@ -916,9 +913,9 @@ static by_tensor *bias_for(by_op_sample *s, int axes, int64_t batch, int64_t hea
                             axes & BIAS_ROW ? queries : 1, entries));
 }
 
-static by_node *attend(by_op_sample *s, const attention_case *c)
+static gr_node *attend(by_op_sample *s, const attention_case *c)
 {
-    by_attention_attr a = {.heads = c->heads,
+    gr_attention_attr a = {.heads = c->heads,
                            .kv_heads = c->kv_heads,
                            .head_dim = c->dim,
                            .mask = c->mask,
@@ -947,11 +944,11 @@ static by_node *attend(by_op_sample *s, const attention_case *c)
     return NODE(ATTENTION, &a, q, k, v, mask, prefix, bias);
 }
 
-bool by_op_sample_attention(by_op_sample *s, int which)
+bool op_sample_attention(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(attentions))
         return false;
-    by_node *n = attend(s, &attentions[which]);
+    gr_node *n = attend(s, &attentions[which]);
     out_of(s, n, 0);
     if (attentions[which].weights)
         shown_of(s, n, 2);
@@ -959,16 +956,16 @@ bool by_op_sample_attention(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_attention_grad(by_op_sample *s, int which)
+bool op_sample_attention_grad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(attentions) - 1)
         return false;
     const attention_case *c = &attentions[which];
-    by_node *n = attend(s, c);
+    gr_node *n = attend(s, c);
     if (!n)
         return true;
     by_tensor *dy = operand(s, n->out[0]->rank, n->out[0]->dim);
-    by_node *d = NODE(ATTENTION_GRAD, (const by_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2],
+    gr_node *d = NODE(ATTENTION_GRAD, (const gr_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2],
                       n->in[3], n->in[4], n->in[5], n->out[0], n->out[1], dy);
     if (d)
         d->rng = n->rng;
@@ -978,7 +975,7 @@ bool by_op_sample_attention_grad(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_attention_cached(by_op_sample *s, int which)
+bool op_sample_attention_cached(by_op_sample *s, int which)
 {
     static const struct {
         int64_t batch, queries, room;
@@ -1055,16 +1052,16 @@ static const struct {
     {9, 72, 0, true, false, true},
 };
 
-static by_node *lose(by_op_sample *s, int which)
+static gr_node *lose(by_op_sample *s, int which)
 {
     const int64_t r = losses[which].rows, v = losses[which].classes;
-    by_loss_attr a = {.ignore_index = -100, .label_smoothing = losses[which].smoothing};
+    gr_loss_attr a = {.ignore_index = -100, .label_smoothing = losses[which].smoothing};
     by_tensor *x = operand(s, SHAPE(r, v)), *targets = indices(s, v, SHAPE(r));
     double *t = values_of(s, targets);
     for (int64_t i = 0; t && i < r; i++)
         if (losses[which].nothing || (losses[which].ignore && i % 3 == 1))
             t[i] = -100;
-    by_tensor *weights = losses[which].weighted ? input(s, by_acc_type(s->type), SHAPE(v)) : NULL;
+    by_tensor *weights = losses[which].weighted ? input(s, gr_acc_type(s->type), SHAPE(v)) : NULL;
     double *w = weights ? values_of(s, weights) : NULL;
     for (int64_t i = 0; w && i < v; i++)
         w[i] = 0.25 * (double)(i % 5);
@@ -1073,7 +1070,7 @@ static by_node *lose(by_op_sample *s, int which)
     return NODE(CROSS_ENTROPY, &a, x, targets, weights);
 }
 
-bool by_op_sample_cross_entropy(by_op_sample *s, int which)
+bool op_sample_cross_entropy(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(losses))
         return false;
@@ -1081,18 +1078,18 @@ bool by_op_sample_cross_entropy(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_cross_entropy_grad(by_op_sample *s, int which)
+bool op_sample_cross_entropy_grad(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(losses))
         return false;
-    by_node *n = lose(s, which);
-    by_tensor *dloss = input(s, by_acc_type(s->type), 0, NULL);
+    gr_node *n = lose(s, which);
+    by_tensor *dloss = input(s, gr_acc_type(s->type), 0, NULL);
     double *scale = values_of(s, dloss);
     if (!n || !scale)
         return true;
     *scale = (double)losses[which].rows;
     shown_of(s,
-             NODE(CROSS_ENTROPY_GRAD, (const by_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss,
+             NODE(CROSS_ENTROPY_GRAD, (const gr_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss,
                   n->in[2]),
              0);
     return true;
@@ -1100,7 +1097,7 @@ bool by_op_sample_cross_entropy_grad(by_op_sample *s, int which)
 
 /* ---- the flat buffers ------------------------------------------------------------------------ */
 
-bool by_op_sample_norm2(by_op_sample *s, int which)
+bool op_sample_norm2(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {1, 10, 4099, 70001};
     if (which >= BY_COUNT(counts))
@@ -1110,7 +1107,7 @@ bool by_op_sample_norm2(by_op_sample *s, int which)
 }
 
 /* A matrix, a vector, one that is frozen and a long one, with gaps between them. */
-static const by_segment segments[] = {
+static const gr_segment segments[] = {
     {.offset = 0, .count = 35, .rows = 5, .cols = 7, .lr_scale = 1, .decay = true},
     {.offset = 48, .count = 19, .rows = 1, .cols = 19, .lr_scale = 0.5f},
     {.offset = 80, .count = 16, .rows = 4, .cols = 4, .lr_scale = 0, .decay = true},
@@ -1122,34 +1119,34 @@ enum { FLAT = 96 + 33 * 700 };
  * is not; 2: the very first step. */
 static by_tensor *hyper(by_op_sample *s, int which)
 {
-    by_tensor *t = input(s, BY_F32, SHAPE(BY_HYPER_COUNT));
+    by_tensor *t = input(s, BY_F32, SHAPE(GR_HYPER_COUNT));
     double *v = values_of(s, t);
     if (!v)
         return t;
     const double step = which == 2 ? 1 : 10;
-    memset(v, 0, BY_HYPER_COUNT * sizeof *v);
-    v[BY_HYPER_LR] = 0.5;
-    v[BY_HYPER_MAX_NORM] = which == 0 ? 1.5 : 0;
-    v[BY_HYPER_CORR1] = 1 - pow(0.9, step);
-    v[BY_HYPER_CORR2] = 1 - pow(0.99, step);
-    v[BY_HYPER_STEP] = step;
-    v[BY_HYPER_MOMENTUM] = which == 2 ? 0 : 0.75;
+    memset(v, 0, GR_HYPER_COUNT * sizeof *v);
+    v[GR_HYPER_LR] = 0.5;
+    v[GR_HYPER_MAX_NORM] = which == 0 ? 1.5 : 0;
+    v[GR_HYPER_CORR1] = 1 - pow(0.9, step);
+    v[GR_HYPER_CORR2] = 1 - pow(0.99, step);
+    v[GR_HYPER_STEP] = step;
+    v[GR_HYPER_MOMENTUM] = which == 2 ? 0 : 0.75;
     return t;
 }
 
 /* Samples 0 to 2 without masters, 3 to 5 with them, 6 to 8 without and rounded by chance. */
-static bool optimiser(by_op_sample *s, by_op op, int which)
+static bool optimiser(by_op_sample *s, gr_op op, int which)
 {
     if (which >= 9)
         return false;
-    const by_optim_attr a = {.segments = segments,
+    const gr_optim_attr a = {.segments = segments,
                              .n_segments = BY_COUNT(segments),
                              .beta1 = 0.9f,
                              .beta2 = 0.99f,
                              .eps = 1e-8f,
                              .weight_decay = which ? 0.25f : 0,
-                             .by_chance = which >= 6};
-    const by_dtype acc = by_acc_type(s->type);
+                             .gr_stochastic = which >= 6};
+    const by_dtype acc = gr_acc_type(s->type);
     by_tensor *value = changes(s, input(s, s->type, SHAPE(FLAT)));
     by_tensor *grad = input(s, acc, SHAPE(FLAT));
     by_tensor *m = changes(s, positive(s, input(s, acc, SHAPE(FLAT))));
@@ -1162,7 +1159,7 @@ static bool optimiser(by_op_sample *s, by_op op, int which)
     if (master)
         memcpy(values_of(s, master), values_of(s, value), FLAT * sizeof(double));
     by_tensor *in[] = {value, grad, m, v, master, norm, h}, *in_sgd[] = {value, grad, m, master, norm, h};
-    by_node_make(s->graph, op, op == BY_OP_SGD ? in_sgd : in, op == BY_OP_SGD ? 6 : 7, &a, sizeof a);
+    gr_node_make(s->graph, op, op == GR_OP_SGD ? in_sgd : in, op == GR_OP_SGD ? 6 : 7, &a, sizeof a);
     shown(s, value);
     shown(s, m);
     shown(s, v);
@@ -1171,23 +1168,23 @@ static bool optimiser(by_op_sample *s, by_op op, int which)
     return true;
 }
 
-bool by_op_sample_adamw(by_op_sample *s, int which)
+bool op_sample_adamw(by_op_sample *s, int which)
 {
-    return optimiser(s, BY_OP_ADAMW, which);
+    return optimiser(s, GR_OP_ADAMW, which);
 }
 
-bool by_op_sample_sgd(by_op_sample *s, int which)
+bool op_sample_sgd(by_op_sample *s, int which)
 {
-    return optimiser(s, BY_OP_SGD, which);
+    return optimiser(s, GR_OP_SGD, which);
 }
 
-bool by_op_sample_adafactor(by_op_sample *s, int which)
+bool op_sample_adafactor(by_op_sample *s, int which)
 {
-    return optimiser(s, BY_OP_ADAFACTOR, which);
+    return optimiser(s, GR_OP_ADAFACTOR, which);
 }
 
 /* A step in the middle, one whose positions are at their end, and one whose log is full. */
-bool by_op_sample_reorder(by_op_sample *s, int which)
+bool op_sample_reorder(by_op_sample *s, int which)
 {
     /* nothing moves; inside groups; all groups one to the front; one to the front past another; large groups
      */
@@ -1215,11 +1212,11 @@ bool by_op_sample_reorder(by_op_sample *s, int which)
     return true;
 }
 
-bool by_op_sample_advance(by_op_sample *s, int which)
+bool op_sample_advance(by_op_sample *s, int which)
 {
     if (which >= 3)
         return false;
-    const by_advance_attr a = {.last = which == 1 ? 3 : 100};
+    const gr_advance_attr a = {.last = which == 1 ? 3 : 100};
     by_tensor *next = indices(s, 50, SHAPE(3)), *tokens = changes(s, indices(s, 50, SHAPE(3, 1)));
     by_tensor *positions = changes(s, indices(s, 4, SHAPE(3, 1))),
               *past = changes(s, indices(s, 9, SHAPE(3)));
@@ -1237,15 +1234,15 @@ bool by_op_sample_advance(by_op_sample *s, int which)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-#define BY_OP(ID, name, in, out, over, base, from, gradient) [BY_OP_##ID] = by_op_sample_##name,
-static const by_op_sample_fn generators[BY_OP_COUNT] = {
+#define GR_OP(ID, name, in, out, over, base, from, gradient) [GR_OP_##ID] = op_sample_##name,
+static const op_sample_fn generators[GR_OP_COUNT] = {
 #include "graph/ops.def"
 };
-#undef BY_OP
+#undef GR_OP
 
-by_op_sample *by_op_sample_new(by_graph *g, by_op op, int which, bool copied)
+by_op_sample *op_sample_new(by_graph *g, gr_op op, int which, bool copied)
 {
-    by_op_sample *s = by_alloc_zero(1, sizeof *s);
+    by_op_sample *s = base_alloc_zero(1, sizeof *s);
     if (!s)
         return NULL;
     s->graph = g;
@@ -1254,18 +1251,18 @@ by_op_sample *by_op_sample_new(by_graph *g, by_op op, int which, bool copied)
     s->seed = 1000u * (uint64_t)op + (uint64_t)which;
     s->loss_scale = 1;
     if (!generators[op](s, which)) {
-        by_op_sample_free(s);
-        by_error_clear();
+        op_sample_free(s);
+        base_error_clear();
         return NULL;
     }
     return s;
 }
 
-void by_op_sample_free(by_op_sample *s)
+void op_sample_free(by_op_sample *s)
 {
     if (!s)
         return;
     for (int i = 0; i < s->n_leaves; i++)
-        by_free(s->leaf[i].values);
-    by_free(s);
+        base_free(s->leaf[i].values);
+    base_free(s);
 }

@@ -10,19 +10,19 @@ enum { BY_SAMPLE_LEAVES = 12, BY_SAMPLE_OUTPUTS = 6 };
 
 /* A leaf and what goes into it. Values depend on the op and the number of the sample alone, not on the
  * element type. */
-typedef struct by_op_sample_leaf {
+typedef struct op_sample_leaf {
     by_tensor *tensor;
     by_tensor *seen; /* what the op reads: the tensor, or a copy of it */
     double *values;  /* heap, by_elements(tensor) */
     bool changes;    /* the op writes to it */
-} by_op_sample_leaf;
+} op_sample_leaf;
 
 typedef struct by_op_sample {
     by_graph *graph; /* borrowed; its parameters are the operands that get gradients */
     by_dtype type;   /* of the floating-point operands */
     bool copied;     /* operands are copies of the parameters, in memory that the op may take over */
     uint64_t seed;
-    by_op_sample_leaf leaf[BY_SAMPLE_LEAVES];
+    op_sample_leaf leaf[BY_SAMPLE_LEAVES];
     int n_leaves;
     struct {
         by_tensor *tensor;
@@ -33,21 +33,21 @@ typedef struct by_op_sample {
     bool forward_only; /* its gradient is 0 or does not exist */
 } by_op_sample;
 
-/* Sample number `which` of an op, or NULL when there are no more, or when memory is out (by_error_status
+/* Sample number `which` of an op, or NULL when there are no more, or when memory is out (base_error_status
  * tells). The graph is the caller's; it must be free of other nodes, and the sample must be released before
  * it. */
-by_op_sample *by_op_sample_new(by_graph *g, by_op op, int which, bool copied);
-void by_op_sample_free(by_op_sample *s);
+by_op_sample *op_sample_new(by_graph *g, gr_op op, int which, bool copied);
+void op_sample_free(by_op_sample *s);
 
 /* The next of a stream of numbers of mean 0 and variance 1. */
-double by_op_sample_noise(uint64_t *seed);
+double op_sample_noise(uint64_t *seed);
 
 /* The generators, one per row of the table: false when there is no such sample. A row without one does not
  * link. */
-typedef bool (*by_op_sample_fn)(by_op_sample *s, int which);
-#define BY_OP(ID, name, in, out, over, base, from, gradient) \
-    bool by_op_sample_##name(by_op_sample *s, int which);
+typedef bool (*op_sample_fn)(by_op_sample *s, int which);
+#define GR_OP(ID, name, in, out, over, base, from, gradient) \
+    bool op_sample_##name(by_op_sample *s, int which);
 #include "graph/ops.def"
-#undef BY_OP
+#undef GR_OP
 
 #endif

@@ -71,16 +71,16 @@ enum { GUARD = 64, GUARD_BYTE = 0xa5, JUNK_BYTE = 0xff };
 /* Round values to what a type can hold. */
 static void round_to(by_dtype type, double *values, int64_t n)
 {
-    void *small = by_alloc((size_t)n * sizeof *values + 1);
+    void *small = base_alloc((size_t)n * sizeof *values + 1);
     assert_non_null(small);
-    by_convert(small, type, values, BY_F64, (size_t)n);
-    by_convert(values, BY_F64, small, type, (size_t)n);
-    by_free(small);
+    base_convert(small, type, values, BY_F64, (size_t)n);
+    base_convert(values, BY_F64, small, type, (size_t)n);
+    base_free(small);
 }
 
 static bool planned(const by_tensor *t)
 {
-    return t->place == BY_PLACE_PLANNED || t->place == BY_PLACE_INPUT || t->place == BY_PLACE_PARAM;
+    return t->place == GR_PLACE_PLANNED || t->place == GR_PLACE_INPUT || t->place == GR_PLACE_PARAM;
 }
 
 /* Put every tensor into memory of its own. Only views and sums in place stay shared; parameters, which may
@@ -88,14 +88,14 @@ static bool planned(const by_tensor *t)
 static void set_roots(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
-        by_node *n = g->nodes[i];
-        const by_op_info *op = &by_ops[n->op];
+        gr_node *n = g->nodes[i];
+        const gr_op_info *op = &gr_ops[n->op];
         for (int k = 0; k < n->n_out; k++) {
             int slot = op->base + k - op->from;
             if (!n->out[k])
                 continue;
             n->out[k]->root = n->out[k];
-            if (n->op == BY_OP_RESHAPE)
+            if (n->op == GR_OP_RESHAPE)
                 n->out[k]->root = n->in[0]->root;
             else if (op->base >= 0 && k >= op->from && slot < n->n_in && n->in[slot])
                 n->out[k]->root = n->in[slot]->root;
@@ -141,30 +141,30 @@ static void download(by_device *d, void *to, const void *from, size_t bytes)
 /* On the CPU, parameters may come from a mapped file; on a GPU they never do. */
 static size_t shift_of(const by_tensor *t)
 {
-    return GUARD + (t->place == BY_PLACE_PARAM && on_cpu(t->graph->device) ? by_dtype_size(t->type) : 0);
+    return GUARD + (t->place == GR_PLACE_PARAM && on_cpu(t->graph->device) ? by_dtype_size(t->type) : 0);
 }
 
 static size_t measure_root(trial *t, by_tensor *x, size_t at)
 {
     (void)t, (void)at;
-    return (shift_of(x) + by_tensor_bytes(x) + GUARD + 63) / 64 * 64;
+    return (shift_of(x) + gr_tensor_bytes(x) + GUARD + 63) / 64 * 64;
 }
 
 static size_t place_root(trial *t, by_tensor *x, size_t at)
 {
     x->data = t->memory + at + shift_of(x);
-    memset(t->image + at + shift_of(x), JUNK_BYTE, by_tensor_bytes(x));
+    memset(t->image + at + shift_of(x), JUNK_BYTE, gr_tensor_bytes(x));
     return measure_root(t, x, at);
 }
 
 static size_t check_root(trial *t, by_tensor *x, size_t at)
 {
     const char *from = t->image + at, *data = from + shift_of(x), *to = from + measure_root(t, x, at);
-    const char *end = data + by_tensor_bytes(x);
+    const char *end = data + gr_tensor_bytes(x);
     for (const char *p = from; p < to; p = p + 1 == data ? end : p + 1)
         if ((unsigned char)*p != GUARD_BYTE) {
             complain("%s %d, %s: wrote to byte %td %s %s", t->op, t->which, by_dtype_name(t->how.type),
-                     p < data ? data - p : p - end + 1, p < data ? "before" : "after", by_tensor_label(x));
+                     p < data ? data - p : p - end + 1, p < data ? "before" : "after", gr_tensor_label(x));
             break;
         }
     return (size_t)(to - from);
@@ -179,7 +179,7 @@ static void guard(trial *t)
     void *memory = NULL;
     assert_int_equal(d->backend->alloc(d, t->bytes + 1, &memory), BY_OK);
     t->memory = memory;
-    t->image = by_alloc(t->bytes + 1);
+    t->image = base_alloc(t->bytes + 1);
     assert_non_null(t->image);
     memset(t->image, GUARD_BYTE, t->bytes);
     each_root(t, place_root);
@@ -191,12 +191,12 @@ static void guard(trial *t)
                 x->data = x->root->data;
         }
     if (t->params->grad) {
-        size_t bytes = (size_t)t->params->elements * by_dtype_size(by_acc_type(t->how.type));
-        char *junk = by_alloc(bytes + 1);
+        size_t bytes = (size_t)t->params->elements * by_dtype_size(gr_acc_type(t->how.type));
+        char *junk = base_alloc(bytes + 1);
         assert_non_null(junk);
         memset(junk, JUNK_BYTE, bytes);
         upload(d, t->params->grad, junk, bytes);
-        by_free(junk);
+        base_free(junk);
     }
     d->backend->forget(t->program); /* plans know addresses */
     if (d->backend->prepare(t->program) != BY_OK)
@@ -213,16 +213,16 @@ static by_tensor *build_loss(trial *t, by_graph *g)
         if (!s->out[i].in_loss)
             continue;
         int64_t n = by_elements(s->out[i].tensor);
-        double *v = by_alloc_zero((size_t)n + 1, sizeof *v);
+        double *v = base_alloc_zero((size_t)n + 1, sizeof *v);
         assert_non_null(v);
         for (int64_t k = 0; k < n; k++)
-            v[k] = by_op_sample_noise(&seed) * s->loss_scale;
+            v[k] = op_sample_noise(&seed) * s->loss_scale;
         round_to(t->how.exact, v, n);
         t->cotangent[i].values = v;
         t->cotangent[i].tensor = by_input(g, "cotangent", s->out[i].tensor->type, 1, &n);
         by_tensor *flat = by_reshape(g, s->out[i].tensor, 1, &n);
         by_tensor *term = by_sum(g, by_mul(g, flat, t->cotangent[i].tensor), 0);
-        term = by_cast(g, term, by_acc_type(t->how.type));
+        term = by_cast(g, term, gr_acc_type(t->how.type));
         loss = loss ? by_add(g, loss, term) : term;
     }
     return loss;
@@ -231,24 +231,24 @@ static by_tensor *build_loss(trial *t, by_graph *g)
 static void trial_free(trial *t)
 {
     for (int i = 0; i < BY_SAMPLE_OUTPUTS; i++)
-        by_free(t->cotangent[i].values);
-    by_op_sample_free(t->sample);
+        base_free(t->cotangent[i].values);
+    op_sample_free(t->sample);
     by_program_free(t->program);
     by_params_free(t->params);
     t->how.device->backend->release(t->how.device, t->memory);
-    by_free(t->image);
-    by_free(t);
+    base_free(t->image);
+    base_free(t);
 }
 
 static void store(trial *t, by_tensor *x, const double *values)
 {
-    void *host = by_alloc(by_tensor_bytes(x) + 1);
+    void *host = base_alloc(gr_tensor_bytes(x) + 1);
     assert_non_null(host);
-    by_convert(host, x->type, values, BY_F64, (size_t)by_elements(x));
-    upload(t->how.device, x->data, host, by_tensor_bytes(x));
-    by_free(host);
-    if (x->place == BY_PLACE_PARAM && !t->how.guarded)
-        assert_ptr_equal(x->data, by_params_address(t->params, x->param, BY_SLOT_VALUE));
+    base_convert(host, x->type, values, BY_F64, (size_t)by_elements(x));
+    upload(t->how.device, x->data, host, gr_tensor_bytes(x));
+    base_free(host);
+    if (x->place == GR_PLACE_PARAM && !t->how.guarded)
+        assert_ptr_equal(x->data, gr_params_address(t->params, x->param, BY_SLOT_VALUE));
 }
 
 /* Values into the leaves. */
@@ -263,29 +263,29 @@ static void fill_leaves(trial *t)
 }
 
 /* A sample ready to run; NULL when the op has no more of them. */
-static trial *trial_new(setup how, by_op op, int which)
+static trial *trial_new(setup how, gr_op op, int which)
 {
-    trial *t = by_alloc_zero(1, sizeof *t);
+    trial *t = base_alloc_zero(1, sizeof *t);
     assert_non_null(t);
     t->how = how;
-    t->op = by_ops[op].name;
+    t->op = gr_ops[op].name;
     t->which = which;
     t->params = by_params_new(how.device, how.type);
     assert_non_null(t->params);
     by_graph *g = by_graph_new(&(by_graph_spec){.params = t->params, .training = how.gradients});
     assert_non_null(g);
-    t->sample = by_op_sample_new(g, op, which, how.copied);
+    t->sample = op_sample_new(g, op, which, how.copied);
     if (!t->sample) {
         by_graph_free(g);
         trial_free(t);
         return NULL;
     }
     for (int i = 0; i < t->sample->n_leaves; i++) {
-        const by_op_sample_leaf *l = &t->sample->leaf[i];
+        const op_sample_leaf *l = &t->sample->leaf[i];
         if (by_dtype_is_float(l->tensor->type))
             round_to(how.exact, l->values, by_elements(l->tensor));
     }
-    t->how.gradients = how.gradients && by_ops[op].grad && !t->sample->forward_only;
+    t->how.gradients = how.gradients && gr_ops[op].grad && !t->sample->forward_only;
     by_tensor *loss = t->how.gradients ? build_loss(t, g) : NULL;
     t->how.gradients = loss && loss->needs_grad;
     if (by_params_freeze(t->params, true) != BY_OK)
@@ -308,24 +308,24 @@ static void check_guards(trial *t)
     download(d, t->image, t->memory, t->bytes);
     each_root(t, check_root);
     for (int i = 0; i < t->sample->n_leaves; i++) {
-        const by_op_sample_leaf *l = &t->sample->leaf[i];
-        size_t bytes = by_tensor_bytes(l->tensor);
-        void *before = by_alloc(2 * bytes + 1), *after = (char *)before + bytes;
+        const op_sample_leaf *l = &t->sample->leaf[i];
+        size_t bytes = gr_tensor_bytes(l->tensor);
+        void *before = base_alloc(2 * bytes + 1), *after = (char *)before + bytes;
         assert_non_null(before);
-        by_convert(before, l->tensor->type, l->values, BY_F64, (size_t)by_elements(l->tensor));
+        base_convert(before, l->tensor->type, l->values, BY_F64, (size_t)by_elements(l->tensor));
         download(d, after, l->tensor->data, bytes);
         if (!l->changes && memcmp(before, after, bytes) != 0)
             complain("%s %d, %s: changed its input %s", t->op, t->which, by_dtype_name(t->how.type),
-                     by_tensor_label(l->tensor));
-        by_free(before);
+                     gr_tensor_label(l->tensor));
+        base_free(before);
     }
-    size_t size = by_dtype_size(by_acc_type(t->how.type)), all = (size_t)t->params->elements * size;
-    unsigned char *grad = by_alloc(all + 1);
+    size_t size = by_dtype_size(gr_acc_type(t->how.type)), all = (size_t)t->params->elements * size;
+    unsigned char *grad = base_alloc(all + 1);
     assert_non_null(grad);
     if (t->params->grad)
         download(d, grad, t->params->grad, all);
     for (int i = 0; i < t->params->count && t->params->grad; i++) {
-        const by_param_info *info = &t->params->list[i];
+        const gr_param_info *info = &t->params->list[i];
         int64_t end = i + 1 < t->params->count ? info[1].offset : t->params->elements;
         for (size_t k = (size_t)(info->offset + info->count) * size; k < (size_t)end * size; k++)
             if (grad[k] != JUNK_BYTE && grad[k] != 0) { /* zeros are what lies there */
@@ -334,7 +334,7 @@ static void check_guards(trial *t)
                 break;
             }
     }
-    by_free(grad);
+    base_free(grad);
 }
 
 static void run_once(trial *t)
@@ -368,25 +368,25 @@ static void add_part(result *r, by_device *d, const char *label, const void *dat
     p->integer = !by_dtype_is_float(type);
     p->count = count;
     size_t bytes = (size_t)count * by_dtype_size(type);
-    void *host = by_alloc(bytes + 1);
-    p->values = by_alloc((size_t)count * sizeof *p->values + 1);
+    void *host = base_alloc(bytes + 1);
+    p->values = base_alloc((size_t)count * sizeof *p->values + 1);
     assert_true(host && p->values);
     download(d, host, data, bytes);
-    by_convert(p->values, BY_F64, host, type, (size_t)count);
-    by_free(host);
+    base_convert(p->values, BY_F64, host, type, (size_t)count);
+    base_free(host);
 }
 
 static void result_free(result *r)
 {
     for (int i = 0; i < r->count; i++)
-        by_free(r->part[i].values);
-    by_free(r);
+        base_free(r->part[i].values);
+    base_free(r);
 }
 
 /* Outputs, and gradients of the parameters. */
 static result *collect_result(const trial *t)
 {
-    result *r = by_alloc_zero(1, sizeof *r);
+    result *r = base_alloc_zero(1, sizeof *r);
     assert_non_null(r);
     char label[32];
     for (int i = 0; i < t->sample->n_outs; i++) {
@@ -396,14 +396,14 @@ static result *collect_result(const trial *t)
     }
     for (int i = 0; t->how.gradients && i < t->params->count; i++) {
         snprintf(label, sizeof label, "gradient of %s", t->params->list[i].name);
-        add_part(r, t->how.device, label, by_params_address(t->params, i, BY_SLOT_GRAD),
-                 by_acc_type(t->how.type), t->params->list[i].count, true);
+        add_part(r, t->how.device, label, gr_params_address(t->params, i, BY_SLOT_GRAD),
+                 gr_acc_type(t->how.type), t->params->list[i].count, true);
     }
     return r;
 }
 
 /* Run a sample from beginning to end; NULL when there is no such sample. */
-static result *outcome(setup how, by_op op, int which)
+static result *outcome(setup how, gr_op op, int which)
 {
     trial *t = trial_new(how, op, which);
     if (!t)
@@ -440,18 +440,18 @@ static double bound(by_dtype type, bool gradient)
     return type == BY_F32 ? 1e-10 : (gradient ? 256 : 32) * unit * unit;
 }
 
-static bool is_backward(by_op op)
+static bool is_backward(gr_op op)
 {
-    static const by_op ops[] = {BY_OP_ACTIVATION_GRAD, BY_OP_SOFTMAX_GRAD,      BY_OP_GATHER_GRAD,
-                                BY_OP_LINEAR_DX,       BY_OP_LINEAR_DW,         BY_OP_NORM_GRAD,
-                                BY_OP_ATTENTION_GRAD,  BY_OP_CROSS_ENTROPY_GRAD};
+    static const gr_op ops[] = {GR_OP_ACTIVATION_GRAD, GR_OP_SOFTMAX_GRAD,      GR_OP_GATHER_GRAD,
+                                GR_OP_LINEAR_DX,       GR_OP_LINEAR_DW,         GR_OP_NORM_GRAD,
+                                GR_OP_ATTENTION_GRAD,  GR_OP_CROSS_ENTROPY_GRAD};
     for (int i = 0; i < BY_COUNT(ops); i++)
         if (ops[i] == op)
             return true;
     return false;
 }
 
-static void compare(const result *r, const result *right, by_op op, int which, by_dtype type,
+static void compare(const result *r, const result *right, gr_op op, int which, by_dtype type,
                     const char *where)
 {
     for (int i = 0; i < r->count; i++) {
@@ -459,18 +459,18 @@ static void compare(const result *r, const result *right, by_op op, int which, b
         double allowed = p->integer ? 0 : bound(type, p->gradient || is_backward(op));
         double error = nmse(p->values, right->part[i].values, p->count);
         if (!(error <= allowed))
-            complain("%s %d, %s on %s: %s has NMSE %.2g, more than %.2g", by_ops[op].name, which,
+            complain("%s %d, %s on %s: %s has NMSE %.2g, more than %.2g", gr_ops[op].name, which,
                      by_dtype_name(type), where, p->label, error, allowed);
     }
 }
 
-static void same_bits(const result *r, const result *other, by_op op, int which, by_dtype type,
+static void same_bits(const result *r, const result *other, gr_op op, int which, by_dtype type,
                       const char *where)
 {
     for (int i = 0; i < r->count; i++)
         if (memcmp(r->part[i].values, other->part[i].values, (size_t)r->part[i].count * sizeof(double)) != 0)
             complain("%s %d, %s on %s: %s has other bits with one thread in planned memory than with two in "
                      "guarded (NMSE %.2g)",
-                     by_ops[op].name, which, by_dtype_name(type), where, r->part[i].label,
+                     gr_ops[op].name, which, by_dtype_name(type), where, r->part[i].label,
                      nmse(other->part[i].values, r->part[i].values, r->part[i].count));
 }

@@ -12,7 +12,7 @@ static by_params *vector_of(by_device *d, int64_t n, const float *values)
 {
     by_params *p = by_params_new(d, BY_BF16);
     assert_non_null(p);
-    assert_int_equal(by_params_declare(p, "w", 1, &n, (by_init){BY_INIT_ZERO, 0}), 0);
+    assert_int_equal(gr_params_declare(p, "w", 1, &n, (by_init){BY_INIT_ZERO, 0}), 0);
     assert_int_equal(by_params_without_masters(p), BY_OK);
     assert_int_equal(by_params_freeze(p, true), BY_OK);
     assert_int_equal(by_params_set(p, 0, BY_SLOT_VALUE, values), BY_OK);
@@ -102,9 +102,9 @@ static void check_walk(by_device *d)
  * exact before it is rounded. */
 static void noise_of(float *x, int64_t n, uint64_t stream)
 {
-    by_rng r = by_rng_make(11, stream);
+    base_rng r = base_rng_make(11, stream);
     for (int64_t i = 0; i < n; i++)
-        x[i] = (float)((double)by_rng_below(&r, 255) - 127) * 0x1p-6f;
+        x[i] = (float)((double)base_rng_below(&r, 255) - 127) * 0x1p-6f;
 }
 
 static int64_t differing(const float *x, const float *y, int64_t n)

@@ -59,14 +59,14 @@ static void test_read(void **state)
     by_trainer *t = by_trainer_new(m, &(by_trainer_spec){.accumulate = MICRO});
     assert_non_null(t);
     double loss[STEPS], norm[STEPS], losses[BY_TRAINER_KEPT], norms[BY_TRAINER_KEPT];
-    by_rng rng = by_rng_make(5, 0);
+    base_rng rng = base_rng_make(5, 0);
     for (int i = 0; i < STEPS; i++) {
         int32_t tokens[B * T];
         double each, mean = 0;
         const int micro = i % 10 == 9 ? 1 : MICRO; /* a step may have fewer */
         for (int k = 0; k < micro; k++) {
             for (int j = 0; j < B * T; j++)
-                tokens[j] = (int32_t)by_rng_below(&rng, V);
+                tokens[j] = (int32_t)base_rng_below(&rng, V);
             const by_batch batch = {.batch = B, .seq = T, .tokens = tokens, .targets = tokens};
             assert_int_equal(by_trainer_backward(t, &batch, k == 0, &each), BY_OK);
             mean += each / micro;
@@ -122,12 +122,12 @@ static bool on_poll(void *user)
 static const char *text_file(void)
 {
     const char *path = in_root("text", NULL);
-    if (!by_file_exists(path)) {
-        by_buf b = {0};
+    if (!base_file_exists(path)) {
+        base_buf b = {0};
         for (int i = 0; i < 200; i++)
-            by_buf_printf(&b, "%d times %d is %d; ", i, i + 1, i * (i + 1));
-        assert_int_equal(by_file_write(path, b.data, b.size), BY_OK);
-        by_buf_free(&b);
+            base_buf_printf(&b, "%d times %d is %d; ", i, i + 1, i * (i + 1));
+        assert_int_equal(base_file_write(path, b.data, b.size), BY_OK);
+        base_buf_free(&b);
     }
     return path;
 }
@@ -159,40 +159,41 @@ static by_status train(const char *out, int ahead, double rate, watch *w, by_run
 static char *course(const char *out)
 {
     size_t size;
-    char *text = by_file_read(in_root(out, "metrics.jsonl"), 1 << 20, &size);
+    char *text = base_file_read(in_root(out, "metrics.jsonl"), 1 << 20, &size);
     assert_non_null(text);
-    by_buf kept = {0};
+    base_buf kept = {0};
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         cJSON *json = cJSON_Parse(line);
         assert_non_null(json);
         cJSON_DeleteItemFromObject(json, "ms");
         cJSON_DeleteItemFromObject(json, "tokens_per_s");
         char *plain = cJSON_PrintUnformatted(json);
-        by_buf_printf(&kept, "%s\n", plain);
+        base_buf_printf(&kept, "%s\n", plain);
         cJSON_free(plain);
         cJSON_Delete(json);
     }
-    by_free(text);
+    base_free(text);
     return kept.data;
 }
 
 static void same_file(const char *a, const char *b, const char *file)
 {
     size_t n, m;
-    char *x = by_file_read(in_root(a, file), 1 << 24, &n), *y = by_file_read(in_root(b, file), 1 << 24, &m);
+    char *x = base_file_read(in_root(a, file), 1 << 24, &n),
+         *y = base_file_read(in_root(b, file), 1 << 24, &m);
     assert_true(x && y);
     assert_int_equal(n, m);
     assert_memory_equal(x, y, n);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
 }
 
 static void same_run(const char *a, const char *b)
 {
     char *x = course(a), *y = course(b);
     assert_string_equal(x, y);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
     same_file(a, b, "last/model.safetensors");
     same_file(a, b, "last/optimizer.safetensors");
     same_file(a, b, "best/model.safetensors");
@@ -272,12 +273,12 @@ static void test_not_finite(void **state)
     int lines = 0;
     for (const char *at = x; (at = strchr(at, '\n')); at++)
         lines++;
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
     char step[32];
     snprintf(step, sizeof step, "at step %d", lines + 1);
     assert_contains(first, step);
-    assert_false(by_file_exists(in_root("bad64", "last")));
+    assert_false(base_file_exists(in_root("bad64", "last")));
 }
 
 static int set_up(void **state)
@@ -293,7 +294,7 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 int main(void)

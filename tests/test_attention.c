@@ -14,18 +14,18 @@
 
 /* ---- the kernels of each instruction set ----------------------------------------------------- */
 
-#define DECLARE(isa)                                               \
-    by_status by_cpu_attention_##isa(by_exec *e, by_node *n);      \
-    by_status by_cpu_attention_grad_##isa(by_exec *e, by_node *n); \
-    by_status by_cpu_attention_cached_##isa(by_exec *e, by_node *n);
+#define DECLARE(isa)                                            \
+    by_status cpu_attention_##isa(gr_exec *e, gr_node *n);      \
+    by_status cpu_attention_grad_##isa(gr_exec *e, gr_node *n); \
+    by_status cpu_attention_cached_##isa(gr_exec *e, gr_node *n);
 
 #define ROW(isa, supported) \
-    {#isa, supported, by_cpu_attention_##isa, by_cpu_attention_grad_##isa, by_cpu_attention_cached_##isa},
+    {#isa, supported, cpu_attention_##isa, cpu_attention_grad_##isa, cpu_attention_cached_##isa},
 
 typedef struct kernels {
     const char *name;
     bool (*supported)(void);
-    by_kernel forward, backward, cached;
+    cpu_kernel forward, backward, cached;
 } kernels;
 
 static bool always(void)
@@ -91,11 +91,11 @@ enum { GUARD = 64 };
 
 static by_tensor *tensor(by_dtype type, int rank, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
 {
-    by_tensor *t = by_alloc_zero(1, sizeof *t);
+    by_tensor *t = base_alloc_zero(1, sizeof *t);
     assert_non_null(t);
     *t = (by_tensor){.type = type, .rank = rank, .dim = {d0, d1, d2, d3}};
     size_t bytes = by_dtype_size(type) * (size_t)(d0 * d1 * d2 * d3);
-    t->data = by_alloc_aligned(bytes + GUARD);
+    t->data = base_alloc_aligned(bytes + GUARD);
     assert_non_null(t->data);
     memset(t->data, 0xff, bytes); /* NaN in every type: what is not written shows */
     memset((char *)t->data + bytes, 0x5a, GUARD);
@@ -117,25 +117,25 @@ static void drop(by_tensor *t)
     const unsigned char *guard = (const unsigned char *)t->data + by_dtype_size(t->type) * elements(t);
     for (int i = 0; i < GUARD; i++)
         assert_int_equal(guard[i], 0x5a);
-    by_free(t->data);
-    by_free(t);
+    base_free(t->data);
+    base_free(t);
 }
 
 static void fill_normal(by_tensor *t)
 {
     size_t n = elements(t);
-    float *f = by_alloc(n * sizeof *f);
+    float *f = base_alloc(n * sizeof *f);
     assert_non_null(f);
-    by_rng_fill_normal(f, n, 11, stream++, 0, 1);
-    by_convert(t->data, t->type, f, BY_F32, n);
-    by_free(f);
+    base_rng_fill_normal(f, n, 11, stream++, 0, 1);
+    base_convert(t->data, t->type, f, BY_F32, n);
+    base_free(f);
 }
 
 static double *as_double(const by_tensor *t)
 {
-    double *d = by_alloc((elements(t) + 1) * sizeof *d);
+    double *d = base_alloc((elements(t) + 1) * sizeof *d);
     assert_non_null(d);
-    by_convert(d, BY_F64, t->data, t->type, elements(t));
+    base_convert(d, BY_F64, t->data, t->type, elements(t));
     return d;
 }
 
@@ -151,7 +151,7 @@ static void assert_within(const char *what, const by_tensor *t, const double *ex
         size += sizes[i] * sizes[i];
     }
     size = size > 0.01 * (double)n ? size : 0.01 * (double)n;
-    by_free(got);
+    base_free(got);
     if (!(error <= allowed * size))
         fail_msg("%s: NMSE %g (%s)", what, error / size, by_dtype_name(t->type));
 }
@@ -177,10 +177,10 @@ typedef struct problem {
 
 enum { BIAS = 1, BIAS_BATCH = 2, BIAS_HEAD = 4, BIAS_ROW = 8, BIAS_ALL = 15 }; /* axes that do not repeat */
 
-static const by_attention_attr *attributes(const problem *p)
+static const gr_attention_attr *attributes(const problem *p)
 {
-    static by_attention_attr a;
-    a = (by_attention_attr){.heads = p->h,
+    static gr_attention_attr a;
+    a = (gr_attention_attr){.heads = p->h,
                             .kv_heads = p->kv,
                             .head_dim = p->d,
                             .mask = p->prefixed ? BY_MASK_PREFIX
@@ -195,9 +195,9 @@ static const by_attention_attr *attributes(const problem *p)
     return &a;
 }
 
-static by_exec execution(int threads)
+static gr_exec execution(int threads)
 {
-    return (by_exec){.device = device, .seed = 0x123456789abcull, .step = 7, .threads = threads};
+    return (gr_exec){.device = device, .seed = 0x123456789abcull, .step = 7, .threads = threads};
 }
 
 /* 0 or 1 / (1 - p) for weight (b, h, t, s), as tile.h says. */
@@ -205,9 +205,9 @@ static double kept(const problem *p, int64_t b, int64_t h, int64_t t, int64_t s)
 {
     if (p->dropout == 0)
         return 1;
-    by_exec e = execution(1);
+    gr_exec e = execution(1);
     uint64_t i = (uint64_t)(((b * p->h + h) * p->s + s) * ((p->t + 3) / 4 * 4) + t);
-    uint32_t u = by_philox_at(e.seed, e.step << 32 | 5u, i / 4).v[i % 4];
+    uint32_t u = base_philox_at(e.seed, e.step << 32 | 5u, i / 4).v[i % 4];
     return (double)u >= floor((double)p->dropout * 4294967296.0) ? 1 / (1 - (double)p->dropout) : 0;
 }
 
@@ -226,12 +226,12 @@ static void reference_free(reference *r)
     double *all[] = {r->q, r->k,  r->v,  r->dy, r->y,     r->lse,
                      r->w, r->dq, r->dk, r->dv, r->dbias, r->dbias_size};
     for (int i = 0; i < BY_COUNT(all); i++)
-        by_free(all[i]);
+        base_free(all[i]);
 }
 
 static double *zeros(int64_t n)
 {
-    double *d = by_alloc_zero((size_t)n, sizeof *d);
+    double *d = base_alloc_zero((size_t)n, sizeof *d);
     assert_non_null(d);
     return d;
 }
@@ -368,7 +368,7 @@ static double *columns(const by_tensor *t, int64_t first, int64_t count)
     double *all = as_double(t), *d = zeros(t->dim[0] * t->dim[1] * count);
     for (int64_t r = 0; r < t->dim[0] * t->dim[1]; r++)
         memcpy(d + r * count, all + r * t->dim[2] + first, sizeof *d * (size_t)count);
-    by_free(all);
+    base_free(all);
     return d;
 }
 
@@ -385,7 +385,7 @@ static operands make_operands(const problem *p, by_dtype type, int64_t keys)
     operands o = {.q = tensor(type, 3, p->b, p->t, p->packed ? qs + 2 * ks : qs, 1),
                   .dy = tensor(type, 3, p->b, p->t, qs, 1),
                   .y = tensor(type, 3, p->b, p->t, qs, 1),
-                  .lse = tensor(by_acc_type(type), 3, p->b, p->h, p->t, 1),
+                  .lse = tensor(gr_acc_type(type), 3, p->b, p->h, p->t, 1),
                   .weights = tensor(type, 4, p->b, p->h, p->t, p->s),
                   .dq = tensor(type, 3, p->b, p->t, p->packed ? qs + 2 * ks : qs, 1)};
     fill_normal(o.q);
@@ -402,7 +402,7 @@ static operands make_operands(const problem *p, by_dtype type, int64_t keys)
         int32_t *m = o.mask->data;
         for (int64_t i = 0; i < p->b * keys;
              i++) /* the first batch row sees nothing; of others, 2 keys in 3 */
-            m[i] = i < keys ? 0 : by_philox_at(3, 0, (uint64_t)i).v[0] % 3 != 0;
+            m[i] = i < keys ? 0 : base_philox_at(3, 0, (uint64_t)i).v[0] % 3 != 0;
     }
     if (p->prefixed) {
         o.prefix = tensor(BY_I32, 1, p->b, 1, 1, 1);
@@ -440,9 +440,9 @@ static void drop_operands(operands *o)
 
 static void forward(const kernels *k, const problem *p, const operands *o, int threads, bool weights)
 {
-    by_exec e = execution(threads);
-    by_attention_attr a = *attributes(p);
-    by_node n = {.op = BY_OP_ATTENTION,
+    gr_exec e = execution(threads);
+    gr_attention_attr a = *attributes(p);
+    gr_node n = {.op = GR_OP_ATTENTION,
                  .n_in = 6,
                  .n_out = 3,
                  .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias},
@@ -454,9 +454,9 @@ static void forward(const kernels *k, const problem *p, const operands *o, int t
 
 static void backward(const kernels *k, const problem *p, const operands *o, int threads)
 {
-    by_exec e = execution(threads);
-    by_attention_attr a = *attributes(p);
-    by_node n = {.op = BY_OP_ATTENTION_GRAD,
+    gr_exec e = execution(threads);
+    gr_attention_attr a = *attributes(p);
+    gr_node n = {.op = GR_OP_ATTENTION_GRAD,
                  .n_in = 9,
                  .n_out = 4,
                  .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias, o->y, o->lse, o->dy},
@@ -475,7 +475,7 @@ static void check_lse(const operands *o, const reference *r)
         else if (!(fabs(got[i] - r->lse[i]) <= (o->lse->type == BY_F64 ? 1e-12 : 1e-5)))
             fail_msg("log-sum-exp %zu: %g, not %g", i, got[i], r->lse[i]);
     }
-    by_free(got);
+    base_free(got);
 }
 
 static void check_gradients(const problem *p, const operands *o, const reference *r)
@@ -497,7 +497,7 @@ static void check_gradients(const problem *p, const operands *o, const reference
         memcpy(to + qs + ks, r->dv + row * ks, sizeof *to * (size_t)ks);
     }
     assert_close("packed gradient", o->dq, all);
-    by_free(all);
+    base_free(all);
 }
 
 static void same_bits(const by_tensor *a, const void *b)
@@ -508,7 +508,7 @@ static void same_bits(const by_tensor *a, const void *b)
 static void *copy_of(const by_tensor *t)
 {
     size_t bytes = by_dtype_size(t->type) * elements(t);
-    void *c = by_alloc(bytes);
+    void *c = base_alloc(bytes);
     assert_non_null(c);
     memcpy(c, t->data, bytes);
     return c;
@@ -535,7 +535,7 @@ static void check(const kernels *k, by_dtype type, const problem *p)
     check_lse(&o, &r);
     double *y = as_double(o.y);
     differentiate(p, y, &r);
-    by_free(y);
+    base_free(y);
     backward(k, p, &o, 1);
     check_gradients(p, &o, &r);
 
@@ -551,8 +551,8 @@ static void check(const kernels *k, by_dtype type, const problem *p)
                 same_bits(results[i], copies[i]);
     }
     for (int i = 0; i < BY_COUNT(results); i++)
-        by_free(copies[i]);
-    by_free(bias);
+        base_free(copies[i]);
+    base_free(bias);
     reference_free(&r);
     drop_operands(&o);
 }
@@ -711,27 +711,27 @@ static void test_reach(void **state)
     (void)state;
     enum { KEYS = 130, FROM = -20, TO = 200, SIDE = 16 };
     for (int j = 0; j < BY_COUNT(patterns); j++) {
-        const by_reach r = by_reach_of(&patterns[j]);
+        const gr_reach r = gr_reach_of(&patterns[j]);
         for (int p = FROM; p < TO; p++) {
             int64_t count = 0;
             for (int s = 0; s < KEYS; s++) {
                 const bool seen = in_pattern(&patterns[j], p, s);
-                const by_stretch keys = by_reach_keys(&r, p, p, KEYS),
-                                 queries = by_reach_queries(&r, s, s, FROM, TO);
+                const gr_stretch keys = gr_reach_keys(&r, p, p, KEYS),
+                                 queries = gr_reach_queries(&r, s, s, FROM, TO);
                 count += seen;
-                assert_int_equal(seen, by_reaches(&r, by_spot_of(&r, p), by_spot_of(&r, s)));
+                assert_int_equal(seen, gr_reaches(&r, gr_spot_of(&r, p), gr_spot_of(&r, s)));
                 assert_true(!seen || (s >= keys.from && s < keys.to && p >= queries.from && p < queries.to));
-                assert_true(seen || s != p || !by_reaches_itself(&r));
+                assert_true(seen || s != p || !gr_reaches_itself(&r));
             }
-            assert_int_equal(count, by_reach_count(&r, p, KEYS));
+            assert_int_equal(count, gr_reach_count(&r, p, KEYS));
         }
         for (int p = FROM; p < TO; p += 3)
             for (int s = 0; s + SIDE <= KEYS; s += 5) {
                 int seen = 0;
                 for (int i = 0; i < SIDE * SIDE; i++)
                     seen += in_pattern(&patterns[j], p + i / SIDE, s + i % SIDE);
-                assert_int_equal(by_reach_meets(&r, p, p + SIDE - 1, s, s + SIDE - 1), seen > 0);
-                assert_true(seen == SIDE * SIDE || !by_reach_covers(&r, p, p + SIDE - 1, s, s + SIDE - 1));
+                assert_int_equal(gr_reach_meets(&r, p, p + SIDE - 1, s, s + SIDE - 1), seen > 0);
+                assert_true(seen == SIDE * SIDE || !gr_reach_covers(&r, p, p + SIDE - 1, s, s + SIDE - 1));
             }
     }
 }
@@ -789,7 +789,7 @@ static void test_some_gradients(void **state)
             }
         }
         for (int j = 0; j < 4; j++)
-            by_free(copies[j]);
+            base_free(copies[j]);
         drop_operands(&o);
     }
 }
@@ -822,9 +822,9 @@ typedef struct cache {
 
 static by_status cached(const kernels *k, const problem *p, const operands *o, const cache *c, int threads)
 {
-    by_exec e = execution(threads);
-    by_attention_attr a = *attributes(p);
-    by_node n = {.op = BY_OP_ATTENTION_CACHED,
+    gr_exec e = execution(threads);
+    gr_attention_attr a = *attributes(p);
+    gr_node n = {.op = GR_OP_ATTENTION_CACHED,
                  .n_in = 9,
                  .n_out = 1,
                  .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias, c->k, c->v, c->past},
@@ -857,10 +857,10 @@ static double *expected_over_cache(const problem *p, const operands *o, const ca
         memcpy(all + b * p->t * qs, r.y, sizeof *q * (size_t)(p->t * qs));
         reference_free(&r);
     }
-    by_free(bias);
-    by_free(q);
-    by_free(k);
-    by_free(v);
+    base_free(bias);
+    base_free(q);
+    base_free(k);
+    base_free(v);
     return all;
 }
 
@@ -876,7 +876,7 @@ static void check_cache(const problem *p, const by_tensor *after, const double *
             const double *want = fresh ? rows + (b * p->t + s - past[b]) * ks : before + (b * room + s) * ks;
             assert_memory_equal(now + (b * room + s) * ks, want, sizeof *want * (size_t)ks);
         }
-    by_free(now);
+    base_free(now);
 }
 
 static void check_cached(const kernels *k, by_dtype type, const problem *p, int64_t room, const int32_t *past)
@@ -903,7 +903,7 @@ static void check_cached(const kernels *k, by_dtype type, const problem *p, int6
 
     void *frees[] = {k_before, v_before, k_rows, v_rows, expected, y};
     for (int i = 0; i < BY_COUNT(frees); i++)
-        by_free(frees[i]);
+        base_free(frees[i]);
     drop(c.k);
     drop(c.v);
     drop(c.past);

@@ -28,18 +28,18 @@
 static void test_error_message(void **state)
 {
     (void)state;
-    by_error_clear();
+    base_error_clear();
     assert_string_equal(by_error_message(), "");
-    assert_int_equal(by_error_status(), BY_OK);
-    assert_int_equal(by_fail(BY_ERR_FORMAT, "tensor %s: %d of %d bytes", "wte", 3, 4), BY_ERR_FORMAT);
+    assert_int_equal(base_error_status(), BY_OK);
+    assert_int_equal(base_fail(BY_ERR_FORMAT, "tensor %s: %d of %d bytes", "wte", 3, 4), BY_ERR_FORMAT);
     assert_string_equal(by_error_message(), "tensor wte: 3 of 4 bytes");
-    assert_int_equal(by_error_status(), BY_ERR_FORMAT);
+    assert_int_equal(base_error_status(), BY_ERR_FORMAT);
 
     /* the present message may be an argument of the next */
-    by_fail(BY_ERR_IO, "again: %s", by_error_message());
+    base_fail(BY_ERR_IO, "again: %s", by_error_message());
     assert_string_equal(by_error_message(), "again: tensor wte: 3 of 4 bytes");
 
-    by_fail(BY_ERR_IO, "a\nb\x1b[31m");
+    base_fail(BY_ERR_IO, "a\nb\x1b[31m");
     assert_string_equal(by_error_message(), "a b [31m");
     assert_string_equal(by_version(), BY_VERSION);
 }
@@ -47,15 +47,15 @@ static void test_error_message(void **state)
 static void test_error_context(void **state)
 {
     (void)state;
-    by_fail(BY_ERR_FORMAT, "truncated");
-    assert_int_equal(by_fail_context("model-%d.safetensors", 2), BY_ERR_FORMAT);
+    base_fail(BY_ERR_FORMAT, "truncated");
+    assert_int_equal(base_fail_context("model-%d.safetensors", 2), BY_ERR_FORMAT);
     assert_string_equal(by_error_message(), "model-2.safetensors: truncated");
-    assert_int_equal(by_fail_context("loading"), BY_ERR_FORMAT);
+    assert_int_equal(base_fail_context("loading"), BY_ERR_FORMAT);
     assert_string_equal(by_error_message(), "loading: model-2.safetensors: truncated");
-    by_error_clear();
-    assert_int_equal(by_fail_context("bare"), BY_ERR_ARGUMENT);
+    base_error_clear();
+    assert_int_equal(base_fail_context("bare"), BY_ERR_ARGUMENT);
     assert_string_equal(by_error_message(), "bare");
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
 }
 
 /* Texts around and far above the size of the store, in two-byte characters at both parities. */
@@ -69,7 +69,7 @@ static void test_error_truncation(void **state)
         for (size_t i = at; i + 1 < n; i += 2)
             memcpy(text + i, "\xc3\xa9", 2);
         text[n] = '\0';
-        by_fail(BY_ERR_IO, "%s", text);
+        base_fail(BY_ERR_IO, "%s", text);
         const char *m = by_error_message();
         size_t length = strlen(m);
         if (length == n) {
@@ -83,30 +83,30 @@ static void test_error_truncation(void **state)
     }
     memset(text, 'y', 5000);
     text[5000] = '\0';
-    by_fail(BY_ERR_FORMAT, "%s", text);
-    assert_int_equal(by_fail_context("%s", text), BY_ERR_FORMAT);
+    base_fail(BY_ERR_FORMAT, "%s", text);
+    assert_int_equal(base_fail_context("%s", text), BY_ERR_FORMAT);
     assert_int_equal(strlen(by_error_message()), 1023);
 }
 
 static void *fail_elsewhere(void *arg)
 {
     (void)arg;
-    bool clean = by_error_status() == BY_OK && !*by_error_message();
-    by_fail(BY_ERR_NUMERIC, "elsewhere");
+    bool clean = base_error_status() == BY_OK && !*by_error_message();
+    base_fail(BY_ERR_NUMERIC, "elsewhere");
     return clean ? NULL : "the other thread saw this thread's error";
 }
 
 static void test_error_is_per_thread(void **state)
 {
     (void)state;
-    by_fail(BY_ERR_IO, "here");
+    base_fail(BY_ERR_IO, "here");
     pthread_t thread;
     void *complaint;
     assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
     assert_int_equal(pthread_join(thread, &complaint), 0);
     assert_null(complaint);
     assert_string_equal(by_error_message(), "here");
-    assert_int_equal(by_error_status(), BY_ERR_IO);
+    assert_int_equal(base_error_status(), BY_ERR_IO);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -115,43 +115,43 @@ static void test_memory(void **state)
 {
     (void)state;
     size_t out = 7;
-    assert_false(by_mul_size(SIZE_MAX / 2 + 1, 2, &out));
-    assert_false(by_add_size(SIZE_MAX, 1, &out));
+    assert_false(base_mul_size(SIZE_MAX / 2 + 1, 2, &out));
+    assert_false(base_add_size(SIZE_MAX, 1, &out));
     assert_int_equal(out, 7);
-    assert_true(by_mul_size(SIZE_MAX, 1, &out) && out == SIZE_MAX);
-    assert_true(by_mul_size(5, 0, &out) && out == 0);
-    assert_true(by_add_size(SIZE_MAX - 1, 1, &out) && out == SIZE_MAX);
+    assert_true(base_mul_size(SIZE_MAX, 1, &out) && out == SIZE_MAX);
+    assert_true(base_mul_size(5, 0, &out) && out == 0);
+    assert_true(base_add_size(SIZE_MAX - 1, 1, &out) && out == SIZE_MAX);
 
-    by_error_clear();
-    assert_null(by_alloc_zero(SIZE_MAX / 4, 8));
-    assert_int_equal(by_error_status(), BY_ERR_MEMORY);
+    base_error_clear();
+    assert_null(base_alloc_zero(SIZE_MAX / 4, 8));
+    assert_int_equal(base_error_status(), BY_ERR_MEMORY);
 
-    char *a = by_alloc(0), *b = by_alloc(0);
+    char *a = base_alloc(0), *b = base_alloc(0);
     assert_true(a && b && a != b);
-    a = by_resize(a, 3, 4);
+    a = base_resize(a, 3, 4);
     memcpy(a, "hello world", 12);
-    by_error_clear();
-    assert_null(by_resize(a, SIZE_MAX, 2));
-    assert_int_equal(by_error_status(), BY_ERR_MEMORY);
+    base_error_clear();
+    assert_null(base_resize(a, SIZE_MAX, 2));
+    assert_int_equal(base_error_status(), BY_ERR_MEMORY);
     assert_string_equal(a, "hello world");
-    by_free(a);
-    by_free(b);
-    by_free(NULL);
+    base_free(a);
+    base_free(b);
+    base_free(NULL);
 
-    unsigned char *z = by_alloc_zero(100, 3);
+    unsigned char *z = base_alloc_zero(100, 3);
     for (int i = 0; i < 300; i++)
         assert_int_equal(z[i], 0);
-    by_free(z);
+    base_free(z);
     for (size_t n = 0; n < 200; n += 33) {
-        void *p = by_alloc_aligned(n);
+        void *p = base_alloc_aligned(n);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 64, 0);
-        by_free(p);
+        base_free(p);
     }
-    char *s = by_sprintf("%s-%05d", "layer", 12), *t = by_strdup(s);
+    char *s = base_sprintf("%s-%05d", "layer", 12), *t = base_strdup(s);
     assert_string_equal(t, "layer-00012");
-    by_free(s);
-    by_free(t);
+    base_free(s);
+    base_free(t);
 }
 
 #ifndef SANITIZED /* whose allocators end the program on sizes no machine has */
@@ -159,29 +159,29 @@ static void test_memory_impossible_size(void **state)
 {
     (void)state;
     volatile size_t size = SIZE_MAX / 2;
-    by_error_clear();
-    assert_null(by_alloc(size));
-    assert_int_equal(by_error_status(), BY_ERR_MEMORY);
+    base_error_clear();
+    assert_null(base_alloc(size));
+    assert_int_equal(base_error_status(), BY_ERR_MEMORY);
     assert_contains(by_error_message(), "9223372036854775807 bytes");
-    assert_null(by_alloc_aligned(size));
-    assert_null(by_alloc_zero(1, size));
-    by_arena *a = by_arena_new();
-    assert_null(by_arena_alloc(a, size));
-    assert_non_null(by_arena_alloc(a, 1));
-    by_arena_free(a);
+    assert_null(base_alloc_aligned(size));
+    assert_null(base_alloc_zero(1, size));
+    base_arena *a = base_arena_new();
+    assert_null(base_arena_alloc(a, size));
+    assert_non_null(base_arena_alloc(a, 1));
+    base_arena_free(a);
 }
 #endif
 
 static void test_arena(void **state)
 {
     (void)state;
-    by_arena *a = by_arena_new();
+    base_arena *a = base_arena_new();
     static unsigned char *p[4000];
     size_t size[4000];
-    by_rng r = by_rng_make(1, 1);
+    base_rng r = base_rng_make(1, 1);
     for (int i = 0; i < 4000; i++) {
-        size[i] = i % 500 == 7 ? 100000 : by_rng_below(&r, 200); /* some are larger than a block */
-        p[i] = by_arena_alloc(a, size[i]);
+        size[i] = i % 500 == 7 ? 100000 : base_rng_below(&r, 200); /* some are larger than a block */
+        p[i] = base_arena_alloc(a, size[i]);
         assert_non_null(p[i]);
         assert_int_equal((uintptr_t)p[i] % 16, 0);
         for (size_t j = 0; j < size[i]; j++)
@@ -191,81 +191,81 @@ static void test_arena(void **state)
     for (int i = 0; i < 4000; i++)
         for (size_t j = 0; j < size[i]; j++)
             assert_int_equal(p[i][j], i & 0xff);
-    assert_string_equal(by_arena_sprintf(a, "h.%d.%s", 3, by_arena_strdup(a, "attn")), "h.3.attn");
-    by_error_clear();
-    assert_null(by_arena_alloc(a, SIZE_MAX));
-    assert_int_equal(by_error_status(), BY_ERR_MEMORY);
-    assert_non_null(by_arena_alloc(a, 0));
-    by_arena_free(a);
-    by_arena_free(NULL);
+    assert_string_equal(base_arena_sprintf(a, "h.%d.%s", 3, base_arena_strdup(a, "attn")), "h.3.attn");
+    base_error_clear();
+    assert_null(base_arena_alloc(a, SIZE_MAX));
+    assert_int_equal(base_error_status(), BY_ERR_MEMORY);
+    assert_non_null(base_arena_alloc(a, 0));
+    base_arena_free(a);
+    base_arena_free(NULL);
 }
 
 static void test_buf(void **state)
 {
     (void)state;
-    by_buf b = {0};
-    by_buf_put(&b, NULL, 0);
+    base_buf b = {0};
+    base_buf_put(&b, NULL, 0);
     assert_string_equal(b.data, "");
     for (int i = 0; i < 1000; i++) {
-        by_buf_printf(&b, "%d", i % 10);
-        by_buf_puts(&b, ",");
+        base_buf_printf(&b, "%d", i % 10);
+        base_buf_puts(&b, ",");
     }
     assert_int_equal(b.size, 2000);
     for (int i = 0; i < 1000; i++)
         assert_true(b.data[2 * i] == '0' + i % 10 && b.data[2 * i + 1] == ',');
-    by_buf_put(&b, "\0x", 2);
+    base_buf_put(&b, "\0x", 2);
     assert_int_equal(b.size, 2002);
     assert_memory_equal(b.data + 2000, "\0x", 3);
 
-    by_error_clear();
+    base_error_clear();
     volatile size_t huge = SIZE_MAX - 1;
-    by_buf_put(&b, "x", huge);
+    base_buf_put(&b, "x", huge);
     assert_true(b.failed);
-    assert_int_equal(by_error_status(), BY_ERR_MEMORY);
-    by_buf_puts(&b, "more");
-    by_buf_printf(&b, "more");
+    assert_int_equal(base_error_status(), BY_ERR_MEMORY);
+    base_buf_puts(&b, "more");
+    base_buf_printf(&b, "more");
     assert_int_equal(b.size, 2002);
-    by_buf_free(&b);
+    base_buf_free(&b);
     assert_true(!b.data && !b.size && !b.failed);
-    by_buf_puts(&b, "anew");
+    base_buf_puts(&b, "anew");
     assert_string_equal(b.data, "anew");
-    by_buf_free(&b);
-    by_buf_free(&b);
+    base_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static void test_names(void **state)
 {
     (void)state;
-    by_names *t = by_names_new();
+    base_names *t = base_names_new();
     char key[32];
-    assert_int_equal(by_names_find(t, "x"), -1);
+    assert_int_equal(base_names_find(t, "x"), -1);
     for (int i = 0; i < 20000; i++) {
         snprintf(key, sizeof(key), "h.%d.weight", i);
-        assert_int_equal(by_names_put(t, key, i), BY_OK);
+        assert_int_equal(base_names_put(t, key, i), BY_OK);
     }
-    assert_int_equal(by_names_put(t, "", 5), BY_OK);
-    assert_int_equal(by_names_put(t, "h.17.weight", 99), BY_OK);
+    assert_int_equal(base_names_put(t, "", 5), BY_OK);
+    assert_int_equal(base_names_put(t, "h.17.weight", 99), BY_OK);
     for (int i = 0; i < 20000; i++) {
         snprintf(key, sizeof(key), "h.%d.weight", i);
-        assert_int_equal(by_names_find(t, key), i == 17 ? 99 : i);
+        assert_int_equal(base_names_find(t, key), i == 17 ? 99 : i);
     }
-    assert_int_equal(by_names_find(t, ""), 5);
-    assert_int_equal(by_names_find(t, "h.20000.weight"), -1);
-    assert_int_equal(by_names_find(t, "h.1"), -1);
-    assert_int_equal(by_names_put(t, "negative", -1), BY_ERR_ARGUMENT);
-    assert_int_equal(by_names_find(t, "negative"), -1);
-    by_names_free(t);
-    by_names_free(NULL);
+    assert_int_equal(base_names_find(t, ""), 5);
+    assert_int_equal(base_names_find(t, "h.20000.weight"), -1);
+    assert_int_equal(base_names_find(t, "h.1"), -1);
+    assert_int_equal(base_names_put(t, "negative", -1), BY_ERR_ARGUMENT);
+    assert_int_equal(base_names_find(t, "negative"), -1);
+    base_names_free(t);
+    base_names_free(NULL);
 }
 
 /* Vectors from the FNV specification. */
 static void test_hash(void **state)
 {
     (void)state;
-    assert_true(by_hash("", 0, 0) == 0xcbf29ce484222325u);
-    assert_true(by_hash("a", 1, 0) == 0xaf63dc4c8601ec8cu);
-    assert_true(by_hash("foobar", 6, 0) == 0x85944171f73967e8u);
-    assert_true(by_hash("a", 1, 1) != by_hash("a", 1, 0));
+    assert_true(base_hash("", 0, 0) == 0xcbf29ce484222325u);
+    assert_true(base_hash("a", 1, 0) == 0xaf63dc4c8601ec8cu);
+    assert_true(base_hash("foobar", 6, 0) == 0x85944171f73967e8u);
+    assert_true(base_hash("a", 1, 1) != base_hash("a", 1, 0));
 }
 
 #ifndef SANITIZED /* sanitizers reserve more address space than any limit would leave */
@@ -274,35 +274,35 @@ static int exhaust_memory(const char *dir)
     (void)dir;
     CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){64 << 20, 64 << 20}) == 0);
 
-    by_arena *a = by_arena_new();
+    base_arena *a = base_arena_new();
     CHECK(a);
-    while (by_arena_alloc(a, 3000))
+    while (base_arena_alloc(a, 3000))
         ;
-    CHECK(by_error_status() == BY_ERR_MEMORY);
-    by_arena_free(a);
+    CHECK(base_error_status() == BY_ERR_MEMORY);
+    base_arena_free(a);
 
-    by_buf b = {0};
+    base_buf b = {0};
     static char part[100000];
     memset(part, 'p', sizeof(part));
     while (!b.failed)
-        by_buf_put(&b, part, sizeof(part));
+        base_buf_put(&b, part, sizeof(part));
     CHECK(b.size > sizeof(part) && b.size % sizeof(part) == 0 && b.data[b.size - 1] == 'p' &&
           !b.data[b.size]);
-    by_buf_free(&b);
+    base_buf_free(&b);
 
-    by_names *t = by_names_new();
+    base_names *t = base_names_new();
     CHECK(t);
     char key[32] = "k0";
     int n = 0;
-    for (; by_names_put(t, key, n) == BY_OK; snprintf(key, sizeof(key), "k%d", ++n))
+    for (; base_names_put(t, key, n) == BY_OK; snprintf(key, sizeof(key), "k%d", ++n))
         ;
-    CHECK(n > 1000 && by_error_status() == BY_ERR_MEMORY);
-    CHECK(by_names_find(t, key) == -1);
+    CHECK(n > 1000 && base_error_status() == BY_ERR_MEMORY);
+    CHECK(base_names_find(t, key) == -1);
     for (int i = 0; i < n; i++) {
         snprintf(key, sizeof(key), "k%d", i);
-        CHECK(by_names_find(t, key) == i);
+        CHECK(base_names_find(t, key) == i);
     }
-    by_names_free(t);
+    base_names_free(t);
     return 0;
 }
 
@@ -328,8 +328,8 @@ static void test_philox_known_answers(void **state)
     };
     for (int i = 0; i < BY_COUNT(kat); i++) {
         const uint32_t *k = kat[i];
-        by_philox p = by_philox_at((uint64_t)k[5] << 32 | k[4], (uint64_t)k[3] << 32 | k[2],
-                                   (uint64_t)k[1] << 32 | k[0]);
+        base_philox p = base_philox_at((uint64_t)k[5] << 32 | k[4], (uint64_t)k[3] << 32 | k[2],
+                                       (uint64_t)k[1] << 32 | k[0]);
         assert_memory_equal(p.v, k + 6, 16);
     }
 }
@@ -337,21 +337,21 @@ static void test_philox_known_answers(void **state)
 static void test_rng_stream(void **state)
 {
     (void)state;
-    by_rng r = by_rng_make(42, 7), saved = r;
+    base_rng r = base_rng_make(42, 7), saved = r;
     for (uint64_t i = 0; i < 40; i++)
-        assert_int_equal(by_rng_u32(&r), by_philox_at(42, 7, i / 4).v[i % 4]);
+        assert_int_equal(base_rng_u32(&r), base_philox_at(42, 7, i / 4).v[i % 4]);
     assert_true(r.counter == 40);
     for (int i = 0; i < 13; i++)
-        by_rng_u32(&saved);
-    by_rng again = saved;
-    double u = by_rng_uniform(&saved), z = by_rng_normal(&saved);
-    assert_true(u == by_rng_uniform(&again) && z == by_rng_normal(&again));
+        base_rng_u32(&saved);
+    base_rng again = saved;
+    double u = base_rng_uniform(&saved), z = base_rng_normal(&saved);
+    assert_true(u == base_rng_uniform(&again) && z == base_rng_normal(&again));
     assert_true(saved.counter == 13 + 2 + 4);
 
-    by_rng other = by_rng_make(42, 8), seed = by_rng_make(43, 7);
-    r = by_rng_make(42, 7);
-    uint64_t x = by_rng_u64(&r);
-    assert_true(x != by_rng_u64(&other) && x != by_rng_u64(&seed));
+    base_rng other = base_rng_make(42, 8), seed = base_rng_make(43, 7);
+    r = base_rng_make(42, 7);
+    uint64_t x = base_rng_u64(&r);
+    assert_true(x != base_rng_u64(&other) && x != base_rng_u64(&seed));
 }
 
 /* Moments of n values against those of the standard normal: five standard errors on each. */
@@ -367,16 +367,16 @@ static void test_rng_distributions(void **state)
 {
     (void)state;
     enum { N = 200000 };
-    by_rng r = by_rng_make(3, 0);
+    base_rng r = base_rng_make(3, 0);
     double mean = 0, sum[4] = {0};
     for (int i = 0; i < N; i++) {
-        double u = by_rng_uniform(&r);
+        double u = base_rng_uniform(&r);
         assert_true(u >= 0 && u < 1);
         mean += u / N;
     }
     assert_true(fabs(mean - 0.5) < 5 * sqrt(1.0 / 12 / N));
     for (int i = 0; i < N; i++) {
-        double z = by_rng_normal(&r), power = 1;
+        double z = base_rng_normal(&r), power = 1;
         for (int k = 0; k < 4; k++)
             sum[k] += power *= z;
     }
@@ -384,19 +384,19 @@ static void test_rng_distributions(void **state)
 
     int seen[6] = {0};
     for (int i = 0; i < 60000; i++)
-        seen[by_rng_below(&r, 6)]++;
+        seen[base_rng_below(&r, 6)]++;
     double chi2 = 0;
     for (int i = 0; i < 6; i++)
         chi2 += (seen[i] - 10000.0) * (seen[i] - 10000.0) / 10000;
     assert_true(chi2 < 5 + 5 * sqrt(2 * 5));
-    assert_true(by_rng_below(&r, 0) == 0 && by_rng_below(&r, 1) == 0);
+    assert_true(base_rng_below(&r, 0) == 0 && base_rng_below(&r, 1) == 0);
 
     /* a range just above half of all values is where folding would show: the top quarter would be drawn half
      * as often */
     const uint64_t n = ((uint64_t)3 << 62);
     int high = 0;
     for (int i = 0; i < 30000; i++) {
-        uint64_t x = by_rng_below(&r, n);
+        uint64_t x = base_rng_below(&r, n);
         assert_true(x < n);
         high += x >= (uint64_t)1 << 62;
     }
@@ -407,18 +407,18 @@ static void test_fill_normal(void **state)
 {
     (void)state;
     enum { N = 200001 };
-    float *x = by_alloc(N * sizeof(float)), part[23];
-    by_rng_fill_normal(x, N, 5, 6, 0, 1);
+    float *x = base_alloc(N * sizeof(float)), part[23];
+    base_rng_fill_normal(x, N, 5, 6, 0, 1);
     for (size_t n = 0; n <= 22; n++) {
         part[n] = 123;
-        by_rng_fill_normal(part, n, 5, 6, 0, 1);
+        base_rng_fill_normal(part, n, 5, 6, 0, 1);
         assert_memory_equal(part, x, n * sizeof(float));
         assert_true(part[n] == 123);
     }
     for (size_t first = 0; first < 9; first++) /* any part on its own */
         for (size_t n = 0; n < 9; n++) {
             part[n] = 123;
-            by_rng_fill_normal_from(part, N - 20 + first, n, 5, 6, 0, 1);
+            base_rng_fill_normal_from(part, N - 20 + first, n, 5, 6, 0, 1);
             assert_memory_equal(part, x + N - 20 + first, n * sizeof(float));
             assert_true(part[n] == 123);
         }
@@ -431,13 +431,13 @@ static void test_fill_normal(void **state)
     }
     check_normal(sum, N);
     assert_true(fabs(lag / N) < 5 / sqrt(N));
-    by_rng_fill_normal(part, 22, 5, 6, 3, 0.02f);
+    base_rng_fill_normal(part, 22, 5, 6, 3, 0.02f);
     for (int i = 0; i < 22; i++)
         assert_true(fabs(part[i] - (3 + 0.02 * x[i])) < 1e-6);
-    by_rng_fill_normal(part, 22, 5, 7, 0, 1);
+    base_rng_fill_normal(part, 22, 5, 7, 0, 1);
     for (int i = 0; i < 22; i++)
         assert_true(part[i] != x[i]);
-    by_free(x);
+    base_free(x);
 }
 
 static void test_permute_is_a_permutation(void **state)
@@ -450,7 +450,7 @@ static void test_permute_is_a_permutation(void **state)
         for (uint64_t seed = 0; seed < 3; seed++) {
             memset(seen, 0, sizeof(seen));
             for (uint64_t i = 0; i < sizes[s]; i++) {
-                uint64_t j = by_permute(i, sizes[s], seed);
+                uint64_t j = base_permute(i, sizes[s], seed);
                 assert_true(j < sizes[s] && !seen[j]);
                 seen[j] = true;
             }
@@ -462,13 +462,13 @@ static void test_permute_is_a_permutation(void **state)
     for (int s = 0; s < BY_COUNT(large); s++) {
         int fixed = 0;
         for (uint64_t i = 0; i < 1000; i++) {
-            uint64_t j = by_permute(i, large[s], 9);
+            uint64_t j = base_permute(i, large[s], 9);
             assert_true(j < large[s]);
             fixed += j == i;
         }
         assert_true(fixed <= 1);
     }
-    assert_true(by_permute(5, 5, 1) == 5 && by_permute(0, 0, 1) == 0);
+    assert_true(base_permute(5, 5, 1) == 5 && base_permute(0, 0, 1) == 0);
 }
 
 /* Over many seeds every ordered pair of places is equally likely for the first two indices; small ranges are
@@ -481,7 +481,7 @@ static void test_permute_is_uniform(void **state)
         int n = sizes[s], pair[16][16] = {{0}};
         const double expected = 1000, pairs = n * (n - 1), freedom = pairs - 1;
         for (uint64_t seed = 0; seed < (uint64_t)(expected * pairs); seed++)
-            pair[by_permute(0, (uint64_t)n, seed)][by_permute(1, (uint64_t)n, seed)]++;
+            pair[base_permute(0, (uint64_t)n, seed)][base_permute(1, (uint64_t)n, seed)]++;
         double chi2 = 0;
         for (int a = 0; a < n; a++)
             for (int b = 0; b < n; b++)
@@ -493,9 +493,9 @@ static void test_permute_is_uniform(void **state)
 static void test_clock(void **state)
 {
     (void)state;
-    double a = by_seconds();
+    double a = base_seconds();
     usleep(20000);
-    double b = by_seconds();
+    double b = base_seconds();
     assert_true(b - a >= 0.02 && b - a < 20);
 }
 
@@ -541,19 +541,19 @@ static double half_value(uint16_t h, int e)
 
 static float to_f32(uint16_t h, by_dtype type)
 {
-    return type == BY_F16 ? by_f16_to_f32(h) : by_bf16_to_f32(h);
+    return type == BY_F16 ? base_f16_to_f32(h) : base_bf16_to_f32(h);
 }
 
 static uint16_t from_f32(float f, by_dtype type)
 {
-    return type == BY_F16 ? by_f32_to_f16(f) : by_f32_to_bf16(f);
+    return type == BY_F16 ? base_f32_to_f16(f) : base_f32_to_bf16(f);
 }
 
-/* What by_convert makes of one value, through the wide intermediate. */
+/* What base_convert makes of one value, through the wide intermediate. */
 static uint16_t from_f64(double d, by_dtype type)
 {
     uint16_t h;
-    by_convert(&h, type, &d, BY_F64, 1);
+    base_convert(&h, type, &d, BY_F64, 1);
     return h;
 }
 
@@ -632,22 +632,22 @@ static void check_small(by_dtype type, int fraction_bits, int bias, uint8_t high
             int want[] = {code, code & 1 ? code + 1 : code, code, code + 1};
             for (int k = 0; k < 4; k++) {
                 d = s ? -at[k] : at[k];
-                by_convert(&h, type, &d, BY_F64, 1);
+                base_convert(&h, type, &d, BY_F64, 1);
                 assert_int_equal(h, want[k] | sign);
             }
             back = (uint8_t)code | sign;
-            by_convert(&d, BY_F64, &back, type, 1);
+            base_convert(&d, BY_F64, &back, type, 1);
             assert_true(d == (s ? -low : low));
         }
         double far = s ? -1e300 : 1e300;
-        by_convert(&h, type, &far, BY_F64, 1);
+        base_convert(&h, type, &far, BY_F64, 1);
         assert_int_equal(h, (highest + 1) | sign);
     }
     float f;
     uint8_t nan = 0x7f;
-    by_convert(&f, BY_F32, &nan, type, 1);
+    base_convert(&f, BY_F32, &nan, type, 1);
     assert_true(isnan(f));
-    by_convert(&nan, type, &f, BY_F32, 1);
+    base_convert(&nan, type, &f, BY_F32, 1);
     assert_int_equal(nan, 0x7f);
 }
 
@@ -658,20 +658,20 @@ static void test_f8(void **state)
     check_small(BY_F8_E5M2, 2, 15, 0x7b);
     uint8_t infinity = 0x7c;
     float f;
-    by_convert(&f, BY_F32, &infinity, BY_F8_E5M2, 1);
+    base_convert(&f, BY_F32, &infinity, BY_F8_E5M2, 1);
     assert_true(isinf(f));
     uint64_t u = UINT64_MAX;
     double d;
     int32_t i;
-    by_convert(&d, BY_F64, &u, BY_U64, 1);
+    base_convert(&d, BY_F64, &u, BY_U64, 1);
     assert_true(d == 0x1p64);
-    by_convert(&i, BY_I32, &u, BY_U64, 1);
+    base_convert(&i, BY_I32, &u, BY_U64, 1);
     assert_int_equal(i, INT32_MAX);
     d = -1;
-    by_convert(&u, BY_U64, &d, BY_F64, 1);
+    base_convert(&u, BY_U64, &d, BY_F64, 1);
     assert_true(u == 0);
     d = 0x1p63;
-    by_convert(&u, BY_U64, &d, BY_F64, 1);
+    base_convert(&u, BY_U64, &d, BY_F64, 1);
     assert_true(u == UINT64_C(1) << 63);
 }
 
@@ -688,7 +688,7 @@ static uint8_t small_code(int value, int fraction_bits, int bias)
     return (uint8_t)best;
 }
 
-/* Write a small whole number in the given type, independently of by_convert. */
+/* Write a small whole number in the given type, independently of base_convert. */
 static void encode(unsigned char *at, by_dtype t, int value)
 {
     union {
@@ -706,10 +706,10 @@ static void encode(unsigned char *at, by_dtype t, int value)
         v.f32 = (float)value;
         break;
     case BY_BF16:
-        v.u16 = by_f32_to_bf16((float)value);
+        v.u16 = base_f32_to_bf16((float)value);
         break;
     case BY_F16:
-        v.u16 = by_f32_to_f16((float)value);
+        v.u16 = base_f32_to_f16((float)value);
         break;
     case BY_F64:
         v.f64 = value;
@@ -762,14 +762,14 @@ static void test_convert_all_pairs(void **state)
             for (int k = 0; k < BY_COUNT(lengths); k++) {
                 size_t bytes = lengths[k] * to;
                 dst[1 + bytes] = 0xa5;
-                by_convert(dst + 1, (by_dtype)d, src + 1, (by_dtype)s, lengths[k]);
+                base_convert(dst + 1, (by_dtype)d, src + 1, (by_dtype)s, lengths[k]);
                 assert_memory_equal(dst + 1, expected, bytes);
                 assert_int_equal(dst[1 + bytes], 0xa5);
             }
         }
     }
-    by_convert(dst, BY_DTYPE_COUNT, src, BY_F32, N);
-    by_convert(dst, BY_F32, src, (by_dtype)-1, N);
+    base_convert(dst, BY_DTYPE_COUNT, src, BY_F32, N);
+    base_convert(dst, BY_F32, src, (by_dtype)-1, N);
 }
 
 static void test_convert_limits(void **state)
@@ -786,37 +786,37 @@ static void test_convert_limits(void **state)
     int32_t i32[N];
     int64_t i64[N];
     uint8_t u8[N];
-    by_convert(i32, BY_I32, f64, BY_F64, N);
+    base_convert(i32, BY_I32, f64, BY_F64, N);
     assert_memory_equal(i32, want_i32, sizeof(i32));
-    by_convert(i64, BY_I64, f64, BY_F64, N);
+    base_convert(i64, BY_I64, f64, BY_F64, N);
     assert_memory_equal(i64, want_i64, sizeof(i64));
-    by_convert(u8, BY_U8, f64, BY_F64, N);
+    base_convert(u8, BY_U8, f64, BY_F64, N);
     assert_memory_equal(u8, want_u8, sizeof(u8));
-    by_convert(u8, BY_BOOL, f64, BY_F64, N);
+    base_convert(u8, BY_BOOL, f64, BY_F64, N);
     assert_memory_equal(u8, want_bool, sizeof(u8));
 
     static const int64_t big[] = {(int64_t)1 << 40, -((int64_t)1 << 40), 0x10000, -1, ((int64_t)1 << 53) + 1};
     static const int32_t big_i32[] = {INT32_MAX, INT32_MIN, 0x10000, -1, INT32_MAX};
     static const uint8_t big_u8[] = {255, 0, 255, 0, 255}, big_bool[] = {1, 1, 1, 1, 1};
-    by_convert(i32, BY_I32, big, BY_I64, 5);
+    base_convert(i32, BY_I32, big, BY_I64, 5);
     assert_memory_equal(i32, big_i32, sizeof(big_i32));
-    by_convert(u8, BY_U8, big, BY_I64, 5);
+    base_convert(u8, BY_U8, big, BY_I64, 5);
     assert_memory_equal(u8, big_u8, 5);
-    by_convert(u8, BY_BOOL, big, BY_I64, 5);
+    base_convert(u8, BY_BOOL, big, BY_I64, 5);
     assert_memory_equal(u8, big_bool, 5);
 
     /* 2^54 + 2^30 + 1 lies just above a tie of f32 that f64 in between would have to round down onto */
     int64_t tie = ((int64_t)1 << 54) + ((int64_t)1 << 30) + 1;
     float f;
-    by_convert(&f, BY_F32, &tie, BY_I64, 1);
+    base_convert(&f, BY_F32, &tie, BY_I64, 1);
     assert_true((double)f == 0x1p54 + 0x1p31);
 
     float zero = -0.0f;
     uint16_t h;
-    by_convert(&h, BY_F16, &zero, BY_F32, 1);
+    base_convert(&h, BY_F16, &zero, BY_F32, 1);
     assert_int_equal(h, 0x8000);
     uint8_t odd = 200, truth;
-    by_convert(&truth, BY_U8, &odd, BY_BOOL, 1);
+    base_convert(&truth, BY_U8, &odd, BY_BOOL, 1);
     assert_int_equal(truth, 1);
 }
 

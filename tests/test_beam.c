@@ -50,9 +50,9 @@ static int close_model(void **state)
 static int32_t *text_of(uint64_t which, int n)
 {
     static int32_t texts[16][CONTEXT];
-    by_rng r = by_rng_make(21, which);
+    base_rng r = base_rng_make(21, which);
     for (int i = 0; i < n; i++)
-        texts[which][i] = (int32_t)by_rng_below(&r, VOCAB);
+        texts[which][i] = (int32_t)base_rng_below(&r, VOCAB);
     return texts[which];
 }
 
@@ -73,9 +73,9 @@ static void feed(herd *h, const int *n, uint64_t which)
     const int32_t *next[ROWS];
     for (int b = 0; b < ROWS; b++) {
         int32_t *end = h->text[b] + h->count[b];
-        by_rng r = by_rng_make(which, (uint64_t)b);
+        base_rng r = base_rng_make(which, (uint64_t)b);
         for (int i = 0; i < n[b]; i++)
-            end[i] = (int32_t)by_rng_below(&r, VOCAB);
+            end[i] = (int32_t)base_rng_below(&r, VOCAB);
         next[b] = end;
         h->count[b] += n[b];
     }
@@ -382,7 +382,7 @@ static void open_shared(const char *name, char *dir, size_t size)
     const char *shared = getenv("BANYAN_SHARED");
     snprintf(dir, size, "%s/parity/%s", shared ? shared : BY_SOURCE_DIR "/../shared", name);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    if (!by_file_exists(path)) {
+    if (!base_file_exists(path)) {
         print_message("%s is not there\n", path);
         skip();
     }
@@ -541,7 +541,7 @@ static void searches_equal_the_reference(void **state)
     char dir[1024];
     open_shared("gpt2-lm", dir, sizeof dir);
     by_model *m = by_model_open(device, dir, &(by_model_spec){0});
-    cJSON *cases = by_json_load(BY_SOURCE_DIR "/tests/data/beams.json");
+    cJSON *cases = base_json_load(BY_SOURCE_DIR "/tests/data/beams.json");
     assert_non_null(m);
     assert_non_null(cases);
     assert_true(cJSON_GetArraySize(cases) >= 100);

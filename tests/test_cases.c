@@ -11,7 +11,7 @@
 
 #include "banyan/verify.h"
 #include "folder.h"
-#include "io/hf.h"
+#include "model/model.h"
 
 #define CASES BY_SOURCE_DIR "/tests/data/cases"
 
@@ -37,10 +37,10 @@ static void verify(char *name, const char *dir, by_dtype type)
 static void copy_file(const char *from, const char *to)
 {
     size_t size;
-    char *text = by_file_read(from, 1 << 24, &size);
+    char *text = base_file_read(from, 1 << 24, &size);
     assert_non_null(text);
-    assert_int_equal(by_file_write(to, text, size), BY_OK);
-    by_free(text);
+    assert_int_equal(base_file_write(to, text, size), BY_OK);
+    base_free(text);
 }
 
 /* The case with the model as it is saved here. */
@@ -48,7 +48,7 @@ static void save_again(const char *dir)
 {
     static const char *const others[] = {"case.json", "reference.safetensors"};
     char from[800], to[800];
-    by_dir_remove(in_root("again"));
+    base_dir_remove(in_root("again"));
     by_model *m = by_model_open(device, dir, &(by_model_spec){.training = true, .exact = true});
     if (!m)
         fail_msg("%s", by_error_message());
@@ -93,7 +93,7 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 #include "banyan/banyan.h"
 #include "base/file.h"
 #include "graph/graph.h"
-#include "io/hf.h"
+#include "model/model.h"
 #include "base/json.h"
 #include "torch_file.h"
 
@@ -45,13 +45,13 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 static void assert_failed(by_status status, const char *text)
 {
-    if (by_error_status() != status || !strstr(by_error_message(), text))
-        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, text, (int)by_error_status(),
+    if (base_error_status() != status || !strstr(by_error_message(), text))
+        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, text, (int)base_error_status(),
                  by_error_message());
 }
 
@@ -78,11 +78,11 @@ static sample sample_of(const char *family)
     assert_non_null(s.model);
     by_params *p = by_model_params(s.model);
     for (int i = 0; i < p->count; i++) { /* norms away from one and zero: a mix-up must show */
-        float *v = by_alloc((size_t)p->list[i].count * sizeof *v);
+        float *v = base_alloc((size_t)p->list[i].count * sizeof *v);
         for (int64_t k = 0; k < p->list[i].count; k++)
             v[k] = (float)(i + 1) + (float)k / 1024;
         assert_int_equal(by_params_set(p, i, BY_SLOT_VALUE, v), BY_OK);
-        by_free(v);
+        base_free(v);
     }
     assert_int_equal(by_model_save(s.model, in_root("sample"), BY_F32), BY_OK);
     assert_int_equal(by_model_save(s.model, in_root("spelled"), BY_F32), BY_OK);
@@ -126,12 +126,12 @@ static void same_model(const by_model *m, const char *dir)
         assert_int_equal(p->count, q->count);
         for (int i = 0; i < p->count; i++) {
             size_t n = (size_t)p->list[i].count;
-            float *x = by_alloc(n * 4), *y = by_alloc(n * 4);
+            float *x = base_alloc(n * 4), *y = base_alloc(n * 4);
             assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, x), BY_OK);
             assert_int_equal(by_params_get(q, by_params_find(q, p->list[i].name), BY_SLOT_VALUE, y), BY_OK);
             assert_memory_equal(x, y, n * 4);
-            by_free(x);
-            by_free(y);
+            base_free(x);
+            base_free(y);
         }
         by_model_free(again);
     }
@@ -144,36 +144,36 @@ typedef char *(*respell)(const char *name);
 
 static char *without_prefix(const char *name)
 {
-    return by_strdup(name + strlen("transformer."));
+    return base_strdup(name + strlen("transformer."));
 }
 
 static char *with_module(const char *name)
 {
-    return by_sprintf("module.%s", name);
+    return base_sprintf("module.%s", name);
 }
 
 static char *compiled(const char *name)
 {
-    return by_sprintf("module._orig_mod.%s", name + strlen("transformer."));
+    return base_sprintf("module._orig_mod.%s", name + strlen("transformer."));
 }
 
 static char *other_body(const char *name)
 {
-    return by_sprintf("model.%s", name + strlen("transformer."));
+    return base_sprintf("model.%s", name + strlen("transformer."));
 }
 
 static char *tensorflow_norms(const char *name)
 {
     const char *norm = strstr(name, ".ln_"), *end = strrchr(name, '.');
-    return norm ? by_sprintf("%.*s%s", (int)(end - name), name, strcmp(end, ".weight") ? ".beta" : ".gamma")
+    return norm ? base_sprintf("%.*s%s", (int)(end - name), name, strcmp(end, ".weight") ? ".beta" : ".gamma")
                 : NULL;
 }
 
 static char *all_at_once(const char *name)
 {
     char *norms = tensorflow_norms(name), *all;
-    all = by_sprintf("module.bert.%s", (norms ? norms : name) + strlen("transformer."));
-    by_free(norms);
+    all = base_sprintf("module.bert.%s", (norms ? norms : name) + strlen("transformer."));
+    base_free(norms);
     return all;
 }
 
@@ -197,7 +197,7 @@ static void test_spellings(void **state)
             write_sample(&s);
             same_model(s.model, in_root("spelled"));
             for (int i = 0; i < s.count; i++)
-                by_free(names[i]);
+                base_free(names[i]);
             sample_free(&s);
         }
     }
@@ -205,12 +205,12 @@ static void test_spellings(void **state)
 
 static void set_config(const char *dir, const char *key, const char *value)
 {
-    char *path = by_path_join(dir, "config.json");
-    cJSON *json = by_json_load(path);
-    assert_true(json && by_json_put(json, key, by_json_parse(value, strlen(value), "value")));
-    assert_int_equal(by_json_write(path, json), BY_OK);
+    char *path = base_path_join(dir, "config.json");
+    cJSON *json = base_json_load(path);
+    assert_true(json && base_json_put(json, key, base_json_parse(value, strlen(value), "value")));
+    assert_int_equal(base_json_write(path, json), BY_OK);
     cJSON_Delete(json);
-    by_free(path);
+    base_free(path);
 }
 
 /* The model opens with a head of its own that has these values, is saved, and opens again as the same. */
@@ -321,21 +321,21 @@ static void test_small_floats(void **state)
         uint8_t *small[MAX_TENSORS];
         for (int i = 0; i < s.count; i++) {
             size_t n = s.list[i].bytes / 4;
-            small[i] = by_alloc(n);
-            by_convert(small[i], types[t], s.list[i].data, BY_F32, n);
+            small[i] = base_alloc(n);
+            base_convert(small[i], types[t], s.list[i].data, BY_F32, n);
             s.list[i].dtype = types[t];
             s.list[i].data = small[i];
             s.list[i].bytes = n;
-            float *rounded = by_alloc(n * 4);
-            by_convert(rounded, BY_F32, small[i], types[t], n);
+            float *rounded = base_alloc(n * 4);
+            base_convert(rounded, BY_F32, small[i], types[t], n);
             assert_int_equal(by_params_set(p, by_params_find(p, s.list[i].name), BY_SLOT_VALUE, rounded),
                              BY_OK);
-            by_free(rounded);
+            base_free(rounded);
         }
         write_sample(&s);
         same_model(s.model, in_root("spelled"));
         for (int i = 0; i < s.count; i++)
-            by_free(small[i]);
+            base_free(small[i]);
         sample_free(&s);
     }
 }
@@ -349,13 +349,13 @@ static void write_bin(const sample *s, const char *path, bool turned)
     torch_tensor list[MAX_TENSORS];
     char keys[MAX_TENSORS][8];
     zip_file z = {0};
-    by_buf pickle = {0};
+    base_buf pickle = {0};
     float *moved[MAX_TENSORS];
     for (int i = 0; i < s->count; i++) {
         const by_weight *w = &s->list[i];
         int64_t rows = w->dim[0], cols = w->rank == 2 ? w->dim[1] : 1, count = rows * cols;
         bool turn = turned && w->rank == 2;
-        moved[i] = by_alloc(w->bytes);
+        moved[i] = base_alloc(w->bytes);
         for (int64_t k = 0; k < count; k++)
             moved[i][turn ? k % cols * rows + k / cols : k] = ((const float *)w->data)[k];
         snprintf(keys[i], sizeof keys[i], "%d", i);
@@ -380,12 +380,12 @@ static void write_bin(const sample *s, const char *path, bool turned)
         char name[64];
         snprintf(name, sizeof name, "pytorch_model/data/%s", keys[i]);
         zip_add(&z, name, moved[i], s->list[i].bytes);
-        by_free(moved[i]);
+        base_free(moved[i]);
     }
     zip_finish(&z);
-    assert_int_equal(by_file_write(path, z.out.data, z.out.size), BY_OK);
-    by_buf_free(&z.out);
-    by_buf_free(&pickle);
+    assert_int_equal(base_file_write(path, z.out.data, z.out.size), BY_OK);
+    base_buf_free(&z.out);
+    base_buf_free(&pickle);
 }
 
 static void test_bin_models(void **state)
@@ -396,7 +396,7 @@ static void test_bin_models(void **state)
         assert_int_equal(remove(in_root("spelled/model.safetensors")), 0);
         write_bin(&s, in_root("spelled/pytorch_model.bin"), turned);
         same_model(s.model, in_root("spelled"));
-        assert_int_equal(by_dir_remove(in_root("spelled")), BY_OK);
+        assert_int_equal(base_dir_remove(in_root("spelled")), BY_OK);
         sample_free(&s);
     }
 }
@@ -412,16 +412,16 @@ static void test_saved_files(void **state)
     assert_int_equal(by_model_save(m, in_root("half"), BY_F16), BY_OK);
     by_model_free(m);
     const char *type;
-    cJSON *json = by_json_load(in_root("half/config.json"));
-    assert_int_equal(by_json_string(json, "torch_dtype", NULL, &type), BY_OK);
+    cJSON *json = base_json_load(in_root("half/config.json"));
+    assert_int_equal(base_json_string(json, "torch_dtype", NULL, &type), BY_OK);
     assert_string_equal(type, "float16");
-    assert_int_equal(by_json_string(json, "dtype", NULL, &type), BY_OK);
+    assert_int_equal(base_json_string(json, "dtype", NULL, &type), BY_OK);
     assert_string_equal(type, "float16");
     cJSON_Delete(json);
-    assert_true(by_file_exists(in_root("half/generation_config.json")));
+    assert_true(base_file_exists(in_root("half/generation_config.json")));
     m = by_model_new(device, "gpt2", &tiny, &(by_model_spec){.task = BY_TASK_CLASSIFY, .labels = 2});
     assert_int_equal(by_model_save(m, in_root("labels"), BY_F32), BY_OK);
-    assert_false(by_file_exists(in_root("labels/generation_config.json"))); /* it does not generate */
+    assert_false(base_file_exists(in_root("labels/generation_config.json"))); /* it does not generate */
     by_model_free(m);
     sample_free(&s);
 }
@@ -457,12 +457,12 @@ static int unfinished(void)
 static void same_files(const char *a, const char *b)
 {
     size_t n[2];
-    char *x = by_file_read(a, 1 << 24, &n[0]), *y = by_file_read(b, 1 << 24, &n[1]);
+    char *x = base_file_read(a, 1 << 24, &n[0]), *y = base_file_read(b, 1 << 24, &n[1]);
     assert_true(x && y);
     assert_int_equal(n[0], n[1]);
     assert_memory_equal(x, y, n[0]);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
 }
 
 static void test_convert_types(void **state)
@@ -481,7 +481,7 @@ static void test_convert_types(void **state)
         same_files(in_root("out/model.safetensors"), in_root("saved/model.safetensors"));
         same_files(in_root("out/config.json"), in_root("saved/config.json"));
         same_files(in_root("out/generation_config.json"), in_root("saved/generation_config.json"));
-        assert_int_equal(by_dir_remove(in_root("out")), BY_OK);
+        assert_int_equal(base_dir_remove(in_root("out")), BY_OK);
     }
     convert(in_root("sample"), in_root("wide.safetensors"),
             (by_convert_spec){.set_dtype = true, .dtype = BY_F64});
@@ -495,20 +495,20 @@ static void test_convert_shards(void **state)
 {
     (void)state;
     sample s = sample_of("gpt2");
-    assert_int_equal(by_file_write(in_root("sample/tokenizer.json"), "{}", 2), BY_OK);
-    assert_int_equal(by_file_write(in_root("sample/optimizer.pt"), "x", 1), BY_OK);
+    assert_int_equal(base_file_write(in_root("sample/tokenizer.json"), "{}", 2), BY_OK);
+    assert_int_equal(base_file_write(in_root("sample/optimizer.pt"), "x", 1), BY_OK);
     by_convert_report r =
         convert(in_root("sample"), in_root("shards"), (by_convert_spec){.shard_bytes = 1500});
     assert_true(r.files > 2);
-    assert_true(by_file_exists(in_root("shards/tokenizer.json")));
-    assert_true(by_file_exists(in_root("shards/config.json")));
-    assert_false(by_file_exists(in_root("shards/optimizer.pt")));
+    assert_true(base_file_exists(in_root("shards/tokenizer.json")));
+    assert_true(base_file_exists(in_root("shards/config.json")));
+    assert_false(base_file_exists(in_root("shards/optimizer.pt")));
     assert_int_equal(unfinished(), 0);
     same_model(s.model, in_root("shards"));
-    cJSON *index = by_json_load(in_root("shards/model.safetensors.index.json"));
+    cJSON *index = base_json_load(in_root("shards/model.safetensors.index.json"));
     int64_t total = 0;
     assert_int_equal(
-        by_json_int(cJSON_GetObjectItem(index, "metadata"), "total_size", 0, 0, INT64_MAX, &total), BY_OK);
+        base_json_int(cJSON_GetObjectItem(index, "metadata"), "total_size", 0, 0, INT64_MAX, &total), BY_OK);
     assert_int_equal(total, r.bytes_out);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(index, "weight_map")), s.count);
     cJSON_Delete(index);
@@ -526,8 +526,8 @@ static void test_convert_shards(void **state)
     convert(in_root("shards"), in_root("joined"), (by_convert_spec){0}); /* and back into one */
     same_files(in_root("joined/model.safetensors"), in_root("sample/model.safetensors"));
     convert(in_root("sample"), in_root("large"), (by_convert_spec){.shard_bytes = 1 << 20});
-    assert_true(by_file_exists(in_root("large/model.safetensors"))); /* one is enough: no index */
-    assert_false(by_file_exists(in_root("large/model.safetensors.index.json")));
+    assert_true(base_file_exists(in_root("large/model.safetensors"))); /* one is enough: no index */
+    assert_false(base_file_exists(in_root("large/model.safetensors.index.json")));
     sample_free(&s);
 }
 
@@ -543,7 +543,7 @@ static void test_convert_bin(void **state)
     same_files(in_root("new/model.safetensors"), in_root("sample/model.safetensors"));
     r = convert(in_root("spelled/pytorch_model.bin"), in_root("alone"), (by_convert_spec){0});
     same_files(in_root("alone/model.safetensors"), in_root("sample/model.safetensors"));
-    assert_false(by_file_exists(in_root("alone/config.json"))); /* a file has no companions */
+    assert_false(base_file_exists(in_root("alone/config.json"))); /* a file has no companions */
     sample_free(&s);
 }
 
@@ -575,9 +575,9 @@ static void test_convert_refuses(void **state)
                    "ends in .safetensors, or a directory");
     by_convert_report r = convert(in, out, (by_convert_spec){.dry_run = true, .shard_bytes = 1000});
     assert_true(r.files > 2);
-    assert_false(by_dir_exists(out)); /* nothing of all that has left anything */
+    assert_false(base_dir_exists(out)); /* nothing of all that has left anything */
     assert_int_equal(unfinished(), 0);
-    assert_int_equal(by_dir_make(out), BY_OK); /* an empty one is fine, and a slash at its end */
+    assert_int_equal(base_dir_make(out), BY_OK); /* an empty one is fine, and a slash at its end */
     convert(in, in_root("nowhere/"), (by_convert_spec){0});
     same_model(s.model, out);
     sample_free(&s);

@@ -76,7 +76,7 @@ static by_status parse(const char *first, ...)
     va_end(words);
     line[n] = NULL;
     cli_args_free(&args);
-    by_error_clear();
+    base_error_clear();
     return cli_options_parse(&verb, n, line, &got, sizeof got, &args);
 }
 

@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 #include "folder.h"
-#include "io/hf.h"
+#include "model/model.h"
 
 static by_device *device;
 static cJSON *reference;
@@ -20,7 +20,7 @@ static cJSON *reference;
 static int set_up(void **state)
 {
     (void)state;
-    reference = by_json_load(BY_SOURCE_DIR "/tests/data/config_keys.json");
+    reference = base_json_load(BY_SOURCE_DIR "/tests/data/config_keys.json");
     device = by_device_open("cpu", 1);
     return reference && device && make_root("config") ? 0 : -1;
 }
@@ -30,7 +30,7 @@ static int tear_down(void **state)
     (void)state;
     by_device_free(device);
     cJSON_Delete(reference);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 /* A model as far as its configuration goes: text is that of config.json. */
@@ -38,14 +38,14 @@ static by_status read_config(by_model *m, const char *text, bool training)
 {
     *m = (by_model){.device = device};
     write_text("config.json", text);
-    return by_config_read(m, root, &(by_model_spec){.training = training});
+    return model_config_read(m, root, &(by_model_spec){.training = training});
 }
 
 static void drop_config(by_model *m)
 {
     cJSON_Delete(m->json);
-    by_strings_free(m->label_names, m->labels);
-    by_free(m->config);
+    model_strings_free(m->label_names, m->labels);
+    base_free(m->config);
     *m = (by_model){0};
 }
 
@@ -61,7 +61,7 @@ static void refuse(const char *text, bool training, const char *part)
 
 /* ---- the reference's keys -------------------------------------------------------------------- */
 
-static const cJSON *family_of(const by_arch *a)
+static const cJSON *family_of(const arch_family *a)
 {
     const cJSON *families = cJSON_GetObjectItemCaseSensitive(reference, "families");
     return cJSON_GetObjectItemCaseSensitive(families, a->family);
@@ -71,20 +71,20 @@ static void test_every_key_is_known(void **state)
 {
     (void)state;
     int families = 0;
-    for (int i = 0; i < by_arch_count(); i++) {
-        const by_arch *a = by_arch_at(i);
+    for (int i = 0; i < arch_count(); i++) {
+        const arch_family *a = arch_at(i);
         const cJSON *key, *f = family_of(a);
         if (!f)
             continue;
         families++;
         cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "keys"))
         {
-            if (!by_key_known(a, key->string))
+            if (!arch_key_known(a, key->string))
                 fail_msg("%s: nothing is said about \"%s\"", a->family, key->string);
         }
         cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "aliases"))
         {
-            const by_alias *l = a->aliases;
+            const arch_alias *l = a->aliases;
             while (l && l->key && strcmp(l->key, key->string) != 0)
                 l++;
             if (!l || !l->key || strcmp(l->field, key->valuestring) != 0)
@@ -96,19 +96,19 @@ static void test_every_key_is_known(void **state)
 }
 
 /* A field as it is after a file that says nothing. */
-static bool has_default(const by_field *f, const void *config, const cJSON *want)
+static bool has_default(const arch_field *f, const void *config, const cJSON *want)
 {
     const char *at = (const char *)config + f->offset;
     switch (f->kind) {
-    case BY_FIELD_INT:
+    case ARCH_FIELD_INT:
         return cJSON_IsNull(want) || *(const int *)at == want->valueint;
-    case BY_FIELD_FLOAT:
+    case ARCH_FIELD_FLOAT:
         return cJSON_IsNull(want) ? *(const float *)at < 0 : *(const float *)at == (float)want->valuedouble;
-    case BY_FIELD_BOOL:
+    case ARCH_FIELD_BOOL:
         return *(const bool *)at == (bool)cJSON_IsTrue(want);
-    case BY_FIELD_ACT: {
+    case ARCH_FIELD_ACT: {
         by_act act;
-        return by_act_parse(want->valuestring, &act) && act == *(const by_act *)at;
+        return arch_act_parse(want->valuestring, &act) && act == *(const by_act *)at;
     }
     }
     return false;
@@ -123,8 +123,8 @@ static int id_of(const cJSON *keys, const char *key)
 static void test_defaults(void **state)
 {
     (void)state;
-    for (int i = 0; i < by_arch_count(); i++) {
-        const by_arch *a = by_arch_at(i);
+    for (int i = 0; i < arch_count(); i++) {
+        const arch_family *a = arch_at(i);
         const cJSON *keys = cJSON_GetObjectItemCaseSensitive(family_of(a), "keys");
         if (!keys)
             continue;
@@ -264,25 +264,25 @@ static void test_types_stay(void **state)
         "\"is_encoder_decoder\":true,\"length_penalty\":2.0,\"eos_token_id\":[2,3],"
         "\"mine\":[1.0,1,-0.0,1e5],\"dtype\":\"float32\"}";
     assert_int_equal(read_config(&m, text, false), BY_OK);
-    cJSON *json = by_config_json(&m, BY_F32);
+    cJSON *json = model_config_json(&m, BY_F32);
     assert_non_null(json);
-    by_buf out = {0};
-    assert_int_equal(by_json_print(&out, json, false), BY_OK);
+    base_buf out = {0};
+    assert_int_equal(base_json_print(&out, json, false), BY_OK);
     assert_string_equal(out.data, text);
-    by_buf_free(&out);
+    base_buf_free(&out);
     cJSON_Delete(json);
     by_model_set_dropout(&m, 0.25); /* and a value that changes is a float */
-    by_config_set(m.arch, m.config, BY_ROLE_DROPOUT, 0);
-    json = by_config_json(&m, BY_F32);
-    assert_int_equal(by_json_print(&out, json, false), BY_OK);
+    arch_config_set(m.arch, m.config, ARCH_ROLE_DROPOUT, 0);
+    json = model_config_json(&m, BY_F32);
+    assert_int_equal(base_json_print(&out, json, false), BY_OK);
     assert_non_null(strstr(out.data, "\"dropout\":0,"));
-    by_buf_free(&out);
+    base_buf_free(&out);
     cJSON_Delete(json);
     by_model_set_dropout(&m, 0.25);
-    json = by_config_json(&m, BY_F32);
-    assert_int_equal(by_json_print(&out, json, false), BY_OK);
+    json = model_config_json(&m, BY_F32);
+    assert_int_equal(base_json_print(&out, json, false), BY_OK);
     assert_non_null(strstr(out.data, "\"dropout\":0.25,"));
-    by_buf_free(&out);
+    base_buf_free(&out);
     cJSON_Delete(json);
     drop_config(&m);
 }

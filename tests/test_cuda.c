@@ -43,10 +43,10 @@ static bool wanted(const char *name)
 
 /* ---- all samples ------------------------------------------------------------------------------- */
 
-static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
+static bool check_sample(by_device *device, gr_op op, int which, by_dtype type)
 {
     for (int variant = 0; variant < VARIANTS; variant++) {
-        if (variant == FORWARD && !by_ops[op].grad)
+        if (variant == FORWARD && !gr_ops[op].grad)
             continue; /* the program AS_IT_IS */
         setup how = variant_of(type, variant), right = how;
         right.type = BY_F64;
@@ -70,18 +70,18 @@ static bool check_sample(by_device *device, by_op op, int which, by_dtype type)
     return true;
 }
 
-static void check_op(by_device *device, by_op op, by_dtype type)
+static void check_op(by_device *device, gr_op op, by_dtype type)
 {
-    for (int which = share; wanted(by_ops[op].name) && check_sample(device, op, which, type); which += shares)
+    for (int which = share; wanted(gr_ops[op].name) && check_sample(device, op, which, type); which += shares)
         continue;
 }
 
 static void test_types(void **state)
 {
     (void)state;
-    for (int op = 0; op < BY_OP_COUNT; op++)
+    for (int op = 0; op < GR_OP_COUNT; op++)
         for (int k = 0; k < BY_COUNT(types); k++)
-            check_op(gpu, (by_op)op, types[k]);
+            check_op(gpu, (gr_op)op, types[k]);
     no_complaints();
 }
 
@@ -93,8 +93,8 @@ static void test_generations(void **state)
         skip();
     }
     for (int k = 0; k < 2; k++) {
-        check_op(other, BY_OP_ATTENTION, k ? BY_F16 : BY_BF16);
-        check_op(other, BY_OP_ATTENTION_GRAD, k ? BY_F16 : BY_BF16);
+        check_op(other, GR_OP_ATTENTION, k ? BY_F16 : BY_BF16);
+        check_op(other, GR_OP_ATTENTION_GRAD, k ? BY_F16 : BY_BF16);
     }
     no_complaints();
 }
@@ -104,8 +104,8 @@ static void test_replay(void **state)
 {
     (void)state;
     setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32, .gradients = true};
-    for (int op = 0; op < BY_OP_COUNT; op++) {
-        trial *t = wanted(by_ops[op].name) ? trial_new(how, (by_op)op, 0) : NULL;
+    for (int op = 0; op < GR_OP_COUNT; op++) {
+        trial *t = wanted(gr_ops[op].name) ? trial_new(how, (gr_op)op, 0) : NULL;
         if (!t)
             continue;
         run_once(t);
@@ -115,7 +115,7 @@ static void test_replay(void **state)
             run_once(t);
         }
         result *third = collect_result(t);
-        same_bits(first, third, (by_op)op, 0, BY_F32, "the GPU, replayed");
+        same_bits(first, third, (gr_op)op, 0, BY_F32, "the GPU, replayed");
         result_free(first);
         result_free(third);
         trial_free(t);
@@ -143,8 +143,8 @@ static int variant_named(const char *name)
 
 static int op_named(const char *name)
 {
-    for (int i = 0; i < BY_OP_COUNT; i++)
-        if (strcmp(name, by_ops[i].name) == 0)
+    for (int i = 0; i < GR_OP_COUNT; i++)
+        if (strcmp(name, gr_ops[i].name) == 0)
             return i;
     return -1;
 }
@@ -156,7 +156,7 @@ static void print_picked(void)
     for (int i = 0; i < now.count; i++) {
         const choice *c = &now.list[i];
         if (c->taken)
-            printf("%s %d %s %s %d %.3g\n", by_ops[c->op].name, c->which, by_dtype_name(types[c->type]),
+            printf("%s %d %s %s %d %.3g\n", gr_ops[c->op].name, c->which, by_dtype_name(types[c->type]),
                    variants[c->variant], card_of(c->device)->arch, c->work);
     }
     fprintf(stderr, "of %d samples, starting %d kernels\n", now.count, now.n_kernels);
@@ -174,7 +174,7 @@ static void read_picked(void)
             type_named(type) < 0 || variant_named(variant) < 0)
             fail_msg("%s: not a sample: %s", list, line);
         choice *c = next_choice();
-        *c = (choice){.op = (by_op)op_named(op),
+        *c = (choice){.op = (gr_op)op_named(op),
                       .which = which,
                       .type = type_named(type),
                       .variant = variant_named(variant),
@@ -208,7 +208,7 @@ static void test_picked(void **state)
     else
         cover_table(gpu, other);
     for (int i = 0; i < now.count; i++)
-        if (now.list[i].taken && wanted(by_ops[now.list[i].op].name) && seen++ % shares == share)
+        if (now.list[i].taken && wanted(gr_ops[now.list[i].op].name) && seen++ % shares == share)
             check_choice(&now.list[i]);
     print_message("%d samples\n", (seen - share + shares - 1) / shares);
     no_complaints();
@@ -217,12 +217,12 @@ static void test_picked(void **state)
 /* ---- beside the table -------------------------------------------------------------------------- */
 
 /* A bad index is reported with its tensor and value by whoever next waits for the GPU. */
-static void refuse(by_op op, double bad)
+static void refuse(gr_op op, double bad)
 {
     setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32};
     trial *t = trial_new(how, op, 0);
     assert_non_null(t);
-    const by_op_sample_leaf *l = NULL;
+    const op_sample_leaf *l = NULL;
     for (int i = 0; i < t->sample->n_leaves; i++)
         if (t->sample->leaf[i].tensor->type == BY_I32)
             l = &t->sample->leaf[i];
@@ -235,8 +235,8 @@ static void refuse(by_op op, double bad)
     if (status == BY_OK)
         status = by_device_wait(gpu);
     if (status != BY_ERR_ARGUMENT || !strstr(by_error_message(), value) ||
-        !strstr(by_error_message(), by_tensor_label(l->tensor)))
-        complain("%s, index %s: status %d, \"%s\"", by_ops[op].name, value, (int)status,
+        !strstr(by_error_message(), gr_tensor_label(l->tensor)))
+        complain("%s, index %s: status %d, \"%s\"", gr_ops[op].name, value, (int)status,
                  status ? by_error_message() : "");
     trial_free(t);
 }
@@ -246,8 +246,8 @@ static void refuse_all(void)
 {
     enum { FIRST = 1000 };
     setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32};
-    trial *t = trial_new(how, BY_OP_GATHER, 0), *next = trial_new(how, BY_OP_SOFTMAX, 0);
-    const by_op_sample_leaf *ids = &t->sample->leaf[1];
+    trial *t = trial_new(how, GR_OP_GATHER, 0), *next = trial_new(how, GR_OP_SOFTMAX, 0);
+    const op_sample_leaf *ids = &t->sample->leaf[1];
     long long place = -1;
     int value = -1;
     assert_true(ids->tensor->type == BY_I32);
@@ -259,7 +259,7 @@ static void refuse_all(void)
     assert_int_equal(by_device_wait(gpu), BY_ERR_ARGUMENT);
     const char *told = strstr(by_error_message(), "element");
     if (!told || sscanf(told, "element %lld is %d", &place, &value) != 2 || value != FIRST + place ||
-        !strstr(by_error_message(), by_tensor_label(ids->tensor)))
+        !strstr(by_error_message(), gr_tensor_label(ids->tensor)))
         complain("gather with bad indices alone: \"%s\"", by_error_message());
     trial_free(t);
     trial_free(next);
@@ -270,14 +270,14 @@ static void test_bad_indices(void **state)
     (void)state;
     if (wanted("beside")) {
         refuse_all();
-        refuse(BY_OP_GATHER, 11);
-        refuse(BY_OP_GATHER, -1);
-        refuse(BY_OP_GATHER_GRAD, 11);
-        refuse(BY_OP_GATHER_GRAD, -1);
-        refuse(BY_OP_CROSS_ENTROPY, 7);
-        refuse(BY_OP_CROSS_ENTROPY, -1);
-        refuse(BY_OP_ATTENTION_CACHED, 8);
-        refuse(BY_OP_ATTENTION_CACHED, -1);
+        refuse(GR_OP_GATHER, 11);
+        refuse(GR_OP_GATHER, -1);
+        refuse(GR_OP_GATHER_GRAD, 11);
+        refuse(GR_OP_GATHER_GRAD, -1);
+        refuse(GR_OP_CROSS_ENTROPY, 7);
+        refuse(GR_OP_CROSS_ENTROPY, -1);
+        refuse(GR_OP_ATTENTION_CACHED, 8);
+        refuse(GR_OP_ATTENTION_CACHED, -1);
     }
     no_complaints();
 }
@@ -285,7 +285,7 @@ static void test_bad_indices(void **state)
 /* Optimisers on a GPU cannot fail a run; they leave everything as it is when the gradients' norm is not
  * finite.
  */
-static void leave_alone(by_op op, double norm)
+static void leave_alone(gr_op op, double norm)
 {
     setup how = {.device = gpu, .type = BY_F32, .exact = BY_F32};
     trial *t = trial_new(how, op, 3);
@@ -301,7 +301,7 @@ static void leave_alone(by_op op, double norm)
         for (int k = 0; k < s->n_leaves; k++)
             if (s->leaf[k].tensor == s->out[i].tensor &&
                 square_sum(r->part[i].values, s->leaf[k].values, r->part[i].count) != 0)
-                complain("%s with a norm of %g changed %s", by_ops[op].name, norm, r->part[i].label);
+                complain("%s with a norm of %g changed %s", gr_ops[op].name, norm, r->part[i].label);
     result_free(r);
     trial_free(t);
 }
@@ -309,7 +309,7 @@ static void leave_alone(by_op op, double norm)
 static void test_not_finite(void **state)
 {
     (void)state;
-    static const by_op ops[] = {BY_OP_ADAMW, BY_OP_SGD, BY_OP_ADAFACTOR};
+    static const gr_op ops[] = {GR_OP_ADAMW, GR_OP_SGD, GR_OP_ADAFACTOR};
     for (int i = 0; i < BY_COUNT(ops) && wanted("beside"); i++) {
         leave_alone(ops[i], INFINITY);
         leave_alone(ops[i], NAN);

@@ -59,7 +59,7 @@ static by_status with_model(bool training, by_dtype type, by_status (*body)(by_m
     by_device *d = open_device();
     by_model_spec spec = {.dtype = type, .training = training, .seed = 1};
     by_model *m = d ? by_model_new(d, "gpt2", &tiny, &spec) : NULL;
-    by_status s = m ? body(m) : by_error_status();
+    by_status s = m ? body(m) : base_error_status();
     by_model_free(m);
     by_device_free(d);
     return s;
@@ -75,7 +75,7 @@ static by_status save_and_open(by_model *m)
                              {.dtype = BY_F32, .new_head = true, .task = BY_TASK_CLASSIFY, .labels = 3}};
     for (int i = 0; i < BY_COUNT(specs) && s == BY_OK; i++) {
         by_model *again = by_model_open(by_model_device(m), dir, &specs[i]);
-        s = again ? BY_OK : by_error_status();
+        s = again ? BY_OK : base_error_status();
         if (again && i == 2)
             s = by_model_save(again, dir, BY_BF16);
         by_model_free(again);
@@ -99,7 +99,7 @@ static by_status take_steps(by_model *m, bool recompute, by_optimizer kind)
     by_trainer_spec spec = {.accumulate = 2, .recompute = recompute, .optimizer.kind = kind};
     by_trainer *t = by_trainer_new(m, &spec);
     if (!t)
-        return by_error_status();
+        return base_error_status();
     double loss, norm, sum = 0;
     int64_t count = 0;
     by_status s = by_trainer_backward(t, &batch, true, &loss);
@@ -137,7 +137,7 @@ static by_status write_text(by_model *m)
 {
     by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = 2});
     if (!g)
-        return by_error_status();
+        return base_error_status();
     const int32_t prompt[] = {1, 2, 3};
     by_generate_spec spec = {
         .max_new_tokens = 9,
@@ -169,10 +169,10 @@ static by_status convert_body(void)
         s = by_weights_convert(in, out, &spec, NULL);
         by_weights *w = s == BY_OK ? by_weights_open(out) : NULL;
         if (s == BY_OK && !w)
-            s = by_error_status();
+            s = base_error_status();
         by_weights_free(w);
-        if (by_dir_exists(out))
-            by_dir_remove(out);
+        if (base_dir_exists(out))
+            base_dir_remove(out);
     }
     return s;
 }
@@ -227,7 +227,7 @@ static by_status train(const char *name, int64_t steps, int this_time, int log_e
     spec.user = &p;
     by_run_result result;
     by_device *d = open_device();
-    by_status s = d ? by_train_run(d, &spec, &result) : by_error_status();
+    by_status s = d ? by_train_run(d, &spec, &result) : base_error_status();
     by_device_free(d);
     return s;
 }
@@ -247,12 +247,12 @@ static by_status resume_body(void)
     long left = until_failure;
     until_failure = -1;
     snprintf(pattern, sizeof pattern, "%s/resumed/events.*", root);
-    if (by_glob(pattern, &found, &count) == BY_OK) {
+    if (base_glob(pattern, &found, &count) == BY_OK) {
         for (int i = 0; i < count; i++)
             unlink(found[i]);
-        by_paths_free(found, count);
+        base_paths_free(found, count);
     }
-    by_error_clear();
+    base_error_clear();
     until_failure = left;
     by_status s = train("resumed", 100000, 1, 100000, false);
     return s == BY_ERR_CANCELLED ? BY_OK : s;
@@ -266,13 +266,13 @@ static by_status adopt_body(void)
     snprintf(out, sizeof out, "%s/adopted", root);
     snprintf(list, sizeof list, "%s/owned.json", out);
     unlink(list);
-    by_folder f;
-    by_status s = by_folder_open(&f, out);
+    train_folder f;
+    by_status s = train_folder_open(&f, out);
     if (s == BY_OK && whole && f.count != whole)
-        s = by_fail(BY_ERR_FORMAT, "%d of %d files were listed", f.count, whole);
+        s = base_fail(BY_ERR_FORMAT, "%d of %d files were listed", f.count, whole);
     else if (s == BY_OK)
         whole = f.count;
-    by_folder_close(&f);
+    train_folder_close(&f);
     return s;
 }
 
@@ -286,7 +286,7 @@ static by_status learn(const char *like)
     const char *files[] = {text};
     by_tokenizer *t =
         by_tokenizer_train(&(by_vocab_spec){.like = like, .size = 300, .threads = 1}, files, 1, NULL);
-    by_status s = t ? by_tokenizer_save(t, out) : by_error_status();
+    by_status s = t ? by_tokenizer_save(t, out) : base_error_status();
     by_tokenizer_free(t);
     return s;
 }
@@ -331,7 +331,7 @@ static void fail_each(by_status (*body)(void), long at_least)
     for (long n = 0;; n++) {
         if (n > AT_MOST)
             fail_msg("more than %d allocations: their number grows with every repetition", AT_MOST);
-        by_error_clear();
+        base_error_clear();
         until_failure = n;
         by_status status = body();
         bool through = until_failure >= 0;
@@ -348,10 +348,10 @@ static void fail_each(by_status (*body)(void), long at_least)
         if (status == BY_OK)
             continue;
         failures++;
-        if (status != BY_ERR_MEMORY || by_error_status() != BY_ERR_MEMORY ||
+        if (status != BY_ERR_MEMORY || base_error_status() != BY_ERR_MEMORY ||
             !strstr(by_error_message(), "memory"))
             fail_msg("allocation %ld failing: status %d, message \"%s\" of status %d", n, (int)status,
-                     by_error_message(), (int)by_error_status());
+                     by_error_message(), (int)base_error_status());
     }
 }
 
@@ -410,13 +410,13 @@ static void test_resume(void **state)
     for (int f = 0; f < 2; f++) {
         for (int i = 0; i < 2; i++) {
             snprintf(path, sizeof path, "%s/%s/last/%s", root, runs[i], files[f]);
-            text[i] = by_file_read(path, 1 << 24, &size[i]);
+            text[i] = base_file_read(path, 1 << 24, &size[i]);
             assert_non_null(text[i]);
         }
         assert_int_equal(size[0], size[1]);
         assert_memory_equal(text[0], text[1], size[0]);
-        by_free(text[0]);
-        by_free(text[1]);
+        base_free(text[0]);
+        base_free(text[1]);
     }
 }
 
@@ -445,19 +445,19 @@ static int set_up(void **state)
     if (!mkdtemp(root))
         return -1;
     char path[320];
-    by_buf text = {0};
+    base_buf text = {0};
     for (int i = 0; i < 40; i++)
-        by_buf_printf(&text, "line %d of %d; ", i, i * i);
+        base_buf_printf(&text, "line %d of %d; ", i, i * i);
     snprintf(path, sizeof path, "%s/text", root);
-    by_status s = by_file_write(path, text.data, text.size);
-    by_buf_free(&text);
+    by_status s = base_file_write(path, text.data, text.size);
+    base_buf_free(&text);
     return s == BY_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 int main(void)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cpu/gemm.h"
+#include "cpu/gemm_select.h"
 
 static const char *const isa_names[BY_ISA_COUNT] = {"generic", "avx2", "avx512", "avx512bf16"};
 static const char *const provider_names[BY_GEMM_COUNT] = {"own", "openblas", "onednn"};
@@ -24,7 +24,7 @@ static by_device *open_cpu(int isa, int provider, int threads)
     by_device *d = by_device_open(name, threads);
     unsetenv("BANYAN_GEMM");
     if (!d)
-        assert_int_equal(by_error_status(), BY_ERR_UNSUPPORTED);
+        assert_int_equal(base_error_status(), BY_ERR_UNSUPPORTED);
     return d;
 }
 
@@ -35,7 +35,7 @@ static void *random_array(by_dtype type, int64_t n, uint64_t stream)
 {
     uint64_t x = 0x9e3779b97f4a7c15u * (stream + 1);
     float chunk[256];
-    char *out = by_alloc_aligned((size_t)(n + 1) * by_dtype_size(type));
+    char *out = base_alloc_aligned((size_t)(n + 1) * by_dtype_size(type));
     assert_non_null(out);
     for (int64_t i = 0; i < n; i += BY_COUNT(chunk)) {
         for (int j = 0; j < BY_COUNT(chunk); j++) {
@@ -44,8 +44,8 @@ static void *random_array(by_dtype type, int64_t n, uint64_t stream)
             x ^= x << 17;
             chunk[j] = (float)(int32_t)(x >> 32) * 0x1p-31f;
         }
-        by_convert(out + i * (int64_t)by_dtype_size(type), type, chunk, BY_F32,
-                   (size_t)BY_MIN(BY_COUNT(chunk), n - i));
+        base_convert(out + i * (int64_t)by_dtype_size(type), type, chunk, BY_F32,
+                     (size_t)BY_MIN(BY_COUNT(chunk), n - i));
     }
     return out;
 }
@@ -56,9 +56,9 @@ static double get(const void *p, by_dtype type, int64_t i)
     case BY_F32:
         return ((const float *)p)[i];
     case BY_BF16:
-        return by_bf16_to_f32(((const uint16_t *)p)[i]);
+        return base_bf16_to_f32(((const uint16_t *)p)[i]);
     case BY_F16:
-        return by_f16_to_f32(((const uint16_t *)p)[i]);
+        return base_f16_to_f32(((const uint16_t *)p)[i]);
     default:
         return ((const double *)p)[i];
     }
@@ -92,21 +92,21 @@ static double unit(by_dtype type)
 
 /* The largest error that k rounded additions of products, in whatever order, and one rounding of the result
  * can make; activations are at most 1.13 steep, and good to a few units of float themselves. */
-static double bound(const by_gemm_desc *d, double magnitude, double value)
+static double bound(const cpu_gemm_desc *d, double magnitude, double value)
 {
-    double acc = unit(by_acc_type(d->ab_type)), error = (double)(d->k + 4) * acc * magnitude;
+    double acc = unit(gr_acc_type(d->ab_type)), error = (double)(d->k + 4) * acc * magnitude;
     if (d->act != BY_ACT_NONE)
         error = 1.13 * error + 32 * acc * (1 + fabs(value));
     return error + 1.01 * unit(d->c_type) * fabs(value) + (d->c_type == BY_F16 ? 0x1p-24 : 0);
 }
 
 typedef struct problem {
-    by_gemm_desc d; /* complete */
+    cpu_gemm_desc d; /* complete */
     void *a, *b, *bias, *before, *c;
     int64_t size_c;
 } problem;
 
-static problem problem_new(by_gemm_desc d, int pad)
+static problem problem_new(cpu_gemm_desc d, int pad)
 {
     problem p = {0};
     d.batch = d.batch ? d.batch : 1;
@@ -128,16 +128,16 @@ static problem problem_new(by_gemm_desc d, int pad)
 
 static void problem_free(problem *p)
 {
-    by_free(p->a);
-    by_free(p->b);
-    by_free(p->bias);
-    by_free(p->before);
-    by_free(p->c);
+    base_free(p->a);
+    base_free(p->b);
+    base_free(p->bias);
+    base_free(p->before);
+    base_free(p->c);
 }
 
 static void check_element(const problem *p, const char *what, int64_t batch, int64_t i, int64_t j)
 {
-    const by_gemm_desc *d = &p->d;
+    const cpu_gemm_desc *d = &p->d;
     int64_t at = batch * d->stride_c + i * d->ldc + j;
     double sum = 0, magnitude = 0;
     for (int64_t q = 0; q < d->k; q++) {
@@ -163,13 +163,13 @@ static void check_element(const problem *p, const char *what, int64_t batch, int
  * the rows may change. */
 static void check_problem(by_device *device, problem *p, const char *what)
 {
-    const by_gemm_desc *d = &p->d;
-    by_gemm *g = by_gemm_new(device, d);
+    const cpu_gemm_desc *d = &p->d;
+    cpu_gemm *g = cpu_gemm_new(device, d);
     if (!g)
         fail_msg("%s: %s", what, by_error_message());
     memcpy(p->c, p->before, (size_t)p->size_c * by_dtype_size(d->c_type));
-    assert_int_equal(by_gemm_run(g, p->a, p->b, d->bias ? p->bias : NULL, p->c), BY_OK);
-    by_gemm_free(g);
+    assert_int_equal(cpu_gemm_run(g, p->a, p->b, d->bias ? p->bias : NULL, p->c), BY_OK);
+    cpu_gemm_free(g);
     int64_t total = d->m * d->n * d->batch,
             step = total * (d->k + 1) > 100000 ? total / (100000 / (d->k + 1) + 1) | 1 : 1;
     for (int64_t e = 0; e < total; e += step)
@@ -185,7 +185,7 @@ static void check_problem(by_device *device, problem *p, const char *what)
     }
 }
 
-static void check_desc(by_device *device, by_gemm_desc d, int pad, const char *what)
+static void check_desc(by_device *device, cpu_gemm_desc d, int pad, const char *what)
 {
     problem p = problem_new(d, pad);
     check_problem(device, &p, what);
@@ -196,24 +196,24 @@ static void check_desc(by_device *device, by_gemm_desc d, int pad, const char *w
 
 /* A random description: sizes on both sides of every block of the kernels, every combination of the options
  * over time. */
-static by_gemm_desc random_desc(by_rng *r, by_dtype type)
+static cpu_gemm_desc random_desc(base_rng *r, by_dtype type)
 {
     static const int64_t sizes[] = {1,  2,  3,  4,  5,   8,   13,  14,  15,  16,  17,  28,
                                     31, 33, 64, 65, 100, 255, 256, 257, 300, 513, 1030};
-    by_gemm_desc d;
+    cpu_gemm_desc d;
     do {
-        d = (by_gemm_desc){.m = sizes[by_rng_below(r, BY_COUNT(sizes))],
-                           .n = sizes[by_rng_below(r, BY_COUNT(sizes))],
-                           .k = sizes[by_rng_below(r, BY_COUNT(sizes))]};
+        d = (cpu_gemm_desc){.m = sizes[base_rng_below(r, BY_COUNT(sizes))],
+                            .n = sizes[base_rng_below(r, BY_COUNT(sizes))],
+                            .k = sizes[base_rng_below(r, BY_COUNT(sizes))]};
     } while (d.m * d.n * d.k > 4000000);
-    uint32_t bits = by_rng_u32(r);
+    uint32_t bits = base_rng_u32(r);
     d.ta = bits & 1;
     d.tb = bits & 2;
     d.accumulate = bits & 4;
     d.bias = bits & 8;
     d.ab_type = type;
-    d.c_type = bits & 16 ? type : by_acc_type(type);
-    d.bias_type = bits & 32 ? type : by_acc_type(type);
+    d.c_type = bits & 16 ? type : gr_acc_type(type);
+    d.bias_type = bits & 32 ? type : gr_acc_type(type);
     d.act = d.accumulate                            ? BY_ACT_NONE
             : (by_act)(bits >> 6 & 15) > BY_SIGMOID ? BY_ACT_NONE
                                                     : (by_act)(bits >> 6 & 15);
@@ -240,9 +240,9 @@ static void each_device(void (*test)(by_device *, int isa, int provider, const c
 static void random_products(by_device *d, int isa, int provider, const char *what)
 {
     (void)provider;
-    by_rng rng = by_rng_make(11, (uint64_t)isa);
+    base_rng rng = base_rng_make(11, (uint64_t)isa);
     for (int i = 0; i < 4 * 60; i++) {
-        by_gemm_desc desc = random_desc(&rng, float_types[i % 4]);
+        cpu_gemm_desc desc = random_desc(&rng, float_types[i % 4]);
         check_desc(d, desc, i % 3 ? 0 : 3, what);
     }
 }
@@ -262,15 +262,15 @@ static void skinny_products(by_device *d, int isa, int provider, const char *wha
         for (int t = 0; t < 4; t++)
             for (int bits = 0; bits < 4; bits++)
                 check_desc(d,
-                           (by_gemm_desc){.m = m,
-                                          .n = bits & 1 ? 195 : 66,
-                                          .k = bits & 2 ? 37 : 128,
-                                          .tb = bits & 1,
-                                          .ab_type = float_types[t],
-                                          .c_type = float_types[t],
-                                          .bias = true,
-                                          .bias_type = float_types[t],
-                                          .act = bits & 2 ? BY_GELU_TANH : BY_ACT_NONE},
+                           (cpu_gemm_desc){.m = m,
+                                           .n = bits & 1 ? 195 : 66,
+                                           .k = bits & 2 ? 37 : 128,
+                                           .tb = bits & 1,
+                                           .ab_type = float_types[t],
+                                           .c_type = float_types[t],
+                                           .bias = true,
+                                           .bias_type = float_types[t],
+                                           .act = bits & 2 ? BY_GELU_TANH : BY_ACT_NONE},
                            bits & 1, what);
 }
 
@@ -286,25 +286,25 @@ static void large_products(by_device *d, int isa, int provider, const char *what
     (void)isa;
     (void)provider;
     for (int t = 0; t < 4; t++) {
-        by_gemm_desc desc = {.m = 901,
-                             .n = 1030,
-                             .k = 300,
-                             .ta = t & 1,
-                             .tb = t & 2,
-                             .ab_type = float_types[t],
-                             .c_type = float_types[t],
-                             .bias = true,
-                             .bias_type = float_types[t]};
+        cpu_gemm_desc desc = {.m = 901,
+                              .n = 1030,
+                              .k = 300,
+                              .ta = t & 1,
+                              .tb = t & 2,
+                              .ab_type = float_types[t],
+                              .c_type = float_types[t],
+                              .bias = true,
+                              .bias_type = float_types[t]};
         check_desc(d, desc, 0, what);
     }
     for (int t = 0; t < 4; t++) /* a strip of columns wider than the accumulators of a skinny product */
         check_desc(d,
-                   (by_gemm_desc){.m = 5,
-                                  .n = 5000,
-                                  .k = 70,
-                                  .ab_type = float_types[t],
-                                  .c_type = float_types[t],
-                                  .bias_type = BY_F32},
+                   (cpu_gemm_desc){.m = 5,
+                                   .n = 5000,
+                                   .k = 70,
+                                   .ab_type = float_types[t],
+                                   .c_type = float_types[t],
+                                   .bias_type = BY_F32},
                    0, what);
 }
 
@@ -323,13 +323,13 @@ static void empty_products(by_device *d, int isa, int provider, const char *what
             for (int64_t k = 0; k <= 20; k += 20)
                 for (int t = 0; t < 4; t++)
                     check_desc(d,
-                               (by_gemm_desc){.m = m,
-                                              .n = n,
-                                              .k = k,
-                                              .ab_type = float_types[t],
-                                              .c_type = float_types[t],
-                                              .bias = true,
-                                              .bias_type = BY_F32},
+                               (cpu_gemm_desc){.m = m,
+                                               .n = n,
+                                               .k = k,
+                                               .ab_type = float_types[t],
+                                               .c_type = float_types[t],
+                                               .bias = true,
+                                               .bias_type = BY_F32},
                                0, what);
 }
 
@@ -346,14 +346,14 @@ static void test_threads(void **state)
     for (int isa = 0; isa < BY_ISA_COUNT; isa++)
         for (int t = 0; t < 4; t++)
             for (int shape = 0; shape < 3; shape++) {
-                by_gemm_desc desc = {.m = shape ? 70 : 3,
-                                     .n = 333,
-                                     .k = 301,
-                                     .tb = shape == 1,
-                                     .batch = shape == 2 ? 5 : 1,
-                                     .ab_type = float_types[t],
-                                     .c_type = float_types[t],
-                                     .bias_type = BY_F32};
+                cpu_gemm_desc desc = {.m = shape ? 70 : 3,
+                                      .n = 333,
+                                      .k = 301,
+                                      .tb = shape == 1,
+                                      .batch = shape == 2 ? 5 : 1,
+                                      .ab_type = float_types[t],
+                                      .c_type = float_types[t],
+                                      .bias_type = BY_F32};
                 problem p = problem_new(desc, 0);
                 void *first = random_array(desc.c_type, p.size_c, 4);
                 for (int threads = 1; threads <= 3; threads++) {
@@ -366,15 +366,15 @@ static void test_threads(void **state)
                     assert_memory_equal(first, p.c, (size_t)p.size_c * by_dtype_size(desc.c_type));
                     by_device_free(d);
                 }
-                by_free(first);
+                base_free(first);
                 problem_free(&p);
             }
 }
 
-static void run_and_check(by_gemm *g, problem *p, const char *what)
+static void run_and_check(cpu_gemm *g, problem *p, const char *what)
 {
     memcpy(p->c, p->before, (size_t)p->size_c * by_dtype_size(p->d.c_type));
-    assert_int_equal(by_gemm_run(g, p->a, p->b, p->d.bias ? p->bias : NULL, p->c), BY_OK);
+    assert_int_equal(cpu_gemm_run(g, p->a, p->b, p->d.bias ? p->bias : NULL, p->c), BY_OK);
     for (int64_t i = 0; i < p->d.m; i++)
         for (int64_t j = 0; j < p->d.n; j++)
             check_element(p, what, 0, i, j);
@@ -387,19 +387,19 @@ static void fixed_products(by_device *d, int isa, int provider, const char *what
     (void)isa;
     (void)provider;
     for (int k = 0; k < 4; k++) {
-        problem p = problem_new((by_gemm_desc){.m = 40,
-                                               .n = 70,
-                                               .k = 50,
-                                               .tb = k % 2 == 0,
-                                               .batch = 1,
-                                               .ab_type = float_types[k / 2],
-                                               .c_type = float_types[k / 2],
-                                               .bias_type = float_types[k / 2],
-                                               .bias = true,
-                                               .act = BY_RELU,
-                                               .fixed = true},
+        problem p = problem_new((cpu_gemm_desc){.m = 40,
+                                                .n = 70,
+                                                .k = 50,
+                                                .tb = k % 2 == 0,
+                                                .batch = 1,
+                                                .ab_type = float_types[k / 2],
+                                                .c_type = float_types[k / 2],
+                                                .bias_type = float_types[k / 2],
+                                                .bias = true,
+                                                .act = BY_RELU,
+                                                .fixed = true},
                                 0);
-        by_gemm *one = by_gemm_new(d, &p.d), *two = by_gemm_new(d, &p.d);
+        cpu_gemm *one = cpu_gemm_new(d, &p.d), *two = cpu_gemm_new(d, &p.d);
         assert_non_null(one);
         assert_non_null(two);
         for (int i = 0; i < 6; i++) {
@@ -410,10 +410,10 @@ static void fixed_products(by_device *d, int isa, int provider, const char *what
         memcpy(p.b, other, (size_t)(p.d.n * p.d.k) * by_dtype_size(p.d.ab_type));
         d->changes++;
         run_and_check(one, &p, what);
-        by_gemm_free(one);
+        cpu_gemm_free(one);
         run_and_check(two, &p, what);
-        by_gemm_free(two);
-        by_free(other);
+        cpu_gemm_free(two);
+        base_free(other);
         problem_free(&p);
     }
 }
@@ -427,20 +427,20 @@ static void test_fixed(void **state)
 static void test_bad_descriptions(void **state)
 {
     (void)state;
-    const by_gemm_desc bad[] = {{.m = -1, .n = 2, .k = 2},
-                                {.m = 2, .n = 2, .k = 2, .lda = 1},
-                                {.m = 2, .n = 3, .k = 2, .ldc = 2},
-                                {.m = 2, .n = 2, .k = 2, .ab_type = BY_I32, .c_type = BY_I32},
-                                {.m = 2, .n = 2, .k = 2, .ab_type = BY_F32, .c_type = BY_BF16},
-                                {.m = 2, .n = 2, .k = 2, .accumulate = true, .act = BY_RELU}};
+    const cpu_gemm_desc bad[] = {{.m = -1, .n = 2, .k = 2},
+                                 {.m = 2, .n = 2, .k = 2, .lda = 1},
+                                 {.m = 2, .n = 3, .k = 2, .ldc = 2},
+                                 {.m = 2, .n = 2, .k = 2, .ab_type = BY_I32, .c_type = BY_I32},
+                                 {.m = 2, .n = 2, .k = 2, .ab_type = BY_F32, .c_type = BY_BF16},
+                                 {.m = 2, .n = 2, .k = 2, .accumulate = true, .act = BY_RELU}};
     by_device *d = by_device_open("cpu", 1);
     assert_non_null(d);
     for (int i = 0; i < BY_COUNT(bad); i++) {
-        by_error_clear();
-        assert_null(by_gemm_new(d, &bad[i]));
-        assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+        base_error_clear();
+        assert_null(cpu_gemm_new(d, &bad[i]));
+        assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     }
-    by_gemm_free(NULL);
+    cpu_gemm_free(NULL);
     by_device_free(d);
 }
 
@@ -450,7 +450,7 @@ static void *worker(void *device)
     for (int i = 0; i < 20; i++) {
         by_dtype type = float_types[i % 2 * 2]; /* the library's path and our own */
         check_desc(device,
-                   (by_gemm_desc){
+                   (cpu_gemm_desc){
                        .m = 40 + i, .n = 70, .k = 50, .ab_type = type, .c_type = type, .bias_type = BY_F32},
                    0, "two host threads");
     }
@@ -474,7 +474,7 @@ static void test_concurrent(void **state)
 typedef struct one_node { /* a program of a single node, made by hand */
     by_graph graph;
     by_program program;
-    by_node node, *nodes[1];
+    gr_node node, *nodes[1];
     by_tensor tensor[6];
     int used;
 } one_node;
@@ -488,7 +488,7 @@ static by_tensor *tensor(one_node *o, by_dtype type, int64_t rows, int64_t cols,
     return t;
 }
 
-static void run_node(one_node *o, by_device *d, by_op op, void *attr)
+static void run_node(one_node *o, by_device *d, gr_op op, void *attr)
 {
     o->node.op = op;
     o->node.attr = attr;
@@ -512,7 +512,7 @@ static void run_node(one_node *o, by_device *d, by_op op, void *attr)
 static void free_node(one_node *o)
 {
     for (int i = 0; i < o->used; i++)
-        by_free(o->tensor[i].data);
+        base_free(o->tensor[i].data);
 }
 
 static void assert_near(double found, double want, double limit, const char *what)
@@ -527,7 +527,7 @@ enum { R_ = 37, K_ = 41, N_ = 600 };
 static void linear_node(by_device *d, by_dtype type, bool w_is_kn, bool with_pre)
 {
     one_node o = {0};
-    by_linear_attr attr = {.w_is_kn = w_is_kn, .act = BY_GELU_TANH};
+    gr_linear_attr attr = {.w_is_kn = w_is_kn, .act = BY_GELU_TANH};
     by_tensor *x = tensor(&o, type, R_, K_, 1),
               *w = tensor(&o, type, w_is_kn ? K_ : N_, w_is_kn ? N_ : K_, 2);
     by_tensor *b = tensor(&o, type, 0, N_, 3), *y = tensor(&o, type, R_, N_, 4),
@@ -535,8 +535,8 @@ static void linear_node(by_device *d, by_dtype type, bool w_is_kn, bool with_pre
     memcpy(o.node.in, (by_tensor *[]){x, w, b}, 3 * sizeof(by_tensor *));
     o.node.out[0] = y;
     o.node.out[1] = with_pre ? pre : NULL;
-    run_node(&o, d, BY_OP_LINEAR, &attr);
-    by_gemm_desc desc = {.k = K_, .ab_type = type, .c_type = type};
+    run_node(&o, d, GR_OP_LINEAR, &attr);
+    cpu_gemm_desc desc = {.k = K_, .ab_type = type, .c_type = type};
     for (int64_t e = 0; e < R_ * N_; e++) {
         int64_t i = e / N_, j = e % N_;
         double sum = get(b->data, type, j), magnitude = fabs(sum);
@@ -562,8 +562,8 @@ static void linear_node(by_device *d, by_dtype type, bool w_is_kn, bool with_pre
 static void gradient_nodes(by_device *d, by_dtype type, bool w_is_kn, bool add)
 {
     one_node o = {0};
-    by_linear_attr attr = {.w_is_kn = w_is_kn};
-    by_dtype acc = by_acc_type(type);
+    gr_linear_attr attr = {.w_is_kn = w_is_kn};
+    by_dtype acc = gr_acc_type(type);
     int64_t w_rows = w_is_kn ? K_ : N_, w_cols = w_is_kn ? N_ : K_;
     by_tensor *x = tensor(&o, type, R_, K_, 1), *dy = tensor(&o, type, R_, N_, 2);
     by_tensor *dw = tensor(&o, acc, w_rows, w_cols, 3), *db = tensor(&o, acc, 0, N_, 4);
@@ -571,8 +571,8 @@ static void gradient_nodes(by_device *d, by_dtype type, bool w_is_kn, bool add)
     memcpy(o.node.in, (by_tensor *[]){x, dy, add ? dw : NULL, add ? db : NULL}, 4 * sizeof(by_tensor *));
     o.node.out[0] = dw;
     o.node.out[1] = db;
-    run_node(&o, d, BY_OP_LINEAR_DW, &attr);
-    by_gemm_desc desc = {.k = R_, .ab_type = type, .c_type = acc};
+    run_node(&o, d, GR_OP_LINEAR_DW, &attr);
+    cpu_gemm_desc desc = {.k = R_, .ab_type = type, .c_type = acc};
     for (int64_t e = 0; e < K_ * N_; e++) {
         int64_t k = w_is_kn ? e / N_ : e % K_, j = w_is_kn ? e % N_ : e / K_;
         double sum = add ? get(dw_before, acc, e) : 0, magnitude = fabs(sum);
@@ -598,8 +598,8 @@ static void gradient_nodes(by_device *d, by_dtype type, bool w_is_kn, bool add)
         o.node.in[1] = w;
         o.node.out[0] = dx;
         o.node.out[1] = NULL;
-        run_node(&o, d, BY_OP_LINEAR_DX, &attr);
-        desc = (by_gemm_desc){.k = N_, .ab_type = type, .c_type = type};
+        run_node(&o, d, GR_OP_LINEAR_DX, &attr);
+        desc = (cpu_gemm_desc){.k = N_, .ab_type = type, .c_type = type};
         for (int64_t e = 0; e < R_ * K_; e++) {
             double sum = 0, magnitude = 0;
             for (int64_t j = 0; j < N_; j++) {
@@ -611,8 +611,8 @@ static void gradient_nodes(by_device *d, by_dtype type, bool w_is_kn, bool add)
             assert_near(get(dx->data, type, e), sum, bound(&desc, magnitude, sum), "linear_dx");
         }
     }
-    by_free(dw_before);
-    by_free(db_before);
+    base_free(dw_before);
+    base_free(db_before);
     free_node(&o);
 }
 
@@ -663,13 +663,13 @@ static void test_device(void **state)
     assert_non_null(d);
     assert_true(d->threads >= 1);
     by_device_free(d);
-    by_error_clear();
+    base_error_clear();
     assert_null(by_device_open("cpu:avx9000", 1));
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     setenv("BANYAN_GEMM", "fortran", 1);
     assert_null(by_device_open("cpu", 1));
     unsetenv("BANYAN_GEMM");
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     setenv("BANYAN_ISA", "generic", 1);
     d = by_device_open("cpu", 1);
     unsetenv("BANYAN_ISA");

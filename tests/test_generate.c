@@ -45,7 +45,7 @@ static int open_model(void **state)
     model = by_model_open(device, dir, &(by_model_spec){.copy = true});
     if (!model)
         print_error("%s\n", by_error_message());
-    return model && by_dir_remove(dir) == BY_OK ? 0 : -1;
+    return model && base_dir_remove(dir) == BY_OK ? 0 : -1;
 }
 
 static int close_model(void **state)
@@ -67,9 +67,9 @@ static by_generator *open_generator(int batch, int capacity)
 static const int32_t *text_of(uint64_t which, int n)
 {
     static int32_t texts[8][256];
-    by_rng r = by_rng_make(21, which);
+    base_rng r = base_rng_make(21, which);
     for (int i = 0; i < n; i++)
-        texts[which][i] = (int32_t)by_rng_below(&r, VOCAB);
+        texts[which][i] = (int32_t)base_rng_below(&r, VOCAB);
     return texts[which];
 }
 
@@ -520,7 +520,7 @@ static void assert_recorded(by_generator *g, const by_weights *file, const char 
     assert_non_null(e);
     assert_true(e->rank == 2 && e->dim[0] == 1 && e->dim[1] <= 64);
     int n = (int)e->dim[1];
-    by_convert(expected, BY_I32, e->data, e->dtype, (size_t)n);
+    base_convert(expected, BY_I32, e->data, e->dtype, (size_t)n);
     by_generate_spec all = *spec;
     all.max_new_tokens = n - prompt;
     by_generate_result r = generate(g, &(const int32_t *){expected}, &prompt, &all);
@@ -559,18 +559,18 @@ static void texts_equal_the_reference(void **state)
 static void assert_stream(const char *bytes, const char *const *stops, int stop_count, const int *shown,
                           const char *text, bool stopped)
 {
-    by_tokenizer *t = by_tokenizer_new_bytes();
+    by_tokenizer *t = tok_new_bytes();
     assert_non_null(t);
-    by_stream s = {.tokenizer = t, .stops = stops, .stop_count = stop_count};
+    gen_stream s = {.tokenizer = t, .stops = stops, .stop_count = stop_count};
     for (int i = 0; bytes[i]; i++) {
-        assert_int_equal(by_stream_put(&s, (unsigned char)bytes[i]), BY_OK);
+        assert_int_equal(gen_stream_put(&s, (unsigned char)bytes[i]), BY_OK);
         if (shown)
             assert_int_equal(s.text.size, shown[i]);
     }
-    assert_int_equal(by_stream_end(&s), BY_OK);
+    assert_int_equal(gen_stream_end(&s), BY_OK);
     assert_string_equal(s.text.data ? s.text.data : "", text);
     assert_int_equal(s.stopped, stopped);
-    by_stream_free(&s);
+    gen_stream_free(&s);
     by_tokenizer_free(t);
 }
 

@@ -21,7 +21,7 @@ static void test_all_keys(void **state)
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
-        if (by_generation_key_kind(line) == BY_KEY_UNKNOWN)
+        if (gen_generation_key_kind(line) == GEN_KEY_UNKNOWN)
             fail_msg("%s has no place in src/infer/generation_keys.c", line);
         count++;
     }
@@ -49,7 +49,7 @@ static void test_values(void **state)
     for (int i = 0; i < BY_COUNT(cases); i++) {
         cJSON *json = cJSON_Parse(cases[i].json);
         assert_non_null(json);
-        by_status s = by_generation_keys_check(json);
+        by_status s = gen_generation_keys_check(json);
         assert_int_equal(s, cases[i].refused ? BY_ERR_UNSUPPORTED : BY_OK);
         if (cases[i].refused)
             assert_non_null(strstr(by_error_message(), cases[i].refused));
@@ -84,15 +84,15 @@ static void test_rules(void **state)
         {.suppressed = &token, .suppressed_count = 1},
         {.first_banned = &token, .first_banned_count = 1},
     };
-    assert_int_equal(BY_COUNT(specs), by_constraint_count);
-    assert_false(by_is_constrained(&(by_sampling){.repetition_penalty = 1, .decay = 1}));
+    assert_int_equal(BY_COUNT(specs), gen_constraint_count);
+    assert_false(gen_is_constrained(&(by_sampling){.repetition_penalty = 1, .decay = 1}));
     for (int i = 0; i < BY_COUNT(specs); i++) {
-        assert_true(by_is_constrained(&specs[i]));
-        assert_true(by_is_raised(&specs[i]) == (specs[i].decay > 1 || specs[i].remove_invalid));
+        assert_true(gen_is_constrained(&specs[i]));
+        assert_true(gen_is_raised(&specs[i]) == (specs[i].decay > 1 || specs[i].remove_invalid));
     }
-    assert_true(by_is_raised(&(by_sampling){.repetition_penalty = 0.5}));
-    assert_true(by_is_raised(&(by_sampling){.source_penalty = 2}));
-    assert_true(by_is_raised(&(by_sampling){.presence_penalty = -1}));
+    assert_true(gen_is_raised(&(by_sampling){.repetition_penalty = 0.5}));
+    assert_true(gen_is_raised(&(by_sampling){.source_penalty = 2}));
+    assert_true(gen_is_raised(&(by_sampling){.presence_penalty = -1}));
 }
 
 int main(void)

@@ -64,7 +64,7 @@ static float *gradient(const by_params *p, const char *name)
 {
     int i = by_params_find(p, name);
     assert_true(i >= 0);
-    float *out = by_alloc((size_t)p->list[i].count * sizeof *out);
+    float *out = base_alloc((size_t)p->list[i].count * sizeof *out);
     assert_non_null(out);
     assert_int_equal(by_params_get(p, i, BY_SLOT_GRAD, out), BY_OK);
     return out;
@@ -173,7 +173,7 @@ static by_program *decoder_program(by_params *params, float p, by_compile_spec s
 /* All gradients, flat, on the heap. */
 static float *all_gradients(const by_params *p)
 {
-    float *copy = by_alloc((size_t)p->elements * sizeof *copy);
+    float *copy = base_alloc((size_t)p->elements * sizeof *copy);
     assert_non_null(copy);
     memcpy(copy, p->grad, (size_t)p->elements * sizeof *copy);
     return copy;
@@ -268,7 +268,7 @@ static void test_tied(void **state)
         grads[0][0][i] += grads[0][1][i];
     close_to(grads[1][0], grads[0][0], V * C, 1e-6);
     for (int i = 0; i < 4; i++)
-        by_free(grads[i / 2][i % 2]);
+        base_free(grads[i / 2][i % 2]);
 }
 
 /* A gradient that reaches two parameters through an addition belongs to both: adding more to one must leave
@@ -295,8 +295,8 @@ static void test_shared_gradient(void **state)
         assert_true(dw[i] == want_w[i]);
         assert_true(du[i] == want_u[i]);
     }
-    by_free(dw);
-    by_free(du);
+    base_free(dw);
+    base_free(du);
     by_program_free(p);
     by_params_free(params);
 }
@@ -318,7 +318,7 @@ static void test_read_twice(void **state)
         float *d = gradient(params, "w");
         assert_true(fabsf(d[0] - 2) < 1e-6f &&
                     fabsf(d[1]) < 1e-6f); /* normed x is 1, -1; beta's gradient 1, 1 */
-        by_free(d);
+        base_free(d);
         by_program_free(p);
         by_params_free(params);
     }
@@ -346,8 +346,8 @@ static void test_fan_out(void **state)
         assert_true(fabsf(da[i] - vb[i]) < 1e-6f);
         assert_true(fabsf(db[i] - (va[i] + 4 * vb[i])) < 1e-5f);
     }
-    by_free(da);
-    by_free(db);
+    base_free(da);
+    base_free(db);
     by_program_free(p);
     by_params_free(params);
 }
@@ -368,7 +368,7 @@ static void test_unused(void **state)
     run(p);
     float *d = gradient(params, "idle");
     assert_true(d[0] == 0 && d[1] == 0);
-    by_free(d);
+    base_free(d);
     by_program_free(p);
     by_params_free(params);
 }
@@ -390,11 +390,11 @@ static void test_grad_add(void **state)
     for (int64_t i = 0; i < params->elements; i++)
         once[i] *= 2;
     for (int i = 0; i < params->count; i++) {
-        const by_param_info *info = &params->list[i];
+        const gr_param_info *info = &params->list[i];
         close_to(twice + info->offset, once + info->offset, info->count, 1e-5);
     }
-    by_free(once);
-    by_free(twice);
+    base_free(once);
+    base_free(twice);
     by_params_free(params);
 }
 
@@ -416,7 +416,7 @@ static void test_loss_scale(void **state)
         assert_true(d[i] == 512 * value[i]);
     assert_int_equal(by_read_f32(p, loss, &out), BY_OK); /* the loss itself is not scaled */
     assert_true(fabsf(out - (value[0] * value[0] + value[1] * value[1] + value[2] * value[2])) < 1e-5f);
-    by_free(d);
+    base_free(d);
     by_program_free(p);
     by_params_free(params);
 }
@@ -434,12 +434,12 @@ static void test_wide_sums(void **state)
     by_tensor *loss = by_cast(g, by_sum(g, by_concat(g, parts, 2, 0), 0), BY_F32);
     freeze(params);
     by_program *p = compile(g, (by_compile_spec){.loss = loss, .grads = BY_GRAD_STORE});
-    uint16_t big = by_f32_to_bf16(256);
+    uint16_t big = base_f32_to_bf16(256);
     by_write(p, x, &big, sizeof big);
     run(p);
     float *d = gradient(params, "w");
     assert_true(d[0] == 257); /* which bf16 does not have */
-    by_free(d);
+    base_free(d);
     by_program_free(p);
     by_params_free(params);
 }
@@ -452,7 +452,7 @@ static void test_recompute(void **state)
 {
     (void)state;
     static const float dropout[] = {0, 0.2f};
-    by_cpu *cpu = device->impl;
+    cpu_context *cpu = device->impl;
     const int gemm = cpu->gemm;
     cpu->gemm = BY_GEMM_OWN;
     for (int k = 0; k < BY_COUNT(dropout); k++) {
@@ -472,9 +472,9 @@ static void test_recompute(void **state)
         assert_true(fabsf(loss[2] - loss[0]) < 1e-5f);
         for (int i = 0; i < params->count; i++)
             close_to(c + params->list[i].offset, a + params->list[i].offset, params->list[i].count, 1e-5);
-        by_free(a);
-        by_free(b);
-        by_free(c);
+        base_free(a);
+        base_free(b);
+        base_free(c);
         by_params_free(params);
     }
     cpu->gemm = gemm;
@@ -510,8 +510,8 @@ static void test_fusion(void **state)
         float *b = decoder_gradients(params, dropout[k], (by_compile_spec){0}, &bytes, &loss[1]);
         for (int i = 0; i < params->count; i++)
             close_to(b + params->list[i].offset, a + params->list[i].offset, params->list[i].count, 1e-5);
-        by_free(a);
-        by_free(b);
+        base_free(a);
+        base_free(b);
         by_params_free(params);
     }
 }
@@ -548,7 +548,7 @@ static void extent(const by_graph *g, const by_tensor *root, int *first, int *la
     *first = root->node ? g->n_nodes : -1;
     *last = root->node ? -1 : g->n_nodes;
     for (int i = 0; i < g->n_nodes; i++) {
-        const by_node *n = g->nodes[i];
+        const gr_node *n = g->nodes[i];
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] && n->out[k]->root == root) {
                 *first = BY_MIN(*first, i);
@@ -570,29 +570,29 @@ static void check_plan(const by_program *p, bool reuses)
     static int first[MOST], last[MOST];
     int count = 0, taken_over = 0;
     for (int i = 0; i < g->n_leaves; i++)
-        if (g->leaves[i]->place == BY_PLACE_INPUT)
+        if (g->leaves[i]->place == GR_PLACE_INPUT)
             roots[count++] = g->leaves[i];
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++) {
             const by_tensor *t = g->nodes[i]->out[k];
-            taken_over += t && t->root != t && by_ops[g->nodes[i]->op].over >= 0;
-            if (t && t->root == t && t->place == BY_PLACE_PLANNED)
+            taken_over += t && t->root != t && gr_ops[g->nodes[i]->op].over >= 0;
+            if (t && t->root == t && t->place == GR_PLACE_PLANNED)
                 roots[count++] = t;
         }
     assert_true(count < MOST);
     size_t sum = 0;
     for (int i = 0; i < count; i++) {
-        size_t begin = roots[i]->offset, end = begin + by_tensor_bytes(roots[i]);
+        size_t begin = roots[i]->offset, end = begin + gr_tensor_bytes(roots[i]);
         extent(g, roots[i], &first[i], &last[i]);
-        sum += by_tensor_bytes(roots[i]);
+        sum += gr_tensor_bytes(roots[i]);
         assert_true(begin % 64 == 0 && end <= p->bytes);
         assert_ptr_equal(roots[i]->data, (char *)p->memory + begin);
         for (int j = 0; j < i; j++) {
             size_t other = roots[j]->offset;
-            if (first[i] <= last[j] && first[j] <= last[i] && begin < other + by_tensor_bytes(roots[j]) &&
+            if (first[i] <= last[j] && first[j] <= last[i] && begin < other + gr_tensor_bytes(roots[j]) &&
                 other < end)
-                fail_msg("%s (nodes %d to %d) and %s (nodes %d to %d) overlap", by_tensor_label(roots[i]),
-                         first[i], last[i], by_tensor_label(roots[j]), first[j], last[j]);
+                fail_msg("%s (nodes %d to %d) and %s (nodes %d to %d) overlap", gr_tensor_label(roots[i]),
+                         first[i], last[i], gr_tensor_label(roots[j]), first[j], last[j]);
         }
     }
     if (reuses) {
@@ -648,8 +648,8 @@ static void test_reuse(void **state)
     }
     assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);
     assert_memory_equal(grads[0], grads[1], (size_t)params->elements * sizeof(float));
-    by_free(grads[0]);
-    by_free(grads[1]);
+    base_free(grads[0]);
+    base_free(grads[1]);
     by_params_free(params);
 }
 
@@ -718,7 +718,7 @@ static void test_empty(void **state)
         float *d = gradient(params, by_params_name(params, i));
         for (int64_t k = 0; k < params->list[i].count; k++)
             assert_true(d[k] == 0);
-        by_free(d);
+        base_free(d);
     }
     by_program_free(p);
     by_params_free(params);
@@ -750,7 +750,7 @@ static void test_states(void **state)
     by_memory *memory[2] = {by_memory_new(device, 80), by_memory_new(device, 80)};
     assert_true(memory[0] && memory[1]);
     float x[4 * 12], full[16], last[4];
-    by_rng_fill_normal(x, BY_COUNT(x), 1, 2, 0, 1);
+    base_rng_fill_normal(x, BY_COUNT(x), 1, 2, 0, 1);
     by_tensor *in[3], *past[2], *out[2];
     by_program *fill =
         cached(params, memory, 3, &in[0], &past[0], NULL); /* its result interests nobody, its caches do */

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "io/curve.h"
-#include "io/events.h"
+#include "report/curve.h"
+#include "report/events.h"
 #include "base/json.h"
 #include "io/weights.h"
 
@@ -32,7 +32,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+    return base_dir_remove(folder) == BY_OK ? 0 : -1;
 }
 
 static const char *in_folder(const char *name)
@@ -45,8 +45,8 @@ static const char *in_folder(const char *name)
 /* The last call failed with this status and a message that holds the text. */
 static void assert_failed(by_status status, const char *text)
 {
-    if (by_error_status() != status || !strstr(by_error_message(), text))
-        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, text, (int)by_error_status(),
+    if (base_error_status() != status || !strstr(by_error_message(), text))
+        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, text, (int)base_error_status(),
                  by_error_message());
 }
 
@@ -54,13 +54,13 @@ static void assert_failed(by_status status, const char *text)
 
 static cJSON *parse(const char *text)
 {
-    return by_json_parse(text, strlen(text), "text");
+    return base_json_parse(text, strlen(text), "text");
 }
 
 static void refuse_json(const char *text, size_t size, const char *message)
 {
-    by_error_clear();
-    assert_null(by_json_parse(text, size, "text"));
+    base_error_clear();
+    assert_null(base_json_parse(text, size, "text"));
     assert_failed(BY_ERR_FORMAT, message);
 }
 
@@ -82,12 +82,12 @@ static void test_json_refuses(void **state)
                                           "1e+", "[0.5, 00]", ".5", "+1", "1-2"};
     for (int i = 0; i < BY_COUNT(numbers); i++)
         refuse_json(numbers[i], strlen(numbers[i]), "text: ");
-    char *deep = by_alloc(100000);
+    char *deep = base_alloc(100000);
     memset(deep, '[', 100000);
     refuse_json(deep, 100000, "JSON");
-    by_free(deep);
-    by_error_clear();
-    assert_null(by_json_load(in_folder("missing.json")));
+    base_free(deep);
+    base_error_clear();
+    assert_null(base_json_load(in_folder("missing.json")));
     assert_failed(BY_ERR_IO, "missing.json");
     cJSON *v = parse("\"\\\\u0000 \xe2\x82\xac\"");
     assert_non_null(v);
@@ -106,45 +106,45 @@ static void test_json_members(void **state)
     double d = 0;
     bool b = false;
     const char *s = NULL;
-    assert_int_equal(by_json_int(o, "n", 0, 0, 12, &i), BY_OK);
+    assert_int_equal(base_json_int(o, "n", 0, 0, 12, &i), BY_OK);
     assert_int_equal(i, 12);
-    assert_int_equal(by_json_int(o, "big", 0, 0, INT64_MAX, &i), BY_OK);
+    assert_int_equal(base_json_int(o, "big", 0, 0, INT64_MAX, &i), BY_OK);
     assert_true(i == 9007199254740991);
-    assert_int_equal(by_json_int(o, "no", -1, 0, 5, &i), BY_OK);
+    assert_int_equal(base_json_int(o, "no", -1, 0, 5, &i), BY_OK);
     assert_int_equal(i, -1);
-    assert_int_equal(by_json_int(o, "absent", 7, 0, 5, &i), BY_OK);
+    assert_int_equal(base_json_int(o, "absent", 7, 0, 5, &i), BY_OK);
     assert_int_equal(i, 7);
-    assert_int_equal(by_json_int(NULL, "n", 3, 0, 5, &i), BY_OK);
+    assert_int_equal(base_json_int(NULL, "n", 3, 0, 5, &i), BY_OK);
     assert_int_equal(i, 3);
-    assert_int_equal(by_json_int(o, "n", 0, 0, 11, &i), BY_ERR_FORMAT);
+    assert_int_equal(base_json_int(o, "n", 0, 0, 11, &i), BY_ERR_FORMAT);
     assert_failed(BY_ERR_FORMAT, "\"n\" is 12, expected an integer from 0 to 11");
-    assert_int_equal(by_json_int(o, "huge", 0, 0, INT64_MAX, &i), BY_ERR_FORMAT);
-    assert_int_equal(by_json_int(o, "half", 0, 0, 9, &i), BY_ERR_FORMAT);
+    assert_int_equal(base_json_int(o, "huge", 0, 0, INT64_MAX, &i), BY_ERR_FORMAT);
+    assert_int_equal(base_json_int(o, "half", 0, 0, 9, &i), BY_ERR_FORMAT);
     assert_failed(BY_ERR_FORMAT, "\"half\" is 0.5");
-    assert_int_equal(by_json_int(o, "s", 0, 0, 9, &i), BY_ERR_FORMAT);
+    assert_int_equal(base_json_int(o, "s", 0, 0, 9, &i), BY_ERR_FORMAT);
     assert_failed(BY_ERR_FORMAT, "\"s\" is \"abc\"");
-    assert_int_equal(by_json_int(o, "inf", 0, 0, INT64_MAX, &i), BY_ERR_FORMAT);
+    assert_int_equal(base_json_int(o, "inf", 0, 0, INT64_MAX, &i), BY_ERR_FORMAT);
     assert_int_equal(i, 3);
 
-    assert_int_equal(by_json_double(o, "half", 0, 0, 1, &d), BY_OK);
+    assert_int_equal(base_json_double(o, "half", 0, 0, 1, &d), BY_OK);
     assert_true(d == 0.5);
-    assert_int_equal(by_json_double(o, "no", 2, 0, 1, &d), BY_OK);
+    assert_int_equal(base_json_double(o, "no", 2, 0, 1, &d), BY_OK);
     assert_true(d == 2);
-    assert_int_equal(by_json_double(o, "half", 0, 0.6, 1, &d), BY_ERR_FORMAT);
-    assert_int_equal(by_json_double(o, "yes", 0, 0, 1, &d), BY_ERR_FORMAT);
+    assert_int_equal(base_json_double(o, "half", 0, 0.6, 1, &d), BY_ERR_FORMAT);
+    assert_int_equal(base_json_double(o, "yes", 0, 0, 1, &d), BY_ERR_FORMAT);
     assert_failed(BY_ERR_FORMAT, "\"yes\" is true");
 
-    assert_int_equal(by_json_bool(o, "yes", false, &b), BY_OK);
+    assert_int_equal(base_json_bool(o, "yes", false, &b), BY_OK);
     assert_true(b);
-    assert_int_equal(by_json_bool(o, "no", true, &b), BY_OK);
+    assert_int_equal(base_json_bool(o, "no", true, &b), BY_OK);
     assert_true(b);
-    assert_int_equal(by_json_bool(o, "n", true, &b), BY_ERR_FORMAT);
+    assert_int_equal(base_json_bool(o, "n", true, &b), BY_ERR_FORMAT);
 
-    assert_int_equal(by_json_string(o, "s", NULL, &s), BY_OK);
+    assert_int_equal(base_json_string(o, "s", NULL, &s), BY_OK);
     assert_string_equal(s, "abc");
-    assert_int_equal(by_json_string(o, "no", "x", &s), BY_OK);
+    assert_int_equal(base_json_string(o, "no", "x", &s), BY_OK);
     assert_string_equal(s, "x");
-    assert_int_equal(by_json_string(o, "n", NULL, &s), BY_ERR_FORMAT);
+    assert_int_equal(base_json_string(o, "n", NULL, &s), BY_ERR_FORMAT);
     cJSON_Delete(o);
 }
 
@@ -156,25 +156,25 @@ static void test_json_print(void **state)
         "\"t\":[true,false,null],\"s\":\"q\\\" \\\\ \\n \\u0001 \xe2\x82\xac\"}";
     cJSON *o = parse(text);
     assert_non_null(o);
-    by_buf b = {0};
-    assert_int_equal(by_json_print(&b, o, false), BY_OK);
+    base_buf b = {0};
+    assert_int_equal(base_json_print(&b, o, false), BY_OK);
     assert_string_equal(b.data, text);
-    by_buf_free(&b);
-    assert_int_equal(by_json_write(in_folder("x.json"), o), BY_OK);
+    base_buf_free(&b);
+    assert_int_equal(base_json_write(in_folder("x.json"), o), BY_OK);
     cJSON_Delete(o);
 
     o = parse("{\"b\": [1, {\"c\": null}], \"a\": 2.5}");
-    assert_int_equal(by_json_print(&b, o, true), BY_OK);
+    assert_int_equal(base_json_print(&b, o, true), BY_OK);
     assert_string_equal(b.data,
                         "{\n  \"b\": [\n    1,\n    {\n      \"c\": null\n    }\n  ],\n  \"a\": 2.5\n}");
-    by_buf_free(&b);
+    base_buf_free(&b);
     cJSON_Delete(o);
 
-    o = by_json_load(in_folder("x.json"));
+    o = base_json_load(in_folder("x.json"));
     assert_non_null(o);
-    assert_int_equal(by_json_print(&b, o, false), BY_OK);
+    assert_int_equal(base_json_print(&b, o, false), BY_OK);
     assert_string_equal(b.data, text);
-    by_buf_free(&b);
+    base_buf_free(&b);
     cJSON_Delete(o);
 
     /* The type and the digits of a number survive, also in a copy and beside new members. */
@@ -183,30 +183,30 @@ static void test_json_print(void **state)
     o = parse(text);
     cJSON *copy = cJSON_Duplicate(o, true);
     cJSON_Delete(o);
-    assert_true(by_json_put(copy, "b", cJSON_CreateNumber(2)));
-    assert_true(by_json_put(copy, "n", cJSON_CreateNumber(3)));
-    assert_int_equal(by_json_print(&b, copy, false), BY_OK);
+    assert_true(base_json_put(copy, "b", cJSON_CreateNumber(2)));
+    assert_true(base_json_put(copy, "n", cJSON_CreateNumber(3)));
+    assert_int_equal(base_json_print(&b, copy, false), BY_OK);
     assert_string_equal(b.data, "{\"a\":1.0,\"b\":2,\"s\":\"1.0 \\\" 2\",\"c\":[1e5,-0.0,2.5,{\"d\":"
                                 "1000000000000000019884624838656}],\"e\":-3.00,\"n\":3}");
-    by_buf_free(&b);
+    base_buf_free(&b);
     cJSON_Delete(copy);
 
-    by_json_quote(&b, "a\xff\xe2\x82z");
+    base_json_quote(&b, "a\xff\xe2\x82z");
     assert_string_equal(b.data, "\"a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\"");
-    by_buf_free(&b);
+    base_buf_free(&b);
 
-    by_rng r = by_rng_make(1, 0);
+    base_rng r = base_rng_make(1, 0);
     for (int i = 0; i < 2000; i++) {
-        uint64_t bits = by_rng_u64(&r);
+        uint64_t bits = base_rng_u64(&r);
         double d;
         memcpy(&d, &bits, sizeof d);
         if (!isfinite(d))
             continue;
         cJSON *n = cJSON_CreateNumber(d);
-        assert_int_equal(by_json_print(&b, n, false), BY_OK);
+        assert_int_equal(base_json_print(&b, n, false), BY_OK);
         assert_true(strtod(b.data, NULL) == d);
         cJSON_Delete(n);
-        by_buf_free(&b);
+        base_buf_free(&b);
     }
 }
 
@@ -216,7 +216,7 @@ static void test_json_print(void **state)
 static uint8_t *container(const char *header, size_t n, size_t *size)
 {
     size_t h = strlen(header);
-    uint8_t *bytes = by_alloc_zero(8 + h + n, 1);
+    uint8_t *bytes = base_alloc_zero(8 + h + n, 1);
     assert_non_null(bytes);
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)((uint64_t)h >> 8 * i);
@@ -229,10 +229,10 @@ static void refuse(const char *header, size_t n, by_status status, const char *m
 {
     size_t size;
     uint8_t *bytes = container(header, n, &size);
-    by_error_clear();
+    base_error_clear();
     assert_null(by_weights_open_memory(bytes, size, "m"));
     assert_failed(status, message);
-    by_free(bytes);
+    base_free(bytes);
 }
 
 static void accept(const char *header, size_t n, int count)
@@ -244,7 +244,7 @@ static void accept(const char *header, size_t n, int count)
         fail_msg("%s: %s", header, by_error_message());
     assert_int_equal(by_weights_count(s), count);
     by_weights_free(s);
-    by_free(bytes);
+    base_free(bytes);
 }
 
 #define T(dtype, shape, begin, end) \
@@ -302,7 +302,7 @@ static void test_st_headers(void **state)
     refuse("{\"__metadata__\":{\"a\":1}}", 0, BY_ERR_FORMAT, "metadata \"a\" is not a string");
     refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, BY_ERR_FORMAT, "there twice");
 
-    by_error_clear();
+    base_error_clear();
     assert_null(by_weights_open_memory("\x02\0\0\0\0\0\0", 7, "m"));
     assert_failed(BY_ERR_FORMAT, "too short");
     assert_null(by_weights_open_memory("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "m"));
@@ -363,21 +363,21 @@ static void test_st_round_trip(void **state)
         turned[i] = e[5 - i];
     assert_int_equal(by_weights_write(in_folder("again.safetensors"), turned, 6, meta), BY_OK);
     size_t n1, n2;
-    char *a = by_file_read(in_folder("model.safetensors"), 1 << 20, &n1);
-    char *b = by_file_read(in_folder("again.safetensors"), 1 << 20, &n2);
+    char *a = base_file_read(in_folder("model.safetensors"), 1 << 20, &n1);
+    char *b = base_file_read(in_folder("again.safetensors"), 1 << 20, &n2);
     assert_int_equal(n1, n2);
     assert_memory_equal(a, b, n1);
 
     /* No prefix of the file is a file. */
     for (size_t n = 0; n < n1; n++) {
-        char *part = by_alloc(n);
+        char *part = base_alloc(n);
         memcpy(part, a, n);
         assert_null(by_weights_open_memory(part, n, "part"));
-        assert_int_equal(by_error_status(), BY_ERR_FORMAT);
-        by_free(part);
+        assert_int_equal(base_error_status(), BY_ERR_FORMAT);
+        base_free(part);
     }
-    by_free(a);
-    by_free(b);
+    base_free(a);
+    base_free(b);
 }
 
 static void test_st_write_refuses(void **state)
@@ -407,7 +407,7 @@ static void test_st_write_refuses(void **state)
     const char *const twice[] = {"k", "1", "k", "2", NULL}, *const odd[] = {"k", NULL};
     assert_int_equal(by_weights_write(path, &good, 1, twice), BY_ERR_ARGUMENT);
     assert_int_equal(by_weights_write(path, &good, 1, odd), BY_ERR_ARGUMENT);
-    assert_false(by_file_exists(path));
+    assert_false(base_file_exists(path));
     assert_int_equal(by_weights_write(in_folder("no/such/dir.safetensors"), &good, 1, NULL), BY_ERR_IO);
     assert_int_equal(by_weights_write(in_folder("none.safetensors"), NULL, 0, NULL), BY_OK);
     by_weights *s = by_weights_open(in_folder("none.safetensors"));
@@ -419,15 +419,15 @@ static void test_st_write_refuses(void **state)
 
 static void write_text(const char *name, const char *text)
 {
-    assert_int_equal(by_file_write(in_folder(name), text, strlen(text)), BY_OK);
+    assert_int_equal(base_file_write(in_folder(name), text, strlen(text)), BY_OK);
 }
 
 static void refuse_index(const char *text, const char *message)
 {
     write_text("model.safetensors.index.json", text);
-    by_error_clear();
+    base_error_clear();
     assert_null(by_weights_open(folder));
-    assert_int_not_equal(by_error_status(), BY_OK);
+    assert_int_not_equal(base_error_status(), BY_OK);
     if (!strstr(by_error_message(), message))
         fail_msg("expected \"%s\": %s", message, by_error_message());
 }
@@ -435,7 +435,7 @@ static void refuse_index(const char *text, const char *message)
 static void test_st_shards(void **state)
 {
     (void)state;
-    by_error_clear();
+    base_error_clear();
     assert_null(by_weights_open(folder));
     assert_failed(BY_ERR_IO, "no model.safetensors and no pytorch_model.bin");
     by_weight one[] = {{.name = "b", .dtype = BY_F32, .rank = 1, .dim = {2}, .data = F, .bytes = 8},
@@ -484,14 +484,14 @@ static void test_st_large(void **state)
     (void)state;
     size_t size;
     uint8_t *head = container("{\"w\":" T("F32", "[125,1000000]", 0, 500000000) "}", 0, &size);
-    assert_int_equal(by_file_write(in_folder("large.safetensors"), head, size), BY_OK);
-    by_free(head);
+    assert_int_equal(base_file_write(in_folder("large.safetensors"), head, size), BY_OK);
+    base_free(head);
     assert_int_equal(truncate(in_folder("large.safetensors"), (off_t)size + 500000000), 0);
     long before = resident_pages();
-    double start = by_seconds();
+    double start = base_seconds();
     by_weights *s = by_weights_open(in_folder("large.safetensors"));
     assert_non_null(s);
-    assert_true(by_seconds() - start < 1); /* some tenths of a millisecond, on a machine that is not busy */
+    assert_true(base_seconds() - start < 1); /* some tenths of a millisecond, on a machine that is not busy */
     assert_true((resident_pages() - before) * sysconf(_SC_PAGESIZE) < 4 << 20);
     float last = 1;
     assert_int_equal(by_weight_read(by_weights_at(s, 0), 124999999, 1, &last, BY_F32), BY_OK);
@@ -509,7 +509,7 @@ static void test_st_fixtures(void **state)
              shared ? shared : BY_SOURCE_DIR "/../shared");
     char **paths = NULL;
     int count = 0;
-    if (by_glob(pattern, &paths, &count) != BY_OK) {
+    if (base_glob(pattern, &paths, &count) != BY_OK) {
         print_message("%s: not there, skipped\n", pattern);
         skip();
     }
@@ -536,7 +536,7 @@ static void test_st_fixtures(void **state)
         by_weights_free(copy);
         by_weights_free(s);
     }
-    by_paths_free(paths, count);
+    base_paths_free(paths, count);
 }
 
 /* ---- event files: read back by the definition of the format, bit by bit ---------------------- */
@@ -650,25 +650,25 @@ static void test_events(void **state)
     assert_int_equal(crc_bitwise((const uint8_t *)"123456789", 9), 0xe3069283u);
     assert_int_equal(crc_bitwise(ones, 32), 0x62a8ab43u); /* RFC 3720, B.4 */
 
-    by_events *e = by_events_open(in_folder("logs/run"));
+    report_events *e = report_events_open(in_folder("logs/run"));
     assert_non_null(e);
-    by_events *second = by_events_open(in_folder("logs/run"));
+    report_events *second = report_events_open(in_folder("logs/run"));
     assert_non_null(second);
-    assert_string_not_equal(by_events_path(e), by_events_path(second));
-    assert_int_equal(by_events_close(second), BY_OK);
-    assert_non_null(strstr(by_events_path(e), "/events.out.tfevents."));
+    assert_string_not_equal(report_events_path(e), report_events_path(second));
+    assert_int_equal(report_events_close(second), BY_OK);
+    assert_non_null(strstr(report_events_path(e), "/events.out.tfevents."));
 
     static char tag[300];
     memset(tag, 'x', sizeof tag - 1);
-    assert_int_equal(by_events_scalar(e, 0, "train/loss", 10.5), BY_OK);
-    assert_int_equal(by_events_scalar(e, 300, "train/loss", NAN), BY_OK);
-    assert_int_equal(by_events_scalar(e, INT64_C(1) << 40, tag, -0.125), BY_OK);
-    assert_int_equal(by_events_flush(e), BY_OK);
+    assert_int_equal(report_events_scalar(e, 0, "train/loss", 10.5), BY_OK);
+    assert_int_equal(report_events_scalar(e, 300, "train/loss", NAN), BY_OK);
+    assert_int_equal(report_events_scalar(e, INT64_C(1) << 40, tag, -0.125), BY_OK);
+    assert_int_equal(report_events_flush(e), BY_OK);
     size_t size;
-    char *text = by_file_read(by_events_path(e), 1 << 20, &size);
+    char *text = base_file_read(report_events_path(e), 1 << 20, &size);
     assert_non_null(text);
-    assert_int_equal(by_events_close(e), BY_OK);
-    assert_int_equal(by_events_close(NULL), BY_OK);
+    assert_int_equal(report_events_close(e), BY_OK);
+    assert_int_equal(report_events_close(NULL), BY_OK);
 
     const uint8_t *p = (const uint8_t *)text, *end = p + size;
     size_t n;
@@ -684,16 +684,16 @@ static void test_events(void **state)
     r = take_record(&p, end, &n);
     check_scalar(r, n, INT64_C(1) << 40, tag, -0.125f);
     assert_ptr_equal(p, end);
-    by_free(text);
+    base_free(text);
 
     write_text("plain", "x");
-    assert_null(by_events_open(in_folder("plain/sub")));
+    assert_null(report_events_open(in_folder("plain/sub")));
 }
 
 static void test_events_disk_full(void **state)
 {
     (void)state;
-    by_events *e = by_events_open(in_folder("full"));
+    report_events *e = report_events_open(in_folder("full"));
     assert_non_null(e);
     /* Every write to the stream fails from here on, as on a full disk: the descriptor leads to /dev/full. */
     char link[64], target[1024];
@@ -708,17 +708,17 @@ static void test_events_disk_full(void **state)
     if (fd < 0 || !full) {
         if (full)
             fclose(full);
-        by_events_close(e);
+        report_events_close(e);
         skip();
     }
     assert_int_equal(dup2(fileno(full), fd), fd);
     fclose(full);
-    assert_int_equal(by_events_scalar(e, 1, "a", 1), BY_OK);
-    assert_int_equal(by_events_flush(e), BY_ERR_IO);
+    assert_int_equal(report_events_scalar(e, 1, "a", 1), BY_OK);
+    assert_int_equal(report_events_flush(e), BY_ERR_IO);
     assert_failed(BY_ERR_IO, "tfevents");
-    assert_int_equal(by_events_scalar(e, 2, "a", 1), BY_ERR_IO);
+    assert_int_equal(report_events_scalar(e, 2, "a", 1), BY_ERR_IO);
     assert_failed(BY_ERR_IO, "earlier error");
-    by_events_close(e);
+    report_events_close(e);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -731,10 +731,10 @@ static size_t occurrences(const char *text, const char *what)
     return n;
 }
 
-static char *svg_of(const by_curve *c)
+static char *svg_of(const report_curve *c)
 {
-    assert_int_equal(by_curve_svg(in_folder("c.svg"), c), BY_OK);
-    char *text = by_file_read(in_folder("c.svg"), 4 << 20, NULL);
+    assert_int_equal(report_curve_svg(in_folder("c.svg"), c), BY_OK);
+    char *text = base_file_read(in_folder("c.svg"), 4 << 20, NULL);
     assert_non_null(text);
     assert_int_equal(occurrences(text, "<svg"), 1);
     assert_int_equal(occurrences(text, "<g"), occurrences(text, "</g>"));
@@ -745,9 +745,9 @@ static char *svg_of(const by_curve *c)
 }
 
 /* One panel: as many lines as a plot has, and after the legend none wider than the width. */
-static void check_text(const by_curve *c, int width)
+static void check_text(const report_curve *c, int width)
 {
-    char *text = by_curve_text(c, width);
+    char *text = report_curve_text(c, width);
     assert_non_null(text);
     int lines = 0, columns = 0;
     for (const char *p = text; *p; p++)
@@ -758,7 +758,7 @@ static void check_text(const by_curve *c, int width)
             assert_true(++columns <= BY_MAX(width, 24) || lines == 0);
         }
     assert_int_equal(lines, 1 + 10 + 3);
-    by_free(text);
+    base_free(text);
 }
 
 /* The first path of a class, from its d=" on. */
@@ -772,21 +772,21 @@ static const char *path_of(const char *svg, const char *class)
 static void test_curve_small(void **state)
 {
     (void)state;
-    by_curve_panel p = {.y_label = "loss"};
-    by_curve c = {.title = "a < b & c", .x_label = "step", .panels = &p, .count = 1};
+    report_curve_panel p = {.y_label = "loss"};
+    report_curve c = {.title = "a < b & c", .x_label = "step", .panels = &p, .count = 1};
     char *text = svg_of(&c);
     assert_non_null(strstr(text, "no data yet"));
     assert_int_equal(occurrences(text, "a &#60; b &#38; c"), 2); /* shown, and for screen readers */
-    by_free(text);
+    base_free(text);
     check_text(&c, 40);
 
     double x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {5, NAN, 4, INFINITY, -1e308, 3, 2.5, 2};
-    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = 1};
+    report_curve_series s = {.name = "loss", .x = x, .y = y, .count = 1};
     p.series = &s;
     p.count = 1;
     text = svg_of(&c);
     assert_null(strstr(text, "no data yet"));
-    by_free(text);
+    base_free(text);
     check_text(&c, 60);
 
     /* Points that are not finite are left out: 5 4 3 2.5 2. */
@@ -799,19 +799,19 @@ static void test_curve_small(void **state)
     }
     assert_int_equal(moves, 1);
     assert_int_equal(lines, 4);
-    by_free(text);
+    base_free(text);
     check_text(&c, 60);
     check_text(&c, -5);
 
     /* Only NaN; equal values; equal values of 0; a value too small to divide by. */
     double same[3] = {2, 2, 2}, bad[3] = {NAN, NAN, NAN}, zero[3] = {0, 0, 0}, tiny[1] = {1e-310};
-    by_curve_series odd[] = {{.name = "bad", .x = x, .y = bad, .count = 3},
-                             {.name = "same", .x = same, .y = same, .count = 3, .exact = true},
-                             {.name = "zero", .x = zero, .y = zero, .count = 3},
-                             {.name = "tiny", .x = x, .y = tiny, .count = 1}};
+    report_curve_series odd[] = {{.name = "bad", .x = x, .y = bad, .count = 3},
+                                 {.name = "same", .x = same, .y = same, .count = 3, .exact = true},
+                                 {.name = "zero", .x = zero, .y = zero, .count = 3},
+                                 {.name = "tiny", .x = x, .y = tiny, .count = 1}};
     for (int i = 0; i < BY_COUNT(odd); i++) {
         p.series = &odd[i];
-        by_free(svg_of(&c));
+        base_free(svg_of(&c));
         check_text(&c, 30);
     }
 }
@@ -827,20 +827,20 @@ static void test_curve_ticks(void **state)
 {
     (void)state;
     double x[2] = {0, 3000}, y[2] = {2.2, 3.9};
-    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = 2};
-    by_curve_panel p = {.y_label = "loss (nats per token)", .series = &s, .count = 1};
-    by_curve c = {.x_label = "step", .panels = &p, .count = 1};
+    report_curve_series s = {.name = "loss", .x = x, .y = y, .count = 2};
+    report_curve_panel p = {.y_label = "loss (nats per token)", .series = &s, .count = 1};
+    report_curve c = {.x_label = "step", .panels = &p, .count = 1};
     char *text = svg_of(&c);
     static const char *const small[] = {">0<",    ">500<", ">1k<",  ">1.5k<", ">2k<",
                                         ">2.5k<", ">3k<",  ">2.2<", ">3<",    ">3.8<"};
     assert_ticks(text, small, BY_COUNT(small));
-    by_free(text);
+    base_free(text);
     x[0] = 2000000;
     x[1] = 2000100;
     text = svg_of(&c);
     static const char *const near[] = {">2M<", ">2.00002M<", ">2.0001M<"};
     assert_ticks(text, near, BY_COUNT(near));
-    by_free(text);
+    base_free(text);
 }
 
 /* Panels: an axis of their own each, one horizontal axis, colours that go on, dots for exact values. */
@@ -848,11 +848,12 @@ static void test_curve_panels(void **state)
 {
     (void)state;
     double x[3] = {10, 20, 30}, loss[3] = {3, 2, 1}, held[3] = {3, 2.5, 2}, accuracy[3] = {0.5, 0.75, 0.7};
-    by_curve_series s[] = {{.name = "training loss", .x = x, .y = loss, .count = 3},
-                           {.name = "held-out loss", .x = x, .y = held, .count = 3, .exact = true},
-                           {.name = "held-out accuracy", .x = x, .y = accuracy, .count = 3, .exact = true}};
-    by_curve_panel p[] = {{"loss (nats per example)", s, 2}, {"accuracy (0 to 1)", s + 2, 1}};
-    by_curve c = {.title = "BERT", .x_label = "step", .panels = p, .count = 2};
+    report_curve_series s[] = {
+        {.name = "training loss", .x = x, .y = loss, .count = 3},
+        {.name = "held-out loss", .x = x, .y = held, .count = 3, .exact = true},
+        {.name = "held-out accuracy", .x = x, .y = accuracy, .count = 3, .exact = true}};
+    report_curve_panel p[] = {{"loss (nats per example)", s, 2}, {"accuracy (0 to 1)", s + 2, 1}};
+    report_curve c = {.title = "BERT", .x_label = "step", .panels = p, .count = 2};
     char *svg = svg_of(&c);
     static const char *const texts[] = {">BERT</text>",
                                         ">step</text>",
@@ -869,7 +870,7 @@ static void test_curve_panels(void **state)
     assert_int_equal(occurrences(svg, ">30<"), 1); /* the steps are written once */
     for (int i = 0; i < 3; i++) {
         char group[32];
-        by_format(group, sizeof group, "<g class=\"s%d\">", i);
+        base_format(group, sizeof group, "<g class=\"s%d\">", i);
         assert_int_equal(occurrences(svg, group), 1);
     }
     /* Three dots for the accuracy, below the losses: the first the lowest, the second the highest. */
@@ -880,38 +881,38 @@ static void test_curve_panels(void **state)
                      6);
     assert_true(at[0][0] < at[1][0] && at[1][0] < at[2][0]);
     assert_true(at[0][1] > at[2][1] && at[2][1] > at[1][1] && at[1][1] > 500);
-    by_free(svg);
+    base_free(svg);
 
-    char *text = by_curve_text(&c, 76);
+    char *text = report_curve_text(&c, 76);
     assert_non_null(text);
     assert_non_null(strstr(text, "  loss (nats per example)   ⠤⠒ training loss 1."));
     assert_non_null(strstr(text, "   ● held-out loss 2\n"));
     assert_non_null(strstr(text, "  accuracy (0 to 1)   ● held-out accuracy 0.7\n"));
     assert_int_equal(occurrences(text, "\n"), 1 + 10 + 1 + 6 + 3);
     assert_int_equal(occurrences(text, "●"), 2 + 6);
-    by_free(text);
+    base_free(text);
 }
 
 static void test_curve_million(void **state)
 {
     (void)state;
     size_t n = 1000000;
-    double *x = by_alloc(n * sizeof *x), *y = by_alloc(n * sizeof *y);
+    double *x = base_alloc(n * sizeof *x), *y = base_alloc(n * sizeof *y);
     assert_true(x && y);
-    by_rng r = by_rng_make(7, 0);
+    base_rng r = base_rng_make(7, 0);
     for (size_t i = 0; i < n; i++) {
         x[i] = (double)(i + 1);
-        y[i] = 2 + 8 / sqrt((double)(i + 1)) + 0.1 * by_rng_uniform(&r);
+        y[i] = 2 + 8 / sqrt((double)(i + 1)) + 0.1 * base_rng_uniform(&r);
     }
     y[n / 3] = 9.5;  /* the only spike must survive the reduction */
     y[n / 2] = 2000; /* and one that is far outside must not flatten the rest */
-    by_curve_series s = {.name = "loss", .x = x, .y = y, .count = n, .exact = true};
-    by_curve_panel p = {.series = &s, .count = 1};
-    by_curve c = {.panels = &p, .count = 1};
+    report_curve_series s = {.name = "loss", .x = x, .y = y, .count = n, .exact = true};
+    report_curve_panel p = {.series = &s, .count = 1};
+    report_curve c = {.panels = &p, .count = 1};
     char *text = svg_of(&c);
     assert_non_null(strstr(text, ">2k<")); /* exact values are all shown */
     assert_true(strlen(text) < 200000);
-    by_free(text);
+    base_free(text);
     s.exact = false;
     text = svg_of(&c);
     assert_true(strlen(text) < 200000);
@@ -928,21 +929,21 @@ static void test_curve_million(void **state)
         }
     }
     assert_true(spike);
-    by_free(text);
+    base_free(text);
     check_text(&c, 80);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
 }
 
 static void test_curve_text(void **state)
 {
     (void)state;
     double ends[2] = {0, 10}, x[3] = {0, 5, 10}, y[3] = {10, 5, 0};
-    by_curve_series s[] = {{.name = "up", .x = ends, .y = ends, .count = 2},
-                           {.name = "down", .x = x, .y = y, .count = 3, .exact = true}};
-    by_curve_panel p = {.y_label = "y", .series = s, .count = 2};
-    by_curve c = {.title = "T", .x_label = "step", .panels = &p, .count = 1};
-    char *text = by_curve_text(&c, 30);
+    report_curve_series s[] = {{.name = "up", .x = ends, .y = ends, .count = 2},
+                               {.name = "down", .x = x, .y = y, .count = 3, .exact = true}};
+    report_curve_panel p = {.y_label = "y", .series = s, .count = 2};
+    report_curve c = {.title = "T", .x_label = "step", .panels = &p, .count = 1};
+    char *text = report_curve_text(&c, 30);
     /* The average of 0 and 10 reaches 10 / 1.04; the range is [0, 10.5]. */
     assert_string_equal(text, "         y   ⠤⠒ up 9.615   ● down 0\n"
                               "     10 ┤●                   ⢀\n"
@@ -958,7 +959,7 @@ static void test_curve_text(void **state)
                               "        └┬─────────┬─────────┬\n"
                               "         0         5        10\n"
                               "                 step\n");
-    by_free(text);
+    base_free(text);
 }
 
 int main(void)

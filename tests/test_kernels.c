@@ -14,7 +14,7 @@ static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {5, 64}, {2, 1025}, {37, 1003
 static void check_function(float (*f)(float), double (*exact)(double))
 {
     for (uint64_t u = 0; u < 0x100000000u; u += 2039) { /* a prime: all exponents, many fractions */
-        const float x = by_float((uint32_t)u), got = f(x);
+        const float x = cpu_float((uint32_t)u), got = f(x);
         const double want = exact((double)x);
         if (want != want || isinf((float)want)) {
             assert_true(want != want ? got != got : got == (float)want);
@@ -28,33 +28,33 @@ static void check_function(float (*f)(float), double (*exact)(double))
 static void test_functions(void **state)
 {
     (void)state;
-    check_function(by_expf, exp);
-    check_function(by_tanhf, tanh);
-    check_function(by_erff, erf);
+    check_function(cpu_expf, exp);
+    check_function(cpu_tanhf, tanh);
+    check_function(cpu_erff, erf);
 }
 
 static void test_16_bits(void **state)
 {
     (void)state;
     for (uint32_t h = 0; h < 65536; h++)
-        assert_int_equal(by_bits(by_f16_load((uint16_t)h)), by_bits(by_f16_to_f32((uint16_t)h)));
+        assert_int_equal(cpu_bits(cpu_f16_load((uint16_t)h)), cpu_bits(base_f16_to_f32((uint16_t)h)));
     for (uint64_t u = 0; u < 0x100000000u; u += 1021) {
-        const float f = by_float((uint32_t)u);
-        assert_int_equal(by_f16_store(f), by_f32_to_f16(f));
-        assert_int_equal(by_bf16_store(f), by_f32_to_bf16(f));
+        const float f = cpu_float((uint32_t)u);
+        assert_int_equal(cpu_f16_store(f), base_f32_to_f16(f));
+        assert_int_equal(cpu_bf16_store(f), base_f32_to_bf16(f));
     }
 }
 
 static void test_random_span(void **state)
 {
     (void)state;
-    const by_exec e = {.seed = TEST_SEED, .step = TEST_STEP};
-    const by_node n = {.rng = 9};
+    const gr_exec e = {.seed = TEST_SEED, .step = TEST_STEP};
+    const gr_node n = {.rng = 9};
     for (uint64_t first = 0x3fffffff0u; first < 0x3fffffff6u; first++) { /* across a carry of the counter */
         uint32_t buffer[BY_RANDOM_PLACES];
-        const uint32_t *w = by_random_span(&e, &n, first, BY_RANDOM_SPAN, buffer);
+        const uint32_t *w = cpu_random_span(&e, &n, first, BY_RANDOM_SPAN, buffer);
         for (uint64_t i = 0; i < BY_RANDOM_SPAN; i++)
-            assert_int_equal(w[i], by_random4(&e, &n, (first + i) / 4).v[(first + i) % 4]);
+            assert_int_equal(w[i], cpu_random4(&e, &n, (first + i) / 4).v[(first + i) % 4]);
     }
 }
 
@@ -94,8 +94,8 @@ static void check_permute(const kernel_set *set, by_dtype type)
         {2, {0, 4}, {1, 0}},
     };
     for (int k = 0; k < BY_COUNT(c); k++) {
-        pool p = {.rng = by_rng_make(1, (uint64_t)k)};
-        by_permute_attr a;
+        pool p = {.rng = base_rng_make(1, (uint64_t)k)};
+        gr_permute_attr a;
         int64_t dim[5];
         for (int i = 0; i < c[k].rank; i++) {
             a.order[i] = c[k].order[i];
@@ -104,8 +104,8 @@ static void check_permute(const kernel_set *set, by_dtype type)
         by_tensor *x = tensor_of(&p, type, c[k].rank, c[k].dim), *y = tensor_of(&p, type, c[k].rank, dim);
         const size_t size = by_dtype_size(type);
         for (size_t i = 0; i < (size_t)count_of(x) * size; i++)
-            ((unsigned char *)x->data)[i] = (unsigned char)by_rng_u32(&p.rng);
-        by_node n = {.op = BY_OP_PERMUTE, .in = {x}, .out = {y}, .attr = &a};
+            ((unsigned char *)x->data)[i] = (unsigned char)base_rng_u32(&p.rng);
+        gr_node n = {.op = GR_OP_PERMUTE, .in = {x}, .out = {y}, .attr = &a};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         for (int64_t i = 0; i < count_of(y); i++)
             assert_memory_equal((char *)y->data + (size_t)i * size,
@@ -130,11 +130,11 @@ static void check_blocks(const kernel_set *set, by_dtype type)
 {
     for (int axis = 0; axis < 3; axis++) {
         for (int64_t big = 1; big <= 40; big += 39) {
-            pool p = {.rng = by_rng_make(2, (uint64_t)axis)};
+            pool p = {.rng = base_rng_make(2, (uint64_t)axis)};
             const size_t size = by_dtype_size(type);
             int64_t dim[3] = {4, 5, 6 * big}, parts[3] = {1, 3, 2}, at = 0;
             by_tensor *part[3], *whole;
-            by_slice_attr a = {.axis = axis};
+            gr_slice_attr a = {.axis = axis};
             for (int i = 0; i < 3; i++) {
                 dim[axis] = parts[i];
                 part[i] = tensor_of(&p, type, 3, dim);
@@ -142,21 +142,21 @@ static void check_blocks(const kernel_set *set, by_dtype type)
             }
             dim[axis] = 6;
             whole = tensor_of(&p, type, 3, dim);
-            by_node join = {
-                .op = BY_OP_CONCAT, .in = {part[0], part[1], part[2]}, .out = {whole}, .attr = &a};
+            gr_node join = {
+                .op = GR_OP_CONCAT, .in = {part[0], part[1], part[2]}, .out = {whole}, .attr = &a};
             assert_int_equal(run_node(&p, set, &join), BY_OK);
             for (int i = 0; i < 3; at += parts[i++]) {
                 dim[axis] = parts[i];
                 by_tensor *got = tensor_of(&p, type, 3, dim);
-                a = (by_slice_attr){.axis = axis, .start = at, .count = parts[i]};
-                by_node cut = {.op = BY_OP_SLICE, .in = {whole}, .out = {got}, .attr = &a};
+                a = (gr_slice_attr){.axis = axis, .start = at, .count = parts[i]};
+                gr_node cut = {.op = GR_OP_SLICE, .in = {whole}, .out = {got}, .attr = &a};
                 assert_int_equal(run_node(&p, set, &cut), BY_OK);
                 assert_memory_equal(got->data, part[i]->data, (size_t)count_of(got) * size);
             }
             dim[axis] = 6;
             by_tensor *padded = tensor_of(&p, type, 3, dim);
-            a = (by_slice_attr){.axis = axis, .start = 1, .count = 6};
-            by_node pad = {.op = BY_OP_PAD, .in = {part[1]}, .out = {padded}, .attr = &a};
+            a = (gr_slice_attr){.axis = axis, .start = 1, .count = 6};
+            gr_node pad = {.op = GR_OP_PAD, .in = {part[1]}, .out = {padded}, .attr = &a};
             assert_int_equal(run_node(&p, set, &pad), BY_OK);
             int64_t inner = 1;
             for (int i = axis + 1; i < 3; i++)
@@ -186,16 +186,16 @@ static void check_fill_copy_cast(const kernel_set *set, by_dtype type)
 {
     static const by_dtype to[] = {BY_F32, BY_BF16, BY_F16, BY_F64, BY_I32, BY_BOOL};
     for (int k = 0; k < BY_COUNT(sizes); k++) {
-        pool p = {.rng = by_rng_make(3, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(3, (uint64_t)k)};
         by_tensor *x = TENSOR(&p, type, sizes[k][0], sizes[k][1]),
                   *y = TENSOR(&p, type, sizes[k][0], sizes[k][1]);
         const size_t bytes = (size_t)count_of(x) * by_dtype_size(type);
         randomise(&p, x, 3);
-        by_node copy = {.op = BY_OP_COPY, .in = {x}, .out = {y}};
+        gr_node copy = {.op = GR_OP_COPY, .in = {x}, .out = {y}};
         assert_int_equal(run_node(&p, set, &copy), BY_OK);
         assert_memory_equal(x->data, y->data, bytes);
-        by_fill_attr value = {.value = -1.5};
-        by_node fill = {.op = BY_OP_FILL, .out = {y}, .attr = &value};
+        gr_fill_attr value = {.value = -1.5};
+        gr_node fill = {.op = GR_OP_FILL, .out = {y}, .attr = &value};
         assert_int_equal(run_node(&p, set, &fill), BY_OK);
         const double *got = values_of(&p, y);
         for (int64_t i = 0; i < count_of(y); i++)
@@ -203,9 +203,9 @@ static void check_fill_copy_cast(const kernel_set *set, by_dtype type)
         for (int t = 0; t < BY_COUNT(to); t++) {
             by_tensor *z = TENSOR(&p, to[t], sizes[k][0], sizes[k][1]),
                       *want = TENSOR(&p, to[t], sizes[k][0], sizes[k][1]);
-            by_node cast = {.op = BY_OP_CAST, .in = {x}, .out = {z}};
+            gr_node cast = {.op = GR_OP_CAST, .in = {x}, .out = {z}};
             assert_int_equal(run_node(&p, set, &cast), BY_OK);
-            by_convert(want->data, to[t], x->data, type, (size_t)count_of(x));
+            base_convert(want->data, to[t], x->data, type, (size_t)count_of(x));
             assert_memory_equal(z->data, want->data, (size_t)count_of(z) * by_dtype_size(to[t]));
         }
         pool_free(&p);
@@ -222,11 +222,11 @@ static void test_fill_copy_cast(void **state)
 
 static void check_binary(const kernel_set *set, by_dtype type)
 {
-    static const by_op ops[] = {BY_OP_ADD, BY_OP_SUB, BY_OP_MUL};
+    static const gr_op ops[] = {GR_OP_ADD, GR_OP_SUB, GR_OP_MUL};
     for (int k = 0; k < BY_COUNT(sizes) * 3 * 3 * 2; k++) {
-        pool p = {.rng = by_rng_make(4, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(4, (uint64_t)k)};
         const int64_t rows = sizes[k / 18][0], cols = sizes[k / 18][1];
-        const by_op op = ops[k % 3];
+        const gr_op op = ops[k % 3];
         const bool over = k / 9 % 2;
         const int64_t b_rows = k / 3 % 3 == 0 ? rows : 1, b_cols = k / 3 % 3 == 2 ? 1 : cols;
         by_tensor *a = TENSOR(&p, type, rows, cols), *b = TENSOR(&p, type, b_rows, b_cols);
@@ -235,11 +235,11 @@ static void check_binary(const kernel_set *set, by_dtype type)
         double *want = pool_alloc(&p, (size_t)count_of(y) * sizeof *want);
         for (int64_t i = 0; i < count_of(y); i++) {
             const double w = v[i % count_of(b)];
-            want[i] = op == BY_OP_ADD ? u[i] + w : op == BY_OP_SUB ? u[i] - w : u[i] * w;
+            want[i] = op == GR_OP_ADD ? u[i] + w : op == GR_OP_SUB ? u[i] - w : u[i] * w;
         }
         if (over)
             y->data = a->data;
-        by_node n = {.op = op, .in = {a, b}, .out = {y}};
+        gr_node n = {.op = op, .in = {a, b}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         expect(set, "binary", y, want, 8, 1);
         pool_free(&p);
@@ -317,8 +317,8 @@ static double act_slope(by_act act, double x)
 static void check_activation(const kernel_set *set, by_dtype type)
 {
     for (int k = 0; k < BY_COUNT(sizes) * BY_ACT_COUNT; k++) {
-        pool p = {.rng = by_rng_make(5, (uint64_t)k)};
-        by_activation_attr a = {.act = (by_act)(k % BY_ACT_COUNT)};
+        pool p = {.rng = base_rng_make(5, (uint64_t)k)};
+        gr_activation_attr a = {.act = (by_act)(k % BY_ACT_COUNT)};
         const int64_t rows = sizes[k / BY_ACT_COUNT][0], cols = sizes[k / BY_ACT_COUNT][1];
         by_tensor *x = TENSOR(&p, type, rows, cols), *y = TENSOR(&p, type, rows, cols);
         by_tensor *dy = TENSOR(&p, type, rows, cols), *dx = TENSOR(&p, type, rows, cols);
@@ -329,12 +329,12 @@ static void check_activation(const kernel_set *set, by_dtype type)
             want[i] = act_value(a.act, u[i]);
             slope[i] = v[i] * act_slope(a.act, u[i]);
         }
-        by_node n = {.op = BY_OP_ACTIVATION, .in = {x}, .out = {y}, .attr = &a};
+        gr_node n = {.op = GR_OP_ACTIVATION, .in = {x}, .out = {y}, .attr = &a};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         expect(set, "activation", y, want, 10, 4);
-        by_node over = {.op = BY_OP_ACTIVATION, .in = {x}, .out = {x}, .attr = &a};
-        by_node grad = {.op = BY_OP_ACTIVATION_GRAD, .in = {x, dy}, .out = {dx}, .attr = &a};
-        by_node grad_over = {.op = BY_OP_ACTIVATION_GRAD, .in = {x, dy}, .out = {dy}, .attr = &a};
+        gr_node over = {.op = GR_OP_ACTIVATION, .in = {x}, .out = {x}, .attr = &a};
+        gr_node grad = {.op = GR_OP_ACTIVATION_GRAD, .in = {x, dy}, .out = {dx}, .attr = &a};
+        gr_node grad_over = {.op = GR_OP_ACTIVATION_GRAD, .in = {x, dy}, .out = {dy}, .attr = &a};
         assert_int_equal(run_node(&p, set, &grad), BY_OK);
         expect(set, "activation_grad", dx, slope, type == BY_F64 ? 1e5 : 5,
                8); /* f64: that of the difference */
@@ -355,25 +355,25 @@ static void test_activation(void **state)
 /* Whether element i of a node is kept. */
 static bool kept(uint32_t rng, int64_t i, float p)
 {
-    const by_philox r = by_philox_at(TEST_SEED, (uint64_t)TEST_STEP << 32 | rng, (uint64_t)i / 4);
+    const base_philox r = base_philox_at(TEST_SEED, (uint64_t)TEST_STEP << 32 | rng, (uint64_t)i / 4);
     return r.v[i % 4] >= (double)p * 0x1p32;
 }
 
 static void check_scale_dropout(const kernel_set *set, by_dtype type)
 {
     for (int k = 0; k < BY_COUNT(sizes); k++) {
-        pool p = {.rng = by_rng_make(6, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(6, (uint64_t)k)};
         by_tensor *x = TENSOR(&p, type, sizes[k][0], sizes[k][1]),
                   *y = TENSOR(&p, type, sizes[k][0], sizes[k][1]);
         double *u = randomise(&p, x, 1), *want = pool_alloc(&p, (size_t)count_of(x) * sizeof *want);
-        by_scale_attr scale = {.factor = -0.75};
-        by_node n = {.op = BY_OP_SCALE, .in = {x}, .out = {y}, .attr = &scale};
+        gr_scale_attr scale = {.factor = -0.75};
+        gr_node n = {.op = GR_OP_SCALE, .in = {x}, .out = {y}, .attr = &scale};
         for (int64_t i = 0; i < count_of(x); i++)
             want[i] = u[i] * -0.75;
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         expect(set, "scale", y, want, 4, 1);
-        by_dropout_attr drop = {.p = 0.25f};
-        by_node d = {.op = BY_OP_DROPOUT, .in = {x}, .out = {x}, .attr = &drop, .rng = 42};
+        gr_dropout_attr drop = {.p = 0.25f};
+        gr_node d = {.op = GR_OP_DROPOUT, .in = {x}, .out = {x}, .attr = &drop, .rng = 42};
         int64_t count = 0;
         for (int64_t i = 0; i < count_of(x); i++) {
             want[i] = kept(42, i, 0.25f) ? u[i] / 0.75 : 0;
@@ -404,21 +404,21 @@ static void check_reduce(const kernel_set *set, by_dtype type)
     static const int64_t shapes[][3] = {{1, 1, 1},     {3, 7, 1}, {1, 9000, 1}, {37, 1003, 1},
                                         {1, 700, 300}, {3, 5, 7}, {2, 600, 33}};
     for (int k = 0; k < BY_COUNT(shapes) * 2; k++) {
-        pool p = {.rng = by_rng_make(7, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(7, (uint64_t)k)};
         const int64_t outer = shapes[k / 2][0], count = shapes[k / 2][1], inner = shapes[k / 2][2];
-        by_reduce_attr a = {.outer = outer, .count = count, .inner = inner, .scale = 0.5};
+        gr_reduce_attr a = {.outer = outer, .count = count, .inner = inner, .scale = 0.5};
         by_tensor *x = TENSOR(&p, type, outer, count, inner);
-        by_tensor *y = TENSOR(&p, k % 2 ? by_acc_type(type) : type, outer, inner);
+        by_tensor *y = TENSOR(&p, k % 2 ? gr_acc_type(type) : type, outer, inner);
         double *u = randomise(&p, x, 1), *want = pool_alloc(&p, (size_t)(outer * inner) * sizeof *want);
         for (int64_t i = 0; i < count_of(x); i++)
             want[i / (count * inner) * inner + i % inner] += u[i] * 0.5;
-        by_node n = {.op = BY_OP_REDUCE, .in = {x}, .out = {y}, .attr = &a};
+        gr_node n = {.op = GR_OP_REDUCE, .in = {x}, .out = {y}, .attr = &a};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         expect(set, "reduce", y, want, sqrt((double)count) * 4, 16);
         double *v = values_of(&p, y), *wide = pool_alloc(&p, (size_t)count_of(x) * sizeof *wide);
         for (int64_t i = 0; i < count_of(x); i++)
             wide[i] = v[i / (count * inner) * inner + i % inner] * 0.5;
-        by_node back = {.op = BY_OP_BROADCAST, .in = {y}, .out = {x}, .attr = &a};
+        gr_node back = {.op = GR_OP_BROADCAST, .in = {y}, .out = {x}, .attr = &a};
         assert_int_equal(run_node(&p, set, &back), BY_OK);
         expect(set, "broadcast", x, wide, 0, 0);
         pool_free(&p);
@@ -428,15 +428,15 @@ static void check_reduce(const kernel_set *set, by_dtype type)
 static void check_argmax(const kernel_set *set, by_dtype type)
 {
     for (int k = 0; k < BY_COUNT(sizes) * 3; k++) { /* as it is; with the largest twice; with two NaNs */
-        pool p = {.rng = by_rng_make(8, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(8, (uint64_t)k)};
         const int64_t rows = sizes[k / 3][0], cols = sizes[k / 3][1];
         by_tensor *x = TENSOR(&p, type, rows, cols), *y = TENSOR(&p, BY_I32, rows);
         double *u = randomise(&p, x, 1);
         for (int64_t r = 0; k % 3 && r < rows; r++)
             for (int64_t j = 0; j < 2; j++)
                 u[r * cols + (r * 31 + j * 400) % cols] = k % 3 == 1 ? 100 : (double)NAN;
-        by_convert(x->data, type, u, BY_F64, (size_t)count_of(x));
-        by_node n = {.op = BY_OP_ARGMAX, .in = {x}, .out = {y}};
+        base_convert(x->data, type, u, BY_F64, (size_t)count_of(x));
+        gr_node n = {.op = GR_OP_ARGMAX, .in = {x}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         for (int64_t r = 0; r < rows; r++) {
             int64_t best = 0;
@@ -453,14 +453,14 @@ static void check_norm2(const kernel_set *set, by_dtype type)
 {
     static const int64_t counts[] = {1, 2, 77, 65536, 200001};
     for (int k = 0; k < BY_COUNT(counts); k++) {
-        pool p = {.rng = by_rng_make(9, (uint64_t)k)};
-        by_tensor *x = TENSOR(&p, type, counts[k]), *y = tensor_of(&p, by_acc_type(type), 0, NULL);
+        pool p = {.rng = base_rng_make(9, (uint64_t)k)};
+        by_tensor *x = TENSOR(&p, type, counts[k]), *y = tensor_of(&p, gr_acc_type(type), 0, NULL);
         const double *u = randomise(&p, x, 1);
         double sum = 0;
         for (int64_t i = 0; i < counts[k]; i++)
             sum += u[i] * u[i];
         sum = sqrt(sum);
-        by_node n = {.op = BY_OP_NORM2, .in = {x}, .out = {y}};
+        gr_node n = {.op = GR_OP_NORM2, .in = {x}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         expect(set, "norm2", y, &sum, sum, type == BY_F64 ? 16 : 0);
         pool_free(&p);

@@ -35,23 +35,23 @@ static double log_sum_exp(const double *x, int64_t count)
 static void check_softmax(const kernel_set *set, by_dtype type)
 {
     for (int k = 0; k < BY_COUNT(sizes); k++) {
-        pool p = {.rng = by_rng_make(1, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(1, (uint64_t)k)};
         const int64_t rows = sizes[k][0], cols = sizes[k][1];
         by_tensor *x = TENSOR(&p, type, rows, cols), *y = TENSOR(&p, type, rows, cols);
         by_tensor *dy = TENSOR(&p, type, rows, cols), *dx = TENSOR(&p, type, rows, cols);
         double *u = randomise(&p, x, 5), *want = zeros(&p, rows * cols);
         if (cols > 2) /* a masked place */
             u[1] = -INFINITY;
-        by_convert(x->data, type, u, BY_F64, (size_t)(rows * cols));
+        base_convert(x->data, type, u, BY_F64, (size_t)(rows * cols));
         for (int64_t r = 0; r < rows; r++) {
             const double lse = log_sum_exp(u + r * cols, cols);
             for (int64_t i = r * cols; i < (r + 1) * cols; i++)
                 want[i] = exp(u[i] - lse);
         }
-        by_node n = {.op = BY_OP_SOFTMAX, .in = {x}, .out = {y}};
+        gr_node n = {.op = GR_OP_SOFTMAX, .in = {x}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         expect(set, "softmax", y, want, 1, 40 + sum_roundings(cols)); /* x - max is up to 40 */
-        by_node over = {.op = BY_OP_SOFTMAX, .in = {x}, .out = {x}};
+        gr_node over = {.op = GR_OP_SOFTMAX, .in = {x}, .out = {x}};
         assert_int_equal(run_node(&p, set, &over), BY_OK);
         assert_memory_equal(x->data, y->data, bytes_of(x));
 
@@ -63,10 +63,10 @@ static void check_softmax(const kernel_set *set, by_dtype type)
             for (int64_t i = r * cols; i < (r + 1) * cols; i++)
                 want[i] = s[i] * (g[i] - dot);
         }
-        by_node grad = {.op = BY_OP_SOFTMAX_GRAD, .in = {y, dy}, .out = {dx}};
+        gr_node grad = {.op = GR_OP_SOFTMAX_GRAD, .in = {y, dy}, .out = {dx}};
         assert_int_equal(run_node(&p, set, &grad), BY_OK);
         expect(set, "softmax_grad", dx, want, 4, 8);
-        by_node grad_over = {.op = BY_OP_SOFTMAX_GRAD, .in = {y, dy}, .out = {dy}};
+        gr_node grad_over = {.op = GR_OP_SOFTMAX_GRAD, .in = {y, dy}, .out = {dy}};
         assert_int_equal(run_node(&p, set, &grad_over), BY_OK);
         assert_memory_equal(dx->data, dy->data, bytes_of(x));
         pool_free(&p);
@@ -84,9 +84,9 @@ static void test_softmax(void **state)
 /* which: bit 0 label smoothing, bit 1 every third row ignored, bit 2 all rows ignored, bit 3 weights */
 static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64_t cols, int which)
 {
-    pool p = {.rng = by_rng_make(2, (uint64_t)which)};
-    const by_dtype acc = by_acc_type(type);
-    by_loss_attr a = {.ignore_index = -100, .label_smoothing = which & 1 ? 0.125f : 0};
+    pool p = {.rng = base_rng_make(2, (uint64_t)which)};
+    const by_dtype acc = gr_acc_type(type);
+    gr_loss_attr a = {.ignore_index = -100, .label_smoothing = which & 1 ? 0.125f : 0};
     by_tensor *x = TENSOR(&p, type, rows, cols), *targets = TENSOR(&p, BY_I32, rows);
     by_tensor *loss = tensor_of(&p, acc, 0, NULL), *lse = TENSOR(&p, acc, rows + 1);
     by_tensor *dloss = tensor_of(&p, acc, 0, NULL), *dx = TENSOR(&p, type, rows, cols);
@@ -98,11 +98,11 @@ static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64
     for (int64_t j = 0; j < cols; j++)
         weight[j] = weights ? 0.25 * (double)(1 + j % 7) : 1;
     if (weights)
-        by_convert(weights->data, acc, weight, BY_F64, (size_t)cols);
-    by_convert(dloss->data, acc, &up, BY_F64, 1);
+        base_convert(weights->data, acc, weight, BY_F64, (size_t)cols);
+    base_convert(dloss->data, acc, &up, BY_F64, 1);
     for (int64_t r = 0; r < rows; r++) {
         const bool ignored = which & 4 || (which & 2 && r % 3 == 1);
-        target[r] = ignored ? -100 : (int32_t)by_rng_below(&p.rng, (uint64_t)cols);
+        target[r] = ignored ? -100 : (int32_t)base_rng_below(&p.rng, (uint64_t)cols);
         want_lse[r] = log_sum_exp(u + r * cols, cols);
         counted += ignored ? 0 : weight[target[r]];
         double mean = 0;
@@ -119,12 +119,12 @@ static void check_loss(const kernel_set *set, by_dtype type, int64_t rows, int64
         const double hot = (target[r] == i % cols ? 1 - s : 0) + s / (double)cols;
         want[i] = target[r] == -100 ? 0 : weight[target[r]] * (exp(u[i] - want_lse[r]) - hot) * up / counted;
     }
-    by_node n = {.op = BY_OP_CROSS_ENTROPY, .in = {x, targets, weights}, .out = {loss, lse}, .attr = &a};
+    gr_node n = {.op = GR_OP_CROSS_ENTROPY, .in = {x, targets, weights}, .out = {loss, lse}, .attr = &a};
     assert_int_equal(run_node(&p, set, &n), BY_OK);
     expect(set, "loss", loss, &total, 1, 20 + sum_roundings(cols));
     expect(set, "lse", lse, want_lse, 1, 20 + sum_roundings(cols));
-    by_node g = {
-        .op = BY_OP_CROSS_ENTROPY_GRAD, .in = {x, targets, lse, dloss, weights}, .out = {dx}, .attr = &a};
+    gr_node g = {
+        .op = GR_OP_CROSS_ENTROPY_GRAD, .in = {x, targets, lse, dloss, weights}, .out = {dx}, .attr = &a};
     assert_int_equal(run_node(&p, set, &g), BY_OK);
     expect(set, "cross_entropy_grad", dx, want, counted > 0 ? up / counted : 0, 40 + sum_roundings(cols));
     g.out[0] = x;
@@ -159,9 +159,9 @@ static void test_cross_entropy(void **state)
 /* which: bit 0 rms, bit 1 residual, bit 2 dropout on it, bit 3 no beta */
 static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, int64_t cols, int which)
 {
-    pool p = {.rng = by_rng_make(3, (uint64_t)which)};
-    const by_dtype acc = by_acc_type(type);
-    by_norm_attr a = {.rms = which & 1, .eps = 0x1p-17f, .p = which & 4 ? 0.5f : 0};
+    pool p = {.rng = base_rng_make(3, (uint64_t)which)};
+    const by_dtype acc = gr_acc_type(type);
+    gr_norm_attr a = {.rms = which & 1, .eps = 0x1p-17f, .p = which & 4 ? 0.5f : 0};
     by_tensor *x = TENSOR(&p, type, rows, cols), *h = which & 2 ? TENSOR(&p, type, rows, cols) : NULL;
     by_tensor *gamma = TENSOR(&p, type, cols), *beta = which & 8 ? NULL : TENSOR(&p, type, cols);
     by_tensor *y = TENSOR(&p, type, rows, cols), *stats = TENSOR(&p, acc, rows, 2);
@@ -169,12 +169,13 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
     const double *u = randomise(&p, x, 2), *g = randomise(&p, gamma, 1),
                  *b = beta ? randomise(&p, beta, 1) : NULL;
     const double *v = h ? randomise(&p, h, 1) : NULL;
-    by_node n = {.op = BY_OP_NORM, .in = {x, gamma, beta, h}, .out = {y, stats, sum}, .attr = &a, .rng = 5};
+    gr_node n = {.op = GR_OP_NORM, .in = {x, gamma, beta, h}, .out = {y, stats, sum}, .attr = &a, .rng = 5};
     assert_int_equal(run_node(&p, set, &n), BY_OK);
     if (h) {
         double *want = zeros(&p, rows * cols);
         for (int64_t i = 0; i < rows * cols; i++) {
-            const by_philox random = by_philox_at(TEST_SEED, (uint64_t)TEST_STEP << 32 | 5u, (uint64_t)i / 4);
+            const base_philox random =
+                base_philox_at(TEST_SEED, (uint64_t)TEST_STEP << 32 | 5u, (uint64_t)i / 4);
             want[i] = u[i] + (a.p == 0 ? v[i] : random.v[i % 4] >= 0x80000000u ? 2 * v[i] : 0);
         }
         expect(set, "sum", sum, want, 8, 1);
@@ -197,7 +198,7 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
         expect(set, "norm", y, want, 12, 4 + sum_roundings(cols));
     }
     by_tensor *again = TENSOR(&p, type, rows, cols); /* neither statistics nor sum wanted */
-    by_node bare = {.op = BY_OP_NORM, .in = {x, gamma, beta, h}, .out = {again}, .attr = &a, .rng = 5};
+    gr_node bare = {.op = GR_OP_NORM, .in = {x, gamma, beta, h}, .out = {again}, .attr = &a, .rng = 5};
     assert_int_equal(run_node(&p, set, &bare), BY_OK);
     assert_memory_equal(again->data, y->data, bytes_of(y));
 
@@ -223,7 +224,7 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
             want[i] = (d[i] * g[j] - g_mean - (u[i] - mean) * inverse * gz_mean) * inverse + (e ? e[i] : 0);
     }
     const double large = cols == 1 ? 2e3 : 8;
-    by_node back = {.op = BY_OP_NORM_GRAD,
+    gr_node back = {.op = GR_OP_NORM_GRAD,
                     .in = {dy, h ? sum : x, stats, gamma, dsum, h ? dgamma : NULL, h ? dbeta : NULL},
                     .out = {dx, dgamma, dbeta},
                     .attr = &a};
@@ -232,8 +233,8 @@ static void check_norm_case(const kernel_set *set, by_dtype type, int64_t rows, 
     expect(set, "dgamma", dgamma, want_gamma, large * sqrt((double)rows), 8);
     expect(set, "dbeta", dbeta, want_beta, 4 * sqrt((double)rows), 8);
     by_tensor *alone = TENSOR(&p, type, rows, cols);
-    by_node input_only = {
-        .op = BY_OP_NORM_GRAD, .in = {dy, h ? sum : x, stats, gamma, dsum}, .out = {alone}, .attr = &a};
+    gr_node input_only = {
+        .op = GR_OP_NORM_GRAD, .in = {dy, h ? sum : x, stats, gamma, dsum}, .out = {alone}, .attr = &a};
     assert_int_equal(run_node(&p, set, &input_only), BY_OK);
     assert_memory_equal(alone->data, dx->data, bytes_of(dx));
     pool_free(&p);
@@ -258,17 +259,17 @@ static void check_gather(const kernel_set *set, by_dtype type)
 {
     static const int64_t shapes[][3] = {{1, 1, 1}, {5, 7, 12}, {11, 100, 300}, {300, 70, 20}}; /* V, C, ids */
     for (int k = 0; k < BY_COUNT(shapes) * 2; k++) {
-        pool p = {.rng = by_rng_make(4, (uint64_t)k)};
+        pool p = {.rng = base_rng_make(4, (uint64_t)k)};
         const int64_t rows = shapes[k / 2][0], cols = shapes[k / 2][1], count = shapes[k / 2][2];
         const bool add = k % 2;
         by_tensor *table = TENSOR(&p, type, rows, cols), *ids = TENSOR(&p, BY_I32, count);
-        by_tensor *y = TENSOR(&p, type, count, cols), *dtable = TENSOR(&p, by_acc_type(type), rows, cols);
+        by_tensor *y = TENSOR(&p, type, count, cols), *dtable = TENSOR(&p, gr_acc_type(type), rows, cols);
         int32_t *id = ids->data;
         randomise(&p, table, 1);
         for (int64_t i = 0; i < count; i++)
-            id[i] = (int32_t)by_rng_below(&p.rng, (uint64_t)rows);
-        by_gather_attr attr = {.rows = rows, .still = -1};
-        by_node n = {.op = BY_OP_GATHER, .attr = &attr, .in = {table, ids}, .out = {y}};
+            id[i] = (int32_t)base_rng_below(&p.rng, (uint64_t)rows);
+        gr_gather_attr attr = {.rows = rows, .still = -1};
+        gr_node n = {.op = GR_OP_GATHER, .attr = &attr, .in = {table, ids}, .out = {y}};
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         const size_t row = (size_t)cols * by_dtype_size(type);
         for (int64_t i = 0; i < count; i++)
@@ -278,8 +279,8 @@ static void check_gather(const kernel_set *set, by_dtype type)
         const double *dy = randomise(&p, y, 1);
         for (int64_t i = 0; i < count * cols; i++)
             want[id[i / cols] * cols + i % cols] += dy[i];
-        by_node g = {
-            .op = BY_OP_GATHER_GRAD, .attr = &attr, .in = {ids, y, add ? dtable : NULL}, .out = {dtable}};
+        gr_node g = {
+            .op = GR_OP_GATHER_GRAD, .attr = &attr, .in = {ids, y, add ? dtable : NULL}, .out = {dtable}};
         assert_int_equal(run_node(&p, set, &g), BY_OK);
         expect(set, "gather_grad", dtable, want, 10, 16);
         id[count - 1] = (int32_t)rows;
@@ -302,7 +303,7 @@ static void test_gather(void **state)
 
 /* A vector, a matrix, a frozen vector, a matrix large enough for several threads; gaps between them as
  * between parameters. */
-static const by_segment segments[] = {
+static const gr_segment segments[] = {
     {.offset = 0, .count = 37, .rows = 1, .cols = 37, .lr_scale = 1, .decay = false},
     {.offset = 48, .count = 15, .rows = 5, .cols = 3, .lr_scale = 1, .decay = true},
     {.offset = 64, .count = 10, .rows = 1, .cols = 10, .lr_scale = 0, .decay = true},
@@ -315,7 +316,7 @@ typedef struct optim_case {
     double lr, clip, wd, beta1, beta2, eps, momentum, t;
 } optim_case;
 
-static void reference_adamw(optim_case *c, by_segment s)
+static void reference_adamw(optim_case *c, gr_segment s)
 {
     const double lr = c->lr * s.lr_scale;
     for (int64_t i = s.offset; i < s.offset + s.count; i++) {
@@ -328,7 +329,7 @@ static void reference_adamw(optim_case *c, by_segment s)
     }
 }
 
-static void reference_sgd(optim_case *c, by_segment s)
+static void reference_sgd(optim_case *c, gr_segment s)
 {
     for (int64_t i = s.offset; i < s.offset + s.count; i++) {
         const double g = c->g[i] * c->clip + (s.decay ? c->wd * c->w[i] : 0);
@@ -337,7 +338,7 @@ static void reference_sgd(optim_case *c, by_segment s)
     }
 }
 
-static void reference_adafactor(optim_case *c, by_segment s)
+static void reference_adafactor(optim_case *c, gr_segment s)
 {
     const double lr = c->lr * s.lr_scale, b = 1 - pow(c->t, -0.8), n = (double)s.count;
     double *w = c->w + s.offset, *r = c->m + s.offset, *v = c->v + s.offset, mean = 0, u2 = 0, w2 = 0;
@@ -378,16 +379,16 @@ static void reference_adafactor(optim_case *c, by_segment s)
 
 /* Three steps. 16-bit values have a master; f32 ones when which is odd. Momentum and clipping for which >= 2.
  */
-static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int which)
+static void check_optimiser(const kernel_set *set, by_dtype type, gr_op op, int which)
 {
-    pool p = {.rng = by_rng_make(5, (uint64_t)which)};
-    const by_dtype acc = by_acc_type(type);
+    pool p = {.rng = base_rng_make(5, (uint64_t)which)};
+    const by_dtype acc = gr_acc_type(type);
     const bool mastered = type == BY_BF16 || type == BY_F16 || (type == BY_F32 && which % 2);
     by_tensor *value = TENSOR(&p, type, FLAT), *master = mastered ? TENSOR(&p, acc, FLAT) : NULL;
     by_tensor *grad = TENSOR(&p, acc, FLAT), *m = TENSOR(&p, acc, FLAT), *v = TENSOR(&p, acc, FLAT);
-    by_tensor *norm = tensor_of(&p, acc, 0, NULL), *hyper = TENSOR(&p, BY_F32, BY_HYPER_COUNT);
+    by_tensor *norm = tensor_of(&p, acc, 0, NULL), *hyper = TENSOR(&p, BY_F32, GR_HYPER_COUNT);
     float *hp = hyper->data;
-    by_optim_attr a = {.segments = segments,
+    gr_optim_attr a = {.segments = segments,
                        .n_segments = BY_COUNT(segments),
                        .beta1 = 0.875f,
                        .beta2 = 0.96875f,
@@ -398,7 +399,7 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
     memset(hp, 0, bytes_of(hyper));
     double *w = randomise(&p, value, 1), *start = values_of(&p, value);
     if (mastered)
-        by_convert(master->data, acc, w, BY_F64, FLAT);
+        base_convert(master->data, acc, w, BY_F64, FLAT);
     optim_case c = {.w = w,
                     .m = zeros(&p, FLAT),
                     .v = zeros(&p, FLAT),
@@ -408,10 +409,10 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
                     .beta2 = a.beta2,
                     .eps = a.eps,
                     .momentum = which >= 2 ? 0.75 : 0};
-    by_node n = {.op = op, .attr = &a};
+    gr_node n = {.op = op, .attr = &a};
     by_tensor *adam[] = {value, grad, m, v, master, norm, hyper},
               *sgd[] = {value, grad, m, master, norm, hyper};
-    memcpy(n.in, op == BY_OP_SGD ? sgd : adam, op == BY_OP_SGD ? sizeof sgd : sizeof adam);
+    memcpy(n.in, op == GR_OP_SGD ? sgd : adam, op == GR_OP_SGD ? sizeof sgd : sizeof adam);
     for (int step = 1; step <= 3; step++) {
         c.t = step;
         c.g = randomise(&p, grad, 1);
@@ -419,21 +420,21 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
         for (int64_t i = 0; i < FLAT; i++)
             length += c.g[i] * c.g[i];
         length = sqrt(length);
-        by_convert(norm->data, acc, &length, BY_F64, 1);
+        base_convert(norm->data, acc, &length, BY_F64, 1);
         c.clip = which >= 2 ? 16 / (length + 1e-6) : 1;
-        hp[BY_HYPER_LR] = (float)c.lr;
-        hp[BY_HYPER_MAX_NORM] = which >= 2 ? 16 : 0;
-        hp[BY_HYPER_CORR1] = (float)(1 - pow(a.beta1, step));
-        hp[BY_HYPER_CORR2] = (float)(1 - pow(a.beta2, step));
-        hp[BY_HYPER_STEP] = (float)step;
-        hp[BY_HYPER_MOMENTUM] = (float)c.momentum;
+        hp[GR_HYPER_LR] = (float)c.lr;
+        hp[GR_HYPER_MAX_NORM] = which >= 2 ? 16 : 0;
+        hp[GR_HYPER_CORR1] = (float)(1 - pow(a.beta1, step));
+        hp[GR_HYPER_CORR2] = (float)(1 - pow(a.beta2, step));
+        hp[GR_HYPER_STEP] = (float)step;
+        hp[GR_HYPER_MOMENTUM] = (float)c.momentum;
         assert_int_equal(run_node(&p, set, &n), BY_OK);
         for (int s = 0; s < BY_COUNT(segments); s++) {
             if (segments[s].lr_scale == 0)
                 continue;
-            if (op == BY_OP_ADAMW)
+            if (op == GR_OP_ADAMW)
                 reference_adamw(&c, segments[s]);
-            else if (op == BY_OP_SGD)
+            else if (op == GR_OP_SGD)
                 reference_sgd(&c, segments[s]);
             else
                 reference_adafactor(&c, segments[s]);
@@ -446,7 +447,7 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
     expect(set, "weights", mastered ? master : value, c.w, 4, roundings);
     if (mastered) {
         by_tensor *rounded = TENSOR(&p, type, FLAT);
-        by_convert(rounded->data, type, master->data, acc, FLAT);
+        base_convert(rounded->data, type, master->data, acc, FLAT);
         assert_memory_equal(rounded->data, value->data, bytes_of(value));
     }
     const double *end = values_of(&p, value);
@@ -458,7 +459,7 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
     for (int k = 0; k < 2; k++) {
         void *before = memcpy(pool_alloc(&p, bytes_of(value)), value->data, bytes_of(value));
         void *m_before = memcpy(pool_alloc(&p, bytes_of(m)), m->data, bytes_of(m));
-        by_convert(norm->data, acc, &bad[k], BY_F64, 1);
+        base_convert(norm->data, acc, &bad[k], BY_F64, 1);
         assert_int_equal(run_node(&p, set, &n), BY_ERR_NUMERIC);
         assert_memory_equal(before, value->data, bytes_of(value));
         assert_memory_equal(m_before, m->data, bytes_of(m));
@@ -469,9 +470,9 @@ static void check_optimiser(const kernel_set *set, by_dtype type, by_op op, int 
 static void check_optimisers(const kernel_set *set, by_dtype type)
 {
     for (int which = 0; which < 4; which++) {
-        check_optimiser(set, type, BY_OP_ADAMW, which);
-        check_optimiser(set, type, BY_OP_SGD, which);
-        check_optimiser(set, type, BY_OP_ADAFACTOR, which);
+        check_optimiser(set, type, GR_OP_ADAMW, which);
+        check_optimiser(set, type, GR_OP_SGD, which);
+        check_optimiser(set, type, GR_OP_ADAFACTOR, which);
     }
 }
 

@@ -12,7 +12,7 @@
 #include "banyan/banyan.h"
 #include "banyan/train_tokenizer.h"
 #include "base/json.h"
-#include "data/tasks.h"
+#include "data/labelled.h"
 #include "folder.h"
 
 static bool comma; /* a locale with a decimal comma could be made and set */
@@ -39,7 +39,7 @@ static int tear_down(void **state)
 {
     (void)state;
     setlocale(LC_ALL, "C");
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 static void enter(bool german)
@@ -55,14 +55,14 @@ static void same_file(const char *a, const char *b, const char *name)
     char *text[2];
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/%s", i ? b : a, name);
-        text[i] = by_file_read(path[i], (size_t)1 << 24, &size[i]);
+        text[i] = base_file_read(path[i], (size_t)1 << 24, &size[i]);
         if (!text[i])
             fail_msg("%s", by_error_message());
     }
     if (size[0] != size[1] || memcmp(text[0], text[1], size[0]) != 0)
         fail_msg("%s differs:\n%.600s\n---\n%.600s", name, text[0], text[1]);
-    by_free(text[0]);
-    by_free(text[1]);
+    base_free(text[0]);
+    base_free(text[1]);
 }
 
 /* ---- the pieces ------------------------------------------------------------------------------ */
@@ -74,23 +74,23 @@ static void numbers_have_a_point(void **state)
         skip();
     enter(true);
     char text[32], *end;
-    by_format(text, sizeof text, "%.2f %g", 0.25, 1.5);
+    base_format(text, sizeof text, "%.2f %g", 0.25, 1.5);
     assert_string_equal(text, "0.25 1.5");
-    assert_true(by_strtod("0.25x", &end) == 0.25 && *end == 'x');
-    assert_true(by_strtof("1.5", NULL) == 1.5f);
-    by_buf b = {0};
-    by_buf_printf(&b, "%a %e", 1.5, 2.5);
+    assert_true(base_strtod("0.25x", &end) == 0.25 && *end == 'x');
+    assert_true(base_strtof("1.5", NULL) == 1.5f);
+    base_buf b = {0};
+    base_buf_printf(&b, "%a %e", 1.5, 2.5);
     assert_string_equal(b.data, "0x1.8p+0 2.500000e+00");
-    by_buf_free(&b);
-    cJSON *json = by_json_parse("{\"x\": 1.25e-1}", 14, "text");
+    base_buf_free(&b);
+    cJSON *json = base_json_parse("{\"x\": 1.25e-1}", 14, "text");
     assert_non_null(json);
     assert_true(cJSON_GetObjectItem(json, "x")->valuedouble == 0.125);
-    by_json_print(&b, json, false);
+    base_json_print(&b, json, false);
     assert_null(strchr(b.data, ','));
-    by_buf_free(&b);
+    base_buf_free(&b);
     cJSON_Delete(json);
     assert_string_equal(localeconv()->decimal_point, ","); /* the program's own is as it was */
-    by_fail(BY_ERR_ARGUMENT, "%.1f", 0.5);
+    base_fail(BY_ERR_ARGUMENT, "%.1f", 0.5);
     assert_string_equal(by_error_message(), "0.5");
 }
 
@@ -101,16 +101,16 @@ static void tables_are_read(void **state)
         skip();
     enter(true);
     const char *path = write_text("scores.tsv", "score\ttext\n0.5\tone\n-2.25\ttwo\n");
-    by_cases c = {0};
-    const by_task_data data = {.kind = BY_WORK_REGRESS, .label = "score", .text = "text"};
-    assert_int_equal(by_cases_open(&c, path, &data), BY_OK);
+    data_examples c = {0};
+    const by_examples_spec data = {.kind = BY_EXAMPLE_REGRESS, .label = "score", .text = "text"};
+    assert_int_equal(data_examples_open(&c, path, &data), BY_OK);
     const float wanted[] = {0.5f, -2.25f};
     for (int i = 0; i < 2; i++) {
         float value;
-        assert_int_equal(by_case_number(&c, &c.list[i], 0, &value), BY_OK);
+        assert_int_equal(data_example_number(&c, &c.list[i], 0, &value), BY_OK);
         assert_true(value == wanted[i]);
     }
-    by_cases_close(&c);
+    data_examples_close(&c);
 }
 
 /* ---- whole runs ------------------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static void same_losses(const char *a, const char *b)
     char *text[2], *at[2];
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/metrics.jsonl", i ? b : a);
-        at[i] = text[i] = by_file_read(path[i], (size_t)1 << 20, NULL);
+        at[i] = text[i] = base_file_read(path[i], (size_t)1 << 20, NULL);
         assert_non_null(text[i]);
     }
     for (int lines = 0; lines < 4; lines++) {
@@ -153,7 +153,7 @@ static void same_losses(const char *a, const char *b)
         for (int i = 0; i < 2; i++) {
             char *end = strchr(at[i], '\n');
             assert_non_null(end);
-            cJSON *json = by_json_parse(at[i], (size_t)(end - at[i]), path[i]);
+            cJSON *json = base_json_parse(at[i], (size_t)(end - at[i]), path[i]);
             assert_non_null(json);
             loss[i] = cJSON_GetObjectItem(json, "loss")->valuedouble;
             assert_non_null(cJSON_GetObjectItem(json, "ms"));
@@ -162,8 +162,8 @@ static void same_losses(const char *a, const char *b)
         }
         assert_true(loss[0] == loss[1] && loss[0] != floor(loss[0]));
     }
-    by_free(text[0]);
-    by_free(text[1]);
+    base_free(text[0]);
+    base_free(text[1]);
 }
 
 static void runs_are_the_same(void **state)
@@ -171,11 +171,11 @@ static void runs_are_the_same(void **state)
     (void)state;
     if (!comma)
         skip();
-    by_buf text = {0};
+    base_buf text = {0};
     for (int i = 0; i < 40; i++)
-        by_buf_puts(&text, "a stitch in time saves nine. ");
+        base_buf_puts(&text, "a stitch in time saves nine. ");
     write_text("text", text.data);
-    by_buf_free(&text);
+    base_buf_free(&text);
     enter(false);
     train(in_root("plain"), 4);
     enter(true);

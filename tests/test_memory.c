@@ -19,7 +19,7 @@ static void fail_each(by_status (*body)(void), long at_least)
 {
     long before = alive;
     for (long n = 0;; n++) {
-        by_error_clear();
+        base_error_clear();
         until_failure = n;
         by_status status = body();
         bool through = until_failure >= 0;
@@ -31,64 +31,64 @@ static void fail_each(by_status (*body)(void), long at_least)
             return;
         }
         assert_int_equal(status, BY_ERR_MEMORY);
-        assert_int_equal(by_error_status(), BY_ERR_MEMORY);
+        assert_int_equal(base_error_status(), BY_ERR_MEMORY);
         assert_true(strlen(by_error_message()) > 0);
     }
 }
 
 static by_status use_heap(void)
 {
-    void *p[5] = {by_alloc(10), NULL};
+    void *p[5] = {base_alloc(10), NULL};
     if (p[0])
-        p[1] = by_alloc_zero(3, 4);
+        p[1] = base_alloc_zero(3, 4);
     if (p[1])
-        p[2] = by_alloc_aligned(100);
+        p[2] = base_alloc_aligned(100);
     if (p[2])
-        p[3] = by_strdup("text");
+        p[3] = base_strdup("text");
     if (p[3])
-        p[4] = by_sprintf("%s %d", "text", 1);
-    void *grown = p[4] ? by_resize(p[0], 100, 100) : NULL;
+        p[4] = base_sprintf("%s %d", "text", 1);
+    void *grown = p[4] ? base_resize(p[0], 100, 100) : NULL;
     if (grown)
         p[0] = grown;
     for (int i = 0; i < 5; i++)
-        by_free(p[i]);
-    return grown ? BY_OK : by_error_status();
+        base_free(p[i]);
+    return grown ? BY_OK : base_error_status();
 }
 
 static by_status use_arena(void)
 {
-    by_arena *a = by_arena_new();
+    base_arena *a = base_arena_new();
     bool ok = a != NULL;
     for (int i = 0; ok && i < 100; i++)
-        ok = by_arena_alloc(a, i % 10 ? 2000 : 30000) && by_arena_sprintf(a, "%d", i);
-    by_arena_free(a);
-    return ok ? BY_OK : by_error_status();
+        ok = base_arena_alloc(a, i % 10 ? 2000 : 30000) && base_arena_sprintf(a, "%d", i);
+    base_arena_free(a);
+    return ok ? BY_OK : base_error_status();
 }
 
 static by_status use_buf(void)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     for (int i = 0; i < 1000; i++) {
-        by_buf_puts(&b, "word ");
-        by_buf_printf(&b, "%d", i);
+        base_buf_puts(&b, "word ");
+        base_buf_printf(&b, "%d", i);
     }
-    by_status status = b.failed ? by_error_status() : BY_OK;
-    by_buf_free(&b);
+    by_status status = b.failed ? base_error_status() : BY_OK;
+    base_buf_free(&b);
     return status;
 }
 
 static by_status use_names(void)
 {
-    by_names *t = by_names_new();
+    base_names *t = base_names_new();
     if (!t)
-        return by_error_status();
+        return base_error_status();
     by_status status = BY_OK;
     for (int i = 0; i < 5000 && status == BY_OK; i++) {
         char key[16];
         snprintf(key, sizeof(key), "%d", i);
-        status = by_names_put(t, key, i);
+        status = base_names_put(t, key, i);
     }
-    by_names_free(t);
+    base_names_free(t);
     return status;
 }
 
@@ -101,19 +101,19 @@ static by_status use_files(void)
     snprintf(b, sizeof(b), "%s/b", dir);
     snprintf(pattern, sizeof(pattern), "%s/*", dir);
     snprintf(deep, sizeof(deep), "%s/x/y", dir);
-    BY_TRY(by_dir_make(deep));
-    BY_TRY(by_file_write(a, "text", 4));
-    BY_TRY(by_file_write(b, "text", 4));
-    BY_TRY(by_rename(b, a));
-    BY_TRY(by_file_write(b, "text", 4));
-    char **found, *text = by_file_read(a, 100, NULL), *joined = text ? by_path_join(dir, "a") : NULL;
-    by_free(joined);
-    by_free(text);
+    BY_TRY(base_dir_make(deep));
+    BY_TRY(base_file_write(a, "text", 4));
+    BY_TRY(base_file_write(b, "text", 4));
+    BY_TRY(base_rename(b, a));
+    BY_TRY(base_file_write(b, "text", 4));
+    char **found, *text = base_file_read(a, 100, NULL), *joined = text ? base_path_join(dir, "a") : NULL;
+    base_free(joined);
+    base_free(text);
     if (!joined)
-        return by_error_status();
+        return base_error_status();
     int count;
-    BY_TRY(by_glob(pattern, &found, &count));
-    by_paths_free(found, count);
+    BY_TRY(base_glob(pattern, &found, &count));
+    base_paths_free(found, count);
     return BY_OK;
 }
 
@@ -152,8 +152,8 @@ static void test_files(void **state)
     char pattern[320], **found;
     int count;
     snprintf(pattern, sizeof(pattern), "%s/*.tmp-*", dir);
-    assert_int_equal(by_glob(pattern, &found, &count), BY_ERR_IO);
-    assert_int_equal(by_dir_remove(dir), BY_OK);
+    assert_int_equal(base_glob(pattern, &found, &count), BY_ERR_IO);
+    assert_int_equal(base_dir_remove(dir), BY_OK);
 }
 
 int main(void)

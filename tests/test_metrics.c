@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "train/metrics.h"
+#include "score/task_metrics.h"
 
 enum { MOST = 600 };
 
@@ -24,10 +24,10 @@ static void draw(int *out, int count, int below, uint32_t seed)
     }
 }
 
-static void expect(const by_metrics *m, const by_metric *want, int count)
+static void expect(const score_metrics *m, const by_metric *want, int count)
 {
     by_metric got[BY_METRICS_MAX];
-    assert_int_equal(by_metrics_read(m, got), count);
+    assert_int_equal(score_metrics_read(m, got), count);
     for (int i = 0; i < count; i++) {
         assert_string_equal(got[i].name, want[i].name);
         if (fabs(got[i].value - want[i].value) > 1e-9)
@@ -38,15 +38,15 @@ static void expect(const by_metrics *m, const by_metric *want, int count)
 static void check_classes(int labels, const by_metric *want, int count)
 {
     int actual[MOST], other[MOST], keep[MOST];
-    by_metrics *m = by_metrics_new(BY_METRICS_CLASSES, NULL, labels);
+    score_metrics *m = score_metrics_new(SCORE_METRICS_CLASSES, NULL, labels);
     draw(actual, 200, labels, 1);
     draw(other, 200, labels, 2);
     draw(keep, 200, 10, 3);
     for (int i = 0; i < 200; i++)
-        by_metrics_class(m, keep[i] < 6 ? actual[i] : other[i], actual[i]);
-    assert_int_equal(by_metrics_count(m), 200);
+        score_metrics_class(m, keep[i] < 6 ? actual[i] : other[i], actual[i]);
+    assert_int_equal(score_metrics_count(m), 200);
     expect(m, want, count);
-    by_metrics_free(m);
+    score_metrics_free(m);
 }
 
 static void test_classes(void **state)
@@ -70,28 +70,28 @@ static void test_rare_classes(void **state)
 {
     (void)state;
     static const int actual[] = {0, 0, 1, 2, 2}, predicted[] = {0, 1, 1, 2, 0};
-    by_metrics *m = by_metrics_new(BY_METRICS_CLASSES, NULL, 4);
+    score_metrics *m = score_metrics_new(SCORE_METRICS_CLASSES, NULL, 4);
     for (int i = 0; i < 5; i++)
-        by_metrics_class(m, predicted[i], actual[i]);
+        score_metrics_class(m, predicted[i], actual[i]);
     expect(m, (by_metric[]){{"accuracy", 0.6}, {"macro_f1", 0.611111111111111}, {"matthews", 0.4375}}, 3);
-    by_metrics_free(m);
-    m = by_metrics_new(BY_METRICS_CLASSES, NULL, 3);
+    score_metrics_free(m);
+    m = score_metrics_new(SCORE_METRICS_CLASSES, NULL, 3);
     for (int i = 0; i < 3; i++)
-        by_metrics_class(m, 1, 1);
+        score_metrics_class(m, 1, 1);
     expect(m, (by_metric[]){{"accuracy", 1}, {"macro_f1", 1}, {"matthews", 0}}, 3);
-    by_metrics_free(m);
+    score_metrics_free(m);
     by_metric none[BY_METRICS_MAX];
-    m = by_metrics_new(BY_METRICS_CLASSES, NULL, 3);
-    assert_int_equal(by_metrics_read(m, none), 3);
+    m = score_metrics_new(SCORE_METRICS_CLASSES, NULL, 3);
+    assert_int_equal(score_metrics_read(m, none), 3);
     assert_true(isnan(none[0].value));
-    by_metrics_free(m);
+    score_metrics_free(m);
 }
 
 static void test_many_labels(void **state)
 {
     (void)state;
     int actual[MOST], other[MOST], keep[MOST];
-    by_metrics *m = by_metrics_new(BY_METRICS_EACH, NULL, 5);
+    score_metrics *m = score_metrics_new(SCORE_METRICS_EACH, NULL, 5);
     draw(actual, 300, 2, 4);
     draw(other, 300, 2, 5);
     draw(keep, 300, 10, 6);
@@ -101,30 +101,30 @@ static void test_many_labels(void **state)
             a[k] = (uint8_t)(k < 4 ? actual[i + k] : 0);
             p[k] = (uint8_t)(k < 4 ? keep[i + k] < 7 ? actual[i + k] : other[i + k] : 0);
         }
-        by_metrics_each(m, p, a);
+        score_metrics_each(m, p, a);
     }
     expect(m,
            (by_metric[]){{"micro_f1", 0.8605577689243028},
                          {"macro_f1", 0.6848484848484848},
                          {"accuracy", 0.48333333333333334}},
            3);
-    by_metrics_free(m);
+    score_metrics_free(m);
 }
 
 static void test_numbers(void **state)
 {
     (void)state;
     int x[MOST], y[MOST];
-    by_metrics *m = by_metrics_new(BY_METRICS_NUMBERS, NULL, 1);
+    score_metrics *m = score_metrics_new(SCORE_METRICS_NUMBERS, NULL, 1);
     draw(x, 150, 40, 7);
     draw(y, 150, 40, 8);
     for (int i = 0; i < 150; i++) /* many ties */
-        assert_int_equal(by_metrics_number(m, x[i] / 8.0, x[i] / 8.0 + y[i] / 8.0), BY_OK);
+        assert_int_equal(score_metrics_number(m, x[i] / 8.0, x[i] / 8.0 + y[i] / 8.0), BY_OK);
     expect(m,
            (by_metric[]){
                {"pearson", 0.6942932106494626}, {"spearman", 0.6899168173561118}, {"mse", 8.835104166666667}},
            3);
-    by_metrics_free(m);
+    score_metrics_free(m);
 }
 
 static const char *const names[] = {"O", "B-PER", "I-PER", "B-LOC", "I-LOC", "S-ORG", "E-PER"};
@@ -133,23 +133,23 @@ static void test_entities(void **state)
 {
     (void)state;
     int actual[MOST], predicted[MOST], keep[MOST];
-    assert_int_equal(by_metrics_of_tags(names, 7), BY_METRICS_ENTITIES);
-    assert_int_equal(by_metrics_of_tags(names, 1), BY_METRICS_TAGS);
-    by_metrics *m = by_metrics_new(BY_METRICS_ENTITIES, names, 7);
+    assert_int_equal(score_metrics_of_tags(names, 7), SCORE_METRICS_ENTITIES);
+    assert_int_equal(score_metrics_of_tags(names, 1), SCORE_METRICS_TAGS);
+    score_metrics *m = score_metrics_new(SCORE_METRICS_ENTITIES, names, 7);
     draw(actual, 600, 7, 9);
     draw(predicted, 600, 7, 10);
     draw(keep, 600, 10, 11);
     for (int i = 0; i < 600; i++)
         predicted[i] = keep[i] < 7 ? actual[i] : predicted[i];
     for (int i = 0; i < 600; i += 12)
-        by_metrics_tags(m, predicted + i, actual + i, 12);
+        score_metrics_tags(m, predicted + i, actual + i, 12);
     expect(m,
            (by_metric[]){{"f1", 0.7196367763904655},
                          {"precision", 0.723744292237443},
                          {"recall", 0.7155756207674944},
                          {"accuracy", 0.735}},
            4);
-    by_metrics_free(m);
+    score_metrics_free(m);
     static const struct {
         int actual[3], predicted[3];
         double f1;
@@ -160,11 +160,11 @@ static void test_entities(void **state)
                  {{0, 0, 0}, {0, 0, 0}, 0}};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         by_metric got[BY_METRICS_MAX];
-        m = by_metrics_new(BY_METRICS_ENTITIES, names, 7);
-        by_metrics_tags(m, cases[i].predicted, cases[i].actual, 3);
-        by_metrics_read(m, got);
+        m = score_metrics_new(SCORE_METRICS_ENTITIES, names, 7);
+        score_metrics_tags(m, cases[i].predicted, cases[i].actual, 3);
+        score_metrics_read(m, got);
         assert_true(fabs(got[0].value - cases[i].f1) < 1e-12);
-        by_metrics_free(m);
+        score_metrics_free(m);
     }
 }
 
@@ -191,24 +191,24 @@ static void test_answers(void **state)
         {"10th (of May)", {"10th of may", "May 10th", NULL}, 1, 1.0},
         {"\303\200\303\207 the2 a_b", {"\303\240\303\247 the2 a b", NULL}, 0, 0.6666666666666666},
     };
-    by_metrics *all = by_metrics_new(BY_METRICS_ANSWERS, NULL, 0);
+    score_metrics *all = score_metrics_new(SCORE_METRICS_ANSWERS, NULL, 0);
     double exact = 0, f1 = 0;
     for (int i = 0; i < BY_COUNT(cases); i++) {
         int count = 0;
         while (count < 3 && cases[i].actual[count])
             count++;
-        by_metrics *m = by_metrics_new(BY_METRICS_ANSWERS, NULL, 0);
-        assert_int_equal(by_metrics_answer(m, cases[i].predicted, cases[i].actual, count), BY_OK);
-        assert_int_equal(by_metrics_answer(all, cases[i].predicted, cases[i].actual, count), BY_OK);
+        score_metrics *m = score_metrics_new(SCORE_METRICS_ANSWERS, NULL, 0);
+        assert_int_equal(score_metrics_answer(m, cases[i].predicted, cases[i].actual, count), BY_OK);
+        assert_int_equal(score_metrics_answer(all, cases[i].predicted, cases[i].actual, count), BY_OK);
         expect(m, (by_metric[]){{"f1", 100 * cases[i].f1}, {"exact_match", 100 * cases[i].exact}}, 2);
-        by_metrics_free(m);
+        score_metrics_free(m);
         exact += cases[i].exact;
         f1 += cases[i].f1;
     }
     expect(all,
            (by_metric[]){{"f1", 100 * f1 / BY_COUNT(cases)}, {"exact_match", 100 * exact / BY_COUNT(cases)}},
            2);
-    by_metrics_free(all);
+    score_metrics_free(all);
 }
 
 int main(void)

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "child.h"
 #include "graph/graph.h"
-#include "io/hf.h"
+#include "model/model.h"
 #include "base/json.h"
 
 enum { MAX_TENSORS = 64 };
@@ -56,7 +56,7 @@ static void refuse_with(const char *dir, by_model_spec spec, const char *part)
     by_model *m = by_model_open(device, dir, &spec);
     if (m)
         fail_msg("opened, although something is wrong with %s", part);
-    assert_int_not_equal(by_error_status(), BY_OK);
+    assert_int_not_equal(base_error_status(), BY_OK);
     assert_contains(by_error_message(), part);
 }
 
@@ -73,7 +73,7 @@ static void save(const by_model *m, const char *dir, by_dtype type)
 static float *values(const by_model *m, int i)
 {
     const by_params *p = by_model_params(m);
-    float *v = by_alloc((size_t)p->list[i].count * sizeof *v);
+    float *v = base_alloc((size_t)p->list[i].count * sizeof *v);
     assert_non_null(v);
     assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, v), BY_OK);
     return v;
@@ -92,31 +92,31 @@ static void same_values(const by_model *a, const by_model *b, float (*convert)(f
         for (int64_t j = 0; convert && j < p->list[i].count; j++)
             x[j] = convert(x[j]);
         assert_memory_equal(x, y, (size_t)p->list[i].count * sizeof *x);
-        by_free(x);
-        by_free(y);
+        base_free(x);
+        base_free(y);
     }
 }
 
 static void same_files(const char *a, const char *b)
 {
     size_t n[2];
-    char *x = by_file_read(a, 1 << 24, &n[0]), *y = by_file_read(b, 1 << 24, &n[1]);
+    char *x = base_file_read(a, 1 << 24, &n[0]), *y = base_file_read(b, 1 << 24, &n[1]);
     assert_non_null(x);
     assert_non_null(y);
     assert_int_equal(n[0], n[1]);
     assert_memory_equal(x, y, n[0]);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
 }
 
 static float via_bf16(float f)
 {
-    return by_bf16_to_f32(by_f32_to_bf16(f));
+    return base_bf16_to_f32(base_f32_to_bf16(f));
 }
 
 static float via_f16(float f)
 {
-    return by_f16_to_f32(by_f32_to_f16(f));
+    return base_f16_to_f32(base_f32_to_f16(f));
 }
 
 /* ---- round trips ----------------------------------------------------------------------------- */
@@ -175,16 +175,16 @@ static void test_round_trip_shards(void **state)
         same_values(m, again, NULL);
         const bool one = limits[i] <= 0;
         const int files = files_of(in_root("shards"));
-        assert_int_equal(by_file_exists(in_root("shards/model.safetensors")), one);
-        assert_int_equal(by_file_exists(in_root("shards/model.safetensors.index.json")), !one);
+        assert_int_equal(base_file_exists(in_root("shards/model.safetensors")), one);
+        assert_int_equal(base_file_exists(in_root("shards/model.safetensors.index.json")), !one);
         assert_true(one ? files == 1 : files > 1 && files != before);
         if (limits[i] == 1)
             assert_int_equal(files, by_model_params(m)->count);
         char **paths = NULL;
         int count = 0;
-        assert_int_equal(by_glob(in_root("shards/*.safetensors"), &paths, &count), BY_OK);
+        assert_int_equal(base_glob(in_root("shards/*.safetensors"), &paths, &count), BY_OK);
         assert_int_equal(count, files);
-        by_paths_free(paths, count);
+        base_paths_free(paths, count);
         before = files;
         by_model_free(again);
         by_model_free(m);
@@ -218,7 +218,7 @@ static void test_round_trip_16(void **state)
     by_dtype bad[] = {BY_F64, BY_I32, BY_U8};
     for (int i = 0; i < BY_COUNT(bad); i++)
         assert_int_equal(by_model_save(m, in_root("bad"), bad[i]), BY_ERR_ARGUMENT);
-    assert_false(by_dir_exists(in_root("bad")));
+    assert_false(base_dir_exists(in_root("bad")));
     by_model_free(m);
     refuse_with(in_root("short"), (by_model_spec){.dtype = BY_I32}, "i32");
 }
@@ -227,12 +227,12 @@ static void test_round_trip_16(void **state)
 
 static cJSON *load(const char *path)
 {
-    cJSON *json = by_json_load(path);
+    cJSON *json = base_json_load(path);
     assert_non_null(json);
     return json;
 }
 
-/* Plainly: there are many, and by_file_write waits for the disk. */
+/* Plainly: there are many, and base_file_write waits for the disk. */
 static void put_text(const char *path, const char *text, size_t size)
 {
     FILE *f = fopen(path, "wb");
@@ -244,9 +244,9 @@ static void put_text(const char *path, const char *text, size_t size)
 /* Write json as dir/config.json and give it back. */
 static void store(const char *dir, cJSON *json)
 {
-    char *path = by_path_join(dir, "config.json"), *text = cJSON_Print(json);
+    char *path = base_path_join(dir, "config.json"), *text = cJSON_Print(json);
     put_text(path, text, strlen(text));
-    by_free(path);
+    base_free(path);
     cJSON_free(text);
     cJSON_Delete(json);
 }
@@ -365,7 +365,7 @@ static void test_torn_config(void **state)
     save(m, in_root("torn"), BY_F32);
     by_model_free(m);
     size_t size;
-    char *text = by_file_read(in_root("torn/config.json"), 1 << 20, &size);
+    char *text = base_file_read(in_root("torn/config.json"), 1 << 20, &size);
     assert_non_null(text);
     for (size_t n = 0; n < size - 2; n++) { /* the last two bytes are the brace and a newline */
         put_text(in_root("torn/config.json"), text, n);
@@ -376,7 +376,7 @@ static void test_torn_config(void **state)
         put_text(in_root("torn/config.json"), others[i], strlen(others[i]));
         refuse(in_root("torn"), strcmp(others[i], "{}") == 0 ? "model_type" : "is not an object");
     }
-    by_free(text);
+    base_free(text);
     assert_int_equal(remove(in_root("torn/config.json")), 0);
     refuse(in_root("torn"), "torn/config.json");
     refuse(in_root("no such folder"), "no such folder");
@@ -478,7 +478,7 @@ static void test_truncated(void **state)
     by_model_free(m);
     const char *path = in_root("cut/model.safetensors"), *dir = in_root("cut");
     size_t size;
-    char *bytes = by_file_read(path, 1 << 24, &size);
+    char *bytes = base_file_read(path, 1 << 24, &size);
     assert_non_null(bytes);
     for (size_t n = 0; n < size; n += n < 64 ? 1 : n < 2000 ? 23 : 211) {
         put_text(path, bytes, n);
@@ -489,7 +489,7 @@ static void test_truncated(void **state)
     put_text(path, bytes, size);
     m = reopen(dir, (by_model_spec){0});
     by_model_free(m);
-    by_free(bytes);
+    base_free(bytes);
     assert_int_equal(remove(path), 0);
     refuse(dir, "model.safetensors");
 }
@@ -567,14 +567,14 @@ static void test_mapped(void **state)
     for (int i = 0; i < mapped->params->count; i++) {
         const by_weight *e = by_weights_find(mapped->file, mapped->params->list[i].name);
         assert_non_null(e);
-        assert_ptr_equal(by_params_address(mapped->params, i, BY_SLOT_VALUE), e->data);
+        assert_ptr_equal(gr_params_address(mapped->params, i, BY_SLOT_VALUE), e->data);
     }
     logits_of(mapped, tokens, 5, a);
     logits_of(copied, tokens, 5, b);
     assert_memory_equal(a, b, sizeof a);
     /* A mapped model can be saved over its own file, and outlives it. */
     save(mapped, in_root("mapped"), BY_BF16);
-    assert_int_equal(by_dir_remove(in_root("mapped")), BY_OK);
+    assert_int_equal(base_dir_remove(in_root("mapped")), BY_OK);
     logits_of(mapped, tokens, 5, b);
     assert_memory_equal(a, b, sizeof a);
     same_values(mapped, copied, NULL);
@@ -644,8 +644,8 @@ static void body_equal(const by_model *a, const by_model *b)
         assert_true(k >= 0);
         float *x = values(a, i), *y = values(b, k);
         assert_memory_equal(x, y, (size_t)a->params->list[i].count * sizeof *x);
-        by_free(x);
-        by_free(y);
+        base_free(x);
+        base_free(y);
     }
 }
 
@@ -658,8 +658,8 @@ static void head_is_fresh(const by_model *m, int labels, uint64_t seed)
     assert_int_equal(m->params->list[i].count, labels * 8);
     float *x = values(m, i), *y = values(fresh, k);
     assert_memory_equal(x, y, (size_t)labels * 8 * sizeof *x);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
     by_model_free(fresh);
 }
 
@@ -789,7 +789,7 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 int main(void)

@@ -68,14 +68,14 @@ static void test_null_operands(void **state)
         assert_int_equal(by_graph_status(g), BY_ERR_ARGUMENT);
         assert_contains(by_error_message(), "missing");
         assert_contains(by_error_message(), "h.3");
-        char *first = by_strdup(by_error_message());
+        char *first = base_strdup(by_error_message());
         for (int k = 0; k < BUILDERS; k++)
             assert_ptr_equal(build_with(k, g, k % 2 ? NULL : g->poison), g->poison);
         by_scope_pop(g);
         assert_int_equal(by_params_freeze(params, false), BY_OK);
         assert_null(by_compile(g, NULL));
         assert_string_equal(by_error_message(), first);
-        by_free(first);
+        base_free(first);
         by_params_free(params);
     }
 }
@@ -178,12 +178,12 @@ static void test_null_arguments(void **state)
 static void test_null_graph(void **state)
 {
     (void)state;
-    by_error_clear();
+    base_error_clear();
     for (int i = 0; i < BUILDERS; i++) {
         assert_null(build_with(i, NULL, NULL));
-        assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+        assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     }
-    by_error_clear();
+    base_error_clear();
     assert_null(by_input(NULL, "x", BY_F32, SHAPE(2)));
     assert_null(by_param(NULL, "w", SHAPE(2), normal));
     assert_null(by_param_fixed(NULL, "w", SHAPE(2), normal));
@@ -199,7 +199,7 @@ static void test_null_graph(void **state)
     assert_string_equal(by_error_message(), "there is no graph");
     assert_null(by_graph_new(NULL));
     assert_null(by_graph_new(&(by_graph_spec){.training = true}));
-    by_fail(BY_ERR_MEMORY, "out of memory, once");
+    base_fail(BY_ERR_MEMORY, "out of memory, once");
     assert_null(by_add(NULL, by_input(NULL, "x", BY_F32, SHAPE(2)), NULL));
     assert_null(by_compile(NULL, NULL));
     assert_string_equal(by_error_message(), "out of memory, once");
@@ -213,7 +213,7 @@ static void test_null_objects(void **state)
 {
     (void)state;
     float v[2] = {0};
-    by_error_clear();
+    base_error_clear();
     by_params *params = new_params();
     assert_int_equal(by_params_freeze(params, false), BY_OK);
     by_graph *g = new_graph(params, false);
@@ -247,11 +247,11 @@ static void test_null_objects(void **state)
     };
     for (int i = 0; i < BY_COUNT(bad); i++)
         assert_int_equal(bad[i], BY_ERR_ARGUMENT);
-    by_error_clear();
+    base_error_clear();
     assert_null(by_program_text(NULL, true));
     assert_null(by_params_new(NULL, BY_F32));
     assert_null(by_memory_new(NULL, 8));
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     assert_true(by_program_bytes(NULL) == 0 && by_program_flops(NULL) == 0);
     assert_true(isnan(by_device_peak(NULL, BY_F32)) && isnan(by_device_bandwidth(NULL)));
     assert_true(by_params_count(NULL) == 0 && by_params_elements(NULL) == 0 && by_params_bytes(NULL) == 0);
@@ -271,7 +271,7 @@ static void test_null_model(void **state)
     const by_model_spec spec = {.dtype = BY_F32};
     by_model *m = by_model_open(device, "no/such/model", &spec);
     assert_null(m);
-    char *first = by_strdup(by_error_message());
+    char *first = base_strdup(by_error_message());
     assert_contains(first, "no/such/model");
     int32_t ids[2] = {0};
     size_t count;
@@ -325,7 +325,7 @@ static void test_null_model(void **state)
         by_model_name_labels(m, NULL, 0),
     };
     for (int i = 0; i < BY_COUNT(bad); i++)
-        assert_int_equal(bad[i], by_error_status());
+        assert_int_equal(bad[i], base_error_status());
     assert_null(by_graph_new(&(by_graph_spec){.params = by_model_params(m)}));
     assert_true(!by_model_device(m) && by_model_task(m) == BY_TASK_DEFAULT && by_model_vocab(m) == 0);
     assert_true(by_model_context(m) == 0 && by_model_eos(m) == -1 && !by_model_is_limited(m));
@@ -336,20 +336,20 @@ static void test_null_model(void **state)
     assert_null(by_decode(NULL, ids, 2, &count));
     assert_string_equal(by_error_message(), first);
     by_rewrite_defaults_free(&defaults);
-    by_free(first);
+    base_free(first);
 }
 
 /* Names and specs that are missing are the caller's fault. */
 static void test_null_specs(void **state)
 {
     (void)state;
-    by_error_clear();
+    base_error_clear();
     const by_model_shape shape = {.preset = "tiny"};
     const by_model_spec spec = {.dtype = BY_F32};
     assert_null(by_model_new(device, NULL, &shape, &spec));
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     assert_string_equal(by_error_message(), "there is no family of models");
-    by_error_clear();
+    base_error_clear();
     assert_null(by_model_new(NULL, "gpt2", &shape, &spec));
     assert_string_equal(by_error_message(), "there is no device");
     assert_null(by_model_new(device, "gpt2", NULL, &spec));
@@ -359,7 +359,7 @@ static void test_null_specs(void **state)
     assert_null(by_weights_open(NULL));
     assert_null(by_tokenizer_load(NULL));
     assert_null(by_embedder_open(device, NULL, NULL));
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     by_params *params = new_params();
     by_graph *g = new_graph(params, false);
     by_model_build(NULL, g, NULL);

@@ -36,38 +36,39 @@ enum {
 
 static by_tokenizer *words; /* WordPiece with the ids above */
 
-static void put_words(by_buf *b, const char *letter, int first, int count)
+static void put_words(base_buf *b, const char *letter, int first, int count)
 {
     for (int i = 0; i < count; i++)
-        by_buf_printf(b, ", \"%s%d\": %d", letter, i, first + i);
+        base_buf_printf(b, ", \"%s%d\": %d", letter, i, first + i);
 }
 
 static void make_tokenizer(void)
 {
     static const char *const special[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-    by_buf b = {0};
-    by_buf_puts(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [");
+    base_buf b = {0};
+    base_buf_puts(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [");
     for (int i = 0; i < BY_COUNT(special); i++)
-        by_buf_printf(&b,
-                      "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
-                      "\"rstrip\": false, \"normalized\": false, \"special\": true}",
-                      i ? ", " : "", i, special[i]);
-    by_buf_puts(&b, "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
-                    "\"post_processor\": null, \"decoder\": {\"type\": \"WordPiece\", \"prefix\": \"##\", "
-                    "\"cleanup\": false}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", "
-                    "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 100, \"vocab\": {");
+        base_buf_printf(&b,
+                        "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
+                        "\"rstrip\": false, \"normalized\": false, \"special\": true}",
+                        i ? ", " : "", i, special[i]);
+    base_buf_puts(&b,
+                  "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
+                  "\"post_processor\": null, \"decoder\": {\"type\": \"WordPiece\", \"prefix\": \"##\", "
+                  "\"cleanup\": false}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", "
+                  "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 100, \"vocab\": {");
     for (int i = 0; i < BY_COUNT(special); i++)
-        by_buf_printf(&b, "%s\"%s\": %d", i ? ", " : "", special[i], i);
+        base_buf_printf(&b, "%s\"%s\": %d", i ? ", " : "", special[i], i);
     put_words(&b, "D", D0, DOCS);
     put_words(&b, "S", S0, SENTENCES);
-    by_buf_printf(&b, ", \"un\": %d, \"##der\": %d, \"##stand\": %d, \"##ing\": %d, \"go\": %d", UN, UN + 1,
-                  UN + 2, UN + 3, GO);
+    base_buf_printf(&b, ", \"un\": %d, \"##der\": %d, \"##stand\": %d, \"##ing\": %d, \"go\": %d", UN, UN + 1,
+                    UN + 2, UN + 3, GO);
     put_words(&b, "E", E0, LINES);
     put_words(&b, "G", G0, LINES);
-    by_buf_puts(&b, "}}}");
-    assert_int_equal(by_dir_make(in_root("words")), BY_OK);
+    base_buf_puts(&b, "}}}");
+    assert_int_equal(base_dir_make(in_root("words")), BY_OK);
     write_text("words/tokenizer.json", b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
     words = by_tokenizer_load(in_root("words"));
     if (!words)
         fail_msg("%s", by_error_message());
@@ -77,17 +78,17 @@ static void make_tokenizer(void)
 /* Documents of 2 to SENTENCES sentences, each of `pairs` times "Dd Ss" at most. */
 static void write_documents(const char *name, int documents, int pairs)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     for (int d = 0; d < documents; d++) {
         for (int s = 0; s < 2 + d % (SENTENCES - 1); s++) {
             for (int k = 0; k < 1 + (s + d) % pairs; k++)
-                by_buf_printf(&b, "%sD%d S%d", k ? " " : "", d, s);
-            by_buf_puts(&b, "\n");
+                base_buf_printf(&b, "%sD%d S%d", k ? " " : "", d, s);
+            base_buf_puts(&b, "\n");
         }
-        by_buf_puts(&b, "\n");
+        base_buf_puts(&b, "\n");
     }
     write_text(name, b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static int set_up(void **state)
@@ -104,66 +105,66 @@ static int tear_down(void **state)
 {
     (void)state;
     by_tokenizer_free(words);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 /* ---- an objective over files ------------------------------------------------------------------ */
 
 typedef struct bench {
-    by_docs docs;
-    by_docs_part train, held;
-    by_objective *o;
+    data_docs docs;
+    data_docs_part train, held;
+    data_objective *o;
 } bench;
 
-static by_status open_docs(bench *b, const by_docs_spec *spec, double fraction)
+static by_status open_docs(bench *b, const data_docs_spec *spec, double fraction)
 {
     int64_t bytes, tokens;
     *b = (bench){0};
-    BY_TRY(by_docs_build(words, spec, in_root("t.bin"), in_root("t.docs"), &bytes, &tokens));
-    BY_TRY(by_docs_open(&b->docs, in_root("t.bin"), in_root("t.docs"), VOCAB));
-    assert_int_equal(by_tokens_count(b->docs.tokens), tokens);
-    return by_docs_split(&b->docs, fraction, spec->parallel, &b->train, &b->held);
+    BY_TRY(data_docs_build(words, spec, in_root("t.bin"), in_root("t.docs"), &bytes, &tokens));
+    BY_TRY(data_docs_open(&b->docs, in_root("t.bin"), in_root("t.docs"), VOCAB));
+    assert_int_equal(data_tokens_count(b->docs.tokens), tokens);
+    return data_docs_split(&b->docs, fraction, spec->parallel, &b->train, &b->held);
 }
 
-static void open_bench(bench *b, const char *file, by_objective_spec spec)
+static void open_bench(bench *b, const char *file, data_objective_spec spec)
 {
-    const by_docs_file files[] = {{in_root(file), 0}};
-    if (open_docs(b, &(by_docs_spec){files, 1, false}, 0) != BY_OK)
+    const data_docs_file files[] = {{in_root(file), 0}};
+    if (open_docs(b, &(data_docs_spec){files, 1, false}, 0) != BY_OK)
         fail_msg("%s", by_error_message());
-    b->o = by_objective_new(&b->train, words, &spec);
+    b->o = data_objective_new(&b->train, words, &spec);
     if (!b->o)
         fail_msg("%s", by_error_message());
 }
 
 static void close_bench(bench *b)
 {
-    by_objective_free(b->o);
-    by_docs_part_free(&b->train);
-    by_docs_part_free(&b->held);
-    by_docs_close(&b->docs);
+    data_objective_free(b->o);
+    data_docs_part_free(&b->train);
+    data_docs_part_free(&b->held);
+    data_docs_close(&b->docs);
 }
 
-static by_objective_spec spec_of(by_objective_kind kind, int seq, int rows)
+static data_objective_spec spec_of(data_objective_kind kind, int seq, int rows)
 {
-    return (by_objective_spec){
-        .kind = kind, .seq = seq, .step_rows = rows, .seed = 7, .masking = by_masking_usual(kind)};
+    return (data_objective_spec){
+        .kind = kind, .seq = seq, .step_rows = rows, .seed = 7, .masking = data_masking_usual(kind)};
 }
 
-static by_samples samples_of(const by_objective *o, int count, int batch)
+static data_samples samples_of(const data_objective *o, int count, int batch)
 {
-    by_samples s;
-    assert_int_equal(by_samples_make(&s, o, count, batch), BY_OK);
+    data_samples s;
+    assert_int_equal(data_samples_make(&s, o, count, batch), BY_OK);
     return s;
 }
 
-static void get(const by_objective *o, int64_t step, by_samples *s)
+static void get(const data_objective *o, int64_t step, data_samples *s)
 {
-    if (by_objective_get(o, step, s) != BY_OK)
+    if (data_objective_get(o, step, s) != BY_OK)
         fail_msg("%s", by_error_message());
 }
 
 /* Put back what was hidden in row r; batches of one row. */
-static void restore(by_samples *s, int r)
+static void restore(data_samples *s, int r)
 {
     for (int k = 0; k < s->picks; k++)
         if (s->targets[r * s->picks + k] >= 0)
@@ -186,8 +187,8 @@ static void test_proportions(void **state)
 {
     (void)state;
     bench b;
-    open_bench(&b, "docs.txt", spec_of(BY_OBJECTIVE_MLM, 50, 16));
-    by_samples s = samples_of(b.o, 16, 1);
+    open_bench(&b, "docs.txt", spec_of(DATA_OBJECTIVE_MLM, 50, 16));
+    data_samples s = samples_of(b.o, 16, 1);
     int64_t ordinary = 0, chosen = 0, rows = 0, how[3] = {0}, place[8] = {0}, places[8] = {0};
     int64_t replaced[VOCAB] = {0};
     for (int64_t step = 0; step < 600; step++) {
@@ -229,7 +230,7 @@ static void test_proportions(void **state)
         expected_id[i] = (double)how[1] / any;
     assert_int_equal(replaced[0] + replaced[1] + replaced[2] + replaced[3] + replaced[4], 0);
     assert_true(chi_square(replaced + 5, expected_id, VOCAB - 5) < 160); /* 97 degrees: 147 */
-    by_samples_free(&s);
+    data_samples_free(&s);
     close_bench(&b);
 }
 
@@ -237,17 +238,17 @@ static void test_proportions(void **state)
 static void test_whole_words(void **state)
 {
     (void)state;
-    by_buf b = {0};
+    base_buf b = {0};
     for (int i = 0; i < 200; i++)
-        by_buf_puts(&b, i % 3 ? "understanding go understanding under go\n" : "go go understand\n");
+        base_buf_puts(&b, i % 3 ? "understanding go understanding under go\n" : "go go understand\n");
     write_text("whole.txt", b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
     for (int whole = 0; whole < 2; whole++) {
-        by_objective_spec spec = spec_of(BY_OBJECTIVE_MLM, 64, 8);
+        data_objective_spec spec = spec_of(DATA_OBJECTIVE_MLM, 64, 8);
         spec.masking.whole_words = whole;
         bench w;
         open_bench(&w, "whole.txt", spec);
-        by_samples s = samples_of(w.o, 8, 1);
+        data_samples s = samples_of(w.o, 8, 1);
         int64_t torn = 0, hidden = 0;
         for (int64_t step = 0; step < 100; step++) {
             get(w.o, step, &s);
@@ -266,7 +267,7 @@ static void test_whole_words(void **state)
         }
         assert_true(hidden > 5000);
         assert_true(whole ? torn == 0 : torn > 1000);
-        by_samples_free(&s);
+        data_samples_free(&s);
         close_bench(&w);
     }
 }
@@ -277,11 +278,11 @@ static void test_several_words(void **state)
     (void)state;
     double touching[2];
     for (int i = 0; i < 2; i++) {
-        by_objective_spec spec = spec_of(BY_OBJECTIVE_MLM, 64, 8);
+        data_objective_spec spec = spec_of(DATA_OBJECTIVE_MLM, 64, 8);
         spec.masking.longest = i ? 3 : 1;
         bench b;
         open_bench(&b, "docs.txt", spec);
-        by_samples s = samples_of(b.o, 8, 1);
+        data_samples s = samples_of(b.o, 8, 1);
         int64_t all = 0, next = 0;
         for (int64_t step = 0; step < 200; step++) {
             get(b.o, step, &s);
@@ -291,7 +292,7 @@ static void test_several_words(void **state)
             }
         }
         touching[i] = (double)next / (double)all;
-        by_samples_free(&s);
+        data_samples_free(&s);
         close_bench(&b);
     }
     assert_true(touching[0] < 0.2 && touching[1] > 0.35);
@@ -305,26 +306,26 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* An epoch's rows in an order of their own; what was hidden put back when `whole`. */
-static int32_t *epoch_rows(const by_objective *o, int64_t epoch, bool whole)
+static int32_t *epoch_rows(const data_objective *o, int64_t epoch, bool whole)
 {
-    const int n = (int)by_objective_rows(o);
-    by_samples s = samples_of(o, n, 1);
+    const int n = (int)data_objective_rows(o);
+    data_samples s = samples_of(o, n, 1);
     get(o, epoch, &s);
     for (int r = 0; r < n && whole; r++)
         restore(&s, r);
     qsort(s.tokens, (size_t)n, 40 * sizeof(int32_t), compare_rows);
     int32_t *rows = s.tokens;
     s.tokens = NULL;
-    by_samples_free(&s);
+    data_samples_free(&s);
     return rows;
 }
 
-static bool same_epochs(const by_objective *o, int64_t a, int64_t b, bool whole)
+static bool same_epochs(const data_objective *o, int64_t a, int64_t b, bool whole)
 {
     int32_t *x = epoch_rows(o, a, whole), *y = epoch_rows(o, b, whole);
-    bool same = memcmp(x, y, (size_t)by_objective_rows(o) * 40 * sizeof *x) == 0;
-    by_free(x);
-    by_free(y);
+    bool same = memcmp(x, y, (size_t)data_objective_rows(o) * 40 * sizeof *x) == 0;
+    base_free(x);
+    base_free(y);
     return same;
 }
 
@@ -332,11 +333,11 @@ static void test_static_and_dynamic(void **state)
 {
     (void)state;
     bench probe;
-    open_bench(&probe, "docs.txt", spec_of(BY_OBJECTIVE_MLM, 40, 1));
-    const int rows = (int)by_objective_rows(probe.o);
+    open_bench(&probe, "docs.txt", spec_of(DATA_OBJECTIVE_MLM, 40, 1));
+    const int rows = (int)data_objective_rows(probe.o);
     close_bench(&probe);
     for (int copies = 0; copies < 3; copies++) {
-        by_objective_spec spec = spec_of(BY_OBJECTIVE_MLM, 40, rows);
+        data_objective_spec spec = spec_of(DATA_OBJECTIVE_MLM, 40, rows);
         spec.masking.copies = copies;
         bench b;
         open_bench(&b, "docs.txt", spec);
@@ -347,9 +348,9 @@ static void test_static_and_dynamic(void **state)
         }
         close_bench(&b);
     }
-    assert_int_equal(by_masking_usual(BY_OBJECTIVE_NSP).copies, 1);
-    assert_int_equal(by_masking_usual(BY_OBJECTIVE_SOP).copies, 1);
-    assert_int_equal(by_masking_usual(BY_OBJECTIVE_MLM).copies, 0);
+    assert_int_equal(data_masking_usual(DATA_OBJECTIVE_NSP).copies, 1);
+    assert_int_equal(data_masking_usual(DATA_OBJECTIVE_SOP).copies, 1);
+    assert_int_equal(data_masking_usual(DATA_OBJECTIVE_MLM).copies, 0);
 }
 
 /* The rows of an epoch are the text, each token once. */
@@ -357,14 +358,14 @@ static void test_nothing_is_lost(void **state)
 {
     (void)state;
     bench probe;
-    open_bench(&probe, "docs.txt", spec_of(BY_OBJECTIVE_MLM, 40, 1));
-    const int rows = (int)by_objective_rows(probe.o);
+    open_bench(&probe, "docs.txt", spec_of(DATA_OBJECTIVE_MLM, 40, 1));
+    const int rows = (int)data_objective_rows(probe.o);
     close_bench(&probe);
     for (int seq = 8; seq <= 40; seq += 16) { /* sentences of up to ten tokens: some are cut at 8 */
         bench b;
-        open_bench(&b, "docs.txt", spec_of(BY_OBJECTIVE_MLM, seq, 1));
-        int64_t n = by_objective_rows(b.o), seen[VOCAB] = {0}, all[VOCAB] = {0};
-        by_samples s = samples_of(b.o, 1, 1);
+        open_bench(&b, "docs.txt", spec_of(DATA_OBJECTIVE_MLM, seq, 1));
+        int64_t n = data_objective_rows(b.o), seen[VOCAB] = {0}, all[VOCAB] = {0};
+        data_samples s = samples_of(b.o, 1, 1);
         for (int64_t i = 0; i < n; i++) {
             get(b.o, i, &s);
             restore(&s, 0);
@@ -377,13 +378,13 @@ static void test_nothing_is_lost(void **state)
                     assert_int_equal(s.tokens[t - 2], id);
             }
         }
-        for (int64_t i = 0; i < by_tokens_count(b.docs.tokens); i++) {
+        for (int64_t i = 0; i < data_tokens_count(b.docs.tokens); i++) {
             int32_t id;
-            assert_int_equal(by_tokens_read(b.docs.tokens, i, 1, &id), BY_OK);
+            assert_int_equal(data_tokens_read(b.docs.tokens, i, 1, &id), BY_OK);
             all[id]++;
         }
         assert_memory_equal(seen, all, sizeof seen);
-        by_samples_free(&s);
+        data_samples_free(&s);
         close_bench(&b);
     }
     assert_true(rows > 0);
@@ -396,7 +397,7 @@ typedef struct side {
 } side;
 
 /* Read text number k of a restored row back; all of it must be of one document. */
-static side read_side(const by_samples *s, int r, int k)
+static side read_side(const data_samples *s, int r, int k)
 {
     side x = {-1, -1, -1, 0};
     for (int t = 1; t < s->seq; t++) {
@@ -416,13 +417,13 @@ static side read_side(const by_samples *s, int r, int k)
     return x;
 }
 
-static void check_pairs(by_objective_kind kind, void (*check)(side a, side b, int label))
+static void check_pairs(data_objective_kind kind, void (*check)(side a, side b, int label))
 {
-    by_objective_spec spec = spec_of(kind, 40, 16);
+    data_objective_spec spec = spec_of(kind, 40, 16);
     spec.masking.copies = 0;
     bench b;
     open_bench(&b, "docs.txt", spec);
-    by_samples s = samples_of(b.o, 16, 1);
+    data_samples s = samples_of(b.o, 16, 1);
     int64_t labels[2] = {0, 0};
     for (int64_t step = 0; step < 400; step++) {
         get(b.o, step, &s);
@@ -448,7 +449,7 @@ static void check_pairs(by_objective_kind kind, void (*check)(side a, side b, in
     }
     const double half[2] = {3200, 3200};
     assert_true(chi_square(labels, half, 2) < 10.83);
-    by_samples_free(&s);
+    data_samples_free(&s);
     close_bench(&b);
 }
 
@@ -463,9 +464,9 @@ static void check_next(side a, side b, int label)
 static void test_next_sentence(void **state)
 {
     (void)state;
-    check_pairs(BY_OBJECTIVE_NSP, check_next);
-    assert_string_equal(by_objective_label(BY_OBJECTIVE_NSP, 0), "next");
-    assert_string_equal(by_objective_label(BY_OBJECTIVE_NSP, 1), "random");
+    check_pairs(DATA_OBJECTIVE_NSP, check_next);
+    assert_string_equal(data_objective_label(DATA_OBJECTIVE_NSP, 0), "next");
+    assert_string_equal(data_objective_label(DATA_OBJECTIVE_NSP, 1), "random");
 }
 
 static void check_order(side a, side b, int label)
@@ -477,21 +478,21 @@ static void check_order(side a, side b, int label)
 static void test_sentence_order(void **state)
 {
     (void)state;
-    check_pairs(BY_OBJECTIVE_SOP, check_order);
+    check_pairs(DATA_OBJECTIVE_SOP, check_order);
 }
 
 /* ---- translations and languages ----------------------------------------------------------------- */
 
 static void write_lines(const char *name, char letter, int lines, int without)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     for (int i = 0; i < lines; i++)
         if (i == without)
-            by_buf_puts(&b, "\n");
+            base_buf_puts(&b, "\n");
         else
-            by_buf_printf(&b, "%c%d %c%d%s\n", letter, i, letter, i, letter == 'G' ? " un" : "");
+            base_buf_printf(&b, "%c%d %c%d%s\n", letter, i, letter, i, letter == 'G' ? " un" : "");
     write_text(name, b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static void test_translations(void **state)
@@ -499,19 +500,19 @@ static void test_translations(void **state)
     (void)state;
     write_lines("en.txt", 'E', LINES, -1);
     write_lines("de.txt", 'G', LINES, 4);
-    const by_docs_file files[] = {{in_root("en.txt"), 0}, {in_root("de.txt"), 1}};
+    const data_docs_file files[] = {{in_root("en.txt"), 0}, {in_root("de.txt"), 1}};
     bench b;
-    assert_int_equal(open_docs(&b, &(by_docs_spec){files, 2, true}, 0.1), BY_OK);
+    assert_int_equal(open_docs(&b, &(data_docs_spec){files, 2, true}, 0.1), BY_OK);
     assert_int_equal(b.train.count, 2 * 18);
     assert_int_equal(b.held.count, 2 * 2);
-    by_objective_spec spec = spec_of(BY_OBJECTIVE_TLM, 16, 17);
+    data_objective_spec spec = spec_of(DATA_OBJECTIVE_TLM, 16, 17);
     spec.languages = 2;
     spec.language_ids = true;
     spec.first_position = 3;
-    b.o = by_objective_new(&b.train, words, &spec);
+    b.o = data_objective_new(&b.train, words, &spec);
     assert_non_null(b.o);
-    assert_int_equal(by_objective_rows(b.o), 17); /* without the line that one language does not have */
-    by_samples s = samples_of(b.o, 17, 1);
+    assert_int_equal(data_objective_rows(b.o), 17); /* without the line that one language does not have */
+    data_samples s = samples_of(b.o, 17, 1);
     int first[2] = {0, 0}, seen[LINES] = {0};
     get(b.o, 0, &s);
     for (int r = 0; r < 17; r++) {
@@ -532,7 +533,7 @@ static void test_translations(void **state)
     assert_true(first[0] > 2 && first[1] > 2);
     for (int i = 0; i < LINES; i++)
         assert_int_equal(seen[i], i < 18 && i != 4);
-    by_samples_free(&s);
+    data_samples_free(&s);
     close_bench(&b);
 }
 
@@ -542,17 +543,17 @@ static void test_languages(void **state)
     (void)state;
     write_lines("en.txt", 'E', LINES, -1);
     write_lines("de.txt", 'G', LINES, -1);
-    const by_docs_file files[] = {{in_root("en.txt"), 0}, {in_root("de.txt"), 1}};
+    const data_docs_file files[] = {{in_root("en.txt"), 0}, {in_root("de.txt"), 1}};
     bench b;
-    assert_int_equal(open_docs(&b, &(by_docs_spec){files, 2, false}, 0.25), BY_OK);
+    assert_int_equal(open_docs(&b, &(data_docs_spec){files, 2, false}, 0.25), BY_OK);
     assert_int_equal(b.train.tokens + b.held.tokens, LINES * 5);
     assert_int_equal(b.held.tokens, LINES / 4 * 5);
-    by_objective_spec spec = spec_of(BY_OBJECTIVE_CLM, 16, 8);
+    data_objective_spec spec = spec_of(DATA_OBJECTIVE_CLM, 16, 8);
     spec.languages = 2;
     spec.language_ids = true;
-    b.o = by_objective_new(&b.train, words, &spec);
+    b.o = data_objective_new(&b.train, words, &spec);
     assert_non_null(b.o);
-    by_samples s = samples_of(b.o, 8, 4);
+    data_samples s = samples_of(b.o, 8, 4);
     get(b.o, 0, &s);
     assert_null(s.pick);
     int rows[2] = {0, 0};
@@ -567,13 +568,13 @@ static void test_languages(void **state)
         }
     }
     assert_true(rows[0] && rows[1]);
-    by_samples_free(&s);
+    data_samples_free(&s);
     close_bench(&b);
 }
 
 /* ---- rows are functions of seed, step and number --------------------------------------------------- */
 
-static void assert_same(const by_samples *a, const by_samples *b, int from, int to, int rows)
+static void assert_same(const data_samples *a, const data_samples *b, int from, int to, int rows)
 {
     const size_t cells = (size_t)(rows * a->seq), picks = (size_t)(rows * a->picks);
     assert_memory_equal(a->tokens + from * a->seq, b->tokens + to * a->seq, cells * 4);
@@ -587,13 +588,14 @@ static void test_seeking(void **state)
 {
     (void)state;
     bench a;
-    open_bench(&a, "docs.txt", spec_of(BY_OBJECTIVE_NSP, 32, 6));
-    by_objective_spec wide = spec_of(BY_OBJECTIVE_NSP, 32, 12), other = spec_of(BY_OBJECTIVE_NSP, 32, 6);
+    open_bench(&a, "docs.txt", spec_of(DATA_OBJECTIVE_NSP, 32, 6));
+    data_objective_spec wide = spec_of(DATA_OBJECTIVE_NSP, 32, 12),
+                        other = spec_of(DATA_OBJECTIVE_NSP, 32, 6);
     other.seed = 8;
-    by_objective *twice = by_objective_new(&a.train, words, &wide);
-    by_objective *foreign = by_objective_new(&a.train, words, &other);
-    by_samples walk = samples_of(a.o, 6, 6), jump = samples_of(a.o, 6, 2), big = samples_of(twice, 12, 12),
-               else_ = samples_of(foreign, 6, 6);
+    data_objective *twice = data_objective_new(&a.train, words, &wide);
+    data_objective *foreign = data_objective_new(&a.train, words, &other);
+    data_samples walk = samples_of(a.o, 6, 6), jump = samples_of(a.o, 6, 2), big = samples_of(twice, 12, 12),
+                 else_ = samples_of(foreign, 6, 6);
     for (int64_t step = 0; step < 40; step++)
         get(a.o, step, &walk);
     get(a.o, 39, &jump);
@@ -604,28 +606,28 @@ static void test_seeking(void **state)
     assert_same(&walk, &big, 0, 6, 6);
     get(foreign, 39, &else_);
     assert_memory_not_equal(walk.tokens, else_.tokens, 6 * 32 * 4);
-    by_samples micro = samples_of(a.o, 6, 2);
+    data_samples micro = samples_of(a.o, 6, 2);
     get(a.o, 39, &micro);
-    by_batch second = by_samples_batch(&micro, 1);
+    by_batch second = data_samples_batch(&micro, 1);
     assert_int_equal(second.batch, 2);
     assert_int_equal(second.picks, 2 * micro.picks);
     assert_ptr_equal(second.tokens, micro.tokens + 2 * 32);
     assert_ptr_equal(second.second, micro.second + 2);
     for (int i = 0; i < second.picks; i++)
         assert_true(second.pick[i] >= 0 && second.pick[i] < 64);
-    assert_int_equal(by_objective_get(a.o, -1, &walk), BY_ERR_ARGUMENT);
-    assert_int_equal(by_objective_get(a.o, INT64_MAX, &walk), BY_ERR_ARGUMENT);
-    by_samples *all[] = {&walk, &jump, &big, &else_, &micro};
+    assert_int_equal(data_objective_get(a.o, -1, &walk), BY_ERR_ARGUMENT);
+    assert_int_equal(data_objective_get(a.o, INT64_MAX, &walk), BY_ERR_ARGUMENT);
+    data_samples *all[] = {&walk, &jump, &big, &else_, &micro};
     for (int i = 0; i < BY_COUNT(all); i++)
-        by_samples_free(all[i]);
-    by_objective_free(twice);
-    by_objective_free(foreign);
+        data_samples_free(all[i]);
+    data_objective_free(twice);
+    data_objective_free(foreign);
     close_bench(&a);
 }
 
 typedef struct worker {
-    const by_objective *o;
-    by_samples rows[50];
+    const data_objective *o;
+    data_samples rows[50];
     int first;
     by_status status;
 } worker;
@@ -634,7 +636,7 @@ static void *fill(void *user)
 {
     worker *w = user;
     for (int i = 0; i < 50 && w->status == BY_OK; i++)
-        w->status = by_objective_get(w->o, w->first + i, &w->rows[i]);
+        w->status = data_objective_get(w->o, w->first + i, &w->rows[i]);
     return NULL;
 }
 
@@ -642,7 +644,7 @@ static void test_threads(void **state)
 {
     (void)state;
     bench b;
-    open_bench(&b, "docs.txt", spec_of(BY_OBJECTIVE_NSP, 32, 8));
+    open_bench(&b, "docs.txt", spec_of(DATA_OBJECTIVE_NSP, 32, 8));
     static worker workers[4];
     pthread_t threads[4];
     for (int i = 0; i < 4; i++) {
@@ -653,16 +655,16 @@ static void test_threads(void **state)
     }
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    by_samples s = samples_of(b.o, 8, 8);
+    data_samples s = samples_of(b.o, 8, 8);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(workers[i].status, BY_OK);
         for (int k = 0; k < 50; k++) {
             get(b.o, i * 25 + k, &s);
             assert_same(&s, &workers[i].rows[k], 0, 0, 8);
-            by_samples_free(&workers[i].rows[k]);
+            data_samples_free(&workers[i].rows[k]);
         }
     }
-    by_samples_free(&s);
+    data_samples_free(&s);
     close_bench(&b);
 }
 
@@ -670,13 +672,13 @@ static void test_held_rows(void **state)
 {
     (void)state;
     bench b;
-    open_bench(&b, "docs.txt", spec_of(BY_OBJECTIVE_NSP, 32, 4));
-    int64_t rows = by_objective_held_rows(b.o);
-    by_samples one = samples_of(b.o, 4, 4), two = samples_of(b.o, 4, 4);
+    open_bench(&b, "docs.txt", spec_of(DATA_OBJECTIVE_NSP, 32, 4));
+    int64_t rows = data_objective_held_rows(b.o);
+    data_samples one = samples_of(b.o, 4, 4), two = samples_of(b.o, 4, 4);
     assert_true(rows > 8);
-    assert_int_equal(by_objective_held(b.o, rows - 2, &one), BY_OK);
-    assert_int_equal(by_objective_held(b.o, 0, &two), BY_OK);
-    assert_int_equal(by_objective_held(b.o, rows - 2, &two), BY_OK);
+    assert_int_equal(data_objective_held(b.o, rows - 2, &one), BY_OK);
+    assert_int_equal(data_objective_held(b.o, 0, &two), BY_OK);
+    assert_int_equal(data_objective_held(b.o, rows - 2, &two), BY_OK);
     assert_same(&one, &two, 0, 0, 4);
     for (int r = 0; r < 4; r++) {
         assert_int_equal(one.second[r] == -100, r >= 2);
@@ -684,8 +686,8 @@ static void test_held_rows(void **state)
         for (int k = 0; k < one.picks && r >= 2; k++)
             assert_int_equal(one.targets[r * one.picks + k], -100);
     }
-    by_samples_free(&one);
-    by_samples_free(&two);
+    data_samples_free(&one);
+    data_samples_free(&two);
     close_bench(&b);
 }
 
@@ -705,7 +707,7 @@ static float *gradients(const by_model *m, int64_t *n)
 {
     by_params *p = by_model_params(m);
     int64_t at = 0;
-    float *out = by_alloc_zero((size_t)by_params_elements(p), sizeof *out);
+    float *out = base_alloc_zero((size_t)by_params_elements(p), sizeof *out);
     for (int i = 0; i < by_params_count(p); i++) {
         assert_int_equal(by_params_get(p, i, BY_SLOT_GRAD, out + at), BY_OK);
         int64_t size = 1;
@@ -722,8 +724,8 @@ static void test_picks_equal_all(void **state)
     (void)state;
     by_device *d = by_device_open("cpu", 1);
     bench b;
-    open_bench(&b, "docs.txt", spec_of(BY_OBJECTIVE_NSP, 24, 5));
-    by_samples s = samples_of(b.o, 5, 5);
+    open_bench(&b, "docs.txt", spec_of(DATA_OBJECTIVE_NSP, 24, 5));
+    data_samples s = samples_of(b.o, 5, 5);
     by_model_shape shape = {
         .layers = 2, .heads = 2, .width = 16, .context = 24, .vocab = VOCAB, .dropout = 0};
     by_model *m =
@@ -731,7 +733,7 @@ static void test_picks_equal_all(void **state)
     assert_non_null(m);
     by_model_set_pad(m, PAD);
     get(b.o, 3, &s);
-    by_batch few = by_samples_batch(&s, 0), all = few;
+    by_batch few = data_samples_batch(&s, 0), all = few;
     int32_t targets[5 * 24];
     for (int i = 0; i < 5 * 24; i++)
         targets[i] = -100;
@@ -754,10 +756,10 @@ static void test_picks_equal_all(void **state)
     }
     assert_true(loss[0] > 1 && fabs(loss[0] - loss[1]) < 1e-6 * loss[1]);
     assert_true(below > 0 && sqrt(above / below) < 1e-6);
-    by_free(x);
-    by_free(y);
+    base_free(x);
+    base_free(y);
     by_model_free(m);
-    by_samples_free(&s);
+    data_samples_free(&s);
     close_bench(&b);
     by_device_free(d);
 }
@@ -799,13 +801,13 @@ static void assert_same_file(const char *a, const char *b, const char *name)
     size_t size[2];
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/%s/%s", root, i ? b : a, name);
-        bytes[i] = by_file_read(path[i], (size_t)1 << 30, &size[i]);
+        bytes[i] = base_file_read(path[i], (size_t)1 << 30, &size[i]);
         assert_non_null(bytes[i]);
     }
     assert_int_equal(size[0], size[1]);
     assert_memory_equal(bytes[0], bytes[1], size[0]);
-    by_free(bytes[0]);
-    by_free(bytes[1]);
+    base_free(bytes[0]);
+    base_free(bytes[1]);
 }
 
 /* Interrupted or not, a run ends with the same bytes: nothing is remembered but the step. */
@@ -879,7 +881,7 @@ static void refuse(by_run_spec spec, by_status status, const char *part)
 {
     by_device *d = by_device_open("cpu", 1);
     by_run_result r;
-    by_dir_remove(spec.out);
+    base_dir_remove(spec.out);
     assert_int_equal(by_train_run(d, &spec, &r), status);
     assert_contains(by_error_message(), part);
     by_device_free(d);
@@ -947,12 +949,12 @@ static void test_no_mask_token(void **state)
 {
     (void)state;
     size_t size;
-    char *json = by_file_read(in_root("words/tokenizer.json"), 1 << 20, &size), *at;
+    char *json = base_file_read(in_root("words/tokenizer.json"), 1 << 20, &size), *at;
     for (int i = 0; i < 2 && (at = strstr(json, "[MASK]")); i++)
         memcpy(at, "[HIDE]", 6);
-    assert_int_equal(by_dir_make(in_root("maskless")), BY_OK);
+    assert_int_equal(base_dir_make(in_root("maskless")), BY_OK);
     write_text("maskless/tokenizer.json", json);
-    by_free(json);
+    base_free(json);
     const char *docs[] = {in_root("docs.txt")};
     by_run_spec s = run_of("bad", docs, 1);
     s.tokenizer = in_root("maskless");
@@ -975,32 +977,32 @@ static void test_damaged_index(void **state)
 {
     (void)state;
     bench b;
-    open_bench(&b, "docs.txt", spec_of(BY_OBJECTIVE_MLM, 32, 1));
+    open_bench(&b, "docs.txt", spec_of(DATA_OBJECTIVE_MLM, 32, 1));
     close_bench(&b);
     size_t size;
-    char *good = by_file_read(in_root("t.docs"), 1 << 24, &size);
+    char *good = base_file_read(in_root("t.docs"), 1 << 24, &size);
     assert_non_null(good);
     for (size_t n = 0; n < size; n += size / 50 + 1) { /* cut off */
-        by_docs d;
-        assert_int_equal(by_file_write(in_root("t.docs"), good, n), BY_OK);
-        assert_int_equal(by_docs_open(&d, in_root("t.bin"), in_root("t.docs"), VOCAB), BY_ERR_FORMAT);
+        data_docs d;
+        assert_int_equal(base_file_write(in_root("t.docs"), good, n), BY_OK);
+        assert_int_equal(data_docs_open(&d, in_root("t.bin"), in_root("t.docs"), VOCAB), BY_ERR_FORMAT);
         assert_contains(by_error_message(), "t.docs");
     }
-    by_rng random = by_rng_make(1, 2);
+    base_rng random = base_rng_make(1, 2);
     for (int i = 0; i < 300; i++) { /* changed: refused, or as harmless as it looks */
-        by_docs d;
-        char *bad = by_alloc(size);
+        data_docs d;
+        char *bad = base_alloc(size);
         memcpy(bad, good, size);
-        bad[by_rng_below(&random, size)] ^= (char)(1 << by_rng_below(&random, 8));
-        assert_int_equal(by_file_write(in_root("t.docs"), bad, size), BY_OK);
-        if (by_docs_open(&d, in_root("t.bin"), in_root("t.docs"), VOCAB) == BY_OK) {
+        bad[base_rng_below(&random, size)] ^= (char)(1 << base_rng_below(&random, 8));
+        assert_int_equal(base_file_write(in_root("t.docs"), bad, size), BY_OK);
+        if (data_docs_open(&d, in_root("t.bin"), in_root("t.docs"), VOCAB) == BY_OK) {
             for (int64_t s = 0; s < d.sentences; s++)
-                assert_true(by_sentence_size(&d, s) >= 0);
-            by_docs_close(&d);
+                assert_true(data_sentence_size(&d, s) >= 0);
+            data_docs_close(&d);
         }
-        by_free(bad);
+        base_free(bad);
     }
-    by_free(good);
+    base_free(good);
 }
 
 /* ---- text ------------------------------------------------------------------------------------------ */
@@ -1032,7 +1034,7 @@ static void test_sentences(void **state)
         {"", 0},
     };
     for (int i = 0; i < BY_COUNT(cases); i++)
-        assert_int_equal(by_sentence_end(cases[i].text, strlen(cases[i].text), 0), cases[i].end);
+        assert_int_equal(data_sentence_end(cases[i].text, strlen(cases[i].text), 0), cases[i].end);
 }
 
 static void test_documents(void **state)
@@ -1041,22 +1043,22 @@ static void test_documents(void **state)
     /* blank lines, also with spaces, and \r\n; two sentences in a line; one that is no text at the end */
     write_text("d.txt", "\xef\xbb\xbf"
                         "D1 S1. S2 go\r\n \r\n\r\nD2\r\n\n\nD3 S3\nD4! Go\n\n   ");
-    const by_docs_file files[] = {{in_root("d.txt"), 0}, {in_root("lines2.txt"), 0}};
+    const data_docs_file files[] = {{in_root("d.txt"), 0}, {in_root("lines2.txt"), 0}};
     write_text("lines2.txt", "D5\nD6 S1? D6 S2\nD7");
     bench b;
-    assert_int_equal(open_docs(&b, &(by_docs_spec){files, 2, false}, 0), BY_OK);
+    assert_int_equal(open_docs(&b, &(data_docs_spec){files, 2, false}, 0), BY_OK);
     static const int64_t sizes[] = {2, 1, 3, 1, 2, 1}; /* sentences of each document */
     assert_int_equal(b.docs.count, BY_COUNT(sizes));
     for (int i = 0; i < BY_COUNT(sizes); i++)
         assert_int_equal(b.docs.list[i].end - b.docs.list[i].first, sizes[i]);
     double nats;
-    assert_int_equal(by_docs_entropy(&b.train, VOCAB, &nats), BY_OK);
-    assert_true(nats > 2 && nats < log(by_tokens_count(b.docs.tokens)));
+    assert_int_equal(data_docs_entropy(&b.train, VOCAB, &nats), BY_OK);
+    assert_true(nats > 2 && nats < log(data_tokens_count(b.docs.tokens)));
     close_bench(&b);
     write_text("even.txt", "D1 D2 D3 D4 D1 D2 D3 D4");
-    const by_docs_file even[] = {{in_root("even.txt"), 0}};
-    assert_int_equal(open_docs(&b, &(by_docs_spec){even, 1, false}, 0), BY_OK);
-    assert_int_equal(by_docs_entropy(&b.train, VOCAB, &nats), BY_OK);
+    const data_docs_file even[] = {{in_root("even.txt"), 0}};
+    assert_int_equal(open_docs(&b, &(data_docs_spec){even, 1, false}, 0), BY_OK);
+    assert_int_equal(data_docs_entropy(&b.train, VOCAB, &nats), BY_OK);
     assert_true(fabs(nats - log(4)) < 1e-12);
     close_bench(&b);
 }
@@ -1065,15 +1067,15 @@ static void test_documents(void **state)
 static void test_split(void **state)
 {
     (void)state;
-    const by_docs_file files[] = {{in_root("docs.txt"), 0}};
+    const data_docs_file files[] = {{in_root("docs.txt"), 0}};
     for (int tenths = 0; tenths <= 9; tenths += 3) {
         bench b;
-        assert_int_equal(open_docs(&b, &(by_docs_spec){files, 1, false}, tenths / 10.0), BY_OK);
-        int64_t all = by_tokens_count(b.docs.tokens), at = 0;
+        assert_int_equal(open_docs(&b, &(data_docs_spec){files, 1, false}, tenths / 10.0), BY_OK);
+        int64_t all = data_tokens_count(b.docs.tokens), at = 0;
         assert_int_equal(b.train.tokens + b.held.tokens, all);
         assert_true(fabs((double)b.held.tokens - (double)all * tenths / 10) < 12);
         for (int part = 0; part < 2; part++) {
-            const by_docs_part *p = part ? &b.held : &b.train;
+            const data_docs_part *p = part ? &b.held : &b.train;
             for (int64_t i = 0; i < p->count; i++) {
                 assert_int_equal(b.docs.starts[p->list[i].first], at);
                 at = b.docs.starts[p->list[i].end];
@@ -1088,14 +1090,14 @@ static void test_word_marks(void **state)
 {
     (void)state;
     uint8_t parts[VOCAB];
-    assert_true(by_tokenizer_parts(words, parts));
+    assert_true(tok_parts(words, parts));
     for (int id = 0; id < VOCAB; id++)
-        assert_int_equal(parts[id], id <= MASK ? BY_ID_SPECIAL : id > UN && id < GO ? 0 : BY_ID_BEGINS);
-    by_tokenizer *bytes = by_tokenizer_new_bytes();
+        assert_int_equal(parts[id], id <= MASK ? TOK_ID_SPECIAL : id > UN && id < GO ? 0 : TOK_ID_BEGINS);
+    by_tokenizer *bytes = tok_new_bytes();
     uint8_t own[257];
-    assert_false(by_tokenizer_parts(bytes, own));
-    assert_int_equal(own[65], BY_ID_BEGINS | BY_ID_ENDS);
-    assert_int_equal(own[256], BY_ID_SPECIAL);
+    assert_false(tok_parts(bytes, own));
+    assert_int_equal(own[65], TOK_ID_BEGINS | TOK_ID_ENDS);
+    assert_int_equal(own[256], TOK_ID_SPECIAL);
     assert_int_equal(by_tokenizer_special(bytes, BY_SPECIAL_MASK), -1);
     by_tokenizer_free(bytes);
 }

@@ -19,20 +19,20 @@ static by_device *with_library[3];
 static void test_table(void **state)
 {
     (void)state;
-    const by_kernel *tables[BY_ISA_COUNT] = {by_cpu_table_generic};
+    const cpu_kernel *tables[BY_ISA_COUNT] = {cpu_table_generic};
 #ifdef BY_HAVE_ISA_AVX2
-    tables[BY_ISA_AVX2] = by_cpu_table_avx2;
+    tables[BY_ISA_AVX2] = cpu_table_avx2;
 #endif
 #ifdef BY_HAVE_ISA_AVX512
-    tables[BY_ISA_AVX512] = by_cpu_table_avx512;
+    tables[BY_ISA_AVX512] = cpu_table_avx512;
 #endif
 #ifdef BY_HAVE_ISA_AVX512BF16
-    tables[BY_ISA_AVX512BF16] = by_cpu_table_avx512bf16;
+    tables[BY_ISA_AVX512BF16] = cpu_table_avx512bf16;
 #endif
-    for (int op = 0; op < BY_OP_COUNT; op++) {
-        const by_op_info *row = &by_ops[op];
+    for (int op = 0; op < GR_OP_COUNT; op++) {
+        const gr_op_info *row = &gr_ops[op];
         assert_non_null(row->name);
-        assert_true(row->inputs <= BY_MAX_INPUTS && row->outputs <= BY_MAX_OUTPUTS);
+        assert_true(row->inputs <= GR_MAX_INPUTS && row->outputs <= GR_MAX_OUTPUTS);
         assert_true(row->over < row->inputs && row->base < row->inputs && row->from <= row->outputs);
         assert_non_null(row->infer);
         assert_non_null(row->cost);
@@ -60,13 +60,13 @@ static double loss_of(trial *t)
 
 /* (loss(x + h u) - loss(x - h u)) / 2h, where u is one element of the leaf (element >= 0) or a random
  * direction, left in u. */
-static double slope(trial *t, const by_op_sample_leaf *l, int64_t element, uint64_t *seed, double *u)
+static double slope(trial *t, const op_sample_leaf *l, int64_t element, uint64_t *seed, double *u)
 {
     const int64_t n = by_elements(l->tensor);
     const double h = 1e-5;
     double *x = l->tensor->data, side[2];
     for (int64_t i = 0; i < n; i++)
-        u[i] = element < 0 ? by_op_sample_noise(seed) : i == element;
+        u[i] = element < 0 ? op_sample_noise(seed) : i == element;
     for (int k = 0; k < 2; k++) {
         for (int64_t i = 0; i < n; i++)
             x[i] = l->values[i] + (k ? -h : h) * u[i];
@@ -77,11 +77,11 @@ static double slope(trial *t, const by_op_sample_leaf *l, int64_t element, uint6
 }
 
 /* The gradient of one operand along every axis when it is small, along random directions when it is not. */
-static void check_slopes(trial *t, const by_op_sample_leaf *l, const double *gradient)
+static void check_slopes(trial *t, const op_sample_leaf *l, const double *gradient)
 {
     enum { SMALL = 12, DIRECTIONS = 4 };
     const int64_t n = by_elements(l->tensor), probes = n <= SMALL ? n : DIRECTIONS;
-    double *u = by_alloc((size_t)n * sizeof *u), error = 0, size = 0;
+    double *u = base_alloc((size_t)n * sizeof *u), error = 0, size = 0;
     assert_non_null(u);
     uint64_t seed = 99;
     for (int64_t p = 0; p < probes; p++) {
@@ -91,9 +91,9 @@ static void check_slopes(trial *t, const by_op_sample_leaf *l, const double *gra
         error += (measured - computed) * (measured - computed);
         size += measured * measured;
     }
-    by_free(u);
+    base_free(u);
     if (!(sqrt(error) <= 1e-6 * sqrt(size)))
-        complain("%s %d: gradient of %s is off by %.2g of %.2g", t->op, t->which, by_tensor_label(l->tensor),
+        complain("%s %d: gradient of %s is off by %.2g of %.2g", t->op, t->which, gr_tensor_label(l->tensor),
                  sqrt(error), sqrt(size));
 }
 
@@ -103,26 +103,26 @@ static void check_slopes(trial *t, const by_op_sample_leaf *l, const double *gra
 static void leave_out_unseen(trial *t)
 {
     by_tensor *y = t->sample->out[0].tensor;
-    const by_op_sample_leaf *l = &t->sample->leaf[0];
-    if (!y->node || y->node->op != BY_OP_ATTENTION)
+    const op_sample_leaf *l = &t->sample->leaf[0];
+    if (!y->node || y->node->op != GR_OP_ATTENTION)
         return;
-    const by_attention_attr *a = y->node->attr;
-    const int64_t rows = by_tensor_rows(y), heads = a->heads, dim = a->head_dim,
-                  columns = by_tensor_cols(l->tensor);
+    const gr_attention_attr *a = y->node->attr;
+    const int64_t rows = gr_tensor_rows(y), heads = a->heads, dim = a->head_dim,
+                  columns = gr_tensor_cols(l->tensor);
     double *q = l->tensor->data, *cotangent = t->cotangent[0].values;
-    double *before = by_alloc((size_t)by_elements(y) * sizeof *before);
+    double *before = base_alloc((size_t)by_elements(y) * sizeof *before);
     uint64_t seed = 7;
     assert_non_null(before);
     run_once(t);
     memcpy(before, y->data, (size_t)by_elements(y) * sizeof *before);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < heads * dim; c++)
-            q[r * columns + c] += by_op_sample_noise(&seed);
+            q[r * columns + c] += op_sample_noise(&seed);
     run_once(t);
     for (int64_t i = 0; i < rows * heads; i++)
         if (memcmp((const double *)y->data + i * dim, before + i * dim, (size_t)dim * sizeof *before) == 0)
             memset(cotangent + i * dim, 0, (size_t)dim * sizeof *cotangent);
-    by_free(before);
+    base_free(before);
     fill_leaves(t);
 }
 
@@ -130,16 +130,16 @@ static void test_gradients(void **state)
 {
     (void)state;
     setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64, .gradients = true};
-    for (int op = 0; op < BY_OP_COUNT; op++) {
+    for (int op = 0; op < GR_OP_COUNT; op++) {
         int checked = 0;
         trial *t;
-        for (int which = 0; by_ops[op].grad && (t = trial_new(how, (by_op)op, which)); which++) {
+        for (int which = 0; gr_ops[op].grad && (t = trial_new(how, (gr_op)op, which)); which++) {
             if (t->how.gradients) {
                 leave_out_unseen(t);
                 run_once(t);
                 result *r = collect_result(t);
                 for (int i = 0, k = 0; i < t->sample->n_leaves; i++) {
-                    if (t->sample->leaf[i].tensor->place != BY_PLACE_PARAM)
+                    if (t->sample->leaf[i].tensor->place != GR_PLACE_PARAM)
                         continue;
                     check_slopes(t, &t->sample->leaf[i], r->part[t->sample->n_outs + k++].values);
                     checked++;
@@ -148,15 +148,15 @@ static void test_gradients(void **state)
             }
             trial_free(t);
         }
-        if (by_ops[op].grad && !checked)
-            complain("%s: no sample of its gradient", by_ops[op].name);
+        if (gr_ops[op].grad && !checked)
+            complain("%s: no sample of its gradient", gr_ops[op].name);
     }
     no_complaints();
 }
 
 /* One sample in one type on one pair of devices (one thread, two threads) against the generic set in f64.
  * With `bits`, the threads must not matter at all. */
-static void check_on(by_device *const *pair, const char *where, setup how, const result *expected, by_op op,
+static void check_on(by_device *const *pair, const char *where, setup how, const result *expected, gr_op op,
                      int which, bool bits)
 {
     how.device = pair[2];
@@ -173,14 +173,14 @@ static void check_on(by_device *const *pair, const char *where, setup how, const
     result_free(two);
 }
 
-static bool is_product(by_op op)
+static bool is_product(gr_op op)
 {
-    return op == BY_OP_LINEAR || op == BY_OP_LINEAR_DX || op == BY_OP_LINEAR_DW || op == BY_OP_MATMUL;
+    return op == GR_OP_LINEAR || op == GR_OP_LINEAR_DX || op == GR_OP_LINEAR_DW || op == GR_OP_MATMUL;
 }
 
 /* On every instruction set as it is; on the best one also without the backward pass, and with operands that
  * may be written over. Of libraries only the result is looked at: the order of their sums is their own. */
-static bool check_sample(by_op op, int which, by_dtype type)
+static bool check_sample(gr_op op, int which, by_dtype type)
 {
     enum { AS_IT_IS, FORWARD, COPIED, VARIANTS };
     for (int variant = 0; variant < VARIANTS; variant++) {
@@ -206,9 +206,9 @@ static void test_types(void **state)
 {
     (void)state;
     static const by_dtype types[] = {BY_F32, BY_BF16, BY_F16};
-    for (int op = 0; op < BY_OP_COUNT; op++)
+    for (int op = 0; op < GR_OP_COUNT; op++)
         for (int k = 0; k < BY_COUNT(types); k++)
-            for (int which = 0; check_sample((by_op)op, which, types[k]); which++)
+            for (int which = 0; check_sample((gr_op)op, which, types[k]); which++)
                 continue;
     no_complaints();
 }
@@ -223,11 +223,11 @@ static void test_f64(void **state)
                  .gradients = true,
                  .guarded = true};
     setup one = {.device = devices[BY_ISA_GENERIC][1], .type = BY_F64, .exact = BY_F64, .gradients = true};
-    for (int op = 0; op < BY_OP_COUNT; op++) {
+    for (int op = 0; op < GR_OP_COUNT; op++) {
         result *r;
-        for (int which = 0; (r = outcome(two, (by_op)op, which)); which++) {
-            result *s = outcome(one, (by_op)op, which);
-            same_bits(r, s, (by_op)op, which, BY_F64, "generic");
+        for (int which = 0; (r = outcome(two, (gr_op)op, which)); which++) {
+            result *s = outcome(one, (gr_op)op, which);
+            same_bits(r, s, (gr_op)op, which, BY_F64, "generic");
             result_free(r);
             result_free(s);
         }
@@ -242,7 +242,7 @@ static void test_argmax(void **state)
     (void)state;
     setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
     trial *t;
-    for (int which = 0; (t = trial_new(how, BY_OP_ARGMAX, which)); which++) {
+    for (int which = 0; (t = trial_new(how, GR_OP_ARGMAX, which)); which++) {
         run_once(t);
         const by_tensor *x = t->sample->leaf[0].tensor;
         const double *v = t->sample->leaf[0].values;
@@ -263,7 +263,7 @@ static void test_top(void **state)
     (void)state;
     setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
     trial *t;
-    for (int which = 0; (t = trial_new(how, BY_OP_TOP, which)); which++) {
+    for (int which = 0; (t = trial_new(how, GR_OP_TOP, which)); which++) {
         run_once(t);
         const double *v = t->sample->leaf[0].values, *y = t->sample->out[0].tensor->data;
         const int32_t *ids = t->sample->out[1].tensor->data;
@@ -292,9 +292,9 @@ static void test_reorder(void **state)
     (void)state;
     setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
     trial *t;
-    for (int which = 0; (t = trial_new(how, BY_OP_REORDER, which)); which++) {
+    for (int which = 0; (t = trial_new(how, GR_OP_REORDER, which)); which++) {
         run_once(t);
-        const by_op_sample_leaf *leaf = t->sample->leaf;
+        const op_sample_leaf *leaf = t->sample->leaf;
         const int64_t room = leaf[0].tensor->dim[1], c = leaf[0].tensor->dim[2];
         for (int64_t i = 0; i < 2 * 6 * room * c; i++) {
             const int64_t cache = i / (6 * room * c), b = i / (room * c) % 6, rest = i % (room * c);
@@ -336,33 +336,33 @@ typedef struct heads {
     int64_t q_row, kv_row;
 } heads;
 
-static heads heads_of(const trial *t, const by_attention_attr *a)
+static heads heads_of(const trial *t, const gr_attention_attr *a)
 {
-    const by_op_sample_leaf *l = t->sample->leaf;
+    const op_sample_leaf *l = t->sample->leaf;
     const int64_t wide = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * a->head_dim;
     if (!a->packed)
         return (heads){l[0].values, l[1].values, l[2].values, wide, kv};
     return (heads){l[0].values, l[0].values + wide, l[0].values + wide + kv, wide + 2 * kv, wide + 2 * kv};
 }
 
-static const by_node *node_of(const trial *t, by_op op)
+static const gr_node *node_of(const trial *t, gr_op op)
 {
     const by_graph *g = t->program->graph;
     for (int i = 0; i < g->n_nodes; i++)
         if (g->nodes[i]->op == op)
             return g->nodes[i];
-    fail_msg("no %s node", by_ops[op].name);
+    fail_msg("no %s node", gr_ops[op].name);
     return NULL;
 }
 
 /* Largest difference between a naive attention and what the node computed. k, v (B, keys, kv_row); past as in
  * the op, NULL: none. */
-static double attention_error(const by_node *n, heads h, int64_t keys, const double *seen, const double *past)
+static double attention_error(const gr_node *n, heads h, int64_t keys, const double *seen, const double *past)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const int64_t batch = n->out[0]->dim[0], queries = n->out[0]->dim[1];
     const double *y = n->out[0]->data, *weights = !past && n->out[2] ? n->out[2]->data : NULL;
-    double *out = by_alloc((size_t)a->head_dim * sizeof *out), *w = by_alloc((size_t)keys * sizeof *w),
+    double *out = base_alloc((size_t)a->head_dim * sizeof *out), *w = base_alloc((size_t)keys * sizeof *w),
            worst = 0;
     assert_true(out && w);
     for (int64_t b = 0; b < batch; b++)
@@ -381,15 +381,15 @@ static double attention_error(const by_node *n, heads h, int64_t keys, const dou
                 for (int64_t s = 0; weights && s < keys; s++)
                     worst = fmax(worst, fabs(weights[((b * a->heads + k) * queries + t) * keys + s] - w[s]));
             }
-    by_free(out);
-    by_free(w);
+    base_free(out);
+    base_free(w);
     return worst;
 }
 
 /* Prefixes, patterns and biases are compared with plain loops in test_attention.c. */
-static bool is_simple(const by_node *n)
+static bool is_simple(const gr_node *n)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     return a->pattern.kind == BY_PATTERN_FULL && !n->in[4] && !n->in[5];
 }
 
@@ -398,9 +398,9 @@ static void test_attention(void **state)
     (void)state;
     setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
     trial *t;
-    for (int which = 0; (t = trial_new(how, BY_OP_ATTENTION, which)); which++) {
-        const by_node *n = node_of(t, BY_OP_ATTENTION);
-        const by_attention_attr *a = n->attr;
+    for (int which = 0; (t = trial_new(how, GR_OP_ATTENTION, which)); which++) {
+        const gr_node *n = node_of(t, GR_OP_ATTENTION);
+        const gr_attention_attr *a = n->attr;
         run_once(t);
         if (a->dropout == 0 && is_simple(n)) {
             int64_t keys = a->packed ? n->in[0]->dim[1] : n->in[1]->dim[1];
@@ -420,10 +420,10 @@ static void test_attention_cached(void **state)
     (void)state;
     setup how = {.device = devices[BY_ISA_GENERIC][2], .type = BY_F64, .exact = BY_F64};
     trial *t;
-    for (int which = 0; (t = trial_new(how, BY_OP_ATTENTION_CACHED, which)); which++) {
-        const by_node *n = node_of(t, BY_OP_ATTENTION_CACHED);
-        const by_attention_attr *a = n->attr;
-        const by_op_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
+    for (int which = 0; (t = trial_new(how, GR_OP_ATTENTION_CACHED, which)); which++) {
+        const gr_node *n = node_of(t, GR_OP_ATTENTION_CACHED);
+        const gr_attention_attr *a = n->attr;
+        const op_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
         const int64_t batch = n->in[6]->dim[0], room = n->in[6]->dim[1], wide = n->in[6]->dim[2],
                       queries = n->in[0]->dim[1];
         heads h = heads_of(t, a);
@@ -435,8 +435,8 @@ static void test_attention_cached(void **state)
                 memcpy(l[0].values + to, h.k + from, (size_t)wide * sizeof(double));
                 memcpy(l[1].values + to, h.v + from, (size_t)wide * sizeof(double));
             }
-        assert_memory_equal(n->in[6]->data, l[0].values, by_tensor_bytes(n->in[6]));
-        assert_memory_equal(n->in[7]->data, l[1].values, by_tensor_bytes(n->in[7]));
+        assert_memory_equal(n->in[6]->data, l[0].values, gr_tensor_bytes(n->in[6]));
+        assert_memory_equal(n->in[7]->data, l[1].values, gr_tensor_bytes(n->in[7]));
         heads cached = {h.q, l[0].values, l[1].values, h.q_row, wide};
         double error = is_simple(n) && !n->in[3] ? attention_error(n, cached, room, NULL, l[2].values) : 0;
         if (!(error < 1e-12))
@@ -449,12 +449,12 @@ static void test_attention_cached(void **state)
 /* ---- bad indices ----------------------------------------------------------------------------- */
 
 /* A run with one index out of range must fail, name tensor and value, and write nothing. */
-static void refuse(by_device *d, by_op op, double bad)
+static void refuse(by_device *d, gr_op op, double bad)
 {
     setup how = {.device = d, .type = BY_F32, .exact = BY_F32, .guarded = true};
     trial *t = trial_new(how, op, 0);
     assert_non_null(t);
-    const by_op_sample_leaf *l = NULL;
+    const op_sample_leaf *l = NULL;
     for (int i = 0; i < t->sample->n_leaves; i++)
         if (t->sample->leaf[i].tensor->type == BY_I32)
             l = &t->sample->leaf[i];
@@ -465,13 +465,13 @@ static void refuse(by_device *d, by_op op, double bad)
     char value[24];
     snprintf(value, sizeof value, "%d", (int)bad);
     const char *message = by_error_message();
-    if (status != BY_ERR_ARGUMENT || !strstr(message, value) || !strstr(message, by_tensor_label(l->tensor)))
-        complain("%s with index %s: status %d, \"%s\"", by_ops[op].name, value, (int)status,
+    if (status != BY_ERR_ARGUMENT || !strstr(message, value) || !strstr(message, gr_tensor_label(l->tensor)))
+        complain("%s with index %s: status %d, \"%s\"", gr_ops[op].name, value, (int)status,
                  status ? message : "");
     const by_tensor *y = t->sample->out[0].tensor;
-    for (size_t i = 0; i < by_tensor_bytes(y) && node_of(t, op)->out[0] == y; i++)
+    for (size_t i = 0; i < gr_tensor_bytes(y) && node_of(t, op)->out[0] == y; i++)
         if (((const unsigned char *)y->data)[i] != JUNK_BYTE) {
-            complain("%s with index %s: wrote its output all the same", by_ops[op].name, value);
+            complain("%s with index %s: wrote its output all the same", gr_ops[op].name, value);
             break;
         }
     check_guards(t);
@@ -485,28 +485,28 @@ static void test_bad_indices(void **state)
         by_device *d = devices[isa][2];
         if (!d)
             continue;
-        refuse(d, BY_OP_GATHER, 11);
-        refuse(d, BY_OP_GATHER, -1);
-        refuse(d, BY_OP_GATHER_GRAD, 11);
-        refuse(d, BY_OP_GATHER_GRAD, -1);
-        refuse(d, BY_OP_CROSS_ENTROPY, 7);
-        refuse(d, BY_OP_CROSS_ENTROPY, -1);
-        refuse(d, BY_OP_ATTENTION_CACHED, 8);
-        refuse(d, BY_OP_ATTENTION_CACHED, -1);
+        refuse(d, GR_OP_GATHER, 11);
+        refuse(d, GR_OP_GATHER, -1);
+        refuse(d, GR_OP_GATHER_GRAD, 11);
+        refuse(d, GR_OP_GATHER_GRAD, -1);
+        refuse(d, GR_OP_CROSS_ENTROPY, 7);
+        refuse(d, GR_OP_CROSS_ENTROPY, -1);
+        refuse(d, GR_OP_ATTENTION_CACHED, 8);
+        refuse(d, GR_OP_ATTENTION_CACHED, -1);
     }
     no_complaints();
 }
 
 /* ---- every branch ---------------------------------------------------------------------------- */
 
-extern by_branch __start_by_branches[] __attribute__((weak));
-extern by_branch __stop_by_branches[] __attribute__((weak));
+extern cpu_branch __start_by_branches[] __attribute__((weak));
+extern cpu_branch __stop_by_branches[] __attribute__((weak));
 
 static void test_branches(void **state)
 {
     (void)state;
     int taken = 0;
-    for (by_branch *b = __start_by_branches; b < __stop_by_branches; b++) {
+    for (cpu_branch *b = __start_by_branches; b < __stop_by_branches; b++) {
         bool here = false;
         for (int isa = 0; isa < BY_ISA_COUNT; isa++)
             here |= devices[isa][1] && strcmp(isas[isa], b->isa) == 0;
@@ -529,7 +529,7 @@ static int open_devices(void **state)
             snprintf(name, sizeof name, "cpu:%s", isas[isa]);
             by_device *d = devices[isa][threads] = by_device_open(name, threads);
             if (d) {
-                ((by_cpu *)d->impl)->gemm = BY_GEMM_OWN;
+                ((cpu_context *)d->impl)->gemm = BY_GEMM_OWN;
                 best = isa;
             } else if (threads == 1)
                 printf("not tested: %s (%s)\n", name, by_error_message());

@@ -70,7 +70,7 @@ static float *values_by(int threads, by_dtype type)
     assert_non_null(d);
     by_params *params = new_params(d, type);
     by_graph *g = by_graph_new(&(by_graph_spec){.params = params});
-    float *all = by_alloc(BY_COUNT(kinds) * EACH * sizeof *all);
+    float *all = base_alloc(BY_COUNT(kinds) * EACH * sizeof *all);
     assert_non_null(all);
     for (int i = 0; i < BY_COUNT(kinds); i++)
         by_param(g, names[i], SHAPE(ROWS, COLS), kinds[i]);
@@ -88,24 +88,24 @@ static void test_threads(void **state)
 {
     (void)state;
     const size_t count = BY_COUNT(kinds) * EACH;
-    float *one = values_by(1, BY_F32), *normal = by_alloc(EACH * sizeof *normal);
+    float *one = values_by(1, BY_F32), *normal = base_alloc(EACH * sizeof *normal);
     assert_non_null(normal);
-    by_rng_fill_normal(normal, EACH, 77, by_hash("normal", 6, 0), 0, 0.02f);
+    base_rng_fill_normal(normal, EACH, 77, base_hash("normal", 6, 0), 0, 0.02f);
     assert_memory_equal(one, normal, EACH * sizeof *normal);
-    by_rng r = by_rng_make(77, by_hash("uniform", 7, 0));
+    base_rng r = base_rng_make(77, base_hash("uniform", 7, 0));
     for (size_t i = 0; i < EACH; i++)
-        assert_true(one[EACH + i] == (float)((2 * by_rng_uniform(&r) - 1) * 3));
+        assert_true(one[EACH + i] == (float)((2 * base_rng_uniform(&r) - 1) * 3));
     assert_true(one[2 * EACH + COLS] == (float)sin(1) && one[3 * EACH] == 1);
     for (int threads = 2; threads <= 5; threads++) {
         float *more = values_by(threads, BY_F32), *narrow = values_by(threads, BY_BF16);
         assert_memory_equal(one, more, count * sizeof *one);
         for (size_t i = 0; i < count; i++)
-            assert_true(narrow[i] == by_bf16_to_f32(by_f32_to_bf16(one[i])));
-        by_free(more);
-        by_free(narrow);
+            assert_true(narrow[i] == base_bf16_to_f32(base_f32_to_bf16(one[i])));
+        base_free(more);
+        base_free(narrow);
     }
-    by_free(one);
-    by_free(normal);
+    base_free(one);
+    base_free(normal);
 }
 
 int main(void)

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "child.h"
 #include "io/weights.h"
-#include "train/measure.h"
+#include "verify/measure.h"
 
 static by_device *device;
 static char folder[256]; /* for spoiled cases */
@@ -24,10 +24,10 @@ static const char *case_dir(const char *name)
     static char path[1024];
     const char *shared = getenv("BANYAN_SHARED");
     snprintf(path, sizeof path, BY_SOURCE_DIR "/tests/data/verify/%s", name);
-    if (by_dir_exists(path))
+    if (base_dir_exists(path))
         return path;
     snprintf(path, sizeof path, "%s/parity/%s", shared ? shared : BY_SOURCE_DIR "/../shared", name);
-    if (!by_dir_exists(path)) {
+    if (!base_dir_exists(path)) {
         print_message("%s is not there\n", path);
         skip();
     }
@@ -211,10 +211,10 @@ static void copy_file(const char *dir, const char *name)
     char path[1100];
     size_t size;
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    char *bytes = by_file_read(path, (size_t)1 << 24, &size);
+    char *bytes = base_file_read(path, (size_t)1 << 24, &size);
     assert_non_null(bytes);
-    assert_int_equal(by_file_write(in_folder(name), bytes, size), BY_OK);
-    by_free(bytes);
+    assert_int_equal(base_file_write(in_folder(name), bytes, size), BY_OK);
+    base_free(bytes);
 }
 
 /* Put `extra` (with a name that may replace one there is) into a copy of a case's file. */
@@ -223,14 +223,14 @@ static void spoil(const char *name, const char *file_name, const by_weight *extr
     const char *dir = case_dir(name);
     static const char *const files[] = {"config.json", "case.json", "model.safetensors",
                                         "reference.safetensors"};
-    assert_int_equal(by_dir_make(folder), BY_OK);
+    assert_int_equal(base_dir_make(folder), BY_OK);
     for (int i = 0; i < BY_COUNT(files); i++)
         copy_file(dir, files[i]);
     char path[1100];
     snprintf(path, sizeof path, "%s/%s", dir, file_name);
     by_weights *file = by_weights_open(path);
     assert_non_null(file);
-    by_weight *entries = by_alloc_zero((size_t)by_weights_count(file) + 1, sizeof *entries);
+    by_weight *entries = base_alloc_zero((size_t)by_weights_count(file) + 1, sizeof *entries);
     assert_non_null(entries);
     int n = 0;
     for (int i = 0; i < by_weights_count(file); i++)
@@ -238,7 +238,7 @@ static void spoil(const char *name, const char *file_name, const by_weight *extr
             entries[n++] = *by_weights_at(file, i);
     entries[n++] = *extra;
     assert_int_equal(by_weights_write(in_folder(file_name), entries, n, NULL), BY_OK);
-    by_free(entries);
+    base_free(entries);
     by_weights_free(file);
 }
 
@@ -251,7 +251,7 @@ static void spoil_element(const char *name, const char *tensor, size_t at, doubl
     const by_weight *e = by_weights_find(file, tensor);
     assert_non_null(e);
     by_weight changed = *e;
-    char *bytes = by_alloc(e->bytes);
+    char *bytes = base_alloc(e->bytes);
     assert_non_null(bytes);
     memcpy(bytes, e->data, e->bytes);
     if (e->dtype == BY_F32) {
@@ -269,7 +269,7 @@ static void spoil_element(const char *name, const char *tensor, size_t at, doubl
     }
     changed.data = bytes;
     spoil(name, "reference.safetensors", &changed);
-    by_free(bytes);
+    base_free(bytes);
     by_weights_free(file);
 }
 
@@ -280,7 +280,7 @@ static void expect_failure(const char *tensor)
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_int_equal(r.failed, 1);
     assert_string_equal(r.first_failed, tensor);
-    assert_int_equal(by_dir_remove(folder), BY_OK);
+    assert_int_equal(base_dir_remove(folder), BY_OK);
 }
 
 static void test_spoiled_passes(void **state)
@@ -360,7 +360,7 @@ static void test_spoiled_weight(void **state)
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_true(r.failed > 20);
     assert_string_equal(r.first_failed, "output.attentions.1"); /* layer 0's come before the bias */
-    assert_int_equal(by_dir_remove(folder), BY_OK);
+    assert_int_equal(base_dir_remove(folder), BY_OK);
 }
 
 /* What verify cannot compute is no success. */
@@ -395,18 +395,15 @@ static void test_wrong_shape(void **state)
 {
     (void)state;
     float x[6] = {0};
-    spoil("gpt2-classify", "reference.safetensors",
-          &(by_weight){.name = "output.logits",
-                       .dtype = BY_F32,
-                       .rank = 2,
-                       .dim = {3, 2},
-                       .data = x,
-                       .bytes = sizeof x});
+    spoil(
+        "gpt2-classify", "reference.safetensors",
+        &(by_weight){
+            .name = "output.logits", .dtype = BY_F32, .rank = 2, .dim = {3, 2}, .data = x, .bytes = sizeof x});
     record r;
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_int_equal(r.failed, 1);
     assert_contains(r.note, "(2, 3) here and (3, 2)");
-    assert_int_equal(by_dir_remove(folder), BY_OK);
+    assert_int_equal(base_dir_remove(folder), BY_OK);
 }
 
 /* ---- cases that cannot run ------------------------------------------------------------------- */
@@ -416,7 +413,7 @@ static void expect_error(const char *part)
     record r;
     assert_int_not_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_contains(by_error_message(), part);
-    assert_int_equal(by_dir_remove(folder), BY_OK);
+    assert_int_equal(base_dir_remove(folder), BY_OK);
 }
 
 /* An input that is left out would change everything: no lines, an error. */
@@ -453,7 +450,7 @@ static void test_unknown_inputs(void **state)
 
 static void put_text(const char *name, const char *text)
 {
-    assert_int_equal(by_file_write(in_folder(name), text, strlen(text)), BY_OK);
+    assert_int_equal(base_file_write(in_folder(name), text, strlen(text)), BY_OK);
 }
 
 static void test_bad_cases(void **state)
@@ -477,7 +474,7 @@ static void test_bad_cases(void **state)
     spoil("gpt2-lm", "reference.safetensors", &harmless);
     put_text("reference.safetensors", "not a container");
     expect_error("reference.safetensors");
-    assert_int_equal(by_dir_make(folder), BY_OK);
+    assert_int_equal(base_dir_make(folder), BY_OK);
     expect_error("case.json");
 }
 
@@ -508,7 +505,7 @@ static void test_generation_settings(void **state)
         record r;
         assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
         assert_int_equal(r.failed, 5); /* the four generations and output.nothing */
-        assert_int_equal(by_dir_remove(folder), BY_OK);
+        assert_int_equal(base_dir_remove(folder), BY_OK);
     }
 }
 
@@ -518,28 +515,28 @@ static void test_measures(void **state)
 {
     (void)state;
     const float a[] = {1, 2, 10, -3}, b[] = {1, 2.5f, 8, -3};
-    const by_rule max = {BY_MEASURE_MAX, 0, 0}, norm = {BY_MEASURE_NORM, 0, 0.1},
-                  nmse = {BY_MEASURE_NMSE, 0, 0}, different = {BY_MEASURE_DIFFERENT, 0, 0};
+    const verify_rule max = {BY_MEASURE_MAX, 0, 0}, norm = {BY_MEASURE_NORM, 0, 0.1},
+                      nmse = {BY_MEASURE_NMSE, 0, 0}, different = {BY_MEASURE_DIFFERENT, 0, 0};
     const double own = 1 + 6.25 + 64 + 9, apart = 0.25 + 4;
-    assert_float_equal(by_measure_error(&max, a, b, 4, 0), 0.25, 1e-12); /* 2 of 8, not 0.5 of 2.5 */
-    assert_float_equal(by_measure_error(&max, a, b, 2, 0), 0.2, 1e-12);
-    assert_float_equal(by_measure_error(&nmse, a, b, 4, 0), apart / own, 1e-12);
-    assert_float_equal(by_measure_error(&norm, a, b, 4, 0), sqrt(apart / own), 1e-12);
-    assert_float_equal(by_measure_error(&norm, a, b, 4, 1000), sqrt(apart) / 100,
+    assert_float_equal(verify_measure_error(&max, a, b, 4, 0), 0.25, 1e-12); /* 2 of 8, not 0.5 of 2.5 */
+    assert_float_equal(verify_measure_error(&max, a, b, 2, 0), 0.2, 1e-12);
+    assert_float_equal(verify_measure_error(&nmse, a, b, 4, 0), apart / own, 1e-12);
+    assert_float_equal(verify_measure_error(&norm, a, b, 4, 0), sqrt(apart / own), 1e-12);
+    assert_float_equal(verify_measure_error(&norm, a, b, 4, 1000), sqrt(apart) / 100,
                        1e-12); /* a tenth of the whole */
-    assert_float_equal(by_measure_error(&different, a, b, 4, 0), 2, 0);
+    assert_float_equal(verify_measure_error(&different, a, b, 4, 0), 2, 0);
     const float zero[] = {0, 0}, small[] = {0, 1e-9f};
-    assert_float_equal(by_measure_error(&norm, zero, zero, 2, 0), 0, 0);
-    assert_true(isinf(by_measure_error(&norm, small, zero, 2, 0)));
-    assert_true(by_measure_error(&norm, small, zero, 2, 1) < 1.1e-8);
+    assert_float_equal(verify_measure_error(&norm, zero, zero, 2, 0), 0, 0);
+    assert_true(isinf(verify_measure_error(&norm, small, zero, 2, 0)));
+    assert_true(verify_measure_error(&norm, small, zero, 2, 1) < 1.1e-8);
     const float odd[] = {1, NAN}, endless[] = {1, INFINITY}, plain[] = {1, 2};
     for (int m = BY_MEASURE_MAX; m <= BY_MEASURE_DIFFERENT; m++) {
-        by_rule rule = {(by_measure)m, 0, 0};
-        assert_true(isinf(by_measure_error(&rule, odd, plain, 2, 0)));
-        assert_true(isinf(by_measure_error(&rule, plain, odd, 2, 0)));
-        assert_true(isinf(by_measure_error(&rule, odd, odd, 2, 0)));
-        assert_true(isinf(by_measure_error(&rule, endless, plain, 2, 0)));
-        assert_float_equal(by_measure_error(&rule, endless, endless, 2, 0), 0, 0);
+        verify_rule rule = {(by_measure)m, 0, 0};
+        assert_true(isinf(verify_measure_error(&rule, odd, plain, 2, 0)));
+        assert_true(isinf(verify_measure_error(&rule, plain, odd, 2, 0)));
+        assert_true(isinf(verify_measure_error(&rule, odd, odd, 2, 0)));
+        assert_true(isinf(verify_measure_error(&rule, endless, plain, 2, 0)));
+        assert_float_equal(verify_measure_error(&rule, endless, endless, 2, 0), 0, 0);
         assert_string_not_equal(by_measure_name((by_measure)m), "?");
     }
 }
@@ -557,7 +554,7 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+    return base_dir_remove(folder) == BY_OK ? 0 : -1;
 }
 
 int main(void)

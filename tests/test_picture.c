@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "io/heatmap.h"
-#include "io/png.h"
-#include "train/history.h"
+#include "report/heatmap.h"
+#include "report/png.h"
+#include "report/history.h"
 
 /* ---- a reader of PNG, as far as the writer goes ----------------------------------------------- */
 
@@ -84,7 +84,7 @@ static uint32_t u32(const uint8_t *p)
 }
 
 /* The pixels of a file, each an index into its palette, which is checked to be there. */
-static uint8_t *read_png(const by_buf *file, uint32_t *width, uint32_t *height)
+static uint8_t *read_png(const base_buf *file, uint32_t *width, uint32_t *height)
 {
     const uint8_t *at = (const uint8_t *)file->data, *end = at + file->size;
     uint8_t *pixels = NULL;
@@ -124,15 +124,15 @@ static void test_png(void **state)
         x = x * 1664525u + 1013904223u;
         in[i] = i < W ? (uint8_t)(x >> 24) : i < 3 * W ? (uint8_t)(i / 259) : 7;
     }
-    by_buf file = {0};
-    by_png_put(&file, in, W, H, palette, 256);
+    base_buf file = {0};
+    report_png_put(&file, in, W, H, palette, 256);
     uint32_t width, height;
     uint8_t *out = read_png(&file, &width, &height);
     assert_int_equal(width, W);
     assert_int_equal(height, H);
     assert_memory_equal(in, out, sizeof in);
     free(out);
-    by_buf_free(&file);
+    base_buf_free(&file);
 }
 
 /* ---- maps ------------------------------------------------------------------------------------ */
@@ -141,23 +141,24 @@ enum { MOST = 600 };
 static float weights[MOST * MOST];
 static const char *names[MOST];
 
-static by_heatmap map_of(int rows, int cols)
+static report_heatmap map_of(int rows, int cols)
 {
     for (int i = 0; i < MOST; i++)
         names[i] = i % 2 ? "<b>" : "caf\xc3\xa9";
     for (int i = 0; i < rows * cols; i++)
         weights[i] = (float)(i * 7919LL % 1000) / 1000;
-    return (by_heatmap){
+    return (report_heatmap){
         .weights = weights, .rows = rows, .cols = cols, .row_names = names, .col_names = names};
 }
 
-static by_buf draw(by_picture kind, const by_heatmap *m, const by_heatmap_grid *g, int *together)
+static base_buf draw(report_picture kind, const report_heatmap *m, const report_heatmap_grid *g,
+                     int *together)
 {
-    by_buf out = {0};
-    const by_heatmap_page page = {"model: layer 0, head 1", "a & b", *m, g};
-    if (by_heatmap_write(&out, kind, &page, together) != BY_OK)
+    base_buf out = {0};
+    const report_heatmap_page page = {"model: layer 0, head 1", "a & b", *m, g};
+    if (report_heatmap_write(&out, kind, &page, together) != BY_OK)
         fail_msg("%s", by_error_message());
-    by_buf_put(&out, "", 1);
+    base_buf_put(&out, "", 1);
     out.size--;
     return out;
 }
@@ -166,9 +167,9 @@ static void test_svg(void **state)
 {
     (void)state;
     int together;
-    const by_heatmap m = map_of(3, 3);
-    const by_heatmap_grid g = {m, 2, 1, 4, "layer", "head"};
-    by_buf out = draw(BY_PICTURE_SVG, &m, &g, &together);
+    const report_heatmap m = map_of(3, 3);
+    const report_heatmap_grid g = {m, 2, 1, 4, "layer", "head"};
+    base_buf out = draw(REPORT_PICTURE_SVG, &m, &g, &together);
     assert_int_equal(together, 1);
     assert_non_null(strstr(out.data, ">model: layer 0, head 1</text>"));
     assert_non_null(strstr(out.data, ">a &#38; b</text>"));
@@ -179,7 +180,7 @@ static void test_svg(void **state)
     assert_null(strstr(out.data, "layer 6"));
     assert_non_null(strstr(out.data, "width=\"960\"")); /* three tokens fill the page too: squares of 120 */
     assert_non_null(strstr(out.data, "width=\"119\" height=\"119\""));
-    by_buf_free(&out);
+    base_buf_free(&out);
 }
 
 /* The PNG has the squares of the SVG, each two pixels to a unit, of the level of its weight. */
@@ -188,8 +189,9 @@ static void test_png_of_a_map(void **state)
     (void)state;
     int together;
     uint32_t width, height;
-    const by_heatmap m = map_of(4, 6);
-    by_buf svg = draw(BY_PICTURE_SVG, &m, NULL, &together), png = draw(BY_PICTURE_PNG, &m, NULL, &together);
+    const report_heatmap m = map_of(4, 6);
+    base_buf svg = draw(REPORT_PICTURE_SVG, &m, NULL, &together),
+             png = draw(REPORT_PICTURE_PNG, &m, NULL, &together);
     uint8_t *pixels = read_png(&png, &width, &height);
     assert_int_equal(width, 2 * 960);
     int seen = 0;
@@ -201,15 +203,15 @@ static void test_png_of_a_map(void **state)
             w != h)
             continue;
         const size_t corner = (size_t)(2 * y + 2) * width + (size_t)(2 * x + 2);
-        assert_int_equal(pixels[corner], by_level_of((double)m.weights[seen]));
+        assert_int_equal(pixels[corner], report_level_of((double)m.weights[seen]));
         assert_int_equal(pixels[(size_t)(2 * (y + h) - 1) * width + (size_t)(2 * (x + w) - 1)],
                          pixels[corner]);
         seen++;
     }
     assert_int_equal(seen, 24);
     free(pixels);
-    by_buf_free(&svg);
-    by_buf_free(&png);
+    base_buf_free(&svg);
+    base_buf_free(&png);
 }
 
 /* More tokens and heads than can be seen are drawn coarser; a picture beyond all measure is refused. */
@@ -217,29 +219,29 @@ static void test_bounds(void **state)
 {
     (void)state;
     int together;
-    const by_heatmap m = map_of(MOST, MOST), small = map_of(20, 20);
-    by_buf out = draw(BY_PICTURE_SVG, &m, NULL, &together);
+    const report_heatmap m = map_of(MOST, MOST), small = map_of(20, 20);
+    base_buf out = draw(REPORT_PICTURE_SVG, &m, NULL, &together);
     assert_int_equal(together, 4);
     assert_true(out.size < 3000000);
-    by_buf_free(&out);
-    const by_heatmap_grid g = {small, 30, 30, 0, "layer", "head"};
-    out = draw(BY_PICTURE_SVG, &small, &g, &together);
+    base_buf_free(&out);
+    const report_heatmap_grid g = {small, 30, 30, 0, "layer", "head"};
+    out = draw(REPORT_PICTURE_SVG, &small, &g, &together);
     assert_int_equal(together, 1);
     assert_true(out.size < 12000000);
-    by_buf_free(&out);
-    const by_heatmap tiny = map_of(1, 1);
-    const by_heatmap_grid many = {tiny, 255, 600, 0, "layer", "head"};
-    const by_heatmap_page page = {"", "", tiny, &many};
-    assert_int_equal(by_heatmap_write(&out, BY_PICTURE_PNG, &page, &together), BY_ERR_ARGUMENT);
+    base_buf_free(&out);
+    const report_heatmap tiny = map_of(1, 1);
+    const report_heatmap_grid many = {tiny, 255, 600, 0, "layer", "head"};
+    const report_heatmap_page page = {"", "", tiny, &many};
+    assert_int_equal(report_heatmap_write(&out, REPORT_PICTURE_PNG, &page, &together), BY_ERR_ARGUMENT);
     assert_non_null(strstr(by_error_message(), "too large"));
-    by_buf_free(&out);
+    base_buf_free(&out);
 }
 
-static void caption_is(const by_heatmap *m, const char *expected)
+static void caption_is(const report_heatmap *m, const char *expected)
 {
-    char *c = by_heatmap_caption(m);
+    char *c = report_heatmap_caption(m);
     assert_string_equal(c, expected);
-    by_free(c);
+    base_free(c);
 }
 
 static void test_captions(void **state)
@@ -248,7 +250,7 @@ static void test_captions(void **state)
     static const char *const words[] = {" the", " cat", " sat", " down"};
     static const uint8_t dull[4] = {1, 0, 0, 0};
     float w[16] = {1, 0, 0, 0, 0.1f, 0.9f, 0, 0, 0.1f, 0.8f, 0.1f, 0, 0.1f, 0.1f, 0.7f, 0.1f};
-    by_heatmap m = {w, 4, 4, words, words, NULL, true};
+    report_heatmap m = {w, 4, 4, words, words, NULL, true};
     caption_is(&m, "previous token 53 %");
     m.same = false;
     caption_is(&m, "down → sat 0.70"); /* not the → the 1.00, which is no choice */
@@ -265,22 +267,22 @@ static void test_captions(void **state)
 static void test_endings(void **state)
 {
     (void)state;
-    by_picture kind;
-    assert_int_equal(by_picture_of("a/b.PNG", &kind), BY_OK);
-    assert_int_equal(kind, BY_PICTURE_PNG);
-    assert_int_equal(by_picture_of("x.svg", &kind), BY_OK);
-    assert_int_equal(kind, BY_PICTURE_SVG);
-    assert_int_equal(by_picture_of("x.jpg", &kind), BY_ERR_ARGUMENT);
-    assert_int_equal(by_picture_of("svg", &kind), BY_ERR_ARGUMENT);
+    report_picture kind;
+    assert_int_equal(report_picture_of("a/b.PNG", &kind), BY_OK);
+    assert_int_equal(kind, REPORT_PICTURE_PNG);
+    assert_int_equal(report_picture_of("x.svg", &kind), BY_OK);
+    assert_int_equal(kind, REPORT_PICTURE_SVG);
+    assert_int_equal(report_picture_of("x.jpg", &kind), BY_ERR_ARGUMENT);
+    assert_int_equal(report_picture_of("svg", &kind), BY_ERR_ARGUMENT);
 }
 
 /* ---- what curves of a run show ----------------------------------------------------------------- */
 
-static void add(by_history *h, const char *line)
+static void add(report_history *h, const char *line)
 {
-    cJSON *json = by_json_parse(line, strlen(line), "line");
+    cJSON *json = base_json_parse(line, strlen(line), "line");
     assert_non_null(json);
-    assert_int_equal(by_history_add_line(h, json), BY_OK);
+    assert_int_equal(report_history_add_line(h, json), BY_OK);
     cJSON_Delete(json);
 }
 
@@ -302,15 +304,15 @@ static void test_history(void **state)
         {"\"eval_next_accuracy\": 0.7", "held-out accuracy of pairs", "accuracy (0 to 1)", 0.7},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
-        by_history h = {0};
+        report_history h = {0};
         add(&h, "{\"step\": 1, \"loss\": 3, \"ms\": 5}");
-        by_curve c = by_history_curve(&h, "T", "nats per token");
+        report_curve c = report_history_curve(&h, "T", "nats per token");
         assert_int_equal(c.count, 1);
         assert_int_equal(c.panels[0].count, 1); /* nothing was evaluated */
         char line[256];
         snprintf(line, sizeof line, "{\"step\": 2, \"loss\": 2, \"eval_loss\": 2.5, %s}", cases[i].metrics);
         add(&h, line);
-        c = by_history_curve(&h, "T", "nats per token");
+        c = report_history_curve(&h, "T", "nats per token");
         assert_string_equal(c.title, "T");
         assert_string_equal(c.x_label, "step");
         assert_int_equal(c.count, 2);
@@ -324,7 +326,7 @@ static void test_history(void **state)
         assert_int_equal(c.panels[1].series->count, 1);
         assert_float_equal(c.panels[1].series->x[0], 2, 0);
         assert_float_equal(c.panels[1].series->y[0], cases[i].value, 0);
-        by_history_free(&h);
+        report_history_free(&h);
     }
 }
 

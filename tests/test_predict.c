@@ -231,7 +231,7 @@ static void test_cancelled_and_wrong_head(void **state)
     assert_non_null(strstr(by_error_message(), "has a head for \"classify\", not for \"tag\""));
     by_predictor_free(p);
     assert_null(by_predictor_new(m, tokenizer, &(by_predictor_spec){.task = BY_TASK_ANSWER}));
-    assert_int_equal(by_error_status(), BY_ERR_ARGUMENT);
+    assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
     by_model_free(m);
 }
 

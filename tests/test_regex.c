@@ -54,9 +54,9 @@ static const struct {
     /* clang-format on */
 };
 
-static by_regex *regex_of(const char *pattern)
+static tok_regex *regex_of(const char *pattern)
 {
-    by_regex *r = by_regex_new(pattern, strlen(pattern));
+    tok_regex *r = tok_regex_new(pattern, strlen(pattern));
     if (!r)
         print_error("%s\n", by_error_message());
     assert_non_null(r);
@@ -64,20 +64,20 @@ static by_regex *regex_of(const char *pattern)
 }
 
 /* Every stretch of text that is a match or lies between two, with "|" between them. */
-static by_status split(const by_regex *r, const char *text, size_t size, by_buf *out)
+static by_status split(const tok_regex *r, const char *text, size_t size, base_buf *out)
 {
-    by_regex_scan scan;
-    BY_TRY(by_regex_begin(&scan, r, text, size));
+    tok_regex_scan scan;
+    BY_TRY(tok_regex_begin(&scan, r, text, size));
     size_t done = 0, from = 0, start, end;
     int found;
-    while (from <= size && (found = by_regex_next(&scan, from, &start, &end)) > 0) {
+    while (from <= size && (found = tok_regex_next(&scan, from, &start, &end)) > 0) {
         size_t cuts[2] = {start, end};
         for (int i = 0; i < 2; i++) {
             if (cuts[i] > done && cuts[i] < size) {
-                by_buf_put(out, text + done, cuts[i] - done);
-                by_buf_puts(out, "|");
+                base_buf_put(out, text + done, cuts[i] - done);
+                base_buf_puts(out, "|");
             } else if (cuts[i] > done) {
-                by_buf_put(out, text + done, cuts[i] - done);
+                base_buf_put(out, text + done, cuts[i] - done);
             }
             done = cuts[i];
         }
@@ -86,10 +86,10 @@ static by_status split(const by_regex *r, const char *text, size_t size, by_buf 
             for (from++; from < size && ((uint8_t)text[from] & 0xc0) == 0x80;)
                 from++;
     }
-    by_regex_end(&scan);
+    tok_regex_end(&scan);
     if (from <= size && found < 0)
-        return by_error_status();
-    by_buf_put(out, text + done, size - done);
+        return base_error_status();
+    base_buf_put(out, text + done, size - done);
     return BY_OK;
 }
 
@@ -97,14 +97,14 @@ static void test_splits(void **state)
 {
     (void)state;
     for (int i = 0; i < BY_COUNT(splits); i++) {
-        by_regex *r = regex_of(splits[i].pattern);
-        by_buf out = {0};
+        tok_regex *r = regex_of(splits[i].pattern);
+        base_buf out = {0};
         assert_int_equal(split(r, splits[i].text, strlen(splits[i].text), &out), BY_OK);
         if (strcmp(out.data, splits[i].pieces) != 0)
             print_error("%s\n", splits[i].pattern);
         assert_string_equal(out.data, splits[i].pieces);
-        by_buf_free(&out);
-        by_regex_free(r);
+        base_buf_free(&out);
+        tok_regex_free(r);
     }
 }
 
@@ -134,7 +134,7 @@ static void test_refused(void **state)
         {"\\ud800", "\\u"},
     };
     for (int i = 0; i < BY_COUNT(patterns); i++) {
-        by_regex *r = by_regex_new(patterns[i][0], strlen(patterns[i][0]));
+        tok_regex *r = tok_regex_new(patterns[i][0], strlen(patterns[i][0]));
         if (r)
             print_error("%s\n", patterns[i][0]);
         assert_null(r);
@@ -159,17 +159,17 @@ static void test_long_words(void **state)
     for (int i = 0; i < BY_COUNT(patterns); i++)
         for (int k = 0; k < BY_COUNT(letters); k++)
             for (int doubt = 0; doubt < 2; doubt++) {
-                by_regex *r = regex_of(patterns[i]);
-                by_buf text = {0}, out = {0};
+                tok_regex *r = regex_of(patterns[i]);
+                base_buf text = {0}, out = {0};
                 for (int n = 0; n < 100000; n++)
-                    by_buf_puts(&text, letters[k]);
+                    base_buf_puts(&text, letters[k]);
                 size_t word = text.size;
-                by_buf_puts(&text, doubt ? " \360\236\227\220" : " x");
+                base_buf_puts(&text, doubt ? " \360\236\227\220" : " x");
                 assert_int_equal(split(r, text.data, text.size, &out), BY_OK);
                 assert_true(strcspn(out.data, "| ") == word);
-                by_buf_free(&text);
-                by_buf_free(&out);
-                by_regex_free(r);
+                base_buf_free(&text);
+                base_buf_free(&out);
+                tok_regex_free(r);
             }
 }
 
@@ -177,18 +177,18 @@ static void test_long_words(void **state)
 static void test_bounded(void **state)
 {
     (void)state;
-    by_regex *r = regex_of("(?:a|aa)+$");
-    by_buf text = {0}, out = {0};
+    tok_regex *r = regex_of("(?:a|aa)+$");
+    base_buf text = {0}, out = {0};
     for (int n = 0; n < 1000; n++)
-        by_buf_puts(&text, "a");
-    by_buf_puts(&text, "!");
+        base_buf_puts(&text, "a");
+    base_buf_puts(&text, "!");
     clock_t begin = clock();
     assert_int_equal(split(r, text.data, text.size, &out), BY_ERR_UNSUPPORTED);
     assert_non_null(strstr(by_error_message(), "takes too long"));
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 20);
-    by_buf_free(&text);
-    by_buf_free(&out);
-    by_regex_free(r);
+    base_buf_free(&text);
+    base_buf_free(&out);
+    tok_regex_free(r);
 }
 
 /* A property's set is what PCRE2 matches for its exact translation, character by character. */
@@ -198,24 +198,24 @@ static void test_exact(void **state)
     static const char *const names[] = {"L",   "Lu",     "N",          "M",    "P",
                                         "Han", "Arabic", "Alphabetic", "Word", "Graph"};
     for (int i = 0; i < BY_COUNT(names); i++) {
-        char pattern[64], room[BY_HINT_ROOM];
+        char pattern[64], room[TOK_HINT_ROOM];
         snprintf(pattern, sizeof(pattern), "\\p{%s}", names[i]);
-        by_charset set = {0};
-        assert_true(by_charset_named(BY_SET_ALONE, names[i], strlen(names[i]), &set, room));
-        by_regex *r = regex_of(pattern);
+        tok_charset set = {0};
+        assert_true(tok_charset_named(TOK_SET_ALONE, names[i], strlen(names[i]), &set, room));
+        tok_regex *r = regex_of(pattern);
         for (uint32_t c = 0; c < 0x33000; c += c < 0x3000 || c > 0xa000 ? 1 : 7) {
             char bytes[4];
             if (c >= 0xd800 && c <= 0xdfff)
                 continue;
-            size_t n = (size_t)by_utf8_encode(c, bytes), start, end;
-            by_regex_scan scan;
-            assert_int_equal(by_regex_begin(&scan, r, bytes, n), BY_OK);
-            if ((by_regex_next(&scan, 0, &start, &end) == 1) != by_charset_has(&set, c))
+            size_t n = (size_t)tok_utf8_encode(c, bytes), start, end;
+            tok_regex_scan scan;
+            assert_int_equal(tok_regex_begin(&scan, r, bytes, n), BY_OK);
+            if ((tok_regex_next(&scan, 0, &start, &end) == 1) != tok_charset_has(&set, c))
                 fail_msg("%s of U+%04X", pattern, (unsigned)c);
-            by_regex_end(&scan);
+            tok_regex_end(&scan);
         }
-        by_regex_free(r);
-        by_charset_free(&set);
+        tok_regex_free(r);
+        tok_charset_free(&set);
     }
 }
 
@@ -233,20 +233,20 @@ static void test_plain_splitters(void **state)
         {"{\"type\":\"FixedLength\",\"length\":5}", "abc", 1},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
-        by_buf json = {0};
-        by_buf_printf(
+        base_buf json = {0};
+        base_buf_printf(
             &json,
             "{\"version\":\"1.0\",\"added_tokens\":[],\"pre_tokenizer\":%s,\"model\":{\"type\":\"WordLevel\","
             "\"vocab\":{\"?\":0},\"unk_token\":\"?\"}}",
             cases[i].splitter);
-        by_tokenizer *t = by_tokenizer_parse(json.data, json.size, "json");
+        by_tokenizer *t = tok_parse(json.data, json.size, "json");
         by_ids ids = {0};
         assert_non_null(t);
-        assert_int_equal(by_tokenizer_encode(t, cases[i].text, strlen(cases[i].text), &ids), BY_OK);
+        assert_int_equal(tok_encode(t, cases[i].text, strlen(cases[i].text), &ids), BY_OK);
         assert_int_equal(ids.count, cases[i].pieces);
-        by_ids_free(&ids);
+        tok_ids_free(&ids);
         by_tokenizer_free(t);
-        by_buf_free(&json);
+        base_buf_free(&json);
     }
 }
 

@@ -59,7 +59,7 @@ static int tear_down(void **state)
     (void)state;
     by_tokenizer_free(letters);
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -96,9 +96,9 @@ static by_model *make_model(const struct family *f)
 static int32_t *source_of(int which, int n)
 {
     static int32_t texts[16][CONTEXT];
-    by_rng r = by_rng_make(5, (uint64_t)which);
+    base_rng r = base_rng_make(5, (uint64_t)which);
     for (int i = 0; i < n; i++)
-        texts[which][i] = TINY_LETTERS + (int32_t)by_rng_below(&r, VOCAB - TINY_LETTERS);
+        texts[which][i] = TINY_LETTERS + (int32_t)base_rng_below(&r, VOCAB - TINY_LETTERS);
     return texts[which];
 }
 
@@ -382,7 +382,7 @@ static void a_saved_model_is_the_same(void **state)
         expect_equal_logits(m, again);
         by_model_free(m);
         by_model_free(again);
-        assert_int_equal(by_dir_remove(in_root("saved")), BY_OK);
+        assert_int_equal(base_dir_remove(in_root("saved")), BY_OK);
     }
 }
 
@@ -421,7 +421,7 @@ static by_model *make_separate(void)
     by_model_free(m);
     by_weights *file = by_weights_open(in_root("shared/model.safetensors"));
     assert_non_null(file);
-    by_weight *entries = by_alloc_zero((size_t)by_weights_count(file) + 1, sizeof *entries);
+    by_weight *entries = base_alloc_zero((size_t)by_weights_count(file) + 1, sizeof *entries);
     assert_non_null(entries);
     int n = 0;
     for (int i = 0; i < by_weights_count(file); i++) {
@@ -439,16 +439,16 @@ static by_model *make_separate(void)
         entries[n++] = e;
     }
     assert_int_equal(n, by_weights_count(file) + 1);
-    assert_int_equal(by_dir_make(in_root("separate")), BY_OK);
+    assert_int_equal(base_dir_make(in_root("separate")), BY_OK);
     assert_int_equal(by_weights_write(in_root("separate/model.safetensors"), entries, n, NULL), BY_OK);
-    by_free(entries);
+    base_free(entries);
     by_weights_free(file);
-    cJSON *json = by_json_load(in_root("shared/config.json"));
+    cJSON *json = base_json_load(in_root("shared/config.json"));
     cJSON_ReplaceItemInObject(json, "share_encoder_decoder_embeddings", cJSON_CreateFalse());
     cJSON_DeleteItemFromObject(json, "decoder_vocab_size");
     cJSON_AddNumberToObject(json, "decoder_vocab_size", WRITTEN);
     char *text = cJSON_Print(json);
-    assert_int_equal(by_file_write(in_root("separate/config.json"), text, strlen(text)), BY_OK);
+    assert_int_equal(base_file_write(in_root("separate/config.json"), text, strlen(text)), BY_OK);
     cJSON_free(text);
     cJSON_Delete(json);
     m = by_model_open(device, in_root("separate"), &(by_model_spec){0});

@@ -14,12 +14,12 @@
 enum { V = 6 };
 
 /* Constrain a row of equal logits, or of given ones. */
-static void constrain(const by_sampling *spec, const by_sample_at *at, float *row)
+static void constrain(const by_sampling *spec, const gen_sample_at *at, float *row)
 {
-    by_sampler s;
-    assert_int_equal(by_sampler_open(&s, V), BY_OK);
-    by_constrain(&s, spec, at, &(by_scores){.value = row, .count = V}, NULL);
-    by_sampler_close(&s);
+    gen_sampler s;
+    assert_int_equal(gen_sampler_open(&s, V), BY_OK);
+    gen_constrain(&s, spec, at, &(gen_scores){.value = row, .count = V}, NULL);
+    gen_sampler_close(&s);
 }
 
 static void assert_scores(const float *row, const float *wanted)
@@ -35,7 +35,7 @@ static void test_source_penalty(void **state)
 {
     (void)state;
     const int32_t source[] = {1, 3, 1}, text[] = {0};
-    const by_sample_at at = {.tokens = text, .count = 1, .prompt = 1, .source = source, .source_count = 3};
+    const gen_sample_at at = {.tokens = text, .count = 1, .prompt = 1, .source = source, .source_count = 3};
     float row[V] = {1, 1, 1, -1, -1, -1};
     constrain(&(by_sampling){.source_penalty = 2}, &at, row);
     assert_scores(row, (float[]){1, 2, 1, -0.5f, -1, -1}); /* likelier, once each */
@@ -48,7 +48,7 @@ static void test_source_ngrams(void **state)
 {
     (void)state;
     const int32_t source[] = {1, 3, 1, 4}, text[] = {0, 1};
-    const by_sample_at at = {.tokens = text, .count = 2, .prompt = 1, .source = source, .source_count = 4};
+    const gen_sample_at at = {.tokens = text, .count = 2, .prompt = 1, .source = source, .source_count = 4};
     float pairs[V] = {0}, singles[V] = {0}, triples[V] = {0};
     constrain(&(by_sampling){.no_source_ngram = 2}, &at, pairs); /* 1 is followed by 3 and 4 there */
     assert_scores(pairs, (float[]){0, 0, 0, -INFINITY, -INFINITY, 0});
@@ -63,33 +63,33 @@ static void test_biases(void **state)
     (void)state;
     const int32_t one[] = {2}, two[] = {1, 5}, other[] = {3, 4}, longer[] = {0, 0, 1, 3}, text[] = {0, 1};
     const by_bias biases[] = {{one, 1, -1.5}, {two, 2, 2}, {other, 2, 7}, {longer, 4, 9}};
-    const by_sample_at at = {.tokens = text, .count = 2, .prompt = 1};
+    const gen_sample_at at = {.tokens = text, .count = 2, .prompt = 1};
     float row[V] = {0};
     constrain(&(by_sampling){.biases = biases, .bias_count = 4}, &at, row);
     assert_scores(row, (float[]){0, 0, -1.5f, 0, 0, 2});
-    assert_true(by_is_raised(&(by_sampling){.biases = biases, .bias_count = 2}));
-    assert_false(by_is_raised(&(by_sampling){.biases = biases, .bias_count = 1}));
+    assert_true(gen_is_raised(&(by_sampling){.biases = biases, .bias_count = 2}));
+    assert_false(gen_is_raised(&(by_sampling){.biases = biases, .bias_count = 1}));
 }
 
 static void test_not_finite(void **state)
 {
     (void)state;
-    by_sampler s;
-    assert_int_equal(by_sampler_open(&s, V), BY_OK);
+    gen_sampler s;
+    assert_int_equal(gen_sampler_open(&s, V), BY_OK);
     const int32_t text[] = {0};
-    const by_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
+    const gen_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
     const float row[V] = {-1, NAN, -2, -INFINITY, -3, -4};
     int32_t token;
     float logprob;
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &at, row, &token, &logprob, NULL), BY_ERR_NUMERIC);
-    assert_int_equal(by_sample(&s, &(by_sampling){.remove_invalid = true}, &at, row, &token, &logprob, NULL),
+    assert_int_equal(gen_sample(&s, &(by_sampling){0}, &at, row, &token, &logprob, NULL), BY_ERR_NUMERIC);
+    assert_int_equal(gen_sample(&s, &(by_sampling){.remove_invalid = true}, &at, row, &token, &logprob, NULL),
                      BY_OK);
     assert_int_equal(token, 1); /* NaN counts as 0 */
     const float high[V] = {-1, NAN, INFINITY, -INFINITY, -3, -4};
-    assert_int_equal(by_sample(&s, &(by_sampling){.remove_invalid = true}, &at, high, &token, &logprob, NULL),
-                     BY_OK);
+    assert_int_equal(
+        gen_sample(&s, &(by_sampling){.remove_invalid = true}, &at, high, &token, &logprob, NULL), BY_OK);
     assert_int_equal(token, 2);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 /* forced_bos speaks of a prompt of one token; tokens that are banned at the beginning wait for it. */
@@ -98,9 +98,9 @@ static void test_forced_beginning(void **state)
     (void)state;
     const int32_t text[] = {0, 4, 2}, forced = 4, banned[] = {2};
     const by_sampling spec = {.forced_bos = &forced, .first_banned = banned, .first_banned_count = 1};
-    const by_sample_at first = {.tokens = text, .count = 1, .prompt = 1},
-                       second = {.tokens = text, .count = 2, .prompt = 1},
-                       longer = {.tokens = text, .count = 2, .prompt = 2};
+    const gen_sample_at first = {.tokens = text, .count = 1, .prompt = 1},
+                        second = {.tokens = text, .count = 2, .prompt = 1},
+                        longer = {.tokens = text, .count = 2, .prompt = 2};
     float row[V] = {1, 1, 1, 1, 1, 1}, next[V] = {0}, free[V] = {0};
     constrain(&spec, &first, row);
     assert_scores(row, (float[]){-INFINITY, -INFINITY, -INFINITY, -INFINITY, 0, -INFINITY});
@@ -115,7 +115,7 @@ static void test_suppressed(void **state)
 {
     (void)state;
     const int32_t text[] = {0}, token = 4;
-    const by_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
+    const gen_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
     float row[V] = {0}, banned[V] = {0};
     constrain(&(by_sampling){.forced_first = &token, .suppressed = &token, .suppressed_count = 1}, &at, row);
     assert_true(row[4] == -INFINITY);
@@ -127,20 +127,20 @@ static void test_suppressed(void **state)
 static void test_no_token(void **state)
 {
     (void)state;
-    by_sampler s;
-    assert_int_equal(by_sampler_open(&s, V), BY_OK);
+    gen_sampler s;
+    assert_int_equal(gen_sampler_open(&s, V), BY_OK);
     const int32_t text[] = {0}, all[] = {0, 1, 2, 3, 4, 5};
-    const by_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
+    const gen_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
     const float row[V] = {1, 2, 3, 4, 5, 6};
     by_sampling spec = {.suppressed = all, .suppressed_count = V};
     int32_t token = -1;
     float logprob;
-    assert_int_equal(by_sample(&s, &spec, &at, row, &token, &logprob, NULL), BY_OK);
+    assert_int_equal(gen_sample(&s, &spec, &at, row, &token, &logprob, NULL), BY_OK);
     assert_int_equal(token, 0);
     spec.temperature = 1;
-    assert_int_equal(by_sample(&s, &spec, &at, row, &token, &logprob, NULL), BY_ERR_NUMERIC);
+    assert_int_equal(gen_sample(&s, &spec, &at, row, &token, &logprob, NULL), BY_ERR_NUMERIC);
     assert_non_null(strstr(by_error_message(), "suppressed token"));
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 /* Bytes of the text below are tokens. */
@@ -151,14 +151,14 @@ static bool ends(const by_tokenizer *t, const char *text, int count, const char 
     for (int i = 0; i < count; i++)
         ids[i] = (uint8_t)text[i];
     const by_generate_spec spec = {.stop_strings = strings, .stop_string_count = n, .tokenizer = t};
-    assert_int_equal(by_stop_strings_end(&spec, ids, count, &end), BY_OK);
+    assert_int_equal(gen_stop_strings_end(&spec, ids, count, &end), BY_OK);
     return end;
 }
 
 static void test_stop_strings(void **state)
 {
     (void)state;
-    by_tokenizer *t = by_tokenizer_new_bytes();
+    by_tokenizer *t = tok_new_bytes();
     assert_non_null(t);
     const char *const strings[] = {"stop", "\n\n"};
     assert_true(ends(t, "a long text, then stop", 22, strings, 2));

@@ -14,10 +14,10 @@
 
 /* ---- rows by hand ---------------------------------------------------------------------------- */
 
-static by_sampler open_sampler(int vocab)
+static gen_sampler open_sampler(int vocab)
 {
-    by_sampler s;
-    assert_int_equal(by_sampler_open(&s, vocab), BY_OK);
+    gen_sampler s;
+    assert_int_equal(gen_sampler_open(&s, vocab), BY_OK);
     return s;
 }
 
@@ -43,70 +43,71 @@ static const char *left(const float *row, int n)
 static void repetition_divides_or_multiplies_once(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(5);
+    gen_sampler s = open_sampler(5);
     float row[] = {2, -2, 3, 0, -1};
-    by_rule_repetition(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){0, 1, 0, 0, 3}, 5, 2);
+    gen_rule_repetition(&s, &(gen_scores){.value = row, .count = s.vocab}, (int32_t[]){0, 1, 0, 0, 3}, 5, 2);
     assert_row(row, (float[]){1, -4, 3, 0, -1}, 5);
-    by_rule_repetition(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){4}, 1,
-                       2); /* the marks of the first call are gone */
-    by_rule_repetition(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){0}, 1, 2);
+    gen_rule_repetition(&s, &(gen_scores){.value = row, .count = s.vocab}, (int32_t[]){4}, 1,
+                        2); /* the marks of the first call are gone */
+    gen_rule_repetition(&s, &(gen_scores){.value = row, .count = s.vocab}, (int32_t[]){0}, 1, 2);
     assert_row(row, (float[]){0.5f, -4, 3, 0, -2}, 5);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void presence_counts_once_frequency_always(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(4);
+    gen_sampler s = open_sampler(4);
     float row[] = {1, 1, 1, NO};
-    by_rule_presence(&s, &(by_scores){.value = row, .count = s.vocab}, (int32_t[]){0, 2, 2, 3}, 4, 0.5, 0.25);
+    gen_rule_presence(&s, &(gen_scores){.value = row, .count = s.vocab}, (int32_t[]){0, 2, 2, 3}, 4, 0.5,
+                      0.25);
     assert_row(row, (float[]){0.25f, 1, 0, NO}, 4);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void no_repeat_rules_out_what_completes_a_run(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(6);
+    gen_sampler s = open_sampler(6);
     const int32_t text[] = {1, 2, 3, 1, 2, 4, 1, 2};
     float row[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = row, .count = s.vocab}, text, 8, text, 8,
-                      3); /* 1 2 was followed by 3 and by 4 */
+    gen_rule_no_repeat(&(gen_scores){.value = row, .count = s.vocab}, text, 8, text, 8,
+                       3); /* 1 2 was followed by 3 and by 4 */
     assert_string_equal(left(row, 6), "abcf");
     float pairs[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = pairs, .count = s.vocab}, text, 8, text, 8, 2);
+    gen_rule_no_repeat(&(gen_scores){.value = pairs, .count = s.vocab}, text, 8, text, 8, 2);
     assert_string_equal(left(pairs, 6), "abcf");
     float singles[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = singles, .count = s.vocab}, text, 8, text, 8, 1);
+    gen_rule_no_repeat(&(gen_scores){.value = singles, .count = s.vocab}, text, 8, text, 8, 1);
     assert_string_equal(left(singles, 6), "af");
     float none[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 2, text, 2, 3);
-    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 0, text, 0, 1);
-    by_rule_no_repeat(&(by_scores){.value = none, .count = s.vocab}, text, 8, text, 8, INT32_MAX);
+    gen_rule_no_repeat(&(gen_scores){.value = none, .count = s.vocab}, text, 2, text, 2, 3);
+    gen_rule_no_repeat(&(gen_scores){.value = none, .count = s.vocab}, text, 0, text, 0, 1);
+    gen_rule_no_repeat(&(gen_scores){.value = none, .count = s.vocab}, text, 8, text, 8, INT32_MAX);
     assert_string_equal(left(none, 6), "abcdef");
     float twice[6] = {0};
-    by_rule_no_repeat(&(by_scores){.value = twice, .count = s.vocab}, (int32_t[]){5, 5, 5}, 3,
-                      (int32_t[]){5, 5, 5}, 3, 3);
+    gen_rule_no_repeat(&(gen_scores){.value = twice, .count = s.vocab}, (int32_t[]){5, 5, 5}, 3,
+                       (int32_t[]){5, 5, 5}, 3, 3);
     assert_string_equal(left(twice, 6), "abcde");
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void temperature_scales_differences(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(3);
+    gen_sampler s = open_sampler(3);
     float row[] = {1, 3, NO}, cold[] = {1, 3, 3};
-    by_sample_temperature(&s, row, 0.5);
+    gen_sample_temperature(&s, row, 0.5);
     assert_row(row, (float[]){-4, 0, NO}, 3);
-    by_sample_temperature(&s, cold, 1e-300);
+    gen_sample_temperature(&s, cold, 1e-300);
     assert_row(cold, (float[]){NO, 0, 0}, 3);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void top_k_keeps_k_and_their_equals(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(6);
+    gen_sampler s = open_sampler(6);
     const struct {
         float row[6];
         int k;
@@ -121,10 +122,10 @@ static void top_k_keeps_k_and_their_equals(void **state)
     for (int i = 0; i < BY_COUNT(cases); i++) {
         float row[6];
         memcpy(row, cases[i].row, sizeof row);
-        by_sample_top_k(&s, row, cases[i].k);
+        gen_sample_top_k(&s, row, cases[i].k);
         assert_string_equal(left(row, 6), cases[i].left);
     }
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 /* Probabilities 0.4, 0.1, 0.25, 0.05, 0.2. */
@@ -138,34 +139,34 @@ static void set_row(float *row)
 static void filters_by_probability(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(5);
+    gen_sampler s = open_sampler(5);
     const struct {
-        void (*filter)(by_sampler *, float *, double);
+        void (*filter)(gen_sampler *, float *, double);
         double p;
         const char *left;
     } cases[] = {
-        {by_sample_top_p, 0, "a"},
-        {by_sample_top_p, 0.3, "a"},
-        {by_sample_top_p, 0.41, "ac"},
-        {by_sample_top_p, 0.64, "ac"},
-        {by_sample_top_p, 0.66, "ace"},
-        {by_sample_top_p, 0.84, "ace"},
-        {by_sample_top_p, 0.9, "abce"},
-        {by_sample_top_p, 0.97, "abcde"},
-        {by_sample_top_p, 1, "abcde"},
-        {by_sample_min_p, 0, "abcde"},
-        {by_sample_min_p, 0.2, "abce"},
-        {by_sample_min_p, 0.26, "ace"},
-        {by_sample_min_p, 0.6, "ac"},
-        {by_sample_min_p, 1, "a"},
+        {gen_sample_top_p, 0, "a"},
+        {gen_sample_top_p, 0.3, "a"},
+        {gen_sample_top_p, 0.41, "ac"},
+        {gen_sample_top_p, 0.64, "ac"},
+        {gen_sample_top_p, 0.66, "ace"},
+        {gen_sample_top_p, 0.84, "ace"},
+        {gen_sample_top_p, 0.9, "abce"},
+        {gen_sample_top_p, 0.97, "abcde"},
+        {gen_sample_top_p, 1, "abcde"},
+        {gen_sample_min_p, 0, "abcde"},
+        {gen_sample_min_p, 0.2, "abce"},
+        {gen_sample_min_p, 0.26, "ace"},
+        {gen_sample_min_p, 0.6, "ac"},
+        {gen_sample_min_p, 1, "a"},
         /* entropy 1.415; distances: a 0.499, b 0.887, c 0.029, d 1.580, e 0.194 */
-        {by_sample_typical, 0, "c"},
-        {by_sample_typical, 0.2, "c"},
-        {by_sample_typical, 0.3, "ce"},
-        {by_sample_typical, 0.5, "ace"},
-        {by_sample_typical, 0.9, "abce"},
-        {by_sample_typical, 0.96, "abcde"},
-        {by_sample_typical, 1, "abcde"},
+        {gen_sample_typical, 0, "c"},
+        {gen_sample_typical, 0.2, "c"},
+        {gen_sample_typical, 0.3, "ce"},
+        {gen_sample_typical, 0.5, "ace"},
+        {gen_sample_typical, 0.9, "abce"},
+        {gen_sample_typical, 0.96, "abcde"},
+        {gen_sample_typical, 1, "abcde"},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
         float row[5], before[5];
@@ -177,29 +178,29 @@ static void filters_by_probability(void **state)
         for (int k = 0; k < 5; k++) /* what stays is not touched */
             assert_true(row[k] == NO || row[k] == before[k]);
     }
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void equal_logits(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(6);
+    gen_sampler s = open_sampler(6);
     float a[] = {1, 1, 1, 1, NO, NO}, b[] = {1, 1, 1, 1, NO, NO}, c[] = {NO, NO, 1, NO, NO, NO};
-    by_sample_top_p(&s, a, 0.5);
+    gen_sample_top_p(&s, a, 0.5);
     assert_string_equal(left(a, 6), "ab");
-    by_sample_typical(&s, b, 0.5);
+    gen_sample_typical(&s, b, 0.5);
     assert_string_equal(left(b, 6), "abcd");
-    by_sample_top_p(&s, c, 0.01);
-    by_sample_typical(&s, c, 0.01);
-    by_sample_min_p(&s, c, 1);
-    by_sample_top_k(&s, c, 1);
+    gen_sample_top_p(&s, c, 0.01);
+    gen_sample_typical(&s, c, 0.01);
+    gen_sample_min_p(&s, c, 1);
+    gen_sample_top_k(&s, c, 1);
     assert_string_equal(left(c, 6), "c");
-    assert_int_equal(by_sample_draw(&s, c, 0), 2);
-    assert_int_equal(by_sample_draw(&s, c, 0.999999999), 2);
-    assert_int_equal(by_sample_argmax(&s, c), 2);
+    assert_int_equal(gen_sample_draw(&s, c, 0), 2);
+    assert_int_equal(gen_sample_draw(&s, c, 0.999999999), 2);
+    assert_int_equal(gen_sample_argmax(&s, c), 2);
     float ties[] = {0, 4, 1, 4, 4, 2};
-    assert_int_equal(by_sample_argmax(&s, ties), 1);
-    by_sampler_close(&s);
+    assert_int_equal(gen_sample_argmax(&s, ties), 1);
+    gen_sampler_close(&s);
 }
 
 /* ---- against the definition, on random rows -------------------------------------------------- */
@@ -240,17 +241,17 @@ static void assert_stays(const float *row, const bool *stays, const char *what, 
 static void filters_match_their_definitions(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(MANY);
+    gen_sampler s = open_sampler(MANY);
     float row[MANY], work[MANY];
     double p[MANY], key[MANY];
     bool stays[MANY];
     for (int trial = 0; trial < 200; trial++) {
-        by_rng_fill_normal(row, MANY, 5, (uint64_t)trial, 0, trial % 2 ? 1.0f : 4.0f);
-        by_rng r = by_rng_make(6, (uint64_t)trial);
+        base_rng_fill_normal(row, MANY, 5, (uint64_t)trial, 0, trial % 2 ? 1.0f : 4.0f);
+        base_rng r = base_rng_make(6, (uint64_t)trial);
         for (int i = 0; i < MANY; i += 7)
             row[i] = NO;
-        double mass = by_rng_uniform(&r), entropy = 0;
-        int k = 1 + (int)by_rng_below(&r, 100);
+        double mass = base_rng_uniform(&r), entropy = 0;
+        int k = 1 + (int)base_rng_below(&r, 100);
         softmax(row, MANY, p);
         for (int i = 0; i < MANY; i++) {
             key[i] = -(double)row[i];
@@ -258,7 +259,7 @@ static void filters_match_their_definitions(void **state)
         }
         expect_mass(p, key, MANY, mass, stays);
         memcpy(work, row, sizeof row);
-        by_sample_top_p(&s, work, mass);
+        gen_sample_top_p(&s, work, mass);
         assert_stays(work, stays, "top-p", mass);
 
         for (int i = 0; i < MANY; i++) {
@@ -268,17 +269,17 @@ static void filters_match_their_definitions(void **state)
             stays[i] = row[i] != NO && above < k;
         }
         memcpy(work, row, sizeof row);
-        by_sample_top_k(&s, work, k);
+        gen_sample_top_k(&s, work, k);
         assert_stays(work, stays, "top-k", k);
 
         for (int i = 0; i < MANY; i++)
             key[i] = p[i] > 0 ? fabs(-log(p[i]) - entropy) : HUGE_VAL;
         expect_mass(p, key, MANY, mass, stays);
         memcpy(work, row, sizeof row);
-        by_sample_typical(&s, work, mass);
+        gen_sample_typical(&s, work, mass);
         assert_stays(work, stays, "typical", mass);
     }
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 /* ---- frequencies ----------------------------------------------------------------------------- */
@@ -286,18 +287,18 @@ static void filters_match_their_definitions(void **state)
 enum { SMALL = 12, DRAWS = 20000 };
 
 /* Draw many samples and compare with the distribution; what has probability 0 must never come. */
-static void assert_frequencies(const char *what, const by_sampling *spec, const by_sample_at *where,
+static void assert_frequencies(const char *what, const by_sampling *spec, const gen_sample_at *where,
                                const float *row, const double *p)
 {
-    by_sampler s = open_sampler(SMALL);
+    gen_sampler s = open_sampler(SMALL);
     int hits[SMALL] = {0}, degrees = -1;
     double chi = 0;
     for (int i = 0; i < DRAWS; i++) {
         int32_t token;
         float logprob;
-        by_sample_at at = *where;
+        gen_sample_at at = *where;
         at.sample = (uint64_t)i;
-        assert_int_equal(by_sample(&s, spec, &at, row, &token, &logprob, NULL), BY_OK);
+        assert_int_equal(gen_sample(&s, spec, &at, row, &token, &logprob, NULL), BY_OK);
         hits[token]++;
     }
     for (int i = 0; i < SMALL; i++) {
@@ -311,7 +312,7 @@ static void assert_frequencies(const char *what, const by_sampling *spec, const 
     if (degrees > 0 && chi > chi_square_limit(degrees))
         fail_msg("%s: chi-square %.2f with %d degrees of freedom, limit %.2f", what, chi, degrees,
                  chi_square_limit(degrees));
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void samples_follow_the_distribution(void **state)
@@ -356,7 +357,7 @@ static void samples_follow_the_distribution(void **state)
             p[i] /= sum;
         by_sampling spec = cases[c].spec;
         spec.seed = 11;
-        assert_frequencies(cases[c].what, &spec, &(by_sample_at){0}, row, p);
+        assert_frequencies(cases[c].what, &spec, &(gen_sample_at){0}, row, p);
     }
 }
 
@@ -367,7 +368,7 @@ static void samples_follow_the_penalties(void **state)
     const double q[SMALL] = {0.22, 0.01, 0.13, 0.03, 0.17, 0.02, 0.09, 0.11, 0.05, 0.07, 0.06, 0.04};
     const int32_t text[] = {3, 0, 4, 0, 4, 2}, word[] = {2, 7}, other[] = {5, 6};
     const by_words words[] = {{word, 2}, {other, 2}};
-    const by_sample_at at = {
+    const gen_sample_at at = {
         .tokens = text, .count = 6, .prompt = 1, .limit = 6, .stops = &text[0], .stop_count = 1};
     const double times[SMALL] = {[0] = 2, [2] = 1, [4] = 2}; /* in the new text; token 3 is in the prompt */
     const struct {
@@ -410,7 +411,7 @@ static void samples_follow_the_penalties(void **state)
 static void short_lists_obey_the_rules(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(SMALL);
+    gen_sampler s = open_sampler(SMALL);
     const int32_t text[] = {3, 0, 4, 0, 4, 2}, banned[] = {1, 5}, word[] = {2, 7}, forced = 9;
     const by_words words[] = {{word, 2}};
     const by_sampling specs[] = {
@@ -421,12 +422,12 @@ static void short_lists_obey_the_rules(void **state)
         {.forced_first = &forced},
     };
     for (int c = 0; c < BY_COUNT(specs); c++) {
-        const by_sample_at at = {.tokens = text,
-                                 .count = 6,
-                                 .prompt = c == 4 ? 6 : 1,
-                                 .limit = 6,
-                                 .stops = banned,
-                                 .stop_count = 2};
+        const gen_sample_at at = {.tokens = text,
+                                  .count = 6,
+                                  .prompt = c == 4 ? 6 : 1,
+                                  .limit = 6,
+                                  .stops = banned,
+                                  .stop_count = 2};
         float all[SMALL], few[6];
         int32_t id[6] = {7, 0, 2, 5, 11, 4}, slot[SMALL] = {0};
         for (int i = 0; i < SMALL; i++)
@@ -435,30 +436,30 @@ static void short_lists_obey_the_rules(void **state)
             few[i] = all[id[i]];
             slot[id[i]] = i + 1;
         }
-        by_scores whole = {.value = all, .count = SMALL}, list = {few, id, slot, 6};
-        by_constrain(&s, &specs[c], &at, &whole, NULL);
-        by_constrain(&s, &specs[c], &at, &list, NULL);
+        gen_scores whole = {.value = all, .count = SMALL}, list = {few, id, slot, 6};
+        gen_constrain(&s, &specs[c], &at, &whole, NULL);
+        gen_constrain(&s, &specs[c], &at, &list, NULL);
         assert_int_equal(list.count, specs[c].forced_last || specs[c].forced_first ? 1 : 6);
         for (int i = 0; i < list.count; i++)
             assert_true(few[i] == all[id[i]]);
     }
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 /* An explanation says what was likely, who changed it, and what came. */
 static void choices_are_explained(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(4);
+    gen_sampler s = open_sampler(4);
     const float row[] = {1, 3, 2, 0};
     const int32_t text[] = {1}, banned[] = {2};
-    const by_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
+    const gen_sample_at at = {.tokens = text, .count = 1, .prompt = 1};
     const by_sampling spec = {
         .repetition_penalty = 6, .banned = banned, .banned_count = 1, .temperature = 0.5, .top_k = 1};
     int32_t token;
     float logprob;
     by_explanation why = {0};
-    assert_int_equal(by_sample(&s, &spec, &at, row, &token, &logprob, &why), BY_OK);
+    assert_int_equal(gen_sample(&s, &spec, &at, row, &token, &logprob, &why), BY_OK);
     assert_int_equal(token, 0);
     assert_int_equal(why.chosen, 0);
     assert_int_equal(why.left, 1);
@@ -476,32 +477,32 @@ static void choices_are_explained(void **state)
     assert_true(c[1].n_changes == 1 && c[1].changes[0].share == 0);
     assert_int_equal(c[2].fate, BY_FATE_CHOSEN);
     assert_true(fabs((double)c[2].share - 1) < 1e-6);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int32_t choose(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *row)
+static int32_t choose(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, const float *row)
 {
     int32_t token = -1;
     float logprob;
-    assert_int_equal(by_sample(s, spec, at, row, &token, &logprob, NULL), BY_OK);
+    assert_int_equal(gen_sample(s, spec, at, row, &token, &logprob, NULL), BY_OK);
     return token;
 }
 
 static void temperature_zero_is_greedy(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(4);
+    gen_sampler s = open_sampler(4);
     const float row[] = {1, 3, 3, 2};
-    const by_sample_at none = {0}, after = {.tokens = (int32_t[]){1, 2},
-                                            .count = 2,
-                                            .prompt = 1,
-                                            .stops = (int32_t[]){1, 2},
-                                            .stop_count = 2};
+    const gen_sample_at none = {0}, after = {.tokens = (int32_t[]){1, 2},
+                                             .count = 2,
+                                             .prompt = 1,
+                                             .stops = (int32_t[]){1, 2},
+                                             .stop_count = 2};
     int32_t token;
     float logprob;
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, row, &token, &logprob, NULL), BY_OK);
+    assert_int_equal(gen_sample(&s, &(by_sampling){0}, &none, row, &token, &logprob, NULL), BY_OK);
     assert_int_equal(token, 1);
     assert_float_equal(logprob, 3 - log(exp(1) + 2 * exp(3) + exp(2)), 1e-6);
     assert_int_equal(choose(&s, &(by_sampling){.repetition_penalty = 2}, &after, row), 3);
@@ -512,13 +513,13 @@ static void temperature_zero_is_greedy(void **state)
     assert_int_equal(choose(&s, &(by_sampling){.min_new_tokens = 1}, &after, row), 1);
     assert_int_equal(choose(&s, &(by_sampling){.banned = (int32_t[]){1}, .banned_count = 1}, &none, row), 2);
     assert_int_equal(choose(&s, &(by_sampling){.temperature = 1e-30}, &none, (float[]){1, 2, 3, 1}), 2);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void draws_depend_on_seed_sample_and_place(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(64);
+    gen_sampler s = open_sampler(64);
     float row[64] = {0};
     int32_t text[8] = {0}, first[3][8];
     int same_sample = 0, same_seed = 0;
@@ -526,37 +527,37 @@ static void draws_depend_on_seed_sample_and_place(void **state)
         for (int i = 0; i < 8; i++) {
             by_sampling spec = {.temperature = 1, .seed = run == 2 ? 2 : 1};
             first[run][i] =
-                choose(&s, &spec, &(by_sample_at){.tokens = text, .count = i, .sample = run == 1}, row);
+                choose(&s, &spec, &(gen_sample_at){.tokens = text, .count = i, .sample = run == 1}, row);
         }
     for (int i = 7; i >= 0; i--) { /* in another order */
-        by_sample_at at = {.tokens = text, .count = i};
+        gen_sample_at at = {.tokens = text, .count = i};
         assert_int_equal(choose(&s, &(by_sampling){.temperature = 1, .seed = 1}, &at, row), first[0][i]);
         same_sample += first[0][i] == first[1][i];
         same_seed += first[0][i] == first[2][i];
     }
     assert_true(same_sample < 4 && same_seed < 4);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 static void bad_numbers_are_errors(void **state)
 {
     (void)state;
-    by_sampler s = open_sampler(3);
-    const by_sample_at none = {0};
+    gen_sampler s = open_sampler(3);
+    const gen_sample_at none = {0};
     int32_t token;
     float logprob;
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){1, NAN, 2}, &token, &logprob, NULL),
+    assert_int_equal(gen_sample(&s, &(by_sampling){0}, &none, (float[]){1, NAN, 2}, &token, &logprob, NULL),
                      BY_ERR_NUMERIC);
     assert_non_null(strstr(by_error_message(), "token 1"));
     assert_int_equal(
-        by_sample(&s, &(by_sampling){0}, &none, (float[]){1, 0, INFINITY}, &token, &logprob, NULL),
+        gen_sample(&s, &(by_sampling){0}, &none, (float[]){1, 0, INFINITY}, &token, &logprob, NULL),
         BY_ERR_NUMERIC);
-    assert_int_equal(by_sample(&s, &(by_sampling){0}, &none, (float[]){NO, NO, NO}, &token, &logprob, NULL),
+    assert_int_equal(gen_sample(&s, &(by_sampling){0}, &none, (float[]){NO, NO, NO}, &token, &logprob, NULL),
                      BY_ERR_NUMERIC);
     by_sampling all = {.temperature = 1, .banned = (int32_t[]){0, 1, 2}, .banned_count = 3};
-    assert_int_equal(by_sample(&s, &all, &none, (float[]){1, 2, 3}, &token, &logprob, NULL), BY_ERR_NUMERIC);
+    assert_int_equal(gen_sample(&s, &all, &none, (float[]){1, 2, 3}, &token, &logprob, NULL), BY_ERR_NUMERIC);
     assert_int_equal(
-        by_sample(&s, &(by_sampling){.temperature = 1}, &none, (float[]){NO, 3, NO}, &token, &logprob, NULL),
+        gen_sample(&s, &(by_sampling){.temperature = 1}, &none, (float[]){NO, 3, NO}, &token, &logprob, NULL),
         BY_OK);
     assert_int_equal(token, 1);
     assert_float_equal(logprob, 0, 1e-6);
@@ -576,11 +577,11 @@ static void bad_numbers_are_errors(void **state)
         {.banned = (int32_t[]){3}, .banned_count = 1},
     };
     for (int i = 0; i < BY_COUNT(wrong); i++)
-        assert_int_equal(by_sampling_check(&wrong[i], 3), BY_ERR_ARGUMENT);
+        assert_int_equal(gen_sampling_check(&wrong[i], 3), BY_ERR_ARGUMENT);
     assert_int_equal(
-        by_sampling_check(&(by_sampling){.temperature = 1, .top_p = 1, .min_p = 1, .top_k = 1 << 30}, 3),
+        gen_sampling_check(&(by_sampling){.temperature = 1, .top_p = 1, .min_p = 1, .top_k = 1 << 30}, 3),
         BY_OK);
-    by_sampler_close(&s);
+    gen_sampler_close(&s);
 }
 
 int main(void)

@@ -28,7 +28,7 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 static by_model *model_of(int vocab, by_dtype dtype)
@@ -44,14 +44,14 @@ static by_model *model_of(int vocab, by_dtype dtype)
 /* The most memory that saving took besides what was there. */
 static long cost_of_saving(const char *out, const by_model *m)
 {
-    by_folder f;
-    const by_run_state s = {.step = 10, .best_eval = NAN};
-    assert_int_equal(by_folder_open(&f, out), BY_OK);
+    train_folder f;
+    const train_run_state s = {.step = 10, .best_eval = NAN};
+    assert_int_equal(train_folder_open(&f, out), BY_OK);
     const long before = bytes_peak = bytes_alive;
-    if (by_checkpoint_save(&f, m, NULL, &s, true, 1) != BY_OK)
+    if (train_checkpoint_save(&f, m, NULL, &s, true, 1) != BY_OK)
         fail_msg("%s", by_error_message());
     const long cost = bytes_peak - before;
-    by_folder_close(&f);
+    train_folder_close(&f);
     return cost;
 }
 
@@ -89,27 +89,27 @@ static void checksums_find_damage(void **state)
     for (int i = 0; i < BY_COUNT(bytes); i++)
         bytes[i] = (unsigned char)(i * 37);
     for (size_t n = 0; n <= sizeof bytes; n++) {
-        const uint64_t sum = by_checksum(bytes, n);
-        assert_true(n == 0 || sum != by_checksum(bytes, n - 1));
+        const uint64_t sum = base_checksum(bytes, n);
+        assert_true(n == 0 || sum != base_checksum(bytes, n - 1));
         for (size_t i = 0; i < n; i++)
             for (int bit = 0; bit < 8; bit++) {
                 memcpy(copy, bytes, sizeof copy);
                 copy[i] ^= (unsigned char)(1 << bit);
-                assert_true(by_checksum(copy, n) != sum);
+                assert_true(base_checksum(copy, n) != sum);
             }
     }
     by_model *m = model_of(300, BY_F32);
     cost_of_saving(in_root("damaged"), m);
     by_model_free(m);
     flip(in_root("damaged/last/optimizer.safetensors"), 3);
-    by_folder f;
+    train_folder f;
     char *dir;
-    assert_int_equal(by_folder_open(&f, in_root("damaged")), BY_OK);
-    assert_int_equal(by_checkpoint_find(&f, &dir), BY_ERR_FORMAT);
+    assert_int_equal(train_folder_open(&f, in_root("damaged")), BY_OK);
+    assert_int_equal(train_checkpoint_find(&f, &dir), BY_ERR_FORMAT);
     assert_non_null(strstr(by_error_message(), "optimizer.safetensors: tensor \"moment"));
     assert_non_null(strstr(by_error_message(), "checksum"));
-    by_free(dir);
-    by_folder_close(&f);
+    base_free(dir);
+    train_folder_close(&f);
 }
 
 int main(void)

@@ -28,7 +28,7 @@ static void read_texts(texts *t)
     for (int f = 0; f < FILES; f++) {
         char path[512];
         snprintf(path, sizeof path, "%s/tests/data/score/%s.txt", BY_SOURCE_DIR, names[f]);
-        char *at = t->file[f] = by_file_read(path, 1 << 20, NULL);
+        char *at = t->file[f] = base_file_read(path, 1 << 20, NULL);
         assert_non_null(at);
         int n = 0;
         for (char *end; (end = strchr(at, '\n')); at = end + 1) {
@@ -45,7 +45,7 @@ static void read_texts(texts *t)
 static void free_texts(texts *t)
 {
     for (int f = 0; f < FILES; f++)
-        by_free(t->file[f]);
+        base_free(t->file[f]);
 }
 
 static void near(const char *row, double got, double want)
@@ -89,7 +89,7 @@ static by_status add_chrf(void *m, const char *h, const char *const *r, int n)
 
 static char *broken(const char *line)
 {
-    char *s = by_strdup(line);
+    char *s = base_strdup(line);
     assert_non_null(s);
     for (char *at; (at = strstr(s, "<n>"));) {
         *at = '\n';
@@ -104,9 +104,9 @@ static by_status add_rouge(void *m, const char *h, const char *const *r, int n)
     for (int i = 0; i < n; i++)
         refs[i] = broken(r[i]);
     by_status s = by_rouge_add(m, text, (const char *const *)refs, n);
-    by_free(text);
+    base_free(text);
     for (int i = 0; i < n; i++)
-        by_free(refs[i]);
+        base_free(refs[i]);
     return s;
 }
 
@@ -159,7 +159,7 @@ static void test_figures(void **state)
     (void)state;
     texts t = {0};
     read_texts(&t);
-    char *rows = by_file_read(BY_SOURCE_DIR "/tests/data/score/figures.txt", 1 << 20, NULL);
+    char *rows = base_file_read(BY_SOURCE_DIR "/tests/data/score/figures.txt", 1 << 20, NULL);
     assert_non_null(rows);
     int seen[3] = {0};
     char *at = rows;
@@ -182,7 +182,7 @@ static void test_figures(void **state)
         }
     }
     assert_true(seen[0] > 250 && seen[1] > 150 && seen[2] > 200);
-    by_free(rows);
+    base_free(rows);
     free_texts(&t);
 }
 
@@ -202,7 +202,7 @@ static void test_stems(void **state)
     for (int i = 0; i < BY_COUNT(pairs); i++) {
         char word[32];
         snprintf(word, sizeof word, "%s", pairs[i][0]);
-        word[by_porter_stem(word, strlen(word))] = '\0';
+        word[score_porter_stem(word, strlen(word))] = '\0';
         assert_string_equal(word, pairs[i][1]);
     }
 }

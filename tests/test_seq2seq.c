@@ -17,7 +17,7 @@
 #include "child.h"
 #include "data/fim.h"
 #include "data/objective.h"
-#include "data/parallel.h"
+#include "data/parallel_text.h"
 #include "folder.h"
 #include "train/checkpoint.h"
 #include "train/vocabulary.h"
@@ -57,36 +57,36 @@ static void token_name(int id, char letter, char *name, size_t room)
 /* A tokenizer.json of so many tokens, whose words begin with this letter. */
 static void write_tokenizer(const char *file, char letter, int size)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     char name[32];
-    by_buf_puts(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [");
+    base_buf_puts(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [");
     for (int i = 0; i < W0; i++) {
         token_name(i, letter, name, sizeof name);
-        by_buf_printf(&b,
-                      "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
-                      "\"rstrip\": false, \"normalized\": false, \"special\": true}",
-                      i ? ", " : "", i, name);
+        base_buf_printf(&b,
+                        "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, "
+                        "\"rstrip\": false, \"normalized\": false, \"special\": true}",
+                        i ? ", " : "", i, name);
     }
-    by_buf_puts(&b,
-                "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
-                "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": "
-                "\"A\", \"type_id\": 0}}, {\"SpecialToken\": {\"id\": \"</s>\", \"type_id\": 0}}], \"pair\": "
-                "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"B\", "
-                "\"type_id\": 0}}], \"special_tokens\": {\"</s>\": {\"id\": \"</s>\", \"ids\": [1], "
-                "\"tokens\": [\"</s>\"]}}}, \"decoder\": null, \"model\": {\"type\": \"WordLevel\", "
-                "\"unk_token\": \"<unk>\", \"vocab\": {");
+    base_buf_puts(
+        &b, "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
+            "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": "
+            "\"A\", \"type_id\": 0}}, {\"SpecialToken\": {\"id\": \"</s>\", \"type_id\": 0}}], \"pair\": "
+            "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"B\", "
+            "\"type_id\": 0}}], \"special_tokens\": {\"</s>\": {\"id\": \"</s>\", \"ids\": [1], "
+            "\"tokens\": [\"</s>\"]}}}, \"decoder\": null, \"model\": {\"type\": \"WordLevel\", "
+            "\"unk_token\": \"<unk>\", \"vocab\": {");
     for (int i = 0; i < size; i++) {
         token_name(i, letter, name, sizeof name);
-        by_buf_printf(&b, "%s\"%s\": %d", i ? ", " : "", name, i);
+        base_buf_printf(&b, "%s\"%s\": %d", i ? ", " : "", name, i);
     }
-    by_buf_puts(&b, "}}}");
+    base_buf_puts(&b, "}}}");
     write_text(file, b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static void make_tokenizer(void)
 {
-    assert_int_equal(by_dir_make(in_root("words")), BY_OK);
+    assert_int_equal(base_dir_make(in_root("words")), BY_OK);
     write_tokenizer("words/tokenizer.json", 'w', VOCAB);
     words = by_tokenizer_load(in_root("words"));
     if (!words)
@@ -98,15 +98,15 @@ static void make_tokenizer(void)
 /* One document of all words, a line for each sentence; or documents of so many sentences. */
 static void write_words(const char *name, int sentences)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     for (int i = 0; i < WORDS; i++) {
         bool end = (i + 1) % SENTENCE == 0;
-        by_buf_printf(&b, "w%d%s", i, end ? "\n" : " ");
+        base_buf_printf(&b, "w%d%s", i, end ? "\n" : " ");
         if (end && sentences && (i + 1) % (SENTENCE * sentences) == 0)
-            by_buf_puts(&b, "\n");
+            base_buf_puts(&b, "\n");
     }
     write_text(name, b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static int set_up(void **state)
@@ -122,50 +122,50 @@ static int tear_down(void **state)
 {
     (void)state;
     by_tokenizer_free(words);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 /* ---- an objective over a file ----------------------------------------------------------------- */
 
 typedef struct bench {
-    by_docs docs;
-    by_docs_part train, held;
-    by_objective *o;
-    by_samples rows;
+    data_docs docs;
+    data_docs_part train, held;
+    data_objective *o;
+    data_samples rows;
 } bench;
 
-static void open_objective(bench *b, by_objective_spec spec, int batch)
+static void open_objective(bench *b, data_objective_spec spec, int batch)
 {
     spec.seed = 7;
-    spec.start = spec.kind == BY_OBJECTIVE_INFILL ? EOS : PAD;
+    spec.start = spec.kind == DATA_OBJECTIVE_INFILL ? EOS : PAD;
     if (spec.masking.share == 0)
-        spec.masking = by_masking_usual(spec.kind);
-    b->o = by_objective_new(&b->train, words, &spec);
+        spec.masking = data_masking_usual(spec.kind);
+    b->o = data_objective_new(&b->train, words, &spec);
     if (!b->o)
         fail_msg("%s", by_error_message());
-    assert_int_equal(by_samples_make(&b->rows, b->o, spec.step_rows, batch), BY_OK);
+    assert_int_equal(data_samples_make(&b->rows, b->o, spec.step_rows, batch), BY_OK);
 }
 
-static void open_bench(bench *b, const char *file, by_objective_spec spec)
+static void open_bench(bench *b, const char *file, data_objective_spec spec)
 {
     int64_t bytes, tokens;
-    const by_docs_file files[] = {{in_root(file), 0}};
+    const data_docs_file files[] = {{in_root(file), 0}};
     *b = (bench){0};
-    assert_int_equal(by_docs_build(words, &(by_docs_spec){files, 1, false}, in_root("t.bin"),
-                                   in_root("t.docs"), &bytes, &tokens),
+    assert_int_equal(data_docs_build(words, &(data_docs_spec){files, 1, false}, in_root("t.bin"),
+                                     in_root("t.docs"), &bytes, &tokens),
                      BY_OK);
-    assert_int_equal(by_docs_open(&b->docs, in_root("t.bin"), in_root("t.docs"), VOCAB), BY_OK);
-    assert_int_equal(by_docs_split(&b->docs, 0, false, &b->train, &b->held), BY_OK);
+    assert_int_equal(data_docs_open(&b->docs, in_root("t.bin"), in_root("t.docs"), VOCAB), BY_OK);
+    assert_int_equal(data_docs_split(&b->docs, 0, false, &b->train, &b->held), BY_OK);
     open_objective(b, spec, spec.step_rows);
 }
 
 static void close_bench(bench *b)
 {
-    by_samples_free(&b->rows);
-    by_objective_free(b->o);
-    by_docs_part_free(&b->train);
-    by_docs_part_free(&b->held);
-    by_docs_close(&b->docs);
+    data_samples_free(&b->rows);
+    data_objective_free(b->o);
+    data_docs_part_free(&b->train);
+    data_docs_part_free(&b->held);
+    data_docs_close(&b->docs);
 }
 
 /* What the decoder reads is what it writes, one place later. */
@@ -214,11 +214,11 @@ static void spans_give_the_text_back(void **state)
     int64_t hidden = 0, all = 0, spans = 0;
     static bool seen[WORDS];
     write_words("text", 0);
-    open_bench(&b, "text", (by_objective_spec){.kind = BY_OBJECTIVE_SPANS, .seq = 64, .step_rows = 4});
-    int rows = (int)by_objective_rows(b.o), n = b.rows.source_seq, m = b.rows.seq, short_ones = 0;
+    open_bench(&b, "text", (data_objective_spec){.kind = DATA_OBJECTIVE_SPANS, .seq = 64, .step_rows = 4});
+    int rows = (int)data_objective_rows(b.o), n = b.rows.source_seq, m = b.rows.seq, short_ones = 0;
     assert_int_equal(n, 64);
     for (int step = 0; step < rows / 4; step++) {
-        assert_int_equal(by_objective_get(b.o, step, &b.rows), BY_OK);
+        assert_int_equal(data_objective_get(b.o, step, &b.rows), BY_OK);
         for (int r = 0; r < 4; r++) {
             const int32_t *source = b.rows.source + r * n, *target = b.rows.targets + r * m;
             int32_t text[256];
@@ -253,23 +253,23 @@ static void spans_are_seekable(void **state)
     (void)state;
     bench b;
     write_words("text", 0);
-    open_bench(&b, "text", (by_objective_spec){.kind = BY_OBJECTIVE_SPANS, .seq = 32, .step_rows = 3});
-    by_samples other;
-    assert_int_equal(by_samples_make(&other, b.o, 3, 1), BY_OK);
+    open_bench(&b, "text", (data_objective_spec){.kind = DATA_OBJECTIVE_SPANS, .seq = 32, .step_rows = 3});
+    data_samples other;
+    assert_int_equal(data_samples_make(&other, b.o, 3, 1), BY_OK);
     const size_t bytes = (size_t)(3 * b.rows.source_seq) * sizeof(int32_t);
-    assert_int_equal(by_objective_get(b.o, 5, &b.rows), BY_OK);
-    assert_int_equal(by_objective_get(b.o, 1000, &other), BY_OK);
+    assert_int_equal(data_objective_get(b.o, 5, &b.rows), BY_OK);
+    assert_int_equal(data_objective_get(b.o, 1000, &other), BY_OK);
     assert_memory_not_equal(b.rows.source, other.source, bytes);
-    assert_int_equal(by_objective_get(b.o, 5, &other), BY_OK);
+    assert_int_equal(data_objective_get(b.o, 5, &other), BY_OK);
     assert_memory_equal(b.rows.source, other.source, bytes);
-    by_batch second = by_samples_batch(&other, 1);
+    by_batch second = data_samples_batch(&other, 1);
     assert_ptr_equal(second.source, other.source + other.source_seq);
     assert_ptr_equal(second.targets, other.targets + other.seq);
-    assert_int_equal(by_objective_held(b.o, by_objective_rows(b.o) - 1, &b.rows), BY_OK);
+    assert_int_equal(data_objective_held(b.o, data_objective_rows(b.o) - 1, &b.rows), BY_OK);
     for (int t = 0; t < b.rows.seq; t++) /* behind the last one: a row that asks for nothing */
         assert_int_equal(b.rows.targets[b.rows.seq + t], -100);
     assert_int_equal(b.rows.source_mask[b.rows.source_seq], 1);
-    by_samples_free(&other);
+    data_samples_free(&other);
     close_bench(&b);
 }
 
@@ -281,10 +281,10 @@ static void infilling_keeps_what_is_not_hidden(void **state)
     bench b;
     int64_t hidden = 0, all = 0, masks = 0, moved = 0, inserted = 0;
     write_words("text", 3);
-    open_bench(&b, "text", (by_objective_spec){.kind = BY_OBJECTIVE_INFILL, .seq = 40, .step_rows = 5});
+    open_bench(&b, "text", (data_objective_spec){.kind = DATA_OBJECTIVE_INFILL, .seq = 40, .step_rows = 5});
     const int n = b.rows.source_seq, m = b.rows.seq;
-    for (int step = 0; step < by_objective_rows(b.o) / 5; step++) {
-        assert_int_equal(by_objective_get(b.o, step, &b.rows), BY_OK);
+    for (int step = 0; step < data_objective_rows(b.o) / 5; step++) {
+        assert_int_equal(data_objective_get(b.o, step, &b.rows), BY_OK);
         for (int r = 0; r < 5; r++) {
             const int32_t *source = b.rows.source + r * n, *target = b.rows.targets + r * m;
             int size = used(source, n, PAD), written = used(target, m, -100), kept = 0, holes = 0;
@@ -361,11 +361,11 @@ static void check_filling_in(bool suffix_first)
     memset(seen, 0, sizeof seen);
     write_words("text", 2);
     open_bench(&b, "text",
-               (by_objective_spec){
-                   .kind = BY_OBJECTIVE_FIM, .seq = 50, .step_rows = 4, .suffix_first = suffix_first});
-    for (int64_t step = 0; step < (by_objective_rows(b.o) + 3) / 4; step++) {
-        assert_int_equal(by_objective_get(b.o, step, &b.rows), BY_OK);
-        for (int r = 0; r < 4 && step * 4 + r < by_objective_rows(b.o); r++) {
+               (data_objective_spec){
+                   .kind = DATA_OBJECTIVE_FIM, .seq = 50, .step_rows = 4, .suffix_first = suffix_first});
+    for (int64_t step = 0; step < (data_objective_rows(b.o) + 3) / 4; step++) {
+        assert_int_equal(data_objective_get(b.o, step, &b.rows), BY_OK);
+        for (int r = 0; r < 4 && step * 4 + r < data_objective_rows(b.o); r++) {
             const int32_t *row = b.rows.tokens + r * 50, *mask = b.rows.mask + r * 50;
             int end = used(mask, 50, 0);
             for (int t = 0; t < 50; t++)
@@ -404,14 +404,14 @@ static void prompts_for_filling_in(void **state)
     (void)state;
     by_ids ids = {0};
     const int32_t expected[] = {PREFIX, W0 + 1, W0 + 2, SUFFIX, W0 + 5, MIDDLE};
-    assert_int_equal(by_fim_prompt(words, "w1 w2", "w5", &ids), BY_OK);
+    assert_int_equal(data_fim_prompt(words, "w1 w2", "w5", &ids), BY_OK);
     assert_int_equal(ids.count, BY_COUNT(expected));
     assert_memory_equal(ids.data, expected, sizeof expected);
-    by_tokenizer *bytes = by_tokenizer_new_bytes();
-    assert_int_equal(by_fim_prompt(bytes, "a", "b", &ids), BY_ERR_UNSUPPORTED);
+    by_tokenizer *bytes = tok_new_bytes();
+    assert_int_equal(data_fim_prompt(bytes, "a", "b", &ids), BY_ERR_UNSUPPORTED);
     assert_contains(by_error_message(), "<|fim_prefix|>");
     by_tokenizer_free(bytes);
-    by_ids_free(&ids);
+    tok_ids_free(&ids);
 }
 
 /* ---- pairs of texts -------------------------------------------------------------------------- */
@@ -431,32 +431,32 @@ static int target_words(int i)
 
 static void write_pairs(const char *a, const char *b)
 {
-    by_buf text[2] = {{0}, {0}};
+    base_buf text[2] = {{0}, {0}};
     for (int i = 0; i < PAIRS; i++) {
         for (int k = 0; k < source_words(i); k++)
-            by_buf_printf(&text[0], "%sw%d", k ? " " : "", i);
+            base_buf_printf(&text[0], "%sw%d", k ? " " : "", i);
         for (int k = 0; k < target_words(i); k++)
-            by_buf_printf(&text[1], "%sw%d", k ? " " : "", PAIRS + i);
-        by_buf_puts(&text[0], "\n");
-        by_buf_puts(&text[1], "\n");
+            base_buf_printf(&text[1], "%sw%d", k ? " " : "", PAIRS + i);
+        base_buf_puts(&text[0], "\n");
+        base_buf_puts(&text[1], "\n");
     }
     write_text(a, text[0].data);
     write_text(b, text[1].data);
-    by_buf_free(&text[0]);
-    by_buf_free(&text[1]);
+    base_buf_free(&text[0]);
+    base_buf_free(&text[1]);
 }
 
-static void open_pairs(bench *b, by_objective_spec spec, int batch)
+static void open_pairs(bench *b, data_objective_spec spec, int batch)
 {
     int64_t bytes, tokens;
-    const by_parallel_item items[] = {{in_root("a"), in_root("b"), "", NULL}};
+    const data_parallel_item items[] = {{in_root("a"), in_root("b"), "", NULL}};
     *b = (bench){0};
     write_pairs("a", "b");
-    if (by_parallel_build(words, &(by_parallel_spec){.items = items, .count = 1}, in_root("p.bin"),
-                          in_root("p.docs"), &bytes, &tokens) != BY_OK)
+    if (data_parallel_build(words, &(data_parallel_spec){.items = items, .count = 1}, in_root("p.bin"),
+                            in_root("p.docs"), &bytes, &tokens) != BY_OK)
         fail_msg("%s", by_error_message());
-    assert_int_equal(by_docs_open(&b->docs, in_root("p.bin"), in_root("p.docs"), VOCAB), BY_OK);
-    assert_int_equal(by_docs_split(&b->docs, 0, true, &b->train, &b->held), BY_OK);
+    assert_int_equal(data_docs_open(&b->docs, in_root("p.bin"), in_root("p.docs"), VOCAB), BY_OK);
+    assert_int_equal(data_docs_split(&b->docs, 0, true, &b->train, &b->held), BY_OK);
     open_objective(b, spec, batch);
 }
 
@@ -488,18 +488,18 @@ static int check_pair(const by_batch *x, int r)
 }
 
 /* How often each pair comes in so many batches. */
-static void count_pairs(const bench *b, by_samples *rows, int64_t first, int64_t batches, bool held,
+static void count_pairs(const bench *b, data_samples *rows, int64_t first, int64_t batches, bool held,
                         int *seen)
 {
     const int micro = rows->count / rows->batch;
     memset(seen, 0, PAIRS * sizeof *seen);
     for (int64_t i = first; i < first + batches; i += micro) {
         if (held)
-            assert_int_equal(by_objective_held_batch(b->o, i, rows), BY_OK);
+            assert_int_equal(data_objective_held_batch(b->o, i, rows), BY_OK);
         else
-            assert_int_equal(by_objective_get(b->o, i / micro, rows), BY_OK);
+            assert_int_equal(data_objective_get(b->o, i / micro, rows), BY_OK);
         for (int k = 0; k < micro; k++) {
-            by_batch x = by_samples_batch(rows, k);
+            by_batch x = data_samples_batch(rows, k);
             assert_true(x.batch * BY_MAX(x.seq, x.source_seq) <= 256);
             for (int r = 0; r < x.batch; r++) {
                 int pair = check_pair(&x, r);
@@ -517,13 +517,14 @@ static void pairs_come_once_an_epoch(void **state)
     int seen[PAIRS];
     int64_t empty, longer;
     open_pairs(
-        &b, (by_objective_spec){.kind = BY_OBJECTIVE_TRANSLATE, .seq = 64, .step_rows = 1, .budget = 256}, 1);
-    const int64_t batches = (int64_t)by_objective_batches(b.o, 1);
-    by_objective_dropped(b.o, &empty, &longer);
+        &b, (data_objective_spec){.kind = DATA_OBJECTIVE_TRANSLATE, .seq = 64, .step_rows = 1, .budget = 256},
+        1);
+    const int64_t batches = (int64_t)data_objective_batches(b.o, 1);
+    data_objective_dropped(b.o, &empty, &longer);
     assert_int_equal(empty, 1);
     assert_int_equal(longer, 1);
-    assert_int_equal(by_objective_rows(b.o), PAIRS - 2);
-    assert_int_equal(by_objective_held_batches(b.o, &b.rows), batches);
+    assert_int_equal(data_objective_rows(b.o), PAIRS - 2);
+    assert_int_equal(data_objective_held_batches(b.o, &b.rows), batches);
     for (int epoch = 0; epoch < 3; epoch++) { /* the last: in order, as for evaluation */
         count_pairs(&b, &b.rows, epoch == 2 ? 0 : epoch * batches, batches, epoch == 2, seen);
         for (int i = 0; i < PAIRS; i++)
@@ -536,28 +537,29 @@ static void batches_follow_from_seed_and_step(void **state)
 {
     (void)state;
     bench b;
-    by_samples two, again;
+    data_samples two, again;
     int shapes = 0;
-    struct by_shape known[64];
+    struct data_shape known[64];
     open_pairs(
-        &b, (by_objective_spec){.kind = BY_OBJECTIVE_TRANSLATE, .seq = 64, .step_rows = 1, .budget = 256}, 1);
-    by_objective_spec spec = *by_objective_settings(b.o);
+        &b, (data_objective_spec){.kind = DATA_OBJECTIVE_TRANSLATE, .seq = 64, .step_rows = 1, .budget = 256},
+        1);
+    data_objective_spec spec = *data_objective_settings(b.o);
     spec.step_rows = 2;
-    by_objective *twice = by_objective_new(&b.train, words, &spec);
+    data_objective *twice = data_objective_new(&b.train, words, &spec);
     assert_non_null(twice);
-    assert_int_equal(by_samples_make(&two, twice, 2, 1), BY_OK);
-    assert_int_equal(by_samples_make(&again, b.o, 1, 1), BY_OK);
+    assert_int_equal(data_samples_make(&two, twice, 2, 1), BY_OK);
+    assert_int_equal(data_samples_make(&again, b.o, 1, 1), BY_OK);
     bool other_order = false;
-    const int64_t epoch = (int64_t)by_objective_batches(b.o, 1);
+    const int64_t epoch = (int64_t)data_objective_batches(b.o, 1);
     for (int64_t i = 0; i < 2 * epoch; i++) {
-        assert_int_equal(by_objective_get(b.o, i, &b.rows), BY_OK);
-        assert_int_equal(by_objective_get(twice, i / 2, &two), BY_OK);
-        by_batch x = by_samples_batch(&b.rows, 0), y = by_samples_batch(&two, (int)(i % 2));
+        assert_int_equal(data_objective_get(b.o, i, &b.rows), BY_OK);
+        assert_int_equal(data_objective_get(twice, i / 2, &two), BY_OK);
+        by_batch x = data_samples_batch(&b.rows, 0), y = data_samples_batch(&two, (int)(i % 2));
         assert_int_equal(x.batch, y.batch);
         assert_int_equal(x.seq, y.seq);
         assert_memory_equal(x.source, y.source, (size_t)(x.batch * x.source_seq) * sizeof *x.source);
         assert_memory_equal(x.targets, y.targets, (size_t)(x.batch * x.seq) * sizeof *x.targets);
-        assert_int_equal(by_objective_get(b.o, i + epoch, &again), BY_OK);
+        assert_int_equal(data_objective_get(b.o, i + epoch, &again), BY_OK);
         other_order = other_order || again.shapes[0].seq != x.seq;
         int k = 0;
         while (k < shapes && memcmp(&known[k], &b.rows.shapes[0], sizeof known[k]) != 0)
@@ -567,9 +569,9 @@ static void batches_follow_from_seed_and_step(void **state)
     }
     assert_true(other_order);
     assert_true(shapes <= 8); /* 8, 12, 16, 20, 24, 32, 40 */
-    by_samples_free(&two);
-    by_samples_free(&again);
-    by_objective_free(twice);
+    data_samples_free(&two);
+    data_samples_free(&again);
+    data_objective_free(twice);
     close_bench(&b);
 }
 
@@ -619,18 +621,18 @@ static void rows_that_fill_up_are_harmless(void **state)
 static by_status build(const char *source, const char *target)
 {
     int64_t bytes, tokens;
-    const by_parallel_item items[] = {{in_root(source), target ? in_root(target) : NULL, "", NULL}};
-    return by_parallel_build(words, &(by_parallel_spec){.items = items, .count = 1}, in_root("q.bin"),
-                             in_root("q.docs"), &bytes, &tokens);
+    const data_parallel_item items[] = {{in_root(source), target ? in_root(target) : NULL, "", NULL}};
+    return data_parallel_build(words, &(data_parallel_spec){.items = items, .count = 1}, in_root("q.bin"),
+                               in_root("q.docs"), &bytes, &tokens);
 }
 
 static void refuse(const char *source, const char *target, const char *file, const char *why)
 {
-    by_error_clear();
+    base_error_clear();
     assert_int_not_equal(build(source, target), BY_OK);
     assert_contains(by_error_message(), file);
     assert_contains(by_error_message(), why);
-    assert_false(by_file_exists(in_root("q.docs")));
+    assert_false(base_file_exists(in_root("q.docs")));
 }
 
 static void bad_files_are_named(void **state)
@@ -677,16 +679,16 @@ static void formats_agree(void **state)
     const char *files[][2] = {{"x.en", "x.de"}, {"x.tsv", NULL},   {"y.tsv", NULL},
                               {"x.csv", NULL},  {"x.jsonl", NULL}, {"y.jsonl", NULL}};
     for (int i = 0; i < BY_COUNT(files); i++) {
-        by_docs d;
+        data_docs d;
         int32_t ids[16];
         if (build(files[i][0], files[i][1]) != BY_OK)
             fail_msg("%s", by_error_message());
-        assert_int_equal(by_docs_open(&d, in_root("q.bin"), in_root("q.docs"), VOCAB), BY_OK);
+        assert_int_equal(data_docs_open(&d, in_root("q.bin"), in_root("q.docs"), VOCAB), BY_OK);
         assert_int_equal(d.count, 2);
-        assert_int_equal(by_tokens_count(d.tokens), BY_COUNT(expected));
-        assert_int_equal(by_tokens_read(d.tokens, 0, BY_COUNT(expected), ids), BY_OK);
+        assert_int_equal(data_tokens_count(d.tokens), BY_COUNT(expected));
+        assert_int_equal(data_tokens_read(d.tokens, 0, BY_COUNT(expected), ids), BY_OK);
         assert_memory_equal(ids, expected, sizeof expected);
-        by_docs_close(&d);
+        data_docs_close(&d);
         assert_int_equal(remove(in_root("q.docs")), 0);
     }
 }
@@ -699,41 +701,41 @@ static void directions_and_prefixes(void **state)
     write_text("x.tsv", "w1\tw4\n");
     char *paths[] = {(char *)in_root("x.en"), (char *)in_root("x.de"), (char *)in_root("x.tsv")};
     by_run_spec spec = {.objective = {.both_directions = true}};
-    by_items items;
-    assert_int_equal(by_items_make(&items, &spec, paths, 2), BY_OK);
+    train_items items;
+    assert_int_equal(train_items_make(&items, &spec, paths, 2), BY_OK);
     assert_int_equal(items.spec.count, 1);
     assert_string_equal(items.spec.items[0].prefix, ">>de<< ");
     assert_string_equal(items.spec.items[0].back, ">>en<< ");
     int64_t bytes, tokens;
     int32_t ids[16];
-    by_docs d;
+    data_docs d;
     const int32_t expected[] = {DE, W0 + 1, W0 + 2, EOS, W0 + 4, EOS, EN, W0 + 4, EOS, W0 + 1, W0 + 2, EOS};
     assert_int_equal(
-        by_parallel_build(words, &items.spec, in_root("r.bin"), in_root("r.docs"), &bytes, &tokens), BY_OK);
+        data_parallel_build(words, &items.spec, in_root("r.bin"), in_root("r.docs"), &bytes, &tokens), BY_OK);
     assert_int_equal(tokens, BY_COUNT(expected));
-    assert_int_equal(by_docs_open(&d, in_root("r.bin"), in_root("r.docs"), VOCAB), BY_OK);
-    assert_int_equal(by_tokens_read(d.tokens, 0, tokens, ids), BY_OK);
+    assert_int_equal(data_docs_open(&d, in_root("r.bin"), in_root("r.docs"), VOCAB), BY_OK);
+    assert_int_equal(data_tokens_read(d.tokens, 0, tokens, ids), BY_OK);
     assert_memory_equal(ids, expected, sizeof expected);
     assert_int_equal(d.list[1].language, 1);
-    by_docs_close(&d);
-    by_items_free(&items);
+    data_docs_close(&d);
+    train_items_free(&items);
 
-    assert_int_equal(by_items_make(&items, &spec, paths, 3),
+    assert_int_equal(train_items_make(&items, &spec, paths, 3),
                      BY_ERR_ARGUMENT); /* a table does not say which */
     assert_contains(by_error_message(), "languages");
-    by_items_free(&items);
-    assert_int_equal(by_items_make(&items, &spec, paths, 1), BY_ERR_ARGUMENT);
+    train_items_free(&items);
+    assert_int_equal(train_items_make(&items, &spec, paths, 1), BY_ERR_ARGUMENT);
     assert_contains(by_error_message(), "x.en");
-    by_items_free(&items);
+    train_items_free(&items);
     const char *const prefixes[] = {"one: ", "two: "};
     spec.objective = (by_objective_choice){.prefixes = prefixes, .prefix_count = 2};
-    assert_int_equal(by_items_make(&items, &spec, paths, 3), BY_OK);
+    assert_int_equal(train_items_make(&items, &spec, paths, 3), BY_OK);
     assert_string_equal(items.spec.items[1].prefix, "two: ");
     assert_null(items.spec.items[1].back);
-    by_items_free(&items);
-    assert_int_equal(by_items_make(&items, &spec, paths, 2), BY_ERR_ARGUMENT);
+    train_items_free(&items);
+    assert_int_equal(train_items_make(&items, &spec, paths, 2), BY_ERR_ARGUMENT);
     assert_contains(by_error_message(), "2 prefixes");
-    by_items_free(&items);
+    train_items_free(&items);
 }
 
 /* ---- two vocabularies ------------------------------------------------------------------------ */
@@ -753,26 +755,25 @@ static void check_two(const by_tokenizer *t, int target_size)
         assert_int_equal(e.ids.count, 3);
         assert_memory_equal(e.ids.data, expected[side], sizeof expected[side]);
         by_encoding_free(&e);
-        by_buf text = {0};
+        base_buf text = {0};
         const int32_t id = W0 + 1 + side;
-        assert_int_equal(by_tokenizer_decode_with(t, &id, 1, &(by_decode_spec){.source = true}, &text),
-                         BY_OK);
-        by_buf_puts(&text, " ");
-        assert_int_equal(by_tokenizer_decode(t, &id, 1, &text), BY_OK);
+        assert_int_equal(tok_decode_with(t, &id, 1, &(tok_decode_spec){.source = true}, &text), BY_OK);
+        base_buf_puts(&text, " ");
+        assert_int_equal(tok_decode(t, &id, 1, &text), BY_OK);
         assert_memory_equal(text.data, read[side][0], 2);
         assert_memory_equal(text.data + text.size - 2, read[side][1], 2);
-        by_buf_free(&text);
+        base_buf_free(&text);
     }
-    by_buf text = {0};
-    assert_int_equal(by_tokenizer_decode(t, &(int32_t){target_size}, 1, &text), BY_ERR_ARGUMENT);
-    by_buf_free(&text);
+    base_buf text = {0};
+    assert_int_equal(tok_decode(t, &(int32_t){target_size}, 1, &text), BY_ERR_ARGUMENT);
+    base_buf_free(&text);
 }
 
 static void two_tokenizers_are_one(void **state)
 {
     (void)state;
     enum { SMALL = W0 + 9 };
-    by_dir_make(in_root("sides"));
+    base_dir_make(in_root("sides"));
     write_tokenizer("sides/tokenizer.json", 'w', VOCAB);
     write_tokenizer("sides/target_tokenizer.json", 'u', SMALL);
     by_tokenizer *t = by_tokenizer_load(in_root("sides"));
@@ -784,26 +785,26 @@ static void two_tokenizers_are_one(void **state)
     by_tokenizer *again = by_tokenizer_load(in_root("saved"));
     assert_non_null(again);
     check_two(again, SMALL);
-    assert_true(by_tokenizer_hash(again) == by_tokenizer_hash(t));
-    assert_true(by_tokenizer_hash(again) != by_tokenizer_hash(words));
+    assert_true(tok_hash(again) == tok_hash(t));
+    assert_true(tok_hash(again) != tok_hash(words));
 
-    by_items items = {0};
+    train_items items = {0};
     char *paths[] = {(char *)in_root("two.en"), (char *)in_root("two.de")};
     int64_t bytes, tokens;
     int32_t ids[8];
-    by_docs d;
+    data_docs d;
     const int32_t expected[] = {W0 + 1, UNK, EOS, UNK, W0 + 3, EOS};
     write_text("two.en", "w1 u2\n");
     write_text("two.de", "w1 u3\n");
-    assert_int_equal(by_items_make(&items, &(by_run_spec){0}, paths, 2), BY_OK);
-    assert_int_equal(by_parallel_build(t, &items.spec, in_root("s.bin"), in_root("s.docs"), &bytes, &tokens),
-                     BY_OK);
+    assert_int_equal(train_items_make(&items, &(by_run_spec){0}, paths, 2), BY_OK);
+    assert_int_equal(
+        data_parallel_build(t, &items.spec, in_root("s.bin"), in_root("s.docs"), &bytes, &tokens), BY_OK);
     assert_int_equal(tokens, BY_COUNT(expected));
-    assert_int_equal(by_docs_open(&d, in_root("s.bin"), in_root("s.docs"), VOCAB), BY_OK);
-    assert_int_equal(by_tokens_read(d.tokens, 0, tokens, ids), BY_OK);
+    assert_int_equal(data_docs_open(&d, in_root("s.bin"), in_root("s.docs"), VOCAB), BY_OK);
+    assert_int_equal(data_tokens_read(d.tokens, 0, tokens, ids), BY_OK);
     assert_memory_equal(ids, expected, sizeof expected);
-    by_docs_close(&d);
-    by_items_free(&items);
+    data_docs_close(&d);
+    train_items_free(&items);
     by_tokenizer_free(again);
     by_tokenizer_free(t);
 
@@ -820,19 +821,19 @@ static void write_three(const char *file, int pad, int end, int unknown)
 {
     const char *const names[] = {"<pad>", "</s>", "<unk>"};
     const int ids[] = {pad, end, unknown};
-    by_buf b = {0};
-    by_buf_puts(&b, "{\"added_tokens\": [");
+    base_buf b = {0};
+    base_buf_puts(&b, "{\"added_tokens\": [");
     for (int id = 0; id < 3; id++)
         for (int i = 0; i < 3; i++)
             if (ids[i] == id)
-                by_buf_printf(&b, "%s{\"id\": %d, \"content\": \"%s\", \"special\": true}", id ? ", " : "",
-                              id, names[i]);
-    by_buf_printf(&b,
-                  "], \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"<unk>\", \"vocab\": {"
-                  "\"<pad>\": %d, \"</s>\": %d, \"<unk>\": %d}}}",
-                  pad, end, unknown);
+                base_buf_printf(&b, "%s{\"id\": %d, \"content\": \"%s\", \"special\": true}", id ? ", " : "",
+                                id, names[i]);
+    base_buf_printf(&b,
+                    "], \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"<unk>\", \"vocab\": {"
+                    "\"<pad>\": %d, \"</s>\": %d, \"<unk>\": %d}}}",
+                    pad, end, unknown);
     write_text(file, b.data);
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static void tokenizers_that_do_not_agree(void **state)
@@ -844,7 +845,7 @@ static void tokenizers_that_do_not_agree(void **state)
     } cases[] = {{1, 0, 2, "padding token is 0 for the source and 1 for the target"},
                  {0, 2, 1, "unknown token is 2 for the source and 1 for the target"},
                  {0, 1, 2, NULL}};
-    by_dir_make(in_root("differ"));
+    base_dir_make(in_root("differ"));
     write_three("differ/tokenizer.json", 0, 1, 2);
     for (int i = 0; i < BY_COUNT(cases); i++) {
         write_three("differ/target_tokenizer.json", cases[i].pad, cases[i].end, cases[i].unknown);
@@ -862,7 +863,7 @@ static void tokenizers_that_do_not_agree(void **state)
 
     by_tokenizer *inner = by_tokenizer_load(in_root("sides"));
     assert_non_null(inner);
-    assert_null(by_tokenizer_pair(inner, by_tokenizer_load(in_root("words"))));
+    assert_null(tok_pair(inner, by_tokenizer_load(in_root("words"))));
     assert_contains(by_error_message(), "cannot be one of two");
 }
 
@@ -930,15 +931,15 @@ static void checkpoints_are_averaged(void **state)
     by_device *d = by_device_open("cpu", 1);
     by_model *m = small_model(d);
     const float values[] = {100, 1, 5, 6};
-    by_folder folder;
-    assert_int_equal(by_folder_open(&folder, in_root("run")), BY_OK);
+    train_folder folder;
+    assert_int_equal(train_folder_open(&folder, in_root("run")), BY_OK);
     for (int i = 0; i < 4; i++) {
         fill(m, values[i]);
-        by_run_state s = {.step = 10 * (i + 1), .best_eval = NAN};
-        assert_int_equal(by_checkpoint_save(&folder, m, NULL, &s, false, 4), BY_OK);
+        train_run_state s = {.step = 10 * (i + 1), .best_eval = NAN};
+        assert_int_equal(train_checkpoint_save(&folder, m, NULL, &s, false, 4), BY_OK);
     }
     int used_ones;
-    assert_int_equal(by_checkpoint_average(&folder, 3, m, &used_ones), BY_OK);
+    assert_int_equal(train_checkpoint_average(&folder, 3, m, &used_ones), BY_OK);
     assert_int_equal(used_ones, 3);
     float out[1024];
     by_params *p = by_model_params(m);
@@ -946,9 +947,9 @@ static void checkpoints_are_averaged(void **state)
         assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, out), BY_OK);
         assert_float_equal(out[0], 4 + i, 1e-6);
     }
-    assert_int_equal(by_checkpoint_average(&folder, 9, m, &used_ones), BY_OK);
+    assert_int_equal(train_checkpoint_average(&folder, 9, m, &used_ones), BY_OK);
     assert_int_equal(used_ones, 4);
-    by_folder_close(&folder);
+    train_folder_close(&folder);
     by_model_free(m);
     by_device_free(d);
 }

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "text/spiece.h"
+#include "text/legacy/spiece.h"
 
 #define MARK "\xe2\x96\x81"
 
@@ -22,40 +22,40 @@ typedef struct piece {
     int type;
 } piece;
 
-static void put_varint(by_buf *out, size_t n)
+static void put_varint(base_buf *out, size_t n)
 {
     for (; n >= 128; n >>= 7)
-        by_buf_put(out, &(char){(char)(n | 128)}, 1);
-    by_buf_put(out, &(char){(char)n}, 1);
+        base_buf_put(out, &(char){(char)(n | 128)}, 1);
+    base_buf_put(out, &(char){(char)n}, 1);
 }
 
-static void put_field(by_buf *out, int number, const char *bytes, size_t n)
+static void put_field(base_buf *out, int number, const char *bytes, size_t n)
 {
     put_varint(out, (size_t)number << 3 | 2);
     put_varint(out, n);
-    by_buf_put(out, bytes, n);
+    base_buf_put(out, bytes, n);
 }
 
-static void put_piece(by_buf *out, piece p)
+static void put_piece(base_buf *out, piece p)
 {
-    by_buf body = {0};
+    base_buf body = {0};
     put_field(&body, 1, p.text, strlen(p.text));
-    by_buf_put(&body, "\x15", 1);
-    by_buf_put(&body, &p.score, 4);
-    by_buf_put(&body, (char[2]){0x18, (char)p.type}, 2);
+    base_buf_put(&body, "\x15", 1);
+    base_buf_put(&body, &p.score, 4);
+    base_buf_put(&body, (char[2]){0x18, (char)p.type}, 2);
     put_field(out, 1, body.data, body.size);
-    by_buf_free(&body);
+    base_buf_free(&body);
 }
 
 /* bytes: with all byte pieces behind the third, and falling back to them. */
-static by_buf make_model(const piece *pieces, int count, int model, bool bytes)
+static base_buf make_model(const piece *pieces, int count, int model, bool bytes)
 {
-    by_buf out = {0};
+    base_buf out = {0};
     for (int i = 0; i < count; i++) {
         for (int b = 0; bytes && i == 3 && b < 256; b++) {
             char text[8];
             snprintf(text, sizeof(text), "<0x%02X>", (unsigned)b);
-            put_piece(&out, (piece){text, 0, BY_PIECE_BYTE});
+            put_piece(&out, (piece){text, 0, TOK_PIECE_BYTE});
         }
         put_piece(&out, pieces[i]);
     }
@@ -102,21 +102,21 @@ static int remove_dir(void **state)
     (void)state;
     for (int i = 0; i < BY_COUNT(names); i++)
         for (int k = 0; k < 2; k++) {
-            char *path = by_sprintf("%s/%s%s", dir, k ? "saved/" : "", names[i]);
+            char *path = base_sprintf("%s/%s%s", dir, k ? "saved/" : "", names[i]);
             unlink(path);
-            by_free(path);
+            base_free(path);
         }
-    char *saved = by_sprintf("%s/saved", dir);
+    char *saved = base_sprintf("%s/saved", dir);
     rmdir(saved);
-    by_free(saved);
+    base_free(saved);
     return rmdir(dir);
 }
 
 static void put_file(const char *name, const void *bytes, size_t size)
 {
-    char *path = by_path_join(dir, name);
-    assert_int_equal(by_file_write(path, bytes, size), BY_OK);
-    by_free(path);
+    char *path = base_path_join(dir, name);
+    assert_int_equal(base_file_write(path, bytes, size), BY_OK);
+    base_free(path);
 }
 
 static void put_text(const char *name, const char *text)
@@ -126,9 +126,9 @@ static void put_text(const char *name, const char *text)
 
 static void put_model(const char *name, const piece *pieces, int count, int model, bool bytes)
 {
-    by_buf m = make_model(pieces, count, model, bytes);
+    base_buf m = make_model(pieces, count, model, bytes);
     put_file(name, m.data, m.size);
-    by_buf_free(&m);
+    base_buf_free(&m);
 }
 
 static by_tokenizer *load(const char *path)
@@ -141,10 +141,10 @@ static by_tokenizer *load(const char *path)
 
 static char *join_ids(const by_encoding *e)
 {
-    by_buf out = {0};
-    by_buf_puts(&out, "");
+    base_buf out = {0};
+    base_buf_puts(&out, "");
     for (size_t i = 0; i < e->ids.count; i++)
-        by_buf_printf(&out, i ? " %d" : "%d", (int)e->ids.data[i]);
+        base_buf_printf(&out, i ? " %d" : "%d", (int)e->ids.data[i]);
     return out.data;
 }
 
@@ -161,15 +161,15 @@ static void check_known(const by_tokenizer *t, const known *cases, int count)
         char *ids = join_ids(&e);
         assert_string_equal(ids, cases[i].ids);
         for (int skip = 0; skip < 2; skip++) {
-            by_buf back = {0};
-            by_buf_puts(&back, "");
-            by_decode_spec how = {.skip_special = skip};
-            assert_int_equal(by_tokenizer_decode_with(t, e.ids.data, e.ids.count, &how, &back), BY_OK);
+            base_buf back = {0};
+            base_buf_puts(&back, "");
+            tok_decode_spec how = {.skip_special = skip};
+            assert_int_equal(tok_decode_with(t, e.ids.data, e.ids.count, &how, &back), BY_OK);
             if (skip ? cases[i].shown : cases[i].decoded)
                 assert_string_equal(back.data, skip ? cases[i].shown : cases[i].decoded);
-            by_buf_free(&back);
+            base_buf_free(&back);
         }
-        by_free(ids);
+        base_free(ids);
         by_encoding_free(&e);
     }
 }
@@ -179,14 +179,14 @@ static void check_dir(const known *cases, int count)
 {
     by_tokenizer *t = load(dir);
     check_known(t, cases, count);
-    char *saved = by_path_join(dir, "saved");
+    char *saved = base_path_join(dir, "saved");
     assert_int_equal(by_tokenizer_save(t, saved), BY_OK);
     by_tokenizer *again = load(saved);
     check_known(again, cases, count);
-    assert_true(by_tokenizer_hash(again) == by_tokenizer_hash(t));
+    assert_true(tok_hash(again) == tok_hash(t));
     by_tokenizer_free(again);
     by_tokenizer_free(t);
-    by_free(saved);
+    base_free(saved);
 }
 
 static void test_marian(void **state)
@@ -201,8 +201,8 @@ static void test_marian(void **state)
          "a",
          "6 1 10 0", "<unk> a</s>", "a"},
     };
-    put_model("source.spm", source_pieces, BY_COUNT(source_pieces), BY_SPIECE_UNIGRAM, false);
-    put_model("target.spm", target_pieces, BY_COUNT(target_pieces), BY_SPIECE_UNIGRAM, false);
+    put_model("source.spm", source_pieces, BY_COUNT(source_pieces), TOK_SPIECE_UNIGRAM, false);
+    put_model("target.spm", target_pieces, BY_COUNT(target_pieces), TOK_SPIECE_UNIGRAM, false);
     put_text("vocab.json", "{\"</s>\":0,\"<unk>\":1,\"" MARK "a\":2,\"b\":3,\"c\":4,\"" MARK "ab\":5,\"" MARK
                            "\":6,\">>fra<<\":7,\"\xc3\xa9\":8,\"" MARK "c\":9,\"a\":10,\"<pad>\":11}");
     put_text("tokenizer_config.json", "{\"tokenizer_class\":\"MarianTokenizer\"}");
@@ -215,7 +215,7 @@ static void test_marian(void **state)
     char *ids = join_ids(&e);
     assert_string_equal(ids, "6 10 3 4 9 0");
     assert_int_equal(by_tokenizer_eos(t), 0);
-    by_free(ids);
+    base_free(ids);
     by_encoding_free(&e);
     by_tokenizer_free(t);
 }
@@ -237,7 +237,7 @@ static void test_llama(void **state)
          "\xf0\x9f\x98\x80"
          "a"},
     };
-    put_model("tokenizer.model", bpe_pieces, BY_COUNT(bpe_pieces), BY_SPIECE_BPE, true);
+    put_model("tokenizer.model", bpe_pieces, BY_COUNT(bpe_pieces), TOK_SPIECE_BPE, true);
     put_text("tokenizer_config.json", "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":true}");
     check_dir(cases, BY_COUNT(cases));
     put_text("tokenizer_config.json", "{\"tokenizer_class\":\"XLNetTokenizer\"}");
@@ -254,7 +254,7 @@ static void test_xlm_roberta(void **state)
         {"c</s>ab", "0 4 7 2 10 2", "<s> c</s> ab</s>", "c ab"},
         {">>fra<< ab", "0 4 3 5 3 10 2", "<s> <unk>a<unk> ab</s>", "a ab"},
     };
-    put_model("sentencepiece.bpe.model", source_pieces, BY_COUNT(source_pieces), BY_SPIECE_UNIGRAM, false);
+    put_model("sentencepiece.bpe.model", source_pieces, BY_COUNT(source_pieces), TOK_SPIECE_UNIGRAM, false);
     put_text("tokenizer_config.json", "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}");
     check_dir(cases, BY_COUNT(cases));
 }
@@ -295,15 +295,15 @@ static void test_xlm_published(void **state)
          "\xce\xbf\xce\xb4\xce\xbf\xcf\x82 istanbul . a , b , , c ' tis rock 'n'roll 's"},
     };
     const char *shared = getenv("BANYAN_SHARED");
-    char *path = by_sprintf("%s/data/tokenizers/xlm", shared ? shared : BY_SOURCE_DIR "/../shared");
-    if (by_dir_exists(path)) {
+    char *path = base_sprintf("%s/data/tokenizers/xlm", shared ? shared : BY_SOURCE_DIR "/../shared");
+    if (base_dir_exists(path)) {
         by_tokenizer *t = load(path);
         check_known(t, cases, BY_COUNT(cases));
         by_tokenizer_free(t);
     } else {
         print_message("%s is not there: left out\n", path);
     }
-    by_free(path);
+    base_free(path);
 }
 
 /* ---- truncation and padding ------------------------------------------------------------------ */
@@ -317,9 +317,9 @@ static const char stages[] =
 
 static by_tokenizer *letters(const char *truncation, const char *padding)
 {
-    char *json = by_sprintf(stages, truncation, padding);
-    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "letters");
-    by_free(json);
+    char *json = base_sprintf(stages, truncation, padding);
+    by_tokenizer *t = tok_parse(json, strlen(json), "letters");
+    base_free(json);
     return t;
 }
 
@@ -333,7 +333,7 @@ static void check_cut(const by_tokenizer *t, const char *pair, const by_truncati
                            .pair_size = pair ? strlen(pair) : 0,
                            .truncation = how};
     by_encoding e;
-    by_buf out = {0};
+    base_buf out = {0};
     by_status status = by_tokenizer_encode_with(t, "a b c d e f g h i j", 19, &spec, &e);
     if (!expected) {
         assert_int_equal(status, BY_ERR_ARGUMENT);
@@ -341,12 +341,12 @@ static void check_cut(const by_tokenizer *t, const char *pair, const by_truncati
         assert_int_equal(status, BY_OK);
         for (size_t i = 0; i <= e.overflow_count; i++) {
             char *ids = join_ids(i ? &e.overflow[i - 1] : &e);
-            by_buf_printf(&out, "%s%s", i ? "|" : "", ids);
-            by_free(ids);
+            base_buf_printf(&out, "%s%s", i ? "|" : "", ids);
+            base_free(ids);
         }
         assert_string_equal(out.data, expected);
     }
-    by_buf_free(&out);
+    base_buf_free(&out);
     by_encoding_free(&e);
 }
 
@@ -400,7 +400,7 @@ static void test_padding(void **state)
     char *ids = join_ids(&e);
     assert_string_equal(ids, "1 4 2 3 3 3 3 3");
     assert_int_equal(e.padding, 5);
-    by_free(ids);
+    base_free(ids);
     by_encoding_free(&e);
     by_tokenizer_free(t);
     static const char *const bad[][3] = {
@@ -420,7 +420,7 @@ static void test_padding(void **state)
 static void test_chat_template(void **state)
 {
     (void)state;
-    char *json = by_sprintf(stages, "null", "null");
+    char *json = base_sprintf(stages, "null", "null");
     put_text("tokenizer.json", json);
     put_text("tokenizer_config.json", "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"no\"},"
                                       "{\"name\":\"default\",\"template\":\"{{ \\\"x\\\" }}\\n\"}]}");
@@ -428,7 +428,7 @@ static void test_chat_template(void **state)
     by_tokenizer *t = load(dir);
     assert_string_equal(by_tokenizer_chat_template(t), "{{ \"x\" }}\n");
     assert_int_equal(by_tokenizer_eos(t), 2);
-    char *saved = by_path_join(dir, "saved");
+    char *saved = base_path_join(dir, "saved");
     assert_int_equal(by_tokenizer_save(t, saved), BY_OK);
     by_tokenizer *again = load(saved);
     assert_string_equal(by_tokenizer_chat_template(again), "{{ \"x\" }}\n");
@@ -438,8 +438,8 @@ static void test_chat_template(void **state)
     t = load(dir);
     assert_string_equal(by_tokenizer_chat_template(t), "{{ file }}");
     by_tokenizer_free(t);
-    by_free(saved);
-    by_free(json);
+    base_free(saved);
+    base_free(json);
 }
 
 /* Any number of threads gives what one text after the other gives; the first bad text is the one reported. */
@@ -472,7 +472,7 @@ static void test_many(void **state)
         }
     }
     by_tokenizer_free(t);
-    chars = by_tokenizer_new_chars(&(const char *){"a bcdef"}, &(size_t){7}, 1);
+    chars = tok_new_chars(&(const char *){"a bcdef"}, &(size_t){7}, 1);
     many.pairs = NULL;
     assert_int_equal(by_tokenizer_encode_many(chars, &many, &(by_encode_spec){0}, 4, out), BY_ERR_ARGUMENT);
     assert_non_null(strstr(by_error_message(), "text 1: character U+0067 at offset 12"));
@@ -485,40 +485,40 @@ static void test_many(void **state)
 static void check_long_word(const by_tokenizer *t)
 {
     size_t size = (size_t)1 << 19;
-    char *text = by_alloc(size);
+    char *text = base_alloc(size);
     double times[2];
     assert_non_null(text);
     memset(text, 'a', size);
     for (int k = 0; k < 2; k++) {
         by_ids ids = {0};
-        double start = by_seconds();
-        assert_int_equal(by_tokenizer_encode(t, text, k ? size : size / 32, &ids), BY_OK);
-        times[k] = by_seconds() - start;
-        by_ids_free(&ids);
+        double start = base_seconds();
+        assert_int_equal(tok_encode(t, text, k ? size : size / 32, &ids), BY_OK);
+        times[k] = base_seconds() - start;
+        tok_ids_free(&ids);
     }
     assert_true(times[1] < 200 * times[0] + 0.5);
-    by_free(text);
+    base_free(text);
 }
 
 static void test_long_words(void **state)
 {
     (void)state;
-    by_buf unigram = make_model(source_pieces, BY_COUNT(source_pieces), BY_SPIECE_UNIGRAM, false),
-           bpe = make_model(bpe_pieces, BY_COUNT(bpe_pieces), BY_SPIECE_BPE, true);
-    by_buf *models[] = {&unigram, &bpe};
+    base_buf unigram = make_model(source_pieces, BY_COUNT(source_pieces), TOK_SPIECE_UNIGRAM, false),
+             bpe = make_model(bpe_pieces, BY_COUNT(bpe_pieces), TOK_SPIECE_BPE, true);
+    base_buf *models[] = {&unigram, &bpe};
     for (int i = 0; i < 2; i++) {
-        by_spiece m;
-        assert_int_equal(by_spiece_parse(&m, models[i]->data, models[i]->size), BY_OK);
-        by_tokenizer *t = by_spiece_tokenizer(&m);
+        tok_spiece m;
+        assert_int_equal(tok_spiece_parse(&m, models[i]->data, models[i]->size), BY_OK);
+        by_tokenizer *t = tok_spiece_tokenizer(&m);
         assert_non_null(t);
         check_long_word(t);
         by_tokenizer_free(t);
-        by_buf_free(models[i]);
+        base_buf_free(models[i]);
     }
     static const char json[] =
         "{\"pre_tokenizer\":null,\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"max_input_chars_per_"
         "word\":100000000,\"vocab\":{\"?\":0,\"a\":1,\"##a\":2,\"##aa\":3}}}";
-    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "wordpiece");
+    by_tokenizer *t = tok_parse(json, strlen(json), "wordpiece");
     assert_non_null(t);
     check_long_word(t);
     by_tokenizer_free(t);
@@ -532,7 +532,7 @@ static void test_scripts(void **state)
         "{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":{\"type\":\"WordLevel\",\"unk_token\":"
         "\"?\",\"vocab\":{\"?\":0,\"Hello\":1,\", \":2,\"\xe4\xbd\xa0\xe3\x81\xb2\xe3\x83\xbc\":3,"
         "\"\xce\xb1 \xce\xb2\":4,\"b \":5,\"12\":6}}}";
-    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "scripts");
+    by_tokenizer *t = tok_parse(json, strlen(json), "scripts");
     assert_non_null(t);
     static const char *const cases[][2] = {
         {"Hello, \xe4\xbd\xa0\xe3\x81\xb2\xe3\x83\xbc", "1 2 3"},
@@ -548,7 +548,7 @@ static void test_scripts(void **state)
             by_tokenizer_encode_with(t, cases[i][0], strlen(cases[i][0]), &(by_encode_spec){0}, &e), BY_OK);
         char *ids = join_ids(&e);
         assert_string_equal(ids, cases[i][1]);
-        by_free(ids);
+        base_free(ids);
         by_encoding_free(&e);
     }
     by_tokenizer_free(t);

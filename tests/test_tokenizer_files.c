@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "infer/stream.h"
-#include "text/spiece.h"
+#include "text/legacy/spiece.h"
 
 static char shared[4096];
 
@@ -24,11 +24,11 @@ static int find_shared(void **state)
 /* A path below shared/data; NULL, with a note, when it is not there. */
 static char *fixture(const char *name)
 {
-    char *path = by_sprintf("%s/data/%s", shared, name);
+    char *path = base_sprintf("%s/data/%s", shared, name);
     assert_non_null(path);
-    if (!by_file_exists(path) && !by_dir_exists(path)) {
+    if (!base_file_exists(path) && !base_dir_exists(path)) {
         print_message("%s is not there: left out\n", path);
-        by_free(path);
+        base_free(path);
         return NULL;
     }
     return path;
@@ -36,38 +36,38 @@ static char *fixture(const char *name)
 
 static cJSON *read_json(const char *path)
 {
-    char *text = by_file_read(path, (size_t)1 << 28, NULL);
+    char *text = base_file_read(path, (size_t)1 << 28, NULL);
     assert_non_null(text);
     cJSON *root = cJSON_Parse(text);
     assert_non_null(root);
-    by_free(text);
+    base_free(text);
     return root;
 }
 
 /* Ids that come one by one give the text of all of them, in whole characters. */
 static void check_stream(const by_tokenizer *t, const int32_t *ids, size_t count)
 {
-    by_buf raw = {0}, whole = {0};
-    by_stream s = {.tokenizer = t};
-    by_buf_puts(&raw, "");
-    assert_int_equal(by_tokenizer_decode(t, ids, count, &raw), BY_OK);
-    by_put_lossy(&whole, raw.data, raw.size);
+    base_buf raw = {0}, whole = {0};
+    gen_stream s = {.tokenizer = t};
+    base_buf_puts(&raw, "");
+    assert_int_equal(tok_decode(t, ids, count, &raw), BY_OK);
+    tok_put_lossy(&whole, raw.data, raw.size);
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(by_stream_put(&s, ids[i]), BY_OK);
+        assert_int_equal(gen_stream_put(&s, ids[i]), BY_OK);
         assert_true(s.text.size <= whole.size);
         assert_true(s.text.size == 0 || memcmp(s.text.data, whole.data, s.text.size) == 0);
     }
-    assert_int_equal(by_stream_end(&s), BY_OK);
+    assert_int_equal(gen_stream_end(&s), BY_OK);
     assert_int_equal(s.text.size, whole.size);
     assert_true(whole.size == 0 || memcmp(s.text.data, whole.data, whole.size) == 0);
-    by_stream_free(&s);
-    by_buf_free(&raw);
-    by_buf_free(&whole);
+    gen_stream_free(&s);
+    base_buf_free(&raw);
+    base_buf_free(&whole);
 }
 
 static void check_case(const by_tokenizer *t, const cJSON *item, bool skip_special)
 {
-    const char *text = by_stage_string(item, "text"), *decoded = by_stage_string(item, "decoded");
+    const char *text = tok_stage_string(item, "text"), *decoded = tok_stage_string(item, "decoded");
     const cJSON *ids = cJSON_GetObjectItemCaseSensitive(item, "ids");
     for (int offsets = 0; offsets < 2; offsets++) {
         by_encoding e;
@@ -80,12 +80,12 @@ static void check_case(const by_tokenizer *t, const cJSON *item, bool skip_speci
             assert_true(!offsets ||
                         (e.offsets[i].start <= e.offsets[i].end && e.offsets[i].end <= strlen(text)));
         }
-        by_buf back = {0};
-        by_buf_puts(&back, "");
-        by_decode_spec how = {.skip_special = skip_special, .lossy = true};
-        assert_int_equal(by_tokenizer_decode_with(t, e.ids.data, e.ids.count, &how, &back), BY_OK);
+        base_buf back = {0};
+        base_buf_puts(&back, "");
+        tok_decode_spec how = {.skip_special = skip_special, .lossy = true};
+        assert_int_equal(tok_decode_with(t, e.ids.data, e.ids.count, &how, &back), BY_OK);
         assert_string_equal(back.data, decoded);
-        by_buf_free(&back);
+        base_buf_free(&back);
         check_stream(t, e.ids.data, e.ids.count);
         by_encoding_free(&e);
     }
@@ -95,7 +95,7 @@ static void check_case(const by_tokenizer *t, const cJSON *item, bool skip_speci
  * and loading. */
 static void check_fixture(const char *name, const char *path, bool skip_special, bool saves)
 {
-    char *file = by_sprintf("tokens/%s.json", name), *dir = by_sprintf("tokenizers/%s", path);
+    char *file = base_sprintf("tokens/%s.json", name), *dir = base_sprintf("tokenizers/%s", path);
     char *tokens = fixture(file), *place = fixture(dir);
     if (tokens && place) {
         by_tokenizer *t = by_tokenizer_load(place);
@@ -106,21 +106,21 @@ static void check_fixture(const char *name, const char *path, bool skip_special,
         assert_true(cJSON_GetArraySize(cases) > 0);
         for (const cJSON *item = cases->child; item; item = item->next)
             check_case(t, item, skip_special);
-        by_buf json = {0};
-        assert_int_equal(by_tokenizer_format(t, &json), saves ? BY_OK : BY_ERR_UNSUPPORTED);
-        by_tokenizer *again = saves ? by_tokenizer_parse(json.data, json.size, "again") : NULL;
+        base_buf json = {0};
+        assert_int_equal(tok_format(t, &json), saves ? BY_OK : BY_ERR_UNSUPPORTED);
+        by_tokenizer *again = saves ? tok_parse(json.data, json.size, "again") : NULL;
         assert_true(!saves || again);
         for (const cJSON *item = saves ? cases->child : NULL; item; item = item->next)
             check_case(again, item, skip_special);
-        by_buf_free(&json);
+        base_buf_free(&json);
         by_tokenizer_free(again);
         by_tokenizer_free(t);
         cJSON_Delete(root);
     }
-    by_free(file);
-    by_free(dir);
-    by_free(tokens);
-    by_free(place);
+    base_free(file);
+    base_free(dir);
+    base_free(tokens);
+    base_free(place);
 }
 
 static void test_published(void **state)
@@ -161,21 +161,22 @@ static void test_stream(void **state)
                                         "xlm",
                                         "t5/spiece.model",
                                         "xlnet/spiece.model"};
-    by_rng rng = by_rng_make(11, 0);
+    base_rng rng = base_rng_make(11, 0);
     for (int k = 0; k < BY_COUNT(paths); k++) {
-        char *name = by_sprintf("tokenizers/%s", paths[k]), *place = fixture(name);
+        char *name = base_sprintf("tokenizers/%s", paths[k]), *place = fixture(name);
         by_tokenizer *t = place ? by_tokenizer_load(place) : NULL;
         assert_true(!place || t);
         for (int round = 0; t && round < 300; round++) {
             int32_t ids[40];
-            size_t count = by_rng_below(&rng, 40);
+            size_t count = base_rng_below(&rng, 40);
             for (size_t i = 0; i < count; i++)
-                ids[i] = (int32_t)by_rng_below(&rng, round % 3 ? (uint32_t)by_tokenizer_vocab_size(t) : 300);
+                ids[i] =
+                    (int32_t)base_rng_below(&rng, round % 3 ? (uint32_t)by_tokenizer_vocab_size(t) : 300);
             check_stream(t, ids, count);
         }
         by_tokenizer_free(t);
-        by_free(place);
-        by_free(name);
+        base_free(place);
+        base_free(name);
     }
 }
 
@@ -188,30 +189,30 @@ static void test_bytes_and_parts(void **state)
         return;
     by_tokenizer *t = by_tokenizer_load(dir);
     assert_non_null(t);
-    by_rng rng = by_rng_make(7, 0);
+    base_rng rng = base_rng_make(7, 0);
     static const char *const words[] = {"the ",         " a", "\n\n", "<|endoftext|>", "'s", "caf\xc3\xa9",
                                         "\xe2\x80\x83", "12", "  ",   "\xff"};
     for (int round = 0; round < 300; round++) {
-        by_buf text = {0}, back = {0};
+        base_buf text = {0}, back = {0};
         by_ids whole = {0}, parts = {0};
         for (int i = 0; i < 60; i++)
-            by_buf_puts(&text, words[by_rng_below(&rng, 10)]);
-        assert_int_equal(by_tokenizer_encode(t, text.data, text.size, &whole), BY_OK);
-        assert_int_equal(by_tokenizer_decode(t, whole.data, whole.count, &back), BY_OK);
+            base_buf_puts(&text, words[base_rng_below(&rng, 10)]);
+        assert_int_equal(tok_encode(t, text.data, text.size, &whole), BY_OK);
+        assert_int_equal(tok_decode(t, whole.data, whole.count, &back), BY_OK);
         assert_int_equal(back.size, text.size);
         assert_memory_equal(back.data, text.data, text.size);
-        size_t cut = by_tokenizer_cut(t, text.data, text.size / 2);
-        assert_int_equal(by_tokenizer_encode(t, text.data, cut, &parts), BY_OK);
-        assert_int_equal(by_tokenizer_encode(t, text.data + cut, text.size - cut, &parts), BY_OK);
+        size_t cut = tok_cut(t, text.data, text.size / 2);
+        assert_int_equal(tok_encode(t, text.data, cut, &parts), BY_OK);
+        assert_int_equal(tok_encode(t, text.data + cut, text.size - cut, &parts), BY_OK);
         assert_int_equal(parts.count, whole.count);
         assert_memory_equal(parts.data, whole.data, whole.count * 4);
-        by_buf_free(&text);
-        by_buf_free(&back);
-        by_ids_free(&whole);
-        by_ids_free(&parts);
+        base_buf_free(&text);
+        base_buf_free(&back);
+        tok_ids_free(&whole);
+        tok_ids_free(&parts);
     }
     by_tokenizer_free(t);
-    by_free(dir);
+    base_free(dir);
 }
 
 /* A "word" of one letter: a megabyte takes about thirty times what 32 kB take, not a thousand times. */
@@ -224,22 +225,22 @@ static void test_long_word(void **state)
     by_tokenizer *t = by_tokenizer_load(dir);
     assert_non_null(t);
     size_t size = (size_t)1 << 20;
-    char *text = by_alloc(size);
+    char *text = base_alloc(size);
     assert_non_null(text);
     memset(text, 'a', size);
     double times[2];
     for (int k = 0; k < 2; k++) {
         by_ids ids = {0};
-        double start = by_seconds();
-        assert_int_equal(by_tokenizer_encode(t, text, k ? size : size / 32, &ids), BY_OK);
-        times[k] = by_seconds() - start;
+        double start = base_seconds();
+        assert_int_equal(tok_encode(t, text, k ? size : size / 32, &ids), BY_OK);
+        times[k] = base_seconds() - start;
         assert_true(ids.count > 0);
-        by_ids_free(&ids);
+        tok_ids_free(&ids);
     }
     assert_true(times[1] < 200 * times[0] + 0.5);
-    by_free(text);
+    base_free(text);
     by_tokenizer_free(t);
-    by_free(dir);
+    base_free(dir);
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
@@ -248,7 +249,7 @@ static void test_long_word(void **state)
 static by_tokenizer *with_post(const char *normalizer, const char *splitter, const char *decoder,
                                const char *vocab, const char *post)
 {
-    char *json = by_sprintf(
+    char *json = base_sprintf(
         "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[{\"id\":99,\"content\":"
         "\"[X]\","
         "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false,\"special\":true}],"
@@ -257,10 +258,10 @@ static by_tokenizer *with_post(const char *normalizer, const char *splitter, con
         normalizer ? normalizer : "null", splitter ? splitter : "null", post ? post : "null",
         decoder ? decoder : "null", vocab);
     assert_non_null(json);
-    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "stages");
+    by_tokenizer *t = tok_parse(json, strlen(json), "stages");
     if (!t)
         fail_msg("%s", by_error_message());
-    by_free(json);
+    base_free(json);
     return t;
 }
 
@@ -278,12 +279,12 @@ static void check_post(by_tokenizer *t, const char *text, const char *pair, bool
     by_encode_spec spec = {
         .offsets = true, .special = special, .pair = pair, .pair_size = pair ? strlen(pair) : 0};
     assert_int_equal(by_tokenizer_encode_with(t, text, strlen(text), &spec, &e), BY_OK);
-    by_buf out = {0};
-    by_buf_puts(&out, "");
+    base_buf out = {0};
+    base_buf_puts(&out, "");
     for (size_t i = 0; i < e.ids.count; i++)
-        by_buf_printf(&out, "%d[%u,%u]", e.ids.data[i], e.offsets[i].start, e.offsets[i].end);
+        base_buf_printf(&out, "%d[%u,%u]", e.ids.data[i], e.offsets[i].start, e.offsets[i].end);
     assert_string_equal(out.data, expected);
-    by_buf_free(&out);
+    base_buf_free(&out);
     by_encoding_free(&e);
     by_tokenizer_free(t);
 }
@@ -359,9 +360,9 @@ static void test_places(void **state)
         "\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"split\":true}]}",
         NULL, "\"_a\":1,\"a\":2");
     by_ids ids = {0};
-    assert_int_equal(by_tokenizer_encode(t, " a", 2, &ids), BY_OK);
+    assert_int_equal(tok_encode(t, " a", 2, &ids), BY_OK);
     assert_int_equal(ids.data[0], 2);
-    by_ids_free(&ids);
+    tok_ids_free(&ids);
     check_ids(t, " a", "2[1,2]");
 }
 
@@ -420,22 +421,22 @@ static void check_nul(by_tokenizer *t, const char *text, size_t n, const char *e
 {
     by_encoding e;
     assert_int_equal(by_tokenizer_encode_with(t, text, n, &(by_encode_spec){.offsets = true}, &e), BY_OK);
-    by_buf out = {0};
+    base_buf out = {0};
     for (size_t i = 0; i < e.ids.count; i++)
-        by_buf_printf(&out, "%d[%u,%u]", e.ids.data[i], e.offsets[i].start, e.offsets[i].end);
+        base_buf_printf(&out, "%d[%u,%u]", e.ids.data[i], e.offsets[i].start, e.offsets[i].end);
     assert_string_equal(out.data, expected);
     out.size = 0;
-    assert_int_equal(by_tokenizer_decode(t, e.ids.data, e.ids.count, &out), BY_OK);
+    assert_int_equal(tok_decode(t, e.ids.data, e.ids.count, &out), BY_OK);
     assert_int_equal(out.size, back_size);
     assert_memory_equal(out.data, back, back_size);
-    by_buf_free(&out);
+    base_buf_free(&out);
     by_encoding_free(&e);
     by_tokenizer_free(t);
 }
 
 static by_tokenizer *parsed(const char *json)
 {
-    by_tokenizer *t = by_tokenizer_parse(json, strlen(json), "file");
+    by_tokenizer *t = tok_parse(json, strlen(json), "file");
     if (!t)
         fail_msg("%s", by_error_message());
     return t;
@@ -470,7 +471,7 @@ static void test_nul(void **state)
                      "\"vocab\":[[\"?\",-9],"
                      "[\"\\u0000\",-1],[\"a\",-1]]}}"),
               "a\0", 2, "2[0,1]1[1,2]", "a\0", 2);
-    assert_null(by_tokenizer_parse("{\"version\":\"\xc0\x80\"}", 16, "file")); /* not UTF-8 */
+    assert_null(tok_parse("{\"version\":\"\xc0\x80\"}", 16, "file")); /* not UTF-8 */
     assert_non_null(strstr(by_error_message(), "not JSON"));
 }
 
@@ -478,10 +479,10 @@ static void check_decoded(const char *decoder, const char *expected)
 {
     by_tokenizer *t =
         with_stages(NULL, NULL, decoder, "\"_a\":1,\"##b\":2,\"c</w>\":3,\"<0xC3>\":4,\"<0xA9>\":5");
-    by_buf out = {0};
-    assert_int_equal(by_tokenizer_decode(t, (const int32_t[]){1, 2, 3, 4, 5, 99}, 6, &out), BY_OK);
+    base_buf out = {0};
+    assert_int_equal(tok_decode(t, (const int32_t[]){1, 2, 3, 4, 5, 99}, 6, &out), BY_OK);
     assert_string_equal(out.data, expected);
-    by_buf_free(&out);
+    base_buf_free(&out);
     check_stream(t, (const int32_t[]){1, 2, 3, 4, 5, 99, 4, 1, 3}, 9);
     check_stream(t, (const int32_t[]){5, 4, 5, 3, 3, 1, 4}, 7);
     by_tokenizer_free(t);
@@ -522,7 +523,7 @@ static void test_pair(void **state)
     assert_int_equal(e.offsets[3].end, 5);
     by_encoding_free(&e);
     by_tokenizer_free(t);
-    by_free(dir);
+    base_free(dir);
 }
 
 /* ---- damaged files --------------------------------------------------------------------------- */
@@ -548,7 +549,7 @@ static void test_unknown_is_named(void **state)
         {"{\"extra\":1,\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0}}}", "extra"},
     };
     for (int i = 0; i < BY_COUNT(files); i++) {
-        assert_null(by_tokenizer_parse(files[i][0], strlen(files[i][0]), "file"));
+        assert_null(tok_parse(files[i][0], strlen(files[i][0]), "file"));
         assert_non_null(strstr(by_error_message(), files[i][1]));
     }
 }
@@ -561,22 +562,22 @@ static void test_damaged_spiece(void **state)
     if (!path)
         return;
     size_t size = 0;
-    char *bytes = by_file_read(path, (size_t)1 << 28, &size);
+    char *bytes = base_file_read(path, (size_t)1 << 28, &size);
     assert_non_null(bytes);
-    by_rng rng = by_rng_make(3, 0);
+    base_rng rng = base_rng_make(3, 0);
     for (int round = 0; round < 30; round++) {
-        by_spiece m;
-        size_t n = by_rng_below(&rng, size), at = by_rng_below(&rng, size);
-        if (by_spiece_parse(&m, bytes, n) == BY_OK)
-            by_spiece_free(&m);
+        tok_spiece m;
+        size_t n = base_rng_below(&rng, size), at = base_rng_below(&rng, size);
+        if (tok_spiece_parse(&m, bytes, n) == BY_OK)
+            tok_spiece_free(&m);
         char saved = bytes[at];
-        bytes[at] = (char)by_rng_u32(&rng);
-        if (by_spiece_parse(&m, bytes, size) == BY_OK)
-            by_tokenizer_free(by_spiece_tokenizer(&m));
+        bytes[at] = (char)base_rng_u32(&rng);
+        if (tok_spiece_parse(&m, bytes, size) == BY_OK)
+            by_tokenizer_free(tok_spiece_tokenizer(&m));
         bytes[at] = saved;
     }
-    by_free(bytes);
-    by_free(path);
+    base_free(bytes);
+    base_free(path);
 }
 
 int main(void)

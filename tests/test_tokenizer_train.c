@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "text/train.h"
+#include "text/train/train.h"
 
 static char folder[256], shared[4096];
 
@@ -26,18 +26,18 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+    return base_dir_remove(folder) == BY_OK ? 0 : -1;
 }
 
 /* A path below shared/data; NULL, with a note, when it is not there. */
 static char *fixture(const char *name)
 {
-    char *path = by_sprintf("%s/%s", shared, name);
+    char *path = base_sprintf("%s/%s", shared, name);
     assert_non_null(path);
-    if (by_file_exists(path))
+    if (base_file_exists(path))
         return path;
     print_message("%s is not there: left out\n", path);
-    by_free(path);
+    base_free(path);
     return NULL;
 }
 
@@ -48,7 +48,7 @@ static const char *file_of(const char *text, size_t size)
     static int next;
     char *path = paths[next = (next + 1) % 4];
     snprintf(path, sizeof(paths[0]), "%s/text%d", folder, next);
-    assert_int_equal(by_file_write(path, text, size), BY_OK);
+    assert_int_equal(base_file_write(path, text, size), BY_OK);
     return path;
 }
 
@@ -68,7 +68,7 @@ static by_tokenizer *train_text(const by_vocab_spec *spec, const char *text)
 static void assert_refused(const by_vocab_spec *spec, const char *file, by_status status, const char *message)
 {
     assert_null(by_tokenizer_train(spec, &file, file ? 1 : 0, NULL));
-    assert_int_equal(by_error_status(), status);
+    assert_int_equal(base_error_status(), status);
     if (!strstr(by_error_message(), message))
         fail_msg("\"%s\" does not say \"%s\"", by_error_message(), message);
 }
@@ -89,8 +89,7 @@ typedef struct plain {
     char *tokens[MOST];
     int token_count, lengths[MOST];
     int merges[MOST][2], merge_count;
-    bool
-        repeated; /* the last merge made a token that was there: the end of what is defined by counts alone */
+    bool repeated; /* the last merge made a token that was there: the end of what is defined by counts alone */
 } plain;
 
 static int compare_text(const void *a, const void *b)
@@ -189,9 +188,9 @@ static bool plain_merge(plain *p, const by_vocab_spec *spec, int64_t *table)
     size_t skip = spec->prefix && strncmp(p->tokens[right], spec->prefix, strlen(spec->prefix)) == 0
                       ? strlen(spec->prefix)
                       : 0;
-    char *text = by_sprintf("%s%s", p->tokens[left], p->tokens[right] + skip);
+    char *text = base_sprintf("%s%s", p->tokens[left], p->tokens[right] + skip);
     int merged = plain_token(p, text);
-    by_free(text);
+    base_free(text);
     p->repeated = p->token_count == before;
     p->lengths[merged] = p->lengths[left] + p->lengths[right];
     p->merges[p->merge_count][0] = left;
@@ -228,19 +227,19 @@ static void compare_with_plain(by_vocab_spec spec, const char *text, int least)
     spec.special = none;
     spec.normalizer = "null";
     spec.pre_tokenizer = "{\"type\":\"WhitespaceSplit\"}";
-    by_arena *keep = by_arena_new();
+    base_arena *keep = base_arena_new();
     by_vocab_spec full;
-    by_preset preset;
-    by_cutter cutter = {0};
-    by_words words;
-    by_trained got = {0};
+    tok_preset preset;
+    tok_cutter cutter = {0};
+    tok_words words;
+    tok_trained got = {0};
     const char *file = file_of(text, strlen(text));
-    assert_int_equal(by_preset_resolve(&spec, keep, &preset, &full), BY_OK);
+    assert_int_equal(tok_preset_resolve(&spec, keep, &preset, &full), BY_OK);
     full.special_count = 0;
     cJSON *split = cJSON_Parse(full.pre_tokenizer);
-    assert_int_equal(by_splitters_read(split, &cutter.splitters), BY_OK);
-    assert_int_equal(by_words_count(&cutter, &file, 1, &full, &words), BY_OK);
-    if (by_bpe_train(&full, &words, &got) != BY_OK)
+    assert_int_equal(tok_splitters_read(split, &cutter.splitters), BY_OK);
+    assert_int_equal(tok_words_count(&cutter, &file, 1, &full, &words), BY_OK);
+    if (tok_bpe_train(&full, &words, &got) != BY_OK)
         fail_msg("%s", by_error_message());
 
     plain *p = calloc(1, sizeof(*p));
@@ -264,11 +263,11 @@ static void compare_with_plain(by_vocab_spec spec, const char *text, int least)
     free(copy);
     free(table);
     plain_free(p);
-    by_trained_free(&got);
-    by_words_free(&words);
-    by_stages_free(&cutter.splitters);
+    tok_trained_free(&got);
+    tok_words_free(&words);
+    tok_stages_free(&cutter.splitters);
     cJSON_Delete(split);
-    by_arena_free(keep);
+    base_arena_free(keep);
 }
 
 static void test_real_text(void **state)
@@ -278,34 +277,34 @@ static void test_real_text(void **state)
     if (!path)
         return;
     size_t size;
-    char *text = by_file_read(path, (size_t)1 << 28, &size);
+    char *text = base_file_read(path, (size_t)1 << 28, &size);
     text[80000] = 0;
     compare_with_plain((by_vocab_spec){.size = 400}, text, 300);
     compare_with_plain((by_vocab_spec){.size = 600, .suffix = "</w>"}, text, 250);
     compare_with_plain((by_vocab_spec){.size = 600, .prefix = "##"}, text, 250);
     compare_with_plain((by_vocab_spec){.size = 600, .prefix = "##", .suffix = "$", .max_token_length = 5},
                        text, 100);
-    by_free(text);
-    by_free(path);
+    base_free(text);
+    base_free(path);
 }
 
 /* Few letters: many ties, long words, pairs that overlap themselves. */
 static void test_random_text(void **state)
 {
     (void)state;
-    by_rng rng = by_rng_make(11, 0);
+    base_rng rng = base_rng_make(11, 0);
     for (int round = 0; round < 120; round++) {
         char text[3000];
-        int letters = 1 + (int)by_rng_below(&rng, 6), spaces = 2 + (int)by_rng_below(&rng, 12);
-        size_t n = by_rng_below(&rng, sizeof(text) - 1);
+        int letters = 1 + (int)base_rng_below(&rng, 6), spaces = 2 + (int)base_rng_below(&rng, 12);
+        size_t n = base_rng_below(&rng, sizeof(text) - 1);
         for (size_t i = 0; i < n; i++)
-            text[i] = by_rng_below(&rng, (uint64_t)spaces)
-                          ? (char)('a' + by_rng_below(&rng, (uint64_t)letters))
+            text[i] = base_rng_below(&rng, (uint64_t)spaces)
+                          ? (char)('a' + base_rng_below(&rng, (uint64_t)letters))
                           : ' ';
         text[n] = 0;
-        by_vocab_spec spec = {.size = 100 + (int)by_rng_below(&rng, 200),
-                              .min_frequency = 1 + (int64_t)by_rng_below(&rng, 4),
-                              .threads = 1 + (int)by_rng_below(&rng, 3),
+        by_vocab_spec spec = {.size = 100 + (int)base_rng_below(&rng, 200),
+                              .min_frequency = 1 + (int64_t)base_rng_below(&rng, 4),
+                              .threads = 1 + (int)base_rng_below(&rng, 3),
                               .max_token_length = round % 5 ? 0 : 3 + round % 7,
                               .prefix = round % 3 ? NULL : "##",
                               .suffix = round % 4 ? NULL : "</w>"};
@@ -318,20 +317,20 @@ static void test_random_text(void **state)
 /* All tokens and merges in their order, as one number. */
 static uint64_t fingerprint(const by_tokenizer *t)
 {
-    by_buf json = {0}, all = {0};
-    assert_int_equal(by_tokenizer_format(t, &json), BY_OK);
+    base_buf json = {0}, all = {0};
+    assert_int_equal(tok_format(t, &json), BY_OK);
     cJSON *root = cJSON_Parse(json.data);
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
     for (const cJSON *v = cJSON_GetObjectItemCaseSensitive(model, "vocab")->child; v; v = v->next)
-        by_buf_printf(&all, "%s\n", v->string);
+        base_buf_printf(&all, "%s\n", v->string);
     for (const cJSON *m = cJSON_GetObjectItemCaseSensitive(model, "merges")->child; m; m = m->next)
-        by_buf_printf(&all, "%s %s\n", m->child->valuestring, m->child->next->valuestring);
+        base_buf_printf(&all, "%s %s\n", m->child->valuestring, m->child->next->valuestring);
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (size_t i = 0; i < all.size; i++)
         hash = (hash ^ (uint8_t)all.data[i]) * 0x100000001b3u;
     cJSON_Delete(root);
-    by_buf_free(&json);
-    by_buf_free(&all);
+    base_buf_free(&json);
+    base_buf_free(&all);
     return hash;
 }
 
@@ -371,8 +370,8 @@ static void test_reference(void **state)
                 fail_msg("case %d: other tokens or merges", i);
             by_tokenizer_free(t);
         }
-        by_free(files[0]);
-        by_free(files[1]);
+        base_free(files[0]);
+        base_free(files[1]);
     }
 }
 
@@ -387,32 +386,32 @@ static void test_unigram_quality(void **state)
     char *path = fixture("corpora/wikitext2-test.txt"), *held = fixture("corpora/wikitext2-valid.txt");
     for (int i = 0; i < BY_COUNT(reference) && path && held; i++) {
         by_tokenizer *t = train(&(by_vocab_spec){.kind = BY_VOCAB_UNIGRAM, .size = reference[i].size}, path);
-        char *text = by_file_read(held, (size_t)1 << 28, NULL), *rest = text;
+        char *text = base_file_read(held, (size_t)1 << 28, NULL), *rest = text;
         by_ids ids = {0};
         assert_int_equal(by_tokenizer_vocab_size(t), reference[i].size);
         for (char *line; (line = strsep(&rest, "\n"));)
             if (line[strspn(line, " ")])
-                assert_int_equal(by_tokenizer_encode(t, line, strlen(line), &ids), BY_OK);
+                assert_int_equal(tok_encode(t, line, strlen(line), &ids), BY_OK);
         assert_true(ids.count <= reference[i].tokens);
-        by_ids_free(&ids);
-        by_free(text);
+        tok_ids_free(&ids);
+        base_free(text);
         by_tokenizer_free(t);
     }
-    by_free(path);
-    by_free(held);
+    base_free(path);
+    base_free(held);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void count_raw(const char *text, size_t size, int threads, by_words *out)
+static void count_raw(const char *text, size_t size, int threads, tok_words *out)
 {
     const char *file = file_of(text, size);
     by_vocab_spec spec = {.threads = threads};
-    assert_int_equal(by_words_count(&(by_cutter){.raw = true}, &file, 1, &spec, out), BY_OK);
+    assert_int_equal(tok_words_count(&(tok_cutter){.raw = true}, &file, 1, &spec, out), BY_OK);
     assert_int_equal(out->bytes, size);
 }
 
-static uint64_t count_of(const by_words *w, const char *text, size_t size)
+static uint64_t count_of(const tok_words *w, const char *text, size_t size)
 {
     for (size_t i = 0; i < w->count; i++)
         if (w->items[i].size == size && memcmp(w->items[i].text, text, size) == 0)
@@ -424,7 +423,7 @@ static void test_words(void **state)
 {
     (void)state;
     static const char odd[] = "a\0b a\0b\n\xff\xfe x\xef\xbf\xbd\n\n x";
-    by_words w;
+    tok_words w;
     count_raw(odd, sizeof(odd) - 1, 2, &w);
     assert_int_equal(w.lines, 4);
     assert_int_equal(count_of(&w, "a", 1), 1);
@@ -434,10 +433,10 @@ static void test_words(void **state)
     assert_int_equal(count_of(&w, " x", 2), 2);
     assert_int_equal(count_of(&w, "\xef\xbf\xbd", 3), 1);
     assert_int_equal(count_of(&w, "\n", 1), 3);
-    by_words_free(&w);
+    tok_words_free(&w);
     count_raw("", 0, 3, &w);
     assert_int_equal(w.count, 0);
-    by_words_free(&w);
+    tok_words_free(&w);
 }
 
 /* More different words than a thread's own table holds, lines longer than a chunk, a word that is very long.
@@ -445,17 +444,17 @@ static void test_words(void **state)
 static void test_many_words(void **state)
 {
     (void)state;
-    by_buf text = {0};
+    base_buf text = {0};
     enum { DIFFERENT = 60000 };
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < DIFFERENT; i++)
-            by_buf_printf(&text, "%cw%c%c%c%c", i % 20000 == 5 ? '\n' : ' ', 'a' + i % 26, 'a' + i / 26 % 26,
-                          'a' + i / 676 % 26, 'a' + i / 17576);
-    by_buf_puts(&text, "\n");
+            base_buf_printf(&text, "%cw%c%c%c%c", i % 20000 == 5 ? '\n' : ' ', 'a' + i % 26,
+                            'a' + i / 26 % 26, 'a' + i / 676 % 26, 'a' + i / 17576);
+    base_buf_puts(&text, "\n");
     for (int i = 0; i < 100000; i++)
-        by_buf_puts(&text, "long");
+        base_buf_puts(&text, "long");
     for (int threads = 1; threads <= 4; threads += 3) {
-        by_words w;
+        tok_words w;
         count_raw(text.data, text.size, threads, &w);
         uint64_t all = 0;
         size_t bytes = 0;
@@ -469,9 +468,9 @@ static void test_many_words(void **state)
         assert_int_equal(count_of(&w, " wzzzb", 6), 3);
         assert_int_equal(count_of(&w, "wfaaa", 5), 3);
         assert_int_equal(w.count, DIFFERENT + 2); /* the line end and the long one */
-        by_words_free(&w);
+        tok_words_free(&w);
     }
-    by_buf_free(&text);
+    base_buf_free(&text);
 }
 
 /* A line of 40 MB without end is cut, and nothing of it lost. */
@@ -482,31 +481,31 @@ static void test_endless_line(void **state)
     char *text = malloc(size);
     for (size_t i = 0; i < size; i++)
         text[i] = "the cat "[i % 8];
-    by_words w;
+    tok_words w;
     count_raw(text, size, 2, &w);
     assert_int_equal(count_of(&w, " cat", 4), size / 8);
     assert_int_equal(count_of(&w, " the", 4) + count_of(&w, "the", 3), size / 8);
-    by_words_free(&w);
+    tok_words_free(&w);
     free(text);
 }
 
 /* ---- seeds of Unigram ------------------------------------------------------------------------ */
 
 typedef struct place {
-    const by_word *word;
+    const tok_word *word;
     size_t at;
 } place;
 
 /* By the definition: does text[0..n) occur twice with different characters (or ends) behind it, or is it a
  * word that occurs twice? Also how often it occurs. */
-static bool is_seed(const by_words *words, const char *text, size_t n, uint64_t *count)
+static bool is_seed(const tok_words *words, const char *text, size_t n, uint64_t *count)
 {
     place first = {0};
     bool branches = false;
     *count = 0;
     for (size_t i = 0; i < words->count; i++)
         for (size_t at = 0; at + n <= words->items[i].size; at++) {
-            const by_word *w = &words->items[i];
+            const tok_word *w = &words->items[i];
             if (memcmp(w->text + at, text, n) != 0)
                 continue;
             *count += w->count;
@@ -523,27 +522,28 @@ static bool is_seed(const by_words *words, const char *text, size_t n, uint64_t 
 static void test_seeds(void **state)
 {
     (void)state;
-    by_rng rng = by_rng_make(5, 0);
+    base_rng rng = base_rng_make(5, 0);
     for (int round = 0; round < 60; round++) {
-        by_word items[40];
+        tok_word items[40];
         char texts[40][8];
-        by_words words = {.items = items};
+        tok_words words = {.items = items};
         for (int i = 0; i < 40; i++) {
-            size_t n = 1 + by_rng_below(&rng, 7);
+            size_t n = 1 + base_rng_below(&rng, 7);
             for (size_t k = 0; k < n; k++)
-                texts[i][k] = (char)('a' + by_rng_below(&rng, 3));
+                texts[i][k] = (char)('a' + base_rng_below(&rng, 3));
             bool known = false;
             for (size_t k = 0; k < words.count; k++)
                 known = known || (items[k].size == n && memcmp(items[k].text, texts[i], n) == 0);
             if (!known)
-                items[words.count++] = (by_word){texts[i], 1 + by_rng_below(&rng, 4), (uint32_t)n, 0};
+                items[words.count++] = (tok_word){texts[i], 1 + base_rng_below(&rng, 4), (uint32_t)n, 0};
         }
-        by_arena *keep = by_arena_new();
-        by_candidate *got = NULL;
+        base_arena *keep = base_arena_new();
+        tok_candidate *got = NULL;
         size_t count = 0, expected = 0;
         by_vocab_spec spec = {.max_token_length = 5, .seed_size = 100000};
         assert_int_equal(
-            by_unigram_seeds(&spec, &words, (const uint32_t[]){'a', 'b', 'c'}, 3, keep, &got, &count), BY_OK);
+            tok_unigram_seeds(&spec, &words, (const uint32_t[]){'a', 'b', 'c'}, 3, keep, &got, &count),
+            BY_OK);
         double sum = 0;
         for (size_t i = 0; i < count; i++) {
             uint64_t n;
@@ -568,8 +568,8 @@ static void test_seeds(void **state)
         for (size_t i = 0; i < count; i++)
             longer += got[i].size > 1;
         assert_int_equal(longer, expected);
-        by_free(got);
-        by_arena_free(keep);
+        base_free(got);
+        base_arena_free(keep);
     }
 }
 
@@ -622,9 +622,9 @@ static void test_no_text(void **state)
         int special = by_tokenizer_vocab_size(t);
         assert_true(special > 0 && special < 300);
         by_ids ids = {0};
-        assert_int_equal(by_tokenizer_encode(t, "a b", 3, &ids), BY_OK);
+        assert_int_equal(tok_encode(t, "a b", 3, &ids), BY_OK);
         assert_true(ids.count > 0);
-        by_ids_free(&ids);
+        tok_ids_free(&ids);
         by_tokenizer_free(t);
     }
 }
@@ -672,42 +672,42 @@ static const char odd_text[] =
 static void check_file(const by_vocab_spec *spec, const char *file, bool exact)
 {
     by_tokenizer *t = train(spec, file);
-    char *dir = by_path_join(folder, "made"), *json = by_path_join(folder, "made/tokenizer.json");
+    char *dir = base_path_join(folder, "made"), *json = base_path_join(folder, "made/tokenizer.json");
     assert_int_equal(by_tokenizer_save(t, dir), BY_OK);
     by_tokenizer *again = by_tokenizer_load(dir);
     if (!again)
         fail_msg("%s", by_error_message());
     assert_int_equal(by_tokenizer_vocab_size(t), by_tokenizer_vocab_size(again));
-    assert_int_equal(by_tokenizer_hash(t), by_tokenizer_hash(again));
+    assert_int_equal(tok_hash(t), tok_hash(again));
     by_ids a = {0}, b = {0};
-    by_buf back = {0};
-    assert_int_equal(by_tokenizer_encode(t, odd_text, sizeof(odd_text) - 1, &a), BY_OK);
-    assert_int_equal(by_tokenizer_encode(again, odd_text, sizeof(odd_text) - 1, &b), BY_OK);
+    base_buf back = {0};
+    assert_int_equal(tok_encode(t, odd_text, sizeof(odd_text) - 1, &a), BY_OK);
+    assert_int_equal(tok_encode(again, odd_text, sizeof(odd_text) - 1, &b), BY_OK);
     assert_true(a.count > 0 && a.count == b.count);
     assert_memory_equal(a.data, b.data, a.count * sizeof(*a.data));
-    assert_int_equal(by_tokenizer_decode(again, b.data, b.count, &back), BY_OK);
+    assert_int_equal(tok_decode(again, b.data, b.count, &back), BY_OK);
     if (exact) {
         assert_int_equal(back.size, sizeof(odd_text) - 1);
         assert_memory_equal(back.data, odd_text, back.size);
     }
     assert_int_equal(by_tokenizer_write(again, json), BY_OK);
-    by_buf_free(&back);
-    by_ids_free(&a);
-    by_ids_free(&b);
+    base_buf_free(&back);
+    tok_ids_free(&a);
+    tok_ids_free(&b);
     by_tokenizer_free(again);
     by_tokenizer_free(t);
-    assert_int_equal(by_dir_remove(dir), BY_OK);
-    by_free(dir);
-    by_free(json);
+    assert_int_equal(base_dir_remove(dir), BY_OK);
+    base_free(dir);
+    base_free(json);
 }
 
 static void test_files(void **state)
 {
     (void)state;
-    by_buf text = {0};
+    base_buf text = {0};
     for (int i = 0; i < 5; i++)
-        by_buf_puts(&text, odd_text);
-    by_buf_put(&text, "\0 \xff\xc0\x80 \0\n", 8);
+        base_buf_puts(&text, odd_text);
+    base_buf_put(&text, "\0 \xff\xc0\x80 \0\n", 8);
     const char *file = file_of(text.data, text.size);
     check_file(&(by_vocab_spec){.like = "gpt2", .size = 300}, file, true);
     check_file(&(by_vocab_spec){.like = "roberta", .size = 300}, file, true);
@@ -720,7 +720,7 @@ static void test_files(void **state)
     check_file(&(by_vocab_spec){.size = 150, .prefix = "@@"}, file, false);
     check_file(&(by_vocab_spec){.kind = BY_VOCAB_WORDPIECE, .size = 150, .prefix = "+"}, file, false);
     check_file(&(by_vocab_spec){.kind = BY_VOCAB_UNIGRAM, .size = 150, .limit_alphabet = 20}, file, false);
-    by_buf_free(&text);
+    base_buf_free(&text);
 }
 
 /* A file that cannot be replaced stays as it is, and nothing else is left behind. */
@@ -746,12 +746,12 @@ static void test_threads(void **state)
         for (int threads = 1; threads <= 7; threads += 3) {
             by_tokenizer *t =
                 train(&(by_vocab_spec){.like = likes[i], .size = 1500, .threads = threads}, path);
-            assert_true(threads == 1 || by_tokenizer_hash(t) == hash);
-            hash = by_tokenizer_hash(t);
+            assert_true(threads == 1 || tok_hash(t) == hash);
+            hash = tok_hash(t);
             by_tokenizer_free(t);
         }
     }
-    by_free(path);
+    base_free(path);
 }
 
 int main(void)

@@ -23,7 +23,7 @@ static const float F[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 static const int64_t I[3] = {-1, INT64_MAX, 7};
 
 /* A zip file around a pickle, with the storages "0" (F) and "1" (I). */
-static by_buf zip_around(const by_buf *pickle)
+static base_buf zip_around(const base_buf *pickle)
 {
     zip_file z = {0};
     zip_add(&z, "archive/data.pkl", pickle->data, pickle->size);
@@ -34,18 +34,18 @@ static by_buf zip_around(const by_buf *pickle)
     return z.out;
 }
 
-static by_buf zip_of(const torch_tensor *list, int count)
+static base_buf zip_of(const torch_tensor *list, int count)
 {
-    by_buf pickle = {0};
+    base_buf pickle = {0};
     op_tensors(&pickle, list, count, false);
-    by_buf file = zip_around(&pickle);
-    by_buf_free(&pickle);
+    base_buf file = zip_around(&pickle);
+    base_buf_free(&pickle);
     return file;
 }
 
-static by_buf stream_of(const torch_tensor *list, int count, bool little_endian)
+static base_buf stream_of(const torch_tensor *list, int count, bool little_endian)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     op_preamble(&b, little_endian);
     op_tensors(&b, list, count, true);
     op(&b, "\x80\x02](");
@@ -53,15 +53,15 @@ static by_buf stream_of(const torch_tensor *list, int count, bool little_endian)
     op_text(&b, "1");
     op(&b, "e.");
     put_little(&b, 12, 8);
-    by_buf_put(&b, F, sizeof F);
+    base_buf_put(&b, F, sizeof F);
     put_little(&b, 3, 8);
-    by_buf_put(&b, I, sizeof I);
+    base_buf_put(&b, I, sizeof I);
     return b;
 }
 
-static by_weights *open_buf(const by_buf *file)
+static by_weights *open_buf(const base_buf *file)
 {
-    by_error_clear();
+    base_error_clear();
     by_weights *w = by_weights_open_memory(file->data, file->size, "m");
     if (!w)
         fail_msg("%s", by_error_message());
@@ -69,22 +69,22 @@ static by_weights *open_buf(const by_buf *file)
 }
 
 /* Frees the file. */
-static void refuse(by_buf file, by_status status, const char *message)
+static void refuse(base_buf file, by_status status, const char *message)
 {
-    by_error_clear();
+    base_error_clear();
     assert_null(by_weights_open_memory(file.data, file.size, "m"));
-    if (by_error_status() != status || !strstr(by_error_message(), message))
-        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, message, (int)by_error_status(),
+    if (base_error_status() != status || !strstr(by_error_message(), message))
+        fail_msg("expected status %d and \"%s\", got %d: %s", (int)status, message, (int)base_error_status(),
                  by_error_message());
-    by_buf_free(&file);
+    base_buf_free(&file);
 }
 
 static void refuse_pickle(const char *opcodes, size_t size, by_status status, const char *message)
 {
-    by_buf pickle = {0};
-    by_buf_put(&pickle, opcodes, size);
+    base_buf pickle = {0};
+    base_buf_put(&pickle, opcodes, size);
     refuse(zip_around(&pickle), status, message);
-    by_buf_free(&pickle);
+    base_buf_free(&pickle);
 }
 
 #define REFUSE_PICKLE(opcodes, status, message) refuse_pickle(opcodes, sizeof opcodes - 1, status, message)
@@ -117,7 +117,7 @@ static void check_values(const by_weights *w, const char *name, int count, const
     assert_int_equal(by_weight_read(e, (size_t)count, 1, got, BY_F32), BY_ERR_ARGUMENT);
 }
 
-static void check_good(const by_buf *file, const char *format)
+static void check_good(const base_buf *file, const char *format)
 {
     by_weights *w = open_buf(file);
     assert_string_equal(by_weights_format(w), format);
@@ -141,34 +141,34 @@ static void check_good(const by_buf *file, const char *format)
 static void test_made_here(void **state)
 {
     (void)state;
-    by_buf zip = zip_of(GOOD, BY_COUNT(GOOD)), stream = stream_of(GOOD, BY_COUNT(GOOD), true);
+    base_buf zip = zip_of(GOOD, BY_COUNT(GOOD)), stream = stream_of(GOOD, BY_COUNT(GOOD), true);
     check_good(&zip, "PyTorch zip");
     check_good(&stream, "PyTorch stream");
-    by_buf_free(&zip);
-    by_buf_free(&stream);
+    base_buf_free(&zip);
+    base_buf_free(&stream);
 }
 
 /* No beginning of a file is a file. The stream ends with its last storage, the zip with its directory. */
 static void test_cut_short(void **state)
 {
     (void)state;
-    by_buf files[] = {zip_of(GOOD, BY_COUNT(GOOD)), stream_of(GOOD, BY_COUNT(GOOD), true)};
+    base_buf files[] = {zip_of(GOOD, BY_COUNT(GOOD)), stream_of(GOOD, BY_COUNT(GOOD), true)};
     for (int k = 0; k < 2; k++) {
         for (size_t n = 0; n < files[k].size; n++) {
-            char *part = by_alloc(n);
+            char *part = base_alloc(n);
             memcpy(part, files[k].data, n);
-            by_error_clear();
+            base_error_clear();
             assert_null(by_weights_open_memory(part, n, "part"));
-            assert_int_equal(by_error_status(), BY_ERR_FORMAT);
-            by_free(part);
+            assert_int_equal(base_error_status(), BY_ERR_FORMAT);
+            base_free(part);
         }
-        by_buf_free(&files[k]);
+        base_buf_free(&files[k]);
     }
 }
 
 static char *data_path(const char *name)
 {
-    char *path = by_sprintf("%s/tests/data/torch/%s", BY_SOURCE_DIR, name);
+    char *path = base_sprintf("%s/tests/data/torch/%s", BY_SOURCE_DIR, name);
     assert_non_null(path);
     return path;
 }
@@ -182,7 +182,7 @@ static void test_made_by_torch(void **state)
     by_weights *expected = by_weights_open(path);
     assert_non_null(expected);
     assert_int_equal(by_weights_count(expected), 10);
-    by_free(path);
+    base_free(path);
     for (int k = 0; k < BY_COUNT(names); k++) {
         path = data_path(names[k]);
         by_weights *w = by_weights_open(path);
@@ -202,15 +202,15 @@ static void test_made_by_torch(void **state)
             if (a->bytes)
                 assert_memory_equal(a->data, got, a->bytes);
         }
-        assert_true(by_weight_same(by_weights_find(w, "a"), by_weights_find(w, "tied")));
+        assert_true(io_weight_same(by_weights_find(w, "a"), by_weights_find(w, "tied")));
         by_weights_free(w);
-        by_free(path);
+        base_free(path);
     }
     by_weights_free(expected);
     path = data_path("deflated.bin");
     assert_null(by_weights_open(path));
     assert_non_null(strstr(by_error_message(), "compressed"));
-    by_free(path);
+    base_free(path);
 }
 
 /* Dictionaries as other versions of Python write them, values that are no tensors, and what trainers put
@@ -218,21 +218,21 @@ static void test_made_by_torch(void **state)
 static void test_shapes_of_pickles(void **state)
 {
     (void)state;
-    by_buf b = {0};
+    base_buf b = {0};
     op(&b, "\x80\x02"
            "ccollections\nOrderedDict\n]("); /* Python 2: OrderedDict([[key, value]]) */
     op(&b, "](");
     op_tensor(&b, &GOOD[0], false);
     op(&b, "ee\x85R.");
-    by_buf file = zip_around(&b);
+    base_buf file = zip_around(&b);
     by_weights *w = open_buf(&file);
     check_values(w, "whole", 12, F, true);
     by_weights_free(w);
-    by_buf_free(&file);
+    base_buf_free(&file);
 
     b.size = 0;
     op(&b, "\x80\x02}q"); /* {"model": {tensor, "n": 1, "x": None, "f": 0.5}, "other": [itself]} */
-    by_buf_put(&b, "\0(", 2);
+    base_buf_put(&b, "\0(", 2);
     op_text(&b, "model");
     op(&b, "}(");
     op_tensor(&b, &GOOD[0], false);
@@ -241,15 +241,15 @@ static void test_shapes_of_pickles(void **state)
     op_text(&b, "x");
     op(&b, "N");
     op_text(&b, "f");
-    by_buf_put(&b, "G\x3f\xe0\0\0\0\0\0\0u", 10);
+    base_buf_put(&b, "G\x3f\xe0\0\0\0\0\0\0u", 10);
     op_text(&b, "other");
-    by_buf_put(&b, "]q\1h\1ah\0a", 9);
+    base_buf_put(&b, "]q\1h\1ah\0a", 9);
     op(&b, "u.");
     file = zip_around(&b);
     w = open_buf(&file);
     assert_int_equal(by_weights_count(w), 1);
     by_weights_free(w);
-    by_buf_free(&file);
+    base_buf_free(&file);
 
     b.size = 0;
     op(&b, "\x80\x02}(");
@@ -262,8 +262,8 @@ static void test_shapes_of_pickles(void **state)
     w = open_buf(&file);
     check_values(w, "p", 12, (float[]){0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11}, false);
     by_weights_free(w);
-    by_buf_free(&file);
-    by_buf_free(&b);
+    base_buf_free(&file);
+    base_buf_free(&b);
 }
 
 /* One storage seen as two types; no elements along axes that are huge. */
@@ -273,21 +273,21 @@ static void test_odd_views(void **state)
     torch_tensor list[] = {GOOD[0],
                            {"halves", "HalfStorage", "0", 24, 2, 1, {2}, {1}},
                            {"none", "FloatStorage", "0", 12, 0, 3, {0, INT64_MAX, INT64_MAX}, {1, 1, 1}}};
-    by_buf file = zip_of(list, 3);
+    base_buf file = zip_of(list, 3);
     by_weights *w = open_buf(&file);
     const by_weight *halves = by_weights_find(w, "halves"), *none = by_weights_find(w, "none");
     assert_int_equal(halves->dtype, BY_F16);
     assert_memory_equal(halves->data, &F[1], 4);
     assert_int_equal(none->bytes, 0);
     by_weights_free(w);
-    by_buf_free(&file);
+    base_buf_free(&file);
 }
 
 /* A trainer's checkpoint in the stream format: storages of what is not read have to be passed over. */
 static void test_nested_stream(void **state)
 {
     (void)state;
-    by_buf b = {0};
+    base_buf b = {0};
     op_preamble(&b, true);
     op(&b, "\x80\x02}(");
     op_text(&b, "state_dict");
@@ -303,14 +303,14 @@ static void test_nested_stream(void **state)
     op_text(&b, "0");
     op(&b, "e.");
     put_little(&b, 3, 8);
-    by_buf_put(&b, I, sizeof I);
+    base_buf_put(&b, I, sizeof I);
     put_little(&b, 12, 8);
-    by_buf_put(&b, F, sizeof F);
+    base_buf_put(&b, F, sizeof F);
     by_weights *w = open_buf(&b);
     assert_int_equal(by_weights_count(w), 1);
     check_values(w, "whole", 12, F, true);
     by_weights_free(w);
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
@@ -344,16 +344,16 @@ static void test_nothing_is_executed(void **state)
 static void test_copied_pickle(void **state)
 {
     (void)state;
-    by_buf b = {0};
-    by_buf_puts(&b, "\x80\x02]q\1(");
+    base_buf b = {0};
+    base_buf_puts(&b, "\x80\x02]q\1(");
     for (int i = 0; i < 200; i++)
-        by_buf_puts(&b, "K\1K\1\x86");
-    by_buf_puts(&b, "e0ccollections\nOrderedDict\nq\2");
+        base_buf_puts(&b, "K\1K\1\x86");
+    base_buf_puts(&b, "e0ccollections\nOrderedDict\nq\2");
     for (int i = 0; i < 200; i++)
-        by_buf_puts(&b, "h\2h\1\x85R0");
-    by_buf_puts(&b, "0}.");
+        base_buf_puts(&b, "h\2h\1\x85R0");
+    base_buf_puts(&b, "0}.");
     refuse_pickle(b.data, b.size, BY_ERR_FORMAT, "copied too often");
-    by_buf_free(&b);
+    base_buf_free(&b);
 }
 
 static void test_bad_pickles(void **state)
@@ -381,14 +381,14 @@ static void test_bad_pickles(void **state)
     REFUSE_PICKLE("}U\2\xc3(]s.", BY_ERR_FORMAT, "not UTF-8");
     REFUSE_PICKLE("}U\1a]s.", BY_ERR_UNSUPPORTED, "\"a\" is a list, not a tensor");
     REFUSE_PICKLE("}U\1actorch\nSize\n)Rs.", BY_ERR_FORMAT, "\"a\": it is not described");
-    by_buf deep = {0};
+    base_buf deep = {0};
     for (int i = 0; i < 200000; i++)
         op(&deep, "]");
     for (int i = 0; i < 199999; i++)
         op(&deep, "a");
     op(&deep, ".");
     refuse(zip_around(&deep), BY_ERR_UNSUPPORTED, "holds a list");
-    by_buf_free(&deep);
+    base_buf_free(&deep);
 }
 
 static void refuse_tensor(torch_tensor t, by_status status, const char *message)
@@ -457,7 +457,7 @@ static void test_swelling(void **state)
     enum { N = 600 };
     static float large[4096];
     static char names[N][8];
-    by_buf pickle = {0};
+    base_buf pickle = {0};
     static torch_tensor list[N];
     for (int i = 0; i < N; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);
@@ -469,13 +469,13 @@ static void test_swelling(void **state)
     zip_add(&z, "a/data/0", large, sizeof large);
     zip_finish(&z);
     refuse(z.out, BY_ERR_FORMAT, "more than 64 times the size of the file");
-    by_buf_free(&pickle);
+    base_buf_free(&pickle);
 }
 
 static void test_bad_archives(void **state)
 {
     (void)state;
-    by_buf pickle = {0};
+    base_buf pickle = {0};
     op_tensors(&pickle, GOOD, 1, false);
     zip_file z = {.method = 8};
     zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
@@ -505,7 +505,7 @@ static void test_bad_archives(void **state)
     zip_add(&z, "a/constants.pkl", "x", 1);
     zip_finish(&z);
     refuse(z.out, BY_ERR_UNSUPPORTED, "TorchScript");
-    by_buf file = zip_of(GOOD, 1);
+    base_buf file = zip_of(GOOD, 1);
     memset(file.data + file.size - 6, 0xff, 4); /* where the directory is */
     refuse(file, BY_ERR_FORMAT, "does not fit");
     file = zip_of(GOOD, 1);
@@ -523,10 +523,10 @@ static void test_bad_archives(void **state)
     zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
     zip_finish(&z);
     refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" reaches beyond");
-    by_buf plain = {0};
+    base_buf plain = {0};
     op(&plain, "\x80\x02}.");
     refuse(plain, BY_ERR_FORMAT, "a pickle, but not a PyTorch file");
-    by_buf_free(&pickle);
+    base_buf_free(&pickle);
 }
 
 /* Every single byte of both kinds of file changed in turn: an error or tensors, never harm. The sanitizers
@@ -534,15 +534,15 @@ static void test_bad_archives(void **state)
 static void test_every_byte(void **state)
 {
     (void)state;
-    by_buf files[] = {zip_of(GOOD, BY_COUNT(GOOD)), stream_of(GOOD, BY_COUNT(GOOD), true)};
+    base_buf files[] = {zip_of(GOOD, BY_COUNT(GOOD)), stream_of(GOOD, BY_COUNT(GOOD), true)};
     for (int k = 0; k < 2; k++) {
         for (size_t i = 0; i < files[k].size; i++) {
             char *at = files[k].data + i, kept = *at;
             for (int change = 0; change < 3; change++) {
                 *at = (char)(change == 0 ? kept + 1 : change == 1 ? 0 : 0xff);
-                by_error_clear();
+                base_error_clear();
                 by_weights *w = by_weights_open_memory(files[k].data, files[k].size, "m");
-                assert_true(w || (by_error_status() != BY_OK && *by_error_message()));
+                assert_true(w || (base_error_status() != BY_OK && *by_error_message()));
                 for (int n = 0; w && n < by_weights_count(w); n++) {
                     double v[12];
                     const by_weight *e = by_weights_at(w, n);
@@ -553,7 +553,7 @@ static void test_every_byte(void **state)
             }
             *at = kept;
         }
-        by_buf_free(&files[k]);
+        base_buf_free(&files[k]);
     }
 }
 
@@ -564,23 +564,23 @@ static void test_index(void **state)
     (void)state;
     char folder[] = "/tmp/banyan-torch-XXXXXX", path[100];
     assert_non_null(mkdtemp(folder));
-    by_buf one = zip_of(GOOD, 3), two = stream_of(GOOD + 3, BY_COUNT(GOOD) - 3, true);
+    base_buf one = zip_of(GOOD, 3), two = stream_of(GOOD + 3, BY_COUNT(GOOD) - 3, true);
     snprintf(path, sizeof path, "%s/1.bin", folder);
-    assert_int_equal(by_file_write(path, one.data, one.size), BY_OK);
+    assert_int_equal(base_file_write(path, one.data, one.size), BY_OK);
     snprintf(path, sizeof path, "%s/2.bin", folder);
-    assert_int_equal(by_file_write(path, two.data, two.size), BY_OK);
+    assert_int_equal(base_file_write(path, two.data, two.size), BY_OK);
     const char *index = "{\"weight_map\":{\"whole\":\"1.bin\",\"turned\":\"1.bin\",\"ids\":\"2.bin\"}}";
     snprintf(path, sizeof path, "%s/pytorch_model.bin.index.json", folder);
-    assert_int_equal(by_file_write(path, index, strlen(index)), BY_OK);
+    assert_int_equal(base_file_write(path, index, strlen(index)), BY_OK);
     by_weights *w = by_weights_open(folder);
     assert_non_null(w);
     assert_int_equal(by_weights_count(w), 3);
     assert_int_equal(by_weights_files(w), 2);
     check_values(w, "whole", 12, F, true);
     by_weights_free(w);
-    by_buf_free(&one);
-    by_buf_free(&two);
-    assert_int_equal(by_dir_remove(folder), BY_OK);
+    base_buf_free(&one);
+    base_buf_free(&two);
+    assert_int_equal(base_dir_remove(folder), BY_OK);
 }
 
 int main(void)

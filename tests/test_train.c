@@ -68,9 +68,9 @@ static void lesson(int32_t *inputs, int32_t *targets, int rows, int first)
 /* Tokens without any rule. */
 static void noise(int32_t *tokens, int n, uint64_t seed)
 {
-    by_rng r = by_rng_make(seed, 0);
+    base_rng r = base_rng_make(seed, 0);
     for (int i = 0; i < n; i++)
-        tokens[i] = (int32_t)by_rng_below(&r, V);
+        tokens[i] = (int32_t)base_rng_below(&r, V);
 }
 
 static by_batch batch_of(int rows, int seq, const int32_t *inputs, const int32_t *targets)
@@ -97,9 +97,9 @@ static double update(by_trainer *t, double rate)
 static const void *flat(const by_model *m, by_slot slot, size_t *bytes)
 {
     const by_params *p = by_model_params(m);
-    by_dtype type = slot == BY_SLOT_VALUE ? p->type : by_acc_type(p->type);
+    by_dtype type = slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type);
     *bytes = (size_t)p->elements * by_dtype_size(type);
-    return by_params_address(p, 0, slot);
+    return gr_params_address(p, 0, slot);
 }
 
 static void same_bits(const by_model *a, const by_model *b, by_slot slot)
@@ -214,7 +214,7 @@ static void test_accumulation(void **state)
             assert_true(fabs(a - b) < 1e-6 * b);
             size_t bytes; /* the same parameters again, so that the next gradients can be compared */
             const void *from = flat(whole, BY_SLOT_VALUE, &bytes);
-            memcpy(by_params_address(by_model_params(parts), 0, BY_SLOT_VALUE), from, bytes);
+            memcpy(gr_params_address(by_model_params(parts), 0, BY_SLOT_VALUE), from, bytes);
         }
         by_trainer_free(p);
         by_trainer_free(w);
@@ -508,12 +508,12 @@ static void on_node(void *user, const by_trace_entry *entry)
 static const char *text_file(void)
 {
     const char *path = in_root("text");
-    if (!by_file_exists(path)) {
-        by_buf b = {0};
+    if (!base_file_exists(path)) {
+        base_buf b = {0};
         for (int i = 0; i < 120; i++)
-            by_buf_printf(&b, "%d times %d is %d; ", i, i + 1, i * (i + 1));
-        assert_int_equal(by_file_write(path, b.data, b.size), BY_OK);
-        by_buf_free(&b);
+            base_buf_printf(&b, "%d times %d is %d; ", i, i + 1, i * (i + 1));
+        assert_int_equal(base_file_write(path, b.data, b.size), BY_OK);
+        base_buf_free(&b);
     }
     return path;
 }
@@ -570,7 +570,7 @@ static void test_run(void **state)
                                         "run/last/tokenizer.json",
                                         "run/best/model.safetensors"};
     for (int i = 0; i < BY_COUNT(files); i++)
-        assert_true(by_file_exists(in_root(files[i])));
+        assert_true(base_file_exists(in_root(files[i])));
     w = (watch){.last = 20};
     r = train(&spec); /* nothing is left to do */
     assert_int_equal(r.resumed_from, 20);
@@ -588,7 +588,7 @@ static void test_run(void **state)
     spec.out = in_root("epochs");
     w = (watch){0};
     size_t size;
-    by_free(by_file_read(text_file(), 1 << 20, &size));
+    base_free(base_file_read(text_file(), 1 << 20, &size));
     int64_t kept = (int64_t)floor((double)size * 0.9);
     assert_int_equal(train(&spec).steps, (int64_t)(2.0 * (double)kept / (B * T)));
 }
@@ -667,17 +667,17 @@ static void test_eval_loss(void **state)
     double eval = train(&spec).eval_loss;
     by_model *m = by_model_open(device, in_root("eval/last"), &(by_model_spec){0});
     const char *bin = in_root("eval/data/train.bin");
-    by_tokens *tokens = by_tokens_open(&bin, 1, 0);
+    data_tokens *tokens = data_tokens_open(&bin, 1, 0);
     assert_true(m && tokens);
-    int64_t n = by_tokens_count(tokens), begin = (int64_t)floor((double)n * (1 - 0.14)), windows = 0,
+    int64_t n = data_tokens_count(tokens), begin = (int64_t)floor((double)n * (1 - 0.14)), windows = 0,
             count = 0;
     int vocab = by_model_vocab(m);
-    float *logits = by_alloc(sizeof *logits * T * (size_t)vocab);
+    float *logits = base_alloc(sizeof *logits * T * (size_t)vocab);
     double sum = 0;
     for (int64_t at = begin; at < n - 1; at += T, windows++) {
         int32_t ids[T + 1];
         int length = (int)BY_MIN(T, n - 1 - at);
-        assert_int_equal(by_tokens_read(tokens, at, length + 1, ids), BY_OK);
+        assert_int_equal(data_tokens_read(tokens, at, length + 1, ids), BY_OK);
         by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
         by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, length})};
         by_model_build(m, g, &io);
@@ -696,8 +696,8 @@ static void test_eval_loss(void **state)
     assert_int_equal(count, n - 1 - begin);
     if (!(fabs(sum / (double)count - eval) < 1e-5 * eval))
         fail_msg("the run says %.9g, by hand it is %.9g", eval, sum / (double)count);
-    by_free(logits);
-    by_tokens_free(tokens);
+    base_free(logits);
+    data_tokens_free(tokens);
     by_model_free(m);
 }
 
@@ -751,8 +751,8 @@ static void test_bad_runs(void **state)
     spec.schedule.rate = 1e30;
     assert_int_equal(by_train_run(device, &spec, &r), BY_ERR_NUMERIC);
     assert_contains(by_error_message(), "at step");
-    assert_false(by_file_exists(in_root("bad/last/config.json")));
-    by_free(by_file_read(in_root("bad/run.json"), 1 << 20, NULL));
+    assert_false(base_file_exists(in_root("bad/last/config.json")));
+    base_free(base_file_read(in_root("bad/run.json"), 1 << 20, NULL));
     spec = good;
     spec.out = text_file(); /* not a folder */
     assert_int_equal(by_train_run(device, &spec, &r), BY_ERR_IO);
@@ -772,7 +772,7 @@ static int tear_down(void **state)
 {
     (void)state;
     by_device_free(device);
-    return by_dir_remove(root) == BY_OK ? 0 : -1;
+    return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
 int main(void)

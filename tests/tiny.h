@@ -13,22 +13,22 @@ enum { TINY_LETTERS = 5, TINY_INSIDE = 31, TINY_VOCAB = 57 };
 
 static inline by_status tiny_tokenizer_write(const char *dir)
 {
-    by_buf text = {0};
-    by_buf_puts(&text, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
+    base_buf text = {0};
+    base_buf_puts(&text, "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n");
     for (char c = 'a'; c <= 'z'; c++)
-        by_buf_printf(&text, "%c\n", c);
+        base_buf_printf(&text, "%c\n", c);
     for (char c = 'a'; c <= 'z'; c++)
-        by_buf_printf(&text, "##%c\n", c);
-    char *path = by_path_join(dir, "vocab.txt"), *config = by_path_join(dir, "tokenizer_config.json");
+        base_buf_printf(&text, "##%c\n", c);
+    char *path = base_path_join(dir, "vocab.txt"), *config = base_path_join(dir, "tokenizer_config.json");
     static const char kind[] = "{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": true}\n";
-    by_status s = by_dir_make(dir);
+    by_status s = base_dir_make(dir);
     if (s == BY_OK)
-        s = by_file_write(path, text.data, text.size);
+        s = base_file_write(path, text.data, text.size);
     if (s == BY_OK)
-        s = by_file_write(config, kind, sizeof kind - 1);
-    by_buf_free(&text);
-    by_free(path);
-    by_free(config);
+        s = base_file_write(config, kind, sizeof kind - 1);
+    base_buf_free(&text);
+    base_free(path);
+    base_free(config);
     return s;
 }
 

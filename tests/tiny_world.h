@@ -28,7 +28,7 @@ static inline int tiny_close(void **state)
     (void)state;
     by_tokenizer_free(tokenizer);
     by_device_free(device);
-    return by_dir_remove(folder) == BY_OK ? 0 : -1;
+    return base_dir_remove(folder) == BY_OK ? 0 : -1;
 }
 
 #endif

@@ -4,16 +4,16 @@
 
 #include "base/base.h"
 
-static inline void put_little(by_buf *b, uint64_t v, int bytes)
+static inline void put_little(base_buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        by_buf_put(b, &(uint8_t){(uint8_t)(i < 8 ? v >> 8 * i : 0)}, 1);
+        base_buf_put(b, &(uint8_t){(uint8_t)(i < 8 ? v >> 8 * i : 0)}, 1);
 }
 
 /* ---- zip ------------------------------------------------------------------------------------- */
 
 typedef struct zip_file {
-    by_buf out, directory;
+    base_buf out, directory;
     int count, method; /* of compression, as claimed */
     uint64_t claim;    /* size unpacked that the directory claims when it is not 0 */
     uint64_t moved;    /* how far the directory is wrong about places ... */
@@ -24,15 +24,15 @@ static inline void zip_add(zip_file *z, const char *name, const void *data, size
 {
     size_t at = z->out.size, n = strlen(name);
     uint64_t plain = z->claim ? z->claim : size;
-    by_buf_put(&z->out, "PK\3\4\0\0\0\0", 8);
+    base_buf_put(&z->out, "PK\3\4\0\0\0\0", 8);
     put_little(&z->out, (uint64_t)z->method, 2);
     put_little(&z->out, 0, 8); /* time, date, checksum */
     put_little(&z->out, size, 4);
     put_little(&z->out, plain, 4);
     put_little(&z->out, n, 4); /* and no extra field */
-    by_buf_put(&z->out, name, n);
-    by_buf_put(&z->out, data, size);
-    by_buf_put(&z->directory, "PK\1\2\0\0\0\0\0\0", 10);
+    base_buf_put(&z->out, name, n);
+    base_buf_put(&z->out, data, size);
+    base_buf_put(&z->directory, "PK\1\2\0\0\0\0\0\0", 10);
     put_little(&z->directory, (uint64_t)z->method, 2);
     put_little(&z->directory, 0, 8);
     put_little(&z->directory, size + z->longer, 4);
@@ -40,44 +40,44 @@ static inline void zip_add(zip_file *z, const char *name, const void *data, size
     put_little(&z->directory, n, 2);
     put_little(&z->directory, 0, 12);
     put_little(&z->directory, at + z->moved, 4);
-    by_buf_put(&z->directory, name, n);
+    base_buf_put(&z->directory, name, n);
     z->count++;
 }
 
 static inline void zip_finish(zip_file *z)
 {
     size_t at = z->out.size;
-    by_buf_put(&z->out, z->directory.data ? z->directory.data : "", z->directory.size);
-    by_buf_put(&z->out, "PK\5\6\0\0\0\0", 8);
+    base_buf_put(&z->out, z->directory.data ? z->directory.data : "", z->directory.size);
+    base_buf_put(&z->out, "PK\5\6\0\0\0\0", 8);
     put_little(&z->out, (uint64_t)z->count, 2);
     put_little(&z->out, (uint64_t)z->count, 2);
     put_little(&z->out, z->directory.size, 4);
     put_little(&z->out, at, 4);
     put_little(&z->out, 0, 2);
-    by_buf_free(&z->directory);
+    base_buf_free(&z->directory);
 }
 
 /* ---- pickle ---------------------------------------------------------------------------------- */
 
-static inline void op(by_buf *b, const char *opcodes)
+static inline void op(base_buf *b, const char *opcodes)
 {
-    by_buf_puts(b, opcodes);
+    base_buf_puts(b, opcodes);
 }
 
-static inline void op_text(by_buf *b, const char *text)
+static inline void op_text(base_buf *b, const char *text)
 {
     op(b, "X");
     put_little(b, strlen(text), 4);
-    by_buf_puts(b, text);
+    base_buf_puts(b, text);
 }
 
-static inline void op_int(by_buf *b, int64_t v)
+static inline void op_int(base_buf *b, int64_t v)
 {
     op(b, "\x8a\x08");
     put_little(b, (uint64_t)v, 8);
 }
 
-static inline void op_ints(by_buf *b, int n, const int64_t *v)
+static inline void op_ints(base_buf *b, int n, const int64_t *v)
 {
     op(b, "(");
     for (int i = 0; i < n; i++)
@@ -86,10 +86,10 @@ static inline void op_ints(by_buf *b, int n, const int64_t *v)
 }
 
 /* "torch\nFloatStorage\n" */
-static inline void op_global(by_buf *b, const char *lines)
+static inline void op_global(base_buf *b, const char *lines)
 {
     op(b, "c");
-    by_buf_puts(b, lines);
+    base_buf_puts(b, lines);
 }
 
 typedef struct torch_tensor {
@@ -103,13 +103,13 @@ typedef struct torch_tensor {
 
 /* torch._utils._rebuild_tensor_v2(storage, offset, size, stride, False, OrderedDict()). stream: the
  * storage's id has a sixth part, None. */
-static inline void op_rebuild(by_buf *b, const torch_tensor *t, bool stream)
+static inline void op_rebuild(base_buf *b, const torch_tensor *t, bool stream)
 {
     op_global(b, "torch._utils\n_rebuild_tensor_v2\n");
     op(b, "((");
     op_text(b, "storage");
     op(b, "ctorch\n");
-    by_buf_printf(b, "%s\n", t->storage);
+    base_buf_printf(b, "%s\n", t->storage);
     op_text(b, t->key);
     op_text(b, "cpu");
     op_int(b, t->count);
@@ -121,13 +121,13 @@ static inline void op_rebuild(by_buf *b, const torch_tensor *t, bool stream)
           "ccollections\nOrderedDict\n)RtR");
 }
 
-static inline void op_tensor(by_buf *b, const torch_tensor *t, bool stream)
+static inline void op_tensor(base_buf *b, const torch_tensor *t, bool stream)
 {
     op_text(b, t->name);
     op_rebuild(b, t, stream);
 }
 
-static inline void op_tensors(by_buf *b, const torch_tensor *list, int count, bool stream)
+static inline void op_tensors(base_buf *b, const torch_tensor *list, int count, bool stream)
 {
     op(b, "\x80\x02"
           "ccollections\nOrderedDict\n)R(");
@@ -137,7 +137,7 @@ static inline void op_tensors(by_buf *b, const torch_tensor *list, int count, bo
 }
 
 /* What precedes the state in the stream format. */
-static inline void op_preamble(by_buf *b, bool little_endian)
+static inline void op_preamble(base_buf *b, bool little_endian)
 {
     op(b, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
           "\x80\x02M\xe9\x03."

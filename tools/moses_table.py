@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints src/text/moses.h, the classes of characters that XLM's word splitter goes by.
+"""Prints src/text/legacy/moses.h, the classes of characters that XLM's word splitter goes by.
 
-    tools/moses_table.py > src/text/moses.h      (needs sacremoses from PyPI)
+    tools/moses_table.py > src/text/legacy/moses.h      (needs sacremoses from PyPI)
 
 They are the properties of an old Perl with gaps of their own, so every character is put to the reference itself: is it
 part of a word, does a comma before it stay, is an apostrophe before it a contraction, does a period before it stay.

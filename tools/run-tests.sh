@@ -114,7 +114,7 @@ run_program test_hopper_emulated ${long:+--all}
 if [ -n "$long" ]; then
     scripts=(tests/long/*.sh)
 else
-    scripts=(tools/check-layers.sh tests/scripts/*.sh)
+    scripts=(tools/check-layers.sh tools/check-names.sh tests/scripts/*.sh)
 fi
 for script in "${scripts[@]}"; do
     [ -e "$script" ] || continue

@@ -4,10 +4,12 @@
 
 #include "banyan/base.h"
 #include "banyan/embed.h"
+#include "banyan/examples.h"
 #include "banyan/finetune.h"
 #include "banyan/generate.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"
+#include "banyan/model_io.h"
 #include "banyan/pass.h"
 #include "banyan/predict.h"
 #include "banyan/rewrite.h"

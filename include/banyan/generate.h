@@ -100,8 +100,7 @@ typedef struct by_bias {
  * of equals. What is set applies in the order of the fields, up to seed. The source is that of an
  * encoder-decoder, or else the prompt. */
 typedef struct by_sampling {
-    const by_bias
-        *biases; /* added to the last token of a run whose other tokens have just come; NULL: none */
+    const by_bias *biases; /* added to the last token of a run whose other tokens have just come; NULL: none */
     int bias_count;
     double source_penalty;     /* tokens of the source: positive logits are multiplied by it, negative ones
                                   divided; above 1 keeps to the source; 0: off */

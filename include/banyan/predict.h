@@ -82,11 +82,10 @@ BY_API by_status by_predictor_tag(by_predictor *p, const char *const *texts, int
 BY_API void by_tags_free(by_tags *t);
 
 typedef struct by_answer_spec {
-    int longest;        /* tokens of an answer at most; 0: 30 */
-    int overlap;        /* tokens that neighbouring windows of a long text share; 0: 128, negative: none */
-    bool may_have_none; /* a text need not answer its question: */
-    double
-        null_threshold; /* it does not when "no answer" scores higher than the best one by more than this */
+    int longest;           /* tokens of an answer at most; 0: 30 */
+    int overlap;           /* tokens that neighbouring windows of a long text share; 0: 128, negative: none */
+    bool may_have_none;    /* a text need not answer its question: */
+    double null_threshold; /* it does not when "no answer" scores higher than the best one by more than this */
 } by_answer_spec;
 
 /* The answer to a question. */

@@ -73,8 +73,7 @@ typedef struct by_rewriting {
 BY_API by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out);
 BY_API void by_rewritings_free(by_rewriting *list, int count);
 BY_API int by_rewriter_returned(const by_rewriter *r);
-BY_API int
-by_rewriter_most(const by_rewriter *r); /* tokens of a source that are read; 0: there is no limit */
+BY_API int by_rewriter_most(const by_rewriter *r); /* tokens of a source that are read; 0: there is no limit */
 
 #ifdef __cplusplus
 }

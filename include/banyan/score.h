@@ -13,6 +13,13 @@
 extern "C" {
 #endif
 
+/* A figure that a task is judged by: "accuracy". */
+enum { BY_METRICS_MAX = 8 };
+typedef struct by_metric {
+    const char *name;
+    double value;
+} by_metric;
+
 /* ---- BLEU (Papineni et al. 2002) ------------------------------------------------------------- */
 
 #define BY_BLEU_ORDER 4

@@ -4,6 +4,7 @@
 #define BANYAN_TRAIN_H
 
 #include "banyan/pass.h"
+#include "banyan/score.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -138,12 +139,6 @@ typedef struct by_objective_choice {
 } by_objective_choice;
 
 /* What a run reports, for every step that is logged. Fields that do not apply are NaN. */
-/* A figure that a task is judged by: "accuracy". */
-enum { BY_METRICS_MAX = 8 };
-typedef struct by_metric {
-    const char *name;
-    double value;
-} by_metric;
 
 typedef struct by_report {
     int64_t step, steps;
@@ -155,9 +150,8 @@ typedef struct by_report {
     bool more; /* the reports of later steps follow at once; ms and rates are the mean over all of them */
     const by_metric *metrics; /* of the evaluation, for tasks that have some */
     int n_metrics;
-    const char *note; /* describes the run that begins, or NULL */
-    const char
-        *warning; /* something went wrong that does not end the run, or NULL: nothing else is set then */
+    const char *note;    /* describes the run that begins, or NULL */
+    const char *warning; /* something went wrong that does not end the run, or NULL: nothing else is set then */
 } by_report;
 
 typedef struct by_run_spec {
@@ -181,7 +175,7 @@ typedef struct by_run_spec {
     by_objective_choice objective;
     /* steps */
     int batch, seq;   /* seq 0: the model's context */
-    int batch_tokens; /* of "translate", instead of batch: see by_objective_spec.budget; 0: 4096 */
+    int batch_tokens; /* of "translate", instead of batch: see data_objective_spec.budget; 0: 4096 */
     double label_smoothing;
     int accumulate;
     int64_t steps; /* in all; 0: from epochs */

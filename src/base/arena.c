@@ -11,33 +11,33 @@ typedef struct block {
     _Alignas(GRAIN) unsigned char data[];
 } block;
 
-struct by_arena {
+struct base_arena {
     block *head; /* the block being filled */
 };
 
-by_arena *by_arena_new(void)
+base_arena *base_arena_new(void)
 {
-    return by_alloc_zero(1, sizeof(by_arena));
+    return base_alloc_zero(1, sizeof(base_arena));
 }
 
-void by_arena_free(by_arena *a)
+void base_arena_free(base_arena *a)
 {
     if (!a)
         return;
     for (block *b = a->head, *next; b; b = next) {
         next = b->next;
-        by_free(b);
+        base_free(b);
     }
-    by_free(a);
+    base_free(a);
 }
 
 /* Blocks come zeroed and their memory is handed out once, so nothing has to be cleared here. A large request
  * gets a block of its own behind the head, which keeps the rest of the head in use. */
-void *by_arena_alloc(by_arena *a, size_t bytes)
+void *base_arena_alloc(base_arena *a, size_t bytes)
 {
     size_t need;
-    if (!by_add_size(bytes ? bytes : 1, sizeof(block) + GRAIN - 1, &need)) {
-        by_fail(BY_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
+    if (!base_add_size(bytes ? bytes : 1, sizeof(block) + GRAIN - 1, &need)) {
+        base_fail(BY_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
         return NULL;
     }
     need = (need - sizeof(block)) / GRAIN * GRAIN;
@@ -46,7 +46,7 @@ void *by_arena_alloc(by_arena *a, size_t bytes)
     if (!b || b->capacity - b->used < need) {
         bool large = need > BLOCK_SIZE / 4;
         size_t capacity = large ? need : BLOCK_SIZE - sizeof(block);
-        b = by_alloc_zero(1, sizeof(block) + capacity);
+        b = base_alloc_zero(1, sizeof(block) + capacity);
         if (!b)
             return NULL;
         b->capacity = capacity;
@@ -63,36 +63,36 @@ void *by_arena_alloc(by_arena *a, size_t bytes)
     return p;
 }
 
-char *by_arena_strdup(by_arena *a, const char *s)
+char *base_arena_strdup(base_arena *a, const char *s)
 {
     size_t n = strlen(s) + 1;
-    char *copy = by_arena_alloc(a, n);
+    char *copy = base_arena_alloc(a, n);
     if (copy)
         memcpy(copy, s, n);
     return copy;
 }
 
-char *by_arena_vsprintf(by_arena *a, const char *fmt, va_list args)
+char *base_arena_vsprintf(base_arena *a, const char *fmt, va_list args)
 {
     va_list again;
     va_copy(again, args);
-    int n = by_vformat(NULL, 0, fmt, args);
+    int n = base_vformat(NULL, 0, fmt, args);
     char *s = NULL;
     if (n < 0)
-        by_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
+        base_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
     else
-        s = by_arena_alloc(a, (size_t)n + 1);
+        s = base_arena_alloc(a, (size_t)n + 1);
     if (s)
-        by_vformat(s, (size_t)n + 1, fmt, again);
+        base_vformat(s, (size_t)n + 1, fmt, again);
     va_end(again);
     return s;
 }
 
-char *by_arena_sprintf(by_arena *a, const char *fmt, ...)
+char *base_arena_sprintf(base_arena *a, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    char *s = by_arena_vsprintf(a, fmt, args);
+    char *s = base_arena_vsprintf(a, fmt, args);
     va_end(args);
     return s;
 }

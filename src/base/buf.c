@@ -5,13 +5,13 @@
 #include "base/base.h"
 
 /* Room for n more bytes and the NUL. On failure the contents stay as they are and `failed` is set. */
-static bool reserve(by_buf *b, size_t n)
+static bool reserve(base_buf *b, size_t n)
 {
     size_t need;
     if (b->failed)
         return false;
-    if (!by_add_size(b->size, n, &need) || !by_add_size(need, 1, &need)) {
-        by_fail(BY_ERR_MEMORY, "out of memory: a buffer of %zu bytes cannot grow by %zu", b->size, n);
+    if (!base_add_size(b->size, n, &need) || !base_add_size(need, 1, &need)) {
+        base_fail(BY_ERR_MEMORY, "out of memory: a buffer of %zu bytes cannot grow by %zu", b->size, n);
         b->failed = true;
         return false;
     }
@@ -19,7 +19,7 @@ static bool reserve(by_buf *b, size_t n)
         return true;
     size_t capacity = b->capacity <= SIZE_MAX / 2 ? b->capacity * 2 : SIZE_MAX;
     capacity = BY_MAX(BY_MAX(capacity, need), 64);
-    char *data = by_resize(b->data, capacity, 1);
+    char *data = base_resize(b->data, capacity, 1);
     if (!data) {
         b->failed = true;
         return false;
@@ -30,7 +30,7 @@ static bool reserve(by_buf *b, size_t n)
 }
 
 /* bytes must not point into the buffer itself, which may move. */
-void by_buf_put(by_buf *b, const void *bytes, size_t n)
+void base_buf_put(base_buf *b, const void *bytes, size_t n)
 {
     if (!reserve(b, n))
         return;
@@ -40,34 +40,34 @@ void by_buf_put(by_buf *b, const void *bytes, size_t n)
     b->data[b->size] = '\0';
 }
 
-void by_buf_puts(by_buf *b, const char *s)
+void base_buf_puts(base_buf *b, const char *s)
 {
-    by_buf_put(b, s, strlen(s));
+    base_buf_put(b, s, strlen(s));
 }
 
-void by_buf_printf(by_buf *b, const char *fmt, ...)
+void base_buf_printf(base_buf *b, const char *fmt, ...)
 {
     va_list args;
     if (b->failed)
         return;
     va_start(args, fmt);
-    int n = by_vformat(NULL, 0, fmt, args);
+    int n = base_vformat(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0) {
-        by_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
+        base_fail(BY_ERR_ARGUMENT, "cannot format \"%s\"", fmt);
         b->failed = true;
         return;
     }
     if (!reserve(b, (size_t)n))
         return;
     va_start(args, fmt);
-    by_vformat(b->data + b->size, (size_t)n + 1, fmt, args);
+    base_vformat(b->data + b->size, (size_t)n + 1, fmt, args);
     va_end(args);
     b->size += (size_t)n;
 }
 
-void by_buf_free(by_buf *b)
+void base_buf_free(base_buf *b)
 {
-    by_free(b->data);
-    *b = (by_buf){0};
+    base_free(b->data);
+    *b = (base_buf){0};
 }

@@ -23,7 +23,7 @@ static uint64_t mix(uint64_t lane, uint64_t word)
     return rotate(lane ^ word * FACTOR[0], 29) * FACTOR[1];
 }
 
-uint64_t by_checksum(const void *bytes, size_t n)
+uint64_t base_checksum(const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
     uint64_t lanes[4] = {FACTOR[0], FACTOR[1], FACTOR[2], n}, h = 0;

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-double by_seconds(void)
+double base_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -92,7 +92,7 @@ static float float_of(uint32_t u)
 }
 
 /* Exact. A signalling NaN comes out quiet, as it does in hardware. */
-float by_f16_to_f32(uint16_t h)
+float base_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3ffu;
     uint32_t magnitude;
@@ -105,7 +105,7 @@ float by_f16_to_f32(uint16_t h)
     return float_of(sign | magnitude);
 }
 
-uint16_t by_f32_to_f16(float f)
+uint16_t base_f32_to_f16(float f)
 {
     uint32_t u = bits_of(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
     uint32_t h;
@@ -136,7 +136,7 @@ static float f8_e4m3_to_f32(uint8_t h)
 /* e5m2 is the upper half of an f16. */
 static float f8_e5m2_to_f32(uint8_t h)
 {
-    return by_f16_to_f32((uint16_t)(h << 8));
+    return base_f16_to_f32((uint16_t)(h << 8));
 }
 
 /* Nearest even. What rounds beyond `highest` becomes the code above it: e5m2's infinity, e4m3's NaN. */
@@ -214,13 +214,13 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
         break
 
 /* Every element type fits exactly into f64 (the floats) or i64 (the others), but for u64 from 2^63 on, which
- * by_convert takes for floats when it is to become one. */
+ * base_convert takes for floats when it is to become one. */
 static void widen(void *dst, const void *src, by_dtype src_type, size_t n)
 {
     switch (src_type) {
         CASE(BY_F32, double, float, x);
-        CASE(BY_BF16, double, uint16_t, by_bf16_to_f32(x));
-        CASE(BY_F16, double, uint16_t, by_f16_to_f32(x));
+        CASE(BY_BF16, double, uint16_t, base_bf16_to_f32(x));
+        CASE(BY_F16, double, uint16_t, base_f16_to_f32(x));
         CASE(BY_F64, double, double, x);
         CASE(BY_I32, int64_t, int32_t, x);
         CASE(BY_I64, int64_t, int64_t, x);
@@ -251,8 +251,8 @@ static void narrow_f64(void *dst, by_dtype dst_type, const double *src, size_t n
 {
     switch (dst_type) {
         CASE(BY_F32, float, double, x);
-        CASE(BY_BF16, uint16_t, double, by_f32_to_bf16(round_to_odd(x)));
-        CASE(BY_F16, uint16_t, double, by_f32_to_f16(round_to_odd(x)));
+        CASE(BY_BF16, uint16_t, double, base_f32_to_bf16(round_to_odd(x)));
+        CASE(BY_F16, uint16_t, double, base_f32_to_f16(round_to_odd(x)));
         CASE(BY_F64, double, double, x);
         CASE(BY_I32, int32_t, double, clamp(f64_to_i64(x), INT32_MIN, INT32_MAX));
         CASE(BY_I64, int64_t, double, f64_to_i64(x));
@@ -274,8 +274,8 @@ static void narrow_i64(void *dst, by_dtype dst_type, const int64_t *src, size_t 
 {
     switch (dst_type) {
         CASE(BY_F32, float, int64_t, x);
-        CASE(BY_BF16, uint16_t, int64_t, by_f32_to_bf16(round_to_odd((double)x)));
-        CASE(BY_F16, uint16_t, int64_t, by_f32_to_f16(round_to_odd((double)x)));
+        CASE(BY_BF16, uint16_t, int64_t, base_f32_to_bf16(round_to_odd((double)x)));
+        CASE(BY_F16, uint16_t, int64_t, base_f32_to_f16(round_to_odd((double)x)));
         CASE(BY_F64, double, int64_t, x);
         CASE(BY_I32, int32_t, int64_t, clamp(x, INT32_MIN, INT32_MAX));
         CASE(BY_I64, int64_t, int64_t, x);
@@ -299,10 +299,10 @@ static void narrow_i64(void *dst, by_dtype dst_type, const int64_t *src, size_t 
 static bool convert_directly(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
 {
     switch (PAIR(src_type, dst_type)) {
-        CASE(PAIR(BY_F32, BY_BF16), uint16_t, float, by_f32_to_bf16(x));
-        CASE(PAIR(BY_F32, BY_F16), uint16_t, float, by_f32_to_f16(x));
-        CASE(PAIR(BY_BF16, BY_F32), float, uint16_t, by_bf16_to_f32(x));
-        CASE(PAIR(BY_F16, BY_F32), float, uint16_t, by_f16_to_f32(x));
+        CASE(PAIR(BY_F32, BY_BF16), uint16_t, float, base_f32_to_bf16(x));
+        CASE(PAIR(BY_F32, BY_F16), uint16_t, float, base_f32_to_f16(x));
+        CASE(PAIR(BY_BF16, BY_F32), float, uint16_t, base_bf16_to_f32(x));
+        CASE(PAIR(BY_F16, BY_F32), float, uint16_t, base_f16_to_f32(x));
     default:
         return false;
     }
@@ -312,7 +312,7 @@ static bool convert_directly(void *dst, by_dtype dst_type, const void *src, by_d
 /* Floats round to nearest even; what does not fit an integer type becomes its nearest bound, NaN becomes 0;
  * bool is "not zero". Any alignment will do; dst and src must not overlap. Something that is not a dtype
  * converts nothing. */
-void by_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
+void base_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
 {
     if (n == 0 || !is_dtype(dst_type) || !is_dtype(src_type))
         return;

@@ -41,12 +41,12 @@ static by_status store(by_status status, const char *text)
 /* Format into size bytes; a format that cannot be expanded (an invalid wide character) stands for itself. */
 static void expand(char *text, size_t size, const char *fmt, va_list args)
 {
-    if (by_vformat(text, size, fmt, args) < 0)
-        by_format(text, size, "%s", fmt);
+    if (base_vformat(text, size, fmt, args) < 0)
+        base_format(text, size, "%s", fmt);
 }
 
 /* The text is built aside before it is stored: the arguments may point into the present message. */
-by_status by_fail(by_status status, const char *fmt, ...)
+by_status base_fail(by_status status, const char *fmt, ...)
 {
     char text[MESSAGE_SIZE + 1];
     va_list args;
@@ -57,7 +57,7 @@ by_status by_fail(by_status status, const char *fmt, ...)
 }
 
 /* "context: message". The separator is added here. */
-by_status by_fail_context(const char *fmt, ...)
+by_status base_fail_context(const char *fmt, ...)
 {
     char text[2 * MESSAGE_SIZE + 2];
     va_list args;
@@ -71,9 +71,9 @@ by_status by_fail_context(const char *fmt, ...)
     return store(last.status, text);
 }
 
-by_status by_fail_missing(const char *what)
+by_status base_fail_missing(const char *what)
 {
-    return last.status != BY_OK ? last.status : by_fail(BY_ERR_ARGUMENT, "there is no %s", what);
+    return last.status != BY_OK ? last.status : base_fail(BY_ERR_ARGUMENT, "there is no %s", what);
 }
 
 const char *by_error_message(void)
@@ -81,12 +81,12 @@ const char *by_error_message(void)
     return last.text;
 }
 
-by_status by_error_status(void)
+by_status base_error_status(void)
 {
     return last.status;
 }
 
-void by_error_clear(void)
+void base_error_clear(void)
 {
     last.status = BY_OK;
     last.text[0] = '\0';
@@ -110,7 +110,7 @@ void by_cancel_set(bool (*cancelled)(void *user), void *user)
     hook.user = user;
 }
 
-by_status by_cancel_check(void)
+by_status base_cancel_check(void)
 {
-    return hook.cancelled && hook.cancelled(hook.user) ? by_fail(BY_ERR_CANCELLED, "interrupted") : BY_OK;
+    return hook.cancelled && hook.cancelled(hook.user) ? base_fail(BY_ERR_CANCELLED, "interrupted") : BY_OK;
 }

@@ -139,7 +139,7 @@ static int drop(void *cookie)
 #endif
     if (i->fd != STDIN_FILENO)
         close(i->fd);
-    by_free(i);
+    base_free(i);
     return 0;
 }
 
@@ -204,8 +204,8 @@ static by_status begin(input *i, int kind, const char *path)
 {
     if (!can_unpack(kind)) {
         char remedy[320];
-        by_format(remedy, sizeof remedy, magics[kind].remedy, strcmp(path, "-") == 0 ? "FILE" : path);
-        return by_fail(BY_ERR_FORMAT, "%s is %s: %s", by_input_name(path), magics[kind].name, remedy);
+        base_format(remedy, sizeof remedy, magics[kind].remedy, strcmp(path, "-") == 0 ? "FILE" : path);
+        return base_fail(BY_ERR_FORMAT, "%s is %s: %s", base_input_name(path), magics[kind].name, remedy);
     }
     bool ok = true;
 #ifdef BY_HAVE_ZLIB
@@ -217,14 +217,14 @@ static by_status begin(input *i, int kind, const char *path)
         ok = (i->zstd = ZSTD_createDStream()) != NULL;
 #endif
     if (!ok)
-        return by_fail(BY_ERR_MEMORY, "out of memory for unpacking %s", path);
+        return base_fail(BY_ERR_MEMORY, "out of memory for unpacking %s", path);
     i->packing = (packing)kind;
     return BY_OK;
 }
 
 static by_status fail_io(const char *path)
 {
-    return by_fail(BY_ERR_IO, "cannot read %s: %s", by_input_name(path), strerror(errno));
+    return base_fail(BY_ERR_IO, "cannot read %s: %s", base_input_name(path), strerror(errno));
 }
 
 static by_status start(input *i, const char *path)
@@ -234,7 +234,7 @@ static by_status start(input *i, const char *path)
     if (fstat(i->fd, &st) != 0)
         return fail_io(path);
     if (S_ISDIR(st.st_mode))
-        return by_fail(BY_ERR_IO, "%s is a directory, not a file", path);
+        return base_fail(BY_ERR_IO, "%s is a directory, not a file", path);
     if (!find_packing(i, &kind))
         return fail_io(path);
     return begin(i, kind, path);
@@ -247,12 +247,12 @@ static int open_file(const char *path)
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0) {
-        by_fail(BY_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+        base_fail(BY_ERR_IO, "cannot open %s: %s", path, strerror(errno));
         return -1;
     }
     struct pollfd writer = {.fd = fd, .events = POLLIN};
     while (S_ISFIFO(st.st_mode) && poll(&writer, 1, 100) <= 0)
-        if (by_cancel_check() != BY_OK) {
+        if (base_cancel_check() != BY_OK) {
             close(fd);
             return -1;
         }
@@ -260,77 +260,77 @@ static int open_file(const char *path)
     return fd;
 }
 
-FILE *by_input_open(const char *path)
+FILE *base_input_open(const char *path)
 {
-    input *i = by_alloc_zero(1, sizeof *i);
+    input *i = base_alloc_zero(1, sizeof *i);
     if (!i)
         return NULL;
     i->fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open_file(path);
     if (i->fd < 0) {
-        by_free(i);
+        base_free(i);
         return NULL;
     }
     FILE *f = NULL;
     if (start(i, path) == BY_OK) {
         f = fopencookie(i, "r", (cookie_io_functions_t){.read = take, .close = drop});
         if (!f)
-            by_fail(BY_ERR_MEMORY, "out of memory for reading %s", path);
+            base_fail(BY_ERR_MEMORY, "out of memory for reading %s", path);
     }
     if (!f)
         drop(i);
     return f;
 }
 
-void by_input_close(FILE *f)
+void base_input_close(FILE *f)
 {
     if (f)
         fclose(f);
 }
 
-by_status by_input_check(FILE *f, const char *path)
+by_status base_input_check(FILE *f, const char *path)
 {
     if (!ferror(f))
         return BY_OK;
-    const char *name = by_input_name(path);
+    const char *name = base_input_name(path);
     if (errno == DAMAGED)
-        return by_fail(BY_ERR_FORMAT, "%s: the packed data is damaged; fetch or pack the file again", name);
+        return base_fail(BY_ERR_FORMAT, "%s: the packed data is damaged; fetch or pack the file again", name);
     if (errno == CUT_OFF)
-        return by_fail(BY_ERR_FORMAT, "%s: the packed data is cut off; fetch or pack the file again", name);
+        return base_fail(BY_ERR_FORMAT, "%s: the packed data is cut off; fetch or pack the file again", name);
     if (errno == TOO_MUCH)
-        return by_fail(BY_ERR_FORMAT,
-                       "%s unpacks to more than %d times its size, which no text does; if it is right, "
-                       "unpack it first and give the unpacked file",
-                       name, RATIO);
+        return base_fail(BY_ERR_FORMAT,
+                         "%s unpacks to more than %d times its size, which no text does; if it is right, "
+                         "unpack it first and give the unpacked file",
+                         name, RATIO);
     return fail_io(path);
 }
 
 /* ---- whole files and lines ------------------------------------------------------------------- */
 
-static by_status read_all(FILE *f, const char *path, size_t limit, by_buf *out)
+static by_status read_all(FILE *f, const char *path, size_t limit, base_buf *out)
 {
-    by_buf_put(out, "", 0);
+    base_buf_put(out, "", 0);
     for (size_t n = 1; n > 0 && !out->failed;) {
         char part[16 * 1024];
         n = fread(part, 1, sizeof part, f);
-        BY_TRY(by_input_check(f, path));
+        BY_TRY(base_input_check(f, path));
         if (n > limit - out->size)
-            return by_fail(BY_ERR_IO, "%s has more than the %zu bytes that can be read at once",
-                           by_input_name(path), limit);
-        by_buf_put(out, part, n);
+            return base_fail(BY_ERR_IO, "%s has more than the %zu bytes that can be read at once",
+                             base_input_name(path), limit);
+        base_buf_put(out, part, n);
     }
-    return out->failed ? by_fail_context("%s", path) : BY_OK;
+    return out->failed ? base_fail_context("%s", path) : BY_OK;
 }
 
-char *by_input_read(const char *path, size_t limit, size_t *size)
+char *base_input_read(const char *path, size_t limit, size_t *size)
 {
-    by_buf b = {0};
-    FILE *f = by_input_open(path);
+    base_buf b = {0};
+    FILE *f = base_input_open(path);
     if (!f)
         return NULL;
     by_status s = read_all(f, path, limit, &b);
-    by_input_close(f);
+    base_input_close(f);
     if (s != BY_OK) {
-        by_buf_free(&b);
+        base_buf_free(&b);
         return NULL;
     }
     if (size)
@@ -338,28 +338,28 @@ char *by_input_read(const char *path, size_t limit, size_t *size)
     return b.data;
 }
 
-by_status by_lines_open(by_lines *l, const char *path)
+by_status base_lines_open(base_lines *l, const char *path)
 {
-    *l = (by_lines){.path = path, .file = by_input_open(path)};
-    return l->file ? BY_OK : by_error_status();
+    *l = (base_lines){.path = path, .file = base_input_open(path)};
+    return l->file ? BY_OK : base_error_status();
 }
 
-by_status by_lines_raw(by_lines *l, bool *more)
+by_status base_lines_raw(base_lines *l, bool *more)
 {
     ssize_t n = getline(&l->text, &l->room, l->file);
     *more = n >= 0;
     if (n < 0 && !feof(l->file) && !ferror(l->file))
-        return by_fail(BY_ERR_MEMORY, "%s: out of memory for line %lld", l->path, (long long)l->number + 1);
+        return base_fail(BY_ERR_MEMORY, "%s: out of memory for line %lld", l->path, (long long)l->number + 1);
     if (n < 0)
-        return by_input_check(l->file, l->path);
+        return base_input_check(l->file, l->path);
     l->number++;
     l->size = (size_t)n;
     return BY_OK;
 }
 
-by_status by_lines_next(by_lines *l, bool *more)
+by_status base_lines_next(base_lines *l, bool *more)
 {
-    BY_TRY(by_lines_raw(l, more));
+    BY_TRY(base_lines_raw(l, more));
     if (!*more)
         return BY_OK;
     size_t n = l->size;
@@ -374,16 +374,16 @@ by_status by_lines_next(by_lines *l, bool *more)
     return BY_OK;
 }
 
-void by_lines_close(by_lines *l)
+void base_lines_close(base_lines *l)
 {
-    by_input_close(l->file);
+    base_input_close(l->file);
     free(l->text); /* getline's */
-    *l = (by_lines){0};
+    *l = (base_lines){0};
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-const char *by_input_name(const char *path)
+const char *base_input_name(const char *path)
 {
     return strcmp(path, "-") == 0 ? "the standard input" : path;
 }
@@ -394,13 +394,13 @@ static bool ends_at(const char *path, size_t n, const char *ending)
     return n >= k && memcmp(path + n - k, ending, k) == 0;
 }
 
-size_t by_input_stem(const char *path)
+size_t base_input_stem(const char *path)
 {
     const size_t n = strlen(path);
     return ends_at(path, n, ".gz") ? n - 3 : ends_at(path, n, ".zst") ? n - 4 : n;
 }
 
-bool by_input_ends(const char *path, const char *ending)
+bool base_input_ends(const char *path, const char *ending)
 {
-    return ends_at(path, by_input_stem(path), ending);
+    return ends_at(path, base_input_stem(path), ending);
 }

@@ -13,7 +13,7 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-size_t by_json_utf8(const char *text, size_t n)
+size_t base_json_utf8(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80)
@@ -39,8 +39,8 @@ static by_status fail_at(const char *what, const char *text, size_t at, const ch
             start = i + 1;
         }
     }
-    return by_fail(BY_ERR_FORMAT, "%s: %s at byte %zu (line %zu, column %zu)", what, problem, at, line,
-                   at - start + 1);
+    return base_fail(BY_ERR_FORMAT, "%s: %s at byte %zu (line %zu, column %zu)", what, problem, at, line,
+                     at - start + 1);
 }
 
 static size_t digits(const char *s)
@@ -49,7 +49,7 @@ static size_t digits(const char *s)
 }
 
 /* cJSON also takes 01, 1. and -.5 . */
-size_t by_json_number(const char *s)
+size_t base_json_number(const char *s)
 {
     const char *p = s + (*s == '-');
     size_t n = digits(p);
@@ -96,7 +96,7 @@ static by_status check_text(const char *text, size_t size, const char *what, boo
         if ((unsigned char)c < 0x20 && (quoted || !strchr("\n\r\t", c) || c == '\0'))
             return fail_at(what, text, i, "control character in JSON");
         if (!quoted && (c == '-' || (c >= '0' && c <= '9'))) {
-            size_t n = by_json_number(text + i);
+            size_t n = base_json_number(text + i);
             if (n == 0)
                 return fail_at(what, text, i, "malformed number in JSON");
             *texts = *texts || needs_text(text + i, n);
@@ -110,7 +110,7 @@ static by_status check_text(const char *text, size_t size, const char *what, boo
                 return fail_at(what, text, i, "NUL character in JSON string");
             i++; /* what follows belongs to the escape: \" ends no string, \\u0000 holds no NUL */
         }
-        size_t len = by_json_utf8(text + i, size - i);
+        size_t len = base_json_utf8(text + i, size - i);
         if (len == 0)
             return fail_at(what, text, i, "invalid UTF-8 in JSON");
         i += len;
@@ -118,11 +118,11 @@ static by_status check_text(const char *text, size_t size, const char *what, boo
     return BY_OK;
 }
 
-cJSON *by_json_tree(const char *text, size_t size, const char **end, bool whole)
+cJSON *base_json_tree(const char *text, size_t size, const char **end, bool whole)
 {
-    by_locale before = by_locale_enter();
+    base_locale before = base_locale_enter();
     cJSON *root = cJSON_ParseWithLengthOpts(text, size + 1, end, whole);
-    by_locale_leave(before);
+    base_locale_leave(before);
     return root;
 }
 
@@ -137,7 +137,7 @@ static const char *find_nul(const char *at, const char *end)
     return NULL;
 }
 
-cJSON *by_json_text_tree(const char *text, size_t size, const char **end)
+cJSON *base_json_text_tree(const char *text, size_t size, const char **end)
 {
     const char *stop = text + size, *nul = find_nul(text, stop), *masked_end = NULL, *from = text;
     const char *broken = memmem(text, size, BY_JSON_NUL, 2);
@@ -146,15 +146,15 @@ cJSON *by_json_text_tree(const char *text, size_t size, const char **end)
         return NULL;
     }
     if (!nul)
-        return by_json_tree(text, size, end, true);
-    by_buf masked = {0};
+        return base_json_tree(text, size, end, true);
+    base_buf masked = {0};
     for (; nul; nul = find_nul(from, stop)) {
-        by_buf_put(&masked, from, (size_t)(nul - from));
-        by_buf_puts(&masked, BY_JSON_NUL);
+        base_buf_put(&masked, from, (size_t)(nul - from));
+        base_buf_puts(&masked, BY_JSON_NUL);
         from = nul + 6;
     }
-    by_buf_put(&masked, from, (size_t)(stop - from));
-    cJSON *root = masked.failed ? NULL : by_json_tree(masked.data, masked.size, &masked_end, true);
+    base_buf_put(&masked, from, (size_t)(stop - from));
+    cJSON *root = masked.failed ? NULL : base_json_tree(masked.data, masked.size, &masked_end, true);
     if (!root && masked_end) { /* the place in the text as it was */
         const char *at = masked.data;
         *end = text;
@@ -164,13 +164,13 @@ cJSON *by_json_text_tree(const char *text, size_t size, const char **end)
                 *end += 5;
             }
     }
-    by_buf_free(&masked);
+    base_buf_free(&masked);
     return root;
 }
 
-char *by_json_unmask(const char *s, size_t *size)
+char *base_json_unmask(const char *s, size_t *size)
 {
-    char *out = by_strdup(s), *to = out;
+    char *out = base_strdup(s), *to = out;
     if (!out)
         return NULL;
     for (const char *from = out; *from;) {
@@ -202,7 +202,7 @@ static const char *next_number(const char *s)
 static bool attach_texts(cJSON *v, const char **at)
 {
     if (cJSON_IsNumber(v) && *at && (*at = next_number(*at))) {
-        const size_t n = by_json_number(*at);
+        const size_t n = base_json_number(*at);
         if (needs_text(*at, n)) {
             v->valuestring = cJSON_malloc(n + 1);
             if (!v->valuestring)
@@ -225,10 +225,10 @@ static cJSON *parse_terminated(const char *text, size_t size, const char *what)
     if (check_text(text, size, what, &texts) != BY_OK)
         return NULL;
     const char *end = text, *number = text;
-    cJSON *root = by_json_tree(text, size, &end, false);
+    cJSON *root = base_json_tree(text, size, &end, false);
     size_t at = (size_t)(end - text);
-    if (!root && by_json_well_formed(text)) {
-        by_fail(BY_ERR_MEMORY, "%s: out of memory", what);
+    if (!root && base_json_well_formed(text)) {
+        base_fail(BY_ERR_MEMORY, "%s: out of memory", what);
         return NULL;
     }
     if (!root) {
@@ -244,38 +244,38 @@ static cJSON *parse_terminated(const char *text, size_t size, const char *what)
     }
     if (texts && !attach_texts(root, &number)) {
         cJSON_Delete(root);
-        by_fail(BY_ERR_MEMORY, "%s: out of memory", what);
+        base_fail(BY_ERR_MEMORY, "%s: out of memory", what);
         return NULL;
     }
     return root;
 }
 
-cJSON *by_json_parse(const char *text, size_t size, const char *what)
+cJSON *base_json_parse(const char *text, size_t size, const char *what)
 {
     if (size > BY_JSON_MAX_BYTES) {
-        by_fail(BY_ERR_FORMAT, "%s: %zu bytes of JSON, more than the limit of %zu", what, size,
-                BY_JSON_MAX_BYTES);
+        base_fail(BY_ERR_FORMAT, "%s: %zu bytes of JSON, more than the limit of %zu", what, size,
+                  BY_JSON_MAX_BYTES);
         return NULL;
     }
-    char *copy = by_alloc(size + 1);
+    char *copy = base_alloc(size + 1);
     if (!copy)
         return NULL;
     if (size > 0)
         memcpy(copy, text, size);
     copy[size] = '\0';
     cJSON *root = parse_terminated(copy, size, what);
-    by_free(copy);
+    base_free(copy);
     return root;
 }
 
-cJSON *by_json_load(const char *path)
+cJSON *base_json_load(const char *path)
 {
     size_t size = 0;
-    char *text = by_file_read(path, BY_JSON_MAX_BYTES, &size);
+    char *text = base_file_read(path, BY_JSON_MAX_BYTES, &size);
     if (!text)
         return NULL;
     cJSON *root = parse_terminated(text, size, path);
-    by_free(text);
+    base_free(text);
     return root;
 }
 
@@ -291,22 +291,22 @@ static const cJSON *member(const cJSON *o, const char *key)
 /* The error for a member that is not what was wanted; shows the start of its value. */
 static by_status fail_member(const char *key, const cJSON *v, const char *wanted)
 {
-    by_buf b = {0};
-    if (by_json_print(&b, v, false) != BY_OK) {
-        by_buf_free(&b);
-        return by_fail(BY_ERR_FORMAT, "\"%s\" is not %s", key, wanted);
+    base_buf b = {0};
+    if (base_json_print(&b, v, false) != BY_OK) {
+        base_buf_free(&b);
+        return base_fail(BY_ERR_FORMAT, "\"%s\" is not %s", key, wanted);
     }
     int n = (int)BY_MIN(b.size, 60);
     while ((size_t)n < b.size && n > 0 && ((unsigned char)b.data[n] & 0xc0) == 0x80)
         n--; /* never cut inside a character */
-    by_status status = by_fail(BY_ERR_FORMAT, "\"%s\" is %.*s%s, expected %s", key, n, b.data,
-                               (size_t)n < b.size ? "..." : "", wanted);
-    by_buf_free(&b);
+    by_status status = base_fail(BY_ERR_FORMAT, "\"%s\" is %.*s%s, expected %s", key, n, b.data,
+                                 (size_t)n < b.size ? "..." : "", wanted);
+    base_buf_free(&b);
     return status;
 }
 
-by_status by_json_int(const cJSON *o, const char *key, int64_t fallback, int64_t min, int64_t max,
-                      int64_t *out)
+by_status base_json_int(const cJSON *o, const char *key, int64_t fallback, int64_t min, int64_t max,
+                        int64_t *out)
 {
     const cJSON *v = member(o, key);
     if (!v) {
@@ -318,15 +318,15 @@ by_status by_json_int(const cJSON *o, const char *key, int64_t fallback, int64_t
         return fail_member(key, v, "an integer");
     if ((int64_t)d < min || (int64_t)d > max) {
         char wanted[80];
-        by_format(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
+        base_format(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
         return fail_member(key, v, wanted);
     }
     *out = (int64_t)d;
     return BY_OK;
 }
 
-by_status by_json_double(const cJSON *o, const char *key, double fallback, double min, double max,
-                         double *out)
+by_status base_json_double(const cJSON *o, const char *key, double fallback, double min, double max,
+                           double *out)
 {
     const cJSON *v = member(o, key);
     if (!v) {
@@ -337,14 +337,14 @@ by_status by_json_double(const cJSON *o, const char *key, double fallback, doubl
         return fail_member(key, v, "a number");
     if (!(v->valuedouble >= min && v->valuedouble <= max)) {
         char wanted[80];
-        by_format(wanted, sizeof wanted, "a number from %g to %g", min, max);
+        base_format(wanted, sizeof wanted, "a number from %g to %g", min, max);
         return fail_member(key, v, wanted);
     }
     *out = v->valuedouble;
     return BY_OK;
 }
 
-by_status by_json_bool(const cJSON *o, const char *key, bool fallback, bool *out)
+by_status base_json_bool(const cJSON *o, const char *key, bool fallback, bool *out)
 {
     const cJSON *v = member(o, key);
     if (v && !cJSON_IsBool(v))
@@ -353,7 +353,7 @@ by_status by_json_bool(const cJSON *o, const char *key, bool fallback, bool *out
     return BY_OK;
 }
 
-by_status by_json_string(const cJSON *o, const char *key, const char *fallback, const char **out)
+by_status base_json_string(const cJSON *o, const char *key, const char *fallback, const char **out)
 {
     const cJSON *v = member(o, key);
     if (v && !cJSON_IsString(v))
@@ -364,112 +364,112 @@ by_status by_json_string(const cJSON *o, const char *key, const char *fallback, 
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-void by_json_put_number(by_buf *out, double value, int digits)
+void base_json_put_number(base_buf *out, double value, int digits)
 {
     if (isfinite(value))
-        by_buf_printf(out, "%.*g", digits, value);
+        base_buf_printf(out, "%.*g", digits, value);
     else
-        by_buf_puts(out, "null");
+        base_buf_puts(out, "null");
 }
 
-void by_json_quote(by_buf *out, const char *s)
+void base_json_quote(base_buf *out, const char *s)
 {
-    by_json_quote_bytes(out, s, strlen(s));
+    base_json_quote_bytes(out, s, strlen(s));
 }
 
-void by_json_quote_bytes(by_buf *out, const char *s, size_t n)
+void base_json_quote_bytes(base_buf *out, const char *s, size_t n)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     const char *end = s + n;
-    by_buf_puts(out, "\"");
+    base_buf_puts(out, "\"");
     while (s < end) {
         const char *run = s;
         size_t len = 1;
         while (s < end && (unsigned char)*s >= 0x20 && *s != '"' && *s != '\\' &&
-               (len = by_json_utf8(s, (size_t)(end - s))) > 0)
+               (len = base_json_utf8(s, (size_t)(end - s))) > 0)
             s += len;
-        by_buf_put(out, run, (size_t)(s - run));
+        base_buf_put(out, run, (size_t)(s - run));
         if (s == end)
             break;
         const char *hit = *s ? strchr(from, *s) : NULL;
         if (len == 0)
-            by_buf_puts(out, "\xef\xbf\xbd");
+            base_buf_puts(out, "\xef\xbf\xbd");
         else if (hit)
-            by_buf_printf(out, "\\%c", to[hit - from]);
+            base_buf_printf(out, "\\%c", to[hit - from]);
         else
-            by_buf_printf(out, "\\u%04x", (unsigned)*s);
+            base_buf_printf(out, "\\u%04x", (unsigned)*s);
         s++;
     }
-    by_buf_puts(out, "\"");
+    base_buf_puts(out, "\"");
 }
 
-static void print_number(by_buf *out, double d)
+static void print_number(base_buf *out, double d)
 {
     char text[40];
     if (!isfinite(d)) {
-        by_buf_puts(out, "null");
+        base_buf_puts(out, "null");
         return;
     }
     if (d == floor(d) && fabs(d) <= EXACT && !(d == 0 && signbit(d))) {
-        by_buf_printf(out, "%.0f", d);
+        base_buf_printf(out, "%.0f", d);
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        by_format(text, sizeof text, "%.*g", digits, d);
-        if (by_strtod(text, NULL) == d)
+        base_format(text, sizeof text, "%.*g", digits, d);
+        if (base_strtod(text, NULL) == d)
             break;
     }
-    by_buf_puts(out, text);
+    base_buf_puts(out, text);
 }
 
-static void newline(by_buf *out, bool pretty, int depth)
+static void newline(base_buf *out, bool pretty, int depth)
 {
     if (pretty)
-        by_buf_printf(out, "\n%*s", 2 * depth, "");
+        base_buf_printf(out, "\n%*s", 2 * depth, "");
 }
 
-static by_status print_value(by_buf *out, const cJSON *v, bool pretty, int depth)
+static by_status print_value(base_buf *out, const cJSON *v, bool pretty, int depth)
 {
     bool object = cJSON_IsObject(v);
     if (cJSON_IsString(v)) {
-        by_json_quote(out, v->valuestring);
+        base_json_quote(out, v->valuestring);
     } else if (cJSON_IsNumber(v)) {
         if (v->valuestring)
-            by_buf_puts(out, v->valuestring);
+            base_buf_puts(out, v->valuestring);
         else
             print_number(out, v->valuedouble);
     } else if (cJSON_IsRaw(v)) {
-        by_buf_puts(out, v->valuestring);
+        base_buf_puts(out, v->valuestring);
     } else if (!object && !cJSON_IsArray(v)) {
-        by_buf_puts(out, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
+        base_buf_puts(out, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
     } else if (depth >= BY_JSON_MAX_DEPTH) {
-        return by_fail(BY_ERR_ARGUMENT, "JSON nested deeper than %d levels", BY_JSON_MAX_DEPTH);
+        return base_fail(BY_ERR_ARGUMENT, "JSON nested deeper than %d levels", BY_JSON_MAX_DEPTH);
     } else {
-        by_buf_puts(out, object ? "{" : "[");
+        base_buf_puts(out, object ? "{" : "[");
         for (const cJSON *c = v->child; c; c = c->next) {
             newline(out, pretty, depth + 1);
             if (object) {
-                by_json_quote(out, c->string);
-                by_buf_puts(out, pretty ? ": " : ":");
+                base_json_quote(out, c->string);
+                base_buf_puts(out, pretty ? ": " : ":");
             }
             BY_TRY(print_value(out, c, pretty, depth + 1));
             if (c->next)
-                by_buf_puts(out, ",");
+                base_buf_puts(out, ",");
         }
         if (v->child)
             newline(out, pretty, depth);
-        by_buf_puts(out, object ? "}" : "]");
+        base_buf_puts(out, object ? "}" : "]");
     }
     return BY_OK;
 }
 
-by_status by_json_print(by_buf *out, const cJSON *value, bool pretty)
+by_status base_json_print(base_buf *out, const cJSON *value, bool pretty)
 {
     BY_TRY(print_value(out, value, pretty, 0));
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory printing JSON") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory printing JSON") : BY_OK;
 }
 
-bool by_json_put(cJSON *json, const char *key, cJSON *value)
+bool base_json_put(cJSON *json, const char *key, cJSON *value)
 {
     cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
     if (value &&
@@ -485,24 +485,24 @@ bool by_json_put(cJSON *json, const char *key, cJSON *value)
     return false;
 }
 
-bool by_json_add_bytes(cJSON *json, const char *key, const char *s, size_t n)
+bool base_json_add_bytes(cJSON *json, const char *key, const char *s, size_t n)
 {
-    by_buf quoted = {0};
-    by_json_quote_bytes(&quoted, s, n);
+    base_buf quoted = {0};
+    base_json_quote_bytes(&quoted, s, n);
     bool ok = !quoted.failed && cJSON_AddRawToObject(json, key, quoted.data);
-    by_buf_free(&quoted);
+    base_buf_free(&quoted);
     return ok;
 }
 
-by_status by_json_write(const char *path, const cJSON *value)
+by_status base_json_write(const char *path, const cJSON *value)
 {
-    by_buf b = {0};
-    by_status status = by_json_print(&b, value, true);
+    base_buf b = {0};
+    by_status status = base_json_print(&b, value, true);
     if (status == BY_OK) {
-        by_buf_puts(&b, "\n");
-        status = b.failed ? by_fail(BY_ERR_MEMORY, "%s: out of memory", path)
-                          : by_file_write(path, b.data, b.size);
+        base_buf_puts(&b, "\n");
+        status = b.failed ? base_fail(BY_ERR_MEMORY, "%s: out of memory", path)
+                          : base_file_write(path, b.data, b.size);
     }
-    by_buf_free(&b);
+    base_buf_free(&b);
     return status;
 }

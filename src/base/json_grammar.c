@@ -85,11 +85,11 @@ static const char *value(const char *s, int depth)
     for (int i = 0; i < BY_COUNT(words); i++)
         if (strncmp(s, words[i], strlen(words[i])) == 0)
             return s + strlen(words[i]);
-    size_t n = by_json_number(s);
+    size_t n = base_json_number(s);
     return n > 0 ? s + n : NULL;
 }
 
-bool by_json_well_formed(const char *text)
+bool base_json_well_formed(const char *text)
 {
     if (strstr(text, BY_JSON_NUL)) /* not UTF-8 */
         return false;

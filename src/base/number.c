@@ -21,47 +21,47 @@ static locale_t plain(void)
 }
 
 /* uselocale changes the calling thread alone, and costs a few nanoseconds. */
-by_locale by_locale_enter(void)
+base_locale base_locale_enter(void)
 {
     locale_t c = plain();
-    return (by_locale){c != (locale_t)0 ? (void *)uselocale(c) : NULL};
+    return (base_locale){c != (locale_t)0 ? (void *)uselocale(c) : NULL};
 }
 
-void by_locale_leave(by_locale before)
+void base_locale_leave(base_locale before)
 {
     if (before.handle)
         uselocale((locale_t)before.handle);
 }
 
-int by_vformat(char *out, size_t size, const char *fmt, va_list args)
+int base_vformat(char *out, size_t size, const char *fmt, va_list args)
 {
-    by_locale before = by_locale_enter();
+    base_locale before = base_locale_enter();
     int n = vsnprintf(out, size, fmt, args);
-    by_locale_leave(before);
+    base_locale_leave(before);
     return n;
 }
 
-int by_format(char *out, size_t size, const char *fmt, ...)
+int base_format(char *out, size_t size, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    int n = by_vformat(out, size, fmt, args);
+    int n = base_vformat(out, size, fmt, args);
     va_end(args);
     return n;
 }
 
-double by_strtod(const char *text, char **end)
+double base_strtod(const char *text, char **end)
 {
-    by_locale before = by_locale_enter();
+    base_locale before = base_locale_enter();
     double value = strtod(text, end);
-    by_locale_leave(before);
+    base_locale_leave(before);
     return value;
 }
 
-float by_strtof(const char *text, char **end)
+float base_strtof(const char *text, char **end)
 {
-    by_locale before = by_locale_enter();
+    base_locale before = base_locale_enter();
     float value = strtof(text, end);
-    by_locale_leave(before);
+    base_locale_leave(before);
     return value;
 }

@@ -17,14 +17,14 @@ typedef struct part {
     char *message; /* a thread's message dies with it */
 } part;
 
-int by_cores(void)
+int base_cores(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > MOST ? MOST : (int)n;
 }
 
 /* The threads of OpenMP do not survive fork(), and a child that waits for them waits for ever. */
-int by_team(int threads)
+int base_team(int threads)
 {
     static _Atomic(pid_t) owner;
     if (threads <= 1)
@@ -38,11 +38,11 @@ static void *run_part(void *argument)
     part *p = argument;
     p->status = p->work(p->user, p->index);
     if (p->status != BY_OK && p->started)
-        p->message = by_strdup(by_error_message());
+        p->message = base_strdup(by_error_message());
     return NULL;
 }
 
-by_status by_parallel(int threads, by_status (*work)(void *user, int index), void *user)
+by_status base_parallel(int threads, by_status (*work)(void *user, int index), void *user)
 {
     part parts[MOST];
     threads = BY_MAX(1, BY_MIN(threads, MOST));
@@ -58,8 +58,8 @@ by_status by_parallel(int threads, by_status (*work)(void *user, int index), voi
         else
             run_part(&parts[i]); /* no more threads to be had: one after the other */
         if (status == BY_OK && parts[i].status != BY_OK)
-            status = parts[i].message ? by_fail(parts[i].status, "%s", parts[i].message) : parts[i].status;
-        by_free(parts[i].message);
+            status = parts[i].message ? base_fail(parts[i].status, "%s", parts[i].message) : parts[i].status;
+        base_free(parts[i].message);
     }
     return status;
 }
@@ -83,10 +83,11 @@ static by_status run_range(void *user, int index)
     return BY_OK;
 }
 
-void by_parallel_ranges(int threads, size_t n, void (*work)(void *user, size_t begin, size_t end), void *user)
+void base_parallel_ranges(int threads, size_t n, void (*work)(void *user, size_t begin, size_t end),
+                          void *user)
 {
     const size_t most = BY_MAX((size_t)1, BY_MIN(n / SHORT, (size_t)MOST));
     threads = (int)BY_MIN((size_t)BY_MAX(threads, 1), most);
     ranges r = {n, (n + (size_t)threads - 1) / (size_t)threads, work, user};
-    by_parallel(threads, run_range, &r);
+    base_parallel(threads, run_range, &r);
 }

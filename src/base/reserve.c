@@ -44,15 +44,15 @@ static by_status fill(void)
         }
     }
     pthread_mutex_unlock(&filling);
-    return whole ? BY_OK : by_fail(BY_ERR_MEMORY, "out of memory: the reserve cannot be filled");
+    return whole ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory: the reserve cannot be filled");
 }
 
-void by_reserve_open(void)
+void base_reserve_open(void)
 {
     atomic_fetch_add(&users, 1);
 }
 
-void by_reserve_close(void)
+void base_reserve_close(void)
 {
     if (atomic_fetch_sub(&users, 1) != 1)
         return;
@@ -64,7 +64,7 @@ void by_reserve_close(void)
     }
 }
 
-by_status by_reserve_enter(void)
+by_status base_reserve_enter(void)
 {
     if (atomic_load(&missing) > 0)
         BY_TRY(fill());
@@ -72,16 +72,16 @@ by_status by_reserve_enter(void)
     return BY_OK;
 }
 
-by_status by_reserve_enter_to_map(void)
+by_status base_reserve_enter_to_map(void)
 {
     void *p = mmap(NULL, BALLAST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return by_fail(BY_ERR_MEMORY, "out of memory: cannot map %d bytes", (int)BALLAST);
+        return base_fail(BY_ERR_MEMORY, "out of memory: cannot map %d bytes", (int)BALLAST);
     munmap(p, BALLAST);
-    return by_reserve_enter();
+    return base_reserve_enter();
 }
 
-by_status by_reserve_leave(void)
+by_status base_reserve_leave(void)
 {
     atomic_fetch_sub(&inside, 1);
     return atomic_load(&missing) > 0 ? fill() : BY_OK;

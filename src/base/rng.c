@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 /* The key and the two counter words are laid out low half first, as in the published test vectors. */
-by_philox by_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
+base_philox base_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
@@ -20,52 +20,52 @@ by_philox by_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
         k0 += 0x9e3779b9u; /* golden ratio and sqrt(3) - 1, the Weyl steps of the key */
         k1 += 0xbb67ae85u;
     }
-    return (by_philox){{c0, c1, c2, c3}};
+    return (base_philox){{c0, c1, c2, c3}};
 }
 
-by_rng by_rng_make(uint64_t seed, uint64_t stream)
+base_rng base_rng_make(uint64_t seed, uint64_t stream)
 {
-    return (by_rng){.key = seed, .stream = stream};
+    return (base_rng){.key = seed, .stream = stream};
 }
 
-uint32_t by_rng_u32(by_rng *r)
+uint32_t base_rng_u32(base_rng *r)
 {
-    by_philox p = by_philox_at(r->key, r->stream, r->counter / 4);
+    base_philox p = base_philox_at(r->key, r->stream, r->counter / 4);
     return p.v[r->counter++ % 4];
 }
 
-uint64_t by_rng_u64(by_rng *r)
+uint64_t base_rng_u64(base_rng *r)
 {
-    uint64_t low = by_rng_u32(r), high = by_rng_u32(r);
+    uint64_t low = base_rng_u32(r), high = base_rng_u32(r);
     return high << 32 | low;
 }
 
-double by_rng_uniform(by_rng *r)
+double base_rng_uniform(base_rng *r)
 {
-    return (double)(by_rng_u64(r) >> 11) * 0x1p-53;
+    return (double)(base_rng_u64(r) >> 11) * 0x1p-53;
 }
 
-double by_rng_normal(by_rng *r)
+double base_rng_normal(base_rng *r)
 {
-    double u = ((double)(by_rng_u64(r) >> 11) + 1) * 0x1p-53; /* (0, 1], so that the logarithm is finite */
-    double angle = 2 * M_PI * by_rng_uniform(r);
+    double u = ((double)(base_rng_u64(r) >> 11) + 1) * 0x1p-53; /* (0, 1], so that the logarithm is finite */
+    double angle = 2 * M_PI * base_rng_uniform(r);
     return sqrt(-2 * log(u)) * cos(angle);
 }
 
 /* Values below 2^64 mod n are drawn again, which leaves every remainder the same number of preimages. */
-uint64_t by_rng_below(by_rng *r, uint64_t n)
+uint64_t base_rng_below(base_rng *r, uint64_t n)
 {
     if (n == 0)
         return 0;
     uint64_t reject = -n % n, x;
     do
-        x = by_rng_u64(r);
+        x = base_rng_u64(r);
     while (x < reject);
     return x % n;
 }
 
 /* Four values from one Philox block: Box-Muller on two pairs of 32-bit uniforms, (0, 1) for the radius. */
-static void normal4(double out[4], by_philox p)
+static void normal4(double out[4], base_philox p)
 {
     for (int i = 0; i < 4; i += 2) {
         double radius = sqrt(-2 * log(((double)p.v[i] + 0.5) * 0x1p-32));
@@ -76,20 +76,20 @@ static void normal4(double out[4], by_philox p)
 }
 
 /* Block i/4 of the stream gives value i, so that any part of the array can be computed on its own. */
-void by_rng_fill_normal_from(float *out, size_t first, size_t n, uint64_t seed, uint64_t stream, float mean,
-                             float std)
+void base_rng_fill_normal_from(float *out, size_t first, size_t n, uint64_t seed, uint64_t stream, float mean,
+                               float std)
 {
     for (size_t i = 0; i < n;) {
         double z[4];
-        normal4(z, by_philox_at(seed, stream, (first + i) / 4));
+        normal4(z, base_philox_at(seed, stream, (first + i) / 4));
         for (size_t j = (first + i) % 4; j < 4 && i < n; j++)
             out[i++] = (float)(mean + std * z[j]);
     }
 }
 
-void by_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std)
+void base_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std)
 {
-    by_rng_fill_normal_from(out, 0, n, seed, stream, mean, std);
+    base_rng_fill_normal_from(out, 0, n, seed, stream, mean, std);
 }
 
 /* A bijection of 64 bits in which every input bit reaches every output bit (the finaliser of SplitMix64). */
@@ -104,7 +104,7 @@ static uint64_t mix(uint64_t x)
  * Following its cycle until it comes back below n permutes [0, n). Four rounds are enough for large ranges
  * only; with ten, the permutations of a handful of elements are uniform too. An index outside [0, n) stays
  * where it is. */
-uint64_t by_permute(uint64_t index, uint64_t n, uint64_t seed)
+uint64_t base_permute(uint64_t index, uint64_t n, uint64_t seed)
 {
     enum { ROUNDS = 10 };
     if (index >= n)

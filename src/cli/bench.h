@@ -14,7 +14,7 @@ typedef struct bench_options {
     int batch, seq, target, new_tokens, beams, steps, warmup, threads;
     by_dtype dtype;
     double padding;
-    bool bf16, by_chance, recompute;
+    bool bf16, gr_stochastic, recompute;
 } bench_options;
 
 /* Nodes of one kind and shape, as the trace of a step shows them. */

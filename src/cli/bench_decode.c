@@ -13,7 +13,7 @@ static int64_t sum_tokens(const by_generate_result *r)
 static by_status generator_open(bench *b, const by_generator_spec *spec)
 {
     b->generator = by_generator_new(b->model, spec);
-    return b->generator ? BY_OK : by_error_status();
+    return b->generator ? BY_OK : base_error_status();
 }
 
 static by_status prompts_open(bench *b, int capacity)
@@ -33,11 +33,11 @@ by_status bench_prefill_open(bench *b)
 
 by_status bench_prefill_step(bench *b, double *seconds)
 {
-    double begin = by_seconds();
+    double begin = base_seconds();
     for (int r = 0; r < b->o.batch; r++)
         by_generator_rewind(b->generator, r, 0);
     BY_TRY(by_generator_feed(b->generator, b->rows, b->lengths));
-    *seconds = by_seconds() - begin;
+    *seconds = base_seconds() - begin;
     return BY_OK;
 }
 
@@ -54,7 +54,7 @@ by_status bench_decode_step(bench *b, double *seconds)
 {
     by_generate_spec spec = {.max_new_tokens = b->o.new_tokens, .ignore_eos = true, .cancelled = cli_poll};
     by_generate_result r;
-    double begin = by_seconds();
+    double begin = base_seconds();
     by_status status = by_generate(b->generator, b->rows, b->lengths, &spec, &r);
     *seconds = r.decode_seconds;
     if (status == BY_OK && !isfinite(b->first_token)) {
@@ -80,7 +80,7 @@ by_status bench_decode_profile_step(bench *b, double *seconds)
     int32_t next[1024], out[1024];
     bool active[1024];
     if (b->o.batch > BY_COUNT(next))
-        return by_fail(BY_ERR_ARGUMENT, "at most %d rows can be profiled", BY_COUNT(next));
+        return base_fail(BY_ERR_ARGUMENT, "at most %d rows can be profiled", BY_COUNT(next));
     for (int r = 0; r < b->o.batch; r++) {
         by_generator_rewind(b->generator, r, b->o.seq);
         next[r] = b->tokens[r];
@@ -99,7 +99,7 @@ by_status bench_decode_profile_step(bench *b, double *seconds)
 by_status bench_translate_open(bench *b)
 {
     if (!bench_is_pair(b))
-        return by_fail(BY_ERR_ARGUMENT, "a %s does not translate", by_model_class(b->model));
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not translate", by_model_class(b->model));
     b->tokens_per_step = (int64_t)b->o.batch * b->o.new_tokens;
     b->passes = b->o.new_tokens;
     b->flops_per_token = NAN;
@@ -116,9 +116,9 @@ by_status bench_translate_step(bench *b, double *seconds)
                              .beam = {.width = b->o.beams, .length_penalty = 1},
                              .cancelled = cli_poll};
     by_generate_result r;
-    double begin = by_seconds();
+    double begin = base_seconds();
     by_status status = by_generate(b->generator, b->rows, b->lengths, &spec, &r);
-    *seconds = by_seconds() - begin;
+    *seconds = base_seconds() - begin;
     if (status == BY_OK && !b->token_sum)
         b->token_sum = sum_tokens(&r);
     by_generate_result_free(&r);

@@ -49,7 +49,7 @@ static bool is_hidden(int64_t i)
 by_status bench_hide(bench *b)
 {
     int64_t cells = (int64_t)b->o.batch * b->o.seq;
-    b->pick = by_alloc_zero((size_t)cells, sizeof *b->pick);
+    b->pick = base_alloc_zero((size_t)cells, sizeof *b->pick);
     if (!b->pick)
         return BY_ERR_MEMORY;
     for (int64_t i = 0; i < cells; i++)
@@ -84,8 +84,10 @@ by_batch bench_batch(const bench *b)
 static by_model *make_model(const bench *b)
 {
     const bench_options *o = &b->o;
-    by_model_spec spec = {
-        .dtype = o->dtype, .training = b->work->training, .stochastic_rounding = o->by_chance, .seed = 1337};
+    by_model_spec spec = {.dtype = o->dtype,
+                          .training = b->work->training,
+                          .stochastic_rounding = o->gr_stochastic,
+                          .seed = 1337};
     const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
     const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;
     if (encoder)
@@ -93,7 +95,7 @@ static by_model *make_model(const bench *b)
     if (o->model_dir) {
         char *dir = cli_model_dir(o->model_dir);
         by_model *model = dir ? by_model_open(b->device, dir, &spec) : NULL;
-        by_free(dir);
+        base_free(dir);
         return model;
     }
     const char *usual = encoder || pair ? "base" : "124m";
@@ -111,10 +113,10 @@ by_status bench_open_model(bench *b)
     const bench_options *o = &b->o;
     b->model = make_model(b);
     if (!b->model)
-        return by_error_status();
+        return base_error_status();
     if (by_model_task(b->model) != BY_TASK_LM && !b->work->any_task)
-        return by_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
-                       by_model_class(b->model));
+        return base_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
+                         by_model_class(b->model));
     by_model_set_dropout(b->model, 0);
     if (bench_is_pair(b) && !o->model_dir) { /* as Marian's models have them */
         by_model_set_pad(b->model, by_model_vocab(b->model) - 1);
@@ -128,7 +130,7 @@ by_status bench_open_model(bench *b)
 static by_status pad_rows(bench *b)
 {
     const bench_options *o = &b->o;
-    b->mask = by_alloc_zero((size_t)o->batch * (size_t)o->seq, sizeof *b->mask);
+    b->mask = base_alloc_zero((size_t)o->batch * (size_t)o->seq, sizeof *b->mask);
     if (!b->mask)
         return BY_ERR_MEMORY;
     for (int r = 0; r < o->batch; r++) {
@@ -146,14 +148,14 @@ by_status bench_open_rows(bench *b)
     const bool pair = bench_is_pair(b);
     const size_t cells = (size_t)o->batch * (size_t)BY_MAX(o->seq, o->target), rows = (size_t)o->batch;
     if (cells > INT32_MAX)
-        return by_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", o->batch,
-                       BY_MAX(o->seq, o->target));
-    b->tokens = by_alloc_zero(cells, sizeof *b->tokens);
-    b->targets = by_alloc_zero(cells, sizeof *b->targets);
-    b->source = pair ? by_alloc_zero(cells, sizeof *b->source) : NULL;
-    b->seconds = by_alloc_zero((size_t)o->steps, sizeof *b->seconds);
-    b->rows = by_alloc_zero(rows, sizeof *b->rows);
-    b->lengths = by_alloc_zero(rows, sizeof *b->lengths);
+        return base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", o->batch,
+                         BY_MAX(o->seq, o->target));
+    b->tokens = base_alloc_zero(cells, sizeof *b->tokens);
+    b->targets = base_alloc_zero(cells, sizeof *b->targets);
+    b->source = pair ? base_alloc_zero(cells, sizeof *b->source) : NULL;
+    b->seconds = base_alloc_zero((size_t)o->steps, sizeof *b->seconds);
+    b->rows = base_alloc_zero(rows, sizeof *b->rows);
+    b->lengths = base_alloc_zero(rows, sizeof *b->lengths);
     if (!b->tokens || !b->targets || !b->seconds || !b->rows || !b->lengths || (pair && !b->source))
         return BY_ERR_MEMORY;
     for (size_t r = 0; r < rows; r++) {
@@ -170,12 +172,12 @@ void bench_release(bench *b)
     by_generator_free(b->generator);
     by_model_free(b->model);
     by_device_free(b->device);
-    by_free(b->tokens);
-    by_free(b->targets);
-    by_free(b->source);
-    by_free(b->mask);
-    by_free(b->pick);
-    by_free(b->rows);
-    by_free(b->lengths);
-    by_free(b->seconds);
+    base_free(b->tokens);
+    base_free(b->targets);
+    base_free(b->source);
+    base_free(b->mask);
+    base_free(b->pick);
+    base_free(b->rows);
+    base_free(b->lengths);
+    base_free(b->seconds);
 }

@@ -24,9 +24,9 @@ static by_weights *open_often(const char *path, double *seconds, int steps)
     by_weights *w = NULL;
     for (int i = 0; i < steps; i++) {
         by_weights_free(w);
-        double start = by_seconds();
+        double start = base_seconds();
         w = by_weights_open(path);
-        seconds[i] = by_seconds() - start;
+        seconds[i] = base_seconds() - start;
         if (!w)
             return NULL;
     }
@@ -35,10 +35,10 @@ static by_weights *open_often(const char *path, double *seconds, int steps)
 
 int bench_open_weights(const char *path, int steps)
 {
-    double *seconds = by_alloc_zero((size_t)steps, sizeof *seconds), before = resident();
+    double *seconds = base_alloc_zero((size_t)steps, sizeof *seconds), before = resident();
     by_weights *w = seconds ? open_often(path, seconds, steps) : NULL;
     if (!w) {
-        by_free(seconds);
+        base_free(seconds);
         return cli_fail(NULL);
     }
     const double after = resident(), median = bench_median(seconds, steps);
@@ -58,6 +58,6 @@ int bench_open_weights(const char *path, int steps)
     cJSON_AddNumberToObject(j, "rss_before_bytes", before);
     cJSON_AddNumberToObject(j, "rss_after_bytes", after);
     by_weights_free(w);
-    by_free(seconds);
+    base_free(seconds);
     return cli_print_json(j);
 }

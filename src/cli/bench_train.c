@@ -9,7 +9,7 @@ static by_status count_pairs(bench *b)
     const by_batch batch = bench_batch(b);
     b->tokens_per_step = (int64_t)b->o.batch * (b->o.seq + b->o.target);
     if (!by_trainer_program(b->trainer, &batch))
-        return by_error_status();
+        return base_error_status();
     b->flops_per_token = by_trainer_flops(b->trainer) / (double)b->tokens_per_step;
     return BY_OK;
 }
@@ -23,19 +23,19 @@ by_status bench_train_open(bench *b)
         by_trainer_new(b->model, &(by_trainer_spec){.recompute = b->o.recompute, .optimizer = adamw});
     b->flops_per_token = 3 * bench_forward_flops(b, b->o.seq);
     if (!b->trainer)
-        return by_error_status();
+        return base_error_status();
     return bench_is_pair(b) ? count_pairs(b) : BY_OK;
 }
 
 by_status bench_train_step(bench *b, double *seconds)
 {
     const by_batch batch = bench_batch(b);
-    double norm, begin = by_seconds();
+    double norm, begin = base_seconds();
     BY_TRY(by_trainer_backward(b->trainer, &batch, true, NULL));
     BY_TRY(by_trainer_update(b->trainer, 1e-4, NULL));
     BY_TRY(by_trainer_loss(b->trainer, &b->loss));
     BY_TRY(by_trainer_norm(b->trainer, &norm));
-    *seconds = by_seconds() - begin;
+    *seconds = base_seconds() - begin;
     return BY_OK;
 }
 
@@ -46,7 +46,7 @@ by_status bench_gemm_open(bench *b)
     const by_batch batch = bench_batch(b);
     by_program *p = by_trainer_program(b->trainer, &batch);
     if (!p)
-        return by_error_status();
+        return base_error_status();
     by_program_time(p, bench_on_node, b);
     return BY_OK;
 }
@@ -84,15 +84,15 @@ by_status bench_forward_open(bench *b)
     by_output(g, "result", io.logits ? io.logits : io.features);
     b->program = by_compile(g, &(by_compile_spec){0});
     b->flops_per_token = bench_forward_flops(b, b->o.seq);
-    return b->program ? BY_OK : by_error_status();
+    return b->program ? BY_OK : base_error_status();
 }
 
 by_status bench_forward_step(bench *b, double *seconds)
 {
-    double begin = by_seconds();
+    double begin = base_seconds();
     BY_TRY(by_write(b->program, b->input, b->tokens, (size_t)b->tokens_per_step * sizeof *b->tokens));
     BY_TRY(by_run(b->program));
     BY_TRY(by_device_wait(b->device));
-    *seconds = by_seconds() - begin;
+    *seconds = base_seconds() - begin;
     return BY_OK;
 }

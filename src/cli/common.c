@@ -8,9 +8,9 @@
 /* dir/name is there. A failed allocation counts as absent: opening the file next reports it. */
 static bool holds(const char *dir, const char *name)
 {
-    char *path = by_path_join(dir, name);
-    bool there = path && by_file_exists(path);
-    by_free(path);
+    char *path = base_path_join(dir, name);
+    bool there = path && base_file_exists(path);
+    base_free(path);
     return there;
 }
 
@@ -24,33 +24,33 @@ static bool is_hub_name(const char *path)
 
 void cli_fail_absent(const char *path)
 {
-    if (by_file_exists(path))
-        by_fail(BY_ERR_IO, "%s: a file, not a model directory", path);
+    if (base_file_exists(path))
+        base_fail(BY_ERR_IO, "%s: a file, not a model directory", path);
     else if (is_hub_name(path))
-        by_fail(BY_ERR_IO,
-                "%s: no such directory; a model of the Hugging Face hub must be fetched first: "
-                "git clone https://huggingface.co/%s (needs git-lfs)",
-                path, path);
+        base_fail(BY_ERR_IO,
+                  "%s: no such directory; a model of the Hugging Face hub must be fetched first: "
+                  "git clone https://huggingface.co/%s (needs git-lfs)",
+                  path, path);
     else
-        by_fail(BY_ERR_IO, "%s: no such directory", path);
+        base_fail(BY_ERR_IO, "%s: no such directory", path);
 }
 
 char *cli_model_dir(const char *path)
 {
     static const char *const inside[] = {"best", "last"};
     if (holds(path, "config.json"))
-        return by_strdup(path);
+        return base_strdup(path);
     for (int i = 0; i < BY_COUNT(inside); i++) {
-        char *dir = by_path_join(path, inside[i]);
+        char *dir = base_path_join(path, inside[i]);
         if (!dir || holds(dir, "config.json"))
             return dir;
-        by_free(dir);
+        base_free(dir);
     }
-    if (!by_dir_exists(path))
+    if (!base_dir_exists(path))
         cli_fail_absent(path);
     else
-        by_fail(BY_ERR_IO, "%s: neither a model directory (config.json) nor a run folder (best/ or last/)",
-                path);
+        base_fail(BY_ERR_IO, "%s: neither a model directory (config.json) nor a run folder (best/ or last/)",
+                  path);
     return NULL;
 }
 
@@ -61,7 +61,7 @@ by_tokenizer *cli_tokenizer(const char *path)
         return NULL;
     by_tokenizer *t =
         by_tokenizer_load(holds(dir, "tokenizer.json") || !holds(path, "tokenizer.json") ? dir : path);
-    by_free(dir);
+    base_free(dir);
     return t;
 }
 
@@ -78,7 +78,7 @@ static by_dtype stored_type(const char *dir)
     }
     const by_dtype type = largest ? largest->dtype : BY_F32;
     by_weights_free(w);
-    by_error_clear();
+    base_error_clear();
     return type;
 }
 

@@ -6,7 +6,7 @@
 #include "text/tokenizer.h"
 
 /* The model directory a user means: `path` itself when it holds config.json, otherwise the best or else the
- * last model of the run folder `path`. Heap string, by_free it; NULL with an error that says what was looked
+ * last model of the run folder `path`. Heap string, base_free it; NULL with an error that says what was looked
  * for. */
 char *cli_model_dir(const char *path);
 

@@ -39,15 +39,15 @@ static void put_devices(FILE *out)
     fputs("auto cpu cuda", out);
 }
 
-/* The work of by_work_find. */
+/* The work of by_example_kind_find. */
 static void put_tasks(FILE *out)
 {
     static const char *const names[] = {"classify", "regress", "tag", "answer",
                                         "choice",   "seq2seq", "mlm", "lm"};
-    by_work_kind kind;
+    by_example_kind kind;
     int shown = 0;
     for (int i = 0; i < BY_COUNT(names); i++)
-        if (by_work_find(names[i], &kind))
+        if (by_example_kind_find(names[i], &kind))
             fprintf(out, "%s%s", shown++ ? " " : "", names[i]);
 }
 

@@ -8,7 +8,7 @@
 #include "cli/report.h"
 #include "cli/progress.h"
 #include "cli/show.h"
-#include "data/parallel.h"
+#include "data/parallel_text.h"
 
 enum { TOGETHER = 512 }; /* texts written between two looks at the clock */
 
@@ -31,7 +31,7 @@ static by_status open_figures(cli_figures *f, const cli_texts_options *o)
     for (const char *c = o->metric; *c; c++)
         asked += *c == ',';
     if (count != asked)
-        return by_fail(BY_ERR_ARGUMENT, "--metric %s: there are bleu, chrf, rouge and exact", o->metric);
+        return base_fail(BY_ERR_ARGUMENT, "--metric %s: there are bleu, chrf, rouge and exact", o->metric);
     f->bleu = wants(o, "bleu") ? by_bleu_new(NULL) : NULL;
     f->chrf = wants(o, "chrf") ? by_chrf_new(NULL) : NULL;
     f->rouge = wants(o, "rouge") ? by_rouge_new(NULL) : NULL;
@@ -63,47 +63,48 @@ static by_status count_text(cli_figures *f, const char *text, const char *refere
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static by_status read_pairs(const cli_list *files, const cli_texts_options *o, by_pairs *out)
+static by_status read_pairs(const cli_list *files, const cli_texts_options *o, data_pairs *out)
 {
-    const bool table = by_parallel_is_table(files->items[0]);
+    const bool table = data_parallel_is_table(files->items[0]);
     if (files->count != (table ? 1 : 2))
-        return by_fail(BY_ERR_ARGUMENT,
-                       "give a file of sources and one of references, or one table with both "
-                       "(.tsv, .csv, .jsonl)");
-    const by_parallel_item item = {
+        return base_fail(BY_ERR_ARGUMENT,
+                         "give a file of sources and one of references, or one table with both "
+                         "(.tsv, .csv, .jsonl)");
+    const data_parallel_item item = {
         .source = files->items[0], .target = table ? NULL : files->items[1], .prefix = ""};
-    const by_parallel_spec spec = {
+    const data_parallel_spec spec = {
         .items = &item, .count = 1, .text = o->source_column, .label = o->target_column, .words = o->words};
-    BY_TRY(by_parallel_read(&spec, out));
-    return out->count ? BY_OK : by_fail(BY_ERR_FORMAT, "%s: there are no texts", files->items[0]);
+    BY_TRY(data_parallel_read(&spec, out));
+    return out->count ? BY_OK : base_fail(BY_ERR_FORMAT, "%s: there are no texts", files->items[0]);
 }
 
-static by_status put_prediction(by_writer *out, const char *source, const char *target, const by_rewriting *r)
+static by_status put_prediction(base_writer *out, const char *source, const char *target,
+                                const by_rewriting *r)
 {
-    by_buf line = {0};
-    by_buf_puts(&line, "{\"source\":");
-    by_json_quote(&line, source);
-    by_buf_puts(&line, ",\"reference\":");
-    by_json_quote(&line, target);
-    by_buf_puts(&line, ",\"text\":");
-    by_json_quote_bytes(&line, r->text, r->size);
-    by_buf_puts(&line, ",\"score\":");
-    by_json_put_number(&line, (double)r->score, 9);
-    by_buf_puts(&line, "}\n");
-    by_status s = line.failed ? by_fail(BY_ERR_MEMORY, "out of memory for a text") : BY_OK;
+    base_buf line = {0};
+    base_buf_puts(&line, "{\"source\":");
+    base_json_quote(&line, source);
+    base_buf_puts(&line, ",\"reference\":");
+    base_json_quote(&line, target);
+    base_buf_puts(&line, ",\"text\":");
+    base_json_quote_bytes(&line, r->text, r->size);
+    base_buf_puts(&line, ",\"score\":");
+    base_json_put_number(&line, (double)r->score, 9);
+    base_buf_puts(&line, "}\n");
+    by_status s = line.failed ? base_fail(BY_ERR_MEMORY, "out of memory for a text") : BY_OK;
     if (s == BY_OK)
-        s = by_writer_put(out, line.data, line.size);
-    by_buf_free(&line);
+        s = base_writer_put(out, line.data, line.size);
+    base_buf_free(&line);
     return s;
 }
 
-static by_status write_some(by_rewriter *r, const by_pairs *p, int first, int count, cli_figures *f,
-                            by_writer *out)
+static by_status write_some(by_rewriter *r, const data_pairs *p, int first, int count, cli_figures *f,
+                            base_writer *out)
 {
     by_rewriting *list;
-    double begin = by_seconds();
+    double begin = base_seconds();
     BY_TRY(by_rewriter_run(r, (const char *const *)p->sources + first, count, &list));
-    f->seconds += by_seconds() - begin;
+    f->seconds += base_seconds() - begin;
     by_status s = BY_OK;
     for (int i = 0; i < count && s == BY_OK; i++) {
         s = count_text(f, list[i].text, p->targets[first + i]);
@@ -114,24 +115,24 @@ static by_status write_some(by_rewriter *r, const by_pairs *p, int first, int co
     return s;
 }
 
-static by_status write_all(by_rewriter *r, const by_pairs *p, const cli_texts_options *o, cli_figures *f)
+static by_status write_all(by_rewriter *r, const data_pairs *p, const cli_texts_options *o, cli_figures *f)
 {
-    by_writer file = {0};
-    by_status s = o->predictions ? by_writer_open(&file, o->predictions) : BY_OK;
+    base_writer file = {0};
+    by_status s = o->predictions ? base_writer_open(&file, o->predictions) : BY_OK;
     const int count = o->limit ? BY_MIN(o->limit, p->count) : p->count;
     cli_progress bar = {.label = "eval", .total = count, .quiet = o->quiet};
     cli_progress_start(&bar);
     for (int i = 0; i < count && s == BY_OK; i += TOGETHER) {
         s = cli_interrupted()
-                ? by_fail(BY_ERR_CANCELLED, "interrupted")
+                ? base_fail(BY_ERR_CANCELLED, "interrupted")
                 : write_some(r, p, i, BY_MIN(TOGETHER, count - i), f, o->predictions ? &file : NULL);
         cli_progress_update(&bar, f->texts, "%.1f a second", (double)f->texts / f->seconds);
     }
     cli_progress_end(&bar);
     if (o->predictions && s == BY_OK)
-        s = by_writer_finish(&file);
+        s = base_writer_finish(&file);
     else if (o->predictions)
-        by_writer_abort(&file);
+        base_writer_abort(&file);
     return s;
 }
 
@@ -207,7 +208,7 @@ static by_rewriter *open_rewriter(by_model *m, const by_tokenizer *t, const cli_
 by_status cli_figures_make(by_model *m, const by_tokenizer *t, const char *dir, const cli_list *files,
                            const cli_texts_options *o, cli_figures *out)
 {
-    by_pairs pairs = {0};
+    data_pairs pairs = {0};
     by_rewrite_defaults defaults = {0};
     by_rewriter *r = NULL;
     *out = (cli_figures){0};
@@ -218,12 +219,12 @@ by_status cli_figures_make(by_model *m, const by_tokenizer *t, const char *dir, 
         s = o->plain ? by_rewrite_defaults_none(m, dir, &defaults)
                      : by_rewrite_defaults_load(m, dir, o->task, &defaults);
     if (s == BY_OK && !(r = open_rewriter(m, t, o, &defaults)))
-        s = by_error_status();
+        s = base_error_status();
     if (s == BY_OK)
         s = write_all(r, &pairs, o, out);
     by_rewriter_free(r);
     by_rewrite_defaults_free(&defaults);
-    by_pairs_free(&pairs);
+    data_pairs_free(&pairs);
     return s;
 }
 

@@ -14,19 +14,19 @@ enum { TEXT_WIDTH = 56, TOKEN_WIDTH = 16 };
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Tokens as a quoted text, or as ids; what cannot be shown is escaped. */
-static void put_text(by_buf *out, const by_tokenizer *t, const int32_t *tokens, int count)
+static void put_text(base_buf *out, const by_tokenizer *t, const int32_t *tokens, int count)
 {
-    by_buf text = {0};
+    base_buf text = {0};
     if (!t) {
         for (int i = 0; i < count; i++)
-            by_buf_printf(out, "%s%d", i ? " " : "", (int)tokens[i]);
+            base_buf_printf(out, "%s%d", i ? " " : "", (int)tokens[i]);
         return;
     }
-    if (by_tokenizer_decode_with(t, tokens, (size_t)count, &(by_decode_spec){.lossy = true}, &text) != BY_OK)
-        by_buf_free(&text);
-    by_buf_put(&text, "", 1);
-    by_json_quote(out, text.data ? text.data : "");
-    by_buf_free(&text);
+    if (tok_decode_with(t, tokens, (size_t)count, &(tok_decode_spec){.lossy = true}, &text) != BY_OK)
+        base_buf_free(&text);
+    base_buf_put(&text, "", 1);
+    base_json_quote(out, text.data ? text.data : "");
+    base_buf_free(&text);
 }
 
 /* Characters that a terminal shows. */
@@ -41,16 +41,16 @@ static int columns(const char *text)
 /* In `width` columns: the end of a text that is too long, and spaces behind one that is short if `fill`. */
 static void print_text(const by_tokenizer *t, const int32_t *tokens, int count, int width, bool fill)
 {
-    by_buf text = {0};
+    base_buf text = {0};
     put_text(&text, t, tokens, count);
-    by_buf_put(&text, "", 1);
+    base_buf_put(&text, "", 1);
     const char *at = text.data ? text.data : "";
     const int long_by = columns(at) - width;
     for (int skip = long_by + 2; long_by > 0 && *at && skip > 0; skip--) /* room for a quote and the dots */
         for (at++; ((unsigned char)*at & 0xc0) == 0x80; at++)
             ;
     printf("%s%s%*s", long_by > 0 ? "\"…" : "", at, fill && long_by < 0 ? -long_by : 0, "");
-    by_buf_free(&text);
+    base_buf_free(&text);
 }
 
 static const char *colour(const char *code)
@@ -149,11 +149,10 @@ static void print_beams(const by_tokenizer *t, const by_explanation *why)
 
 static void add_text(cJSON *o, const by_tokenizer *t, const int32_t *tokens, int count)
 {
-    by_buf text = {0};
-    if (t &&
-        by_tokenizer_decode_with(t, tokens, (size_t)count, &(by_decode_spec){.lossy = true}, &text) == BY_OK)
-        by_json_add_bytes(o, "text", text.data ? text.data : "", text.size);
-    by_buf_free(&text);
+    base_buf text = {0};
+    if (t && tok_decode_with(t, tokens, (size_t)count, &(tok_decode_spec){.lossy = true}, &text) == BY_OK)
+        base_json_add_bytes(o, "text", text.data ? text.data : "", text.size);
+    base_buf_free(&text);
 }
 
 static cJSON *candidate_json(const by_tokenizer *t, const by_candidate *c, bool beams)
@@ -224,7 +223,7 @@ static int print_json(const by_tokenizer *t, const by_explanation *why)
 by_status cli_explain(const by_tokenizer *t, const by_explanation *why, int name, bool json)
 {
     if (json)
-        return print_json(t, why) == CLI_OK ? BY_OK : by_fail(BY_ERR_IO, "stdout cannot be written");
+        return print_json(t, why) == CLI_OK ? BY_OK : base_fail(BY_ERR_IO, "stdout cannot be written");
     printf("%sstep %d%s", BOLD, why->step + 1, PLAIN);
     if (name >= 0)
         printf("  text %d", name + 1);
@@ -235,5 +234,5 @@ by_status cli_explain(const by_tokenizer *t, const by_explanation *why, int name
         print_beams(t, why);
     else
         print_sample(t, why);
-    return cli_flush() ? BY_OK : by_fail(BY_ERR_IO, "stdout cannot be written");
+    return cli_flush() ? BY_OK : base_fail(BY_ERR_IO, "stdout cannot be written");
 }

@@ -72,34 +72,34 @@ static void help_verbatim(FILE *out, const char *s, size_t n, int width)
 }
 
 /* "-n, --steps N", "    --[no-]shuffle". */
-static void format_option(by_buf *b, const cli_option *o)
+static void format_option(base_buf *b, const cli_option *o)
 {
     const char *value = cli_value_name(o);
     bool on = o->kind == CLI_FLAG && o->preset && !strcmp(o->preset, "yes");
     if (o->letter)
-        by_buf_printf(b, "-%c, ", o->letter);
+        base_buf_printf(b, "-%c, ", o->letter);
     else
-        by_buf_puts(b, "    ");
-    by_buf_printf(b, "--%s%s%s%s", on ? "[no-]" : "", o->name, value ? " " : "", value ? value : "");
+        base_buf_puts(b, "    ");
+    base_buf_printf(b, "--%s%s%s%s", on ? "[no-]" : "", o->name, value ? " " : "", value ? value : "");
 }
 
 /* The help line with what the table adds to it: choices that did not fit as value name, repetition, alias,
  * default. */
-static void format_detail(by_buf *b, const cli_option *o)
+static void format_detail(base_buf *b, const cli_option *o)
 {
-    by_buf_puts(b, o->help);
+    base_buf_puts(b, o->help);
     if (o->choices && strcmp(cli_value_name(o), o->choices) != 0) {
         const char *cursor = o->choices;
         cli_word w;
         for (bool first = true; cli_word_next(&cursor, '|', &w); first = false)
-            by_buf_printf(b, "%s%.*s", first ? ": " : ", ", w.length, w.text);
+            base_buf_printf(b, "%s%.*s", first ? ": " : ", ", w.length, w.text);
     }
     if (o->kind == CLI_LIST)
-        by_buf_puts(b, "; may be given several times");
+        base_buf_puts(b, "; may be given several times");
     if (o->alias)
-        by_buf_printf(b, "; also --%s", o->alias);
+        base_buf_printf(b, "; also --%s", o->alias);
     if (o->preset && *o->preset && o->kind != CLI_FLAG)
-        by_buf_printf(b, " (default: %s)", o->preset);
+        base_buf_printf(b, " (default: %s)", o->preset);
 }
 
 static void put_row(FILE *out, const char *left, const char *right, int column, int width)
@@ -116,13 +116,13 @@ static void put_row(FILE *out, const char *left, const char *right, int column, 
 
 static void put_option(FILE *out, const cli_option *o, int column, int width)
 {
-    by_buf left = {0}, right = {0};
+    base_buf left = {0}, right = {0};
     format_option(&left, o);
     format_detail(&right, o);
     if (left.data && right.data)
         put_row(out, left.data, right.data, column, width);
-    by_buf_free(&left);
-    by_buf_free(&right);
+    base_buf_free(&left);
+    base_buf_free(&right);
 }
 
 static const cli_option HELP_ROW = {
@@ -133,32 +133,32 @@ static int right_column(const cli_verb *verb, int width)
 {
     int widest = INDENT + 12;
     for (int i = 0; i < verb->option_count; i++) {
-        by_buf b = {0};
+        base_buf b = {0};
         format_option(&b, &verb->options[i]);
         int w = INDENT + columns_of(b.data ? b.data : "", b.size) + GAP;
         if (w <= BY_MIN(COLUMN_MAX, width / 2))
             widest = BY_MAX(widest, w);
-        by_buf_free(&b);
+        base_buf_free(&b);
     }
     return widest;
 }
 
 /* What follows "banyan VERB" on the usage line. */
-static void format_usage(by_buf *b, const cli_verb *verb)
+static void format_usage(base_buf *b, const cli_verb *verb)
 {
     if (verb->usage)
-        by_buf_puts(b, verb->usage);
+        base_buf_puts(b, verb->usage);
     else
-        by_buf_printf(b, "[options]%s%s", verb->args ? " " : "", verb->args ? verb->args : "");
+        base_buf_printf(b, "[options]%s%s", verb->args ? " " : "", verb->args ? verb->args : "");
 }
 
 static void put_usage(FILE *out, const cli_verb *verb, int width)
 {
-    by_buf usage = {0};
+    base_buf usage = {0};
     format_usage(&usage, verb);
     int column = fprintf(out, "usage: banyan %s ", verb->name);
     put_wrapped(out, usage.data ? usage.data : "", usage.size, column, column, width);
-    by_buf_free(&usage);
+    base_buf_free(&usage);
 }
 
 static void put_indented(FILE *out, const char *text)
@@ -286,7 +286,7 @@ static void man_sentence(FILE *out, const char *s)
 
 static void man_option(FILE *out, const cli_option *o)
 {
-    by_buf detail = {0};
+    base_buf detail = {0};
     const char *value = cli_value_name(o);
     fputs(".TP\n", out);
     if (o->letter)
@@ -305,7 +305,7 @@ static void man_option(FILE *out, const cli_option *o)
     format_detail(&detail, o);
     put_roff_string(out, detail.data ? detail.data : o->help);
     fputc('\n', out);
-    by_buf_free(&detail);
+    base_buf_free(&detail);
 }
 
 static void man_title(FILE *out, const char *verb, const char *summary)
@@ -333,7 +333,7 @@ static void man_exit_status(FILE *out)
 
 void cli_man_write(FILE *out, const cli_verb *verb)
 {
-    by_buf usage = {0};
+    base_buf usage = {0};
     man_title(out, verb->name, verb->summary);
     format_usage(&usage, verb);
     fputs(".B banyan ", out);
@@ -362,7 +362,7 @@ void cli_man_write(FILE *out, const cli_verb *verb)
     }
     man_exit_status(out);
     fputs(".SH SEE ALSO\n.BR banyan (1)\n", out);
-    by_buf_free(&usage);
+    base_buf_free(&usage);
 }
 
 void cli_man_overview_write(FILE *out, const cli_verb *const *verbs, int count)

@@ -6,14 +6,14 @@
 #include "base/file.h"
 #include "cli/inspect.h"
 #include "cli/report.h"
-#include "cli/words.h"
+#include "cli/format.h"
 #include "base/json.h"
 #include "io/weights.h"
 #include "text/tokenizer.h"
 
 /* ---- the files of a directory ---------------------------------------------------------------- */
 
-static int by_name_order(const struct dirent **a, const struct dirent **b)
+static int cli_name_order(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -21,13 +21,13 @@ static int by_name_order(const struct dirent **a, const struct dirent **b)
 void cli_each_file(const char *dir, void (*fn)(void *user, const char *name, size_t bytes), void *user)
 {
     struct dirent **list = NULL;
-    int n = scandir(dir, &list, NULL, by_name_order);
+    int n = scandir(dir, &list, NULL, cli_name_order);
     for (int i = 0; i < n; i++) {
         struct stat st;
-        char *path = by_path_join(dir, list[i]->d_name);
+        char *path = base_path_join(dir, list[i]->d_name);
         if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
             fn(user, list[i]->d_name, (size_t)st.st_size);
-        by_free(path);
+        base_free(path);
         free(list[i]);
     }
     free(list);
@@ -79,11 +79,11 @@ static void print_weights(const by_weights *w)
     totals t = count(w);
     for (int i = 0; i < by_weights_count(w); i++) {
         const by_weight *e = by_weights_at(w, i);
-        printf("%-56s %-7s %-24s %11s%s\n", by_show(e->name).text, by_dtype_name(e->dtype),
+        printf("%-56s %-7s %-24s %11s%s\n", io_show(e->name).text, by_dtype_name(e->dtype),
                cli_shape_text(e->rank, e->dim).s, cli_bytes_text(e->bytes).s, e->stride ? "  strided" : "");
     }
     for (int i = 0; by_weights_metadata_at(w, i, &key, &value); i++)
-        printf("metadata %s: %s\n", by_show(key).text, by_show(value).text);
+        printf("metadata %s: %s\n", io_show(key).text, io_show(value).text);
     printf("%d tensors, %s elements, %s (", by_weights_count(w), cli_count_text(t.elements).s,
            cli_bytes_text(t.bytes).s);
     bool first = true;
@@ -128,9 +128,9 @@ static void add_weights(cJSON *j, const by_weights *w)
 
 static bool holds(const char *dir, const char *name)
 {
-    char *path = by_path_join(dir, name);
-    bool there = path && by_file_exists(path);
-    by_free(path);
+    char *path = base_path_join(dir, name);
+    bool there = path && base_file_exists(path);
+    base_free(path);
     return there;
 }
 
@@ -164,9 +164,9 @@ static by_tokenizer *tokenizer_of(const char *path, bool *is_one)
         return by_tokenizer_load(path);
     for (int i = 0; i < BY_COUNT(parts); i++)
         if (strcmp(name, parts[i]) == 0) {
-            char *dir = name == path ? by_strdup(".") : by_sprintf("%.*s", (int)(name - path), path);
+            char *dir = name == path ? base_strdup(".") : base_sprintf("%.*s", (int)(name - path), path);
             by_tokenizer *t = dir ? by_tokenizer_load(dir) : NULL;
-            by_free(dir);
+            base_free(dir);
             return t;
         }
     *is_one = false;
@@ -175,7 +175,7 @@ static by_tokenizer *tokenizer_of(const char *path, bool *is_one)
 
 static void print_tokenizer(const by_tokenizer *t)
 {
-    printf("tokenizer: %s, %s tokens", by_tokenizer_kind(t), cli_count_text(by_tokenizer_vocab_size(t)).s);
+    printf("tokenizer: %s, %s tokens", tok_kind(t), cli_count_text(by_tokenizer_vocab_size(t)).s);
     if (by_tokenizer_target_vocab_size(t))
         printf(" for the source and %s for the target", cli_count_text(by_tokenizer_target_vocab_size(t)).s);
     if (by_tokenizer_eos(t) >= 0)
@@ -186,7 +186,7 @@ static void print_tokenizer(const by_tokenizer *t)
 static cJSON *tokenizer_json(const by_tokenizer *t)
 {
     cJSON *j = cJSON_CreateObject();
-    cJSON_AddStringToObject(j, "kind", by_tokenizer_kind(t));
+    cJSON_AddStringToObject(j, "kind", tok_kind(t));
     cJSON_AddNumberToObject(j, "vocab", by_tokenizer_vocab_size(t));
     if (by_tokenizer_target_vocab_size(t))
         cJSON_AddNumberToObject(j, "target_vocab", by_tokenizer_target_vocab_size(t));
@@ -200,14 +200,14 @@ static cJSON *tokenizer_json(const by_tokenizer *t)
 static by_status print_tokens(const by_tokenizer *t)
 {
     for (int32_t id = 0; id < by_tokenizer_vocab_size(t); id++) {
-        by_buf text = {0}, quoted = {0};
-        by_status s = by_tokenizer_decode_with(t, &id, 1, &(by_decode_spec){.source = true}, &text);
+        base_buf text = {0}, quoted = {0};
+        by_status s = tok_decode_with(t, &id, 1, &(tok_decode_spec){.source = true}, &text);
         if (s == BY_OK) {
-            by_json_quote(&quoted, text.data ? text.data : "");
+            base_json_quote(&quoted, text.data ? text.data : "");
             printf("%d\t%s\n", (int)id, quoted.data ? quoted.data : "");
         }
-        by_buf_free(&text);
-        by_buf_free(&quoted);
+        base_buf_free(&text);
+        base_buf_free(&quoted);
         BY_TRY(s);
     }
     return BY_OK;
@@ -257,7 +257,7 @@ int cli_inspect_file(const char *path, const inspect_options *o)
 {
     bool is_tokenizer;
     int code = CLI_OK;
-    by_error_clear();
+    base_error_clear();
     by_tokenizer *t = tokenizer_of(path, &is_tokenizer);
     by_weights *w = is_tokenizer ? NULL : by_weights_open(path);
     if (t) {
@@ -287,10 +287,11 @@ int cli_inspect_folder(const char *dir, const inspect_options *o)
 {
     bool weights = has_weights(dir);
     if (!weights && !has_tokenizer(dir)) {
-        by_fail(BY_ERR_IO,
-                "%s: neither a model directory (config.json) nor a run folder (best/ or last/), and without "
-                "weights or a tokenizer",
-                dir);
+        base_fail(
+            BY_ERR_IO,
+            "%s: neither a model directory (config.json) nor a run folder (best/ or last/), and without "
+            "weights or a tokenizer",
+            dir);
         return cli_fail(NULL);
     }
     by_weights *w = weights ? by_weights_open(dir) : NULL;

@@ -7,9 +7,9 @@
 #include "cli/common.h"
 #include "banyan/pass.h"
 #include "cli/inspect.h"
-#include "cli/paper.h"
+#include "graph/null_device.h"
 #include "cli/report.h"
-#include "cli/words.h"
+#include "cli/format.h"
 #include "graph/graph.h"
 #include "io/weights.h"
 #include "nn/nn.h"
@@ -51,7 +51,7 @@ static by_status find_stored(inspection *in)
     by_weights *file = by_weights_open(in->dir);
     size_t bytes[BY_DTYPE_COUNT] = {0};
     if (!file)
-        return by_error_status();
+        return base_error_status();
     for (int i = 0; i < by_weights_count(file); i++)
         bytes[by_weights_at(file, i)->dtype] += by_weights_at(file, i)->bytes;
     by_weights_free(file);
@@ -64,30 +64,30 @@ static by_status find_stored(inspection *in)
 /* "family:preset" */
 static by_status open_preset(inspection *in, const char *colon)
 {
-    char *family = by_sprintf("%.*s", (int)(colon - in->what), in->what);
+    char *family = base_sprintf("%.*s", (int)(colon - in->what), in->what);
     if (!family)
         return BY_ERR_MEMORY;
     in->model = by_model_new(&in->device, family, &(by_model_shape){.preset = colon + 1, .dropout = -1},
                              &(by_model_spec){.dtype = in->o.dtype, .training = true, .blank = true});
-    by_free(family);
-    return in->model ? BY_OK : by_error_status();
+    base_free(family);
+    return in->model ? BY_OK : base_error_status();
 }
 
 static by_status open_model(inspection *in)
 {
     const char *colon = strchr(in->what, ':');
-    in->device.backend = &cli_paper;
-    if (colon && !by_dir_exists(in->what))
+    in->device.backend = &gr_null_backend;
+    if (colon && !base_dir_exists(in->what))
         return open_preset(in, colon);
     in->dir = cli_model_dir(in->what);
     if (!in->dir)
-        return by_error_status();
+        return base_error_status();
     BY_TRY(find_stored(in));
     if (!in->o.dtype_given)
         in->o.dtype = in->stored;
     in->model = by_model_open(&in->device, in->dir,
                               &(by_model_spec){.dtype = in->o.dtype, .training = true, .exact = true});
-    return in->model ? BY_OK : by_error_status();
+    return in->model ? BY_OK : base_error_status();
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -179,10 +179,10 @@ static by_status make_plan(inspection *in, mode m)
     plan *r = &in->plans[m];
     by_params *params = by_model_params(in->model);
     size_t n = (size_t)by_params_elements(params), size = by_dtype_size(in->o.dtype);
-    size_t acc = by_dtype_size(by_acc_type(in->o.dtype)), unused;
+    size_t acc = by_dtype_size(gr_acc_type(in->o.dtype)), unused;
     by_program *p = compile(in, m, false, &r->cache);
     if (!p)
-        return by_error_status();
+        return base_error_status();
     r->there = true;
     r->weights = n * size;
     r->activations = by_program_bytes(p);
@@ -194,7 +194,7 @@ static by_status make_plan(inspection *in, mode m)
     r->optimizer = n * acc * (size < 4 ? 3 : 2); /* two moments, and masters of 16-bit weights */
     p = compile(in, m, true, &unused);
     if (!p)
-        return by_error_status();
+        return base_error_status();
     r->recompute = by_program_bytes(p);
     r->recompute_flops = by_program_flops(p) / in->o.batch / in->o.seq;
     by_program_free(p);
@@ -207,8 +207,8 @@ static by_status make_plans(inspection *in)
         bool wanted = !in->o.mode || strcmp(in->o.mode, mode_names[m]) == 0;
         const bool can = m == DECODE ? decodes(in->model) : m != TRAIN || trains(in->model);
         if (in->o.mode && wanted && !can)
-            return by_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(in->model),
-                           m == DECODE ? "does not decode" : "has no head to train");
+            return base_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(in->model),
+                             m == DECODE ? "does not decode" : "has no head to train");
         if (wanted && can)
             BY_TRY(make_plan(in, m));
     }
@@ -225,7 +225,7 @@ static by_status print_graph(const inspection *in)
     char *text = p ? by_program_text(p, strcmp(in->o.graph, "dot") == 0) : NULL;
     by_program_free(p);
     if (!text)
-        return by_error_status();
+        return base_error_status();
     fputs(text, stdout);
     by_string_free(text);
     return BY_OK;
@@ -236,19 +236,19 @@ static by_status print_graph(const inspection *in)
 /* "transformer.h.3.attn.c_attn.weight" -> "transformer.h.*.attn.c_attn". Heap string. */
 static char *group_name(const char *name)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     const char *end = strrchr(name, '.');
     for (const char *at = name; end && at < end;) {
         size_t n = strcspn(at, ".");
         bool number = n > 0 && strspn(at, "0123456789") == n;
-        by_buf_printf(&b, "%s%.*s", at == name ? "" : ".", number ? 1 : (int)n, number ? "*" : at);
+        base_buf_printf(&b, "%s%.*s", at == name ? "" : ".", number ? 1 : (int)n, number ? "*" : at);
         at += n + 1;
     }
     if (!end)
-        by_buf_puts(&b, name);
+        base_buf_puts(&b, name);
     if (b.failed) {
-        by_buf_free(&b);
-        by_fail(BY_ERR_MEMORY, "out of memory");
+        base_buf_free(&b);
+        base_fail(BY_ERR_MEMORY, "out of memory");
     }
     return b.data;
 }
@@ -256,20 +256,20 @@ static char *group_name(const char *name)
 static by_status make_groups(inspection *in)
 {
     const by_params *p = by_model_params(in->model);
-    in->groups = by_alloc_zero((size_t)by_params_count(p) + 1, sizeof *in->groups);
+    in->groups = base_alloc_zero((size_t)by_params_count(p) + 1, sizeof *in->groups);
     if (!in->groups)
         return BY_ERR_MEMORY;
     for (int i = 0; i < by_params_count(p); i++) {
         char *name = group_name(by_params_name(p, i));
         if (!name)
-            return by_error_status();
+            return base_error_status();
         int k = 0;
         while (k < in->n_groups && strcmp(in->groups[k].name, name) != 0)
             k++;
         if (k == in->n_groups)
             in->groups[in->n_groups++].name = name;
         else
-            by_free(name);
+            base_free(name);
         int64_t n = 1;
         for (int d = 0; d < by_params_rank(p, i); d++)
             n *= by_params_shape(p, i)[d];
@@ -424,7 +424,7 @@ static by_status inspect(inspection *in)
     if (!in->o.seq_given)
         in->o.seq = context;
     if (in->o.seq > context)
-        return by_fail(BY_ERR_ARGUMENT, "--seq %d: the model's context is %d", in->o.seq, context);
+        return base_fail(BY_ERR_ARGUMENT, "--seq %d: the model's context is %d", in->o.seq, context);
     if (in->o.graph)
         return print_graph(in);
     BY_TRY(make_groups(in));
@@ -434,18 +434,18 @@ static by_status inspect(inspection *in)
 static void close_inspection(inspection *in)
 {
     for (int i = 0; i < in->n_groups; i++)
-        by_free(in->groups[i].name);
-    by_free(in->groups);
+        base_free(in->groups[i].name);
+    base_free(in->groups);
     by_model_free(in->model);
-    by_free(in->dir);
+    base_free(in->dir);
 }
 
 /* The model cannot be built here, but its files can be shown. */
 static int show_folder(inspection *in)
 {
-    char *why = by_strdup(by_error_message());
+    char *why = base_strdup(by_error_message());
     cli_note("%s", why ? why : "");
-    by_free(why);
+    base_free(why);
     return cli_inspect_folder(in->dir, &in->o);
 }
 

@@ -68,7 +68,7 @@ static inline double cli_or_none(double x)
      .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "                \
              "--stochastic-rounding)"},                                                                       \
     {CLI_AT(type, bf16), .name = "bf16", .help = "the same as --dtype bf16"},                                 \
-    {CLI_AT(type, by_chance), .name = "stochastic-rounding",                                                  \
+    {CLI_AT(type, gr_stochastic), .name = "stochastic-rounding",                                                  \
      .help = "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or "     \
              "down by chance, right in the mean, a little noisier"},                                          \
     {CLI_AT(type, recompute), .name = "recompute", .alias = "gradient-checkpointing",                         \

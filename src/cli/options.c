@@ -122,7 +122,7 @@ static int choice_index(const char *choices, const char *text)
 /* Fail with the choices spelled out; `what` is "--device" or the verb's argument. */
 static by_status choice_fail(const char *what, const char *choices, const char *text)
 {
-    by_buf list = {0}, near = {0};
+    base_buf list = {0}, near = {0};
     const char *cursor = choices;
     cli_word w;
     int best = INT_MAX;
@@ -133,15 +133,15 @@ static by_status choice_fail(const char *what, const char *choices, const char *
         cli_suggest(&s, name);
         if (s.best && s.distance < best) {
             best = s.distance;
-            by_buf_free(&near);
-            by_buf_printf(&near, "; did you mean %s?", name);
+            base_buf_free(&near);
+            base_buf_printf(&near, "; did you mean %s?", name);
         }
-        by_buf_printf(&list, "%s%s", list.size ? ", " : "", name);
+        base_buf_printf(&list, "%s%s", list.size ? ", " : "", name);
     }
-    by_status status = by_fail(BY_ERR_ARGUMENT, "%s must be one of %s, got '%s'%s", what,
-                               list.data ? list.data : choices, text, near.data ? near.data : "");
-    by_buf_free(&list);
-    by_buf_free(&near);
+    by_status status = base_fail(BY_ERR_ARGUMENT, "%s must be one of %s, got '%s'%s", what,
+                                 list.data ? list.data : choices, text, near.data ? near.data : "");
+    base_buf_free(&list);
+    base_buf_free(&near);
     return status;
 }
 
@@ -210,25 +210,25 @@ static by_status check_range(const cli_option *o, double value, const char *text
     if (!o->ranged || (value >= o->min && value <= o->max))
         return BY_OK;
     if (o->max == HUGE_VAL)
-        return by_fail(BY_ERR_ARGUMENT, "--%s must be at least %.15g, got %s", o->name, o->min, text);
-    return by_fail(BY_ERR_ARGUMENT, "--%s must be between %.15g and %.15g, got %s", o->name, o->min, o->max,
-                   text);
+        return base_fail(BY_ERR_ARGUMENT, "--%s must be at least %.15g, got %s", o->name, o->min, text);
+    return base_fail(BY_ERR_ARGUMENT, "--%s must be between %.15g and %.15g, got %s", o->name, o->min, o->max,
+                     text);
 }
 
 static by_status store_integer(const cli_option *o, void *at, const char *text)
 {
     int64_t value;
     if (!parse_integer(text, o->suffix, o->bytes, &value))
-        return by_fail(BY_ERR_ARGUMENT, "--%s must be a whole number%s, got '%s'", o->name,
-                       o->bytes    ? " of bytes such as 500MB, 5GB or 2GiB"
-                       : o->suffix ? " such as 5000, 64k or 1M"
-                                   : "",
-                       text);
+        return base_fail(BY_ERR_ARGUMENT, "--%s must be a whole number%s, got '%s'", o->name,
+                         o->bytes    ? " of bytes such as 500MB, 5GB or 2GiB"
+                         : o->suffix ? " such as 5000, 64k or 1M"
+                                     : "",
+                         text);
     BY_TRY(check_range(o, (double)value, text));
     if (o->kind == CLI_INT64)
         *(int64_t *)at = value;
     else if (value < INT_MIN || value > INT_MAX)
-        return by_fail(BY_ERR_ARGUMENT, "--%s is out of range: %s", o->name, text);
+        return base_fail(BY_ERR_ARGUMENT, "--%s is out of range: %s", o->name, text);
     else
         *(int *)at = (int)value;
     return BY_OK;
@@ -237,7 +237,7 @@ static by_status store_integer(const cli_option *o, void *at, const char *text)
 /* `room` is how many items a list may need in all: the array is allocated once. */
 static by_status store_item(cli_list *list, const char *text, int room)
 {
-    if (!list->items && !(list->items = by_alloc_zero((size_t)room + 1, sizeof *list->items)))
+    if (!list->items && !(list->items = base_alloc_zero((size_t)room + 1, sizeof *list->items)))
         return BY_ERR_MEMORY;
     list->items[list->count++] = text;
     return BY_OK;
@@ -260,14 +260,15 @@ static by_status store(const cli_option *o, void *options, const char *text, int
     switch (o->kind) {
     case CLI_FLAG:
         if (!parse_bool(text, at))
-            return by_fail(BY_ERR_ARGUMENT, "--%s is a switch: it takes yes or no, not '%s'", o->name, text);
+            return base_fail(BY_ERR_ARGUMENT, "--%s is a switch: it takes yes or no, not '%s'", o->name,
+                             text);
         return BY_OK;
     case CLI_INT:
     case CLI_INT64:
         return store_integer(o, at, text);
     case CLI_DOUBLE:
         if (!parse_double(text, at))
-            return by_fail(BY_ERR_ARGUMENT, "--%s must be a number, got '%s'", o->name, text);
+            return base_fail(BY_ERR_ARGUMENT, "--%s must be a number, got '%s'", o->name, text);
         return check_range(o, *(double *)at, text);
     case CLI_STRING:
         *(const char **)at = text;
@@ -277,7 +278,7 @@ static by_status store(const cli_option *o, void *options, const char *text, int
     case CLI_ENUM:
         break; /* only with choices */
     }
-    return by_fail(BY_ERR_UNSUPPORTED, "--%s has no kind", o->name);
+    return base_fail(BY_ERR_UNSUPPORTED, "--%s has no kind", o->name);
 }
 
 /* ---- the table itself ------------------------------------------------------------------------ */
@@ -292,17 +293,17 @@ static bool rows_clash(const cli_option *a, const cli_option *b)
 by_status cli_verb_check(const cli_verb *verb)
 {
     if (verb->option_count > CLI_MAX_OPTIONS)
-        return by_fail(BY_ERR_UNSUPPORTED, "table: more than %d options", CLI_MAX_OPTIONS);
+        return base_fail(BY_ERR_UNSUPPORTED, "table: more than %d options", CLI_MAX_OPTIONS);
     for (int i = 0; i < verb->option_count; i++) {
         const cli_option *o = &verb->options[i];
         if (!o->name || !o->help || !o->kind || (o->kind == CLI_ENUM && !o->choices))
-            return by_fail(BY_ERR_UNSUPPORTED, "table: row %d is incomplete", i);
+            return base_fail(BY_ERR_UNSUPPORTED, "table: row %d is incomplete", i);
         if (o->letter == 'h' || !strcmp(o->name, "help"))
-            return by_fail(BY_ERR_UNSUPPORTED, "table: --%s takes the place of --help", o->name);
+            return base_fail(BY_ERR_UNSUPPORTED, "table: --%s takes the place of --help", o->name);
         for (int j = 0; j < i; j++)
             if (rows_clash(o, &verb->options[j]))
-                return by_fail(BY_ERR_UNSUPPORTED, "table: --%s and --%s share a name", verb->options[j].name,
-                               o->name);
+                return base_fail(BY_ERR_UNSUPPORTED, "table: --%s and --%s share a name",
+                                 verb->options[j].name, o->name);
         union {
             int64_t integer;
             double real;
@@ -311,7 +312,7 @@ by_status cli_verb_check(const cli_verb *verb)
         cli_option alone = *o;
         alone.offset = 0;
         if (o->preset && o->kind != CLI_LIST && store(&alone, &scratch, o->preset, 0) != BY_OK)
-            return by_fail(BY_ERR_UNSUPPORTED, "table: default of --%s: %s", o->name, by_error_message());
+            return base_fail(BY_ERR_UNSUPPORTED, "table: default of --%s: %s", o->name, by_error_message());
     }
     return BY_OK;
 }
@@ -393,11 +394,12 @@ static by_status unknown_option(const cli_verb *verb, const char *typed)
     }
     int shown = (int)strcspn(typed, "=");
     if (negated && bare.best && (!whole.best || bare.distance < whole.distance))
-        return by_fail(BY_ERR_ARGUMENT, "unknown option %.*s; did you mean --no-%s?", shown, typed,
-                       bare.best);
+        return base_fail(BY_ERR_ARGUMENT, "unknown option %.*s; did you mean --no-%s?", shown, typed,
+                         bare.best);
     if (whole.best)
-        return by_fail(BY_ERR_ARGUMENT, "unknown option %.*s; did you mean --%s?", shown, typed, whole.best);
-    return by_fail(BY_ERR_ARGUMENT, "unknown option %.*s (see banyan %s --help)", shown, typed, verb->name);
+        return base_fail(BY_ERR_ARGUMENT, "unknown option %.*s; did you mean --%s?", shown, typed,
+                         whole.best);
+    return base_fail(BY_ERR_ARGUMENT, "unknown option %.*s (see banyan %s --help)", shown, typed, verb->name);
 }
 
 /* An argument that is certainly an option of this verb, and so not the value of the option before it. */
@@ -424,12 +426,12 @@ static by_status take(parser *p, const cli_option *o, const char *value)
 static by_status take_next(parser *p, const cli_option *o, const char *shown)
 {
     if (p->next >= p->argc)
-        return by_fail(BY_ERR_ARGUMENT, "%s needs a value (%s)", shown, cli_value_name(o));
+        return base_fail(BY_ERR_ARGUMENT, "%s needs a value (%s)", shown, cli_value_name(o));
     const char *value = p->argv[p->next++];
     if (looks_like_option(p->verb, value))
-        return by_fail(BY_ERR_ARGUMENT,
-                       "%s needs a value (%s), but %s follows; write --%s=%s if that is meant", shown,
-                       cli_value_name(o), value, o->name, value);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s needs a value (%s), but %s follows; write --%s=%s if that is meant", shown,
+                         cli_value_name(o), value, o->name, value);
     BY_TRY(take(p, o, value));
     /* Of a verb without arguments of its own, words behind a list belong to it. */
     while (o->kind == CLI_LIST && !p->verb->args && p->next < p->argc && p->argv[p->next][0] != '-')
@@ -451,7 +453,7 @@ static by_status parse_long(parser *p, const char *arg)
         return BY_OK;
     }
     if (negated && value)
-        return by_fail(BY_ERR_ARGUMENT, "%.*s takes no value", (int)n + 2, arg);
+        return base_fail(BY_ERR_ARGUMENT, "%.*s takes no value", (int)n + 2, arg);
     if (negated)
         return take(p, negated, "no");
     if (!o)
@@ -489,8 +491,8 @@ static by_status check_positionals(const cli_verb *verb, const cli_args *args)
     bool more = false;
     for (; cli_word_next(&cursor, ' ', &w); i++) {
         if (i >= args->count && !w.optional)
-            return by_fail(BY_ERR_ARGUMENT, "missing %.*s (see banyan %s --help)", w.length, w.text,
-                           verb->name);
+            return base_fail(BY_ERR_ARGUMENT, "missing %.*s (see banyan %s --help)", w.length, w.text,
+                             verb->name);
         more = more || w.repeated;
         if (i >= args->count || !memchr(w.text, '|', (size_t)w.length))
             continue;
@@ -500,8 +502,8 @@ static by_status check_positionals(const cli_verb *verb, const cli_args *args)
             return choice_fail("the argument", choices, args->items[i]);
     }
     if (args->count > i && !more)
-        return by_fail(BY_ERR_ARGUMENT, "unexpected argument '%s' (see banyan %s --help)", args->items[i],
-                       verb->name);
+        return base_fail(BY_ERR_ARGUMENT, "unexpected argument '%s' (see banyan %s --help)", args->items[i],
+                         verb->name);
     return BY_OK;
 }
 
@@ -572,7 +574,7 @@ by_status cli_options_add(cli_args *args, char *text)
             value = next_word(&text);
         }
         if (!o || !value)
-            return by_fail(BY_ERR_UNSUPPORTED, "the recipe's option %s is not known here", word);
+            return base_fail(BY_ERR_UNSUPPORTED, "the recipe's option %s is not known here", word);
         const int row = (int)(o - args->verb->options);
         if (given[row])
             continue;
@@ -589,7 +591,7 @@ void cli_args_free(cli_args *args)
         if (o->kind != CLI_LIST)
             continue;
         cli_list *list = (void *)((char *)args->options + o->offset);
-        by_free(list->items);
+        base_free(list->items);
         *list = (cli_list){0};
     }
     *args = (cli_args){0};

@@ -101,7 +101,7 @@ static void format_bar(char *out, int width, double fraction)
 static void format_counts(const cli_progress *p, int64_t done, char count[64], char times[96])
 {
     char elapsed[32], left[32];
-    double spent = by_seconds() - p->started;
+    double spent = base_seconds() - p->started;
     int64_t ran = done - p->first, ahead = p->total - done;
     cli_format_duration(elapsed, sizeof elapsed, spent);
     snprintf(count, 64, p->total > 0 ? "%lld/%lld" : "%lld", (long long)done, (long long)p->total);
@@ -169,7 +169,7 @@ static void print_line(cli_progress *p, int64_t done, const char *text)
 /* Whether an update is due. On a terminal by time alone; else by steps, by time, or by both. */
 static bool is_due(const cli_progress *p, int64_t done)
 {
-    double since = by_seconds() - p->shown_at;
+    double since = base_seconds() - p->shown_at;
     if (p->terminal)
         return since >= REDRAW_SECONDS || (p->total > 0 && done >= p->total);
     if (p->total > 0 && done >= p->total && done != p->shown)
@@ -188,7 +188,7 @@ void cli_progress_start(cli_progress *p)
     if (p->every_steps <= 0 && p->every_seconds <= 0)
         p->every_seconds = PLAIN_SECONDS;
     p->terminal = cli_is_terminal(p->fd);
-    p->started = by_seconds();
+    p->started = base_seconds();
     p->shown_at =
         p->terminal ? 0 : p->started; /* a line at once on a terminal, elsewhere when the time comes */
     p->shown = p->first;
@@ -211,7 +211,7 @@ void cli_progress_update(cli_progress *p, int64_t done, const char *fmt, ...)
     else
         print_line(p, done, text);
     p->shown = done;
-    p->shown_at = by_seconds();
+    p->shown_at = base_seconds();
 }
 
 static void clear(cli_progress *p)

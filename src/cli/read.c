@@ -17,8 +17,8 @@ enum { TOGETHER = 4096 }; /* lines taken at a time */
 static void forget(cli_texts *t)
 {
     for (int i = 0; i < t->count; i++) {
-        by_free(t->texts[i]);
-        by_free(t->seconds[i]);
+        base_free(t->texts[i]);
+        base_free(t->seconds[i]);
     }
     t->before += t->count;
     t->count = 0;
@@ -27,8 +27,8 @@ static void forget(cli_texts *t)
 void cli_texts_free(cli_texts *t)
 {
     forget(t);
-    by_free(t->texts);
-    by_free(t->seconds);
+    base_free(t->texts);
+    base_free(t->seconds);
     if (t->file && t->file != stdin)
         fclose(t->file);
     *t = (cli_texts){0};
@@ -37,11 +37,11 @@ void cli_texts_free(cli_texts *t)
 static by_status add(cli_texts *t, const char *line)
 {
     const char *tab = t->pairs ? strchr(line, '\t') : NULL;
-    char *text = tab ? by_sprintf("%.*s", (int)(tab - line), line) : by_strdup(line);
-    char *second = tab ? by_strdup(tab + 1) : NULL;
+    char *text = tab ? base_sprintf("%.*s", (int)(tab - line), line) : base_strdup(line);
+    char *second = tab ? base_strdup(tab + 1) : NULL;
     if (!text || (tab && !second)) {
-        by_free(text);
-        by_free(second);
+        base_free(text);
+        base_free(second);
         return BY_ERR_MEMORY;
     }
     t->texts[t->count] = text;
@@ -51,8 +51,8 @@ static by_status add(cli_texts *t, const char *line)
 
 static by_status open_file(cli_texts *t)
 {
-    t->file = t->path && strcmp(t->path, "-") != 0 ? by_input_open(t->path) : stdin;
-    return t->file ? BY_OK : by_error_status();
+    t->file = t->path && strcmp(t->path, "-") != 0 ? base_input_open(t->path) : stdin;
+    return t->file ? BY_OK : base_error_status();
 }
 
 /* A person may take their time, and Ctrl-C has to end that: a read would start again after the signal. */
@@ -77,11 +77,11 @@ static by_status read_lines(cli_texts *t)
             line[--size] = '\0';
         s = strlen(line) == (size_t)size
                 ? add(t, line)
-                : by_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character",
-                          t->path ? t->path : "the input", (long long)t->before + t->count + 1);
+                : base_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character",
+                            t->path ? t->path : "the input", (long long)t->before + t->count + 1);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
-        s = by_input_check(t->file, t->path ? t->path : "-");
+        s = base_input_check(t->file, t->path ? t->path : "-");
     t->ended = size < 0 || cli_interrupted();
     free(line);
     return s;
@@ -92,8 +92,8 @@ by_status cli_texts_next(cli_texts *t)
     forget(t);
     if (!t->texts) {
         size_t room = (size_t)BY_MAX(t->n_arguments, BY_MAX(t->most, TOGETHER));
-        t->texts = by_alloc_zero(room, sizeof *t->texts);
-        t->seconds = by_alloc_zero(room, sizeof *t->seconds);
+        t->texts = base_alloc_zero(room, sizeof *t->texts);
+        t->seconds = base_alloc_zero(room, sizeof *t->seconds);
         if (!t->texts || !t->seconds)
             return BY_ERR_MEMORY;
     }
@@ -117,11 +117,11 @@ int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user)
     return code;
 }
 
-by_status cli_put(by_buf *out)
+by_status cli_put(base_buf *out)
 {
     bool ok = !out->failed && fwrite(out->data ? out->data : "", 1, out->size, stdout) == out->size;
-    by_buf_free(out);
-    return ok ? BY_OK : by_fail(BY_ERR_IO, "the output cannot be written");
+    base_buf_free(out);
+    return ok ? BY_OK : base_fail(BY_ERR_IO, "the output cannot be written");
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -139,16 +139,16 @@ by_status cli_read_open(cli_reading *r, const char *path, by_task task, const cl
     r->device = dir ? cli_device(o->device, o->threads) : NULL;
     r->model =
         r->device ? by_model_open(r->device, dir, &(by_model_spec){.dtype = (by_dtype)o->dtype}) : NULL;
-    by_free(dir);
+    base_free(dir);
     if (!r->model)
-        return by_error_status();
+        return base_error_status();
     r->tokenizer = cli_tokenizer(path);
     if (!r->tokenizer)
-        return by_error_status();
+        return base_error_status();
     r->predictor =
         by_predictor_new(r->model, r->tokenizer,
                          &(by_predictor_spec){.task = task, .batch = o->batch, .cancelled = interrupted});
-    return r->predictor ? BY_OK : by_error_status();
+    return r->predictor ? BY_OK : base_error_status();
 }
 
 void cli_read_close(cli_reading *r)

@@ -30,7 +30,7 @@ typedef by_status cli_texts_fn(void *user, const cli_texts *t);
 int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user);
 
 /* Print what has been collected, and free it. */
-by_status cli_put(by_buf *out);
+by_status cli_put(base_buf *out);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

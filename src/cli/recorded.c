@@ -7,7 +7,7 @@
 #include "banyan/train.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/config.h"
+#include "cli/config_file.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -86,9 +86,9 @@ static bool recipe_sets(const view *v, const cli_option *o)
     const by_recipe *r = by_recipe_find(cJSON_GetStringValue(name));
     char plain[64], negated[64];
     cJSON_Delete(name);
-    by_error_clear();
-    by_format(plain, sizeof plain, "--%s ", o->name);
-    by_format(negated, sizeof negated, "--no-%s ", o->name);
+    base_error_clear();
+    base_format(plain, sizeof plain, "--%s ", o->name);
+    base_format(negated, sizeof negated, "--no-%s ", o->name);
     return r && (strstr(r->options, plain) || strstr(r->options, negated));
 }
 
@@ -96,16 +96,16 @@ static bool recipe_sets(const view *v, const cli_option *o)
 static bool number_text(const cli_option *o, double value, char *text, size_t size)
 {
     if (o->kind == CLI_FLAG)
-        return by_format(text, size, "%s", value != 0 ? "yes" : "no"), true;
+        return base_format(text, size, "%s", value != 0 ? "yes" : "no"), true;
     if (o->choices) {
         const char *choices = o->choices;
         cli_word w;
         for (int i = 0; cli_word_next(&choices, '|', &w); i++)
             if (i == value)
-                return by_format(text, size, "%.*s", w.length, w.text), true;
+                return base_format(text, size, "%.*s", w.length, w.text), true;
         return false;
     }
-    by_format(text, size, "%.17g", value);
+    base_format(text, size, "%.17g", value);
     return !o->ranged || (value >= o->min && value <= o->max);
 }
 
@@ -134,15 +134,15 @@ by_status cli_recorded_fill(cli_config *c, const cli_said *s, const cJSON *recor
 /* ---- paths ----------------------------------------------------------------------------------- */
 
 /* The parts of "a.txt,b.txt" one by one, each as seen from the present directory. */
-static const char *join_parts(by_arena *arena, const char *directory, const char *path)
+static const char *join_parts(base_arena *arena, const char *directory, const char *path)
 {
     const char *text = "";
     for (const char *p = path, *end; p && text; p = end ? end + 1 : NULL) {
         end = strchr(p, ',');
         const int n = (int)(end ? end - p : (ptrdiff_t)strlen(p));
         const bool apart = *p == '/' || (n == 1 && *p == '-');
-        text = by_arena_sprintf(arena, "%s%s%s%s%.*s", text, *text ? "," : "", apart ? "" : directory,
-                                apart ? "" : "/", n, p);
+        text = base_arena_sprintf(arena, "%s%s%s%s%.*s", text, *text ? "," : "", apart ? "" : directory,
+                                  apart ? "" : "/", n, p);
     }
     return text;
 }
@@ -155,26 +155,26 @@ static bool names_something(const char *path)
     struct stat st;
     if (stat(path, &st) == 0)
         return true;
-    char *first = by_sprintf("%.*s", (int)strcspn(path, ","), path);
-    const bool any = first && by_glob(first, &found, &count) == BY_OK;
+    char *first = base_sprintf("%.*s", (int)strcspn(path, ","), path);
+    const bool any = first && base_glob(first, &found, &count) == BY_OK;
     if (any)
-        by_paths_free(found, count);
-    by_free(first);
-    by_error_clear();
+        base_paths_free(found, count);
+    base_free(first);
+    base_error_clear();
     return any;
 }
 
-const char *cli_recorded_path(by_arena *arena, const cJSON *record, const char *path)
+const char *cli_recorded_path(base_arena *arena, const cJSON *record, const char *path)
 {
     const cJSON *directory = cJSON_GetObjectItemCaseSensitive(record, "directory");
     char here[PATH_MAX];
     if (!cJSON_IsString(directory) || *path == '/' || strcmp(path, "-") == 0 || !getcwd(here, sizeof here) ||
         strcmp(here, directory->valuestring) == 0)
-        return by_arena_strdup(arena, path);
-    const char *plain = by_arena_sprintf(arena, "%s/%s", directory->valuestring, path);
+        return base_arena_strdup(arena, path);
+    const char *plain = base_arena_sprintf(arena, "%s/%s", directory->valuestring, path);
     struct stat st;
     if (plain && stat(plain, &st) == 0)
         return plain;
     const char *joined = join_parts(arena, directory->valuestring, path);
-    return !joined || names_something(joined) ? joined : by_arena_strdup(arena, path);
+    return !joined || names_something(joined) ? joined : base_arena_strdup(arena, path);
 }

@@ -68,7 +68,7 @@ int cli_fail(const char *hint, ...)
         fputc('\n', stderr);
         va_end(args);
     }
-    return by_error_status() == BY_ERR_CANCELLED && cli_interrupted() ? CLI_INTERRUPTED : CLI_FAILED;
+    return base_error_status() == BY_ERR_CANCELLED && cli_interrupted() ? CLI_INTERRUPTED : CLI_FAILED;
 }
 
 int cli_usage_fail(const char *fmt, ...)
@@ -97,7 +97,7 @@ int cli_print_json(cJSON *object)
     char *line = object ? cJSON_PrintUnformatted(object) : NULL;
     cJSON_Delete(object);
     if (!line) {
-        by_fail(BY_ERR_MEMORY, "out of memory for the JSON result");
+        base_fail(BY_ERR_MEMORY, "out of memory for the JSON result");
         return cli_fail(NULL);
     }
     cli_progress_hide();
@@ -132,7 +132,7 @@ int cli_finish(int code)
     if (!stdout_error)
         return code;
     if (!quiet) {
-        by_fail(BY_ERR_IO, "cannot write to standard output: %s", strerror(stdout_error));
+        base_fail(BY_ERR_IO, "cannot write to standard output: %s", strerror(stdout_error));
         cli_fail(NULL);
     }
     return code == CLI_OK ? CLI_FAILED : code;

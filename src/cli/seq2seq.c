@@ -58,17 +58,17 @@ static by_run_spec run_spec(const by_finetune_spec *s, const cli_seq2seq *o)
 /* The best model, or the last one where nothing was held out, as anyone would expect to find it. */
 static by_status leave(by_device *d, const char *out, bool best)
 {
-    char *dir = by_path_join(out, best ? "best" : "last");
+    char *dir = base_path_join(out, best ? "best" : "last");
     by_model *m = dir ? by_model_open(d, dir, &(by_model_spec){0}) : NULL;
     by_tokenizer *t = m ? by_tokenizer_load(dir) : NULL;
-    by_folder f = {.lock = -1};
-    by_status s = t ? by_folder_open(&f, out) : by_error_status();
+    train_folder f = {.lock = -1};
+    by_status s = t ? train_folder_open(&f, out) : base_error_status();
     if (s == BY_OK)
-        s = by_checkpoint_leave(&f, m, t);
-    by_folder_close(&f);
+        s = train_checkpoint_leave(&f, m, t);
+    train_folder_close(&f);
     by_tokenizer_free(t);
     by_model_free(m);
-    by_free(dir);
+    base_free(dir);
     return s;
 }
 
@@ -89,7 +89,7 @@ static by_status judge(by_device *d, const by_finetune_spec *s, const cli_seq2se
                                        .batch = s->work.batch,
                                        .limit = o->eval_texts,
                                        .quiet = o->quiet};
-    by_status status = t ? cli_figures_make(m, t, s->out, &files, &options, out) : by_error_status();
+    by_status status = t ? cli_figures_make(m, t, s->out, &files, &options, out) : base_error_status();
     by_tokenizer_free(t);
     by_model_free(m);
     return status;
@@ -132,10 +132,10 @@ by_status cli_tune_seq2seq(by_device *d, const by_finetune_spec *spec, const cli
 {
     const bool writes = spec->eval_data && o->eval_texts > 0;
     if (spec->freeze || spec->class_weights || spec->layer_decay != 1)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "--task seq2seq has no --freeze, --layer-decay and --class-weights");
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "--task seq2seq has no --freeze, --layer-decay and --class-weights");
     if (spec->predictions && !writes)
-        return by_fail(BY_ERR_ARGUMENT, "--predictions needs --eval, and --eval-texts above 0");
+        return base_fail(BY_ERR_ARGUMENT, "--predictions needs --eval, and --eval-texts above 0");
     const by_run_spec run = run_spec(spec, o);
     by_run_result result;
     BY_TRY(by_train_run(d, &run, &result));

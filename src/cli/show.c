@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "cli/report.h"
-#include "train/history.h"
+#include "report/history.h"
 #include "base/json.h"
 
 void cli_trace_line(void *user, const by_trace_entry *e)
@@ -33,27 +33,27 @@ void cli_json_number(cJSON *object, const char *key, double value)
         cJSON_AddNullToObject(object, key);
 }
 
-static void quote(by_buf *b, const char *word)
+static void quote(base_buf *b, const char *word)
 {
     bool plain = *word != '\0';
     for (const char *c = word; *c; c++)
         plain = plain && (isalnum((unsigned char)*c) || strchr("-_./:=,@%+", *c));
     if (plain) {
-        by_buf_puts(b, word);
+        base_buf_puts(b, word);
         return;
     }
-    by_buf_puts(b, "'");
+    base_buf_puts(b, "'");
     for (const char *c = word; *c; c++)
-        by_buf_puts(b, *c == '\'' ? "'\\''" : (char[]){*c, '\0'});
-    by_buf_puts(b, "'");
+        base_buf_puts(b, *c == '\'' ? "'\\''" : (char[]){*c, '\0'});
+    base_buf_puts(b, "'");
 }
 
 char *cli_command_line(int argc, char **argv)
 {
-    by_buf b = {0};
-    by_buf_puts(&b, "banyan");
+    base_buf b = {0};
+    base_buf_puts(&b, "banyan");
     for (int i = 0; i < argc; i++) {
-        by_buf_puts(&b, " ");
+        base_buf_puts(&b, " ");
         quote(&b, argv[i]);
     }
     return b.data;
@@ -63,14 +63,14 @@ char *cli_command_line(int argc, char **argv)
 
 void cli_show_curve(const char *folder, const char *loss_unit, bool always)
 {
-    by_history h = {0};
-    if ((always || cli_is_terminal(STDERR_FILENO)) && by_history_read(&h, folder) == BY_OK &&
+    report_history h = {0};
+    if ((always || cli_is_terminal(STDERR_FILENO)) && report_history_read(&h, folder) == BY_OK &&
         h.loss.count > 1) {
-        const by_curve c = by_history_curve(&h, NULL, loss_unit);
-        char *text = by_curve_text(&c, always ? 76 : BY_MIN(cli_width(STDERR_FILENO), 100));
+        const report_curve c = report_history_curve(&h, NULL, loss_unit);
+        char *text = report_curve_text(&c, always ? 76 : BY_MIN(cli_width(STDERR_FILENO), 100));
         if (text)
             fputs(text, stderr);
-        by_free(text);
+        base_free(text);
     }
-    by_history_free(&h);
+    report_history_free(&h);
 }

@@ -19,8 +19,8 @@ by_status cli_parse_ids(const char *what, const char *text, by_ids *out)
         long id = strtol(text, &end, 10);
         if (end == text || errno || id < 0 || id > INT32_MAX ||
             (*end && *end != ',' && !isspace((unsigned char)*end)))
-            return by_fail(BY_ERR_ARGUMENT, "%s: '%.20s' does not begin with a token id", what, text);
-        BY_TRY(by_ids_push(out, (int32_t)id));
+            return base_fail(BY_ERR_ARGUMENT, "%s: '%.20s' does not begin with a token id", what, text);
+        BY_TRY(tok_ids_push(out, (int32_t)id));
         text = end;
     }
     return BY_OK;
@@ -33,7 +33,7 @@ static by_status append(const by_tokenizer *t, const char *text, by_ids *out)
     by_status s =
         by_tokenizer_encode_with(t, text, strlen(text), &(by_encode_spec){.whole = true, .target = true}, &e);
     for (size_t i = 0; i < e.ids.count && s == BY_OK; i++)
-        s = by_ids_push(out, e.ids.data[i]);
+        s = tok_ids_push(out, e.ids.data[i]);
     by_encoding_free(&e);
     return s;
 }
@@ -45,8 +45,8 @@ static by_status encode(const char *what, const by_tokenizer *t, const char *tex
     if (!t)
         BY_TRY(cli_parse_ids(what, text, out));
     else if (append(t, text, out) != BY_OK)
-        return by_fail_context("%s", what);
-    return out->count > before ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s: '%s' has no tokens", what, text);
+        return base_fail_context("%s", what);
+    return out->count > before ? BY_OK : base_fail(BY_ERR_ARGUMENT, "%s: '%s' has no tokens", what, text);
 }
 
 /* A text of exactly one token, or the name or id of one. */
@@ -59,10 +59,10 @@ static by_status find_token(const char *what, const by_tokenizer *t, const char 
     const bool number = *text && strspn(text, "0123456789") == strlen(text);
     by_status s = encode(what, number ? NULL : t, text, &ids);
     if (s == BY_OK && ids.count != 1)
-        s = by_fail(BY_ERR_ARGUMENT, "%s: '%s' is %zu tokens, not one", what, text, ids.count);
+        s = base_fail(BY_ERR_ARGUMENT, "%s: '%s' is %zu tokens, not one", what, text, ids.count);
     if (s == BY_OK)
         *out = ids.data[0];
-    by_ids_free(&ids);
+    tok_ids_free(&ids);
     return s;
 }
 
@@ -70,18 +70,18 @@ static by_status find_token(const char *what, const by_tokenizer *t, const char 
 static by_status add_words(const char *what, const by_tokenizer *t, const char *text, by_ids *tokens,
                            by_ids *ends)
 {
-    by_buf spaced = {0};
+    base_buf spaced = {0};
     BY_TRY(encode(what, t, text, tokens));
-    BY_TRY(by_ids_push(ends, (int32_t)tokens->count));
+    BY_TRY(tok_ids_push(ends, (int32_t)tokens->count));
     if (!t || *text == ' ')
         return BY_OK;
-    by_buf_printf(&spaced, " %s", text);
-    by_status s = spaced.failed ? by_fail(BY_ERR_MEMORY, "out of memory for %s", what) : BY_OK;
+    base_buf_printf(&spaced, " %s", text);
+    by_status s = spaced.failed ? base_fail(BY_ERR_MEMORY, "out of memory for %s", what) : BY_OK;
     if (s == BY_OK)
         s = encode(what, t, spaced.data, tokens);
     if (s == BY_OK)
-        s = by_ids_push(ends, (int32_t)tokens->count);
-    by_buf_free(&spaced);
+        s = tok_ids_push(ends, (int32_t)tokens->count);
+    base_buf_free(&spaced);
     return s;
 }
 
@@ -91,12 +91,12 @@ static by_status open_words(const cli_strategy *o, const by_tokenizer *t, cli_co
     by_status s = BY_OK;
     for (int i = 0; i < o->ban.count && s == BY_OK; i++)
         s = add_words("--ban", t, o->ban.items[i], &out->tokens, &ends);
-    out->words = s == BY_OK ? by_alloc_zero(ends.count + 1, sizeof *out->words) : NULL;
+    out->words = s == BY_OK ? base_alloc_zero(ends.count + 1, sizeof *out->words) : NULL;
     if (s == BY_OK && !out->words)
         s = BY_ERR_MEMORY;
     for (size_t i = 0, from = 0; s == BY_OK && i < ends.count; from = (size_t)ends.data[i++])
         out->words[out->count++] = (by_words){out->tokens.data + from, (int)((size_t)ends.data[i] - from)};
-    by_ids_free(&ends);
+    tok_ids_free(&ends);
     return s;
 }
 
@@ -104,8 +104,8 @@ static by_status open_words(const cli_strategy *o, const by_tokenizer *t, cli_co
 static by_status add_bias(const by_tokenizer *t, const char *text, cli_constraints *out)
 {
     const char *sign = strrchr(text, '=');
-    char *words = sign ? by_strdup(text) : NULL, *end = NULL;
-    const double bias = sign ? by_strtod(sign + 1, &end) : 0;
+    char *words = sign ? base_strdup(text) : NULL, *end = NULL;
+    const double bias = sign ? base_strtod(sign + 1, &end) : 0;
     by_ids ends = {0};
     size_t from = out->bias_tokens.count;
     if (words)
@@ -114,16 +114,16 @@ static by_status add_bias(const by_tokenizer *t, const char *text, cli_constrain
         return BY_ERR_MEMORY;
     by_status s = words && *words && end > sign + 1 && !*end && isfinite(bias)
                       ? add_words("--bias", t, words, &out->bias_tokens, &ends)
-                      : by_fail(BY_ERR_ARGUMENT, "--bias: '%s' is not TEXT=NUMBER", text);
+                      : base_fail(BY_ERR_ARGUMENT, "--bias: '%s' is not TEXT=NUMBER", text);
     for (size_t i = 0; s == BY_OK && i < ends.count; from = (size_t)ends.data[i++]) {
-        by_bias *more = by_resize(out->biases, (size_t)out->bias_count + 1, sizeof *more);
+        by_bias *more = base_resize(out->biases, (size_t)out->bias_count + 1, sizeof *more);
         s = more ? BY_OK : BY_ERR_MEMORY;
         if (more)
             (out->biases = more)[out->bias_count++] =
                 (by_bias){.count = (int)((size_t)ends.data[i] - from), .bias = bias};
     }
-    by_ids_free(&ends);
-    by_free(words);
+    tok_ids_free(&ends);
+    base_free(words);
     return s;
 }
 
@@ -153,13 +153,13 @@ static by_status open_biases(const cli_strategy *o, const by_tokenizer *t, cli_c
 by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out)
 {
     if (o->returned > o->beams)
-        return by_fail(BY_ERR_ARGUMENT, "--return %d: a beam search of --beams %d gives %d at most",
-                       o->returned, o->beams, o->beams);
+        return base_fail(BY_ERR_ARGUMENT, "--return %d: a beam search of --beams %d gives %d at most",
+                         o->returned, o->beams, o->beams);
     if (o->groups > 1 && o->beams % o->groups != 0)
-        return by_fail(BY_ERR_ARGUMENT, "--groups %d: %d beams cannot be divided into so many groups",
-                       o->groups, o->beams);
+        return base_fail(BY_ERR_ARGUMENT, "--groups %d: %d beams cannot be divided into so many groups",
+                         o->groups, o->beams);
     if (o->diversity > 0 && o->groups < 2)
-        return by_fail(BY_ERR_ARGUMENT, "--diversity tells groups of beams apart: give --groups too");
+        return base_fail(BY_ERR_ARGUMENT, "--diversity tells groups of beams apart: give --groups too");
     BY_TRY(open_words(o, t, out));
     BY_TRY(open_biases(o, t, out));
     if (o->start)
@@ -175,7 +175,7 @@ by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli
 
 by_status cli_constraints_add(cli_constraints *c, const by_words *words, int count)
 {
-    by_words *all = by_resize(c->words, (size_t)c->count + (size_t)count + 1, sizeof *all);
+    by_words *all = base_resize(c->words, (size_t)c->count + (size_t)count + 1, sizeof *all);
     if (!all)
         return BY_ERR_MEMORY;
     c->words = all;
@@ -186,12 +186,12 @@ by_status cli_constraints_add(cli_constraints *c, const by_words *words, int cou
 
 void cli_constraints_close(cli_constraints *c)
 {
-    by_ids_free(&c->banned);
-    by_ids_free(&c->tokens);
-    by_ids_free(&c->begin);
-    by_ids_free(&c->bias_tokens);
-    by_free(c->biases);
-    by_free(c->words);
+    tok_ids_free(&c->banned);
+    tok_ids_free(&c->tokens);
+    tok_ids_free(&c->begin);
+    tok_ids_free(&c->bias_tokens);
+    base_free(c->biases);
+    base_free(c->words);
     *c = (cli_constraints){0};
 }
 
@@ -246,10 +246,10 @@ by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args,
         s->beams = b->width;
     if (!cli_given(args, &given->returned) && b->returned > 1) {
         if (s->beams < 2)
-            return by_fail(BY_ERR_UNSUPPORTED,
-                           "num_return_sequences of the model's directory is %d without a beam "
-                           "search, which is not supported: use --no-generation-config",
-                           b->returned);
+            return base_fail(BY_ERR_UNSUPPORTED,
+                             "num_return_sequences of the model's directory is %d without a beam "
+                             "search, which is not supported: use --no-generation-config",
+                             b->returned);
         s->returned = BY_MIN(b->returned, s->beams);
     }
     if (!cli_given(args, &given->length_penalty))
@@ -273,7 +273,7 @@ by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args,
     if (!cli_given(args, &given->min_new))
         s->min_new = most ? BY_MIN(least, most) : least;
     for (int i = 0; i < own->banned_count; i++)
-        BY_TRY(by_ids_push(&c->banned, own->banned[i]));
+        BY_TRY(tok_ids_push(&c->banned, own->banned[i]));
     return BY_OK;
 }
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cpu/gemm.h"
+#include "cpu/gemm_select.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -23,14 +23,14 @@ typedef struct block {
 } block;
 enum { HEADER = 64 }; /* keeps what follows aligned */
 
-struct by_scratch_pool {
+struct tok_scratch_pool {
     pthread_mutex_t lock;
     block *spare;
 };
 
-void *by_scratch_take(by_device *d, size_t bytes)
+void *cpu_scratch_take(by_device *d, size_t bytes)
 {
-    struct by_scratch_pool *pool = ((by_cpu *)d->impl)->scratch;
+    struct tok_scratch_pool *pool = ((cpu_context *)d->impl)->scratch;
     pthread_mutex_lock(&pool->lock);
     block *b = pool->spare;
     if (b)
@@ -38,12 +38,12 @@ void *by_scratch_take(by_device *d, size_t bytes)
     pthread_mutex_unlock(&pool->lock);
     if (!b || b->bytes < bytes) {
         size_t all;
-        by_free(b);
-        if (!by_add_size(bytes, HEADER, &all)) {
-            by_fail(BY_ERR_MEMORY, "out of memory: no scratch block of %zu bytes", bytes);
+        base_free(b);
+        if (!base_add_size(bytes, HEADER, &all)) {
+            base_fail(BY_ERR_MEMORY, "out of memory: no scratch block of %zu bytes", bytes);
             return NULL;
         }
-        b = by_alloc_aligned(all);
+        b = base_alloc_aligned(all);
         if (!b)
             return NULL;
         b->bytes = bytes;
@@ -51,11 +51,11 @@ void *by_scratch_take(by_device *d, size_t bytes)
     return (char *)b + HEADER;
 }
 
-void by_scratch_give(by_device *d, void *memory)
+void cpu_scratch_give(by_device *d, void *memory)
 {
     if (!memory)
         return;
-    struct by_scratch_pool *pool = ((by_cpu *)d->impl)->scratch;
+    struct tok_scratch_pool *pool = ((cpu_context *)d->impl)->scratch;
     block *b = (block *)((char *)memory - HEADER);
     pthread_mutex_lock(&pool->lock);
     b->next = pool->spare;
@@ -63,17 +63,17 @@ void by_scratch_give(by_device *d, void *memory)
     pthread_mutex_unlock(&pool->lock);
 }
 
-static void pool_free(struct by_scratch_pool *pool)
+static void pool_free(struct tok_scratch_pool *pool)
 {
     if (!pool)
         return;
     while (pool->spare) {
         block *b = pool->spare;
         pool->spare = b->next;
-        by_free(b);
+        base_free(b);
     }
     pthread_mutex_destroy(&pool->lock);
-    by_free(pool);
+    base_free(pool);
 }
 
 /* ---- memory of tensors ----------------------------------------------------------------------- */
@@ -84,9 +84,9 @@ static by_status cpu_alloc(by_device *d, size_t bytes, void **out)
 {
     (void)d;
     size_t all;
-    if (!by_add_size(bytes, HEADER + sizeof(void *), &all))
-        return by_fail(BY_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
-    char *raw = by_alloc_zero(1, all);
+    if (!base_add_size(bytes, HEADER + sizeof(void *), &all))
+        return base_fail(BY_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
+    char *raw = base_alloc_zero(1, all);
     if (!raw)
         return BY_ERR_MEMORY;
     uintptr_t at = ((uintptr_t)raw + sizeof(void *) + HEADER - 1) & ~(uintptr_t)(HEADER - 1);
@@ -110,7 +110,7 @@ static void cpu_release(by_device *d, void *memory)
         return;
     char *raw;
     memcpy(&raw, (char *)memory - sizeof raw, sizeof raw);
-    by_free(raw);
+    base_free(raw);
 }
 
 static by_status cpu_copy(by_device *d, void *to, const void *from, size_t bytes)
@@ -125,80 +125,80 @@ static by_status cpu_copy(by_device *d, void *to, const void *from, size_t bytes
 
 /* x (R, K), w, [b] -> y (R, N). What is written first is `pre` when it is wanted: it is the result without
  * the activation. */
-static by_gemm_desc linear_desc(const by_node *n)
+static cpu_gemm_desc linear_desc(const gr_node *n)
 {
-    const by_linear_attr *attr = n->attr;
+    const gr_linear_attr *attr = n->attr;
     const by_tensor *x = n->in[0], *bias = n->in[2], *to = n->out[1] ? n->out[1] : n->out[0];
-    return (by_gemm_desc){.m = by_tensor_rows(x),
-                          .n = by_tensor_cols(to),
-                          .k = by_tensor_cols(x),
-                          .tb = !attr->w_is_kn,
-                          .ab_type = x->type,
-                          .c_type = to->type,
-                          .bias = bias != NULL,
-                          .bias_type = bias ? bias->type : x->type,
-                          .act = n->out[1] ? BY_ACT_NONE : attr->act};
+    return (cpu_gemm_desc){.m = gr_tensor_rows(x),
+                           .n = gr_tensor_cols(to),
+                           .k = gr_tensor_cols(x),
+                           .tb = !attr->w_is_kn,
+                           .ab_type = x->type,
+                           .c_type = to->type,
+                           .bias = bias != NULL,
+                           .bias_type = bias ? bias->type : x->type,
+                           .act = n->out[1] ? BY_ACT_NONE : attr->act};
 }
 
 /* dy (R, N), w -> dx (R, K) */
-static by_gemm_desc linear_dx_desc(const by_node *n)
+static cpu_gemm_desc linear_dx_desc(const gr_node *n)
 {
-    const by_linear_attr *attr = n->attr;
-    return (by_gemm_desc){.m = by_tensor_rows(n->in[0]),
-                          .n = by_tensor_cols(n->out[0]),
-                          .k = by_tensor_cols(n->in[0]),
-                          .tb = attr->w_is_kn,
-                          .ab_type = n->in[0]->type,
-                          .c_type = n->out[0]->type};
+    const gr_linear_attr *attr = n->attr;
+    return (cpu_gemm_desc){.m = gr_tensor_rows(n->in[0]),
+                           .n = gr_tensor_cols(n->out[0]),
+                           .k = gr_tensor_cols(n->in[0]),
+                           .tb = attr->w_is_kn,
+                           .ab_type = n->in[0]->type,
+                           .c_type = n->out[0]->type};
 }
 
 /* x (R, K), dy (R, N) -> dw: x^T dy (K, N), or dy^T x (N, K) */
-static by_gemm_desc linear_dw_desc(const by_node *n)
+static cpu_gemm_desc linear_dw_desc(const gr_node *n)
 {
-    const by_linear_attr *attr = n->attr;
-    int64_t wide_x = by_tensor_cols(n->in[0]), wide_dy = by_tensor_cols(n->in[1]);
-    return (by_gemm_desc){.m = attr->w_is_kn ? wide_x : wide_dy,
-                          .n = attr->w_is_kn ? wide_dy : wide_x,
-                          .k = by_tensor_rows(n->in[0]),
-                          .ta = true,
-                          .ab_type = n->in[0]->type,
-                          .c_type = n->out[0]->type,
-                          .accumulate = n->in[2] != NULL};
+    const gr_linear_attr *attr = n->attr;
+    int64_t wide_x = gr_tensor_cols(n->in[0]), wide_dy = gr_tensor_cols(n->in[1]);
+    return (cpu_gemm_desc){.m = attr->w_is_kn ? wide_x : wide_dy,
+                           .n = attr->w_is_kn ? wide_dy : wide_x,
+                           .k = gr_tensor_rows(n->in[0]),
+                           .ta = true,
+                           .ab_type = n->in[0]->type,
+                           .c_type = n->out[0]->type,
+                           .accumulate = n->in[2] != NULL};
 }
 
-static by_gemm_desc matmul_desc(const by_node *n)
+static cpu_gemm_desc matmul_desc(const gr_node *n)
 {
-    const by_matmul_attr *attr = n->attr;
+    const gr_matmul_attr *attr = n->attr;
     const by_tensor *a = n->in[0], *y = n->out[0];
     int64_t batch = 1;
     for (int i = 0; i < y->rank - 2; i++)
         batch *= y->dim[i];
-    return (by_gemm_desc){.m = y->dim[y->rank - 2],
-                          .n = y->dim[y->rank - 1],
-                          .k = a->dim[a->rank - (attr->ta ? 2 : 1)],
-                          .ta = attr->ta,
-                          .tb = attr->tb,
-                          .batch = batch,
-                          .ab_type = a->type,
-                          .c_type = y->type};
+    return (cpu_gemm_desc){.m = y->dim[y->rank - 2],
+                           .n = y->dim[y->rank - 1],
+                           .k = a->dim[a->rank - (attr->ta ? 2 : 1)],
+                           .ta = attr->ta,
+                           .tb = attr->tb,
+                           .batch = batch,
+                           .ab_type = a->type,
+                           .c_type = y->type};
 }
 
 /* Whether a node needs a product planned, and which. */
-static bool product_of(const by_node *n, by_gemm_desc *desc)
+static bool product_of(const gr_node *n, cpu_gemm_desc *desc)
 {
     switch (n->op) {
-    case BY_OP_LINEAR:
+    case GR_OP_LINEAR:
         *desc = linear_desc(n);
         return true;
-    case BY_OP_LINEAR_DX:
+    case GR_OP_LINEAR_DX:
         *desc = linear_dx_desc(n);
         return true;
-    case BY_OP_LINEAR_DW:
+    case GR_OP_LINEAR_DW:
         if (!n->out[0])
             return false;
         *desc = linear_dw_desc(n);
         return true;
-    case BY_OP_MATMUL:
+    case GR_OP_MATMUL:
         *desc = matmul_desc(n);
         return true;
     default:
@@ -206,18 +206,18 @@ static bool product_of(const by_node *n, by_gemm_desc *desc)
     }
 }
 
-static by_status in_node(const by_node *n)
+static by_status in_node(const gr_node *n)
 {
-    return by_fail_context("%s '%s'", by_ops[n->op].name,
-                           n->out[0]  ? by_tensor_label(n->out[0])
-                           : n->scope ? n->scope
-                                      : "");
+    return base_fail_context("%s '%s'", gr_ops[n->op].name,
+                             n->out[0]  ? gr_tensor_label(n->out[0])
+                             : n->scope ? n->scope
+                                        : "");
 }
 
 static void cpu_forget(by_program *p)
 {
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        by_gemm_free(p->graph->nodes[i]->plan);
+        cpu_gemm_free(p->graph->nodes[i]->plan);
         p->graph->nodes[i]->plan = NULL;
     }
 }
@@ -225,18 +225,18 @@ static void cpu_forget(by_program *p)
 /* A parameter that nobody trains. */
 static bool is_constant(const by_graph *g, const by_tensor *t)
 {
-    return t->place == BY_PLACE_PARAM && !g->params->training;
+    return t->place == GR_PLACE_PARAM && !g->params->training;
 }
 
 static by_status cpu_prepare(by_program *p)
 {
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        by_node *n = p->graph->nodes[i];
-        by_gemm_desc desc;
+        gr_node *n = p->graph->nodes[i];
+        cpu_gemm_desc desc;
         if (!product_of(n, &desc))
             continue;
-        desc.fixed = n->op == BY_OP_LINEAR && is_constant(p->graph, n->in[1]);
-        n->plan = by_gemm_new(p->device, &desc);
+        desc.fixed = n->op == GR_OP_LINEAR && is_constant(p->graph, n->in[1]);
+        n->plan = cpu_gemm_new(p->device, &desc);
         if (!n->plan) {
             by_status s = in_node(n);
             cpu_forget(p);
@@ -248,7 +248,7 @@ static by_status cpu_prepare(by_program *p)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static bool touches_f64(const by_node *n)
+static bool touches_f64(const gr_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && n->in[i]->type == BY_F64)
@@ -263,10 +263,10 @@ static bool touches_f64(const by_node *n)
 static void examine(const by_tensor *t, by_trace_entry *entry)
 {
     double chunk[256], sum = 0;
-    const int64_t count = by_tensor_rows(t) * by_tensor_cols(t), size = (int64_t)by_dtype_size(t->type);
+    const int64_t count = gr_tensor_rows(t) * gr_tensor_cols(t), size = (int64_t)by_dtype_size(t->type);
     for (int64_t i = 0; i < count; i += BY_COUNT(chunk)) {
         int64_t w = BY_MIN(BY_COUNT(chunk), count - i);
-        by_convert(chunk, BY_F64, (const char *)t->data + i * size, t->type, (size_t)w);
+        base_convert(chunk, BY_F64, (const char *)t->data + i * size, t->type, (size_t)w);
         for (int64_t j = 0; j < w; j++) {
             if (entry->first_bad < 0 && !isfinite(chunk[j]))
                 entry->first_bad = i + j;
@@ -276,17 +276,17 @@ static void examine(const by_tensor *t, by_trace_entry *entry)
     entry->norm = sqrt(sum);
 }
 
-static void trace(by_program *p, const by_node *n, double seconds)
+static void trace(by_program *p, const gr_node *n, double seconds)
 {
     char shape[128] = "";
     const by_tensor *y = n->out[0];
-    by_cost cost = by_ops[n->op].cost(n);
+    gr_cost cost = gr_ops[n->op].cost(n);
     by_trace_entry entry = {.index = n->index,
-                            .op = by_ops[n->op].name,
-                            .name = y          ? by_tensor_label(y)
+                            .op = gr_ops[n->op].name,
+                            .name = y          ? gr_tensor_label(y)
                                     : n->scope ? n->scope
                                                : "",
-                            .shape = y ? by_shape_text(y, shape, sizeof shape) : "",
+                            .shape = y ? gr_shape_text(y, shape, sizeof shape) : "",
                             .first_bad = -1,
                             .seconds = seconds,
                             .flops = cost.flops,
@@ -300,17 +300,17 @@ static void trace(by_program *p, const by_node *n, double seconds)
 
 static by_status cpu_run(by_program *p)
 {
-    const by_cpu *cpu = p->device->impl;
-    p->device->threads = by_team(p->device->threads);
-    by_exec e = {.device = p->device, .seed = p->seed, .step = p->step, .threads = p->device->threads};
+    const cpu_context *cpu = p->device->impl;
+    p->device->threads = base_team(p->device->threads);
+    gr_exec e = {.device = p->device, .seed = p->seed, .step = p->step, .threads = p->device->threads};
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        by_node *n = p->graph->nodes[i];
-        const by_kernel *table = touches_f64(n) ? cpu->reference : cpu->table;
-        double start = p->trace ? by_seconds() : 0;
+        gr_node *n = p->graph->nodes[i];
+        const cpu_kernel *table = touches_f64(n) ? cpu->reference : cpu->table;
+        double start = p->trace ? base_seconds() : 0;
         if (table[n->op](&e, n) != BY_OK)
             return in_node(n);
         if (p->trace)
-            trace(p, n, by_seconds() - start);
+            trace(p, n, base_seconds() - start);
     }
     return BY_OK;
 }
@@ -320,22 +320,22 @@ static by_status cpu_run(by_program *p)
 /* The kernel sets of this build; one that it lacks has no table. */
 static const struct isa {
     const char *name;
-    const by_kernel *table;
-    const by_gemm_own *own;
+    const cpu_kernel *table;
+    const cpu_gemm_own *own;
 } isas[BY_ISA_COUNT] = {
-    [BY_ISA_GENERIC] = {"generic", by_cpu_table_generic, &by_gemm_own_generic},
+    [BY_ISA_GENERIC] = {"generic", cpu_table_generic, &cpu_gemm_own_generic},
 #ifdef BY_HAVE_ISA_AVX2
-    [BY_ISA_AVX2] = {"avx2", by_cpu_table_avx2, &by_gemm_own_avx2},
+    [BY_ISA_AVX2] = {"avx2", cpu_table_avx2, &cpu_gemm_own_avx2},
 #else
     [BY_ISA_AVX2] = {"avx2", NULL, NULL},
 #endif
 #ifdef BY_HAVE_ISA_AVX512
-    [BY_ISA_AVX512] = {"avx512", by_cpu_table_avx512, &by_gemm_own_avx512},
+    [BY_ISA_AVX512] = {"avx512", cpu_table_avx512, &cpu_gemm_own_avx512},
 #else
     [BY_ISA_AVX512] = {"avx512", NULL, NULL},
 #endif
 #ifdef BY_HAVE_ISA_AVX512BF16
-    [BY_ISA_AVX512BF16] = {"avx512bf16", by_cpu_table_avx512bf16, &by_gemm_own_avx512bf16},
+    [BY_ISA_AVX512BF16] = {"avx512bf16", cpu_table_avx512bf16, &cpu_gemm_own_avx512bf16},
 #else
     [BY_ISA_AVX512BF16] = {"avx512bf16", NULL, NULL},
 #endif
@@ -369,13 +369,13 @@ static by_status choose_isa(const char *asked, int *out)
     for (int i = 0; i < BY_ISA_COUNT; i++)
         if (strcmp(asked, isas[i].name) == 0) {
             if (i > *out || !isas[i].table)
-                return by_fail(BY_ERR_UNSUPPORTED, "no %s kernels: this processor or build goes up to %s",
-                               asked, isas[*out].name);
+                return base_fail(BY_ERR_UNSUPPORTED, "no %s kernels: this processor or build goes up to %s",
+                                 asked, isas[*out].name);
             *out = i;
             return BY_OK;
         }
-    return by_fail(BY_ERR_ARGUMENT,
-                   "no instruction set is called %s; there are generic, avx2, avx512, avx512bf16", asked);
+    return base_fail(BY_ERR_ARGUMENT,
+                     "no instruction set is called %s; there are generic, avx2, avx512, avx512bf16", asked);
 }
 
 /* BANYAN_GEMM=own|openblas|onednn asks for another provider of matrix products than the best of this build.
@@ -385,24 +385,25 @@ static by_status choose_gemm(int *out)
     static const char *const names[BY_GEMM_COUNT] = {"own", "openblas", "onednn"};
     const char *asked = getenv("BANYAN_GEMM");
     *out = BY_GEMM_COUNT - 1;
-    while (!by_gemm_library(*out))
+    while (!cpu_gemm_library(*out))
         --*out;
     if (!asked || !*asked)
         return BY_OK;
     for (int i = 0; i < BY_GEMM_COUNT; i++)
         if (strcmp(asked, names[i]) == 0) {
             *out = i;
-            return by_gemm_library(i)
+            return cpu_gemm_library(i)
                        ? BY_OK
-                       : by_fail(BY_ERR_UNSUPPORTED, "BANYAN_GEMM=%s: not in this build", asked);
+                       : base_fail(BY_ERR_UNSUPPORTED, "BANYAN_GEMM=%s: not in this build", asked);
         }
-    return by_fail(BY_ERR_ARGUMENT, "BANYAN_GEMM=%s: not one of own, openblas, onednn", asked);
+    return base_fail(BY_ERR_ARGUMENT, "BANYAN_GEMM=%s: not one of own, openblas, onednn", asked);
 }
 
 static by_status choose_threads(int asked, int *out)
 {
     if (asked < 0 || asked > MAX_THREADS)
-        return by_fail(BY_ERR_ARGUMENT, "%d threads: not between 0 (every core) and %d", asked, MAX_THREADS);
+        return base_fail(BY_ERR_ARGUMENT, "%d threads: not between 0 (every core) and %d", asked,
+                         MAX_THREADS);
 #ifdef _OPENMP
     *out = asked ? asked : BY_MIN(omp_get_num_procs(), MAX_THREADS);
 #else
@@ -413,33 +414,33 @@ static by_status choose_threads(int asked, int *out)
 
 static void cpu_close(by_device *d)
 {
-    by_cpu *cpu = d->impl;
+    cpu_context *cpu = d->impl;
     if (!cpu)
         return;
 #ifdef BY_HAVE_DNNL
-    by_dnnl_close(cpu->dnnl);
+    cpu_dnnl_close(cpu->dnnl);
 #endif
     pool_free(cpu->scratch);
-    by_free(cpu);
+    base_free(cpu);
     d->impl = NULL;
 }
 
-const by_backend by_cpu_backend = {.name = "cpu",
-                                   .alloc = cpu_alloc,
-                                   .release = cpu_release,
-                                   .upload = cpu_copy,
-                                   .download = cpu_copy,
-                                   .copy = cpu_copy,
-                                   .prepare = cpu_prepare,
-                                   .run = cpu_run,
-                                   .forget = cpu_forget,
-                                   .close = cpu_close};
+const gr_backend cpu_backend = {.name = "cpu",
+                                .alloc = cpu_alloc,
+                                .release = cpu_release,
+                                .upload = cpu_copy,
+                                .download = cpu_copy,
+                                .copy = cpu_copy,
+                                .prepare = cpu_prepare,
+                                .run = cpu_run,
+                                .forget = cpu_forget,
+                                .close = cpu_close};
 
 /* Makes d the CPU: backend, threads (0: every core), description and impl; isa may be NULL. On failure
  * d->impl is NULL and nothing is kept. */
-by_status by_cpu_open(by_device *d, const char *isa, int threads)
+by_status gr_cpu_open(by_device *d, const char *isa, int threads)
 {
-    by_cpu cpu = {0};
+    cpu_context cpu = {0};
     d->impl = NULL;
     BY_TRY(choose_isa(isa, &cpu.isa));
     BY_TRY(choose_gemm(&cpu.gemm));
@@ -448,28 +449,28 @@ by_status by_cpu_open(by_device *d, const char *isa, int threads)
     cpu.own = isas[cpu.isa].own;
     cpu.reference = isas[BY_ISA_GENERIC].table;
     cpu.own_reference = isas[BY_ISA_GENERIC].own;
-    cpu.scratch = by_alloc_zero(1, sizeof *cpu.scratch);
+    cpu.scratch = base_alloc_zero(1, sizeof *cpu.scratch);
     if (!cpu.scratch)
         return BY_ERR_MEMORY;
     if (pthread_mutex_init(&cpu.scratch->lock, NULL) != 0) {
-        by_free(cpu.scratch);
-        return by_fail(BY_ERR_MEMORY, "cannot make a mutex");
+        base_free(cpu.scratch);
+        return base_fail(BY_ERR_MEMORY, "cannot make a mutex");
     }
-    d->impl = by_alloc_zero(1, sizeof cpu);
+    d->impl = base_alloc_zero(1, sizeof cpu);
     if (!d->impl) {
         pool_free(cpu.scratch);
         return BY_ERR_MEMORY;
     }
     memcpy(d->impl, &cpu, sizeof cpu);
 #ifdef BY_HAVE_DNNL
-    if (cpu.gemm == BY_GEMM_ONEDNN && by_dnnl_open(&((by_cpu *)d->impl)->dnnl) != BY_OK) {
+    if (cpu.gemm == BY_GEMM_ONEDNN && cpu_dnnl_open(&((cpu_context *)d->impl)->dnnl) != BY_OK) {
         cpu_close(d);
-        return by_error_status();
+        return base_error_status();
     }
 #endif
-    d->backend = &by_cpu_backend;
+    d->backend = &cpu_backend;
     d->on_host = true;
-    by_format(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
-              by_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
+    base_format(d->description, sizeof d->description, "cpu: %s, %s, %d thread%s", isas[cpu.isa].name,
+                cpu_gemm_library(cpu.gemm), d->threads, d->threads == 1 ? "" : "s");
     return BY_OK;
 }

@@ -8,44 +8,44 @@
 /* Instruction sets, in rising order. Kernels see theirs as BY_ISA (a name) and BY_ISA_LEVEL (a number). */
 enum { BY_ISA_GENERIC = 0, BY_ISA_AVX2 = 1, BY_ISA_AVX512 = 2, BY_ISA_AVX512BF16 = 3, BY_ISA_COUNT };
 
-extern const by_kernel by_cpu_table_generic[BY_OP_COUNT];
-extern const by_kernel by_cpu_table_avx2[BY_OP_COUNT];
-extern const by_kernel by_cpu_table_avx512[BY_OP_COUNT];
-extern const by_kernel by_cpu_table_avx512bf16[BY_OP_COUNT];
+extern const cpu_kernel cpu_table_generic[GR_OP_COUNT];
+extern const cpu_kernel cpu_table_avx2[GR_OP_COUNT];
+extern const cpu_kernel cpu_table_avx512[GR_OP_COUNT];
+extern const cpu_kernel cpu_table_avx512bf16[GR_OP_COUNT];
 
 /* Who computes matrix products, in rising order of preference. */
 enum { BY_GEMM_OWN = 0, BY_GEMM_OPENBLAS = 1, BY_GEMM_ONEDNN = 2, BY_GEMM_COUNT };
 
 /* by_device.impl */
-typedef struct by_cpu {
+typedef struct cpu_context {
     int isa;
-    const by_kernel *table;        /* of that instruction set: f32, bf16, f16 */
-    const by_kernel *reference;    /* the generic set, which alone has f64 */
-    int gemm;                      /* the preferred provider */
-    const struct by_gemm_own *own; /* our products for that instruction set, see gemm.h */
-    const struct by_gemm_own *own_reference;
-    struct by_dnnl *dnnl; /* oneDNN, NULL without it */
-    struct by_scratch_pool *scratch;
-} by_cpu;
+    const cpu_kernel *table;        /* of that instruction set: f32, bf16, f16 */
+    const cpu_kernel *reference;    /* the generic set, which alone has f64 */
+    int gemm;                       /* the preferred provider */
+    const struct cpu_gemm_own *own; /* our products for that instruction set, see gemm.h */
+    const struct cpu_gemm_own *own_reference;
+    struct cpu_dnnl *dnnl; /* oneDNN, NULL without it */
+    struct tok_scratch_pool *scratch;
+} cpu_context;
 
-extern const by_backend by_cpu_backend;
+extern const gr_backend cpu_backend;
 
 /* Working memory for the length of one kernel: 64-byte aligned, uninitialised. The device keeps what is given
  * back and lends it again, so a steady run allocates nothing; runs on several host threads get blocks of
  * their own. NULL on failure. */
-void *by_scratch_take(by_device *d, size_t bytes);
-void by_scratch_give(by_device *d, void *memory); /* NULL is legal */
+void *cpu_scratch_take(by_device *d, size_t bytes);
+void cpu_scratch_give(by_device *d, void *memory); /* NULL is legal */
 
 /* A place in a kernel where it chooses its way. The test of the op table fails when one was never taken:
  * every branch needs a sample that takes it. Outside parallel regions only. */
-typedef struct by_branch {
+typedef struct cpu_branch {
     const char *label, *file, *isa;
     int hit;
-} by_branch;
+} cpu_branch;
 
 #define BY_BRANCH(text)                                                                       \
     do {                                                                                      \
-        static by_branch by_branch_here_                                                      \
+        static cpu_branch by_branch_here_                                                     \
             __attribute__((section("by_branches"), used)) = {text, __FILE__, BY_ISA_NAME, 0}; \
         by_branch_here_.hit = 1;                                                              \
     } while (0)

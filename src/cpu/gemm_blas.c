@@ -3,14 +3,14 @@
 #include <cblas.h>
 #include <limits.h>
 
-#include "cpu/gemm.h"
+#include "cpu/gemm_select.h"
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 /* BLAS counts in int. */
-bool by_blas_takes(const by_gemm_desc *d)
+bool cpu_blas_takes(const cpu_gemm_desc *d)
 {
     bool fits = d->m <= INT_MAX && d->n <= INT_MAX && d->k <= INT_MAX && d->lda <= INT_MAX &&
                 d->ldb <= INT_MAX && d->ldc <= INT_MAX;
@@ -18,7 +18,7 @@ bool by_blas_takes(const by_gemm_desc *d)
 }
 
 /* Rows [i, i + m) and columns [j, j + n) of one product. */
-static void part(const by_gemm_desc *d, const float *a, const float *b, float *c, int64_t i, int64_t m,
+static void part(const cpu_gemm_desc *d, const float *a, const float *b, float *c, int64_t i, int64_t m,
                  int64_t j, int64_t n)
 {
     if (m > 0 && n > 0)
@@ -30,7 +30,7 @@ static void part(const by_gemm_desc *d, const float *a, const float *b, float *c
 
 /* The threads are ours and each calls BLAS for a slice of c: inside a parallel region OpenBLAS starts none of
  * its own, which it can only do safely when it was built with the same OpenMP library as this program. */
-void by_blas_run(const by_gemm_desc *d, int threads, const void *a, const void *b, void *c)
+void cpu_blas_run(const cpu_gemm_desc *d, int threads, const void *a, const void *b, void *c)
 {
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -54,5 +54,5 @@ void by_blas_run(const by_gemm_desc *d, int threads, const void *a, const void *
 }
 
 #else
-typedef int by_no_openblas; /* ISO C wants something in a file */
+typedef int cpu_no_openblas; /* ISO C wants something in a file */
 #endif

@@ -10,12 +10,12 @@
 #include <unistd.h>
 #endif
 
-#include "cpu/gemm.h"
+#include "cpu/gemm_select.h"
 
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-const char *by_dnnl_name(void)
+const char *cpu_dnnl_name(void)
 {
     return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
 }
@@ -109,13 +109,13 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 
 static dnnl_status_t leave(dnnl_status_t s)
 {
-    return by_reserve_leave() == BY_OK || s != dnnl_success ? s : dnnl_out_of_memory;
+    return base_reserve_leave() == BY_OK || s != dnnl_success ? s : dnnl_out_of_memory;
 }
 
 /* A call into oneDNN with memory in reserve. PLAN is for calls that may also generate code, which is mapped.
  */
-#define CALL(call) (by_reserve_enter() == BY_OK ? leave(call) : dnnl_out_of_memory)
-#define PLAN(call) (by_reserve_enter_to_map() == BY_OK ? leave(call) : dnnl_out_of_memory)
+#define CALL(call) (base_reserve_enter() == BY_OK ? leave(call) : dnnl_out_of_memory)
+#define PLAN(call) (base_reserve_enter_to_map() == BY_OK ? leave(call) : dnnl_out_of_memory)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -134,7 +134,7 @@ typedef struct packed {
 } packed;
 
 /* oneDNN on the CPU, shared by every product of a device. */
-struct by_dnnl {
+struct cpu_dnnl {
     dnnl_engine_t engine;
     pthread_mutex_t lock; /* of the list */
     packed *list;
@@ -147,8 +147,8 @@ typedef struct way {
     size_t scratch;
 } way;
 
-struct by_dnnl_gemm {
-    struct by_dnnl *library;
+struct cpu_dnnl_gemm {
+    struct cpu_dnnl *library;
     dnnl_stream_t stream;
     way plain, fast; /* b as it lies, and packed: for products that are run again and again */
     packed *b;       /* of the fast way; NULL: not yet */
@@ -173,35 +173,35 @@ static void ask_for_tiles(void)
 #endif
 }
 
-by_status by_dnnl_open(struct by_dnnl **out)
+by_status cpu_dnnl_open(struct cpu_dnnl **out)
 {
-    struct by_dnnl *d = by_alloc_zero(1, sizeof *d);
+    struct cpu_dnnl *d = base_alloc_zero(1, sizeof *d);
     if (!d)
         return BY_ERR_MEMORY;
-    by_reserve_open();
+    base_reserve_open();
     ask_for_tiles();
     dnnl_status_t s = PLAN(dnnl_engine_create(&d->engine, dnnl_cpu, 0));
     if (s != dnnl_success || pthread_mutex_init(&d->lock, NULL) != 0) {
         if (d->engine)
             dnnl_engine_destroy(d->engine);
-        by_reserve_close();
-        by_free(d);
+        base_reserve_close();
+        base_free(d);
         return s == dnnl_out_of_memory
-                   ? by_fail(BY_ERR_MEMORY, "%s: out of memory", by_dnnl_name())
-                   : by_fail(BY_ERR_UNSUPPORTED, "%s: no CPU engine (status %d)", by_dnnl_name(), (int)s);
+                   ? base_fail(BY_ERR_MEMORY, "%s: out of memory", cpu_dnnl_name())
+                   : base_fail(BY_ERR_UNSUPPORTED, "%s: no CPU engine (status %d)", cpu_dnnl_name(), (int)s);
     }
     *out = d;
     return BY_OK;
 }
 
-void by_dnnl_close(struct by_dnnl *d)
+void cpu_dnnl_close(struct cpu_dnnl *d)
 {
     if (!d)
         return;
     dnnl_engine_destroy(d->engine);
     pthread_mutex_destroy(&d->lock);
-    by_reserve_close();
-    by_free(d);
+    base_reserve_close();
+    base_free(d);
 }
 
 static dnnl_data_type_t type_of(by_dtype t)
@@ -210,7 +210,7 @@ static dnnl_data_type_t type_of(by_dtype t)
 }
 
 /* Only types that have fast code: f32, and bf16 where the processor has 16-bit instructions of 512 bits. */
-static bool takes(const by_gemm_desc *d, int isa)
+static bool takes(const cpu_gemm_desc *d, int isa)
 {
     bool f32 = d->ab_type == BY_F32 && d->c_type == BY_F32;
     bool bf16 =
@@ -220,7 +220,7 @@ static bool takes(const by_gemm_desc *d, int isa)
 }
 
 /* Matrices as (rows, cols), or (batch, rows, cols) when there is more than one. */
-static dnnl_status_t matrix(dnnl_memory_desc_t *l, const by_gemm_desc *d, int64_t rows, int64_t cols,
+static dnnl_status_t matrix(dnnl_memory_desc_t *l, const cpu_gemm_desc *d, int64_t rows, int64_t cols,
                             int64_t row_stride, int64_t col_stride, int64_t batch_stride, by_dtype type)
 {
     dnnl_dims_t dims = {d->batch, rows, cols}, strides = {batch_stride, row_stride, col_stride};
@@ -228,7 +228,7 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *l, const by_gemm_desc *d, int64_
     return layout_set(l, 3 - skip, dims + skip, type_of(type), strides + skip);
 }
 
-static dnnl_status_t layouts_set(layouts *l, const by_gemm_desc *d, bool any)
+static dnnl_status_t layouts_set(layouts *l, const cpu_gemm_desc *d, bool any)
 {
     dnnl_status_t s =
         matrix(&l->a, d, d->m, d->k, d->ta ? 1 : d->lda, d->ta ? d->lda : 1, d->stride_a, d->ab_type);
@@ -269,7 +269,7 @@ static dnnl_status_t append_act(dnnl_post_ops_t ops, by_act act)
 
 /* The attributes: scratch memory is ours, since oneDNN's own belongs to the thread that created the
  * primitive, and programs may run on another than they were compiled on. */
-static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const by_gemm_desc *d)
+static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const cpu_gemm_desc *d)
 {
     dnnl_post_ops_t ops = NULL;
     dnnl_status_t s = CALL(dnnl_primitive_attr_create(attr));
@@ -313,7 +313,7 @@ static dnnl_status_t way_fill(way *w, dnnl_engine_t engine, const layouts *l, dn
 }
 
 /* One way to do a product. any: b may lie as oneDNN chooses. */
-static dnnl_status_t way_new(way *w, dnnl_engine_t engine, const by_gemm_desc *d, bool any)
+static dnnl_status_t way_new(way *w, dnnl_engine_t engine, const cpu_gemm_desc *d, bool any)
 {
     layouts l = {0};
     dnnl_primitive_attr_t attr = NULL;
@@ -346,18 +346,18 @@ static bool same_layout(dnnl_memory_t a, dnnl_memory_t b)
 }
 
 /* The fast way, where there is one and it is another. */
-static void plan_packed(by_dnnl_gemm *g, const by_gemm_desc *d)
+static void plan_packed(cpu_dnnl_gemm *g, const cpu_gemm_desc *d)
 {
     if (way_new(&g->fast, g->library->engine, d, true) == dnnl_success &&
         same_layout(g->plain.memory[ARG_B], g->fast.memory[ARG_B]))
         way_free(&g->fast);
 }
 
-by_status by_dnnl_gemm_new(struct by_dnnl *library, int isa, const by_gemm_desc *d, by_dnnl_gemm **out)
+by_status cpu_dnnl_gemm_new(struct cpu_dnnl *library, int isa, const cpu_gemm_desc *d, cpu_dnnl_gemm **out)
 {
     if (!takes(d, isa))
         return BY_ERR_UNSUPPORTED;
-    by_dnnl_gemm *g = by_alloc_zero(1, sizeof *g);
+    cpu_dnnl_gemm *g = base_alloc_zero(1, sizeof *g);
     if (!g)
         return BY_ERR_MEMORY;
     g->library = library;
@@ -367,17 +367,17 @@ by_status by_dnnl_gemm_new(struct by_dnnl *library, int isa, const by_gemm_desc 
     if (s == dnnl_success && d->fixed && d->batch == 1)
         plan_packed(g, d);
     if (s != dnnl_success) {
-        by_dnnl_gemm_free(g);
+        cpu_dnnl_gemm_free(g);
         if (s == dnnl_out_of_memory)
-            return by_fail(BY_ERR_MEMORY, "%s: out of memory for a product of %lld x %lld x %lld",
-                           by_dnnl_name(), (long long)d->m, (long long)d->k, (long long)d->n);
+            return base_fail(BY_ERR_MEMORY, "%s: out of memory for a product of %lld x %lld x %lld",
+                             cpu_dnnl_name(), (long long)d->m, (long long)d->k, (long long)d->n);
         return BY_ERR_UNSUPPORTED;
     }
     *out = g;
     return BY_OK;
 }
 
-size_t by_dnnl_gemm_scratch(const by_dnnl_gemm *g)
+size_t cpu_dnnl_gemm_scratch(const cpu_dnnl_gemm *g)
 {
     return BY_MAX(g->plain.scratch, g->fast.scratch);
 }
@@ -385,7 +385,7 @@ size_t by_dnnl_gemm_scratch(const by_dnnl_gemm *g)
 /* ---- packed matrices ------------------------------------------------------------------------- */
 
 /* Copy b into its other order. */
-static dnnl_status_t pack(by_dnnl_gemm *g, const void *b, dnnl_memory_t to)
+static dnnl_status_t pack(cpu_dnnl_gemm *g, const void *b, dnnl_memory_t to)
 {
     memory_layout from_layout, to_layout;
     dnnl_primitive_desc_t pd = NULL;
@@ -416,16 +416,16 @@ static void packed_free(packed *p)
 {
     if (p->memory)
         dnnl_memory_destroy(p->memory);
-    by_free(p->data);
-    by_free(p);
+    base_free(p->data);
+    base_free(p);
 }
 
-static packed *packed_new(by_dnnl_gemm *g, const void *b)
+static packed *packed_new(cpu_dnnl_gemm *g, const void *b)
 {
     memory_layout layout;
-    packed *p = by_alloc_zero(1, sizeof *p);
+    packed *p = base_alloc_zero(1, sizeof *p);
     dnnl_status_t s = p ? dnnl_memory_get_memory_desc(g->fast.memory[ARG_B], &layout) : dnnl_out_of_memory;
-    if (s == dnnl_success && !(p->data = by_alloc_aligned(dnnl_memory_desc_get_size(layout))))
+    if (s == dnnl_success && !(p->data = base_alloc_aligned(dnnl_memory_desc_get_size(layout))))
         s = dnnl_out_of_memory;
     if (s == dnnl_success)
         s = CALL(dnnl_memory_create(&p->memory, layout, g->library->engine, p->data));
@@ -440,7 +440,7 @@ static packed *packed_new(by_dnnl_gemm *g, const void *b)
     return NULL;
 }
 
-static void packed_release(struct by_dnnl *library, packed *p)
+static void packed_release(struct cpu_dnnl *library, packed *p)
 {
     pthread_mutex_lock(&library->lock);
     if (--p->users == 0) {
@@ -454,9 +454,9 @@ static void packed_release(struct by_dnnl *library, packed *p)
 }
 
 /* The packed form of b, made anew when b has changed; NULL: it cannot be had. */
-static packed *packed_take(by_dnnl_gemm *g, const void *b, uint64_t changes)
+static packed *packed_take(cpu_dnnl_gemm *g, const void *b, uint64_t changes)
 {
-    struct by_dnnl *library = g->library;
+    struct cpu_dnnl *library = g->library;
     pthread_mutex_lock(&library->lock);
     packed *p = library->list;
     while (p && (p->from != b || p->changes != changes || !same_layout(p->memory, g->fast.memory[ARG_B])))
@@ -473,7 +473,7 @@ static packed *packed_take(by_dnnl_gemm *g, const void *b, uint64_t changes)
 }
 
 /* The way to do this run: b is packed when it has been used a few times. */
-static way *choose_way(by_dnnl_gemm *g, const void *b, uint64_t changes)
+static way *choose_way(cpu_dnnl_gemm *g, const void *b, uint64_t changes)
 {
     if (!g->fast.primitive || g->runs++ < PACK_AFTER)
         return &g->plain;
@@ -489,7 +489,7 @@ static way *choose_way(by_dnnl_gemm *g, const void *b, uint64_t changes)
     return &g->fast;
 }
 
-void by_dnnl_gemm_free(by_dnnl_gemm *g)
+void cpu_dnnl_gemm_free(cpu_dnnl_gemm *g)
 {
     if (!g)
         return;
@@ -499,11 +499,11 @@ void by_dnnl_gemm_free(by_dnnl_gemm *g)
     way_free(&g->fast);
     if (g->stream)
         dnnl_stream_destroy(g->stream);
-    by_free(g);
+    base_free(g);
 }
 
-by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c,
-                           void *scratch, uint64_t changes)
+by_status cpu_dnnl_gemm_run(cpu_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c,
+                            void *scratch, uint64_t changes)
 {
     const void *address[ARG_COUNT] = {a, b, c, bias, scratch};
     dnnl_exec_arg_t args[ARG_COUNT];
@@ -526,12 +526,12 @@ by_status by_dnnl_gemm_run(by_dnnl_gemm *g, const void *a, const void *b, const 
     if (s == dnnl_success)
         s = CALL(dnnl_stream_wait(g->stream));
     if (s == dnnl_out_of_memory)
-        return by_fail(BY_ERR_MEMORY, "%s: out of memory in a product", by_dnnl_name());
+        return base_fail(BY_ERR_MEMORY, "%s: out of memory in a product", cpu_dnnl_name());
     return s == dnnl_success
                ? BY_OK
-               : by_fail(BY_ERR_UNSUPPORTED, "%s: matmul failed (status %d)", by_dnnl_name(), (int)s);
+               : base_fail(BY_ERR_UNSUPPORTED, "%s: matmul failed (status %d)", cpu_dnnl_name(), (int)s);
 }
 
 #else
-typedef int by_no_dnnl; /* ISO C wants something in a file */
+typedef int cpu_no_dnnl; /* ISO C wants something in a file */
 #endif

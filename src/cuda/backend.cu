@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda/gemm.cuh"
+#include "cuda/cublas.cuh"
 #include "cuda/kernels/fp8.cuh"
 #include "cuda/tune.cuh"
 
 extern "C" {
-by_status by_cuda_open(by_device *d, const char *which, int threads);
+by_status gr_cuda_open(by_device *d, const char *which, int threads);
 }
 
 /* The side of a product that shows how fast the device is. */
@@ -21,27 +21,27 @@ enum { PROBE = 8192 };
 #endif
 enum { STAGING = 32 << 20, WORKSPACE = 64 << 20, ALIGN = 256 };
 
-by_status by_cuda_check(cudaError_t error, const char *what)
+by_status cuda_check(cudaError_t error, const char *what)
 {
     return error == cudaSuccess
                ? BY_OK
-               : by_fail(BY_ERR_DEVICE, "%s: the GPU reports \"%s\"", what, cudaGetErrorString(error));
+               : base_fail(BY_ERR_DEVICE, "%s: the GPU reports \"%s\"", what, cudaGetErrorString(error));
 }
 
-static by_cuda *cuda_of(by_device *d)
+static cuda_context *cuda_of(by_device *d)
 {
-    return (by_cuda *)d->impl;
+    return (cuda_context *)d->impl;
 }
 
 /* by_program.plan */
 typedef struct program_plan {
-    struct program_plan *next; /* in by_cuda.programs */
+    struct program_plan *next; /* in cuda_context.programs */
     const by_program *program;
     int first;           /* number of its first node */
     uint64_t *random;    /* device memory: seed, step */
     uint64_t seed, step; /* what is there */
     bool random_set;
-    const by_node **after; /* per node: see by_cuda_exec */
+    const gr_node **after; /* per node: see cuda_exec */
     bool *skip;            /* per node: done by another */
     int runs, generation;
     cudaGraphExec_t graph;
@@ -51,7 +51,7 @@ typedef struct program_plan {
 
 static by_status cuda_alloc(by_device *d, size_t bytes, void **out)
 {
-    by_cuda *c = cuda_of(d);
+    cuda_context *c = cuda_of(d);
     cudaError_t error = cudaMalloc(out, bytes ? bytes : 1);
     if (error != cudaSuccess) {
         size_t unused = 0, total = 0;
@@ -59,12 +59,12 @@ static by_status cuda_alloc(by_device *d, size_t bytes, void **out)
         *out = NULL;
         (void)cudaGetLastError();
         cudaMemGetInfo(&unused, &total);
-        return by_fail(BY_ERR_MEMORY,
-                       "the GPU has %.2f GiB free of %.2f, and %.2f GiB are needed: %.2f GiB too little",
-                       (double)unused / gib, (double)total / gib, (double)bytes / gib,
-                       bytes > unused ? (double)(bytes - unused) / gib : 0.0);
+        return base_fail(BY_ERR_MEMORY,
+                         "the GPU has %.2f GiB free of %.2f, and %.2f GiB are needed: %.2f GiB too little",
+                         (double)unused / gib, (double)total / gib, (double)bytes / gib,
+                         bytes > unused ? (double)(bytes - unused) / gib : 0.0);
     }
-    return by_cuda_check(cudaMemsetAsync(*out, 0, bytes, c->stream), "clearing memory");
+    return cuda_check(cudaMemsetAsync(*out, 0, bytes, c->stream), "clearing memory");
 }
 
 static void cuda_release(by_device *d, void *memory)
@@ -76,7 +76,7 @@ static void cuda_release(by_device *d, void *memory)
 }
 
 /* The node with this number, NULL when its program is no more. */
-static const by_node *node_numbered(const by_cuda *c, int number)
+static const gr_node *node_numbered(const cuda_context *c, int number)
 {
     for (const program_plan *p = c->programs; p; p = p->next)
         if (number >= p->first && number - p->first < p->program->graph->n_nodes)
@@ -85,34 +85,35 @@ static const by_node *node_numbered(const by_cuda *c, int number)
 }
 
 /* What a kernel has found wrong since the last look, after a wait. */
-static by_status look_for_faults(by_cuda *c)
+static by_status look_for_faults(cuda_context *c)
 {
-    const by_cuda_fault f = *c->fault;
+    const cuda_fault f = *c->fault;
     if (!f.set)
         return BY_OK;
     c->fault->set = 0;
-    BY_TRY(by_cuda_check(cudaMemsetAsync(f.claim, 0, sizeof *f.claim, c->stream), "clearing memory"));
-    const by_node *n = node_numbered(c, f.node);
+    BY_TRY(cuda_check(cudaMemsetAsync(f.claim, 0, sizeof *f.claim, c->stream), "clearing memory"));
+    const gr_node *n = node_numbered(c, f.node);
     const by_tensor *t = n && f.input < n->n_in ? n->in[f.input] : NULL;
-    return by_fail(BY_ERR_ARGUMENT, "%s: element %lld is %d, which is not in [0, %lld)",
-                   t ? by_tensor_label(t) : "an index", (long long)f.place, (int)f.value, (long long)f.limit);
+    return base_fail(BY_ERR_ARGUMENT, "%s: element %lld is %d, which is not in [0, %lld)",
+                     t ? gr_tensor_label(t) : "an index", (long long)f.place, (int)f.value,
+                     (long long)f.limit);
 }
 
-static by_status wait_for(by_cuda *c, const char *what)
+static by_status wait_for(cuda_context *c, const char *what)
 {
-    return by_cuda_check(cudaStreamSynchronize(c->stream), what);
+    return cuda_check(cudaStreamSynchronize(c->stream), what);
 }
 
 /* Behind the end of a half of the pinned memory: on to the other one, whose copies must have been made. Those
  * are old; a GPU that lags behind is not waited for to its last kernel. */
-static by_status next_half(by_cuda *c)
+static by_status next_half(cuda_context *c)
 {
     const size_t half = STAGING / 2;
     if (c->staging_at == 0 || c->staging_at % half != 0)
         return BY_OK;
     const int left = c->staging_at == half ? 0 : 1;
-    BY_TRY(by_cuda_check(cudaEventRecord(c->staging_left[left], c->stream), "copying to the GPU"));
-    BY_TRY(by_cuda_check(cudaEventSynchronize(c->staging_left[!left]), "copying to the GPU"));
+    BY_TRY(cuda_check(cudaEventRecord(c->staging_left[left], c->stream), "copying to the GPU"));
+    BY_TRY(cuda_check(cudaEventSynchronize(c->staging_left[!left]), "copying to the GPU"));
     if (left == 1)
         c->staging_at = 0;
     return BY_OK;
@@ -121,14 +122,14 @@ static by_status next_half(by_cuda *c)
 /* Through pinned memory, so that the copy runs beside what the host does next. */
 static by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
 {
-    by_cuda *c = cuda_of(d);
+    cuda_context *c = cuda_of(d);
     while (bytes > 0) {
         BY_TRY(next_half(c));
         const size_t part = BY_MIN(bytes, STAGING / 2 - c->staging_at % (STAGING / 2));
         char *at = c->staging + c->staging_at;
         memcpy(at, from, part);
-        BY_TRY(by_cuda_check(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream),
-                             "copying to the GPU"));
+        BY_TRY(cuda_check(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream),
+                          "copying to the GPU"));
         c->staging_at = (c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN;
         to = (char *)to + part;
         from = (const char *)from + part;
@@ -139,22 +140,22 @@ static by_status cuda_upload(by_device *d, void *to, const void *from, size_t by
 
 static by_status cuda_download(by_device *d, void *to, const void *from, size_t bytes)
 {
-    by_cuda *c = cuda_of(d);
-    BY_TRY(by_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
-                         "copying from the GPU"));
+    cuda_context *c = cuda_of(d);
+    BY_TRY(cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream),
+                      "copying from the GPU"));
     BY_TRY(wait_for(c, "the GPU's work"));
     return look_for_faults(c);
 }
 
-static by_status cuda_copy(by_device *d, void *to, const void *from, size_t bytes)
+static by_status copy_memory(by_device *d, void *to, const void *from, size_t bytes)
 {
-    return by_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(d)->stream),
-                         "copying on the GPU");
+    return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(d)->stream),
+                      "copying on the GPU");
 }
 
 /* ---- working memory ---------------------------------------------------------------------------- */
 
-void *by_cuda_scratch(by_cuda_exec *x, size_t bytes)
+void *cuda_scratch(cuda_exec *x, size_t bytes)
 {
     x->scratch_needed = BY_MAX(x->scratch_needed, bytes);
     x->in_scratch = NULL;
@@ -165,7 +166,7 @@ void *by_cuda_scratch(by_cuda_exec *x, size_t bytes)
  * address are captured again. */
 static by_status grow_scratch(by_device *d, size_t bytes)
 {
-    by_cuda *c = cuda_of(d);
+    cuda_context *c = cuda_of(d);
     if (bytes <= c->scratch_bytes)
         return BY_OK;
     cuda_release(d, c->scratch);
@@ -179,12 +180,12 @@ static by_status grow_scratch(by_device *d, size_t bytes)
 
 /* ---- programs ---------------------------------------------------------------------------------- */
 
-static by_status in_node(const by_node *n)
+static by_status in_node(const gr_node *n)
 {
-    return by_fail_context("%s '%s'", by_ops[n->op].name,
-                           n->out[0]  ? by_tensor_label(n->out[0])
-                           : n->scope ? n->scope
-                                      : "");
+    return base_fail_context("%s '%s'", gr_ops[n->op].name,
+                             n->out[0]  ? gr_tensor_label(n->out[0])
+                             : n->scope ? n->scope
+                                        : "");
 }
 
 static int readers_of(const by_graph *g, const by_tensor *t)
@@ -202,16 +203,16 @@ static void find_pairs(by_program *p, program_plan *plan)
 {
     by_graph *g = p->graph;
     for (int i = 0; i + 1 < g->n_nodes; i++) {
-        by_node *n = g->nodes[i], *next = g->nodes[i + 1];
+        gr_node *n = g->nodes[i], *next = g->nodes[i + 1];
         by_tensor *y = n->out[0];
-        if (n->op == BY_OP_LINEAR_DX && next->op == BY_OP_ACTIVATION_GRAD && next->in[1] == y &&
+        if (n->op == GR_OP_LINEAR_DX && next->op == GR_OP_ACTIVATION_GRAD && next->in[1] == y &&
             !y->is_output && readers_of(g, y) == 1)
             plan->after[i] = next;
-        if (n->op != BY_OP_CROSS_ENTROPY)
+        if (n->op != GR_OP_CROSS_ENTROPY)
             continue;
         for (int k = i + 1; k < g->n_nodes && k < i + 4; k++) {
-            by_node *later = g->nodes[k];
-            if (later->op == BY_OP_CROSS_ENTROPY_GRAD && later->in[2] == n->out[1] &&
+            gr_node *later = g->nodes[k];
+            if (later->op == GR_OP_CROSS_ENTROPY_GRAD && later->in[2] == n->out[1] &&
                 later->out[0]->root == n->in[0]->root) {
                 bool between = false; /* does anything in between read the loss? */
                 for (int j = i + 1; j < k; j++)
@@ -226,16 +227,16 @@ static void find_pairs(by_program *p, program_plan *plan)
     }
 }
 
-static by_status one_node(by_program *p, by_cuda_exec *x, int i)
+static by_status one_node(by_program *p, cuda_exec *x, int i)
 {
     program_plan *plan = (program_plan *)p->plan;
-    by_node *n = p->graph->nodes[i];
+    gr_node *n = p->graph->nodes[i];
     x->after = plan->after[i];
     x->after_done = false;
-    return plan->skip[i] || by_cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
+    return plan->skip[i] || cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
 }
 
-static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
+static by_status each_node(by_program *p, cuda_exec *x, bool dry)
 {
     program_plan *plan = (program_plan *)p->plan;
     x->dry = dry;
@@ -247,9 +248,9 @@ static by_status each_node(by_program *p, by_cuda_exec *x, bool dry)
     return BY_OK;
 }
 
-static by_cuda_exec exec_of(by_program *p)
+static cuda_exec exec_of(by_program *p)
 {
-    by_cuda_exec x = {};
+    cuda_exec x = {};
     x.base.device = p->device;
     x.base.seed = p->seed;
     x.base.step = p->step;
@@ -266,7 +267,7 @@ static void cuda_forget(by_program *p)
     program_plan *plan = (program_plan *)p->plan;
     if (!plan)
         return;
-    by_cuda *c = cuda_of(p->device);
+    cuda_context *c = cuda_of(p->device);
     cudaStreamSynchronize(c->stream);
     for (program_plan **at = &c->programs; *at; at = &(*at)->next)
         if (*at == plan) {
@@ -274,17 +275,17 @@ static void cuda_forget(by_program *p)
             break;
         }
     for (int i = 0; i < p->graph->n_nodes; i++) {
-        by_node *n = p->graph->nodes[i];
-        if (n->plan && n->op != BY_OP_CROSS_ENTROPY && n->op != BY_OP_CROSS_ENTROPY_GRAD)
-            ((by_cuda_plan *)n->plan)->forget(n->plan);
+        gr_node *n = p->graph->nodes[i];
+        if (n->plan && n->op != GR_OP_CROSS_ENTROPY && n->op != GR_OP_CROSS_ENTROPY_GRAD)
+            ((cuda_plan *)n->plan)->forget(n->plan);
         n->plan = NULL;
     }
     if (plan->graph)
         cudaGraphExecDestroy(plan->graph);
     cuda_release(p->device, plan->random);
-    by_free(plan->after);
-    by_free(plan->skip);
-    by_free(plan);
+    base_free(plan->after);
+    base_free(plan->skip);
+    base_free(plan);
     p->plan = NULL;
 }
 
@@ -292,22 +293,22 @@ static by_status prepare(by_program *p, program_plan *plan)
 {
     const size_t nodes = (size_t)p->graph->n_nodes + 1;
     void *random = NULL;
-    plan->after = (const by_node **)by_alloc_zero(nodes, sizeof *plan->after);
-    plan->skip = (bool *)by_alloc_zero(nodes, sizeof *plan->skip);
+    plan->after = (const gr_node **)base_alloc_zero(nodes, sizeof *plan->after);
+    plan->skip = (bool *)base_alloc_zero(nodes, sizeof *plan->skip);
     if (!plan->after || !plan->skip)
         return BY_ERR_MEMORY;
     BY_TRY(cuda_alloc(p->device, 2 * sizeof(uint64_t), &random));
     plan->random = (uint64_t *)random;
     find_pairs(p, plan);
-    by_cuda_exec x = exec_of(p);
+    cuda_exec x = exec_of(p);
     BY_TRY(each_node(p, &x, true));
     return grow_scratch(p->device, x.scratch_needed);
 }
 
 static by_status cuda_prepare(by_program *p)
 {
-    by_cuda *c = cuda_of(p->device);
-    program_plan *plan = (program_plan *)by_alloc_zero(1, sizeof *plan);
+    cuda_context *c = cuda_of(p->device);
+    program_plan *plan = (program_plan *)base_alloc_zero(1, sizeof *plan);
     if (!plan)
         return BY_ERR_MEMORY;
     if (c->numbered > INT32_MAX - p->graph->n_nodes)
@@ -340,20 +341,20 @@ static by_status capture(by_program *, program_plan *)
 #else
 static by_status capture(by_program *p, program_plan *plan)
 {
-    by_cuda *c = cuda_of(p->device);
+    cuda_context *c = cuda_of(p->device);
     cudaGraph_t graph = NULL;
     if (plan->graph)
         cudaGraphExecDestroy(plan->graph);
     plan->graph = NULL;
-    BY_TRY(by_cuda_check(cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
-                         "capturing a program"));
-    by_cuda_exec x = exec_of(p);
+    BY_TRY(cuda_check(cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal),
+                      "capturing a program"));
+    cuda_exec x = exec_of(p);
     by_status s = each_node(p, &x, false);
     cudaError_t error = cudaStreamEndCapture(c->stream, &graph);
     if (s == BY_OK)
-        s = by_cuda_check(error, "capturing a program");
+        s = cuda_check(error, "capturing a program");
     if (s == BY_OK)
-        s = by_cuda_check(cudaGraphInstantiate(&plan->graph, graph, 0), "making a graph of a program");
+        s = cuda_check(cudaGraphInstantiate(&plan->graph, graph, 0), "making a graph of a program");
     if (graph)
         cudaGraphDestroy(graph);
     plan->generation = c->generation;
@@ -365,13 +366,13 @@ static by_status capture(by_program *p, program_plan *plan)
 
 static by_status examine(by_device *d, const by_tensor *t, by_trace_entry *entry)
 {
-    const int64_t rows = by_tensor_rows(t), cols = by_tensor_cols(t), pitch = by_tensor_pitch(t);
+    const int64_t rows = gr_tensor_rows(t), cols = gr_tensor_cols(t), pitch = gr_tensor_pitch(t);
     const size_t size = by_dtype_size(t->type);
-    char *host = (char *)by_alloc(by_tensor_bytes(t) + 1);
-    double *row = (double *)by_alloc((size_t)cols * sizeof *row + 1), sum = 0;
-    by_status s = host && row ? cuda_download(d, host, t->data, by_tensor_bytes(t)) : BY_ERR_MEMORY;
+    char *host = (char *)base_alloc(gr_tensor_bytes(t) + 1);
+    double *row = (double *)base_alloc((size_t)cols * sizeof *row + 1), sum = 0;
+    by_status s = host && row ? cuda_download(d, host, t->data, gr_tensor_bytes(t)) : BY_ERR_MEMORY;
     for (int64_t r = 0; r < rows && s == BY_OK; r++) {
-        by_convert(row, BY_F64, host + (size_t)(r * pitch) * size, t->type, (size_t)cols);
+        base_convert(row, BY_F64, host + (size_t)(r * pitch) * size, t->type, (size_t)cols);
         for (int64_t i = 0; i < cols; i++) {
             if (entry->first_bad < 0 && !isfinite(row[i]))
                 entry->first_bad = r * cols + i;
@@ -379,21 +380,21 @@ static by_status examine(by_device *d, const by_tensor *t, by_trace_entry *entry
         }
     }
     entry->norm = sqrt(sum);
-    by_free(host);
-    by_free(row);
+    base_free(host);
+    base_free(row);
     return s;
 }
 
-static by_status tell(by_program *p, const by_node *n, double seconds)
+static by_status tell(by_program *p, const gr_node *n, double seconds)
 {
     const by_tensor *y = n->out[0];
-    const by_cost cost = by_ops[n->op].cost(n);
+    const gr_cost cost = gr_ops[n->op].cost(n);
     char shape[128] = "";
     by_trace_entry entry = {};
     entry.index = n->index;
-    entry.op = by_ops[n->op].name;
-    entry.name = y ? by_tensor_label(y) : n->scope ? n->scope : "";
-    entry.shape = y ? by_shape_text(y, shape, sizeof shape) : "";
+    entry.op = gr_ops[n->op].name;
+    entry.name = y ? gr_tensor_label(y) : n->scope ? n->scope : "";
+    entry.shape = y ? gr_shape_text(y, shape, sizeof shape) : "";
     entry.first_bad = -1;
     entry.norm = NAN;
     entry.seconds = seconds;
@@ -407,14 +408,14 @@ static by_status tell(by_program *p, const by_node *n, double seconds)
 
 static by_status traced_run(by_program *p)
 {
-    by_cuda *c = cuda_of(p->device);
-    by_cuda_exec x = exec_of(p);
+    cuda_context *c = cuda_of(p->device);
+    cuda_exec x = exec_of(p);
     for (int i = 0; i < p->graph->n_nodes; i++) {
         BY_TRY(wait_for(c, "tracing"));
-        const double start = by_seconds();
+        const double start = base_seconds();
         BY_TRY(one_node(p, &x, i));
-        BY_TRY(wait_for(c, by_ops[p->graph->nodes[i]->op].name));
-        BY_TRY(tell(p, p->graph->nodes[i], by_seconds() - start));
+        BY_TRY(wait_for(c, gr_ops[p->graph->nodes[i]->op].name));
+        BY_TRY(tell(p, p->graph->nodes[i], base_seconds() - start));
     }
     return BY_OK;
 }
@@ -422,20 +423,20 @@ static by_status traced_run(by_program *p)
 /* An event behind every node; the times between them are known at the end. */
 static by_status timed_events(by_program *p, cudaEvent_t *events)
 {
-    by_cuda *c = cuda_of(p->device);
-    by_cuda_exec x = exec_of(p);
+    cuda_context *c = cuda_of(p->device);
+    cuda_exec x = exec_of(p);
     const int n = p->graph->n_nodes;
     for (int i = 0; i <= n; i++)
-        BY_TRY(by_cuda_check(cudaEventCreate(&events[i]), "timing"));
-    BY_TRY(by_cuda_check(cudaEventRecord(events[0], c->stream), "timing"));
+        BY_TRY(cuda_check(cudaEventCreate(&events[i]), "timing"));
+    BY_TRY(cuda_check(cudaEventRecord(events[0], c->stream), "timing"));
     for (int i = 0; i < n; i++) {
         BY_TRY(one_node(p, &x, i));
-        BY_TRY(by_cuda_check(cudaEventRecord(events[i + 1], c->stream), "timing"));
+        BY_TRY(cuda_check(cudaEventRecord(events[i + 1], c->stream), "timing"));
     }
     BY_TRY(wait_for(c, "timing"));
     for (int i = 0; i < n; i++) {
         float ms = 0;
-        BY_TRY(by_cuda_check(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "timing"));
+        BY_TRY(cuda_check(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "timing"));
         BY_TRY(tell(p, p->graph->nodes[i], ms * 1e-3));
     }
     return BY_OK;
@@ -444,42 +445,42 @@ static by_status timed_events(by_program *p, cudaEvent_t *events)
 static by_status timed_run(by_program *p)
 {
     const size_t n = (size_t)p->graph->n_nodes + 1;
-    cudaEvent_t *events = (cudaEvent_t *)by_alloc_zero(n, sizeof *events);
+    cudaEvent_t *events = (cudaEvent_t *)base_alloc_zero(n, sizeof *events);
     by_status s = events ? timed_events(p, events) : BY_ERR_MEMORY;
     for (size_t i = 0; events && i < n; i++)
         if (events[i])
             cudaEventDestroy(events[i]);
-    by_free(events);
+    base_free(events);
     return s;
 }
 
 static by_status cuda_run(by_program *p)
 {
     program_plan *plan = (program_plan *)p->plan;
-    by_cuda *c = cuda_of(p->device);
+    cuda_context *c = cuda_of(p->device);
     BY_TRY(send_seed(p, plan));
     if (p->trace)
         return p->only_times ? timed_run(p) : traced_run(p);
     if (plan->runs++ == 0 || c->no_graphs) {
-        by_cuda_exec x = exec_of(p);
+        cuda_exec x = exec_of(p);
         return each_node(p, &x, false);
     }
     if (!plan->graph || plan->generation != c->generation)
         BY_TRY(capture(p, plan));
-    return by_cuda_check(cudaGraphLaunch(plan->graph, c->stream), "starting a program");
+    return cuda_check(cudaGraphLaunch(plan->graph, c->stream), "starting a program");
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
 static void cuda_close(by_device *d)
 {
-    by_cuda *c = cuda_of(d);
+    cuda_context *c = cuda_of(d);
     if (!c)
         return;
     if (c->stream)
         cudaStreamSynchronize(c->stream);
-    by_lt_close(c);
-    by_tuner_close(c->tuner);
+    cuda_lt_close(c);
+    cuda_tuner_close(c->tuner);
     cudaFree(c->scratch);
     cudaFree(c->workspace);
     cudaFree(c->counters);
@@ -490,33 +491,33 @@ static void cuda_close(by_device *d)
     cudaFreeHost(c->fault);
     if (c->stream)
         cudaStreamDestroy(c->stream);
-    by_free(c);
+    base_free(c);
     d->impl = NULL;
 }
 
 static by_status cuda_wait(by_device *d)
 {
-    by_cuda *c = cuda_of(d);
+    cuda_context *c = cuda_of(d);
     BY_TRY(wait_for(c, "the GPU's work"));
     return look_for_faults(c);
 }
 
-static const by_backend backend = {
-    "cuda",        cuda_alloc, cuda_release, cuda_upload,
-    cuda_download, cuda_copy,  cuda_prepare, cuda_run,
-    cuda_forget,   cuda_close, cuda_wait,    128 /* bytes that rows of logits are padded to */,
+static const gr_backend backend = {
+    "cuda",        cuda_alloc,  cuda_release, cuda_upload,
+    cuda_download, copy_memory, cuda_prepare, cuda_run,
+    cuda_forget,   cuda_close,  cuda_wait,    128 /* bytes that rows of logits are padded to */,
     PROBE};
 
 /* Why there is no GPU, in words that tell what to do. */
 static by_status no_gpu(cudaError_t error)
 {
     if (error == cudaErrorInsufficientDriver)
-        return by_fail(BY_ERR_DEVICE, "no NVIDIA driver is loaded, or it is too old for CUDA %d.%d",
-                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return base_fail(BY_ERR_DEVICE, "no NVIDIA driver is loaded, or it is too old for CUDA %d.%d",
+                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     if (error == cudaErrorNoDevice || error == cudaSuccess)
-        return by_fail(BY_ERR_DEVICE,
-                       "there is no NVIDIA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
-    return by_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
+        return base_fail(BY_ERR_DEVICE,
+                         "there is no NVIDIA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
+    return base_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
 }
 
 /* Take a word off the front of a name. */
@@ -529,7 +530,7 @@ static bool take(const char **at, const char *word)
 }
 
 /* "", "1", "+tf32", "1+fp8", "+tf32+fp8" and so on */
-static by_status read_name(const char *which, int count, by_cuda *c)
+static by_status read_name(const char *which, int count, cuda_context *c)
 {
     char *end = NULL;
     const char *at = which ? which : "";
@@ -538,22 +539,22 @@ static by_status read_name(const char *which, int count, by_cuda *c)
         at = end;
     }
     if (c->index >= count)
-        return by_fail(BY_ERR_DEVICE, "there is no GPU %d: this machine has %d", c->index, count);
+        return base_fail(BY_ERR_DEVICE, "there is no GPU %d: this machine has %d", c->index, count);
     c->tf32 = take(&at, "+tf32");
     c->fp8 = take(&at, "+fp8");
     c->tf32 = c->tf32 || take(&at, "+tf32"); /* in either order */
     if (*at)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "cuda%s%s: after cuda or cuda:NUMBER only +tf32 and +fp8 are possible",
-                       *which == '+' ? "" : ":", which);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "cuda%s%s: after cuda or cuda:NUMBER only +tf32 and +fp8 are possible",
+                         *which == '+' ? "" : ":", which);
     return BY_OK;
 }
 
-static by_status open_card(by_device *d, by_cuda *c)
+static by_status open_card(by_device *d, cuda_context *c)
 {
     cudaDeviceProp card;
-    BY_TRY(by_cuda_check(cudaSetDevice(c->index), "opening the GPU"));
-    BY_TRY(by_cuda_check(cudaGetDeviceProperties(&card, c->index), "opening the GPU"));
+    BY_TRY(cuda_check(cudaSetDevice(c->index), "opening the GPU"));
+    BY_TRY(cuda_check(cudaGetDeviceProperties(&card, c->index), "opening the GPU"));
     const char *pretend = getenv("BANYAN_CUDA_ARCH"); /* run the kernels of an older card */
     c->arch = pretend && atoi(pretend) >= 80 ? atoi(pretend) : card.major * 10 + card.minor;
     const char *least = getenv("BANYAN_GEMV_LEAST"); /* for tests, whose matrices are small */
@@ -568,35 +569,35 @@ static by_status open_card(by_device *d, by_cuda *c)
     c->no_graphs = getenv("BANYAN_NO_GRAPHS") != NULL;
 #endif
     if (c->arch < 80)
-        return by_fail(BY_ERR_DEVICE, "%s has compute capability %d.%d; 8.0 (Ampere) or later is needed",
-                       card.name, card.major, card.minor);
-    BY_TRY(by_cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
-    BY_TRY(by_cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
+        return base_fail(BY_ERR_DEVICE, "%s has compute capability %d.%d; 8.0 (Ampere) or later is needed",
+                         card.name, card.major, card.minor);
+    BY_TRY(cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
+    BY_TRY(cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
     for (int i = 0; i < 2; i++)
-        BY_TRY(by_cuda_check(cudaEventCreateWithFlags(&c->staging_left[i], cudaEventDisableTiming),
-                             "pinned memory"));
-    BY_TRY(by_cuda_check(cudaHostAlloc((void **)&c->fault, sizeof *c->fault, cudaHostAllocMapped),
-                         "pinned memory"));
+        BY_TRY(cuda_check(cudaEventCreateWithFlags(&c->staging_left[i], cudaEventDisableTiming),
+                          "pinned memory"));
+    BY_TRY(cuda_check(cudaHostAlloc((void **)&c->fault, sizeof *c->fault, cudaHostAllocMapped),
+                      "pinned memory"));
     memset(c->fault, 0, sizeof *c->fault);
-    BY_TRY(by_cuda_check(cudaHostGetDevicePointer((void **)&c->device_fault, c->fault, 0), "pinned memory"));
-    BY_TRY(by_lt_open(c));
+    BY_TRY(cuda_check(cudaHostGetDevicePointer((void **)&c->device_fault, c->fault, 0), "pinned memory"));
+    BY_TRY(cuda_lt_open(c));
     BY_TRY(cuda_alloc(d, WORKSPACE, &c->workspace));
     c->workspace_bytes = WORKSPACE;
     if (c->fp8)
-        BY_TRY(by_fp8_open(c, card.name));
+        BY_TRY(cuda_fp8_open(c, card.name));
     void *counters; /* zeroed, as all memory */
     BY_TRY(cuda_alloc(d, (BY_CUDA_COUNTERS + 1) * sizeof(int), &counters));
     c->counters = (int *)counters;
     c->fault->claim = c->counters + BY_CUDA_COUNTERS;
-    const int version = by_lt_version();
-    c->tuner = version ? by_tuner_open(card.name, version) : NULL;
+    const int version = cuda_lt_version();
+    c->tuner = version ? cuda_tuner_open(card.name, version) : NULL;
     snprintf(d->description, sizeof d->description, "cuda: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %d.%d%s%s",
              card.name, (double)c->total / (1 << 30), CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
              version / 10000, version / 100 % 100, c->tf32 ? ", TF32" : "", c->fp8 ? ", FP8" : "");
     return BY_OK;
 }
 
-by_status by_cuda_open(by_device *d, const char *which, int threads)
+by_status gr_cuda_open(by_device *d, const char *which, int threads)
 {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -604,7 +605,7 @@ by_status by_cuda_open(by_device *d, const char *which, int threads)
     d->impl = NULL;
     if (error != cudaSuccess || count == 0)
         return no_gpu(error);
-    by_cuda *c = (by_cuda *)by_alloc_zero(1, sizeof *c);
+    cuda_context *c = (cuda_context *)base_alloc_zero(1, sizeof *c);
     if (!c)
         return BY_ERR_MEMORY;
     d->backend = &backend;
@@ -620,5 +621,5 @@ by_status by_cuda_open(by_device *d, const char *which, int threads)
 
 #ifdef BY_CUDA_EMULATE
 /* A program that is linked with the emulation has a GPU. */
-static const bool enabled = (by_cuda_opener = by_cuda_open, true);
+static const bool enabled = (gr_cuda_opener = gr_cuda_open, true);
 #endif

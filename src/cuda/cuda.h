@@ -18,20 +18,20 @@ extern "C" {
 
 /* What a kernel that meets a bad index leaves behind, in host memory that the device can write. Who changes
  * *claim, which is device memory, from 0 to 1 may write the rest. */
-typedef struct by_cuda_fault {
+typedef struct cuda_fault {
     int *claim;
     int32_t set;   /* 0: nothing happened */
-    int32_t node;  /* see by_cuda_number */
+    int32_t node;  /* see cuda_number */
     int32_t input; /* of the node: the tensor with the bad element */
     int32_t value; /* what it was */
     int64_t place; /* where */
     int64_t limit; /* values are in [0, limit) */
-} by_cuda_fault;
+} cuda_fault;
 
 enum { BY_CUDA_COUNTERS = 4096 };
 
 /* by_device.impl */
-typedef struct by_cuda {
+typedef struct cuda_context {
     int index, arch;                     /* which card; 90 for compute capability 9.0 */
     void (*planned)(const void *kernel); /* told of every kernel in a dry run; for tests, else NULL */
     int sms;                             /* multiprocessors */
@@ -41,11 +41,11 @@ typedef struct by_cuda {
     bool fp8, fp8_all;  /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
     int64_t gemv_least; /* elements of a matrix from which gemv.cu takes its product with one row */
     cudaStream_t stream;
-    by_cuda_fault *fault;        /* host memory, mapped */
-    by_cuda_fault *device_fault; /* the device's address of it */
-    void *lt;                    /* cuBLASLt's handle */
-    struct by_tuner *tuner;      /* see tune.cuh; NULL: the library's first choice is taken */
-    void *workspace;             /* of cuBLASLt, device memory */
+    cuda_fault *fault;        /* host memory, mapped */
+    cuda_fault *device_fault; /* the device's address of it */
+    void *lt;                 /* cuBLASLt's handle */
+    struct cuda_tuner *tuner; /* see tune.cuh; NULL: the library's first choice is taken */
+    void *workspace;          /* of cuBLASLt, device memory */
     size_t workspace_bytes;
     char *staging; /* pinned memory that uploads pass through, one half after the other */
     size_t staging_at;
@@ -57,114 +57,113 @@ typedef struct by_cuda {
     bool no_graphs; /* launch kernels one by one, for debugging (environment variable BANYAN_NO_GRAPHS) */
     struct program_plan *programs; /* all that are compiled: backend.cu */
     int numbered;                  /* nodes that have been given a number */
-} by_cuda;
+} cuda_context;
 
-/* What a kernel is given: a by_exec with more behind it. */
-typedef struct by_cuda_exec {
-    by_exec base;
-    by_cuda *cuda;
+/* What a kernel is given: a gr_exec with more behind it. */
+typedef struct cuda_exec {
+    gr_exec base;
+    cuda_context *cuda;
     cudaStream_t stream;
     const uint64_t *random; /* device memory: seed, step */
     bool dry;               /* plan only: nothing is launched, scratch is counted */
     size_t scratch_needed;  /* the most that a kernel has asked for */
     int first_node;         /* the number of the program's first node */
-    const by_node
+    const gr_node
         *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
     bool after_done; /* set by the kernel when it has done the work of that node too */
     const by_tensor *in_scratch; /* of which the scratch still has FP8 numbers (fp8.cu), or NULL */
-} by_cuda_exec;
+} cuda_exec;
 
-static inline by_cuda_exec *by_cuda_of(by_exec *e)
+static inline cuda_exec *cuda_exec_of(gr_exec *e)
 {
-    return (by_cuda_exec *)e; /* base is its first member */
+    return (cuda_exec *)e; /* base is its first member */
 }
 
 /* By this number a fault names its node: the host may have started other programs before it hears of it. */
-static inline int by_cuda_number(const by_cuda_exec *x, const by_node *n)
+static inline int cuda_number(const cuda_exec *x, const gr_node *n)
 {
     return x->first_node + n->index;
 }
 
 /* BY_OK, or BY_ERR_DEVICE with CUDA's words. */
-by_status by_cuda_check(cudaError_t error, const char *what);
+by_status cuda_check(cudaError_t error, const char *what);
 
 /* Working memory for the length of one kernel call, 256-byte aligned, uninitialised: always the same place,
  * so that a kernel asks but once. In a dry run only the size is noted, and what is returned must not be used.
  */
-void *by_cuda_scratch(by_cuda_exec *x, size_t bytes);
+void *cuda_scratch(cuda_exec *x, size_t bytes);
 
 /* A kernel may keep what it planned in n->plan: a struct that begins with this. (Not cross_entropy and its
  * gradient: where the two are done in one, their plans are each other.) */
-typedef struct by_cuda_plan {
+typedef struct cuda_plan {
     void (*forget)(void *plan);
-} by_cuda_plan;
+} cuda_plan;
 
 extern "C" {
-extern const by_kernel by_cuda_table[BY_OP_COUNT];
-#define BY_OP(ID, name, in, out, over, base, from, gradient) by_status by_cuda_##name(by_exec *e, by_node *n);
+extern const cpu_kernel cuda_table[GR_OP_COUNT];
+#define GR_OP(ID, name, in, out, over, base, from, gradient) by_status cuda_##name(gr_exec *e, gr_node *n);
 #include "graph/ops.def"
-#undef BY_OP
+#undef GR_OP
 }
 
 /* In a dry run: the kernel that would be started. */
-static inline void by_cuda_plan_kernel(const by_cuda_exec *x, const void *kernel, dim3 grid)
+static inline void cuda_plan_kernel(const cuda_exec *x, const void *kernel, dim3 grid)
 {
     if (x->cuda->planned && grid.x && grid.y && grid.z)
         x->cuda->planned(kernel);
 }
 
-/* Start a kernel: by_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is legal.
+/* Start a kernel: cuda_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is legal.
  */
 #ifdef BY_CUDA_EMULATE
 template <class... P, class... A>
-static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                           A... args)
+static by_status cuda_launch(cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                             A... args)
 {
     if (x->dry)
-        by_cuda_plan_kernel(x, (const void *)kernel, grid);
+        cuda_plan_kernel(x, (const void *)kernel, grid);
     else
-        by_emulate(grid, block, shared, [&] { kernel(args...); });
+        cuda_emulate(grid, block, shared, [&] { kernel(args...); });
     return BY_OK;
 }
-#define by_launch_early by_launch
+#define cuda_launch_early cuda_launch
 /* A cluster is one large block there, its parts of shared memory one behind the other. */
 template <class... P, class... A>
-static by_status by_launch_clusters(by_cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
-                                    dim3 block, size_t shared, A... args)
+static by_status cuda_launch_clusters(cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
+                                      dim3 block, size_t shared, A... args)
 {
-    return by_launch(x, kernel, dim3(grid.x / size), dim3(block.x * size), shared * size, args...);
+    return cuda_launch(x, kernel, dim3(grid.x / size), dim3(block.x * size), shared * size, args...);
 }
 #else
 /* More shared memory than a kernel gets by itself; never less than before, since other programs may use it
  * too. */
-static inline by_status by_allow_shared(const void *kernel, size_t bytes)
+static inline by_status cuda_allow_shared(const void *kernel, size_t bytes)
 {
     cudaFuncAttributes now;
-    BY_TRY(by_cuda_check(cudaFuncGetAttributes(&now, kernel), "shared memory"));
+    BY_TRY(cuda_check(cudaFuncGetAttributes(&now, kernel), "shared memory"));
     if ((size_t)now.maxDynamicSharedSizeBytes >= bytes)
         return BY_OK;
-    return by_cuda_check(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-        "shared memory");
+    return cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+                      "shared memory");
 }
 template <class... P>
-static cudaError_t by_launch_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
-                                 size_t shared, P... args)
+static cudaError_t cuda_launch_raw(cudaStream_t stream, void (*kernel)(P...), dim3 grid, dim3 block,
+                                   size_t shared, P... args)
 {
     void *list[] = {(void *)&args...};
     return cudaLaunchKernel((const void *)kernel, grid, block, list, shared, stream);
 }
 template <class... P, class... A>
-static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                           A... args)
+static by_status cuda_launch(cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                             A... args)
 {
     if (x->dry)
-        by_cuda_plan_kernel(x, (const void *)kernel, grid);
+        cuda_plan_kernel(x, (const void *)kernel, grid);
     if (x->dry)
-        return shared > 48 * 1024 ? by_allow_shared((const void *)kernel, shared) : BY_OK;
+        return shared > 48 * 1024 ? cuda_allow_shared((const void *)kernel, shared) : BY_OK;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return BY_OK;
-    return by_cuda_check(by_launch_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...), "launch");
+    return cuda_check(cuda_launch_raw<P...>(x->stream, kernel, grid, block, shared, (P)args...), "launch");
 }
 #endif
 
@@ -172,8 +171,8 @@ static by_status by_launch(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim
  * it may be started before the one before it has ended (compute capability 9.0 and later). */
 #ifndef BY_CUDA_EMULATE
 template <class... P>
-static cudaError_t by_launch_early_raw(cudaStream_t stream, unsigned cluster, void (*kernel)(P...), dim3 grid,
-                                       dim3 block, size_t shared, P... args)
+static cudaError_t cuda_launch_early_raw(cudaStream_t stream, unsigned cluster, void (*kernel)(P...),
+                                         dim3 grid, dim3 block, size_t shared, P... args)
 {
     void *list[] = {(void *)&args...};
     cudaLaunchAttribute wishes[2] = {};
@@ -192,48 +191,48 @@ static cudaError_t by_launch_early_raw(cudaStream_t stream, unsigned cluster, vo
     return cudaLaunchKernelExC(&config, (const void *)kernel, list);
 }
 template <class... P, class... A>
-static by_status by_launch_early(by_cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                                 A... args)
+static by_status cuda_launch_early(cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                   A... args)
 {
     if (x->dry || x->cuda->arch < 90 || grid.x == 0 || grid.y == 0 || grid.z == 0)
-        return by_launch(x, kernel, grid, block, shared, args...);
-    return by_cuda_check(by_launch_early_raw<P...>(x->stream, 1, kernel, grid, block, shared, (P)args...),
-                         "launch");
+        return cuda_launch(x, kernel, grid, block, shared, args...);
+    return cuda_check(cuda_launch_early_raw<P...>(x->stream, 1, kernel, grid, block, shared, (P)args...),
+                      "launch");
 }
 
 /* The same in clusters of `size` neighbouring blocks (cluster.cuh): 1 before compute capability 9.0. The
  * kernel has no shared memory but this, and a different amount each time. */
 template <class... P, class... A>
-static by_status by_launch_clusters(by_cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
-                                    dim3 block, size_t shared, A... args)
+static by_status cuda_launch_clusters(cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
+                                      dim3 block, size_t shared, A... args)
 {
     if (x->dry) {
-        by_cuda_plan_kernel(x, (const void *)kernel, grid);
-        BY_TRY(by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
-                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  x->cuda->shared_limit),
-                             "shared memory"));
-        return by_cuda_check(cudaFuncSetAttribute((const void *)kernel,
-                                                  cudaFuncAttributePreferredSharedMemoryCarveout,
-                                                  (int)cudaSharedmemCarveoutMaxShared),
-                             "shared memory");
+        cuda_plan_kernel(x, (const void *)kernel, grid);
+        BY_TRY(
+            cuda_check(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            x->cuda->shared_limit),
+                       "shared memory"));
+        return cuda_check(cudaFuncSetAttribute((const void *)kernel,
+                                               cudaFuncAttributePreferredSharedMemoryCarveout,
+                                               (int)cudaSharedmemCarveoutMaxShared),
+                          "shared memory");
     }
     if (x->cuda->arch < 90)
-        return by_launch(x, kernel, grid, block, shared, args...);
-    return by_cuda_check(by_launch_early_raw<P...>(x->stream, size, kernel, grid, block, shared, (P)args...),
-                         "launch");
+        return cuda_launch(x, kernel, grid, block, shared, args...);
+    return cuda_check(cuda_launch_early_raw<P...>(x->stream, size, kernel, grid, block, shared, (P)args...),
+                      "launch");
 }
 #endif
 
 /* As in src/cpu/cpu.h: a place in a kernel's host code where it chooses its way; tests see that every one is
  * taken. */
-typedef struct by_cuda_branch {
+typedef struct cuda_branch {
     const char *label, *file, *isa;
     int hit;
-} by_cuda_branch;
+} cuda_branch;
 #define BY_BRANCH(text)                                                                  \
     do {                                                                                 \
-        static by_cuda_branch by_branch_here_                                            \
+        static cuda_branch by_branch_here_                                               \
             __attribute__((section("by_branches"), used)) = {text, __FILE__, "cuda", 0}; \
         by_branch_here_.hit = 1;                                                         \
     } while (0)

@@ -7,7 +7,7 @@
 #include <ucontext.h>
 #endif
 
-by_emulated by_emulated_now;
+cuda_emulated cuda_emulated_now;
 
 namespace
 {
@@ -31,7 +31,7 @@ struct warp_state {
     uint32_t together; /* those who met at the last barrier of the warp */
 };
 
-fiber fibers[MAX_THREADS + 1]; /* the last is the caller of by_emulate */
+fiber fibers[MAX_THREADS + 1]; /* the last is the caller of cuda_emulate */
 warp_state warps[MAX_WARPS];
 uint32_t ready_warps; /* those with a thread that is ready */
 int threads, n_warps, running;
@@ -44,17 +44,17 @@ alignas(64) uint64_t slots[2][MAX_THREADS][BY_EMULATED_WORDS];
 
 #if defined(__x86_64__)
 /* Keep the registers that a function must keep on the stack that is left, and take them from the other. */
-extern "C" void by_emulated_switch(void **from, void *to);
+extern "C" void cuda_emulated_switch(void **from, void *to);
 __asm__(".text\n"
-        ".globl by_emulated_switch\n"
-        ".hidden by_emulated_switch\n"
-        ".type by_emulated_switch, @function\n"
-        "by_emulated_switch:\n"
+        ".globl cuda_emulated_switch\n"
+        ".hidden cuda_emulated_switch\n"
+        ".type cuda_emulated_switch, @function\n"
+        "cuda_emulated_switch:\n"
         "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
         "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
         "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
         "  ret\n"
-        ".size by_emulated_switch, .-by_emulated_switch\n");
+        ".size cuda_emulated_switch, .-cuda_emulated_switch\n");
 #endif
 
 void enter(int to)
@@ -63,12 +63,12 @@ void enter(int to)
     if (to == from)
         return;
     running = to;
-    by_emulated_now.thread = fibers[to].thread;
-    by_emulated_now.index = to;
-    by_emulated_now.lane = to & 31;
-    by_emulated_now.warp = to >> 5;
+    cuda_emulated_now.thread = fibers[to].thread;
+    cuda_emulated_now.index = to;
+    cuda_emulated_now.lane = to & 31;
+    cuda_emulated_now.warp = to >> 5;
 #if defined(__x86_64__)
-    by_emulated_switch(&fibers[from].sp, fibers[to].sp);
+    cuda_emulated_switch(&fibers[from].sp, fibers[to].sp);
 #else
     swapcontext(&fibers[from].context, &fibers[to].context);
 #endif
@@ -171,7 +171,7 @@ void make(fiber *f)
 
 void run_block()
 {
-    memset(by_emulated_now.shared, 0xff, by_emulated_now.shared_bytes);
+    memset(cuda_emulated_now.shared, 0xff, cuda_emulated_now.shared_bytes);
     for (int t = 0; t < threads; t++)
         make(&fibers[t]);
     for (int w = 0; w < n_warps; w++) {
@@ -188,7 +188,7 @@ void run_block()
 
 } // namespace
 
-void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel)
+void cuda_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel)
 {
     static unsigned char *memory;
     static size_t room;
@@ -208,19 +208,19 @@ void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()
         fibers[t].thread = dim3(i % block.x, i / block.x % block.y, i / (block.x * block.y));
     }
     body = &kernel;
-    by_emulated_now.block_dim = block;
-    by_emulated_now.grid_dim = grid;
-    by_emulated_now.shared = memory;
-    by_emulated_now.shared_bytes = shared;
+    cuda_emulated_now.block_dim = block;
+    cuda_emulated_now.grid_dim = grid;
+    cuda_emulated_now.shared = memory;
+    cuda_emulated_now.shared_bytes = shared;
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
-                by_emulated_now.block = dim3(x, y, z);
+                cuda_emulated_now.block = dim3(x, y, z);
                 run_block();
             }
 }
 
-void by_emulated_block_barrier()
+void cuda_emulated_block_barrier()
 {
     stop().in_block |= 1u << (running & 31);
     waiting++;
@@ -229,7 +229,7 @@ void by_emulated_block_barrier()
         pass_on();
 }
 
-void by_emulated_warp_barrier()
+void cuda_emulated_warp_barrier()
 {
     stop().in_warp |= 1u << (running & 31);
     release_warp(running >> 5);
@@ -238,7 +238,7 @@ void by_emulated_warp_barrier()
 }
 
 /* In a round, not by warps: a warp whose threads all wait for memory must let the others go on. */
-void by_emulated_yield()
+void cuda_emulated_yield()
 {
     int w = running >> 5;
     const uint32_t behind = (running & 31) == 31 ? 0 : warps[w].ready & ~0u << ((running & 31) + 1);
@@ -248,11 +248,11 @@ void by_emulated_yield()
     enter(w * 32 + __builtin_ctz(warps[w].ready));
 }
 
-void by_emulated_show(const void *words, size_t bytes)
+void cuda_emulated_show(const void *words, size_t bytes)
 {
     const int parity = fibers[running].parity ^= 1;
     memcpy(slots[parity][running], words, bytes);
-    by_emulated_warp_barrier();
-    by_emulated_now.shown = slots[parity] + (running & ~31);
-    by_emulated_now.together = warps[running >> 5].together;
+    cuda_emulated_warp_barrier();
+    cuda_emulated_now.shown = slots[parity] + (running & ~31);
+    cuda_emulated_now.together = warps[running >> 5].together;
 }

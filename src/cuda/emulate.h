@@ -45,41 +45,41 @@ struct alignas(16) float4 {
 /* ---- threads (emulate.cc) -------------------------------------------------------------------- */
 
 enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words a thread can show to its warp */
-struct by_emulated {
+struct cuda_emulated {
     dim3 thread, block, block_dim, grid_dim;
     int index, lane, warp; /* of the running thread */
     unsigned char *shared;
     size_t shared_bytes;
-    const uint64_t (*shown)[BY_EMULATED_WORDS]; /* after by_emulated_show: by lane */
-    uint32_t together;                          /* after by_emulated_show: the lanes that took part */
+    const uint64_t (*shown)[BY_EMULATED_WORDS]; /* after cuda_emulated_show: by lane */
+    uint32_t together;                          /* after cuda_emulated_show: the lanes that took part */
 };
-extern by_emulated by_emulated_now;
+extern cuda_emulated cuda_emulated_now;
 
-void by_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
-void by_emulated_block_barrier();
-void by_emulated_warp_barrier();
-void by_emulated_yield(); /* let the others go on: for loops that wait for memory */
+void cuda_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
+void cuda_emulated_block_barrier();
+void cuda_emulated_warp_barrier();
+void cuda_emulated_yield(); /* let the others go on: for loops that wait for memory */
 
-/* Show some words to the warp, and wait until all of it has. What a lane showed is by_emulated_slot(lane),
+/* Show some words to the warp, and wait until all of it has. What a lane showed is cuda_emulated_slot(lane),
  * until the next barrier. */
-void by_emulated_show(const void *words, size_t bytes);
-static inline const uint64_t *by_emulated_slot(int lane)
+void cuda_emulated_show(const void *words, size_t bytes);
+static inline const uint64_t *cuda_emulated_slot(int lane)
 {
-    return by_emulated_now.shown[lane];
+    return cuda_emulated_now.shown[lane];
 }
 
-#define threadIdx (by_emulated_now.thread)
-#define blockIdx  (by_emulated_now.block)
-#define blockDim  (by_emulated_now.block_dim)
-#define gridDim   (by_emulated_now.grid_dim)
+#define threadIdx (cuda_emulated_now.thread)
+#define blockIdx  (cuda_emulated_now.block)
+#define blockDim  (cuda_emulated_now.block_dim)
+#define gridDim   (cuda_emulated_now.grid_dim)
 
 static inline void __syncthreads()
 {
-    by_emulated_block_barrier();
+    cuda_emulated_block_barrier();
 }
 static inline void __syncwarp(unsigned = 0xffffffffu)
 {
-    by_emulated_warp_barrier();
+    cuda_emulated_warp_barrier();
 }
 static inline void __threadfence()
 {
@@ -89,42 +89,42 @@ static inline void __threadfence_block()
 }
 static inline void __nanosleep(unsigned)
 {
-    by_emulated_yield();
+    cuda_emulated_yield();
 }
 
-template <class V> static inline V by_emulated_from(V v, int lane)
+template <class V> static inline V cuda_emulated_from(V v, int lane)
 {
     V got;
-    by_emulated_show(&v, sizeof v);
-    memcpy(&got, by_emulated_slot(lane & 31), sizeof got);
+    cuda_emulated_show(&v, sizeof v);
+    memcpy(&got, cuda_emulated_slot(lane & 31), sizeof got);
     return got;
 }
 template <class V> static inline V __shfl_sync(unsigned, V v, int lane, int width = 32)
 {
-    return by_emulated_from(v, (by_emulated_now.lane & ~(width - 1)) | (lane & (width - 1)));
+    return cuda_emulated_from(v, (cuda_emulated_now.lane & ~(width - 1)) | (lane & (width - 1)));
 }
 template <class V> static inline V __shfl_xor_sync(unsigned, V v, int mask, int = 32)
 {
-    return by_emulated_from(v, by_emulated_now.lane ^ mask);
+    return cuda_emulated_from(v, cuda_emulated_now.lane ^ mask);
 }
 template <class V> static inline V __shfl_down_sync(unsigned, V v, int by, int width = 32)
 {
-    int lane = by_emulated_now.lane;
-    return by_emulated_from(v, (lane & (width - 1)) + by < width ? lane + by : lane);
+    int lane = cuda_emulated_now.lane;
+    return cuda_emulated_from(v, (lane & (width - 1)) + by < width ? lane + by : lane);
 }
 template <class V> static inline V __shfl_up_sync(unsigned, V v, int by, int width = 32)
 {
-    int lane = by_emulated_now.lane;
-    return by_emulated_from(v, (lane & (width - 1)) >= by ? lane - by : lane);
+    int lane = cuda_emulated_now.lane;
+    return cuda_emulated_from(v, (lane & (width - 1)) >= by ? lane - by : lane);
 }
 static inline unsigned __ballot_sync(unsigned, int predicate)
 {
     unsigned bits = 0;
     uint64_t mine = predicate != 0;
-    by_emulated_show(&mine, sizeof mine);
+    cuda_emulated_show(&mine, sizeof mine);
     for (int i = 0; i < 32; i++)
-        bits |= (unsigned)(*by_emulated_slot(i) & 1) << i;
-    return bits & by_emulated_now.together;
+        bits |= (unsigned)(*cuda_emulated_slot(i) & 1) << i;
+    return bits & cuda_emulated_now.together;
 }
 static inline int __any_sync(unsigned mask, int predicate)
 {
@@ -132,7 +132,7 @@ static inline int __any_sync(unsigned mask, int predicate)
 }
 static inline int __all_sync(unsigned mask, int predicate)
 {
-    return __ballot_sync(mask, predicate) == by_emulated_now.together;
+    return __ballot_sync(mask, predicate) == cuda_emulated_now.together;
 }
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */

@@ -13,9 +13,9 @@
  * anew. */
 enum { EDITION = 2 };
 
-struct by_tuner {
+struct cuda_tuner {
     int file;
-    by_tuned *list;
+    cuda_tuned *list;
     int count, capacity;
 };
 
@@ -24,10 +24,10 @@ static char *cache_folder()
 {
     const char *own = getenv("BANYAN_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (own && *own)
-        return by_strdup(own);
+        return base_strdup(own);
     if (cache && *cache)
-        return by_sprintf("%s/banyan", cache);
-    return home && *home ? by_sprintf("%s/.cache/banyan", home) : NULL;
+        return base_sprintf("%s/banyan", cache);
+    return home && *home ? base_sprintf("%s/.cache/banyan", home) : NULL;
 }
 
 /* Make a folder and those above it. */
@@ -54,19 +54,20 @@ static int open_file(const char *card, int version)
         name[i] = plain ? c : '-';
     }
     char *folder = cache_folder();
-    char *path =
-        folder && make_folder(folder) ? by_sprintf("%s/gemm%d-%s-%d", folder, EDITION, name, version) : NULL;
+    char *path = folder && make_folder(folder)
+                     ? base_sprintf("%s/gemm%d-%s-%d", folder, EDITION, name, version)
+                     : NULL;
     int file = path ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
-    by_free(folder);
-    by_free(path);
+    base_free(folder);
+    base_free(path);
     return file;
 }
 
-static by_status remember(by_tuner *t, const by_tuned *found)
+static by_status remember(cuda_tuner *t, const cuda_tuned *found)
 {
     if (t->count == t->capacity) {
         const int grown = t->capacity ? 2 * t->capacity : 32;
-        by_tuned *more = (by_tuned *)by_resize(t->list, (size_t)grown, sizeof *more);
+        cuda_tuned *more = (cuda_tuned *)base_resize(t->list, (size_t)grown, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         t->list = more;
@@ -76,7 +77,7 @@ static by_status remember(by_tuner *t, const by_tuned *found)
     return BY_OK;
 }
 
-static bool read_line(const char *line, by_tuned *out)
+static bool read_line(const char *line, cuda_tuned *out)
 {
     int used = 0;
     unsigned long long word;
@@ -93,18 +94,18 @@ static bool read_line(const char *line, by_tuned *out)
     return strcmp(line + used, " .\n") == 0; /* a line that was cut off has no full stop */
 }
 
-by_tuner *by_tuner_open(const char *card, int version)
+cuda_tuner *cuda_tuner_open(const char *card, int version)
 {
     const char *wish = getenv("BANYAN_TUNE");
     if (wish && strcmp(wish, "0") == 0)
         return NULL;
     const int file = open_file(card, version), copy = file < 0 ? -1 : dup(file);
     FILE *from = copy < 0 ? NULL : fdopen(copy, "r");
-    by_tuner *t = from ? (by_tuner *)by_alloc_zero(1, sizeof *t) : NULL;
+    cuda_tuner *t = from ? (cuda_tuner *)base_alloc_zero(1, sizeof *t) : NULL;
     char line[512];
-    by_tuned one;
+    cuda_tuned one;
     while (t && fgets(line, sizeof line, from))
-        if (read_line(line, &one) && !by_tuner_find(t, one.key) && remember(t, &one) != BY_OK)
+        if (read_line(line, &one) && !cuda_tuner_find(t, one.key) && remember(t, &one) != BY_OK)
             break;
     if (from)
         fclose(from);
@@ -113,23 +114,23 @@ by_tuner *by_tuner_open(const char *card, int version)
     if (!t) {
         if (file >= 0)
             close(file);
-        by_error_clear();
+        base_error_clear();
         return NULL;
     }
     t->file = file;
     return t;
 }
 
-void by_tuner_close(by_tuner *t)
+void cuda_tuner_close(cuda_tuner *t)
 {
     if (!t)
         return;
     close(t->file);
-    by_free(t->list);
-    by_free(t);
+    base_free(t->list);
+    base_free(t);
 }
 
-const by_tuned *by_tuner_find(const by_tuner *t, const char *key)
+const cuda_tuned *cuda_tuner_find(const cuda_tuner *t, const char *key)
 {
     for (int i = 0; i < t->count; i++)
         if (strcmp(t->list[i].key, key) == 0)
@@ -138,7 +139,7 @@ const by_tuned *by_tuner_find(const by_tuner *t, const char *key)
 }
 
 /* One write, so that lines of several processes do not mix. */
-by_status by_tuner_add(by_tuner *t, const by_tuned *found)
+by_status cuda_tuner_add(cuda_tuner *t, const cuda_tuned *found)
 {
     char line[512];
     int n = snprintf(line, sizeof line, "%s %llx", found->key, (unsigned long long)found->workspace);

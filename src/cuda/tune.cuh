@@ -8,20 +8,20 @@
 
 enum { BY_TUNE_KEY = 128, BY_TUNE_WORDS = 8 };
 
-typedef struct by_tuned {
+typedef struct cuda_tuned {
     char key[BY_TUNE_KEY]; /* describes the product; no spaces */
     uint64_t algo[BY_TUNE_WORDS];
     uint64_t workspace;
-} by_tuned;
+} cuda_tuned;
 
-typedef struct by_tuner by_tuner;
+typedef struct cuda_tuner cuda_tuner;
 
 /* What is known of this card and library version. NULL when there is no file to remember it in: then nothing
  * is tried out. BANYAN_TUNE=0 asks for that. */
-by_tuner *by_tuner_open(const char *card, int version);
-void by_tuner_close(by_tuner *t);
-const by_tuned *by_tuner_find(const by_tuner *t, const char *key);
+cuda_tuner *cuda_tuner_open(const char *card, int version);
+void cuda_tuner_close(cuda_tuner *t);
+const cuda_tuned *cuda_tuner_find(const cuda_tuner *t, const char *key);
 /* Remembers also when the file cannot be written any more: for this process. */
-by_status by_tuner_add(by_tuner *t, const by_tuned *found);
+by_status cuda_tuner_add(cuda_tuner *t, const cuda_tuned *found);
 
 #endif

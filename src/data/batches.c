@@ -15,18 +15,18 @@ typedef struct epoch {
     int64_t shift;  /* of the first window from the beginning of the region */
 } epoch;
 
-by_status by_lm_batches_check(const by_lm_batches *d)
+by_status data_lm_batches_check(const data_lm_batches *d)
 {
     if (!d->tokens || d->batch <= 0 || d->seq <= 0)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "batches need a token stream and positive sizes, not batch %d of %d tokens", d->batch,
-                       d->seq);
-    int64_t count = by_tokens_count(d->tokens);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "batches need a token stream and positive sizes, not batch %d of %d tokens",
+                         d->batch, d->seq);
+    int64_t count = data_tokens_count(d->tokens);
     if (d->begin < 0 || d->begin > d->end || d->end > count)
-        return by_fail(BY_ERR_ARGUMENT, "the region [%lld, %lld) is not inside the %lld tokens",
-                       (long long)d->begin, (long long)d->end, (long long)count);
+        return base_fail(BY_ERR_ARGUMENT, "the region [%lld, %lld) is not inside the %lld tokens",
+                         (long long)d->begin, (long long)d->end, (long long)count);
     if (d->end - d->begin <= d->seq)
-        return by_fail(
+        return base_fail(
             BY_ERR_ARGUMENT,
             "%lld tokens are too few for one window of %d and the token after it; use more text or a "
             "shorter context",
@@ -34,70 +34,71 @@ by_status by_lm_batches_check(const by_lm_batches *d)
     return BY_OK;
 }
 
-static int64_t epoch_windows(const by_lm_batches *d)
+static int64_t epoch_windows(const data_lm_batches *d)
 {
     return BY_MAX((d->end - d->begin) / d->seq - 1, (int64_t)1);
 }
 
-static epoch epoch_at(const by_lm_batches *d, int64_t number)
+static epoch epoch_at(const data_lm_batches *d, int64_t number)
 {
     int64_t slack = d->end - d->begin - 1 - epoch_windows(d) * d->seq; /* tokens that no window needs, >= 0 */
-    by_rng r = by_rng_make(d->seed, EPOCH_STREAM + (uint64_t)number);
+    base_rng r = base_rng_make(d->seed, EPOCH_STREAM + (uint64_t)number);
     epoch e;
-    e.order = by_rng_u64(&r);
-    e.shift = (int64_t)by_rng_below(&r, (uint64_t)BY_MIN(slack + 1, (int64_t)d->seq));
+    e.order = base_rng_u64(&r);
+    e.shift = (int64_t)base_rng_below(&r, (uint64_t)BY_MIN(slack + 1, (int64_t)d->seq));
     return e;
 }
 
 /* Where row r of a step begins in the stream. */
-static int64_t row_start(const by_lm_batches *d, int64_t step, int r)
+static int64_t row_start(const data_lm_batches *d, int64_t step, int r)
 {
     int64_t windows = epoch_windows(d), number = step * d->batch + r;
     epoch e = epoch_at(d, number / windows);
-    int64_t window = (int64_t)by_permute((uint64_t)(number % windows), (uint64_t)windows, e.order);
+    int64_t window = (int64_t)base_permute((uint64_t)(number % windows), (uint64_t)windows, e.order);
     return d->begin + e.shift + window * d->seq;
 }
 
-void by_lm_batches_prefetch(const by_lm_batches *d, int64_t step)
+void data_lm_batches_prefetch(const data_lm_batches *d, int64_t step)
 {
     for (int r = 0; r < d->batch && step >= 0 && step < INT64_MAX / d->batch; r++)
-        by_tokens_prefetch(d->tokens, row_start(d, step, r), d->seq + 1);
+        data_tokens_prefetch(d->tokens, row_start(d, step, r), d->seq + 1);
 }
 
-by_status by_lm_batches_get(const by_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets)
+by_status data_lm_batches_get(const data_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets)
 {
-    BY_TRY(by_lm_batches_check(d));
+    BY_TRY(data_lm_batches_check(d));
     if (step < 0 || step >= INT64_MAX / d->batch)
-        return by_fail(BY_ERR_ARGUMENT, "there is no step %lld", (long long)step);
+        return base_fail(BY_ERR_ARGUMENT, "there is no step %lld", (long long)step);
     for (int r = 0; r < d->batch; r++) {
         int64_t start = row_start(d, step, r);
-        BY_TRY(by_tokens_read(d->tokens, start, d->seq, inputs + (size_t)r * (size_t)d->seq));
-        BY_TRY(by_tokens_read(d->tokens, start + 1, d->seq, targets + (size_t)r * (size_t)d->seq));
+        BY_TRY(data_tokens_read(d->tokens, start, d->seq, inputs + (size_t)r * (size_t)d->seq));
+        BY_TRY(data_tokens_read(d->tokens, start + 1, d->seq, targets + (size_t)r * (size_t)d->seq));
     }
     return BY_OK;
 }
 
-int64_t by_lm_eval_windows(const by_lm_batches *d)
+int64_t data_lm_eval_windows(const data_lm_batches *d)
 {
-    if (!d->tokens || d->seq <= 0 || d->begin < 0 || d->end > by_tokens_count(d->tokens) ||
+    if (!d->tokens || d->seq <= 0 || d->begin < 0 || d->end > data_tokens_count(d->tokens) ||
         d->end - 1 <= d->begin)
         return 0;
     return (d->end - d->begin - 2) / d->seq + 1;
 }
 
-by_status by_lm_eval_get(const by_lm_batches *d, int64_t window, int rows, int32_t *inputs, int32_t *targets)
+by_status data_lm_eval_get(const data_lm_batches *d, int64_t window, int rows, int32_t *inputs,
+                           int32_t *targets)
 {
-    int64_t windows = by_lm_eval_windows(d);
+    int64_t windows = data_lm_eval_windows(d);
     if (window < 0 || window >= windows)
-        return by_fail(BY_ERR_ARGUMENT, "there is no window %lld; there are %lld", (long long)window,
-                       (long long)windows);
+        return base_fail(BY_ERR_ARGUMENT, "there is no window %lld; there are %lld", (long long)window,
+                         (long long)windows);
     for (int r = 0; r < rows; r++, inputs += d->seq, targets += d->seq) {
         int64_t n = 0; /* predictions in this row */
         if (r < windows - window) {
             int64_t start = d->begin + (window + r) * d->seq;
             n = BY_MIN((int64_t)d->seq, d->end - 1 - start);
-            BY_TRY(by_tokens_read(d->tokens, start, n, inputs));
-            BY_TRY(by_tokens_read(d->tokens, start + 1, n, targets));
+            BY_TRY(data_tokens_read(d->tokens, start, n, inputs));
+            BY_TRY(data_tokens_read(d->tokens, start + 1, n, targets));
         }
         for (int64_t i = n; i < d->seq; i++) {
             inputs[i] = 0;

@@ -2,10 +2,10 @@
  * Meulder 2003). Other columns may lie between the two. */
 #include <stdlib.h>
 
-#include "data/tasks.h"
+#include "data/labelled.h"
 
 typedef struct sentence {
-    by_buf text;
+    base_buf text;
     by_offset *words;
     const char **labels;
     int count, capacity, line;
@@ -16,9 +16,9 @@ static by_status grow(sentence *s)
     if (s->count < s->capacity)
         return BY_OK;
     int grown = s->capacity ? s->capacity * 2 : 64;
-    by_offset *words = by_resize(s->words, (size_t)grown, sizeof *words);
+    by_offset *words = base_resize(s->words, (size_t)grown, sizeof *words);
     s->words = words ? words : s->words;
-    const char **labels = by_resize(s->labels, (size_t)grown, sizeof *labels);
+    const char **labels = base_resize(s->labels, (size_t)grown, sizeof *labels);
     s->labels = labels ? labels : s->labels;
     if (!words || !labels)
         return BY_ERR_MEMORY;
@@ -26,20 +26,20 @@ static by_status grow(sentence *s)
     return BY_OK;
 }
 
-static void *keep(by_cases *e, const void *from, size_t bytes)
+static void *keep(data_examples *e, const void *from, size_t bytes)
 {
-    void *to = by_arena_alloc(e->arena, bytes + 1);
+    void *to = base_arena_alloc(e->arena, bytes + 1);
     if (to && bytes)
         memcpy(to, from, bytes);
     return to;
 }
 
 /* The sentence becomes an example, and is empty again. */
-static by_status end_sentence(by_cases *e, sentence *s)
+static by_status end_sentence(data_examples *e, sentence *s)
 {
     if (!s->count)
         return BY_OK;
-    by_case *x = by_cases_add(e, s->line);
+    data_example *x = data_examples_add(e, s->line);
     if (!x || s->text.failed)
         return BY_ERR_MEMORY;
     x->n_labels = s->count;
@@ -66,34 +66,35 @@ static int split(char *line, char **out)
 }
 
 /* "3" -> column 2; NULL: the fallback. */
-static by_status column(const by_cases *e, const char *option, int fallback, int *out)
+static by_status column(const data_examples *e, const char *option, int fallback, int *out)
 {
     char *end;
     long n = option ? strtol(option, &end, 10) : fallback + 1;
     if (option && (*end || n < 1 || n > COLUMNS))
-        return by_fail(BY_ERR_ARGUMENT, "%s: CoNLL columns have numbers from 1 to %d, and \"%.40s\" is none",
-                       e->path, COLUMNS, option);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s: CoNLL columns have numbers from 1 to %d, and \"%.40s\" is none", e->path,
+                         COLUMNS, option);
     *out = (int)n - 1;
     return BY_OK;
 }
 
-static by_status add_word(by_cases *e, sentence *s, char **columns, int count, int line)
+static by_status add_word(data_examples *e, sentence *s, char **columns, int count, int line)
 {
     int word, label;
     BY_TRY(column(e, e->spec.text, 0, &word));
     BY_TRY(column(e, e->spec.label, count - 1, &label));
     if (count < 2 || word >= count || label >= count)
-        return by_cases_fail(e, line,
-                             "%d column%s, and a word and its label are needed, with a space or a tab "
-                             "between them; an empty line ends a sentence",
-                             count, count == 1 ? "" : "s");
+        return data_examples_fail(e, line,
+                                  "%d column%s, and a word and its label are needed, with a space or a tab "
+                                  "between them; an empty line ends a sentence",
+                                  count, count == 1 ? "" : "s");
     BY_TRY(grow(s));
     if (!s->count)
         s->line = line;
     else
-        by_buf_puts(&s->text, " ");
+        base_buf_puts(&s->text, " ");
     uint32_t start = (uint32_t)s->text.size;
-    by_buf_puts(&s->text, columns[word]);
+    base_buf_puts(&s->text, columns[word]);
     s->words[s->count] = (by_offset){start, (uint32_t)s->text.size};
     s->labels[s->count++] = columns[label];
     return BY_OK;
@@ -105,11 +106,11 @@ static bool is_comment(const char *line)
     return line[0] == '#' && strstr(line, " = ");
 }
 
-static by_status read_lines(by_cases *e, sentence *s)
+static by_status read_lines(data_examples *e, sentence *s)
 {
     char *cursor = e->bytes, *text, *columns[COLUMNS];
     for (int line = 0;;) {
-        BY_TRY(by_cases_line(e, &cursor, &line, &text));
+        BY_TRY(data_examples_line(e, &cursor, &line, &text));
         if (!text)
             return end_sentence(e, s);
         if (is_comment(text))
@@ -122,12 +123,12 @@ static by_status read_lines(by_cases *e, sentence *s)
     }
 }
 
-by_status by_read_conll(by_cases *e)
+by_status data_read_conll(data_examples *e)
 {
     sentence s = {0};
     by_status status = read_lines(e, &s);
-    by_buf_free(&s.text);
-    by_free(s.words);
-    by_free(s.labels);
+    base_buf_free(&s.text);
+    base_free(s.words);
+    base_free(s.labels);
     return status;
 }

@@ -3,25 +3,25 @@
  * 2020): sentences in another order, spans replaced by one mask each, and the whole text is to be written. */
 #include <math.h>
 
-#include "data/sample.h"
+#include "data/objective_row.h"
 
-static int64_t start_of(const by_objective *o, int64_t doc)
+static int64_t start_of(const data_objective *o, int64_t doc)
 {
     return o->text->all->starts[o->text->list[doc].first];
 }
 
-static int64_t end_of(const by_objective *o, int64_t doc)
+static int64_t end_of(const data_objective *o, int64_t doc)
 {
     return o->text->all->starts[o->text->list[doc].end];
 }
 
-static void put_source(by_sample *r, int32_t id)
+static void put_source(data_sample *r, int32_t id)
 {
     if (r->source_used < r->source_seq)
         r->source[r->source_used++] = id;
 }
 
-static void put_target(by_sample *r, int32_t id)
+static void put_target(data_sample *r, int32_t id)
 {
     if (r->used < r->seq)
         r->targets[r->used++] = id;
@@ -34,7 +34,7 @@ typedef struct cut {
     int hidden, spans;
 } cut;
 
-static cut plan_cut(const by_objective *o, int n)
+static cut plan_cut(const data_objective *o, int n)
 {
     cut c = {.hidden = (int)lround(n * o->spec.masking.share)};
     c.hidden = BY_MIN(BY_MAX(c.hidden, 1), n - 1);
@@ -45,19 +45,19 @@ static cut plan_cut(const by_objective *o, int n)
 }
 
 /* With the end of the text. */
-static int source_size(const by_objective *o, int n)
+static int source_size(const data_objective *o, int n)
 {
     cut c = plan_cut(o, n);
     return n - c.hidden + c.spans + 1;
 }
 
 /* Windows over text that follows itself, of as many tokens as leave a source of seq. */
-by_status by_spans_plan(by_objective *o)
+by_status data_spans_plan(data_objective *o)
 {
     int n = SHORTEST_TEXT;
     if (source_size(o, n) > o->spec.seq)
-        return by_fail(BY_ERR_ARGUMENT, "rows of %d tokens are too short for the objective \"spans\"",
-                       o->spec.seq);
+        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens are too short for the objective \"spans\"",
+                         o->spec.seq);
     while (source_size(o, n + 1) <= o->spec.seq && n < 64 * o->spec.seq)
         n++;
     cut c = plan_cut(o, n);
@@ -68,18 +68,18 @@ by_status by_spans_plan(by_objective *o)
         for (end = i + 1; end < o->text->count && start_of(o, end) == end_of(o, end - 1);)
             end++;
         for (int64_t at = start_of(o, i); at + SHORTEST_TEXT <= end_of(o, end - 1); at += n)
-            BY_TRY(by_span_add(o, (by_span){at, BY_MIN(at + n, end_of(o, end - 1)), i}));
+            BY_TRY(data_span_add(o, (data_span){at, BY_MIN(at + n, end_of(o, end - 1)), i}));
     }
     return BY_OK;
 }
 
 /* Cut `items` into parts, none of them empty, every way as likely as any other. */
-static void segment(by_rng *random, int items, int parts, int32_t *sizes)
+static void segment(base_rng *random, int items, int parts, int32_t *sizes)
 {
     int part = 0, cuts = parts - 1;
     sizes[0] = 1;
     for (int left = items - 1; left > 0; left--) {
-        if (by_rng_below(random, (uint64_t)left) < (uint64_t)cuts) {
+        if (base_rng_below(random, (uint64_t)left) < (uint64_t)cuts) {
             cuts--;
             sizes[++part] = 0;
         }
@@ -87,12 +87,12 @@ static void segment(by_rng *random, int items, int parts, int32_t *sizes)
     }
 }
 
-by_status by_spans_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
+by_status data_spans_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row)
 {
     const int n = (int)(o->rows[i].end - o->rows[i].begin);
     const cut c = plan_cut(o, n);
     int32_t *text = row->scratch, *hidden = text + o->window, *kept = hidden + o->window;
-    BY_TRY(by_tokens_read(o->text->all->tokens, o->rows[i].begin, n, text));
+    BY_TRY(data_tokens_read(o->text->all->tokens, o->rows[i].begin, n, text));
     segment(random, c.hidden, c.spans, hidden);
     segment(random, n - c.hidden, c.spans, kept);
     for (int k = 0; k < c.spans; k++) {
@@ -111,14 +111,14 @@ by_status by_spans_row(const by_objective *o, int64_t i, by_rng *random, by_samp
 
 /* ---- infilling ------------------------------------------------------------------------------- */
 
-by_status by_infill_plan(by_objective *o)
+by_status data_infill_plan(data_objective *o)
 {
     o->window = o->source_seq = o->target_seq = o->spec.seq;
-    return by_pack_plan(o);
+    return data_pack_plan(o);
 }
 
 /* The first sentence that ends behind a place. */
-static int64_t sentence_at(const by_docs *d, int64_t at)
+static int64_t sentence_at(const data_docs *d, int64_t at)
 {
     int64_t low = 0, high = d->sentences;
     while (low < high) {
@@ -132,23 +132,23 @@ static int64_t sentence_at(const by_docs *d, int64_t at)
 }
 
 /* The row's sentences in another order. */
-static by_status shuffle_sentences(const by_objective *o, by_span s, by_rng *random, int32_t *out)
+static by_status shuffle_sentences(const data_objective *o, data_span s, base_rng *random, int32_t *out)
 {
-    const by_docs *d = o->text->all;
+    const data_docs *d = o->text->all;
     const int64_t first = sentence_at(d, s.begin), count = sentence_at(d, s.end - 1) + 1 - first;
-    const uint64_t order = by_rng_u64(random);
+    const uint64_t order = base_rng_u64(random);
     for (int64_t i = 0; i < count; i++) {
-        int64_t k = first + (int64_t)by_permute((uint64_t)i, (uint64_t)count, order);
+        int64_t k = first + (int64_t)base_permute((uint64_t)i, (uint64_t)count, order);
         int64_t begin = BY_MAX(d->starts[k], s.begin), end = BY_MIN(d->starts[k + 1], s.end);
-        BY_TRY(by_tokens_read(d->tokens, begin, end - begin, out));
+        BY_TRY(data_tokens_read(d->tokens, begin, end - begin, out));
         out += end - begin;
     }
     return BY_OK;
 }
 
-static int poisson(double mean, by_rng *random)
+static int poisson(double mean, base_rng *random)
 {
-    double left = exp(-mean), u = by_rng_uniform(random), p = left;
+    double left = exp(-mean), u = base_rng_uniform(random), p = left;
     int n = 0;
     for (; u >= p && n < 10 * (mean + 1); p += left)
         left *= mean / ++n;
@@ -157,7 +157,7 @@ static int poisson(double mean, by_rng *random)
 
 /* Lengths of spans that add up to `hidden`; some are 0: a mask where nothing was. Those never make the source
  * longer than the text. */
-static int draw_lengths(const by_objective *o, int hidden, by_rng *random, int32_t *lengths)
+static int draw_lengths(const data_objective *o, int hidden, base_rng *random, int32_t *lengths)
 {
     int n = 0, room = 0;
     while (hidden > 0) {
@@ -173,23 +173,23 @@ static int draw_lengths(const by_objective *o, int hidden, by_rng *random, int32
 }
 
 /* Spans and kept tokens stand in any order. */
-by_status by_infill_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
+by_status data_infill_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row)
 {
-    const by_span s = o->rows[i];
+    const data_span s = o->rows[i];
     const int n = (int)(s.end - s.begin);
     const double share = o->spec.masking.share;
     int32_t *text = row->scratch, *lengths = text + o->window;
-    BY_TRY(by_tokens_read(o->text->all->tokens, s.begin, n, text));
+    BY_TRY(data_tokens_read(o->text->all->tokens, s.begin, n, text));
     put_target(row, o->first);
     for (int t = 0; t < n; t++)
         put_target(row, text[t]);
     put_target(row, o->sep);
     BY_TRY(shuffle_sentences(o, s, random, text));
-    int hidden = BY_MIN((int)(share * n + by_rng_uniform(random)), n);
+    int hidden = BY_MIN((int)(share * n + base_rng_uniform(random)), n);
     int spans = draw_lengths(o, hidden, random, lengths), left = n - hidden + spans;
     put_source(row, o->first);
     for (int t = 0; left > 0; left--) {
-        if (by_rng_below(random, (uint64_t)left) < (uint64_t)spans) {
+        if (base_rng_below(random, (uint64_t)left) < (uint64_t)spans) {
             put_source(row, o->masker.masked);
             t += *lengths++;
             spans--;

@@ -40,7 +40,7 @@ static bool is_initial(const char *s, size_t stop)
            (stop == 1 || is_space(s[stop - 2]) || s[stop - 2] == '.');
 }
 
-size_t by_sentence_end(const char *s, size_t n, size_t start)
+size_t data_sentence_end(const char *s, size_t n, size_t start)
 {
     for (size_t i = start; i < n; i++) {
         if (!strchr(".!?", s[i]) || !s[i] || is_initial(s, i))
@@ -63,25 +63,25 @@ size_t by_sentence_end(const char *s, size_t n, size_t start)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static void put_number(by_buf *b, int64_t v)
+static void put_number(base_buf *b, int64_t v)
 {
-    by_buf_put(b, &v, sizeof v);
+    base_buf_put(b, &v, sizeof v);
 }
 
-by_status by_docs_begin(by_docs_writer *w, const char *shard, int vocab_size)
+by_status data_docs_begin(data_docs_writer *w, const char *shard, int vocab_size)
 {
-    *w = (by_docs_writer){0};
-    return by_shard_begin(&w->shard, shard, vocab_size);
+    *w = (data_docs_writer){0};
+    return data_shard_begin(&w->shard, shard, vocab_size);
 }
 
-by_status by_docs_sentence(by_docs_writer *w, by_ids *ids)
+by_status data_docs_sentence(data_docs_writer *w, by_ids *ids)
 {
     put_number(&w->starts, w->shard.tokens);
     w->sentences++;
-    return by_shard_put(&w->shard, ids);
+    return data_shard_put(&w->shard, ids);
 }
 
-void by_docs_document(by_docs_writer *w, int language)
+void data_docs_document(data_docs_writer *w, int language)
 {
     if (w->sentences == w->first)
         return;
@@ -91,47 +91,47 @@ void by_docs_document(by_docs_writer *w, int language)
     w->first = w->sentences;
 }
 
-static by_status write_index(by_docs_writer *w, const char *path)
+static by_status write_index(data_docs_writer *w, const char *path)
 {
-    by_buf out = {0};
+    base_buf out = {0};
     put_number(&out, MAGIC);
     put_number(&out, w->sentences);
     put_number(&out, w->documents);
     put_number(&w->starts, w->shard.tokens);
     put_number(&w->firsts, w->sentences);
-    by_buf *parts[] = {&w->starts, &w->firsts, &w->languages};
+    base_buf *parts[] = {&w->starts, &w->firsts, &w->languages};
     for (int i = 0; i < BY_COUNT(parts); i++) {
-        by_buf_put(&out, parts[i]->data, parts[i]->size);
+        base_buf_put(&out, parts[i]->data, parts[i]->size);
         out.failed = out.failed || parts[i]->failed;
     }
-    by_status s = out.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the index of %lld sentences",
-                                       (long long)w->sentences)
-                             : by_file_write(path, out.data, out.size);
-    by_buf_free(&out);
+    by_status s = out.failed ? base_fail(BY_ERR_MEMORY, "out of memory for the index of %lld sentences",
+                                         (long long)w->sentences)
+                             : base_file_write(path, out.data, out.size);
+    base_buf_free(&out);
     return s;
 }
 
-by_status by_docs_finish(by_docs_writer *w, const char *index, by_status so_far)
+by_status data_docs_finish(data_docs_writer *w, const char *index, by_status so_far)
 {
     by_status s = so_far == BY_OK ? write_index(w, index) : so_far;
     if (s == BY_OK)
-        s = by_shard_finish(&w->shard);
+        s = data_shard_finish(&w->shard);
     else
-        by_shard_abort(&w->shard);
-    by_buf_free(&w->starts);
-    by_buf_free(&w->firsts);
-    by_buf_free(&w->languages);
+        data_shard_abort(&w->shard);
+    base_buf_free(&w->starts);
+    base_buf_free(&w->firsts);
+    base_buf_free(&w->languages);
     return s;
 }
 
 /* ---- from plain text ------------------------------------------------------------------------- */
 
 typedef struct builder {
-    by_docs_writer out;
+    data_docs_writer out;
     const by_tokenizer *tokenizer;
     bool parallel;
     by_ids ids;
-    by_buf text;
+    base_buf text;
     int64_t bytes;
 } builder;
 
@@ -141,14 +141,14 @@ static by_status add_sentence(builder *b, const char *text, size_t size)
 {
     b->text.size = 0;
     if (b->out.sentences > b->out.first)
-        by_buf_puts(&b->text, " ");
-    by_buf_put(&b->text, text, size);
+        base_buf_puts(&b->text, " ");
+    base_buf_put(&b->text, text, size);
     if (b->text.failed)
-        return by_fail(BY_ERR_MEMORY, "out of memory for a line of %zu bytes", size);
-    BY_TRY(by_tokenizer_encode(b->tokenizer, b->text.data, b->text.size, &b->ids));
+        return base_fail(BY_ERR_MEMORY, "out of memory for a line of %zu bytes", size);
+    BY_TRY(tok_encode(b->tokenizer, b->text.data, b->text.size, &b->ids));
     if (!b->ids.count && !b->parallel)
         return BY_OK;
-    return by_docs_sentence(&b->out, &b->ids);
+    return data_docs_sentence(&b->out, &b->ids);
 }
 
 static by_status add_line(builder *b, const char *line, size_t size)
@@ -162,7 +162,7 @@ static by_status add_line(builder *b, const char *line, size_t size)
     if (b->parallel)
         return add_sentence(b, line, size);
     for (size_t at = 0; at < size;) {
-        size_t end = by_sentence_end(line, size, at);
+        size_t end = data_sentence_end(line, size, at);
         BY_TRY(add_sentence(b, line + at, end - at));
         for (at = end; at < size && is_space(line[at]);)
             at++;
@@ -178,11 +178,11 @@ static bool is_blank(const char *line, size_t size)
 }
 
 /* Whether blank lines stand between others. */
-static by_status find_blank_lines(by_lines *l, bool *found)
+static by_status find_blank_lines(base_lines *l, bool *found)
 {
     bool before = false, blank = false;
     for (bool more = true; !*found;) {
-        BY_TRY(by_lines_next(l, &more));
+        BY_TRY(base_lines_next(l, &more));
         if (!more)
             return BY_OK;
         const bool is = is_blank(l->text, l->size);
@@ -193,42 +193,42 @@ static by_status find_blank_lines(by_lines *l, bool *found)
     return BY_OK;
 }
 
-static by_status add_lines(builder *b, const by_docs_file *file, by_lines *l, bool blocks)
+static by_status add_lines(builder *b, const data_docs_file *file, base_lines *l, bool blocks)
 {
     for (bool more = true;;) {
-        BY_TRY(by_lines_next(l, &more));
+        BY_TRY(base_lines_next(l, &more));
         if (!more)
             break;
         if (add_line(b, l->text, l->size) != BY_OK)
-            return by_fail_context("%s, line %lld", file->path, (long long)l->number);
+            return base_fail_context("%s, line %lld", file->path, (long long)l->number);
         if (!blocks || is_blank(l->text, l->size))
-            by_docs_document(&b->out, file->language);
+            data_docs_document(&b->out, file->language);
         b->bytes += (int64_t)l->size + 1;
     }
-    by_docs_document(&b->out, file->language);
+    data_docs_document(&b->out, file->language);
     return BY_OK;
 }
 
 /* The file is read twice: how documents end is known only after a blank line was seen. */
-static by_status add_file(builder *b, const by_docs_file *file)
+static by_status add_file(builder *b, const data_docs_file *file)
 {
-    by_lines l;
+    base_lines l;
     bool blocks = false;
-    by_status s = by_lines_open(&l, file->path);
+    by_status s = base_lines_open(&l, file->path);
     if (s == BY_OK && !b->parallel) {
         s = find_blank_lines(&l, &blocks);
-        by_lines_close(&l);
+        base_lines_close(&l);
         if (s == BY_OK)
-            s = by_lines_open(&l, file->path);
+            s = base_lines_open(&l, file->path);
     }
     if (s == BY_OK)
         s = add_lines(b, file, &l, blocks);
-    by_lines_close(&l);
+    base_lines_close(&l);
     return s;
 }
 
 /* Lines of each language must be as many as those of the first. */
-static by_status check_parallel(const builder *b, const by_docs_spec *spec)
+static by_status check_parallel(const builder *b, const data_docs_spec *spec)
 {
     const int64_t *languages = (const int64_t *)(const void *)b->out.languages.data;
     int last = spec->files[spec->count - 1].language;
@@ -241,7 +241,7 @@ static by_status check_parallel(const builder *b, const by_docs_spec *spec)
             int k = 0;
             while (spec->files[k].language != l)
                 k++;
-            return by_fail(
+            return base_fail(
                 BY_ERR_FORMAT, "%s has %lld lines and %s has %lld; parallel text needs as many in each",
                 spec->files[0].path, (long long)count[0], spec->files[k].path, (long long)count[1]);
         }
@@ -249,29 +249,29 @@ static by_status check_parallel(const builder *b, const by_docs_spec *spec)
     return BY_OK;
 }
 
-static by_status build(builder *b, const by_docs_spec *spec)
+static by_status build(builder *b, const data_docs_spec *spec)
 {
     for (int i = 0; i < spec->count; i++)
         BY_TRY(add_file(b, &spec->files[i]));
     if (b->out.documents == 0)
-        return by_fail(BY_ERR_FORMAT, "%s: no text", spec->files[0].path);
+        return base_fail(BY_ERR_FORMAT, "%s: no text", spec->files[0].path);
     if (spec->parallel && !b->out.languages.failed)
         BY_TRY(check_parallel(b, spec));
     return BY_OK;
 }
 
-by_status by_docs_build(const by_tokenizer *t, const by_docs_spec *spec, const char *shard, const char *index,
-                        int64_t *bytes, int64_t *tokens)
+by_status data_docs_build(const by_tokenizer *t, const data_docs_spec *spec, const char *shard,
+                          const char *index, int64_t *bytes, int64_t *tokens)
 {
     builder b = {.tokenizer = t, .parallel = spec->parallel};
-    by_status s = by_docs_begin(&b.out, shard, by_tokenizer_vocab_size(t));
+    by_status s = data_docs_begin(&b.out, shard, by_tokenizer_vocab_size(t));
     if (s == BY_OK)
         s = build(&b, spec);
     *bytes = b.bytes;
     *tokens = b.out.shard.tokens;
-    s = by_docs_finish(&b.out, index, s);
-    by_ids_free(&b.ids);
-    by_buf_free(&b.text);
+    s = data_docs_finish(&b.out, index, s);
+    tok_ids_free(&b.ids);
+    base_buf_free(&b.text);
     return s;
 }
 
@@ -286,64 +286,64 @@ static bool is_rising(const int64_t *v, int64_t n, int64_t end)
     return n > 0 && v[0] == 0 && v[n - 1] == end;
 }
 
-static by_status read_index(by_docs *d, const int64_t *v, size_t size, const char *path)
+static by_status read_index(data_docs *d, const int64_t *v, size_t size, const char *path)
 {
     int64_t count = (int64_t)(size / sizeof *v);
     if (size % sizeof *v || count < 3 || v[0] != MAGIC || v[1] < 1 || v[2] < 1 || v[1] > MAX_LINES ||
         v[2] > MAX_LINES || count != 3 + (v[1] + 1) + (v[2] + 1) + v[2])
-        return by_fail(BY_ERR_FORMAT, "%s is not an index of sentences, or is cut off", path);
+        return base_fail(BY_ERR_FORMAT, "%s is not an index of sentences, or is cut off", path);
     const int64_t *starts = v + 3, *firsts = starts + v[1] + 1, *languages = firsts + v[2] + 1;
     d->sentences = v[1];
     d->count = v[2];
-    if (!is_rising(starts, d->sentences + 1, by_tokens_count(d->tokens)) ||
+    if (!is_rising(starts, d->sentences + 1, data_tokens_count(d->tokens)) ||
         !is_rising(firsts, d->count + 1, d->sentences))
-        return by_fail(BY_ERR_FORMAT, "%s does not belong to the tokens beside it", path);
-    d->starts = by_alloc((size_t)(d->sentences + 1) * sizeof *d->starts);
-    d->list = by_alloc_zero((size_t)d->count, sizeof *d->list);
+        return base_fail(BY_ERR_FORMAT, "%s does not belong to the tokens beside it", path);
+    d->starts = base_alloc((size_t)(d->sentences + 1) * sizeof *d->starts);
+    d->list = base_alloc_zero((size_t)d->count, sizeof *d->list);
     if (!d->starts || !d->list)
         return BY_ERR_MEMORY;
     memcpy(d->starts, starts, (size_t)(d->sentences + 1) * sizeof *d->starts);
     for (int64_t i = 0; i < d->count; i++) {
         if (languages[i] < 0 || languages[i] > UINT16_MAX || (i && languages[i] < languages[i - 1]))
-            return by_fail(BY_ERR_FORMAT, "%s: document %lld has no language", path, (long long)i);
-        d->list[i] = (by_document){firsts[i], firsts[i + 1], (int)languages[i]};
+            return base_fail(BY_ERR_FORMAT, "%s: document %lld has no language", path, (long long)i);
+        d->list[i] = (data_document){firsts[i], firsts[i + 1], (int)languages[i]};
     }
     return BY_OK;
 }
 
-by_status by_docs_open(by_docs *d, const char *shard, const char *index, int vocab_size)
+by_status data_docs_open(data_docs *d, const char *shard, const char *index, int vocab_size)
 {
-    by_map map;
-    *d = (by_docs){.tokens = by_tokens_open(&shard, 1, vocab_size)};
+    base_map map;
+    *d = (data_docs){.tokens = data_tokens_open(&shard, 1, vocab_size)};
     if (!d->tokens)
-        return by_error_status();
-    by_status s = by_map_open(&map, index);
+        return base_error_status();
+    by_status s = base_map_open(&map, index);
     if (s == BY_OK) {
         s = read_index(d, (const int64_t *)(const void *)map.data, map.size, index);
-        by_map_close(&map);
+        base_map_close(&map);
     }
     if (s != BY_OK)
-        by_docs_close(d);
+        data_docs_close(d);
     return s;
 }
 
-void by_docs_close(by_docs *d)
+void data_docs_close(data_docs *d)
 {
-    by_tokens_free(d->tokens);
-    by_free(d->starts);
-    by_free(d->list);
-    *d = (by_docs){0};
+    data_tokens_free(d->tokens);
+    base_free(d->starts);
+    base_free(d->list);
+    *d = (data_docs){0};
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-void by_docs_part_free(by_docs_part *p)
+void data_docs_part_free(data_docs_part *p)
 {
-    by_free(p->list);
-    *p = (by_docs_part){0};
+    base_free(p->list);
+    *p = (data_docs_part){0};
 }
 
-static void take(by_docs_part *p, by_document doc)
+static void take(data_docs_part *p, data_document doc)
 {
     if (doc.first == doc.end)
         return;
@@ -352,14 +352,14 @@ static void take(by_docs_part *p, by_document doc)
 }
 
 /* Documents [from, to) are of one language. */
-static void split_language(const by_docs *d, int64_t from, int64_t to, double fraction, bool parallel,
-                           by_docs_part *train, by_docs_part *held)
+static void split_language(const data_docs *d, int64_t from, int64_t to, double fraction, bool parallel,
+                           data_docs_part *train, data_docs_part *held)
 {
     int64_t begin = d->starts[d->list[from].first], end = d->starts[d->list[to - 1].end];
     int64_t cut = begin + (int64_t)floor((double)(end - begin) * (1 - fraction));
     int64_t whole = from + (int64_t)floor((double)(to - from) * (1 - fraction));
     for (int64_t i = from; i < to; i++) {
-        by_document a = d->list[i], b = a;
+        data_document a = d->list[i], b = a;
         if (parallel) {
             take(i < whole ? train : held, a);
             continue;
@@ -372,12 +372,12 @@ static void split_language(const by_docs *d, int64_t from, int64_t to, double fr
     }
 }
 
-by_status by_docs_split(const by_docs *d, double fraction, bool parallel, by_docs_part *train,
-                        by_docs_part *held)
+by_status data_docs_split(const data_docs *d, double fraction, bool parallel, data_docs_part *train,
+                          data_docs_part *held)
 {
-    *train = *held = (by_docs_part){.all = d};
-    train->list = by_alloc((size_t)d->count * sizeof *train->list);
-    held->list = by_alloc((size_t)d->count * sizeof *held->list);
+    *train = *held = (data_docs_part){.all = d};
+    train->list = base_alloc((size_t)d->count * sizeof *train->list);
+    held->list = base_alloc((size_t)d->count * sizeof *held->list);
     if (!train->list || !held->list)
         return BY_ERR_MEMORY;
     for (int64_t from = 0, to; from < d->count; from = to) {
@@ -388,10 +388,10 @@ by_status by_docs_split(const by_docs *d, double fraction, bool parallel, by_doc
     return BY_OK;
 }
 
-by_status by_docs_entropy(const by_docs_part *p, int vocab_size, double *nats)
+by_status data_docs_entropy(const data_docs_part *p, int vocab_size, double *nats)
 {
     int32_t ids[1024];
-    int64_t *counts = by_alloc_zero((size_t)vocab_size, sizeof *counts), total = 0;
+    int64_t *counts = base_alloc_zero((size_t)vocab_size, sizeof *counts), total = 0;
     if (!counts)
         return BY_ERR_MEMORY;
     by_status s = BY_OK;
@@ -399,7 +399,7 @@ by_status by_docs_entropy(const by_docs_part *p, int vocab_size, double *nats)
         int64_t at = p->all->starts[p->list[i].first], end = p->all->starts[p->list[i].end];
         for (int64_t n; at < end && s == BY_OK; at += n) {
             n = BY_MIN(end - at, (int64_t)BY_COUNT(ids));
-            s = by_tokens_read(p->all->tokens, at, n, ids);
+            s = data_tokens_read(p->all->tokens, at, n, ids);
             for (int64_t k = 0; k < n && s == BY_OK; k++)
                 counts[ids[k]]++;
             total += n;
@@ -409,6 +409,6 @@ by_status by_docs_entropy(const by_docs_part *p, int vocab_size, double *nats)
     for (int i = 0; i < vocab_size; i++)
         if (counts[i])
             *nats -= (double)counts[i] / (double)total * log((double)counts[i] / (double)total);
-    by_free(counts);
+    base_free(counts);
     return s;
 }

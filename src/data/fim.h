@@ -6,14 +6,14 @@
 #include "text/tokenizer.h"
 
 /* The tokens that stand before each part. */
-typedef struct by_fim {
+typedef struct data_fim {
     int32_t prefix, suffix, middle;
-} by_fim;
+} data_fim;
 
 /* <|fim_prefix|>, <|fim_suffix|>, <|fim_middle|>, or the names others give them. */
-by_status by_fim_find(const by_tokenizer *t, by_fim *out);
+by_status data_fim_find(const by_tokenizer *t, data_fim *out);
 
 /* What a model continues with the middle, up to the end of the text. Appended to out. */
-by_status by_fim_prompt(const by_tokenizer *t, const char *prefix, const char *suffix, by_ids *out);
+by_status data_fim_prompt(const by_tokenizer *t, const char *prefix, const char *suffix, by_ids *out);
 
 #endif

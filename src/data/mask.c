@@ -5,65 +5,65 @@
 
 #include "data/objective.h"
 
-by_masking by_masking_usual(by_objective_kind k)
+data_masking data_masking_usual(data_objective_kind k)
 {
-    by_masking m = {.share = 0.15, .masked = 0.8, .random = 0.1, .span = 3};
-    if (k == BY_OBJECTIVE_INFILL)
+    data_masking m = {.share = 0.15, .masked = 0.8, .random = 0.1, .span = 3};
+    if (k == DATA_OBJECTIVE_INFILL)
         m.share = 0.3;
-    if (k == BY_OBJECTIVE_FIM)
+    if (k == DATA_OBJECTIVE_FIM)
         m.share = 0.5;
-    if (k == BY_OBJECTIVE_NSP || k == BY_OBJECTIVE_SOP)
+    if (k == DATA_OBJECTIVE_NSP || k == DATA_OBJECTIVE_SOP)
         m.copies = 1;
-    if (k == BY_OBJECTIVE_SOP)
+    if (k == DATA_OBJECTIVE_SOP)
         m.longest = 3;
     return m;
 }
 
-int by_mask_picks(const by_masking *m, int seq)
+int data_mask_picks(const data_masking *m, int seq)
 {
     return (int)(m->share * seq) + 1;
 }
 
-by_status by_masker_open(by_masker *m, const by_masking *how, const by_tokenizer *t)
+by_status data_masker_open(data_masker *m, const data_masking *how, const by_tokenizer *t)
 {
     const size_t n = (size_t)by_tokenizer_vocab_size(t);
-    *m = (by_masker){.how = *how, .masked = by_tokenizer_special(t, BY_SPECIAL_MASK)};
-    m->parts = by_alloc_zero(n + 1, 1);
-    m->ordinary = by_alloc_zero(n + 1, sizeof *m->ordinary);
+    *m = (data_masker){.how = *how, .masked = by_tokenizer_special(t, BY_SPECIAL_MASK)};
+    m->parts = base_alloc_zero(n + 1, 1);
+    m->ordinary = base_alloc_zero(n + 1, sizeof *m->ordinary);
     if (!m->parts || !m->ordinary)
         return BY_ERR_MEMORY;
-    m->marked = by_tokenizer_parts(t, m->parts);
+    m->marked = tok_parts(t, m->parts);
     for (size_t id = 0; id < n; id++)
-        if (!(m->parts[id] & (BY_ID_SPECIAL | BY_ID_ABSENT)))
+        if (!(m->parts[id] & (TOK_ID_SPECIAL | TOK_ID_ABSENT)))
             m->ordinary[m->n_ordinary++] = (int32_t)id;
     return BY_OK;
 }
 
-void by_masker_close(by_masker *m)
+void data_masker_close(data_masker *m)
 {
-    by_free(m->parts);
-    by_free(m->ordinary);
-    *m = (by_masker){0};
+    base_free(m->parts);
+    base_free(m->ordinary);
+    *m = (data_masker){0};
 }
 
 /* Whether a word begins at place t of the row, which holds no special token. */
-static bool begins(const by_masker *m, const int32_t *tokens, int t)
+static bool begins(const data_masker *m, const int32_t *tokens, int t)
 {
     if (!m->how.whole_words || t == 0)
         return true;
     uint8_t before = m->parts[tokens[t - 1]];
-    return (before & (BY_ID_SPECIAL | BY_ID_ENDS)) || (m->parts[tokens[t]] & BY_ID_BEGINS);
+    return (before & (TOK_ID_SPECIAL | TOK_ID_ENDS)) || (m->parts[tokens[t]] & TOK_ID_BEGINS);
 }
 
 /* words[i]: where word i begins; ends[i]: where it ends. Returns how many there are; *count: tokens in all.
  */
-static int find_words(const by_masker *m, const int32_t *tokens, int used, int32_t *words, int32_t *ends,
+static int find_words(const data_masker *m, const int32_t *tokens, int used, int32_t *words, int32_t *ends,
                       int *count)
 {
     int n = 0;
     *count = 0;
     for (int t = 0; t < used; t++) {
-        if (m->parts[tokens[t]] & BY_ID_SPECIAL)
+        if (m->parts[tokens[t]] & TOK_ID_SPECIAL)
             continue;
         if (begins(m, tokens, t))
             words[n++] = t;
@@ -74,11 +74,11 @@ static int find_words(const by_masker *m, const int32_t *tokens, int used, int32
 }
 
 /* How many words at once: n with a probability proportional to 1/n. */
-static int pick_length(int longest, by_rng *random)
+static int pick_length(int longest, base_rng *random)
 {
     if (longest <= 1)
         return 1;
-    double all = 0, u = by_rng_uniform(random);
+    double all = 0, u = base_rng_uniform(random);
     for (int n = 1; n <= longest; n++)
         all += 1.0 / n;
     for (int n = 1; n < longest; n++)
@@ -105,29 +105,29 @@ static int choose(const int32_t *words, const int32_t *ends, int count, int w, i
     return n;
 }
 
-static int32_t hide(const by_masker *m, by_rng *random, int32_t id)
+static int32_t hide(const data_masker *m, base_rng *random, int32_t id)
 {
-    double u = by_rng_uniform(random);
+    double u = base_rng_uniform(random);
     if (u < m->how.masked)
         return m->masked;
     if (u < m->how.masked + m->how.random)
-        return m->ordinary[by_rng_below(random, (uint64_t)m->n_ordinary)];
+        return m->ordinary[base_rng_below(random, (uint64_t)m->n_ordinary)];
     return id;
 }
 
 /* The share is met on average: what is left over from whole tokens decides the chance of one more. */
-int by_mask_row(const by_masker *m, by_rng *random, int32_t *tokens, int used, int most, int32_t *pick,
-                int32_t *was, int32_t *scratch)
+int data_mask_row(const data_masker *m, base_rng *random, int32_t *tokens, int used, int most, int32_t *pick,
+                  int32_t *was, int32_t *scratch)
 {
     int32_t *words = scratch, *ends = scratch + used;
     uint8_t *chosen = (uint8_t *)(ends + used);
     int open, k = 0, count = find_words(m, tokens, used, words, ends, &open);
-    int room = (int)(m->how.share * open + by_rng_uniform(random));
+    int room = (int)(m->how.share * open + base_rng_uniform(random));
     room = BY_MIN(BY_MAX(room, open > 0), most);
     memset(chosen, 0, (size_t)BY_MAX(used, 0));
-    uint64_t order = by_rng_u64(random);
+    uint64_t order = base_rng_u64(random);
     for (int i = 0; i < count && room > 0; i++) {
-        int w = (int)by_permute((uint64_t)i, (uint64_t)count, order);
+        int w = (int)base_permute((uint64_t)i, (uint64_t)count, order);
         room -= choose(words, ends, count, w, pick_length(m->how.longest, random), room, chosen);
     }
     for (int t = 0; t < used; t++) {

@@ -1,5 +1,5 @@
 /* objective.c - see objective.h. */
-#include "data/sample.h"
+#include "data/objective_row.h"
 
 #include <stdio.h>
 
@@ -19,64 +19,70 @@ static const struct {
     bool hides;
     int needs;
     const char *labels[2];
-    by_status (*plan)(by_objective *);
-    by_status (*row)(const by_objective *, int64_t, by_rng *, by_sample *);
-} kinds[BY_OBJECTIVE_COUNT] = {
-    [BY_OBJECTIVE_LM] = {.name = "lm", .task = BY_TASK_LM},
-    [BY_OBJECTIVE_MLM] = {"mlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, by_pack_plan, by_pack_row},
-    [BY_OBJECTIVE_NSP] =
-        {"nsp", BY_TASK_PRETRAIN, true, AROUND | MASK, {"next", "random"}, by_pairs_plan, by_pairs_row},
-    [BY_OBJECTIVE_SOP] =
-        {"sop", BY_TASK_PRETRAIN, true, AROUND | MASK, {"in order", "swapped"}, by_pairs_plan, by_pairs_row},
-    [BY_OBJECTIVE_CLM] = {"clm", BY_TASK_LM, false, AROUND, {NULL}, by_pack_plan, by_pack_row},
-    [BY_OBJECTIVE_TLM] =
-        {"tlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, by_translations_plan, by_translations_row},
-    [BY_OBJECTIVE_TRANSLATE] =
-        {"translate", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, by_buckets_plan, NULL},
-    [BY_OBJECTIVE_SPANS] = {"spans", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, by_spans_plan, by_spans_row},
-    [BY_OBJECTIVE_INFILL] =
-        {"infill", BY_TASK_SEQ2SEQ, false, AROUND | MASK, {NULL}, by_infill_plan, by_infill_row},
-    [BY_OBJECTIVE_FIM] = {"fim", BY_TASK_LM, false, EOS, {NULL}, by_pack_plan, by_fim_row},
+    by_status (*plan)(data_objective *);
+    by_status (*row)(const data_objective *, int64_t, base_rng *, data_sample *);
+} kinds[DATA_OBJECTIVE_COUNT] = {
+    [DATA_OBJECTIVE_LM] = {.name = "lm", .task = BY_TASK_LM},
+    [DATA_OBJECTIVE_MLM] = {"mlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, data_pack_plan, data_pack_row},
+    [DATA_OBJECTIVE_NSP] =
+        {"nsp", BY_TASK_PRETRAIN, true, AROUND | MASK, {"next", "random"}, data_pairs_plan, data_pairs_row},
+    [DATA_OBJECTIVE_SOP] = {"sop",
+                            BY_TASK_PRETRAIN,
+                            true,
+                            AROUND | MASK,
+                            {"in order", "swapped"},
+                            data_pairs_plan,
+                            data_pairs_row},
+    [DATA_OBJECTIVE_CLM] = {"clm", BY_TASK_LM, false, AROUND, {NULL}, data_pack_plan, data_pack_row},
+    [DATA_OBJECTIVE_TLM] =
+        {"tlm", BY_TASK_MLM, true, AROUND | MASK, {NULL}, data_translations_plan, data_translations_row},
+    [DATA_OBJECTIVE_TRANSLATE] =
+        {"translate", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, data_buckets_plan, NULL},
+    [DATA_OBJECTIVE_SPANS] =
+        {"spans", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, data_spans_plan, data_spans_row},
+    [DATA_OBJECTIVE_INFILL] =
+        {"infill", BY_TASK_SEQ2SEQ, false, AROUND | MASK, {NULL}, data_infill_plan, data_infill_row},
+    [DATA_OBJECTIVE_FIM] = {"fim", BY_TASK_LM, false, EOS, {NULL}, data_pack_plan, data_fim_row},
 };
 
-const char *by_objective_name(by_objective_kind k)
+const char *data_objective_name(data_objective_kind k)
 {
     return kinds[k].name;
 }
 
-bool by_objective_find(const char *name, by_objective_kind *out)
+bool data_objective_find(const char *name, data_objective_kind *out)
 {
-    by_buf known = {0};
-    for (int i = 0; i < BY_OBJECTIVE_COUNT; i++) {
+    base_buf known = {0};
+    for (int i = 0; i < DATA_OBJECTIVE_COUNT; i++) {
         if (strcmp(kinds[i].name, name) == 0) {
-            *out = (by_objective_kind)i;
-            by_buf_free(&known);
+            *out = (data_objective_kind)i;
+            base_buf_free(&known);
             return true;
         }
-        by_buf_printf(&known, "%s%s", i ? ", " : "", kinds[i].name);
+        base_buf_printf(&known, "%s%s", i ? ", " : "", kinds[i].name);
     }
-    by_fail(BY_ERR_ARGUMENT, "no objective is called \"%s\"; there are: %s", name,
-            known.data ? known.data : "");
-    by_buf_free(&known);
+    base_fail(BY_ERR_ARGUMENT, "no objective is called \"%s\"; there are: %s", name,
+              known.data ? known.data : "");
+    base_buf_free(&known);
     return false;
 }
 
-by_task by_objective_task(by_objective_kind k)
+by_task data_objective_task(data_objective_kind k)
 {
     return kinds[k].task;
 }
 
-bool by_objective_hides(by_objective_kind k)
+bool data_objective_masks(data_objective_kind k)
 {
     return kinds[k].hides;
 }
 
-bool by_objective_mends(by_objective_kind k)
+bool data_objective_denoises(data_objective_kind k)
 {
-    return k == BY_OBJECTIVE_SPANS || k == BY_OBJECTIVE_INFILL;
+    return k == DATA_OBJECTIVE_SPANS || k == DATA_OBJECTIVE_INFILL;
 }
 
-const char *by_objective_label(by_objective_kind k, int label)
+const char *data_objective_label(data_objective_kind k, int label)
 {
     return label == 0 || label == 1 ? kinds[k].labels[label] : NULL;
 }
@@ -84,19 +90,19 @@ const char *by_objective_label(by_objective_kind k, int label)
 /* ---- making one ------------------------------------------------------------------------------ */
 
 /* Look up a special token; it is an error when one that is needed is not there. */
-static by_status find_special(const by_objective *o, const by_tokenizer *t, int part, int id,
+static by_status find_special(const data_objective *o, const by_tokenizer *t, int part, int id,
                               const char *what, int *out)
 {
     *out = id;
     return id >= 0 || !(kinds[o->spec.kind].needs & part)
                ? BY_OK
-               : by_fail(BY_ERR_UNSUPPORTED,
-                         "the tokenizer (%s) has no %s token, which the objective \"%s\" needs; use the "
-                         "tokenizer of a model that has one",
-                         by_tokenizer_kind(t), what, kinds[o->spec.kind].name);
+               : base_fail(BY_ERR_UNSUPPORTED,
+                           "the tokenizer (%s) has no %s token, which the objective \"%s\" needs; use the "
+                           "tokenizer of a model that has one",
+                           tok_kind(t), what, kinds[o->spec.kind].name);
 }
 
-static by_status find_specials(by_objective *o, const by_tokenizer *t)
+static by_status find_specials(data_objective *o, const by_tokenizer *t)
 {
     const struct {
         int part, id;
@@ -115,15 +121,15 @@ static by_status find_specials(by_objective *o, const by_tokenizer *t)
 }
 
 /* <extra_id_0>, <extra_id_1>, ... as far as they go. */
-static by_status find_sentinels(by_objective *o, const by_tokenizer *t)
+static by_status find_sentinels(data_objective *o, const by_tokenizer *t)
 {
     for (;; o->n_sentinels++) {
         char name[32];
-        by_format(name, sizeof name, "<extra_id_%d>", o->n_sentinels);
+        base_format(name, sizeof name, "<extra_id_%d>", o->n_sentinels);
         int32_t id = by_tokenizer_find(t, name);
         if (id < 0)
             break;
-        int32_t *more = by_resize(o->sentinels, (size_t)o->n_sentinels + 1, sizeof *more);
+        int32_t *more = base_resize(o->sentinels, (size_t)o->n_sentinels + 1, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         o->sentinels = more;
@@ -131,109 +137,111 @@ static by_status find_sentinels(by_objective *o, const by_tokenizer *t)
     }
     return o->n_sentinels > 1
                ? BY_OK
-               : by_fail(BY_ERR_UNSUPPORTED,
-                         "the tokenizer (%s) has no sentinels (<extra_id_0>, ...), which the objective "
-                         "\"spans\" needs; T5's has, and one that is learnt for t5",
-                         by_tokenizer_kind(t));
+               : base_fail(BY_ERR_UNSUPPORTED,
+                           "the tokenizer (%s) has no sentinels (<extra_id_0>, ...), which the objective "
+                           "\"spans\" needs; T5's has, and one that is learnt for t5",
+                           tok_kind(t));
 }
 
-static by_status read_vocabulary(by_objective *o, const by_tokenizer *t)
+static by_status read_vocabulary(data_objective *o, const by_tokenizer *t)
 {
-    BY_TRY(by_masker_open(&o->masker, &o->spec.masking, t));
+    BY_TRY(data_masker_open(&o->masker, &o->spec.masking, t));
     BY_TRY(find_specials(o, t));
-    if (o->spec.kind == BY_OBJECTIVE_SPANS)
+    if (o->spec.kind == DATA_OBJECTIVE_SPANS)
         BY_TRY(find_sentinels(o, t));
-    if (o->spec.kind == BY_OBJECTIVE_FIM) {
-        BY_TRY(by_fim_find(t, &o->fim));
+    if (o->spec.kind == DATA_OBJECTIVE_FIM) {
+        BY_TRY(data_fim_find(t, &o->fim));
         o->first = o->eos;
         o->pad = o->pad < 0 ? o->eos : o->pad; /* nobody looks at it */
     }
     if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !o->masker.marked)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
-                       by_tokenizer_kind(t));
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
+            tok_kind(t));
     return BY_OK;
 }
 
-static by_status check(const by_objective_spec *s)
+static by_status check(const data_objective_spec *s)
 {
-    const by_masking *m = &s->masking;
+    const data_masking *m = &s->masking;
     if (s->seq < SHORTEST || s->step_rows < 1)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "rows of %d tokens are too short for the objective \"%s\"; %d are needed", s->seq,
-                       kinds[s->kind].name, SHORTEST);
-    if (!(m->share > 0 && m->share < 1 + (s->kind == BY_OBJECTIVE_FIM)) || m->masked < 0 || m->random < 0 ||
+        return base_fail(BY_ERR_ARGUMENT,
+                         "rows of %d tokens are too short for the objective \"%s\"; %d are needed", s->seq,
+                         kinds[s->kind].name, SHORTEST);
+    if (!(m->share > 0 && m->share < 1 + (s->kind == DATA_OBJECTIVE_FIM)) || m->masked < 0 || m->random < 0 ||
         m->masked + m->random > 1)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "hiding a share of %g, of them %g masked and %g replaced, is not possible", m->share,
-                       m->masked, m->random);
-    if (by_objective_mends(s->kind) && !(m->span >= 1 && m->span <= s->seq / 2.0))
-        return by_fail(BY_ERR_ARGUMENT, "spans of %g tokens cannot be cut out of rows of %d", m->span,
-                       s->seq);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "hiding a share of %g, of them %g masked and %g replaced, is not possible", m->share,
+                         m->masked, m->random);
+    if (data_objective_denoises(s->kind) && !(m->span >= 1 && m->span <= s->seq / 2.0))
+        return base_fail(BY_ERR_ARGUMENT, "spans of %g tokens cannot be cut out of rows of %d", m->span,
+                         s->seq);
     return BY_OK;
 }
 
-static by_status set_up(by_objective *o, const by_tokenizer *t)
+static by_status set_up(data_objective *o, const by_tokenizer *t)
 {
     BY_TRY(check(&o->spec));
     BY_TRY(read_vocabulary(o, t));
     BY_TRY(kinds[o->spec.kind].plan(o));
     if (o->count == 0)
-        return by_fail(
+        return base_fail(
             BY_ERR_FORMAT,
             "the text has nothing for the objective \"%s\": is it empty, or are its lines too short?",
             kinds[o->spec.kind].name);
     if (kinds[o->spec.kind].hides)
-        o->picks = by_mask_picks(&o->spec.masking, o->spec.seq);
+        o->picks = data_mask_picks(&o->spec.masking, o->spec.seq);
     return BY_OK;
 }
 
-by_objective *by_objective_new(const by_docs_part *text, const by_tokenizer *t, const by_objective_spec *spec)
+data_objective *data_objective_new(const data_docs_part *text, const by_tokenizer *t,
+                                   const data_objective_spec *spec)
 {
-    by_objective *o = by_alloc_zero(1, sizeof *o);
+    data_objective *o = base_alloc_zero(1, sizeof *o);
     if (!o)
         return NULL;
     o->spec = *spec;
     o->text = text;
     if (set_up(o, t) != BY_OK) {
-        by_objective_free(o);
+        data_objective_free(o);
         return NULL;
     }
     return o;
 }
 
-by_objective *by_objective_new_lm(const by_lm_batches *d)
+data_objective *data_objective_new_lm(const data_lm_batches *d)
 {
-    by_objective *o = by_alloc_zero(1, sizeof *o);
+    data_objective *o = base_alloc_zero(1, sizeof *o);
     if (!o)
         return NULL;
     o->lm = *d;
-    o->spec =
-        (by_objective_spec){.kind = BY_OBJECTIVE_LM, .seq = d->seq, .step_rows = d->batch, .seed = d->seed};
+    o->spec = (data_objective_spec){
+        .kind = DATA_OBJECTIVE_LM, .seq = d->seq, .step_rows = d->batch, .seed = d->seed};
     return o;
 }
 
-void by_objective_free(by_objective *o)
+void data_objective_free(data_objective *o)
 {
     if (!o)
         return;
-    by_masker_close(&o->masker);
-    by_free(o->rows);
-    by_free(o->sentinels);
-    by_free(o->buckets.pairs);
-    by_free(o);
+    data_masker_close(&o->masker);
+    base_free(o->rows);
+    base_free(o->sentinels);
+    base_free(o->buckets.pairs);
+    base_free(o);
 }
 
-const by_objective_spec *by_objective_settings(const by_objective *o)
+const data_objective_spec *data_objective_settings(const data_objective *o)
 {
     return &o->spec;
 }
 
-by_status by_span_add(by_objective *o, by_span s)
+by_status data_span_add(data_objective *o, data_span s)
 {
     if (o->count == o->capacity) {
         int64_t capacity = BY_MAX(o->capacity * 2, (int64_t)256);
-        by_span *rows = by_resize(o->rows, (size_t)capacity, sizeof *rows);
+        data_span *rows = base_resize(o->rows, (size_t)capacity, sizeof *rows);
         if (!rows)
             return BY_ERR_MEMORY;
         o->rows = rows;
@@ -245,15 +253,15 @@ by_status by_span_add(by_objective *o, by_span s)
 
 /* ---- memory of rows -------------------------------------------------------------------------- */
 
-by_status by_samples_make(by_samples *r, const by_objective *o, int count, int batch)
+by_status data_samples_make(data_samples *r, const data_objective *o, int count, int batch)
 {
-    const by_objective_kind kind = o->spec.kind;
-    const bool lm = kind == BY_OBJECTIVE_LM, shaped = kind == BY_OBJECTIVE_TRANSLATE;
-    const bool pairs = kinds[kind].labels[0] != NULL, two = kind == BY_OBJECTIVE_TLM;
-    *r = (by_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
+    const data_objective_kind kind = o->spec.kind;
+    const bool lm = kind == DATA_OBJECTIVE_LM, shaped = kind == DATA_OBJECTIVE_TRANSLATE;
+    const bool pairs = kinds[kind].labels[0] != NULL, two = kind == DATA_OBJECTIVE_TLM;
+    *r = (data_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
     for (int i = 0; i < o->buckets.count; i++)
         r->room = BY_MAX(r->room, (size_t)o->buckets.list[i].rows * (size_t)o->buckets.list[i].seq);
-    const bool mends = by_objective_mends(kind);
+    const bool mends = data_objective_denoises(kind);
     if (mends) {
         r->seq = o->target_seq;
         r->source_seq = o->source_seq;
@@ -278,25 +286,25 @@ by_status by_samples_make(by_samples *r, const by_objective *o, int count, int b
         {&r->source_mask, sources},
     };
     for (int i = 0; i < BY_COUNT(parts); i++)
-        if (parts[i].size && !(*parts[i].at = by_alloc_zero(parts[i].size, sizeof(int32_t)))) {
-            by_samples_free(r);
+        if (parts[i].size && !(*parts[i].at = base_alloc_zero(parts[i].size, sizeof(int32_t)))) {
+            data_samples_free(r);
             return BY_ERR_MEMORY;
         }
-    if (shaped && !(r->shapes = by_alloc_zero((size_t)(count / batch) + 1, sizeof *r->shapes))) {
-        by_samples_free(r);
+    if (shaped && !(r->shapes = base_alloc_zero((size_t)(count / batch) + 1, sizeof *r->shapes))) {
+        data_samples_free(r);
         return BY_ERR_MEMORY;
     }
     return BY_OK;
 }
 
-void by_samples_free(by_samples *r)
+void data_samples_free(data_samples *r)
 {
     int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions, r->mask,
                         r->pick,   r->second,  r->scratch,  r->source,    r->source_mask};
     for (int i = 0; i < BY_COUNT(parts); i++)
-        by_free(parts[i]);
-    by_free(r->shapes);
-    *r = (by_samples){0};
+        base_free(parts[i]);
+    base_free(r->shapes);
+    *r = (data_samples){0};
 }
 
 static int32_t *from(int32_t *v, size_t at)
@@ -304,19 +312,19 @@ static int32_t *from(int32_t *v, size_t at)
     return v ? v + at : NULL;
 }
 
-void by_samples_largest(by_samples *r, const by_objective *o)
+void data_samples_largest(data_samples *r, const data_objective *o)
 {
-    const by_bucket_list *b = &o->buckets;
-    const by_bucket *best = b->list;
+    const data_bucket_list *b = &o->buckets;
+    const data_bucket *best = b->list;
     for (int i = 1; i < b->count; i++)
         if ((int64_t)b->list[i].rows * (b->list[i].sides[0] + b->list[i].sides[1]) >
             (int64_t)best->rows * (best->sides[0] + best->sides[1]))
             best = &b->list[i];
     for (int k = 0; k < r->count / r->batch && b->count; k++)
-        r->shapes[k] = (struct by_shape){best->rows, best->sides[1], best->sides[0]};
+        r->shapes[k] = (struct data_shape){best->rows, best->sides[1], best->sides[0]};
 }
 
-by_batch by_samples_batch(const by_samples *r, int number)
+by_batch data_samples_batch(const data_samples *r, int number)
 {
     if (r->shapes) {
         const size_t at = (size_t)number * r->room;
@@ -347,7 +355,7 @@ by_batch by_samples_batch(const by_samples *r, int number)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-void by_sample_put(by_sample *r, int32_t id, int segment)
+void data_sample_put(data_sample *r, int32_t id, int segment)
 {
     if (r->used == r->seq)
         return;
@@ -361,18 +369,18 @@ void by_sample_put(by_sample *r, int32_t id, int segment)
     r->used++;
 }
 
-by_status by_sample_copy(by_sample *r, const by_objective *o, int64_t begin, int64_t end, int segment)
+by_status data_sample_copy(data_sample *r, const data_objective *o, int64_t begin, int64_t end, int segment)
 {
     int64_t n = BY_MIN(end - begin, (int64_t)(r->seq - r->used));
     int32_t *ids = r->tokens + r->used;
-    BY_TRY(by_tokens_read(o->text->all->tokens, begin, n, ids));
+    BY_TRY(data_tokens_read(o->text->all->tokens, begin, n, ids));
     for (int64_t i = 0; i < n; i++)
-        by_sample_put(r, ids[i], segment);
+        data_sample_put(r, ids[i], segment);
     return BY_OK;
 }
 
 /* Fill the rest of a row with what nobody sees. */
-static void pad(const by_objective *o, by_sample *r)
+static void pad(const data_objective *o, data_sample *r)
 {
     for (int t = r->used; t < r->seq; t++) {
         r->tokens[t] = o->pad;
@@ -385,26 +393,26 @@ static void pad(const by_objective *o, by_sample *r)
 }
 
 /* What stands at each place is to be predicted by the place before. */
-static void put_next(const by_sample *row, int32_t *targets)
+static void put_next(const data_sample *row, int32_t *targets)
 {
     for (int t = 0; t < row->seq; t++)
         targets[t] = t + 1 < row->used ? row->tokens[t + 1] : -100;
 }
 
 /* A row of an encoder-decoder. One without targets still has something to be looked at. */
-static by_status make_two(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
+static by_status make_two(const data_objective *o, int64_t i, uint64_t seed, data_samples *rows, int r)
 {
     const size_t cell = (size_t)r * (size_t)rows->seq, from_cell = (size_t)r * (size_t)rows->source_seq;
-    by_sample row = {.targets = rows->targets + cell,
-                     .seq = rows->seq,
-                     .source = rows->source + from_cell,
-                     .source_seq = rows->source_seq,
-                     .scratch = rows->scratch};
-    by_rng random = by_rng_make(seed, (uint64_t)BY_MAX(i, 0));
+    data_sample row = {.targets = rows->targets + cell,
+                       .seq = rows->seq,
+                       .source = rows->source + from_cell,
+                       .source_seq = rows->source_seq,
+                       .scratch = rows->scratch};
+    base_rng random = base_rng_make(seed, (uint64_t)BY_MAX(i, 0));
     if (i >= 0)
         BY_TRY(kinds[o->spec.kind].row(o, i, &random, &row));
     else
-        row.source[row.source_used++] = o->spec.kind == BY_OBJECTIVE_SPANS ? o->eos : o->sep;
+        row.source[row.source_used++] = o->spec.kind == DATA_OBJECTIVE_SPANS ? o->eos : o->sep;
     for (int t = 0; t < row.source_seq; t++) {
         rows->source_mask[from_cell + (size_t)t] = t < row.source_used;
         if (t >= row.source_used)
@@ -419,11 +427,11 @@ static by_status make_two(const by_objective *o, int64_t i, uint64_t seed, by_sa
 }
 
 /* Where a row has fewer places than it may have, the rest are its first one, with nothing to predict. */
-static void hide(const by_objective *o, by_rng *random, by_sample *row, by_samples *rows, int r)
+static void hide(const data_objective *o, base_rng *random, data_sample *row, data_samples *rows, int r)
 {
     int32_t *pick = rows->pick + (size_t)r * (size_t)o->picks;
     int32_t *targets = rows->targets + (size_t)r * (size_t)o->picks;
-    int n = by_mask_row(&o->masker, random, row->tokens, row->used, o->picks, pick, targets, rows->scratch);
+    int n = data_mask_row(&o->masker, random, row->tokens, row->used, o->picks, pick, targets, rows->scratch);
     for (int k = 0; k < o->picks; k++) {
         pick[k] = (k < n ? pick[k] : 0) + r % rows->batch * rows->seq;
         targets[k] = k < n ? targets[k] : -100;
@@ -431,23 +439,23 @@ static void hide(const by_objective *o, by_rng *random, by_sample *row, by_sampl
 }
 
 /* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
-static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_samples *rows, int r)
+static by_status make_row(const data_objective *o, int64_t i, uint64_t seed, data_samples *rows, int r)
 {
-    if (by_objective_mends(o->spec.kind))
+    if (data_objective_denoises(o->spec.kind))
         return make_two(o, i, seed, rows, r);
     const size_t cell = (size_t)r * (size_t)rows->seq;
-    by_sample row = {.tokens = rows->tokens + cell,
-                     .mask = rows->mask + cell,
-                     .segments = from(rows->segments, cell),
-                     .positions = from(rows->positions, cell),
-                     .seq = rows->seq,
-                     .position = o->spec.first_position,
-                     .second = -100};
-    by_rng random = by_rng_make(seed, (uint64_t)BY_MAX(i, 0));
+    data_sample row = {.tokens = rows->tokens + cell,
+                       .mask = rows->mask + cell,
+                       .segments = from(rows->segments, cell),
+                       .positions = from(rows->positions, cell),
+                       .seq = rows->seq,
+                       .position = o->spec.first_position,
+                       .second = -100};
+    base_rng random = base_rng_make(seed, (uint64_t)BY_MAX(i, 0));
     if (i >= 0)
         BY_TRY(kinds[o->spec.kind].row(o, i, &random, &row));
     else
-        by_sample_put(&row, o->first, 0);
+        data_sample_put(&row, o->first, 0);
     if (o->picks) {
         hide(o, &random, &row, rows, r);
     } else {
@@ -459,99 +467,99 @@ static by_status make_row(const by_objective *o, int64_t i, uint64_t seed, by_sa
     return BY_OK;
 }
 
-uint64_t by_number_at(uint64_t seed, uint64_t stream)
+uint64_t data_number_at(uint64_t seed, uint64_t stream)
 {
-    by_rng r = by_rng_make(seed, stream);
-    return by_rng_u64(&r);
+    base_rng r = base_rng_make(seed, stream);
+    return base_rng_u64(&r);
 }
 
-static by_status check_step(const by_objective *o, int64_t step, const by_samples *rows)
+static by_status check_step(const data_objective *o, int64_t step, const data_samples *rows)
 {
     if (step < 0 || step >= INT64_MAX / o->spec.step_rows || rows->count != o->spec.step_rows)
-        return by_fail(BY_ERR_ARGUMENT, "there is no step %lld of %d rows", (long long)step, rows->count);
+        return base_fail(BY_ERR_ARGUMENT, "there is no step %lld of %d rows", (long long)step, rows->count);
     return BY_OK;
 }
 
-static by_status get_batches(const by_objective *o, int64_t step, by_samples *rows)
+static by_status get_batches(const data_objective *o, int64_t step, data_samples *rows)
 {
     const int micro = rows->count / rows->batch;
     const uint64_t all = (uint64_t)o->buckets.batches;
     for (int k = 0; k < micro; k++) {
         uint64_t number = (uint64_t)step * (uint64_t)micro + (uint64_t)k;
-        uint64_t order = by_number_at(o->spec.seed, ORDER_STREAM + number / all);
-        BY_TRY(by_buckets_batch(o, (int64_t)by_permute(number % all, all, order), order, false, rows, k));
+        uint64_t order = data_number_at(o->spec.seed, ORDER_STREAM + number / all);
+        BY_TRY(data_buckets_batch(o, (int64_t)base_permute(number % all, all, order), order, false, rows, k));
     }
     return BY_OK;
 }
 
-by_status by_objective_get(const by_objective *o, int64_t step, by_samples *rows)
+by_status data_objective_get(const data_objective *o, int64_t step, data_samples *rows)
 {
     BY_TRY(check_step(o, step, rows));
-    if (o->spec.kind == BY_OBJECTIVE_LM)
-        return by_lm_batches_get(&o->lm, step, rows->tokens, rows->targets);
-    if (o->spec.kind == BY_OBJECTIVE_TRANSLATE)
+    if (o->spec.kind == DATA_OBJECTIVE_LM)
+        return data_lm_batches_get(&o->lm, step, rows->tokens, rows->targets);
+    if (o->spec.kind == DATA_OBJECTIVE_TRANSLATE)
         return get_batches(o, step, rows);
     const int copies = o->spec.masking.copies;
     for (int r = 0; r < rows->count; r++) {
         int64_t number = step * rows->count + r, epoch = number / o->count;
-        uint64_t order = by_number_at(o->spec.seed, ORDER_STREAM + (uint64_t)epoch);
+        uint64_t order = data_number_at(o->spec.seed, ORDER_STREAM + (uint64_t)epoch);
         uint64_t copy = COPY_STREAM + (uint64_t)(copies > 0 ? epoch % copies : epoch);
-        int64_t i = (int64_t)by_permute((uint64_t)(number % o->count), (uint64_t)o->count, order);
-        BY_TRY(make_row(o, i, by_number_at(o->spec.seed, copy), rows, r));
+        int64_t i = (int64_t)base_permute((uint64_t)(number % o->count), (uint64_t)o->count, order);
+        BY_TRY(make_row(o, i, data_number_at(o->spec.seed, copy), rows, r));
     }
     return BY_OK;
 }
 
-void by_objective_prefetch(const by_objective *o, int64_t step)
+void data_objective_prefetch(const data_objective *o, int64_t step)
 {
-    if (o->spec.kind == BY_OBJECTIVE_LM)
-        by_lm_batches_prefetch(&o->lm, step);
+    if (o->spec.kind == DATA_OBJECTIVE_LM)
+        data_lm_batches_prefetch(&o->lm, step);
 }
 
-int64_t by_objective_rows(const by_objective *o)
+int64_t data_objective_rows(const data_objective *o)
 {
-    return o->spec.kind == BY_OBJECTIVE_LM ? BY_MAX((o->lm.end - o->lm.begin) / o->lm.seq, 1) : o->count;
+    return o->spec.kind == DATA_OBJECTIVE_LM ? BY_MAX((o->lm.end - o->lm.begin) / o->lm.seq, 1) : o->count;
 }
 
-double by_objective_batches(const by_objective *o, int rows)
+double data_objective_batches(const data_objective *o, int rows)
 {
-    if (o->spec.kind == BY_OBJECTIVE_TRANSLATE)
+    if (o->spec.kind == DATA_OBJECTIVE_TRANSLATE)
         return (double)o->buckets.batches;
-    if (o->spec.kind == BY_OBJECTIVE_LM)
+    if (o->spec.kind == DATA_OBJECTIVE_LM)
         return (double)(o->lm.end - o->lm.begin) / o->lm.seq / rows;
     return (double)o->count / rows;
 }
 
-void by_objective_dropped(const by_objective *o, int64_t *empty, int64_t *longer)
+void data_objective_dropped(const data_objective *o, int64_t *empty, int64_t *longer)
 {
     *empty = o->empty;
     *longer = o->longer;
 }
 
-int64_t by_objective_held_rows(const by_objective *o)
+int64_t data_objective_held_rows(const data_objective *o)
 {
-    return o->spec.kind == BY_OBJECTIVE_LM ? by_lm_eval_windows(&o->lm) : o->count;
+    return o->spec.kind == DATA_OBJECTIVE_LM ? data_lm_eval_windows(&o->lm) : o->count;
 }
 
-by_status by_objective_held(const by_objective *o, int64_t first, by_samples *rows)
+by_status data_objective_held(const data_objective *o, int64_t first, data_samples *rows)
 {
-    if (o->spec.kind == BY_OBJECTIVE_LM)
-        return by_lm_eval_get(&o->lm, first, rows->count, rows->tokens, rows->targets);
-    uint64_t seed = by_number_at(o->spec.seed, HELD_STREAM);
+    if (o->spec.kind == DATA_OBJECTIVE_LM)
+        return data_lm_eval_get(&o->lm, first, rows->count, rows->tokens, rows->targets);
+    uint64_t seed = data_number_at(o->spec.seed, HELD_STREAM);
     for (int r = 0; r < rows->count; r++)
         BY_TRY(make_row(o, first + r < o->count ? first + r : -1, seed, rows, r));
     return BY_OK;
 }
 
-int64_t by_objective_held_batches(const by_objective *o, const by_samples *rows)
+int64_t data_objective_held_batches(const data_objective *o, const data_samples *rows)
 {
-    return o->spec.kind == BY_OBJECTIVE_TRANSLATE
+    return o->spec.kind == DATA_OBJECTIVE_TRANSLATE
                ? o->buckets.batches
-               : (by_objective_held_rows(o) + rows->count - 1) / rows->count;
+               : (data_objective_held_rows(o) + rows->count - 1) / rows->count;
 }
 
-by_status by_objective_held_batch(const by_objective *o, int64_t number, by_samples *rows)
+by_status data_objective_held_batch(const data_objective *o, int64_t number, data_samples *rows)
 {
-    return o->spec.kind == BY_OBJECTIVE_TRANSLATE ? by_buckets_batch(o, number, 0, true, rows, 0)
-                                                  : by_objective_held(o, number * rows->count, rows);
+    return o->spec.kind == DATA_OBJECTIVE_TRANSLATE ? data_buckets_batch(o, number, 0, true, rows, 0)
+                                                    : data_objective_held(o, number * rows->count, rows);
 }

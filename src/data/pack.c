@@ -1,12 +1,12 @@
 /* pack.c - rows of full sentences that follow each other, across documents too, with the separating token
  * behind each document (Liu et al. 2019). A sentence longer than a row is cut. A row has one language. */
-#include "data/sample.h"
+#include "data/objective_row.h"
 
 typedef struct packer {
-    by_objective *o;
+    data_objective *o;
     int around;  /* places that the special tokens of a row with one document take, */
     int between; /* and those that each further document adds */
-    by_span row;
+    data_span row;
     int64_t used; /* places of the present row: first token, sentences, a separator for each document */
     int64_t doc;  /* document of the last sentence */
 } packer;
@@ -15,21 +15,21 @@ static by_status flush(packer *p)
 {
     if (p->row.begin == p->row.end)
         return BY_OK;
-    BY_TRY(by_span_add(p->o, p->row));
+    BY_TRY(data_span_add(p->o, p->row));
     p->row.begin = p->row.end;
     return BY_OK;
 }
 
 static void begin(packer *p, int64_t at, int64_t doc)
 {
-    p->row = (by_span){at, at, doc};
+    p->row = (data_span){at, at, doc};
     p->used = p->around;
     p->doc = doc;
 }
 
 static by_status add_sentence(packer *p, int64_t at, int64_t end, int64_t doc)
 {
-    const by_document *list = p->o->text->list;
+    const data_document *list = p->o->text->list;
     const int64_t seq = p->o->spec.seq;
     bool open = p->row.begin < p->row.end && list[doc].language == list[p->row.doc].language &&
                 p->used + (doc != p->doc) * p->between + end - at <= seq;
@@ -49,32 +49,32 @@ static by_status add_sentence(packer *p, int64_t at, int64_t end, int64_t doc)
     return BY_OK;
 }
 
-by_status by_pack_plan(by_objective *o)
+by_status data_pack_plan(data_objective *o)
 {
-    const by_docs *d = o->text->all;
-    const bool fim = o->spec.kind == BY_OBJECTIVE_FIM; /* three parts and the end, of each document */
+    const data_docs *d = o->text->all;
+    const bool fim = o->spec.kind == DATA_OBJECTIVE_FIM; /* three parts and the end, of each document */
     packer p = {.o = o,
                 .around = fim ? 4 : 2,
-                .between = fim                                   ? 4
-                           : o->spec.kind == BY_OBJECTIVE_INFILL ? 0
-                                                                 : 1};
+                .between = fim                                     ? 4
+                           : o->spec.kind == DATA_OBJECTIVE_INFILL ? 0
+                                                                   : 1};
     for (int64_t i = 0; i < o->text->count; i++)
         for (int64_t s = o->text->list[i].first; s < o->text->list[i].end; s++)
             BY_TRY(add_sentence(&p, d->starts[s], d->starts[s + 1], i));
     return flush(&p);
 }
 
-by_status by_pack_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
+by_status data_pack_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row)
 {
     (void)random;
-    const by_span s = o->rows[i];
-    const by_document *doc = o->text->list + s.doc;
+    const data_span s = o->rows[i];
+    const data_document *doc = o->text->list + s.doc;
     const int language = doc->language;
-    by_sample_put(row, o->first, language);
+    data_sample_put(row, o->first, language);
     for (int64_t at = s.begin; at < s.end; doc++) {
         int64_t end = BY_MIN(o->text->all->starts[doc->end], s.end);
-        BY_TRY(by_sample_copy(row, o, at, end, language));
-        by_sample_put(row, o->sep, language);
+        BY_TRY(data_sample_copy(row, o, at, end, language));
+        data_sample_put(row, o->sep, language);
         at = end;
     }
     return BY_OK;

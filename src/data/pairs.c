@@ -4,54 +4,55 @@
  * Each document is cut into spans of sentences that fill a row; a span is cut once more, at random, into the
  * two texts. A second text from elsewhere is the second text of another span: whether it is the right one
  * cannot be told from where it begins. */
-#include "data/sample.h"
+#include "data/objective_row.h"
 
 #define SHORT_SHARE 0.1 /* of the spans are shorter than a row, as texts will be later */
 
-static int64_t longest_pair(const by_objective *o)
+static int64_t longest_pair(const data_objective *o)
 {
     return o->spec.seq - 3;
 }
 
 /* Cut a document of two sentences or more. */
-static by_status plan_document(by_objective *o, int64_t doc, by_rng *random)
+static by_status plan_document(data_objective *o, int64_t doc, base_rng *random)
 {
-    const by_document d = o->text->list[doc];
+    const data_document d = o->text->list[doc];
     const int64_t *starts = o->text->all->starts;
     const int64_t longest = longest_pair(o);
     for (int64_t s = d.first, end; s < d.end; s = end) {
         int64_t target = longest;
-        if (by_rng_uniform(random) < SHORT_SHARE)
-            target = 2 + (int64_t)by_rng_below(random, (uint64_t)longest - 1);
+        if (base_rng_uniform(random) < SHORT_SHARE)
+            target = 2 + (int64_t)base_rng_below(random, (uint64_t)longest - 1);
         for (end = s + 2; end < d.end && starts[end] - starts[s] < target;)
             end++;
         if (end == d.end - 1) /* one sentence would be left alone */
             end = d.end;
-        BY_TRY(by_span_add(o, (by_span){s, end, doc}));
+        BY_TRY(data_span_add(o, (data_span){s, end, doc}));
     }
     return BY_OK;
 }
 
-by_status by_pairs_plan(by_objective *o)
+by_status data_pairs_plan(data_objective *o)
 {
-    by_rng random = by_rng_make(o->spec.seed, UINT64_C(1) << 60);
+    base_rng random = base_rng_make(o->spec.seed, UINT64_C(1) << 60);
     for (int64_t i = 0; i < o->text->count; i++)
         if (o->text->list[i].end - o->text->list[i].first >= 2)
             BY_TRY(plan_document(o, i, &random));
     if (o->count == 0)
-        return by_fail(BY_ERR_FORMAT,
-                       "pairs of sentences need documents of two sentences or more, and none of the %lld has "
-                       "that; is every line a document? a blank line ends one, if there are any",
-                       (long long)o->text->count);
-    if (o->spec.kind == BY_OBJECTIVE_NSP && o->rows[0].doc == o->rows[o->count - 1].doc)
-        return by_fail(BY_ERR_FORMAT,
-                       "next-sentence pairs need two documents or more of two sentences or more, and there "
-                       "is one; separate documents by blank lines");
+        return base_fail(
+            BY_ERR_FORMAT,
+            "pairs of sentences need documents of two sentences or more, and none of the %lld has "
+            "that; is every line a document? a blank line ends one, if there are any",
+            (long long)o->text->count);
+    if (o->spec.kind == DATA_OBJECTIVE_NSP && o->rows[0].doc == o->rows[o->count - 1].doc)
+        return base_fail(BY_ERR_FORMAT,
+                         "next-sentence pairs need two documents or more of two sentences or more, and there "
+                         "is one; separate documents by blank lines");
     return BY_OK;
 }
 
 /* Number of the first span whose document is `doc` or a later one. */
-static int64_t first_of(const by_objective *o, int64_t doc)
+static int64_t first_of(const data_objective *o, int64_t doc)
 {
     int64_t low = 0, high = o->count;
     while (low < high) {
@@ -69,13 +70,13 @@ typedef struct piece {
 } piece;
 
 /* The second text of a span of another document, about `size` tokens. */
-static piece elsewhere(const by_objective *o, int64_t doc, int64_t size, by_rng *random)
+static piece elsewhere(const data_objective *o, int64_t doc, int64_t size, base_rng *random)
 {
     const int64_t *starts = o->text->all->starts;
     int64_t low = first_of(o, doc), high = first_of(o, doc + 1);
-    int64_t q = (int64_t)by_rng_below(random, (uint64_t)(o->count - (high - low)));
-    const by_span s = o->rows[q < low ? q : q + high - low];
-    int64_t begin = s.begin + 1 + (int64_t)by_rng_below(random, (uint64_t)(s.end - s.begin - 1));
+    int64_t q = (int64_t)base_rng_below(random, (uint64_t)(o->count - (high - low)));
+    const data_span s = o->rows[q < low ? q : q + high - low];
+    int64_t begin = s.begin + 1 + (int64_t)base_rng_below(random, (uint64_t)(s.end - s.begin - 1));
     int64_t end = begin + 1, last = o->text->list[s.doc].end;
     while (end < last && starts[end] - starts[begin] < size)
         end++;
@@ -83,33 +84,33 @@ static piece elsewhere(const by_objective *o, int64_t doc, int64_t size, by_rng 
 }
 
 /* The longer text loses tokens, at random from its beginning or its end. */
-static void shorten(piece *a, piece *b, int64_t longest, by_rng *random)
+static void shorten(piece *a, piece *b, int64_t longest, base_rng *random)
 {
     while (a->end - a->begin + b->end - b->begin > longest) {
         piece *p = a->end - a->begin > b->end - b->begin ? a : b;
-        if (by_rng_u32(random) & 1)
+        if (base_rng_u32(random) & 1)
             p->begin++;
         else
             p->end--;
     }
 }
 
-by_status by_pairs_row(const by_objective *o, int64_t i, by_rng *random, by_sample *row)
+by_status data_pairs_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row)
 {
-    const by_span s = o->rows[i];
+    const data_span s = o->rows[i];
     const int64_t *starts = o->text->all->starts, longest = longest_pair(o);
-    int64_t cut = s.begin + 1 + (int64_t)by_rng_below(random, (uint64_t)(s.end - s.begin - 1));
+    int64_t cut = s.begin + 1 + (int64_t)base_rng_below(random, (uint64_t)(s.end - s.begin - 1));
     piece a = {starts[s.begin], starts[cut]}, b = {starts[cut], starts[s.end]};
-    row->second = (int)(by_rng_u32(random) & 1);
-    if (row->second && o->spec.kind == BY_OBJECTIVE_NSP)
+    row->second = (int)(base_rng_u32(random) & 1);
+    if (row->second && o->spec.kind == DATA_OBJECTIVE_NSP)
         b = elsewhere(o, s.doc, longest - (a.end - a.begin), random);
     shorten(&a, &b, longest, random);
-    bool swap = row->second && o->spec.kind == BY_OBJECTIVE_SOP;
+    bool swap = row->second && o->spec.kind == DATA_OBJECTIVE_SOP;
     const piece *texts[2] = {swap ? &b : &a, swap ? &a : &b};
-    by_sample_put(row, o->first, 0);
+    data_sample_put(row, o->first, 0);
     for (int k = 0; k < 2; k++) {
-        BY_TRY(by_sample_copy(row, o, texts[k]->begin, texts[k]->end, k));
-        by_sample_put(row, o->sep, k);
+        BY_TRY(data_sample_copy(row, o, texts[k]->begin, texts[k]->end, k));
+        data_sample_put(row, o->sep, k);
     }
     return BY_OK;
 }

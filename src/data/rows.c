@@ -5,59 +5,59 @@
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-by_status by_rows_init(by_rows *r, by_model *m, const by_tokenizer *t, const by_rows_spec *spec)
+by_status data_rows_init(data_rows *r, by_model *m, const by_tokenizer *t, const data_rows_spec *spec)
 {
-    *r = (by_rows){.model = m, .tokenizer = t, .spec = *spec};
+    *r = (data_rows){.model = m, .tokenizer = t, .spec = *spec};
     int context = by_model_context(m);
     if (r->spec.limit > context)
-        return by_fail(BY_ERR_ARGUMENT, "rows of %d tokens are longer than the model's context of %d",
-                       r->spec.limit, context);
+        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens are longer than the model's context of %d",
+                         r->spec.limit, context);
     if (r->spec.limit <= 0)
         r->spec.limit = context;
     r->spec.together = BY_MAX(r->spec.together, 1);
     if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m))
-        return by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
-                       by_tokenizer_vocab_size(t), by_model_source_vocab(m));
+        return base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
+                         by_tokenizer_vocab_size(t), by_model_source_vocab(m));
     if (by_model_pad(m) < 0 && by_model_reads_last(m))
         by_model_set_pad(m, by_tokenizer_eos(t));
     return BY_OK;
 }
 
-void by_rows_clear(by_rows *r)
+void data_rows_clear(data_rows *r)
 {
     r->count = r->examples = 0;
     r->tokens.count = 0;
 }
 
-void by_rows_free(by_rows *r)
+void data_rows_free(data_rows *r)
 {
-    by_ids_free(&r->tokens);
-    by_free(r->segments);
-    by_free(r->parts);
-    by_free(r->offsets);
-    by_free(r->list);
-    *r = (by_rows){0};
+    tok_ids_free(&r->tokens);
+    base_free(r->segments);
+    base_free(r->parts);
+    base_free(r->offsets);
+    base_free(r->list);
+    *r = (data_rows){0};
 }
 
-static by_status reserve(by_rows *r, size_t extra)
+static by_status reserve(data_rows *r, size_t extra)
 {
     if (r->count == r->capacity) {
         int grown = r->capacity ? r->capacity * 2 : 64;
-        by_row *list = by_resize(r->list, (size_t)grown, sizeof *list);
+        data_row *list = base_resize(r->list, (size_t)grown, sizeof *list);
         if (!list)
             return BY_ERR_MEMORY;
         r->list = list;
         r->capacity = grown;
     }
-    BY_TRY(by_ids_reserve(&r->tokens, extra));
+    BY_TRY(tok_ids_reserve(&r->tokens, extra));
     if (r->room >= r->tokens.capacity)
         return BY_OK;
     size_t room = r->tokens.capacity;
-    uint8_t *segments = by_resize(r->segments, room, 1);
+    uint8_t *segments = base_resize(r->segments, room, 1);
     r->segments = segments ? segments : r->segments;
-    uint8_t *parts = by_resize(r->parts, room, 1);
+    uint8_t *parts = base_resize(r->parts, room, 1);
     r->parts = parts ? parts : r->parts;
-    by_offset *offsets = r->spec.offsets ? by_resize(r->offsets, room, sizeof *offsets) : NULL;
+    by_offset *offsets = r->spec.offsets ? base_resize(r->offsets, room, sizeof *offsets) : NULL;
     r->offsets = offsets ? offsets : r->offsets;
     if (!segments || !parts || (r->spec.offsets && !offsets))
         return BY_ERR_MEMORY;
@@ -72,10 +72,10 @@ typedef struct cut {
     size_t begin[2], end[2];
 } cut;
 
-static by_status add_row(by_rows *r, const by_encoding *e, const cut *c, int window, size_t repeated)
+static by_status add_row(data_rows *r, const by_encoding *e, const cut *c, int window, size_t repeated)
 {
     BY_TRY(reserve(r, e->ids.count));
-    by_row row = {
+    data_row row = {
         .first = r->tokens.count, .example = r->examples, .window = window, .repeated = (int)repeated};
     size_t seen[2] = {0, 0};
     for (size_t i = 0; i < e->ids.count; i++) {
@@ -110,7 +110,8 @@ static void cut_longest(const size_t count[2], size_t limit, cut *c)
 }
 
 /* Windows over one part; the other one, a question, is whole in each of them, or cut to half of the room. */
-static by_status add_windows(by_rows *r, const by_encoding *e, const size_t count[2], size_t limit, int over)
+static by_status add_windows(data_rows *r, const by_encoding *e, const size_t count[2], size_t limit,
+                             int over)
 {
     cut c = {{0, 0}, {count[0], count[1]}};
     size_t other = over == BY_FROM_PAIR ? BY_MIN(count[BY_FROM_TEXT], limit / 2) : 0;
@@ -125,15 +126,15 @@ static by_status add_windows(by_rows *r, const by_encoding *e, const size_t coun
     }
 }
 
-static by_status add_encoding(by_rows *r, const by_encoding *e, bool paired)
+static by_status add_encoding(data_rows *r, const by_encoding *e, bool paired)
 {
     size_t count[3] = {0, 0, 0};
     for (size_t i = 0; i < e->ids.count; i++)
         count[e->parts[i]]++;
     if ((size_t)r->spec.limit < count[BY_FROM_NEITHER] + (paired ? 2 : 1))
-        return by_fail(BY_ERR_ARGUMENT, "rows of %d tokens have no room for a text", r->spec.limit);
+        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens have no room for a text", r->spec.limit);
     if (e->ids.count == 0)
-        return by_fail(BY_ERR_FORMAT, "the text is empty");
+        return base_fail(BY_ERR_FORMAT, "the text is empty");
     size_t limit = (size_t)r->spec.limit - count[BY_FROM_NEITHER];
     if (r->spec.windows && count[BY_FROM_TEXT] + count[BY_FROM_PAIR] > limit)
         return add_windows(r, e, count, limit, paired ? BY_FROM_PAIR : BY_FROM_TEXT);
@@ -142,7 +143,7 @@ static by_status add_encoding(by_rows *r, const by_encoding *e, bool paired)
     return add_row(r, e, &c, 0, 0);
 }
 
-by_status by_rows_add(by_rows *r, const char *text, const char *pair)
+by_status data_rows_add(data_rows *r, const char *text, const char *pair)
 {
     by_encoding e;
     by_encode_spec spec = {.special = true,
@@ -173,10 +174,10 @@ static int longer(const void *a, const void *b)
     return x->length != y->length ? y->length - x->length : x->order - y->order;
 }
 
-static unit *list_units(const by_rows *r, int count)
+static unit *list_units(const data_rows *r, int count)
 {
     const int each = r->spec.together;
-    unit *units = by_alloc_zero((size_t)count + 1, sizeof *units);
+    unit *units = base_alloc_zero((size_t)count + 1, sizeof *units);
     for (int i = 0; units && i < count; i++) {
         units[i] = (unit){.first = i * each, .order = i};
         for (int k = 0; k < each; k++)
@@ -185,23 +186,24 @@ static unit *list_units(const by_rows *r, int count)
     return units;
 }
 
-static by_status start_groups(const by_rows *r, int batch, by_row_groups *out, unit **units, int *count)
+static by_status start_groups(const data_rows *r, int batch, data_row_groups *out, unit **units, int *count)
 {
     const int each = r->spec.together;
-    *out = (by_row_groups){0};
+    *out = (data_row_groups){0};
     *units = NULL;
     if (r->count % each || batch < each || batch % each)
-        return by_fail(BY_ERR_ARGUMENT, "%d rows in batches of %d: not a multiple of %d that belong together",
-                       r->count, batch, each);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%d rows in batches of %d: not a multiple of %d that belong together", r->count,
+                         batch, each);
     *count = r->count / each;
     *units = list_units(r, *count);
-    out->rows = by_alloc_zero((size_t)r->count + 1, sizeof *out->rows);
-    out->first = by_alloc_zero((size_t)(r->count / batch) + 2, sizeof *out->first);
+    out->rows = base_alloc_zero((size_t)r->count + 1, sizeof *out->rows);
+    out->first = base_alloc_zero((size_t)(r->count / batch) + 2, sizeof *out->first);
     return *units && out->rows && out->first ? BY_OK : BY_ERR_MEMORY;
 }
 
 /* The next group, of n units. */
-static void put_group(const by_rows *r, by_row_groups *g, const unit *units, int n)
+static void put_group(const data_rows *r, data_row_groups *g, const unit *units, int n)
 {
     int at = g->first[g->count];
     for (int i = 0; i < n; i++)
@@ -210,7 +212,7 @@ static void put_group(const by_rows *r, by_row_groups *g, const unit *units, int
     g->first[++g->count] = at;
 }
 
-by_status by_rows_by_length(const by_rows *r, int batch, by_row_groups *out)
+by_status data_rows_by_length(const data_rows *r, int batch, data_row_groups *out)
 {
     unit *units;
     int count = 0;
@@ -221,48 +223,48 @@ by_status by_rows_by_length(const by_rows *r, int batch, by_row_groups *out)
         for (int i = 0; i < count; i += n)
             put_group(r, out, units + i, BY_MIN(n, count - i));
     }
-    by_free(units);
+    base_free(units);
     return s;
 }
 
 enum { STRETCH = 32 }; /* batches among which rows are sorted by length */
 
-by_status by_rows_shuffled(const by_rows *r, int batch, uint64_t seed, by_row_groups *out)
+by_status data_rows_shuffled(const data_rows *r, int batch, uint64_t seed, data_row_groups *out)
 {
     unit *units;
     int count = 0;
     by_status s = start_groups(r, batch, out, &units, &count);
-    unit *mixed = s == BY_OK ? by_alloc_zero((size_t)count + 1, sizeof *mixed) : NULL;
+    unit *mixed = s == BY_OK ? base_alloc_zero((size_t)count + 1, sizeof *mixed) : NULL;
     if (s == BY_OK && !mixed)
         s = BY_ERR_MEMORY;
     if (s == BY_OK) {
         const int n = batch / r->spec.together, whole = count / n;
         for (int i = 0; i < count; i++) {
-            mixed[i] = units[by_permute((uint64_t)i, (uint64_t)count, seed)];
+            mixed[i] = units[base_permute((uint64_t)i, (uint64_t)count, seed)];
             mixed[i].order = i;
         }
         for (int i = 0; i < count; i += n * STRETCH)
             qsort(mixed + i, (size_t)BY_MIN(n * STRETCH, count - i), sizeof *mixed, longer);
         for (int i = 0; i < whole; i++)
-            put_group(r, out, mixed + by_permute((uint64_t)i, (uint64_t)whole, ~seed) * (uint64_t)n, n);
+            put_group(r, out, mixed + base_permute((uint64_t)i, (uint64_t)whole, ~seed) * (uint64_t)n, n);
         if (count % n) /* comes last, so that it makes no difference where an epoch begins */
             put_group(r, out, mixed + (size_t)whole * (size_t)n, count % n);
     }
-    by_free(mixed);
-    by_free(units);
+    base_free(mixed);
+    base_free(units);
     return s;
 }
 
-void by_row_groups_free(by_row_groups *g)
+void data_row_groups_free(data_row_groups *g)
 {
-    by_free(g->rows);
-    by_free(g->first);
-    *g = (by_row_groups){0};
+    base_free(g->rows);
+    base_free(g->first);
+    *g = (data_row_groups){0};
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-int by_rows_bucket(int n, int limit)
+int data_rows_bucket(int n, int limit)
 {
     int step = 8;
     while (n > 8 * step)
@@ -271,11 +273,11 @@ int by_rows_bucket(int n, int limit)
 }
 
 /* tokens, mask and segments are three planes of the same memory. */
-static by_status shape_batch(const by_rows *r, int height, int seq, by_row_batch *out)
+static by_status shape_batch(const data_rows *r, int height, int seq, data_row_batch *out)
 {
     size_t plane = (size_t)height * (size_t)seq;
     if (3 * plane > out->capacity) {
-        int32_t *cells = by_resize(out->cells, 3 * plane, sizeof *cells);
+        int32_t *cells = base_resize(out->cells, 3 * plane, sizeof *cells);
         if (!cells)
             return BY_ERR_MEMORY;
         out->cells = cells;
@@ -292,18 +294,18 @@ static by_status shape_batch(const by_rows *r, int height, int seq, by_row_batch
     return BY_OK;
 }
 
-by_status by_rows_batch(const by_rows *r, const int *rows, int count, int height, by_row_batch *out)
+by_status data_rows_batch(const data_rows *r, const int *rows, int count, int height, data_row_batch *out)
 {
     int longest = 1, pad = BY_MAX(by_model_pad(r->model), 0);
     for (int i = 0; i < count; i++)
         longest = BY_MAX(longest, r->list[rows[i]].count);
     height = BY_MAX(height, count);
-    const int seq = by_rows_bucket(longest, r->spec.limit), most = by_model_segments(r->model) - 1;
+    const int seq = data_rows_bucket(longest, r->spec.limit), most = by_model_segments(r->model) - 1;
     BY_TRY(shape_batch(r, height, seq, out));
     out->rows = count;
     const size_t plane = (size_t)height * (size_t)seq;
     for (int b = 0; b < height; b++) {
-        const by_row *row = b < count ? &r->list[rows[b]] : NULL;
+        const data_row *row = b < count ? &r->list[rows[b]] : NULL;
         int32_t *cell = out->cells + (size_t)b * (size_t)seq;
         for (int t = 0; t < seq; t++) {
             bool there = row && t < row->count;
@@ -315,16 +317,17 @@ by_status by_rows_batch(const by_rows *r, const int *rows, int count, int height
     return BY_OK;
 }
 
-by_status by_rows_group(const by_rows *r, const by_row_groups *groups, int g, int batch, by_row_batch *out)
+by_status data_rows_group(const data_rows *r, const data_row_groups *groups, int g, int batch,
+                          data_row_batch *out)
 {
     int count = groups->first[g + 1] - groups->first[g], height = r->spec.together;
     while (height < count)
         height *= 2;
-    return by_rows_batch(r, groups->rows + groups->first[g], count, BY_MIN(height, batch), out);
+    return data_rows_batch(r, groups->rows + groups->first[g], count, BY_MIN(height, batch), out);
 }
 
-void by_row_batch_free(by_row_batch *b)
+void data_row_batch_free(data_row_batch *b)
 {
-    by_free(b->cells);
-    *b = (by_row_batch){0};
+    base_free(b->cells);
+    *b = (data_row_batch){0};
 }

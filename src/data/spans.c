@@ -3,14 +3,15 @@
 
 #include <math.h>
 
-by_best by_best_none(void)
+data_best data_best_none(void)
 {
-    return (by_best){.score = -INFINITY, .none = INFINITY};
+    return (data_best){.score = -INFINITY, .none = INFINITY};
 }
 
-void by_best_look(by_best *b, const by_rows *rows, int row, const float *start, const float *end, int longest)
+void data_best_look(data_best *b, const data_rows *rows, int row, const float *start, const float *end,
+                    int longest)
 {
-    const by_row *r = &rows->list[row];
+    const data_row *r = &rows->list[row];
     const uint8_t *part = rows->parts + r->first;
     b->none = fmin(b->none, (double)start[0] + end[0]);
     for (int i = 0; i < r->count; i++) {
@@ -19,8 +20,8 @@ void by_best_look(by_best *b, const by_rows *rows, int row, const float *start, 
         for (int k = i; k < BY_MIN(r->count, i + longest) && part[k] == BY_FROM_PAIR; k++) {
             double score = (double)start[i] + end[k];
             if (score > b->score)
-                *b = (by_best){rows->offsets[r->first + (size_t)i].start,
-                               rows->offsets[r->first + (size_t)k].end, score, b->none};
+                *b = (data_best){rows->offsets[r->first + (size_t)i].start,
+                                 rows->offsets[r->first + (size_t)k].end, score, b->none};
         }
     }
 }

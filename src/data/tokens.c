@@ -21,14 +21,14 @@
 #define MAX_CHUNKS  64
 
 typedef struct shard {
-    by_map map;
+    base_map map;
     const uint8_t *ids; /* count little-endian numbers, aligned to their width */
     int width;          /* bytes of a number: 2 or 4 */
     int64_t start;      /* position of the first in the stream */
     int64_t count;
 } shard;
 
-struct by_tokens {
+struct data_tokens {
     shard *shards;
     int shard_count;
     int64_t count;
@@ -43,26 +43,27 @@ static by_status shard_layout(shard *s, const char *path)
     bool u16 = header[0] == MAGIC_U16, u32 = header[0] == MAGIC_U32;
     if (!u16 && !u32) {
         if (s->map.size % 2 != 0)
-            return by_fail(BY_ERR_FORMAT,
-                           "%s: %zu bytes without a known header are not a list of 16-bit tokens", path,
-                           s->map.size);
+            return base_fail(BY_ERR_FORMAT,
+                             "%s: %zu bytes without a known header are not a list of 16-bit tokens", path,
+                             s->map.size);
         s->ids = s->map.data;
         s->width = 2;
         s->count = (int64_t)(s->map.size / 2);
         return BY_OK;
     }
     if (s->map.size < HEADER_BYTES)
-        return by_fail(BY_ERR_FORMAT, "%s: truncated inside the header (%zu bytes)", path, s->map.size);
+        return base_fail(BY_ERR_FORMAT, "%s: truncated inside the header (%zu bytes)", path, s->map.size);
     if (header[1] != (u16 ? VERSION_U16 : VERSION_U32))
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: version %d of the token format is not known", path,
-                       (int)header[1]);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: version %d of the token format is not known", path,
+                         (int)header[1]);
     s->width = u16 ? 2 : 4;
     s->ids = s->map.data + HEADER_BYTES;
     s->count = header[2];
     size_t body = s->map.size - HEADER_BYTES;
     if (s->count < 0 || (uint64_t)s->count * (uint64_t)s->width != body)
-        return by_fail(BY_ERR_FORMAT, "%s: the header promises %lld tokens of %d bytes, but %zu bytes follow",
-                       path, (long long)s->count, s->width, body);
+        return base_fail(BY_ERR_FORMAT,
+                         "%s: the header promises %lld tokens of %d bytes, but %zu bytes follow", path,
+                         (long long)s->count, s->width, body);
     return BY_OK;
 }
 
@@ -96,25 +97,25 @@ static by_status shard_check(const shard *s, const char *path, int64_t limit)
     int64_t i = 0;
     while (i < s->count - 1 && shard_id(s, i) < limit)
         i++;
-    return by_fail(
+    return base_fail(
         BY_ERR_FORMAT,
         "%s: token %lld has the id %u, outside the vocabulary of %lld; was it made with another tokenizer?",
         path, (long long)i, (unsigned)shard_id(s, i), (long long)limit);
 }
 
-static by_status tokens_add(by_tokens *t, const char *path, int64_t limit)
+static by_status tokens_add(data_tokens *t, const char *path, int64_t limit)
 {
-    shard *grown = by_resize(t->shards, (size_t)t->shard_count + 1, sizeof(*grown));
+    shard *grown = base_resize(t->shards, (size_t)t->shard_count + 1, sizeof(*grown));
     if (!grown)
         return BY_ERR_MEMORY;
     t->shards = grown;
     shard s = {.start = t->count};
-    BY_TRY(by_map_open(&s.map, path));
+    BY_TRY(base_map_open(&s.map, path));
     by_status status = shard_layout(&s, path);
     if (status == BY_OK)
         status = shard_check(&s, path, limit);
     if (status != BY_OK) {
-        by_map_close(&s.map);
+        base_map_close(&s.map);
         return status;
     }
     t->shards[t->shard_count++] = s;
@@ -122,43 +123,43 @@ static by_status tokens_add(by_tokens *t, const char *path, int64_t limit)
     return BY_OK;
 }
 
-by_tokens *by_tokens_open(const char *const *patterns, int count, int64_t vocab_size)
+data_tokens *data_tokens_open(const char *const *patterns, int count, int64_t vocab_size)
 {
     const int64_t int32_limit = (int64_t)INT32_MAX + 1;
     int64_t limit = vocab_size > 0 ? BY_MIN(vocab_size, int32_limit) : int32_limit;
-    by_tokens *t = by_alloc_zero(1, sizeof(*t));
+    data_tokens *t = base_alloc_zero(1, sizeof(*t));
     by_status status = t ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < count && status == BY_OK; i++) {
         char **paths = NULL;
         int path_count = 0;
-        status = by_glob(patterns[i], &paths, &path_count);
+        status = base_glob(patterns[i], &paths, &path_count);
         for (int j = 0; j < path_count && status == BY_OK; j++)
             status = tokens_add(t, paths[j], limit);
-        by_paths_free(paths, path_count);
+        base_paths_free(paths, path_count);
     }
     if (status == BY_OK)
         return t;
-    by_tokens_free(t);
+    data_tokens_free(t);
     return NULL;
 }
 
-void by_tokens_free(by_tokens *t)
+void data_tokens_free(data_tokens *t)
 {
     if (!t)
         return;
     for (int i = 0; i < t->shard_count; i++)
-        by_map_close(&t->shards[i].map);
-    by_free(t->shards);
-    by_free(t);
+        base_map_close(&t->shards[i].map);
+    base_free(t->shards);
+    base_free(t);
 }
 
-int64_t by_tokens_count(const by_tokens *t)
+int64_t data_tokens_count(const data_tokens *t)
 {
     return t->count;
 }
 
 /* Index of the shard that holds position 0 <= at < t->count: the last one that starts at or before it. */
-static int shard_find(const by_tokens *t, int64_t at)
+static int shard_find(const data_tokens *t, int64_t at)
 {
     int low = 0, high = t->shard_count - 1;
     while (low < high) {
@@ -171,16 +172,16 @@ static int shard_find(const by_tokens *t, int64_t at)
     return low;
 }
 
-static bool range_inside(const by_tokens *t, int64_t start, int64_t count)
+static bool range_inside(const data_tokens *t, int64_t start, int64_t count)
 {
     return start >= 0 && count >= 0 && start <= t->count && count <= t->count - start;
 }
 
-by_status by_tokens_read(const by_tokens *t, int64_t start, int64_t count, int32_t *out)
+by_status data_tokens_read(const data_tokens *t, int64_t start, int64_t count, int32_t *out)
 {
     if (!range_inside(t, start, count))
-        return by_fail(BY_ERR_ARGUMENT, "%lld tokens from %lld on were asked for, but there are only %lld",
-                       (long long)count, (long long)start, (long long)t->count);
+        return base_fail(BY_ERR_ARGUMENT, "%lld tokens from %lld on were asked for, but there are only %lld",
+                         (long long)count, (long long)start, (long long)t->count);
     while (count > 0) {
         const shard *s = &t->shards[shard_find(t, start)];
         int64_t first = start - s->start;
@@ -197,7 +198,7 @@ by_status by_tokens_read(const by_tokens *t, int64_t start, int64_t count, int32
     return BY_OK;
 }
 
-void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count)
+void data_tokens_prefetch(const data_tokens *t, int64_t start, int64_t count)
 {
     long page = sysconf(_SC_PAGESIZE);
     if (page <= 0 || !range_inside(t, start, count))
@@ -217,31 +218,31 @@ void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count)
 /* ---- building -------------------------------------------------------------------------------- */
 
 /* Write the header; called with count 0 to keep its place and again at the end. */
-static by_status put_header(by_shard_writer *w, int64_t count)
+static by_status put_header(data_shard_writer *w, int64_t count)
 {
     int32_t header[HEADER_WORDS] = {
         w->width == 2 ? MAGIC_U16 : MAGIC_U32,
         w->width == 2 ? VERSION_U16 : VERSION_U32,
         (int32_t)count,
     };
-    return by_writer_put(&w->writer, header, sizeof(header));
+    return base_writer_put(&w->writer, header, sizeof(header));
 }
 
-by_status by_shard_begin(by_shard_writer *w, const char *path, int vocab_size)
+by_status data_shard_begin(data_shard_writer *w, const char *path, int vocab_size)
 {
-    *w = (by_shard_writer){.width = vocab_size <= UINT16_MAX + 1 ? 2 : 4};
-    BY_TRY(by_writer_open(&w->writer, path));
+    *w = (data_shard_writer){.width = vocab_size <= UINT16_MAX + 1 ? 2 : 4};
+    BY_TRY(base_writer_open(&w->writer, path));
     return put_header(w, 0);
 }
 
 /* 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
-by_status by_shard_put(by_shard_writer *w, by_ids *ids)
+by_status data_shard_put(data_shard_writer *w, by_ids *ids)
 {
     size_t n = ids->count;
     if ((int64_t)n > INT32_MAX - w->tokens)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "more than %d tokens do not fit one shard; build several from parts of the text",
-                       (int)INT32_MAX);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "more than %d tokens do not fit one shard; build several from parts of the text",
+                         (int)INT32_MAX);
     if (w->width == 2) {
         for (size_t i = 0; i < n; i++) {
             uint16_t id = (uint16_t)ids->data[i];
@@ -250,26 +251,26 @@ by_status by_shard_put(by_shard_writer *w, by_ids *ids)
     }
     w->tokens += (int64_t)n;
     ids->count = 0;
-    return by_writer_put(&w->writer, ids->data, n * (size_t)w->width);
+    return base_writer_put(&w->writer, ids->data, n * (size_t)w->width);
 }
 
-by_status by_shard_finish(by_shard_writer *w)
+by_status data_shard_finish(data_shard_writer *w)
 {
     if (fseek(w->writer.file, 0, SEEK_SET) != 0) {
-        by_fail(BY_ERR_IO, "%s: %s", w->writer.path, strerror(errno));
-        by_shard_abort(w);
+        base_fail(BY_ERR_IO, "%s: %s", w->writer.path, strerror(errno));
+        data_shard_abort(w);
         return BY_ERR_IO;
     }
     by_status status = put_header(w, w->tokens);
     if (status == BY_OK)
-        return by_writer_finish(&w->writer);
-    by_shard_abort(w);
+        return base_writer_finish(&w->writer);
+    data_shard_abort(w);
     return status;
 }
 
-void by_shard_abort(by_shard_writer *w)
+void data_shard_abort(data_shard_writer *w)
 {
-    by_writer_abort(&w->writer);
+    base_writer_abort(&w->writer);
 }
 
 /* A part of the text, on its way through one thread. */
@@ -284,7 +285,7 @@ typedef struct chunk {
 
 typedef struct builder {
     const by_tokenizer *tokenizer;
-    by_shard_writer shard;
+    data_shard_writer shard;
     by_ids ids; /* to be written next */
     chunk chunks[MAX_CHUNKS];
     int chunk_count; /* as many as there are cores */
@@ -299,11 +300,11 @@ static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, 
     if (*rest)
         memmove(c->text, *left, *rest);
     size_t have = *rest + fread(c->text + *rest, 1, CHUNK_BYTES - *rest, file);
-    BY_TRY(by_input_check(file, path));
+    BY_TRY(base_input_check(file, path));
     *end = have < CHUNK_BYTES;
-    c->size = *end ? have : by_tokenizer_cut(b->tokenizer, c->text, have);
+    c->size = *end ? have : tok_cut(b->tokenizer, c->text, have);
     if (c->size == 0 && !*end)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: no place to cut within %zu bytes", path, CHUNK_BYTES);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: no place to cut within %zu bytes", path, CHUNK_BYTES);
     *left = c->text + c->size;
     *rest = have - c->size;
     return BY_OK;
@@ -312,28 +313,28 @@ static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, 
 /* All chunks at once, each on a core; where the text is cut does not depend on how many there are. */
 static void encode_chunks(builder *b, int count)
 {
-    const int threads = by_team(b->chunk_count);
+    const int threads = base_team(b->chunk_count);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (count > 1)
     for (int i = 0; i < count; i++) {
         chunk *c = &b->chunks[i];
         c->ids.count = 0;
-        c->status = by_tokenizer_encode(b->tokenizer, c->text, c->size, &c->ids);
+        c->status = tok_encode(b->tokenizer, c->text, c->size, &c->ids);
         if (c->status != BY_OK)
-            by_format(c->message, sizeof(c->message), "%s", by_error_message());
+            base_format(c->message, sizeof(c->message), "%s", by_error_message());
     }
 }
 
 static by_status put_chunk(builder *b, chunk *c, const char *path)
 {
     if (c->status != BY_OK) {
-        by_fail(c->status, "%s", c->message);
+        base_fail(c->status, "%s", c->message);
         return c->offset == 0
-                   ? by_fail_context("%s", path)
-                   : by_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
+                   ? base_fail_context("%s", path)
+                   : base_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
     }
     if (b->ids.count) /* what waits from before */
-        BY_TRY(by_shard_put(&b->shard, &b->ids));
-    return by_shard_put(&b->shard, &c->ids);
+        BY_TRY(data_shard_put(&b->shard, &b->ids));
+    return data_shard_put(&b->shard, &c->ids);
 }
 
 /* Tokenise one open file, some chunks at a time. */
@@ -350,7 +351,7 @@ static by_status add_stream(builder *b, FILE *file, const char *path)
             c->offset = offset;
             offset += (int64_t)c->size;
         }
-        BY_TRY(by_cancel_check());
+        BY_TRY(base_cancel_check());
         encode_chunks(b, count);
         for (int i = 0; i < count; i++)
             BY_TRY(put_chunk(b, &b->chunks[i], path));
@@ -361,11 +362,11 @@ static by_status add_stream(builder *b, FILE *file, const char *path)
 
 static by_status add_file(builder *b, const char *path)
 {
-    FILE *file = by_input_open(path);
+    FILE *file = base_input_open(path);
     if (!file)
-        return by_error_status();
+        return base_error_status();
     by_status status = add_stream(b, file, path);
-    by_input_close(file);
+    base_input_close(file);
     return status;
 }
 
@@ -377,15 +378,15 @@ static by_status add_patterns(builder *b, const char *const *patterns, int count
     for (int i = 0; i < count && status == BY_OK; i++) {
         char **paths = NULL;
         int path_count = 0;
-        status = by_glob(patterns[i], &paths, &path_count);
+        status = base_glob(patterns[i], &paths, &path_count);
         for (int j = 0; j < path_count && status == BY_OK; j++) {
             if (!first && eos >= 0)
-                status = by_ids_push(&b->ids, eos);
+                status = tok_ids_push(&b->ids, eos);
             first = false;
             if (status == BY_OK)
                 status = add_file(b, paths[j]);
         }
-        by_paths_free(paths, path_count);
+        base_paths_free(paths, path_count);
     }
     return status;
 }
@@ -396,27 +397,27 @@ static by_status build(builder *b, const char *const *patterns, int count)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     b->chunk_count = (int)BY_MAX(1, BY_MIN(cores, MAX_CHUNKS));
     for (int i = 0; i < b->chunk_count; i++)
-        if (!(b->chunks[i].text = by_alloc(CHUNK_BYTES)))
+        if (!(b->chunks[i].text = base_alloc(CHUNK_BYTES)))
             return BY_ERR_MEMORY;
     return add_patterns(b, patterns, count);
 }
 
-by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
-                          int64_t *bytes_out, int64_t *tokens_out)
+by_status data_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
+                            int64_t *bytes_out, int64_t *tokens_out)
 {
     builder b = {.tokenizer = t};
-    by_status status = by_shard_begin(&b.shard, path, by_tokenizer_vocab_size(t));
+    by_status status = data_shard_begin(&b.shard, path, by_tokenizer_vocab_size(t));
     if (status == BY_OK)
         status = build(&b, patterns, count);
     if (status == BY_OK)
-        status = by_shard_finish(&b.shard);
+        status = data_shard_finish(&b.shard);
     else
-        by_shard_abort(&b.shard);
+        data_shard_abort(&b.shard);
     for (int i = 0; i < b.chunk_count; i++) {
-        by_free(b.chunks[i].text);
-        by_ids_free(&b.chunks[i].ids);
+        base_free(b.chunks[i].text);
+        tok_ids_free(&b.chunks[i].ids);
     }
-    by_ids_free(&b.ids);
+    tok_ids_free(&b.ids);
     if (status != BY_OK)
         return status;
     if (bytes_out)

@@ -7,62 +7,63 @@
 
 /* A stream of token ids over one or many mapped shards. Reads llm.c's .bin (magic 20240520, version 1,
  * uint16; and 20240801, version 7, uint32) and nanoGPT's headerless uint16 .bin. */
-typedef struct by_tokens by_tokens;
+typedef struct data_tokens data_tokens;
 
 /* Open shards by path or glob pattern; vocab_size > 0 makes ids outside [0, vocab_size) an error at open
  * (checked once). */
-by_tokens *by_tokens_open(const char *const *patterns, int count, int64_t vocab_size);
-void by_tokens_free(by_tokens *t);
-int64_t by_tokens_count(const by_tokens *t);
+data_tokens *data_tokens_open(const char *const *patterns, int count, int64_t vocab_size);
+void data_tokens_free(data_tokens *t);
+int64_t data_tokens_count(const data_tokens *t);
 
 /* Copy ids [start, start + count) as int32. The range must be inside. */
-by_status by_tokens_read(const by_tokens *t, int64_t start, int64_t count, int32_t *out);
+by_status data_tokens_read(const data_tokens *t, int64_t start, int64_t count, int32_t *out);
 
 /* Hint that a range will be read soon (madvise); harmless when it is not. */
-void by_tokens_prefetch(const by_tokens *t, int64_t start, int64_t count);
+void data_tokens_prefetch(const data_tokens *t, int64_t start, int64_t count);
 
 /* Tokenise text files (patterns allowed) into one shard file at path, in llm.c's format (uint16 when the
  * vocabulary allows, else uint32), streaming with bounded memory, written atomically; files are separated by
  * the end-of-text id when the tokenizer has one. bytes_out, tokens_out (may be NULL) receive the totals. */
-by_status by_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
-                          int64_t *bytes_out, int64_t *tokens_out);
+by_status data_tokens_build(const by_tokenizer *t, const char *const *patterns, int count, const char *path,
+                            int64_t *bytes_out, int64_t *tokens_out);
 
 /* A shard that is written piece by piece, in llm.c's format, atomically. */
-typedef struct by_shard_writer {
-    by_writer writer;
+typedef struct data_shard_writer {
+    base_writer writer;
     int width; /* bytes of an id */
     int64_t tokens;
-} by_shard_writer;
-by_status by_shard_begin(by_shard_writer *w, const char *path, int vocab_size);
-by_status by_shard_put(by_shard_writer *w, by_ids *ids); /* and empty the list */
-by_status by_shard_finish(by_shard_writer *w);           /* or: */
-void by_shard_abort(by_shard_writer *w);                 /* zero state is legal */
+} data_shard_writer;
+by_status data_shard_begin(data_shard_writer *w, const char *path, int vocab_size);
+by_status data_shard_put(data_shard_writer *w, by_ids *ids); /* and empty the list */
+by_status data_shard_finish(data_shard_writer *w);           /* or: */
+void data_shard_abort(data_shard_writer *w);                 /* zero state is legal */
 
 /* Language-model batches of rows of seq + 1 tokens (inputs and their successors) from [begin, end) of a
  * stream. What row r of step s holds is a function of (seed, s, r) alone: the region is cut into windows of
  * seq tokens, visited in the order of a seeded permutation that changes every epoch together with a random
  * shift of the cuts. Resuming is seeking. */
-typedef struct by_lm_batches {
-    const by_tokens *tokens;
+typedef struct data_lm_batches {
+    const data_tokens *tokens;
     int64_t begin, end;
     int batch, seq;
     uint64_t seed;
-} by_lm_batches;
+} data_lm_batches;
 
 /* Check that at least one window fits. */
-by_status by_lm_batches_check(const by_lm_batches *d);
+by_status data_lm_batches_check(const data_lm_batches *d);
 
 /* inputs, targets: (batch, seq) int32. */
 /* Ask the system to bring the rows of a coming step into memory. */
-void by_lm_batches_prefetch(const by_lm_batches *d, int64_t step);
-by_status by_lm_batches_get(const by_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets);
+void data_lm_batches_prefetch(const data_lm_batches *d, int64_t step);
+by_status data_lm_batches_get(const data_lm_batches *d, int64_t step, int32_t *inputs, int32_t *targets);
 
 /* Windows in order, for evaluation: window w covers tokens [begin + w*seq, ...]; the last, shorter one is
  * padded with targets of -100 (inputs 0). Returns the number of windows, 0 when the region has no prediction
  * or is not inside the stream; every token but the first is predicted exactly once. */
-int64_t by_lm_eval_windows(const by_lm_batches *d);
+int64_t data_lm_eval_windows(const data_lm_batches *d);
 
 /* Windows window, window + 1, ... as (rows, seq) int32; rows past the last window are padding only. */
-by_status by_lm_eval_get(const by_lm_batches *d, int64_t window, int rows, int32_t *inputs, int32_t *targets);
+by_status data_lm_eval_get(const data_lm_batches *d, int64_t window, int rows, int32_t *inputs,
+                           int32_t *targets);
 
 #endif

@@ -33,17 +33,17 @@ by_dtype by_type(const by_tensor *t)
     return t ? t->type : BY_F32;
 }
 
-size_t by_tensor_bytes(const by_tensor *t)
+size_t gr_tensor_bytes(const by_tensor *t)
 {
-    return (size_t)(t->pitch ? by_tensor_rows(t) * t->pitch : by_elements(t)) * by_dtype_size(t->type);
+    return (size_t)(t->pitch ? gr_tensor_rows(t) * t->pitch : by_elements(t)) * by_dtype_size(t->type);
 }
 
-int64_t by_tensor_cols(const by_tensor *t)
+int64_t gr_tensor_cols(const by_tensor *t)
 {
     return t->rank > 0 ? t->dim[t->rank - 1] : 1;
 }
 
-int64_t by_tensor_rows(const by_tensor *t)
+int64_t gr_tensor_rows(const by_tensor *t)
 {
     int64_t rows = 1;
     for (int i = 0; i + 1 < t->rank; i++)
@@ -51,24 +51,24 @@ int64_t by_tensor_rows(const by_tensor *t)
     return rows;
 }
 
-const char *by_tensor_label(const by_tensor *t)
+const char *gr_tensor_label(const by_tensor *t)
 {
     if (!t)
         return "(none)";
     if (t->name)
         return t->name;
-    return t->node ? by_ops[t->node->op].name : "tensor";
+    return t->node ? gr_ops[t->node->op].name : "tensor";
 }
 
-char *by_shape_text(const by_tensor *t, char *buffer, size_t size)
+char *gr_shape_text(const by_tensor *t, char *buffer, size_t size)
 {
     size_t used = 0;
     for (int i = 0; i <= t->rank && used < size; i++) {
         int n;
         if (i == t->rank)
-            n = by_format(buffer + used, size - used, "%s %s", i ? ")" : "()", by_dtype_name(t->type));
+            n = base_format(buffer + used, size - used, "%s %s", i ? ")" : "()", by_dtype_name(t->type));
         else
-            n = by_format(buffer + used, size - used, "%s%lld", i ? ", " : "(", (long long)t->dim[i]);
+            n = base_format(buffer + used, size - used, "%s%lld", i ? ", " : "(", (long long)t->dim[i]);
         used += (size_t)BY_MAX(n, 0);
     }
     return buffer;
@@ -80,7 +80,7 @@ by_tensor *by_name(by_tensor *t, const char *fmt, ...)
         return t;
     va_list args;
     va_start(args, fmt);
-    t->name = by_arena_vsprintf(t->graph->arena, fmt, args); /* a name lost to memory is no failure */
+    t->name = base_arena_vsprintf(t->graph->arena, fmt, args); /* a name lost to memory is no failure */
     va_end(args);
     return t;
 }
@@ -90,16 +90,16 @@ by_tensor *by_name(by_tensor *t, const char *fmt, ...)
 by_graph *by_graph_new(const by_graph_spec *spec)
 {
     if (!spec || !spec->params) {
-        by_fail_missing("list of parameters");
+        base_fail_missing("list of parameters");
         return NULL;
     }
-    by_graph *g = by_alloc_zero(1, sizeof *g);
+    by_graph *g = base_alloc_zero(1, sizeof *g);
     if (!g)
         return NULL;
-    g->arena = by_arena_new();
-    g->scope = by_alloc(1);
+    g->arena = base_arena_new();
+    g->scope = base_alloc(1);
     if (g->arena)
-        g->poison = by_arena_alloc(g->arena, sizeof *g->poison);
+        g->poison = base_arena_alloc(g->arena, sizeof *g->poison);
     if (!g->arena || !g->scope || !g->poison) {
         by_graph_free(g);
         return NULL;
@@ -117,47 +117,47 @@ void by_graph_free(by_graph *g)
 {
     if (!g)
         return;
-    by_free(g->nodes);
-    by_free(g->leaves);
-    by_free(g->scope);
-    by_arena_free(g->arena);
-    by_free(g);
+    base_free(g->nodes);
+    base_free(g->leaves);
+    base_free(g->scope);
+    base_arena_free(g->arena);
+    base_free(g);
 }
 
 by_status by_graph_status(const by_graph *g)
 {
     if (!g)
-        return by_fail_missing("graph");
+        return base_fail_missing("graph");
     if (g->status != BY_OK)
-        by_fail(g->status, "%s", g->message ? g->message : "out of memory while building a graph");
+        base_fail(g->status, "%s", g->message ? g->message : "out of memory while building a graph");
     return g->status;
 }
 
 /* Keep the thread's present error as the graph's, unless the graph has one already. */
-by_tensor *by_graph_poison(by_graph *g)
+by_tensor *gr_poison(by_graph *g)
 {
     if (!g) {
-        by_fail_missing("graph");
+        base_fail_missing("graph");
         return NULL;
     }
     if (g->status == BY_OK) {
-        g->status = by_error_status() != BY_OK ? by_error_status() : BY_ERR_ARGUMENT;
-        g->message = by_arena_strdup(g->arena, by_error_message());
+        g->status = base_error_status() != BY_OK ? base_error_status() : BY_ERR_ARGUMENT;
+        g->message = base_arena_strdup(g->arena, by_error_message());
     }
     return g->poison;
 }
 
 by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...)
 {
-    if (by_graph_is_bad(g))
-        return by_graph_poison(g);
+    if (gr_is_bad(g))
+        return gr_poison(g);
     char text[512];
     va_list args;
     va_start(args, fmt);
-    by_vformat(text, sizeof text, fmt, args);
+    base_vformat(text, sizeof text, fmt, args);
     va_end(args);
-    by_fail(BY_ERR_ARGUMENT, "%s%s%s", g->scope, g->scope[0] ? ": " : "", text);
-    return by_graph_poison(g);
+    base_fail(BY_ERR_ARGUMENT, "%s%s%s", g->scope, g->scope[0] ? ": " : "", text);
+    return gr_poison(g);
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
@@ -169,15 +169,15 @@ static void scope_push(by_graph *g, const char *fmt, va_list args)
         by_graph_fail(g, "a scope has no name");
         return;
     }
-    by_vformat(part, sizeof part, fmt, args);
+    base_vformat(part, sizeof part, fmt, args);
     size_t old = strlen(g->scope), more = strlen(part);
     if (g->scope_depth == BY_COUNT(g->scope_cuts)) {
         by_graph_fail(g, "scopes nest deeper than %d", BY_COUNT(g->scope_cuts));
         return;
     }
-    char *longer = by_resize(g->scope, old + more + 2, 1);
+    char *longer = base_resize(g->scope, old + more + 2, 1);
     if (!longer) {
-        by_graph_poison(g);
+        gr_poison(g);
         return;
     }
     g->scope = longer;
@@ -225,7 +225,7 @@ static bool push(void ***list, int *count, int *capacity, void *item)
 {
     if (*count == *capacity) {
         int grown = *capacity ? *capacity * 2 : 64;
-        void **more = by_resize(*list, (size_t)grown, sizeof **list);
+        void **more = base_resize(*list, (size_t)grown, sizeof **list);
         if (!more)
             return false;
         *list = more;
@@ -236,7 +236,7 @@ static bool push(void ***list, int *count, int *capacity, void *item)
 }
 
 /* A tensor with no producer yet. The poison tensor when a shape is impossible or memory is out. */
-by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim)
+by_tensor *gr_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim)
 {
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "a tensor has %d axes; at most %d are possible", rank, BY_MAX_RANK);
@@ -248,9 +248,9 @@ by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
             return by_graph_fail(g, "axis %d of a tensor has the impossible size %lld", i, (long long)dim[i]);
         count *= dim[i];
     }
-    by_tensor *t = by_arena_alloc(g->arena, sizeof *t);
+    by_tensor *t = base_arena_alloc(g->arena, sizeof *t);
     if (!t)
-        return by_graph_poison(g);
+        return gr_poison(g);
     t->graph = g;
     t->type = type;
     t->rank = rank;
@@ -261,38 +261,38 @@ by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
     return t;
 }
 
-static by_tensor *leaf(by_graph *g, by_place place, const char *name, by_dtype type, int rank,
+static by_tensor *leaf(by_graph *g, gr_place place, const char *name, by_dtype type, int rank,
                        const int64_t *shape)
 {
-    if (by_graph_is_bad(g))
-        return by_graph_poison(g);
+    if (gr_is_bad(g))
+        return gr_poison(g);
     if (!name || (rank > 0 && !shape))
         return by_graph_fail(g, "%s has no %s", name ? name : "a tensor", name ? "shape" : "name");
-    by_tensor *t = by_tensor_new(g, type, rank, shape);
+    by_tensor *t = gr_tensor_new(g, type, rank, shape);
     if (t == g->poison)
         return t;
     t->place = place;
-    t->name = by_arena_strdup(g->arena, name);
+    t->name = base_arena_strdup(g->arena, name);
     if (!t->name || !push((void ***)&g->leaves, &g->n_leaves, &g->cap_leaves, t))
-        return by_graph_poison(g);
+        return gr_poison(g);
     return t;
 }
 
 by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape)
 {
-    return leaf(g, BY_PLACE_INPUT, name, type, rank, shape);
+    return leaf(g, GR_PLACE_INPUT, name, type, rank, shape);
 }
 
 by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape,
                     by_memory *m)
 {
-    by_tensor *t = leaf(g, BY_PLACE_STATE, name, type, rank, shape);
-    if (by_graph_is_bad(g))
+    by_tensor *t = leaf(g, GR_PLACE_STATE, name, type, rank, shape);
+    if (gr_is_bad(g))
         return t;
     if (!m)
         return by_graph_fail(g, "state %s has no memory", name);
-    if (by_tensor_bytes(t) > m->bytes)
-        return by_graph_fail(g, "state %s needs %zu bytes, its memory has %zu", name, by_tensor_bytes(t),
+    if (gr_tensor_bytes(t) > m->bytes)
+        return by_graph_fail(g, "state %s needs %zu bytes, its memory has %zu", name, gr_tensor_bytes(t),
                              m->bytes);
     t->memory = m;
     return t;
@@ -302,18 +302,18 @@ by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, cons
  */
 by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
-    if (by_graph_is_bad(g))
-        return by_graph_poison(g);
+    if (gr_is_bad(g))
+        return gr_poison(g);
     if (!name || (rank > 0 && !shape))
         return by_graph_fail(g, "parameter %s has no %s", name ? name : "?", name ? "shape" : "name");
-    char *full = by_arena_sprintf(g->arena, "%s%s", g->scope, name);
-    int index = full ? by_params_declare(g->params, full, rank, shape, init) : -1;
+    char *full = base_arena_sprintf(g->arena, "%s%s", g->scope, name);
+    int index = full ? gr_params_declare(g->params, full, rank, shape, init) : -1;
     if (index < 0)
-        return by_graph_poison(g);
+        return gr_poison(g);
     for (int i = 0; i < g->n_leaves; i++)
-        if (g->leaves[i]->param == index && g->leaves[i]->place == BY_PLACE_PARAM)
+        if (g->leaves[i]->param == index && g->leaves[i]->place == GR_PLACE_PARAM)
             return g->leaves[i];
-    by_tensor *t = leaf(g, BY_PLACE_PARAM, full, g->params->type, rank, shape);
+    by_tensor *t = leaf(g, GR_PLACE_PARAM, full, g->params->type, rank, shape);
     if (t == g->poison)
         return t;
     t->param = index;
@@ -324,7 +324,7 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
 by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
     by_tensor *t = by_param(g, name, rank, shape, init);
-    if (!by_graph_is_bad(g)) {
+    if (!gr_is_bad(g)) {
         g->params->list[t->param].trainable = false;
         t->needs_grad = false;
     }
@@ -332,9 +332,9 @@ by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t
 }
 
 /* The place where a parameter's gradient lies, as a leaf to add into. */
-by_tensor *by_grad_leaf(by_graph *g, by_tensor *param)
+by_tensor *gr_grad_leaf(by_graph *g, by_tensor *param)
 {
-    by_tensor *t = leaf(g, BY_PLACE_GRAD, param->name, by_acc_type(param->type), param->rank, param->dim);
+    by_tensor *t = leaf(g, GR_PLACE_GRAD, param->name, gr_acc_type(param->type), param->rank, param->dim);
     if (t != g->poison)
         t->param = param->param;
     return t;
@@ -342,8 +342,8 @@ by_tensor *by_grad_leaf(by_graph *g, by_tensor *param)
 
 by_tensor *by_output(by_graph *g, const char *name, by_tensor *t)
 {
-    if (by_graph_is_bad(g))
-        return by_graph_poison(g);
+    if (gr_is_bad(g))
+        return gr_poison(g);
     if (!t)
         return by_graph_fail(g, "output %s is missing", name ? name : "?");
     t->is_output = true;
@@ -354,9 +354,9 @@ by_tensor *by_output(by_graph *g, const char *name, by_tensor *t)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim)
+by_status gr_set_output(gr_node *n, int i, by_dtype type, int rank, const int64_t *dim)
 {
-    by_tensor *t = by_tensor_new(n->graph, type, rank, dim);
+    by_tensor *t = gr_tensor_new(n->graph, type, rank, dim);
     if (t == n->graph->poison)
         return n->graph->status;
     t->node = n;
@@ -366,37 +366,37 @@ by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_
     return BY_OK;
 }
 
-by_status by_set_output_like(by_node *n, int i, const by_tensor *t)
+by_status gr_set_output_like(gr_node *n, int i, const by_tensor *t)
 {
-    return by_set_output(n, i, t->type, t->rank, t->dim);
+    return gr_set_output(n, i, t->type, t->rank, t->dim);
 }
 
-static int first_missing(by_op op, by_tensor *const *in, int n_in)
+static int first_missing(gr_op op, by_tensor *const *in, int n_in)
 {
     for (int i = 0; i < n_in; i++)
-        if (!in[i] && !by_op_is_optional(op, i))
+        if (!in[i] && !gr_op_is_optional(op, i))
             return i;
     return -1;
 }
 
-by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                       size_t attr_size)
 {
-    if (by_graph_is_bad(g)) {
-        by_graph_poison(g);
+    if (gr_is_bad(g)) {
+        gr_poison(g);
         return NULL;
     }
     const int missing = first_missing(op, in, n_in);
     if (missing >= 0) {
-        by_graph_fail(g, "%s: input %d is missing", by_ops[op].name, missing + 1);
+        by_graph_fail(g, "%s: input %d is missing", gr_ops[op].name, missing + 1);
         return NULL;
     }
-    by_node *n = by_arena_alloc(g->arena, sizeof *n);
-    char *scope = by_arena_strdup(g->arena, g->scope);
+    gr_node *n = base_arena_alloc(g->arena, sizeof *n);
+    char *scope = base_arena_strdup(g->arena, g->scope);
     if (n && attr_size)
-        n->attr = by_arena_alloc(g->arena, attr_size);
+        n->attr = base_arena_alloc(g->arena, attr_size);
     if (!n || !scope || (attr_size && !n->attr)) {
-        by_graph_poison(g);
+        gr_poison(g);
         return NULL;
     }
     if (attr_size)
@@ -412,29 +412,29 @@ by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, con
     bool needs_grad = false;
     for (int i = 0; i < n_in; i++) {
         n->in[i] = in[i];
-        needs_grad |= by_wants_grad(in[i]);
+        needs_grad |= gr_wants_grad(in[i]);
     }
-    by_error_clear();
-    if (by_ops[op].infer(n) != BY_OK) {
+    base_error_clear();
+    if (gr_ops[op].infer(n) != BY_OK) {
         if (g->status == BY_OK) {
-            by_fail_context("%s%s", g->scope, by_ops[op].name);
-            by_graph_poison(g);
+            base_fail_context("%s%s", g->scope, gr_ops[op].name);
+            gr_poison(g);
         }
         return NULL;
     }
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i])
-            n->out[i]->needs_grad = needs_grad && by_ops[op].grad && by_dtype_is_float(n->out[i]->type);
+            n->out[i]->needs_grad = needs_grad && gr_ops[op].grad && by_dtype_is_float(n->out[i]->type);
     if (!push((void ***)&g->nodes, &g->n_nodes, &g->cap_nodes, n)) {
-        by_graph_poison(g);
+        gr_poison(g);
         return NULL;
     }
     return n;
 }
 
-by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+by_tensor *gr_node_add(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                        size_t attr_size)
 {
-    by_node *n = by_node_make(g, op, in, n_in, attr, attr_size);
-    return n && n->out[0] ? n->out[0] : by_poison_of(g);
+    gr_node *n = gr_node_make(g, op, in, n_in, attr, attr_size);
+    return n && n->out[0] ? n->out[0] : gr_poison_of(g);
 }

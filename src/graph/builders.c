@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 
 #define ADD_NODE(g, op, attr, ...)                                                                       \
-    by_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), \
+    gr_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), \
                 attr, sizeof *(attr))
 
 /* What the op is to be told is NULL. */
@@ -20,21 +20,21 @@ static by_tensor *no_operand(by_graph *g, const char *op)
     return by_graph_fail(g, "%s: input 1 is missing", op);
 }
 
-static by_tensor *constant(by_graph *g, by_op op, by_dtype type, int rank, const int64_t *shape, double value)
+static by_tensor *constant(by_graph *g, gr_op op, by_dtype type, int rank, const int64_t *shape, double value)
 {
-    by_fill_attr a = {.value = value, .type = type, .rank = rank};
+    gr_fill_attr a = {.value = value, .type = type, .rank = rank};
     if (rank > 0 && !shape)
         return no_shape(g, "a constant");
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "a constant has %d axes; at most %d are possible", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
         a.dim[i] = shape[i];
-    return by_node_add(g, op, NULL, 0, &a, sizeof a);
+    return gr_node_add(g, op, NULL, 0, &a, sizeof a);
 }
 
 by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *shape, double value)
 {
-    return constant(g, BY_OP_FILL, type, rank, shape, value);
+    return constant(g, GR_OP_FILL, type, rank, shape, value);
 }
 
 by_tensor *by_range(by_graph *g, int rank, const int64_t *shape)
@@ -44,28 +44,28 @@ by_tensor *by_range(by_graph *g, int rank, const int64_t *shape)
 
 by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first)
 {
-    return constant(g, BY_OP_RANGE, BY_I32, rank, shape, first);
+    return constant(g, GR_OP_RANGE, BY_I32, rank, shape, first);
 }
 
 by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count, const int *first)
 {
-    by_buckets_attr a = {.length = length, .zero = zero, .both = both, .count = count};
+    gr_buckets_attr a = {.length = length, .zero = zero, .both = both, .count = count};
     if (!first || count < 1 || count > BY_MAX_BUCKETS || length < 1)
         return by_graph_fail(g, "buckets: %d of them for %lld distances; 1 to %d are possible", count,
                              (long long)length, BY_MAX_BUCKETS);
     memcpy(a.first, first, (size_t)count * sizeof *first);
-    return by_node_add(g, BY_OP_BUCKETS, NULL, 0, &a, sizeof a);
+    return gr_node_add(g, GR_OP_BUCKETS, NULL, 0, &a, sizeof a);
 }
 
 by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type)
 {
-    by_sines_attr a = {width, type};
-    return ADD_NODE(g, BY_OP_SINES, &a, positions);
+    gr_sines_attr a = {width, type};
+    return ADD_NODE(g, GR_OP_SINES, &a, positions);
 }
 
 void by_store(by_graph *g, by_tensor *x, by_tensor *state)
 {
-    by_node_make(g, BY_OP_STORE, (by_tensor *[]){x, state}, 2, NULL, 0);
+    gr_node_make(g, GR_OP_STORE, (by_tensor *[]){x, state}, 2, NULL, 0);
 }
 
 by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
@@ -75,66 +75,66 @@ by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
 
 by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding)
 {
-    by_gather_attr a = {.rows = by_dim(table, 0), .still = padding};
-    return by_node_add(g, BY_OP_GATHER, (by_tensor *[]){table, ids}, 2, &a, sizeof a);
+    gr_gather_attr a = {.rows = by_dim(table, 0), .still = padding};
+    return gr_node_add(g, GR_OP_GATHER, (by_tensor *[]){table, ids}, 2, &a, sizeof a);
 }
 
 by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec)
 {
-    by_linear_attr a = {0};
+    gr_linear_attr a = {0};
     if (spec) {
         a.w_is_kn = spec->w_is_kn;
         a.act = spec->act <= BY_ACT_FUSED ? spec->act : BY_ACT_NONE;
     }
-    by_tensor *y = ADD_NODE(g, BY_OP_LINEAR, &a, x, w, b);
+    by_tensor *y = ADD_NODE(g, GR_OP_LINEAR, &a, x, w, b);
     return spec && spec->act != a.act ? by_activation(g, y, spec->act) : y;
 }
 
 by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed)
 {
-    by_matmul_attr t = {a_transposed, b_transposed};
-    return ADD_NODE(g, BY_OP_MATMUL, &t, a, b);
+    gr_matmul_attr t = {a_transposed, b_transposed};
+    return ADD_NODE(g, GR_OP_MATMUL, &t, a, b);
 }
 
 by_tensor *by_activation(by_graph *g, by_tensor *x, by_act act)
 {
-    by_activation_attr a = {act};
-    return act == BY_ACT_NONE ? x : ADD_NODE(g, BY_OP_ACTIVATION, &a, x);
+    gr_activation_attr a = {act};
+    return act == BY_ACT_NONE ? x : ADD_NODE(g, GR_OP_ACTIVATION, &a, x);
 }
 
 by_tensor *by_dropout(by_graph *g, by_tensor *x, float p)
 {
-    by_dropout_attr a = {p};
-    if (by_graph_is_bad(g) || !x)
+    gr_dropout_attr a = {p};
+    if (gr_is_bad(g) || !x)
         return no_operand(g, "dropout");
     if (!g->training || p == 0)
         return x;
     if (!(p > 0 && p < 1))
         return by_graph_fail(g, "dropout: probability %g is not in [0, 1)", (double)p);
-    return ADD_NODE(g, BY_OP_DROPOUT, &a, x);
+    return ADD_NODE(g, GR_OP_DROPOUT, &a, x);
 }
 
 by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_tensor *beta, float eps)
 {
-    by_norm_attr a = {.eps = eps};
-    return ADD_NODE(g, BY_OP_NORM, &a, x, gamma, beta, NULL);
+    gr_norm_attr a = {.eps = eps};
+    return ADD_NODE(g, GR_OP_NORM, &a, x, gamma, beta, NULL);
 }
 
 by_tensor *by_rmsnorm(by_graph *g, by_tensor *x, by_tensor *gamma, float eps)
 {
-    by_norm_attr a = {.rms = true, .eps = eps};
-    return ADD_NODE(g, BY_OP_NORM, &a, x, gamma, NULL, NULL);
+    gr_norm_attr a = {.rms = true, .eps = eps};
+    return ADD_NODE(g, GR_OP_NORM, &a, x, gamma, NULL, NULL);
 }
 
 by_tensor *by_softmax(by_graph *g, by_tensor *x)
 {
-    return by_node_add(g, BY_OP_SOFTMAX, &x, 1, NULL, 0);
+    return gr_node_add(g, GR_OP_SOFTMAX, &x, 1, NULL, 0);
 }
 
-static by_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed,
+static gr_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed,
                                         const by_attention_spec *s)
 {
-    by_attention_attr a = {.heads = s->heads,
+    gr_attention_attr a = {.heads = s->heads,
                            .kv_heads = s->kv_heads ? s->kv_heads : s->heads,
                            .mask = s->mask,
                            .pattern = s->pattern,
@@ -152,14 +152,14 @@ by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, c
 {
     if (!spec)
         return by_graph_fail(g, "attention: nothing says how many heads there are");
-    by_attention_attr a = attention_attr(g, q, !k && !v, spec);
+    gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
     if (!(a.dropout >= 0 && a.dropout < 1))
         return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.dropout);
     by_tensor *in[] = {q, k, v, spec->key_mask, spec->prefix, spec->bias};
-    by_node *n = by_node_make(g, BY_OP_ATTENTION, in, BY_COUNT(in), &a, sizeof a);
+    gr_node *n = gr_node_make(g, GR_OP_ATTENTION, in, BY_COUNT(in), &a, sizeof a);
     if (spec->weights)
-        *spec->weights = n ? n->out[2] : by_poison_of(g);
-    return n ? n->out[0] : by_poison_of(g);
+        *spec->weights = n ? n->out[2] : gr_poison_of(g);
+    return n ? n->out[0] : gr_poison_of(g);
 }
 
 by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor *k_cache,
@@ -167,56 +167,56 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
 {
     if (!spec)
         return by_graph_fail(g, "attention_cached: nothing says how many heads there are");
-    by_attention_attr a = attention_attr(g, q, !k && !v, spec);
+    gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
     a.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
     a.dropout = 0;
-    return ADD_NODE(g, BY_OP_ATTENTION_CACHED, &a, q, k, v, spec->key_mask, spec->prefix, spec->bias, k_cache,
+    return ADD_NODE(g, GR_OP_ATTENTION_CACHED, &a, q, k, v, spec->key_mask, spec->prefix, spec->bias, k_cache,
                     v_cache, past);
 }
 
 by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec)
 {
-    by_loss_attr a = {.ignore_index = -100};
+    gr_loss_attr a = {.ignore_index = -100};
     if (spec && spec->ignore_index)
         a.ignore_index = spec->ignore_index;
     if (spec)
         a.label_smoothing = spec->label_smoothing;
     by_tensor *weights = spec ? spec->weights : NULL;
-    return ADD_NODE(g, BY_OP_CROSS_ENTROPY, &a, logits, targets, weights);
+    return ADD_NODE(g, GR_OP_CROSS_ENTROPY, &a, logits, targets, weights);
 }
 
 /* ---- small ones ------------------------------------------------------------------------------ */
 
 by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b)
 {
-    return by_node_add(g, BY_OP_ADD, (by_tensor *[]){a, b}, 2, NULL, 0);
+    return gr_node_add(g, GR_OP_ADD, (by_tensor *[]){a, b}, 2, NULL, 0);
 }
 
 by_tensor *by_sub(by_graph *g, by_tensor *a, by_tensor *b)
 {
-    return by_node_add(g, BY_OP_SUB, (by_tensor *[]){a, b}, 2, NULL, 0);
+    return gr_node_add(g, GR_OP_SUB, (by_tensor *[]){a, b}, 2, NULL, 0);
 }
 
 by_tensor *by_mul(by_graph *g, by_tensor *a, by_tensor *b)
 {
-    return by_node_add(g, BY_OP_MUL, (by_tensor *[]){a, b}, 2, NULL, 0);
+    return gr_node_add(g, GR_OP_MUL, (by_tensor *[]){a, b}, 2, NULL, 0);
 }
 
 by_tensor *by_scale(by_graph *g, by_tensor *x, double factor)
 {
-    by_scale_attr a = {factor};
-    return ADD_NODE(g, BY_OP_SCALE, &a, x);
+    gr_scale_attr a = {factor};
+    return ADD_NODE(g, GR_OP_SCALE, &a, x);
 }
 
 static by_tensor *reduce_axis(by_graph *g, by_tensor *x, int axis, bool mean)
 {
-    if (by_graph_is_bad(g) || !x)
+    if (gr_is_bad(g) || !x)
         return no_operand(g, mean ? "mean" : "sum");
     if (axis < 0)
         axis += x->rank;
     if (axis < 0 || axis >= x->rank)
         return by_graph_fail(g, "%s: no such axis in a tensor of rank %d", mean ? "mean" : "sum", x->rank);
-    by_reduce_attr a = {.outer = 1, .count = x->dim[axis], .inner = 1, .scale = 1};
+    gr_reduce_attr a = {.outer = 1, .count = x->dim[axis], .inner = 1, .scale = 1};
     for (int i = 0; i < x->rank; i++) {
         if (i < axis)
             a.outer *= x->dim[i];
@@ -227,7 +227,7 @@ static by_tensor *reduce_axis(by_graph *g, by_tensor *x, int axis, bool mean)
     }
     if (mean)
         a.scale = a.count ? 1.0 / (double)a.count : 0;
-    return ADD_NODE(g, BY_OP_REDUCE, &a, x);
+    return ADD_NODE(g, GR_OP_REDUCE, &a, x);
 }
 
 by_tensor *by_sum(by_graph *g, by_tensor *x, int axis)
@@ -242,58 +242,58 @@ by_tensor *by_mean(by_graph *g, by_tensor *x, int axis)
 
 by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
 {
-    by_reshape_attr a = {.rank = rank};
+    gr_reshape_attr a = {.rank = rank};
     if (rank > 0 && !shape)
         return no_shape(g, "reshape");
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "reshape: %d axes; at most %d are possible", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
         a.dim[i] = shape[i];
-    return ADD_NODE(g, BY_OP_RESHAPE, &a, x);
+    return ADD_NODE(g, GR_OP_RESHAPE, &a, x);
 }
 
 by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order)
 {
-    by_permute_attr a = {0};
+    gr_permute_attr a = {0};
     if (!order)
         return by_graph_fail(g, "permute: no order is given");
     for (int i = 0; i < by_rank(x); i++)
         a.order[i] = order[i];
-    return ADD_NODE(g, BY_OP_PERMUTE, &a, x);
+    return ADD_NODE(g, GR_OP_PERMUTE, &a, x);
 }
 
 by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count)
 {
-    by_slice_attr a = {axis < 0 ? axis + by_rank(x) : axis, start, count};
-    return ADD_NODE(g, BY_OP_SLICE, &a, x);
+    gr_slice_attr a = {axis < 0 ? axis + by_rank(x) : axis, start, count};
+    return ADD_NODE(g, GR_OP_SLICE, &a, x);
 }
 
 by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis)
 {
-    if (!parts || count < 1 || count > BY_MAX_INPUTS)
-        return by_graph_fail(g, "concat: %d parts; 1 to %d are possible", count, BY_MAX_INPUTS);
-    by_slice_attr a = {axis < 0 ? axis + by_rank(parts[0]) : axis, 0, 0};
-    return by_node_add(g, BY_OP_CONCAT, parts, count, &a, sizeof a);
+    if (!parts || count < 1 || count > GR_MAX_INPUTS)
+        return by_graph_fail(g, "concat: %d parts; 1 to %d are possible", count, GR_MAX_INPUTS);
+    gr_slice_attr a = {axis < 0 ? axis + by_rank(parts[0]) : axis, 0, 0};
+    return gr_node_add(g, GR_OP_CONCAT, parts, count, &a, sizeof a);
 }
 
 by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type)
 {
-    by_cast_attr a = {type};
-    return x && x->type == type ? x : ADD_NODE(g, BY_OP_CAST, &a, x);
+    gr_cast_attr a = {type};
+    return x && x->type == type ? x : ADD_NODE(g, GR_OP_CAST, &a, x);
 }
 
 void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *positions, by_tensor *past,
                 by_tensor *log, int last)
 {
-    by_advance_attr a = {last};
-    by_node_make(g, BY_OP_ADVANCE, (by_tensor *[]){next, tokens, positions, past, log}, 5, &a, sizeof a);
+    gr_advance_attr a = {last};
+    gr_node_make(g, GR_OP_ADVANCE, (by_tensor *[]){next, tokens, positions, past, log}, 5, &a, sizeof a);
 }
 
 by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse)
 {
-    by_top_attr a = {k};
-    by_node *n = by_node_make(g, BY_OP_TOP, &logits, 1, &a, sizeof a);
-    by_tensor *poison = by_poison_of(g);
+    gr_top_attr a = {k};
+    gr_node *n = gr_node_make(g, GR_OP_TOP, &logits, 1, &a, sizeof a);
+    by_tensor *poison = gr_poison_of(g);
     if (ids)
         *ids = n ? n->out[1] : poison;
     if (lse)
@@ -304,11 +304,11 @@ by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_ten
 void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
                 int beams)
 {
-    by_reorder_attr a = {beams};
-    by_node_make(g, BY_OP_REORDER, (by_tensor *[]){k_cache, v_cache, from, past}, 4, &a, sizeof a);
+    gr_reorder_attr a = {beams};
+    gr_node_make(g, GR_OP_REORDER, (by_tensor *[]){k_cache, v_cache, from, past}, 4, &a, sizeof a);
 }
 
 by_tensor *by_argmax(by_graph *g, by_tensor *x)
 {
-    return by_node_add(g, BY_OP_ARGMAX, &x, 1, NULL, 0);
+    return gr_node_add(g, GR_OP_ARGMAX, &x, 1, NULL, 0);
 }

@@ -2,10 +2,10 @@
 #include "graph/graph.h"
 
 #ifdef BY_HAVE_CUDA
-by_status by_cuda_open(by_device *d, const char *which, int threads);
-by_opener by_cuda_opener = by_cuda_open;
+by_status gr_cuda_open(by_device *d, const char *which, int threads);
+gr_opener gr_cuda_opener = gr_cuda_open;
 #else
-by_opener by_cuda_opener = NULL;
+gr_opener gr_cuda_opener = NULL;
 #endif
 
 /* What follows "cpu" or "cuda" in a device's name ("cuda:1" -> "1", "cuda+tf32" -> "+tf32"); NULL when the
@@ -22,39 +22,39 @@ static by_status open_named(by_device *d, const char *name, int threads)
 {
     const char *cpu = rest_of(name, "cpu"), *cuda = rest_of(name, "cuda");
     if (cpu)
-        return by_cpu_open(d, *cpu ? cpu : NULL, threads);
-    if (cuda && by_cuda_opener)
-        return by_cuda_opener(d, cuda, threads);
+        return gr_cpu_open(d, *cpu ? cpu : NULL, threads);
+    if (cuda && gr_cuda_opener)
+        return gr_cuda_opener(d, cuda, threads);
     if (cuda)
-        return by_fail(
+        return base_fail(
             BY_ERR_UNSUPPORTED,
             "this build of banyan has no CUDA in it: it was made without nvcc, or with BANYAN_CUDA=OFF");
-    return by_fail(BY_ERR_UNSUPPORTED, "no device is called %s; there are cpu, cuda and auto", name);
+    return base_fail(BY_ERR_UNSUPPORTED, "no device is called %s; there are cpu, cuda and auto", name);
 }
 
 /* The first GPU where there is one that works, and the CPU elsewhere. */
 static by_status open_auto(by_device *d, int threads)
 {
-    if (by_cuda_opener && by_cuda_opener(d, "", threads) == BY_OK)
+    if (gr_cuda_opener && gr_cuda_opener(d, "", threads) == BY_OK)
         return BY_OK;
-    by_error_clear();
-    return by_cpu_open(d, NULL, threads);
+    base_error_clear();
+    return gr_cpu_open(d, NULL, threads);
 }
 
 by_device *by_device_open(const char *name, int threads)
 {
     if (threads < 0 || threads > 4096) {
-        by_fail(BY_ERR_ARGUMENT, "%d threads are not possible", threads);
+        base_fail(BY_ERR_ARGUMENT, "%d threads are not possible", threads);
         return NULL;
     }
-    by_device *d = by_alloc_zero(1, sizeof *d);
+    by_device *d = base_alloc_zero(1, sizeof *d);
     if (!d)
         return NULL;
     if (!name)
         name = "cpu";
     by_status s = strcmp(name, "auto") == 0 ? open_auto(d, threads) : open_named(d, name, threads);
     if (s != BY_OK) {
-        by_free(d);
+        base_free(d);
         return NULL;
     }
     return d;
@@ -68,7 +68,7 @@ bool by_device_runs_ahead(const by_device *d)
 by_status by_device_wait(by_device *d)
 {
     if (!d)
-        return by_fail_missing("device");
+        return base_fail_missing("device");
     return d->backend->wait ? d->backend->wait(d) : BY_OK;
 }
 
@@ -77,7 +77,7 @@ void by_device_free(by_device *d)
     if (!d)
         return;
     d->backend->close(d);
-    by_free(d);
+    base_free(d);
 }
 
 const char *by_device_name(const by_device *d)
@@ -98,16 +98,16 @@ int by_device_threads(const by_device *d)
 by_memory *by_memory_new(by_device *d, size_t bytes)
 {
     if (!d) {
-        by_fail_missing("device");
+        base_fail_missing("device");
         return NULL;
     }
-    by_memory *m = by_alloc_zero(1, sizeof *m);
+    by_memory *m = base_alloc_zero(1, sizeof *m);
     if (!m)
         return NULL;
     m->device = d;
     m->bytes = bytes;
     if (d->backend->alloc(d, bytes, &m->data) != BY_OK) {
-        by_free(m);
+        base_free(m);
         return NULL;
     }
     return m;
@@ -118,7 +118,7 @@ void by_memory_free(by_memory *m)
     if (!m)
         return;
     m->device->backend->release(m->device, m->data);
-    by_free(m);
+    base_free(m);
 }
 
 size_t by_memory_bytes(const by_memory *m)
@@ -129,11 +129,11 @@ size_t by_memory_bytes(const by_memory *m)
 static by_status check_range(const by_memory *m, size_t offset, const void *host, size_t bytes)
 {
     if (!m || (!host && bytes))
-        return by_fail_missing(m ? "host memory to copy to or from" : "memory");
+        return base_fail_missing(m ? "host memory to copy to or from" : "memory");
     return offset <= m->bytes && bytes <= m->bytes - offset
                ? BY_OK
-               : by_fail(BY_ERR_ARGUMENT, "%zu bytes from %zu on are not in a memory of %zu", bytes, offset,
-                         m->bytes);
+               : base_fail(BY_ERR_ARGUMENT, "%zu bytes from %zu on are not in a memory of %zu", bytes, offset,
+                           m->bytes);
 }
 
 by_status by_memory_write(by_memory *m, size_t offset, const void *from, size_t bytes)

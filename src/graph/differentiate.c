@@ -7,15 +7,15 @@
  * through from elsewhere may be the gradient of others too. */
 static bool adds_in_place(const by_tensor *part, int made)
 {
-    const by_node *n = part->node;
-    return n && n->index >= made && by_ops[n->op].base >= 0 && part->index >= by_ops[n->op].from;
+    const gr_node *n = part->node;
+    return n && n->index >= made && gr_ops[n->op].base >= 0 && part->index >= gr_ops[n->op].from;
 }
 
 /* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for
  * one parameter alone is marked with its number; the places in the gradient buffer have it from the start. */
 static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
 {
-    part = by_cast(g, part, t->param < 0 ? t->type : by_acc_type(t->type));
+    part = by_cast(g, part, t->param < 0 ? t->type : gr_acc_type(t->type));
     if (g->status != BY_OK)
         return;
     const by_tensor *sum = t->grad;
@@ -23,7 +23,7 @@ static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
     if (!sum) {
         t->grad = part;
     } else if (in_place && sum->param == t->param && (!sum->node || sum->node->index < part->node->index)) {
-        const by_op_info *op = &by_ops[part->node->op];
+        const gr_op_info *op = &gr_ops[part->node->op];
         part->node->in[op->base + part->index - op->from] = t->grad;
         t->grad = part;
     } else {
@@ -38,37 +38,38 @@ static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
 static void bind(by_graph *g, by_tensor *param)
 {
     by_tensor *d = param->grad;
-    if (d->place == BY_PLACE_GRAD && d->param == param->param)
+    if (d->place == GR_PLACE_GRAD && d->param == param->param)
         return; /* nothing was added to it */
-    d = by_cast(g, d, by_acc_type(param->type));
-    bool own = d->node && d->node->op != BY_OP_RESHAPE && d->place == BY_PLACE_PLANNED && !d->is_output;
+    d = by_cast(g, d, gr_acc_type(param->type));
+    bool own = d->node && d->node->op != GR_OP_RESHAPE && d->place == GR_PLACE_PLANNED && !d->is_output;
     if (!own)
-        d = by_node_add(g, BY_OP_COPY, &d, 1, NULL, 0);
+        d = gr_node_add(g, GR_OP_COPY, &d, 1, NULL, 0);
     if (g->status != BY_OK)
         return;
-    d->place = BY_PLACE_GRAD;
+    d->place = GR_PLACE_GRAD;
     d->param = param->param;
 }
 
-by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode)
+by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode)
 {
     if (g->status != BY_OK)
         return by_graph_status(g);
     if (loss->rank != 0 || !loss->needs_grad)
-        return by_fail(BY_ERR_ARGUMENT, "%s cannot be differentiated: %s", by_tensor_label(loss),
-                       loss->rank ? "it is not a scalar"
-                                  : "it depends on no trainable parameter, or the graph is not for training");
+        return base_fail(BY_ERR_ARGUMENT, "%s cannot be differentiated: %s", gr_tensor_label(loss),
+                         loss->rank
+                             ? "it is not a scalar"
+                             : "it depends on no trainable parameter, or the graph is not for training");
     int forward = g->n_nodes;
     g->backward = true;
     loss->grad = loss_scale ? by_cast(g, loss_scale, loss->type) : by_fill(g, loss->type, 0, NULL, 1);
     int n_leaves = g->n_leaves;
     for (int i = 0; i < n_leaves && mode == BY_GRAD_ADD; i++)
-        if (by_wants_grad(g->leaves[i]))
-            g->leaves[i]->grad = by_grad_leaf(g, g->leaves[i]);
+        if (gr_wants_grad(g->leaves[i]))
+            g->leaves[i]->grad = gr_grad_leaf(g, g->leaves[i]);
 
     for (int i = forward - 1; i >= 0 && g->status == BY_OK; i--) {
-        by_node *n = g->nodes[i];
-        by_tensor *dout[BY_MAX_OUTPUTS] = {NULL}, *din[BY_MAX_INPUTS] = {NULL};
+        gr_node *n = g->nodes[i];
+        by_tensor *dout[GR_MAX_OUTPUTS] = {NULL}, *din[GR_MAX_INPUTS] = {NULL};
         bool arrives = false;
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] && n->out[k]->needs_grad && n->out[k]->grad) {
@@ -80,18 +81,18 @@ by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_s
         int scope = (int)strlen(n->scope);
         int made = g->n_nodes;
         by_scope_push(g, "%.*s", scope ? scope - 1 : 0, n->scope); /* without its last dot */
-        by_ops[n->op].grad(g, n, dout, din);
+        gr_ops[n->op].grad(g, n, dout, din);
         by_scope_pop(g);
         for (int k = 0; k < n->n_in && g->status == BY_OK; k++)
-            if (by_wants_grad(n->in[k]) && din[k])
+            if (gr_wants_grad(n->in[k]) && din[k])
                 collect(g, n->in[k], din[k], made);
     }
     for (int i = 0; i < n_leaves && g->status == BY_OK; i++) {
         by_tensor *t = g->leaves[i];
-        if (!by_wants_grad(t) || t->place != BY_PLACE_PARAM)
+        if (!gr_wants_grad(t) || t->place != GR_PLACE_PARAM)
             continue;
         if (!t->grad) /* does not lead to the loss; what an earlier program stored must not stay */
-            t->grad = by_fill(g, by_acc_type(t->type), t->rank, t->dim, 0);
+            t->grad = by_fill(g, gr_acc_type(t->type), t->rank, t->dim, 0);
         bind(g, t);
     }
     g->backward = false;

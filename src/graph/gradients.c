@@ -3,13 +3,13 @@
  * loss. */
 #include "graph/graph.h"
 
-#define RULE(name) void by_grad_##name(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din)
+#define RULE(name) void gr_grad_##name(by_graph *g, gr_node *n, by_tensor **dout, by_tensor **din)
 
 #define GRADIENT(name) RULE(name);
 #define NO_GRADIENT(reason)
-#define BY_OP(ID, name, in, out, over, base, from, gradient) gradient
+#define GR_OP(ID, name, in, out, over, base, from, gradient) gradient
 #include "graph/ops.def"
-#undef BY_OP
+#undef GR_OP
 
 /* ---- moved data ------------------------------------------------------------------------------ */
 
@@ -31,7 +31,7 @@ RULE(reshape)
 
 RULE(permute)
 {
-    const by_permute_attr *a = n->attr;
+    const gr_permute_attr *a = n->attr;
     int inverse[BY_MAX_RANK] = {0};
     for (int i = 0; i < n->in[0]->rank; i++)
         inverse[a->order[i]] = i;
@@ -40,29 +40,29 @@ RULE(permute)
 
 static by_tensor *pad(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count)
 {
-    by_slice_attr a = {axis, start, count};
-    return by_node_add(g, BY_OP_PAD, &x, 1, &a, sizeof a);
+    gr_slice_attr a = {axis, start, count};
+    return gr_node_add(g, GR_OP_PAD, &x, 1, &a, sizeof a);
 }
 
 RULE(slice)
 {
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     din[0] = pad(g, dout[0], a->axis, a->start, n->in[0]->dim[a->axis]);
 }
 
 RULE(pad)
 {
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     din[0] = by_slice(g, dout[0], a->axis, a->start, n->in[0]->dim[a->axis]);
 }
 
 RULE(concat)
 {
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     int64_t start = 0;
     for (int i = 0; i < n->n_in; i++) {
         int64_t count = n->in[i]->dim[a->axis];
-        if (by_wants_grad(n->in[i]))
+        if (gr_wants_grad(n->in[i]))
             din[i] = by_slice(g, dout[0], a->axis, start, count);
         start += count;
     }
@@ -77,77 +77,77 @@ static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
         return d;
     if (by_elements(d) == by_elements(operand))
         return d->rank == operand->rank ? d : by_reshape(g, d, operand->rank, operand->dim);
-    by_reduce_attr a = {.outer = 1, .inner = by_elements(operand), .scale = 1, .acc = operand->param >= 0};
+    gr_reduce_attr a = {.outer = 1, .inner = by_elements(operand), .scale = 1, .acc = operand->param >= 0};
     a.count = by_elements(d) / a.inner;
     a.rank = operand->rank;
     memcpy(a.dim, operand->dim, sizeof a.dim);
-    return by_node_add(g, BY_OP_REDUCE, &d, 1, &a, sizeof a);
+    return gr_node_add(g, GR_OP_REDUCE, &d, 1, &a, sizeof a);
 }
 
 RULE(add)
 {
     din[0] = dout[0];
-    if (by_wants_grad(n->in[1]))
+    if (gr_wants_grad(n->in[1]))
         din[1] = unrepeat(g, dout[0], n->in[1]);
 }
 
 RULE(sub)
 {
     din[0] = dout[0];
-    if (by_wants_grad(n->in[1]))
+    if (gr_wants_grad(n->in[1]))
         din[1] = unrepeat(g, by_scale(g, dout[0], -1), n->in[1]);
 }
 
 RULE(mul)
 {
-    if (by_wants_grad(n->in[0]))
+    if (gr_wants_grad(n->in[0]))
         din[0] = by_mul(g, dout[0], n->in[1]);
-    if (by_wants_grad(n->in[1]))
+    if (gr_wants_grad(n->in[1]))
         din[1] = unrepeat(g, by_mul(g, dout[0], n->in[0]), n->in[1]);
 }
 
 RULE(scale)
 {
-    const by_scale_attr *a = n->attr;
+    const gr_scale_attr *a = n->attr;
     din[0] = by_scale(g, dout[0], a->factor);
 }
 
 /* The transposes of each other. */
 RULE(reduce)
 {
-    by_reduce_attr a = *(const by_reduce_attr *)n->attr;
+    gr_reduce_attr a = *(const gr_reduce_attr *)n->attr;
     a.rank = n->in[0]->rank;
     memcpy(a.dim, n->in[0]->dim, sizeof a.dim);
     by_tensor *d = by_cast(g, dout[0], n->in[0]->type);
-    din[0] = by_node_add(g, BY_OP_BROADCAST, &d, 1, &a, sizeof a);
+    din[0] = gr_node_add(g, GR_OP_BROADCAST, &d, 1, &a, sizeof a);
 }
 
 RULE(broadcast)
 {
-    by_reduce_attr a = *(const by_reduce_attr *)n->attr;
+    gr_reduce_attr a = *(const gr_reduce_attr *)n->attr;
     a.rank = n->in[0]->rank;
     memcpy(a.dim, n->in[0]->dim, sizeof a.dim);
     a.acc = false;
-    din[0] = by_node_add(g, BY_OP_REDUCE, dout, 1, &a, sizeof a);
+    din[0] = gr_node_add(g, GR_OP_REDUCE, dout, 1, &a, sizeof a);
 }
 
 static by_tensor *activation_grad(by_graph *g, by_tensor *x, by_tensor *dy, by_act act)
 {
-    by_activation_attr a = {act};
-    return by_node_add(g, BY_OP_ACTIVATION_GRAD, (by_tensor *[]){x, dy}, 2, &a, sizeof a);
+    gr_activation_attr a = {act};
+    return gr_node_add(g, GR_OP_ACTIVATION_GRAD, (by_tensor *[]){x, dy}, 2, &a, sizeof a);
 }
 
 RULE(activation)
 {
-    const by_activation_attr *a = n->attr;
+    const gr_activation_attr *a = n->attr;
     din[0] = activation_grad(g, n->in[0], dout[0], a->act);
 }
 
 /* The same mask once more: the node keeps the random identity of the one it undoes. */
 static by_tensor *dropout_again(by_graph *g, by_tensor *d, float p, uint32_t rng)
 {
-    by_dropout_attr a = {p};
-    by_node *again = by_node_make(g, BY_OP_DROPOUT, &d, 1, &a, sizeof a);
+    gr_dropout_attr a = {p};
+    gr_node *again = gr_node_make(g, GR_OP_DROPOUT, &d, 1, &a, sizeof a);
     if (!again)
         return g->poison;
     again->rng = rng;
@@ -156,89 +156,89 @@ static by_tensor *dropout_again(by_graph *g, by_tensor *d, float p, uint32_t rng
 
 RULE(dropout)
 {
-    const by_dropout_attr *a = n->attr;
+    const gr_dropout_attr *a = n->attr;
     din[0] = dropout_again(g, dout[0], a->p, n->rng);
 }
 
 RULE(softmax)
 {
-    din[0] = by_node_add(g, BY_OP_SOFTMAX_GRAD, (by_tensor *[]){n->out[0], dout[0]}, 2, NULL, 0);
+    din[0] = gr_node_add(g, GR_OP_SOFTMAX_GRAD, (by_tensor *[]){n->out[0], dout[0]}, 2, NULL, 0);
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 RULE(gather)
 {
-    const by_gather_attr *a = n->attr;
-    din[0] = by_node_add(g, BY_OP_GATHER_GRAD, (by_tensor *[]){n->in[1], dout[0], NULL}, 3, a, sizeof *a);
+    const gr_gather_attr *a = n->attr;
+    din[0] = gr_node_add(g, GR_OP_GATHER_GRAD, (by_tensor *[]){n->in[1], dout[0], NULL}, 3, a, sizeof *a);
 }
 
 RULE(linear)
 {
-    by_linear_attr a = *(const by_linear_attr *)n->attr;
+    gr_linear_attr a = *(const gr_linear_attr *)n->attr;
     by_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2], *dy = dout[0];
     if (a.act != BY_ACT_NONE)
         dy = activation_grad(g, n->out[1], dy, a.act);
     a.act = BY_ACT_NONE;
-    if (by_wants_grad(w) || by_wants_grad(b)) {
-        by_node *dw = by_node_make(g, BY_OP_LINEAR_DW, (by_tensor *[]){x, dy, NULL, NULL}, 4, &a, sizeof a);
+    if (gr_wants_grad(w) || gr_wants_grad(b)) {
+        gr_node *dw = gr_node_make(g, GR_OP_LINEAR_DW, (by_tensor *[]){x, dy, NULL, NULL}, 4, &a, sizeof a);
         din[1] = dw ? dw->out[0] : g->poison;
         din[2] = dw ? dw->out[1] : g->poison;
     }
-    if (by_wants_grad(x))
-        din[0] = by_node_add(g, BY_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &a, sizeof a);
+    if (gr_wants_grad(x))
+        din[0] = gr_node_add(g, GR_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &a, sizeof a);
 }
 
 /* y = A B with A = a or a^T, B = b or b^T: dA = dy B^T, dB = A^T dy, each then brought into its stored
  * layout. */
 RULE(matmul)
 {
-    const by_matmul_attr *t = n->attr;
+    const gr_matmul_attr *t = n->attr;
     by_tensor *a = n->in[0], *b = n->in[1], *dy = dout[0];
-    if (by_wants_grad(a))
+    if (gr_wants_grad(a))
         din[0] = t->ta ? by_matmul(g, b, dy, t->tb, true) : by_matmul(g, dy, b, false, !t->tb);
-    if (by_wants_grad(b))
+    if (gr_wants_grad(b))
         din[1] = t->tb ? by_matmul(g, dy, a, true, t->ta) : by_matmul(g, a, dy, !t->ta, false);
 }
 
 RULE(norm)
 {
-    const by_norm_attr *a = n->attr;
+    const gr_norm_attr *a = n->attr;
     by_tensor *h = n->in[3], *dy = dout[0], *dsum = h ? dout[2] : NULL;
     if (!dy) { /* only the sum is used */
         din[0] = dsum;
     } else {
         by_tensor *seen = h ? n->out[2] : n->in[0];
         by_tensor *in[7] = {dy, seen, n->out[1], n->in[1], dsum, NULL, NULL};
-        by_node *d = by_node_make(g, BY_OP_NORM_GRAD, in, 7, a, sizeof *a);
+        gr_node *d = gr_node_make(g, GR_OP_NORM_GRAD, in, 7, a, sizeof *a);
         for (int i = 0; i < 3; i++)
             din[i] = d ? d->out[i] : g->poison;
     }
-    if (by_wants_grad(h))
+    if (gr_wants_grad(h))
         din[3] = a->p > 0 ? dropout_again(g, din[0], a->p, n->rng) : din[0];
 }
 
 RULE(attention)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     by_tensor *in[9] = {n->in[0], n->in[1],  n->in[2],  n->in[3], n->in[4],
                         n->in[5], n->out[0], n->out[1], dout[0]};
     if (!dout[0] || dout[2]) {
         by_graph_fail(g, "attention: gradients through the returned weights are not taken");
         return;
     }
-    by_node *d = by_node_make(g, BY_OP_ATTENTION_GRAD, in, BY_COUNT(in), a, sizeof *a);
+    gr_node *d = gr_node_make(g, GR_OP_ATTENTION_GRAD, in, BY_COUNT(in), a, sizeof *a);
     if (d)
         d->rng = n->rng;
     for (int i = 0; i < 3; i++)
         din[i] = d ? d->out[i] : g->poison;
-    if (by_wants_grad(n->in[5]))
+    if (gr_wants_grad(n->in[5]))
         din[5] = d ? d->out[3] : g->poison;
 }
 
 RULE(cross_entropy)
 {
-    const by_loss_attr *a = n->attr;
+    const gr_loss_attr *a = n->attr;
     by_tensor *in[5] = {n->in[0], n->in[1], n->out[1], dout[0], n->in[2]};
-    din[0] = by_node_add(g, BY_OP_CROSS_ENTROPY_GRAD, in, 5, a, sizeof *a);
+    din[0] = gr_node_add(g, GR_OP_CROSS_ENTROPY_GRAD, in, 5, a, sizeof *a);
 }

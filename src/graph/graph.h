@@ -6,37 +6,37 @@
 #include "banyan/graph.h"
 #include "base/base.h"
 
-#define BY_MAX_INPUTS  9
-#define BY_MAX_OUTPUTS 4
+#define GR_MAX_INPUTS  9
+#define GR_MAX_OUTPUTS 4
 
-typedef enum by_op {
-#define BY_OP(ID, name, in, out, over, base, from, gradient) BY_OP_##ID,
+typedef enum gr_op {
+#define GR_OP(ID, name, in, out, over, base, from, gradient) GR_OP_##ID,
 #include "graph/ops.def"
-#undef BY_OP
-    BY_OP_COUNT
-} by_op;
+#undef GR_OP
+    GR_OP_COUNT
+} gr_op;
 
-typedef struct by_node by_node;
+typedef struct gr_node gr_node;
 
 /* What kind of memory a tensor has. */
-typedef enum by_place {
-    BY_PLACE_PLANNED, /* an offset in the program's activation buffer */
-    BY_PLACE_INPUT,   /* likewise, but alive through the whole run and writable by the host */
-    BY_PLACE_PARAM,   /* the parameter list's value buffer */
-    BY_PLACE_GRAD,    /* the parameter list's gradient buffer */
-    BY_PLACE_STATE    /* memory of the caller's */
-} by_place;
+typedef enum gr_place {
+    GR_PLACE_PLANNED, /* an offset in the program's activation buffer */
+    GR_PLACE_INPUT,   /* likewise, but alive through the whole run and writable by the host */
+    GR_PLACE_PARAM,   /* the parameter list's value buffer */
+    GR_PLACE_GRAD,    /* the parameter list's gradient buffer */
+    GR_PLACE_STATE    /* memory of the caller's */
+} gr_place;
 
 struct by_tensor {
     by_graph *graph;
-    by_node *node; /* producer, NULL for leaves */
+    gr_node *node; /* producer, NULL for leaves */
     int index;     /* which output of it */
     by_dtype type;
     int rank;
     int64_t dim[BY_MAX_RANK];
     int64_t pitch; /* elements from one row to the next in memory; 0 as a rule: the last axis, no gap */
     char *name;    /* arena, may be NULL */
-    by_place place;
+    gr_place place;
     int param;         /* index in the parameter list, -1 otherwise */
     bool is_output;    /* readable after the run */
     bool needs_grad;   /* depends on a trainable parameter */
@@ -48,13 +48,13 @@ struct by_tensor {
     by_tensor *grad;   /* during differentiation: the gradient collected so far */
 };
 
-struct by_node {
+struct gr_node {
     by_graph *graph;
-    by_op op;
+    gr_op op;
     int index; /* position in the order of execution */
     int n_in, n_out;
-    by_tensor *in[BY_MAX_INPUTS];   /* NULL: optional input not given */
-    by_tensor *out[BY_MAX_OUTPUTS]; /* NULL: output nobody asked for */
+    by_tensor *in[GR_MAX_INPUTS];   /* NULL: optional input not given */
+    by_tensor *out[GR_MAX_OUTPUTS]; /* NULL: output nobody asked for */
     void *attr;                     /* by_<op>_attr, below; NULL when the op has none */
     int block;                      /* 0: outside; which block of the forward pass (by_block_push) */
     bool backward;                  /* made by differentiation */
@@ -65,42 +65,42 @@ struct by_node {
 
 /* ---- attributes, one struct per op that has any ---------------------------------------------- */
 
-typedef struct by_fill_attr { /* fill, range */
+typedef struct gr_fill_attr { /* fill, range */
     double value;
     by_dtype type;
     int rank;
     int64_t dim[BY_MAX_RANK];
-} by_fill_attr;
-typedef struct by_buckets_attr {
+} gr_fill_attr;
+typedef struct gr_buckets_attr {
     int64_t length, zero;      /* element i stands for distance i - zero */
     bool both;                 /* positive distances have buckets of their own, behind the others */
     int count;                 /* of buckets on one side */
     int first[BY_MAX_BUCKETS]; /* the least distance of each, rising from 0 */
-} by_buckets_attr;
-typedef struct by_sines_attr {
+} gr_buckets_attr;
+typedef struct gr_sines_attr {
     int64_t width;
     by_dtype type;
-} by_sines_attr;
-typedef struct by_cast_attr {
+} gr_sines_attr;
+typedef struct gr_cast_attr {
     by_dtype type;
-} by_cast_attr;
-typedef struct by_reshape_attr {
+} gr_cast_attr;
+typedef struct gr_reshape_attr {
     int rank;
     int64_t dim[BY_MAX_RANK];
-} by_reshape_attr;
-typedef struct by_gather_attr { /* gather, gather_grad */
+} gr_reshape_attr;
+typedef struct gr_gather_attr { /* gather, gather_grad */
     int64_t rows;               /* gather_grad: of the table */
     int64_t still;              /* the row that gets no gradient, -1: none */
-} by_gather_attr;
-typedef struct by_permute_attr {
+} gr_gather_attr;
+typedef struct gr_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
-} by_permute_attr;
-typedef struct by_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only), reduce,
+} gr_permute_attr;
+typedef struct gr_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only), reduce,
                                   broadcast */
     int axis;
     int64_t start, count; /* slice: of the input. pad: where the input lies in an axis of `count` */
-} by_slice_attr;
-typedef struct by_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summed over the middle, times
+} gr_slice_attr;
+typedef struct gr_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summed over the middle, times
                                    scale.  */
     int64_t outer, count,
         inner; /* BROADCAST: (outer, inner) repeated to (outer, count, inner), times scale.          */
@@ -108,66 +108,66 @@ typedef struct by_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summ
     bool acc; /* REDUCE: the result is of the accumulation type */
     int rank; /* shape of the result */
     int64_t dim[BY_MAX_RANK];
-} by_reduce_attr;
-typedef struct by_scale_attr {
+} gr_reduce_attr;
+typedef struct gr_scale_attr {
     double factor;
-} by_scale_attr;
-typedef struct by_activation_attr {
+} gr_scale_attr;
+typedef struct gr_activation_attr {
     by_act act;
-} by_activation_attr;
-typedef struct by_dropout_attr {
+} gr_activation_attr;
+typedef struct gr_dropout_attr {
     float p; /* element i is kept when its random number is >= p, and then divided by 1 - p */
-} by_dropout_attr;
-typedef struct by_linear_attr { /* linear, linear_dx, linear_dw */
+} gr_dropout_attr;
+typedef struct gr_linear_attr { /* linear, linear_dx, linear_dw */
     bool w_is_kn;
     by_act act; /* linear only */
-} by_linear_attr;
-typedef struct by_matmul_attr {
+} gr_linear_attr;
+typedef struct gr_matmul_attr {
     bool ta, tb;
-} by_matmul_attr;
-typedef struct by_norm_attr {
+} gr_matmul_attr;
+typedef struct gr_norm_attr {
     bool rms;
     float eps;
     float p; /* dropout on the residual input h */
-} by_norm_attr;
-typedef struct by_attention_attr {
+} gr_norm_attr;
+typedef struct gr_attention_attr {
     int heads, kv_heads, head_dim;
     by_mask mask;
     by_pattern pattern;
     float scale, dropout;
     bool packed, by_distance;
     int bias_zero;
-} by_attention_attr;
-typedef struct by_advance_attr {
+} gr_attention_attr;
+typedef struct gr_advance_attr {
     int last; /* the highest position */
-} by_advance_attr;
-#define BY_TOP_MAX   128
-#define BY_BEAMS_MAX 64
-typedef struct by_top_attr {
-    int k; /* how many, at most BY_TOP_MAX */
-} by_top_attr;
-typedef struct by_reorder_attr {
-    int beams; /* rows of a group, at most BY_BEAMS_MAX */
-} by_reorder_attr;
-typedef struct by_loss_attr {
+} gr_advance_attr;
+#define GR_TOP_MAX   128
+#define GR_BEAMS_MAX 64
+typedef struct gr_top_attr {
+    int k; /* how many, at most GR_TOP_MAX */
+} gr_top_attr;
+typedef struct gr_reorder_attr {
+    int beams; /* rows of a group, at most GR_BEAMS_MAX */
+} gr_reorder_attr;
+typedef struct gr_loss_attr {
     int ignore_index;
     float label_smoothing;
-} by_loss_attr;
+} gr_loss_attr;
 
 /* A stretch of the flat buffers: one parameter. */
-typedef struct by_segment {
+typedef struct gr_segment {
     int64_t offset, count;
     int64_t rows, cols; /* the parameter as a matrix (rows = 1 for vectors), for Adafactor */
     float lr_scale;     /* 0: frozen */
     bool decay;
-} by_segment;
-typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
-    const by_segment *segments; /* borrowed from the parameter list */
+} gr_segment;
+typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
+    const gr_segment *segments; /* borrowed from the parameter list */
     int n_segments;
     float beta1, beta2, eps, weight_decay;
-    bool by_chance; /* bf16 values without masters: each is rounded up or down so that the mean is right, by
+    bool gr_stochastic; /* bf16 values without masters: each is rounded up or down so that the mean is right, by
                      * the 32-bit number of (seed, step, node->rng, place in the buffer) */
-} by_optim_attr;
+} gr_optim_attr;
 
 /* clang-format off */
 /* ---- the contract of each op: inputs -> outputs -----------------------------------------------
@@ -234,61 +234,61 @@ typedef struct by_optim_attr {  /* adamw, sgd, adafactor */
  *    hyper = {learning rate, max_norm (0: no clipping), 1 - beta1^t, 1 - beta2^t, step t, momentum, 0, 0}
  */
 /* clang-format on */
-#define BY_HYPER_COUNT 8
-enum { BY_HYPER_LR, BY_HYPER_MAX_NORM, BY_HYPER_CORR1, BY_HYPER_CORR2, BY_HYPER_STEP, BY_HYPER_MOMENTUM };
+#define GR_HYPER_COUNT 8
+enum { GR_HYPER_LR, GR_HYPER_MAX_NORM, GR_HYPER_CORR1, GR_HYPER_CORR2, GR_HYPER_STEP, GR_HYPER_MOMENTUM };
 
-typedef struct by_cost {
+typedef struct gr_cost {
     double flops, bytes;
-} by_cost;
+} gr_cost;
 
-typedef struct by_op_info {
+typedef struct gr_op_info {
     const char *name;
     int inputs, outputs, over, base, from;
-    by_status (*infer)(by_node *n); /* fills type, rank, dim of every output */
-    by_cost (*cost)(const by_node *n);
+    by_status (*infer)(gr_node *n); /* fills type, rank, dim of every output */
+    gr_cost (*cost)(const gr_node *n);
     /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] may be NULL
      * (no gradient arrives); din[i] is left NULL where there is none, and need only be made where
-     * by_wants_grad(n->in[i]). */
-    void (*grad)(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
+     * gr_wants_grad(n->in[i]). */
+    void (*grad)(by_graph *g, gr_node *n, by_tensor **dout, by_tensor **din);
     const char *no_gradient; /* the reason, when grad is NULL */
-} by_op_info;
-extern const by_op_info by_ops[BY_OP_COUNT];
-bool by_op_is_optional(by_op op, int input); /* whether that input may be NULL */
+} gr_op_info;
+extern const gr_op_info gr_ops[GR_OP_COUNT];
+bool gr_op_is_optional(gr_op op, int input); /* whether that input may be NULL */
 
-static inline bool by_wants_grad(const by_tensor *t)
+static inline bool gr_wants_grad(const by_tensor *t)
 {
     return t && t->needs_grad;
 }
 
 /* The type sums and statistics are kept in. */
-static inline by_dtype by_acc_type(by_dtype t)
+static inline by_dtype gr_acc_type(by_dtype t)
 {
     return t == BY_F64 ? BY_F64 : BY_F32;
 }
 
-size_t by_tensor_bytes(const by_tensor *t);
-int64_t by_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
-int64_t by_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
-/* Elements from one row to the next in memory. Only logits may have gaps there (by_graph_pitch): they are
+size_t gr_tensor_bytes(const by_tensor *t);
+int64_t gr_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
+int64_t gr_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
+/* Elements from one row to the next in memory. Only logits may have gaps there (gr_pitch): they are
  * read and written by linear, linear_dx, linear_dw, cross_entropy, cross_entropy_grad, argmax and top
  * alone, and those must ask. */
-static inline int64_t by_tensor_pitch(const by_tensor *t)
+static inline int64_t gr_tensor_pitch(const by_tensor *t)
 {
     return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;
 }
-const char *by_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
+const char *gr_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
 
 /* ---- building (build.c) ---------------------------------------------------------------------- */
 
 struct by_graph {
-    by_arena *arena;
+    base_arena *arena;
     by_params *params;
     by_device *device;
     bool training;
     by_status status;
     char *message; /* of the first error, arena */
     by_tensor *poison;
-    by_node **nodes;
+    gr_node **nodes;
     int n_nodes, cap_nodes;
     by_tensor **leaves; /* inputs, parameters, states */
     int n_leaves, cap_leaves;
@@ -301,30 +301,30 @@ struct by_graph {
 /* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output
  * 0, or the poison tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops
  * with no output, returns NULL and by_graph_status() tells. */
-by_tensor *by_node_add(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+by_tensor *gr_node_add(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                        size_t attr_size);
 /* The same, returning the node itself (NULL when poisoned) for callers that need the other outputs. */
-by_node *by_node_make(by_graph *g, by_op op, by_tensor *const *in, int n_in, const void *attr,
+gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                       size_t attr_size);
-by_tensor *by_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
-by_tensor *by_grad_leaf(by_graph *g, by_tensor *param);
+by_tensor *gr_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
+by_tensor *gr_grad_leaf(by_graph *g, by_tensor *param);
 /* Whether nothing can be built any more: it has an error, or is NULL, the error of by_graph_new(). */
-static inline bool by_graph_is_bad(const by_graph *g)
+static inline bool gr_is_bad(const by_graph *g)
 {
     return !g || g->status != BY_OK;
 }
-static inline by_tensor *by_poison_of(const by_graph *g)
+static inline by_tensor *gr_poison_of(const by_graph *g)
 {
     return g ? g->poison : NULL;
 }
-by_tensor *by_graph_poison(by_graph *g); /* by_graph_fail with the error that the thread has already */
-by_status by_set_output(by_node *n, int i, by_dtype type, int rank, const int64_t *dim); /* for infer rules */
-by_status by_set_output_like(by_node *n, int i, const by_tensor *t);
-char *by_shape_text(const by_tensor *t, char *buffer, size_t size); /* "(2, 3, 4) f32" */
+by_tensor *gr_poison(by_graph *g); /* by_graph_fail with the error that the thread has already */
+by_status gr_set_output(gr_node *n, int i, by_dtype type, int rank, const int64_t *dim); /* for infer rules */
+by_status gr_set_output_like(gr_node *n, int i, const by_tensor *t);
+char *gr_shape_text(const by_tensor *t, char *buffer, size_t size); /* "(2, 3, 4) f32" */
 
 /* ---- parameters (params.c) ------------------------------------------------------------------- */
 
-typedef struct by_param_info {
+typedef struct gr_param_info {
     char *name;
     int rank;
     int64_t dim[BY_MAX_RANK];
@@ -334,14 +334,14 @@ typedef struct by_param_info {
     float lr_scale;
     bool decay, trainable;
     void *mapped; /* value elsewhere than in the flat buffer (a mapped file), NULL as a rule */
-} by_param_info;
+} gr_param_info;
 
 struct by_params {
     by_device *device;
     by_dtype type;
-    by_param_info *list;
+    gr_param_info *list;
     int count, capacity;
-    by_names *names;
+    base_names *names;
     int64_t elements; /* of the flat buffers, padding included */
     bool frozen, training;
     /* the five flat buffers, device memory */
@@ -349,30 +349,30 @@ struct by_params {
     void *grad, *moment1, *moment2; /* acc type */
     void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
     bool without_masters;           /* bf16 values are all there is; updates are rounded by chance */
-    by_segment *segments;
+    gr_segment *segments;
     int n_segments;
 };
-/* Elements that a parameter has in the flat buffers: its own, and zeros up to a multiple of BY_PARAM_ROWS
+/* Elements that a parameter has in the flat buffers: its own, and zeros up to a multiple of GR_PARAM_ROWS
  * rows. */
-#define BY_PARAM_ROWS 64
-int64_t by_param_reserved(const by_param_info *info);
+#define GR_PARAM_ROWS 64
+int64_t gr_param_reserved(const gr_param_info *info);
 /* Find or add a parameter; a frozen list and another shape under the same name are errors (-1). */
-int by_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init);
+int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init);
 /* Set from values of any type. */
-by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
-void *by_params_address(const by_params *p, int i, by_slot slot);
+by_status gr_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
+void *gr_params_address(const by_params *p, int i, by_slot slot);
 /* by_params_get for n values from `begin` on, which must exist. */
-by_status by_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out);
+by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out);
 
 /* ---- compiled programs (program.c), differentiation (grad.c), passes (passes.c), memory plan (plan.c) ---
  */
 
-by_status by_graph_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
-by_status by_graph_fuse(by_graph *g, bool across_blocks);
-by_status by_graph_recompute(by_graph *g);
-by_status by_graph_prune(by_graph *g);           /* drop nodes and outputs nobody needs, number the rest */
-void by_graph_pitch(by_graph *g, int row_bytes); /* rows of logits apart by a multiple of row_bytes */
-by_status by_graph_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
+by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
+by_status gr_fuse(by_graph *g, bool across_blocks);
+by_status gr_recompute(by_graph *g);
+by_status gr_prune(by_graph *g);               /* drop nodes and outputs nobody needs, number the rest */
+void gr_pitch(by_graph *g, int row_bytes);     /* rows of logits apart by a multiple of row_bytes */
+by_status gr_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
 
 struct by_program {
     by_graph *graph;
@@ -390,7 +390,7 @@ struct by_program {
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-typedef struct by_backend {
+typedef struct gr_backend {
     const char *name;
     by_status (*alloc)(by_device *d, size_t bytes, void **out); /* zeroed, 64-byte aligned */
     void (*release)(by_device *d, void *memory);
@@ -405,10 +405,10 @@ typedef struct by_backend {
         by_device *d); /* until everything started has been done; NULL: runs return when it has */
     int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
     int probe;         /* side of a product that shows how fast it is; 0: 1024 */
-} by_backend;
+} gr_backend;
 
 struct by_device {
-    const by_backend *backend;
+    const gr_backend *backend;
     int threads;
     bool on_host; /* its memory is the host's: what is stored there need not be copied once more */
     char description[160];
@@ -423,18 +423,18 @@ struct by_memory {
 };
 
 /* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
-by_status by_cpu_open(by_device *d, const char *isa, int threads);
+by_status gr_cpu_open(by_device *d, const char *isa, int threads);
 /* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+fp8". NULL in a build without CUDA. */
-typedef by_status (*by_opener)(by_device *d, const char *which, int threads);
-extern by_opener by_cuda_opener;
+typedef by_status (*gr_opener)(by_device *d, const char *which, int threads);
+extern gr_opener gr_cuda_opener;
 
 /* ---- what a kernel is given ------------------------------------------------------------------ */
 
-typedef struct by_exec {
+typedef struct gr_exec {
     by_device *device;
     uint64_t seed, step;
     int threads;
-} by_exec;
-typedef by_status (*by_kernel)(by_exec *e, by_node *n);
+} gr_exec;
+typedef by_status (*cpu_kernel)(gr_exec *e, gr_node *n);
 
 #endif

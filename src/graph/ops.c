@@ -4,16 +4,16 @@
 #include "graph/reach.h"
 
 /* A shape error: what the op wanted, and what came. */
-static by_status mismatch(const by_node *n, const char *wanted)
+static by_status mismatch(const gr_node *n, const char *wanted)
 {
-    by_buf text = {0};
+    base_buf text = {0};
     char shape[96];
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i])
-            by_buf_printf(&text, "%s%s %s", text.size ? ", " : "", by_tensor_label(n->in[i]),
-                          by_shape_text(n->in[i], shape, sizeof shape));
-    by_fail(BY_ERR_ARGUMENT, "wants %s; has %s", wanted, text.data ? text.data : "nothing");
-    by_buf_free(&text);
+            base_buf_printf(&text, "%s%s %s", text.size ? ", " : "", gr_tensor_label(n->in[i]),
+                            gr_shape_text(n->in[i], shape, sizeof shape));
+    base_fail(BY_ERR_ARGUMENT, "wants %s; has %s", wanted, text.data ? text.data : "nothing");
+    base_buf_free(&text);
     return BY_ERR_ARGUMENT;
 }
 
@@ -37,68 +37,68 @@ static bool is_vector(const by_tensor *t, int64_t count)
     return t->rank == 1 && t->dim[0] == count;
 }
 
-static by_cost cost_of_bytes(const by_node *n, double flops)
+static gr_cost cost_of_bytes(const gr_node *n, double flops)
 {
-    by_cost c = {flops, 0};
+    gr_cost c = {flops, 0};
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i])
-            c.bytes += (double)by_tensor_bytes(n->in[i]);
+            c.bytes += (double)gr_tensor_bytes(n->in[i]);
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i])
-            c.bytes += (double)by_tensor_bytes(n->out[i]);
+            c.bytes += (double)gr_tensor_bytes(n->out[i]);
     return c;
 }
 
-static double out_elements(const by_node *n)
+static double out_elements(const gr_node *n)
 {
     return n->out[0] ? (double)by_elements(n->out[0]) : 0;
 }
 
 /* Rules that only move data. */
 #define MOVES(name)                                 \
-    static by_cost by_cost_##name(const by_node *n) \
+    static gr_cost gr_cost_##name(const gr_node *n) \
     {                                               \
         return cost_of_bytes(n, 0);                 \
     }
 /* Rules that do about k operations per element of output 0. */
 #define PER_ELEMENT(name, k)                          \
-    static by_cost by_cost_##name(const by_node *n)   \
+    static gr_cost gr_cost_##name(const gr_node *n)   \
     {                                                 \
         return cost_of_bytes(n, (k)*out_elements(n)); \
     }
 
 /* ---- moved data ------------------------------------------------------------------------------ */
 
-static by_status by_infer_fill(by_node *n)
+static by_status gr_infer_fill(gr_node *n)
 {
-    const by_fill_attr *a = n->attr;
-    return by_set_output(n, 0, a->type, a->rank, a->dim);
+    const gr_fill_attr *a = n->attr;
+    return gr_set_output(n, 0, a->type, a->rank, a->dim);
 }
 MOVES(fill)
-#define by_infer_range by_infer_fill
-#define by_cost_range  by_cost_fill
+#define gr_infer_range gr_infer_fill
+#define gr_cost_range  gr_cost_fill
 
-static by_status by_infer_buckets(by_node *n)
+static by_status gr_infer_buckets(gr_node *n)
 {
-    const by_buckets_attr *a = n->attr;
-    return by_set_output(n, 0, BY_I32, 1, &a->length);
+    const gr_buckets_attr *a = n->attr;
+    return gr_set_output(n, 0, BY_I32, 1, &a->length);
 }
 MOVES(buckets)
 
-static by_status by_infer_sines(by_node *n)
+static by_status gr_infer_sines(gr_node *n)
 {
-    const by_sines_attr *a = n->attr;
+    const gr_sines_attr *a = n->attr;
     const by_tensor *p = n->in[0];
     int64_t dim[BY_MAX_RANK];
     if (p->type != BY_I32 || p->rank >= BY_MAX_RANK || a->width < 2)
         return mismatch(n, "positions of i32 and a width of 2 or more");
     memcpy(dim, p->dim, sizeof dim);
     dim[p->rank] = a->width;
-    return by_set_output(n, 0, a->type, p->rank + 1, dim);
+    return gr_set_output(n, 0, a->type, p->rank + 1, dim);
 }
 PER_ELEMENT(sines, 20)
 
-static by_status by_infer_store(by_node *n)
+static by_status gr_infer_store(gr_node *n)
 {
     return n->in[0]->type == n->in[1]->type && by_elements(n->in[0]) <= by_elements(n->in[1])
                ? BY_OK
@@ -106,22 +106,22 @@ static by_status by_infer_store(by_node *n)
 }
 MOVES(store)
 
-static by_status by_infer_copy(by_node *n)
+static by_status gr_infer_copy(gr_node *n)
 {
-    return by_set_output_like(n, 0, n->in[0]);
+    return gr_set_output_like(n, 0, n->in[0]);
 }
 MOVES(copy)
 
-static by_status by_infer_cast(by_node *n)
+static by_status gr_infer_cast(gr_node *n)
 {
-    const by_cast_attr *a = n->attr;
-    return by_set_output(n, 0, a->type, n->in[0]->rank, n->in[0]->dim);
+    const gr_cast_attr *a = n->attr;
+    return gr_set_output(n, 0, a->type, n->in[0]->rank, n->in[0]->dim);
 }
 MOVES(cast)
 
-static by_status by_infer_reshape(by_node *n)
+static by_status gr_infer_reshape(gr_node *n)
 {
-    const by_reshape_attr *a = n->attr;
+    const gr_reshape_attr *a = n->attr;
     int64_t dim[BY_MAX_RANK], known = 1;
     int open = -1;
     for (int i = 0; i < a->rank; i++) {
@@ -138,17 +138,17 @@ static by_status by_infer_reshape(by_node *n)
     int64_t total = open >= 0 ? known * dim[open] : known;
     if (total != by_elements(n->in[0]))
         return mismatch(n, "as many elements after as before");
-    return by_set_output(n, 0, n->in[0]->type, a->rank, dim);
+    return gr_set_output(n, 0, n->in[0]->type, a->rank, dim);
 }
-static by_cost by_cost_reshape(const by_node *n)
+static gr_cost gr_cost_reshape(const gr_node *n)
 {
     (void)n;
-    return (by_cost){0, 0};
+    return (gr_cost){0, 0};
 }
 
-static by_status by_infer_permute(by_node *n)
+static by_status gr_infer_permute(gr_node *n)
 {
-    const by_permute_attr *a = n->attr;
+    const gr_permute_attr *a = n->attr;
     const by_tensor *x = n->in[0];
     int64_t dim[BY_MAX_RANK];
     unsigned seen = 0;
@@ -158,13 +158,13 @@ static by_status by_infer_permute(by_node *n)
         seen |= 1u << a->order[i];
         dim[i] = x->dim[a->order[i]];
     }
-    return by_set_output(n, 0, x->type, x->rank, dim);
+    return gr_set_output(n, 0, x->type, x->rank, dim);
 }
 MOVES(permute)
 
-static by_status by_infer_slice(by_node *n)
+static by_status gr_infer_slice(gr_node *n)
 {
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     const by_tensor *x = n->in[0];
     if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->count < 0 ||
         a->count > x->dim[a->axis] - a->start)
@@ -172,26 +172,26 @@ static by_status by_infer_slice(by_node *n)
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, x->dim, sizeof dim);
     dim[a->axis] = a->count;
-    return by_set_output(n, 0, x->type, x->rank, dim);
+    return gr_set_output(n, 0, x->type, x->rank, dim);
 }
 MOVES(slice)
 
-static by_status by_infer_pad(by_node *n)
+static by_status gr_infer_pad(gr_node *n)
 {
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     const by_tensor *x = n->in[0];
     if (a->axis < 0 || a->axis >= x->rank || a->start < 0 || a->start > a->count - x->dim[a->axis])
         return mismatch(n, "an axis that holds the input");
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, x->dim, sizeof dim);
     dim[a->axis] = a->count;
-    return by_set_output(n, 0, x->type, x->rank, dim);
+    return gr_set_output(n, 0, x->type, x->rank, dim);
 }
 MOVES(pad)
 
-static by_status by_infer_concat(by_node *n)
+static by_status gr_infer_concat(gr_node *n)
 {
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     const by_tensor *x = n->in[0];
     if (a->axis < 0 || a->axis >= x->rank)
         return mismatch(n, "an axis of its parts");
@@ -206,41 +206,41 @@ static by_status by_infer_concat(by_node *n)
             return mismatch(n, "parts that agree in type and in every other axis");
         dim[a->axis] += y->dim[a->axis];
     }
-    return by_set_output(n, 0, x->type, x->rank, dim);
+    return gr_set_output(n, 0, x->type, x->rank, dim);
 }
 MOVES(concat)
 
 /* ---- elementwise, reductions ----------------------------------------------------------------- */
 
-static by_status infer_pair(by_node *n)
+static by_status infer_pair(gr_node *n)
 {
     if (n->in[0]->type != n->in[1]->type || !by_dtype_is_float(n->in[0]->type) ||
         !repeats_into(n->in[0], n->in[1]))
         return mismatch(
             n, "two tensors of one type, the second of the first's shape, its last axes or one element");
-    return by_set_output_like(n, 0, n->in[0]);
+    return gr_set_output_like(n, 0, n->in[0]);
 }
-#define by_infer_add infer_pair
-#define by_infer_sub infer_pair
-#define by_infer_mul infer_pair
+#define gr_infer_add infer_pair
+#define gr_infer_sub infer_pair
+#define gr_infer_mul infer_pair
 PER_ELEMENT(add, 1)
 PER_ELEMENT(sub, 1)
 PER_ELEMENT(mul, 1)
 
-static by_status infer_float_like(by_node *n)
+static by_status infer_float_like(gr_node *n)
 {
     if (!by_dtype_is_float(n->in[0]->type))
         return mismatch(n, "a floating-point tensor");
-    return by_set_output_like(n, 0, n->in[0]);
+    return gr_set_output_like(n, 0, n->in[0]);
 }
-#define by_infer_scale      infer_float_like
-#define by_infer_activation infer_float_like
-#define by_infer_dropout    infer_float_like
+#define gr_infer_scale      infer_float_like
+#define gr_infer_activation infer_float_like
+#define gr_infer_dropout    infer_float_like
 PER_ELEMENT(scale, 1)
 PER_ELEMENT(activation, 10)
 PER_ELEMENT(dropout, 2)
 
-static by_status by_infer_softmax(by_node *n)
+static by_status gr_infer_softmax(gr_node *n)
 {
     if (n->in[0]->rank < 1)
         return mismatch(n, "at least one axis");
@@ -248,66 +248,66 @@ static by_status by_infer_softmax(by_node *n)
 }
 PER_ELEMENT(softmax, 5)
 
-static by_status infer_two_alike(by_node *n)
+static by_status infer_two_alike(gr_node *n)
 {
     if (!same_shape(n->in[0], n->in[1]) || n->in[0]->type != n->in[1]->type)
         return mismatch(n, "two tensors of one shape and type");
-    return by_set_output_like(n, 0, n->in[0]);
+    return gr_set_output_like(n, 0, n->in[0]);
 }
-#define by_infer_activation_grad infer_two_alike
-#define by_infer_softmax_grad    infer_two_alike
+#define gr_infer_activation_grad infer_two_alike
+#define gr_infer_softmax_grad    infer_two_alike
 PER_ELEMENT(activation_grad, 15)
 PER_ELEMENT(softmax_grad, 4)
 
-static by_status by_infer_reduce(by_node *n)
+static by_status gr_infer_reduce(gr_node *n)
 {
-    const by_reduce_attr *a = n->attr;
+    const gr_reduce_attr *a = n->attr;
     const by_tensor *x = n->in[0];
     if (a->outer * a->count * a->inner != by_elements(x) || !by_dtype_is_float(x->type))
         return mismatch(n, "a floating-point tensor of outer x count x inner elements");
-    return by_set_output(n, 0, a->acc ? by_acc_type(x->type) : x->type, a->rank, a->dim);
+    return gr_set_output(n, 0, a->acc ? gr_acc_type(x->type) : x->type, a->rank, a->dim);
 }
-static by_cost by_cost_reduce(const by_node *n)
+static gr_cost gr_cost_reduce(const gr_node *n)
 {
     return cost_of_bytes(n, (double)by_elements(n->in[0]));
 }
 
-static by_status by_infer_broadcast(by_node *n)
+static by_status gr_infer_broadcast(gr_node *n)
 {
-    const by_reduce_attr *a = n->attr;
+    const gr_reduce_attr *a = n->attr;
     if (a->outer * a->inner != by_elements(n->in[0]) || !by_dtype_is_float(n->in[0]->type))
         return mismatch(n, "a floating-point tensor of outer x inner elements");
-    return by_set_output(n, 0, n->in[0]->type, a->rank, a->dim);
+    return gr_set_output(n, 0, n->in[0]->type, a->rank, a->dim);
 }
 PER_ELEMENT(broadcast, 1)
 
-static by_status by_infer_argmax(by_node *n)
+static by_status gr_infer_argmax(gr_node *n)
 {
-    if (n->in[0]->rank < 1 || by_tensor_cols(n->in[0]) < 1 || !by_dtype_is_float(n->in[0]->type))
+    if (n->in[0]->rank < 1 || gr_tensor_cols(n->in[0]) < 1 || !by_dtype_is_float(n->in[0]->type))
         return mismatch(n, "a floating-point tensor with a last axis that is not empty");
-    return by_set_output(n, 0, BY_I32, n->in[0]->rank - 1, n->in[0]->dim);
+    return gr_set_output(n, 0, BY_I32, n->in[0]->rank - 1, n->in[0]->dim);
 }
 MOVES(argmax)
 
-static by_status by_infer_top(by_node *n)
+static by_status gr_infer_top(gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const int64_t k = ((const by_top_attr *)n->attr)->k;
-    if (x->rank != 2 || !by_dtype_is_float(x->type) || k < 1 || k > BY_TOP_MAX || k > x->dim[1] ||
+    const int64_t k = ((const gr_top_attr *)n->attr)->k;
+    if (x->rank != 2 || !by_dtype_is_float(x->type) || k < 1 || k > GR_TOP_MAX || k > x->dim[1] ||
         x->dim[1] > INT32_MAX)
         return mismatch(n, "logits (R, V) of which 1 to 128, and no more than V, are asked for");
-    BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 2, (int64_t[]){x->dim[0], k}));
-    BY_TRY(by_set_output(n, 1, BY_I32, 2, (int64_t[]){x->dim[0], k}));
-    return by_set_output(n, 2, by_acc_type(x->type), 1, x->dim);
+    BY_TRY(gr_set_output(n, 0, gr_acc_type(x->type), 2, (int64_t[]){x->dim[0], k}));
+    BY_TRY(gr_set_output(n, 1, BY_I32, 2, (int64_t[]){x->dim[0], k}));
+    return gr_set_output(n, 2, gr_acc_type(x->type), 1, x->dim);
 }
-static by_cost by_cost_top(const by_node *n)
+static gr_cost gr_cost_top(const gr_node *n)
 {
     return cost_of_bytes(n, 10.0 * (double)by_elements(n->in[0]));
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static by_status by_infer_gather(by_node *n)
+static by_status gr_infer_gather(gr_node *n)
 {
     const by_tensor *table = n->in[0], *ids = n->in[1];
     if (table->rank != 2 || ids->type != BY_I32 || ids->rank >= BY_MAX_RANK)
@@ -315,26 +315,26 @@ static by_status by_infer_gather(by_node *n)
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, ids->dim, sizeof dim);
     dim[ids->rank] = table->dim[1];
-    return by_set_output(n, 0, table->type, ids->rank + 1, dim);
+    return gr_set_output(n, 0, table->type, ids->rank + 1, dim);
 }
-static by_cost by_cost_gather(const by_node *n) /* reads the rows it needs, not the table */
+static gr_cost gr_cost_gather(const gr_node *n) /* reads the rows it needs, not the table */
 {
-    return (by_cost){0, 2.0 * (double)by_tensor_bytes(n->out[0]) + (double)by_tensor_bytes(n->in[1])};
+    return (gr_cost){0, 2.0 * (double)gr_tensor_bytes(n->out[0]) + (double)gr_tensor_bytes(n->in[1])};
 }
 
-static by_status by_infer_gather_grad(by_node *n)
+static by_status gr_infer_gather_grad(gr_node *n)
 {
-    const by_gather_attr *a = n->attr;
+    const gr_gather_attr *a = n->attr;
     const by_tensor *ids = n->in[0], *dy = n->in[1];
-    if (by_elements(ids) * by_tensor_cols(dy) != by_elements(dy))
+    if (by_elements(ids) * gr_tensor_cols(dy) != by_elements(dy))
         return mismatch(n, "ids and one row for each");
-    int64_t dim[2] = {a->rows, by_tensor_cols(dy)};
-    return by_set_output(n, 0, by_acc_type(dy->type), 2, dim);
+    int64_t dim[2] = {a->rows, gr_tensor_cols(dy)};
+    return gr_set_output(n, 0, gr_acc_type(dy->type), 2, dim);
 }
-static by_cost by_cost_gather_grad(const by_node *n)
+static gr_cost gr_cost_gather_grad(const gr_node *n)
 {
-    double dy = (double)by_tensor_bytes(n->in[1]), table = (double)by_tensor_bytes(n->out[0]);
-    return (by_cost){(double)by_elements(n->in[1]), n->in[2] ? 3 * dy : 3 * dy + table};
+    double dy = (double)gr_tensor_bytes(n->in[1]), table = (double)gr_tensor_bytes(n->out[0]);
+    return (gr_cost){(double)by_elements(n->in[1]), n->in[2] ? 3 * dy : 3 * dy + table};
 }
 
 /* K and N of a weight under its layout. */
@@ -344,9 +344,9 @@ static void weight_shape(const by_tensor *w, bool w_is_kn, int64_t *k, int64_t *
     *n = w->dim[w_is_kn ? 1 : 0];
 }
 
-static by_status by_infer_linear(by_node *n)
+static by_status gr_infer_linear(gr_node *n)
 {
-    const by_linear_attr *a = n->attr;
+    const gr_linear_attr *a = n->attr;
     const by_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2];
     const char *wanted = "x (..., K), w (N, K) or (K, N), b (N), all of one type";
     if (x->rank < 1 || w->rank != 2 || x->type != w->type || !by_dtype_is_float(x->type))
@@ -355,54 +355,54 @@ static by_status by_infer_linear(by_node *n)
         return mismatch(n, "an activation that the product's kernels have");
     int64_t k, cols, dim[BY_MAX_RANK];
     weight_shape(w, a->w_is_kn, &k, &cols);
-    if (by_tensor_cols(x) != k || (b && (!is_vector(b, cols) || b->type != x->type)))
+    if (gr_tensor_cols(x) != k || (b && (!is_vector(b, cols) || b->type != x->type)))
         return mismatch(n, wanted);
     memcpy(dim, x->dim, sizeof dim);
     dim[x->rank - 1] = cols;
-    BY_TRY(by_set_output(n, 0, x->type, x->rank, dim));
-    return a->act == BY_ACT_NONE ? BY_OK : by_set_output(n, 1, x->type, x->rank, dim);
+    BY_TRY(gr_set_output(n, 0, x->type, x->rank, dim));
+    return a->act == BY_ACT_NONE ? BY_OK : gr_set_output(n, 1, x->type, x->rank, dim);
 }
-static by_cost by_cost_linear(const by_node *n)
+static gr_cost gr_cost_linear(const gr_node *n)
 {
-    return cost_of_bytes(n, 2.0 * (double)by_tensor_rows(n->in[0]) * (double)by_elements(n->in[1]));
+    return cost_of_bytes(n, 2.0 * (double)gr_tensor_rows(n->in[0]) * (double)by_elements(n->in[1]));
 }
 
-static by_status by_infer_linear_dx(by_node *n)
+static by_status gr_infer_linear_dx(gr_node *n)
 {
-    const by_linear_attr *a = n->attr;
+    const gr_linear_attr *a = n->attr;
     const by_tensor *dy = n->in[0], *w = n->in[1];
     int64_t k, cols, dim[BY_MAX_RANK];
     weight_shape(w, a->w_is_kn, &k, &cols);
-    if (by_tensor_cols(dy) != cols || dy->type != w->type)
+    if (gr_tensor_cols(dy) != cols || dy->type != w->type)
         return mismatch(n, "dy (..., N) and w, of one type");
     memcpy(dim, dy->dim, sizeof dim);
     dim[dy->rank - 1] = k;
-    return by_set_output(n, 0, dy->type, dy->rank, dim);
+    return gr_set_output(n, 0, dy->type, dy->rank, dim);
 }
-static by_cost by_cost_linear_dx(const by_node *n)
+static gr_cost gr_cost_linear_dx(const gr_node *n)
 {
-    return cost_of_bytes(n, 2.0 * (double)by_tensor_rows(n->in[0]) * (double)by_elements(n->in[1]));
+    return cost_of_bytes(n, 2.0 * (double)gr_tensor_rows(n->in[0]) * (double)by_elements(n->in[1]));
 }
 
-static by_status by_infer_linear_dw(by_node *n)
+static by_status gr_infer_linear_dw(gr_node *n)
 {
-    const by_linear_attr *a = n->attr;
+    const gr_linear_attr *a = n->attr;
     const by_tensor *x = n->in[0], *dy = n->in[1];
-    if (by_tensor_rows(x) != by_tensor_rows(dy) || x->type != dy->type)
+    if (gr_tensor_rows(x) != gr_tensor_rows(dy) || x->type != dy->type)
         return mismatch(n, "x (R, K) and dy (R, N), of one type");
-    int64_t k = by_tensor_cols(x), cols = by_tensor_cols(dy);
-    by_dtype acc = by_acc_type(x->type);
-    BY_TRY(by_set_output(n, 0, acc, 2, a->w_is_kn ? (int64_t[]){k, cols} : (int64_t[]){cols, k}));
-    return by_set_output(n, 1, acc, 1, &cols);
+    int64_t k = gr_tensor_cols(x), cols = gr_tensor_cols(dy);
+    by_dtype acc = gr_acc_type(x->type);
+    BY_TRY(gr_set_output(n, 0, acc, 2, a->w_is_kn ? (int64_t[]){k, cols} : (int64_t[]){cols, k}));
+    return gr_set_output(n, 1, acc, 1, &cols);
 }
-static by_cost by_cost_linear_dw(const by_node *n)
+static gr_cost gr_cost_linear_dw(const gr_node *n)
 {
-    return cost_of_bytes(n, 2.0 * (double)by_elements(n->in[0]) * (double)by_tensor_cols(n->in[1]));
+    return cost_of_bytes(n, 2.0 * (double)by_elements(n->in[0]) * (double)gr_tensor_cols(n->in[1]));
 }
 
-static by_status by_infer_matmul(by_node *n)
+static by_status gr_infer_matmul(gr_node *n)
 {
-    const by_matmul_attr *t = n->attr;
+    const gr_matmul_attr *t = n->attr;
     const by_tensor *a = n->in[0], *b = n->in[1];
     const char *wanted = "a (..., M, K) and b (..., K, N) with the same leading axes and type";
     if (a->rank < 2 || a->rank != b->rank || a->type != b->type || !by_dtype_is_float(a->type) ||
@@ -417,37 +417,37 @@ static by_status by_infer_matmul(by_node *n)
     memcpy(dim, a->dim, sizeof dim);
     dim[r - 2] = m;
     dim[r - 1] = cols;
-    return by_set_output(n, 0, a->type, r, dim);
+    return gr_set_output(n, 0, a->type, r, dim);
 }
-static by_cost by_cost_matmul(const by_node *n)
+static gr_cost gr_cost_matmul(const gr_node *n)
 {
-    const by_matmul_attr *t = n->attr;
+    const gr_matmul_attr *t = n->attr;
     return cost_of_bytes(n, 2.0 * out_elements(n) * (double)by_dim(n->in[0], t->ta ? -2 : -1));
 }
 
-static by_status by_infer_norm(by_node *n)
+static by_status gr_infer_norm(gr_node *n)
 {
     const by_tensor *x = n->in[0], *gamma = n->in[1], *beta = n->in[2], *h = n->in[3];
-    int64_t c = by_tensor_cols(x);
+    int64_t c = gr_tensor_cols(x);
     if (x->rank < 1 || c < 1 || !by_dtype_is_float(x->type) || !is_vector(gamma, c) ||
         gamma->type != x->type || (beta && (!is_vector(beta, c) || beta->type != x->type)) ||
         (h && (!same_shape(x, h) || h->type != x->type)))
         return mismatch(n, "x (..., C), gamma (C), beta (C) of one type");
-    BY_TRY(by_set_output_like(n, 0, x));
-    BY_TRY(by_set_output(n, 1, by_acc_type(x->type), 2, (int64_t[]){by_tensor_rows(x), 2}));
-    return h ? by_set_output_like(n, 2, x) : BY_OK;
+    BY_TRY(gr_set_output_like(n, 0, x));
+    BY_TRY(gr_set_output(n, 1, gr_acc_type(x->type), 2, (int64_t[]){gr_tensor_rows(x), 2}));
+    return h ? gr_set_output_like(n, 2, x) : BY_OK;
 }
 PER_ELEMENT(norm, 8)
 
-static by_status by_infer_norm_grad(by_node *n)
+static by_status gr_infer_norm_grad(gr_node *n)
 {
     const by_tensor *dy = n->in[0], *x = n->in[1];
     if (!same_shape(dy, x))
         return mismatch(n, "dy and x of one shape");
-    int64_t c = by_tensor_cols(x);
-    BY_TRY(by_set_output_like(n, 0, x));
-    BY_TRY(by_set_output(n, 1, by_acc_type(x->type), 1, &c));
-    return by_set_output(n, 2, by_acc_type(x->type), 1, &c);
+    int64_t c = gr_tensor_cols(x);
+    BY_TRY(gr_set_output_like(n, 0, x));
+    BY_TRY(gr_set_output(n, 1, gr_acc_type(x->type), 1, &c));
+    return gr_set_output(n, 2, gr_acc_type(x->type), 1, &c);
 }
 PER_ELEMENT(norm_grad, 16)
 
@@ -457,61 +457,63 @@ static by_status infer_pattern(const by_pattern *x)
     const bool near = x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS;
     const int numbers[] = {x->length, x->before, x->after};
     if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_FIXED)
-        return by_fail(BY_ERR_ARGUMENT, "there is no pattern of kind %d", (int)x->kind);
+        return base_fail(BY_ERR_ARGUMENT, "there is no pattern of kind %d", (int)x->kind);
     for (int i = 0; i < BY_COUNT(numbers); i++)
-        if (numbers[i] >= BY_REACH_LIMIT || numbers[i] <= -BY_REACH_LIMIT)
-            return by_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
+        if (numbers[i] >= GR_REACH_LIMIT || numbers[i] <= -GR_REACH_LIMIT)
+            return base_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
     if (x->part < 0 || x->part > 2 || (x->part && !cut))
-        return by_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
+        return base_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
     if ((cut || x->kind == BY_PATTERN_BLOCKS) && x->length < 1)
-        return by_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
+        return base_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
     if (near && x->before < -x->after)
-        return by_fail(BY_ERR_ARGUMENT, "a pattern from %d before to %d after is empty", x->before, x->after);
+        return base_fail(BY_ERR_ARGUMENT, "a pattern from %d before to %d after is empty", x->before,
+                         x->after);
     if (x->kind == BY_PATTERN_FIXED && x->part != 1 && (x->after < 1 || x->after > x->length))
-        return by_fail(BY_ERR_ARGUMENT, "%d of %d columns of the pattern are summaries", x->after, x->length);
+        return base_fail(BY_ERR_ARGUMENT, "%d of %d columns of the pattern are summaries", x->after,
+                         x->length);
     return BY_OK;
 }
 
 /* Prefix, pattern and bias, where keys are 0 ... s - 1. */
-static by_status infer_sight(by_node *n, int64_t s)
+static by_status infer_sight(gr_node *n, int64_t s)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const by_tensor *q = n->in[0], *mask = n->in[3], *prefix = n->in[4], *bias = n->in[5];
     const int64_t b = q->dim[0], t = q->dim[1];
     if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
         return mismatch(n, "a key mask (B, S) of i32");
     if (a->mask < BY_MASK_NONE || a->mask > BY_MASK_PREFIX)
-        return by_fail(BY_ERR_ARGUMENT, "there is no mask %d", (int)a->mask);
+        return base_fail(BY_ERR_ARGUMENT, "there is no mask %d", (int)a->mask);
     if ((a->mask == BY_MASK_PREFIX) != (prefix != NULL))
-        return by_fail(BY_ERR_ARGUMENT, "%s",
-                       prefix ? "a prefix is given, and the mask is another"
-                              : "the mask is that of a prefix, and none is given");
+        return base_fail(BY_ERR_ARGUMENT, "%s",
+                         prefix ? "a prefix is given, and the mask is another"
+                                : "the mask is that of a prefix, and none is given");
     if (prefix && (prefix->type != BY_I32 || by_elements(prefix) != b))
         return mismatch(n, "a prefix (B) of i32");
     BY_TRY(infer_pattern(&a->pattern));
-    if (t >= BY_REACH_LIMIT || s >= BY_REACH_LIMIT)
+    if (t >= GR_REACH_LIMIT || s >= GR_REACH_LIMIT)
         return mismatch(n, "fewer positions");
     if (!bias)
-        return a->by_distance ? by_fail(BY_ERR_ARGUMENT, "there is no bias to go by distance") : BY_OK;
+        return a->by_distance ? base_fail(BY_ERR_ARGUMENT, "there is no bias to go by distance") : BY_OK;
     const bool fits = bias->rank == 4 && (bias->dim[0] == b || bias->dim[0] == 1) &&
                       (bias->dim[1] == a->heads || bias->dim[1] == 1) &&
                       (bias->dim[2] == t || bias->dim[2] == 1) && bias->type == q->type;
-    if (!fits || !(a->by_distance ? bias->dim[3] >= 1 && bias->dim[3] < BY_REACH_LIMIT : bias->dim[3] == s))
+    if (!fits || !(a->by_distance ? bias->dim[3] >= 1 && bias->dim[3] < GR_REACH_LIMIT : bias->dim[3] == s))
         return mismatch(n, a->by_distance ? "a bias (B or 1, H or 1, T or 1, L) of q's type"
                                           : "a bias (B or 1, H or 1, T or 1, S) of q's type");
-    if (a->bias_zero >= BY_REACH_LIMIT || a->bias_zero <= -BY_REACH_LIMIT)
-        return by_fail(BY_ERR_ARGUMENT, "entry %d of the bias is too far away", a->bias_zero);
+    if (a->bias_zero >= GR_REACH_LIMIT || a->bias_zero <= -GR_REACH_LIMIT)
+        return base_fail(BY_ERR_ARGUMENT, "entry %d of the bias is too far away", a->bias_zero);
     return BY_OK;
 }
 
-static by_status infer_attention_heads(by_node *n)
+static by_status infer_attention_heads(gr_node *n)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const by_tensor *q = n->in[0], *k = n->in[1], *v = n->in[2];
     if (q->rank != 3 || !by_dtype_is_float(q->type))
         return mismatch(n, "q (B, T, H*D)");
     if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
-        return by_fail(BY_ERR_ARGUMENT, "%d heads do not share %d key heads evenly", a->heads, a->kv_heads);
+        return base_fail(BY_ERR_ARGUMENT, "%d heads do not share %d key heads evenly", a->heads, a->kv_heads);
     int64_t width = (int64_t)(a->packed ? a->heads + 2 * a->kv_heads : a->heads) * a->head_dim;
     if (a->head_dim < 1 || q->dim[2] != width)
         return mismatch(n, "a width that divides evenly by the number of heads");
@@ -522,56 +524,56 @@ static by_status infer_attention_heads(by_node *n)
     return BY_OK;
 }
 
-static by_status by_infer_attention(by_node *n)
+static by_status gr_infer_attention(gr_node *n)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const by_tensor *q = n->in[0];
     BY_TRY(infer_attention_heads(n));
     int64_t b = q->dim[0], t = q->dim[1], s = a->packed ? t : n->in[1]->dim[1], h = a->heads;
     BY_TRY(infer_sight(n, s));
-    BY_TRY(by_set_output(n, 0, q->type, 3, (int64_t[]){b, t, h * a->head_dim}));
-    BY_TRY(by_set_output(n, 1, by_acc_type(q->type), 3, (int64_t[]){b, h, t}));
-    return by_set_output(n, 2, q->type, 4, (int64_t[]){b, h, t, s});
+    BY_TRY(gr_set_output(n, 0, q->type, 3, (int64_t[]){b, t, h * a->head_dim}));
+    BY_TRY(gr_set_output(n, 1, gr_acc_type(q->type), 3, (int64_t[]){b, h, t}));
+    return gr_set_output(n, 2, q->type, 4, (int64_t[]){b, h, t, s});
 }
 
 /* Keys that queries at positions [first, first + t) see of s, all together. What a prefix or a key mask says
  * is not known yet: as if there were none. */
-static double keys_seen(const by_attention_attr *a, int64_t first, int64_t t, int64_t s)
+static double keys_seen(const gr_attention_attr *a, int64_t first, int64_t t, int64_t s)
 {
-    const by_reach r = by_reach_of(&a->pattern);
+    const gr_reach r = gr_reach_of(&a->pattern);
     double sum = 0;
     for (int64_t p = first; p < first + t; p++) {
         const int64_t keys = a->mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s);
-        sum += (double)(r.on ? by_reach_count(&r, (int)p, (int)keys) : keys);
+        sum += (double)(r.on ? gr_reach_count(&r, (int)p, (int)keys) : keys);
     }
     return sum;
 }
 
-static by_cost by_cost_attention(const by_node *n)
+static gr_cost gr_cost_attention(const gr_node *n)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const int64_t t = by_dim(n->in[0], 1), s = a->packed ? t : by_dim(n->in[1], 1);
     const double heads = (double)by_dim(n->in[0], 0) * a->heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, s - t, t, s) * a->head_dim);
 }
 
-static by_status by_infer_attention_grad(by_node *n)
+static by_status gr_infer_attention_grad(gr_node *n)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     for (int i = 0; i < (a->packed ? 1 : 3); i++)
-        BY_TRY(by_set_output_like(n, i, n->in[i]));
-    return n->in[5] ? by_set_output_like(n, 3, n->in[5]) : BY_OK;
+        BY_TRY(gr_set_output_like(n, i, n->in[i]));
+    return n->in[5] ? gr_set_output_like(n, 3, n->in[5]) : BY_OK;
 }
-static by_cost by_cost_attention_grad(const by_node *n)
+static gr_cost gr_cost_attention_grad(const gr_node *n)
 {
-    by_cost c = by_cost_attention(n);
+    gr_cost c = gr_cost_attention(n);
     c.flops *= 2.5;
     return c;
 }
 
-static by_status by_infer_attention_cached(by_node *n)
+static by_status gr_infer_attention_cached(gr_node *n)
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const by_tensor *q = n->in[0], *kc = n->in[6], *vc = n->in[7], *past = n->in[8];
     BY_TRY(infer_attention_heads(n));
     if (!kc || !vc || !past || kc->rank != 3 || !same_shape(kc, vc) || kc->dim[0] != q->dim[0] ||
@@ -579,37 +581,37 @@ static by_status by_infer_attention_cached(by_node *n)
         past->type != BY_I32 || by_elements(past) != q->dim[0])
         return mismatch(n, "caches (B, M, Hkv*D) of q's type and past (B) of i32");
     BY_TRY(infer_sight(n, kc->dim[1]));
-    return by_set_output(n, 0, q->type, 3,
+    return gr_set_output(n, 0, q->type, 3,
                          (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->heads * a->head_dim});
 }
-static by_cost by_cost_attention_cached(const by_node *n) /* at most: a full cache */
+static gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cache */
 {
-    const by_attention_attr *a = n->attr;
+    const gr_attention_attr *a = n->attr;
     const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[6], 1);
     const double heads = (double)by_dim(n->in[0], 0) * a->heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
 }
 
-static by_status by_infer_reorder(by_node *n)
+static by_status gr_infer_reorder(gr_node *n)
 {
     const by_tensor *keys = n->in[0], *from = n->in[2], *past = n->in[3];
-    const int beams = ((const by_reorder_attr *)n->attr)->beams;
+    const int beams = ((const gr_reorder_attr *)n->attr)->beams;
     if (keys->rank != 3 || !same_shape(keys, n->in[1]) || keys->type != n->in[1]->type ||
         from->type != BY_I32 || past->type != BY_I32 || !is_vector(from, keys->dim[0]) ||
         !is_vector(past, keys->dim[0]))
         return mismatch(n, "two caches (B, M, C) of one type, from (B) and past (B) of i32");
-    if (beams < 1 || beams > BY_BEAMS_MAX || keys->dim[0] % beams != 0)
+    if (beams < 1 || beams > GR_BEAMS_MAX || keys->dim[0] % beams != 0)
         return mismatch(n, "rows in groups of 1 to 64");
     return BY_OK;
 }
-static by_cost by_cost_reorder(const by_node *n) /* at most: every row moves, and is full */
+static gr_cost gr_cost_reorder(const gr_node *n) /* at most: every row moves, and is full */
 {
-    by_cost c = cost_of_bytes(n, 0);
+    gr_cost c = cost_of_bytes(n, 0);
     c.bytes *= 2;
     return c;
 }
 
-static by_status by_infer_advance(by_node *n)
+static by_status gr_infer_advance(gr_node *n)
 {
     const int64_t rows = by_elements(n->in[0]);
     for (int i = 0; i < 5; i++)
@@ -617,100 +619,100 @@ static by_status by_infer_advance(by_node *n)
             return mismatch(n, "next, tokens, positions and past (B), and a log, all of i32");
     return (by_elements(n->in[4]) - 1) % rows == 0 ? BY_OK : mismatch(n, "a log of 1 + M B elements");
 }
-static by_cost by_cost_advance(const by_node *n)
+static gr_cost gr_cost_advance(const gr_node *n)
 {
     return cost_of_bytes(n, 0);
 }
 
-static by_status by_infer_cross_entropy(by_node *n)
+static by_status gr_infer_cross_entropy(gr_node *n)
 {
     const by_tensor *x = n->in[0], *targets = n->in[1];
     if (x->rank < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 ||
-        by_elements(targets) != by_tensor_rows(x))
+        by_elements(targets) != gr_tensor_rows(x))
         return mismatch(n, "logits (..., V) and one i32 target for each row");
     const by_tensor *weights = n->in[2];
-    if (weights && (weights->type != by_acc_type(x->type) || by_elements(weights) != by_tensor_cols(x) ||
-                    ((const by_loss_attr *)n->attr)->label_smoothing > 0))
+    if (weights && (weights->type != gr_acc_type(x->type) || by_elements(weights) != gr_tensor_cols(x) ||
+                    ((const gr_loss_attr *)n->attr)->label_smoothing > 0))
         return mismatch(n, "a weight for each class, of the loss's type, and no label smoothing with them");
-    BY_TRY(by_set_output(n, 0, by_acc_type(x->type), 0, NULL));
-    return by_set_output(n, 1, by_acc_type(x->type), 1, (int64_t[]){by_tensor_rows(x) + 1});
+    BY_TRY(gr_set_output(n, 0, gr_acc_type(x->type), 0, NULL));
+    return gr_set_output(n, 1, gr_acc_type(x->type), 1, (int64_t[]){gr_tensor_rows(x) + 1});
 }
-static by_cost by_cost_cross_entropy(const by_node *n)
+static gr_cost gr_cost_cross_entropy(const gr_node *n)
 {
     return cost_of_bytes(n, 5.0 * (double)by_elements(n->in[0]));
 }
 
-static by_status by_infer_cross_entropy_grad(by_node *n)
+static by_status gr_infer_cross_entropy_grad(gr_node *n)
 {
-    return by_set_output_like(n, 0, n->in[0]);
+    return gr_set_output_like(n, 0, n->in[0]);
 }
 PER_ELEMENT(cross_entropy_grad, 5)
 
 /* ---- the flat buffers ------------------------------------------------------------------------ */
 
-static by_status by_infer_norm2(by_node *n)
+static by_status gr_infer_norm2(gr_node *n)
 {
-    return by_set_output(n, 0, by_acc_type(n->in[0]->type), 0, NULL);
+    return gr_set_output(n, 0, gr_acc_type(n->in[0]->type), 0, NULL);
 }
-static by_cost by_cost_norm2(const by_node *n)
+static gr_cost gr_cost_norm2(const gr_node *n)
 {
     return cost_of_bytes(n, 2.0 * (double)by_elements(n->in[0]));
 }
 
-static by_status infer_nothing(by_node *n)
+static by_status infer_nothing(gr_node *n)
 {
     (void)n;
     return BY_OK;
 }
-static by_cost cost_optimiser(const by_node *n) /* reads and writes every buffer but the gradient */
+static gr_cost cost_optimiser(const gr_node *n) /* reads and writes every buffer but the gradient */
 {
-    by_cost c = cost_of_bytes(n, 12.0 * (double)by_elements(n->in[0]));
-    c.bytes = 2 * c.bytes - (double)by_tensor_bytes(n->in[1]);
+    gr_cost c = cost_of_bytes(n, 12.0 * (double)by_elements(n->in[0]));
+    c.bytes = 2 * c.bytes - (double)gr_tensor_bytes(n->in[1]);
     return c;
 }
-#define by_infer_adamw     infer_nothing
-#define by_infer_sgd       infer_nothing
-#define by_infer_adafactor infer_nothing
-#define by_cost_adamw      cost_optimiser
-#define by_cost_sgd        cost_optimiser
-#define by_cost_adafactor  cost_optimiser
+#define gr_infer_adamw     infer_nothing
+#define gr_infer_sgd       infer_nothing
+#define gr_infer_adafactor infer_nothing
+#define gr_cost_adamw      cost_optimiser
+#define gr_cost_sgd        cost_optimiser
+#define gr_cost_adafactor  cost_optimiser
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define GRADIENT(name) void by_grad_##name(by_graph *g, by_node *n, by_tensor **dout, by_tensor **din);
+#define GRADIENT(name) void gr_grad_##name(by_graph *g, gr_node *n, by_tensor **dout, by_tensor **din);
 #define NO_GRADIENT(reason)
-#define BY_OP(ID, name, in, out, over, base, from, gradient) gradient
+#define GR_OP(ID, name, in, out, over, base, from, gradient) gradient
 #include "graph/ops.def"
-#undef BY_OP
+#undef GR_OP
 #undef GRADIENT
 #undef NO_GRADIENT
 
-#define GRADIENT(name)      by_grad_##name, NULL
+#define GRADIENT(name)      gr_grad_##name, NULL
 #define NO_GRADIENT(reason) NULL, reason
-#define BY_OP(ID, name, in, out, over, base, from, gradient) \
-    [BY_OP_##ID] = {#name, in, out, over, base, from, by_infer_##name, by_cost_##name, gradient},
-const by_op_info by_ops[BY_OP_COUNT] = {
+#define GR_OP(ID, name, in, out, over, base, from, gradient) \
+    [GR_OP_##ID] = {#name, in, out, over, base, from, gr_infer_##name, gr_cost_##name, gradient},
+const gr_op_info gr_ops[GR_OP_COUNT] = {
 #include "graph/ops.def"
 };
 
 /* Inputs in brackets in the list of graph.h, as bits; those an output is added into are known anyway. */
 enum { BIT_2 = 1 << 2, BIT_3 = 1 << 3, BIT_4 = 1 << 4, BITS_1_TO_5 = 0x3e };
-static const int optional[BY_OP_COUNT] = {
-    [BY_OP_LINEAR] = BIT_2,
-    [BY_OP_NORM] = BIT_2 | BIT_3,
-    [BY_OP_NORM_GRAD] = BIT_4,
-    [BY_OP_ATTENTION] = BITS_1_TO_5,
-    [BY_OP_ATTENTION_GRAD] = BITS_1_TO_5,
-    [BY_OP_ATTENTION_CACHED] = BITS_1_TO_5,
-    [BY_OP_CROSS_ENTROPY] = BIT_2,
-    [BY_OP_CROSS_ENTROPY_GRAD] = BIT_4,
-    [BY_OP_ADAMW] = BIT_4,
-    [BY_OP_SGD] = BIT_3,
-    [BY_OP_ADAFACTOR] = BIT_4,
+static const int optional[GR_OP_COUNT] = {
+    [GR_OP_LINEAR] = BIT_2,
+    [GR_OP_NORM] = BIT_2 | BIT_3,
+    [GR_OP_NORM_GRAD] = BIT_4,
+    [GR_OP_ATTENTION] = BITS_1_TO_5,
+    [GR_OP_ATTENTION_GRAD] = BITS_1_TO_5,
+    [GR_OP_ATTENTION_CACHED] = BITS_1_TO_5,
+    [GR_OP_CROSS_ENTROPY] = BIT_2,
+    [GR_OP_CROSS_ENTROPY_GRAD] = BIT_4,
+    [GR_OP_ADAMW] = BIT_4,
+    [GR_OP_SGD] = BIT_3,
+    [GR_OP_ADAFACTOR] = BIT_4,
 };
 
-bool by_op_is_optional(by_op op, int input)
+bool gr_op_is_optional(gr_op op, int input)
 {
-    const by_op_info *info = &by_ops[op];
+    const gr_op_info *info = &gr_ops[op];
     return (info->base >= 0 && input >= info->base) || (optional[op] >> input & 1);
 }

@@ -10,19 +10,19 @@
 by_params *by_params_new(by_device *d, by_dtype dtype)
 {
     if (!d) {
-        by_fail_missing("device");
+        base_fail_missing("device");
         return NULL;
     }
     if (!by_dtype_is_float(dtype)) {
-        by_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(dtype));
+        base_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(dtype));
         return NULL;
     }
-    by_params *p = by_alloc_zero(1, sizeof *p);
+    by_params *p = base_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
     p->device = d;
     p->type = dtype;
-    p->names = by_names_new();
+    p->names = base_names_new();
     if (!p->names) {
         by_params_free(p);
         return NULL;
@@ -35,53 +35,53 @@ void by_params_free(by_params *p)
     if (!p)
         return;
     for (int i = 0; i < p->count; i++)
-        by_free(p->list[i].name);
+        base_free(p->list[i].name);
     void *buffers[] = {p->value, p->grad, p->moment1, p->moment2, p->master};
     for (int i = 0; i < BY_COUNT(buffers); i++)
         if (buffers[i])
             p->device->backend->release(p->device, buffers[i]);
-    by_names_free(p->names);
-    by_free(p->list);
-    by_free(p->segments);
-    by_free(p);
+    base_names_free(p->names);
+    base_free(p->list);
+    base_free(p->segments);
+    base_free(p);
 }
 
 /* ---- declaring ------------------------------------------------------------------------------- */
 
-int by_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init)
+int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init)
 {
-    int found = by_names_find(p->names, name);
+    int found = base_names_find(p->names, name);
     if (found >= 0) {
-        const by_param_info *old = &p->list[found];
+        const gr_param_info *old = &p->list[found];
         if (old->rank == rank && memcmp(old->dim, shape, (size_t)rank * sizeof *shape) == 0)
             return found;
-        by_fail(BY_ERR_ARGUMENT, "parameter %s is asked for with two different shapes", name);
+        base_fail(BY_ERR_ARGUMENT, "parameter %s is asked for with two different shapes", name);
         return -1;
     }
     if (p->frozen) {
-        by_fail(BY_ERR_ARGUMENT, "parameter %s is not in the model", name);
+        base_fail(BY_ERR_ARGUMENT, "parameter %s is not in the model", name);
         return -1;
     }
     if (rank < 0 || rank > BY_MAX_RANK) {
-        by_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; at most %d are possible", name, rank,
-                BY_MAX_RANK);
+        base_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; at most %d are possible", name, rank,
+                  BY_MAX_RANK);
         return -1;
     }
     if (p->count == p->capacity) {
         int grown = p->capacity ? p->capacity * 2 : 64;
-        by_param_info *more = by_resize(p->list, (size_t)grown, sizeof *more);
+        gr_param_info *more = base_resize(p->list, (size_t)grown, sizeof *more);
         if (!more)
             return -1;
         p->list = more;
         p->capacity = grown;
     }
-    by_param_info *info = &p->list[p->count];
+    gr_param_info *info = &p->list[p->count];
     memset(info, 0, sizeof *info);
     info->count = 1;
     for (int i = 0; i < rank; i++) {
         if (shape[i] < 1 || shape[i] > (INT64_C(1) << 40) / info->count) {
-            by_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the impossible size %lld", name, i,
-                    (long long)shape[i]);
+            base_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the impossible size %lld", name, i,
+                      (long long)shape[i]);
             return -1;
         }
         info->dim[i] = shape[i];
@@ -92,38 +92,38 @@ int by_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     info->lr_scale = 1;
     info->decay = rank >= 2;
     info->trainable = true;
-    info->name = by_strdup(name);
-    if (!info->name || by_names_put(p->names, name, p->count) != BY_OK) {
-        by_free(info->name);
+    info->name = base_strdup(name);
+    if (!info->name || base_names_put(p->names, name, p->count) != BY_OK) {
+        base_free(info->name);
         return -1;
     }
     return p->count++;
 }
 
 /* Matrices get rows of zeros behind them: matrix units want whole multiples (src/cuda/kernels/matmul.cu). */
-int64_t by_param_reserved(const by_param_info *info)
+int64_t gr_param_reserved(const gr_param_info *info)
 {
     int64_t count = info->count, cols = info->rank == 2 ? info->dim[1] : 1;
-    count = (count / cols + BY_PARAM_ROWS - 1) / BY_PARAM_ROWS * BY_PARAM_ROWS * cols;
+    count = (count / cols + GR_PARAM_ROWS - 1) / GR_PARAM_ROWS * GR_PARAM_ROWS * cols;
     return (count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
 static by_status lay_out(by_params *p)
 {
-    by_free(p->segments); /* of an attempt that failed */
+    base_free(p->segments); /* of an attempt that failed */
     p->n_segments = 0;
-    p->segments = by_alloc_zero((size_t)p->count + 1, sizeof *p->segments);
+    p->segments = base_alloc_zero((size_t)p->count + 1, sizeof *p->segments);
     if (!p->segments)
         return BY_ERR_MEMORY;
     int64_t offset = 0;
     for (int i = 0; i < p->count; i++) {
-        by_param_info *info = &p->list[i];
+        gr_param_info *info = &p->list[i];
         info->offset = offset;
-        offset += by_param_reserved(info);
+        offset += gr_param_reserved(info);
         if (!info->trainable)
             continue;
         int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
-        p->segments[p->n_segments++] = (by_segment){.offset = info->offset,
+        p->segments[p->n_segments++] = (gr_segment){.offset = info->offset,
                                                     .count = info->count,
                                                     .rows = info->rank >= 2 ? info->count / cols : 1,
                                                     .cols = info->rank >= 2 ? cols : info->count,
@@ -138,14 +138,14 @@ static by_status lay_out(by_params *p)
 by_status by_params_without_masters(by_params *p)
 {
     if (!p)
-        return by_fail_missing("list of parameters");
+        return base_fail_missing("list of parameters");
     if (p->frozen)
-        return by_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
+        return base_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
     if (p->type != BY_BF16)
-        return by_fail(BY_ERR_UNSUPPORTED, "stochastic rounding is for parameters of bf16, not of %s: %s",
-                       by_dtype_name(p->type),
-                       p->type == BY_F16 ? "those of f16 have too small a range and need their f32 masters"
-                                         : "these have no masters that could be left out");
+        return base_fail(BY_ERR_UNSUPPORTED, "stochastic rounding is for parameters of bf16, not of %s: %s",
+                         by_dtype_name(p->type),
+                         p->type == BY_F16 ? "those of f16 have too small a range and need their f32 masters"
+                                           : "these have no masters that could be left out");
     p->without_masters = true;
     return BY_OK;
 }
@@ -159,7 +159,7 @@ static by_status get_buffer(by_device *d, size_t bytes, void **buffer)
 by_status by_params_freeze(by_params *p, bool with_training)
 {
     if (!p)
-        return by_fail_missing("list of parameters");
+        return base_fail_missing("list of parameters");
     if (p->frozen)
         return BY_OK;
     BY_TRY(lay_out(p));
@@ -167,7 +167,7 @@ by_status by_params_freeze(by_params *p, bool with_training)
     bool mapped = p->count > 0;
     for (int i = 0; i < p->count; i++)
         mapped = mapped && p->list[i].mapped;
-    size_t n = (size_t)p->elements, size = by_dtype_size(p->type), acc = by_dtype_size(by_acc_type(p->type));
+    size_t n = (size_t)p->elements, size = by_dtype_size(p->type), acc = by_dtype_size(gr_acc_type(p->type));
     if (!mapped)
         BY_TRY(get_buffer(d, n * size, &p->value));
     if (with_training) {
@@ -191,7 +191,7 @@ void by_params_set_rate(by_params *p, int i, double scale)
 {
     if (!has_param(p, i))
         return;
-    by_param_info *info = &p->list[i];
+    gr_param_info *info = &p->list[i];
     info->lr_scale = (float)scale;
     info->trainable = scale != 0;
     for (int k = 0; k < p->n_segments; k++)
@@ -223,14 +223,14 @@ size_t by_params_bytes(const by_params *p)
 {
     if (!p)
         return 0;
-    const size_t acc = by_dtype_size(by_acc_type(p->type));
+    const size_t acc = by_dtype_size(gr_acc_type(p->type));
     const size_t others = p->training ? 3 + (p->master != NULL) : 0;
     return (size_t)by_params_elements(p) * (by_dtype_size(p->type) + others * acc);
 }
 
 int by_params_find(const by_params *p, const char *name)
 {
-    return p && name ? by_names_find(p->names, name) : -1;
+    return p && name ? base_names_find(p->names, name) : -1;
 }
 
 const char *by_params_name(const by_params *p, int i)
@@ -249,12 +249,12 @@ const int64_t *by_params_shape(const by_params *p, int i)
 }
 
 /* Device address of a parameter in one of the buffers, NULL when there is no such buffer. */
-void *by_params_address(const by_params *p, int i, by_slot slot)
+void *gr_params_address(const by_params *p, int i, by_slot slot)
 {
     void *base[] = {p->value, p->grad, p->moment1, p->moment2};
     if (slot == BY_SLOT_VALUE && p->list[i].mapped)
         return p->list[i].mapped;
-    by_dtype type = slot == BY_SLOT_VALUE ? p->type : by_acc_type(p->type);
+    by_dtype type = slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type);
     return base[slot] ? (char *)base[slot] + (size_t)p->list[i].offset * by_dtype_size(type) : NULL;
 }
 
@@ -266,30 +266,30 @@ static float *master_address(const by_params *p, int i)
 static by_status check_param(const by_params *p, int i, by_slot slot, const void *host)
 {
     if (!p || !host)
-        return by_fail_missing(p ? "memory for the values" : "list of parameters");
+        return base_fail_missing(p ? "memory for the values" : "list of parameters");
     if (!has_param(p, i) || (unsigned)slot > BY_SLOT_MOMENT2)
-        return by_fail(BY_ERR_ARGUMENT, "there is no parameter %d with a slot %d: the list has %d", i,
-                       (int)slot, p->count);
+        return base_fail(BY_ERR_ARGUMENT, "there is no parameter %d with a slot %d: the list has %d", i,
+                         (int)slot, p->count);
     return BY_OK;
 }
 
 static by_status no_buffer(const by_params *p, int i)
 {
-    return by_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training",
-                   p->list[i].name);
+    return base_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training",
+                     p->list[i].name);
 }
 
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 {
     BY_TRY(check_param(p, i, slot, out));
-    return by_params_get_range(p, i, slot, 0, (size_t)p->list[i].count, out);
+    return gr_params_get_range(p, i, slot, 0, (size_t)p->list[i].count, out);
 }
 
-by_status by_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out)
+by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out)
 {
     by_device *d = p->device;
-    by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : by_acc_type(p->type);
-    char *from = by_params_address(p, i, slot);
+    by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : gr_acc_type(p->type);
+    char *from = gr_params_address(p, i, slot);
     if (slot == BY_SLOT_VALUE && p->master)
         from = (char *)master_address(p, i);
     if (!from)
@@ -297,20 +297,20 @@ by_status by_params_get_range(const by_params *p, int i, by_slot slot, size_t be
     from += begin * by_dtype_size(type);
     if (type == BY_F32)
         return d->backend->download(d, out, from, n * 4);
-    void *host = by_alloc(n * by_dtype_size(type));
+    void *host = base_alloc(n * by_dtype_size(type));
     if (!host)
         return BY_ERR_MEMORY;
     by_status s = d->backend->download(d, host, from, n * by_dtype_size(type));
     if (s == BY_OK)
-        by_convert(out, BY_F32, host, type, n);
-    by_free(host);
+        base_convert(out, BY_F32, host, type, n);
+    base_free(host);
     return s;
 }
 
 /* Of the CPU, which a device with memory of its own leaves idle meanwhile. */
 static int host_threads(const by_params *p)
 {
-    return p->device->on_host ? p->device->threads : by_cores();
+    return p->device->on_host ? p->device->threads : base_cores();
 }
 
 typedef struct conversion {
@@ -322,8 +322,8 @@ typedef struct conversion {
 static void convert_range(void *user, size_t begin, size_t end)
 {
     const conversion *c = user;
-    by_convert(c->to + begin * by_dtype_size(c->to_type), c->to_type,
-               c->from + begin * by_dtype_size(c->from_type), c->from_type, end - begin);
+    base_convert(c->to + begin * by_dtype_size(c->to_type), c->to_type,
+                 c->from + begin * by_dtype_size(c->from_type), c->from_type, end - begin);
 }
 
 /* Store n values of any type into a place on the device. */
@@ -332,50 +332,50 @@ static by_status store(const by_params *p, void *to, by_dtype to_type, const voi
 {
     by_device *d = p->device;
     const bool direct = d->on_host, convert = direct || to_type != type;
-    void *host = convert && !direct ? by_alloc(n * by_dtype_size(to_type)) : NULL;
+    void *host = convert && !direct ? base_alloc(n * by_dtype_size(to_type)) : NULL;
     if (convert && !direct && !host)
         return BY_ERR_MEMORY;
     conversion c = {direct ? to : host, values, to_type, type};
     if (convert)
-        by_parallel_ranges(host_threads(p), n, convert_range, &c);
+        base_parallel_ranges(host_threads(p), n, convert_range, &c);
     by_status s =
         direct ? BY_OK : d->backend->upload(d, to, host ? host : values, n * by_dtype_size(to_type));
-    by_free(host);
+    base_free(host);
     return s;
 }
 
-by_status by_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type)
+by_status gr_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type)
 {
     BY_TRY(check_param(p, i, slot, values));
     size_t n = (size_t)p->list[i].count;
-    void *to = by_params_address(p, i, slot);
+    void *to = gr_params_address(p, i, slot);
     if (!to || p->list[i].mapped)
         return no_buffer(p, i);
     p->device->changes++;
     if (slot == BY_SLOT_VALUE && p->master)
         BY_TRY(store(p, master_address(p, i), BY_F32, values, type, n));
-    return store(p, to, slot == BY_SLOT_VALUE ? p->type : by_acc_type(p->type), values, type, n);
+    return store(p, to, slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type), values, type, n);
 }
 
 by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)
 {
-    return by_params_set_typed(p, i, slot, values, BY_F32);
+    return gr_params_set_typed(p, i, slot, values, BY_F32);
 }
 
 /* ---- initial values -------------------------------------------------------------------------- */
 
 typedef struct filling {
     float *values; /* of the whole parameter */
-    const by_param_info *info;
+    const gr_param_info *info;
     uint64_t seed, stream;
 } filling;
 
 static void fill_uniform(const filling *f, size_t begin, size_t end)
 {
-    by_rng r = by_rng_make(f->seed, f->stream);
+    base_rng r = base_rng_make(f->seed, f->stream);
     r.counter = 2 * begin; /* a number takes two draws */
     for (size_t k = begin; k < end; k++)
-        f->values[k] = (float)((2 * by_rng_uniform(&r) - 1) * f->info->init.scale);
+        f->values[k] = (float)((2 * base_rng_uniform(&r) - 1) * f->info->init.scale);
 }
 
 /* A table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
@@ -395,7 +395,7 @@ static void fill_range(void *user, size_t begin, size_t end)
     const by_init *init = &f->info->init;
     switch (init->kind) {
     case BY_INIT_NORMAL:
-        by_rng_fill_normal_from(f->values + begin, begin, end - begin, f->seed, f->stream, 0, init->scale);
+        base_rng_fill_normal_from(f->values + begin, begin, end - begin, f->seed, f->stream, 0, init->scale);
         break;
     case BY_INIT_UNIFORM:
         fill_uniform(f, begin, end);
@@ -414,16 +414,16 @@ static void fill_range(void *user, size_t begin, size_t end)
 by_status by_params_init(by_params *p, uint64_t seed)
 {
     if (!p)
-        return by_fail_missing("list of parameters");
+        return base_fail_missing("list of parameters");
     for (int i = 0; i < p->count; i++) {
-        const by_param_info *info = &p->list[i];
-        filling f = {by_alloc((size_t)info->count * sizeof(float)), info, seed,
-                     by_hash(info->name, strlen(info->name), 0)};
+        const gr_param_info *info = &p->list[i];
+        filling f = {base_alloc((size_t)info->count * sizeof(float)), info, seed,
+                     base_hash(info->name, strlen(info->name), 0)};
         if (!f.values)
             return BY_ERR_MEMORY;
-        by_parallel_ranges(host_threads(p), (size_t)info->count, fill_range, &f);
+        base_parallel_ranges(host_threads(p), (size_t)info->count, fill_range, &f);
         by_status s = by_params_set(p, i, BY_SLOT_VALUE, f.values);
-        by_free(f.values);
+        base_free(f.values);
         BY_TRY(s);
     }
     return BY_OK;

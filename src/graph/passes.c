@@ -7,16 +7,16 @@
 /* A node is wanted when it changes something (no outputs, caches), when an output is asked for or is a
  * parameter's gradient, or when a wanted node reads it. Outputs that nobody reads are dropped, except the
  * first, which every kernel may write. `last` serves as the mark of tensors that are read. */
-by_status by_graph_prune(by_graph *g)
+by_status gr_prune(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++)
             if (g->nodes[i]->out[k])
                 g->nodes[i]->out[k]->last =
-                    g->nodes[i]->out[k]->is_output || g->nodes[i]->out[k]->place == BY_PLACE_GRAD;
+                    g->nodes[i]->out[k]->is_output || g->nodes[i]->out[k]->place == GR_PLACE_GRAD;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
-        by_node *n = g->nodes[i];
-        bool wanted = n->n_out == 0 || n->op == BY_OP_ATTENTION_CACHED;
+        gr_node *n = g->nodes[i];
+        bool wanted = n->n_out == 0 || n->op == GR_OP_ATTENTION_CACHED;
         for (int k = 0; k < n->n_out; k++)
             wanted |= n->out[k] && n->out[k]->last;
         n->index = wanted;
@@ -26,7 +26,7 @@ by_status by_graph_prune(by_graph *g)
     }
     int kept = 0;
     for (int i = 0; i < g->n_nodes; i++) {
-        by_node *n = g->nodes[i];
+        gr_node *n = g->nodes[i];
         if (!n->index)
             continue;
         for (int k = 1; k < n->n_out; k++)
@@ -42,7 +42,7 @@ by_status by_graph_prune(by_graph *g)
 /* ---- fuse ------------------------------------------------------------------------------------ */
 
 /* The number of nodes that read t, and the first of them. */
-static int readers(const by_graph *g, const by_tensor *t, const by_node **first)
+static int readers(const by_graph *g, const by_tensor *t, const gr_node **first)
 {
     int count = 0;
     for (int i = 0; i < g->n_nodes; i++)
@@ -54,7 +54,7 @@ static int readers(const by_graph *g, const by_tensor *t, const by_node **first)
     return count;
 }
 
-static void drop(by_graph *g, by_node *dead)
+static void drop(by_graph *g, gr_node *dead)
 {
     int at = dead->index;
     memmove(g->nodes + at, g->nodes + at + 1, (size_t)(g->n_nodes - at - 1) * sizeof g->nodes[0]);
@@ -65,21 +65,21 @@ static void drop(by_graph *g, by_node *dead)
 
 /* sum = x + dropout(h); y = norm(sum)  becomes one node that yields both. The norm must be the first to read
  * the sum, so that it can take the place of the addition for all who come later. */
-static void fuse_residual_norm(by_graph *g, by_node *norm, bool across_blocks)
+static void fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
 {
     by_tensor *sum = norm->in[0];
-    by_node *add = sum->node;
-    const by_node *first = NULL;
-    if (norm->in[3] || !add || add->op != BY_OP_ADD || (!across_blocks && add->block != norm->block))
+    gr_node *add = sum->node;
+    const gr_node *first = NULL;
+    if (norm->in[3] || !add || add->op != GR_OP_ADD || (!across_blocks && add->block != norm->block))
         return;
     if (by_elements(add->in[0]) != by_elements(add->in[1]) || add->in[0]->rank != add->in[1]->rank)
         return;
     if (readers(g, sum, &first) < 1 || first != norm)
         return;
     by_tensor *h = add->in[1];
-    by_node *drop_node = h->node;
-    if (drop_node && drop_node->op == BY_OP_DROPOUT && !h->is_output && readers(g, h, NULL) == 1) {
-        ((by_norm_attr *)norm->attr)->p = ((const by_dropout_attr *)drop_node->attr)->p;
+    gr_node *drop_node = h->node;
+    if (drop_node && drop_node->op == GR_OP_DROPOUT && !h->is_output && readers(g, h, NULL) == 1) {
+        ((gr_norm_attr *)norm->attr)->p = ((const gr_dropout_attr *)drop_node->attr)->p;
         norm->rng = drop_node->rng;
         h = drop_node->in[0];
         drop(g, drop_node);
@@ -93,11 +93,11 @@ static void fuse_residual_norm(by_graph *g, by_node *norm, bool across_blocks)
     drop(g, add);
 }
 
-by_status by_graph_fuse(by_graph *g, bool across_blocks)
+by_status gr_fuse(by_graph *g, bool across_blocks)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i]->op == BY_OP_NORM) {
-            by_node *norm = g->nodes[i];
+        if (g->nodes[i]->op == GR_OP_NORM) {
+            gr_node *norm = g->nodes[i];
             fuse_residual_norm(g, norm, across_blocks);
             i = norm->index;
         }
@@ -107,16 +107,16 @@ by_status by_graph_fuse(by_graph *g, bool across_blocks)
 /* ---- pitch ----------------------------------------------------------------------------------- */
 
 /* Is t read, by anyone who reads it, as the input number k of an op that knows of gaps between rows? */
-static bool reads_rows(const by_node *n, int k)
+static bool reads_rows(const gr_node *n, int k)
 {
     switch (n->op) {
-    case BY_OP_CROSS_ENTROPY:
-    case BY_OP_CROSS_ENTROPY_GRAD:
-    case BY_OP_LINEAR_DX:
-    case BY_OP_ARGMAX:
-    case BY_OP_TOP:
+    case GR_OP_CROSS_ENTROPY:
+    case GR_OP_CROSS_ENTROPY_GRAD:
+    case GR_OP_LINEAR_DX:
+    case GR_OP_ARGMAX:
+    case GR_OP_TOP:
         return k == 0;
-    case BY_OP_LINEAR_DW:
+    case GR_OP_LINEAR_DW:
         return k == 1;
     default:
         return false;
@@ -136,16 +136,16 @@ static bool read_by_rows(const by_graph *g, const by_tensor *t)
 
 /* A vocabulary is rarely a multiple of what matrix units like: leave a gap behind every row of the logits,
  * and of their gradient, which takes their place. */
-void by_graph_pitch(by_graph *g, int row_bytes)
+void gr_pitch(by_graph *g, int row_bytes)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         by_tensor *logits = g->nodes[i]->out[0], *grad = NULL;
-        if (g->nodes[i]->op != BY_OP_LINEAR || g->nodes[i]->out[1] || !read_by_rows(g, logits))
+        if (g->nodes[i]->op != GR_OP_LINEAR || g->nodes[i]->out[1] || !read_by_rows(g, logits))
             continue;
         for (int k = 0; k < g->n_nodes; k++)
-            if (g->nodes[k]->op == BY_OP_CROSS_ENTROPY_GRAD && g->nodes[k]->in[0] == logits)
+            if (g->nodes[k]->op == GR_OP_CROSS_ENTROPY_GRAD && g->nodes[k]->in[0] == logits)
                 grad = g->nodes[k]->out[0];
-        const int64_t cols = by_tensor_cols(logits), step = row_bytes / (int64_t)by_dtype_size(logits->type);
+        const int64_t cols = gr_tensor_cols(logits), step = row_bytes / (int64_t)by_dtype_size(logits->type);
         if (cols % step == 0 || (grad && !read_by_rows(g, grad)))
             continue;
         logits->pitch = (cols + step - 1) / step * step;
@@ -161,16 +161,16 @@ void by_graph_pitch(by_graph *g, int row_bytes)
  * kept. */
 typedef struct redo {
     by_graph *g;
-    by_node **order; /* the new order of execution */
+    gr_node **order; /* the new order of execution */
     int count, capacity;
-    by_node **again; /* by old index: the second copy of a forward node, NULL so far */
+    gr_node **again; /* by old index: the second copy of a forward node, NULL so far */
 } redo;
 
-static by_status emit(redo *r, by_node *n)
+static by_status emit(redo *r, gr_node *n)
 {
     if (r->count == r->capacity) {
         int grown = r->capacity * 2;
-        by_node **more = by_resize(r->order, (size_t)grown, sizeof *more);
+        gr_node **more = base_resize(r->order, (size_t)grown, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         r->order = more;
@@ -189,10 +189,10 @@ static bool inside(const by_tensor *t)
  * recursion is that of one block. */
 static by_status again(redo *r, by_tensor **t)
 {
-    by_node *old = (*t)->node;
-    by_node *copy = r->again[old->index];
+    gr_node *old = (*t)->node;
+    gr_node *copy = r->again[old->index];
     if (!copy) {
-        copy = by_arena_alloc(r->g->arena, sizeof *copy);
+        copy = base_arena_alloc(r->g->arena, sizeof *copy);
         if (!copy)
             return BY_ERR_MEMORY;
         *copy = *old;
@@ -203,7 +203,7 @@ static by_status again(redo *r, by_tensor **t)
         for (int k = 0; k < copy->n_out; k++) {
             if (!old->out[k])
                 continue;
-            by_tensor *c = by_arena_alloc(r->g->arena, sizeof *c);
+            by_tensor *c = base_arena_alloc(r->g->arena, sizeof *c);
             if (!c)
                 return BY_ERR_MEMORY;
             *c = *old->out[k];
@@ -219,38 +219,38 @@ static by_status again(redo *r, by_tensor **t)
     return BY_OK;
 }
 
-by_status by_graph_recompute(by_graph *g)
+by_status gr_recompute(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++)
             if (g->nodes[i]->out[k])
                 g->nodes[i]->out[k]->last = g->nodes[i]->out[k]->is_output;
     for (int i = 0; i < g->n_nodes; i++) { /* what another block of the forward pass reads is kept */
-        by_node *n = g->nodes[i];
+        gr_node *n = g->nodes[i];
         for (int k = 0; k < n->n_in && !n->backward; k++)
             if (n->in[k] && n->in[k]->node && n->in[k]->node->block != n->block)
                 n->in[k]->last = 1;
     }
     redo r = {.g = g, .capacity = g->n_nodes + 16};
-    r.order = by_alloc_zero((size_t)r.capacity, sizeof *r.order);
-    r.again = by_alloc_zero((size_t)g->n_nodes + 1, sizeof *r.again);
+    r.order = base_alloc_zero((size_t)r.capacity, sizeof *r.order);
+    r.again = base_alloc_zero((size_t)g->n_nodes + 1, sizeof *r.again);
     by_status status = r.order && r.again ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < g->n_nodes && status == BY_OK; i++) {
-        by_node *n = g->nodes[i];
+        gr_node *n = g->nodes[i];
         for (int k = 0; k < n->n_in && n->backward && status == BY_OK; k++)
             if (inside(n->in[k]))
                 status = again(&r, &n->in[k]);
         if (status == BY_OK)
             status = emit(&r, n);
     }
-    by_free(r.again);
+    base_free(r.again);
     if (status != BY_OK) {
-        by_free(r.order);
+        base_free(r.order);
         return status;
     }
-    by_free(g->nodes);
+    base_free(g->nodes);
     g->nodes = r.order;
     g->n_nodes = r.count;
     g->cap_nodes = r.capacity;
-    return by_graph_prune(g);
+    return gr_prune(g);
 }

@@ -10,22 +10,22 @@
 /* Noise: chips that are limited by power run faster on zeros than on anything real. */
 static by_status fill(by_program *p, by_tensor *t, uint64_t seed)
 {
-    const size_t n = (size_t)by_elements(t), bytes = by_tensor_bytes(t);
-    float *values = by_alloc(n * sizeof *values);
-    void *typed = by_alloc(bytes);
+    const size_t n = (size_t)by_elements(t), bytes = gr_tensor_bytes(t);
+    float *values = base_alloc(n * sizeof *values);
+    void *typed = base_alloc(bytes);
     by_status s = BY_ERR_MEMORY;
     if (values && typed) {
-        by_rng r = by_rng_make(seed, 0);
-        uint32_t bits = by_rng_u32(&r);
+        base_rng r = base_rng_make(seed, 0);
+        uint32_t bits = base_rng_u32(&r);
         for (size_t i = 0; i < n; i++) {
             bits = bits * 1664525u + 1013904223u;
             values[i] = (float)(int32_t)bits * 0x1p-31f;
         }
-        by_convert(typed, t->type, values, BY_F32, n);
+        base_convert(typed, t->type, values, BY_F32, n);
         s = by_write(p, t, typed, bytes);
     }
-    by_free(values);
-    by_free(typed);
+    base_free(values);
+    base_free(typed);
     return s;
 }
 
@@ -42,15 +42,15 @@ static double measure(by_params *params, by_dtype type)
     by_output(g, "product", by_linear(g, a, b, NULL, NULL));
     by_program *p = by_compile(g, &(by_compile_spec){0});
     double best = INFINITY;
-    const double start = by_seconds();
+    const double start = base_seconds();
     if (p && (fill(p, a, 1) != BY_OK || fill(p, b, 2) != BY_OK))
         p = (by_program_free(p), NULL);
-    for (int i = 0; p && (i < ROUNDS || by_seconds() - start < SECONDS); i++) {
-        double begin = by_seconds();
+    for (int i = 0; p && (i < ROUNDS || base_seconds() - start < SECONDS); i++) {
+        double begin = base_seconds();
         if (by_run(p) != BY_OK || by_device_wait(params->device) != BY_OK)
             break;
         if (i > 0) /* the first warms up */
-            best = BY_MIN(best, by_seconds() - begin);
+            best = BY_MIN(best, base_seconds() - begin);
     }
     double flops = p ? by_program_flops(p) : NAN;
     by_program_free(p);
@@ -73,13 +73,13 @@ double by_device_bandwidth(by_device *d)
     for (int i = 0; from && to && i < ROUNDS; i++) {
         if (by_device_wait(d) != BY_OK)
             break;
-        double begin = by_seconds();
+        double begin = base_seconds();
         /* first the other way: memory that was never written may be no memory yet */
         if (d->backend->copy(d, (i ? to : from)->data, (i ? from : to)->data, bytes) != BY_OK ||
             by_device_wait(d) != BY_OK)
             break;
         if (i > 0)
-            best = BY_MIN(best, by_seconds() - begin);
+            best = BY_MIN(best, base_seconds() - begin);
     }
     by_memory_free(from);
     by_memory_free(to);

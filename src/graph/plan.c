@@ -16,7 +16,7 @@ static void find_lives(by_graph *g)
         g->leaves[i]->root = g->leaves[i];
     }
     for (int i = 0; i < g->n_nodes; i++) {
-        by_node *n = g->nodes[i];
+        gr_node *n = g->nodes[i];
         n->index = i;
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k]) {
@@ -34,8 +34,8 @@ static void share(by_tensor *t, by_tensor *root)
 {
     t->root = root;
     root->last = BY_MAX(root->last, t->last);
-    if (t->place == BY_PLACE_GRAD && root->place == BY_PLACE_PLANNED) {
-        root->place = BY_PLACE_GRAD;
+    if (t->place == GR_PLACE_GRAD && root->place == GR_PLACE_PLANNED) {
+        root->place = GR_PLACE_GRAD;
         root->param = t->param;
     }
 }
@@ -43,27 +43,27 @@ static void share(by_tensor *t, by_tensor *root)
 static void find_roots(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
-        by_node *n = g->nodes[i];
-        const by_op_info *op = &by_ops[n->op];
-        if (n->op == BY_OP_RESHAPE)
+        gr_node *n = g->nodes[i];
+        const gr_op_info *op = &gr_ops[n->op];
+        if (n->op == GR_OP_RESHAPE)
             share(n->out[0], n->in[0]->root);
         for (int k = op->from; op->base >= 0 && k < n->n_out; k++) {
             int slot = op->base + k - op->from;
             if (n->out[k] && slot < n->n_in && n->in[slot])
                 share(n->out[k], n->in[slot]->root);
         }
-        if (op->over < 0 || !n->out[0] || n->out[0]->place != BY_PLACE_PLANNED)
+        if (op->over < 0 || !n->out[0] || n->out[0]->place != GR_PLACE_PLANNED)
             continue;
         by_tensor *r = n->in[op->over]->root;
-        if (r->place == BY_PLACE_PLANNED && r->last == i && by_tensor_bytes(r) == by_tensor_bytes(n->out[0]))
+        if (r->place == GR_PLACE_PLANNED && r->last == i && gr_tensor_bytes(r) == gr_tensor_bytes(n->out[0]))
             share(n->out[0], r);
     }
 }
 
-static int by_falling_size(const void *a, const void *b)
+static int gr_falling_size(const void *a, const void *b)
 {
     const by_tensor *x = *(by_tensor *const *)a, *y = *(by_tensor *const *)b;
-    size_t sx = by_tensor_bytes(x), sy = by_tensor_bytes(y);
+    size_t sx = gr_tensor_bytes(x), sy = gr_tensor_bytes(y);
     if (sx != sy)
         return sx < sy ? 1 : -1;
     return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : x->index - y->index;
@@ -71,7 +71,7 @@ static int by_falling_size(const void *a, const void *b)
 
 static size_t padded(const by_tensor *t)
 {
-    return (by_tensor_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
+    return (gr_tensor_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* The lowest offset where t fits beside those of the placed tensors that live when it does; `busy` is kept
@@ -90,29 +90,29 @@ static size_t lowest_fit(const by_tensor *t, by_tensor *const *placed, int count
     return at;
 }
 
-by_status by_graph_plan(by_graph *g, size_t *bytes)
+by_status gr_plan(by_graph *g, size_t *bytes)
 {
     find_lives(g);
     find_roots(g);
-    size_t most = (size_t)g->n_leaves + (size_t)g->n_nodes * BY_MAX_OUTPUTS + 1;
-    by_tensor **roots = by_alloc_zero(most, sizeof *roots);
-    by_tensor **placed = by_alloc_zero(most, sizeof *placed);
+    size_t most = (size_t)g->n_leaves + (size_t)g->n_nodes * GR_MAX_OUTPUTS + 1;
+    by_tensor **roots = base_alloc_zero(most, sizeof *roots);
+    by_tensor **placed = base_alloc_zero(most, sizeof *placed);
     if (!roots || !placed) {
-        by_free(roots);
-        by_free(placed);
+        base_free(roots);
+        base_free(placed);
         return BY_ERR_MEMORY;
     }
     int count = 0;
     for (int i = 0; i < g->n_leaves; i++)
-        if (g->leaves[i]->place == BY_PLACE_INPUT)
+        if (g->leaves[i]->place == GR_PLACE_INPUT)
             roots[count++] = g->leaves[i];
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++) {
             by_tensor *t = g->nodes[i]->out[k];
-            if (t && t->root == t && t->place == BY_PLACE_PLANNED)
+            if (t && t->root == t && t->place == GR_PLACE_PLANNED)
                 roots[count++] = t;
         }
-    qsort(roots, (size_t)count, sizeof *roots, by_falling_size);
+    qsort(roots, (size_t)count, sizeof *roots, gr_falling_size);
     *bytes = 0;
     for (int i = 0; i < count; i++) {
         by_tensor *t = roots[i];
@@ -123,7 +123,7 @@ by_status by_graph_plan(by_graph *g, size_t *bytes)
             placed[at] = placed[at - 1];
         placed[at] = t;
     }
-    by_free(roots);
-    by_free(placed);
+    base_free(roots);
+    base_free(placed);
     return BY_OK;
 }

@@ -7,34 +7,34 @@
 #include "banyan/graph.h"
 
 #ifdef __CUDACC__
-#define BY_REACH static __host__ __device__ __forceinline__
+#define GR_REACH static __host__ __device__ __forceinline__
 #else
-#define BY_REACH static inline
+#define GR_REACH static inline
 #endif
 
 /* Positions, lengths and distances are below this, so that sums of two of them are ints. */
-#define BY_REACH_LIMIT (1 << 30)
+#define GR_REACH_LIMIT (1 << 30)
 
-typedef struct by_reach {
+typedef struct gr_reach {
     bool on;                 /* false: every key, and the rest does not count */
     int unit, before, after; /* near: -before <= s / unit - p / unit <= after */
     int cycle;               /* far: none when 0; */
     int tail;                /* s % cycle == p % cycle when 0, else s % cycle >= cycle - tail */
-} by_reach;
+} gr_reach;
 
 /* Where a position is in units and in the cycle. */
-typedef struct by_spot {
+typedef struct gr_spot {
     int unit, turn;
-} by_spot;
+} gr_spot;
 
 /* Positions [from, to). */
-typedef struct by_stretch {
+typedef struct gr_stretch {
     int from, to;
-} by_stretch;
+} gr_stretch;
 
-BY_REACH by_reach by_reach_of(const by_pattern *x)
+GR_REACH gr_reach gr_reach_of(const by_pattern *x)
 {
-    by_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0};
+    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0};
     if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_FIXED)
         r.unit = x->length;
     if (x->kind == BY_PATTERN_STRIDED)
@@ -46,27 +46,27 @@ BY_REACH by_reach by_reach_of(const by_pattern *x)
     if ((x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED) && x->part != 1)
         r.cycle = x->length;
     if (x->part == 2)
-        r.before = r.after = -BY_REACH_LIMIT; /* nothing is near */
+        r.before = r.after = -GR_REACH_LIMIT; /* nothing is near */
     return r;
 }
 
-BY_REACH int by_floor_div(int a, int b)
+GR_REACH int gr_floor_div(int a, int b)
 {
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-BY_REACH by_spot by_spot_of(const by_reach *r, int at)
+GR_REACH gr_spot gr_spot_of(const gr_reach *r, int at)
 {
-    by_spot x = {at, 0};
+    gr_spot x = {at, 0};
     if (r->unit > 1)
-        x.unit = by_floor_div(at, r->unit);
+        x.unit = gr_floor_div(at, r->unit);
     if (r->cycle)
-        x.turn = at - by_floor_div(at, r->cycle) * r->cycle;
+        x.turn = at - gr_floor_div(at, r->cycle) * r->cycle;
     return x;
 }
 
 /* Whether the query at p may see the key at s. */
-BY_REACH bool by_reaches(const by_reach *r, by_spot p, by_spot s)
+GR_REACH bool gr_reaches(const gr_reach *r, gr_spot p, gr_spot s)
 {
     const int d = s.unit - p.unit;
     return (d >= -r->before && d <= r->after) ||
@@ -74,16 +74,16 @@ BY_REACH bool by_reaches(const by_reach *r, by_spot p, by_spot s)
 }
 
 /* Whether every query sees its own position. */
-BY_REACH bool by_reaches_itself(const by_reach *r)
+GR_REACH bool gr_reaches_itself(const gr_reach *r)
 {
     return !r->on || (r->before >= 0 && r->after >= 0) || (r->cycle && !r->tail);
 }
 
 /* The units [first, last] as positions, as far as they are in [low, high). */
-BY_REACH by_stretch by_units(const by_reach *r, int first, int last, int low, int high)
+GR_REACH gr_stretch gr_units(const gr_reach *r, int first, int last, int low, int high)
 {
     const int64_t from = (int64_t)first * r->unit, to = ((int64_t)last + 1) * r->unit;
-    by_stretch x = {from < low    ? low
+    gr_stretch x = {from < low    ? low
                     : from > high ? high
                                   : (int)from,
                     to < low    ? low
@@ -93,65 +93,65 @@ BY_REACH by_stretch by_units(const by_reach *r, int first, int last, int low, in
 }
 
 /* The keys below `keys` outside of which positions p0 ... p1 see nothing. */
-BY_REACH by_stretch by_reach_keys(const by_reach *r, int p0, int p1, int keys)
+GR_REACH gr_stretch gr_reach_keys(const gr_reach *r, int p0, int p1, int keys)
 {
-    by_stretch all = {0, keys};
+    gr_stretch all = {0, keys};
     if (!r->on || r->cycle)
         return all;
-    return by_units(r, by_floor_div(p0, r->unit) - r->before, by_floor_div(p1, r->unit) + r->after, 0, keys);
+    return gr_units(r, gr_floor_div(p0, r->unit) - r->before, gr_floor_div(p1, r->unit) + r->after, 0, keys);
 }
 
 /* The positions in [low, high) outside of which nobody sees keys s0 ... s1. */
-BY_REACH by_stretch by_reach_queries(const by_reach *r, int s0, int s1, int low, int high)
+GR_REACH gr_stretch gr_reach_queries(const gr_reach *r, int s0, int s1, int low, int high)
 {
-    by_stretch all = {low, high};
+    gr_stretch all = {low, high};
     if (!r->on || r->cycle)
         return all;
-    return by_units(r, s0 / r->unit - r->after, s1 / r->unit + r->before, low, high);
+    return gr_units(r, s0 / r->unit - r->after, s1 / r->unit + r->before, low, high);
 }
 
 /* Whether positions p0 ... p1 may see any of the keys s0 ... s1. */
-BY_REACH bool by_reach_meets(const by_reach *r, int p0, int p1, int s0, int s1)
+GR_REACH bool gr_reach_meets(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
-    const int least = s0 / r->unit - by_floor_div(p1, r->unit);
-    const int most = s1 / r->unit - by_floor_div(p0, r->unit);
+    const int least = s0 / r->unit - gr_floor_div(p1, r->unit);
+    const int most = s1 / r->unit - gr_floor_div(p0, r->unit);
     if (most >= -r->before && least <= r->after)
         return true;
     if (!r->cycle)
         return false;
     return r->tail ? s0 % r->cycle + s1 - s0 >= r->cycle - r->tail
-                   : by_floor_div(p1 - s0, r->cycle) * r->cycle >= p0 - s1;
+                   : gr_floor_div(p1 - s0, r->cycle) * r->cycle >= p0 - s1;
 }
 
 /* Whether each of positions p0 ... p1 sees each of the keys s0 ... s1. */
-BY_REACH bool by_reach_covers(const by_reach *r, int p0, int p1, int s0, int s1)
+GR_REACH bool gr_reach_covers(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
-    return !r->on || (s0 / r->unit - by_floor_div(p1, r->unit) >= -r->before &&
-                      s1 / r->unit - by_floor_div(p0, r->unit) <= r->after);
+    return !r->on || (s0 / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
+                      s1 / r->unit - gr_floor_div(p0, r->unit) <= r->after);
 }
 
 /* Keys below `end` that are far from p, near ones that are of the same kind included. */
-BY_REACH int64_t by_reach_far(const by_reach *r, int p, int end)
+GR_REACH int64_t gr_reach_far(const gr_reach *r, int p, int end)
 {
     if (!r->cycle || end <= 0)
         return 0;
     const int whole = end / r->cycle, rest = end % r->cycle;
     if (!r->tail)
-        return whole + (by_spot_of(r, p).turn < rest);
+        return whole + (gr_spot_of(r, p).turn < rest);
     const int more = rest - (r->cycle - r->tail);
     return (int64_t)whole * r->tail + (more > 0 ? more : 0);
 }
 
 /* How many keys below `keys` the query at p sees. */
-BY_REACH int64_t by_reach_count(const by_reach *r, int p, int keys)
+GR_REACH int64_t gr_reach_count(const gr_reach *r, int p, int keys)
 {
-    by_reach close = *r;
+    gr_reach close = *r;
     close.cycle = 0;
-    const by_stretch near = by_reach_keys(&close, p, p, keys);
+    const gr_stretch near = gr_reach_keys(&close, p, p, keys);
     if (near.from >= near.to)
-        return by_reach_far(r, p, keys);
-    return near.to - near.from + by_reach_far(r, p, keys) - by_reach_far(r, p, near.to) +
-           by_reach_far(r, p, near.from);
+        return gr_reach_far(r, p, keys);
+    return near.to - near.from + gr_reach_far(r, p, keys) - gr_reach_far(r, p, near.to) +
+           gr_reach_far(r, p, near.from);
 }
 
 #endif

@@ -3,81 +3,81 @@
 
 void by_string_free(char *s)
 {
-    by_free(s);
+    base_free(s);
 }
 
 /* What an attention node sees. */
-static void put_sight(const by_attention_attr *a, by_buf *b)
+static void put_sight(const gr_attention_attr *a, base_buf *b)
 {
     static const char *const masks[] = {"", " causal", " prefix"};
     static const char *const kinds[] = {"", " window", " blocks", " strided", " fixed"};
     const by_pattern *x = &a->pattern;
-    by_buf_printf(b, "%s%s", masks[a->mask], kinds[x->kind]);
+    base_buf_printf(b, "%s%s", masks[a->mask], kinds[x->kind]);
     if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED)
-        by_buf_printf(b, " of %d", x->length);
+        base_buf_printf(b, " of %d", x->length);
     if (x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS)
-        by_buf_printf(b, " -%d +%d", x->before, x->after);
+        base_buf_printf(b, " -%d +%d", x->before, x->after);
     if (x->kind == BY_PATTERN_FIXED)
-        by_buf_printf(b, " to %d", x->after);
+        base_buf_printf(b, " to %d", x->after);
     if (x->part)
-        by_buf_printf(b, " part %d", x->part);
+        base_buf_printf(b, " part %d", x->part);
 }
 
-static void put_lines(const by_graph *g, by_buf *b)
+static void put_lines(const by_graph *g, base_buf *b)
 {
     char shape[96];
     for (int i = 0; i < g->n_nodes; i++) {
-        const by_node *n = g->nodes[i];
-        by_buf_printf(b, "%4d %c %-18s %-36s", i, n->backward ? '<' : '>', by_ops[n->op].name, n->scope);
+        const gr_node *n = g->nodes[i];
+        base_buf_printf(b, "%4d %c %-18s %-36s", i, n->backward ? '<' : '>', gr_ops[n->op].name, n->scope);
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k])
-                by_buf_printf(b, " %s", by_shape_text(n->out[k], shape, sizeof shape));
-        by_buf_puts(b, "  <-");
+                base_buf_printf(b, " %s", gr_shape_text(n->out[k], shape, sizeof shape));
+        base_buf_puts(b, "  <-");
         for (int k = 0; k < n->n_in; k++) {
             const by_tensor *t = n->in[k];
             if (!t)
                 continue;
             if (t->node)
-                by_buf_printf(b, " #%d%s", t->node->index, (const char *[]){"", "b", "c", "d"}[t->index]);
+                base_buf_printf(b, " #%d%s", t->node->index, (const char *[]){"", "b", "c", "d"}[t->index]);
             else
-                by_buf_printf(b, " %s", by_tensor_label(t));
+                base_buf_printf(b, " %s", gr_tensor_label(t));
         }
-        if (n->op == BY_OP_ATTENTION || n->op == BY_OP_ATTENTION_GRAD || n->op == BY_OP_ATTENTION_CACHED)
+        if (n->op == GR_OP_ATTENTION || n->op == GR_OP_ATTENTION_GRAD || n->op == GR_OP_ATTENTION_CACHED)
             put_sight(n->attr, b);
-        by_buf_puts(b, "\n");
+        base_buf_puts(b, "\n");
     }
 }
 
-static void put_dot(const by_graph *g, by_buf *b)
+static void put_dot(const by_graph *g, base_buf *b)
 {
     char shape[96];
-    by_buf_puts(b,
-                "digraph banyan {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
+    base_buf_puts(
+        b, "digraph banyan {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
     for (int i = 0; i < g->n_leaves; i++)
-        by_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i,
-                      by_tensor_label(g->leaves[i]), by_shape_text(g->leaves[i], shape, sizeof shape),
-                      g->leaves[i]->place == BY_PLACE_PARAM ? "#dcecd9" : "#e6e6f5");
+        base_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i,
+                        gr_tensor_label(g->leaves[i]), gr_shape_text(g->leaves[i], shape, sizeof shape),
+                        g->leaves[i]->place == GR_PLACE_PARAM ? "#dcecd9" : "#e6e6f5");
     for (int i = 0; i < g->n_nodes; i++) {
-        const by_node *n = g->nodes[i];
-        by_buf_printf(b, "  n%d [label=\"%s%s\\n%s\"%s];\n", i, n->scope, by_ops[n->op].name,
-                      n->out[0] ? by_shape_text(n->out[0], shape, sizeof shape) : "",
-                      n->backward ? ", color=\"#b05030\"" : "");
+        const gr_node *n = g->nodes[i];
+        base_buf_printf(b, "  n%d [label=\"%s%s\\n%s\"%s];\n", i, n->scope, gr_ops[n->op].name,
+                        n->out[0] ? gr_shape_text(n->out[0], shape, sizeof shape) : "",
+                        n->backward ? ", color=\"#b05030\"" : "");
         for (int k = 0; k < n->n_in; k++) {
             if (n->in[k] && n->in[k]->node)
-                by_buf_printf(b, "  n%d -> n%d;\n", n->in[k]->node->index, i);
+                base_buf_printf(b, "  n%d -> n%d;\n", n->in[k]->node->index, i);
             for (int l = 0; n->in[k] && l < g->n_leaves; l++)
                 if (g->leaves[l] == n->in[k])
-                    by_buf_printf(b, "  l%d -> n%d;\n", l, i);
+                    base_buf_printf(b, "  l%d -> n%d;\n", l, i);
         }
     }
-    by_buf_puts(b, "}\n");
+    base_buf_puts(b, "}\n");
 }
 
 char *by_program_text(const by_program *p, bool dot)
 {
-    by_buf b = {0};
+    base_buf b = {0};
     if (!p) {
-        by_fail_missing("program");
+        base_fail_missing("program");
         return NULL;
     }
     if (dot)
@@ -85,11 +85,11 @@ char *by_program_text(const by_program *p, bool dot)
     else
         put_lines(p->graph, &b);
     if (b.failed) {
-        by_buf_free(&b);
-        by_fail(BY_ERR_MEMORY, "out of memory while printing a graph");
+        base_buf_free(&b);
+        base_fail(BY_ERR_MEMORY, "out of memory while printing a graph");
         return NULL;
     }
     if (!b.data)
-        return by_strdup("");
+        return base_strdup("");
     return b.data;
 }

@@ -15,37 +15,37 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
     const by_beam *b = &spec->beam;
     const int groups = BY_MAX(b->groups, 1);
     if (b->width > 64)
-        return by_fail(BY_ERR_ARGUMENT, "a beam search keeps 64 hypotheses at most, not %d", b->width);
+        return base_fail(BY_ERR_ARGUMENT, "a beam search keeps 64 hypotheses at most, not %d", b->width);
     if (by_generator_beams(g) != b->width)
-        return by_fail(BY_ERR_ARGUMENT, "the generator was made for %d beams, %d are asked for",
-                       by_generator_beams(g), b->width);
+        return base_fail(BY_ERR_ARGUMENT, "the generator was made for %d beams, %d are asked for",
+                         by_generator_beams(g), b->width);
     if (b->groups < 0 || b->width % groups != 0)
-        return by_fail(BY_ERR_ARGUMENT, "%d beams cannot be divided into %d groups of one size", b->width,
-                       b->groups);
+        return base_fail(BY_ERR_ARGUMENT, "%d beams cannot be divided into %d groups of one size", b->width,
+                         b->groups);
     if (b->returned < 0 || b->returned > b->width)
-        return by_fail(BY_ERR_ARGUMENT, "%d texts are to be returned, but there are %d beams", b->returned,
-                       b->width);
+        return base_fail(BY_ERR_ARGUMENT, "%d texts are to be returned, but there are %d beams", b->returned,
+                         b->width);
     if (!(b->diversity >= 0 && isfinite(b->diversity)) || !isfinite(b->length_penalty))
-        return by_fail(BY_ERR_ARGUMENT,
-                       "diversity is %g and length_penalty %g; they must be finite, the first not negative",
-                       b->diversity, b->length_penalty);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "diversity is %g and length_penalty %g; they must be finite, the first not negative",
+                         b->diversity, b->length_penalty);
     if (b->diversity > 0 && groups == 1)
-        return by_fail(BY_ERR_ARGUMENT, "diversity tells groups apart, and there is only one");
+        return base_fail(BY_ERR_ARGUMENT, "diversity tells groups apart, and there is only one");
     if (spec->sampling.temperature > 0 && groups > 1)
-        return by_fail(BY_ERR_ARGUMENT, "groups of beams are told apart in a search that draws nothing: "
-                                        "temperature must be 0");
+        return base_fail(BY_ERR_ARGUMENT, "groups of beams are told apart in a search that draws nothing: "
+                                          "temperature must be 0");
     if (spec->sampling.temperature > 0 && spec->sampling.top_h > 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "top_h is not supported for draws within a beam search");
+        return base_fail(BY_ERR_UNSUPPORTED, "top_h is not supported for draws within a beam search");
     if (spec->slide)
-        return by_fail(BY_ERR_ARGUMENT, "the context cannot slide in a beam search");
+        return base_fail(BY_ERR_ARGUMENT, "the context cannot slide in a beam search");
     return BY_OK;
 }
 
 static int choose_top(const beam_run *r)
 {
     const int wanted =
-        r->keep + (by_is_constrained(&r->spec->sampling) || r->spec->beam.diversity > 0 ? SPARE : 0);
-    if (r->keep > MOST_TOP || by_is_raised(&r->spec->sampling) || r->spec->sampling.temperature > 0 ||
+        r->keep + (gen_is_constrained(&r->spec->sampling) || r->spec->beam.diversity > 0 ? SPARE : 0);
+    if (r->keep > MOST_TOP || gen_is_raised(&r->spec->sampling) || r->spec->sampling.temperature > 0 ||
         r->spec->beam.renormalize)
         return 0;
     return BY_MIN(BY_MIN(wanted, MOST_TOP), r->vocab);
@@ -54,16 +54,16 @@ static int choose_top(const beam_run *r)
 static by_status open_search(const beam_run *r, beam_group *s, int length)
 {
     const size_t size = (size_t)r->size, room = (size_t)length;
-    s->beams = by_alloc_zero(size, sizeof *s->beams);
-    s->next = by_alloc_zero(size, sizeof *s->next);
-    s->finished = by_alloc_zero(size, sizeof *s->finished);
-    s->chosen = by_alloc_zero(size, sizeof *s->chosen);
+    s->beams = base_alloc_zero(size, sizeof *s->beams);
+    s->next = base_alloc_zero(size, sizeof *s->next);
+    s->finished = base_alloc_zero(size, sizeof *s->finished);
+    s->chosen = base_alloc_zero(size, sizeof *s->chosen);
     if (!s->beams || !s->next || !s->finished || !s->chosen)
         return BY_ERR_MEMORY;
     for (int i = 0; i < r->size; i++) {
-        s->beams[i].tokens = by_alloc_zero(room, sizeof(int32_t));
-        s->next[i].tokens = by_alloc_zero(room, sizeof(int32_t));
-        s->finished[i].tokens = by_alloc_zero(room, sizeof(int32_t));
+        s->beams[i].tokens = base_alloc_zero(room, sizeof(int32_t));
+        s->next[i].tokens = base_alloc_zero(room, sizeof(int32_t));
+        s->finished[i].tokens = base_alloc_zero(room, sizeof(int32_t));
         if (!s->beams[i].tokens || !s->next[i].tokens || !s->finished[i].tokens)
             return BY_ERR_MEMORY;
     }
@@ -76,26 +76,26 @@ static by_status open_text(beam_run *r, int which, const int32_t *prompt, int le
     beam_text *t = &r->texts[which];
     int32_t start = by_model_eos(by_generator_model(r->generator));
     if (length < 0)
-        return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", which, length);
+        return base_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", which, length);
     if (length == 0 && (start < 0 || start >= r->vocab))
-        return by_fail(BY_ERR_ARGUMENT, "the prompt is empty, and this model has no end-of-text token to "
-                                        "start from: give it at least one token");
+        return base_fail(BY_ERR_ARGUMENT, "the prompt is empty, and this model has no end-of-text token to "
+                                          "start from: give it at least one token");
     prompt = length ? prompt : &start;
     length = BY_MAX(length, 1);
     for (int i = 0; i < length; i++)
         if (prompt[i] < 0 || prompt[i] >= r->vocab)
-            return by_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
-                           (int)prompt[i], which, i, r->vocab);
+            return base_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
+                             (int)prompt[i], which, i, r->vocab);
     const int room = r->capacity - length + 1; /* the last token is never fed and needs no place */
     if (room < 1 || r->spec->max_new_tokens > room)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "%d new tokens after a prompt of %d do not fit into the context of %d",
-                       BY_MAX(r->spec->max_new_tokens, 1), length, r->capacity);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%d new tokens after a prompt of %d do not fit into the context of %d",
+                         BY_MAX(r->spec->max_new_tokens, 1), length, r->capacity);
     t->prompt = length;
     t->limit = r->spec->limits ? r->spec->limits[which] : r->spec->max_new_tokens;
     t->limit = t->limit ? t->limit : room;
     t->row = which * r->width;
-    t->searches = by_alloc_zero((size_t)r->groups, sizeof *t->searches);
+    t->searches = base_alloc_zero((size_t)r->groups, sizeof *t->searches);
     if (!t->searches)
         return BY_ERR_MEMORY;
     for (int i = 0; i < r->groups; i++) {
@@ -115,42 +115,42 @@ static void close_text(const beam_run *r, beam_text *t)
         beam_group *s = &t->searches[i];
         for (int k = 0; k < r->size; k++) {
             if (s->beams)
-                by_free(s->beams[k].tokens);
+                base_free(s->beams[k].tokens);
             if (s->next)
-                by_free(s->next[k].tokens);
+                base_free(s->next[k].tokens);
             if (s->finished)
-                by_free(s->finished[k].tokens);
+                base_free(s->finished[k].tokens);
         }
-        by_free(s->beams);
-        by_free(s->next);
-        by_free(s->finished);
-        by_free(s->chosen);
+        base_free(s->beams);
+        base_free(s->next);
+        base_free(s->finished);
+        base_free(s->chosen);
     }
-    by_free(t->searches);
+    base_free(t->searches);
 }
 
-static by_status begin(beam_run *r, const by_beam_task *task)
+static by_status begin(beam_run *r, const gen_beam_task *task)
 {
     const int32_t *const *prompts = task->prompts, *const *sources = task->sources;
     const int *lengths = task->lengths, *source_lengths = task->source_lengths;
     const size_t rows = (size_t)by_generator_batch(r->generator), count = (size_t)r->count;
-    BY_TRY(by_sampler_open(&r->sampler, r->vocab));
-    r->texts = by_alloc_zero(count, sizeof *r->texts);
-    r->order = by_alloc_zero(count, sizeof *r->order);
-    r->best = by_alloc_zero((size_t)r->keep, sizeof *r->best);
-    r->value = by_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->value);
-    r->id = by_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->id);
-    r->slot = by_alloc_zero((size_t)r->vocab, sizeof *r->slot);
+    BY_TRY(gen_sampler_open(&r->sampler, r->vocab));
+    r->texts = base_alloc_zero(count, sizeof *r->texts);
+    r->order = base_alloc_zero(count, sizeof *r->order);
+    r->best = base_alloc_zero((size_t)r->keep, sizeof *r->best);
+    r->value = base_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->value);
+    r->id = base_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->id);
+    r->slot = base_alloc_zero((size_t)r->vocab, sizeof *r->slot);
     const bool draws = r->spec->sampling.temperature > 0;
-    r->raw = draws ? by_alloc_zero((size_t)r->vocab, sizeof *r->raw) : NULL;
-    r->from = by_alloc_zero(rows, sizeof *r->from);
-    r->next = by_alloc_zero(rows, sizeof *r->next);
-    r->left = by_alloc_zero(rows, sizeof *r->left);
-    r->counts = by_alloc_zero(rows, sizeof *r->counts);
-    r->shown = by_alloc_zero(3 * (size_t)r->size, sizeof *r->shown);
-    r->tracks = by_alloc_zero(r->spec->explain ? (size_t)r->size : 1, sizeof *r->tracks);
+    r->raw = draws ? base_alloc_zero((size_t)r->vocab, sizeof *r->raw) : NULL;
+    r->from = base_alloc_zero(rows, sizeof *r->from);
+    r->next = base_alloc_zero(rows, sizeof *r->next);
+    r->left = base_alloc_zero(rows, sizeof *r->left);
+    r->counts = base_alloc_zero(rows, sizeof *r->counts);
+    r->shown = base_alloc_zero(3 * (size_t)r->size, sizeof *r->shown);
+    r->tracks = base_alloc_zero(r->spec->explain ? (size_t)r->size : 1, sizeof *r->tracks);
     const int returned = BY_MAX(r->spec->beam.returned, 1);
-    r->result->rows = by_alloc_zero(count * (size_t)returned, sizeof *r->result->rows);
+    r->result->rows = base_alloc_zero(count * (size_t)returned, sizeof *r->result->rows);
     if (!r->texts || !r->order || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) ||
         !r->from || !r->next || !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
         return BY_ERR_MEMORY;
@@ -178,27 +178,27 @@ static by_status begin(beam_run *r, const by_beam_task *task)
 
 static void end(beam_run *r)
 {
-    const double now = by_seconds() - r->started;
+    const double now = base_seconds() - r->started;
     if (r->begun)
         r->result->decode_seconds = now - r->result->prompt_seconds;
     else
         r->result->prompt_seconds = now;
     for (int i = 0; r->texts && i < r->count; i++)
         close_text(r, &r->texts[i]);
-    by_sampler_close(&r->sampler);
-    by_free(r->texts);
-    by_free(r->order);
-    by_free(r->best);
-    by_free(r->raw);
-    by_free(r->value);
-    by_free(r->id);
-    by_free(r->slot);
-    by_free(r->from);
-    by_free(r->next);
-    by_free(r->left);
-    by_free(r->counts);
-    by_free(r->shown);
-    by_free(r->tracks);
+    gen_sampler_close(&r->sampler);
+    base_free(r->texts);
+    base_free(r->order);
+    base_free(r->best);
+    base_free(r->raw);
+    base_free(r->value);
+    base_free(r->id);
+    base_free(r->slot);
+    base_free(r->from);
+    base_free(r->next);
+    base_free(r->left);
+    base_free(r->counts);
+    base_free(r->shown);
+    base_free(r->tracks);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ static by_status step_text(beam_run *r, int which)
         t->searches[i].n_chosen = 0;
         if (t->searches[i].end)
             continue;
-        BY_TRY(by_beam_step(r, which, i));
+        BY_TRY(gen_beam_step(r, which, i));
         over = over && t->searches[i].end;
     }
     t->fresh++;
@@ -227,7 +227,7 @@ static by_status feed(beam_run *r)
     const int rows = by_generator_batch(r->generator);
     for (int most = 1; most > 0;) {
         if (spec->cancelled && spec->cancelled(spec->user))
-            return by_fail(BY_ERR_CANCELLED, "generation was cancelled");
+            return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
         most = 0;
         for (int b = 0; b < rows; b++) {
             r->counts[b] = BY_MIN(r->left[b], SLICE);
@@ -290,9 +290,9 @@ static by_status search_all(beam_run *r)
     for (bool going = r->places > 0; going;) {
         BY_TRY(feed(r));
         if (!r->begun)
-            r->result->prompt_seconds = by_seconds() - r->started;
+            r->result->prompt_seconds = base_seconds() - r->started;
         r->begun = true;
-        r->late = r->spec->max_seconds > 0 && by_seconds() - r->started > r->spec->max_seconds;
+        r->late = r->spec->max_seconds > 0 && base_seconds() - r->started > r->spec->max_seconds;
         for (int b = 0; b < rows; b++)
             r->from[b] = b;
         going = false;
@@ -345,7 +345,7 @@ static by_status give_results(beam_run *r)
             by_generation *out = &r->result->rows[i * returned + k];
             beam_ended *e = take_best(r, &r->texts[i]);
             if (!e && k == 0)
-                return by_fail_no_token(&r->spec->sampling);
+                return gen_fail_no_token(&r->spec->sampling);
             if (!e)
                 break;
             *out = (by_generation){.tokens = e->tokens,
@@ -359,7 +359,7 @@ static by_status give_results(beam_run *r)
     return BY_OK;
 }
 
-by_status by_beam_search(const by_beam_task *task, by_generate_result *result)
+by_status gen_beam_search(const gen_beam_task *task, by_generate_result *result)
 {
     by_generator *g = task->generator;
     const by_generate_spec *spec = task->spec;
@@ -374,7 +374,7 @@ by_status by_beam_search(const by_beam_task *task, by_generate_result *result)
                   .vocab = by_model_vocab(by_generator_model(g)),
                   .capacity = by_generator_capacity(g),
                   .count = by_generator_batch(g) / spec->beam.width,
-                  .started = by_seconds()};
+                  .started = base_seconds()};
     r.size = r.width / r.groups;
     r.keep = BY_MAX(2, 1 + task->stop_count) * r.size;
     r.top = choose_top(&r);

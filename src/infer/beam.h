@@ -6,17 +6,17 @@
 #include "infer/rules.h"
 
 /* What to search for. */
-typedef struct by_beam_task {
+typedef struct gen_beam_task {
     by_generator *generator;
     const by_generate_spec *spec;
     const int32_t *const *prompts, *const *sources; /* sources: of an encoder-decoder; NULL: the prompts */
     const int *lengths, *source_lengths;
     const int32_t *stops; /* every stop token */
     int stop_count;
-} by_beam_task;
+} gen_beam_task;
 
 /* by_generate when spec->beam.width is above 1. */
-by_status by_beam_search(const by_beam_task *task, by_generate_result *result);
+by_status gen_beam_search(const gen_beam_task *task, by_generate_result *result);
 
 /* ---- inside ---------------------------------------------------------------------------------- */
 
@@ -73,7 +73,7 @@ typedef struct beam_run {
     int keep;                /* continuations looked at in a step of a group */
     int top;                 /* highest logits of a row that come to the host; 0: all */
     int vocab, capacity;
-    by_sampler sampler;
+    gen_sampler sampler;
     beam_text *texts;
     int count;         /* texts */
     int *order;        /* (count) the text at each place of the generator, -1: none */
@@ -88,7 +88,7 @@ typedef struct beam_run {
     const int32_t **next;
     int *left, *counts;
     by_hypothesis *shown; /* (3 size) for explanations, as what follows */
-    by_tracking *tracks;  /* (size) what became of each hypothesis's likeliest tokens */
+    gen_tracking *tracks; /* (size) what became of each hypothesis's likeliest tokens */
     double started;
     bool begun;
     bool late; /* max_seconds are over: every text ends with this step */
@@ -96,6 +96,6 @@ typedef struct beam_run {
 
 /* One token for every hypothesis of a group: what ends is set aside, the best of the rest are its hypotheses
  * from now on, and r->from says what their rows take over. */
-by_status by_beam_step(beam_run *r, int which, int group);
+by_status gen_beam_step(beam_run *r, int which, int group);
 
 #endif

@@ -28,37 +28,37 @@ static void offer(beam_run *r, beam_option o)
 }
 
 /* Groups before this one have just chosen these tokens. */
-static void diversify(const beam_run *r, const beam_text *t, int group, by_scores *x)
+static void diversify(const beam_run *r, const beam_text *t, int group, gen_scores *x)
 {
     for (int i = 0; i < group; i++)
         for (int k = 0; k < t->searches[i].n_chosen; k++) {
-            float *score = by_score_of(x, t->searches[i].chosen[k]);
+            float *score = gen_score_of(x, t->searches[i].chosen[k]);
             if (score)
                 *score -= (float)r->spec->beam.diversity;
         }
 }
 
-static by_sample_at place_of(const beam_run *r, const beam_text *t, const beam_hypothesis *b)
+static gen_sample_at place_of(const beam_run *r, const beam_text *t, const beam_hypothesis *b)
 {
-    return (by_sample_at){.tokens = b->tokens,
-                          .count = t->prompt + t->fresh,
-                          .prompt = t->prompt,
-                          .limit = t->limit,
-                          .source = t->source,
-                          .source_count = t->source_count,
-                          .stops = r->stops,
-                          .stop_count = r->stop_count};
+    return (gen_sample_at){.tokens = b->tokens,
+                           .count = t->prompt + t->fresh,
+                           .prompt = t->prompt,
+                           .limit = t->limit,
+                           .source = t->source,
+                           .source_count = t->source_count,
+                           .stops = r->stops,
+                           .stop_count = r->stop_count};
 }
 
 /* Everything that changes the log-probabilities of a hypothesis's next token. */
-static void apply_rules(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, by_scores *x,
-                        by_tracking *track)
+static void apply_rules(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, gen_scores *x,
+                        gen_tracking *track)
 {
-    const by_sample_at at = place_of(r, t, b);
-    by_constrain(&r->sampler, &r->spec->sampling, &at, x, track);
+    const gen_sample_at at = place_of(r, t, b);
+    gen_constrain(&r->sampler, &r->spec->sampling, &at, x, track);
     if (group > 0 && r->spec->beam.diversity > 0) {
         diversify(r, t, group, x);
-        by_track(track, "diversity", x);
+        gen_track(track, "diversity", x);
     }
 }
 
@@ -66,13 +66,13 @@ static bool check_weight(const beam_run *r, float lse)
 {
     if (isfinite(lse) || r->spec->sampling.remove_invalid)
         return true;
-    by_fail(BY_ERR_NUMERIC, "the model gives logits that are not finite");
+    base_fail(BY_ERR_NUMERIC, "the model gives logits that are not finite");
     return false;
 }
 
 /* The scores of the highest logits, in x; false when they may not be enough. */
-static bool score_few(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, by_scores *x,
-                      by_tracking *track)
+static bool score_few(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, gen_scores *x,
+                      gen_tracking *track)
 {
     const by_top_logits *top = by_generator_top(r->generator, b->row);
     if (!top || (r->spec->sampling.prefix_count > t->fresh))
@@ -83,7 +83,7 @@ static bool score_few(beam_run *r, const beam_text *t, int group, const beam_hyp
         r->slot[top->ids[i]] = i + 1;
     }
     const float floor = r->value[top->count - 1];
-    *x = (by_scores){.value = r->value, .id = r->id, .slot = r->slot, .count = top->count};
+    *x = (gen_scores){.value = r->value, .id = r->id, .slot = r->slot, .count = top->count};
     apply_rules(r, t, group, b, x, track);
     for (int i = 0; i < top->count; i++)
         r->slot[top->ids[i]] = 0;
@@ -106,7 +106,7 @@ static float weigh(const float *logits, int count)
 }
 
 /* Follow the likeliest tokens of a whole row. */
-static void track_all(const beam_run *r, const float *logits, float lse, by_tracking *track)
+static void track_all(const beam_run *r, const float *logits, float lse, gen_tracking *track)
 {
     for (int k = 0; k < BY_MIN(BY_EXPLAIN_CANDIDATES, r->vocab); k++) {
         int best = -1;
@@ -117,17 +117,17 @@ static void track_all(const beam_run *r, const float *logits, float lse, by_trac
             if (!seen && (best < 0 || logits[i] > logits[best]))
                 best = i;
         }
-        by_track_add(track, best, logits[best] - lse, expf(logits[best] - lse));
+        gen_track_add(track, best, logits[best] - lse, expf(logits[best] - lse));
     }
 }
 
 /* The scores of all tokens. */
-static by_status score_all(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, by_scores *x,
-                           by_tracking *track)
+static by_status score_all(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b,
+                           gen_scores *x, gen_tracking *track)
 {
     const float *logits = by_generator_logits(r->generator, b->row);
     if (!logits)
-        return by_error_status();
+        return base_error_status();
     const float lse = weigh(logits, r->vocab);
     if (!check_weight(r, lse))
         return BY_ERR_NUMERIC;
@@ -135,7 +135,7 @@ static by_status score_all(beam_run *r, const beam_text *t, int group, const bea
         track_all(r, logits, lse, track);
     for (int i = 0; i < r->vocab; i++)
         r->sampler.row[i] = logits[i] - lse;
-    *x = (by_scores){.value = r->sampler.row, .count = r->vocab};
+    *x = (gen_scores){.value = r->sampler.row, .count = r->vocab};
     apply_rules(r, t, group, b, x, track);
     return BY_OK;
 }
@@ -165,17 +165,17 @@ static float nth_highest(const float *value, int count, int n)
 /* Temperature and filters, of log-probabilities. Filters see the highest as 0; since different hypotheses are
  * compared, it gets its own value back afterwards. As many as a group looks at for each of its hypotheses
  * stay: it could not go on with as many as it has otherwise. */
-static void filter(beam_run *r, const beam_text *t, const beam_hypothesis *b, by_scores *x,
-                   by_tracking *track)
+static void filter(beam_run *r, const beam_text *t, const beam_hypothesis *b, gen_scores *x,
+                   gen_tracking *track)
 {
-    const by_sample_at at = place_of(r, t, b);
+    const gen_sample_at at = place_of(r, t, b);
     const double temperature = r->spec->sampling.temperature;
     const float highest = nth_highest(x->value, x->count, 1);
     const float least = nth_highest(x->value, x->count, r->keep / r->size);
     memcpy(r->raw, x->value, sizeof *r->raw * (size_t)x->count);
     for (int i = 0; i < x->count; i++)
         x->value[i] -= highest > -INFINITY ? highest : 0;
-    by_filter(&r->sampler, &r->spec->sampling, &at, x, track);
+    gen_filter(&r->sampler, &r->spec->sampling, &at, x, track);
     for (int i = 0; i < x->count; i++)
         x->value[i] = x->value[i] > -INFINITY || r->raw[i] >= least ? (float)((double)r->raw[i] / temperature)
                                                                     : -INFINITY;
@@ -188,8 +188,8 @@ static double noise(const beam_run *r, int text, int step, int beam, int32_t tok
     const by_generate_spec *spec = r->spec;
     const uint64_t sample =
         spec->samples ? (uint64_t)spec->samples[text] : (uint64_t)spec->first_sample + (uint64_t)text;
-    const by_philox p = by_philox_at(spec->sampling.seed, sample,
-                                     ((uint64_t)step * 64 + (uint64_t)beam) << 32 | (uint32_t)token);
+    const base_philox p = base_philox_at(spec->sampling.seed, sample,
+                                         ((uint64_t)step * 64 + (uint64_t)beam) << 32 | (uint32_t)token);
     const uint64_t bits = ((uint64_t)p.v[1] << 32 | p.v[0]) >> 12;
     return -log(-log(((double)bits + 0.5) * 0x1p-52));
 }
@@ -205,23 +205,23 @@ static void offer_draw(beam_run *r, const beam_text *t, beam_option o)
 }
 
 /* Make probabilities add up to 1 again. */
-static void renormalize(by_scores *x, by_tracking *track)
+static void renormalize(gen_scores *x, gen_tracking *track)
 {
     const float lse = weigh(x->value, x->count);
     for (int i = 0; i < x->count && isfinite(lse); i++)
         x->value[i] -= lse;
-    by_track(track, "renormalization", x);
+    gen_track(track, "renormalization", x);
 }
 
 /* The continuations of a hypothesis. */
-static by_status extend(beam_run *r, const beam_text *t, int group, int which, by_tracking *track)
+static by_status extend(beam_run *r, const beam_text *t, int group, int which, gen_tracking *track)
 {
     const beam_hypothesis *b = &t->searches[group].beams[which];
     const by_top_logits *top = by_generator_top(r->generator, b->row);
-    by_tracking before;
+    gen_tracking before;
     if (track)
         before = *track;
-    by_scores x;
+    gen_scores x;
     if (top && !check_weight(r, top->lse))
         return BY_ERR_NUMERIC;
     if (!score_few(r, t, group, b, &x, track)) {
@@ -346,7 +346,7 @@ static by_status find_ends(beam_run *r, const beam_text *t, const beam_group *s,
         if (r->spec->stop_string_count > 0) {
             memcpy(scratch, s->beams[o->beam].tokens, sizeof *scratch * (size_t)count);
             scratch[count] = o->token;
-            BY_TRY(by_stop_strings_end(r->spec, scratch, count + 1, &complete));
+            BY_TRY(gen_stop_strings_end(r->spec, scratch, count + 1, &complete));
         }
         o->ends = is_stop(r, o->token) ? BY_FINISH_STOP : complete ? BY_FINISH_STRING : otherwise;
     }
@@ -374,17 +374,17 @@ static int divide(const beam_run *r, const beam_text *t, beam_group *s, int firs
 /* ---- explaining ------------------------------------------------------------------------------ */
 
 /* Follow the likeliest continuations of a hypothesis. */
-static by_tracking *track(beam_run *r, const beam_text *t, int group, int which)
+static gen_tracking *track(beam_run *r, const beam_text *t, int group, int which)
 {
     if (!r->spec->explain)
         return NULL;
-    by_tracking *out = &r->tracks[which];
+    gen_tracking *out = &r->tracks[which];
     const int row = t->searches[group].beams[which].row;
     const by_top_logits *top = by_generator_top(r->generator, row);
-    *out = (by_tracking){.normal = draws(r)};
+    *out = (gen_tracking){.normal = draws(r)};
     for (int i = 0; top && i < BY_MIN(top->count, BY_EXPLAIN_CANDIDATES); i++) {
         const float score = top->logits[i] - top->lse;
-        by_track_add(out, top->ids[i], score, expf(score));
+        gen_track_add(out, top->ids[i], score, expf(score));
     }
     return out;
 }
@@ -404,7 +404,7 @@ static void show_candidates(const beam_run *r, const beam_group *s, const by_fat
         const beam_option *o = &r->best[i];
         const float cooled = draws(r) ? (float)r->spec->sampling.temperature : 1;
         by_candidate c = {.token = o->token, .probability = expf(o->score * cooled)};
-        const by_tracking *known = &r->tracks[o->beam];
+        const gen_tracking *known = &r->tracks[o->beam];
         for (int k = 0; k < known->count; k++)
             c = known->candidate[k].token == o->token ? known->candidate[k] : c;
         c.beam = o->beam;
@@ -448,7 +448,7 @@ static void explain(const beam_run *r, int which, int group, int live, const by_
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-by_status by_beam_step(beam_run *r, int which, int group)
+by_status gen_beam_step(beam_run *r, int which, int group)
 {
     beam_text *t = &r->texts[which];
     beam_group *s = &t->searches[group];
@@ -457,13 +457,13 @@ by_status by_beam_step(beam_run *r, int which, int group)
     for (int i = 0; i < s->live; i++)
         BY_TRY(extend(r, t, group, i, track(r, t, group, i)));
     BY_TRY(find_ends(r, t, s, s->next[0].tokens)); /* the next hypotheses are not there yet */
-    if (r->spec->explain && !(fates = by_alloc_zero((size_t)r->keep, sizeof *fates)))
+    if (r->spec->explain && !(fates = base_alloc_zero((size_t)r->keep, sizeof *fates)))
         return BY_ERR_MEMORY;
     const int live = divide(r, t, s, t->row + group * r->size, fates);
     s->end = why_over(r, t, s, live, t->fresh + 1);
     if (r->spec->explain)
         explain(r, which, group, live, fates);
-    by_free(fates);
+    base_free(fates);
     beam_hypothesis *old = s->beams;
     s->beams = s->next;
     s->next = old;

@@ -14,7 +14,7 @@ struct by_embedder {
     by_model *model;
     by_tokenizer *tokenizer;
     by_passes *passes;
-    by_rows rows;
+    data_rows rows;
     by_pooling pooling;
     bool normalize;
     int limit, batch, width;
@@ -38,20 +38,20 @@ static by_status read_pooling(by_embedder *e, const cJSON *json)
     int found = 0;
     for (int i = 0; i < BY_COUNT(modes); i++) {
         bool on;
-        BY_TRY(by_json_bool(json, modes[i].key, false, &on));
+        BY_TRY(base_json_bool(json, modes[i].key, false, &on));
         if (on && found++ == 0)
             e->pooling = modes[i].pooling;
     }
     if (found > 1)
-        return by_fail(BY_ERR_UNSUPPORTED, "several poolings side by side are not known");
+        return base_fail(BY_ERR_UNSUPPORTED, "several poolings side by side are not known");
     return BY_OK;
 }
 
 static by_status read_module(by_embedder *e, const char *dir, const cJSON *module)
 {
     const char *type, *path;
-    BY_TRY(by_json_string(module, "type", "", &type));
-    BY_TRY(by_json_string(module, "path", "", &path));
+    BY_TRY(base_json_string(module, "type", "", &type));
+    BY_TRY(base_json_string(module, "path", "", &path));
     const char *name = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
     if (strcmp(name, "Transformer") == 0)
         return BY_OK;
@@ -60,27 +60,27 @@ static by_status read_module(by_embedder *e, const char *dir, const cJSON *modul
         return BY_OK;
     }
     if (strcmp(name, "Pooling") != 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "modules.json: a module of type \"%s\" is not known", type);
-    char *file = by_sprintf("%s/%s/config.json", dir, path);
-    cJSON *json = file ? by_json_load(file) : NULL;
-    by_status s = json ? read_pooling(e, json) : by_error_status();
+        return base_fail(BY_ERR_UNSUPPORTED, "modules.json: a module of type \"%s\" is not known", type);
+    char *file = base_sprintf("%s/%s/config.json", dir, path);
+    cJSON *json = file ? base_json_load(file) : NULL;
+    by_status s = json ? read_pooling(e, json) : base_error_status();
     cJSON_Delete(json);
-    by_free(file);
+    base_free(file);
     return s;
 }
 
 /* A file of the directory that need not be there. */
 static by_status load_optional(const char *dir, const char *name, cJSON **out)
 {
-    char *path = by_path_join(dir, name);
+    char *path = base_path_join(dir, name);
     *out = NULL;
     if (!path)
         return BY_ERR_MEMORY;
-    bool there = by_file_exists(path);
+    bool there = base_file_exists(path);
     if (there)
-        *out = by_json_load(path);
-    by_free(path);
-    return there && !*out ? by_error_status() : BY_OK;
+        *out = base_json_load(path);
+    base_free(path);
+    return there && !*out ? base_error_status() : BY_OK;
 }
 
 static by_status read_modules(by_embedder *e, const char *dir)
@@ -94,7 +94,7 @@ static by_status read_modules(by_embedder *e, const char *dir)
     BY_TRY(s);
     BY_TRY(load_optional(dir, "sentence_bert_config.json", &limits));
     int64_t limit;
-    s = limits ? by_json_int(limits, "max_seq_length", 0, 1, 1 << 24, &limit) : BY_OK;
+    s = limits ? base_json_int(limits, "max_seq_length", 0, 1, 1 << 24, &limit) : BY_OK;
     if (limits && s == BY_OK)
         e->limit = (int)limit;
     cJSON_Delete(limits);
@@ -109,10 +109,10 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
     by_model_spec body = {.dtype = spec->dtype, .new_head = true, .task = BY_TASK_FEATURES};
     e->model = by_model_open(d, dir, &body);
     if (!e->model)
-        return by_error_status();
+        return base_error_status();
     e->tokenizer = by_tokenizer_load(dir);
     if (!e->tokenizer)
-        return by_error_status();
+        return base_error_status();
     e->width = by_model_width(e->model);
     if (spec->pooling != BY_POOLING_DEFAULT)
         e->pooling = spec->pooling;
@@ -128,17 +128,17 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
     e->passes = by_passes_new(e->model, &(by_pass_spec){0}, 64);
     if (!e->passes)
         return BY_ERR_MEMORY;
-    return by_rows_init(&e->rows, e->model, e->tokenizer, &(by_rows_spec){.limit = e->limit});
+    return data_rows_init(&e->rows, e->model, e->tokenizer, &(data_rows_spec){.limit = e->limit});
 }
 
 by_embedder *by_embedder_open(by_device *d, const char *dir, const by_embed_spec *spec)
 {
     if (!d || !dir || !spec) {
-        by_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_embed_spec");
+        base_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_embed_spec");
         return NULL;
     }
-    by_error_clear();
-    by_embedder *e = by_alloc_zero(1, sizeof *e);
+    base_error_clear();
+    by_embedder *e = base_alloc_zero(1, sizeof *e);
     if (!e)
         return NULL;
     if (open_into(e, d, dir, spec) != BY_OK) {
@@ -152,12 +152,12 @@ void by_embedder_free(by_embedder *e)
 {
     if (!e)
         return;
-    by_rows_free(&e->rows);
+    data_rows_free(&e->rows);
     by_passes_free(e->passes);
     by_tokenizer_free(e->tokenizer);
     by_model_free(e->model);
-    by_free(e->weights);
-    by_free(e);
+    base_free(e->weights);
+    base_free(e);
 }
 
 int by_embedder_width(const by_embedder *e)
@@ -186,7 +186,7 @@ static by_status fill_weights(by_embedder *e, const by_batch *b, const int *rows
 {
     const size_t cells = (size_t)b->batch * (size_t)b->seq;
     if (cells > e->room) {
-        float *more = by_resize(e->weights, cells, sizeof *more);
+        float *more = base_resize(e->weights, cells, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         e->weights = more;
@@ -216,10 +216,10 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
                          float *out)
 {
     const size_t width = (size_t)e->width;
-    float *h = by_alloc((size_t)b->batch * (size_t)b->seq * width * sizeof *h);
+    float *h = base_alloc((size_t)b->batch * (size_t)b->seq * width * sizeof *h);
     by_status s = h ? by_pass_read(p, by_pass_io(p)->features, h) : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < count; i++) {
-        const by_row *row = &e->rows.list[rows[i]];
+        const data_row *row = &e->rows.list[rows[i]];
         float *to = out + (size_t)row->example * width;
         s = by_pass_finite(e->model, h + (size_t)i * (size_t)b->seq * width, (size_t)row->count * width);
         for (int t = 0; t < row->count; t++)
@@ -228,33 +228,33 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
                 to[c] = t == 0 || x > to[c] ? x : to[c];
             }
     }
-    by_free(h);
+    base_free(h);
     return s;
 }
 
 /* Vectors in the order they were computed, on the device, to where they belong. */
-static by_status collect(by_embedder *e, const by_row_groups *groups, const by_memory *kept, float *out)
+static by_status collect(by_embedder *e, const data_row_groups *groups, const by_memory *kept, float *out)
 {
     const by_dtype type = by_params_dtype(by_model_params(e->model));
     const size_t width = (size_t)e->width, bytes = width * by_dtype_size(type);
-    char *row = by_alloc(bytes * (size_t)e->rows.count);
+    char *row = base_alloc(bytes * (size_t)e->rows.count);
     by_status s = row ? by_memory_read(kept, 0, row, bytes * (size_t)e->rows.count) : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < e->rows.count; i++)
-        by_convert(out + (size_t)e->rows.list[groups->rows[i]].example * width, BY_F32,
-                   row + (size_t)i * bytes, type, width);
+        base_convert(out + (size_t)e->rows.list[groups->rows[i]].example * width, BY_F32,
+                     row + (size_t)i * bytes, type, width);
     if (s == BY_OK)
         s = by_pass_finite(e->model, out, width * (size_t)e->rows.count);
-    by_free(row);
+    base_free(row);
     return s;
 }
 
-static by_status run_groups(by_embedder *e, const by_row_groups *groups, by_memory *kept, by_row_batch *rows,
-                            float *out)
+static by_status run_groups(by_embedder *e, const data_row_groups *groups, by_memory *kept,
+                            data_row_batch *rows, float *out)
 {
     const size_t bytes = (size_t)e->width * by_dtype_size(by_params_dtype(by_model_params(e->model)));
     for (int g = 0; g < groups->count; g++) {
         const int first = groups->first[g], *list = groups->rows + first;
-        BY_TRY(by_rows_group(&e->rows, groups, g, e->batch, rows));
+        BY_TRY(data_rows_group(&e->rows, groups, g, e->batch, rows));
         by_batch b = rows->batch;
         if (kept) {
             BY_TRY(fill_weights(e, &b, list, rows->rows));
@@ -262,7 +262,7 @@ static by_status run_groups(by_embedder *e, const by_row_groups *groups, by_memo
         }
         by_pass *p = by_passes_get(e->passes, &b);
         if (!p)
-            return by_error_status();
+            return base_error_status();
         BY_TRY(by_pass_run(p, &b));
         if (kept)
             BY_TRY(by_keep(by_pass_program(p), by_pass_summary(p), kept, (size_t)first * bytes));
@@ -275,27 +275,27 @@ static by_status run_groups(by_embedder *e, const by_row_groups *groups, by_memo
 by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, float *out)
 {
     if (!e || (count > 0 && (!texts || !out)))
-        return by_fail_missing(e ? "text" : "embedder");
-    by_row_groups groups = {0};
-    by_row_batch rows = {0};
+        return base_fail_missing(e ? "text" : "embedder");
+    data_row_groups groups = {0};
+    data_row_batch rows = {0};
     by_memory *kept = NULL;
-    by_rows_clear(&e->rows);
+    data_rows_clear(&e->rows);
     for (int i = 0; i < count; i++)
-        BY_TRY(by_rows_add(&e->rows, texts[i], NULL));
-    by_status s = by_rows_by_length(&e->rows, e->batch, &groups);
+        BY_TRY(data_rows_add(&e->rows, texts[i], NULL));
+    by_status s = data_rows_by_length(&e->rows, e->batch, &groups);
     if (s == BY_OK && count > 0 && e->pooling != BY_POOLING_MAX) {
         /* a group may be padded to more rows than are left: they land behind the last one */
         const size_t size = by_dtype_size(by_params_dtype(by_model_params(e->model)));
         kept = by_memory_new(by_model_device(e->model),
                              ((size_t)e->rows.count + (size_t)e->batch) * (size_t)e->width * size);
-        s = kept ? BY_OK : by_error_status();
+        s = kept ? BY_OK : base_error_status();
     }
     if (s == BY_OK)
         s = run_groups(e, &groups, kept, &rows, out);
     for (int i = 0; s == BY_OK && e->normalize && i < count; i++)
         scale_to_one(out + (size_t)i * (size_t)e->width, e->width);
     by_memory_free(kept);
-    by_row_groups_free(&groups);
-    by_row_batch_free(&rows);
+    data_row_groups_free(&groups);
+    data_row_batch_free(&rows);
     return s;
 }

@@ -17,7 +17,7 @@ typedef struct run {
     const by_model *model;
     const by_generate_spec *spec;
     by_generate_result *result;
-    by_sampler sampler;
+    gen_sampler sampler;
     int batch, capacity, vocab;
     int32_t *stops; /* every stop token, the model's own last */
     int stop_count;
@@ -41,8 +41,8 @@ static by_status collect_stops(run *r)
     int eos = by_model_eos(r->model);
     for (int i = 0; i < spec->stop_count; i++) {
         if (spec->stop_tokens[i] < 0 || spec->stop_tokens[i] >= r->vocab)
-            return by_fail(BY_ERR_ARGUMENT, "stop token %d is outside the vocabulary of %d",
-                           (int)spec->stop_tokens[i], r->vocab);
+            return base_fail(BY_ERR_ARGUMENT, "stop token %d is outside the vocabulary of %d",
+                             (int)spec->stop_tokens[i], r->vocab);
         r->stops[r->stop_count++] = spec->stop_tokens[i];
     }
     if (eos >= 0 && eos < r->vocab && !spec->ignore_eos)
@@ -57,12 +57,12 @@ static by_status check_room(const run *r, int row, int length)
     if (r->spec->slide)
         return BY_OK;
     if (length > r->capacity)
-        return by_fail(
+        return base_fail(
             BY_ERR_ARGUMENT,
             "the prompt of row %d has %d tokens; the context holds %d (let it slide, or shorten it)", row,
             length, r->capacity);
     if (wanted - 1 > r->capacity - length)
-        return by_fail(
+        return base_fail(
             BY_ERR_ARGUMENT,
             "%d new tokens after a prompt of %d do not fit into the context of %d (let it slide, or ask for "
             "at most %d)",
@@ -77,9 +77,9 @@ static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
     int eos = by_model_eos(r->model);
     int32_t start = eos;
     if (length < 0)
-        return by_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", row, length);
+        return base_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", row, length);
     if (length == 0 && (eos < 0 || eos >= r->vocab))
-        return by_fail(
+        return base_fail(
             BY_ERR_ARGUMENT,
             "the prompt is empty, and this model has no end-of-text token to start from: give it at least "
             "one token");
@@ -90,10 +90,10 @@ static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
     for (int i = 0; i < length;
          i++) /* all of them: what slides out of the context is still looked at for repetition */
         if (prompt[i] < 0 || prompt[i] >= r->vocab)
-            return by_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
-                           (int)prompt[i], row, i, r->vocab);
+            return base_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
+                             (int)prompt[i], row, i, r->vocab);
     BY_TRY(check_room(r, row, length));
-    out->tokens = by_alloc_zero((size_t)length, sizeof *out->tokens);
+    out->tokens = base_alloc_zero((size_t)length, sizeof *out->tokens);
     if (!out->tokens)
         return BY_ERR_MEMORY;
     memcpy(out->tokens, prompt, sizeof *prompt * (size_t)length);
@@ -109,9 +109,9 @@ static by_status check_limits(const run *r, const int32_t *const *prompts)
     const int least = BY_MAX(BY_MAX(r->spec->sampling.min_new_tokens, r->spec->sampling.prefix_count), 1);
     for (int i = 0; r->spec->limits && i < count; i++)
         if (prompts[i] && (r->spec->limits[i] < least || r->spec->limits[i] > r->spec->max_new_tokens))
-            return by_fail(BY_ERR_ARGUMENT,
-                           "prompt %d is to have %d new tokens at most: that is not between %d and %d", i,
-                           r->spec->limits[i], least, r->spec->max_new_tokens);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "prompt %d is to have %d new tokens at most: that is not between %d and %d", i,
+                             r->spec->limits[i], least, r->spec->max_new_tokens);
     return BY_OK;
 }
 
@@ -120,40 +120,40 @@ static by_status check_spec(run *r)
 {
     const by_sampling *s = &r->spec->sampling;
     if (r->spec->max_new_tokens < 0 || r->spec->stop_count < 0 || r->spec->first_sample < 0)
-        return by_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and first_sample cannot be negative");
+        return base_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and first_sample cannot be negative");
     if (r->spec->slide && r->spec->max_new_tokens == 0)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "a context that slides has no end: say how many new tokens are wanted");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a context that slides has no end: say how many new tokens are wanted");
     if (r->spec->max_new_tokens > 0 && s->min_new_tokens > r->spec->max_new_tokens)
-        return by_fail(BY_ERR_ARGUMENT, "at least %d new tokens and at most %d: that is not possible",
-                       s->min_new_tokens, r->spec->max_new_tokens);
+        return base_fail(BY_ERR_ARGUMENT, "at least %d new tokens and at most %d: that is not possible",
+                         s->min_new_tokens, r->spec->max_new_tokens);
     if (r->spec->stop_string_count < 0 || !(r->spec->max_seconds >= 0))
-        return by_fail(BY_ERR_ARGUMENT, "stop_string_count and max_seconds cannot be negative");
+        return base_fail(BY_ERR_ARGUMENT, "stop_string_count and max_seconds cannot be negative");
     if (r->spec->stop_string_count > 0 && !r->spec->tokenizer)
-        return by_fail(BY_ERR_ARGUMENT, "stop_strings need the tokenizer");
+        return base_fail(BY_ERR_ARGUMENT, "stop_strings need the tokenizer");
     if (r->spec->max_new_tokens > 0 && s->prefix_count > r->spec->max_new_tokens)
-        return by_fail(BY_ERR_ARGUMENT, "the prefix has %d tokens, but at most %d new ones are allowed",
-                       s->prefix_count, r->spec->max_new_tokens);
-    BY_TRY(by_sampling_check(s, r->vocab));
+        return base_fail(BY_ERR_ARGUMENT, "the prefix has %d tokens, but at most %d new ones are allowed",
+                         s->prefix_count, r->spec->max_new_tokens);
+    BY_TRY(gen_sampling_check(s, r->vocab));
     if ((s->no_source_ngram > 0 || (s->source_penalty > 0 && s->source_penalty != 1)) && r->sources &&
         by_model_source_vocab(r->model) != r->vocab)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "source_penalty and no_source_ngram need one vocabulary for source and target");
-    r->stops = by_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "source_penalty and no_source_ngram need one vocabulary for source and target");
+    r->stops = base_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
     return r->stops ? collect_stops(r) : BY_ERR_MEMORY;
 }
 
 static by_status begin(run *r, const int32_t *const *prompts, const int *lengths)
 {
     size_t rows = (size_t)r->batch;
-    BY_TRY(by_sampler_open(&r->sampler, r->vocab));
-    r->next = by_alloc_zero(rows, sizeof *r->next);
-    r->left = by_alloc_zero(rows, sizeof *r->left);
-    r->counts = by_alloc_zero(rows, sizeof *r->counts);
-    r->active = by_alloc_zero(rows, sizeof *r->active);
-    r->last = by_alloc_zero(rows, sizeof *r->last);
-    r->ahead = by_alloc_zero(AHEAD * rows, sizeof *r->ahead);
-    r->result->rows = by_alloc_zero(rows, sizeof *r->result->rows);
+    BY_TRY(gen_sampler_open(&r->sampler, r->vocab));
+    r->next = base_alloc_zero(rows, sizeof *r->next);
+    r->left = base_alloc_zero(rows, sizeof *r->left);
+    r->counts = base_alloc_zero(rows, sizeof *r->counts);
+    r->active = base_alloc_zero(rows, sizeof *r->active);
+    r->last = base_alloc_zero(rows, sizeof *r->last);
+    r->ahead = base_alloc_zero(AHEAD * rows, sizeof *r->ahead);
+    r->result->rows = base_alloc_zero(rows, sizeof *r->result->rows);
     if (!r->next || !r->left || !r->counts || !r->active || !r->last || !r->ahead || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->batch;
@@ -168,14 +168,14 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
 
 static void end(run *r)
 {
-    by_sampler_close(&r->sampler);
-    by_free(r->stops);
-    by_free(r->next);
-    by_free(r->left);
-    by_free(r->counts);
-    by_free(r->active);
-    by_free(r->last);
-    by_free(r->ahead);
+    gen_sampler_close(&r->sampler);
+    base_free(r->stops);
+    base_free(r->next);
+    base_free(r->left);
+    base_free(r->counts);
+    base_free(r->active);
+    base_free(r->last);
+    base_free(r->ahead);
 }
 
 /* ---- feeding --------------------------------------------------------------------------------- */
@@ -199,7 +199,7 @@ static by_status feed(run *r)
     const by_generate_spec *spec = r->spec;
     for (int most = 1; most > 0;) {
         if (spec->cancelled && spec->cancelled(spec->user))
-            return by_fail(BY_ERR_CANCELLED, "generation was cancelled");
+            return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
         most = 0;
         for (int b = 0; b < r->batch; b++) {
             r->counts[b] = BY_MIN(r->left[b], SLICE);
@@ -222,9 +222,9 @@ static by_status push(by_generation *out, int32_t token)
     int fresh = out->count - out->prompt;
     if ((fresh & (fresh - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
         if (out->count > INT_MAX / 2)
-            return by_fail(BY_ERR_MEMORY, "a text of %d tokens cannot grow", out->count);
+            return base_fail(BY_ERR_MEMORY, "a text of %d tokens cannot grow", out->count);
         int32_t *tokens =
-            by_resize(out->tokens, (size_t)(out->prompt + BY_MAX(2 * fresh, 1)), sizeof *tokens);
+            base_resize(out->tokens, (size_t)(out->prompt + BY_MAX(2 * fresh, 1)), sizeof *tokens);
         if (!tokens)
             return BY_ERR_MEMORY;
         out->tokens = tokens;
@@ -259,7 +259,7 @@ static bool is_full(const run *r, int row)
 
 static bool is_late(const run *r)
 {
-    return r->spec->max_seconds > 0 && by_seconds() - r->started > r->spec->max_seconds;
+    return r->spec->max_seconds > 0 && base_seconds() - r->started > r->spec->max_seconds;
 }
 
 /* Add a token to a row and see whether the row ends with it. */
@@ -268,7 +268,7 @@ static by_status accept(run *r, int row, int32_t token, float logprob)
     by_generation *out = &r->result->rows[row];
     const by_generate_spec *spec = r->spec;
     if (!r->begun)
-        r->result->prompt_seconds = by_seconds() - r->started;
+        r->result->prompt_seconds = base_seconds() - r->started;
     r->begun = true;
     if (is_stop(r, token)) {
         out->finish = BY_FINISH_STOP;
@@ -276,7 +276,7 @@ static by_status accept(run *r, int row, int32_t token, float logprob)
         BY_TRY(push(out, token));
         r->result->new_tokens++;
         bool complete;
-        BY_TRY(by_stop_strings_end(spec, out->tokens, out->count, &complete));
+        BY_TRY(gen_stop_strings_end(spec, out->tokens, out->count, &complete));
         if (spec->token && !spec->token(spec->user, row, token, logprob))
             out->finish = BY_FINISH_CALLER;
         else if (complete)
@@ -295,24 +295,24 @@ static by_status advance(run *r, int row)
 {
     const by_generation *out = &r->result->rows[row];
     const by_generate_spec *spec = r->spec;
-    by_sample_at at = {.tokens = out->tokens,
-                       .count = out->count,
-                       .prompt = out->prompt,
-                       .limit = limit_of(r, row),
-                       .source = r->sources ? r->sources[row] : out->tokens,
-                       .source_count = r->sources ? r->source_lengths[row] : out->prompt,
-                       .sample = spec->samples ? (uint64_t)spec->samples[row]
-                                               : (uint64_t)spec->first_sample + (uint64_t)row,
-                       .stops = r->stops,
-                       .stop_count = r->stop_count};
+    gen_sample_at at = {.tokens = out->tokens,
+                        .count = out->count,
+                        .prompt = out->prompt,
+                        .limit = limit_of(r, row),
+                        .source = r->sources ? r->sources[row] : out->tokens,
+                        .source_count = r->sources ? r->source_lengths[row] : out->prompt,
+                        .sample = spec->samples ? (uint64_t)spec->samples[row]
+                                                : (uint64_t)spec->first_sample + (uint64_t)row,
+                        .stops = r->stops,
+                        .stop_count = r->stop_count};
     int32_t token;
     float logprob;
     const float *logits = by_generator_logits(r->generator, row);
     if (!logits)
-        return by_error_status();
+        return base_error_status();
     by_explanation why = {.row = row, .step = out->count - out->prompt};
     BY_TRY(
-        by_sample(&r->sampler, &spec->sampling, &at, logits, &token, &logprob, spec->explain ? &why : NULL));
+        gen_sample(&r->sampler, &spec->sampling, &at, logits, &token, &logprob, spec->explain ? &why : NULL));
     if (spec->explain)
         spec->explain(spec->user, &why);
     return accept(r, row, token, logprob);
@@ -339,7 +339,7 @@ static by_status advance_all(run *r, int *going)
 static bool is_plain(const by_generate_spec *spec)
 {
     return (spec->no_logprobs || !spec->token) && !spec->explain && spec->sampling.temperature == 0 &&
-           !by_is_constrained(&spec->sampling);
+           !gen_is_constrained(&spec->sampling);
 }
 
 /* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */
@@ -364,7 +364,7 @@ static by_status run_ahead(run *r, int steps, int *going)
 {
     const by_generate_spec *spec = r->spec;
     if (spec->cancelled && spec->cancelled(spec->user))
-        return by_fail(BY_ERR_CANCELLED, "generation was cancelled");
+        return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
     for (int b = 0; b < r->batch; b++)
         r->last[b] = r->active[b] ? r->next[b][0] : 0;
     BY_TRY(by_generator_greedy(r->generator, r->last, r->active, steps, r->ahead));
@@ -384,7 +384,7 @@ static by_status run_ahead(run *r, int steps, int *going)
 
 static void tell_time(run *r)
 {
-    const double now = by_seconds() - r->started;
+    const double now = base_seconds() - r->started;
     if (r->begun)
         r->result->decode_seconds = now - r->result->prompt_seconds;
     else
@@ -429,20 +429,20 @@ static by_status generate_all(by_generator *g, const int32_t *const *sources, co
              .vocab = by_model_vocab(m),
              .sources = sources,
              .source_lengths = source_lengths,
-             .started = by_seconds()};
+             .started = base_seconds()};
     by_status status = check_spec(&r);
     if (status == BY_OK)
         status = check_limits(&r, prompts);
     if (status == BY_OK && spec->beam.width > 1) {
-        status = by_beam_search(&(by_beam_task){.generator = g,
-                                                .spec = spec,
-                                                .prompts = prompts,
-                                                .lengths = lengths,
-                                                .sources = sources,
-                                                .source_lengths = source_lengths,
-                                                .stops = r.stops,
-                                                .stop_count = r.stop_count},
-                                result);
+        status = gen_beam_search(&(gen_beam_task){.generator = g,
+                                                  .spec = spec,
+                                                  .prompts = prompts,
+                                                  .lengths = lengths,
+                                                  .sources = sources,
+                                                  .source_lengths = source_lengths,
+                                                  .stops = r.stops,
+                                                  .stop_count = r.stop_count},
+                                 result);
     } else if (status == BY_OK) {
         status = generate(&r, prompts, lengths);
         tell_time(&r);
@@ -458,19 +458,19 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
     const int count = by_generator_batch(g) / by_generator_beams(g);
     const by_model *m = by_generator_model(g);
     const int32_t start = spec->start ? *spec->start : by_model_start(m);
-    const int32_t **starts = by_alloc_zero((size_t)count, sizeof *starts);
-    int *ones = by_alloc_zero((size_t)count, sizeof *ones);
+    const int32_t **starts = base_alloc_zero((size_t)count, sizeof *starts);
+    int *ones = base_alloc_zero((size_t)count, sizeof *ones);
     by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && start < 0)
-        s = by_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+        s = base_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
     if (s == BY_OK && start >= by_model_vocab(m))
-        s = by_fail(BY_ERR_ARGUMENT, "decoder_start_token_id %d is outside the vocabulary of %d", (int)start,
-                    by_model_vocab(m));
+        s = base_fail(BY_ERR_ARGUMENT, "decoder_start_token_id %d is outside the vocabulary of %d",
+                      (int)start, by_model_vocab(m));
     if (s == BY_OK && spec->slide)
-        s = by_fail(BY_ERR_ARGUMENT, "the context of an encoder-decoder cannot slide");
+        s = base_fail(BY_ERR_ARGUMENT, "the context of an encoder-decoder cannot slide");
     if (s == BY_OK && spec->max_new_tokens > by_generator_capacity(g))
-        s = by_fail(BY_ERR_ARGUMENT, "%d new tokens do not fit: there is room for %d", spec->max_new_tokens,
-                    by_generator_capacity(g));
+        s = base_fail(BY_ERR_ARGUMENT, "%d new tokens do not fit: there is room for %d", spec->max_new_tokens,
+                      by_generator_capacity(g));
     for (int i = 0; s == BY_OK && i < count; i++) {
         starts[i] = sources[i] ? &start : NULL;
         ones[i] = 1;
@@ -479,8 +479,8 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
         s = by_generator_encode(g, sources, lengths);
     if (s == BY_OK)
         s = generate_all(g, sources, lengths, starts, ones, spec, result);
-    by_free(starts);
-    by_free(ones);
+    base_free(starts);
+    base_free(ones);
     return s;
 }
 
@@ -490,7 +490,7 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
     if (result)
         *result = (by_generate_result){0};
     if (!g || !prompts || !lengths || !spec || !result)
-        return by_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
+        return base_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
     return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
                ? generate_from(g, prompts, lengths, spec, result)
                : generate_all(g, NULL, NULL, prompts, lengths, spec, result);
@@ -499,7 +499,7 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
 void by_generate_result_free(by_generate_result *result)
 {
     for (int i = 0; i < result->count; i++)
-        by_free(result->rows[i].tokens);
-    by_free(result->rows);
+        base_free(result->rows[i].tokens);
+    base_free(result->rows);
     *result = (by_generate_result){0};
 }

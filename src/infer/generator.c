@@ -13,20 +13,21 @@ enum { MOST_BEAMS = 64, MOST_TOP = 128 };
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
 {
     if (!m || !spec)
-        return by_fail_missing(m ? "by_generator_spec" : "model");
+        return base_fail_missing(m ? "by_generator_spec" : "model");
     int context = by_model_is_limited(m) ? by_model_context(m) : 1 << 24;
     if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
-        return by_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
     if (spec->batch < 0 || spec->batch > 1 << 20)
-        return by_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
+        return base_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
     const int room[] = {spec->capacity, spec->source_capacity};
     for (int i = 0; i < BY_COUNT(room); i++)
         if (room[i] < 0 || room[i] > context)
-            return by_fail(BY_ERR_ARGUMENT, "room for %d positions was asked for; the model's context is %d",
-                           room[i], context);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "room for %d positions was asked for; the model's context is %d", room[i],
+                             context);
     if (spec->beams < 0 || spec->beams > MOST_BEAMS || BY_MAX(spec->batch, 1) % BY_MAX(spec->beams, 1) != 0)
-        return by_fail(BY_ERR_ARGUMENT, "%d rows cannot stand in groups of %d", BY_MAX(spec->batch, 1),
-                       spec->beams);
+        return base_fail(BY_ERR_ARGUMENT, "%d rows cannot stand in groups of %d", BY_MAX(spec->batch, 1),
+                         spec->beams);
     return BY_OK;
 }
 
@@ -50,7 +51,7 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
 {
     if (check_spec(m, spec) != BY_OK)
         return NULL;
-    by_generator *g = by_alloc_zero(1, sizeof *g);
+    by_generator *g = base_alloc_zero(1, sizeof *g);
     if (!g)
         return NULL;
     g->model = m;
@@ -63,15 +64,15 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
         g->n_widths++;
     size_t rows = (size_t)g->batch, widest = (size_t)widths[g->n_widths - 1];
     g->cache = nn_cache_new(by_model_device(m), g->capacity);
-    g->past = by_alloc_zero(rows, sizeof *g->past);
-    g->from = by_alloc_zero(rows, sizeof *g->from);
-    g->known = by_alloc_zero(rows, sizeof *g->known);
-    g->where = by_alloc_zero(rows, sizeof *g->where);
-    g->tokens = by_alloc_zero(rows * widest, sizeof *g->tokens);
-    g->positions = by_alloc_zero(rows * widest, sizeof *g->positions);
-    g->pick = by_alloc_zero(rows, sizeof *g->pick);
-    g->starts = by_alloc_zero(rows, sizeof *g->starts);
-    g->done = by_alloc_zero(rows, sizeof *g->done);
+    g->past = base_alloc_zero(rows, sizeof *g->past);
+    g->from = base_alloc_zero(rows, sizeof *g->from);
+    g->known = base_alloc_zero(rows, sizeof *g->known);
+    g->where = base_alloc_zero(rows, sizeof *g->where);
+    g->tokens = base_alloc_zero(rows * widest, sizeof *g->tokens);
+    g->positions = base_alloc_zero(rows * widest, sizeof *g->positions);
+    g->pick = base_alloc_zero(rows, sizeof *g->pick);
+    g->starts = base_alloc_zero(rows, sizeof *g->starts);
+    g->done = base_alloc_zero(rows, sizeof *g->done);
     if (!g->cache || !g->past || !g->from || !g->known || !g->where || !g->tokens || !g->positions ||
         !g->pick || !g->starts || !g->done) {
         by_generator_free(g);
@@ -89,12 +90,12 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
 
 static void free_top(by_generator *g)
 {
-    by_free(g->tops);
-    by_free(g->best);
-    by_free(g->fresh_best);
-    by_free(g->fresh_lse);
-    by_free(g->ids);
-    by_free(g->fresh_ids);
+    base_free(g->tops);
+    base_free(g->best);
+    base_free(g->fresh_best);
+    base_free(g->fresh_lse);
+    base_free(g->ids);
+    base_free(g->fresh_ids);
     g->tops = NULL;
     g->best = g->fresh_best = g->fresh_lse = NULL;
     g->ids = g->fresh_ids = NULL;
@@ -107,29 +108,29 @@ void by_generator_free(by_generator *g)
         return;
     for (int i = 0; i < g->n_stages; i++)
         gen_free_stage(g->stages[i]);
-    by_free(g->stages);
+    base_free(g->stages);
     by_memory_free(g->mask);
-    by_free(g->sources);
-    by_free(g->source_mask);
-    by_free(g->source_from);
+    base_free(g->sources);
+    base_free(g->source_mask);
+    base_free(g->source_from);
     by_memory_free(g->greedy.tokens);
     by_memory_free(g->greedy.positions);
     by_memory_free(g->greedy.past);
     by_memory_free(g->greedy.log);
     nn_cache_free(g->cache);
-    by_free(g->past);
-    by_free(g->from);
-    by_free(g->known);
-    by_free(g->where);
-    by_free(g->logits);
-    by_free(g->fresh);
+    base_free(g->past);
+    base_free(g->from);
+    base_free(g->known);
+    base_free(g->where);
+    base_free(g->logits);
+    base_free(g->fresh);
     free_top(g);
-    by_free(g->tokens);
-    by_free(g->positions);
-    by_free(g->pick);
-    by_free(g->starts);
-    by_free(g->done);
-    by_free(g);
+    base_free(g->tokens);
+    base_free(g->positions);
+    base_free(g->pick);
+    base_free(g->starts);
+    base_free(g->done);
+    base_free(g);
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -181,7 +182,7 @@ static by_status compile_pass(by_generator *g, int rows, int width, int stride, 
         by_output(graph, "lse", p->lse);
     }
     p->program = by_compile(graph, &(by_compile_spec){0});
-    return p->program ? BY_OK : by_error_status();
+    return p->program ? BY_OK : base_error_status();
 }
 
 /* Which width to use when the longest row has `left` tokens to go: the widest that it fills, or the next one
@@ -278,8 +279,8 @@ static by_status run_pass(by_generator *g, gen_pass *p, int width)
 static by_status need_logits(by_generator *g)
 {
     const size_t count = (size_t)g->batch * (size_t)g->vocab;
-    g->logits = g->logits ? g->logits : by_alloc_zero(count, sizeof *g->logits);
-    g->fresh = g->fresh ? g->fresh : by_alloc_zero(count, sizeof *g->fresh);
+    g->logits = g->logits ? g->logits : base_alloc_zero(count, sizeof *g->logits);
+    g->fresh = g->fresh ? g->fresh : base_alloc_zero(count, sizeof *g->fresh);
     return g->logits && g->fresh ? BY_OK : BY_ERR_MEMORY;
 }
 
@@ -334,13 +335,14 @@ static by_status check_feed(const by_generator *g, const int32_t *const *tokens,
 {
     for (int b = 0; b < g->batch; b++) {
         if (counts[b] < 0 || counts[b] > g->capacity - g->past[b])
-            return by_fail(BY_ERR_ARGUMENT,
-                           "row %d holds %d tokens and %d more do not fit: there is room for %d", b,
-                           g->past[b], counts[b], g->capacity);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "row %d holds %d tokens and %d more do not fit: there is room for %d", b,
+                             g->past[b], counts[b], g->capacity);
         for (int i = 0; i < counts[b]; i++)
             if (tokens[b][i] < 0 || tokens[b][i] >= g->vocab)
-                return by_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
-                               (int)tokens[b][i], b, i, g->vocab);
+                return base_fail(BY_ERR_ARGUMENT,
+                                 "token %d (row %d, place %d) is outside the vocabulary of %d",
+                                 (int)tokens[b][i], b, i, g->vocab);
     }
     return BY_OK;
 }
@@ -356,7 +358,7 @@ static int count_left(const by_generator *g, const int *counts)
 by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
     if (!g || !tokens || !counts)
-        return by_fail_missing(g ? "token" : "generator");
+        return base_fail_missing(g ? "token" : "generator");
     BY_TRY(gen_check_stage(g));
     BY_TRY(check_feed(g, tokens, counts));
     memset(g->done, 0, sizeof *g->done * (size_t)g->batch);
@@ -379,10 +381,10 @@ by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const
 by_status by_generator_keep_top(by_generator *g, int k)
 {
     if (!g)
-        return by_fail_missing("generator");
+        return base_fail_missing("generator");
     if (k < 0 || k > MOST_TOP || k > g->vocab)
-        return by_fail(BY_ERR_ARGUMENT, "the %d highest logits: not between 0 and %d", k,
-                       BY_MIN(MOST_TOP, g->vocab));
+        return base_fail(BY_ERR_ARGUMENT, "the %d highest logits: not between 0 and %d", k,
+                         BY_MIN(MOST_TOP, g->vocab));
     if (k == g->top)
         return BY_OK;
     const size_t rows = (size_t)g->batch, count = rows * (size_t)k;
@@ -390,12 +392,12 @@ by_status by_generator_keep_top(by_generator *g, int k)
     free_top(g);
     if (k == 0)
         return BY_OK;
-    g->tops = by_alloc_zero(rows, sizeof *g->tops);
-    g->best = by_alloc_zero(count, sizeof *g->best);
-    g->fresh_best = by_alloc_zero(count, sizeof *g->fresh_best);
-    g->fresh_lse = by_alloc_zero(rows, sizeof *g->fresh_lse);
-    g->ids = by_alloc_zero(count, sizeof *g->ids);
-    g->fresh_ids = by_alloc_zero(count, sizeof *g->fresh_ids);
+    g->tops = base_alloc_zero(rows, sizeof *g->tops);
+    g->best = base_alloc_zero(count, sizeof *g->best);
+    g->fresh_best = base_alloc_zero(count, sizeof *g->fresh_best);
+    g->fresh_lse = base_alloc_zero(rows, sizeof *g->fresh_lse);
+    g->ids = base_alloc_zero(count, sizeof *g->ids);
+    g->fresh_ids = base_alloc_zero(count, sizeof *g->fresh_ids);
     if (!g->tops || !g->best || !g->fresh_best || !g->fresh_lse || !g->ids || !g->fresh_ids) {
         free_top(g);
         return BY_ERR_MEMORY;
@@ -434,8 +436,8 @@ static by_status check_order(const by_generator *g, const int32_t *from)
         for (int k = i + 1; k < groups && fits && source > i; k++)
             fits = k == source || source_of(g, from, k) != source;
         if (!fits)
-            return by_fail(BY_ERR_ARGUMENT,
-                           "the rows of group %d do not take from one group, their own or a later one", i);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "the rows of group %d do not take from one group, their own or a later one", i);
     }
     return BY_OK;
 }
@@ -443,12 +445,12 @@ static by_status check_order(const by_generator *g, const int32_t *from)
 by_status by_generator_reorder(by_generator *g, const int32_t *from)
 {
     if (!g || !from)
-        return by_fail_missing(g ? "order" : "generator");
+        return base_fail_missing(g ? "order" : "generator");
     if (g->beams < 2)
-        return by_fail(BY_ERR_ARGUMENT, "rows that stand alone cannot be reordered");
+        return base_fail(BY_ERR_ARGUMENT, "rows that stand alone cannot be reordered");
     for (int b = 0; b < g->batch; b++)
         if (g->from[b] != b)
-            return by_fail(BY_ERR_ARGUMENT, "rows were reordered before, and nothing was fed since");
+            return base_fail(BY_ERR_ARGUMENT, "rows were reordered before, and nothing was fed since");
     BY_TRY(check_order(g, from));
     memcpy(g->from, from, sizeof *from * (size_t)g->batch);
     for (int b = 0; b < g->batch; b++) /* in this order, as the device does: none reads what was replaced */

@@ -17,7 +17,7 @@ static by_status make_loop(by_generator *g)
     l->positions = l->positions ? l->positions : ints(g, rows);
     l->past = l->past ? l->past : ints(g, rows);
     l->log = l->log ? l->log : ints(g, 1 + RUN * rows);
-    return l->tokens && l->positions && l->past && l->log ? BY_OK : by_error_status();
+    return l->tokens && l->positions && l->past && l->log ? BY_OK : base_error_status();
 }
 
 static by_status compile_loop(by_generator *g)
@@ -43,7 +43,7 @@ static by_status compile_loop(by_generator *g)
     by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
                by_model_first_position(g->model) + by_model_context(g->model) - 1);
     g->now->greedy = by_compile(graph, &(by_compile_spec){0});
-    return g->now->greedy ? BY_OK : by_error_status();
+    return g->now->greedy ? BY_OK : base_error_status();
 }
 
 by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
@@ -63,13 +63,13 @@ by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool
     const int32_t none = 0, first = by_model_first_position(g->model);
     BY_TRY(gen_check_stage(g));
     if (steps < 1 || steps > RUN)
-        return by_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
+        return base_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
     for (int b = 0; b < g->batch; b++) {
         if (g->from[b] != b)
-            return by_fail(BY_ERR_ARGUMENT, "rows were reordered, and nothing was fed since");
+            return base_fail(BY_ERR_ARGUMENT, "rows were reordered, and nothing was fed since");
         if (active[b] && (steps > g->capacity - g->past[b] || tokens[b] < 0 || tokens[b] >= g->vocab))
-            return by_fail(BY_ERR_ARGUMENT, "row %d cannot go on from token %d for %d steps", b,
-                           (int)tokens[b], steps);
+            return base_fail(BY_ERR_ARGUMENT, "row %d cannot go on from token %d for %d steps", b,
+                             (int)tokens[b], steps);
         g->tokens[b] = active[b] ? tokens[b] : 0;
         g->past[b] = active[b] ? g->past[b] : 0;
         g->positions[b] = first + g->past[b]; /* within the context, as the capacity is */

@@ -24,11 +24,11 @@ by_status gen_enter_stage(by_generator *g, int length)
             g->now = g->stages[i];
             return BY_OK;
         }
-    gen_stage **more = by_resize(g->stages, (size_t)g->n_stages + 1, sizeof *more);
+    gen_stage **more = base_resize(g->stages, (size_t)g->n_stages + 1, sizeof *more);
     if (!more)
         return BY_ERR_MEMORY;
     g->stages = more;
-    gen_stage *fresh = by_alloc_zero(1, sizeof *fresh);
+    gen_stage *fresh = base_alloc_zero(1, sizeof *fresh);
     if (!fresh)
         return BY_ERR_MEMORY;
     fresh->length = length;
@@ -41,12 +41,12 @@ by_status gen_make_sources(by_generator *g, int capacity)
     const size_t n = (size_t)(g->batch / g->beams);
     g->source_capacity = capacity ? capacity : by_model_context(g->model);
     const size_t room = n * (size_t)padded_length(g->source_capacity);
-    g->sources = by_alloc_zero(room, sizeof *g->sources);
-    g->source_mask = by_alloc_zero(room, sizeof *g->source_mask);
-    g->source_from = by_alloc_zero(n, sizeof *g->source_from);
+    g->sources = base_alloc_zero(room, sizeof *g->sources);
+    g->source_mask = base_alloc_zero(room, sizeof *g->source_mask);
+    g->source_from = base_alloc_zero(n, sizeof *g->source_from);
     g->mask = by_memory_new(by_model_device(g->model), room * sizeof(int32_t));
     g->cache->source_room = padded_length(g->source_capacity);
-    return g->sources && g->source_mask && g->source_from && g->mask ? BY_OK : by_error_status();
+    return g->sources && g->source_mask && g->source_from && g->mask ? BY_OK : base_error_status();
 }
 
 void gen_free_stage(gen_stage *s)
@@ -55,7 +55,7 @@ void gen_free_stage(gen_stage *s)
         by_program_free(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
     by_program_free(s->greedy);
     by_program_free(s->encoder);
-    by_free(s);
+    base_free(s);
 }
 
 /* ---- the encoder ------------------------------------------------------------------------------ */
@@ -73,21 +73,22 @@ static by_status compile_encoder(by_generator *g, gen_stage *s)
         .part = BY_PART_ENCODER, .source = s->source, .source_mask = s->source_mask, .cache = g->cache};
     by_model_build(g->model, graph, &io);
     s->encoder = by_compile(graph, &(by_compile_spec){0});
-    return s->encoder ? BY_OK : by_error_status();
+    return s->encoder ? BY_OK : base_error_status();
 }
 
 static by_status check_source(const by_generator *g, int i, const int32_t *tokens, int length)
 {
     const int vocab = by_model_source_vocab(g->model);
     if (length < 1)
-        return by_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
+        return base_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
     if (length > g->source_capacity)
-        return by_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
-                       g->source_capacity);
+        return base_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
+                         g->source_capacity);
     for (int t = 0; t < length; t++)
         if (tokens[t] < 0 || tokens[t] >= vocab)
-            return by_fail(BY_ERR_ARGUMENT, "token %d (source %d, place %d) is outside the vocabulary of %d",
-                           (int)tokens[t], i, t, vocab);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "token %d (source %d, place %d) is outside the vocabulary of %d", (int)tokens[t],
+                             i, t, vocab);
     return BY_OK;
 }
 
@@ -106,11 +107,11 @@ static void lay_out(by_generator *g, const int32_t *const *sources, const int *l
 by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths)
 {
     if (!g || !sources || !lengths)
-        return by_fail_missing(g ? "source" : "generator");
+        return base_fail_missing(g ? "source" : "generator");
     const int n = g->batch / g->beams;
     int longest = 1;
     if (!gen_has_sources(g))
-        return by_fail(BY_ERR_ARGUMENT, "a %s has no encoder", by_model_class(g->model));
+        return base_fail(BY_ERR_ARGUMENT, "a %s has no encoder", by_model_class(g->model));
     for (int i = 0; i < n; i++)
         if (sources[i]) {
             BY_TRY(check_source(g, i, sources[i], lengths[i]));
@@ -136,7 +137,7 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
 
 by_status gen_check_stage(const by_generator *g)
 {
-    return g->now ? BY_OK : by_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
+    return g->now ? BY_OK : base_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
 }
 
 void gen_use_sources(by_generator *g, by_graph *graph, int rows)

@@ -5,26 +5,27 @@
 
 /* ---- predictors ------------------------------------------------------------------------------ */
 
-by_status by_predict_check(const by_model *m, by_task task)
+by_status gen_predict_check(const by_model *m, by_task task)
 {
     by_task has = by_model_task(m);
     if (has == task || (task == BY_TASK_MLM && has == BY_TASK_PRETRAIN))
         return BY_OK;
-    return by_fail(BY_ERR_ARGUMENT,
-                   "a %s has a head for \"%s\", not for \"%s\"; 'banyan finetune' gives a model another head",
-                   by_model_class(m), by_task_name(has), by_task_name(task));
+    return base_fail(
+        BY_ERR_ARGUMENT,
+        "a %s has a head for \"%s\", not for \"%s\"; 'banyan finetune' gives a model another head",
+        by_model_class(m), by_task_name(has), by_task_name(task));
 }
 
 by_predictor *by_predictor_new(by_model *m, const by_tokenizer *t, const by_predictor_spec *spec)
 {
     if (!m || !t || !spec) {
-        by_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_predictor_spec");
+        base_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_predictor_spec");
         return NULL;
     }
-    by_error_clear();
-    if (spec->task != BY_TASK_DEFAULT && by_predict_check(m, spec->task) != BY_OK)
+    base_error_clear();
+    if (spec->task != BY_TASK_DEFAULT && gen_predict_check(m, spec->task) != BY_OK)
         return NULL;
-    by_predictor *p = by_alloc_zero(1, sizeof *p);
+    by_predictor *p = base_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
     *p = (by_predictor){.model = m, .tokenizer = t, .spec = *spec};
@@ -43,61 +44,62 @@ void by_predictor_free(by_predictor *p)
     if (!p)
         return;
     by_passes_free(p->passes);
-    by_free(p->values[0]);
-    by_free(p->values[1]);
-    by_free(p);
+    base_free(p->values[0]);
+    base_free(p->values[1]);
+    base_free(p);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-by_status by_predict_rows(by_predictor *p, const by_rows_spec *spec, const char *const *texts,
-                          const char *const *pairs, int count, by_rows *rows)
+by_status gen_predict_rows(by_predictor *p, const data_rows_spec *spec, const char *const *texts,
+                           const char *const *pairs, int count, data_rows *rows)
 {
-    BY_TRY(by_rows_init(rows, p->model, p->tokenizer, spec));
+    BY_TRY(data_rows_init(rows, p->model, p->tokenizer, spec));
     for (int i = 0; i < count; i++)
-        BY_TRY(by_rows_add(rows, texts[i], pairs ? pairs[i] : NULL));
+        BY_TRY(data_rows_add(rows, texts[i], pairs ? pairs[i] : NULL));
     return BY_OK;
 }
 
-static by_status run_group(by_predictor *p, const by_rows *rows, const by_row_groups *groups, int g,
-                           by_row_batch *memory, const by_predict_calls *calls, void *user)
+static by_status run_group(by_predictor *p, const data_rows *rows, const data_row_groups *groups, int g,
+                           data_row_batch *memory, const gen_predict_calls *calls, void *user)
 {
     if (p->spec.cancelled && p->spec.cancelled(p->spec.user))
-        return by_fail(BY_ERR_CANCELLED, "interrupted");
-    BY_TRY(by_rows_group(rows, groups, g, p->spec.batch, memory));
+        return base_fail(BY_ERR_CANCELLED, "interrupted");
+    BY_TRY(data_rows_group(rows, groups, g, p->spec.batch, memory));
     by_batch b = memory->batch;
     if (calls->prepare)
         BY_TRY(calls->prepare(user, &b, memory->rows));
     by_pass *pass = by_passes_get(p->passes, &b);
     if (!pass)
-        return by_error_status();
+        return base_error_status();
     BY_TRY(by_pass_run(pass, &b));
-    by_predicted done = {.rows = rows,
-                         .list = groups->rows + groups->first[g],
-                         .count = memory->rows,
-                         .batch = &b,
-                         .io = by_pass_io(pass),
-                         .pass = pass};
+    gen_predicted done = {.rows = rows,
+                          .list = groups->rows + groups->first[g],
+                          .count = memory->rows,
+                          .batch = &b,
+                          .io = by_pass_io(pass),
+                          .pass = pass};
     return calls->take(user, p, &done);
 }
 
-by_status by_predict_run(by_predictor *p, const by_rows *rows, const by_predict_calls *calls, void *user)
+by_status gen_predict_run(by_predictor *p, const data_rows *rows, const gen_predict_calls *calls, void *user)
 {
-    by_row_groups groups = {0};
-    by_row_batch memory = {0};
-    by_status s = by_rows_by_length(rows, p->spec.batch, &groups);
+    data_row_groups groups = {0};
+    data_row_batch memory = {0};
+    by_status s = data_rows_by_length(rows, p->spec.batch, &groups);
     for (int g = 0; s == BY_OK && g < groups.count; g++)
         s = run_group(p, rows, &groups, g, &memory, calls, user);
-    by_row_groups_free(&groups);
-    by_row_batch_free(&memory);
+    data_row_groups_free(&groups);
+    data_row_batch_free(&memory);
     return s;
 }
 
-by_status by_predict_read(by_predictor *p, const by_predicted *b, const by_tensor *t, int which, float **out)
+by_status gen_predict_read(by_predictor *p, const gen_predicted *b, const by_tensor *t, int which,
+                           float **out)
 {
     const size_t n = (size_t)by_elements(t);
     if (n > p->room[which]) {
-        float *more = by_resize(p->values[which], n, sizeof *more);
+        float *more = base_resize(p->values[which], n, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         p->values[which] = more;
@@ -109,7 +111,7 @@ by_status by_predict_read(by_predictor *p, const by_predicted *b, const by_tenso
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-void by_probabilities(float *x, int n)
+void gen_probabilities(float *x, int n)
 {
     float top = x[0];
     double sum = 0;
@@ -121,7 +123,7 @@ void by_probabilities(float *x, int n)
         x[i] = (float)(x[i] / sum);
 }
 
-int by_places_top(const float *x, int n, int k, int *places)
+int gen_places_top(const float *x, int n, int k, int *places)
 {
     int found = 0;
     for (int i = 0; i < n; i++) {
@@ -137,18 +139,18 @@ int by_places_top(const float *x, int n, int k, int *places)
 
 /* ---- labels of texts ------------------------------------------------------------------------- */
 
-static by_status take_labels(void *user, by_predictor *p, const by_predicted *b)
+static by_status take_labels(void *user, by_predictor *p, const gen_predicted *b)
 {
     float *scores = user, *logits;
     const int labels = by_model_labels(p->model);
     const by_problem problem = by_model_problem(p->model);
-    BY_TRY(by_predict_read(p, b, b->io->logits, 0, &logits));
+    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &logits));
     BY_TRY(by_pass_finite(p->model, logits, (size_t)b->count * (size_t)labels));
     for (int i = 0; i < b->count; i++) {
         float *x = scores + (size_t)b->rows->list[b->list[i]].example * (size_t)labels;
         memcpy(x, logits + (size_t)i * (size_t)labels, (size_t)labels * sizeof *x);
         if (problem == BY_PROBLEM_ONE_LABEL)
-            by_probabilities(x, labels);
+            gen_probabilities(x, labels);
         for (int k = 0; k < labels && problem == BY_PROBLEM_MANY_LABELS; k++)
             x[k] = 1 / (1 + expf(-x[k]));
     }
@@ -158,14 +160,14 @@ static by_status take_labels(void *user, by_predictor *p, const by_predicted *b)
 by_status by_predictor_classify(by_predictor *p, const char *const *texts, const char *const *pairs,
                                 int count, float *scores)
 {
-    static const by_predict_calls calls = {NULL, take_labels};
+    static const gen_predict_calls calls = {NULL, take_labels};
     if (!p || (count > 0 && (!texts || !scores)))
-        return by_fail_missing(!p ? "predictor" : !texts ? "text" : "array of scores");
-    BY_TRY(by_predict_check(p->model, BY_TASK_CLASSIFY));
-    by_rows rows = {0};
-    by_status s = by_predict_rows(p, &(by_rows_spec){0}, texts, pairs, count, &rows);
+        return base_fail_missing(!p ? "predictor" : !texts ? "text" : "array of scores");
+    BY_TRY(gen_predict_check(p->model, BY_TASK_CLASSIFY));
+    data_rows rows = {0};
+    by_status s = gen_predict_rows(p, &(data_rows_spec){0}, texts, pairs, count, &rows);
     if (s == BY_OK)
-        s = by_predict_run(p, &rows, &calls, scores);
-    by_rows_free(&rows);
+        s = gen_predict_run(p, &rows, &calls, scores);
+    data_rows_free(&rows);
     return s;
 }

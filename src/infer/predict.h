@@ -17,35 +17,36 @@ struct by_predictor {
 };
 
 /* A batch that went through the model: row i of it is rows->list[list[i]]. */
-typedef struct by_predicted {
-    const by_rows *rows;
+typedef struct gen_predicted {
+    const data_rows *rows;
     const int *list;
     int count; /* rows; the batch may be padded to more */
     const by_batch *batch;
     const by_model_io *io;
     by_pass *pass;
-} by_predicted;
+} gen_predicted;
 
 /* Called for every batch: before it runs, to add to it (may be NULL), and after. */
-typedef struct by_predict_calls {
+typedef struct gen_predict_calls {
     by_status (*prepare)(void *user, by_batch *b, int count);
-    by_status (*take)(void *user, by_predictor *p, const by_predicted *b);
-} by_predict_calls;
+    by_status (*take)(void *user, by_predictor *p, const gen_predicted *b);
+} gen_predict_calls;
 
 /* BY_ERR_ARGUMENT unless the model has a head for `task`. */
-by_status by_predict_check(const by_model *m, by_task task);
+by_status gen_predict_check(const by_model *m, by_task task);
 /* Append texts with their pairs (NULL: none) to rows, which are begun for this predictor. */
-by_status by_predict_rows(by_predictor *p, const by_rows_spec *spec, const char *const *texts,
-                          const char *const *pairs, int count, by_rows *rows);
+by_status gen_predict_rows(by_predictor *p, const data_rows_spec *spec, const char *const *texts,
+                           const char *const *pairs, int count, data_rows *rows);
 /* Run all rows. */
-by_status by_predict_run(by_predictor *p, const by_rows *rows, const by_predict_calls *calls, void *user);
+by_status gen_predict_run(by_predictor *p, const data_rows *rows, const gen_predict_calls *calls, void *user);
 /* An output of the batch as floats, valid until the next batch. which: 0 or 1, of the two that can be held.
  */
-by_status by_predict_read(by_predictor *p, const by_predicted *b, const by_tensor *t, int which, float **out);
+by_status gen_predict_read(by_predictor *p, const gen_predicted *b, const by_tensor *t, int which,
+                           float **out);
 
 /* Logits to probabilities, in place. */
-void by_probabilities(float *x, int n);
+void gen_probabilities(float *x, int n);
 /* The places of the k largest of n, largest first; k is cut down to n. Returns k. */
-int by_places_top(const float *x, int n, int k, int *places);
+int gen_places_top(const float *x, int n, int k, int *places);
 
 #endif

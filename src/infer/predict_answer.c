@@ -5,22 +5,22 @@
 #include "infer/predict.h"
 
 typedef struct answering {
-    by_best *best; /* by question */
+    data_best *best; /* by question */
     int longest;
 } answering;
 
-static by_status take(void *user, by_predictor *p, const by_predicted *b)
+static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 {
     answering *a = user;
     float *starts, *ends;
-    BY_TRY(by_predict_read(p, b, b->io->logits, 0, &starts));
-    BY_TRY(by_predict_read(p, b, b->io->second, 1, &ends));
+    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &starts));
+    BY_TRY(gen_predict_read(p, b, b->io->second, 1, &ends));
     for (int i = 0; i < b->count; i++) {
-        const by_row *row = &b->rows->list[b->list[i]];
+        const data_row *row = &b->rows->list[b->list[i]];
         const size_t at = (size_t)i * (size_t)b->batch->seq;
         BY_TRY(by_pass_finite(p->model, starts + at, (size_t)row->count));
         BY_TRY(by_pass_finite(p->model, ends + at, (size_t)row->count));
-        by_best_look(&a->best[row->example], b->rows, b->list[i], starts + at, ends + at, a->longest);
+        data_best_look(&a->best[row->example], b->rows, b->list[i], starts + at, ends + at, a->longest);
     }
     return BY_OK;
 }
@@ -28,32 +28,32 @@ static by_status take(void *user, by_predictor *p, const by_predicted *b)
 by_status by_predictor_answer(by_predictor *p, const char *const *questions, const char *const *texts,
                               int count, const by_answer_spec *spec, by_answer_found *out)
 {
-    static const by_predict_calls calls = {NULL, take};
+    static const gen_predict_calls calls = {NULL, take};
     if (!p || !spec || (count > 0 && (!questions || !texts || !out)))
-        return by_fail_missing(!p           ? "predictor"
-                               : !spec      ? "by_answer_spec"
-                               : !questions ? "question"
-                               : !texts     ? "text"
-                                            : "array of answers");
-    BY_TRY(by_predict_check(p->model, BY_TASK_ANSWER));
-    by_rows_spec reading = {
+        return base_fail_missing(!p           ? "predictor"
+                                 : !spec      ? "by_answer_spec"
+                                 : !questions ? "question"
+                                 : !texts     ? "text"
+                                              : "array of answers");
+    BY_TRY(gen_predict_check(p->model, BY_TASK_ANSWER));
+    data_rows_spec reading = {
         .offsets = true, .windows = true, .overlap = spec->overlap ? BY_MAX(spec->overlap, 0) : 128};
     answering a = {.longest = spec->longest > 0 ? spec->longest : 30,
-                   .best = by_alloc_zero((size_t)BY_MAX(count, 1), sizeof *a.best)};
-    by_rows rows = {0};
-    by_status s = a.best ? by_predict_rows(p, &reading, questions, texts, count, &rows) : BY_ERR_MEMORY;
+                   .best = base_alloc_zero((size_t)BY_MAX(count, 1), sizeof *a.best)};
+    data_rows rows = {0};
+    by_status s = a.best ? gen_predict_rows(p, &reading, questions, texts, count, &rows) : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < count; i++)
-        a.best[i] = by_best_none();
+        a.best[i] = data_best_none();
     if (s == BY_OK)
-        s = by_predict_run(p, &rows, &calls, &a);
+        s = gen_predict_run(p, &rows, &calls, &a);
     for (int i = 0; s == BY_OK && i < count; i++) {
-        const by_best *b = &a.best[i];
+        const data_best *b = &a.best[i];
         bool none =
             b->score == -INFINITY || (spec->may_have_none && b->none - b->score > spec->null_threshold);
         out[i] =
             (by_answer_found){.found = !none, .at = {b->start, b->end}, .score = b->score, .none = b->none};
     }
-    by_rows_free(&rows);
-    by_free(a.best);
+    data_rows_free(&rows);
+    base_free(a.best);
     return s;
 }

@@ -14,18 +14,18 @@ typedef struct filling {
 /* The text with every run of three or more underscores replaced by the mask token. Heap string. */
 static char *with_masks(const char *text, const char *mask)
 {
-    by_buf out = {0};
+    base_buf out = {0};
     for (const char *at = text; *at;) {
         size_t run = strspn(at, "_");
         if (run >= 3)
-            by_buf_puts(&out, mask);
+            base_buf_puts(&out, mask);
         else
-            by_buf_put(&out, at, run ? run : 1);
+            base_buf_put(&out, at, run ? run : 1);
         at += run ? run : 1;
     }
-    by_buf_put(&out, "", 1);
+    base_buf_put(&out, "", 1);
     if (out.failed)
-        by_buf_free(&out);
+        base_buf_free(&out);
     return out.data; /* the buffer's memory is the string's */
 }
 
@@ -37,40 +37,40 @@ static const char *find_mask(const by_tokenizer *t, int32_t *id)
         if (*id >= 0)
             return names[i];
     }
-    by_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no mask token: neither [MASK] nor <mask>");
+    base_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no mask token: neither [MASK] nor <mask>");
     return NULL;
 }
 
 static by_status read_texts(by_predictor *p, const char *const *texts, int count, const char *mask,
-                            by_rows *rows)
+                            data_rows *rows)
 {
-    BY_TRY(by_rows_init(rows, p->model, p->tokenizer, &(by_rows_spec){0}));
+    BY_TRY(data_rows_init(rows, p->model, p->tokenizer, &(data_rows_spec){0}));
     by_status s = BY_OK;
     for (int i = 0; i < count && s == BY_OK; i++) {
         char *text = with_masks(texts[i], mask);
-        s = text ? by_rows_add(rows, text, NULL) : BY_ERR_MEMORY;
-        by_free(text);
+        s = text ? data_rows_add(rows, text, NULL) : BY_ERR_MEMORY;
+        base_free(text);
     }
     return s;
 }
 
 /* Memory for the candidates; one row for each text. */
-static by_status make_room(filling *f, const by_rows *rows)
+static by_status make_room(filling *f, const data_rows *rows)
 {
     by_guesses *out = f->out;
     int masks = 0;
-    out->first = by_alloc_zero((size_t)rows->count + 1, sizeof *out->first);
+    out->first = base_alloc_zero((size_t)rows->count + 1, sizeof *out->first);
     if (!out->first)
         return BY_ERR_MEMORY;
     out->count = rows->count;
     for (int i = 0; i < rows->count; i++) {
-        const by_row *row = &rows->list[i];
+        const data_row *row = &rows->list[i];
         for (int t = 0; t < row->count; t++)
             masks += rows->tokens.data[row->first + (size_t)t] == f->mask;
         out->first[i + 1] = masks;
     }
-    out->list = by_alloc_zero((size_t)BY_MAX(masks, 1) * (size_t)out->top, sizeof *out->list);
-    f->places = by_alloc_zero((size_t)out->top, sizeof *f->places);
+    out->list = base_alloc_zero((size_t)BY_MAX(masks, 1) * (size_t)out->top, sizeof *out->list);
+    f->places = base_alloc_zero((size_t)out->top, sizeof *f->places);
     return out->list && f->places ? BY_OK : BY_ERR_MEMORY;
 }
 
@@ -87,7 +87,7 @@ static by_status prepare(void *user, by_batch *b, int count)
     while (room < f->picks)
         room *= 2;
     if (room > f->room) {
-        int32_t *more = by_resize(f->pick, (size_t)room, sizeof *more);
+        int32_t *more = base_resize(f->pick, (size_t)room, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         f->pick = more;
@@ -102,12 +102,12 @@ static by_status prepare(void *user, by_batch *b, int count)
     return BY_OK;
 }
 
-static by_status take(void *user, by_predictor *p, const by_predicted *b)
+static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 {
     filling *f = user;
     const int vocab = by_model_vocab(p->model), top = f->out->top;
     float *logits;
-    BY_TRY(by_predict_read(p, b, b->io->logits, 0, &logits));
+    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &logits));
     BY_TRY(by_pass_finite(p->model, logits, (size_t)f->picks * (size_t)vocab));
     for (int n = 0, mask = 0; n < f->picks; n++) {
         const int row = f->pick[n] / b->batch->seq;
@@ -115,8 +115,8 @@ static by_status take(void *user, by_predictor *p, const by_predicted *b)
         float *x = logits + (size_t)n * (size_t)vocab;
         by_guess *to =
             f->out->list + (size_t)(f->out->first[b->rows->list[b->list[row]].example] + mask) * (size_t)top;
-        by_probabilities(x, vocab);
-        const int found = by_places_top(x, vocab, top, f->places);
+        gen_probabilities(x, vocab);
+        const int found = gen_places_top(x, vocab, top, f->places);
         for (int k = 0; k < top; k++)
             to[k] = k < found ? (by_guess){f->places[k], x[f->places[k]]} : (by_guess){-1, 0};
     }
@@ -125,24 +125,24 @@ static by_status take(void *user, by_predictor *p, const by_predicted *b)
 
 by_status by_predictor_fill(by_predictor *p, const char *const *texts, int count, int top, by_guesses *out)
 {
-    static const by_predict_calls calls = {prepare, take};
+    static const gen_predict_calls calls = {prepare, take};
     if (!p || !out || (count > 0 && !texts))
-        return by_fail_missing(!p ? "predictor" : !out ? "by_guesses" : "text");
+        return base_fail_missing(!p ? "predictor" : !out ? "by_guesses" : "text");
     *out = (by_guesses){.top = top};
     if (top < 1)
-        return by_fail(BY_ERR_ARGUMENT, "%d candidates for a mask: at least 1 is needed", top);
-    BY_TRY(by_predict_check(p->model, BY_TASK_MLM));
+        return base_fail(BY_ERR_ARGUMENT, "%d candidates for a mask: at least 1 is needed", top);
+    BY_TRY(gen_predict_check(p->model, BY_TASK_MLM));
     filling f = {.out = out};
     const char *name = find_mask(p->tokenizer, &f.mask);
-    by_rows rows = {0};
-    by_status s = name ? read_texts(p, texts, count, name, &rows) : by_error_status();
+    data_rows rows = {0};
+    by_status s = name ? read_texts(p, texts, count, name, &rows) : base_error_status();
     if (s == BY_OK)
         s = make_room(&f, &rows);
     if (s == BY_OK)
-        s = by_predict_run(p, &rows, &calls, &f);
-    by_rows_free(&rows);
-    by_free(f.pick);
-    by_free(f.places);
+        s = gen_predict_run(p, &rows, &calls, &f);
+    data_rows_free(&rows);
+    base_free(f.pick);
+    base_free(f.places);
     if (s != BY_OK)
         by_guesses_free(out);
     return s;
@@ -150,7 +150,7 @@ by_status by_predictor_fill(by_predictor *p, const char *const *texts, int count
 
 void by_guesses_free(by_guesses *g)
 {
-    by_free(g->list);
-    by_free(g->first);
+    base_free(g->list);
+    base_free(g->first);
     *g = (by_guesses){0};
 }

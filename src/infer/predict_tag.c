@@ -10,7 +10,7 @@ typedef struct tagging {
 
 /* Whether token t of a row has a place of its own: special tokens and those that a window repeats do not.
  * `repeated` counts the tokens of the row so far. */
-static bool counts(const by_rows *rows, const by_row *row, int t, int *repeated)
+static bool counts(const data_rows *rows, const data_row *row, int t, int *repeated)
 {
     const by_offset at = rows->offsets[row->first + (size_t)t];
     if (at.end == at.start)
@@ -19,13 +19,13 @@ static bool counts(const by_rows *rows, const by_row *row, int t, int *repeated)
 }
 
 /* Rows come in the order of their texts, and their tokens do too. */
-static by_status place_rows(tagging *g, const by_rows *rows)
+static by_status place_rows(tagging *g, const data_rows *rows)
 {
     by_tags *out = g->out;
     size_t n = 0;
-    g->at = by_alloc_zero((size_t)rows->count + 1, sizeof *g->at);
-    out->first_token = by_alloc_zero((size_t)rows->examples + 1, sizeof *out->first_token);
-    out->first_entity = by_alloc_zero((size_t)rows->examples + 1, sizeof *out->first_entity);
+    g->at = base_alloc_zero((size_t)rows->count + 1, sizeof *g->at);
+    out->first_token = base_alloc_zero((size_t)rows->examples + 1, sizeof *out->first_token);
+    out->first_entity = base_alloc_zero((size_t)rows->examples + 1, sizeof *out->first_entity);
     if (!g->at || !out->first_token || !out->first_entity)
         return BY_ERR_MEMORY;
     for (int i = 0; i < rows->count; i++) {
@@ -36,19 +36,19 @@ static by_status place_rows(tagging *g, const by_rows *rows)
         out->first_token[rows->list[i].example + 1] = n;
     }
     out->count = rows->examples;
-    out->tokens = by_alloc_zero(BY_MAX(n, (size_t)1), sizeof *out->tokens);
-    out->entities = by_alloc_zero(BY_MAX(n, (size_t)1), sizeof *out->entities);
+    out->tokens = base_alloc_zero(BY_MAX(n, (size_t)1), sizeof *out->tokens);
+    out->entities = base_alloc_zero(BY_MAX(n, (size_t)1), sizeof *out->entities);
     return out->tokens && out->entities ? BY_OK : BY_ERR_MEMORY;
 }
 
-static by_status take(void *user, by_predictor *p, const by_predicted *b)
+static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 {
     tagging *g = user;
     const int labels = by_model_labels(p->model);
     float *logits;
-    BY_TRY(by_predict_read(p, b, b->io->logits, 0, &logits));
+    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &logits));
     for (int i = 0; i < b->count; i++) {
-        const by_row *row = &b->rows->list[b->list[i]];
+        const data_row *row = &b->rows->list[b->list[i]];
         by_tagged *to = g->out->tokens + g->at[b->list[i]];
         int repeated = 0;
         for (int t = 0; t < row->count; t++) {
@@ -56,9 +56,9 @@ static by_status take(void *user, by_predictor *p, const by_predicted *b)
             if (!counts(b->rows, row, t, &repeated))
                 continue;
             BY_TRY(by_pass_finite(p->model, x, (size_t)labels));
-            by_probabilities(x, labels);
+            gen_probabilities(x, labels);
             int best;
-            by_places_top(x, labels, 1, &best);
+            gen_places_top(x, labels, 1, &best);
             *to++ = (by_tagged){b->rows->offsets[row->first + (size_t)t], best, x[best]};
         }
     }
@@ -120,19 +120,19 @@ static size_t find_entities(const by_model *m, const char *text, const by_tagged
 
 by_status by_predictor_tag(by_predictor *p, const char *const *texts, int count, by_tags *out)
 {
-    static const by_predict_calls calls = {NULL, take};
+    static const gen_predict_calls calls = {NULL, take};
     if (!p || !out || (count > 0 && !texts))
-        return by_fail_missing(!p ? "predictor" : !out ? "by_tags" : "text");
+        return base_fail_missing(!p ? "predictor" : !out ? "by_tags" : "text");
     *out = (by_tags){0};
-    BY_TRY(by_predict_check(p->model, BY_TASK_TAG));
+    BY_TRY(gen_predict_check(p->model, BY_TASK_TAG));
     tagging g = {.out = out};
-    by_rows rows = {0};
+    data_rows rows = {0};
     by_status s =
-        by_predict_rows(p, &(by_rows_spec){.offsets = true, .windows = true}, texts, NULL, count, &rows);
+        gen_predict_rows(p, &(data_rows_spec){.offsets = true, .windows = true}, texts, NULL, count, &rows);
     if (s == BY_OK)
         s = place_rows(&g, &rows);
     if (s == BY_OK)
-        s = by_predict_run(p, &rows, &calls, &g);
+        s = gen_predict_run(p, &rows, &calls, &g);
     for (int i = 0; s == BY_OK && i < count; i++) {
         const size_t first = out->first_token[i];
         out->first_entity[i + 1] =
@@ -140,8 +140,8 @@ by_status by_predictor_tag(by_predictor *p, const char *const *texts, int count,
                                                  out->first_token[i + 1] - first,
                                                  out->entities + out->first_entity[i]);
     }
-    by_rows_free(&rows);
-    by_free(g.at);
+    data_rows_free(&rows);
+    base_free(g.at);
     if (s != BY_OK)
         by_tags_free(out);
     return s;
@@ -149,9 +149,9 @@ by_status by_predictor_tag(by_predictor *p, const char *const *texts, int count,
 
 void by_tags_free(by_tags *t)
 {
-    by_free(t->tokens);
-    by_free(t->entities);
-    by_free(t->first_token);
-    by_free(t->first_entity);
+    base_free(t->tokens);
+    base_free(t->entities);
+    base_free(t->first_token);
+    base_free(t->first_entity);
     *t = (by_tags){0};
 }

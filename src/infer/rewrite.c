@@ -29,24 +29,24 @@ typedef struct item {
 by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewriter_spec *spec)
 {
     if (!m || !t || !spec) {
-        by_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_rewriter_spec");
+        base_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_rewriter_spec");
         return NULL;
     }
     if (by_model_task(m) != BY_TASK_SEQ2SEQ) {
-        by_fail(BY_ERR_ARGUMENT, "a %s does not read one text and write another", by_model_class(m));
+        base_fail(BY_ERR_ARGUMENT, "a %s does not read one text and write another", by_model_class(m));
         return NULL;
     }
     if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m)) {
-        by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
-                by_tokenizer_vocab_size(t), by_model_source_vocab(m));
+        base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
+                  by_tokenizer_vocab_size(t), by_model_source_vocab(m));
         return NULL;
     }
     if (by_tokenizer_target_vocab_size(t) > by_model_vocab(m)) {
-        by_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens for the target, the model knows %d",
-                by_tokenizer_target_vocab_size(t), by_model_vocab(m));
+        base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens for the target, the model knows %d",
+                  by_tokenizer_target_vocab_size(t), by_model_vocab(m));
         return NULL;
     }
-    by_rewriter *r = by_alloc_zero(1, sizeof *r);
+    by_rewriter *r = base_alloc_zero(1, sizeof *r);
     if (!r)
         return NULL;
     r->model = m;
@@ -63,7 +63,7 @@ void by_rewriter_free(by_rewriter *r)
     if (!r)
         return;
     by_generator_free(r->generator);
-    by_free(r);
+    base_free(r);
 }
 
 int by_rewriter_returned(const by_rewriter *r)
@@ -94,22 +94,22 @@ static bool is_blank(const char *text)
 static by_status encode(const by_rewriter *r, const char *text, item *out)
 {
     const int eos = by_model_eos(r->model), limit = by_rewriter_most(r);
-    char *whole = by_sprintf("%s%s", r->spec.prefix ? r->spec.prefix : "", text);
+    char *whole = base_sprintf("%s%s", r->spec.prefix ? r->spec.prefix : "", text);
     if (!whole)
         return BY_ERR_MEMORY;
     by_encoding e = {0};
     by_status s = by_tokenizer_encode_with(r->tokenizer, whole, strlen(whole),
                                            &(by_encode_spec){.special = true, .whole = true}, &e);
-    by_free(whole);
+    base_free(whole);
     const int count = s == BY_OK ? (int)e.ids.count : 0;
     int length = count - (count > 0 && e.ids.data[count - 1] == eos);
     out->cut = limit && length > limit - 1;
     if (out->cut)
         length = limit - 1;
     if (s == BY_OK && out->cut && !r->spec.truncate && limit != r->spec.max_source)
-        s = by_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads",
-                    r->done + out->at + 1, count, limit);
-    out->ids.data = s == BY_OK ? by_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
+        s = base_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads",
+                      r->done + out->at + 1, count, limit);
+    out->ids.data = s == BY_OK ? base_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
     if (s == BY_OK && !out->ids.data)
         s = BY_ERR_MEMORY;
     if (s == BY_OK) {
@@ -122,7 +122,7 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     return s;
 }
 
-static int by_length(const void *a, const void *b)
+static int gen_length(const void *a, const void *b)
 {
     const item *x = a, *y = b;
     if (x->ids.count != y->ids.count)
@@ -161,7 +161,7 @@ static by_status need_room(by_rewriter *r, int count, int longest)
                                                                    .beams = beams,
                                                                    .capacity = r->capacity,
                                                                    .source_capacity = r->source_capacity});
-    return r->generator ? BY_OK : by_error_status();
+    return r->generator ? BY_OK : base_error_status();
 }
 
 static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
@@ -171,16 +171,16 @@ static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by
     out->tokens = g->count - g->prompt;
     out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, &out->size)
                           : by_decode(r->tokenizer, NULL, 0, &out->size);
-    return out->text ? BY_OK : by_error_status();
+    return out->text ? BY_OK : base_error_status();
 }
 
 static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewriting *out)
 {
     const int returned = by_rewriter_returned(r);
-    const int32_t **sources = by_alloc_zero((size_t)r->rows, sizeof *sources);
-    int *lengths = by_alloc_zero((size_t)r->rows, sizeof *lengths);
-    int *limits = by_alloc_zero((size_t)r->rows, sizeof *limits);
-    int *samples = by_alloc_zero((size_t)r->rows, sizeof *samples);
+    const int32_t **sources = base_alloc_zero((size_t)r->rows, sizeof *sources);
+    int *lengths = base_alloc_zero((size_t)r->rows, sizeof *lengths);
+    int *limits = base_alloc_zero((size_t)r->rows, sizeof *limits);
+    int *samples = base_alloc_zero((size_t)r->rows, sizeof *samples);
     by_generate_result result = {0};
     by_generate_spec spec = r->spec.generate;
     by_status s = sources && lengths && limits && samples ? BY_OK : BY_ERR_MEMORY;
@@ -199,10 +199,10 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
         for (int k = 0; k < returned && s == BY_OK; k++)
             s = take(r, &result.rows[i * returned + k], items[i].cut, &out[items[i].at * returned + k]);
     by_generate_result_free(&result);
-    by_free(sources);
-    by_free(lengths);
-    by_free(limits);
-    by_free(samples);
+    base_free(sources);
+    base_free(lengths);
+    base_free(limits);
+    base_free(samples);
     return s;
 }
 
@@ -218,7 +218,7 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
         items[used].at = i;
         BY_TRY(encode(r, texts[i], &items[used++]));
     }
-    qsort(items, (size_t)used, sizeof *items, by_length);
+    qsort(items, (size_t)used, sizeof *items, gen_length);
     if (used > 0)
         BY_TRY(need_room(r, used, (int)items[0].ids.count));
     for (int i = 0; i < used; i += r->spec.batch)
@@ -229,14 +229,14 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
 by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out)
 {
     if (!r || !out || (count > 0 && !texts))
-        return by_fail_missing(r ? "text" : "rewriter");
+        return base_fail_missing(r ? "text" : "rewriter");
     const int all = count * by_rewriter_returned(r);
-    item *items = by_alloc_zero((size_t)count + 1, sizeof *items);
-    *out = by_alloc_zero((size_t)all + 1, sizeof **out);
+    item *items = base_alloc_zero((size_t)count + 1, sizeof *items);
+    *out = base_alloc_zero((size_t)all + 1, sizeof **out);
     by_status s = items && *out ? run_all(r, texts, count, items, *out) : BY_ERR_MEMORY;
     for (int i = 0; items && i < count; i++)
-        by_free(items[i].ids.data);
-    by_free(items);
+        base_free(items[i].ids.data);
+    base_free(items);
     r->done += count;
     if (s != BY_OK) {
         by_rewritings_free(*out, all);
@@ -249,5 +249,5 @@ void by_rewritings_free(by_rewriting *list, int count)
 {
     for (int i = 0; list && i < count; i++)
         by_release(list[i].text);
-    by_free(list);
+    base_free(list);
 }

@@ -10,9 +10,9 @@ enum { USUAL_SOURCE = 1024, MOST_SOURCE = 1 << 20 };
 static by_status read_beam(const cJSON *json, by_beam *b)
 {
     int64_t beams, returned;
-    BY_TRY(by_json_int(json, "num_beams", b->width, 1, 64, &beams));
-    BY_TRY(by_json_int(json, "num_return_sequences", b->returned, 1, 64, &returned));
-    BY_TRY(by_json_double(json, "length_penalty", b->length_penalty, -100, 100, &b->length_penalty));
+    BY_TRY(base_json_int(json, "num_beams", b->width, 1, 64, &beams));
+    BY_TRY(base_json_int(json, "num_return_sequences", b->returned, 1, 64, &returned));
+    BY_TRY(base_json_double(json, "length_penalty", b->length_penalty, -100, 100, &b->length_penalty));
     b->width = (int)beams;
     b->returned = (int)returned;
     const cJSON *early = cJSON_GetObjectItemCaseSensitive(json, "early_stopping");
@@ -21,7 +21,7 @@ static by_status read_beam(const cJSON *json, by_beam *b)
     else if (cJSON_IsString(early) && strcmp(early->valuestring, "never") == 0)
         b->early_stopping = BY_STOP_NEVER;
     else if (early && !cJSON_IsNull(early))
-        return by_fail(BY_ERR_FORMAT, "early_stopping is not true, false or \"never\"");
+        return base_fail(BY_ERR_FORMAT, "early_stopping is not true, false or \"never\"");
     return BY_OK;
 }
 
@@ -29,7 +29,7 @@ static by_status read_beam(const cJSON *json, by_beam *b)
 static by_status read_time(const cJSON *json, double *out)
 {
     double time;
-    BY_TRY(by_json_double(json, "max_time", -1, 0, 1e9, &time));
+    BY_TRY(base_json_double(json, "max_time", -1, 0, 1e9, &time));
     if (time >= 0)
         *out = BY_MAX(time, 1e-9);
     return BY_OK;
@@ -42,20 +42,20 @@ static by_status read_lengths(const cJSON *json, by_rewrite_defaults *d)
     int64_t value, ngram;
     by_sampling *s = &d->generate.sampling;
     for (int i = 0; i < BY_COUNT(names); i++) {
-        BY_TRY(by_json_int(json, names[i], *out[i], 0, 1 << 24, &value));
+        BY_TRY(base_json_int(json, names[i], *out[i], 0, 1 << 24, &value));
         *out[i] = (int)value;
     }
-    BY_TRY(by_json_int(json, "no_repeat_ngram_size", s->no_repeat_ngram, 0, 1 << 20, &ngram));
-    BY_TRY(by_json_int(json, "encoder_no_repeat_ngram_size", s->no_source_ngram, 0, 1 << 20, &value));
-    BY_TRY(
-        by_json_double(json, "encoder_repetition_penalty", s->source_penalty, 1e-3, 1e3, &s->source_penalty));
-    BY_TRY(by_json_bool(json, "remove_invalid_values", s->remove_invalid, &s->remove_invalid));
-    BY_TRY(by_json_bool(json, "renormalize_logits", d->generate.beam.renormalize,
-                        &d->generate.beam.renormalize));
+    BY_TRY(base_json_int(json, "no_repeat_ngram_size", s->no_repeat_ngram, 0, 1 << 20, &ngram));
+    BY_TRY(base_json_int(json, "encoder_no_repeat_ngram_size", s->no_source_ngram, 0, 1 << 20, &value));
+    BY_TRY(base_json_double(json, "encoder_repetition_penalty", s->source_penalty, 1e-3, 1e3,
+                            &s->source_penalty));
+    BY_TRY(base_json_bool(json, "remove_invalid_values", s->remove_invalid, &s->remove_invalid));
+    BY_TRY(base_json_bool(json, "renormalize_logits", d->generate.beam.renormalize,
+                          &d->generate.beam.renormalize));
     BY_TRY(read_time(json, &d->generate.max_seconds));
     s->no_source_ngram = (int)value;
-    BY_TRY(
-        by_json_double(json, "repetition_penalty", s->repetition_penalty, 1e-3, 1e3, &s->repetition_penalty));
+    BY_TRY(base_json_double(json, "repetition_penalty", s->repetition_penalty, 1e-3, 1e3,
+                            &s->repetition_penalty));
     s->no_repeat_ngram = (int)ngram;
     return BY_OK;
 }
@@ -70,14 +70,14 @@ static by_status read_draw(const cJSON *json, by_rewrite_defaults *d)
         d->sample = cJSON_IsTrue(sample);
         d->greedy = !d->sample;
     }
-    BY_TRY(by_json_double(json, "temperature", s->temperature, 1e-6, 1e6, &s->temperature));
-    BY_TRY(by_json_int(json, "top_k", s->top_k, 0, INT32_MAX, &top_k));
-    BY_TRY(by_json_double(json, "top_p", s->top_p, 0, 1, &s->top_p));
-    BY_TRY(by_json_double(json, "min_p", s->min_p, 0, 1, &s->min_p));
-    BY_TRY(by_json_double(json, "typical_p", s->typical_p, 0, 1, &s->typical_p));
-    BY_TRY(by_json_double(json, "epsilon_cutoff", s->epsilon_cutoff, 0, 1, &s->epsilon_cutoff));
-    BY_TRY(by_json_double(json, "eta_cutoff", s->eta_cutoff, 0, 1, &s->eta_cutoff));
-    BY_TRY(by_json_double(json, "top_h", s->top_h, 0, 1, &s->top_h));
+    BY_TRY(base_json_double(json, "temperature", s->temperature, 1e-6, 1e6, &s->temperature));
+    BY_TRY(base_json_int(json, "top_k", s->top_k, 0, INT32_MAX, &top_k));
+    BY_TRY(base_json_double(json, "top_p", s->top_p, 0, 1, &s->top_p));
+    BY_TRY(base_json_double(json, "min_p", s->min_p, 0, 1, &s->min_p));
+    BY_TRY(base_json_double(json, "typical_p", s->typical_p, 0, 1, &s->typical_p));
+    BY_TRY(base_json_double(json, "epsilon_cutoff", s->epsilon_cutoff, 0, 1, &s->epsilon_cutoff));
+    BY_TRY(base_json_double(json, "eta_cutoff", s->eta_cutoff, 0, 1, &s->eta_cutoff));
+    BY_TRY(base_json_double(json, "top_h", s->top_h, 0, 1, &s->top_h));
     s->top_k = (int)top_k;
     return BY_OK;
 }
@@ -85,7 +85,7 @@ static by_status read_draw(const cJSON *json, by_rewrite_defaults *d)
 static by_status read_forced(const cJSON *json, const char *key, int32_t *token, const int32_t **used)
 {
     int64_t id;
-    BY_TRY(by_json_int(json, key, -1, 0, INT32_MAX, &id));
+    BY_TRY(base_json_int(json, key, -1, 0, INT32_MAX, &id));
     if (id < 0)
         return BY_OK;
     *token = (int32_t)id;
@@ -106,19 +106,19 @@ static by_status read_ids(const cJSON *json, const char *key, int vocab, int32_t
         return BY_OK;
     const bool list = cJSON_IsArray(v);
     const int n = list ? cJSON_GetArraySize(v) : 1;
-    int32_t *ids = by_alloc_zero((size_t)n + 1, sizeof *ids);
+    int32_t *ids = base_alloc_zero((size_t)n + 1, sizeof *ids);
     if (!ids)
         return BY_ERR_MEMORY;
     int i = 0;
     for (id = list ? v->child : v; id; id = list ? id->next : NULL) {
         if (!cJSON_IsNumber(id)) {
-            by_free(ids);
-            return by_fail(BY_ERR_FORMAT, "%s is not a token id or a list of them", key);
+            base_free(ids);
+            return base_fail(BY_ERR_FORMAT, "%s is not a token id or a list of them", key);
         }
         if (is_id(id) && id->valuedouble < vocab) /* a negative id names no token */
             ids[i++] = (int32_t)id->valuedouble;
     }
-    by_free(*out);
+    base_free(*out);
     *out = ids;
     *count = i;
     return BY_OK;
@@ -140,8 +140,8 @@ static by_status read_stops(const cJSON *json, by_rewrite_defaults *d)
 static void free_strings(by_rewrite_defaults *d)
 {
     for (int i = 0; i < d->generate.stop_string_count; i++)
-        by_free(d->stop_strings[i]);
-    by_free(d->stop_strings);
+        base_free(d->stop_strings[i]);
+    base_free(d->stop_strings);
     d->stop_strings = NULL;
     d->generate.stop_strings = NULL;
     d->generate.stop_string_count = 0;
@@ -162,8 +162,8 @@ static by_status read_suppressed(const cJSON *json, by_rewrite_defaults *d)
 static by_status read_start(const cJSON *json, by_rewrite_defaults *d)
 {
     int64_t start;
-    BY_TRY(by_json_int(json, "bos_token_id", -1, 0, INT32_MAX, &start));
-    BY_TRY(by_json_int(json, "decoder_start_token_id", start, 0, INT32_MAX, &start));
+    BY_TRY(base_json_int(json, "bos_token_id", -1, 0, INT32_MAX, &start));
+    BY_TRY(base_json_int(json, "decoder_start_token_id", start, 0, INT32_MAX, &start));
     d->start = (int32_t)start;
     d->generate.start = start >= 0 ? &d->start : NULL;
     return BY_OK;
@@ -177,13 +177,13 @@ static by_status read_stop_strings(const cJSON *json, by_rewrite_defaults *d)
     if (!v || cJSON_IsNull(v))
         return BY_OK;
     free_strings(d);
-    d->stop_strings = by_alloc_zero(list ? (size_t)cJSON_GetArraySize(v) + 1 : 1, sizeof *d->stop_strings);
+    d->stop_strings = base_alloc_zero(list ? (size_t)cJSON_GetArraySize(v) + 1 : 1, sizeof *d->stop_strings);
     if (!d->stop_strings)
         return BY_ERR_MEMORY;
     for (item = list ? v->child : v; item; item = list ? item->next : NULL) {
         if (!cJSON_IsString(item) || !*item->valuestring)
-            return by_fail(BY_ERR_FORMAT, "stop_strings is not a string or a list of strings");
-        char *text = d->stop_strings[d->generate.stop_string_count] = by_strdup(item->valuestring);
+            return base_fail(BY_ERR_FORMAT, "stop_strings is not a string or a list of strings");
+        char *text = d->stop_strings[d->generate.stop_string_count] = base_strdup(item->valuestring);
         if (!text)
             return BY_ERR_MEMORY;
         d->generate.stop_string_count++;
@@ -215,20 +215,20 @@ static by_status read_biases(const cJSON *json, by_rewrite_defaults *d)
     {
         const cJSON *ids = cJSON_GetArrayItem(pair, 0), *bias = cJSON_GetArrayItem(pair, 1);
         if (!cJSON_IsArray(ids) || !ids->child || !cJSON_IsNumber(bias))
-            return by_fail(BY_ERR_FORMAT, wrong);
+            return base_fail(BY_ERR_FORMAT, wrong);
         cJSON_ArrayForEach(id, ids)
         {
             if (!is_id(id) || id->valuedouble >= d->vocab)
-                return by_fail(BY_ERR_FORMAT, "sequence_bias has a token that is not in the vocabulary");
+                return base_fail(BY_ERR_FORMAT, "sequence_bias has a token that is not in the vocabulary");
             tokens++;
         }
     }
     if (!cJSON_IsArray(list))
-        return by_fail(BY_ERR_FORMAT, wrong);
-    by_free(d->biases);
-    by_free(d->bias_tokens);
-    d->biases = by_alloc_zero((size_t)cJSON_GetArraySize(list) + 1, sizeof *d->biases);
-    d->bias_tokens = by_alloc_zero(tokens + 1, sizeof *d->bias_tokens);
+        return base_fail(BY_ERR_FORMAT, wrong);
+    base_free(d->biases);
+    base_free(d->bias_tokens);
+    d->biases = base_alloc_zero((size_t)cJSON_GetArraySize(list) + 1, sizeof *d->biases);
+    d->bias_tokens = base_alloc_zero(tokens + 1, sizeof *d->bias_tokens);
     s->bias_count = 0;
     s->biases = d->biases;
     if (!d->biases || !d->bias_tokens)
@@ -252,7 +252,7 @@ static by_status read_decay(const cJSON *json, by_sampling *s)
     if (!v || cJSON_IsNull(v))
         return BY_OK;
     if (cJSON_GetArraySize(v) != 2 || !is_id(start) || !cJSON_IsNumber(factor) || !(factor->valuedouble > 0))
-        return by_fail(BY_ERR_FORMAT, "exponential_decay_length_penalty is not [start, factor]");
+        return base_fail(BY_ERR_FORMAT, "exponential_decay_length_penalty is not [start, factor]");
     s->decay_start = (int)start->valuedouble;
     s->decay = factor->valuedouble;
     return BY_OK;
@@ -265,25 +265,25 @@ static by_status read_bad_words(const cJSON *json, by_rewrite_defaults *d)
     by_sampling *s = &d->generate.sampling;
     size_t words = 0, tokens = 0, at = 0;
     if (list && !cJSON_IsNull(list) && !cJSON_IsArray(list))
-        return by_fail(BY_ERR_FORMAT, "bad_words_ids is not a list of lists of token ids");
+        return base_fail(BY_ERR_FORMAT, "bad_words_ids is not a list of lists of token ids");
     cJSON_ArrayForEach(word, list)
     {
         words++;
         cJSON_ArrayForEach(id, word)
         {
             if (!is_id(id))
-                return by_fail(BY_ERR_FORMAT, "bad_words_ids is not a list of lists of token ids");
+                return base_fail(BY_ERR_FORMAT, "bad_words_ids is not a list of lists of token ids");
             tokens++;
         }
     }
     if (words == 0)
         return BY_OK;
-    by_free(d->banned);
-    by_free(d->words);
-    by_free(d->word_tokens);
-    d->banned = by_alloc_zero(words, sizeof *d->banned);
-    d->words = by_alloc_zero(words, sizeof *d->words);
-    d->word_tokens = by_alloc_zero(tokens + 1, sizeof *d->word_tokens);
+    base_free(d->banned);
+    base_free(d->words);
+    base_free(d->word_tokens);
+    d->banned = base_alloc_zero(words, sizeof *d->banned);
+    d->words = base_alloc_zero(words, sizeof *d->words);
+    d->word_tokens = base_alloc_zero(tokens + 1, sizeof *d->word_tokens);
     if (!d->banned || !d->words || !d->word_tokens)
         return BY_ERR_MEMORY;
     s->banned_count = s->word_count = 0;
@@ -309,17 +309,17 @@ static by_status read_bad_words(const cJSON *json, by_rewrite_defaults *d)
 static by_status read_prefix(const cJSON *json, by_rewrite_defaults *d)
 {
     const char *prefix;
-    BY_TRY(by_json_string(json, "prefix", NULL, &prefix));
+    BY_TRY(base_json_string(json, "prefix", NULL, &prefix));
     if (!prefix)
         return BY_OK;
-    by_free(d->prefix);
-    d->prefix = by_strdup(prefix);
+    base_free(d->prefix);
+    d->prefix = base_strdup(prefix);
     return d->prefix ? BY_OK : BY_ERR_MEMORY;
 }
 
 static by_status settings_read(const cJSON *json, by_rewrite_defaults *d)
 {
-    BY_TRY(by_generation_keys_check(json));
+    BY_TRY(gen_generation_keys_check(json));
     BY_TRY(read_beam(json, &d->generate.beam));
     BY_TRY(read_lengths(json, d));
     BY_TRY(read_draw(json, d));
@@ -365,14 +365,14 @@ static by_status read_task(const cJSON *config, const char *task, by_rewrite_def
     const cJSON *own = cJSON_GetObjectItemCaseSensitive(all, task);
     if (cJSON_IsObject(own))
         return settings_read(own, d);
-    by_buf known = {0};
+    base_buf known = {0};
     cJSON_ArrayForEach(item, all)
     {
-        by_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
+        base_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
     }
-    by_status s = by_fail(BY_ERR_ARGUMENT, "the model says nothing about \"%s\"; it knows: %s", task,
-                          known.size ? known.data : "no tasks by name");
-    by_buf_free(&known);
+    by_status s = base_fail(BY_ERR_ARGUMENT, "the model says nothing about \"%s\"; it knows: %s", task,
+                            known.size ? known.data : "no tasks by name");
+    base_buf_free(&known);
     return s;
 }
 
@@ -382,40 +382,40 @@ typedef enum part { PART_ALL, PART_TASK, PART_PREFIX, PART_START } part;
 static by_status read_file(const char *dir, const char *name, part wanted, const char *task,
                            by_rewrite_defaults *d)
 {
-    char *path = by_path_join(dir, name);
-    cJSON *json = path && by_file_exists(path) ? by_json_load(path) : NULL;
-    by_status s = !path || (!json && by_file_exists(path)) ? by_error_status() : BY_OK;
+    char *path = base_path_join(dir, name);
+    cJSON *json = path && base_file_exists(path) ? base_json_load(path) : NULL;
+    by_status s = !path || (!json && base_file_exists(path)) ? base_error_status() : BY_OK;
     if (s == BY_OK && json)
         s = wanted == PART_ALL     ? settings_read(json, d)
             : wanted == PART_START ? read_start(json, d)
             : wanted == PART_TASK  ? read_task(json, task, d)
                                    : read_prefix(json, d);
     if (s != BY_OK)
-        by_fail_context("%s", path ? path : name);
+        base_fail_context("%s", path ? path : name);
     cJSON_Delete(json);
-    by_free(path);
+    base_free(path);
     return s;
 }
 
 /* Tokenizers that know no limit have 1e30 there. */
 static by_status read_longest(const char *dir, int *out)
 {
-    char *path = by_path_join(dir, "tokenizer_config.json");
-    cJSON *json = path && by_file_exists(path) ? by_json_load(path) : NULL;
-    by_status s = !path || (!json && by_file_exists(path)) ? by_error_status() : BY_OK;
+    char *path = base_path_join(dir, "tokenizer_config.json");
+    cJSON *json = path && base_file_exists(path) ? base_json_load(path) : NULL;
+    by_status s = !path || (!json && base_file_exists(path)) ? base_error_status() : BY_OK;
     const cJSON *most = cJSON_GetObjectItemCaseSensitive(json, "model_max_length");
     const bool said = cJSON_IsNumber(most) && most->valuedouble >= 2 && most->valuedouble <= MOST_SOURCE;
     *out = said ? (int)most->valuedouble : USUAL_SOURCE;
     cJSON_Delete(json);
-    by_free(path);
+    base_free(path);
     return s;
 }
 
 static bool has_file(const char *dir, const char *name)
 {
-    char *path = by_path_join(dir, name);
-    const bool there = path && by_file_exists(path);
-    by_free(path);
+    char *path = base_path_join(dir, name);
+    const bool there = path && base_file_exists(path);
+    base_free(path);
     return there;
 }
 
@@ -424,7 +424,7 @@ by_status by_rewrite_defaults_none(const by_model *m, const char *dir, by_rewrit
     if (out)
         *out = (by_rewrite_defaults){.generate.beam.length_penalty = 1};
     if (!m || !dir || !out)
-        return by_fail_missing(m ? "directory or by_rewrite_defaults" : "model");
+        return base_fail_missing(m ? "directory or by_rewrite_defaults" : "model");
     return by_model_is_limited(m) ? BY_OK : read_longest(dir, &out->max_source);
 }
 
@@ -454,9 +454,9 @@ static by_status read_strictly(const by_model *m, const cJSON *json, by_rewrite_
     const cJSON *item;
     cJSON_ArrayForEach(item, json)
     {
-        if (!item->string || by_generation_key_kind(item->string) == BY_KEY_UNKNOWN)
-            return by_fail(BY_ERR_UNSUPPORTED, "the setting %s is not known",
-                           item->string ? item->string : "");
+        if (!item->string || gen_generation_key_kind(item->string) == GEN_KEY_UNKNOWN)
+            return base_fail(BY_ERR_UNSUPPORTED, "the setting %s is not known",
+                             item->string ? item->string : "");
     }
     BY_TRY(settings_read(json, d));
     if (by_model_task(m) == BY_TASK_SEQ2SEQ && cJSON_HasObjectItem(json, "decoder_start_token_id"))
@@ -472,12 +472,12 @@ static by_status read_strictly(const by_model *m, const cJSON *json, by_rewrite_
 by_status by_rewrite_defaults_read(const by_model *m, const char *json, by_rewrite_defaults *d)
 {
     if (!m || !json || !d)
-        return by_fail_missing(m ? "settings or by_rewrite_defaults" : "model");
-    cJSON *parsed = by_json_parse(json, strlen(json), "the settings");
+        return base_fail_missing(m ? "settings or by_rewrite_defaults" : "model");
+    cJSON *parsed = base_json_parse(json, strlen(json), "the settings");
     if (!parsed)
-        return by_error_status();
+        return base_error_status();
     by_status s = cJSON_IsObject(parsed) ? read_strictly(m, parsed, d)
-                                         : by_fail(BY_ERR_FORMAT, "the settings are no JSON object");
+                                         : base_fail(BY_ERR_FORMAT, "the settings are no JSON object");
     cJSON_Delete(parsed);
     return s;
 }
@@ -494,15 +494,15 @@ int by_rewrite_defaults_least(const by_rewrite_defaults *d, int prompt)
 
 void by_rewrite_defaults_free(by_rewrite_defaults *d)
 {
-    by_free(d->prefix);
-    by_free(d->banned);
-    by_free(d->words);
-    by_free(d->word_tokens);
-    by_free(d->stops);
-    by_free(d->first_banned);
-    by_free(d->suppressed);
-    by_free(d->biases);
-    by_free(d->bias_tokens);
+    base_free(d->prefix);
+    base_free(d->banned);
+    base_free(d->words);
+    base_free(d->word_tokens);
+    base_free(d->stops);
+    base_free(d->first_banned);
+    base_free(d->suppressed);
+    base_free(d->biases);
+    base_free(d->bias_tokens);
     free_strings(d);
     *d = (by_rewrite_defaults){0};
 }

@@ -8,10 +8,10 @@
 
 /* ---- the work of the rules ------------------------------------------------------------------- */
 
-void by_rule_repetition(by_sampler *s, by_scores *x, const int32_t *tokens, int count, double penalty)
+void gen_rule_repetition(gen_sampler *s, gen_scores *x, const int32_t *tokens, int count, double penalty)
 {
     for (int i = 0; i < count; i++) {
-        float *score = s->mark[tokens[i]] ? NULL : by_score_of(x, tokens[i]);
+        float *score = s->mark[tokens[i]] ? NULL : gen_score_of(x, tokens[i]);
         if (score)
             *score = (float)(*score > 0 ? *score / penalty : *score * penalty);
         s->mark[tokens[i]] = 1;
@@ -20,11 +20,11 @@ void by_rule_repetition(by_sampler *s, by_scores *x, const int32_t *tokens, int 
         s->mark[tokens[i]] = 0;
 }
 
-void by_rule_presence(by_sampler *s, by_scores *x, const int32_t *tokens, int count, double presence,
-                      double frequency)
+void gen_rule_presence(gen_sampler *s, gen_scores *x, const int32_t *tokens, int count, double presence,
+                       double frequency)
 {
     for (int i = 0; i < count; i++) {
-        float *score = by_score_of(x, tokens[i]);
+        float *score = gen_score_of(x, tokens[i]);
         if (score)
             *score -= (float)(frequency + (s->mark[tokens[i]] ? 0 : presence));
         s->mark[tokens[i]] = 1;
@@ -33,15 +33,15 @@ void by_rule_presence(by_sampler *s, by_scores *x, const int32_t *tokens, int co
         s->mark[tokens[i]] = 0;
 }
 
-static void rule_out(by_scores *x, int32_t token)
+static void rule_out(gen_scores *x, int32_t token)
 {
-    float *score = by_score_of(x, token);
+    float *score = gen_score_of(x, token);
     if (score)
         *score = -INFINITY;
 }
 
-void by_rule_no_repeat(by_scores *x, const int32_t *there, int there_count, const int32_t *tokens, int count,
-                       int n)
+void gen_rule_no_repeat(gen_scores *x, const int32_t *there, int there_count, const int32_t *tokens,
+                        int count, int n)
 {
     if (count < n - 1)
         return;
@@ -51,7 +51,7 @@ void by_rule_no_repeat(by_scores *x, const int32_t *there, int there_count, cons
             rule_out(x, there[i + n - 1]);
 }
 
-void by_rule_ban(by_scores *x, const int32_t *tokens, int count)
+void gen_rule_ban(gen_scores *x, const int32_t *tokens, int count)
 {
     for (int i = 0; i < count; i++)
         rule_out(x, tokens[i]);
@@ -64,25 +64,25 @@ static bool has_begun(const int32_t *run, int length, const int32_t *tokens, int
     return begun <= count && memcmp(tokens + count - begun, run, sizeof *tokens * (size_t)begun) == 0;
 }
 
-void by_rule_words(by_scores *x, const by_words *words, int n_words, const int32_t *tokens, int count)
+void gen_rule_words(gen_scores *x, const by_words *words, int n_words, const int32_t *tokens, int count)
 {
     for (int i = 0; i < n_words; i++)
         if (has_begun(words[i].tokens, words[i].count, tokens, count))
             rule_out(x, words[i].tokens[words[i].count - 1]);
 }
 
-void by_rule_bias(by_scores *x, const by_bias *biases, int n_biases, const int32_t *tokens, int count)
+void gen_rule_bias(gen_scores *x, const by_bias *biases, int n_biases, const int32_t *tokens, int count)
 {
     for (int i = 0; i < n_biases; i++) {
         const by_bias *b = &biases[i];
         float *score =
-            has_begun(b->tokens, b->count, tokens, count) ? by_score_of(x, b->tokens[b->count - 1]) : NULL;
+            has_begun(b->tokens, b->count, tokens, count) ? gen_score_of(x, b->tokens[b->count - 1]) : NULL;
         if (score)
             *score += (float)b->bias;
     }
 }
 
-void by_rule_finite(by_scores *x)
+void gen_rule_finite(gen_scores *x)
 {
     for (int i = 0; i < x->count; i++)
         x->value[i] = isnan(x->value[i])         ? 0
@@ -91,9 +91,9 @@ void by_rule_finite(by_scores *x)
                                                  : x->value[i];
 }
 
-void by_rule_only(by_scores *x, int32_t token, bool own_score)
+void gen_rule_only(gen_scores *x, int32_t token, bool own_score)
 {
-    const float *old = by_score_of(x, token);
+    const float *old = gen_score_of(x, token);
     const float score = !own_score ? 0 : old ? *old : -INFINITY;
     if (x->id) { /* it need not be listed */
         x->count = 1;
@@ -108,16 +108,16 @@ void by_rule_only(by_scores *x, int32_t token, bool own_score)
 
 /* ---- the rules ------------------------------------------------------------------------------- */
 
-static int fresh_of(const by_sample_at *at)
+static int fresh_of(const gen_sample_at *at)
 {
     return at->count - at->prompt;
 }
 
 /* Whether the spec asks for a rule at all, and whether it has work to do at a step. */
 #define SET(name)    static bool name##_set(const by_sampling *spec)
-#define WANTED(name) static bool name##_wanted(const by_sampling *spec, const by_sample_at *at)
+#define WANTED(name) static bool name##_wanted(const by_sampling *spec, const gen_sample_at *at)
 #define APPLY(name) \
-    static void name##_apply(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x)
+    static void name##_apply(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, gen_scores *x)
 
 SET(bias)
 {
@@ -126,7 +126,7 @@ SET(bias)
 APPLY(bias)
 {
     (void)s;
-    by_rule_bias(x, spec->biases, spec->bias_count, at->tokens, at->count);
+    gen_rule_bias(x, spec->biases, spec->bias_count, at->tokens, at->count);
 }
 
 SET(source)
@@ -135,7 +135,7 @@ SET(source)
 }
 APPLY(source)
 {
-    by_rule_repetition(s, x, at->source, at->source_count, 1 / spec->source_penalty);
+    gen_rule_repetition(s, x, at->source, at->source_count, 1 / spec->source_penalty);
 }
 
 SET(repetition)
@@ -144,7 +144,7 @@ SET(repetition)
 }
 APPLY(repetition)
 {
-    by_rule_repetition(s, x, at->tokens, at->count, spec->repetition_penalty);
+    gen_rule_repetition(s, x, at->tokens, at->count, spec->repetition_penalty);
 }
 
 SET(presence)
@@ -158,7 +158,7 @@ WANTED(presence)
 }
 APPLY(presence)
 {
-    by_rule_presence(s, x, at->tokens + at->prompt, fresh_of(at), spec->presence_penalty, 0);
+    gen_rule_presence(s, x, at->tokens + at->prompt, fresh_of(at), spec->presence_penalty, 0);
 }
 
 SET(frequency)
@@ -172,7 +172,7 @@ WANTED(frequency)
 }
 APPLY(frequency)
 {
-    by_rule_presence(s, x, at->tokens + at->prompt, fresh_of(at), 0, spec->frequency_penalty);
+    gen_rule_presence(s, x, at->tokens + at->prompt, fresh_of(at), 0, spec->frequency_penalty);
 }
 
 SET(no_repeat)
@@ -182,7 +182,7 @@ SET(no_repeat)
 APPLY(no_repeat)
 {
     (void)s;
-    by_rule_no_repeat(x, at->tokens, at->count, at->tokens, at->count, spec->no_repeat_ngram);
+    gen_rule_no_repeat(x, at->tokens, at->count, at->tokens, at->count, spec->no_repeat_ngram);
 }
 
 SET(no_source)
@@ -192,7 +192,7 @@ SET(no_source)
 APPLY(no_source)
 {
     (void)s;
-    by_rule_no_repeat(x, at->source, at->source_count, at->tokens, at->count, spec->no_source_ngram);
+    gen_rule_no_repeat(x, at->source, at->source_count, at->tokens, at->count, spec->no_source_ngram);
 }
 
 SET(banned)
@@ -202,7 +202,7 @@ SET(banned)
 APPLY(banned)
 {
     (void)s, (void)at;
-    by_rule_ban(x, spec->banned, spec->banned_count);
+    gen_rule_ban(x, spec->banned, spec->banned_count);
 }
 
 SET(words)
@@ -212,7 +212,7 @@ SET(words)
 APPLY(words)
 {
     (void)s;
-    by_rule_words(x, spec->words, spec->word_count, at->tokens, at->count);
+    gen_rule_words(x, spec->words, spec->word_count, at->tokens, at->count);
 }
 
 SET(min_length)
@@ -226,7 +226,7 @@ WANTED(min_length)
 APPLY(min_length)
 {
     (void)s, (void)spec;
-    by_rule_ban(x, at->stops, at->stop_count);
+    gen_rule_ban(x, at->stops, at->stop_count);
 }
 
 SET(prefix)
@@ -240,7 +240,7 @@ WANTED(prefix)
 APPLY(prefix)
 {
     (void)s;
-    by_rule_only(x, spec->prefix[fresh_of(at)], true);
+    gen_rule_only(x, spec->prefix[fresh_of(at)], true);
 }
 
 SET(first)
@@ -255,7 +255,7 @@ WANTED(first)
 APPLY(first)
 {
     (void)s, (void)at;
-    by_rule_only(x, *spec->forced_first, false);
+    gen_rule_only(x, *spec->forced_first, false);
 }
 
 SET(bos)
@@ -270,7 +270,7 @@ WANTED(bos)
 APPLY(bos)
 {
     (void)s, (void)at;
-    by_rule_only(x, *spec->forced_bos, false);
+    gen_rule_only(x, *spec->forced_bos, false);
 }
 
 SET(last)
@@ -285,7 +285,7 @@ WANTED(last)
 APPLY(last)
 {
     (void)s, (void)at;
-    by_rule_only(x, *spec->forced_last, false);
+    gen_rule_only(x, *spec->forced_last, false);
 }
 
 SET(finite)
@@ -295,7 +295,7 @@ SET(finite)
 APPLY(finite)
 {
     (void)s, (void)spec, (void)at;
-    by_rule_finite(x);
+    gen_rule_finite(x);
 }
 
 SET(decay)
@@ -311,7 +311,7 @@ APPLY(decay)
     (void)s;
     const double factor = pow(spec->decay, fresh_of(at) - spec->decay_start) - 1;
     for (int i = 0; i < at->stop_count; i++) {
-        float *score = by_score_of(x, at->stops[i]);
+        float *score = gen_score_of(x, at->stops[i]);
         if (score && *score > -INFINITY)
             *score += (float)(fabs((double)*score) * factor);
     }
@@ -324,7 +324,7 @@ SET(suppressed)
 APPLY(suppressed)
 {
     (void)s, (void)at;
-    by_rule_ban(x, spec->suppressed, spec->suppressed_count);
+    gen_rule_ban(x, spec->suppressed, spec->suppressed_count);
 }
 
 SET(first_banned)
@@ -338,7 +338,7 @@ WANTED(first_banned)
 APPLY(first_banned)
 {
     (void)s, (void)at;
-    by_rule_ban(x, spec->first_banned, spec->first_banned_count);
+    gen_rule_ban(x, spec->first_banned, spec->first_banned_count);
 }
 
 SET(temperature)
@@ -348,7 +348,7 @@ SET(temperature)
 APPLY(temperature)
 {
     (void)at;
-    by_sample_temperature(s, x->value, spec->temperature);
+    gen_sample_temperature(s, x->value, spec->temperature);
 }
 
 SET(top_h)
@@ -358,7 +358,7 @@ SET(top_h)
 APPLY(top_h)
 {
     (void)at;
-    by_sample_top_h(s, x->value, spec->top_h);
+    gen_sample_top_h(s, x->value, spec->top_h);
 }
 
 SET(top_k)
@@ -368,7 +368,7 @@ SET(top_k)
 APPLY(top_k)
 {
     (void)at;
-    by_sample_top_k(s, x->value, spec->top_k);
+    gen_sample_top_k(s, x->value, spec->top_k);
 }
 
 SET(top_p)
@@ -378,7 +378,7 @@ SET(top_p)
 APPLY(top_p)
 {
     (void)at;
-    by_sample_top_p(s, x->value, spec->top_p);
+    gen_sample_top_p(s, x->value, spec->top_p);
 }
 
 SET(min_p)
@@ -388,7 +388,7 @@ SET(min_p)
 APPLY(min_p)
 {
     (void)at;
-    by_sample_min_p(s, x->value, spec->min_p);
+    gen_sample_min_p(s, x->value, spec->min_p);
 }
 
 SET(typical)
@@ -398,7 +398,7 @@ SET(typical)
 APPLY(typical)
 {
     (void)at;
-    by_sample_typical(s, x->value, spec->typical_p);
+    gen_sample_typical(s, x->value, spec->typical_p);
 }
 
 SET(epsilon)
@@ -408,7 +408,7 @@ SET(epsilon)
 APPLY(epsilon)
 {
     (void)at;
-    by_sample_epsilon(s, x->value, spec->epsilon_cutoff);
+    gen_sample_epsilon(s, x->value, spec->epsilon_cutoff);
 }
 
 SET(eta)
@@ -418,7 +418,7 @@ SET(eta)
 APPLY(eta)
 {
     (void)at;
-    by_sample_eta(s, x->value, spec->eta_cutoff);
+    gen_sample_eta(s, x->value, spec->eta_cutoff);
 }
 
 /* Can a rule make a token likelier? Then the highest logits of the model are not enough. */
@@ -473,7 +473,7 @@ static bool decay_raises(const by_sampling *spec)
     {                                                         \
         text, name##_set, wanted, name##_apply, name##_raises \
     }
-const by_sample_rule by_constraints[] = {
+const gen_sample_rule gen_constraints[] = {
     RAISING(bias, "bias", NULL),
     RAISING(source, "source penalty", NULL),
     RAISING(repetition, "repetition penalty", NULL),
@@ -493,7 +493,7 @@ const by_sample_rule by_constraints[] = {
     ALWAYS(suppressed, "suppressed token"),
     RULE(first_banned, "banned first token"),
 };
-const by_sample_rule by_filters[] = {
+const gen_sample_rule gen_filters[] = {
     ALWAYS(temperature, "temperature"),
     ALWAYS(top_h, "top-h"),
     ALWAYS(top_k, "top-k"),
@@ -503,58 +503,59 @@ const by_sample_rule by_filters[] = {
     ALWAYS(epsilon, "epsilon"),
     ALWAYS(eta, "eta"),
 };
-const int by_constraint_count = BY_COUNT(by_constraints), by_filter_count = BY_COUNT(by_filters);
+const int gen_constraint_count = BY_COUNT(gen_constraints), gen_filter_count = BY_COUNT(gen_filters);
 
-static void apply_all(const by_sample_rule *rules, int count, by_sampler *s, const by_sampling *spec,
-                      const by_sample_at *at, by_scores *x, by_tracking *t)
+static void apply_all(const gen_sample_rule *rules, int count, gen_sampler *s, const by_sampling *spec,
+                      const gen_sample_at *at, gen_scores *x, gen_tracking *t)
 {
     for (int i = 0; i < count; i++)
         if (rules[i].set(spec) && (!rules[i].wanted || rules[i].wanted(spec, at))) {
             rules[i].apply(s, spec, at, x);
-            by_track(t, rules[i].name, x);
+            gen_track(t, rules[i].name, x);
         }
 }
 
-bool by_is_constrained(const by_sampling *spec)
+bool gen_is_constrained(const by_sampling *spec)
 {
-    for (int i = 0; i < by_constraint_count; i++)
-        if (by_constraints[i].set(spec))
+    for (int i = 0; i < gen_constraint_count; i++)
+        if (gen_constraints[i].set(spec))
             return true;
     return false;
 }
 
-bool by_is_raised(const by_sampling *spec)
+bool gen_is_raised(const by_sampling *spec)
 {
-    for (int i = 0; i < by_constraint_count; i++)
-        if (by_constraints[i].set(spec) && by_constraints[i].raises && by_constraints[i].raises(spec))
+    for (int i = 0; i < gen_constraint_count; i++)
+        if (gen_constraints[i].set(spec) && gen_constraints[i].raises && gen_constraints[i].raises(spec))
             return true;
     return false;
 }
 
-by_status by_fail_no_token(const by_sampling *spec)
+by_status gen_fail_no_token(const by_sampling *spec)
 {
     char names[256] = "";
-    for (int i = 0, n = 0; i < by_constraint_count && n < (int)sizeof names - 40; i++)
-        if (by_constraints[i].set(spec))
-            n +=
-                by_format(names + n, sizeof names - (size_t)n, "%s%s", n ? ", " : "", by_constraints[i].name);
-    return by_fail(BY_ERR_NUMERIC, "no token is left: the constraints rule all of them out (%s)", names);
+    for (int i = 0, n = 0; i < gen_constraint_count && n < (int)sizeof names - 40; i++)
+        if (gen_constraints[i].set(spec))
+            n += base_format(names + n, sizeof names - (size_t)n, "%s%s", n ? ", " : "",
+                             gen_constraints[i].name);
+    return base_fail(BY_ERR_NUMERIC, "no token is left: the constraints rule all of them out (%s)", names);
 }
 
-void by_constrain(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x,
-                  by_tracking *t)
+void gen_constrain(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, gen_scores *x,
+                   gen_tracking *t)
 {
-    apply_all(by_constraints, by_constraint_count, s, spec, at, x, t);
+    apply_all(gen_constraints, gen_constraint_count, s, spec, at, x, t);
 }
 
-void by_filter(by_sampler *s, const by_sampling *spec, const by_sample_at *at, by_scores *x, by_tracking *t)
+void gen_filter(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, gen_scores *x,
+                gen_tracking *t)
 {
-    apply_all(by_filters, by_filter_count, s, spec, at, x, t);
+    apply_all(gen_filters, gen_filter_count, s, spec, at, x, t);
 }
 
 /* ---- explaining ------------------------------------------------------------------------------ */
 
-void by_track_add(by_tracking *t, int32_t token, float score, float probability)
+void gen_track_add(gen_tracking *t, int32_t token, float score, float probability)
 {
     if (t->count == BY_EXPLAIN_CANDIDATES)
         return;
@@ -563,7 +564,7 @@ void by_track_add(by_tracking *t, int32_t token, float score, float probability)
 }
 
 /* Log of the sum of e^score. */
-static double log_weight(const by_scores *x)
+static double log_weight(const gen_scores *x)
 {
     double top = -INFINITY, sum = 0;
     for (int i = 0; i < x->count; i++)
@@ -574,7 +575,7 @@ static double log_weight(const by_scores *x)
 }
 
 /* The score of a candidate now. */
-static float score_now(const by_scores *x, int32_t token)
+static float score_now(const gen_scores *x, int32_t token)
 {
     float now = x->id ? -INFINITY : x->value[token];
     for (int k = 0; x->id && k < x->count; k++)
@@ -582,14 +583,14 @@ static float score_now(const by_scores *x, int32_t token)
     return now;
 }
 
-void by_track_end(by_tracking *t, const by_scores *x)
+void gen_track_end(gen_tracking *t, const gen_scores *x)
 {
     const double all = t->normal ? log_weight(x) : 0;
     for (int i = 0; i < t->count; i++)
         t->candidate[i].share = (float)exp((double)score_now(x, t->candidate[i].token) - all);
 }
 
-void by_track(by_tracking *t, const char *rule, const by_scores *x)
+void gen_track(gen_tracking *t, const char *rule, const gen_scores *x)
 {
     if (!t)
         return;

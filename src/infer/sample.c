@@ -6,29 +6,29 @@
 #include <math.h>
 #include <stdlib.h>
 
-by_status by_sampler_open(by_sampler *s, int vocab)
+by_status gen_sampler_open(gen_sampler *s, int vocab)
 {
-    *s = (by_sampler){.vocab = vocab};
-    s->row = by_alloc_zero((size_t)vocab, sizeof *s->row);
-    s->items = by_alloc_zero((size_t)vocab, sizeof *s->items);
-    s->mark = by_alloc_zero((size_t)vocab, sizeof *s->mark);
+    *s = (gen_sampler){.vocab = vocab};
+    s->row = base_alloc_zero((size_t)vocab, sizeof *s->row);
+    s->items = base_alloc_zero((size_t)vocab, sizeof *s->items);
+    s->mark = base_alloc_zero((size_t)vocab, sizeof *s->mark);
     if (s->row && s->items && s->mark)
         return BY_OK;
-    by_sampler_close(s);
+    gen_sampler_close(s);
     return BY_ERR_MEMORY;
 }
 
-void by_sampler_close(by_sampler *s)
+void gen_sampler_close(gen_sampler *s)
 {
-    by_free(s->row);
-    by_free(s->items);
-    by_free(s->mark);
-    *s = (by_sampler){0};
+    base_free(s->row);
+    base_free(s->items);
+    base_free(s->mark);
+    *s = (gen_sampler){0};
 }
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
-static float highest(const by_sampler *s, const float *row)
+static float highest(const gen_sampler *s, const float *row)
 {
     float top = -INFINITY;
     for (int i = 0; i < s->vocab; i++)
@@ -36,7 +36,7 @@ static float highest(const by_sampler *s, const float *row)
     return top;
 }
 
-static void drop_below(const by_sampler *s, float *row, float least)
+static void drop_below(const gen_sampler *s, float *row, float least)
 {
     for (int i = 0; i < s->vocab; i++)
         row[i] = row[i] < least ? -INFINITY : row[i];
@@ -44,7 +44,7 @@ static void drop_below(const by_sampler *s, float *row, float least)
 
 /* The tokens not ruled out, in order of their ids: key -logit, weight e^(logit - highest). Gives their number
  * and total weight. */
-static int collect(by_sampler *s, const float *row, double *total)
+static int collect(gen_sampler *s, const float *row, double *total)
 {
     float top = highest(s, row);
     int n = 0;
@@ -114,7 +114,7 @@ static int select_mass(sample_item *items, int count, double mass)
 }
 
 /* The highest logit becomes 0 first, so that the smallest temperature overflows nowhere but downwards. */
-void by_sample_temperature(by_sampler *s, float *row, double temperature)
+void gen_sample_temperature(gen_sampler *s, float *row, double temperature)
 {
     float top = highest(s, row);
     for (int i = 0; i < s->vocab && top > -INFINITY; i++)
@@ -137,7 +137,7 @@ static void heap_replace(sample_item *heap, int n, float value)
     heap[i].key = value;
 }
 
-void by_sample_top_k(by_sampler *s, float *row, int k)
+void gen_sample_top_k(gen_sampler *s, float *row, int k)
 {
     if (k >= s->vocab)
         return;
@@ -149,7 +149,7 @@ void by_sample_top_k(by_sampler *s, float *row, int k)
     drop_below(s, row, s->items[0].key);
 }
 
-void by_sample_top_p(by_sampler *s, float *row, double p)
+void gen_sample_top_p(gen_sampler *s, float *row, double p)
 {
     double total;
     if (p >= 1)
@@ -159,7 +159,7 @@ void by_sample_top_p(by_sampler *s, float *row, double p)
         row[s->items[i].id] = -INFINITY;
 }
 
-void by_sample_min_p(by_sampler *s, float *row, double p)
+void gen_sample_min_p(gen_sampler *s, float *row, double p)
 {
     if (p > 0)
         drop_below(s, row, (float)((double)highest(s, row) + log(p)));
@@ -167,7 +167,7 @@ void by_sample_min_p(by_sampler *s, float *row, double p)
 
 /* Locally typical sampling (Meister et al. 2023): a token's key is how far its information content lies from
  * the expected one. */
-void by_sample_typical(by_sampler *s, float *row, double p)
+void gen_sample_typical(gen_sampler *s, float *row, double p)
 {
     double total, entropy = 0;
     if (p >= 1)
@@ -188,7 +188,7 @@ void by_sample_typical(by_sampler *s, float *row, double p)
 }
 
 /* Rule out what is less likely than this, but for the likeliest. */
-static void drop_unlikely(by_sampler *s, float *row, double total, double least)
+static void drop_unlikely(gen_sampler *s, float *row, double total, double least)
 {
     const float top = highest(s, row);
     for (int i = 0; i < s->vocab; i++)
@@ -196,7 +196,7 @@ static void drop_unlikely(by_sampler *s, float *row, double total, double least)
             row[i] = -INFINITY;
 }
 
-void by_sample_epsilon(by_sampler *s, float *row, double least)
+void gen_sample_epsilon(gen_sampler *s, float *row, double least)
 {
     double total;
     if (collect(s, row, &total))
@@ -210,7 +210,7 @@ static double entropy_term(double weight, double total)
 }
 
 /* Eta sampling (Hewitt et al. 2022). */
-void by_sample_eta(by_sampler *s, float *row, double epsilon)
+void gen_sample_eta(gen_sampler *s, float *row, double epsilon)
 {
     double total, entropy = 0;
     const int n = collect(s, row, &total);
@@ -220,18 +220,18 @@ void by_sample_eta(by_sampler *s, float *row, double epsilon)
         drop_unlikely(s, row, total, BY_MIN(epsilon, sqrt(epsilon) * exp(-entropy)));
 }
 
-static int by_key(const void *a, const void *b)
+static int arch_key(const void *a, const void *b)
 {
     return before(a, b) ? -1 : before(b, a);
 }
 
 /* Top-H sampling (Potraghloo et al. 2025). */
-void by_sample_top_h(by_sampler *s, float *row, double share)
+void gen_sample_top_h(gen_sampler *s, float *row, double share)
 {
     enum { MOST = 100 };
     double total, entropy = 0, sum = 0;
     const int n = collect(s, row, &total);
-    qsort(s->items, (size_t)n, sizeof *s->items, by_key);
+    qsort(s->items, (size_t)n, sizeof *s->items, arch_key);
     total = 0;
     for (int i = 0; i < BY_MIN(n, MOST); i++)
         total += (double)s->items[i].weight;
@@ -246,7 +246,7 @@ void by_sample_top_h(by_sampler *s, float *row, double share)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-int32_t by_sample_argmax(const by_sampler *s, const float *row)
+int32_t gen_sample_argmax(const gen_sampler *s, const float *row)
 {
     int best = 0;
     for (int i = 1; i < s->vocab; i++)
@@ -255,7 +255,7 @@ int32_t by_sample_argmax(const by_sampler *s, const float *row)
     return best;
 }
 
-int32_t by_sample_draw(by_sampler *s, const float *row, double u)
+int32_t gen_sample_draw(gen_sampler *s, const float *row, double u)
 {
     double total, sum = 0;
     int n = collect(s, row, &total), last = 0;
@@ -269,17 +269,18 @@ int32_t by_sample_draw(by_sampler *s, const float *row, double u)
 }
 
 /* Log of the sum of e^logit, after a look at every logit unless any will do. */
-static by_status log_sum(const by_sampler *s, const float *row, bool any, double *out)
+static by_status log_sum(const gen_sampler *s, const float *row, bool any, double *out)
 {
     float top = highest(s, row);
     double sum = 0;
     for (int i = 0; i < s->vocab; i++) {
         if (!any && (isnan(row[i]) || row[i] == INFINITY))
-            return by_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[i], i);
+            return base_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[i],
+                             i);
         sum += (double)expf(row[i] - top);
     }
     if (!any && top == -INFINITY)
-        return by_fail(BY_ERR_NUMERIC, "the model rules every token out");
+        return base_fail(BY_ERR_NUMERIC, "the model rules every token out");
     *out = (double)top + log(sum);
     return BY_OK;
 }
@@ -287,13 +288,13 @@ static by_status log_sum(const by_sampler *s, const float *row, bool any, double
 /* The only random number of a token: a function of seed, sample and place, whatever was drawn before. */
 static double uniform_at(uint64_t seed, uint64_t sample, int place)
 {
-    by_rng r = by_rng_make(seed, sample);
+    base_rng r = base_rng_make(seed, sample);
     r.counter = 2 * (uint64_t)place;
-    return by_rng_uniform(&r);
+    return base_rng_uniform(&r);
 }
 
 /* Follow the tokens that are likeliest under the model. */
-static void track_likeliest(by_tracking *t, const by_sampler *s, const float *logits, double lse)
+static void track_likeliest(gen_tracking *t, const gen_sampler *s, const float *logits, double lse)
 {
     enum { SHOWN = 8 };
     int32_t best[SHOWN];
@@ -309,19 +310,19 @@ static void track_likeliest(by_tracking *t, const by_sampler *s, const float *lo
         best[at] = i;
     }
     for (int i = 0; i < n; i++)
-        by_track_add(t, best[i], logits[best[i]], (float)exp((double)logits[best[i]] - lse));
+        gen_track_add(t, best[i], logits[best[i]], (float)exp((double)logits[best[i]] - lse));
 }
 
 /* What has become of the candidates; the chosen one is added when it was not among them. */
-static void explain(by_tracking *t, const by_sampler *s, const float *logits, double lse, int32_t token,
+static void explain(gen_tracking *t, const gen_sampler *s, const float *logits, double lse, int32_t token,
                     by_explanation *why)
 {
     bool seen = false;
     for (int i = 0; i < t->count; i++)
         seen = seen || t->candidate[i].token == token;
     if (!seen)
-        by_track_add(t, token, logits[token], (float)exp((double)logits[token] - lse));
-    by_track_end(t, &(by_scores){.value = s->row, .count = s->vocab});
+        gen_track_add(t, token, logits[token], (float)exp((double)logits[token] - lse));
+    gen_track_end(t, &(gen_scores){.value = s->row, .count = s->vocab});
     for (int i = 0; i < t->count; i++)
         t->candidate[i].fate = t->candidate[i].token == token               ? BY_FATE_CHOSEN
                                : s->row[t->candidate[i].token] == -INFINITY ? BY_FATE_RULED_OUT
@@ -333,27 +334,27 @@ static void explain(by_tracking *t, const by_sampler *s, const float *logits, do
     why->chosen = token;
 }
 
-by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits,
-                    int32_t *token, float *logprob, by_explanation *why)
+by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, const float *logits,
+                     int32_t *token, float *logprob, by_explanation *why)
 {
     double lse = 0, u = -1;
-    by_tracking tracking = {0}, *t = why ? &tracking : NULL;
-    by_scores x = {.value = s->row, .count = s->vocab};
+    gen_tracking tracking = {0}, *t = why ? &tracking : NULL;
+    gen_scores x = {.value = s->row, .count = s->vocab};
     BY_TRY(log_sum(s, logits, spec->remove_invalid, &lse));
     memcpy(s->row, logits, sizeof *s->row * (size_t)s->vocab);
     if (t)
         track_likeliest(t, s, logits, lse);
-    by_constrain(s, spec, at, &x, t);
+    gen_constrain(s, spec, at, &x, t);
     if (highest(s, s->row) == INFINITY)
-        return by_fail(BY_ERR_NUMERIC, "the penalties make a logit infinite");
+        return base_fail(BY_ERR_NUMERIC, "the penalties make a logit infinite");
     if (spec->temperature > 0) {
         if (highest(s, s->row) == -INFINITY)
-            return by_fail_no_token(spec);
+            return gen_fail_no_token(spec);
         u = uniform_at(spec->seed, at->sample, at->count - at->prompt);
-        by_filter(s, spec, at, &x, t);
-        *token = by_sample_draw(s, s->row, u);
+        gen_filter(s, spec, at, &x, t);
+        *token = gen_sample_draw(s, s->row, u);
     } else {
-        *token = by_sample_argmax(s, s->row);
+        *token = gen_sample_argmax(s, s->row);
     }
     *logprob = (float)((double)logits[*token] - lse);
     if (t) {

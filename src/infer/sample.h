@@ -7,27 +7,28 @@
 /* ---- filters: rows (V), changed in place ----------------------------------------------------- */
 
 /* Distances to the highest logit are divided by it (> 0). */
-void by_sample_temperature(by_sampler *s, float *row, double temperature);
+void gen_sample_temperature(gen_sampler *s, float *row, double temperature);
 /* The filters leave at least one token. Equal logits stay or go together in top-k and typical; top-p takes
  * the first of them. */
-void by_sample_top_k(by_sampler *s, float *row, int k);
-void by_sample_top_p(by_sampler *s, float *row, double p);
-void by_sample_min_p(by_sampler *s, float *row, double p);
-void by_sample_typical(by_sampler *s, float *row, double p);
-void by_sample_top_h(by_sampler *s, float *row, double share);
-void by_sample_epsilon(by_sampler *s, float *row, double least);
-void by_sample_eta(by_sampler *s, float *row, double epsilon);
+void gen_sample_top_k(gen_sampler *s, float *row, int k);
+void gen_sample_top_p(gen_sampler *s, float *row, double p);
+void gen_sample_min_p(gen_sampler *s, float *row, double p);
+void gen_sample_typical(gen_sampler *s, float *row, double p);
+void gen_sample_top_h(gen_sampler *s, float *row, double share);
+void gen_sample_epsilon(gen_sampler *s, float *row, double least);
+void gen_sample_eta(gen_sampler *s, float *row, double epsilon);
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-int32_t by_sample_argmax(const by_sampler *s, const float *row);   /* the first of equals */
-int32_t by_sample_draw(by_sampler *s, const float *row, double u); /* softmax(row), inverted at u in [0, 1) */
+int32_t gen_sample_argmax(const gen_sampler *s, const float *row); /* the first of equals */
+int32_t gen_sample_draw(gen_sampler *s, const float *row,
+                        double u); /* softmax(row), inverted at u in [0, 1) */
 
 /* Apply everything the spec asks for and choose. logits stay as they are. logprob: of the token, under the
  * logits as given. NaN or +infinity among the logits, or nothing left to draw from, is BY_ERR_NUMERIC;
  * greedy, token 0 comes where none is left, the first of equals, as in the reference. When `why` is not NULL
  * it is told about the candidates, the choice and what it was made from. */
-by_status by_sample(by_sampler *s, const by_sampling *spec, const by_sample_at *at, const float *logits,
-                    int32_t *token, float *logprob, by_explanation *why);
+by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, const float *logits,
+                     int32_t *token, float *logprob, by_explanation *why);
 
 #endif

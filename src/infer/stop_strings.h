@@ -6,6 +6,6 @@
 
 /* Look for spec->stop_strings in the text of the tokens: one counts if it ends in the last token, at whatever
  * place of it. Special tokens are text. */
-by_status by_stop_strings_end(const by_generate_spec *spec, const int32_t *tokens, int count, bool *out);
+by_status gen_stop_strings_end(const by_generate_spec *spec, const int32_t *tokens, int count, bool *out);
 
 #endif

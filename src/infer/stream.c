@@ -5,7 +5,7 @@
 
 /* Where the first stop string begins among the bytes not taken yet; raw.size when there is none. It cannot
  * begin earlier: whatever could be its beginning was held back. */
-static size_t find_stop(const by_stream *s)
+static size_t find_stop(const gen_stream *s)
 {
     size_t first = s->raw.size;
     for (int i = 0; i < s->stop_count; i++) {
@@ -19,7 +19,7 @@ static size_t find_stop(const by_stream *s)
 }
 
 /* Bytes at the end that may be the beginning of a stop string. */
-static size_t count_held(const by_stream *s)
+static size_t count_held(const gen_stream *s)
 {
     size_t most = 0;
     for (int i = 0; i < s->stop_count; i++) {
@@ -32,7 +32,7 @@ static size_t count_held(const by_stream *s)
 }
 
 /* Tokens that begin before what has been taken belong to the text. */
-static void count_tokens(by_stream *s)
+static void count_tokens(gen_stream *s)
 {
     const size_t *starts = (const size_t *)(const void *)s->starts.data, n = s->starts.size / sizeof *starts;
     size_t taken = 0;
@@ -45,24 +45,25 @@ static void count_tokens(by_stream *s)
 }
 
 /* Move raw bytes up to `end` into text, character by character. */
-static by_status take(by_stream *s, size_t end)
+static by_status take(gen_stream *s, size_t end)
 {
     uint32_t point = 0;
     while (s->taken < end) {
         const char *at = s->raw.data + s->taken;
-        int n = by_utf8_decode((const uint8_t *)at, end - s->taken, &point);
+        int n = tok_utf8_decode((const uint8_t *)at, end - s->taken, &point);
         if (n)
-            by_buf_put(&s->text, at, (size_t)n);
+            base_buf_put(&s->text, at, (size_t)n);
         else
-            by_buf_puts(&s->text, "\xef\xbf\xbd");
-        s->taken += n ? (size_t)n : by_utf8_broken((const uint8_t *)at, end - s->taken);
+            base_buf_puts(&s->text, "\xef\xbf\xbd");
+        s->taken += n ? (size_t)n : tok_utf8_broken((const uint8_t *)at, end - s->taken);
     }
     count_tokens(s);
-    return s->text.failed || s->starts.failed ? by_fail(BY_ERR_MEMORY, "out of memory for the text") : BY_OK;
+    return s->text.failed || s->starts.failed ? base_fail(BY_ERR_MEMORY, "out of memory for the text")
+                                              : BY_OK;
 }
 
 /* What came last may hold a stop string; what cannot become one, nor part of a character, is text. */
-static by_status look(by_stream *s)
+static by_status look(gen_stream *s)
 {
     size_t stop = find_stop(s);
     if (stop < s->raw.size) {
@@ -70,36 +71,36 @@ static by_status look(by_stream *s)
         return take(s, stop);
     }
     size_t free = s->raw.size - s->taken - count_held(s);
-    return free ? take(s, s->taken + by_utf8_cut((const uint8_t *)s->raw.data + s->taken, free)) : BY_OK;
+    return free ? take(s, s->taken + tok_utf8_cut((const uint8_t *)s->raw.data + s->taken, free)) : BY_OK;
 }
 
-by_status by_stream_put(by_stream *s, int32_t token)
+by_status gen_stream_put(gen_stream *s, int32_t token)
 {
     if (s->stopped)
         return BY_OK;
-    if (!s->decoding && !(s->decoding = by_decoding_new(s->tokenizer, &(by_decode_spec){0})))
+    if (!s->decoding && !(s->decoding = tok_decoding_new(s->tokenizer, &(tok_decode_spec){0})))
         return BY_ERR_MEMORY;
-    by_buf_put(&s->starts, &s->raw.size, sizeof s->raw.size);
-    BY_TRY(by_decoding_put(s->decoding, token, &s->raw));
+    base_buf_put(&s->starts, &s->raw.size, sizeof s->raw.size);
+    BY_TRY(tok_decoding_put(s->decoding, token, &s->raw));
     return look(s);
 }
 
-by_status by_stream_end(by_stream *s)
+by_status gen_stream_end(gen_stream *s)
 {
     if (s->stopped)
         return BY_OK;
     if (s->decoding) {
-        BY_TRY(by_decoding_end(s->decoding, &s->raw));
+        BY_TRY(tok_decoding_end(s->decoding, &s->raw));
         BY_TRY(look(s));
     }
     return s->stopped ? BY_OK : take(s, s->raw.size);
 }
 
-void by_stream_free(by_stream *s)
+void gen_stream_free(gen_stream *s)
 {
-    by_decoding_free(s->decoding);
-    by_buf_free(&s->text);
-    by_buf_free(&s->raw);
-    by_buf_free(&s->starts);
-    *s = (by_stream){0};
+    tok_decoding_free(s->decoding);
+    base_buf_free(&s->text);
+    base_buf_free(&s->raw);
+    base_buf_free(&s->starts);
+    *s = (gen_stream){0};
 }

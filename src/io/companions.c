@@ -25,30 +25,30 @@ static bool is_companion(const char *name)
     return true;
 }
 
-static by_status copy_bytes(FILE *in, by_writer *w, const char *from)
+static by_status copy_bytes(FILE *in, base_writer *w, const char *from)
 {
     char part[64 << 10];
     for (size_t n; (n = fread(part, 1, sizeof part, in)) > 0;)
-        BY_TRY(by_writer_put(w, part, n));
-    return ferror(in) ? by_fail(BY_ERR_IO, "cannot read %s: %s", from, strerror(errno)) : BY_OK;
+        BY_TRY(base_writer_put(w, part, n));
+    return ferror(in) ? base_fail(BY_ERR_IO, "cannot read %s: %s", from, strerror(errno)) : BY_OK;
 }
 
 static by_status copy_file(const char *from, const char *to)
 {
     struct stat st;
-    if (stat(from, &st) != 0 || !S_ISREG(st.st_mode) || by_file_exists(to))
+    if (stat(from, &st) != 0 || !S_ISREG(st.st_mode) || base_file_exists(to))
         return BY_OK;
     FILE *in = fopen(from, "rb");
     if (!in)
-        return by_fail(BY_ERR_IO, "cannot open %s: %s", from, strerror(errno));
-    by_writer w = {0};
-    by_status s = by_writer_open(&w, to);
+        return base_fail(BY_ERR_IO, "cannot open %s: %s", from, strerror(errno));
+    base_writer w = {0};
+    by_status s = base_writer_open(&w, to);
     if (s == BY_OK)
         s = copy_bytes(in, &w, from);
     fclose(in);
     if (s == BY_OK)
-        return by_writer_finish(&w);
-    by_writer_abort(&w);
+        return base_writer_finish(&w);
+    base_writer_abort(&w);
     return s;
 }
 
@@ -57,14 +57,14 @@ static by_status copy_folder(const char *from, const char *to)
     DIR *d = opendir(from);
     by_status s = BY_OK;
     if (!d)
-        return by_fail(BY_ERR_IO, "cannot open the directory %s: %s", from, strerror(errno));
+        return base_fail(BY_ERR_IO, "cannot open the directory %s: %s", from, strerror(errno));
     for (struct dirent *e; s == BY_OK && (e = readdir(d));) {
         if (!is_companion(e->d_name))
             continue;
-        char *source = by_path_join(from, e->d_name), *target = by_path_join(to, e->d_name);
+        char *source = base_path_join(from, e->d_name), *target = base_path_join(to, e->d_name);
         s = source && target ? copy_file(source, target) : BY_ERR_MEMORY;
-        by_free(source);
-        by_free(target);
+        base_free(source);
+        base_free(target);
     }
     closedir(d);
     return s;
@@ -75,39 +75,40 @@ static by_status copy_folder(const char *from, const char *to)
 static by_status copy_module(const char *from, const char *to, const cJSON *module)
 {
     const char *path;
-    BY_TRY(by_json_string(module, "path", "", &path));
+    BY_TRY(base_json_string(module, "path", "", &path));
     if (!*path)
         return BY_OK;
     if (path[0] == '.' || strpbrk(path, "/\\"))
-        return by_fail(BY_ERR_FORMAT,
-                       "%s/modules.json: the path \"%s\" is not the name of a folder beside it", from, path);
-    char *source = by_path_join(from, path), *target = by_path_join(to, path);
+        return base_fail(BY_ERR_FORMAT,
+                         "%s/modules.json: the path \"%s\" is not the name of a folder beside it", from,
+                         path);
+    char *source = base_path_join(from, path), *target = base_path_join(to, path);
     by_status s = source && target ? BY_OK : BY_ERR_MEMORY;
-    if (s == BY_OK && by_dir_exists(source)) {
-        s = by_dir_make(target);
+    if (s == BY_OK && base_dir_exists(source)) {
+        s = base_dir_make(target);
         if (s == BY_OK)
             s = copy_folder(source, target);
         if (s == BY_OK)
-            s = by_dir_sync(target);
+            s = base_dir_sync(target);
     }
-    by_free(source);
-    by_free(target);
+    base_free(source);
+    base_free(target);
     return s;
 }
 
 /* The folders of a sentence-transformers model: [{"path": "1_Pooling", ...}, ...]. */
 static by_status copy_modules(const char *from, const char *to)
 {
-    char *file = by_path_join(from, "modules.json");
+    char *file = base_path_join(from, "modules.json");
     if (!file)
         return BY_ERR_MEMORY;
-    bool there = by_file_exists(file);
-    cJSON *modules = there ? by_json_load(file) : NULL;
-    by_status s = there && !modules ? by_error_status() : BY_OK;
+    bool there = base_file_exists(file);
+    cJSON *modules = there ? base_json_load(file) : NULL;
+    by_status s = there && !modules ? base_error_status() : BY_OK;
     const cJSON *module;
     cJSON_ArrayForEach(module, modules) if (s == BY_OK) s = copy_module(from, to, module);
     cJSON_Delete(modules);
-    by_free(file);
+    base_free(file);
     return s;
 }
 

@@ -87,7 +87,7 @@ static void choose(job *j, const by_weight **chosen)
     if (all > 1)
         qsort(chosen, (size_t)all, sizeof *chosen, compare_places);
     for (int i = 0; i < all; i++) {
-        bool again = i > 0 && chosen[i]->bytes > 0 && by_weight_same(chosen[i], chosen[n - 1]);
+        bool again = i > 0 && chosen[i]->bytes > 0 && io_weight_same(chosen[i], chosen[n - 1]);
         if (again && is_tied_name(chosen[i]->name))
             j->report->dropped++;
         else
@@ -110,14 +110,14 @@ static by_status plan(job *j, const by_weight *const *chosen)
         e->stride = NULL;
         if (spec->set_dtype && by_dtype_has_fraction(e->dtype))
             e->dtype = spec->dtype;
-        if (!by_weight_bytes(e, &e->bytes) || !by_add_size(r->bytes_out, e->bytes, &r->bytes_out))
-            return by_fail(BY_ERR_FORMAT, "the tensors are too large for any file");
+        if (!io_weight_bytes(e, &e->bytes) || !base_add_size(r->bytes_out, e->bytes, &r->bytes_out))
+            return base_fail(BY_ERR_FORMAT, "the tensors are too large for any file");
         r->tensors++;
         r->bytes_in += chosen[i]->bytes;
         r->elements += (int64_t)(e->bytes / by_dtype_size(e->dtype));
     }
     size_t limit = spec->shard_bytes > 0 ? (size_t)spec->shard_bytes : SIZE_MAX;
-    r->files = by_shards_plan(j->list, j->count, limit, j->shard);
+    r->files = io_shards_plan(j->list, j->count, limit, j->shard);
     return BY_OK;
 }
 
@@ -130,9 +130,9 @@ static by_status keep_metadata(job *j)
     if (n == 0)
         return BY_OK;
     if (n > MAX_METADATA)
-        return by_fail(BY_ERR_FORMAT, "%zu entries of metadata are more than the %d that are kept", n,
-                       MAX_METADATA);
-    j->metadata = by_alloc_zero(2 * n + 1, sizeof *j->metadata);
+        return base_fail(BY_ERR_FORMAT, "%zu entries of metadata are more than the %d that are kept", n,
+                         MAX_METADATA);
+    j->metadata = base_alloc_zero(2 * n + 1, sizeof *j->metadata);
     if (!j->metadata)
         return BY_ERR_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -143,9 +143,9 @@ static by_status keep_metadata(job *j)
 static by_status prepare(job *j)
 {
     size_t n = (size_t)by_weights_count(j->in) + 1;
-    const by_weight **chosen = by_alloc_zero(n, sizeof *chosen);
-    j->list = by_alloc_zero(n, sizeof *j->list);
-    j->shard = by_alloc_zero(n, sizeof *j->shard);
+    const by_weight **chosen = base_alloc_zero(n, sizeof *chosen);
+    j->list = base_alloc_zero(n, sizeof *j->list);
+    j->shard = base_alloc_zero(n, sizeof *j->shard);
     by_status s = BY_ERR_MEMORY;
     if (chosen && j->list && j->shard) {
         choose(j, chosen);
@@ -153,37 +153,37 @@ static by_status prepare(job *j)
     }
     if (s == BY_OK)
         s = keep_metadata(j);
-    by_free(chosen);
+    base_free(chosen);
     return s;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* A few megabytes at a time; what has been written is not needed in memory any more. */
-static by_status put(void *user, by_writer *w, const by_weight *e)
+static by_status put(void *user, base_writer *w, const by_weight *e)
 {
     enum { PART = 1 << 20 };
     job *j = user;
     const by_weight *from = e->data;
     size_t size = by_dtype_size(from->dtype), all = from->bytes / size;
     if (from->stride)
-        BY_TRY(by_weight_write(w, from, e->dtype));
+        BY_TRY(io_weight_write(w, from, e->dtype));
     for (size_t i = 0; i < all && !from->stride; i += PART) {
         size_t n = BY_MIN(all - i, (size_t)PART);
         by_weight part = {.name = e->name, .dtype = from->dtype, .rank = 1, .dim = {(int64_t)n}};
         part.data = (const char *)from->data + i * size;
-        BY_TRY(by_weight_write(w, &part, e->dtype));
-        by_map_forget(part.data, n * size);
+        BY_TRY(io_weight_write(w, &part, e->dtype));
+        base_map_forget(part.data, n * size);
     }
     j->done += e->bytes;
     if (j->spec->progress && !j->spec->progress(j->spec->user, e->name, j->done, j->report->bytes_out))
-        return by_fail(BY_ERR_CANCELLED, "stopped");
+        return base_fail(BY_ERR_CANCELLED, "stopped");
     return BY_OK;
 }
 
 static by_status write_file(job *j, const char *path, int first, int count)
 {
-    return by_safetensors_write(path, j->list + first, count, j->metadata, put, j);
+    return io_safetensors_write(path, j->list + first, count, j->metadata, put, j);
 }
 
 /* config.json with the new element type, under the names that transformers has had for it. */
@@ -192,47 +192,48 @@ static by_status write_config(const job *j, const char *from, const char *dir)
     static const char *const names[] = {
         [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16", [BY_F64] = "float64"};
     static const char *const keys[] = {"dtype", "torch_dtype"};
-    char *source = by_path_join(from, "config.json"), *target = by_path_join(dir, "config.json");
-    bool there = source && by_file_exists(source);
-    cJSON *json = there && target ? by_json_load(source) : NULL;
+    char *source = base_path_join(from, "config.json"), *target = base_path_join(dir, "config.json");
+    bool there = source && base_file_exists(source);
+    cJSON *json = there && target ? base_json_load(source) : NULL;
     by_status s = source && target ? BY_OK : BY_ERR_MEMORY;
     if (there && !json)
-        s = by_error_status();
+        s = base_error_status();
     if (json && !cJSON_IsObject(json))
-        s = by_fail(BY_ERR_FORMAT, "%s is not a JSON object", source);
+        s = base_fail(BY_ERR_FORMAT, "%s is not a JSON object", source);
     if (json && s == BY_OK) {
         bool ok = true, any = false;
         for (int i = 0; i < BY_COUNT(keys); i++)
             if (cJSON_HasObjectItem(json, keys[i])) {
                 any = true;
-                ok = ok && by_json_put(json, keys[i], cJSON_CreateString(names[j->spec->dtype]));
+                ok = ok && base_json_put(json, keys[i], cJSON_CreateString(names[j->spec->dtype]));
             }
         if (!any)
-            ok = by_json_put(json, keys[0], cJSON_CreateString(names[j->spec->dtype]));
-        s = ok ? by_json_write(target, json) : by_fail(BY_ERR_MEMORY, "out of memory writing config.json");
+            ok = base_json_put(json, keys[0], cJSON_CreateString(names[j->spec->dtype]));
+        s = ok ? base_json_write(target, json)
+               : base_fail(BY_ERR_MEMORY, "out of memory writing config.json");
     }
     cJSON_Delete(json);
-    by_free(source);
-    by_free(target);
+    base_free(source);
+    base_free(target);
     return s;
 }
 
 static by_status write_folder(job *j, const char *in, const char *dir)
 {
-    BY_TRY(by_dir_make(dir));
-    BY_TRY(by_shards_write(dir, j->list, j->count, j->shard, j->report->files, j->metadata, put, j));
-    if (by_dir_exists(in)) {
+    BY_TRY(base_dir_make(dir));
+    BY_TRY(io_shards_write(dir, j->list, j->count, j->shard, j->report->files, j->metadata, put, j));
+    if (base_dir_exists(in)) {
         if (j->spec->set_dtype)
             BY_TRY(write_config(j, in, dir));
         BY_TRY(by_companions_copy(in, dir));
     }
-    return by_dir_sync(dir);
+    return base_dir_sync(dir);
 }
 
 static by_status check_empty(const char *dir)
 {
-    if (by_file_exists(dir))
-        return by_fail(BY_ERR_ARGUMENT, "%s exists and is not a directory", dir);
+    if (base_file_exists(dir))
+        return base_fail(BY_ERR_ARGUMENT, "%s exists and is not a directory", dir);
     DIR *d = opendir(dir);
     if (!d)
         return BY_OK;
@@ -240,7 +241,7 @@ static by_status check_empty(const char *dir)
     for (struct dirent *e; (e = readdir(d));)
         empty = empty && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."));
     closedir(d);
-    return empty ? BY_OK : by_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", dir);
+    return empty ? BY_OK : base_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", dir);
 }
 
 /* The process that made OUT.unfinished-PID, when that is what the name is and the process is no more; else 0.
@@ -259,19 +260,19 @@ static long dead_owner(const char *name, const char *out)
 static by_status remove_stale(const char *out)
 {
     const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
-    char *parent = slash ? by_sprintf("%.*s", (int)(slash - out) + 1, out) : by_strdup(".");
+    char *parent = slash ? base_sprintf("%.*s", (int)(slash - out) + 1, out) : base_strdup(".");
     DIR *d = parent ? opendir(parent) : NULL;
     by_status s = parent ? BY_OK : BY_ERR_MEMORY;
     for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
         if (!dead_owner(e->d_name, name))
             continue;
-        char *path = by_path_join(parent, e->d_name);
-        s = path ? by_dir_remove(path) : BY_ERR_MEMORY;
-        by_free(path);
+        char *path = base_path_join(parent, e->d_name);
+        s = path ? base_dir_remove(path) : BY_ERR_MEMORY;
+        base_free(path);
     }
     if (d)
         closedir(d);
-    by_free(parent);
+    base_free(parent);
     return s;
 }
 
@@ -281,26 +282,26 @@ static by_status write_directory(job *j, const char *in, const char *out)
     size_t n = strlen(out);
     while (n > 1 && out[n - 1] == '/')
         n--;
-    char *target = by_sprintf("%.*s", (int)n, out);
-    char *temp = by_sprintf("%.*s" UNFINISHED "%ld", (int)n, out, (long)getpid());
+    char *target = base_sprintf("%.*s", (int)n, out);
+    char *temp = base_sprintf("%.*s" UNFINISHED "%ld", (int)n, out, (long)getpid());
     by_status s = target && temp ? remove_stale(target) : BY_ERR_MEMORY;
     if (s == BY_OK)
-        s = by_dir_remove(temp);
+        s = base_dir_remove(temp);
     if (s == BY_OK) {
         s = write_folder(j, in, temp);
         if (s == BY_OK && rmdir(target) != 0 && errno != ENOENT)
-            s = by_fail(BY_ERR_IO, "cannot replace %s: %s", target, strerror(errno));
+            s = base_fail(BY_ERR_IO, "cannot replace %s: %s", target, strerror(errno));
         if (s == BY_OK)
-            s = by_rename(temp, target);
+            s = base_rename(temp, target);
         if (s != BY_OK) {
-            char *message = by_strdup(by_error_message()); /* of what went wrong, not of the cleaning */
-            by_dir_remove(temp);
-            by_fail(s, "%s", message ? message : "out of memory");
-            by_free(message);
+            char *message = base_strdup(by_error_message()); /* of what went wrong, not of the cleaning */
+            base_dir_remove(temp);
+            base_fail(s, "%s", message ? message : "out of memory");
+            base_free(message);
         }
     }
-    by_free(target);
-    by_free(temp);
+    base_free(target);
+    base_free(temp);
     return s;
 }
 
@@ -310,8 +311,8 @@ static by_status check_name(const char *out)
     static const char *const others[] = {".bin", ".pt",   ".pth", ".ckpt", ".gguf",   ".onnx",
                                          ".npz", ".json", ".h5",  ".zip",  ".msgpack"};
     for (int i = 0; i < BY_COUNT(others); i++)
-        if (ends_with(out, others[i]) && !by_dir_exists(out))
-            return by_fail(
+        if (ends_with(out, others[i]) && !base_dir_exists(out))
+            return base_fail(
                 BY_ERR_ARGUMENT,
                 "%s: weights are written as safetensors only; name a file that ends in .safetensors, or "
                 "a directory",
@@ -322,10 +323,10 @@ static by_status check_name(const char *out)
 static by_status check_spec(const by_convert_spec *spec, bool to_file)
 {
     if (spec->set_dtype && !by_dtype_is_float(spec->dtype))
-        return by_fail(BY_ERR_ARGUMENT, "weights are converted to f32, bf16, f16 or f64, not %s",
-                       by_dtype_name(spec->dtype));
+        return base_fail(BY_ERR_ARGUMENT, "weights are converted to f32, bf16, f16 or f64, not %s",
+                         by_dtype_name(spec->dtype));
     if (to_file && spec->shard_bytes > 0)
-        return by_fail(BY_ERR_ARGUMENT, "several files need a directory to lie in, not one file");
+        return base_fail(BY_ERR_ARGUMENT, "several files need a directory to lie in, not one file");
     return BY_OK;
 }
 
@@ -334,20 +335,20 @@ by_status by_weights_convert(const char *in, const char *out, const by_convert_s
 {
     by_convert_report unused;
     job j = {.spec = spec, .report = report ? report : &unused};
-    bool to_file = ends_with(out, ".safetensors") && !by_dir_exists(out);
+    bool to_file = ends_with(out, ".safetensors") && !base_dir_exists(out);
     *j.report = (by_convert_report){0};
-    by_error_clear();
+    base_error_clear();
     BY_TRY(check_spec(spec, to_file));
     BY_TRY(check_name(out));
     if (!to_file)
         BY_TRY(check_empty(out));
     j.in = by_weights_open(in);
-    by_status s = j.in ? prepare(&j) : by_error_status();
+    by_status s = j.in ? prepare(&j) : base_error_status();
     if (s == BY_OK && !spec->dry_run)
         s = to_file ? write_file(&j, out, 0, j.count) : write_directory(&j, in, out);
-    by_free(j.list);
-    by_free(j.shard);
-    by_free(j.metadata);
+    base_free(j.list);
+    base_free(j.shard);
+    base_free(j.metadata);
     by_weights_free(j.in);
     return s;
 }

@@ -8,11 +8,11 @@
 #define MAX_PICKLE ((size_t)16 << 20) /* of names and shapes: enough for 60,000 tensors */
 
 typedef struct machine {
-    by_arena *arena;
+    base_arena *arena;
     const uint8_t *begin, *at, *end;
     const char *const *globals;
     const char *what;
-    by_pickled **stack, **memo, *outside;
+    io_pickled **stack, **memo, *outside;
     size_t depth, stack_room, memo_room, remembered;
     size_t *marks; /* depths of the stack */
     size_t n_marks, marks_room;
@@ -21,8 +21,8 @@ typedef struct machine {
 
 static by_status fail(const machine *m, const char *problem)
 {
-    return by_fail(BY_ERR_FORMAT, "%s: byte %zu of the pickle: %s", m->what, (size_t)(m->at - m->begin),
-                   problem);
+    return base_fail(BY_ERR_FORMAT, "%s: byte %zu of the pickle: %s", m->what, (size_t)(m->at - m->begin),
+                     problem);
 }
 
 /* ---- bytes of the program -------------------------------------------------------------------- */
@@ -49,9 +49,9 @@ static by_status take_number(machine *m, int bytes, uint64_t *out)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static by_pickled *value_new(machine *m, by_pickle_kind kind)
+static io_pickled *value_new(machine *m, io_pickle_kind kind)
 {
-    by_pickled *v = by_arena_alloc(m->arena, sizeof *v);
+    io_pickled *v = base_arena_alloc(m->arena, sizeof *v);
     if (v)
         v->kind = kind;
     return v;
@@ -63,7 +63,7 @@ static by_status grow(void **array, size_t *room, size_t needed, size_t size)
     if (needed <= *room)
         return BY_OK;
     size_t more = BY_MAX(BY_MAX(*room * 2, needed), 64);
-    void *grown = by_resize(*array, more, size);
+    void *grown = base_resize(*array, more, size);
     if (!grown)
         return BY_ERR_MEMORY;
     memset((char *)grown + *room * size, 0, (more - *room) * size);
@@ -72,11 +72,11 @@ static by_status grow(void **array, size_t *room, size_t needed, size_t size)
     return BY_OK;
 }
 
-static by_status push(machine *m, by_pickled *v)
+static by_status push(machine *m, io_pickled *v)
 {
     if (!v)
         return BY_ERR_MEMORY;
-    BY_TRY(grow((void **)&m->stack, &m->stack_room, m->depth + 1, sizeof(by_pickled *)));
+    BY_TRY(grow((void **)&m->stack, &m->stack_room, m->depth + 1, sizeof(io_pickled *)));
     m->stack[m->depth++] = v;
     return BY_OK;
 }
@@ -87,7 +87,7 @@ static size_t floor_of(const machine *m)
     return m->n_marks ? m->marks[m->n_marks - 1] : 0;
 }
 
-static by_status pop(machine *m, by_pickled **out)
+static by_status pop(machine *m, io_pickled **out)
 {
     if (m->depth <= floor_of(m))
         return fail(m, "it takes a value that is not there");
@@ -95,17 +95,17 @@ static by_status pop(machine *m, by_pickled **out)
     return BY_OK;
 }
 
-static by_status top(machine *m, by_pickle_kind kind, by_pickled **out)
+static by_status top(machine *m, io_pickle_kind kind, io_pickled **out)
 {
     if (m->depth <= floor_of(m) || m->stack[m->depth - 1]->kind != kind)
-        return fail(m, kind == BY_PICKLE_LIST ? "it appends to what is no list"
+        return fail(m, kind == IO_PICKLE_LIST ? "it appends to what is no list"
                                               : "it sets items of what is no dictionary");
     *out = m->stack[m->depth - 1];
     return BY_OK;
 }
 
 /* Take n values off the top, in the order they were pushed, and add them to a container. */
-static by_status collect(machine *m, by_pickled *to, size_t n)
+static by_status collect(machine *m, io_pickled *to, size_t n)
 {
     if (n > UINT32_MAX / 4 || to->count > UINT32_MAX / 4)
         return fail(m, "a container is too large");
@@ -115,7 +115,7 @@ static by_status collect(machine *m, by_pickled *to, size_t n)
         return fail(m, "containers are copied too often");
     if (to->count + n > to->room) {
         size_t room = BY_MAX(to->count + n, (size_t)to->room * 2);
-        by_pickled **items = by_arena_alloc(m->arena, room * sizeof *items);
+        io_pickled **items = base_arena_alloc(m->arena, room * sizeof *items);
         if (!items)
             return BY_ERR_MEMORY;
         if (to->count)
@@ -130,22 +130,22 @@ static by_status collect(machine *m, by_pickled *to, size_t n)
     return BY_OK;
 }
 
-static by_status push_number(machine *m, by_pickle_kind kind, int64_t number)
+static by_status push_number(machine *m, io_pickle_kind kind, int64_t number)
 {
-    by_pickled *v = value_new(m, kind);
+    io_pickled *v = value_new(m, kind);
     if (v)
         v->number = number;
     return push(m, v);
 }
 
-static by_status push_text(machine *m, by_pickle_kind kind, uint64_t size)
+static by_status push_text(machine *m, io_pickle_kind kind, uint64_t size)
 {
     const uint8_t *p = NULL;
     if (size > SIZE_MAX / 2)
         return fail(m, "it is cut short");
     BY_TRY(take(m, (size_t)size, &p));
-    by_pickled *v = value_new(m, kind);
-    char *copy = by_arena_alloc(m->arena, (size_t)size + 1);
+    io_pickled *v = value_new(m, kind);
+    char *copy = base_arena_alloc(m->arena, (size_t)size + 1);
     if (!v || !copy)
         return BY_ERR_MEMORY;
     memcpy(copy, p, (size_t)size);
@@ -159,12 +159,12 @@ static by_status push_long(machine *m, uint64_t size)
 {
     const uint8_t *p = NULL;
     if (size > 8)
-        return push_text(m, BY_PICKLE_LONG, size);
+        return push_text(m, IO_PICKLE_LONG, size);
     BY_TRY(take(m, (size_t)size, &p));
     uint64_t v = size && p[size - 1] & 0x80 ? UINT64_MAX : 0;
     for (size_t i = (size_t)size; i-- > 0;)
         v = v << 8 | p[i];
-    return push_number(m, BY_PICKLE_INT, (int64_t)v);
+    return push_number(m, IO_PICKLE_INT, (int64_t)v);
 }
 
 static by_status push_float(machine *m)
@@ -174,7 +174,7 @@ static by_status push_float(machine *m)
     BY_TRY(take(m, 8, &p));
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | p[i];
-    by_pickled *v = value_new(m, BY_PICKLE_FLOAT);
+    io_pickled *v = value_new(m, IO_PICKLE_FLOAT);
     if (v)
         memcpy(&v->real, &bits, 8);
     return push(m, v);
@@ -182,11 +182,11 @@ static by_status push_float(machine *m)
 
 /* ---- containers ------------------------------------------------------------------------------ */
 
-static by_status push_container(machine *m, by_pickle_kind kind, size_t n)
+static by_status push_container(machine *m, io_pickle_kind kind, size_t n)
 {
     if (m->depth - floor_of(m) < n)
         return fail(m, "it takes a value that is not there");
-    by_pickled *v = value_new(m, kind);
+    io_pickled *v = value_new(m, kind);
     if (!v)
         return BY_ERR_MEMORY;
     BY_TRY(collect(m, v, n));
@@ -209,20 +209,20 @@ static by_status unmark(machine *m, size_t *n)
     return BY_OK;
 }
 
-static by_status push_marked(machine *m, by_pickle_kind kind)
+static by_status push_marked(machine *m, io_pickle_kind kind)
 {
     size_t n = 0;
     BY_TRY(unmark(m, &n));
-    if (kind == BY_PICKLE_DICT && n % 2)
+    if (kind == IO_PICKLE_DICT && n % 2)
         return fail(m, "a key has no value");
     return push_container(m, kind, n);
 }
 
 /* Put n values on top of the stack into the container below them. */
-static by_status add_items(machine *m, by_pickle_kind kind, size_t n)
+static by_status add_items(machine *m, io_pickle_kind kind, size_t n)
 {
-    by_pickled *to = NULL;
-    if (m->depth < n || (kind == BY_PICKLE_DICT && n % 2))
+    io_pickled *to = NULL;
+    if (m->depth < n || (kind == IO_PICKLE_DICT && n % 2))
         return fail(m, "a key has no value");
     m->depth -= n;
     BY_TRY(top(m, kind, &to));
@@ -230,7 +230,7 @@ static by_status add_items(machine *m, by_pickle_kind kind, size_t n)
     return collect(m, to, n);
 }
 
-static by_status add_marked(machine *m, by_pickle_kind kind)
+static by_status add_marked(machine *m, io_pickle_kind kind)
 {
     size_t n = 0;
     BY_TRY(unmark(m, &n));
@@ -264,16 +264,16 @@ static by_status get(machine *m, uint64_t index)
 static by_status push_global(machine *m, const char *module, int module_size, const char *name, int name_size)
 {
     char full[200];
-    int n = by_format(full, sizeof full, "%.*s %.*s", module_size, module, name_size, name);
+    int n = base_format(full, sizeof full, "%.*s %.*s", module_size, module, name_size, name);
     for (int i = 0; n > 0 && n < (int)sizeof full && m->globals[i]; i++)
         if (strcmp(full, m->globals[i]) == 0)
-            return push_number(m, BY_PICKLE_GLOBAL, i);
+            return push_number(m, IO_PICKLE_GLOBAL, i);
     for (char *c = full; *c; c++)
         if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
             *c = '?';
         else if (*c == ' ')
             *c = '.';
-    return by_fail(
+    return base_fail(
         BY_ERR_UNSUPPORTED,
         "%s: the file asks for %s; only tensors and plain containers are read, nothing is executed", m->what,
         full);
@@ -298,27 +298,27 @@ static by_status global(machine *m)
 
 static by_status stack_global(machine *m)
 {
-    by_pickled *name = NULL, *module = NULL;
+    io_pickled *name = NULL, *module = NULL;
     BY_TRY(pop(m, &name));
     BY_TRY(pop(m, &module));
-    if (name->kind != BY_PICKLE_TEXT || module->kind != BY_PICKLE_TEXT)
+    if (name->kind != IO_PICKLE_TEXT || module->kind != IO_PICKLE_TEXT)
         return fail(m, "a name is no text");
     return push_global(m, module->text, (int)BY_MIN(module->size, 256), name->text,
                        (int)BY_MIN(name->size, 256));
 }
 
 /* OrderedDict(), or OrderedDict([[key, value], ...]) as Python 2 wrote it. */
-static by_status push_ordered(machine *m, const by_pickled *args)
+static by_status push_ordered(machine *m, const io_pickled *args)
 {
-    by_pickled *dict = value_new(m, BY_PICKLE_DICT);
+    io_pickled *dict = value_new(m, IO_PICKLE_DICT);
     if (!dict)
         return BY_ERR_MEMORY;
-    const by_pickled *list = args->count == 1 ? args->items[0] : NULL;
-    if (args->count > 1 || (list && list->kind != BY_PICKLE_LIST))
+    const io_pickled *list = args->count == 1 ? args->items[0] : NULL;
+    if (args->count > 1 || (list && list->kind != IO_PICKLE_LIST))
         return fail(m, "an OrderedDict is made of something that is no list");
     for (uint32_t i = 0; list && i < list->count; i++) {
-        const by_pickled *pair = list->items[i];
-        if ((pair->kind != BY_PICKLE_LIST && pair->kind != BY_PICKLE_TUPLE) || pair->count != 2)
+        const io_pickled *pair = list->items[i];
+        if ((pair->kind != IO_PICKLE_LIST && pair->kind != IO_PICKLE_TUPLE) || pair->count != 2)
             return fail(m, "an OrderedDict is made of something that is no pair");
         BY_TRY(push(m, pair->items[0]));
         BY_TRY(push(m, pair->items[1]));
@@ -329,22 +329,22 @@ static by_status push_ordered(machine *m, const by_pickled *args)
 
 static by_status call(machine *m)
 {
-    by_pickled *args = NULL, *callable = NULL;
+    io_pickled *args = NULL, *callable = NULL;
     BY_TRY(pop(m, &args));
     BY_TRY(pop(m, &callable));
-    if (callable->kind != BY_PICKLE_GLOBAL || args->kind != BY_PICKLE_TUPLE)
+    if (callable->kind != IO_PICKLE_GLOBAL || args->kind != IO_PICKLE_TUPLE)
         return fail(m, "it calls what is no function");
     if (callable->number == 0)
         return push_ordered(m, args);
     BY_TRY(push(m, callable));
     BY_TRY(push(m, args));
-    return push_container(m, BY_PICKLE_CALL, 2);
+    return push_container(m, IO_PICKLE_CALL, 2);
 }
 
 /* BUILD sets attributes, for instance a state dictionary's _metadata. Nothing here has any. */
 static by_status build(machine *m)
 {
-    by_pickled *state = NULL, *object = NULL;
+    io_pickled *state = NULL, *object = NULL;
     BY_TRY(pop(m, &state));
     BY_TRY(pop(m, &object));
     return push(m, object);
@@ -353,7 +353,7 @@ static by_status build(machine *m)
 /* Something that lies outside the pickle, by its id; kept in a list as well. */
 static by_status persistent(machine *m)
 {
-    BY_TRY(push_container(m, BY_PICKLE_PERSISTENT, 1));
+    BY_TRY(push_container(m, IO_PICKLE_PERSISTENT, 1));
     BY_TRY(push(m, m->stack[m->depth - 1]));
     return collect(m, m->outside, 1);
 }
@@ -377,13 +377,13 @@ static by_status with_argument(machine *m, uint8_t op)
         BY_TRY(take_number(m, table[i].bytes, &n));
         switch (table[i].what) {
         case 'i':
-            return push_number(m, BY_PICKLE_INT, (int64_t)n);
+            return push_number(m, IO_PICKLE_INT, (int64_t)n);
         case 's':
-            return push_number(m, BY_PICKLE_INT, (int32_t)(uint32_t)n);
+            return push_number(m, IO_PICKLE_INT, (int32_t)(uint32_t)n);
         case 'l':
             return push_long(m, n);
         case 't':
-            return push_text(m, BY_PICKLE_TEXT, n);
+            return push_text(m, IO_PICKLE_TEXT, n);
         case 'p':
             return put(m, n);
         case 'g':
@@ -395,50 +395,50 @@ static by_status with_argument(machine *m, uint8_t op)
         }
     }
     char problem[40];
-    by_format(problem, sizeof problem, "opcode 0x%02x is not allowed", op);
+    base_format(problem, sizeof problem, "opcode 0x%02x is not allowed", op);
     return fail(m, problem);
 }
 
 static by_status step(machine *m, uint8_t op)
 {
-    by_pickled *v = NULL;
+    io_pickled *v = NULL;
     size_t n = 0;
     switch (op) {
     case 'N':
-        return push(m, value_new(m, BY_PICKLE_NONE));
+        return push(m, value_new(m, IO_PICKLE_NONE));
     case 0x88:
     case 0x89:
-        return push_number(m, BY_PICKLE_BOOL, op == 0x88);
+        return push_number(m, IO_PICKLE_BOOL, op == 0x88);
     case 'G':
         return push_float(m);
     case ')':
-        return push(m, value_new(m, BY_PICKLE_TUPLE));
+        return push(m, value_new(m, IO_PICKLE_TUPLE));
     case ']':
-        return push(m, value_new(m, BY_PICKLE_LIST));
+        return push(m, value_new(m, IO_PICKLE_LIST));
     case '}':
-        return push(m, value_new(m, BY_PICKLE_DICT));
+        return push(m, value_new(m, IO_PICKLE_DICT));
     case 0x85:
     case 0x86:
     case 0x87:
-        return push_container(m, BY_PICKLE_TUPLE, op - 0x84u);
+        return push_container(m, IO_PICKLE_TUPLE, op - 0x84u);
     case '(':
         return mark(m);
     case 't':
-        return push_marked(m, BY_PICKLE_TUPLE);
+        return push_marked(m, IO_PICKLE_TUPLE);
     case 'l':
-        return push_marked(m, BY_PICKLE_LIST);
+        return push_marked(m, IO_PICKLE_LIST);
     case 'd':
-        return push_marked(m, BY_PICKLE_DICT);
+        return push_marked(m, IO_PICKLE_DICT);
     case 'a':
         return m->depth - floor_of(m) < 2 ? fail(m, "it takes a value that is not there")
-                                          : add_items(m, BY_PICKLE_LIST, 1);
+                                          : add_items(m, IO_PICKLE_LIST, 1);
     case 'e':
-        return add_marked(m, BY_PICKLE_LIST);
+        return add_marked(m, IO_PICKLE_LIST);
     case 's':
         return m->depth - floor_of(m) < 3 ? fail(m, "it takes a value that is not there")
-                                          : add_items(m, BY_PICKLE_DICT, 2);
+                                          : add_items(m, IO_PICKLE_DICT, 2);
     case 'u':
-        return add_marked(m, BY_PICKLE_DICT);
+        return add_marked(m, IO_PICKLE_DICT);
     case '0':
         return pop(m, &v);
     case '1':
@@ -463,7 +463,7 @@ static by_status step(machine *m, uint8_t op)
     }
 }
 
-static by_status run(machine *m, by_pickled **out)
+static by_status run(machine *m, io_pickled **out)
 {
     for (;;) {
         const uint8_t *op = NULL;
@@ -474,26 +474,26 @@ static by_status run(machine *m, by_pickled **out)
     }
 }
 
-const by_pickled *by_pickle_read(by_arena *arena, const uint8_t **at, const uint8_t *end,
-                                 const char *const *globals, const char *what, const by_pickled **outside)
+const io_pickled *io_pickle_read(base_arena *arena, const uint8_t **at, const uint8_t *end,
+                                 const char *const *globals, const char *what, const io_pickled **outside)
 {
     machine m = {.arena = arena, .begin = *at, .at = *at, .end = end, .globals = globals, .what = what};
     if ((size_t)(end - *at) > MAX_PICKLE)
         m.end = *at + MAX_PICKLE;
-    by_pickled *v = NULL;
-    m.outside = value_new(&m, BY_PICKLE_LIST);
+    io_pickled *v = NULL;
+    m.outside = value_new(&m, IO_PICKLE_LIST);
     if (!m.outside || run(&m, &v) != BY_OK)
         v = NULL;
     if (outside)
         *outside = m.outside;
     *at = m.at;
-    by_free(m.stack);
-    by_free(m.memo);
-    by_free(m.marks);
+    base_free(m.stack);
+    base_free(m.memo);
+    base_free(m.marks);
     return v;
 }
 
-const char *by_pickle_kind_name(by_pickle_kind kind)
+const char *io_pickle_kind_name(io_pickle_kind kind)
 {
     static const char *const names[] = {"None",         "a boolean", "a number",  "a long number",
                                         "a number",     "a text",    "a tuple",   "a list",

@@ -6,24 +6,24 @@
 
 #include "base/base.h"
 
-typedef enum by_pickle_kind {
-    BY_PICKLE_NONE,
-    BY_PICKLE_BOOL,       /* number */
-    BY_PICKLE_INT,        /* number */
-    BY_PICKLE_LONG,       /* text: an integer of more than 64 bits, little-endian two's complement */
-    BY_PICKLE_FLOAT,      /* real */
-    BY_PICKLE_TEXT,       /* text: strings and bytes, NUL-terminated, may hold NULs */
-    BY_PICKLE_TUPLE,      /* items */
-    BY_PICKLE_LIST,       /* items */
-    BY_PICKLE_DICT,       /* items: key, value, key, value, ...; an OrderedDict too */
-    BY_PICKLE_GLOBAL,     /* number: its place in the caller's list */
-    BY_PICKLE_CALL,       /* items: the global, the tuple of arguments */
-    BY_PICKLE_PERSISTENT, /* items: the id, something that lies outside the pickle */
-} by_pickle_kind;
+typedef enum io_pickle_kind {
+    IO_PICKLE_NONE,
+    IO_PICKLE_BOOL,       /* number */
+    IO_PICKLE_INT,        /* number */
+    IO_PICKLE_LONG,       /* text: an integer of more than 64 bits, little-endian two's complement */
+    IO_PICKLE_FLOAT,      /* real */
+    IO_PICKLE_TEXT,       /* text: strings and bytes, NUL-terminated, may hold NULs */
+    IO_PICKLE_TUPLE,      /* items */
+    IO_PICKLE_LIST,       /* items */
+    IO_PICKLE_DICT,       /* items: key, value, key, value, ...; an OrderedDict too */
+    IO_PICKLE_GLOBAL,     /* number: its place in the caller's list */
+    IO_PICKLE_CALL,       /* items: the global, the tuple of arguments */
+    IO_PICKLE_PERSISTENT, /* items: the id, something that lies outside the pickle */
+} io_pickle_kind;
 
-typedef struct by_pickled by_pickled;
-struct by_pickled {
-    by_pickle_kind kind;
+typedef struct io_pickled io_pickled;
+struct io_pickled {
+    io_pickle_kind kind;
     union {
         int64_t number;
         double real;
@@ -32,7 +32,7 @@ struct by_pickled {
             size_t size;
         };
         struct {
-            by_pickled **items;
+            io_pickled **items;
             uint32_t count, room;
         };
     };
@@ -42,10 +42,10 @@ struct by_pickled {
  * no tree: they may be shared, and lists may hold themselves. globals: "module name" strings, NULL at the
  * end; the first must be "collections OrderedDict", whose calls become dictionaries. *outside, unless
  * NULL, receives a list of everything persistent that was met. NULL on failure. */
-const by_pickled *by_pickle_read(by_arena *arena, const uint8_t **at, const uint8_t *end,
-                                 const char *const *globals, const char *what, const by_pickled **outside);
+const io_pickled *io_pickle_read(base_arena *arena, const uint8_t **at, const uint8_t *end,
+                                 const char *const *globals, const char *what, const io_pickled **outside);
 
 /* What a value is, in a word for messages. */
-const char *by_pickle_kind_name(by_pickle_kind kind);
+const char *io_pickle_kind_name(io_pickle_kind kind);
 
 #endif

@@ -56,25 +56,26 @@ static by_status read_dtype(by_weight *e, const cJSON *v, const char *what)
     }
     for (int i = 0; i < BY_COUNT(FOREIGN); i++)
         if (strcmp(name, FOREIGN[i]) == 0)
-            return by_fail(BY_ERR_UNSUPPORTED,
-                           "%s: tensor \"%s\" has element type %s, which is not supported", what,
-                           by_show(e->name).text, name);
-    return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has unknown element type \"%s\"", what,
-                   by_show(e->name).text, by_show(name).text);
+            return base_fail(BY_ERR_UNSUPPORTED,
+                             "%s: tensor \"%s\" has element type %s, which is not supported", what,
+                             io_show(e->name).text, name);
+    return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has unknown element type \"%s\"", what,
+                     io_show(e->name).text, io_show(name).text);
 }
 
 static by_status read_shape(by_weight *e, const cJSON *v, const char *what)
 {
     if (!cJSON_IsArray(v))
-        return by_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" is not a list", what,
-                       by_show(e->name).text);
+        return base_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" is not a list", what,
+                         io_show(e->name).text);
     for (const cJSON *c = v->child; c; c = c->next) {
         if (e->rank == BY_WEIGHT_MAX_RANK)
-            return by_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has more than %d dimensions", what,
-                           by_show(e->name).text, BY_WEIGHT_MAX_RANK);
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has more than %d dimensions", what,
+                             io_show(e->name).text, BY_WEIGHT_MAX_RANK);
         if (!whole_number(c, &e->dim[e->rank++]))
-            return by_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" holds something that is not a size",
-                           what, by_show(e->name).text);
+            return base_fail(BY_ERR_FORMAT,
+                             "%s: the shape of tensor \"%s\" holds something that is not a size", what,
+                             io_show(e->name).text);
     }
     return BY_OK;
 }
@@ -91,14 +92,15 @@ static by_status read_tensor(by_weight *e, const cJSON *item, const uint8_t *dat
             if (strcmp(c->string, key[i]) != 0)
                 continue;
             if (field[i])
-                return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has two %s", what, by_show(e->name).text,
-                               key[i]);
+                return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has two %s", what, io_show(e->name).text,
+                                 key[i]);
             field[i] = c;
         }
     }
     for (int i = 0; i < 3; i++)
         if (!field[i])
-            return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has no %s", what, by_show(e->name).text, key[i]);
+            return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has no %s", what, io_show(e->name).text,
+                             key[i]);
     BY_TRY(read_dtype(e, field[0], what));
     BY_TRY(read_shape(e, field[1], what));
 
@@ -106,21 +108,22 @@ static by_status read_tensor(by_weight *e, const cJSON *item, const uint8_t *dat
                 *second = first ? first->next : NULL;
     int64_t begin, end;
     if (!second || second->next || !whole_number(first, &begin) || !whole_number(second, &end) || begin > end)
-        return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has malformed data_offsets", what,
-                       by_show(e->name).text);
+        return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has malformed data_offsets", what,
+                         io_show(e->name).text);
     if ((uint64_t)end > size)
-        return by_fail(BY_ERR_FORMAT,
-                       "%s: tensor \"%s\" ends at byte %lld of %zu bytes of data; the file may be cut short",
-                       what, by_show(e->name).text, (long long)end, size);
+        return base_fail(
+            BY_ERR_FORMAT,
+            "%s: tensor \"%s\" ends at byte %lld of %zu bytes of data; the file may be cut short", what,
+            io_show(e->name).text, (long long)end, size);
     e->data = data + begin;
     e->bytes = (size_t)(end - begin);
     size_t expected;
-    if (!by_weight_bytes(e, &expected))
-        return by_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" overflows", what,
-                       by_show(e->name).text);
+    if (!io_weight_bytes(e, &expected))
+        return base_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" overflows", what,
+                         io_show(e->name).text);
     if (expected != e->bytes)
-        return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has %zu bytes, its shape asks for %zu", what,
-                       by_show(e->name).text, e->bytes, expected);
+        return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has %zu bytes, its shape asks for %zu", what,
+                         io_show(e->name).text, e->bytes, expected);
     return BY_OK;
 }
 
@@ -137,18 +140,18 @@ static by_status read_metadata(by_weights *s, const cJSON *item, const char *wha
     if (cJSON_IsNull(item))
         return BY_OK;
     if (!cJSON_IsObject(item) || s->metadata)
-        return by_fail(BY_ERR_FORMAT, "%s: __metadata__ is %s", what,
-                       s->metadata ? "there twice" : "not an object");
-    s->metadata = by_alloc_zero((size_t)child_count(item) + 1, sizeof *s->metadata);
+        return base_fail(BY_ERR_FORMAT, "%s: __metadata__ is %s", what,
+                         s->metadata ? "there twice" : "not an object");
+    s->metadata = base_alloc_zero((size_t)child_count(item) + 1, sizeof *s->metadata);
     if (!s->metadata)
         return BY_ERR_MEMORY;
     for (const cJSON *c = item->child; c; c = c->next) {
         if (!cJSON_IsString(c))
-            return by_fail(BY_ERR_FORMAT, "%s: metadata \"%s\" is not a string", what,
-                           by_show(c->string).text);
-        by_weights_pair *p = &s->metadata[s->metadata_count++];
-        p->key = by_arena_strdup(s->arena, c->string);
-        p->value = by_arena_strdup(s->arena, c->valuestring);
+            return base_fail(BY_ERR_FORMAT, "%s: metadata \"%s\" is not a string", what,
+                             io_show(c->string).text);
+        io_weights_pair *p = &s->metadata[s->metadata_count++];
+        p->key = base_arena_strdup(s->arena, c->string);
+        p->value = base_arena_strdup(s->arena, c->valuestring);
         if (!p->key || !p->value)
             return BY_ERR_MEMORY;
     }
@@ -166,20 +169,20 @@ static by_status check_tiling(by_weights *s, const uint8_t *data, size_t size, c
         const by_weight *e = &s->list[i];
         size_t begin = (size_t)((const uint8_t *)e->data - data);
         if (begin != at)
-            return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" starts at byte %zu of the data, %s byte %zu",
-                           what, by_show(e->name).text, begin,
-                           begin < at ? "overlapping up to" : "leaving a hole from", at);
+            return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" starts at byte %zu of the data, %s byte %zu",
+                             what, io_show(e->name).text, begin,
+                             begin < at ? "overlapping up to" : "leaving a hole from", at);
         at += e->bytes;
     }
     if (at != size)
-        return by_fail(BY_ERR_FORMAT, "%s: %zu bytes of data after the last tensor", what, size - at);
+        return base_fail(BY_ERR_FORMAT, "%s: %zu bytes of data after the last tensor", what, size - at);
     return BY_OK;
 }
 
 static by_status read_header(by_weights *s, const cJSON *root, const uint8_t *data, size_t size,
                              const char *what)
 {
-    s->list = by_alloc_zero((size_t)child_count(root) + 1, sizeof *s->list);
+    s->list = base_alloc_zero((size_t)child_count(root) + 1, sizeof *s->list);
     if (!s->list)
         return BY_ERR_MEMORY;
     for (const cJSON *c = root->child; c; c = c->next) {
@@ -188,36 +191,37 @@ static by_status read_header(by_weights *s, const cJSON *root, const uint8_t *da
             continue;
         }
         by_weight *e = &s->list[s->count];
-        e->name = by_arena_strdup(s->arena, c->string);
+        e->name = base_arena_strdup(s->arena, c->string);
         if (!e->name)
             return BY_ERR_MEMORY;
         BY_TRY(read_tensor(e, c, data, size, what));
         s->count++;
     }
     BY_TRY(check_tiling(s, data, size, what));
-    return by_weights_sort(s->list, s->count, what, BY_ERR_FORMAT);
+    return io_weights_sort(s->list, s->count, what, BY_ERR_FORMAT);
 }
 
-by_status by_safetensors_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
+by_status io_safetensors_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
 {
     if (size < 8)
-        return by_fail(BY_ERR_FORMAT, "%s: %zu bytes, too short for a safetensors file", what, size);
+        return base_fail(BY_ERR_FORMAT, "%s: %zu bytes, too short for a safetensors file", what, size);
     uint64_t header = 0;
     for (int i = 7; i >= 0; i--)
         header = header << 8 | bytes[i];
     if (header > MAX_HEADER)
-        return by_fail(BY_ERR_FORMAT, "%s: not a safetensors file (its header would have %llu bytes)", what,
-                       (unsigned long long)header);
+        return base_fail(BY_ERR_FORMAT, "%s: not a safetensors file (its header would have %llu bytes)", what,
+                         (unsigned long long)header);
     if (header > size - 8)
-        return by_fail(BY_ERR_FORMAT, "%s: the header has %llu bytes, the file only %zu; it may be cut short",
-                       what, (unsigned long long)header, size);
+        return base_fail(BY_ERR_FORMAT,
+                         "%s: the header has %llu bytes, the file only %zu; it may be cut short", what,
+                         (unsigned long long)header, size);
     if (header == 0 || bytes[8] != '{')
-        return by_fail(BY_ERR_FORMAT, "%s: not a safetensors file (the header does not start with '{')",
-                       what);
+        return base_fail(BY_ERR_FORMAT, "%s: not a safetensors file (the header does not start with '{')",
+                         what);
     s->format = "safetensors";
-    cJSON *root = by_json_parse((const char *)bytes + 8, (size_t)header, what);
+    cJSON *root = base_json_parse((const char *)bytes + 8, (size_t)header, what);
     if (!root)
-        return by_error_status();
+        return base_error_status();
     by_status status = read_header(s, root, bytes + 8 + header, size - 8 - (size_t)header, what);
     cJSON_Delete(root);
     return status;
@@ -236,23 +240,23 @@ static bool is_utf8(const char *s)
 {
     size_t n = strlen(s), len = 1;
     for (; n > 0 && len > 0; s += len, n -= len)
-        len = by_json_utf8(s, n);
+        len = base_json_utf8(s, n);
     return len > 0;
 }
 
 static by_status check_entry(const by_weight *e, const char *path)
 {
     if (!e->name || strcmp(e->name, "__metadata__") == 0 || !is_utf8(e->name))
-        return by_fail(BY_ERR_ARGUMENT, "%s: a tensor cannot be named \"%s\"", path,
-                       e->name ? by_show(e->name).text : "(null)");
+        return base_fail(BY_ERR_ARGUMENT, "%s: a tensor cannot be named \"%s\"", path,
+                         e->name ? io_show(e->name).text : "(null)");
     if (e->rank < 0 || e->rank > BY_WEIGHT_MAX_RANK || by_dtype_size(e->dtype) == 0)
-        return by_fail(BY_ERR_ARGUMENT, "%s: tensor \"%s\" has rank %d and element type %d", path,
-                       by_show(e->name).text, e->rank, (int)e->dtype);
+        return base_fail(BY_ERR_ARGUMENT, "%s: tensor \"%s\" has rank %d and element type %d", path,
+                         io_show(e->name).text, e->rank, (int)e->dtype);
     size_t expected;
-    if (!by_weight_bytes(e, &expected) || expected != e->bytes || (e->bytes > 0 && !e->data))
-        return by_fail(BY_ERR_ARGUMENT,
-                       "%s: tensor \"%s\" has %zu bytes%s, which is not what its shape asks for", path,
-                       by_show(e->name).text, e->bytes, e->data ? "" : " at NULL");
+    if (!io_weight_bytes(e, &expected) || expected != e->bytes || (e->bytes > 0 && !e->data))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s: tensor \"%s\" has %zu bytes%s, which is not what its shape asks for", path,
+                         io_show(e->name).text, e->bytes, e->data ? "" : " at NULL");
     return BY_OK;
 }
 
@@ -265,83 +269,83 @@ static const char *dtype_label(by_dtype type)
 }
 
 /* The JSON header of entries already in file order, padded with spaces up to the alignment of the data. */
-static by_status build_header(by_buf *b, const by_weight *entries, int count, const char *const *metadata,
+static by_status build_header(base_buf *b, const by_weight *entries, int count, const char *const *metadata,
                               const char *path)
 {
     static const char *const plain[] = {"format", "pt", NULL};
-    by_buf_puts(b, "{\"__metadata__\":{");
+    base_buf_puts(b, "{\"__metadata__\":{");
     const char *const *m = metadata ? metadata : plain;
     for (int i = 0; m[i]; i += 2) {
         if (!m[i + 1])
-            return by_fail(BY_ERR_ARGUMENT, "%s: metadata \"%s\" has no value", path, by_show(m[i]).text);
+            return base_fail(BY_ERR_ARGUMENT, "%s: metadata \"%s\" has no value", path, io_show(m[i]).text);
         for (int j = 0; j < i; j += 2)
             if (strcmp(m[i], m[j]) == 0)
-                return by_fail(BY_ERR_ARGUMENT, "%s: metadata \"%s\" is given twice", path,
-                               by_show(m[i]).text);
-        by_buf_puts(b, i ? "," : "");
-        by_json_quote(b, m[i]);
-        by_buf_puts(b, ":");
-        by_json_quote(b, m[i + 1]);
+                return base_fail(BY_ERR_ARGUMENT, "%s: metadata \"%s\" is given twice", path,
+                                 io_show(m[i]).text);
+        base_buf_puts(b, i ? "," : "");
+        base_json_quote(b, m[i]);
+        base_buf_puts(b, ":");
+        base_json_quote(b, m[i + 1]);
     }
-    by_buf_puts(b, "}");
+    base_buf_puts(b, "}");
     size_t at = 0;
     for (int i = 0; i < count; i++) {
         const by_weight *e = &entries[i];
-        by_buf_puts(b, ",");
-        by_json_quote(b, e->name);
-        by_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", dtype_label(e->dtype));
+        base_buf_puts(b, ",");
+        base_json_quote(b, e->name);
+        base_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", dtype_label(e->dtype));
         for (int d = 0; d < e->rank; d++)
-            by_buf_printf(b, "%s%lld", d ? "," : "", (long long)e->dim[d]);
+            base_buf_printf(b, "%s%lld", d ? "," : "", (long long)e->dim[d]);
         size_t end;
-        if (!by_add_size(at, e->bytes, &end))
-            return by_fail(BY_ERR_ARGUMENT, "%s: the tensors are too large for one file", path);
-        by_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, end);
+        if (!base_add_size(at, e->bytes, &end))
+            return base_fail(BY_ERR_ARGUMENT, "%s: the tensors are too large for one file", path);
+        base_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, end);
         at = end;
     }
-    by_buf_puts(b, "}");
-    by_buf_printf(b, "%*s", (int)((ALIGN - (8 + b->size) % ALIGN) % ALIGN), "");
+    base_buf_puts(b, "}");
+    base_buf_printf(b, "%*s", (int)((ALIGN - (8 + b->size) % ALIGN) % ALIGN), "");
     if (b->failed)
-        return by_fail(BY_ERR_MEMORY, "%s: out of memory building the header", path);
+        return base_fail(BY_ERR_MEMORY, "%s: out of memory building the header", path);
     if (b->size > MAX_HEADER)
-        return by_fail(BY_ERR_ARGUMENT, "%s: a header of %zu bytes is more than the format allows", path,
-                       b->size);
+        return base_fail(BY_ERR_ARGUMENT, "%s: a header of %zu bytes is more than the format allows", path,
+                         b->size);
     return BY_OK;
 }
 
-static by_status write_file(const char *path, const by_buf *header, const by_weight *entries, int count,
-                            by_weight_put put, void *user)
+static by_status write_file(const char *path, const base_buf *header, const by_weight *entries, int count,
+                            io_weight_put put, void *user)
 {
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)header->size >> 8 * i);
-    by_writer w = {0};
-    BY_TRY(by_writer_open(&w, path));
-    by_status status = by_writer_put(&w, length, sizeof length);
+    base_writer w = {0};
+    BY_TRY(base_writer_open(&w, path));
+    by_status status = base_writer_put(&w, length, sizeof length);
     if (status == BY_OK)
-        status = by_writer_put(&w, header->data, header->size);
+        status = base_writer_put(&w, header->data, header->size);
     for (int i = 0; i < count && status == BY_OK; i++)
         if (entries[i].bytes > 0)
             status = put(user, &w, &entries[i]);
     if (status == BY_OK)
-        return by_writer_finish(&w);
-    by_writer_abort(&w);
+        return base_writer_finish(&w);
+    base_writer_abort(&w);
     return status;
 }
 
-by_status by_safetensors_write(const char *path, const by_weight *list, int count,
-                               const char *const *metadata, by_weight_put put, void *user)
+by_status io_safetensors_write(const char *path, const by_weight *list, int count,
+                               const char *const *metadata, io_weight_put put, void *user)
 {
     if (count < 0 || (count > 0 && !list))
-        return by_fail(BY_ERR_ARGUMENT, "%s: %d tensors", path, count);
+        return base_fail(BY_ERR_ARGUMENT, "%s: %d tensors", path, count);
     for (int i = 0; i < count; i++)
         BY_TRY(check_entry(&list[i], path));
-    by_weight *sorted = by_alloc_zero((size_t)count + 1, sizeof *sorted);
+    by_weight *sorted = base_alloc_zero((size_t)count + 1, sizeof *sorted);
     if (!sorted)
         return BY_ERR_MEMORY;
     if (count > 0)
         memcpy(sorted, list, (size_t)count * sizeof *sorted);
-    by_buf header = {0};
-    by_status status = by_weights_sort(sorted, count, path, BY_ERR_ARGUMENT);
+    base_buf header = {0};
+    by_status status = io_weights_sort(sorted, count, path, BY_ERR_ARGUMENT);
     if (status == BY_OK) {
         if (count > 1)
             qsort(sorted, (size_t)count, sizeof *sorted, compare_layout);
@@ -349,18 +353,18 @@ by_status by_safetensors_write(const char *path, const by_weight *list, int coun
     }
     if (status == BY_OK)
         status = write_file(path, &header, sorted, count, put, user);
-    by_buf_free(&header);
-    by_free(sorted);
+    base_buf_free(&header);
+    base_free(sorted);
     return status;
 }
 
-static by_status put_memory(void *user, by_writer *w, const by_weight *e)
+static by_status put_memory(void *user, base_writer *w, const by_weight *e)
 {
     (void)user;
-    return e->stride ? by_weight_write(w, e, e->dtype) : by_writer_put(w, e->data, e->bytes);
+    return e->stride ? io_weight_write(w, e, e->dtype) : base_writer_put(w, e->data, e->bytes);
 }
 
 by_status by_weights_write(const char *path, const by_weight *list, int count, const char *const *metadata)
 {
-    return by_safetensors_write(path, list, count, metadata, put_memory, NULL);
+    return io_safetensors_write(path, list, count, metadata, put_memory, NULL);
 }

@@ -11,7 +11,7 @@
 #define WHOLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
-int by_shards_plan(const by_weight *list, int count, size_t limit, int *shard)
+int io_shards_plan(const by_weight *list, int count, size_t limit, int *shard)
 {
     int files = 1;
     size_t file = 0;
@@ -28,7 +28,7 @@ int by_shards_plan(const by_weight *list, int count, size_t limit, int *shard)
 
 static char *shard_name(int i, int files)
 {
-    return files > 1 ? by_sprintf("model-%05d-of-%05d.safetensors", i + 1, files) : by_strdup(WHOLE);
+    return files > 1 ? base_sprintf("model-%05d-of-%05d.safetensors", i + 1, files) : base_strdup(WHOLE);
 }
 
 static by_status write_index(const char *dir, const by_weight *list, int count, const int *shard, int files)
@@ -42,15 +42,15 @@ static by_status write_index(const char *dir, const by_weight *list, int count, 
     for (int i = 0; i < count && ok; i++) {
         char *name = shard_name(shard[i], files);
         cJSON *item = name ? cJSON_CreateString(name) : NULL;
-        by_free(name);
+        base_free(name);
         ok = item && cJSON_AddItemToObject(map, list[i].name, item);
         if (!ok)
             cJSON_Delete(item);
     }
-    char *path = by_path_join(dir, INDEX);
-    by_status s =
-        ok && path ? by_json_write(path, root) : by_fail(BY_ERR_MEMORY, "out of memory writing the index");
-    by_free(path);
+    char *path = base_path_join(dir, INDEX);
+    by_status s = ok && path ? base_json_write(path, root)
+                             : base_fail(BY_ERR_MEMORY, "out of memory writing the index");
+    base_free(path);
     cJSON_Delete(root);
     return s;
 }
@@ -75,29 +75,29 @@ static by_status remove_stale(const char *dir, int files)
     for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
         if (!is_stale(e->d_name, files))
             continue;
-        char *path = by_path_join(dir, e->d_name);
+        char *path = base_path_join(dir, e->d_name);
         if (!path)
             s = BY_ERR_MEMORY;
         else if (unlink(path) != 0)
-            s = by_fail(BY_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
-        by_free(path);
+            s = base_fail(BY_ERR_IO, "cannot remove %s: %s", path, strerror(errno));
+        base_free(path);
     }
     if (d)
         closedir(d);
     return s;
 }
 
-by_status by_shards_write(const char *dir, const by_weight *list, int count, const int *shard, int files,
-                          const char *const *metadata, by_weight_put put, void *user)
+by_status io_shards_write(const char *dir, const by_weight *list, int count, const int *shard, int files,
+                          const char *const *metadata, io_weight_put put, void *user)
 {
     for (int first = 0, i = 0; i < files; i++) {
         int n = 0;
         while (first + n < count && shard[first + n] == i)
             n++;
-        char *name = shard_name(i, files), *path = name ? by_path_join(dir, name) : NULL;
-        by_status s = path ? by_safetensors_write(path, list + first, n, metadata, put, user) : BY_ERR_MEMORY;
-        by_free(name);
-        by_free(path);
+        char *name = shard_name(i, files), *path = name ? base_path_join(dir, name) : NULL;
+        by_status s = path ? io_safetensors_write(path, list + first, n, metadata, put, user) : BY_ERR_MEMORY;
+        base_free(name);
+        base_free(path);
         BY_TRY(s);
         first += n;
     }

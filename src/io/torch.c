@@ -79,11 +79,11 @@ typedef struct view {
 
 typedef struct reader {
     by_weights *out;
-    by_arena *arena; /* pickles, records */
+    base_arena *arena; /* pickles, records */
     const uint8_t *bytes;
     size_t size;
     const char *what;
-    by_names *keys; /* of storages */
+    base_names *keys; /* of storages */
     storage *storages;
     view *views; /* one per tensor of out */
     size_t n_storages;
@@ -91,7 +91,7 @@ typedef struct reader {
 
 /* A zip archive or a pickle. The length of a safetensors header may begin like a pickle, but is followed by
  * '{'. */
-bool by_torch_is(const uint8_t *bytes, size_t size)
+bool io_torch_is(const uint8_t *bytes, size_t size)
 {
     bool header = size > 8 && bytes[8] == '{' && memcmp(bytes + 4, "\0\0\0", 4) == 0;
     return size >= 4 && !header &&
@@ -102,35 +102,35 @@ bool by_torch_is(const uint8_t *bytes, size_t size)
 
 static by_status malformed(const reader *r, const by_weight *w, const char *problem)
 {
-    return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\": %s", r->what, by_show(w->name).text, problem);
+    return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\": %s", r->what, io_show(w->name).text, problem);
 }
 
-static bool is_count(const by_pickled *v, size_t *out)
+static bool is_count(const io_pickled *v, size_t *out)
 {
-    if (v->kind != BY_PICKLE_INT || v->number < 0)
+    if (v->kind != IO_PICKLE_INT || v->number < 0)
         return false;
     *out = (size_t)v->number;
     return true;
 }
 
-static bool is_text(const by_pickled *v, const char *text)
+static bool is_text(const io_pickled *v, const char *text)
 {
-    return v->kind == BY_PICKLE_TEXT && strcmp(v->text, text) == 0 && strlen(text) == v->size;
+    return v->kind == IO_PICKLE_TEXT && strcmp(v->text, text) == 0 && strlen(text) == v->size;
 }
 
-static bool is_call(const by_pickled *v, int64_t global, uint32_t arguments)
+static bool is_call(const io_pickled *v, int64_t global, uint32_t arguments)
 {
-    return v->kind == BY_PICKLE_CALL && v->items[0]->number == global && v->items[1]->count >= arguments;
+    return v->kind == IO_PICKLE_CALL && v->items[0]->number == global && v->items[1]->count >= arguments;
 }
 
 /* What ("storage", class, key, location, count[, view]) says; false when it is something else. A view is
  * (key, offset, count) in files of PyTorch 0.3 and older, None after that. *type stays as it is when the
  * class says none. */
-static bool read_storage(const by_pickled *p, storage *s, by_dtype *type, size_t *view_offset)
+static bool read_storage(const io_pickled *p, storage *s, by_dtype *type, size_t *view_offset)
 {
-    const by_pickled *id = p->kind == BY_PICKLE_PERSISTENT ? p->items[0] : p;
-    if (id == p || id->kind != BY_PICKLE_TUPLE || id->count < 5 || !is_text(id->items[0], "storage") ||
-        id->items[1]->kind != BY_PICKLE_GLOBAL || id->items[2]->kind != BY_PICKLE_TEXT ||
+    const io_pickled *id = p->kind == IO_PICKLE_PERSISTENT ? p->items[0] : p;
+    if (id == p || id->kind != IO_PICKLE_TUPLE || id->count < 5 || !is_text(id->items[0], "storage") ||
+        id->items[1]->kind != IO_PICKLE_GLOBAL || id->items[2]->kind != IO_PICKLE_TEXT ||
         strlen(id->items[2]->text) != id->items[2]->size || !is_count(id->items[4], &s->count))
         return false;
     int64_t class = id->items[1]->number;
@@ -138,9 +138,9 @@ static bool read_storage(const by_pickled *p, storage *s, by_dtype *type, size_t
         return false;
     if (class != UNTYPED)
         *type = types[class - FIRST_STORAGE];
-    const by_pickled *part = id->count > 5 ? id->items[5] : NULL;
+    const io_pickled *part = id->count > 5 ? id->items[5] : NULL;
     *view_offset = 0;
-    if (part && part->kind == BY_PICKLE_TUPLE && (part->count < 3 || !is_count(part->items[1], view_offset)))
+    if (part && part->kind == IO_PICKLE_TUPLE && (part->count < 3 || !is_count(part->items[1], view_offset)))
         return false;
     s->key = id->items[2]->text;
     s->untyped = class == UNTYPED;
@@ -150,10 +150,10 @@ static bool read_storage(const by_pickled *p, storage *s, by_dtype *type, size_t
 
 /* List all storages that the pickle speaks of, of tensors here and elsewhere: a stream has to be read past
  * each. */
-static by_status list_storages(reader *r, const by_pickled *outside)
+static by_status list_storages(reader *r, const io_pickled *outside)
 {
-    r->storages = by_alloc_zero((size_t)outside->count + 1, sizeof *r->storages);
-    r->keys = by_names_new();
+    r->storages = base_alloc_zero((size_t)outside->count + 1, sizeof *r->storages);
+    r->keys = base_names_new();
     if (!r->storages || !r->keys)
         return BY_ERR_MEMORY;
     for (uint32_t i = 0; i < outside->count; i++) {
@@ -161,38 +161,38 @@ static by_status list_storages(reader *r, const by_pickled *outside)
         by_dtype type = BY_F32;
         size_t offset;
         if (!read_storage(outside->items[i], &s, &type, &offset) ||
-            !by_mul_size(s.count, s.element, &s.bytes) || s.bytes > r->size ||
-            by_names_find(r->keys, s.key) >= 0)
+            !base_mul_size(s.count, s.element, &s.bytes) || s.bytes > r->size ||
+            base_names_find(r->keys, s.key) >= 0)
             continue;
         r->storages[r->n_storages] = s;
-        BY_TRY(by_names_put(r->keys, s.key, (int)r->n_storages++));
+        BY_TRY(base_names_put(r->keys, s.key, (int)r->n_storages++));
     }
     return BY_OK;
 }
 
-static by_status find_storage(reader *r, by_weight *w, view *v, const by_pickled *p, bool *untyped)
+static by_status find_storage(reader *r, by_weight *w, view *v, const io_pickled *p, bool *untyped)
 {
     storage s = {0};
     if (!read_storage(p, &s, &w->dtype, &v->offset))
         return malformed(r, w, "its storage is not described as PyTorch does");
     *untyped = s.untyped;
-    v->storage = by_names_find(r->keys, s.key);
-    if (v->storage < 0 || !by_mul_size(s.count, s.element, &s.bytes))
+    v->storage = base_names_find(r->keys, s.key);
+    if (v->storage < 0 || !base_mul_size(s.count, s.element, &s.bytes))
         return malformed(r, w, "its storage is larger than the file");
     return r->storages[v->storage].bytes == s.bytes ? BY_OK : malformed(r, w, "its storage has two sizes");
 }
 
 /* A tuple of sizes, or torch.Size of one. */
-static by_status read_sizes(const reader *r, const by_weight *w, const by_pickled *v, int rank, int64_t *out,
+static by_status read_sizes(const reader *r, const by_weight *w, const io_pickled *v, int rank, int64_t *out,
                             int *count)
 {
     if (is_call(v, SIZE, 1))
         v = v->items[1]->items[0];
-    if (v->kind != BY_PICKLE_TUPLE || v->count > BY_WEIGHT_MAX_RANK ||
+    if (v->kind != IO_PICKLE_TUPLE || v->count > BY_WEIGHT_MAX_RANK ||
         (rank >= 0 && v->count != (uint32_t)rank))
-        return v->kind == BY_PICKLE_TUPLE && v->count > BY_WEIGHT_MAX_RANK
-                   ? by_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has more than %d dimensions", r->what,
-                             by_show(w->name).text, BY_WEIGHT_MAX_RANK)
+        return v->kind == IO_PICKLE_TUPLE && v->count > BY_WEIGHT_MAX_RANK
+                   ? base_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has more than %d dimensions", r->what,
+                               io_show(w->name).text, BY_WEIGHT_MAX_RANK)
                    : malformed(r, w, "its shape is malformed");
     for (uint32_t i = 0; i < v->count; i++) {
         size_t n;
@@ -205,26 +205,26 @@ static by_status read_sizes(const reader *r, const by_weight *w, const by_pickle
 }
 
 /* rebuild(storage, offset, size, stride, ...), version 3 with the element type as seventh argument. */
-static by_status read_tensor(reader *r, by_weight *w, view *v, const by_pickled *value)
+static by_status read_tensor(reader *r, by_weight *w, view *v, const io_pickled *value)
 {
     if (is_call(value, PARAMETER, 1) || is_call(value, PARAMETER_WITH_STATE, 1))
         value = value->items[1]->items[0];
     bool typed = is_call(value, REBUILD_V3, 7);
     if (!typed && !is_call(value, REBUILD, 4) && !is_call(value, REBUILD_V2, 4))
         return malformed(r, w, "it is not described as PyTorch does");
-    by_pickled *const *a = value->items[1]->items;
+    io_pickled *const *a = value->items[1]->items;
     size_t offset;
     int strides;
     bool untyped = false;
     BY_TRY(find_storage(r, w, v, a[0], &untyped));
     if (typed) {
-        if (a[6]->kind != BY_PICKLE_GLOBAL || a[6]->number < FIRST_TYPE || a[6]->number >= LAST_TYPE)
+        if (a[6]->kind != IO_PICKLE_GLOBAL || a[6]->number < FIRST_TYPE || a[6]->number >= LAST_TYPE)
             return malformed(r, w, "it has no element type");
         w->dtype = types[a[6]->number - FIRST_TYPE];
     } else if (untyped) {
         return malformed(r, w, "it has no element type");
     }
-    if (!is_count(a[1], &offset) || !by_add_size(v->offset, offset, &v->offset))
+    if (!is_count(a[1], &offset) || !base_add_size(v->offset, offset, &v->offset))
         return malformed(r, w, "its offset is malformed");
     BY_TRY(read_sizes(r, w, a[2], -1, w->dim, &w->rank));
     return read_sizes(r, w, a[3], w->rank, v->stride, &strides);
@@ -236,18 +236,18 @@ static by_status check_view(const reader *r, by_weight *w, const view *v)
 {
     size_t size = by_dtype_size(w->dtype), room = r->storages[v->storage].bytes / size, last = v->offset, n,
            step;
-    if (!by_weight_bytes(w, &w->bytes))
+    if (!io_weight_bytes(w, &w->bytes))
         return malformed(r, w, "its shape overflows");
     n = w->bytes / size;
     for (int d = 0; d < w->rank && n > 0; d++)
-        if (!by_mul_size((size_t)w->dim[d] - 1, (size_t)v->stride[d], &step) ||
-            !by_add_size(last, step, &last))
+        if (!base_mul_size((size_t)w->dim[d] - 1, (size_t)v->stride[d], &step) ||
+            !base_add_size(last, step, &last))
             return malformed(r, w, "its strides overflow");
     if (n > 0 && last >= room)
         return malformed(r, w, "it reaches beyond its storage");
     if (n > room)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" repeats its elements (it was expanded)",
-                       r->what, by_show(w->name).text);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" repeats its elements (it was expanded)",
+                         r->what, io_show(w->name).text);
     return BY_OK;
 }
 
@@ -262,29 +262,29 @@ static bool is_dense(const by_weight *w, const view *v)
     return true;
 }
 
-static bool is_name(const by_pickled *v)
+static bool is_name(const io_pickled *v)
 {
-    if (v->kind != BY_PICKLE_TEXT || strlen(v->text) != v->size)
+    if (v->kind != IO_PICKLE_TEXT || strlen(v->text) != v->size)
         return false;
     for (size_t at = 0, n; at < v->size; at += n)
-        if ((n = by_json_utf8(v->text + at, v->size - at)) == 0)
+        if ((n = base_json_utf8(v->text + at, v->size - at)) == 0)
             return false;
     return true;
 }
 
-static by_status add_tensor(reader *r, const by_pickled *key, const by_pickled *value)
+static by_status add_tensor(reader *r, const io_pickled *key, const io_pickled *value)
 {
     if (!is_name(key))
-        return by_fail(BY_ERR_FORMAT, "%s: the name of a tensor is %s", r->what,
-                       key->kind == BY_PICKLE_TEXT ? "not UTF-8" : by_pickle_kind_name(key->kind));
-    if (value->kind < BY_PICKLE_TUPLE)
+        return base_fail(BY_ERR_FORMAT, "%s: the name of a tensor is %s", r->what,
+                         key->kind == IO_PICKLE_TEXT ? "not UTF-8" : io_pickle_kind_name(key->kind));
+    if (value->kind < IO_PICKLE_TUPLE)
         return BY_OK; /* None, a number, a text: no tensor */
-    if (value->kind != BY_PICKLE_CALL)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: \"%s\" is %s, not a tensor", r->what, by_show(key->text).text,
-                       by_pickle_kind_name(value->kind));
+    if (value->kind != IO_PICKLE_CALL)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: \"%s\" is %s, not a tensor", r->what,
+                         io_show(key->text).text, io_pickle_kind_name(value->kind));
     by_weight *w = &r->out->list[r->out->count];
     view *v = &r->views[r->out->count];
-    w->name = by_arena_strdup(r->out->arena, key->text);
+    w->name = base_arena_strdup(r->out->arena, key->text);
     if (!w->name)
         return BY_ERR_MEMORY;
     BY_TRY(read_tensor(r, w, v, value));
@@ -294,25 +294,25 @@ static by_status add_tensor(reader *r, const by_pickled *key, const by_pickled *
 }
 
 /* The dictionary of names: the whole of it, or the member that trainers put it under. */
-static const by_pickled *state_of(const by_pickled *root)
+static const io_pickled *state_of(const io_pickled *root)
 {
     static const char *const members[] = {"state_dict", "model_state_dict", "model"};
     for (int k = 0; k < BY_COUNT(members); k++)
         for (uint32_t i = 0; i + 1 < root->count; i += 2)
-            if (is_text(root->items[i], members[k]) && root->items[i + 1]->kind == BY_PICKLE_DICT)
+            if (is_text(root->items[i], members[k]) && root->items[i + 1]->kind == IO_PICKLE_DICT)
                 return root->items[i + 1];
     return root;
 }
 
-static by_status read_state(reader *r, const by_pickled *root, const by_pickled *outside)
+static by_status read_state(reader *r, const io_pickled *root, const io_pickled *outside)
 {
-    if (root->kind != BY_PICKLE_DICT)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: holds %s, not a dictionary of tensors", r->what,
-                       by_pickle_kind_name(root->kind));
-    const by_pickled *state = state_of(root);
+    if (root->kind != IO_PICKLE_DICT)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: holds %s, not a dictionary of tensors", r->what,
+                         io_pickle_kind_name(root->kind));
+    const io_pickled *state = state_of(root);
     size_t n = state->count / 2 + 1;
-    r->out->list = by_alloc_zero(n, sizeof *r->out->list);
-    r->views = by_alloc_zero(n, sizeof *r->views);
+    r->out->list = base_alloc_zero(n, sizeof *r->out->list);
+    r->views = base_alloc_zero(n, sizeof *r->views);
     if (!r->out->list || !r->views)
         return BY_ERR_MEMORY;
     BY_TRY(list_storages(r, outside));
@@ -333,53 +333,54 @@ static by_status settle(reader *r)
             return malformed(r, w, "its storage is not in the file");
         w->data = w->bytes ? s->data + v->offset * by_dtype_size(w->dtype) : s->data;
         if (!is_dense(w, v)) {
-            int64_t *stride = by_arena_alloc(r->out->arena, sizeof v->stride);
+            int64_t *stride = base_arena_alloc(r->out->arena, sizeof v->stride);
             if (!stride)
                 return BY_ERR_MEMORY;
             memcpy(stride, v->stride, sizeof v->stride);
             w->stride = stride;
         }
-        if (!by_add_size(all, w->bytes, &all) || all / SWELL > r->size)
-            return by_fail(BY_ERR_FORMAT, "%s: the tensors claim more than %d times the size of the file",
-                           r->what, SWELL);
+        if (!base_add_size(all, w->bytes, &all) || all / SWELL > r->size)
+            return base_fail(BY_ERR_FORMAT, "%s: the tensors claim more than %d times the size of the file",
+                             r->what, SWELL);
     }
-    return by_weights_sort(r->out->list, r->out->count, r->what, BY_ERR_FORMAT);
+    return io_weights_sort(r->out->list, r->out->count, r->what, BY_ERR_FORMAT);
 }
 
 /* ---- the zip archive ------------------------------------------------------------------------- */
 
 /* The record of that name in the archive's one folder; NULL when there is none. */
-static const by_zip_record *record(const reader *r, const by_zip *z, int root, const char *folder,
+static const io_zip_record *record(const reader *r, const io_zip *z, int root, const char *folder,
                                    const char *name)
 {
-    char *full = by_arena_sprintf(r->arena, "%.*s%s%s", root, z->list[0].name, folder, name);
-    return full ? by_zip_find(z, full) : NULL;
+    char *full = base_arena_sprintf(r->arena, "%.*s%s%s", root, z->list[0].name, folder, name);
+    return full ? io_zip_find(z, full) : NULL;
 }
 
-static by_status read_records(reader *r, const by_zip *z)
+static by_status read_records(reader *r, const io_zip *z)
 {
     const char *first = z->count ? z->list[0].name : "", *slash = strchr(first, '/');
     int root = slash ? (int)(slash - first) + 1 : 0;
-    const by_zip_record *pickle = z->count ? record(r, z, root, "", "data.pkl") : NULL;
+    const io_zip_record *pickle = z->count ? record(r, z, root, "", "data.pkl") : NULL;
     if (!pickle)
-        return by_fail(BY_ERR_FORMAT, "%s: a zip archive without data.pkl, not a PyTorch file", r->what);
+        return base_fail(BY_ERR_FORMAT, "%s: a zip archive without data.pkl, not a PyTorch file", r->what);
     if (record(r, z, root, "", "constants.pkl"))
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: a TorchScript program, not a dictionary of tensors", r->what);
-    const by_zip_record *order = record(r, z, root, "", "byteorder");
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: a TorchScript program, not a dictionary of tensors",
+                         r->what);
+    const io_zip_record *order = record(r, z, root, "", "byteorder");
     if (order && (order->size != 6 || memcmp(order->data, "little", 6) != 0))
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
     const uint8_t *at = pickle->data;
-    const by_pickled *outside,
-        *state = by_pickle_read(r->arena, &at, at + pickle->size, globals, r->what, &outside);
+    const io_pickled *outside,
+        *state = io_pickle_read(r->arena, &at, at + pickle->size, globals, r->what, &outside);
     if (!state)
-        return by_error_status();
+        return base_error_status();
     BY_TRY(read_state(r, state, outside));
     for (size_t i = 0; i < r->n_storages; i++) {
         storage *s = &r->storages[i];
-        const by_zip_record *data = record(r, z, root, "data/", s->key);
+        const io_zip_record *data = record(r, z, root, "data/", s->key);
         if (!data || data->size < s->bytes)
-            return by_fail(BY_ERR_FORMAT, "%s: storage \"%s\" %s", r->what, by_show(s->key).text,
-                           data ? "is shorter than its tensors" : "is not in the archive");
+            return base_fail(BY_ERR_FORMAT, "%s: storage \"%s\" %s", r->what, io_show(s->key).text,
+                             data ? "is shorter than its tensors" : "is not in the archive");
         s->data = data->data;
     }
     return settle(r);
@@ -387,20 +388,20 @@ static by_status read_records(reader *r, const by_zip *z)
 
 static by_status read_zip(reader *r)
 {
-    by_zip z;
+    io_zip z;
     r->out->format = "PyTorch zip";
-    by_status status = by_zip_open(&z, r->arena, r->bytes, r->size, r->what);
+    by_status status = io_zip_open(&z, r->arena, r->bytes, r->size, r->what);
     if (status == BY_OK)
         status = read_records(r, &z);
-    by_zip_close(&z);
+    io_zip_close(&z);
     return status;
 }
 
 /* ---- the stream of pickles ------------------------------------------------------------------- */
 
-static const by_pickled *member(const by_pickled *dict, const char *key)
+static const io_pickled *member(const io_pickled *dict, const char *key)
 {
-    for (uint32_t i = 0; i + 1 < dict->count && dict->kind == BY_PICKLE_DICT; i += 2)
+    for (uint32_t i = 0; i + 1 < dict->count && dict->kind == IO_PICKLE_DICT; i += 2)
         if (is_text(dict->items[i], key))
             return dict->items[i + 1];
     return NULL;
@@ -410,44 +411,44 @@ static const by_pickled *member(const by_pickled *dict, const char *key)
 static by_status read_preamble(reader *r, const uint8_t **at)
 {
     static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
-    const by_pickled *part[3];
+    const io_pickled *part[3];
     for (int i = 0; i < 3; i++) {
-        part[i] = by_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what, NULL);
+        part[i] = io_pickle_read(r->arena, at, r->bytes + r->size, globals, r->what, NULL);
         if (!part[i])
-            return by_error_status();
+            return base_error_status();
         if (i == 0 &&
-            (part[0]->kind != BY_PICKLE_LONG || part[0]->size != 10 || memcmp(part[0]->text, magic, 10)))
-            return by_fail(BY_ERR_FORMAT, "%s: a pickle, but not a PyTorch file", r->what);
+            (part[0]->kind != IO_PICKLE_LONG || part[0]->size != 10 || memcmp(part[0]->text, magic, 10)))
+            return base_fail(BY_ERR_FORMAT, "%s: a pickle, but not a PyTorch file", r->what);
     }
-    if (part[1]->kind != BY_PICKLE_INT || part[1]->number != 1001)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: a PyTorch file of an unknown protocol version", r->what);
-    const by_pickled *little = member(part[2], "little_endian");
-    if (little && (little->kind != BY_PICKLE_BOOL || !little->number))
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
+    if (part[1]->kind != IO_PICKLE_INT || part[1]->number != 1001)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: a PyTorch file of an unknown protocol version", r->what);
+    const io_pickled *little = member(part[2], "little_endian");
+    if (little && (little->kind != IO_PICKLE_BOOL || !little->number))
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
     return BY_OK;
 }
 
 /* Behind the last pickle, a list of keys: for each an eight-byte count and the elements. */
-static by_status read_storages(reader *r, const by_pickled *keys, const uint8_t *at)
+static by_status read_storages(reader *r, const io_pickled *keys, const uint8_t *at)
 {
     const uint8_t *end = r->bytes + r->size;
-    if (keys->kind != BY_PICKLE_LIST)
-        return by_fail(BY_ERR_FORMAT, "%s: the list of storages is %s", r->what,
-                       by_pickle_kind_name(keys->kind));
+    if (keys->kind != IO_PICKLE_LIST)
+        return base_fail(BY_ERR_FORMAT, "%s: the list of storages is %s", r->what,
+                         io_pickle_kind_name(keys->kind));
     for (uint32_t i = 0; i < keys->count; i++) {
-        const by_pickled *key = keys->items[i];
-        int known = key->kind == BY_PICKLE_TEXT ? by_names_find(r->keys, key->text) : -1;
+        const io_pickled *key = keys->items[i];
+        int known = key->kind == IO_PICKLE_TEXT ? base_names_find(r->keys, key->text) : -1;
         if (known < 0)
-            return by_fail(BY_ERR_UNSUPPORTED, "%s: holds a storage that no tensor uses", r->what);
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: holds a storage that no tensor uses", r->what);
         storage *s = &r->storages[known];
         uint64_t count = 0;
         for (int k = 7; k >= 0 && end - at >= 8; k--)
             count = count << 8 | at[k];
         if (end - at < 8 || count != s->count || s->bytes > (size_t)(end - at) - 8)
-            return by_fail(BY_ERR_FORMAT,
-                           "%s: storage \"%s\" has %llu elements in the file, %zu are expected%s", r->what,
-                           by_show(s->key).text, (unsigned long long)count, s->count,
-                           count == s->count ? "; the file is cut short" : "");
+            return base_fail(BY_ERR_FORMAT,
+                             "%s: storage \"%s\" has %llu elements in the file, %zu are expected%s", r->what,
+                             io_show(s->key).text, (unsigned long long)count, s->count,
+                             count == s->count ? "; the file is cut short" : "");
         s->data = at + 8;
         at += 8 + s->bytes;
     }
@@ -459,23 +460,23 @@ static by_status read_stream(reader *r)
     const uint8_t *at = r->bytes, *end = at + r->size;
     r->out->format = "PyTorch stream";
     BY_TRY(read_preamble(r, &at));
-    const by_pickled *outside, *state = by_pickle_read(r->arena, &at, end, globals, r->what, &outside);
+    const io_pickled *outside, *state = io_pickle_read(r->arena, &at, end, globals, r->what, &outside);
     if (!state)
-        return by_error_status();
+        return base_error_status();
     BY_TRY(read_state(r, state, outside));
-    const by_pickled *keys = by_pickle_read(r->arena, &at, end, globals, r->what, NULL);
-    return keys ? read_storages(r, keys, at) : by_error_status();
+    const io_pickled *keys = io_pickle_read(r->arena, &at, end, globals, r->what, NULL);
+    return keys ? read_storages(r, keys, at) : base_error_status();
 }
 
-by_status by_torch_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
+by_status io_torch_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
 {
-    reader r = {.out = s, .arena = by_arena_new(), .bytes = bytes, .size = size, .what = what};
+    reader r = {.out = s, .arena = base_arena_new(), .bytes = bytes, .size = size, .what = what};
     by_status status = BY_ERR_MEMORY;
     if (r.arena)
         status = bytes[0] == 'P' ? read_zip(&r) : read_stream(&r);
-    by_names_free(r.keys);
-    by_free(r.storages);
-    by_free(r.views);
-    by_arena_free(r.arena);
+    base_names_free(r.keys);
+    base_free(r.storages);
+    base_free(r.views);
+    base_arena_free(r.arena);
     return status;
 }

@@ -6,9 +6,9 @@
 
 #include "base/json.h"
 
-by_shown by_show(const char *name)
+io_shown io_show(const char *name)
 {
-    by_shown s = {0};
+    io_shown s = {0};
     size_t n = strlen(name), max = sizeof s.text - 4;
     memcpy(s.text, name, BY_MIN(n, max));
     for (char *p = s.text; *p; p++)
@@ -27,13 +27,13 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const by_weight *)a)->name, ((const by_weight *)b)->name);
 }
 
-by_status by_weights_sort(by_weight *list, int count, const char *what, by_status failure)
+by_status io_weights_sort(by_weight *list, int count, const char *what, by_status failure)
 {
     if (count > 1)
         qsort(list, (size_t)count, sizeof *list, compare_names);
     for (int i = 1; i < count; i++)
         if (strcmp(list[i - 1].name, list[i].name) == 0)
-            return by_fail(failure, "%s: two tensors named \"%s\"", what, by_show(list[i].name).text);
+            return base_fail(failure, "%s: two tensors named \"%s\"", what, io_show(list[i].name).text);
     return BY_OK;
 }
 
@@ -41,19 +41,19 @@ static bool element_count(const by_weight *w, size_t *out)
 {
     size_t n = 1;
     for (int i = 0; i < w->rank; i++)
-        if (w->dim[i] < 0 || !by_mul_size(n, (size_t)w->dim[i], &n))
+        if (w->dim[i] < 0 || !base_mul_size(n, (size_t)w->dim[i], &n))
             return false;
     *out = n;
     return true;
 }
 
-bool by_weight_bytes(const by_weight *w, size_t *out)
+bool io_weight_bytes(const by_weight *w, size_t *out)
 {
     size_t n;
-    return element_count(w, &n) && by_mul_size(n, by_dtype_size(w->dtype), out);
+    return element_count(w, &n) && base_mul_size(n, by_dtype_size(w->dtype), out);
 }
 
-bool by_weight_same(const by_weight *a, const by_weight *b)
+bool io_weight_same(const by_weight *a, const by_weight *b)
 {
     bool strides =
         a->stride && b->stride ? memcmp(a->stride, b->stride, sizeof a->dim) == 0 : !a->stride && !b->stride;
@@ -65,9 +65,9 @@ bool by_weight_same(const by_weight *a, const by_weight *b)
 
 static by_weights *weights_new(void)
 {
-    by_weights *s = by_alloc_zero(1, sizeof *s);
-    if (s && !(s->arena = by_arena_new())) {
-        by_free(s);
+    by_weights *s = base_alloc_zero(1, sizeof *s);
+    if (s && !(s->arena = base_arena_new())) {
+        base_free(s);
         return NULL;
     }
     return s;
@@ -75,14 +75,14 @@ static by_weights *weights_new(void)
 
 static by_status read_any(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
 {
-    return by_torch_is(bytes, size) ? by_torch_read(s, bytes, size, what)
-                                    : by_safetensors_read(s, bytes, size, what);
+    return io_torch_is(bytes, size) ? io_torch_read(s, bytes, size, what)
+                                    : io_safetensors_read(s, bytes, size, what);
 }
 
 static by_weights *open_file(const char *path)
 {
     by_weights *s = weights_new();
-    if (s && by_map_open(&s->map, path) == BY_OK && read_any(s, s->map.data, s->map.size, path) == BY_OK)
+    if (s && base_map_open(&s->map, path) == BY_OK && read_any(s, s->map.data, s->map.size, path) == BY_OK)
         return s;
     by_weights_free(s);
     return NULL;
@@ -98,70 +98,71 @@ by_weights *by_weights_open_memory(const void *bytes, size_t size, const char *w
 }
 
 /* The shard that an index calls `file`, opened on first sight. Returns its number or -1. */
-static int index_shard(by_weights *s, by_names *names, const char *dir, const char *file)
+static int index_shard(by_weights *s, base_names *names, const char *dir, const char *file)
 {
-    int known = by_names_find(names, file);
+    int known = base_names_find(names, file);
     if (known >= 0)
         return known;
-    by_weights **grown = by_resize(s->shards, (size_t)s->shard_count + 1, sizeof *grown);
+    by_weights **grown = base_resize(s->shards, (size_t)s->shard_count + 1, sizeof *grown);
     if (!grown)
         return -1;
     s->shards = grown;
-    char *path = by_path_join(dir, file);
+    char *path = base_path_join(dir, file);
     by_weights *shard = path ? open_file(path) : NULL;
-    by_free(path);
+    base_free(path);
     if (!shard)
         return -1;
     s->shards[s->shard_count] = shard;
     s->format = shard->format;
-    return by_names_put(names, file, s->shard_count++) == BY_OK ? s->shard_count - 1 : -1;
+    return base_names_put(names, file, s->shard_count++) == BY_OK ? s->shard_count - 1 : -1;
 }
 
 /* Fill the list from {"weight_map": {tensor: file, ...}}. The map decides: what a shard holds beyond it is
  * left out. */
-static by_status read_index(by_weights *s, by_names *names, const cJSON *root, const char *dir,
+static by_status read_index(by_weights *s, base_names *names, const cJSON *root, const char *dir,
                             const char *path)
 {
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map");
     if (!cJSON_IsObject(map))
-        return by_fail(BY_ERR_FORMAT, "%s: no weight_map", path);
+        return base_fail(BY_ERR_FORMAT, "%s: no weight_map", path);
     size_t members = 1;
     for (const cJSON *c = map->child; c; c = c->next)
         members++;
-    s->list = by_alloc_zero(members, sizeof *s->list);
+    s->list = base_alloc_zero(members, sizeof *s->list);
     if (!s->list)
         return BY_ERR_MEMORY;
     for (const cJSON *c = map->child; c; c = c->next) {
         const char *file = cJSON_IsString(c) ? c->valuestring : "";
         if (!*file || strchr(file, '/') || strstr(file, ".."))
-            return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" is mapped to \"%s\", which is not a file name",
-                           path, by_show(c->string).text, by_show(file).text);
+            return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" is mapped to \"%s\", which is not a file name",
+                             path, io_show(c->string).text, io_show(file).text);
         int shard = index_shard(s, names, dir, file);
         if (shard < 0)
-            return by_fail_context("%s", path);
+            return base_fail_context("%s", path);
         const by_weight *e = by_weights_find(s->shards[shard], c->string);
         if (!e)
-            return by_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" is not in %s", path, by_show(c->string).text,
-                           by_show(file).text);
+            return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" is not in %s", path, io_show(c->string).text,
+                             io_show(file).text);
         s->list[s->count++] = *e;
     }
-    return by_weights_sort(s->list, s->count, path, BY_ERR_FORMAT);
+    return io_weights_sort(s->list, s->count, path, BY_ERR_FORMAT);
 }
 
 static by_weights *open_index(const char *path)
 {
     const char *slash = strrchr(path, '/');
     by_weights *s = weights_new();
-    by_names *names = by_names_new();
-    char *dir = slash == path ? by_strdup("/") : by_sprintf("%.*s", slash ? (int)(slash - path) : 0, path);
-    cJSON *root = s && names && dir ? by_json_load(path) : NULL;
+    base_names *names = base_names_new();
+    char *dir =
+        slash == path ? base_strdup("/") : base_sprintf("%.*s", slash ? (int)(slash - path) : 0, path);
+    cJSON *root = s && names && dir ? base_json_load(path) : NULL;
     if (!root || read_index(s, names, root, dir, path) != BY_OK) {
         by_weights_free(s);
         s = NULL;
     }
     cJSON_Delete(root);
-    by_free(dir);
-    by_names_free(names);
+    base_free(dir);
+    base_names_free(names);
     return s;
 }
 
@@ -179,25 +180,26 @@ static by_weights *open_either(const char *path)
 by_weights *by_weights_open(const char *path)
 {
     if (!path) {
-        by_fail_missing("path of the weights");
+        base_fail_missing("path of the weights");
         return NULL;
     }
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
                                         "pytorch_model.bin", "pytorch_model.bin.index.json"};
-    if (!by_dir_exists(path))
+    if (!base_dir_exists(path))
         return open_either(path);
     for (int i = 0; i < BY_COUNT(names); i++) {
-        char *file = by_path_join(path, names[i]);
+        char *file = base_path_join(path, names[i]);
         if (!file)
             return NULL;
-        bool there = by_file_exists(file);
+        bool there = base_file_exists(file);
         by_weights *s = there ? open_either(file) : NULL;
-        by_free(file);
+        base_free(file);
         if (there)
             return s;
     }
-    by_fail(BY_ERR_IO,
-            "%s: no model.safetensors and no pytorch_model.bin in this directory, nor an index of one", path);
+    base_fail(BY_ERR_IO,
+              "%s: no model.safetensors and no pytorch_model.bin in this directory, nor an index of one",
+              path);
     return NULL;
 }
 
@@ -207,12 +209,12 @@ void by_weights_free(by_weights *s)
         return;
     for (int i = 0; i < s->shard_count; i++)
         by_weights_free(s->shards[i]);
-    by_free(s->shards);
-    by_free(s->list);
-    by_free(s->metadata);
-    by_arena_free(s->arena);
-    by_map_close(&s->map);
-    by_free(s);
+    base_free(s->shards);
+    base_free(s->list);
+    base_free(s->metadata);
+    base_arena_free(s->arena);
+    base_map_close(&s->map);
+    base_free(s);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -293,35 +295,35 @@ by_status by_weight_read(const by_weight *w, size_t begin, size_t count, void *o
 {
     size_t all, size = by_dtype_size(w->dtype), to = by_dtype_size(type);
     if (!element_count(w, &all) || begin > all || count > all - begin || size == 0 || to == 0)
-        return by_fail(BY_ERR_ARGUMENT, "tensor \"%s\": %zu elements from %zu on cannot be read as %s",
-                       by_show(w->name).text, count, begin, by_dtype_name(type));
+        return base_fail(BY_ERR_ARGUMENT, "tensor \"%s\": %zu elements from %zu on cannot be read as %s",
+                         io_show(w->name).text, count, begin, by_dtype_name(type));
     if (!w->stride) {
-        by_convert(out, type, (const char *)w->data + begin * size, w->dtype, count);
+        base_convert(out, type, (const char *)w->data + begin * size, w->dtype, count);
         return BY_OK;
     }
     char part[4096];
     for (size_t i = 0; i < count; i += sizeof part / 8) {
         size_t n = BY_MIN(count - i, sizeof part / 8);
         gather(w, begin + i, n, part);
-        by_convert((char *)out + i * to, type, part, w->dtype, n);
+        base_convert((char *)out + i * to, type, part, w->dtype, n);
     }
     return BY_OK;
 }
 
-by_status by_weight_write(by_writer *w, const by_weight *e, by_dtype type)
+by_status io_weight_write(base_writer *w, const by_weight *e, by_dtype type)
 {
     enum { PART = 64 << 10 };
     size_t all, size = by_dtype_size(type);
     if (!element_count(e, &all))
-        return by_fail(BY_ERR_ARGUMENT, "the shape of tensor \"%s\" overflows", by_show(e->name).text);
-    char *part = by_alloc(PART * size);
+        return base_fail(BY_ERR_ARGUMENT, "the shape of tensor \"%s\" overflows", io_show(e->name).text);
+    char *part = base_alloc(PART * size);
     by_status s = part ? BY_OK : BY_ERR_MEMORY;
     for (size_t i = 0; i < all && s == BY_OK; i += PART) {
         size_t n = BY_MIN(all - i, (size_t)PART);
         s = by_weight_read(e, i, n, part, type);
         if (s == BY_OK)
-            s = by_writer_put(w, part, n * size);
+            s = base_writer_put(w, part, n * size);
     }
-    by_free(part);
+    base_free(part);
     return s;
 }

@@ -41,22 +41,22 @@ static by_status find_directory(directory *d, const uint8_t *bytes, size_t size,
 {
     const uint8_t *end = find_end(bytes, size);
     if (!end)
-        return by_fail(BY_ERR_FORMAT, "%s: the zip archive has no end record; the file may be cut short",
-                       what);
+        return base_fail(BY_ERR_FORMAT, "%s: the zip archive has no end record; the file may be cut short",
+                         what);
     size_t at = (size_t)(end - bytes);
     *d = (directory){little(end + 10, 2), little(end + 12, 4), little(end + 16, 4)};
     if (little(end + 4, 2) != little(end + 6, 2))
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: one part of a zip archive that is split", what);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: one part of a zip archive that is split", what);
     if (at >= LOCATOR_SIZE && is_at(end - LOCATOR_SIZE, "\6\7")) {
         uint64_t offset = little(end - LOCATOR_SIZE + 8, 8);
         if (offset > at || at - offset < END64_SIZE || !is_at(bytes + offset, "\6\6"))
-            return by_fail(BY_ERR_FORMAT, "%s: the zip archive's 64-bit end record is not where it should be",
-                           what);
+            return base_fail(BY_ERR_FORMAT,
+                             "%s: the zip archive's 64-bit end record is not where it should be", what);
         *d = (directory){little(bytes + offset + 32, 8), little(bytes + offset + 40, 8),
                          little(bytes + offset + 48, 8)};
     }
     if (d->offset > at || d->size > at - d->offset || d->count > d->size / ENTRY_SIZE)
-        return by_fail(BY_ERR_FORMAT, "%s: the zip archive's directory does not fit into the file", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the zip archive's directory does not fit into the file", what);
     return BY_OK;
 }
 
@@ -84,65 +84,65 @@ static void read_large(sizes *s, const uint8_t *extra, size_t n)
 }
 
 /* Where a record's bytes lie: behind its own header, which repeats the name. */
-static by_status find_data(by_zip_record *r, const sizes *s, const uint8_t *bytes, size_t size,
+static by_status find_data(io_zip_record *r, const sizes *s, const uint8_t *bytes, size_t size,
                            const char *what)
 {
-    by_shown name = by_show(r->name);
+    io_shown name = io_show(r->name);
     if (s->offset > size || size - s->offset < LOCAL_SIZE || !is_at(bytes + s->offset, "\3\4"))
-        return by_fail(BY_ERR_FORMAT, "%s: record \"%s\" is not where the zip archive's directory says", what,
-                       name.text);
+        return base_fail(BY_ERR_FORMAT, "%s: record \"%s\" is not where the zip archive's directory says",
+                         what, name.text);
     const uint8_t *local = bytes + s->offset;
     size_t skip = LOCAL_SIZE + (size_t)little(local + 26, 2) + (size_t)little(local + 28, 2);
     size_t left = size - (size_t)s->offset;
     if (skip > left || s->packed > left - skip)
-        return by_fail(BY_ERR_FORMAT, "%s: record \"%s\" reaches beyond the end of the file", what,
-                       name.text);
+        return base_fail(BY_ERR_FORMAT, "%s: record \"%s\" reaches beyond the end of the file", what,
+                         name.text);
     r->data = local + skip;
     r->size = (size_t)s->packed;
     return BY_OK;
 }
 
 /* One entry of the directory at *at; moves behind it. */
-static by_status read_entry(by_zip *z, by_arena *arena, const uint8_t **at, const uint8_t *end,
+static by_status read_entry(io_zip *z, base_arena *arena, const uint8_t **at, const uint8_t *end,
                             const uint8_t *bytes, size_t size, const char *what)
 {
     const uint8_t *p = *at;
     if (end - p < ENTRY_SIZE || !is_at(p, "\1\2"))
-        return by_fail(BY_ERR_FORMAT, "%s: the zip archive's directory is damaged", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the zip archive's directory is damaged", what);
     size_t name = (size_t)little(p + 28, 2), extra = (size_t)little(p + 30, 2),
            note = (size_t)little(p + 32, 2);
     if (name + extra + note > (size_t)(end - p) - ENTRY_SIZE)
-        return by_fail(BY_ERR_FORMAT, "%s: the zip archive's directory is damaged", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the zip archive's directory is damaged", what);
     *at = p + ENTRY_SIZE + name + extra + note;
-    by_zip_record *r = &z->list[z->count];
-    char *copy = by_arena_alloc(arena, name + 1);
+    io_zip_record *r = &z->list[z->count];
+    char *copy = base_arena_alloc(arena, name + 1);
     if (!copy)
         return BY_ERR_MEMORY;
     memcpy(copy, p + ENTRY_SIZE, name);
     r->name = copy;
     if (strlen(copy) != name)
-        return by_fail(BY_ERR_FORMAT, "%s: a record's name holds a NUL", what);
+        return base_fail(BY_ERR_FORMAT, "%s: a record's name holds a NUL", what);
     sizes s = {little(p + 20, 4), little(p + 24, 4), little(p + 42, 4)};
     read_large(&s, p + ENTRY_SIZE + name, extra);
     if (little(p + 8, 2) & 1 || little(p + 10, 2) != 0 || s.packed != s.plain)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "%s: record \"%s\" is compressed or encrypted (it claims %llu bytes in %llu)", what,
-                       by_show(copy).text, (unsigned long long)s.plain, (unsigned long long)s.packed);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "%s: record \"%s\" is compressed or encrypted (it claims %llu bytes in %llu)", what,
+                         io_show(copy).text, (unsigned long long)s.plain, (unsigned long long)s.packed);
     BY_TRY(find_data(r, &s, bytes, size, what));
-    if (by_names_find(z->names, copy) >= 0)
-        return by_fail(BY_ERR_FORMAT, "%s: two records named \"%s\"", what, by_show(copy).text);
-    return by_names_put(z->names, copy, z->count++);
+    if (base_names_find(z->names, copy) >= 0)
+        return base_fail(BY_ERR_FORMAT, "%s: two records named \"%s\"", what, io_show(copy).text);
+    return base_names_put(z->names, copy, z->count++);
 }
 
-by_status by_zip_open(by_zip *z, by_arena *arena, const uint8_t *bytes, size_t size, const char *what)
+by_status io_zip_open(io_zip *z, base_arena *arena, const uint8_t *bytes, size_t size, const char *what)
 {
     directory d = {0};
-    *z = (by_zip){0};
+    *z = (io_zip){0};
     BY_TRY(find_directory(&d, bytes, size, what));
     if (d.count > INT32_MAX)
-        return by_fail(BY_ERR_FORMAT, "%s: too many records", what);
-    z->list = by_arena_alloc(arena, ((size_t)d.count + 1) * sizeof *z->list);
-    z->names = by_names_new();
+        return base_fail(BY_ERR_FORMAT, "%s: too many records", what);
+    z->list = base_arena_alloc(arena, ((size_t)d.count + 1) * sizeof *z->list);
+    z->names = base_names_new();
     if (!z->list || !z->names)
         return BY_ERR_MEMORY;
     const uint8_t *at = bytes + d.offset, *end = at + d.size;
@@ -151,14 +151,14 @@ by_status by_zip_open(by_zip *z, by_arena *arena, const uint8_t *bytes, size_t s
     return BY_OK;
 }
 
-void by_zip_close(by_zip *z)
+void io_zip_close(io_zip *z)
 {
-    by_names_free(z->names);
-    *z = (by_zip){0};
+    base_names_free(z->names);
+    *z = (io_zip){0};
 }
 
-const by_zip_record *by_zip_find(const by_zip *z, const char *name)
+const io_zip_record *io_zip_find(const io_zip *z, const char *name)
 {
-    int i = by_names_find(z->names, name);
+    int i = base_names_find(z->names, name);
     return i >= 0 ? &z->list[i] : NULL;
 }

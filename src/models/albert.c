@@ -9,37 +9,38 @@ typedef struct albert_config {
     int vocab, context, segments, small, width, layers, groups, in_group, heads, inner, pad;
     float eps, std, drop, attn_drop, label_drop;
     by_act act;
-    by_head head;
+    arch_head head;
 } albert_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(albert_config, vocab, "vocab_size", 30000, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(albert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(albert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),
-    BY_INT_FIELD(albert_config, small, "embedding_size", 128, 1, 1 << 20, BY_ROLE_NONE),
-    BY_INT_FIELD(albert_config, width, "hidden_size", 4096, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(albert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(albert_config, groups, "num_hidden_groups", 1, 1, BY_MAX_LAYERS, BY_ROLE_NONE),
-    BY_INT_FIELD(albert_config, in_group, "inner_group_num", 1, 1, BY_MAX_LAYERS, BY_ROLE_NONE),
-    BY_INT_FIELD(albert_config, heads, "num_attention_heads", 64, 1, 4096, BY_ROLE_HEADS),
-    BY_INT_FIELD(albert_config, inner, "intermediate_size", 16384, 1, 1 << 22, BY_ROLE_INNER),
-    BY_ACT_FIELD(albert_config, act, "hidden_act", BY_GELU_TANH),
-    BY_FLOAT_FIELD(albert_config, drop, "hidden_dropout_prob", 0, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(albert_config, attn_drop, "attention_probs_dropout_prob", 0, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(albert_config, label_drop, "classifier_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(albert_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
-    BY_INT_FIELD(albert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
-    BY_FLOAT_FIELD(albert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
-    BY_TIED_FIELD(albert_config),
+static const arch_field fields[] = {
+    ARCH_INT_FIELD(albert_config, vocab, "vocab_size", 30000, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(albert_config, context, "max_position_embeddings", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(albert_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),
+    ARCH_INT_FIELD(albert_config, small, "embedding_size", 128, 1, 1 << 20, ARCH_ROLE_NONE),
+    ARCH_INT_FIELD(albert_config, width, "hidden_size", 4096, 1, 1 << 20, ARCH_ROLE_WIDTH),
+    ARCH_INT_FIELD(albert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
+    ARCH_INT_FIELD(albert_config, groups, "num_hidden_groups", 1, 1, BY_MAX_LAYERS, ARCH_ROLE_NONE),
+    ARCH_INT_FIELD(albert_config, in_group, "inner_group_num", 1, 1, BY_MAX_LAYERS, ARCH_ROLE_NONE),
+    ARCH_INT_FIELD(albert_config, heads, "num_attention_heads", 64, 1, 4096, ARCH_ROLE_HEADS),
+    ARCH_INT_FIELD(albert_config, inner, "intermediate_size", 16384, 1, 1 << 22, ARCH_ROLE_INNER),
+    ARCH_ACT_FIELD(albert_config, act, "hidden_act", BY_GELU_TANH),
+    ARCH_FLOAT_FIELD(albert_config, drop, "hidden_dropout_prob", 0, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(albert_config, attn_drop, "attention_probs_dropout_prob", 0, 0, 0.999,
+                     ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(albert_config, label_drop, "classifier_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(albert_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
+    ARCH_INT_FIELD(albert_config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
+    ARCH_FLOAT_FIELD(albert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_TIED_FIELD(albert_config),
 };
 
-static const by_key keys[] = {{.key = "net_structure_type", .neutral = "0"},
-                              {.key = "gap_size", .neutral = "0"},
-                              {.key = "num_memory_blocks", .neutral = "0"},
-                              {.key = "down_scale_factor"},
-                              {.key = NULL}};
+static const arch_key keys[] = {{.key = "net_structure_type", .neutral = "0"},
+                                {.key = "gap_size", .neutral = "0"},
+                                {.key = "num_memory_blocks", .neutral = "0"},
+                                {.key = "down_scale_factor"},
+                                {.key = NULL}};
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 512},
     {"small", 4, 8, 512, 512},
     {"base", 12, 12, 768, 512},
@@ -67,23 +68,23 @@ static by_tensor *layer(by_graph *g, by_tensor *x, const albert_config *c, by_mo
                                             .std = c->std,
                                             .weights_drop = c->attn_drop,
                                             .drop1 = c->drop,
-                                            .weights = by_weights_slot(io)});
+                                            .weights = arch_weights_slot(io)});
     by_block_pop(g);
     return x;
 }
 
 static by_tensor *body(by_graph *g, const albert_config *c, by_model_io *io)
 {
-    by_tensor *x =
-        by_bert_embeddings(g, io, &(by_bert_sizes){c->vocab, c->context, c->segments, c->small, c->pad, -1},
-                           c->eps, c->std, c->drop); /* (B, T, E) */
+    by_tensor *x = arch_bert_embeddings(
+        g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->small, c->pad, -1}, c->eps, c->std,
+        c->drop); /* (B, T, E) */
     by_scope_push(g, "encoder");
     x = nn_linear(g, "embedding_hidden_mapping_in", x, &(nn_linear_spec){.out = c->width, .std = c->std});
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     for (int i = 0; i < c->layers; i++)
         for (int k = 0; k < c->in_group; k++) {
             x = layer(g, x, c, io, (int)((int64_t)i * c->groups / c->layers), k);
-            by_keep_hidden(g, io, x);
+            arch_keep_hidden(g, io, x);
         }
     by_scope_pop(g);
     return x;
@@ -100,44 +101,44 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_scope_push(g, "albert");
     by_tensor *x = io->features = body(g, c, io);
     if (is_pooled(io->task))
-        io->pooled = by_pooler(g, "pooler", x, c->std);
-    by_tensor *table = by_bert_table(g, c->vocab, c->small, c->std);
+        io->pooled = arch_pooler(g, "pooler", x, c->std);
+    by_tensor *table = arch_bert_table(g, c->vocab, c->small, c->std);
     by_scope_pop(g);
     if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN)
-        by_mlm_head(g, io, x, table,
-                    &(by_mlm_spec){.dense = "predictions.dense",
-                                   .norm = "predictions.LayerNorm",
-                                   .bias = "predictions.bias",
-                                   .head = c->head,
-                                   .decoder = "predictions.decoder.weight",
-                                   .decoder_bias = "predictions.decoder.bias",
-                                   .act = c->act,
-                                   .eps = c->eps,
-                                   .std = c->std});
+        arch_mlm_head(g, io, x, table,
+                      &(arch_mlm_spec){.dense = "predictions.dense",
+                                       .norm = "predictions.LayerNorm",
+                                       .bias = "predictions.bias",
+                                       .head = c->head,
+                                       .decoder = "predictions.decoder.weight",
+                                       .decoder_bias = "predictions.decoder.bias",
+                                       .act = c->act,
+                                       .eps = c->eps,
+                                       .std = c->std});
     if (io->task == BY_TASK_PRETRAIN)
         io->second = nn_linear(g, "sop_classifier.classifier", by_dropout(g, io->pooled, c->label_drop),
                                &(nn_linear_spec){.out = 2, .std = c->std});
     if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE)
-        by_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->label_drop), c->std);
+        arch_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->label_drop), c->std);
     if (io->task == BY_TASK_TAG)
-        by_tag_head(g, io, "classifier", by_dropout(g, x, c->label_drop), c->std);
+        arch_tag_head(g, io, "classifier", by_dropout(g, x, c->label_drop), c->std);
     if (io->task == BY_TASK_ANSWER)
-        by_answer_head(g, io, "qa_outputs", x, c->std);
+        arch_answer_head(g, io, "qa_outputs", x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const albert_config *c = config;
     if (c->groups > c->layers)
-        return by_fail(BY_ERR_FORMAT, "%d layers do not make %d groups", c->layers, c->groups);
+        return base_fail(BY_ERR_FORMAT, "%d layers do not make %d groups", c->layers, c->groups);
     if (c->layers * c->in_group > BY_MAX_LAYERS)
-        return by_fail(BY_ERR_FORMAT, "%d layers of %d each are too many", c->layers, c->in_group);
-    return by_check_heads(c->width, c->heads);
+        return base_fail(BY_ERR_FORMAT, "%d layers of %d each are too many", c->layers, c->in_group);
+    return arch_check_heads(c->width, c->heads);
 }
 
-static const by_alias copies[] = {{"predictions.decoder.bias", "predictions.bias"}, {.key = NULL}};
+static const arch_alias copies[] = {{"predictions.decoder.bias", "predictions.bias"}, {.key = NULL}};
 
-const by_arch by_arch_albert = {
+const arch_family arch_albert = {
     .family = "albert",
     .title = "ALBERT (Lan et al. 2020)",
     .classes = {[BY_TASK_MLM] = "AlbertForMaskedLM",

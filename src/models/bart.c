@@ -1,35 +1,36 @@
 /* bart.c - Lewis et al. 2020, "BART: Denoising Sequence-to-Sequence Pre-training". An encoder and a decoder
  * of post-norm blocks, learned positions, a norm after the embedding, one table for both texts and the head.
- * mBART, PEGASUS and the Transformer of 2017 (marian.c) have the same names and differ by by_bart_config. */
+ * mBART, PEGASUS and the Transformer of 2017 (marian.c) have the same names and differ by arch_bart_config. */
 #include <math.h>
 
 #include "base/base.h"
 #include "models/models.h"
 
-#define COMMON_FIELDS(padding)                                                                               \
-    BY_BART_FIELDS(50265, BY_GELU, padding, 0, 1024, 12, 16, 4096),                                          \
-        BY_INT_FIELD(by_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, BY_ROLE_CONTEXT), \
-        BY_FLOAT_FIELD(by_bart_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE)
+#define COMMON_FIELDS(padding)                                                                 \
+    ARCH_BART_FIELDS(50265, BY_GELU, padding, 0, 1024, 12, 16, 4096),                          \
+        ARCH_INT_FIELD(arch_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, \
+                       ARCH_ROLE_CONTEXT),                                                     \
+        ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_NONE)
 
-static const by_field fields[] = {
+static const arch_field fields[] = {
     COMMON_FIELDS(1),
-    BY_FLOAT_FIELD(by_bart_config, label_drop, "classifier_dropout", 0, 0, 0.999, BY_ROLE_NONE),
+    ARCH_FLOAT_FIELD(arch_bart_config, label_drop, "classifier_dropout", 0, 0, 0.999, ARCH_ROLE_NONE),
 };
-static const by_field pegasus_fields[] = {COMMON_FIELDS(0)};
+static const arch_field pegasus_fields[] = {COMMON_FIELDS(0)};
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 256},
     {"base", 6, 12, 768, 1024},
     {"large", 12, 16, 1024, 1024},
 };
-static const by_preset pegasus_presets[] = {{"tiny", 2, 2, 128, 256}, {"large", 16, 16, 1024, 512}};
+static const arch_preset pegasus_presets[] = {{"tiny", 2, 2, 128, 256}, {"large", 16, 16, 1024, 512}};
 
-const by_alias by_bart_aliases[] = {{"num_attention_heads", "encoder_attention_heads"},
-                                    {"hidden_size", "d_model"},
-                                    {"num_hidden_layers", "encoder_layers"},
-                                    {.key = NULL}};
+const arch_alias arch_bart_aliases[] = {{"num_attention_heads", "encoder_attention_heads"},
+                                        {"hidden_size", "d_model"},
+                                        {"num_hidden_layers", "encoder_layers"},
+                                        {.key = NULL}};
 
-const by_key by_bart_keys[] = {
+const arch_key arch_bart_keys[] = {
     {.key = "is_encoder_decoder", .neutral = "true"},
     {.key = "encoder_layerdrop", .neutral = "0", .training = true},
     {.key = "decoder_layerdrop", .neutral = "0", .training = true},
@@ -43,11 +44,11 @@ const by_key by_bart_keys[] = {
     {.key = NULL},
 };
 
-const by_alias by_bart_copies[] = {{"encoder.embed_tokens.weight", "model.shared.weight"},
-                                   {"decoder.embed_tokens.weight", "model.shared.weight"},
-                                   {.key = NULL}};
+const arch_alias arch_bart_copies[] = {{"encoder.embed_tokens.weight", "model.shared.weight"},
+                                       {"decoder.embed_tokens.weight", "model.shared.weight"},
+                                       {.key = NULL}};
 
-const char *const by_bart_optional[] = {"final_logits_bias", NULL};
+const char *const arch_bart_optional[] = {"final_logits_bias", NULL};
 
 enum { FIRST = 2 }; /* rows of a table of positions that nothing uses */
 
@@ -56,18 +57,18 @@ static const float eps = 1e-5f;
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A sub-layer works on what before() gives, and after() adds what it made of that. */
-static by_tensor *before(by_graph *g, const by_bart_config *c, const char *norm, by_tensor *x)
+static by_tensor *before(by_graph *g, const arch_bart_config *c, const char *norm, by_tensor *x)
 {
     return c->pre_norm ? nn_layernorm(g, norm, x, eps) : x;
 }
 
-static by_tensor *after(by_graph *g, const by_bart_config *c, const char *norm, by_tensor *x, by_tensor *h)
+static by_tensor *after(by_graph *g, const arch_bart_config *c, const char *norm, by_tensor *x, by_tensor *h)
 {
     x = by_add(g, x, by_dropout(g, h, c->drop));
     return c->pre_norm ? x : nn_layernorm(g, norm, x, eps);
 }
 
-static nn_attend_spec attention_spec(const by_bart_config *c, int heads)
+static nn_attend_spec attention_spec(const arch_bart_config *c, int heads)
 {
     return (nn_attend_spec){.query = "q_proj",
                             .key = "k_proj",
@@ -78,7 +79,7 @@ static nn_attend_spec attention_spec(const by_bart_config *c, int heads)
                             .std = c->std};
 }
 
-static by_tensor *self_attention(by_graph *g, const by_bart_config *c, by_tensor *x,
+static by_tensor *self_attention(by_graph *g, const arch_bart_config *c, by_tensor *x,
                                  const nn_attend_spec *spec)
 {
     by_tensor *h = before(g, c, "self_attn_layer_norm", x);
@@ -88,7 +89,7 @@ static by_tensor *self_attention(by_graph *g, const by_bart_config *c, by_tensor
     return after(g, c, "self_attn_layer_norm", x, h);
 }
 
-static by_tensor *feed_forward(by_graph *g, const by_bart_config *c, by_tensor *x, int inner)
+static by_tensor *feed_forward(by_graph *g, const arch_bart_config *c, by_tensor *x, int inner)
 {
     by_tensor *h = before(g, c, "final_layer_norm", x);
     h = nn_linear(g, "fc1", h, &(nn_linear_spec){.out = inner, .act = c->act, .std = c->std});
@@ -96,12 +97,12 @@ static by_tensor *feed_forward(by_graph *g, const by_bart_config *c, by_tensor *
     return after(g, c, "final_layer_norm", x, h);
 }
 
-static by_tensor *encoder_block(by_graph *g, const by_bart_config *c, by_model_io *io, by_tensor *x,
+static by_tensor *encoder_block(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *x,
                                 int i) /* (B, S, C) -> (B, S, C) */
 {
     nn_attend_spec spec = attention_spec(c, c->encoder_heads);
     spec.key_mask = io->source_mask;
-    spec.weights = by_source_weights_slot(io);
+    spec.weights = arch_source_weights_slot(io);
     by_block_push(g, "layers.%d", i);
     x = self_attention(g, c, x, &spec);
     x = feed_forward(g, c, x, c->encoder_inner);
@@ -109,7 +110,7 @@ static by_tensor *encoder_block(by_graph *g, const by_bart_config *c, by_model_i
     return x;
 }
 
-static nn_attend_spec cross_spec(const by_bart_config *c, const by_model_io *io, int layer)
+static nn_attend_spec cross_spec(const arch_bart_config *c, const by_model_io *io, int layer)
 {
     nn_attend_spec spec = attention_spec(c, c->decoder_heads);
     spec.key_mask = io->source_mask;
@@ -118,15 +119,15 @@ static nn_attend_spec cross_spec(const by_bart_config *c, const by_model_io *io,
     return spec;
 }
 
-static by_tensor *decoder_block(by_graph *g, const by_bart_config *c, by_model_io *io, by_tensor *x,
+static by_tensor *decoder_block(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *x,
                                 int i) /* (B, T, C) -> (B, T, C) */
 {
     nn_attend_spec own = attention_spec(c, c->decoder_heads), cross = cross_spec(c, io, i);
     own.mask = BY_MASK_CAUSAL;
     own.cache = io->cache;
     own.layer = i;
-    own.weights = by_weights_slot(io);
-    cross.weights = by_cross_weights_slot(io);
+    own.weights = arch_weights_slot(io);
+    cross.weights = arch_cross_weights_slot(io);
     by_block_push(g, "layers.%d", i);
     x = self_attention(g, c, x, &own);
     by_tensor *h = before(g, c, "encoder_attn_layer_norm", x);
@@ -142,7 +143,7 @@ static by_tensor *decoder_block(by_graph *g, const by_bart_config *c, by_model_i
 /* ---- the two halves -------------------------------------------------------------------------- */
 
 /* Tokens (B, T) -> (B, T, C). */
-static by_tensor *embed(by_graph *g, const by_bart_config *c, by_tensor *table, by_tensor *tokens,
+static by_tensor *embed(by_graph *g, const arch_bart_config *c, by_tensor *table, by_tensor *tokens,
                         by_tensor *positions)
 {
     int64_t length = by_dim(tokens, 1);
@@ -159,38 +160,38 @@ static by_tensor *embed(by_graph *g, const by_bart_config *c, by_tensor *table, 
     return by_dropout(g, x, c->drop);
 }
 
-static by_tensor *encode(by_graph *g, const by_bart_config *c, by_model_io *io, by_tensor *table)
+static by_tensor *encode(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *table)
 {
     by_scope_push(g, "encoder");
     by_tensor *x = embed(g, c, table, io->source, NULL); /* (B, S, C) */
     for (int i = 0; i < c->encoder_layers; i++) {
-        by_keep_source_hidden(g, io, x);
+        arch_keep_source_hidden(g, io, x);
         x = encoder_block(g, c, io, x, i);
     }
     if (c->pre_norm)
         x = nn_layernorm(g, "layer_norm", x, eps);
-    by_keep_source_hidden(g, io, x);
+    arch_keep_source_hidden(g, io, x);
     by_scope_pop(g);
     return x;
 }
 
-static by_tensor *decode(by_graph *g, const by_bart_config *c, by_model_io *io, by_tensor *table)
+static by_tensor *decode(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *table)
 {
     by_scope_push(g, "decoder");
     by_tensor *x = embed(g, c, table, io->tokens, io->positions); /* (B, T, C) */
     for (int i = 0; i < c->decoder_layers; i++) {
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
         x = decoder_block(g, c, io, x, i);
     }
     if (c->pre_norm)
         x = nn_layernorm(g, "layer_norm", x, eps);
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     by_scope_pop(g);
     return x;
 }
 
 /* What every decoder block will look at. */
-static void keep_memory(by_graph *g, const by_bart_config *c, by_model_io *io)
+static void keep_memory(by_graph *g, const arch_bart_config *c, by_model_io *io)
 {
     for (int i = 0; i < c->decoder_layers; i++) {
         const nn_attend_spec spec = cross_spec(c, io, i);
@@ -200,18 +201,18 @@ static void keep_memory(by_graph *g, const by_bart_config *c, by_model_io *io)
     }
 }
 
-static float table_std(const by_bart_config *c)
+static float table_std(const arch_bart_config *c)
 {
     return c->std > 0 ? c->std : 1 / sqrtf((float)c->width);
 }
 
-static by_tensor *token_table(by_graph *g, const by_bart_config *c, const char *name, int64_t rows)
+static by_tensor *token_table(by_graph *g, const arch_bart_config *c, const char *name, int64_t rows)
 {
     return by_param(g, name, 2, (int64_t[]){rows, c->width}, (by_init){BY_INIT_NORMAL, table_std(c)});
 }
 
 /* Labels from the position that io->pick names in each row, which is that of the last end token. */
-static void classify(by_graph *g, const by_bart_config *c, by_model_io *io)
+static void classify(by_graph *g, const arch_bart_config *c, by_model_io *io)
 {
     if (!io->pick) {
         io->logits = by_graph_fail(g, "to classify, the model must know the position to look at (pick)");
@@ -220,23 +221,23 @@ static void classify(by_graph *g, const by_bart_config *c, by_model_io *io)
     by_tensor *h = by_dropout(g, nn_pick(g, io->features, io->pick), c->label_drop);
     h = nn_linear(g, "classification_head.dense", h,
                   &(nn_linear_spec){.out = c->width, .act = BY_TANH, .std = c->std});
-    by_label_head(g, io, "classification_head.out_proj", by_dropout(g, h, c->label_drop), c->std);
+    arch_label_head(g, io, "classification_head.out_proj", by_dropout(g, h, c->label_drop), c->std);
 }
 
 /* Nothing of final_logits_bias is learnt: it rules tokens out (padding, in Marian's files). */
-static void write_tokens(by_graph *g, const by_bart_config *c, by_model_io *io, by_tensor *table)
+static void write_tokens(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *table)
 {
     const int64_t vocab = by_dim(table, 0);
     by_tensor *bias =
         by_param_fixed(g, "final_logits_bias", 2, (int64_t[]){1, vocab}, (by_init){BY_INIT_ZERO, 0});
-    by_tensor *weights = by_head_weights(g, c->head, "lm_head.weight", table, table_std(c));
+    by_tensor *weights = arch_head_weights(g, c->head, "lm_head.weight", table, table_std(c));
     if (io->part != BY_PART_ENCODER)
-        by_lm_head(g, io, io->features, weights, by_reshape(g, bias, 1, &vocab));
+        arch_lm_head(g, io, io->features, weights, by_reshape(g, bias, 1, &vocab));
 }
 
-void by_bart_build(by_graph *g, const void *config, by_model_io *io)
+void arch_bart_build(by_graph *g, const void *config, by_model_io *io)
 {
-    const by_bart_config *c = config;
+    const arch_bart_config *c = config;
     const int64_t vocab = c->shared || !c->target_vocab ? c->vocab : c->target_vocab;
     const bool apart = !c->shared || !c->head.tied; /* what is not tied is one table each */
     by_scope_push(g, "model");
@@ -258,18 +259,18 @@ void by_bart_build(by_graph *g, const void *config, by_model_io *io)
         write_tokens(g, c, io, target);
 }
 
-by_status by_bart_check(const void *config)
+by_status arch_bart_check(const void *config)
 {
-    const by_bart_config *c = config;
-    BY_TRY(by_check_heads(c->width, c->encoder_heads));
-    return by_check_heads(c->width, c->decoder_heads);
+    const arch_bart_config *c = config;
+    BY_TRY(arch_check_heads(c->width, c->encoder_heads));
+    return arch_check_heads(c->width, c->decoder_heads);
 }
 
 /* ---- BART itself, mBART and PEGASUS ---------------------------------------------------------- */
 
 static by_status read(const cJSON *json, void *config)
 {
-    by_bart_config *c = config;
+    arch_bart_config *c = config;
     (void)json;
     c->learned = c->embedding_norm = c->shared = true;
     return BY_OK;
@@ -283,13 +284,13 @@ static void adjust(const char *preset, void *config)
 
 static by_status read_mbart(const cJSON *json, void *config)
 {
-    ((by_bart_config *)config)->pre_norm = true;
+    ((arch_bart_config *)config)->pre_norm = true;
     return read(json, config);
 }
 
 static void adjust_mbart(const char *preset, void *config)
 {
-    by_bart_config *c = config;
+    arch_bart_config *c = config;
     (void)preset;
     read_mbart(NULL, config);
     c->vocab = 250027;
@@ -298,7 +299,7 @@ static void adjust_mbart(const char *preset, void *config)
 
 static by_status read_pegasus(const cJSON *json, void *config)
 {
-    by_bart_config *c = config;
+    arch_bart_config *c = config;
     (void)json;
     c->shared = c->pre_norm = true;
     return BY_OK;
@@ -306,7 +307,7 @@ static by_status read_pegasus(const cJSON *json, void *config)
 
 static void adjust_pegasus(const char *preset, void *config)
 {
-    by_bart_config *c = config;
+    arch_bart_config *c = config;
     (void)preset;
     read_pegasus(NULL, config);
     c->vocab = 96103;
@@ -320,7 +321,7 @@ static int first_position(const void *config)
     return FIRST;
 }
 
-const by_arch by_arch_bart = {
+const arch_family arch_bart = {
     .family = "bart",
     .title = "BART (Lewis et al. 2020)",
     .classes = {[BY_TASK_SEQ2SEQ] = "BartForConditionalGeneration",
@@ -333,18 +334,18 @@ const by_arch by_arch_bart = {
     .n_presets = BY_COUNT(presets),
     .tokens = {2, 1, 2},
     .labels = 3,
-    .check = by_bart_check,
+    .check = arch_bart_check,
     .read = read,
     .adjust = adjust,
     .first_position = first_position,
     .extra_rows = true,
     .starts_with_eos = true,
-    BY_BART_COMMON,
+    ARCH_BART_COMMON,
 };
 
 /* Liu et al. 2020: norms before the sub-layers and after the last; a text begins with its language, which
  * stands at its end. */
-const by_arch by_arch_mbart = {
+const arch_family arch_mbart = {
     .family = "mbart",
     .title = "mBART (Liu et al. 2020)",
     .classes = {[BY_TASK_SEQ2SEQ] = "MBartForConditionalGeneration",
@@ -356,20 +357,20 @@ const by_arch by_arch_mbart = {
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .tokens = {2, 1, -1},
-    .check = by_bart_check,
+    .check = arch_bart_check,
     .read = read_mbart,
     .adjust = adjust_mbart,
     .first_position = first_position,
     .extra_rows = true,
     .starts_with_eos = true,
     .starts_with_last = true,
-    BY_BART_COMMON,
+    ARCH_BART_COMMON,
 };
 
 static const char *const sines[] = {"encoder.embed_positions.weight", "decoder.embed_positions.weight", NULL};
 
 /* Zhang et al. 2020: norms as mBART, sinusoidal positions, no norm after the embedding. */
-const by_arch by_arch_pegasus = {
+const arch_family arch_pegasus = {
     .family = "pegasus",
     .title = "PEGASUS (Zhang et al. 2020)",
     .classes = {[BY_TASK_SEQ2SEQ] = "PegasusForConditionalGeneration", [BY_TASK_FEATURES] = "PegasusModel"},
@@ -380,8 +381,8 @@ const by_arch by_arch_pegasus = {
     .n_presets = BY_COUNT(pegasus_presets),
     .sines = sines,
     .tokens = {1, 0, 0},
-    .check = by_bart_check,
+    .check = arch_bart_check,
     .read = read_pegasus,
     .adjust = adjust_pegasus,
-    BY_BART_COMMON,
+    ARCH_BART_COMMON,
 };

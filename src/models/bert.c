@@ -9,35 +9,36 @@ typedef struct bert_config {
     float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
     by_act act;
     bool causal;
-    by_head head;
+    arch_head head;
 } bert_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(bert_config, vocab, "vocab_size", 30522, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(bert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),
-    BY_INT_FIELD(bert_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(bert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(bert_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),
-    BY_INT_FIELD(bert_config, inner, "intermediate_size", 3072, 1, 1 << 22, BY_ROLE_INNER),
-    BY_ACT_FIELD(bert_config, act, "hidden_act", BY_GELU),
-    BY_FLOAT_FIELD(bert_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(bert_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(bert_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(bert_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
-    BY_INT_FIELD(bert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
-    BY_FLOAT_FIELD(bert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
-    {"is_decoder", BY_FIELD_BOOL, offsetof(bert_config, causal), false, 0, 1, BY_ROLE_CAUSAL},
-    BY_TIED_FIELD(bert_config),
+static const arch_field fields[] = {
+    ARCH_INT_FIELD(bert_config, vocab, "vocab_size", 30522, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(bert_config, context, "max_position_embeddings", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),
+    ARCH_INT_FIELD(bert_config, width, "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),
+    ARCH_INT_FIELD(bert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
+    ARCH_INT_FIELD(bert_config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),
+    ARCH_INT_FIELD(bert_config, inner, "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),
+    ARCH_ACT_FIELD(bert_config, act, "hidden_act", BY_GELU),
+    ARCH_FLOAT_FIELD(bert_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(bert_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,
+                     ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(bert_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(bert_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
+    ARCH_INT_FIELD(bert_config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
+    ARCH_FLOAT_FIELD(bert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    {"is_decoder", ARCH_FIELD_BOOL, offsetof(bert_config, causal), false, 0, 1, ARCH_ROLE_CAUSAL},
+    ARCH_TIED_FIELD(bert_config),
 };
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 512},   {"mini", 4, 4, 256, 512},   {"small", 4, 8, 512, 512},
     {"medium", 8, 8, 512, 512}, {"base", 12, 12, 768, 512}, {"large", 24, 16, 1024, 512},
 };
 
-by_tensor *by_bert_embeddings(by_graph *g, by_model_io *io, const by_bert_sizes *s, float eps, float std,
-                              float drop)
+by_tensor *arch_bert_embeddings(by_graph *g, by_model_io *io, const arch_bert_sizes *s, float eps, float std,
+                                float drop)
 {
     by_scope_push(g, "embeddings");
     by_tensor *x = nn_embedding_padded(g, "word_embeddings", io->tokens, s->vocab, s->width, std, s->pad);
@@ -50,7 +51,7 @@ by_tensor *by_bert_embeddings(by_graph *g, by_model_io *io, const by_bert_sizes 
     return x;
 }
 
-by_tensor *by_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec s)
+by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec s)
 {
     s.query = "attention.self.query";
     s.key = "attention.self.key";
@@ -62,21 +63,21 @@ by_tensor *by_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers
     s.norm2 = "output.LayerNorm";
     s.key_mask = io->mask;
     s.cache = io->cache;
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     by_scope_push(g, "encoder");
     for (int i = 0; i < layers; i++) {
         by_block_push(g, "layer.%d", i);
         s.layer = i;
-        s.weights = by_weights_slot(io);
+        s.weights = arch_weights_slot(io);
         x = nn_encoder_block(g, x, &s);
         by_block_pop(g);
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
     }
     by_scope_pop(g);
     return x;
 }
 
-by_tensor *by_bert_table(by_graph *g, int64_t vocab, int64_t width, float std)
+by_tensor *arch_bert_table(by_graph *g, int64_t vocab, int64_t width, float std)
 {
     return by_param(g, "embeddings.word_embeddings.weight", 2, (int64_t[]){vocab, width},
                     (by_init){BY_INIT_NORMAL, std});
@@ -93,52 +94,52 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     const bert_config *c = config;
     const float label_drop = c->label_drop < 0 ? c->drop : c->label_drop;
     by_scope_push(g, "bert");
-    by_tensor *x =
-        by_bert_embeddings(g, io, &(by_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, -1},
-                           c->eps, c->std, c->drop);
-    x = by_bert_layers(g, io, x, c->layers,
-                       (nn_encoder_spec){.heads = c->heads,
-                                         .inner = c->inner,
-                                         .act = c->act,
-                                         .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
-                                         .eps = c->eps,
-                                         .std = c->std,
-                                         .weights_drop = c->attn_drop,
-                                         .drop1 = c->drop,
-                                         .drop2 = c->drop});
+    by_tensor *x = arch_bert_embeddings(
+        g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, -1}, c->eps, c->std,
+        c->drop);
+    x = arch_bert_layers(g, io, x, c->layers,
+                         (nn_encoder_spec){.heads = c->heads,
+                                           .inner = c->inner,
+                                           .act = c->act,
+                                           .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                           .eps = c->eps,
+                                           .std = c->std,
+                                           .weights_drop = c->attn_drop,
+                                           .drop1 = c->drop,
+                                           .drop2 = c->drop});
     if (is_pooled(io->task))
-        io->pooled = by_pooler(g, "pooler.dense", x, c->std);
-    by_tensor *table = by_bert_table(g, c->vocab, c->width, c->std);
+        io->pooled = arch_pooler(g, "pooler.dense", x, c->std);
+    by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     io->features = x;
     if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN || io->task == BY_TASK_LM)
-        by_mlm_head(g, io, x, table,
-                    &(by_mlm_spec){.dense = "cls.predictions.transform.dense",
-                                   .norm = "cls.predictions.transform.LayerNorm",
-                                   .bias = "cls.predictions.bias",
-                                   .head = c->head,
-                                   .decoder = "cls.predictions.decoder.weight",
-                                   .decoder_bias = "cls.predictions.decoder.bias",
-                                   .act = c->act,
-                                   .eps = c->eps,
-                                   .std = c->std});
+        arch_mlm_head(g, io, x, table,
+                      &(arch_mlm_spec){.dense = "cls.predictions.transform.dense",
+                                       .norm = "cls.predictions.transform.LayerNorm",
+                                       .bias = "cls.predictions.bias",
+                                       .head = c->head,
+                                       .decoder = "cls.predictions.decoder.weight",
+                                       .decoder_bias = "cls.predictions.decoder.bias",
+                                       .act = c->act,
+                                       .eps = c->eps,
+                                       .std = c->std});
     if (io->task == BY_TASK_PRETRAIN || io->task == BY_TASK_NEXT) {
         by_tensor *next =
             nn_linear(g, "cls.seq_relationship", io->pooled, &(nn_linear_spec){.out = 2, .std = c->std});
         *(io->task == BY_TASK_NEXT ? &io->logits : &io->second) = next;
     }
     if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE)
-        by_label_head(g, io, "classifier", by_dropout(g, io->pooled, label_drop), c->std);
+        arch_label_head(g, io, "classifier", by_dropout(g, io->pooled, label_drop), c->std);
     if (io->task == BY_TASK_TAG)
-        by_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
+        arch_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
     if (io->task == BY_TASK_ANSWER)
-        by_answer_head(g, io, "qa_outputs", x, c->std);
+        arch_answer_head(g, io, "qa_outputs", x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const bert_config *c = config;
-    return by_check_heads(c->width, c->heads);
+    return arch_check_heads(c->width, c->heads);
 }
 
 static bool is_causal(const void *config)
@@ -146,9 +147,9 @@ static bool is_causal(const void *config)
     return ((const bert_config *)config)->causal;
 }
 
-static const by_alias copies[] = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}, {.key = NULL}};
+static const arch_alias copies[] = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}, {.key = NULL}};
 
-const by_arch by_arch_bert = {
+const arch_family arch_bert = {
     .family = "bert",
     .title = "BERT (Devlin et al. 2019)",
     .classes = {[BY_TASK_LM] = "BertLMHeadModel",

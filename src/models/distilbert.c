@@ -9,35 +9,35 @@ typedef struct distilbert_config {
     float std, drop, attn_drop, label_drop, answer_drop;
     bool sines;
     by_act act;
-    by_head head;
+    arch_head head;
 } distilbert_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(distilbert_config, vocab, "vocab_size", 30522, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(distilbert_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(distilbert_config, width, "dim", 768, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(distilbert_config, layers, "n_layers", 6, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(distilbert_config, heads, "n_heads", 12, 1, 4096, BY_ROLE_HEADS),
-    BY_INT_FIELD(distilbert_config, inner, "hidden_dim", 3072, 1, 1 << 22, BY_ROLE_INNER),
-    BY_ACT_FIELD(distilbert_config, act, "activation", BY_GELU),
-    BY_FLOAT_FIELD(distilbert_config, drop, "dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(distilbert_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(distilbert_config, label_drop, "seq_classif_dropout", 0.2, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(distilbert_config, answer_drop, "qa_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_INT_FIELD(distilbert_config, pad, "pad_token_id", 0, 0, 1 << 24, BY_ROLE_PAD),
-    BY_FLOAT_FIELD(distilbert_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
-    BY_BOOL_FIELD(distilbert_config, sines, "sinusoidal_pos_embds", false),
-    BY_TIED_FIELD(distilbert_config),
+static const arch_field fields[] = {
+    ARCH_INT_FIELD(distilbert_config, vocab, "vocab_size", 30522, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(distilbert_config, context, "max_position_embeddings", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(distilbert_config, width, "dim", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),
+    ARCH_INT_FIELD(distilbert_config, layers, "n_layers", 6, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
+    ARCH_INT_FIELD(distilbert_config, heads, "n_heads", 12, 1, 4096, ARCH_ROLE_HEADS),
+    ARCH_INT_FIELD(distilbert_config, inner, "hidden_dim", 3072, 1, 1 << 22, ARCH_ROLE_INNER),
+    ARCH_ACT_FIELD(distilbert_config, act, "activation", BY_GELU),
+    ARCH_FLOAT_FIELD(distilbert_config, drop, "dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(distilbert_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(distilbert_config, label_drop, "seq_classif_dropout", 0.2, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(distilbert_config, answer_drop, "qa_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_INT_FIELD(distilbert_config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
+    ARCH_FLOAT_FIELD(distilbert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_BOOL_FIELD(distilbert_config, sines, "sinusoidal_pos_embds", false),
+    ARCH_TIED_FIELD(distilbert_config),
 };
 
-static const by_alias aliases[] = {{"hidden_size", "dim"},
-                                   {"num_attention_heads", "n_heads"},
-                                   {"num_hidden_layers", "n_layers"},
-                                   {.key = NULL}};
+static const arch_alias aliases[] = {{"hidden_size", "dim"},
+                                     {"num_attention_heads", "n_heads"},
+                                     {"num_hidden_layers", "n_layers"},
+                                     {.key = NULL}};
 
-static const by_key keys[] = {{.key = "tie_weights_"}, {.key = NULL}}; /* tie_word_embeddings decides */
+static const arch_key keys[] = {{.key = "tie_weights_"}, {.key = NULL}}; /* tie_word_embeddings decides */
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 1, 2, 128, 512},
     {"mini", 2, 4, 256, 512},
     {"small", 2, 8, 512, 512},
@@ -67,7 +67,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const distilbert_config *c, b
                                             .std = c->std,
                                             .weights_drop = c->attn_drop,
                                             .drop2 = c->drop,
-                                            .weights = by_weights_slot(io)});
+                                            .weights = arch_weights_slot(io)});
     by_block_pop(g);
     return x;
 }
@@ -80,11 +80,11 @@ static by_tensor *body(by_graph *g, const distilbert_config *c, by_model_io *io)
                nn_positions(g, "position_embeddings", io->positions, c->context, c->width, c->std, c->sines));
     x = by_dropout(g, nn_layernorm(g, "LayerNorm", x, eps), c->drop); /* (B, T, C) */
     by_scope_pop(g);
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     by_scope_push(g, "transformer");
     for (int i = 0; i < c->layers; i++) {
         x = block(g, x, c, io, i);
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
     }
     by_scope_pop(g);
     return x;
@@ -95,36 +95,36 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     const distilbert_config *c = config;
     by_scope_push(g, "distilbert");
     by_tensor *x = io->features = body(g, c, io);
-    by_tensor *table = by_bert_table(g, c->vocab, c->width, c->std);
+    by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     if (io->task == BY_TASK_MLM)
-        by_mlm_head(g, io, x, table,
-                    &(by_mlm_spec){.dense = "vocab_transform",
-                                   .norm = "vocab_layer_norm",
-                                   .bias = "vocab_projector.bias",
-                                   .head = c->head,
-                                   .decoder = "vocab_projector.weight",
-                                   .act = c->act,
-                                   .eps = eps,
-                                   .std = c->std});
+        arch_mlm_head(g, io, x, table,
+                      &(arch_mlm_spec){.dense = "vocab_transform",
+                                       .norm = "vocab_layer_norm",
+                                       .bias = "vocab_projector.bias",
+                                       .head = c->head,
+                                       .decoder = "vocab_projector.weight",
+                                       .act = c->act,
+                                       .eps = eps,
+                                       .std = c->std});
     if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE) {
         by_tensor *h = nn_linear(g, "pre_classifier", nn_first(g, x),
                                  &(nn_linear_spec){.out = c->width, .act = BY_RELU, .std = c->std});
-        by_label_head(g, io, "classifier", by_dropout(g, h, c->label_drop), c->std);
+        arch_label_head(g, io, "classifier", by_dropout(g, h, c->label_drop), c->std);
     }
     if (io->task == BY_TASK_TAG)
-        by_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
+        arch_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
     if (io->task == BY_TASK_ANSWER)
-        by_answer_head(g, io, "qa_outputs", by_dropout(g, x, c->answer_drop), c->std);
+        arch_answer_head(g, io, "qa_outputs", by_dropout(g, x, c->answer_drop), c->std);
 }
 
 static by_status check(const void *config)
 {
     const distilbert_config *c = config;
-    return by_check_heads(c->width, c->heads);
+    return arch_check_heads(c->width, c->heads);
 }
 
-const by_arch by_arch_distilbert = {
+const arch_family arch_distilbert = {
     .family = "distilbert",
     .title = "DistilBERT (Sanh et al. 2019)",
     .classes = {[BY_TASK_MLM] = "DistilBertForMaskedLM",

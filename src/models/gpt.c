@@ -8,31 +8,31 @@ typedef struct gpt_config {
     int vocab, context, width, layers, heads;
     float eps, std, embd_drop, attn_drop, resid_drop;
     by_act act;
-    by_head head;
+    arch_head head;
 } gpt_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(gpt_config, vocab, "vocab_size", 40478, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(gpt_config, context, "n_positions", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(gpt_config, width, "n_embd", 768, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(gpt_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(gpt_config, heads, "n_head", 12, 1, 4096, BY_ROLE_HEADS),
-    BY_ACT_FIELD(gpt_config, act, "afn", BY_GELU),
-    BY_FLOAT_FIELD(gpt_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(gpt_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(gpt_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(gpt_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(gpt_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
-    BY_TIED_FIELD(gpt_config),
+static const arch_field fields[] = {
+    ARCH_INT_FIELD(gpt_config, vocab, "vocab_size", 40478, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(gpt_config, context, "n_positions", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(gpt_config, width, "n_embd", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),
+    ARCH_INT_FIELD(gpt_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
+    ARCH_INT_FIELD(gpt_config, heads, "n_head", 12, 1, 4096, ARCH_ROLE_HEADS),
+    ARCH_ACT_FIELD(gpt_config, act, "afn", BY_GELU),
+    ARCH_FLOAT_FIELD(gpt_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(gpt_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(gpt_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(gpt_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(gpt_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_TIED_FIELD(gpt_config),
 };
 
-static const by_alias aliases[] = {{"hidden_size", "n_embd"},
-                                   {"max_position_embeddings", "n_positions"},
-                                   {"num_attention_heads", "n_head"},
-                                   {"num_hidden_layers", "n_layer"},
-                                   {.key = NULL}};
+static const arch_alias aliases[] = {{"hidden_size", "n_embd"},
+                                     {"max_position_embeddings", "n_positions"},
+                                     {"num_attention_heads", "n_head"},
+                                     {"num_hidden_layers", "n_layer"},
+                                     {.key = NULL}};
 
-static const by_key keys[] = {
+static const arch_key keys[] = {
     {.key = "n_ctx"},        /* n_positions once more */
     {.key = "n_special"},    /* counted in vocab_size */
     {.key = "summary_type"}, /* of a class with two heads, which is not there */
@@ -44,7 +44,7 @@ static const by_key keys[] = {
     {.key = NULL},
 };
 
-static const by_preset presets[] = {{"tiny", 4, 4, 128, 64}, {"117m", 12, 12, 768, 512}};
+static const arch_preset presets[] = {{"tiny", 4, 4, 128, 64}, {"117m", 12, 12, 768, 512}};
 
 static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model_io *io,
                         int i) /* (B, T, C) -> (B, T, C) */
@@ -62,7 +62,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model
                                                      .key_mask = io->mask,
                                                      .cache = io->cache,
                                                      .layer = i,
-                                                     .weights = by_weights_slot(io)});
+                                                     .weights = arch_weights_slot(io)});
     x = nn_layernorm(g, "ln_1", by_add(g, x, by_dropout(g, h, c->resid_drop)), c->eps);
     h = nn_mlp(g, "mlp", x,
                &(nn_mlp_spec){.in = "c_fc",
@@ -84,30 +84,30 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *x = nn_embedding(g, "tokens_embed", io->tokens, c->vocab, c->width, c->std); /* (B, T, C) */
     x = by_add(g, x, nn_embedding(g, "positions_embed", io->positions, c->context, c->width, c->std));
     x = by_dropout(g, x, c->embd_drop);
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     for (int i = 0; i < c->layers; i++) {
         x = block(g, x, c, io, i);
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
     }
     by_tensor *table = by_param(g, "tokens_embed.weight", 2, (int64_t[]){c->vocab, c->width},
                                 (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->features = x;
     if (io->task == BY_TASK_LM)
-        by_lm_head(g, io, x, by_head_weights(g, c->head, "lm_head.weight", table, c->std), NULL);
+        arch_lm_head(g, io, x, arch_head_weights(g, c->head, "lm_head.weight", table, c->std), NULL);
     if (io->task == BY_TASK_CLASSIFY)
-        by_score_head(g, io, x, c->std);
+        arch_score_head(g, io, x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const gpt_config *c = config;
-    return by_check_heads(c->width, c->heads);
+    return arch_check_heads(c->width, c->heads);
 }
 
 static const char *const ignored[] = {".attn.bias", NULL};
 
-const by_arch by_arch_gpt = {
+const arch_family arch_gpt = {
     .family = "openai-gpt",
     .title = "GPT (Radford et al. 2018)",
     .classes = {[BY_TASK_LM] = "OpenAIGPTLMHeadModel",

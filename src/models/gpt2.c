@@ -11,35 +11,35 @@ typedef struct gpt2_config {
     float label_drop; /* negative: 0.1 */
     by_act act;
     bool scale_weights, scale_by_layer;
-    by_head head;
+    arch_head head;
 } gpt2_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(gpt2_config, vocab, "vocab_size", 50257, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(gpt2_config, context, "n_positions", 1024, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(gpt2_config, width, "n_embd", 768, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(gpt2_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(gpt2_config, heads, "n_head", 12, 1, 4096, BY_ROLE_HEADS),
-    BY_INT_FIELD(gpt2_config, inner, "n_inner", 0, 1, 1 << 22, BY_ROLE_INNER),
-    BY_ACT_FIELD(gpt2_config, act, "activation_function", BY_GELU_TANH),
-    BY_FLOAT_FIELD(gpt2_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(gpt2_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(gpt2_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(gpt2_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(gpt2_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),
-    BY_BOOL_FIELD(gpt2_config, scale_weights, "scale_attn_weights", true),
-    BY_BOOL_FIELD(gpt2_config, scale_by_layer, "scale_attn_by_inverse_layer_idx", false),
-    BY_FLOAT_FIELD(gpt2_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_TIED_FIELD(gpt2_config),
+static const arch_field fields[] = {
+    ARCH_INT_FIELD(gpt2_config, vocab, "vocab_size", 50257, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(gpt2_config, context, "n_positions", 1024, 1, 1 << 24, ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(gpt2_config, width, "n_embd", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),
+    ARCH_INT_FIELD(gpt2_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
+    ARCH_INT_FIELD(gpt2_config, heads, "n_head", 12, 1, 4096, ARCH_ROLE_HEADS),
+    ARCH_INT_FIELD(gpt2_config, inner, "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),
+    ARCH_ACT_FIELD(gpt2_config, act, "activation_function", BY_GELU_TANH),
+    ARCH_FLOAT_FIELD(gpt2_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(gpt2_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(gpt2_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(gpt2_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(gpt2_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_BOOL_FIELD(gpt2_config, scale_weights, "scale_attn_weights", true),
+    ARCH_BOOL_FIELD(gpt2_config, scale_by_layer, "scale_attn_by_inverse_layer_idx", false),
+    ARCH_FLOAT_FIELD(gpt2_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_TIED_FIELD(gpt2_config),
 };
 
-static const by_alias aliases[] = {{"hidden_size", "n_embd"},
-                                   {"max_position_embeddings", "n_positions"},
-                                   {"num_attention_heads", "n_head"},
-                                   {"num_hidden_layers", "n_layer"},
-                                   {.key = NULL}};
+static const arch_alias aliases[] = {{"hidden_size", "n_embd"},
+                                     {"max_position_embeddings", "n_positions"},
+                                     {"num_attention_heads", "n_head"},
+                                     {"num_hidden_layers", "n_layer"},
+                                     {.key = NULL}};
 
-static const by_key keys[] = {
+static const arch_key keys[] = {
     {.key = "hidden_dropout", .neutral = "null"}, /* stands for classifier_dropout where that is missing */
     {.key = "reorder_and_upcast_attn"},           /* the same sums in f32, in which they are made here */
     {.key = "n_ctx"},                             /* n_positions once more */
@@ -51,7 +51,7 @@ static const by_key keys[] = {
     {.key = NULL},
 };
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 4, 4, 128, 64},      {"124m", 12, 12, 768, 1024},  {"gpt2", 12, 12, 768, 1024},
     {"350m", 24, 16, 1024, 1024}, {"774m", 36, 20, 1280, 1024}, {"1558m", 48, 25, 1600, 1024},
 };
@@ -77,7 +77,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_mode
                                           .key_mask = io->mask,
                                           .cache = io->cache,
                                           .layer = i,
-                                          .weights = by_weights_slot(io)});
+                                          .weights = arch_weights_slot(io)});
     x = by_add(g, x, by_dropout(g, h, c->resid_drop));
     h = nn_layernorm(g, "ln_2", x, c->eps);
     h = nn_mlp(g, "mlp", h,
@@ -101,35 +101,35 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     x = by_add(g, x, nn_embedding(g, "wpe", io->positions, c->context, c->width, c->std));
     x = by_dropout(g, x, c->embd_drop);
     for (int i = 0; i < c->layers; i++) {
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
         x = block(g, x, c, io, i);
     }
     x = nn_layernorm(g, "ln_f", x, c->eps);
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     by_tensor *wte =
         by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->features = x;
     const float label_drop = c->label_drop < 0 ? 0.1f : c->label_drop;
     if (io->task == BY_TASK_LM)
-        by_lm_head(g, io, x, by_head_weights(g, c->head, "lm_head.weight", wte, c->std), NULL);
+        arch_lm_head(g, io, x, arch_head_weights(g, c->head, "lm_head.weight", wte, c->std), NULL);
     if (io->task == BY_TASK_CLASSIFY)
-        by_score_head(g, io, x, c->std);
+        arch_score_head(g, io, x, c->std);
     if (io->task == BY_TASK_TAG)
-        by_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
+        arch_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
     if (io->task == BY_TASK_ANSWER)
-        by_answer_head(g, io, "qa_outputs", x, c->std);
+        arch_answer_head(g, io, "qa_outputs", x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const gpt2_config *c = config;
-    return by_check_heads(c->width, c->heads);
+    return arch_check_heads(c->width, c->heads);
 }
 
 static const char *const ignored[] = {".attn.bias", NULL};
 
-const by_arch by_arch_gpt2 = {
+const arch_family arch_gpt2 = {
     .family = "gpt2",
     .title = "GPT-2 (Radford et al. 2019)",
     .classes = {[BY_TASK_LM] = "GPT2LMHeadModel",

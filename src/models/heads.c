@@ -27,13 +27,13 @@ bool by_task_find(const char *name, by_task *out)
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-by_tensor *by_head_weights(by_graph *g, by_head head, const char *name, by_tensor *table, float std)
+by_tensor *arch_head_weights(by_graph *g, arch_head head, const char *name, by_tensor *table, float std)
 {
     const int64_t shape[2] = {by_dim(table, 0), by_dim(table, 1)};
     return head.own ? by_param(g, name, 2, shape, (by_init){BY_INIT_NORMAL, std}) : table;
 }
 
-void by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias)
+void arch_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias)
 {
     if (io->pick)
         h = nn_pick(g, h, io->pick);
@@ -41,7 +41,7 @@ void by_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, 
 }
 
 /* A head that the configuration does not tie has a bias of its own besides the one that is then unused. */
-static by_tensor *mlm_bias(by_graph *g, const by_mlm_spec *s, int64_t vocab)
+static by_tensor *mlm_bias(by_graph *g, const arch_mlm_spec *s, int64_t vocab)
 {
     const by_init zero = {BY_INIT_ZERO, 0};
     if (!s->decoder_bias || s->head.tied)
@@ -50,18 +50,18 @@ static by_tensor *mlm_bias(by_graph *g, const by_mlm_spec *s, int64_t vocab)
     return by_param(g, s->decoder_bias, 1, &vocab, zero);
 }
 
-void by_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const by_mlm_spec *s)
+void arch_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const arch_mlm_spec *s)
 {
     int64_t vocab = by_dim(table, 0);
     if (io->pick)
         h = nn_pick(g, h, io->pick);
     h = nn_linear(g, s->dense, h, &(nn_linear_spec){.out = by_dim(table, 1), .act = s->act, .std = s->std});
     h = nn_layernorm(g, s->norm, h, s->eps);
-    by_tensor *weights = by_head_weights(g, s->head, s->decoder, table, s->std);
+    by_tensor *weights = arch_head_weights(g, s->head, s->decoder, table, s->std);
     io->logits = by_linear(g, h, weights, mlm_bias(g, s, vocab), NULL);
 }
 
-void by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
+void arch_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
 {
     if (!io->pick) {
         io->logits = by_graph_fail(g, "to classify, the model must be told which position to look at");
@@ -71,7 +71,7 @@ void by_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
                            &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
 }
 
-void by_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std)
+void arch_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std)
 {
     bool choice = io->task == BY_TASK_CHOICE;
     io->logits = nn_linear(g, name, x, &(nn_linear_spec){.out = choice ? 1 : io->labels, .std = std});
@@ -81,18 +81,18 @@ void by_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x,
     }
 }
 
-by_tensor *by_pooler(by_graph *g, const char *name, by_tensor *h, float std)
+by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std)
 {
     return nn_linear(g, name, nn_first(g, h),
                      &(nn_linear_spec){.out = by_dim(h, -1), .act = BY_TANH, .std = std});
 }
 
-void by_tag_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
+void arch_tag_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
 {
     io->logits = nn_linear(g, name, h, &(nn_linear_spec){.out = io->labels, .std = std});
 }
 
-void by_answer_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
+void arch_answer_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
 {
     int64_t shape[2] = {by_dim(h, 0), by_dim(h, 1)};
     by_tensor *both = nn_linear(g, name, h, &(nn_linear_spec){.out = 2, .std = std}); /* (B, T, 2) */
@@ -118,7 +118,7 @@ static by_tensor *each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
     return by_cross_entropy(g, by_concat(g, pair, 2, 1), by_reshape(g, targets, 1, shape), NULL);
 }
 
-by_tensor *by_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second)
+by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second)
 {
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_ENCODER)
         return by_graph_fail(g, "a model without a head has no loss");

@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "models/models.h"
 
-static const by_key common[] = {
+static const arch_key common[] = {
     /* who made the file, and how it is run there */
     {.key = "_name_or_path"},
     {.key = "name_or_path"},
@@ -80,12 +80,12 @@ static const by_key common[] = {
     {.key = "quantization_config", .neutral = "null"},
 };
 
-const by_key *by_key_find(const by_arch *a, const char *key)
+const arch_key *arch_key_find(const arch_family *a, const char *key)
 {
     for (int i = 0; i < a->n_fields; i++)
         if (strcmp(a->fields[i].key, key) == 0)
             return NULL;
-    for (const by_key *k = a->keys; k && k->key; k++)
+    for (const arch_key *k = a->keys; k && k->key; k++)
         if (strcmp(k->key, key) == 0)
             return k;
     for (int i = 0; i < BY_COUNT(common); i++)
@@ -94,13 +94,13 @@ const by_key *by_key_find(const by_arch *a, const char *key)
     return NULL;
 }
 
-bool by_key_known(const by_arch *a, const char *key)
+bool arch_key_known(const arch_family *a, const char *key)
 {
     for (int i = 0; i < a->n_fields; i++)
         if (strcmp(a->fields[i].key, key) == 0)
             return true;
-    for (const by_alias *l = a->aliases; l && l->key; l++)
+    for (const arch_alias *l = a->aliases; l && l->key; l++)
         if (strcmp(l->key, key) == 0)
             return true;
-    return by_key_find(a, key) != NULL;
+    return arch_key_find(a, key) != NULL;
 }

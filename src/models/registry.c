@@ -3,51 +3,50 @@
 #include "base/base.h"
 #include "models/models.h"
 
-static const by_arch *const architectures[] = {
-    &by_arch_gpt2,      &by_arch_gpt,        &by_arch_bert,   &by_arch_roberta, &by_arch_xlm_roberta,
-    &by_arch_camembert, &by_arch_distilbert, &by_arch_albert, &by_arch_xlm,     &by_arch_transformer,
-    &by_arch_marian,    &by_arch_t5,         &by_arch_mt5,    &by_arch_umt5,    &by_arch_bart,
-    &by_arch_mbart,     &by_arch_pegasus};
+static const arch_family *const architectures[] = {
+    &arch_gpt2,       &arch_gpt,    &arch_bert, &arch_roberta,     &arch_xlm_roberta, &arch_camembert,
+    &arch_distilbert, &arch_albert, &arch_xlm,  &arch_transformer, &arch_marian,      &arch_t5,
+    &arch_mt5,        &arch_umt5,   &arch_bart, &arch_mbart,       &arch_pegasus};
 
-int by_arch_count(void)
+int arch_count(void)
 {
     return BY_COUNT(architectures);
 }
 
-const by_arch *by_arch_at(int i)
+const arch_family *arch_at(int i)
 {
     return i >= 0 && i < BY_COUNT(architectures) ? architectures[i] : NULL;
 }
 
-const by_arch *by_arch_find(const char *family)
+const arch_family *arch_find(const char *family)
 {
-    by_buf known = {0};
+    base_buf known = {0};
     for (int i = 0; i < BY_COUNT(architectures); i++) {
         if (strcmp(architectures[i]->family, family) == 0) {
-            by_buf_free(&known);
+            base_buf_free(&known);
             return architectures[i];
         }
-        by_buf_printf(&known, "%s%s", i ? ", " : "", architectures[i]->family);
+        base_buf_printf(&known, "%s%s", i ? ", " : "", architectures[i]->family);
     }
-    by_fail(BY_ERR_UNSUPPORTED, "no model family is called \"%s\"; there are: %s", family,
-            known.data ? known.data : "");
-    by_buf_free(&known);
+    base_fail(BY_ERR_UNSUPPORTED, "no model family is called \"%s\"; there are: %s", family,
+              known.data ? known.data : "");
+    base_buf_free(&known);
     return NULL;
 }
 
 const char *by_family_at(int i)
 {
-    return by_arch_at(i) ? by_arch_at(i)->family : NULL;
+    return arch_at(i) ? arch_at(i)->family : NULL;
 }
 
 const char *by_family_title(int i)
 {
-    return by_arch_at(i) ? by_arch_at(i)->title : NULL;
+    return arch_at(i) ? arch_at(i)->title : NULL;
 }
 
 const char *by_family_preset(int i, int k)
 {
-    const by_arch *a = by_arch_at(i);
+    const arch_family *a = arch_at(i);
     return a && k >= 0 && k < a->n_presets ? a->presets[k].name : NULL;
 }
 
@@ -61,29 +60,29 @@ by_task by_family_task(const char *family)
 
 /* ---- configurations -------------------------------------------------------------------------- */
 
-double by_config_get(const by_arch *a, const void *config, by_role role)
+double arch_config_get(const arch_family *a, const void *config, arch_role role)
 {
     for (int i = 0; i < a->n_fields; i++) {
         const char *at = (const char *)config + a->fields[i].offset;
         if (a->fields[i].role == role)
-            return a->fields[i].kind == BY_FIELD_INT    ? *(const int *)at
-                   : a->fields[i].kind == BY_FIELD_BOOL ? *(const bool *)at
-                                                        : (double)*(const float *)at;
+            return a->fields[i].kind == ARCH_FIELD_INT    ? *(const int *)at
+                   : a->fields[i].kind == ARCH_FIELD_BOOL ? *(const bool *)at
+                                                          : (double)*(const float *)at;
     }
     return 0;
 }
 
 /* Sets every field of the role: an architecture may have several dropouts. */
-bool by_config_set(const by_arch *a, void *config, by_role role, double value)
+bool arch_config_set(const arch_family *a, void *config, arch_role role, double value)
 {
     bool any = false;
     for (int i = 0; i < a->n_fields; i++) {
         char *at = (char *)config + a->fields[i].offset;
         if (a->fields[i].role != role)
             continue;
-        if (a->fields[i].kind == BY_FIELD_INT)
+        if (a->fields[i].kind == ARCH_FIELD_INT)
             *(int *)at = (int)value;
-        else if (a->fields[i].kind == BY_FIELD_BOOL)
+        else if (a->fields[i].kind == ARCH_FIELD_BOOL)
             *(bool *)at = value != 0;
         else
             *(float *)at = (float)value;
@@ -92,7 +91,7 @@ bool by_config_set(const by_arch *a, void *config, by_role role, double value)
     return any;
 }
 
-bool by_arch_has(const by_arch *a, by_role role)
+bool arch_has(const arch_family *a, arch_role role)
 {
     for (int i = 0; i < a->n_fields; i++)
         if (a->fields[i].role == role)
@@ -100,21 +99,21 @@ bool by_arch_has(const by_arch *a, by_role role)
     return false;
 }
 
-void by_config_defaults(const by_arch *a, void *config)
+void arch_config_defaults(const arch_family *a, void *config)
 {
     for (int i = 0; i < a->n_fields; i++) {
         char *at = (char *)config + a->fields[i].offset;
         switch (a->fields[i].kind) {
-        case BY_FIELD_INT:
+        case ARCH_FIELD_INT:
             *(int *)at = (int)a->fields[i].fallback;
             break;
-        case BY_FIELD_FLOAT:
+        case ARCH_FIELD_FLOAT:
             *(float *)at = (float)a->fields[i].fallback;
             break;
-        case BY_FIELD_BOOL:
+        case ARCH_FIELD_BOOL:
             *(bool *)at = a->fields[i].fallback != 0;
             break;
-        case BY_FIELD_ACT:
+        case ARCH_FIELD_ACT:
             *(by_act *)at = (by_act)a->fields[i].fallback;
             break;
         }
@@ -149,7 +148,7 @@ static const struct {
     {"sqrtsoftplus", BY_SQRT_SOFTPLUS},
 };
 
-bool by_act_parse(const char *name, by_act *out)
+bool arch_act_parse(const char *name, by_act *out)
 {
     for (int i = 0; i < BY_COUNT(activations); i++)
         if (strcmp(activations[i].name, name) == 0) {
@@ -159,7 +158,7 @@ bool by_act_parse(const char *name, by_act *out)
     return false;
 }
 
-const char *by_act_name(by_act act)
+const char *arch_act_name(by_act act)
 {
     for (int i = 0; i < BY_COUNT(activations); i++)
         if (activations[i].act == act)
@@ -182,33 +181,33 @@ static by_tensor **slot(const by_model_io *io, by_tensor **list, int *count)
     return &list[(*count)++];
 }
 
-void by_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h)
+void arch_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h)
 {
     keep(g, io, h, io->hidden, &io->n_hidden);
 }
 
-void by_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h)
+void arch_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h)
 {
     keep(g, io, h, io->source_hidden, &io->n_source_hidden);
 }
 
-by_tensor **by_weights_slot(by_model_io *io)
+by_tensor **arch_weights_slot(by_model_io *io)
 {
     return slot(io, io->attention, &io->n_attention);
 }
 
-by_tensor **by_source_weights_slot(by_model_io *io)
+by_tensor **arch_source_weights_slot(by_model_io *io)
 {
     return slot(io, io->source_attention, &io->n_source_attention);
 }
 
-by_tensor **by_cross_weights_slot(by_model_io *io)
+by_tensor **arch_cross_weights_slot(by_model_io *io)
 {
     return slot(io, io->cross_attention, &io->n_cross_attention);
 }
 
-by_status by_check_heads(int width, int heads)
+by_status arch_check_heads(int width, int heads)
 {
-    return width % heads ? by_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", width, heads)
+    return width % heads ? base_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", width, heads)
                          : BY_OK;
 }

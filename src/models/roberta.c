@@ -10,31 +10,32 @@ typedef struct roberta_config {
     float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
     by_act act;
     bool causal;
-    by_head head;
+    arch_head head;
 } roberta_config;
 
-#define FIELDS(words)                                                                                       \
-    BY_INT_FIELD(roberta_config, vocab, "vocab_size", words, 1, 1 << 24, BY_ROLE_VOCAB),                    \
-        BY_INT_FIELD(roberta_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT), \
-        BY_INT_FIELD(roberta_config, segments, "type_vocab_size", 2, 1, 1 << 16, BY_ROLE_SEGMENTS),         \
-        BY_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, BY_ROLE_WIDTH),                 \
-        BY_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),    \
-        BY_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, BY_ROLE_HEADS),             \
-        BY_INT_FIELD(roberta_config, inner, "intermediate_size", 3072, 1, 1 << 22, BY_ROLE_INNER),          \
-        BY_INT_FIELD(roberta_config, pad, "pad_token_id", 1, 0, 1 << 24, BY_ROLE_PAD),                      \
-        BY_ACT_FIELD(roberta_config, act, "hidden_act", BY_GELU),                                           \
-        BY_FLOAT_FIELD(roberta_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, BY_ROLE_DROPOUT),        \
-        BY_FLOAT_FIELD(roberta_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,            \
-                       BY_ROLE_DROPOUT),                                                                    \
-        BY_FLOAT_FIELD(roberta_config, label_drop, "classifier_dropout", -1, 0, 0.999, BY_ROLE_DROPOUT),    \
-        BY_FLOAT_FIELD(roberta_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),                   \
-        BY_FLOAT_FIELD(roberta_config, std, "initializer_range", 0.02, 0, 10, BY_ROLE_NONE),                \
-        {"is_decoder", BY_FIELD_BOOL, offsetof(roberta_config, causal), false, 0, 1, BY_ROLE_CAUSAL},       \
-        BY_TIED_FIELD(roberta_config)
+#define FIELDS(words)                                                                                        \
+    ARCH_INT_FIELD(roberta_config, vocab, "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),                 \
+        ARCH_INT_FIELD(roberta_config, context, "max_position_embeddings", 512, 1, 1 << 24,                  \
+                       ARCH_ROLE_CONTEXT),                                                                   \
+        ARCH_INT_FIELD(roberta_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),      \
+        ARCH_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),              \
+        ARCH_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS), \
+        ARCH_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),          \
+        ARCH_INT_FIELD(roberta_config, inner, "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),       \
+        ARCH_INT_FIELD(roberta_config, pad, "pad_token_id", 1, 0, 1 << 24, ARCH_ROLE_PAD),                   \
+        ARCH_ACT_FIELD(roberta_config, act, "hidden_act", BY_GELU),                                          \
+        ARCH_FLOAT_FIELD(roberta_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),     \
+        ARCH_FLOAT_FIELD(roberta_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,           \
+                         ARCH_ROLE_DROPOUT),                                                                 \
+        ARCH_FLOAT_FIELD(roberta_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT), \
+        ARCH_FLOAT_FIELD(roberta_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),                \
+        ARCH_FLOAT_FIELD(roberta_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),             \
+        {"is_decoder", ARCH_FIELD_BOOL, offsetof(roberta_config, causal), false, 0, 1, ARCH_ROLE_CAUSAL},    \
+        ARCH_TIED_FIELD(roberta_config)
 
-static const by_field roberta_fields[] = {FIELDS(50265)}, fields[] = {FIELDS(30522)};
+static const arch_field roberta_fields[] = {FIELDS(50265)}, fields[] = {FIELDS(30522)};
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 514},
     {"small", 4, 8, 512, 514},
     {"base", 12, 12, 768, 514},
@@ -55,49 +56,49 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     const roberta_config *c = config;
     const float label_drop = c->label_drop < 0 ? c->drop : c->label_drop;
     by_scope_push(g, "roberta");
-    by_tensor *x = by_bert_embeddings(
-        g, io, &(by_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps, c->std,
-        c->drop);
-    x = by_bert_layers(g, io, x, c->layers,
-                       (nn_encoder_spec){.heads = c->heads,
-                                         .inner = c->inner,
-                                         .act = c->act,
-                                         .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
-                                         .eps = c->eps,
-                                         .std = c->std,
-                                         .weights_drop = c->attn_drop,
-                                         .drop1 = c->drop,
-                                         .drop2 = c->drop});
+    by_tensor *x = arch_bert_embeddings(
+        g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps,
+        c->std, c->drop);
+    x = arch_bert_layers(g, io, x, c->layers,
+                         (nn_encoder_spec){.heads = c->heads,
+                                           .inner = c->inner,
+                                           .act = c->act,
+                                           .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                           .eps = c->eps,
+                                           .std = c->std,
+                                           .weights_drop = c->attn_drop,
+                                           .drop1 = c->drop,
+                                           .drop2 = c->drop});
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_CHOICE)
-        io->pooled = by_pooler(g, "pooler.dense", x, c->std);
-    by_tensor *table = by_bert_table(g, c->vocab, c->width, c->std);
+        io->pooled = arch_pooler(g, "pooler.dense", x, c->std);
+    by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     io->features = x;
     switch (io->task) {
     case BY_TASK_LM:
     case BY_TASK_MLM:
-        by_mlm_head(g, io, x, table,
-                    &(by_mlm_spec){.dense = "lm_head.dense",
-                                   .norm = "lm_head.layer_norm",
-                                   .bias = "lm_head.bias",
-                                   .head = c->head,
-                                   .decoder = "lm_head.decoder.weight",
-                                   .decoder_bias = "lm_head.decoder.bias",
-                                   .act = BY_GELU,
-                                   .eps = c->eps,
-                                   .std = c->std});
+        arch_mlm_head(g, io, x, table,
+                      &(arch_mlm_spec){.dense = "lm_head.dense",
+                                       .norm = "lm_head.layer_norm",
+                                       .bias = "lm_head.bias",
+                                       .head = c->head,
+                                       .decoder = "lm_head.decoder.weight",
+                                       .decoder_bias = "lm_head.decoder.bias",
+                                       .act = BY_GELU,
+                                       .eps = c->eps,
+                                       .std = c->std});
         break;
     case BY_TASK_CLASSIFY:
-        by_label_head(g, io, "classifier.out_proj", first_projected(g, x, c, label_drop), c->std);
+        arch_label_head(g, io, "classifier.out_proj", first_projected(g, x, c, label_drop), c->std);
         break;
     case BY_TASK_CHOICE:
-        by_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->drop), c->std);
+        arch_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->drop), c->std);
         break;
     case BY_TASK_TAG:
-        by_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
+        arch_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
         break;
     case BY_TASK_ANSWER:
-        by_answer_head(g, io, "qa_outputs", x, c->std);
+        arch_answer_head(g, io, "qa_outputs", x, c->std);
         break;
     default:
         break;
@@ -108,10 +109,10 @@ static by_status check(const void *config)
 {
     const roberta_config *c = config;
     if (c->pad < 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "pad_token_id is null; positions are counted from it");
+        return base_fail(BY_ERR_UNSUPPORTED, "pad_token_id is null; positions are counted from it");
     if (c->context <= c->pad + 1)
-        return by_fail(BY_ERR_FORMAT, "%d positions are none behind the padding's, %d", c->context, c->pad);
-    return by_check_heads(c->width, c->heads);
+        return base_fail(BY_ERR_FORMAT, "%d positions are none behind the padding's, %d", c->context, c->pad);
+    return arch_check_heads(c->width, c->heads);
 }
 
 static int first_position(const void *config)
@@ -149,7 +150,7 @@ static void adjust_camembert(const char *preset, void *config)
     adjust(config, 32005);
 }
 
-static const by_alias copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.key = NULL}};
+static const arch_alias copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.key = NULL}};
 
 #define ROBERTA(name)                                                                                      \
     .classes = {[BY_TASK_LM] = name "ForCausalLM",                                                         \
@@ -165,23 +166,23 @@ static const by_alias copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.ke
     .presets = presets, .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position,  \
     .build = build
 
-const by_arch by_arch_roberta = {.family = "roberta",
-                                 .title = "RoBERTa (Liu et al. 2019)",
-                                 .fields = roberta_fields,
-                                 .n_fields = BY_COUNT(roberta_fields),
-                                 .adjust = adjust_roberta,
-                                 ROBERTA("Roberta")};
+const arch_family arch_roberta = {.family = "roberta",
+                                  .title = "RoBERTa (Liu et al. 2019)",
+                                  .fields = roberta_fields,
+                                  .n_fields = BY_COUNT(roberta_fields),
+                                  .adjust = adjust_roberta,
+                                  ROBERTA("Roberta")};
 
-const by_arch by_arch_xlm_roberta = {.family = "xlm-roberta",
-                                     .title = "XLM-RoBERTa (Conneau et al. 2020)",
-                                     .fields = fields,
-                                     .n_fields = BY_COUNT(fields),
-                                     .adjust = adjust_xlm_roberta,
-                                     ROBERTA("XLMRoberta")};
+const arch_family arch_xlm_roberta = {.family = "xlm-roberta",
+                                      .title = "XLM-RoBERTa (Conneau et al. 2020)",
+                                      .fields = fields,
+                                      .n_fields = BY_COUNT(fields),
+                                      .adjust = adjust_xlm_roberta,
+                                      ROBERTA("XLMRoberta")};
 
-const by_arch by_arch_camembert = {.family = "camembert",
-                                   .title = "CamemBERT (Martin et al. 2020)",
-                                   .fields = fields,
-                                   .n_fields = BY_COUNT(fields),
-                                   .adjust = adjust_camembert,
-                                   ROBERTA("Camembert")};
+const arch_family arch_camembert = {.family = "camembert",
+                                    .title = "CamemBERT (Martin et al. 2020)",
+                                    .fields = fields,
+                                    .n_fields = BY_COUNT(fields),
+                                    .adjust = adjust_camembert,
+                                    ROBERTA("Camembert")};

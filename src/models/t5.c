@@ -15,36 +15,36 @@ typedef struct t5_config {
     by_act act;
     bool gated, scaled;
     bool every_layer; /* has a table of buckets */
-    by_head head;
+    arch_head head;
 } t5_config;
 
-#define FIELDS(words, wide, layers, many)                                                                \
-    BY_INT_FIELD(t5_config, vocab, "vocab_size", words, 1, 1 << 24, BY_ROLE_VOCAB),                      \
-        BY_INT_FIELD(t5_config, context, "n_positions", 512, 1, 1 << 24, BY_ROLE_CONTEXT),               \
-        BY_INT_FIELD(t5_config, width, "d_model", 512, 1, 1 << 20, BY_ROLE_WIDTH),                       \
-        BY_INT_FIELD(t5_config, head_size, "d_kv", 64, 1, 1 << 16, BY_ROLE_NONE),                        \
-        BY_INT_FIELD(t5_config, inner, "d_ff", wide, 1, 1 << 22, BY_ROLE_INNER),                         \
-        BY_INT_FIELD(t5_config, encoder_layers, "num_layers", layers, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS), \
-        BY_INT_FIELD(t5_config, decoder_layers, "num_decoder_layers", 0, 1, BY_MAX_LAYERS,               \
-                     BY_ROLE_DECODER_LAYERS),                                                            \
-        BY_INT_FIELD(t5_config, heads, "num_heads", many, 1, 4096, BY_ROLE_HEADS),                       \
-        BY_INT_FIELD(t5_config, buckets, "relative_attention_num_buckets", 32, 4, 2 * BY_MAX_BUCKETS,    \
-                     BY_ROLE_NONE),                                                                      \
-        BY_INT_FIELD(t5_config, far, "relative_attention_max_distance", 128, 2, 1 << 20, BY_ROLE_NONE),  \
-        BY_FLOAT_FIELD(t5_config, drop, "dropout_rate", 0.1, 0, 0.999, BY_ROLE_DROPOUT),                 \
-        BY_FLOAT_FIELD(t5_config, eps, "layer_norm_epsilon", 1e-6, 0, 1, BY_ROLE_NONE),                  \
-        BY_FLOAT_FIELD(t5_config, factor, "initializer_factor", 1, 0, 100, BY_ROLE_NONE),                \
-        BY_TIED_FIELD(t5_config)
+#define FIELDS(words, wide, layers, many)                                                                    \
+    ARCH_INT_FIELD(t5_config, vocab, "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),                      \
+        ARCH_INT_FIELD(t5_config, context, "n_positions", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),               \
+        ARCH_INT_FIELD(t5_config, width, "d_model", 512, 1, 1 << 20, ARCH_ROLE_WIDTH),                       \
+        ARCH_INT_FIELD(t5_config, head_size, "d_kv", 64, 1, 1 << 16, ARCH_ROLE_NONE),                        \
+        ARCH_INT_FIELD(t5_config, inner, "d_ff", wide, 1, 1 << 22, ARCH_ROLE_INNER),                         \
+        ARCH_INT_FIELD(t5_config, encoder_layers, "num_layers", layers, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS), \
+        ARCH_INT_FIELD(t5_config, decoder_layers, "num_decoder_layers", 0, 1, BY_MAX_LAYERS,                 \
+                       ARCH_ROLE_DECODER_LAYERS),                                                            \
+        ARCH_INT_FIELD(t5_config, heads, "num_heads", many, 1, 4096, ARCH_ROLE_HEADS),                       \
+        ARCH_INT_FIELD(t5_config, buckets, "relative_attention_num_buckets", 32, 4, 2 * BY_MAX_BUCKETS,      \
+                       ARCH_ROLE_NONE),                                                                      \
+        ARCH_INT_FIELD(t5_config, far, "relative_attention_max_distance", 128, 2, 1 << 20, ARCH_ROLE_NONE),  \
+        ARCH_FLOAT_FIELD(t5_config, drop, "dropout_rate", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),                 \
+        ARCH_FLOAT_FIELD(t5_config, eps, "layer_norm_epsilon", 1e-6, 0, 1, ARCH_ROLE_NONE),                  \
+        ARCH_FLOAT_FIELD(t5_config, factor, "initializer_factor", 1, 0, 100, ARCH_ROLE_NONE),                \
+        ARCH_TIED_FIELD(t5_config)
 
-static const by_field fields[] = {FIELDS(32128, 2048, 6, 8)}, newer_fields[] = {FIELDS(250112, 1024, 8, 6)};
+static const arch_field fields[] = {FIELDS(32128, 2048, 6, 8)}, newer_fields[] = {FIELDS(250112, 1024, 8, 6)};
 
-static const by_alias aliases[] = {{"hidden_size", "d_model"},
-                                   {"num_attention_heads", "num_heads"},
-                                   {"num_hidden_layers", "num_layers"},
-                                   {"head_dim", "d_kv"},
-                                   {.key = NULL}};
+static const arch_alias aliases[] = {{"hidden_size", "d_model"},
+                                     {"num_attention_heads", "num_heads"},
+                                     {"num_hidden_layers", "num_layers"},
+                                     {"head_dim", "d_kv"},
+                                     {.key = NULL}};
 
-static const by_key other_keys[] = {
+static const arch_key other_keys[] = {
     {.key = "is_encoder_decoder"}, /* false beside an encoder alone; the class decides */
     {.key = "feed_forward_proj"},  /* read here, */
     {.key = "dense_act_fn"},
@@ -54,16 +54,16 @@ static const by_key other_keys[] = {
     {.key = NULL},
 };
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 256},        {"small", 6, 8, 512, 512},         {"base", 12, 12, 768, 512},
     {"large", 24, 16, 1024, 512},    {"v1.1-tiny", 2, 2, 128, 256},     {"v1.1-small", 8, 6, 512, 512},
     {"v1.1-base", 12, 12, 768, 512}, {"v1.1-large", 24, 16, 1024, 512},
 };
 
-static const by_preset newer_presets[] = {{"tiny", 2, 2, 128, 256},
-                                          {"small", 8, 6, 512, 512},
-                                          {"base", 12, 12, 768, 512},
-                                          {"large", 24, 16, 1024, 512}};
+static const arch_preset newer_presets[] = {{"tiny", 2, 2, 128, 256},
+                                            {"small", 8, 6, 512, 512},
+                                            {"base", 12, 12, 768, 512},
+                                            {"large", 24, 16, 1024, 512}};
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
@@ -92,7 +92,7 @@ static by_tensor *distance_bias(by_graph *g, const t5_config *c, int layer, bool
 {
     int first[BY_MAX_BUCKETS * 2];
     char name[80];
-    by_format(name, sizeof name, "block.%d.layer.0.SelfAttention.relative_attention_bias.weight", layer);
+    base_format(name, sizeof name, "block.%d.layer.0.SelfAttention.relative_attention_bias.weight", layer);
     const int count = bucket_starts(c, both, first);
     const float std = c->factor / sqrtf((float)c->width);
     by_tensor *table =
@@ -168,17 +168,17 @@ static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     own.key_mask = io->source_mask;
     own.bias_zero = (int)length - 1;
     for (int i = 0; i < c->encoder_layers; i++) {
-        by_keep_source_hidden(g, io, x);
+        arch_keep_source_hidden(g, io, x);
         if (i == 0 || c->every_layer)
             own.bias = distance_bias(g, c, i, true, 2 * length - 1, length - 1);
-        own.weights = by_source_weights_slot(io);
+        own.weights = arch_source_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
         x = feed_forward(g, c, 1, x);
         by_block_pop(g);
     }
     x = finish(g, c, x);
-    by_keep_source_hidden(g, io, x);
+    arch_keep_source_hidden(g, io, x);
     by_scope_pop(g);
     return x;
 }
@@ -205,10 +205,10 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
         nn_attend_spec cross = cross_spec(c, io, i);
         if (i == 0 || c->every_layer)
             own.bias = distance_bias(g, c, i, false, keys, keys - 1);
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
         own.layer = i;
-        own.weights = by_weights_slot(io);
-        cross.weights = by_cross_weights_slot(io);
+        own.weights = arch_weights_slot(io);
+        cross.weights = arch_cross_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
         x = attention(g, c, "EncDecAttention", 1, x, io->memory, &cross);
@@ -216,7 +216,7 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
         by_block_pop(g);
     }
     x = finish(g, c, x);
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     by_scope_pop(g);
     return x;
 }
@@ -243,13 +243,13 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     if (io->part == BY_PART_ENCODER && io->cache)
         keep_memory(g, c, io);
     const bool writes = io->task == BY_TASK_SEQ2SEQ;
-    by_tensor *head = writes ? by_head_weights(g, c->head, "lm_head.weight", table, c->factor) : NULL;
+    by_tensor *head = writes ? arch_head_weights(g, c->head, "lm_head.weight", table, c->factor) : NULL;
     if (io->part == BY_PART_ENCODER)
         return;
     io->features = decode(g, c, io, table);
     if (writes)
-        by_lm_head(g, io, c->scaled ? by_scale(g, io->features, 1 / sqrt((double)c->width)) : io->features,
-                   head, NULL);
+        arch_lm_head(g, io, c->scaled ? by_scale(g, io->features, 1 / sqrt((double)c->width)) : io->features,
+                     head, NULL);
 }
 
 /* ---- configuration --------------------------------------------------------------------------- */
@@ -257,24 +257,25 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 static by_status check(const void *config)
 {
     const t5_config *c = config;
-    return c->far > c->buckets / 2 ? BY_OK
-                                   : by_fail(BY_ERR_UNSUPPORTED,
-                                             "relative_attention_max_distance (%d) must be more than half of "
-                                             "relative_attention_num_buckets (%d)",
-                                             c->far, c->buckets);
+    return c->far > c->buckets / 2
+               ? BY_OK
+               : base_fail(BY_ERR_UNSUPPORTED,
+                           "relative_attention_max_distance (%d) must be more than half of "
+                           "relative_attention_num_buckets (%d)",
+                           c->far, c->buckets);
 }
 
 /* The feed-forward block by feed_forward_proj, unless the keys that are made from it say otherwise. */
 static by_status read_block(const cJSON *json, t5_config *c, const char *usual)
 {
     const char *kind, *act;
-    BY_TRY(by_json_string(json, "feed_forward_proj", usual, &kind));
+    BY_TRY(base_json_string(json, "feed_forward_proj", usual, &kind));
     const bool gated = strncmp(kind, "gated-", 6) == 0;
-    BY_TRY(by_json_bool(json, "is_gated_act", gated, &c->gated));
-    BY_TRY(by_json_string(json, "dense_act_fn",
-                          strcmp(kind, "gated-gelu") == 0 ? "gelu_new" : kind + (gated ? 6 : 0), &act));
-    if (!by_act_parse(act, &c->act))
-        return by_fail(BY_ERR_UNSUPPORTED, "feed_forward_proj: the activation \"%s\" is not known", act);
+    BY_TRY(base_json_bool(json, "is_gated_act", gated, &c->gated));
+    BY_TRY(base_json_string(json, "dense_act_fn",
+                            strcmp(kind, "gated-gelu") == 0 ? "gelu_new" : kind + (gated ? 6 : 0), &act));
+    if (!arch_act_parse(act, &c->act))
+        return base_fail(BY_ERR_UNSUPPORTED, "feed_forward_proj: the activation \"%s\" is not known", act);
     if (c->decoder_layers == 0)
         c->decoder_layers = c->encoder_layers;
     return BY_OK;
@@ -284,7 +285,7 @@ static by_status read_block(const cJSON *json, t5_config *c, const char *usual)
 static by_status read(const cJSON *json, void *config)
 {
     t5_config *c = config;
-    BY_TRY(by_json_bool(json, "scale_decoder_outputs", c->head.tied, &c->scaled));
+    BY_TRY(base_json_bool(json, "scale_decoder_outputs", c->head.tied, &c->scaled));
     return read_block(json, c, "relu");
 }
 
@@ -303,7 +304,7 @@ static by_status read_umt5(const cJSON *json, void *config)
 static bool write_block(cJSON *json, const t5_config *c)
 {
     return cJSON_HasObjectItem(json, "feed_forward_proj") ||
-           by_json_put(json, "feed_forward_proj", cJSON_CreateString(c->gated ? "gated-gelu" : "relu"));
+           base_json_put(json, "feed_forward_proj", cJSON_CreateString(c->gated ? "gated-gelu" : "relu"));
 }
 
 static bool write(cJSON *json, const void *config)
@@ -312,7 +313,7 @@ static bool write(cJSON *json, const void *config)
     if (!write_block(json, c))
         return false;
     return cJSON_HasObjectItem(json, "scale_decoder_outputs") || c->scaled == c->head.tied ||
-           by_json_put(json, "scale_decoder_outputs", cJSON_CreateBool(c->scaled));
+           base_json_put(json, "scale_decoder_outputs", cJSON_CreateBool(c->scaled));
 }
 
 static bool write_newer(cJSON *json, const void *config)
@@ -347,9 +348,9 @@ static void adjust_umt5(const char *preset, void *config)
 }
 
 static const char *const ignored[] = {"EncDecAttention.relative_attention_bias.weight", NULL};
-static const by_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weight"},
-                                  {"decoder.embed_tokens.weight", "shared.weight"},
-                                  {.key = NULL}};
+static const arch_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weight"},
+                                    {"decoder.embed_tokens.weight", "shared.weight"},
+                                    {.key = NULL}};
 
 #define COMMON                                                                                    \
     .pretrained = BY_TASK_SEQ2SEQ, .objective = "spans", .prefix = "", .head = "lm_head.weight",  \
@@ -362,7 +363,7 @@ static const by_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weight
                 [BY_TASK_FEATURES] = name "Model",                   \
                 [BY_TASK_ENCODER] = name "EncoderModel"}
 
-const by_arch by_arch_t5 = {
+const arch_family arch_t5 = {
     .family = "t5",
     .title = "T5 (Raffel et al. 2020)",
     CLASSES("T5"),
@@ -378,7 +379,7 @@ const by_arch by_arch_t5 = {
 };
 
 /* Xue et al. 2021: T5 1.1 for a hundred languages. */
-const by_arch by_arch_mt5 = {
+const arch_family arch_mt5 = {
     .family = "mt5",
     .title = "mT5 (Xue et al. 2021)",
     CLASSES("MT5"),
@@ -394,7 +395,7 @@ const by_arch by_arch_mt5 = {
 };
 
 /* Chung et al. 2023: mT5 with a table of buckets in every layer. */
-const by_arch by_arch_umt5 = {
+const arch_family arch_umt5 = {
     .family = "umt5",
     .title = "umT5 (Chung et al. 2023)",
     CLASSES("UMT5"),

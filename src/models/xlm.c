@@ -12,49 +12,49 @@ typedef struct xlm_config {
     int vocab, context, languages, width, layers, heads, pad;
     float eps, std, token_std, drop, attn_drop, label_drop;
     bool causal, sines, gelu, use_languages;
-    by_head head;
+    arch_head head;
     /* how the labels of a sequence are read off it */
     enum { SUMMARY_FIRST, SUMMARY_LAST, SUMMARY_MEAN } summary;
     by_act summary_act;
     float last_drop;
 } xlm_config;
 
-static const by_field fields[] = {
-    BY_INT_FIELD(xlm_config, vocab, "vocab_size", 30145, 1, 1 << 24, BY_ROLE_VOCAB),
-    BY_INT_FIELD(xlm_config, context, "max_position_embeddings", 512, 1, 1 << 24, BY_ROLE_CONTEXT),
-    BY_INT_FIELD(xlm_config, languages, "n_langs", 1, 1, 1 << 16, BY_ROLE_LANGUAGES),
-    BY_INT_FIELD(xlm_config, width, "emb_dim", 2048, 1, 1 << 20, BY_ROLE_WIDTH),
-    BY_INT_FIELD(xlm_config, layers, "n_layers", 12, 1, BY_MAX_LAYERS, BY_ROLE_LAYERS),
-    BY_INT_FIELD(xlm_config, heads, "n_heads", 16, 1, 4096, BY_ROLE_HEADS),
-    BY_FLOAT_FIELD(xlm_config, drop, "dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(xlm_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(xlm_config, label_drop, "summary_first_dropout", 0.1, 0, 0.999, BY_ROLE_DROPOUT),
-    BY_FLOAT_FIELD(xlm_config, eps, "layer_norm_eps", 1e-12, 0, 1, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(xlm_config, std, "init_std", 0.02, 0, 10, BY_ROLE_NONE),
-    BY_FLOAT_FIELD(xlm_config, token_std, "embed_init_std", 0.02209708691207961, 0, 10, BY_ROLE_NONE),
-    {"causal", BY_FIELD_BOOL, offsetof(xlm_config, causal), 0, 0, 1, BY_ROLE_CAUSAL},
-    BY_BOOL_FIELD(xlm_config, sines, "sinusoidal_embeddings", false),
-    BY_BOOL_FIELD(xlm_config, gelu, "gelu_activation", true),
-    BY_BOOL_FIELD(xlm_config, use_languages, "use_lang_emb", true),
-    BY_INT_FIELD(xlm_config, pad, "pad_token_id", 2, 0, 1 << 24, BY_ROLE_PAD),
-    BY_TIED_FIELD(xlm_config),
-    BY_FLOAT_FIELD(xlm_config, last_drop, "summary_last_dropout", 0, 0, 0.999, BY_ROLE_DROPOUT),
+static const arch_field fields[] = {
+    ARCH_INT_FIELD(xlm_config, vocab, "vocab_size", 30145, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(xlm_config, context, "max_position_embeddings", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(xlm_config, languages, "n_langs", 1, 1, 1 << 16, ARCH_ROLE_LANGUAGES),
+    ARCH_INT_FIELD(xlm_config, width, "emb_dim", 2048, 1, 1 << 20, ARCH_ROLE_WIDTH),
+    ARCH_INT_FIELD(xlm_config, layers, "n_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
+    ARCH_INT_FIELD(xlm_config, heads, "n_heads", 16, 1, 4096, ARCH_ROLE_HEADS),
+    ARCH_FLOAT_FIELD(xlm_config, drop, "dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(xlm_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(xlm_config, label_drop, "summary_first_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
+    ARCH_FLOAT_FIELD(xlm_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(xlm_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(xlm_config, token_std, "embed_init_std", 0.02209708691207961, 0, 10, ARCH_ROLE_NONE),
+    {"causal", ARCH_FIELD_BOOL, offsetof(xlm_config, causal), 0, 0, 1, ARCH_ROLE_CAUSAL},
+    ARCH_BOOL_FIELD(xlm_config, sines, "sinusoidal_embeddings", false),
+    ARCH_BOOL_FIELD(xlm_config, gelu, "gelu_activation", true),
+    ARCH_BOOL_FIELD(xlm_config, use_languages, "use_lang_emb", true),
+    ARCH_INT_FIELD(xlm_config, pad, "pad_token_id", 2, 0, 1 << 24, ARCH_ROLE_PAD),
+    ARCH_TIED_FIELD(xlm_config),
+    ARCH_FLOAT_FIELD(xlm_config, last_drop, "summary_last_dropout", 0, 0, 0.999, ARCH_ROLE_DROPOUT),
 };
 
-static const by_alias aliases[] = {{"hidden_size", "emb_dim"},        {"num_attention_heads", "n_heads"},
-                                   {"num_hidden_layers", "n_layers"}, {"n_words", "vocab_size"},
-                                   {"bos_index", "bos_token_id"},     {"eos_index", "eos_token_id"},
-                                   {"pad_index", "pad_token_id"},     {.key = NULL}};
+static const arch_alias aliases[] = {{"hidden_size", "emb_dim"},        {"num_attention_heads", "n_heads"},
+                                     {"num_hidden_layers", "n_layers"}, {"n_words", "vocab_size"},
+                                     {"bos_index", "bos_token_id"},     {"eos_index", "eos_token_id"},
+                                     {"pad_index", "pad_token_id"},     {.key = NULL}};
 
-static const by_key keys[] = {
+static const arch_key keys[] = {
     {.key = "asm",
      .neutral = "false",
-     .tasks = BY_TASK_BIT(BY_TASK_LM) | BY_TASK_BIT(BY_TASK_MLM)}, /* adaptive softmax */
+     .tasks = ARCH_TASK_BIT(BY_TASK_LM) | ARCH_TASK_BIT(BY_TASK_MLM)}, /* adaptive softmax */
     {.key = "is_encoder", .neutral = "true"},
     {.key = "summary_type"}, /* read here, */
     {.key = "summary_activation"},
-    {.key = "summary_use_proj", .neutral = "true", .tasks = BY_TASK_BIT(BY_TASK_CLASSIFY)},
-    {.key = "summary_proj_to_labels", .neutral = "true", .tasks = BY_TASK_BIT(BY_TASK_CLASSIFY)},
+    {.key = "summary_use_proj", .neutral = "true", .tasks = ARCH_TASK_BIT(BY_TASK_CLASSIFY)},
+    {.key = "summary_proj_to_labels", .neutral = "true", .tasks = ARCH_TASK_BIT(BY_TASK_CLASSIFY)},
     {.key = "unk_index"}, /* tokens and languages, for those who make texts */
     {.key = "mask_index"},
     {.key = "lang_id"},
@@ -65,7 +65,7 @@ static const by_key keys[] = {
     {.key = NULL},
 };
 
-static const by_preset presets[] = {
+static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 256},
     {"small", 6, 8, 512, 256},
     {"base", 12, 16, 1024, 512},
@@ -80,14 +80,14 @@ typedef struct layer_names {
 static layer_names names_of(int i)
 {
     layer_names n;
-    by_format(n.query, sizeof n.query, "attentions.%d.q_lin", i);
-    by_format(n.key, sizeof n.key, "attentions.%d.k_lin", i);
-    by_format(n.value, sizeof n.value, "attentions.%d.v_lin", i);
-    by_format(n.out, sizeof n.out, "attentions.%d.out_lin", i);
-    by_format(n.norm1, sizeof n.norm1, "layer_norm1.%d", i);
-    by_format(n.wide, sizeof n.wide, "ffns.%d.lin1", i);
-    by_format(n.narrow, sizeof n.narrow, "ffns.%d.lin2", i);
-    by_format(n.norm2, sizeof n.norm2, "layer_norm2.%d", i);
+    base_format(n.query, sizeof n.query, "attentions.%d.q_lin", i);
+    base_format(n.key, sizeof n.key, "attentions.%d.k_lin", i);
+    base_format(n.value, sizeof n.value, "attentions.%d.v_lin", i);
+    base_format(n.out, sizeof n.out, "attentions.%d.out_lin", i);
+    base_format(n.norm1, sizeof n.norm1, "layer_norm1.%d", i);
+    base_format(n.wide, sizeof n.wide, "ffns.%d.lin1", i);
+    base_format(n.narrow, sizeof n.narrow, "ffns.%d.lin2", i);
+    base_format(n.norm2, sizeof n.norm2, "layer_norm2.%d", i);
     return n;
 }
 
@@ -116,7 +116,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const xlm_config *c, by_model
                                             .drop2 = c->drop,
                                             .cache = io->cache,
                                             .layer = i,
-                                            .weights = by_weights_slot(io)});
+                                            .weights = arch_weights_slot(io)});
     return io->mask ? nn_hide(g, x, io->mask) : x;
 }
 
@@ -134,12 +134,12 @@ static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
     x = by_dropout(g, nn_layernorm(g, "layer_norm_emb", x, c->eps), c->drop); /* (B, T, C) */
     if (io->mask)
         x = nn_hide(g, x, io->mask);
-    by_keep_hidden(g, io, x);
+    arch_keep_hidden(g, io, x);
     for (int i = 0; i < c->layers; i++) {
         by_block_push(g, "%s", ""); /* layers have no scope of their own */
         x = block(g, x, c, io, i);
         by_block_pop(g);
-        by_keep_hidden(g, io, x);
+        arch_keep_hidden(g, io, x);
     }
     return x;
 }
@@ -173,36 +173,36 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                                 (by_init){BY_INIT_NORMAL, c->token_std});
     by_scope_pop(g);
     if (io->task == BY_TASK_LM || io->task == BY_TASK_MLM)
-        by_lm_head(g, io, x, by_head_weights(g, c->head, "pred_layer.proj.weight", table, c->token_std),
-                   by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0}));
+        arch_lm_head(g, io, x, arch_head_weights(g, c->head, "pred_layer.proj.weight", table, c->token_std),
+                     by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0}));
     if (io->task == BY_TASK_CLASSIFY)
         classify(g, c, io, x);
     if (io->task == BY_TASK_TAG)
-        by_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
+        arch_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
     if (io->task == BY_TASK_ANSWER)
-        by_answer_head(g, io, "qa_outputs", x, c->std);
+        arch_answer_head(g, io, "qa_outputs", x, c->std);
 }
 
 static by_status check(const void *config)
 {
     const xlm_config *c = config;
-    return by_check_heads(c->width, c->heads);
+    return arch_check_heads(c->width, c->heads);
 }
 
 static by_status read(const cJSON *json, void *config)
 {
     xlm_config *c = config;
     const char *type, *act;
-    BY_TRY(by_json_string(json, "summary_type", "first", &type));
-    BY_TRY(by_json_string(json, "summary_activation", NULL, &act));
+    BY_TRY(base_json_string(json, "summary_type", "first", &type));
+    BY_TRY(base_json_string(json, "summary_activation", NULL, &act));
     c->summary = strcmp(type, "first") == 0  ? SUMMARY_FIRST
                  : strcmp(type, "mean") == 0 ? SUMMARY_MEAN
                                              : SUMMARY_LAST;
     if (c->summary == SUMMARY_LAST && strcmp(type, "last") != 0 && strcmp(type, "cls_index") != 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_type \"%s\" is not known", type);
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_type \"%s\" is not known", type);
     c->summary_act = BY_ACT_NONE;
-    if (act && *act && !by_act_parse(act, &c->summary_act))
-        return by_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_activation \"%s\" is not known", act);
+    if (act && *act && !arch_act_parse(act, &c->summary_act))
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_activation \"%s\" is not known", act);
     return BY_OK;
 }
 
@@ -211,7 +211,7 @@ static bool is_causal(const void *config)
     return ((const xlm_config *)config)->causal;
 }
 
-const by_arch by_arch_xlm = {
+const arch_family arch_xlm = {
     .family = "xlm",
     .title = "XLM (Lample and Conneau 2019)",
     .classes = {[BY_TASK_LM] = "XLMWithLMHeadModel",

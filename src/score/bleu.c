@@ -8,10 +8,10 @@ struct by_bleu {
     by_bleu_spec spec;
     int64_t correct[BY_BLEU_ORDER], total[BY_BLEU_ORDER], hypothesis_words, reference_words;
     int references; /* of each text; -1: not always as many */
-    by_points text, spare;
-    by_numbers numbers;
-    by_grams grams;
-    by_buf signature;
+    score_points text, spare;
+    score_numbers numbers;
+    score_grams grams;
+    base_buf signature;
 };
 
 static const double smooth_values[] = {[BY_BLEU_FLOOR] = 0.1, [BY_BLEU_ADD_K] = 1, [BY_BLEU_ZERO] = 0};
@@ -20,16 +20,16 @@ by_bleu *by_bleu_new(const by_bleu_spec *spec)
 {
     by_bleu_spec s = spec ? *spec : (by_bleu_spec){0};
     if ((unsigned)s.words > BY_BLEU_INTL || (unsigned)s.smooth > BY_BLEU_ZERO || !(s.smooth_value >= 0)) {
-        by_fail(BY_ERR_ARGUMENT, "BLEU: unknown words or smoothing");
+        base_fail(BY_ERR_ARGUMENT, "BLEU: unknown words or smoothing");
         return NULL;
     }
-    by_bleu *b = by_alloc_zero(1, sizeof *b);
+    by_bleu *b = base_alloc_zero(1, sizeof *b);
     if (!b)
         return NULL;
     b->spec = s;
     if (b->spec.smooth_value == 0)
         b->spec.smooth_value = smooth_values[s.smooth];
-    if (by_numbers_make(&b->numbers) != BY_OK) {
+    if (score_numbers_make(&b->numbers) != BY_OK) {
         by_bleu_free(b);
         return NULL;
     }
@@ -40,12 +40,12 @@ void by_bleu_free(by_bleu *b)
 {
     if (!b)
         return;
-    by_points_free(&b->text);
-    by_points_free(&b->spare);
-    by_numbers_free(&b->numbers);
-    by_grams_free(&b->grams);
-    by_buf_free(&b->signature);
-    by_free(b);
+    score_points_free(&b->text);
+    score_points_free(&b->spare);
+    score_numbers_free(&b->numbers);
+    score_grams_free(&b->grams);
+    base_buf_free(&b->signature);
+    base_free(b);
 }
 
 void by_bleu_clear(by_bleu *b)
@@ -61,35 +61,35 @@ void by_bleu_clear(by_bleu *b)
 /* The words of a text as a sequence of numbers. */
 static by_status take(by_bleu *b, const char *text, int reference)
 {
-    by_points *t = &b->text;
+    score_points *t = &b->text;
     b->spare.failed = false;
-    BY_TRY(by_points_read_part(t, text, reference));
+    BY_TRY(score_points_read_part(t, text, reference));
     if (b->spec.lowercase) {
-        by_points_lower(t, &b->spare);
-        by_points lowered = b->spare;
+        score_points_lower(t, &b->spare);
+        score_points lowered = b->spare;
         b->spare = *t;
         *t = lowered;
     }
-    by_bleu_part(b->spec.words, t, &b->spare);
+    score_bleu_part(b->spec.words, t, &b->spare);
     if (t->failed || b->spare.failed)
-        return by_fail(BY_ERR_MEMORY, "out of memory for a text");
+        return base_fail(BY_ERR_MEMORY, "out of memory for a text");
     for (size_t i = 0; i < t->count;) {
         size_t end = i;
-        while (end < t->count && !by_score_space(t->c[end]))
+        while (end < t->count && !score_space(t->c[end]))
             end++;
         if (end > i)
-            BY_TRY(by_numbers_points(&b->numbers, &b->grams, t->c + i, end - i));
+            BY_TRY(score_numbers_points(&b->numbers, &b->grams, t->c + i, end - i));
         i = end + 1;
     }
-    return by_grams_end(&b->grams);
+    return score_grams_end(&b->grams);
 }
 
 /* The reference length nearest to the hypothesis's; of two, the shorter. */
-static int64_t nearest(const by_grams *g)
+static int64_t nearest(const score_grams *g)
 {
-    int64_t own = (int64_t)by_grams_length(g, 0), best = (int64_t)by_grams_length(g, 1);
+    int64_t own = (int64_t)score_grams_length(g, 0), best = (int64_t)score_grams_length(g, 1);
     for (int i = 2; i < g->sequences; i++) {
-        int64_t n = (int64_t)by_grams_length(g, i), far = llabs(own - n), least = llabs(own - best);
+        int64_t n = (int64_t)score_grams_length(g, i), far = llabs(own - n), least = llabs(own - best);
         if (far < least || (far == least && n < best))
             best = n;
     }
@@ -97,39 +97,39 @@ static int64_t nearest(const by_grams *g)
 }
 
 /* Matches of the present order: an n-gram counts as often as the reference that has it most. */
-static int64_t matches(by_grams *g)
+static int64_t matches(score_grams *g)
 {
     memset(g->most, 0, g->distinct * sizeof *g->most);
-    by_grams_count(g, 0, g->ours);
+    score_grams_count(g, 0, g->ours);
     for (int i = 1; i < g->sequences; i++) {
-        by_grams_count(g, i, g->theirs);
+        score_grams_count(g, i, g->theirs);
         for (size_t k = 0; k < g->distinct; k++)
             g->most[k] = BY_MAX(g->most[k], g->theirs[k]);
     }
-    return by_grams_common(g, g->ours, g->most);
+    return score_grams_common(g, g->ours, g->most);
 }
 
 by_status by_bleu_add(by_bleu *b, const char *hypothesis, const char *const *references, int count)
 {
-    BY_TRY(by_score_check(hypothesis, references, count));
-    by_grams *g = &b->grams;
-    by_grams_clear(g);
+    BY_TRY(score_check(hypothesis, references, count));
+    score_grams *g = &b->grams;
+    score_grams_clear(g);
     BY_TRY(take(b, hypothesis, -1));
     for (int i = 0; i < count; i++)
         BY_TRY(take(b, references[i], i));
     int64_t correct[BY_BLEU_ORDER], total[BY_BLEU_ORDER];
     for (int n = 0; n < BY_BLEU_ORDER; n++) {
-        BY_TRY(by_grams_next(g));
+        BY_TRY(score_grams_next(g));
         correct[n] = matches(g);
-        total[n] = by_grams_total(g, 0);
+        total[n] = score_grams_total(g, 0);
     }
     for (int n = 0; n < BY_BLEU_ORDER; n++) {
         b->correct[n] += correct[n];
         b->total[n] += total[n];
     }
-    b->hypothesis_words += (int64_t)by_grams_length(g, 0);
+    b->hypothesis_words += (int64_t)score_grams_length(g, 0);
     b->reference_words += nearest(g);
-    b->references = by_score_references(b->references, count);
+    b->references = score_references(b->references, count);
     return BY_OK;
 }
 
@@ -182,11 +182,11 @@ const char *by_bleu_signature(by_bleu *b)
     static const char *const words[] = {"13a", "none", "char", "intl"};
     static const char *const smooth[] = {"exp", "floor", "add-k", "none"};
     b->signature.size = 0;
-    by_score_put_references(&b->signature, b->references);
-    by_buf_printf(&b->signature, "case:%s|eff:%s|tok:%s|smooth:%s", b->spec.lowercase ? "lc" : "mixed",
-                  b->spec.effective_order ? "yes" : "no", words[b->spec.words], smooth[b->spec.smooth]);
+    score_put_references(&b->signature, b->references);
+    base_buf_printf(&b->signature, "case:%s|eff:%s|tok:%s|smooth:%s", b->spec.lowercase ? "lc" : "mixed",
+                    b->spec.effective_order ? "yes" : "no", words[b->spec.words], smooth[b->spec.smooth]);
     if (b->spec.smooth == BY_BLEU_FLOOR || b->spec.smooth == BY_BLEU_ADD_K)
-        by_buf_printf(&b->signature, "[%.2f]", b->spec.smooth_value);
-    by_buf_puts(&b->signature, "|version:banyan-" BY_VERSION);
+        base_buf_printf(&b->signature, "[%.2f]", b->spec.smooth_value);
+    base_buf_puts(&b->signature, "|version:banyan-" BY_VERSION);
     return b->signature.failed ? "" : b->signature.data;
 }

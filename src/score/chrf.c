@@ -14,10 +14,10 @@ struct by_chrf {
     figures *each; /* of one hypothesis: references x orders */
     int each_room;
     int references;
-    by_points text, spare;
-    by_numbers numbers;
-    by_grams chars, words;
-    by_buf name, signature;
+    score_points text, spare;
+    score_numbers numbers;
+    score_grams chars, words;
+    base_buf name, signature;
 };
 
 by_chrf *by_chrf_new(const by_chrf_spec *spec)
@@ -27,15 +27,15 @@ by_chrf *by_chrf_new(const by_chrf_spec *spec)
     s.beta = s.beta ? s.beta : 2;
     if (s.char_order < 0 || s.word_order < 0 || s.char_order > MOST_ORDERS / 2 ||
         s.word_order > MOST_ORDERS / 2 || s.beta < 0 || s.beta > 1000) {
-        by_fail(BY_ERR_ARGUMENT, "chrF: orders are from 0 to %d, beta from 1 to 1000", MOST_ORDERS / 2);
+        base_fail(BY_ERR_ARGUMENT, "chrF: orders are from 0 to %d, beta from 1 to 1000", MOST_ORDERS / 2);
         return NULL;
     }
-    by_chrf *c = by_alloc_zero(1, sizeof *c);
+    by_chrf *c = base_alloc_zero(1, sizeof *c);
     if (!c)
         return NULL;
     c->spec = s;
     c->orders = s.char_order + s.word_order;
-    if (by_numbers_make(&c->numbers) != BY_OK) {
+    if (score_numbers_make(&c->numbers) != BY_OK) {
         by_chrf_free(c);
         return NULL;
     }
@@ -46,15 +46,15 @@ void by_chrf_free(by_chrf *c)
 {
     if (!c)
         return;
-    by_free(c->each);
-    by_points_free(&c->text);
-    by_points_free(&c->spare);
-    by_numbers_free(&c->numbers);
-    by_grams_free(&c->chars);
-    by_grams_free(&c->words);
-    by_buf_free(&c->name);
-    by_buf_free(&c->signature);
-    by_free(c);
+    base_free(c->each);
+    score_points_free(&c->text);
+    score_points_free(&c->spare);
+    score_numbers_free(&c->numbers);
+    score_grams_free(&c->chars);
+    score_grams_free(&c->words);
+    base_buf_free(&c->name);
+    base_buf_free(&c->signature);
+    base_free(c);
 }
 
 void by_chrf_clear(by_chrf *c)
@@ -74,42 +74,42 @@ static bool is_mark(uint32_t c)
 static by_status put_word(by_chrf *c, const uint32_t *word, size_t n)
 {
     size_t cut = n < 2 ? n : is_mark(word[n - 1]) ? n - 1 : is_mark(word[0]) ? 1 : n;
-    BY_TRY(by_numbers_points(&c->numbers, &c->words, word, cut));
-    return cut < n ? by_numbers_points(&c->numbers, &c->words, word + cut, n - cut) : BY_OK;
+    BY_TRY(score_numbers_points(&c->numbers, &c->words, word, cut));
+    return cut < n ? score_numbers_points(&c->numbers, &c->words, word + cut, n - cut) : BY_OK;
 }
 
 static by_status take(by_chrf *c, const char *text, int reference)
 {
-    BY_TRY(by_points_read_part(&c->text, text, reference));
-    by_points_lower(&c->text, &c->spare);
+    BY_TRY(score_points_read_part(&c->text, text, reference));
+    score_points_lower(&c->text, &c->spare);
     if (c->spare.failed)
-        return by_fail(BY_ERR_MEMORY, "out of memory for a text");
-    const by_points *t = c->spec.lowercase ? &c->spare : &c->text;
+        return base_fail(BY_ERR_MEMORY, "out of memory for a text");
+    const score_points *t = c->spec.lowercase ? &c->spare : &c->text;
     for (size_t i = 0; i < t->count; i++)
-        if (c->spec.whitespace || !by_score_space(t->c[i]))
-            BY_TRY(by_grams_put(&c->chars, t->c[i]));
-    BY_TRY(by_grams_end(&c->chars));
+        if (c->spec.whitespace || !score_space(t->c[i]))
+            BY_TRY(score_grams_put(&c->chars, t->c[i]));
+    BY_TRY(score_grams_end(&c->chars));
     for (size_t i = 0, end; i < t->count && c->spec.word_order > 0; i = end + 1) {
-        for (end = i; end < t->count && !by_score_space(t->c[end]);)
+        for (end = i; end < t->count && !score_space(t->c[end]);)
             end++;
         if (end > i)
             BY_TRY(put_word(c, t->c + i, end - i));
     }
-    return by_grams_end(&c->words);
+    return score_grams_end(&c->words);
 }
 
 /* Figures of so many orders against every reference; `first` is the place of order 1. */
-static by_status compare(by_chrf *c, by_grams *g, int orders, int first)
+static by_status compare(by_chrf *c, score_grams *g, int orders, int first)
 {
     for (int n = 0; n < orders; n++) {
-        BY_TRY(by_grams_next(g));
-        by_grams_count(g, 0, g->ours);
+        BY_TRY(score_grams_next(g));
+        score_grams_count(g, 0, g->ours);
         for (int r = 1; r < g->sequences; r++) {
             figures *f = &c->each[(r - 1) * c->orders + first + n];
-            by_grams_count(g, r, g->theirs);
-            f->reference = by_grams_total(g, r);
-            f->hypothesis = f->reference ? by_grams_total(g, 0) : 0; /* nothing to be held against */
-            f->match = by_grams_common(g, g->ours, g->theirs);
+            score_grams_count(g, r, g->theirs);
+            f->reference = score_grams_total(g, r);
+            f->hypothesis = f->reference ? score_grams_total(g, 0) : 0; /* nothing to be held against */
+            f->match = score_grams_common(g, g->ours, g->theirs);
         }
     }
     return BY_OK;
@@ -145,16 +145,16 @@ static double f_score(const by_chrf *c, const figures *f)
 
 by_status by_chrf_add(by_chrf *c, const char *hypothesis, const char *const *references, int count)
 {
-    BY_TRY(by_score_check(hypothesis, references, count));
+    BY_TRY(score_check(hypothesis, references, count));
     if (count > c->each_room) {
-        figures *more = by_resize(c->each, (size_t)count, (size_t)c->orders * sizeof *more);
+        figures *more = base_resize(c->each, (size_t)count, (size_t)c->orders * sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         c->each = more;
         c->each_room = count;
     }
-    by_grams_clear(&c->chars);
-    by_grams_clear(&c->words);
+    score_grams_clear(&c->chars);
+    score_grams_clear(&c->words);
     BY_TRY(take(c, hypothesis, -1));
     for (int i = 0; i < count; i++)
         BY_TRY(take(c, references[i], i));
@@ -169,7 +169,7 @@ by_status by_chrf_add(by_chrf *c, const char *hypothesis, const char *const *ref
         c->sum[i].reference += best[i].reference;
         c->sum[i].match += best[i].match;
     }
-    c->references = by_score_references(c->references, count);
+    c->references = score_references(c->references, count);
     return BY_OK;
 }
 
@@ -183,18 +183,18 @@ double by_chrf_read(const by_chrf *c)
 const char *by_chrf_name(by_chrf *c)
 {
     c->name.size = 0;
-    by_buf_printf(&c->name, "chrF%d", c->spec.beta);
+    base_buf_printf(&c->name, "chrF%d", c->spec.beta);
     for (int i = 0; i < c->spec.word_order; i++)
-        by_buf_puts(&c->name, "+");
+        base_buf_puts(&c->name, "+");
     return c->name.failed ? "" : c->name.data;
 }
 
 const char *by_chrf_signature(by_chrf *c)
 {
     c->signature.size = 0;
-    by_score_put_references(&c->signature, c->references);
-    by_buf_printf(&c->signature, "case:%s|eff:%s|nc:%d|nw:%d|space:%s|version:banyan-" BY_VERSION,
-                  c->spec.lowercase ? "lc" : "mixed", c->spec.eps_smooth ? "no" : "yes", c->spec.char_order,
-                  c->spec.word_order, c->spec.whitespace ? "yes" : "no");
+    score_put_references(&c->signature, c->references);
+    base_buf_printf(&c->signature, "case:%s|eff:%s|nc:%d|nw:%d|space:%s|version:banyan-" BY_VERSION,
+                    c->spec.lowercase ? "lc" : "mixed", c->spec.eps_smooth ? "no" : "yes", c->spec.char_order,
+                    c->spec.word_order, c->spec.whitespace ? "yes" : "no");
     return c->signature.failed ? "" : c->signature.data;
 }

@@ -3,12 +3,12 @@
 #include "score/score.h"
 #include "text/utf8.h"
 
-typedef struct by_gram_slot {
+typedef struct score_gram_slot {
     uint64_t key;    /* (n-1)-gram and item */
     uint32_t number; /* of the n-gram, plus 1; 0 when free */
-} by_gram_slot;
+} score_gram_slot;
 
-void by_grams_clear(by_grams *g)
+void score_grams_clear(score_grams *g)
 {
     g->count = 0;
     g->sequences = 0;
@@ -16,30 +16,30 @@ void by_grams_clear(by_grams *g)
     g->distinct = 0;
 }
 
-void by_grams_free(by_grams *g)
+void score_grams_free(score_grams *g)
 {
-    by_free(g->items);
-    by_free(g->ends);
-    by_free(g->gram);
-    by_free(g->ours);
-    by_free(g->theirs);
-    by_free(g->most);
-    by_free(g->slots);
-    *g = (by_grams){0};
+    base_free(g->items);
+    base_free(g->ends);
+    base_free(g->gram);
+    base_free(g->ours);
+    base_free(g->theirs);
+    base_free(g->most);
+    base_free(g->slots);
+    *g = (score_grams){0};
 }
 
-static by_status grow(by_grams *g)
+static by_status grow(score_grams *g)
 {
     size_t room = BY_MAX(g->room * 2, (size_t)256);
-    uint32_t *more = room < UINT32_MAX ? by_resize(g->items, room, sizeof *more) : NULL;
+    uint32_t *more = room < UINT32_MAX ? base_resize(g->items, room, sizeof *more) : NULL;
     if (!more)
-        return by_fail(BY_ERR_MEMORY, "a text of %zu items is too long", g->count);
+        return base_fail(BY_ERR_MEMORY, "a text of %zu items is too long", g->count);
     g->items = more;
     g->room = room;
     return BY_OK;
 }
 
-by_status by_grams_put(by_grams *g, uint32_t item)
+by_status score_grams_put(score_grams *g, uint32_t item)
 {
     if (g->count == g->room)
         BY_TRY(grow(g));
@@ -47,11 +47,11 @@ by_status by_grams_put(by_grams *g, uint32_t item)
     return BY_OK;
 }
 
-by_status by_grams_end(by_grams *g)
+by_status score_grams_end(score_grams *g)
 {
     if (g->sequences == g->sequences_room) {
         int room = BY_MAX(g->sequences_room * 2, 8);
-        size_t *more = by_resize(g->ends, (size_t)room, sizeof *more);
+        size_t *more = base_resize(g->ends, (size_t)room, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         g->ends = more;
@@ -63,7 +63,7 @@ by_status by_grams_end(by_grams *g)
 
 static by_status resize(uint32_t **array, size_t count)
 {
-    uint32_t *more = by_resize(*array, count, sizeof *more);
+    uint32_t *more = base_resize(*array, count, sizeof *more);
     if (!more)
         return BY_ERR_MEMORY;
     *array = more;
@@ -71,7 +71,7 @@ static by_status resize(uint32_t **array, size_t count)
 }
 
 /* Room for every item to begin an n-gram of its own. */
-static by_status make_room(by_grams *g)
+static by_status make_room(score_grams *g)
 {
     if (!g->room) /* texts without words have arrays too */
         BY_TRY(grow(g));
@@ -86,7 +86,7 @@ static by_status make_room(by_grams *g)
     while (room < g->count * 2)
         room *= 2;
     if (room > g->slots_room) {
-        by_gram_slot *slots = by_resize(g->slots, room, sizeof *slots);
+        score_gram_slot *slots = base_resize(g->slots, room, sizeof *slots);
         if (!slots)
             return BY_ERR_MEMORY;
         g->slots = slots;
@@ -96,7 +96,7 @@ static by_status make_room(by_grams *g)
 }
 
 /* As few slots as the present sequences need: to empty a large table for every short text would be slow. */
-static size_t table_size(const by_grams *g)
+static size_t table_size(const score_grams *g)
 {
     size_t size = 64;
     while (size < g->count * 2)
@@ -104,46 +104,46 @@ static size_t table_size(const by_grams *g)
     return size;
 }
 
-static uint32_t number(by_grams *g, size_t size, uint64_t key)
+static uint32_t number(score_grams *g, size_t size, uint64_t key)
 {
     uint64_t h = key * 0x9e3779b97f4a7c15u;
     size_t i = (size_t)(h >> 32) & (size - 1);
     while (g->slots[i].number && g->slots[i].key != key)
         i = (i + 1) & (size - 1);
     if (!g->slots[i].number)
-        g->slots[i] = (by_gram_slot){.key = key, .number = (uint32_t)++g->distinct};
+        g->slots[i] = (score_gram_slot){.key = key, .number = (uint32_t)++g->distinct};
     return g->slots[i].number - 1;
 }
 
-by_status by_grams_next(by_grams *g)
+by_status score_grams_next(score_grams *g)
 {
     BY_TRY(make_room(g));
     const size_t n = (size_t)++g->order, size = table_size(g);
     memset(g->slots, 0, size * sizeof *g->slots);
     g->distinct = 0;
     for (int s = 0; s < g->sequences; s++)
-        for (size_t i = by_grams_begin(g, s); i + n <= g->ends[s]; i++) {
+        for (size_t i = score_grams_begin(g, s); i + n <= g->ends[s]; i++) {
             uint64_t before = n > 1 ? g->gram[i] : 0;
             g->gram[i] = number(g, size, before << 32 | g->items[i + n - 1]);
         }
     return BY_OK;
 }
 
-int64_t by_grams_total(const by_grams *g, int sequence)
+int64_t score_grams_total(const score_grams *g, int sequence)
 {
-    int64_t length = (int64_t)by_grams_length(g, sequence);
+    int64_t length = (int64_t)score_grams_length(g, sequence);
     return BY_MAX(length - g->order + 1, 0);
 }
 
-void by_grams_count(const by_grams *g, int sequence, uint32_t *counts)
+void score_grams_count(const score_grams *g, int sequence, uint32_t *counts)
 {
     memset(counts, 0, g->distinct * sizeof *counts);
-    const size_t begin = by_grams_begin(g, sequence), total = (size_t)by_grams_total(g, sequence);
+    const size_t begin = score_grams_begin(g, sequence), total = (size_t)score_grams_total(g, sequence);
     for (size_t i = begin; i < begin + total; i++)
         counts[g->gram[i]]++;
 }
 
-int64_t by_grams_common(const by_grams *g, const uint32_t *a, const uint32_t *b)
+int64_t score_grams_common(const score_grams *g, const uint32_t *a, const uint32_t *b)
 {
     int64_t sum = 0;
     for (size_t i = 0; i < g->distinct; i++)
@@ -153,36 +153,36 @@ int64_t by_grams_common(const by_grams *g, const uint32_t *a, const uint32_t *b)
 
 /* ---- words as numbers ------------------------------------------------------------------------ */
 
-by_status by_numbers_make(by_numbers *n)
+by_status score_numbers_make(score_numbers *n)
 {
-    n->names = by_names_new();
+    n->names = base_names_new();
     return n->names ? BY_OK : BY_ERR_MEMORY;
 }
 
-void by_numbers_free(by_numbers *n)
+void score_numbers_free(score_numbers *n)
 {
-    by_names_free(n->names);
-    by_buf_free(&n->word);
-    *n = (by_numbers){0};
+    base_names_free(n->names);
+    base_buf_free(&n->word);
+    *n = (score_numbers){0};
 }
 
-by_status by_numbers_put(by_numbers *n, by_grams *g)
+by_status score_numbers_put(score_numbers *n, score_grams *g)
 {
     if (n->word.failed)
-        return by_fail(BY_ERR_MEMORY, "out of memory for a word");
+        return base_fail(BY_ERR_MEMORY, "out of memory for a word");
     n->word.size = 0; /* the string stays until something is put */
-    int value = by_names_find(n->names, n->word.data);
+    int value = base_names_find(n->names, n->word.data);
     if (value < 0) {
-        BY_TRY(by_names_put(n->names, n->word.data, n->count));
+        BY_TRY(base_names_put(n->names, n->word.data, n->count));
         value = n->count++;
     }
-    return by_grams_put(g, (uint32_t)value);
+    return score_grams_put(g, (uint32_t)value);
 }
 
-by_status by_numbers_points(by_numbers *n, by_grams *g, const uint32_t *c, size_t count)
+by_status score_numbers_points(score_numbers *n, score_grams *g, const uint32_t *c, size_t count)
 {
     char utf8[4];
     for (size_t i = 0; i < count; i++)
-        by_buf_put(&n->word, utf8, (size_t)by_utf8_encode(c[i], utf8));
-    return by_numbers_put(n, g);
+        base_buf_put(&n->word, utf8, (size_t)tok_utf8_encode(c[i], utf8));
+    return score_numbers_put(n, g);
 }

@@ -2,11 +2,11 @@
 #include "score/score.h"
 #include "text/unicode.h"
 
-void by_points_put(by_points *p, uint32_t c)
+void score_points_put(score_points *p, uint32_t c)
 {
     if (p->count == p->room && !p->failed) {
         size_t room = BY_MAX(p->room * 2, (size_t)256);
-        uint32_t *more = by_resize(p->c, room, sizeof *more);
+        uint32_t *more = base_resize(p->c, room, sizeof *more);
         p->failed = !more;
         if (more) {
             p->c = more;
@@ -17,74 +17,74 @@ void by_points_put(by_points *p, uint32_t c)
         p->c[p->count++] = c;
 }
 
-void by_points_free(by_points *p)
+void score_points_free(score_points *p)
 {
-    by_free(p->c);
-    *p = (by_points){0};
+    base_free(p->c);
+    *p = (score_points){0};
 }
 
-by_status by_points_read(by_points *p, const char *text)
+by_status score_points_read(score_points *p, const char *text)
 {
     p->count = 0;
     p->failed = false;
     const size_t size = strlen(text);
     for (size_t i = 0; i < size && !p->failed;) {
         uint32_t c;
-        int n = by_utf8_decode((const uint8_t *)text + i, size - i, &c);
+        int n = tok_utf8_decode((const uint8_t *)text + i, size - i, &c);
         if (n == 0)
-            return by_fail(BY_ERR_FORMAT, "byte %zu is not UTF-8", i + 1);
-        by_points_put(p, c);
+            return base_fail(BY_ERR_FORMAT, "byte %zu is not UTF-8", i + 1);
+        score_points_put(p, c);
         i += (size_t)n;
     }
     return p->failed ? BY_ERR_MEMORY : BY_OK;
 }
 
-by_status by_points_read_part(by_points *p, const char *text, int reference)
+by_status score_points_read_part(score_points *p, const char *text, int reference)
 {
-    by_status s = by_points_read(p, text);
+    by_status s = score_points_read(p, text);
     if (s != BY_OK && reference >= 0)
-        return by_fail_context("reference %d", reference + 1);
-    return s == BY_OK ? BY_OK : by_fail_context("hypothesis");
+        return base_fail_context("reference %d", reference + 1);
+    return s == BY_OK ? BY_OK : base_fail_context("hypothesis");
 }
 
-void by_points_lower(const by_points *p, by_points *out)
+void score_points_lower(const score_points *p, score_points *out)
 {
     out->count = 0;
     out->failed = false;
     for (size_t i = 0; i < p->count; i++) {
         uint32_t c = p->c[i];
         if (c < 0x80) {
-            by_points_put(out, c >= 'A' && c <= 'Z' ? c + 32 : c);
+            score_points_put(out, c >= 'A' && c <= 'Z' ? c + 32 : c);
         } else if (c == 0x130) { /* capital I with a dot: the only one that becomes two */
-            by_points_put(out, 'i');
-            by_points_put(out, 0x307);
-        } else if (c == 0x3a3 && by_is_final_sigma(p->c, p->count, i)) {
-            by_points_put(out, 0x3c2);
+            score_points_put(out, 'i');
+            score_points_put(out, 0x307);
+        } else if (c == 0x3a3 && tok_is_final_sigma(p->c, p->count, i)) {
+            score_points_put(out, 0x3c2);
         } else {
-            by_points_put(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
+            score_points_put(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
         }
     }
 }
 
-bool by_score_space(uint32_t c)
+bool score_space(uint32_t c)
 {
-    return by_is_space(c) || (c >= 0x1c && c <= 0x1f);
+    return tok_is_space(c) || (c >= 0x1c && c <= 0x1f);
 }
 
-void by_score_put_references(by_buf *out, int references)
+void score_put_references(base_buf *out, int references)
 {
     if (references < 0)
-        by_buf_puts(out, "nrefs:var|");
+        base_buf_puts(out, "nrefs:var|");
     else
-        by_buf_printf(out, "nrefs:%d|", references);
+        base_buf_printf(out, "nrefs:%d|", references);
 }
 
-by_status by_score_check(const char *hypothesis, const char *const *references, int count)
+by_status score_check(const char *hypothesis, const char *const *references, int count)
 {
     if (count < 1)
-        return by_fail(BY_ERR_ARGUMENT, "a hypothesis needs at least one reference");
+        return base_fail(BY_ERR_ARGUMENT, "a hypothesis needs at least one reference");
     bool missing = !hypothesis || !references;
     for (int i = 0; i < count && !missing; i++)
         missing = !references[i];
-    return missing ? by_fail(BY_ERR_ARGUMENT, "a text is missing") : BY_OK;
+    return missing ? base_fail(BY_ERR_ARGUMENT, "a text is missing") : BY_OK;
 }

@@ -209,7 +209,7 @@ static bool is_irregular(word *w)
     return false;
 }
 
-size_t by_porter_stem(char *text, size_t n)
+size_t score_porter_stem(char *text, size_t n)
 {
     word w = {text, n};
     if (is_irregular(&w) || n <= 2)

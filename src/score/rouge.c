@@ -9,10 +9,10 @@ struct by_rouge {
     scores sum;
     int64_t texts;
     int references;
-    by_points check;
-    by_numbers numbers;
-    by_grams grams;  /* hypothesis and one reference */
-    size_t *ends[2]; /* of their sentences */
+    score_points check;
+    score_numbers numbers;
+    score_grams grams; /* hypothesis and one reference */
+    size_t *ends[2];   /* of their sentences */
     int sentences[2], room[2];
     uint32_t *rows; /* of the table of common subsequences, two of them */
     size_t rows_room;
@@ -20,16 +20,16 @@ struct by_rouge {
     size_t left_room;
     bool *joined; /* words of a reference's sentence that some sentence of the hypothesis has in common */
     size_t joined_room;
-    by_buf signature;
+    base_buf signature;
 };
 
 by_rouge *by_rouge_new(const by_rouge_spec *spec)
 {
-    by_rouge *r = by_alloc_zero(1, sizeof *r);
+    by_rouge *r = base_alloc_zero(1, sizeof *r);
     if (!r)
         return NULL;
     r->spec = spec ? *spec : (by_rouge_spec){0};
-    if (by_numbers_make(&r->numbers) != BY_OK) {
+    if (score_numbers_make(&r->numbers) != BY_OK) {
         by_rouge_free(r);
         return NULL;
     }
@@ -40,16 +40,16 @@ void by_rouge_free(by_rouge *r)
 {
     if (!r)
         return;
-    by_points_free(&r->check);
-    by_numbers_free(&r->numbers);
-    by_grams_free(&r->grams);
-    by_free(r->ends[0]);
-    by_free(r->ends[1]);
-    by_free(r->rows);
-    by_free(r->left);
-    by_free(r->joined);
-    by_buf_free(&r->signature);
-    by_free(r);
+    score_points_free(&r->check);
+    score_numbers_free(&r->numbers);
+    score_grams_free(&r->grams);
+    base_free(r->ends[0]);
+    base_free(r->ends[1]);
+    base_free(r->rows);
+    base_free(r->left);
+    base_free(r->joined);
+    base_buf_free(&r->signature);
+    base_free(r);
 }
 
 void by_rouge_clear(by_rouge *r)
@@ -74,21 +74,21 @@ static char letter(uint32_t c)
 
 static by_status put_word(by_rouge *r)
 {
-    by_buf *w = &r->numbers.word;
+    base_buf *w = &r->numbers.word;
     if (w->size == 0)
         return BY_OK;
     if (r->spec.stem && w->size > 3 && !w->failed) {
-        w->size = by_porter_stem(w->data, w->size);
+        w->size = score_porter_stem(w->data, w->size);
         w->data[w->size] = '\0';
     }
-    return by_numbers_put(&r->numbers, &r->grams);
+    return score_numbers_put(&r->numbers, &r->grams);
 }
 
 static by_status end_sentence(by_rouge *r, int side)
 {
     if (r->sentences[side] == r->room[side]) {
         int room = BY_MAX(r->room[side] * 2, 16);
-        size_t *more = by_resize(r->ends[side], (size_t)room, sizeof *more);
+        size_t *more = base_resize(r->ends[side], (size_t)room, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         r->ends[side] = more;
@@ -102,14 +102,14 @@ static by_status end_sentence(by_rouge *r, int side)
 static by_status take(by_rouge *r, const char *text, int reference)
 {
     const int side = reference >= 0;
-    BY_TRY(by_points_read_part(&r->check, text, reference));
+    BY_TRY(score_points_read_part(&r->check, text, reference));
     r->sentences[side] = 0;
     r->numbers.word.size = 0;
     for (size_t i = 0; i < r->check.count; i++) {
         uint32_t c = r->check.c[i];
         char small = letter(c);
         if (small)
-            by_buf_put(&r->numbers.word, &small, 1);
+            base_buf_put(&r->numbers.word, &small, 1);
         if (!small || c == 0x130)
             BY_TRY(put_word(r));
         if (c == '\n')
@@ -117,7 +117,7 @@ static by_status take(by_rouge *r, const char *text, int reference)
     }
     BY_TRY(put_word(r));
     BY_TRY(end_sentence(r, side));
-    return by_grams_end(&r->grams);
+    return score_grams_end(&r->grams);
 }
 
 /* ---- common subsequences --------------------------------------------------------------------- */
@@ -129,17 +129,17 @@ static by_status longest(by_rouge *r, const uint32_t *a, size_t n, const uint32_
 {
     size_t row_bytes = m / 8 + 1, bits;
     if (m + 1 > r->rows_room) {
-        uint32_t *more = by_resize(r->rows, (m + 1) * 2, sizeof *more);
+        uint32_t *more = base_resize(r->rows, (m + 1) * 2, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         r->rows = more;
         r->rows_room = m + 1;
     }
     if (left) {
-        if (!by_mul_size(n, row_bytes, &bits))
-            return by_fail(BY_ERR_MEMORY, "sentences of %zu and %zu words are too long", n, m);
+        if (!base_mul_size(n, row_bytes, &bits))
+            return base_fail(BY_ERR_MEMORY, "sentences of %zu and %zu words are too long", n, m);
         if (bits >= r->left_room) {
-            uint8_t *more = by_resize(r->left, bits + 1, 1);
+            uint8_t *more = base_resize(r->left, bits + 1, 1);
             if (!more)
                 return BY_ERR_MEMORY;
             r->left = more;
@@ -193,12 +193,12 @@ static by_rouge_score score_of(double hits, double ours, double theirs)
 
 static by_status grams_in_common(by_rouge *r, by_rouge_score *out)
 {
-    by_grams *g = &r->grams;
-    BY_TRY(by_grams_next(g));
-    by_grams_count(g, 0, g->ours);
-    by_grams_count(g, 1, g->theirs);
-    *out = score_of((double)by_grams_common(g, g->ours, g->theirs), (double)by_grams_total(g, 0),
-                    (double)by_grams_total(g, 1));
+    score_grams *g = &r->grams;
+    BY_TRY(score_grams_next(g));
+    score_grams_count(g, 0, g->ours);
+    score_grams_count(g, 1, g->theirs);
+    *out = score_of((double)score_grams_common(g, g->ours, g->theirs), (double)score_grams_total(g, 0),
+                    (double)score_grams_total(g, 1));
     return BY_OK;
 }
 
@@ -206,10 +206,10 @@ static by_status grams_in_common(by_rouge *r, by_rouge_score *out)
  * than both texts still have it. g->gram is of order 1, ours and theirs are its counts, and go down. */
 static by_status sentence_hits(by_rouge *r, size_t begin, size_t end, double *hits)
 {
-    by_grams *g = &r->grams;
+    score_grams *g = &r->grams;
     const size_t n = end - begin;
     if (n >= r->joined_room) {
-        bool *more = by_resize(r->joined, n + 1, sizeof *more);
+        bool *more = base_resize(r->joined, n + 1, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         r->joined = more;
@@ -233,28 +233,28 @@ static by_status sentence_hits(by_rouge *r, size_t begin, size_t end, double *hi
     return BY_OK;
 }
 
-static by_status by_sentences(by_rouge *r, by_rouge_score *out)
+static by_status score_sentences(by_rouge *r, by_rouge_score *out)
 {
-    by_grams *g = &r->grams;
+    score_grams *g = &r->grams;
     double hits = 0;
-    by_grams_count(g, 0, g->ours);
-    by_grams_count(g, 1, g->theirs);
+    score_grams_count(g, 0, g->ours);
+    score_grams_count(g, 1, g->theirs);
     for (int i = 0; i < r->sentences[1]; i++)
         BY_TRY(sentence_hits(r, i > 0 ? r->ends[1][i - 1] : g->ends[0], r->ends[1][i], &hits));
-    *out = score_of(hits, (double)by_grams_length(g, 0), (double)by_grams_length(g, 1));
+    *out = score_of(hits, (double)score_grams_length(g, 0), (double)score_grams_length(g, 1));
     return BY_OK;
 }
 
 static by_status compare(by_rouge *r, const char *hypothesis, const char *text, int reference, scores out)
 {
-    by_grams *g = &r->grams;
-    by_grams_clear(g);
+    score_grams *g = &r->grams;
+    score_grams_clear(g);
     BY_TRY(take(r, hypothesis, -1));
     BY_TRY(take(r, text, reference));
     BY_TRY(grams_in_common(r, &out[BY_ROUGE_1]));
-    BY_TRY(by_sentences(r, &out[BY_ROUGE_L_SUM]));
+    BY_TRY(score_sentences(r, &out[BY_ROUGE_L_SUM]));
     BY_TRY(grams_in_common(r, &out[BY_ROUGE_2]));
-    const size_t n = by_grams_length(g, 1), m = by_grams_length(g, 0);
+    const size_t n = score_grams_length(g, 1), m = score_grams_length(g, 0);
     uint32_t length;
     BY_TRY(longest(r, g->items + g->ends[0], n, g->items, m, false, &length));
     out[BY_ROUGE_L] = score_of((double)length, (double)m, (double)n);
@@ -263,7 +263,7 @@ static by_status compare(by_rouge *r, const char *hypothesis, const char *text, 
 
 by_status by_rouge_add(by_rouge *r, const char *hypothesis, const char *const *references, int count)
 {
-    BY_TRY(by_score_check(hypothesis, references, count));
+    BY_TRY(score_check(hypothesis, references, count));
     scores best, one;
     for (int i = 0; i < count; i++) {
         BY_TRY(compare(r, hypothesis, references[i], i, one));
@@ -277,7 +277,7 @@ by_status by_rouge_add(by_rouge *r, const char *hypothesis, const char *const *r
         r->sum[k].f1 += best[k].f1;
     }
     r->texts++;
-    r->references = by_score_references(r->references, count);
+    r->references = score_references(r->references, count);
     return BY_OK;
 }
 
@@ -299,7 +299,7 @@ const char *by_rouge_name(by_rouge_kind kind)
 const char *by_rouge_signature(by_rouge *r)
 {
     r->signature.size = 0;
-    by_score_put_references(&r->signature, r->references);
-    by_buf_printf(&r->signature, "stem:%s|version:banyan-" BY_VERSION, r->spec.stem ? "yes" : "no");
+    score_put_references(&r->signature, r->references);
+    base_buf_printf(&r->signature, "stem:%s|version:banyan-" BY_VERSION, r->spec.stem ? "yes" : "no");
     return r->signature.failed ? "" : r->signature.data;
 }

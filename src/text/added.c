@@ -4,60 +4,60 @@
 #include "text/trie.h"
 #include "text/unicode.h"
 
-typedef struct by_matcher {
-    by_vocab patterns; /* id: index of the added token */
-    by_trie trie;
+typedef struct tok_matcher {
+    tok_vocab patterns; /* id: index of the added token */
+    tok_trie trie;
     bool starts[256]; /* bytes that begin a pattern */
-} by_matcher;
+} tok_matcher;
 
-static void matcher_free(by_matcher *m)
+static void matcher_free(tok_matcher *m)
 {
     if (!m)
         return;
-    by_vocab_free(&m->patterns);
-    by_trie_free(&m->trie);
-    by_free(m);
+    tok_vocab_free(&m->patterns);
+    tok_trie_free(&m->trie);
+    base_free(m);
 }
 
-void by_added_free(by_added *a)
+void tok_added_free(tok_added *a)
 {
     for (int i = 0; i < a->count; i++) {
-        by_free(a->items[i].content);
-        by_free(a->items[i].pattern);
+        base_free(a->items[i].content);
+        base_free(a->items[i].pattern);
     }
-    by_free(a->items);
+    base_free(a->items);
     matcher_free(a->raw);
     matcher_free(a->normalized);
-    *a = (by_added){0};
+    *a = (tok_added){0};
 }
 
-static by_status read_token(const cJSON *json, by_added_token *t)
+static by_status read_token(const cJSON *json, tok_added_token *t)
 {
     static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
                                        "rstrip", "normalized", "special"};
-    BY_TRY(by_json_only(json, "an added token", keys, BY_COUNT(keys)));
+    BY_TRY(tok_json_only(json, "an added token", keys, BY_COUNT(keys)));
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(json, "id");
-    by_chars content = {0};
-    BY_TRY(by_chars_read(json, "content", &content));
+    tok_chars content = {0};
+    BY_TRY(tok_chars_read(json, "content", &content));
     t->content = content.data;
     t->size = (uint32_t)content.size;
     if (!t->content || !cJSON_IsNumber(id) || !(id->valuedouble >= 0 && id->valuedouble < (1 << 24)))
-        return by_fail(BY_ERR_FORMAT, "an added token has no content or no id");
+        return base_fail(BY_ERR_FORMAT, "an added token has no content or no id");
     t->id = (int32_t)id->valuedouble;
-    BY_TRY(by_stage_bool(json, "single_word", false, &t->single_word));
-    BY_TRY(by_stage_bool(json, "lstrip", false, &t->lstrip));
-    BY_TRY(by_stage_bool(json, "rstrip", false, &t->rstrip));
-    BY_TRY(by_stage_bool(json, "normalized", true, &t->normalized));
-    return by_stage_bool(json, "special", false, &t->special);
+    BY_TRY(tok_stage_bool(json, "single_word", false, &t->single_word));
+    BY_TRY(tok_stage_bool(json, "lstrip", false, &t->lstrip));
+    BY_TRY(tok_stage_bool(json, "rstrip", false, &t->rstrip));
+    BY_TRY(tok_stage_bool(json, "normalized", true, &t->normalized));
+    return tok_stage_bool(json, "special", false, &t->special);
 }
 
-by_status by_added_read(const cJSON *json, by_added *out)
+by_status tok_added_read(const cJSON *json, tok_added *out)
 {
     if (!json || cJSON_IsNull(json))
         return BY_OK;
     if (!cJSON_IsArray(json))
-        return by_fail(BY_ERR_FORMAT, "added_tokens is not a list");
-    out->items = by_alloc_zero((size_t)cJSON_GetArraySize(json) + 1, sizeof(*out->items));
+        return base_fail(BY_ERR_FORMAT, "added_tokens is not a list");
+    out->items = base_alloc_zero((size_t)cJSON_GetArraySize(json) + 1, sizeof(*out->items));
     if (!out->items)
         return BY_ERR_MEMORY;
     for (const cJSON *item = json->child; item; item = item->next)
@@ -66,16 +66,16 @@ by_status by_added_read(const cJSON *json, by_added *out)
 }
 
 /* The pattern of a token: its content, sent through the normalisers when it is to be found behind them. */
-static by_status make_pattern(by_added_token *t, const by_stages *normalizers)
+static by_status make_pattern(tok_added_token *t, const tok_stages *normalizers)
 {
-    by_work work = {0}, spare = {0};
-    by_work_put(&work, t->content, t->size, (by_at){0, 0});
-    by_work_piece(&work, 0, t->size, -1);
+    tok_buffer work = {0}, spare = {0};
+    tok_buffer_put(&work, t->content, t->size, (tok_at){0, 0});
+    tok_buffer_piece(&work, 0, t->size, -1);
     by_status status = work.failed ? BY_ERR_MEMORY : BY_OK;
     if (status == BY_OK && t->normalized)
-        status = by_stages_run(normalizers, &work, &spare);
+        status = tok_stages_run(normalizers, &work, &spare);
     size_t size = work.count ? work.pieces[0].size : 0;
-    if (status == BY_OK && !(t->pattern = by_alloc(size + 1)))
+    if (status == BY_OK && !(t->pattern = base_alloc(size + 1)))
         status = BY_ERR_MEMORY;
     if (status == BY_OK) {
         if (size)
@@ -83,27 +83,27 @@ static by_status make_pattern(by_added_token *t, const by_stages *normalizers)
         t->pattern[size] = '\0';
         t->pattern_size = (uint32_t)size;
     }
-    by_work_free(&work);
-    by_work_free(&spare);
+    tok_buffer_free(&work);
+    tok_buffer_free(&spare);
     return status;
 }
 
-static by_status make_matcher(const by_added *a, bool normalized, by_matcher **out)
+static by_status make_matcher(const tok_added *a, bool normalized, tok_matcher **out)
 {
     by_status status = BY_OK;
     for (int i = 0; i < a->count && status == BY_OK; i++) {
-        const by_added_token *t = &a->items[i];
+        const tok_added_token *t = &a->items[i];
         if (t->normalized != normalized || t->pattern_size == 0)
             continue;
-        if (!*out && !(*out = by_alloc_zero(1, sizeof(**out))))
+        if (!*out && !(*out = base_alloc_zero(1, sizeof(**out))))
             return BY_ERR_MEMORY;
-        status = by_vocab_put(&(*out)->patterns, t->pattern, t->pattern_size, i);
+        status = tok_vocab_put(&(*out)->patterns, t->pattern, t->pattern_size, i);
         (*out)->starts[(uint8_t)t->pattern[0]] = true;
     }
-    return status == BY_OK && *out ? by_trie_build(&(*out)->trie, &(*out)->patterns, NULL) : status;
+    return status == BY_OK && *out ? tok_trie_build(&(*out)->trie, &(*out)->patterns, NULL) : status;
 }
 
-by_status by_added_prepare(by_added *a, const by_stages *normalizers)
+by_status tok_added_prepare(tok_added *a, const tok_stages *normalizers)
 {
     for (int i = 0; i < a->count; i++)
         BY_TRY(make_pattern(&a->items[i], normalizers));
@@ -111,7 +111,7 @@ by_status by_added_prepare(by_added *a, const by_stages *normalizers)
     return make_matcher(a, true, &a->normalized);
 }
 
-const by_added_token *by_added_find(const by_added *a, int32_t id)
+const tok_added_token *tok_added_find(const tok_added *a, int32_t id)
 {
     for (int i = 0; i < a->count; i++)
         if (a->items[i].id == id)
@@ -134,13 +134,13 @@ static bool stands_alone(const char *text, size_t size, size_t start, size_t end
     uint32_t c;
     if (start > 0) {
         size_t before = char_before(text, start);
-        by_utf8_next(text + before, start - before, &c);
-        if (by_is_word(c))
+        tok_utf8_next(text + before, start - before, &c);
+        if (tok_is_word(c))
             return false;
     }
     if (end < size) {
-        by_utf8_next(text + end, size - end, &c);
-        if (by_is_word(c))
+        tok_utf8_next(text + end, size - end, &c);
+        if (tok_is_word(c))
             return false;
     }
     return true;
@@ -151,8 +151,8 @@ static size_t skip_back(const char *text, size_t start, size_t limit)
     uint32_t c;
     while (start > limit) {
         size_t before = char_before(text, start);
-        by_utf8_next(text + before, start - before, &c);
-        if (!by_is_space(c))
+        tok_utf8_next(text + before, start - before, &c);
+        if (!tok_is_space(c))
             break;
         start = before;
     }
@@ -163,8 +163,8 @@ static size_t skip_on(const char *text, size_t size, size_t end)
 {
     uint32_t c;
     while (end < size) {
-        int n = by_utf8_next(text + end, size - end, &c);
-        if (!by_is_space(c))
+        int n = tok_utf8_next(text + end, size - end, &c);
+        if (!tok_is_space(c))
             break;
         end += (size_t)n;
     }
@@ -172,10 +172,10 @@ static size_t skip_on(const char *text, size_t size, size_t end)
 }
 
 /* The longest pattern that begins at text[i]: its index and *length, or -1. */
-static int32_t match_at(const by_matcher *m, const char *text, size_t size, size_t i, size_t *length)
+static int32_t match_at(const tok_matcher *m, const char *text, size_t size, size_t i, size_t *length)
 {
     int32_t node = 0, found = -1;
-    for (size_t k = i; k < size && (node = by_trie_step(&m->trie, node, (uint8_t)text[k])) >= 0; k++)
+    for (size_t k = i; k < size && (node = tok_trie_step(&m->trie, node, (uint8_t)text[k])) >= 0; k++)
         if (m->trie.nodes[node].id >= 0) {
             found = m->trie.nodes[node].id;
             *length = k + 1 - i;
@@ -183,10 +183,10 @@ static int32_t match_at(const by_matcher *m, const char *text, size_t size, size
     return found;
 }
 
-by_status by_added_split(const by_added *a, bool normalized, const char *text, size_t start, size_t size,
-                         by_work *out)
+by_status tok_added_split(const tok_added *a, bool normalized, const char *text, size_t start, size_t size,
+                          tok_buffer *out)
 {
-    const by_matcher *m = normalized ? a->normalized : a->raw;
+    const tok_matcher *m = normalized ? a->normalized : a->raw;
     const char *s = text + start;
     size_t done = 0;
     for (size_t i = 0; m && i < size;) {
@@ -200,7 +200,7 @@ by_status by_added_split(const by_added *a, bool normalized, const char *text, s
             i++;
             continue;
         }
-        const by_added_token *t = &a->items[k];
+        const tok_added_token *t = &a->items[k];
         size_t from = i, to = i + length;
         i = to;
         if (t->single_word && !stands_alone(s, size, from, to))
@@ -210,12 +210,12 @@ by_status by_added_split(const by_added *a, bool normalized, const char *text, s
         if (t->rstrip)
             to = skip_on(s, size, to);
         if (done < from)
-            by_work_piece(out, start + done, from - done, -1);
+            tok_buffer_piece(out, start + done, from - done, -1);
         if (from < to)
-            by_work_piece(out, start + from, to - from, t->id);
+            tok_buffer_piece(out, start + from, to - from, t->id);
         done = BY_MAX(done, to);
     }
     if (done < size)
-        by_work_piece(out, start + done, size - done, -1);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory looking for added tokens") : BY_OK;
+        tok_buffer_piece(out, start + done, size - done, -1);
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory looking for added tokens") : BY_OK;
 }

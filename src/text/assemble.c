@@ -13,17 +13,17 @@ typedef struct part {
     const char *text;
     size_t size;
     by_ids ids;
-    by_spans spans;
+    tok_spans spans;
     range *ranges; /* the pieces it is cut into; the first is what is kept */
     size_t count;
 } part;
 
-static by_status encode_part(const by_pipeline *p, const char *text, size_t size, bool offsets, part *v)
+static by_status encode_part(const tok_pipeline *p, const char *text, size_t size, bool offsets, part *v)
 {
     v->text = text;
     v->size = size;
-    BY_TRY(by_pipeline_encode(p, text, size, &v->ids, offsets ? &v->spans : NULL));
-    v->ranges = by_alloc(sizeof(*v->ranges));
+    BY_TRY(tok_pipeline_encode(p, text, size, &v->ids, offsets ? &v->spans : NULL));
+    v->ranges = base_alloc(sizeof(*v->ranges));
     if (!v->ranges)
         return BY_ERR_MEMORY;
     v->ranges[v->count++] = (range){0, v->ids.count};
@@ -32,9 +32,9 @@ static by_status encode_part(const by_pipeline *p, const char *text, size_t size
 
 static void part_free(part *v)
 {
-    by_ids_free(&v->ids);
-    by_free(v->spans.data);
-    by_free(v->ranges);
+    tok_ids_free(&v->ids);
+    base_free(v->spans.data);
+    base_free(v->ranges);
 }
 
 /* ---- truncation ------------------------------------------------------------------------------ */
@@ -47,13 +47,13 @@ static by_status part_cut(part *v, size_t most, const by_truncation *t)
     if (most >= n)
         return BY_OK;
     if (most && stride >= most)
-        return by_fail(BY_ERR_ARGUMENT, "a stride of %zu does not go with pieces of %zu tokens", stride,
-                       most);
+        return base_fail(BY_ERR_ARGUMENT, "a stride of %zu does not go with pieces of %zu tokens", stride,
+                         most);
     size_t step = most ? most - stride : n;
-    range *ranges = by_alloc((n / step + 2) * sizeof(*ranges));
+    range *ranges = base_alloc((n / step + 2) * sizeof(*ranges));
     if (!ranges)
         return BY_ERR_MEMORY;
-    by_free(v->ranges);
+    base_free(v->ranges);
     v->ranges = ranges;
     if (!most) { /* nothing is kept */
         ranges[count++] = (range){0, 0};
@@ -98,10 +98,10 @@ static by_status truncate(part parts[2], bool paired, size_t added, const by_tru
         return paired ? cut_longest(parts, limit, t) : part_cut(&parts[0], limit, t);
     part *v = &parts[t->strategy == BY_TRUNCATE_SECOND];
     if (t->strategy == BY_TRUNCATE_SECOND && !paired)
-        return by_fail(BY_ERR_ARGUMENT, "there is no second text to truncate");
+        return base_fail(BY_ERR_ARGUMENT, "there is no second text to truncate");
     if (v->ids.count <= surplus)
-        return by_fail(BY_ERR_ARGUMENT, "the %s text is too short to bring the whole down to %zu tokens",
-                       t->strategy == BY_TRUNCATE_SECOND ? "second" : "first", most);
+        return base_fail(BY_ERR_ARGUMENT, "the %s text is too short to bring the whole down to %zu tokens",
+                         t->strategy == BY_TRUNCATE_SECOND ? "second" : "first", most);
     return part_cut(v, v->ids.count - surplus, t);
 }
 
@@ -110,14 +110,14 @@ static by_status truncate(part parts[2], bool paired, size_t added, const by_tru
 /* Leave out the spaces at the ends of a token's place, as byte-level post-processors ask. Spaces are counted
  * in the token, places move by as many characters of the text: the two need not go together. first: nothing
  * stands before the token. */
-static by_at trim_place(const part *v, const by_span_place *token, by_at at, bool first, bool prefix_space)
+static tok_at trim_place(const part *v, const tok_span_place *token, tok_at at, bool first, bool prefix_space)
 {
     const char *text = v->text;
     size_t start = at.start, end = at.end, trail = token->trail, lead = token->lead;
     if (lead == 1 && prefix_space && (first || start == 0))
         lead = 0; /* the space was put in front */
     for (; lead && start < end; lead--)
-        start += (size_t)by_utf8_next(text + start, v->size - start, &(uint32_t){0});
+        start += (size_t)tok_utf8_next(text + start, v->size - start, &(uint32_t){0});
     start = BY_MIN(start, end);
     size_t back = end;
     for (; trail && back > 0; trail--)
@@ -126,27 +126,27 @@ static by_at trim_place(const part *v, const by_span_place *token, by_at at, boo
         while (back > 0 && ((uint8_t)text[back] & 0xc0) == 0x80);
     if (!trail)
         end = BY_MAX(back, start);
-    return (by_at){(uint32_t)start, (uint32_t)end};
+    return (tok_at){(uint32_t)start, (uint32_t)end};
 }
 
 /* The place of token i, which is the one at `first` or comes after it. */
-static by_at place_of(const part *v, size_t i, size_t first, const by_template_item *item)
+static tok_at place_of(const part *v, size_t i, size_t first, const tok_template_item *item)
 {
-    const by_span_place *token = &v->spans.data[i];
-    by_at at = {token->start, token->end};
+    const tok_span_place *token = &v->spans.data[i];
+    tok_at at = {token->start, token->end};
     for (int k = 0; k < item->trim_count; k++)
-        at = trim_place(v, token, at, i == first && (item->trims[k] & BY_TRIM_FIRST),
-                        item->trims[k] & BY_TRIM_PREFIX_SPACE);
+        at = trim_place(v, token, at, i == first && (item->trims[k] & TOK_TRIM_FIRST),
+                        item->trims[k] & TOK_TRIM_PREFIX_SPACE);
     return at;
 }
 
 /* ---- putting it together --------------------------------------------------------------------- */
 
-#define BY_MAX_SEQUENCES 16 /* sequences of a template that goes with truncation */
+#define TOK_MAX_SEQUENCES 16 /* sequences of a template that goes with truncation */
 
 typedef struct job {
-    const by_pipeline *p;
-    const by_template *template;
+    const tok_pipeline *p;
+    const tok_template *template;
     const by_padding *padding; /* NULL: none */
     bool paired, offsets;
     part parts[2];
@@ -157,16 +157,16 @@ static by_status reserve(by_encoding *out, bool offsets)
     if (out->ids.count < out->capacity)
         return BY_OK;
     size_t capacity = BY_MAX(out->capacity * 2, (size_t)64);
-    uint8_t *types = by_resize(out->types, capacity, 1);
+    uint8_t *types = base_resize(out->types, capacity, 1);
     if (types)
         out->types = types;
-    uint8_t *mask = by_resize(out->special, capacity, 1);
+    uint8_t *mask = base_resize(out->special, capacity, 1);
     if (mask)
         out->special = mask;
-    uint8_t *parts = by_resize(out->parts, capacity, 1);
+    uint8_t *parts = base_resize(out->parts, capacity, 1);
     if (parts)
         out->parts = parts;
-    by_offset *places = offsets ? by_resize(out->offsets, capacity, sizeof(*places)) : NULL;
+    by_offset *places = offsets ? base_resize(out->offsets, capacity, sizeof(*places)) : NULL;
     if (places)
         out->offsets = places;
     if (!types || !mask || !parts || (offsets && !places))
@@ -175,11 +175,11 @@ static by_status reserve(by_encoding *out, bool offsets)
     return BY_OK;
 }
 
-static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at, int type, int from)
+static by_status put_token(by_encoding *out, bool offsets, int32_t id, tok_at at, int type, int from)
 {
     BY_TRY(reserve(out, offsets));
     size_t i = out->ids.count;
-    BY_TRY(by_ids_push(&out->ids, id));
+    BY_TRY(tok_ids_push(&out->ids, id));
     out->types[i] = (uint8_t)type;
     out->special[i] = from == BY_FROM_NEITHER;
     out->parts[i] = (uint8_t)from;
@@ -188,11 +188,11 @@ static by_status put_token(by_encoding *out, bool offsets, int32_t id, by_at at,
     return BY_OK;
 }
 
-static by_status put_part(by_encoding *out, const job *j, const by_template_item *item, range r)
+static by_status put_part(by_encoding *out, const job *j, const tok_template_item *item, range r)
 {
     const part *v = &j->parts[item->sequence];
     for (size_t i = r.start; i < r.end; i++) {
-        by_at at = j->offsets ? place_of(v, i, r.start, item) : (by_at){0, 0};
+        tok_at at = j->offsets ? place_of(v, i, r.start, item) : (tok_at){0, 0};
         BY_TRY(put_token(out, j->offsets, v->ids.data[i], at, item->type_id, item->sequence));
     }
     return BY_OK;
@@ -206,7 +206,7 @@ static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out
         target = (target + multiple - 1) / multiple * multiple;
     size_t missing = target - own;
     for (size_t i = 0; i < missing; i++)
-        BY_TRY(put_token(out, offsets, p->id, (by_at){0, 0}, p->type_id, BY_FROM_NEITHER));
+        BY_TRY(put_token(out, offsets, p->id, (tok_at){0, 0}, p->type_id, BY_FROM_NEITHER));
     out->padding = missing;
     out->padded_left = p->left;
     if (!missing || !p->left || !own)
@@ -231,11 +231,11 @@ static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out
 static by_status put_pieces(const job *j, const size_t *which, by_encoding *out)
 {
     for (int i = 0; i < j->template->count; i++) {
-        const by_template_item *item = &j->template->items[i];
+        const tok_template_item *item = &j->template->items[i];
         if (item->sequence >= 0)
             BY_TRY(put_part(out, j, item, j->parts[item->sequence].ranges[which ? *which++ : 0]));
         for (int k = 0; k < item->count; k++)
-            BY_TRY(put_token(out, j->offsets, item->ids[k], (by_at){0, 0}, item->type_id, BY_FROM_NEITHER));
+            BY_TRY(put_token(out, j->offsets, item->ids[k], (tok_at){0, 0}, item->type_id, BY_FROM_NEITHER));
     }
     return j->padding ? put_padding(j->padding, j->offsets, out) : BY_OK;
 }
@@ -268,36 +268,36 @@ static size_t list_choices(const size_t *counts, size_t depth, size_t width, siz
 /* All other choices of pieces. */
 static by_status put_overflow(const job *j, by_encoding *out)
 {
-    size_t depth = 0, total = 1, counts[BY_MAX_SEQUENCES];
+    size_t depth = 0, total = 1, counts[TOK_MAX_SEQUENCES];
     for (int i = 0; i < j->template->count; i++)
         if (j->template->items[i].sequence >= 0) {
             size_t n = j->parts[j->template->items[i].sequence].count;
-            if (depth == BY_MAX_SEQUENCES || total * n > MOST_OVERFLOW / BY_MAX_SEQUENCES)
-                return by_fail(BY_ERR_UNSUPPORTED, "truncation leaves out too many pieces of the text");
+            if (depth == TOK_MAX_SEQUENCES || total * n > MOST_OVERFLOW / TOK_MAX_SEQUENCES)
+                return base_fail(BY_ERR_UNSUPPORTED, "truncation leaves out too many pieces of the text");
             counts[depth++] = n;
             total *= n;
         }
     if (total <= 1)
         return BY_OK;
-    size_t *choices = by_alloc_zero(total * depth, sizeof(*choices));
+    size_t *choices = base_alloc_zero(total * depth, sizeof(*choices));
     by_status status = choices ? BY_OK : BY_ERR_MEMORY;
-    out->overflow = by_alloc_zero(total, sizeof(*out->overflow));
+    out->overflow = base_alloc_zero(total, sizeof(*out->overflow));
     if (!out->overflow)
         status = BY_ERR_MEMORY;
     if (choices)
         list_choices(counts, depth, depth, choices);
     for (size_t i = 1; i < total && status == BY_OK; i++)
         status = put_pieces(j, choices + i * depth, &out->overflow[out->overflow_count++]);
-    by_free(choices);
+    base_free(choices);
     return status;
 }
 
 static by_status run(job *j, const char *text, size_t size, const by_encode_spec *spec, by_encoding *out)
 {
-    const by_pipeline *p = j->p;
+    const tok_pipeline *p = j->p;
     const by_truncation *t = spec->truncation ? spec->truncation : p->truncate ? &p->truncation : NULL;
     if (j->template->bad)
-        return by_fail(BY_ERR_UNSUPPORTED, "%s", j->template->bad);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s", j->template->bad);
     BY_TRY(encode_part(p, text, size, j->offsets, &j->parts[0]));
     if (j->paired)
         BY_TRY(encode_part(p, spec->pair, spec->pair_size, j->offsets, &j->parts[1]));
@@ -307,10 +307,10 @@ static by_status run(job *j, const char *text, size_t size, const by_encode_spec
     return put_overflow(j, out);
 }
 
-by_status by_pipeline_encode_with(const by_tokenizer *t, const char *text, size_t size,
-                                  const by_encode_spec *spec, by_encoding *out)
+by_status tok_pipeline_encode_with(const by_tokenizer *t, const char *text, size_t size,
+                                   const by_encode_spec *spec, by_encoding *out)
 {
-    const by_pipeline *p = (const by_pipeline *)t;
+    const tok_pipeline *p = (const tok_pipeline *)t;
     job j = {.p = p, .paired = spec->pair != NULL, .offsets = spec->offsets};
     j.template = &p->post.forms[j.paired][spec->special];
     if (!spec->whole)

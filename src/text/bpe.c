@@ -16,17 +16,17 @@ typedef struct merge {
 } merge;
 
 typedef struct bpe {
-    by_text_model base;
+    tok_text_model base;
     merge *merges;
     size_t mask;
-    by_chars unk_token, prefix, suffix; /* data is NULL when absent or empty */
-    int32_t unk;                        /* id of unk_token, -1 when there is none */
-    int32_t known;                      /* ids from here on are steps of merging only, unknown in the end */
+    tok_chars unk_token, prefix, suffix; /* data is NULL when absent or empty */
+    int32_t unk;                         /* id of unk_token, -1 when there is none */
+    int32_t known;                       /* ids from here on are steps of merging only, unknown in the end */
     bool fuse_unk, byte_fallback, ignore_merges;
     int32_t bytes[256];    /* id of "<0x..>", -1 where missing */
     int32_t alphabet[256]; /* id of each byte's GPT-2 character, -1 where missing */
     bool whole_alphabet;
-    by_vocab raw; /* ignore_merges over bytes: tokens as the bytes they stand for */
+    tok_vocab raw; /* ignore_merges over bytes: tokens as the bytes they stand for */
 } bpe;
 
 /* ---- the table of merges --------------------------------------------------------------------- */
@@ -71,11 +71,11 @@ typedef struct word {
     size_t heap_count;
 } word;
 
-static by_status word_open(word *w, by_scratch *s, size_t capacity)
+static by_status word_open(word *w, tok_scratch *s, size_t capacity)
 {
     if (capacity >= UINT32_MAX / 4)
-        return by_fail(BY_ERR_ARGUMENT, "a word of %zu bytes is too long to encode", capacity);
-    char *memory = by_scratch_memory(s, capacity * (6 * 4 + 3 * 8));
+        return base_fail(BY_ERR_ARGUMENT, "a word of %zu bytes is too long to encode", capacity);
+    char *memory = tok_scratch_memory(s, capacity * (6 * 4 + 3 * 8));
     if (!memory)
         return BY_ERR_MEMORY;
     *w = (word){.heap = (uint64_t *)(void *)memory};
@@ -197,18 +197,18 @@ static void join_long(const bpe *b, word *w)
 }
 
 /* Join and append. */
-static by_status word_finish(const bpe *b, word *w, by_ids *out, by_spans *spans)
+static by_status word_finish(const bpe *b, word *w, by_ids *out, tok_spans *spans)
 {
     if (w->count <= SHORT)
         join_short(b, w);
     else
         join_long(b, w);
-    BY_TRY(by_ids_reserve(out, w->count));
+    BY_TRY(tok_ids_reserve(out, w->count));
     for (size_t i = 0; i < w->count; i++)
         out->data[out->count++] = w->id[i] < b->known ? w->id[i] : b->unk;
     size_t at = 0;
     for (size_t i = 0; spans && i < w->count; i++) {
-        BY_TRY(by_spans_push(spans, at, at + w->size[i]));
+        BY_TRY(tok_spans_push(spans, at, at + w->size[i]));
         at += w->size[i];
     }
     return BY_OK;
@@ -220,13 +220,13 @@ static by_status word_finish(const bpe *b, word *w, by_ids *out, by_spans *spans
 static int32_t find_symbol(const bpe *b, const char *text, size_t n, bool first, bool last)
 {
     if ((first || !b->prefix.size) && (!last || !b->suffix.size))
-        return by_vocab_find(&b->base.vocab, text, n);
+        return tok_vocab_find(&b->base.vocab, text, n);
     char key[256];
     size_t before = first ? 0 : b->prefix.size, after = last ? b->suffix.size : 0;
     memcpy(key, b->prefix.data ? b->prefix.data : "", before);
     memcpy(key + before, text, n);
     memcpy(key + before + n, b->suffix.data ? b->suffix.data : "", after);
-    return by_vocab_find(&b->base.vocab, key, before + n + after);
+    return tok_vocab_find(&b->base.vocab, key, before + n + after);
 }
 
 /* Symbols of an unknown character: its bytes where the vocabulary has them all. The affixes are spelt out
@@ -245,15 +245,15 @@ static bool add_fallback(const bpe *b, word *w, const char *text, size_t n, bool
     return true;
 }
 
-static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *text, size_t size, by_ids *out,
-                            by_spans *spans)
+static by_status bpe_encode(const tok_text_model *m, tok_scratch *s, const char *text, size_t size,
+                            by_ids *out, tok_spans *spans)
 {
     const bpe *b = (const bpe *)m;
     if (b->ignore_merges) {
-        int32_t id = by_vocab_find(&m->vocab, text, size);
+        int32_t id = tok_vocab_find(&m->vocab, text, size);
         if (id >= 0) {
-            BY_TRY(by_ids_push(out, id));
-            return spans ? by_spans_push(spans, 0, size) : BY_OK;
+            BY_TRY(tok_ids_push(out, id));
+            return spans ? tok_spans_push(spans, 0, size) : BY_OK;
         }
     }
     size_t affixes = b->prefix.size + b->suffix.size;
@@ -262,7 +262,7 @@ static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *t
     size_t unknown = 0; /* bytes of the unknown symbol that is being put together */
     for (size_t i = 0; i < size;) {
         uint32_t point;
-        size_t n = BY_MAX((size_t)by_utf8_decode((const uint8_t *)text + i, size - i, &point), (size_t)1);
+        size_t n = BY_MAX((size_t)tok_utf8_decode((const uint8_t *)text + i, size - i, &point), (size_t)1);
         bool first = i == 0, last = i + n >= size;
         int32_t id = find_symbol(b, text + i, n, first, last);
         if (id >= 0) {
@@ -273,8 +273,8 @@ static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *t
         } else if (!(b->byte_fallback && add_fallback(b, &w, text + i, n, first, last)) &&
                    b->unk_token.data) {
             if (b->unk < 0)
-                return by_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary",
-                               b->unk_token.data);
+                return base_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary",
+                                 b->unk_token.data);
             if (unknown && !b->fuse_unk) {
                 word_add(&w, b->unk, unknown);
                 unknown = 0;
@@ -290,21 +290,21 @@ static by_status bpe_encode(const by_text_model *m, by_scratch *s, const char *t
 
 /* ---- words of bytes -------------------------------------------------------------------------- */
 
-bool by_bpe_takes_bytes(const by_text_model *m)
+bool tok_bpe_takes_bytes(const tok_text_model *m)
 {
     const bpe *b = (const bpe *)m;
     return strcmp(m->type, "BPE") == 0 && b->whole_alphabet && !b->prefix.size && !b->suffix.size;
 }
 
-by_status by_bpe_encode_bytes(const by_text_model *m, by_scratch *s, const char *text, size_t size,
-                              by_ids *out, by_spans *spans)
+by_status tok_bpe_encode_bytes(const tok_text_model *m, tok_scratch *s, const char *text, size_t size,
+                               by_ids *out, tok_spans *spans)
 {
     const bpe *b = (const bpe *)m;
     if (b->ignore_merges) {
-        int32_t id = by_vocab_find(&b->raw, text, size);
+        int32_t id = tok_vocab_find(&b->raw, text, size);
         if (id >= 0) {
-            BY_TRY(by_ids_push(out, id));
-            return spans ? by_spans_push(spans, 0, size) : BY_OK;
+            BY_TRY(tok_ids_push(out, id));
+            return spans ? tok_spans_push(spans, 0, size) : BY_OK;
         }
     }
     word w;
@@ -316,76 +316,76 @@ by_status by_bpe_encode_bytes(const by_text_model *m, by_scratch *s, const char 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void bpe_free(by_text_model *m)
+static void bpe_free(tok_text_model *m)
 {
     bpe *b = (bpe *)m;
-    by_free(b->merges);
-    by_chars_free(&b->unk_token);
-    by_chars_free(&b->prefix);
-    by_chars_free(&b->suffix);
-    by_vocab_free(&b->raw);
+    base_free(b->merges);
+    tok_chars_free(&b->unk_token);
+    tok_chars_free(&b->prefix);
+    tok_chars_free(&b->suffix);
+    tok_vocab_free(&b->raw);
 }
 
-static by_status read_merge(bpe *b, by_chars left, by_chars right, uint32_t rank, by_buf *joined)
+static by_status read_merge(bpe *b, tok_chars left, tok_chars right, uint32_t rank, base_buf *joined)
 {
-    const by_vocab *v = &b->base.vocab;
-    int32_t l = by_vocab_find(v, left.data, left.size), r = by_vocab_find(v, right.data, right.size);
+    const tok_vocab *v = &b->base.vocab;
+    int32_t l = tok_vocab_find(v, left.data, left.size), r = tok_vocab_find(v, right.data, right.size);
     size_t skip = BY_MIN(b->prefix.size, right.size);
     joined->size = 0;
-    by_buf_put(joined, left.data, left.size);
-    by_buf_put(joined, right.data + skip, right.size - skip);
+    base_buf_put(joined, left.data, left.size);
+    base_buf_put(joined, right.data + skip, right.size - skip);
     if (joined->failed)
-        return by_fail(BY_ERR_MEMORY, "out of memory reading merges");
-    int32_t id = by_vocab_find(v, joined->data, joined->size);
+        return base_fail(BY_ERR_MEMORY, "out of memory reading merges");
+    int32_t id = tok_vocab_find(v, joined->data, joined->size);
     if (l < 0 || r < 0 || id < 0)
-        return by_fail(BY_ERR_FORMAT,
-                       "merge %u joins \"%.*s\" and \"%.*s\", which are not all in the vocabulary",
-                       (unsigned)rank, (int)BY_MIN(left.size, (size_t)40), left.data,
-                       (int)BY_MIN(right.size, (size_t)40), right.data);
+        return base_fail(BY_ERR_FORMAT,
+                         "merge %u joins \"%.*s\" and \"%.*s\", which are not all in the vocabulary",
+                         (unsigned)rank, (int)BY_MIN(left.size, (size_t)40), left.data,
+                         (int)BY_MIN(right.size, (size_t)40), right.data);
     merge_put(b, l, r, rank, id);
     return BY_OK;
 }
 
 /* "a b", or ["a", "b"]. */
-static by_status read_merge_item(bpe *b, const cJSON *item, uint32_t rank, by_buf *joined)
+static by_status read_merge_item(bpe *b, const cJSON *item, uint32_t rank, base_buf *joined)
 {
     const char *text = cJSON_GetStringValue(item), *space = text ? strchr(text, ' ') : NULL;
     if (text && (!space || strchr(space + 1, ' ')))
-        return by_fail(BY_ERR_FORMAT, "merge %u is not two tokens: \"%.40s\"", (unsigned)rank, text);
+        return base_fail(BY_ERR_FORMAT, "merge %u is not two tokens: \"%.40s\"", (unsigned)rank, text);
     const cJSON *first = cJSON_IsArray(item) ? item->child : NULL, *second = first ? first->next : NULL;
     if (!text && (!cJSON_IsString(first) || !cJSON_IsString(second) || second->next))
-        return by_fail(BY_ERR_FORMAT, "merge %u is not two tokens", (unsigned)rank);
-    by_chars left = {0}, right = {0};
-    by_status status = by_chars_set(&left, text ? text : first->valuestring);
+        return base_fail(BY_ERR_FORMAT, "merge %u is not two tokens", (unsigned)rank);
+    tok_chars left = {0}, right = {0};
+    by_status status = tok_chars_set(&left, text ? text : first->valuestring);
     if (status == BY_OK)
-        status = by_chars_set(&right, text ? space + 1 : second->valuestring);
+        status = tok_chars_set(&right, text ? space + 1 : second->valuestring);
     if (status == BY_OK && text)
         left.size -= right.size + 1;
     if (status == BY_OK)
         status = read_merge(b, left, right, rank, joined);
-    by_chars_free(&left);
-    by_chars_free(&right);
+    tok_chars_free(&left);
+    tok_chars_free(&right);
     return status;
 }
 
 static by_status read_merges(bpe *b, const cJSON *json)
 {
     if (!cJSON_IsArray(json))
-        return by_fail(BY_ERR_FORMAT, "a BPE model has no \"merges\"");
+        return base_fail(BY_ERR_FORMAT, "a BPE model has no \"merges\"");
     size_t size = 64, count = (size_t)cJSON_GetArraySize(json);
     while (size < count * 2 + 1)
         size *= 2;
-    b->merges = by_alloc(size * sizeof(*b->merges));
+    b->merges = base_alloc(size * sizeof(*b->merges));
     if (!b->merges)
         return BY_ERR_MEMORY;
     memset(b->merges, 0xff, size * sizeof(*b->merges));
     b->mask = size - 1;
-    by_buf joined = {0};
+    base_buf joined = {0};
     by_status status = BY_OK;
     uint32_t rank = 0;
     for (const cJSON *item = json->child; item && status == BY_OK; item = item->next)
         status = read_merge_item(b, item, rank++, &joined);
-    by_buf_free(&joined);
+    base_buf_free(&joined);
     return status;
 }
 
@@ -395,10 +395,10 @@ static void find_bytes(bpe *b)
     b->whole_alphabet = true;
     for (int i = 0; i < 256; i++) {
         char text[8];
-        int n = by_format(text, sizeof(text), "<0x%02X>", (unsigned)i);
-        b->bytes[i] = by_vocab_find(&b->base.vocab, text, (size_t)n);
-        n = by_utf8_encode(by_byte_char((uint8_t)i), text);
-        b->alphabet[i] = by_vocab_find(&b->base.vocab, text, (size_t)n);
+        int n = base_format(text, sizeof(text), "<0x%02X>", (unsigned)i);
+        b->bytes[i] = tok_vocab_find(&b->base.vocab, text, (size_t)n);
+        n = tok_utf8_encode(tok_byte_char((uint8_t)i), text);
+        b->alphabet[i] = tok_vocab_find(&b->base.vocab, text, (size_t)n);
         b->whole_alphabet = b->whole_alphabet && b->alphabet[i] >= 0;
     }
 }
@@ -406,37 +406,37 @@ static void find_bytes(bpe *b)
 /* For ignore_merges: the tokens that are made of byte characters, as bytes. */
 static by_status read_raw(bpe *b)
 {
-    by_buf bytes = {0};
+    base_buf bytes = {0};
     by_status status = BY_OK;
     for (int id = 0; id < b->base.vocab.count && status == BY_OK; id++) {
-        const by_token *t = &b->base.vocab.tokens[id];
+        const tok_token *t = &b->base.vocab.tokens[id];
         bool whole = t->text && t->size;
         bytes.size = 0;
         for (size_t i = 0; whole && i < t->size;) {
             uint32_t c = 0;
-            int n = by_utf8_decode((const uint8_t *)t->text + i, t->size - i, &c);
-            int byte = n ? by_char_byte(c) : -1;
+            int n = tok_utf8_decode((const uint8_t *)t->text + i, t->size - i, &c);
+            int byte = n ? tok_char_byte(c) : -1;
             whole = byte >= 0;
-            by_buf_put(&bytes, &(char){(char)byte}, 1);
+            base_buf_put(&bytes, &(char){(char)byte}, 1);
             i += (size_t)BY_MAX(n, 1);
         }
         if (bytes.failed)
-            status = by_fail(BY_ERR_MEMORY, "out of memory reading a vocabulary");
+            status = base_fail(BY_ERR_MEMORY, "out of memory reading a vocabulary");
         else if (whole)
-            status = by_vocab_put(&b->raw, bytes.data, bytes.size, id);
+            status = tok_vocab_put(&b->raw, bytes.data, bytes.size, id);
     }
-    by_buf_free(&bytes);
+    base_buf_free(&bytes);
     return status;
 }
 
 /* An option that may be absent, null or "". */
-static by_status read_affix(const cJSON *json, const char *key, by_chars *out)
+static by_status read_affix(const cJSON *json, const char *key, tok_chars *out)
 {
-    BY_TRY(by_chars_read(json, key, out));
+    BY_TRY(tok_chars_read(json, key, out));
     if (out->size > 64)
-        return by_fail(BY_ERR_FORMAT, "\"%s\" of a BPE model is longer than 64 bytes", key);
+        return base_fail(BY_ERR_FORMAT, "\"%s\" of a BPE model is longer than 64 bytes", key);
     if (!out->size)
-        by_chars_free(out);
+        tok_chars_free(out);
     return BY_OK;
 }
 
@@ -453,40 +453,41 @@ static by_status read_options(bpe *b, const cJSON *json)
                                        "known",
                                        "vocab",
                                        "merges"};
-    BY_TRY(by_json_only(json, "a BPE model", keys, BY_COUNT(keys)));
+    BY_TRY(tok_json_only(json, "a BPE model", keys, BY_COUNT(keys)));
     const cJSON *dropout = cJSON_GetObjectItemCaseSensitive(json, "dropout");
     if (cJSON_IsNumber(dropout) && dropout->valuedouble != 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "BPE with dropout %g is not supported: encoding would be random",
-                       dropout->valuedouble);
+        return base_fail(BY_ERR_UNSUPPORTED, "BPE with dropout %g is not supported: encoding would be random",
+                         dropout->valuedouble);
     BY_TRY(read_affix(json, "unk_token", &b->unk_token));
     BY_TRY(read_affix(json, "continuing_subword_prefix", &b->prefix));
     BY_TRY(read_affix(json, "end_of_word_suffix", &b->suffix));
-    BY_TRY(by_stage_bool(json, "fuse_unk", false, &b->fuse_unk));
-    BY_TRY(by_stage_bool(json, "byte_fallback", false, &b->byte_fallback));
-    return by_stage_bool(json, "ignore_merges", false, &b->ignore_merges);
+    BY_TRY(tok_stage_bool(json, "fuse_unk", false, &b->fuse_unk));
+    BY_TRY(tok_stage_bool(json, "byte_fallback", false, &b->byte_fallback));
+    return tok_stage_bool(json, "ignore_merges", false, &b->ignore_merges);
 }
 
-by_text_model *by_bpe_read(const cJSON *json)
+tok_text_model *tok_bpe_read(const cJSON *json)
 {
-    bpe *b = by_alloc_zero(1, sizeof(*b));
+    bpe *b = base_alloc_zero(1, sizeof(*b));
     if (!b)
         return NULL;
-    b->base = (by_text_model){.type = "BPE", .encode = bpe_encode, .free = bpe_free};
+    b->base = (tok_text_model){.type = "BPE", .encode = bpe_encode, .free = bpe_free};
     by_status status = read_options(b, json);
     if (status == BY_OK)
-        status = by_vocab_read(&b->base.vocab, cJSON_GetObjectItemCaseSensitive(json, "vocab"));
+        status = tok_vocab_read(&b->base.vocab, cJSON_GetObjectItemCaseSensitive(json, "vocab"));
     if (status == BY_OK)
         status = read_merges(b, cJSON_GetObjectItemCaseSensitive(json, "merges"));
     if (status == BY_OK) {
         find_bytes(b);
         const cJSON *known = cJSON_GetObjectItemCaseSensitive(json, "known");
         b->known = cJSON_IsNumber(known) && b->unk_token.data ? (int32_t)known->valueint : INT32_MAX;
-        b->unk = b->unk_token.data ? by_vocab_find(&b->base.vocab, b->unk_token.data, b->unk_token.size) : -1;
+        b->unk =
+            b->unk_token.data ? tok_vocab_find(&b->base.vocab, b->unk_token.data, b->unk_token.size) : -1;
         if (b->ignore_merges)
             status = read_raw(b);
     }
     if (status == BY_OK)
         return &b->base;
-    by_text_model_free(&b->base);
+    tok_text_model_free(&b->base);
     return NULL;
 }

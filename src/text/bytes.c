@@ -6,18 +6,18 @@
 #define END_SIZE (sizeof(END_TEXT) - 1)
 #define END_ID   256
 
-by_tokenizer *by_tokenizer_new_bytes(void)
+by_tokenizer *tok_new_bytes(void)
 {
-    by_tokenizer *t = by_alloc_zero(1, sizeof(*t));
+    by_tokenizer *t = base_alloc_zero(1, sizeof(*t));
     if (t)
         *t = (by_tokenizer){
-            .kind = &by_text_bytes, .vocab_size = END_ID + 1, .eos = END_ID, .eos_text = END_TEXT};
+            .kind = &tok_text_bytes, .vocab_size = END_ID + 1, .eos = END_ID, .eos_text = END_TEXT};
     return t;
 }
 
 static void bytes_free(by_tokenizer *t)
 {
-    by_free(t);
+    base_free(t);
 }
 
 /* GPT-2's alphabet: bytes that print in Latin-1 stand for themselves, the others are U+0100 and up in their
@@ -33,7 +33,7 @@ static void byte_alphabet(uint32_t points[256])
 
 static bool bytes_match(const cJSON *root)
 {
-    return by_symbols_match(root, "ByteLevel");
+    return tok_symbols_match(root, "ByteLevel");
 }
 
 /* The only added token must be the end of text, with the id after the bytes. */
@@ -52,41 +52,41 @@ static by_tokenizer *bytes_read(const cJSON *root)
     uint32_t alphabet[256];
     byte_alphabet(alphabet);
     int count = 0;
-    uint32_t *points = by_symbols_read(root, &count);
+    uint32_t *points = tok_symbols_read(root, &count);
     if (!points)
         return NULL;
     bool identity = count == 256 && memcmp(points, alphabet, sizeof(alphabet)) == 0;
-    by_free(points);
+    base_free(points);
     const cJSON *pre = cJSON_GetObjectItemCaseSensitive(root, "pre_tokenizer");
     if (!identity || !end_token_is_ours(root))
-        by_fail(BY_ERR_UNSUPPORTED, "a byte vocabulary must give byte b the id b and have \"" END_TEXT
-                                    "\" as its only added token, with id 256");
+        base_fail(BY_ERR_UNSUPPORTED, "a byte vocabulary must give byte b the id b and have \"" END_TEXT
+                                      "\" as its only added token, with id 256");
     else if (!cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(pre, "add_prefix_space")))
-        by_fail(BY_ERR_UNSUPPORTED, "a byte vocabulary with add_prefix_space is not supported");
+        base_fail(BY_ERR_UNSUPPORTED, "a byte vocabulary with add_prefix_space is not supported");
     else
-        return by_tokenizer_new_bytes();
+        return tok_new_bytes();
     return NULL;
 }
 
-static void bytes_write(const by_tokenizer *t, by_buf *out)
+static void bytes_write(const by_tokenizer *t, base_buf *out)
 {
     (void)t;
     uint32_t alphabet[256];
     byte_alphabet(alphabet);
-    by_symbols_write(out, alphabet, 256,
-                     "[\n    { \"id\": 256, \"content\": \"" END_TEXT "\", \"single_word\": false, "
-                     "\"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true }\n  ]",
-                     "{ \"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
-                     "\"use_regex\": false }",
-                     "{ \"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
-                     "\"use_regex\": true }");
+    tok_symbols_write(out, alphabet, 256,
+                      "[\n    { \"id\": 256, \"content\": \"" END_TEXT "\", \"single_word\": false, "
+                      "\"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true }\n  ]",
+                      "{ \"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+                      "\"use_regex\": false }",
+                      "{ \"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
+                      "\"use_regex\": true }");
 }
 
 /* Any bytes; the text of the end token becomes its id, as in the reference library. */
 static by_status bytes_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
     (void)t;
-    BY_TRY(by_ids_reserve(out, size));
+    BY_TRY(tok_ids_reserve(out, size));
     int32_t *next = out->data + out->count;
     for (size_t i = 0; i < size;) {
         if (text[i] == '<' && size - i >= END_SIZE && memcmp(text + i, END_TEXT, END_SIZE) == 0) {
@@ -100,15 +100,15 @@ static by_status bytes_encode(const by_tokenizer *t, const char *text, size_t si
     return BY_OK;
 }
 
-static by_status bytes_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
-                           by_buf *out)
+static by_status bytes_put(const by_tokenizer *t, void *state, const tok_decode_spec *spec, int32_t id,
+                           base_buf *out)
 {
     (void)t;
     (void)state;
     if (id != END_ID)
-        by_buf_put(out, &(char){(char)id}, 1);
+        base_buf_put(out, &(char){(char)id}, 1);
     else if (!spec->skip_special)
-        by_buf_put(out, END_TEXT, END_SIZE);
+        base_buf_put(out, END_TEXT, END_SIZE);
     return BY_OK;
 }
 
@@ -123,7 +123,7 @@ static size_t bytes_cut(const by_tokenizer *t, const char *text, size_t size)
     return size;
 }
 
-const by_text_kind by_text_bytes = {
+const tok_text_kind tok_text_bytes = {
     .name = "byte",
     .match = bytes_match,
     .read = bytes_read,

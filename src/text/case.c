@@ -18,7 +18,7 @@ static bool is_ignored_by_case(uint32_t c)
            c == 0xff1a;
 }
 
-bool by_is_final_sigma(const uint32_t *text, size_t count, size_t i)
+bool tok_is_final_sigma(const uint32_t *text, size_t count, size_t i)
 {
     size_t before = i, after = i + 1;
     while (before > 0 && is_ignored_by_case(text[before - 1]))

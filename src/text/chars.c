@@ -4,7 +4,7 @@
 #include "text/kind.h"
 #include "text/utf8.h"
 
-#define PAGES (BY_UTF8_POINTS / 256)
+#define PAGES (TOK_UTF8_POINTS / 256)
 
 typedef struct chars {
     by_tokenizer base;
@@ -21,35 +21,35 @@ static inline int32_t chars_find(const chars *c, uint32_t point)
 static void chars_free(by_tokenizer *t)
 {
     chars *c = (chars *)t;
-    by_free(c->points);
-    by_free(c->pages);
-    by_free(c);
+    base_free(c->points);
+    base_free(c->pages);
+    base_free(c);
 }
 
 /* Takes points (count code points, indexed by id) over in any case. A code point that occurs twice is an
  * error. */
 static by_tokenizer *chars_make(uint32_t *points, int count)
 {
-    chars *c = by_alloc_zero(1, sizeof(*c));
+    chars *c = base_alloc_zero(1, sizeof(*c));
     if (!c) {
-        by_free(points);
+        base_free(points);
         return NULL;
     }
-    c->base = (by_tokenizer){.kind = &by_text_chars, .vocab_size = count, .eos = -1};
+    c->base = (by_tokenizer){.kind = &tok_text_chars, .vocab_size = count, .eos = -1};
     c->points = points;
     size_t used = 0;
     for (int id = 0; id < count; id++)
         if (c->page_of[points[id] >> 8] == 0)
             c->page_of[points[id] >> 8] = (uint16_t)++used;
     size_t bytes = (used + 1) * 256 * sizeof(*c->pages);
-    c->pages = by_alloc(bytes);
+    c->pages = base_alloc(bytes);
     if (!c->pages)
         goto fail;
     memset(c->pages, 0xff, bytes);
     for (int id = 0; id < count; id++) {
         int32_t *slot = &c->pages[(size_t)c->page_of[points[id] >> 8] * 256 + (points[id] & 255)];
         if (*slot >= 0) {
-            by_fail(BY_ERR_FORMAT, "character U+%04X is in the vocabulary twice", (unsigned)points[id]);
+            base_fail(BY_ERR_FORMAT, "character U+%04X is in the vocabulary twice", (unsigned)points[id]);
             goto fail;
         }
         *slot = id;
@@ -66,9 +66,9 @@ static by_status mark_seen(uint8_t *seen, const char *text, size_t size)
     const uint8_t *s = (const uint8_t *)text;
     for (size_t i = 0; i < size;) {
         uint32_t point;
-        int n = by_utf8_decode(s + i, size - i, &point);
+        int n = tok_utf8_decode(s + i, size - i, &point);
         if (n == 0)
-            return by_fail(BY_ERR_FORMAT, "byte 0x%02x at offset %zu is not valid UTF-8", s[i], i);
+            return base_fail(BY_ERR_FORMAT, "byte 0x%02x at offset %zu is not valid UTF-8", s[i], i);
         seen[point] = 1;
         i += (size_t)n;
     }
@@ -80,103 +80,103 @@ static by_tokenizer *chars_seen(uint8_t *seen)
 {
     uint32_t *points = NULL;
     int n = 0;
-    for (int p = 0; p < BY_UTF8_POINTS; p++)
+    for (int p = 0; p < TOK_UTF8_POINTS; p++)
         n += seen[p];
     if (n == 0) {
-        by_fail(BY_ERR_ARGUMENT, "a character vocabulary needs a text that is not empty");
+        base_fail(BY_ERR_ARGUMENT, "a character vocabulary needs a text that is not empty");
         goto done;
     }
-    points = by_alloc_zero((size_t)n, sizeof(*points));
+    points = base_alloc_zero((size_t)n, sizeof(*points));
     if (!points)
         goto done;
-    for (uint32_t p = 0, id = 0; p < BY_UTF8_POINTS; p++)
+    for (uint32_t p = 0, id = 0; p < TOK_UTF8_POINTS; p++)
         if (seen[p])
             points[id++] = p;
 done:
-    by_free(seen);
+    base_free(seen);
     return points ? chars_make(points, n) : NULL;
 }
 
-by_tokenizer *by_tokenizer_new_chars(const char *const *texts, const size_t *sizes, int count)
+by_tokenizer *tok_new_chars(const char *const *texts, const size_t *sizes, int count)
 {
-    uint8_t *seen = by_alloc_zero(BY_UTF8_POINTS, 1);
+    uint8_t *seen = base_alloc_zero(TOK_UTF8_POINTS, 1);
     for (int i = 0; seen && i < count; i++)
         if (mark_seen(seen, texts[i], sizes[i]) != BY_OK) {
-            by_fail_context("text %d of %d", i + 1, count);
-            by_free(seen);
+            base_fail_context("text %d of %d", i + 1, count);
+            base_free(seen);
             return NULL;
         }
     return seen ? chars_seen(seen) : NULL;
 }
 
 /* Line by line: no character lies across two. */
-static by_status mark_file(uint8_t *seen, by_lines *l)
+static by_status mark_file(uint8_t *seen, base_lines *l)
 {
     for (bool more = true;;) {
-        BY_TRY(by_lines_raw(l, &more));
+        BY_TRY(base_lines_raw(l, &more));
         if (!more)
             return BY_OK;
         if (mark_seen(seen, l->text, l->size) != BY_OK)
-            return by_fail_context("%s, line %lld", l->path, (long long)l->number);
+            return base_fail_context("%s, line %lld", l->path, (long long)l->number);
     }
 }
 
-by_tokenizer *by_tokenizer_new_chars_of(const char *const *paths, int count)
+by_tokenizer *tok_new_chars_of(const char *const *paths, int count)
 {
-    uint8_t *seen = by_alloc_zero(BY_UTF8_POINTS, 1);
+    uint8_t *seen = base_alloc_zero(TOK_UTF8_POINTS, 1);
     by_status s = seen ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < count && s == BY_OK; i++) {
-        by_lines l;
-        s = by_lines_open(&l, paths[i]);
+        base_lines l;
+        s = base_lines_open(&l, paths[i]);
         if (s == BY_OK)
             s = mark_file(seen, &l);
-        by_lines_close(&l);
+        base_lines_close(&l);
     }
     if (s == BY_OK)
         return chars_seen(seen);
-    by_free(seen);
+    base_free(seen);
     return NULL;
 }
 
 static bool chars_match(const cJSON *root)
 {
-    return by_symbols_match(root, NULL);
+    return tok_symbols_match(root, NULL);
 }
 
 static by_tokenizer *chars_read(const cJSON *root)
 {
     const cJSON *added = cJSON_GetObjectItemCaseSensitive(root, "added_tokens");
     if (added && added->child) {
-        by_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with added tokens is not supported");
+        base_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with added tokens is not supported");
         return NULL;
     }
     int count = 0;
-    uint32_t *points = by_symbols_read(root, &count);
+    uint32_t *points = tok_symbols_read(root, &count);
     return points ? chars_make(points, count) : NULL;
 }
 
-static void chars_write(const by_tokenizer *t, by_buf *out)
+static void chars_write(const by_tokenizer *t, base_buf *out)
 {
-    by_symbols_write(out, ((const chars *)t)->points, t->vocab_size, "[]", "null", "{ \"type\": \"Fuse\" }");
+    tok_symbols_write(out, ((const chars *)t)->points, t->vocab_size, "[]", "null", "{ \"type\": \"Fuse\" }");
 }
 
 static by_status chars_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
     const chars *c = (const chars *)t;
     const uint8_t *s = (const uint8_t *)text;
-    BY_TRY(by_ids_reserve(out, size));
+    BY_TRY(tok_ids_reserve(out, size));
     int32_t *next = out->data + out->count;
     for (size_t i = 0; i < size;) {
         uint32_t point;
-        int n = by_utf8_decode(s + i, size - i, &point);
+        int n = tok_utf8_decode(s + i, size - i, &point);
         if (n == 0)
-            return by_fail(BY_ERR_FORMAT, "byte 0x%02x at offset %zu is not valid UTF-8", s[i], i);
+            return base_fail(BY_ERR_FORMAT, "byte 0x%02x at offset %zu is not valid UTF-8", s[i], i);
         int32_t id = chars_find(c, point);
         if (id < 0)
-            return by_fail(BY_ERR_ARGUMENT,
-                           "character U+%04X at offset %zu is not in the vocabulary of %d characters "
-                           "(a model trained with --tokenizer byte takes any text)",
-                           (unsigned)point, i, t->vocab_size);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "character U+%04X at offset %zu is not in the vocabulary of %d characters "
+                             "(a model trained with --tokenizer byte takes any text)",
+                             (unsigned)point, i, t->vocab_size);
         *next++ = id;
         i += (size_t)n;
     }
@@ -184,23 +184,23 @@ static by_status chars_encode(const by_tokenizer *t, const char *text, size_t si
     return BY_OK;
 }
 
-static by_status chars_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
-                           by_buf *out)
+static by_status chars_put(const by_tokenizer *t, void *state, const tok_decode_spec *spec, int32_t id,
+                           base_buf *out)
 {
     char text[4];
     (void)state;
     if (!spec->skip_special || id != t->eos)
-        by_buf_put(out, text, (size_t)by_utf8_encode(((const chars *)t)->points[id], text));
+        base_buf_put(out, text, (size_t)tok_utf8_encode(((const chars *)t)->points[id], text));
     return BY_OK;
 }
 
 static size_t chars_cut(const by_tokenizer *t, const char *text, size_t size)
 {
     (void)t;
-    return by_utf8_cut((const uint8_t *)text, size);
+    return tok_utf8_cut((const uint8_t *)text, size);
 }
 
-const by_text_kind by_text_chars = {
+const tok_text_kind tok_text_chars = {
     .name = "char",
     .match = chars_match,
     .read = chars_read,

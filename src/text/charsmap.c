@@ -2,7 +2,7 @@
  * of darts-clone) from byte strings to places in a block of NUL-terminated replacements. */
 #include "text/pipeline.h"
 
-struct by_charsmap {
+struct tok_charsmap {
     uint32_t *units;
     size_t unit_count;
     char *strings;
@@ -16,14 +16,14 @@ static inline size_t unit_offset(uint32_t unit)
 }
 
 /* Is there a unit for byte c behind the node? */
-static bool has_child(const by_charsmap *m, size_t node, uint32_t c)
+static bool has_child(const tok_charsmap *m, size_t node, uint32_t c)
 {
     size_t next = node ^ c;
     return next < m->unit_count && (m->units[next] & 0x800000ffu) == c;
 }
 
 /* ASCII that no entry is, nor begins with when ASCII follows. */
-static void find_plain(by_charsmap *m)
+static void find_plain(tok_charsmap *m)
 {
     size_t root = unit_offset(m->units[0]);
     for (uint32_t c = 1; c < 0x80; c++) {
@@ -36,29 +36,29 @@ static void find_plain(by_charsmap *m)
     }
 }
 
-const bool *by_charsmap_plain(const by_charsmap *m)
+const bool *tok_charsmap_plain(const tok_charsmap *m)
 {
     return m->plain;
 }
 
-by_charsmap *by_charsmap_new(const uint8_t *blob, size_t size)
+tok_charsmap *tok_charsmap_new(const uint8_t *blob, size_t size)
 {
     uint32_t trie = 0;
     if (size >= 4)
         memcpy(&trie, blob, 4);
     if (size < 4 || trie % 4 != 0 || trie == 0 || trie > size - 4) {
-        by_fail(BY_ERR_FORMAT, "a precompiled normaliser map of %zu bytes is damaged", size);
+        base_fail(BY_ERR_FORMAT, "a precompiled normaliser map of %zu bytes is damaged", size);
         return NULL;
     }
-    by_charsmap *m = by_alloc_zero(1, sizeof(*m));
+    tok_charsmap *m = base_alloc_zero(1, sizeof(*m));
     if (!m)
         return NULL;
     m->unit_count = trie / 4;
     m->string_size = size - 4 - trie;
-    m->units = by_alloc(trie);
-    m->strings = by_alloc(m->string_size + 1);
+    m->units = base_alloc(trie);
+    m->strings = base_alloc(m->string_size + 1);
     if (!m->units || !m->strings) {
-        by_charsmap_free(m);
+        tok_charsmap_free(m);
         return NULL;
     }
     memcpy(m->units, blob + 4, trie);
@@ -68,17 +68,17 @@ by_charsmap *by_charsmap_new(const uint8_t *blob, size_t size)
     return m;
 }
 
-void by_charsmap_free(by_charsmap *m)
+void tok_charsmap_free(tok_charsmap *m)
 {
     if (!m)
         return;
-    by_free(m->units);
-    by_free(m->strings);
-    by_free(m);
+    base_free(m->units);
+    base_free(m->strings);
+    base_free(m);
 }
 
-const char *by_charsmap_find(const by_charsmap *m, const char *text, size_t size, bool longest,
-                             size_t *length)
+const char *tok_charsmap_find(const tok_charsmap *m, const char *text, size_t size, bool longest,
+                              size_t *length)
 {
     const char *found = NULL;
     size_t node = unit_offset(m->units[0]);
@@ -106,7 +106,7 @@ const char *by_charsmap_find(const by_charsmap *m, const char *text, size_t size
     return found;
 }
 
-by_status by_base64_decode(const char *text, by_buf *out)
+by_status tok_base64_decode(const char *text, base_buf *out)
 {
     uint32_t bits = 0;
     int count = 0;
@@ -122,13 +122,13 @@ by_status by_base64_decode(const char *text, by_buf *out)
                 : c == '/'             ? 63
                                        : -1;
         if (v < 0)
-            return by_fail(BY_ERR_FORMAT, "byte %zu of a base64 text is not base64", i);
+            return base_fail(BY_ERR_FORMAT, "byte %zu of a base64 text is not base64", i);
         bits = bits << 6 | (uint32_t)v;
         if ((count += 6) >= 8) {
             count -= 8;
             char byte = (char)(bits >> count);
-            by_buf_put(out, &byte, 1);
+            base_buf_put(out, &byte, 1);
         }
     }
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory reading base64") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory reading base64") : BY_OK;
 }

@@ -203,11 +203,11 @@ static const range newer_numbers[] = {{0x10d40, 0x10d49}, {0x116d0, 0x116e3}, {0
                                       {0x16130, 0x16139}, {0x16d70, 0x16d79}, {0x1ccf0, 0x1ccf9},
                                       {0x1e5f1, 0x1e5fa}};
 
-by_char_class by_newer_class(uint32_t c)
+tok_char_class tok_newer_class(uint32_t c)
 {
-    return within(newer_letters, BY_COUNT(newer_letters), c)   ? BY_CHAR_LETTER
-           : within(newer_numbers, BY_COUNT(newer_numbers), c) ? BY_CHAR_NUMBER
-                                                               : BY_CHAR_OTHER;
+    return within(newer_letters, BY_COUNT(newer_letters), c)   ? TOK_CHAR_LETTER
+           : within(newer_numbers, BY_COUNT(newer_numbers), c) ? TOK_CHAR_NUMBER
+                                                               : TOK_CHAR_OTHER;
 }
 
 /* Marks of Unicode 16. */
@@ -216,43 +216,43 @@ static const range newer_marks[] = {
     {0x113c5, 0x113c5}, {0x113c7, 0x113ca}, {0x113cc, 0x113d0}, {0x113d2, 0x113d2}, {0x113e1, 0x113e2},
     {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f}, {0x1e5ee, 0x1e5ef}};
 
-bool by_is_word(uint32_t c)
+bool tok_is_word(uint32_t c)
 {
     if (c < 0x80)
-        return c == '_' || by_class(c) == BY_CHAR_LETTER || by_class(c) == BY_CHAR_NUMBER;
+        return c == '_' || tok_class(c) == TOK_CHAR_LETTER || tok_class(c) == TOK_CHAR_NUMBER;
     utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
     return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC ||
            c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
            (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189) ||
-           by_newer_class(c) != BY_CHAR_OTHER || within(newer_marks, BY_COUNT(newer_marks), c);
+           tok_newer_class(c) != TOK_CHAR_OTHER || within(newer_marks, BY_COUNT(newer_marks), c);
 }
 
-bool by_is_wide_punctuation(uint32_t c)
+bool tok_is_wide_punctuation(uint32_t c)
 {
     return within(punctuation, BY_COUNT(punctuation), c);
 }
 
-bool by_is_nonspacing(uint32_t c)
+bool tok_is_nonspacing(uint32_t c)
 {
     return within(nonspacing, BY_COUNT(nonspacing), c);
 }
 
-bool by_is_mark(uint32_t c)
+bool tok_is_mark(uint32_t c)
 {
     return within(marks, BY_COUNT(marks), c);
 }
 
-bool by_is_other(uint32_t c)
+bool tok_is_other(uint32_t c)
 {
     return within(others, BY_COUNT(others), c);
 }
 
-bool by_is_whole(uint32_t c)
+bool tok_is_whole(uint32_t c)
 {
     return within(whole, BY_COUNT(whole), c);
 }
 
-uint32_t by_lower(uint32_t c)
+uint32_t tok_lower(uint32_t c)
 {
     for (int i = 0; i < BY_COUNT(lowered); i++)
         if (c >= lowered[i].first && c <= lowered[i].last)
@@ -267,7 +267,7 @@ static const struct script_range {
 #include "text/scripts.h"
 };
 
-int by_script(uint32_t c)
+int tok_script(uint32_t c)
 {
     int low = 0, high = BY_COUNT(scripts);
     while (low < high) {

@@ -5,7 +5,7 @@
 #include "text/unicode.h"
 
 typedef struct decoder decoder;
-typedef struct by_unfolding chain;
+typedef struct tok_unfolding chain;
 
 struct decoder {
     /* The next string of the list; n may be 0. */
@@ -14,13 +14,13 @@ struct decoder {
     /* What end_gather calls with all of it. */
     void (*whole_put)(const decoder *d, chain *c, int at, const char *s, size_t n);
     void (*whole_end)(const decoder *d, chain *c, int at);
-    by_chars text, content;
+    tok_chars text, content;
     size_t start, stop;
-    by_regex *regex;
+    tok_regex *regex;
     bool flag;
 };
 
-struct by_decoders {
+struct tok_decoders {
     decoder *items;
     int count;
     bool joined; /* without decoders, tokens are joined by spaces */
@@ -28,15 +28,15 @@ struct by_decoders {
 
 /* What one decoder remembers. */
 typedef struct link {
-    size_t seen; /* strings, or, where all is one, what was stripped of it */
-    by_buf held; /* not handed on yet */
+    size_t seen;   /* strings, or, where all is one, what was stripped of it */
+    base_buf held; /* not handed on yet */
     bool begun;
 } link;
 
-struct by_unfolding {
-    const by_decoders *d;
+struct tok_unfolding {
+    const tok_decoders *d;
     link *links;
-    by_buf *out;
+    base_buf *out;
     size_t seen;
     bool failed;
     bool stopped; /* by an error that is set */
@@ -48,32 +48,32 @@ static void pass(chain *c, int at, const char *s, size_t n)
     if (++at < c->d->count)
         c->d->items[at].put(&c->d->items[at], c, at, s, n);
     else if (n)
-        by_buf_put(c->out, s, n);
+        base_buf_put(c->out, s, n);
 }
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
 /* A C string as one. */
-static by_chars plain(const char *s)
+static tok_chars plain(const char *s)
 {
-    return (by_chars){(char *)s, strlen(s)};
+    return (tok_chars){(char *)s, strlen(s)};
 }
 
 /* Put s with every `from` replaced. */
-static void put_replaced(by_buf *out, const char *s, size_t n, by_chars from, by_chars to)
+static void put_replaced(base_buf *out, const char *s, size_t n, tok_chars from, tok_chars to)
 {
     size_t done = 0;
     const char *hit;
     while (from.size && (hit = memmem(s + done, n - done, from.data, from.size))) {
-        by_buf_put(out, s + done, (size_t)(hit - s) - done);
-        by_buf_put(out, to.data, to.size);
+        base_buf_put(out, s + done, (size_t)(hit - s) - done);
+        base_buf_put(out, to.data, to.size);
         done = (size_t)(hit - s) + from.size;
     }
-    by_buf_put(out, s + done, n - done);
+    base_buf_put(out, s + done, n - done);
 }
 
 /* English spacing: no space before punctuation and contractions. */
-static void clean_up(by_buf *text, size_t start)
+static void clean_up(base_buf *text, size_t start)
 {
     static const char *const pairs[][2] = {
         {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -81,13 +81,13 @@ static void clean_up(by_buf *text, size_t start)
     if (text->failed || !text->data || !memchr(text->data + start, ' ', text->size - start))
         return;
     for (int i = 0; i < BY_COUNT(pairs); i++) {
-        by_buf next = {0};
+        base_buf next = {0};
         put_replaced(&next, text->data + start, text->size - start, plain(pairs[i][0]), plain(pairs[i][1]));
         text->size = start;
         if (next.size)
-            by_buf_put(text, next.data, next.size);
+            base_buf_put(text, next.data, next.size);
         text->failed = text->failed || next.failed;
-        by_buf_free(&next);
+        base_buf_free(&next);
         if (text->failed)
             return;
     }
@@ -97,31 +97,31 @@ static void clean_up(by_buf *text, size_t start)
 
 static void put_byte_level(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
-    by_buf bytes = {0};
+    base_buf bytes = {0};
     (void)d;
     for (size_t i = 0; i < n;) {
         uint32_t point;
-        i += (size_t)by_utf8_next(s + i, n - i, &point);
-        int byte = by_char_byte(point);
+        i += (size_t)tok_utf8_next(s + i, n - i, &point);
+        int byte = tok_char_byte(point);
         if (byte < 0) { /* not made of byte characters: an added token */
             bytes.size = 0;
-            by_buf_put(&bytes, s, n);
+            base_buf_put(&bytes, s, n);
             break;
         }
-        by_buf_put(&bytes, &(char){(char)byte}, 1);
+        base_buf_put(&bytes, &(char){(char)byte}, 1);
     }
     c->failed = c->failed || bytes.failed;
     if (bytes.size)
         pass(c, at, bytes.data, bytes.size);
-    by_buf_free(&bytes);
+    base_buf_free(&bytes);
 }
 
 /* Hand on what was put together in text, and forget it. */
-static void pass_buf(chain *c, int at, by_buf *text)
+static void pass_buf(chain *c, int at, base_buf *text)
 {
     c->failed = c->failed || text->failed;
     pass(c, at, text->data ? text->data : "", text->size);
-    by_buf_free(text);
+    base_buf_free(text);
 }
 
 static void put_wordpiece(const decoder *d, chain *c, int at, const char *s, size_t n)
@@ -129,10 +129,10 @@ static void put_wordpiece(const decoder *d, chain *c, int at, const char *s, siz
     size_t prefix = d->text.size;
     bool first = c->links[at].seen++ == 0;
     bool inner = !first && n >= prefix && memcmp(s, d->text.data, prefix) == 0;
-    by_buf text = {0};
+    base_buf text = {0};
     if (!first && !inner)
-        by_buf_puts(&text, " ");
-    by_buf_put(&text, s + (inner ? prefix : 0), n - (inner ? prefix : 0));
+        base_buf_puts(&text, " ");
+    base_buf_put(&text, s + (inner ? prefix : 0), n - (inner ? prefix : 0));
     if (d->flag)
         clean_up(&text, 0);
     pass_buf(c, at, &text);
@@ -141,7 +141,7 @@ static void put_wordpiece(const decoder *d, chain *c, int at, const char *s, siz
 static void put_metaspace(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     bool first = c->links[at].seen++ == 0;
-    by_buf text = {0};
+    base_buf text = {0};
     put_replaced(&text, s, n, d->text, plain(first && d->flag ? "" : " "));
     pass_buf(c, at, &text);
 }
@@ -150,24 +150,24 @@ static void put_metaspace(const decoder *d, chain *c, int at, const char *s, siz
 static void put_bpe(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
-    by_buf text = {0};
+    base_buf text = {0};
     put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, plain(" "));
     l->held.size = 0;
-    by_buf_put(&l->held, s, n);
+    base_buf_put(&l->held, s, n);
     if (l->begun)
         pass_buf(c, at, &text);
-    by_buf_free(&text);
+    base_buf_free(&text);
     l->begun = true;
 }
 
 static void end_bpe(const decoder *d, chain *c, int at)
 {
     link *l = &c->links[at];
-    by_buf text = {0};
+    base_buf text = {0};
     put_replaced(&text, l->held.data ? l->held.data : "", l->held.size, d->text, plain(""));
     if (l->begun)
         pass_buf(c, at, &text);
-    by_buf_free(&text);
+    base_buf_free(&text);
 }
 
 static int hex_value(char c)
@@ -182,7 +182,7 @@ static bool is_utf8(const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         uint32_t c;
-        int k = by_utf8_decode((const uint8_t *)s + i, n - i, &c);
+        int k = tok_utf8_decode((const uint8_t *)s + i, n - i, &c);
         if (k == 0)
             return false;
         i += (size_t)k;
@@ -193,7 +193,7 @@ static bool is_utf8(const char *s, size_t n)
 /* Bytes that stood together become one string, or a replacement character each when they are not UTF-8. */
 static void end_byte_fallback(const decoder *d, chain *c, int at)
 {
-    by_buf *held = &c->links[at].held;
+    base_buf *held = &c->links[at].held;
     (void)d;
     if (held->size && is_utf8(held->data, held->size))
         pass(c, at, held->data, held->size);
@@ -208,7 +208,7 @@ static void put_byte_fallback(const decoder *d, chain *c, int at, const char *s,
     int high = n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' ? hex_value(s[3]) : -1;
     int low = high >= 0 ? hex_value(s[4]) : -1;
     if (low >= 0) {
-        by_buf_put(&c->links[at].held, &(char){(char)(high * 16 + low)}, 1);
+        base_buf_put(&c->links[at].held, &(char){(char)(high * 16 + low)}, 1);
         return;
     }
     end_byte_fallback(d, c, at);
@@ -234,7 +234,7 @@ static void put_strip(const decoder *d, chain *c, int at, const char *s, size_t 
 }
 
 /* How much of text is sure not to be stripped from the end, whatever follows. */
-static size_t sure_size(const decoder *d, const by_buf *text, size_t from)
+static size_t sure_size(const decoder *d, const base_buf *text, size_t from)
 {
     size_t k = d->text.size, end = text->size, part = BY_MIN(k - 1, end - from);
     while (part && memcmp(text->data + end - part, d->text.data, part) != 0)
@@ -251,7 +251,7 @@ static void put_strip_parts(const decoder *d, chain *c, int at, const char *s, s
 {
     link *l = &c->links[at];
     size_t k = d->text.size, from = 0;
-    by_buf_put(&l->held, s, n);
+    base_buf_put(&l->held, s, n);
     if (l->held.failed)
         return;
     while (!l->begun && l->held.size - from >= k) {
@@ -281,26 +281,26 @@ static void end_strip_parts(const decoder *d, chain *c, int at)
 static void put_replace(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     size_t from = 0, start = 0, end = 0;
-    by_buf text = {0}, valid = {0};
+    base_buf text = {0}, valid = {0};
     if (!d->regex) {
         put_replaced(&text, s, n, d->text, d->content);
     } else {
-        by_put_lossy(&valid, s, n); /* regular expressions must not meet anything else */
+        tok_put_lossy(&valid, s, n); /* regular expressions must not meet anything else */
         s = valid.data ? valid.data : "";
         n = valid.size;
         c->failed = c->failed || valid.failed;
-        by_regex_scan scan;
-        int found = by_regex_begin(&scan, d->regex, s, n) ? -1 : 1;
-        while (found > 0 && from < n && (found = by_regex_next(&scan, from, &start, &end)) > 0 &&
+        tok_regex_scan scan;
+        int found = tok_regex_begin(&scan, d->regex, s, n) ? -1 : 1;
+        while (found > 0 && from < n && (found = tok_regex_next(&scan, from, &start, &end)) > 0 &&
                end > start) {
-            by_buf_put(&text, s + from, start - from);
-            by_buf_put(&text, d->content.data, d->content.size);
+            base_buf_put(&text, s + from, start - from);
+            base_buf_put(&text, d->content.data, d->content.size);
             from = end;
         }
-        by_regex_end(&scan);
+        tok_regex_end(&scan);
         c->stopped = c->stopped || found < 0;
-        by_buf_put(&text, s + from, n - from);
-        by_buf_free(&valid);
+        base_buf_put(&text, s + from, n - from);
+        base_buf_free(&valid);
     }
     pass_buf(c, at, &text);
 }
@@ -309,37 +309,37 @@ static void put_replace(const decoder *d, chain *c, int at, const char *s, size_
 static void put_ctc(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
-    by_buf text = {0}, spaced = {0};
+    base_buf text = {0}, spaced = {0};
     if (l->begun && l->held.size == n && memcmp(l->held.data ? l->held.data : "", s, n) == 0)
         return;
     l->begun = true;
     l->held.size = 0;
-    by_buf_put(&l->held, s, n);
+    base_buf_put(&l->held, s, n);
     put_replaced(&text, s, n, d->text, plain(""));
     if (d->flag && text.size) {
         clean_up(&text, 0);
         if (text.size)
             put_replaced(&spaced, text.data, text.size, d->content, plain(" "));
         c->failed = c->failed || spaced.failed || text.failed;
-        by_buf_free(&text);
+        base_buf_free(&text);
         text = spaced;
     }
     if (text.size)
         pass_buf(c, at, &text);
-    by_buf_free(&text);
+    base_buf_free(&text);
 }
 
 /* One string in parts, for decoders that have to see all of it. */
 static void put_gather(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     (void)d;
-    by_buf_put(&c->links[at].held, s, n);
+    base_buf_put(&c->links[at].held, s, n);
     c->links[at].begun = true;
 }
 
 static void end_gather(const decoder *d, chain *c, int at)
 {
-    by_buf all = c->links[at].held;
+    base_buf all = c->links[at].held;
     if (!c->links[at].begun)
         return;
     c->links[at] = (link){0};
@@ -347,21 +347,21 @@ static void end_gather(const decoder *d, chain *c, int at)
     d->whole_put(d, c, at, all.data ? all.data : "", all.size);
     if (d->whole_end)
         d->whole_end(d, c, at);
-    by_buf_free(&all);
+    base_buf_free(&all);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-by_unfolding *by_unfolding_new(const by_decoders *d)
+tok_unfolding *tok_unfolding_new(const tok_decoders *d)
 {
-    by_unfolding *c = by_alloc_zero(1, sizeof(*c));
+    tok_unfolding *c = base_alloc_zero(1, sizeof(*c));
     if (!c)
         return NULL;
     c->d = d;
-    c->links = by_alloc_zero((size_t)d->count + 1, sizeof(*c->links));
+    c->links = base_alloc_zero((size_t)d->count + 1, sizeof(*c->links));
     if (c->links)
         return c;
-    by_free(c);
+    base_free(c);
     return NULL;
 }
 
@@ -371,20 +371,20 @@ static by_status check(chain *c)
     for (int i = 0; i < c->d->count; i++)
         failed = failed || c->links[i].held.failed;
     if (c->stopped)
-        return by_error_status();
-    return failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
+        return base_error_status();
+    return failed ? base_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
 }
 
-by_status by_unfolding_put(by_unfolding *c, const by_token *token, by_buf *out)
+by_status tok_unfolding_put(tok_unfolding *c, const tok_token *token, base_buf *out)
 {
     c->out = out;
     if (!c->d->joined && c->seen++)
-        by_buf_puts(out, " ");
+        base_buf_puts(out, " ");
     pass(c, -1, token->text, token->size);
     return check(c);
 }
 
-by_status by_unfolding_end(by_unfolding *c, by_buf *out)
+by_status tok_unfolding_end(tok_unfolding *c, base_buf *out)
 {
     c->out = out;
     for (int i = 0; i < c->d->count; i++) {
@@ -395,63 +395,63 @@ by_status by_unfolding_end(by_unfolding *c, by_buf *out)
     return check(c);
 }
 
-void by_unfolding_free(by_unfolding *c)
+void tok_unfolding_free(tok_unfolding *c)
 {
     if (!c)
         return;
     for (int i = 0; i < c->d->count; i++)
-        by_buf_free(&c->links[i].held);
-    by_free(c->links);
-    by_free(c);
+        base_buf_free(&c->links[i].held);
+    base_free(c->links);
+    base_free(c);
 }
 
-void by_put_lossy(by_buf *out, const char *text, size_t n)
+void tok_put_lossy(base_buf *out, const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;
     size_t good = 0, i = 0;
     while (i < n) {
         uint32_t c;
-        int k = by_utf8_decode(s + i, n - i, &c);
+        int k = tok_utf8_decode(s + i, n - i, &c);
         if (k > 0) {
             i += (size_t)k;
             continue;
         }
-        by_buf_put(out, text + good, i - good);
-        by_buf_puts(out, "\xef\xbf\xbd");
-        i += by_utf8_broken(s + i, n - i);
+        base_buf_put(out, text + good, i - good);
+        base_buf_puts(out, "\xef\xbf\xbd");
+        i += tok_utf8_broken(s + i, n - i);
         good = i;
     }
-    by_buf_put(out, text + good, n - good);
+    base_buf_put(out, text + good, n - good);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-void by_decoders_free(by_decoders *d)
+void tok_decoders_free(tok_decoders *d)
 {
     if (!d)
         return;
     for (int i = 0; i < d->count; i++) {
-        by_chars_free(&d->items[i].text);
-        by_chars_free(&d->items[i].content);
-        by_regex_free(d->items[i].regex);
+        tok_chars_free(&d->items[i].text);
+        tok_chars_free(&d->items[i].content);
+        tok_regex_free(d->items[i].regex);
     }
-    by_free(d->items);
-    by_free(d);
+    base_free(d->items);
+    base_free(d);
 }
 
-static by_status set_text(by_chars *out, const cJSON *json, const char *key, const char *fallback)
+static by_status set_text(tok_chars *out, const cJSON *json, const char *key, const char *fallback)
 {
-    const char *text = by_stage_string(json, key);
+    const char *text = tok_stage_string(json, key);
     if (!text && !(text = fallback))
-        return by_fail(BY_ERR_FORMAT, "a decoder of type %.40s has no \"%s\"", by_json_type(json), key);
-    return by_chars_set(out, text);
+        return base_fail(BY_ERR_FORMAT, "a decoder of type %.40s has no \"%s\"", tok_json_type(json), key);
+    return tok_chars_set(out, text);
 }
 
 static by_status set_count(size_t *out, const cJSON *json, const char *key)
 {
     const cJSON *n = cJSON_GetObjectItemCaseSensitive(json, key);
     if (!cJSON_IsNumber(n) || !(n->valuedouble >= 0 && n->valuedouble < 1e9))
-        return by_fail(BY_ERR_FORMAT, "a Strip decoder has no count \"%s\"", key);
+        return base_fail(BY_ERR_FORMAT, "a Strip decoder has no count \"%s\"", key);
     *out = (size_t)n->valuedouble;
     return BY_OK;
 }
@@ -459,11 +459,11 @@ static by_status set_count(size_t *out, const cJSON *json, const char *key)
 static by_status read_one(const cJSON *json, decoder *d)
 {
     if (d->put == put_wordpiece) {
-        BY_TRY(by_stage_bool(json, "cleanup", true, &d->flag));
+        BY_TRY(tok_stage_bool(json, "cleanup", true, &d->flag));
         return set_text(&d->text, json, "prefix", "##");
     }
     if (d->put == put_metaspace) {
-        const char *scheme = by_stage_string(json, "prepend_scheme");
+        const char *scheme = tok_stage_string(json, "prepend_scheme");
         d->flag = !(scheme && strcmp(scheme, "never") == 0) &&
                   !cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(json, "add_prefix_space"));
         return set_text(&d->text, json, "replacement", NULL);
@@ -474,15 +474,16 @@ static by_status read_one(const cJSON *json, decoder *d)
         BY_TRY(set_count(&d->start, json, "start"));
         BY_TRY(set_count(&d->stop, json, "stop"));
         BY_TRY(set_text(&d->text, json, "content", NULL));
-        return d->text.size ? BY_OK : by_fail(BY_ERR_FORMAT, "a Strip decoder has no \"content\"");
+        return d->text.size ? BY_OK : base_fail(BY_ERR_FORMAT, "a Strip decoder has no \"content\"");
     }
     if (d->put == put_replace) {
         BY_TRY(set_text(&d->content, json, "content", NULL));
-        BY_TRY(by_pattern_read(cJSON_GetObjectItemCaseSensitive(json, "pattern"), &d->text, &d->regex));
-        return d->text.data || d->regex ? BY_OK : by_fail(BY_ERR_FORMAT, "a Replace decoder has no pattern");
+        BY_TRY(tok_pattern_read(cJSON_GetObjectItemCaseSensitive(json, "pattern"), &d->text, &d->regex));
+        return d->text.data || d->regex ? BY_OK
+                                        : base_fail(BY_ERR_FORMAT, "a Replace decoder has no pattern");
     }
     if (d->put == put_ctc) {
-        BY_TRY(by_stage_bool(json, "cleanup", true, &d->flag));
+        BY_TRY(tok_stage_bool(json, "cleanup", true, &d->flag));
         BY_TRY(set_text(&d->content, json, "word_delimiter_token", "|"));
         return set_text(&d->text, json, "pad_token", "<pad>");
     }
@@ -511,14 +512,14 @@ static const struct known {
 
 static by_status read_decoder(const cJSON *json, const char *type, void *context)
 {
-    by_decoders *out = context;
+    tok_decoders *out = context;
     int k = 0;
     while (k < BY_COUNT(known) && strcmp(type, known[k].type) != 0)
         k++;
     if (k == BY_COUNT(known))
-        return by_fail(BY_ERR_UNSUPPORTED, "decoders of type \"%.60s\" are not supported", type);
-    BY_TRY(by_json_fields(json, type, known[k].keys, BY_COUNT(known[k].keys)));
-    decoder *items = by_resize(out->items, (size_t)out->count + 1, sizeof(*items));
+        return base_fail(BY_ERR_UNSUPPORTED, "decoders of type \"%.60s\" are not supported", type);
+    BY_TRY(tok_json_fields(json, type, known[k].keys, BY_COUNT(known[k].keys)));
+    decoder *items = base_resize(out->items, (size_t)out->count + 1, sizeof(*items));
     if (!items)
         return BY_ERR_MEMORY;
     out->items = items;
@@ -527,7 +528,7 @@ static by_status read_decoder(const cJSON *json, const char *type, void *context
 }
 
 /* Behind ByteLevel and Fuse all tokens are one string. */
-static void mark_fused(by_decoders *all)
+static void mark_fused(tok_decoders *all)
 {
     bool fused = false;
     for (int i = 0; i < all->count; i++) {
@@ -546,12 +547,12 @@ static void mark_fused(by_decoders *all)
     }
 }
 
-by_decoders *by_decoders_read(const cJSON *json)
+tok_decoders *tok_decoders_read(const cJSON *json)
 {
-    by_decoders *d = by_alloc_zero(1, sizeof(*d));
-    static const by_sequence all = {"decoders", "decoders", read_decoder};
-    if (d && by_sequence_read(json, &all, d) != BY_OK) {
-        by_decoders_free(d);
+    tok_decoders *d = base_alloc_zero(1, sizeof(*d));
+    static const tok_sequence all = {"decoders", "decoders", read_decoder};
+    if (d && tok_sequence_read(json, &all, d) != BY_OK) {
+        tok_decoders_free(d);
         return NULL;
     }
     if (d) {

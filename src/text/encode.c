@@ -9,14 +9,14 @@
 /* Does trimming take this for a space? */
 static bool is_trimmed(uint32_t c)
 {
-    return c == 0x120 || by_is_space(c);
+    return c == 0x120 || tok_is_space(c);
 }
 
 static uint32_t leading_spaces(const char *text, size_t size)
 {
     uint32_t count = 0, c;
     for (size_t i = 0; i < size; count++) {
-        i += (size_t)by_utf8_next(text + i, size - i, &c);
+        i += (size_t)tok_utf8_next(text + i, size - i, &c);
         if (!is_trimmed(c))
             break;
     }
@@ -30,25 +30,25 @@ static uint32_t trailing_spaces(const char *text, size_t size)
         do
             i--;
         while (i > 0 && ((uint8_t)text[i] & 0xc0) == 0x80);
-        by_utf8_next(text + i, size - i, &c);
+        tok_utf8_next(text + i, size - i, &c);
         if (!is_trimmed(c))
             break;
     }
     return count;
 }
 
-static void count_spaces(by_span_place *place, const char *text, size_t size)
+static void count_spaces(tok_span_place *place, const char *text, size_t size)
 {
     place->lead = leading_spaces(text, size);
     place->trail = trailing_spaces(text, size);
 }
 
 /* Count the spaces of the last n tokens, whose places are still those in the word. */
-static void count_word_spaces(const by_text_model *m, const char *word, const by_ids *ids, by_spans *spans,
+static void count_word_spaces(const tok_text_model *m, const char *word, const by_ids *ids, tok_spans *spans,
                               size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        by_span_place *place = &spans->data[spans->count - n + i];
+        tok_span_place *place = &spans->data[spans->count - n + i];
         int32_t id = ids->data[ids->count - n + i];
         if (id + 1 == m->surface)
             count_spaces(place, word + place->start, place->end - place->start);
@@ -60,27 +60,27 @@ static void count_word_spaces(const by_text_model *m, const char *word, const by
 /* ---- straight from bytes to ids -------------------------------------------------------------- */
 
 /* One word, through the cache when no places are asked for. */
-static inline by_status encode_word(const by_pipeline *p, by_scratch *s, const char *word, size_t size,
-                                    by_ids *out, by_spans *spans)
+static inline by_status encode_word(const tok_pipeline *p, tok_scratch *s, const char *word, size_t size,
+                                    by_ids *out, tok_spans *spans)
 {
     if (!spans) {
         size_t count, before = out->count;
-        const int32_t *known = by_cache_find(s, word, size, &count);
+        const int32_t *known = tok_cache_find(s, word, size, &count);
         if (known) {
             if (out->capacity - out->count < count)
-                BY_TRY(by_ids_reserve(out, count));
+                BY_TRY(tok_ids_reserve(out, count));
             for (size_t i = 0; i < count; i++)
                 out->data[before + i] = known[i];
             out->count += count;
             return BY_OK;
         }
-        BY_TRY(p->bytes_direct ? by_bpe_encode_bytes(p->model, s, word, size, out, NULL)
+        BY_TRY(p->bytes_direct ? tok_bpe_encode_bytes(p->model, s, word, size, out, NULL)
                                : p->model->encode(p->model, s, word, size, out, NULL));
-        by_cache_put(s, word, size, out->data + before, out->count - before);
+        tok_cache_put(s, word, size, out->data + before, out->count - before);
         return BY_OK;
     }
     size_t before = spans->count;
-    BY_TRY(p->bytes_direct ? by_bpe_encode_bytes(p->model, s, word, size, out, spans)
+    BY_TRY(p->bytes_direct ? tok_bpe_encode_bytes(p->model, s, word, size, out, spans)
                            : p->model->encode(p->model, s, word, size, out, spans));
     if (p->post.trims)
         count_word_spaces(p->model, word, out, spans, spans->count - before);
@@ -89,20 +89,20 @@ static inline by_status encode_word(const by_pipeline *p, by_scratch *s, const c
 
 /* An added token and its place, [start, end). */
 static by_status put_added(int32_t id, const char *text, size_t start, size_t end, by_ids *out,
-                           by_spans *spans)
+                           tok_spans *spans)
 {
-    BY_TRY(by_ids_push(out, id));
+    BY_TRY(tok_ids_push(out, id));
     if (!spans)
         return BY_OK;
-    BY_TRY(by_spans_push(spans, start, end));
+    BY_TRY(tok_spans_push(spans, start, end));
     count_spaces(&spans->data[spans->count - 1], text, end - start);
     return BY_OK;
 }
 
 /* Places inside a word of bytes to places in the text; a token that holds part of a character has the place
  * of all of it. */
-static void place_bytes(by_spans *spans, size_t from, const char *text, size_t size, size_t base, size_t word,
-                        size_t shift)
+static void place_bytes(tok_spans *spans, size_t from, const char *text, size_t size, size_t base,
+                        size_t word, size_t shift)
 {
     for (size_t i = from; i < spans->count; i++) {
         size_t start = word + spans->data[i].start, end = word + spans->data[i].end;
@@ -119,65 +119,65 @@ static void place_bytes(by_spans *spans, size_t from, const char *text, size_t s
     }
 }
 
-static by_status encode_bytes(const by_pipeline *p, by_scratch *s, const char *text, size_t base, size_t size,
-                              by_ids *out, by_spans *spans)
+static by_status encode_bytes(const tok_pipeline *p, tok_scratch *s, const char *text, size_t base,
+                              size_t size, by_ids *out, tok_spans *spans)
 {
     const char *all = text + base;
     size_t n = size, shift = 0;
-    by_buf joined = {0};
+    base_buf joined = {0};
     by_status status = BY_OK;
     if (p->prefix_space && size && all[0] != ' ') {
-        by_buf_puts(&joined, " ");
-        by_buf_put(&joined, all, size);
+        base_buf_puts(&joined, " ");
+        base_buf_put(&joined, all, size);
         if (joined.failed) {
-            by_buf_free(&joined);
-            return by_fail(BY_ERR_MEMORY, "out of memory encoding a text");
+            base_buf_free(&joined);
+            return base_fail(BY_ERR_MEMORY, "out of memory encoding a text");
         }
         all = joined.data;
         n++;
         shift = 1;
     }
     for (size_t i = 0, end, words = 0; i < n && status == BY_OK; i = end) {
-        if (++words % CANCEL_PIECES == 0 && (status = by_cancel_check()) != BY_OK)
+        if (++words % CANCEL_PIECES == 0 && (status = base_cancel_check()) != BY_OK)
             break;
-        end = p->words ? by_gpt2_word((const uint8_t *)all, i, n) : n;
+        end = p->words ? tok_gpt2_word((const uint8_t *)all, i, n) : n;
         size_t before = spans ? spans->count : 0;
         status = encode_word(p, s, all + i, end - i, out, spans);
         if (spans && status == BY_OK)
             place_bytes(spans, before, text + base, size, base, i, shift);
     }
-    by_buf_free(&joined);
+    base_buf_free(&joined);
     return status;
 }
 
 /* Pieces of the text between added tokens, both kinds; the text itself stays where it is. */
-static by_status split_added(const by_pipeline *p, by_scratch *s, const char *text, size_t size)
+static by_status split_added(const tok_pipeline *p, tok_scratch *s, const char *text, size_t size)
 {
-    by_work_clear(&s->work, false);
-    BY_TRY(by_added_split(&p->added, false, text, 0, size, &s->work));
+    tok_buffer_clear(&s->work, false);
+    BY_TRY(tok_added_split(&p->added, false, text, 0, size, &s->work));
     if (!p->added.normalized)
         return BY_OK;
-    by_work_clear(&s->spare, false);
+    tok_buffer_clear(&s->spare, false);
     for (size_t i = 0; i < s->work.count; i++) {
-        by_piece piece = s->work.pieces[i];
+        tok_piece piece = s->work.pieces[i];
         if (piece.id >= 0)
-            by_work_piece(&s->spare, piece.start, piece.size, piece.id);
+            tok_buffer_piece(&s->spare, piece.start, piece.size, piece.id);
         else
-            BY_TRY(by_added_split(&p->added, true, text, piece.start, piece.size, &s->spare));
+            BY_TRY(tok_added_split(&p->added, true, text, piece.start, piece.size, &s->spare));
     }
-    by_work t = s->work;
+    tok_buffer t = s->work;
     s->work = s->spare;
     s->spare = t;
-    return s->work.failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
+    return s->work.failed ? base_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
 }
 
-static by_status encode_direct(const by_pipeline *p, by_scratch *s, const char *text, size_t size,
-                               by_ids *out, by_spans *spans)
+static by_status encode_direct(const tok_pipeline *p, tok_scratch *s, const char *text, size_t size,
+                               by_ids *out, tok_spans *spans)
 {
     BY_TRY(split_added(p, s, text, size));
-    BY_TRY(by_ids_reserve(out, size / 3 + 16));
+    BY_TRY(tok_ids_reserve(out, size / 3 + 16));
     for (size_t i = 0; i < s->work.count; i++) {
-        by_piece piece = s->work.pieces[i];
+        tok_piece piece = s->work.pieces[i];
         if (piece.id < 0) {
             BY_TRY(encode_bytes(p, s, text, piece.start, piece.size, out, spans));
             continue;
@@ -190,7 +190,7 @@ static by_status encode_direct(const by_pipeline *p, by_scratch *s, const char *
 /* ---- through all stages ---------------------------------------------------------------------- */
 
 /* Where each byte of the fresh working buffer comes from: its character. */
-static void mark_origins(by_work *w)
+static void mark_origins(tok_buffer *w)
 {
     size_t from = 0;
     for (size_t i = 0; i < w->size;) {
@@ -200,28 +200,28 @@ static void mark_origins(by_work *w)
             continue;
         }
         uint32_t c;
-        size_t n = (size_t)by_utf8_next(w->text + i, w->size - i, &c);
+        size_t n = (size_t)tok_utf8_next(w->text + i, w->size - i, &c);
         for (size_t k = 0; k < n; k++)
-            w->at[i + k] = (by_at){(uint32_t)from, (uint32_t)(from + n)};
+            w->at[i + k] = (tok_at){(uint32_t)from, (uint32_t)(from + n)};
         from += n;
         i += n;
     }
 }
 
 /* Cut added tokens out of the pieces that are text. */
-static by_status cut_added(const by_added *a, bool normalized, by_work *work, by_work *spare)
+static by_status cut_added(const tok_added *a, bool normalized, tok_buffer *work, tok_buffer *spare)
 {
     if (normalized ? !a->normalized : !a->raw)
         return BY_OK;
     spare->count = 0;
     for (size_t i = 0; i < work->count; i++) {
-        by_piece piece = work->pieces[i];
+        tok_piece piece = work->pieces[i];
         if (piece.id >= 0)
-            by_work_piece(spare, piece.start, piece.size, piece.id);
+            tok_buffer_piece(spare, piece.start, piece.size, piece.id);
         else
-            BY_TRY(by_added_split(a, normalized, work->text, piece.start, piece.size, spare));
+            BY_TRY(tok_added_split(a, normalized, work->text, piece.start, piece.size, spare));
     }
-    by_piece *pieces = work->pieces;
+    tok_piece *pieces = work->pieces;
     size_t capacity = work->piece_capacity;
     work->pieces = spare->pieces;
     work->piece_capacity = spare->piece_capacity;
@@ -229,7 +229,7 @@ static by_status cut_added(const by_added *a, bool normalized, by_work *work, by
     spare->pieces = pieces;
     spare->piece_capacity = capacity;
     spare->count = 0;
-    return spare->failed ? by_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
+    return spare->failed ? base_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
 }
 
 /* The start of the character of text[i], i < size. */
@@ -242,7 +242,7 @@ static size_t char_start(const char *text, size_t i)
 
 /* A place beyond the end of its word, which the bytes of an affix have. The reference leaves it as it is and
  * then reads it as a place in the text. */
-static void place_beyond(by_span_place *at, const char *text, size_t size)
+static void place_beyond(tok_span_place *at, const char *text, size_t size)
 {
     size_t start = at->start, end = at->end;
     if (start >= size) {
@@ -254,18 +254,18 @@ static void place_beyond(by_span_place *at, const char *text, size_t size)
         size_t chars = end > size ? 2 : 0;
         start = char_start(text, start);
         for (end = chars ? start : size; chars && end < size; chars--)
-            end += (size_t)by_utf8_next(text + end, size - end, &(uint32_t){0});
+            end += (size_t)tok_utf8_next(text + end, size - end, &(uint32_t){0});
     }
     at->start = (uint32_t)start;
     at->end = (uint32_t)end;
 }
 
 /* Places inside a piece to places in the text. */
-static void place_piece(by_spans *spans, size_t from, const by_work *w, const by_piece *piece,
+static void place_piece(tok_spans *spans, size_t from, const tok_buffer *w, const tok_piece *piece,
                         const char *text, size_t size)
 {
     for (size_t i = from; i < spans->count; i++) {
-        by_span_place *at = &spans->data[i];
+        tok_span_place *at = &spans->data[i];
         if (at->end > piece->size) {
             place_beyond(at, text, size);
             continue;
@@ -276,28 +276,28 @@ static void place_piece(by_spans *spans, size_t from, const by_work *w, const by
     }
 }
 
-static by_status encode_stages(const by_pipeline *p, by_scratch *s, const char *text, size_t size,
-                               by_ids *out, by_spans *spans)
+static by_status encode_stages(const tok_pipeline *p, tok_scratch *s, const char *text, size_t size,
+                               by_ids *out, tok_spans *spans)
 {
-    by_work *w = &s->work;
+    tok_buffer *w = &s->work;
     const bool places = spans || p->keep_places;
-    by_work_clear(w, places);
-    by_work_clear(&s->spare, places);
-    BY_TRY(by_work_fill(w, text, size));
+    tok_buffer_clear(w, places);
+    tok_buffer_clear(&s->spare, places);
+    BY_TRY(tok_buffer_fill(w, text, size));
     if (w->at)
         mark_origins(w);
-    by_work_piece(w, 0, w->size, -1);
+    tok_buffer_piece(w, 0, w->size, -1);
     BY_TRY(cut_added(&p->added, false, w, &s->spare));
     for (size_t i = 0; w->at && i < w->count; i++)
         w->pieces[i].base = w->at[w->pieces[i].start].start;
-    BY_TRY(by_stages_run(&p->normalizers, w, &s->spare));
+    BY_TRY(tok_stages_run(&p->normalizers, w, &s->spare));
     BY_TRY(cut_added(&p->added, true, w, &s->spare));
-    BY_TRY(by_stages_run(&p->splitters, w, &s->spare));
-    BY_TRY(by_ids_reserve(out, w->count + w->count / 4 + 16));
+    BY_TRY(tok_stages_run(&p->splitters, w, &s->spare));
+    BY_TRY(tok_ids_reserve(out, w->count + w->count / 4 + 16));
     for (size_t i = 0; i < w->count; i++) {
-        const by_piece *piece = &w->pieces[i];
+        const tok_piece *piece = &w->pieces[i];
         if (i % CANCEL_PIECES == 0)
-            BY_TRY(by_cancel_check());
+            BY_TRY(base_cancel_check());
         size_t before = spans ? spans->count : 0;
         if (piece->id < 0)
             BY_TRY(encode_word(p, s, w->text + piece->start, piece->size, out, spans));
@@ -309,21 +309,21 @@ static by_status encode_stages(const by_pipeline *p, by_scratch *s, const char *
     return BY_OK;
 }
 
-by_status by_pipeline_encode(const by_pipeline *p, const char *text, size_t size, by_ids *out,
-                             by_spans *spans)
+by_status tok_pipeline_encode(const tok_pipeline *p, const char *text, size_t size, by_ids *out,
+                              tok_spans *spans)
 {
     if (size == 0)
         return BY_OK;
     if ((spans || p->keep_places) && size >= UINT32_MAX)
-        return by_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to keep the places of its tokens",
-                       size);
-    by_scratch *s = by_pool_take(&p->pool);
+        return base_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to keep the places of its tokens",
+                         size);
+    tok_scratch *s = tok_pool_take(&p->pool);
     if (!s)
         return BY_ERR_MEMORY;
     size_t before = out->count;
     by_status status = p->bytes_direct ? encode_direct(p, s, text, size, out, spans)
                                        : encode_stages(p, s, text, size, out, spans);
-    by_pool_return(&p->pool, s);
+    tok_pool_return(&p->pool, s);
     if (status != BY_OK)
         out->count = before;
     return status;

@@ -21,7 +21,7 @@ static bool points_reserve(points *v, size_t extra)
     if (v->capacity - v->count >= extra)
         return true;
     size_t capacity = BY_MAX(v->capacity * 2, v->count + extra + 64);
-    point *data = by_resize(v->data, capacity, sizeof(*data));
+    point *data = base_resize(v->data, capacity, sizeof(*data));
     if (!data)
         return false;
     v->data = data;
@@ -55,7 +55,7 @@ static bool order_marks(points *v)
             for (size_t k = i; k < end; k++)
                 sorted.data[starts[combining_class(v->data[k].c)]++] = v->data[k];
             memcpy(v->data + i, sorted.data, n * sizeof(*v->data));
-            by_free(sorted.data);
+            base_free(sorted.data);
         }
         i = end + 1;
     }
@@ -106,19 +106,19 @@ static void compose(points *v)
     v->count = kept;
 }
 
-static bool decompose(const by_stage *s, const by_work *in, size_t start, size_t end, points *v)
+static bool decompose(const tok_stage *s, const tok_buffer *in, size_t start, size_t end, points *v)
 {
     int options = UTF8PROC_DECOMPOSE | UTF8PROC_STABLE | (s->behavior & 2 ? UTF8PROC_COMPAT : 0);
     v->count = 0;
     for (size_t i = start; i < end;) {
         uint32_t c;
         utf8proc_int32_t parts[32];
-        int n = by_utf8_next(in->text + i, end - i, &c), last = 0;
+        int n = tok_utf8_next(in->text + i, end - i, &c), last = 0;
         if (!points_reserve(v, BY_COUNT(parts)))
             return false;
         utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)c, parts, BY_COUNT(parts),
                                                      (utf8proc_option_t)options, &last);
-        if (k < 1 || k > BY_COUNT(parts) || (c >= 0x300 && by_is_whole(c))) {
+        if (k < 1 || k > BY_COUNT(parts) || (c >= 0x300 && tok_is_whole(c))) {
             parts[0] = (utf8proc_int32_t)c;
             k = 1;
         }
@@ -130,7 +130,7 @@ static bool decompose(const by_stage *s, const by_work *in, size_t start, size_t
 }
 
 /* One stretch from a character that nothing before can touch to the next such: decompose, order, compose. */
-static bool put_stretch(const by_stage *s, by_transform *t, size_t size, points *v)
+static bool put_stretch(const tok_stage *s, tok_transform *t, size_t size, points *v)
 {
     size_t start = t->piece->start + t->next;
     if (!decompose(s, t->in, start, start + size, v) || !order_marks(v))
@@ -139,31 +139,31 @@ static bool put_stretch(const by_stage *s, by_transform *t, size_t size, points 
         compose(v);
     for (size_t i = 0; i < v->count; i++) {
         uint32_t c = (uint32_t)v->data[i].c;
-        by_at at = by_transform_step(t, v->data[i].change);
-        if (c >= 0x300 && s->flags[BY_FORM_STRIP] && by_is_nonspacing(c))
+        tok_at at = tok_transform_step(t, v->data[i].change);
+        if (c >= 0x300 && s->flags[TOK_FORM_STRIP] && tok_is_nonspacing(c))
             continue;
-        if (s->flags[BY_FORM_LOWER])
-            by_work_put_lower(t->out, c, at);
+        if (s->flags[TOK_FORM_LOWER])
+            tok_buffer_put_lower(t->out, c, at);
         else
-            by_work_put_char(t->out, c, at);
+            tok_buffer_put_char(t->out, c, at);
     }
     return true;
 }
 
 /* Copy ASCII, in small letters if asked. */
-static void put_ascii(const by_stage *s, by_transform *t, size_t size)
+static void put_ascii(const tok_stage *s, tok_transform *t, size_t size)
 {
-    by_work *out = t->out;
+    tok_buffer *out = t->out;
     size_t to = out->size;
-    by_transform_copy(t, size);
-    for (; s->flags[BY_FORM_LOWER] && !out->failed && to < out->size; to++)
+    tok_transform_copy(t, size);
+    for (; s->flags[TOK_FORM_LOWER] && !out->failed && to < out->size; to++)
         out->text[to] += out->text[to] >= 'A' && out->text[to] <= 'Z' ? 32 : 0;
 }
 
-by_status by_form_run(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+by_status tok_form_run(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     size_t start = out->size, i = p->start, end = p->start + p->size;
-    by_transform t = {.in = in, .piece = p, .out = out};
+    tok_transform t = {.in = in, .piece = p, .out = out};
     points v = {0};
     bool ok = true;
     while (ok && i < end) {
@@ -172,23 +172,23 @@ by_status by_form_run(const by_stage *s, const by_work *in, const by_piece *p, b
         while (i < end && (uint8_t)in->text[i] < 0x80)
             i++;
         if (i > from && i < end) { /* the last one may have marks after it */
-            by_utf8_next(in->text + i, end - i, &c);
+            tok_utf8_next(in->text + i, end - i, &c);
             i -= continues(c);
         }
         put_ascii(s, &t, i - from);
         if (i >= end)
             break;
         from = i;
-        i += (size_t)by_utf8_next(in->text + i, end - i, &c);
+        i += (size_t)tok_utf8_next(in->text + i, end - i, &c);
         while (i < end) {
-            int n = by_utf8_next(in->text + i, end - i, &c);
+            int n = tok_utf8_next(in->text + i, end - i, &c);
             if (!continues(c))
                 break;
             i += (size_t)n;
         }
         ok = put_stretch(s, &t, i - from, &v);
     }
-    by_free(v.data);
-    by_work_piece(out, start, out->size - start, -1);
-    return ok ? BY_OK : by_fail(BY_ERR_MEMORY, "out of memory normalising a text");
+    base_free(v.data);
+    tok_buffer_piece(out, start, out->size - start, -1);
+    return ok ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory normalising a text");
 }

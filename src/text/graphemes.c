@@ -55,7 +55,7 @@ static bool extends(kind k)
 }
 
 /* What the character leaves behind for the rules that look back further than one. */
-static void remember(by_grapheme *g, kind k)
+static void remember(tok_grapheme *g, kind k)
 {
     if (k == CONSONANT)
         g->conjunct = 1;
@@ -73,9 +73,9 @@ static void remember(by_grapheme *g, kind k)
     g->last = (int)k;
 }
 
-void by_grapheme_begin(by_grapheme *g, uint32_t c)
+void tok_grapheme_begin(tok_grapheme *g, uint32_t c)
 {
-    *g = (by_grapheme){0};
+    *g = (tok_grapheme){0};
     remember(g, kind_of(c));
 }
 
@@ -88,7 +88,7 @@ static bool joins_hangul(kind a, kind b)
     return (a == HANGUL_LVT || a == HANGUL_T) && b == HANGUL_T;
 }
 
-bool by_grapheme_goes_on(by_grapheme *g, uint32_t c)
+bool tok_grapheme_goes_on(tok_grapheme *g, uint32_t c)
 {
     kind a = (kind)g->last, b = kind_of(c);
     bool on;

@@ -4,12 +4,12 @@
 #include "text/unicode.h"
 
 /* Copy the ASCII from i on, in small letters if asked; returns where it ends. */
-static size_t copy_ascii(const by_work *in, size_t i, size_t end, bool small, by_work *out)
+static size_t copy_ascii(const tok_buffer *in, size_t i, size_t end, bool small, tok_buffer *out)
 {
     size_t from = i, to = out->size;
     while (i < end && (uint8_t)in->text[i] < 0x80)
         i++;
-    by_work_copy(out, in, from, i - from);
+    tok_buffer_copy(out, in, from, i - from);
     for (; small && !out->failed && to < out->size; to++)
         out->text[to] += out->text[to] >= 'A' && out->text[to] <= 'Z' ? 32 : 0;
     return i;
@@ -26,10 +26,10 @@ static bool is_chinese(uint32_t c)
 
 enum { BERT_CLEAN, BERT_CHINESE, BERT_LOWER };
 
-static by_status run_bert(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_bert(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     size_t start = out->size;
-    by_work_reserve(out, p->size);
+    tok_buffer_reserve(out, p->size);
     for (size_t i = p->start, end = p->start + p->size; i < end;) {
         uint8_t b = (uint8_t)in->text[i];
         if (b >= 0x20 && b < 0x7f && out->capacity > out->size) {
@@ -41,102 +41,103 @@ static by_status run_bert(const by_stage *s, const by_work *in, const by_piece *
             continue;
         }
         uint32_t c;
-        int n = by_utf8_next(in->text + i, end - i, &c);
-        by_at at = by_work_at(in, i);
+        int n = tok_utf8_next(in->text + i, end - i, &c);
+        tok_at at = tok_buffer_at(in, i);
         i += (size_t)n;
         if (s->flags[BERT_CLEAN]) {
-            if (c == 0 || c == 0xfffd || (c != '\t' && c != '\n' && c != '\r' && by_is_other(c)))
+            if (c == 0 || c == 0xfffd || (c != '\t' && c != '\n' && c != '\r' && tok_is_other(c)))
                 continue;
-            if (by_is_space(c))
+            if (tok_is_space(c))
                 c = ' ';
         }
         bool apart = s->flags[BERT_CHINESE] && is_chinese(c);
         if (apart)
-            by_work_put(out, " ", 1, at);
+            tok_buffer_put(out, " ", 1, at);
         if (s->flags[BERT_LOWER])
-            by_work_put_lower(out, c, at);
+            tok_buffer_put_lower(out, c, at);
         else
-            by_work_put_char(out, c, at);
+            tok_buffer_put_char(out, c, at);
         if (apart)
-            by_work_put(out, " ", 1, at);
+            tok_buffer_put(out, " ", 1, at);
     }
-    by_work_piece(out, start, out->size - start, -1);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
-static by_status run_lowercase(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_lowercase(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     (void)s;
     size_t start = out->size, end = p->start + p->size;
     for (size_t i = copy_ascii(in, p->start, end, true, out); i < end;
          i = copy_ascii(in, i, end, true, out)) {
         uint32_t c;
-        int n = by_utf8_next(in->text + i, end - i, &c);
-        by_work_put_lower(out, c, by_work_at(in, i));
+        int n = tok_utf8_next(in->text + i, end - i, &c);
+        tok_buffer_put_lower(out, c, tok_buffer_at(in, i));
         i += (size_t)n;
     }
-    by_work_piece(out, start, out->size - start, -1);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
-static by_status run_strip_accents(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_strip_accents(const tok_stage *s, const tok_buffer *in, const tok_piece *p,
+                                   tok_buffer *out)
 {
     (void)s;
     size_t start = out->size, end = p->start + p->size;
     for (size_t i = copy_ascii(in, p->start, end, false, out); i < end;
          i = copy_ascii(in, i, end, false, out)) {
         uint32_t c;
-        int n = by_utf8_next(in->text + i, end - i, &c);
-        if (c < 0x300 || !by_is_mark(c))
-            by_work_copy(out, in, i, (size_t)n);
+        int n = tok_utf8_next(in->text + i, end - i, &c);
+        if (c < 0x300 || !tok_is_mark(c))
+            tok_buffer_copy(out, in, i, (size_t)n);
         i += (size_t)n;
     }
-    by_work_piece(out, start, out->size - start, -1);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
 /* Neural machine translation's cleaning: control characters go, odd spaces become plain. */
-static by_status run_nmt(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_nmt(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     (void)s;
     size_t start = out->size;
     for (size_t i = p->start, end = p->start + p->size; i < end;) {
         uint32_t c;
-        size_t n = (size_t)by_utf8_next(in->text + i, end - i, &c);
+        size_t n = (size_t)tok_utf8_next(in->text + i, end - i, &c);
         bool gone =
             (c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f;
         bool space = c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 ||
                      (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
                      c == 0xfeff || c == 0xfffd;
         if (space)
-            by_work_put(out, " ", 1, by_work_at(in, i));
+            tok_buffer_put(out, " ", 1, tok_buffer_at(in, i));
         else if (!gone)
-            by_work_copy(out, in, i, n);
+            tok_buffer_copy(out, in, i, n);
         i += n;
     }
-    by_work_piece(out, start, out->size - start, -1);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
-static by_status run_byte_level(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_byte_level(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     (void)s;
     size_t start = out->size;
     for (size_t i = p->start; i < p->start + p->size; i++)
-        by_work_put_char(out, by_byte_char((uint8_t)in->text[i]), by_work_at(in, i));
-    by_work_piece(out, start, out->size - start, -1);
+        tok_buffer_put_char(out, tok_byte_char((uint8_t)in->text[i]), tok_buffer_at(in, i));
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
 enum { STRIP_LEFT, STRIP_RIGHT };
 
-static by_status run_strip(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_strip(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     size_t from = p->start, to = p->start + p->size, start = out->size;
     uint32_t c;
     while (s->flags[STRIP_LEFT] && from < to) {
-        int n = by_utf8_next(in->text + from, to - from, &c);
-        if (!by_is_space(c))
+        int n = tok_utf8_next(in->text + from, to - from, &c);
+        if (!tok_is_space(c))
             break;
         from += (size_t)n;
     }
@@ -144,33 +145,33 @@ static by_status run_strip(const by_stage *s, const by_work *in, const by_piece 
         size_t k = to - 1;
         while (k > from && ((uint8_t)in->text[k] & 0xc0) == 0x80)
             k--;
-        by_utf8_next(in->text + k, to - k, &c);
-        if (!by_is_space(c))
+        tok_utf8_next(in->text + k, to - k, &c);
+        if (!tok_is_space(c))
             break;
         to = k;
     }
-    by_work_copy(out, in, from, to - from);
-    by_work_piece(out, start, to - from, -1);
+    tok_buffer_copy(out, in, from, to - from);
+    tok_buffer_piece(out, start, to - from, -1);
     return BY_OK;
 }
 
-static by_status run_prepend(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_prepend(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     size_t start = out->size;
-    by_work_put(out, s->text.data, s->text.size, by_work_at(in, p->start));
-    by_work_copy(out, in, p->start, p->size);
-    by_work_piece(out, start, out->size - start, -1);
+    tok_buffer_put(out, s->text.data, s->text.size, tok_buffer_at(in, p->start));
+    tok_buffer_copy(out, in, p->start, p->size);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
 /* ---- replacements ---------------------------------------------------------------------------- */
 
-/* The next match at or after from of the stage's pattern, plain or regular. 1, 0 or -1 as by_regex_next. */
-static int find_pattern(const by_stage *s, by_regex_scan *scan, const char *text, size_t size, size_t from,
+/* The next match at or after from of the stage's pattern, plain or regular. 1, 0 or -1 as tok_regex_next. */
+static int find_pattern(const tok_stage *s, tok_regex_scan *scan, const char *text, size_t size, size_t from,
                         size_t *start, size_t *end)
 {
     if (s->regex)
-        return by_regex_next(scan, from, start, end);
+        return tok_regex_next(scan, from, start, end);
     size_t n = s->text.size;
     const char *hit = n && from < size ? memmem(text + from, size - from, s->text.data, n) : NULL;
     if (!hit)
@@ -180,35 +181,35 @@ static int find_pattern(const by_stage *s, by_regex_scan *scan, const char *text
     return 1;
 }
 
-static by_status run_replace(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_replace(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     const char *text = in->text + p->start;
     size_t start = out->size, done = 0, from = 0, hit = 0, end = 0;
     int found = 0;
-    by_regex_scan scan = {.size = 0};
+    tok_regex_scan scan = {.size = 0};
     if (s->regex)
-        BY_TRY(by_regex_begin(&scan, s->regex, text, p->size));
+        BY_TRY(tok_regex_begin(&scan, s->regex, text, p->size));
     while (from <= p->size && (found = find_pattern(s, &scan, text, p->size, from, &hit, &end)) > 0) {
-        by_work_copy(out, in, p->start + done, hit - done);
-        by_work_put(out, s->content.data, s->content.size, by_work_before(in, p, end));
+        tok_buffer_copy(out, in, p->start + done, hit - done);
+        tok_buffer_put(out, s->content.data, s->content.size, tok_buffer_before(in, p, end));
         done = end;
         from = end;
         if (end == hit) { /* an empty match: step over one character */
             uint32_t c;
-            from += end < p->size ? (size_t)by_utf8_next(text + end, p->size - end, &c) : 1;
+            from += end < p->size ? (size_t)tok_utf8_next(text + end, p->size - end, &c) : 1;
         }
     }
-    by_regex_end(&scan);
+    tok_regex_end(&scan);
     if (found < 0)
-        return by_error_status();
-    by_work_copy(out, in, p->start + done, p->size - done);
-    by_work_piece(out, start, out->size - start, -1);
+        return base_error_status();
+    tok_buffer_copy(out, in, p->start + done, p->size - done);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
 /* One replacement on its way out: the last character waits, because a shorter one after it changes it. */
 typedef struct replacer {
-    by_transform to;
+    tok_transform to;
     uint32_t last;
     int change;
     bool held;
@@ -217,7 +218,7 @@ typedef struct replacer {
 static void replacer_put(replacer *r, uint32_t c, int change)
 {
     if (r->held)
-        by_transform_put(&r->to, r->last, r->change);
+        tok_transform_put(&r->to, r->last, r->change);
     r->last = c;
     r->change = change;
     r->held = true;
@@ -226,7 +227,7 @@ static void replacer_put(replacer *r, uint32_t c, int change)
 static void replacer_flush(replacer *r)
 {
     if (r->held)
-        by_transform_put(&r->to, r->last, r->change);
+        tok_transform_put(&r->to, r->last, r->change);
     r->held = false;
 }
 
@@ -235,7 +236,7 @@ static int count_chars(const char *text, size_t size)
     int count = 0;
     uint32_t c;
     for (size_t i = 0; i < size; count++)
-        i += (size_t)by_utf8_next(text + i, size - i, &c);
+        i += (size_t)tok_utf8_next(text + i, size - i, &c);
     return count;
 }
 
@@ -247,7 +248,7 @@ static void replacer_swap(replacer *r, int old, const char *text)
     int count = count_chars(text, size), done = 0;
     uint32_t c;
     for (size_t i = 0; i < size; done++) {
-        i += (size_t)by_utf8_next(text + i, size - i, &c);
+        i += (size_t)tok_utf8_next(text + i, size - i, &c);
         replacer_put(r, c, done >= old);
     }
     if (count < old && r->held)
@@ -258,14 +259,14 @@ static void replacer_swap(replacer *r, int old, const char *text)
 static size_t grapheme_end(const char *text, size_t i, size_t end)
 {
     uint32_t c, next;
-    size_t at = i + (size_t)by_utf8_next(text + i, end - i, &c);
-    by_grapheme g;
+    size_t at = i + (size_t)tok_utf8_next(text + i, end - i, &c);
+    tok_grapheme g;
     if (c >= 0x20 && c < 0x7f && at < end && (uint8_t)text[at] < 0x80)
         return at;
-    by_grapheme_begin(&g, c);
+    tok_grapheme_begin(&g, c);
     while (at < end) {
-        int n = by_utf8_next(text + at, end - at, &next);
-        if (!by_grapheme_goes_on(&g, next))
+        int n = tok_utf8_next(text + at, end - at, &next);
+        if (!tok_grapheme_goes_on(&g, next))
             break;
         at += (size_t)n;
     }
@@ -273,18 +274,18 @@ static size_t grapheme_end(const char *text, size_t i, size_t end)
 }
 
 /* A grapheme by the map: as a whole below six bytes, else character by character. */
-static void map_grapheme(const by_charsmap *map, const char *text, size_t size, replacer *r)
+static void map_grapheme(const tok_charsmap *map, const char *text, size_t size, replacer *r)
 {
     size_t matched;
-    const char *whole = size < 6 ? by_charsmap_find(map, text, size, false, &matched) : NULL;
+    const char *whole = size < 6 ? tok_charsmap_find(map, text, size, false, &matched) : NULL;
     if (whole) {
         replacer_swap(r, count_chars(text, size), whole);
         return;
     }
     for (size_t i = 0, n; i < size; i += n) {
         uint32_t c;
-        n = (size_t)by_utf8_next(text + i, size - i, &c);
-        const char *part = by_charsmap_find(map, text + i, n, false, &matched);
+        n = (size_t)tok_utf8_next(text + i, size - i, &c);
+        const char *part = tok_charsmap_find(map, text + i, n, false, &matched);
         if (part)
             replacer_swap(r, 1, part);
         else
@@ -294,10 +295,11 @@ static void map_grapheme(const by_charsmap *map, const char *text, size_t size, 
 
 /* SentencePiece's map as the reference library applies it: to graphemes, always with the shortest entry that
  * begins them. */
-static by_status run_precompiled(const by_stage *s, const by_work *in, const by_piece *p, by_work *out)
+static by_status run_precompiled(const tok_stage *s, const tok_buffer *in, const tok_piece *p,
+                                 tok_buffer *out)
 {
     size_t start = out->size, end = p->start + p->size;
-    const bool *plain = by_charsmap_plain(s->map);
+    const bool *plain = tok_charsmap_plain(s->map);
     replacer r = {.to = {.in = in, .piece = p, .out = out}};
     for (size_t i = p->start; i < end;) {
         size_t run = i;
@@ -307,7 +309,7 @@ static by_status run_precompiled(const by_stage *s, const by_work *in, const by_
         if (run > i + 1)
             replacer_flush(&r);
         if (run > i + 1 && p->start + r.to.next == i) {
-            by_transform_copy(&r.to, run - i - 1);
+            tok_transform_copy(&r.to, run - i - 1);
             i = run - 1;
         }
         while (i < run)
@@ -319,47 +321,47 @@ static by_status run_precompiled(const by_stage *s, const by_work *in, const by_
         i = to;
     }
     replacer_flush(&r);
-    by_work_piece(out, start, out->size - start, -1);
+    tok_buffer_piece(out, start, out->size - start, -1);
     return BY_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static by_status read_replace(const cJSON *json, by_stage *s)
+static by_status read_replace(const cJSON *json, tok_stage *s)
 {
     const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(json, "pattern");
     s->rewrite = run_replace;
-    BY_TRY(by_pattern_read(pattern, &s->text, &s->regex));
-    BY_TRY(by_chars_read(json, "content", &s->content));
+    BY_TRY(tok_pattern_read(pattern, &s->text, &s->regex));
+    BY_TRY(tok_chars_read(json, "content", &s->content));
     if ((!s->text.data && !s->regex) || !s->content.data)
-        return by_fail(BY_ERR_FORMAT, "a Replace normalizer has no pattern or no content");
+        return base_fail(BY_ERR_FORMAT, "a Replace normalizer has no pattern or no content");
     return BY_OK;
 }
 
-static by_status read_precompiled(const cJSON *json, by_stage *s)
+static by_status read_precompiled(const cJSON *json, tok_stage *s)
 {
-    const char *text = by_stage_string(json, "precompiled_charsmap");
-    by_buf blob = {0};
+    const char *text = tok_stage_string(json, "precompiled_charsmap");
+    base_buf blob = {0};
     if (!text)
-        return by_fail(BY_ERR_FORMAT, "a Precompiled normalizer has no precompiled_charsmap");
-    by_status status = by_base64_decode(text, &blob);
+        return base_fail(BY_ERR_FORMAT, "a Precompiled normalizer has no precompiled_charsmap");
+    by_status status = tok_base64_decode(text, &blob);
     if (status == BY_OK) {
         s->rewrite = run_precompiled;
-        s->map = by_charsmap_new((const uint8_t *)(blob.data ? blob.data : ""), blob.size);
-        status = s->map ? BY_OK : by_error_status();
+        s->map = tok_charsmap_new((const uint8_t *)(blob.data ? blob.data : ""), blob.size);
+        status = s->map ? BY_OK : base_error_status();
     }
-    by_buf_free(&blob);
+    base_buf_free(&blob);
     return status;
 }
 
-static by_status read_bert(const cJSON *json, by_stages *out)
+static by_status read_bert(const cJSON *json, tok_stages *out)
 {
     bool clean, chinese, lower, strip;
-    BY_TRY(by_stage_bool(json, "clean_text", true, &clean));
-    BY_TRY(by_stage_bool(json, "handle_chinese_chars", true, &chinese));
-    BY_TRY(by_stage_bool(json, "lowercase", true, &lower));
-    BY_TRY(by_stage_bool(json, "strip_accents", lower, &strip));
-    by_stage *s = by_stages_add(out, "BertNormalizer");
+    BY_TRY(tok_stage_bool(json, "clean_text", true, &clean));
+    BY_TRY(tok_stage_bool(json, "handle_chinese_chars", true, &chinese));
+    BY_TRY(tok_stage_bool(json, "lowercase", true, &lower));
+    BY_TRY(tok_stage_bool(json, "strip_accents", lower, &strip));
+    tok_stage *s = tok_stages_add(out, "BertNormalizer");
     if (!s)
         return BY_ERR_MEMORY;
     s->rewrite = run_bert;
@@ -368,25 +370,25 @@ static by_status read_bert(const cJSON *json, by_stages *out)
     s->flags[BERT_LOWER] = lower && !strip;
     if (!strip)
         return BY_OK;
-    s = by_stages_add(out, "BertNormalizer");
+    s = tok_stages_add(out, "BertNormalizer");
     if (!s)
         return BY_ERR_MEMORY;
-    s->rewrite = by_form_run;
-    s->flags[BY_FORM_STRIP] = true;
-    s->flags[BY_FORM_LOWER] = lower;
+    s->rewrite = tok_form_run;
+    s->flags[TOK_FORM_STRIP] = true;
+    s->flags[TOK_FORM_LOWER] = lower;
     return BY_OK;
 }
 
 static const struct normalizer {
     const char *type;
-    by_status (*rewrite)(const by_stage *, const by_work *, const by_piece *, by_work *);
+    by_status (*rewrite)(const tok_stage *, const tok_buffer *, const tok_piece *, tok_buffer *);
     int behavior;
     const char *keys[4]; /* besides "type" */
 } normalizers[] = {
-    {"NFD", by_form_run, 0, {0}},
-    {"NFC", by_form_run, 1, {0}},
-    {"NFKD", by_form_run, 2, {0}},
-    {"NFKC", by_form_run, 3, {0}},
+    {"NFD", tok_form_run, 0, {0}},
+    {"NFC", tok_form_run, 1, {0}},
+    {"NFKD", tok_form_run, 2, {0}},
+    {"NFKC", tok_form_run, 3, {0}},
     {"Lowercase", run_lowercase, 0, {0}},
     {"StripAccents", run_strip_accents, 0, {0}},
     {"Nmt", run_nmt, 0, {0}},
@@ -398,12 +400,12 @@ static const struct normalizer {
     {"BertNormalizer", run_bert, 0, {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}},
 };
 
-static by_status read_one(const cJSON *json, const struct normalizer *n, by_stages *out)
+static by_status read_one(const cJSON *json, const struct normalizer *n, tok_stages *out)
 {
-    BY_TRY(by_json_fields(json, n->type, n->keys, BY_COUNT(n->keys)));
+    BY_TRY(tok_json_fields(json, n->type, n->keys, BY_COUNT(n->keys)));
     if (n->rewrite == run_bert)
         return read_bert(json, out);
-    by_stage *s = by_stages_add(out, n->type);
+    tok_stage *s = tok_stages_add(out, n->type);
     if (!s)
         return BY_ERR_MEMORY;
     s->rewrite = n->rewrite;
@@ -413,12 +415,12 @@ static by_status read_one(const cJSON *json, const struct normalizer *n, by_stag
     if (n->rewrite == run_precompiled)
         return read_precompiled(json, s);
     if (n->rewrite == run_strip) {
-        BY_TRY(by_stage_bool(json, "strip_left", true, &s->flags[STRIP_LEFT]));
-        return by_stage_bool(json, "strip_right", true, &s->flags[STRIP_RIGHT]);
+        BY_TRY(tok_stage_bool(json, "strip_left", true, &s->flags[STRIP_LEFT]));
+        return tok_stage_bool(json, "strip_right", true, &s->flags[STRIP_RIGHT]);
     }
     if (n->rewrite == run_prepend) {
-        BY_TRY(by_chars_read(json, "prepend", &s->text));
-        return s->text.data ? BY_OK : by_fail(BY_ERR_FORMAT, "a Prepend normalizer has no \"prepend\"");
+        BY_TRY(tok_chars_read(json, "prepend", &s->text));
+        return s->text.data ? BY_OK : base_fail(BY_ERR_FORMAT, "a Prepend normalizer has no \"prepend\"");
     }
     return BY_OK;
 }
@@ -428,11 +430,11 @@ static by_status read_normalizer(const cJSON *json, const char *type, void *out)
     for (int i = 0; i < BY_COUNT(normalizers); i++)
         if (strcmp(type, normalizers[i].type) == 0)
             return read_one(json, &normalizers[i], out);
-    return by_fail(BY_ERR_UNSUPPORTED, "normalizers of type \"%.60s\" are not supported", type);
+    return base_fail(BY_ERR_UNSUPPORTED, "normalizers of type \"%.60s\" are not supported", type);
 }
 
-by_status by_normalizers_read(const cJSON *json, by_stages *out)
+by_status tok_normalizers_read(const cJSON *json, tok_stages *out)
 {
-    static const by_sequence all = {"normalizers", "normalizers", read_normalizer};
-    return by_sequence_read(json, &all, out);
+    static const tok_sequence all = {"normalizers", "normalizers", read_normalizer};
+    return tok_sequence_read(json, &all, out);
 }

@@ -3,7 +3,7 @@
  * Tokens with a part to play have the same ids in both. In a directory they are tokenizer.json and
  * target_tokenizer.json. */
 #include "text/kind.h"
-#include "text/spiece.h"
+#include "text/legacy/spiece.h"
 
 typedef struct pair {
     by_tokenizer base;
@@ -17,7 +17,7 @@ static const by_tokenizer *side_of(const by_tokenizer *t, bool target)
 
 static by_status pair_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
-    return by_tokenizer_encode(side_of(t, false), text, size, out);
+    return tok_encode(side_of(t, false), text, size, out);
 }
 
 static by_status pair_encode_with(const by_tokenizer *t, const char *text, size_t size,
@@ -27,28 +27,28 @@ static by_status pair_encode_with(const by_tokenizer *t, const char *text, size_
 }
 
 /* The state is the other tokenizer's, begun with the first id. */
-static by_status pair_put(const by_tokenizer *t, void *state, const by_decode_spec *spec, int32_t id,
-                          by_buf *out)
+static by_status pair_put(const by_tokenizer *t, void *state, const tok_decode_spec *spec, int32_t id,
+                          base_buf *out)
 {
-    by_decoding **d = state;
-    if (!*d && !(*d = by_decoding_new(side_of(t, !spec->source), spec)))
+    tok_decoding **d = state;
+    if (!*d && !(*d = tok_decoding_new(side_of(t, !spec->source), spec)))
         return BY_ERR_MEMORY;
-    return by_decoding_put(*d, id, out);
+    return tok_decoding_put(*d, id, out);
 }
 
-static by_status pair_end(const by_tokenizer *t, void *state, by_buf *out)
+static by_status pair_end(const by_tokenizer *t, void *state, base_buf *out)
 {
-    by_decoding **d = state;
+    tok_decoding **d = state;
     (void)t;
-    by_status status = *d ? by_decoding_end(*d, out) : BY_OK;
-    by_decoding_free(*d);
+    by_status status = *d ? tok_decoding_end(*d, out) : BY_OK;
+    tok_decoding_free(*d);
     *d = NULL;
     return status;
 }
 
 static size_t pair_cut(const by_tokenizer *t, const char *text, size_t size)
 {
-    return by_tokenizer_cut(side_of(t, false), text, size);
+    return tok_cut(side_of(t, false), text, size);
 }
 
 static int32_t pair_find(const by_tokenizer *t, const char *token, const char **text)
@@ -66,11 +66,11 @@ static bool pair_match(const cJSON *root)
 static by_tokenizer *pair_read(const cJSON *root)
 {
     (void)root;
-    by_fail(BY_ERR_UNSUPPORTED, "two tokenizers are not one tokenizer.json");
+    base_fail(BY_ERR_UNSUPPORTED, "two tokenizers are not one tokenizer.json");
     return NULL;
 }
 
-static void pair_write(const by_tokenizer *t, by_buf *out)
+static void pair_write(const by_tokenizer *t, base_buf *out)
 {
     for (int i = 0; i < 2; i++)
         side_of(t, i)->kind->write(side_of(t, i), out);
@@ -81,17 +81,17 @@ static void pair_free(by_tokenizer *t)
     pair *p = (pair *)t;
     by_tokenizer_free(p->sides[0]);
     by_tokenizer_free(p->sides[1]);
-    by_free(p);
+    base_free(p);
 }
 
-const by_text_kind by_text_pair = {
+const tok_text_kind tok_text_pair = {
     .name = "two tokenizers",
     .match = pair_match,
     .read = pair_read,
     .write = pair_write,
     .encode = pair_encode,
     .encode_with = pair_encode_with,
-    .state_size = sizeof(by_decoding *),
+    .state_size = sizeof(tok_decoding *),
     .put = pair_put,
     .end = pair_end,
     .cut = pair_cut,
@@ -104,20 +104,20 @@ static by_status check_same(const char *what, int source, int target)
 {
     if (source == target)
         return BY_OK;
-    return by_fail(BY_ERR_ARGUMENT,
-                   "the %s token is %d for the source and %d for the target (-1: there is none); "
-                   "two tokenizers of one model need the same",
-                   what, source, target);
+    return base_fail(BY_ERR_ARGUMENT,
+                     "the %s token is %d for the source and %d for the target (-1: there is none); "
+                     "two tokenizers of one model need the same",
+                     what, source, target);
 }
 
 static by_status check_sides(const by_tokenizer *source, const by_tokenizer *target)
 {
     const by_tokenizer *sides[] = {source, target};
     for (int i = 0; i < 2; i++)
-        if (sides[i]->kept_count || sides[i]->target_size || sides[i]->kind == &by_text_spiece)
-            return by_fail(BY_ERR_UNSUPPORTED,
-                           "the %s tokenizer (%s) has no tokenizer.json: it cannot be one of two",
-                           i ? "target" : "source", by_tokenizer_kind(sides[i]));
+        if (sides[i]->kept_count || sides[i]->target_size || sides[i]->kind == &tok_text_spiece)
+            return base_fail(BY_ERR_UNSUPPORTED,
+                             "the %s tokenizer (%s) has no tokenizer.json: it cannot be one of two",
+                             i ? "target" : "source", tok_kind(sides[i]));
     static const struct {
         const char *name;
         by_special which;
@@ -128,15 +128,16 @@ static by_status check_sides(const by_tokenizer *source, const by_tokenizer *tar
     return check_same("closing", source->eos, target->eos);
 }
 
-by_tokenizer *by_tokenizer_pair(by_tokenizer *source, by_tokenizer *target)
+by_tokenizer *tok_pair(by_tokenizer *source, by_tokenizer *target)
 {
-    pair *p = source && target && check_sides(source, target) == BY_OK ? by_alloc_zero(1, sizeof(*p)) : NULL;
+    pair *p =
+        source && target && check_sides(source, target) == BY_OK ? base_alloc_zero(1, sizeof(*p)) : NULL;
     if (!p) {
         by_tokenizer_free(source);
         by_tokenizer_free(target);
         return NULL;
     }
-    p->base = (by_tokenizer){.kind = &by_text_pair,
+    p->base = (by_tokenizer){.kind = &tok_text_pair,
                              .vocab_size = source->vocab_size,
                              .target_size = target->vocab_size,
                              .eos = source->eos,
@@ -147,7 +148,7 @@ by_tokenizer *by_tokenizer_pair(by_tokenizer *source, by_tokenizer *target)
     return &p->base;
 }
 
-const by_tokenizer *by_tokenizer_side(const by_tokenizer *t, bool target)
+const by_tokenizer *tok_side(const by_tokenizer *t, bool target)
 {
-    return t->kind == &by_text_pair ? side_of(t, target) : t;
+    return t->kind == &tok_text_pair ? side_of(t, target) : t;
 }

@@ -21,11 +21,11 @@
 #define BLOCK_BITS 7
 #define BLOCKS     (0x110000 >> BLOCK_BITS)
 
-struct by_regex {
+struct tok_regex {
     pcre2_code *exact,
         *fast; /* fast: for texts without characters in doubt; NULL when there is no such one */
     pcre2_match_context *context;
-    by_charset doubt;
+    tok_charset doubt;
     uint8_t *blocks; /* 1: a character of the block is in doubt */
 };
 
@@ -63,12 +63,12 @@ static uint32_t next_asked(uint32_t c)
     return c;
 }
 
-static bool fill_text(by_natives *n)
+static bool fill_text(tok_natives *n)
 {
     for (uint32_t c = 0; c < 0x110000; c = next_asked(c)) {
         char bytes[4];
-        by_buf_put(&n->text, bytes, (size_t)by_utf8_encode(c, bytes));
-        by_buf_put(&n->points, &c, sizeof(c));
+        base_buf_put(&n->text, bytes, (size_t)tok_utf8_encode(c, bytes));
+        base_buf_put(&n->points, &c, sizeof(c));
     }
     return !n->text.failed && !n->points.failed;
 }
@@ -79,7 +79,8 @@ static size_t utf8_size(uint32_t c)
 }
 
 /* Walk along the text and the matches of "[hint]+". */
-static void read_native(const by_natives *n, const pcre2_code *code, pcre2_match_data *data, by_charset *out)
+static void read_native(const tok_natives *n, const pcre2_code *code, pcre2_match_data *data,
+                        tok_charset *out)
 {
     PCRE2_SIZE *v = pcre2_get_ovector_pointer(data);
     const uint32_t *points = (const uint32_t *)(const void *)n->points.data;
@@ -91,22 +92,22 @@ static void read_native(const by_natives *n, const pcre2_code *code, pcre2_match
         size_t first = i;
         for (; at < v[1]; i++)
             at += utf8_size(points[i]);
-        by_charset_add(out, points[first], next_asked(points[i - 1]) - 1);
+        tok_charset_add(out, points[first], next_asked(points[i - 1]) - 1);
     }
 }
 
-const by_charset *by_natives_find(by_natives *n, const char *hint)
+const tok_charset *tok_natives_find(tok_natives *n, const char *hint)
 {
     for (int i = 0; i < n->count; i++)
         if (strcmp(n->items[i].hint, hint) == 0)
             return n->items[i].known ? &n->items[i].set : NULL;
     if (n->count == (int)(sizeof(n->items) / sizeof(n->items[0])) || (!n->text.size && !fill_text(n)))
         return NULL;
-    struct by_native *item = &n->items[n->count++];
-    *item = (struct by_native){.known = false};
-    by_format(item->hint, sizeof(item->hint), "%s", hint);
-    char pattern[BY_HINT_ROOM + 8];
-    by_format(pattern, sizeof(pattern), "[%s]+", hint);
+    struct tok_native *item = &n->items[n->count++];
+    *item = (struct tok_native){.known = false};
+    base_format(item->hint, sizeof(item->hint), "%s", hint);
+    char pattern[TOK_HINT_ROOM + 8];
+    base_format(pattern, sizeof(pattern), "[%s]+", hint);
     int error = 0;
     pcre2_code *code = compile(pattern, strlen(pattern), 0, &error);
     pcre2_match_data *data = code ? pcre2_match_data_create(1, NULL) : NULL;
@@ -119,41 +120,41 @@ const by_charset *by_natives_find(by_natives *n, const char *hint)
     return item->known ? &item->set : NULL;
 }
 
-void by_natives_free(by_natives *n)
+void tok_natives_free(tok_natives *n)
 {
     for (int i = 0; i < n->count; i++)
-        by_charset_free(&n->items[i].set);
-    by_buf_free(&n->text);
-    by_buf_free(&n->points);
-    *n = (by_natives){.count = 0};
+        tok_charset_free(&n->items[i].set);
+    base_buf_free(&n->text);
+    base_buf_free(&n->points);
+    *n = (tok_natives){.count = 0};
 }
 
 /* ---- making ----------------------------------------------------------------------------------- */
 
-static pcre2_code *make_code(const char *pattern, size_t size, bool exact, by_natives *natives,
-                             by_charset *doubt)
+static pcre2_code *make_code(const char *pattern, size_t size, bool exact, tok_natives *natives,
+                             tok_charset *doubt)
 {
-    by_buf text = {0};
+    base_buf text = {0};
     pcre2_code *code = NULL;
     int error = 0;
-    if (by_regex_translate(pattern, size, exact, natives, &text, doubt) == BY_OK) {
+    if (tok_regex_translate(pattern, size, exact, natives, &text, doubt) == BY_OK) {
         code = compile(text.data ? text.data : "", text.size, PCRE2_USE_OFFSET_LIMIT, &error);
         char message[120] = "";
         if (error)
             pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof(message));
         if (!code && error)
-            by_regex_refuse(pattern, size, message);
+            tok_regex_refuse(pattern, size, message);
         else if (!code)
-            by_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+            base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
     }
-    by_buf_free(&text);
+    base_buf_free(&text);
     return code;
 }
 
 /* Mark the blocks in doubt; ASCII never is, or there is no fast code. */
-static bool mark_blocks(by_regex *r)
+static bool mark_blocks(tok_regex *r)
 {
-    r->blocks = by_alloc_zero(BLOCKS, 1);
+    r->blocks = base_alloc_zero(BLOCKS, 1);
     for (size_t i = 0; r->blocks && i < r->doubt.count; i++)
         for (uint32_t k = r->doubt.ranges[i].first >> BLOCK_BITS; k <= r->doubt.ranges[i].last >> BLOCK_BITS;
              k++)
@@ -161,14 +162,14 @@ static bool mark_blocks(by_regex *r)
     return r->blocks != NULL;
 }
 
-by_regex *by_regex_new(const char *pattern, size_t size)
+tok_regex *tok_regex_new(const char *pattern, size_t size)
 {
     if (size > PATTERN_LIMIT) {
-        by_fail(BY_ERR_FORMAT, "a regular expression is longer than %d bytes", PATTERN_LIMIT);
+        base_fail(BY_ERR_FORMAT, "a regular expression is longer than %d bytes", PATTERN_LIMIT);
         return NULL;
     }
-    by_natives natives = {.count = 0};
-    by_regex *r = by_alloc_zero(1, sizeof(*r));
+    tok_natives natives = {.count = 0};
+    tok_regex *r = base_alloc_zero(1, sizeof(*r));
     if (r) {
         r->exact = make_code(pattern, size, true, &natives, &r->doubt);
         r->context = pcre2_match_context_create(NULL);
@@ -178,34 +179,34 @@ by_regex *by_regex_new(const char *pattern, size_t size)
         r->fast = make_code(pattern, size, false, &natives, &r->doubt);
         good = r->fast && mark_blocks(r);
     }
-    by_natives_free(&natives);
+    tok_natives_free(&natives);
     if (good) {
         pcre2_set_match_limit(r->context, FIRST_LIMIT);
         pcre2_set_heap_limit(r->context, STACK_LIMIT / 1024);
         return r;
     }
     if (!r || (r->exact && (!r->context || r->fast)))
-        by_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
-    by_regex_free(r);
+        base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+    tok_regex_free(r);
     return NULL;
 }
 
-void by_regex_free(by_regex *r)
+void tok_regex_free(tok_regex *r)
 {
     if (!r)
         return;
     pcre2_code_free(r->exact);
     pcre2_code_free(r->fast);
     pcre2_match_context_free(r->context);
-    by_charset_free(&r->doubt);
-    by_free(r->blocks);
-    by_free(r);
+    tok_charset_free(&r->doubt);
+    base_free(r->blocks);
+    base_free(r);
 }
 
 /* ---- matching --------------------------------------------------------------------------------- */
 
 /* Is a character in doubt in the text? */
-static bool has_doubt(const by_regex *r, const char *text, size_t size)
+static bool has_doubt(const tok_regex *r, const char *text, size_t size)
 {
     for (size_t i = 0; i < size;) {
         uint64_t eight;
@@ -218,27 +219,27 @@ static bool has_doubt(const by_regex *r, const char *text, size_t size)
         if (i == size)
             break;
         uint32_t c = (uint8_t)text[i];
-        i += c < 0x80 ? 1 : (size_t)by_utf8_next(text + i, size - i, &c);
-        if (r->blocks[c >> BLOCK_BITS] && by_charset_has(&r->doubt, c))
+        i += c < 0x80 ? 1 : (size_t)tok_utf8_next(text + i, size - i, &c);
+        if (r->blocks[c >> BLOCK_BITS] && tok_charset_has(&r->doubt, c))
             return true;
     }
     return false;
 }
 
-by_status by_regex_begin(by_regex_scan *s, const by_regex *r, const char *text, size_t size)
+by_status tok_regex_begin(tok_regex_scan *s, const tok_regex *r, const char *text, size_t size)
 {
-    *s = (by_regex_scan){.regex = r, .text = text, .size = size, .limit = FIRST_LIMIT};
+    *s = (tok_regex_scan){.regex = r, .text = text, .size = size, .limit = FIRST_LIMIT};
     s->code = r->fast && !has_doubt(r, text, size) ? r->fast : r->exact;
     s->data = pcre2_match_data_create(1, NULL);
-    return s->data ? BY_OK : by_fail(BY_ERR_MEMORY, "out of memory matching a regular expression");
+    return s->data ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory matching a regular expression");
 }
 
-void by_regex_end(by_regex_scan *s)
+void tok_regex_end(tok_regex_scan *s)
 {
     pcre2_match_data_free(s->data);
     pcre2_match_context_free(s->context);
     pcre2_jit_stack_free(s->stack);
-    *s = (by_regex_scan){.size = 0};
+    *s = (tok_regex_scan){.size = 0};
 }
 
 static double thread_seconds(void)
@@ -250,9 +251,9 @@ static double thread_seconds(void)
 
 /* Is there time left for this text, and does the program still want it? The clock starts with the first
  * question. */
-static bool has_time(by_regex_scan *s)
+static bool has_time(tok_regex_scan *s)
 {
-    if (by_cancel_check() != BY_OK)
+    if (base_cancel_check() != BY_OK)
         return false;
     double now = thread_seconds();
     if (s->deadline == 0)
@@ -261,7 +262,7 @@ static bool has_time(by_regex_scan *s)
 }
 
 /* A context of this scan's own, whose limits can be changed. */
-static pcre2_match_context *own_context(by_regex_scan *s)
+static pcre2_match_context *own_context(tok_regex_scan *s)
 {
     if (!s->context) {
         s->context = pcre2_match_context_copy(s->regex->context);
@@ -270,7 +271,7 @@ static pcre2_match_context *own_context(by_regex_scan *s)
 }
 
 /* Give the compiled code a stack that grows. True when it had none yet. */
-static bool add_stack(by_regex_scan *s)
+static bool add_stack(tok_regex_scan *s)
 {
     if (s->stack || !own_context(s))
         return false;
@@ -281,7 +282,7 @@ static bool add_stack(by_regex_scan *s)
 }
 
 /* As pcre2_match, a match starting at `last` at the latest. */
-static int match(by_regex_scan *s, size_t from, size_t last)
+static int match(tok_regex_scan *s, size_t from, size_t last)
 {
     for (;;) {
         pcre2_match_context *context = s->context ? s->context : s->regex->context;
@@ -298,7 +299,7 @@ static int match(by_regex_scan *s, size_t from, size_t last)
     }
 }
 
-static bool set_limit(by_regex_scan *s, uint32_t limit)
+static bool set_limit(tok_regex_scan *s, uint32_t limit)
 {
     if (limit == s->limit)
         return true;
@@ -311,7 +312,7 @@ static bool is_inside(const char *text, size_t i)
     return ((uint8_t)text[i] & 0xc0) == 0x80;
 }
 
-int by_regex_next(by_regex_scan *s, size_t from, size_t *start, size_t *end)
+int tok_regex_next(tok_regex_scan *s, size_t from, size_t *start, size_t *end)
 {
     int found = PCRE2_ERROR_NOMATCH;
     bool timely = ++s->finds % FINDS != 0 || has_time(s);
@@ -338,18 +339,18 @@ int by_regex_next(by_regex_scan *s, size_t from, size_t *start, size_t *end)
         return 0;
     if (timely && found >= 0 && *end >= *start)
         return 1;
-    if (!timely && by_cancel_check() != BY_OK)
+    if (!timely && base_cancel_check() != BY_OK)
         return -1;
     if (!timely || found == PCRE2_ERROR_MATCHLIMIT)
-        by_fail(BY_ERR_UNSUPPORTED,
-                "a regular expression takes too long: it gave up at byte %zu of a text of %zu", from,
-                s->size);
+        base_fail(BY_ERR_UNSUPPORTED,
+                  "a regular expression takes too long: it gave up at byte %zu of a text of %zu", from,
+                  s->size);
     else if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_HEAPLIMIT)
-        by_fail(BY_ERR_UNSUPPORTED,
-                "a regular expression needs more than %zu MB of memory at byte %zu of a text of %zu",
-                STACK_LIMIT >> 20, from, s->size);
+        base_fail(BY_ERR_UNSUPPORTED,
+                  "a regular expression needs more than %zu MB of memory at byte %zu of a text of %zu",
+                  STACK_LIMIT >> 20, from, s->size);
     else
-        by_fail(BY_ERR_UNSUPPORTED, "a regular expression gave up at byte %zu of a text (PCRE2 error %d)",
-                from, found);
+        base_fail(BY_ERR_UNSUPPORTED, "a regular expression gave up at byte %zu of a text (PCRE2 error %d)",
+                  from, found);
     return -1;
 }

@@ -3,21 +3,21 @@
 
 #define FEW_RANGES 24 /* a set of so few ranges needs no properties */
 
-void by_charclass_free(by_charclass *c)
+void tok_charclass_free(tok_charclass *c)
 {
-    by_charset_free(&c->exact);
-    by_charset_free(&c->native);
-    by_charset_free(&c->doubt);
-    by_buf_free(&c->hint);
+    tok_charset_free(&c->exact);
+    tok_charset_free(&c->native);
+    tok_charset_free(&c->doubt);
+    base_buf_free(&c->hint);
 }
 
-void by_charclass_add(by_charclass *c, uint32_t first, uint32_t last)
+void tok_charclass_add(tok_charclass *c, uint32_t first, uint32_t last)
 {
-    by_charset_add(&c->exact, first, last);
+    tok_charset_add(&c->exact, first, last);
 }
 
 /* Turn "\p{L}" into "\P{L}" and "\s" into "\S". False for a hint of several properties. */
-static bool negate_hint(char hint[BY_HINT_ROOM])
+static bool negate_hint(char hint[TOK_HINT_ROOM])
 {
     if (strchr(hint + 1, '\\'))
         return false;
@@ -26,60 +26,60 @@ static bool negate_hint(char hint[BY_HINT_ROOM])
 }
 
 /* The complement of several properties has no hint: it comes out as ranges. */
-bool by_charclass_add_named(by_charclass *c, by_natives *natives, by_set_kind kind, const char *name,
-                            size_t size, bool negate)
+bool tok_charclass_add_named(tok_charclass *c, tok_natives *natives, tok_set_kind kind, const char *name,
+                             size_t size, bool negate)
 {
-    char hint[BY_HINT_ROOM];
-    by_charset set = {0}, differs = {0}, both = {0};
-    bool found = by_charset_named(kind, name, size, &set, hint);
-    const by_charset *known = found && hint[0] ? by_natives_find(natives, hint) : NULL;
+    char hint[TOK_HINT_ROOM];
+    tok_charset set = {0}, differs = {0}, both = {0};
+    bool found = tok_charset_named(kind, name, size, &set, hint);
+    const tok_charset *known = found && hint[0] ? tok_natives_find(natives, hint) : NULL;
     if (known) { /* (set or known) minus (set and known) */
-        by_charset_unite(&differs, &set);
-        by_charset_unite(&both, &set);
-        by_charset_unite(&differs, known);
-        by_charset_intersect(&both, known);
-        by_charset_subtract(&differs, &both);
+        tok_charset_unite(&differs, &set);
+        tok_charset_unite(&both, &set);
+        tok_charset_unite(&differs, known);
+        tok_charset_intersect(&both, known);
+        tok_charset_subtract(&differs, &both);
     }
     if (known && (!negate || negate_hint(hint))) {
-        by_charset native = {0};
-        by_charset_unite(&native, known);
+        tok_charset native = {0};
+        tok_charset_unite(&native, known);
         if (negate)
-            by_charset_invert(&native);
-        by_charset_unite(&c->native, &native);
-        by_charset_unite(&c->doubt, &differs);
-        by_buf_puts(&c->hint, hint);
-        by_charset_free(&native);
+            tok_charset_invert(&native);
+        tok_charset_unite(&c->native, &native);
+        tok_charset_unite(&c->doubt, &differs);
+        base_buf_puts(&c->hint, hint);
+        tok_charset_free(&native);
     }
     if (negate)
-        by_charset_invert(&set);
+        tok_charset_invert(&set);
     if (found)
-        by_charset_unite(&c->exact, &set);
-    by_charset_free(&set);
-    by_charset_free(&differs);
-    by_charset_free(&both);
+        tok_charset_unite(&c->exact, &set);
+    tok_charset_free(&set);
+    tok_charset_free(&differs);
+    tok_charset_free(&both);
     return found;
 }
 
-void by_charclass_unite(by_charclass *c, by_charclass *other, bool negate)
+void tok_charclass_unite(tok_charclass *c, tok_charclass *other, bool negate)
 {
     if (negate) {
-        by_charset_invert(&other->exact);
+        tok_charset_invert(&other->exact);
     } else {
-        by_charset_unite(&c->native, &other->native);
-        by_charset_unite(&c->doubt, &other->doubt);
-        by_buf_put(&c->hint, other->hint.data, other->hint.size);
+        tok_charset_unite(&c->native, &other->native);
+        tok_charset_unite(&c->doubt, &other->doubt);
+        base_buf_put(&c->hint, other->hint.data, other->hint.size);
     }
-    by_charset_unite(&c->exact, &other->exact);
-    by_charclass_free(other);
+    tok_charset_unite(&c->exact, &other->exact);
+    tok_charclass_free(other);
 }
 
 /* The hint that says more stays; what it says too much is taken away when the class is written. */
-void by_charclass_intersect(by_charclass *c, by_charclass *other)
+void tok_charclass_intersect(tok_charclass *c, tok_charclass *other)
 {
-    by_charset_intersect(&c->exact, &other->exact);
+    tok_charset_intersect(&c->exact, &other->exact);
     if (c->hint.size < other->hint.size) {
-        by_charset native = c->native, doubt = c->doubt;
-        by_buf hint = c->hint;
+        tok_charset native = c->native, doubt = c->doubt;
+        base_buf hint = c->hint;
         c->native = other->native;
         c->doubt = other->doubt;
         c->hint = other->hint;
@@ -87,30 +87,30 @@ void by_charclass_intersect(by_charclass *c, by_charclass *other)
         other->doubt = doubt;
         other->hint = hint;
     }
-    by_charclass_free(other);
+    tok_charclass_free(other);
 }
 
-bool by_charclass_fold(by_charclass *c)
+bool tok_charclass_fold(tok_charclass *c)
 {
     static const uint32_t pairs[][2] = {{'s', 0x17f}, {'k', 0x212a}};
-    by_charset above = {0};
-    by_charset_cased(&above);
-    by_charset_intersect(&above, &c->exact);
+    tok_charset above = {0};
+    tok_charset_cased(&above);
+    tok_charset_intersect(&above, &c->exact);
     bool simple = above.count == 0;
-    by_charset_free(&above);
+    tok_charset_free(&above);
     for (uint32_t k = 'a'; k <= 'z'; k++)
-        if (by_charset_has(&c->exact, k) || by_charset_has(&c->exact, k - 32)) {
-            by_charset_add(&c->exact, k, k);
-            by_charset_add(&c->exact, k - 32, k - 32);
+        if (tok_charset_has(&c->exact, k) || tok_charset_has(&c->exact, k - 32)) {
+            tok_charset_add(&c->exact, k, k);
+            tok_charset_add(&c->exact, k - 32, k - 32);
         }
     for (int i = 0; i < 2; i++)
-        if (by_charset_has(&c->exact, pairs[i][0]))
-            by_charset_add(&c->exact, pairs[i][1], pairs[i][1]);
+        if (tok_charset_has(&c->exact, pairs[i][0]))
+            tok_charset_add(&c->exact, pairs[i][1], pairs[i][1]);
     return simple;
 }
 
 /* Ranges between brackets. Surrogates are not characters: a range does not begin or end with one. */
-static void put_ranges(by_buf *out, const by_charset *s)
+static void put_ranges(base_buf *out, const tok_charset *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         uint32_t first = s->ranges[i].first, last = s->ranges[i].last;
@@ -119,23 +119,23 @@ static void put_ranges(by_buf *out, const by_charset *s)
         if (last >= 0xd800 && last <= 0xdfff)
             last = 0xd7ff;
         if (first == last)
-            by_buf_printf(out, "\\x{%x}", first);
+            base_buf_printf(out, "\\x{%x}", first);
         else if (first < last)
-            by_buf_printf(out, "\\x{%x}-\\x{%x}", first, last);
+            base_buf_printf(out, "\\x{%x}-\\x{%x}", first, last);
     }
 }
 
-static void put_bracket(by_buf *out, bool negate, const by_buf *hint, const by_charset *ranges)
+static void put_bracket(base_buf *out, bool negate, const base_buf *hint, const tok_charset *ranges)
 {
-    by_buf_puts(out, negate ? "[^" : "[");
+    base_buf_puts(out, negate ? "[^" : "[");
     if (hint)
-        by_buf_put(out, hint->data ? hint->data : "", hint->size);
+        base_buf_put(out, hint->data ? hint->data : "", hint->size);
     put_ranges(out, ranges);
-    by_buf_puts(out, "]");
+    base_buf_puts(out, "]");
 }
 
 /* Is there a character, surrogates apart? */
-static bool is_empty(const by_charset *s)
+static bool is_empty(const tok_charset *s)
 {
     for (size_t i = 0; i < s->count; i++)
         if (s->ranges[i].first < 0xd800 || s->ranges[i].last > 0xdfff)
@@ -143,37 +143,37 @@ static bool is_empty(const by_charset *s)
     return true;
 }
 
-void by_charclass_write(const by_charclass *c, bool negate, bool exact, by_buf *out)
+void tok_charclass_write(const tok_charclass *c, bool negate, bool exact, base_buf *out)
 {
-    by_charset add = {0}, drop = {0}, rest = {0};
-    by_charset_unite(&rest, &c->exact);
-    by_charset_invert(&rest);
-    by_charset_unite(&add, &c->exact);
-    by_charset_subtract(&add, &c->native);
-    by_charset_unite(&drop, &c->native);
-    by_charset_subtract(&drop, &c->exact);
+    tok_charset add = {0}, drop = {0}, rest = {0};
+    tok_charset_unite(&rest, &c->exact);
+    tok_charset_invert(&rest);
+    tok_charset_unite(&add, &c->exact);
+    tok_charset_subtract(&add, &c->native);
+    tok_charset_unite(&drop, &c->native);
+    tok_charset_subtract(&drop, &c->exact);
     if (!exact) {
-        by_charset_subtract(&add, &c->doubt);
-        by_charset_subtract(&drop, &c->doubt);
+        tok_charset_subtract(&add, &c->doubt);
+        tok_charset_subtract(&drop, &c->doubt);
     }
     if (is_empty(&c->exact) || is_empty(&rest)) {
-        by_buf_puts(out, is_empty(&c->exact) == negate ? "(?s:.)" : "(?:(?!))");
+        base_buf_puts(out, is_empty(&c->exact) == negate ? "(?s:.)" : "(?:(?!))");
     } else if (c->hint.size == 0 || (c->exact.count <= FEW_RANGES && (exact || !is_empty(&drop)))) {
         put_bracket(out, negate, NULL, &c->exact);
     } else if (is_empty(&drop)) {
         put_bracket(out, negate, &c->hint, &add);
     } else {
-        by_buf_puts(out, "(?:");
+        base_buf_puts(out, "(?:");
         if (!negate)
-            by_buf_puts(out, "(?!");
+            base_buf_puts(out, "(?!");
         put_bracket(out, false, NULL, &drop);
-        by_buf_puts(out, negate ? "|" : ")");
+        base_buf_puts(out, negate ? "|" : ")");
         put_bracket(out, negate, &c->hint, &add);
-        by_buf_puts(out, ")");
+        base_buf_puts(out, ")");
     }
     out->failed = out->failed || add.failed || drop.failed || rest.failed || c->hint.failed ||
                   c->native.failed || c->doubt.failed;
-    by_charset_free(&add);
-    by_charset_free(&drop);
-    by_charset_free(&rest);
+    tok_charset_free(&add);
+    tok_charset_free(&drop);
+    tok_charset_free(&rest);
 }

@@ -2,38 +2,38 @@
 #include "text/regex_parser.h"
 #include "text/utf8.h"
 
-by_status by_regex_refuse(const char *pattern, size_t size, const char *why)
+by_status tok_regex_refuse(const char *pattern, size_t size, const char *why)
 {
     size_t shown = BY_MIN(size, 200);
     while (shown < size && shown > 0 && ((uint8_t)pattern[shown] & 0xc0) == 0x80)
         shown--;
-    return by_fail(BY_ERR_UNSUPPORTED, "regular expression \"%.*s\": %s", (int)shown, pattern, why);
+    return base_fail(BY_ERR_UNSUPPORTED, "regular expression \"%.*s\": %s", (int)shown, pattern, why);
 }
 
-bool by_parser_refuse(const by_parser *s, const char *why)
+bool tok_parser_refuse(const tok_parser *s, const char *why)
 {
-    by_regex_refuse(s->start, s->size, why);
+    tok_regex_refuse(s->start, s->size, why);
     return false;
 }
 
-bool by_parser_peek(const by_parser *s, const char *text)
+bool tok_parser_peek(const tok_parser *s, const char *text)
 {
     size_t n = strlen(text);
     return (size_t)(s->end - s->p) >= n && memcmp(s->p, text, n) == 0;
 }
 
-bool by_parser_take(by_parser *s, const char *text)
+bool tok_parser_take(tok_parser *s, const char *text)
 {
-    bool there = by_parser_peek(s, text);
+    bool there = tok_parser_peek(s, text);
     s->p += there ? strlen(text) : 0;
     return there;
 }
 
-bool by_parser_next(by_parser *s, uint32_t *c)
+bool tok_parser_next(tok_parser *s, uint32_t *c)
 {
-    int n = s->p < s->end ? by_utf8_decode((const uint8_t *)s->p, (size_t)(s->end - s->p), c) : 0;
+    int n = s->p < s->end ? tok_utf8_decode((const uint8_t *)s->p, (size_t)(s->end - s->p), c) : 0;
     s->p += n;
-    return n > 0 || by_parser_refuse(s, "it is not UTF-8, or it ends too early");
+    return n > 0 || tok_parser_refuse(s, "it is not UTF-8, or it ends too early");
 }
 
 /* ---- characters by escapes -------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static int hex_value(char c)
 }
 
 /* Up to `most` hexadecimal digits; how many there were. */
-static int read_hex(by_parser *s, int most, uint32_t *value)
+static int read_hex(tok_parser *s, int most, uint32_t *value)
 {
     int n = 0;
     for (*value = 0; n < most && s->p < s->end && hex_value(*s->p) >= 0; n++)
@@ -60,17 +60,17 @@ static bool is_scalar(uint32_t c)
 }
 
 /* After "\x" or "\u". */
-static bool read_number(by_parser *s, bool unicode, uint32_t *c)
+static bool read_number(tok_parser *s, bool unicode, uint32_t *c)
 {
     bool good;
     if (unicode)
         good = read_hex(s, 4, c) == 4;
-    else if (by_parser_take(s, "{"))
-        good = read_hex(s, 7, c) > 0 && by_parser_take(s, "}");
+    else if (tok_parser_take(s, "{"))
+        good = read_hex(s, 7, c) > 0 && tok_parser_take(s, "}");
     else
         good = read_hex(s, 2, c) > 0 && *c < 0x80;
     return (good && is_scalar(*c)) ||
-           by_parser_refuse(s, "a \\x or \\u that is not the number of one character");
+           tok_parser_refuse(s, "a \\x or \\u that is not the number of one character");
 }
 
 /* A control character by its letter, or 0. */
@@ -81,7 +81,7 @@ static uint32_t control(char c)
     return found ? (uint32_t)codes[found - letters] : 0;
 }
 
-bool by_parser_escaped(by_parser *s, char letter, uint32_t *c)
+bool tok_parser_escaped(tok_parser *s, char letter, uint32_t *c)
 {
     if (control(letter)) {
         *c = control(letter);
@@ -96,41 +96,41 @@ bool by_parser_escaped(by_parser *s, char letter, uint32_t *c)
         return true;
     }
     if ((letter >= '1' && letter <= '9') || strchr("cCMo", letter))
-        return by_parser_refuse(s, "octal, control and meta escapes are not supported");
+        return tok_parser_refuse(s, "octal, control and meta escapes are not supported");
     s->p--; /* any other character stands for itself */
-    return by_parser_next(s, c);
+    return tok_parser_next(s, c);
 }
 
 /* ---- sets ------------------------------------------------------------------------------------- */
 
 /* Add a set by name. Outside of a class *alone says whether its complement is meant; in one it is NULL. */
-static bool add_set(by_parser *s, by_set_kind kind, const char *name, size_t size, bool negate, bool *alone,
-                    by_charclass *c)
+static bool add_set(tok_parser *s, tok_set_kind kind, const char *name, size_t size, bool negate, bool *alone,
+                    tok_charclass *c)
 {
     if (alone)
         *alone = negate;
-    return by_charclass_add_named(c, s->natives, kind, name, size, negate && !alone);
+    return tok_charclass_add_named(c, s->natives, kind, name, size, negate && !alone);
 }
 
 /* After "\p" or "\P", the "{" being next. */
-static bool read_property(by_parser *s, bool negate, bool *alone, by_charclass *c)
+static bool read_property(tok_parser *s, bool negate, bool *alone, tok_charclass *c)
 {
     s->p++;
-    bool other = by_parser_take(s, "^");
+    bool other = tok_parser_take(s, "^");
     const char *close = memchr(s->p, '}', (size_t)(s->end - s->p));
     if (!close)
-        return by_parser_refuse(s, "a property without \"}\"");
+        return tok_parser_refuse(s, "a property without \"}\"");
     size_t size = (size_t)(close - s->p);
-    if (!add_set(s, alone ? BY_SET_ALONE : BY_SET_PROPERTY, s->p, size, negate != other, alone, c)) {
+    if (!add_set(s, alone ? TOK_SET_ALONE : TOK_SET_PROPERTY, s->p, size, negate != other, alone, c)) {
         char why[120];
-        by_format(why, sizeof(why), "the property \\p{%.*s} is not known", (int)BY_MIN(size, 60), s->p);
-        return by_parser_refuse(s, why);
+        base_format(why, sizeof(why), "the property \\p{%.*s} is not known", (int)BY_MIN(size, 60), s->p);
+        return tok_parser_refuse(s, why);
     }
     s->p = close + 1;
     return true;
 }
 
-int by_parser_set(by_parser *s, bool *alone, by_charclass *c)
+int tok_parser_set(tok_parser *s, bool *alone, tok_charclass *c)
 {
     static const char letters[] = "wdsh";
     static const char *const names[] = {"word", "digit", "space", "xdigit"};
@@ -138,7 +138,7 @@ int by_parser_set(by_parser *s, bool *alone, by_charclass *c)
     const char *found = letter ? strchr(letters, small) : NULL;
     if (found) {
         const char *name = names[found - letters];
-        add_set(s, alone ? BY_SET_ALONE : BY_SET_POSIX, name, strlen(name), letter != small, alone, c);
+        add_set(s, alone ? TOK_SET_ALONE : TOK_SET_POSIX, name, strlen(name), letter != small, alone, c);
         s->p++;
         return 1;
     }
@@ -148,10 +148,10 @@ int by_parser_set(by_parser *s, bool *alone, by_charclass *c)
     return read_property(s, letter == 'P', alone, c) ? 1 : -1;
 }
 
-/* "[:name:]", the "[" being next: 1, 0 when it is not one, -1 after by_fail. */
-static int read_posix(by_parser *s, by_charclass *c)
+/* "[:name:]", the "[" being next: 1, 0 when it is not one, -1 after base_fail. */
+static int read_posix(tok_parser *s, tok_charclass *c)
 {
-    if (!by_parser_peek(s, "[:"))
+    if (!tok_parser_peek(s, "[:"))
         return 0;
     const char *name = s->p + 2;
     bool negate = name < s->end && *name == '^';
@@ -161,45 +161,45 @@ static int read_posix(by_parser *s, by_charclass *c)
         close++;
     if (close + 1 >= s->end || close[0] != ':' || close[1] != ']')
         return 0;
-    if (!by_charclass_add_named(c, s->natives, BY_SET_POSIX, name, (size_t)(close - name), negate))
-        return by_parser_refuse(s, "a POSIX bracket with an unknown name") ? 1 : -1;
+    if (!tok_charclass_add_named(c, s->natives, TOK_SET_POSIX, name, (size_t)(close - name), negate))
+        return tok_parser_refuse(s, "a POSIX bracket with an unknown name") ? 1 : -1;
     s->p = close + 2;
     return 1;
 }
 
 /* One character of a class, perhaps escaped. */
-static bool class_char(by_parser *s, uint32_t *c)
+static bool class_char(tok_parser *s, uint32_t *c)
 {
-    if (!by_parser_take(s, "\\"))
-        return by_parser_next(s, c);
+    if (!tok_parser_take(s, "\\"))
+        return tok_parser_next(s, c);
     if (s->p >= s->end)
-        return by_parser_refuse(s, "it ends with \"\\\"");
+        return tok_parser_refuse(s, "it ends with \"\\\"");
     char letter = *s->p++;
     if (letter == 'b') {
         *c = '\b';
         return true;
     }
-    return by_parser_escaped(s, letter, c);
+    return tok_parser_escaped(s, letter, c);
 }
 
 /* A set, a nested class, a character or a range. */
-static bool class_item(by_parser *s, by_charclass *c)
+static bool class_item(tok_parser *s, tok_charclass *c)
 {
     int found = read_posix(s, c);
     if (found != 0)
         return found > 0;
-    if (by_parser_take(s, "[")) {
-        bool negate = by_parser_take(s, "^");
-        by_charclass inner = {0};
-        bool good = by_parser_class(s, &inner);
-        by_charclass_unite(c, &inner, negate);
+    if (tok_parser_take(s, "[")) {
+        bool negate = tok_parser_take(s, "^");
+        tok_charclass inner = {0};
+        bool good = tok_parser_class(s, &inner);
+        tok_charclass_unite(c, &inner, negate);
         return good;
     }
-    if (by_parser_peek(s, "\\")) {
+    if (tok_parser_peek(s, "\\")) {
         s->p++;
-        found = by_parser_set(s, NULL, c);
-        if (found > 0 && by_parser_peek(s, "-") && !by_parser_peek(s, "-]"))
-            return by_parser_refuse(s, "a \"-\" after a set in a class");
+        found = tok_parser_set(s, NULL, c);
+        if (found > 0 && tok_parser_peek(s, "-") && !tok_parser_peek(s, "-]"))
+            return tok_parser_refuse(s, "a \"-\" after a set in a class");
         if (found != 0)
             return found > 0;
         s->p--;
@@ -208,69 +208,69 @@ static bool class_item(by_parser *s, by_charclass *c)
     if (!class_char(s, &first))
         return false;
     last = first;
-    if (by_parser_peek(s, "-") && !by_parser_peek(s, "-]")) {
+    if (tok_parser_peek(s, "-") && !tok_parser_peek(s, "-]")) {
         s->p++;
-        by_charclass set = {0};
-        bool bad = by_parser_peek(s, "[") || by_parser_peek(s, "&&");
-        if (by_parser_peek(s, "\\")) {
+        tok_charclass set = {0};
+        bool bad = tok_parser_peek(s, "[") || tok_parser_peek(s, "&&");
+        if (tok_parser_peek(s, "\\")) {
             s->p++;
-            bad = by_parser_set(s, NULL, &set) != 0;
+            bad = tok_parser_set(s, NULL, &set) != 0;
             s->p--;
         }
-        by_charclass_free(&set);
+        tok_charclass_free(&set);
         if (bad || !class_char(s, &last) || first > last ||
-            (by_parser_peek(s, "-") && !by_parser_peek(s, "-]")))
-            return by_parser_refuse(s, "a range of a class that has no clear end");
+            (tok_parser_peek(s, "-") && !tok_parser_peek(s, "-]")))
+            return tok_parser_refuse(s, "a range of a class that has no clear end");
     }
-    by_charclass_add(c, first, last);
+    tok_charclass_add(c, first, last);
     return true;
 }
 
-bool by_parser_class(by_parser *s, by_charclass *out)
+bool tok_parser_class(tok_parser *s, tok_charclass *out)
 {
-    by_charclass part = {0};
-    bool good = ++s->depth < BY_PARSER_DEPTH || by_parser_refuse(s, "it is nested too deeply"),
+    tok_charclass part = {0};
+    bool good = ++s->depth < TOK_PARSER_DEPTH || tok_parser_refuse(s, "it is nested too deeply"),
          joined = false;
     if (good &&
-        by_parser_peek(s, "]")) { /* a "]" that comes first is a character, when another one follows */
-        good = memchr(s->p + 1, ']', (size_t)(s->end - s->p - 1)) || by_parser_refuse(s, "an empty class");
-        by_charclass_add(&part, ']', ']');
+        tok_parser_peek(s, "]")) { /* a "]" that comes first is a character, when another one follows */
+        good = memchr(s->p + 1, ']', (size_t)(s->end - s->p - 1)) || tok_parser_refuse(s, "an empty class");
+        tok_charclass_add(&part, ']', ']');
         s->p++;
     }
-    while (good && !by_parser_take(s, "]")) {
+    while (good && !tok_parser_take(s, "]")) {
         if (s->p >= s->end) {
-            good = by_parser_refuse(s, "a class without \"]\"");
-        } else if (by_parser_take(s, "&&")) {
+            good = tok_parser_refuse(s, "a class without \"]\"");
+        } else if (tok_parser_take(s, "&&")) {
             if (joined)
-                by_charclass_intersect(out, &part);
+                tok_charclass_intersect(out, &part);
             else
-                by_charclass_unite(out, &part, false);
+                tok_charclass_unite(out, &part, false);
             joined = true;
         } else {
             good = class_item(s, &part);
         }
     }
     if (joined)
-        by_charclass_intersect(out, &part);
+        tok_charclass_intersect(out, &part);
     else
-        by_charclass_unite(out, &part, false);
+        tok_charclass_unite(out, &part, false);
     s->depth--;
     return good;
 }
 
-bool by_parser_put_class(by_parser *s, by_charclass *c, bool negate, by_buf *out)
+bool tok_parser_put_class(tok_parser *s, tok_charclass *c, bool negate, base_buf *out)
 {
     if (c->exact.failed) {
-        by_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+        base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
         return false;
     }
-    if (s->fold && !by_charclass_fold(c))
-        return by_parser_refuse(
+    if (s->fold && !tok_charclass_fold(c))
+        return tok_parser_refuse(
             s, "a class under (?i) with letters above ASCII, which Oniguruma lets match several "
                "characters");
-    by_buf_puts(out, s->fold ? "(?-i:" : "");
-    by_charclass_write(c, negate, s->exact, out);
-    by_charset_unite(s->doubt, &c->doubt);
-    by_buf_puts(out, s->fold ? ")" : "");
+    base_buf_puts(out, s->fold ? "(?-i:" : "");
+    tok_charclass_write(c, negate, s->exact, out);
+    tok_charset_unite(s->doubt, &c->doubt);
+    base_buf_puts(out, s->fold ? ")" : "");
     return true;
 }

@@ -5,36 +5,36 @@
 
 #include "text/regex.h"
 
-#define BY_PARSER_DEPTH 100
+#define TOK_PARSER_DEPTH 100
 
-typedef struct by_parser {
+typedef struct tok_parser {
     const char *p, *end, *start;
     size_t size;
-    by_natives *natives;
+    tok_natives *natives;
     bool exact;
-    by_charset *doubt;
+    tok_charset *doubt;
     bool fold, dotall, extended; /* (?i) (?m) (?x) */
     bool named;                  /* a named group was seen */
     int depth, groups;
     uint32_t literal; /* the literal that was read last, 0 after anything else */
-} by_parser;
+} tok_parser;
 
-bool by_parser_refuse(const by_parser *s, const char *why); /* sets the error; always false */
-bool by_parser_peek(const by_parser *s, const char *text);  /* does this text come next? */
-bool by_parser_take(by_parser *s, const char *text);        /* the same, and step over it */
-bool by_parser_next(by_parser *s, uint32_t *c);             /* the next character */
+bool tok_parser_refuse(const tok_parser *s, const char *why); /* sets the error; always false */
+bool tok_parser_peek(const tok_parser *s, const char *text);  /* does this text come next? */
+bool tok_parser_take(tok_parser *s, const char *text);        /* the same, and step over it */
+bool tok_parser_next(tok_parser *s, uint32_t *c);             /* the next character */
 
 /* The character of an escape whose letter has been read and which is not a set. */
-bool by_parser_escaped(by_parser *s, char letter, uint32_t *c);
+bool tok_parser_escaped(tok_parser *s, char letter, uint32_t *c);
 
-/* A set by an escape, whose letter is next: 1 when it was one, 0 when not, -1 after by_fail. Outside of a
+/* A set by an escape, whose letter is next: 1 when it was one, 0 when not, -1 after base_fail. Outside of a
  * class *alone says whether its complement is meant; in one it is NULL. */
-int by_parser_set(by_parser *s, bool *alone, by_charclass *c);
+int tok_parser_set(tok_parser *s, bool *alone, tok_charclass *c);
 
 /* After "[" or "[^", up to its "]". */
-bool by_parser_class(by_parser *s, by_charclass *out);
+bool tok_parser_class(tok_parser *s, tok_charclass *out);
 
 /* Write a class as one item; PCRE2 must not fold it again. */
-bool by_parser_put_class(by_parser *s, by_charclass *c, bool negate, by_buf *out);
+bool tok_parser_put_class(tok_parser *s, tok_charclass *c, bool negate, base_buf *out);
 
 #endif

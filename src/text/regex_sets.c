@@ -10,31 +10,31 @@
 
 /* ---- arithmetic ------------------------------------------------------------------------------- */
 
-void by_charset_free(by_charset *s)
+void tok_charset_free(tok_charset *s)
 {
-    by_free(s->ranges);
-    *s = (by_charset){0};
+    base_free(s->ranges);
+    *s = (tok_charset){0};
 }
 
-static bool reserve(by_charset *s, size_t count)
+static bool reserve(tok_charset *s, size_t count)
 {
     if (count <= s->capacity)
         return !s->failed;
     size_t capacity = BY_MAX(count, s->capacity * 2 + 8);
-    by_char_range *p = by_alloc_zero(capacity, sizeof(*p));
+    tok_char_range *p = base_alloc_zero(capacity, sizeof(*p));
     if (!p) {
         s->failed = true;
         return false;
     }
     if (s->count)
         memcpy(p, s->ranges, s->count * sizeof(*p));
-    by_free(s->ranges);
+    base_free(s->ranges);
     s->ranges = p;
     s->capacity = capacity;
     return !s->failed;
 }
 
-void by_charset_add(by_charset *s, uint32_t first, uint32_t last)
+void tok_charset_add(tok_charset *s, uint32_t first, uint32_t last)
 {
     if (first > last || !reserve(s, s->count + 1))
         return;
@@ -49,57 +49,57 @@ void by_charset_add(by_charset *s, uint32_t first, uint32_t last)
     }
     memmove(s->ranges + i + 1, s->ranges + end, (s->count - end) * sizeof(*s->ranges));
     s->count = s->count - (end - i) + 1;
-    s->ranges[i] = (by_char_range){first, last};
+    s->ranges[i] = (tok_char_range){first, last};
 }
 
 /* Both are sorted: merge them. */
-void by_charset_unite(by_charset *s, const by_charset *other)
+void tok_charset_unite(tok_charset *s, const tok_charset *other)
 {
-    by_charset out = {.failed = s->failed || other->failed};
+    tok_charset out = {.failed = s->failed || other->failed};
     size_t i = 0, j = 0;
     reserve(&out, s->count + other->count);
     while (i < s->count || j < other->count) {
         bool mine = j == other->count || (i < s->count && s->ranges[i].first <= other->ranges[j].first);
-        by_char_range r = mine ? s->ranges[i++] : other->ranges[j++];
-        by_charset_add(&out, r.first, r.last);
+        tok_char_range r = mine ? s->ranges[i++] : other->ranges[j++];
+        tok_charset_add(&out, r.first, r.last);
     }
-    by_charset_free(s);
+    tok_charset_free(s);
     *s = out;
 }
 
-void by_charset_invert(by_charset *s)
+void tok_charset_invert(tok_charset *s)
 {
-    by_charset out = {.failed = s->failed};
+    tok_charset out = {.failed = s->failed};
     uint32_t next = 0;
     for (size_t i = 0; i < s->count; i++) {
         if (s->ranges[i].first > next)
-            by_charset_add(&out, next, s->ranges[i].first - 1);
+            tok_charset_add(&out, next, s->ranges[i].first - 1);
         next = s->ranges[i].last + 1;
     }
     if (next <= LAST_CHAR)
-        by_charset_add(&out, next, LAST_CHAR);
-    by_charset_free(s);
+        tok_charset_add(&out, next, LAST_CHAR);
+    tok_charset_free(s);
     *s = out;
 }
 
 /* a minus b is the complement of (complement of a) or b. */
-void by_charset_subtract(by_charset *s, const by_charset *other)
+void tok_charset_subtract(tok_charset *s, const tok_charset *other)
 {
-    by_charset_invert(s);
-    by_charset_unite(s, other);
-    by_charset_invert(s);
+    tok_charset_invert(s);
+    tok_charset_unite(s, other);
+    tok_charset_invert(s);
 }
 
-void by_charset_intersect(by_charset *s, const by_charset *other)
+void tok_charset_intersect(tok_charset *s, const tok_charset *other)
 {
-    by_charset rest = {0};
-    by_charset_unite(&rest, other);
-    by_charset_invert(&rest);
-    by_charset_subtract(s, &rest);
-    by_charset_free(&rest);
+    tok_charset rest = {0};
+    tok_charset_unite(&rest, other);
+    tok_charset_invert(&rest);
+    tok_charset_subtract(s, &rest);
+    tok_charset_free(&rest);
 }
 
-bool by_charset_has(const by_charset *s, uint32_t c)
+bool tok_charset_has(const tok_charset *s, uint32_t c)
 {
     size_t low = 0, high = s->count; /* the first range that ends at c or later */
     while (low < high) {
@@ -117,16 +117,16 @@ bool by_charset_has(const by_charset *s, uint32_t c)
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Add the stretches of a table whose value is wanted. */
-static void add_stretches(by_charset *out, const uint32_t *table, size_t count, const bool wanted[256])
+static void add_stretches(tok_charset *out, const uint32_t *table, size_t count, const bool wanted[256])
 {
     for (size_t i = 0; i < count; i++)
         if (wanted[table[i] >> 24])
-            by_charset_add(out, table[i] & 0xffffff,
-                           i + 1 < count ? (table[i + 1] & 0xffffff) - 1 : LAST_CHAR);
+            tok_charset_add(out, table[i] & 0xffffff,
+                            i + 1 < count ? (table[i + 1] & 0xffffff) - 1 : LAST_CHAR);
 }
 
 /* General categories by their short names, "L Nd": all of a group, or one. */
-static void add_categories(by_charset *out, const char *names)
+static void add_categories(tok_charset *out, const char *names)
 {
     bool wanted[256] = {false};
     for (const char *p = names; *p; p += *p == ' ') {
@@ -139,14 +139,14 @@ static void add_categories(by_charset *out, const char *names)
     add_stretches(out, categories, COUNT(categories), wanted);
 }
 
-static bool add_binary(by_charset *out, const char *name)
+static bool add_binary(tok_charset *out, const char *name)
 {
     for (size_t i = 0; i < COUNT(binaries); i++) {
         if (strcmp(binaries[i].name, name) != 0)
             continue;
         for (size_t k = 0; k < binaries[i].count; k += 2)
-            by_charset_add(out, binaries[i].at[k],
-                           k + 1 < binaries[i].count ? binaries[i].at[k + 1] - 1 : LAST_CHAR);
+            tok_charset_add(out, binaries[i].at[k],
+                            k + 1 < binaries[i].count ? binaries[i].at[k + 1] - 1 : LAST_CHAR);
         return true;
     }
     return false;
@@ -259,17 +259,17 @@ static bool same_name(const char *plain, const char *name)
     return plain_name(name, strlen(name), other) && strcmp(plain, other) == 0;
 }
 
-static void add_ranges(by_charset *out, const char *text)
+static void add_ranges(tok_charset *out, const char *text)
 {
     for (const char *p = text; *p;) {
         char *end;
         uint32_t first = (uint32_t)strtoul(p, &end, 16), last = (uint32_t)strtoul(end + 1, &end, 16);
-        by_charset_add(out, first, last);
+        tok_charset_add(out, first, last);
         p = end + (*end == ' ');
     }
 }
 
-static void make(const made *m, by_charset *out)
+static void make(const made *m, tok_charset *out)
 {
     if (m->categories[0])
         add_categories(out, m->categories);
@@ -277,10 +277,10 @@ static void make(const made *m, by_charset *out)
         add_binary(out, m->binary);
     add_ranges(out, m->more);
     if (m->negate)
-        by_charset_invert(out);
+        tok_charset_invert(out);
 }
 
-static bool by_category(const char *plain, by_charset *out, char room[BY_HINT_ROOM])
+static bool tok_category(const char *plain, tok_charset *out, char room[TOK_HINT_ROOM])
 {
     const char *found = NULL;
     for (size_t i = 0; i < COUNT(long_names) && !found; i++)
@@ -290,11 +290,11 @@ static bool by_category(const char *plain, by_charset *out, char room[BY_HINT_RO
     if (!found)
         return false;
     add_categories(out, found);
-    by_format(room, BY_HINT_ROOM, "\\p{%s}", found);
+    base_format(room, TOK_HINT_ROOM, "\\p{%s}", found);
     return true;
 }
 
-static bool by_script_name(const char *plain, by_charset *out, char room[BY_HINT_ROOM])
+static bool tok_script_name(const char *plain, tok_charset *out, char room[TOK_HINT_ROOM])
 {
     for (size_t i = 1; i < COUNT(script_names); i++) {
         if (!same_name(plain, script_names[i][0]) && !same_name(plain, script_names[i][1]))
@@ -302,40 +302,40 @@ static bool by_script_name(const char *plain, by_charset *out, char room[BY_HINT
         bool wanted[256] = {false};
         wanted[i] = true;
         add_stretches(out, scripts, COUNT(scripts), wanted);
-        by_format(room, BY_HINT_ROOM, "\\p{sc:%s}", script_names[i][0]);
+        base_format(room, TOK_HINT_ROOM, "\\p{sc:%s}", script_names[i][0]);
         return true;
     }
     return false;
 }
 
-bool by_charset_named(by_set_kind kind, const char *name, size_t size, by_charset *out,
-                      char room[BY_HINT_ROOM])
+bool tok_charset_named(tok_set_kind kind, const char *name, size_t size, tok_charset *out,
+                       char room[TOK_HINT_ROOM])
 {
     char plain[48];
     room[0] = '\0';
     if (!plain_name(name, size, plain))
         return false;
     for (size_t i = 0; i < COUNT(sets); i++)
-        if ((kind == BY_SET_POSIX ? sets[i].posix : sets[i].property) && strcmp(plain, sets[i].name) == 0) {
+        if ((kind == TOK_SET_POSIX ? sets[i].posix : sets[i].property) && strcmp(plain, sets[i].name) == 0) {
             make(&sets[i], out);
-            if (kind == BY_SET_ALONE && strcmp(plain, "word") == 0)
+            if (kind == TOK_SET_ALONE && strcmp(plain, "word") == 0)
                 add_ranges(out, WORD_NUMBERS);
-            by_format(room, BY_HINT_ROOM, "%s", sets[i].hint);
+            base_format(room, TOK_HINT_ROOM, "%s", sets[i].hint);
             return true;
         }
-    if (kind == BY_SET_POSIX)
+    if (kind == TOK_SET_POSIX)
         return false;
-    if (by_category(plain, out, room) || by_script_name(plain, out, room))
+    if (tok_category(plain, out, room) || tok_script_name(plain, out, room))
         return true;
     for (size_t i = 0; i < COUNT(binaries); i++)
         if (same_name(plain, binaries[i].name)) {
-            by_format(room, BY_HINT_ROOM, "\\p{%s}", binaries[i].name);
+            base_format(room, TOK_HINT_ROOM, "\\p{%s}", binaries[i].name);
             return add_binary(out, binaries[i].name);
         }
     return false;
 }
 
-void by_charset_cased(by_charset *out)
+void tok_charset_cased(tok_charset *out)
 {
     for (uint32_t c = 0x80; c < 0x1f000; c++) {
         utf8proc_int32_t fold[8];
@@ -343,13 +343,13 @@ void by_charset_cased(by_charset *out)
         if (utf8proc_toupper((utf8proc_int32_t)c) != (utf8proc_int32_t)c ||
             utf8proc_tolower((utf8proc_int32_t)c) != (utf8proc_int32_t)c || n != 1 ||
             fold[0] != (utf8proc_int32_t)c)
-            by_charset_add(out, c, c);
+            tok_charset_add(out, c, c);
     }
-    by_charset newer = {0}, ascii = {0}; /* with the reference's newer letters */
+    tok_charset newer = {0}, ascii = {0}; /* with the reference's newer letters */
     add_categories(&newer, "Ll Lt Lu");
-    by_charset_add(&ascii, 0, 0x7f);
-    by_charset_subtract(&newer, &ascii);
-    by_charset_unite(out, &newer);
-    by_charset_free(&newer);
-    by_charset_free(&ascii);
+    tok_charset_add(&ascii, 0, 0x7f);
+    tok_charset_subtract(&newer, &ascii);
+    tok_charset_unite(out, &newer);
+    tok_charset_free(&newer);
+    tok_charset_free(&ascii);
 }

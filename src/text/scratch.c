@@ -9,73 +9,73 @@
 #define CACHE_BYTES ((size_t)1 << 21)
 #define LONGEST     256 /* bytes of a word that is worth keeping */
 
-typedef struct by_cache_entry {
+typedef struct tok_cache_entry {
     uint64_t key[2]; /* the word, zero padded; for words above 16 bytes its hash and where it is */
     uint32_t ids;    /* index into cache_ids */
     uint16_t size;   /* of the word; 0: free */
     uint16_t count;
-} by_cache_entry;
+} tok_cache_entry;
 
-static by_scratch *scratch_new(void)
+static tok_scratch *scratch_new(void)
 {
-    by_scratch *s = by_alloc_zero(1, sizeof(*s));
+    tok_scratch *s = base_alloc_zero(1, sizeof(*s));
     if (!s)
         return NULL;
-    s->cache = by_alloc_zero(CACHE_SIZE, sizeof(*s->cache));
-    s->cache_ids = by_alloc(CACHE_IDS * sizeof(*s->cache_ids));
-    s->cache_keys = by_alloc(CACHE_BYTES);
+    s->cache = base_alloc_zero(CACHE_SIZE, sizeof(*s->cache));
+    s->cache_ids = base_alloc(CACHE_IDS * sizeof(*s->cache_ids));
+    s->cache_keys = base_alloc(CACHE_BYTES);
     if (!s->cache || !s->cache_ids || !s->cache_keys) {
-        by_scratch_free(s);
+        tok_scratch_free(s);
         return NULL;
     }
     return s;
 }
 
-void by_scratch_free(by_scratch *s)
+void tok_scratch_free(tok_scratch *s)
 {
     if (!s)
         return;
-    by_work_free(&s->work);
-    by_work_free(&s->spare);
-    by_free(s->cache);
-    by_free(s->cache_ids);
-    by_free(s->cache_keys);
-    by_free(s->memory);
-    by_free(s);
+    tok_buffer_free(&s->work);
+    tok_buffer_free(&s->spare);
+    base_free(s->cache);
+    base_free(s->cache_ids);
+    base_free(s->cache_keys);
+    base_free(s->memory);
+    base_free(s);
 }
 
-by_scratch *by_pool_take(const by_scratch_pool *pool)
+tok_scratch *tok_pool_take(const tok_scratch_pool *pool)
 {
-    by_scratch_pool *owner = (by_scratch_pool *)pool;
-    for (int i = 0; i < BY_SCRATCH_SLOTS; i++) {
-        by_scratch *s = atomic_exchange(&owner->spare[i], NULL);
+    tok_scratch_pool *owner = (tok_scratch_pool *)pool;
+    for (int i = 0; i < TOK_SCRATCH_SLOTS; i++) {
+        tok_scratch *s = atomic_exchange(&owner->spare[i], NULL);
         if (s)
             return s;
     }
     return scratch_new();
 }
 
-void by_pool_return(const by_scratch_pool *pool, by_scratch *s)
+void tok_pool_return(const tok_scratch_pool *pool, tok_scratch *s)
 {
-    by_scratch_pool *owner = (by_scratch_pool *)pool;
-    for (int i = 0; i < BY_SCRATCH_SLOTS && s; i++) {
-        by_scratch *empty = NULL;
+    tok_scratch_pool *owner = (tok_scratch_pool *)pool;
+    for (int i = 0; i < TOK_SCRATCH_SLOTS && s; i++) {
+        tok_scratch *empty = NULL;
         if (atomic_compare_exchange_strong(&owner->spare[i], &empty, s))
             s = NULL;
     }
-    by_scratch_free(s);
+    tok_scratch_free(s);
 }
 
-void by_pool_free(by_scratch_pool *pool)
+void tok_pool_free(tok_scratch_pool *pool)
 {
-    for (int i = 0; i < BY_SCRATCH_SLOTS; i++)
-        by_scratch_free(atomic_exchange(&pool->spare[i], NULL));
+    for (int i = 0; i < TOK_SCRATCH_SLOTS; i++)
+        tok_scratch_free(atomic_exchange(&pool->spare[i], NULL));
 }
 
-void *by_scratch_memory(by_scratch *s, size_t bytes)
+void *tok_scratch_memory(tok_scratch *s, size_t bytes)
 {
     if (bytes > s->memory_size) {
-        void *memory = by_resize(s->memory, bytes, 1);
+        void *memory = base_resize(s->memory, bytes, 1);
         if (!memory)
             return NULL;
         s->memory = memory;
@@ -89,7 +89,7 @@ static inline size_t make_key(const char *word, size_t size, uint64_t key[2])
 {
     key[0] = key[1] = 0;
     if (size > 16) {
-        key[0] = by_bytes_hash(word, size);
+        key[0] = tok_bytes_hash(word, size);
         return (size_t)(key[0] ^ (key[0] >> 32));
     }
     if (size >= 8) {
@@ -103,7 +103,7 @@ static inline size_t make_key(const char *word, size_t size, uint64_t key[2])
     return (size_t)(h ^ (h >> 32));
 }
 
-static inline bool entry_is(const by_scratch *s, const by_cache_entry *e, const uint64_t key[2],
+static inline bool entry_is(const tok_scratch *s, const tok_cache_entry *e, const uint64_t key[2],
                             const char *word, size_t size)
 {
     if (e->size != size || e->key[0] != key[0])
@@ -111,7 +111,7 @@ static inline bool entry_is(const by_scratch *s, const by_cache_entry *e, const 
     return size > 16 ? memcmp(s->cache_keys + e->key[1], word, size) == 0 : e->key[1] == key[1];
 }
 
-const int32_t *by_cache_find(by_scratch *s, const char *word, size_t size, size_t *count)
+const int32_t *tok_cache_find(tok_scratch *s, const char *word, size_t size, size_t *count)
 {
     uint64_t key[2];
     size_t at = make_key(word, size, key) & (CACHE_SIZE - 1);
@@ -124,7 +124,7 @@ const int32_t *by_cache_find(by_scratch *s, const char *word, size_t size, size_
     return NULL;
 }
 
-void by_cache_put(by_scratch *s, const char *word, size_t size, const int32_t *ids, size_t count)
+void tok_cache_put(tok_scratch *s, const char *word, size_t size, const int32_t *ids, size_t count)
 {
     if (size == 0 || size > LONGEST || count > UINT16_MAX)
         return;
@@ -143,7 +143,7 @@ void by_cache_put(by_scratch *s, const char *word, size_t size, const int32_t *i
         s->cache_key_count += size;
     }
     s->cache[at] =
-        (by_cache_entry){{key[0], key[1]}, (uint32_t)s->cache_id_count, (uint16_t)size, (uint16_t)count};
+        (tok_cache_entry){{key[0], key[1]}, (uint32_t)s->cache_id_count, (uint16_t)size, (uint16_t)count};
     if (count)
         memcpy(s->cache_ids + s->cache_id_count, ids, count * sizeof(*ids));
     s->cache_id_count += count;

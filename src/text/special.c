@@ -13,16 +13,16 @@ static const struct {
     [BY_SPECIAL_UNKNOWN] = {"unk_token", {"[UNK]", "<unk>"}},
 };
 
-const char *by_special_name(const cJSON *config, const char *key)
+const char *tok_special_name(const cJSON *config, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
-    return cJSON_IsObject(v) ? by_stage_string(v, "content") : cJSON_GetStringValue(v);
+    return cJSON_IsObject(v) ? tok_stage_string(v, "content") : cJSON_GetStringValue(v);
 }
 
-void by_special_read(by_tokenizer *t, const cJSON *config)
+void tok_special_read(by_tokenizer *t, const cJSON *config)
 {
     for (int i = 0; i < BY_SPECIAL_COUNT; i++) {
-        const char *name = by_special_name(config, roles[i].key);
+        const char *name = tok_special_name(config, roles[i].key);
         int id = name ? by_tokenizer_find(t, name) : -1;
         if (id >= 0)
             t->special[i] = id + 1;
@@ -30,17 +30,17 @@ void by_special_read(by_tokenizer *t, const cJSON *config)
 }
 
 /* The reference library asks its tokenizers for these by name. */
-void by_special_write(const by_tokenizer *t, by_buf *out)
+void tok_special_write(const by_tokenizer *t, base_buf *out)
 {
-    const by_pipeline *p = t->kind == &by_text_pipeline ? (const by_pipeline *)t : NULL;
+    const tok_pipeline *p = t->kind == &tok_text_pipeline ? (const tok_pipeline *)t : NULL;
     for (int i = 0; i < BY_SPECIAL_COUNT && p; i++) {
         int id = by_tokenizer_special(t, (by_special)i);
-        const by_added_token *added = id >= 0 ? by_added_find(&p->added, id) : NULL;
+        const tok_added_token *added = id >= 0 ? tok_added_find(&p->added, id) : NULL;
         if (!added)
             continue;
-        by_buf_printf(out, "  \"%s\": ", roles[i].key);
-        by_json_put_string(out, added->content, added->size);
-        by_buf_puts(out, ",\n");
+        base_buf_printf(out, "  \"%s\": ", roles[i].key);
+        tok_json_put_string(out, added->content, added->size);
+        base_buf_puts(out, ",\n");
     }
 }
 
@@ -68,20 +68,20 @@ typedef struct marks {
 } marks;
 
 static const marks known_marks[] = {
-    {"##", false, 0, BY_ID_BEGINS},           /* WordPiece: continues */
-    {"\xc4\xa0", false, BY_ID_BEGINS, 0},     /* byte-level BPE: the space before */
-    {"\xe2\x96\x81", false, BY_ID_BEGINS, 0}, /* SentencePiece: the same */
-    {"</w>", true, BY_ID_ENDS, 0},            /* BPE of GPT and XLM */
+    {"##", false, 0, TOK_ID_BEGINS},           /* WordPiece: continues */
+    {"\xc4\xa0", false, TOK_ID_BEGINS, 0},     /* byte-level BPE: the space before */
+    {"\xe2\x96\x81", false, TOK_ID_BEGINS, 0}, /* SentencePiece: the same */
+    {"</w>", true, TOK_ID_ENDS, 0},            /* BPE of GPT and XLM */
 };
 
-static bool has_mark(const by_token *t, const marks *m)
+static bool has_mark(const tok_token *t, const marks *m)
 {
     size_t n = strlen(m->text);
     return t->text && t->size > n && memcmp(t->text + (m->suffix ? t->size - n : 0), m->text, n) == 0;
 }
 
 /* The mark that most tokens have; one in a hundred is enough. */
-static const marks *find_marks(const by_pipeline *p)
+static const marks *find_marks(const tok_pipeline *p)
 {
     const marks *best = NULL;
     int most = p->base.vocab_size / 100;
@@ -97,21 +97,21 @@ static const marks *find_marks(const by_pipeline *p)
     return best;
 }
 
-bool by_tokenizer_parts(const by_tokenizer *t, uint8_t *out)
+bool tok_parts(const by_tokenizer *t, uint8_t *out)
 {
-    const by_pipeline *p = t->kind == &by_text_pipeline ? (const by_pipeline *)t : NULL;
+    const tok_pipeline *p = t->kind == &tok_text_pipeline ? (const tok_pipeline *)t : NULL;
     const marks *m = p ? find_marks(p) : NULL;
     for (int id = 0; id < t->vocab_size; id++) {
-        out[id] = m ? (has_mark(&p->texts[id], m) ? m->with : m->without) : BY_ID_BEGINS | BY_ID_ENDS;
+        out[id] = m ? (has_mark(&p->texts[id], m) ? m->with : m->without) : TOK_ID_BEGINS | TOK_ID_ENDS;
         if (p && !p->texts[id].text)
-            out[id] = BY_ID_ABSENT;
+            out[id] = TOK_ID_ABSENT;
         else if (p ? p->specials[id] : id == t->eos)
-            out[id] = BY_ID_SPECIAL;
+            out[id] = TOK_ID_SPECIAL;
     }
     for (int i = 0; i < BY_SPECIAL_COUNT; i++) {
         int id = by_tokenizer_special(t, (by_special)i);
         if (id >= 0)
-            out[id] = BY_ID_SPECIAL;
+            out[id] = TOK_ID_SPECIAL;
     }
     return m != NULL;
 }

@@ -5,7 +5,7 @@
 #include "text/kind.h"
 #include "text/utf8.h"
 
-bool by_symbols_match(const cJSON *root, const char *pre_tokenizer)
+bool tok_symbols_match(const cJSON *root, const char *pre_tokenizer)
 {
     const cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(model, "type"));
@@ -25,8 +25,8 @@ static by_status refuse_options(const cJSON *object, const char *const *keys, in
     for (int i = 0; i < count; i++) {
         const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, keys[i]);
         if (v && !cJSON_IsNull(v) && !cJSON_IsFalse(v) && !(cJSON_IsString(v) && !v->valuestring[0]))
-            return by_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with \"%s\" is not supported",
-                           keys[i]);
+            return base_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with \"%s\" is not supported",
+                             keys[i]);
     }
     return BY_OK;
 }
@@ -53,17 +53,17 @@ static by_status key_point(const char *key, uint32_t *point)
         return BY_OK;
     }
     if (n == 0)
-        return by_fail(BY_ERR_UNSUPPORTED, "the vocabulary has an empty token");
-    int length = by_utf8_decode((const uint8_t *)key, n, point);
+        return base_fail(BY_ERR_UNSUPPORTED, "the vocabulary has an empty token");
+    int length = tok_utf8_decode((const uint8_t *)key, n, point);
     if (length == 0)
-        return by_fail(BY_ERR_FORMAT, "the vocabulary has a token that is not UTF-8");
+        return base_fail(BY_ERR_FORMAT, "the vocabulary has a token that is not UTF-8");
     if ((size_t)length != n)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "token \"%.40s\" has more than one character, but there are no merges", key);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "token \"%.40s\" has more than one character, but there are no merges", key);
     return BY_OK;
 }
 
-uint32_t *by_symbols_read(const cJSON *root, int *count)
+uint32_t *tok_symbols_read(const cJSON *root, int *count)
 {
     static const char *const root_keys[] = {"normalizer"};
     static const char *const model_keys[] = {"unk_token", "continuing_subword_prefix", "end_of_word_suffix",
@@ -73,16 +73,16 @@ uint32_t *by_symbols_read(const cJSON *root, int *count)
         refuse_options(model, model_keys, BY_COUNT(model_keys)) != BY_OK)
         return NULL;
     if (!post_processor_is_neutral(cJSON_GetObjectItemCaseSensitive(root, "post_processor"))) {
-        by_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with a post_processor is not supported");
+        base_fail(BY_ERR_UNSUPPORTED, "a vocabulary of characters with a post_processor is not supported");
         return NULL;
     }
     const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(model, "vocab");
     int n = cJSON_IsObject(vocab) ? cJSON_GetArraySize(vocab) : 0;
-    if (n <= 0 || n > BY_UTF8_POINTS) {
-        by_fail(BY_ERR_FORMAT, "model.vocab is missing, empty or too large");
+    if (n <= 0 || n > TOK_UTF8_POINTS) {
+        base_fail(BY_ERR_FORMAT, "model.vocab is missing, empty or too large");
         return NULL;
     }
-    uint32_t *points = by_alloc_zero((size_t)n, sizeof(*points));
+    uint32_t *points = base_alloc_zero((size_t)n, sizeof(*points));
     if (!points)
         return NULL;
     memset(points, 0xff, (size_t)n * sizeof(*points)); /* not a code point: not yet given */
@@ -94,12 +94,12 @@ uint32_t *by_symbols_read(const cJSON *root, int *count)
             goto fail;
         double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(id >= 0 && id < n) || id != (int)id) {
-            by_fail(BY_ERR_FORMAT, "the id of token U+%04X is not a whole number from 0 to %d",
-                    (unsigned)point, n - 1);
+            base_fail(BY_ERR_FORMAT, "the id of token U+%04X is not a whole number from 0 to %d",
+                      (unsigned)point, n - 1);
             goto fail;
         }
         if (points[(int)id] != UINT32_MAX) {
-            by_fail(BY_ERR_FORMAT, "two tokens have the id %d", (int)id);
+            base_fail(BY_ERR_FORMAT, "two tokens have the id %d", (int)id);
             goto fail;
         }
         points[(int)id] = point;
@@ -107,40 +107,40 @@ uint32_t *by_symbols_read(const cJSON *root, int *count)
     *count = n;
     return points;
 fail:
-    by_free(points);
+    base_free(points);
     return NULL;
 }
 
 /* A JSON string of one character. */
-static void put_symbol(by_buf *out, uint32_t point)
+static void put_symbol(base_buf *out, uint32_t point)
 {
     if (point < 0x20 || point == 0x7f || point == '"' || point == '\\') {
-        by_buf_printf(out, "\"\\u%04x\"", (unsigned)point);
+        base_buf_printf(out, "\"\\u%04x\"", (unsigned)point);
         return;
     }
     char text[6] = {'"'};
-    int n = by_utf8_encode(point, text + 1);
+    int n = tok_utf8_encode(point, text + 1);
     text[1 + n] = '"';
-    by_buf_put(out, text, (size_t)n + 2);
+    base_buf_put(out, text, (size_t)n + 2);
 }
 
-void by_symbols_write(by_buf *out, const uint32_t *points, int count, const char *added_tokens,
-                      const char *pre_tokenizer, const char *decoder)
+void tok_symbols_write(base_buf *out, const uint32_t *points, int count, const char *added_tokens,
+                       const char *pre_tokenizer, const char *decoder)
 {
-    by_buf_printf(out,
-                  "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
-                  "  \"added_tokens\": %s,\n  \"normalizer\": null,\n  \"pre_tokenizer\": %s,\n"
-                  "  \"post_processor\": null,\n  \"decoder\": %s,\n",
-                  added_tokens, pre_tokenizer, decoder);
-    by_buf_puts(out,
-                "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
-                "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n"
-                "    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n"
-                "    \"vocab\": {\n");
+    base_buf_printf(out,
+                    "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
+                    "  \"added_tokens\": %s,\n  \"normalizer\": null,\n  \"pre_tokenizer\": %s,\n"
+                    "  \"post_processor\": null,\n  \"decoder\": %s,\n",
+                    added_tokens, pre_tokenizer, decoder);
+    base_buf_puts(out,
+                  "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
+                  "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n"
+                  "    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n"
+                  "    \"vocab\": {\n");
     for (int id = 0; id < count; id++) {
-        by_buf_puts(out, "      ");
+        base_buf_puts(out, "      ");
         put_symbol(out, points[id]);
-        by_buf_printf(out, ": %d%s\n", id, id + 1 < count ? "," : "");
+        base_buf_printf(out, ": %d%s\n", id, id + 1 < count ? "," : "");
     }
-    by_buf_puts(out, "    },\n    \"merges\": []\n  }\n}\n");
+    base_buf_puts(out, "    },\n    \"merges\": []\n  }\n}\n");
 }

@@ -7,12 +7,12 @@
 #include "base/json.h"
 #include "text/kind.h"
 #include "text/pipeline.h"
-#include "text/spiece.h"
+#include "text/legacy/spiece.h"
 
 #define TARGET_FILE          "target_tokenizer.json" /* of a target that has a vocabulary of its own */
 #define TOKENIZER_JSON_LIMIT ((size_t)256 << 20)     /* the largest published ones are about 35 MB */
 
-static const by_text_kind *const kinds[] = {&by_text_bytes, &by_text_chars, &by_text_pipeline};
+static const tok_text_kind *const kinds[] = {&tok_text_bytes, &tok_text_chars, &tok_text_pipeline};
 
 /* The first kind that matches and reads it. What the simple kinds cannot do is left to the pipeline, which
  * can do all or says why not. */
@@ -21,32 +21,32 @@ static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size,
     for (int k = 0; k < BY_COUNT(kinds); k++) {
         if (!kinds[k]->match(root))
             continue;
-        const bool pipeline = kinds[k] == &by_text_pipeline;
+        const bool pipeline = kinds[k] == &tok_text_pipeline;
         by_tokenizer *t = kinds[k]->read(root);
         if (!t)
-            by_fail_context("%s", name);
-        if (t && pipeline && by_pipeline_keep(t, json, size) != BY_OK) {
+            base_fail_context("%s", name);
+        if (t && pipeline && tok_pipeline_keep(t, json, size) != BY_OK) {
             by_tokenizer_free(t);
             return NULL;
         }
-        if (t || by_error_status() != BY_ERR_UNSUPPORTED || k == BY_COUNT(kinds) - 1)
+        if (t || base_error_status() != BY_ERR_UNSUPPORTED || k == BY_COUNT(kinds) - 1)
             return t;
-        by_error_clear();
+        base_error_clear();
     }
-    by_fail(BY_ERR_FORMAT, "%s: this is not a JSON object", name);
+    base_fail(BY_ERR_FORMAT, "%s: this is not a JSON object", name);
     return NULL;
 }
 
-by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name)
+by_tokenizer *tok_parse(const char *json, size_t size, const char *name)
 {
     const char *stop = NULL;
-    cJSON *root = by_json_text_tree(json, size, &stop);
-    if (!root && by_json_well_formed(json)) {
-        by_fail(BY_ERR_MEMORY, "%s: out of memory", name);
+    cJSON *root = base_json_text_tree(json, size, &stop);
+    if (!root && base_json_well_formed(json)) {
+        base_fail(BY_ERR_MEMORY, "%s: out of memory", name);
         return NULL;
     }
     if (!root) {
-        by_fail(BY_ERR_FORMAT, "%s: not JSON from byte %zu on", name, stop ? (size_t)(stop - json) : 0);
+        base_fail(BY_ERR_FORMAT, "%s: not JSON from byte %zu on", name, stop ? (size_t)(stop - json) : 0);
         return NULL;
     }
     by_tokenizer *t = read_kind(root, json, size, name);
@@ -58,38 +58,38 @@ by_tokenizer *by_tokenizer_parse(const char *json, size_t size, const char *name
 static by_tokenizer *load_file(const char *file)
 {
     size_t size = 0, i = 0;
-    char *bytes = by_file_read(file, TOKENIZER_JSON_LIMIT, &size);
+    char *bytes = base_file_read(file, TOKENIZER_JSON_LIMIT, &size);
     if (!bytes)
         return NULL;
     while (i < size && strchr(" \t\r\n", bytes[i]))
         i++;
     by_tokenizer *t = NULL;
-    by_spiece model;
+    tok_spiece model;
     if (i == size || bytes[i] == '{' || bytes[i] == '[' || bytes[i] == '"')
-        t = by_tokenizer_parse(bytes, size, file);
-    else if (by_spiece_parse(&model, bytes, size) != BY_OK || !(t = by_spiece_tokenizer(&model)))
-        by_fail_context("%s: neither JSON nor a SentencePiece model", file);
-    by_free(bytes);
+        t = tok_parse(bytes, size, file);
+    else if (tok_spiece_parse(&model, bytes, size) != BY_OK || !(t = tok_spiece_tokenizer(&model)))
+        base_fail_context("%s: neither JSON nor a SentencePiece model", file);
+    base_free(bytes);
     return t;
 }
 
 /* A file of the directory as JSON; *out stays NULL when it is not there. A damaged one is an error. */
 static by_status read_json(const char *dir, const char *name, cJSON **out)
 {
-    char *path = by_path_join(dir, name);
+    char *path = base_path_join(dir, name);
     by_status status = path ? BY_OK : BY_ERR_MEMORY;
-    if (path && by_file_exists(path)) {
+    if (path && base_file_exists(path)) {
         size_t size = 0;
-        char *text = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
-        *out = text ? by_json_tree(text, size, NULL, true) : NULL;
+        char *text = base_file_read(path, TOKENIZER_JSON_LIMIT, &size);
+        *out = text ? base_json_tree(text, size, NULL, true) : NULL;
         if (text && !*out)
-            status = by_json_well_formed(text) ? by_fail(BY_ERR_MEMORY, "%s: out of memory", path)
-                                               : by_fail(BY_ERR_FORMAT, "%s is not JSON", path);
+            status = base_json_well_formed(text) ? base_fail(BY_ERR_MEMORY, "%s: out of memory", path)
+                                                 : base_fail(BY_ERR_FORMAT, "%s is not JSON", path);
         else if (!text)
-            status = by_error_status();
-        by_free(text);
+            status = base_error_status();
+        base_free(text);
     }
-    by_free(path);
+    base_free(path);
     return status;
 }
 
@@ -98,23 +98,25 @@ static const char *config_template(const cJSON *config)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, "chat_template");
     for (const cJSON *item = cJSON_IsArray(v) ? v->child : NULL; item; item = item->next) {
-        const char *name = by_stage_string(item, "name");
+        const char *name = tok_stage_string(item, "name");
         if (name && strcmp(name, "default") == 0)
-            return by_stage_string(item, "template");
+            return tok_stage_string(item, "template");
     }
     return cJSON_GetStringValue(v);
 }
 
 static by_status read_chat_template(by_tokenizer *t, const char *dir, const cJSON *config)
 {
-    char *path = by_path_join(dir, "chat_template.jinja");
+    char *path = base_path_join(dir, "chat_template.jinja");
     if (!path)
         return BY_ERR_MEMORY;
-    bool file = by_file_exists(path);
+    bool file = base_file_exists(path);
     const char *own = file ? NULL : config_template(config);
-    t->chat_template = file ? by_file_read(path, TOKENIZER_JSON_LIMIT, NULL) : own ? by_strdup(own) : NULL;
-    by_free(path);
-    return (file || own) && !t->chat_template ? by_error_status() : BY_OK;
+    t->chat_template = file  ? base_file_read(path, TOKENIZER_JSON_LIMIT, NULL)
+                       : own ? base_strdup(own)
+                             : NULL;
+    base_free(path);
+    return (file || own) && !t->chat_template ? base_error_status() : BY_OK;
 }
 
 /* A configuration for tokenizer.json as it is needs no rewriting: saved again, it has the same bytes. */
@@ -124,10 +126,10 @@ static by_status keep_config(by_tokenizer *t, const char *dir, const cJSON *conf
     if (!class || strcmp(class, "PreTrainedTokenizerFast") != 0 || t->kept_count || t->config ||
         (t->chat_template && !config_template(config)))
         return BY_OK;
-    char *path = by_path_join(dir, "tokenizer_config.json");
-    t->config = path ? by_file_read(path, TOKENIZER_JSON_LIMIT, NULL) : NULL;
-    by_free(path);
-    return t->config ? BY_OK : by_error_status();
+    char *path = base_path_join(dir, "tokenizer_config.json");
+    t->config = path ? base_file_read(path, TOKENIZER_JSON_LIMIT, NULL) : NULL;
+    base_free(path);
+    return t->config ? BY_OK : base_error_status();
 }
 
 /* What the other files of the directory add: the end of text, other special tokens and the chat template. */
@@ -137,12 +139,12 @@ static by_status read_config(by_tokenizer *t, const char *dir)
     by_status status = read_json(dir, "tokenizer_config.json", &config);
     if (status == BY_OK)
         status = read_json(dir, "special_tokens_map.json", &map);
-    const char *end = by_special_name(config, "eos_token");
-    end = end ? end : by_special_name(map, "eos_token");
+    const char *end = tok_special_name(config, "eos_token");
+    end = end ? end : tok_special_name(map, "eos_token");
     if (end)
-        by_tokenizer_set_eos(t, end);
-    by_special_read(t, map);
-    by_special_read(t, config);
+        tok_set_eos(t, end);
+    tok_special_read(t, map);
+    tok_special_read(t, config);
     if (status == BY_OK)
         status = read_chat_template(t, dir, config);
     if (status == BY_OK && !map)
@@ -165,29 +167,29 @@ static by_tokenizer *configured(by_tokenizer *t, const char *dir)
 static by_tokenizer *load_two(by_tokenizer *source, const char *file, const char *dir)
 {
     by_tokenizer *target = source ? configured(load_file(file), dir) : NULL;
-    by_tokenizer *t = by_tokenizer_pair(source, target);
+    by_tokenizer *t = tok_pair(source, target);
     if (target && !t)
-        by_fail_context("%s", file);
+        base_fail_context("%s", file);
     return t;
 }
 
 by_tokenizer *by_tokenizer_load(const char *path)
 {
     if (!path) {
-        by_fail_missing("path of a tokenizer");
+        base_fail_missing("path of a tokenizer");
         return NULL;
     }
-    if (!by_dir_exists(path))
+    if (!base_dir_exists(path))
         return load_file(path);
-    char *file = by_path_join(path, "tokenizer.json"), *other = by_path_join(path, TARGET_FILE);
+    char *file = base_path_join(path, "tokenizer.json"), *other = base_path_join(path, TARGET_FILE);
     by_tokenizer *t = NULL;
     if (file && other) {
-        t = configured(by_file_exists(file) ? load_file(file) : by_legacy_load(path), path);
-        if (by_file_exists(file) && by_file_exists(other))
+        t = configured(base_file_exists(file) ? load_file(file) : tok_legacy_load(path), path);
+        if (base_file_exists(file) && base_file_exists(other))
             t = load_two(t, other, path);
     }
-    by_free(file);
-    by_free(other);
+    base_free(file);
+    base_free(other);
     return t;
 }
 
@@ -196,25 +198,26 @@ const char *by_tokenizer_chat_template(const by_tokenizer *t)
     return t->chat_template;
 }
 
-by_status by_tokenizer_format(const by_tokenizer *t, by_buf *out)
+by_status tok_format(const by_tokenizer *t, base_buf *out)
 {
-    if (t->kind == &by_text_spiece)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "a bare SentencePiece model cannot be written as tokenizer.json; load its directory");
+    if (t->kind == &tok_text_spiece)
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "a bare SentencePiece model cannot be written as tokenizer.json; load its directory");
     t->kind->write(t, out);
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
 }
 
 /* Whether the tokens of a pair tell which of the two texts they are of. */
 static bool has_segments(const by_tokenizer *t)
 {
-    if (t->kind != &by_text_pipeline)
+    if (t->kind != &tok_text_pipeline)
         return false;
     by_encoding e;
     bool found = false;
     by_encode_spec spec = {.special = true, .whole = true, .pair = "a", .pair_size = 1};
     if (by_tokenizer_encode_with(t, "a", 1, &spec, &e) != BY_OK)
-        by_error_clear();
+        base_error_clear();
     for (size_t i = 0; i < e.ids.count; i++)
         found = found || e.types[i];
     by_encoding_free(&e);
@@ -222,97 +225,97 @@ static bool has_segments(const by_tokenizer *t)
 }
 
 /* What makes the reference library's AutoTokenizer take tokenizer.json as it is. */
-static by_status format_config(const by_tokenizer *t, by_buf *out)
+static by_status format_config(const by_tokenizer *t, base_buf *out)
 {
     if (t->config) {
-        by_buf_puts(out, t->config);
-        return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+        base_buf_puts(out, t->config);
+        return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
     }
-    by_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
+    base_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     if (t->eos_text) {
-        by_buf_puts(out, "  \"eos_token\": ");
-        by_json_put_string(out, t->eos_text, strlen(t->eos_text));
-        by_buf_puts(out, ",\n");
+        base_buf_puts(out, "  \"eos_token\": ");
+        tok_json_put_string(out, t->eos_text, strlen(t->eos_text));
+        base_buf_puts(out, ",\n");
     }
     if (t->chat_template) {
-        by_buf_puts(out, "  \"chat_template\": ");
-        by_json_put_string(out, t->chat_template, strlen(t->chat_template));
-        by_buf_puts(out, ",\n");
+        base_buf_puts(out, "  \"chat_template\": ");
+        tok_json_put_string(out, t->chat_template, strlen(t->chat_template));
+        base_buf_puts(out, ",\n");
     }
-    by_special_write(t, out);
+    tok_special_write(t, out);
     if (has_segments(t)) /* or else the reference leaves them out */
-        by_buf_puts(out,
-                    "  \"model_input_names\": [\"input_ids\", \"token_type_ids\", \"attention_mask\"],\n");
-    by_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
-    return out->failed ? by_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+        base_buf_puts(out,
+                      "  \"model_input_names\": [\"input_ids\", \"token_type_ids\", \"attention_mask\"],\n");
+    base_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
 }
 
 static by_status save_file(const by_tokenizer *t, const char *dir, const char *name,
-                           by_status (*format)(const by_tokenizer *, by_buf *))
+                           by_status (*format)(const by_tokenizer *, base_buf *))
 {
-    by_buf text = {0};
-    char *path = by_path_join(dir, name);
+    base_buf text = {0};
+    char *path = base_path_join(dir, name);
     by_status status = path ? format(t, &text) : BY_ERR_MEMORY;
     if (status == BY_OK)
-        status = by_file_write(path, text.data, text.size);
-    by_buf_free(&text);
-    by_free(path);
+        status = base_file_write(path, text.data, text.size);
+    base_buf_free(&text);
+    base_free(path);
     return status;
 }
 
 by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
 {
     if (!t || !path)
-        return by_fail_missing(t ? "path to write to" : "tokenizer");
+        return base_fail_missing(t ? "path to write to" : "tokenizer");
     if (t->kept_count || t->target_size)
-        return by_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
-    return save_file(t, NULL, path, by_tokenizer_format);
+        return base_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
+    return save_file(t, NULL, path, tok_format);
 }
 
-by_status by_tokenizer_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size)
+by_status tok_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size)
 {
     for (int i = 0; i < t->kept_count; i++)
         if (strcmp(t->kept[i].name, name) == 0)
             return BY_OK;
-    by_kept_file *kept = by_resize(t->kept, (size_t)t->kept_count + 1, sizeof(*kept));
+    tok_kept_file *kept = base_resize(t->kept, (size_t)t->kept_count + 1, sizeof(*kept));
     if (!kept)
         return BY_ERR_MEMORY;
     t->kept = kept;
-    by_kept_file f = {by_strdup(name), by_alloc(size + 1), size};
+    tok_kept_file f = {base_strdup(name), base_alloc(size + 1), size};
     if (f.bytes && size)
         memcpy(f.bytes, bytes, size);
     kept[t->kept_count++] = f;
     return f.name && f.bytes ? BY_OK : BY_ERR_MEMORY;
 }
 
-by_status by_tokenizer_keep_file(by_tokenizer *t, const char *dir, const char *name)
+by_status tok_keep_file(by_tokenizer *t, const char *dir, const char *name)
 {
-    char *path = by_path_join(dir, name);
+    char *path = base_path_join(dir, name);
     by_status status = path ? BY_OK : BY_ERR_MEMORY;
-    if (path && by_file_exists(path)) {
+    if (path && base_file_exists(path)) {
         size_t size = 0;
-        char *bytes = by_file_read(path, TOKENIZER_JSON_LIMIT, &size);
-        status = bytes ? by_tokenizer_keep(t, name, bytes, size) : by_error_status();
-        by_free(bytes);
+        char *bytes = base_file_read(path, TOKENIZER_JSON_LIMIT, &size);
+        status = bytes ? tok_keep(t, name, bytes, size) : base_error_status();
+        base_free(bytes);
     }
-    by_free(path);
+    base_free(path);
     return status;
 }
 
 /* The files it came from. A tokenizer.json of another tokenizer would be read instead of them. */
 static by_status save_kept(const by_tokenizer *t, const char *dir)
 {
-    char *path = by_path_join(dir, "tokenizer.json");
+    char *path = base_path_join(dir, "tokenizer.json");
     if (!path)
         return BY_ERR_MEMORY;
-    by_status status = by_file_exists(path)
-                           ? by_fail(BY_ERR_ARGUMENT, "%s is there already, of another tokenizer", path)
+    by_status status = base_file_exists(path)
+                           ? base_fail(BY_ERR_ARGUMENT, "%s is there already, of another tokenizer", path)
                            : BY_OK;
-    by_free(path);
+    base_free(path);
     for (int i = 0; i < t->kept_count && status == BY_OK; i++) {
-        path = by_path_join(dir, t->kept[i].name);
-        status = path ? by_file_write(path, t->kept[i].bytes, t->kept[i].size) : BY_ERR_MEMORY;
-        by_free(path);
+        path = base_path_join(dir, t->kept[i].name);
+        status = path ? base_file_write(path, t->kept[i].bytes, t->kept[i].size) : BY_ERR_MEMORY;
+        base_free(path);
     }
     return status;
 }
@@ -320,24 +323,24 @@ static by_status save_kept(const by_tokenizer *t, const char *dir)
 /* That of another tokenizer would be taken for this one's. */
 static by_status remove_target(const char *dir)
 {
-    char *path = by_path_join(dir, TARGET_FILE);
+    char *path = base_path_join(dir, TARGET_FILE);
     by_status status = path ? BY_OK : BY_ERR_MEMORY;
-    if (path && by_file_exists(path) && unlink(path) != 0)
-        status = by_fail(BY_ERR_IO, "%s is of another tokenizer and cannot be removed", path);
-    by_free(path);
+    if (path && base_file_exists(path) && unlink(path) != 0)
+        status = base_fail(BY_ERR_IO, "%s is of another tokenizer and cannot be removed", path);
+    base_free(path);
     return status;
 }
 
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
     if (!t || !dir)
-        return by_fail_missing(t ? "directory to write to" : "tokenizer");
-    BY_TRY(by_dir_make(dir));
+        return base_fail_missing(t ? "directory to write to" : "tokenizer");
+    BY_TRY(base_dir_make(dir));
     if (t->kept_count)
         return save_kept(t, dir);
-    const by_tokenizer *source = by_tokenizer_side(t, false), *target = by_tokenizer_side(t, true);
-    BY_TRY(target == source ? remove_target(dir) : save_file(target, dir, TARGET_FILE, by_tokenizer_format));
-    BY_TRY(save_file(source, dir, "tokenizer.json", by_tokenizer_format));
+    const by_tokenizer *source = tok_side(t, false), *target = tok_side(t, true);
+    BY_TRY(target == source ? remove_target(dir) : save_file(target, dir, TARGET_FILE, tok_format));
+    BY_TRY(save_file(source, dir, "tokenizer.json", tok_format));
     return save_file(source, dir, "tokenizer_config.json", format_config);
 }
 
@@ -345,27 +348,27 @@ void by_tokenizer_free(by_tokenizer *t)
 {
     if (!t)
         return;
-    by_free(t->chat_template);
-    by_free(t->config);
+    base_free(t->chat_template);
+    base_free(t->config);
     for (int i = 0; i < t->kept_count; i++) {
-        by_free(t->kept[i].name);
-        by_free(t->kept[i].bytes);
+        base_free(t->kept[i].name);
+        base_free(t->kept[i].bytes);
     }
-    by_free(t->kept);
+    base_free(t->kept);
     t->kind->free(t);
 }
 
-const char *by_tokenizer_kind(const by_tokenizer *t)
+const char *tok_kind(const by_tokenizer *t)
 {
-    return t->kind == &by_text_pipeline ? by_pipeline_type(t) : t->kind->name;
+    return t->kind == &tok_text_pipeline ? tok_pipeline_type(t) : t->kind->name;
 }
 
-uint64_t by_tokenizer_hash(const by_tokenizer *t)
+uint64_t tok_hash(const by_tokenizer *t)
 {
-    by_buf text = {0};
+    base_buf text = {0};
     t->kind->write(t, &text);
-    uint64_t hash = by_hash(text.data ? text.data : "", text.size, 0);
-    by_buf_free(&text);
+    uint64_t hash = base_hash(text.data ? text.data : "", text.size, 0);
+    base_buf_free(&text);
     return hash;
 }
 
@@ -377,7 +380,7 @@ int32_t by_tokenizer_find(const by_tokenizer *t, const char *token)
     return t->eos_text && strcmp(token, t->eos_text) == 0 ? t->eos : -1;
 }
 
-void by_tokenizer_set_eos(by_tokenizer *t, const char *token)
+void tok_set_eos(by_tokenizer *t, const char *token)
 {
     const char *text = NULL;
     int32_t id = t->kind->find ? t->kind->find(t, token, &text) : -1;
@@ -397,7 +400,7 @@ int by_tokenizer_target_vocab_size(const by_tokenizer *t)
     return t->target_size;
 }
 
-int by_tokenizer_ids(const by_tokenizer *t)
+int tok_ids(const by_tokenizer *t)
 {
     return BY_MAX(t->vocab_size, t->target_size);
 }
@@ -407,24 +410,24 @@ int by_tokenizer_eos(const by_tokenizer *t)
     return t->eos;
 }
 
-by_status by_tokenizer_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
+by_status tok_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
     return t->kind->encode(t, text, size, out);
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-struct by_decoding {
+struct tok_decoding {
     const by_tokenizer *tokenizer;
-    by_decode_spec spec;
+    tok_decode_spec spec;
     void *state;
     size_t count;
     bool ended;
 };
 
-by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec)
+tok_decoding *tok_decoding_new(const by_tokenizer *t, const tok_decode_spec *spec)
 {
-    by_decoding *d = by_alloc_zero(1, sizeof(*d) + t->kind->state_size);
+    tok_decoding *d = base_alloc_zero(1, sizeof(*d) + t->kind->state_size);
     if (!d)
         return NULL;
     d->tokenizer = t;
@@ -433,79 +436,80 @@ by_decoding *by_decoding_new(const by_tokenizer *t, const by_decode_spec *spec)
     return d;
 }
 
-by_status by_decoding_put(by_decoding *d, int32_t id, by_buf *out)
+by_status tok_decoding_put(tok_decoding *d, int32_t id, base_buf *out)
 {
     const by_tokenizer *t = d->tokenizer;
     const int size = t->target_size && !d->spec.source ? t->target_size : t->vocab_size;
     if (id < 0 || id >= size)
-        return by_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d", (int)id,
-                       d->count, size);
+        return base_fail(BY_ERR_ARGUMENT, "id %d at position %zu is outside the vocabulary of %d", (int)id,
+                         d->count, size);
     d->count++;
     return t->kind->put(t, d->state, &d->spec, id, out);
 }
 
-by_status by_decoding_end(by_decoding *d, by_buf *out)
+by_status tok_decoding_end(tok_decoding *d, base_buf *out)
 {
     by_status status =
         d->ended || !d->tokenizer->kind->end ? BY_OK : d->tokenizer->kind->end(d->tokenizer, d->state, out);
     d->ended = true;
-    return status == BY_OK && out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", d->count)
-                                          : status;
+    return status == BY_OK && out->failed
+               ? base_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", d->count)
+               : status;
 }
 
-void by_decoding_free(by_decoding *d)
+void tok_decoding_free(tok_decoding *d)
 {
-    by_buf rest = {0};
+    base_buf rest = {0};
     if (d)
-        by_decoding_end(d, &rest);
-    by_buf_free(&rest);
-    by_free(d);
+        tok_decoding_end(d, &rest);
+    base_buf_free(&rest);
+    base_free(d);
 }
 
 static by_status decode_all(const by_tokenizer *t, const int32_t *ids, size_t count,
-                            const by_decode_spec *spec, by_buf *out)
+                            const tok_decode_spec *spec, base_buf *out)
 {
-    by_decoding *d = by_decoding_new(t, spec);
+    tok_decoding *d = tok_decoding_new(t, spec);
     by_status status = d ? BY_OK : BY_ERR_MEMORY;
     size_t before = out->size;
     for (size_t i = 0; i < count && status == BY_OK; i++)
-        status = by_decoding_put(d, ids[i], out);
+        status = tok_decoding_put(d, ids[i], out);
     if (status == BY_OK)
-        status = by_decoding_end(d, out);
+        status = tok_decoding_end(d, out);
     if (status != BY_OK)
         out->size = before;
-    by_decoding_free(d);
+    tok_decoding_free(d);
     return status;
 }
 
-by_status by_tokenizer_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
-                                   const by_decode_spec *spec, by_buf *out)
+by_status tok_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
+                          const tok_decode_spec *spec, base_buf *out)
 {
     if (!spec->lossy)
         return decode_all(t, ids, count, spec, out);
-    by_buf raw = {0};
+    base_buf raw = {0};
     by_status status = decode_all(t, ids, count, spec, &raw);
     if (status == BY_OK && raw.size)
-        by_put_lossy(out, raw.data, raw.size);
-    by_buf_free(&raw);
-    return status == BY_OK && out->failed ? by_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count)
+        tok_put_lossy(out, raw.data, raw.size);
+    base_buf_free(&raw);
+    return status == BY_OK && out->failed ? base_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count)
                                           : status;
 }
 
-by_status by_tokenizer_decode(const by_tokenizer *t, const int32_t *ids, size_t count, by_buf *out)
+by_status tok_decode(const by_tokenizer *t, const int32_t *ids, size_t count, base_buf *out)
 {
-    return decode_all(t, ids, count, &(by_decode_spec){0}, out);
+    return decode_all(t, ids, count, &(tok_decode_spec){0}, out);
 }
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-by_status by_encoding_fill(by_encoding *e, const by_spans *spans, size_t own)
+by_status tok_encoding_fill(by_encoding *e, const tok_spans *spans, size_t own)
 {
     size_t n = e->ids.count;
-    e->types = by_alloc_zero(n + 1, 1);
-    e->special = by_alloc_zero(n + 1, 1);
-    e->parts = by_alloc_zero(n + 1, 1);
-    e->offsets = spans ? by_alloc_zero(n + 1, sizeof(*e->offsets)) : NULL;
+    e->types = base_alloc_zero(n + 1, 1);
+    e->special = base_alloc_zero(n + 1, 1);
+    e->parts = base_alloc_zero(n + 1, 1);
+    e->offsets = spans ? base_alloc_zero(n + 1, sizeof(*e->offsets)) : NULL;
     if (!e->types || !e->special || !e->parts || (spans && !e->offsets))
         return BY_ERR_MEMORY;
     memset(e->special + own, 1, n - own);
@@ -520,23 +524,23 @@ static by_status encode_plain(const by_tokenizer *t, const char *text, size_t si
                               const by_encode_spec *spec, by_encoding *out)
 {
     if (spec->pair)
-        return by_fail(BY_ERR_UNSUPPORTED, "a %s tokenizer has no pairs of texts", by_tokenizer_kind(t));
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s tokenizer has no pairs of texts", tok_kind(t));
     BY_TRY(t->kind->encode(t, text, size, &out->ids));
-    by_spans spans = {0};
-    by_buf piece = {0};
+    tok_spans spans = {0};
+    base_buf piece = {0};
     by_status status = BY_OK;
     size_t at = 0;
     for (size_t i = 0; i < out->ids.count && spec->offsets && status == BY_OK; i++) {
         piece.size = 0;
-        status = by_tokenizer_decode(t, &out->ids.data[i], 1, &piece);
+        status = tok_decode(t, &out->ids.data[i], 1, &piece);
         if (status == BY_OK)
-            status = by_spans_push(&spans, at, at + piece.size);
+            status = tok_spans_push(&spans, at, at + piece.size);
         at += piece.size;
     }
     if (status == BY_OK)
-        status = by_encoding_fill(out, spec->offsets ? &spans : NULL, out->ids.count);
-    by_buf_free(&piece);
-    by_free(spans.data);
+        status = tok_encoding_fill(out, spec->offsets ? &spans : NULL, out->ids.count);
+    base_buf_free(&piece);
+    base_free(spans.data);
     return status;
 }
 
@@ -544,7 +548,7 @@ by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size
                                    const by_encode_spec *spec, by_encoding *out)
 {
     if (!t || !spec || !out || (!text && size))
-        return by_fail_missing(t ? "text, by_encode_spec or encoding" : "tokenizer");
+        return base_fail_missing(t ? "text, by_encode_spec or encoding" : "tokenizer");
     *out = (by_encoding){0};
     return (t->kind->encode_with ? t->kind->encode_with : encode_plain)(t, text, size, spec, out);
 }
@@ -557,7 +561,7 @@ by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts,
     size_t failed = SIZE_MAX;
     by_status status = BY_OK;
     char message[1024] = "";
-    threads = by_team(threads > 0 ? threads : by_cores());
+    threads = base_team(threads > 0 ? threads : base_cores());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1 && texts->count > 1)
     for (size_t i = 0; i < texts->count; i++) {
         by_encode_spec own = *spec;
@@ -566,43 +570,43 @@ by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts,
         by_status s = by_tokenizer_encode_with(t, texts->texts[i], texts->sizes[i], &own, &out[i]);
         if (s == BY_OK)
             continue;
-#pragma omp critical(by_encode_many)
+#pragma omp critical(tok_encode_many)
         if (i < failed) {
             failed = i;
             status = s;
-            by_format(message, sizeof(message), "%s", by_error_message());
+            base_format(message, sizeof(message), "%s", by_error_message());
         }
     }
-    return status == BY_OK ? BY_OK : by_fail(status, "text %zu: %s", failed + 1, message);
+    return status == BY_OK ? BY_OK : base_fail(status, "text %zu: %s", failed + 1, message);
 }
 
 void by_encoding_free(by_encoding *e)
 {
     for (size_t i = 0; i < e->overflow_count; i++)
         by_encoding_free(&e->overflow[i]);
-    by_free(e->overflow);
-    by_ids_free(&e->ids);
-    by_free(e->offsets);
-    by_free(e->types);
-    by_free(e->special);
-    by_free(e->parts);
+    base_free(e->overflow);
+    tok_ids_free(&e->ids);
+    base_free(e->offsets);
+    base_free(e->types);
+    base_free(e->special);
+    base_free(e->parts);
     *e = (by_encoding){0};
 }
 
-size_t by_tokenizer_cut(const by_tokenizer *t, const char *text, size_t size)
+size_t tok_cut(const by_tokenizer *t, const char *text, size_t size)
 {
     return t->kind->cut(t, text, size);
 }
 
-by_status by_ids_reserve(by_ids *v, size_t extra)
+by_status tok_ids_reserve(by_ids *v, size_t extra)
 {
     size_t need;
-    if (!by_add_size(v->count, extra, &need))
-        return by_fail(BY_ERR_MEMORY, "a list of ids is too long");
+    if (!base_add_size(v->count, extra, &need))
+        return base_fail(BY_ERR_MEMORY, "a list of ids is too long");
     if (need <= v->capacity && v->data)
         return BY_OK;
     size_t capacity = BY_MAX(BY_MAX(need, v->capacity + v->capacity / 2), (size_t)64);
-    int32_t *data = by_resize(v->data, capacity, sizeof(*data));
+    int32_t *data = base_resize(v->data, capacity, sizeof(*data));
     if (!data)
         return BY_ERR_MEMORY;
     v->data = data;
@@ -610,16 +614,16 @@ by_status by_ids_reserve(by_ids *v, size_t extra)
     return BY_OK;
 }
 
-by_status by_ids_push(by_ids *v, int32_t id)
+by_status tok_ids_push(by_ids *v, int32_t id)
 {
-    BY_TRY(by_ids_reserve(v, 1));
+    BY_TRY(tok_ids_reserve(v, 1));
     v->data[v->count++] = id;
     return BY_OK;
 }
 
-void by_ids_free(by_ids *v)
+void tok_ids_free(by_ids *v)
 {
-    by_free(v->data);
+    base_free(v->data);
     *v = (by_ids){0};
 }
 
@@ -628,12 +632,12 @@ void by_ids_free(by_ids *v)
 int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t *count)
 {
     if (!t || !count || (!text && size)) {
-        by_fail_missing(t ? "text" : "tokenizer");
+        base_fail_missing(t ? "text" : "tokenizer");
         return NULL;
     }
     by_ids ids = {0};
-    if (by_ids_reserve(&ids, 1) != BY_OK || by_tokenizer_encode(t, text, size, &ids) != BY_OK) {
-        by_ids_free(&ids);
+    if (tok_ids_reserve(&ids, 1) != BY_OK || tok_encode(t, text, size, &ids) != BY_OK) {
+        tok_ids_free(&ids);
         return NULL;
     }
     *count = ids.count;
@@ -643,16 +647,16 @@ int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t 
 char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t *size)
 {
     if (!t || (!ids && count)) {
-        by_fail_missing(t ? "row of ids" : "tokenizer");
+        base_fail_missing(t ? "row of ids" : "tokenizer");
         return NULL;
     }
-    by_buf text = {0};
-    by_buf_puts(&text, "");
-    by_status s = by_tokenizer_decode(t, ids, count, &text);
+    base_buf text = {0};
+    base_buf_puts(&text, "");
+    by_status s = tok_decode(t, ids, count, &text);
     if (s == BY_OK && (text.failed || !text.data))
-        s = by_fail(BY_ERR_MEMORY, "out of memory while decoding %zu ids", count);
+        s = base_fail(BY_ERR_MEMORY, "out of memory while decoding %zu ids", count);
     if (s != BY_OK) {
-        by_buf_free(&text);
+        base_buf_free(&text);
         return NULL;
     }
     if (size)
@@ -662,5 +666,5 @@ char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t 
 
 void by_release(void *memory)
 {
-    by_free(memory);
+    base_free(memory);
 }

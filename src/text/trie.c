@@ -20,7 +20,7 @@ typedef struct job {
 } job;
 
 typedef struct builder {
-    by_trie *trie;
+    tok_trie *trie;
     int32_t capacity;
     int32_t *jump; /* at a free place itself, at a taken one some place after it */
     entry *entries;
@@ -41,19 +41,19 @@ static int compare(const void *a, const void *b)
 static by_status reserve(builder *b, int32_t count)
 {
     if (count > MAX_NODES)
-        return by_fail(BY_ERR_FORMAT, "a vocabulary is too large for its trie");
+        return base_fail(BY_ERR_FORMAT, "a vocabulary is too large for its trie");
     if (count > b->capacity) {
         int32_t capacity = BY_MAX(count, b->capacity * 2);
-        by_trie_node *nodes = by_resize(b->trie->nodes, (size_t)capacity, sizeof(*nodes));
+        tok_trie_node *nodes = base_resize(b->trie->nodes, (size_t)capacity, sizeof(*nodes));
         if (!nodes)
             return BY_ERR_MEMORY;
         b->trie->nodes = nodes;
-        int32_t *jump = by_resize(b->jump, (size_t)capacity, sizeof(*jump));
+        int32_t *jump = base_resize(b->jump, (size_t)capacity, sizeof(*jump));
         if (!jump)
             return BY_ERR_MEMORY;
         b->jump = jump;
         for (int32_t i = b->capacity; i < capacity; i++) {
-            nodes[i] = (by_trie_node){0, -1, -1};
+            nodes[i] = (tok_trie_node){0, -1, -1};
             jump[i] = i;
         }
         b->capacity = capacity;
@@ -66,7 +66,7 @@ static by_status push_job(builder *b, job j)
 {
     if (b->job_count == b->job_capacity) {
         size_t capacity = BY_MAX(b->job_capacity * 2, (size_t)256);
-        job *jobs = by_resize(b->jobs, capacity, sizeof(*jobs));
+        job *jobs = base_resize(b->jobs, capacity, sizeof(*jobs));
         if (!jobs)
             return BY_ERR_MEMORY;
         b->jobs = jobs;
@@ -137,11 +137,11 @@ static by_status place(builder *b, job j)
     return BY_OK;
 }
 
-by_status by_trie_build(by_trie *t, const by_vocab *v, const bool *keep)
+by_status tok_trie_build(tok_trie *t, const tok_vocab *v, const bool *keep)
 {
     builder b = {.trie = t};
-    *t = (by_trie){0};
-    b.entries = by_alloc_zero((size_t)v->count + 1, sizeof(*b.entries));
+    *t = (tok_trie){0};
+    b.entries = base_alloc_zero((size_t)v->count + 1, sizeof(*b.entries));
     by_status status = b.entries ? reserve(&b, 512) : BY_ERR_MEMORY;
     if (status == BY_OK) {
         t->nodes[0].check = 0;
@@ -156,16 +156,16 @@ by_status by_trie_build(by_trie *t, const by_vocab *v, const bool *keep)
         status = place(&b, b.jobs[--b.job_count]);
     if (status == BY_OK) /* a step from any node must stay inside */
         status = reserve(&b, t->count + 256);
-    by_free(b.entries);
-    by_free(b.jobs);
-    by_free(b.jump);
+    base_free(b.entries);
+    base_free(b.jobs);
+    base_free(b.jump);
     if (status != BY_OK)
-        by_trie_free(t);
+        tok_trie_free(t);
     return status;
 }
 
-void by_trie_free(by_trie *t)
+void tok_trie_free(tok_trie *t)
 {
-    by_free(t->nodes);
-    *t = (by_trie){0};
+    base_free(t->nodes);
+    *t = (tok_trie){0};
 }

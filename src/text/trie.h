@@ -5,24 +5,24 @@
 
 #include "text/vocab.h"
 
-typedef struct by_trie_node {
+typedef struct tok_trie_node {
     int32_t base;  /* child of byte c is at base + c */
     int32_t check; /* its parent, -1 where the place is free */
     int32_t id;    /* the token that ends here, -1 when none does */
-} by_trie_node;
+} tok_trie_node;
 
-typedef struct by_trie {
-    by_trie_node *nodes;
+typedef struct tok_trie {
+    tok_trie_node *nodes;
     int32_t count;
-} by_trie;
+} tok_trie;
 
 /* Over the tokens of v for which keep is NULL or keep[id] is true; of equal tokens the one with the greatest
  * id counts. */
-by_status by_trie_build(by_trie *t, const by_vocab *v, const bool *keep);
-void by_trie_free(by_trie *t);
+by_status tok_trie_build(tok_trie *t, const tok_vocab *v, const bool *keep);
+void tok_trie_free(tok_trie *t);
 
 /* The child of node along c, or -1. The root is 0. */
-static inline int32_t by_trie_step(const by_trie *t, int32_t node, uint8_t c)
+static inline int32_t tok_trie_step(const tok_trie *t, int32_t node, uint8_t c)
 {
     int32_t next = t->nodes[node].base + c;
     return t->nodes[next].check == node ? next : -1;

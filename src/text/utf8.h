@@ -4,11 +4,11 @@
 
 #include "base/base.h"
 
-#define BY_UTF8_POINTS 0x110000 /* code points are below this */
+#define TOK_UTF8_POINTS 0x110000 /* code points are below this */
 
 /* Decode the character that starts at s, where n >= 1 bytes are readable. Returns its length, 1 to 4, or 0
  * when there is no well-formed character (*point is then untouched). */
-static inline int by_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
+static inline int tok_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
 {
     uint32_t a = s[0];
     if (a < 0x80) {
@@ -35,7 +35,7 @@ static inline int by_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
     if (n < 4 || (s[3] & 0xc0) != 0x80)
         return 0;
     uint32_t v = (a & 0x07) << 18 | b << 12 | c << 6 | (s[3] & 0x3fu);
-    if (v < 0x10000 || v >= BY_UTF8_POINTS)
+    if (v < 0x10000 || v >= TOK_UTF8_POINTS)
         return 0;
     *point = v;
     return 4;
@@ -43,7 +43,7 @@ static inline int by_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
 
 /* Where there is no well-formed character: how many bytes are the beginning of one, at least 1. One U+FFFD
  * stands for them all, as everywhere since Unicode 6. */
-static inline size_t by_utf8_broken(const uint8_t *s, size_t n)
+static inline size_t tok_utf8_broken(const uint8_t *s, size_t n)
 {
     uint8_t a = s[0];
     size_t i = 1, more = a >= 0xf0 && a <= 0xf4  ? 3
@@ -63,8 +63,8 @@ static inline size_t by_utf8_broken(const uint8_t *s, size_t n)
     return i;
 }
 
-/* Write a code point below BY_UTF8_POINTS; returns the number of bytes, 1 to 4. */
-static inline int by_utf8_encode(uint32_t point, char out[4])
+/* Write a code point below TOK_UTF8_POINTS; returns the number of bytes, 1 to 4. */
+static inline int tok_utf8_encode(uint32_t point, char out[4])
 {
     if (point < 0x80) {
         out[0] = (char)point;
@@ -80,7 +80,7 @@ static inline int by_utf8_encode(uint32_t point, char out[4])
 
 /* The longest prefix of s[0..n) that does not stop inside a character. Bytes that are not UTF-8 count as
  * complete: whoever decodes them says what is wrong. */
-static inline size_t by_utf8_cut(const uint8_t *s, size_t n)
+static inline size_t tok_utf8_cut(const uint8_t *s, size_t n)
 {
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         uint8_t b = s[n - back];

@@ -4,33 +4,33 @@
 
 #include "base/base.h"
 
-typedef struct by_token {
+typedef struct tok_token {
     const char *text; /* NULL where no token has this id; otherwise NUL-terminated for messages */
     uint32_t size;
-} by_token;
+} tok_token;
 
-typedef struct by_vocab {
-    by_arena *arena;
-    by_token *tokens; /* by id */
-    int count;        /* ids are below this; there may be holes */
+typedef struct tok_vocab {
+    base_arena *arena;
+    tok_token *tokens; /* by id */
+    int count;         /* ids are below this; there may be holes */
     int capacity;
     int used;       /* ids that have a token */
     int32_t *slots; /* open addressing: id + 1, 0 where empty */
     size_t mask;
     uint32_t longest; /* bytes of the longest token */
-} by_vocab;
+} tok_vocab;
 
-void by_vocab_free(by_vocab *v); /* back to the zero state */
+void tok_vocab_free(tok_vocab *v); /* back to the zero state */
 
 /* Give the token an id; the text is copied. Returns BY_ERR_FORMAT when another token has that id. A token
  * that is there already under another id keeps its text there too, and is found under the new id, as in the
  * reference library. */
-by_status by_vocab_put(by_vocab *v, const char *text, size_t size, int id);
+by_status tok_vocab_put(tok_vocab *v, const char *text, size_t size, int id);
 
 /* The id, or -1. */
-int32_t by_vocab_find(const by_vocab *v, const char *text, size_t size);
+int32_t tok_vocab_find(const tok_vocab *v, const char *text, size_t size);
 
 /* A hash of bytes that is quick for short keys. */
-uint64_t by_bytes_hash(const void *bytes, size_t n);
+uint64_t tok_bytes_hash(const void *bytes, size_t n);
 
 #endif

@@ -5,24 +5,24 @@
 #include "text/utf8.h"
 
 typedef struct wordpiece {
-    by_text_model base;
-    by_chars unk_token, prefix;
+    tok_text_model base;
+    tok_chars unk_token, prefix;
     int32_t unk;
     double max_chars;
 } wordpiece;
 
-static by_status put_unknown(const wordpiece *w, by_ids *out, by_spans *spans, size_t ids, size_t span_count,
+static by_status put_unknown(const wordpiece *w, by_ids *out, tok_spans *spans, size_t ids, size_t span_count,
                              size_t size)
 {
     if (w->unk < 0)
-        return by_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary",
-                       w->unk_token.data);
+        return base_fail(BY_ERR_FORMAT, "the unknown token \"%.40s\" is not in the vocabulary",
+                         w->unk_token.data);
     out->count = ids;
-    BY_TRY(by_ids_push(out, w->unk));
+    BY_TRY(tok_ids_push(out, w->unk));
     if (!spans)
         return BY_OK;
     spans->count = span_count;
-    return by_spans_push(spans, 0, size);
+    return tok_spans_push(spans, 0, size);
 }
 
 static size_t count_chars(const char *s, size_t n)
@@ -38,14 +38,14 @@ static size_t count_chars(const char *s, size_t n)
 static int32_t longest_token(const wordpiece *w, char *key, const char *text, size_t size, size_t start,
                              size_t *end)
 {
-    const by_vocab *v = &w->base.vocab;
+    const tok_vocab *v = &w->base.vocab;
     size_t before = start ? w->prefix.size : 0;
     size_t room = v->longest > before ? v->longest - before : 0, n = BY_MIN(size - start, room);
     memcpy(key + w->prefix.size, text + start, n);
     for (; n > 0; n--) {
         if (start + n < size && ((uint8_t)text[start + n] & 0xc0) == 0x80)
             continue; /* inside a character */
-        int32_t id = by_vocab_find(v, key + w->prefix.size - before, before + n);
+        int32_t id = tok_vocab_find(v, key + w->prefix.size - before, before + n);
         if (id >= 0) {
             *end = start + n;
             return id;
@@ -54,14 +54,14 @@ static int32_t longest_token(const wordpiece *w, char *key, const char *text, si
     return -1;
 }
 
-static by_status wordpiece_encode(const by_text_model *m, by_scratch *s, const char *text, size_t size,
-                                  by_ids *out, by_spans *spans)
+static by_status wordpiece_encode(const tok_text_model *m, tok_scratch *s, const char *text, size_t size,
+                                  by_ids *out, tok_spans *spans)
 {
     const wordpiece *w = (const wordpiece *)m;
     size_t ids = out->count, span_count = spans ? spans->count : 0;
     if (size > w->max_chars && (double)count_chars(text, size) > w->max_chars)
         return put_unknown(w, out, spans, ids, span_count, size);
-    char *key = by_scratch_memory(s, w->prefix.size + m->vocab.longest + 1);
+    char *key = tok_scratch_memory(s, w->prefix.size + m->vocab.longest + 1);
     if (!key)
         return BY_ERR_MEMORY;
     memcpy(key, w->prefix.data, w->prefix.size);
@@ -69,72 +69,72 @@ static by_status wordpiece_encode(const by_text_model *m, by_scratch *s, const c
         int32_t id = longest_token(w, key, text, size, start, &end);
         if (id < 0)
             return put_unknown(w, out, spans, ids, span_count, size);
-        BY_TRY(by_ids_push(out, id));
+        BY_TRY(tok_ids_push(out, id));
         if (spans)
-            BY_TRY(by_spans_push(spans, start, end));
+            BY_TRY(tok_spans_push(spans, start, end));
     }
     return BY_OK;
 }
 
 /* A word without entry is the unknown token. */
-static by_status wordlevel_encode(const by_text_model *m, by_scratch *s, const char *text, size_t size,
-                                  by_ids *out, by_spans *spans)
+static by_status wordlevel_encode(const tok_text_model *m, tok_scratch *s, const char *text, size_t size,
+                                  by_ids *out, tok_spans *spans)
 {
     const wordpiece *w = (const wordpiece *)m;
     (void)s;
-    int32_t id = by_vocab_find(&m->vocab, text, size);
+    int32_t id = tok_vocab_find(&m->vocab, text, size);
     if (id < 0)
         return put_unknown(w, out, spans, out->count, spans ? spans->count : 0, size);
-    BY_TRY(by_ids_push(out, id));
-    return spans ? by_spans_push(spans, 0, size) : BY_OK;
+    BY_TRY(tok_ids_push(out, id));
+    return spans ? tok_spans_push(spans, 0, size) : BY_OK;
 }
 
-static void wordpiece_free(by_text_model *m)
+static void wordpiece_free(tok_text_model *m)
 {
     wordpiece *w = (wordpiece *)m;
-    by_chars_free(&w->unk_token);
-    by_chars_free(&w->prefix);
+    tok_chars_free(&w->unk_token);
+    tok_chars_free(&w->prefix);
 }
 
 static by_status read_model(wordpiece *w, const cJSON *json)
 {
     const cJSON *chars = cJSON_GetObjectItemCaseSensitive(json, "max_input_chars_per_word");
-    BY_TRY(by_chars_set(&w->prefix, "##"));
-    BY_TRY(by_chars_read(json, "continuing_subword_prefix", &w->prefix));
-    BY_TRY(by_chars_read(json, "unk_token", &w->unk_token));
+    BY_TRY(tok_chars_set(&w->prefix, "##"));
+    BY_TRY(tok_chars_read(json, "continuing_subword_prefix", &w->prefix));
+    BY_TRY(tok_chars_read(json, "unk_token", &w->unk_token));
     if (!w->unk_token.data)
-        return by_fail(BY_ERR_FORMAT, "a %s model has no \"unk_token\"", w->base.type);
+        return base_fail(BY_ERR_FORMAT, "a %s model has no \"unk_token\"", w->base.type);
     w->max_chars = cJSON_IsNumber(chars) ? chars->valuedouble : 100;
-    BY_TRY(by_vocab_read(&w->base.vocab, cJSON_GetObjectItemCaseSensitive(json, "vocab")));
-    w->unk = by_vocab_find(&w->base.vocab, w->unk_token.data, w->unk_token.size);
+    BY_TRY(tok_vocab_read(&w->base.vocab, cJSON_GetObjectItemCaseSensitive(json, "vocab")));
+    w->unk = tok_vocab_find(&w->base.vocab, w->unk_token.data, w->unk_token.size);
     return BY_OK;
 }
 
-static by_text_model *new_model(by_text_model base, const cJSON *json, const char *const *keys, int count)
+static tok_text_model *new_model(tok_text_model base, const cJSON *json, const char *const *keys, int count)
 {
-    if (by_json_only(json, base.type, keys, count) != BY_OK)
+    if (tok_json_only(json, base.type, keys, count) != BY_OK)
         return NULL;
-    wordpiece *w = by_alloc_zero(1, sizeof(*w));
+    wordpiece *w = base_alloc_zero(1, sizeof(*w));
     if (!w)
         return NULL;
     w->base = base;
     if (read_model(w, json) == BY_OK)
         return &w->base;
-    by_text_model_free(&w->base);
+    tok_text_model_free(&w->base);
     return NULL;
 }
 
-by_text_model *by_wordpiece_read(const cJSON *json)
+tok_text_model *tok_wordpiece_read(const cJSON *json)
 {
     static const char *const keys[] = {"type", "unk_token", "continuing_subword_prefix",
                                        "max_input_chars_per_word", "vocab"};
-    by_text_model base = {.type = "WordPiece", .encode = wordpiece_encode, .free = wordpiece_free};
+    tok_text_model base = {.type = "WordPiece", .encode = wordpiece_encode, .free = wordpiece_free};
     return new_model(base, json, keys, BY_COUNT(keys));
 }
 
-by_text_model *by_wordlevel_read(const cJSON *json)
+tok_text_model *tok_wordlevel_read(const cJSON *json)
 {
     static const char *const keys[] = {"type", "unk_token", "vocab"};
-    by_text_model base = {.type = "WordLevel", .encode = wordlevel_encode, .free = wordpiece_free};
+    tok_text_model base = {.type = "WordLevel", .encode = wordlevel_encode, .free = wordpiece_free};
     return new_model(base, json, keys, BY_COUNT(keys));
 }

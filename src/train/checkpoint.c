@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "io/weights.h"
-#include "train/state.h"
+#include "train/trainer_state.h"
 
 /* ---- optimiser state ------------------------------------------------------------------------- */
 
@@ -30,9 +30,9 @@ static int kept_count(const by_params *p)
 /* One entry for buffer k of a parameter. Its data are on the device, wherever that is. */
 static by_status describe_slot(const by_params *p, int i, int k, by_weight *e)
 {
-    e->name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
-    e->data = by_params_address(p, i, kept[k].slot);
-    e->dtype = by_acc_type(p->type);
+    e->name = base_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
+    e->data = gr_params_address(p, i, kept[k].slot);
+    e->dtype = gr_acc_type(p->type);
     e->bytes = (size_t)p->list[i].count * by_dtype_size(e->dtype);
     e->rank = p->list[i].rank;
     memcpy(e->dim, p->list[i].dim, sizeof(int64_t) * (size_t)e->rank);
@@ -40,69 +40,69 @@ static by_status describe_slot(const by_params *p, int i, int k, by_weight *e)
 }
 
 /* Copy a buffer from the device to the file, a part at a time. */
-static by_status put_slot(void *user, by_writer *w, const by_weight *e)
+static by_status put_slot(void *user, base_writer *w, const by_weight *e)
 {
     enum { PART = 1 << 20 };
     by_device *d = user;
     if (d->on_host)
-        return by_writer_put(w, e->data, e->bytes);
-    char *part = by_alloc(PART);
+        return base_writer_put(w, e->data, e->bytes);
+    char *part = base_alloc(PART);
     by_status s = part ? BY_OK : BY_ERR_MEMORY;
     for (size_t at = 0; at < e->bytes && s == BY_OK; at += PART) {
         const size_t n = BY_MIN(e->bytes - at, (size_t)PART);
         s = d->backend->download(d, part, (const char *)e->data + at, n);
         if (s == BY_OK)
-            s = by_writer_put(w, part, n);
+            s = base_writer_put(w, part, n);
     }
-    by_free(part);
+    base_free(part);
     return s;
 }
 
 static by_status write_moments(const by_params *p, const char *dir)
 {
     int slots = kept_count(p), n = p->count * slots;
-    by_weight *entries = by_alloc_zero((size_t)n + 1, sizeof *entries);
-    char *path = by_path_join(dir, "optimizer.safetensors");
+    by_weight *entries = base_alloc_zero((size_t)n + 1, sizeof *entries);
+    char *path = base_path_join(dir, "optimizer.safetensors");
     by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < n && s == BY_OK; i++)
         s = describe_slot(p, i / slots, i % slots, &entries[i]);
     if (s == BY_OK)
-        s = by_safetensors_write(path, entries, n, NULL, put_slot, p->device);
+        s = io_safetensors_write(path, entries, n, NULL, put_slot, p->device);
     for (int i = 0; entries && i < n; i++) {
         union { /* owned here, though by_weight only borrows */
             const char *from;
             char *to;
         } name = {entries[i].name};
-        by_free(name.to);
+        base_free(name.to);
     }
-    by_free(entries);
-    by_free(path);
+    base_free(entries);
+    base_free(path);
     return s;
 }
 
 static by_status read_slot(by_params *p, int i, int k, const by_weights *file)
 {
-    char *name = by_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
+    char *name = base_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
     if (!name)
         return BY_ERR_MEMORY;
     const by_weight *e = by_weights_find(file, name);
-    by_dtype type = by_acc_type(p->type);
+    by_dtype type = gr_acc_type(p->type);
     by_status s;
     if (!e || e->dtype != type || e->bytes != (size_t)p->list[i].count * by_dtype_size(type))
-        s = by_fail(BY_ERR_FORMAT, "optimizer.safetensors: %s is missing or of another shape", name);
+        s = base_fail(BY_ERR_FORMAT, "optimizer.safetensors: %s is missing or of another shape", name);
     else
-        s = by_params_set_typed(p, i, kept[k].slot, e->data, type);
-    by_free(name);
+        s = gr_params_set_typed(p, i, kept[k].slot, e->data, type);
+    base_free(name);
     return s;
 }
 
 static by_status read_moments(by_params *p, const char *dir)
 {
-    char *path = by_path_join(dir, "optimizer.safetensors");
+    char *path = base_path_join(dir, "optimizer.safetensors");
     by_weights *file = path ? by_weights_open(path) : NULL;
-    by_free(path);
+    base_free(path);
     if (!file)
-        return by_error_status();
+        return base_error_status();
     by_status s = BY_OK;
     for (int i = 0; i < p->count && s == BY_OK; i++)
         for (int k = 0; k < kept_count(p) && s == BY_OK; k++)
@@ -111,10 +111,10 @@ static by_status read_moments(by_params *p, const char *dir)
     return s;
 }
 
-by_status by_checkpoint_load(const char *dir, by_model *m, by_run_state *s)
+by_status train_checkpoint_load(const char *dir, by_model *m, train_run_state *s)
 {
-    if (by_state_read(s, dir) != BY_OK || read_moments(by_model_params(m), dir) != BY_OK)
-        return by_fail_context("%s", dir);
+    if (train_state_read(s, dir) != BY_OK || read_moments(by_model_params(m), dir) != BY_OK)
+        return base_fail_context("%s", dir);
     return BY_OK;
 }
 
@@ -128,7 +128,7 @@ typedef struct target {
 static target name_of(int64_t step)
 {
     target t;
-    by_format(t.name, sizeof t.name, "checkpoint-%06lld", (long long)step);
+    base_format(t.name, sizeof t.name, "checkpoint-%06lld", (long long)step);
     return t;
 }
 
@@ -143,41 +143,41 @@ static int64_t step_of(const char *name)
 }
 
 /* Put a link in the place of an old one. */
-static by_status point(const by_folder *f, const char *link, const char *to)
+static by_status point(const train_folder *f, const char *link, const char *to)
 {
-    char *path = by_path_join(f->out, link), *temp = by_sprintf("%s/.%s-new", f->out, link);
+    char *path = base_path_join(f->out, link), *temp = base_sprintf("%s/.%s-new", f->out, link);
     by_status s = BY_ERR_MEMORY;
     if (path && temp) {
         unlink(temp);
         if (symlink(to, temp) != 0)
-            s = by_fail(BY_ERR_IO, "%s: %s", temp, strerror(errno));
+            s = base_fail(BY_ERR_IO, "%s: %s", temp, strerror(errno));
         else
-            s = by_rename(temp, path);
+            s = base_rename(temp, path);
     }
-    by_free(path);
-    by_free(temp);
+    base_free(path);
+    base_free(temp);
     return s;
 }
 
 /* Where a link of the folder points to. */
-static by_status pointed(const by_folder *f, const char *link, target *t)
+static by_status pointed(const train_folder *f, const char *link, target *t)
 {
-    char *path = by_path_join(f->out, link);
+    char *path = base_path_join(f->out, link);
     if (!path)
         return BY_ERR_MEMORY;
     ssize_t n = readlink(path, t->name, sizeof t->name - 1);
     t->name[n > 0 ? n : 0] = '\0';
-    by_free(path);
+    base_free(path);
     return BY_OK;
 }
 
 /* Steps of the run's own checkpoints, the newest first; steps has room for count. Returns how many. */
-static int newest(const by_folder *f, int64_t *steps, int count)
+static int newest(const train_folder *f, int64_t *steps, int count)
 {
     DIR *d = opendir(f->out);
     int n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
-        int64_t step = by_folder_owns(f, e->d_name) ? step_of(e->d_name) : -1;
+        int64_t step = train_folder_owns(f, e->d_name) ? step_of(e->d_name) : -1;
         int at = n;
         while (at > 0 && steps[at - 1] < step)
             at--;
@@ -193,13 +193,13 @@ static int newest(const by_folder *f, int64_t *steps, int count)
 }
 
 /* Remove checkpoints older than the newest `keep`, except those that last and best point to. */
-static by_status thin_out(by_folder *f, int keep)
+static by_status thin_out(train_folder *f, int keep)
 {
     enum { MANY = 4096 };
     target last, best;
     BY_TRY(pointed(f, "last", &last));
     BY_TRY(pointed(f, "best", &best));
-    int64_t *steps = by_alloc(MANY * sizeof *steps);
+    int64_t *steps = base_alloc(MANY * sizeof *steps);
     if (!steps)
         return BY_ERR_MEMORY;
     int n = newest(f, steps, MANY), others = 0;
@@ -209,71 +209,71 @@ static by_status thin_out(by_folder *f, int keep)
         if (!strcmp(t.name, last.name) || !strcmp(t.name, best.name) || steps[i] > step_of(last.name))
             continue; /* one newer than the last was found damaged, and is replaced when its turn comes */
         if (++others > keep - 1) /* `last` is one of the newest that are kept */
-            s = by_folder_drop(f, t.name);
+            s = train_folder_drop(f, t.name);
     }
-    by_free(steps);
+    base_free(steps);
     return s;
 }
 
 static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer,
-                           const by_run_state *s)
+                           const train_run_state *s)
 {
     BY_TRY(by_model_save(m, dir, BY_F32));
     if (tokenizer)
         BY_TRY(by_tokenizer_save(tokenizer, dir));
     BY_TRY(write_moments(by_model_params(m), dir));
-    return by_state_write(s, dir);
+    return train_state_write(s, dir);
 }
 
 /* A checkpoint of that name which `last` does not point to is what a run that died just there has left: it is
  * replaced. */
-static by_status write_checkpoint(by_folder *f, const char *name, const by_model *m,
-                                  const by_tokenizer *tokenizer, const by_run_state *s)
+static by_status write_checkpoint(train_folder *f, const char *name, const by_model *m,
+                                  const by_tokenizer *tokenizer, const train_run_state *s)
 {
     char *stage;
-    by_status status = by_folder_stage(f, &stage);
+    by_status status = train_folder_stage(f, &stage);
     if (status == BY_OK)
         status = write_all(stage, m, tokenizer, s);
     if (status == BY_OK)
-        status = by_folder_place(f, name);
+        status = train_folder_place(f, name);
     if (status != BY_OK)
-        by_folder_unstage(f); /* give back the room that the attempt took */
-    by_free(stage);
+        train_folder_unstage(f); /* give back the room that the attempt took */
+    base_free(stage);
     return status;
 }
 
-by_status by_checkpoint_save(by_folder *f, const by_model *m, const by_tokenizer *tokenizer,
-                             const by_run_state *s, bool is_best, int keep)
+by_status train_checkpoint_save(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
+                                const train_run_state *s, bool is_best, int keep)
 {
     static const char *const links[] = {"last", ".last-new", "best", ".best-new"};
     const target name = name_of(s->step);
     target last;
-    char *path = by_path_join(f->out, name.name);
+    char *path = base_path_join(f->out, name.name);
     by_status status = path ? pointed(f, "last", &last) : BY_ERR_MEMORY;
     if (status == BY_OK)
-        status = by_folder_claim(f, links, BY_COUNT(links));
-    if (status == BY_OK && (strcmp(last.name, name.name) != 0 || !by_dir_exists(path)))
+        status = train_folder_claim(f, links, BY_COUNT(links));
+    if (status == BY_OK && (strcmp(last.name, name.name) != 0 || !base_dir_exists(path)))
         status = write_checkpoint(f, name.name, m, tokenizer, s);
     if (status == BY_OK)
         status = point(f, "last", name.name);
     if (status == BY_OK && is_best)
         status = point(f, "best", name.name);
-    by_free(path);
-    return status == BY_OK ? thin_out(f, keep) : by_fail_context("saving a checkpoint");
+    base_free(path);
+    return status == BY_OK ? thin_out(f, keep) : base_fail_context("saving a checkpoint");
 }
 
-by_status by_checkpoint_leave(by_folder *f, const by_model *m, const by_tokenizer *tokenizer)
+by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer)
 {
     char *stage;
-    BY_TRY(by_folder_stage(f, &stage));
+    BY_TRY(train_folder_stage(f, &stage));
     by_status s = by_model_save(m, stage, BY_F32);
     if (s == BY_OK)
         s = by_tokenizer_save(tokenizer, stage);
     if (s == BY_OK)
-        s = by_folder_place_files(f, NULL);
+        s = train_folder_place_files(f, NULL);
     if (s != BY_OK)
-        by_folder_unstage(f);
-    by_free(stage);
+        train_folder_unstage(f);
+    base_free(stage);
     return s;
 }
 
@@ -282,54 +282,54 @@ by_status by_checkpoint_leave(by_folder *f, const by_model *m, const by_tokenize
 /* A copy of the folder may have directories where there were links. Make a checkpoint of such a directory
  * unless there is one already, then a link in its place. Nothing is removed before it was found whole
  * elsewhere. */
-static by_status restore_link(by_folder *f, const char *link)
+static by_status restore_link(train_folder *f, const char *link)
 {
-    char *path = by_path_join(f->out, link);
+    char *path = base_path_join(f->out, link);
     struct stat st;
-    by_run_state state;
+    train_run_state state;
     if (!path)
         return BY_ERR_MEMORY;
-    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || !by_folder_owns(f, link)) {
-        by_free(path);
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || !train_folder_owns(f, link)) {
+        base_free(path);
         return BY_OK;
     }
-    by_status s = by_state_read(&state, path);
+    by_status s = train_state_read(&state, path);
     const target t = s == BY_OK ? name_of(state.step) : (target){0};
-    char *other = by_path_join(f->out, t.name);
-    if (s == BY_OK && other && by_state_read(NULL, other) == BY_OK && by_state_verify(other) == BY_OK) {
-        s = by_folder_drop_copy(f, t.name, link);
-    } else if (s == BY_OK && by_error_status() == BY_ERR_MEMORY) {
+    char *other = base_path_join(f->out, t.name);
+    if (s == BY_OK && other && train_state_read(NULL, other) == BY_OK && train_state_verify(other) == BY_OK) {
+        s = train_folder_drop_copy(f, t.name, link);
+    } else if (s == BY_OK && base_error_status() == BY_ERR_MEMORY) {
         s = BY_ERR_MEMORY;
     } else if (s == BY_OK) {
-        s = by_state_verify(path);
+        s = train_state_verify(path);
         if (s == BY_OK)
-            s = by_folder_drop(f, t.name); /* not whole, and to be replaced by the copy */
+            s = train_folder_drop(f, t.name); /* not whole, and to be replaced by the copy */
         if (s == BY_OK)
-            s = by_folder_move(f, link, t.name);
+            s = train_folder_move(f, link, t.name);
     }
     if (s == BY_OK)
         s = point(f, link, t.name);
-    by_free(path);
-    by_free(other);
-    return s == BY_OK ? BY_OK : by_fail_context("%s/%s is a directory, not a link", f->out, link);
+    base_free(path);
+    base_free(other);
+    return s == BY_OK ? BY_OK : base_fail_context("%s/%s is a directory, not a link", f->out, link);
 }
 
 /* Is a directory a whole checkpoint, of this step unless it is -1? */
 static by_status look_at(const char *dir, int64_t step)
 {
-    by_run_state s;
-    BY_TRY(by_state_read(&s, dir));
+    train_run_state s;
+    BY_TRY(train_state_read(&s, dir));
     return step < 0 || s.step == step
                ? BY_OK
-               : by_fail(BY_ERR_FORMAT, "%s holds the state of step %lld", dir, (long long)s.step);
+               : base_fail(BY_ERR_FORMAT, "%s holds the state of step %lld", dir, (long long)s.step);
 }
 
 /* The newest whole checkpoint of a step below `below`; "" when there is none. *seen: checkpoints, whole or
  * not. */
-static by_status newest_whole(const by_folder *f, int64_t below, target *out, int *seen)
+static by_status newest_whole(const train_folder *f, int64_t below, target *out, int *seen)
 {
     enum { MANY = 4096 };
-    int64_t *steps = by_alloc(MANY * sizeof *steps);
+    int64_t *steps = base_alloc(MANY * sizeof *steps);
     if (!steps)
         return BY_ERR_MEMORY;
     *out = (target){0};
@@ -337,89 +337,89 @@ static by_status newest_whole(const by_folder *f, int64_t below, target *out, in
     by_status s = BY_OK;
     for (int i = 0; i < *seen && s == BY_OK && !out->name[0]; i++) {
         target t = name_of(steps[i]);
-        char *dir = by_path_join(f->out, t.name);
+        char *dir = base_path_join(f->out, t.name);
         if (!dir)
             s = BY_ERR_MEMORY;
         else if (steps[i] < below && look_at(dir, steps[i]) == BY_OK)
             *out = t;
-        else if (steps[i] < below && by_error_status() == BY_ERR_MEMORY)
+        else if (steps[i] < below && base_error_status() == BY_ERR_MEMORY)
             s = BY_ERR_MEMORY; /* which says nothing about the checkpoint */
-        by_free(dir);
+        base_free(dir);
     }
-    by_free(steps);
+    base_free(steps);
     return s;
 }
 
 /* There are checkpoints, but none to go on from. */
-static by_status none_whole(const by_folder *f, const char *reason)
+static by_status none_whole(const train_folder *f, const char *reason)
 {
-    return by_fail(BY_ERR_FORMAT,
-                   "%s: no checkpoint is whole (%s); restore what is missing, or start afresh "
-                   "(--overwrite), which removes them",
-                   f->out, reason);
+    return base_fail(BY_ERR_FORMAT,
+                     "%s: no checkpoint is whole (%s); restore what is missing, or start afresh "
+                     "(--overwrite), which removes them",
+                     f->out, reason);
 }
 
 /* The checkpoint's contents are not what was written. */
-static by_status damaged(const by_folder *f, const char *dir)
+static by_status damaged(const train_folder *f, const char *dir)
 {
-    if (by_error_status() == BY_ERR_MEMORY)
+    if (base_error_status() == BY_ERR_MEMORY)
         return BY_ERR_MEMORY; /* nothing is known about the files */
-    char *message = by_strdup(by_error_message());
-    by_run_state s = {0};
+    char *message = base_strdup(by_error_message());
+    train_run_state s = {0};
     target other;
     int seen;
-    by_status status = message ? by_state_read(&s, dir) : BY_ERR_MEMORY;
+    by_status status = message ? train_state_read(&s, dir) : BY_ERR_MEMORY;
     if (status == BY_OK)
         status = newest_whole(f, s.step, &other, &seen);
     if (status == BY_OK && other.name[0])
-        by_fail(BY_ERR_FORMAT, "%s; remove %s/%s to go on from %s, the previous whole checkpoint", message,
-                f->out, name_of(s.step).name, other.name);
+        base_fail(BY_ERR_FORMAT, "%s; remove %s/%s to go on from %s, the previous whole checkpoint", message,
+                  f->out, name_of(s.step).name, other.name);
     else if (status == BY_OK)
-        by_fail(BY_ERR_FORMAT, "%s; there is no other whole checkpoint: restore the file, or start afresh",
-                message);
-    by_free(message);
-    return by_error_status();
+        base_fail(BY_ERR_FORMAT, "%s; there is no other whole checkpoint: restore the file, or start afresh",
+                  message);
+    base_free(message);
+    return base_error_status();
 }
 
-by_status by_checkpoint_find(by_folder *f, char **dir)
+by_status train_checkpoint_find(train_folder *f, char **dir)
 {
     target found;
     int seen;
     *dir = NULL;
-    by_error_clear();
+    base_error_clear();
     BY_TRY(restore_link(f, "best"));
     BY_TRY(restore_link(f, "last"));
     BY_TRY(pointed(f, "last", &found));
-    char *last = by_path_join(f->out, "last"), *reason = NULL;
+    char *last = base_path_join(f->out, "last"), *reason = NULL;
     by_status s = last ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK)
-        by_error_clear();
-    if (s == BY_OK && by_folder_owns(f, "last") && look_at(last, step_of(found.name)) == BY_OK) {
+        base_error_clear();
+    if (s == BY_OK && train_folder_owns(f, "last") && look_at(last, step_of(found.name)) == BY_OK) {
         *dir = last;
-    } else if (s == BY_OK && by_error_status() == BY_ERR_MEMORY) {
+    } else if (s == BY_OK && base_error_status() == BY_ERR_MEMORY) {
         s = BY_ERR_MEMORY;
-        by_free(last);
+        base_free(last);
     } else if (s == BY_OK) {
-        reason = by_strdup(by_error_message());
+        reason = base_strdup(by_error_message());
         s = newest_whole(f, INT64_MAX, &found, &seen);
         if (s == BY_OK && found.name[0]) {
-            *dir = by_path_join(f->out, found.name);
-            by_folder_warn(f, "%s is not usable (%s): going on from %s, the newest whole checkpoint", last,
-                           reason ? reason : "missing", found.name);
+            *dir = base_path_join(f->out, found.name);
+            train_folder_warn(f, "%s is not usable (%s): going on from %s, the newest whole checkpoint", last,
+                              reason ? reason : "missing", found.name);
         } else if (s == BY_OK && seen > 0) {
             s = none_whole(f, reason ? reason : "missing");
         }
-        by_free(last);
+        base_free(last);
     }
-    by_free(reason);
+    base_free(reason);
     if (s == BY_OK)
-        by_error_clear();
-    if (s == BY_OK && *dir && by_state_verify(*dir) != BY_OK)
-        s = by_error_status() == BY_ERR_MEMORY ? BY_ERR_MEMORY : damaged(f, *dir);
+        base_error_clear();
+    if (s == BY_OK && *dir && train_state_verify(*dir) != BY_OK)
+        s = base_error_status() == BY_ERR_MEMORY ? BY_ERR_MEMORY : damaged(f, *dir);
     return s;
 }
 
-by_status by_checkpoint_mend(by_folder *f, const by_run_state *s, int keep)
+by_status train_checkpoint_mend(train_folder *f, const train_run_state *s, int keep)
 {
     const struct {
         const char *link;
@@ -428,11 +428,11 @@ by_status by_checkpoint_mend(by_folder *f, const by_run_state *s, int keep)
     for (int i = 0; i < BY_COUNT(links); i++) {
         target now, right = name_of(links[i].step);
         BY_TRY(pointed(f, links[i].link, &now));
-        char *path = by_path_join(f->out, right.name);
+        char *path = base_path_join(f->out, right.name);
         if (!path)
             return BY_ERR_MEMORY;
-        const bool there = by_dir_exists(path);
-        by_free(path);
+        const bool there = base_dir_exists(path);
+        base_free(path);
         if (links[i].step > 0 && there && strcmp(now.name, right.name) != 0)
             BY_TRY(point(f, links[i].link, right.name));
     }
@@ -445,7 +445,7 @@ static by_status add_values(const by_weights *file, const char *name, int64_t n,
 {
     const by_weight *w = by_weights_find(file, name);
     if (!w)
-        return by_fail(BY_ERR_FORMAT, "%s is missing in a checkpoint", name);
+        return base_fail(BY_ERR_FORMAT, "%s is missing in a checkpoint", name);
     BY_TRY(by_weight_read(w, 0, (size_t)n, values, BY_F32));
     for (int64_t i = 0; i < n; i++)
         sum[i] += values[i];
@@ -455,8 +455,8 @@ static by_status add_values(const by_weights *file, const char *name, int64_t n,
 static by_status average_one(by_params *p, int i, by_weights *const *files, int count)
 {
     const int64_t n = p->list[i].count;
-    double *sum = by_alloc_zero((size_t)n, sizeof *sum);
-    float *values = by_alloc((size_t)n * sizeof *values);
+    double *sum = base_alloc_zero((size_t)n, sizeof *sum);
+    float *values = base_alloc((size_t)n * sizeof *values);
     by_status s = sum && values ? BY_OK : BY_ERR_MEMORY;
     for (int k = 0; k < count && s == BY_OK; k++)
         s = add_values(files[k], p->list[i].name, n, sum, values);
@@ -464,29 +464,29 @@ static by_status average_one(by_params *p, int i, by_weights *const *files, int 
         values[j] = (float)(sum[j] / count);
     if (s == BY_OK)
         s = by_params_set(p, i, BY_SLOT_VALUE, values);
-    by_free(sum);
-    by_free(values);
+    base_free(sum);
+    base_free(values);
     return s;
 }
 
-by_status by_checkpoint_average(const by_folder *f, int count, by_model *m, int *used)
+by_status train_checkpoint_average(const train_folder *f, int count, by_model *m, int *used)
 {
     by_params *p = by_model_params(m);
-    int64_t *steps = by_alloc((size_t)count * sizeof *steps);
-    by_weights **files = by_alloc_zero((size_t)count, sizeof *files);
+    int64_t *steps = base_alloc((size_t)count * sizeof *steps);
+    by_weights **files = base_alloc_zero((size_t)count, sizeof *files);
     by_status s = steps && files ? BY_OK : BY_ERR_MEMORY;
     *used = s == BY_OK ? newest(f, steps, count) : 0;
     for (int k = 0; k < *used && s == BY_OK; k++) {
-        char *path = by_sprintf("%s/%s/model.safetensors", f->out, name_of(steps[k]).name);
+        char *path = base_sprintf("%s/%s/model.safetensors", f->out, name_of(steps[k]).name);
         files[k] = path ? by_weights_open(path) : NULL;
-        s = files[k] ? BY_OK : by_error_status();
-        by_free(path);
+        s = files[k] ? BY_OK : base_error_status();
+        base_free(path);
     }
     for (int i = 0; i < p->count && s == BY_OK && *used; i++)
         s = average_one(p, i, files, *used);
     for (int k = 0; k < *used; k++)
         by_weights_free(files[k]);
-    by_free(files);
-    by_free(steps);
+    base_free(files);
+    base_free(steps);
     return s;
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "io/hf.h"
+#include "model/model.h"
 #include "base/json.h"
 #include "train/vocabulary.h"
 
@@ -25,9 +25,9 @@ static bool is_shard(const char *path)
 /* Of a path, without the part that a new standard input will lose. */
 static size_t lasting_length(const char *path)
 {
-    const size_t n = strlen(path), tail = strlen(BY_FOLDER_NEW_INPUT);
-    const bool is_new = n > tail && strcmp(path + n - tail, BY_FOLDER_NEW_INPUT) == 0;
-    return is_new ? n - tail + strlen(BY_FOLDER_INPUT) : n;
+    const size_t n = strlen(path), tail = strlen(TRAIN_FOLDER_NEW_INPUT);
+    const bool is_new = n > tail && strcmp(path + n - tail, TRAIN_FOLDER_NEW_INPUT) == 0;
+    return is_new ? n - tail + strlen(TRAIN_FOLDER_INPUT) : n;
 }
 
 static uint64_t files_hash(char *const *paths, int count, uint64_t seed)
@@ -35,22 +35,22 @@ static uint64_t files_hash(char *const *paths, int count, uint64_t seed)
     uint64_t h = seed;
     for (int i = 0; i < count; i++) {
         struct stat st;
-        h = by_hash(paths[i], lasting_length(paths[i]), h);
+        h = base_hash(paths[i], lasting_length(paths[i]), h);
         if (stat(paths[i], &st) != 0)
             continue;
         int64_t facts[3] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-        h = by_hash(facts, sizeof facts, h);
+        h = base_hash(facts, sizeof facts, h);
     }
     return h;
 }
 
 /* A vocabulary learnt from pairs of texts: they are written out for that. */
-static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked, by_side side,
-                                      const by_dataset *d, const char *dir, const by_items *items)
+static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked, data_side side,
+                                      const train_dataset *d, const char *dir, const train_items *items)
 {
-    by_items plain = *items;
-    by_parallel_item *list = by_alloc((size_t)items->spec.count * sizeof *list);
-    char *path = by_path_join(dir, "text");
+    train_items plain = *items;
+    data_parallel_item *list = base_alloc((size_t)items->spec.count * sizeof *list);
+    char *path = base_path_join(dir, "text");
     by_tokenizer *t = NULL;
     for (int i = 0; list && i < items->spec.count; i++) {
         list[i] = items->spec.items[i];
@@ -58,12 +58,12 @@ static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked
             list[i].prefix = list[i].back = "";
     }
     plain.spec.items = list;
-    if (list && path && by_parallel_text(&plain.spec, side, path) == BY_OK)
-        t = by_vocabulary_learn(spec, asked, d->kind, (const char *const[]){path}, 1, items);
-    if (path && by_file_exists(path))
+    if (list && path && data_parallel_text(&plain.spec, side, path) == BY_OK)
+        t = train_vocabulary_learn(spec, asked, d->kind, (const char *const[]){path}, 1, items);
+    if (path && base_file_exists(path))
         unlink(path);
-    by_free(path);
-    by_free(list);
+    base_free(path);
+    base_free(list);
     return t;
 }
 
@@ -74,31 +74,31 @@ typedef struct facts {
 
 static by_status write_facts(const char *path, const facts *f)
 {
-    by_buf text = {0};
-    by_buf_printf(&text,
-                  "{\n  \"source\": \"%016llx\",\n  \"checksum\": \"%016llx\",\n  \"bytes\": %lld,\n  "
-                  "\"tokens\": %lld\n}\n",
-                  (unsigned long long)f->source, (unsigned long long)f->sum, (long long)f->bytes,
-                  (long long)f->tokens);
-    by_status s = text.failed ? BY_ERR_MEMORY : by_file_write(path, text.data, text.size);
-    by_buf_free(&text);
+    base_buf text = {0};
+    base_buf_printf(&text,
+                    "{\n  \"source\": \"%016llx\",\n  \"checksum\": \"%016llx\",\n  \"bytes\": %lld,\n  "
+                    "\"tokens\": %lld\n}\n",
+                    (unsigned long long)f->source, (unsigned long long)f->sum, (long long)f->bytes,
+                    (long long)f->tokens);
+    by_status s = text.failed ? BY_ERR_MEMORY : base_file_write(path, text.data, text.size);
+    base_buf_free(&text);
     return s;
 }
 
 /* False when there are none, or none that can be read: the shard is then made again. */
 static bool read_facts(const char *path, facts *f)
 {
-    cJSON *json = by_file_exists(path) ? by_json_load(path) : NULL;
+    cJSON *json = base_file_exists(path) ? base_json_load(path) : NULL;
     const char *source = NULL, *sum = NULL;
-    bool ok = json && by_json_string(json, "checksum", NULL, &sum) == BY_OK &&
-              by_json_string(json, "source", NULL, &source) == BY_OK && source &&
-              by_json_int(json, "bytes", 0, 0, INT64_C(1) << 52, &f->bytes) == BY_OK &&
-              by_json_int(json, "tokens", 0, 0, INT64_C(1) << 52, &f->tokens) == BY_OK;
+    bool ok = json && base_json_string(json, "checksum", NULL, &sum) == BY_OK &&
+              base_json_string(json, "source", NULL, &source) == BY_OK && source &&
+              base_json_int(json, "bytes", 0, 0, INT64_C(1) << 52, &f->bytes) == BY_OK &&
+              base_json_int(json, "tokens", 0, 0, INT64_C(1) << 52, &f->tokens) == BY_OK;
     if (ok)
         f->source = strtoull(source, NULL, 16);
     f->sum = ok && sum ? strtoull(sum, NULL, 16) : 0;
     cJSON_Delete(json);
-    by_error_clear();
+    base_error_clear();
     return ok;
 }
 
@@ -108,15 +108,15 @@ static uint64_t contents_sum(const char *bin, const char *index)
     const char *const paths[] = {bin, index};
     uint64_t sum = 0;
     for (int i = 0; i < BY_COUNT(paths); i++) {
-        by_map map;
+        base_map map;
         if (!paths[i])
             continue;
-        if (by_map_open(&map, paths[i]) != BY_OK) {
-            by_error_clear();
+        if (base_map_open(&map, paths[i]) != BY_OK) {
+            base_error_clear();
             return 0;
         }
-        sum = sum * 31 + by_checksum(map.data, map.size);
-        by_map_close(&map);
+        sum = sum * 31 + base_checksum(map.data, map.size);
+        base_map_close(&map);
     }
     return sum ? sum : 1;
 }
@@ -127,133 +127,134 @@ typedef struct text {
     char **paths;
     int *languages; /* of each path */
     int count;
-    by_items items; /* of pairs of texts */
+    train_items items; /* of pairs of texts */
 } text;
 
 static by_status copy_input(const char *path)
 {
-    by_writer w;
-    char *part = by_alloc(INPUT_PART);
-    by_status s = part ? by_writer_open(&w, path) : BY_ERR_MEMORY;
+    base_writer w;
+    char *part = base_alloc(INPUT_PART);
+    by_status s = part ? base_writer_open(&w, path) : BY_ERR_MEMORY;
     if (s != BY_OK) {
-        by_free(part);
+        base_free(part);
         return s;
     }
     for (ssize_t n = 1; n > 0 && s == BY_OK;) {
         n = read(STDIN_FILENO, part, INPUT_PART);
-        s = n >= 0 ? by_writer_put(&w, part, (size_t)n)
-                   : by_fail(BY_ERR_IO, "cannot read the standard input: %s", strerror(errno));
+        s = n >= 0 ? base_writer_put(&w, part, (size_t)n)
+                   : base_fail(BY_ERR_IO, "cannot read the standard input: %s", strerror(errno));
     }
-    by_free(part);
+    base_free(part);
     if (s == BY_OK)
-        return by_writer_finish(&w);
-    by_writer_abort(&w);
+        return base_writer_finish(&w);
+    base_writer_abort(&w);
     return s;
 }
 
 /* The standard input is read more than once: it is kept in the run folder, where a run that goes on finds it.
- * That of an earlier run stays beside a new one until the new run has started: see by_folder_take_input. */
-static by_status keep_input(by_folder *folder, bool resuming, char ***found, int *count)
+ * That of an earlier run stays beside a new one until the new run has started: see train_folder_take_input. */
+static by_status keep_input(train_folder *folder, bool resuming, char ***found, int *count)
 {
-    const char *name =
-        !resuming && by_folder_owns(folder, BY_FOLDER_INPUT) ? BY_FOLDER_NEW_INPUT : BY_FOLDER_INPUT;
-    char *path = by_path_join(folder->out, name);
-    *found = by_alloc_zero(1, sizeof **found);
-    by_status s = path && *found ? by_folder_claim_in(folder, "data", strchr(name, '/') + 1) : BY_ERR_MEMORY;
-    if (s == BY_OK && !(resuming && by_file_exists(path)))
+    const char *name = !resuming && train_folder_owns(folder, TRAIN_FOLDER_INPUT) ? TRAIN_FOLDER_NEW_INPUT
+                                                                                  : TRAIN_FOLDER_INPUT;
+    char *path = base_path_join(folder->out, name);
+    *found = base_alloc_zero(1, sizeof **found);
+    by_status s =
+        path && *found ? train_folder_claim_in(folder, "data", strchr(name, '/') + 1) : BY_ERR_MEMORY;
+    if (s == BY_OK && !(resuming && base_file_exists(path)))
         s = copy_input(path);
     if (s == BY_OK) {
         **found = path;
         *count = 1;
         return BY_OK;
     }
-    by_free(path);
-    by_free(*found);
+    base_free(path);
+    base_free(*found);
     return s;
 }
 
 /* The files behind one pattern after the other. */
-static by_status find_text(text *t, const char *name, const char *const *patterns, int n, by_folder *folder,
-                           bool resuming)
+static by_status find_text(text *t, const char *name, const char *const *patterns, int n,
+                           train_folder *folder, bool resuming)
 {
     *t = (text){.name = name};
     for (int i = 0; i < n; i++) {
         char **found, **more;
         int k, *languages;
         BY_TRY(strcmp(patterns[i], "-") == 0 ? keep_input(folder, resuming, &found, &k)
-                                             : by_glob(patterns[i], &found, &k));
-        languages = by_resize(t->languages, (size_t)(t->count + k), sizeof *languages);
+                                             : base_glob(patterns[i], &found, &k));
+        languages = base_resize(t->languages, (size_t)(t->count + k), sizeof *languages);
         t->languages = languages ? languages : t->languages;
-        more = by_resize(t->paths, (size_t)(t->count + k), sizeof *more);
+        more = base_resize(t->paths, (size_t)(t->count + k), sizeof *more);
         t->paths = more ? more : t->paths;
         if (!more || !languages) {
-            by_paths_free(found, k);
+            base_paths_free(found, k);
             return BY_ERR_MEMORY;
         }
         for (int j = 0; j < k; j++)
             languages[t->count + j] = i;
         memcpy(more + t->count, found, (size_t)k * sizeof *found);
         t->count += k;
-        by_free(found);
+        base_free(found);
     }
     return BY_OK;
 }
 
 static void text_free(text *t)
 {
-    by_paths_free(t->paths, t->count);
-    by_free(t->languages);
-    by_items_free(&t->items);
+    base_paths_free(t->paths, t->count);
+    base_free(t->languages);
+    train_items_free(&t->items);
 }
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
 /* A tokenizer by name, for one side of pairs or for all text. */
-static by_tokenizer *make_tokenizer(const by_run_spec *spec, const char *asked, by_side side,
-                                    const by_dataset *d, const char *data_dir, const text *x)
+static by_tokenizer *make_tokenizer(const by_run_spec *spec, const char *asked, data_side side,
+                                    const train_dataset *d, const char *data_dir, const text *x)
 {
-    if (by_vocabulary_asked(asked) && x->items.spec.count)
+    if (train_vocabulary_asked(asked) && x->items.spec.count)
         return learn_from_pairs(spec, asked, side, d, data_dir, &x->items);
-    if (by_vocabulary_asked(asked))
-        return by_vocabulary_learn(spec, asked, d->kind, (const char *const *)x->paths, x->count, NULL);
+    if (train_vocabulary_asked(asked))
+        return train_vocabulary_learn(spec, asked, d->kind, (const char *const *)x->paths, x->count, NULL);
     if (strcmp(asked, "char") == 0)
-        return by_tokenizer_new_chars_of((const char *const *)x->paths, x->count);
-    return strcmp(asked, "byte") == 0 ? by_tokenizer_new_bytes() : by_tokenizer_load(asked);
+        return tok_new_chars_of((const char *const *)x->paths, x->count);
+    return strcmp(asked, "byte") == 0 ? tok_new_bytes() : by_tokenizer_load(asked);
 }
 
 /* One for each text of a pair. */
-static by_tokenizer *make_two(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
+static by_tokenizer *make_two(const by_run_spec *spec, const train_dataset *d, const char *data_dir,
                               const text *x)
 {
-    by_tokenizer *source = make_tokenizer(spec, spec->tokenizer, BY_SIDE_SOURCE, d, data_dir, x);
+    by_tokenizer *source = make_tokenizer(spec, spec->tokenizer, DATA_SIDE_SOURCE, d, data_dir, x);
     by_tokenizer *target =
-        source ? make_tokenizer(spec, spec->target_tokenizer, BY_SIDE_TARGET, d, data_dir, x) : NULL;
-    return by_tokenizer_pair(source, target);
+        source ? make_tokenizer(spec, spec->target_tokenizer, DATA_SIDE_TARGET, d, data_dir, x) : NULL;
+    return tok_pair(source, target);
 }
 
 static by_status check_ways(const by_run_spec *spec)
 {
     return spec->objective.both_directions
-               ? by_fail(BY_ERR_ARGUMENT, "both directions need one vocabulary for both texts, not two")
+               ? base_fail(BY_ERR_ARGUMENT, "both directions need one vocabulary for both texts, not two")
                : BY_OK;
 }
 
 /* That of the checkpoint `from`, which a run that goes on has, or what the spec asks for. */
-static by_tokenizer *find_tokenizer(const by_run_spec *spec, const by_dataset *d, const char *data_dir,
+static by_tokenizer *find_tokenizer(const by_run_spec *spec, const train_dataset *d, const char *data_dir,
                                     const char *from, const text *x)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from ? spec->init_from : "char";
-    char *saved = by_path_join(from, "tokenizer_config.json");
+    char *saved = base_path_join(from, "tokenizer_config.json");
     by_tokenizer *t = NULL;
     if (!saved)
         return NULL;
-    if (from && by_file_exists(saved))
+    if (from && base_file_exists(saved))
         t = by_tokenizer_load(from);
     else if (spec->target_tokenizer)
         t = make_two(spec, d, data_dir, x);
     else
-        t = make_tokenizer(spec, kind, BY_SIDE_BOTH, d, data_dir, x);
-    by_free(saved);
+        t = make_tokenizer(spec, kind, DATA_SIDE_BOTH, d, data_dir, x);
+    base_free(saved);
     if (t && by_tokenizer_target_vocab_size(t) && check_ways(spec) != BY_OK) {
         by_tokenizer_free(t);
         t = NULL;
@@ -262,77 +263,77 @@ static by_tokenizer *find_tokenizer(const by_run_spec *spec, const by_dataset *d
 }
 
 /* Before any of them is learnt. */
-static by_status check_two(const by_dataset *d, const by_run_spec *spec)
+static by_status check_two(const train_dataset *d, const by_run_spec *spec)
 {
     if (!spec->target_tokenizer)
         return BY_OK;
-    if (d->kind != BY_OBJECTIVE_TRANSLATE)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "a tokenizer for the target is for the objective \"translate\", not \"%s\"",
-                       by_objective_name(d->kind));
+    if (d->kind != DATA_OBJECTIVE_TRANSLATE)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a tokenizer for the target is for the objective \"translate\", not \"%s\"",
+                         data_objective_name(d->kind));
     if (spec->init_from || !spec->tokenizer)
-        return by_fail(BY_ERR_ARGUMENT,
-                       spec->init_from ? "a model to start from has its vocabularies already: no tokenizer "
-                                         "for the target can be given"
-                                       : "a tokenizer for the target needs one for the source beside it");
-    const by_arch *a = by_arch_find(spec->family);
+        return base_fail(BY_ERR_ARGUMENT,
+                         spec->init_from ? "a model to start from has its vocabularies already: no tokenizer "
+                                           "for the target can be given"
+                                         : "a tokenizer for the target needs one for the source beside it");
+    const arch_family *a = arch_find(spec->family);
     if (!a)
-        return by_error_status();
-    if (!by_arch_has(a, BY_ROLE_SHARED))
-        return by_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for all texts, not two", a->title);
+        return base_error_status();
+    if (!arch_has(a, ARCH_ROLE_SHARED))
+        return base_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for all texts, not two", a->title);
     return check_ways(spec);
 }
 
 /* What decides how pairs of texts are read. */
-static uint64_t items_hash(const by_items *items, uint64_t h)
+static uint64_t items_hash(const train_items *items, uint64_t h)
 {
     for (int i = 0; i < items->spec.count; i++) {
-        const by_parallel_item *x = &items->spec.items[i];
+        const data_parallel_item *x = &items->spec.items[i];
         const char *parts[] = {x->prefix, x->back, items->spec.text, items->spec.label, items->spec.words};
         for (int k = 0; k < BY_COUNT(parts); k++)
-            h = by_hash(parts[k] ? parts[k] : "", parts[k] ? strlen(parts[k]) + 1 : 0, h + (uint64_t)k);
+            h = base_hash(parts[k] ? parts[k] : "", parts[k] ? strlen(parts[k]) + 1 : 0, h + (uint64_t)k);
     }
     return h;
 }
 
-static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec, by_dataset *d,
+static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec, train_dataset *d,
                             const char *bin, const char *index, facts *f)
 {
-    by_parallel_spec pairs = x->items.spec;
+    data_parallel_spec pairs = x->items.spec;
     pairs.found = &d->found;
     if (pairs.count)
-        return by_parallel_build(t, &pairs, bin, index, &f->bytes, &f->tokens);
-    by_docs_file *files = by_alloc_zero((size_t)x->count, sizeof *files);
+        return data_parallel_build(t, &pairs, bin, index, &f->bytes, &f->tokens);
+    data_docs_file *files = base_alloc_zero((size_t)x->count, sizeof *files);
     if (!files)
         return BY_ERR_MEMORY;
     for (int i = 0; i < x->count; i++)
-        files[i] = (by_docs_file){x->paths[i], spec->objective.language_count ? x->languages[i] : 0};
-    by_docs_spec docs = {files, x->count, d->kind == BY_OBJECTIVE_TLM};
-    by_status s = by_docs_build(t, &docs, bin, index, &f->bytes, &f->tokens);
-    by_free(files);
+        files[i] = (data_docs_file){x->paths[i], spec->objective.language_count ? x->languages[i] : 0};
+    data_docs_spec docs = {files, x->count, d->kind == DATA_OBJECTIVE_TLM};
+    by_status s = data_docs_build(t, &docs, bin, index, &f->bytes, &f->tokens);
+    base_free(files);
     return s;
 }
 
 /* Tokenise a text into dir unless that was done, and open it. The tokenizer has been saved in dir. */
-static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *dir, const text *x, facts *f,
-                            by_tokens **tokens, by_docs *docs)
+static by_status open_parts(train_dataset *d, const by_run_spec *spec, const char *dir, const text *x,
+                            facts *f, data_tokens **tokens, data_docs *docs)
 {
-    const bool lm = d->kind == BY_OBJECTIVE_LM;
-    const int vocab = by_tokenizer_ids(d->tokenizer);
-    char *bin = by_sprintf("%s/%s.bin", dir, x->name), *note = by_sprintf("%s/%s.json", dir, x->name);
-    char *index = by_sprintf("%s/%s.docs", dir, x->name);
-    by_status s = bin && note && index ? BY_OK : by_error_status();
+    const bool lm = d->kind == DATA_OBJECTIVE_LM;
+    const int vocab = tok_ids(d->tokenizer);
+    char *bin = base_sprintf("%s/%s.bin", dir, x->name), *note = base_sprintf("%s/%s.json", dir, x->name);
+    char *index = base_sprintf("%s/%s.docs", dir, x->name);
+    by_status s = bin && note && index ? BY_OK : base_error_status();
     if (s == BY_OK) {
-        uint64_t source = files_hash(x->paths, x->count, by_tokenizer_hash(d->tokenizer));
+        uint64_t source = files_hash(x->paths, x->count, tok_hash(d->tokenizer));
         if (!lm) /* what else decides how the text is cut */
-            source = by_hash(&(int[2]){d->kind == BY_OBJECTIVE_TLM, spec->objective.language_count},
-                             sizeof(int[2]), source);
+            source = base_hash(&(int[2]){d->kind == DATA_OBJECTIVE_TLM, spec->objective.language_count},
+                               sizeof(int[2]), source);
         source = items_hash(&x->items, source);
-        if (!read_facts(note, f) || f->source != source || !by_file_exists(bin) ||
-            (!lm && !by_file_exists(index)) || (f->sum && f->sum != contents_sum(bin, lm ? NULL : index))) {
+        if (!read_facts(note, f) || f->source != source || !base_file_exists(bin) ||
+            (!lm && !base_file_exists(index)) || (f->sum && f->sum != contents_sum(bin, lm ? NULL : index))) {
             f->source = source;
-            s = lm ? by_tokens_build(d->tokenizer, (const char *const *)x->paths, x->count, bin, &f->bytes,
-                                     &f->tokens)
+            s = lm ? data_tokens_build(d->tokenizer, (const char *const *)x->paths, x->count, bin, &f->bytes,
+                                       &f->tokens)
                    : build_docs(d->tokenizer, x, spec, d, bin, index, f);
             f->sum = s == BY_OK ? contents_sum(bin, lm ? NULL : index) : 0;
             if (s == BY_OK)
@@ -340,122 +341,122 @@ static by_status open_parts(by_dataset *d, const by_run_spec *spec, const char *
         }
     }
     if (s == BY_OK && !lm) {
-        s = by_docs_open(docs, bin, index, vocab);
+        s = data_docs_open(docs, bin, index, vocab);
     } else if (s == BY_OK) {
-        *tokens = by_tokens_open((const char *const[]){bin}, 1, vocab);
-        s = *tokens ? BY_OK : by_error_status();
+        *tokens = data_tokens_open((const char *const[]){bin}, 1, vocab);
+        s = *tokens ? BY_OK : base_error_status();
     }
-    by_free(bin);
-    by_free(note);
-    by_free(index);
+    base_free(bin);
+    base_free(note);
+    base_free(index);
     return s;
 }
 
 /* A hash of sixteen places of a stream and of its length. */
-static uint64_t stream_hash(const by_tokens *t, uint64_t seed)
+static uint64_t stream_hash(const data_tokens *t, uint64_t seed)
 {
-    int64_t n = by_tokens_count(t);
-    uint64_t h = by_hash(&n, sizeof n, seed);
+    int64_t n = data_tokens_count(t);
+    uint64_t h = base_hash(&n, sizeof n, seed);
     for (int i = 0; i < 16 && n > 0; i++) {
         int32_t ids[64];
         int64_t start = n / 16 * i, count = BY_MIN(64, n - start);
-        if (by_tokens_read(t, start, count, ids) == BY_OK)
-            h = by_hash(ids, (size_t)count * sizeof *ids, h);
+        if (data_tokens_read(t, start, count, ids) == BY_OK)
+            h = base_hash(ids, (size_t)count * sizeof *ids, h);
     }
     return h;
 }
 
-static by_status claim_data(by_folder *folder, const text *train, const text *held)
+static by_status claim_data(train_folder *folder, const text *train, const text *held)
 {
     static const char *const ends[] = {"bin", "docs", "json"};
-    BY_TRY(by_folder_claim_in(folder, "data", "text"));
+    BY_TRY(train_folder_claim_in(folder, "data", "text"));
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < BY_COUNT(ends) && (i == 0 || held->count); k++) {
             char name[32];
-            by_format(name, sizeof name, "%s.%s", i ? held->name : train->name, ends[k]);
-            BY_TRY(by_folder_claim_in(folder, "data", name));
+            base_format(name, sizeof name, "%s.%s", i ? held->name : train->name, ends[k]);
+            BY_TRY(train_folder_claim_in(folder, "data", name));
         }
     return BY_OK;
 }
 
-static by_status save_tokenizer(const by_dataset *d, by_folder *folder)
+static by_status save_tokenizer(const train_dataset *d, train_folder *folder)
 {
     char *stage;
-    BY_TRY(by_folder_stage(folder, &stage));
+    BY_TRY(train_folder_stage(folder, &stage));
     by_status s = by_tokenizer_save(d->tokenizer, stage);
     if (s == BY_OK)
-        s = by_folder_place_files(folder, "data");
+        s = train_folder_place_files(folder, "data");
     if (s != BY_OK)
-        by_folder_unstage(folder);
-    by_free(stage);
+        train_folder_unstage(folder);
+    base_free(stage);
     return s;
 }
 
-static by_status open_text(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from,
+static by_status open_text(train_dataset *d, const by_run_spec *spec, train_folder *folder, const char *from,
                            const text *train, const text *held)
 {
-    char *dir = by_path_join(spec->out, "data");
+    char *dir = base_path_join(spec->out, "data");
     facts f = {0}, fe = {0};
     by_status s = dir ? claim_data(folder, train, held) : BY_ERR_MEMORY;
     if (s == BY_OK) {
         d->tokenizer = find_tokenizer(spec, d, dir, from, train);
-        s = d->tokenizer ? save_tokenizer(d, folder) : by_error_status();
+        s = d->tokenizer ? save_tokenizer(d, folder) : base_error_status();
     }
     if (s == BY_OK)
         s = open_parts(d, spec, dir, train, &f, &d->train, &d->docs);
     if (s == BY_OK && held->count)
         s = open_parts(d, spec, dir, held, &fe, &d->eval, &d->eval_docs);
-    by_free(dir);
+    base_free(dir);
     d->bytes_per_token = f.tokens > 0 ? (double)f.bytes / (double)f.tokens : NAN;
     return s;
 }
 
-static by_status open_shards(by_dataset *d, const by_run_spec *spec)
+static by_status open_shards(train_dataset *d, const by_run_spec *spec)
 {
     const char *kind = spec->tokenizer ? spec->tokenizer : spec->init_from;
     if (kind && strcmp(kind, "byte") == 0)
-        d->tokenizer = by_tokenizer_new_bytes();
-    else if (kind && by_dir_exists(kind))
+        d->tokenizer = tok_new_bytes();
+    else if (kind && base_dir_exists(kind))
         d->tokenizer = by_tokenizer_load(kind);
     if (kind && !d->tokenizer && strcmp(kind, "char") != 0 && spec->tokenizer)
-        return by_error_status();
-    by_error_clear();
+        return base_error_status();
+    base_error_clear();
     int vocab = d->tokenizer ? by_tokenizer_vocab_size(d->tokenizer) : spec->shape.vocab;
-    d->train = by_tokens_open(spec->data, spec->data_count, vocab);
+    d->train = data_tokens_open(spec->data, spec->data_count, vocab);
     if (d->train && spec->eval_count)
-        d->eval = by_tokens_open(spec->eval_data, spec->eval_count, vocab);
+        d->eval = data_tokens_open(spec->eval_data, spec->eval_count, vocab);
     d->bytes_per_token = NAN;
-    return d->train && (d->eval || !spec->eval_count) ? BY_OK : by_error_status();
+    return d->train && (d->eval || !spec->eval_count) ? BY_OK : base_error_status();
 }
 
 /* Documents: what is held out, and what the text would cost a guess by frequency. */
-static by_status part_docs(by_dataset *d, const by_run_spec *spec)
+static by_status part_docs(train_dataset *d, const by_run_spec *spec)
 {
-    bool parallel = d->kind == BY_OBJECTIVE_TLM || d->kind == BY_OBJECTIVE_TRANSLATE,
+    bool parallel = d->kind == DATA_OBJECTIVE_TLM || d->kind == DATA_OBJECTIVE_TRANSLATE,
          apart = d->eval_docs.count > 0;
-    by_docs_part none = {0};
-    by_status s = by_docs_split(&d->docs, apart ? 0 : spec->eval_fraction, parallel, &d->train_part,
-                                apart ? &none : &d->eval_part);
+    data_docs_part none = {0};
+    by_status s = data_docs_split(&d->docs, apart ? 0 : spec->eval_fraction, parallel, &d->train_part,
+                                  apart ? &none : &d->eval_part);
     if (s == BY_OK && apart) {
-        by_docs_part_free(&none);
-        s = by_docs_split(&d->eval_docs, 0, parallel, &d->eval_part, &none);
+        data_docs_part_free(&none);
+        s = data_docs_split(&d->eval_docs, 0, parallel, &d->eval_part, &none);
     }
-    by_docs_part_free(&none);
+    data_docs_part_free(&none);
     d->train_tokens = d->train_part.tokens;
     d->eval_tokens = d->eval_part.tokens;
     d->fingerprint = stream_hash(
-        d->docs.tokens, by_hash(d->docs.starts, (size_t)d->docs.sentences * sizeof *d->docs.starts, 0));
+        d->docs.tokens, base_hash(d->docs.starts, (size_t)d->docs.sentences * sizeof *d->docs.starts, 0));
     if (s == BY_OK && !by_tokenizer_target_vocab_size(d->tokenizer)) /* else ids mean two things */
-        s = by_docs_entropy(&d->train_part, by_tokenizer_ids(d->tokenizer), &d->entropy);
+        s = data_docs_entropy(&d->train_part, tok_ids(d->tokenizer), &d->entropy);
     return s;
 }
 
-static void part_stream(by_dataset *d, const by_run_spec *spec)
+static void part_stream(train_dataset *d, const by_run_spec *spec)
 {
-    d->train_end = by_tokens_count(d->train);
+    d->train_end = data_tokens_count(d->train);
     d->fingerprint = stream_hash(d->train, 0);
     if (d->eval) {
-        d->eval_end = by_tokens_count(d->eval);
+        d->eval_end = data_tokens_count(d->eval);
     } else if (spec->eval_fraction > 0) {
         d->eval = d->train;
         d->eval_end = d->train_end;
@@ -465,29 +466,30 @@ static void part_stream(by_dataset *d, const by_run_spec *spec)
     d->eval_tokens = d->eval_end - d->eval_begin;
 }
 
-static by_status check_languages(const by_dataset *d, const by_run_spec *spec)
+static by_status check_languages(const train_dataset *d, const by_run_spec *spec)
 {
-    const int n = d->kind == BY_OBJECTIVE_TRANSLATE ? 0 : spec->objective.language_count;
+    const int n = d->kind == DATA_OBJECTIVE_TRANSLATE ? 0 : spec->objective.language_count;
     if (n && (n != spec->data_count || (spec->eval_count && n != spec->eval_count)))
-        return by_fail(BY_ERR_ARGUMENT, "%d languages need as many items of data, one for each; there are %d",
-                       n, spec->eval_count && n == spec->data_count ? spec->eval_count : spec->data_count);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%d languages need as many items of data, one for each; there are %d", n,
+                         spec->eval_count && n == spec->data_count ? spec->eval_count : spec->data_count);
     return BY_OK;
 }
 
-static by_status open_data(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from,
+static by_status open_data(train_dataset *d, const by_run_spec *spec, train_folder *folder, const char *from,
                            const text *train, const text *held)
 {
     int shards = 0;
     for (int i = 0; i < train->count; i++)
         shards += is_shard(train->paths[i]);
     if (shards != 0 && shards != train->count)
-        return by_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
-    if (shards && d->kind != BY_OBJECTIVE_LM)
-        return by_fail(BY_ERR_ARGUMENT,
-                       "%s: token shards do not tell sentences apart; the objective \"%s\" needs text",
-                       train->paths[0], by_objective_name(d->kind));
+        return base_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
+    if (shards && d->kind != DATA_OBJECTIVE_LM)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s: token shards do not tell sentences apart; the objective \"%s\" needs text",
+                         train->paths[0], data_objective_name(d->kind));
     BY_TRY(shards ? open_shards(d, spec) : open_text(d, spec, folder, from, train, held));
-    if (d->kind != BY_OBJECTIVE_LM)
+    if (d->kind != DATA_OBJECTIVE_LM)
         return part_docs(d, spec);
     part_stream(d, spec);
     return BY_OK;
@@ -501,47 +503,48 @@ static by_status check_input(const by_run_spec *spec)
         inputs += strcmp(spec->data[i], "-") == 0;
     for (int i = 0; i < spec->eval_count; i++)
         inputs += strcmp(spec->eval_data[i], "-") == 0;
-    return inputs <= 1 ? BY_OK : by_fail(BY_ERR_ARGUMENT, "the standard input (-) can be read only once");
+    return inputs <= 1 ? BY_OK : base_fail(BY_ERR_ARGUMENT, "the standard input (-) can be read only once");
 }
 
-by_status by_dataset_open(by_dataset *d, const by_run_spec *spec, by_folder *folder, const char *from)
+by_status train_dataset_open(train_dataset *d, const by_run_spec *spec, train_folder *folder,
+                             const char *from)
 {
     text train = {0}, held = {0};
-    *d = (by_dataset){.entropy = NAN};
+    *d = (train_dataset){.entropy = NAN};
     if (spec->data_count < 1)
-        return by_fail(BY_ERR_ARGUMENT, "no data was given");
-    BY_TRY(by_objective_choose(spec, &d->kind));
+        return base_fail(BY_ERR_ARGUMENT, "no data was given");
+    BY_TRY(train_objective_choose(spec, &d->kind));
     BY_TRY(check_languages(d, spec));
     BY_TRY(check_two(d, spec));
     BY_TRY(check_input(spec));
     by_status s = find_text(&train, "train", spec->data, spec->data_count, folder, from != NULL);
     if (s == BY_OK)
         s = find_text(&held, "eval", spec->eval_data, spec->eval_count, folder, from != NULL);
-    if (s == BY_OK && d->kind == BY_OBJECTIVE_TRANSLATE)
-        s = by_items_make(&train.items, spec, train.paths, train.count);
-    if (s == BY_OK && d->kind == BY_OBJECTIVE_TRANSLATE && held.count)
-        s = by_items_make(&held.items, spec, held.paths, held.count);
+    if (s == BY_OK && d->kind == DATA_OBJECTIVE_TRANSLATE)
+        s = train_items_make(&train.items, spec, train.paths, train.count);
+    if (s == BY_OK && d->kind == DATA_OBJECTIVE_TRANSLATE && held.count)
+        s = train_items_make(&held.items, spec, held.paths, held.count);
     if (s == BY_OK)
         s = open_data(d, spec, folder, from, &train, &held);
     text_free(&train);
     text_free(&held);
     if (s != BY_OK)
-        by_dataset_close(d);
+        train_dataset_close(d);
     return s;
 }
 
-void by_dataset_close(by_dataset *d)
+void train_dataset_close(train_dataset *d)
 {
-    by_objective_free(d->rows);
-    by_objective_free(d->eval_rows);
-    by_docs_part_free(&d->train_part);
-    by_docs_part_free(&d->eval_part);
-    by_docs_close(&d->docs);
-    by_docs_close(&d->eval_docs);
+    data_objective_free(d->rows);
+    data_objective_free(d->eval_rows);
+    data_docs_part_free(&d->train_part);
+    data_docs_part_free(&d->eval_part);
+    data_docs_close(&d->docs);
+    data_docs_close(&d->eval_docs);
     if (d->eval != d->train)
-        by_tokens_free(d->eval);
-    by_tokens_free(d->train);
+        data_tokens_free(d->eval);
+    data_tokens_free(d->train);
     by_tokenizer_free(d->tokenizer);
-    by_buf_free(&d->found);
+    base_buf_free(&d->found);
     memset(d, 0, sizeof *d);
 }

@@ -1,54 +1,54 @@
 /* evaluate.c - a model directory measured on a file of cases (banyan/finetune.h). */
-#include "train/work.h"
+#include "train/task_batches.h"
 
 /* A classifier whose labels are numbers is one for regression, one with several for many labels. */
-static by_status check_task(const by_model *m, const by_task_data *data)
+static by_status check_task(const by_model *m, const by_examples_spec *data)
 {
-    const by_task needed = by_work_task(data->kind);
+    const by_task needed = train_task_task(data->kind);
     if (by_model_task(m) != needed)
-        return by_fail(BY_ERR_ARGUMENT, "a %s is for the task \"%s\", not \"%s\"", by_model_class(m),
-                       by_task_name(by_model_task(m)), by_task_name(needed));
-    if (needed == BY_TASK_CLASSIFY && by_model_problem(m) != by_work_problem(data))
-        return by_fail(BY_ERR_ARGUMENT, "the model's labels are %s, and the data is read as %s",
-                       by_model_problem(m) == BY_PROBLEM_REGRESSION    ? "numbers"
-                       : by_model_problem(m) == BY_PROBLEM_MANY_LABELS ? "several of a text"
-                                                                       : "one of a text",
-                       data->kind == BY_WORK_REGRESS ? "numbers"
-                       : data->separator             ? "several of a text"
-                                                     : "one of a text");
+        return base_fail(BY_ERR_ARGUMENT, "a %s is for the task \"%s\", not \"%s\"", by_model_class(m),
+                         by_task_name(by_model_task(m)), by_task_name(needed));
+    if (needed == BY_TASK_CLASSIFY && by_model_problem(m) != train_task_problem(data))
+        return base_fail(BY_ERR_ARGUMENT, "the model's labels are %s, and the data is read as %s",
+                         by_model_problem(m) == BY_PROBLEM_REGRESSION    ? "numbers"
+                         : by_model_problem(m) == BY_PROBLEM_MANY_LABELS ? "several of a text"
+                                                                         : "one of a text",
+                         data->kind == BY_EXAMPLE_REGRESS ? "numbers"
+                         : data->separator                ? "several of a text"
+                                                          : "one of a text");
     return BY_OK;
 }
 
-static by_status evaluate(by_model *m, const by_tokenizer *t, const char *path, const by_task_data *data,
-                          const by_work_spec *spec, const char *predictions, by_verdict *out)
+static by_status evaluate(by_model *m, const by_tokenizer *t, const char *path, const by_examples_spec *data,
+                          const by_row_spec *spec, const char *predictions, by_task_result *out)
 {
-    by_cases cases;
-    by_work w = {0};
+    data_examples cases;
+    train_task w = {0};
     by_status s = check_task(m, data);
     if (s != BY_OK)
         return s;
-    s = by_cases_open(&cases, path, data);
+    s = data_examples_open(&cases, path, data);
     if (s == BY_OK)
-        s = by_work_number(m, &cases);
+        s = train_task_number(m, &cases);
     if (s == BY_OK)
-        s = by_work_open(&w, &cases, m, t, spec);
+        s = train_task_open(&w, &cases, m, t, spec);
     by_passes *passes = s == BY_OK ? by_passes_new(m, &(by_pass_spec){.grads = BY_GRAD_NONE}, 24) : NULL;
     if (s == BY_OK)
-        s = passes ? by_work_judge(&w, passes, predictions, out) : by_error_status();
+        s = passes ? train_task_judge(&w, passes, predictions, out) : base_error_status();
     by_passes_free(passes);
-    by_work_close(&w);
-    by_cases_close(&cases);
+    train_task_close(&w);
+    data_examples_close(&cases);
     return s;
 }
 
 by_status by_task_evaluate(by_device *d, const char *model, by_dtype dtype, const char *path,
-                           const by_task_data *data, const by_work_spec *spec, const char *predictions,
-                           by_verdict *out)
+                           const by_examples_spec *data, const by_row_spec *spec, const char *predictions,
+                           by_task_result *out)
 {
-    by_error_clear();
+    base_error_clear();
     by_model *m = by_model_open(d, model, &(by_model_spec){.dtype = dtype});
     by_tokenizer *t = m ? by_tokenizer_load(model) : NULL;
-    by_status s = t ? evaluate(m, t, path, data, spec, predictions, out) : by_error_status();
+    by_status s = t ? evaluate(m, t, path, data, spec, predictions, out) : base_error_status();
     by_tokenizer_free(t);
     by_model_free(m);
     return s;

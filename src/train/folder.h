@@ -8,37 +8,37 @@
 #include "banyan/train.h"
 #include "base/base.h"
 
-#define BY_FOLDER_STAGE "unfinished-checkpoint"
+#define TRAIN_FOLDER_STAGE "unfinished-checkpoint"
 
 /* The standard input, kept; and that of a run which is about to replace an earlier one. */
-#define BY_FOLDER_INPUT     "data/input"
-#define BY_FOLDER_NEW_INPUT "data/input.new"
+#define TRAIN_FOLDER_INPUT     "data/input"
+#define TRAIN_FOLDER_NEW_INPUT "data/input.new"
 
-typedef struct by_folder {
+typedef struct train_folder {
     char *out;
     char **names; /* owned paths, relative to out; a name that ends in '/' is a directory with all it holds */
     int count, capacity;
-    by_arena *arena; /* has the names */
-    bool held;       /* a run was in the folder when it was opened */
-    bool made_lock;  /* .lock did not exist before */
-    char *made;      /* the first directory of the path `out` that did not exist before, or NULL */
+    base_arena *arena; /* has the names */
+    bool held;         /* a run was in the folder when it was opened */
+    bool made_lock;    /* .lock did not exist before */
+    char *made;        /* the first directory of the path `out` that did not exist before, or NULL */
     int lock;
     void (*report)(void *user, const by_report *r); /* receives warnings, may be NULL */
     void *user;
-} by_folder;
+} train_folder;
 
 /* Make the folder, lock it, read which paths the run owns, and remove the temporary files that a run which
  * died has left. A folder of a version that kept no list gets one. Another process that trains into the
- * folder is an error. by_folder_close in every case. */
-by_status by_folder_open(by_folder *f, const char *out);
-void by_folder_close(by_folder *f); /* zero state is legal */
+ * folder is an error. train_folder_close in every case. */
+by_status train_folder_open(train_folder *f, const char *out);
+void train_folder_close(train_folder *f); /* zero state is legal */
 
 /* Remove everything that a run which could not start has created. A folder that held a run keeps it as it is.
  * The error message is kept. */
-void by_folder_abandon(by_folder *f);
+void train_folder_abandon(train_folder *f);
 
 /* How a run will use a folder. */
-typedef struct by_folder_use {
+typedef struct train_folder_use {
     const char *out;
     bool overwrite;    /* an earlier run will be replaced */
     bool averages;     /* there will be out/averaged */
@@ -50,79 +50,79 @@ typedef struct by_folder_use {
     } inputs[3]; /* other files that are read */
     void (*report)(void *user, const by_report *r);
     void *user;
-} by_folder_use;
+} train_folder_use;
 
-/* by_folder_open, and look at the start for what would fail hours later: names that the run needs and that
- * are taken, inputs that it would replace. Nothing of an earlier run is removed: see by_folder_forget. */
-by_status by_folder_enter(by_folder *f, const by_folder_use *use);
+/* train_folder_open, and look at the start for what would fail hours later: names that the run needs and that
+ * are taken, inputs that it would replace. Nothing of an earlier run is removed: see train_folder_forget. */
+by_status train_folder_enter(train_folder *f, const train_folder_use *use);
 
-bool by_folder_owns(const by_folder *f, const char *name);
+bool train_folder_owns(const train_folder *f, const char *name);
 
 /* List paths as owned before they are created. Something that exists and is not owned is an error naming it.
  */
-by_status by_folder_claim(by_folder *f, const char *const *names, int count);
+by_status train_folder_claim(train_folder *f, const char *const *names, int count);
 /* The same for one file of a directory of the folder, which is made when it does not exist. */
-by_status by_folder_claim_in(by_folder *f, const char *dir, const char *name);
+by_status train_folder_claim_in(train_folder *f, const char *dir, const char *name);
 /* The check alone. */
-by_status by_folder_check_free(const by_folder *f, const char *name);
+by_status train_folder_check_free(const train_folder *f, const char *name);
 /* List paths without that check. */
-by_status by_folder_list(by_folder *f, const char *const *names, int count);
+by_status train_folder_list(train_folder *f, const char *const *names, int count);
 /* List a path that was created as a new one. */
-by_status by_folder_add(by_folder *f, const char *name);
+by_status train_folder_add(train_folder *f, const char *name);
 
 /* Remove an owned path. Of a directory, the owned files; others stay, and the directory with them. */
-by_status by_folder_drop(by_folder *f, const char *name);
+by_status train_folder_drop(train_folder *f, const char *name);
 
 /* Remove the directory `copy`, which holds copies of the owned files of `name`; the name stays owned. */
-by_status by_folder_drop_copy(by_folder *f, const char *name, const char *copy);
+by_status train_folder_drop_copy(train_folder *f, const char *name, const char *copy);
 /* Rename an owned directory; the run then owns the files it holds. The old name stays owned. */
-by_status by_folder_move(by_folder *f, const char *from, const char *to);
+by_status train_folder_move(train_folder *f, const char *from, const char *to);
 
-/* An empty directory to write to, which by_folder_place then turns into out/name, in the place of an owned
+/* An empty directory to write to, which train_folder_place then turns into out/name, in the place of an owned
  * one of that name. *path is a heap string. */
-by_status by_folder_stage(by_folder *f, char **path);
-by_status by_folder_place(by_folder *f, const char *name);
+by_status train_folder_stage(train_folder *f, char **path);
+by_status train_folder_place(train_folder *f, const char *name);
 /* Or: move the files of the stage into out/dir (NULL: out itself) one by one. Files of models and tokenizers
  * that the run placed there before, and that are not among them, are removed. */
-by_status by_folder_place_files(by_folder *f, const char *dir);
-void by_folder_unstage(by_folder *f); /* remove the stage; keeps the error message */
+by_status train_folder_place_files(train_folder *f, const char *dir);
+void train_folder_unstage(train_folder *f); /* remove the stage; keeps the error message */
 
 /* Forget an earlier run: checkpoints, logs, averaged/. Data that were tokenised stay; they are used again or
  * replaced. */
-by_status by_folder_forget(by_folder *f);
+by_status train_folder_forget(train_folder *f);
 /* A new standard input, if there is one, takes the place of the old one. */
-by_status by_folder_take_input(by_folder *f);
+by_status train_folder_take_input(train_folder *f);
 
 /* Send a warning to the caller of the run. */
-void by_folder_warn(const by_folder *f, const char *fmt, ...) BY_PRINTF(2, 3);
+void train_folder_warn(const train_folder *f, const char *fmt, ...) BY_PRINTF(2, 3);
 
 /* Whether this is the name of a file of a model directory: configuration, weights, tokenizer. */
-bool by_folder_is_model_file(const char *name);
+bool train_folder_is_model_file(const char *name);
 
 /* List what a run of a version without owned.json has made (adopt.c). */
-by_status by_folder_adopt(by_folder *f);
+by_status train_folder_adopt(train_folder *f);
 
 /* ---- run.json (runfile.c) -------------------------------------------------------------------- */
 
 /* How parameters are kept, as run.json says it. */
-const char *by_folder_dtype(by_dtype type, bool stochastic_rounding);
+const char *train_folder_dtype(by_dtype type, bool stochastic_rounding);
 
 /* run.json of a run that is described by one flat object: write it, or see whether a run that goes on asks
  * for the same. Keys in free_keys (with commas around each, ",command,") may differ. */
-by_status by_folder_record(const char *out, cJSON *facts);
-by_status by_folder_compare(const char *out, const cJSON *facts, const char *free_keys);
+by_status train_folder_record(const char *out, cJSON *facts);
+by_status train_folder_compare(const char *out, const cJSON *facts, const char *free_keys);
 /* Read it; NULL on failure. A file that changed after it was written is an error. */
-cJSON *by_folder_read(const char *out);
+cJSON *train_folder_read(const char *out);
 /* Whether a path in it, relative to the directory in which the run was started, is the one asked for. */
-bool by_folder_same_path(const cJSON *json, const char *was, const char *asked);
+bool train_folder_same_path(const cJSON *json, const char *was, const char *asked);
 /* *first: the number of steps that the run began with, by which a warm-up is chosen; *longer: more are asked
  * for than the run has now. */
-by_status by_folder_recall(const char *out, int64_t asked, int64_t *first, bool *longer);
+by_status train_folder_recall(const char *out, int64_t asked, int64_t *first, bool *longer);
 /* The error for a run that goes on with something else than it began with. */
-by_status by_folder_differs(const char *out, const char *key, const char *was, const char *asked);
+by_status train_folder_differs(const char *out, const char *key, const char *was, const char *asked);
 
 /* Members that the program needs to repeat the command: `options`, a JSON object as text, or NULL. False when
  * memory is out. */
-bool by_folder_add_options(cJSON *facts, const char *options);
+bool train_folder_add_options(cJSON *facts, const char *options);
 
 #endif

@@ -5,19 +5,19 @@
 
 #include "train/folder.h"
 
-typedef struct by_log by_log;
+typedef struct train_log train_log;
 
 /* Open the logs of a run folder at a step: metrics of later steps, written before a crash, are cut off; those
  * before stay. The folder is borrowed. Logs never end a run: a file that cannot be written is given up with
  * one warning. NULL only when memory is out. */
-by_log *by_log_open(by_folder *f, int64_t step);
-void by_log_close(by_log *l);
+train_log *train_log_open(train_folder *f, int64_t step);
+void train_log_close(train_log *l);
 
 /* One line of metrics.jsonl, and the same to TensorBoard. */
-void by_log_write(by_log *l, const by_report *r);
+void train_log_write(train_log *l, const by_report *r);
 
 /* Draw loss.svg from everything logged so far: training and held-out loss, and the metric that decides where
  * there is one. loss_unit: "nats per token". */
-void by_log_draw(by_log *l, const by_model *m, const char *task, const char *loss_unit);
+void train_log_draw(train_log *l, const by_model *m, const char *task, const char *loss_unit);
 
 #endif

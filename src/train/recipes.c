@@ -61,16 +61,16 @@ const by_recipe *by_recipe_at(int i)
 
 const by_recipe *by_recipe_find(const char *name)
 {
-    by_buf known = {0};
+    base_buf known = {0};
     for (int i = 0; i < BY_COUNT(recipes); i++) {
         if (name && strcmp(recipes[i].name, name) == 0) {
-            by_buf_free(&known);
+            base_buf_free(&known);
             return &recipes[i];
         }
-        by_buf_printf(&known, "%s%s", i ? ", " : "", recipes[i].name);
+        base_buf_printf(&known, "%s%s", i ? ", " : "", recipes[i].name);
     }
-    by_fail(BY_ERR_ARGUMENT, "no recipe is called \"%s\"; there are %s", name ? name : "",
-            known.data ? known.data : "none");
-    by_buf_free(&known);
+    base_fail(BY_ERR_ARGUMENT, "no recipe is called \"%s\"; there are %s", name ? name : "",
+              known.data ? known.data : "none");
+    base_buf_free(&known);
     return NULL;
 }

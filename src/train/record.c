@@ -3,11 +3,11 @@
 #include <stdio.h>
 
 #include "base/file.h"
-#include "io/hf.h"
+#include "model/model.h"
 #include "base/json.h"
 #include "train/folder.h"
 #include "train/run.h"
-#include "train/usual.h"
+#include "train/defaults.h"
 
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
 static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
@@ -22,17 +22,17 @@ typedef struct fact {
 static int collect_facts(const train_run *r, const by_model *m, fact *f)
 {
     const by_run_spec *s = &r->spec;
-    const bool hides = by_objective_hides(r->data.kind), mends = by_objective_mends(r->data.kind),
-               fim = r->data.kind == BY_OBJECTIVE_FIM;
-    const by_masking mask = by_masking_choose(s, r->data.kind);
+    const bool hides = data_objective_masks(r->data.kind), mends = data_objective_denoises(r->data.kind),
+               fim = r->data.kind == DATA_OBJECTIVE_FIM;
+    const data_masking mask = train_masking_choose(s, r->data.kind);
     fact all[] = {
         {"layers", by_model_layers(m), false},
         {"heads", by_model_heads(m), false},
         {"width", by_model_width(m), false},
         {"context", by_model_context(m), false},
         {"vocab", by_model_vocab(m), false},
-        {"inner", by_config_get(m->arch, m->config, BY_ROLE_INNER), false},
-        {"dropout", round(by_config_get(m->arch, m->config, BY_ROLE_DROPOUT) * 1e6) / 1e6,
+        {"inner", arch_config_get(m->arch, m->config, ARCH_ROLE_INNER), false},
+        {"dropout", round(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT) * 1e6) / 1e6,
          false}, /* a float */
         {"batch", s->batch, false},
         {"seq", s->seq, false},
@@ -56,8 +56,8 @@ static int collect_facts(const train_run *r, const by_model *m, fact *f)
         {"mask_copies", mask.copies, true},
         {"mask_words", mask.longest, true},
         {"whole_words", mask.whole_words, true},
-        {"decoder_layers", by_config_get(m->arch, m->config, BY_ROLE_DECODER_LAYERS), true},
-        {"pre_norm", by_config_get(m->arch, m->config, BY_ROLE_PRE_NORM), true},
+        {"decoder_layers", arch_config_get(m->arch, m->config, ARCH_ROLE_DECODER_LAYERS), true},
+        {"pre_norm", arch_config_get(m->arch, m->config, ARCH_ROLE_PRE_NORM), true},
         {"label_smoothing", s->label_smoothing, true},
         {"batch_tokens", s->batch_tokens, true},
     };
@@ -77,17 +77,17 @@ static void collect_names(const train_run *r, name *n)
 {
     const by_run_spec *s = &r->spec;
     name all[NAMES] = {{"family", s->init_from ? by_model_family(r->model) : s->family, ""},
-                       {"dtype", by_folder_dtype(s->dtype, s->stochastic_rounding), ""},
+                       {"dtype", train_folder_dtype(s->dtype, s->stochastic_rounding), ""},
                        {"tokenizer", s->tokenizer ? s->tokenizer : "char", ""},
                        {"target_tokenizer", s->target_tokenizer ? s->target_tokenizer : "", ""},
                        {"optimizer", optimizers[s->optimizer.kind], ""},
                        {"schedule", schedules[s->schedule.kind], ""},
-                       {"objective", by_objective_name(r->data.kind), "lm"},
+                       {"objective", data_objective_name(r->data.kind), "lm"},
                        {"languages", r->languages ? r->languages : "", ""}};
     memcpy(n, all, sizeof all);
 }
 
-by_status by_run_record(const train_run *r)
+by_status train_run_record(const train_run *r)
 {
     fact f[MAX_FACTS];
     name names[NAMES];
@@ -114,12 +114,12 @@ by_status by_run_record(const train_run *r)
     for (int i = 0; i < s->data_count && ok; i++)
         ok = cJSON_AddItemToArray(files, cJSON_CreateString(s->data[i]));
     by_status status = BY_ERR_MEMORY;
-    ok = ok && by_folder_add_options(json, s->options);
+    ok = ok && train_folder_add_options(json, s->options);
     if (ok && cJSON_AddItemToObject(json, "data", files)) {
         files = NULL; /* the object has it now */
-        status = by_folder_record(s->out, json);
+        status = train_folder_record(s->out, json);
     } else {
-        by_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
+        base_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
     }
     cJSON_Delete(files);
     cJSON_Delete(json);
@@ -132,10 +132,10 @@ static by_status compare_names(const train_run *r, const cJSON *json)
     collect_names(r, names);
     for (int i = 0; i < NAMES; i++) {
         const char *was = "";
-        BY_TRY(by_json_string(json, names[i].key, names[i].before, &was));
+        BY_TRY(base_json_string(json, names[i].key, names[i].before, &was));
         const bool path = strstr(names[i].key, "tokenizer") != NULL;
-        if (path ? !by_folder_same_path(json, was, names[i].value) : strcmp(was, names[i].value) != 0)
-            return by_folder_differs(r->spec.out, names[i].key, was, names[i].value);
+        if (path ? !train_folder_same_path(json, was, names[i].value) : strcmp(was, names[i].value) != 0)
+            return train_folder_differs(r->spec.out, names[i].key, was, names[i].value);
     }
     return BY_OK;
 }
@@ -150,21 +150,21 @@ static by_status compare_facts(const train_run *r, const by_model *asked, const 
     for (int i = 0; i < n; i++) {
         double was = NAN;
         char text[2][32];
-        BY_TRY(by_json_double(json, f[i].key, f[i].younger ? 0 : NAN, -INFINITY, INFINITY, &was));
+        BY_TRY(base_json_double(json, f[i].key, f[i].younger ? 0 : NAN, -INFINITY, INFINITY, &was));
         if (was == f[i].value || ((free_steps || r->longer) && strcmp(f[i].key, "steps") == 0))
             continue;
-        by_format(text[0], sizeof text[0], "%.10g", was);
-        by_format(text[1], sizeof text[1], "%.10g", f[i].value);
-        return by_folder_differs(r->spec.out, f[i].key, text[0], text[1]);
+        base_format(text[0], sizeof text[0], "%.10g", was);
+        base_format(text[1], sizeof text[1], "%.10g", f[i].value);
+        return train_folder_differs(r->spec.out, f[i].key, text[0], text[1]);
     }
     return BY_OK;
 }
 
-by_model_shape by_run_shape(const train_run *r)
+by_model_shape train_run_shape(const train_run *r)
 {
     by_model_shape shape = r->spec.shape;
-    if (r->data.kind == BY_OBJECTIVE_TRANSLATE && shape.dropout < 0)
-        shape.dropout = by_usual_dropout(r->data.train_part.count);
+    if (r->data.kind == DATA_OBJECTIVE_TRANSLATE && shape.dropout < 0)
+        shape.dropout = train_default_dropout(r->data.train_part.count);
     if (r->data.tokenizer) {
         shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
         shape.target_vocab = by_tokenizer_target_vocab_size(r->data.tokenizer);
@@ -175,36 +175,36 @@ by_model_shape by_run_shape(const train_run *r)
 }
 
 /* Decoders need no padding. */
-void by_run_tokens(const by_dataset *d, by_model *m)
+void train_run_tokens(const train_dataset *d, by_model *m)
 {
     const by_tokenizer *t = d->tokenizer;
     if (!t)
         return;
     const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD);
     by_model_set_eos(m, by_tokenizer_eos(t));
-    if (d->kind != BY_OBJECTIVE_LM && pad >= 0)
+    if (d->kind != DATA_OBJECTIVE_LM && pad >= 0)
         by_model_set_pad(m, pad);
     if (by_model_task(m) == BY_TASK_SEQ2SEQ)
         by_model_set_start(m, m->arch->starts_with_eos ? by_tokenizer_eos(t) : pad);
 }
 
 /* A run goes on only as it began. */
-by_status by_run_check(const train_run *r)
+by_status train_run_check(const train_run *r)
 {
-    cJSON *json = by_folder_read(r->spec.out);
+    cJSON *json = train_folder_read(r->spec.out);
     if (!json)
-        return by_error_status();
+        return base_error_status();
     by_status s = compare_names(r, json);
     if (s == BY_OK && r->spec.init_from) {
         s = compare_facts(r, r->model, json);
     } else if (s == BY_OK) {
-        by_model_shape shape = by_run_shape(r);
+        by_model_shape shape = train_run_shape(r);
         by_model *asked =
             by_model_new(r->device, r->spec.family, &shape,
-                         &(by_model_spec){.blank = true, .task = by_objective_task(r->data.kind)});
+                         &(by_model_spec){.blank = true, .task = data_objective_task(r->data.kind)});
         if (asked)
-            by_run_tokens(&r->data, asked);
-        s = asked ? compare_facts(r, asked, json) : by_error_status();
+            train_run_tokens(&r->data, asked);
+        s = asked ? compare_facts(r, asked, json) : base_error_status();
         by_model_free(asked);
     }
     cJSON_Delete(json);

@@ -42,14 +42,14 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
 by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
 {
     if (!m || !spec) {
-        by_fail_missing(m ? "by_trainer_spec" : "model");
+        base_fail_missing(m ? "by_trainer_spec" : "model");
         return NULL;
     }
     if (spec->accumulate < 0) {
-        by_fail(BY_ERR_ARGUMENT, "a step of %d micro-batches is not possible", spec->accumulate);
+        base_fail(BY_ERR_ARGUMENT, "a step of %d micro-batches is not possible", spec->accumulate);
         return NULL;
     }
-    by_trainer *t = by_alloc_zero(1, sizeof *t);
+    by_trainer *t = base_alloc_zero(1, sizeof *t);
     if (!t)
         return NULL;
     t->model = m;
@@ -60,8 +60,8 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     const size_t kept = KEPT * (size_t)t->spec.accumulate;
     t->losses = by_memory_new(by_model_device(m), kept * loss_size(t));
     t->norms = by_memory_new(by_model_device(m), KEPT * loss_size(t));
-    t->host = by_alloc_zero(kept, loss_size(t));
-    t->shares = by_alloc_zero(kept, sizeof *t->shares);
+    t->host = base_alloc_zero(kept, loss_size(t));
+    t->shares = base_alloc_zero(kept, sizeof *t->shares);
     t->store = passes_of(t, BY_GRAD_STORE);
     t->add = passes_of(t, BY_GRAD_ADD);
     t->eval = passes_of(t, BY_GRAD_NONE);
@@ -83,16 +83,16 @@ void by_trainer_free(by_trainer *t)
     by_memory_free(t->losses);
     by_memory_free(t->norms);
     by_memory_free(t->memory);
-    by_free(t->host);
-    by_free(t->shares);
-    by_free(t);
+    base_free(t->host);
+    base_free(t->shares);
+    base_free(t);
 }
 
 static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pass **pass)
 {
     by_pass *p = by_passes_get(passes, b);
     if (!p)
-        return by_error_status();
+        return base_error_status();
     by_pass_scale(p, t->share > 0 ? t->share : 1.0 / (double)t->spec.accumulate);
     by_program_seed(by_pass_program(p), t->spec.seed, (uint64_t)(t->steps * t->spec.accumulate + t->micro));
     *pass = p;
@@ -103,15 +103,15 @@ static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pas
 static by_status check_loss(const by_trainer *t, double loss)
 {
     return isfinite(loss) ? BY_OK
-                          : by_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss,
-                                    (long long)(t->steps + (t->micro > 0)));
+                          : base_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss,
+                                      (long long)(t->steps + (t->micro > 0)));
 }
 
 by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss)
 {
     by_pass *p;
     if (!t || !batch)
-        return by_fail_missing(t ? "batch" : "trainer");
+        return base_fail_missing(t ? "batch" : "trainer");
     if (first)
         t->micro = 0;
     t->recent = first ? t->store : t->add;
@@ -156,11 +156,11 @@ static double mean_loss(const by_trainer *t, int64_t row, int64_t count, int64_t
 by_status by_trainer_loss(by_trainer *t, double *loss)
 {
     if (!t || !loss)
-        return by_fail_missing(t ? "place for the loss" : "trainer");
+        return base_fail_missing(t ? "place for the loss" : "trainer");
     const int64_t row = (t->steps + KEPT - (t->micro == 0)) % KEPT;
     const int64_t count = t->micro ? BY_MIN(t->micro, t->spec.accumulate) : t->counts[row];
     if (count == 0)
-        return by_fail(BY_ERR_ARGUMENT, "no step has been taken: there is no loss");
+        return base_fail(BY_ERR_ARGUMENT, "no step has been taken: there is no loss");
     const size_t size = loss_size(t), bytes = (size_t)t->spec.accumulate * size;
     BY_TRY(by_memory_read(t->losses, (size_t)row * bytes, t->host, (size_t)count * size));
     *loss = mean_loss(t, row, count, 0);
@@ -170,15 +170,15 @@ by_status by_trainer_loss(by_trainer *t, double *loss)
 by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norms)
 {
     if (!t || (count > 0 && (!losses || !norms)))
-        return by_fail_missing(t ? "place for losses and norms" : "trainer");
+        return base_fail_missing(t ? "place for losses and norms" : "trainer");
     if (count < 0 || count > KEPT || count > t->steps)
-        return by_fail(BY_ERR_ARGUMENT, "of %d steps, at most %d are kept", count, KEPT);
+        return base_fail(BY_ERR_ARGUMENT, "of %d steps, at most %d are kept", count, KEPT);
     BY_TRY(by_memory_read(t->losses, 0, t->host, by_memory_bytes(t->losses)));
     for (int i = 0; i < count; i++) {
         const int64_t row = (t->steps - count + i) % KEPT;
         if (t->counts[row] == 0)
-            return by_fail(BY_ERR_ARGUMENT, "step %lld was taken by another trainer",
-                           (long long)(t->steps - count + i + 1));
+            return base_fail(BY_ERR_ARGUMENT, "step %lld was taken by another trainer",
+                             (long long)(t->steps - count + i + 1));
         losses[i] = mean_loss(t, row, t->counts[row], row * t->spec.accumulate);
     }
     BY_TRY(by_memory_read(t->norms, 0, t->host, by_memory_bytes(t->norms)));
@@ -190,7 +190,7 @@ by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norm
 by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
 {
     if (!t)
-        return by_fail_missing("trainer");
+        return base_fail_missing("trainer");
     const int64_t row = t->steps % KEPT;
     BY_TRY(by_update_run(t->update, learning_rate, t->steps + 1, norm));
     BY_TRY(by_update_keep(t->update, t->norms, (size_t)row * loss_size(t)));
@@ -202,7 +202,7 @@ by_status by_trainer_update(by_trainer *t, double learning_rate, double *norm)
 
 by_status by_trainer_norm(by_trainer *t, double *norm)
 {
-    return t ? by_update_norm(t->update, norm) : by_fail_missing("trainer");
+    return t ? by_update_norm(t->update, norm) : base_fail_missing("trainer");
 }
 
 by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count)
@@ -210,7 +210,7 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     by_pass *p;
     float loss;
     if (!t || !batch || !sum || !count)
-        return by_fail_missing(t ? "batch or place for the loss" : "trainer");
+        return base_fail_missing(t ? "batch or place for the loss" : "trainer");
     int64_t counted = 0, all = by_batch_targets(t->model, batch);
     for (int64_t i = 0; i < all; i++)
         counted += batch->numbers || batch->targets[i] != -100;
@@ -246,7 +246,7 @@ void by_trainer_set_steps(by_trainer *t, int64_t steps)
 by_program *by_trainer_program(by_trainer *t, const by_batch *like)
 {
     if (!t) {
-        by_fail_missing("trainer");
+        base_fail_missing("trainer");
         return NULL;
     }
     by_pass *p = by_passes_get(t->store, like);
@@ -259,7 +259,7 @@ by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_fn fn, v
     for (int i = 0; i < (t->spec.accumulate > 1 ? 2 : 1); i++) {
         by_pass *p = by_passes_get(all[i], like);
         if (!p)
-            return by_error_status();
+            return base_error_status();
         by_program_time(by_pass_program(p), fn, user);
     }
     by_program_time(by_update_program(t->update), fn, user);

@@ -11,9 +11,9 @@ enum { SENTINELS = 100, MAX_SPECIAL = SENTINELS + 16 };
 /* ---- pairs of texts -------------------------------------------------------------------------- */
 
 /* "de" of "train.de" or "train.de.gz"; NULL when it does not look like a language. */
-static const char *language_of(by_arena *arena, const char *path)
+static const char *language_of(base_arena *arena, const char *path)
 {
-    const char *name = by_arena_sprintf(arena, "%.*s", (int)by_input_stem(path), path);
+    const char *name = base_arena_sprintf(arena, "%.*s", (int)base_input_stem(path), path);
     const char *dot = name ? strrchr(name, '.') : NULL;
     if (!dot || strlen(dot) < 3 || strlen(dot) > 8 || strchr(dot, '/') || strcmp(dot, ".txt") == 0)
         return NULL;
@@ -21,7 +21,7 @@ static const char *language_of(by_arena *arena, const char *path)
 }
 
 /* A special token before the source says into which language, as in Marian's models of many. */
-static by_status name_directions(by_items *out, const by_run_spec *s, by_parallel_item *item)
+static by_status name_directions(train_items *out, const by_run_spec *s, data_parallel_item *item)
 {
     const by_objective_choice *c = &s->objective;
     const char *names[2] = {item->target ? language_of(out->arena, item->source) : NULL,
@@ -31,24 +31,24 @@ static by_status name_directions(by_items *out, const by_run_spec *s, by_paralle
         names[1] = c->languages[1];
     }
     if (!names[0] || !names[1])
-        return by_fail(BY_ERR_ARGUMENT,
-                       "both directions of %s: name its two languages, or give a prefix for each direction",
-                       item->source);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "both directions of %s: name its two languages, or give a prefix for each direction",
+                         item->source);
     for (int i = 0; i < 2 && !out->tokens[i]; i++)
-        out->tokens[i] = by_arena_sprintf(out->arena, ">>%s<<", names[1 - i]);
-    item->prefix = by_arena_sprintf(out->arena, ">>%s<< ", names[1]);
-    item->back = by_arena_sprintf(out->arena, ">>%s<< ", names[0]);
+        out->tokens[i] = base_arena_sprintf(out->arena, ">>%s<<", names[1 - i]);
+    item->prefix = base_arena_sprintf(out->arena, ">>%s<< ", names[1]);
+    item->back = base_arena_sprintf(out->arena, ">>%s<< ", names[0]);
     return item->prefix && item->back ? BY_OK : BY_ERR_MEMORY;
 }
 
-static by_status find_prefixes(by_items *out, const by_run_spec *s, by_parallel_item *list)
+static by_status find_prefixes(train_items *out, const by_run_spec *s, data_parallel_item *list)
 {
     const by_objective_choice *c = &s->objective;
     const int n = out->spec.count, each = c->both_directions ? 2 : 1;
     if (c->prefix_count && c->prefix_count != n * each)
-        return by_fail(BY_ERR_ARGUMENT, "%d prefixes for %d pair%s of texts%s; %d are needed",
-                       c->prefix_count, n, n == 1 ? "" : "s", c->both_directions ? " in both directions" : "",
-                       n * each);
+        return base_fail(BY_ERR_ARGUMENT, "%d prefixes for %d pair%s of texts%s; %d are needed",
+                         c->prefix_count, n, n == 1 ? "" : "s",
+                         c->both_directions ? " in both directions" : "", n * each);
     for (int i = 0; i < n; i++) {
         list[i].prefix = "";
         if (c->prefix_count) {
@@ -61,25 +61,27 @@ static by_status find_prefixes(by_items *out, const by_run_spec *s, by_parallel_
     return BY_OK;
 }
 
-by_status by_items_make(by_items *out, const by_run_spec *spec, char *const *paths, int count)
+by_status train_items_make(train_items *out, const by_run_spec *spec, char *const *paths, int count)
 {
     const by_objective_choice *c = &spec->objective;
-    *out = (by_items){.arena = by_arena_new()};
-    by_parallel_item *list =
-        out->arena ? by_arena_alloc(out->arena, (size_t)BY_MAX(count, 1) * sizeof *list) : NULL;
+    *out = (train_items){.arena = base_arena_new()};
+    data_parallel_item *list =
+        out->arena ? base_arena_alloc(out->arena, (size_t)BY_MAX(count, 1) * sizeof *list) : NULL;
     if (!list)
         return BY_ERR_MEMORY;
     if (c->language_count && c->language_count != 2)
-        return by_fail(BY_ERR_ARGUMENT, "a translation is between two languages, not %d", c->language_count);
+        return base_fail(BY_ERR_ARGUMENT, "a translation is between two languages, not %d",
+                         c->language_count);
     for (int i = 0; i < count; i++) {
-        bool table = by_parallel_is_table(paths[i]);
-        if (!table && (i + 1 == count || by_parallel_is_table(paths[i + 1])))
-            return by_fail(BY_ERR_ARGUMENT,
-                           "%s: a file of lines needs another with their translations behind it; files that "
-                           "have both end with .tsv, .csv or .jsonl",
-                           paths[i]);
+        bool table = data_parallel_is_table(paths[i]);
+        if (!table && (i + 1 == count || data_parallel_is_table(paths[i + 1])))
+            return base_fail(
+                BY_ERR_ARGUMENT,
+                "%s: a file of lines needs another with their translations behind it; files that "
+                "have both end with .tsv, .csv or .jsonl",
+                paths[i]);
         list[out->spec.count++] =
-            (by_parallel_item){.source = paths[i], .target = table ? NULL : paths[i + 1]};
+            (data_parallel_item){.source = paths[i], .target = table ? NULL : paths[i + 1]};
         i += !table;
     }
     out->spec.items = list;
@@ -89,10 +91,10 @@ by_status by_items_make(by_items *out, const by_run_spec *spec, char *const *pat
     return find_prefixes(out, spec, list);
 }
 
-void by_items_free(by_items *items)
+void train_items_free(train_items *items)
 {
-    by_arena_free(items->arena);
-    *items = (by_items){0};
+    base_arena_free(items->arena);
+    *items = (train_items){0};
 }
 
 /* ---- vocabularies ---------------------------------------------------------------------------- */
@@ -115,7 +117,7 @@ static by_vocab_kind read_kind(const char *text, const char **size)
     return BY_VOCAB_AUTO;
 }
 
-bool by_vocabulary_asked(const char *tokenizer)
+bool train_vocabulary_asked(const char *tokenizer)
 {
     const char *size;
     return read_kind(tokenizer, &size) != BY_VOCAB_AUTO;
@@ -156,7 +158,7 @@ static void add(plan *p, const char *token)
     p->special[p->count++] = token;
 }
 
-static void plan_seq2seq(plan *p, const char *family, const by_items *items)
+static void plan_seq2seq(plan *p, const char *family, const train_items *items)
 {
     const bool bart = strcmp(family, "bart") == 0;
     const char *const usual[] = {"<pad>", "</s>", "<unk>", "<s>", "<mask>"};
@@ -165,7 +167,7 @@ static void plan_seq2seq(plan *p, const char *family, const by_items *items)
     for (int i = 0; i < 2 && items && items->tokens[i]; i++)
         add(p, items->tokens[i]);
     for (int i = 0; i < SENTINELS && strcmp(family, "t5") == 0; i++) {
-        by_format(p->names[i], sizeof p->names[i], "<extra_id_%d>", i);
+        base_format(p->names[i], sizeof p->names[i], "<extra_id_%d>", i);
         add(p, p->names[i]);
     }
     p->spec.post_processor = bart ? enclosed : closed;
@@ -187,37 +189,37 @@ static void plan_encoder(plan *p)
     p->spec.pre_tokenizer = words;
 }
 
-static void plan_decoder(plan *p, by_objective_kind kind)
+static void plan_decoder(plan *p, data_objective_kind kind)
 {
     p->spec.byte_level = p->spec.kind == BY_VOCAB_BPE;
     if (!p->spec.byte_level)
         add(p, p->spec.unknown = "<unk>");
     add(p, "<|endoftext|>");
     const char *const fim[] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"};
-    for (int i = 0; i < 3 && kind == BY_OBJECTIVE_FIM; i++)
+    for (int i = 0; i < 3 && kind == DATA_OBJECTIVE_FIM; i++)
         add(p, fim[i]);
 }
 
-by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, const char *asked, by_objective_kind kind,
-                                  const char *const *files, int count, const by_items *items)
+by_tokenizer *train_vocabulary_learn(const by_run_spec *spec, const char *asked, data_objective_kind kind,
+                                     const char *const *files, int count, const train_items *items)
 {
     const char *size = NULL;
     char *end = NULL;
-    plan *p = by_alloc_zero(1, sizeof *p);
+    plan *p = base_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
     p->spec.kind = read_kind(asked, &size);
     long n = strtol(size, &end, 10);
     by_tokenizer *t = NULL;
     if (end == size || *end || n < 32 || n > 1 << 22) {
-        by_fail(BY_ERR_ARGUMENT, "the tokenizer \"%s\" needs a size from 32 to %d, as in bpe:8000", asked,
-                1 << 22);
+        base_fail(BY_ERR_ARGUMENT, "the tokenizer \"%s\" needs a size from 32 to %d, as in bpe:8000", asked,
+                  1 << 22);
     } else {
         p->spec.size = (int)n;
-        const by_task task = by_objective_task(kind);
+        const by_task task = data_objective_task(kind);
         if (task == BY_TASK_SEQ2SEQ)
             plan_seq2seq(p, spec->family, items);
-        else if (task == BY_TASK_LM && kind != BY_OBJECTIVE_CLM)
+        else if (task == BY_TASK_LM && kind != DATA_OBJECTIVE_CLM)
             plan_decoder(p, kind);
         else
             plan_encoder(p);
@@ -225,6 +227,6 @@ by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, const char *asked, by
         p->spec.special_count = p->count;
         t = by_tokenizer_train(&p->spec, files, count, NULL);
     }
-    by_free(p);
+    base_free(p);
     return t;
 }

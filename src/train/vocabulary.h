@@ -5,23 +5,23 @@
 
 #include "banyan/train.h"
 #include "data/objective.h"
-#include "data/parallel.h"
+#include "data/parallel_text.h"
 
-/* What the data of a run of BY_OBJECTIVE_TRANSLATE is. */
-typedef struct by_items {
-    by_arena *arena; /* has everything below */
-    by_parallel_spec spec;
+/* What the data of a run of DATA_OBJECTIVE_TRANSLATE is. */
+typedef struct train_items {
+    base_arena *arena; /* has everything below */
+    data_parallel_spec spec;
     const char *tokens[2]; /* that tell languages, where they do: they want to be special ones; else NULL */
-} by_items;
+} train_items;
 /* Files that have both texts are items by themselves; others go together two by two. */
-by_status by_items_make(by_items *out, const by_run_spec *spec, char *const *paths, int count);
-void by_items_free(by_items *items); /* zero state is legal */
+by_status train_items_make(train_items *out, const by_run_spec *spec, char *const *paths, int count);
+void train_items_free(train_items *items); /* zero state is legal */
 
 /* Whether a tokenizer is to be learnt: "bpe:N", "unigram:N", "wordpiece:N". */
-bool by_vocabulary_asked(const char *tokenizer);
+bool train_vocabulary_asked(const char *tokenizer);
 /* Learn what `asked` names from text files; items, of pairs, or NULL. Its special tokens are those the
  * objective needs, and have the first ids. */
-by_tokenizer *by_vocabulary_learn(const by_run_spec *spec, const char *asked, by_objective_kind kind,
-                                  const char *const *files, int count, const by_items *items);
+by_tokenizer *train_vocabulary_learn(const by_run_spec *spec, const char *asked, data_objective_kind kind,
+                                     const char *const *files, int count, const train_items *items);
 
 #endif

@@ -89,14 +89,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n = BY_MIN(size, (size_t)300);
     const char *text = (const char *)data + size - n;
     by_encoding e;
-    by_buf back = {0};
+    base_buf back = {0};
     if (by_tokenizer_encode_with(t, text, n, &(by_encode_spec){.special = true, .offsets = true}, &e) ==
         BY_OK) {
         for (size_t i = 0; i < e.ids.count; i++)
             require(e.offsets[i].start <= e.offsets[i].end && e.offsets[i].end <= n);
-        require(by_tokenizer_decode(t, e.ids.data, e.ids.count, &back) == BY_OK);
+        require(tok_decode(t, e.ids.data, e.ids.count, &back) == BY_OK);
     }
-    by_buf_free(&back);
+    base_buf_free(&back);
     by_encoding_free(&e);
     by_tokenizer_free(t);
     return 0;

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "graph/graph.h"
-#include "io/hf.h"
+#include "model/model.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -30,14 +30,14 @@ static void require(bool condition)
 
 static void clean_up(void)
 {
-    by_dir_remove(dir);
+    base_dir_remove(dir);
     by_device_free(device);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
-    snprintf(dir, sizeof dir, "%s/banyan-fuzz-XXXXXX", by_dir_exists("/dev/shm") ? "/dev/shm" : "/tmp");
+    snprintf(dir, sizeof dir, "%s/banyan-fuzz-XXXXXX", base_dir_exists("/dev/shm") ? "/dev/shm" : "/tmp");
     require(mkdtemp(dir) != NULL);
     snprintf(copy, sizeof copy, "%s/copy", dir);
     device = by_device_open("cpu:generic", 1);
@@ -78,13 +78,13 @@ static void save_and_compare(const by_model *m, const by_model_spec *spec)
     require(again && again->params->count == m->params->count && again->task == m->task);
     for (int i = 0; i < m->params->count; i++) {
         size_t bytes = (size_t)m->params->list[i].count * sizeof(float);
-        float *a = by_alloc(bytes), *b = by_alloc(bytes);
+        float *a = base_alloc(bytes), *b = base_alloc(bytes);
         require(a && b && by_params_get(m->params, i, BY_SLOT_VALUE, a) == BY_OK);
         require(by_params_get(again->params, i, BY_SLOT_VALUE, b) == BY_OK);
         for (int64_t k = 0; k < m->params->list[i].count; k++)
             require(a[k] == b[k] || (a[k] != a[k] && b[k] != b[k]));
-        by_free(a);
-        by_free(b);
+        base_free(a);
+        base_free(b);
     }
     by_model_free(again);
 }
@@ -99,10 +99,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              {.dtype = BY_BF16, .training = true},
                              {.dtype = BY_F32, .new_head = true, .task = BY_TASK_CLASSIFY, .labels = 2}};
     for (int i = 0; i < BY_COUNT(specs); i++) {
-        by_error_clear();
+        base_error_clear();
         by_model *m = by_model_open(device, dir, &specs[i]);
-        require(m ||
-                (by_error_status() != BY_OK && by_error_status() != BY_ERR_MEMORY && *by_error_message()));
+        require(m || (base_error_status() != BY_OK && base_error_status() != BY_ERR_MEMORY &&
+                      *by_error_message()));
         if (!m)
             continue;
         compute(m);

@@ -10,10 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by_error_clear();
+    base_error_clear();
     by_weights *s = by_weights_open_memory(data, size, "input");
     if (!s) {
-        if (by_error_status() == BY_OK || !*by_error_message())
+        if (base_error_status() == BY_OK || !*by_error_message())
             abort();
         return 0;
     }

@@ -14,16 +14,16 @@ static void require(bool condition)
         abort();
 }
 
-static void check_batches(const by_tokens *t, int64_t count)
+static void check_batches(const data_tokens *t, int64_t count)
 {
     int32_t inputs[4 * 5], targets[4 * 5];
-    by_lm_batches d = {.tokens = t, .begin = 0, .end = count, .batch = 4, .seq = 5, .seed = 1};
-    if (by_lm_batches_check(&d) == BY_OK)
+    data_lm_batches d = {.tokens = t, .begin = 0, .end = count, .batch = 4, .seq = 5, .seed = 1};
+    if (data_lm_batches_check(&d) == BY_OK)
         for (int64_t step = 0; step < 8; step++)
-            require(by_lm_batches_get(&d, step * 1000003, inputs, targets) == BY_OK);
-    int64_t windows = by_lm_eval_windows(&d);
+            require(data_lm_batches_get(&d, step * 1000003, inputs, targets) == BY_OK);
+    int64_t windows = data_lm_eval_windows(&d);
     if (windows > 0)
-        require(by_lm_eval_get(&d, windows - 1, 4, inputs, targets) == BY_OK);
+        require(data_lm_eval_get(&d, windows - 1, 4, inputs, targets) == BY_OK);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -37,18 +37,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     const char *paths[] = {path, path};
     int64_t vocab = size ? data[size - 1] * 300 : 0;
-    by_tokens *t = by_tokens_open(paths, 2, vocab);
+    data_tokens *t = data_tokens_open(paths, 2, vocab);
     close(fd);
     if (!t)
         return 0;
-    int64_t count = by_tokens_count(t);
+    int64_t count = data_tokens_count(t);
     int32_t *ids = malloc((size_t)count * sizeof(*ids) + 1);
-    require(ids && by_tokens_read(t, 0, count, ids) == BY_OK);
+    require(ids && data_tokens_read(t, 0, count, ids) == BY_OK);
     for (int64_t i = 0; i < count; i++)
         require(ids[i] >= 0 && (vocab == 0 || ids[i] < vocab));
-    by_tokens_prefetch(t, 0, count);
+    data_tokens_prefetch(t, 0, count);
     check_batches(t, count);
     free(ids);
-    by_tokens_free(t);
+    data_tokens_free(t);
     return 0;
 }

@@ -2,7 +2,7 @@
  * must encode and decode without harm; characters and bytes must round-trip exactly. */
 #include <stdlib.h>
 
-#include "text/spiece.h"
+#include "text/legacy/spiece.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -17,71 +17,72 @@ static void require(bool condition)
 static void check_text(const by_tokenizer *t, const char *text, size_t size)
 {
     by_ids whole = {0}, parts = {0};
-    by_buf back = {0};
-    if (by_tokenizer_encode(t, text, size, &whole) == BY_OK) {
-        require(by_tokenizer_decode(t, whole.data, whole.count, &back) == BY_OK);
+    base_buf back = {0};
+    if (tok_encode(t, text, size, &whole) == BY_OK) {
+        require(tok_decode(t, whole.data, whole.count, &back) == BY_OK);
         require(back.size == size && (size == 0 || memcmp(back.data, text, size) == 0));
-        size_t cut = by_tokenizer_cut(t, text, size / 2);
-        require(by_tokenizer_encode(t, text, cut, &parts) == BY_OK);
-        require(by_tokenizer_encode(t, text + cut, size - cut, &parts) == BY_OK);
+        size_t cut = tok_cut(t, text, size / 2);
+        require(tok_encode(t, text, cut, &parts) == BY_OK);
+        require(tok_encode(t, text + cut, size - cut, &parts) == BY_OK);
         require(parts.count == whole.count && memcmp(parts.data, whole.data, whole.count * 4) == 0);
     }
-    by_ids_free(&whole);
-    by_ids_free(&parts);
-    by_buf_free(&back);
+    tok_ids_free(&whole);
+    tok_ids_free(&parts);
+    base_buf_free(&back);
 }
 
 /* Every id decodes, and what is written is read back to the same file. */
 static void check_tokenizer(const by_tokenizer *t)
 {
-    by_buf text = {0}, first = {0}, second = {0};
+    base_buf text = {0}, first = {0}, second = {0};
     for (int32_t id = 0; id < by_tokenizer_vocab_size(t); id++)
-        require(by_tokenizer_decode(t, &id, 1, &text) == BY_OK);
+        require(tok_decode(t, &id, 1, &text) == BY_OK);
     check_text(t, text.data, text.size);
-    require(by_tokenizer_format(t, &first) == BY_OK);
-    by_tokenizer *again = by_tokenizer_parse(first.data, first.size, "again");
-    require(again && by_tokenizer_format(again, &second) == BY_OK);
+    require(tok_format(t, &first) == BY_OK);
+    by_tokenizer *again = tok_parse(first.data, first.size, "again");
+    require(again && tok_format(again, &second) == BY_OK);
     require(first.size == second.size && memcmp(first.data, second.data, first.size) == 0);
     by_tokenizer_free(again);
-    by_buf_free(&text);
-    by_buf_free(&first);
-    by_buf_free(&second);
+    base_buf_free(&text);
+    base_buf_free(&first);
+    base_buf_free(&second);
 }
 
 /* Other kinds may lose spaces, case and unknown characters; ids must be in range and places in the text. */
 static void check_published(const by_tokenizer *t, const char *text, size_t size)
 {
     by_encoding e;
-    by_buf back = {0};
+    base_buf back = {0};
     size = size < 4096 ? size : 4096;
     if (by_tokenizer_encode_with(t, text, size, &(by_encode_spec){.special = true, .offsets = true}, &e) ==
         BY_OK) {
         for (size_t i = 0; i < e.ids.count; i++)
             require(e.offsets[i].start <= e.offsets[i].end && e.offsets[i].end <= size);
-        require(by_tokenizer_decode_with(t, e.ids.data, e.ids.count, &(by_decode_spec){.lossy = true},
-                                         &back) == BY_OK);
+        require(tok_decode_with(t, e.ids.data, e.ids.count, &(tok_decode_spec){.lossy = true}, &back) ==
+                BY_OK);
     }
-    require(by_tokenizer_cut(t, text, size) <= size);
+    require(tok_cut(t, text, size) <= size);
     by_encoding_free(&e);
-    by_buf_free(&back);
+    base_buf_free(&back);
 }
 
 static bool is_simple(const by_tokenizer *t)
 {
-    return t->kind == &by_text_bytes || t->kind == &by_text_chars;
+    return t->kind == &tok_text_bytes || t->kind == &tok_text_chars;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    by_buf input = {0};
-    by_buf_put(&input, data, size);
-    by_buf_put(&input, "", 1); /* the parser wants a NUL behind the text */
+    base_buf input = {0};
+    base_buf_put(&input, data, size);
+    base_buf_put(&input, "", 1); /* the parser wants a NUL behind the text */
     const char *text = input.data;
-    by_tokenizer *parsed = by_tokenizer_parse(text, size, "fuzz");
-    by_tokenizer *chars = by_tokenizer_new_chars(&text, &size, 1);
-    by_tokenizer *bytes = by_tokenizer_new_bytes();
-    by_spiece model;
-    by_tokenizer *pieces = by_spiece_parse(&model, data, size) == BY_OK ? by_spiece_tokenizer(&model) : NULL;
+    by_tokenizer *parsed = tok_parse(text, size, "fuzz");
+    by_tokenizer *chars = tok_new_chars(&text, &size, 1);
+    by_tokenizer *bytes = tok_new_bytes();
+    tok_spiece model;
+    by_tokenizer *pieces =
+        tok_spiece_parse(&model, data, size) == BY_OK ? tok_spiece_tokenizer(&model) : NULL;
     if (parsed && is_simple(parsed)) {
         check_tokenizer(parsed);
         check_text(parsed, text, size);
@@ -99,6 +100,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     by_tokenizer_free(pieces);
     by_tokenizer_free(chars);
     by_tokenizer_free(bytes);
-    by_buf_free(&input);
+    base_buf_free(&input);
     return 0;
 }

@@ -23,10 +23,10 @@ static void require(bool condition)
 
 static void check(const void *bytes, size_t size)
 {
-    by_error_clear();
+    base_error_clear();
     by_weights *s = by_weights_open_memory(bytes, size, "input");
     if (!s) {
-        require(by_error_status() != BY_OK && by_error_status() != BY_ERR_MEMORY && *by_error_message());
+        require(base_error_status() != BY_OK && base_error_status() != BY_ERR_MEMORY && *by_error_message());
         return;
     }
     for (int i = 0; i < by_weights_count(s); i++) {
@@ -51,6 +51,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     zip_add(&z, "archive/data/1", storage, 8);
     zip_finish(&z);
     check(z.out.data, z.out.size);
-    by_buf_free(&z.out);
+    base_buf_free(&z.out);
     return 0;
 }

@@ -122,14 +122,14 @@ check "fine-tuning" tune
 check "figures are those of eval" same_figures
 check "no texts are written" eval '"$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --eval labels.tsv --prefix "sst2: " --label-words negative,positive \
     --max-steps 2 --eval-texts 0 --threads 1 --out tuned4 >out 2>err && ! grep -q BLEU out'
-by_chance() { # OUT OPTIONS...
+gr_stochastic() { # OUT OPTIONS...
     local to=$1
     shift
     "$BANYAN" finetune t5/best --task seq2seq --data labels.tsv --prefix "sst2: " --label-words negative,positive --max-steps 2 --threads 1 \
         --stochastic-rounding "$@" --out "$to" >out 2>err
 }
-check "fine-tuning with stochastic rounding" eval 'by_chance tuned5 --bf16 && grep -q "\"dtype\": *\"bf16, stochastic rounding\"" tuned5/run.json'
-check "which f32 has no use for" eval '! by_chance tuned6 && grep -q "for parameters of bf16, not of f32" err'
+check "fine-tuning with stochastic rounding" eval 'gr_stochastic tuned5 --bf16 && grep -q "\"dtype\": *\"bf16, stochastic rounding\"" tuned5/run.json'
+check "which f32 has no use for" eval '! gr_stochastic tuned6 && grep -q "for parameters of bf16, not of f32" err'
 check "a source of a megabyte" eval 'for i in {1..100000}; do printf "the dog go "; done >large && "$BANYAN" translate t5/best -f large -n 4 --beams 1 --threads 1 >out 2>err &&
     grep -q "1 text was cut to the first 1024 tokens" err'
 

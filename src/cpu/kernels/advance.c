@@ -1,9 +1,9 @@
 /* advance.c - from one decoding step to the next. */
 #include "cpu/kernels/kernel.h"
 
-by_status KERNEL(advance)(by_exec *e, by_node *n)
+by_status KERNEL(advance)(gr_exec *e, gr_node *n)
 {
-    const int32_t *next = n->in[0]->data, last = ((const by_advance_attr *)n->attr)->last;
+    const int32_t *next = n->in[0]->data, last = ((const gr_advance_attr *)n->attr)->last;
     int32_t *tokens = n->in[1]->data, *positions = n->in[2]->data, *past = n->in[3]->data,
             *log = n->in[4]->data;
     const int64_t rows = by_elements(n->in[0]), room = (by_elements(n->in[4]) - 1) / rows;

@@ -7,7 +7,7 @@
 #define BY_TEMPLATE "cpu/kernels/attention.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(attention)(by_exec *e, by_node *n)
+by_status KERNEL(attention)(gr_exec *e, gr_node *n)
 {
     attention a = attention_of(e, n);
     a.y = rows_of(n->out[0], 0);
@@ -133,7 +133,7 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
 {
     const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld;
     const int n = (int)BY_MIN(a->queries - t0, TILE);
-    const by_stretch seen = keys_seen(a, b, t0, n);
+    const gr_stretch seen = keys_seen(a, b, t0, n);
     const int64_t first = next_keys(a, b, t0, n, seen.from / TILE * TILE, seen.to, false);
     FN(forward_space) w = {.q = space, .qt = space + part, .kv = space + 2 * part, .o = space + 3 * part};
     w.st = space + 4 * part;
@@ -178,13 +178,13 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
 /* The pieces do not touch each other's results, so that which thread takes which changes nothing. Those of
  * one head follow each other, its keys and values being in the cache then; the long ones under a causal mask
  * go first. */
-by_status FN(by_attention_tiles)(const attention *a)
+by_status FN(cpu_attention_tiles)(const attention *a)
 {
     const int64_t tiles = (a->queries + TILE - 1) / TILE, tasks = a->batch * a->heads * tiles;
     const int64_t floats = FN(forward_floats)(ROUND_UP(a->dim, VL));
     const int threads =
         threads_for(a, tasks, (double)a->batch * a->heads * (double)a->queries * (double)a->keys * a->dim);
-    R *space = by_scratch_take(a->e->device, (size_t)(threads * floats) * sizeof(R));
+    R *space = cpu_scratch_take(a->e->device, (size_t)(threads * floats) * sizeof(R));
     if (!space)
         return BY_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
@@ -192,7 +192,7 @@ by_status FN(by_attention_tiles)(const attention *a)
         int64_t head = i / tiles, t0 = (tiles - 1 - i % tiles) * TILE;
         FN(forward_tile)(a, space + thread_index() * floats, head / a->heads, (int)(head % a->heads), t0);
     }
-    by_scratch_give(a->e->device, space);
+    cpu_scratch_give(a->e->device, space);
     return BY_OK;
 }
 
@@ -200,7 +200,7 @@ static by_status FN(attention_forward)(const attention *a)
 {
     if (a->queries <= FEW_QUERIES && a->dropout == 0 && !a->weights) {
         BY_BRANCH("few queries");
-        return FN(by_attention_rows)(a);
+        return FN(cpu_attention_rows)(a);
     }
     if (a->dropout > 0)
         BY_BRANCH("dropout");
@@ -215,7 +215,7 @@ static by_status FN(attention_forward)(const attention *a)
     if (a->weights)
         BY_BRANCH("weights");
     BY_BRANCH("tiles");
-    return FN(by_attention_tiles)(a);
+    return FN(cpu_attention_tiles)(a);
 }
 
 #endif

@@ -17,7 +17,7 @@ static bool chunk_seen(const attention *a, int64_t b, int64_t c)
 #include "cpu/kernels/each_type.h"
 
 /* Append the T new rows (B, T, width) to the cache (B, M, width). */
-static void append(const by_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
+static void append(const gr_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
 {
     const int32_t *past = n->in[8]->data;
     const size_t size = by_dtype_size(cache->type);
@@ -29,7 +29,7 @@ static void append(const by_node *n, const head_rows *from, by_tensor *cache, in
                    size * (size_t)width);
 }
 
-by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
+by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
 {
     attention a = attention_of(e, n);
     const int64_t room = n->in[6]->dim[1];
@@ -38,10 +38,10 @@ by_status KERNEL(attention_cached)(by_exec *e, by_node *n)
     a.keys = 0;
     for (int64_t b = 0; b < a.batch; b++) {
         if (a.past[b] < 0 || a.past[b] > room - a.queries)
-            return by_fail(
+            return base_fail(
                 BY_ERR_ARGUMENT,
                 "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
-                by_tensor_label(n->in[8]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
+                gr_tensor_label(n->in[8]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
         a.keys = BY_MAX(a.keys, keys_of(&a, b));
     }
     append(n, &a.k, n->in[6], a.queries);
@@ -203,14 +203,14 @@ static void FN(combine)(const attention *a, int64_t b, int r, int64_t chunks, R 
         FN(store_row)(FN(head_at)(a, &a->y, b, t, h), o, dim, 1 / sum);
 }
 
-by_status FN(by_attention_rows)(const attention *a)
+by_status FN(cpu_attention_rows)(const attention *a)
 {
     const int64_t rows = a->heads * a->queries, width = (int64_t)a->kv_heads * a->dim;
     const int64_t chunks = (a->keys + CHUNK - 1) / CHUNK, tasks = a->batch * chunks;
     const int64_t part = rows * (a->dim + 2), own = rows * (a->dim + CHUNK) + STAGE * width;
     const bool fork = a->batch * a->keys * width >= BY_FORK_ELEMENTS;
     const int threads = fork ? (int)BY_MAX(BY_MIN(a->e->threads, tasks), 1) : 1;
-    R *parts = by_scratch_take(a->e->device, (size_t)(tasks * part + threads * own) * sizeof(R));
+    R *parts = cpu_scratch_take(a->e->device, (size_t)(tasks * part + threads * own) * sizeof(R));
     if (!parts)
         return BY_ERR_MEMORY;
     R *space = parts + tasks * part;
@@ -227,7 +227,7 @@ by_status FN(by_attention_rows)(const attention *a)
             FN(combine)(a, b, (int)r, (keys_of(a, b) + CHUNK - 1) / CHUNK, first);
         }
     }
-    by_scratch_give(a->e->device, parts);
+    cpu_scratch_give(a->e->device, parts);
     return BY_OK;
 }
 
@@ -239,10 +239,10 @@ static by_status FN(attention_over_cache)(const attention *a)
         BY_BRANCH("cache, bias");
     if (a->queries <= FEW_QUERIES) {
         BY_BRANCH("cache, few queries");
-        return FN(by_attention_rows)(a);
+        return FN(cpu_attention_rows)(a);
     }
     BY_BRANCH("cache, many queries");
-    return FN(by_attention_tiles)(a);
+    return FN(cpu_attention_tiles)(a);
 }
 
 #endif

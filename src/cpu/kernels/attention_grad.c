@@ -73,7 +73,7 @@ static back_part cut_queries(const attention_back *g, int64_t i)
 #define BY_TEMPLATE "cpu/kernels/attention_grad.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(attention_grad)(by_exec *e, by_node *n)
+by_status KERNEL(attention_grad)(gr_exec *e, gr_node *n)
 {
     attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[8], 0), .dbias = n->out[3]};
     g.a.y = rows_of(n->in[6], 0);
@@ -273,7 +273,7 @@ static void FN(back_part)(const attention_back *g, const back_part *part, R *spa
         for (int64_t t0 = part->t0; t0 < part->t1; t0 += TILE) {
             const int n = (int)BY_MIN(a->queries - t0, TILE);
             bool nothing = FN(load_lse)(a, part->b, h, t0, n, &w);
-            const by_stretch seen = keys_seen(a, part->b, t0, n);
+            const gr_stretch seen = keys_seen(a, part->b, t0, n);
             const int64_t end = nothing ? part->s1 : BY_MIN(seen.to, part->s1);
             int64_t first = nothing ? part->s0 : BY_MAX(seen.from / TILE * TILE, part->s0);
             first = next_keys(a, part->b, t0, n, first, end, nothing);
@@ -300,7 +300,7 @@ static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t 
                                 back_part (*cut)(const attention_back *g, int64_t i))
 {
     const int64_t floats = FN(back_floats)(ROUND_UP(g->a.dim, VL), keys);
-    R *space = by_scratch_take(g->a.e->device, (size_t)(threads * floats) * sizeof(R));
+    R *space = cpu_scratch_take(g->a.e->device, (size_t)(threads * floats) * sizeof(R));
     if (!space)
         return BY_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
@@ -308,7 +308,7 @@ static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t 
         back_part part = cut(g, i);
         FN(back_part)(g, &part, space + thread_index() * floats);
     }
-    by_scratch_give(g->a.e->device, space);
+    cpu_scratch_give(g->a.e->device, space);
     return BY_OK;
 }
 
@@ -329,10 +329,10 @@ static by_status FN(back_all)(const attention_back *g)
 {
     const attention *a = &g->a;
     const int64_t heads = a->batch * a->kv_heads;
-    const int64_t by_key = heads * ((a->keys + TILE - 1) / TILE);
-    const int64_t by_query = a->batch * a->heads * ((a->queries + TILE - 1) / TILE);
+    const int64_t arch_key = heads * ((a->keys + TILE - 1) / TILE);
+    const int64_t cpu_query = a->batch * a->heads * ((a->queries + TILE - 1) / TILE);
     const double work = 2.5 * (double)a->batch * a->heads * (double)a->queries * (double)a->keys * a->dim;
-    const int threads = threads_for(a, BY_MAX(by_key, by_query), work);
+    const int threads = threads_for(a, BY_MAX(arch_key, cpu_query), work);
     if (5 * ROUND_UP(heads, threads) <= 7 * heads) {
         BY_BRANCH("all gradients of a key head together");
         return FN(back_parts)(g, heads, a->keys, BY_MIN(threads, (int)heads), cut_heads);
@@ -358,14 +358,14 @@ static by_status FN(attention_backward)(attention_back *g)
         return FN(back_all)(g);
     BY_BRANCH("gradient of the bias");
     const size_t bytes = sizeof(R) * (size_t)(a->batch * a->heads * g->sum_rows * a->bias.count);
-    g->sums = by_scratch_take(a->e->device, bytes);
+    g->sums = cpu_scratch_take(a->e->device, bytes);
     if (!g->sums)
         return BY_ERR_MEMORY;
     memset(g->sums, 0, bytes);
     by_status status = FN(back_all)(g);
     if (status == BY_OK)
         FN(finish_bias)(g);
-    by_scratch_give(a->e->device, g->sums);
+    cpu_scratch_give(a->e->device, g->sums);
     return status;
 }
 

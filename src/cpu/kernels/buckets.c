@@ -1,9 +1,9 @@
 /* buckets.c - distances sorted into ever wider buckets (T5). */
 #include "cpu/kernels/kernel.h"
 
-by_status KERNEL(buckets)(by_exec *e, by_node *n)
+by_status KERNEL(buckets)(gr_exec *e, gr_node *n)
 {
-    const by_buckets_attr *a = n->attr;
+    const gr_buckets_attr *a = n->attr;
     int32_t *y = n->out[0]->data;
     (void)e;
     BY_BRANCH("buckets");

@@ -8,10 +8,10 @@
 #define R               float
 #define LD(x)           (x)
 #define ST(x)           (x)
-#define R_EXP           by_expf
-#define R_TANH          by_tanhf
-#define R_ERF           by_erff
-#define R_LOG           by_logf
+#define R_EXP           cpu_expf
+#define R_TANH          cpu_tanhf
+#define R_ERF           cpu_erff
+#define R_LOG           cpu_logf
 #define R_SQRT          sqrtf
 #define R_LOG1P         log1pf
 #define R_SIMD          BY_PRAGMA(omp simd)
@@ -26,8 +26,8 @@
 #define T_NAME bf16
 #define T_ID   BY_BF16
 #define T      uint16_t
-#define LD(x)  by_bf16_to_f32(x)
-#define ST(x)  by_bf16_store(x)
+#define LD(x)  base_bf16_to_f32(x)
+#define ST(x)  cpu_bf16_store(x)
 #include BY_TEMPLATE
 #undef T_NAME
 #undef T_ID
@@ -38,8 +38,8 @@
 #define T_NAME f16
 #define T_ID   BY_F16
 #define T      uint16_t
-#define LD(x)  by_f16_load(x)
-#define ST(x)  by_f16_store(x)
+#define LD(x)  cpu_f16_load(x)
+#define ST(x)  cpu_f16_store(x)
 #include BY_TEMPLATE
 #undef T_NAME
 #undef T_ID

@@ -9,25 +9,25 @@
 
 static int64_t elements(const by_tensor *t)
 {
-    return by_tensor_rows(t) * by_tensor_cols(t);
+    return gr_tensor_rows(t) * gr_tensor_cols(t);
 }
 
 #define BY_TEMPLATE "cpu/kernels/elementwise.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(add)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
+by_status KERNEL(add)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
 
-by_status KERNEL(sub)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
+by_status KERNEL(sub)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
 
-by_status KERNEL(mul)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
+by_status KERNEL(mul)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
 
-by_status KERNEL(scale)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, scale, e, n)}
+by_status KERNEL(scale)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, scale, e, n)}
 
-by_status KERNEL(activation)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, activation, e, n)}
+by_status KERNEL(activation)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, activation, e, n)}
 
-by_status KERNEL(activation_grad)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, activation_grad, e, n)}
+by_status KERNEL(activation_grad)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, activation_grad, e, n)}
 
-by_status KERNEL(dropout)(by_exec *e, by_node *n)
+by_status KERNEL(dropout)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->out[0]->type, dropout, e, n)
 }
@@ -41,22 +41,22 @@ by_status KERNEL(dropout)(by_exec *e, by_node *n)
         R_SIMD for (int64_t i = 0; i < count; i++) y[i] = ST(expr); \
     } while (0)
 
-static void FN(binary_span)(by_op op, T *y, const T *a, const T *b, int64_t count)
+static void FN(binary_span)(gr_op op, T *y, const T *a, const T *b, int64_t count)
 {
-    if (op == BY_OP_ADD)
+    if (op == GR_OP_ADD)
         EACH(LD(a[i]) + LD(b[i]));
-    else if (op == BY_OP_SUB)
+    else if (op == GR_OP_SUB)
         EACH(LD(a[i]) - LD(b[i]));
     else
         EACH(LD(a[i]) * LD(b[i]));
 }
 
 /* y[i] = a[i] op b[i % period]. Spans never cross the end of a period. */
-static by_status FN(binary)(by_exec *e, by_node *n)
+static by_status FN(binary)(gr_exec *e, gr_node *n)
 {
     T *y = n->out[0]->data;
     const T *a = n->in[0]->data, *b = n->in[1]->data;
-    const by_op op = n->op;
+    const gr_op op = n->op;
     const int64_t count = elements(n->out[0]);
     int64_t period = elements(n->in[1]);
     T tile[TILE];
@@ -82,11 +82,11 @@ static by_status FN(binary)(by_exec *e, by_node *n)
 
 /* ---- scale ---------------------------------------------------------------------------------- */
 
-static by_status FN(scale)(by_exec *e, by_node *n)
+static by_status FN(scale)(gr_exec *e, gr_node *n)
 {
     T *y = n->out[0]->data;
     const T *x = n->in[0]->data;
-    const R factor = (R)((const by_scale_attr *)n->attr)->factor;
+    const R factor = (R)((const gr_scale_attr *)n->attr)->factor;
     const int64_t count = elements(n->out[0]);
     BY_BRANCH("scale " BY_STRING(T_NAME));
 #pragma omp parallel for simd schedule(simd                                           \
@@ -226,11 +226,11 @@ static void FN(activation_grad_span)(by_act act, T *y, const T *x, const T *dy, 
 #undef DY
 }
 
-static by_status FN(activation)(by_exec *e, by_node *n)
+static by_status FN(activation)(gr_exec *e, gr_node *n)
 {
     T *y = n->out[0]->data;
     const T *x = n->in[0]->data;
-    const by_act act = ((const by_activation_attr *)n->attr)->act;
+    const by_act act = ((const gr_activation_attr *)n->attr)->act;
     const int64_t count = elements(n->out[0]), spans = (count + SPAN - 1) / SPAN;
     BY_BRANCH("activation " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
@@ -239,11 +239,11 @@ static by_status FN(activation)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-static by_status FN(activation_grad)(by_exec *e, by_node *n)
+static by_status FN(activation_grad)(gr_exec *e, gr_node *n)
 {
     T *dx = n->out[0]->data;
     const T *x = n->in[0]->data, *dy = n->in[1]->data;
-    const by_act act = ((const by_activation_attr *)n->attr)->act;
+    const by_act act = ((const gr_activation_attr *)n->attr)->act;
     const int64_t count = elements(n->out[0]), spans = (count + SPAN - 1) / SPAN;
     BY_BRANCH("activation_grad " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
@@ -255,20 +255,20 @@ static by_status FN(activation_grad)(by_exec *e, by_node *n)
 
 /* ---- dropout -------------------------------------------------------------------------------- */
 
-static by_status FN(dropout)(by_exec *e, by_node *n)
+static by_status FN(dropout)(gr_exec *e, gr_node *n)
 {
     T *y_all = n->out[0]->data;
     const T *x_all = n->in[0]->data;
-    const float p = ((const by_dropout_attr *)n->attr)->p;
-    const uint32_t threshold = by_drop_threshold(p);
-    const R factor = (R)by_drop_factor(p);
+    const float p = ((const gr_dropout_attr *)n->attr)->p;
+    const uint32_t threshold = cpu_drop_threshold(p);
+    const R factor = (R)cpu_drop_factor(p);
     const int64_t total = elements(n->out[0]), spans = (total + BY_RANDOM_SPAN - 1) / BY_RANDOM_SPAN;
     BY_BRANCH("dropout " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (total >= BY_FORK_ELEMENTS)
     for (int64_t s = 0; s < spans; s++) {
         const int64_t at = s * BY_RANDOM_SPAN, count = BY_MIN(BY_RANDOM_SPAN, total - at);
         uint32_t buffer[BY_RANDOM_PLACES];
-        const uint32_t *random = by_random_span(e, n, (uint64_t)at, count, buffer);
+        const uint32_t *random = cpu_random_span(e, n, (uint64_t)at, count, buffer);
         T *y = y_all + at;
         const T *x = x_all + at;
         EACH(random[i] >= threshold ? LD(x[i]) * factor : 0);

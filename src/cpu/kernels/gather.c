@@ -9,8 +9,8 @@ static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
     const int32_t *id = ids->data;
     for (int64_t i = 0; i < count; i++)
         if (id[i] < 0 || id[i] >= limit)
-            return by_fail(BY_ERR_ARGUMENT, "%s: index %d at position %lld is not in [0, %lld)",
-                           by_tensor_label(ids), (int)id[i], (long long)i, (long long)limit);
+            return base_fail(BY_ERR_ARGUMENT, "%s: index %d at position %lld is not in [0, %lld)",
+                             gr_tensor_label(ids), (int)id[i], (long long)i, (long long)limit);
     return BY_OK;
 }
 
@@ -18,20 +18,20 @@ static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
 #include "cpu/kernels/each_type.h"
 
 /* table (V, C), ids (...) -> (..., C); elements are only bytes here. */
-by_status KERNEL(gather)(by_exec *e, by_node *n)
+by_status KERNEL(gather)(gr_exec *e, gr_node *n)
 {
     const by_tensor *table = n->in[0], *ids = n->in[1];
-    const int64_t count = by_tensor_rows(ids) * by_tensor_cols(ids);
-    const int64_t row = by_tensor_cols(table) * (int64_t)by_dtype_size(table->type);
+    const int64_t count = gr_tensor_rows(ids) * gr_tensor_cols(ids);
+    const int64_t row = gr_tensor_cols(table) * (int64_t)by_dtype_size(table->type);
     const int32_t *id = ids->data;
-    BY_TRY(check_ids(ids, count, by_tensor_rows(table)));
+    BY_TRY(check_ids(ids, count, gr_tensor_rows(table)));
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count * row >= 4 * BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < count; i++)
         memcpy((char *)n->out[0]->data + i * row, (const char *)table->data + id[i] * row, (size_t)row);
     return BY_OK;
 }
 
-by_status KERNEL(gather_grad)(by_exec *e, by_node *n)
+by_status KERNEL(gather_grad)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->in[1]->type, gather_grad, e, n)
 }
@@ -40,13 +40,13 @@ by_status KERNEL(gather_grad)(by_exec *e, by_node *n)
 
 /* dtable[ids[i]] += dy[i]. A thread owns columns and goes through the ids in order, so no two write the same
  * place and the order of every sum is that of the positions. */
-static by_status FN(gather_grad)(by_exec *e, by_node *n)
+static by_status FN(gather_grad)(gr_exec *e, gr_node *n)
 {
     const by_tensor *ids = n->in[0], *table = n->out[0];
-    const int64_t count = by_tensor_rows(ids) * by_tensor_cols(ids);
-    const int64_t rows = by_tensor_rows(table), cols = by_tensor_cols(table),
+    const int64_t count = gr_tensor_rows(ids) * gr_tensor_cols(ids);
+    const int64_t rows = gr_tensor_rows(table), cols = gr_tensor_cols(table),
                   bands = (cols + COLUMNS - 1) / COLUMNS;
-    const int64_t still = ((const by_gather_attr *)n->attr)->still;
+    const int64_t still = ((const gr_gather_attr *)n->attr)->still;
     const int32_t *id = ids->data;
     const T *dy = n->in[1]->data;
     R *dtable = table->data;

@@ -8,7 +8,7 @@
  * threads. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
-#include "cpu/gemm.h"
+#include "cpu/gemm_select.h"
 #if BY_ISA_LEVEL >= 1
 #include <immintrin.h>
 #endif
@@ -59,7 +59,7 @@ static inline vec_float load_bf16(const uint16_t *p)
 #else
     vec_float v = {0};
     for (int i = 0; i < BY_VECTOR_BYTES / 4; i++)
-        v[i] = by_bf16_to_f32(p[i]);
+        v[i] = base_bf16_to_f32(p[i]);
     return v;
 #endif
 }
@@ -73,7 +73,7 @@ static inline vec_float load_f16(const uint16_t *p)
 #else
     vec_float v = {0};
     for (int i = 0; i < BY_VECTOR_BYTES / 4; i++)
-        v[i] = by_f16_load(p[i]);
+        v[i] = cpu_f16_load(p[i]);
     return v;
 #endif
 }
@@ -118,7 +118,7 @@ static inline void team_wait(int team)
     }
 }
 
-static inline int worth_threads(const by_gemm_desc *d, int threads)
+static inline int worth_threads(const cpu_gemm_desc *d, int threads)
 {
     return d->batch * d->m * d->n * d->k < FORK_WORK ? 1 : threads;
 }
@@ -152,7 +152,7 @@ static inline int worth_threads(const by_gemm_desc *d, int threads)
         break;             \
     }
 
-static size_t scratch_bytes(const by_gemm_desc *d, int threads)
+static size_t scratch_bytes(const cpu_gemm_desc *d, int threads)
 {
     size_t bytes = 0;
 #define CALL(type) bytes = BY_TYPED(scratch, type)(d, threads)
@@ -161,7 +161,7 @@ static size_t scratch_bytes(const by_gemm_desc *d, int threads)
     return bytes;
 }
 
-static void run(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c,
+static void run(const cpu_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c,
                 void *scratch)
 {
 #define CALL(type) BY_TYPED(product, type)(d, threads, a, b, bias, c, scratch)
@@ -169,7 +169,7 @@ static void run(const by_gemm_desc *d, int threads, const void *a, const void *b
 #undef CALL
 }
 
-static void finish(const by_gemm_desc *d, int threads, const void *bias, void *c)
+static void finish(const cpu_gemm_desc *d, int threads, const void *bias, void *c)
 {
     const int64_t rows = d->batch * d->m;
     (void)threads; /* without OpenMP */
@@ -182,15 +182,15 @@ static void finish(const by_gemm_desc *d, int threads, const void *bias, void *c
         else if (d->bias)
             for (int64_t j = 0; j < d->n; j++) {
                 float b;
-                by_convert(&b, BY_F32, (const char *)bias + j * (int64_t)by_dtype_size(d->bias_type),
-                           d->bias_type, 1);
+                base_convert(&b, BY_F32, (const char *)bias + j * (int64_t)by_dtype_size(d->bias_type),
+                             d->bias_type, 1);
                 row[j] += b;
             }
         BY_TYPED(activate, f32)(d->act, d->n, row, row);
     }
 }
 
-const by_gemm_own BY_PASTE(by_gemm_own, BY_ISA) = {.scratch = scratch_bytes, .run = run, .finish = finish};
+const cpu_gemm_own BY_PASTE(cpu_gemm_own, BY_ISA) = {.scratch = scratch_bytes, .run = run, .finish = finish};
 
 #else /* ---- typed ----------------------------------------------------------------------------------- */
 
@@ -198,7 +198,7 @@ const by_gemm_own BY_PASTE(by_gemm_own, BY_ISA) = {.scratch = scratch_bytes, .ru
 
 /* What the threads of a team share. */
 typedef struct FN(job) {
-    const by_gemm_desc *d;
+    const cpu_gemm_desc *d;
     const T *a, *b;
     const R *bias; /* NULL: none */
     void *c;
@@ -206,13 +206,13 @@ typedef struct FN(job) {
     R *part; /* sums of the blocks so far, when c cannot hold them */
 } FN(job);
 
-static R FN(get)(const by_gemm_desc *d, const void *c, int64_t at)
+static R FN(get)(const cpu_gemm_desc *d, const void *c, int64_t at)
 {
     return d->c_type == T_ID ? LD(((const T *)c)[at]) : ((const R *)c)[at];
 }
 
 /* c[at..at + n) = act(v + bias); v is destroyed. */
-static inline void FN(store)(const by_gemm_desc *d, int64_t n, R *v, const R *bias, void *c, int64_t at)
+static inline void FN(store)(const cpu_gemm_desc *d, int64_t n, R *v, const R *bias, void *c, int64_t at)
 {
     if (bias)
         for (int64_t i = 0; i < n; i++)
@@ -276,7 +276,7 @@ static void FN(tile)(int64_t k, const R *restrict a, const R *restrict b, R *res
 static void FN(merge)(const JOB *j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols, R *part,
                       int64_t ld_part, bool first, bool last)
 {
-    const by_gemm_desc *d = j->d;
+    const cpu_gemm_desc *d = j->d;
     for (int64_t i = 0; i < rows; i++) {
         R *v = tile + i * NR, *sum = part + i * ld_part;
         int64_t at = (row + i) * d->ldc + col;
@@ -298,7 +298,7 @@ static void FN(merge)(const JOB *j, R *tile, int64_t row, int64_t col, int64_t r
 static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0, int64_t kc,
                       int id, int team)
 {
-    const by_gemm_desc *d = j->d;
+    const cpu_gemm_desc *d = j->d;
     const int64_t panels_a = (mc + MR - 1) / MR, panels_b = (nc + NR - 1) / NR, panels = panels_a + panels_b;
     for (int64_t q = panels * id / team; q < panels * (id + 1) / team; q++) {
         if (q < panels_a) {
@@ -315,8 +315,8 @@ static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t 
     team_wait(team);
 
     /* sums of earlier blocks are kept in c itself where its type allows */
-    R *part = d->c_type == by_acc_type(T_ID) ? (R *)j->c + i0 * d->ldc + j0 : j->part;
-    const int64_t ld_part = d->c_type == by_acc_type(T_ID) ? d->ldc : NC;
+    R *part = d->c_type == gr_acc_type(T_ID) ? (R *)j->c + i0 * d->ldc + j0 : j->part;
+    const int64_t ld_part = d->c_type == gr_acc_type(T_ID) ? d->ldc : NC;
     const int64_t groups = (nc + GROUP - 1) / GROUP, tasks = groups * panels_a;
     R tile[MR * NR] __attribute__((aligned(64)));
     for (int64_t t = tasks * id / team; t < tasks * (id + 1) / team; t++) {
@@ -333,7 +333,7 @@ static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t 
 
 static void FN(packed)(const JOB *j, int id, int team)
 {
-    const by_gemm_desc *d = j->d;
+    const cpu_gemm_desc *d = j->d;
     for (int64_t i = 0; i < d->m; i += MC)
         for (int64_t q = 0; q < d->n; q += NC)
             for (int64_t p = 0; p == 0 || p < d->k; p += KC) /* with k = 0, once, for bias and activation */
@@ -397,7 +397,7 @@ static void FN(axpy4)(int64_t rows, bool ahead, int64_t w, const T *b, int64_t l
 /* b stored (k, n): acc (m, n) = x b over rows [lo, hi) of b. Memory is read in its own order as far as the
  * accumulators of m rows fit into the cache, or of a single row in strips narrow enough for four rows of b to
  * be prefetched in time. */
-static void FN(skinny_part)(const by_gemm_desc *d, const R *x, const T *b, int64_t lo, int64_t hi, R *acc,
+static void FN(skinny_part)(const cpu_gemm_desc *d, const R *x, const T *b, int64_t lo, int64_t hi, R *acc,
                             int64_t ld)
 {
     /* of a single row: strips of equal widths, four rows of which are prefetched in time */
@@ -426,7 +426,7 @@ static void FN(skinny_part)(const by_gemm_desc *d, const R *x, const T *b, int64
 /* Columns [lo, hi) of c from the sums over the parts of k, in their order. */
 static void FN(skinny_sum)(const JOB *j, const R *parts, int64_t ld, int64_t lo, int64_t hi)
 {
-    const by_gemm_desc *d = j->d;
+    const cpu_gemm_desc *d = j->d;
     R v[DOTS];
     for (int64_t r = 0; r < d->m; r++)
         for (int64_t col = lo; col < hi; col += DOTS) {
@@ -494,7 +494,7 @@ INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64
  * more. */
 static void FN(skinny_nk)(const JOB *j, const R *x, int64_t lo, int64_t hi)
 {
-    const by_gemm_desc *d = j->d;
+    const cpu_gemm_desc *d = j->d;
     const int64_t k = d->k, ldb = d->ldb, m = d->m;
     R out[BY_GEMM_SKINNY_ROWS * DOTS];
     for (int64_t col = lo; col < hi; col += DOTS) {
@@ -533,7 +533,7 @@ static void FN(skinny_nk)(const JOB *j, const R *x, int64_t lo, int64_t hi)
 
 static void FN(skinny)(const JOB *j, const R *x, int threads)
 {
-    const by_gemm_desc *d = j->d;
+    const cpu_gemm_desc *d = j->d;
     const int64_t units = (d->n + UNIT - 1) / UNIT, ld = ROUND(d->n, 16);
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -555,30 +555,30 @@ static void FN(skinny)(const JOB *j, const R *x, int threads)
 /* ---- entry ----------------------------------------------------------------------------------- */
 
 /* Elements of R in scratch memory: the bias, then x of a skinny product, or the panels of each team. */
-static int64_t FN(bias_size)(const by_gemm_desc *d)
+static int64_t FN(bias_size)(const cpu_gemm_desc *d)
 {
-    return d->bias && d->bias_type != by_acc_type(T_ID) ? ROUND(d->n, 16) : 0;
+    return d->bias && d->bias_type != gr_acc_type(T_ID) ? ROUND(d->n, 16) : 0;
 }
 
-static void FN(sizes)(const by_gemm_desc *d, int64_t *a, int64_t *b, int64_t *part)
+static void FN(sizes)(const cpu_gemm_desc *d, int64_t *a, int64_t *b, int64_t *part)
 {
     const int64_t kc = BY_MIN(KC, d->k);
     *a = ROUND(ROUND(BY_MIN(MC, d->m), MR) * kc, 16);
     *b = ROUND(BY_MIN(NC, d->n), NR) * kc;
-    *part = d->c_type != by_acc_type(T_ID) && d->k > KC ? BY_MIN(MC, d->m) * NC : 0;
+    *part = d->c_type != gr_acc_type(T_ID) && d->k > KC ? BY_MIN(MC, d->m) * NC : 0;
 }
 
-static size_t FN(scratch)(const by_gemm_desc *d, int threads)
+static size_t FN(scratch)(const cpu_gemm_desc *d, int threads)
 {
     int64_t a, b, part, bias = FN(bias_size)(d);
-    if (by_gemm_is_skinny(d))
+    if (cpu_gemm_is_skinny(d))
         return (size_t)(bias + ROUND(d->m * d->k, 16) + (d->tb ? 0 : PARTS * d->m * ROUND(d->n, 16))) *
                sizeof(R);
     FN(sizes)(d, &a, &b, &part);
     return (size_t)(bias + (a + b + part) * BY_MIN((int64_t)threads, d->batch)) * sizeof(R);
 }
 
-static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const void *b, const void *bias,
+static void FN(product)(const cpu_gemm_desc *d, int threads, const void *a, const void *b, const void *bias,
                         void *c, void *scratch)
 {
     R *memory = scratch;
@@ -586,14 +586,14 @@ static void FN(product)(const by_gemm_desc *d, int threads, const void *a, const
     if (d->m == 0 || d->n == 0)
         return;
     if (FN(bias_size)(d)) {
-        by_convert(memory, by_acc_type(T_ID), bias, d->bias_type, (size_t)d->n);
+        base_convert(memory, gr_acc_type(T_ID), bias, d->bias_type, (size_t)d->n);
         j.bias = memory;
         memory += FN(bias_size)(d);
     } else if (!d->bias) {
         j.bias = NULL;
     }
     threads = worth_threads(d, threads);
-    if (by_gemm_is_skinny(d)) {
+    if (cpu_gemm_is_skinny(d)) {
         for (int64_t r = 0; r < d->m; r++)
             for (int64_t p = 0; p < d->k; p++)
                 memory[r * d->k + p] = LD(j.a[r * d->lda + p]);

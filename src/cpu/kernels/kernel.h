@@ -26,7 +26,7 @@
 #define BY_STRING_(a)   #a
 #define BY_STRING(a)    BY_STRING_(a)
 #define BY_ISA_NAME     BY_STRING(BY_ISA)
-#define KERNEL(name)    BY_PASTE(by_cpu_##name, BY_ISA)
+#define KERNEL(name)    BY_PASTE(cpu_##name, BY_ISA)
 #define BY_PRAGMA(x)    _Pragma(#x)
 
 /* Vectors of the compiler's for code that must keep its accumulators in registers. */
@@ -38,9 +38,9 @@
 #define BY_VECTOR_BYTES 16
 #endif
 
-#define BY_OP(ID, name, in, out, over, base, from, gradient) by_status KERNEL(name)(by_exec * e, by_node * n);
+#define GR_OP(ID, name, in, out, over, base, from, gradient) by_status KERNEL(name)(gr_exec * e, gr_node * n);
 #include "graph/ops.def"
-#undef BY_OP
+#undef GR_OP
 
 /* Call f, a function of the template, for an element type; for the end of a kernel. */
 #define BY_TYPED(f, type) BY_PASTE(BY_PASTE(f, type), BY_ISA)
@@ -51,18 +51,18 @@
 #else
 #define BY_CASE_F64(f, ...)
 #endif
-#define BY_DISPATCH(type, f, ...)                                                                         \
-    switch (type) {                                                                                       \
-    case BY_F32:                                                                                          \
-        return BY_TYPED(f, f32)(__VA_ARGS__);                                                             \
-    case BY_BF16:                                                                                         \
-        return BY_TYPED(f, bf16)(__VA_ARGS__);                                                            \
-    case BY_F16:                                                                                          \
-        return BY_TYPED(f, f16)(__VA_ARGS__);                                                             \
-        BY_CASE_F64(f, __VA_ARGS__)                                                                       \
-    default:                                                                                              \
-        return by_fail(BY_ERR_UNSUPPORTED, "%s: no %s kernel for %s",                                     \
-                       by_tensor_label((n)->out[0] ? (n)->out[0] : (n)->in[0]), #f, by_dtype_name(type)); \
+#define BY_DISPATCH(type, f, ...)                                                                           \
+    switch (type) {                                                                                         \
+    case BY_F32:                                                                                            \
+        return BY_TYPED(f, f32)(__VA_ARGS__);                                                               \
+    case BY_BF16:                                                                                           \
+        return BY_TYPED(f, bf16)(__VA_ARGS__);                                                              \
+    case BY_F16:                                                                                            \
+        return BY_TYPED(f, f16)(__VA_ARGS__);                                                               \
+        BY_CASE_F64(f, __VA_ARGS__)                                                                         \
+    default:                                                                                                \
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: no %s kernel for %s",                                     \
+                         gr_tensor_label((n)->out[0] ? (n)->out[0] : (n)->in[0]), #f, by_dtype_name(type)); \
     }
 
 /* Loops over fewer elements than this stay on one thread: waking the others would cost more. */
@@ -72,14 +72,14 @@
  * Branch-free, so that loops calling them vectorise. Polynomials are minimax fits of relative error; the
  * largest relative error against the C library's double functions is below 2e-7 for each. */
 
-static inline uint32_t by_bits(float f)
+static inline uint32_t cpu_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, 4);
     return u;
 }
 
-static inline float by_float(uint32_t u)
+static inline float cpu_float(uint32_t u)
 {
     float f;
     memcpy(&f, &u, 4);
@@ -87,13 +87,13 @@ static inline float by_float(uint32_t u)
 }
 
 /* 2^k p(r) with |r| <= ln2 / 2. Subnormal down to -103.9, then 0; infinity above 88.7; NaN stays NaN. */
-static inline float by_expf(float x)
+static inline float cpu_expf(float x)
 {
     float c = x > 89.0f ? 89.0f : x; /* comparisons are false for NaN, which passes through */
     c = c < -104.0f ? -104.0f : c;
     float k =
         c * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the sum's low bits are the rounded integer */
-    uint32_t e = by_bits(k) - 0x4b400000u;
+    uint32_t e = cpu_bits(k) - 0x4b400000u;
     k -= 12582912.0f;
     float r = c - k * 0.693359375f; /* ln2 in two parts, the first exact in few bits */
     r = r + k * 2.12194440e-4f;
@@ -105,11 +105,11 @@ static inline float by_expf(float x)
     p = p * (r * r) + r + 1.0f;
     /* two factors, since 2^k alone may be out of range where the product is not */
     uint32_t e1 = (uint32_t)((int32_t)e >> 1), e2 = e - e1;
-    return p * by_float((e1 + 127) << 23) * by_float((e2 + 127) << 23);
+    return p * cpu_float((e1 + 127) << 23) * cpu_float((e2 + 127) << 23);
 }
 
 /* 1 - 2 / (1 + e^2x); near 0 a polynomial, which loses nothing to cancellation. */
-static inline float by_tanhf(float x)
+static inline float cpu_tanhf(float x)
 {
     float s = x * x, a = x < 0 ? -x : x;
     float p = -5.70497941e-3f;
@@ -118,13 +118,13 @@ static inline float by_tanhf(float x)
     p = p * s + 1.33314416e-1f;
     p = p * s - 3.33332807e-1f;
     float near = x + x * (s * p);
-    float far = 1.0f - 2.0f / (by_expf(2.0f * a) + 1.0f);
+    float far = 1.0f - 2.0f / (cpu_expf(2.0f * a) + 1.0f);
     far = x < 0 ? -far : far;
     return a < 0.625f ? near : far;
 }
 
 /* x P(x^2) near 0; beyond, 1 - e^Q(|x|) with Q a fit of log(1 - erf), up to 4, where erf is 1 in float. */
-static inline float by_erff(float x)
+static inline float cpu_erff(float x)
 {
     float s = x * x, a = x < 0 ? -x : x;
     float p = -6.09048584e-4f;
@@ -141,47 +141,47 @@ static inline float by_erff(float x)
     q = q * c - 6.36975944e-1f;
     q = q * c - 1.12779737e+0f;
     q = q * c - 1.66433019e-4f;
-    float far = 1.0f - by_expf(q);
+    float far = 1.0f - cpu_expf(q);
     far = x < 0 ? -far : far;
     return a < 0.9f ? p * x : far;
 }
 
-static inline float by_logf(float x)
+static inline float cpu_logf(float x)
 {
     return logf(x);
 }
 
 /* ---- 16-bit floats: bit for bit what base.h's scalar functions give, without a branch ------- */
 
-static inline uint16_t by_bf16_store(float f)
+static inline uint16_t cpu_bf16_store(float f)
 {
-    uint32_t u = by_bits(f);
+    uint32_t u = cpu_bits(f);
     uint32_t rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
     return (uint16_t)((f != f ? quiet : rounded) >> 16);
 }
 
 /* Up or down, away from 0 with the probability of what is cut off: in the mean it is f. chance: 16 bits. */
-static inline uint16_t by_bf16_by_chance(float f, uint32_t chance)
+static inline uint16_t cpu_bf16_stochastic(float f, uint32_t chance)
 {
-    uint32_t u = by_bits(f);
+    uint32_t u = cpu_bits(f);
     bool finite = (u & 0x7f800000u) != 0x7f800000u;
-    return finite ? (uint16_t)((u + chance) >> 16) : by_bf16_store(f);
+    return finite ? (uint16_t)((u + chance) >> 16) : cpu_bf16_store(f);
 }
 
 /* The exponent is moved by a product with 2^112, which also makes subnormals normal. */
-static inline float by_f16_load(uint16_t h)
+static inline float cpu_f16_load(uint16_t h)
 {
     uint32_t a = (uint32_t)(h & 0x7fffu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t finite = by_bits(by_float(a) * 0x1p112f);
+    uint32_t finite = cpu_bits(cpu_float(a) * 0x1p112f);
     uint32_t special = a | 0x7f800000u | (a > 0x0f800000u ? 0x400000u : 0u);
-    return by_float(sign | (a >= 0x0f800000u ? special : finite));
+    return cpu_float(sign | (a >= 0x0f800000u ? special : finite));
 }
 
-static inline uint16_t by_f16_store(float f)
+static inline uint16_t cpu_f16_store(float f)
 {
-    uint32_t u = by_bits(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    uint32_t u = cpu_bits(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
     uint32_t normal = (a + 0xfffu + (a >> 13 & 1u) - (112u << 23)) >> 13;
-    uint32_t small = by_bits(by_float(a) + 0.5f) - 0x3f000000u; /* the addition rounds to steps of 2^-24 */
+    uint32_t small = cpu_bits(cpu_float(a) + 0.5f) - 0x3f000000u; /* the addition rounds to steps of 2^-24 */
     uint32_t h = a < 0x38800000u ? small : normal;
     h = a >= 0x477ff000u ? 0x7c00u : h; /* 65520 and above are infinity */
     h = a > 0x7f800000u ? 0x7e00u | (a >> 13 & 0x3ffu) : h;
@@ -190,41 +190,41 @@ static inline uint16_t by_f16_store(float f)
 
 /* ---- random numbers: four neighbouring elements share one evaluation of Philox -------------- */
 
-static inline by_philox by_random4(const by_exec *e, const by_node *n, uint64_t index4)
+static inline base_philox cpu_random4(const gr_exec *e, const gr_node *n, uint64_t index4)
 {
-    return by_philox_at(e->seed, e->step << 32 | n->rng, index4);
+    return base_philox_at(e->seed, e->step << 32 | n->rng, index4);
 }
 
 /* One 32-bit number per 64-bit lane, in its low half. */
-typedef uint64_t by_lanes __attribute__((vector_size(BY_VECTOR_BYTES)));
+typedef uint64_t cpu_lanes __attribute__((vector_size(BY_VECTOR_BYTES)));
 #define BY_LANES (BY_VECTOR_BYTES / 8)
 
 #if BY_ISA_LEVEL >= 2
-#define BY_LANES_OP(op) (by_lanes) _mm512_##op((__m512i)a, (__m512i)b)
+#define BY_LANES_OP(op) (cpu_lanes) _mm512_##op((__m512i)a, (__m512i)b)
 #elif BY_ISA_LEVEL == 1
-#define BY_LANES_OP(op) (by_lanes) _mm256_##op((__m256i)a, (__m256i)b)
+#define BY_LANES_OP(op) (cpu_lanes) _mm256_##op((__m256i)a, (__m256i)b)
 #elif defined(__SSE2__)
-#define BY_LANES_OP(op) (by_lanes) _mm_##op((__m128i)a, (__m128i)b)
+#define BY_LANES_OP(op) (cpu_lanes) _mm_##op((__m128i)a, (__m128i)b)
 #else /* two lanes */
 #define BY_LANES_OP(op)         BY_LANES_##op
 #define BY_LANES_mul_epu32      ((a & 0xffffffffu) * (b & 0xffffffffu))
-#define BY_LANES_unpacklo_epi64 ((by_lanes){a[0], b[0]})
-#define BY_LANES_unpackhi_epi64 ((by_lanes){a[1], b[1]})
+#define BY_LANES_unpacklo_epi64 ((cpu_lanes){a[0], b[0]})
+#define BY_LANES_unpackhi_epi64 ((cpu_lanes){a[1], b[1]})
 #endif
 
 /* Products of the low halves; what the high halves hold does not matter. */
-static inline by_lanes by_lanes_product(by_lanes a, by_lanes b)
+static inline cpu_lanes cpu_lanes_product(cpu_lanes a, cpu_lanes b)
 {
     return BY_LANES_OP(mul_epu32);
 }
 
 /* a0 b0 a2 b2 ... and a1 b1 a3 b3 ... */
-static inline by_lanes by_lanes_even(by_lanes a, by_lanes b)
+static inline cpu_lanes cpu_lanes_even(cpu_lanes a, cpu_lanes b)
 {
     return BY_LANES_OP(unpacklo_epi64);
 }
 
-static inline by_lanes by_lanes_odd(by_lanes a, by_lanes b)
+static inline cpu_lanes cpu_lanes_odd(cpu_lanes a, cpu_lanes b)
 {
     return BY_LANES_OP(unpackhi_epi64);
 }
@@ -233,23 +233,23 @@ static inline by_lanes by_lanes_odd(by_lanes a, by_lanes b)
 #define BY_RANDOM_PLACES (BY_RANDOM_SPAN + 4 * BY_LANES)
 
 /* The 32-bit numbers of elements [first, first + count) of a node, count <= BY_RANDOM_SPAN: those of
- * by_random4(first / 4) and so on, BY_LANES evaluations at a time. buffer has BY_RANDOM_PLACES
+ * cpu_random4(first / 4) and so on, BY_LANES evaluations at a time. buffer has BY_RANDOM_PLACES
  * places; the result points into it. */
-static inline const uint32_t *by_random_span(const by_exec *e, const by_node *n, uint64_t first,
-                                             int64_t count, uint32_t *buffer)
+static inline const uint32_t *cpu_random_span(const gr_exec *e, const gr_node *n, uint64_t first,
+                                              int64_t count, uint32_t *buffer)
 {
     const uint64_t hi = e->step << 32 | n->rng;
     const int64_t blocks = ((int64_t)(first % 4) + count + 3) / 4;
-    by_lanes lane, zero = {0};
+    cpu_lanes lane, zero = {0};
     for (int j = 0; j < BY_LANES; j++) /* even lanes take the first half, which leaves them in order below */
         lane[j] = (uint64_t)(j / 2 + j % 2 * (BY_LANES / 2));
     for (int64_t i = 0; i < blocks; i += BY_LANES) {
         uint32_t k0 = (uint32_t)e->seed, k1 = (uint32_t)(e->seed >> 32);
-        by_lanes c0 = lane + (first / 4 + (uint64_t)i), c1 = c0 >> 32;
-        by_lanes c2 = zero + hi, c3 = c2 >> 32;
+        cpu_lanes c0 = lane + (first / 4 + (uint64_t)i), c1 = c0 >> 32;
+        cpu_lanes c2 = zero + hi, c3 = c2 >> 32;
         for (int round = 0; round < 10; round++) {
-            by_lanes p0 = by_lanes_product(c0, zero + 0xd2511f53u),
-                     p1 = by_lanes_product(c2, zero + 0xcd9e8d57u);
+            cpu_lanes p0 = cpu_lanes_product(c0, zero + 0xd2511f53u),
+                      p1 = cpu_lanes_product(c2, zero + 0xcd9e8d57u);
             c0 = p1 >> 32 ^ c1 ^ k0;
             c1 = p1;
             c2 = p0 >> 32 ^ c3 ^ k1;
@@ -257,22 +257,22 @@ static inline const uint32_t *by_random_span(const by_exec *e, const by_node *n,
             k0 += 0x9e3779b9u;
             k1 += 0xbb67ae85u;
         }
-        by_lanes low = (c0 & 0xffffffffu) | c1 << 32, high = (c2 & 0xffffffffu) | c3 << 32;
-        by_lanes out[2] = {by_lanes_even(low, high), by_lanes_odd(low, high)};
+        cpu_lanes low = (c0 & 0xffffffffu) | c1 << 32, high = (c2 & 0xffffffffu) | c3 << 32;
+        cpu_lanes out[2] = {cpu_lanes_even(low, high), cpu_lanes_odd(low, high)};
         memcpy(buffer + 4 * i, out, sizeof out);
     }
     return buffer + first % 4;
 }
 
 /* Kept when the 32-bit number is >= p * 2^32. */
-static inline uint32_t by_drop_threshold(float p)
+static inline uint32_t cpu_drop_threshold(float p)
 {
     double t = (double)p * 4294967296.0;
     return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
 }
 
 /* What is kept is multiplied by this. With p = 1 nothing is. */
-static inline double by_drop_factor(float p)
+static inline double cpu_drop_factor(float p)
 {
     return p < 1 ? 1 / (1 - (double)p) : 0;
 }

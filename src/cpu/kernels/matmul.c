@@ -1,8 +1,8 @@
 /* matmul.c - linear layers, their gradients and batched products. The products themselves were planned when
- * the program was compiled (n->plan, a by_gemm); here is what goes around them. */
+ * the program was compiled (n->plan, a cpu_gemm); here is what goes around them. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
-#include "cpu/gemm.h"
+#include "cpu/gemm_select.h"
 
 enum {
     CHUNK = 512,   /* elements of an activation done at a time, in R */
@@ -15,46 +15,46 @@ enum {
 
 /* With `pre` wanted for the backward pass the activation is a pass of its own; without, it is part of the
  * product. */
-by_status KERNEL(linear)(by_exec *e, by_node *n)
+by_status KERNEL(linear)(gr_exec *e, gr_node *n)
 {
     by_tensor *bias = n->in[2], *y = n->out[0], *pre = n->out[1];
     if (!pre) {
         BY_BRANCH("linear, activation inside");
-        return by_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, bias ? bias->data : NULL, y->data);
+        return cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, bias ? bias->data : NULL, y->data);
     }
     BY_BRANCH("linear, activation after");
-    BY_TRY(by_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, bias ? bias->data : NULL, pre->data));
+    BY_TRY(cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, bias ? bias->data : NULL, pre->data));
     if (!y)
         return BY_OK;
     BY_DISPATCH(pre->type, activation_pass, e, n);
 }
 
-by_status KERNEL(linear_dx)(by_exec *e, by_node *n)
+by_status KERNEL(linear_dx)(gr_exec *e, gr_node *n)
 {
     (void)e;
     BY_BRANCH("linear_dx");
-    return by_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
+    return cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
 }
 
-by_status KERNEL(linear_dw)(by_exec *e, by_node *n)
+by_status KERNEL(linear_dw)(gr_exec *e, gr_node *n)
 {
     by_tensor *x = n->in[0], *dy = n->in[1];
     if (n->out[0]) {
-        bool w_is_kn = ((const by_linear_attr *)n->attr)->w_is_kn;
+        bool w_is_kn = ((const gr_linear_attr *)n->attr)->w_is_kn;
         BY_BRANCH("linear_dw, weight");
-        BY_TRY(by_gemm_run(n->plan, w_is_kn ? x->data : dy->data, w_is_kn ? dy->data : x->data, NULL,
-                           n->out[0]->data));
+        BY_TRY(cpu_gemm_run(n->plan, w_is_kn ? x->data : dy->data, w_is_kn ? dy->data : x->data, NULL,
+                            n->out[0]->data));
     }
     if (!n->out[1])
         return BY_OK;
     BY_DISPATCH(dy->type, column_sums, e, n);
 }
 
-by_status KERNEL(matmul)(by_exec *e, by_node *n)
+by_status KERNEL(matmul)(gr_exec *e, gr_node *n)
 {
     (void)e;
     BY_BRANCH("matmul");
-    return by_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
+    return cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
 }
 
 #else /* ---- typed ----------------------------------------------------------------------------------- */
@@ -62,10 +62,10 @@ by_status KERNEL(matmul)(by_exec *e, by_node *n)
 #include "cpu/kernels/act.h"
 
 /* linear: out[0] = act(out[1]). */
-static by_status FN(activation_pass)(by_exec *e, by_node *n)
+static by_status FN(activation_pass)(gr_exec *e, gr_node *n)
 {
-    const by_act act = ((const by_linear_attr *)n->attr)->act;
-    const int64_t count = by_tensor_rows(n->out[1]) * by_tensor_cols(n->out[1]);
+    const by_act act = ((const gr_linear_attr *)n->attr)->act;
+    const int64_t count = gr_tensor_rows(n->out[1]) * gr_tensor_cols(n->out[1]);
     const T *pre = n->out[1]->data;
     T *y = n->out[0]->data;
     (void)e; /* without OpenMP */
@@ -85,9 +85,9 @@ static by_status FN(activation_pass)(by_exec *e, by_node *n)
 
 /* linear_dw: out[1] (N) = sum over the rows of in[1] (R, N) [+ itself]. A column is summed by one thread,
  * from top to bottom. */
-static by_status FN(column_sums)(by_exec *e, by_node *n)
+static by_status FN(column_sums)(gr_exec *e, gr_node *n)
 {
-    const int64_t rows = by_tensor_rows(n->in[1]), cols = by_tensor_cols(n->in[1]);
+    const int64_t rows = gr_tensor_rows(n->in[1]), cols = gr_tensor_cols(n->in[1]);
     const T *dy = n->in[1]->data;
     R *db = n->out[1]->data;
     const bool add = n->in[3] != NULL;

@@ -7,7 +7,7 @@
 /* dst and src hold `count` blocks of `bytes` bytes, at their own strides. Short blocks of the sizes of
  * elements are copied by a loop of fixed size, the others by memcpy; few long ones are cut for the threads.
  */
-static void copy_blocks(const by_exec *e, char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
+static void copy_blocks(const gr_exec *e, char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                         int64_t bytes, int64_t count)
 {
     if (bytes == dst_stride && bytes == src_stride) { /* one block */
@@ -58,13 +58,13 @@ static int64_t elements(const by_tensor *t)
     return product(t, 0, t->rank);
 }
 
-by_status KERNEL(fill)(by_exec *e, by_node *n)
+by_status KERNEL(fill)(gr_exec *e, gr_node *n)
 {
     by_tensor *y = n->out[0];
-    const double value = ((const by_fill_attr *)n->attr)->value;
+    const double value = ((const gr_fill_attr *)n->attr)->value;
     const int64_t size = (int64_t)by_dtype_size(y->type), count = elements(y);
     char element[8], pattern[512];
-    by_convert(element, y->type, &value, BY_F64, 1);
+    base_convert(element, y->type, &value, BY_F64, 1);
     for (int i = 0; i < (int)sizeof pattern; i++)
         pattern[i] = element[i % size];
     const int64_t bytes = count * size, tasks = (bytes + COPY_BYTES - 1) / COPY_BYTES;
@@ -77,24 +77,24 @@ by_status KERNEL(fill)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-static by_status copy_all(by_exec *e, const by_tensor *from, by_tensor *to)
+static by_status copy_all(gr_exec *e, const by_tensor *from, by_tensor *to)
 {
     const int64_t bytes = elements(from) * (int64_t)by_dtype_size(from->type);
     copy_blocks(e, to->data, bytes, from->data, bytes, bytes, 1);
     return BY_OK;
 }
 
-by_status KERNEL(copy)(by_exec *e, by_node *n)
+by_status KERNEL(copy)(gr_exec *e, gr_node *n)
 {
     return copy_all(e, n->in[0], n->out[0]);
 }
 
-by_status KERNEL(store)(by_exec *e, by_node *n)
+by_status KERNEL(store)(gr_exec *e, gr_node *n)
 {
     return copy_all(e, n->in[0], n->in[1]);
 }
 
-by_status KERNEL(reshape)(by_exec *e, by_node *n)
+by_status KERNEL(reshape)(gr_exec *e, gr_node *n)
 {
     (void)e;
     (void)n;
@@ -112,12 +112,12 @@ typedef void (*convert_fn)(void *y, const void *x, int64_t count);
         const S *restrict x = x_;                                                  \
         _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = expr(x[i]); \
     }
-CONVERT(f32_to_bf16, uint16_t, float, by_bf16_store)
-CONVERT(f32_to_f16, uint16_t, float, by_f16_store)
-CONVERT(bf16_to_f32, float, uint16_t, by_bf16_to_f32)
-CONVERT(f16_to_f32, float, uint16_t, by_f16_load)
+CONVERT(f32_to_bf16, uint16_t, float, cpu_bf16_store)
+CONVERT(f32_to_f16, uint16_t, float, cpu_f16_store)
+CONVERT(bf16_to_f32, float, uint16_t, base_bf16_to_f32)
+CONVERT(f16_to_f32, float, uint16_t, cpu_f16_load)
 
-/* The pairs of mixed precision have loops of their own; the rest is by_convert's. */
+/* The pairs of mixed precision have loops of their own; the rest is base_convert's. */
 static convert_fn direct(by_dtype to, by_dtype from)
 {
     if (from == BY_F32)
@@ -127,7 +127,7 @@ static convert_fn direct(by_dtype to, by_dtype from)
     return NULL;
 }
 
-by_status KERNEL(cast)(by_exec *e, by_node *n)
+by_status KERNEL(cast)(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
     by_tensor *y = n->out[0];
@@ -146,7 +146,7 @@ by_status KERNEL(cast)(by_exec *e, by_node *n)
         if (convert)
             convert(to, from, part);
         else
-            by_convert(to, y->type, from, x->type, (size_t)part);
+            base_convert(to, y->type, from, x->type, (size_t)part);
     }
     return BY_OK;
 }
@@ -224,7 +224,7 @@ TRANSPOSE(transpose_8, uint64_t)
 
 /* The last axis of the output is not that of the input: planes of (axis `fast`, last axis) are transposed
  * tile by tile, where fast is the axis along which the input is contiguous. */
-static void permute_planes(const by_exec *e, const moves *m, char *y, const char *x, int64_t size)
+static void permute_planes(const gr_exec *e, const moves *m, char *y, const char *x, int64_t size)
 {
     const int last = m->rank - 1;
     int fast = 0;
@@ -254,7 +254,7 @@ static void permute_planes(const by_exec *e, const moves *m, char *y, const char
 
 /* The last axis is contiguous on both sides: runs of it are copied, all those of the second last axis at a
  * time. */
-static void permute_runs(const by_exec *e, const moves *m, char *y, const char *x, int64_t size)
+static void permute_runs(const gr_exec *e, const moves *m, char *y, const char *x, int64_t size)
 {
     const int last = m->rank - 1;
     const int64_t run = m->dim[last] * size;
@@ -263,7 +263,7 @@ static void permute_runs(const by_exec *e, const moves *m, char *y, const char *
                     m->rank == 2 ? m->dim[0] : 1);
         return;
     }
-    const by_exec alone = {.threads = 1};
+    const gr_exec alone = {.threads = 1};
     const int64_t inner = m->dim[last - 1], stride = m->stride[last - 1] * size;
     int64_t outer = 1;
     for (int a = 0; a < last - 1; a++)
@@ -276,10 +276,10 @@ static void permute_runs(const by_exec *e, const moves *m, char *y, const char *
     }
 }
 
-by_status KERNEL(permute)(by_exec *e, by_node *n)
+by_status KERNEL(permute)(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const moves m = collapse(x, ((const by_permute_attr *)n->attr)->order);
+    const moves m = collapse(x, ((const gr_permute_attr *)n->attr)->order);
     const int64_t size = (int64_t)by_dtype_size(x->type);
     if (elements(x) == 0)
         return BY_OK;
@@ -295,10 +295,10 @@ by_status KERNEL(permute)(by_exec *e, by_node *n)
 
 /* ---- slice, pad, concat: a tensor is seen as (outer, axis, inner) --------------------------- */
 
-by_status KERNEL(slice)(by_exec *e, by_node *n)
+by_status KERNEL(slice)(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     const int64_t inner = product(x, a->axis + 1, x->rank) * (int64_t)by_dtype_size(x->type);
     const int64_t taken = a->count * inner;
     copy_blocks(e, n->out[0]->data, taken, (const char *)x->data + a->start * inner, x->dim[a->axis] * inner,
@@ -306,10 +306,10 @@ by_status KERNEL(slice)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-by_status KERNEL(pad)(by_exec *e, by_node *n)
+by_status KERNEL(pad)(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const by_slice_attr *a = n->attr;
+    const gr_slice_attr *a = n->attr;
     const int64_t inner = product(x, a->axis + 1, x->rank) * (int64_t)by_dtype_size(x->type);
     const int64_t filled = x->dim[a->axis] * inner, before = a->start * inner, whole = a->count * inner;
     const int64_t outer = product(x, 0, a->axis);
@@ -323,10 +323,10 @@ by_status KERNEL(pad)(by_exec *e, by_node *n)
     return BY_OK;
 }
 
-by_status KERNEL(concat)(by_exec *e, by_node *n)
+by_status KERNEL(concat)(gr_exec *e, gr_node *n)
 {
     const by_tensor *y = n->out[0];
-    const int axis = ((const by_slice_attr *)n->attr)->axis;
+    const int axis = ((const gr_slice_attr *)n->attr)->axis;
     const int64_t inner = product(y, axis + 1, y->rank) * (int64_t)by_dtype_size(y->type);
     char *at = y->data;
     for (int i = 0; i < n->n_in; i++) {

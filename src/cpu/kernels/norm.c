@@ -8,9 +8,9 @@
 #define BY_TEMPLATE "cpu/kernels/norm.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(norm)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, norm, e, n)}
+by_status KERNEL(norm)(gr_exec *e, gr_node *n){BY_DISPATCH(n->in[0]->type, norm, e, n)}
 
-by_status KERNEL(norm_grad)(by_exec *e, by_node *n)
+by_status KERNEL(norm_grad)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->in[0]->type, norm_grad, e, n)
 }
@@ -21,16 +21,16 @@ by_status KERNEL(norm_grad)(by_exec *e, by_node *n)
 
 /* sum = x + dropout(h), for elements [first, first + count) of the tensor, which x, h and sum point to. The
  * mask is that of a dropout node with the same rng. */
-static void FN(add_dropped)(const by_exec *e, const by_node *n, T *restrict sum, const T *restrict x,
+static void FN(add_dropped)(const gr_exec *e, const gr_node *n, T *restrict sum, const T *restrict x,
                             const T *restrict h, int64_t first, int64_t count)
 {
-    const float p = ((const by_norm_attr *)n->attr)->p;
-    const uint32_t threshold = by_drop_threshold(p);
-    const R factor = (R)by_drop_factor(p);
+    const float p = ((const gr_norm_attr *)n->attr)->p;
+    const uint32_t threshold = cpu_drop_threshold(p);
+    const R factor = (R)cpu_drop_factor(p);
     for (int64_t from = 0; from < count; from += BY_RANDOM_SPAN) {
         const int64_t part = BY_MIN(BY_RANDOM_SPAN, count - from);
         uint32_t buffer[BY_RANDOM_PLACES];
-        const uint32_t *random = by_random_span(e, n, (uint64_t)(first + from), part, buffer);
+        const uint32_t *random = cpu_random_span(e, n, (uint64_t)(first + from), part, buffer);
         R_SIMD
         for (int64_t i = from; i < from + part; i++)
             sum[i] = ST(LD(x[i]) + (random[i - from] >= threshold ? LD(h[i]) * factor : 0));
@@ -78,10 +78,10 @@ static void FN(row_apply)(T *y, const T *x, const R stats[2], const T *gamma, co
 
 /* Statistics are those of the sum as it is stored, rounded, so that the backward pass sees the same values.
  * When nobody wants the sum, it is made where y will be. */
-static by_status FN(norm)(by_exec *e, by_node *n)
+static by_status FN(norm)(gr_exec *e, gr_node *n)
 {
-    const by_norm_attr a = *(const by_norm_attr *)n->attr;
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const gr_norm_attr a = *(const gr_norm_attr *)n->attr;
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     const T *x_all = n->in[0]->data, *gamma = n->in[1]->data;
     const T *beta = n->in[2] ? n->in[2]->data : NULL, *h_all = n->in[3] ? n->in[3]->data : NULL;
     T *y_all = n->out[0]->data, *sum_all = n->out[2] ? n->out[2]->data : y_all;
@@ -169,10 +169,10 @@ static void FN(combine)(R *out, const R *part, int64_t chunks, int64_t count, bo
     }
 }
 
-static by_status FN(norm_grad)(by_exec *e, by_node *n)
+static by_status FN(norm_grad)(gr_exec *e, gr_node *n)
 {
-    const bool rms = ((const by_norm_attr *)n->attr)->rms;
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const bool rms = ((const gr_norm_attr *)n->attr)->rms;
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     const T *dy = n->in[0]->data, *x = n->in[1]->data, *gamma = n->in[3]->data;
     const R *stats = n->in[2]->data;
     const T *dsum = n->in[4] ? n->in[4]->data : NULL;
@@ -181,7 +181,7 @@ static by_status FN(norm_grad)(by_exec *e, by_node *n)
     R *part = NULL;
     if (n->out[1] || n->out[2]) {
         BY_BRANCH("norm_grad " BY_STRING(T_NAME) ", with parameters");
-        part = by_alloc_zero((size_t)(chunks * 2 * cols), sizeof *part);
+        part = base_alloc_zero((size_t)(chunks * 2 * cols), sizeof *part);
         if (!part)
             return BY_ERR_MEMORY;
     } else {
@@ -203,7 +203,7 @@ static by_status FN(norm_grad)(by_exec *e, by_node *n)
         FN(combine)(n->out[1]->data, part, chunks, cols, n->in[5] != NULL);
     if (n->out[2])
         FN(combine)(n->out[2]->data, part + cols, chunks, cols, n->in[6] != NULL);
-    by_free(part);
+    base_free(part);
     return BY_OK;
 }
 #endif

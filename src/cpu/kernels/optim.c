@@ -12,7 +12,7 @@
 
 static int64_t elements(const by_tensor *t)
 {
-    return by_tensor_rows(t) * by_tensor_cols(t);
+    return gr_tensor_rows(t) * gr_tensor_cols(t);
 }
 
 /* What the gradients are multiplied by. Fails, before anything was changed, when their norm is not a number
@@ -24,7 +24,7 @@ static by_status clip_factor(const by_tensor *norm, float max_norm, double *fact
         return BY_OK;
     const double x = norm->type == BY_F64 ? *(const double *)norm->data : (double)*(const float *)norm->data;
     if (!isfinite(x))
-        return by_fail(BY_ERR_NUMERIC, "gradient norm is not finite");
+        return base_fail(BY_ERR_NUMERIC, "gradient norm is not finite");
     if (max_norm > 0)
         *factor = BY_MIN(1.0, max_norm / (x + 1e-6));
     return BY_OK;
@@ -32,33 +32,33 @@ static by_status clip_factor(const by_tensor *norm, float max_norm, double *fact
 
 /* Where the chances come from. */
 typedef struct dice {
-    const by_exec *e;
-    const by_node *n;
+    const gr_exec *e;
+    const gr_node *n;
 } dice;
 
-static bool rounds_by_chance(const by_node *n, const by_tensor *master)
+static bool rounds_by_chance(const gr_node *n, const by_tensor *master)
 {
-    return n->in[0]->type == BY_BF16 && ((const by_optim_attr *)n->attr)->by_chance && !master;
+    return n->in[0]->type == BY_BF16 && ((const gr_optim_attr *)n->attr)->gr_stochastic && !master;
 }
 
 #define BY_TEMPLATE "cpu/kernels/optim.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(adamw)(by_exec *e, by_node *n)
+by_status KERNEL(adamw)(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
         BY_BRANCH("adamw, by chance");
     BY_DISPATCH(n->in[0]->type, adamw, e, n)
 }
 
-by_status KERNEL(sgd)(by_exec *e, by_node *n)
+by_status KERNEL(sgd)(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[3]))
         BY_BRANCH("sgd, by chance");
     BY_DISPATCH(n->in[0]->type, sgd, e, n)
 }
 
-by_status KERNEL(adafactor)(by_exec *e, by_node *n)
+by_status KERNEL(adafactor)(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
         BY_BRANCH("adafactor, by chance");
@@ -69,43 +69,43 @@ by_status KERNEL(adafactor)(by_exec *e, by_node *n)
 
 /* for each i: w = the weight; body changes w; the weight = w. With dice, the first one is number `first` of
  * the buffer. */
-#define EACH_WEIGHT(body)                                                                             \
-    do {                                                                                              \
-        if (master) {                                                                                 \
-            R_SIMD                                                                                    \
-            for (int64_t i = 0; i < count; i++) {                                                     \
-                R w = master[i];                                                                      \
-                body;                                                                                 \
-                master[i] = w;                                                                        \
-                value[i] = ST(w);                                                                     \
-            }                                                                                         \
-        } else if (!thrown) {                                                                         \
-            R_SIMD                                                                                    \
-            for (int64_t i = 0; i < count; i++) {                                                     \
-                R w = LD(value[i]);                                                                   \
-                body;                                                                                 \
-                value[i] = ST(w);                                                                     \
-            }                                                                                         \
-        } else {                                                                                      \
-            uint32_t space[BY_RANDOM_PLACES];                                                         \
-            for (int64_t from = 0; from < count; from += BY_RANDOM_SPAN) {                            \
-                const int64_t to = BY_MIN(from + BY_RANDOM_SPAN, count);                              \
-                const uint32_t *random =                                                              \
-                    by_random_span(thrown->e, thrown->n, (uint64_t)(first + from), to - from, space); \
-                R_SIMD                                                                                \
-                for (int64_t i = from; i < to; i++) {                                                 \
-                    R w = LD(value[i]);                                                               \
-                    body;                                                                             \
-                    value[i] = FN(by_chance)(w, random[i - from]);                                    \
-                }                                                                                     \
-            }                                                                                         \
-        }                                                                                             \
+#define EACH_WEIGHT(body)                                                                              \
+    do {                                                                                               \
+        if (master) {                                                                                  \
+            R_SIMD                                                                                     \
+            for (int64_t i = 0; i < count; i++) {                                                      \
+                R w = master[i];                                                                       \
+                body;                                                                                  \
+                master[i] = w;                                                                         \
+                value[i] = ST(w);                                                                      \
+            }                                                                                          \
+        } else if (!thrown) {                                                                          \
+            R_SIMD                                                                                     \
+            for (int64_t i = 0; i < count; i++) {                                                      \
+                R w = LD(value[i]);                                                                    \
+                body;                                                                                  \
+                value[i] = ST(w);                                                                      \
+            }                                                                                          \
+        } else {                                                                                       \
+            uint32_t space[BY_RANDOM_PLACES];                                                          \
+            for (int64_t from = 0; from < count; from += BY_RANDOM_SPAN) {                             \
+                const int64_t to = BY_MIN(from + BY_RANDOM_SPAN, count);                               \
+                const uint32_t *random =                                                               \
+                    cpu_random_span(thrown->e, thrown->n, (uint64_t)(first + from), to - from, space); \
+                R_SIMD                                                                                 \
+                for (int64_t i = from; i < to; i++) {                                                  \
+                    R w = LD(value[i]);                                                                \
+                    body;                                                                              \
+                    value[i] = FN(gr_stochastic)(w, random[i - from]);                                 \
+                }                                                                                      \
+            }                                                                                          \
+        }                                                                                              \
     } while (0)
 
 /* Only bf16 has it. */
-static inline T FN(by_chance)(R w, uint32_t random)
+static inline T FN(gr_stochastic)(R w, uint32_t random)
 {
-    return T_ID == BY_BF16 ? (T)by_bf16_by_chance((float)w, random >> 16) : ST(w);
+    return T_ID == BY_BF16 ? (T)cpu_bf16_stochastic((float)w, random >> 16) : ST(w);
 }
 
 /* ---- AdamW (Loshchilov and Hutter 2019) ----------------------------------------------------- */
@@ -129,28 +129,28 @@ static void FN(adamw_span)(T *restrict value, R *restrict master, const R *restr
     });
 }
 
-static by_status FN(adamw)(by_exec *e, by_node *n)
+static by_status FN(adamw)(gr_exec *e, gr_node *n)
 {
-    const by_optim_attr *a = n->attr;
+    const gr_optim_attr *a = n->attr;
     const float *hyper = n->in[6]->data;
     T *value = n->in[0]->data;
     const R *grad = n->in[1]->data;
     R *m = n->in[2]->data, *v = n->in[3]->data, *master = n->in[4] ? n->in[4]->data : NULL;
     double clip;
-    BY_TRY(clip_factor(n->in[5], hyper[BY_HYPER_MAX_NORM], &clip));
+    BY_TRY(clip_factor(n->in[5], hyper[GR_HYPER_MAX_NORM], &clip));
     const dice *thrown = rounds_by_chance(n, n->in[4]) ? &(dice){e, n} : NULL;
     BY_BRANCH("adamw " BY_STRING(T_NAME));
 #pragma omp parallel num_threads(e->threads) if (elements(n->in[0]) >= BY_FORK_ELEMENTS)
     for (int s = 0; s < a->n_segments; s++) {
-        const by_segment seg = a->segments[s];
-        const double lr = (double)hyper[BY_HYPER_LR] * seg.lr_scale;
+        const gr_segment seg = a->segments[s];
+        const double lr = (double)hyper[GR_HYPER_LR] * seg.lr_scale;
         const FN(adamw_numbers) k = {.clip = (R)clip,
                                      .beta1 = a->beta1,
                                      .beta2 = a->beta2,
                                      .eps = a->eps,
                                      .keep = (R)(seg.decay ? 1 - lr * a->weight_decay : 1),
-                                     .rate = (R)(lr / hyper[BY_HYPER_CORR1]),
-                                     .root = (R)(1 / sqrt(hyper[BY_HYPER_CORR2]))};
+                                     .rate = (R)(lr / hyper[GR_HYPER_CORR1]),
+                                     .root = (R)(1 / sqrt(hyper[GR_HYPER_CORR2]))};
         const int64_t end = seg.lr_scale == 0 ? seg.offset : seg.offset + seg.count;
 #pragma omp for schedule(static) nowait
         for (int64_t at = seg.offset; at < end; at += SPAN)
@@ -176,15 +176,15 @@ static void FN(sgd_span)(T *restrict value, R *restrict master, const R *restric
         EACH_WEIGHT(w = w - lr * (grad[i] * clip + decay * w));
 }
 
-static by_status FN(sgd)(by_exec *e, by_node *n)
+static by_status FN(sgd)(gr_exec *e, gr_node *n)
 {
-    const by_optim_attr *a = n->attr;
+    const gr_optim_attr *a = n->attr;
     const float *hyper = n->in[5]->data;
     T *value = n->in[0]->data;
-    const R *grad = n->in[1]->data, mu = hyper[BY_HYPER_MOMENTUM];
+    const R *grad = n->in[1]->data, mu = hyper[GR_HYPER_MOMENTUM];
     R *m = n->in[2] && mu > 0 ? n->in[2]->data : NULL, *master = n->in[3] ? n->in[3]->data : NULL;
     double clip;
-    BY_TRY(clip_factor(n->in[4], hyper[BY_HYPER_MAX_NORM], &clip));
+    BY_TRY(clip_factor(n->in[4], hyper[GR_HYPER_MAX_NORM], &clip));
     const dice *thrown = rounds_by_chance(n, n->in[3]) ? &(dice){e, n} : NULL;
     if (m)
         BY_BRANCH("sgd " BY_STRING(T_NAME) ", momentum");
@@ -192,8 +192,8 @@ static by_status FN(sgd)(by_exec *e, by_node *n)
         BY_BRANCH("sgd " BY_STRING(T_NAME));
 #pragma omp parallel num_threads(e->threads) if (elements(n->in[0]) >= BY_FORK_ELEMENTS)
     for (int s = 0; s < a->n_segments; s++) {
-        const by_segment seg = a->segments[s];
-        const R lr = (R)((double)hyper[BY_HYPER_LR] * seg.lr_scale),
+        const gr_segment seg = a->segments[s];
+        const R lr = (R)((double)hyper[GR_HYPER_LR] * seg.lr_scale),
                 decay = seg.decay ? (R)a->weight_decay : 0;
         const int64_t end = seg.lr_scale == 0 ? seg.offset : seg.offset + seg.count;
 #pragma omp for schedule(static) nowait
@@ -337,23 +337,23 @@ static void FN(factored_update)(const FN(factored) * f, double lr, double t)
         FN(row_update)(f, r, FN(row_factor)(f, mean, r), rate);
 }
 
-static by_status FN(adafactor)(by_exec *e, by_node *n)
+static by_status FN(adafactor)(gr_exec *e, gr_node *n)
 {
-    const by_optim_attr *a = n->attr;
+    const gr_optim_attr *a = n->attr;
     const float *hyper = n->in[6]->data;
     double clip;
-    BY_TRY(clip_factor(n->in[5], hyper[BY_HYPER_MAX_NORM], &clip));
+    BY_TRY(clip_factor(n->in[5], hyper[GR_HYPER_MAX_NORM], &clip));
     int64_t places = 0; /* of scratch, for the largest segment, taken before anything changes */
     for (int s = 0; s < a->n_segments; s++)
         places = BY_MAX(places, a->segments[s].cols * BY_MIN(CHUNKS, a->segments[s].rows));
-    R *columns = by_alloc((size_t)places * sizeof *columns);
+    R *columns = base_alloc((size_t)places * sizeof *columns);
     if (!columns)
         return BY_ERR_MEMORY;
     const dice *thrown = rounds_by_chance(n, n->in[4]) ? &(dice){e, n} : NULL;
     BY_BRANCH("adafactor " BY_STRING(T_NAME));
     for (int s = 0; s < a->n_segments; s++) {
-        const by_segment seg = a->segments[s];
-        const double lr = (double)hyper[BY_HYPER_LR] * seg.lr_scale;
+        const gr_segment seg = a->segments[s];
+        const double lr = (double)hyper[GR_HYPER_LR] * seg.lr_scale;
         if (seg.lr_scale == 0 || seg.count == 0)
             continue;
         const int64_t step = (seg.rows + CHUNKS - 1) / CHUNKS;
@@ -372,9 +372,9 @@ static by_status FN(adafactor)(by_exec *e, by_node *n)
                                 .offset = seg.offset,
                                 .thrown = thrown,
                                 .threads = e->threads};
-        FN(factored_update)(&f, lr, hyper[BY_HYPER_STEP]);
+        FN(factored_update)(&f, lr, hyper[GR_HYPER_STEP]);
     }
-    by_free(columns);
+    base_free(columns);
     return BY_OK;
 }
 

@@ -4,7 +4,7 @@
 #include "cpu/kernels/kernel.h"
 
 #define COLUMNS 128 /* columns one thread sums at a time */
-#define BLOCK                                                                                    \
+#define BLOCK \
     256 /* terms added in R before they join a sum of sums, which keeps the rounding error small \
          */
 #define NORM2_CHUNK 65536 /* elements of one partial sum of squares */
@@ -12,13 +12,13 @@
 #define BY_TEMPLATE "cpu/kernels/reduce.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(reduce)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, reduce, e, n)}
+by_status KERNEL(reduce)(gr_exec *e, gr_node *n){BY_DISPATCH(n->in[0]->type, reduce, e, n)}
 
-by_status KERNEL(broadcast)(by_exec *e, by_node *n){BY_DISPATCH(n->out[0]->type, broadcast, e, n)}
+by_status KERNEL(broadcast)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, broadcast, e, n)}
 
-by_status KERNEL(argmax)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, argmax, e, n)}
+by_status KERNEL(argmax)(gr_exec *e, gr_node *n){BY_DISPATCH(n->in[0]->type, argmax, e, n)}
 
-by_status KERNEL(norm2)(by_exec *e, by_node *n)
+by_status KERNEL(norm2)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->in[0]->type, norm2, e, n)
 }
@@ -70,9 +70,9 @@ static inline void FN(put)(void *y, bool wide, int64_t i, R value)
         ((T *)y)[i] = ST(value);
 }
 
-static by_status FN(reduce)(by_exec *e, by_node *n)
+static by_status FN(reduce)(gr_exec *e, gr_node *n)
 {
-    const by_reduce_attr a = *(const by_reduce_attr *)n->attr;
+    const gr_reduce_attr a = *(const gr_reduce_attr *)n->attr;
     const T *x = n->in[0]->data;
     void *y = n->out[0]->data;
     const bool wide = n->out[0]->type != T_ID, fork = a.outer * a.count * a.inner >= BY_FORK_ELEMENTS;
@@ -105,9 +105,9 @@ static inline R FN(get)(const void *x, bool wide, int64_t i)
     return wide ? ((const R *)x)[i] : LD(((const T *)x)[i]);
 }
 
-static by_status FN(broadcast)(by_exec *e, by_node *n)
+static by_status FN(broadcast)(gr_exec *e, gr_node *n)
 {
-    const by_reduce_attr a = *(const by_reduce_attr *)n->attr;
+    const gr_reduce_attr a = *(const gr_reduce_attr *)n->attr;
     const void *x = n->in[0]->data;
     T *y = n->out[0]->data;
     const bool wide = n->in[0]->type != T_ID, fork = a.outer * a.count * a.inner >= BY_FORK_ELEMENTS;
@@ -161,11 +161,11 @@ static int32_t FN(row_argmax)(const T *x, int64_t count)
     return (int32_t)best;
 }
 
-static by_status FN(argmax)(by_exec *e, by_node *n)
+static by_status FN(argmax)(gr_exec *e, gr_node *n)
 {
     const T *x = n->in[0]->data;
     int32_t *y = n->out[0]->data;
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     BY_BRANCH("argmax " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) \
     num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
@@ -192,12 +192,12 @@ static double FN(sum_of_squares)(const T *x, int64_t count)
     return sum0 + sum1 + last * last;
 }
 
-static by_status FN(norm2)(by_exec *e, by_node *n)
+static by_status FN(norm2)(gr_exec *e, gr_node *n)
 {
     const T *x = n->in[0]->data;
-    const int64_t count = by_tensor_rows(n->in[0]) * by_tensor_cols(n->in[0]);
+    const int64_t count = gr_tensor_rows(n->in[0]) * gr_tensor_cols(n->in[0]);
     const int64_t chunks = (count + NORM2_CHUNK - 1) / NORM2_CHUNK;
-    double *partial = by_alloc((size_t)chunks * sizeof *partial);
+    double *partial = base_alloc((size_t)chunks * sizeof *partial);
     if (!partial)
         return BY_ERR_MEMORY;
     BY_BRANCH("norm2 " BY_STRING(T_NAME));
@@ -207,7 +207,7 @@ static by_status FN(norm2)(by_exec *e, by_node *n)
     double total = 0;
     for (int64_t c = 0; c < chunks; c++)
         total += partial[c];
-    by_free(partial);
+    base_free(partial);
     *(R *)n->out[0]->data = (R)sqrt(total);
     return BY_OK;
 }

@@ -60,19 +60,19 @@ static by_status check_rows(const shape *s, int64_t room)
 {
     for (int64_t b = 0; b < s->groups * s->beams; b++) {
         if (s->from[b] < b / s->beams * s->beams || s->from[b] >= s->groups * s->beams)
-            return by_fail(BY_ERR_ARGUMENT, "reorder: row %lld cannot take over row %d", (long long)b,
-                           (int)s->from[b]);
+            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld cannot take over row %d", (long long)b,
+                             (int)s->from[b]);
         if (s->past[b] < 0 || s->past[b] > room)
-            return by_fail(BY_ERR_ARGUMENT, "reorder: row %lld holds %d positions, there is room for %lld",
-                           (long long)b, (int)s->past[b], (long long)room);
+            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld holds %d positions, there is room for %lld",
+                             (long long)b, (int)s->past[b], (long long)room);
     }
     return BY_OK;
 }
 
-by_status KERNEL(reorder)(by_exec *e, by_node *n)
+by_status KERNEL(reorder)(gr_exec *e, gr_node *n)
 {
     const by_tensor *keys = n->in[0];
-    const int64_t beams = ((const by_reorder_attr *)n->attr)->beams, rows = keys->dim[0];
+    const int64_t beams = ((const gr_reorder_attr *)n->attr)->beams, rows = keys->dim[0];
     shape s = {.from = n->in[2]->data, .past = n->in[3]->data, .groups = rows / beams, .beams = beams};
     s.position = (size_t)keys->dim[2] * by_dtype_size(keys->type);
     s.row = (size_t)keys->dim[1] * s.position;
@@ -90,7 +90,7 @@ by_status KERNEL(reorder)(by_exec *e, by_node *n)
     }
     BY_BRANCH("reorder");
     const int64_t pieces = (int64_t)((most + s.piece - 1) / s.piece);
-    char *space = by_alloc((size_t)e->threads * (size_t)beams * s.piece);
+    char *space = base_alloc((size_t)e->threads * (size_t)beams * s.piece);
     if (!space)
         return BY_ERR_MEMORY;
 #pragma omp parallel for schedule(static) \
@@ -98,6 +98,6 @@ by_status KERNEL(reorder)(by_exec *e, by_node *n)
     for (int64_t p = 0; p < 2 * pieces; p++)
         move_piece(&s, p < pieces ? keys->data : n->in[1]->data, (size_t)(p % pieces) * s.piece,
                    space + (size_t)thread_index() * (size_t)beams * s.piece);
-    by_free(space);
+    base_free(space);
     return BY_OK;
 }

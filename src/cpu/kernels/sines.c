@@ -7,7 +7,7 @@
 #define BY_TEMPLATE "cpu/kernels/sines.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(sines)(by_exec *e, by_node *n)
+by_status KERNEL(sines)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->out[0]->type, sines, e, n)
 }
@@ -15,10 +15,10 @@ by_status KERNEL(sines)(by_exec *e, by_node *n)
 #else /* ---- once per element type ---- */
 
 /* The angle needs f64: at position 500, f32 is off by 3e-5. */
-static by_status FN(sines)(by_exec *e, by_node *n)
+static by_status FN(sines)(gr_exec *e, gr_node *n)
 {
-    const int64_t width = ((const by_sines_attr *)n->attr)->width, half = width / 2, cosines = width - half;
-    const int64_t count = by_tensor_rows(n->out[0]);
+    const int64_t width = ((const gr_sines_attr *)n->attr)->width, half = width / 2, cosines = width - half;
+    const int64_t count = gr_tensor_rows(n->out[0]);
     const int32_t *p = n->in[0]->data;
     T *y = n->out[0]->data;
     BY_BRANCH("sines " BY_STRING(T_NAME));

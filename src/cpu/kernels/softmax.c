@@ -6,7 +6,7 @@
 #define BLOCK 256 /* exponentials added in R before they join a sum in double */
 
 /* Every target is a class or ignore_index; *counted is the number of those that are classes. */
-static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, int ignore, int64_t *counted)
+static by_status check_targets(const gr_node *n, int64_t rows, int64_t classes, int ignore, int64_t *counted)
 {
     const int32_t *target = n->in[1]->data;
     *counted = 0;
@@ -14,9 +14,9 @@ static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, 
         if (target[r] == ignore)
             continue;
         if (target[r] < 0 || target[r] >= classes)
-            return by_fail(
+            return base_fail(
                 BY_ERR_ARGUMENT, "%s: target %d of row %lld is not in [0, %lld) nor the ignored %d",
-                by_tensor_label(n->in[1]), (int)target[r], (long long)r, (long long)classes, ignore);
+                gr_tensor_label(n->in[1]), (int)target[r], (long long)r, (long long)classes, ignore);
         ++*counted;
     }
     return BY_OK;
@@ -25,13 +25,13 @@ static by_status check_targets(const by_node *n, int64_t rows, int64_t classes, 
 #define BY_TEMPLATE "cpu/kernels/softmax.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(softmax)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, softmax, e, n)}
+by_status KERNEL(softmax)(gr_exec *e, gr_node *n){BY_DISPATCH(n->in[0]->type, softmax, e, n)}
 
-by_status KERNEL(softmax_grad)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, softmax_grad, e, n)}
+by_status KERNEL(softmax_grad)(gr_exec *e, gr_node *n){BY_DISPATCH(n->in[0]->type, softmax_grad, e, n)}
 
-by_status KERNEL(cross_entropy)(by_exec *e, by_node *n){BY_DISPATCH(n->in[0]->type, cross_entropy, e, n)}
+by_status KERNEL(cross_entropy)(gr_exec *e, gr_node *n){BY_DISPATCH(n->in[0]->type, cross_entropy, e, n)}
 
-by_status KERNEL(cross_entropy_grad)(by_exec *e, by_node *n)
+by_status KERNEL(cross_entropy_grad)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->in[0]->type, cross_entropy_grad, e, n)
 }
@@ -57,9 +57,9 @@ static double FN(row_sum_exp)(const T *x, R max, int64_t count)
 
 /* ---- softmax -------------------------------------------------------------------------------- */
 
-static by_status FN(softmax)(by_exec *e, by_node *n)
+static by_status FN(softmax)(gr_exec *e, gr_node *n)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     const T *x_all = n->in[0]->data;
     T *y_all = n->out[0]->data;
     BY_BRANCH("softmax " BY_STRING(T_NAME));
@@ -76,9 +76,9 @@ static by_status FN(softmax)(by_exec *e, by_node *n)
 }
 
 /* dx = y (dy - sum(y dy)) */
-static by_status FN(softmax_grad)(by_exec *e, by_node *n)
+static by_status FN(softmax_grad)(gr_exec *e, gr_node *n)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     const T *y_all = n->in[0]->data, *dy_all = n->in[1]->data;
     T *dx_all = n->out[0]->data;
     BY_BRANCH("softmax_grad " BY_STRING(T_NAME));
@@ -111,15 +111,15 @@ static double FN(row_total)(const T *x, int64_t count)
 /* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing; the result is the
  * mean over the counted rows, added up in order; with weights, each row counts as much as the class of its
  * target. lse gets rows + 1 elements. */
-static by_status FN(cross_entropy)(by_exec *e, by_node *n)
+static by_status FN(cross_entropy)(gr_exec *e, gr_node *n)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
-    const by_loss_attr a = *(const by_loss_attr *)n->attr;
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
+    const gr_loss_attr a = *(const gr_loss_attr *)n->attr;
     const T *x_all = n->in[0]->data;
     const int32_t *target = n->in[1]->data;
     int64_t counted;
     BY_TRY(check_targets(n, rows, cols, a.ignore_index, &counted));
-    double *loss = by_alloc((size_t)rows * sizeof *loss);
+    double *loss = base_alloc((size_t)rows * sizeof *loss);
     if (!loss)
         return BY_ERR_MEMORY;
     R *lse = n->out[1] ? n->out[1]->data : NULL;
@@ -150,7 +150,7 @@ static by_status FN(cross_entropy)(by_exec *e, by_node *n)
         total += weight * loss[r];
         all += weights && target[r] != a.ignore_index ? weight : 0;
     }
-    by_free(loss);
+    base_free(loss);
     if (lse)
         lse[rows] = (R)all;
     *(R *)n->out[0]->data = (R)(all > 0 ? total / all : 0);
@@ -159,10 +159,10 @@ static by_status FN(cross_entropy)(by_exec *e, by_node *n)
 
 /* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the weight of the target's class; 0 in
  * rows that do not count. */
-static by_status FN(cross_entropy_grad)(by_exec *e, by_node *n)
+static by_status FN(cross_entropy_grad)(gr_exec *e, gr_node *n)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
-    const by_loss_attr a = *(const by_loss_attr *)n->attr;
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
+    const gr_loss_attr a = *(const gr_loss_attr *)n->attr;
     const T *x_all = n->in[0]->data;
     const int32_t *target = n->in[1]->data;
     const R *lse = n->in[2]->data;

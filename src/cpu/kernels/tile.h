@@ -53,12 +53,12 @@ typedef struct bias_rows {
 } bias_rows;
 
 typedef struct attention {
-    const by_exec *e;
-    const by_node *n;
+    const gr_exec *e;
+    const gr_node *n;
     int64_t batch, queries, keys; /* keys: of the longest row, when past is given */
     int heads, kv_heads, group, dim;
     bool causal;
-    by_reach reach;
+    gr_reach reach;
     double scale;
     float dropout;
     const int32_t *key_mask; /* (batch, mask_row), NULL: all are seen */
@@ -92,7 +92,7 @@ static inline head_rows rows_of(const by_tensor *t, int64_t first)
 }
 
 /* Queries, keys and values of three tensors, or side by side in the one of them that is packed. */
-static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *from, head_rows *q, head_rows *k,
+static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *from, head_rows *q, head_rows *k,
                                head_rows *v)
 {
     const int64_t d = x->head_dim;
@@ -101,7 +101,7 @@ static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
 }
 
-static inline bias_rows bias_of(const by_attention_attr *x, const by_tensor *t)
+static inline bias_rows bias_of(const gr_attention_attr *x, const by_tensor *t)
 {
     if (!t)
         return (bias_rows){0};
@@ -116,9 +116,9 @@ static inline bias_rows bias_of(const by_attention_attr *x, const by_tensor *t)
 }
 
 /* What the three ops have in common: in[0..5] and the attributes. */
-static inline attention attention_of(const by_exec *e, const by_node *n)
+static inline attention attention_of(const gr_exec *e, const gr_node *n)
 {
-    const by_attention_attr *x = n->attr;
+    const gr_attention_attr *x = n->attr;
     attention a = {.e = e,
                    .n = n,
                    .batch = n->in[0]->dim[0],
@@ -129,7 +129,7 @@ static inline attention attention_of(const by_exec *e, const by_node *n)
                    .group = x->heads / x->kv_heads,
                    .dim = x->head_dim,
                    .causal = x->mask != BY_MASK_NONE,
-                   .reach = by_reach_of(&x->pattern),
+                   .reach = gr_reach_of(&x->pattern),
                    .scale = x->scale,
                    .dropout = x->dropout,
                    .key_mask = n->in[3] ? n->in[3]->data : NULL,
@@ -180,19 +180,19 @@ static inline bool sees(const attention *a, int64_t b, int64_t t, int64_t s)
     const int64_t p = position_of(a, b, t);
     if (a->causal && s > p && s >= prefix_of(a, b))
         return false;
-    if (a->reach.on && !by_reaches(&a->reach, by_spot_of(&a->reach, (int)p), by_spot_of(&a->reach, (int)s)))
+    if (a->reach.on && !gr_reaches(&a->reach, gr_spot_of(&a->reach, (int)p), gr_spot_of(&a->reach, (int)s)))
         return false;
     return !a->key_mask || a->key_mask[b * a->mask_row + s];
 }
 
 /* The keys of batch row b outside of which queries [t0, t0 + n) see nothing. */
-static inline by_stretch keys_seen(const attention *a, int64_t b, int64_t t0, int64_t n)
+static inline gr_stretch keys_seen(const attention *a, int64_t b, int64_t t0, int64_t n)
 {
     const int64_t last = position_of(a, b, t0 + n - 1);
     int64_t end = keys_of(a, b);
     if (a->causal)
         end = BY_MIN(end, BY_MAX(last + 1, prefix_of(a, b)));
-    return by_reach_keys(&a->reach, (int)(last - n + 1), (int)last, (int)BY_MAX(end, 0));
+    return gr_reach_keys(&a->reach, (int)(last - n + 1), (int)last, (int)BY_MAX(end, 0));
 }
 
 /* Whether queries [t0, t0 + n) may see any of keys [s0, s0 + m). */
@@ -201,7 +201,7 @@ static inline bool any_seen(const attention *a, int64_t b, int64_t t0, int64_t n
     const int64_t p = position_of(a, b, t0);
     if (a->causal && s0 > p + n - 1 && s0 >= prefix_of(a, b))
         return false;
-    return !a->reach.on || by_reach_meets(&a->reach, (int)p, (int)(p + n - 1), (int)s0, (int)(s0 + m - 1));
+    return !a->reach.on || gr_reach_meets(&a->reach, (int)p, (int)(p + n - 1), (int)s0, (int)(s0 + m - 1));
 }
 
 /* The first tile of keys, of those at s0, s0 + TILE, ... before `end`, that queries [t0, t0 + n) see any of,
@@ -293,14 +293,14 @@ static inline void FN(add_bias)(const attention *a, const tile *x, R *restrict s
 /* Hide what the pattern leaves out. */
 static inline void FN(hide_unreached)(const attention *a, const tile *x, R *restrict st)
 {
-    const by_reach r = a->reach;
-    by_spot query[TILE];
+    const gr_reach r = a->reach;
+    gr_spot query[TILE];
     for (int t = 0; t < x->width; t++)
-        query[t] = by_spot_of(&r, x->position + t);
+        query[t] = gr_spot_of(&r, x->position + t);
     for (int s = 0; s < x->keys; s++) {
-        const by_spot key = by_spot_of(&r, (int)x->s0 + s);
+        const gr_spot key = gr_spot_of(&r, (int)x->s0 + s);
         for (int t = 0; t < x->width; t++)
-            st[s * TILE + t] = by_reaches(&r, query[t], key) ? st[s * TILE + t] : HIDDEN;
+            st[s * TILE + t] = gr_reaches(&r, query[t], key) ? st[s * TILE + t] : HIDDEN;
     }
 }
 
@@ -311,7 +311,7 @@ static inline void FN(finish_scores)(const attention *a, const tile *x, R *restr
     const int p = x->position, s0 = (int)x->s0;
     if (a->bias.at)
         FN(add_bias)(a, x, st);
-    if (!by_reach_covers(&a->reach, p, p + x->queries - 1, s0, s0 + x->keys - 1))
+    if (!gr_reach_covers(&a->reach, p, p + x->queries - 1, s0, s0 + x->keys - 1))
         FN(hide_unreached)(a, x, st);
     for (int s = 0; s < x->keys; s++) {
         int hidden = s < x->prefix ? 0 : BY_MIN(s - x->diagonal, x->width);
@@ -326,13 +326,13 @@ static inline void FN(finish_scores)(const attention *a, const tile *x, R *restr
  * (b, h, t, s) is that of element ((b H + h) S + s) T' + t, T' being T rounded up to a multiple of 4. */
 static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restrict keep)
 {
-    const uint32_t threshold = by_drop_threshold(a->dropout);
+    const uint32_t threshold = cpu_drop_threshold(a->dropout);
     const R factor = (R)(1.0 / (1.0 - (double)a->dropout));
     const uint64_t row = (uint64_t)ROUND_UP(a->queries, 4);
     uint32_t buffer[BY_RANDOM_SPAN + 4 * BY_LANES];
     for (int s = 0; s < x->keys; s++) {
         uint64_t first = (uint64_t)((x->b * a->heads + x->h) * a->keys + x->s0 + s) * row + (uint64_t)x->t0;
-        const uint32_t *u = by_random_span(a->e, a->n, first, x->width, buffer);
+        const uint32_t *u = cpu_random_span(a->e, a->n, first, x->width, buffer);
         for (int t = 0; t < x->width; t++)
             keep[s * TILE + t] = u[t] >= threshold ? factor : 0;
     }
@@ -521,8 +521,8 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
 
 /* ---- what the files offer each other --------------------------------------------------------- */
 
-by_status FN(by_attention_tiles)(const attention *a); /* any shape (attention.c) */
-by_status
-    FN(by_attention_rows)(const attention *a); /* few queries, no dropout, no weights (attention_cached.c) */
+by_status FN(cpu_attention_tiles)(const attention *a); /* any shape (attention.c) */
+by_status FN(cpu_attention_rows)(
+    const attention *a); /* few queries, no dropout, no weights (attention_cached.c) */
 
 #endif

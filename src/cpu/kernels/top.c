@@ -8,7 +8,7 @@
 #define BY_TEMPLATE "cpu/kernels/top.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(top)(by_exec *e, by_node *n)
+by_status KERNEL(top)(gr_exec *e, gr_node *n)
 {
     BY_DISPATCH(n->in[0]->type, top, e, n)
 }
@@ -54,13 +54,13 @@ static R FN(row_top)(const T *x, int64_t count, int k, R *best, int32_t *ids)
     return most + (R)log(sum);
 }
 
-static by_status FN(top)(by_exec *e, by_node *n)
+static by_status FN(top)(gr_exec *e, gr_node *n)
 {
     const T *x = n->in[0]->data;
     R *best = n->out[0]->data, *lse = n->out[2] ? n->out[2]->data : NULL;
     int32_t *ids = n->out[1]->data;
-    const int k = ((const by_top_attr *)n->attr)->k;
-    const int64_t rows = by_tensor_rows(n->in[0]), cols = by_tensor_cols(n->in[0]);
+    const int k = ((const gr_top_attr *)n->attr)->k;
+    const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     BY_BRANCH("top " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) \
     num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)

@@ -34,7 +34,7 @@ template <class T> struct factored_args {
 
 static __device__ __forceinline__ float decay_of(const float *hyper)
 {
-    return 1 - powf(hyper[BY_HYPER_STEP], -0.8f);
+    return 1 - powf(hyper[GR_HYPER_STEP], -0.8f);
 }
 
 /* sqrt(mean(r) / r_i), 1 for a vector */
@@ -161,14 +161,14 @@ static __global__ void __launch_bounds__(THREADS) factor_rate(factored_args<T> a
     const float rms_u = (float)sqrt(block_sum_double(u2, space) / count);
     const float rms_w = (float)sqrt(block_sum_double(w2, space) / count);
     if (threadIdx.x == 0)
-        a.rate[blockIdx.y] = a.b.hyper[BY_HYPER_LR] * f.lr_scale * fmaxf(1e-3f, rms_w) / fmaxf(1, rms_u);
+        a.rate[blockIdx.y] = a.b.hyper[GR_HYPER_LR] * f.lr_scale * fmaxf(1e-3f, rms_w) / fmaxf(1, rms_u);
 }
 
 template <class T> static __global__ void __launch_bounds__(THREADS) factor_update(factored_args<T> a)
 {
     const factored f = a.table[blockIdx.y];
     const float *column = a.columns + f.columns;
-    const float keep = keep_of(a.b.hyper[BY_HYPER_LR] * f.lr_scale, a.weight_decay, f.decay);
+    const float keep = keep_of(a.b.hyper[GR_HYPER_LR] * f.lr_scale, a.weight_decay, f.decay);
     float clip;
     if (!clip_factor(a.b.norm, a.b.hyper, &clip))
         return;
@@ -183,20 +183,20 @@ template <class T> static __global__ void __launch_bounds__(THREADS) factor_upda
     }
 }
 
-static by_status factored_of(by_node *n, table_plan **out)
+static by_status factored_of(gr_node *n, table_plan **out)
 {
-    const by_optim_attr *a = (const by_optim_attr *)n->attr;
+    const gr_optim_attr *a = (const gr_optim_attr *)n->attr;
     if (n->plan) {
         *out = (table_plan *)n->plan;
         return BY_OK;
     }
-    factored *table = (factored *)by_alloc_zero((size_t)a->n_segments + 1, sizeof *table);
+    factored *table = (factored *)base_alloc_zero((size_t)a->n_segments + 1, sizeof *table);
     if (!table)
         return BY_ERR_MEMORY;
     int count = 0;
     int64_t floats = 0, pieces = 1;
     for (int s = 0; s < a->n_segments; s++) {
-        const by_segment *g = &a->segments[s];
+        const gr_segment *g = &a->segments[s];
         if (g->lr_scale == 0 || g->count == 0)
             continue;
         const int chunks = (int)BY_MIN((int64_t)CHUNKS, g->rows);
@@ -205,7 +205,7 @@ static by_status factored_of(by_node *n, table_plan **out)
         pieces = BY_MAX(pieces, g->rows);
     }
     const by_status status = keep_table(n, table, count, sizeof *table, out);
-    by_free(table);
+    base_free(table);
     if (status != BY_OK)
         return status;
     (*out)->floats = floats;
@@ -213,7 +213,7 @@ static by_status factored_of(by_node *n, table_plan **out)
     return BY_OK;
 }
 
-template <class T> static by_status adafactor(by_cuda_exec *x, by_node *n)
+template <class T> static by_status adafactor(cuda_exec *x, gr_node *n)
 {
     table_plan *p;
     BY_TRY(factored_of(n, &p));
@@ -222,27 +222,27 @@ template <class T> static by_status adafactor(by_cuda_exec *x, by_node *n)
     factored_args<T> a = {};
     a.b = buffers_of<T>(x, n);
     a.table = (const factored *)p->table;
-    a.squares = (double *)by_cuda_scratch(x, squares * sizeof(double) +
-                                                 ((size_t)p->floats + 2 * (size_t)p->count) * sizeof(float));
+    a.squares = (double *)cuda_scratch(x, squares * sizeof(double) +
+                                              ((size_t)p->floats + 2 * (size_t)p->count) * sizeof(float));
     a.columns = (float *)(a.squares + squares);
     a.mean = a.columns + p->floats;
     a.rate = a.mean + p->count;
-    a.weight_decay = ((const by_optim_attr *)n->attr)->weight_decay;
+    a.weight_decay = ((const gr_optim_attr *)n->attr)->weight_decay;
     const dim3 all((unsigned)pieces, (unsigned)p->count), one(1, (unsigned)p->count);
-    BY_TRY(by_launch(x, factor_rows<T>, all, THREADS, 0, a));
-    BY_TRY(by_launch(x, factor_columns<T>, all, THREADS, 0, a));
-    BY_TRY(by_launch(x, factor_join<T>, all, THREADS, 0, a));
-    BY_TRY(by_launch(x, factor_mean<T>, one, THREADS, 0, a));
-    BY_TRY(by_launch(x, factor_squares<T>, all, THREADS, 0, a));
-    BY_TRY(by_launch(x, factor_rate<T>, one, THREADS, 0, a, pieces));
-    return by_launch(x, factor_update<T>, all, THREADS, 0, a);
+    BY_TRY(cuda_launch(x, factor_rows<T>, all, THREADS, 0, a));
+    BY_TRY(cuda_launch(x, factor_columns<T>, all, THREADS, 0, a));
+    BY_TRY(cuda_launch(x, factor_join<T>, all, THREADS, 0, a));
+    BY_TRY(cuda_launch(x, factor_mean<T>, one, THREADS, 0, a));
+    BY_TRY(cuda_launch(x, factor_squares<T>, all, THREADS, 0, a));
+    BY_TRY(cuda_launch(x, factor_rate<T>, one, THREADS, 0, a, pieces));
+    return cuda_launch(x, factor_update<T>, all, THREADS, 0, a);
 }
 
-extern "C" by_status by_cuda_adafactor(by_exec *e, by_node *n)
+extern "C" by_status cuda_adafactor(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
         BY_BRANCH("adafactor, by chance");
     else
         BY_BRANCH("adafactor");
-    BY_CUDA_DISPATCH(n->in[0]->type, adafactor, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->in[0]->type, adafactor, cuda_exec_of(e), n)
 }

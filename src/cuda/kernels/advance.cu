@@ -20,12 +20,12 @@ __global__ void advance(const int *next, int *tokens, int *positions, int *past,
         log[0] = count + 1;
 }
 
-extern "C" by_status by_cuda_advance(by_exec *e, by_node *n)
+extern "C" by_status cuda_advance(gr_exec *e, gr_node *n)
 {
     const int64_t rows = by_elements(n->in[0]);
     BY_BRANCH("advance");
-    return by_launch_early(by_cuda_of(e), advance, dim3(1), dim3(256), 0, (const int *)n->in[0]->data,
-                           (int *)n->in[1]->data, (int *)n->in[2]->data, (int *)n->in[3]->data,
-                           (int *)n->in[4]->data, (int)rows, (int)((by_elements(n->in[4]) - 1) / rows),
-                           ((const by_advance_attr *)n->attr)->last);
+    return cuda_launch_early(cuda_exec_of(e), advance, dim3(1), dim3(256), 0, (const int *)n->in[0]->data,
+                             (int *)n->in[1]->data, (int *)n->in[2]->data, (int *)n->in[3]->data,
+                             (int *)n->in[4]->data, (int)rows, (int)((by_elements(n->in[4]) - 1) / rows),
+                             ((const gr_advance_attr *)n->attr)->last);
 }

@@ -171,15 +171,15 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
 }
 
 template <class T, int D, int MT, int BN, int LEVEL>
-static by_status launch_mma(by_cuda_exec *x, const attention &a)
+static by_status launch_mma(cuda_exec *x, const attention &a)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(a.queries, BM), (unsigned)a.heads, (unsigned)a.batch);
-    return by_launch(x, forward_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
-                     (BM + 4 * BN) * (D + 8) * sizeof(T), a);
+    return cuda_launch(x, forward_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
+                       (BM + 4 * BN) * (D + 8) * sizeof(T), a);
 }
 
-template <class T> static by_status attend_mma(by_cuda_exec *x, const attention &a)
+template <class T> static by_status attend_mma(cuda_exec *x, const attention &a)
 {
     const int level = level_of(a);
     if (level == ANY)
@@ -298,17 +298,17 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, 2) forward_plain(const a
         store_square(head_at<T>(a, a.y, b, h), a.y.row, t0, a.queries, d0 + n * SIDE, a.dim, o[n], sum);
 }
 
-template <class T, int LEVEL> static by_status launch_plain(by_cuda_exec *x, const attention &a)
+template <class T, int LEVEL> static by_status launch_plain(cuda_exec *x, const attention &a)
 {
     const unsigned tiles = blocks_for(a.queries, SIDE),
                    parts = a.dim <= SIDE ? 1 : blocks_for(a.dim, 2 * SIDE);
     const dim3 grid(tiles * parts, (unsigned)a.heads, (unsigned)a.batch);
     const size_t shared = 3 * SQUARE * sizeof(float);
-    return a.dim <= SIDE ? by_launch(x, forward_plain<T, 1, LEVEL>, grid, dim3(PLAIN_THREADS), shared, a)
-                         : by_launch(x, forward_plain<T, 2, LEVEL>, grid, dim3(PLAIN_THREADS), shared, a);
+    return a.dim <= SIDE ? cuda_launch(x, forward_plain<T, 1, LEVEL>, grid, dim3(PLAIN_THREADS), shared, a)
+                         : cuda_launch(x, forward_plain<T, 2, LEVEL>, grid, dim3(PLAIN_THREADS), shared, a);
 }
 
-template <class T> static by_status attend_plain(by_cuda_exec *x, const attention &a)
+template <class T> static by_status attend_plain(cuda_exec *x, const attention &a)
 {
     return level_of(a) == ANY ? launch_plain<T, ANY>(x, a) : launch_plain<T, MASKED>(x, a);
 }
@@ -339,25 +339,25 @@ template <class T> static __global__ void __launch_bounds__(PLAIN_THREADS) weigh
     }
 }
 
-template <class T> static by_status write_weights(by_cuda_exec *x, const attention &a)
+template <class T> static by_status write_weights(cuda_exec *x, const attention &a)
 {
     const dim3 grid(blocks_for(a.keys, SIDE), blocks_for(a.queries, SIDE), (unsigned)(a.batch * a.heads));
-    return by_launch(x, weights_of<T>, grid, dim3(PLAIN_THREADS), 2 * SQUARE * sizeof(float), a);
+    return cuda_launch(x, weights_of<T>, grid, dim3(PLAIN_THREADS), 2 * SQUARE * sizeof(float), a);
 }
 
 /* ---- host ------------------------------------------------------------------------------------ */
 
-static by_status tiles_plain(by_cuda_exec *x, const attention &a, by_dtype type)
+static by_status tiles_plain(cuda_exec *x, const attention &a, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, attend_plain, x, a);
 }
 
-static by_status all_weights(by_cuda_exec *x, const attention &a, by_dtype type)
+static by_status all_weights(cuda_exec *x, const attention &a, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, write_weights, x, a);
 }
 
-by_status by_cuda_attend(by_cuda_exec *x, const attention &a, by_dtype type)
+by_status cuda_attend(cuda_exec *x, const attention &a, by_dtype type)
 {
     if (!fits_mma(a, type)) {
         BY_BRANCH("plain tiles");
@@ -367,20 +367,20 @@ by_status by_cuda_attend(by_cuda_exec *x, const attention &a, by_dtype type)
     return type == BY_F16 ? attend_mma<f16>(x, a) : attend_mma<bf16>(x, a);
 }
 
-extern "C" by_status by_cuda_attention(by_exec *e, by_node *n)
+extern "C" by_status cuda_attention(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
     attention a = attention_of(x, n);
     a.y = rows_of(n->out[0], 0);
     a.lse = n->out[1] ? (float *)n->out[1]->data : NULL;
     a.weights = n->out[2] ? n->out[2]->data : NULL;
-    if (by_cuda_takes_few(a)) {
+    if (cuda_takes_few(a)) {
         BY_BRANCH("few queries");
-        return by_cuda_attend_few(x, a, n->in[0]->type);
+        return cuda_attend_few(x, a, n->in[0]->type);
     }
 #ifdef BY_CUDA_HOPPER
-    if (by_hopper_attention_takes(x->cuda, n))
-        return by_hopper_attention(x, n);
+    if (cuda_hopper_attention_takes(x->cuda, n))
+        return cuda_hopper_attention(x, n);
 #endif
     if (a.dropout)
         BY_BRANCH("dropout");
@@ -393,10 +393,10 @@ extern "C" by_status by_cuda_attention(by_exec *e, by_node *n)
     if (a.bias.at)
         BY_BRANCH("bias");
     if (!a.weights)
-        return by_cuda_attend(x, a, n->in[0]->type);
+        return cuda_attend(x, a, n->in[0]->type);
     BY_BRANCH("weights");
     if (!a.lse)
-        a.lse = (float *)by_cuda_scratch(x, sizeof(float) * (size_t)(a.batch * a.heads) * (size_t)a.queries);
-    BY_TRY(by_cuda_attend(x, a, n->in[0]->type));
+        a.lse = (float *)cuda_scratch(x, sizeof(float) * (size_t)(a.batch * a.heads) * (size_t)a.queries);
+    BY_TRY(cuda_attend(x, a, n->in[0]->type));
     return all_weights(x, a, n->in[0]->type);
 }

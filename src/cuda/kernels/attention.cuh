@@ -42,7 +42,7 @@ struct attention {
     int batch, queries, keys; /* keys: of every batch row, or those that a cache has room for */
     int heads, kv_heads, group, dim;
     by_mask mask; /* none or causal */
-    by_reach reach;
+    gr_reach reach;
     float scale;
     bool dropout;
     drop dropping;
@@ -71,7 +71,7 @@ static inline head_rows rows_of(const by_tensor *t, int64_t first)
 }
 
 /* Queries, keys and values of three tensors, or side by side in the one of them that is packed. */
-static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *from, head_rows *q, head_rows *k,
+static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *from, head_rows *q, head_rows *k,
                                head_rows *v)
 {
     const int64_t d = x->head_dim;
@@ -80,7 +80,7 @@ static inline void rows_of_qkv(const by_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
 }
 
-static inline bias_rows bias_of(const by_attention_attr *p, const by_tensor *t)
+static inline bias_rows bias_of(const gr_attention_attr *p, const by_tensor *t)
 {
     bias_rows r = {};
     if (t) {
@@ -97,9 +97,9 @@ static inline bias_rows bias_of(const by_attention_attr *p, const by_tensor *t)
 }
 
 /* What the three ops have in common: in[0..5] and the attributes. */
-static inline attention attention_of(const by_cuda_exec *x, const by_node *n)
+static inline attention attention_of(const cuda_exec *x, const gr_node *n)
 {
-    const by_attention_attr *p = (const by_attention_attr *)n->attr;
+    const gr_attention_attr *p = (const gr_attention_attr *)n->attr;
     attention a = {};
     a.batch = (int)n->in[0]->dim[0];
     a.queries = (int)n->in[0]->dim[1];
@@ -109,7 +109,7 @@ static inline attention attention_of(const by_cuda_exec *x, const by_node *n)
     a.group = p->heads / p->kv_heads;
     a.dim = p->head_dim;
     a.mask = p->mask == BY_MASK_NONE ? BY_MASK_NONE : BY_MASK_CAUSAL;
-    a.reach = by_reach_of(&p->pattern);
+    a.reach = gr_reach_of(&p->pattern);
     a.scale = p->scale;
     a.dropout = p->dropout > 0;
     a.dropping = drop_of(p->dropout);
@@ -123,10 +123,10 @@ static inline attention attention_of(const by_cuda_exec *x, const by_node *n)
 }
 
 /* y, lse and weights of `a`, whose element type is `type` (attention.cu). */
-by_status by_cuda_attend(by_cuda_exec *x, const attention &a, by_dtype type);
-/* The same for few queries, and whether they are few (attention_few.cu). */
-bool by_cuda_takes_few(const attention &a);
-by_status by_cuda_attend_few(by_cuda_exec *x, const attention &a, by_dtype type);
+by_status cuda_attend(cuda_exec *x, const attention &a, by_dtype type);
+/* The same for few queries, and whether they are few (attention_gemv_rows.cu). */
+bool cuda_takes_few(const attention &a);
+by_status cuda_attend_few(cuda_exec *x, const attention &a, by_dtype type);
 
 /* ---- what is seen: all that knows it is here ------------------------------------------------- */
 
@@ -143,7 +143,7 @@ template <int LEVEL> struct sight {
     const int32_t *seen; /* (keys), NULL: all */
     /* ANY alone: */
     int prefix; /* under a causal mask, these are seen as well */
-    by_reach reach;
+    gr_reach reach;
 };
 struct span {
     int from, to;
@@ -182,7 +182,7 @@ template <int LEVEL> static __device__ __forceinline__ bool lets(const sight<LEV
 template <int LEVEL> static __device__ __forceinline__ bool sees(const sight<LEVEL> &v, int t, int s)
 {
     if constexpr (LEVEL == ANY)
-        if (v.reach.on && !by_reaches(&v.reach, by_spot_of(&v.reach, t + v.shift), by_spot_of(&v.reach, s)))
+        if (v.reach.on && !gr_reaches(&v.reach, gr_spot_of(&v.reach, t + v.shift), gr_spot_of(&v.reach, s)))
             return false;
     return lets(v, t, s);
 }
@@ -199,7 +199,7 @@ template <int LEVEL> static __device__ __forceinline__ span keys_seen(const sigh
     if constexpr (LEVEL == ANY) {
         const int last = t0 + n - 1 + v.shift;
         const int end = v.mask == BY_MASK_CAUSAL ? max(min(v.keys, last + 1), v.prefix) : v.keys;
-        const by_stretch near = by_reach_keys(&v.reach, t0 + v.shift, last, end);
+        const gr_stretch near = gr_reach_keys(&v.reach, t0 + v.shift, last, end);
         return span{near.from, near.to};
     }
     return span{0, v.mask == BY_MASK_CAUSAL ? max(min(v.keys, t0 + n + v.shift), 0) : v.keys};
@@ -212,7 +212,7 @@ static __device__ __forceinline__ span queries_seeing(const sight<LEVEL> &v, int
     (void)n;
     if constexpr (LEVEL == ANY) {
         const int first = v.mask != BY_MASK_CAUSAL || s0 < v.prefix ? v.shift : max(s0, v.shift);
-        const by_stretch near = by_reach_queries(&v.reach, s0, s0 + n - 1, first, v.queries + v.shift);
+        const gr_stretch near = gr_reach_queries(&v.reach, s0, s0 + n - 1, first, v.queries + v.shift);
         return span{near.from - v.shift, near.to - v.shift};
     }
     return span{v.mask == BY_MASK_CAUSAL ? max(s0 - v.shift, 0) : 0, v.queries};
@@ -223,7 +223,7 @@ template <int LEVEL>
 static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
     if constexpr (LEVEL == ANY)
-        if (!by_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1))
+        if (!gr_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1))
             return false;
     return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
 }
@@ -233,7 +233,7 @@ template <int LEVEL>
 static __device__ __forceinline__ bool sees_any(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
     if constexpr (LEVEL == ANY)
-        return !v.reach.on || by_reach_meets(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1);
+        return !v.reach.on || gr_reach_meets(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1);
     return true;
 }
 
@@ -253,7 +253,7 @@ static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, i
 template <int LEVEL> static __host__ __device__ __forceinline__ bool may_see_nothing(const attention &a)
 {
     if constexpr (LEVEL == ANY)
-        return a.key_mask || !by_reaches_itself(&a.reach) ||
+        return a.key_mask || !gr_reaches_itself(&a.reach) ||
                (!a.past && a.queries > a.keys && (a.mask == BY_MASK_CAUSAL || a.reach.on));
     return LEVEL == MASKED && !a.past && (a.key_mask || (a.mask == BY_MASK_CAUSAL && a.queries > a.keys));
 }

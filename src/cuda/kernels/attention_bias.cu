@@ -35,18 +35,18 @@ static __global__ void __launch_bounds__(ENTRIES *STRANDS) total_bias(const bias
     to[(int64_t)blockIdx.x * c.count + e] = from_float<T>(sum);
 }
 
-template <class T> static by_status add_up(by_cuda_exec *x, const bias_total &c, void *to)
+template <class T> static by_status add_up(cuda_exec *x, const bias_total &c, void *to)
 {
     const dim3 grid((unsigned)(c.out_batch * c.out_heads * c.out_rows), blocks_for(c.count, ENTRIES));
-    return by_launch(x, total_bias<T>, grid, dim3(ENTRIES * STRANDS), 0, c, (T *)to);
+    return cuda_launch(x, total_bias<T>, grid, dim3(ENTRIES * STRANDS), 0, c, (T *)to);
 }
 
-static by_status add_up_typed(by_cuda_exec *x, const bias_total &c, void *to, by_dtype type)
+static by_status add_up_typed(cuda_exec *x, const bias_total &c, void *to, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, add_up, x, c, to);
 }
 
-bias_sums by_cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile)
+bias_sums cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile)
 {
     bias_sums s = {};
     if (!dbias)
@@ -61,14 +61,14 @@ bias_sums by_cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile
     return s;
 }
 
-size_t by_cuda_bias_sum_count(const attention_back &g)
+size_t cuda_bias_sum_count(const attention_back &g)
 {
     if (!g.dbias.at || g.dbias.last)
         return 0;
     return (size_t)g.a.batch * (size_t)g.a.heads * (size_t)g.dbias.rows * (size_t)g.a.bias.count;
 }
 
-by_status by_cuda_add_bias_sums(by_cuda_exec *x, const attention_back &g, const by_tensor *dbias)
+by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, const by_tensor *dbias)
 {
     if (!dbias || g.dbias.last)
         return BY_OK;

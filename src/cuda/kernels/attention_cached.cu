@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(DECODERS) combine_shares(const cache_ca
 
 /* Sets the positions of a block, by shapes alone; `step`: positions that a block of DECODERS threads takes at
  * a time. Returns the threads of a block, up to `most`. */
-static int share_out(const by_cuda_exec *x, cache_call &c, int step, int most)
+static int share_out(const cuda_exec *x, cache_call &c, int step, int most)
 {
     const attention &a = c.a;
     const int heads = a.batch * a.kv_heads, sms = x->cuda->sms, steps = (a.keys + step - 1) / step;
@@ -127,23 +127,23 @@ static int share_out(const by_cuda_exec *x, cache_call &c, int step, int most)
 }
 
 template <class T, int LANES, int ROWS, bool WHOLE>
-static by_status launch_decode(by_cuda_exec *x, cache_call &c)
+static by_status launch_decode(cuda_exec *x, cache_call &c)
 {
     const attention &a = c.a;
     const int threads = share_out(x, c, step_of<T, LANES>::COUNT, most_threads<ROWS>::COUNT);
     const int most = (a.keys + c.share - 1) / c.share;
     if (most > 1)
-        c.parts = (float *)by_cuda_scratch(x, sizeof(float) * (size_t)a.batch * (size_t)a.kv_heads *
-                                                  (size_t)most * (size_t)(a.group * a.queries * (a.dim + 2)));
+        c.parts = (float *)cuda_scratch(x, sizeof(float) * (size_t)a.batch * (size_t)a.kv_heads *
+                                               (size_t)most * (size_t)(a.group * a.queries * (a.dim + 2)));
     const dim3 grid((unsigned)most, (unsigned)a.kv_heads, (unsigned)a.batch);
-    BY_TRY(by_launch_early(x, decode<T, LANES, ROWS, WHOLE>, grid, dim3((unsigned)threads), 0, c));
+    BY_TRY(cuda_launch_early(x, decode<T, LANES, ROWS, WHOLE>, grid, dim3((unsigned)threads), 0, c));
     if (most == 1 || c.arrived)
         return BY_OK;
-    return by_launch(x, combine_shares<T>, dim3((unsigned)a.kv_heads, (unsigned)a.batch), dim3(DECODERS), 0,
-                     c, most);
+    return cuda_launch(x, combine_shares<T>, dim3((unsigned)a.kv_heads, (unsigned)a.batch), dim3(DECODERS), 0,
+                       c, most);
 }
 
-template <class T, int ROWS, bool WHOLE> static by_status few_queries(by_cuda_exec *x, cache_call &c)
+template <class T, int ROWS, bool WHOLE> static by_status few_queries(cuda_exec *x, cache_call &c)
 {
     return c.a.dim <= 32    ? launch_decode<T, 4, ROWS, WHOLE>(x, c)
            : c.a.dim <= 64  ? launch_decode<T, 8, ROWS, WHOLE>(x, c)
@@ -151,15 +151,15 @@ template <class T, int ROWS, bool WHOLE> static by_status few_queries(by_cuda_ex
                             : launch_decode<T, 32, ROWS, WHOLE>(x, c);
 }
 
-template <class T> static by_status one_row(by_cuda_exec *x, cache_call &c)
+template <class T> static by_status one_row(cuda_exec *x, cache_call &c)
 {
     return few_queries<T, 1, true>(x, c);
 }
-template <class T> static by_status some_rows(by_cuda_exec *x, cache_call &c)
+template <class T> static by_status some_rows(cuda_exec *x, cache_call &c)
 {
     return few_queries<T, 4, true>(x, c);
 }
-template <class T> static by_status ragged_rows(by_cuda_exec *x, cache_call &c)
+template <class T> static by_status ragged_rows(cuda_exec *x, cache_call &c)
 {
     return few_queries<T, 4, false>(x, c);
 }
@@ -184,36 +184,36 @@ template <class T> static __global__ void __launch_bounds__(DECODERS) append(con
     }
 }
 
-template <class T> static by_status append_rows(by_cuda_exec *x, const cache_call &c)
+template <class T> static by_status append_rows(cuda_exec *x, const cache_call &c)
 {
-    return by_launch(x, append<T>, dim3((unsigned)c.a.queries, (unsigned)c.a.batch), dim3(DECODERS), 0, c);
+    return cuda_launch(x, append<T>, dim3((unsigned)c.a.queries, (unsigned)c.a.batch), dim3(DECODERS), 0, c);
 }
 
 /* ---- host ------------------------------------------------------------------------------------ */
 
-static by_status decode_one(by_cuda_exec *x, cache_call &c, by_dtype type)
+static by_status decode_one(cuda_exec *x, cache_call &c, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, one_row, x, c);
 }
 
-static by_status decode_some(by_cuda_exec *x, cache_call &c, by_dtype type)
+static by_status decode_some(cuda_exec *x, cache_call &c, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, some_rows, x, c);
 }
 
-static by_status decode_ragged(by_cuda_exec *x, cache_call &c, by_dtype type)
+static by_status decode_ragged(cuda_exec *x, cache_call &c, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, ragged_rows, x, c);
 }
 
-static by_status append_all(by_cuda_exec *x, cache_call &c, by_dtype type)
+static by_status append_all(cuda_exec *x, cache_call &c, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, append_rows, x, c);
 }
 
-extern "C" by_status by_cuda_attention_cached(by_exec *e, by_node *n)
+extern "C" by_status cuda_attention_cached(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
     const by_dtype type = n->in[0]->type;
     cache_call c = {};
     c.a = attention_of(x, n);
@@ -228,17 +228,17 @@ extern "C" by_status by_cuda_attention_cached(by_exec *e, by_node *n)
     c.a.dropout = false;
     c.whole = c.a.dim % PIECE == 0;
     c.fault = x->cuda->device_fault;
-    c.node = by_cuda_number(x, n);
+    c.node = cuda_number(x, n);
     const int rows = c.a.group * c.a.queries;
     if (level_of(c.a) != EASY) {
         BY_BRANCH("cache, some hidden or a bias");
         BY_TRY(append_all(x, c, type));
-        return by_cuda_takes_few(c.a) ? by_cuda_attend_few(x, c.a, type) : by_cuda_attend(x, c.a, type);
+        return cuda_takes_few(c.a) ? cuda_attend_few(x, c.a, type) : cuda_attend(x, c.a, type);
     }
     if (c.a.queries > FEW_QUERIES || rows > FEW_ROWS || c.a.dim > 256) {
         BY_BRANCH("cache, many queries");
         BY_TRY(append_all(x, c, type));
-        return by_cuda_attend(x, c.a, type);
+        return cuda_attend(x, c.a, type);
     }
     if (c.a.batch * c.a.kv_heads <= BY_CUDA_COUNTERS)
         c.arrived = x->cuda->counters;

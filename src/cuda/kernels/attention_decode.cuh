@@ -294,7 +294,7 @@ static __device__ __forceinline__ finding combine(const float *first, STEP step,
 struct cache_call {
     attention a; /* k, v: the caches; a.keys: the room in them */
     head_rows new_k, new_v;
-    by_cuda_fault *fault;
+    cuda_fault *fault;
     int node;
     bool whole;   /* rows can be read by pieces of 16 bytes */
     bool guess;   /* ask for the first keys before it is known how many there are */

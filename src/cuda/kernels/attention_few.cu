@@ -112,15 +112,14 @@ static __global__ void __launch_bounds__(DECODERS) combine_few(const cache_call 
 /* Keys that all queries of a batch row together can see, at most. */
 static int most_seen(const attention &a)
 {
-    const by_reach &r = a.reach;
+    const gr_reach &r = a.reach;
     if (!r.on || r.cycle)
         return a.keys;
     const int64_t units = (int64_t)r.before + r.after + 2 + (a.queries - 1) / r.unit;
     return (int)BY_MAX(BY_MIN(units * r.unit, (int64_t)a.keys), 1);
 }
 
-template <class T, int LANES, int ROWS, bool WHOLE>
-static by_status launch_few(by_cuda_exec *x, cache_call &c)
+template <class T, int LANES, int ROWS, bool WHOLE> static by_status launch_few(cuda_exec *x, cache_call &c)
 {
     const attention &a = c.a;
     const int step = DECODERS / LANES * pieces<T>::COUNT, seen = most_seen(a),
@@ -132,25 +131,25 @@ static by_status launch_few(by_cuda_exec *x, cache_call &c)
     const int most = (seen + c.share - 1) / c.share;
     if (most > 1) {
         BY_BRANCH("few queries, shared out");
-        c.parts = (float *)by_cuda_scratch(x, sizeof(float) * (size_t)a.batch * (size_t)a.kv_heads *
-                                                  (size_t)most * (size_t)(a.group * a.queries * (a.dim + 2)));
+        c.parts = (float *)cuda_scratch(x, sizeof(float) * (size_t)a.batch * (size_t)a.kv_heads *
+                                               (size_t)most * (size_t)(a.group * a.queries * (a.dim + 2)));
     }
     const dim3 grid((unsigned)most, (unsigned)a.kv_heads, (unsigned)a.batch);
-    BY_TRY(by_launch_early(x, few<T, LANES, ROWS, WHOLE>, grid, dim3(DECODERS), 0, c));
+    BY_TRY(cuda_launch_early(x, few<T, LANES, ROWS, WHOLE>, grid, dim3(DECODERS), 0, c));
     if (most == 1 || c.arrived)
         return BY_OK;
-    return by_launch(x, combine_few<T>, dim3((unsigned)a.kv_heads, (unsigned)a.batch), dim3(DECODERS), 0, c,
-                     most);
+    return cuda_launch(x, combine_few<T>, dim3((unsigned)a.kv_heads, (unsigned)a.batch), dim3(DECODERS), 0, c,
+                       most);
 }
 
-template <class T, int ROWS, bool WHOLE> static by_status few_by_size(by_cuda_exec *x, cache_call &c)
+template <class T, int ROWS, bool WHOLE> static by_status few_by_size(cuda_exec *x, cache_call &c)
 {
     return c.a.dim <= 64    ? launch_few<T, 8, ROWS, WHOLE>(x, c)
            : c.a.dim <= 128 ? launch_few<T, 16, ROWS, WHOLE>(x, c)
                             : launch_few<T, 32, ROWS, WHOLE>(x, c);
 }
 
-template <class T> static by_status few_rows(by_cuda_exec *x, cache_call &c)
+template <class T> static by_status few_rows(cuda_exec *x, cache_call &c)
 {
     if (c.a.dim % PIECE) {
         BY_BRANCH("few queries, ragged rows");
@@ -164,18 +163,18 @@ template <class T> static by_status few_rows(by_cuda_exec *x, cache_call &c)
     return few_by_size<T, 4, true>(x, c);
 }
 
-static by_status few_of_type(by_cuda_exec *x, cache_call &c, by_dtype type)
+static by_status few_of_type(cuda_exec *x, cache_call &c, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, few_rows, x, c);
 }
 
-bool by_cuda_takes_few(const attention &a)
+bool cuda_takes_few(const attention &a)
 {
     return a.queries <= FEW_QUERIES && a.group * a.queries <= FEW_ROWS && a.dim <= 256 && !a.dropout &&
            !a.weights && a.y.at;
 }
 
-by_status by_cuda_attend_few(by_cuda_exec *x, const attention &a, by_dtype type)
+by_status cuda_attend_few(cuda_exec *x, const attention &a, by_dtype type)
 {
     cache_call c = {};
     c.a = a;

@@ -317,40 +317,40 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
 }
 
 template <class T, int D, int MT, int BM, int STAGES, int MAKE, int LEVEL>
-static by_status launch_keys(by_cuda_exec *x, const attention_back &g)
+static by_status launch_keys(cuda_exec *x, const attention_back &g)
 {
     enum { BN = WARPS * 16 * MT };
     const dim3 grid(blocks_for(g.a.keys, BN), (unsigned)g.a.kv_heads, (unsigned)g.a.batch);
     const size_t shared = (2 * BN + STAGES * 2 * BM) * (D + 8) * sizeof(T) + STAGES * 2 * BM * sizeof(float);
     if (!(MAKE & MAKE_DK ? g.dk.at || (MAKE & MAKE_DV && g.dv.at) : g.dv.at != NULL))
         return BY_OK;
-    return by_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE, LEVEL>, grid, dim3(THREADS), shared, g);
+    return cuda_launch(x, keys_mma<T, D, MT, BM, STAGES, MAKE, LEVEL>, grid, dim3(THREADS), shared, g);
 }
 
 template <class T, int D, int MT, int BN, int LEVEL>
-static by_status launch_queries(by_cuda_exec *x, const attention_back &g)
+static by_status launch_queries(cuda_exec *x, const attention_back &g)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(g.a.queries, BM), (unsigned)g.a.heads, (unsigned)g.a.batch);
     const size_t slopes = g.dbias.at ? WARPS * slope_room<MT, BN / 8>::COUNT * sizeof(float) : 0;
     if (!g.dq.at && !g.dbias.at)
         return BY_OK;
-    return by_launch(x, queries_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
-                     (2 * BM + 4 * BN) * (D + 8) * sizeof(T) + slopes, g);
+    return cuda_launch(x, queries_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
+                       (2 * BM + 4 * BN) * (D + 8) * sizeof(T) + slopes, g);
 }
 
 /* Keys, then queries. Of the largest heads, the sums of dk and dv do not fit the registers together. */
-template <class T, int LEVEL> static by_status back_64(by_cuda_exec *x, const attention_back &g)
+template <class T, int LEVEL> static by_status back_64(cuda_exec *x, const attention_back &g)
 {
     BY_TRY((launch_keys<T, 64, 2, 32, 2, MAKE_DK | MAKE_DV, LEVEL>(x, g)));
     return launch_queries<T, 64, 2, 32, LEVEL>(x, g);
 }
-template <class T, int LEVEL> static by_status back_128(by_cuda_exec *x, const attention_back &g)
+template <class T, int LEVEL> static by_status back_128(cuda_exec *x, const attention_back &g)
 {
     BY_TRY((launch_keys<T, 128, 1, 32, 2, MAKE_DK | MAKE_DV, LEVEL>(x, g)));
     return launch_queries<T, 128, 1, 32, LEVEL>(x, g);
 }
-template <class T> static by_status back_mma(by_cuda_exec *x, const attention_back &g)
+template <class T> static by_status back_mma(cuda_exec *x, const attention_back &g)
 {
     enum { BOTH = MAKE_DK | MAKE_DV };
     const int dim = g.a.dim, level = level_of(g.a);
@@ -381,25 +381,25 @@ static int queries_of_tile(const attention &a, by_dtype type)
 
 /* ---- host ------------------------------------------------------------------------------------ */
 
-template <class T> static by_status make_deltas(by_cuda_exec *x, const attention_back &g)
+template <class T> static by_status make_deltas(cuda_exec *x, const attention_back &g)
 {
     const int64_t rows = (int64_t)g.a.batch * g.a.heads * g.a.queries;
-    return by_launch(x, row_deltas<T>, dim3(blocks_for(rows, 32)), dim3(256), 0, g);
+    return cuda_launch(x, row_deltas<T>, dim3(blocks_for(rows, 32)), dim3(256), 0, g);
 }
 
-static by_status all_deltas(by_cuda_exec *x, const attention_back &g, by_dtype type)
+static by_status all_deltas(cuda_exec *x, const attention_back &g, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, make_deltas, x, g);
 }
 
-extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
+extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
 #ifdef BY_CUDA_HOPPER
-    if (by_hopper_whole_grad_takes(x->cuda, n))
-        return by_hopper_whole_grad(x, n);
-    if (by_hopper_attention_grad_takes(x->cuda, n))
-        return by_hopper_attention_grad(x, n);
+    if (cuda_hopper_whole_grad_takes(x->cuda, n))
+        return cuda_hopper_whole_grad(x, n);
+    if (cuda_hopper_attention_grad_takes(x->cuda, n))
+        return cuda_hopper_attention_grad(x, n);
 #endif
     const by_dtype type = n->in[0]->type;
     attention_back g = {};
@@ -407,10 +407,10 @@ extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
     g.a.y = rows_of(n->in[6], 0);
     g.a.lse = (float *)n->in[7]->data;
     g.dy = rows_of(n->in[8], 0);
-    rows_of_qkv((const by_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
-    g.dbias = by_cuda_bias_sums(g.a, n->out[3], queries_of_tile(g.a, type));
+    rows_of_qkv((const gr_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
+    g.dbias = cuda_bias_sums(g.a, n->out[3], queries_of_tile(g.a, type));
     const size_t rows = (size_t)(g.a.batch * g.a.heads) * (size_t)g.a.queries;
-    g.delta = (float *)by_cuda_scratch(x, sizeof(float) * (rows + by_cuda_bias_sum_count(g)));
+    g.delta = (float *)cuda_scratch(x, sizeof(float) * (rows + cuda_bias_sum_count(g)));
     if (g.dbias.at && !g.dbias.last)
         g.dbias.at = g.delta + rows;
     if (g.a.dropout)
@@ -430,10 +430,10 @@ extern "C" by_status by_cuda_attention_grad(by_exec *e, by_node *n)
     BY_TRY(all_deltas(x, g, type));
     if (!fits_mma(g.a, type)) {
         BY_BRANCH("plain tiles");
-        BY_TRY(by_cuda_attend_back_plain(x, g, type));
+        BY_TRY(cuda_attend_back_plain(x, g, type));
     } else {
         BY_BRANCH("tiles");
         BY_TRY(type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g));
     }
-    return by_cuda_add_bias_sums(x, g, n->out[3]);
+    return cuda_add_bias_sums(x, g, n->out[3]);
 }

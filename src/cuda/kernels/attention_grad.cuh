@@ -23,12 +23,12 @@ struct attention_back {
 
 /* attention_bias.cu: of which kind the sums are, when tiles have so many queries; how many there are; and the
  * sum of them to the gradient. */
-bias_sums by_cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile);
-size_t by_cuda_bias_sum_count(const attention_back &g);
-by_status by_cuda_add_bias_sums(by_cuda_exec *x, const attention_back &g, const by_tensor *dbias);
+bias_sums cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile);
+size_t cuda_bias_sum_count(const attention_back &g);
+by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, const by_tensor *dbias);
 
 /* dq, dk and dv without matrix instructions, when delta is there (attention_grad_plain.cu). */
-by_status by_cuda_attend_back_plain(by_cuda_exec *x, const attention_back &g, by_dtype type);
+by_status cuda_attend_back_plain(cuda_exec *x, const attention_back &g, by_dtype type);
 
 /* The log-sum-exp of a query to base 2, as an exponent to subtract: infinite where all weights are to be 0
  * (the equal ones of a query that sees nothing come extra), also where there is no query. */

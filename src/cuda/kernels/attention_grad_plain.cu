@@ -131,30 +131,30 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries
         store_square(head_at<T>(a, g.dq, b, h), g.dq.row, t0, a.queries, d0 + n * SIDE, a.dim, dq[n], scales);
 }
 
-template <class T, int LEVEL> static by_status launch_plain(by_cuda_exec *x, const attention_back &g)
+template <class T, int LEVEL> static by_status launch_plain(cuda_exec *x, const attention_back &g)
 {
     const attention &a = g.a;
     const bool small = a.dim <= SIDE;
     const unsigned parts = small ? 1 : blocks_for(a.dim, 2 * SIDE);
-    const dim3 by_key(blocks_for(a.keys, SIDE) * parts, (unsigned)a.kv_heads, (unsigned)a.batch);
-    const dim3 by_query(blocks_for(a.queries, SIDE) * parts, (unsigned)a.heads, (unsigned)a.batch);
+    const dim3 arch_key(blocks_for(a.keys, SIDE) * parts, (unsigned)a.kv_heads, (unsigned)a.batch);
+    const dim3 cpu_query(blocks_for(a.queries, SIDE) * parts, (unsigned)a.heads, (unsigned)a.batch);
     const size_t square = SQUARE * sizeof(float), line = g.dbias.at ? 2 * SIDE * sizeof(float) : 0;
     const dim3 block(PLAIN_THREADS);
     if (g.dk.at || g.dv.at)
-        BY_TRY(small ? by_launch(x, keys_plain<T, 1, LEVEL>, by_key, block, 4 * square, g)
-                     : by_launch(x, keys_plain<T, 2, LEVEL>, by_key, block, 4 * square, g));
+        BY_TRY(small ? cuda_launch(x, keys_plain<T, 1, LEVEL>, arch_key, block, 4 * square, g)
+                     : cuda_launch(x, keys_plain<T, 2, LEVEL>, arch_key, block, 4 * square, g));
     if (!g.dq.at && !g.dbias.at)
         return BY_OK;
-    return small ? by_launch(x, queries_plain<T, 1, LEVEL>, by_query, block, 3 * square + line, g)
-                 : by_launch(x, queries_plain<T, 2, LEVEL>, by_query, block, 3 * square + line, g);
+    return small ? cuda_launch(x, queries_plain<T, 1, LEVEL>, cpu_query, block, 3 * square + line, g)
+                 : cuda_launch(x, queries_plain<T, 2, LEVEL>, cpu_query, block, 3 * square + line, g);
 }
 
-template <class T> static by_status back_plain(by_cuda_exec *x, const attention_back &g)
+template <class T> static by_status back_plain(cuda_exec *x, const attention_back &g)
 {
     return level_of(g.a) == ANY ? launch_plain<T, ANY>(x, g) : launch_plain<T, MASKED>(x, g);
 }
 
-by_status by_cuda_attend_back_plain(by_cuda_exec *x, const attention_back &g, by_dtype type)
+by_status cuda_attend_back_plain(cuda_exec *x, const attention_back &g, by_dtype type)
 {
     BY_CUDA_DISPATCH(type, back_plain, x, g);
 }

@@ -162,7 +162,7 @@ struct forward_work {
 template <class T, bool M> using forward_of_64 = job<T, forward_work, 64, 4, 64, 8, false, 2, true, M>;
 template <class T, bool M> using forward_of_128 = job<T, forward_work, 128, 2, 128, 3, false, 1, true, M>;
 
-template <class T, bool MASKED> static by_status run_forward(by_cuda_exec *x, const attention_node &m)
+template <class T, bool MASKED> static by_status run_forward(cuda_exec *x, const attention_node &m)
 {
     BY_TRY(make_bits(x, m));
     return m.attr->head_dim == 64 ? run_job<forward_of_64<T, MASKED>>(x, m)
@@ -171,12 +171,12 @@ template <class T, bool MASKED> static by_status run_forward(by_cuda_exec *x, co
 
 } // namespace
 
-bool by_hopper_attention_takes(const by_cuda *c, const by_node *n)
+bool cuda_hopper_attention_takes(const cuda_context *c, const gr_node *n)
 {
     return takes<forward_of_64<bf16, false>>(c, n) && !n->out[2];
 }
 
-by_status by_hopper_attention(by_cuda_exec *x, by_node *n)
+by_status cuda_hopper_attention(cuda_exec *x, gr_node *n)
 {
     attention_node m = node_of(n);
     m.y = rows_of(n->out[0], 0);
@@ -184,7 +184,7 @@ by_status by_hopper_attention(by_cuda_exec *x, by_node *n)
     const bool is_bf16 = n->in[0]->type == BY_BF16;
     if (m.mask) {
         BY_BRANCH("warpgroups, masked");
-        m.seen = (uint64_t *)by_cuda_scratch(x, mask_bytes(m));
+        m.seen = (uint64_t *)cuda_scratch(x, mask_bytes(m));
         return is_bf16 ? run_forward<bf16, true>(x, m) : run_forward<f16, true>(x, m);
     }
     BY_BRANCH("warpgroups");

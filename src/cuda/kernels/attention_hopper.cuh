@@ -4,11 +4,11 @@
 
 #include "cuda/cuda.h"
 
-bool by_hopper_attention_takes(const by_cuda *c, const by_node *n);
-by_status by_hopper_attention(by_cuda_exec *x, by_node *n);
-bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n);
-by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n);
-bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n);
-by_status by_hopper_whole_grad(by_cuda_exec *x, by_node *n);
+bool cuda_hopper_attention_takes(const cuda_context *c, const gr_node *n);
+by_status cuda_hopper_attention(cuda_exec *x, gr_node *n);
+bool cuda_hopper_attention_grad_takes(const cuda_context *c, const gr_node *n);
+by_status cuda_hopper_attention_grad(cuda_exec *x, gr_node *n);
+bool cuda_hopper_whole_grad_takes(const cuda_context *c, const gr_node *n);
+by_status cuda_hopper_whole_grad(cuda_exec *x, gr_node *n);
 
 #endif

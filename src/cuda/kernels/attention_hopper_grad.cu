@@ -183,7 +183,7 @@ template <class T, bool M> using key_of_64 = job<T, key_work, 64, 2, 64, 6, true
 template <class T, bool M> using key_of_128 = job<T, key_work, 128, 2, 64, 4, false, 1, false, M>;
 
 /* The query side first: it leaves the statistics that the key side reads. */
-template <class T, bool MASKED> static by_status run_backward(by_cuda_exec *x, const attention_node &m)
+template <class T, bool MASKED> static by_status run_backward(cuda_exec *x, const attention_node &m)
 {
     const bool wide = m.attr->head_dim == 128, keys = m.grad[1].at || m.grad[2].at;
     BY_TRY(make_bits(x, m));
@@ -195,12 +195,12 @@ template <class T, bool MASKED> static by_status run_backward(by_cuda_exec *x, c
 
 } // namespace
 
-bool by_hopper_attention_grad_takes(const by_cuda *c, const by_node *n)
+bool cuda_hopper_attention_grad_takes(const cuda_context *c, const gr_node *n)
 {
     return takes<key_of_64<bf16, false>>(c, n);
 }
 
-by_status by_hopper_attention_grad(by_cuda_exec *x, by_node *n)
+by_status cuda_hopper_attention_grad(cuda_exec *x, gr_node *n)
 {
     const attention_node m = grad_node_of(x, n, 0);
     const bool is_bf16 = n->in[0]->type == BY_BF16;

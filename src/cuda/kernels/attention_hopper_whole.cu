@@ -141,12 +141,12 @@ struct whole_work {
 
 template <class T, bool M> using whole_of_64 = job<T, whole_work, 64, 2, 64, 6, true, 2, true, M>;
 
-template <class T, bool MASKED> static by_status run_whole(by_cuda_exec *x, const attention_node &m)
+template <class T, bool MASKED> static by_status run_whole(cuda_exec *x, const attention_node &m)
 {
     const int pad = round_up(m.queries, 128);
     const int64_t threads = (int64_t)m.batch * pad * m.attr->heads * LANES;
-    BY_TRY(by_launch(x, query_stats<T>, dim3(blocks_for(threads, STATS_THREADS)), dim3(STATS_THREADS), 0, m.y,
-                     m.dy, (const float *)m.lse, m.stats, m.queries, pad, m.attr->heads, m.batch));
+    BY_TRY(cuda_launch(x, query_stats<T>, dim3(blocks_for(threads, STATS_THREADS)), dim3(STATS_THREADS), 0,
+                       m.y, m.dy, (const float *)m.lse, m.stats, m.queries, pad, m.attr->heads, m.batch));
     BY_TRY(make_bits(x, m));
     return run_job<whole_of_64<T, MASKED>>(x, m);
 }
@@ -158,9 +158,9 @@ template <class T, bool MASKED> static by_status run_whole(by_cuda_exec *x, cons
  * so many queries that the sums do not stay in the cache. As measured on an H200: 0.75 ms against 0.84 for
  * 768 heads of 1024 queries, 0.33 against 0.41 with 512. With one tile of keys there is nothing to share out.
  */
-bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n)
+bool cuda_hopper_whole_grad_takes(const cuda_context *c, const gr_node *n)
 {
-    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     if (at->head_dim != 64 || !n->out[0] || !(at->packed || n->out[1] || n->out[2]) ||
         !takes<whole_of_64<bf16, false>>(c, n))
         return false;
@@ -170,9 +170,9 @@ bool by_hopper_whole_grad_takes(const by_cuda *c, const by_node *n)
            (heads * 4 >= rounds * c->sms * 3 && queries * (at->heads / at->kv_heads) <= 1024);
 }
 
-by_status by_hopper_whole_grad(by_cuda_exec *x, by_node *n)
+by_status cuda_hopper_whole_grad(cuda_exec *x, gr_node *n)
 {
-    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     const int64_t blocks = BY_MIN(n->in[0]->dim[0] * at->kv_heads, (int64_t)x->cuda->sms);
     const int64_t queries = round_up((int)n->in[0]->dim[1], 64) * (at->heads / at->kv_heads);
     const attention_node m = grad_node_of(x, n, (size_t)(blocks * queries * 64) * sizeof(float));

@@ -118,17 +118,17 @@ static __device__ __forceinline__ void hide_unreached(const sight<ANY> &see, int
                                                       float (&s)[MT][NT][4])
 {
     const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
-    by_spot rows[2 * MT];
+    gr_spot rows[2 * MT];
     UNROLL
     for (int i = 0; i < 2 * MT; i++)
-        rows[i] = by_spot_of(&see.reach, row0 + 8 * i + g + (BY_KEY ? 0 : see.shift));
+        rows[i] = gr_spot_of(&see.reach, row0 + 8 * i + g + (BY_KEY ? 0 : see.shift));
     UNROLL
     for (int j = 0; j < 2 * NT; j++) {
         const int column = column0 + j / 2 * 8 + 2 * c + j % 2;
-        const by_spot spot = by_spot_of(&see.reach, column + (BY_KEY ? see.shift : 0));
+        const gr_spot spot = gr_spot_of(&see.reach, column + (BY_KEY ? see.shift : 0));
         UNROLL
         for (int i = 0; i < 2 * MT; i++)
-            if (!by_reaches(&see.reach, BY_KEY ? spot : rows[i], BY_KEY ? rows[i] : spot))
+            if (!gr_reaches(&see.reach, BY_KEY ? spot : rows[i], BY_KEY ? rows[i] : spot))
                 s[i / 2][j / 2][i % 2 * 2 + j % 2] = score_unseen(see, BY_KEY ? row0 + 8 * i + g : column);
     }
 }

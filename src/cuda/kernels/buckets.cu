@@ -3,7 +3,7 @@
 
 enum { THREADS = 256 };
 
-static __global__ void __launch_bounds__(THREADS) sort_into_buckets(int32_t *y, by_buckets_attr a)
+static __global__ void __launch_bounds__(THREADS) sort_into_buckets(int32_t *y, gr_buckets_attr a)
 {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= a.length)
@@ -15,10 +15,10 @@ static __global__ void __launch_bounds__(THREADS) sort_into_buckets(int32_t *y, 
     y[i] = k + (a.both && d > 0 ? a.count : 0);
 }
 
-extern "C" by_status by_cuda_buckets(by_exec *e, by_node *n)
+extern "C" by_status cuda_buckets(gr_exec *e, gr_node *n)
 {
-    const by_buckets_attr *a = (const by_buckets_attr *)n->attr;
+    const gr_buckets_attr *a = (const gr_buckets_attr *)n->attr;
     BY_BRANCH("buckets");
-    return by_launch(by_cuda_of(e), sort_into_buckets, blocks_for(a->length, THREADS), THREADS, 0,
-                     (int32_t *)n->out[0]->data, *a);
+    return cuda_launch(cuda_exec_of(e), sort_into_buckets, blocks_for(a->length, THREADS), THREADS, 0,
+                       (int32_t *)n->out[0]->data, *a);
 }

@@ -63,14 +63,14 @@ static __global__ void __launch_bounds__(THREADS) cast_each(T *y, const S *x, in
     }
 }
 
-template <class T, class S> static by_status cast_between(by_cuda_exec *x, by_node *n)
+template <class T, class S> static by_status cast_between(cuda_exec *x, gr_node *n)
 {
     const int64_t count = elements_of(n->in[0]);
-    return by_launch(x, cast_each<T, S>, blocks_for(count, THREADS * UNROLL * CAST), THREADS, 0,
-                     (T *)n->out[0]->data, (const S *)n->in[0]->data, count);
+    return cuda_launch(x, cast_each<T, S>, blocks_for(count, THREADS * UNROLL * CAST), THREADS, 0,
+                       (T *)n->out[0]->data, (const S *)n->in[0]->data, count);
 }
 
-template <class S> static by_status cast_from(by_cuda_exec *x, by_node *n)
+template <class S> static by_status cast_from(cuda_exec *x, gr_node *n)
 {
     switch (n->out[0]->type) {
     case BY_F32:
@@ -84,15 +84,15 @@ template <class S> static by_status cast_from(by_cuda_exec *x, by_node *n)
     case BY_I32:
         return cast_between<int32_t, S>(x, n);
     default:
-        return by_fail(BY_ERR_UNSUPPORTED, "cast: the GPU has no kernel for %s",
-                       by_dtype_name(n->out[0]->type));
+        return base_fail(BY_ERR_UNSUPPORTED, "cast: the GPU has no kernel for %s",
+                         by_dtype_name(n->out[0]->type));
     }
 }
 
-extern "C" by_status by_cuda_cast(by_exec *e, by_node *n)
+extern "C" by_status cuda_cast(gr_exec *e, gr_node *n)
 {
     BY_BRANCH("cast");
     if (n->in[0]->type == BY_I32)
-        return cast_from<int32_t>(by_cuda_of(e), n);
-    BY_CUDA_DISPATCH(n->in[0]->type, cast_from, by_cuda_of(e), n)
+        return cast_from<int32_t>(cuda_exec_of(e), n);
+    BY_CUDA_DISPATCH(n->in[0]->type, cast_from, cuda_exec_of(e), n)
 }

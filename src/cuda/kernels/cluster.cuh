@@ -1,5 +1,5 @@
 /* cluster.cuh - neighbouring blocks that run at the same time and read each other's shared memory (compute
- * capability 9.0 and later; before, a cluster is one block). See by_launch_clusters(). Emulated, a cluster is
+ * capability 9.0 and later; before, a cluster is one block). See cuda_launch_clusters(). Emulated, a cluster is
  * one large block: __syncthreads() is a barrier of all of it there, so all its blocks must come to as many.
  */
 #ifndef BY_CUDA_KERNELS_CLUSTER_CUH
@@ -30,7 +30,7 @@ static __device__ __forceinline__ unsigned char *cluster_memory(const cluster &c
 {
     BY_SHARED(unsigned char, memory);
 #ifdef BY_CUDA_EMULATE
-    memory += c.rank * (by_emulated_now.shared_bytes / c.size);
+    memory += c.rank * (cuda_emulated_now.shared_bytes / c.size);
 #endif
     (void)c;
     return memory;
@@ -40,7 +40,7 @@ static __device__ __forceinline__ unsigned char *cluster_memory(const cluster &c
 template <class V> static __device__ __forceinline__ const V *cluster_peer(const cluster &c, V *p, int rank)
 {
 #if defined(BY_CUDA_EMULATE)
-    const ptrdiff_t apart = (ptrdiff_t)(by_emulated_now.shared_bytes / c.size);
+    const ptrdiff_t apart = (ptrdiff_t)(cuda_emulated_now.shared_bytes / c.size);
     return (const V *)((const unsigned char *)p + (rank - c.rank) * apart);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     uint64_t there;

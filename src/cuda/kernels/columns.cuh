@@ -11,15 +11,15 @@ enum { SUM_COLUMNS = 32, SUM_ROWS = 8 }; /* threads of a block, across and down 
 struct columns {
     int64_t outer, rows, cols, pitch; /* pitch: elements from one row to the next */
     int64_t bands, parts, per;        /* blocks across; pieces of the rows; rows of a piece */
-    bool by_vectors;                  /* 16 bytes at once */
+    bool cuda_vectors;                /* 16 bytes at once */
 };
 
-static columns columns_of(const by_cuda *c, by_dtype type, int64_t outer, int64_t rows, int64_t cols,
+static columns columns_of(const cuda_context *c, by_dtype type, int64_t outer, int64_t rows, int64_t cols,
                           int64_t pitch)
 {
     const int64_t wide = 16 / (int64_t)by_dtype_size(type);
     columns s = {outer, rows, cols, pitch, 0, 0, 0, pitch % wide == 0 && cols % wide == 0};
-    s.bands = blocks_for(cols, SUM_COLUMNS * (s.by_vectors ? wide : 1));
+    s.bands = blocks_for(cols, SUM_COLUMNS * (s.cuda_vectors ? wide : 1));
     const int64_t wanted = BY_MAX(1, 4 * c->sms / BY_MAX(1, outer * s.bands));
     s.per = BY_MAX((rows + wanted - 1) / wanted, 64);
     s.parts = BY_MAX(1, (int64_t)blocks_for(rows, s.per));
@@ -88,22 +88,22 @@ static __global__ void __launch_bounds__(32 * JOIN)
 }
 
 template <class T, class Y>
-static by_status start_sums(by_cuda_exec *x, Y *y, const T *from, const columns &s, float scale)
+static by_status start_sums(cuda_exec *x, Y *y, const T *from, const columns &s, float scale)
 {
-    return by_launch(x, s.by_vectors ? column_sums<T, Y, wide<T>::N> : column_sums<T, Y, 1>,
-                     (unsigned)(s.outer * s.parts * s.bands), SUM_COLUMNS * SUM_ROWS, 0, y, from, s, scale);
+    return cuda_launch(x, s.cuda_vectors ? column_sums<T, Y, wide<T>::N> : column_sums<T, Y, 1>,
+                       (unsigned)(s.outer * s.parts * s.bands), SUM_COLUMNS * SUM_ROWS, 0, y, from, s, scale);
 }
 
 /* y = scale times the sums, or, for JOIN 1 and a scale of 1, y += them. */
 template <int JOIN, class T, class Y>
-static by_status sum_columns(by_cuda_exec *x, Y *y, const T *from, const columns &s, float scale, bool add)
+static by_status sum_columns(cuda_exec *x, Y *y, const T *from, const columns &s, float scale, bool add)
 {
     if (s.parts == 1 && !add)
         return start_sums(x, y, from, s, scale);
-    float *parts = (float *)by_cuda_scratch(x, (size_t)(s.outer * s.parts * s.cols) * sizeof *parts);
+    float *parts = (float *)cuda_scratch(x, (size_t)(s.outer * s.parts * s.cols) * sizeof *parts);
     BY_TRY(start_sums(x, parts, from, s, 1.0f));
-    return by_launch(x, join_parts<Y, JOIN>, (unsigned)(s.outer * blocks_for(s.cols, 32)), dim3(32, JOIN), 0,
-                     y, (const float *)parts, s.parts, s.cols, scale, add);
+    return cuda_launch(x, join_parts<Y, JOIN>, (unsigned)(s.outer * blocks_for(s.cols, 32)), dim3(32, JOIN),
+                       0, y, (const float *)parts, s.parts, s.cols, scale, add);
 }
 
 #endif

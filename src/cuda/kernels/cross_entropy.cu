@@ -32,7 +32,7 @@ static __device__ __forceinline__ bool is_class(int target, int ignore, int cols
 /* The number of rows that count, or the sum of their weights; complains of targets that are neither classes
  * nor to be ignored. */
 static __global__ void count_targets(float *count, const int32_t *target, const float *weights, int64_t rows,
-                                     int cols, int ignore, by_cuda_fault *fault, int node)
+                                     int cols, int ignore, cuda_fault *fault, int node)
 {
     __shared__ float space[32];
     float counted = 0;
@@ -231,16 +231,16 @@ static __global__ void __launch_bounds__(ROW_THREADS) loss_both_row(loss_args<T>
 enum loss_way { BY_ONE, BY_PIECE, KEEPING };
 
 /* What both directions have in common; dx NULL: only forward. */
-template <class T> static loss_args<T> loss_args_of(const by_node *n, const by_tensor *dx, loss_way how)
+template <class T> static loss_args<T> loss_args_of(const gr_node *n, const by_tensor *dx, loss_way how)
 {
-    const by_loss_attr *attr = (const by_loss_attr *)n->attr;
+    const gr_loss_attr *attr = (const gr_loss_attr *)n->attr;
     loss_args<T> a = {};
     a.x = (const T *)n->in[0]->data;
-    a.x_pitch = by_tensor_pitch(n->in[0]);
+    a.x_pitch = gr_tensor_pitch(n->in[0]);
     a.dx = dx ? (T *)dx->data : NULL;
-    a.dx_pitch = dx ? by_tensor_pitch(dx) : 0;
+    a.dx_pitch = dx ? gr_tensor_pitch(dx) : 0;
     a.target = (const int32_t *)n->in[1]->data;
-    a.cols = (int)by_tensor_cols(n->in[0]);
+    a.cols = (int)gr_tensor_cols(n->in[0]);
     a.whole = how == BY_ONE ? 0 : a.cols / wide<T>::N * wide<T>::N;
     a.ignore = attr->ignore_index;
     a.smoothing = attr->label_smoothing;
@@ -254,44 +254,45 @@ template <class T> static int loss_threads(const loss_args<T> &a)
 
 /* `forward` is the cross_entropy node, `backward` the one that follows it when both are done at once. */
 template <class T>
-static by_status loss_of(by_cuda_exec *x, const by_node *forward, const by_node *backward, loss_way how)
+static by_status loss_of(cuda_exec *x, const gr_node *forward, const gr_node *backward, loss_way how)
 {
-    const int64_t rows = by_tensor_rows(forward->in[0]);
+    const int64_t rows = gr_tensor_rows(forward->in[0]);
     loss_args<T> a = loss_args_of<T>(forward, backward ? backward->out[0] : NULL, how);
-    float *own = (float *)by_cuda_scratch(x, (size_t)(rows + 1) * sizeof(float));
+    float *own = (float *)cuda_scratch(x, (size_t)(rows + 1) * sizeof(float));
     a.loss = own;
     a.lse = forward->out[1] ? (float *)forward->out[1]->data : NULL;
     a.weights = forward->in[2] ? (const float *)forward->in[2]->data : NULL;
     float *count = (a.lse ? a.lse : own) + rows;
     a.count = count;
     a.dloss = backward ? (const float *)backward->in[3]->data : NULL;
-    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, count, a.target, a.weights, rows, a.cols, a.ignore,
-                     x->cuda->device_fault, by_cuda_number(x, forward)));
+    BY_TRY(cuda_launch(x, count_targets, 1, ALONE, 0, count, a.target, a.weights, rows, a.cols, a.ignore,
+                       x->cuda->device_fault, cuda_number(x, forward)));
     const int threads = loss_threads(a);
     if (!backward)
-        BY_TRY(by_launch(x, loss_row<T>, (unsigned)rows, threads, 0, a));
+        BY_TRY(cuda_launch(x, loss_row<T>, (unsigned)rows, threads, 0, a));
     else if (how == KEEPING)
-        BY_TRY(by_launch(x, loss_both_row<T, true>, (unsigned)rows, threads, (size_t)a.cols * sizeof(T), a));
+        BY_TRY(
+            cuda_launch(x, loss_both_row<T, true>, (unsigned)rows, threads, (size_t)a.cols * sizeof(T), a));
     else
-        BY_TRY(by_launch(x, loss_both_row<T, false>, (unsigned)rows, threads, 0, a));
-    return by_launch(x, mean_loss, 1, ALONE, 0, (float *)forward->out[0]->data, own, rows, count);
+        BY_TRY(cuda_launch(x, loss_both_row<T, false>, (unsigned)rows, threads, 0, a));
+    return cuda_launch(x, mean_loss, 1, ALONE, 0, (float *)forward->out[0]->data, own, rows, count);
 }
 
-template <class T> static by_status loss_grad_of(by_cuda_exec *x, const by_node *n, loss_way how)
+template <class T> static by_status loss_grad_of(cuda_exec *x, const gr_node *n, loss_way how)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]);
+    const int64_t rows = gr_tensor_rows(n->in[0]);
     loss_args<T> a = loss_args_of<T>(n, n->out[0], how);
     a.lse = (float *)n->in[2]->data;
     a.count = a.lse + rows;
     a.dloss = (const float *)n->in[3]->data;
     a.weights = n->in[4] ? (const float *)n->in[4]->data : NULL;
-    float *own = (float *)by_cuda_scratch(x, sizeof(float)); /* for the count that nobody needs */
-    BY_TRY(by_launch(x, count_targets, 1, ALONE, 0, own, a.target, a.weights, rows, a.cols, a.ignore,
-                     x->cuda->device_fault, by_cuda_number(x, n)));
-    return by_launch(x, loss_grad_row<T>, (unsigned)rows, loss_threads(a), 0, a);
+    float *own = (float *)cuda_scratch(x, sizeof(float)); /* for the count that nobody needs */
+    BY_TRY(cuda_launch(x, count_targets, 1, ALONE, 0, own, a.target, a.weights, rows, a.cols, a.ignore,
+                       x->cuda->device_fault, cuda_number(x, n)));
+    return cuda_launch(x, loss_grad_row<T>, (unsigned)rows, loss_threads(a), 0, a);
 }
 
-extern "C" by_status by_cuda_cross_entropy(by_exec *e, by_node *n)
+extern "C" by_status cuda_cross_entropy(gr_exec *e, gr_node *n)
 {
     if (n->plan) {
         BY_BRANCH("cross_entropy, left to its gradient");
@@ -302,13 +303,13 @@ extern "C" by_status by_cuda_cross_entropy(by_exec *e, by_node *n)
         BY_BRANCH("cross_entropy, 16 bytes at once");
     else
         BY_BRANCH("cross_entropy, one by one");
-    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, by_cuda_of(e), n, (const by_node *)NULL, how)
+    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, cuda_exec_of(e), n, (const gr_node *)NULL, how)
 }
 
-extern "C" by_status by_cuda_cross_entropy_grad(by_exec *e, by_node *n)
+extern "C" by_status cuda_cross_entropy_grad(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
-    const size_t bytes = (size_t)by_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type);
+    cuda_exec *x = cuda_exec_of(e);
+    const size_t bytes = (size_t)gr_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type);
     loss_way how = rows_aligned(n->in[0]) && rows_aligned(n->out[0]) ? BY_PIECE : BY_ONE;
     if (!n->plan) {
         if (how == BY_PIECE)
@@ -324,5 +325,5 @@ extern "C" by_status by_cuda_cross_entropy_grad(by_exec *e, by_node *n)
         BY_BRANCH("cross_entropy with its gradient, read twice");
     else
         BY_BRANCH("cross_entropy with its gradient, one by one");
-    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, x, (const by_node *)n->plan, n, how)
+    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, x, (const gr_node *)n->plan, n, how)
 }

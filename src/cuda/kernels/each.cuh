@@ -78,7 +78,7 @@ template <class T, int V> static __device__ __forceinline__ vec<T, V> packed(con
 
 static inline int64_t elements_of(const by_tensor *t)
 {
-    return by_tensor_rows(t) * by_tensor_cols(t);
+    return gr_tensor_rows(t) * gr_tensor_cols(t);
 }
 
 #endif

@@ -28,11 +28,11 @@ static __global__ void __launch_bounds__(THREADS) each_of_one(T *y, const T *x, 
     }
 }
 
-template <class T, class F> static by_status one_input(by_cuda_exec *x, by_node *n, F f)
+template <class T, class F> static by_status one_input(cuda_exec *x, gr_node *n, F f)
 {
     const int64_t count = elements_of(n->out[0]);
-    return by_launch(x, each_of_one<T, F>, blocks_for(count, THREADS * UNROLL * wide<T>::N), THREADS, 0,
-                     (T *)n->out[0]->data, (const T *)n->in[0]->data, count, f);
+    return cuda_launch(x, each_of_one<T, F>, blocks_for(count, THREADS * UNROLL * wide<T>::N), THREADS, 0,
+                       (T *)n->out[0]->data, (const T *)n->in[0]->data, count, f);
 }
 
 template <class T> struct scaled {
@@ -162,14 +162,14 @@ template <class T> struct dropped {
     }
 };
 
-template <class T> static by_status scale(by_cuda_exec *x, by_node *n)
+template <class T> static by_status scale(cuda_exec *x, gr_node *n)
 {
-    return one_input<T>(x, n, scaled<T>{(float)((const by_scale_attr *)n->attr)->factor});
+    return one_input<T>(x, n, scaled<T>{(float)((const gr_scale_attr *)n->attr)->factor});
 }
 
-template <class T> static by_status dropout(by_cuda_exec *x, by_node *n)
+template <class T> static by_status dropout(cuda_exec *x, gr_node *n)
 {
-    const float p = ((const by_dropout_attr *)n->attr)->p;
+    const float p = ((const gr_dropout_attr *)n->attr)->p;
     return one_input<T>(x, n, dropped<T>{x->random, n->rng, drop_of(p)});
 }
 
@@ -226,12 +226,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <class T, repeats HOW, class F> static by_status two_inputs(by_cuda_exec *x, by_node *n, F f)
+template <class T, repeats HOW, class F> static by_status two_inputs(cuda_exec *x, gr_node *n, F f)
 {
     const int64_t count = elements_of(n->out[0]);
-    return by_launch(x, each_of_two<T, HOW, F>, blocks_for(count, THREADS * UNROLL * wide<T>::N), THREADS, 0,
-                     (T *)n->out[0]->data, (const T *)n->in[0]->data, (const T *)n->in[1]->data,
-                     elements_of(n->in[1]), count, f);
+    return cuda_launch(x, each_of_two<T, HOW, F>, blocks_for(count, THREADS * UNROLL * wide<T>::N), THREADS,
+                       0, (T *)n->out[0]->data, (const T *)n->in[0]->data, (const T *)n->in[1]->data,
+                       elements_of(n->in[1]), count, f);
 }
 
 struct sum_of {
@@ -266,7 +266,7 @@ template <class T, by_act ACT> struct activated_grad {
     }
 };
 
-static repeats repeats_of(const by_node *n)
+static repeats repeats_of(const gr_node *n)
 {
     const int64_t period = elements_of(n->in[1]);
     if (period == elements_of(n->out[0])) {
@@ -281,7 +281,7 @@ static repeats repeats_of(const by_node *n)
     return ANYHOW;
 }
 
-template <class T, class F> static by_status repeated(by_cuda_exec *x, by_node *n, F f)
+template <class T, class F> static by_status repeated(cuda_exec *x, gr_node *n, F f)
 {
     switch (repeats_of(n)) {
     case NOT:
@@ -293,11 +293,11 @@ template <class T, class F> static by_status repeated(by_cuda_exec *x, by_node *
     }
 }
 
-template <class T> static by_status binary(by_cuda_exec *x, by_node *n)
+template <class T> static by_status binary(cuda_exec *x, gr_node *n)
 {
-    if (n->op == BY_OP_ADD)
+    if (n->op == GR_OP_ADD)
         return repeated<T>(x, n, sum_of());
-    if (n->op == BY_OP_SUB)
+    if (n->op == GR_OP_SUB)
         return repeated<T>(x, n, difference_of());
     return repeated<T>(x, n, product_of());
 }
@@ -313,63 +313,63 @@ template <class T> static by_status binary(by_cuda_exec *x, by_node *n)
     CASE(BY_TANH)      \
     CASE(BY_SIGMOID)
 
-template <class T> static by_status activation(by_cuda_exec *x, by_node *n)
+template <class T> static by_status activation(cuda_exec *x, gr_node *n)
 {
-    switch (((const by_activation_attr *)n->attr)->act) {
+    switch (((const gr_activation_attr *)n->attr)->act) {
 #define CASE(ACT) \
     case ACT:     \
         return one_input<T>(x, n, activated<T, ACT>());
         EACH_ACT(CASE)
 #undef CASE
     default:
-        return one_input<T>(x, n, activated_rarely<T>{((const by_activation_attr *)n->attr)->act});
+        return one_input<T>(x, n, activated_rarely<T>{((const gr_activation_attr *)n->attr)->act});
     }
 }
 
-template <class T> static by_status activation_grad(by_cuda_exec *x, by_node *n)
+template <class T> static by_status activation_grad(cuda_exec *x, gr_node *n)
 {
-    switch (((const by_activation_attr *)n->attr)->act) {
+    switch (((const gr_activation_attr *)n->attr)->act) {
 #define CASE(ACT) \
     case ACT:     \
         return two_inputs<T, NOT>(x, n, activated_grad<T, ACT>());
         EACH_ACT(CASE)
 #undef CASE
     default:
-        return two_inputs<T, NOT>(x, n, activated_rarely_grad{((const by_activation_attr *)n->attr)->act});
+        return two_inputs<T, NOT>(x, n, activated_rarely_grad{((const gr_activation_attr *)n->attr)->act});
     }
 }
 
-extern "C" by_status by_cuda_add(by_exec *e, by_node *n)
+extern "C" by_status cuda_add(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, binary, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_sub(by_exec *e, by_node *n)
+extern "C" by_status cuda_sub(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, binary, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_mul(by_exec *e, by_node *n)
+extern "C" by_status cuda_mul(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, binary, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_scale(by_exec *e, by_node *n)
+extern "C" by_status cuda_scale(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, scale, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, scale, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_activation(by_exec *e, by_node *n)
+extern "C" by_status cuda_activation(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, activation, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, activation, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_activation_grad(by_exec *e, by_node *n)
+extern "C" by_status cuda_activation_grad(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, activation_grad, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, activation_grad, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_dropout(by_exec *e, by_node *n)
+extern "C" by_status cuda_dropout(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, dropout, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, dropout, cuda_exec_of(e), n)
 }

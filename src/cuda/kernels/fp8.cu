@@ -5,7 +5,7 @@
 #include "cuda/kernels/fp8.cuh"
 
 #include "cuda/kernels/e4m3.cuh"
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/row_pieces.cuh"
 
 enum {
     EIGHT = 8,     /* numbers in 16 bytes */
@@ -158,13 +158,13 @@ static size_t place(size_t *at, size_t bytes)
     return here;
 }
 
-static work work_of(by_cuda_exec *x, const by_product *p)
+static work work_of(cuda_exec *x, const cuda_product *p)
 {
     size_t bytes = 0;
     const size_t a = place(&bytes, (size_t)(p->m * p->k)), a_scale = place(&bytes, (size_t)p->m * 4),
                  b = place(&bytes, (size_t)(p->n * p->k)), b_scale = place(&bytes, (size_t)p->n * 4),
                  parts = place(&bytes, p->tb ? 0 : (size_t)p->n * 4 * MOST_CHUNKS);
-    char *at = (char *)by_cuda_scratch(x, bytes);
+    char *at = (char *)cuda_scratch(x, bytes);
     return work{(uint8_t *)at + a, (uint8_t *)at + b, (float *)(at + a_scale), (float *)(at + b_scale),
                 (float *)(at + parts)};
 }
@@ -172,36 +172,36 @@ static work work_of(by_cuda_exec *x, const by_product *p)
 /* ---- both sides -------------------------------------------------------------------------------- */
 
 template <class T>
-static by_status rows_to_e4m3(by_cuda_exec *x, const void *from, int64_t rows, int64_t cols, uint8_t *to,
+static by_status rows_to_e4m3(cuda_exec *x, const void *from, int64_t rows, int64_t cols, uint8_t *to,
                               float *scales)
 {
     if (cols <= WARP_ROW) {
         BY_BRANCH("FP8, a row to a warp");
-        return by_launch(x, quantize_rows<T, 32>, dim3(blocks_for(rows, THREADS / 32)), dim3(THREADS), 0,
-                         (const T *)from, rows, (int)cols, to, scales);
+        return cuda_launch(x, quantize_rows<T, 32>, dim3(blocks_for(rows, THREADS / 32)), dim3(THREADS), 0,
+                           (const T *)from, rows, (int)cols, to, scales);
     }
     BY_BRANCH("FP8, a row to a block");
-    return by_launch(x, quantize_rows<T, THREADS>, dim3((unsigned)rows), dim3(THREADS), 0, (const T *)from,
-                     rows, (int)cols, to, scales);
+    return cuda_launch(x, quantize_rows<T, THREADS>, dim3((unsigned)rows), dim3(THREADS), 0, (const T *)from,
+                       rows, (int)cols, to, scales);
 }
 
 /* b is stored (k, n). */
-template <class T> static by_status turned_to_e4m3(by_cuda_exec *x, const by_product *p, const work *w)
+template <class T> static by_status turned_to_e4m3(cuda_exec *x, const cuda_product *p, const work *w)
 {
     const int k = (int)p->k, n = (int)p->n;
     const int per = BY_MAX((k + MOST_CHUNKS - 1) / MOST_CHUNKS, 64);
     const unsigned chunks = blocks_for(k, per);
     BY_BRANCH("FP8, a weight turned over");
-    by_status s = by_launch(x, column_maxima<T>, dim3(blocks_for(n, 32 * EIGHT), chunks), dim3(THREADS), 0,
-                            (const T *)p->b, k, n, per, w->parts);
+    by_status s = cuda_launch(x, column_maxima<T>, dim3(blocks_for(n, 32 * EIGHT), chunks), dim3(THREADS), 0,
+                              (const T *)p->b, k, n, per, w->parts);
     BY_TRY(s);
-    return by_launch(x, quantize_turned<T>, dim3(blocks_for(n, TURN_COLUMNS), blocks_for(k, TURN_ROWS)),
-                     dim3(THREADS), 0, (const T *)p->b, k, n, (const float *)w->parts, (int)chunks, w->b,
-                     w->b_scale);
+    return cuda_launch(x, quantize_turned<T>, dim3(blocks_for(n, TURN_COLUMNS), blocks_for(k, TURN_ROWS)),
+                       dim3(THREADS), 0, (const T *)p->b, k, n, (const float *)w->parts, (int)chunks, w->b,
+                       w->b_scale);
 }
 
 template <class T>
-static by_status both_sides(by_cuda_exec *x, const by_product *p, const work *w, bool a_is_there)
+static by_status both_sides(cuda_exec *x, const cuda_product *p, const work *w, bool a_is_there)
 {
     if (a_is_there)
         BY_BRANCH("FP8, the input is there already");
@@ -210,13 +210,13 @@ static by_status both_sides(by_cuda_exec *x, const by_product *p, const work *w,
     return p->tb ? rows_to_e4m3<T>(x, p->b, p->n, p->k, w->b, w->b_scale) : turned_to_e4m3<T>(x, p, w);
 }
 
-by_status by_fp8_product(by_cuda_exec *x, const by_product *p, const by_tensor *a, by_lt_plan *plan)
+by_status cuda_fp8_product(cuda_exec *x, const cuda_product *p, const by_tensor *a, cuda_lt_plan *plan)
 {
     const bool there = x->in_scratch == a; /* asked before the scratch is */
     const work w = work_of(x, p);
     BY_TRY(p->ab_type == BY_BF16 ? both_sides<bf16>(x, p, &w, there) : both_sides<f16>(x, p, &w, there));
     x->in_scratch = a;
-    return by_lt_run_fp8(x, plan, w.a, w.a_scale, w.b, w.b_scale);
+    return cuda_lt_run_fp8(x, plan, w.a, w.a_scale, w.b, w.b_scale);
 }
 
 /* ---- which products ---------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ by_status by_fp8_product(by_cuda_exec *x, const by_product *p, const by_tensor *
  * three bytes of each number. */
 static const double FLOPS_8 = 1350e12, FLOPS_16 = 700e12, BYTES = 4e12;
 
-bool by_fp8_pays(int64_t m, int64_t n, int64_t k, bool turned, by_fp8_behind behind)
+bool cuda_fp8_pays(int64_t m, int64_t n, int64_t k, bool turned, cuda_fp8_behind behind)
 {
     const double flops = 2.0 * (double)m * (double)n * (double)k, result = (double)m * (double)n;
     const double made = 3.0 * (double)m * (double)k + (turned ? 5.0 : 3.0) * (double)n * (double)k;
@@ -238,46 +238,46 @@ bool by_fp8_pays(int64_t m, int64_t n, int64_t k, bool turned, by_fp8_behind beh
 }
 
 /* What the matrix units take. Only logits have gaps behind their rows, and they stay as they are. */
-static bool fits(const by_product *p)
+static bool fits(const cuda_product *p)
 {
     return (p->ab_type == BY_BF16 || p->ab_type == BY_F16) && p->c_type == p->ab_type && !p->ta &&
            p->batch <= 1 && p->lda == p->k && p->ldc == p->n && p->n <= MOST && p->k <= MOST &&
            p->m % 16 == 0 && p->n % 16 == 0 && p->k % 16 == 0 && p->m > 0 && p->n > 0 && p->k > 0;
 }
 
-by_lt_plan *by_fp8_plan(by_cuda *c, const by_product *p, by_fp8_behind behind)
+cuda_lt_plan *cuda_fp8_plan(cuda_context *c, const cuda_product *p, cuda_fp8_behind behind)
 {
-    if (!c->fp8 || !fits(p) || !(c->fp8_all || by_fp8_pays(p->m, p->n, p->k, !p->tb, behind)))
+    if (!c->fp8 || !fits(p) || !(c->fp8_all || cuda_fp8_pays(p->m, p->n, p->k, !p->tb, behind)))
         return NULL;
-    by_product in_8 = *p;
+    cuda_product in_8 = *p;
     in_8.fp8 = in_8.tb = true;
     in_8.ldb = p->k;
     in_8.a = in_8.b = NULL;
-    by_lt_plan *plan = by_lt_plan_new(c, &in_8);
+    cuda_lt_plan *plan = cuda_lt_plan_new(c, &in_8);
     if (!plan)
-        by_error_clear();
+        base_error_clear();
     return plan;
 }
 
-by_status by_fp8_open(by_cuda *c, const char *card)
+by_status cuda_fp8_open(cuda_context *c, const char *card)
 {
     enum { SIDE = 64 };
     const char *which = getenv("BANYAN_FP8");
     c->fp8_all = which && strcmp(which, "all") == 0;
     if (c->arch < 89)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "+fp8: %s has compute capability %d.%d; FP8 needs 8.9 (Ada) or later", card,
-                       c->arch / 10, c->arch % 10);
-    by_product p = {};
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "+fp8: %s has compute capability %d.%d; FP8 needs 8.9 (Ada) or later", card,
+                         c->arch / 10, c->arch % 10);
+    cuda_product p = {};
     p.m = p.n = p.k = p.lda = p.ldb = p.ldc = SIDE;
     p.tb = p.fp8 = true;
     p.ab_type = p.c_type = p.bias_type = BY_BF16;
     p.c = c->workspace;
-    by_lt_plan *plan = by_lt_plan_new(c, &p);
+    cuda_lt_plan *plan = cuda_lt_plan_new(c, &p);
     if (!plan)
-        return by_fail(BY_ERR_UNSUPPORTED,
-                       "+fp8: cuBLASLt %d.%d has no FP8 products with a scale for each row on %s",
-                       by_lt_version() / 10000, by_lt_version() / 100 % 100, card);
-    by_lt_plan_free(plan);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "+fp8: cuBLASLt %d.%d has no FP8 products with a scale for each row on %s",
+                         cuda_lt_version() / 10000, cuda_lt_version() / 100 % 100, card);
+    cuda_lt_plan_free(plan);
     return BY_OK;
 }

@@ -15,9 +15,10 @@ enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
 template <class W>
 static __global__ void __launch_bounds__(THREADS)
     gather_rows(W *y, const W *table, const int32_t *ids, int64_t rows, int64_t length, int64_t total,
-                by_cuda_fault *fault, int node)
+                cuda_fault *fault, int node)
 {
-    const int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL + threadIdx.x;
+    const int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL
+    +threadIdx.x;
     W word[UNROLL];
     let_next_start();
     wait_for_previous();
@@ -40,19 +41,19 @@ static __global__ void __launch_bounds__(THREADS)
             y[first + u * THREADS] = word[u];
 }
 
-template <class W> static by_status gather(by_cuda_exec *x, by_node *n, int64_t length)
+template <class W> static by_status gather(cuda_exec *x, gr_node *n, int64_t length)
 {
     const int64_t total = elements_of(n->in[1]) * length;
-    return by_launch_early(x, gather_rows<W>, blocks_for(total, THREADS * UNROLL), THREADS, 0,
-                           (W *)n->out[0]->data, (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data,
-                           by_tensor_rows(n->in[0]), length, total, x->cuda->device_fault,
-                           by_cuda_number(x, n));
+    return cuda_launch_early(x, gather_rows<W>, blocks_for(total, THREADS * UNROLL), THREADS, 0,
+                             (W *)n->out[0]->data, (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data,
+                             gr_tensor_rows(n->in[0]), length, total, x->cuda->device_fault,
+                             cuda_number(x, n));
 }
 
-extern "C" by_status by_cuda_gather(by_exec *e, by_node *n)
+extern "C" by_status cuda_gather(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
-    const int64_t bytes = by_tensor_cols(n->in[0]) * (int64_t)by_dtype_size(n->in[0]->type);
+    cuda_exec *x = cuda_exec_of(e);
+    const int64_t bytes = gr_tensor_cols(n->in[0]) * (int64_t)by_dtype_size(n->in[0]->type);
     if (bytes % 16 == 0) {
         BY_BRANCH("gather, rows of 16-byte words");
         return gather<uint4>(x, n, bytes / 16);
@@ -144,7 +145,7 @@ static __device__ __forceinline__ void add_rows(slice<float> *sum, const T *x, c
 
 /* What the kernels below go by. */
 struct sums {
-    by_sorted order;
+    cuda_sorted order;
     int32_t *of;     /* (slots): the row of the table that a chunk belongs to, -1: there is no chunk */
     float *chunks;   /* (slots, cols) */
     float *clusters; /* (slots / CHUNK, cols): sums of CHUNK chunks */
@@ -240,26 +241,26 @@ static __global__ void __launch_bounds__(THREADS) sum_rows(sums w, float *dtable
 
 /* ---- gather_grad ----------------------------------------------------------------------------- */
 
-template <class T, bool WIDE> static by_status add_up(by_cuda_exec *x, by_node *n, const sums &w)
+template <class T, bool WIDE> static by_status add_up(cuda_exec *x, gr_node *n, const sums &w)
 {
     const int64_t rows = w.order.rows, slices = w.slices, slots = w.slots;
     const T *dy = (const T *)n->in[1]->data;
-    BY_TRY(by_launch(x, sum_chunks<T, WIDE>, blocks_for(slots * slices, WARPS), THREADS, 0, w, dy));
-    BY_TRY(by_launch(x, sum_clusters<WIDE>, blocks_for(slots / CHUNK * slices, WARPS), THREADS, 0, w));
-    return by_launch(x, n->in[2] ? sum_rows<T, WIDE, true> : sum_rows<T, WIDE, false>,
-                     blocks_for(rows * slices, WARPS), THREADS, 0, w, (float *)n->out[0]->data, dy);
+    BY_TRY(cuda_launch(x, sum_chunks<T, WIDE>, blocks_for(slots * slices, WARPS), THREADS, 0, w, dy));
+    BY_TRY(cuda_launch(x, sum_clusters<WIDE>, blocks_for(slots / CHUNK * slices, WARPS), THREADS, 0, w));
+    return cuda_launch(x, n->in[2] ? sum_rows<T, WIDE, true> : sum_rows<T, WIDE, false>,
+                       blocks_for(rows * slices, WARPS), THREADS, 0, w, (float *)n->out[0]->data, dy);
 }
 
-template <class T> static by_status gather_grad(by_cuda_exec *x, by_node *n, const sums &w)
+template <class T> static by_status gather_grad(cuda_exec *x, gr_node *n, const sums &w)
 {
     return w.cols % 4 == 0 ? add_up<T, true>(x, n, w) : add_up<T, false>(x, n, w);
 }
 
-extern "C" by_status by_cuda_gather_grad(by_exec *e, by_node *n)
+extern "C" by_status cuda_gather_grad(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
-    const int64_t count = elements_of(n->in[0]), rows = by_tensor_rows(n->out[0]);
-    const int64_t cols = by_tensor_cols(n->out[0]), slots = count / CHUNK;
+    cuda_exec *x = cuda_exec_of(e);
+    const int64_t count = elements_of(n->in[0]), rows = gr_tensor_rows(n->out[0]);
+    const int64_t cols = gr_tensor_cols(n->out[0]), slots = count / CHUNK;
     if (rows * cols == 0)
         return BY_OK;
     if (n->in[2])
@@ -271,9 +272,9 @@ extern "C" by_status by_cuda_gather_grad(by_exec *e, by_node *n)
     else
         BY_BRANCH("gather_grad, by elements");
     /* working memory: that of the sort, chunks and clusters (at multiples of 16 bytes), rows of chunks */
-    const size_t sort = by_cuda_sort_bytes(count, rows), row = (size_t)cols * sizeof(float);
+    const size_t sort = cuda_sort_bytes(count, rows), row = (size_t)cols * sizeof(float);
     const size_t clusters = sort + (size_t)slots * row, of = clusters + (size_t)(slots / CHUNK) * row;
-    char *scratch = (char *)by_cuda_scratch(x, of + (size_t)slots * sizeof(int32_t));
+    char *scratch = (char *)cuda_scratch(x, of + (size_t)slots * sizeof(int32_t));
     sums w = {};
     w.of = (int32_t *)(scratch + of);
     w.chunks = (float *)(scratch + sort);
@@ -281,7 +282,7 @@ extern "C" by_status by_cuda_gather_grad(by_exec *e, by_node *n)
     w.slots = (int32_t)slots;
     w.cols = (int32_t)cols;
     w.slices = (int32_t)blocks_for(cols, SLICE);
-    w.still = ((const by_gather_attr *)n->attr)->still;
-    BY_TRY(by_cuda_sort(x, n, 0, rows, scratch, &w.order));
+    w.still = ((const gr_gather_attr *)n->attr)->still;
+    BY_TRY(cuda_sort(x, n, 0, rows, scratch, &w.order));
     BY_CUDA_DISPATCH(n->in[1]->type, gather_grad, x, n, w)
 }

@@ -149,7 +149,7 @@ static int parts(int64_t n, int64_t per)
     return (int)((n + per - 1) / per);
 }
 
-template <class T> static by_status launch(by_cuda_exec *x, gemv_args a)
+template <class T> static by_status launch(cuda_exec *x, gemv_args a)
 {
     enum { COLUMNS = ACROSS * wide<T>::N };
     const int tiles = parts(a.n, COLUMNS), most = x->cuda->sms * 3 / 2; /* blocks */
@@ -159,11 +159,11 @@ template <class T> static by_status launch(by_cuda_exec *x, gemv_args a)
     a.sums_at = SLOTS * SLOT_BYTES;
     a.x_at = a.sums_at + (unsigned)((WARPS + a.cluster) * COLUMNS) * (unsigned)sizeof(float);
     const size_t shared = a.x_at + (size_t)a.share * sizeof(T);
-    return by_launch_clusters(x, (unsigned)a.cluster, gemv<T>, dim3((unsigned)(tiles * a.cluster)),
-                              dim3(THREADS), parts((int64_t)shared, 128) * (size_t)128, a);
+    return cuda_launch_clusters(x, (unsigned)a.cluster, gemv<T>, dim3((unsigned)(tiles * a.cluster)),
+                                dim3(THREADS), parts((int64_t)shared, 128) * (size_t)128, a);
 }
 
-bool by_gemv_takes(const by_cuda *c, const by_product *p)
+bool cuda_gemv_takes(const cuda_context *c, const cuda_product *p)
 {
     const int64_t vec = p->ab_type == BY_F32 ? 4 : 8;
     return c->arch >= MIN_ARCH && p->m == 1 && !p->ta && !p->tb && p->batch <= 1 && p->c_type == p->ab_type &&
@@ -171,7 +171,7 @@ bool by_gemv_takes(const by_cuda *c, const by_product *p)
            (uintptr_t)p->b % 16 == 0 && p->n <= INT32_MAX / 2 && p->k <= 16384;
 }
 
-by_status by_gemv(by_cuda_exec *x, const by_product *p, by_act act)
+by_status cuda_gemv(cuda_exec *x, const cuda_product *p, by_act act)
 {
     gemv_args a = {};
     a.x = p->a;

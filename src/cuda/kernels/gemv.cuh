@@ -2,10 +2,10 @@
 #ifndef BY_CUDA_KERNELS_GEMV_CUH
 #define BY_CUDA_KERNELS_GEMV_CUH
 
-#include "cuda/gemm.cuh"
+#include "cuda/cublas.cuh"
 
-bool by_gemv_takes(const by_cuda *c, const by_product *p);
+bool cuda_gemv_takes(const cuda_context *c, const cuda_product *p);
 /* c = act(a b + bias) */
-by_status by_gemv(by_cuda_exec *x, const by_product *p, by_act act);
+by_status cuda_gemv(cuda_exec *x, const cuda_product *p, by_act act);
 
 #endif

@@ -19,7 +19,7 @@ static head_rows rows_of(const by_tensor *t, int64_t first)
 }
 
 /* q, k and v of three tensors, or side by side in the one that is packed. */
-static void rows_of_qkv(const by_attention_attr *at, by_tensor *const *from, head_rows (&r)[3])
+static void rows_of_qkv(const gr_attention_attr *at, by_tensor *const *from, head_rows (&r)[3])
 {
     const int64_t d = at->head_dim;
     r[0] = rows_of(from[0], 0);
@@ -29,7 +29,7 @@ static void rows_of_qkv(const by_attention_attr *at, by_tensor *const *from, hea
 
 /* A node's tensors, found. */
 struct attention_node {
-    const by_attention_attr *attr;
+    const gr_attention_attr *attr;
     const int32_t *mask; /* (batch, keys), or NULL */
     uint64_t *seen;      /* made of it: see hopper_args */
     int words;
@@ -45,10 +45,10 @@ static int round_up(int n, int to)
     return (n + to - 1) / to * to;
 }
 
-static attention_node node_of(const by_node *n)
+static attention_node node_of(const gr_node *n)
 {
     attention_node m = {};
-    m.attr = (const by_attention_attr *)n->attr;
+    m.attr = (const gr_attention_attr *)n->attr;
     m.batch = (int)n->in[0]->dim[0];
     m.queries = (int)n->in[0]->dim[1];
     m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
@@ -77,18 +77,18 @@ static inline size_t mask_bytes(const attention_node &m)
 {
     return m.mask ? (size_t)m.batch * (size_t)m.words * sizeof(uint64_t) : 0;
 }
-static inline by_status make_bits(by_cuda_exec *x, const attention_node &m)
+static inline by_status make_bits(cuda_exec *x, const attention_node &m)
 {
     if (!m.mask)
         return BY_OK;
     const int all = m.batch * m.words;
-    return by_launch(x, mask_bits, dim3(blocks_for(all, 8)), dim3(256), 0, m.mask, m.keys, m.words, all,
-                     m.seen);
+    return cuda_launch(x, mask_bits, dim3(blocks_for(all, 8)), dim3(256), 0, m.mask, m.keys, m.words, all,
+                       m.seen);
 }
 
 /* Of a gradient, with room for what the softmax left of each query, for the bits of a mask, and for `more`
  * bytes behind that. */
-static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n, size_t more)
+static inline attention_node grad_node_of(cuda_exec *x, const gr_node *n, size_t more)
 {
     attention_node m = node_of(n);
     m.y = rows_of(n->in[6], 0);
@@ -96,7 +96,7 @@ static inline attention_node grad_node_of(by_cuda_exec *x, const by_node *n, siz
     m.dy = rows_of(n->in[8], 0);
     rows_of_qkv(m.attr, n->out, m.grad);
     const size_t stats = (size_t)m.batch * (size_t)m.attr->heads * (size_t)round_up(m.queries, 128);
-    m.stats = (float2 *)by_cuda_scratch(x, stats * sizeof(float2) + mask_bytes(m) + more);
+    m.stats = (float2 *)cuda_scratch(x, stats * sizeof(float2) + mask_bytes(m) + more);
     m.seen = (uint64_t *)(m.stats + stats);
     m.sums = (float4 *)((char *)m.seen + mask_bytes(m));
     return m;
@@ -120,9 +120,9 @@ static void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
     a.units = heads * a.per_head;
 }
 
-template <class J> static by_status run_job(by_cuda_exec *x, const attention_node &m)
+template <class J> static by_status run_job(cuda_exec *x, const attention_node &m)
 {
-    const by_attention_attr *at = m.attr;
+    const gr_attention_attr *at = m.attr;
     const int h = at->heads, hk = at->kv_heads;
     hopper_args a = {};
     if (J::TURNED) {
@@ -163,8 +163,8 @@ template <class J> static by_status run_job(by_cuda_exec *x, const attention_nod
     if (J::KIND == WHOLE_GRAD)
         a.units = heads;
     a.sums = m.sums;
-    return by_launch(x, hopper_attention<J>, (unsigned)BY_MIN(a.units, x->cuda->sms), J::THREADS, J::SHARED,
-                     a);
+    return cuda_launch(x, hopper_attention<J>, (unsigned)BY_MIN(a.units, x->cuda->sms), J::THREADS, J::SHARED,
+                       a);
 }
 
 /* Whether the build holds the kernels: for other targets their bodies are empty. */
@@ -188,9 +188,9 @@ static bool aligned(const by_tensor *t)
     return !t || (uintptr_t)t->data % 16 == 0;
 }
 
-template <class J> static bool takes(const by_cuda *c, const by_node *n)
+template <class J> static bool takes(const cuda_context *c, const gr_node *n)
 {
-    const by_attention_attr *at = (const by_attention_attr *)n->attr;
+    const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     const by_tensor *q = n->in[0];
     const int64_t t = q->dim[1], s = at->packed ? t : n->in[1]->dim[1];
     const int64_t most = INT32_MAX / 2 / BY_MAX(1, at->heads); /* places are 32-bit integers */

@@ -31,7 +31,7 @@ static __device__ __forceinline__ float to_float(bf16 x)
 static __device__ __forceinline__ float to_float(f16 x)
 {
 #ifdef BY_CUDA_EMULATE
-    return by_f16_to_f32(x.bits);
+    return base_f16_to_f32(x.bits);
 #else
     return __half2float(__ushort_as_half(x.bits));
 #endif
@@ -45,7 +45,7 @@ template <> __device__ __forceinline__ float from_float<float>(float x)
 template <> __device__ __forceinline__ bf16 from_float<bf16>(float x)
 {
 #ifdef BY_CUDA_EMULATE
-    return bf16{by_f32_to_bf16(x)};
+    return bf16{base_f32_to_bf16(x)};
 #else
     return bf16{__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 #endif
@@ -53,7 +53,7 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float x)
 template <> __device__ __forceinline__ f16 from_float<f16>(float x)
 {
 #ifdef BY_CUDA_EMULATE
-    return f16{by_f32_to_f16(x)};
+    return f16{base_f32_to_f16(x)};
 #else
     return f16{__half_as_ushort(__float2half_rn(x))};
 #endif
@@ -100,16 +100,16 @@ template <class T, int N> static __device__ __forceinline__ void store(T *p, con
 /* Run a template function for the element type of a tensor: BY_CUDA_DISPATCH(type, f, x, n) returns f<T>(x,
  * n).
  */
-#define BY_CUDA_DISPATCH(type, f, ...)                                                                \
-    switch (type) {                                                                                   \
-    case BY_F32:                                                                                      \
-        return f<float>(__VA_ARGS__);                                                                 \
-    case BY_BF16:                                                                                     \
-        return f<bf16>(__VA_ARGS__);                                                                  \
-    case BY_F16:                                                                                      \
-        return f<f16>(__VA_ARGS__);                                                                   \
-    default:                                                                                          \
-        return by_fail(BY_ERR_UNSUPPORTED, #f ": the GPU has no kernel for %s", by_dtype_name(type)); \
+#define BY_CUDA_DISPATCH(type, f, ...)                                                                  \
+    switch (type) {                                                                                     \
+    case BY_F32:                                                                                        \
+        return f<float>(__VA_ARGS__);                                                                   \
+    case BY_BF16:                                                                                       \
+        return f<bf16>(__VA_ARGS__);                                                                    \
+    case BY_F16:                                                                                        \
+        return f<f16>(__VA_ARGS__);                                                                     \
+    default:                                                                                            \
+        return base_fail(BY_ERR_UNSUPPORTED, #f ": the GPU has no kernel for %s", by_dtype_name(type)); \
     }
 
 /* ---- work sharing ---------------------------------------------------------------------------- */
@@ -122,11 +122,11 @@ static inline unsigned blocks_for(int64_t n, int64_t per)
 
 /* The dynamic shared memory of a kernel. */
 #ifdef BY_CUDA_EMULATE
-#define BY_SHARED(type, name) type *name = (type *)by_emulated_now.shared
+#define BY_SHARED(type, name) type *name = (type *)cuda_emulated_now.shared
 #else
-#define BY_SHARED(type, name)                                     \
-    extern __shared__ __align__(1024) unsigned char by_shared_[]; \
-    type *name = (type *)by_shared_
+#define BY_SHARED(type, name)                                       \
+    extern __shared__ __align__(1024) unsigned char cuda_shared_[]; \
+    type *name = (type *)cuda_shared_
 #endif
 
 static __device__ __forceinline__ float warp_sum(float x)
@@ -167,7 +167,7 @@ static __device__ __forceinline__ float block_max(float x, float *space)
     return x;
 }
 
-/* See by_launch_early(). What follows wait_for_previous() sees all that the kernels before have written.
+/* See cuda_launch_early(). What follows wait_for_previous() sees all that the kernels before have written.
  * After let_next_start() the next kernel may be started, as far as it does not wait. */
 static __device__ __forceinline__ void wait_for_previous()
 {
@@ -192,7 +192,7 @@ static __device__ __forceinline__ void let_next_start()
 }
 
 /* A bad index: the first to come is kept, all of it, and the host reports it when it next looks. */
-static __device__ __forceinline__ void report_fault(by_cuda_fault *f, int node, int input, int value,
+static __device__ __forceinline__ void report_fault(cuda_fault *f, int node, int input, int value,
                                                     int64_t place, int64_t limit)
 {
     if (atomicCAS(f->claim, 0, 1) != 0)

@@ -5,7 +5,7 @@
 #include "cuda/kernels/kernel.cuh"
 
 /* Whether this block is the last of `blocks` to come here, as counted in *arrived, which is 0 between kernels
- * (by_cuda.counters). The last one sees what the others wrote. */
+ * (cuda_context.counters). The last one sees what the others wrote. */
 static __device__ __forceinline__ bool is_last(int *arrived, int blocks)
 {
     __shared__ int last;

@@ -1,19 +1,19 @@
 /* matmul.cu - linear layers, their gradients and batched products. Large products are cuBLASLt's; those with
  * up to 64 rows, which are a reading of the weights, are ours, and so are the few that the library has no
  * kernel for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
-#include "cuda/gemm.cuh"
+#include "cuda/cublas.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/columns.cuh"
-#include "cuda/kernels/few.cuh"
+#include "cuda/kernels/gemv_rows.cuh"
 #include "cuda/kernels/gemv.cuh"
 #include "cuda/kernels/fp8.cuh"
-#include "cuda/kernels/some.cuh"
+#include "cuda/kernels/gemm_skinny.cuh"
 
 /* n->plan of the four ops. */
 typedef struct linear_plan {
     void (*forget)(void *);
-    by_product p;
-    by_lt_plan *lt;               /* NULL: ours */
+    cuda_product p;
+    cuda_lt_plan *lt;             /* NULL: ours */
     bool gemv, few, some, inside; /* one row and a large matrix; few rows; some; the activation, or its slope,
                                      is part of the product */
     const by_tensor *fp8;         /* its left side, when the product is taken in FP8 */
@@ -22,15 +22,15 @@ typedef struct linear_plan {
 static void forget_plan(void *p)
 {
     linear_plan *plan = (linear_plan *)p;
-    by_lt_plan_free(plan->lt);
-    by_free(plan);
+    cuda_lt_plan_free(plan->lt);
+    base_free(plan);
 }
 
 /* ---- any product: for what the library refuses ------------------------------------------------- */
 
 enum { SIDE = 16 };
 
-template <class T, class C> __global__ void any_product(by_product p)
+template <class T, class C> __global__ void any_product(cuda_product p)
 {
     __shared__ float a[SIDE][SIDE + 1], b[SIDE][SIDE + 1];
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
@@ -54,12 +54,12 @@ template <class T, class C> __global__ void any_product(by_product p)
     *c = from_float<C>(p.accumulate ? to_float(*c) + sum : sum);
 }
 
-template <class T> static by_status any(by_cuda_exec *x, const by_product *p)
+template <class T> static by_status any(cuda_exec *x, const cuda_product *p)
 {
     const dim3 grid(blocks_for(p->n, SIDE), blocks_for(p->m, SIDE), (unsigned)BY_MAX(p->batch, 1));
     if (p->c_type == BY_F32)
-        return by_launch(x, any_product<T, float>, grid, dim3(SIDE * SIDE), 0, *p);
-    return by_launch(x, any_product<T, T>, grid, dim3(SIDE * SIDE), 0, *p);
+        return cuda_launch(x, any_product<T, float>, grid, dim3(SIDE * SIDE), 0, *p);
+    return cuda_launch(x, any_product<T, T>, grid, dim3(SIDE * SIDE), 0, *p);
 }
 
 /* ---- what goes around -------------------------------------------------------------------------- */
@@ -80,17 +80,17 @@ template <class T> __global__ void activation_after(const T *x, T *y, int64_t co
 }
 
 template <class T>
-static by_status activate_all(by_cuda_exec *x, const by_tensor *from, by_tensor *to, by_act act)
+static by_status activate_all(cuda_exec *x, const by_tensor *from, by_tensor *to, by_act act)
 {
     const int64_t count = by_elements(from);
-    return by_launch(x, activation_after<T>, dim3(blocks_for(count, 4 * 256)), dim3(256), 0,
-                     (const T *)from->data, (T *)to->data, count, act);
+    return cuda_launch(x, activation_after<T>, dim3(blocks_for(count, 4 * 256)), dim3(256), 0,
+                       (const T *)from->data, (T *)to->data, count, act);
 }
 
-template <class T> static by_status sum_rows(by_cuda_exec *x, const by_tensor *dy, float *db, bool add)
+template <class T> static by_status sum_rows(cuda_exec *x, const by_tensor *dy, float *db, bool add)
 {
     const columns s =
-        columns_of(x->cuda, dy->type, 1, by_tensor_rows(dy), by_tensor_cols(dy), by_tensor_pitch(dy));
+        columns_of(x->cuda, dy->type, 1, gr_tensor_rows(dy), gr_tensor_cols(dy), gr_tensor_pitch(dy));
     return sum_columns<1>(x, db, (const T *)dy->data, s, 1.0f, add);
 }
 
@@ -102,29 +102,29 @@ template <class T> static by_status sum_rows(by_cuda_exec *x, const by_tensor *d
 static int64_t over_the_gap(const by_tensor *logits, const by_tensor *w, by_slot slot)
 {
     const by_tensor *root = w->root;
-    const by_place place = slot == BY_SLOT_VALUE ? BY_PLACE_PARAM : BY_PLACE_GRAD;
-    const int64_t cols = by_tensor_cols(logits), pitch = by_tensor_pitch(logits);
+    const gr_place place = slot == BY_SLOT_VALUE ? GR_PLACE_PARAM : GR_PLACE_GRAD;
+    const int64_t cols = gr_tensor_cols(logits), pitch = gr_tensor_pitch(logits);
     if (pitch == cols || root->place != place || w->rank != 2 || w->dim[0] != cols)
         return cols;
     const by_params *params = w->graph->params;
-    const bool there = w->data == by_params_address(params, root->param, slot) &&
-                       by_param_reserved(&params->list[root->param]) >= pitch * w->dim[1];
+    const bool there = w->data == gr_params_address(params, root->param, slot) &&
+                       gr_param_reserved(&params->list[root->param]) >= pitch * w->dim[1];
     return there ? pitch : cols;
 }
 
 /* x (R, K), w, [b] -> y (R, N), [pre] */
-static by_product linear_product(const by_node *n)
+static cuda_product linear_product(const gr_node *n)
 {
-    const by_linear_attr *attr = (const by_linear_attr *)n->attr;
+    const gr_linear_attr *attr = (const gr_linear_attr *)n->attr;
     const by_tensor *x = n->in[0], *w = n->in[1], *bias = n->in[2], *to = n->out[1] ? n->out[1] : n->out[0];
-    by_product p = {};
-    p.m = by_tensor_rows(x);
-    p.n = attr->w_is_kn || bias ? by_tensor_cols(to) : over_the_gap(to, w, BY_SLOT_VALUE);
-    p.k = by_tensor_cols(x);
+    cuda_product p = {};
+    p.m = gr_tensor_rows(x);
+    p.n = attr->w_is_kn || bias ? gr_tensor_cols(to) : over_the_gap(to, w, BY_SLOT_VALUE);
+    p.k = gr_tensor_cols(x);
     p.tb = !attr->w_is_kn;
     p.lda = p.k;
     p.ldb = p.tb ? p.k : p.n;
-    p.ldc = by_tensor_pitch(to);
+    p.ldc = gr_tensor_pitch(to);
     p.ab_type = x->type;
     p.c_type = to->type;
     p.a = x->data;
@@ -137,15 +137,15 @@ static by_product linear_product(const by_node *n)
 }
 
 /* dy (R, N), w -> dx (R, K) */
-static by_product linear_dx_product(const by_node *n)
+static cuda_product linear_dx_product(const gr_node *n)
 {
     const by_tensor *dy = n->in[0], *w = n->in[1], *dx = n->out[0];
-    by_product p = {};
-    p.m = by_tensor_rows(dy);
-    p.n = by_tensor_cols(dx);
-    p.tb = ((const by_linear_attr *)n->attr)->w_is_kn;
-    p.k = p.tb ? by_tensor_cols(dy) : over_the_gap(dy, w, BY_SLOT_VALUE);
-    p.lda = by_tensor_pitch(dy);
+    cuda_product p = {};
+    p.m = gr_tensor_rows(dy);
+    p.n = gr_tensor_cols(dx);
+    p.tb = ((const gr_linear_attr *)n->attr)->w_is_kn;
+    p.k = p.tb ? gr_tensor_cols(dy) : over_the_gap(dy, w, BY_SLOT_VALUE);
+    p.lda = gr_tensor_pitch(dy);
     p.ldb = p.tb ? p.k : p.n;
     p.ldc = p.n;
     p.ab_type = dy->type;
@@ -157,18 +157,18 @@ static by_product linear_dx_product(const by_node *n)
 }
 
 /* x (R, K), dy (R, N) -> dw: x^T dy (K, N), or dy^T x (N, K) */
-static by_product linear_dw_product(const by_node *n)
+static cuda_product linear_dw_product(const gr_node *n)
 {
     const by_tensor *x = n->in[0], *dy = n->in[1];
-    const bool kn = ((const by_linear_attr *)n->attr)->w_is_kn;
+    const bool kn = ((const gr_linear_attr *)n->attr)->w_is_kn;
     const by_tensor *a = kn ? x : dy, *b = kn ? dy : x;
-    by_product p = {};
-    p.m = kn ? by_tensor_cols(a) : over_the_gap(dy, n->out[0], BY_SLOT_GRAD);
-    p.n = by_tensor_cols(b);
-    p.k = by_tensor_rows(x);
+    cuda_product p = {};
+    p.m = kn ? gr_tensor_cols(a) : over_the_gap(dy, n->out[0], BY_SLOT_GRAD);
+    p.n = gr_tensor_cols(b);
+    p.k = gr_tensor_rows(x);
     p.ta = true;
-    p.lda = by_tensor_pitch(a);
-    p.ldb = by_tensor_pitch(b);
+    p.lda = gr_tensor_pitch(a);
+    p.ldb = gr_tensor_pitch(b);
     p.ldc = p.n;
     p.ab_type = x->type;
     p.c_type = n->out[0]->type;
@@ -179,11 +179,11 @@ static by_product linear_dw_product(const by_node *n)
     return p;
 }
 
-static by_product matmul_product(const by_node *n)
+static cuda_product matmul_product(const gr_node *n)
 {
-    const by_matmul_attr *attr = (const by_matmul_attr *)n->attr;
+    const gr_matmul_attr *attr = (const gr_matmul_attr *)n->attr;
     const by_tensor *a = n->in[0], *b = n->in[1], *y = n->out[0];
-    by_product p = {};
+    cuda_product p = {};
     p.batch = 1;
     for (int i = 0; i < y->rank - 2; i++)
         p.batch *= y->dim[i];
@@ -206,9 +206,9 @@ static by_product matmul_product(const by_node *n)
     return p;
 }
 
-static linear_plan *new_plan(by_node *n, by_product p)
+static linear_plan *new_plan(gr_node *n, cuda_product p)
 {
-    linear_plan *plan = (linear_plan *)by_alloc_zero(1, sizeof *plan);
+    linear_plan *plan = (linear_plan *)base_alloc_zero(1, sizeof *plan);
     if (!plan)
         return NULL;
     plan->forget = forget_plan;
@@ -218,11 +218,11 @@ static linear_plan *new_plan(by_node *n, by_product p)
 }
 
 /* A plan of the library's with this epilogue; false when it has none, which is no error. */
-static bool try_library(by_cuda *c, linear_plan *plan, const by_product *p)
+static bool try_library(cuda_context *c, linear_plan *plan, const cuda_product *p)
 {
-    plan->lt = by_lt_plan_new(c, p);
+    plan->lt = cuda_lt_plan_new(c, p);
     if (!plan->lt)
-        by_error_clear();
+        base_error_clear();
     return plan->lt != NULL;
 }
 
@@ -237,32 +237,32 @@ static bool library_gelu(by_act act, by_dtype type)
     return act == BY_GELU_TANH && is_16_bit(type);
 }
 
-static bool try_fp8(by_cuda *c, linear_plan *plan, const by_tensor *left, by_fp8_behind behind)
+static bool try_fp8(cuda_context *c, linear_plan *plan, const by_tensor *left, cuda_fp8_behind behind)
 {
-    plan->lt = by_fp8_plan(c, &plan->p, behind);
+    plan->lt = cuda_fp8_plan(c, &plan->p, behind);
     plan->fp8 = plan->lt ? left : NULL;
     return plan->lt != NULL;
 }
 
 /* Few or some rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix
  * units, and very many columns are as fast as memory in the library. */
-static void choose_ours(by_cuda_exec *x, linear_plan *plan, bool with_pre)
+static void choose_ours(cuda_exec *x, linear_plan *plan, bool with_pre)
 {
     enum { SMALL = 1 << 23, MOST_COLUMNS = 16384 };
-    const by_product *p = &plan->p;
+    const cuda_product *p = &plan->p;
     const bool wide = p->n > MOST_COLUMNS && is_16_bit(p->ab_type), one = p->m == 1 && p->n * p->k < SMALL;
     if (with_pre || wide)
         return;
-    plan->gemv = by_gemv_takes(x->cuda, p);
+    plan->gemv = cuda_gemv_takes(x->cuda, p);
     if (plan->gemv)
         return;
-    plan->some = !one && by_some_rows_take(x->cuda, p);
-    plan->few = !plan->some && by_few_rows_take(p);
+    plan->some = !one && cuda_gemm_skinny_take(x->cuda, p);
+    plan->few = !plan->some && cuda_gemv_rows_take(p);
 }
 
-static by_status plan_linear(by_cuda_exec *x, by_node *n)
+static by_status plan_linear(cuda_exec *x, gr_node *n)
 {
-    const by_act act = ((const by_linear_attr *)n->attr)->act;
+    const by_act act = ((const gr_linear_attr *)n->attr)->act;
     linear_plan *plan = new_plan(n, linear_product(n));
     if (!plan)
         return BY_ERR_MEMORY;
@@ -273,7 +273,7 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     if (try_fp8(x->cuda, plan, n->in[0], gelu ? BY_FP8_ACTIVATION : BY_FP8_NOTHING))
         return BY_OK;
     if (gelu) {
-        by_product p = plan->p;
+        cuda_product p = plan->p;
         p.epilogue = BY_EPILOGUE_GELU;
         p.c = n->out[0]->data;
         p.extra = n->out[1] ? n->out[1]->data : NULL;
@@ -285,21 +285,21 @@ static by_status plan_linear(by_cuda_exec *x, by_node *n)
     return BY_OK;
 }
 
-static by_status run_product(by_cuda_exec *x, const linear_plan *plan)
+static by_status run_product(cuda_exec *x, const linear_plan *plan)
 {
     if (plan->fp8)
-        return by_fp8_product(x, &plan->p, plan->fp8, plan->lt);
+        return cuda_fp8_product(x, &plan->p, plan->fp8, plan->lt);
     if (plan->lt)
-        return by_lt_run(x, plan->lt);
+        return cuda_lt_run(x, plan->lt);
     BY_CUDA_DISPATCH(plan->p.ab_type, any, x, &plan->p);
 }
 
-static by_status activation_pass(by_cuda_exec *x, const by_tensor *from, by_tensor *to, by_act act)
+static by_status activation_pass(cuda_exec *x, const by_tensor *from, by_tensor *to, by_act act)
 {
     BY_CUDA_DISPATCH(from->type, activate_all, x, from, to, act);
 }
 
-static by_status bias_pass(by_cuda_exec *x, const by_node *n)
+static by_status bias_pass(cuda_exec *x, const gr_node *n)
 {
     const by_tensor *dy = n->in[1];
     BY_CUDA_DISPATCH(dy->type, sum_rows, x, dy, (float *)n->out[1]->data, n->in[3] != NULL);
@@ -307,24 +307,24 @@ static by_status bias_pass(by_cuda_exec *x, const by_node *n)
 
 /* ---- the ops ------------------------------------------------------------------------------------ */
 
-extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
+extern "C" by_status cuda_linear(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
-    const by_act act = ((const by_linear_attr *)n->attr)->act;
+    cuda_exec *x = cuda_exec_of(e);
+    const by_act act = ((const gr_linear_attr *)n->attr)->act;
     if (!n->plan)
         BY_TRY(plan_linear(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->gemv) {
         BY_BRANCH("linear, one row and a large matrix");
-        return by_gemv(x, &plan->p, act);
+        return cuda_gemv(x, &plan->p, act);
     }
     if (plan->few) {
         BY_BRANCH("linear, few rows");
-        return by_few_rows(x, &plan->p, act);
+        return cuda_gemv_rows(x, &plan->p, act);
     }
     if (plan->some) {
         BY_BRANCH("linear, some rows");
-        return by_some_rows(x, &plan->p, act);
+        return cuda_gemm_skinny(x, &plan->p, act);
     }
     BY_TRY(run_product(x, plan));
     if (plan->inside) {
@@ -341,14 +341,14 @@ extern "C" by_status by_cuda_linear(by_exec *e, by_node *n)
 
 /* When nothing but the gradient of a GELU reads the result, the backend hands that node over (x->after): the
  * product then can write its output. */
-static bool can_do_slope(const by_product *p, const by_node *after)
+static bool can_do_slope(const cuda_product *p, const gr_node *after)
 {
-    return after && library_gelu(((const by_activation_attr *)after->attr)->act, p->ab_type) && p->n % 8 == 0;
+    return after && library_gelu(((const gr_activation_attr *)after->attr)->act, p->ab_type) && p->n % 8 == 0;
 }
 
-static bool plan_with_slope(by_cuda_exec *x, linear_plan *plan, const by_node *after)
+static bool plan_with_slope(cuda_exec *x, linear_plan *plan, const gr_node *after)
 {
-    by_product p = plan->p;
+    cuda_product p = plan->p;
     p.epilogue = BY_EPILOGUE_DGELU;
     p.c = after->out[0]->data;
     p.extra = after->in[0]->data;
@@ -356,7 +356,7 @@ static bool plan_with_slope(by_cuda_exec *x, linear_plan *plan, const by_node *a
     return try_library(x->cuda, plan, &p);
 }
 
-static by_status plan_linear_dx(by_cuda_exec *x, by_node *n)
+static by_status plan_linear_dx(cuda_exec *x, gr_node *n)
 {
     linear_plan *plan = new_plan(n, linear_dx_product(n));
     if (!plan)
@@ -370,9 +370,9 @@ static by_status plan_linear_dx(by_cuda_exec *x, by_node *n)
     return BY_OK;
 }
 
-extern "C" by_status by_cuda_linear_dx(by_exec *e, by_node *n)
+extern "C" by_status cuda_linear_dx(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
     if (!n->plan)
         BY_TRY(plan_linear_dx(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
@@ -384,9 +384,9 @@ extern "C" by_status by_cuda_linear_dx(by_exec *e, by_node *n)
     return run_product(x, plan);
 }
 
-extern "C" by_status by_cuda_linear_dw(by_exec *e, by_node *n)
+extern "C" by_status cuda_linear_dw(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
     if (!n->plan && n->out[0]) {
         linear_plan *plan = new_plan(n, linear_dw_product(n));
         if (!plan)
@@ -404,9 +404,9 @@ extern "C" by_status by_cuda_linear_dw(by_exec *e, by_node *n)
     return bias_pass(x, n);
 }
 
-extern "C" by_status by_cuda_matmul(by_exec *e, by_node *n)
+extern "C" by_status cuda_matmul(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
     if (!n->plan) {
         linear_plan *plan = new_plan(n, matmul_product(n));
         if (!plan)

@@ -11,7 +11,7 @@
 
 #ifdef BY_CUDA_EMULATE
 
-template <class T> static inline float by_emulated_half(uint32_t word, int high)
+template <class T> static inline float cuda_emulated_half(uint32_t word, int high)
 {
     return to_float(T{(uint16_t)(word >> (16 * high))});
 }
@@ -20,15 +20,15 @@ template <class T> static inline void mma16816(float d[4], const uint32_t a[4], 
 {
     float mine[12];
     for (int i = 0; i < 12; i++)
-        mine[i] = by_emulated_half<T>(i < 8 ? a[i / 2] : b[i / 2 - 4], i % 2);
-    by_emulated_show(mine, sizeof mine);
-    const int g = by_emulated_now.lane / 4, c = by_emulated_now.lane % 4;
+        mine[i] = cuda_emulated_half<T>(i < 8 ? a[i / 2] : b[i / 2 - 4], i % 2);
+    cuda_emulated_show(mine, sizeof mine);
+    const int g = cuda_emulated_now.lane / 4, c = cuda_emulated_now.lane % 4;
     float rows[2][16], cols[2][16]; /* g, g + 8 of A; 2c, 2c + 1 of B */
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 16; k++) {
             const int from = k % 8 / 2, half = k / 8, odd = k % 2;
-            rows[i][k] = ((const float *)by_emulated_slot(g * 4 + from))[4 * half + 2 * i + odd];
-            cols[i][k] = ((const float *)by_emulated_slot((2 * c + i) * 4 + from))[8 + 2 * half + odd];
+            rows[i][k] = ((const float *)cuda_emulated_slot(g * 4 + from))[4 * half + 2 * i + odd];
+            cols[i][k] = ((const float *)cuda_emulated_slot((2 * c + i) * 4 + from))[8 + 2 * half + odd];
         }
     for (int i = 0; i < 4; i++) {
         float sum = 0;
@@ -42,13 +42,13 @@ template <class T> static inline void mma16816(float d[4], const uint32_t a[4], 
 template <bool TRANSPOSED> static inline void load_matrices(uint32_t *r, const void *row, int count)
 {
     uint64_t mine = (uint64_t)(uintptr_t)row;
-    by_emulated_show(&mine, sizeof mine);
-    const int g = by_emulated_now.lane / 4, c = by_emulated_now.lane % 4;
+    cuda_emulated_show(&mine, sizeof mine);
+    const int g = cuda_emulated_now.lane / 4, c = cuda_emulated_now.lane % 4;
     for (int i = 0; i < count; i++) {
         uint16_t pair[2];
         for (int k = 0; k < 2; k++) {
             const int at = TRANSPOSED ? 2 * c + k : g, of = TRANSPOSED ? g : 2 * c + k;
-            pair[k] = ((const uint16_t *)(uintptr_t)*by_emulated_slot(8 * i + at))[of];
+            pair[k] = ((const uint16_t *)(uintptr_t)*cuda_emulated_slot(8 * i + at))[of];
         }
         r[i] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
     }

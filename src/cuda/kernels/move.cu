@@ -53,19 +53,19 @@ static __global__ void __launch_bounds__(THREADS) fill_bytes(char *y, uint4 patt
             y[i] = ((const char *)&pattern)[i - at];
 }
 
-extern "C" by_status by_cuda_fill(by_exec *e, by_node *n)
+extern "C" by_status cuda_fill(gr_exec *e, gr_node *n)
 {
     const by_tensor *y = n->out[0];
     const int64_t size = size_of(y), bytes = elements_of(y) * size;
     char element[8], bytes16[16];
     uint4 pattern;
-    by_convert(element, y->type, &((const by_fill_attr *)n->attr)->value, BY_F64, 1);
+    base_convert(element, y->type, &((const gr_fill_attr *)n->attr)->value, BY_F64, 1);
     for (int i = 0; i < 16; i++)
         bytes16[i] = element[i % size];
     memcpy(&pattern, bytes16, 16);
     BY_BRANCH("fill");
-    return by_launch(by_cuda_of(e), fill_bytes, blocks_for(bytes, 16 * THREADS), THREADS, 0, (char *)y->data,
-                     pattern, bytes);
+    return cuda_launch(cuda_exec_of(e), fill_bytes, blocks_for(bytes, 16 * THREADS), THREADS, 0,
+                       (char *)y->data, pattern, bytes);
 }
 
 /* ---- blocks of words: copy, slice, pad, concat ----------------------------------------------- */
@@ -80,7 +80,8 @@ struct blocks {
 template <class W, bool PAD>
 static __global__ void __launch_bounds__(THREADS) move_words(W *to, const W *from, blocks b)
 {
-    const int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL + threadIdx.x;
+    const int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL
+    +threadIdx.x;
     W word[UNROLL];
     int64_t place[UNROLL];
     BY_UNROLL
@@ -100,20 +101,19 @@ static __global__ void __launch_bounds__(THREADS) move_words(W *to, const W *fro
             to[place[u]] = word[u];
 }
 
-template <class W>
-static by_status launch_words(by_cuda_exec *x, bool pad, void *to, const void *from, blocks b)
+template <class W> static by_status launch_words(cuda_exec *x, bool pad, void *to, const void *from, blocks b)
 {
-    return by_launch(x, pad ? move_words<W, true> : move_words<W, false>,
-                     blocks_for(b.total, THREADS * UNROLL), THREADS, 0, (W *)to, (const W *)from, b);
+    return cuda_launch(x, pad ? move_words<W, true> : move_words<W, false>,
+                       blocks_for(b.total, THREADS * UNROLL), THREADS, 0, (W *)to, (const W *)from, b);
 }
 
-static by_status move_typed(by_cuda_exec *x, int word, bool pad, void *to, const void *from, blocks b)
+static by_status move_typed(cuda_exec *x, int word, bool pad, void *to, const void *from, blocks b)
 {
     BY_WORDS(word, launch_words, x, pad, to, from, b)
 }
 
 /* Everything in bytes; `count` blocks. */
-static by_status move_blocks(by_cuda_exec *x, bool pad, char *to, int64_t to_stride, int64_t before,
+static by_status move_blocks(cuda_exec *x, bool pad, char *to, int64_t to_stride, int64_t before,
                              const char *from, int64_t from_stride, int64_t from_first, int64_t length,
                              int64_t count)
 {
@@ -130,60 +130,60 @@ static by_status move_blocks(by_cuda_exec *x, bool pad, char *to, int64_t to_str
         blocks{length / word, to_stride / word, from_stride / word, before / word, covered / word * count});
 }
 
-static by_status copy_all(by_exec *e, const by_tensor *x, by_tensor *y)
+static by_status copy_all(gr_exec *e, const by_tensor *x, by_tensor *y)
 {
     const int64_t bytes = elements_of(x) * size_of(x);
     /* A length that is no multiple of 16 would make every word short: the rest goes by itself. */
     const int64_t whole = bytes / 16 * 16;
     char *to = (char *)y->data;
     const char *from = (const char *)x->data;
-    BY_TRY(move_blocks(by_cuda_of(e), false, to, whole, 0, from, whole, 0, whole, 1));
-    return move_blocks(by_cuda_of(e), false, to + whole, bytes - whole, 0, from + whole, bytes - whole, 0,
+    BY_TRY(move_blocks(cuda_exec_of(e), false, to, whole, 0, from, whole, 0, whole, 1));
+    return move_blocks(cuda_exec_of(e), false, to + whole, bytes - whole, 0, from + whole, bytes - whole, 0,
                        bytes - whole, 1);
 }
 
-extern "C" by_status by_cuda_copy(by_exec *e, by_node *n)
+extern "C" by_status cuda_copy(gr_exec *e, gr_node *n)
 {
     BY_BRANCH("copy");
     return copy_all(e, n->in[0], n->out[0]);
 }
 
-extern "C" by_status by_cuda_store(by_exec *e, by_node *n)
+extern "C" by_status cuda_store(gr_exec *e, gr_node *n)
 {
     BY_BRANCH("store");
     return copy_all(e, n->in[0], n->in[1]);
 }
 
-extern "C" by_status by_cuda_reshape(by_exec *, by_node *)
+extern "C" by_status cuda_reshape(gr_exec *, gr_node *)
 {
     return BY_OK;
 }
 
 /* A tensor is seen as (outer, axis, inner). */
-extern "C" by_status by_cuda_slice(by_exec *e, by_node *n)
+extern "C" by_status cuda_slice(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const by_slice_attr *a = (const by_slice_attr *)n->attr;
+    const gr_slice_attr *a = (const gr_slice_attr *)n->attr;
     const int64_t inner = product(x, a->axis + 1, x->rank) * size_of(x), taken = a->count * inner;
     BY_BRANCH("slice");
-    return move_blocks(by_cuda_of(e), false, (char *)n->out[0]->data, taken, 0, (const char *)x->data,
+    return move_blocks(cuda_exec_of(e), false, (char *)n->out[0]->data, taken, 0, (const char *)x->data,
                        x->dim[a->axis] * inner, a->start * inner, taken, product(x, 0, a->axis));
 }
 
-extern "C" by_status by_cuda_pad(by_exec *e, by_node *n)
+extern "C" by_status cuda_pad(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const by_slice_attr *a = (const by_slice_attr *)n->attr;
+    const gr_slice_attr *a = (const gr_slice_attr *)n->attr;
     const int64_t inner = product(x, a->axis + 1, x->rank) * size_of(x), filled = x->dim[a->axis] * inner;
     BY_BRANCH("pad");
-    return move_blocks(by_cuda_of(e), true, (char *)n->out[0]->data, a->count * inner, a->start * inner,
+    return move_blocks(cuda_exec_of(e), true, (char *)n->out[0]->data, a->count * inner, a->start * inner,
                        (const char *)x->data, filled, 0, filled, product(x, 0, a->axis));
 }
 
-extern "C" by_status by_cuda_concat(by_exec *e, by_node *n)
+extern "C" by_status cuda_concat(gr_exec *e, gr_node *n)
 {
     const by_tensor *y = n->out[0];
-    const int axis = ((const by_slice_attr *)n->attr)->axis;
+    const int axis = ((const gr_slice_attr *)n->attr)->axis;
     const int64_t inner = product(y, axis + 1, y->rank) * size_of(y);
     int64_t before = 0;
     BY_BRANCH("concat");
@@ -192,7 +192,7 @@ extern "C" by_status by_cuda_concat(by_exec *e, by_node *n)
         if (!x)
             continue;
         const int64_t part = x->dim[axis] * inner;
-        BY_TRY(move_blocks(by_cuda_of(e), false, (char *)y->data, y->dim[axis] * inner, before,
+        BY_TRY(move_blocks(cuda_exec_of(e), false, (char *)y->data, y->dim[axis] * inner, before,
                            (const char *)x->data, part, 0, part, product(y, 0, axis)));
         before += part;
     }
@@ -264,13 +264,13 @@ static __global__ void __launch_bounds__(THREADS) permute_runs(W *y, const W *x,
 }
 
 template <class W>
-static by_status launch_runs(by_cuda_exec *x, void *y, const void *from, const moves &m, int64_t count)
+static by_status launch_runs(cuda_exec *x, void *y, const void *from, const moves &m, int64_t count)
 {
-    return by_launch(x, permute_runs<W>, blocks_for(count, THREADS), THREADS, 0, (W *)y, (const W *)from, m,
-                     count);
+    return cuda_launch(x, permute_runs<W>, blocks_for(count, THREADS), THREADS, 0, (W *)y, (const W *)from, m,
+                       count);
 }
 
-static by_status runs(by_cuda_exec *x, by_node *n, moves m, int64_t size)
+static by_status runs(cuda_exec *x, gr_node *n, moves m, int64_t size)
 {
     int64_t run = m.dim[m.rank - 1] * size, all = run | 16, count = run;
     for (int a = 0; a < m.rank - 1; a++) {
@@ -311,7 +311,7 @@ static __global__ void __launch_bounds__(TILE *TILE / 4)
 
 /* The last axis of the output is not that of the input: planes of (axis `fast`, last axis) are transposed,
  * where fast is the axis along which the input is contiguous. */
-template <class W> static by_status planes_of(by_cuda_exec *x, by_node *n, const moves &m)
+template <class W> static by_status planes_of(cuda_exec *x, gr_node *n, const moves &m)
 {
     const int last = m.rank - 1;
     int fast = 0;
@@ -328,21 +328,21 @@ template <class W> static by_status planes_of(by_cuda_exec *x, by_node *n, const
         planes *= m.dim[a];
     }
     const int64_t rows = m.dim[last], cols = m.dim[fast], bands = blocks_for(cols, TILE);
-    return by_launch(x, permute_planes<W>, (unsigned)(planes * bands * blocks_for(rows, TILE)),
-                     dim3(TILE, TILE / 4), 0, (W *)n->out[0]->data, (const W *)n->in[0]->data, others, rows,
-                     cols, m.to[fast], m.from[last], bands);
+    return cuda_launch(x, permute_planes<W>, (unsigned)(planes * bands * blocks_for(rows, TILE)),
+                       dim3(TILE, TILE / 4), 0, (W *)n->out[0]->data, (const W *)n->in[0]->data, others, rows,
+                       cols, m.to[fast], m.from[last], bands);
 }
 
-extern "C" by_status by_cuda_permute(by_exec *e, by_node *n)
+extern "C" by_status cuda_permute(gr_exec *e, gr_node *n)
 {
     const by_tensor *x = n->in[0];
-    const moves m = collapse(x, ((const by_permute_attr *)n->attr)->order);
+    const moves m = collapse(x, ((const gr_permute_attr *)n->attr)->order);
     if (elements_of(x) == 0)
         return BY_OK;
     if (m.from[m.rank - 1] == 1) {
         BY_BRANCH("permute, last axis in place");
-        return runs(by_cuda_of(e), n, m, size_of(x));
+        return runs(cuda_exec_of(e), n, m, size_of(x));
     }
     BY_BRANCH("permute, last axis moved");
-    BY_WORDS((int)size_of(x), planes_of, by_cuda_of(e), n, m)
+    BY_WORDS((int)size_of(x), planes_of, cuda_exec_of(e), n, m)
 }

@@ -156,9 +156,9 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_an
         store(a.stats + 2 * row, vec<float, 2>{{mean, inverse}});
 }
 
-template <class T> static by_status norm_of(by_cuda_exec *x, by_node *n, norm_way how, int pieces)
+template <class T> static by_status norm_of(cuda_exec *x, gr_node *n, norm_way how, int pieces)
 {
-    const by_norm_attr attr = *(const by_norm_attr *)n->attr;
+    const gr_norm_attr attr = *(const gr_norm_attr *)n->attr;
     norm_args<T> a = {};
     a.x = (const T *)n->in[0]->data;
     a.gamma = (const T *)n->in[1]->data;
@@ -167,8 +167,8 @@ template <class T> static by_status norm_of(by_cuda_exec *x, by_node *n, norm_wa
     a.y = (T *)n->out[0]->data;
     a.stats = n->out[1] ? (float *)n->out[1]->data : NULL;
     a.sum = n->out[2] ? (T *)n->out[2]->data : NULL;
-    a.rows = by_tensor_rows(n->in[0]);
-    a.cols = (int)by_tensor_cols(n->in[0]);
+    a.rows = gr_tensor_rows(n->in[0]);
+    a.cols = (int)gr_tensor_cols(n->in[0]);
     a.rms = attr.rms;
     a.dropped = attr.p > 0;
     a.eps = attr.eps;
@@ -176,32 +176,32 @@ template <class T> static by_status norm_of(by_cuda_exec *x, by_node *n, norm_wa
     a.random = x->random;
     a.rng = n->rng;
     if (how == BY_ELEMENT)
-        return by_launch_early(x, norm_any<T>, (unsigned)a.rows, threads_for(a.cols, ANY_THREADS), 0, a);
+        return cuda_launch_early(x, norm_any<T>, (unsigned)a.rows, threads_for(a.cols, ANY_THREADS), 0, a);
     if (how == BY_BLOCK)
-        return by_launch_early(x, norm_rows<T, 1, false>, (unsigned)a.rows, threads_for(pieces, MOST_THREADS),
-                               0, a);
+        return cuda_launch_early(x, norm_rows<T, 1, false>, (unsigned)a.rows,
+                                 threads_for(pieces, MOST_THREADS), 0, a);
     const unsigned grid = blocks_for(a.rows, 256 / 32);
     if (pieces <= 32)
-        return by_launch_early(x, norm_rows<T, 1, true>, grid, 256, 0, a);
+        return cuda_launch_early(x, norm_rows<T, 1, true>, grid, 256, 0, a);
     if (pieces <= 3 * 32)
-        return by_launch_early(x, norm_rows<T, 3, true>, grid, 256, 0, a);
+        return cuda_launch_early(x, norm_rows<T, 3, true>, grid, 256, 0, a);
     if (pieces <= 4 * 32)
-        return by_launch_early(x, norm_rows<T, 4, true>, grid, 256, 0, a);
-    return by_launch_early(x, norm_rows<T, 8, true>, grid, 256, 0, a);
+        return cuda_launch_early(x, norm_rows<T, 4, true>, grid, 256, 0, a);
+    return cuda_launch_early(x, norm_rows<T, 8, true>, grid, 256, 0, a);
 }
 
-extern "C" by_status by_cuda_norm(by_exec *e, by_node *n)
+extern "C" by_status cuda_norm(gr_exec *e, gr_node *n)
 {
     bool aligned = true;
     for (int i = 0; i < 4; i++)
         aligned = aligned && rows_aligned(n->in[i]);
     aligned = aligned && rows_aligned(n->out[0]) && rows_aligned(n->out[2]);
-    const int pieces = (int)((size_t)by_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type) / 16);
+    const int pieces = (int)((size_t)gr_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type) / 16);
     norm_way how = BY_ELEMENT;
     if (!aligned || pieces > MOST_THREADS)
         BY_BRANCH("norm, one by one");
     else if (pieces > 8 * 32 ||
-             (pieces > 32 && by_tensor_rows(n->in[0]) <= 2)) { /* a warp would take longer */
+             (pieces > 32 && gr_tensor_rows(n->in[0]) <= 2)) { /* a warp would take longer */
         BY_BRANCH("norm, a block a row");
         how = BY_BLOCK;
     } else {
@@ -215,5 +215,5 @@ extern "C" by_status by_cuda_norm(by_exec *e, by_node *n)
         else
             BY_BRANCH("norm, a warp a row, 8 pieces");
     }
-    BY_CUDA_DISPATCH(n->in[0]->type, norm_of, by_cuda_of(e), n, how, pieces)
+    BY_CUDA_DISPATCH(n->in[0]->type, norm_of, cuda_exec_of(e), n, how, pieces)
 }

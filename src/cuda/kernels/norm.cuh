@@ -4,7 +4,7 @@
 #ifndef BY_CUDA_KERNELS_NORM_CUH
 #define BY_CUDA_KERNELS_NORM_CUH
 
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/row_pieces.cuh"
 
 enum { ANY_THREADS = 256, MOST_THREADS = 1024 };
 

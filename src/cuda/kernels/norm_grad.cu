@@ -189,14 +189,14 @@ static __global__ void __launch_bounds__(1024) norm_join(float *dgamma, float *d
 }
 
 template <class T, int VECS, bool WARP>
-static by_status launch_grad(by_cuda_exec *x, const norm_grad_args<T> &a, int parts, int threads)
+static by_status launch_grad(cuda_exec *x, const norm_grad_args<T> &a, int parts, int threads)
 {
     const size_t shared = WARP && a.part ? 2 * (size_t)a.cols * sizeof(float) : 0;
-    return by_launch(x, norm_grad_rows<T, VECS, WARP>, parts, threads, shared, a);
+    return cuda_launch(x, norm_grad_rows<T, VECS, WARP>, parts, threads, shared, a);
 }
 
 /* How many blocks share the rows. */
-template <class T> static int parts_of(const by_cuda_exec *x, norm_way how, int pieces, int64_t rows)
+template <class T> static int parts_of(const cuda_exec *x, norm_way how, int pieces, int64_t rows)
 {
     int64_t most = rows; /* a block for every row */
     int per_sm = 4;
@@ -208,7 +208,7 @@ template <class T> static int parts_of(const by_cuda_exec *x, norm_way how, int 
     return (int)BY_MIN(most, (int64_t)per_sm * x->cuda->sms);
 }
 
-template <class T> static by_status norm_grad_of(by_cuda_exec *x, by_node *n, norm_way how, int pieces)
+template <class T> static by_status norm_grad_of(cuda_exec *x, gr_node *n, norm_way how, int pieces)
 {
     norm_grad_args<T> a = {};
     a.dy = (const T *)n->in[0]->data;
@@ -217,22 +217,22 @@ template <class T> static by_status norm_grad_of(by_cuda_exec *x, by_node *n, no
     a.gamma = (const T *)n->in[3]->data;
     a.dsum = n->in[4] ? (const T *)n->in[4]->data : NULL;
     a.dx = n->out[0] ? (T *)n->out[0]->data : NULL;
-    a.rows = by_tensor_rows(n->in[0]);
-    a.cols = (int)by_tensor_cols(n->in[0]);
-    a.rms = ((const by_norm_attr *)n->attr)->rms;
+    a.rows = gr_tensor_rows(n->in[0]);
+    a.cols = (int)gr_tensor_cols(n->in[0]);
+    a.rms = ((const gr_norm_attr *)n->attr)->rms;
     float *dgamma = n->out[1] ? (float *)n->out[1]->data : NULL;
     float *dbeta = n->out[2] ? (float *)n->out[2]->data : NULL;
     const int parts = parts_of<T>(x, how, pieces, a.rows);
     const bool joined = dgamma || dbeta;
     if (joined)
-        a.part = (float *)by_cuda_scratch(x, (size_t)parts * 2 * (size_t)a.cols * sizeof(float));
+        a.part = (float *)cuda_scratch(x, (size_t)parts * 2 * (size_t)a.cols * sizeof(float));
     if (how == BY_ELEMENT) {
         const int threads = threads_for(a.cols, ANY_THREADS);
         if (a.dx)
-            BY_TRY(by_launch(x, norm_dx_any<T>, (unsigned)a.rows, threads, 0, a));
+            BY_TRY(cuda_launch(x, norm_dx_any<T>, (unsigned)a.rows, threads, 0, a));
         if (joined)
-            BY_TRY(by_launch(x, norm_part_any<T>, dim3(blocks_for(a.cols, threads), (unsigned)parts), threads,
-                             0, a));
+            BY_TRY(cuda_launch(x, norm_part_any<T>, dim3(blocks_for(a.cols, threads), (unsigned)parts),
+                               threads, 0, a));
     } else if (how == BY_BLOCK)
         BY_TRY((launch_grad<T, 1, false>(x, a, parts, threads_for(pieces, MOST_THREADS))));
     else if (pieces <= 32)
@@ -243,15 +243,15 @@ template <class T> static by_status norm_grad_of(by_cuda_exec *x, by_node *n, no
         BY_TRY((launch_grad<T, 4, true>(x, a, parts, GRAD_THREADS)));
     if (!joined)
         return BY_OK;
-    return by_launch(x, norm_join, dim3(blocks_for(a.cols, 32), 2), dim3(32, (unsigned)BY_MIN(parts, 32)), 0,
-                     dgamma, dbeta, a.part, parts, a.cols, n->in[5] != NULL, n->in[6] != NULL);
+    return cuda_launch(x, norm_join, dim3(blocks_for(a.cols, 32), 2), dim3(32, (unsigned)BY_MIN(parts, 32)),
+                       0, dgamma, dbeta, a.part, parts, a.cols, n->in[5] != NULL, n->in[6] != NULL);
 }
 
-extern "C" by_status by_cuda_norm_grad(by_exec *e, by_node *n)
+extern "C" by_status cuda_norm_grad(gr_exec *e, gr_node *n)
 {
     const bool aligned = rows_aligned(n->in[0]) && rows_aligned(n->in[1]) && rows_aligned(n->in[3]) &&
                          rows_aligned(n->in[4]) && rows_aligned(n->out[0]);
-    const int pieces = (int)((size_t)by_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type) / 16);
+    const int pieces = (int)((size_t)gr_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type) / 16);
     norm_way how = BY_ELEMENT;
     if (!aligned || pieces > MOST_THREADS)
         BY_BRANCH("norm_grad, one by one");
@@ -267,5 +267,5 @@ extern "C" by_status by_cuda_norm_grad(by_exec *e, by_node *n)
         else
             BY_BRANCH("norm_grad, a warp a row, 4 pieces");
     }
-    BY_CUDA_DISPATCH(n->in[0]->type, norm_grad_of, by_cuda_of(e), n, how, pieces)
+    BY_CUDA_DISPATCH(n->in[0]->type, norm_grad_of, cuda_exec_of(e), n, how, pieces)
 }

@@ -53,20 +53,20 @@ static __global__ void __launch_bounds__(THREADS) square_root(float *y, const do
         *y = (float)sqrt(sum);
 }
 
-template <class T> static by_status norm2(by_cuda_exec *x, by_node *n)
+template <class T> static by_status norm2(cuda_exec *x, gr_node *n)
 {
     const int64_t count = by_elements(n->in[0]);
     const int parts =
         (int)BY_MIN((int64_t)8 * x->cuda->sms, (int64_t)blocks_for(count, THREADS * AT_ONCE * wide<T>::N));
-    double *part = (double *)by_cuda_scratch(x, (size_t)parts * sizeof *part);
-    BY_TRY(by_launch(x, square_parts<T>, parts, THREADS, 0, part, (const T *)n->in[0]->data, count));
-    return by_launch(x, square_root, 1, THREADS, 0, (float *)n->out[0]->data, part, parts);
+    double *part = (double *)cuda_scratch(x, (size_t)parts * sizeof *part);
+    BY_TRY(cuda_launch(x, square_parts<T>, parts, THREADS, 0, part, (const T *)n->in[0]->data, count));
+    return cuda_launch(x, square_root, 1, THREADS, 0, (float *)n->out[0]->data, part, parts);
 }
 
-extern "C" by_status by_cuda_norm2(by_exec *e, by_node *n)
+extern "C" by_status cuda_norm2(gr_exec *e, gr_node *n)
 {
     BY_BRANCH("norm2");
-    BY_CUDA_DISPATCH(n->in[0]->type, norm2, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->in[0]->type, norm2, cuda_exec_of(e), n)
 }
 
 /* ---- AdamW and SGD: element by element --------------------------------------------------------- */
@@ -81,9 +81,9 @@ struct stretch {
     bool decay;
 };
 
-static by_status stretches_of(by_node *n, table_plan **out)
+static by_status stretches_of(gr_node *n, table_plan **out)
 {
-    const by_optim_attr *a = (const by_optim_attr *)n->attr;
+    const gr_optim_attr *a = (const gr_optim_attr *)n->attr;
     if (n->plan) {
         *out = (table_plan *)n->plan;
         return BY_OK;
@@ -92,17 +92,17 @@ static by_status stretches_of(by_node *n, table_plan **out)
     for (int s = 0; s < a->n_segments; s++)
         if (a->segments[s].lr_scale != 0)
             count += (a->segments[s].count + STRETCH - 1) / STRETCH;
-    stretch *table = (stretch *)by_alloc_zero((size_t)count + 1, sizeof *table), *next = table;
+    stretch *table = (stretch *)base_alloc_zero((size_t)count + 1, sizeof *table), *next = table;
     if (!table)
         return BY_ERR_MEMORY;
     for (int s = 0; s < a->n_segments; s++) {
-        const by_segment *g = &a->segments[s];
+        const gr_segment *g = &a->segments[s];
         for (int64_t at = 0; g->lr_scale != 0 && at < g->count; at += STRETCH)
             *next++ = stretch{g->offset + at, (int32_t)BY_MIN((int64_t)STRETCH, g->count - at), g->lr_scale,
                               g->decay};
     }
     const by_status status = keep_table(n, table, (int)count, sizeof *table, out);
-    by_free(table);
+    base_free(table);
     return status;
 }
 
@@ -147,13 +147,13 @@ static __global__ void __launch_bounds__(THREADS)
     adamw_numbers k;
     if (!clip_factor(b.norm, b.hyper, &k.clip))
         return;
-    const float lr = b.hyper[BY_HYPER_LR] * s.lr_scale;
+    const float lr = b.hyper[GR_HYPER_LR] * s.lr_scale;
     k.beta1 = beta1;
     k.beta2 = beta2;
     k.eps = eps;
     k.keep = keep_of(lr, weight_decay, s.decay);
-    k.rate = lr / b.hyper[BY_HYPER_CORR1];
-    k.root = 1 / sqrtf(b.hyper[BY_HYPER_CORR2]);
+    k.rate = lr / b.hyper[GR_HYPER_CORR1];
+    k.root = 1 / sqrtf(b.hyper[GR_HYPER_CORR2]);
     each_of(s, [&](int64_t at, auto n) { adamw_at<decltype(n)::COUNT>(b, at, k); });
 }
 
@@ -184,24 +184,24 @@ static __global__ void __launch_bounds__(THREADS)
     float clip;
     if (!clip_factor(b.norm, b.hyper, &clip))
         return;
-    const float lr = b.hyper[BY_HYPER_LR] * s.lr_scale, mu = b.hyper[BY_HYPER_MOMENTUM];
+    const float lr = b.hyper[GR_HYPER_LR] * s.lr_scale, mu = b.hyper[GR_HYPER_MOMENTUM];
     const float decay = s.decay ? weight_decay : 0;
     each_of(s, [&](int64_t at, auto n) { sgd_at<decltype(n)::COUNT>(b, at, clip, mu, decay, lr); });
 }
 
-template <class T> static by_status adamw(by_cuda_exec *x, by_node *n)
+template <class T> static by_status adamw(cuda_exec *x, gr_node *n)
 {
-    const by_optim_attr *a = (const by_optim_attr *)n->attr;
+    const gr_optim_attr *a = (const gr_optim_attr *)n->attr;
     const buffers<T> b = buffers_of<T>(x, n);
     table_plan *p;
     BY_TRY(stretches_of(n, &p));
-    return by_launch(x, adamw_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table, a->beta1,
-                     a->beta2, a->eps, a->weight_decay);
+    return cuda_launch(x, adamw_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table, a->beta1,
+                       a->beta2, a->eps, a->weight_decay);
 }
 
-template <class T> static by_status sgd(by_cuda_exec *x, by_node *n)
+template <class T> static by_status sgd(cuda_exec *x, gr_node *n)
 {
-    const by_optim_attr *a = (const by_optim_attr *)n->attr;
+    const gr_optim_attr *a = (const gr_optim_attr *)n->attr;
     const buffers<T> b = {data_of<T>(n->in[0]),
                           data_of<float>(n->in[1]),
                           data_of<float>(n->in[2]),
@@ -213,23 +213,24 @@ template <class T> static by_status sgd(by_cuda_exec *x, by_node *n)
                           n->rng};
     table_plan *p;
     BY_TRY(stretches_of(n, &p));
-    return by_launch(x, sgd_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table, a->weight_decay);
+    return cuda_launch(x, sgd_stretch<T>, p->count, THREADS, 0, b, (const stretch *)p->table,
+                       a->weight_decay);
 }
 
-extern "C" by_status by_cuda_adamw(by_exec *e, by_node *n)
+extern "C" by_status cuda_adamw(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
         BY_BRANCH("adamw, by chance");
     else
         BY_BRANCH("adamw");
-    BY_CUDA_DISPATCH(n->in[0]->type, adamw, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->in[0]->type, adamw, cuda_exec_of(e), n)
 }
 
-extern "C" by_status by_cuda_sgd(by_exec *e, by_node *n)
+extern "C" by_status cuda_sgd(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[3]))
         BY_BRANCH("sgd, by chance");
     else
         BY_BRANCH("sgd");
-    BY_CUDA_DISPATCH(n->in[0]->type, sgd, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->in[0]->type, sgd, cuda_exec_of(e), n)
 }

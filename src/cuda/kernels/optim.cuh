@@ -7,14 +7,14 @@
 #ifndef BY_CUDA_KERNELS_OPTIM_CUH
 #define BY_CUDA_KERNELS_OPTIM_CUH
 
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/row_pieces.cuh"
 
 enum { THREADS = 256 };
 
 /* The plan of a node: a table in device memory, made from the segments in the dry run, since captured
  * launches cannot read the host's. */
 struct table_plan {
-    by_cuda_plan base;
+    cuda_plan base;
     void *table; /* device memory */
     int count;
     int64_t floats, pieces; /* Adafactor: scratch for columns; blocks for a segment */
@@ -23,21 +23,21 @@ struct table_plan {
 static void forget_table(void *plan)
 {
     cudaFree(((table_plan *)plan)->table);
-    by_free(plan);
+    base_free(plan);
 }
 
-static by_status keep_table(by_node *n, const void *table, int count, size_t size, table_plan **out)
+static by_status keep_table(gr_node *n, const void *table, int count, size_t size, table_plan **out)
 {
-    table_plan *p = (table_plan *)by_alloc_zero(1, sizeof *p);
+    table_plan *p = (table_plan *)base_alloc_zero(1, sizeof *p);
     if (!p)
         return BY_ERR_MEMORY;
     p->base.forget = forget_table;
     p->count = count;
     const size_t bytes = (size_t)count * size;
-    by_status status = by_cuda_check(cudaMalloc(&p->table, bytes ? bytes : 1), "a table of parameters");
+    by_status status = cuda_check(cudaMalloc(&p->table, bytes ? bytes : 1), "a table of parameters");
     if (status == BY_OK && bytes)
-        status = by_cuda_check(cudaMemcpy(p->table, table, bytes, cudaMemcpyHostToDevice),
-                               "a table of parameters");
+        status =
+            cuda_check(cudaMemcpy(p->table, table, bytes, cudaMemcpyHostToDevice), "a table of parameters");
     if (status != BY_OK) {
         forget_table(p);
         return status;
@@ -56,9 +56,9 @@ template <class T> struct buffers {
     uint32_t rng;
 };
 
-static inline bool rounds_by_chance(const by_node *n, const by_tensor *master)
+static inline bool rounds_by_chance(const gr_node *n, const by_tensor *master)
 {
-    return n->in[0]->type == BY_BF16 && ((const by_optim_attr *)n->attr)->by_chance && !master;
+    return n->in[0]->type == BY_BF16 && ((const gr_optim_attr *)n->attr)->gr_stochastic && !master;
 }
 
 /* Up or down, away from 0 with the probability of what is cut off: in the mean it is x. */
@@ -86,7 +86,7 @@ template <class V> static V *data_of(const by_tensor *t)
 }
 
 /* Of nodes with two moments. */
-template <class T> static inline buffers<T> buffers_of(const by_cuda_exec *x, const by_node *n)
+template <class T> static inline buffers<T> buffers_of(const cuda_exec *x, const gr_node *n)
 {
     return {data_of<T>(n->in[0]),
             data_of<float>(n->in[1]),
@@ -102,7 +102,7 @@ template <class T> static inline buffers<T> buffers_of(const by_cuda_exec *x, co
 /* What the gradients are multiplied by; false: their norm is not a number to work with. */
 static __device__ __forceinline__ bool clip_factor(const float *norm, const float *hyper, float *factor)
 {
-    const float max_norm = hyper[BY_HYPER_MAX_NORM], x = norm ? *norm : 0;
+    const float max_norm = hyper[GR_HYPER_MAX_NORM], x = norm ? *norm : 0;
     *factor = norm && max_norm > 0 ? fminf(1, max_norm / (x + 1e-6f)) : 1;
     return fabsf(x) < INFINITY;
 }

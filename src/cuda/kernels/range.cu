@@ -13,11 +13,11 @@ static __global__ void __launch_bounds__(THREADS) count_up(int32_t *y, int64_t c
     y[i] = first + (int32_t)at;
 }
 
-extern "C" by_status by_cuda_range(by_exec *e, by_node *n)
+extern "C" by_status cuda_range(gr_exec *e, gr_node *n)
 {
     const int64_t count = elements_of(n->out[0]);
     BY_BRANCH("range");
-    return by_launch(by_cuda_of(e), count_up, blocks_for(count, THREADS), THREADS, 0,
-                     (int32_t *)n->out[0]->data, by_tensor_cols(n->out[0]), count,
-                     (int)((const by_fill_attr *)n->attr)->value);
+    return cuda_launch(cuda_exec_of(e), count_up, blocks_for(count, THREADS), THREADS, 0,
+                       (int32_t *)n->out[0]->data, gr_tensor_cols(n->out[0]), count,
+                       (int)((const gr_fill_attr *)n->attr)->value);
 }

@@ -19,7 +19,7 @@ template <class T, int V> static __device__ __forceinline__ void add_each(float 
 }
 
 /* How many pieces each of `rows` rows of `count` elements is cut into, to keep the device busy. */
-static int64_t parts_of(const by_cuda *c, int64_t rows, int64_t count, int64_t least)
+static int64_t parts_of(const cuda_context *c, int64_t rows, int64_t count, int64_t least)
 {
     const int64_t wanted = rows ? 8 * (int64_t)c->sms / rows : 1, possible = count / least;
     const int64_t parts = wanted < possible ? wanted : possible;
@@ -62,35 +62,35 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T, class Y>
-static by_status sum_rows(by_cuda_exec *x, Y *y, const T *from, int64_t rows, int64_t count, int64_t parts,
+static by_status sum_rows(cuda_exec *x, Y *y, const T *from, int64_t rows, int64_t count, int64_t parts,
                           int64_t chunk, float scale)
 {
     enum { V = wide<T>::N };
-    const bool by_vectors = rows == 1 || count % V == 0, by_warps = parts == 1 && count <= SHORT_ROW;
+    const bool cuda_vectors = rows == 1 || count % V == 0, cuda_warps = parts == 1 && count <= SHORT_ROW;
     const int64_t sums = rows * parts;
     void (*kernel)(Y *, const T *, int64_t, int64_t, int64_t, float, int64_t) =
-        by_warps ? (by_vectors ? row_sums<T, Y, V, 32> : row_sums<T, Y, 1, 32>)
-                 : (by_vectors ? row_sums<T, Y, V, THREADS> : row_sums<T, Y, 1, THREADS>);
-    return by_launch(x, kernel, blocks_for(sums, by_warps ? WARPS : 1), THREADS, 0, y, from, count, parts,
-                     chunk, scale, sums);
+        cuda_warps ? (cuda_vectors ? row_sums<T, Y, V, 32> : row_sums<T, Y, 1, 32>)
+                   : (cuda_vectors ? row_sums<T, Y, V, THREADS> : row_sums<T, Y, 1, THREADS>);
+    return cuda_launch(x, kernel, blocks_for(sums, cuda_warps ? WARPS : 1), THREADS, 0, y, from, count, parts,
+                       chunk, scale, sums);
 }
 
-template <class T, class Y> static by_status reduce_rows(by_cuda_exec *x, by_node *n, int64_t parts)
+template <class T, class Y> static by_status reduce_rows(cuda_exec *x, gr_node *n, int64_t parts)
 {
-    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
+    const gr_reduce_attr *a = (const gr_reduce_attr *)n->attr;
     const int64_t chunk = ((a->count + parts - 1) / parts + 63) / 64 * 64;
     const T *from = (const T *)n->in[0]->data;
     Y *y = (Y *)n->out[0]->data;
     if (parts == 1)
         return sum_rows<T, Y>(x, y, from, a->outer, a->count, 1, a->count, (float)a->scale);
-    float *sums = (float *)by_cuda_scratch(x, (size_t)(a->outer * parts) * sizeof *sums);
+    float *sums = (float *)cuda_scratch(x, (size_t)(a->outer * parts) * sizeof *sums);
     BY_TRY((sum_rows<T, float>(x, sums, from, a->outer, a->count, parts, chunk, 1.0f)));
     return sum_rows<float, Y>(x, y, sums, a->outer, parts, 1, parts, (float)a->scale);
 }
 
 /* ---- reduce ---------------------------------------------------------------------------------- */
 
-static int64_t row_parts(const by_cuda *c, const by_reduce_attr *a)
+static int64_t row_parts(const cuda_context *c, const gr_reduce_attr *a)
 {
     const int64_t parts = parts_of(c, a->outer, a->count, ROW_CHUNK);
     if (parts > 1)
@@ -102,30 +102,30 @@ static int64_t row_parts(const by_cuda *c, const by_reduce_attr *a)
     return parts;
 }
 
-static columns column_plan(const by_cuda *c, const by_node *n, const by_reduce_attr *a)
+static columns column_plan(const cuda_context *c, const gr_node *n, const gr_reduce_attr *a)
 {
     const columns s = columns_of(c, n->in[0]->type, a->outer, a->count, a->inner, a->inner);
     if (s.parts > 1)
         BY_BRANCH("reduce, columns in parts");
     else
         BY_BRANCH("reduce, columns");
-    if (s.by_vectors)
+    if (s.cuda_vectors)
         BY_BRANCH("reduce, columns by vectors");
     else
         BY_BRANCH("reduce, columns by elements");
     return s;
 }
 
-template <class T, class Y> static by_status reduce_columns(by_cuda_exec *x, by_node *n, const columns &s)
+template <class T, class Y> static by_status reduce_columns(cuda_exec *x, gr_node *n, const columns &s)
 {
-    const float scale = (float)((const by_reduce_attr *)n->attr)->scale;
+    const float scale = (float)((const gr_reduce_attr *)n->attr)->scale;
     return sum_columns<32>(x, (Y *)n->out[0]->data, (const T *)n->in[0]->data, s, scale, false);
 }
 
 /* y is of x's type or f32. */
-template <class T> static by_status reduce(by_cuda_exec *x, by_node *n)
+template <class T> static by_status reduce(cuda_exec *x, gr_node *n)
 {
-    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
+    const gr_reduce_attr *a = (const gr_reduce_attr *)n->attr;
     const bool to_f32 = n->out[0]->type == BY_F32;
     if (a->outer == 0 || a->inner == 0)
         return BY_OK;
@@ -137,9 +137,9 @@ template <class T> static by_status reduce(by_cuda_exec *x, by_node *n)
     return to_f32 ? reduce_columns<T, float>(x, n, s) : reduce_columns<T, T>(x, n, s);
 }
 
-extern "C" by_status by_cuda_reduce(by_exec *e, by_node *n)
+extern "C" by_status cuda_reduce(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->in[0]->type, reduce, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->in[0]->type, reduce, cuda_exec_of(e), n)
 }
 
 /* ---- broadcast ------------------------------------------------------------------------------- */
@@ -169,25 +169,25 @@ static __global__ void __launch_bounds__(THREADS)
     store_some<T, V>(y, at, total, packed<T, V>(v));
 }
 
-template <class T, class X> static by_status broadcast_from(by_cuda_exec *x, by_node *n)
+template <class T, class X> static by_status broadcast_from(cuda_exec *x, gr_node *n)
 {
-    const by_reduce_attr *a = (const by_reduce_attr *)n->attr;
+    const gr_reduce_attr *a = (const gr_reduce_attr *)n->attr;
     const int64_t total = a->outer * a->count * a->inner;
-    return by_launch(x, repeat<T, X>, blocks_for(total, THREADS * wide<T>::N), THREADS, 0,
-                     (T *)n->out[0]->data, (const X *)n->in[0]->data, a->count, a->inner, (float)a->scale,
-                     total);
+    return cuda_launch(x, repeat<T, X>, blocks_for(total, THREADS * wide<T>::N), THREADS, 0,
+                       (T *)n->out[0]->data, (const X *)n->in[0]->data, a->count, a->inner, (float)a->scale,
+                       total);
 }
 
 /* x is of y's type or f32. */
-template <class T> static by_status broadcast(by_cuda_exec *x, by_node *n)
+template <class T> static by_status broadcast(cuda_exec *x, gr_node *n)
 {
     return n->in[0]->type == BY_F32 ? broadcast_from<T, float>(x, n) : broadcast_from<T, T>(x, n);
 }
 
-extern "C" by_status by_cuda_broadcast(by_exec *e, by_node *n)
+extern "C" by_status cuda_broadcast(gr_exec *e, gr_node *n)
 {
     BY_BRANCH("broadcast");
-    BY_CUDA_DISPATCH(n->out[0]->type, broadcast, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, broadcast, cuda_exec_of(e), n)
 }
 
 /* ---- argmax ---------------------------------------------------------------------------------- */
@@ -249,26 +249,26 @@ static __global__ void __launch_bounds__(THREADS)
         y[row] = place_of(most);
 }
 
-template <class T> static by_status argmax(by_cuda_exec *x, by_node *n, int64_t rows, int64_t parts)
+template <class T> static by_status argmax(cuda_exec *x, gr_node *n, int64_t rows, int64_t parts)
 {
-    const int64_t cols = by_tensor_cols(n->in[0]);
+    const int64_t cols = gr_tensor_cols(n->in[0]);
     const int64_t chunk = ((cols + parts - 1) / parts + 7) / 8 * 8;
     int32_t *y = (int32_t *)n->out[0]->data;
     uint64_t *partial = NULL;
     if (parts > 1)
-        partial = (uint64_t *)by_cuda_scratch(x, (size_t)(rows * parts) * sizeof *partial);
-    return by_launch_early(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
-                           (const T *)n->in[0]->data, cols, by_tensor_pitch(n->in[0]), parts, chunk,
-                           x->cuda->counters);
+        partial = (uint64_t *)cuda_scratch(x, (size_t)(rows * parts) * sizeof *partial);
+    return cuda_launch_early(x, largest<T>, (unsigned)(rows * parts), THREADS, 0, y, partial,
+                             (const T *)n->in[0]->data, cols, gr_tensor_pitch(n->in[0]), parts, chunk,
+                             x->cuda->counters);
 }
 
-extern "C" by_status by_cuda_argmax(by_exec *e, by_node *n)
+extern "C" by_status cuda_argmax(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
-    const int64_t rows = by_tensor_rows(n->in[0]);
+    cuda_exec *x = cuda_exec_of(e);
+    const int64_t rows = gr_tensor_rows(n->in[0]);
     if (rows == 0)
         return BY_OK;
-    int64_t parts = parts_of(x->cuda, rows, by_tensor_cols(n->in[0]), ARGMAX_CHUNK);
+    int64_t parts = parts_of(x->cuda, rows, gr_tensor_cols(n->in[0]), ARGMAX_CHUNK);
     if (rows > BY_CUDA_COUNTERS)
         parts = 1;
     if (parts > 1)

@@ -28,7 +28,7 @@ static __device__ bool is_followed(const moves &m, int group)
     return false;
 }
 
-static __device__ bool is_bad(const moves &m, int room, by_cuda_fault *fault, int node, int group)
+static __device__ bool is_bad(const moves &m, int room, cuda_fault *fault, int node, int group)
 {
     for (int b = group * m.beams; b < (group + 1) * m.beams; b++) {
         if (m.from[b] < group * m.beams || m.from[b] >= m.groups * m.beams) {
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void move(const moves &m, W *cache, int group,
 
 template <class W>
 static __global__ void __launch_bounds__(THREADS)
-    reorder(W *keys, W *values, moves m, int room, by_cuda_fault *fault, int node)
+    reorder(W *keys, W *values, moves m, int room, cuda_fault *fault, int node)
 {
     BY_SHARED(W, space);
     let_next_start();
@@ -89,10 +89,10 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <class W> static by_status start(by_cuda_exec *x, by_node *n)
+template <class W> static by_status start(cuda_exec *x, gr_node *n)
 {
     const by_tensor *keys = n->in[0];
-    const int beams = ((const by_reorder_attr *)n->attr)->beams;
+    const int beams = ((const gr_reorder_attr *)n->attr)->beams;
     const size_t position = (size_t)keys->dim[2] * by_dtype_size(keys->type);
     moves m = {(const int32_t *)n->in[2]->data,
                (const int32_t *)n->in[3]->data,
@@ -101,15 +101,15 @@ template <class W> static by_status start(by_cuda_exec *x, by_node *n)
                (int64_t)((size_t)keys->dim[1] * position / sizeof(W)),
                (int64_t)(position / sizeof(W))};
     const unsigned blocks = blocks_for(m.row, THREADS);
-    return by_launch_early(x, reorder<W>,
-                           dim3(blocks < most_blocks ? blocks : most_blocks, (unsigned)m.groups, 2), THREADS,
-                           (size_t)beams * THREADS * sizeof(W), (W *)keys->data, (W *)n->in[1]->data, m,
-                           (int)keys->dim[1], x->cuda->device_fault, by_cuda_number(x, n));
+    return cuda_launch_early(
+        x, reorder<W>, dim3(blocks < most_blocks ? blocks : most_blocks, (unsigned)m.groups, 2), THREADS,
+        (size_t)beams * THREADS * sizeof(W), (W *)keys->data, (W *)n->in[1]->data, m, (int)keys->dim[1],
+        x->cuda->device_fault, cuda_number(x, n));
 }
 
-extern "C" by_status by_cuda_reorder(by_exec *e, by_node *n)
+extern "C" by_status cuda_reorder(gr_exec *e, gr_node *n)
 {
-    by_cuda_exec *x = by_cuda_of(e);
+    cuda_exec *x = cuda_exec_of(e);
     const size_t position = (size_t)n->in[0]->dim[2] * by_dtype_size(n->in[0]->type);
     if (position % 16 == 0) {
         BY_BRANCH("reorder, whole vectors");

@@ -16,15 +16,15 @@ static __global__ void __launch_bounds__(THREADS) turn(T *y, const int32_t *p, i
     y[at] = from_float<T>((float)(i < cosines ? sin(angle) : cos(angle)));
 }
 
-template <class T> static by_status sines(by_cuda_exec *c, by_node *n)
+template <class T> static by_status sines(cuda_exec *c, gr_node *n)
 {
     const int64_t count = elements_of(n->out[0]);
     BY_BRANCH("sines");
-    return by_launch(c, turn<T>, blocks_for(count, THREADS), THREADS, 0, (T *)n->out[0]->data,
-                     (const int32_t *)n->in[0]->data, ((const by_sines_attr *)n->attr)->width, count);
+    return cuda_launch(c, turn<T>, blocks_for(count, THREADS), THREADS, 0, (T *)n->out[0]->data,
+                       (const int32_t *)n->in[0]->data, ((const gr_sines_attr *)n->attr)->width, count);
 }
 
-extern "C" by_status by_cuda_sines(by_exec *e, by_node *n)
+extern "C" by_status cuda_sines(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, sines, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, sines, cuda_exec_of(e), n)
 }

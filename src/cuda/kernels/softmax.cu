@@ -39,40 +39,41 @@ static __global__ void softmax_grad_row(T *dx_all, const T *y_all, const T *dy_a
     });
 }
 
-template <class T> static by_status softmax(by_cuda_exec *x, by_node *n, bool wide_rows)
+template <class T> static by_status softmax(cuda_exec *x, gr_node *n, bool wide_rows)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]);
-    const int cols = (int)by_tensor_cols(n->in[0]), whole = wide_rows ? cols : 0;
-    return by_launch(x, softmax_row<T>, (unsigned)rows,
-                     threads_for(wide_rows ? cols / wide<T>::N : cols, ROW_THREADS), 0, (T *)n->out[0]->data,
-                     (const T *)n->in[0]->data, whole, cols);
+    const int64_t rows = gr_tensor_rows(n->in[0]);
+    const int cols = (int)gr_tensor_cols(n->in[0]), whole = wide_rows ? cols : 0;
+    return cuda_launch(x, softmax_row<T>, (unsigned)rows,
+                       threads_for(wide_rows ? cols / wide<T>::N : cols, ROW_THREADS), 0,
+                       (T *)n->out[0]->data, (const T *)n->in[0]->data, whole, cols);
 }
 
-template <class T> static by_status softmax_grad(by_cuda_exec *x, by_node *n, bool wide_rows)
+template <class T> static by_status softmax_grad(cuda_exec *x, gr_node *n, bool wide_rows)
 {
-    const int64_t rows = by_tensor_rows(n->in[0]);
-    const int cols = (int)by_tensor_cols(n->in[0]), whole = wide_rows ? cols : 0;
-    return by_launch(x, softmax_grad_row<T>, (unsigned)rows,
-                     threads_for(wide_rows ? cols / wide<T>::N : cols, ROW_THREADS), 0, (T *)n->out[0]->data,
-                     (const T *)n->in[0]->data, (const T *)n->in[1]->data, whole, cols);
+    const int64_t rows = gr_tensor_rows(n->in[0]);
+    const int cols = (int)gr_tensor_cols(n->in[0]), whole = wide_rows ? cols : 0;
+    return cuda_launch(x, softmax_grad_row<T>, (unsigned)rows,
+                       threads_for(wide_rows ? cols / wide<T>::N : cols, ROW_THREADS), 0,
+                       (T *)n->out[0]->data, (const T *)n->in[0]->data, (const T *)n->in[1]->data, whole,
+                       cols);
 }
 
-extern "C" by_status by_cuda_softmax(by_exec *e, by_node *n)
+extern "C" by_status cuda_softmax(gr_exec *e, gr_node *n)
 {
     const bool wide_rows = rows_aligned(n->in[0]) && rows_aligned(n->out[0]);
     if (wide_rows)
         BY_BRANCH("softmax, 16 bytes at once");
     else
         BY_BRANCH("softmax, one by one");
-    BY_CUDA_DISPATCH(n->in[0]->type, softmax, by_cuda_of(e), n, wide_rows)
+    BY_CUDA_DISPATCH(n->in[0]->type, softmax, cuda_exec_of(e), n, wide_rows)
 }
 
-extern "C" by_status by_cuda_softmax_grad(by_exec *e, by_node *n)
+extern "C" by_status cuda_softmax_grad(gr_exec *e, gr_node *n)
 {
     const bool wide_rows = rows_aligned(n->in[0]) && rows_aligned(n->in[1]) && rows_aligned(n->out[0]);
     if (wide_rows)
         BY_BRANCH("softmax_grad, 16 bytes at once");
     else
         BY_BRANCH("softmax_grad, one by one");
-    BY_CUDA_DISPATCH(n->in[0]->type, softmax_grad, by_cuda_of(e), n, wide_rows)
+    BY_CUDA_DISPATCH(n->in[0]->type, softmax_grad, cuda_exec_of(e), n, wide_rows)
 }

@@ -2,7 +2,7 @@
 #ifndef BY_CUDA_KERNELS_SOFTMAX_CUH
 #define BY_CUDA_KERNELS_SOFTMAX_CUH
 
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/row_pieces.cuh"
 
 enum { ROW_THREADS = 512 }; /* most threads of a row */
 

@@ -27,7 +27,7 @@ static __device__ __forceinline__ int digit_of(int32_t id, int shift)
 
 /* Count digits. The first time, when ids are given, also look for bad ones, and clear the bounds. */
 static __global__ void __launch_bounds__(THREADS)
-    count_digits(pairs p, const int32_t *ids, int64_t rows, int32_t *bounds, sorting s, by_cuda_fault *fault,
+    count_digits(pairs p, const int32_t *ids, int64_t rows, int32_t *bounds, sorting s, cuda_fault *fault,
                  int node, int input)
 {
     __shared__ int32_t counts[WARPS][DIGITS];
@@ -177,14 +177,13 @@ static layout lay_out(sorting *s, int64_t count, int64_t rows)
     return l;
 }
 
-size_t by_cuda_sort_bytes(int64_t count, int64_t rows)
+size_t cuda_sort_bytes(int64_t count, int64_t rows)
 {
     sorting s;
     return lay_out(&s, count, rows).end;
 }
 
-by_status by_cuda_sort(by_cuda_exec *x, const by_node *n, int input, int64_t rows, void *scratch,
-                       by_sorted *out)
+by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, void *scratch, cuda_sorted *out)
 {
     sorting s;
     const layout l = lay_out(&s, elements_of(n->in[input]), rows);
@@ -197,15 +196,15 @@ by_status by_cuda_sort(by_cuda_exec *x, const by_node *n, int input, int64_t row
     s.counts = (int32_t *)(base + l.counts);
     s.totals = (int32_t *)(base + l.totals);
     for (s.shift = 0; s.shift == 0 || (rows - 1) >> s.shift > 0; s.shift += BITS) {
-        BY_TRY(by_launch(x, count_digits, blocks, THREADS, 0, now, s.shift ? NULL : ids, rows, bounds, s,
-                         x->cuda->device_fault, by_cuda_number(x, n), input));
-        BY_TRY(by_launch(x, add_up_counts, DIGITS, THREADS, 0, s));
-        BY_TRY(by_launch(x, place_pairs, blocks, THREADS, 0, next, now, s));
+        BY_TRY(cuda_launch(x, count_digits, blocks, THREADS, 0, now, s.shift ? NULL : ids, rows, bounds, s,
+                           x->cuda->device_fault, cuda_number(x, n), input));
+        BY_TRY(cuda_launch(x, add_up_counts, DIGITS, THREADS, 0, s));
+        BY_TRY(cuda_launch(x, place_pairs, blocks, THREADS, 0, next, now, s));
         const pairs sorted = next;
         next = now;
         now = sorted;
     }
-    *out = by_sorted{now.id, now.place, bounds, s.count, rows};
-    return by_launch(x, mark_bounds, blocks_for(s.count, THREADS), THREADS, 0, bounds,
-                     (const int32_t *)now.id, s.count);
+    *out = cuda_sorted{now.id, now.place, bounds, s.count, rows};
+    return cuda_launch(x, mark_bounds, blocks_for(s.count, THREADS), THREADS, 0, bounds,
+                       (const int32_t *)now.id, s.count);
 }

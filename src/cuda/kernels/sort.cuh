@@ -4,16 +4,15 @@
 
 #include "cuda/kernels/kernel.cuh"
 
-typedef struct by_sorted {
+typedef struct cuda_sorted {
     const int32_t *id, *place; /* (count): ascending indices, and where they stood; equals keep their order */
     const int32_t *bounds;     /* (rows, 2): where an index begins and ends in these, 0 and 0: nowhere */
     int64_t count, rows;
-} by_sorted;
+} cuda_sorted;
 
 /* Bytes of scratch that sorting `count` indices below `rows` needs; a multiple of 256. */
-size_t by_cuda_sort_bytes(int64_t count, int64_t rows);
+size_t cuda_sort_bytes(int64_t count, int64_t rows);
 /* Sort input `input` of a node, i32. Indices out of range are reported and taken for 0. */
-by_status by_cuda_sort(by_cuda_exec *x, const by_node *n, int input, int64_t rows, void *scratch,
-                       by_sorted *out);
+by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, void *scratch, cuda_sorted *out);
 
 #endif

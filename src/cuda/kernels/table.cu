@@ -1,8 +1,8 @@
 /* table.cu - the kernels of the GPU, in the order of the op table. */
 #include "cuda/cuda.h"
 
-extern "C" const by_kernel by_cuda_table[BY_OP_COUNT] = {
-#define BY_OP(ID, name, in, out, over, base, from, gradient) by_cuda_##name,
+extern "C" const cpu_kernel cuda_table[GR_OP_COUNT] = {
+#define GR_OP(ID, name, in, out, over, base, from, gradient) cuda_##name,
 #include "graph/ops.def"
-#undef BY_OP
+#undef GR_OP
 };

@@ -3,7 +3,7 @@
  * hardly more when the high ones lie anywhere: those are collected in a second pass, and sorted. Where they
  * lie so that too many reach it, one after the other is searched for. */
 #include "cuda/kernels/rank.cuh"
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/row_pieces.cuh"
 
 enum { THREADS = 512, ROOM = 1024 }; /* ROOM: elements that can be sorted, and so k at most */
 
@@ -107,21 +107,21 @@ static __global__ void __launch_bounds__(THREADS)
         lse[blockIdx.x] = most + logf(sum);
 }
 
-template <class T> static by_status top_rows(by_cuda_exec *x, by_node *n)
+template <class T> static by_status top_rows(cuda_exec *x, gr_node *n)
 {
-    const int cols = (int)by_tensor_cols(n->in[0]), k = ((const by_top_attr *)n->attr)->k;
+    const int cols = (int)gr_tensor_cols(n->in[0]), k = ((const gr_top_attr *)n->attr)->k;
     const int whole = rows_aligned(n->in[0]) ? cols / wide<T>::N * wide<T>::N : 0;
-    return by_launch_early(x, top<T>, (unsigned)by_tensor_rows(n->in[0]), THREADS, 0,
-                           (float *)n->out[0]->data, (int32_t *)n->out[1]->data,
-                           (float *)(n->out[2] ? n->out[2]->data : NULL), (const T *)n->in[0]->data, whole,
-                           cols, by_tensor_pitch(n->in[0]), k);
+    return cuda_launch_early(x, top<T>, (unsigned)gr_tensor_rows(n->in[0]), THREADS, 0,
+                             (float *)n->out[0]->data, (int32_t *)n->out[1]->data,
+                             (float *)(n->out[2] ? n->out[2]->data : NULL), (const T *)n->in[0]->data, whole,
+                             cols, gr_tensor_pitch(n->in[0]), k);
 }
 
-extern "C" by_status by_cuda_top(by_exec *e, by_node *n)
+extern "C" by_status cuda_top(gr_exec *e, gr_node *n)
 {
     if (rows_aligned(n->in[0]))
         BY_BRANCH("top, whole vectors");
     else
         BY_BRANCH("top, single elements");
-    BY_CUDA_DISPATCH(n->in[0]->type, top_rows, by_cuda_of(e), n)
+    BY_CUDA_DISPATCH(n->in[0]->type, top_rows, cuda_exec_of(e), n)
 }

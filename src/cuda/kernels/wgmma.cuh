@@ -78,11 +78,11 @@ static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols,
     static void *encode;
     if (!encode) {
         cudaDriverEntryPointQueryResult found;
-        BY_TRY(by_cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
-                                                              cudaEnableDefault, &found),
-                             "cuTensorMapEncodeTiled"));
+        BY_TRY(cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
+                                                           cudaEnableDefault, &found),
+                          "cuTensorMapEncodeTiled"));
         if (found != cudaDriverEntryPointSuccess || !encode)
-            return by_fail(BY_ERR_DEVICE, "the driver has no cuTensorMapEncodeTiled");
+            return base_fail(BY_ERR_DEVICE, "the driver has no cuTensorMapEncodeTiled");
     }
     /* heads before rows: strides must not fall */
     const cuuint64_t size[4] = {(cuuint64_t)cols, (cuuint64_t)heads, (cuuint64_t)rows, (cuuint64_t)batch};
@@ -91,7 +91,7 @@ static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols,
     CUresult r = ((encode_fn)encode)(m, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, (void *)at, size, stride, part,
                                      ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return r == CUDA_SUCCESS ? BY_OK : by_fail(BY_ERR_DEVICE, "no tensor map: CUDA error %d", (int)r);
+    return r == CUDA_SUCCESS ? BY_OK : base_fail(BY_ERR_DEVICE, "no tensor map: CUDA error %d", (int)r);
 }
 
 static __device__ __forceinline__ void barrier_init(uint64_t *bar, int count)

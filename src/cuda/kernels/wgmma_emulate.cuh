@@ -7,7 +7,7 @@
 
 static inline uint32_t shared_address(const void *p)
 {
-    return (uint32_t)((const unsigned char *)p - by_emulated_now.shared);
+    return (uint32_t)((const unsigned char *)p - cuda_emulated_now.shared);
 }
 static inline float exp2_fast(float x)
 {
@@ -70,7 +70,7 @@ static inline void barrier_wait(uint64_t *bar, int parity)
             fprintf(stderr, "emulated kernel: threads wait for each other's barriers\n");
             abort();
         }
-        by_emulated_yield();
+        cuda_emulated_yield();
     }
 }
 static inline void barrier_count_bytes(uint64_t *bar, int bytes)
@@ -91,7 +91,7 @@ static inline void load_tile(void *to, const tile_map *m, uint64_t *bar, int col
                 memcpy(&value,
                        m->at + step * m->step + head * m->head + (int64_t)(row + r) * m->row + 2 * (col + i),
                        2);
-            memcpy(by_emulated_now.shared + (plain ^ (plain >> 7 & 7) << 4), &value, 2);
+            memcpy(cuda_emulated_now.shared + (plain ^ (plain >> 7 & 7) << 4), &value, 2);
         }
     }
     barrier_count_bytes(bar, m->box * TILE_ROW);
@@ -109,7 +109,7 @@ struct emulated_group {
 static inline std::vector<emulated_group> &emulated_groups()
 {
     static std::vector<emulated_group> all[1024];
-    std::vector<emulated_group> &mine = all[by_emulated_now.index];
+    std::vector<emulated_group> &mine = all[cuda_emulated_now.index];
     if (mine.empty())
         mine.emplace_back(); /* the one that is not committed yet */
     return mine;
@@ -118,7 +118,7 @@ static inline std::vector<emulated_group> &emulated_groups()
 static inline uint16_t emulated_word(uint32_t plain)
 {
     uint16_t value;
-    memcpy(&value, by_emulated_now.shared + (plain ^ (plain >> 7 & 7) << 4), 2);
+    memcpy(&value, cuda_emulated_now.shared + (plain ^ (plain >> 7 & 7) << 4), 2);
     return value;
 }
 /* Element (k, n) of an operand: rows (n, k), or turned (k, n). */
@@ -135,7 +135,7 @@ template <class T> static inline float emulated_element(uint64_t operand, bool t
 template <class T, int N, bool TURNED>
 static inline void emulated_product(float *d, const float a[2][16], uint64_t b, bool add)
 {
-    const int c = by_emulated_now.lane % 4;
+    const int c = cuda_emulated_now.lane % 4;
     for (int i = 0; i < N / 2; i++) {
         const int col = i / 4 * 8 + 2 * c + i % 2;
         float sum = 0;
@@ -151,13 +151,13 @@ static inline void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, 
     float *to = d;
     const uint32_t *from = a;
     emulated_groups().back().products.push_back([to, from, b, add] {
-        by_emulated_show(from, 4 * sizeof(uint32_t));
-        const int g = by_emulated_now.lane / 4;
+        cuda_emulated_show(from, 4 * sizeof(uint32_t));
+        const int g = cuda_emulated_now.lane / 4;
         float rows[2][16];
         for (int i = 0; i < 2; i++)
             for (int k = 0; k < 16; k++) {
-                const uint32_t *word = (const uint32_t *)by_emulated_slot(g * 4 + k % 8 / 2);
-                rows[i][k] = by_emulated_half<T>(word[i + 2 * (k / 8)], k % 2);
+                const uint32_t *word = (const uint32_t *)cuda_emulated_slot(g * 4 + k % 8 / 2);
+                rows[i][k] = cuda_emulated_half<T>(word[i + 2 * (k / 8)], k % 2);
             }
         emulated_product<T, N, TURNED>(to, rows, b, add);
     });
@@ -167,7 +167,7 @@ static inline void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, bool add)
 {
     float *to = d;
     emulated_groups().back().products.push_back([to, a, b, add] {
-        const int row = by_emulated_now.warp % 4 * 16 + by_emulated_now.lane / 4;
+        const int row = cuda_emulated_now.warp % 4 * 16 + cuda_emulated_now.lane / 4;
         float rows[2][16];
         for (int i = 0; i < 2; i++)
             for (int k = 0; k < 16; k++)
@@ -180,10 +180,10 @@ static inline void written_fence()
 }
 static inline void stmatrix4(void *row, const uint32_t (&r)[4])
 {
-    const int lane = by_emulated_now.lane;
-    by_emulated_show(&row, sizeof row);
+    const int lane = cuda_emulated_now.lane;
+    cuda_emulated_show(&row, sizeof row);
     for (int m = 0; m < 4; m++) {
-        unsigned char *at = *(unsigned char *const *)by_emulated_slot(8 * m + lane / 4);
+        unsigned char *at = *(unsigned char *const *)cuda_emulated_slot(8 * m + lane / 4);
         memcpy(at + lane % 4 * 4, &r[m], 4);
     }
     __syncwarp();

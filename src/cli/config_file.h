@@ -1,0 +1,63 @@
+/* config_file.h - the options of a verb that trains, from a file: --config FILE, --resume DIR, or --out DIR where
+ * a run is in DIR. The file is a run.json, or an object of options by their long names:
+ *
+ *     {"data": ["a.txt", "b.txt"], "max-steps": 1000, "bf16": true}
+ *
+ * A run that goes on takes options which neither the command line nor the file gives from the values in its
+ * run.json: a default that has changed since the run began does not matter (recorded.c).
+ */
+#ifndef BY_CLI_CONFIG_FILE_H
+#define BY_CLI_CONFIG_FILE_H
+
+#include <cjson/cJSON.h>
+
+#include "cli/verbs.h"
+
+/* A command line with the options of a file in it. The strings live as long as it does. */
+typedef struct cli_config {
+    base_arena *arena;
+    char **argv;
+    int argc, room;
+    bool filled[CLI_MAX_OPTIONS]; /* by row: from a recorded value, not given by anyone */
+} cli_config;
+
+/* Put the options of the file that a command line names before those it has; the latter win. size: of the
+ * verb's options. Without such a file the command line stays as it is. False: return *code at once, after an
+ * error has been shown. cli_config_free in every case. */
+bool cli_config_expand(const cli_verb *verb, size_t size, int argc, char **argv, cli_config *out, int *code);
+void cli_config_free(cli_config *c); /* zero state is legal */
+
+/* The options that were given, in the form above: what run.json keeps of a command. NULL when memory is out.
+ */
+char *cli_config_record(const cli_config *c, const cli_args *args);
+
+/* ---- shared by config.c and recorded.c ------------------------------------------------------- */
+
+/* The command line by itself. */
+typedef struct cli_said {
+    const cli_verb *verb;
+    cli_args args;
+    char *options; /* the verb's struct */
+} cli_said;
+
+/* The option of this name or alias, or NULL. */
+const cli_option *cli_config_row(const cli_verb *verb, const char *name);
+bool cli_said_given(const cli_said *s, const char *name);
+/* The value of an option as JSON; the caller deletes it. `at`: the option's field. */
+cJSON *cli_config_value(const cli_option *o, const void *at);
+
+by_status cli_config_push(cli_config *c, const cli_option *o, const char *value);
+
+/* The member of an object of options that gives this option, by any of its names; NULL: none does. */
+const cJSON *cli_config_member(const cli_verb *verb, const cJSON *options, const cli_option *o);
+
+/* Options from the values that `record`, a run.json, has at its top, for all that the command line and
+ * `options` (of the file that it draws on, may be NULL) leave open. */
+by_status cli_recorded_fill(cli_config *c, const cli_said *s, const cJSON *record, const cJSON *options);
+enum { CLI_RECORDED_MAX = 32 }; /* options at most */
+
+/* A path of a run.json, as seen from the present directory: a relative one is relative to the directory in
+ * which the run was started, where that still has it. NULL when memory is out. */
+const char *cli_recorded_path(base_arena *arena, const cJSON *record, const char *path);
+
+#endif

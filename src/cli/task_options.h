@@ -1,0 +1,51 @@
+/* task_options.h - options of the verbs that read labelled cases, and how they show figures. */
+#ifndef BY_CLI_TASK_OPTIONS_H
+#define BY_CLI_TASK_OPTIONS_H
+
+#include <cjson/cJSON.h>
+
+#include "banyan/finetune.h"
+#include "cli/options.h"
+
+typedef struct cli_task_options {
+    const char *task, *text, *pair, *label, *choices, *separator;
+    by_file_format format;
+    by_header header;
+    int limit, overlap, longest_answer;
+    double null_threshold;
+    const char *predictions;
+} cli_task_options;
+
+/* The rows of a verb's table for a field `t` of this type. */
+#define CLI_TASK_ROWS(type, t)                                                                          \
+    {CLI_AT(type, t.format), .name = "format", .choices = "auto|tsv|csv|jsonl|conll|squad|text",        \
+     .preset = "auto", .help = "of the data (auto: by its ending)"},                                    \
+        {CLI_AT(type, t.header), .name = "header", .choices = "auto|yes|no", .preset = "auto",          \
+         .help = "whether the first line of a table names its columns (auto: when a name is known)"},   \
+        {CLI_AT(type, t.text), .name = "text", .alias = "text-column", .value = "COLUMN",               \
+         .help = "column of the text, by name or number (else text, sentence, question, ...)"},         \
+        {CLI_AT(type, t.pair), .name = "pair", .alias = "pair-column", .value = "COLUMN",               \
+         .help = "column of a second text (else sentence2, hypothesis, ...)"},                          \
+        {CLI_AT(type, t.label), .name = "label", .alias = "label-column", .value = "COLUMN",            \
+         .help = "column of the label, by name or number (else label, score, class, ...)"},             \
+        {CLI_AT(type, t.choices), .name = "choices", .value = "COLUMNS",                                \
+         .help = "columns of the choices, with commas"},                                                \
+        {CLI_AT(type, t.separator), .name = "label-separator", .value = "TEXT",                         \
+         .help = "texts have several labels, with this between them"},                                  \
+        {CLI_AT(type, t.longest_answer), .name = "max-answer-length", CLI_MIN(1), .preset = "30",       \
+         .help = "tokens of an answer at most"},                                                        \
+        {CLI_AT(type, t.null_threshold), .name = "null-threshold", CLI_RANGE(-1e6, 1e6), .preset = "0", \
+         .help = "no answer where having none is better by more than this"},                            \
+    {                                                                                                   \
+        CLI_AT(type, t.predictions), .name = "predictions", .value = "FILE",                            \
+                                     .help = "write a JSON object for each case of the evaluation data" \
+    }
+
+/* Fill data and spec. False: the task is none, which has been said; return CLI_USAGE. */
+bool cli_task_read(const cli_task_options *t, const char *task, by_examples_spec *data, by_row_spec *spec);
+
+/* "accuracy 0.9123  f1 0.9" on stdout, or members of an object. */
+void cli_task_print(const by_task_result *v);
+void cli_task_json(cJSON *json, const by_task_result *v);
+
+#endif

@@ -1,0 +1,151 @@
+/* verb_classify.c - banyan classify: the label of a text, its labels, or its number. */
+#include <stdio.h>
+
+#include "cli/read.h"
+#include "cli/verbs.h"
+#include "base/json.h"
+#include "infer/predict.h"
+
+typedef struct classify_options {
+    cli_read_options read;
+    bool all;
+    double threshold;
+} classify_options;
+
+static const cli_option options[] = {
+    {CLI_AT(classify_options, all), .name = "all", .letter = 'a',
+     .help = "show every label, the likeliest first", .group = "Labels"},
+    {CLI_AT(classify_options, threshold), .name = "threshold", CLI_RANGE(0, 1), .preset = "0.5",
+     .help = "probability from which a label holds, where several can"},
+    CLI_READ_ROWS(classify_options),
+};
+
+typedef struct job {
+    classify_options o;
+    cli_reading r;
+    float *scores; /* (texts, labels) */
+    int *places;   /* (labels) */
+    int labels;
+    by_problem problem;
+} job;
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void put_json(const job *j, base_buf *out, const char *text, const char *pair, const float *x)
+{
+    base_buf_puts(out, "{\"text\":");
+    base_json_quote(out, text);
+    if (pair) {
+        base_buf_puts(out, ",\"pair\":");
+        base_json_quote(out, pair);
+    }
+    if (j->problem == BY_PROBLEM_REGRESSION && j->labels == 1) {
+        base_buf_puts(out, ",\"value\":");
+        base_json_put_number(out, (double)x[0], 7);
+        base_buf_puts(out, "}\n");
+        return;
+    }
+    if (j->problem == BY_PROBLEM_ONE_LABEL) {
+        base_buf_puts(out, ",\"label\":");
+        base_json_quote(out, by_model_label_name(j->r.model, j->places[0]));
+        base_buf_puts(out, ",\"score\":");
+        base_json_put_number(out, (double)x[j->places[0]], 6);
+    } else if (j->problem == BY_PROBLEM_MANY_LABELS) {
+        int shown = 0;
+        base_buf_puts(out, ",\"labels\":[");
+        for (int k = 0; k < j->labels && (double)x[j->places[k]] >= j->o.threshold; k++) {
+            base_buf_puts(out, shown++ ? "," : "");
+            base_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
+        }
+        base_buf_puts(out, "]");
+    }
+    base_buf_puts(out, ",\"scores\":{");
+    for (int k = 0; k < j->labels; k++) {
+        base_buf_puts(out, k ? "," : "");
+        base_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
+        base_buf_puts(out, ":");
+        base_json_put_number(out, (double)x[j->places[k]], 6);
+    }
+    base_buf_puts(out, "}}\n");
+}
+
+static void put_plain(const job *j, base_buf *out, const char *text, const float *x)
+{
+    if (j->problem == BY_PROBLEM_REGRESSION) {
+        for (int k = 0; k < j->labels; k++)
+            base_buf_printf(out, "%.6g\t", (double)x[k]);
+        base_buf_printf(out, "%s\n", text);
+        return;
+    }
+    int shown = 0;
+    for (int k = 0; k < j->labels; k++) {
+        double share = (double)x[j->places[k]];
+        bool holds = j->problem == BY_PROBLEM_MANY_LABELS ? share >= j->o.threshold : k == 0;
+        if (!holds && !j->o.all)
+            continue;
+        base_buf_printf(out, "%s%s %.2f %%", shown++ ? ", " : "",
+                        by_model_label_name(j->r.model, j->places[k]), 100 * share);
+    }
+    base_buf_printf(out, "%s\t%s\n", shown ? "" : "none", text);
+}
+
+static by_status classify(void *user, const cli_texts *t)
+{
+    job *j = user;
+    float *more = base_resize(j->scores, (size_t)t->count * (size_t)j->labels, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    j->scores = more;
+    BY_TRY(by_predictor_classify(j->r.predictor, (const char *const *)t->texts,
+                                 (const char *const *)t->seconds, t->count, j->scores));
+    base_buf out = {0};
+    for (int i = 0; i < t->count; i++) {
+        const float *x = j->scores + (size_t)i * (size_t)j->labels;
+        gen_places_top(x, j->labels, j->labels, j->places);
+        if (j->o.read.json)
+            put_json(j, &out, t->texts[i], t->seconds[i], x);
+        else
+            put_plain(j, &out, t->texts[i], x);
+    }
+    return cli_put(&out);
+}
+
+static int run(int argc, char **argv)
+{
+    job j = {0};
+    cli_args args;
+    int code;
+    if (!cli_parse(&cli_classify, argc, argv, &j.o, &args, &code))
+        return code;
+    cli_interrupt_install();
+    cli_texts texts = {
+        .arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file, .pairs = true};
+    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_CLASSIFY, &j.o.read);
+    if (s == BY_OK) {
+        j.labels = by_model_labels(j.r.model);
+        j.problem = by_model_problem(j.r.model);
+        j.places = base_alloc_zero((size_t)j.labels, sizeof *j.places);
+        s = j.places ? BY_OK : BY_ERR_MEMORY;
+    }
+    code = cli_texts_run(&texts, s, classify, &j);
+    cli_read_close(&j.r);
+    base_free(j.scores);
+    base_free(j.places);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_classify = {
+    .name = "classify",
+    .summary = "label texts with a fine-tuned model",
+    .args = "MODEL [TEXT...]",
+    .description =
+        "Each TEXT, or else each line of the input, gives its label with the probability. A tab in a line "
+        "parts a text from its pair. A model with several labels at once gives all that hold, one that was "
+        "trained on numbers gives the number.",
+    .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
+                "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+};

@@ -1,0 +1,75 @@
+/* verb_inspect.c - `banyan inspect`: looks at what it is given and hands it to the part that shows such a thing.
+ */
+#include "cli/inspect.h"
+
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/verbs.h"
+
+static const cli_option options[] = {
+    {CLI_AT(inspect_options, params), .name = "params", .letter = 'p',
+     .help = "list every parameter, or every token of a tokenizer"},
+    {CLI_AT(inspect_options, graph), .name = "graph", .letter = 'g', .choices = "text|dot",
+     .help = "print the compiled graph instead: a line per node, or Graphviz"},
+    {CLI_AT(inspect_options, mode), .name = "mode", .letter = 'm', .choices = "forward|train|decode",
+     .help = "only this use of the model (else all; for a graph: forward)"},
+    {CLI_AT(inspect_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
+     CLI_RANGE(1, 1 << 20), .preset = "1", .help = "sequences at once"},
+    {CLI_AT(inspect_options, seq), .name = "seq", CLI_RANGE(1, 1 << 24), .suffix = true,
+     .help = "tokens per sequence (else the whole context)"},
+    {CLI_AT(inspect_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64",
+     .help = "precision to plan for (else that of the file, f32 for a preset)"},
+    {CLI_AT(inspect_options, recompute), .name = "recompute",
+     .help = "for --graph: the training graph with recomputation"},
+    {CLI_AT(inspect_options, json), .name = "json", .help = "print one JSON object"},
+};
+
+static int show(const char *what, const inspect_options *o)
+{
+    if (base_file_exists(what))
+        return cli_inspect_file(what, o);
+    char *dir = base_dir_exists(what) ? cli_model_dir(what) : NULL;
+    int code = base_dir_exists(what) && !dir ? cli_inspect_folder(what, o) : cli_inspect_model(what, o);
+    base_free(dir);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    inspect_options o;
+    cli_args args;
+    int code;
+    if (!cli_parse(&cli_inspect, argc, argv, &o, &args, &code))
+        return code;
+    o.dtype_given = cli_given(&args, &o.dtype);
+    o.seq_given = cli_given(&args, &o.seq);
+    code = show(args.items[0], &o);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_inspect = {
+    .name = "inspect",
+    .summary = "show a model's parameters, memory, work and graph; what a file holds",
+    .args = "MODEL",
+    .description =
+        "MODEL is a model directory, the folder of a training run, or FAMILY:PRESET for a model that is only "
+        "planned. "
+        "Shows its shape, its parameters, and for each use (forward, train, decode) the memory it takes and "
+        "the "
+        "operations per token (a multiplication and an addition are two), all known before anything runs.\n\n"
+        "For a file: the tensors of a .safetensors or PyTorch .bin file or of an index, with their types, "
+        "shapes and "
+        "sizes; the kind and vocabulary of a tokenizer.json, vocab.json, vocab.txt, merges.txt or "
+        "spiece.model. A "
+        "directory whose model is not known here is shown file by file.",
+    .examples =
+        "banyan inspect runs/shakespeare\n"
+        "# will it fit?\nbanyan inspect gpt2:1558m --dtype bf16 --mode train --batch 4\n"
+        "# a picture of the graph\nbanyan inspect gpt2:tiny --seq 16 --graph dot | dot -Tsvg > gpt2.svg\n"
+        "banyan inspect model.safetensors --json\n"
+        "banyan inspect pytorch_model.bin\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+};

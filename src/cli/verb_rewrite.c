@@ -1,0 +1,348 @@
+/* verb_rewrite.c - banyan translate, banyan summarize: texts out of texts, by an encoder-decoder. What the options
+ * do not say, the model's directory does. */
+#include <unistd.h>
+
+#include "banyan/rewrite.h"
+#include "base/json.h"
+#include "cli/common.h"
+#include "cli/read.h"
+#include "cli/strategy.h"
+#include "cli/verbs.h"
+
+enum { TOGETHER = 512 }; /* lines sorted by length and answered at once */
+
+typedef struct rewrite_options {
+    cli_read_options read;
+    cli_strategy strategy;
+    const char *prefix, *task, *from, *to;
+    int max_new, max_source;
+    double temp, top_p;
+    int top_k;
+    int64_t seed;
+    bool truncate, time;
+    bool plain; /* without generation_config.json */
+} rewrite_options;
+
+/* What the two verbs do differently. */
+typedef struct kind {
+    const cli_verb *verb;
+    bool summary;
+} kind;
+
+/* clang-format off */
+#define ROWS(cut, longest)                                                                                                     \
+    CLI_READ_ROWS(rewrite_options),                                                                                   \
+    {CLI_AT(rewrite_options, truncate), .name = "truncate", .preset = cut,                                            \
+     .help = "cut a text that is longer than the model reads; else that is an error"},                                \
+    {CLI_AT(rewrite_options, max_source), .name = "max-source", CLI_RANGE(1, 1 << 24), .suffix = true,                \
+     .help = "tokens of a text that are read; the rest is cut, which is told (else, where the model has no limit, "   \
+             "its tokenizer's model_max_length, or 1024)"},                                                           \
+    {CLI_AT(rewrite_options, time), .name = "time", .help = "tell on stderr how long it took"},                       \
+    {CLI_AT(rewrite_options, prefix), .name = "prefix", .value = "TEXT", .group = "What to do",                       \
+     .help = "put before every text (T5: \"translate English to German: \")"},                                        \
+    {CLI_AT(rewrite_options, task), .name = "task", .value = "NAME",                                                  \
+     .help = "settings that config.json keeps under this name (task_specific_params)"},                               \
+    {CLI_AT(rewrite_options, plain), .name = "no-generation-config",                                                  \
+     .help = "ignore what the model's directory says about generating"},                                              \
+    {CLI_AT(rewrite_options, max_new), .name = "max-new-tokens", .letter = 'n', CLI_RANGE(0, 1e9), .preset = "0",     \
+     .help = "tokens of a text at most; 0: as the model says, else " longest "twice the source and 32", .group = "Length"},                    \
+    CLI_END_ROWS(rewrite_options),                                                                                    \
+    CLI_BEAM_ROWS(rewrite_options, "5"),                                                                              \
+    CLI_CONSTRAINT_ROWS(rewrite_options),                                                                             \
+    {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",         \
+     .help = "above 0: draw instead of searching; with --beams, within the search", .group = "Sampling"},             \
+    {CLI_AT(rewrite_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "0",                               \
+     .help = "only the k likeliest; 0: all"},                                                                         \
+    {CLI_AT(rewrite_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "1",                                 \
+     .help = "only the likeliest that together reach p"},                                                             \
+    CLI_CUTOFF_ROWS(rewrite_options),                                                                                 \
+    {CLI_AT(rewrite_options, seed), .name = "seed", CLI_RANGE(0, 9e15), .preset = "0", .help = "of the draws"}
+/* clang-format on */
+
+static const cli_option translate_rows[] = {
+    ROWS("no", ""),
+    {CLI_AT(rewrite_options, from), .name = "from", .value = "LANG", .group = "Languages",
+     .help = "of the texts, for a model of several languages"},
+    {CLI_AT(rewrite_options, to), .name = "to", .value = "LANG", .help = "of the translations"},
+};
+static const cli_option summarize_rows[] = {ROWS("yes", "")};
+
+typedef struct job {
+    rewrite_options o;
+    const kind *kind;
+    by_device *device;
+    by_model *model;
+    by_tokenizer *tokenizer;
+    by_rewrite_defaults defaults;
+    cli_constraints constraints;
+    by_rewriter *rewriter;
+    char *prefix;
+    int64_t cut, texts;
+    double seconds;
+} job;
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static by_status set_prefix(job *j, const char *text)
+{
+    base_free(j->prefix);
+    j->prefix = text ? base_strdup(text) : NULL;
+    return !text || j->prefix ? BY_OK : BY_ERR_MEMORY;
+}
+
+/* Marian's models of many languages have a token >>xx<< for each they write. */
+static by_status use_token(job *j, const char *to)
+{
+    char *token = base_sprintf(">>%s<<", to), *text = base_sprintf(">>%s<< ", to);
+    by_status s = token && text ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK && by_tokenizer_find(j->tokenizer, token) < 0)
+        s = base_fail(BY_ERR_ARGUMENT,
+                      "the model does not know the language \"%s\": there is no token %s, and no task "
+                      "\"translation_%s_to_%s\" in config.json",
+                      to, token, j->o.from ? j->o.from : "en", to);
+    if (s == BY_OK)
+        s = set_prefix(j, text);
+    base_free(token);
+    base_free(text);
+    return s;
+}
+
+/* The settings of the model's directory, for the task that was asked for. */
+static by_status load_defaults(job *j, const char *dir)
+{
+    const rewrite_options *o = &j->o;
+    char *named = o->to ? base_sprintf("translation_%s_to_%s", o->from ? o->from : "en", o->to) : NULL;
+    const char *task = o->task ? o->task : j->kind->summary ? "summarization" : named;
+    by_status s = o->plain ? by_rewrite_defaults_none(j->model, dir, &j->defaults)
+                           : by_rewrite_defaults_load(j->model, dir, task, &j->defaults);
+    if (s == BY_OK && o->plain && o->to)
+        s = use_token(j, o->to);
+    if (s != BY_OK && !o->task && s == BY_ERR_ARGUMENT) { /* it may go without */
+        by_rewrite_defaults_free(&j->defaults);
+        s = by_rewrite_defaults_load(j->model, dir, NULL, &j->defaults);
+        if (s == BY_OK && o->to)
+            s = use_token(j, o->to);
+    }
+    base_free(named);
+    if (s == BY_OK && !j->prefix)
+        s = set_prefix(j, j->defaults.prefix);
+    return s == BY_OK && o->prefix ? set_prefix(j, o->prefix) : s;
+}
+
+/* What was given counts, then what the model says. */
+static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
+{
+    const by_sampling *own = &j->defaults.generate.sampling;
+    const bool given = cli_given(args, &j->o.strategy.beams), draws = cli_given(args, &j->o.temp);
+    const int most = j->o.max_new ? j->o.max_new : by_rewrite_defaults_most(&j->defaults, 1);
+    cli_strategy s = j->o.strategy;
+    if (j->o.temp > 0 && s.returned > 1 && !given)
+        return base_fail(BY_ERR_ARGUMENT, "--temp draws one text; --return gives the best of --beams");
+    BY_TRY(cli_strategy_merge(&j->defaults, args, &j->o.strategy, 1, most, &s, &j->constraints));
+    if (!given && (j->o.temp > 0 || s.beams < 1))
+        s.beams = j->o.temp > 0 ? 1 : 5;
+    if (!draws)
+        cli_strategy_cutoffs(&j->defaults, args, &j->o.strategy, &s);
+    BY_TRY(cli_constraints_open(&s, j->tokenizer, &j->constraints));
+    BY_TRY(cli_constraints_add(&j->constraints, own->words, own->word_count));
+    cli_strategy_apply(&s, &j->constraints, spec);
+    spec->sampling.temperature = draws ? j->o.temp : own->temperature;
+    spec->sampling.top_k = draws || cli_given(args, &j->o.top_k) ? j->o.top_k : own->top_k;
+    spec->sampling.top_p =
+        draws || own->top_p == 0 || cli_given(args, &j->o.top_p) ? cli_share(j->o.top_p) : own->top_p;
+    spec->sampling.min_p = draws ? 0 : own->min_p;
+    spec->sampling.typical_p = draws ? 0 : own->typical_p;
+    spec->sampling.seed = (uint64_t)j->o.seed;
+    spec->max_new_tokens = j->o.max_new ? j->o.max_new : BY_MIN(most, by_model_context(j->model));
+    cli_strategy_finish(&j->defaults, &s, spec);
+    if (s.stop.count) {
+        spec->stop_strings = s.stop.items;
+        spec->stop_string_count = s.stop.count;
+    }
+    return BY_OK;
+}
+
+static by_status open_job(job *j, const cli_args *args)
+{
+    const cli_read_options *read = &j->o.read;
+    char *dir = cli_model_dir(args->items[0]);
+    cli_note_widening(dir, (by_dtype)read->dtype);
+    j->device = dir ? cli_device(read->device, read->threads) : NULL;
+    j->model =
+        j->device ? by_model_open(j->device, dir, &(by_model_spec){.dtype = (by_dtype)read->dtype}) : NULL;
+    j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
+    by_status s = j->tokenizer ? load_defaults(j, dir) : base_error_status();
+    base_free(dir);
+    by_rewriter_spec spec = {.generate.cancelled = cli_poll,
+                             .batch = read->batch,
+                             .prefix = j->prefix,
+                             .truncate = j->o.truncate,
+                             .max_source = j->o.max_source ? j->o.max_source : j->defaults.max_source};
+    if (s == BY_OK)
+        s = make_spec(j, args, &spec.generate);
+    if (s == BY_OK)
+        j->rewriter = by_rewriter_new(j->model, j->tokenizer, &spec);
+    return s == BY_OK && !j->rewriter ? base_error_status() : s;
+}
+
+static void close_job(job *j)
+{
+    by_rewriter_free(j->rewriter);
+    cli_constraints_close(&j->constraints);
+    by_rewrite_defaults_free(&j->defaults);
+    by_tokenizer_free(j->tokenizer);
+    by_model_free(j->model);
+    by_device_free(j->device);
+    base_free(j->prefix);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* A translation is one line, whatever the model writes. */
+static void put_line(const char *text)
+{
+    for (; *text; text++)
+        putchar(*text == '\n' || *text == '\r' ? ' ' : *text);
+    putchar('\n');
+}
+
+static by_status put_json(const char *source, const by_rewriting *list, int count)
+{
+    base_buf out = {0};
+    base_buf_puts(&out, "{\"source\":");
+    base_json_quote(&out, source);
+    base_buf_puts(&out, ",\"text\":");
+    base_json_quote_bytes(&out, list[0].text, list[0].size);
+    base_buf_puts(&out, ",\"score\":");
+    base_json_put_number(&out, (double)list[0].score, 9);
+    for (int i = 1; i < count; i++) {
+        base_buf_puts(&out, i == 1 ? ",\"others\":[{\"text\":" : ",{\"text\":");
+        base_json_quote_bytes(&out, list[i].text, list[i].size);
+        base_buf_puts(&out, ",\"score\":");
+        base_json_put_number(&out, (double)list[i].score, 9);
+        base_buf_puts(&out, i + 1 == count ? "}]" : "}");
+    }
+    base_buf_puts(&out, list[0].cut ? ",\"cut\":true}\n" : "}\n");
+    by_status s = out.failed ? base_fail(BY_ERR_MEMORY, "out of memory while printing") : BY_OK;
+    if (s == BY_OK)
+        fwrite(out.data, 1, out.size, stdout);
+    base_buf_free(&out);
+    return s;
+}
+
+/* A text ends before the first stop string. */
+static void cut_text(const cli_list *stops, by_rewriting *r)
+{
+    for (int i = 0; i < stops->count; i++) {
+        const size_t n = strlen(stops->items[i]);
+        char *at = n ? memmem(r->text, r->size, stops->items[i], n) : NULL;
+        if (!at)
+            continue;
+        r->size = (size_t)(at - r->text);
+        *at = '\0';
+    }
+}
+
+static by_status rewrite(job *j, const cli_texts *t)
+{
+    const int returned = by_rewriter_returned(j->rewriter);
+    by_rewriting *list;
+    double begin = base_seconds();
+    BY_TRY(by_rewriter_run(j->rewriter, (const char *const *)t->texts, t->count, &list));
+    j->seconds += base_seconds() - begin;
+    j->texts += t->count;
+    for (int i = 0; i < t->count * returned; i++)
+        cut_text(&j->o.strategy.stop, &list[i]);
+    by_status s = BY_OK;
+    for (int i = 0; i < t->count && s == BY_OK; i++) {
+        const by_rewriting *own = list + (size_t)i * (size_t)returned;
+        j->cut += own->cut;
+        if (j->o.read.json)
+            s = put_json(t->texts[i], own, returned);
+        else if (returned == 1)
+            put_line(own->text);
+        else
+            for (int k = 0; k < returned; k++) {
+                printf("%.4f\t", (double)own[k].score);
+                put_line(own[k].text);
+            }
+    }
+    by_rewritings_free(list, t->count * returned);
+    return s;
+}
+
+static int run_kind(const kind *k, int argc, char **argv)
+{
+    job j = {.kind = k};
+    cli_args args;
+    int code;
+    if (!cli_parse(k->verb, argc, argv, &j.o, &args, &code))
+        return code;
+    cli_interrupt_install();
+    cli_texts texts = {.arguments = args.items + 1,
+                       .n_arguments = args.count - 1,
+                       .path = j.o.read.file,
+                       .most = BY_MAX(TOGETHER, j.o.read.batch)};
+    by_status s = open_job(&j, &args);
+    if (s == BY_OK && texts.n_arguments == 0 && !texts.path && isatty(STDIN_FILENO))
+        cli_note("type a text and press enter; end with Ctrl-D");
+    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
+        s = rewrite(&j, &texts);
+    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    if (j.cut)
+        cli_note("%lld text%s cut to the first %d tokens (--max-source)", (long long)j.cut,
+                 j.cut == 1 ? " was" : "s were", by_rewriter_most(j.rewriter));
+    if (j.o.time && s == BY_OK)
+        cli_note("%lld texts in %.3f s, %.1f a second", (long long)j.texts, j.seconds,
+                 (double)j.texts / j.seconds);
+    cli_texts_free(&texts);
+    close_job(&j);
+    cli_args_free(&args);
+    return code;
+}
+
+static const kind translation = {.verb = &cli_translate}, summary = {.verb = &cli_summarize, .summary = true};
+
+static int run_translate(int argc, char **argv)
+{
+    return run_kind(&translation, argc, argv);
+}
+
+static int run_summarize(int argc, char **argv)
+{
+    return run_kind(&summary, argc, argv);
+}
+
+const cli_verb cli_translate = {
+    .name = "translate",
+    .summary = "translate texts, or do whatever an encoder-decoder was trained for",
+    .args = "MODEL [TEXT...]",
+    .description =
+        "Each TEXT, or else each line of the input, gives one line: the best text that a beam search finds. "
+        "An empty line gives an empty line. Beams, penalties and lengths are those that the model's "
+        "generation_config.json names (config.json, where there is no such file), else 5 beams; options come "
+        "before them.\n\n"
+        "Models of several languages: --from and --to choose a task of config.json "
+        "(translation_en_to_de), or put Marian's >>de<< before the text.",
+    .examples = "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"
+                "banyan translate runs/multi30k < test.en > test.de\n"
+                "banyan translate t5-small --to de --beams 4 --return 4 \"That is good.\"\n",
+    .options = translate_rows,
+    .option_count = BY_COUNT(translate_rows),
+    .run = run_translate,
+};
+
+const cli_verb cli_summarize = {
+    .name = "summarize",
+    .summary = "summarise texts with an encoder-decoder",
+    .args = "MODEL [TEXT...]",
+    .description = "Each TEXT, or else each line of the input, gives one line. Settings are those that "
+                   "config.json keeps "
+                   "for the task \"summarization\" (length, beams, the prefix of T5), else those of "
+                   "generation_config.json. Texts that are too long are cut, which is told.",
+    .examples = "banyan summarize bart-large-cnn -f articles.txt\n"
+                "banyan summarize t5-base --max-new-tokens 60 --no-repeat-ngram 3 < article.txt\n",
+    .options = summarize_rows,
+    .option_count = BY_COUNT(summarize_rows),
+    .run = run_summarize,
+};

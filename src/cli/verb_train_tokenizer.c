@@ -1,0 +1,262 @@
+/* verb_train_tokenizer.c - `banyan train-tokenizer`: a vocabulary from text files. */
+#include "banyan/train_tokenizer.h"
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/verbs.h"
+
+typedef struct train_tokenizer_options {
+    const char *like, *out, *prefix, *suffix, *unknown, *initial;
+    by_vocab_kind kind;
+    int64_t size, min_frequency;
+    int limit, longest, threads;
+    double shrinking;
+    cli_list special;
+    bool byte_level, lowercase, overwrite, json, quiet;
+} train_tokenizer_options;
+
+static const cli_option options[] = {
+    {CLI_AT(train_tokenizer_options, like), .name = "like", .letter = 'l',
+     .choices = "gpt2|roberta|gpt|bert|bert-cased|t5",
+     .help = "everything as in that model: normaliser, splitter, kind, special tokens", .group = "What"},
+    {CLI_AT(train_tokenizer_options, kind), .name = "kind", .letter = 'k',
+     .choices = "auto|bpe|wordpiece|unigram", .preset = "auto",
+     .help = "else: how tokens are found; auto is bpe"},
+    {CLI_AT(train_tokenizer_options, size), .name = "vocab-size", .letter = 'v', CLI_RANGE(1, 8388608),
+     .suffix = true, .preset = "30000", .help = "tokens in all, special ones included"},
+    {CLI_AT(train_tokenizer_options, special), .name = "special", .letter = 's', .value = "A,B,...",
+     .help = "special tokens, which get the first ids (else those of --like)"},
+    {CLI_AT(train_tokenizer_options, unknown), .name = "unknown", .value = "TOKEN",
+     .help = "the token for what is not in the vocabulary (else <unk>, or [UNK] for wordpiece)"},
+
+    {CLI_AT(train_tokenizer_options, byte_level), .name = "byte-level",
+     .help = "bpe: tokens of bytes, so that nothing is unknown", .group = "Text"},
+    {CLI_AT(train_tokenizer_options, lowercase), .name = "lowercase", .help = "everything in lower case"},
+    {CLI_AT(train_tokenizer_options, prefix), .name = "continuing-prefix", .value = "TEXT",
+     .help = "bpe, wordpiece: mark tokens that continue a word (wordpiece: else ##)"},
+    {CLI_AT(train_tokenizer_options, suffix), .name = "end-of-word-suffix", .value = "TEXT",
+     .help = "bpe: mark tokens that end a word"},
+
+    {CLI_AT(train_tokenizer_options, min_frequency), .name = "min-frequency", CLI_MIN(1), .suffix = true,
+     .preset = "2", .help = "bpe, wordpiece: do not merge pairs that are rarer", .group = "Limits"},
+    {CLI_AT(train_tokenizer_options, limit), .name = "limit-alphabet", CLI_MIN(1),
+     .help = "keep only the N most frequent characters"},
+    {CLI_AT(train_tokenizer_options, initial), .name = "initial-alphabet", .value = "CHARS",
+     .help = "characters to have in any case"},
+    {CLI_AT(train_tokenizer_options, longest), .name = "max-token-length", CLI_MIN(1),
+     .help = "longest token in characters (unigram: else 16)"},
+    {CLI_AT(train_tokenizer_options, shrinking), .name = "shrinking-factor", CLI_RANGE(0.05, 0.99),
+     .preset = "0.75", .help = "unigram: what a round leaves of the candidates"},
+
+    {CLI_AT(train_tokenizer_options, out), .name = "out", .letter = 'o', .value = "PATH",
+     .help = "folder for tokenizer.json and tokenizer_config.json, or one file NAME.json", .group = "Output"},
+    {CLI_AT(train_tokenizer_options, overwrite), .name = "overwrite",
+     .help = "replace a tokenizer that is there already"},
+    {CLI_AT(train_tokenizer_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 256),
+     .preset = "0", .help = "CPU threads (0: every core); the result is the same"},
+    {CLI_AT(train_tokenizer_options, json), .name = "json", .help = "print the result as one JSON object"},
+    {CLI_AT(train_tokenizer_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+};
+
+typedef struct screen {
+    cli_progress bar;
+    const char *phase;
+    bool quiet;
+} screen;
+
+/* One bar per phase; text is counted in megabytes. */
+static bool on_progress(void *user, const by_vocab_progress *p)
+{
+    screen *s = user;
+    if (cli_interrupted())
+        return false;
+    if (s->quiet)
+        return true;
+    bool bytes = strcmp(p->phase, "count words") == 0;
+    int64_t unit = bytes ? 1000000 : 1;
+    if (!s->phase || strcmp(s->phase, p->phase) != 0) {
+        cli_progress_end(&s->bar);
+        s->phase = p->phase;
+        s->bar = (cli_progress){.label = bytes ? "read, MB" : p->phase, .total = p->total / unit};
+        cli_progress_start(&s->bar);
+    }
+    cli_progress_update(&s->bar, p->done / unit, "%lld words", (long long)p->words);
+    return true;
+}
+
+/* Split "a,b" and ["a,b", "c"] into one list. The texts are cut in place, in a copy that *keep holds. */
+static by_status split_special(const cli_list *given, base_arena *keep, const char ***out, int *count)
+{
+    size_t most = 1;
+    for (int i = 0; i < given->count; i++)
+        for (const char *c = given->items[i]; *c; c++)
+            most += *c == ',';
+    const char **list = base_arena_alloc(keep, (most + (size_t)given->count) * sizeof(*list));
+    for (int i = 0; list && i < given->count; i++) {
+        char *text = base_arena_strdup(keep, given->items[i]);
+        for (char *next; text; text = next) {
+            next = strchr(text, ',');
+            if (next)
+                *next++ = 0;
+            if (*text)
+                list[(*count)++] = text;
+        }
+    }
+    *out = list;
+    return list ? BY_OK : BY_ERR_MEMORY;
+}
+
+static bool is_json_file(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 5 && strcmp(path + n - 5, ".json") == 0 && !base_dir_exists(path);
+}
+
+/* A tokenizer or a model that is there already: learning another vocabulary would leave the model with ids
+ * that mean something else. */
+static bool may_write(const char *out)
+{
+    static const char *const names[] = {
+        "config.json", "tokenizer.json", "tokenizer_config.json",   "vocab.json", "vocab.txt",
+        "merges.txt",  "spiece.model",   "sentencepiece.bpe.model", "source.spm"};
+    if (base_file_exists(out)) {
+        base_fail(BY_ERR_ARGUMENT, "%s exists", out);
+        return false;
+    }
+    for (int i = 0; i < BY_COUNT(names); i++) {
+        char *path = base_path_join(out, names[i]);
+        const bool there = path && base_file_exists(path);
+        if (there)
+            base_fail(BY_ERR_ARGUMENT, "%s holds a %s already (%s)", out, i == 0 ? "model" : "tokenizer",
+                      names[i]);
+        base_free(path);
+        if (there || !path)
+            return false;
+    }
+    return true;
+}
+
+static int print_result(const train_tokenizer_options *o, const by_tokenizer *t, const by_vocab_result *r)
+{
+    if (o->json) {
+        cJSON *j = cJSON_CreateObject();
+        cJSON_AddStringToObject(j, "out", o->out);
+        cJSON_AddStringToObject(j, "kind", tok_kind(t));
+        cJSON_AddNumberToObject(j, "vocab_size", by_tokenizer_vocab_size(t));
+        cJSON_AddNumberToObject(j, "alphabet", r->alphabet);
+        cJSON_AddNumberToObject(j, "merges", r->merges);
+        cJSON_AddNumberToObject(j, "bytes", (double)r->bytes);
+        cJSON_AddNumberToObject(j, "lines", (double)r->lines);
+        cJSON_AddNumberToObject(j, "words", (double)r->running);
+        cJSON_AddNumberToObject(j, "different_words", (double)r->words);
+        cJSON_AddNumberToObject(j, "count_seconds", r->count_seconds);
+        cJSON_AddNumberToObject(j, "seconds", r->seconds);
+        return cli_print_json(j);
+    }
+    printf("%s of %d tokens, %d of them characters, from %.1f MB with %lld different words, in %.1f s\n%s\n",
+           tok_kind(t), by_tokenizer_vocab_size(t), r->alphabet, (double)r->bytes / 1e6, (long long)r->words,
+           r->seconds, o->out);
+    return CLI_OK;
+}
+
+/* What may help. */
+static const char *hint_for(const by_vocab_spec *spec)
+{
+    const char *like = spec->like ? spec->like : "";
+    if (!strstr(by_error_message(), "too small"))
+        return NULL;
+    return spec->byte_level || strcmp(like, "gpt2") == 0 || strcmp(like, "roberta") == 0
+               ? "bytes alone are 256 tokens: give a larger --vocab-size"
+               : "a larger --vocab-size, or --limit-alphabet to leave rare characters out";
+}
+
+static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, char **files, int count)
+{
+    by_vocab_result result;
+    by_tokenizer *t = by_tokenizer_train(spec, (const char *const *)files, count, &result);
+    cli_progress_end(&((screen *)spec->user)->bar);
+    if (!t) {
+        const char *hint = hint_for(spec);
+        return hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    }
+    by_status s = is_json_file(o->out) ? by_tokenizer_write(t, o->out) : by_tokenizer_save(t, o->out);
+    int code = s == BY_OK ? print_result(o, t, &result) : cli_fail(NULL);
+    if (s == BY_OK && !o->quiet && result.size < spec->size)
+        cli_note("the text gives no more than %d tokens, %d were asked for", result.size, spec->size);
+    by_tokenizer_free(t);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    train_tokenizer_options o;
+    cli_args args;
+    int code;
+    if (!cli_parse(&cli_train_tokenizer, argc, argv, &o, &args, &code))
+        return code;
+    base_arena *keep = base_arena_new();
+    screen s = {.quiet = o.quiet};
+    by_vocab_spec spec = {
+        .like = o.like,
+        .kind = o.kind,
+        .size = (int)o.size,
+        .min_frequency = o.min_frequency,
+        .unknown = o.unknown,
+        .byte_level = o.byte_level,
+        .lowercase = o.lowercase,
+        .prefix = o.prefix,
+        .suffix = o.suffix,
+        .limit_alphabet = o.limit,
+        .initial_alphabet = o.initial,
+        .max_token_length = o.longest,
+        .shrinking_factor = o.shrinking,
+        .threads = o.threads,
+        .progress = on_progress,
+        .user = &s,
+    };
+    const char **special = NULL;
+    cli_interrupt_install();
+    if (!o.out)
+        code = cli_usage_fail("nowhere to write: give --out DIR or --out NAME.json");
+    else if (!o.overwrite && !may_write(o.out))
+        code = cli_fail("--overwrite replaces it; or give another --out");
+    else if (!keep ||
+             (o.special.count && split_special(&o.special, keep, &special, &spec.special_count) != BY_OK))
+        code = cli_fail(NULL);
+    else {
+        spec.special = special;
+        code = train(&o, &spec, args.items, args.count);
+    }
+    base_arena_free(keep);
+    cli_args_free(&args);
+    return code;
+}
+
+const cli_verb cli_train_tokenizer = {
+    .name = "train-tokenizer",
+    .summary = "learn a vocabulary from text: BPE, WordPiece or Unigram",
+    .args = "FILE...",
+    .description =
+        "Reads any number of text files line by line and writes a tokenizer that banyan and the HuggingFace "
+        "libraries load to the same ids. Memory is needed for the different words of the text, not for the "
+        "text.\n\n"
+        "--like gives a whole pipeline:\n"
+        "  gpt2        bytes, BPE, <|endoftext|>\n"
+        "  roberta     bytes, BPE, <s> <pad> </s> <unk> <mask>\n"
+        "  gpt         lower case, BPE with </w> at word ends\n"
+        "  bert        lower case without accents, WordPiece, [PAD] [UNK] [CLS] [SEP] [MASK]\n"
+        "  bert-cased  the same with case and accents\n"
+        "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> behind the "
+        "vocabulary\n\n"
+        "Without it --kind says how tokens are found and the rest follows: bpe over bytes with --byte-level, "
+        "with a "
+        "mark at word ends or inside words where one is given, or else with a visible space in front of "
+        "words. BPE "
+        "gives the merges of the reference trainer, in its order.",
+    .examples = "banyan train-tokenizer --like gpt2 --vocab-size 32000 corpus/*.txt --out my-tokenizer\n"
+                "banyan train-tokenizer --kind unigram --vocab-size 8000 --special '<s>,</s>' text.txt --out "
+                "unigram.json\n"
+                "banyan train --data text.txt --tokenizer my-tokenizer --out runs/x\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+};

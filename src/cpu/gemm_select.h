@@ -1,0 +1,69 @@
+/* gemm_select.h - matrix products, whoever computes them: oneDNN, OpenBLAS, or kernels of our own. A product is
+ * described once, at compile time of the program, and run many times. */
+#ifndef BY_CPU_GEMM_SELECT_H
+#define BY_CPU_GEMM_SELECT_H
+
+#include "cpu/cpu.h"
+
+/* c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c], row-major. ta: a is stored (k, m); tb: b is stored (n, k).
+ * lda, ldb, ldc are strides in elements between stored rows; 0 means dense. batch products lie at stride_a,
+ * stride_b, stride_c elements (0: dense). */
+typedef struct cpu_gemm_desc {
+    int64_t m, n, k;
+    bool ta, tb;
+    int64_t lda, ldb, ldc;
+    int64_t batch; /* 0 means 1 */
+    int64_t stride_a, stride_b, stride_c;
+    by_dtype ab_type, c_type; /* c_type is ab_type or its accumulation type */
+    by_dtype bias_type;       /* when bias */
+    bool bias, accumulate;
+    bool fixed; /* b is the same in every run, but for what by_device.changes counts: worth rearranging */
+    by_act act; /* applied to the result; not together with accumulate */
+} cpu_gemm_desc;
+
+typedef struct cpu_gemm cpu_gemm;
+cpu_gemm *cpu_gemm_new(by_device *d, const cpu_gemm_desc *desc); /* NULL on failure */
+void cpu_gemm_free(cpu_gemm *g);
+by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bias, void *c);
+const char *cpu_gemm_library(
+    int provider); /* "oneDNN 2.6.3", "OpenBLAS", "own kernels"; NULL when not in this build */
+
+/* ---- the providers, used by gemm.c alone; in what they are given, strides and batch are filled in -- */
+
+/* Our own, one per instruction set (kernels/matmul.c). They do every description; f64 in the generic set
+ * only. */
+typedef struct cpu_gemm_own {
+    size_t (*scratch)(const cpu_gemm_desc *d, int threads); /* bytes of working memory for run */
+    void (*run)(const cpu_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c,
+                void *scratch);
+    void (*finish)(const cpu_gemm_desc *d, int threads, const void *bias,
+                   void *c); /* c = act(c + bias), c of type f32 */
+} cpu_gemm_own;
+extern const cpu_gemm_own cpu_gemm_own_generic, cpu_gemm_own_avx2, cpu_gemm_own_avx512,
+    cpu_gemm_own_avx512bf16;
+
+/* So few rows that the product is a reading of b: ours runs at the speed of memory, libraries at half of it.
+ */
+#define BY_GEMM_SKINNY_ROWS 8
+static inline bool cpu_gemm_is_skinny(const cpu_gemm_desc *d)
+{
+    return d->m <= BY_GEMM_SKINNY_ROWS && !d->ta && d->batch == 1;
+}
+
+/* oneDNN (gemm_dnnl.c). new returns BY_ERR_UNSUPPORTED, with no message, for what it has no fast code for. */
+typedef struct cpu_dnnl_gemm cpu_dnnl_gemm;
+by_status cpu_dnnl_open(struct cpu_dnnl **out);
+void cpu_dnnl_close(struct cpu_dnnl *d);
+by_status cpu_dnnl_gemm_new(struct cpu_dnnl *library, int isa, const cpu_gemm_desc *d, cpu_dnnl_gemm **out);
+void cpu_dnnl_gemm_free(cpu_dnnl_gemm *g);
+size_t cpu_dnnl_gemm_scratch(const cpu_dnnl_gemm *g);
+/* changes: see by_device */
+by_status cpu_dnnl_gemm_run(cpu_dnnl_gemm *g, const void *a, const void *b, const void *bias, void *c,
+                            void *scratch, uint64_t changes);
+const char *cpu_dnnl_name(void);
+
+/* OpenBLAS (gemm_blas.c): c = a b [+ c] in f32, without bias and activation. */
+bool cpu_blas_takes(const cpu_gemm_desc *d);
+void cpu_blas_run(const cpu_gemm_desc *d, int threads, const void *a, const void *b, void *c);
+
+#endif

@@ -1,0 +1,47 @@
+/* cublas.cuh - one matrix product, planned once and run many times. */
+#ifndef BY_CUDA_CUBLAS_CUH
+#define BY_CUDA_CUBLAS_CUH
+
+#include "cuda/cuda.h"
+
+/* What is done to the result on its way out. */
+enum cuda_epilogue {
+    BY_EPILOGUE_NONE,
+    BY_EPILOGUE_BIAS,     /* c = ab + bias */
+    BY_EPILOGUE_GELU,     /* extra = ab + bias (bias may be NULL); c = gelu_tanh(extra) */
+    BY_EPILOGUE_DGELU,    /* c = ab * gelu_tanh'(extra) */
+    BY_EPILOGUE_SUM_OF_A, /* bias (m) = sum over k of a: with ta, the sum of the columns that a is stored in
+                           */
+    BY_EPILOGUE_SUM_OF_B  /* bias (n) = sum over k of b */
+};
+
+/* c (m, n) = a (m, k) b (k, n) [+ c], row-major, as in src/cpu/gemm_select.h. */
+typedef struct cuda_product {
+    int64_t m, n, k, lda, ldb, ldc;
+    bool ta, tb, accumulate;
+    int64_t batch, stride_a, stride_b, stride_c;
+    by_dtype ab_type, c_type;
+    cuda_epilogue epilogue;
+    by_dtype bias_type;
+    const void *a, *b; /* where they are: alignment decides which kernels can be used */
+    void *c, *bias, *extra;
+    int64_t extra_ld;
+    bool fp8; /* a (m, k) and b (n, k) are e4m3, with tb; where they are is said when it is run */
+} cuda_product;
+
+typedef struct cuda_lt_plan cuda_lt_plan;
+
+/* Open and close cuBLASLt, which is loaded now: a machine without it can run everything else. */
+by_status cuda_lt_open(cuda_context *c);
+void cuda_lt_close(cuda_context *c);
+int cuda_lt_version(void); /* 0 when it is not loaded */
+
+/* NULL, with the error set, when no kernel of cuBLASLt can do it (BY_ERR_UNSUPPORTED) or memory is out. */
+cuda_lt_plan *cuda_lt_plan_new(cuda_context *c, const cuda_product *p);
+void cuda_lt_plan_free(cuda_lt_plan *plan);
+by_status cuda_lt_run(cuda_exec *x, cuda_lt_plan *plan);
+/* The same for a plan in FP8: a and b, and what each of their rows is to be multiplied with, (m) and (n). */
+by_status cuda_lt_run_fp8(cuda_exec *x, cuda_lt_plan *plan, const uint8_t *a, const float *a_scale,
+                          const uint8_t *b, const float *b_scale);
+
+#endif

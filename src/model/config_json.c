@@ -1,0 +1,446 @@
+/* config_json.c - config.json of a model to its configuration and back. Every key that the reference library knows
+ * is a field, an alias of one, or in a table of keys (models/keys.c): it is honoured, harmless, or refused by
+ * name. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/model.h"
+
+/* ---- config.json to struct and back ---------------------------------------------------------- */
+
+static by_status read_field(const cJSON *json, const arch_field *f, char *at)
+{
+    int64_t i;
+    double d;
+    const char *s;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->key);
+    switch (f->kind) {
+    case ARCH_FIELD_INT:
+        if (f->role == ARCH_ROLE_PAD && cJSON_IsNull(item)) { /* no token is padding */
+            *(int *)at = -1;
+            return BY_OK;
+        }
+        BY_TRY(base_json_int(json, f->key, (int64_t)f->fallback, (int64_t)f->min, (int64_t)f->max, &i));
+        *(int *)at = (int)i;
+        return BY_OK;
+    case ARCH_FIELD_FLOAT:
+        BY_TRY(base_json_double(json, f->key, f->fallback, f->min, f->max, &d));
+        *(float *)at = (float)d;
+        return BY_OK;
+    case ARCH_FIELD_BOOL:
+        return base_json_bool(json, f->key, f->fallback != 0, (bool *)at);
+    case ARCH_FIELD_ACT:
+        BY_TRY(base_json_string(json, f->key, arch_act_name((by_act)f->fallback), &s));
+        if (!arch_act_parse(s, (by_act *)at))
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: the activation \"%s\" is not known", f->key, s);
+        return BY_OK;
+    }
+    return BY_OK;
+}
+
+/* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
+static double shortest(float f)
+{
+    char text[32];
+    for (int digits = 6; digits < 10; digits++) {
+        base_format(text, sizeof text, "%.*g", digits, (double)f);
+        if (base_strtof(text, NULL) == f)
+            break;
+    }
+    return base_strtod(text, NULL);
+}
+
+/* A whole number keeps its point: readers that tell types apart take 1 for an integer. */
+static cJSON *float_json(float f)
+{
+    char text[64];
+    if (f != floorf(f))
+        return cJSON_CreateNumber(shortest(f));
+    base_format(text, sizeof text, "%.1f", (double)f);
+    return cJSON_CreateRaw(text);
+}
+
+/* Whether the file already says what the field holds, or says nothing and means it. */
+static bool is_written(const cJSON *json, const arch_field *f, const char *at)
+{
+    union {
+        int i;
+        float f;
+        bool b;
+        by_act act;
+    } there = {0};
+    const size_t size = f->kind == ARCH_FIELD_INT     ? sizeof there.i
+                        : f->kind == ARCH_FIELD_FLOAT ? sizeof there.f
+                        : f->kind == ARCH_FIELD_BOOL  ? sizeof there.b
+                                                      : sizeof there.act;
+    return read_field(json, f, (char *)&there) == BY_OK && memcmp(&there, at, size) == 0;
+}
+
+static bool write_field(cJSON *json, const arch_field *f, const char *at)
+{
+    switch (f->kind) {
+    case ARCH_FIELD_INT:
+        if ((*(const int *)at == 0 && f->fallback == 0 && f->min > 0) ||
+            (f->role == ARCH_ROLE_PAD && *(const int *)at < 0))
+            return base_json_put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
+        return base_json_put(json, f->key, cJSON_CreateNumber(*(const int *)at));
+    case ARCH_FIELD_FLOAT:
+        if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
+            return base_json_put(json, f->key, cJSON_CreateNull());
+        return base_json_put(json, f->key, float_json(*(const float *)at));
+    case ARCH_FIELD_BOOL:
+        return base_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
+    case ARCH_FIELD_ACT:
+        return base_json_put(json, f->key, cJSON_CreateString(arch_act_name(*(const by_act *)at)));
+    }
+    return false;
+}
+
+/* A token id: a number, the first of a list, the fallback when the key is absent, or -1. */
+static int token_of(const cJSON *json, const char *key, int fallback)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
+    if (cJSON_IsArray(v))
+        v = cJSON_GetArrayItem(v, 0);
+    if (!v)
+        return fallback;
+    return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < INT32_MAX ? v->valueint : -1;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* Whether a value is one of a key's neutral values, which are JSON and separated by '|'. */
+static bool is_neutral(const cJSON *value, const char *neutral)
+{
+    base_buf text = {0};
+    bool found = false;
+    if (base_json_print(&text, value, false) != BY_OK) {
+        base_buf_free(&text);
+        return false;
+    }
+    for (const char *at = neutral; *at && !found;) {
+        const size_t n = strcspn(at, "|");
+        found = cJSON_IsNumber(value)
+                    ? base_strtod(at, NULL) == value->valuedouble && strchr("-0123456789", *at)
+                    : text.size == n && memcmp(text.data, at, n) == 0;
+        at += n + (at[n] == '|');
+    }
+    base_buf_free(&text);
+    return found;
+}
+
+/* No key may say anything that would change the result and is not honoured. Keys that the reference's
+ * configuration does not know either are tolerated. */
+static by_status check_keys(const by_model *m, const by_model_spec *spec)
+{
+    const by_task task = spec->new_head && spec->task != BY_TASK_DEFAULT ? spec->task : m->task;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, m->json)
+    {
+        const arch_key *k = arch_key_find(m->arch, item->string);
+        if (!k || !k->neutral || (k->training && !spec->training) ||
+            (k->tasks && !(k->tasks & ARCH_TASK_BIT(task))) || is_neutral(item, k->neutral))
+            continue;
+        base_buf text = {0};
+        base_json_print(&text, item, false);
+        by_status s = base_fail(BY_ERR_UNSUPPORTED, "config.json: \"%s\" is %.60s, and %s supports only %s%s",
+                                item->string, text.data ? text.data : "?", m->arch->title, k->neutral,
+                                k->training ? " in training" : "");
+        base_buf_free(&text);
+        return s;
+    }
+    return BY_OK;
+}
+
+/* Give values that stand under an alias the name of their field. */
+static by_status rename_aliases(by_model *m)
+{
+    for (const arch_alias *a = m->arch->aliases; a && a->key; a++) {
+        const cJSON *alias = cJSON_GetObjectItemCaseSensitive(m->json, a->key);
+        const cJSON *main = cJSON_GetObjectItemCaseSensitive(m->json, a->field);
+        if (!alias)
+            continue;
+        if (main && !cJSON_IsNull(main) && !cJSON_IsNull(alias) && !cJSON_Compare(main, alias, true))
+            return base_fail(BY_ERR_FORMAT, "config.json: \"%s\" and \"%s\" are the same and differ",
+                             a->field, a->key);
+        if (!cJSON_IsNull(alias) && (!main || cJSON_IsNull(main))) {
+            cJSON *copy = cJSON_Duplicate(alias, true);
+            cJSON_DeleteItemFromObjectCaseSensitive(m->json, a->field);
+            if (!base_json_put(m->json, a->field, copy))
+                return base_fail(BY_ERR_MEMORY, "out of memory reading config.json");
+        }
+        cJSON_DeleteItemFromObjectCaseSensitive(m->json, a->key);
+    }
+    return BY_OK;
+}
+
+/* ---- labels and classes ---------------------------------------------------------------------- */
+
+static const char *const problem_names[] = {
+    [BY_PROBLEM_ONE_LABEL] = "single_label_classification",
+    [BY_PROBLEM_MANY_LABELS] = "multi_label_classification",
+    [BY_PROBLEM_REGRESSION] = "regression",
+};
+
+static by_status read_problem(by_model *m)
+{
+    const char *name;
+    BY_TRY(base_json_string(m->json, "problem_type", NULL, &name));
+    m->problem = BY_PROBLEM_DEFAULT;
+    for (int i = 1; name && i < BY_COUNT(problem_names); i++)
+        if (strcmp(name, problem_names[i]) == 0)
+            m->problem = (by_problem)i;
+    if (name && m->problem == BY_PROBLEM_DEFAULT)
+        return base_fail(BY_ERR_UNSUPPORTED, "problem_type \"%s\" is not known", name);
+    return BY_OK;
+}
+
+/* id2label is an object of numbers as strings. */
+static by_status read_label_names(by_model *m, const cJSON *object)
+{
+    const cJSON *item;
+    m->label_names = base_alloc_zero((size_t)m->labels, sizeof *m->label_names);
+    if (!m->label_names)
+        return BY_ERR_MEMORY;
+    cJSON_ArrayForEach(item, object)
+    {
+        char *end;
+        long i = strtol(item->string, &end, 10);
+        if (*end || end == item->string || i < 0 || i >= m->labels || !cJSON_IsString(item) ||
+            m->label_names[i])
+            return base_fail(BY_ERR_FORMAT, "id2label: \"%s\" is not the number of one of %d labels",
+                             item->string, m->labels);
+        m->label_names[i] = base_strdup(item->valuestring);
+        if (!m->label_names[i])
+            return BY_ERR_MEMORY;
+    }
+    return BY_OK;
+}
+
+/* The class of model that config.json names is none of the architecture's. */
+static by_status unknown_class(const by_model *m, const char *name)
+{
+    base_buf known = {0};
+    for (int t = 0; t < BY_TASK_COUNT; t++)
+        if (m->arch->classes[t])
+            base_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
+    by_status s =
+        base_fail(BY_ERR_UNSUPPORTED,
+                  "config.json: architectures names \"%s\", which is not supported; a %s can be: %s",
+                  io_show(name).text, m->arch->family, known.data ? known.data : "");
+    base_buf_free(&known);
+    return s;
+}
+
+/* The name in config.json's architectures[0]; NULL when there is none. */
+static by_status class_name(const by_model *m, const char **out)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
+    const cJSON *first = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, 0) : NULL;
+    if ((list && !cJSON_IsArray(list) && !cJSON_IsNull(list)) || (first && !cJSON_IsString(first)))
+        return base_fail(BY_ERR_FORMAT, "config.json: \"architectures\" is not a list of names");
+    *out = first ? first->valuestring : NULL;
+    return BY_OK;
+}
+
+static bool task_of_class(const arch_family *a, const char *name, by_task *out)
+{
+    bool found = false;
+    for (int t = 0; t < BY_TASK_COUNT; t++)
+        if (a->classes[t] && strcmp(a->classes[t], name) == 0) {
+            *out = (by_task)t;
+            found = true;
+        }
+    return found;
+}
+
+/* The task that the class stands for; without one, the task the family is pretrained with. A class that is
+ * not known does not matter when the caller brings a task. */
+static by_status read_class(by_model *m, const by_model_spec *spec)
+{
+    const bool any = spec->new_head && spec->task != BY_TASK_DEFAULT;
+    const char *name;
+    BY_TRY(class_name(m, &name));
+    m->task = m->arch->pretrained;
+    if (name && !task_of_class(m->arch, name, &m->task) && !any)
+        return unknown_class(m, name);
+    m->promoted = m->task == BY_TASK_FEATURES && !spec->exact &&
+                  (m->arch->pretrained == BY_TASK_LM || m->arch->pretrained == BY_TASK_SEQ2SEQ);
+    if (m->promoted)
+        m->task = m->arch->pretrained; /* the head is tied to the body, so nothing is missing */
+    return BY_OK;
+}
+
+/* A language model and a masked one may be the same class, told apart by the configuration. */
+static by_status read_causal(by_model *m)
+{
+    const char *const *classes = m->arch->classes;
+    if (!m->arch->is_causal || (m->task != BY_TASK_LM && m->task != BY_TASK_MLM))
+        return BY_OK;
+    const bool causal = m->arch->is_causal(m->config);
+    if (strcmp(classes[BY_TASK_LM], classes[BY_TASK_MLM]) == 0)
+        m->task = causal ? BY_TASK_LM : BY_TASK_MLM;
+    else if (m->task == BY_TASK_LM && !causal)
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "config.json: a %s whose \"is_decoder\" is not true sees the tokens it is to predict, "
+            "which is not supported",
+            classes[BY_TASK_LM]);
+    return BY_OK;
+}
+
+static by_status read_task(by_model *m, const by_model_spec *spec)
+{
+    BY_TRY(read_class(m, spec));
+    BY_TRY(read_causal(m));
+    int64_t labels = m->arch->labels ? m->arch->labels : 2;
+    const cJSON *names = cJSON_GetObjectItemCaseSensitive(m->json, "id2label");
+    if (cJSON_IsObject(names))
+        labels = cJSON_GetArraySize(names);
+    BY_TRY(base_json_int(m->json, "num_labels", labels, 1, MODEL_MAX_LABELS, &labels));
+    m->labels = (int)labels;
+    if (cJSON_IsObject(names) && cJSON_GetArraySize(names) == m->labels)
+        BY_TRY(read_label_names(m, names));
+    return read_problem(m);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* By model_type; where that is missing, by the class. */
+static by_status find_arch(by_model *m)
+{
+    const char *family, *name;
+    by_task unused;
+    BY_TRY(base_json_string(m->json, "model_type", NULL, &family));
+    if (family) {
+        m->arch = arch_find(family);
+        return m->arch ? BY_OK : base_error_status();
+    }
+    BY_TRY(class_name(m, &name));
+    for (int i = 0; name && i < arch_count() && !m->arch; i++)
+        if (task_of_class(arch_at(i), name, &unused))
+            m->arch = arch_at(i);
+    if (m->arch)
+        return BY_OK;
+    return name ? base_fail(
+                      BY_ERR_UNSUPPORTED,
+                      "config.json has no model_type, and the class \"%s\" in architectures is not known",
+                      io_show(name).text)
+                : base_fail(BY_ERR_FORMAT, "config.json has neither model_type nor architectures");
+}
+
+static void read_tokens(by_model *m)
+{
+    const int vocab = (int)arch_config_get(m->arch, m->config, ARCH_ROLE_VOCAB);
+    const arch_token_ids *ids = &m->arch->tokens;
+    m->eos = token_of(m->json, "eos_token_id", ids->eos < vocab ? ids->eos : -1);
+    m->pad = token_of(m->json, "pad_token_id", ids->pad < vocab ? ids->pad : -1);
+    m->start = token_of(m->json, "decoder_start_token_id", ids->start < vocab ? ids->start : -1);
+}
+
+by_status model_config_read(by_model *m, const char *dir, const by_model_spec *spec)
+{
+    char *path = base_path_join(dir, "config.json");
+    m->json = path ? base_json_load(path) : NULL;
+    base_free(path);
+    if (!m->json)
+        return base_error_status();
+    if (!cJSON_IsObject(m->json))
+        return base_fail(BY_ERR_FORMAT, "config.json is not an object");
+    BY_TRY(find_arch(m));
+    m->config = base_alloc_zero(1, m->arch->config_size);
+    if (!m->config)
+        return BY_ERR_MEMORY;
+    BY_TRY(rename_aliases(m));
+    for (int i = 0; i < m->arch->n_fields; i++)
+        BY_TRY(read_field(m->json, &m->arch->fields[i], (char *)m->config + m->arch->fields[i].offset));
+    read_tokens(m);
+    if (m->arch->read)
+        BY_TRY(m->arch->read(m->json, m->config));
+    BY_TRY(m->arch->check(m->config));
+    BY_TRY(read_task(m, spec));
+    return check_keys(m, spec);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static bool write_class(const by_model *m, cJSON *json)
+{
+    cJSON *list = cJSON_CreateArray();
+    cJSON *name = cJSON_CreateString(m->arch->classes[m->task]);
+    if (!list || !name || !cJSON_AddItemToArray(list, name)) {
+        cJSON_Delete(list);
+        cJSON_Delete(name);
+        return false;
+    }
+    return base_json_put(json, "architectures", list);
+}
+
+static bool write_labels(const by_model *m, cJSON *json)
+{
+    if (!model_has_labels(m->task))
+        return true;
+    cJSON *names = cJSON_CreateObject(), *ids = cJSON_CreateObject();
+    bool ok = names && ids;
+    for (int i = 0; i < m->labels && ok; i++) {
+        char id[16], fallback[24];
+        const char *name = m->label_names ? m->label_names[i] : fallback;
+        base_format(id, sizeof id, "%d", i);
+        base_format(fallback, sizeof fallback, "LABEL_%d", i);
+        ok = cJSON_AddStringToObject(names, id, name) && cJSON_AddNumberToObject(ids, name, i);
+    }
+    if (!ok) {
+        cJSON_Delete(names);
+        cJSON_Delete(ids);
+        return false;
+    }
+    ok = base_json_put(json, "id2label", names);
+    ok = base_json_put(json, "label2id", ids) && ok;
+    if (m->task == BY_TASK_CLASSIFY && m->problem != BY_PROBLEM_DEFAULT)
+        ok = base_json_put(json, "problem_type", cJSON_CreateString(problem_names[m->problem])) && ok;
+    return ok;
+}
+
+bool model_config_put_token(cJSON *json, const char *key, int id)
+{
+    return base_json_put(json, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
+}
+
+cJSON *model_config_json(const by_model *m, by_dtype dtype)
+{
+    static const char *const torch_names[] = {
+        [BY_F32] = "float32", [BY_BF16] = "bfloat16", [BY_F16] = "float16"};
+    cJSON *json = m->json ? cJSON_Duplicate(m->json, true) : cJSON_CreateObject();
+    bool ok = json && write_class(m, json) &&
+              base_json_put(json, "model_type", cJSON_CreateString(m->arch->family)) &&
+              write_labels(m, json) && base_json_put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
+    if (ok && cJSON_GetObjectItemCaseSensitive(json, "torch_dtype")) /* its name until transformers 4.56 */
+        ok = base_json_put(json, "torch_dtype", cJSON_CreateString(torch_names[dtype]));
+    for (int i = 0; i < m->arch->n_fields && ok; i++) {
+        const arch_field *f = &m->arch->fields[i];
+        const char *at = (const char *)m->config + f->offset;
+        if (!m->json || !is_written(m->json, f, at)) /* a value that stays keeps its spelling and its type */
+            ok = write_field(json, f, at);
+    }
+    if (ok && !m->json)
+        ok = model_config_put_token(json, "bos_token_id", m->eos) &&
+             (cJSON_HasObjectItem(json, "tie_word_embeddings") ||
+              base_json_put(json, "tie_word_embeddings", cJSON_CreateTrue()));
+    if (ok && (!m->json || token_of(m->json, "eos_token_id", m->arch->tokens.eos) != m->eos))
+        ok = model_config_put_token(json, "eos_token_id", m->eos);
+    if (ok && m->task == BY_TASK_SEQ2SEQ)
+        ok = model_config_put_token(json, "decoder_start_token_id", m->start) &&
+             model_config_put_token(json, "pad_token_id", m->pad) &&
+             base_json_put(json, "is_encoder_decoder", cJSON_CreateTrue());
+    if (ok && m->arch->write)
+        ok = m->arch->write(json, m->config);
+    if (!ok) {
+        cJSON_Delete(json);
+        base_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
+        return NULL;
+    }
+    return json;
+}

@@ -1,0 +1,296 @@
+/* directory.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "graph/graph.h"
+#include "base/json.h"
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+/* Building the model once over one token declares every parameter. */
+static by_status declare(by_model *m)
+{
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = m->params});
+    if (!g)
+        return BY_ERR_MEMORY;
+    by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, 1}),
+                      .source = by_input(g, "source", BY_I32, 2, (int64_t[]){1, 1}),
+                      .pick = by_input(g, "pick", BY_I32, 1, (int64_t[]){1})};
+    by_model_build(m, g, &io);
+    by_status s = by_graph_status(g);
+    by_graph_free(g);
+    return s;
+}
+
+/* ---- open, new, free ------------------------------------------------------------------------- */
+
+static by_model *model_new(by_device *d, by_dtype dtype)
+{
+    by_model *m = base_alloc_zero(1, sizeof *m);
+    if (!m)
+        return NULL;
+    m->device = d;
+    m->eos = m->pad = m->start = -1;
+    m->params = by_params_new(d, dtype);
+    if (!m->params) {
+        base_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+/* Whether the architecture has a head for the task that was asked for. */
+static by_status check_task(const by_model *m)
+{
+    if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    if (model_has_labels(m->task) && (m->labels < 1 || m->labels > MODEL_MAX_LABELS))
+        return base_fail(BY_ERR_ARGUMENT, "a model with labels needs 1 to %d of them, not %d",
+                         MODEL_MAX_LABELS, m->labels);
+    return BY_OK;
+}
+
+static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
+{
+    bool own_task = spec->new_head && spec->task != BY_TASK_DEFAULT;
+    BY_TRY(model_config_read(m, dir, spec));
+    if (own_task) {
+        model_strings_free(m->label_names, m->labels);
+        m->label_names = NULL;
+        m->task = spec->task;
+        m->labels = spec->labels;
+        m->problem = spec->problem;
+    }
+    BY_TRY(check_task(m));
+    by_weights *file = by_weights_open(dir);
+    if (!file)
+        return base_error_status();
+    model_head_find(m, file);
+    by_status s = declare(m);
+    if (s == BY_OK)
+        s = model_load(m, file, spec);
+    if (m->file != file)
+        by_weights_free(file);
+    return s;
+}
+
+by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec)
+{
+    if (!d || !dir || !spec) {
+        base_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_model_spec");
+        return NULL;
+    }
+    base_error_clear();
+    by_model *m = model_new(d, spec->dtype);
+    if (!m)
+        return NULL;
+    if (open_into(m, dir, spec) != BY_OK) {
+        base_fail_context("%s", dir);
+        by_model_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+/* Start from the architecture's defaults, then the preset, then what the caller asks for. */
+static by_status shape_config(by_model *m, const by_model_shape *s)
+{
+    const arch_family *a = m->arch;
+    const arch_preset *preset = s->preset ? NULL : &a->presets[0];
+    base_buf names = {0};
+    for (int i = 0; i < a->n_presets && !preset; i++) {
+        base_buf_printf(&names, "%s%s", i ? ", " : "", a->presets[i].name);
+        if (strcmp(a->presets[i].name, s->preset) == 0)
+            preset = &a->presets[i];
+    }
+    if (!preset)
+        base_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; there are: %s", a->family, s->preset,
+                  names.data ? names.data : "");
+    base_buf_free(&names);
+    if (!preset)
+        return BY_ERR_ARGUMENT;
+    arch_config_defaults(a, m->config);
+    arch_config_set(a, m->config, ARCH_ROLE_LAYERS, s->layers > 0 ? s->layers : preset->layers);
+    arch_config_set(a, m->config, ARCH_ROLE_DECODER_LAYERS,
+                    s->decoder_layers > 0 ? s->decoder_layers
+                                          : arch_config_get(a, m->config, ARCH_ROLE_LAYERS));
+    if (s->pre_norm && !arch_config_set(a, m->config, ARCH_ROLE_PRE_NORM, true))
+        return base_fail(BY_ERR_ARGUMENT, "%s has its norms where they are", a->title);
+    arch_config_set(a, m->config, ARCH_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
+    arch_config_set(a, m->config, ARCH_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
+    int first = a->first_position && !a->extra_rows ? a->first_position(m->config) : 0;
+    arch_config_set(a, m->config, ARCH_ROLE_CONTEXT, s->context > 0 ? s->context + first : preset->context);
+    if (s->inner > 0 || arch_config_get(a, m->config, ARCH_ROLE_INNER) > 0) /* 0: what follows the width */
+        arch_config_set(a, m->config, ARCH_ROLE_INNER,
+                        s->inner > 0 ? s->inner : 4 * arch_config_get(a, m->config, ARCH_ROLE_WIDTH));
+    if (s->languages > 0)
+        arch_config_set(a, m->config, ARCH_ROLE_LANGUAGES, s->languages);
+    arch_config_set(a, m->config, ARCH_ROLE_CAUSAL, m->task == BY_TASK_LM);
+    if (a->adjust)
+        a->adjust(preset->name, m->config);
+    model_head(m)->own = !model_head(m)->tied;
+    if (s->vocab > 0) {
+        arch_config_set(a, m->config, ARCH_ROLE_VOCAB, s->vocab);
+        arch_config_set(a, m->config, ARCH_ROLE_TARGET_VOCAB,
+                        s->target_vocab > 0 ? s->target_vocab : s->vocab);
+    }
+    if (s->target_vocab > 0 && !arch_config_set(a, m->config, ARCH_ROLE_SHARED, false))
+        return base_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for all texts, not two", a->title);
+    if (s->dropout >= 0)
+        arch_config_set(a, m->config, ARCH_ROLE_DROPOUT, s->dropout);
+    for (int i = 0; i < a->n_fields; i++) {
+        const arch_field *f = &a->fields[i];
+        const char *at = (const char *)m->config + f->offset;
+        double v = f->kind == ARCH_FIELD_INT     ? *(const int *)at
+                   : f->kind == ARCH_FIELD_FLOAT ? *(const float *)at
+                                                 : f->min;
+        if (v != f->fallback && (v < f->min || v > f->max) && f->kind <= ARCH_FIELD_FLOAT)
+            return base_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between %g and %g", f->key, v, f->min,
+                             f->max);
+    }
+    return a->check(m->config);
+}
+
+static by_status new_into(by_model *m, const char *family, const by_model_shape *shape,
+                          const by_model_spec *spec)
+{
+    m->arch = arch_find(family);
+    if (!m->arch)
+        return base_error_status();
+    m->config = base_alloc_zero(1, m->arch->config_size);
+    if (!m->config)
+        return BY_ERR_MEMORY;
+    m->task = spec->task == BY_TASK_DEFAULT ? m->arch->pretrained : spec->task;
+    m->labels = spec->labels;
+    m->problem = spec->problem;
+    BY_TRY(check_task(m));
+    BY_TRY(shape_config(m, shape));
+    BY_TRY(declare(m));
+    if (spec->training && spec->stochastic_rounding)
+        BY_TRY(by_params_without_masters(m->params));
+    BY_TRY(by_params_freeze(m->params, spec->training));
+    return spec->blank ? BY_OK : by_params_init(m->params, spec->seed);
+}
+
+by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
+                       const by_model_spec *spec)
+{
+    if (!d || !family || !shape || !spec) {
+        base_fail_missing(!d ? "device" : !family ? "family of models" : "shape of the model");
+        return NULL;
+    }
+    base_error_clear();
+    by_model *m = model_new(d, spec->dtype);
+    if (m && new_into(m, family, shape, spec) != BY_OK) {
+        by_model_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void by_model_free(by_model *m)
+{
+    if (!m)
+        return;
+    by_params_free(m->params);
+    by_weights_free(m->file);
+    cJSON_Delete(m->json);
+    model_strings_free(m->label_names, m->labels);
+    base_free(m->config);
+    base_free(m);
+}
+
+/* ---- save ------------------------------------------------------------------------------------ */
+
+static by_status write_generation_config(const by_model *m, const char *dir)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *path = base_path_join(dir, "generation_config.json");
+    by_status s;
+    bool ok = json && path && base_json_put(json, "_from_model_config", cJSON_CreateTrue());
+    if (ok && m->eos >= 0)
+        ok = base_json_put(json, "bos_token_id", cJSON_CreateNumber(m->eos)) &&
+             base_json_put(json, "eos_token_id", cJSON_CreateNumber(m->eos));
+    if (ok && m->pad >= 0)
+        ok = model_config_put_token(json, "pad_token_id", m->pad);
+    if (ok && m->start >= 0)
+        ok = model_config_put_token(json, "decoder_start_token_id", m->start);
+    s = ok ? base_json_write(path, json)
+           : base_fail(BY_ERR_MEMORY, "out of memory while writing generation_config.json");
+    cJSON_Delete(json);
+    base_free(path);
+    return s;
+}
+
+/* Write one parameter's values as dtype; e->data points to its place in the list. */
+static by_status put_parameter(void *user, base_writer *w, const by_weight *e)
+{
+    const by_params *p = user;
+    enum { PART = 256 << 10 }; /* values at a time: a copy of the whole would be memory nobody planned for */
+    int i = (int)((const gr_param_info *)e->data - p->list);
+    const size_t all = (size_t)p->list[i].count;
+    float *values = base_alloc(BY_MIN(all, (size_t)PART) * sizeof *values);
+    by_status s = values ? BY_OK : BY_ERR_MEMORY;
+    for (size_t at = 0; at < all && s == BY_OK; at += PART) {
+        const size_t n = BY_MIN(all - at, (size_t)PART);
+        s = gr_params_get_range(p, i, BY_SLOT_VALUE, at, n, values);
+        by_weight part = {.name = e->name,
+                          .dtype = BY_F32,
+                          .rank = 1,
+                          .dim = {(int64_t)n},
+                          .data = values,
+                          .bytes = n * sizeof *values};
+        if (s == BY_OK)
+            s = io_weight_write(w, &part, e->dtype);
+    }
+    base_free(values);
+    return s;
+}
+
+static by_status write_weights(const by_model *m, const char *dir, by_dtype dtype, size_t limit)
+{
+    by_params *p = m->params;
+    by_weight *list = base_alloc_zero((size_t)p->count + 1, sizeof *list);
+    int *shard = base_alloc_zero((size_t)p->count + 1, sizeof *shard);
+    by_status s = list && shard ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < p->count && s == BY_OK; i++) {
+        const gr_param_info *info = &p->list[i];
+        list[i] = (by_weight){.name = info->name, .dtype = dtype, .rank = info->rank, .data = info};
+        list[i].bytes = (size_t)info->count * by_dtype_size(dtype);
+        memcpy(list[i].dim, info->dim, sizeof(int64_t) * (size_t)info->rank);
+    }
+    if (s == BY_OK)
+        s = io_shards_write(dir, list, p->count, shard, io_shards_plan(list, p->count, limit, shard), NULL,
+                            put_parameter, p);
+    base_free(list);
+    base_free(shard);
+    return s;
+}
+
+by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
+{
+    return by_model_save_with(m, dir, &(by_save_spec){.dtype = dtype});
+}
+
+by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec)
+{
+    if (!m || !dir || !spec)
+        return base_fail_missing(!m ? "model" : "directory to write it to");
+    const by_dtype dtype = spec->dtype;
+    const int64_t limit = spec->shard_bytes == 0 ? BY_SHARD_BYTES : spec->shard_bytes;
+    if (dtype != BY_F32 && dtype != BY_BF16 && dtype != BY_F16)
+        return base_fail(BY_ERR_ARGUMENT, "models are saved as f32, bf16 or f16, not %s",
+                         by_dtype_name(dtype));
+    BY_TRY(base_dir_make(dir));
+    BY_TRY(write_weights(m, dir, dtype, limit > 0 ? (size_t)limit : SIZE_MAX));
+    cJSON *json = model_config_json(m, dtype);
+    char *path = base_path_join(dir, "config.json");
+    by_status s = json && path ? base_json_write(path, json) : BY_ERR_MEMORY;
+    cJSON_Delete(json);
+    base_free(path);
+    BY_TRY(s);
+    return m->task == BY_TASK_LM || m->task == BY_TASK_SEQ2SEQ ? write_generation_config(m, dir) : BY_OK;
+}

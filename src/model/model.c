@@ -1,0 +1,313 @@
+/* model.c - an opened model built into graphs, and what is known about it. */
+#include <stdio.h>
+
+#include "graph/graph.h"
+#include "model/model.h"
+
+/* ---- build ----------------------------------------------------------------------------------- */
+
+int by_model_first_position(const by_model *m)
+{
+    return m->arch->first_position ? m->arch->first_position(m->config) : 0;
+}
+
+void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
+{
+    const int first = by_model_first_position(m), pad = by_model_pad(m);
+    for (int b = 0; b < batch; b++)
+        for (int t = 0, next = first; t < seq; t++) {
+            size_t i = (size_t)b * (size_t)seq + (size_t)t;
+            out[i] = first == 0 ? t : tokens[i] == pad ? pad : next++;
+        }
+}
+
+bool by_model_mask(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
+{
+    if (!m->arch->masks_padding)
+        return false;
+    for (int b = 0; b < batch; b++) {
+        int32_t *row = out + (size_t)b * (size_t)seq;
+        int count = 0;
+        for (int t = 0; t < seq; t++)
+            count += tokens[(size_t)b * (size_t)seq + (size_t)t] != by_model_pad(m);
+        for (int t = 0; t < seq; t++)
+            row[t] = t < count;
+    }
+    return true;
+}
+
+by_status by_model_check_mask(const by_model *m, const int32_t *mask, int batch, int seq)
+{
+    for (int b = 0; m->arch->looks_ahead && mask && b < batch; b++)
+        if (!mask[(size_t)b * (size_t)seq])
+            return base_fail(
+                BY_ERR_UNSUPPORTED,
+                "row %d: the first token is masked, and %s would let it look at later tokens; put "
+                "padding at the end",
+                b, m->arch->title);
+    return BY_OK;
+}
+
+/* The token that the second text of an encoder-decoder begins with, when it has these targets. */
+static int32_t start_of(const by_model *m, const int32_t *row, int seq)
+{
+    if (!m->arch->starts_with_last)
+        return m->start;
+    int count = 0;
+    for (int t = 0; t < seq; t++)
+        count += row[t] >= 0 && row[t] != m->pad;
+    const int32_t last = row[count > 0 ? count - 1 : seq - 1];
+    return last < 0 ? m->pad : last;
+}
+
+by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out)
+{
+    if (!m || !targets || !out)
+        return base_fail_missing(m ? "row of targets" : "model");
+    if ((m->start < 0 && !m->arch->starts_with_last) || m->pad < 0)
+        return base_fail(BY_ERR_FORMAT, "the model does not say its %s",
+                         m->pad < 0 ? "pad_token_id" : "decoder_start_token_id");
+    for (int b = 0; b < batch; b++)
+        for (int t = 0; t < seq; t++) {
+            size_t i = (size_t)b * (size_t)seq + (size_t)t;
+            out[i] = t == 0 ? start_of(m, targets + i, seq) : targets[i - 1] < 0 ? m->pad : targets[i - 1];
+        }
+    return BY_OK;
+}
+
+/* Positions within the context, or a poisoned graph. Encoder-decoders number theirs themselves. */
+static void check_lengths(const by_model *m, by_graph *g, const by_model_io *io)
+{
+    const by_tensor *texts[] = {io->cache ? NULL : io->tokens, io->source};
+    for (int i = 0; i < BY_COUNT(texts); i++)
+        if (texts[i] && by_dim(texts[i], 1) > by_model_context(m) && !m->arch->unlimited)
+            by_graph_fail(g, "%lld positions are more than the %d this model has",
+                          (long long)by_dim(texts[i], 1), by_model_context(m));
+}
+
+static void keep_all(by_graph *g, by_tensor *const *list, int count)
+{
+    for (int i = 0; i < count && by_graph_status(g) == BY_OK; i++)
+        by_output(g, NULL, list[i]);
+}
+
+void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
+{
+    if (!m || !g || !io) {
+        by_graph_fail(g, "there is no model to build, or nothing for it to work on");
+        return;
+    }
+    const bool pair = by_model_is_pair(m);
+    io->task = m->task;
+    io->labels = m->labels;
+    io->problem = by_model_problem(m);
+    io->n_hidden = io->n_attention = 0;
+    io->n_source_hidden = io->n_source_attention = io->n_cross_attention = 0;
+    if (!io->positions && !pair && by_graph_status(g) == BY_OK)
+        io->positions = by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)},
+                                      by_model_first_position(m));
+    if (m->task == BY_TASK_ENCODER) {
+        io->part = BY_PART_ENCODER;
+        io->source = io->tokens;
+        io->source_mask = io->mask;
+    }
+    check_lengths(m, g, io);
+    if (io->segments && !by_model_segments(m))
+        by_graph_fail(g, "%s has no segments", m->arch->title);
+    if (pair && !io->source && io->part != BY_PART_DECODER) {
+        io->logits = by_graph_fail(g, "%s needs a source text besides what it is to write", m->arch->title);
+        return;
+    }
+    m->arch->build(g, m->config, io);
+    if (m->task == BY_TASK_ENCODER)
+        io->features = io->memory;
+    keep_all(g, io->attention, io->n_attention);
+    keep_all(g, io->source_attention, io->n_source_attention);
+    keep_all(g, io->cross_attention, io->n_cross_attention);
+}
+
+by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
+                         by_tensor *second)
+{
+    (void)m;
+    return arch_task_loss(g, io, targets, second);
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+by_params *by_model_params(const by_model *m)
+{
+    return m ? m->params : NULL;
+}
+
+by_device *by_model_device(const by_model *m)
+{
+    return m ? m->device : NULL;
+}
+
+const char *by_model_family(const by_model *m)
+{
+    return m ? m->arch->family : "?";
+}
+
+const char *by_model_title(const by_model *m)
+{
+    return m ? m->arch->title : "?";
+}
+
+const char *by_model_class(const by_model *m)
+{
+    return m ? m->arch->classes[m->task] : "?";
+}
+
+by_task by_model_task(const by_model *m)
+{
+    return m ? m->task : BY_TASK_DEFAULT;
+}
+
+int by_model_labels(const by_model *m)
+{
+    return m ? m->labels : 0;
+}
+
+by_problem by_model_problem(const by_model *m)
+{
+    return m->problem != BY_PROBLEM_DEFAULT ? m->problem
+           : m->labels == 1                 ? BY_PROBLEM_REGRESSION
+                                            : BY_PROBLEM_ONE_LABEL;
+}
+
+const char *by_model_label_name(const by_model *m, int i)
+{
+    static _Thread_local char fallback[24];
+    base_format(fallback, sizeof fallback, "LABEL_%d", i);
+    return m && m->label_names && i >= 0 && i < m->labels ? m->label_names[i] : fallback;
+}
+
+void model_strings_free(char **names, int count)
+{
+    for (int i = 0; names && i < count; i++)
+        base_free(names[i]);
+    base_free(names);
+}
+
+by_status by_model_name_labels(by_model *m, const char *const *names, int count)
+{
+    if (!m || (count > 0 && !names))
+        return base_fail_missing(m ? "name" : "model");
+    if (count != m->labels)
+        return base_fail(BY_ERR_ARGUMENT, "%d names for %d labels", count, m->labels);
+    char **copies = base_alloc_zero((size_t)count, sizeof *copies);
+    bool ok = copies != NULL;
+    for (int i = 0; ok && i < count; i++)
+        ok = (copies[i] = base_strdup(names[i])) != NULL;
+    model_strings_free(ok ? m->label_names : copies, count);
+    if (ok)
+        m->label_names = copies;
+    return ok ? BY_OK : BY_ERR_MEMORY;
+}
+
+bool by_model_labels_in_place(const by_model *m)
+{
+    return m && m->arch->labels_in_place;
+}
+
+bool by_model_is_pair(const by_model *m)
+{
+    return m && m->arch->pretrained == BY_TASK_SEQ2SEQ;
+}
+
+bool by_model_reads_last(const by_model *m)
+{
+    return m && m->arch->pretrained == BY_TASK_LM;
+}
+
+/* A number of the configuration, 0 where it has none. */
+static int fact(const by_model *m, arch_role role)
+{
+    return m ? (int)arch_config_get(m->arch, m->config, role) : 0;
+}
+
+int by_model_source_vocab(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_VOCAB);
+}
+
+int by_model_vocab(const by_model *m)
+{
+    int target = fact(m, ARCH_ROLE_TARGET_VOCAB);
+    return target ? target : by_model_source_vocab(m);
+}
+
+int by_model_context(const by_model *m)
+{
+    int rows = fact(m, ARCH_ROLE_CONTEXT);
+    return !m || m->arch->extra_rows ? rows : rows - by_model_first_position(m);
+}
+
+bool by_model_is_limited(const by_model *m)
+{
+    return m && !m->arch->unlimited;
+}
+
+int by_model_layers(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_LAYERS);
+}
+
+int by_model_heads(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_HEADS);
+}
+
+int by_model_width(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_WIDTH);
+}
+
+int by_model_segments(const by_model *m)
+{
+    int segments = fact(m, ARCH_ROLE_SEGMENTS);
+    return segments ? segments : fact(m, ARCH_ROLE_LANGUAGES);
+}
+
+int by_model_languages(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_LANGUAGES);
+}
+
+int by_model_eos(const by_model *m)
+{
+    return m ? m->eos : -1;
+}
+
+int by_model_pad(const by_model *m)
+{
+    return m ? m->pad : -1;
+}
+
+int by_model_start(const by_model *m)
+{
+    return m ? m->start : -1;
+}
+
+void by_model_set_start(by_model *m, int token)
+{
+    m->start = token;
+}
+
+void by_model_set_eos(by_model *m, int token)
+{
+    m->eos = token;
+}
+
+void by_model_set_dropout(by_model *m, double p)
+{
+    arch_config_set(m->arch, m->config, ARCH_ROLE_DROPOUT, p);
+}
+
+void by_model_set_pad(by_model *m, int token)
+{
+    m->pad = token;
+    arch_config_set(m->arch, m->config, ARCH_ROLE_PAD, token);
+}

@@ -1,0 +1,385 @@
+/* curve.c - see curve.h. The picture and the terminal share axes and lines; each has a pen of its own. */
+#include "report/curve.h"
+
+#include <math.h>
+
+#include "base/file.h"
+#include "report/page.h"
+
+#define MOST 1e300 /* beyond it, ranges would overflow */
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+/* Walks over the points of a series that can be drawn. Starts as {.s = series}. */
+typedef struct walk {
+    const report_curve_series *s;
+    size_t next, seen;
+    double x, raw, y; /* the present point; y is the moving average */
+} walk;
+
+static bool walk_next(walk *w)
+{
+    for (const report_curve_series *s = w->s; w->next < s->count;) {
+        const double x = s->x[w->next], y = s->y[w->next];
+        w->next++;
+        if (!(fabs(x) < MOST && fabs(y) < MOST))
+            continue;
+        /* The average reaches back over few points at first: the steep start of a run is not blurred. */
+        const double reach = s->exact ? 1 : 1 + fmin((double)s->count / 50, (double)w->seen / 20);
+        w->x = x;
+        w->raw = y;
+        w->y += (y - w->y) / reach;
+        w->seen++;
+        return true;
+    }
+    return false;
+}
+
+/* ---- axes ------------------------------------------------------------------------------------ */
+
+typedef struct axis {
+    double lo, hi;
+    double first, step; /* ticks are at (first + i) * step */
+    int ticks;
+} axis;
+
+/* A panel's place, in pixels or dots, y downwards. */
+typedef struct frame {
+    axis x, y;
+    double left, top, width, height;
+} frame;
+
+static double tick_at(const axis *a, int i)
+{
+    return (a->first + i) * a->step + 0.0; /* + 0.0 turns -0 into 0 */
+}
+
+typedef struct label {
+    char text[32];
+} label;
+
+/* 0.25, 500, 20k, 1.5M */
+static label label_of(double v, int digits)
+{
+    static const char *const suffixes[] = {"", "k", "M", "G", "T"};
+    label l;
+    int i = 0;
+    for (; i < BY_COUNT(suffixes) - 1 && fabs(v) >= 1000 * (1 - 1e-9); i++)
+        v /= 1000;
+    base_format(l.text, sizeof l.text, "%.*g%s", digits, v, suffixes[i]);
+    return l;
+}
+
+static label label_tick(const axis *a, int i)
+{
+    return label_of(tick_at(a, i), 6);
+}
+
+static label label_last(const report_curve_series *s)
+{
+    walk w = {.s = s};
+    while (walk_next(&w))
+        ;
+    return w.seen ? label_of(w.y, 4) : (label){"-"};
+}
+
+static void widen(axis *a, double lo, double hi)
+{
+    a->lo = fmin(a->lo, lo);
+    a->hi = fmax(a->hi, hi);
+}
+
+static void fit_series(axis *x, axis *y, const report_curve_series *s)
+{
+    axis line = {.lo = INFINITY, .hi = -INFINITY}, raw = line;
+    double noise = 0, count = 0;
+    for (walk w = {.s = s}; walk_next(&w); count++) {
+        widen(x, w.x, w.x);
+        widen(&line, w.y, w.y);
+        widen(&raw, w.raw, w.raw);
+        noise += fabs(w.raw - w.y);
+    }
+    noise *= 3 / fmax(count, 1); /* three times its mean: one spike does not flatten the picture */
+    widen(y, fmax(raw.lo, line.lo - noise), fmin(raw.hi, line.hi + noise));
+    widen(y, line.lo, line.hi);
+}
+
+/* Leave a share of the range free on both sides, and place about `want` ticks at multiples of 1, 2 or 5 times
+ * a power of ten. A range that almost begins at 0 begins there. */
+static void finish(axis *a, double share, double want)
+{
+    if (a->lo > a->hi)
+        *a = (axis){.lo = 0, .hi = 1};
+    const double span = a->hi - a->lo;
+    const double room = span > 1e-9 * fabs(a->hi) ? share * span
+                        : a->hi != 0              ? fmax(fabs(a->hi) * 0.1, 1 / MOST)
+                                                  : 1;
+    a->lo = a->lo >= 0 && a->lo <= 0.05 * a->hi ? 0 : a->lo - room;
+    a->hi += room;
+    const double rough = (a->hi - a->lo) / fmax(want, 1), power = pow(10, floor(log10(rough)));
+    a->step = power * (rough < 1.5 * power ? 1 : rough < 3.5 * power ? 2 : rough < 7.5 * power ? 5 : 10);
+    a->first = ceil(a->lo / a->step - 1e-9);
+    a->ticks = 1 + (int)(floor(a->hi / a->step + 1e-9) - a->first);
+}
+
+/* Set the axes of a panel. False when it has nothing to draw. */
+static bool fit(frame *f, const report_curve *c, int panel, double want_x, double want_y)
+{
+    const axis none = {.lo = INFINITY, .hi = -INFINITY};
+    f->x = f->y = none;
+    for (int p = 0; p < c->count; p++)
+        for (int i = 0; i < c->panels[p].count; i++)
+            fit_series(&f->x, p == panel ? &f->y : &(axis){0}, &c->panels[p].series[i]);
+    const bool any = f->y.lo <= f->y.hi;
+    finish(&f->x, 0, want_x);
+    finish(&f->y, 0.05, want_y);
+    return any;
+}
+
+static double place_x(const frame *f, double x)
+{
+    return f->left + f->width * (x - f->x.lo) / (f->x.hi - f->x.lo);
+}
+
+static double place_y(const frame *f, double y) /* values outside are drawn at the edge */
+{
+    return f->top + f->height * (1 - fmin(fmax((y - f->y.lo) / (f->y.hi - f->y.lo), 0), 1));
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+typedef void pen_fn(void *to, double x, double y, bool move); /* move: no line leads there */
+
+/* A column of pixels gets four points at most: its first, lowest, highest and last. */
+static void draw(const frame *f, const report_curve_series *s, bool raw, bool dots, pen_fn *pen, void *to)
+{
+    double x = NAN, y[4] = {0};
+    bool more = true, move = true;
+    for (walk w = {.s = s}; more;) {
+        more = walk_next(&w);
+        const double px = place_x(f, w.x), py = place_y(f, raw ? w.raw : w.y);
+        if (more && floor(px) == floor(x)) {
+            y[1] = fmax(y[1], py);
+            y[2] = fmin(y[2], py);
+            y[3] = py;
+            continue;
+        }
+        for (int i = 0; !isnan(x) && i < (y[1] > y[2] ? 4 : 1); i++, move = dots)
+            pen(to, x, y[i], move);
+        x = px;
+        y[0] = y[1] = y[2] = y[3] = py;
+    }
+}
+
+/* ---- the picture ----------------------------------------------------------------------------- */
+
+/* In pixels. */
+enum { WIDTH = 960, LEFT = 84, RIGHT = 930, TOP = 78, LARGE = 398, SMALL = 180, GAP = 60, BOTTOM = 64 };
+enum { COLOURS = 4 };
+
+static const char STYLE[] =
+    "<style>\n"
+    "text { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif }\n"
+    ".title { font-size: 18px } .title, .value { font-weight: 600; fill: #18202c } .name { fill: #3d4859 }\n"
+    ".tick, .label { fill: #6b7688; text-anchor: middle } .left { text-anchor: end }\n"
+    ".back { fill: #ffffff } .grid { stroke: #e9ecf1 } .axis { stroke: #b4bcc9 }\n"
+    "g { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-linecap: round }\n"
+    "text { stroke: none }\n"
+    ".s0 { color: #2866d8 } .s1 { color: #e0602b } .s2 { color: #0c8f6e } .s3 { color: #9a3fb5 }\n"
+    ".faint { stroke-opacity: .28 } .line { stroke-width: 2.2px } .dots { stroke-width: 8px }\n"
+    ".thin { stroke-opacity: .6; stroke-width: 1.5px }\n"
+    "@media (prefers-color-scheme: dark) {\n"
+    ".title, .value { fill: #eef2f8 } .name { fill: #c3ccd9 } .tick, .label { fill: #8b97a9 }\n"
+    ".back { fill: #12161d } .grid { stroke: #232a35 } .axis { stroke: #4a5566 }\n"
+    ".s0 { color: #79aeff } .s1 { color: #ff9c66 } .s2 { color: #45d3a8 } .s3 { color: #d992ec }\n"
+    "}\n</style>\n";
+
+static void put_text(base_buf *b, const char *class, double x, double y, const char *text)
+{
+    base_buf_printf(b, "<text class=\"%s\" transform=\"translate(%.1f %.1f)%s\">", class, x, y,
+                    x < 24 ? " rotate(-90)" : ""); /* in the margin */
+    report_put_xml(b, text ? text : "", 0);
+    base_buf_puts(b, "</text>\n");
+}
+
+static void svg_pen(void *to, double x, double y, bool move)
+{
+    base_buf_printf(to, move ? "M%.1f %.1fh0" : "L%.1f %.1f", x, y); /* h0: a dot, for the ends are round */
+}
+
+static void put_line(base_buf *b, const frame *f, const report_curve_series *s, const char *class, bool raw,
+                     bool dots)
+{
+    base_buf_printf(b, "<path class=\"%s\" d=\"", class);
+    draw(f, s, raw, dots, svg_pen, b);
+    base_buf_puts(b, "\"/>\n");
+}
+
+/* Draw a series; then its name and last value beside a sample at *x, which moves on. */
+static void put_series(base_buf *b, const frame *f, const report_curve_series *s, int colour, double *x)
+{
+    const double y = f->top - 20;
+    base_buf_printf(b, "<g class=\"s%d\">\n", colour % COLOURS);
+    put_line(b, f, s, s->exact ? "thin" : "faint", true, false);
+    put_line(b, f, s, s->exact ? "dots" : "line", false, s->exact);
+    base_buf_printf(b, "<path class=\"%s\" d=\"M%.1f %.1fh18\"/>", s->exact ? "thin" : "line", *x, y - 4.5);
+    if (s->exact)
+        base_buf_printf(b, "<path class=\"dots\" d=\"M%.1f %.1fh0\"/>", *x + 9, y - 4.5);
+    base_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\"><tspan class=\"name\">", *x + 26, y);
+    report_put_xml(b, s->name, 0);
+    base_buf_printf(b, "</tspan><tspan class=\"value\" dx=\"7\">%s</tspan></text>\n</g>\n",
+                    label_last(s).text);
+    *x += 90 + report_text_width(13, (int)strlen(s->name));
+}
+
+static void put_panel(base_buf *b, const frame *f, const report_curve_panel *p, int colour)
+{
+    const double bottom = f->top + f->height;
+    for (int i = 0; i < f->y.ticks; i++) {
+        const double y = place_y(f, tick_at(&f->y, i));
+        base_buf_printf(b, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, floor(y) + 0.5, RIGHT);
+        put_text(b, "tick left", LEFT - 10, y + 4.5, label_tick(&f->y, i).text);
+    }
+    base_buf_printf(b, "<path class=\"axis\" d=\"M%d %.1fH%d", LEFT, bottom + 0.5, RIGHT);
+    for (int i = 0; i < f->x.ticks; i++)
+        base_buf_printf(b, "M%.1f %.1fv5", floor(place_x(f, tick_at(&f->x, i))) + 0.5, bottom);
+    base_buf_puts(b, "\"/>\n");
+    put_text(b, "label", 20, f->top + f->height / 2, p->y_label);
+    double x = LEFT;
+    for (int i = 0; i < p->count; i++)
+        put_series(b, f, &p->series[i], colour + i, &x);
+}
+
+by_status report_curve_svg(const char *path, const report_curve *c)
+{
+    const int height = TOP + LARGE + (c->count - 1) * (GAP + SMALL) + BOTTOM;
+    frame f = {.left = LEFT, .top = TOP, .width = RIGHT - LEFT, .height = LARGE};
+    base_buf b = {0};
+    base_buf_printf(
+        &b,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+        "role=\"img\">\n<title>",
+        WIDTH, height, WIDTH, height);
+    report_put_xml(&b, c->title ? c->title : "", 0);
+    base_buf_printf(&b, "</title>\n%s<rect class=\"back\" width=\"%d\" height=\"%d\" rx=\"10\"/>\n", STYLE,
+                    WIDTH, height);
+    put_text(&b, "title", LEFT, 36, c->title);
+    for (int i = 0, colour = 0; i < c->count; colour += c->panels[i++].count) {
+        f.top += i > 0 ? f.height + GAP : 0;
+        f.height = i > 0 ? SMALL : LARGE;
+        const bool any = fit(&f, c, i, f.width / 120, f.height / 70);
+        put_panel(&b, &f, &c->panels[i], colour);
+        if (!any)
+            put_text(&b, "label", LEFT + f.width / 2, f.top + f.height / 2, "no data yet");
+    }
+    for (int i = 0; i < f.x.ticks; i++)
+        put_text(&b, "tick", place_x(&f, tick_at(&f.x, i)), height - BOTTOM + 21, label_tick(&f.x, i).text);
+    put_text(&b, "label", LEFT + f.width / 2, height - BOTTOM + 44, c->x_label);
+    base_buf_puts(&b, "</svg>\n");
+    by_status status = b.failed ? base_fail(BY_ERR_MEMORY, "%s: out of memory", path)
+                                : base_file_write(path, b.data, b.size);
+    base_buf_free(&b);
+    return status;
+}
+
+/* ---- the terminal ---------------------------------------------------------------------------- */
+
+enum { GUTTER = 7, TALL = 10, SHORT = 6 }; /* in characters */
+enum { ACROSS = 2, DOWN = 4, MARK = 256 }; /* dots of a character */
+
+typedef struct canvas {
+    int columns, rows;
+    uint16_t *cells; /* (rows, columns): dots of braille, and MARK */
+    bool marks;      /* the pen makes marks, else dots */
+    double x, y;     /* its place */
+} canvas;
+
+static void text_pen(void *to, double x, double y, bool move)
+{
+    static const uint8_t bits[DOWN][ACROSS] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    canvas *t = to;
+    const double dx = move ? 0 : x - t->x, dy = move ? 0 : y - t->y;
+    const int steps = (int)ceil(fmax(fabs(dx), fabs(dy)));
+    for (int i = 0; i <= steps; i++) {
+        const double back = steps ? 1 - (double)i / steps : 0;
+        const long px = lround(x - back * dx), py = lround(y - back * dy);
+        t->cells[py / DOWN * t->columns + px / ACROSS] |= t->marks ? MARK : bits[py % DOWN][px % ACROSS];
+    }
+    t->x = x;
+    t->y = y;
+}
+
+static void put_cell(base_buf *b, unsigned cell)
+{
+    if (cell >= MARK)
+        base_buf_puts(b, "●");
+    else if (cell)
+        base_buf_put(b, (char[]){(char)0xe2, (char)(0xa0 | cell >> 6), (char)(0x80 | (cell & 63))}, 3);
+    else
+        base_buf_puts(b, " ");
+}
+
+static void put_rows(base_buf *b, canvas *t, const frame *f, const report_curve_panel *p)
+{
+    base_buf_printf(b, "%*s  %s", GUTTER, "", p->y_label ? p->y_label : "");
+    memset(t->cells, 0, sizeof *t->cells * (size_t)(t->rows * t->columns));
+    for (int i = 0; i < p->count; i++) {
+        const report_curve_series *s = &p->series[i];
+        base_buf_printf(b, "   %s %s %s", s->exact ? "●" : "⠤⠒", s->name, label_last(s).text);
+        t->marks = s->exact;
+        draw(f, s, false, s->exact, text_pen, t);
+    }
+    for (int r = 0; r < t->rows; r++) {
+        label l = {""};
+        for (int i = 0; i < f->y.ticks; i++)
+            if (lround(place_y(f, tick_at(&f->y, i))) / DOWN == r)
+                l = label_tick(&f->y, i);
+        base_buf_printf(b, "\n%*s %s", GUTTER, l.text, *l.text ? "┤" : "│");
+        int used = t->columns;
+        while (used > 0 && !t->cells[r * t->columns + used - 1])
+            used--;
+        for (int i = 0; i < used; i++)
+            put_cell(b, t->cells[r * t->columns + i]);
+    }
+    base_buf_puts(b, "\n");
+}
+
+static void put_steps(base_buf *b, const frame *f, int columns, const char *name)
+{
+    base_buf labels = {0};
+    base_buf_printf(b, "%*s └", GUTTER, "");
+    for (int i = 0, next = 0; i < columns; i++) {
+        const bool tick = next < f->x.ticks && lround(place_x(f, tick_at(&f->x, next))) / ACROSS == i;
+        base_buf_puts(b, tick ? "┬" : "─");
+        if (!tick)
+            continue;
+        const label l = label_tick(&f->x, next++);
+        const int n = (int)strlen(l.text), at = BY_MIN(i - n / 2, columns - n) + GUTTER + 2;
+        base_buf_printf(&labels, "%*s%s", BY_MAX(at - (int)labels.size, labels.size > 0), "", l.text);
+    }
+    base_buf_printf(b, "\n%s\n%*s\n", labels.data ? labels.data : "",
+                    GUTTER + 2 + (columns + (int)strlen(name)) / 2, name);
+    b->failed |= labels.failed;
+    base_buf_free(&labels);
+}
+
+char *report_curve_text(const report_curve *c, int width)
+{
+    canvas t = {.columns = BY_MIN(BY_MAX(width, 24), 1000) - GUTTER - 2};
+    frame f = {.width = t.columns * ACROSS - 1};
+    base_buf b = {0};
+    t.cells = base_alloc_zero((size_t)t.columns * TALL, sizeof *t.cells);
+    if (!t.cells)
+        return NULL;
+    for (int i = 0; i < c->count; i++) {
+        t.rows = i > 0 ? SHORT : TALL;
+        f.height = t.rows * DOWN - 1;
+        fit(&f, c, i, t.columns / 10.0, t.rows / 3.0);
+        put_rows(&b, &t, &f, &c->panels[i]);
+    }
+    put_steps(&b, &f, t.columns, c->x_label ? c->x_label : "");
+    base_free(t.cells);
+    if (b.failed)
+        base_buf_free(&b);
+    return b.data;
+}

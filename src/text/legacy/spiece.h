@@ -1,0 +1,58 @@
+/* spiece.h - SentencePiece model files (spiece.model, sentencepiece.bpe.model): what is in them. */
+#ifndef BY_TEXT_LEGACY_SPIECE_H
+#define BY_TEXT_LEGACY_SPIECE_H
+
+#include "text/pipeline.h"
+
+enum {
+    TOK_PIECE_NORMAL = 1,
+    TOK_PIECE_UNKNOWN,
+    TOK_PIECE_CONTROL,
+    TOK_PIECE_USER,
+    TOK_PIECE_UNUSED,
+    TOK_PIECE_BYTE
+};
+enum { TOK_SPIECE_UNIGRAM = 1, TOK_SPIECE_BPE, TOK_SPIECE_WORD, TOK_SPIECE_CHAR };
+
+typedef struct tok_spiece {
+    tok_vocab vocab; /* the pieces; of equal ones the first counts */
+    float *scores;   /* by id */
+    uint8_t *types;  /* by id */
+    int count, capacity;
+    int model;
+    int unk; /* id of the unknown piece */
+    bool byte_fallback, space_as_suffix;
+    bool dummy_prefix, remove_spaces, escape_spaces;
+    char *unk_surface; /* what an unknown piece is decoded to */
+    base_buf charsmap;
+} tok_spiece;
+
+/* Read a model file from memory. On failure *m is in the zero state. */
+by_status tok_spiece_parse(tok_spiece *m, const void *bytes, size_t size);
+void tok_spiece_free(tok_spiece *m);
+
+/* A tokenizer that encodes and decodes as the model alone says: its own normaliser, no special tokens. Takes
+ * *m over in any case. */
+by_tokenizer *tok_spiece_tokenizer(tok_spiece *m);
+
+/* For such a tokenizer: call each() with the text of every piece, unknown ones as they are written. */
+typedef by_status tok_piece_each(void *context, const char *piece, size_t size, tok_at at);
+by_status tok_spiece_each(const by_tokenizer *t, const char *text, size_t size, tok_piece_each *each,
+                          void *context);
+
+/* Decoding piece by piece; the state is zero at first. id: the model's, or -1 for a text it does not have. */
+typedef struct tok_piece_state {
+    bool any;       /* something was put */
+    bool dropped;   /* the last piece lost its space, and may be followed by another */
+    base_buf bytes; /* byte pieces that stand together */
+} tok_piece_state;
+by_status tok_spiece_put(const by_tokenizer *t, tok_piece_state *s, int32_t id, const tok_token *piece,
+                         base_buf *out);
+by_status tok_spiece_end(tok_piece_state *s, base_buf *out);
+
+/* The base64 of bytes, appended. */
+void tok_base64_encode(const void *bytes, size_t n, base_buf *out);
+
+extern const tok_text_kind tok_text_spiece, tok_text_marian;
+
+#endif

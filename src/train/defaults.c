@@ -1,0 +1,66 @@
+/* defaults.c - see defaults.h. */
+#include "train/defaults.h"
+
+#include <math.h>
+
+#include "base/base.h"
+
+static double within(double x, double least, double most)
+{
+    return BY_MAX(least, BY_MIN(x, most));
+}
+
+/* Ten passes over the 29,000 pairs of Multi30k, two over a megabyte of characters. A model that sees a text
+ * more than twenty times learns it by heart. */
+double train_default_epochs(data_objective_kind kind, double epoch_steps)
+{
+    const bool pairs = kind == DATA_OBJECTIVE_TRANSLATE;
+    const double enough = pairs ? 3000 : 2000, most = 100000;
+    const double epochs = within(enough / epoch_steps, pairs ? 3 : 1, 20);
+    return BY_MAX(BY_MIN(epochs, most / epoch_steps), 1);
+}
+
+/* Three passes, and up to twenty where that makes fewer than 200 steps (Mosbach et al. 2021). */
+double train_default_tuning_epochs(double epoch_steps)
+{
+    return within(200 / epoch_steps, 3, 20);
+}
+
+/* At most 32, and at least eight steps in a pass where there are 32 rows or more. */
+int train_default_tuning_batch(int64_t rows)
+{
+    return (int)within((double)(rows / 8), 4, 32);
+}
+
+/* Narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600. Encoders, whose norms come
+ * after the sums, learn masked tokens better with a third of that; translation bears more: 2e-3 at 256. */
+double train_default_rate(data_objective_kind kind, by_optimizer optimizer, int width)
+{
+    if (optimizer == BY_ADAFACTOR)
+        return 0.03; /* times the size of each parameter */
+    if (kind == DATA_OBJECTIVE_TRANSLATE)
+        return BY_MIN(0.512 / width, 2e-3);
+    const double rate = BY_MIN(0.384 / width, 3e-3);
+    return kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_FIM ? rate : rate / 3;
+}
+
+int64_t train_default_warmup(data_objective_kind kind, int64_t steps)
+{
+    return kind == DATA_OBJECTIVE_TRANSLATE ? BY_MIN(4000, steps / 6) : BY_MIN(100, steps / 10);
+}
+
+double train_default_dropout(int64_t pairs)
+{
+    return pairs < 100000 ? 0.2 : 0.1;
+}
+
+/* A row costs about three times as much with gradients as without. */
+int64_t train_default_eval_steps(int64_t epoch_steps, int64_t eval_rows, int64_t step_rows)
+{
+    return BY_MAX(epoch_steps, (eval_rows + 3 * step_rows - 1) / (3 * step_rows));
+}
+
+int64_t train_default_eval_batches(int64_t batches, int64_t steps_between, int accumulate)
+{
+    return BY_MIN(batches, BY_MAX(16, steps_between * accumulate));
+}

@@ -1,0 +1,67 @@
+/* task_batches.h - cases of a task as a model gets them: rows, batches with targets; and what it makes of them. */
+#ifndef BY_TRAIN_TASK_BATCHES_H
+#define BY_TRAIN_TASK_BATCHES_H
+
+#include "banyan/finetune.h"
+#include "data/mask.h"
+#include "data/rows.h"
+#include "data/labelled.h"
+
+typedef struct train_task {
+    by_row_spec spec;
+    data_examples cases;
+    by_model *model;               /* borrowed */
+    const by_tokenizer *tokenizer; /* borrowed */
+    data_rows rows;
+    data_row_batch batch;
+    int32_t *targets, *second; /* of the batch */
+    float *numbers;
+    size_t room;
+    data_masker masker; /* of BY_EXAMPLE_MLM */
+    int32_t *hidden;    /* what it needs for a row */
+    float *weights;     /* of the labels, or NULL: see by_batch */
+    bool may_be_none;   /* some questions have no answer */
+} train_task;
+
+/* The head that a kind of work needs, and what its labels are. */
+by_task train_task_task(by_example_kind kind);
+by_problem train_task_problem(const by_examples_spec *data);
+const char *train_task_title(by_example_kind kind);             /* "text classification" */
+const char *train_task_loss_unit(const by_examples_spec *data); /* "nats per example" */
+
+bool train_task_has_names(by_example_kind kind); /* labels that are chosen from */
+
+/* Give the labels of cases the numbers that the model knows them by. */
+by_status train_task_number(const by_model *m, data_examples *c);
+
+/* Takes the cases over, also on failure. Their labels must have numbers. */
+by_status train_task_open(train_task *w, data_examples *cases, by_model *m, const by_tokenizer *t,
+                          const by_row_spec *spec);
+void train_task_close(train_task *w); /* zero state is legal */
+
+/* Rows with their targets: w->batch.batch. height: rows in all, the rest being padding without targets (not
+ * for regression). counted: how many targets count. seed: of hidden tokens. */
+by_status train_task_batch(train_task *w, const int *rows, int count, int height, uint64_t seed,
+                           int64_t *counted);
+
+/* Whether the row speaks for its token t, where windows overlap: each half of what they share belongs to the
+ * window where it is further inside. */
+bool train_task_owns(const train_task *w, int row, int t);
+/* The first token of the word, counted in the row, or -1. */
+int train_task_word(const train_task *w, int row, const data_example *x, int word);
+
+/* The batch of the longest rows, which needs the most memory. */
+by_status train_task_largest(train_task *w, int batch);
+
+/* How fast each parameter learns: each layer at layer_decay (0: 1) times the rate of the one above it, and
+ * not at all where it is frozen ("embeddings", "body", a number of layers; NULL: nothing). *trained: those
+ * that learn. */
+by_status train_tuning_rates(by_model *m, double layer_decay, const char *freeze, int64_t *trained);
+
+/* w->weights from "balanced" or numbers with commas; NULL: none. */
+by_status train_tuning_weights(train_task *w, const char *list);
+
+/* Run the model over all cases (judge.c). */
+by_status train_task_judge(train_task *w, by_passes *passes, const char *predictions, by_task_result *out);
+
+#endif

@@ -1,0 +1,299 @@
+/* check_pass.c - one pass forward and one with gradients, and what the reference says about them. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/model.h"
+#include "verify/check.h"
+
+/* Labels that hold or do not are zeros and ones, as floats in the reference. */
+static by_status take_many_labels(verify_case *c)
+{
+    const int64_t n = c->batch * (int64_t)by_model_labels(c->model);
+    float *values = NULL;
+    BY_TRY(verify_numbers(c, "input.", "labels", n, &values));
+    if (!values)
+        return BY_OK;
+    c->targets = base_alloc_zero((size_t)n, sizeof *c->targets);
+    bool whole = c->targets != NULL;
+    for (int64_t i = 0; i < n && whole; i++) {
+        c->targets[i] = values[i] == 1;
+        whole = values[i] == 0 || values[i] == 1;
+    }
+    base_free(values);
+    if (!c->targets)
+        return BY_ERR_MEMORY;
+    return whole ? BY_OK : base_fail(BY_ERR_UNSUPPORTED, "input.labels are not all 0 or 1");
+}
+
+/* The reference ignores a place of an answer that is not in the text. */
+static by_status take_place(verify_case *c, const char *name, int32_t **out)
+{
+    BY_TRY(verify_ids(c, "input.", name, c->batch, 0, out));
+    for (int b = 0; *out && b < c->batch; b++)
+        (*out)[b] = (*out)[b] < c->seq ? (*out)[b] : -100;
+    return BY_OK;
+}
+
+/* The rows that labels are for: (B, T) for those of tokens, (B) or (B, labels) for those of sequences. */
+static by_status take_targets(verify_case *c)
+{
+    const by_task task = by_model_task(c->model);
+    if (task == BY_TASK_ANSWER) {
+        BY_TRY(take_place(c, "start_positions", &c->targets));
+        return take_place(c, "end_positions", &c->second);
+    }
+    if (task == BY_TASK_CLASSIFY && by_model_problem(c->model) == BY_PROBLEM_REGRESSION)
+        return verify_numbers(c, "input.", "labels", c->batch * (int64_t)by_model_labels(c->model),
+                              &c->numbers);
+    if (task == BY_TASK_CLASSIFY && by_model_problem(c->model) == BY_PROBLEM_MANY_LABELS)
+        return take_many_labels(c);
+    if (task == BY_TASK_CLASSIFY || task == BY_TASK_NEXT || task == BY_TASK_CHOICE)
+        return verify_ids(c, "input.", "labels", c->batch / BY_MAX(c->choices, 1), 0, &c->targets);
+    BY_TRY(verify_ids(c, "input.", "labels", c->batch, c->seq, &c->targets));
+    if (c->targets)
+        verify_shift(c, c->targets);
+    if (task == BY_TASK_PRETRAIN) {
+        BY_TRY(verify_ids(c, "input.", "next_sentence_label", c->batch, 0, &c->second));
+        if (!c->second)
+            BY_TRY(verify_ids(c, "input.", "sentence_order_label", c->batch, 0, &c->second));
+    }
+    return BY_OK;
+}
+
+/* The texts of an encoder-decoder without a head. Where the decoder has none, it reads the source, shifted.
+ */
+static by_status take_texts(verify_case *c)
+{
+    const by_weight *e = verify_find(c, "input.", "decoder_input_ids");
+    BY_TRY(verify_ids(c, "input.", "input_ids", c->batch, c->seq, &c->source));
+    c->source_seq = c->seq;
+    if (e && (e->rank != 2 || e->dim[0] != c->batch || e->dim[1] < 1 || e->dim[1] > (1 << 28) / c->batch))
+        return base_fail(BY_ERR_FORMAT, "%s is not (%d, T)", e->name, c->batch);
+    if (e) {
+        c->seq = (int)e->dim[1];
+        return verify_ids(c, "input.", "decoder_input_ids", c->batch, c->seq, &c->tokens);
+    }
+    c->tokens = base_alloc_zero((size_t)c->batch * (size_t)c->seq, sizeof *c->tokens);
+    return c->tokens ? by_model_shift(c->model, c->source, c->batch, c->seq, c->tokens) : BY_ERR_MEMORY;
+}
+
+/* The texts of an encoder-decoder: what the reference calls inputs is the source; what the decoder reads are
+ * the labels, one place later. */
+static by_status take_pair(verify_case *c)
+{
+    static const char *const known[] = {"input_ids", "attention_mask", "labels", NULL};
+    static const char *const bare[] = {"input_ids", "attention_mask", "decoder_input_ids", NULL};
+    const bool writes = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
+    BY_TRY(verify_known(c, "input.", writes ? known : bare));
+    BY_TRY(verify_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->source_mask));
+    return writes ? verify_pair(c, "input.") : take_texts(c);
+}
+
+/* Without a mask, some families make one from the padding. */
+static by_status take_own_mask(verify_case *c)
+{
+    if (c->mask)
+        return BY_OK;
+    c->mask = base_alloc_zero((size_t)c->batch * (size_t)c->seq, sizeof *c->mask);
+    if (!c->mask)
+        return BY_ERR_MEMORY;
+    if (!by_model_mask(c->model, c->tokens, c->batch, c->seq, c->mask)) {
+        base_free(c->mask);
+        c->mask = NULL;
+    }
+    return BY_OK;
+}
+
+/* Positions that jump mean several texts in a row to some of the reference's models. */
+static by_status check_positions(const verify_case *c)
+{
+    for (int i = 1; c->model->arch->packs && c->positions && !c->mask && i < c->batch * c->seq; i++)
+        if (i % c->seq && c->positions[i] != c->positions[i - 1] + 1)
+            return base_fail(
+                BY_ERR_UNSUPPORTED,
+                "input.position_ids: without a mask, positions that jump stand for several texts in "
+                "a row, which is not supported");
+    return BY_OK;
+}
+
+static by_status take_inputs(verify_case *c)
+{
+    static const char *const known[] = {
+        "input_ids",           "attention_mask",       "position_ids",    "token_type_ids", "langs", "labels",
+        "next_sentence_label", "sentence_order_label", "start_positions", "end_positions",  NULL};
+    BY_TRY(verify_shape(c, "input."));
+    if (by_model_is_pair(c->model) &&
+        (by_model_task(c->model) == BY_TASK_SEQ2SEQ || by_model_task(c->model) == BY_TASK_FEATURES))
+        return take_pair(c);
+    BY_TRY(verify_known(c, "input.", known));
+    BY_TRY(verify_ids(c, "input.", "input_ids", c->batch, c->seq, &c->tokens));
+    BY_TRY(verify_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->mask));
+    BY_TRY(take_own_mask(c));
+    BY_TRY(verify_ids(c, "input.", "position_ids", c->batch, c->seq, &c->positions));
+    BY_TRY(verify_ids(c, "input.", "token_type_ids", c->batch, c->seq, &c->segments));
+    if (!c->segments)
+        BY_TRY(verify_ids(c, "input.", "langs", c->batch, c->seq, &c->segments));
+    BY_TRY(check_positions(c));
+    if (c->segments && !by_model_segments(c->model))
+        return base_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s takes no such input here",
+                         by_model_class(c->model));
+    return take_targets(c);
+}
+
+static by_status run_pass(verify_case *c, by_pass **pass, bool gradients)
+{
+    const by_batch b = {.batch = c->batch,
+                        .seq = c->seq,
+                        .choices = c->choices,
+                        .tokens = c->tokens,
+                        .source = c->source,
+                        .source_mask = c->source_mask,
+                        .source_seq = c->source_seq,
+                        .segments = c->segments,
+                        .positions = c->positions,
+                        .mask = c->mask,
+                        .targets = c->targets,
+                        .numbers = c->numbers,
+                        .second = c->second};
+    *pass = by_pass_new(c->model, &b,
+                        &(by_pass_spec){.grads = gradients ? BY_GRAD_STORE : BY_GRAD_NONE,
+                                        .hidden = !gradients,
+                                        .attention = !gradients});
+    return *pass ? by_pass_run(*pass, &b) : base_error_status();
+}
+
+/* The number at the end of "hidden_states.N", below count; -1 when it is none. */
+static int index_after(const char *name, const char *stem, int count)
+{
+    char *end;
+    size_t n = strlen(stem);
+    if (strncmp(name, stem, n) != 0 || name[n] < '0' || name[n] > '9')
+        return -1;
+    long i = strtol(name + n, &end, 10);
+    return *end == '\0' && i < count ? (int)i : -1;
+}
+
+/* What the reference calls the logits of a task, beside "logits". */
+static const struct {
+    const char *name;
+    bool second;
+} logits_names[] = {
+    {"logits", false},    {"prediction_logits", false}, {"seq_relationship_logits", true},
+    {"sop_logits", true}, {"start_logits", false},      {"end_logits", true},
+};
+
+static by_tensor *output_named(const verify_case *c, const char *name)
+{
+    const by_model_io *io = by_pass_io(c->forward);
+    const bool alone = by_model_task(c->model) == BY_TASK_ENCODER;
+    const struct {
+        const char *stem;
+        by_tensor *const *list;
+        int count;
+    } lists[] = {
+        {"hidden_states.", alone ? io->source_hidden : io->hidden,
+         alone ? io->n_source_hidden : io->n_hidden},
+        {"attentions.", alone ? io->source_attention : io->attention,
+         alone ? io->n_source_attention : io->n_attention},
+        {"decoder_hidden_states.", io->hidden, io->n_hidden},
+        {"decoder_attentions.", io->attention, io->n_attention},
+        {"encoder_hidden_states.", io->source_hidden, io->n_source_hidden},
+        {"encoder_attentions.", io->source_attention, io->n_source_attention},
+        {"cross_attentions.", io->cross_attention, io->n_cross_attention},
+    };
+    for (int i = 0; i < BY_COUNT(lists); i++) {
+        int k = index_after(name, lists[i].stem, lists[i].count);
+        if (k >= 0)
+            return lists[i].list[k];
+    }
+    if (strcmp(name, "encoder_last_hidden_state") == 0)
+        return io->n_source_hidden ? io->source_hidden[io->n_source_hidden - 1] : NULL;
+    for (int i = 0; i < BY_COUNT(logits_names); i++)
+        if (strcmp(name, logits_names[i].name) == 0)
+            return logits_names[i].second ? io->second : io->logits;
+    if (strcmp(name, "last_hidden_state") == 0)
+        return io->features;
+    if (strcmp(name, "pooler_output") == 0)
+        return io->pooled;
+    return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : NULL;
+}
+
+by_status verify_output(verify_case *c, const by_weight *e)
+{
+    const char *name = e->name + strlen("output.");
+    const by_tensor *t = output_named(c, name);
+    if (!t) {
+        bool unlabelled = strcmp(name, "loss") == 0 && !verify_has_targets(c);
+        verify_note(c, e, BY_VERDICT_FAILED,
+                    unlabelled ? "there are no labels (input.labels)" : "this model has no such output");
+        return BY_OK;
+    }
+    int64_t dim[BY_MAX_RANK];
+    for (int i = 0; i < by_rank(t); i++)
+        dim[i] = by_dim(t, i);
+    float *here = base_alloc_zero((size_t)by_elements(t) + 1, sizeof *here);
+    by_status s = here ? by_pass_read(c->forward, t, here) : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        s = verify_compare(c, e, t == by_pass_loss(c->forward) ? VERIFY_SUBJECT_LOSS : VERIFY_SUBJECT_OUTPUT,
+                           by_rank(t), dim, here, NULL);
+    base_free(here);
+    return s;
+}
+
+by_status verify_gradient(verify_case *c, const by_weight *e)
+{
+    const by_params *p = by_model_params(c->model);
+    int i = model_find(c->model, e->name + strlen("grad."));
+    if (verify_missing(c, e, i, c->backward != NULL))
+        return BY_OK;
+    float *here = verify_parameter(p, i, BY_SLOT_GRAD);
+    by_status s = here ? BY_OK : base_error_status();
+    if (s == BY_OK)
+        s = verify_compare(c, e, VERIFY_SUBJECT_GRADIENT, by_params_rank(p, i), by_params_shape(p, i), here,
+                           NULL);
+    base_free(here);
+    return s;
+}
+
+/* Where no target counts, the reference's loss is 0 / 0. */
+static by_status check_targets(const verify_case *c)
+{
+    int64_t n =
+        by_batch_targets(c->model, &(by_batch){.batch = c->batch, .seq = c->seq, .choices = c->choices});
+    bool any = !c->targets;
+    for (int64_t i = 0; i < n && !any; i++)
+        any = c->targets[i] != -100;
+    bool second = !c->second;
+    for (int i = 0; i < c->batch && !second; i++)
+        second = c->second[i] != -100;
+    return any && second
+               ? BY_OK
+               : base_fail(BY_ERR_UNSUPPORTED,
+                           "no label counts: such a loss is no number in the reference, and 0 here");
+}
+
+/* A whole gradient below this is zero in exact arithmetic; it is measured as if its norm were 1. */
+#define NOISE 1e-5
+
+by_status verify_passes(verify_case *c)
+{
+    BY_TRY(take_inputs(c));
+    BY_TRY(check_targets(c));
+    BY_TRY(run_pass(c, &c->forward, false));
+    double sum = 0;
+    bool wanted = false;
+    for (int i = 0; i < by_weights_count(c->reference); i++) {
+        const by_weight *e = by_weights_at(c->reference, i);
+        if (!verify_has_prefix(e->name, "grad."))
+            continue;
+        float *values = verify_values(e, BY_F32);
+        if (!values)
+            return BY_ERR_MEMORY;
+        for (size_t k = 0; k < verify_elements(e); k++)
+            sum += (double)values[k] * (double)values[k];
+        base_free(values);
+        wanted = true;
+    }
+    c->whole = sqrt(sum) > NOISE ? sqrt(sum) : 1;
+    return wanted && verify_has_targets(c) ? run_pass(c, &c->backward, true) : BY_OK;
+}

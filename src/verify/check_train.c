@@ -1,0 +1,156 @@
+/* check_train.c - training steps, repeated batch for batch. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "verify/check.h"
+
+/* The settings of a recorded training run. Texts that describe what is fixed here must be the ones known. */
+static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, by_schedule_spec *schedule)
+{
+    const char *kind, *decay, *course;
+    double dropout;
+    int warmup, divisor, rest;
+    const cJSON *betas = cJSON_GetObjectItemCaseSensitive(json, "betas");
+    const cJSON *beta1 = cJSON_GetArrayItem(betas, 0), *beta2 = cJSON_GetArrayItem(betas, 1);
+    BY_TRY(base_json_string(json, "optimizer", "", &kind));
+    BY_TRY(base_json_string(json, "decay", "", &decay));
+    BY_TRY(base_json_string(json, "schedule", "", &course));
+    BY_TRY(base_json_double(json, "dropout", 0, 0, 1, &dropout));
+    BY_TRY(base_json_double(json, "lr", 0, 0, 1e3, &schedule->rate));
+    BY_TRY(base_json_double(json, "eps", 0, 0, 1, &optimizer->eps));
+    BY_TRY(base_json_double(json, "weight_decay", 0, 0, 1e3, &optimizer->weight_decay));
+    BY_TRY(base_json_double(json, "clip_grad_norm", 0, 0, 1e9, &optimizer->max_grad_norm));
+    BY_TRY(base_json_int(json, "steps", 0, 1, 1 << 20, &schedule->steps));
+    if (strcmp(kind, "AdamW") != 0 || !cJSON_IsNumber(beta1) || !cJSON_IsNumber(beta2) || optimizer->eps == 0)
+        return base_fail(BY_ERR_UNSUPPORTED, "the optimizer must be AdamW with betas and eps");
+    if (strcmp(decay, "tensors of two or more dimensions") != 0 || dropout != 0)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "only runs without dropout and with decay on \"tensors of two or more "
+                         "dimensions\" can be repeated");
+    if (sscanf(course, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
+               &warmup, &divisor, &rest) != 3 ||
+        divisor != warmup || warmup < 0 || warmup + rest != schedule->steps)
+        return base_fail(BY_ERR_UNSUPPORTED, "the schedule \"%s\" is not known", course);
+    optimizer->kind = BY_ADAMW;
+    optimizer->beta1 = beta1->valuedouble;
+    optimizer->beta2 = beta2->valuedouble;
+    schedule->kind = BY_SCHEDULE_COSINE;
+    schedule->warmup = warmup;
+    return BY_OK;
+}
+
+/* The texts of one step. */
+static by_status pair_step(verify_case *c, const char *prefix, by_trainer *t, double *loss)
+{
+    BY_TRY(verify_shape(c, prefix));
+    BY_TRY(verify_pair(c, prefix));
+    const by_batch b = {.batch = c->batch,
+                        .seq = c->seq,
+                        .tokens = c->tokens,
+                        .source = c->source,
+                        .source_seq = c->source_seq,
+                        .targets = c->targets};
+    return by_trainer_backward(t, &b, true, loss);
+}
+
+static by_status text_step(verify_case *c, const char *prefix, by_trainer *t, double *loss)
+{
+    bool classify = by_model_task(c->model) == BY_TASK_CLASSIFY;
+    int32_t *tokens = NULL, *labels = NULL;
+    by_status s = verify_ids(c, prefix, "input_ids", c->batch, c->seq, &tokens);
+    if (s == BY_OK)
+        s = verify_ids(c, prefix, "labels", c->batch, classify ? 0 : c->seq, &labels);
+    if (s == BY_OK && (!tokens || !labels))
+        s = base_fail(BY_ERR_FORMAT, "the reference has no %s", tokens ? "labels" : "input_ids");
+    if (s == BY_OK && !classify)
+        verify_shift(c, labels);
+    const by_batch b = {.batch = c->batch, .seq = c->seq, .tokens = tokens, .targets = labels};
+    if (s == BY_OK)
+        s = by_trainer_backward(t, &b, true, loss);
+    base_free(tokens);
+    base_free(labels);
+    return s;
+}
+
+static by_status train_step(verify_case *c, by_trainer *t, int step, double rate)
+{
+    static const char *const known[] = {"input_ids", "labels", NULL};
+    char prefix[24];
+    double loss, norm;
+    base_format(prefix, sizeof prefix, "step%d.", step);
+    BY_TRY(verify_known(c, prefix, known));
+    by_status s = by_model_task(c->model) == BY_TASK_SEQ2SEQ ? pair_step(c, prefix, t, &loss)
+                                                             : text_step(c, prefix, t, &loss);
+    if (s == BY_OK)
+        s = by_trainer_update(t, rate, &norm);
+    if (s != BY_OK)
+        return base_fail_context("step %d", step);
+    c->losses[step] = (float)loss;
+    c->norms[step] = (float)norm;
+    return BY_OK;
+}
+
+/* The largest second moment of all: the scale of gradients. */
+static by_status find_moment(verify_case *c)
+{
+    const by_params *p = by_model_params(c->model);
+    for (int i = 0; i < by_params_count(p); i++) {
+        float *v = verify_parameter(p, i, BY_SLOT_MOMENT2);
+        if (!v)
+            return base_error_status();
+        for (size_t k = 0; k < verify_parameter_size(p, i); k++)
+            c->moment = BY_MAX(c->moment, (double)v[k]);
+        base_free(v);
+    }
+    return BY_OK;
+}
+
+by_status verify_training(verify_case *c, const cJSON *json)
+{
+    by_optimizer_spec optimizer = {0};
+    by_schedule_spec schedule = {0};
+    BY_TRY(read_training(json, &optimizer, &schedule));
+    BY_TRY(verify_shape(c, "step0."));
+    c->steps = (int)schedule.steps;
+    c->losses = base_alloc_zero((size_t)c->steps, sizeof *c->losses);
+    c->norms = base_alloc_zero((size_t)c->steps, sizeof *c->norms);
+    if (!c->losses || !c->norms)
+        return BY_ERR_MEMORY;
+    by_trainer *t = by_trainer_new(c->model, &(by_trainer_spec){.optimizer = optimizer});
+    by_status s = t ? BY_OK : base_error_status();
+    for (int i = 0; i < c->steps && s == BY_OK; i++)
+        s = train_step(c, t, i, by_schedule_rate(&schedule, i));
+    by_trainer_free(t);
+    return s == BY_OK ? find_moment(c) : s;
+}
+
+by_status verify_course(verify_case *c, const by_weight *e, const float *here)
+{
+    return verify_compare(c, e, VERIFY_SUBJECT_COURSE, 1, (int64_t[]){c->steps}, here, NULL);
+}
+
+/* Adam makes steps of the usual size out of a gradient that is zero but for rounding (a key bias has one), in
+ * a direction that means nothing. In f32 such elements stand out: their gradients are below a millionth of
+ * the largest, and not exactly zero. */
+by_status verify_trained(verify_case *c, const by_weight *e)
+{
+    const by_params *p = by_model_params(c->model);
+    int i = by_params_find(p, e->name + strlen("final."));
+    if (verify_missing(c, e, i, true))
+        return BY_OK;
+    size_t n = verify_parameter_size(p, i);
+    float *here = verify_parameter(p, i, BY_SLOT_VALUE),
+          *v = here ? verify_parameter(p, i, BY_SLOT_MOMENT2) : NULL;
+    bool *skip = base_alloc_zero(n, sizeof *skip);
+    by_status s = here && v && skip ? BY_OK : base_error_status();
+    for (size_t k = 0; s == BY_OK && k < n; k++)
+        skip[k] = verify_is_wide(c) && v[k] > 0 && (double)v[k] < 1e-12 * c->moment;
+    if (s == BY_OK)
+        s = verify_compare(c, e, VERIFY_SUBJECT_TRAINED, by_params_rank(p, i), by_params_shape(p, i), here,
+                           skip);
+    base_free(here);
+    base_free(v);
+    base_free(skip);
+    return s;
+}

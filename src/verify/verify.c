@@ -1,0 +1,142 @@
+/* verify.c - run a recorded case and compare everything that was recorded (see banyan/verify.h). */
+#include "banyan/verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "verify/check.h"
+
+static by_status compare_pass_entry(verify_case *c, const by_weight *e, const char *group)
+{
+    if (strcmp(group, "output.") == 0)
+        return verify_output(c, e);
+    if (strcmp(group, "grad.") == 0)
+        return verify_gradient(c, e);
+    return verify_generation(c, e);
+}
+
+static by_status compare_training_entry(verify_case *c, const by_weight *e, const char *group)
+{
+    if (strcmp(group, "final.") == 0)
+        return verify_trained(c, e);
+    return verify_course(c, e, strcmp(group, "losses") == 0 ? c->losses : c->norms);
+}
+
+/* One step's batches, which are inputs: "stepN." with N below c->steps, written without leading zeros. */
+static bool is_batch(const verify_case *c, const char *name)
+{
+    char prefix[32];
+    long n = verify_has_prefix(name, "step") ? strtol(name + 4, NULL, 10) : -1;
+    base_format(prefix, sizeof prefix, "step%ld.", n);
+    return n >= 0 && n < c->steps && verify_has_prefix(name, prefix);
+}
+
+/* "stem." stands for everything below it, "name" for itself. */
+static bool is_in(const char *name, const char *group)
+{
+    return group[strlen(group) - 1] == '.' ? verify_has_prefix(name, group) : strcmp(name, group) == 0;
+}
+
+/* Go through the reference group by group; what belongs to none has failed. */
+static by_status compare_all(verify_case *c, bool training)
+{
+    static const char *const passes[] = {"output.", "grad.", "generate."};
+    static const char *const course[] = {"losses", "grad_norms", "final."};
+    const char *const *groups = training ? course : passes;
+    for (int k = 0; k <= 3; k++)
+        for (int i = 0; i < by_weights_count(c->reference); i++) {
+            const by_weight *e = by_weights_at(c->reference, i);
+            int group = 0;
+            while (group < 3 && !is_in(e->name, groups[group]))
+                group++;
+            bool input = training ? is_batch(c, e->name) : verify_has_prefix(e->name, "input.");
+            if (group != k || (group == 3 && input))
+                continue;
+            if (group == 3)
+                verify_note(c, e, BY_VERDICT_FAILED, "verify does not know what this is");
+            else
+                BY_TRY(training ? compare_training_entry(c, e, groups[k])
+                                : compare_pass_entry(c, e, groups[k]));
+        }
+    if (c->result->tensors == 0)
+        return base_fail(BY_ERR_FORMAT, "reference.safetensors: there is nothing to compare");
+    return BY_OK;
+}
+
+/* The case must be about the model that was opened, and about nothing that is left out here. */
+static by_status check_case(const verify_case *c)
+{
+    const char *class;
+    const cJSON *scalars = cJSON_GetObjectItemCaseSensitive(c->settings, "scalar_inputs");
+    BY_TRY(base_json_string(c->settings, "class", "", &class));
+    if (strcmp(class, by_model_class(c->model)) != 0)
+        return base_fail(BY_ERR_UNSUPPORTED, "case.json is about a %s; the model is a %s here", class,
+                         by_model_class(c->model));
+    if (cJSON_IsObject(scalars) && scalars->child)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "case.json has the scalar input %s, which a %s does not take here",
+                         scalars->child->string, class);
+    return BY_OK;
+}
+
+static by_status open_case(verify_case *c, const char *dir)
+{
+    c->dir = dir;
+    char *settings = base_path_join(dir, "case.json"),
+         *reference = base_path_join(dir, "reference.safetensors");
+    if (settings && reference) {
+        c->settings = base_json_load(settings);
+        c->reference = c->settings ? by_weights_open(reference) : NULL;
+    }
+    base_free(settings);
+    base_free(reference);
+    if (!c->reference)
+        return base_error_status();
+    c->model = by_model_open(c->device, dir,
+                             &(by_model_spec){.dtype = c->spec->dtype, .training = true, .exact = true});
+    if (!c->model)
+        return base_error_status();
+    by_model_set_dropout(c->model, 0);
+    if (check_case(c) != BY_OK)
+        return base_fail_context("%s", dir);
+    return BY_OK;
+}
+
+static void close_case(verify_case *c)
+{
+    by_pass_free(c->forward);
+    by_pass_free(c->backward);
+    by_generator_free(c->generator);
+    by_model_free(c->model);
+    by_weights_free(c->reference);
+    cJSON_Delete(c->settings);
+    int32_t *inputs[] = {c->tokens,  c->segments, c->mask,   c->positions,
+                         c->targets, c->second,   c->source, c->source_mask};
+    for (int i = 0; i < BY_COUNT(inputs); i++)
+        base_free(inputs[i]);
+    base_free(c->numbers);
+    base_free(c->losses);
+    base_free(c->norms);
+}
+
+by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, by_verify_result *result)
+{
+    if (!d || !dir || !spec || !result)
+        return base_fail_missing(d ? "case to verify" : "device");
+    verify_case c = {.device = d, .spec = spec, .result = result};
+    *result = (by_verify_result){0};
+    base_error_clear();
+    by_status s = open_case(&c, dir);
+    if (s == BY_OK) {
+        const cJSON *train = cJSON_GetObjectItemCaseSensitive(c.settings, "train");
+        s = train ? verify_training(&c, train) : verify_passes(&c);
+        if (s == BY_OK)
+            s = compare_all(&c, train != NULL);
+        if (s != BY_OK)
+            base_fail_context("%s", dir);
+    }
+    close_case(&c);
+    return s;
+}
