@@ -1234,7 +1234,7 @@ bool op_sample_advance(by_op_sample *s, int which)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-#define GR_OP(ID, name, in, out, over, base, from, gradient) [GR_OP_##ID] = op_sample_##name,
+#define GR_OP(ID, name, in, out, traits, gradient) [GR_OP_##ID] = op_sample_##name,
 static const op_sample_fn generators[GR_OP_COUNT] = {
 #include "graph/ops.def"
 };

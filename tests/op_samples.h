@@ -45,8 +45,7 @@ double op_sample_noise(uint64_t *seed);
 /* The generators, one per row of the table: false when there is no such sample. A row without one does not
  * link. */
 typedef bool (*op_sample_fn)(by_op_sample *s, int which);
-#define GR_OP(ID, name, in, out, over, base, from, gradient) \
-    bool op_sample_##name(by_op_sample *s, int which);
+#define GR_OP(ID, name, in, out, traits, gradient) bool op_sample_##name(by_op_sample *s, int which);
 #include "graph/ops.def"
 #undef GR_OP
 

@@ -91,13 +91,13 @@ static void set_roots(by_graph *g)
         gr_node *n = g->nodes[i];
         const gr_op_info *op = &gr_ops[n->op];
         for (int k = 0; k < n->n_out; k++) {
-            int slot = op->base + k - op->from;
+            const int slot = gr_base_of(op, k);
             if (!n->out[k])
                 continue;
             n->out[k]->root = n->out[k];
-            if (n->op == GR_OP_RESHAPE)
+            if (op->view)
                 n->out[k]->root = n->in[0]->root;
-            else if (op->base >= 0 && k >= op->from && slot < n->n_in && n->in[slot])
+            else if (slot >= 0 && slot < n->n_in && n->in[slot])
                 n->out[k]->root = n->in[slot]->root;
         }
     }
@@ -109,7 +109,7 @@ static size_t each_root(trial *t, size_t (*fn)(trial *t, by_tensor *root, size_t
     by_graph *g = t->program->graph;
     size_t at = 0;
     for (int i = 0; i < g->n_leaves; i++)
-        if (planned(g->leaves[i]))
+        if (planned(g->leaves[i]) && !g->leaves[i]->oldest)
             at += fn(t, g->leaves[i], at);
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++) {
@@ -190,6 +190,9 @@ static void guard(trial *t)
             if (x && x->root != x && planned(x->root))
                 x->data = x->root->data;
         }
+    for (int i = 0; i < g->n_leaves; i++)
+        if (g->leaves[i]->oldest)
+            g->leaves[i]->data = g->leaves[i]->oldest->data;
     if (t->params->grad) {
         size_t bytes = (size_t)t->params->elements * by_dtype_size(gr_acc_type(t->how.type));
         char *junk = base_alloc(bytes + 1);

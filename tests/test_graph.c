@@ -575,7 +575,7 @@ static void check_plan(const by_program *p, bool reuses)
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++) {
             const by_tensor *t = g->nodes[i]->out[k];
-            taken_over += t && t->root != t && gr_ops[g->nodes[i]->op].over >= 0;
+            taken_over += t && t->root != t && gr_ops[g->nodes[i]->op].over != 0;
             if (t && t->root == t && t->place == GR_PLACE_PLANNED)
                 roots[count++] = t;
         }

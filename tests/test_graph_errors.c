@@ -304,7 +304,7 @@ static void test_errors(void **state)
         {bad_slice, {"slice", "x (2, 3) f32"}},
         {bad_slice_size, {"slice", "x (2, 3) f32"}},
         {bad_concat, {"concat", "left (2, 3) f32", "right (3, 3) f32"}},
-        {bad_concat_count, {"concat", "0 parts"}},
+        {bad_concat_count, {"concat", "0 inputs"}},
         {bad_dropout, {"dropout", "1"}},
         {bad_softmax, {"softmax", "x (2, 3) i32"}},
         {bad_argmax, {"argmax", "x () f32"}},

@@ -33,7 +33,9 @@ static void test_table(void **state)
         const gr_op_info *row = &gr_ops[op];
         assert_non_null(row->name);
         assert_true(row->inputs <= GR_MAX_INPUTS && row->outputs <= GR_MAX_OUTPUTS);
-        assert_true(row->over < row->inputs && row->base < row->inputs && row->from <= row->outputs);
+        assert_true((row->optional | row->over | row->writes | row->padded) >> row->inputs == 0);
+        assert_true(row->base + row->bases <= row->inputs && row->from + row->bases <= row->outputs);
+        assert_true(row->outputs > 0 || row->writes != 0);
         assert_non_null(row->infer);
         assert_non_null(row->cost);
         if ((row->grad != NULL) == (row->no_gradient != NULL))
@@ -173,11 +175,6 @@ static void check_on(by_device *const *pair, const char *where, setup how, const
     result_free(two);
 }
 
-static bool is_product(gr_op op)
-{
-    return op == GR_OP_LINEAR || op == GR_OP_LINEAR_DX || op == GR_OP_LINEAR_DW || op == GR_OP_MATMUL;
-}
-
 /* On every instruction set as it is; on the best one also without the backward pass, and with operands that
  * may be written over. Of libraries only the result is looked at: the order of their sums is their own. */
 static bool check_sample(gr_op op, int which, by_dtype type)
@@ -195,7 +192,7 @@ static bool check_sample(gr_op op, int which, by_dtype type)
         for (int isa = variant == AS_IT_IS ? 0 : best; isa <= best; isa++)
             if (devices[isa][1])
                 check_on(devices[isa], isas[isa], how, expected, op, which, type == BY_F32 || isa == best);
-        if (is_product(op) && variant != COPIED)
+        if (gr_ops[op].product && variant != COPIED)
             check_on(with_library, by_device_description(with_library[2]), how, expected, op, which, false);
         result_free(expected);
     }

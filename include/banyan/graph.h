@@ -131,7 +131,8 @@ BY_API by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_
 /* One that is kept with the others, but that training leaves as it is. */
 BY_API by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
 /* State lives across runs in memory of the caller's (by_memory_new), so that several programs can share it.
- */
+ * A tensor that is built from a state sees the value that the state has at that place of the graph: before
+ * a by_store() the old one, after it the new one, also in the backward pass. No gradient goes through it. */
 typedef struct by_memory by_memory;
 BY_API by_memory *by_memory_new(by_device *d, size_t bytes); /* zeroed */
 BY_API void by_memory_free(by_memory *m);
@@ -154,7 +155,7 @@ BY_API by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool bot
                              const int *first);
 /* Positions (...) i32 -> (..., width): sines of width/2 falling frequencies (2017), then the cosines. */
 BY_API by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type);
-/* Copy x over the first elements of a state. */
+/* Copy x over the first elements of a state. What is built from the state afterwards reads x. */
 BY_API void by_store(by_graph *g, by_tensor *x, by_tensor *state);
 
 /* ---- coarse operations ----------------------------------------------------------------------- */

@@ -123,87 +123,15 @@ static by_status cpu_copy(by_device *d, void *to, const void *from, size_t bytes
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* x (R, K), w, [b] -> y (R, N). What is written first is `pre` when it is wanted: it is the result without
- * the activation. */
-static cpu_gemm_desc linear_desc(const gr_node *n)
+static bool touches_f64(const gr_node *n)
 {
-    const gr_linear_attr *attr = n->attr;
-    const by_tensor *x = n->in[0], *bias = n->in[2], *to = n->out[1] ? n->out[1] : n->out[0];
-    return (cpu_gemm_desc){.m = gr_tensor_rows(x),
-                           .n = gr_tensor_cols(to),
-                           .k = gr_tensor_cols(x),
-                           .tb = !attr->w_is_kn,
-                           .ab_type = x->type,
-                           .c_type = to->type,
-                           .bias = bias != NULL,
-                           .bias_type = bias ? bias->type : x->type,
-                           .act = n->out[1] ? BY_ACT_NONE : attr->act};
-}
-
-/* dy (R, N), w -> dx (R, K) */
-static cpu_gemm_desc linear_dx_desc(const gr_node *n)
-{
-    const gr_linear_attr *attr = n->attr;
-    return (cpu_gemm_desc){.m = gr_tensor_rows(n->in[0]),
-                           .n = gr_tensor_cols(n->out[0]),
-                           .k = gr_tensor_cols(n->in[0]),
-                           .tb = attr->w_is_kn,
-                           .ab_type = n->in[0]->type,
-                           .c_type = n->out[0]->type};
-}
-
-/* x (R, K), dy (R, N) -> dw: x^T dy (K, N), or dy^T x (N, K) */
-static cpu_gemm_desc linear_dw_desc(const gr_node *n)
-{
-    const gr_linear_attr *attr = n->attr;
-    int64_t wide_x = gr_tensor_cols(n->in[0]), wide_dy = gr_tensor_cols(n->in[1]);
-    return (cpu_gemm_desc){.m = attr->w_is_kn ? wide_x : wide_dy,
-                           .n = attr->w_is_kn ? wide_dy : wide_x,
-                           .k = gr_tensor_rows(n->in[0]),
-                           .ta = true,
-                           .ab_type = n->in[0]->type,
-                           .c_type = n->out[0]->type,
-                           .accumulate = n->in[2] != NULL};
-}
-
-static cpu_gemm_desc matmul_desc(const gr_node *n)
-{
-    const gr_matmul_attr *attr = n->attr;
-    const by_tensor *a = n->in[0], *y = n->out[0];
-    int64_t batch = 1;
-    for (int i = 0; i < y->rank - 2; i++)
-        batch *= y->dim[i];
-    return (cpu_gemm_desc){.m = y->dim[y->rank - 2],
-                           .n = y->dim[y->rank - 1],
-                           .k = a->dim[a->rank - (attr->ta ? 2 : 1)],
-                           .ta = attr->ta,
-                           .tb = attr->tb,
-                           .batch = batch,
-                           .ab_type = a->type,
-                           .c_type = y->type};
-}
-
-/* Whether a node needs a product planned, and which. */
-static bool product_of(const gr_node *n, cpu_gemm_desc *desc)
-{
-    switch (n->op) {
-    case GR_OP_LINEAR:
-        *desc = linear_desc(n);
-        return true;
-    case GR_OP_LINEAR_DX:
-        *desc = linear_dx_desc(n);
-        return true;
-    case GR_OP_LINEAR_DW:
-        if (!n->out[0])
-            return false;
-        *desc = linear_dw_desc(n);
-        return true;
-    case GR_OP_MATMUL:
-        *desc = matmul_desc(n);
-        return true;
-    default:
-        return false;
-    }
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->type == BY_F64)
+            return true;
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && n->out[i]->type == BY_F64)
+            return true;
+    return false;
 }
 
 static by_status in_node(const gr_node *n)
@@ -222,22 +150,18 @@ static void cpu_forget(by_program *p)
     }
 }
 
-/* A parameter that nobody trains. */
-static bool is_constant(const by_graph *g, const by_tensor *t)
+static cpu_kernel kernel_of(const by_program *p, const gr_node *n)
 {
-    return t->place == GR_PLACE_PARAM && !g->params->training;
+    const cpu_context *cpu = p->device->impl;
+    return (touches_f64(n) ? cpu->reference : cpu->table)[n->op];
 }
 
 static by_status cpu_prepare(by_program *p)
 {
+    gr_exec e = {.device = p->device, .threads = p->device->threads, .planning = true};
     for (int i = 0; i < p->graph->n_nodes; i++) {
         gr_node *n = p->graph->nodes[i];
-        cpu_gemm_desc desc;
-        if (!product_of(n, &desc))
-            continue;
-        desc.fixed = n->op == GR_OP_LINEAR && is_constant(p->graph, n->in[1]);
-        n->plan = cpu_gemm_new(p->device, &desc);
-        if (!n->plan) {
+        if (gr_ops[n->op].product && kernel_of(p, n)(&e, n) != BY_OK) {
             by_status s = in_node(n);
             cpu_forget(p);
             return s;
@@ -247,17 +171,6 @@ static by_status cpu_prepare(by_program *p)
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
-
-static bool touches_f64(const gr_node *n)
-{
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && n->in[i]->type == BY_F64)
-            return true;
-    for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] && n->out[i]->type == BY_F64)
-            return true;
-    return false;
-}
 
 /* 2-norm, and the index of the first NaN or infinity, of a tensor of any type. */
 static void examine(const by_tensor *t, by_trace_entry *entry)
@@ -300,14 +213,12 @@ static void trace(by_program *p, const gr_node *n, double seconds)
 
 static by_status cpu_run(by_program *p)
 {
-    const cpu_context *cpu = p->device->impl;
     p->device->threads = base_team(p->device->threads);
     gr_exec e = {.device = p->device, .seed = p->seed, .step = p->step, .threads = p->device->threads};
     for (int i = 0; i < p->graph->n_nodes; i++) {
         gr_node *n = p->graph->nodes[i];
-        const cpu_kernel *table = touches_f64(n) ? cpu->reference : cpu->table;
         double start = p->trace ? base_seconds() : 0;
-        if (table[n->op](&e, n) != BY_OK)
+        if (kernel_of(p, n)(&e, n) != BY_OK)
             return in_node(n);
         if (p->trace)
             trace(p, n, base_seconds() - start);

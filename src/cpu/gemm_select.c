@@ -208,3 +208,99 @@ by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bi
     cpu_scratch_give(g->device, scratch);
     return s;
 }
+
+/* ---- the products of nodes ------------------------------------------------------------------- */
+
+/* x (R, K), w, [b] -> y (R, N). What is written first is `pre` when it is wanted: it is the result without
+ * the activation. */
+static cpu_gemm_desc linear_desc(const gr_node *n)
+{
+    const gr_linear_attr *attr = n->attr;
+    const by_tensor *x = n->in[0], *bias = n->in[2], *to = n->out[1] ? n->out[1] : n->out[0];
+    return (cpu_gemm_desc){.m = gr_tensor_rows(x),
+                           .n = gr_tensor_cols(to),
+                           .k = gr_tensor_cols(x),
+                           .tb = !attr->w_is_kn,
+                           .ab_type = x->type,
+                           .c_type = to->type,
+                           .bias = bias != NULL,
+                           .bias_type = bias ? bias->type : x->type,
+                           .act = n->out[1] ? BY_ACT_NONE : attr->act};
+}
+
+/* dy (R, N), w -> dx (R, K) */
+static cpu_gemm_desc linear_dx_desc(const gr_node *n)
+{
+    const gr_linear_attr *attr = n->attr;
+    return (cpu_gemm_desc){.m = gr_tensor_rows(n->in[0]),
+                           .n = gr_tensor_cols(n->out[0]),
+                           .k = gr_tensor_cols(n->in[0]),
+                           .tb = attr->w_is_kn,
+                           .ab_type = n->in[0]->type,
+                           .c_type = n->out[0]->type};
+}
+
+/* x (R, K), dy (R, N) -> dw: x^T dy (K, N), or dy^T x (N, K) */
+static cpu_gemm_desc linear_dw_desc(const gr_node *n)
+{
+    const gr_linear_attr *attr = n->attr;
+    int64_t wide_x = gr_tensor_cols(n->in[0]), wide_dy = gr_tensor_cols(n->in[1]);
+    return (cpu_gemm_desc){.m = attr->w_is_kn ? wide_x : wide_dy,
+                           .n = attr->w_is_kn ? wide_dy : wide_x,
+                           .k = gr_tensor_rows(n->in[0]),
+                           .ta = true,
+                           .ab_type = n->in[0]->type,
+                           .c_type = n->out[0]->type,
+                           .accumulate = n->in[2] != NULL};
+}
+
+static cpu_gemm_desc matmul_desc(const gr_node *n)
+{
+    const gr_matmul_attr *attr = n->attr;
+    const by_tensor *a = n->in[0], *y = n->out[0];
+    int64_t batch = 1;
+    for (int i = 0; i < y->rank - 2; i++)
+        batch *= y->dim[i];
+    return (cpu_gemm_desc){.m = y->dim[y->rank - 2],
+                           .n = y->dim[y->rank - 1],
+                           .k = a->dim[a->rank - (attr->ta ? 2 : 1)],
+                           .ta = attr->ta,
+                           .tb = attr->tb,
+                           .batch = batch,
+                           .ab_type = a->type,
+                           .c_type = y->type};
+}
+
+static by_status plan_node(by_device *d, gr_node *n, const cpu_gemm_desc *desc)
+{
+    n->plan = cpu_gemm_new(d, desc);
+    return n->plan ? BY_OK : base_error_status();
+}
+
+/* A weight that nobody trains is worth rearranging. */
+by_status cpu_plan_linear(by_device *d, gr_node *n)
+{
+    cpu_gemm_desc desc = linear_desc(n);
+    desc.fixed = n->in[1]->place == GR_PLACE_PARAM && !n->graph->params->training;
+    return plan_node(d, n, &desc);
+}
+
+by_status cpu_plan_linear_dx(by_device *d, gr_node *n)
+{
+    const cpu_gemm_desc desc = linear_dx_desc(n);
+    return plan_node(d, n, &desc);
+}
+
+by_status cpu_plan_linear_dw(by_device *d, gr_node *n)
+{
+    if (!n->out[0])
+        return BY_OK;
+    const cpu_gemm_desc desc = linear_dw_desc(n);
+    return plan_node(d, n, &desc);
+}
+
+by_status cpu_plan_matmul(by_device *d, gr_node *n)
+{
+    const cpu_gemm_desc desc = matmul_desc(n);
+    return plan_node(d, n, &desc);
+}

@@ -25,6 +25,11 @@ typedef struct cpu_gemm cpu_gemm;
 cpu_gemm *cpu_gemm_new(by_device *d, const cpu_gemm_desc *desc); /* NULL on failure */
 void cpu_gemm_free(cpu_gemm *g);
 by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bias, void *c);
+/* Make the plan of a node, a cpu_gemm: kernels/matmul.c when e->planning. */
+by_status cpu_plan_linear(by_device *d, gr_node *n);
+by_status cpu_plan_linear_dx(by_device *d, gr_node *n);
+by_status cpu_plan_linear_dw(by_device *d, gr_node *n);
+by_status cpu_plan_matmul(by_device *d, gr_node *n);
 const char *cpu_gemm_library(
     int provider); /* "oneDNN 2.6.3", "OpenBLAS", "own kernels"; NULL when not in this build */
 

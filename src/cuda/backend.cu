@@ -41,8 +41,6 @@ typedef struct program_plan {
     uint64_t *random;    /* device memory: seed, step */
     uint64_t seed, step; /* what is there */
     bool random_set;
-    const gr_node **after; /* per node: see cuda_exec */
-    bool *skip;            /* per node: done by another */
     int runs, generation;
     cudaGraphExec_t graph;
 } program_plan;
@@ -188,63 +186,17 @@ static by_status in_node(const gr_node *n)
                                         : "");
 }
 
-static int readers_of(const by_graph *g, const by_tensor *t)
-{
-    int count = 0;
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i]->n_in; k++)
-            count += g->nodes[i]->in[k] == t;
-    return count;
-}
-
-/* Pairs of neighbours that one kernel can do: a product and the slope of the activation behind it; the loss
- * and its gradient, when the gradient takes the place of the logits. */
-static void find_pairs(by_program *p, program_plan *plan)
-{
-    by_graph *g = p->graph;
-    for (int i = 0; i + 1 < g->n_nodes; i++) {
-        gr_node *n = g->nodes[i], *next = g->nodes[i + 1];
-        by_tensor *y = n->out[0];
-        if (n->op == GR_OP_LINEAR_DX && next->op == GR_OP_ACTIVATION_GRAD && next->in[1] == y &&
-            !y->is_output && readers_of(g, y) == 1)
-            plan->after[i] = next;
-        if (n->op != GR_OP_CROSS_ENTROPY)
-            continue;
-        for (int k = i + 1; k < g->n_nodes && k < i + 4; k++) {
-            gr_node *later = g->nodes[k];
-            if (later->op == GR_OP_CROSS_ENTROPY_GRAD && later->in[2] == n->out[1] &&
-                later->out[0]->root == n->in[0]->root) {
-                bool between = false; /* does anything in between read the loss? */
-                for (int j = i + 1; j < k; j++)
-                    for (int q = 0; q < g->nodes[j]->n_in; q++)
-                        between |= g->nodes[j]->in[q] == n->out[0] || g->nodes[j]->in[q] == n->out[1];
-                if (!between) {
-                    n->plan = later;
-                    later->plan = n;
-                }
-            }
-        }
-    }
-}
-
 static by_status one_node(by_program *p, cuda_exec *x, int i)
 {
-    program_plan *plan = (program_plan *)p->plan;
     gr_node *n = p->graph->nodes[i];
-    x->after = plan->after[i];
-    x->after_done = false;
-    return plan->skip[i] || cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
+    return n->absorbed || cuda_table[n->op](&x->base, n) == BY_OK ? BY_OK : in_node(n);
 }
 
 static by_status each_node(by_program *p, cuda_exec *x, bool dry)
 {
-    program_plan *plan = (program_plan *)p->plan;
     x->dry = dry;
-    for (int i = 0; i < p->graph->n_nodes; i++) {
+    for (int i = 0; i < p->graph->n_nodes; i++)
         BY_TRY(one_node(p, x, i));
-        if (dry && x->after_done)
-            plan->skip[x->after->index] = true;
-    }
     return BY_OK;
 }
 
@@ -276,30 +228,23 @@ static void cuda_forget(by_program *p)
         }
     for (int i = 0; i < p->graph->n_nodes; i++) {
         gr_node *n = p->graph->nodes[i];
-        if (n->plan && n->op != GR_OP_CROSS_ENTROPY && n->op != GR_OP_CROSS_ENTROPY_GRAD)
+        if (n->plan)
             ((cuda_plan *)n->plan)->forget(n->plan);
         n->plan = NULL;
+        n->absorbed = false;
     }
     if (plan->graph)
         cudaGraphExecDestroy(plan->graph);
     cuda_release(p->device, plan->random);
-    base_free(plan->after);
-    base_free(plan->skip);
     base_free(plan);
     p->plan = NULL;
 }
 
 static by_status prepare(by_program *p, program_plan *plan)
 {
-    const size_t nodes = (size_t)p->graph->n_nodes + 1;
     void *random = NULL;
-    plan->after = (const gr_node **)base_alloc_zero(nodes, sizeof *plan->after);
-    plan->skip = (bool *)base_alloc_zero(nodes, sizeof *plan->skip);
-    if (!plan->after || !plan->skip)
-        return BY_ERR_MEMORY;
     BY_TRY(cuda_alloc(p->device, 2 * sizeof(uint64_t), &random));
     plan->random = (uint64_t *)random;
-    find_pairs(p, plan);
     cuda_exec x = exec_of(p);
     BY_TRY(each_node(p, &x, true));
     return grow_scratch(p->device, x.scratch_needed);
@@ -506,7 +451,7 @@ static const gr_backend backend = {
     "cuda",        cuda_alloc,  cuda_release, cuda_upload,
     cuda_download, copy_memory, cuda_prepare, cuda_run,
     cuda_forget,   cuda_close,  cuda_wait,    128 /* bytes that rows of logits are padded to */,
-    PROBE};
+    true,          PROBE};
 
 /* Why there is no GPU, in words that tell what to do. */
 static by_status no_gpu(cudaError_t error)

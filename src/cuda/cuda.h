@@ -64,13 +64,10 @@ typedef struct cuda_exec {
     gr_exec base;
     cuda_context *cuda;
     cudaStream_t stream;
-    const uint64_t *random; /* device memory: seed, step */
-    bool dry;               /* plan only: nothing is launched, scratch is counted */
-    size_t scratch_needed;  /* the most that a kernel has asked for */
-    int first_node;         /* the number of the program's first node */
-    const gr_node
-        *after;      /* the gradient of an activation that alone reads what the present node makes, or NULL */
-    bool after_done; /* set by the kernel when it has done the work of that node too */
+    const uint64_t *random;      /* device memory: seed, step */
+    bool dry;                    /* plan only: nothing is launched, scratch is counted */
+    size_t scratch_needed;       /* the most that a kernel has asked for */
+    int first_node;              /* the number of the program's first node */
     const by_tensor *in_scratch; /* of which the scratch still has FP8 numbers (fp8.cu), or NULL */
 } cuda_exec;
 
@@ -93,15 +90,15 @@ by_status cuda_check(cudaError_t error, const char *what);
  */
 void *cuda_scratch(cuda_exec *x, size_t bytes);
 
-/* A kernel may keep what it planned in n->plan: a struct that begins with this. (Not cross_entropy and its
- * gradient: where the two are done in one, their plans are each other.) */
+/* A kernel may keep what it planned in n->plan: a struct that begins with this. Where it can do the work of
+ * n->partner too, it sets `absorbed` there in the dry run. */
 typedef struct cuda_plan {
     void (*forget)(void *plan);
 } cuda_plan;
 
 extern "C" {
 extern const cpu_kernel cuda_table[GR_OP_COUNT];
-#define GR_OP(ID, name, in, out, over, base, from, gradient) by_status cuda_##name(gr_exec *e, gr_node *n);
+#define GR_OP(ID, name, in, out, traits, gradient) by_status cuda_##name(gr_exec *e, gr_node *n);
 #include "graph/ops.def"
 #undef GR_OP
 }

@@ -1,5 +1,5 @@
 /* build.c - graphs, nodes and tensors: how a computation is put together. The operations themselves are in
- * ops.c. */
+ * builders.c. */
 #include <stdio.h>
 
 #include "graph/graph.h"
@@ -356,6 +356,8 @@ by_tensor *by_output(by_graph *g, const char *name, by_tensor *t)
 
 by_status gr_set_output(gr_node *n, int i, by_dtype type, int rank, const int64_t *dim)
 {
+    if (i >= gr_ops[n->op].outputs)
+        return base_fail(BY_ERR_ARGUMENT, "%s has no output %d", gr_ops[n->op].name, i + 1);
     by_tensor *t = gr_tensor_new(n->graph, type, rank, dim);
     if (t == n->graph->poison)
         return n->graph->status;
@@ -371,12 +373,111 @@ by_status gr_set_output_like(gr_node *n, int i, const by_tensor *t)
     return gr_set_output(n, i, t->type, t->rank, t->dim);
 }
 
-static int first_missing(gr_op op, by_tensor *const *in, int n_in)
+static bool is_optional(const gr_op_info *op, int input)
 {
+    return gr_in_set(op->optional, input) || (input >= op->base && input < op->base + op->bases);
+}
+
+/* The number of inputs, and that all are there but the optional ones. */
+static bool check_inputs(by_graph *g, const gr_op_info *op, by_tensor *const *in, int n_in)
+{
+    if (n_in > op->inputs || (op->list && n_in < 1)) {
+        by_graph_fail(g, "%s: %d inputs; %d to %d are possible", op->name, n_in, (int)op->list, op->inputs);
+        return false;
+    }
+    for (int i = 0; i < (op->list ? n_in : op->inputs); i++)
+        if ((i >= n_in || !in[i]) && !is_optional(op, i)) {
+            by_graph_fail(g, "%s: input %d is missing", op->name, i + 1);
+            return false;
+        }
+    return true;
+}
+
+/* Whether a and b lie in one memory. */
+static bool share_memory(const by_tensor *a, const by_tensor *b)
+{
+    return a == b || (a->memory && b->memory && a->memory->data == b->memory->data);
+}
+
+static by_tensor *newest(by_tensor *t)
+{
+    while (t->newer)
+        t = t->newer;
+    return t;
+}
+
+/* After a write, t has a new version. */
+static by_status add_version(by_graph *g, by_tensor *t)
+{
+    by_tensor *last = newest(t), *v = base_arena_alloc(g->arena, sizeof *v);
+    if (!v || !push((void ***)&g->leaves, &g->n_leaves, &g->cap_leaves, v))
+        return BY_ERR_MEMORY;
+    *v = *last;
+    v->oldest = t;
+    v->node = NULL;
+    v->needs_grad = v->is_output = false; /* a state stops the gradient */
+    last->newer = v;
+    return BY_OK;
+}
+
+/* The node overwrites t. Several leaves may be the same state. */
+static by_status overwrite(by_graph *g, by_tensor *t)
+{
+    by_tensor *written = t->oldest ? t->oldest : t;
+    const int leaves = g->n_leaves;
+    if (t->node && gr_ops[t->node->op].view)
+        return base_fail(BY_ERR_ARGUMENT, "%s is a view, and only a state can be written to",
+                         gr_tensor_label(t));
+    for (int i = 0; i < leaves; i++)
+        if (g->leaves[i] != written && !g->leaves[i]->oldest && share_memory(g->leaves[i], written))
+            BY_TRY(add_version(g, g->leaves[i]));
+    return add_version(g, written);
+}
+
+/* Inputs, of states the newest version; the backward pass reads those that the forward pass has read. */
+static void take_inputs(by_graph *g, gr_node *n, by_tensor *const *in, int n_in)
+{
+    n->n_in = n_in;
     for (int i = 0; i < n_in; i++)
-        if (!in[i] && !gr_op_is_optional(op, i))
-            return i;
-    return -1;
+        n->in[i] = in[i] && !g->backward ? newest(in[i]) : in[i];
+}
+
+static gr_node *new_node(by_graph *g, gr_op op, const void *attr, size_t attr_size)
+{
+    gr_node *n = base_arena_alloc(g->arena, sizeof *n);
+    char *scope = base_arena_strdup(g->arena, g->scope);
+    if (n && attr_size)
+        n->attr = base_arena_alloc(g->arena, attr_size);
+    if (!n || !scope || (attr_size && !n->attr))
+        return NULL;
+    if (attr_size)
+        memcpy(n->attr, attr, attr_size);
+    n->graph = g;
+    n->op = op;
+    n->index = g->n_nodes;
+    n->block = g->block;
+    n->backward = g->backward;
+    n->rng = (uint32_t)g->n_nodes + 1;
+    n->scope = scope;
+    return n;
+}
+
+/* Shapes and types of the outputs, whether they need a gradient, and new versions of what the op writes. */
+static by_status infer(by_graph *g, gr_node *n)
+{
+    const gr_op_info *op = &gr_ops[n->op];
+    bool needs_grad = false;
+    base_error_clear();
+    BY_TRY(op->infer(n));
+    for (int i = 0; i < n->n_in; i++)
+        needs_grad |= gr_wants_grad(n->in[i]);
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            n->out[i]->needs_grad = needs_grad && op->grad && by_dtype_is_float(n->out[i]->type);
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && gr_in_set(op->writes, i))
+            BY_TRY(overwrite(g, n->in[i]));
+    return BY_OK;
 }
 
 gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
@@ -386,45 +487,21 @@ gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, con
         gr_poison(g);
         return NULL;
     }
-    const int missing = first_missing(op, in, n_in);
-    if (missing >= 0) {
-        by_graph_fail(g, "%s: input %d is missing", gr_ops[op].name, missing + 1);
+    if (!check_inputs(g, &gr_ops[op], in, n_in))
         return NULL;
-    }
-    gr_node *n = base_arena_alloc(g->arena, sizeof *n);
-    char *scope = base_arena_strdup(g->arena, g->scope);
-    if (n && attr_size)
-        n->attr = base_arena_alloc(g->arena, attr_size);
-    if (!n || !scope || (attr_size && !n->attr)) {
+    gr_node *n = new_node(g, op, attr, attr_size);
+    if (!n) {
         gr_poison(g);
         return NULL;
     }
-    if (attr_size)
-        memcpy(n->attr, attr, attr_size);
-    n->graph = g;
-    n->op = op;
-    n->index = g->n_nodes;
-    n->n_in = n_in;
-    n->block = g->block;
-    n->backward = g->backward;
-    n->rng = (uint32_t)g->n_nodes + 1;
-    n->scope = scope;
-    bool needs_grad = false;
-    for (int i = 0; i < n_in; i++) {
-        n->in[i] = in[i];
-        needs_grad |= gr_wants_grad(in[i]);
-    }
-    base_error_clear();
-    if (gr_ops[op].infer(n) != BY_OK) {
+    take_inputs(g, n, in, n_in);
+    if (infer(g, n) != BY_OK) {
         if (g->status == BY_OK) {
             base_fail_context("%s%s", g->scope, gr_ops[op].name);
             gr_poison(g);
         }
         return NULL;
     }
-    for (int i = 0; i < n->n_out; i++)
-        if (n->out[i])
-            n->out[i]->needs_grad = needs_grad && gr_ops[op].grad && by_dtype_is_float(n->out[i]->type);
     if (!push((void ***)&g->nodes, &g->n_nodes, &g->cap_nodes, n)) {
         gr_poison(g);
         return NULL;

@@ -8,7 +8,7 @@
 static bool adds_in_place(const by_tensor *part, int made)
 {
     const gr_node *n = part->node;
-    return n && n->index >= made && gr_ops[n->op].base >= 0 && part->index >= gr_ops[n->op].from;
+    return n && n->index >= made && gr_base_of(&gr_ops[n->op], part->index) >= 0;
 }
 
 /* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for
@@ -23,8 +23,7 @@ static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
     if (!sum) {
         t->grad = part;
     } else if (in_place && sum->param == t->param && (!sum->node || sum->node->index < part->node->index)) {
-        const gr_op_info *op = &gr_ops[part->node->op];
-        part->node->in[op->base + part->index - op->from] = t->grad;
+        part->node->in[gr_base_of(&gr_ops[part->node->op], part->index)] = t->grad;
         t->grad = part;
     } else {
         t->grad = by_add(g, t->grad, part);
@@ -41,7 +40,7 @@ static void bind(by_graph *g, by_tensor *param)
     if (d->place == GR_PLACE_GRAD && d->param == param->param)
         return; /* nothing was added to it */
     d = by_cast(g, d, gr_acc_type(param->type));
-    bool own = d->node && d->node->op != GR_OP_RESHAPE && d->place == GR_PLACE_PLANNED && !d->is_output;
+    bool own = d->node && !gr_ops[d->node->op].view && d->place == GR_PLACE_PLANNED && !d->is_output;
     if (!own)
         d = gr_node_add(g, GR_OP_COPY, &d, 1, NULL, 0);
     if (g->status != BY_OK)

@@ -7,7 +7,7 @@
 
 #define GRADIENT(name) RULE(name);
 #define NO_GRADIENT(reason)
-#define GR_OP(ID, name, in, out, over, base, from, gradient) gradient
+#define GR_OP(ID, name, in, out, traits, gradient) gradient
 #include "graph/ops.def"
 #undef GR_OP
 

@@ -6,11 +6,11 @@
 #include "banyan/graph.h"
 #include "base/base.h"
 
-#define GR_MAX_INPUTS  9
+#define GR_MAX_INPUTS  12
 #define GR_MAX_OUTPUTS 4
 
 typedef enum gr_op {
-#define GR_OP(ID, name, in, out, over, base, from, gradient) GR_OP_##ID,
+#define GR_OP(ID, name, in, out, traits, gradient) GR_OP_##ID,
 #include "graph/ops.def"
 #undef GR_OP
     GR_OP_COUNT
@@ -46,6 +46,12 @@ struct by_tensor {
     by_memory *memory; /* of a state */
     int first, last;   /* liveness: indices of nodes */
     by_tensor *grad;   /* during differentiation: the gradient collected so far */
+    /* Versions of a state: every node that writes to it ends one and begins the next. The oldest is the leaf
+     * itself, the others are leaves with the same memory. */
+    by_tensor *newer;  /* the value after the next write, NULL: the newest */
+    by_tensor *oldest; /* the first version, NULL for that itself */
+    gr_node *ended;    /* while states are settled: the node that has overwritten it */
+    by_tensor *saved;  /* likewise: the copy made before that */
 };
 
 struct gr_node {
@@ -60,7 +66,9 @@ struct gr_node {
     bool backward;                  /* made by differentiation */
     uint32_t rng;                   /* identity for random numbers: kept when a node is computed again */
     const char *scope;              /* for names in traces and errors */
-    void *plan;                     /* the backend's */
+    gr_node *partner;               /* what a GPU may do together with it (JOINS in ops.def), NULL: nothing */
+    bool absorbed;                  /* the backend's: its partner does the work of both */
+    void *plan;                     /* the backend's, of one type for each op */
 };
 
 /* ---- attributes, one struct per op that has any ---------------------------------------------- */
@@ -95,8 +103,7 @@ typedef struct gr_gather_attr { /* gather, gather_grad */
 typedef struct gr_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
 } gr_permute_attr;
-typedef struct gr_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only), reduce,
-                                  broadcast */
+typedef struct gr_slice_attr { /* slice, pad (the inverse: zeros around), concat (axis only) */
     int axis;
     int64_t start, count; /* slice: of the input. pad: where the input lies in an axis of `count` */
 } gr_slice_attr;
@@ -243,7 +250,15 @@ typedef struct gr_cost {
 
 typedef struct gr_op_info {
     const char *name;
-    int inputs, outputs, over, base, from;
+    int inputs, outputs;
+    unsigned optional, over, writes, padded; /* sets of inputs, see ops.def */
+    int base, bases, from;                   /* inputs [base, base + bases) go with outputs from `from` on */
+    bool list, view, pads, pads_alike, product;
+    bool joins, swallows;
+    int join_input;
+    gr_op join_op, fuses[2];
+    bool (*fuse)(by_graph *g, gr_node *n, bool across_blocks); /* true: the graph has changed */
+    void (*show)(const void *attr, base_buf *b);
     by_status (*infer)(gr_node *n); /* fills type, rank, dim of every output */
     gr_cost (*cost)(const gr_node *n);
     /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] may be NULL
@@ -253,7 +268,19 @@ typedef struct gr_op_info {
     const char *no_gradient; /* the reason, when grad is NULL */
 } gr_op_info;
 extern const gr_op_info gr_ops[GR_OP_COUNT];
-bool gr_op_is_optional(gr_op op, int input); /* whether that input may be NULL */
+
+/* Whether the input is in one of the sets above. */
+static inline bool gr_in_set(unsigned set, int input)
+{
+    return set >> input & 1;
+}
+/* The input that output `out` is added into, -1: none. */
+static inline int gr_base_of(const gr_op_info *op, int out)
+{
+    return out >= op->from && out < op->from + op->bases ? op->base + out - op->from : -1;
+}
+bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks); /* passes.c */
+void gr_show_attention(const void *attr, base_buf *b);                      /* text.c */
 
 static inline bool gr_wants_grad(const by_tensor *t)
 {
@@ -364,15 +391,16 @@ void *gr_params_address(const by_params *p, int i, by_slot slot);
 /* by_params_get for n values from `begin` on, which must exist. */
 by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out);
 
-/* ---- compiled programs (program.c), differentiation (grad.c), passes (passes.c), memory plan (plan.c) ---
- */
+/* ---- programs (program.c), differentiation (differentiate.c), passes (passes.c), memory plan (plan.c) -- */
 
 by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
 by_status gr_fuse(by_graph *g, bool across_blocks);
 by_status gr_recompute(by_graph *g);
-by_status gr_prune(by_graph *g);               /* drop nodes and outputs nobody needs, number the rest */
-void gr_pitch(by_graph *g, int row_bytes);     /* rows of logits apart by a multiple of row_bytes */
+by_status gr_prune(by_graph *g);           /* drop nodes and outputs nobody needs, number the rest */
+void gr_pitch(by_graph *g, int row_bytes); /* rows of logits apart by a multiple of row_bytes */
+by_status gr_settle_states(by_graph *g);   /* copy what is read of a state after it has been overwritten */
 by_status gr_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
+void gr_join_pairs(by_graph *g);               /* find the partners of nodes; after the plan */
 
 struct by_program {
     by_graph *graph;
@@ -404,6 +432,7 @@ typedef struct gr_backend {
     by_status (*wait)(
         by_device *d); /* until everything started has been done; NULL: runs return when it has */
     int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
+    bool joins;        /* has kernels for pairs of nodes */
     int probe;         /* side of a product that shows how fast it is; 0: 1024 */
 } gr_backend;
 
@@ -434,6 +463,7 @@ typedef struct gr_exec {
     by_device *device;
     uint64_t seed, step;
     int threads;
+    bool planning; /* of a product on the CPU: make n->plan, compute nothing */
 } gr_exec;
 typedef by_status (*cpu_kernel)(gr_exec *e, gr_node *n);
 

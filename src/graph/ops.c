@@ -681,38 +681,34 @@ static gr_cost cost_optimiser(const gr_node *n) /* reads and writes every buffer
 
 #define GRADIENT(name) void gr_grad_##name(by_graph *g, gr_node *n, by_tensor **dout, by_tensor **din);
 #define NO_GRADIENT(reason)
-#define GR_OP(ID, name, in, out, over, base, from, gradient) gradient
+#define GR_OP(ID, name, in, out, traits, gradient) gradient
 #include "graph/ops.def"
 #undef GR_OP
 #undef GRADIENT
 #undef NO_GRADIENT
 
-#define GRADIENT(name)      gr_grad_##name, NULL
-#define NO_GRADIENT(reason) NULL, reason
-#define GR_OP(ID, name, in, out, over, base, from, gradient) \
-    [GR_OP_##ID] = {#name, in, out, over, base, from, gr_infer_##name, gr_cost_##name, gradient},
+#define GRADIENT(name)          .grad = gr_grad_##name
+#define NO_GRADIENT(reason)     .no_gradient = reason
+#define PLAIN                   .optional = 0
+#define WITH(...)               __VA_ARGS__
+#define INS(first, last)        ((1u << ((last) + 1)) - (1u << (first)))
+#define IN(k)                   INS(k, k)
+#define OPTIONAL(set)           .optional = set
+#define LIST                    .list = true
+#define OVER(set)               .over = set
+#define BASES(input, n, output) .base = input, .bases = n, .from = output
+#define VIEW                    .view = true
+#define WRITES(set)             .writes = set
+#define PADDED(set)             .padded = set
+#define PADS                    .pads = true
+#define PADS_ALIKE              .pads_alike = true
+#define PRODUCT                 .product = true
+#define FUSES(rule, A, B)       .fuse = gr_fuse_##rule, .fuses = {GR_OP_##A, GR_OP_##B}
+#define JOINS(input, A)         .joins = true, .join_input = input, .join_op = GR_OP_##A
+#define SWALLOWS(input, A)      JOINS(input, A), .swallows = true
+#define SHOWS(rule)             .show = gr_show_##rule
+#define GR_OP(ID, name, in, out, traits, gradient) \
+    [GR_OP_##ID] = {#name, in, out, .infer = gr_infer_##name, .cost = gr_cost_##name, traits, gradient},
 const gr_op_info gr_ops[GR_OP_COUNT] = {
 #include "graph/ops.def"
 };
-
-/* Inputs in brackets in the list of graph.h, as bits; those an output is added into are known anyway. */
-enum { BIT_2 = 1 << 2, BIT_3 = 1 << 3, BIT_4 = 1 << 4, BITS_1_TO_5 = 0x3e };
-static const int optional[GR_OP_COUNT] = {
-    [GR_OP_LINEAR] = BIT_2,
-    [GR_OP_NORM] = BIT_2 | BIT_3,
-    [GR_OP_NORM_GRAD] = BIT_4,
-    [GR_OP_ATTENTION] = BITS_1_TO_5,
-    [GR_OP_ATTENTION_GRAD] = BITS_1_TO_5,
-    [GR_OP_ATTENTION_CACHED] = BITS_1_TO_5,
-    [GR_OP_CROSS_ENTROPY] = BIT_2,
-    [GR_OP_CROSS_ENTROPY_GRAD] = BIT_4,
-    [GR_OP_ADAMW] = BIT_4,
-    [GR_OP_SGD] = BIT_3,
-    [GR_OP_ADAFACTOR] = BIT_4,
-};
-
-bool gr_op_is_optional(gr_op op, int input)
-{
-    const gr_op_info *info = &gr_ops[op];
-    return (info->base >= 0 && input >= info->base) || (optional[op] >> input & 1);
-}

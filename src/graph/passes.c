@@ -4,9 +4,9 @@
 
 /* ---- prune ----------------------------------------------------------------------------------- */
 
-/* A node is wanted when it changes something (no outputs, caches), when an output is asked for or is a
- * parameter's gradient, or when a wanted node reads it. Outputs that nobody reads are dropped, except the
- * first, which every kernel may write. `last` serves as the mark of tensors that are read. */
+/* A node is wanted when it writes to a state, when an output is asked for or is a parameter's gradient, or
+ * when a wanted node reads it. Outputs that nobody reads are dropped, except the first, which every kernel
+ * may write. `last` serves as the mark of tensors that are read. */
 by_status gr_prune(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -16,7 +16,7 @@ by_status gr_prune(by_graph *g)
                     g->nodes[i]->out[k]->is_output || g->nodes[i]->out[k]->place == GR_PLACE_GRAD;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         gr_node *n = g->nodes[i];
-        bool wanted = n->n_out == 0 || n->op == GR_OP_ATTENTION_CACHED;
+        bool wanted = gr_ops[n->op].writes != 0;
         for (int k = 0; k < n->n_out; k++)
             wanted |= n->out[k] && n->out[k]->last;
         n->index = wanted;
@@ -65,20 +65,21 @@ static void drop(by_graph *g, gr_node *dead)
 
 /* sum = x + dropout(h); y = norm(sum)  becomes one node that yields both. The norm must be the first to read
  * the sum, so that it can take the place of the addition for all who come later. */
-static void fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
+bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
 {
+    const gr_op *fuses = gr_ops[norm->op].fuses;
     by_tensor *sum = norm->in[0];
     gr_node *add = sum->node;
     const gr_node *first = NULL;
-    if (norm->in[3] || !add || add->op != GR_OP_ADD || (!across_blocks && add->block != norm->block))
-        return;
+    if (norm->in[3] || !add || add->op != fuses[0] || (!across_blocks && add->block != norm->block))
+        return false;
     if (by_elements(add->in[0]) != by_elements(add->in[1]) || add->in[0]->rank != add->in[1]->rank)
-        return;
+        return false;
     if (readers(g, sum, &first) < 1 || first != norm)
-        return;
+        return false;
     by_tensor *h = add->in[1];
     gr_node *drop_node = h->node;
-    if (drop_node && drop_node->op == GR_OP_DROPOUT && !h->is_output && readers(g, h, NULL) == 1) {
+    if (drop_node && drop_node->op == fuses[1] && !h->is_output && readers(g, h, NULL) == 1) {
         ((gr_norm_attr *)norm->attr)->p = ((const gr_dropout_attr *)drop_node->attr)->p;
         norm->rng = drop_node->rng;
         h = drop_node->in[0];
@@ -91,60 +92,52 @@ static void fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
     sum->node = norm;
     sum->index = 2;
     drop(g, add);
+    return true;
 }
 
 by_status gr_fuse(by_graph *g, bool across_blocks)
 {
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i]->op == GR_OP_NORM) {
-            gr_node *norm = g->nodes[i];
-            fuse_residual_norm(g, norm, across_blocks);
-            i = norm->index;
-        }
+    for (int i = 0; i < g->n_nodes; i++) {
+        gr_node *n = g->nodes[i];
+        if (gr_ops[n->op].fuse && gr_ops[n->op].fuse(g, n, across_blocks))
+            i = n->index;
+    }
     return BY_OK;
 }
 
 /* ---- pitch ----------------------------------------------------------------------------------- */
 
-/* Is t read, by anyone who reads it, as the input number k of an op that knows of gaps between rows? */
-static bool reads_rows(const gr_node *n, int k)
-{
-    switch (n->op) {
-    case GR_OP_CROSS_ENTROPY:
-    case GR_OP_CROSS_ENTROPY_GRAD:
-    case GR_OP_LINEAR_DX:
-    case GR_OP_ARGMAX:
-    case GR_OP_TOP:
-        return k == 0;
-    case GR_OP_LINEAR_DW:
-        return k == 1;
-    default:
-        return false;
-    }
-}
-
+/* Do all readers of t know of gaps between its rows? */
 static bool read_by_rows(const by_graph *g, const by_tensor *t)
 {
     if (t->is_output)
         return false;
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_in; k++)
-            if (g->nodes[i]->in[k] == t && !reads_rows(g->nodes[i], k))
+            if (g->nodes[i]->in[k] == t && !gr_in_set(gr_ops[g->nodes[i]->op].padded, k))
                 return false;
     return true;
 }
 
-/* A vocabulary is rarely a multiple of what matrix units like: leave a gap behind every row of the logits,
- * and of their gradient, which takes their place. */
+/* The result of a node that takes t as input 0 and gives its result the same gaps, NULL: there is none. */
+static by_tensor *padded_alike(const by_graph *g, const by_tensor *t)
+{
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (gr_ops[g->nodes[i]->op].pads_alike && g->nodes[i]->in[0] == t)
+            return g->nodes[i]->out[0];
+    return NULL;
+}
+
+/* A vocabulary is rarely a multiple of what matrix units like: leave a gap after every row of the logits, and
+ * of their gradient, which takes their place. */
 void gr_pitch(by_graph *g, int row_bytes)
 {
     for (int i = 0; i < g->n_nodes; i++) {
-        by_tensor *logits = g->nodes[i]->out[0], *grad = NULL;
-        if (g->nodes[i]->op != GR_OP_LINEAR || g->nodes[i]->out[1] || !read_by_rows(g, logits))
+        const gr_node *n = g->nodes[i];
+        by_tensor *logits = n->out[0];
+        if (!gr_ops[n->op].pads || n->out[1] || !read_by_rows(g, logits))
             continue;
-        for (int k = 0; k < g->n_nodes; k++)
-            if (g->nodes[k]->op == GR_OP_CROSS_ENTROPY_GRAD && g->nodes[k]->in[0] == logits)
-                grad = g->nodes[k]->out[0];
+        by_tensor *grad = padded_alike(g, logits);
         const int64_t cols = gr_tensor_cols(logits), step = row_bytes / (int64_t)by_dtype_size(logits->type);
         if (cols % step == 0 || (grad && !read_by_rows(g, grad)))
             continue;
@@ -221,10 +214,10 @@ static by_status again(redo *r, by_tensor **t)
 
 by_status gr_recompute(by_graph *g)
 {
-    for (int i = 0; i < g->n_nodes; i++)
+    for (int i = 0; i < g->n_nodes; i++) /* what a node gives that writes to a state is kept: it runs once */
         for (int k = 0; k < g->nodes[i]->n_out; k++)
             if (g->nodes[i]->out[k])
-                g->nodes[i]->out[k]->last = g->nodes[i]->out[k]->is_output;
+                g->nodes[i]->out[k]->last = g->nodes[i]->out[k]->is_output || gr_ops[g->nodes[i]->op].writes;
     for (int i = 0; i < g->n_nodes; i++) { /* what another block of the forward pass reads is kept */
         gr_node *n = g->nodes[i];
         for (int k = 0; k < n->n_in && !n->backward; k++)
@@ -253,4 +246,129 @@ by_status gr_recompute(by_graph *g)
     g->n_nodes = r.count;
     g->cap_nodes = r.capacity;
     return gr_prune(g);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* The version of a state that t is, or is a view of; NULL: t is no state. */
+static by_tensor *version_of(by_tensor *t)
+{
+    while (t->node && gr_ops[t->node->op].view)
+        t = t->node->in[0];
+    return t->oldest || t->newer ? t : NULL;
+}
+
+/* n overwrites a state: of all leaves that are this state, the present version ends. */
+static void end_versions(by_graph *g, gr_node *n, by_tensor *written)
+{
+    by_tensor *oldest = written->oldest ? written->oldest : written;
+    written->ended = n;
+    for (int i = 0; i < g->n_leaves; i++) {
+        by_tensor *t = g->leaves[i];
+        if (t->oldest || t == oldest || !t->memory || !oldest->memory ||
+            t->memory->data != oldest->memory->data)
+            continue;
+        while (t->ended)
+            t = t->newer;
+        t->ended = n;
+    }
+}
+
+/* Move the last node to where `at` is now. */
+static void move_last(by_graph *g, int at)
+{
+    gr_node *n = g->nodes[g->n_nodes - 1];
+    memmove(g->nodes + at + 1, g->nodes + at, (size_t)(g->n_nodes - 1 - at) * sizeof g->nodes[0]);
+    g->nodes[at] = n;
+    for (int i = at; i < g->n_nodes; i++)
+        g->nodes[i]->index = i;
+}
+
+/* A copy of a version, made before the node that ends it. */
+static by_tensor *saved(by_graph *g, by_tensor *version)
+{
+    if (!version->saved) {
+        gr_node *copy = gr_node_make(g, GR_OP_COPY, &version, 1, NULL, 0);
+        if (!copy)
+            return version;
+        move_last(g, version->ended->index);
+        version->saved = copy->out[0];
+    }
+    return version->saved;
+}
+
+/* Whatever reads a version that has ended reads a copy of it. A view becomes that copy itself. */
+static void read_saved(by_graph *g, by_tensor **t)
+{
+    by_tensor *version = version_of(*t);
+    if (!version || !version->ended)
+        return;
+    if (*t == version)
+        *t = saved(g, version);
+    else
+        (*t)->node->op = GR_OP_COPY;
+}
+
+/* A read of a state before a write and a read after it are different values. The forward pass is in order;
+ * but the backward pass, nodes that are computed again and nodes that were fused may come after the write
+ * that ends the version they read. */
+by_status gr_settle_states(by_graph *g)
+{
+    g->backward = true; /* copies read the very version they are given */
+    for (int i = 0; i < g->n_nodes && g->status == BY_OK; i++) {
+        gr_node *n = g->nodes[i];
+        const unsigned writes = gr_ops[n->op].writes;
+        n->index = i;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] && !gr_in_set(writes, k))
+                read_saved(g, &n->in[k]);
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] && gr_in_set(writes, k))
+                end_versions(g, n, n->in[k]);
+        i = n->index;
+    }
+    for (int i = 0; i < g->n_nodes; i++) { /* an output is read at the end */
+        by_tensor *t = g->nodes[i]->out[0];
+        if (t && t->is_output && gr_ops[g->nodes[i]->op].view)
+            read_saved(g, &t);
+    }
+    g->backward = false;
+    return by_graph_status(g);
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+/* Does a node in (first, last) read an output of `first`? */
+static bool read_between(const by_graph *g, const gr_node *first, const gr_node *last)
+{
+    for (int i = first->index + 1; i < last->index; i++)
+        for (int k = 0; k < g->nodes[i]->n_in; k++)
+            if (g->nodes[i]->in[k] && g->nodes[i]->in[k]->node == first)
+                return true;
+    return false;
+}
+
+/* Can `first` be done together with `last`, which reads an output of it? Either that output is never stored,
+ * and the two are neighbours; or `first` waits for `last`, which takes the place of its input. */
+static bool fit_together(const by_graph *g, const gr_node *first, const gr_node *last)
+{
+    const gr_op_info *op = &gr_ops[last->op];
+    const by_tensor *y = last->in[op->join_input];
+    if (op->swallows)
+        return last->index == first->index + 1 && !y->is_output && readers(g, y, NULL) == 1;
+    return last->index < first->index + 4 && last->out[0]->root == first->in[0]->root &&
+           !read_between(g, first, last);
+}
+
+void gr_join_pairs(by_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        gr_node *last = g->nodes[i];
+        const gr_op_info *op = &gr_ops[last->op];
+        gr_node *first = op->joins ? last->in[op->join_input]->node : NULL;
+        if (first && first->op == op->join_op && fit_together(g, first, last)) {
+            first->partner = last;
+            last->partner = first;
+        }
+    }
 }

@@ -28,6 +28,15 @@ static void find_lives(by_graph *g)
             if (n->in[k])
                 n->in[k]->last = BY_MAX(n->in[k]->last, i);
     }
+    for (int i = 0; i < g->n_leaves; i++)
+        if (g->leaves[i]->oldest) /* what is written to has its memory to the end */
+            g->leaves[i]->oldest->last = g->n_nodes;
+}
+
+/* The root of t; versions of a state are where the oldest is. */
+static by_tensor *root_of(const by_tensor *t)
+{
+    return t->oldest ? t->oldest->root : t->root;
 }
 
 static void share(by_tensor *t, by_tensor *root)
@@ -45,19 +54,23 @@ static void find_roots(by_graph *g)
     for (int i = 0; i < g->n_nodes; i++) {
         gr_node *n = g->nodes[i];
         const gr_op_info *op = &gr_ops[n->op];
-        if (n->op == GR_OP_RESHAPE)
-            share(n->out[0], n->in[0]->root);
-        for (int k = op->from; op->base >= 0 && k < n->n_out; k++) {
-            int slot = op->base + k - op->from;
-            if (n->out[k] && slot < n->n_in && n->in[slot])
-                share(n->out[k], n->in[slot]->root);
+        if (op->view)
+            share(n->out[0], root_of(n->in[0]));
+        for (int k = 0; k < n->n_out; k++) {
+            const int slot = gr_base_of(op, k);
+            if (n->out[k] && slot >= 0 && slot < n->n_in && n->in[slot])
+                share(n->out[k], root_of(n->in[slot]));
         }
-        if (op->over < 0 || !n->out[0] || n->out[0]->place != GR_PLACE_PLANNED)
-            continue;
-        by_tensor *r = n->in[op->over]->root;
-        if (r->place == GR_PLACE_PLANNED && r->last == i && gr_tensor_bytes(r) == gr_tensor_bytes(n->out[0]))
-            share(n->out[0], r);
+        for (int k = 0; k < n->n_in && n->out[0]; k++) {
+            by_tensor *r = gr_in_set(op->over, k) ? root_of(n->in[k]) : NULL;
+            if (r && n->out[0]->root == n->out[0] && n->out[0]->place == GR_PLACE_PLANNED &&
+                r->place == GR_PLACE_PLANNED && r->last == i &&
+                gr_tensor_bytes(r) == gr_tensor_bytes(n->out[0]))
+                share(n->out[0], r);
+        }
     }
+    for (int i = 0; i < g->n_leaves; i++)
+        g->leaves[i]->root = root_of(g->leaves[i]);
 }
 
 static int gr_falling_size(const void *a, const void *b)
@@ -74,7 +87,7 @@ static size_t padded(const by_tensor *t)
     return (gr_tensor_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The lowest offset where t fits beside those of the placed tensors that live when it does; `busy` is kept
+/* The lowest offset where t fits beside those of the placed tensors that live when it does; `placed` is
  * sorted by offset. */
 static size_t lowest_fit(const by_tensor *t, by_tensor *const *placed, int count)
 {
@@ -104,7 +117,7 @@ by_status gr_plan(by_graph *g, size_t *bytes)
     }
     int count = 0;
     for (int i = 0; i < g->n_leaves; i++)
-        if (g->leaves[i]->place == GR_PLACE_INPUT)
+        if (g->leaves[i]->place == GR_PLACE_INPUT && !g->leaves[i]->oldest)
             roots[count++] = g->leaves[i];
     for (int i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i]->n_out; k++) {

@@ -66,7 +66,10 @@ static by_status compile(by_program *p, const by_compile_spec *spec)
         BY_TRY(gr_recompute(g));
     if (p->device->backend->row_bytes)
         gr_pitch(g, p->device->backend->row_bytes);
+    BY_TRY(gr_settle_states(g));
     BY_TRY(gr_plan(g, &p->bytes));
+    if (p->device->backend->joins)
+        gr_join_pairs(g);
     if (find_memory(p, spec->memory) != BY_OK)
         return base_fail_context("the activations of this program need %.2f GiB",
                                  (double)p->bytes / (1 << 30));

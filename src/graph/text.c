@@ -6,9 +6,10 @@ void by_string_free(char *s)
     base_free(s);
 }
 
-/* What an attention node sees. */
-static void put_sight(const gr_attention_attr *a, base_buf *b)
+/* The mask and the pattern of an attention node. */
+void gr_show_attention(const void *attr, base_buf *b)
 {
+    const gr_attention_attr *a = attr;
     static const char *const masks[] = {"", " causal", " prefix"};
     static const char *const kinds[] = {"", " window", " blocks", " strided", " fixed"};
     const by_pattern *x = &a->pattern;
@@ -42,8 +43,8 @@ static void put_lines(const by_graph *g, base_buf *b)
             else
                 base_buf_printf(b, " %s", gr_tensor_label(t));
         }
-        if (n->op == GR_OP_ATTENTION || n->op == GR_OP_ATTENTION_GRAD || n->op == GR_OP_ATTENTION_CACHED)
-            put_sight(n->attr, b);
+        if (gr_ops[n->op].show)
+            gr_ops[n->op].show(n->attr, b);
         base_buf_puts(b, "\n");
     }
 }
@@ -54,9 +55,10 @@ static void put_dot(const by_graph *g, base_buf *b)
     base_buf_puts(
         b, "digraph banyan {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n");
     for (int i = 0; i < g->n_leaves; i++)
-        base_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i,
-                        gr_tensor_label(g->leaves[i]), gr_shape_text(g->leaves[i], shape, sizeof shape),
-                        g->leaves[i]->place == GR_PLACE_PARAM ? "#dcecd9" : "#e6e6f5");
+        if (!g->leaves[i]->oldest)
+            base_buf_printf(b, "  l%d [label=\"%s\\n%s\", style=filled, fillcolor=\"%s\"];\n", i,
+                            gr_tensor_label(g->leaves[i]), gr_shape_text(g->leaves[i], shape, sizeof shape),
+                            g->leaves[i]->place == GR_PLACE_PARAM ? "#dcecd9" : "#e6e6f5");
     for (int i = 0; i < g->n_nodes; i++) {
         const gr_node *n = g->nodes[i];
         base_buf_printf(b, "  n%d [label=\"%s%s\\n%s\"%s];\n", i, n->scope, gr_ops[n->op].name,
@@ -66,7 +68,7 @@ static void put_dot(const by_graph *g, base_buf *b)
             if (n->in[k] && n->in[k]->node)
                 base_buf_printf(b, "  n%d -> n%d;\n", n->in[k]->node->index, i);
             for (int l = 0; n->in[k] && l < g->n_leaves; l++)
-                if (g->leaves[l] == n->in[k])
+                if (g->leaves[l] == n->in[k] || g->leaves[l] == n->in[k]->oldest)
                     base_buf_printf(b, "  l%d -> n%d;\n", l, i);
         }
     }

@@ -38,7 +38,7 @@
 #define BY_VECTOR_BYTES 16
 #endif
 
-#define GR_OP(ID, name, in, out, over, base, from, gradient) by_status KERNEL(name)(gr_exec * e, gr_node * n);
+#define GR_OP(ID, name, in, out, traits, gradient) by_status KERNEL(name)(gr_exec * e, gr_node * n);
 #include "graph/ops.def"
 #undef GR_OP
 

@@ -1,5 +1,5 @@
-/* matmul.c - linear layers, their gradients and batched products. The products themselves were planned when
- * the program was compiled (n->plan, a cpu_gemm); here is what goes around them. */
+/* matmul.c - linear layers, their gradients and batched products. The products themselves are planned when
+ * the program is compiled (n->plan, a cpu_gemm); here is what goes around them. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 #include "cpu/gemm_select.h"
@@ -18,6 +18,8 @@ enum {
 by_status KERNEL(linear)(gr_exec *e, gr_node *n)
 {
     by_tensor *bias = n->in[2], *y = n->out[0], *pre = n->out[1];
+    if (e->planning)
+        return cpu_plan_linear(e->device, n);
     if (!pre) {
         BY_BRANCH("linear, activation inside");
         return cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, bias ? bias->data : NULL, y->data);
@@ -31,7 +33,8 @@ by_status KERNEL(linear)(gr_exec *e, gr_node *n)
 
 by_status KERNEL(linear_dx)(gr_exec *e, gr_node *n)
 {
-    (void)e;
+    if (e->planning)
+        return cpu_plan_linear_dx(e->device, n);
     BY_BRANCH("linear_dx");
     return cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
 }
@@ -39,6 +42,8 @@ by_status KERNEL(linear_dx)(gr_exec *e, gr_node *n)
 by_status KERNEL(linear_dw)(gr_exec *e, gr_node *n)
 {
     by_tensor *x = n->in[0], *dy = n->in[1];
+    if (e->planning)
+        return cpu_plan_linear_dw(e->device, n);
     if (n->out[0]) {
         bool w_is_kn = ((const gr_linear_attr *)n->attr)->w_is_kn;
         BY_BRANCH("linear_dw, weight");
@@ -52,7 +57,8 @@ by_status KERNEL(linear_dw)(gr_exec *e, gr_node *n)
 
 by_status KERNEL(matmul)(gr_exec *e, gr_node *n)
 {
-    (void)e;
+    if (e->planning)
+        return cpu_plan_matmul(e->device, n);
     BY_BRANCH("matmul");
     return cpu_gemm_run(n->plan, n->in[0]->data, n->in[1]->data, NULL, n->out[0]->data);
 }

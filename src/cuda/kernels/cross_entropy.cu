@@ -1,8 +1,8 @@
 /* cross_entropy.cu - the cross-entropy of logits and its gradient, a block a row. Probabilities are never
  * kept: the loss stores one log-sum-exp per row, and the gradient is written over the logits.
  *
- * When the backend has joined a cross_entropy node with its gradient (their plans point at each other), the
- * gradient's kernel does the work of both, and reads the logits from memory once. */
+ * When a cross_entropy node and its gradient are partners, the gradient's kernel does the work of both, and
+ * reads the logits from memory once. */
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/softmax.cuh"
 
@@ -294,7 +294,7 @@ template <class T> static by_status loss_grad_of(cuda_exec *x, const gr_node *n,
 
 extern "C" by_status cuda_cross_entropy(gr_exec *e, gr_node *n)
 {
-    if (n->plan) {
+    if (n->partner) {
         BY_BRANCH("cross_entropy, left to its gradient");
         return BY_OK;
     }
@@ -311,7 +311,7 @@ extern "C" by_status cuda_cross_entropy_grad(gr_exec *e, gr_node *n)
     cuda_exec *x = cuda_exec_of(e);
     const size_t bytes = (size_t)gr_tensor_cols(n->in[0]) * by_dtype_size(n->in[0]->type);
     loss_way how = rows_aligned(n->in[0]) && rows_aligned(n->out[0]) ? BY_PIECE : BY_ONE;
-    if (!n->plan) {
+    if (!n->partner) {
         if (how == BY_PIECE)
             BY_BRANCH("cross_entropy_grad, 16 bytes at once");
         else
@@ -325,5 +325,5 @@ extern "C" by_status cuda_cross_entropy_grad(gr_exec *e, gr_node *n)
         BY_BRANCH("cross_entropy with its gradient, read twice");
     else
         BY_BRANCH("cross_entropy with its gradient, one by one");
-    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, x, (const gr_node *)n->plan, n, how)
+    BY_CUDA_DISPATCH(n->in[0]->type, loss_of, x, (const gr_node *)n->partner, n, how)
 }

@@ -339,8 +339,8 @@ extern "C" by_status cuda_linear(gr_exec *e, gr_node *n)
     return n->out[0] ? activation_pass(x, n->out[1] ? n->out[1] : n->out[0], n->out[0], act) : BY_OK;
 }
 
-/* When nothing but the gradient of a GELU reads the result, the backend hands that node over (x->after): the
- * product then can write its output. */
+/* When nothing but the gradient of a GELU reads the result, that node is the partner: the product then can
+ * write its output. */
 static bool can_do_slope(const cuda_product *p, const gr_node *after)
 {
     return after && library_gelu(((const gr_activation_attr *)after->attr)->act, p->ab_type) && p->n % 8 == 0;
@@ -361,10 +361,10 @@ static by_status plan_linear_dx(cuda_exec *x, gr_node *n)
     linear_plan *plan = new_plan(n, linear_dx_product(n));
     if (!plan)
         return BY_ERR_MEMORY;
-    const bool slope = can_do_slope(&plan->p, x->after);
+    const bool slope = can_do_slope(&plan->p, n->partner);
     if (try_fp8(x->cuda, plan, n->in[0], slope ? BY_FP8_SLOPE : BY_FP8_NOTHING))
         return BY_OK;
-    plan->inside = slope && plan_with_slope(x, plan, x->after);
+    plan->inside = slope && plan_with_slope(x, plan, n->partner);
     if (!plan->inside)
         try_library(x->cuda, plan, &plan->p);
     return BY_OK;
@@ -378,7 +378,7 @@ extern "C" by_status cuda_linear_dx(gr_exec *e, gr_node *n)
     const linear_plan *plan = (const linear_plan *)n->plan;
     if (plan->inside) {
         BY_BRANCH("linear_dx, through the activation");
-        x->after_done = true;
+        n->partner->absorbed = true;
     } else
         BY_BRANCH("linear_dx");
     return run_product(x, plan);

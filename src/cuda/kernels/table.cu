@@ -2,7 +2,7 @@
 #include "cuda/cuda.h"
 
 extern "C" const cpu_kernel cuda_table[GR_OP_COUNT] = {
-#define GR_OP(ID, name, in, out, over, base, from, gradient) cuda_##name,
+#define GR_OP(ID, name, in, out, traits, gradient) cuda_##name,
 #include "graph/ops.def"
 #undef GR_OP
 };
