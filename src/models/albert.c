@@ -52,23 +52,24 @@ static by_tensor *layer(by_graph *g, by_tensor *x, const albert_config *c, by_mo
 {
     by_block_push(g, "albert_layer_groups.%d.albert_layers.%d", group, inside);
     x = nn_encoder_block(g, x,
-                         &(nn_encoder_spec){.query = "attention.query",
-                                            .key = "attention.key",
-                                            .value = "attention.value",
-                                            .out = "attention.dense",
+                         &(nn_encoder_spec){.attention = {.op = {.heads = c->heads,
+                                                                 .dropout = c->attn_drop,
+                                                                 .key_mask = io->mask,
+                                                                 .weights = arch_weights_slot(io)},
+                                                          .query = "attention.query",
+                                                          .key = "attention.key",
+                                                          .value = "attention.value",
+                                                          .out = "attention.dense",
+                                                          .std = c->std},
                                             .norm1 = "attention.LayerNorm",
                                             .wide = "ffn",
                                             .narrow = "ffn_output",
                                             .norm2 = "full_layer_layer_norm",
-                                            .heads = c->heads,
                                             .inner = c->inner,
                                             .act = c->act,
-                                            .key_mask = io->mask,
                                             .eps = c->eps,
                                             .std = c->std,
-                                            .weights_drop = c->attn_drop,
-                                            .drop1 = c->drop,
-                                            .weights = arch_weights_slot(io)});
+                                            .drop1 = c->drop});
     by_block_pop(g);
     return x;
 }

@@ -68,24 +68,21 @@ static by_tensor *after(by_graph *g, const arch_bart_config *c, const char *norm
     return c->pre_norm ? x : nn_layernorm(g, norm, x, eps);
 }
 
-static nn_attend_spec attention_spec(const arch_bart_config *c, int heads)
+static nn_attention_spec attention_spec(const arch_bart_config *c, int heads)
 {
-    return (nn_attend_spec){.query = "q_proj",
-                            .key = "k_proj",
-                            .value = "v_proj",
-                            .out = "out_proj",
-                            .heads = heads,
-                            .dropout = c->attn_drop,
-                            .std = c->std};
+    return (nn_attention_spec){.op = {.heads = heads, .dropout = c->attn_drop},
+                               .query = "q_proj",
+                               .key = "k_proj",
+                               .value = "v_proj",
+                               .out = "out_proj",
+                               .std = c->std};
 }
 
 static by_tensor *self_attention(by_graph *g, const arch_bart_config *c, by_tensor *x,
-                                 const nn_attend_spec *spec)
+                                 const nn_attention_spec *spec)
 {
     by_tensor *h = before(g, c, "self_attn_layer_norm", x);
-    by_scope_push(g, "self_attn");
-    h = nn_attend(g, h, h, spec);
-    by_scope_pop(g);
+    h = nn_attention(g, "self_attn", h, h, spec);
     return after(g, c, "self_attn_layer_norm", x, h);
 }
 
@@ -100,9 +97,9 @@ static by_tensor *feed_forward(by_graph *g, const arch_bart_config *c, by_tensor
 static by_tensor *encoder_block(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *x,
                                 int i) /* (B, S, C) -> (B, S, C) */
 {
-    nn_attend_spec spec = attention_spec(c, c->encoder_heads);
-    spec.key_mask = io->source_mask;
-    spec.weights = arch_source_weights_slot(io);
+    nn_attention_spec spec = attention_spec(c, c->encoder_heads);
+    spec.op.key_mask = io->source_mask;
+    spec.op.weights = arch_source_weights_slot(io);
     by_block_push(g, "layers.%d", i);
     x = self_attention(g, c, x, &spec);
     x = feed_forward(g, c, x, c->encoder_inner);
@@ -110,10 +107,10 @@ static by_tensor *encoder_block(by_graph *g, const arch_bart_config *c, by_model
     return x;
 }
 
-static nn_attend_spec cross_spec(const arch_bart_config *c, const by_model_io *io, int layer)
+static nn_attention_spec cross_spec(const arch_bart_config *c, const by_model_io *io, int layer)
 {
-    nn_attend_spec spec = attention_spec(c, c->decoder_heads);
-    spec.key_mask = io->source_mask;
+    nn_attention_spec spec = attention_spec(c, c->decoder_heads);
+    spec.op.key_mask = io->source_mask;
     spec.cache = io->cache;
     spec.layer = layer;
     return spec;
@@ -122,18 +119,16 @@ static nn_attend_spec cross_spec(const arch_bart_config *c, const by_model_io *i
 static by_tensor *decoder_block(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *x,
                                 int i) /* (B, T, C) -> (B, T, C) */
 {
-    nn_attend_spec own = attention_spec(c, c->decoder_heads), cross = cross_spec(c, io, i);
-    own.mask = BY_MASK_CAUSAL;
+    nn_attention_spec own = attention_spec(c, c->decoder_heads), cross = cross_spec(c, io, i);
+    own.op.mask = BY_MASK_CAUSAL;
     own.cache = io->cache;
     own.layer = i;
-    own.weights = arch_weights_slot(io);
-    cross.weights = arch_cross_weights_slot(io);
+    own.op.weights = arch_weights_slot(io);
+    cross.op.weights = arch_cross_weights_slot(io);
     by_block_push(g, "layers.%d", i);
     x = self_attention(g, c, x, &own);
     by_tensor *h = before(g, c, "encoder_attn_layer_norm", x);
-    by_scope_push(g, "encoder_attn");
-    h = nn_attend(g, h, io->memory, &cross);
-    by_scope_pop(g);
+    h = nn_attention(g, "encoder_attn", h, io->memory, &cross);
     x = after(g, c, "encoder_attn_layer_norm", x, h);
     x = feed_forward(g, c, x, c->decoder_inner);
     by_block_pop(g);
@@ -194,9 +189,9 @@ static by_tensor *decode(by_graph *g, const arch_bart_config *c, by_model_io *io
 static void keep_memory(by_graph *g, const arch_bart_config *c, by_model_io *io)
 {
     for (int i = 0; i < c->decoder_layers; i++) {
-        const nn_attend_spec spec = cross_spec(c, io, i);
-        by_scope_push(g, "decoder.layers.%d.encoder_attn", i);
-        nn_attend_keep(g, io->memory, &spec);
+        const nn_attention_spec spec = cross_spec(c, io, i);
+        by_scope_push(g, "decoder.layers.%d", i);
+        nn_attention_keep(g, "encoder_attn", io->memory, &spec);
         by_scope_pop(g);
     }
 }

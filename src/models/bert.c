@@ -53,22 +53,24 @@ by_tensor *arch_bert_embeddings(by_graph *g, by_model_io *io, const arch_bert_si
 
 by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec s)
 {
-    s.query = "attention.self.query";
-    s.key = "attention.self.key";
-    s.value = "attention.self.value";
-    s.out = "attention.output.dense";
+    nn_attention_spec *a = &s.attention;
+    a->query = "attention.self.query";
+    a->key = "attention.self.key";
+    a->value = "attention.self.value";
+    a->out = "attention.output.dense";
+    a->std = s.std;
+    a->op.key_mask = io->mask;
+    a->cache = io->cache;
     s.norm1 = "attention.output.LayerNorm";
     s.wide = "intermediate.dense";
     s.narrow = "output.dense";
     s.norm2 = "output.LayerNorm";
-    s.key_mask = io->mask;
-    s.cache = io->cache;
     arch_keep_hidden(g, io, x);
     by_scope_push(g, "encoder");
     for (int i = 0; i < layers; i++) {
         by_block_push(g, "layer.%d", i);
-        s.layer = i;
-        s.weights = arch_weights_slot(io);
+        a->layer = i;
+        a->op.weights = arch_weights_slot(io);
         x = nn_encoder_block(g, x, &s);
         by_block_pop(g);
         arch_keep_hidden(g, io, x);
@@ -98,13 +100,13 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, -1}, c->eps, c->std,
         c->drop);
     x = arch_bert_layers(g, io, x, c->layers,
-                         (nn_encoder_spec){.heads = c->heads,
+                         (nn_encoder_spec){.attention.op = {.heads = c->heads,
+                                                            .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                                            .dropout = c->attn_drop},
                                            .inner = c->inner,
                                            .act = c->act,
-                                           .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
                                            .eps = c->eps,
                                            .std = c->std,
-                                           .weights_drop = c->attn_drop,
                                            .drop1 = c->drop,
                                            .drop2 = c->drop});
     if (is_pooled(io->task))

@@ -51,23 +51,24 @@ static by_tensor *block(by_graph *g, by_tensor *x, const distilbert_config *c, b
 {
     by_block_push(g, "layer.%d", i);
     x = nn_encoder_block(g, x,
-                         &(nn_encoder_spec){.query = "attention.q_lin",
-                                            .key = "attention.k_lin",
-                                            .value = "attention.v_lin",
-                                            .out = "attention.out_lin",
+                         &(nn_encoder_spec){.attention = {.op = {.heads = c->heads,
+                                                                 .dropout = c->attn_drop,
+                                                                 .key_mask = io->mask,
+                                                                 .weights = arch_weights_slot(io)},
+                                                          .query = "attention.q_lin",
+                                                          .key = "attention.k_lin",
+                                                          .value = "attention.v_lin",
+                                                          .out = "attention.out_lin",
+                                                          .std = c->std},
                                             .norm1 = "sa_layer_norm",
                                             .wide = "ffn.lin1",
                                             .narrow = "ffn.lin2",
                                             .norm2 = "output_layer_norm",
-                                            .heads = c->heads,
                                             .inner = c->inner,
                                             .act = c->act,
-                                            .key_mask = io->mask,
                                             .eps = eps,
                                             .std = c->std,
-                                            .weights_drop = c->attn_drop,
-                                            .drop2 = c->drop,
-                                            .weights = arch_weights_slot(io)});
+                                            .drop2 = c->drop});
     by_block_pop(g);
     return x;
 }

@@ -50,19 +50,20 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model
                         int i) /* (B, T, C) -> (B, T, C) */
 {
     by_block_push(g, "h.%d", i);
-    by_tensor *h = nn_attention(g, "attn", x,
-                                &(nn_attention_spec){.qkv = "c_attn",
+    by_tensor *h = nn_attention(g, "attn", x, x,
+                                &(nn_attention_spec){.op = {.heads = c->heads,
+                                                            .mask = BY_MASK_CAUSAL,
+
+                                                            .dropout = c->attn_drop,
+                                                            .key_mask = io->mask,
+                                                            .weights = arch_weights_slot(io)},
+                                                     .qkv = "c_attn",
                                                      .out = "c_proj",
                                                      .conv1d = true,
-                                                     .heads = c->heads,
-                                                     .mask = BY_MASK_CAUSAL,
-                                                     .dropout = c->attn_drop,
                                                      .std = c->std,
-                                                     .out_std = c->std,
-                                                     .key_mask = io->mask,
+
                                                      .cache = io->cache,
-                                                     .layer = i,
-                                                     .weights = arch_weights_slot(io)});
+                                                     .layer = i});
     x = nn_layernorm(g, "ln_1", by_add(g, x, by_dropout(g, h, c->resid_drop)), c->eps);
     h = nn_mlp(g, "mlp", x,
                &(nn_mlp_spec){.in = "c_fc",

@@ -64,20 +64,20 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_mode
     float scale = c->scale_weights ? 1.0f / sqrtf((float)c->width / (float)c->heads) : 1.0f;
     by_block_push(g, "h.%d", i);
     by_tensor *h = nn_layernorm(g, "ln_1", x, c->eps);
-    h = nn_attention(g, "attn", h,
-                     &(nn_attention_spec){.qkv = "c_attn",
+    h = nn_attention(g, "attn", h, h,
+                     &(nn_attention_spec){.op = {.heads = c->heads,
+                                                 .mask = BY_MASK_CAUSAL,
+                                                 .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
+                                                 .dropout = c->attn_drop,
+                                                 .key_mask = io->mask,
+                                                 .weights = arch_weights_slot(io)},
+                                          .qkv = "c_attn",
                                           .out = "c_proj",
                                           .conv1d = true,
-                                          .heads = c->heads,
-                                          .mask = BY_MASK_CAUSAL,
-                                          .dropout = c->attn_drop,
                                           .std = c->std,
                                           .out_std = out_std,
-                                          .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
-                                          .key_mask = io->mask,
                                           .cache = io->cache,
-                                          .layer = i,
-                                          .weights = arch_weights_slot(io)});
+                                          .layer = i});
     x = by_add(g, x, by_dropout(g, h, c->resid_drop));
     h = nn_layernorm(g, "ln_2", x, c->eps);
     h = nn_mlp(g, "mlp", h,

@@ -60,13 +60,13 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps,
         c->std, c->drop);
     x = arch_bert_layers(g, io, x, c->layers,
-                         (nn_encoder_spec){.heads = c->heads,
+                         (nn_encoder_spec){.attention.op = {.heads = c->heads,
+                                                            .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                                            .dropout = c->attn_drop},
                                            .inner = c->inner,
                                            .act = c->act,
-                                           .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
                                            .eps = c->eps,
                                            .std = c->std,
-                                           .weights_drop = c->attn_drop,
                                            .drop1 = c->drop,
                                            .drop2 = c->drop});
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_CHOICE)

@@ -104,32 +104,29 @@ static by_tensor *distance_bias(by_graph *g, const t5_config *c, int layer, bool
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static nn_attend_spec attention_spec(const t5_config *c)
+static nn_attention_spec attention_spec(const t5_config *c)
 {
     const float width = (float)c->width, inner = (float)c->heads * (float)c->head_size;
-    return (nn_attend_spec){.query = "q",
-                            .key = "k",
-                            .value = "v",
-                            .out = "o",
-                            .heads = c->heads,
-                            .inner = (int64_t)c->heads * c->head_size,
-                            .no_bias = true,
-                            .scale = 1,
-                            .dropout = c->drop,
-                            .query_std = c->factor / sqrtf(width * (float)c->head_size),
-                            .std = c->factor / sqrtf(width),
-                            .out_std = c->factor / sqrtf(inner)};
+    return (nn_attention_spec){.op = {.heads = c->heads, .scale = 1, .dropout = c->drop},
+                               .query = "q",
+                               .key = "k",
+                               .value = "v",
+                               .out = "o",
+                               .inner = (int64_t)c->heads * c->head_size,
+                               .no_bias = true,
+                               .no_out_bias = true,
+                               .query_std = c->factor / sqrtf(width * (float)c->head_size),
+                               .std = c->factor / sqrtf(width),
+                               .out_std = c->factor / sqrtf(inner)};
 }
 
-/* x plus what a sub-layer makes of its norm; `from` as in nn_attend, except that x stands for its norm. */
+/* x plus what a sub-layer makes of its norm; `from` as in nn_attention, except that x stands for its norm. */
 static by_tensor *attention(by_graph *g, const t5_config *c, const char *name, int number, by_tensor *x,
-                            by_tensor *from, const nn_attend_spec *spec)
+                            by_tensor *from, const nn_attention_spec *spec)
 {
     by_scope_push(g, "layer.%d", number);
     by_tensor *h = nn_rmsnorm(g, "layer_norm", x, c->eps);
-    by_scope_push(g, "%s", name);
-    h = nn_attend(g, h, from == x ? h : from, spec);
-    by_scope_pop(g);
+    h = nn_attention(g, name, h, from == x ? h : from, spec);
     by_scope_pop(g);
     return by_add(g, x, by_dropout(g, h, c->drop));
 }
@@ -164,14 +161,15 @@ static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     const int64_t length = by_dim(io->source, 1);
     by_scope_push(g, "encoder");
     by_tensor *x = by_dropout(g, by_gather(g, table, io->source), c->drop); /* (B, S, C) */
-    nn_attend_spec own = attention_spec(c);
-    own.key_mask = io->source_mask;
-    own.bias_zero = (int)length - 1;
+    nn_attention_spec own = attention_spec(c);
+    own.op.key_mask = io->source_mask;
+    own.op.by_distance = true;
+    own.op.bias_zero = (int)length - 1;
     for (int i = 0; i < c->encoder_layers; i++) {
         arch_keep_source_hidden(g, io, x);
         if (i == 0 || c->every_layer)
-            own.bias = distance_bias(g, c, i, true, 2 * length - 1, length - 1);
-        own.weights = arch_source_weights_slot(io);
+            own.op.bias = distance_bias(g, c, i, true, 2 * length - 1, length - 1);
+        own.op.weights = arch_source_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
         x = feed_forward(g, c, 1, x);
@@ -183,10 +181,10 @@ static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     return x;
 }
 
-static nn_attend_spec cross_spec(const t5_config *c, const by_model_io *io, int layer)
+static nn_attention_spec cross_spec(const t5_config *c, const by_model_io *io, int layer)
 {
-    nn_attend_spec spec = attention_spec(c);
-    spec.key_mask = io->source_mask;
+    nn_attention_spec spec = attention_spec(c);
+    spec.op.key_mask = io->source_mask;
     spec.cache = io->cache;
     spec.layer = layer;
     return spec;
@@ -197,18 +195,19 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     const int64_t keys = io->cache ? io->cache->capacity : by_dim(io->tokens, 1);
     by_scope_push(g, "decoder");
     by_tensor *x = by_dropout(g, by_gather(g, table, io->tokens), c->drop); /* (B, T, C) */
-    nn_attend_spec own = attention_spec(c);
-    own.mask = BY_MASK_CAUSAL;
+    nn_attention_spec own = attention_spec(c);
+    own.op.mask = BY_MASK_CAUSAL;
     own.cache = io->cache;
-    own.bias_zero = (int)keys - 1;
+    own.op.by_distance = true;
+    own.op.bias_zero = (int)keys - 1;
     for (int i = 0; i < c->decoder_layers; i++) {
-        nn_attend_spec cross = cross_spec(c, io, i);
+        nn_attention_spec cross = cross_spec(c, io, i);
         if (i == 0 || c->every_layer)
-            own.bias = distance_bias(g, c, i, false, keys, keys - 1);
+            own.op.bias = distance_bias(g, c, i, false, keys, keys - 1);
         arch_keep_hidden(g, io, x);
         own.layer = i;
-        own.weights = arch_weights_slot(io);
-        cross.weights = arch_cross_weights_slot(io);
+        own.op.weights = arch_weights_slot(io);
+        cross.op.weights = arch_cross_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
         x = attention(g, c, "EncDecAttention", 1, x, io->memory, &cross);
@@ -225,9 +224,9 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
 static void keep_memory(by_graph *g, const t5_config *c, by_model_io *io)
 {
     for (int i = 0; i < c->decoder_layers; i++) {
-        const nn_attend_spec spec = cross_spec(c, io, i);
-        by_scope_push(g, "decoder.block.%d.layer.1.EncDecAttention", i);
-        nn_attend_keep(g, io->memory, &spec);
+        const nn_attention_spec spec = cross_spec(c, io, i);
+        by_scope_push(g, "decoder.block.%d.layer.1", i);
+        nn_attention_keep(g, "EncDecAttention", io->memory, &spec);
         by_scope_pop(g);
     }
 }

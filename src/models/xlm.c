@@ -95,28 +95,30 @@ static by_tensor *block(by_graph *g, by_tensor *x, const xlm_config *c, by_model
                         int i) /* (B, T, C) -> (B, T, C) */
 {
     const layer_names n = names_of(i);
-    x = nn_encoder_block(g, x,
-                         &(nn_encoder_spec){.query = n.query,
-                                            .key = n.key,
-                                            .value = n.value,
-                                            .out = n.out,
-                                            .norm1 = n.norm1,
-                                            .wide = n.wide,
-                                            .narrow = n.narrow,
-                                            .norm2 = n.norm2,
-                                            .heads = c->heads,
-                                            .inner = 4 * (int64_t)c->width,
-                                            .act = c->gelu ? BY_GELU : BY_RELU,
-                                            .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
-                                            .key_mask = c->causal ? NULL : io->mask,
-                                            .eps = c->eps,
-                                            .std = c->std,
-                                            .weights_drop = c->attn_drop,
-                                            .drop1 = c->drop,
-                                            .drop2 = c->drop,
-                                            .cache = io->cache,
-                                            .layer = i,
-                                            .weights = arch_weights_slot(io)});
+    x = nn_encoder_block(
+        g, x,
+        &(nn_encoder_spec){.attention = {.op = {.heads = c->heads,
+                                                .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                                .dropout = c->attn_drop,
+                                                .key_mask = c->causal ? NULL : io->mask,
+                                                .weights = arch_weights_slot(io)},
+                                         .query = n.query,
+                                         .key = n.key,
+                                         .value = n.value,
+                                         .out = n.out,
+                                         .std = c->std,
+                                         .cache = io->cache,
+                                         .layer = i},
+                           .norm1 = n.norm1,
+                           .wide = n.wide,
+                           .narrow = n.narrow,
+                           .norm2 = n.norm2,
+                           .inner = 4 * (int64_t)c->width,
+                           .act = c->gelu ? BY_GELU : BY_RELU,
+                           .eps = c->eps,
+                           .std = c->std,
+                           .drop1 = c->drop,
+                           .drop2 = c->drop});
     return io->mask ? nn_hide(g, x, io->mask) : x;
 }
 

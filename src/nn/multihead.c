@@ -92,7 +92,8 @@ static by_tensor *attend(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, 
     by_tensor *keys, *values;
     if (!cache)
         return by_attention(g, q, k, v, spec);
-    const int64_t rows = by_dim(q, 0), width = k ? by_dim(k, -1) : by_dim(q, -1) / 3;
+    const int kv = spec->kv_heads ? spec->kv_heads : spec->heads, all = spec->heads + 2 * kv;
+    const int64_t rows = by_dim(q, 0), width = k ? by_dim(k, -1) : all > 0 ? by_dim(q, -1) / all * kv : 0;
     const int64_t shape[3] = {rows, cache->capacity, width},
                   room = BY_MAX(rows, cache->rows) * cache->capacity;
     if (!states_of(g, cache->device, &cache->own, layer, shape, room, by_type(q), &keys, &values))
@@ -102,98 +103,94 @@ static by_tensor *attend(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, 
     return by_attention_cached(g, q, k, v, keys, values, cache->past, spec);
 }
 
-/* ---- one projection for all ------------------------------------------------------------------ */
+/* ---- projections ----------------------------------------------------------------------------- */
 
-by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, const nn_attention_spec *s)
-{
-    int64_t c = by_dim(x, -1);
-    by_scope_push(g, "%s", name);
-    by_tensor *qkv = /* (B, T, 3C) */
-        nn_linear(g, s->qkv, x, &(nn_linear_spec){.out = 3 * c, .conv1d = s->conv1d, .std = s->std});
-    by_attention_spec spec = {.heads = s->heads,
-                              .mask = s->mask,
-                              .scale = s->scale,
-                              .dropout = s->dropout,
-                              .key_mask = s->key_mask,
-                              .weights = s->weights};
-    by_tensor *y = attend(g, qkv, NULL, NULL, s->cache, s->layer, &spec); /* (B, T, C) */
-    y = nn_linear(g, s->out, y, &(nn_linear_spec){.out = c, .conv1d = s->conv1d, .std = s->out_std});
-    by_scope_pop(g);
-    return y;
-}
-
-/* ---- one projection for each ----------------------------------------------------------------- */
-
-static int64_t inner_of(const nn_attend_spec *s, const by_tensor *x)
+static int64_t inner_of(const nn_attention_spec *s, const by_tensor *x)
 {
     return s->inner ? s->inner : by_dim(x, -1);
 }
 
-static by_tensor *project(by_graph *g, const nn_attend_spec *s, const char *name, by_tensor *x, float std)
+/* Width of all keys, and of all values. */
+static int64_t key_width(const nn_attention_spec *s, const by_tensor *x)
+{
+    const int kv = s->op.kv_heads ? s->op.kv_heads : s->op.heads;
+    return s->op.heads > 0 ? inner_of(s, x) / s->op.heads * kv : 0;
+}
+
+static by_tensor *project(by_graph *g, const nn_attention_spec *s, const char *name, by_tensor *x,
+                          int64_t width, float std)
 {
     return nn_linear(
         g, name, x,
-        &(nn_linear_spec){.out = inner_of(s, x), .no_bias = s->no_bias, .std = std ? std : s->std});
+        &(nn_linear_spec){
+            .out = width, .conv1d = s->conv1d, .no_bias = s->no_bias, .std = std ? std : s->std});
 }
 
-/* States (N, S, inner) of what the encoder made of N sources. */
-static bool cross_states(by_graph *g, const nn_attend_spec *s, int64_t sources, int64_t inner, by_dtype type,
-                         by_tensor **keys, by_tensor **values)
+/* ---- keys and values of an encoder's output -------------------------------------------------- */
+
+/* States (N, S, width) with the keys and values of N sources. */
+static bool cross_states(by_graph *g, const nn_attention_spec *s, int64_t sources, int64_t width,
+                         by_dtype type, by_tensor **keys, by_tensor **values)
 {
     nn_cache *c = s->cache;
-    const int64_t shape[3] = {sources, c->source_length, inner};
+    const int64_t shape[3] = {sources, c->source_length, width};
     const int64_t room = BY_MAX(sources, c->rows / BY_MAX(c->beams, 1)) * c->source_room;
     return states_of(g, c->device, &c->cross, s->layer, shape, room, type, keys, values);
 }
 
-void nn_attend_keep(by_graph *g, by_tensor *memory, const nn_attend_spec *s)
+void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *s)
 {
+    const int64_t width = key_width(s, memory);
     by_tensor *keys, *values;
-    by_tensor *k = project(g, s, s->key, memory, 0), *v = project(g, s, s->value, memory, 0);
-    if (!cross_states(g, s, by_dim(k, 0), by_dim(k, -1), by_type(k), &keys, &values))
-        return;
-    by_store(g, k, keys);
-    by_store(g, v, values);
+    by_scope_push(g, "%s", name);
+    by_tensor *k = project(g, s, s->key, memory, width, 0), *v = project(g, s, s->value, memory, width, 0);
+    if (cross_states(g, s, by_dim(k, 0), width, by_type(k), &keys, &values)) {
+        by_store(g, k, keys);
+        by_store(g, v, values);
+    }
+    by_scope_pop(g);
 }
 
-/* The rows of one source, several when its text is searched for in several ways, look at its keys together.
- */
-static by_tensor *attend_kept(by_graph *g, by_tensor *q, const nn_attend_spec *s,
-                              const by_attention_spec *spec)
+/* The rows of one source, several in beam search, share its keys. */
+static by_tensor *attend_kept(by_graph *g, by_tensor *q, int64_t width, const nn_attention_spec *s)
 {
     by_tensor *keys, *values, *from = s->cache->source_from;
     const int64_t rows = by_dim(q, 0), t = by_dim(q, 1), inner = by_dim(q, 2);
     const int64_t beams = BY_MAX(s->cache->beams, 1), sources = rows / beams;
-    if (!cross_states(g, s, sources, inner, by_type(q), &keys, &values))
+    by_attention_spec op = s->op;
+    op.key_mask = s->cache->source_mask;
+    if (!cross_states(g, s, sources, width, by_type(q), &keys, &values))
         return gr_poison(g);
     if (from) {
         by_tensor *lengths = by_fill(g, BY_I32, 1, &sources, (double)s->cache->source_length);
         by_reorder(g, keys, values, from, lengths, 1);
     }
     q = by_reshape(g, q, 3, (int64_t[]){sources, beams * t, inner});
-    return by_reshape(g, by_attention(g, q, keys, values, spec), 3, (int64_t[]){rows, t, inner});
+    return by_reshape(g, by_attention(g, q, keys, values, &op), 3, (int64_t[]){rows, t, inner});
 }
 
-by_tensor *nn_attend(by_graph *g, by_tensor *x, by_tensor *from, const nn_attend_spec *s)
+/* ---- attention ------------------------------------------------------------------------------- */
+
+by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *from,
+                        const nn_attention_spec *s)
 {
-    const by_attention_spec spec = {.heads = s->heads,
-                                    .mask = s->mask,
-                                    .scale = s->scale,
-                                    .dropout = s->dropout,
-                                    .key_mask = from ? s->key_mask : s->cache->source_mask,
-                                    .bias = s->bias,
-                                    .by_distance = s->bias != NULL,
-                                    .bias_zero = s->bias_zero,
-                                    .weights = s->weights};
-    by_tensor *y, *q = project(g, s, s->query, x, s->query_std);
-    if (from) {
-        by_tensor *k = project(g, s, s->key, from, 0), *v = project(g, s, s->value, from, 0);
-        y = attend(g, q, k, v, s->cache, s->layer, &spec);
-    } else {
-        y = attend_kept(g, q, s, &spec);
+    const int64_t inner = inner_of(s, x), width = key_width(s, x);
+    by_tensor *k = NULL, *v = NULL;
+    if (name)
+        by_scope_push(g, "%s", name);
+    by_tensor *q = s->qkv ? project(g, s, s->qkv, x, inner + 2 * width, 0)
+                          : project(g, s, s->query, x, inner, s->query_std); /* (B, T, H*D) */
+    if (from && !s->qkv) {
+        k = project(g, s, s->key, from, width, 0); /* (B, S, Hkv*D) */
+        v = project(g, s, s->value, from, width, 0);
     }
-    return nn_linear(g, s->out, y,
-                     &(nn_linear_spec){.out = by_dim(x, -1),
-                                       .no_bias = s->no_bias,
-                                       .std = s->out_std ? s->out_std : s->std});
+    by_tensor *y = from ? attend(g, q, k, v, s->cache, s->layer, &s->op) : attend_kept(g, q, width, s);
+    y = nn_linear(g, s->out, y,
+                  &(nn_linear_spec){.out = by_dim(x, -1),
+                                    .conv1d = s->conv1d,
+                                    .no_bias = s->no_out_bias,
+                                    .std = s->out_std ? s->out_std : s->std});
+    if (name)
+        by_scope_pop(g);
+    return y;
 }

@@ -110,19 +110,7 @@ by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec
 by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *s) /* (B, T, C) -> (B, T, C) */
 {
     const nn_linear_spec square = {.out = by_dim(x, -1), .std = s->std};
-    by_tensor *h = nn_attend(g, x, x,
-                             &(nn_attend_spec){.query = s->query,
-                                               .key = s->key,
-                                               .value = s->value,
-                                               .out = s->out,
-                                               .heads = s->heads,
-                                               .mask = s->mask,
-                                               .dropout = s->weights_drop,
-                                               .std = s->std,
-                                               .key_mask = s->key_mask,
-                                               .cache = s->cache,
-                                               .layer = s->layer,
-                                               .weights = s->weights});
+    by_tensor *h = nn_attention(g, NULL, x, x, &s->attention);
     x = nn_layernorm(g, s->norm1, by_add(g, x, by_dropout(g, h, s->drop1)), s->eps);
     h = nn_linear(g, s->wide, x, &(nn_linear_spec){.out = s->inner, .act = s->act, .std = s->std});
     h = nn_linear(g, s->narrow, h, &square);

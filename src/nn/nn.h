@@ -54,44 +54,24 @@ by_tensor *nn_linear(by_graph *g, const char *name, by_tensor *x, const nn_linea
 by_tensor *nn_layernorm(by_graph *g, const char *name, by_tensor *x, float eps);
 by_tensor *nn_rmsnorm(by_graph *g, const char *name, by_tensor *x, float eps);
 
-/* Self-attention with one projection for queries, keys and values (`qkv`) and one for the result (`out`),
- * both under `name`. */
+/* Attention with its projections: self-, cross- and cached attention. `op` has the properties of the op
+ * itself (banyan/graph.h): heads, key/value heads, masks, patterns, biases, dropout, weights. Names are
+ * relative to the scope `name`. */
 typedef struct nn_attention_spec {
-    const char *qkv, *out;
-    int heads;
-    by_mask mask;
-    bool conv1d;
-    float scale;         /* of the scores; 0: 1/sqrt(D) */
-    float dropout;       /* on the weights */
-    float std, out_std;  /* initial values */
-    by_tensor *key_mask; /* (B, T) or NULL */
-    nn_cache *cache;     /* decoding, or NULL */
-    int layer;           /* which pair of the cache */
-    by_tensor **weights; /* when not NULL: return the weights too */
+    by_attention_spec op;
+    const char *qkv;                       /* one projection for queries, keys and values; NULL: one each */
+    const char *query, *key, *value, *out; /* projections; `out` is of the result */
+    int64_t inner;                         /* heads times the width of one; 0: the width of x */
+    bool conv1d, no_bias, no_out_bias;     /* of the first three, and of the result */
+    float std, query_std, out_std;         /* initial values; 0: as std says */
+    nn_cache *cache;                       /* decoding, or NULL */
+    int layer;                             /* which pair of the cache */
 } nn_attention_spec;
-by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, const nn_attention_spec *spec);
-
-/* Attention with a projection each for queries, keys and values. Names are relative to the present scope. */
-typedef struct nn_attend_spec {
-    const char *query, *key, *value, *out;
-    int heads;
-    int64_t inner; /* heads times the width of one; 0: the width of x */
-    bool no_bias;
-    by_mask mask;
-    float scale;                   /* of the scores; 0: 1/sqrt(D) */
-    float dropout;                 /* on the weights */
-    float std, query_std, out_std; /* initial values; 0: as std says */
-    by_tensor *key_mask;           /* (B, S) or NULL */
-    by_tensor *bias;               /* by distance, or NULL */
-    int bias_zero;
-    nn_cache *cache;     /* decoding, or NULL */
-    int layer;           /* which pair of the cache */
-    by_tensor **weights; /* when not NULL: return the weights too */
-} nn_attend_spec;
-/* from: what keys and values are made of: x itself, or what an encoder gives. NULL: they are in the cache,
- * where nn_attend_keep has put them. */
-by_tensor *nn_attend(by_graph *g, by_tensor *x, by_tensor *from, const nn_attend_spec *spec);
-void nn_attend_keep(by_graph *g, by_tensor *memory, const nn_attend_spec *spec);
+/* from: the source of keys and values: x itself, or the output of an encoder. NULL: they are in the cache,
+ * where nn_attention_keep has put them. name NULL: the present scope. */
+by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *from,
+                        const nn_attention_spec *spec);
+void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *spec);
 
 /* Two matrices with an activation between them: x -> act(x W1 + b1) W2 + b2. */
 typedef struct nn_mlp_spec {
@@ -106,18 +86,12 @@ by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec
 /* A block of the encoders: self-attention and feed-forward, each followed by the sum with its input and a
  * norm (post-norm, as in 2017). Names are relative to the present scope. */
 typedef struct nn_encoder_spec {
-    const char *query, *key, *value, *out, *norm1; /* attention */
-    const char *wide, *narrow, *norm2;             /* feed-forward */
-    int heads;
-    int64_t inner;
+    nn_attention_spec attention;
+    const char *norm1, *wide, *narrow, *norm2; /* after attention; the feed-forward block, and after it */
+    int64_t inner;                             /* of the feed-forward block */
     by_act act;
-    by_mask mask;
-    by_tensor *key_mask; /* (B, T) or NULL */
     float eps, std;
-    float weights_drop, drop1, drop2; /* on attention weights, and before the sums */
-    nn_cache *cache;                  /* decoding, or NULL */
-    int layer;                        /* which pair of the cache */
-    by_tensor **weights;              /* when not NULL: return the attention weights too */
+    float drop1, drop2; /* before the sums */
 } nn_encoder_spec;
 by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *spec);
 
