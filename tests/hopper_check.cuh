@@ -165,11 +165,11 @@ static void make(tensors &m, const shape &s)
 {
     m = tensors();
     m.s = s;
-    m.attr.heads = s.heads;
-    m.attr.kv_heads = s.kv_heads;
+    m.attr.spec.heads = s.heads;
+    m.attr.spec.kv_heads = s.kv_heads;
     m.attr.head_dim = s.dim;
-    m.attr.mask = s.causal ? BY_MASK_CAUSAL : BY_MASK_NONE;
-    m.attr.scale = s.sharp / sqrtf((float)s.dim);
+    m.attr.spec.mask = s.causal ? BY_MASK_CAUSAL : BY_MASK_NONE;
+    m.attr.spec.scale = s.sharp / sqrtf((float)s.dim);
     m.attr.packed = s.packed;
     const int64_t wide = (int64_t)s.heads * s.dim, narrow = (int64_t)s.kv_heads * s.dim;
     make_tensor(m.q, s.type, s.batch, s.queries, s.packed ? wide + 2 * narrow : wide);
@@ -189,8 +189,8 @@ static void make(tensors &m, const shape &s)
     fill(m.dy);
     gr_node &f = m.forward, &g = m.backward;
     f.attr = g.attr = &m.attr;
-    f.n_in = 6, f.n_out = 3;
-    g.n_in = 9, g.n_out = 4;
+    f.n_in = BY_ATT_SHARED, f.n_out = 3;
+    g.n_in = BY_ATT_SHARED + 3, g.n_out = 5;
     f.in[0] = g.in[0] = &m.q;
     g.out[0] = &m.dq;
     if (!s.packed) {
@@ -199,9 +199,9 @@ static void make(tensors &m, const shape &s)
         g.out[1] = &m.dk;
         g.out[2] = &m.dv;
     }
-    f.out[0] = g.in[6] = &m.y;
-    f.out[1] = g.in[7] = &m.lse;
-    g.in[8] = &m.dy;
+    f.out[0] = g.in[BY_ATT_Y] = &m.y;
+    f.out[1] = g.in[BY_ATT_LSE] = &m.lse;
+    g.in[BY_ATT_DY] = &m.dy;
     m.cuda.arch = 90;
     m.cuda.sms = s.sms ? s.sms : 4;
 #ifndef BY_CUDA_EMULATE
@@ -276,7 +276,7 @@ static plain_args plain_answers(tensors &m)
     a.batch = s.batch, a.heads = s.heads, a.kv_heads = s.kv_heads;
     a.queries = s.queries, a.keys = s.keys, a.dim = s.dim;
     a.causal = s.causal, a.is_bf16 = s.type == BY_BF16;
-    a.scale = m.attr.scale;
+    a.scale = m.attr.spec.scale;
     const size_t rows = (size_t)s.batch * s.heads * s.queries, others = (size_t)s.batch * s.kv_heads * s.keys;
     a.y = (float *)device_memory((2 * rows * s.dim + 2 * others * s.dim + 2 * rows) * 4);
     a.dq = a.y + rows * s.dim;

@@ -6,6 +6,8 @@
 
 #include "op_samples.h"
 
+#include "graph/rotary.h"
+
 /* clang-format off */
 #define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
 /* clang-format on */
@@ -797,6 +799,41 @@ bool op_sample_norm_grad(by_op_sample *s, int which)
     return true;
 }
 
+bool op_sample_rotary(by_op_sample *s, int which)
+{
+    static const struct {
+        int64_t batch, length;
+        int heads, dim, width;
+        bool interleaved, shared, dynamic; /* shared: positions (T) */
+        float factor;
+    } cases[] = {
+        {2, 5, 3, 8, 0, .interleaved = false, .factor = 0},
+        {2, 5, 2, 10, 6, .interleaved = true, .factor = 1.25f},
+        {1, 70, 9, 17, 16, .shared = true, .factor = 0.5f},
+        {3, 4, 1, 64, 0, .dynamic = true, .factor = 0},
+        {1, 300, 3, 32, 20, .interleaved = true, .dynamic = true, .factor = 0},
+    };
+    if (which >= BY_COUNT(cases))
+        return false;
+    const int64_t b = cases[which].batch, t = cases[which].length, d = cases[which].dim;
+    const int width = cases[which].width ? cases[which].width : cases[which].dim;
+    float frequencies[BY_MAX_ROTARY / 2];
+    for (int i = 0; i < width / 2; i++)
+        frequencies[i] = by_rotary_frequency(100, i, width);
+    by_tensor *x = operand(s, SHAPE(b, t, cases[which].heads * d));
+    by_tensor *p = cases[which].shared ? indices(s, 50, SHAPE(t)) : indices(s, 50, SHAPE(b, t));
+    const by_rotary_spec spec = {.head_dim = (int)d,
+                                 .width = cases[which].width,
+                                 .interleaved = cases[which].interleaved,
+                                 .frequencies = frequencies,
+                                 .factor = cases[which].factor,
+                                 .trained = cases[which].dynamic ? which == 3 ? 100 : 20 : 0,
+                                 .theta = 100,
+                                 .stretch = 3};
+    out(s, by_rotary(s->graph, x, p, &spec));
+    return true;
+}
+
 /* Which keys are hidden. */
 enum { ALL_SEEN, SOME_HIDDEN, ROW_HIDDEN, END_HIDDEN };
 /* Axes of a bias that do not repeat. */
@@ -813,6 +850,10 @@ typedef struct attention_case {
     int bias;        /* its axes, of those above; 0: none */
     int64_t entries; /* by distance: of a row of it; 0: by key */
     int zero;
+    int second;      /* axes of a bias by key besides one by distance; 0: none */
+    int pairs;       /* axes of a pair mask; 0: none */
+    bool bytes;      /* which is u8 */
+    bool empty_zero; /* queries that see nothing give zeros */
 } attention_case;
 
 #define WINDOW  .kind = BY_PATTERN_WINDOW
@@ -892,6 +933,19 @@ static const attention_case attentions[] = {
     {1, 1, 400, 1, 1, 136, BY_MASK_NONE, SOME_HIDDEN, 0, .pattern = {STRIDED, .length = 64}},
     {2, 1, 70, 1, 1, 128, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = false},
     {1, 4, 5, 40, 4, 8, BY_MASK_NONE, ALL_SEEN, 0, .bias = BIAS | BIAS_HEAD},
+    /* two biases, pair masks, zeros for queries without keys */
+    {2, 9, 0, 2, 1, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = true, .bias = BIAS_ALL, .entries = 9,
+     .zero = 8, .second = BIAS_ALL},
+    {2, 70, 67, 2, 2, 16, BY_MASK_NONE, SOME_HIDDEN, 0.1f, .bias = BIAS | BIAS_HEAD, .entries = 40,
+     .zero = 20, .second = BIAS | BIAS_BATCH, .pairs = BIAS | BIAS_BATCH | BIAS_ROW},
+    {2, 20, 0, 2, 2, 64, BY_MASK_NONE, ALL_SEEN, 0, .weights = true, .pairs = BIAS_ALL, .bytes = true},
+    {1, 66, 70, 2, 1, 72, BY_MASK_CAUSAL, ALL_SEEN, 0, .pairs = BIAS | BIAS_HEAD, .empty_zero = true},
+    {2, 9, 11, 2, 2, 7, BY_MASK_NONE, ROW_HIDDEN, 0, .weights = true, .empty_zero = true},
+    {1, 70, 0, 2, 2, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .empty_zero = true,
+     .pattern = {FIXED, .length = 80, .after = 3, .part = 2}, .bias = BIAS | BIAS_HEAD, .entries = 12,
+     .zero = 11},
+    {2, 3, 130, 2, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0, .bias = BIAS | BIAS_HEAD, .entries = 40, .zero = 20,
+     .second = BIAS | BIAS_ROW, .pairs = BIAS_ALL, .bytes = true, .empty_zero = true},
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
      .weights = false}, /* the weight is 1, its gradient 0: last, see below */
 };
@@ -913,18 +967,31 @@ static by_tensor *bias_for(by_op_sample *s, int axes, int64_t batch, int64_t hea
                             axes & BIAS_ROW ? queries : 1, entries));
 }
 
+/* Half of the pairs are seen, and of the first row none. */
+static by_tensor *pairs_for(by_op_sample *s, int axes, bool bytes, int64_t batch, int64_t heads,
+                            int64_t queries, int64_t keys)
+{
+    by_tensor *t = input(s, bytes ? BY_U8 : BY_I32,
+                         SHAPE(axes & BIAS_BATCH ? batch : 1, axes & BIAS_HEAD ? heads : 1,
+                               axes & BIAS_ROW ? queries : 1, keys));
+    double *v = values_of(s, t);
+    for (int64_t i = 0; v && i < by_elements(t); i++)
+        v[i] = i >= keys && v[i] > 0;
+    return t;
+}
+
 static gr_node *attend(by_op_sample *s, const attention_case *c)
 {
-    gr_attention_attr a = {.heads = c->heads,
-                           .kv_heads = c->kv_heads,
+    gr_attention_attr a = {.spec = {.heads = c->heads,
+                                    .kv_heads = c->kv_heads,
+                                    .mask = c->mask,
+                                    .pattern = c->pattern,
+                                    .scale = 1 / sqrtf((float)c->dim),
+                                    .dropout = c->dropout,
+                                    .relative_zero = c->zero,
+                                    .empty_zero = c->empty_zero},
                            .head_dim = c->dim,
-                           .mask = c->mask,
-                           .pattern = c->pattern,
-                           .scale = 1 / sqrtf((float)c->dim),
-                           .dropout = c->dropout,
-                           .packed = c->keys == 0,
-                           .by_distance = c->entries > 0,
-                           .bias_zero = c->zero};
+                           .packed = c->keys == 0};
     const int64_t keys = a.packed ? c->queries : c->keys, width = (int64_t)c->heads * c->dim;
     const int64_t kv_width = (int64_t)c->kv_heads * c->dim;
     by_tensor *q = operand(s, SHAPE(c->batch, c->queries, a.packed ? width + 2 * kv_width : width));
@@ -941,7 +1008,11 @@ static gr_node *attend(by_op_sample *s, const attention_case *c)
     by_tensor *prefix = c->mask == BY_MASK_PREFIX ? prefixes(s, c->batch, keys) : NULL;
     by_tensor *bias =
         c->bias ? bias_for(s, c->bias, c->batch, c->heads, c->queries, c->entries ? c->entries : keys) : NULL;
-    return NODE(ATTENTION, &a, q, k, v, mask, prefix, bias);
+    by_tensor *second = c->second ? bias_for(s, c->second, c->batch, c->heads, c->queries, keys) : NULL;
+    by_tensor *pairs =
+        c->pairs ? pairs_for(s, c->pairs, c->bytes, c->batch, c->heads, c->queries, keys) : NULL;
+    return NODE(ATTENTION, &a, q, k, v, mask, prefix, c->entries ? second : bias, c->entries ? bias : NULL,
+                pairs);
 }
 
 bool op_sample_attention(by_op_sample *s, int which)
@@ -966,7 +1037,7 @@ bool op_sample_attention_grad(by_op_sample *s, int which)
         return true;
     by_tensor *dy = operand(s, n->out[0]->rank, n->out[0]->dim);
     gr_node *d = NODE(ATTENTION_GRAD, (const gr_attention_attr *)n->attr, n->in[0], n->in[1], n->in[2],
-                      n->in[3], n->in[4], n->in[5], n->out[0], n->out[1], dy);
+                      n->in[3], n->in[4], n->in[5], n->in[6], n->in[7], n->out[0], n->out[1], dy);
     if (d)
         d->rng = n->rng;
     for (int k = 0; d && k < d->n_out; k++)
@@ -985,6 +1056,8 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         int bias;
         int64_t entries;
         int zero;
+        int second, pairs;
+        bool bytes, empty_zero;
     } cases[] = {
         {2, 1, 8, 2, 2, 4, .packed = true},
         {3, 1, 9, 4, 2, 5, .packed = false},
@@ -1006,6 +1079,9 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         {2, 3, 40, 2, 1, 8, .bias = BIAS_ALL},
         {2, 20, 90, 2, 1, 16, .prefix = true, .hidden = true, .pattern = {STRIDED, .length = 20}},
         {2, 30, 80, 2, 2, 8, .packed = true, .bias = BIAS | BIAS_ROW | BIAS_HEAD, .entries = 30, .zero = 25},
+        {2, 1, 300, 2, 2, 16, .packed = true, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19,
+         .second = BIAS | BIAS_BATCH, .pairs = BIAS | BIAS_HEAD, .bytes = true},
+        {2, 20, 90, 2, 1, 64, .pairs = BIAS_ALL, .empty_zero = true},
     };
     if (which >= BY_COUNT(cases))
         return false;
@@ -1015,8 +1091,8 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
     by_attention_spec spec = {.heads = h,
                               .kv_heads = hkv,
                               .pattern = cases[which].pattern,
-                              .by_distance = cases[which].entries > 0,
-                              .bias_zero = cases[which].zero};
+                              .relative_zero = cases[which].zero,
+                              .empty_zero = cases[which].empty_zero};
     const bool packed = cases[which].packed;
     by_tensor *q = operand(s, SHAPE(b, t, (int64_t)(packed ? h + 2 * hkv : h) * d));
     by_tensor *k = packed ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
@@ -1034,7 +1110,12 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         spec.prefix = prefixes(s, b, room);
     }
     if (cases[which].bias)
-        spec.bias = bias_for(s, cases[which].bias, b, h, t, entries);
+        *(cases[which].entries ? &spec.relative : &spec.bias) =
+            bias_for(s, cases[which].bias, b, h, t, entries);
+    if (cases[which].second)
+        spec.bias = bias_for(s, cases[which].second, b, h, t, room);
+    if (cases[which].pairs)
+        spec.pair_mask = pairs_for(s, cases[which].pairs, cases[which].bytes, b, h, t, room);
     shown(s, by_attention_cached(s->graph, q, k, v, k_cache, v_cache, past, &spec));
     shown(s, k_cache);
     shown(s, v_cache);

@@ -173,24 +173,34 @@ typedef struct problem {
     int bias;        /* its axes, of those below; 0: none */
     int64_t entries; /* by distance: of a row of it; 0: a bias by key */
     int zero;
+    int second; /* axes of a bias by key besides one by distance */
+    int pairs;  /* axes of a pair mask */
+    bool bytes; /* which is u8 */
+    bool empty_zero;
 } problem;
 
 enum { BIAS = 1, BIAS_BATCH = 2, BIAS_HEAD = 4, BIAS_ROW = 8, BIAS_ALL = 15 }; /* axes that do not repeat */
 
+/* Axes of the bias by key (0) and of the one by distance (1). */
+static int axes_of(const problem *p, int which)
+{
+    return which ? (p->entries ? p->bias : 0) : p->entries ? p->second : p->bias;
+}
+
 static const gr_attention_attr *attributes(const problem *p)
 {
     static gr_attention_attr a;
-    a = (gr_attention_attr){.heads = p->h,
-                            .kv_heads = p->kv,
+    a = (gr_attention_attr){.spec = {.heads = p->h,
+                                     .kv_heads = p->kv,
+                                     .mask = p->prefixed ? BY_MASK_PREFIX
+                                             : p->causal ? BY_MASK_CAUSAL
+                                                         : BY_MASK_NONE,
+                                     .pattern = p->pattern,
+                                     .relative_zero = p->zero,
+                                     .empty_zero = p->empty_zero,
+                                     .scale = 0.75f / sqrtf((float)p->d),
+                                     .dropout = p->dropout},
                             .head_dim = p->d,
-                            .mask = p->prefixed ? BY_MASK_PREFIX
-                                    : p->causal ? BY_MASK_CAUSAL
-                                                : BY_MASK_NONE,
-                            .pattern = p->pattern,
-                            .by_distance = p->entries > 0,
-                            .bias_zero = p->zero,
-                            .scale = 0.75f / sqrtf((float)p->d),
-                            .dropout = p->dropout,
                             .packed = p->packed};
     return &a;
 }
@@ -213,18 +223,21 @@ static double kept(const problem *p, int64_t b, int64_t h, int64_t t, int64_t s)
 
 typedef struct reference {
     double *q, *k, *v, *dy; /* (B, T, H, D), (B, S, Hkv, D) */
-    double *y, *lse, *w, *dq, *dk, *dv, *dbias;
-    double *dbias_size; /* sums of what dbias is summed of, without signs: much of it cancels out */
+    double *y, *lse, *w, *dq, *dk, *dv, *dbias[2];
+    double *dbias_size[2]; /* sums of what dbias is summed of, without signs: much of it cancels out */
+    double *bias[2];       /* by key and by distance: rows of `entries`; NULL: none */
+    double *pairs;         /* rows of keys; NULL: none */
+    int64_t entries[2], keys;
     /* borrowed, NULL: none */
     const int32_t *mask, *prefix;
-    const double *bias; /* rows of `entries` */
-    int64_t entries;
 } reference;
 
 static void reference_free(reference *r)
 {
-    double *all[] = {r->q, r->k,  r->v,  r->dy, r->y,     r->lse,
-                     r->w, r->dq, r->dk, r->dv, r->dbias, r->dbias_size};
+    double *all[] = {
+        r->q,       r->k,       r->v,    r->dy,       r->y,        r->lse,           r->w,
+        r->dq,      r->dk,      r->dv,   r->dbias[0], r->dbias[1], r->dbias_size[0], r->dbias_size[1],
+        r->bias[0], r->bias[1], r->pairs};
     for (int i = 0; i < BY_COUNT(all); i++)
         base_free(all[i]);
 }
@@ -260,25 +273,35 @@ static bool in_pattern(const by_pattern *x, double p, double s)
     return x->part == 0 ? first || second : x->part == 1 ? first : second;
 }
 
-static bool visible(const problem *p, const reference *r, int64_t b, int64_t t, int64_t s)
+/* The row of (b, h, t) in a tensor with these axes. */
+static int64_t row_of(const problem *p, int axes, int64_t b, int64_t h, int64_t t)
 {
+    int64_t row = axes & BIAS_BATCH ? b : 0;
+    row = axes & BIAS_HEAD ? row * p->h + h : row;
+    return axes & BIAS_ROW ? row * p->t + t : row;
+}
+
+static bool visible(const problem *p, const reference *r, int64_t b, int64_t h, int64_t t, int64_t s)
+{
+    if (r->pairs && r->pairs[row_of(p, p->pairs, b, h, t) * r->keys + s] == 0)
+        return false;
+
     const int64_t at = p->s - p->t + t;
     if ((p->causal || p->prefixed) && s > at && !(p->prefixed && s < r->prefix[b]))
         return false;
     return in_pattern(&p->pattern, (double)at, (double)s) && (!r->mask || r->mask[b * p->s + s]);
 }
 
-/* Where the bias of a score lies. */
-static int64_t bias_place(const problem *p, const reference *r, int64_t b, int64_t h, int64_t t, int64_t s)
+/* Where bias `which` of a score lies. */
+static int64_t bias_place(const problem *p, const reference *r, int which, int64_t b, int64_t h, int64_t t,
+                          int64_t s)
 {
-    int64_t i = s, row = p->bias & BIAS_BATCH ? b : 0;
-    row = p->bias & BIAS_HEAD ? row * p->h + h : row;
-    row = p->bias & BIAS_ROW ? row * p->t + t : row;
-    if (p->entries) {
+    int64_t i = s;
+    if (which) {
         i = s - (p->s - p->t + t) + p->zero;
         i = i < 0 ? 0 : i >= p->entries ? p->entries - 1 : i;
     }
-    return row * r->entries + i;
+    return row_of(p, axes_of(p, which), b, h, t) * r->entries[which] + i;
 }
 
 /* Weights of one query in w (S), its log-sum-exp, -infinity when it sees nothing. */
@@ -289,16 +312,16 @@ static double weigh(const problem *p, const reference *r, int64_t b, int64_t h, 
     for (int64_t s = 0; s < p->s; s++) {
         w[s] = 0;
         for (int d = 0; d < p->d; d++)
-            w[s] += q[d] * k[s * p->kv * p->d + d] * (double)attributes(p)->scale;
-        if (r->bias)
-            w[s] += r->bias[bias_place(p, r, b, h, t, s)];
-        w[s] = visible(p, r, b, t, s) ? w[s] : -INFINITY;
+            w[s] += q[d] * k[s * p->kv * p->d + d] * (double)attributes(p)->spec.scale;
+        for (int i = 0; i < 2; i++)
+            w[s] += r->bias[i] ? r->bias[i][bias_place(p, r, i, b, h, t, s)] : 0;
+        w[s] = visible(p, r, b, h, t, s) ? w[s] : -INFINITY;
         top = fmax(top, w[s]);
     }
     for (int64_t s = 0; s < p->s; s++)
         sum += w[s] = top == -INFINITY ? 1 : exp(w[s] - top);
     for (int64_t s = 0; s < p->s; s++)
-        w[s] /= sum;
+        w[s] = top == -INFINITY && p->empty_zero ? 0 : w[s] / sum;
     return top + log(sum);
 }
 
@@ -325,8 +348,10 @@ static void differentiate(const problem *p, const double *y, reference *r)
 {
     const int64_t qs = p->h * p->d, ks = p->kv * p->d;
     r->dq = zeros(p->b * p->t * qs), r->dk = zeros(p->b * p->s * ks), r->dv = zeros(p->b * p->s * ks);
-    r->dbias = zeros(p->b * p->h * p->t * r->entries); /* of their largest size */
-    r->dbias_size = zeros(p->b * p->h * p->t * r->entries);
+    for (int i = 0; i < 2; i++) {
+        r->dbias[i] = zeros(p->b * p->h * p->t * r->entries[i]); /* of their largest size */
+        r->dbias_size[i] = zeros(p->b * p->h * p->t * r->entries[i]);
+    }
     for (int64_t i = 0; i < p->b * p->h * p->t; i++) {
         const int64_t b = i / (p->h * p->t), h = i / p->t % p->h, t = i % p->t;
         const int64_t at = (b * p->t + t) * qs + h * p->d, kv = b * p->s * ks + h / (p->h / p->kv) * p->d;
@@ -342,11 +367,12 @@ static void differentiate(const problem *p, const double *y, reference *r)
                 dp += keep * r->v[key + d] * dy[d];
             }
             double ds = w[s] * (dp - delta);
-            if (r->bias) {
-                r->dbias[bias_place(p, r, b, h, t, s)] += ds;
-                r->dbias_size[bias_place(p, r, b, h, t, s)] += fabs(ds);
-            }
-            ds *= (double)attributes(p)->scale;
+            for (int j = 0; j < 2; j++)
+                if (r->bias[j]) {
+                    r->dbias[j][bias_place(p, r, j, b, h, t, s)] += ds;
+                    r->dbias_size[j][bias_place(p, r, j, b, h, t, s)] += fabs(ds);
+                }
+            ds *= (double)attributes(p)->spec.scale;
             for (int d = 0; d < p->d; d++) {
                 r->dq[at + d] += ds * r->k[key + d];
                 r->dk[key + d] += ds * r->q[at + d];
@@ -358,8 +384,8 @@ static void differentiate(const problem *p, const double *y, reference *r)
 /* ---- one problem on the kernels -------------------------------------------------------------- */
 
 typedef struct operands {
-    by_tensor *q, *k, *v, *mask, *prefix, *bias, *dy; /* k and v are NULL when packed */
-    by_tensor *y, *lse, *weights, *dq, *dk, *dv, *dbias;
+    by_tensor *q, *k, *v, *mask, *prefix, *bias[2], *pairs, *dy; /* k and v are NULL when packed */
+    by_tensor *y, *lse, *weights, *dq, *dk, *dv, *dbias[2];
 } operands;
 
 /* A part of the last axis, [first, first + count), of a tensor as double. */
@@ -372,10 +398,24 @@ static double *columns(const by_tensor *t, int64_t first, int64_t count)
     return d;
 }
 
-static by_tensor *bias_tensor(const problem *p, by_dtype type, int64_t entries)
+static by_tensor *bias_tensor(const problem *p, int axes, by_dtype type, int64_t entries)
 {
-    return tensor(type, 4, p->bias & BIAS_BATCH ? p->b : 1, p->bias & BIAS_HEAD ? p->h : 1,
-                  p->bias & BIAS_ROW ? p->t : 1, entries);
+    return tensor(type, 4, axes & BIAS_BATCH ? p->b : 1, axes & BIAS_HEAD ? p->h : 1,
+                  axes & BIAS_ROW ? p->t : 1, entries);
+}
+
+/* Two pairs in three are seen; the first row sees nothing. */
+static by_tensor *pair_tensor(const problem *p, int64_t keys)
+{
+    by_tensor *t = bias_tensor(p, p->pairs, p->bytes ? BY_U8 : BY_I32, keys);
+    for (size_t i = 0; i < elements(t); i++) {
+        const int seen = (int64_t)i >= keys && base_philox_at(4, 0, i).v[0] % 3 != 0;
+        if (p->bytes)
+            ((uint8_t *)t->data)[i] = (uint8_t)seen;
+        else
+            ((int32_t *)t->data)[i] = seen;
+    }
+    return t;
 }
 
 /* For `keys` keys, those of the problem or those that a cache has room for. */
@@ -411,29 +451,35 @@ static operands make_operands(const problem *p, by_dtype type, int64_t keys)
                                                        : b % 3 == 1 ? -1
                                                                     : keys + 7);
     }
-    if (p->bias) {
-        o.bias = bias_tensor(p, type, p->entries ? p->entries : keys);
-        o.dbias = bias_tensor(p, type, p->entries ? p->entries : keys);
-        fill_normal(o.bias);
-    }
+    for (int i = 0; i < 2; i++)
+        if (axes_of(p, i)) {
+            o.bias[i] = bias_tensor(p, axes_of(p, i), type, i ? p->entries : keys);
+            o.dbias[i] = bias_tensor(p, axes_of(p, i), type, i ? p->entries : keys);
+            fill_normal(o.bias[i]);
+        }
+    if (p->pairs)
+        o.pairs = pair_tensor(p, keys);
     return o;
 }
 
-/* What the reference reads of the operands besides queries, keys and values; the bias is to be freed. */
-static double *give_sight(const operands *o, reference *r)
+/* What the reference reads of the operands besides queries, keys and values. */
+static void give_sight(const operands *o, reference *r)
 {
-    double *bias = o->bias ? as_double(o->bias) : NULL;
     r->mask = o->mask ? o->mask->data : NULL;
     r->prefix = o->prefix ? o->prefix->data : NULL;
-    r->bias = bias;
-    r->entries = o->bias ? o->bias->dim[3] : 0;
-    return bias;
+    r->pairs = o->pairs ? as_double(o->pairs) : NULL;
+    r->keys = o->pairs ? o->pairs->dim[3] : 0;
+    for (int i = 0; i < 2; i++) {
+        r->bias[i] = o->bias[i] ? as_double(o->bias[i]) : NULL;
+        r->entries[i] = o->bias[i] ? o->bias[i]->dim[3] : 0;
+    }
 }
 
 static void drop_operands(operands *o)
 {
-    by_tensor *all[] = {o->q, o->k,   o->v,       o->mask, o->prefix, o->bias, o->dy,
-                        o->y, o->lse, o->weights, o->dq,   o->dk,     o->dv,   o->dbias};
+    by_tensor *all[] = {o->q,       o->k,     o->v,  o->mask,     o->prefix,  o->bias[0],
+                        o->bias[1], o->pairs, o->dy, o->y,        o->lse,     o->weights,
+                        o->dq,      o->dk,    o->dv, o->dbias[0], o->dbias[1]};
     for (int i = 0; i < BY_COUNT(all); i++)
         drop(all[i]);
 }
@@ -443,9 +489,9 @@ static void forward(const kernels *k, const problem *p, const operands *o, int t
     gr_exec e = execution(threads);
     gr_attention_attr a = *attributes(p);
     gr_node n = {.op = GR_OP_ATTENTION,
-                 .n_in = 6,
+                 .n_in = BY_ATT_SHARED,
                  .n_out = 3,
-                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias},
+                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias[0], o->bias[1], o->pairs},
                  .out = {o->y, o->lse, weights ? o->weights : NULL},
                  .attr = &a,
                  .rng = 5};
@@ -456,13 +502,14 @@ static void backward(const kernels *k, const problem *p, const operands *o, int 
 {
     gr_exec e = execution(threads);
     gr_attention_attr a = *attributes(p);
-    gr_node n = {.op = GR_OP_ATTENTION_GRAD,
-                 .n_in = 9,
-                 .n_out = 4,
-                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias, o->y, o->lse, o->dy},
-                 .out = {o->dq, o->dk, o->dv, o->dbias},
-                 .attr = &a,
-                 .rng = 5};
+    gr_node n = {
+        .op = GR_OP_ATTENTION_GRAD,
+        .n_in = BY_ATT_SHARED + 3,
+        .n_out = 5,
+        .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias[0], o->bias[1], o->pairs, o->y, o->lse, o->dy},
+        .out = {o->dq, o->dk, o->dv, o->dbias[0], o->dbias[1]},
+        .attr = &a,
+        .rng = 5};
     assert_int_equal(k->backward(&e, &n), BY_OK);
 }
 
@@ -480,8 +527,10 @@ static void check_lse(const operands *o, const reference *r)
 
 static void check_gradients(const problem *p, const operands *o, const reference *r)
 {
-    if (o->dbias)
-        assert_within("dbias", o->dbias, r->dbias, r->dbias_size, bound_of_one(o->dbias->type));
+    for (int i = 0; i < 2; i++)
+        if (o->dbias[i])
+            assert_within("dbias", o->dbias[i], r->dbias[i], r->dbias_size[i],
+                          bound_of_one(o->dbias[i]->type));
     if (!p->packed) {
         assert_close("dq", o->dq, r->dq);
         assert_close("dk", o->dk, r->dk);
@@ -523,7 +572,7 @@ static void check(const kernels *k, by_dtype type, const problem *p)
     reference r = {.q = columns(o.q, 0, qs), .dy = as_double(o.dy)};
     r.k = p->packed ? columns(o.q, qs, ks) : as_double(o.k);
     r.v = p->packed ? columns(o.q, qs + ks, ks) : as_double(o.v);
-    double *bias = give_sight(&o, &r);
+    give_sight(&o, &r);
     compute(p, &r);
 
     forward(k, p, &o, 1, true);
@@ -539,7 +588,7 @@ static void check(const kernels *k, by_dtype type, const problem *p)
     backward(k, p, &o, 1);
     check_gradients(p, &o, &r);
 
-    by_tensor *results[] = {o.y, o.lse, o.dq, o.dk, o.dv, o.dbias};
+    by_tensor *results[] = {o.y, o.lse, o.dq, o.dk, o.dv, o.dbias[0], o.dbias[1]};
     void *copies[BY_COUNT(results)];
     for (int i = 0; i < BY_COUNT(results); i++)
         copies[i] = results[i] ? copy_of(results[i]) : NULL;
@@ -552,7 +601,6 @@ static void check(const kernels *k, by_dtype type, const problem *p)
     }
     for (int i = 0; i < BY_COUNT(results); i++)
         base_free(copies[i]);
-    base_free(bias);
     reference_free(&r);
     drop_operands(&o);
 }
@@ -705,6 +753,51 @@ static void test_biases(void **state)
             }
 }
 
+/* A mask by pairs, with other masks and patterns; queries that see nothing give the mean or zeros. */
+static void test_pair_masks(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {2, 70, 70, 2, 1, 8, .packed = true, .causal = true},
+        {2, 66, 140, 2, 2, 12, .masked = true, .empty_zero = true},
+        {2, 9, 9, 4, 2, 16, .prefixed = true},
+        {2, 3, 90, 2, 1, 16, .causal = true, .empty_zero = true},
+        {3, 1, 70, 4, 2, 16, .masked = true},
+        {2, 80, 30, 1, 1, 8, .causal = true, .empty_zero = true,
+         .pattern = {BY_PATTERN_WINDOW, .before = 20}},
+        {1, 80, 80, 2, 2, 8, .pattern = {BY_PATTERN_STRIDED, .length = 30}, .dropout = 0.2f},
+        {2, 70, 67, 2, 2, 64, .dropout = 0.1f, .empty_zero = true},
+    };
+    for (int i = 0; i < BY_COUNT(problems); i++)
+        for (int axes = BIAS; axes <= BIAS_ALL; axes += 2) {
+            problem p = problems[i];
+            p.pairs = axes;
+            p.bytes = axes & BIAS_HEAD;
+            check_in_turn(&p);
+            p.bias = axes, p.entries = 31, p.zero = 20, p.second = BIAS_ALL - axes + 1;
+            check_in_turn(&p);
+        }
+}
+
+/* Both biases at once, with every combination of axes of the first. */
+static void test_two_biases(void **state)
+{
+    (void)state;
+    static const problem problems[] = {
+        {2, 70, 70, 2, 1, 8, .packed = true, .causal = true},
+        {2, 66, 140, 2, 2, 12, .masked = true},
+        {2, 3, 90, 2, 1, 16, .causal = true},
+        {1, 80, 80, 2, 2, 8, .pattern = {BY_PATTERN_STRIDED, .length = 30}, .dropout = 0.2f},
+    };
+    for (int i = 0; i < BY_COUNT(problems); i++)
+        for (int axes = BIAS; axes <= BIAS_ALL; axes += 2)
+            for (int second = BIAS; second <= BIAS_ALL; second += 6) {
+                problem p = problems[i];
+                p.bias = axes, p.entries = 21, p.zero = 20, p.second = second;
+                check_in_turn(&p);
+            }
+}
+
 /* Reach: what is left out of the counts and of the tiles is what nobody sees. */
 static void test_reach(void **state)
 {
@@ -770,13 +863,13 @@ static void test_some_gradients(void **state)
         operands o = make_operands(&p, BY_F32, p.s);
         forward(&all_kernels[i], &p, &o, 1, false);
         backward(&all_kernels[i], &p, &o, 1);
-        by_tensor *all[4] = {o.dq, o.dk, o.dv, o.dbias};
-        void *copies[4] = {copy_of(o.dq), copy_of(o.dk), copy_of(o.dv), copy_of(o.dbias)};
+        by_tensor *all[4] = {o.dq, o.dk, o.dv, o.dbias[1]};
+        void *copies[4] = {copy_of(o.dq), copy_of(o.dk), copy_of(o.dv), copy_of(o.dbias[1])};
         for (int wanted = 0; wanted < 16; wanted++) {
             for (int threads = 1; threads <= 4; threads += 3) {
                 operands some = o;
                 some.dq = wanted & 1 ? o.dq : NULL, some.dk = wanted & 2 ? o.dk : NULL;
-                some.dv = wanted & 4 ? o.dv : NULL, some.dbias = wanted & 8 ? o.dbias : NULL;
+                some.dv = wanted & 4 ? o.dv : NULL, some.dbias[1] = wanted & 8 ? o.dbias[1] : NULL;
                 for (int j = 0; j < 4; j++)
                     memset(all[j]->data, 0xff, sizeof(float) * elements(all[j]));
                 backward(&all_kernels[i], &p, &some, threads);
@@ -824,12 +917,13 @@ static by_status cached(const kernels *k, const problem *p, const operands *o, c
 {
     gr_exec e = execution(threads);
     gr_attention_attr a = *attributes(p);
-    gr_node n = {.op = GR_OP_ATTENTION_CACHED,
-                 .n_in = 9,
-                 .n_out = 1,
-                 .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias, c->k, c->v, c->past},
-                 .out = {o->y},
-                 .attr = &a};
+    gr_node n = {
+        .op = GR_OP_ATTENTION_CACHED,
+        .n_in = BY_ATT_SHARED + 3,
+        .n_out = 1,
+        .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias[0], o->bias[1], o->pairs, c->k, c->v, c->past},
+        .out = {o->y},
+        .attr = &a};
     return k->cached(&e, &n);
 }
 
@@ -841,15 +935,26 @@ static double *expected_over_cache(const problem *p, const operands *o, const ca
     double *all = zeros(p->b * p->t * qs), *q = columns(o->q, 0, qs), *k = as_double(c->k),
            *v = as_double(c->v);
     reference whole = {0};
-    double *bias = give_sight(o, &whole);
+    give_sight(o, &whole);
     for (int64_t b = 0; b < p->b; b++) {
         problem one = *p;
         one.b = 1, one.s = past[b] + p->t, one.causal = true, one.packed = false;
         reference r = {zeros(p->t * qs), zeros(one.s * ks), zeros(one.s * ks), zeros(p->t * qs),
-                       .entries = whole.entries};
+                       .keys = whole.keys};
         r.mask = whole.mask ? whole.mask + b * room : NULL;
         r.prefix = whole.prefix ? whole.prefix + b : NULL;
-        r.bias = bias ? bias + (p->bias & BIAS_BATCH ? b * (int64_t)elements(o->bias) / p->b : 0) : NULL;
+        for (int i = 0; i < 3; i++) { /* the rows of this batch row */
+            const int axes = i < 2 ? axes_of(p, i) : p->pairs;
+            const by_tensor *t = i < 2 ? o->bias[i] : o->pairs;
+            const size_t count = axes ? elements(t) / (size_t)(axes & BIAS_BATCH ? p->b : 1) : 0;
+            double **to = i < 2 ? &r.bias[i] : &r.pairs, *from = i < 2 ? whole.bias[i] : whole.pairs;
+            if (!axes)
+                continue;
+            *to = zeros((int64_t)count);
+            memcpy(*to, from + (axes & BIAS_BATCH ? (size_t)b * count : 0), sizeof **to * count);
+            if (i < 2)
+                r.entries[i] = whole.entries[i];
+        }
         memcpy(r.q, q + b * p->t * qs, sizeof *q * (size_t)(p->t * qs));
         memcpy(r.k, k + b * room * ks, sizeof *k * (size_t)(one.s * ks));
         memcpy(r.v, v + b * room * ks, sizeof *v * (size_t)(one.s * ks));
@@ -857,7 +962,7 @@ static double *expected_over_cache(const problem *p, const operands *o, const ca
         memcpy(all + b * p->t * qs, r.y, sizeof *q * (size_t)(p->t * qs));
         reference_free(&r);
     }
-    base_free(bias);
+    reference_free(&whole);
     base_free(q);
     base_free(k);
     base_free(v);
@@ -934,6 +1039,11 @@ static void test_cache(void **state)
          {290, 17}},
         {{2, 3, 3, 4, 2, 16, .bias = BIAS | BIAS_HEAD, .entries = 31, .zero = 30}, 130, {100, 0}},
         {{2, 2, 2, 2, 1, 16, .bias = BIAS_ALL}, 130, {128, 7}},
+        {{2, 1, 1, 4, 2, 16, .pairs = BIAS | BIAS_HEAD, .bytes = true}, 130, {100, 0}},
+        {{2, 20, 20, 2, 1, 16, .pairs = BIAS_ALL, .empty_zero = true}, 130, {100, 0}},
+        {{2, 3, 3, 4, 2, 16, .bias = BIAS | BIAS_HEAD, .entries = 31, .zero = 30, .second = BIAS_ALL},
+         130,
+         {100, 0}},
         {{3, 30, 30, 2, 1, 20, .prefixed = true, .bias = BIAS_ALL, .entries = 40, .zero = 25},
          130,
          {0, 100, 41}},
@@ -994,6 +1104,7 @@ int main(void)
         cmocka_unit_test(test_shapes),         cmocka_unit_test(test_key_mask),
         cmocka_unit_test(test_dropout),        cmocka_unit_test(test_dropout_statistics),
         cmocka_unit_test(test_patterns),       cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_two_biases),     cmocka_unit_test(test_pair_masks),
         cmocka_unit_test(test_reach),          cmocka_unit_test(test_some_gradients),
         cmocka_unit_test(test_infinity_shows), cmocka_unit_test(test_cache),
         cmocka_unit_test(test_cache_is_full),

@@ -146,13 +146,17 @@ static void bad_bias_entries(by_graph *g)
 
 static void bad_bias_type(by_graph *g)
 {
-    attend(g,
-           (by_attention_spec){.bias = by_input(g, "bias", BY_BF16, SHAPE(1, 1, 1, 5)), .by_distance = true});
+    attend(g, (by_attention_spec){.relative = by_input(g, "bias", BY_BF16, SHAPE(1, 1, 1, 5))});
 }
 
-static void no_bias(by_graph *g)
+static void bad_pair_mask(by_graph *g)
 {
-    attend(g, (by_attention_spec){.by_distance = true});
+    attend(g, (by_attention_spec){.pair_mask = by_input(g, "pairs", BY_I32, SHAPE(1, 1, 3, 4))});
+}
+
+static void bad_pair_type(by_graph *g)
+{
+    attend(g, (by_attention_spec){.pair_mask = f32_input(g, "pairs", SHAPE(1, 1, 1, 4))});
 }
 
 static void bad_loss(by_graph *g)
@@ -282,8 +286,8 @@ static void test_errors(void **state)
         {bad_groups, {"attention", "3 heads", "2 key heads"}},
         {bad_keys, {"attention", "q (1, 3, 6) f32", "k (2, 5, 6) f32"}},
         {bad_key_mask, {"attention", "q (2, 4, 6) f32", "padding (2, 5) i32"}},
-        {no_prefix, {"attention", "none is given"}},
-        {idle_prefix, {"attention", "the mask is another"}},
+        {no_prefix, {"attention", "requires a prefix"}},
+        {idle_prefix, {"attention", "requires BY_MASK_PREFIX"}},
         {bad_prefix, {"attention", "a prefix (B)", "prefix (3) i32"}},
         {bad_pattern_length, {"attention", "length 0"}},
         {bad_pattern_part, {"attention", "no part 1"}},
@@ -293,7 +297,8 @@ static void test_errors(void **state)
         {bad_score_bias, {"attention", "a bias (B or 1", "bias (1, 2, 4, 4) f32"}},
         {bad_bias_entries, {"attention", "T or 1, S)", "bias (1, 3, 4, 5) f32"}},
         {bad_bias_type, {"attention", "T or 1, L)", "bias (1, 1, 1, 5) bf16"}},
-        {no_bias, {"attention", "no bias"}},
+        {bad_pair_mask, {"attention", "pair mask", "pairs (1, 1, 3, 4) i32"}},
+        {bad_pair_type, {"attention", "i32 or u8", "pairs (1, 1, 1, 4) f32"}},
         {bad_cache, {"attention_cached", "q (2, 1, 12) f32", "cache (2, 8, 5) f32"}},
         {bad_loss, {"cross_entropy", "logits (4, 9) f32", "targets (5) i32"}},
         {bad_axis, {"sum", "axis"}},

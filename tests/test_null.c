@@ -12,7 +12,7 @@
 #include "child.h"
 #include "graph_case.h"
 
-enum { BUILDERS = 30 };
+enum { BUILDERS = 31 };
 
 /* Every builder, given g and x for all that it takes. */
 static by_tensor *build_with(int which, by_graph *g, by_tensor *x)
@@ -22,6 +22,7 @@ static by_tensor *build_with(int which, by_graph *g, by_tensor *x)
     int at = 0;
     /* clang-format off */
     if (which == at++) return by_sines(g, x, 4, BY_F32);
+    if (which == at++) return by_rotary(g, x, x, &(by_rotary_spec){.head_dim = 4, .frequencies = (float[]){1, 1}});
     if (which == at++) return by_gather(g, x, x);
     if (which == at++) return by_gather_padded(g, x, x, 1);
     if (which == at++) return by_linear(g, x, x, x, NULL);

@@ -109,7 +109,7 @@ static void leave_out_unseen(trial *t)
     if (!y->node || y->node->op != GR_OP_ATTENTION)
         return;
     const gr_attention_attr *a = y->node->attr;
-    const int64_t rows = gr_tensor_rows(y), heads = a->heads, dim = a->head_dim,
+    const int64_t rows = gr_tensor_rows(y), heads = a->spec.heads, dim = a->head_dim,
                   columns = gr_tensor_cols(l->tensor);
     double *q = l->tensor->data, *cotangent = t->cotangent[0].values;
     double *before = base_alloc((size_t)by_elements(y) * sizeof *before);
@@ -336,7 +336,7 @@ typedef struct heads {
 static heads heads_of(const trial *t, const gr_attention_attr *a)
 {
     const op_sample_leaf *l = t->sample->leaf;
-    const int64_t wide = (int64_t)a->heads * a->head_dim, kv = (int64_t)a->kv_heads * a->head_dim;
+    const int64_t wide = (int64_t)a->spec.heads * a->head_dim, kv = (int64_t)a->spec.kv_heads * a->head_dim;
     if (!a->packed)
         return (heads){l[0].values, l[1].values, l[2].values, wide, kv};
     return (heads){l[0].values, l[0].values + wide, l[0].values + wide + kv, wide + 2 * kv, wide + 2 * kv};
@@ -364,30 +364,33 @@ static double attention_error(const gr_node *n, heads h, int64_t keys, const dou
     assert_true(out && w);
     for (int64_t b = 0; b < batch; b++)
         for (int64_t t = 0; t < queries; t++)
-            for (int k = 0; k < a->heads; k++) {
-                int64_t at = (int64_t)(k / (a->heads / a->kv_heads)) * a->head_dim + b * keys * h.kv_row;
-                int64_t limit = past                        ? (int64_t)past[b] + t
-                                : a->mask == BY_MASK_CAUSAL ? keys - queries + t
-                                                            : keys;
+            for (int k = 0; k < a->spec.heads; k++) {
+                int64_t at =
+                    (int64_t)(k / (a->spec.heads / a->spec.kv_heads)) * a->head_dim + b * keys * h.kv_row;
+                int64_t limit = past                             ? (int64_t)past[b] + t
+                                : a->spec.mask == BY_MASK_CAUSAL ? keys - queries + t
+                                                                 : keys;
                 attend_naively(h.q + (b * queries + t) * h.q_row + (int64_t)k * a->head_dim, h.k + at,
-                               h.v + at, h.kv_row, keys, a->head_dim, a->scale, seen ? seen + b * keys : NULL,
-                               limit, out, w);
-                const double *row = y + ((b * queries + t) * a->heads + k) * a->head_dim;
+                               h.v + at, h.kv_row, keys, a->head_dim, a->spec.scale,
+                               seen ? seen + b * keys : NULL, limit, out, w);
+                const double *row = y + ((b * queries + t) * a->spec.heads + k) * a->head_dim;
                 for (int d = 0; d < a->head_dim; d++)
                     worst = fmax(worst, fabs(row[d] - out[d]));
                 for (int64_t s = 0; weights && s < keys; s++)
-                    worst = fmax(worst, fabs(weights[((b * a->heads + k) * queries + t) * keys + s] - w[s]));
+                    worst =
+                        fmax(worst, fabs(weights[((b * a->spec.heads + k) * queries + t) * keys + s] - w[s]));
             }
     base_free(out);
     base_free(w);
     return worst;
 }
 
-/* Prefixes, patterns and biases are compared with plain loops in test_attention.c. */
+/* Prefixes, patterns, biases and pair masks are compared with plain loops in test_attention.c. */
 static bool is_simple(const gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
-    return a->pattern.kind == BY_PATTERN_FULL && !n->in[4] && !n->in[5];
+    return a->spec.pattern.kind == BY_PATTERN_FULL && !n->in[BY_ATT_PREFIX] && !n->in[BY_ATT_BIAS] &&
+           !n->in[BY_ATT_RELATIVE] && !n->in[BY_ATT_PAIR_MASK];
 }
 
 static void test_attention(void **state)
@@ -399,7 +402,7 @@ static void test_attention(void **state)
         const gr_node *n = node_of(t, GR_OP_ATTENTION);
         const gr_attention_attr *a = n->attr;
         run_once(t);
-        if (a->dropout == 0 && is_simple(n)) {
+        if (a->spec.dropout == 0 && is_simple(n)) {
             int64_t keys = a->packed ? n->in[0]->dim[1] : n->in[1]->dim[1];
             double error = attention_error(n, heads_of(t, a), keys,
                                            n->in[3] ? t->sample->leaf[a->packed ? 1 : 3].values : NULL, NULL);
@@ -421,8 +424,8 @@ static void test_attention_cached(void **state)
         const gr_node *n = node_of(t, GR_OP_ATTENTION_CACHED);
         const gr_attention_attr *a = n->attr;
         const op_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
-        const int64_t batch = n->in[6]->dim[0], room = n->in[6]->dim[1], wide = n->in[6]->dim[2],
-                      queries = n->in[0]->dim[1];
+        const int64_t batch = n->in[BY_ATT_K_CACHE]->dim[0], room = n->in[BY_ATT_K_CACHE]->dim[1],
+                      wide = n->in[BY_ATT_K_CACHE]->dim[2], queries = n->in[0]->dim[1];
         heads h = heads_of(t, a);
         run_once(t);
         for (int64_t b = 0; b < batch; b++)
@@ -432,8 +435,8 @@ static void test_attention_cached(void **state)
                 memcpy(l[0].values + to, h.k + from, (size_t)wide * sizeof(double));
                 memcpy(l[1].values + to, h.v + from, (size_t)wide * sizeof(double));
             }
-        assert_memory_equal(n->in[6]->data, l[0].values, gr_tensor_bytes(n->in[6]));
-        assert_memory_equal(n->in[7]->data, l[1].values, gr_tensor_bytes(n->in[7]));
+        assert_memory_equal(n->in[BY_ATT_K_CACHE]->data, l[0].values, gr_tensor_bytes(n->in[BY_ATT_K_CACHE]));
+        assert_memory_equal(n->in[BY_ATT_V_CACHE]->data, l[1].values, gr_tensor_bytes(n->in[BY_ATT_V_CACHE]));
         heads cached = {h.q, l[0].values, l[1].values, h.q_row, wide};
         double error = is_simple(n) && !n->in[3] ? attention_error(n, cached, room, NULL, l[2].values) : 0;
         if (!(error < 1e-12))

@@ -210,6 +210,23 @@ BY_API by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_t
 BY_API by_tensor *by_rmsnorm(by_graph *g, by_tensor *x, by_tensor *gamma, float eps);
 BY_API by_tensor *by_softmax(by_graph *g, by_tensor *x); /* over the last axis */
 
+/* Rotary positions (Su et al. 2021): in every head of x (B, T, H*D), pairs of elements turn by the angle
+ * position * frequency. positions (T) or (B, T) i32 -> the shape of x. */
+enum { BY_MAX_ROTARY = 512 };
+typedef struct by_rotary_spec {
+    int head_dim;             /* D */
+    int width;                /* elements of a head that turn, the first ones, an even number; 0: all */
+    bool interleaved;         /* pairs are elements 2i and 2i + 1; otherwise i and i + width/2 */
+    const float *frequencies; /* (width / 2) radians by position; copied */
+    float factor;             /* of sines and cosines; 0: 1 */
+    /* Dynamic NTK: with a position at or after `trained`, all frequencies are theta'^(-2i / width), theta' =
+     * theta (stretch S / trained - stretch + 1)^(width / (width - 2)), S the highest position plus 1. 0:
+     * never */
+    int trained;
+    float theta, stretch;
+} by_rotary_spec;
+BY_API by_tensor *by_rotary(by_graph *g, by_tensor *x, by_tensor *positions, const by_rotary_spec *spec);
+
 /* Which keys s the query at position p sees, first condition: all of them; s <= p; s <= p or s < prefix[b].
  */
 typedef enum by_mask { BY_MASK_NONE, BY_MASK_CAUSAL, BY_MASK_PREFIX } by_mask;
@@ -228,23 +245,25 @@ typedef struct by_pattern {
     int part; /* of STRIDED and FIXED: 0: both sets of keys, 1: the first alone, 2: the second alone */
 } by_pattern;
 
-/* softmax(q k^T * scale + bias, where a key is seen) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) -> (B,
- * T, H*D). With k = v = NULL, q is the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values side by
- * side. Query t stands at position p = t + S - T: the last query at the last key. A key is seen if mask,
- * pattern and key mask all let it; a query that sees nothing gives the mean of v. docs/ATTENTION.md has the
- * table of who uses what. */
+/* softmax(q k^T * scale + biases, where a key is seen) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) ->
+ * (B, T, H*D). With k = v = NULL, q is the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values
+ * side by side. Query t stands at position p = t + S - T: the last query at the last key. A key is seen if
+ * mask, pattern, key mask and pair mask all let it. docs/ATTENTION.md has the table of who uses what. */
 typedef struct by_attention_spec {
     int heads;
     int kv_heads; /* 0: as many as heads; otherwise heads must be a multiple */
     by_mask mask;
     by_tensor *prefix; /* (B) i32, with BY_MASK_PREFIX alone */
     by_pattern pattern;
-    float scale;         /* 0: 1/sqrt(D) */
-    float dropout;       /* on the weights, in training */
-    by_tensor *key_mask; /* (B, S) i32, 0 hides a key; NULL: all are seen */
-    by_tensor *bias;     /* (B or 1, H or 1, T or 1, L) of q's type; axes of 1 repeat. NULL: none */
-    bool by_distance; /* key s of the query at p has entry clamp(s - p + bias_zero, 0, L - 1) of the bias; */
-    int bias_zero;    /* otherwise entry s, and L is S */
+    float scale;   /* 0: 1/sqrt(D) */
+    float dropout; /* on the weights, in training */
+    /* Tensors, each NULL for none. Axes of 1 repeat. */
+    by_tensor *key_mask;  /* (B, S) i32, 0 masks a key for every query */
+    by_tensor *pair_mask; /* (B or 1, H or 1, T or 1, S) i32 or u8, 0 masks a key for that query */
+    by_tensor *bias;     /* (B or 1, H or 1, T or 1, S) of q's type: entry s is added to the score of key s */
+    by_tensor *relative; /* (B or 1, H or 1, T or 1, L) of q's type: entry clamp(s - p + relative_zero, 0, */
+    int relative_zero;   /* L - 1) is added to the score of key s for the query at position p */
+    bool empty_zero;     /* a query that sees no key gives zeros; otherwise the mean of v */
     by_tensor **weights; /* when not NULL: also return the weights after softmax, (B, H, T, S) */
 } by_attention_spec;
 BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
@@ -253,7 +272,7 @@ BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
 /* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache (B,
  * M, Hkv*D; states) from position past[b] on, then attends to everything up to each query. past (B) i32; past
  * + T must not exceed M. Query t stands at p = past[b] + t; the mask is causal, or BY_MASK_PREFIX, which also
- * lets a query see new keys after it. M takes the place of S in the shapes of key_mask and bias. No dropout,
+ * lets a query see new keys after it. M takes the place of S in the shapes of masks and bias. No dropout,
  * no weights. For inference. */
 BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,

@@ -131,21 +131,48 @@ by_tensor *by_softmax(by_graph *g, by_tensor *x)
     return gr_node_add(g, GR_OP_SOFTMAX, &x, 1, NULL, 0);
 }
 
+by_tensor *by_rotary(by_graph *g, by_tensor *x, by_tensor *positions, const by_rotary_spec *s)
+{
+    if (!s || !s->frequencies)
+        return by_graph_fail(g, "rotary: there are no frequencies");
+    by_rotary_attr a = {.head_dim = s->head_dim,
+                        .width = s->width ? s->width : s->head_dim,
+                        .interleaved = s->interleaved,
+                        .factor = s->factor != 0 ? s->factor : 1,
+                        .trained = s->trained,
+                        .theta = s->theta,
+                        .stretch = s->stretch};
+    if (a.width < 2 || a.width > BY_MAX_ROTARY || a.width % 2)
+        return by_graph_fail(g, "rotary: %d elements of a head cannot turn; an even number up to %d can",
+                             a.width, BY_MAX_ROTARY);
+    memcpy(a.frequency, s->frequencies, sizeof *a.frequency * (size_t)(a.width / 2));
+    return ADD_NODE(g, GR_OP_ROTARY, &a, x, positions);
+}
+
 static gr_attention_attr attention_attr(const by_graph *g, const by_tensor *q, bool packed,
                                         const by_attention_spec *s)
 {
-    gr_attention_attr a = {.heads = s->heads,
-                           .kv_heads = s->kv_heads ? s->kv_heads : s->heads,
-                           .mask = s->mask,
-                           .pattern = s->pattern,
-                           .by_distance = s->by_distance,
-                           .bias_zero = s->bias_zero};
-    int all = packed ? a.heads + 2 * a.kv_heads : a.heads;
-    a.packed = packed;
+    gr_attention_attr a = {.spec = *s, .packed = packed};
+    if (!s->kv_heads)
+        a.spec.kv_heads = s->heads;
+    const int all = packed ? s->heads + 2 * a.spec.kv_heads : s->heads;
     a.head_dim = all > 0 ? (int)(by_dim(q, -1) / all) : 0;
-    a.scale = s->scale != 0 ? s->scale : a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
-    a.dropout = g && g->training ? s->dropout : 0;
+    if (s->scale == 0)
+        a.spec.scale = a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
+    if (!g || !g->training)
+        a.spec.dropout = 0;
     return a;
+}
+
+/* The inputs that all attention ops share, in the order of graph.h, to in[]; their tensors leave the
+ * attributes, as passes may replace them. */
+static void attention_inputs(gr_attention_attr *a, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor **in)
+{
+    by_attention_spec *s = &a->spec;
+    by_tensor *all[BY_ATT_SHARED] = {q, k, v, s->key_mask, s->prefix, s->bias, s->relative, s->pair_mask};
+    memcpy(in, all, sizeof all);
+    s->key_mask = s->prefix = s->bias = s->relative = s->pair_mask = NULL;
+    s->weights = NULL;
 }
 
 by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_attention_spec *spec)
@@ -153,9 +180,10 @@ by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, c
     if (!spec)
         return by_graph_fail(g, "attention: nothing says how many heads there are");
     gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
-    if (!(a.dropout >= 0 && a.dropout < 1))
-        return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.dropout);
-    by_tensor *in[] = {q, k, v, spec->key_mask, spec->prefix, spec->bias};
+    if (!(a.spec.dropout >= 0 && a.spec.dropout < 1))
+        return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.spec.dropout);
+    by_tensor *in[BY_ATT_SHARED];
+    attention_inputs(&a, q, k, v, in);
     gr_node *n = gr_node_make(g, GR_OP_ATTENTION, in, BY_COUNT(in), &a, sizeof a);
     if (spec->weights)
         *spec->weights = n ? n->out[2] : gr_poison_of(g);
@@ -168,10 +196,14 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
     if (!spec)
         return by_graph_fail(g, "attention_cached: nothing says how many heads there are");
     gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
-    a.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
-    a.dropout = 0;
-    return ADD_NODE(g, GR_OP_ATTENTION_CACHED, &a, q, k, v, spec->key_mask, spec->prefix, spec->bias, k_cache,
-                    v_cache, past);
+    a.spec.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
+    a.spec.dropout = 0;
+    by_tensor *in[BY_ATT_SHARED + 3];
+    attention_inputs(&a, q, k, v, in);
+    in[BY_ATT_K_CACHE] = k_cache;
+    in[BY_ATT_V_CACHE] = v_cache;
+    in[BY_ATT_PAST] = past;
+    return gr_node_add(g, GR_OP_ATTENTION_CACHED, in, BY_COUNT(in), &a, sizeof a);
 }
 
 by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec)

@@ -218,11 +218,18 @@ RULE(norm)
         din[3] = a->p > 0 ? dropout_again(g, din[0], a->p, n->rng) : din[0];
 }
 
+RULE(rotary)
+{
+    by_rotary_attr a = *(const by_rotary_attr *)n->attr;
+    a.inverse = !a.inverse;
+    din[0] = gr_node_add(g, GR_OP_ROTARY, (by_tensor *[]){dout[0], n->in[1]}, 2, &a, sizeof a);
+}
+
 RULE(attention)
 {
     const gr_attention_attr *a = n->attr;
-    by_tensor *in[9] = {n->in[0], n->in[1],  n->in[2],  n->in[3], n->in[4],
-                        n->in[5], n->out[0], n->out[1], dout[0]};
+    by_tensor *in[BY_ATT_SHARED + 3] = {[BY_ATT_Y] = n->out[0], n->out[1], dout[0]};
+    memcpy(in, n->in, BY_ATT_SHARED * sizeof *in);
     if (!dout[0] || dout[2]) {
         by_graph_fail(g, "attention: gradients through the returned weights are not taken");
         return;
@@ -232,8 +239,9 @@ RULE(attention)
         d->rng = n->rng;
     for (int i = 0; i < 3; i++)
         din[i] = d ? d->out[i] : g->poison;
-    if (gr_wants_grad(n->in[5]))
-        din[5] = d ? d->out[3] : g->poison;
+    for (int i = 0; i < 2; i++)
+        if (gr_wants_grad(n->in[BY_ATT_BIAS + i]))
+            din[BY_ATT_BIAS + i] = d ? d->out[3 + i] : g->poison;
 }
 
 RULE(cross_entropy)

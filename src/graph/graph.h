@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 #define GR_MAX_INPUTS  12
-#define GR_MAX_OUTPUTS 4
+#define GR_MAX_OUTPUTS 5
 
 typedef enum gr_op {
 #define GR_OP(ID, name, in, out, traits, gradient) GR_OP_##ID,
@@ -137,14 +137,37 @@ typedef struct gr_norm_attr {
     float eps;
     float p; /* dropout on the residual input h */
 } gr_norm_attr;
-typedef struct gr_attention_attr {
-    int heads, kv_heads, head_dim;
-    by_mask mask;
-    by_pattern pattern;
-    float scale, dropout;
-    bool packed, by_distance;
-    int bias_zero;
+typedef struct by_rotary_attr {
+    int head_dim, width;
+    bool interleaved, inverse; /* inverse: by the negative angles, for gradients */
+    float factor;
+    int trained; /* 0: the frequencies are always these */
+    float theta, stretch;
+    float frequency[BY_MAX_ROTARY / 2];
+} by_rotary_attr;
+typedef struct gr_attention_attr { /* attention, attention_grad, attention_cached */
+    by_attention_spec spec;        /* kv_heads, scale and dropout as they are used; its tensors are inputs */
+    int head_dim;
+    bool packed;
 } gr_attention_attr;
+/* The inputs that the three share; then those of attention_grad, or those of attention_cached. */
+enum {
+    BY_ATT_Q,
+    BY_ATT_K,
+    BY_ATT_V,
+    BY_ATT_KEY_MASK,
+    BY_ATT_PREFIX,
+    BY_ATT_BIAS,
+    BY_ATT_RELATIVE,
+    BY_ATT_PAIR_MASK,
+    BY_ATT_SHARED,
+    BY_ATT_Y = BY_ATT_SHARED,
+    BY_ATT_LSE,
+    BY_ATT_DY,
+    BY_ATT_K_CACHE = BY_ATT_SHARED,
+    BY_ATT_V_CACHE,
+    BY_ATT_PAST
+};
 typedef struct gr_advance_attr {
     int last; /* the highest position */
 } gr_advance_attr;
@@ -215,16 +238,19 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *                   with h: sum = x + dropout(h) with node->rng, y = norm(sum). rms: mean 0, 1/std is 1/rms
  *  norm_grad        dy, x (or sum), stats, gamma, [dsum (R, C)], [base dgamma], [base dbeta]
  *                   -> dx (R, C) with dsum added, dgamma (C) acc, dbeta (C) acc
- *  attention        q or packed, [k], [v], [key_mask (B, S) i32], [prefix (B) i32], [bias (B|1, H|1, T|1, L)]
+ *  rotary           x (B, T, H*D), positions (T) or (B, T) i32 -> y        pairs of elements times factor and turned by
+ *                   position * frequency, both in f32; elements of a head after `width` are copied. by_rotary_spec
+ *  attention        q or packed, [k], [v], [key_mask (B, S) i32], [prefix (B) i32], [bias (B|1, H|1, T|1, S)],
+ *                   [relative (B|1, H|1, T|1, L)], [pair_mask (B|1, H|1, T|1, S) i32 or u8]
  *                   -> y, lse (B, H, T) acc, [weights (B, H, T, S)]
- *                   p = t + S - T: where query t stands. Key s is seen if key_mask[b][s] is not 0, and s <= p (causal) or
- *                   s <= p or s < prefix[b] (prefix), and the pattern says so (reach.h). Score: scale q.k + bias[..., i],
- *                   i = clamp(s - p + bias_zero, 0, L - 1) by distance, else s, L = S. A query that sees nothing has
- *                   weight 1 / S on every key, lse -infinity, and gives to dv alone
- *  attention_grad   the six inputs of attention, y, lse, dy -> dq or dpacked, [dk], [dv], [dbias]
+ *                   p = t + S - T: where query t stands. Key s is seen if key_mask and pair_mask are not 0, and s <= p
+ *                   (causal) or s <= p or s < prefix[b] (prefix), and the pattern says so (reach.h). Score: scale q.k +
+ *                   bias[..., s] + relative[..., clamp(s - p + relative_zero, 0, L - 1)]. A query that sees nothing has
+ *                   lse -infinity and weight 1 / S on every key, or 0 with empty_zero
+ *  attention_grad   the eight inputs of attention, y, lse, dy -> dq or dpacked, [dk], [dv], [dbias], [drelative]
  *                   dbias like bias: dS summed in acc over the axes that repeat and over all keys that share an entry
- *  attention_cached q or packed, [k], [v], [key_mask (B, M)], [prefix], [bias], k_cache (B, M, Hkv*D), v_cache,
- *                   past (B) i32 -> y                p = past[b] + t; causal or prefix; S is past[b] + T
+ *  attention_cached the eight inputs of attention with M for S, k_cache (B, M, Hkv*D), v_cache, past (B) i32 -> y
+ *                   p = past[b] + t; causal or prefix; S is past[b] + T
  *  reorder          k_cache (B, M, C), v_cache, from (B) i32, past (B) i32 -> nothing: row b's first past[b] positions
  *                   become those of row from[b]. All rows of a group take from one group, their own or a later one, each
  *                   from another. A group that another one takes from is left as it is or takes from a later one

@@ -451,6 +451,23 @@ static by_status gr_infer_norm_grad(gr_node *n)
 }
 PER_ELEMENT(norm_grad, 16)
 
+static by_status gr_infer_rotary(gr_node *n)
+{
+    const by_rotary_attr *a = n->attr;
+    const by_tensor *x = n->in[0], *p = n->in[1];
+    if (x->rank != 3 || !by_dtype_is_float(x->type) || a->head_dim < 1 || x->dim[2] % a->head_dim)
+        return mismatch(n, "x (B, T, H*D)");
+    if (p->type != BY_I32 || (by_elements(p) != x->dim[1] && by_elements(p) != x->dim[0] * x->dim[1]))
+        return mismatch(n, "positions (T) or (B, T) of i32");
+    if (a->width > a->head_dim)
+        return base_fail(BY_ERR_ARGUMENT, "%d elements of a head of %d cannot turn", a->width, a->head_dim);
+    if (a->trained > 0 && (a->width < 4 || !(a->theta > 0) || !(a->stretch >= 1)))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "dynamic frequencies need a theta, a stretch from 1 on and 4 elements");
+    return gr_set_output_like(n, 0, x);
+}
+PER_ELEMENT(rotary, 3)
+
 static by_status infer_pattern(const by_pattern *x)
 {
     const bool cut = x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED;
@@ -474,35 +491,54 @@ static by_status infer_pattern(const by_pattern *x)
     return BY_OK;
 }
 
-/* Prefix, pattern and bias, where keys are 0 ... s - 1. */
-static by_status infer_sight(gr_node *n, int64_t s)
+/* Whether x is (B or 1, H or 1, T or 1, last) for the node's queries. */
+static bool is_by_score(const gr_node *n, const by_tensor *x, int64_t last)
 {
-    const gr_attention_attr *a = n->attr;
-    const by_tensor *q = n->in[0], *mask = n->in[3], *prefix = n->in[4], *bias = n->in[5];
-    const int64_t b = q->dim[0], t = q->dim[1];
+    const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
+    const by_tensor *q = n->in[BY_ATT_Q];
+    return x->rank == 4 && (x->dim[0] == q->dim[0] || x->dim[0] == 1) &&
+           (x->dim[1] == a->heads || x->dim[1] == 1) && (x->dim[2] == q->dim[1] || x->dim[2] == 1) &&
+           x->dim[3] == last;
+}
+
+/* Masks, prefix and pattern, where keys are 0 ... s - 1. */
+static by_status infer_masks(gr_node *n, int64_t s)
+{
+    const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
+    const by_tensor *mask = n->in[BY_ATT_KEY_MASK], *prefix = n->in[BY_ATT_PREFIX];
+    const by_tensor *pairs = n->in[BY_ATT_PAIR_MASK];
+    const int64_t b = n->in[BY_ATT_Q]->dim[0], t = n->in[BY_ATT_Q]->dim[1];
     if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
         return mismatch(n, "a key mask (B, S) of i32");
+    if (pairs && ((pairs->type != BY_I32 && pairs->type != BY_U8) || !is_by_score(n, pairs, s)))
+        return mismatch(n, "a pair mask (B or 1, H or 1, T or 1, S) of i32 or u8");
     if (a->mask < BY_MASK_NONE || a->mask > BY_MASK_PREFIX)
         return base_fail(BY_ERR_ARGUMENT, "there is no mask %d", (int)a->mask);
     if ((a->mask == BY_MASK_PREFIX) != (prefix != NULL))
         return base_fail(BY_ERR_ARGUMENT, "%s",
-                         prefix ? "a prefix is given, and the mask is another"
-                                : "the mask is that of a prefix, and none is given");
+                         prefix ? "a prefix tensor requires BY_MASK_PREFIX"
+                                : "BY_MASK_PREFIX requires a prefix tensor");
     if (prefix && (prefix->type != BY_I32 || by_elements(prefix) != b))
         return mismatch(n, "a prefix (B) of i32");
-    BY_TRY(infer_pattern(&a->pattern));
     if (t >= GR_REACH_LIMIT || s >= GR_REACH_LIMIT)
         return mismatch(n, "fewer positions");
-    if (!bias)
-        return a->by_distance ? base_fail(BY_ERR_ARGUMENT, "there is no bias to go by distance") : BY_OK;
-    const bool fits = bias->rank == 4 && (bias->dim[0] == b || bias->dim[0] == 1) &&
-                      (bias->dim[1] == a->heads || bias->dim[1] == 1) &&
-                      (bias->dim[2] == t || bias->dim[2] == 1) && bias->type == q->type;
-    if (!fits || !(a->by_distance ? bias->dim[3] >= 1 && bias->dim[3] < GR_REACH_LIMIT : bias->dim[3] == s))
-        return mismatch(n, a->by_distance ? "a bias (B or 1, H or 1, T or 1, L) of q's type"
-                                          : "a bias (B or 1, H or 1, T or 1, S) of q's type");
-    if (a->bias_zero >= GR_REACH_LIMIT || a->bias_zero <= -GR_REACH_LIMIT)
-        return base_fail(BY_ERR_ARGUMENT, "entry %d of the bias is too far away", a->bias_zero);
+    return infer_pattern(&a->pattern);
+}
+
+static by_status infer_sight(gr_node *n, int64_t s)
+{
+    const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
+    const by_tensor *q = n->in[BY_ATT_Q], *bias = n->in[BY_ATT_BIAS], *relative = n->in[BY_ATT_RELATIVE];
+    BY_TRY(infer_masks(n, s));
+    if (bias && (bias->type != q->type || !is_by_score(n, bias, s)))
+        return mismatch(n, "a bias (B or 1, H or 1, T or 1, S) of q's type");
+    if (!relative)
+        return BY_OK;
+    const int64_t l = by_dim(relative, 3);
+    if (relative->type != q->type || l < 1 || l >= GR_REACH_LIMIT || !is_by_score(n, relative, l))
+        return mismatch(n, "a relative bias (B or 1, H or 1, T or 1, L) of q's type");
+    if (a->relative_zero >= GR_REACH_LIMIT || a->relative_zero <= -GR_REACH_LIMIT)
+        return base_fail(BY_ERR_ARGUMENT, "relative_zero %d is too large", a->relative_zero);
     return BY_OK;
 }
 
@@ -512,14 +548,15 @@ static by_status infer_attention_heads(gr_node *n)
     const by_tensor *q = n->in[0], *k = n->in[1], *v = n->in[2];
     if (q->rank != 3 || !by_dtype_is_float(q->type))
         return mismatch(n, "q (B, T, H*D)");
-    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
-        return base_fail(BY_ERR_ARGUMENT, "%d heads do not share %d key heads evenly", a->heads, a->kv_heads);
-    int64_t width = (int64_t)(a->packed ? a->heads + 2 * a->kv_heads : a->heads) * a->head_dim;
+    const int heads = a->spec.heads, kv_heads = a->spec.kv_heads;
+    if (heads < 1 || kv_heads < 1 || heads % kv_heads)
+        return base_fail(BY_ERR_ARGUMENT, "%d heads do not share %d key heads evenly", heads, kv_heads);
+    int64_t width = (int64_t)(a->packed ? heads + 2 * kv_heads : heads) * a->head_dim;
     if (a->head_dim < 1 || q->dim[2] != width)
         return mismatch(n, "a width that divides evenly by the number of heads");
     if (!a->packed &&
         (!k || !v || !same_shape(k, v) || k->rank != 3 || k->dim[0] != q->dim[0] || k->type != q->type ||
-         v->type != q->type || k->dim[2] != (int64_t)a->kv_heads * a->head_dim))
+         v->type != q->type || k->dim[2] != (int64_t)kv_heads * a->head_dim))
         return mismatch(n, "q (B, T, H*D), k and v (B, S, Hkv*D), of one type");
     return BY_OK;
 }
@@ -529,7 +566,7 @@ static by_status gr_infer_attention(gr_node *n)
     const gr_attention_attr *a = n->attr;
     const by_tensor *q = n->in[0];
     BY_TRY(infer_attention_heads(n));
-    int64_t b = q->dim[0], t = q->dim[1], s = a->packed ? t : n->in[1]->dim[1], h = a->heads;
+    int64_t b = q->dim[0], t = q->dim[1], s = a->packed ? t : n->in[1]->dim[1], h = a->spec.heads;
     BY_TRY(infer_sight(n, s));
     BY_TRY(gr_set_output(n, 0, q->type, 3, (int64_t[]){b, t, h * a->head_dim}));
     BY_TRY(gr_set_output(n, 1, gr_acc_type(q->type), 3, (int64_t[]){b, h, t}));
@@ -540,10 +577,10 @@ static by_status gr_infer_attention(gr_node *n)
  * is not known yet: as if there were none. */
 static double keys_seen(const gr_attention_attr *a, int64_t first, int64_t t, int64_t s)
 {
-    const gr_reach r = gr_reach_of(&a->pattern);
+    const gr_reach r = gr_reach_of(&a->spec.pattern);
     double sum = 0;
     for (int64_t p = first; p < first + t; p++) {
-        const int64_t keys = a->mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s);
+        const int64_t keys = a->spec.mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s);
         sum += (double)(r.on ? gr_reach_count(&r, (int)p, (int)keys) : keys);
     }
     return sum;
@@ -553,7 +590,7 @@ static gr_cost gr_cost_attention(const gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
     const int64_t t = by_dim(n->in[0], 1), s = a->packed ? t : by_dim(n->in[1], 1);
-    const double heads = (double)by_dim(n->in[0], 0) * a->heads;
+    const double heads = (double)by_dim(n->in[0], 0) * a->spec.heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, s - t, t, s) * a->head_dim);
 }
 
@@ -562,7 +599,10 @@ static by_status gr_infer_attention_grad(gr_node *n)
     const gr_attention_attr *a = n->attr;
     for (int i = 0; i < (a->packed ? 1 : 3); i++)
         BY_TRY(gr_set_output_like(n, i, n->in[i]));
-    return n->in[5] ? gr_set_output_like(n, 3, n->in[5]) : BY_OK;
+    for (int i = 0; i < 2; i++)
+        if (n->in[BY_ATT_BIAS + i])
+            BY_TRY(gr_set_output_like(n, 3 + i, n->in[BY_ATT_BIAS + i]));
+    return BY_OK;
 }
 static gr_cost gr_cost_attention_grad(const gr_node *n)
 {
@@ -574,21 +614,22 @@ static gr_cost gr_cost_attention_grad(const gr_node *n)
 static by_status gr_infer_attention_cached(gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
-    const by_tensor *q = n->in[0], *kc = n->in[6], *vc = n->in[7], *past = n->in[8];
+    const by_tensor *q = n->in[0], *kc = n->in[BY_ATT_K_CACHE], *vc = n->in[BY_ATT_V_CACHE],
+                    *past = n->in[BY_ATT_PAST];
     BY_TRY(infer_attention_heads(n));
     if (!kc || !vc || !past || kc->rank != 3 || !same_shape(kc, vc) || kc->dim[0] != q->dim[0] ||
-        kc->dim[2] != (int64_t)a->kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
+        kc->dim[2] != (int64_t)a->spec.kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
         past->type != BY_I32 || by_elements(past) != q->dim[0])
         return mismatch(n, "caches (B, M, Hkv*D) of q's type and past (B) of i32");
     BY_TRY(infer_sight(n, kc->dim[1]));
     return gr_set_output(n, 0, q->type, 3,
-                         (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->heads * a->head_dim});
+                         (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->spec.heads * a->head_dim});
 }
 static gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cache */
 {
     const gr_attention_attr *a = n->attr;
-    const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[6], 1);
-    const double heads = (double)by_dim(n->in[0], 0) * a->heads;
+    const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[BY_ATT_K_CACHE], 1);
+    const double heads = (double)by_dim(n->in[0], 0) * a->spec.heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
 }
 

@@ -9,7 +9,7 @@ void by_string_free(char *s)
 /* The mask and the pattern of an attention node. */
 void gr_show_attention(const void *attr, base_buf *b)
 {
-    const gr_attention_attr *a = attr;
+    const by_attention_spec *a = &((const gr_attention_attr *)attr)->spec;
     static const char *const masks[] = {"", " causal", " prefix"};
     static const char *const kinds[] = {"", " window", " blocks", " strided", " fixed"};
     const by_pattern *x = &a->pattern;
@@ -39,7 +39,8 @@ static void put_lines(const by_graph *g, base_buf *b)
             if (!t)
                 continue;
             if (t->node)
-                base_buf_printf(b, " #%d%s", t->node->index, (const char *[]){"", "b", "c", "d"}[t->index]);
+                base_buf_printf(b, " #%d%s", t->node->index,
+                                (const char *[]){"", "b", "c", "d", "e"}[t->index]);
             else
                 base_buf_printf(b, " %s", gr_tensor_label(t));
         }

@@ -163,12 +163,11 @@ static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     by_tensor *x = by_dropout(g, by_gather(g, table, io->source), c->drop); /* (B, S, C) */
     nn_attention_spec own = attention_spec(c);
     own.op.key_mask = io->source_mask;
-    own.op.by_distance = true;
-    own.op.bias_zero = (int)length - 1;
+    own.op.relative_zero = (int)length - 1;
     for (int i = 0; i < c->encoder_layers; i++) {
         arch_keep_source_hidden(g, io, x);
         if (i == 0 || c->every_layer)
-            own.op.bias = distance_bias(g, c, i, true, 2 * length - 1, length - 1);
+            own.op.relative = distance_bias(g, c, i, true, 2 * length - 1, length - 1);
         own.op.weights = arch_source_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
@@ -198,12 +197,11 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     nn_attention_spec own = attention_spec(c);
     own.op.mask = BY_MASK_CAUSAL;
     own.cache = io->cache;
-    own.op.by_distance = true;
-    own.op.bias_zero = (int)keys - 1;
+    own.op.relative_zero = (int)keys - 1;
     for (int i = 0; i < c->decoder_layers; i++) {
         nn_attention_spec cross = cross_spec(c, io, i);
         if (i == 0 || c->every_layer)
-            own.op.bias = distance_bias(g, c, i, false, keys, keys - 1);
+            own.op.relative = distance_bias(g, c, i, false, keys, keys - 1);
         arch_keep_hidden(g, io, x);
         own.layer = i;
         own.op.weights = arch_weights_slot(io);

@@ -27,7 +27,7 @@ typedef struct FN(forward_space) {
     R *st, *keep; /* (TILE, TILE) scores, then weights; dropout */
     R top[TILE];  /* largest score seen */
     R sum[TILE];  /* of e^(score - top) */
-    R even[TILE]; /* 1 / S for a query that sees nothing, else 0 */
+    R even[TILE]; /* the weight on every key of a query that sees nothing; 0 for the others */
 } FN(forward_space);
 
 static int64_t FN(forward_floats)(int64_t ld)
@@ -96,16 +96,16 @@ static void FN(add_values)(const attention *a, const tile *x, int64_t ld, FN(for
     FN(sum_over_keys)(x, ld, w->st, w->kv, w->o, add);
 }
 
-/* Queries that see nothing: equal weights on every key, also on those that a mask hides. */
+/* Queries that see nothing: equal weights on every key, also on those that a mask hides; or none. */
 static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, FN(forward_space) * w)
 {
     R live[TILE];
     for (int t = 0; t < TILE; t++) {
-        live[t] = w->even[t] == 0;
-        w->sum[t] = w->even[t] == 0 ? w->sum[t] : 1;
+        live[t] = w->top[t] != HIDDEN;
+        w->sum[t] = w->top[t] != HIDDEN ? w->sum[t] : 1;
     }
     FN(scale_rows)((int)BY_MIN(a->queries - t0, TILE), ld, live, w->o);
-    for (int64_t s0 = 0; s0 < keys_of(a, b); s0 += TILE) {
+    for (int64_t s0 = 0; s0 < keys_of(a, b) && !a->empty_zero; s0 += TILE) {
         tile x = tile_at(a, b, h, t0, s0, VL, false, true);
         for (int s = 0; s < x.keys; s++)
             memcpy(w->st + s * TILE, w->even, sizeof w->even);
@@ -162,7 +162,7 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
     for (int t = 0; t < TILE; t++) {
         bool nothing = t < n && w.top[t] == HIDDEN;
         any_nothing |= nothing;
-        w.even[t] = nothing ? (R)(1.0 / (double)keys_of(a, b)) : 0;
+        w.even[t] = nothing ? (R)empty_weight(a, keys_of(a, b)) : 0;
         lse[t] = nothing ? (R)INFINITY : w.top[t] + R_LOG(w.sum[t]);
         if (a->lse && t < n)
             ((R *)a->lse)[(b * a->heads + h) * a->queries + t0 + t] = nothing ? SEES_NOTHING : lse[t];
@@ -210,8 +210,14 @@ static by_status FN(attention_forward)(const attention *a)
         BY_BRANCH("prefix");
     if (a->reach.on)
         BY_BRANCH("pattern");
-    if (a->bias.at)
+    if (a->bias[0].at)
         BY_BRANCH("bias");
+    if (a->bias[1].at)
+        BY_BRANCH("relative bias");
+    if (a->pairs.at)
+        BY_BRANCH("pair mask");
+    if (a->empty_zero)
+        BY_BRANCH("zeros for queries without keys");
     if (a->weights)
         BY_BRANCH("weights");
     BY_BRANCH("tiles");

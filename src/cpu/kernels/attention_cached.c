@@ -19,7 +19,7 @@ static bool chunk_seen(const attention *a, int64_t b, int64_t c)
 /* Append the T new rows (B, T, width) to the cache (B, M, width). */
 static void append(const gr_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
 {
-    const int32_t *past = n->in[8]->data;
+    const int32_t *past = n->in[BY_ATT_PAST]->data;
     const size_t size = by_dtype_size(cache->type);
     const int64_t width = cache->dim[2];
     for (int64_t b = 0; b < cache->dim[0]; b++)
@@ -32,8 +32,8 @@ static void append(const gr_node *n, const head_rows *from, by_tensor *cache, in
 by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
 {
     attention a = attention_of(e, n);
-    const int64_t room = n->in[6]->dim[1];
-    a.past = n->in[8]->data;
+    const int64_t room = n->in[BY_ATT_K_CACHE]->dim[1];
+    a.past = n->in[BY_ATT_PAST]->data;
     a.causal = true;
     a.keys = 0;
     for (int64_t b = 0; b < a.batch; b++) {
@@ -41,13 +41,14 @@ by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
             return base_fail(
                 BY_ERR_ARGUMENT,
                 "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
-                gr_tensor_label(n->in[8]), a.past[b], (long long)b, (long long)a.queries, (long long)room);
+                gr_tensor_label(n->in[BY_ATT_PAST]), a.past[b], (long long)b, (long long)a.queries,
+                (long long)room);
         a.keys = BY_MAX(a.keys, keys_of(&a, b));
     }
-    append(n, &a.k, n->in[6], a.queries);
-    append(n, &a.v, n->in[7], a.queries);
-    a.k = rows_of(n->in[6], 0);
-    a.v = rows_of(n->in[7], 0);
+    append(n, &a.k, n->in[BY_ATT_K_CACHE], a.queries);
+    append(n, &a.v, n->in[BY_ATT_V_CACHE], a.queries);
+    a.k = rows_of(n->in[BY_ATT_K_CACHE], 0);
+    a.v = rows_of(n->in[BY_ATT_V_CACHE], 0);
     a.y = rows_of(n->out[0], 0);
     BY_DISPATCH(n->in[0]->type, attention_over_cache, &a);
 }
@@ -107,14 +108,15 @@ static inline void FN(chunk_softmax)(const attention *a, int64_t b, int h, int64
                                      R *restrict p, R *restrict stats)
 {
     R top = (R)-INFINITY, sum = 0;
-    if (a->bias.at) {
-        const T *row = FN(bias_at)(a, b, h, t);
-        const int64_t first = bias_entry(&a->bias, position_of(a, b, t), s0);
-        for (int s = 0; s < n; s++)
-            p[s] += LD(row[clamp_entry(&a->bias, first + s)]);
+    for (int i = 0; i < BIASES; i++) {
+        const bias_rows *bias = &a->bias[i];
+        const T *row = FN(bias_at)(bias, b, h, t);
+        const int64_t first = bias_entry(bias, position_of(a, b, t), s0);
+        for (int s = 0; s < n && bias->at; s++)
+            p[s] += LD(row[clamp_entry(bias, first + s)]);
     }
     for (int s = 0; s < n; s++) {
-        p[s] = sees(a, b, t, s0 + s) ? p[s] : HIDDEN;
+        p[s] = sees(a, b, h, t, s0 + s) ? p[s] : HIDDEN;
         top = p[s] > top ? p[s] : top;
     }
 #pragma omp simd reduction(+ : sum)
@@ -159,12 +161,12 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
     }
 }
 
-/* A query that sees nothing: the mean of the values. Sums into o and returns how many. */
+/* A query that sees nothing: the mean of the values, or zeros. Sums into o and returns the divisor. */
 static R FN(sum_values)(const attention *a, int64_t b, int h, R *restrict o)
 {
     const int64_t keys = keys_of(a, b);
     memset(o, 0, sizeof(R) * (size_t)a->dim);
-    for (int64_t s = 0; s < keys; s++) {
+    for (int64_t s = 0; s < keys && !a->empty_zero; s++) {
         const T *v = FN(head_at)(a, &a->v, b, s, h / a->group);
         for (int d = 0; d < a->dim; d++)
             o[d] += LD(v[d]);
@@ -233,9 +235,9 @@ by_status FN(cpu_attention_rows)(const attention *a)
 
 static by_status FN(attention_over_cache)(const attention *a)
 {
-    if (a->key_mask || a->prefix || a->reach.on)
+    if (a->key_mask || a->pairs.at || a->prefix || a->reach.on)
         BY_BRANCH("cache, some hidden");
-    if (a->bias.at)
+    if (a->bias[0].at || a->bias[1].at)
         BY_BRANCH("cache, bias");
     if (a->queries <= FEW_QUERIES) {
         BY_BRANCH("cache, few queries");

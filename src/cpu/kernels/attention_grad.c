@@ -12,10 +12,17 @@
 typedef struct attention_back {
     attention a;
     head_rows dy, dq, dk, dv;
-    const by_tensor *dbias; /* NULL: not wanted */
-    void *sums;       /* (batch, heads, rows, count) acc: of each head, before heads and batches are added */
-    int64_t sum_rows; /* queries; 1 when they have the same row of the bias */
+    struct bias_back {       /* for each bias: */
+        const by_tensor *to; /* its gradient; NULL: not wanted */
+        void *sums;          /* (batch, heads, rows, count) acc: of each head, before these are added up */
+        int64_t rows;        /* queries; 1 when they have the same row of the bias */
+    } dbias[BIASES];
 } attention_back;
+
+static bool wants_bias(const attention_back *g)
+{
+    return g->dbias[0].to || g->dbias[1].to;
+}
 
 /* A part of the work of batch row b: heads [h0, h1), which share one key head, queries from [t0, t1) and keys
  * from [s0, s1), both whole tiles. */
@@ -38,7 +45,7 @@ static back_part cut_heads(const attention_back *g, int64_t i)
                        .s1 = a->keys,
                        .h0 = h,
                        .h1 = h + a->group,
-                       .queries = g->dq.at || g->dbias,
+                       .queries = g->dq.at || wants_bias(g),
                        .keys = g->dk.at || g->dv.at};
 }
 
@@ -75,10 +82,13 @@ static back_part cut_queries(const attention_back *g, int64_t i)
 
 by_status KERNEL(attention_grad)(gr_exec *e, gr_node *n)
 {
-    attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[8], 0), .dbias = n->out[3]};
-    g.a.y = rows_of(n->in[6], 0);
-    g.a.lse = n->in[7]->data;
-    g.sum_rows = g.dbias && g.dbias->dim[2] == 1 ? 1 : g.a.queries;
+    attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[BY_ATT_DY], 0)};
+    g.a.y = rows_of(n->in[BY_ATT_Y], 0);
+    g.a.lse = n->in[BY_ATT_LSE]->data;
+    for (int i = 0; i < BIASES; i++) {
+        g.dbias[i].to = n->out[3 + i];
+        g.dbias[i].rows = n->out[3 + i] && n->out[3 + i]->dim[2] == 1 ? 1 : g.a.queries;
+    }
     rows_of_qkv(n->attr, n->out, &g.dq, &g.dk, &g.dv);
     BY_DISPATCH(n->in[0]->type, attention_backward, &g);
 }
@@ -113,7 +123,8 @@ static FN(back_space) FN(back_space_at)(R *at, int64_t ld, int64_t keys)
     return w;
 }
 
-/* Log-sum-exps of n queries as scores_to_weights wants them. True when one of the queries sees nothing. */
+/* Log-sum-exps of n queries as scores_to_weights wants them. True when one of the queries sees nothing and so
+ * has weights on every key. */
 static bool FN(load_lse)(const attention *a, int64_t b, int h, int64_t t0, int n, FN(back_space) * w)
 {
     const R *from = (const R *)a->lse + (b * a->heads + h) * a->queries + t0;
@@ -121,8 +132,8 @@ static bool FN(load_lse)(const attention *a, int64_t b, int h, int64_t t0, int n
     for (int t = 0; t < TILE; t++) {
         bool nothing = t < n && from[t] == SEES_NOTHING;
         w->lse[t] = nothing ? (R)INFINITY : t < n ? from[t] : 0;
-        w->even[t] = nothing ? (R)(1.0 / (double)a->keys) : 0;
-        any |= nothing;
+        w->even[t] = nothing ? (R)empty_weight(a, a->keys) : 0;
+        any |= nothing && !a->empty_zero;
     }
     return any;
 }
@@ -179,11 +190,11 @@ static void FN(add_entries)(const bias_rows *bias, int n, int64_t first, int ste
 }
 
 /* What the slopes of a tile give to the sums of its head; compare add_bias. */
-static void FN(add_to_bias)(const attention_back *g, const tile *x, const R *restrict ds)
+static void FN(add_to_bias)(const attention_back *g, int i, const tile *x, const R *restrict ds)
 {
-    const bias_rows *bias = &g->a.bias;
-    const int64_t first = bias_entry(bias, x->position, x->s0), rows = g->sum_rows;
-    R *to = (R *)g->sums + (x->b * g->a.heads + x->h) * rows * bias->count, line[2 * TILE] = {0};
+    const bias_rows *bias = &g->a.bias[i];
+    const int64_t first = bias_entry(bias, x->position, x->s0), rows = g->dbias[i].rows;
+    R *to = (R *)g->dbias[i].sums + (x->b * g->a.heads + x->h) * rows * bias->count, line[2 * TILE] = {0};
     if (rows > 1) {
         for (int t = 0; t < x->queries; t++) {
             for (int s = 0; s < x->keys; s++)
@@ -210,18 +221,19 @@ static void FN(add_to_bias)(const attention_back *g, const tile *x, const R *res
         FN(add_entries)(bias, x->keys, first, 1, line, to);
 }
 
-/* The sums of all heads to the gradient of the bias, in order along the axes that repeat. */
-static void FN(finish_bias)(const attention_back *g)
+/* The sums of all heads to the gradient of bias `which`, in order along the axes that repeat. */
+static void FN(finish_bias)(const attention_back *g, int which)
 {
-    const by_tensor *out = g->dbias;
-    const int64_t heads = g->a.heads, rows = g->sum_rows, count = g->a.bias.count, step = rows * count;
+    const by_tensor *out = g->dbias[which].to;
+    const int64_t heads = g->a.heads, rows = g->dbias[which].rows, count = g->a.bias[which].count;
+    const int64_t step = rows * count;
     const int64_t h_times = heads / out->dim[1], b_times = g->a.batch / out->dim[0];
 #pragma omp parallel for num_threads(g->a.e->threads) if (by_elements(out) >= BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < out->dim[0] * out->dim[1] * rows; i++) {
         const int64_t b0 = i / rows / out->dim[1] * b_times, h0 = i / rows % out->dim[1] * h_times;
         T *to = (T *)out->data + i * count;
         for (int64_t j = 0; j < count; j++) {
-            const R *from = (const R *)g->sums + i % rows * count + j;
+            const R *from = (const R *)g->dbias[which].sums + i % rows * count + j;
             R sum = 0;
             for (int64_t b = b0; b < b0 + b_times; b++)
                 for (int64_t h = h0; h < h0 + h_times; h++)
@@ -249,8 +261,9 @@ static void FN(back_tile)(const attention_back *g, const back_part *part, const 
         FN(sum_over_queries)(x, ld, w->p, w->dy, w->dv + row);
         FN(sum_over_queries)(x, ld, w->ds, w->q, w->dk + row);
     }
-    if (part->queries && g->dbias)
-        FN(add_to_bias)(g, x, w->ds);
+    for (int i = 0; i < BIASES; i++)
+        if (part->queries && g->dbias[i].to)
+            FN(add_to_bias)(g, i, x, w->ds);
     if (part->queries)
         FN(sum_over_keys)(x, ld, w->ds, w->k, w->dq, !first);
 }
@@ -320,7 +333,7 @@ static by_status FN(back_apart)(const attention_back *g, int threads)
     const int64_t heads = a->batch * a->heads;
     if (g->dk.at || g->dv.at)
         BY_TRY(FN(back_parts)(g, a->batch * a->kv_heads * key_tiles, TILE, threads, cut_keys));
-    if (g->dbias)
+    if (wants_bias(g))
         return FN(back_parts)(g, heads, TILE, threads, cut_query_heads);
     return g->dq.at ? FN(back_parts)(g, heads * query_tiles, TILE, threads, cut_queries) : BY_OK;
 }
@@ -352,20 +365,31 @@ static by_status FN(attention_backward)(attention_back *g)
         BY_BRANCH("prefix");
     if (a->reach.on)
         BY_BRANCH("pattern");
-    if (a->bias.at)
+    if (a->bias[0].at)
         BY_BRANCH("bias");
-    if (!g->dbias)
+    if (a->bias[1].at)
+        BY_BRANCH("relative bias");
+    if (a->pairs.at)
+        BY_BRANCH("pair mask");
+    if (a->empty_zero)
+        BY_BRANCH("zeros for queries without keys");
+    if (!wants_bias(g))
         return FN(back_all)(g);
     BY_BRANCH("gradient of the bias");
-    const size_t bytes = sizeof(R) * (size_t)(a->batch * a->heads * g->sum_rows * a->bias.count);
-    g->sums = cpu_scratch_take(a->e->device, bytes);
-    if (!g->sums)
+    size_t count[BIASES];
+    for (int i = 0; i < BIASES; i++)
+        count[i] = g->dbias[i].to ? (size_t)(a->batch * a->heads * g->dbias[i].rows * a->bias[i].count) : 0;
+    R *sums = cpu_scratch_take(a->e->device, sizeof(R) * (count[0] + count[1]));
+    if (!sums)
         return BY_ERR_MEMORY;
-    memset(g->sums, 0, bytes);
+    memset(sums, 0, sizeof(R) * (count[0] + count[1]));
+    g->dbias[0].sums = sums;
+    g->dbias[1].sums = sums + count[0];
     by_status status = FN(back_all)(g);
-    if (status == BY_OK)
-        FN(finish_bias)(g);
-    cpu_scratch_give(a->e->device, g->sums);
+    for (int i = 0; i < BIASES && status == BY_OK; i++)
+        if (g->dbias[i].to)
+            FN(finish_bias)(g, i);
+    cpu_scratch_give(a->e->device, sums);
     return status;
 }
 

@@ -51,6 +51,14 @@ typedef struct bias_rows {
     int64_t zero; /* by distance: the entry of a query's own position */
     bool by_distance;
 } bias_rows;
+enum { BIASES = 2 }; /* by key, and by distance */
+
+/* A mask for pairs of a query and a key, laid out as a bias. */
+typedef struct pair_rows {
+    const void *at; /* NULL: none */
+    int64_t batch, head, row;
+    bool bytes; /* u8, else i32 */
+} pair_rows;
 
 typedef struct attention {
     const gr_exec *e;
@@ -61,11 +69,13 @@ typedef struct attention {
     gr_reach reach;
     double scale;
     float dropout;
+    bool empty_zero;
     const int32_t *key_mask; /* (batch, mask_row), NULL: all are seen */
     int64_t mask_row;
     const int32_t *prefix; /* (batch): keys before this are seen although the mask is causal; NULL: none */
     const int32_t *past;   /* (batch), NULL: every batch row has `keys` keys */
-    bias_rows bias;
+    pair_rows pairs;
+    bias_rows bias[BIASES];
     head_rows q, k, v, y;
     void *lse, *weights; /* NULL: not wanted */
 } attention;
@@ -97,11 +107,11 @@ static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *fro
 {
     const int64_t d = x->head_dim;
     *q = rows_of(from[0], 0);
-    *k = x->packed ? rows_of(from[0], x->heads * d) : rows_of(from[1], 0);
-    *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
+    *k = x->packed ? rows_of(from[0], x->spec.heads * d) : rows_of(from[1], 0);
+    *v = x->packed ? rows_of(from[0], (x->spec.heads + x->spec.kv_heads) * d) : rows_of(from[2], 0);
 }
 
-static inline bias_rows bias_of(const gr_attention_attr *x, const by_tensor *t)
+static inline bias_rows bias_of(const by_tensor *t, bool by_distance, int zero)
 {
     if (!t)
         return (bias_rows){0};
@@ -111,31 +121,42 @@ static inline bias_rows bias_of(const gr_attention_attr *x, const by_tensor *t)
                        .head = t->dim[1] > 1 ? head : 0,
                        .row = t->dim[2] > 1 ? row : 0,
                        .count = row,
-                       .zero = x->bias_zero,
-                       .by_distance = x->by_distance};
+                       .zero = zero,
+                       .by_distance = by_distance};
 }
 
-/* What the three ops have in common: in[0..5] and the attributes. */
+static inline pair_rows pairs_of(const by_tensor *t)
+{
+    const bias_rows r = bias_of(t, false, 0);
+    return (pair_rows){r.at, r.batch, r.head, r.row, t && t->type == BY_U8};
+}
+
+/* What the three ops have in common: the shared inputs and the attributes. */
 static inline attention attention_of(const gr_exec *e, const gr_node *n)
 {
     const gr_attention_attr *x = n->attr;
+    const by_attention_spec *spec = &x->spec;
+    by_tensor *const *in = n->in;
     attention a = {.e = e,
                    .n = n,
                    .batch = n->in[0]->dim[0],
                    .queries = n->in[0]->dim[1],
                    .keys = x->packed ? n->in[0]->dim[1] : n->in[1]->dim[1],
-                   .heads = x->heads,
-                   .kv_heads = x->kv_heads,
-                   .group = x->heads / x->kv_heads,
+                   .heads = spec->heads,
+                   .kv_heads = spec->kv_heads,
+                   .group = spec->heads / spec->kv_heads,
                    .dim = x->head_dim,
-                   .causal = x->mask != BY_MASK_NONE,
-                   .reach = gr_reach_of(&x->pattern),
-                   .scale = x->scale,
-                   .dropout = x->dropout,
-                   .key_mask = n->in[3] ? n->in[3]->data : NULL,
-                   .mask_row = n->in[3] ? n->in[3]->dim[1] : 0,
-                   .prefix = n->in[4] ? n->in[4]->data : NULL,
-                   .bias = bias_of(x, n->in[5])};
+                   .causal = spec->mask != BY_MASK_NONE,
+                   .reach = gr_reach_of(&spec->pattern),
+                   .scale = spec->scale,
+                   .dropout = spec->dropout,
+                   .empty_zero = spec->empty_zero,
+                   .key_mask = in[BY_ATT_KEY_MASK] ? in[BY_ATT_KEY_MASK]->data : NULL,
+                   .mask_row = in[BY_ATT_KEY_MASK] ? in[BY_ATT_KEY_MASK]->dim[1] : 0,
+                   .prefix = in[BY_ATT_PREFIX] ? in[BY_ATT_PREFIX]->data : NULL,
+                   .pairs = pairs_of(in[BY_ATT_PAIR_MASK]),
+                   .bias = {bias_of(in[BY_ATT_BIAS], false, 0),
+                            bias_of(in[BY_ATT_RELATIVE], true, spec->relative_zero)}};
     rows_of_qkv(x, n->in, &a.q, &a.k, &a.v);
     return a;
 }
@@ -174,13 +195,32 @@ static inline int64_t prefix_of(const attention *a, int64_t b)
     return a->prefix ? BY_MAX(BY_MIN(a->prefix[b], keys_of(a, b)), 0) : 0;
 }
 
-/* Whether query t of batch row b sees key s. */
-static inline bool sees(const attention *a, int64_t b, int64_t t, int64_t s)
+/* Whether the pair mask lets query t of head (b, h) see key s; `at` is the place of query t's row. */
+static inline int64_t pair_row(const attention *a, int64_t b, int h, int64_t t)
+{
+    return b * a->pairs.batch + h * a->pairs.head + t * a->pairs.row;
+}
+static inline bool pair_seen(const attention *a, int64_t at, int64_t s)
+{
+    return a->pairs.bytes ? ((const uint8_t *)a->pairs.at)[at + s] != 0
+                          : ((const int32_t *)a->pairs.at)[at + s] != 0;
+}
+
+/* The weight that a query which sees nothing has on each of n keys. */
+static inline double empty_weight(const attention *a, int64_t n)
+{
+    return a->empty_zero ? 0 : 1.0 / (double)n;
+}
+
+/* Whether query t of head (b, h) sees key s. */
+static inline bool sees(const attention *a, int64_t b, int h, int64_t t, int64_t s)
 {
     const int64_t p = position_of(a, b, t);
     if (a->causal && s > p && s >= prefix_of(a, b))
         return false;
     if (a->reach.on && !gr_reaches(&a->reach, gr_spot_of(&a->reach, (int)p), gr_spot_of(&a->reach, (int)s)))
+        return false;
+    if (a->pairs.at && !pair_seen(a, pair_row(a, b, h, t), s))
         return false;
     return !a->key_mask || a->key_mask[b * a->mask_row + s];
 }
@@ -260,17 +300,16 @@ static inline int FN(first_query)(const tile *x, int s)
     return first <= 0 ? 0 : BY_MIN(first / step * step, x->width);
 }
 
-static inline const T *FN(bias_at)(const attention *a, int64_t b, int h, int64_t t)
+static inline const T *FN(bias_at)(const bias_rows *x, int64_t b, int h, int64_t t)
 {
-    return (const T *)a->bias.at + b * a->bias.batch + h * a->bias.head + t * a->bias.row;
+    return (const T *)x->at + b * x->batch + h * x->head + t * x->row;
 }
 
 /* The bias of the tile's queries, to be added to scores. Where all of them have one row, it is by distance
  * the same along diagonals, else the same for a key. (What is beyond the trim may be added to as well.) */
-static inline void FN(add_bias)(const attention *a, const tile *x, R *restrict st)
+static inline void FN(add_bias)(const bias_rows *bias, const tile *x, R *restrict st)
 {
-    const bias_rows *bias = &a->bias;
-    const T *row = FN(bias_at)(a, x->b, x->h, x->t0);
+    const T *row = FN(bias_at)(bias, x->b, x->h, x->t0);
     const int64_t first = bias_entry(bias, x->position, x->s0);
     R line[2 * TILE];
     if (bias->row) {
@@ -304,13 +343,26 @@ static inline void FN(hide_unreached)(const attention *a, const tile *x, R *rest
     }
 }
 
+/* Hide what the pair mask masks. */
+static inline void FN(hide_pairs)(const attention *a, const tile *x, R *restrict st)
+{
+    for (int t = 0; t < x->queries; t++) {
+        const int64_t row = pair_row(a, x->b, x->h, x->t0 + t) + x->s0;
+        for (int s = 0; s < x->keys; s++)
+            st[s * TILE + t] = pair_seen(a, row, s) ? st[s * TILE + t] : HIDDEN;
+    }
+}
+
 /* Products to scores: biases are added, and what is not seen is hidden. What sees() says, by rows. */
 static inline void FN(finish_scores)(const attention *a, const tile *x, R *restrict st)
 {
     const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->mask_row + x->s0 : NULL;
     const int p = x->position, s0 = (int)x->s0;
-    if (a->bias.at)
-        FN(add_bias)(a, x, st);
+    for (int i = 0; i < BIASES; i++)
+        if (a->bias[i].at)
+            FN(add_bias)(&a->bias[i], x, st);
+    if (a->pairs.at)
+        FN(hide_pairs)(a, x, st);
     if (!gr_reach_covers(&a->reach, p, p + x->queries - 1, s0, s0 + x->keys - 1))
         FN(hide_unreached)(a, x, st);
     for (int s = 0; s < x->keys; s++) {
@@ -506,8 +558,8 @@ static inline void FN(sum_over_queries)(const tile *x, int64_t ld, const R *p, c
     }
 }
 
-/* Scores to softmax weights by the log-sum-exp of each query; even (queries) is 1 / S for those that see
- * nothing, whose log-sum-exp is given as +infinity here, and 0 for all others. */
+/* Scores to softmax weights by the log-sum-exp of each query; even (queries) is 1 / S (0 with empty_zero) for
+ * those that see nothing, whose log-sum-exp is given as +infinity here, and 0 for all others. */
 static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, const R *restrict even,
                                          R *restrict st)
 {

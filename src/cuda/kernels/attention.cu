@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
     const int warp = threadIdx.x / 32, mine = t0 + warp * ROWS;
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, h);
     const span all = keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
     const float factor = exponent_factor<LEVEL>(a);
     left_rows<T, D, MT, (D <= 64)> q;
@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
         clear(s);
         times_rows(s, q, keys);
         if constexpr (LEVEL == ANY)
-            if (a.bias.at)
+            if (has_bias(a))
                 add_bias<false>(a, see, bias_at<T>(a, b, h), mine, s0, s);
         if (!sees_all(see, mine, ROWS, s0, BN))
             hide<false>(see, mine, s0, s);
@@ -225,7 +225,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, 2) forward_plain(const a
     const int64_t head = (int64_t)b * a.heads + h;
     const T *q = head_at<T>(a, a.q, b, h);
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, h);
     const span all = keys_seen(see, t0, SIDE);
     float o[NV][4][4], top[4], sum[4], s[4][4];
     uint32_t keep[4];
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, 2) forward_plain(const a
         dots_of(s, a.dim, q, a.q.row, t0, a.queries, a.scale * LOG2_E, k, a.k.row, s0, see.keys, space_q,
                 space_k);
         if constexpr (LEVEL == ANY)
-            if (a.bias.at)
+            if (has_bias(a))
                 add_bias_square(a, see, bias_at<T>(a, b, h), t0, s0, s);
         UNROLL
         for (int i = 0; i < 4; i++) {
@@ -320,11 +320,11 @@ template <class T> static __global__ void __launch_bounds__(PLAIN_THREADS) weigh
     BY_SHARED(float, space);
     const int s0 = (int)blockIdx.x * SIDE, t0 = (int)blockIdx.y * SIDE;
     const int b = (int)blockIdx.z / a.heads, h = (int)blockIdx.z % a.heads;
-    const sight<ANY> see = sight_of<ANY>(a, b);
+    const sight<ANY> see = sight_of<ANY>(a, b, h);
     float s[4][4];
     dots_of(s, a.dim, head_at<T>(a, a.q, b, h), a.q.row, t0, a.queries, a.scale * LOG2_E,
             head_at<T>(a, a.k, b, h / a.group), a.k.row, s0, see.keys, space, space + SQUARE);
-    if (a.bias.at)
+    if (has_bias(a))
         add_bias_square(a, see, bias_at<T>(a, b, h), t0, s0, s);
     for (int i = 0; i < 16; i++) {
         const int t = t0 + 4 * THREAD_Y + i / 4, key = s0 + THREAD_X + 16 * (i % 4);
@@ -332,7 +332,7 @@ template <class T> static __global__ void __launch_bounds__(PLAIN_THREADS) weigh
             continue;
         const int64_t row = (int64_t)blockIdx.z * a.queries + t;
         const float lse = a.lse[row];
-        const float p = lse == -INFINITY    ? 1 / (float)see.keys
+        const float p = lse == -INFINITY    ? (a.empty_zero ? 0 : 1 / (float)see.keys)
                         : sees(see, t, key) ? exp2f(s[i / 4][i % 4] - lse * LOG2_E)
                                             : 0;
         ((T *)a.weights)[row * a.keys + key] = from_float<T>(p);
@@ -390,8 +390,12 @@ extern "C" by_status cuda_attention(gr_exec *e, gr_node *n)
         BY_BRANCH("prefix");
     if (a.reach.on)
         BY_BRANCH("pattern");
-    if (a.bias.at)
+    if (has_bias(a))
         BY_BRANCH("bias");
+    if (a.pairs.at)
+        BY_BRANCH("pair mask");
+    if (a.empty_zero)
+        BY_BRANCH("zeros for queries without keys");
     if (!a.weights)
         return cuda_attend(x, a, n->in[0]->type);
     BY_BRANCH("weights");

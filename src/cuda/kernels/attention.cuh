@@ -37,6 +37,14 @@ struct bias_rows {
     int count, zero; /* by distance: entry `zero` is that of a query's own position */
     bool by_distance;
 };
+enum { BIASES = 2 }; /* by key, and by distance */
+
+/* A mask for pairs of a query and a key, laid out as a bias. */
+struct pair_rows {
+    const void *at; /* NULL: none */
+    int64_t batch, head, row;
+    bool bytes; /* u8, else i32 */
+};
 
 struct attention {
     int batch, queries, keys; /* keys: of every batch row, or those that a cache has room for */
@@ -48,10 +56,12 @@ struct attention {
     drop dropping;
     uint32_t rng;
     const uint64_t *random;
+    bool empty_zero;         /* queries that see nothing give zeros */
     const int32_t *key_mask; /* (batch, keys), NULL: all are seen */
     const int32_t *prefix;   /* (batch): keys before this are seen although the mask is causal; NULL: none */
     const int32_t *past;     /* (batch): keys before the first query, NULL: every batch row has `keys` keys */
-    bias_rows bias;
+    pair_rows pairs;
+    bias_rows bias[BIASES];
     head_rows q, k, v, y;
     float *lse;    /* (batch, heads, queries), NULL: not wanted */
     void *weights; /* (batch, heads, queries, keys), NULL: not wanted */
@@ -76,11 +86,11 @@ static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *fro
 {
     const int64_t d = x->head_dim;
     *q = rows_of(from[0], 0);
-    *k = x->packed ? rows_of(from[0], x->heads * d) : rows_of(from[1], 0);
-    *v = x->packed ? rows_of(from[0], (x->heads + x->kv_heads) * d) : rows_of(from[2], 0);
+    *k = x->packed ? rows_of(from[0], x->spec.heads * d) : rows_of(from[1], 0);
+    *v = x->packed ? rows_of(from[0], (x->spec.heads + x->spec.kv_heads) * d) : rows_of(from[2], 0);
 }
 
-static inline bias_rows bias_of(const gr_attention_attr *p, const by_tensor *t)
+static inline bias_rows bias_of(const by_tensor *t, bool by_distance, int zero)
 {
     bias_rows r = {};
     if (t) {
@@ -90,34 +100,45 @@ static inline bias_rows bias_of(const gr_attention_attr *p, const by_tensor *t)
         r.head = t->dim[1] > 1 ? head : 0;
         r.row = t->dim[2] > 1 ? row : 0;
         r.count = (int)row;
-        r.zero = p->bias_zero;
-        r.by_distance = p->by_distance;
+        r.zero = zero;
+        r.by_distance = by_distance;
     }
     return r;
 }
 
-/* What the three ops have in common: in[0..5] and the attributes. */
+static inline pair_rows pairs_of(const by_tensor *t)
+{
+    const bias_rows r = bias_of(t, false, 0);
+    return pair_rows{r.at, r.batch, r.head, r.row, t && t->type == BY_U8};
+}
+
+/* What the three ops have in common: the shared inputs and the attributes. */
 static inline attention attention_of(const cuda_exec *x, const gr_node *n)
 {
     const gr_attention_attr *p = (const gr_attention_attr *)n->attr;
+    const by_attention_spec &spec = p->spec;
+    const by_tensor *key_mask = n->in[BY_ATT_KEY_MASK], *prefix = n->in[BY_ATT_PREFIX];
     attention a = {};
     a.batch = (int)n->in[0]->dim[0];
     a.queries = (int)n->in[0]->dim[1];
     a.keys = (int)(p->packed ? n->in[0]->dim[1] : n->in[1]->dim[1]);
-    a.heads = p->heads;
-    a.kv_heads = p->kv_heads;
-    a.group = p->heads / p->kv_heads;
+    a.heads = spec.heads;
+    a.kv_heads = spec.kv_heads;
+    a.group = spec.heads / spec.kv_heads;
     a.dim = p->head_dim;
-    a.mask = p->mask == BY_MASK_NONE ? BY_MASK_NONE : BY_MASK_CAUSAL;
-    a.reach = gr_reach_of(&p->pattern);
-    a.scale = p->scale;
-    a.dropout = p->dropout > 0;
-    a.dropping = drop_of(p->dropout);
+    a.mask = spec.mask == BY_MASK_NONE ? BY_MASK_NONE : BY_MASK_CAUSAL;
+    a.reach = gr_reach_of(&spec.pattern);
+    a.scale = spec.scale;
+    a.dropout = spec.dropout > 0;
+    a.dropping = drop_of(spec.dropout);
+    a.empty_zero = spec.empty_zero;
     a.rng = n->rng;
     a.random = x->random;
-    a.key_mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
-    a.prefix = n->in[4] ? (const int32_t *)n->in[4]->data : NULL;
-    a.bias = bias_of(p, n->in[5]);
+    a.key_mask = key_mask ? (const int32_t *)key_mask->data : NULL;
+    a.prefix = prefix ? (const int32_t *)prefix->data : NULL;
+    a.pairs = pairs_of(n->in[BY_ATT_PAIR_MASK]);
+    a.bias[0] = bias_of(n->in[BY_ATT_BIAS], false, 0);
+    a.bias[1] = bias_of(n->in[BY_ATT_RELATIVE], true, spec.relative_zero);
     rows_of_qkv(p, n->in, &a.q, &a.k, &a.v);
     return a;
 }
@@ -131,11 +152,11 @@ by_status cuda_attend_few(cuda_exec *x, const attention &a, by_dtype type);
 /* ---- what is seen: all that knows it is here ------------------------------------------------- */
 
 /* Kernels are compiled for three kinds of problems, so that the common ones do not carry the rest along: no
- * dropout, no key mask and every query sees something; these as well; and prefixes, patterns and biases as
- * well. */
+ * dropout, no key mask and every query sees something; these as well; and prefixes, patterns, pair masks,
+ * biases and empty_zero as well. */
 enum { EASY, MASKED, ANY };
 
-/* What the queries of one batch row see. */
+/* What the queries of one batch row see, those of one head where there is a pair mask. */
 template <int LEVEL> struct sight {
     by_mask mask;
     int queries, keys;
@@ -144,6 +165,9 @@ template <int LEVEL> struct sight {
     /* ANY alone: */
     int prefix; /* under a causal mask, these are seen as well */
     gr_reach reach;
+    const void *pairs; /* of this head; NULL: none */
+    int64_t pair_row;
+    bool pair_bytes;
 };
 struct span {
     int from, to;
@@ -156,25 +180,58 @@ static __device__ __forceinline__ int past_of(const attention &a, int b)
     return past < 0 || past > a.keys - a.queries ? 0 : past;
 }
 
-template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(const attention &a, int b)
+/* The same as seen by head h. */
+template <int LEVEL>
+static __device__ __forceinline__ sight<LEVEL> as_head(sight<LEVEL> v, const attention &a, int b, int h)
+{
+    if constexpr (LEVEL == ANY)
+        if (a.pairs.at)
+            v.pairs = (const char *)a.pairs.at +
+                      (b * a.pairs.batch + h * a.pairs.head) * (int64_t)(a.pairs.bytes ? 1 : sizeof(int32_t));
+    return v;
+}
+
+/* h: as in as_head, or any where that is called later or the pair mask is not looked at. */
+template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(const attention &a, int b, int h)
 {
     const int keys = a.past ? past_of(a, b) + a.queries : a.keys;
-    sight<LEVEL> v = {
-        a.mask, a.queries, keys, keys - a.queries, a.key_mask ? a.key_mask + (int64_t)b * a.keys : nullptr,
-        0,      {}};
+    sight<LEVEL> v = {a.mask,
+                      a.queries,
+                      keys,
+                      keys - a.queries,
+                      a.key_mask ? a.key_mask + (int64_t)b * a.keys : nullptr,
+                      0,
+                      {},
+                      nullptr,
+                      0,
+                      false};
     if constexpr (LEVEL == ANY) {
         v.prefix = a.prefix ? max(min(a.prefix[b], keys), 0) : 0;
         v.reach = a.reach;
+        v.pair_row = a.pairs.row;
+        v.pair_bytes = a.pairs.bytes;
     }
-    return v;
+    return as_head(v, a, b, h);
+}
+
+/* Whether the pair mask lets query t see key s. */
+static __device__ __forceinline__ bool pair_seen(const sight<ANY> &v, int t, int s)
+{
+    if (!v.pairs || t >= v.queries || s >= v.keys)
+        return true;
+    const int64_t at = t * v.pair_row + s;
+    return v.pair_bytes ? ((const uint8_t *)v.pairs)[at] != 0 : ((const int32_t *)v.pairs)[at] != 0;
 }
 
 /* Whether the masks let query t see key s. */
 template <int LEVEL> static __device__ __forceinline__ bool lets(const sight<LEVEL> &v, int t, int s)
 {
-    if constexpr (LEVEL == ANY)
+    if constexpr (LEVEL == ANY) {
+        if (!pair_seen(v, t, s))
+            return false;
         if (s < v.prefix)
             return !v.seen || v.seen[s];
+    }
     return s < v.keys && (v.mask != BY_MASK_CAUSAL || s <= t + v.shift) && (!v.seen || v.seen[s]);
 }
 
@@ -223,7 +280,7 @@ template <int LEVEL>
 static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
     if constexpr (LEVEL == ANY)
-        if (!gr_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1))
+        if (v.pairs || !gr_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1))
             return false;
     return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
 }
@@ -248,19 +305,24 @@ static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, i
     return s0;
 }
 
-/* Whether there may be queries that see no key at all. Their weights are 1 / keys on every key, their
+/* Whether there may be queries that see no key at all and have weights: 1 / keys on every key. Their
  * log-sum-exp is -infinity. */
 template <int LEVEL> static __host__ __device__ __forceinline__ bool may_see_nothing(const attention &a)
 {
     if constexpr (LEVEL == ANY)
-        return a.key_mask || !gr_reaches_itself(&a.reach) ||
-               (!a.past && a.queries > a.keys && (a.mask == BY_MASK_CAUSAL || a.reach.on));
+        return !a.empty_zero && (a.key_mask || a.pairs.at || !gr_reaches_itself(&a.reach) ||
+                                 (!a.past && a.queries > a.keys && (a.mask == BY_MASK_CAUSAL || a.reach.on)));
     return LEVEL == MASKED && !a.past && (a.key_mask || (a.mask == BY_MASK_CAUSAL && a.queries > a.keys));
+}
+
+static __host__ __device__ __forceinline__ bool has_bias(const attention &a)
+{
+    return a.bias[0].at || a.bias[1].at;
 }
 
 static inline int level_of(const attention &a)
 {
-    if (a.prefix || a.reach.on || a.bias.at || (a.past && a.key_mask))
+    if (a.prefix || a.reach.on || has_bias(a) || a.pairs.at || a.empty_zero || (a.past && a.key_mask))
         return ANY;
     return a.dropout || may_see_nothing<MASKED>(a) ? MASKED : EASY;
 }
@@ -290,27 +352,41 @@ static __device__ __forceinline__ int bias_entry(const bias_rows &x, int p, int 
     return x.by_distance ? s - p + x.zero : s;
 }
 
-template <class T> static __device__ __forceinline__ const T *bias_at(const attention &a, int b, int h)
+/* The rows of one head of each bias; NULL: there is none. */
+template <class T> struct bias_heads {
+    const T *at[BIASES];
+};
+template <class T> static __device__ __forceinline__ bias_heads<T> bias_at(const attention &a, int b, int h)
 {
-    return (const T *)a.bias.at + b * a.bias.batch + h * a.bias.head;
+    bias_heads<T> r;
+    UNROLL
+    for (int i = 0; i < BIASES; i++)
+        r.at[i] = a.bias[i].at ? (const T *)a.bias[i].at + b * a.bias[i].batch + h * a.bias[i].head : nullptr;
+    return r;
 }
 
-/* What the bias, whose rows of this head are at `rows`, adds to the score of query t and key s, in powers
+/* What the biases, whose rows of this head are `rows`, add to the score of query t and key s, in powers
  * of 2. What becomes infinite by that is as good as hidden. Beyond the last query and key the value does not
  * matter. */
 template <class T>
-static __device__ __forceinline__ float bias_for(const attention &a, const sight<ANY> &see, const T *rows,
-                                                 int t, int s)
+static __device__ __forceinline__ float bias_for(const attention &a, const sight<ANY> &see,
+                                                 const bias_heads<T> &rows, int t, int s)
 {
-    const int i = max(min(bias_entry(a.bias, t + see.shift, s), a.bias.count - 1), 0);
-    const float x = to_float(rows[min(t, a.queries - 1) * a.bias.row + i]);
+    float x = 0;
+    UNROLL
+    for (int k = 0; k < BIASES; k++) {
+        const bias_rows &bias = a.bias[k];
+        const int i = max(min(bias_entry(bias, t + see.shift, s), bias.count - 1), 0);
+        if (rows.at[k])
+            x += to_float(rows.at[k][min(t, a.queries - 1) * bias.row + i]);
+    }
     return fmaxf(x * LOG2_E, x < HIDDEN ? x : HIDDEN);
 }
 
 /* What products are multiplied by to be exponents; where there is a bias, they have been (add_bias). */
 template <int LEVEL> static __device__ __forceinline__ float exponent_factor(const attention &a)
 {
-    return LEVEL == ANY && a.bias.at ? 1 : a.scale * LOG2_E;
+    return LEVEL == ANY && has_bias(a) ? 1 : a.scale * LOG2_E;
 }
 
 /* ---- device ---------------------------------------------------------------------------------- */

@@ -46,14 +46,14 @@ static by_status add_up_typed(cuda_exec *x, const bias_total &c, void *to, by_dt
     BY_CUDA_DISPATCH(type, add_up, x, c, to);
 }
 
-bias_sums cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile)
+bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, int tile)
 {
+    const bias_rows &bias = a.bias[which];
     bias_sums s = {};
     if (!dbias)
         return s;
     const bool own_rows = dbias->dim[2] == a.queries;
-    const bool clamped =
-        a.bias.by_distance && (a.bias.zero < a.keys - 1 || a.bias.zero + a.queries > a.bias.count);
+    const bool clamped = bias.by_distance && (bias.zero < a.keys - 1 || bias.zero + a.queries > bias.count);
     s.last = own_rows && dbias->dim[0] == a.batch && dbias->dim[1] == a.heads && !clamped;
     s.tile = own_rows ? 0 : tile;
     s.rows = own_rows ? a.queries : (a.queries + tile - 1) / tile;
@@ -61,18 +61,20 @@ bias_sums cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile)
     return s;
 }
 
-size_t cuda_bias_sum_count(const attention_back &g)
+size_t cuda_bias_sum_count(const attention_back &g, int which)
 {
-    if (!g.dbias.at || g.dbias.last)
+    const bias_sums &sums = g.dbias[which];
+    if (!sums.at || sums.last)
         return 0;
-    return (size_t)g.a.batch * (size_t)g.a.heads * (size_t)g.dbias.rows * (size_t)g.a.bias.count;
+    return (size_t)g.a.batch * (size_t)g.a.heads * (size_t)sums.rows * (size_t)g.a.bias[which].count;
 }
 
-by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, const by_tensor *dbias)
+by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, int which, const by_tensor *dbias)
 {
-    if (!dbias || g.dbias.last)
+    const bias_sums &sums = g.dbias[which];
+    if (!dbias || sums.last)
         return BY_OK;
-    bias_total c = {(const float *)g.dbias.at, g.a.batch, g.a.heads, g.dbias.rows, g.a.bias.count, 0, 0, 0};
+    bias_total c = {(const float *)sums.at, g.a.batch, g.a.heads, sums.rows, g.a.bias[which].count, 0, 0, 0};
     c.out_batch = (int)dbias->dim[0];
     c.out_heads = (int)dbias->dim[1];
     c.out_rows = (int)dbias->dim[2];

@@ -326,14 +326,14 @@ static __device__ __forceinline__ void load_queries(const attention &a, const se
         q[r] = load_piece(row_at<T>(a, a.q, me.b, me.kv, min(r0 + r, rows - 1)) + me.d, me.left, WHOLE);
 }
 
-/* The mean of element d of the values of a key head: what a query gets that sees nothing. */
+/* The result of a query that sees nothing: the mean of element d of the values of a key head, or 0. */
 template <class T>
 static __device__ __forceinline__ float mean_value(const attention &a, int b, int kv, int d)
 {
-    const int keys = sight_of<ANY>(a, b).keys;
+    const int keys = sight_of<ANY>(a, b, 0).keys;
     const T *v = head_at<T>(a, a.v, b, kv) + d;
     float sum = 0;
-    for (int s = 0; s < keys; s++)
+    for (int s = 0; s < keys && !a.empty_zero; s++)
         sum += to_float(v[s * a.v.row]);
     return sum / (float)keys;
 }

@@ -16,7 +16,9 @@ static __device__ __forceinline__ void score_seen(const running<ROWS> &w, const 
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         const int row = min(r0 + r, rows - 1), t = row % a.queries;
-        const T *bias = a.bias.at ? bias_at<T>(a, me.b, me.kv * a.group + row / a.queries) : nullptr;
+        const int h = me.kv * a.group + row / a.queries;
+        const bias_heads<T> bias = bias_at<T>(a, me.b, h);
+        const sight<ANY> mine = as_head(see, a, me.b, h);
         UNROLL
         for (int i = 0; i < pieces<T>::COUNT; i++) {
             float x = 0;
@@ -27,8 +29,8 @@ static __device__ __forceinline__ void score_seen(const running<ROWS> &w, const 
             for (int step = 1; step < LANES; step *= 2)
                 x += __shfl_xor_sync(0xffffffffu, x, step);
             const int s = n + i * me.groups;
-            const bool seen = s < to && sees(see, t, s);
-            p[r][i] = !seen ? HIDDEN : bias ? x + bias_for(a, see, bias, t, s) : x;
+            const bool seen = s < to && sees(mine, t, s);
+            p[r][i] = !seen ? HIDDEN : has_bias(a) ? x + bias_for(a, see, bias, t, s) : x;
         }
     }
 }
@@ -64,7 +66,7 @@ static __global__ void __launch_bounds__(DECODERS) few(const cache_call c)
     const seat me = {(int)blockIdx.z, (int)blockIdx.y, (int)(threadIdx.x / LANES), GROUPS, d, a.dim - d};
     let_next_start();
     wait_for_previous();
-    const sight<ANY> see = sight_of<ANY>(a, me.b);
+    const sight<ANY> see = sight_of<ANY>(a, me.b, 0);
     const span all = keys_seen(see, 0, a.queries);
     const int shares = shares_of(c, all), step = GROUPS * pieces<T>::COUNT;
     const int from = all.from + (int)blockIdx.x * c.share, to = min(from + c.share, all.to);
@@ -103,7 +105,7 @@ template <class T>
 static __global__ void __launch_bounds__(DECODERS) combine_few(const cache_call c, int most)
 {
     const int kv = blockIdx.x, b = blockIdx.y;
-    const span all = keys_seen(sight_of<ANY>(c.a, b), 0, c.a.queries);
+    const span all = keys_seen(sight_of<ANY>(c.a, b, 0), 0, c.a.queries);
     combine_parts<T, ANY>(c, b, kv, shares_of(c, all), most);
 }
 

@@ -64,10 +64,10 @@ template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
         clear(p);
         times_rows(p, k, queries);
         if constexpr (LEVEL == ANY)
-            if (a.bias.at)
+            if (has_bias(a))
                 add_bias<true>(a, see, bias_at<T>(a, b, h), s0, t0, p);
         if (!sees_all(see, t0, BM, s0, ROWS))
-            hide<true>(see, s0, t0, p);
+            hide<true>(as_head(see, a, b, h), s0, t0, p);
         UNROLL
         for (int n = 0; n < NT; n++) {
             const vec<float, 2> x = load<float, 2>(numbers + 8 * n + 2 * c);
@@ -145,7 +145,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
     float *numbers = (float *)(stage + STAGES * 2 * BM * LD);
     const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x * BN, end = (kv + 1) * a.group;
     const int warp = threadIdx.x / 32, mine = s0 + warp * ROWS;
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, 0);
     const span seeing = queries_seeing(see, s0, BN), own = queries_seeing(see, mine, ROWS);
     query_tile now = next_tile<LEVEL>(a, see, seeing, b, end, BM, s0, BN, query_tile{kv * a.group, -1});
     key_side<T, D, MT, BM, MAKE, LEVEL> side;
@@ -222,7 +222,7 @@ static __device__ __forceinline__ void give_to_bias(const attention_back &g, con
         UNROLL
     for (int i = 0; i < NT * 4; i++)
         slopes[(16 * m + row + i / 2 % 2 * 8) * PITCH + i / 4 * 8 + column + i % 2] = p[m][i / 4][i % 4];
-    add_to_bias<T, ROWS, 8 * NT, PITCH, 32>(g, see, b, h, t0, s0, slopes, slopes + ROWS * PITCH);
+    add_to_biases<T, ROWS, 8 * NT, PITCH, 32>(g, see, b, h, t0, s0, slopes, slopes + ROWS * PITCH);
 }
 
 /* One head, a tile of queries. */
@@ -238,12 +238,12 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     const int warp = threadIdx.x / 32, row = (threadIdx.x & 31) / 4, mine = t0 + warp * ROWS;
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, h);
     const bool whole = may_see_nothing<LEVEL>(a) && gives_to_all(a, head, t0, BM);
     const span all = whole ? span{0, see.keys} : keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
     const float factor = exponent_factor<LEVEL>(a), even = whole ? 1 / (float)see.keys : 0;
     const bool sums =
-        LEVEL == ANY && g.dbias.at && mine < a.queries; /* behind them are those of another head */
+        LEVEL == ANY && wants_bias(g) && mine < a.queries; /* behind them are those of another head */
     left_rows<T, D, MT, (D * MT <= 128)> q, dy;
     float dq[MT][D / 8][4], exponent[MT][2], delta[MT][2], by[MT][2];
 
@@ -284,7 +284,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
         clear(p);
         times_rows(p, q, keys);
         if constexpr (LEVEL == ANY)
-            if (a.bias.at)
+            if (has_bias(a))
                 add_bias<false>(a, see, bias_at<T>(a, b, h), mine, s0, p);
         if (!sees_all(see, mine, ROWS, s0, BN))
             hide<false>(see, mine, s0, p);
@@ -332,8 +332,8 @@ static by_status launch_queries(cuda_exec *x, const attention_back &g)
 {
     enum { BM = WARPS * 16 * MT };
     const dim3 grid(blocks_for(g.a.queries, BM), (unsigned)g.a.heads, (unsigned)g.a.batch);
-    const size_t slopes = g.dbias.at ? WARPS * slope_room<MT, BN / 8>::COUNT * sizeof(float) : 0;
-    if (!g.dq.at && !g.dbias.at)
+    const size_t slopes = wants_bias(g) ? WARPS * slope_room<MT, BN / 8>::COUNT * sizeof(float) : 0;
+    if (!g.dq.at && !wants_bias(g))
         return BY_OK;
     return cuda_launch(x, queries_mma<T, D, MT, BN, LEVEL>, grid, dim3(THREADS),
                        (2 * BM + 4 * BN) * (D + 8) * sizeof(T) + slopes, g);
@@ -404,15 +404,18 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
     const by_dtype type = n->in[0]->type;
     attention_back g = {};
     g.a = attention_of(x, n);
-    g.a.y = rows_of(n->in[6], 0);
-    g.a.lse = (float *)n->in[7]->data;
-    g.dy = rows_of(n->in[8], 0);
+    g.a.y = rows_of(n->in[BY_ATT_Y], 0);
+    g.a.lse = (float *)n->in[BY_ATT_LSE]->data;
+    g.dy = rows_of(n->in[BY_ATT_DY], 0);
     rows_of_qkv((const gr_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
-    g.dbias = cuda_bias_sums(g.a, n->out[3], queries_of_tile(g.a, type));
+    for (int i = 0; i < BIASES; i++)
+        g.dbias[i] = cuda_bias_sums(g.a, i, n->out[3 + i], queries_of_tile(g.a, type));
     const size_t rows = (size_t)(g.a.batch * g.a.heads) * (size_t)g.a.queries;
-    g.delta = (float *)cuda_scratch(x, sizeof(float) * (rows + cuda_bias_sum_count(g)));
-    if (g.dbias.at && !g.dbias.last)
-        g.dbias.at = g.delta + rows;
+    const size_t counts[BIASES] = {cuda_bias_sum_count(g, 0), cuda_bias_sum_count(g, 1)};
+    g.delta = (float *)cuda_scratch(x, sizeof(float) * (rows + counts[0] + counts[1]));
+    for (int i = 0; i < BIASES; i++)
+        if (counts[i])
+            g.dbias[i].at = g.delta + rows + (i ? counts[0] : 0);
     if (g.a.dropout)
         BY_BRANCH("dropout");
     if (g.a.key_mask)
@@ -421,11 +424,15 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
         BY_BRANCH("prefix");
     if (g.a.reach.on)
         BY_BRANCH("pattern");
-    if (g.a.bias.at)
+    if (has_bias(g.a))
         BY_BRANCH("bias");
-    if (g.dbias.last)
+    if (g.a.pairs.at)
+        BY_BRANCH("pair mask");
+    if (g.a.empty_zero)
+        BY_BRANCH("zeros for queries without keys");
+    if (g.dbias[0].last || g.dbias[1].last)
         BY_BRANCH("gradient of the bias, entry by entry");
-    else if (g.dbias.at)
+    if (counts[0] || counts[1])
         BY_BRANCH("gradient of the bias, by sums");
     BY_TRY(all_deltas(x, g, type));
     if (!fits_mma(g.a, type)) {
@@ -435,5 +442,6 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
         BY_BRANCH("tiles");
         BY_TRY(type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g));
     }
-    return cuda_add_bias_sums(x, g, n->out[3]);
+    BY_TRY(cuda_add_bias_sums(x, g, 0, n->out[3]));
+    return cuda_add_bias_sums(x, g, 1, n->out[4]);
 }

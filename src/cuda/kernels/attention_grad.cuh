@@ -17,15 +17,20 @@ struct bias_sums {
 struct attention_back {
     attention a;
     head_rows dy, dq, dk, dv;
-    bias_sums dbias;
+    bias_sums dbias[BIASES];
     float *delta; /* (batch, heads, queries) */
 };
 
-/* attention_bias.cu: of which kind the sums are, when tiles have so many queries; how many there are; and the
- * sum of them to the gradient. */
-bias_sums cuda_bias_sums(const attention &a, const by_tensor *dbias, int tile);
-size_t cuda_bias_sum_count(const attention_back &g);
-by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, const by_tensor *dbias);
+static __host__ __device__ __forceinline__ bool wants_bias(const attention_back &g)
+{
+    return g.dbias[0].at || g.dbias[1].at;
+}
+
+/* attention_bias.cu, for bias `which`: the kind of its sums for tiles of `tile` queries; how many there are;
+ * and the sum of them to the gradient. */
+bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, int tile);
+size_t cuda_bias_sum_count(const attention_back &g, int which);
+by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, int which, const by_tensor *dbias);
 
 /* dq, dk and dv without matrix instructions, when delta is there (attention_grad_plain.cu). */
 by_status cuda_attend_back_plain(cuda_exec *x, const attention_back &g, by_dtype type);

@@ -11,8 +11,9 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
     const attention &a = g.a;
     const int64_t head = (int64_t)b * a.heads + h;
     const bool some_give = may_see_nothing<LEVEL>(a);
+    const sight<LEVEL> mine = as_head(see, a, b, h);
     if constexpr (LEVEL == ANY)
-        if (a.bias.at)
+        if (has_bias(a))
             add_bias_square(a, see, bias_at<T>(a, b, h), t0, s0, p);
     UNROLL
     for (int i = 0; i < 4; i++) {
@@ -21,7 +22,7 @@ static __device__ __forceinline__ void through_softmax(const attention_back &g, 
         UNROLL
         for (int j = 0; j < 4; j++) {
             const int s = s0 + THREAD_X + 16 * j;
-            p[i][j] = sees(see, t, s) ? exp2f(p[i][j] - exponent) : 0;
+            p[i][j] = sees(mine, t, s) ? exp2f(p[i][j] - exponent) : 0;
             if (some_give && exponent == INFINITY && t < a.queries && s < see.keys)
                 p[i][j] = 1 / (float)see.keys;
             dropped[i][j] = p[i][j];
@@ -52,7 +53,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_pl
     const int tiles = (a.keys + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
     const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x % tiles * SIDE, end = (kv + 1) * a.group;
     const T *k = head_at<T>(a, a.k, b, kv), *v = head_at<T>(a, a.v, b, kv);
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, 0);
     const span seeing = queries_seeing(see, s0, SIDE);
     float dk[NV][4][4], dv[NV][4][4];
     clear(dk);
@@ -96,10 +97,10 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries
     const int tiles = (a.queries + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
     const int b = blockIdx.z, h = blockIdx.y, t0 = (tiles - 1 - (int)blockIdx.x % tiles) * SIDE;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, h);
     const bool whole = may_see_nothing<LEVEL>(a) && gives_to_all(a, (int64_t)b * a.heads + h, t0, SIDE);
     const span all = whole ? span{0, see.keys} : keys_seen(see, t0, SIDE);
-    const bool sums = LEVEL == ANY && g.dbias.at && part == 0;
+    const bool sums = LEVEL == ANY && wants_bias(g) && part == 0;
     float dq[NV][4][4];
     clear(dq);
     if (sums)
@@ -116,7 +117,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) queries
         put_square(slopes, p);
         if constexpr (LEVEL == ANY)
             if (sums)
-                add_to_bias<T, SIDE, SIDE, PITCH, PLAIN_THREADS>(g, see, b, h, t0, s0, slopes, line);
+                add_to_biases<T, SIDE, SIDE, PITCH, PLAIN_THREADS>(g, see, b, h, t0, s0, slopes, line);
         UNROLL
         for (int n = 0; n < NV; n++) {
             __syncthreads();
@@ -138,12 +139,12 @@ template <class T, int LEVEL> static by_status launch_plain(cuda_exec *x, const 
     const unsigned parts = small ? 1 : blocks_for(a.dim, 2 * SIDE);
     const dim3 arch_key(blocks_for(a.keys, SIDE) * parts, (unsigned)a.kv_heads, (unsigned)a.batch);
     const dim3 cpu_query(blocks_for(a.queries, SIDE) * parts, (unsigned)a.heads, (unsigned)a.batch);
-    const size_t square = SQUARE * sizeof(float), line = g.dbias.at ? 2 * SIDE * sizeof(float) : 0;
+    const size_t square = SQUARE * sizeof(float), line = wants_bias(g) ? 2 * SIDE * sizeof(float) : 0;
     const dim3 block(PLAIN_THREADS);
     if (g.dk.at || g.dv.at)
         BY_TRY(small ? cuda_launch(x, keys_plain<T, 1, LEVEL>, arch_key, block, 4 * square, g)
                      : cuda_launch(x, keys_plain<T, 2, LEVEL>, arch_key, block, 4 * square, g));
-    if (!g.dq.at && !g.dbias.at)
+    if (!g.dq.at && !wants_bias(g))
         return BY_OK;
     return small ? cuda_launch(x, queries_plain<T, 1, LEVEL>, cpu_query, block, 3 * square + line, g)
                  : cuda_launch(x, queries_plain<T, 2, LEVEL>, cpu_query, block, 3 * square + line, g);

@@ -144,9 +144,10 @@ template <class T, bool M> using whole_of_64 = job<T, whole_work, 64, 2, 64, 6, 
 template <class T, bool MASKED> static by_status run_whole(cuda_exec *x, const attention_node &m)
 {
     const int pad = round_up(m.queries, 128);
-    const int64_t threads = (int64_t)m.batch * pad * m.attr->heads * LANES;
+    const int64_t threads = (int64_t)m.batch * pad * m.attr->spec.heads * LANES;
     BY_TRY(cuda_launch(x, query_stats<T>, dim3(blocks_for(threads, STATS_THREADS)), dim3(STATS_THREADS), 0,
-                       m.y, m.dy, (const float *)m.lse, m.stats, m.queries, pad, m.attr->heads, m.batch));
+                       m.y, m.dy, (const float *)m.lse, m.stats, m.queries, pad, m.attr->spec.heads,
+                       m.batch));
     BY_TRY(make_bits(x, m));
     return run_job<whole_of_64<T, MASKED>>(x, m);
 }
@@ -165,16 +166,16 @@ bool cuda_hopper_whole_grad_takes(const cuda_context *c, const gr_node *n)
         !takes<whole_of_64<bf16, false>>(c, n))
         return false;
     const int64_t queries = n->in[0]->dim[1], keys = at->packed ? queries : n->in[1]->dim[1];
-    const int64_t heads = n->in[0]->dim[0] * at->kv_heads, rounds = (heads + c->sms - 1) / c->sms;
+    const int64_t heads = n->in[0]->dim[0] * at->spec.kv_heads, rounds = (heads + c->sms - 1) / c->sms;
     return keys <= whole_of_64<bf16, false>::ROWS ||
-           (heads * 4 >= rounds * c->sms * 3 && queries * (at->heads / at->kv_heads) <= 1024);
+           (heads * 4 >= rounds * c->sms * 3 && queries * (at->spec.heads / at->spec.kv_heads) <= 1024);
 }
 
 by_status cuda_hopper_whole_grad(cuda_exec *x, gr_node *n)
 {
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
-    const int64_t blocks = BY_MIN(n->in[0]->dim[0] * at->kv_heads, (int64_t)x->cuda->sms);
-    const int64_t queries = round_up((int)n->in[0]->dim[1], 64) * (at->heads / at->kv_heads);
+    const int64_t blocks = BY_MIN(n->in[0]->dim[0] * at->spec.kv_heads, (int64_t)x->cuda->sms);
+    const int64_t queries = round_up((int)n->in[0]->dim[1], 64) * (at->spec.heads / at->spec.kv_heads);
     const attention_node m = grad_node_of(x, n, (size_t)(blocks * queries * 64) * sizeof(float));
     const bool is_bf16 = n->in[0]->type == BY_BF16;
     if (m.mask) {

@@ -156,8 +156,9 @@ static __device__ __forceinline__ void hide(const sight<LEVEL> &see, int row0, i
 
 /* Products to exponents with their biases; rows: those of this head. Arguments as those of hide. */
 template <bool BY_KEY, class T, int MT, int NT>
-static __device__ __forceinline__ void add_bias(const attention &a, const sight<ANY> &see, const T *rows,
-                                                int row0, int column0, float (&s)[MT][NT][4])
+static __device__ __forceinline__ void add_bias(const attention &a, const sight<ANY> &see,
+                                                const bias_heads<T> &rows, int row0, int column0,
+                                                float (&s)[MT][NT][4])
 {
     const int g = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
     const float factor = a.scale * LOG2_E;

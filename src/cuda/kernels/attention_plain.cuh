@@ -106,7 +106,8 @@ static __device__ __forceinline__ void dots_of(float (&s)[4][4], int dim, const 
 /* Exponents of queries from t0 and keys from s0 with their biases; rows: those of this head. */
 template <class T>
 static __device__ __forceinline__ void add_bias_square(const attention &a, const sight<ANY> &see,
-                                                       const T *rows, int t0, int s0, float (&s)[4][4])
+                                                       const bias_heads<T> &rows, int t0, int s0,
+                                                       float (&s)[4][4])
 {
     UNROLL
     for (int i = 0; i < 16; i++)

@@ -23,8 +23,8 @@ static void rows_of_qkv(const gr_attention_attr *at, by_tensor *const *from, hea
 {
     const int64_t d = at->head_dim;
     r[0] = rows_of(from[0], 0);
-    r[1] = at->packed ? rows_of(from[0], at->heads * d) : rows_of(from[1], 0);
-    r[2] = at->packed ? rows_of(from[0], (at->heads + at->kv_heads) * d) : rows_of(from[2], 0);
+    r[1] = at->packed ? rows_of(from[0], at->spec.heads * d) : rows_of(from[1], 0);
+    r[2] = at->packed ? rows_of(from[0], (at->spec.heads + at->spec.kv_heads) * d) : rows_of(from[2], 0);
 }
 
 /* A node's tensors, found. */
@@ -53,7 +53,7 @@ static attention_node node_of(const gr_node *n)
     m.queries = (int)n->in[0]->dim[1];
     m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
     rows_of_qkv(m.attr, n->in, m.in);
-    m.mask = n->in[3] ? (const int32_t *)n->in[3]->data : NULL;
+    m.mask = n->in[BY_ATT_KEY_MASK] ? (const int32_t *)n->in[BY_ATT_KEY_MASK]->data : NULL;
     m.words = round_up(m.keys, 128) / 64;
     return m;
 }
@@ -91,11 +91,11 @@ static inline by_status make_bits(cuda_exec *x, const attention_node &m)
 static inline attention_node grad_node_of(cuda_exec *x, const gr_node *n, size_t more)
 {
     attention_node m = node_of(n);
-    m.y = rows_of(n->in[6], 0);
-    m.lse = (float *)n->in[7]->data;
-    m.dy = rows_of(n->in[8], 0);
+    m.y = rows_of(n->in[BY_ATT_Y], 0);
+    m.lse = (float *)n->in[BY_ATT_LSE]->data;
+    m.dy = rows_of(n->in[BY_ATT_DY], 0);
     rows_of_qkv(m.attr, n->out, m.grad);
-    const size_t stats = (size_t)m.batch * (size_t)m.attr->heads * (size_t)round_up(m.queries, 128);
+    const size_t stats = (size_t)m.batch * (size_t)m.attr->spec.heads * (size_t)round_up(m.queries, 128);
     m.stats = (float2 *)cuda_scratch(x, stats * sizeof(float2) + mask_bytes(m) + more);
     m.seen = (uint64_t *)(m.stats + stats);
     m.sums = (float4 *)((char *)m.seen + mask_bytes(m));
@@ -123,7 +123,7 @@ static void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
 template <class J> static by_status run_job(cuda_exec *x, const attention_node &m)
 {
     const gr_attention_attr *at = m.attr;
-    const int h = at->heads, hk = at->kv_heads;
+    const int h = at->spec.heads, hk = at->spec.kv_heads;
     hopper_args a = {};
     if (J::TURNED) {
         BY_TRY(map_rows(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
@@ -154,9 +154,9 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
     a.heads = h;
     a.kv_heads = hk;
     a.group = h / hk;
-    a.causal = at->mask == BY_MASK_CAUSAL;
-    a.scale = at->scale;
-    a.scale_log2 = (float)(at->scale * 1.4426950408889634);
+    a.causal = at->spec.mask == BY_MASK_CAUSAL;
+    a.scale = at->spec.scale;
+    a.scale_log2 = (float)(at->spec.scale * 1.4426950408889634);
     const int heads = m.batch * (J::TURNED ? hk : h);
     const int tiles = ((J::TURNED ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS;
     deal_tiles(a, heads, tiles, x->cuda->sms);
@@ -193,17 +193,18 @@ template <class J> static bool takes(const cuda_context *c, const gr_node *n)
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     const by_tensor *q = n->in[0];
     const int64_t t = q->dim[1], s = at->packed ? t : n->in[1]->dim[1];
-    const int64_t most = INT32_MAX / 2 / BY_MAX(1, at->heads); /* places are 32-bit integers */
+    const int64_t most = INT32_MAX / 2 / BY_MAX(1, at->spec.heads); /* places are 32-bit integers */
     if (c->arch != 90 || (q->type != BY_BF16 && q->type != BY_F16) ||
-        (at->head_dim != 64 && at->head_dim != 128) || at->dropout > 0 || !(at->scale > 0))
+        (at->head_dim != 64 && at->head_dim != 128) || at->spec.dropout > 0 || !(at->spec.scale > 0))
         return false;
-    if (n->in[4] || n->in[5] || at->pattern.kind != BY_PATTERN_FULL)
-        return false; /* prefix, bias, pattern */
-    if (n->in[3] && at->mask == BY_MASK_CAUSAL)
+    if (n->in[BY_ATT_PREFIX] || n->in[BY_ATT_BIAS] || n->in[BY_ATT_RELATIVE] || n->in[BY_ATT_PAIR_MASK] ||
+        at->spec.pattern.kind != BY_PATTERN_FULL || at->spec.empty_zero)
+        return false;
+    if (n->in[BY_ATT_KEY_MASK] && at->spec.mask == BY_MASK_CAUSAL)
         return false; /* of two masks: whoever sees nothing would have to look at the keys that the other mask
                          hides */
     if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||
-        (at->mask == BY_MASK_CAUSAL && t > s)) /* some queries would see nothing */
+        (at->spec.mask == BY_MASK_CAUSAL && t > s)) /* some queries would see nothing */
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (!aligned(n->in[i]))
