@@ -189,8 +189,8 @@ static void make(tensors &m, const shape &s)
     fill(m.dy);
     gr_node &f = m.forward, &g = m.backward;
     f.attr = g.attr = &m.attr;
-    f.n_in = BY_ATT_SHARED, f.n_out = 3;
-    g.n_in = BY_ATT_SHARED + 3, g.n_out = 5;
+    f.n_in = GR_ATT_SHARED, f.n_out = 3;
+    g.n_in = GR_ATT_SHARED + 3, g.n_out = 5;
     f.in[0] = g.in[0] = &m.q;
     g.out[0] = &m.dq;
     if (!s.packed) {
@@ -199,9 +199,9 @@ static void make(tensors &m, const shape &s)
         g.out[1] = &m.dk;
         g.out[2] = &m.dv;
     }
-    f.out[0] = g.in[BY_ATT_Y] = &m.y;
-    f.out[1] = g.in[BY_ATT_LSE] = &m.lse;
-    g.in[BY_ATT_DY] = &m.dy;
+    f.out[0] = g.in[GR_ATT_Y] = &m.y;
+    f.out[1] = g.in[GR_ATT_LSE] = &m.lse;
+    g.in[GR_ATT_DY] = &m.dy;
     m.cuda.arch = 90;
     m.cuda.sms = s.sms ? s.sms : 4;
 #ifndef BY_CUDA_EMULATE

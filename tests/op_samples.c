@@ -6,7 +6,7 @@
 
 #include "op_samples.h"
 
-#include "graph/rotary.h"
+#include "graph/frequencies.h"
 
 /* clang-format off */
 #define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
@@ -819,7 +819,7 @@ bool op_sample_rotary(by_op_sample *s, int which)
     const int width = cases[which].width ? cases[which].width : cases[which].dim;
     float frequencies[BY_MAX_ROTARY / 2];
     for (int i = 0; i < width / 2; i++)
-        frequencies[i] = by_rotary_frequency(100, i, width);
+        frequencies[i] = gr_rotary_frequency(100, i, width);
     by_tensor *x = operand(s, SHAPE(b, t, cases[which].heads * d));
     by_tensor *p = cases[which].shared ? indices(s, 50, SHAPE(t)) : indices(s, 50, SHAPE(b, t));
     const by_rotary_spec spec = {.head_dim = (int)d,

@@ -489,7 +489,7 @@ static void forward(const kernels *k, const problem *p, const operands *o, int t
     gr_exec e = execution(threads);
     gr_attention_attr a = *attributes(p);
     gr_node n = {.op = GR_OP_ATTENTION,
-                 .n_in = BY_ATT_SHARED,
+                 .n_in = GR_ATT_SHARED,
                  .n_out = 3,
                  .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias[0], o->bias[1], o->pairs},
                  .out = {o->y, o->lse, weights ? o->weights : NULL},
@@ -504,7 +504,7 @@ static void backward(const kernels *k, const problem *p, const operands *o, int 
     gr_attention_attr a = *attributes(p);
     gr_node n = {
         .op = GR_OP_ATTENTION_GRAD,
-        .n_in = BY_ATT_SHARED + 3,
+        .n_in = GR_ATT_SHARED + 3,
         .n_out = 5,
         .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias[0], o->bias[1], o->pairs, o->y, o->lse, o->dy},
         .out = {o->dq, o->dk, o->dv, o->dbias[0], o->dbias[1]},
@@ -919,7 +919,7 @@ static by_status cached(const kernels *k, const problem *p, const operands *o, c
     gr_attention_attr a = *attributes(p);
     gr_node n = {
         .op = GR_OP_ATTENTION_CACHED,
-        .n_in = BY_ATT_SHARED + 3,
+        .n_in = GR_ATT_SHARED + 3,
         .n_out = 1,
         .in = {o->q, o->k, o->v, o->mask, o->prefix, o->bias[0], o->bias[1], o->pairs, c->k, c->v, c->past},
         .out = {o->y},

@@ -389,8 +389,8 @@ static double attention_error(const gr_node *n, heads h, int64_t keys, const dou
 static bool is_simple(const gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
-    return a->spec.pattern.kind == BY_PATTERN_FULL && !n->in[BY_ATT_PREFIX] && !n->in[BY_ATT_BIAS] &&
-           !n->in[BY_ATT_RELATIVE] && !n->in[BY_ATT_PAIR_MASK];
+    return a->spec.pattern.kind == BY_PATTERN_FULL && !n->in[GR_ATT_PREFIX] && !n->in[GR_ATT_BIAS] &&
+           !n->in[GR_ATT_RELATIVE] && !n->in[GR_ATT_PAIR_MASK];
 }
 
 static void test_attention(void **state)
@@ -424,8 +424,8 @@ static void test_attention_cached(void **state)
         const gr_node *n = node_of(t, GR_OP_ATTENTION_CACHED);
         const gr_attention_attr *a = n->attr;
         const op_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
-        const int64_t batch = n->in[BY_ATT_K_CACHE]->dim[0], room = n->in[BY_ATT_K_CACHE]->dim[1],
-                      wide = n->in[BY_ATT_K_CACHE]->dim[2], queries = n->in[0]->dim[1];
+        const int64_t batch = n->in[GR_ATT_K_CACHE]->dim[0], room = n->in[GR_ATT_K_CACHE]->dim[1],
+                      wide = n->in[GR_ATT_K_CACHE]->dim[2], queries = n->in[0]->dim[1];
         heads h = heads_of(t, a);
         run_once(t);
         for (int64_t b = 0; b < batch; b++)
@@ -435,8 +435,8 @@ static void test_attention_cached(void **state)
                 memcpy(l[0].values + to, h.k + from, (size_t)wide * sizeof(double));
                 memcpy(l[1].values + to, h.v + from, (size_t)wide * sizeof(double));
             }
-        assert_memory_equal(n->in[BY_ATT_K_CACHE]->data, l[0].values, gr_tensor_bytes(n->in[BY_ATT_K_CACHE]));
-        assert_memory_equal(n->in[BY_ATT_V_CACHE]->data, l[1].values, gr_tensor_bytes(n->in[BY_ATT_V_CACHE]));
+        assert_memory_equal(n->in[GR_ATT_K_CACHE]->data, l[0].values, gr_tensor_bytes(n->in[GR_ATT_K_CACHE]));
+        assert_memory_equal(n->in[GR_ATT_V_CACHE]->data, l[1].values, gr_tensor_bytes(n->in[GR_ATT_V_CACHE]));
         heads cached = {h.q, l[0].values, l[1].values, h.q_row, wide};
         double error = is_simple(n) && !n->in[3] ? attention_error(n, cached, room, NULL, l[2].values) : 0;
         if (!(error < 1e-12))

@@ -135,7 +135,7 @@ by_tensor *by_rotary(by_graph *g, by_tensor *x, by_tensor *positions, const by_r
 {
     if (!s || !s->frequencies)
         return by_graph_fail(g, "rotary: there are no frequencies");
-    by_rotary_attr a = {.head_dim = s->head_dim,
+    gr_rotary_attr a = {.head_dim = s->head_dim,
                         .width = s->width ? s->width : s->head_dim,
                         .interleaved = s->interleaved,
                         .factor = s->factor != 0 ? s->factor : 1,
@@ -169,7 +169,7 @@ static gr_attention_attr attention_attr(const by_graph *g, const by_tensor *q, b
 static void attention_inputs(gr_attention_attr *a, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor **in)
 {
     by_attention_spec *s = &a->spec;
-    by_tensor *all[BY_ATT_SHARED] = {q, k, v, s->key_mask, s->prefix, s->bias, s->relative, s->pair_mask};
+    by_tensor *all[GR_ATT_SHARED] = {q, k, v, s->key_mask, s->prefix, s->bias, s->relative, s->pair_mask};
     memcpy(in, all, sizeof all);
     s->key_mask = s->prefix = s->bias = s->relative = s->pair_mask = NULL;
     s->weights = NULL;
@@ -182,7 +182,7 @@ by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, c
     gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
     if (!(a.spec.dropout >= 0 && a.spec.dropout < 1))
         return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.spec.dropout);
-    by_tensor *in[BY_ATT_SHARED];
+    by_tensor *in[GR_ATT_SHARED];
     attention_inputs(&a, q, k, v, in);
     gr_node *n = gr_node_make(g, GR_OP_ATTENTION, in, BY_COUNT(in), &a, sizeof a);
     if (spec->weights)
@@ -198,11 +198,11 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
     gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
     a.spec.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
     a.spec.dropout = 0;
-    by_tensor *in[BY_ATT_SHARED + 3];
+    by_tensor *in[GR_ATT_SHARED + 3];
     attention_inputs(&a, q, k, v, in);
-    in[BY_ATT_K_CACHE] = k_cache;
-    in[BY_ATT_V_CACHE] = v_cache;
-    in[BY_ATT_PAST] = past;
+    in[GR_ATT_K_CACHE] = k_cache;
+    in[GR_ATT_V_CACHE] = v_cache;
+    in[GR_ATT_PAST] = past;
     return gr_node_add(g, GR_OP_ATTENTION_CACHED, in, BY_COUNT(in), &a, sizeof a);
 }
 

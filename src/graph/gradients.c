@@ -220,7 +220,7 @@ RULE(norm)
 
 RULE(rotary)
 {
-    by_rotary_attr a = *(const by_rotary_attr *)n->attr;
+    gr_rotary_attr a = *(const gr_rotary_attr *)n->attr;
     a.inverse = !a.inverse;
     din[0] = gr_node_add(g, GR_OP_ROTARY, (by_tensor *[]){dout[0], n->in[1]}, 2, &a, sizeof a);
 }
@@ -228,8 +228,8 @@ RULE(rotary)
 RULE(attention)
 {
     const gr_attention_attr *a = n->attr;
-    by_tensor *in[BY_ATT_SHARED + 3] = {[BY_ATT_Y] = n->out[0], n->out[1], dout[0]};
-    memcpy(in, n->in, BY_ATT_SHARED * sizeof *in);
+    by_tensor *in[GR_ATT_SHARED + 3] = {[GR_ATT_Y] = n->out[0], n->out[1], dout[0]};
+    memcpy(in, n->in, GR_ATT_SHARED * sizeof *in);
     if (!dout[0] || dout[2]) {
         by_graph_fail(g, "attention: gradients through the returned weights are not taken");
         return;
@@ -240,8 +240,8 @@ RULE(attention)
     for (int i = 0; i < 3; i++)
         din[i] = d ? d->out[i] : g->poison;
     for (int i = 0; i < 2; i++)
-        if (gr_wants_grad(n->in[BY_ATT_BIAS + i]))
-            din[BY_ATT_BIAS + i] = d ? d->out[3 + i] : g->poison;
+        if (gr_wants_grad(n->in[GR_ATT_BIAS + i]))
+            din[GR_ATT_BIAS + i] = d ? d->out[3 + i] : g->poison;
 }
 
 RULE(cross_entropy)

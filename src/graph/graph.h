@@ -137,14 +137,14 @@ typedef struct gr_norm_attr {
     float eps;
     float p; /* dropout on the residual input h */
 } gr_norm_attr;
-typedef struct by_rotary_attr {
+typedef struct gr_rotary_attr {
     int head_dim, width;
     bool interleaved, inverse; /* inverse: by the negative angles, for gradients */
     float factor;
     int trained; /* 0: the frequencies are always these */
     float theta, stretch;
     float frequency[BY_MAX_ROTARY / 2];
-} by_rotary_attr;
+} gr_rotary_attr;
 typedef struct gr_attention_attr { /* attention, attention_grad, attention_cached */
     by_attention_spec spec;        /* kv_heads, scale and dropout as they are used; its tensors are inputs */
     int head_dim;
@@ -152,21 +152,21 @@ typedef struct gr_attention_attr { /* attention, attention_grad, attention_cache
 } gr_attention_attr;
 /* The inputs that the three share; then those of attention_grad, or those of attention_cached. */
 enum {
-    BY_ATT_Q,
-    BY_ATT_K,
-    BY_ATT_V,
-    BY_ATT_KEY_MASK,
-    BY_ATT_PREFIX,
-    BY_ATT_BIAS,
-    BY_ATT_RELATIVE,
-    BY_ATT_PAIR_MASK,
-    BY_ATT_SHARED,
-    BY_ATT_Y = BY_ATT_SHARED,
-    BY_ATT_LSE,
-    BY_ATT_DY,
-    BY_ATT_K_CACHE = BY_ATT_SHARED,
-    BY_ATT_V_CACHE,
-    BY_ATT_PAST
+    GR_ATT_Q,
+    GR_ATT_K,
+    GR_ATT_V,
+    GR_ATT_KEY_MASK,
+    GR_ATT_PREFIX,
+    GR_ATT_BIAS,
+    GR_ATT_RELATIVE,
+    GR_ATT_PAIR_MASK,
+    GR_ATT_SHARED,
+    GR_ATT_Y = GR_ATT_SHARED,
+    GR_ATT_LSE,
+    GR_ATT_DY,
+    GR_ATT_K_CACHE = GR_ATT_SHARED,
+    GR_ATT_V_CACHE,
+    GR_ATT_PAST
 };
 typedef struct gr_advance_attr {
     int last; /* the highest position */

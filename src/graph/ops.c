@@ -453,7 +453,7 @@ PER_ELEMENT(norm_grad, 16)
 
 static by_status gr_infer_rotary(gr_node *n)
 {
-    const by_rotary_attr *a = n->attr;
+    const gr_rotary_attr *a = n->attr;
     const by_tensor *x = n->in[0], *p = n->in[1];
     if (x->rank != 3 || !by_dtype_is_float(x->type) || a->head_dim < 1 || x->dim[2] % a->head_dim)
         return mismatch(n, "x (B, T, H*D)");
@@ -495,7 +495,7 @@ static by_status infer_pattern(const by_pattern *x)
 static bool is_by_score(const gr_node *n, const by_tensor *x, int64_t last)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
-    const by_tensor *q = n->in[BY_ATT_Q];
+    const by_tensor *q = n->in[GR_ATT_Q];
     return x->rank == 4 && (x->dim[0] == q->dim[0] || x->dim[0] == 1) &&
            (x->dim[1] == a->heads || x->dim[1] == 1) && (x->dim[2] == q->dim[1] || x->dim[2] == 1) &&
            x->dim[3] == last;
@@ -505,9 +505,9 @@ static bool is_by_score(const gr_node *n, const by_tensor *x, int64_t last)
 static by_status infer_masks(gr_node *n, int64_t s)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
-    const by_tensor *mask = n->in[BY_ATT_KEY_MASK], *prefix = n->in[BY_ATT_PREFIX];
-    const by_tensor *pairs = n->in[BY_ATT_PAIR_MASK];
-    const int64_t b = n->in[BY_ATT_Q]->dim[0], t = n->in[BY_ATT_Q]->dim[1];
+    const by_tensor *mask = n->in[GR_ATT_KEY_MASK], *prefix = n->in[GR_ATT_PREFIX];
+    const by_tensor *pairs = n->in[GR_ATT_PAIR_MASK];
+    const int64_t b = n->in[GR_ATT_Q]->dim[0], t = n->in[GR_ATT_Q]->dim[1];
     if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
         return mismatch(n, "a key mask (B, S) of i32");
     if (pairs && ((pairs->type != BY_I32 && pairs->type != BY_U8) || !is_by_score(n, pairs, s)))
@@ -528,7 +528,7 @@ static by_status infer_masks(gr_node *n, int64_t s)
 static by_status infer_sight(gr_node *n, int64_t s)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
-    const by_tensor *q = n->in[BY_ATT_Q], *bias = n->in[BY_ATT_BIAS], *relative = n->in[BY_ATT_RELATIVE];
+    const by_tensor *q = n->in[GR_ATT_Q], *bias = n->in[GR_ATT_BIAS], *relative = n->in[GR_ATT_RELATIVE];
     BY_TRY(infer_masks(n, s));
     if (bias && (bias->type != q->type || !is_by_score(n, bias, s)))
         return mismatch(n, "a bias (B or 1, H or 1, T or 1, S) of q's type");
@@ -600,8 +600,8 @@ static by_status gr_infer_attention_grad(gr_node *n)
     for (int i = 0; i < (a->packed ? 1 : 3); i++)
         BY_TRY(gr_set_output_like(n, i, n->in[i]));
     for (int i = 0; i < 2; i++)
-        if (n->in[BY_ATT_BIAS + i])
-            BY_TRY(gr_set_output_like(n, 3 + i, n->in[BY_ATT_BIAS + i]));
+        if (n->in[GR_ATT_BIAS + i])
+            BY_TRY(gr_set_output_like(n, 3 + i, n->in[GR_ATT_BIAS + i]));
     return BY_OK;
 }
 static gr_cost gr_cost_attention_grad(const gr_node *n)
@@ -614,8 +614,8 @@ static gr_cost gr_cost_attention_grad(const gr_node *n)
 static by_status gr_infer_attention_cached(gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
-    const by_tensor *q = n->in[0], *kc = n->in[BY_ATT_K_CACHE], *vc = n->in[BY_ATT_V_CACHE],
-                    *past = n->in[BY_ATT_PAST];
+    const by_tensor *q = n->in[0], *kc = n->in[GR_ATT_K_CACHE], *vc = n->in[GR_ATT_V_CACHE],
+                    *past = n->in[GR_ATT_PAST];
     BY_TRY(infer_attention_heads(n));
     if (!kc || !vc || !past || kc->rank != 3 || !same_shape(kc, vc) || kc->dim[0] != q->dim[0] ||
         kc->dim[2] != (int64_t)a->spec.kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
@@ -628,7 +628,7 @@ static by_status gr_infer_attention_cached(gr_node *n)
 static gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cache */
 {
     const gr_attention_attr *a = n->attr;
-    const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[BY_ATT_K_CACHE], 1);
+    const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[GR_ATT_K_CACHE], 1);
     const double heads = (double)by_dim(n->in[0], 0) * a->spec.heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
 }

@@ -131,6 +131,8 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     arch_config_set(a, m->config, ARCH_ROLE_CAUSAL, m->task == BY_TASK_LM);
     if (a->adjust)
         a->adjust(preset->name, m->config);
+    if (s->inner > 0)
+        arch_config_set(a, m->config, ARCH_ROLE_INNER, s->inner);
     model_head(m)->own = !model_head(m)->tied;
     if (s->vocab > 0) {
         arch_config_set(a, m->config, ARCH_ROLE_VOCAB, s->vocab);

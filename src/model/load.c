@@ -42,6 +42,12 @@ static bool ends_with(const char *s, const char *tail)
     return n >= t && strcmp(s + n - t, tail) == 0;
 }
 
+/* What the names of the body's parameters begin with. */
+static const char *prefix_of(const by_model *m)
+{
+    return m->task == BY_TASK_ANSWER && m->arch->answer_prefix ? m->arch->answer_prefix : m->arch->prefix;
+}
+
 /* The parameter of that name, or of that name behind the model's own prefix; -1 when there is none. */
 static int find(const by_model *m, const char *name, base_buf *scratch)
 {
@@ -49,7 +55,7 @@ static int find(const by_model *m, const char *name, base_buf *scratch)
     if (k >= 0)
         return k;
     scratch->size = 0;
-    base_buf_puts(scratch, m->arch->prefix);
+    base_buf_puts(scratch, prefix_of(m));
     base_buf_puts(scratch, name);
     return scratch->failed ? -1 : by_params_find(m->params, scratch->data);
 }
@@ -84,7 +90,7 @@ static bool is_head(const by_model *m, const char *name)
 
 static bool in_body(const by_model *m, const char *name)
 {
-    return strncmp(unwrap(name), m->arch->prefix, strlen(m->arch->prefix)) == 0;
+    return strncmp(unwrap(name), prefix_of(m), strlen(prefix_of(m))) == 0;
 }
 
 /* Whether names in the file tell the body from the heads. */
@@ -235,7 +241,7 @@ int model_find(const by_model *m, const char *name)
 /* The tensor of that name, or of that name without the prefix of the body. */
 static const by_weight *find_tensor(const by_model *m, const by_weights *file, const char *name)
 {
-    const char *bare = name ? strip(name, m->arch->prefix) : NULL;
+    const char *bare = name ? strip(name, prefix_of(m)) : NULL;
     for (int i = 0; name && i < by_weights_count(file); i++) {
         const char *there = unwrap(by_weights_at(file, i)->name);
         if (strcmp(there, name) == 0 || strcmp(there, bare) == 0)

@@ -96,6 +96,24 @@ static bool is_pooled(by_task t)
     return t != BY_TASK_MLM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
 }
 
+static void put_order(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+{
+    io->second = nn_linear(g, row->name, arch_head_dropout(g, io->pooled, top, row),
+                           &(nn_linear_spec){.out = 2, .std = top->std});
+}
+
+#define LABEL_DROP offsetof(albert_config, label_drop)
+static const arch_head_row heads[] = {
+    {BY_TASK_MLM, arch_put_mlm, NULL, 0},
+    {BY_TASK_PRETRAIN, arch_put_mlm, NULL, 0},
+    {BY_TASK_PRETRAIN, put_order, "sop_classifier.classifier", LABEL_DROP},
+    {BY_TASK_CLASSIFY, arch_put_label, "classifier", LABEL_DROP},
+    {BY_TASK_CHOICE, arch_put_label, "classifier", LABEL_DROP},
+    {BY_TASK_TAG, arch_put_tag, "classifier", LABEL_DROP},
+    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
+    {.put = NULL},
+};
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const albert_config *c = config;
@@ -105,26 +123,16 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         io->pooled = arch_pooler(g, "pooler", x, c->std);
     by_tensor *table = arch_bert_table(g, c->vocab, c->small, c->std);
     by_scope_pop(g);
-    if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN)
-        arch_mlm_head(g, io, x, table,
-                      &(arch_mlm_spec){.dense = "predictions.dense",
-                                       .norm = "predictions.LayerNorm",
-                                       .bias = "predictions.bias",
-                                       .head = c->head,
-                                       .decoder = "predictions.decoder.weight",
-                                       .decoder_bias = "predictions.decoder.bias",
-                                       .act = c->act,
-                                       .eps = c->eps,
-                                       .std = c->std});
-    if (io->task == BY_TASK_PRETRAIN)
-        io->second = nn_linear(g, "sop_classifier.classifier", by_dropout(g, io->pooled, c->label_drop),
-                               &(nn_linear_spec){.out = 2, .std = c->std});
-    if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE)
-        arch_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->label_drop), c->std);
-    if (io->task == BY_TASK_TAG)
-        arch_tag_head(g, io, "classifier", by_dropout(g, x, c->label_drop), c->std);
-    if (io->task == BY_TASK_ANSWER)
-        arch_answer_head(g, io, "qa_outputs", x, c->std);
+    const arch_mlm_spec mlm = {.dense = "predictions.dense",
+                               .norm = "predictions.LayerNorm",
+                               .bias = "predictions.bias",
+                               .head = c->head,
+                               .decoder = "predictions.decoder.weight",
+                               .decoder_bias = "predictions.decoder.bias",
+                               .act = c->act,
+                               .eps = c->eps,
+                               .std = c->std};
+    arch_put_heads(g, io, heads, &(arch_top){.config = c, .table = table, .std = c->std, .mlm = &mlm});
 }
 
 static by_status check(const void *config)

@@ -89,8 +89,14 @@ static by_tensor *self_attention(by_graph *g, const arch_bart_config *c, by_tens
 static by_tensor *feed_forward(by_graph *g, const arch_bart_config *c, by_tensor *x, int inner)
 {
     by_tensor *h = before(g, c, "final_layer_norm", x);
-    h = nn_linear(g, "fc1", h, &(nn_linear_spec){.out = inner, .act = c->act, .std = c->std});
-    h = nn_linear(g, "fc2", by_dropout(g, h, c->act_drop), &(nn_linear_spec){.out = c->width, .std = c->std});
+    h = nn_mlp(g, NULL, h,
+               &(nn_mlp_spec){.in = "fc1",
+                              .out = "fc2",
+                              .inner = inner,
+                              .act = c->act,
+                              .dropout = c->act_drop,
+                              .std = c->std,
+                              .out_std = c->std});
     return after(g, c, "final_layer_norm", x, h);
 }
 

@@ -91,10 +91,28 @@ static bool is_pooled(by_task t)
     return t != BY_TASK_MLM && t != BY_TASK_LM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
 }
 
+static void put_next(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+{
+    *(io->task == BY_TASK_NEXT ? &io->logits : &io->second) =
+        nn_linear(g, row->name, io->pooled, &(nn_linear_spec){.out = 2, .std = top->std});
+}
+
+static const arch_head_row heads[] = {
+    {BY_TASK_LM, arch_put_mlm, NULL, 0},
+    {BY_TASK_MLM, arch_put_mlm, NULL, 0},
+    {BY_TASK_PRETRAIN, arch_put_mlm, NULL, 0},
+    {BY_TASK_PRETRAIN, put_next, "cls.seq_relationship", 0},
+    {BY_TASK_NEXT, put_next, "cls.seq_relationship", 0},
+    {BY_TASK_CLASSIFY, arch_put_label, "classifier", offsetof(bert_config, label_drop)},
+    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(bert_config, label_drop)},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(bert_config, label_drop)},
+    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
+    {.put = NULL},
+};
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const bert_config *c = config;
-    const float label_drop = c->label_drop < 0 ? c->drop : c->label_drop;
     by_scope_push(g, "bert");
     by_tensor *x = arch_bert_embeddings(
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, -1}, c->eps, c->std,
@@ -114,28 +132,17 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     io->features = x;
-    if (io->task == BY_TASK_MLM || io->task == BY_TASK_PRETRAIN || io->task == BY_TASK_LM)
-        arch_mlm_head(g, io, x, table,
-                      &(arch_mlm_spec){.dense = "cls.predictions.transform.dense",
-                                       .norm = "cls.predictions.transform.LayerNorm",
-                                       .bias = "cls.predictions.bias",
-                                       .head = c->head,
-                                       .decoder = "cls.predictions.decoder.weight",
-                                       .decoder_bias = "cls.predictions.decoder.bias",
-                                       .act = c->act,
-                                       .eps = c->eps,
-                                       .std = c->std});
-    if (io->task == BY_TASK_PRETRAIN || io->task == BY_TASK_NEXT) {
-        by_tensor *next =
-            nn_linear(g, "cls.seq_relationship", io->pooled, &(nn_linear_spec){.out = 2, .std = c->std});
-        *(io->task == BY_TASK_NEXT ? &io->logits : &io->second) = next;
-    }
-    if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE)
-        arch_label_head(g, io, "classifier", by_dropout(g, io->pooled, label_drop), c->std);
-    if (io->task == BY_TASK_TAG)
-        arch_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
-    if (io->task == BY_TASK_ANSWER)
-        arch_answer_head(g, io, "qa_outputs", x, c->std);
+    const arch_mlm_spec mlm = {.dense = "cls.predictions.transform.dense",
+                               .norm = "cls.predictions.transform.LayerNorm",
+                               .bias = "cls.predictions.bias",
+                               .head = c->head,
+                               .decoder = "cls.predictions.decoder.weight",
+                               .decoder_bias = "cls.predictions.decoder.bias",
+                               .act = c->act,
+                               .eps = c->eps,
+                               .std = c->std};
+    arch_put_heads(g, io, heads,
+                   &(arch_top){.config = c, .table = table, .std = c->std, .drop = c->drop, .mlm = &mlm});
 }
 
 static by_status check(const void *config)

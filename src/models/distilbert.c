@@ -91,32 +91,40 @@ static by_tensor *body(by_graph *g, const distilbert_config *c, by_model_io *io)
     return x;
 }
 
+/* One more projection stands between the first position and the labels. */
+static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+{
+    by_tensor *h =
+        nn_linear(g, "pre_classifier", nn_first(g, io->features),
+                  &(nn_linear_spec){.out = by_dim(io->features, -1), .act = BY_RELU, .std = top->std});
+    arch_label_head(g, io, row->name, arch_head_dropout(g, h, top, row), top->std);
+}
+
+static const arch_head_row heads[] = {
+    {BY_TASK_MLM, arch_put_mlm, NULL, 0},
+    {BY_TASK_CLASSIFY, put_label, "classifier", offsetof(distilbert_config, label_drop)},
+    {BY_TASK_CHOICE, put_label, "classifier", offsetof(distilbert_config, label_drop)},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(distilbert_config, drop)},
+    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", offsetof(distilbert_config, answer_drop)},
+    {.put = NULL},
+};
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const distilbert_config *c = config;
     by_scope_push(g, "distilbert");
-    by_tensor *x = io->features = body(g, c, io);
+    io->features = body(g, c, io);
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
-    if (io->task == BY_TASK_MLM)
-        arch_mlm_head(g, io, x, table,
-                      &(arch_mlm_spec){.dense = "vocab_transform",
-                                       .norm = "vocab_layer_norm",
-                                       .bias = "vocab_projector.bias",
-                                       .head = c->head,
-                                       .decoder = "vocab_projector.weight",
-                                       .act = c->act,
-                                       .eps = eps,
-                                       .std = c->std});
-    if (io->task == BY_TASK_CLASSIFY || io->task == BY_TASK_CHOICE) {
-        by_tensor *h = nn_linear(g, "pre_classifier", nn_first(g, x),
-                                 &(nn_linear_spec){.out = c->width, .act = BY_RELU, .std = c->std});
-        arch_label_head(g, io, "classifier", by_dropout(g, h, c->label_drop), c->std);
-    }
-    if (io->task == BY_TASK_TAG)
-        arch_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
-    if (io->task == BY_TASK_ANSWER)
-        arch_answer_head(g, io, "qa_outputs", by_dropout(g, x, c->answer_drop), c->std);
+    const arch_mlm_spec mlm = {.dense = "vocab_transform",
+                               .norm = "vocab_layer_norm",
+                               .bias = "vocab_projector.bias",
+                               .head = c->head,
+                               .decoder = "vocab_projector.weight",
+                               .act = c->act,
+                               .eps = eps,
+                               .std = c->std};
+    arch_put_heads(g, io, heads, &(arch_top){.config = c, .table = table, .std = c->std, .mlm = &mlm});
 }
 
 static by_status check(const void *config)

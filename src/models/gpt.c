@@ -78,6 +78,12 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model
     return x;
 }
 
+static const arch_head_row heads[] = {
+    {BY_TASK_LM, arch_put_lm, "lm_head.weight", 0},
+    {BY_TASK_CLASSIFY, arch_put_score, "score", 0},
+    {.put = NULL},
+};
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const gpt_config *c = config;
@@ -94,10 +100,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                                 (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->features = x;
-    if (io->task == BY_TASK_LM)
-        arch_lm_head(g, io, x, arch_head_weights(g, c->head, "lm_head.weight", table, c->std), NULL);
-    if (io->task == BY_TASK_CLASSIFY)
-        arch_score_head(g, io, x, c->std);
+    arch_put_heads(g, io, heads, &(arch_top){.config = c, .table = table, .head = c->head, .std = c->std});
 }
 
 static by_status check(const void *config)

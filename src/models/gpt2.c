@@ -93,6 +93,14 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_mode
     return x;
 }
 
+static const arch_head_row heads[] = {
+    {BY_TASK_LM, arch_put_lm, "lm_head.weight", 0},
+    {BY_TASK_CLASSIFY, arch_put_score, "score", 0},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(gpt2_config, label_drop)},
+    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
+    {.put = NULL},
+};
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const gpt2_config *c = config;
@@ -110,15 +118,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     io->features = x;
-    const float label_drop = c->label_drop < 0 ? 0.1f : c->label_drop;
-    if (io->task == BY_TASK_LM)
-        arch_lm_head(g, io, x, arch_head_weights(g, c->head, "lm_head.weight", wte, c->std), NULL);
-    if (io->task == BY_TASK_CLASSIFY)
-        arch_score_head(g, io, x, c->std);
-    if (io->task == BY_TASK_TAG)
-        arch_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
-    if (io->task == BY_TASK_ANSWER)
-        arch_answer_head(g, io, "qa_outputs", x, c->std);
+    arch_put_heads(g, io, heads,
+                   &(arch_top){.config = c, .table = wte, .head = c->head, .std = c->std, .drop = 0.1f});
 }
 
 static by_status check(const void *config)

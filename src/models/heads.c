@@ -61,16 +61,6 @@ void arch_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table,
     io->logits = by_linear(g, h, weights, mlm_bias(g, s, vocab), NULL);
 }
 
-void arch_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std)
-{
-    if (!io->pick) {
-        io->logits = by_graph_fail(g, "to classify, the model must be told which position to look at");
-        return;
-    }
-    io->logits = nn_linear(g, "score", nn_pick(g, h, io->pick),
-                           &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = std});
-}
-
 void arch_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std)
 {
     bool choice = io->task == BY_TASK_CHOICE;
@@ -87,15 +77,60 @@ by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std)
                      &(nn_linear_spec){.out = by_dim(h, -1), .act = BY_TANH, .std = std});
 }
 
-void arch_tag_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
+/* ---- heads by table -------------------------------------------------------------------------- */
+
+by_tensor *arch_head_dropout(by_graph *g, by_tensor *x, const arch_top *top, const arch_head_row *row)
 {
-    io->logits = nn_linear(g, name, h, &(nn_linear_spec){.out = io->labels, .std = std});
+    const float *drop = row->drop ? (const float *)((const char *)top->config + row->drop) : NULL;
+    return by_dropout(g, x, !drop ? 0 : *drop < 0 ? top->drop : *drop);
 }
 
-void arch_answer_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std)
+void arch_put_heads(by_graph *g, by_model_io *io, const arch_head_row *rows, const arch_top *top)
 {
+    for (; rows->put; rows++)
+        if (rows->task == io->task)
+            rows->put(g, io, top, rows);
+}
+
+ARCH_PUT(lm)
+{
+    by_tensor *weights = arch_head_weights(g, top->head, row->name, top->table, top->std);
+    arch_lm_head(g, io, io->features, weights, NULL);
+}
+
+ARCH_PUT(mlm)
+{
+    (void)row;
+    arch_mlm_head(g, io, io->features, top->table, top->mlm);
+}
+
+ARCH_PUT(score)
+{
+    if (!io->pick) {
+        io->logits = by_graph_fail(g, "to classify, the model needs the position to look at (pick)");
+        return;
+    }
+    io->logits = nn_linear(g, row->name, nn_pick(g, io->features, io->pick),
+                           &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = top->std});
+}
+
+ARCH_PUT(label)
+{
+    arch_label_head(g, io, row->name, arch_head_dropout(g, io->pooled, top, row), top->std);
+}
+
+ARCH_PUT(tag)
+{
+    io->logits = nn_linear(g, row->name, arch_head_dropout(g, io->features, top, row),
+                           &(nn_linear_spec){.out = io->labels, .std = top->std});
+}
+
+ARCH_PUT(answer)
+{
+    by_tensor *h = arch_head_dropout(g, io->features, top, row);
     int64_t shape[2] = {by_dim(h, 0), by_dim(h, 1)};
-    by_tensor *both = nn_linear(g, name, h, &(nn_linear_spec){.out = 2, .std = std}); /* (B, T, 2) */
+    by_tensor *both =
+        nn_linear(g, row->name, h, &(nn_linear_spec){.out = 2, .std = top->std}); /* (B, T, 2) */
     io->logits = by_reshape(g, by_slice(g, both, 2, 0, 1), 2, shape);
     io->second = by_reshape(g, by_slice(g, both, 2, 1, 1), 2, shape);
 }

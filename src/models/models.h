@@ -26,6 +26,7 @@ typedef enum arch_role {
     ARCH_ROLE_LAYERS,         /* of encoder-decoders: of the encoder, */
     ARCH_ROLE_DECODER_LAYERS, /* and of the decoder */
     ARCH_ROLE_HEADS,
+    ARCH_ROLE_KV_HEADS,
     ARCH_ROLE_INNER,
     ARCH_ROLE_DROPOUT,
     ARCH_ROLE_SEGMENTS,
@@ -97,6 +98,7 @@ typedef struct arch_family {
     by_task pretrained;                 /* its task from scratch */
     const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
     const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
+    const char *answer_prefix;          /* the same where the class for answers has another; NULL: none */
     const char *head, *table; /* weights of the head over the vocabulary, and the table it may be tied to */
     const char *target_table; /* the same where the two texts have tables of their own; NULL: none */
     size_t head_offset;       /* of the arch_head in the configuration */
@@ -140,7 +142,7 @@ typedef struct arch_family {
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
-    arch_marian, arch_transformer;
+    arch_marian, arch_transformer, arch_llama;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -191,18 +193,54 @@ typedef struct arch_mlm_spec {
     float eps, std;
 } arch_mlm_spec;
 void arch_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const arch_mlm_spec *spec);
-/* The row io->pick of each -> labels, without a bias. */
-void arch_score_head(by_graph *g, by_model_io *io, by_tensor *h, float std);
 /* x (B, C), one row for each sequence -> labels, or one number for each choice. */
 void arch_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std);
-void arch_tag_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std);
-void arch_answer_head(by_graph *g, by_model_io *io, const char *name, by_tensor *h, float std);
+
+/* Heads by table. Every row of the task puts its part on io->features or io->pooled. */
+typedef struct arch_top {
+    const void *config;
+    by_tensor *table; /* of token embeddings */
+    arch_head head;
+    float std;                /* initial values */
+    float drop;               /* dropout where the configuration has a negative one */
+    const arch_mlm_spec *mlm; /* for arch_put_mlm */
+} arch_top;
+typedef struct arch_head_row arch_head_row;
+struct arch_head_row {
+    by_task task;
+    void (*put)(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row);
+    const char *name;
+    size_t drop; /* offset of the dropout before it in the configuration; 0: none */
+};
+/* rows end with one whose put is NULL. */
+void arch_put_heads(by_graph *g, by_model_io *io, const arch_head_row *rows, const arch_top *top);
+by_tensor *arch_head_dropout(by_graph *g, by_tensor *x, const arch_top *top, const arch_head_row *row);
+#define ARCH_PUT(name) \
+    void arch_put_##name(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+ARCH_PUT(lm);     /* over the vocabulary, without a bias */
+ARCH_PUT(mlm);    /* the same after a projection and a norm: top->mlm */
+ARCH_PUT(score);  /* the row io->pick of each -> labels, without a bias */
+ARCH_PUT(label);  /* io->pooled -> labels, or one number for each choice */
+ARCH_PUT(tag);    /* every position -> labels */
+ARCH_PUT(answer); /* every position -> start and end */
 
 /* tanh of a projection of the first position: (B, T, C) -> (B, C). */
 by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std);
 
 /* The loss of io's task (banyan/model.h, by_model_loss). */
 by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second);
+
+/* ---- rotary positions (rope_config.c) ------------------------------------------------------------ */
+
+/* rope_parameters, or rope_scaling and rope_theta as files before transformers 5 have them. */
+by_status arch_rope_read(const cJSON *json, int context, nn_rope *rope);
+/* Adds rope_parameters to a configuration that has none. */
+bool arch_rope_write(cJSON *json, const nn_rope *rope);
+#define ARCH_ROPE_KEYS                                                          \
+    {.key = "rope_parameters"}, {.key = "rope_scaling"}, {.key = "rope_theta"}, \
+    {                                                                           \
+        .key = "original_max_position_embeddings"                               \
+    }
 
 /* ---- what the relatives of BART share (bart.c) ------------------------------------------------ */
 

@@ -43,18 +43,27 @@ static const arch_preset presets[] = {
 };
 
 /* tanh between two projections of the first position. */
-static by_tensor *first_projected(by_graph *g, by_tensor *x, const roberta_config *c, float drop)
+static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    by_tensor *h = by_dropout(g, nn_first(g, x), drop);
+    by_tensor *h = arch_head_dropout(g, nn_first(g, io->features), top, row);
     h = nn_linear(g, "classifier.dense", h,
-                  &(nn_linear_spec){.out = c->width, .act = BY_TANH, .std = c->std});
-    return by_dropout(g, h, drop);
+                  &(nn_linear_spec){.out = by_dim(h, -1), .act = BY_TANH, .std = top->std});
+    arch_label_head(g, io, row->name, arch_head_dropout(g, h, top, row), top->std);
 }
+
+static const arch_head_row heads[] = {
+    {BY_TASK_LM, arch_put_mlm, NULL, 0},
+    {BY_TASK_MLM, arch_put_mlm, NULL, 0},
+    {BY_TASK_CLASSIFY, put_label, "classifier.out_proj", offsetof(roberta_config, label_drop)},
+    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(roberta_config, drop)},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(roberta_config, label_drop)},
+    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
+    {.put = NULL},
+};
 
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const roberta_config *c = config;
-    const float label_drop = c->label_drop < 0 ? c->drop : c->label_drop;
     by_scope_push(g, "roberta");
     by_tensor *x = arch_bert_embeddings(
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps,
@@ -74,35 +83,17 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     io->features = x;
-    switch (io->task) {
-    case BY_TASK_LM:
-    case BY_TASK_MLM:
-        arch_mlm_head(g, io, x, table,
-                      &(arch_mlm_spec){.dense = "lm_head.dense",
-                                       .norm = "lm_head.layer_norm",
-                                       .bias = "lm_head.bias",
-                                       .head = c->head,
-                                       .decoder = "lm_head.decoder.weight",
-                                       .decoder_bias = "lm_head.decoder.bias",
-                                       .act = BY_GELU,
-                                       .eps = c->eps,
-                                       .std = c->std});
-        break;
-    case BY_TASK_CLASSIFY:
-        arch_label_head(g, io, "classifier.out_proj", first_projected(g, x, c, label_drop), c->std);
-        break;
-    case BY_TASK_CHOICE:
-        arch_label_head(g, io, "classifier", by_dropout(g, io->pooled, c->drop), c->std);
-        break;
-    case BY_TASK_TAG:
-        arch_tag_head(g, io, "classifier", by_dropout(g, x, label_drop), c->std);
-        break;
-    case BY_TASK_ANSWER:
-        arch_answer_head(g, io, "qa_outputs", x, c->std);
-        break;
-    default:
-        break;
-    }
+    const arch_mlm_spec mlm = {.dense = "lm_head.dense",
+                               .norm = "lm_head.layer_norm",
+                               .bias = "lm_head.bias",
+                               .head = c->head,
+                               .decoder = "lm_head.decoder.weight",
+                               .decoder_bias = "lm_head.decoder.bias",
+                               .act = BY_GELU,
+                               .eps = c->eps,
+                               .std = c->std};
+    arch_put_heads(g, io, heads,
+                   &(arch_top){.config = c, .table = table, .std = c->std, .drop = c->drop, .mlm = &mlm});
 }
 
 static by_status check(const void *config)

@@ -134,17 +134,17 @@ static by_tensor *attention(by_graph *g, const t5_config *c, const char *name, i
 static by_tensor *feed_forward(by_graph *g, const t5_config *c, int number, by_tensor *x)
 {
     const float in = c->factor / sqrtf((float)c->width), out = c->factor / sqrtf((float)c->inner);
-    const nn_linear_spec wide = {.out = c->inner, .no_bias = true, .act = c->act, .std = in};
-    const nn_linear_spec plain = {.out = c->inner, .no_bias = true, .std = in};
     by_scope_push(g, "layer.%d", number);
-    by_tensor *n = nn_rmsnorm(g, "layer_norm", x, c->eps);
-    by_scope_push(g, "DenseReluDense");
-    by_tensor *h = nn_linear(g, c->gated ? "wi_0" : "wi", n, &wide);
-    if (c->gated)
-        h = by_mul(g, h, nn_linear(g, "wi_1", n, &plain));
-    h = nn_linear(g, "wo", by_dropout(g, h, c->drop),
-                  &(nn_linear_spec){.out = c->width, .no_bias = true, .std = out});
-    by_scope_pop(g);
+    by_tensor *h = nn_mlp(g, "DenseReluDense", nn_rmsnorm(g, "layer_norm", x, c->eps),
+                          &(nn_mlp_spec){.gate = c->gated ? "wi_0" : NULL,
+                                         .in = c->gated ? "wi_1" : "wi",
+                                         .out = "wo",
+                                         .inner = c->inner,
+                                         .act = c->act,
+                                         .no_bias = true,
+                                         .dropout = c->drop,
+                                         .std = in,
+                                         .out_std = out});
     by_scope_pop(g);
     return by_add(g, x, by_dropout(g, h, c->drop));
 }

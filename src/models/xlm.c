@@ -157,32 +157,42 @@ static by_tensor *summarize(by_graph *g, const xlm_config *c, by_tensor *x)
     return by_reshape(g, last, 2, (int64_t[]){by_dim(x, 0), by_dim(x, -1)});
 }
 
-static void classify(by_graph *g, const xlm_config *c, by_model_io *io, by_tensor *x)
+static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    by_tensor *h = by_dropout(g, summarize(g, c, x), c->label_drop);
-    io->logits = nn_linear(g, "sequence_summary.summary", h,
+    const xlm_config *c = top->config;
+    by_tensor *h = by_dropout(g, summarize(g, c, io->features), c->label_drop);
+    io->logits = nn_linear(g, row->name, h,
                            &(nn_linear_spec){.out = io->labels, .act = c->summary_act, .std = c->std});
     io->logits = by_dropout(g, io->logits, c->last_drop);
 }
 
+static void put_tokens(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+{
+    const int64_t vocab = by_dim(top->table, 0);
+    by_tensor *bias = by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0});
+    by_tensor *weights =
+        arch_head_weights(g, top->head, row->name, top->table, ((const xlm_config *)top->config)->token_std);
+    arch_lm_head(g, io, io->features, weights, bias);
+}
+
+static const arch_head_row heads[] = {
+    {BY_TASK_LM, put_tokens, "pred_layer.proj.weight", 0},
+    {BY_TASK_MLM, put_tokens, "pred_layer.proj.weight", 0},
+    {BY_TASK_CLASSIFY, put_label, "sequence_summary.summary", 0},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(xlm_config, drop)},
+    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
+    {.put = NULL},
+};
+
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const xlm_config *c = config;
-    int64_t vocab = c->vocab;
     by_scope_push(g, "transformer");
-    by_tensor *x = io->features = body(g, c, io);
+    io->features = body(g, c, io);
     by_tensor *table = by_param(g, "embeddings.weight", 2, (int64_t[]){c->vocab, c->width},
                                 (by_init){BY_INIT_NORMAL, c->token_std});
     by_scope_pop(g);
-    if (io->task == BY_TASK_LM || io->task == BY_TASK_MLM)
-        arch_lm_head(g, io, x, arch_head_weights(g, c->head, "pred_layer.proj.weight", table, c->token_std),
-                     by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0}));
-    if (io->task == BY_TASK_CLASSIFY)
-        classify(g, c, io, x);
-    if (io->task == BY_TASK_TAG)
-        arch_tag_head(g, io, "classifier", by_dropout(g, x, c->drop), c->std);
-    if (io->task == BY_TASK_ANSWER)
-        arch_answer_head(g, io, "qa_outputs", x, c->std);
+    arch_put_heads(g, io, heads, &(arch_top){.config = c, .table = table, .head = c->head, .std = c->std});
 }
 
 static by_status check(const void *config)

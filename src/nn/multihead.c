@@ -184,6 +184,17 @@ by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *
         k = project(g, s, s->key, from, width, 0); /* (B, S, Hkv*D) */
         v = project(g, s, s->value, from, width, 0);
     }
+    if (s->rope && from) {
+        const int dim = s->op.heads > 0 ? (int)(inner / s->op.heads) : 0;
+        if (s->qkv) { /* take the packed projection apart */
+            by_tensor *all = q;
+            q = by_slice(g, all, 2, 0, inner);
+            k = by_slice(g, all, 2, inner, width);
+            v = by_slice(g, all, 2, inner + width, width);
+        }
+        q = nn_rotary(g, q, s->positions, dim, s->rope);
+        k = nn_rotary(g, k, s->positions, dim, s->rope);
+    }
     by_tensor *y = from ? attend(g, q, k, v, s->cache, s->layer, &s->op) : attend_kept(g, q, width, s);
     y = nn_linear(g, s->out, y,
                   &(nn_linear_spec){.out = by_dim(x, -1),

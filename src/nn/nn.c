@@ -96,12 +96,19 @@ by_tensor *nn_first(by_graph *g, by_tensor *x)
 
 by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec *s)
 {
-    int64_t c = by_dim(x, -1);
-    by_scope_push(g, "%s", name);
-    by_tensor *h = nn_linear(
-        g, s->in, x, &(nn_linear_spec){.out = s->inner, .conv1d = s->conv1d, .act = s->act, .std = s->std});
-    h = nn_linear(g, s->out, h, &(nn_linear_spec){.out = c, .conv1d = s->conv1d, .std = s->out_std});
-    by_scope_pop(g);
+    nn_linear_spec wide = {
+        .out = s->inner, .conv1d = s->conv1d, .no_bias = s->no_bias, .act = s->act, .std = s->std};
+    if (name)
+        by_scope_push(g, "%s", name);
+    by_tensor *h = nn_linear(g, s->gate ? s->gate : s->in, x, &wide);
+    wide.act = BY_ACT_NONE;
+    if (s->gate)
+        h = by_mul(g, h, nn_linear(g, s->in, x, &wide));
+    h = nn_linear(g, s->out, by_dropout(g, h, s->dropout),
+                  &(nn_linear_spec){
+                      .out = by_dim(x, -1), .conv1d = s->conv1d, .no_bias = s->no_bias, .std = s->out_std});
+    if (name)
+        by_scope_pop(g);
     return h;
 }
 
@@ -109,10 +116,14 @@ by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec
 
 by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *s) /* (B, T, C) -> (B, T, C) */
 {
-    const nn_linear_spec square = {.out = by_dim(x, -1), .std = s->std};
     by_tensor *h = nn_attention(g, NULL, x, x, &s->attention);
     x = nn_layernorm(g, s->norm1, by_add(g, x, by_dropout(g, h, s->drop1)), s->eps);
-    h = nn_linear(g, s->wide, x, &(nn_linear_spec){.out = s->inner, .act = s->act, .std = s->std});
-    h = nn_linear(g, s->narrow, h, &square);
+    h = nn_mlp(g, NULL, x,
+               &(nn_mlp_spec){.in = s->wide,
+                              .out = s->narrow,
+                              .inner = s->inner,
+                              .act = s->act,
+                              .std = s->std,
+                              .out_std = s->std});
     return nn_layernorm(g, s->norm2, by_add(g, x, by_dropout(g, h, s->drop2)), s->eps);
 }

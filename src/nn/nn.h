@@ -54,6 +54,28 @@ by_tensor *nn_linear(by_graph *g, const char *name, by_tensor *x, const nn_linea
 by_tensor *nn_layernorm(by_graph *g, const char *name, by_tensor *x, float eps);
 by_tensor *nn_rmsnorm(by_graph *g, const char *name, by_tensor *x, float eps);
 
+/* Rotary positions (Su et al. 2021) and the published ways to stretch them over longer texts. */
+typedef enum nn_rope_kind {
+    NN_ROPE_DEFAULT,
+    NN_ROPE_LINEAR,  /* positions divided by the factor */
+    NN_ROPE_DYNAMIC, /* theta grows with the text once it is longer than the trained length */
+    NN_ROPE_YARN,
+    NN_ROPE_LLAMA3
+} nn_rope_kind;
+typedef struct nn_rope {
+    nn_rope_kind kind;
+    double theta, factor;
+    double partial;    /* share of a head that turns; 0: all of it */
+    int trained;       /* length, in positions; all kinds but the first two */
+    double attention;  /* YaRN's factor of sines and cosines; 0: 1 */
+    double fast, slow; /* YaRN: rotations within the trained length at the ends of the ramp */
+    bool exact_range;  /* YaRN: the ends of the ramp are not rounded to whole pairs */
+    double low, high;  /* Llama 3: trained length by wavelength at the ends of the mixed band */
+    bool interleaved;  /* pairs are 2i and 2i + 1; otherwise i and i + half */
+} nn_rope;
+/* x (B, T, H*D), positions (B, T) i32 -> the same shape. */
+by_tensor *nn_rotary(by_graph *g, by_tensor *x, by_tensor *positions, int head_dim, const nn_rope *rope);
+
 /* Attention with its projections: self-, cross- and cached attention. `op` has the properties of the op
  * itself (banyan/graph.h): heads, key/value heads, masks, patterns, biases, dropout, weights. Names are
  * relative to the scope `name`. */
@@ -66,6 +88,8 @@ typedef struct nn_attention_spec {
     float std, query_std, out_std;         /* initial values; 0: as std says */
     nn_cache *cache;                       /* decoding, or NULL */
     int layer;                             /* which pair of the cache */
+    const nn_rope *rope;                   /* rotary positions of queries and keys, or NULL */
+    by_tensor *positions;                  /* (B, T) i32, for them */
 } nn_attention_spec;
 /* from: the source of keys and values: x itself, or the output of an encoder. NULL: they are in the cache,
  * where nn_attention_keep has put them. name NULL: the present scope. */
@@ -73,12 +97,15 @@ by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *
                         const nn_attention_spec *spec);
 void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *spec);
 
-/* Two matrices with an activation between them: x -> act(x W1 + b1) W2 + b2. */
+/* Two matrices with an activation between them: x -> act(x W1 + b1) W2 + b2. With a gate (Shazeer 2020) the
+ * activation is the gate's: x -> (act(x Wg + bg) * (x W1 + b1)) W2 + b2. name NULL: the present scope. */
 typedef struct nn_mlp_spec {
     const char *in, *out;
+    const char *gate; /* NULL: none */
     int64_t inner;
     by_act act;
-    bool conv1d;
+    bool conv1d, no_bias;
+    float dropout; /* before the second matrix */
     float std, out_std;
 } nn_mlp_spec;
 by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec *spec);

@@ -19,7 +19,7 @@ static bool chunk_seen(const attention *a, int64_t b, int64_t c)
 /* Append the T new rows (B, T, width) to the cache (B, M, width). */
 static void append(const gr_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
 {
-    const int32_t *past = n->in[BY_ATT_PAST]->data;
+    const int32_t *past = n->in[GR_ATT_PAST]->data;
     const size_t size = by_dtype_size(cache->type);
     const int64_t width = cache->dim[2];
     for (int64_t b = 0; b < cache->dim[0]; b++)
@@ -32,8 +32,8 @@ static void append(const gr_node *n, const head_rows *from, by_tensor *cache, in
 by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
 {
     attention a = attention_of(e, n);
-    const int64_t room = n->in[BY_ATT_K_CACHE]->dim[1];
-    a.past = n->in[BY_ATT_PAST]->data;
+    const int64_t room = n->in[GR_ATT_K_CACHE]->dim[1];
+    a.past = n->in[GR_ATT_PAST]->data;
     a.causal = true;
     a.keys = 0;
     for (int64_t b = 0; b < a.batch; b++) {
@@ -41,14 +41,14 @@ by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
             return base_fail(
                 BY_ERR_ARGUMENT,
                 "%s: %d positions of batch row %lld in the cache and %lld new ones, with room for %lld",
-                gr_tensor_label(n->in[BY_ATT_PAST]), a.past[b], (long long)b, (long long)a.queries,
+                gr_tensor_label(n->in[GR_ATT_PAST]), a.past[b], (long long)b, (long long)a.queries,
                 (long long)room);
         a.keys = BY_MAX(a.keys, keys_of(&a, b));
     }
-    append(n, &a.k, n->in[BY_ATT_K_CACHE], a.queries);
-    append(n, &a.v, n->in[BY_ATT_V_CACHE], a.queries);
-    a.k = rows_of(n->in[BY_ATT_K_CACHE], 0);
-    a.v = rows_of(n->in[BY_ATT_V_CACHE], 0);
+    append(n, &a.k, n->in[GR_ATT_K_CACHE], a.queries);
+    append(n, &a.v, n->in[GR_ATT_V_CACHE], a.queries);
+    a.k = rows_of(n->in[GR_ATT_K_CACHE], 0);
+    a.v = rows_of(n->in[GR_ATT_V_CACHE], 0);
     a.y = rows_of(n->out[0], 0);
     BY_DISPATCH(n->in[0]->type, attention_over_cache, &a);
 }

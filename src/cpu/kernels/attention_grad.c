@@ -82,9 +82,9 @@ static back_part cut_queries(const attention_back *g, int64_t i)
 
 by_status KERNEL(attention_grad)(gr_exec *e, gr_node *n)
 {
-    attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[BY_ATT_DY], 0)};
-    g.a.y = rows_of(n->in[BY_ATT_Y], 0);
-    g.a.lse = n->in[BY_ATT_LSE]->data;
+    attention_back g = {.a = attention_of(e, n), .dy = rows_of(n->in[GR_ATT_DY], 0)};
+    g.a.y = rows_of(n->in[GR_ATT_Y], 0);
+    g.a.lse = n->in[GR_ATT_LSE]->data;
     for (int i = 0; i < BIASES; i++) {
         g.dbias[i].to = n->out[3 + i];
         g.dbias[i].rows = n->out[3 + i] && n->out[3 + i]->dim[2] == 1 ? 1 : g.a.queries;
@@ -200,22 +200,22 @@ static void FN(add_to_bias)(const attention_back *g, int i, const tile *x, const
             for (int s = 0; s < x->keys; s++)
                 line[s] = t < FN(first_query)(x, s) ? 0 : ds[s * TILE + t];
             FN(add_entries)
-            (bias, x->keys, first - (bias->by_distance ? t : 0), 1, line, to + (x->t0 + t) * bias->count);
+            (bias, x->keys, first - (bias->relative ? t : 0), 1, line, to + (x->t0 + t) * bias->count);
         }
         return;
     }
     for (int s = 0; s < x->keys; s++) {
         R *restrict along = line + TILE - 1 - s, sum = 0;
         const int from = FN(first_query)(x, s);
-        if (bias->by_distance)
+        if (bias->relative)
             for (int t = from; t < x->queries; t++)
                 along[t] += ds[s * TILE + t];
-        for (int t = from; t < x->queries && !bias->by_distance; t++)
+        for (int t = from; t < x->queries && !bias->relative; t++)
             sum += ds[s * TILE + t];
-        if (!bias->by_distance)
+        if (!bias->relative)
             line[s] = sum;
     }
-    if (bias->by_distance)
+    if (bias->relative)
         FN(add_entries)(bias, 2 * TILE - 1, first + TILE - 1, -1, line, to);
     else
         FN(add_entries)(bias, x->keys, first, 1, line, to);
@@ -290,8 +290,10 @@ static void FN(back_part)(const attention_back *g, const back_part *part, R *spa
             const int64_t end = nothing ? part->s1 : BY_MIN(seen.to, part->s1);
             int64_t first = nothing ? part->s0 : BY_MAX(seen.from / TILE * TILE, part->s0);
             first = next_keys(a, part->b, t0, n, first, end, nothing);
-            if (first >= end)
+            if (first >= end && !part->queries)
                 continue;
+            if (first >= end) /* all of them see nothing, and their weights are 0 */
+                memset(w.dq, 0, sizeof(R) * (size_t)(TILE * ld));
             FN(load_queries)(g, part->b, h, t0, n, &w);
             for (int64_t s0 = first; s0 < end; s0 = next_keys(a, part->b, t0, n, s0 + TILE, end, nothing)) {
                 tile x = tile_at(a, part->b, h, t0, s0, VL, s0 == first, nothing);

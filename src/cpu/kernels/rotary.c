@@ -4,14 +4,14 @@
 #include <math.h>
 
 #include "cpu/kernels/kernel.h"
-#include "graph/rotary.h"
+#include "graph/frequencies.h"
 
 #define BY_TEMPLATE "cpu/kernels/rotary.c"
 #include "cpu/kernels/each_type.h"
 
 /* The frequencies of this run: those of the attributes, or of a text that is longer than the trained length.
  */
-static const float *frequencies(const by_rotary_attr *a, const by_tensor *positions, float *space)
+static const float *frequencies(const gr_rotary_attr *a, const by_tensor *positions, float *space)
 {
     const int32_t *p = positions->data;
     int64_t most = -1;
@@ -22,9 +22,9 @@ static const float *frequencies(const by_rotary_attr *a, const by_tensor *positi
     if (most < a->trained)
         return a->frequency;
     BY_BRANCH("rotary, longer than trained");
-    const double theta = by_rotary_theta(a, most + 1);
+    const double theta = gr_rotary_theta(a, most + 1);
     for (int i = 0; i < a->width / 2; i++)
-        space[i] = by_rotary_frequency(theta, i, a->width);
+        space[i] = gr_rotary_frequency(theta, i, a->width);
     return space;
 }
 
@@ -38,7 +38,7 @@ by_status KERNEL(rotary)(gr_exec *e, gr_node *n)
 #else /* ---- once per element type ---- */
 
 /* One head. Sines and cosines are those of f32 angles, as in the published models. */
-static void FN(turn)(const by_rotary_attr *a, const float *restrict cosine, const float *restrict sine,
+static void FN(turn)(const gr_rotary_attr *a, const float *restrict cosine, const float *restrict sine,
                      const T *x, T *y)
 {
     const int half = a->width / 2, step = a->interleaved ? 2 : 1, apart = a->interleaved ? 1 : half;
@@ -54,7 +54,7 @@ static void FN(turn)(const by_rotary_attr *a, const float *restrict cosine, cons
 
 static by_status FN(rotary)(gr_exec *e, gr_node *n, const float *frequency)
 {
-    const by_rotary_attr *a = n->attr;
+    const gr_rotary_attr *a = n->attr;
     const int64_t rows = gr_tensor_rows(n->in[0]), width = gr_tensor_cols(n->in[0]),
                   heads = width / a->head_dim;
     const int64_t count = by_elements(n->in[1]);

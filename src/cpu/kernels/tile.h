@@ -49,7 +49,7 @@ typedef struct bias_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row, count;
     int64_t zero; /* by distance: the entry of a query's own position */
-    bool by_distance;
+    bool relative;
 } bias_rows;
 enum { BIASES = 2 }; /* by key, and by distance */
 
@@ -111,7 +111,7 @@ static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->spec.heads + x->spec.kv_heads) * d) : rows_of(from[2], 0);
 }
 
-static inline bias_rows bias_of(const by_tensor *t, bool by_distance, int zero)
+static inline bias_rows bias_of(const by_tensor *t, bool relative, int zero)
 {
     if (!t)
         return (bias_rows){0};
@@ -122,7 +122,7 @@ static inline bias_rows bias_of(const by_tensor *t, bool by_distance, int zero)
                        .row = t->dim[2] > 1 ? row : 0,
                        .count = row,
                        .zero = zero,
-                       .by_distance = by_distance};
+                       .relative = relative};
 }
 
 static inline pair_rows pairs_of(const by_tensor *t)
@@ -151,12 +151,12 @@ static inline attention attention_of(const gr_exec *e, const gr_node *n)
                    .scale = spec->scale,
                    .dropout = spec->dropout,
                    .empty_zero = spec->empty_zero,
-                   .key_mask = in[BY_ATT_KEY_MASK] ? in[BY_ATT_KEY_MASK]->data : NULL,
-                   .mask_row = in[BY_ATT_KEY_MASK] ? in[BY_ATT_KEY_MASK]->dim[1] : 0,
-                   .prefix = in[BY_ATT_PREFIX] ? in[BY_ATT_PREFIX]->data : NULL,
-                   .pairs = pairs_of(in[BY_ATT_PAIR_MASK]),
-                   .bias = {bias_of(in[BY_ATT_BIAS], false, 0),
-                            bias_of(in[BY_ATT_RELATIVE], true, spec->relative_zero)}};
+                   .key_mask = in[GR_ATT_KEY_MASK] ? in[GR_ATT_KEY_MASK]->data : NULL,
+                   .mask_row = in[GR_ATT_KEY_MASK] ? in[GR_ATT_KEY_MASK]->dim[1] : 0,
+                   .prefix = in[GR_ATT_PREFIX] ? in[GR_ATT_PREFIX]->data : NULL,
+                   .pairs = pairs_of(in[GR_ATT_PAIR_MASK]),
+                   .bias = {bias_of(in[GR_ATT_BIAS], false, 0),
+                            bias_of(in[GR_ATT_RELATIVE], true, spec->relative_zero)}};
     rows_of_qkv(x, n->in, &a.q, &a.k, &a.v);
     return a;
 }
@@ -283,7 +283,7 @@ static inline int64_t clamp_entry(const bias_rows *x, int64_t i)
 /* The entry, before it is clamped, of key s for the query at position p. */
 static inline int64_t bias_entry(const bias_rows *x, int64_t p, int64_t s)
 {
-    return x->by_distance ? s - p + x->zero : s;
+    return x->relative ? s - p + x->zero : s;
 }
 
 #endif
@@ -315,17 +315,17 @@ static inline void FN(add_bias)(const bias_rows *bias, const tile *x, R *restric
     if (bias->row) {
         for (int t = 0; t < x->queries; t++, row += bias->row)
             for (int s = 0; s < x->keys; s++)
-                st[s * TILE + t] += LD(row[clamp_entry(bias, first + s - (bias->by_distance ? t : 0))]);
+                st[s * TILE + t] += LD(row[clamp_entry(bias, first + s - (bias->relative ? t : 0))]);
         return;
     }
     for (int i = 0; i < 2 * TILE - 1; i++) /* key s and query t have i = t - s + TILE - 1 */
-        line[i] = bias->by_distance ? LD(row[clamp_entry(bias, first + TILE - 1 - i)]) : 0;
+        line[i] = bias->relative ? LD(row[clamp_entry(bias, first + TILE - 1 - i)]) : 0;
     for (int s = 0; s < x->keys; s++) {
-        const R same = bias->by_distance ? 0 : LD(row[first + s]);
+        const R same = bias->relative ? 0 : LD(row[first + s]);
         const R *restrict along = line + TILE - 1 - s;
 #pragma omp simd
         for (int t = 0; t < x->width; t++)
-            st[s * TILE + t] += bias->by_distance ? along[t] : same;
+            st[s * TILE + t] += bias->relative ? along[t] : same;
     }
 }
 

@@ -35,7 +35,7 @@ struct bias_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row;
     int count, zero; /* by distance: entry `zero` is that of a query's own position */
-    bool by_distance;
+    bool relative;
 };
 enum { BIASES = 2 }; /* by key, and by distance */
 
@@ -90,7 +90,7 @@ static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *fro
     *v = x->packed ? rows_of(from[0], (x->spec.heads + x->spec.kv_heads) * d) : rows_of(from[2], 0);
 }
 
-static inline bias_rows bias_of(const by_tensor *t, bool by_distance, int zero)
+static inline bias_rows bias_of(const by_tensor *t, bool relative, int zero)
 {
     bias_rows r = {};
     if (t) {
@@ -101,7 +101,7 @@ static inline bias_rows bias_of(const by_tensor *t, bool by_distance, int zero)
         r.row = t->dim[2] > 1 ? row : 0;
         r.count = (int)row;
         r.zero = zero;
-        r.by_distance = by_distance;
+        r.relative = relative;
     }
     return r;
 }
@@ -117,7 +117,7 @@ static inline attention attention_of(const cuda_exec *x, const gr_node *n)
 {
     const gr_attention_attr *p = (const gr_attention_attr *)n->attr;
     const by_attention_spec &spec = p->spec;
-    const by_tensor *key_mask = n->in[BY_ATT_KEY_MASK], *prefix = n->in[BY_ATT_PREFIX];
+    const by_tensor *key_mask = n->in[GR_ATT_KEY_MASK], *prefix = n->in[GR_ATT_PREFIX];
     attention a = {};
     a.batch = (int)n->in[0]->dim[0];
     a.queries = (int)n->in[0]->dim[1];
@@ -136,9 +136,9 @@ static inline attention attention_of(const cuda_exec *x, const gr_node *n)
     a.random = x->random;
     a.key_mask = key_mask ? (const int32_t *)key_mask->data : NULL;
     a.prefix = prefix ? (const int32_t *)prefix->data : NULL;
-    a.pairs = pairs_of(n->in[BY_ATT_PAIR_MASK]);
-    a.bias[0] = bias_of(n->in[BY_ATT_BIAS], false, 0);
-    a.bias[1] = bias_of(n->in[BY_ATT_RELATIVE], true, spec.relative_zero);
+    a.pairs = pairs_of(n->in[GR_ATT_PAIR_MASK]);
+    a.bias[0] = bias_of(n->in[GR_ATT_BIAS], false, 0);
+    a.bias[1] = bias_of(n->in[GR_ATT_RELATIVE], true, spec.relative_zero);
     rows_of_qkv(p, n->in, &a.q, &a.k, &a.v);
     return a;
 }
@@ -349,7 +349,7 @@ static inline bool fits_mma(const attention &a, by_dtype type)
 /* The entry, before it is clamped, of key s for the query at position p. */
 static __device__ __forceinline__ int bias_entry(const bias_rows &x, int p, int s)
 {
-    return x.by_distance ? s - p + x.zero : s;
+    return x.relative ? s - p + x.zero : s;
 }
 
 /* The rows of one head of each bias; NULL: there is none. */

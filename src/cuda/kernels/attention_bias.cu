@@ -53,7 +53,7 @@ bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, 
     if (!dbias)
         return s;
     const bool own_rows = dbias->dim[2] == a.queries;
-    const bool clamped = bias.by_distance && (bias.zero < a.keys - 1 || bias.zero + a.queries > bias.count);
+    const bool clamped = bias.relative && (bias.zero < a.keys - 1 || bias.zero + a.queries > bias.count);
     s.last = own_rows && dbias->dim[0] == a.batch && dbias->dim[1] == a.heads && !clamped;
     s.tile = own_rows ? 0 : tile;
     s.rows = own_rows ? a.queries : (a.queries + tile - 1) / tile;

@@ -84,8 +84,8 @@ static __device__ __forceinline__ void add_to_bias(const attention &a, const bia
     if (!x.sums.tile) { /* a row of its own for every query */
         for (int r = me / 32; r < ROWS && t0 + r < a.queries; r += CREW / 32)
             add_entries<T>(x, sums_of(a, x, b, h, t0 + r), slopes + r * PITCH, keys,
-                           first - (bias.by_distance ? r : 0), me % 32, 32);
-    } else if (bias.by_distance) { /* along the diagonals */
+                           first - (bias.relative ? r : 0), me % 32, 32);
+    } else if (bias.relative) { /* along the diagonals */
         for (int i = me; i < ROWS + COLUMNS - 1; i += CREW) {
             const int right = i - (ROWS - 1); /* column - row */
             float sum = 0;

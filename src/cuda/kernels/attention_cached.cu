@@ -13,7 +13,7 @@ static __device__ __forceinline__ bool check_past(const cache_call &c, int b, in
     const int limit = c.a.keys - c.a.queries + 1;
     if (past >= 0 && past < limit)
         return true;
-    report_fault(c.fault, c.node, BY_ATT_PAST, past, b, limit);
+    report_fault(c.fault, c.node, GR_ATT_PAST, past, b, limit);
     return false;
 }
 
@@ -219,11 +219,11 @@ extern "C" by_status cuda_attention_cached(gr_exec *e, gr_node *n)
     c.a = attention_of(x, n);
     c.new_k = c.a.k;
     c.new_v = c.a.v;
-    c.a.k = rows_of(n->in[BY_ATT_K_CACHE], 0);
-    c.a.v = rows_of(n->in[BY_ATT_V_CACHE], 0);
+    c.a.k = rows_of(n->in[GR_ATT_K_CACHE], 0);
+    c.a.v = rows_of(n->in[GR_ATT_V_CACHE], 0);
     c.a.y = rows_of(n->out[0], 0);
-    c.a.keys = (int)n->in[BY_ATT_K_CACHE]->dim[1];
-    c.a.past = (const int32_t *)n->in[BY_ATT_PAST]->data;
+    c.a.keys = (int)n->in[GR_ATT_K_CACHE]->dim[1];
+    c.a.past = (const int32_t *)n->in[GR_ATT_PAST]->data;
     c.a.mask = BY_MASK_CAUSAL;
     c.a.dropout = false;
     c.whole = c.a.dim % PIECE == 0;

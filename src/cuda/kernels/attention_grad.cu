@@ -404,9 +404,9 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
     const by_dtype type = n->in[0]->type;
     attention_back g = {};
     g.a = attention_of(x, n);
-    g.a.y = rows_of(n->in[BY_ATT_Y], 0);
-    g.a.lse = (float *)n->in[BY_ATT_LSE]->data;
-    g.dy = rows_of(n->in[BY_ATT_DY], 0);
+    g.a.y = rows_of(n->in[GR_ATT_Y], 0);
+    g.a.lse = (float *)n->in[GR_ATT_LSE]->data;
+    g.dy = rows_of(n->in[GR_ATT_DY], 0);
     rows_of_qkv((const gr_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
     for (int i = 0; i < BIASES; i++)
         g.dbias[i] = cuda_bias_sums(g.a, i, n->out[3 + i], queries_of_tile(g.a, type));

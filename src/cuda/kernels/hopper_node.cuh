@@ -53,7 +53,7 @@ static attention_node node_of(const gr_node *n)
     m.queries = (int)n->in[0]->dim[1];
     m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
     rows_of_qkv(m.attr, n->in, m.in);
-    m.mask = n->in[BY_ATT_KEY_MASK] ? (const int32_t *)n->in[BY_ATT_KEY_MASK]->data : NULL;
+    m.mask = n->in[GR_ATT_KEY_MASK] ? (const int32_t *)n->in[GR_ATT_KEY_MASK]->data : NULL;
     m.words = round_up(m.keys, 128) / 64;
     return m;
 }
@@ -91,9 +91,9 @@ static inline by_status make_bits(cuda_exec *x, const attention_node &m)
 static inline attention_node grad_node_of(cuda_exec *x, const gr_node *n, size_t more)
 {
     attention_node m = node_of(n);
-    m.y = rows_of(n->in[BY_ATT_Y], 0);
-    m.lse = (float *)n->in[BY_ATT_LSE]->data;
-    m.dy = rows_of(n->in[BY_ATT_DY], 0);
+    m.y = rows_of(n->in[GR_ATT_Y], 0);
+    m.lse = (float *)n->in[GR_ATT_LSE]->data;
+    m.dy = rows_of(n->in[GR_ATT_DY], 0);
     rows_of_qkv(m.attr, n->out, m.grad);
     const size_t stats = (size_t)m.batch * (size_t)m.attr->spec.heads * (size_t)round_up(m.queries, 128);
     m.stats = (float2 *)cuda_scratch(x, stats * sizeof(float2) + mask_bytes(m) + more);
@@ -197,10 +197,10 @@ template <class J> static bool takes(const cuda_context *c, const gr_node *n)
     if (c->arch != 90 || (q->type != BY_BF16 && q->type != BY_F16) ||
         (at->head_dim != 64 && at->head_dim != 128) || at->spec.dropout > 0 || !(at->spec.scale > 0))
         return false;
-    if (n->in[BY_ATT_PREFIX] || n->in[BY_ATT_BIAS] || n->in[BY_ATT_RELATIVE] || n->in[BY_ATT_PAIR_MASK] ||
+    if (n->in[GR_ATT_PREFIX] || n->in[GR_ATT_BIAS] || n->in[GR_ATT_RELATIVE] || n->in[GR_ATT_PAIR_MASK] ||
         at->spec.pattern.kind != BY_PATTERN_FULL || at->spec.empty_zero)
         return false;
-    if (n->in[BY_ATT_KEY_MASK] && at->spec.mask == BY_MASK_CAUSAL)
+    if (n->in[GR_ATT_KEY_MASK] && at->spec.mask == BY_MASK_CAUSAL)
         return false; /* of two masks: whoever sees nothing would have to look at the keys that the other mask
                          hides */
     if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||

@@ -1,13 +1,13 @@
 /* rotary.cu - rotary positions (Su et al. 2021): pairs of elements of every head turn by angles that grow
  * with the position. */
 #include "cuda/kernels/each.cuh"
-#include "graph/rotary.h"
+#include "graph/frequencies.h"
 
 enum { THREADS = 128, HEADS = 8 }; /* of a block; heads that a thread turns by the same angle */
 
 /* The frequencies of a text that may be longer than the trained length: one block. */
 static __global__ void __launch_bounds__(THREADS)
-    long_frequencies(by_rotary_attr a, const int32_t *positions, int64_t count, float *to)
+    long_frequencies(gr_rotary_attr a, const int32_t *positions, int64_t count, float *to)
 {
     __shared__ int most[THREADS];
     int mine = -1;
@@ -17,15 +17,15 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     for (int i = 0; i < THREADS; i++)
         mine = max(mine, most[i]);
-    const double theta = by_rotary_theta(&a, (int64_t)mine + 1);
+    const double theta = gr_rotary_theta(&a, (int64_t)mine + 1);
     for (int i = threadIdx.x; i < a.width / 2; i += THREADS)
-        to[i] = mine < a.trained ? a.frequency[i] : by_rotary_frequency(theta, i, a.width);
+        to[i] = mine < a.trained ? a.frequency[i] : gr_rotary_frequency(theta, i, a.width);
 }
 
 /* A thread has one pair of elements of HEADS heads of a row. frequency NULL: those of the attributes. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
-    turn(const T *x, T *y, const int32_t *positions, int64_t count, int64_t rows, int heads, by_rotary_attr a,
+    turn(const T *x, T *y, const int32_t *positions, int64_t count, int64_t rows, int heads, gr_rotary_attr a,
          const float *frequency)
 {
     const int pairs = (a.head_dim + 1) / 2, half = a.width / 2; /* those beyond half are copied */
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <class T> static by_status rotary(cuda_exec *c, gr_node *n)
 {
-    const by_rotary_attr *a = (const by_rotary_attr *)n->attr;
+    const gr_rotary_attr *a = (const gr_rotary_attr *)n->attr;
     const by_tensor *x = n->in[0], *p = n->in[1];
     const int64_t rows = x->dim[0] * x->dim[1], count = elements_of(p);
     const int heads = (int)(x->dim[2] / a->head_dim);
