@@ -27,9 +27,8 @@ static by_model *model; /* small, random, and far enough from uniform that likel
 
 /* ---- a model to try things on ---------------------------------------------------------------- */
 
-static int open_model(void **state)
+static int open_family(const char *family)
 {
-    (void)state;
     char dir[512];
     const char *tmp = getenv("TMPDIR");
     snprintf(dir, sizeof dir, "%s/banyan-generate-XXXXXX", tmp ? tmp : "/tmp");
@@ -37,7 +36,7 @@ static int open_model(void **state)
     if (!device || !mkdtemp(dir))
         return -1;
     by_model_shape shape = {.layers = 2, .heads = 4, .width = 32, .context = CONTEXT, .vocab = VOCAB};
-    by_model *fresh = by_model_new(device, "gpt2", &shape, &(by_model_spec){.seed = 3});
+    by_model *fresh = by_model_new(device, family, &shape, &(by_model_spec){.seed = 3});
     assert_non_null(fresh);
     sharpen(fresh, 10);
     assert_int_equal(by_model_save(fresh, dir, BY_F32), BY_OK);
@@ -46,6 +45,19 @@ static int open_model(void **state)
     if (!model)
         print_error("%s\n", by_error_message());
     return model && base_dir_remove(dir) == BY_OK ? 0 : -1;
+}
+
+static int open_model(void **state)
+{
+    (void)state;
+    return open_family("gpt2");
+}
+
+/* Rotary positions and shared key/value heads. */
+static int open_llama(void **state)
+{
+    (void)state;
+    return open_family("llama");
 }
 
 static int close_model(void **state)
@@ -618,5 +630,15 @@ int main(void)
         cmocka_unit_test(texts_equal_the_reference),
         cmocka_unit_test(streams_show_whole_characters_and_no_stop_string),
     };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    const struct CMUnitTest rotary[] = {
+        cmocka_unit_test(feeding_in_pieces_equals_one_pass),
+        cmocka_unit_test(greedy_runs_choose_the_likeliest),
+        cmocka_unit_test(rows_grow_at_their_own_pace),
+        cmocka_unit_test(a_rewound_row_forgets),
+        cmocka_unit_test(cached_greedy_equals_full_forward),
+        cmocka_unit_test(a_batch_equals_one_at_a_time),
+        cmocka_unit_test(threads_do_not_matter),
+    };
+    int failed = cmocka_run_group_tests(tests, open_model, close_model);
+    return failed + cmocka_run_group_tests(rotary, open_llama, close_model);
 }

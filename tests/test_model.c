@@ -713,6 +713,8 @@ static void test_presets(void **state)
         {"gpt2", "774m", 36, 20, 1280, 1024, 774030080},
         {"gpt2", "1558m", 48, 25, 1600, 1024, 1557611200},
         {"openai-gpt", "117m", 12, 12, 768, 512, 116534784},
+        {"llama", "stories15m", 6, 6, 288, 256, 15191712},
+        {"llama", "tinyllama", 22, 32, 2048, 2048, 1100048384},
     };
     by_model_spec blank = {.blank = true};
     for (int i = 0; i < BY_COUNT(published); i++) {
@@ -727,7 +729,7 @@ static void test_presets(void **state)
             by_model_free(m);
         }
         by_model_shape small = {
-            .preset = published[i].preset, .width = published[i].heads, .context = 1, .vocab = 1};
+            .preset = published[i].preset, .width = 2 * published[i].heads, .context = 1, .vocab = 1};
         by_model *m = make(published[i].family, &small, blank);
         assert_int_equal(by_model_layers(m), published[i].layers);
         by_model_free(m);

@@ -390,7 +390,7 @@ static bool is_simple(const gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
     return a->spec.pattern.kind == BY_PATTERN_FULL && !n->in[GR_ATT_PREFIX] && !n->in[GR_ATT_BIAS] &&
-           !n->in[GR_ATT_RELATIVE] && !n->in[GR_ATT_PAIR_MASK];
+           !n->in[GR_ATT_RELATIVE] && !n->in[GR_ATT_PAIR_MASK] && !a->spec.empty_zero;
 }
 
 static void test_attention(void **state)

@@ -237,17 +237,22 @@ static by_status choose_pass(by_generator *g, const int *counts, int left, gen_p
     return compile_pass(g, rows_of(g, level), widths[i], level == GEN_LEADERS ? g->beams : 1, p);
 }
 
-/* The next `width` tokens of every row, padded; gives the number of rows that end in this pass. */
+int gen_last_place(const by_generator *g)
+{
+    return by_model_is_limited(g->model) ? by_model_context(g->model) - 1 : 1 << 24;
+}
+
+/* The next `width` tokens of every row, padded with the last position; gives the number of rows that end in this pass. */
 static int fill_pass(by_generator *g, const gen_pass *p, const int32_t *const *tokens, const int *counts,
                      int width)
 {
-    const int first = by_model_first_position(g->model), last = by_model_context(g->model) - 1;
+    const int first = by_model_first_position(g->model), last = gen_last_place(g);
     int ending = 0;
     for (int i = 0; i < p->rows; i++) {
         const int b = i * p->stride, n = BY_MIN(counts[b] - g->done[b], width);
         for (int t = 0; t < width; t++) {
             g->tokens[i * width + t] = t < n ? tokens[b][g->done[b] + t] : 0;
-            g->positions[i * width + t] = first + BY_MIN(g->past[b] + t, last);
+            g->positions[i * width + t] = first + BY_MIN(g->past[b] + BY_MIN(t, BY_MAX(n - 1, 0)), last);
         }
         g->starts[i] = g->past[b];
         g->pick[i] = i * width + BY_MAX(n - 1, 0);

@@ -82,4 +82,7 @@ void gen_free_stage(gen_stage *s);
 void gen_use_sources(by_generator *g, by_graph *graph, int rows);
 by_status gen_move_sources(by_generator *g); /* with their groups, as by_generator_reorder asked for */
 
+/* The highest place of a token: that of the context, where a table of positions ends. */
+int gen_last_place(const by_generator *g);
+
 #endif

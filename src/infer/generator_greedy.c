@@ -41,7 +41,7 @@ static by_status compile_loop(by_generator *g)
     by_model_build(g->model, graph, &io);
     by_tensor *next = by_argmax(graph, io.logits); /* (B, 1) */
     by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
-               by_model_first_position(g->model) + by_model_context(g->model) - 1);
+               by_model_first_position(g->model) + gen_last_place(g));
     g->now->greedy = by_compile(graph, &(by_compile_spec){0});
     return g->now->greedy ? BY_OK : base_error_status();
 }

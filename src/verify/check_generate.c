@@ -157,7 +157,9 @@ static by_status generate_rows(verify_case *c, const by_weight *e, generation *g
             s = base_fail(BY_ERR_FORMAT, "row %d does not begin with tokens of input_ids", b);
     }
     by_generator_free(c->generator);
-    const by_generator_spec shape = {.batch = rows * beams, .beams = beams};
+    by_generator_spec shape = {.batch = rows * beams, .beams = beams};
+    if (!pair && !by_model_is_limited(c->model))
+        shape.capacity = BY_MAX(by_model_context(c->model), (int)width);
     c->generator = s == BY_OK ? by_generator_new(c->model, &shape) : NULL;
     if (s == BY_OK)
         s = c->generator ? by_generate(c->generator, prompts, lengths, &g->spec, &result)
