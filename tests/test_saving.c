@@ -41,14 +41,19 @@ static by_model *model_of(int vocab, by_dtype dtype)
     return m;
 }
 
+static by_status write_model(void *user, const char *dir)
+{
+    return train_model_save(user, NULL, dir);
+}
+
 /* The most memory that saving took besides what was there. */
-static long cost_of_saving(const char *out, const by_model *m)
+static long cost_of_saving(const char *out, by_model *m)
 {
     train_folder f;
     const train_run_state s = {.step = 10, .best_eval = NAN};
     assert_int_equal(train_folder_open(&f, out), BY_OK);
     const long before = bytes_peak = bytes_alive;
-    if (train_checkpoint_save(&f, m, NULL, &s, true, 1) != BY_OK)
+    if (train_checkpoint_save(&f, &s, true, 1, write_model, m) != BY_OK)
         fail_msg("%s", by_error_message());
     const long cost = bytes_peak - before;
     train_folder_close(&f);

@@ -111,11 +111,23 @@ static by_status read_moments(by_params *p, const char *dir)
     return s;
 }
 
-by_status train_checkpoint_load(const char *dir, by_model *m, train_run_state *s)
+by_status train_model_save(const by_model *m, const by_tokenizer *tokenizer, const char *dir)
 {
-    if (train_state_read(s, dir) != BY_OK || read_moments(by_model_params(m), dir) != BY_OK)
-        return base_fail_context("%s", dir);
-    return BY_OK;
+    BY_TRY(by_model_save(m, dir, BY_F32));
+    if (tokenizer)
+        BY_TRY(by_tokenizer_save(tokenizer, dir));
+    return write_moments(by_model_params(m), dir);
+}
+
+by_status train_model_load(by_model *m, const char *dir)
+{
+    return read_moments(by_model_params(m), dir) == BY_OK ? BY_OK : base_fail_context("%s", dir);
+}
+
+by_status train_checkpoint_load(const char *dir, train_run_state *s, train_state_fn read, void *user)
+{
+    BY_TRY(read(user, dir));
+    return train_state_read(s, dir) == BY_OK ? BY_OK : base_fail_context("%s", dir);
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -215,25 +227,17 @@ static by_status thin_out(train_folder *f, int keep)
     return s;
 }
 
-static by_status write_all(const char *dir, const by_model *m, const by_tokenizer *tokenizer,
-                           const train_run_state *s)
-{
-    BY_TRY(by_model_save(m, dir, BY_F32));
-    if (tokenizer)
-        BY_TRY(by_tokenizer_save(tokenizer, dir));
-    BY_TRY(write_moments(by_model_params(m), dir));
-    return train_state_write(s, dir);
-}
-
 /* A checkpoint of that name which `last` does not point to is what a run that died just there has left: it is
  * replaced. */
-static by_status write_checkpoint(train_folder *f, const char *name, const by_model *m,
-                                  const by_tokenizer *tokenizer, const train_run_state *s)
+static by_status write_checkpoint(train_folder *f, const char *name, const train_run_state *s,
+                                  train_state_fn write, void *user)
 {
     char *stage;
     by_status status = train_folder_stage(f, &stage);
     if (status == BY_OK)
-        status = write_all(stage, m, tokenizer, s);
+        status = write(user, stage);
+    if (status == BY_OK)
+        status = train_state_write(s, stage);
     if (status == BY_OK)
         status = train_folder_place(f, name);
     if (status != BY_OK)
@@ -242,8 +246,8 @@ static by_status write_checkpoint(train_folder *f, const char *name, const by_mo
     return status;
 }
 
-by_status train_checkpoint_save(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
-                                const train_run_state *s, bool is_best, int keep)
+by_status train_checkpoint_save(train_folder *f, const train_run_state *s, bool is_best, int keep,
+                                train_state_fn write, void *user)
 {
     static const char *const links[] = {"last", ".last-new", "best", ".best-new"};
     const target name = name_of(s->step);
@@ -253,7 +257,7 @@ by_status train_checkpoint_save(train_folder *f, const by_model *m, const by_tok
     if (status == BY_OK)
         status = train_folder_claim(f, links, BY_COUNT(links));
     if (status == BY_OK && (strcmp(last.name, name.name) != 0 || !base_dir_exists(path)))
-        status = write_checkpoint(f, name.name, m, tokenizer, s);
+        status = write_checkpoint(f, name.name, s, write, user);
     if (status == BY_OK)
         status = point(f, "last", name.name);
     if (status == BY_OK && is_best)

@@ -17,20 +17,27 @@ typedef struct train_run_state {
     int stale; /* evaluations since the best */
 } train_run_state;
 
-/* Write out/checkpoint-<step> (model, tokenizer when not NULL, optimiser, state) under a temporary name,
- * sync, rename, and point out/last (and out/best when is_best) to it. A crash at any moment leaves the
- * previous checkpoint whole. Then remove all but the newest `keep`, the best and the last. Tensors are
- * streamed: the memory it takes does not grow with the model. */
-by_status train_checkpoint_save(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
-                                const train_run_state *s, bool is_best, int keep);
+/* Writes or reads what a run keeps in a checkpoint besides its state. */
+typedef by_status (*train_state_fn)(void *user, const char *dir);
+
+/* Write out/checkpoint-<step> (what `write` writes, and the state) under a temporary name, sync, rename, and point out/last (and
+ * out/best when is_best) to it. A crash at any moment leaves the previous checkpoint whole. Then remove all but the newest `keep`,
+ * the best and the last. */
+by_status train_checkpoint_save(train_folder *f, const train_run_state *s, bool is_best, int keep,
+                                train_state_fn write, void *user);
+
+/* Read the state of a checkpoint directory, then the rest through `read`. */
+by_status train_checkpoint_load(const char *dir, train_run_state *s, train_state_fn read, void *user);
+
+/* A model in a checkpoint: its directory with tokenizer (or NULL) and optimiser state. Tensors are streamed: the memory this takes does
+ * not grow with the model. The model that is read into was opened from the directory. */
+by_status train_model_save(const by_model *m, const by_tokenizer *tokenizer, const char *dir);
+by_status train_model_load(by_model *m, const char *dir);
 
 /* *dir: the checkpoint to go on from (heap string), or NULL when there is none. That is `last`, or the newest
  * whole one where `last` is missing or not whole, with a warning. When there are checkpoints but none is
  * whole, or when contents differ from their checksums, the error says which and what to do. */
 by_status train_checkpoint_find(train_folder *f, char **dir);
-
-/* Read state and optimiser moments from a checkpoint directory into a model opened from it. */
-by_status train_checkpoint_load(const char *dir, by_model *m, train_run_state *s);
 
 /* Set the model's parameters to the mean of those in the newest `count` checkpoints (all, when there are
  * fewer); *used: how many there were. */

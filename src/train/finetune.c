@@ -1,18 +1,12 @@
-/* finetune.c - a whole tuning run: labelled cases, a model with the head they need, steps, evaluation,
- * checkpoints; and going on where a run stopped. */
+/* finetune.c - fine-tuning on labelled examples, as a client of the loop: a model with the head that the task needs, and
+ * metrics that decide which checkpoint is best. */
 #include "banyan/finetune.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "train/readback.h"
-#include "train/checkpoint.h"
-#include "train/folder.h"
 #include "train/defaults.h"
+#include "train/loop.h"
 #include "train/task_batches.h"
 
 typedef struct tuning {
@@ -24,18 +18,12 @@ typedef struct tuning {
     bool has_eval;
     by_model *model;
     by_trainer *trainer;
-    by_passes *passes; /* of evaluation */
-    by_memory *memory; /* of their activations */
-    train_log *log;
-    train_readback ahead;
-    char *last; /* the checkpoint it goes on from, or NULL */
-    train_run_state state;
-    int64_t first_steps;    /* that it began with */
-    bool longer;            /* more than recorded are asked for */
+    by_passes *passes;      /* of evaluation */
+    by_memory *memory;      /* of their activations */
     data_row_groups groups; /* of the present epoch */
     int64_t epoch, epoch_steps;
-    train_folder folder;
-    double started;
+    by_task_result evaluation; /* the last */
+    train_loop loop;
     by_finetune_result *result;
 } tuning;
 
@@ -97,11 +85,10 @@ static by_status open_fresh(tuning *t)
     return s;
 }
 
-static by_status open_model(tuning *t)
+static by_status load(void *self, const char *dir)
 {
-    if (!t->last)
-        return open_fresh(t);
-    t->model = by_model_open(t->device, t->last,
+    tuning *t = self;
+    t->model = by_model_open(t->device, dir,
                              &(by_model_spec){.dtype = t->spec.dtype,
                                               .training = true,
                                               .stochastic_rounding = t->spec.stochastic_rounding});
@@ -111,8 +98,120 @@ static by_status open_model(tuning *t)
         return base_fail(BY_ERR_ARGUMENT,
                          "the run in %s is for another task (%s); use another folder, or start it afresh",
                          t->spec.out, by_task_name(by_model_task(t->model)));
-    return train_checkpoint_load(t->last, t->model, &t->state);
+    return train_model_load(t->model, dir);
 }
+
+static by_status save(void *self, const char *dir)
+{
+    const tuning *t = self;
+    return train_model_save(t->model, t->tokenizer, dir);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static by_status enter_epoch(tuning *t, int64_t epoch)
+{
+    if (epoch == t->epoch)
+        return BY_OK;
+    data_row_groups_free(&t->groups);
+    t->epoch = epoch;
+    return data_rows_shuffled(&t->train.rows, t->spec.batch, t->spec.seed + (uint64_t)epoch, &t->groups);
+}
+
+static by_status step(void *self, int64_t step, double rate, train_work *work)
+{
+    tuning *t = self;
+    const by_finetune_spec *s = &t->spec;
+    BY_TRY(enter_epoch(t, step / t->epoch_steps));
+    int64_t g = step % t->epoch_steps * s->accumulate, end = BY_MIN(g + s->accumulate, t->groups.count);
+    for (bool first = true; g < end; g++, first = false) {
+        const int from = t->groups.first[g], count = t->groups.first[g + 1] - from;
+        int64_t counted;
+        BY_TRY(train_task_batch(&t->train, t->groups.rows + from, count, count,
+                                s->seed ^ (uint64_t)(step + 1) << 20, &counted));
+        t->train.batch.batch.class_weights = t->train.weights;
+        BY_TRY(by_trainer_backward(t->trainer, &t->train.batch.batch, first, NULL));
+        work->tokens += (double)count * t->train.batch.batch.seq;
+    }
+    return train_update(t->trainer, rate);
+}
+
+static by_status read_losses(void *self, int count, double *losses, double *norms)
+{
+    return by_trainer_read(((tuning *)self)->trainer, count, losses, norms);
+}
+
+static by_status evaluate(void *self, by_report *r, double *score)
+{
+    tuning *t = self;
+    by_task_result *v = &t->evaluation;
+    BY_TRY(train_task_judge(&t->eval, t->passes, NULL, v));
+    r->eval_loss = v->loss;
+    r->metrics = v->metrics;
+    r->n_metrics = v->n_metrics;
+    *score = v->score;
+    return BY_OK;
+}
+
+static by_status record(void *self, train_record *out)
+{
+    const tuning *t = self;
+    const by_finetune_spec *s = &t->spec;
+    const by_example_kind kind = s->reading.kind;
+    const bool labelled = train_task_has_names(kind) || kind == BY_EXAMPLE_REGRESS;
+    const struct {
+        const char *key, *value;
+        train_rule rule;
+    } texts[] = {{"model", s->model, TRAIN_FREE},
+                 {"family", by_model_family(t->model), TRAIN_SAME},
+                 {"class", by_model_class(t->model), TRAIN_SAME},
+                 {"dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME},
+                 {"freeze", s->freeze, TRAIN_SAME},
+                 {"class_weights", s->class_weights, TRAIN_SAME},
+                 {"data", s->data, TRAIN_FREE},
+                 {"eval_data", s->eval_data, TRAIN_FREE},
+                 {"banyan", by_version(), TRAIN_FREE},
+                 {"command", s->command, TRAIN_FREE},
+                 {"device", by_device_description(t->device), TRAIN_FREE}};
+    const struct {
+        const char *key;
+        double value;
+        train_rule rule;
+    } numbers[] = {{"labels", labelled ? by_model_labels(t->model) : 0, TRAIN_SAME},
+                   {"limit", t->train.rows.spec.limit, TRAIN_SAME},
+                   {"overlap", t->train.spec.overlap, TRAIN_SAME},
+                   {"batch", s->batch, TRAIN_SAME},
+                   {"accumulate", s->accumulate, TRAIN_SAME},
+                   {"steps", (double)s->steps, t->loop.longer ? TRAIN_FREE : TRAIN_SAME},
+                   {"first_steps", (double)t->loop.first_steps, TRAIN_FREE},
+                   {"seed", (double)s->seed, TRAIN_SAME},
+                   {"learning_rate", s->schedule.rate, TRAIN_SAME},
+                   {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
+                   {"schedule", s->schedule.kind, TRAIN_SAME},
+                   {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
+                   {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
+                   {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
+                   {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
+                   {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
+                   {"layer_decay", s->layer_decay > 0 ? s->layer_decay : 1, TRAIN_SAME},
+                   {"train_cases", t->train.cases.count, TRAIN_SAME},
+                   {"train_rows", t->train.rows.count, TRAIN_SAME},
+                   {"eval_cases", t->has_eval ? t->eval.cases.count : 0, TRAIN_SAME},
+                   {"data_fingerprint", (double)(t->train.cases.fingerprint >> 12), TRAIN_SAME}};
+    for (int i = 0; i < BY_COUNT(texts); i++)
+        train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
+    for (int i = 0; i < BY_COUNT(numbers); i++)
+        train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    return BY_OK;
+}
+
+static void title(void *self, base_buf *out)
+{
+    const tuning *t = self;
+    train_log_title(out, t->model, train_task_title(t->spec.reading.kind));
+}
+
+static const train_client client = {step, read_losses, evaluate, save, load, record, title};
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
@@ -132,11 +231,9 @@ static by_status fill_defaults(tuning *t)
                           (double)t->epoch_steps),
             1);
     s->schedule.steps = s->steps;
-    t->first_steps = s->steps;
-    if (t->last)
-        BY_TRY(train_folder_recall(s->out, s->steps, &t->first_steps, &t->longer));
+    BY_TRY(train_loop_plan(&t->loop, s->steps));
     if (s->schedule.warmup < 0)
-        s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)t->first_steps);
+        s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)t->loop.first_steps);
     if (s->eval_every <= 0)
         s->eval_every = train_default_eval_steps(t->epoch_steps, t->has_eval ? t->eval.rows.count : 0, rows);
     if (s->save_every <= 0)
@@ -145,86 +242,6 @@ static by_status fill_defaults(tuning *t)
     s->keep = BY_MAX(s->keep, 1);
     t->epoch = -1;
     return BY_OK;
-}
-
-/* What decides the course of the run. NULL when memory is out. */
-static cJSON *facts(const tuning *t)
-{
-    const by_finetune_spec *s = &t->spec;
-    const by_example_kind kind = s->reading.kind;
-    const int labels =
-        train_task_has_names(kind) || kind == BY_EXAMPLE_REGRESS ? by_model_labels(t->model) : 0;
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {{"labels", labels},
-                   {"limit", t->train.rows.spec.limit},
-                   {"overlap", t->train.spec.overlap},
-                   {"batch", s->batch},
-                   {"accumulate", s->accumulate},
-                   {"steps", (double)s->steps},
-                   {"first_steps", (double)t->first_steps},
-                   {"seed", (double)s->seed},
-                   {"learning_rate", s->schedule.rate},
-                   {"warmup_steps", (double)s->schedule.warmup},
-                   {"schedule", s->schedule.kind},
-                   {"beta1", BY_MAX(s->optimizer.beta1, 0)},
-                   {"beta2", BY_MAX(s->optimizer.beta2, 0)},
-                   {"eps", BY_MAX(s->optimizer.eps, 0)},
-                   {"weight_decay", s->optimizer.weight_decay},
-                   {"max_grad_norm", s->optimizer.max_grad_norm},
-                   {"layer_decay", s->layer_decay > 0 ? s->layer_decay : 1},
-                   {"train_cases", t->train.cases.count},
-                   {"train_rows", t->train.rows.count},
-                   {"eval_cases", t->has_eval ? t->eval.cases.count : 0},
-                   {"data_fingerprint", (double)(t->train.cases.fingerprint >> 12)}};
-    const struct {
-        const char *key, *value;
-    } names[] = {{"model", s->model},
-                 {"family", by_model_family(t->model)},
-                 {"class", by_model_class(t->model)},
-                 {"dtype", train_folder_dtype(s->dtype, s->stochastic_rounding)},
-                 {"freeze", s->freeze},
-                 {"class_weights", s->class_weights},
-                 {"data", s->data},
-                 {"eval_data", s->eval_data},
-                 {"banyan", by_version()},
-                 {"command", s->command},
-                 {"device", by_device_description(t->device)}};
-    cJSON *json = cJSON_CreateObject();
-    bool ok = json != NULL;
-    for (int i = 0; i < BY_COUNT(names) && ok; i++)
-        ok = cJSON_AddStringToObject(json, names[i].key, names[i].value ? names[i].value : "") != NULL;
-    for (int i = 0; i < BY_COUNT(numbers) && ok; i++)
-        ok = cJSON_AddNumberToObject(json, numbers[i].key, numbers[i].value) != NULL;
-    if (ok && train_folder_add_options(json, s->options))
-        return json;
-    cJSON_Delete(json);
-    base_fail(BY_ERR_MEMORY, "out of memory while writing run.json");
-    return NULL;
-}
-
-static by_status record(const tuning *t)
-{
-    cJSON *json = facts(t);
-    if (!json)
-        return BY_ERR_MEMORY;
-    by_status s = train_folder_record(t->spec.out, json);
-    cJSON_Delete(json);
-    return s;
-}
-
-static by_status check(const tuning *t)
-{
-    cJSON *json = facts(t);
-    if (!json)
-        return BY_ERR_MEMORY;
-    by_status s = train_folder_compare(
-        t->spec.out, json,
-        t->longer ? ",banyan,command,options,device,model,data,eval_data,first_steps,steps,"
-                  : ",banyan,command,options,device,model,data,eval_data,first_steps,");
-    cJSON_Delete(json);
-    return s;
 }
 
 static by_status open_data(tuning *t)
@@ -252,15 +269,14 @@ static by_status make_works(tuning *t)
 static by_status open_folder(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
-    BY_TRY(train_folder_enter(
-        &t->folder, &(train_folder_use){.out = s->out,
-                                        .overwrite = s->overwrite,
-                                        .leaves_model = true,
-                                        .model = s->model,
-                                        .inputs = {{(const char *const[]){s->data, s->eval_data}, 2}},
-                                        .report = s->report,
-                                        .user = s->user}));
-    return s->overwrite ? BY_OK : train_checkpoint_find(&t->folder, &t->last);
+    return train_loop_open(&t->loop, &client, t,
+                           &(train_folder_use){.out = s->out,
+                                               .overwrite = s->overwrite,
+                                               .leaves_model = true,
+                                               .model = s->model,
+                                               .inputs = {{(const char *const[]){s->data, s->eval_data}, 2}},
+                                               .report = s->report,
+                                               .user = s->user});
 }
 
 /* Passes of evaluation, for rows of all lengths, share their activations. */
@@ -291,14 +307,12 @@ static by_status plan_memory(tuning *t)
 static by_status set_up(tuning *t)
 {
     by_finetune_spec *s = &t->spec;
-    t->state.best_eval = t->state.best_loss = NAN;
     BY_TRY(open_data(t));
     BY_TRY(open_folder(t));
-    BY_TRY(open_model(t));
+    BY_TRY(t->loop.last ? train_loop_load(&t->loop) : open_fresh(t));
     BY_TRY(make_works(t));
     BY_TRY(fill_defaults(t));
-    if (t->last)
-        BY_TRY(check(t));
+    BY_TRY(train_loop_check(&t->loop));
     BY_TRY(train_tuning_weights(&t->train, s->class_weights));
     BY_TRY(train_tuning_rates(t->model, s->layer_decay, s->freeze, &t->result->trained));
     t->trainer = by_trainer_new(t->model, &(by_trainer_spec){.accumulate = s->accumulate,
@@ -308,33 +322,15 @@ static by_status set_up(tuning *t)
                                                              .many_shapes = true});
     BY_TRY(t->trainer ? make_passes(t) : base_error_status());
     BY_TRY(plan_memory(t));
-    if (t->last) {
-        BY_TRY(train_checkpoint_mend(&t->folder, &t->state, s->keep));
-        BY_TRY(t->longer ? record(t) : BY_OK);
-    } else { /* everything that the run needs is open: what an earlier one left may go */
-        BY_TRY(s->overwrite ? train_folder_forget(&t->folder) : BY_OK);
-        BY_TRY(record(t));
-    }
-    t->log = train_log_open(&t->folder, t->state.step);
-    if (!t->log)
-        return base_error_status();
-    by_trainer_set_steps(t->trainer, t->state.step);
-    t->ahead = (train_readback){.trainer = t->trainer,
-                                .log = t->log,
-                                .log_every = s->log_every,
-                                .steps = s->steps,
-                                .started = t->started,
-                                .report = s->report,
-                                .user = s->user,
-                                .wanted = s->ahead};
-    return BY_OK;
+    by_trainer_set_steps(t->trainer, t->loop.state.step);
+    return train_loop_begin(&t->loop, &(train_loop_spec){TRAIN_LOOP_SHARED(s), .evaluates = t->has_eval,
+                                                         .device = t->device,
+                                                         .loss_unit = train_task_loss_unit(&s->reading)});
 }
 
 static void tear_down(tuning *t)
 {
-    base_free(t->last);
     data_row_groups_free(&t->groups);
-    train_log_close(t->log);
     by_passes_free(t->passes);
     by_memory_free(t->memory);
     by_trainer_free(t->trainer);
@@ -344,143 +340,6 @@ static void tear_down(tuning *t)
     data_examples_close(&t->eval_cases);
     by_model_free(t->model);
     by_tokenizer_free(t->tokenizer);
-    train_folder_close(&t->folder);
-}
-
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-static by_status enter_epoch(tuning *t)
-{
-    const int64_t epoch = t->state.step / t->epoch_steps;
-    if (epoch == t->epoch)
-        return BY_OK;
-    data_row_groups_free(&t->groups);
-    t->epoch = epoch;
-    return data_rows_shuffled(&t->train.rows, t->spec.batch, t->spec.seed + (uint64_t)epoch, &t->groups);
-}
-
-/* Started, not waited for. */
-static by_status train_step(tuning *t)
-{
-    const by_finetune_spec *s = &t->spec;
-    const double rate = by_schedule_rate(&s->schedule, t->state.step);
-    double tokens = 0;
-    train_readback_begin(&t->ahead);
-    BY_TRY(enter_epoch(t));
-    int64_t g = t->state.step % t->epoch_steps * s->accumulate,
-            end = BY_MIN(g + s->accumulate, t->groups.count);
-    for (bool first = true; g < end; g++, first = false) {
-        const int from = t->groups.first[g], count = t->groups.first[g + 1] - from;
-        int64_t counted;
-        BY_TRY(train_task_batch(&t->train, t->groups.rows + from, count, count,
-                                s->seed ^ (uint64_t)(t->state.step + 1) << 20, &counted));
-        t->train.batch.batch.class_weights = t->train.weights;
-        BY_TRY(by_trainer_backward(t->trainer, &t->train.batch.batch, first, NULL));
-        tokens += (double)count * t->train.batch.batch.seq;
-    }
-    by_status updated = by_trainer_update(t->trainer, rate, NULL);
-    if (updated != BY_OK)
-        return train_readback_failed(&t->ahead, updated);
-    train_readback_add(&t->ahead, rate, tokens, 0);
-    t->state.step++;
-    return BY_OK;
-}
-
-static by_status save(tuning *t, bool is_best)
-{
-    BY_TRY(train_checkpoint_save(&t->folder, t->model, t->tokenizer, &t->state, is_best, t->spec.keep));
-    train_log_draw(t->log, t->model, train_task_title(t->spec.reading.kind),
-                   train_task_loss_unit(&t->spec.reading));
-    return BY_OK;
-}
-
-static bool evaluates(const tuning *t)
-{
-    return t->has_eval && (t->state.step >= t->spec.steps || t->state.step % t->spec.eval_every == 0);
-}
-
-/* Whether there is more to do after this step than to start the next. */
-static bool is_due(const tuning *t)
-{
-    return train_readback_full(&t->ahead) || evaluates(t) || t->state.step >= t->spec.steps ||
-           t->state.step % t->spec.save_every == 0;
-}
-
-/* Of models with equal scores, the one with the lower loss is better: a small evaluation set often ties. */
-static bool is_better(const by_task_result *v, const train_run_state *best)
-{
-    return isnan(best->best_eval) || v->score > best->best_eval ||
-           (v->score == best->best_eval && v->loss < best->best_loss);
-}
-
-/* What happens between two steps. *stop is set when the run is to end early. */
-static by_status after_step(tuning *t, by_report *p, by_task_result *v, bool *stop)
-{
-    const by_finetune_spec *s = &t->spec;
-    const bool last = t->state.step >= s->steps;
-    bool is_best = false;
-    if (evaluates(t)) {
-        BY_TRY(train_task_judge(&t->eval, t->passes, NULL, v));
-        p->evaluated = true;
-        p->eval_loss = v->loss;
-        p->metrics = v->metrics;
-        p->n_metrics = v->n_metrics;
-        is_best = is_better(v, &t->state);
-        t->state.stale = is_best ? 0 : t->state.stale + 1;
-        if (is_best) {
-            t->state.best_eval = v->score;
-            t->state.best_loss = v->loss;
-            t->state.best_step = t->state.step;
-        }
-        *stop = s->patience > 0 && t->state.stale >= s->patience;
-        t->result->stopped_early = *stop && !last;
-    }
-    if (p->evaluated || last || t->state.step % s->log_every == 0)
-        train_log_write(t->log, p);
-    if (last || *stop || is_best || t->state.step % s->save_every == 0) {
-        BY_TRY(save(t, is_best));
-        p->saved = true;
-    }
-    return BY_OK;
-}
-
-/* Look at the steps that were started, and do what is due after the last of them. */
-static by_status settle(tuning *t, bool *stop)
-{
-    by_report p;
-    by_task_result v;
-    BY_TRY(train_readback_settle(&t->ahead, &p));
-    t->result->loss = p.loss;
-    BY_TRY(after_step(t, &p, &v, stop));
-    train_readback_report(&t->ahead, &p);
-    return BY_OK;
-}
-
-static by_status cancel(tuning *t)
-{
-    bool stop = false;
-    if (t->ahead.count > 0)
-        BY_TRY(settle(t, &stop));
-    if (t->state.step > 0)
-        BY_TRY(save(t, false));
-    return base_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
-                     (long long)t->state.step);
-}
-
-static by_status tune(tuning *t)
-{
-    bool stop = t->spec.patience > 0 && t->state.stale >= t->spec.patience;
-    while (t->state.step < t->spec.steps && !stop) {
-        if (t->spec.cancelled && t->spec.cancelled(t->spec.user))
-            return cancel(t);
-        by_status s = train_step(t);
-        if (s != BY_OK && t->ahead.count > 0)
-            BY_TRY(settle(t, &stop)); /* those before it were in order */
-        BY_TRY(s);
-        if (is_due(t))
-            BY_TRY(settle(t, &stop));
-    }
-    return BY_OK;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -505,23 +364,18 @@ static by_status take_best(tuning *t)
 static by_status finish(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
-    if (t->has_eval && t->state.best_step > 0 && t->state.best_step != t->state.step)
+    if (t->has_eval && t->loop.state.best_step > 0 && t->loop.state.best_step != t->loop.state.step)
         BY_TRY(take_best(t));
     if (t->has_eval)
         BY_TRY(train_task_judge(&t->eval, t->passes, s->predictions, &t->result->best));
     t->result->evaluated = t->has_eval;
-    t->result->best_step = t->has_eval ? t->state.best_step : t->state.step;
-    return train_checkpoint_leave(&t->folder, t->model, t->tokenizer);
+    t->result->best_step = t->has_eval ? t->loop.state.best_step : t->loop.state.step;
+    return train_checkpoint_leave(&t->loop.folder, t->model, t->tokenizer);
 }
 
-static by_status run(tuning *t)
+static void describe(const tuning *t)
 {
-    BY_TRY(set_up(t));
-    by_finetune_result *r = t->result;
-    r->resumed_from = t->state.step;
-    r->parameters = by_params_elements(by_model_params(t->model));
-    r->labels = by_model_labels(t->model);
-    by_report p = train_report_empty();
+    const by_finetune_result *r = t->result;
     base_buf note = {0};
     data_examples_describe(&t->train.cases, &note);
     base_buf_puts(&note, "\n");
@@ -538,12 +392,22 @@ static by_status run(tuning *t)
         t->train.rows.count, t->has_eval ? t->eval.cases.count : 0, (long long)t->spec.steps,
         t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every, (double)r->state_bytes / 1048576.0,
         (double)r->activation_bytes / 1048576.0);
-    p.step = t->state.step;
-    p.note = note.failed ? "" : note.data;
-    train_readback_report(&t->ahead, &p);
+    train_loop_announce(&t->loop, note.failed ? "" : note.data);
     base_buf_free(&note);
-    by_status s = tune(t);
-    r->steps = t->state.step;
+}
+
+static by_status run(tuning *t)
+{
+    by_finetune_result *r = t->result;
+    BY_TRY(set_up(t));
+    r->resumed_from = t->loop.state.step;
+    r->parameters = by_params_elements(by_model_params(t->model));
+    r->labels = by_model_labels(t->model);
+    describe(t);
+    by_status s = train_loop_run(&t->loop);
+    r->loss = t->loop.loss;
+    r->stopped_early = t->loop.stopped_early;
+    r->steps = t->loop.state.step;
     return s == BY_OK ? finish(t) : s;
 }
 
@@ -552,16 +416,15 @@ by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetun
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     base_error_clear();
-    tuning t = {
-        .device = d, .spec = *spec, .folder = {.lock = -1}, .started = base_seconds(), .result = result};
+    tuning t = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_finetune_result){.loss = NAN};
+    const double started = base_seconds();
     by_status s =
         spec->predictions && !spec->eval_data
             ? base_fail(BY_ERR_ARGUMENT, "predictions are made on evaluation data, and there are none")
             : run(&t);
-    if (s != BY_OK && s != BY_ERR_CANCELLED && t.state.step == 0)
-        train_folder_abandon(&t.folder); /* it did not come to its first step */
-    result->seconds = base_seconds() - t.started;
+    result->seconds = base_seconds() - started;
+    train_loop_close(&t.loop, s);
     tear_down(&t);
     return s;
 }

@@ -3,8 +3,6 @@
 #ifndef BY_TRAIN_FOLDER_H
 #define BY_TRAIN_FOLDER_H
 
-#include <cjson/cJSON.h>
-
 #include "banyan/train.h"
 #include "base/base.h"
 
@@ -101,28 +99,5 @@ bool train_folder_is_model_file(const char *name);
 
 /* List what a run of a version without owned.json has made (adopt.c). */
 by_status train_folder_adopt(train_folder *f);
-
-/* ---- run.json (runfile.c) -------------------------------------------------------------------- */
-
-/* How parameters are kept, as run.json says it. */
-const char *train_folder_dtype(by_dtype type, bool stochastic_rounding);
-
-/* run.json of a run that is described by one flat object: write it, or see whether a run that goes on asks
- * for the same. Keys in free_keys (with commas around each, ",command,") may differ. */
-by_status train_folder_record(const char *out, cJSON *facts);
-by_status train_folder_compare(const char *out, const cJSON *facts, const char *free_keys);
-/* Read it; NULL on failure. A file that changed after it was written is an error. */
-cJSON *train_folder_read(const char *out);
-/* Whether a path in it, relative to the directory in which the run was started, is the one asked for. */
-bool train_folder_same_path(const cJSON *json, const char *was, const char *asked);
-/* *first: the number of steps that the run began with, by which a warm-up is chosen; *longer: more are asked
- * for than the run has now. */
-by_status train_folder_recall(const char *out, int64_t asked, int64_t *first, bool *longer);
-/* The error for a run that goes on with something else than it began with. */
-by_status train_folder_differs(const char *out, const char *key, const char *was, const char *asked);
-
-/* Members that the program needs to repeat the command: `options`, a JSON object as text, or NULL. False when
- * memory is out. */
-bool train_folder_add_options(cJSON *facts, const char *options);
 
 #endif

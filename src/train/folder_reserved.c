@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/readback.h"
+#include "train/loop.h"
 #include "train/folder.h"
 
 static bool is_under(const char *name, const char *dir)

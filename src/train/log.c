@@ -196,18 +196,21 @@ void train_log_write(train_log *l, const by_report *r)
     }
 }
 
-void train_log_draw(train_log *l, const by_model *m, const char *task, const char *loss_unit)
+void train_log_title(base_buf *out, const by_model *m, const char *task)
+{
+    base_buf_printf(out, "%s, %.3g M parameters: %s", by_model_title(m),
+                    (double)by_params_elements(by_model_params(m)) / 1e6, task);
+}
+
+void train_log_draw(train_log *l, const char *title, const char *loss_unit)
 {
     if (l->no_curve)
         return;
-    char *title = base_sprintf("%s, %.3g M parameters: %s", by_model_title(m),
-                               (double)by_params_elements(by_model_params(m)) / 1e6, task);
     char *path = base_path_join(l->folder->out, "loss.svg");
     report_curve curve = report_history_curve(&l->history, title, loss_unit);
-    if (!title || !path || report_curve_svg(path, &curve) != BY_OK) {
+    if (!path || report_curve_svg(path, &curve) != BY_OK) {
         give_up(l, "loss.svg");
         l->no_curve = true;
     }
-    base_free(title);
     base_free(path);
 }

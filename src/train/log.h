@@ -18,6 +18,9 @@ void train_log_write(train_log *l, const by_report *r);
 
 /* Draw loss.svg from everything logged so far: training and held-out loss, and the metric that decides where
  * there is one. loss_unit: "nats per token". */
-void train_log_draw(train_log *l, const by_model *m, const char *task, const char *loss_unit);
+void train_log_draw(train_log *l, const char *title, const char *loss_unit);
+
+/* The title of a run with one model. */
+void train_log_title(base_buf *out, const by_model *m, const char *task);
 
 #endif

@@ -121,14 +121,7 @@ static by_status look_at(look *l, by_device *d, int count,
     BY_TRY(train_folder_open(&l->opened, l->folder));
     BY_TRY(train_dataset_open(&l->data, &l->spec, &l->opened, NULL));
     BY_TRY(make_model(l, d));
-    if (l->spec.seq <= 0)
-        l->spec.seq = by_model_context(l->model);
-    l->spec.batch = BY_MAX(l->spec.batch, 1);
-    l->spec.accumulate = BY_MAX(l->spec.accumulate, 1);
-    if (l->data.kind == DATA_OBJECTIVE_TRANSLATE) {
-        l->spec.batch = 1;
-        l->spec.batch_tokens = l->spec.batch_tokens > 0 ? l->spec.batch_tokens : 4096;
-    }
+    train_run_sizes(&l->spec, l->data.kind, l->model);
     BY_TRY(train_dataset_objectives(&l->data, &l->spec, l->model, false));
     return show_rows(l, count, show, user);
 }

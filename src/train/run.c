@@ -1,15 +1,12 @@
-/* run.c - a whole training run: data, model, steps, evaluation, checkpoints, logs; and going on where a run
- * stopped. */
+/* run.c - pretraining, as a client of the loop: data with an objective, one model, one trainer. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/file.h"
 #include "model/model.h"
-#include "train/folder.h"
-#include "train/run.h"
 #include "train/defaults.h"
+#include "train/run.h"
 
-/* ---- set-up ---------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 /* Whether a model that was opened has a causal mask is in its configuration. */
 static by_status check_causal(const train_run *r)
@@ -22,15 +19,16 @@ static by_status check_causal(const train_run *r)
     return BY_OK;
 }
 
+static by_model_spec model_spec(const by_run_spec *s)
+{
+    return (by_model_spec){
+        .dtype = s->dtype, .training = true, .stochastic_rounding = s->stochastic_rounding, .seed = s->seed};
+}
+
 static by_status open_model(train_run *r)
 {
-    by_run_spec *s = &r->spec;
-    by_model_spec spec = {
-        .dtype = s->dtype, .training = true, .stochastic_rounding = s->stochastic_rounding, .seed = s->seed};
-    if (r->last) {
-        r->model = by_model_open(r->device, r->last, &spec);
-        return r->model ? train_checkpoint_load(r->last, r->model, &r->state) : base_error_status();
-    }
+    const by_run_spec *s = &r->spec;
+    by_model_spec spec = model_spec(s);
     spec.task = data_objective_task(r->data.kind);
     if (s->init_from) {
         spec.new_head = spec.task != BY_TASK_LM;
@@ -47,20 +45,156 @@ static by_status open_model(train_run *r)
     return BY_OK;
 }
 
-static void fill_sizes(train_run *r)
+static by_status load(void *self, const char *dir)
 {
-    by_run_spec *s = &r->spec;
+    train_run *r = self;
+    const by_model_spec spec = model_spec(&r->spec);
+    r->model = by_model_open(r->device, dir, &spec);
+    return r->model ? train_model_load(r->model, dir) : base_error_status();
+}
+
+static by_status save(void *self, const char *dir)
+{
+    const train_run *r = self;
+    return train_model_save(r->model, r->data.tokenizer, dir);
+}
+
+void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m)
+{
     if (s->seq <= 0)
-        s->seq = by_model_context(r->model);
+        s->seq = by_model_context(m);
     s->batch = BY_MAX(s->batch, 1);
     s->accumulate = BY_MAX(s->accumulate, 1);
-    if (r->data.kind == DATA_OBJECTIVE_TRANSLATE) { /* how many rows a batch has is up to the objective */
+    if (kind == DATA_OBJECTIVE_TRANSLATE) { /* the objective decides how many rows a batch has */
         s->batch = 1;
         s->batch_tokens = s->batch_tokens > 0 ? s->batch_tokens : 4096;
     } else {
         s->batch_tokens = 0;
     }
 }
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static int64_t count_targets(const train_run *r, const by_batch *b)
+{
+    int64_t n = 0;
+    for (int64_t i = 0, all = by_batch_targets(r->model, b); i < all; i++)
+        n += b->targets[i] != -100;
+    return n;
+}
+
+/* Where micro-batches have different numbers of targets, each target counts the same. */
+static void weigh(train_run *r, const by_batch *b)
+{
+    int64_t all = 0;
+    for (int k = 0; k < r->spec.accumulate; k++) {
+        by_batch other = data_samples_batch(&r->rows, k);
+        all += count_targets(r, &other);
+    }
+    by_trainer_share(r->trainer, (double)count_targets(r, b) / (double)BY_MAX(all, 1));
+}
+
+/* Trace the first step of this process. */
+static void trace(train_run *r, by_trace_fn fn)
+{
+    const by_batch like = data_samples_batch(&r->rows, 0);
+    by_program *p = r->spec.trace ? by_trainer_program(r->trainer, &like) : NULL;
+    if (p)
+        by_program_trace(p, fn, r->spec.user);
+    if (!fn)
+        r->spec.trace = NULL;
+}
+
+static by_status step(void *self, int64_t step, double rate, train_work *work)
+{
+    train_run *r = self;
+    const by_run_spec *s = &r->spec;
+    BY_TRY(data_objective_get(r->data.rows, step, &r->rows));
+    data_objective_prefetch(r->data.rows, step + 1);
+    trace(r, s->trace);
+    for (int k = 0; k < s->accumulate; k++) {
+        by_batch b = data_samples_batch(&r->rows, k);
+        if (r->rows.shapes && s->accumulate > 1)
+            weigh(r, &b);
+        BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
+        work->tokens += (double)b.batch * b.seq;
+        work->flops += by_trainer_flops(r->trainer);
+    }
+    trace(r, NULL);
+    return train_update(r->trainer, rate);
+}
+
+static by_status read_losses(void *self, int count, double *losses, double *norms)
+{
+    return by_trainer_read(((train_run *)self)->trainer, count, losses, norms);
+}
+
+/* The second task of the last batch: how many pairs of texts there were, and how many were classified right. */
+static by_status count_pairs(train_run *r, const int32_t *labels, int64_t *seen, int64_t *right)
+{
+    by_pass *p = by_trainer_evaluated(r->trainer);
+    float *scores = base_alloc((size_t)r->spec.batch * 2 * sizeof *scores);
+    by_status s = scores ? by_pass_read(p, by_pass_io(p)->second, scores) : BY_ERR_MEMORY;
+    for (int i = 0; i < r->spec.batch && s == BY_OK; i++) {
+        *seen += labels[i] >= 0;
+        *right += labels[i] == (scores[2 * i + 1] > scores[2 * i]);
+    }
+    base_free(scores);
+    return s;
+}
+
+/* Batches of the held-out part, and how many of them an evaluation takes. */
+static int64_t held_batches(const train_run *r, int64_t *all)
+{
+    const by_run_spec *s = &r->spec;
+    *all = data_objective_held_batches(r->data.eval_rows, &r->eval_rows);
+    if (s->eval_batches < 0)
+        return train_default_eval_batches(*all, s->eval_every, s->accumulate);
+    return s->eval_batches > 0 ? BY_MIN(*all, s->eval_batches) : *all;
+}
+
+/* The loss is that of the tokens alone, which can be compared with other objectives'. A part of the batches
+ * is taken evenly from all: those of pairs are sorted by length. */
+static by_status measure(train_run *r, by_report *p)
+{
+    int64_t all, batches = held_batches(r, &all);
+    int64_t count = 0, seen = 0, right = 0;
+    double sum = 0;
+    for (int64_t i = 0; i < batches; i++) {
+        BY_TRY(data_objective_held_batch(r->data.eval_rows, i * all / batches, &r->eval_rows));
+        by_batch b = data_samples_batch(&r->eval_rows, 0);
+        const int32_t *labels = b.second;
+        b.second = NULL;
+        BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
+        if (labels)
+            BY_TRY(count_pairs(r, labels, &seen, &right));
+    }
+    p->eval_loss = count ? sum / (double)count : NAN;
+    p->next_accuracy = seen ? (double)right / (double)seen : NAN;
+    return BY_OK;
+}
+
+static by_status evaluate(void *self, by_report *p, double *score)
+{
+    (void)score; /* the loss decides */
+    train_run *r = self;
+    BY_TRY(measure(r, p));
+    r->result->eval_loss = p->eval_loss;
+    r->result->next_accuracy = p->next_accuracy;
+    return BY_OK;
+}
+
+static void title(void *self, base_buf *out)
+{
+    const train_run *r = self;
+    char task[64];
+    base_format(task, sizeof task, "objective %s", data_objective_name(r->data.kind));
+    train_log_title(out, r->model, task);
+}
+
+static const train_client client = {step, read_losses, evaluate, save, load, train_run_record, title};
+
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 /* Steps of an epoch, not rounded. */
 static double epoch_steps(const train_run *r)
@@ -81,15 +215,13 @@ static by_status fill_defaults(train_run *r)
     if (s->steps <= 0)
         s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : usual_epochs(r)) * epoch_steps(r)), 1);
     s->schedule.steps = s->steps;
-    r->first_steps = s->steps;
-    if (r->last)
-        BY_TRY(train_folder_recall(s->out, s->steps, &r->first_steps, &r->longer));
+    BY_TRY(train_loop_plan(&r->loop, s->steps));
     if (s->schedule.rate < 0)
         s->schedule.rate = train_default_rate(r->data.kind, s->optimizer.kind, by_model_width(r->model));
     if (s->schedule.min_rate < 0)
         s->schedule.min_rate = s->schedule.rate / 10;
     if (s->schedule.warmup < 0)
-        s->schedule.warmup = train_default_warmup(r->data.kind, r->first_steps);
+        s->schedule.warmup = train_default_warmup(r->data.kind, r->loop.first_steps);
     if (s->eval_every <= 0)
         s->eval_every = BY_MAX(s->steps / 10, 1);
     if (s->save_every <= 0)
@@ -131,27 +263,7 @@ static by_status set_up_steps(train_run *r)
     by_batch like = data_samples_batch(&r->rows, 0);
     if (!by_trainer_program(r->trainer, &like))
         return base_error_status();
-    by_trainer_set_steps(r->trainer, r->state.step);
-    return BY_OK;
-}
-
-static by_status open_log(train_run *r)
-{
-    const by_run_spec *s = &r->spec;
-    const bool measured = s->report && !s->no_peak && r->state.step < s->steps;
-    r->log = train_log_open(&r->folder, r->state.step);
-    if (!r->log)
-        return base_error_status();
-    r->ahead = (train_readback){.trainer = r->trainer,
-                                .log = r->log,
-                                .log_every = s->log_every,
-                                .steps = s->steps,
-                                .started = r->started,
-                                .peak = measured ? by_device_peak(r->device, s->dtype) : NAN,
-                                .dtype = s->dtype,
-                                .report = s->report,
-                                .user = s->user,
-                                .wanted = s->ahead};
+    by_trainer_set_steps(r->trainer, r->loop.state.step);
     return BY_OK;
 }
 
@@ -159,8 +271,8 @@ static by_status open_log(train_run *r)
 static by_status open_folder(train_run *r)
 {
     const by_run_spec *s = &r->spec;
-    BY_TRY(train_folder_enter(
-        &r->folder,
+    return train_loop_open(
+        &r->loop, &client, r,
         &(train_folder_use){.out = s->out,
                             .overwrite = s->overwrite,
                             .averages = s->average > 0,
@@ -170,239 +282,41 @@ static by_status open_folder(train_run *r)
                                        {s->eval_data, s->eval_count},
                                        {(const char *const[]){s->tokenizer, s->target_tokenizer}, 2}},
                             .report = s->report,
-                            .user = s->user}));
-    return s->overwrite ? BY_OK : train_checkpoint_find(&r->folder, &r->last);
+                            .user = s->user});
 }
 
 static by_status set_up(train_run *r)
 {
     by_run_spec *s = &r->spec;
     BY_TRY(open_folder(r));
-    BY_TRY(train_dataset_open(&r->data, s, &r->folder, r->last));
+    BY_TRY(train_dataset_open(&r->data, s, &r->loop.folder, r->loop.last));
     BY_TRY(name_languages(r));
-    r->state.best_eval = r->state.best_loss = NAN;
-    BY_TRY(open_model(r));
-    fill_sizes(r);
+    BY_TRY(r->loop.last ? train_loop_load(&r->loop) : open_model(r));
+    train_run_sizes(s, r->data.kind, r->model);
     if (s->seq > by_model_context(r->model))
         return base_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
                          s->seq, by_model_context(r->model));
     BY_TRY(train_dataset_objectives(&r->data, s, r->model, true));
     BY_TRY(fill_defaults(r));
-    if (r->last)
-        BY_TRY(train_run_check(r));
+    BY_TRY(train_loop_check(&r->loop));
     BY_TRY(set_up_steps(r));
-    if (r->last) {
-        BY_TRY(train_checkpoint_mend(&r->folder, &r->state, s->keep));
-        BY_TRY(r->longer ? train_run_record(r) : BY_OK);
-    } else { /* everything that the run needs is open: what an earlier one left may go */
-        BY_TRY(s->overwrite ? train_folder_forget(&r->folder) : BY_OK);
-        BY_TRY(train_folder_take_input(&r->folder));
-        BY_TRY(train_run_record(r));
-    }
-    return open_log(r);
+    return train_loop_begin(&r->loop,
+                            &(train_loop_spec){TRAIN_LOOP_SHARED(s), .evaluates = r->data.eval_rows != NULL,
+                                               .measures_peak = !s->no_peak, .device = r->device,
+                                               .loss_unit = "nats per token"});
 }
 
 static void tear_down(train_run *r)
 {
-    base_free(r->last);
     base_free(r->languages);
     data_samples_free(&r->rows);
     data_samples_free(&r->eval_rows);
-    train_log_close(r->log);
     by_trainer_free(r->trainer);
     by_model_free(r->model);
     train_dataset_close(&r->data);
-    train_folder_close(&r->folder);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-static int64_t count_targets(const train_run *r, const by_batch *b)
-{
-    int64_t n = 0;
-    for (int64_t i = 0, all = by_batch_targets(r->model, b); i < all; i++)
-        n += b->targets[i] != -100;
-    return n;
-}
-
-/* Where micro-batches have different numbers of targets, each target counts the same. */
-static void weigh(train_run *r, const by_batch *b)
-{
-    int64_t all = 0;
-    for (int k = 0; k < r->spec.accumulate; k++) {
-        by_batch other = data_samples_batch(&r->rows, k);
-        all += count_targets(r, &other);
-    }
-    by_trainer_share(r->trainer, (double)count_targets(r, b) / (double)BY_MAX(all, 1));
-}
-
-/* Started, not waited for. */
-static by_status train_step(train_run *r)
-{
-    const by_run_spec *s = &r->spec;
-    const double rate = by_schedule_rate(&s->schedule, r->state.step);
-    double tokens = 0, flops = 0;
-    train_readback_begin(&r->ahead);
-    BY_TRY(data_objective_get(r->data.rows, r->state.step, &r->rows));
-    data_objective_prefetch(r->data.rows, r->state.step + 1);
-    for (int k = 0; k < s->accumulate; k++) {
-        by_batch b = data_samples_batch(&r->rows, k);
-        if (r->rows.shapes && s->accumulate > 1)
-            weigh(r, &b);
-        BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
-        tokens += (double)b.batch * b.seq;
-        flops += by_trainer_flops(r->trainer);
-    }
-    by_status updated = by_trainer_update(r->trainer, rate, NULL);
-    if (updated != BY_OK)
-        return train_readback_failed(&r->ahead, updated);
-    train_readback_add(&r->ahead, rate, tokens, flops);
-    r->state.step++;
-    return BY_OK;
-}
-
-/* Of the last batch: how many texts of the second task there were, and how many were judged right. */
-static by_status judge(train_run *r, const int32_t *labels, int64_t *seen, int64_t *right)
-{
-    by_pass *p = by_trainer_evaluated(r->trainer);
-    float *scores = base_alloc((size_t)r->spec.batch * 2 * sizeof *scores);
-    by_status s = scores ? by_pass_read(p, by_pass_io(p)->second, scores) : BY_ERR_MEMORY;
-    for (int i = 0; i < r->spec.batch && s == BY_OK; i++) {
-        *seen += labels[i] >= 0;
-        *right += labels[i] == (scores[2 * i + 1] > scores[2 * i]);
-    }
-    base_free(scores);
-    return s;
-}
-
-/* Batches of the held-out part, and how many of them an evaluation takes. */
-static int64_t held_batches(const train_run *r, int64_t *all)
-{
-    const by_run_spec *s = &r->spec;
-    *all = data_objective_held_batches(r->data.eval_rows, &r->eval_rows);
-    if (s->eval_batches < 0)
-        return train_default_eval_batches(*all, s->eval_every, s->accumulate);
-    return s->eval_batches > 0 ? BY_MIN(*all, s->eval_batches) : *all;
-}
-
-/* The loss is that of the tokens alone, which can be compared with other objectives'. A part of the batches
- * is taken evenly from all: those of pairs are sorted by length. */
-static by_status evaluate(train_run *r, by_report *p)
-{
-    int64_t all, batches = held_batches(r, &all);
-    int64_t count = 0, seen = 0, right = 0;
-    double sum = 0;
-    for (int64_t i = 0; i < batches; i++) {
-        BY_TRY(data_objective_held_batch(r->data.eval_rows, i * all / batches, &r->eval_rows));
-        by_batch b = data_samples_batch(&r->eval_rows, 0);
-        const int32_t *labels = b.second;
-        b.second = NULL;
-        BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
-        if (labels)
-            BY_TRY(judge(r, labels, &seen, &right));
-    }
-    p->eval_loss = count ? sum / (double)count : NAN;
-    p->next_accuracy = seen ? (double)right / (double)seen : NAN;
-    return BY_OK;
-}
-
-static by_status save(train_run *r, bool is_best)
-{
-    BY_TRY(train_checkpoint_save(&r->folder, r->model, r->data.tokenizer, &r->state, is_best, r->spec.keep));
-    char task[64];
-    base_format(task, sizeof task, "objective %s", data_objective_name(r->data.kind));
-    train_log_draw(r->log, r->model, task, "nats per token");
-    return BY_OK;
-}
-
-static bool evaluates(const train_run *r)
-{
-    return r->data.eval_rows && (r->state.step >= r->spec.steps || r->state.step % r->spec.eval_every == 0);
-}
-
-/* Whether there is more to do after this step than to start the next. */
-static bool is_due(const train_run *r)
-{
-    return train_readback_full(&r->ahead) || evaluates(r) || r->state.step >= r->spec.steps ||
-           r->state.step % r->spec.save_every == 0;
-}
-
-/* What happens between two steps: evaluation, logging, saving. *stop is set when the run is to end early. */
-static by_status after_step(train_run *r, by_report *p, bool *stop)
-{
-    const by_run_spec *s = &r->spec;
-    bool last = r->state.step >= s->steps, is_best = false;
-    if (evaluates(r)) {
-        BY_TRY(evaluate(r, p));
-        p->evaluated = true;
-        is_best = isnan(r->state.best_eval) || p->eval_loss < r->state.best_eval;
-        r->state.stale = is_best ? 0 : r->state.stale + 1;
-        if (is_best) {
-            r->state.best_eval = p->eval_loss;
-            r->state.best_step = r->state.step;
-        }
-        r->result->eval_loss = p->eval_loss;
-        r->result->next_accuracy = p->next_accuracy;
-        *stop = s->patience > 0 && r->state.stale >= s->patience;
-        r->result->stopped_early = *stop && !last;
-    }
-    if (p->evaluated || last || r->state.step % s->log_every == 0)
-        train_log_write(r->log, p);
-    if (last || *stop || is_best || r->state.step % s->save_every == 0) {
-        BY_TRY(save(r, is_best));
-        p->saved = true;
-    }
-    return BY_OK;
-}
-
-static void trace(train_run *r, by_trace_fn fn)
-{
-    const by_batch like = data_samples_batch(&r->rows, 0);
-    by_program *p = by_trainer_program(r->trainer, &like);
-    if (p)
-        by_program_trace(p, fn, r->spec.user);
-}
-
-/* Look at the steps that were started, and do what is due after the last of them. */
-static by_status settle(train_run *r, bool *stop)
-{
-    by_report p;
-    BY_TRY(train_readback_settle(&r->ahead, &p));
-    r->result->loss = p.loss;
-    BY_TRY(after_step(r, &p, stop));
-    train_readback_report(&r->ahead, &p);
-    return BY_OK;
-}
-
-static by_status cancel(train_run *r)
-{
-    bool stop = false;
-    if (r->ahead.count > 0)
-        BY_TRY(settle(r, &stop));
-    if (r->state.step > 0)
-        BY_TRY(save(r, false));
-    return base_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
-                     (long long)r->state.step);
-}
-
-static by_status train(train_run *r)
-{
-    bool stop = r->spec.patience > 0 && r->state.stale >= r->spec.patience;
-    if (r->spec.trace && r->state.step < r->spec.steps)
-        trace(r, r->spec.trace);
-    while (r->state.step < r->spec.steps && !stop) {
-        if (r->spec.cancelled && r->spec.cancelled(r->spec.user))
-            return cancel(r);
-        by_status s = train_step(r);
-        if (s != BY_OK && r->ahead.count > 0)
-            BY_TRY(settle(r, &stop)); /* those before it were in order */
-        BY_TRY(s);
-        trace(r, NULL);
-        if (is_due(r))
-            BY_TRY(settle(r, &stop));
-    }
-    return BY_OK;
-}
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* The mean of the last checkpoints, which is what often translates best (Vaswani et al. 2017). The model is
  * not needed for anything else any more. */
@@ -410,24 +324,35 @@ static by_status average(train_run *r)
 {
     const by_run_spec *s = &r->spec;
     char *dir = NULL;
-    by_status status = train_checkpoint_average(&r->folder, s->average, r->model, &r->result->averaged);
+    by_status status = train_checkpoint_average(&r->loop.folder, s->average, r->model, &r->result->averaged);
     by_report p = train_report_empty();
     if (status == BY_OK && r->data.eval_rows)
-        status = evaluate(r, &p);
+        status = measure(r, &p);
     r->result->averaged_eval_loss = p.eval_loss;
     if (status == BY_OK)
-        status = train_folder_stage(&r->folder, &dir);
+        status = train_folder_stage(&r->loop.folder, &dir);
     if (status == BY_OK)
         status = by_model_save(r->model, dir, BY_F32);
     if (status == BY_OK && r->data.tokenizer)
         status = by_tokenizer_save(r->data.tokenizer, dir);
     if (status == BY_OK)
-        status = train_folder_place(&r->folder, "averaged");
+        status = train_folder_place(&r->loop.folder, "averaged");
     base_free(dir);
     return status;
 }
 
-/* What begins now, in a sentence. */
+/* The best model, or the last one where nothing was held out, becomes that of the folder itself. */
+static by_status leave(train_run *r)
+{
+    char *dir = base_path_join(r->spec.out, isfinite(r->loop.state.best_eval) ? "best" : "last");
+    by_model *m = dir ? by_model_open(r->device, dir, &(by_model_spec){0}) : NULL;
+    by_status s = m ? train_checkpoint_leave(&r->loop.folder, m, r->data.tokenizer) : base_error_status();
+    by_model_free(m);
+    base_free(dir);
+    return s;
+}
+
+/* Describe the run that begins in a sentence. */
 static void describe(const train_run *r)
 {
     base_buf note = {0};
@@ -459,11 +384,28 @@ static void describe(const train_run *r)
     base_buf_printf(&note, "; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
                     (double)r->result->state_bytes / 1048576.0,
                     (double)r->result->activation_bytes / 1048576.0);
-    by_report p = train_report_empty();
-    p.step = r->state.step;
-    p.note = note.data;
-    train_readback_report(&r->ahead, &p);
+    train_loop_announce(&r->loop, note.failed ? "" : note.data);
     base_buf_free(&note);
+}
+
+static by_status run(train_run *r)
+{
+    by_run_result *result = r->result;
+    BY_TRY(set_up(r));
+    result->resumed_from = r->loop.state.step;
+    result->parameters = by_params_elements(by_model_params(r->model));
+    result->activation_bytes = by_trainer_bytes(r->trainer);
+    result->state_bytes = by_trainer_state_bytes(r->trainer);
+    describe(r);
+    by_status s = train_loop_run(&r->loop);
+    result->loss = r->loop.loss;
+    result->stopped_early = r->loop.stopped_early;
+    result->steps = r->loop.state.step;
+    result->best_eval_loss = r->loop.state.best_eval;
+    result->best_step = r->loop.state.best_step;
+    if (s == BY_OK && r->spec.average > 0)
+        s = average(r);
+    return s == BY_OK && r->spec.leaves_model ? leave(r) : s;
 }
 
 by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result)
@@ -471,28 +413,13 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_run_spec or by_run_result" : "device");
     base_error_clear();
-    train_run r = {
-        .device = d, .spec = *spec, .folder = {.lock = -1}, .started = base_seconds(), .result = result};
+    train_run r = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_run_result){
         .loss = NAN, .eval_loss = NAN, .best_eval_loss = NAN, .next_accuracy = NAN, .averaged_eval_loss = NAN};
-    by_status s = set_up(&r);
-    const bool begun = s == BY_OK;
-    if (begun) {
-        result->resumed_from = r.state.step;
-        result->parameters = by_params_elements(by_model_params(r.model));
-        result->activation_bytes = by_trainer_bytes(r.trainer);
-        result->state_bytes = by_trainer_state_bytes(r.trainer);
-        describe(&r);
-        s = train(&r);
-        if (s == BY_OK && spec->average > 0)
-            s = average(&r);
-        result->steps = r.state.step;
-        result->best_eval_loss = r.state.best_eval;
-        result->best_step = r.state.best_step;
-    }
-    result->seconds = base_seconds() - r.started;
-    if (!begun || (s != BY_OK && s != BY_ERR_CANCELLED && r.state.step == 0))
-        train_folder_abandon(&r.folder); /* it did not come to its first step */
+    const double started = base_seconds();
+    by_status s = run(&r);
+    result->seconds = base_seconds() - started;
+    train_loop_close(&r.loop, s);
     tear_down(&r);
     return s;
 }

@@ -1,0 +1,105 @@
+/* loop.h - the one training loop: it evaluates, saves, logs, reports, stops early, cancels and resumes. It knows neither models
+ * nor data. A client brings those, and does the steps. Pretraining (run.c) and fine-tuning (finetune.c) are clients.
+ *
+ *   train_client     what a client does: start a step, read losses back, evaluate, save, load
+ *   train_loop_spec  what a run asks for: number of steps, schedule, when to evaluate, save and log
+ *   train_run_state  where a run stands, which is what a checkpoint keeps (checkpoint.h)
+ *   train_loop       all of that, with the run folder and the logs
+ *
+ * A client calls in this order: train_loop_open; train_loop_load when there is a checkpoint; train_loop_plan; train_loop_check;
+ * train_loop_begin; train_loop_run; train_loop_close. */
+#ifndef BY_TRAIN_LOOP_H
+#define BY_TRAIN_LOOP_H
+
+#include "train/checkpoint.h"
+#include "train/log.h"
+#include "train/record.h"
+
+/* What a step worked on. */
+typedef struct train_work {
+    double tokens, flops;
+} train_work;
+
+typedef struct train_client {
+    /* Start step `step`, counted from 0, without waiting for the device. */
+    by_status (*step)(void *self, int64_t step, double rate, train_work *work);
+    /* Losses and gradient norms of the last `count` steps, the oldest first; waits for them. */
+    by_status (*read)(void *self, int count, double *losses, double *norms);
+    /* Held-out loss and metrics into the report. Where something else than the loss decides which model is best, *score receives
+     * it: more is better, and the loss decides ties. */
+    by_status (*evaluate)(void *self, by_report *r, double *score);
+    /* Write into a new checkpoint, or read from one, everything but the state of the loop: any number of models. */
+    by_status (*save)(void *self, const char *dir);
+    by_status (*load)(void *self, const char *dir);
+    by_status (*record)(void *self, train_record *r); /* for run.json */
+    void (*title)(void *self, base_buf *out);         /* of loss.svg */
+} train_client;
+
+typedef struct train_loop_spec {
+    int64_t steps, eval_every, log_every, save_every; /* at least 1 */
+    by_schedule_spec schedule;
+    int keep, patience, ahead; /* as in by_run_spec */
+    bool evaluates;            /* there are held-out data */
+    bool overwrite;
+    bool measures_peak; /* reports have peak_share */
+    by_device *device;
+    by_dtype dtype;
+    const char *loss_unit; /* "nats per token" */
+    const char *options;   /* for run.json: see by_run_spec */
+    void (*report)(void *user, const by_report *r);
+    bool (*cancelled)(void *user);
+    void *user;
+} train_loop_spec;
+/* The members that by_run_spec and by_finetune_spec share. */
+#define TRAIN_LOOP_SHARED(s)                                                                                \
+    .steps = (s)->steps, .eval_every = (s)->eval_every, .log_every = (s)->log_every,                        \
+    .save_every = (s)->save_every, .schedule = (s)->schedule, .keep = (s)->keep, .patience = (s)->patience, \
+    .ahead = (s)->ahead, .dtype = (s)->dtype, .overwrite = (s)->overwrite, .options = (s)->options,         \
+    .report = (s)->report, .cancelled = (s)->cancelled, .user = (s)->user
+
+typedef struct train_loop {
+    const train_client *client;
+    void *self; /* the client's struct */
+    train_loop_spec spec;
+    train_folder folder;
+    char *last; /* the checkpoint that the run resumes from; NULL for a new run */
+    train_run_state state;
+    int64_t first_steps; /* the number of steps that the run began with */
+    bool longer;         /* more steps are asked for than are recorded */
+    train_log *log;
+    double started;
+    /* Read-back. A GPU need not wait for the host, nor the host for a GPU: losses and norms stay on the device and are read for
+     * several steps at once, after about a second's worth and whenever a step is evaluated or saved. */
+    int64_t read;                /* steps that have been read back; the others are pending */
+    int limit;                   /* how many may be pending */
+    double begin, tokens, flops; /* of the pending steps: when they began, and their work */
+    double peak;                 /* measured FLOP/s of matrix products; NaN: unknown */
+    int remeasured;              /* how often it was measured again */
+    /* the result */
+    double loss; /* of the last step; NaN before */
+    bool stopped_early;
+} train_loop;
+
+/* Lock the run folder and find the checkpoint to resume from, l->last. train_loop_close in every case. */
+by_status train_loop_open(train_loop *l, const train_client *client, void *self, const train_folder_use *use);
+/* Read l->last: the state, and through the client the rest. */
+by_status train_loop_load(train_loop *l);
+/* Compare the number of steps with what a resumed run recorded: l->first_steps, l->longer. */
+by_status train_loop_plan(train_loop *l, int64_t steps);
+/* A run resumes only as it began: compare the client's record with run.json. */
+by_status train_loop_check(train_loop *l);
+/* Everything is open: write run.json, remove an earlier run that is to be replaced, open the logs. */
+by_status train_loop_begin(train_loop *l, const train_loop_spec *spec);
+by_status train_loop_run(train_loop *l);
+/* A run that failed before its first step leaves nothing in the folder. */
+void train_loop_close(train_loop *l, by_status status);
+
+by_report train_report_empty(void);
+void train_loop_report(const train_loop *l, by_report *r);
+/* Report a sentence about the run that begins. */
+void train_loop_announce(const train_loop *l, const char *note);
+
+/* For clients with one trainer: by_trainer_update, whose error names the step. */
+by_status train_update(by_trainer *t, double rate);
+
+#endif

@@ -1,0 +1,46 @@
+/* record.h - run.json: everything needed to repeat a run, and what must not change when it is resumed. */
+#ifndef BY_TRAIN_RECORD_H
+#define BY_TRAIN_RECORD_H
+
+#include <cjson/cJSON.h>
+
+#include "banyan/train.h"
+
+typedef enum train_rule {
+    TRAIN_SAME,    /* a resumed run must have the same value */
+    TRAIN_YOUNGER, /* the same; older records lack it, which stands for 0 */
+    TRAIN_PATH,    /* the same file, however its path is written */
+    TRAIN_FREE     /* may change */
+} train_rule;
+
+typedef struct train_fact {
+    const char *key;
+    train_rule rule;
+    const char *text; /* NULL: a number */
+    double number;
+    const char *absent; /* the text that records without the key stand for; NULL: "" */
+} train_fact;
+
+enum { TRAIN_FACTS_MAX = 64 };
+typedef struct train_record {
+    train_fact facts[TRAIN_FACTS_MAX]; /* in the order of the file */
+    int count;
+    const char *options;     /* the member "options": a JSON object as text, or NULL */
+    const char *const *data; /* the member "data" as a list of files, or NULL */
+    int data_count;
+} train_record;
+
+void train_record_number(train_record *r, const char *key, double value, train_rule rule);
+void train_record_text(train_record *r, const char *key, const char *value, train_rule rule); /* NULL: "" */
+
+by_status train_record_write(const char *out, const train_record *r);
+/* The error names the first fact that differs. */
+by_status train_record_compare(const char *out, const train_record *r);
+/* *first: the number of steps that the run began with, from which a warm-up is chosen; *longer: more are asked for than the run has
+ * now. */
+by_status train_record_recall(const char *out, int64_t asked, int64_t *first, bool *longer);
+
+/* How parameters are stored, as run.json has it. */
+const char *train_record_dtype(by_dtype type, bool stochastic_rounding);
+
+#endif

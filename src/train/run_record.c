@@ -1,0 +1,148 @@
+/* run_record.c - what a pretraining run records in run.json, and the shape that its spec asks for (run.h). */
+#include <math.h>
+
+#include "model/model.h"
+#include "train/defaults.h"
+#include "train/run.h"
+
+static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
+static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
+
+by_model_shape train_run_shape(const train_run *r)
+{
+    by_model_shape shape = r->spec.shape;
+    if (r->data.kind == DATA_OBJECTIVE_TRANSLATE && shape.dropout < 0)
+        shape.dropout = train_default_dropout(r->data.train_part.count);
+    if (r->data.tokenizer) {
+        shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
+        shape.target_vocab = by_tokenizer_target_vocab_size(r->data.tokenizer);
+    }
+    if (r->spec.objective.language_count > 1)
+        shape.languages = r->spec.objective.language_count;
+    return shape;
+}
+
+/* Decoders need no padding. */
+void train_run_tokens(const train_dataset *d, by_model *m)
+{
+    const by_tokenizer *t = d->tokenizer;
+    if (!t)
+        return;
+    const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD);
+    by_model_set_eos(m, by_tokenizer_eos(t));
+    if (d->kind != DATA_OBJECTIVE_LM && pad >= 0)
+        by_model_set_pad(m, pad);
+    if (by_model_task(m) == BY_TASK_SEQ2SEQ)
+        by_model_set_start(m, m->arch->starts_with_eos ? by_tokenizer_eos(t) : pad);
+}
+
+static void record_origin(const train_run *r, train_record *out)
+{
+    const by_run_spec *s = &r->spec;
+    train_record_text(out, "banyan", by_version(), TRAIN_FREE);
+    train_record_text(out, "command", s->command, TRAIN_FREE);
+    train_record_text(out, "recipe", s->recipe, TRAIN_FREE);
+    train_record_text(out, "device", by_device_description(r->device), TRAIN_FREE);
+    train_record_number(out, "parameters", (double)by_params_elements(by_model_params(r->model)), TRAIN_FREE);
+    train_record_number(out, "first_steps", (double)r->loop.first_steps, TRAIN_FREE);
+    train_record_number(out, "eval_batches", (double)s->eval_batches, TRAIN_FREE);
+    train_record_number(out, "train_tokens", (double)r->data.train_tokens, TRAIN_FREE);
+    train_record_number(out, "eval_tokens", (double)r->data.eval_tokens, TRAIN_FREE);
+    if (isfinite(r->data.entropy))
+        train_record_number(out, "unigram_entropy", r->data.entropy, TRAIN_FREE);
+    out->data = s->data;
+    out->data_count = s->data_count;
+}
+
+static void record_names(const train_run *r, train_record *out)
+{
+    const by_run_spec *s = &r->spec;
+    train_record_text(out, "family", s->init_from ? by_model_family(r->model) : s->family, TRAIN_SAME);
+    train_record_text(out, "dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME);
+    train_record_text(out, "tokenizer", s->tokenizer ? s->tokenizer : "char", TRAIN_PATH);
+    train_record_text(out, "target_tokenizer", s->target_tokenizer, TRAIN_PATH);
+    train_record_text(out, "optimizer", optimizers[s->optimizer.kind], TRAIN_SAME);
+    train_record_text(out, "schedule", schedules[s->schedule.kind], TRAIN_SAME);
+    train_record_text(out, "objective", data_objective_name(r->data.kind), TRAIN_SAME);
+    out->facts[out->count - 1].absent = "lm";
+    train_record_text(out, "languages", r->languages, TRAIN_SAME);
+}
+
+/* A run may be made longer; fewer steps are fine where the schedule does not depend on their number. */
+static train_rule steps_rule(const train_run *r)
+{
+    const by_schedule kind = r->spec.schedule.kind;
+    return r->loop.longer || kind == BY_SCHEDULE_CONSTANT || kind == BY_SCHEDULE_INVERSE_SQRT ? TRAIN_FREE
+                                                                                              : TRAIN_SAME;
+}
+
+static void record_numbers(const train_run *r, const by_model *m, train_record *out)
+{
+    const by_run_spec *s = &r->spec;
+    const bool masks = data_objective_masks(r->data.kind), denoises = data_objective_denoises(r->data.kind),
+               fim = r->data.kind == DATA_OBJECTIVE_FIM;
+    const data_masking mask = train_masking_choose(s, r->data.kind);
+    const double dropout =
+        round(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT) * 1e6) / 1e6; /* a float */
+    const struct {
+        const char *key;
+        double value;
+        train_rule rule;
+    } all[] = {
+        {"layers", by_model_layers(m), TRAIN_SAME},
+        {"heads", by_model_heads(m), TRAIN_SAME},
+        {"width", by_model_width(m), TRAIN_SAME},
+        {"context", by_model_context(m), TRAIN_SAME},
+        {"vocab", by_model_vocab(m), TRAIN_SAME},
+        {"inner", arch_config_get(m->arch, m->config, ARCH_ROLE_INNER), TRAIN_SAME},
+        {"dropout", dropout, TRAIN_SAME},
+        {"batch", s->batch, TRAIN_SAME},
+        {"seq", s->seq, TRAIN_SAME},
+        {"accumulate", s->accumulate, TRAIN_SAME},
+        {"steps", (double)s->steps, steps_rule(r)},
+        {"seed", (double)s->seed, TRAIN_SAME},
+        {"learning_rate", s->schedule.rate, TRAIN_SAME},
+        {"min_learning_rate", s->schedule.min_rate, TRAIN_SAME},
+        {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
+        {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
+        {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
+        {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
+        {"momentum", s->optimizer.momentum, TRAIN_SAME},
+        {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
+        {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
+        {"eval_fraction", s->eval_fraction, TRAIN_SAME},
+        {"data_fingerprint", (double)(r->data.fingerprint >> 12), TRAIN_SAME},
+        {"mask_share", masks || denoises || fim ? mask.share : 0, TRAIN_YOUNGER},
+        {"mask_span", denoises ? mask.span : 0, TRAIN_YOUNGER},
+        {"suffix_first", fim && s->objective.suffix_first, TRAIN_YOUNGER},
+        {"mask_copies", mask.copies, TRAIN_YOUNGER},
+        {"mask_words", mask.longest, TRAIN_YOUNGER},
+        {"whole_words", mask.whole_words, TRAIN_YOUNGER},
+        {"decoder_layers", arch_config_get(m->arch, m->config, ARCH_ROLE_DECODER_LAYERS), TRAIN_YOUNGER},
+        {"pre_norm", arch_config_get(m->arch, m->config, ARCH_ROLE_PRE_NORM), TRAIN_YOUNGER},
+        {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
+        {"batch_tokens", s->batch_tokens, TRAIN_YOUNGER},
+    };
+    for (int i = 0; i < BY_COUNT(all); i++)
+        train_record_number(out, all[i].key, all[i].value, all[i].rule);
+}
+
+/* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */
+by_status train_run_record(void *self, train_record *out)
+{
+    const train_run *r = self;
+    by_model *asked = NULL;
+    if (r->loop.last && !r->spec.init_from) {
+        by_model_shape shape = train_run_shape(r);
+        asked = by_model_new(r->device, r->spec.family, &shape,
+                             &(by_model_spec){.blank = true, .task = data_objective_task(r->data.kind)});
+        if (!asked)
+            return base_error_status();
+        train_run_tokens(&r->data, asked);
+    }
+    record_origin(r, out);
+    record_names(r, out);
+    record_numbers(r, asked ? asked : r->model, out);
+    by_model_free(asked);
+    return BY_OK;
+}
