@@ -9,6 +9,16 @@
 extern "C" {
 #endif
 
+/* An input of the caller's own loss. */
+enum { BY_EXTRA_MAX = 8 };
+typedef struct by_extra {
+    const char *name; /* outlives the passes */
+    by_dtype type;
+    int rank;
+    int64_t shape[4];
+    const void *data; /* of that type and shape */
+} by_extra;
+
 /* B rows of T tokens in host memory, borrowed. What is NULL is not there. */
 typedef struct by_batch {
     int batch, seq;           /* B, T */
@@ -28,10 +38,17 @@ typedef struct by_batch {
     const int32_t *source_mask; /* (B, S), 0: padding */
     int source_seq;             /* S */
     const float *class_weights; /* (labels): see by_model_io; NULL: all count the same */
+    const by_extra *extra;      /* (extras) inputs of by_pass_spec.loss */
+    int extras;
 } by_batch;
 
 /* How many targets there are, ignored ones included. */
 BY_API int64_t by_batch_targets(const by_model *m, const by_batch *b);
+
+/* Builds a loss from what the model returns, in the place of by_model_loss. targets: those of the batch, or NULL. extra: one tensor for
+ * each of its extra inputs. The result is a scalar. Distillation, preference losses and policy gradients are such losses. */
+typedef by_tensor *(*by_loss_fn)(void *user, by_graph *g, by_model_io *io, by_tensor *targets,
+                                 by_tensor *const *extra);
 
 typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
@@ -39,6 +56,8 @@ typedef struct by_pass_spec {
     bool recompute;
     float label_smoothing; /* see by_loss_spec */
     by_memory **memory;    /* of activations: see by_compile_spec */
+    by_loss_fn loss;       /* NULL: by_model_loss, for batches with targets */
+    void *loss_user;
 } by_pass_spec;
 
 typedef struct by_pass by_pass;

@@ -17,6 +17,8 @@ struct by_pass {
     bool ends;        /* the tokens that labels are read off are found here */
     bool twice;       /* an encoder-decoder that classifies: its decoder reads the source, shifted */
     by_tensor *positions;
+    by_extra extra[BY_EXTRA_MAX]; /* of the caller's loss; its data are not used */
+    by_tensor *fed[BY_EXTRA_MAX];
 };
 
 /* Labels of a decoder are read off the last token of a row that is no padding; those of an encoder-decoder
@@ -101,6 +103,8 @@ static void make_targets(by_pass *p, by_graph *g)
     p->second = input(g, "second targets", b->second, 1, &rows);
     const int64_t labels = by_model_labels(p->model);
     p->io.class_weights = b->class_weights ? by_input(g, "class weights", BY_F32, 1, &labels) : NULL;
+    for (int i = 0; i < b->extras; i++)
+        p->fed[i] = by_input(g, p->extra[i].name, p->extra[i].type, p->extra[i].rank, p->extra[i].shape);
 }
 
 static void summarize(by_pass *p, by_graph *g)
@@ -138,7 +142,9 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     }
     if (p->like.weights)
         summarize(p, g);
-    if (p->targets)
+    if (spec->loss)
+        p->loss = spec->loss(spec->loss_user, g, &p->io, p->targets, p->fed);
+    else if (p->targets)
         p->loss = by_model_loss(p->model, g, &p->io, p->targets, p->second);
     p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
                                                   .grads = spec->grads,
@@ -159,11 +165,17 @@ by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec
         base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", like->batch, like->seq);
         return NULL;
     }
+    if (like->extras < 0 || like->extras > BY_EXTRA_MAX || (like->extras && !like->extra)) {
+        base_fail(BY_ERR_ARGUMENT, "a batch has up to %d extra inputs, not %d", BY_EXTRA_MAX, like->extras);
+        return NULL;
+    }
     by_pass *p = base_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
     p->model = m;
     p->like = *like;
+    if (like->extras)
+        memcpy(p->extra, like->extra, (size_t)like->extras * sizeof *p->extra);
     p->loss_scale = 1;
     p->ends = reads_ends(m, like);
     p->twice = p->ends && by_model_is_pair(m);
@@ -184,6 +196,18 @@ void by_pass_free(by_pass *p)
     base_free(p);
 }
 
+static bool same_extras(const by_pass *p, const by_batch *b)
+{
+    bool same = p->like.extras == b->extras;
+    for (int i = 0; i < b->extras && same; i++) {
+        const by_extra *x = &p->extra[i], *y = &b->extra[i];
+        same = strcmp(x->name, y->name) == 0 && x->type == y->type && x->rank == y->rank;
+        for (int k = 0; k < x->rank && same; k++)
+            same = x->shape[k] == y->shape[k];
+    }
+    return same;
+}
+
 bool by_pass_fits(const by_pass *p, const by_batch *b)
 {
     const by_batch *a = &p->like;
@@ -191,7 +215,8 @@ bool by_pass_fits(const by_pass *p, const by_batch *b)
            !a->segments == !b->segments && !a->positions == !b->positions && !a->mask == !b->mask &&
            !a->pick == !b->pick && !a->targets == !b->targets && !a->numbers == !b->numbers &&
            !a->second == !b->second && !a->weights == !b->weights && !a->class_weights == !b->class_weights &&
-           a->source_seq == b->source_seq && !a->source == !b->source && !a->source_mask == !b->source_mask;
+           a->source_seq == b->source_seq && !a->source == !b->source && !a->source_mask == !b->source_mask &&
+           same_extras(p, b);
 }
 
 static by_status feed(by_pass *p, by_tensor *t, const void *values)
@@ -265,6 +290,9 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
     BY_TRY(feed(p, p->weights, b->weights));
     BY_TRY(feed(p, p->io.class_weights, b->class_weights));
     BY_TRY(p->twice ? feed_twice(p, b) : p->ends ? feed_ends(p, b->tokens) : feed(p, p->io.pick, b->pick));
+    for (int i = 0; i < b->extras; i++)
+        BY_TRY(by_write(p->program, p->fed[i], b->extra[i].data,
+                        (size_t)by_elements(p->fed[i]) * by_dtype_size(p->extra[i].type)));
     if (p->scale) {
         float scale = (float)p->loss_scale;
         BY_TRY(by_write(p->program, p->scale, &scale, sizeof scale));

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -398,30 +399,55 @@ void train_folder_unstage(train_folder *f)
     base_free(message);
 }
 
-/* Names of the files of a directory, each after "dir/" unless dir is NULL. */
-static by_status list_files(const train_folder *f, const char *from, const char *dir, char ***names,
-                            int *count)
+static by_status add_files(const char *dir, const char *prefix, char ***names, int *count)
 {
-    char *path = base_path_join(f->out, from);
-    DIR *d = path ? opendir(path) : NULL;
-    by_status s = d ? BY_OK : path ? base_fail(BY_ERR_IO, "%s: %s", path, strerror(errno)) : BY_ERR_MEMORY;
-    *names = NULL;
-    *count = 0;
+    DIR *d = opendir(dir);
+    by_status s = d ? BY_OK : base_fail(BY_ERR_IO, "%s: %s", dir, strerror(errno));
     for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        char **more = base_resize(*names, (size_t)*count + 1, sizeof *more);
+        char *path = base_path_join(dir, e->d_name);
+        char **more = path ? base_resize(*names, (size_t)*count + 1, sizeof *more) : NULL;
         *names = more ? more : *names;
-        char *name = more ? base_path_join(dir, e->d_name) : NULL;
+        char *name = more ? base_path_join(prefix, e->d_name) : NULL;
+        s = name ? BY_OK : BY_ERR_MEMORY;
         if (name)
             more[(*count)++] = name;
-        else
-            s = BY_ERR_MEMORY;
+        if (name && base_dir_exists(path))
+            s = add_files(path, name, names, count);
+        base_free(path);
     }
     if (d)
         closedir(d);
-    base_free(path);
     return s;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+by_status train_folder_files(const char *dir, const char *prefix, char ***names, int *count)
+{
+    *names = NULL;
+    *count = 0;
+    by_status s = add_files(dir, prefix, names, count);
+    if (*count > 1)
+        qsort(*names, (size_t)*count, sizeof **names, compare_names);
+    return s;
+}
+
+/* A directory and those in it; the first `skip` characters of each name are not part of its path. */
+static by_status sync_all(const char *dir, char *const *names, int count, size_t skip)
+{
+    BY_TRY(base_dir_sync(dir));
+    for (int i = 0; i < count; i++) {
+        char *path = base_path_join(dir, names[i] + skip);
+        by_status s = !path ? BY_ERR_MEMORY : base_dir_exists(path) ? base_dir_sync(path) : BY_OK;
+        base_free(path);
+        BY_TRY(s);
+    }
+    return BY_OK;
 }
 
 /* List the files that `from` holds as those of `to`, and rename the directory. */
@@ -429,9 +455,9 @@ static by_status rename_owned(train_folder *f, const char *from, const char *to)
 {
     char **names = NULL, *old = base_path_join(f->out, from), *path = base_path_join(f->out, to);
     int count = 0;
-    by_status s = old && path ? list_files(f, from, to, &names, &count) : BY_ERR_MEMORY;
+    by_status s = old && path ? train_folder_files(old, to, &names, &count) : BY_ERR_MEMORY;
     if (s == BY_OK)
-        s = base_dir_sync(old);
+        s = sync_all(old, names, count, strlen(to) + 1);
     if (s == BY_OK && exists(path))
         s = base_fail(BY_ERR_ARGUMENT, "%s holds files that the run did not write; move them away", path);
     if (s == BY_OK)
@@ -501,9 +527,10 @@ static by_status drop_stale(train_folder *f, const char *dir, char *const *names
 
 by_status train_folder_place_files(train_folder *f, const char *dir)
 {
-    char **names;
-    int count;
-    by_status s = list_files(f, STAGE, dir, &names, &count);
+    char **names = NULL, *stage = base_path_join(f->out, STAGE);
+    int count = 0;
+    by_status s = stage ? train_folder_files(stage, dir, &names, &count) : BY_ERR_MEMORY;
+    base_free(stage);
     for (int i = 0; i < count && s == BY_OK && dir; i++)
         s = train_folder_claim_in(f, dir, names[i] + strlen(dir) + 1);
     if (s == BY_OK)

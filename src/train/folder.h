@@ -91,6 +91,10 @@ by_status train_folder_forget(train_folder *f);
 /* A new standard input, if there is one, takes the place of the old one. */
 by_status train_folder_take_input(train_folder *f);
 
+/* The files of a directory and its subdirectories, sorted, each after "prefix/" unless prefix is NULL. Directories are among them, each
+ * before what it holds. base_paths_free in every case. */
+by_status train_folder_files(const char *dir, const char *prefix, char ***names, int *count);
+
 /* Send a warning to the caller of the run. */
 void train_folder_warn(const train_folder *f, const char *fmt, ...) BY_PRINTF(2, 3);
 

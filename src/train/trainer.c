@@ -35,7 +35,9 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
     const by_pass_spec spec = {.grads = grads,
                                .recompute = t->spec.recompute,
                                .label_smoothing = grads == BY_GRAD_NONE ? 0 : t->spec.label_smoothing,
-                               .memory = t->spec.many_shapes ? &t->memory : NULL};
+                               .memory = t->spec.many_shapes ? &t->memory : NULL,
+                               .loss = grads == BY_GRAD_NONE ? NULL : t->spec.loss,
+                               .loss_user = t->spec.loss_user};
     return by_passes_new(t->model, &spec, t->spec.many_shapes ? MANY : 0);
 }
 

@@ -1,8 +1,6 @@
 /* trainer_state.c - see trainer_state.h. */
 #include "train/trainer_state.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,33 +61,13 @@ static by_status put_file(base_buf *out, const char *dir, const char *name)
     return s;
 }
 
-static int compare_names(const void *a, const void *b)
+/* Whether a path of the directory is a file that is listed. */
+static bool is_listed(const char *dir, const char *name)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static by_status list_files(const char *dir, char ***names, int *count)
-{
-    DIR *d = opendir(dir);
-    by_status s = d ? BY_OK : base_fail(BY_ERR_IO, "%s: %s", dir, strerror(errno));
-    *names = NULL;
-    *count = 0;
-    for (struct dirent *e; d && s == BY_OK && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || strcmp(e->d_name, STATE) == 0)
-            continue;
-        char **more = base_resize(*names, (size_t)*count + 1, sizeof *more);
-        *names = more ? more : *names;
-        char *name = more ? base_strdup(e->d_name) : NULL;
-        if (name)
-            more[(*count)++] = name;
-        else
-            s = BY_ERR_MEMORY;
-    }
-    if (d)
-        closedir(d);
-    if (*count > 1)
-        qsort(*names, (size_t)*count, sizeof **names, compare_names);
-    return s;
+    char *path = base_path_join(dir, name);
+    const bool listed = path && *name != '.' && strcmp(name, STATE) != 0 && !base_dir_exists(path);
+    base_free(path);
+    return listed;
 }
 
 /* Doubles are kept as hexadecimal text: nothing is lost on the way through a decimal. The last member is the
@@ -108,11 +86,12 @@ by_status train_state_write(const train_run_state *s, const char *dir)
     if (!isnan(s->best_loss))
         base_buf_printf(&text, "  \"best_loss\": \"%a\",\n", s->best_loss);
     base_buf_puts(&text, "  \"files\": {");
-    by_status status = list_files(dir, &names, &count);
-    for (int i = 0; i < count && status == BY_OK; i++) {
-        base_buf_puts(&text, i ? ",\n    " : "\n    ");
-        status = put_file(&text, dir, names[i]);
-    }
+    by_status status = train_folder_files(dir, NULL, &names, &count);
+    for (int i = 0, n = 0; i < count && status == BY_OK; i++)
+        if (is_listed(dir, names[i])) {
+            base_buf_puts(&text, n++ ? ",\n    " : "\n    ");
+            status = put_file(&text, dir, names[i]);
+        }
     base_paths_free(names, count);
     base_buf_puts(&text, "\n  },\n");
     if (!text.failed)
