@@ -65,7 +65,8 @@ int main(int argc, char **argv)
                 targets[r * seq + t] = ids[start + (size_t)t + 1];
             }
         }
-        by_batch batch = {.batch = BATCH, .seq = seq, .tokens = inputs, .targets = targets};
+        by_batch batch = by_batch_of(BATCH, seq, inputs);
+        by_batch_put_tokens(&batch, "targets", targets);
         if (by_trainer_backward(trainer, &batch, true, &loss) || by_trainer_update(trainer, 3e-4, &norm))
             return fail();
         printf("step %d  loss %.4f  norm %.3f\n", step + 1, loss, norm);

@@ -32,16 +32,19 @@ static inline void row_logits(by_model *m, const int32_t *tokens, int n, float *
     by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
     assert_non_null(graph);
     int32_t last = n - 1;
-    by_model_io io = {.tokens = by_input(graph, "tokens", BY_I32, 2, (int64_t[]){1, n}),
-                      .pick = by_input(graph, "pick", BY_I32, 1, (int64_t[]){1})};
+    by_tensor *ids = by_input(graph, "tokens", BY_I32, 2, (int64_t[]){1, n});
+    by_tensor *pick = by_input(graph, "pick", BY_I32, 1, (int64_t[]){1});
+    by_model_io io = {0};
+    by_io_feed(&io, "tokens", ids);
+    by_io_feed(&io, "pick", pick);
     by_model_build(m, graph, &io);
-    by_output(graph, "logits", io.logits);
+    by_tensor *logits = by_output(graph, "logits", by_io_output(&io, "logits"));
     by_program *p = by_compile(graph, &(by_compile_spec){0});
     assert_non_null(p);
-    assert_int_equal(by_write(p, io.tokens, tokens, sizeof *tokens * (size_t)n), BY_OK);
-    assert_int_equal(by_write(p, io.pick, &last, sizeof last), BY_OK);
+    assert_int_equal(by_write(p, ids, tokens, sizeof *tokens * (size_t)n), BY_OK);
+    assert_int_equal(by_write(p, pick, &last, sizeof last), BY_OK);
     assert_int_equal(by_run(p), BY_OK);
-    assert_int_equal(by_read_f32(p, io.logits, out), BY_OK);
+    assert_int_equal(by_read_f32(p, logits, out), BY_OK);
     by_program_free(p);
 }
 

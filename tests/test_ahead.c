@@ -67,7 +67,8 @@ static void test_read(void **state)
         for (int k = 0; k < micro; k++) {
             for (int j = 0; j < B * T; j++)
                 tokens[j] = (int32_t)base_rng_below(&rng, V);
-            const by_batch batch = {.batch = B, .seq = T, .tokens = tokens, .targets = tokens};
+            by_batch batch = by_batch_of(B, T, tokens);
+            by_batch_put_tokens(&batch, "targets", tokens);
             assert_int_equal(by_trainer_backward(t, &batch, k == 0, &each), BY_OK);
             mean += each / micro;
         }

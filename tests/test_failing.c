@@ -95,7 +95,8 @@ static by_status take_steps(by_model *m, bool recompute, by_optimizer kind)
         inputs[i] = i % 11;
         targets[i] = (i + 1) % 11;
     }
-    const by_batch batch = {.batch = 2, .seq = 8, .tokens = inputs, .targets = targets};
+    by_batch batch = by_batch_of(2, 8, inputs);
+    by_batch_put_tokens(&batch, "targets", targets);
     by_trainer_spec spec = {.accumulate = 2, .recompute = recompute, .optimizer.kind = kind};
     by_trainer *t = by_trainer_new(m, &spec);
     if (!t)

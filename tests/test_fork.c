@@ -57,7 +57,8 @@ static int begin(const char *unused)
     CHECK(t);
     for (int i = 0; i < BY_COUNT(tokens); i++)
         tokens[i] = i;
-    const by_batch batch = {.batch = 2, .seq = 32, .tokens = tokens, .targets = tokens};
+    by_batch batch = by_batch_of(2, 32, tokens);
+    by_batch_put_tokens(&batch, "targets", tokens);
     CHECK(by_trainer_backward(t, &batch, true, &loss) == BY_OK);
     CHECK(by_trainer_update(t, 1e-3, &norm) == BY_OK);
     CHECK(loss > 0 && norm > 0);

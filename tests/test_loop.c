@@ -42,13 +42,14 @@ static by_model *make(int width, uint64_t seed, bool training)
 /* ---- the loss ---------------------------------------------------------------------------------- */
 
 /* SHARE * cross-entropy + (1 - SHARE) * KL(teacher || student). For logits z, targets y and the teacher's probabilities p,
- * KL = CE(z, y) + mean over rows of sum((onehot(y) - p) z) - H(p): extra[0] is onehot(y) - p, extra[1] the mean of H(p). */
-static by_tensor *loss(void *user, by_graph *g, by_model_io *io, by_tensor *targets, by_tensor *const *extra)
+ * KL = CE(z, y) + mean over rows of sum((onehot(y) - p) z) - H(p): "gap" is onehot(y) - p, "entropy" the mean of H(p). */
+static by_tensor *loss(void *user, by_graph *g, by_model_io *io)
 {
     (void)user;
-    by_tensor *ce = by_cross_entropy(g, io->logits, targets, &(by_loss_spec){0});
-    by_tensor *flat = by_reshape(g, by_mul(g, io->logits, extra[0]), 1, (int64_t[]){-1});
-    by_tensor *soft = by_sub(g, by_scale(g, by_sum(g, flat, 0), 1.0 / (B * T)), extra[1]);
+    by_tensor *logits = by_io_output(io, "logits");
+    by_tensor *ce = by_cross_entropy(g, logits, by_io_input(io, "targets"), &(by_loss_spec){0});
+    by_tensor *flat = by_reshape(g, by_mul(g, logits, by_io_input(io, "gap")), 1, (int64_t[]){-1});
+    by_tensor *soft = by_sub(g, by_scale(g, by_sum(g, flat, 0), 1.0 / (B * T)), by_io_input(io, "entropy"));
     return by_add(g, ce, by_scale(g, soft, 1 - SHARE));
 }
 
@@ -73,10 +74,10 @@ static double log_sum(const float *z)
 /* The teacher's soft targets as inputs of the loss. */
 static by_status teach(distillation *d, by_batch *b)
 {
-    const by_batch plain = {.batch = B, .seq = T, .tokens = d->tokens};
+    const by_batch plain = by_batch_of(B, T, d->tokens);
     double entropy = 0;
     BY_TRY(by_pass_run(d->pass, &plain));
-    BY_TRY(by_pass_read(d->pass, by_pass_io(d->pass)->logits, d->logits));
+    BY_TRY(by_pass_read(d->pass, by_io_output(by_pass_io(d->pass), "logits"), d->logits));
     for (int r = 0; r < B * T; r++) {
         const double lse = log_sum(d->logits + r * V);
         for (int v = 0; v < V; v++) {
@@ -86,24 +87,23 @@ static by_status teach(distillation *d, by_batch *b)
         }
     }
     d->entropy = (float)entropy;
-    static by_extra extra[2];
-    extra[0] = (by_extra){.name = "onehot - teacher", .rank = 3, .shape = {B, T, V}, .data = d->gap};
-    extra[1] = (by_extra){.name = "teacher's entropy", .data = &d->entropy};
-    *b = (by_batch){
-        .batch = B, .seq = T, .tokens = d->tokens, .targets = d->targets, .extra = extra, .extras = 2};
+    *b = by_batch_of(B, T, d->tokens);
+    by_batch_put_tokens(b, "targets", d->targets);
+    by_batch_put(b, "gap", BY_F32, 3, (int64_t[]){B, T, V}, d->gap);
+    by_batch_put(b, "entropy", BY_F32, 0, NULL, &d->entropy);
     return BY_OK;
 }
 
 /* What the loss of a student should be, from its logits. */
 static double expected(distillation *d, int k)
 {
-    by_batch b = {.batch = B, .seq = T, .tokens = d->tokens};
+    by_batch b = by_batch_of(B, T, d->tokens);
     by_pass *p = by_pass_new(d->students[k], &b, &(by_pass_spec){.grads = BY_GRAD_NONE});
     static float z[B * T * V];
     double sum = 0;
     assert_non_null(p);
     assert_int_equal(by_pass_run(p, &b), BY_OK);
-    assert_int_equal(by_pass_read(p, by_pass_io(p)->logits, z), BY_OK);
+    assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), z), BY_OK);
     for (int r = 0; r < B * T; r++) {
         const double lse = log_sum(z + r * V), teacher = log_sum(d->logits + r * V);
         sum += SHARE * (lse - (double)z[r * V + d->targets[r]]);
@@ -156,7 +156,8 @@ static by_status evaluate(void *self, by_report *r, double *score)
     double sum = 0;
     int64_t count = 0;
     lesson(d, 1000);
-    const by_batch b = {.batch = B, .seq = T, .tokens = d->tokens, .targets = d->targets};
+    by_batch b = by_batch_of(B, T, d->tokens);
+    by_batch_put_tokens(&b, "targets", d->targets);
     BY_TRY(by_trainer_evaluate(d->trainers[0], &b, &sum, &count));
     r->eval_loss = sum / (double)count;
     return BY_OK;
@@ -215,7 +216,7 @@ static bool cancelled(void *user)
 
 static by_status set_up(distillation *d, const char *out, int ahead)
 {
-    const by_batch like = {.batch = B, .seq = T, .tokens = d->tokens};
+    const by_batch like = by_batch_of(B, T, d->tokens);
     d->teacher = make(32, 11, false);
     d->pass = by_pass_new(d->teacher, &like, &(by_pass_spec){.grads = BY_GRAD_NONE});
     BY_TRY(train_loop_open(&d->loop, &client, d, &(train_folder_use){.out = out}));

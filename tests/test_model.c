@@ -536,12 +536,13 @@ static void test_published(void **state)
 static void logits_of(by_model *m, const int32_t *tokens, int n, float *out)
 {
     by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
-    by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, n})};
+    by_model_io io = {0};
+    by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, n}));
     by_model_build(m, g, &io);
-    by_tensor *logits = by_output(g, "logits", io.logits);
+    by_tensor *logits = by_output(g, "logits", by_io_output(&io, "logits"));
     by_program *p = by_compile(g, &(by_compile_spec){0});
     assert_non_null(p);
-    assert_int_equal(by_write(p, io.tokens, tokens, sizeof *tokens * (size_t)n), BY_OK);
+    assert_int_equal(by_write(p, by_io_input(&io, "tokens"), tokens, sizeof *tokens * (size_t)n), BY_OK);
     assert_int_equal(by_run(p), BY_OK);
     assert_int_equal(by_read_f32(p, logits, out), BY_OK);
     by_program_free(p);

@@ -281,7 +281,7 @@ static void test_null_model(void **state)
     by_rewrite_defaults defaults;
     double value;
     int64_t counted;
-    const by_batch batch = {.batch = 1, .seq = 2, .tokens = ids};
+    const by_batch batch = by_batch_of(1, 2, ids);
     by_generator *generator = by_generator_new(m, &(by_generator_spec){.batch = 1});
     by_pass *pass = by_pass_new(m, &batch, &(by_pass_spec){0});
     by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 1);

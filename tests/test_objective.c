@@ -610,11 +610,12 @@ static void test_seeking(void **state)
     get(a.o, 39, &micro);
     by_batch second = data_samples_batch(&micro, 1);
     assert_int_equal(second.batch, 2);
-    assert_int_equal(second.picks, 2 * micro.picks);
-    assert_ptr_equal(second.tokens, micro.tokens + 2 * 32);
-    assert_ptr_equal(second.second, micro.second + 2);
-    for (int i = 0; i < second.picks; i++)
-        assert_true(second.pick[i] >= 0 && second.pick[i] < 64);
+    const int32_t *pick = by_batch_ids(&second, "pick");
+    assert_int_equal(by_batch_find(&second, "pick")->shape[0], 2 * micro.picks);
+    assert_ptr_equal(by_batch_ids(&second, "tokens"), micro.tokens + 2 * 32);
+    assert_ptr_equal(by_batch_ids(&second, "second_targets"), micro.second + 2);
+    for (int i = 0; i < 2 * micro.picks; i++)
+        assert_true(pick[i] >= 0 && pick[i] < 64);
     assert_int_equal(data_objective_get(a.o, -1, &walk), BY_ERR_ARGUMENT);
     assert_int_equal(data_objective_get(a.o, INT64_MAX, &walk), BY_ERR_ARGUMENT);
     data_samples *all[] = {&walk, &jump, &big, &else_, &micro};
@@ -734,15 +735,15 @@ static void test_picks_equal_all(void **state)
     by_model_set_pad(m, PAD);
     get(b.o, 3, &s);
     by_batch few = data_samples_batch(&s, 0), all = few;
+    const int32_t *pick = by_batch_ids(&few, "pick"), *picked = by_batch_ids(&few, "targets");
     int32_t targets[5 * 24];
     for (int i = 0; i < 5 * 24; i++)
         targets[i] = -100;
-    for (int i = 0; i < few.picks; i++)
-        if (few.targets[i] >= 0)
-            targets[few.pick[i]] = few.targets[i];
-    all.pick = NULL;
-    all.picks = 0;
-    all.targets = targets;
+    for (int i = 0; i < by_batch_find(&few, "pick")->shape[0]; i++)
+        if (picked[i] >= 0)
+            targets[pick[i]] = picked[i];
+    by_batch_put_ids(&all, "pick", 0, NULL);
+    by_batch_put_tokens(&all, "targets", targets);
     int64_t n;
     double loss[2];
     loss[0] = loss_of(m, &few);

@@ -56,11 +56,12 @@ static void logits_alone(by_model *m, const char *text, const char *pair, float 
     assert_true(e.ids.count <= BY_COUNT(segments));
     for (size_t i = 0; i < e.ids.count; i++)
         segments[i] = e.types[i];
-    by_batch b = {.batch = 1, .seq = (int)e.ids.count, .tokens = e.ids.data, .segments = segments};
+    by_batch b = by_batch_of(1, (int)e.ids.count, e.ids.data);
+    by_batch_put_tokens(&b, "segments", segments);
     by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
     assert_non_null(p);
     assert_int_equal(by_pass_run(p, &b), BY_OK);
-    assert_int_equal(by_pass_read(p, by_pass_io(p)->logits, out), BY_OK);
+    assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), out), BY_OK);
     by_pass_free(p);
     by_encoding_free(&e);
 }

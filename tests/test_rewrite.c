@@ -115,14 +115,15 @@ static void make_sources(const int32_t **sources, int *lengths)
 static void full_logits(by_model *m, const int32_t *source, int length, const int32_t *tokens, int n,
                         float *out)
 {
-    const by_batch b = {.batch = 1, .seq = n, .tokens = tokens, .source = source, .source_seq = length};
+    by_batch b = by_batch_of(1, n, tokens);
+    by_batch_put_source(&b, length, source, NULL);
     by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
     const size_t vocab = (size_t)by_model_vocab(m);
     float *all = malloc(sizeof *all * vocab * (size_t)n);
     if (!p || !all || by_pass_run(p, &b) != BY_OK)
         fail_msg("%s", by_error_message());
-    assert_int_equal(by_elements(by_pass_io(p)->logits), (int64_t)vocab * n);
-    assert_int_equal(by_pass_read(p, by_pass_io(p)->logits, all), BY_OK);
+    assert_int_equal(by_elements(by_io_output(by_pass_io(p), "logits")), (int64_t)vocab * n);
+    assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), all), BY_OK);
     memcpy(out, all + (size_t)(n - 1) * vocab, sizeof *out * vocab);
     free(all);
     by_pass_free(p);

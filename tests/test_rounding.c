@@ -81,7 +81,8 @@ static double learn(by_dtype type, bool gr_stochastic, size_t *bytes)
                 tokens[r * T + i] = x;
                 targets[r * T + i] = x = (3 * x + 1 + i) % V;
             }
-        const by_batch b = {.batch = B, .seq = T, .tokens = tokens, .targets = targets};
+        by_batch b = by_batch_of(B, T, tokens);
+        by_batch_put_tokens(&b, "targets", targets);
         double loss;
         assert_int_equal(by_trainer_backward(t, &b, true, &loss), BY_OK);
         assert_int_equal(by_trainer_update(t, 1e-3, NULL), BY_OK);

@@ -207,19 +207,19 @@ static void test_padding_is_not_seen(void **state)
         assert_int_equal(all.batch.batch, 8);
         assert_int_equal(all.rows, 6);
         assert_int_equal(all.batch.seq, 24);
-        assert_int_equal(all.batch.mask != NULL, cases[k].masked);
-        assert_int_equal(all.batch.segments != NULL, cases[k].segmented);
+        assert_int_equal(by_batch_find(&all.batch, "mask") != NULL, cases[k].masked);
+        assert_int_equal(by_batch_find(&all.batch, "segments") != NULL, cases[k].segmented);
         by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 0);
         float together[8 * 3], alone[3];
         by_pass *p = by_passes_get(passes, &all.batch);
         assert_non_null(p);
         assert_int_equal(by_pass_run(p, &all.batch), BY_OK);
-        assert_int_equal(by_pass_read(p, by_pass_io(p)->logits, together), BY_OK);
+        assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), together), BY_OK);
         for (int i = 0; i < 6; i++) {
             assert_int_equal(data_rows_batch(&r, &g.rows[i], 1, 1, &one), BY_OK);
             p = by_passes_get(passes, &one.batch);
             assert_int_equal(by_pass_run(p, &one.batch), BY_OK);
-            assert_int_equal(by_pass_read(p, by_pass_io(p)->logits, alone), BY_OK);
+            assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), alone), BY_OK);
             for (int c = 0; c < 3; c++)
                 assert_true(fabsf(alone[c] - together[i * 3 + c]) < 1e-5f);
         }

@@ -263,8 +263,8 @@ static void spans_are_seekable(void **state)
     assert_int_equal(data_objective_get(b.o, 5, &other), BY_OK);
     assert_memory_equal(b.rows.source, other.source, bytes);
     by_batch second = data_samples_batch(&other, 1);
-    assert_ptr_equal(second.source, other.source + other.source_seq);
-    assert_ptr_equal(second.targets, other.targets + other.seq);
+    assert_ptr_equal(by_batch_ids(&second, "source"), other.source + other.source_seq);
+    assert_ptr_equal(by_batch_ids(&second, "targets"), other.targets + other.seq);
     assert_int_equal(data_objective_held(b.o, data_objective_rows(b.o) - 1, &b.rows), BY_OK);
     for (int t = 0; t < b.rows.seq; t++) /* behind the last one: a row that asks for nothing */
         assert_int_equal(b.rows.targets[b.rows.seq + t], -100);
@@ -460,14 +460,21 @@ static void open_pairs(bench *b, data_objective_spec spec, int batch)
     open_objective(b, spec, batch);
 }
 
+static int source_seq(const by_batch *x)
+{
+    return (int)by_batch_find(x, "source")->shape[1];
+}
+
 /* A row of a batch is whole; returns its pair, -1 for one that fills up. */
 static int check_pair(const by_batch *x, int r)
 {
-    const int32_t *source = x->source + r * x->source_seq, *mask = x->source_mask + r * x->source_seq,
-                  *targets = x->targets + r * x->seq;
-    int n = used(mask, x->source_seq, 0), m = used(targets, x->seq, -100);
-    check_shift(x->tokens + r * x->seq, targets, x->seq, PAD);
-    for (int t = 0; t < x->source_seq; t++) {
+    const int length = source_seq(x);
+    const int32_t *source = by_batch_ids(x, "source") + r * length,
+                  *mask = by_batch_ids(x, "source_mask") + r * length,
+                  *targets = by_batch_ids(x, "targets") + r * x->seq;
+    int n = used(mask, length, 0), m = used(targets, x->seq, -100);
+    check_shift(by_batch_ids(x, "tokens") + r * x->seq, targets, x->seq, PAD);
+    for (int t = 0; t < length; t++) {
         assert_int_equal(mask[t], t < n);
         assert_int_equal(source[t] == PAD, t >= n);
     }
@@ -500,7 +507,7 @@ static void count_pairs(const bench *b, data_samples *rows, int64_t first, int64
             assert_int_equal(data_objective_get(b->o, i / micro, rows), BY_OK);
         for (int k = 0; k < micro; k++) {
             by_batch x = data_samples_batch(rows, k);
-            assert_true(x.batch * BY_MAX(x.seq, x.source_seq) <= 256);
+            assert_true(x.batch * BY_MAX(x.seq, source_seq(&x)) <= 256);
             for (int r = 0; r < x.batch; r++) {
                 int pair = check_pair(&x, r);
                 if (pair >= 0)
@@ -557,8 +564,10 @@ static void batches_follow_from_seed_and_step(void **state)
         by_batch x = data_samples_batch(&b.rows, 0), y = data_samples_batch(&two, (int)(i % 2));
         assert_int_equal(x.batch, y.batch);
         assert_int_equal(x.seq, y.seq);
-        assert_memory_equal(x.source, y.source, (size_t)(x.batch * x.source_seq) * sizeof *x.source);
-        assert_memory_equal(x.targets, y.targets, (size_t)(x.batch * x.seq) * sizeof *x.targets);
+        assert_memory_equal(by_batch_ids(&x, "source"), by_batch_ids(&y, "source"),
+                            (size_t)(x.batch * source_seq(&x)) * sizeof(int32_t));
+        assert_memory_equal(by_batch_ids(&x, "targets"), by_batch_ids(&y, "targets"),
+                            (size_t)(x.batch * x.seq) * sizeof(int32_t));
         assert_int_equal(data_objective_get(b.o, i + epoch, &again), BY_OK);
         other_order = other_order || again.shapes[0].seq != x.seq;
         int k = 0;
@@ -586,24 +595,21 @@ static void rows_that_fill_up_are_harmless(void **state)
     assert_non_null(m);
     const int32_t source[] = {9, 8, 1, 0, 1, 0, 0, 0}, mask[] = {1, 1, 1, 0, 1, 0, 0, 0};
     const int32_t tokens[] = {0, 5, 6, 0, 0, 0}, targets[] = {5, 6, 1, -100, -100, -100};
-    by_batch one = {.batch = 1,
-                    .seq = 3,
-                    .source_seq = 4,
-                    .source = source,
-                    .source_mask = mask,
-                    .tokens = tokens,
-                    .targets = targets},
-             two = one;
-    two.batch = 2;
+    by_batch batches[2];
+    for (int i = 0; i < 2; i++) {
+        batches[i] = by_batch_of(1 + i, 3, tokens);
+        by_batch_put_source(&batches[i], 4, source, mask);
+        by_batch_put_tokens(&batches[i], "targets", targets);
+    }
     float loss[2], grads[2][64];
     by_params *p = by_model_params(m);
     int at = by_params_find(p, "model.encoder.layers.0.fc1.bias");
     assert_true(at >= 0);
     for (int i = 0; i < 2; i++) {
         by_model_set_dropout(m, 0);
-        by_pass *pass = by_pass_new(m, i ? &two : &one, &(by_pass_spec){.grads = BY_GRAD_STORE});
+        by_pass *pass = by_pass_new(m, &batches[i], &(by_pass_spec){.grads = BY_GRAD_STORE});
         assert_non_null(pass);
-        assert_int_equal(by_pass_run(pass, i ? &two : &one), BY_OK);
+        assert_int_equal(by_pass_run(pass, &batches[i]), BY_OK);
         assert_int_equal(by_pass_read(pass, by_pass_loss(pass), &loss[i]), BY_OK);
         assert_int_equal(by_params_get(p, at, BY_SLOT_GRAD, grads[i]), BY_OK);
         by_pass_free(pass);
@@ -893,13 +899,9 @@ static void shares_weigh_micro_batches(void **state)
     double sum[2] = {0, 0}, loss;
     int64_t count[2] = {0, 0};
     for (int i = 0; i < 2; i++) {
-        x[i] = (by_batch){.batch = 1,
-                          .seq = i ? 1 : 4,
-                          .source_seq = 4,
-                          .source = source,
-                          .source_mask = mask,
-                          .tokens = tokens,
-                          .targets = targets[i]};
+        x[i] = by_batch_of(1, i ? 1 : 4, tokens);
+        by_batch_put_source(&x[i], 4, source, mask);
+        by_batch_put_tokens(&x[i], "targets", targets[i]);
         assert_int_equal(by_trainer_evaluate(t, &x[i], &sum[i], &count[i]), BY_OK);
     }
     for (int i = 0; i < 2; i++) {

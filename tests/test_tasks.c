@@ -565,7 +565,7 @@ static void test_class_weights(void **state)
     for (int i = 0; i < 5; i++) {
         assert_int_equal(train_task_batch(&w, rows + i % 4, i < 4 ? 1 : 4, 0, 0, &counted), BY_OK);
         if (i == 4)
-            w.batch.batch.class_weights = weights;
+            by_batch_put(&w.batch.batch, "class_weights", BY_F32, 1, (int64_t[]){2}, weights);
         by_pass *p = by_passes_get(passes, &w.batch.batch);
         assert_non_null(p);
         assert_int_equal(by_pass_run(p, &w.batch.batch), BY_OK);

@@ -75,7 +75,9 @@ static void noise(int32_t *tokens, int n, uint64_t seed)
 
 static by_batch batch_of(int rows, int seq, const int32_t *inputs, const int32_t *targets)
 {
-    return (by_batch){.batch = rows, .seq = seq, .tokens = inputs, .targets = targets};
+    by_batch b = by_batch_of(rows, seq, inputs);
+    by_batch_put_tokens(&b, "targets", targets);
+    return b;
 }
 
 static double backward(by_trainer *t, by_batch batch, bool first)
@@ -170,18 +172,19 @@ static void test_learns_labels(void **state)
     assert_non_null(m);
     by_trainer *t = trainer_of(m, (by_trainer_spec){0});
     int32_t tokens[32], labels[16];
+    by_batch all = by_batch_of(16, 2, tokens);
+    by_batch_put_ids(&all, "targets", 16, labels);
     double last = 0, sum = 0;
     int64_t count = 0;
     for (int s = 0; s < 400; s++) {
         noise(tokens, 32, 1000 + (uint64_t)s);
         for (int i = 0; i < 16; i++)
             labels[i] = tokens[2 * i] < V / 2;
-        last = backward(t, batch_of(16, 2, tokens, labels), true);
+        last = backward(t, all, true);
         update(t, 5e-3);
     }
     if (!(last < 0.1))
         fail_msg("the loss is still %g", last);
-    const by_batch all = batch_of(16, 2, tokens, labels);
     assert_int_equal(by_trainer_evaluate(t, &all, &sum, &count), BY_OK);
     assert_int_equal(count, 16);
     assert_true(sum / 16 < 0.1);
@@ -230,7 +233,8 @@ static void gradients(by_model *m, const by_compile_spec *how)
     int64_t shape[] = {B, T};
     by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(m), .training = true});
     by_tensor *x = by_input(g, "inputs", BY_I32, 2, shape), *y = by_input(g, "targets", BY_I32, 2, shape);
-    by_model_io io = {.tokens = x};
+    by_model_io io = {0};
+    by_io_feed(&io, "tokens", x);
     by_model_build(m, g, &io);
     by_compile_spec spec = *how;
     spec.loss = by_model_loss(m, g, &io, y, NULL);
@@ -679,14 +683,15 @@ static void test_eval_loss(void **state)
         int length = (int)BY_MIN(T, n - 1 - at);
         assert_int_equal(data_tokens_read(tokens, at, length + 1, ids), BY_OK);
         by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
-        by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, length})};
+        by_model_io io = {0};
+        by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, length}));
         by_model_build(m, g, &io);
-        by_output(g, "logits", io.logits);
+        by_output(g, "logits", by_io_output(&io, "logits"));
         by_program *p = by_compile(g, &(by_compile_spec){0});
         assert_non_null(p);
-        assert_int_equal(by_write(p, io.tokens, ids, sizeof *ids * (size_t)length), BY_OK);
+        assert_int_equal(by_write(p, by_io_input(&io, "tokens"), ids, sizeof *ids * (size_t)length), BY_OK);
         assert_int_equal(by_run(p), BY_OK);
-        assert_int_equal(by_read_f32(p, io.logits, logits), BY_OK);
+        assert_int_equal(by_read_f32(p, by_io_output(&io, "logits"), logits), BY_OK);
         for (int t = 0; t < length; t++, count++)
             sum += surprise(logits + t * vocab, vocab, ids[t + 1]);
         by_program_free(p);

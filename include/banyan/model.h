@@ -66,7 +66,10 @@ typedef struct by_save_spec {
 /* The same with a choice of the type and of the size of files. */
 BY_API by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec);
 
-/* Append the model to a graph; io's inputs are the caller's. Errors stick to the graph. */
+/* The inputs that a model reads: NULL past the end. */
+BY_API const by_input_info *by_model_input(const by_model *m, int i);
+
+/* Append the model to a graph. The caller feeds io's inputs. Errors stick to the graph. */
 BY_API void by_model_build(const by_model *m, by_graph *g, by_model_io *io);
 
 /* The loss of the task, a scalar. targets i32, -100 is ignored: as the logits without their last axis; of

@@ -39,46 +39,78 @@ typedef enum by_problem {
 /* How much of an encoder-decoder is built. With a cache, the encoder leaves there what the decoder needs. */
 typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part;
 
-/* What a model is given and what it hands back when it is built into a graph. */
-#define BY_MAX_LAYERS 256
+#define BY_MAX_LAYERS 256 /* of a model */
+
+/* ---- inputs and outputs ---------------------------------------------------------------------- */
+
+/* A tensor under the name by which a model, a loss or a caller asks for it. */
+typedef struct by_port {
+    const char *name;
+    by_tensor *tensor;
+    struct by_port *next;
+} by_port;
+
+/* A list of ports, in the memory of the graph that the tensors belong to. The zero state is empty. */
+typedef struct by_ports {
+    by_port *first, *last;
+} by_ports;
+
+/* An input that a family reads: its name, type, axes as letters (B batch, T tokens, S source tokens, N picked
+ * rows) and the part of the model that reads it. */
+typedef struct by_input_info {
+    const char *name;
+    by_dtype type;
+    const char *axes; /* "BT" */
+    by_part part;     /* BY_PART_WHOLE: both parts, or a model that has only one */
+    bool required;
+} by_input_info;
+
+/* One building of a model into a graph: settings, the tensors it reads and the tensors it returns. Set it to
+ * zero, feed the inputs, call by_model_build, then look up the outputs.
+ *
+ *   input           shape   type
+ *   tokens          (B, T)  i32    decoder input ids for encoder-decoder models
+ *   segments        (B, T)  i32    segment or language of each token; optional
+ *   positions       (B, T)  i32    optional; the default is 0, 1, ... or the family's numbering
+ *   mask            (B, T)  i32    0 masks a position; optional
+ *   pick            (N)     i32    flat rows b*T + t for which token logits are computed, which are then (N, V);
+ *                                  optional. Decoders that classify need the last token of each row here
+ *   source          (B, S)  i32    encoder input ids (encoder-decoder models only)
+ *   source_mask     (B, S)  i32    0 masks a position; optional
+ *   class_weights   (labels) f32   weight of each class in the loss; optional
+ *
+ *   output          shape          repeated
+ *   logits, second  see by_task
+ *   features        (B, T, C)
+ *   pooled          (B, C)         for models that have a pooler
+ *   hidden          (B, T, C)      after the embedding and after each block, if want_hidden
+ *   attention       (B, H, T, T)   for each layer, if want_attention
+ *   memory          (B, S, C)      output of the encoder
+ *   source_hidden, source_attention, cross_attention   the same for the encoder and for cross-attention
+ *   loss            scalar         an auxiliary loss, added to the task's by by_model_loss */
 typedef struct by_model_io {
     by_task task;
-    int labels; /* number of them, for the tasks that have some */
+    int labels; /* for the tasks that have labels */
     by_problem problem;
-    int choices; /* of BY_TASK_CHOICE: that many rows belong together; 0: 1 */
-    /* in */
-    by_tensor *tokens;    /* (B, T) i32 */
-    by_tensor *segments;  /* (B, T) i32, which of two texts a token is of, or its language; or NULL */
-    by_tensor *positions; /* (B, T) i32, or NULL for the first T */
-    by_tensor *mask;      /* (B, T) i32, 0 hides a position from the others; or NULL */
-    by_tensor *pick;      /* (N) i32, flat rows b*T + t where token logits are wanted, which are then (N, V);
-                           * NULL: everywhere. Decoders that classify need it: the last token of each row */
-    by_tensor *class_weights; /* (labels) f32, how much each counts in the loss where one is right; or NULL */
-    /* of encoder-decoders, whose tokens are those of the second text, each behind the ones before it */
+    int choices; /* rows that form one example (BY_TASK_CHOICE only); 0: 1 */
     by_part part;
-    by_tensor *source;      /* (B, S) i32, the first text */
-    by_tensor *source_mask; /* (B, S) i32, 0: padding; or NULL */
-    float label_smoothing;  /* of the loss of token logits */
+    float label_smoothing;  /* in the loss of token logits */
     struct nn_cache *cache; /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
-    /* out */
-    by_tensor *logits, *second;           /* see by_task */
-    by_tensor *features;                  /* (B, T, C) */
-    by_tensor *pooled;                    /* (B, C), of models that have a pooler; or NULL */
-    by_tensor *hidden[BY_MAX_LAYERS + 1]; /* (B, T, C): after the embedding and after each block */
-    int n_hidden;
-    by_tensor *attention[BY_MAX_LAYERS]; /* (B, H, T, T) */
-    int n_attention;
-    /* of encoder-decoders: what the encoder makes of the source, on the way and in the end; and how the
-     * decoder looks at that */
-    by_tensor *memory;                           /* (B, S, C) */
-    by_tensor *source_hidden[BY_MAX_LAYERS + 1]; /* (B, S, C) */
-    int n_source_hidden;
-    by_tensor *source_attention[BY_MAX_LAYERS]; /* (B, H, S, S) */
-    int n_source_attention;
-    by_tensor *cross_attention[BY_MAX_LAYERS]; /* (B, H, T, S) */
-    int n_cross_attention;
+    by_ports inputs, outputs;
 } by_model_io;
+
+/* Feed a tensor under a name, which must outlive the graph; it replaces an earlier one. NULL is ignored. */
+BY_API void by_io_feed(by_model_io *io, const char *name, by_tensor *t);
+/* The input of a name, or NULL. */
+BY_API by_tensor *by_io_input(const by_model_io *io, const char *name);
+/* Return a tensor under a name; gives the tensor. Several may share a name: see by_io_output_at. */
+BY_API by_tensor *by_io_return(by_model_io *io, const char *name, by_tensor *t);
+/* The first output of a name, or NULL. */
+BY_API by_tensor *by_io_output(const by_model_io *io, const char *name);
+/* Number of outputs of a name, and the i-th of them, or NULL. */
+BY_API int by_io_output_count(const by_model_io *io, const char *name);
+BY_API by_tensor *by_io_output_at(const by_model_io *io, const char *name, int i);
 
 #ifdef __cplusplus
 }

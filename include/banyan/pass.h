@@ -9,46 +9,50 @@
 extern "C" {
 #endif
 
-/* An input of the caller's own loss. */
-enum { BY_EXTRA_MAX = 8 };
-typedef struct by_extra {
-    const char *name; /* outlives the passes */
+/* An array in host memory, borrowed. Its name is a string that outlives the passes made for it. */
+typedef struct by_array {
+    const char *name;
     by_dtype type;
     int rank;
-    int64_t shape[4];
-    const void *data; /* of that type and shape */
-} by_extra;
+    int64_t shape[BY_MAX_RANK];
+    const void *data;
+} by_array;
 
-/* B rows of T tokens in host memory, borrowed. What is NULL is not there. */
+/* The arrays of one batch. Names are those of the model's inputs (by_model_io) and
+ *   targets          see by_model_loss; i32, or f32 for regression
+ *   second_targets   (B) i32, for tasks with a second target
+ *   pool_weights     (B, T) f32, by which the last hidden states are summed into by_pass_summary
+ * Positions that a batch lacks are the family's own (by_model_positions); a decoder that classifies finds the
+ * last token of each row itself. */
+enum { BY_BATCH_ARRAYS = 16 };
 typedef struct by_batch {
-    int batch, seq;           /* B, T */
-    int choices;              /* of BY_TASK_CHOICE: that many rows belong together */
-    const int32_t *tokens;    /* (B, T) */
-    const int32_t *segments;  /* (B, T) */
-    const int32_t *positions; /* (B, T); NULL: by_model_positions */
-    const int32_t
-        *mask; /* (B, T), 0: padding. NULL: none; decoders that classify look for their padding token */
-    const int32_t *pick; /* (picks) rows where token logits are wanted */
-    int picks;
-    const float *weights;       /* (B, T) by which the last hidden states are added up to by_pass_summary */
-    const int32_t *targets;     /* see by_model_loss */
-    const float *numbers;       /* the same for regression */
-    const int32_t *second;      /* (B) */
-    const int32_t *source;      /* (B, S): the first text of encoder-decoders, whose tokens are the second */
-    const int32_t *source_mask; /* (B, S), 0: padding */
-    int source_seq;             /* S */
-    const float *class_weights; /* (labels): see by_model_io; NULL: all count the same */
-    const by_extra *extra;      /* (extras) inputs of by_pass_spec.loss */
-    int extras;
+    int batch, seq; /* B rows of T tokens */
+    int choices;    /* rows that form one example (BY_TASK_CHOICE only) */
+    int count;
+    by_array arrays[BY_BATCH_ARRAYS];
 } by_batch;
 
-/* How many targets there are, ignored ones included. */
+/* A batch of text: tokens (B, T). */
+BY_API by_batch by_batch_of(int batch, int seq, const int32_t *tokens);
+/* Add an array, or replace the one of that name; data NULL removes it. Arrays beyond BY_BATCH_ARRAYS make
+ * by_pass_new fail. */
+BY_API void by_batch_put(by_batch *b, const char *name, by_dtype type, int rank, const int64_t *shape,
+                         const void *data);
+/* The same for i32 arrays: (B, T), and of `count` elements. */
+BY_API void by_batch_put_tokens(by_batch *b, const char *name, const int32_t *data);
+BY_API void by_batch_put_ids(by_batch *b, const char *name, int64_t count, const int32_t *data);
+/* The source text of an encoder-decoder and its mask, (B, S) each; mask may be NULL. */
+BY_API void by_batch_put_source(by_batch *b, int seq, const int32_t *source, const int32_t *mask);
+/* The array of a name, or NULL; and its elements if they are i32, else NULL. */
+BY_API const by_array *by_batch_find(const by_batch *b, const char *name);
+BY_API const int32_t *by_batch_ids(const by_batch *b, const char *name);
+
+/* Number of targets, ignored ones included. */
 BY_API int64_t by_batch_targets(const by_model *m, const by_batch *b);
 
-/* Builds a loss from what the model returns, in the place of by_model_loss. targets: those of the batch, or NULL. extra: one tensor for
- * each of its extra inputs. The result is a scalar. Distillation, preference losses and policy gradients are such losses. */
-typedef by_tensor *(*by_loss_fn)(void *user, by_graph *g, by_model_io *io, by_tensor *targets,
-                                 by_tensor *const *extra);
+/* Builds a loss, a scalar, in place of by_model_loss. io has the model's outputs, and every array of the batch
+ * as an input under its name. Distillation, preference losses and policy gradients are such losses. */
+typedef by_tensor *(*by_loss_fn)(void *user, by_graph *g, by_model_io *io);
 
 typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */

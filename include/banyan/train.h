@@ -66,8 +66,7 @@ typedef struct by_trainer_spec {
     by_optimizer_spec optimizer;
     uint64_t seed;         /* of dropout, and of rounding by chance */
     float label_smoothing; /* of the loss that is trained with, not of evaluations */
-    by_loss_fn
-        loss; /* trained with in the place of the model's own (see by_pass_spec); evaluations keep that */
+    by_loss_fn loss;       /* replaces the model's own loss in training, not in evaluations; or NULL */
     void *loss_user;
     bool many_shapes; /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */

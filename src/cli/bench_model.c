@@ -69,16 +69,14 @@ double bench_forward_flops(const bench *b, double seen)
 
 by_batch bench_batch(const bench *b)
 {
-    return (by_batch){.batch = b->o.batch,
-                      .seq = bench_is_pair(b) ? b->o.target : b->o.seq,
-                      .source = b->source,
-                      .source_seq = b->source ? b->o.seq : 0,
-                      .mask = b->source ? NULL : b->mask,
-                      .source_mask = b->source ? b->mask : NULL,
-                      .tokens = b->tokens,
-                      .targets = b->targets,
-                      .pick = b->pick,
-                      .picks = b->picks};
+    by_batch batch = by_batch_of(b->o.batch, bench_is_pair(b) ? b->o.target : b->o.seq, b->tokens);
+    if (b->source)
+        by_batch_put_source(&batch, b->o.seq, b->source, b->mask);
+    else
+        by_batch_put_tokens(&batch, "mask", b->mask);
+    by_batch_put_ids(&batch, "pick", b->picks, b->pick);
+    by_batch_put_ids(&batch, "targets", by_batch_targets(b->model, &batch), b->targets);
+    return batch;
 }
 
 static by_model *make_model(const bench *b)

@@ -79,9 +79,11 @@ by_status bench_forward_open(bench *b)
     if (!g)
         return BY_ERR_MEMORY;
     b->input = by_input(g, "tokens", BY_I32, 2, (int64_t[]){b->o.batch, b->o.seq});
-    by_model_io io = {.tokens = b->input};
+    by_model_io io = {0};
+    by_io_feed(&io, "tokens", b->input);
     by_model_build(b->model, g, &io);
-    by_output(g, "result", io.logits ? io.logits : io.features);
+    by_tensor *logits = by_io_output(&io, "logits");
+    by_output(g, "result", logits ? logits : by_io_output(&io, "features"));
     b->program = by_compile(g, &(by_compile_spec){0});
     b->flops_per_token = bench_forward_flops(b, b->o.seq);
     return b->program ? BY_OK : base_error_status();

@@ -113,7 +113,8 @@ static by_tensor *loss_of(const inspection *in, by_graph *g, by_model_io *io)
 {
     const by_task task = by_model_task(in->model);
     const int64_t shape[2] = {in->o.batch, in->o.seq};
-    const int64_t n = by_batch_targets(in->model, &(by_batch){.batch = in->o.batch, .seq = in->o.seq});
+    const by_batch b = by_batch_of(in->o.batch, in->o.seq, NULL);
+    const int64_t n = by_batch_targets(in->model, &b);
     const bool tokens = n == shape[0] * shape[1] && task != BY_TASK_CLASSIFY;
     const bool numbers = task == BY_TASK_CLASSIFY && by_model_problem(in->model) == BY_PROBLEM_REGRESSION;
     const bool two = task == BY_TASK_ANSWER || task == BY_TASK_PRETRAIN;
@@ -128,7 +129,7 @@ static void add_source(const inspection *in, by_graph *g, by_model_io *io)
 {
     const int64_t shape[2] = {in->o.batch, in->o.seq};
     if (!io->cache) {
-        io->source = by_input(g, "source", BY_I32, 2, shape);
+        by_io_feed(io, "source", by_input(g, "source", BY_I32, 2, shape));
         return;
     }
     io->part = BY_PART_DECODER;
@@ -148,21 +149,23 @@ static by_program *compile(const inspection *in, mode m, bool recompute, size_t 
     by_program *p = NULL;
     if (g && (keys || m != DECODE)) {
         int64_t shape[2] = {in->o.batch, m == DECODE ? 1 : in->o.seq};
-        by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, shape), .cache = keys};
+        by_model_io io = {.cache = keys};
+        by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, shape));
         if (classify || m == DECODE)
-            io.pick = by_input(g, "pick", BY_I32, 1, shape);
+            by_io_feed(&io, "pick", by_input(g, "pick", BY_I32, 1, shape));
         if (m == DECODE) {
-            io.positions = by_input(g, "positions", BY_I32, 2, shape);
+            by_io_feed(&io, "positions", by_input(g, "positions", BY_I32, 2, shape));
             keys->past = by_input(g, "past", BY_I32, 1, shape);
         }
         if (is_pair(model))
             add_source(in, g, &io);
         by_model_build(model, g, &io);
         by_tensor *loss = m == TRAIN ? loss_of(in, g, &io) : NULL;
+        const char *result = trains(model) ? "logits" : "features";
         if (m != TRAIN)
-            by_output(g, trains(model) ? "logits" : "features", trains(model) ? io.logits : io.features);
-        if (m != TRAIN && io.second)
-            by_output(g, "second logits", io.second);
+            by_output(g, result, by_io_output(&io, result));
+        if (m != TRAIN && by_io_output(&io, "second"))
+            by_output(g, "second logits", by_io_output(&io, "second"));
         p = by_compile(g, &(by_compile_spec){.loss = loss,
                                              .grads = m == TRAIN ? BY_GRAD_STORE : BY_GRAD_NONE,
                                              .recompute = recompute});

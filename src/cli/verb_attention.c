@@ -141,11 +141,8 @@ static by_status run_pair(look *k)
     const side *from = &k->read, *to = &k->written;
     int32_t *tokens = base_alloc_zero((size_t)to->tokens, sizeof *tokens);
     by_status s = tokens ? by_model_shift(k->model, to->text.ids.data, 1, to->tokens, tokens) : BY_ERR_MEMORY;
-    const by_batch b = {.batch = 1,
-                        .seq = to->tokens,
-                        .tokens = tokens,
-                        .source = from->text.ids.data,
-                        .source_seq = from->tokens};
+    by_batch b = by_batch_of(1, to->tokens, tokens);
+    by_batch_put_source(&b, from->tokens, from->text.ids.data, NULL);
     if (s == BY_OK)
         k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
     if (s == BY_OK)
@@ -158,9 +155,9 @@ static by_status run_pair(look *k)
 
 static by_status run_one(look *k)
 {
-    by_batch b = {.batch = 1, .seq = k->read.tokens, .tokens = k->read.text.ids.data};
+    by_batch b = by_batch_of(1, k->read.tokens, k->read.text.ids.data);
     if (by_model_segments(k->model) > 1)
-        b.segments = k->read.segments;
+        by_batch_put_tokens(&b, "segments", k->read.segments);
     k->rows = k->columns = &k->read;
     k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
     return k->pass ? by_pass_run(k->pass, &b) : base_error_status();
@@ -170,22 +167,17 @@ static by_status compute(look *k)
 {
     BY_TRY(is_pair(k) ? run_pair(k) : run_one(k));
     const by_model_io *io = by_pass_io(k->pass);
-    by_tensor *const *list = io->attention;
-    k->layers = io->n_attention;
-    if (is_pair(k) && k->o.part == CROSS) {
-        list = io->cross_attention;
-        k->layers = io->n_cross_attention;
-    } else if (is_pair(k) && k->o.part == ENCODER) {
-        list = io->source_attention;
-        k->layers = io->n_source_attention;
-    }
+    const char *name = !is_pair(k) || k->o.part == DECODER ? "attention"
+                       : k->o.part == CROSS                ? "cross_attention"
+                                                           : "source_attention";
+    k->layers = by_io_output_count(io, name);
     if (k->layers == 0)
         return base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention to show", by_model_class(k->model));
-    k->heads = (int)by_dim(list[0], 1);
+    k->heads = (int)by_dim(by_io_output(io, name), 1);
     const size_t layer = (size_t)k->heads * map_size(k);
     k->weights = base_alloc_zero((size_t)k->layers * layer, sizeof *k->weights);
     for (int i = 0; k->weights && i < k->layers; i++)
-        BY_TRY(by_pass_read(k->pass, list[i], k->weights + (size_t)i * layer));
+        BY_TRY(by_pass_read(k->pass, by_io_output_at(io, name, i), k->weights + (size_t)i * layer));
     return k->weights ? by_pass_finite(k->model, k->weights, (size_t)k->layers * layer) : BY_ERR_MEMORY;
 }
 

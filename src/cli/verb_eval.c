@@ -205,7 +205,8 @@ static by_status compile(evaluation *e)
         return BY_ERR_MEMORY;
     e->input = by_input(g, "tokens", BY_I32, 2, shape);
     e->targets = by_input(g, "targets", BY_I32, 2, shape);
-    by_model_io io = {.tokens = e->input};
+    by_model_io io = {0};
+    by_io_feed(&io, "tokens", e->input);
     by_model_build(e->model, g, &io);
     e->loss = by_model_loss(e->model, g, &io, e->targets, NULL);
     e->program = by_compile(g, &(by_compile_spec){.loss = e->loss});

@@ -328,29 +328,24 @@ by_batch data_samples_batch(const data_samples *r, int number)
 {
     if (r->shapes) {
         const size_t at = (size_t)number * r->room;
-        return (by_batch){.batch = r->shapes[number].rows,
-                          .seq = r->shapes[number].seq,
-                          .source_seq = r->shapes[number].source_seq,
-                          .tokens = r->tokens + at,
-                          .targets = r->targets + at,
-                          .source = r->source + at,
-                          .source_mask = r->source_mask + at};
+        by_batch b = by_batch_of(r->shapes[number].rows, r->shapes[number].seq, r->tokens + at);
+        by_batch_put_tokens(&b, "targets", r->targets + at);
+        by_batch_put_source(&b, r->shapes[number].source_seq, r->source + at, r->source_mask + at);
+        return b;
     }
     const size_t row = (size_t)number * (size_t)r->batch, cell = row * (size_t)r->seq,
                  pick = row * (size_t)r->picks;
-    return (by_batch){.batch = r->batch,
-                      .seq = r->seq,
-                      .tokens = from(r->tokens, cell),
-                      .segments = from(r->segments, cell),
-                      .positions = from(r->positions, cell),
-                      .mask = from(r->mask, cell),
-                      .pick = from(r->pick, pick),
-                      .picks = r->batch * r->picks,
-                      .targets = from(r->targets, r->picks ? pick : cell),
-                      .second = from(r->second, row),
-                      .source_seq = r->source_seq,
-                      .source = from(r->source, row * (size_t)r->source_seq),
-                      .source_mask = from(r->source_mask, row * (size_t)r->source_seq)};
+    const int64_t picks = (int64_t)r->batch * r->picks, cells = (int64_t)r->batch * r->seq;
+    by_batch b = by_batch_of(r->batch, r->seq, from(r->tokens, cell));
+    by_batch_put_tokens(&b, "segments", from(r->segments, cell));
+    by_batch_put_tokens(&b, "positions", from(r->positions, cell));
+    by_batch_put_tokens(&b, "mask", from(r->mask, cell));
+    by_batch_put_ids(&b, "pick", picks, from(r->pick, pick));
+    by_batch_put_ids(&b, "targets", picks ? picks : cells, from(r->targets, picks ? pick : cell));
+    by_batch_put_ids(&b, "second_targets", r->batch, from(r->second, row));
+    by_batch_put_source(&b, r->source_seq, from(r->source, row * (size_t)r->source_seq),
+                        from(r->source_mask, row * (size_t)r->source_seq));
+    return b;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

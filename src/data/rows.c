@@ -285,12 +285,10 @@ static by_status shape_batch(const data_rows *r, int height, int seq, data_row_b
     }
     const bool masked = !by_model_reads_last(r->model); /* causal rows do not see what is behind them */
     const bool segmented = by_model_segments(r->model) > 1 && !by_model_languages(r->model);
-    out->batch = (by_batch){.batch = height,
-                            .seq = seq,
-                            .choices = by_model_task(r->model) == BY_TASK_CHOICE ? r->spec.together : 0,
-                            .tokens = out->cells,
-                            .mask = masked ? out->cells + plane : NULL,
-                            .segments = segmented ? out->cells + 2 * plane : NULL};
+    out->batch = by_batch_of(height, seq, out->cells);
+    out->batch.choices = by_model_task(r->model) == BY_TASK_CHOICE ? r->spec.together : 0;
+    by_batch_put_tokens(&out->batch, "mask", masked ? out->cells + plane : NULL);
+    by_batch_put_tokens(&out->batch, "segments", segmented ? out->cells + 2 * plane : NULL);
     return BY_OK;
 }
 

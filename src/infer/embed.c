@@ -217,7 +217,7 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
 {
     const size_t width = (size_t)e->width;
     float *h = base_alloc((size_t)b->batch * (size_t)b->seq * width * sizeof *h);
-    by_status s = h ? by_pass_read(p, by_pass_io(p)->features, h) : BY_ERR_MEMORY;
+    by_status s = h ? by_pass_read(p, by_io_output(by_pass_io(p), "features"), h) : BY_ERR_MEMORY;
     for (int i = 0; s == BY_OK && i < count; i++) {
         const data_row *row = &e->rows.list[rows[i]];
         float *to = out + (size_t)row->example * width;
@@ -258,7 +258,7 @@ static by_status run_groups(by_embedder *e, const data_row_groups *groups, by_me
         by_batch b = rows->batch;
         if (kept) {
             BY_TRY(fill_weights(e, &b, list, rows->rows));
-            b.weights = e->weights;
+            by_batch_put(&b, "pool_weights", BY_F32, 2, (int64_t[]){b.batch, b.seq}, e->weights);
         }
         by_pass *p = by_passes_get(e->passes, &b);
         if (!p)

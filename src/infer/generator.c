@@ -168,16 +168,15 @@ static by_status compile_pass(by_generator *g, int rows, int width, int stride, 
     if (p->from && gen_has_sources(g))
         p->source_from = by_input(graph, "source from", BY_I32, 1, (int64_t[]){rows / g->beams});
     use_cache(g, graph, p);
-    by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
-                      .tokens = p->tokens,
-                      .positions = p->positions,
-                      .pick = p->pick,
-                      .cache = g->cache};
+    by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE, .cache = g->cache};
+    by_io_feed(&io, "tokens", p->tokens);
+    by_io_feed(&io, "positions", p->positions);
+    by_io_feed(&io, "pick", p->pick);
     by_model_build(g->model, graph, &io);
     shape_cache(g, 1);
-    p->logits = by_output(graph, "logits", io.logits);
+    p->logits = by_output(graph, "logits", by_io_output(&io, "logits"));
     if (g->top) {
-        p->best = by_output(graph, "best", by_top(graph, io.logits, g->top, &p->ids, &p->lse));
+        p->best = by_output(graph, "best", by_top(graph, p->logits, g->top, &p->ids, &p->lse));
         by_output(graph, "ids", p->ids);
         by_output(graph, "lse", p->lse);
     }

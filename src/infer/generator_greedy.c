@@ -34,12 +34,11 @@ static by_status compile_loop(by_generator *g)
     g->cache->past = past;
     g->cache->from = g->cache->source_from = NULL;
     gen_use_sources(g, graph, g->batch);
-    by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE,
-                      .tokens = tokens,
-                      .positions = positions,
-                      .cache = g->cache};
+    by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE, .cache = g->cache};
+    by_io_feed(&io, "tokens", tokens);
+    by_io_feed(&io, "positions", positions);
     by_model_build(g->model, graph, &io);
-    by_tensor *next = by_argmax(graph, io.logits); /* (B, 1) */
+    by_tensor *next = by_argmax(graph, by_io_output(&io, "logits")); /* (B, 1) */
     by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
                by_model_first_position(g->model) + gen_last_place(g));
     g->now->greedy = by_compile(graph, &(by_compile_spec){0});

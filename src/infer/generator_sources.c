@@ -69,8 +69,9 @@ static by_status compile_encoder(by_generator *g, gen_stage *s)
     s->source = by_input(graph, "source", BY_I32, 2, shape);
     s->source_mask = by_input(graph, "source mask", BY_I32, 2, shape);
     g->cache->source_length = s->length;
-    by_model_io io = {
-        .part = BY_PART_ENCODER, .source = s->source, .source_mask = s->source_mask, .cache = g->cache};
+    by_model_io io = {.part = BY_PART_ENCODER, .cache = g->cache};
+    by_io_feed(&io, "source", s->source);
+    by_io_feed(&io, "source_mask", s->source_mask);
     by_model_build(g->model, graph, &io);
     s->encoder = by_compile(graph, &(by_compile_spec){0});
     return s->encoder ? BY_OK : base_error_status();

@@ -144,7 +144,7 @@ static by_status take_labels(void *user, by_predictor *p, const gen_predicted *b
     float *scores = user, *logits;
     const int labels = by_model_labels(p->model);
     const by_problem problem = by_model_problem(p->model);
-    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &logits));
+    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &logits));
     BY_TRY(by_pass_finite(p->model, logits, (size_t)b->count * (size_t)labels));
     for (int i = 0; i < b->count; i++) {
         float *x = scores + (size_t)b->rows->list[b->list[i]].example * (size_t)labels;

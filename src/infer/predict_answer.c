@@ -13,8 +13,8 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 {
     answering *a = user;
     float *starts, *ends;
-    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &starts));
-    BY_TRY(gen_predict_read(p, b, b->io->second, 1, &ends));
+    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &starts));
+    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "second"), 1, &ends));
     for (int i = 0; i < b->count; i++) {
         const data_row *row = &b->rows->list[b->list[i]];
         const size_t at = (size_t)i * (size_t)b->batch->seq;

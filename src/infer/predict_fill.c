@@ -80,10 +80,11 @@ static by_status make_room(filling *f, const data_rows *rows)
 static by_status prepare(void *user, by_batch *b, int count)
 {
     filling *f = user;
+    const int32_t *tokens = by_batch_ids(b, "tokens");
     int room = 8;
     f->picks = 0;
     for (int i = 0; i < count * b->seq; i++)
-        f->picks += b->tokens[i] == f->mask;
+        f->picks += tokens[i] == f->mask;
     while (room < f->picks)
         room *= 2;
     if (room > f->room) {
@@ -95,10 +96,9 @@ static by_status prepare(void *user, by_batch *b, int count)
     }
     memset(f->pick, 0, (size_t)room * sizeof *f->pick);
     for (int i = 0, n = 0; i < count * b->seq; i++)
-        if (b->tokens[i] == f->mask)
+        if (tokens[i] == f->mask)
             f->pick[n++] = i;
-    b->pick = f->pick;
-    b->picks = room;
+    by_batch_put_ids(b, "pick", room, f->pick);
     return BY_OK;
 }
 
@@ -107,7 +107,7 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
     filling *f = user;
     const int vocab = by_model_vocab(p->model), top = f->out->top;
     float *logits;
-    BY_TRY(gen_predict_read(p, b, b->io->logits, 0, &logits));
+    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &logits));
     BY_TRY(by_pass_finite(p->model, logits, (size_t)f->picks * (size_t)vocab));
     for (int n = 0, mask = 0; n < f->picks; n++) {
         const int row = f->pick[n] / b->batch->seq;

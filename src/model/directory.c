@@ -10,15 +10,19 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Building the model once over one token declares every parameter. */
+/* Building the model once over inputs of one element declares every parameter. */
 static by_status declare(by_model *m)
 {
     by_graph *g = by_graph_new(&(by_graph_spec){.params = m->params});
     if (!g)
         return BY_ERR_MEMORY;
-    by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, 1}),
-                      .source = by_input(g, "source", BY_I32, 2, (int64_t[]){1, 1}),
-                      .pick = by_input(g, "pick", BY_I32, 1, (int64_t[]){1})};
+    by_model_io io = {0};
+    const by_input_info *in;
+    for (int i = 0; (in = by_model_input(m, i)); i++)
+        if (in->required || strcmp(in->name, "pick") == 0)
+            by_io_feed(&io, in->name,
+                       by_input(g, in->name, in->type, (int)strlen(in->axes),
+                                (int64_t[BY_MAX_RANK]){1, 1, 1, 1, 1, 1}));
     by_model_build(m, g, &io);
     by_status s = by_graph_status(g);
     by_graph_free(g);

@@ -78,17 +78,59 @@ by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, i
 /* Positions within the context, or a poisoned graph. Encoder-decoders number theirs themselves. */
 static void check_lengths(const by_model *m, by_graph *g, const by_model_io *io)
 {
-    const by_tensor *texts[] = {io->cache ? NULL : io->tokens, io->source};
+    const by_tensor *texts[] = {io->cache ? NULL : by_io_input(io, "tokens"), by_io_input(io, "source")};
     for (int i = 0; i < BY_COUNT(texts); i++)
         if (texts[i] && by_dim(texts[i], 1) > by_model_context(m) && !m->arch->unlimited)
             by_graph_fail(g, "%lld positions are more than the %d this model has",
                           (long long)by_dim(texts[i], 1), by_model_context(m));
 }
 
-static void keep_all(by_graph *g, by_tensor *const *list, int count)
+const by_input_info *by_model_input(const by_model *m, int i)
 {
-    for (int i = 0; i < count && by_graph_status(g) == BY_OK; i++)
-        by_output(g, NULL, list[i]);
+    static const by_input_info text[] = {
+        {"tokens", BY_I32, "BT", BY_PART_WHOLE, true},     {"segments", BY_I32, "BT", BY_PART_WHOLE, false},
+        {"positions", BY_I32, "BT", BY_PART_WHOLE, false}, {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
+        {"pick", BY_I32, "N", BY_PART_WHOLE, false},       {0}};
+    static const by_input_info pair[] = {
+        {"source", BY_I32, "BS", BY_PART_ENCODER, true}, {"source_mask", BY_I32, "BS", BY_PART_WHOLE, false},
+        {"tokens", BY_I32, "BT", BY_PART_DECODER, true}, {"positions", BY_I32, "BT", BY_PART_DECODER, false},
+        {"pick", BY_I32, "N", BY_PART_DECODER, false},   {0}};
+    const by_input_info *list = m->arch->inputs ? m->arch->inputs : by_model_is_pair(m) ? pair : text;
+    for (int k = 0; list[k].name; k++)
+        if (k == i)
+            return &list[k];
+    return NULL;
+}
+
+/* The inputs that follow from others. */
+static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io)
+{
+    by_tensor *tokens = by_io_input(io, "tokens");
+    if (tokens && !by_io_input(io, "positions") && !by_model_is_pair(m) && by_graph_status(g) == BY_OK)
+        by_io_feed(io, "positions",
+                   by_range_from(g, 2, (int64_t[]){by_dim(tokens, 0), by_dim(tokens, 1)},
+                                 by_model_first_position(m)));
+    if (m->task == BY_TASK_ENCODER) {
+        io->part = BY_PART_ENCODER;
+        by_io_feed(io, "source", tokens);
+        by_io_feed(io, "source_mask", by_io_input(io, "mask"));
+    }
+}
+
+/* Whether there is everything that the part to be built requires. */
+static bool check_inputs(const by_model *m, by_graph *g, const by_model_io *io)
+{
+    const by_input_info *in;
+    for (int i = 0; (in = by_model_input(m, i)); i++) {
+        const bool read = io->part == BY_PART_WHOLE || in->part == BY_PART_WHOLE || in->part == io->part;
+        if (in->required && read && !by_io_input(io, in->name)) {
+            by_graph_fail(g, "%s needs the input \"%s\"", m->arch->title, in->name);
+            return false;
+        }
+    }
+    if (by_io_input(io, "segments") && !by_model_segments(m))
+        by_graph_fail(g, "%s has no segments", m->arch->title);
+    return true;
 }
 
 void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
@@ -97,40 +139,31 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
         by_graph_fail(g, "there is no model to build, or nothing for it to work on");
         return;
     }
-    const bool pair = by_model_is_pair(m);
     io->task = m->task;
     io->labels = m->labels;
     io->problem = by_model_problem(m);
-    io->n_hidden = io->n_attention = 0;
-    io->n_source_hidden = io->n_source_attention = io->n_cross_attention = 0;
-    if (!io->positions && !pair && by_graph_status(g) == BY_OK)
-        io->positions = by_range_from(g, 2, (int64_t[]){by_dim(io->tokens, 0), by_dim(io->tokens, 1)},
-                                      by_model_first_position(m));
-    if (m->task == BY_TASK_ENCODER) {
-        io->part = BY_PART_ENCODER;
-        io->source = io->tokens;
-        io->source_mask = io->mask;
-    }
+    io->outputs = (by_ports){0};
+    complete_inputs(m, g, io);
     check_lengths(m, g, io);
-    if (io->segments && !by_model_segments(m))
-        by_graph_fail(g, "%s has no segments", m->arch->title);
-    if (pair && !io->source && io->part != BY_PART_DECODER) {
-        io->logits = by_graph_fail(g, "%s needs a source text besides what it is to write", m->arch->title);
+    if (!check_inputs(m, g, io))
         return;
-    }
     m->arch->build(g, m->config, io);
     if (m->task == BY_TASK_ENCODER)
-        io->features = io->memory;
-    keep_all(g, io->attention, io->n_attention);
-    keep_all(g, io->source_attention, io->n_source_attention);
-    keep_all(g, io->cross_attention, io->n_cross_attention);
+        by_io_return(io, "features", by_io_output(io, "memory"));
+    static const char *const weights[] = {"attention", "source_attention", "cross_attention"};
+    for (int k = 0; k < BY_COUNT(weights); k++)
+        for (int i = 0; i < by_io_output_count(io, weights[k]) && by_graph_status(g) == BY_OK; i++)
+            by_output(g, NULL, by_io_output_at(io, weights[k], i));
 }
 
 by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
                          by_tensor *second)
 {
     (void)m;
-    return arch_task_loss(g, io, targets, second);
+    by_tensor *loss = arch_task_loss(g, io, targets, second), *more;
+    for (int i = 0; (more = by_io_output_at(io, "loss", i)); i++)
+        loss = by_add(g, loss, more);
+    return loss;
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */

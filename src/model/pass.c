@@ -2,42 +2,87 @@
 #include "banyan/pass.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/base.h"
 
-struct by_pass {
-    by_model *model;
-    by_batch like; /* shape and presence; its pointers are only compared with NULL */
-    by_model_io io;
-    by_program *program;
-    by_tensor *targets, *second, *loss, *scale;
-    by_tensor *weights, *summary;
-    double loss_scale;
-    int32_t *scratch; /* (B, T): positions, or the tokens that labels are read off */
-    bool ends;        /* the tokens that labels are read off are found here */
-    bool twice;       /* an encoder-decoder that classifies: its decoder reads the source, shifted */
-    by_tensor *positions;
-    by_extra extra[BY_EXTRA_MAX]; /* of the caller's loss; its data are not used */
-    by_tensor *fed[BY_EXTRA_MAX];
-};
+/* ---- batches --------------------------------------------------------------------------------- */
 
-/* Labels of a decoder are read off the last token of a row that is no padding; those of an encoder-decoder
- * off the last end token. */
-static bool reads_ends(const by_model *m, const by_batch *b)
+by_batch by_batch_of(int batch, int seq, const int32_t *tokens)
 {
-    return by_model_task(m) == BY_TASK_CLASSIFY && (by_model_reads_last(m) || by_model_is_pair(m)) &&
-           !b->pick;
+    by_batch b = {.batch = batch, .seq = seq};
+    by_batch_put_tokens(&b, "tokens", tokens);
+    return b;
 }
 
-/* Whether positions have to be counted from the tokens, among which may be padding. */
-static bool counts_positions(const by_pass *p)
+static int find(const by_batch *b, const char *name)
 {
-    return p->like.mask || (by_model_first_position(p->model) > 0 && !by_model_is_pair(p->model));
+    for (int i = 0; i < b->count && i < BY_BATCH_ARRAYS; i++)
+        if (strcmp(b->arrays[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+void by_batch_put(by_batch *b, const char *name, by_dtype type, int rank, const int64_t *shape,
+                  const void *data)
+{
+    int i = find(b, name);
+    if (!data) {
+        for (; i >= 0 && i + 1 < b->count; i++)
+            b->arrays[i] = b->arrays[i + 1];
+        b->count -= i >= 0;
+        return;
+    }
+    if (i < 0)
+        i = b->count++;
+    if (i >= BY_BATCH_ARRAYS)
+        return; /* by_pass_new sees the count */
+    b->arrays[i] = (by_array){.name = name, .type = type, .rank = rank, .data = data};
+    for (int k = 0; k < rank; k++)
+        b->arrays[i].shape[k] = shape[k];
+}
+
+void by_batch_put_tokens(by_batch *b, const char *name, const int32_t *data)
+{
+    by_batch_put(b, name, BY_I32, 2, (int64_t[]){b->batch, b->seq}, data);
+}
+
+void by_batch_put_ids(by_batch *b, const char *name, int64_t count, const int32_t *data)
+{
+    by_batch_put(b, name, BY_I32, 1, &count, data);
+}
+
+void by_batch_put_source(by_batch *b, int seq, const int32_t *source, const int32_t *mask)
+{
+    const int64_t shape[] = {b->batch, seq};
+    by_batch_put(b, "source", BY_I32, 2, shape, source);
+    by_batch_put(b, "source_mask", BY_I32, 2, shape, mask);
+}
+
+const by_array *by_batch_find(const by_batch *b, const char *name)
+{
+    const int i = find(b, name);
+    return i < 0 ? NULL : &b->arrays[i];
+}
+
+const int32_t *by_batch_ids(const by_batch *b, const char *name)
+{
+    const by_array *a = by_batch_find(b, name);
+    return a && a->type == BY_I32 ? a->data : NULL;
+}
+
+static int64_t elements(const by_array *a)
+{
+    int64_t n = 1;
+    for (int i = 0; i < a->rank; i++)
+        n *= a->shape[i];
+    return n;
 }
 
 static int64_t token_rows(const by_batch *b)
 {
-    return b->pick ? b->picks : (int64_t)b->batch * b->seq;
+    const by_array *pick = by_batch_find(b, "pick");
+    return pick ? pick->shape[0] : (int64_t)b->batch * b->seq;
 }
 
 int64_t by_batch_targets(const by_model *m, const by_batch *b)
@@ -60,65 +105,92 @@ int64_t by_batch_targets(const by_model *m, const by_batch *b)
     }
 }
 
-static by_tensor *input(by_graph *g, const char *name, const void *there, int rank, const int64_t *shape)
+/* ---- compilation ----------------------------------------------------------------------------- */
+
+struct by_pass {
+    by_model *model;
+    by_batch like; /* names, types and shapes; its data is never read */
+    by_model_io io;
+    by_program *program;
+    by_tensor *loss, *scale, *summary;
+    double loss_scale;
+    int32_t *scratch; /* (B, T): positions, shifted tokens or the rows that labels are read from */
+    bool finds_last;  /* labels are read from the last token of each row, which the pass finds */
+    bool shifts;      /* an encoder-decoder that classifies: its decoder input is the source, shifted */
+    bool positions;   /* counted here */
+};
+
+/* Whether each row's label is read from one of its tokens: the last one that is not padding in decoders, the
+ * last end token in encoder-decoders. */
+static bool reads_last(const by_model *m, const by_batch *b)
 {
-    return there ? by_input(g, name, BY_I32, rank, shape) : NULL;
+    return by_model_task(m) == BY_TASK_CLASSIFY && (by_model_reads_last(m) || by_model_is_pair(m)) &&
+           !by_batch_find(b, "pick");
 }
 
-static void make_inputs(by_pass *p, by_graph *g)
+/* Whether the family numbers positions by the tokens, some of which may be padding. */
+static bool counts_positions(const by_model *m, const by_batch *b)
 {
-    const by_batch *b = &p->like;
-    const int64_t all[2] = {b->batch, b->seq}, rows = p->ends ? b->batch : b->picks;
-    p->io.choices = b->choices;
-    p->io.tokens = by_input(g, "tokens", BY_I32, 2, all);
-    p->io.segments = input(g, "segments", b->segments, 2, all);
-    p->io.mask = p->twice ? NULL : input(g, "mask", b->mask, 2, all);
-    const bool counted = b->positions || counts_positions(p);
-    p->io.positions = p->positions = input(g, "positions", counted && !p->twice ? b->tokens : NULL, 2, all);
-    p->io.pick = input(g, "pick", p->ends ? b->tokens : b->pick, 1, &rows);
-    const int64_t source[2] = {b->batch, b->source_seq};
-    p->io.source = input(g, "source", p->twice ? b->tokens : b->source, 2, p->twice ? all : source);
-    p->io.source_mask =
-        input(g, "source mask", p->twice ? b->mask : b->source_mask, 2, p->twice ? all : source);
+    return !by_batch_find(b, "positions") &&
+           (by_batch_find(b, "mask") || (by_model_first_position(m) > 0 && !by_model_is_pair(m)));
 }
 
 /* Whether there is a target for each token. */
-static bool tok_token(by_task t)
+static bool has_token_targets(by_task t)
 {
     return t == BY_TASK_LM || t == BY_TASK_MLM || t == BY_TASK_PRETRAIN || t == BY_TASK_TAG ||
            t == BY_TASK_SEQ2SEQ;
 }
 
-/* Logits of tokens are (B, T, V) against targets (B, T), so are those of labels of tokens. */
-static void make_targets(by_pass *p, by_graph *g)
+/* Declare an input for every array of the batch. Token logits are (B, T, V), so targets of tokens are (B, T)
+ * unless rows are picked. */
+static void declare_arrays(by_pass *p, by_graph *g)
 {
     const by_batch *b = &p->like;
-    const int64_t n = by_batch_targets(p->model, b), rows = b->batch;
-    const bool apart = !b->pick && tok_token(by_model_task(p->model));
-    if (b->numbers)
-        p->targets = by_input(g, "targets", BY_F32, 1, &n);
-    else if (b->targets)
-        p->targets =
-            by_input(g, "targets", BY_I32, apart ? 2 : 1, apart ? (int64_t[]){b->batch, b->seq} : &n);
-    p->second = input(g, "second targets", b->second, 1, &rows);
-    const int64_t labels = by_model_labels(p->model);
-    p->io.class_weights = b->class_weights ? by_input(g, "class weights", BY_F32, 1, &labels) : NULL;
-    for (int i = 0; i < b->extras; i++)
-        p->fed[i] = by_input(g, p->extra[i].name, p->extra[i].type, p->extra[i].rank, p->extra[i].shape);
+    const bool flat = by_batch_find(b, "pick") || !has_token_targets(by_model_task(p->model));
+    const int64_t all[2] = {b->batch, b->seq};
+    for (int i = 0; i < b->count; i++) {
+        const by_array *a = &b->arrays[i];
+        const bool targets = strcmp(a->name, "targets") == 0 && !flat;
+        by_io_feed(&p->io, a->name,
+                   by_input(g, a->name, a->type, targets ? 2 : a->rank, targets ? all : a->shape));
+    }
 }
 
-static void summarize(by_pass *p, by_graph *g)
+/* Inputs that the pass computes from others. */
+static void declare_computed(by_pass *p, by_graph *g)
 {
-    const int64_t b = p->like.batch, t = p->like.seq, c = by_dim(p->io.features, -1);
-    p->weights = by_input(g, "weights", BY_F32, 3, (int64_t[]){b, 1, t});
-    by_tensor *w = by_cast(g, p->weights, by_type(p->io.features));
-    by_tensor *sum = by_matmul(g, w, p->io.features, false, false); /* (B, 1, C) */
+    const int64_t rows = p->like.batch, all[2] = {rows, p->like.seq};
+    if (p->positions)
+        by_io_feed(&p->io, "positions", by_input(g, "positions", BY_I32, 2, all));
+    if (p->finds_last)
+        by_io_feed(&p->io, "pick", by_input(g, "pick", BY_I32, 1, &rows));
+    if (p->shifts) {
+        by_io_feed(&p->io, "source", by_input(g, "source", BY_I32, 2, all));
+        by_io_feed(&p->io, "source_mask", by_io_input(&p->io, "mask"));
+    }
+}
+
+static void summarize(by_pass *p, by_graph *g, by_tensor *weights)
+{
+    by_tensor *features = by_io_output(&p->io, "features");
+    const int64_t b = p->like.batch, t = p->like.seq, c = by_dim(features, -1);
+    by_tensor *w = by_cast(g, by_reshape(g, weights, 3, (int64_t[]){b, 1, t}), by_type(features));
+    by_tensor *sum = by_matmul(g, w, features, false, false); /* (B, 1, C) */
     p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
 }
 
-static bool is_bare(by_task t)
+/* Keep what a forward pass is run for. */
+static void keep_outputs(by_pass *p, by_graph *g, bool pooled)
 {
-    return t == BY_TASK_FEATURES || t == BY_TASK_ENCODER;
+    static const char *const names[] = {"logits", "second", "features", "pooled"};
+    const by_task task = by_model_task(p->model);
+    const bool bare = task == BY_TASK_FEATURES || task == BY_TASK_ENCODER;
+    for (int i = 0; i < (bare && !pooled ? 4 : 2); i++) {
+        by_tensor *t = by_io_output(&p->io, names[i]);
+        if (t)
+            by_output(g, NULL, t);
+    }
 }
 
 static by_status compile(by_pass *p, const by_pass_spec *spec)
@@ -127,25 +199,24 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(p->model), .training = training});
     if (!g)
         return BY_ERR_MEMORY;
-    p->io.want_hidden = spec->hidden;
-    p->io.want_attention = spec->attention;
-    p->io.label_smoothing = spec->label_smoothing;
-    make_inputs(p, g);
-    make_targets(p, g);
+    by_model_io *io = &p->io;
+    io->want_hidden = spec->hidden;
+    io->want_attention = spec->attention;
+    io->label_smoothing = spec->label_smoothing;
+    io->choices = p->like.choices;
+    declare_arrays(p, g);
+    declare_computed(p, g);
     p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
-    by_model_build(p->model, g, &p->io);
-    if (!training) {
-        by_tensor *kept[] = {p->io.logits, p->io.second, p->io.features, p->io.pooled};
-        for (int i = 0; i < BY_COUNT(kept); i++)
-            if (kept[i] && (i < 2 || (is_bare(by_model_task(p->model)) && !p->like.weights)))
-                by_output(g, NULL, kept[i]);
-    }
-    if (p->like.weights)
-        summarize(p, g);
+    by_model_build(p->model, g, io);
+    by_tensor *weights = by_io_input(io, "pool_weights"), *targets = by_io_input(io, "targets");
+    if (!training)
+        keep_outputs(p, g, weights != NULL);
+    if (weights)
+        summarize(p, g, weights);
     if (spec->loss)
-        p->loss = spec->loss(spec->loss_user, g, &p->io, p->targets, p->fed);
-    else if (p->targets)
-        p->loss = by_model_loss(p->model, g, &p->io, p->targets, p->second);
+        p->loss = spec->loss(spec->loss_user, g, io);
+    else if (targets)
+        p->loss = by_model_loss(p->model, g, io, targets, by_io_input(io, "second_targets"));
     p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
                                                   .grads = spec->grads,
                                                   .loss_scale = p->scale,
@@ -154,31 +225,39 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     return p->program ? BY_OK : base_error_status();
 }
 
+/* Whether the arrays can be those of one batch. */
+static by_status check_batch(const by_model *m, const by_batch *b, const by_pass_spec *spec)
+{
+    const by_array *source = by_batch_find(b, "source"), *targets = by_batch_find(b, "targets");
+    const int64_t s = source ? source->shape[1] : 1;
+    if (b->batch < 1 || b->seq < 1 || s < 1 || b->batch > INT32_MAX / b->seq || s > INT32_MAX / b->batch)
+        return base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", b->batch,
+                         b->seq);
+    if (b->count > BY_BATCH_ARRAYS)
+        return base_fail(BY_ERR_ARGUMENT, "a batch has at most %d arrays", BY_BATCH_ARRAYS);
+    if (targets && !spec->loss && elements(targets) != by_batch_targets(m, b))
+        return base_fail(BY_ERR_ARGUMENT, "the batch has %lld targets, and its task needs %lld",
+                         (long long)elements(targets), (long long)by_batch_targets(m, b));
+    return BY_OK;
+}
+
 by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec)
 {
     if (!m || !like || !spec) {
         base_fail_missing(m ? "batch" : "model");
         return NULL;
     }
-    if (like->batch < 1 || like->seq < 1 || like->batch > INT32_MAX / like->seq || like->source_seq < 0 ||
-        like->batch > INT32_MAX / BY_MAX(like->source_seq, 1) || !like->source != !like->source_seq) {
-        base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", like->batch, like->seq);
+    if (check_batch(m, like, spec) != BY_OK)
         return NULL;
-    }
-    if (like->extras < 0 || like->extras > BY_EXTRA_MAX || (like->extras && !like->extra)) {
-        base_fail(BY_ERR_ARGUMENT, "a batch has up to %d extra inputs, not %d", BY_EXTRA_MAX, like->extras);
-        return NULL;
-    }
     by_pass *p = base_alloc_zero(1, sizeof *p);
     if (!p)
         return NULL;
     p->model = m;
     p->like = *like;
-    if (like->extras)
-        memcpy(p->extra, like->extra, (size_t)like->extras * sizeof *p->extra);
     p->loss_scale = 1;
-    p->ends = reads_ends(m, like);
-    p->twice = p->ends && by_model_is_pair(m);
+    p->finds_last = reads_last(m, like);
+    p->shifts = p->finds_last && by_model_is_pair(m);
+    p->positions = counts_positions(m, like) && !p->shifts;
     p->scratch = base_alloc_zero((size_t)like->batch * (size_t)like->seq, sizeof *p->scratch);
     if (!p->scratch || compile(p, spec) != BY_OK) {
         by_pass_free(p);
@@ -196,35 +275,34 @@ void by_pass_free(by_pass *p)
     base_free(p);
 }
 
-static bool same_extras(const by_pass *p, const by_batch *b)
+static bool same_shape(const by_array *a, const by_array *b)
 {
-    bool same = p->like.extras == b->extras;
-    for (int i = 0; i < b->extras && same; i++) {
-        const by_extra *x = &p->extra[i], *y = &b->extra[i];
-        same = strcmp(x->name, y->name) == 0 && x->type == y->type && x->rank == y->rank;
-        for (int k = 0; k < x->rank && same; k++)
-            same = x->shape[k] == y->shape[k];
-    }
+    bool same = a->type == b->type && a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->shape[i] == b->shape[i];
     return same;
 }
 
 bool by_pass_fits(const by_pass *p, const by_batch *b)
 {
     const by_batch *a = &p->like;
-    return a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->picks == b->picks &&
-           !a->segments == !b->segments && !a->positions == !b->positions && !a->mask == !b->mask &&
-           !a->pick == !b->pick && !a->targets == !b->targets && !a->numbers == !b->numbers &&
-           !a->second == !b->second && !a->weights == !b->weights && !a->class_weights == !b->class_weights &&
-           a->source_seq == b->source_seq && !a->source == !b->source && !a->source_mask == !b->source_mask &&
-           same_extras(p, b);
+    bool fits = a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->count == b->count;
+    for (int i = 0; fits && i < a->count; i++) {
+        const by_array *other = by_batch_find(b, a->arrays[i].name);
+        fits = other && same_shape(&a->arrays[i], other);
+    }
+    return fits;
 }
 
-static by_status feed(by_pass *p, by_tensor *t, const void *values)
+/* ---- running --------------------------------------------------------------------------------- */
+
+static by_status feed(by_pass *p, const char *name, const void *values)
 {
-    return t ? by_write(p->program, t, values, (size_t)by_elements(t) * sizeof(int32_t)) : BY_OK;
+    by_tensor *t = by_io_input(&p->io, name);
+    return by_write(p->program, t, values, (size_t)by_elements(t) * by_dtype_size(by_type(t)));
 }
 
-static by_status feed_ends(by_pass *p, const int32_t *tokens)
+static by_status feed_last_tokens(by_pass *p, const int32_t *tokens)
 {
     const int rows = p->like.batch, seq = p->like.seq, pad = by_model_pad(p->model);
     for (int r = 0; r < rows; r++) {
@@ -233,38 +311,47 @@ static by_status feed_ends(by_pass *p, const int32_t *tokens)
             last--;
         p->scratch[r] = r * seq + last;
     }
-    return feed(p, p->io.pick, p->scratch);
+    return feed(p, "pick", p->scratch);
 }
 
-/* The rows of an encoder-decoder that classifies. Only a row that is all padding may lack an end token. */
-static by_status feed_twice(by_pass *p, const by_batch *b)
+/* The last end token of each row. Only a row that is all padding may lack one. */
+static by_status feed_last_ends(by_pass *p, const int32_t *tokens)
 {
-    const int rows = b->batch, seq = b->seq, eos = by_model_eos(p->model), pad = by_model_pad(p->model);
-    BY_TRY(by_model_shift(p->model, b->tokens, rows, seq, p->scratch));
-    BY_TRY(feed(p, p->io.tokens, p->scratch));
-    BY_TRY(feed(p, p->io.source, b->tokens));
-    BY_TRY(feed(p, p->io.source_mask, b->mask));
+    const int rows = p->like.batch, seq = p->like.seq;
+    const int eos = by_model_eos(p->model), pad = by_model_pad(p->model);
     for (int r = 0; r < rows; r++) {
-        const int32_t *row = b->tokens + (size_t)r * (size_t)seq;
+        const int32_t *row = tokens + (size_t)r * (size_t)seq;
         int last = seq - 1, other = 0;
         for (int t = 0; t < seq; t++)
             other += row[t] != pad;
         while (last >= 0 && row[last] != eos)
             last--;
         if (last < 0 && other > 0)
-            return base_fail(BY_ERR_ARGUMENT, "row %d has no end token (%d), off which labels are read", r,
-                             eos);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "row %d has no end token (%d), from which its label is to be read", r, eos);
         p->scratch[r] = r * seq + BY_MAX(last, 0);
     }
-    return feed(p, p->io.pick, p->scratch);
+    return feed(p, "pick", p->scratch);
 }
 
-static by_status feed_positions(by_pass *p, const by_batch *b)
+/* The tokens go to the encoder as they are, and shifted to the decoder. */
+static by_status feed_shifted(by_pass *p, const int32_t *tokens)
 {
-    if (b->positions || !p->positions)
-        return feed(p, p->positions, b->positions);
-    by_model_positions(p->model, b->tokens, b->batch, b->seq, p->scratch);
-    return feed(p, p->positions, p->scratch);
+    BY_TRY(by_model_shift(p->model, tokens, p->like.batch, p->like.seq, p->scratch));
+    BY_TRY(feed(p, "tokens", p->scratch));
+    BY_TRY(feed(p, "source", tokens));
+    return feed_last_ends(p, tokens);
+}
+
+static by_status feed_computed(by_pass *p, const int32_t *tokens)
+{
+    if (p->shifts)
+        return feed_shifted(p, tokens);
+    if (p->positions) {
+        by_model_positions(p->model, tokens, p->like.batch, p->like.seq, p->scratch);
+        BY_TRY(feed(p, "positions", p->scratch));
+    }
+    return p->finds_last ? feed_last_tokens(p, tokens) : BY_OK;
 }
 
 by_status by_pass_run(by_pass *p, const by_batch *b)
@@ -274,25 +361,10 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
     if (!by_pass_fits(p, b))
         return base_fail(BY_ERR_ARGUMENT, "a batch of %d by %d is not like that of this pass, %d by %d",
                          b->batch, b->seq, p->like.batch, p->like.seq);
-    BY_TRY(by_model_check_mask(p->model, b->mask, b->batch, b->seq));
-    if (!p->twice) {
-        BY_TRY(feed(p, p->io.tokens, b->tokens));
-        if (b->source) {
-            BY_TRY(feed(p, p->io.source, b->source));
-            BY_TRY(feed(p, p->io.source_mask, b->source_mask));
-        }
-        BY_TRY(feed(p, p->io.mask, b->mask));
-    }
-    BY_TRY(feed(p, p->io.segments, b->segments));
-    BY_TRY(feed_positions(p, b));
-    BY_TRY(feed(p, p->targets, b->numbers ? (const void *)b->numbers : b->targets));
-    BY_TRY(feed(p, p->second, b->second));
-    BY_TRY(feed(p, p->weights, b->weights));
-    BY_TRY(feed(p, p->io.class_weights, b->class_weights));
-    BY_TRY(p->twice ? feed_twice(p, b) : p->ends ? feed_ends(p, b->tokens) : feed(p, p->io.pick, b->pick));
-    for (int i = 0; i < b->extras; i++)
-        BY_TRY(by_write(p->program, p->fed[i], b->extra[i].data,
-                        (size_t)by_elements(p->fed[i]) * by_dtype_size(p->extra[i].type)));
+    BY_TRY(by_model_check_mask(p->model, by_batch_ids(b, "mask"), b->batch, b->seq));
+    for (int i = 0; i < b->count; i++)
+        BY_TRY(feed(p, b->arrays[i].name, b->arrays[i].data));
+    BY_TRY(feed_computed(p, by_batch_ids(b, "tokens")));
     if (p->scale) {
         float scale = (float)p->loss_scale;
         BY_TRY(by_write(p->program, p->scale, &scale, sizeof scale));

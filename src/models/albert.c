@@ -54,7 +54,7 @@ static by_tensor *layer(by_graph *g, by_tensor *x, const albert_config *c, by_mo
     x = nn_encoder_block(g, x,
                          &(nn_encoder_spec){.attention = {.op = {.heads = c->heads,
                                                                  .dropout = c->attn_drop,
-                                                                 .key_mask = io->mask,
+                                                                 .key_mask = by_io_input(io, "mask"),
                                                                  .weights = arch_weights_slot(io)},
                                                           .query = "attention.query",
                                                           .key = "attention.key",
@@ -98,8 +98,9 @@ static bool is_pooled(by_task t)
 
 static void put_order(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    io->second = nn_linear(g, row->name, arch_head_dropout(g, io->pooled, top, row),
-                           &(nn_linear_spec){.out = 2, .std = top->std});
+    by_io_return(io, "second",
+                 nn_linear(g, row->name, arch_head_dropout(g, by_io_output(io, "pooled"), top, row),
+                           &(nn_linear_spec){.out = 2, .std = top->std}));
 }
 
 #define LABEL_DROP offsetof(albert_config, label_drop)
@@ -118,9 +119,9 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const albert_config *c = config;
     by_scope_push(g, "albert");
-    by_tensor *x = io->features = body(g, c, io);
+    by_tensor *x = by_io_return(io, "features", body(g, c, io));
     if (is_pooled(io->task))
-        io->pooled = arch_pooler(g, "pooler", x, c->std);
+        by_io_return(io, "pooled", arch_pooler(g, "pooler", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->small, c->std);
     by_scope_pop(g);
     const arch_mlm_spec mlm = {.dense = "predictions.dense",

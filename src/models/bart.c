@@ -104,7 +104,7 @@ static by_tensor *encoder_block(by_graph *g, const arch_bart_config *c, by_model
                                 int i) /* (B, S, C) -> (B, S, C) */
 {
     nn_attention_spec spec = attention_spec(c, c->encoder_heads);
-    spec.op.key_mask = io->source_mask;
+    spec.op.key_mask = by_io_input(io, "source_mask");
     spec.op.weights = arch_source_weights_slot(io);
     by_block_push(g, "layers.%d", i);
     x = self_attention(g, c, x, &spec);
@@ -116,7 +116,7 @@ static by_tensor *encoder_block(by_graph *g, const arch_bart_config *c, by_model
 static nn_attention_spec cross_spec(const arch_bart_config *c, const by_model_io *io, int layer)
 {
     nn_attention_spec spec = attention_spec(c, c->decoder_heads);
-    spec.op.key_mask = io->source_mask;
+    spec.op.key_mask = by_io_input(io, "source_mask");
     spec.cache = io->cache;
     spec.layer = layer;
     return spec;
@@ -134,7 +134,7 @@ static by_tensor *decoder_block(by_graph *g, const arch_bart_config *c, by_model
     by_block_push(g, "layers.%d", i);
     x = self_attention(g, c, x, &own);
     by_tensor *h = before(g, c, "encoder_attn_layer_norm", x);
-    h = nn_attention(g, "encoder_attn", h, io->memory, &cross);
+    h = nn_attention(g, "encoder_attn", h, by_io_output(io, "memory"), &cross);
     x = after(g, c, "encoder_attn_layer_norm", x, h);
     x = feed_forward(g, c, x, c->decoder_inner);
     by_block_pop(g);
@@ -164,7 +164,7 @@ static by_tensor *embed(by_graph *g, const arch_bart_config *c, by_tensor *table
 static by_tensor *encode(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *table)
 {
     by_scope_push(g, "encoder");
-    by_tensor *x = embed(g, c, table, io->source, NULL); /* (B, S, C) */
+    by_tensor *x = embed(g, c, table, by_io_input(io, "source"), NULL); /* (B, S, C) */
     for (int i = 0; i < c->encoder_layers; i++) {
         arch_keep_source_hidden(g, io, x);
         x = encoder_block(g, c, io, x, i);
@@ -179,7 +179,8 @@ static by_tensor *encode(by_graph *g, const arch_bart_config *c, by_model_io *io
 static by_tensor *decode(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *table)
 {
     by_scope_push(g, "decoder");
-    by_tensor *x = embed(g, c, table, io->tokens, io->positions); /* (B, T, C) */
+    by_tensor *x =
+        embed(g, c, table, by_io_input(io, "tokens"), by_io_input(io, "positions")); /* (B, T, C) */
     for (int i = 0; i < c->decoder_layers; i++) {
         arch_keep_hidden(g, io, x);
         x = decoder_block(g, c, io, x, i);
@@ -197,7 +198,7 @@ static void keep_memory(by_graph *g, const arch_bart_config *c, by_model_io *io)
     for (int i = 0; i < c->decoder_layers; i++) {
         const nn_attention_spec spec = cross_spec(c, io, i);
         by_scope_push(g, "decoder.layers.%d", i);
-        nn_attention_keep(g, "encoder_attn", io->memory, &spec);
+        nn_attention_keep(g, "encoder_attn", by_io_output(io, "memory"), &spec);
         by_scope_pop(g);
     }
 }
@@ -212,14 +213,16 @@ static by_tensor *token_table(by_graph *g, const arch_bart_config *c, const char
     return by_param(g, name, 2, (int64_t[]){rows, c->width}, (by_init){BY_INIT_NORMAL, table_std(c)});
 }
 
-/* Labels from the position that io->pick names in each row, which is that of the last end token. */
+/* Labels from the position that by_io_input(io, "pick") names in each row, which is that of the last end token. */
 static void classify(by_graph *g, const arch_bart_config *c, by_model_io *io)
 {
-    if (!io->pick) {
-        io->logits = by_graph_fail(g, "to classify, the model must know the position to look at (pick)");
+    if (!by_io_input(io, "pick")) {
+        by_io_return(io, "logits",
+                     by_graph_fail(g, "to classify, the model must know the position to look at (pick)"));
         return;
     }
-    by_tensor *h = by_dropout(g, nn_pick(g, io->features, io->pick), c->label_drop);
+    by_tensor *h =
+        by_dropout(g, nn_pick(g, by_io_output(io, "features"), by_io_input(io, "pick")), c->label_drop);
     h = nn_linear(g, "classification_head.dense", h,
                   &(nn_linear_spec){.out = c->width, .act = BY_TANH, .std = c->std});
     arch_label_head(g, io, "classification_head.out_proj", by_dropout(g, h, c->label_drop), c->std);
@@ -233,7 +236,7 @@ static void write_tokens(by_graph *g, const arch_bart_config *c, by_model_io *io
         by_param_fixed(g, "final_logits_bias", 2, (int64_t[]){1, vocab}, (by_init){BY_INIT_ZERO, 0});
     by_tensor *weights = arch_head_weights(g, c->head, "lm_head.weight", table, table_std(c));
     if (io->part != BY_PART_ENCODER)
-        arch_lm_head(g, io, io->features, weights, by_reshape(g, bias, 1, &vocab));
+        arch_lm_head(g, io, by_io_output(io, "features"), weights, by_reshape(g, bias, 1, &vocab));
 }
 
 void arch_bart_build(by_graph *g, const void *config, by_model_io *io)
@@ -248,11 +251,11 @@ void arch_bart_build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *source = token_table(g, c, apart ? "encoder.embed_tokens.weight" : "shared.weight", c->vocab);
     by_tensor *target = apart ? token_table(g, c, "decoder.embed_tokens.weight", vocab) : source;
     if (io->part != BY_PART_DECODER)
-        io->memory = encode(g, c, io, source);
+        by_io_return(io, "memory", encode(g, c, io, source));
     if (io->part == BY_PART_ENCODER && io->cache)
         keep_memory(g, c, io);
     if (io->part != BY_PART_ENCODER)
-        io->features = decode(g, c, io, target);
+        by_io_return(io, "features", decode(g, c, io, target));
     by_scope_pop(g);
     if (io->task == BY_TASK_CLASSIFY)
         classify(g, c, io);

@@ -41,11 +41,14 @@ by_tensor *arch_bert_embeddings(by_graph *g, by_model_io *io, const arch_bert_si
                                 float drop)
 {
     by_scope_push(g, "embeddings");
-    by_tensor *x = nn_embedding_padded(g, "word_embeddings", io->tokens, s->vocab, s->width, std, s->pad);
-    x = by_add(g, x, nn_segments(g, "token_type_embeddings", io->segments, s->segments, s->width, std));
+    by_tensor *x =
+        nn_embedding_padded(g, "word_embeddings", by_io_input(io, "tokens"), s->vocab, s->width, std, s->pad);
+    x = by_add(
+        g, x,
+        nn_segments(g, "token_type_embeddings", by_io_input(io, "segments"), s->segments, s->width, std));
     x = by_add(g, x,
-               nn_embedding_padded(g, "position_embeddings", io->positions, s->context, s->width, std,
-                                   s->position_pad));
+               nn_embedding_padded(g, "position_embeddings", by_io_input(io, "positions"), s->context,
+                                   s->width, std, s->position_pad));
     x = by_dropout(g, nn_layernorm(g, "LayerNorm", x, eps), drop); /* (B, T, C) */
     by_scope_pop(g);
     return x;
@@ -59,7 +62,7 @@ by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int laye
     a->value = "attention.self.value";
     a->out = "attention.output.dense";
     a->std = s.std;
-    a->op.key_mask = io->mask;
+    a->op.key_mask = by_io_input(io, "mask");
     a->cache = io->cache;
     s.norm1 = "attention.output.LayerNorm";
     s.wide = "intermediate.dense";
@@ -93,8 +96,9 @@ static bool is_pooled(by_task t)
 
 static void put_next(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    *(io->task == BY_TASK_NEXT ? &io->logits : &io->second) =
-        nn_linear(g, row->name, io->pooled, &(nn_linear_spec){.out = 2, .std = top->std});
+    by_io_return(
+        io, io->task == BY_TASK_NEXT ? "logits" : "second",
+        nn_linear(g, row->name, by_io_output(io, "pooled"), &(nn_linear_spec){.out = 2, .std = top->std}));
 }
 
 static const arch_head_row heads[] = {
@@ -128,10 +132,10 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                                            .drop1 = c->drop,
                                            .drop2 = c->drop});
     if (is_pooled(io->task))
-        io->pooled = arch_pooler(g, "pooler.dense", x, c->std);
+        by_io_return(io, "pooled", arch_pooler(g, "pooler.dense", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
-    io->features = x;
+    by_io_return(io, "features", x);
     const arch_mlm_spec mlm = {.dense = "cls.predictions.transform.dense",
                                .norm = "cls.predictions.transform.LayerNorm",
                                .bias = "cls.predictions.bias",

@@ -53,7 +53,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const distilbert_config *c, b
     x = nn_encoder_block(g, x,
                          &(nn_encoder_spec){.attention = {.op = {.heads = c->heads,
                                                                  .dropout = c->attn_drop,
-                                                                 .key_mask = io->mask,
+                                                                 .key_mask = by_io_input(io, "mask"),
                                                                  .weights = arch_weights_slot(io)},
                                                           .query = "attention.q_lin",
                                                           .key = "attention.k_lin",
@@ -76,9 +76,11 @@ static by_tensor *block(by_graph *g, by_tensor *x, const distilbert_config *c, b
 static by_tensor *body(by_graph *g, const distilbert_config *c, by_model_io *io)
 {
     by_scope_push(g, "embeddings");
-    by_tensor *x = nn_embedding_padded(g, "word_embeddings", io->tokens, c->vocab, c->width, c->std, c->pad);
+    by_tensor *x = nn_embedding_padded(g, "word_embeddings", by_io_input(io, "tokens"), c->vocab, c->width,
+                                       c->std, c->pad);
     x = by_add(g, x,
-               nn_positions(g, "position_embeddings", io->positions, c->context, c->width, c->std, c->sines));
+               nn_positions(g, "position_embeddings", by_io_input(io, "positions"), c->context, c->width,
+                            c->std, c->sines));
     x = by_dropout(g, nn_layernorm(g, "LayerNorm", x, eps), c->drop); /* (B, T, C) */
     by_scope_pop(g);
     arch_keep_hidden(g, io, x);
@@ -94,9 +96,9 @@ static by_tensor *body(by_graph *g, const distilbert_config *c, by_model_io *io)
 /* One more projection stands between the first position and the labels. */
 static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    by_tensor *h =
-        nn_linear(g, "pre_classifier", nn_first(g, io->features),
-                  &(nn_linear_spec){.out = by_dim(io->features, -1), .act = BY_RELU, .std = top->std});
+    by_tensor *h = nn_linear(
+        g, "pre_classifier", nn_first(g, by_io_output(io, "features")),
+        &(nn_linear_spec){.out = by_dim(by_io_output(io, "features"), -1), .act = BY_RELU, .std = top->std});
     arch_label_head(g, io, row->name, arch_head_dropout(g, h, top, row), top->std);
 }
 
@@ -113,7 +115,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const distilbert_config *c = config;
     by_scope_push(g, "distilbert");
-    io->features = body(g, c, io);
+    by_io_return(io, "features", body(g, c, io));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     const arch_mlm_spec mlm = {.dense = "vocab_transform",

@@ -55,7 +55,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model
                                                             .mask = BY_MASK_CAUSAL,
 
                                                             .dropout = c->attn_drop,
-                                                            .key_mask = io->mask,
+                                                            .key_mask = by_io_input(io, "mask"),
                                                             .weights = arch_weights_slot(io)},
                                                      .qkv = "c_attn",
                                                      .out = "c_proj",
@@ -88,8 +88,10 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const gpt_config *c = config;
     by_scope_push(g, "transformer");
-    by_tensor *x = nn_embedding(g, "tokens_embed", io->tokens, c->vocab, c->width, c->std); /* (B, T, C) */
-    x = by_add(g, x, nn_embedding(g, "positions_embed", io->positions, c->context, c->width, c->std));
+    by_tensor *x = nn_embedding(g, "tokens_embed", by_io_input(io, "tokens"), c->vocab, c->width,
+                                c->std); /* (B, T, C) */
+    x = by_add(
+        g, x, nn_embedding(g, "positions_embed", by_io_input(io, "positions"), c->context, c->width, c->std));
     x = by_dropout(g, x, c->embd_drop);
     arch_keep_hidden(g, io, x);
     for (int i = 0; i < c->layers; i++) {
@@ -99,7 +101,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *table = by_param(g, "tokens_embed.weight", 2, (int64_t[]){c->vocab, c->width},
                                 (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
-    io->features = x;
+    by_io_return(io, "features", x);
     arch_put_heads(g, io, heads, &(arch_top){.config = c, .table = table, .head = c->head, .std = c->std});
 }
 

@@ -69,7 +69,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_mode
                                                  .mask = BY_MASK_CAUSAL,
                                                  .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
                                                  .dropout = c->attn_drop,
-                                                 .key_mask = io->mask,
+                                                 .key_mask = by_io_input(io, "mask"),
                                                  .weights = arch_weights_slot(io)},
                                           .qkv = "c_attn",
                                           .out = "c_proj",
@@ -105,8 +105,9 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const gpt2_config *c = config;
     by_scope_push(g, "transformer");
-    by_tensor *x = nn_embedding(g, "wte", io->tokens, c->vocab, c->width, c->std); /* (B, T, C) */
-    x = by_add(g, x, nn_embedding(g, "wpe", io->positions, c->context, c->width, c->std));
+    by_tensor *x =
+        nn_embedding(g, "wte", by_io_input(io, "tokens"), c->vocab, c->width, c->std); /* (B, T, C) */
+    x = by_add(g, x, nn_embedding(g, "wpe", by_io_input(io, "positions"), c->context, c->width, c->std));
     x = by_dropout(g, x, c->embd_drop);
     for (int i = 0; i < c->layers; i++) {
         arch_keep_hidden(g, io, x);
@@ -117,7 +118,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     by_tensor *wte =
         by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
-    io->features = x;
+    by_io_return(io, "features", x);
     arch_put_heads(g, io, heads,
                    &(arch_top){.config = c, .table = wte, .head = c->head, .std = c->std, .drop = 0.1f});
 }

@@ -35,9 +35,9 @@ by_tensor *arch_head_weights(by_graph *g, arch_head head, const char *name, by_t
 
 void arch_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias)
 {
-    if (io->pick)
-        h = nn_pick(g, h, io->pick);
-    io->logits = by_linear(g, h, weights, bias, NULL);
+    if (by_io_input(io, "pick"))
+        h = nn_pick(g, h, by_io_input(io, "pick"));
+    by_io_return(io, "logits", by_linear(g, h, weights, bias, NULL));
 }
 
 /* A head that the configuration does not tie has a bias of its own besides the one that is then unused. */
@@ -53,22 +53,20 @@ static by_tensor *mlm_bias(by_graph *g, const arch_mlm_spec *s, int64_t vocab)
 void arch_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table, const arch_mlm_spec *s)
 {
     int64_t vocab = by_dim(table, 0);
-    if (io->pick)
-        h = nn_pick(g, h, io->pick);
+    if (by_io_input(io, "pick"))
+        h = nn_pick(g, h, by_io_input(io, "pick"));
     h = nn_linear(g, s->dense, h, &(nn_linear_spec){.out = by_dim(table, 1), .act = s->act, .std = s->std});
     h = nn_layernorm(g, s->norm, h, s->eps);
     by_tensor *weights = arch_head_weights(g, s->head, s->decoder, table, s->std);
-    io->logits = by_linear(g, h, weights, mlm_bias(g, s, vocab), NULL);
+    by_io_return(io, "logits", by_linear(g, h, weights, mlm_bias(g, s, vocab), NULL));
 }
 
 void arch_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std)
 {
-    bool choice = io->task == BY_TASK_CHOICE;
-    io->logits = nn_linear(g, name, x, &(nn_linear_spec){.out = choice ? 1 : io->labels, .std = std});
-    if (choice) {
-        int64_t choices = io->choices > 0 ? io->choices : 1;
-        io->logits = by_reshape(g, io->logits, 2, (int64_t[]){-1, choices});
-    }
+    const bool choice = io->task == BY_TASK_CHOICE;
+    const int64_t choices = io->choices > 0 ? io->choices : 1;
+    by_tensor *y = nn_linear(g, name, x, &(nn_linear_spec){.out = choice ? 1 : io->labels, .std = std});
+    by_io_return(io, "logits", choice ? by_reshape(g, y, 2, (int64_t[]){-1, choices}) : y);
 }
 
 by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std)
@@ -95,44 +93,47 @@ void arch_put_heads(by_graph *g, by_model_io *io, const arch_head_row *rows, con
 ARCH_PUT(lm)
 {
     by_tensor *weights = arch_head_weights(g, top->head, row->name, top->table, top->std);
-    arch_lm_head(g, io, io->features, weights, NULL);
+    arch_lm_head(g, io, by_io_output(io, "features"), weights, NULL);
 }
 
 ARCH_PUT(mlm)
 {
     (void)row;
-    arch_mlm_head(g, io, io->features, top->table, top->mlm);
+    arch_mlm_head(g, io, by_io_output(io, "features"), top->table, top->mlm);
 }
 
 ARCH_PUT(score)
 {
-    if (!io->pick) {
-        io->logits = by_graph_fail(g, "to classify, the model needs the position to look at (pick)");
+    if (!by_io_input(io, "pick")) {
+        by_io_return(io, "logits",
+                     by_graph_fail(g, "to classify, the model needs the position to look at (pick)"));
         return;
     }
-    io->logits = nn_linear(g, row->name, nn_pick(g, io->features, io->pick),
-                           &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = top->std});
+    by_io_return(io, "logits",
+                 nn_linear(g, row->name, nn_pick(g, by_io_output(io, "features"), by_io_input(io, "pick")),
+                           &(nn_linear_spec){.out = io->labels, .no_bias = true, .std = top->std}));
 }
 
 ARCH_PUT(label)
 {
-    arch_label_head(g, io, row->name, arch_head_dropout(g, io->pooled, top, row), top->std);
+    arch_label_head(g, io, row->name, arch_head_dropout(g, by_io_output(io, "pooled"), top, row), top->std);
 }
 
 ARCH_PUT(tag)
 {
-    io->logits = nn_linear(g, row->name, arch_head_dropout(g, io->features, top, row),
-                           &(nn_linear_spec){.out = io->labels, .std = top->std});
+    by_io_return(io, "logits",
+                 nn_linear(g, row->name, arch_head_dropout(g, by_io_output(io, "features"), top, row),
+                           &(nn_linear_spec){.out = io->labels, .std = top->std}));
 }
 
 ARCH_PUT(answer)
 {
-    by_tensor *h = arch_head_dropout(g, io->features, top, row);
+    by_tensor *h = arch_head_dropout(g, by_io_output(io, "features"), top, row);
     int64_t shape[2] = {by_dim(h, 0), by_dim(h, 1)};
     by_tensor *both =
         nn_linear(g, row->name, h, &(nn_linear_spec){.out = 2, .std = top->std}); /* (B, T, 2) */
-    io->logits = by_reshape(g, by_slice(g, both, 2, 0, 1), 2, shape);
-    io->second = by_reshape(g, by_slice(g, both, 2, 1, 1), 2, shape);
+    by_io_return(io, "logits", by_reshape(g, by_slice(g, both, 2, 0, 1), 2, shape));
+    by_io_return(io, "second", by_reshape(g, by_slice(g, both, 2, 1, 1), 2, shape));
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -153,21 +154,22 @@ static by_tensor *each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
     return by_cross_entropy(g, by_concat(g, pair, 2, 1), by_reshape(g, targets, 1, shape), NULL);
 }
 
-by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second)
+by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second_targets)
 {
+    by_tensor *logits = by_io_output(io, "logits"), *second = by_io_output(io, "second");
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_ENCODER)
         return by_graph_fail(g, "a model without a head has no loss");
     if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_REGRESSION)
-        return squared_error(g, io->logits, targets);
+        return squared_error(g, logits, targets);
     if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_MANY_LABELS)
-        return each_or_not(g, io->logits, targets);
-    by_tensor *weights = io->class_weights && by_type(io->logits) == BY_F64
-                             ? by_cast(g, io->class_weights, BY_F64)
-                             : io->class_weights;
+        return each_or_not(g, logits, targets);
+    by_tensor *weights = by_io_input(io, "class_weights");
+    if (weights && by_type(logits) == BY_F64)
+        weights = by_cast(g, weights, BY_F64);
     by_tensor *loss = by_cross_entropy(
-        g, io->logits, targets, &(by_loss_spec){.weights = weights, .label_smoothing = io->label_smoothing});
-    if (!second || !io->second)
+        g, logits, targets, &(by_loss_spec){.weights = weights, .label_smoothing = io->label_smoothing});
+    if (!second_targets || !second)
         return loss;
-    loss = by_add(g, loss, by_cross_entropy(g, io->second, second, NULL));
+    loss = by_add(g, loss, by_cross_entropy(g, second, second_targets, NULL));
     return io->task == BY_TASK_ANSWER ? by_scale(g, loss, 0.5) : loss;
 }

@@ -87,7 +87,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const llama_config *c, by_mod
                                                  .kv_heads = c->kv_heads,
                                                  .mask = BY_MASK_CAUSAL,
                                                  .dropout = c->attn_drop,
-                                                 .key_mask = io->mask,
+                                                 .key_mask = by_io_input(io, "mask"),
                                                  .weights = arch_weights_slot(io)},
                                           .query = "q_proj",
                                           .key = "k_proj",
@@ -100,7 +100,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const llama_config *c, by_mod
                                           .cache = io->cache,
                                           .layer = i,
                                           .rope = &c->rope,
-                                          .positions = io->positions});
+                                          .positions = by_io_input(io, "positions")});
     x = by_add(g, x, h);
     h = nn_mlp(g, "mlp", nn_rmsnorm(g, "post_attention_layernorm", x, c->eps),
                &(nn_mlp_spec){.gate = "gate_proj",
@@ -128,14 +128,13 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const llama_config *c = config;
     by_scope_push(g, io->task == BY_TASK_ANSWER ? "transformer" : "model");
-    by_tensor *x = nn_embedding_padded(g, "embed_tokens", io->tokens, c->vocab, c->width, c->std,
-                                       c->pad); /* (B, T, C) */
+    by_tensor *x = nn_embedding_padded(g, "embed_tokens", by_io_input(io, "tokens"), c->vocab, c->width,
+                                       c->std, c->pad); /* (B, T, C) */
     for (int i = 0; i < c->layers; i++) {
         arch_keep_hidden(g, io, x);
         x = block(g, x, c, io, i);
     }
-    io->features = nn_rmsnorm(g, "norm", x, c->eps);
-    arch_keep_hidden(g, io, io->features);
+    arch_keep_hidden(g, io, by_io_return(io, "features", nn_rmsnorm(g, "norm", x, c->eps)));
     by_tensor *table = by_param(g, "embed_tokens.weight", 2, (int64_t[]){c->vocab, c->width},
                                 (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);

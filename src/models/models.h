@@ -137,6 +137,7 @@ typedef struct arch_family {
     bool looks_ahead; /* a query before which a mask hides all keys looks at the later ones: not supported */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
+    const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
 } arch_family;
 
@@ -177,11 +178,11 @@ void arch_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h);
 by_tensor **arch_source_weights_slot(by_model_io *io);
 by_tensor **arch_cross_weights_slot(by_model_io *io);
 
-/* ---- heads (heads.c). They set io->logits and, where there is one, io->second -------------------- */
+/* ---- heads (heads.c). They return "logits" and, where there is one, "second" -------------------- */
 
 /* The weights of a head over the vocabulary: the table it is tied to, or a parameter of this name. */
 by_tensor *arch_head_weights(by_graph *g, arch_head head, const char *name, by_tensor *table, float std);
-/* (B, T, C) -> logits over the vocabulary with the given weights (and bias, or NULL), at io->pick if set. */
+/* (B, T, C) -> logits over the vocabulary with the given weights (and bias, or NULL), at the input "pick" if it is fed. */
 void arch_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias);
 /* The same after a projection, its activation and a norm. Names are relative to the present scope. */
 typedef struct arch_mlm_spec {
@@ -196,7 +197,7 @@ void arch_mlm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *table,
 /* x (B, C), one row for each sequence -> labels, or one number for each choice. */
 void arch_label_head(by_graph *g, by_model_io *io, const char *name, by_tensor *x, float std);
 
-/* Heads by table. Every row of the task puts its part on io->features or io->pooled. */
+/* Heads by table. Every row of the task reads the output "features" or "pooled". */
 typedef struct arch_top {
     const void *config;
     by_tensor *table; /* of token embeddings */
@@ -219,8 +220,8 @@ by_tensor *arch_head_dropout(by_graph *g, by_tensor *x, const arch_top *top, con
     void arch_put_##name(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 ARCH_PUT(lm);     /* over the vocabulary, without a bias */
 ARCH_PUT(mlm);    /* the same after a projection and a norm: top->mlm */
-ARCH_PUT(score);  /* the row io->pick of each -> labels, without a bias */
-ARCH_PUT(label);  /* io->pooled -> labels, or one number for each choice */
+ARCH_PUT(score);  /* the row "pick" of each -> labels, without a bias */
+ARCH_PUT(label);  /* "pooled" -> labels, or one number for each choice */
 ARCH_PUT(tag);    /* every position -> labels */
 ARCH_PUT(answer); /* every position -> start and end */
 

@@ -166,46 +166,6 @@ const char *arch_act_name(by_act act)
     return "linear";
 }
 
-/* ---- what build functions share -------------------------------------------------------------- */
-
-static void keep(by_graph *g, const by_model_io *io, by_tensor *h, by_tensor **list, int *count)
-{
-    if (io->want_hidden && *count <= BY_MAX_LAYERS)
-        list[(*count)++] = by_output(g, NULL, h);
-}
-
-static by_tensor **slot(const by_model_io *io, by_tensor **list, int *count)
-{
-    if (!io->want_attention || io->cache || *count >= BY_MAX_LAYERS)
-        return NULL;
-    return &list[(*count)++];
-}
-
-void arch_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h)
-{
-    keep(g, io, h, io->hidden, &io->n_hidden);
-}
-
-void arch_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h)
-{
-    keep(g, io, h, io->source_hidden, &io->n_source_hidden);
-}
-
-by_tensor **arch_weights_slot(by_model_io *io)
-{
-    return slot(io, io->attention, &io->n_attention);
-}
-
-by_tensor **arch_source_weights_slot(by_model_io *io)
-{
-    return slot(io, io->source_attention, &io->n_source_attention);
-}
-
-by_tensor **arch_cross_weights_slot(by_model_io *io)
-{
-    return slot(io, io->cross_attention, &io->n_cross_attention);
-}
-
 by_status arch_check_heads(int width, int heads)
 {
     return width % heads ? base_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", width, heads)

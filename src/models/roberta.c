@@ -45,7 +45,7 @@ static const arch_preset presets[] = {
 /* tanh between two projections of the first position. */
 static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    by_tensor *h = arch_head_dropout(g, nn_first(g, io->features), top, row);
+    by_tensor *h = arch_head_dropout(g, nn_first(g, by_io_output(io, "features")), top, row);
     h = nn_linear(g, "classifier.dense", h,
                   &(nn_linear_spec){.out = by_dim(h, -1), .act = BY_TANH, .std = top->std});
     arch_label_head(g, io, row->name, arch_head_dropout(g, h, top, row), top->std);
@@ -79,10 +79,10 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                                            .drop1 = c->drop,
                                            .drop2 = c->drop});
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_CHOICE)
-        io->pooled = arch_pooler(g, "pooler.dense", x, c->std);
+        by_io_return(io, "pooled", arch_pooler(g, "pooler.dense", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
-    io->features = x;
+    by_io_return(io, "features", x);
     const arch_mlm_spec mlm = {.dense = "lm_head.dense",
                                .norm = "lm_head.layer_norm",
                                .bias = "lm_head.bias",

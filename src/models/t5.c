@@ -158,11 +158,11 @@ static by_tensor *finish(by_graph *g, const t5_config *c, by_tensor *x)
 
 static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_tensor *table)
 {
-    const int64_t length = by_dim(io->source, 1);
+    const int64_t length = by_dim(by_io_input(io, "source"), 1);
     by_scope_push(g, "encoder");
-    by_tensor *x = by_dropout(g, by_gather(g, table, io->source), c->drop); /* (B, S, C) */
+    by_tensor *x = by_dropout(g, by_gather(g, table, by_io_input(io, "source")), c->drop); /* (B, S, C) */
     nn_attention_spec own = attention_spec(c);
-    own.op.key_mask = io->source_mask;
+    own.op.key_mask = by_io_input(io, "source_mask");
     own.op.relative_zero = (int)length - 1;
     for (int i = 0; i < c->encoder_layers; i++) {
         arch_keep_source_hidden(g, io, x);
@@ -183,7 +183,7 @@ static by_tensor *encode(by_graph *g, const t5_config *c, by_model_io *io, by_te
 static nn_attention_spec cross_spec(const t5_config *c, const by_model_io *io, int layer)
 {
     nn_attention_spec spec = attention_spec(c);
-    spec.op.key_mask = io->source_mask;
+    spec.op.key_mask = by_io_input(io, "source_mask");
     spec.cache = io->cache;
     spec.layer = layer;
     return spec;
@@ -191,9 +191,9 @@ static nn_attention_spec cross_spec(const t5_config *c, const by_model_io *io, i
 
 static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_tensor *table)
 {
-    const int64_t keys = io->cache ? io->cache->capacity : by_dim(io->tokens, 1);
+    const int64_t keys = io->cache ? io->cache->capacity : by_dim(by_io_input(io, "tokens"), 1);
     by_scope_push(g, "decoder");
-    by_tensor *x = by_dropout(g, by_gather(g, table, io->tokens), c->drop); /* (B, T, C) */
+    by_tensor *x = by_dropout(g, by_gather(g, table, by_io_input(io, "tokens")), c->drop); /* (B, T, C) */
     nn_attention_spec own = attention_spec(c);
     own.op.mask = BY_MASK_CAUSAL;
     own.cache = io->cache;
@@ -208,7 +208,7 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
         cross.op.weights = arch_cross_weights_slot(io);
         by_block_push(g, "block.%d", i);
         x = attention(g, c, "SelfAttention", 0, x, x, &own);
-        x = attention(g, c, "EncDecAttention", 1, x, io->memory, &cross);
+        x = attention(g, c, "EncDecAttention", 1, x, by_io_output(io, "memory"), &cross);
         x = feed_forward(g, c, 2, x);
         by_block_pop(g);
     }
@@ -224,7 +224,7 @@ static void keep_memory(by_graph *g, const t5_config *c, by_model_io *io)
     for (int i = 0; i < c->decoder_layers; i++) {
         const nn_attention_spec spec = cross_spec(c, io, i);
         by_scope_push(g, "decoder.block.%d.layer.1", i);
-        nn_attention_keep(g, "EncDecAttention", io->memory, &spec);
+        nn_attention_keep(g, "EncDecAttention", by_io_output(io, "memory"), &spec);
         by_scope_pop(g);
     }
 }
@@ -236,16 +236,18 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     const by_init init = {BY_INIT_NORMAL, c->factor};
     by_tensor *table = by_param(g, "shared.weight", 2, shape, init);
     if (io->part != BY_PART_DECODER)
-        io->memory = encode(g, c, io, table);
+        by_io_return(io, "memory", encode(g, c, io, table));
     if (io->part == BY_PART_ENCODER && io->cache)
         keep_memory(g, c, io);
     const bool writes = io->task == BY_TASK_SEQ2SEQ;
     by_tensor *head = writes ? arch_head_weights(g, c->head, "lm_head.weight", table, c->factor) : NULL;
     if (io->part == BY_PART_ENCODER)
         return;
-    io->features = decode(g, c, io, table);
+    by_io_return(io, "features", decode(g, c, io, table));
     if (writes)
-        arch_lm_head(g, io, c->scaled ? by_scale(g, io->features, 1 / sqrt((double)c->width)) : io->features,
+        arch_lm_head(g, io,
+                     c->scaled ? by_scale(g, by_io_output(io, "features"), 1 / sqrt((double)c->width))
+                               : by_io_output(io, "features"),
                      head, NULL);
 }
 

@@ -100,7 +100,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const xlm_config *c, by_model
         &(nn_encoder_spec){.attention = {.op = {.heads = c->heads,
                                                 .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
                                                 .dropout = c->attn_drop,
-                                                .key_mask = c->causal ? NULL : io->mask,
+                                                .key_mask = c->causal ? NULL : by_io_input(io, "mask"),
                                                 .weights = arch_weights_slot(io)},
                                          .query = n.query,
                                          .key = n.key,
@@ -119,23 +119,25 @@ static by_tensor *block(by_graph *g, by_tensor *x, const xlm_config *c, by_model
                            .std = c->std,
                            .drop1 = c->drop,
                            .drop2 = c->drop});
-    return io->mask ? nn_hide(g, x, io->mask) : x;
+    return by_io_input(io, "mask") ? nn_hide(g, x, by_io_input(io, "mask")) : x;
 }
 
 static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
 {
-    by_tensor *x = nn_embedding_padded(g, "embeddings", io->tokens, c->vocab, c->width, c->token_std, c->pad);
-    x = by_add(
-        g, x,
-        nn_positions(g, "position_embeddings", io->positions, c->context, c->width, c->token_std, c->sines));
+    by_tensor *x = nn_embedding_padded(g, "embeddings", by_io_input(io, "tokens"), c->vocab, c->width,
+                                       c->token_std, c->pad);
+    x = by_add(g, x,
+               nn_positions(g, "position_embeddings", by_io_input(io, "positions"), c->context, c->width,
+                            c->token_std, c->sines));
     if (c->use_languages && c->languages > 1) {
-        by_tensor *l = nn_segments(g, "lang_embeddings", io->segments, c->languages, c->width, c->token_std);
-        if (io->segments) /* without, no language is meant, not the first one */
+        by_tensor *l = nn_segments(g, "lang_embeddings", by_io_input(io, "segments"), c->languages, c->width,
+                                   c->token_std);
+        if (by_io_input(io, "segments")) /* without, no language is meant, not the first one */
             x = by_add(g, x, l);
     }
     x = by_dropout(g, nn_layernorm(g, "layer_norm_emb", x, c->eps), c->drop); /* (B, T, C) */
-    if (io->mask)
-        x = nn_hide(g, x, io->mask);
+    if (by_io_input(io, "mask"))
+        x = nn_hide(g, x, by_io_input(io, "mask"));
     arch_keep_hidden(g, io, x);
     for (int i = 0; i < c->layers; i++) {
         by_block_push(g, "%s", ""); /* layers have no scope of their own */
@@ -160,10 +162,10 @@ static by_tensor *summarize(by_graph *g, const xlm_config *c, by_tensor *x)
 static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     const xlm_config *c = top->config;
-    by_tensor *h = by_dropout(g, summarize(g, c, io->features), c->label_drop);
-    io->logits = nn_linear(g, row->name, h,
-                           &(nn_linear_spec){.out = io->labels, .act = c->summary_act, .std = c->std});
-    io->logits = by_dropout(g, io->logits, c->last_drop);
+    by_tensor *h = by_dropout(g, summarize(g, c, by_io_output(io, "features")), c->label_drop);
+    h = nn_linear(g, row->name, h,
+                  &(nn_linear_spec){.out = io->labels, .act = c->summary_act, .std = c->std});
+    by_io_return(io, "logits", by_dropout(g, h, c->last_drop));
 }
 
 static void put_tokens(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
@@ -172,7 +174,7 @@ static void put_tokens(by_graph *g, by_model_io *io, const arch_top *top, const 
     by_tensor *bias = by_param(g, "pred_layer.proj.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0});
     by_tensor *weights =
         arch_head_weights(g, top->head, row->name, top->table, ((const xlm_config *)top->config)->token_std);
-    arch_lm_head(g, io, io->features, weights, bias);
+    arch_lm_head(g, io, by_io_output(io, "features"), weights, bias);
 }
 
 static const arch_head_row heads[] = {
@@ -188,7 +190,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const xlm_config *c = config;
     by_scope_push(g, "transformer");
-    io->features = body(g, c, io);
+    by_io_return(io, "features", body(g, c, io));
     by_tensor *table = by_param(g, "embeddings.weight", 2, (int64_t[]){c->vocab, c->width},
                                 (by_init){BY_INIT_NORMAL, c->token_std});
     by_scope_pop(g);

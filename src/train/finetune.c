@@ -129,7 +129,7 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
         int64_t counted;
         BY_TRY(train_task_batch(&t->train, t->groups.rows + from, count, count,
                                 s->seed ^ (uint64_t)(step + 1) << 20, &counted));
-        t->train.batch.batch.class_weights = t->train.weights;
+        train_task_weigh(&t->train);
         BY_TRY(by_trainer_backward(t->trainer, &t->train.batch.batch, first, NULL));
         work->tokens += (double)count * t->train.batch.batch.seq;
     }

@@ -133,7 +133,7 @@ by_status train_task_largest(train_task *w, int batch)
     int64_t counted;
     BY_TRY(data_rows_by_length(&w->rows, batch, &groups));
     by_status s = train_task_batch(w, groups.rows, groups.first[1], groups.first[1], 0, &counted);
-    w->batch.batch.class_weights = w->weights;
+    train_task_weigh(w);
     data_row_groups_free(&groups);
     return s;
 }

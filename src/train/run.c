@@ -77,9 +77,10 @@ void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m
 
 static int64_t count_targets(const train_run *r, const by_batch *b)
 {
+    const int32_t *targets = by_batch_ids(b, "targets");
     int64_t n = 0;
     for (int64_t i = 0, all = by_batch_targets(r->model, b); i < all; i++)
-        n += b->targets[i] != -100;
+        n += targets[i] != -100;
     return n;
 }
 
@@ -134,7 +135,7 @@ static by_status count_pairs(train_run *r, const int32_t *labels, int64_t *seen,
 {
     by_pass *p = by_trainer_evaluated(r->trainer);
     float *scores = base_alloc((size_t)r->spec.batch * 2 * sizeof *scores);
-    by_status s = scores ? by_pass_read(p, by_pass_io(p)->second, scores) : BY_ERR_MEMORY;
+    by_status s = scores ? by_pass_read(p, by_io_output(by_pass_io(p), "second"), scores) : BY_ERR_MEMORY;
     for (int i = 0; i < r->spec.batch && s == BY_OK; i++) {
         *seen += labels[i] >= 0;
         *right += labels[i] == (scores[2 * i + 1] > scores[2 * i]);
@@ -163,8 +164,8 @@ static by_status measure(train_run *r, by_report *p)
     for (int64_t i = 0; i < batches; i++) {
         BY_TRY(data_objective_held_batch(r->data.eval_rows, i * all / batches, &r->eval_rows));
         by_batch b = data_samples_batch(&r->eval_rows, 0);
-        const int32_t *labels = b.second;
-        b.second = NULL;
+        const int32_t *labels = by_batch_ids(&b, "second_targets");
+        by_batch_put(&b, "second_targets", BY_I32, 0, NULL, NULL);
         BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
         if (labels)
             BY_TRY(count_pairs(r, labels, &seen, &right));

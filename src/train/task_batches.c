@@ -338,6 +338,12 @@ static by_status put_targets(train_task *w, int b, int row, uint64_t seed)
     return BY_OK;
 }
 
+void train_task_weigh(train_task *w)
+{
+    const int64_t labels = by_model_labels(w->model);
+    by_batch_put(&w->batch.batch, "class_weights", BY_F32, 1, &labels, w->weights);
+}
+
 by_status train_task_batch(train_task *w, const int *rows, int count, int height, uint64_t seed,
                            int64_t *counted)
 {
@@ -350,9 +356,10 @@ by_status train_task_batch(train_task *w, const int *rows, int count, int height
     for (int i = 0; i < count; i++)
         BY_TRY(put_targets(w, i, rows[i], seed));
     const bool numbers = w->cases.spec.kind == BY_EXAMPLE_REGRESS;
-    b->targets = numbers ? NULL : w->targets;
-    b->numbers = numbers ? w->numbers : NULL;
-    b->second = w->cases.spec.kind == BY_EXAMPLE_ANSWER ? w->second : NULL;
+    by_batch_put(b, "targets", numbers ? BY_F32 : BY_I32, 1, &n,
+                 numbers ? (const void *)w->numbers : w->targets);
+    by_batch_put_ids(b, "second_targets", b->batch,
+                     w->cases.spec.kind == BY_EXAMPLE_ANSWER ? w->second : NULL);
     *counted = numbers ? n : 0;
     for (int64_t i = 0; i < n && !numbers; i++)
         *counted += w->targets[i] != IGNORED;

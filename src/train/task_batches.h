@@ -43,6 +43,8 @@ void train_task_close(train_task *w); /* zero state is legal */
  * for regression). counted: how many targets count. seed: of hidden tokens. */
 by_status train_task_batch(train_task *w, const int *rows, int count, int height, uint64_t seed,
                            int64_t *counted);
+/* Give the classes of the batch the weights of the task, if it has some. */
+void train_task_weigh(train_task *w);
 
 /* Whether the row speaks for its token t, where windows overlap: each half of what they share belongs to the
  * window where it is further inside. */

@@ -145,8 +145,8 @@ static by_status judge_group(judge *j, const data_row_groups *groups, int g)
     BY_TRY(by_pass_finite(w->model, &loss, counted > 0));
     if (w->cases.spec.kind >= BY_EXAMPLE_MLM)
         return BY_OK;
-    BY_TRY(read_out(j, p, 0, by_pass_io(p)->logits));
-    BY_TRY(read_out(j, p, 1, by_pass_io(p)->second));
+    BY_TRY(read_out(j, p, 0, by_io_output(by_pass_io(p), "logits")));
+    BY_TRY(read_out(j, p, 1, by_io_output(by_pass_io(p), "second")));
     for (int i = 0; i < count; i++)
         take_row(j, i, groups->rows[first + i]);
     return BY_OK;

@@ -213,9 +213,10 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     float loss;
     if (!t || !batch || !sum || !count)
         return base_fail_missing(t ? "batch or place for the loss" : "trainer");
+    const int32_t *targets = by_batch_ids(batch, "targets"); /* NULL: numbers, which all count */
     int64_t counted = 0, all = by_batch_targets(t->model, batch);
     for (int64_t i = 0; i < all; i++)
-        counted += batch->numbers || batch->targets[i] != -100;
+        counted += !targets || targets[i] != -100;
     BY_TRY(run(t, t->eval, batch, &p));
     BY_TRY(by_pass_read(p, by_pass_loss(p), &loss));
     *sum += (double)loss * (double)counted;

@@ -142,19 +142,16 @@ static by_status take_inputs(verify_case *c)
 
 static by_status run_pass(verify_case *c, by_pass **pass, bool gradients)
 {
-    const by_batch b = {.batch = c->batch,
-                        .seq = c->seq,
-                        .choices = c->choices,
-                        .tokens = c->tokens,
-                        .source = c->source,
-                        .source_mask = c->source_mask,
-                        .source_seq = c->source_seq,
-                        .segments = c->segments,
-                        .positions = c->positions,
-                        .mask = c->mask,
-                        .targets = c->targets,
-                        .numbers = c->numbers,
-                        .second = c->second};
+    by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
+    b.choices = c->choices;
+    by_batch_put_source(&b, c->source_seq, c->source, c->source_mask);
+    by_batch_put_tokens(&b, "segments", c->segments);
+    by_batch_put_tokens(&b, "positions", c->positions);
+    by_batch_put_tokens(&b, "mask", c->mask);
+    const int64_t n = by_batch_targets(c->model, &b);
+    by_batch_put(&b, "targets", c->numbers ? BY_F32 : BY_I32, 1, &n,
+                 c->numbers ? (const void *)c->numbers : c->targets);
+    by_batch_put_ids(&b, "second_targets", c->batch, c->second);
     *pass = by_pass_new(c->model, &b,
                         &(by_pass_spec){.grads = gradients ? BY_GRAD_STORE : BY_GRAD_NONE,
                                         .hidden = !gradients,
@@ -187,34 +184,30 @@ static by_tensor *output_named(const verify_case *c, const char *name)
     const by_model_io *io = by_pass_io(c->forward);
     const bool alone = by_model_task(c->model) == BY_TASK_ENCODER;
     const struct {
-        const char *stem;
-        by_tensor *const *list;
-        int count;
+        const char *stem, *output;
     } lists[] = {
-        {"hidden_states.", alone ? io->source_hidden : io->hidden,
-         alone ? io->n_source_hidden : io->n_hidden},
-        {"attentions.", alone ? io->source_attention : io->attention,
-         alone ? io->n_source_attention : io->n_attention},
-        {"decoder_hidden_states.", io->hidden, io->n_hidden},
-        {"decoder_attentions.", io->attention, io->n_attention},
-        {"encoder_hidden_states.", io->source_hidden, io->n_source_hidden},
-        {"encoder_attentions.", io->source_attention, io->n_source_attention},
-        {"cross_attentions.", io->cross_attention, io->n_cross_attention},
+        {"hidden_states.", alone ? "source_hidden" : "hidden"},
+        {"attentions.", alone ? "source_attention" : "attention"},
+        {"decoder_hidden_states.", "hidden"},
+        {"decoder_attentions.", "attention"},
+        {"encoder_hidden_states.", "source_hidden"},
+        {"encoder_attentions.", "source_attention"},
+        {"cross_attentions.", "cross_attention"},
     };
     for (int i = 0; i < BY_COUNT(lists); i++) {
-        int k = index_after(name, lists[i].stem, lists[i].count);
+        int k = index_after(name, lists[i].stem, by_io_output_count(io, lists[i].output));
         if (k >= 0)
-            return lists[i].list[k];
+            return by_io_output_at(io, lists[i].output, k);
     }
     if (strcmp(name, "encoder_last_hidden_state") == 0)
-        return io->n_source_hidden ? io->source_hidden[io->n_source_hidden - 1] : NULL;
+        return by_io_output_at(io, "source_hidden", by_io_output_count(io, "source_hidden") - 1);
     for (int i = 0; i < BY_COUNT(logits_names); i++)
         if (strcmp(name, logits_names[i].name) == 0)
-            return logits_names[i].second ? io->second : io->logits;
+            return by_io_output(io, logits_names[i].second ? "second" : "logits");
     if (strcmp(name, "last_hidden_state") == 0)
-        return io->features;
+        return by_io_output(io, "features");
     if (strcmp(name, "pooler_output") == 0)
-        return io->pooled;
+        return by_io_output(io, "pooled");
     return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : NULL;
 }
 
@@ -258,8 +251,9 @@ by_status verify_gradient(verify_case *c, const by_weight *e)
 /* Where no target counts, the reference's loss is 0 / 0. */
 static by_status check_targets(const verify_case *c)
 {
-    int64_t n =
-        by_batch_targets(c->model, &(by_batch){.batch = c->batch, .seq = c->seq, .choices = c->choices});
+    by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
+    b.choices = c->choices;
+    const int64_t n = by_batch_targets(c->model, &b);
     bool any = !c->targets;
     for (int64_t i = 0; i < n && !any; i++)
         any = c->targets[i] != -100;

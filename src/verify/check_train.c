@@ -45,12 +45,9 @@ static by_status pair_step(verify_case *c, const char *prefix, by_trainer *t, do
 {
     BY_TRY(verify_shape(c, prefix));
     BY_TRY(verify_pair(c, prefix));
-    const by_batch b = {.batch = c->batch,
-                        .seq = c->seq,
-                        .tokens = c->tokens,
-                        .source = c->source,
-                        .source_seq = c->source_seq,
-                        .targets = c->targets};
+    by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
+    by_batch_put_source(&b, c->source_seq, c->source, NULL);
+    by_batch_put_tokens(&b, "targets", c->targets);
     return by_trainer_backward(t, &b, true, loss);
 }
 
@@ -65,7 +62,8 @@ static by_status text_step(verify_case *c, const char *prefix, by_trainer *t, do
         s = base_fail(BY_ERR_FORMAT, "the reference has no %s", tokens ? "labels" : "input_ids");
     if (s == BY_OK && !classify)
         verify_shift(c, labels);
-    const by_batch b = {.batch = c->batch, .seq = c->seq, .tokens = tokens, .targets = labels};
+    by_batch b = by_batch_of(c->batch, c->seq, tokens);
+    by_batch_put_ids(&b, "targets", classify ? c->batch : (int64_t)c->batch * c->seq, labels);
     if (s == BY_OK)
         s = by_trainer_backward(t, &b, true, loss);
     base_free(tokens);

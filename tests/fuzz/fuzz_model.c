@@ -59,14 +59,17 @@ static void compute(by_model *m)
     int32_t zero = 0;
     by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(m)});
     require(g != NULL);
-    by_model_io io = {.tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, 1}),
-                      .pick = by_input(g, "pick", BY_I32, 1, (int64_t[]){1})};
+    by_tensor *tokens = by_input(g, "tokens", BY_I32, 2, (int64_t[]){1, 1});
+    by_tensor *pick = by_input(g, "pick", BY_I32, 1, (int64_t[]){1});
+    by_model_io io = {0};
+    by_io_feed(&io, "tokens", tokens);
+    by_io_feed(&io, "pick", pick);
     by_model_build(m, g, &io);
-    by_output(g, "logits", io.logits);
+    by_output(g, "logits", by_io_output(&io, "logits"));
     by_program *p = by_compile(g, &(by_compile_spec){0});
     require(p != NULL);
-    require(by_write(p, io.tokens, &zero, sizeof zero) == BY_OK &&
-            by_write(p, io.pick, &zero, sizeof zero) == BY_OK);
+    require(by_write(p, tokens, &zero, sizeof zero) == BY_OK &&
+            by_write(p, pick, &zero, sizeof zero) == BY_OK);
     require(by_run(p) == BY_OK);
     by_program_free(p);
 }
