@@ -194,7 +194,7 @@ static void guard(trial *t)
         if (g->leaves[i]->oldest)
             g->leaves[i]->data = g->leaves[i]->oldest->data;
     if (t->params->grad) {
-        size_t bytes = (size_t)t->params->elements * by_dtype_size(gr_acc_type(t->how.type));
+        size_t bytes = (size_t)t->params->trained * by_dtype_size(gr_acc_type(t->how.type));
         char *junk = base_alloc(bytes + 1);
         assert_non_null(junk);
         memset(junk, JUNK_BYTE, bytes);
@@ -322,14 +322,14 @@ static void check_guards(trial *t)
                      gr_tensor_label(l->tensor));
         base_free(before);
     }
-    size_t size = by_dtype_size(gr_acc_type(t->how.type)), all = (size_t)t->params->elements * size;
+    size_t size = by_dtype_size(gr_acc_type(t->how.type)), all = (size_t)t->params->trained * size;
     unsigned char *grad = base_alloc(all + 1);
     assert_non_null(grad);
     if (t->params->grad)
         download(d, grad, t->params->grad, all);
     for (int i = 0; i < t->params->count && t->params->grad; i++) {
         const gr_param_info *info = &t->params->list[i];
-        int64_t end = i + 1 < t->params->count ? info[1].offset : t->params->elements;
+        const int64_t end = info->offset < 0 ? 0 : info->offset + gr_param_reserved(info);
         for (size_t k = (size_t)(info->offset + info->count) * size; k < (size_t)end * size; k++)
             if (grad[k] != JUNK_BYTE && grad[k] != 0) { /* zeros are what lies there */
                 complain("%s %d, %s: wrote after the gradient of %s", t->op, t->which,
@@ -399,8 +399,9 @@ static result *collect_result(const trial *t)
     }
     for (int i = 0; t->how.gradients && i < t->params->count; i++) {
         snprintf(label, sizeof label, "gradient of %s", t->params->list[i].name);
-        add_part(r, t->how.device, label, gr_params_address(t->params, i, BY_SLOT_GRAD),
-                 gr_acc_type(t->how.type), t->params->list[i].count, true);
+        const void *grad = gr_params_address(t->params, i, BY_SLOT_GRAD);
+        if (grad) /* none of what is not trained */
+            add_part(r, t->how.device, label, grad, gr_acc_type(t->how.type), t->params->list[i].count, true);
     }
     return r;
 }

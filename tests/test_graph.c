@@ -173,9 +173,9 @@ static by_program *decoder_program(by_params *params, float p, by_compile_spec s
 /* All gradients, flat, on the heap. */
 static float *all_gradients(const by_params *p)
 {
-    float *copy = base_alloc((size_t)p->elements * sizeof *copy);
+    float *copy = base_alloc((size_t)p->trained * sizeof *copy);
     assert_non_null(copy);
-    memcpy(copy, p->grad, (size_t)p->elements * sizeof *copy);
+    memcpy(copy, p->grad, (size_t)p->trained * sizeof *copy);
     return copy;
 }
 
@@ -387,7 +387,7 @@ static void test_grad_add(void **state)
     run(add);
     by_program_free(add);
     float *twice = all_gradients(params);
-    for (int64_t i = 0; i < params->elements; i++)
+    for (int64_t i = 0; i < params->trained; i++)
         once[i] *= 2;
     for (int i = 0; i < params->count; i++) {
         const gr_param_info *info = &params->list[i];
@@ -465,7 +465,7 @@ static void test_recompute(void **state)
             params, dropout[k], (by_compile_spec){.no_fusion = true, .recompute = true}, &dropped, &loss[1]);
         float *c =
             decoder_gradients(params, dropout[k], (by_compile_spec){.recompute = true}, &fused, &loss[2]);
-        assert_memory_equal(a, b, (size_t)params->elements * sizeof *a);
+        assert_memory_equal(a, b, (size_t)params->trained * sizeof *a);
         assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);
         assert_true(dropped < kept);
         assert_true(fused < kept);
@@ -647,7 +647,7 @@ static void test_reuse(void **state)
         by_program_free(p);
     }
     assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);
-    assert_memory_equal(grads[0], grads[1], (size_t)params->elements * sizeof(float));
+    assert_memory_equal(grads[0], grads[1], (size_t)params->trained * sizeof(float));
     base_free(grads[0]);
     base_free(grads[1]);
     by_params_free(params);

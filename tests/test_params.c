@@ -108,11 +108,48 @@ static void test_threads(void **state)
     base_free(normal);
 }
 
+/* What is frozen when the buffers are made has values and nothing else; what is trained lies before it. */
+static void test_frozen(void **state)
+{
+    (void)state;
+    static const by_dtype types[] = {BY_F32, BY_BF16};
+    by_device *d = by_device_open("cpu", 1);
+    for (int t = 0; t < BY_COUNT(types); t++) {
+        by_params *p = new_params(d, types[t]);
+        by_graph *g = by_graph_new(&(by_graph_spec){.params = p, .training = true});
+        by_param(g, "body", SHAPE(100, 30), (by_init){BY_INIT_NORMAL, 1});
+        by_param_fixed(g, "table", SHAPE(7, 6), (by_init){BY_INIT_SINES, 0});
+        by_param(g, "head", SHAPE(30, 2), (by_init){BY_INIT_NORMAL, 1});
+        assert_int_equal(by_params_set_rate(p, 0, 0), BY_OK);
+        assert_int_equal(by_params_set_rate(p, 1, 1), BY_OK); /* stays fixed */
+        assert_int_equal(by_params_freeze(p, true), BY_OK);
+        assert_int_equal(by_params_trained(p), 60);
+        const size_t value = by_dtype_size(types[t]), state_bytes = types[t] == BY_F32 ? 12 : 16;
+        assert_int_equal(by_params_value_bytes(p), 3102 * value);
+        assert_int_equal(by_params_bytes(p), 3102 * value + 60 * state_bytes);
+        assert_int_equal(p->trained, gr_param_reserved(&p->list[2]));
+        assert_int_equal(p->list[2].at, 0);
+        assert_int_equal(by_params_init(p, 1), BY_OK);
+        float out[3000];
+        for (int slot = BY_SLOT_GRAD; slot <= BY_SLOT_MOMENT2; slot++)
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(by_params_get(p, i, (by_slot)slot, out), i < 2 ? BY_ERR_ARGUMENT : BY_OK);
+        assert_int_equal(by_params_get(p, 0, BY_SLOT_VALUE, out), BY_OK);
+        assert_true(out[0] != 0 && out[2999] != 0);
+        assert_int_equal(by_params_set_rate(p, 0, 1), BY_ERR_ARGUMENT);
+        assert_int_equal(by_params_set_rate(p, 2, 0), BY_OK);
+        by_graph_free(g);
+        by_params_free(p);
+    }
+    by_device_free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_init),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_frozen),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);
 }

@@ -16,6 +16,9 @@
 #include "data/tokens.h"
 #include "graph/graph.h"
 #include "base/json.h"
+#include "io/weights.h"
+#include "train/checkpoint.h"
+#include "train/trainer_state.h"
 
 enum { V = 17, T = 12, B = 4 };
 
@@ -100,8 +103,9 @@ static const void *flat(const by_model *m, by_slot slot, size_t *bytes)
 {
     const by_params *p = by_model_params(m);
     by_dtype type = slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type);
-    *bytes = (size_t)p->elements * by_dtype_size(type);
-    return gr_params_address(p, 0, slot);
+    const void *buffers[] = {p->value, p->grad, p->moment1, p->moment2};
+    *bytes = (size_t)p->trained * by_dtype_size(type);
+    return buffers[slot];
 }
 
 static void same_bits(const by_model *a, const by_model *b, by_slot slot)
@@ -780,6 +784,96 @@ static int tear_down(void **state)
     return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
+static by_model *tuned(const char *freeze)
+{
+    by_model_shape shape = {.layers = 2, .heads = 2, .width = 16, .context = T, .vocab = V, .dropout = 0};
+    by_model_spec spec = {.training = true,
+                          .seed = 3,
+                          .task = BY_TASK_CLASSIFY,
+                          .labels = 2,
+                          .freeze = freeze,
+                          .dtype = BY_BF16};
+    by_model *m = by_model_new(device, "gpt2", &shape, &spec);
+    if (!m)
+        fail_msg("%s", by_error_message());
+    return m;
+}
+
+static by_status write_model(void *user, const char *dir)
+{
+    return train_model_save(user, NULL, dir);
+}
+
+static by_status read_model(void *user, const char *dir)
+{
+    return train_model_load(user, dir);
+}
+
+/* A checkpoint with moments for everything, as versions before this one wrote them for frozen runs too, opens
+ * with a frozen body; the next one holds the moments of the head alone. */
+static void test_frozen_checkpoints(void **state)
+{
+    (void)state;
+    train_folder folder;
+    train_run_state s = {.step = 5, .best_eval = NAN};
+    by_model *all = tuned(NULL), *some = tuned("body");
+    const by_params *p = by_model_params(some), *before = by_model_params(all);
+    assert_int_equal(train_folder_open(&folder, in_root("frozen")), BY_OK);
+    float values[V * 16], back[V * 16];
+    for (int i = 0; i < before->count; i++) {
+        for (int k = 0; k < V * 16; k++)
+            values[k] = (float)(i + k) / 3;
+        if (before->list[i].count <= V * 16)
+            assert_int_equal(by_params_set(by_model_params(all), i, BY_SLOT_MOMENT1, values), BY_OK);
+    }
+    assert_int_equal(train_checkpoint_save(&folder, &s, false, 4, write_model, all), BY_OK);
+    assert_int_equal(train_checkpoint_load(in_root("frozen/last"), &s, read_model, some), BY_OK);
+    s.step = 6;
+    assert_int_equal(train_checkpoint_save(&folder, &s, false, 4, write_model, some), BY_OK);
+    by_weights *w = by_weights_open(in_root("frozen/last/optimizer.safetensors"));
+    assert_non_null(w);
+    int trained = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (p->list[i].offset < 0)
+            continue;
+        trained++;
+        assert_int_equal(by_params_get(p, i, BY_SLOT_MOMENT1, back), BY_OK);
+        for (int64_t k = 0; k < p->list[i].count; k++)
+            assert_true(back[k] == (float)(i + k) / 3);
+    }
+    assert_int_equal(trained, 3); /* ln_f and the head */
+    assert_int_equal(by_weights_count(w), 2 * trained);
+    assert_int_equal(train_checkpoint_load(in_root("frozen/last"), &s, read_model, all),
+                     BY_ERR_FORMAT); /* not for all */
+    by_weights_free(w);
+    train_folder_close(&folder);
+    by_model_free(all);
+    by_model_free(some);
+}
+
+/* A frozen body of 124M under a trained head: no gradient, moment or master of the body. */
+static void test_frozen_bytes(void **state)
+{
+    (void)state;
+    static const by_dtype types[] = {BY_F32, BY_BF16};
+    for (int i = 0; i < BY_COUNT(types); i++) {
+        by_model_spec spec = {.training = true,
+                              .blank = true,
+                              .task = BY_TASK_CLASSIFY,
+                              .labels = 2,
+                              .freeze = "body",
+                              .dtype = types[i]};
+        by_model *m = by_model_new(device, "gpt2", &(by_model_shape){.preset = "124m", .dropout = -1}, &spec);
+        if (!m)
+            fail_msg("%s", by_error_message());
+        const by_params *p = by_model_params(m);
+        assert_int_equal(by_params_elements(p), 124441344);
+        assert_int_equal(by_params_trained(p), 4 * 768); /* ln_f, score */
+        assert_int_equal(by_params_bytes(p), i ? 124441344 * 2 + 3072 * 16 : 124441344 * 4 + 3072 * 12);
+        by_model_free(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -790,6 +884,7 @@ int main(void)
         cmocka_unit_test(test_bad_steps),       cmocka_unit_test(test_run),
         cmocka_unit_test(test_shards),          cmocka_unit_test(test_early_stop),
         cmocka_unit_test(test_eval_loss),       cmocka_unit_test(test_bad_runs),
+        cmocka_unit_test(test_frozen_bytes),    cmocka_unit_test(test_frozen_checkpoints),
     };
     return cmocka_run_group_tests_name("train", tests, set_up, tear_down);
 }

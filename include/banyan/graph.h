@@ -63,21 +63,23 @@ typedef struct by_init {
 BY_API by_params *by_params_new(by_device *d, by_dtype dtype);
 BY_API void by_params_free(by_params *p);
 
-/* Graphs declare parameters as they are built; freeze() ends that, lays the flat buffer out and fixes every
+/* Graphs declare parameters as they are built; freeze() ends that, lays the flat buffers out and fixes every
  * address. Programs can be compiled only after it. with_training adds the gradient, moment and master
- * buffers. */
+ * buffers: for what is trained by then, by_params_set_rate. */
 BY_API by_status by_params_freeze(by_params *p, bool with_training);
 /* Before that: train bf16 values without f32 masters, 4 bytes less for each. Updates are computed in f32 and
  * rounded up or down by chance, so that they are right in the mean. Other types are BY_ERR_UNSUPPORTED. */
 BY_API by_status by_params_without_masters(by_params *p);
 BY_API by_status by_params_init(by_params *p, uint64_t seed); /* initial values for all */
 
-/* Number of parameters, of their elements, and their type. */
+/* Number of parameters, of their elements, of the elements that have training buffers, and their type. */
 BY_API int by_params_count(const by_params *p);
 BY_API int64_t by_params_elements(const by_params *p);
+BY_API int64_t by_params_trained(const by_params *p);
 BY_API by_dtype by_params_dtype(const by_params *p);
-BY_API size_t
-by_params_bytes(const by_params *p); /* of all buffers, what lies between parameters not counted */
+/* Bytes of all buffers and of the values alone. What lies between parameters does not count. */
+BY_API size_t by_params_bytes(const by_params *p);
+BY_API size_t by_params_value_bytes(const by_params *p);
 BY_API int by_params_find(const by_params *p, const char *name); /* index or -1 */
 /* Parameter i: its name, number of axes, and sizes. */
 BY_API const char *by_params_name(const by_params *p, int i);
@@ -90,8 +92,10 @@ typedef enum by_slot { BY_SLOT_VALUE, BY_SLOT_GRAD, BY_SLOT_MOMENT1, BY_SLOT_MOM
 BY_API by_status by_params_get(const by_params *p, int i, by_slot slot, float *out);
 BY_API by_status by_params_set(by_params *p, int i, by_slot slot, const float *values);
 /* How fast a parameter learns, as a multiple of the learning rate; 0: it is frozen, and its gradient is not
- * computed. To be set before the first update or pass is made. */
-BY_API void by_params_set_rate(by_params *p, int i, double scale);
+ * computed. Set it before the first update or pass is made. What is frozen before by_params_freeze() gets no
+ * gradient, moment or master, and cannot be trained later: BY_ERR_ARGUMENT. by_model_spec.freeze does so for
+ * a model. Parameters that training always leaves as they are ignore it. */
+BY_API by_status by_params_set_rate(by_params *p, int i, double scale);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 

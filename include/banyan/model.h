@@ -15,12 +15,15 @@ typedef struct by_model_spec {
     by_dtype dtype;           /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
     bool training;            /* make the gradient and optimiser buffers */
     bool stochastic_rounding; /* of training: see by_params_without_masters */
-    bool copy;                /* never map the file, even where that is possible */
-    uint64_t seed;            /* initial values of a new model */
-    bool blank;               /* a new model's values stay zero: for a look at its shape */
-    by_task task;             /* of a new model */
-    int labels;               /* of a new model that has labels */
-    by_problem problem;       /* of a new model that classifies */
+    const char *freeze; /* of training: "embeddings", "body" or a number of layers, which all contain the
+                         * embeddings: no gradient, moment or master is kept for them. NULL: nothing */
+    double layer_decay; /* of training: each layer learns at this times the rate of the one above; 0: 1 */
+    bool copy;          /* never map the file, even where that is possible */
+    uint64_t seed;      /* initial values of a new model */
+    bool blank;         /* a new model's values stay zero: for a look at its shape */
+    by_task task;       /* of a new model */
+    int labels;         /* of a new model that has labels */
+    by_problem problem; /* of a new model that classifies */
     bool exact;    /* opening: the very class that config.json names. Otherwise a class without a head, whose
                     * family ties the head to the body, is opened with that head */
     bool new_head; /* opening: give the model the head of `task`, whatever head the file has. Labels begin

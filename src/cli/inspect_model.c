@@ -61,14 +61,27 @@ static by_status find_stored(inspection *in)
     return BY_OK;
 }
 
+/* For training, which needs the most buffers: a look at the others takes nothing more. */
+static by_model_spec spec_of(const inspection *in)
+{
+    by_model_spec s = {.dtype = in->o.dtype, .training = true, .freeze = in->o.freeze, .exact = !in->o.task};
+    if (in->o.task && by_task_find(in->o.task, &s.task)) {
+        s.new_head = true;
+        s.labels = 2;
+    }
+    return s;
+}
+
 /* "family:preset" */
 static by_status open_preset(inspection *in, const char *colon)
 {
     char *family = base_sprintf("%.*s", (int)(colon - in->what), in->what);
     if (!family)
         return BY_ERR_MEMORY;
-    in->model = by_model_new(&in->device, family, &(by_model_shape){.preset = colon + 1, .dropout = -1},
-                             &(by_model_spec){.dtype = in->o.dtype, .training = true, .blank = true});
+    by_model_spec spec = spec_of(in);
+    spec.blank = true;
+    in->model =
+        by_model_new(&in->device, family, &(by_model_shape){.preset = colon + 1, .dropout = -1}, &spec);
     base_free(family);
     return in->model ? BY_OK : base_error_status();
 }
@@ -85,8 +98,8 @@ static by_status open_model(inspection *in)
     BY_TRY(find_stored(in));
     if (!in->o.dtype_given)
         in->o.dtype = in->stored;
-    in->model = by_model_open(&in->device, in->dir,
-                              &(by_model_spec){.dtype = in->o.dtype, .training = true, .exact = true});
+    const by_model_spec spec = spec_of(in);
+    in->model = by_model_open(&in->device, in->dir, &spec);
     return in->model ? BY_OK : base_error_status();
 }
 
@@ -181,20 +194,20 @@ static by_status make_plan(inspection *in, mode m)
 {
     plan *r = &in->plans[m];
     by_params *params = by_model_params(in->model);
-    size_t n = (size_t)by_params_elements(params), size = by_dtype_size(in->o.dtype);
-    size_t acc = by_dtype_size(gr_acc_type(in->o.dtype)), unused;
+    size_t trained = (size_t)by_params_trained(params), unused;
     by_program *p = compile(in, m, false, &r->cache);
     if (!p)
         return base_error_status();
     r->there = true;
-    r->weights = n * size;
+    r->weights = by_params_value_bytes(params);
     r->activations = by_program_bytes(p);
     r->flops = by_program_flops(p) / in->o.batch / (m == DECODE ? 1 : in->o.seq);
     by_program_free(p);
     if (m != TRAIN)
         return BY_OK;
-    r->gradients = n * acc;
-    r->optimizer = n * acc * (size < 4 ? 3 : 2); /* two moments, and masters of 16-bit weights */
+    r->gradients = trained * by_dtype_size(gr_acc_type(in->o.dtype));
+    r->optimizer =
+        by_params_bytes(params) - r->weights - r->gradients; /* moments, masters of 16-bit weights */
     p = compile(in, m, true, &unused);
     if (!p)
         return base_error_status();
@@ -340,6 +353,9 @@ static void print_model(const inspection *in)
         printf("  %-38s %8d %16s  %5.1f%%\n", in->groups[i].name, in->groups[i].tensors,
                cli_count_text(in->groups[i].elements).s, 100 * (double)in->groups[i].elements / all);
     printf("  %-38s %8d %16s\n", "all", by_params_count(p), cli_count_text(by_params_elements(p)).s);
+    if (in->o.freeze)
+        printf("  %-38s %8s %16s  %5.1f%%\n", "trained", "", cli_count_text(by_params_trained(p)).s,
+               100 * (double)by_params_trained(p) / all);
     print_plans(in);
     if (in->o.params)
         print_params(p);
@@ -406,6 +422,7 @@ static int print_model_json(const inspection *in)
     if (by_model_task(m) == BY_TASK_CLASSIFY)
         cJSON_AddNumberToObject(j, "labels", by_model_labels(m));
     cJSON_AddNumberToObject(j, "parameters", (double)by_params_elements(by_model_params(m)));
+    cJSON_AddNumberToObject(j, "trained_parameters", (double)by_params_trained(by_model_params(m)));
     if (in->dir) {
         cJSON_AddStringToObject(j, "stored_dtype", by_dtype_name(in->stored));
         cli_inspect_companions_json(in->dir, j);

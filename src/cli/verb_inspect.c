@@ -19,6 +19,10 @@ static const cli_option options[] = {
      .help = "tokens per sequence (else the whole context)"},
     {CLI_AT(inspect_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64",
      .help = "precision to plan for (else that of the file, f32 for a preset)"},
+    {CLI_AT(inspect_options, freeze), .name = "freeze", .value = "embeddings|N|body",
+     .help = "training leaves these as they are: they need no gradients and no optimiser state"},
+    {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",
+     .help = "with a new head for this task, of two labels, as `finetune` would begin"},
     {CLI_AT(inspect_options, recompute), .name = "recompute",
      .help = "for --graph: the training graph with recomputation"},
     {CLI_AT(inspect_options, json), .name = "json", .help = "print one JSON object"},
@@ -66,6 +70,8 @@ const cli_verb cli_inspect = {
     .examples =
         "banyan inspect runs/shakespeare\n"
         "# will it fit?\nbanyan inspect gpt2:1558m --dtype bf16 --mode train --batch 4\n"
+        "# what training only a new head takes\nbanyan inspect gpt2:124m --task classify --freeze body "
+        "--mode train --seq 128\n"
         "# a picture of the graph\nbanyan inspect gpt2:tiny --seq 16 --graph dot | dot -Tsvg > gpt2.svg\n"
         "banyan inspect model.safetensors --json\n"
         "banyan inspect pytorch_model.bin\n",

@@ -325,7 +325,9 @@ by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t
 {
     by_tensor *t = by_param(g, name, rank, shape, init);
     if (!gr_is_bad(g)) {
-        g->params->list[t->param].trainable = false;
+        gr_param_info *info = &g->params->list[t->param];
+        info->fixed = true;
+        info->trainable = false;
         t->needs_grad = false;
     }
     return t;

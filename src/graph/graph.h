@@ -382,10 +382,11 @@ typedef struct gr_param_info {
     int rank;
     int64_t dim[BY_MAX_RANK];
     int64_t count;
-    int64_t offset; /* in elements, in every flat buffer; a multiple of 64 */
+    int64_t offset; /* in elements, in the training buffers; a multiple of 64; -1: it is not in them */
+    size_t at;      /* in bytes, in the value buffer; a multiple of 256 */
     by_init init;
     float lr_scale;
-    bool decay, trainable;
+    bool decay, trainable, fixed; /* fixed: by_param_fixed, whatever rate is asked for */
     void *mapped; /* value elsewhere than in the flat buffer (a mapped file), NULL as a rule */
 } gr_param_info;
 
@@ -395,9 +396,10 @@ struct by_params {
     gr_param_info *list;
     int count, capacity;
     base_names *names;
-    int64_t elements; /* of the flat buffers, padding included */
+    int64_t trained; /* elements of the training buffers, padding included */
     bool frozen, training;
-    /* the five flat buffers, device memory */
+    /* The five flat buffers, device memory. Values begin with the trained parameters, in the order of the
+     * other four; those that are not trained follow, and exist nowhere else. */
     void *value;                    /* type */
     void *grad, *moment1, *moment2; /* acc type */
     void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
@@ -405,7 +407,7 @@ struct by_params {
     gr_segment *segments;
     int n_segments;
 };
-/* Elements that a parameter has in the flat buffers: its own, and zeros up to a multiple of GR_PARAM_ROWS
+/* Elements that a parameter has in a flat buffer: its own, and zeros up to a multiple of GR_PARAM_ROWS
  * rows. */
 #define GR_PARAM_ROWS 64
 int64_t gr_param_reserved(const gr_param_info *info);

@@ -1,6 +1,6 @@
 /* params.c - the flat list of named parameters. Loading, saving, initialising, counting, freezing and
- * printing all fall out of it. Values, gradients, two moments and masters are five flat buffers in one order.
- */
+ * printing all fall out of it. Values, gradients, two moments and masters are five flat buffers in one order;
+ * only values have room for parameters that are not trained, after the others. */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -108,20 +108,24 @@ int64_t gr_param_reserved(const gr_param_info *info)
     return (count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
-static by_status lay_out(by_params *p)
+/* What is trained comes first, so that the optimiser sees one range; the rest needs no more than values. */
+static by_status lay_out(by_params *p, bool with_training, size_t *value_bytes)
 {
+    const size_t size = by_dtype_size(p->type);
     base_free(p->segments); /* of an attempt that failed */
     p->n_segments = 0;
     p->segments = base_alloc_zero((size_t)p->count + 1, sizeof *p->segments);
     if (!p->segments)
         return BY_ERR_MEMORY;
-    int64_t offset = 0;
+    p->trained = 0;
     for (int i = 0; i < p->count; i++) {
         gr_param_info *info = &p->list[i];
-        info->offset = offset;
-        offset += gr_param_reserved(info);
-        if (!info->trainable)
+        info->offset = -1;
+        if (!with_training || !info->trainable)
             continue;
+        info->offset = p->trained;
+        info->at = (size_t)info->offset * size;
+        p->trained += gr_param_reserved(info);
         int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
         p->segments[p->n_segments++] = (gr_segment){.offset = info->offset,
                                                     .count = info->count,
@@ -130,7 +134,14 @@ static by_status lay_out(by_params *p)
                                                     .lr_scale = info->lr_scale,
                                                     .decay = info->decay};
     }
-    p->elements = offset;
+    *value_bytes = (size_t)p->trained * size;
+    for (int i = 0; i < p->count; i++) {
+        gr_param_info *info = &p->list[i];
+        if (info->offset >= 0 || info->mapped)
+            continue;
+        info->at = *value_bytes;
+        *value_bytes += (size_t)gr_param_reserved(info) * size;
+    }
     return BY_OK;
 }
 
@@ -162,20 +173,18 @@ by_status by_params_freeze(by_params *p, bool with_training)
         return base_fail_missing("list of parameters");
     if (p->frozen)
         return BY_OK;
-    BY_TRY(lay_out(p));
     by_device *d = p->device;
-    bool mapped = p->count > 0;
-    for (int i = 0; i < p->count; i++)
-        mapped = mapped && p->list[i].mapped;
-    size_t n = (size_t)p->elements, size = by_dtype_size(p->type), acc = by_dtype_size(gr_acc_type(p->type));
-    if (!mapped)
-        BY_TRY(get_buffer(d, n * size, &p->value));
+    size_t values;
+    BY_TRY(lay_out(p, with_training, &values));
+    const size_t state = (size_t)p->trained * by_dtype_size(gr_acc_type(p->type));
+    if (values || p->count == 0)
+        BY_TRY(get_buffer(d, values, &p->value));
     if (with_training) {
-        BY_TRY(get_buffer(d, n * acc, &p->grad));
-        BY_TRY(get_buffer(d, n * acc, &p->moment1));
-        BY_TRY(get_buffer(d, n * acc, &p->moment2));
-        if (size < 4 && !p->without_masters)
-            BY_TRY(get_buffer(d, n * acc, &p->master));
+        BY_TRY(get_buffer(d, state, &p->grad));
+        BY_TRY(get_buffer(d, state, &p->moment1));
+        BY_TRY(get_buffer(d, state, &p->moment2));
+        if (by_dtype_size(p->type) < 4 && !p->without_masters)
+            BY_TRY(get_buffer(d, state, &p->master));
     }
     p->training = with_training;
     p->frozen = true;
@@ -187,16 +196,22 @@ static bool has_param(const by_params *p, int i)
     return p && i >= 0 && i < p->count;
 }
 
-void by_params_set_rate(by_params *p, int i, double scale)
+by_status by_params_set_rate(by_params *p, int i, double scale)
 {
     if (!has_param(p, i))
-        return;
+        return base_fail(BY_ERR_ARGUMENT, "there is no parameter %d", i);
     gr_param_info *info = &p->list[i];
+    if (info->fixed)
+        return BY_OK;
+    if (p->training && info->offset < 0 && scale != 0)
+        return base_fail(BY_ERR_ARGUMENT, "parameter %s was frozen when the training buffers were made",
+                         info->name);
     info->lr_scale = (float)scale;
     info->trainable = scale != 0;
     for (int k = 0; k < p->n_segments; k++)
         if (p->segments[k].offset == info->offset)
             p->segments[k].lr_scale = (float)scale;
+    return BY_OK;
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -214,9 +229,22 @@ int64_t by_params_elements(const by_params *p)
     return n;
 }
 
+int64_t by_params_trained(const by_params *p)
+{
+    int64_t n = 0;
+    for (int i = 0; i < by_params_count(p); i++)
+        n += p->list[i].offset >= 0 && p->frozen ? p->list[i].count : 0;
+    return n;
+}
+
 by_dtype by_params_dtype(const by_params *p)
 {
     return p ? p->type : BY_F32;
+}
+
+size_t by_params_value_bytes(const by_params *p)
+{
+    return p ? (size_t)by_params_elements(p) * by_dtype_size(p->type) : 0;
 }
 
 size_t by_params_bytes(const by_params *p)
@@ -225,7 +253,7 @@ size_t by_params_bytes(const by_params *p)
         return 0;
     const size_t acc = by_dtype_size(gr_acc_type(p->type));
     const size_t others = p->training ? 3 + (p->master != NULL) : 0;
-    return (size_t)by_params_elements(p) * (by_dtype_size(p->type) + others * acc);
+    return by_params_value_bytes(p) + (size_t)by_params_trained(p) * others * acc;
 }
 
 int by_params_find(const by_params *p, const char *name)
@@ -248,19 +276,21 @@ const int64_t *by_params_shape(const by_params *p, int i)
     return has_param(p, i) ? p->list[i].dim : NULL;
 }
 
-/* Device address of a parameter in one of the buffers, NULL when there is no such buffer. */
+/* Device address of a parameter in one of the buffers, NULL when it is not there. */
 void *gr_params_address(const by_params *p, int i, by_slot slot)
 {
     void *base[] = {p->value, p->grad, p->moment1, p->moment2};
-    if (slot == BY_SLOT_VALUE && p->list[i].mapped)
-        return p->list[i].mapped;
-    by_dtype type = slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type);
-    return base[slot] ? (char *)base[slot] + (size_t)p->list[i].offset * by_dtype_size(type) : NULL;
+    const gr_param_info *info = &p->list[i];
+    if (slot == BY_SLOT_VALUE)
+        return info->mapped ? info->mapped : p->value ? (char *)p->value + info->at : NULL;
+    if (!base[slot] || info->offset < 0)
+        return NULL;
+    return (char *)base[slot] + (size_t)info->offset * by_dtype_size(gr_acc_type(p->type));
 }
 
 static float *master_address(const by_params *p, int i)
 {
-    return p->master ? (float *)p->master + p->list[i].offset : NULL;
+    return p->master && p->list[i].offset >= 0 ? (float *)p->master + p->list[i].offset : NULL;
 }
 
 static by_status check_param(const by_params *p, int i, by_slot slot, const void *host)
@@ -275,8 +305,8 @@ static by_status check_param(const by_params *p, int i, by_slot slot, const void
 
 static by_status no_buffer(const by_params *p, int i)
 {
-    return base_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: the list was not made for training",
-                     p->list[i].name);
+    return base_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: %s", p->list[i].name,
+                     p->training ? "it is not trained" : "the list was not made for training");
 }
 
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
@@ -288,10 +318,10 @@ by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
 by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t begin, size_t n, float *out)
 {
     by_device *d = p->device;
-    by_dtype type = slot == BY_SLOT_VALUE && !p->master ? p->type : gr_acc_type(p->type);
-    char *from = gr_params_address(p, i, slot);
-    if (slot == BY_SLOT_VALUE && p->master)
-        from = (char *)master_address(p, i);
+    char *from = gr_params_address(p, i, slot), *master = (char *)master_address(p, i);
+    by_dtype type = slot == BY_SLOT_VALUE && !master ? p->type : gr_acc_type(p->type);
+    if (slot == BY_SLOT_VALUE && master)
+        from = master;
     if (!from)
         return no_buffer(p, i);
     from += begin * by_dtype_size(type);
@@ -352,7 +382,7 @@ by_status gr_params_set_typed(by_params *p, int i, by_slot slot, const void *val
     if (!to || p->list[i].mapped)
         return no_buffer(p, i);
     p->device->changes++;
-    if (slot == BY_SLOT_VALUE && p->master)
+    if (slot == BY_SLOT_VALUE && master_address(p, i))
         BY_TRY(store(p, master_address(p, i), BY_F32, values, type, n));
     return store(p, to, slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type), values, type, n);
 }

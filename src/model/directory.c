@@ -175,9 +175,7 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
     BY_TRY(check_task(m));
     BY_TRY(shape_config(m, shape));
     BY_TRY(declare(m));
-    if (spec->training && spec->stochastic_rounding)
-        BY_TRY(by_params_without_masters(m->params));
-    BY_TRY(by_params_freeze(m->params, spec->training));
+    BY_TRY(by_model_make_buffers(m, spec));
     return spec->blank ? BY_OK : by_params_init(m->params, spec->seed);
 }
 

@@ -423,9 +423,7 @@ static by_status fill(by_model *m, by_weights *file, const by_model_spec *spec, 
     BY_TRY(check_all(m, file, spec, found, &fresh));
     bool mappable = !spec->training && !spec->copy && !fresh && strcmp(by_device_name(m->device), "cpu") == 0;
     bool mapped = mappable && try_map(m, file, found);
-    if (spec->training && spec->stochastic_rounding)
-        BY_TRY(by_params_without_masters(p));
-    BY_TRY(by_params_freeze(p, spec->training));
+    BY_TRY(by_model_make_buffers(m, spec));
     if (mapped)
         return BY_OK;
     if (fresh)

@@ -15,8 +15,8 @@
 
 /* ---- optimiser state ------------------------------------------------------------------------- */
 
-/* What is kept beside the model. Models are saved in f32 at most: the values of one that computes in f64 are
- * kept here as well, in full. */
+/* What is kept beside the model: the moments of what is trained. Models are saved in f32 at most: the values
+ * of one that computes in f64 are kept here as well, in full. */
 static const struct {
     const char *prefix;
     by_slot slot;
@@ -25,6 +25,11 @@ static const struct {
 static int kept_count(const by_params *p)
 {
     return p->type == BY_F64 ? 3 : 2;
+}
+
+static bool is_kept(const by_params *p, int i, int k)
+{
+    return kept[k].slot == BY_SLOT_VALUE || gr_params_address(p, i, kept[k].slot);
 }
 
 /* One entry for buffer k of a parameter. Its data are on the device, wherever that is. */
@@ -60,12 +65,13 @@ static by_status put_slot(void *user, base_writer *w, const by_weight *e)
 
 static by_status write_moments(const by_params *p, const char *dir)
 {
-    int slots = kept_count(p), n = p->count * slots;
-    by_weight *entries = base_alloc_zero((size_t)n + 1, sizeof *entries);
+    int slots = kept_count(p), n = 0;
+    by_weight *entries = base_alloc_zero((size_t)(p->count * slots) + 1, sizeof *entries);
     char *path = base_path_join(dir, "optimizer.safetensors");
     by_status s = entries && path ? BY_OK : BY_ERR_MEMORY;
-    for (int i = 0; i < n && s == BY_OK; i++)
-        s = describe_slot(p, i / slots, i % slots, &entries[i]);
+    for (int i = 0; i < p->count * slots && s == BY_OK; i++)
+        if (is_kept(p, i / slots, i % slots))
+            s = describe_slot(p, i / slots, i % slots, &entries[n++]);
     if (s == BY_OK)
         s = io_safetensors_write(path, entries, n, NULL, put_slot, p->device);
     for (int i = 0; entries && i < n; i++) {
@@ -106,7 +112,7 @@ static by_status read_moments(by_params *p, const char *dir)
     by_status s = BY_OK;
     for (int i = 0; i < p->count && s == BY_OK; i++)
         for (int k = 0; k < kept_count(p) && s == BY_OK; k++)
-            s = read_slot(p, i, k, file);
+            s = is_kept(p, i, k) ? read_slot(p, i, k, file) : BY_OK;
     by_weights_free(file);
     return s;
 }

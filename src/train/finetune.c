@@ -61,13 +61,20 @@ static by_status choose_head(const tuning *t, const data_labels *labels, by_mode
     return BY_OK;
 }
 
+static by_model_spec spec_of(const by_finetune_spec *s)
+{
+    return (by_model_spec){.dtype = s->dtype,
+                           .training = true,
+                           .stochastic_rounding = s->stochastic_rounding,
+                           .freeze = s->freeze,
+                           .layer_decay = s->layer_decay,
+                           .seed = s->seed};
+}
+
 static by_status open_fresh(tuning *t)
 {
     data_labels labels = {0};
-    by_model_spec spec = {.dtype = t->spec.dtype,
-                          .training = true,
-                          .stochastic_rounding = t->spec.stochastic_rounding,
-                          .seed = t->spec.seed};
+    by_model_spec spec = spec_of(&t->spec);
     by_status s =
         train_task_has_names(t->spec.reading.kind) ? data_examples_labels(&t->cases, &labels) : BY_OK;
     if (s == BY_OK && train_task_has_names(t->spec.reading.kind) && labels.count < 2 &&
@@ -88,10 +95,8 @@ static by_status open_fresh(tuning *t)
 static by_status load(void *self, const char *dir)
 {
     tuning *t = self;
-    t->model = by_model_open(t->device, dir,
-                             &(by_model_spec){.dtype = t->spec.dtype,
-                                              .training = true,
-                                              .stochastic_rounding = t->spec.stochastic_rounding});
+    const by_model_spec spec = spec_of(&t->spec);
+    t->model = by_model_open(t->device, dir, &spec);
     if (!t->model)
         return base_error_status();
     if (by_model_task(t->model) != train_task_task(t->spec.reading.kind))
@@ -314,7 +319,7 @@ static by_status set_up(tuning *t)
     BY_TRY(fill_defaults(t));
     BY_TRY(train_loop_check(&t->loop));
     BY_TRY(train_tuning_weights(&t->train, s->class_weights));
-    BY_TRY(train_tuning_rates(t->model, s->layer_decay, s->freeze, &t->result->trained));
+    t->result->trained = by_params_trained(by_model_params(t->model));
     t->trainer = by_trainer_new(t->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
@@ -377,6 +382,7 @@ static void describe(const tuning *t)
 {
     const by_finetune_result *r = t->result;
     base_buf note = {0};
+    const size_t values = by_params_value_bytes(by_model_params(t->model));
     data_examples_describe(&t->train.cases, &note);
     base_buf_puts(&note, "\n");
     if (t->has_eval) {
@@ -386,12 +392,12 @@ static void describe(const tuning *t)
     base_buf_printf(
         &note,
         "%s: %.2f M parameters, %.2f M of them learn; %d cases in %d rows, %d for evaluation; %lld "
-        "steps of %d rows, evaluated every %lld; memory %.0f MiB of parameters and optimiser, %.0f "
-        "MiB of activations",
+        "steps of %d rows, evaluated every %lld; memory %.1f MiB of parameters, %.1f "
+        "MiB of gradients and optimiser for those that learn, %.1f MiB of activations",
         by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6, t->train.cases.count,
         t->train.rows.count, t->has_eval ? t->eval.cases.count : 0, (long long)t->spec.steps,
-        t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every, (double)r->state_bytes / 1048576.0,
-        (double)r->activation_bytes / 1048576.0);
+        t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every, (double)values / 1048576.0,
+        (double)(r->state_bytes - values) / 1048576.0, (double)r->activation_bytes / 1048576.0);
     train_loop_announce(&t->loop, note.failed ? "" : note.data);
     base_buf_free(&note);
 }

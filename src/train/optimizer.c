@@ -19,8 +19,8 @@ static by_tensor *flat(by_graph *g, by_update *u, int i, const char *name, by_dt
     by_params *p = g->params;
     if (!data)
         return NULL;
-    u->buffers[i] = (by_memory){p->device, data, (size_t)p->elements * by_dtype_size(type)};
-    return by_state(g, name, type, 1, &p->elements, &u->buffers[i]);
+    u->buffers[i] = (by_memory){p->device, data, (size_t)p->trained * by_dtype_size(type)};
+    return by_state(g, name, type, 1, &p->trained, &u->buffers[i]);
 }
 
 static by_program *build(by_update *u, by_params *p)

@@ -55,11 +55,6 @@ int train_task_word(const train_task *w, int row, const data_example *x, int wor
 /* The batch of the longest rows, which needs the most memory. */
 by_status train_task_largest(train_task *w, int batch);
 
-/* How fast each parameter learns: each layer at layer_decay (0: 1) times the rate of the one above it, and
- * not at all where it is frozen ("embeddings", "body", a number of layers; NULL: nothing). *trained: those
- * that learn. */
-by_status train_tuning_rates(by_model *m, double layer_decay, const char *freeze, int64_t *trained);
-
 /* w->weights from "balanced" or numbers with commas; NULL: none. */
 by_status train_tuning_weights(train_task *w, const char *list);
 

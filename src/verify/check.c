@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "graph/graph.h"
+
 /* ---- tensors of the reference ---------------------------------------------------------------- */
 
 bool verify_is_wide(const verify_case *c)
@@ -114,6 +116,8 @@ size_t verify_parameter_size(const by_params *p, int i)
 float *verify_parameter(const by_params *p, int i, by_slot slot)
 {
     float *values = base_alloc_zero(verify_parameter_size(p, i), sizeof *values);
+    if (values && !gr_params_address(p, i, slot))
+        return values; /* it is not trained: its gradient and moments are zero */
     if (values && by_params_get(p, i, slot, values) != BY_OK) {
         base_free(values);
         return NULL;

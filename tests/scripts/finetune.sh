@@ -147,6 +147,17 @@ check a-state-without-the-loss-loads works '"resumed_from":30'
 run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f" --max-steps 2 --freeze body "$@"
 check freeze works '"trained_parameters":'
 check freeze-leaves-the-head [ "$(field trained_parameters)" -eq 1122 ]
+check freeze-saves-memory [ "$(field state_bytes)" -eq $(($(field parameters) * 4 + 1122 * 12)) ]
+check freeze-saves-no-moments [ "$(grep -ao '"moment1[^"]*"' "$tmp/f/last/optimizer.safetensors" | wc -l)" -eq 4 ]
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f" --max-steps 8 --freeze body --save-steps 3 --save-total-limit 9 --overwrite "$@"
+cp -R "$tmp/f" "$tmp/f3"
+back f3 000003
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f3" --max-steps 8 --freeze body --save-steps 3 --save-total-limit 9 "$@"
+check frozen-going-on works '"resumed_from":3'
+check frozen-going-on-is-exact cmp "$tmp/f/model.safetensors" "$tmp/f3/model.safetensors"
+check frozen-going-on-has-the-moments cmp "$tmp/f/last/optimizer.safetensors" "$tmp/f3/last/optimizer.safetensors"
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f4" --max-steps 2 --freeze body --threads 1
+check freeze-prints-the-memory grep -q '0.0 MiB of gradients and optimiser for those that learn' "$tmp/err"
 run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f2" --max-steps 2 --freeze 3 "$@"
 check freeze-too-much fails 1 'up to 2'
 run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/d" --epochs 3 --layer-decay 0.5 --class-weights balanced "$@"
