@@ -69,6 +69,32 @@ static by_tensor *operand(by_op_sample *s, int rank, const int64_t *shape)
     return s->leaf[s->n_leaves - 1].seen = gr_node_add(s->graph, GR_OP_COPY, &t, 1, NULL, 0);
 }
 
+/* A frozen parameter of a type of its own, with values that the type holds. 16-bit types stand under wider
+ * ones only: a list of 16 bits keeps its own. */
+static by_tensor *stored(by_op_sample *s, by_dtype type, int rank, const int64_t *shape)
+{
+    by_params *p = s->graph->params;
+    char name[16];
+    snprintf(name, sizeof name, "p%d", s->n_leaves);
+    const int i = gr_params_declare(p, name, rank, shape, (by_init){BY_INIT_ZERO, 0});
+    if (i < 0 || by_params_set_rate(p, i, 0) != BY_OK)
+        return gr_poison(s->graph);
+    if ((by_dtype_block(type) > 1 || by_dtype_size(s->type) > 2) && by_params_set_type(p, i, type) != BY_OK)
+        return gr_poison(s->graph);
+    by_tensor *t = leaf(s, by_param(s->graph, name, rank, shape, (by_init){BY_INIT_ZERO, 0}));
+    if (by_graph_status(s->graph) != BY_OK)
+        return t;
+    const size_t n = (size_t)by_elements(t);
+    double *values = s->leaf[s->n_leaves - 1].values;
+    void *small = base_alloc(by_dtype_bytes(type, n) + 1);
+    if (!small)
+        return by_graph_fail(s->graph, "no memory for the values of a sample");
+    base_convert(small, type, values, BY_F64, n);
+    base_convert(values, BY_F64, small, type, n);
+    base_free(small);
+    return t;
+}
+
 /* An input of any type. */
 static by_tensor *input(by_op_sample *s, by_dtype type, int rank, const int64_t *shape)
 {
@@ -590,10 +616,23 @@ static const struct {
     int64_t rows, cols, batch, positions;
 } lookups[] = {{11, 6, 2, 5}, {300, 131, 3, 70}, {5, 1, 1, 9}, {1000, 64, 4, 100}, {2, 4, 2, 1100}};
 
+static const by_dtype stored_types[] = {BY_Q8_0, BY_Q4_0, BY_F16, BY_BF16};
+
+/* Tables of other types. */
+static bool stored_lookup(by_op_sample *s, int which)
+{
+    if (which >= 2 * BY_COUNT(stored_types))
+        return false;
+    const int64_t rows = which % 2 ? 300 : 7, cols = which % 2 ? 1056 : 32;
+    by_tensor *table = stored(s, stored_types[which / 2], SHAPE(rows, cols));
+    out(s, by_gather(s->graph, table, indices(s, rows, SHAPE(3, 11))));
+    return true;
+}
+
 bool op_sample_gather(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(lookups))
-        return false;
+        return stored_lookup(s, which - BY_COUNT(lookups));
     by_tensor *table = operand(s, SHAPE(lookups[which].rows, lookups[which].cols));
     by_tensor *ids = indices(s, lookups[which].rows, SHAPE(lookups[which].batch, lookups[which].positions));
     out(s, which == 1 ? by_gather_padded(s->graph, table, ids, 1) : by_gather(s->graph, table, ids));
@@ -662,11 +701,41 @@ static void normed_layer(by_op_sample *s, int which)
         out_of(s, y, 2);
 }
 
+/* rows, depth, columns of products with weights of other types, whose rows are whole blocks: one row, a few,
+ * many; the last is converted in two parts on the CPU. */
+static const int64_t stored_products[][3] = {{1, 96, 160}, {3, 64, 96},   {5, 32, 32},    {8, 416, 64},
+                                             {9, 64, 96},  {33, 96, 160}, {9, 1056, 1024}};
+
+/* The last takes long where a GPU is emulated: once is enough. */
+static const int64_t *stored_product(int which)
+{
+    const int n = BY_COUNT(stored_products);
+    return stored_products[which >= 2 * n && which % n == n - 1 ? 0 : which % n];
+}
+
+static by_tensor *stored_weight(by_op_sample *s, by_dtype type, bool kn, const int64_t *p)
+{
+    return kn ? stored(s, type, SHAPE(p[1], p[2])) : stored(s, type, SHAPE(p[2], p[1]));
+}
+
+static bool stored_layer(by_op_sample *s, int which)
+{
+    const int n = BY_COUNT(stored_products), types = BY_COUNT(stored_types);
+    if (which >= 2 * n * types)
+        return false;
+    const int64_t *p = stored_product(which);
+    gr_linear_attr a = {.w_is_kn = which / n % 2, .act = which % 3 == 0 ? BY_GELU_TANH : BY_ACT_NONE};
+    by_tensor *x = operand(s, SHAPE(p[0], p[1]));
+    by_tensor *w = stored_weight(s, stored_types[which / n / 2], a.w_is_kn, p);
+    out_of(s, NODE(LINEAR, &a, x, w, which % 2 ? operand(s, SHAPE(p[2])) : NULL), 0);
+    return true;
+}
+
 bool op_sample_linear(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products), more = which - (4 * n + 2 * (BY_ACT_FUSED + 1));
     if (more >= 6)
-        return false;
+        return stored_layer(s, more - 6);
     if (more >= 0) {
         if (more < 2)
             two_layers(s, more == 1);
@@ -689,11 +758,23 @@ bool op_sample_linear(by_op_sample *s, int which)
     return true;
 }
 
+static bool stored_layer_dx(by_op_sample *s, int which)
+{
+    const int n = BY_COUNT(stored_products), types = BY_COUNT(stored_types);
+    if (which >= 2 * n * types)
+        return false;
+    const int64_t *p = stored_product(which);
+    gr_linear_attr a = {.w_is_kn = which / n % 2};
+    by_tensor *w = stored_weight(s, stored_types[which / n / 2], a.w_is_kn, p);
+    shown_of(s, NODE(LINEAR_DX, &a, operand(s, SHAPE(p[0], p[2])), w), 0);
+    return true;
+}
+
 bool op_sample_linear_dx(by_op_sample *s, int which)
 {
     const int n = BY_COUNT(products);
     if (which >= 2 * n)
-        return false;
+        return stored_layer_dx(s, which - 2 * n);
     const int64_t *p = products[which % n];
     gr_linear_attr a = {.w_is_kn = which >= n};
     by_tensor *w = a.w_is_kn ? operand(s, SHAPE(p[1], p[2])) : operand(s, SHAPE(p[2], p[1]));

@@ -141,7 +141,8 @@ static void download(by_device *d, void *to, const void *from, size_t bytes)
 /* On the CPU, parameters may come from a mapped file; on a GPU they never do. */
 static size_t shift_of(const by_tensor *t)
 {
-    return GUARD + (t->place == GR_PLACE_PARAM && on_cpu(t->graph->device) ? by_dtype_size(t->type) : 0);
+    const size_t unit = by_dtype_block(t->type) > 1 ? 2 : by_dtype_size(t->type);
+    return GUARD + (t->place == GR_PLACE_PARAM && on_cpu(t->graph->device) ? unit : 0);
 }
 
 static size_t measure_root(trial *t, by_tensor *x, size_t at)

@@ -504,13 +504,17 @@ static void test_clock(void **state)
 static void test_dtype_table(void **state)
 {
     (void)state;
-    static const char *names[] = {"f32", "bf16", "f16", "f64", "i32", "i64",     "u8",     "bool",
-                                  "i8",  "i16",  "u16", "u32", "u64", "f8_e4m3", "f8_e5m2"};
-    static const size_t sizes[] = {4, 2, 2, 8, 4, 8, 1, 1, 1, 2, 2, 4, 8, 1, 1};
+    static const char *names[] = {"f32", "bf16", "f16", "f64", "i32",     "i64",     "u8",   "bool", "i8",
+                                  "i16", "u16",  "u32", "u64", "f8_e4m3", "f8_e5m2", "q8_0", "q4_0"};
+    static const size_t sizes[] = {4, 2, 2, 8, 4, 8, 1, 1, 1, 2, 2, 4, 8, 1, 1, 0, 0};
     by_dtype t;
     for (int i = 0; i < BY_DTYPE_COUNT; i++) {
         assert_string_equal(by_dtype_name((by_dtype)i), names[i]);
         assert_int_equal(by_dtype_size((by_dtype)i), sizes[i]);
+        assert_int_equal(by_dtype_block((by_dtype)i), i < BY_Q8_0 ? 1 : 32);
+        assert_int_equal(by_dtype_bytes((by_dtype)i, 64), i == BY_Q8_0   ? 68
+                                                          : i == BY_Q4_0 ? 36
+                                                                         : 64 * sizes[i]);
         assert_true(by_dtype_is_float((by_dtype)i) == (i < 4));
         assert_true(by_dtype_has_fraction((by_dtype)i) == (i < 4 || i >= BY_F8_E4M3));
         assert_true(by_dtype_parse(names[i], &t) && t == (by_dtype)i);
@@ -748,8 +752,8 @@ static void test_convert_all_pairs(void **state)
     enum { N = 600 };
     static unsigned char src[8 * N + 1], dst[8 * N + 2], expected[8 * N];
     static const size_t lengths[] = {0, 1, 255, 256, 257, N};
-    for (int s = 0; s < BY_DTYPE_COUNT; s++) {
-        for (int d = 0; d < BY_DTYPE_COUNT; d++) {
+    for (int s = 0; s < BY_Q8_0; s++) {
+        for (int d = 0; d < BY_Q8_0; d++) {
             size_t from = by_dtype_size((by_dtype)s), to = by_dtype_size((by_dtype)d);
             for (int i = 0; i < N; i++) {
                 int most = s == BY_F8_E4M3   ? 16
@@ -770,6 +774,49 @@ static void test_convert_all_pairs(void **state)
     }
     base_convert(dst, BY_DTYPE_COUNT, src, BY_F32, N);
     base_convert(dst, BY_F32, src, (by_dtype)-1, N);
+}
+
+/* Blocks, byte by byte: an f16 scale, then 8 or 4 bits a value; of 4 bits, the second half of the values in
+ * the high halves of the bytes. */
+static void test_convert_blocks(void **state)
+{
+    (void)state;
+    float x[64] = {0}, back[64];
+    unsigned char q8[68], q4[36], again[68];
+    for (int i = 0; i < 32; i++)
+        x[i] = 0.25f * (float)(i == 5 ? -127 : i);
+    for (int i = 0; i < 32; i++)
+        x[32 + i] = 0.5f * (float)(i == 9 ? -8 : i % 8);
+    base_convert(q8, BY_Q8_0, x, BY_F32, 64);
+    assert_true(q8[0] == 0 && q8[1] == 0x34); /* 0.25 */
+    for (int i = 0; i < 32; i++)
+        assert_int_equal((int8_t)q8[2 + i], i == 5 ? -127 : i);
+    base_convert(q4, BY_Q4_0, x, BY_F32, 64);
+    assert_true(q4[18] == 0 && q4[19] == 0x38); /* 0.5 */
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(q4[20 + i], (i == 9 ? 0 : i % 8 + 8) | (i % 8 + 8) << 4);
+    base_convert(back, BY_F32, q8, BY_Q8_0, 32);
+    assert_memory_equal(back, x, sizeof x / 2);
+    base_convert(back, BY_F32, q4 + 18, BY_Q4_0, 32);
+    assert_memory_equal(back, x + 32, sizeof x / 2);
+    static const by_dtype types[] = {BY_Q8_0, BY_Q4_0};
+    base_rng r = base_rng_make(3, 4);
+    for (int n = 0; n < 400; n++) {
+        const by_dtype t = types[n % 2];
+        float most[2] = {0};
+        for (int i = 0; i < 64; i++) {
+            x[i] = n < 4 ? 0 : (float)(base_rng_uniform(&r) - 0.5) * powf(10, (float)(n % 5) - 1);
+            most[i / 32] = fmaxf(most[i / 32], fabsf(x[i]));
+        }
+        base_convert(q8, t, x, BY_F32, 64);
+        base_convert(back, BY_F32, q8, t, 64);
+        for (int i = 0; i < 64;
+             i++) /* half a step, a whole one at the far end of 4 bits, and the scale's rounding */
+            assert_true(fabsf(back[i] - x[i]) <=
+                        most[i / 32] * (t == BY_Q8_0 ? 0.57f / 127 : 1.01f / 8) + 1e-7f);
+        base_convert(again, t, back, BY_F32, 64);
+        assert_memory_equal(again, q8, by_dtype_bytes(t, 64));
+    }
 }
 
 static void test_convert_limits(void **state)
@@ -849,6 +896,7 @@ int main(void)
         cmocka_unit_test(test_f8),
         cmocka_unit_test(test_convert_all_pairs),
         cmocka_unit_test(test_convert_limits),
+        cmocka_unit_test(test_convert_blocks),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

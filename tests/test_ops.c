@@ -141,7 +141,8 @@ static void test_gradients(void **state)
                 run_once(t);
                 result *r = collect_result(t);
                 for (int i = 0, k = 0; i < t->sample->n_leaves; i++) {
-                    if (t->sample->leaf[i].tensor->place != GR_PLACE_PARAM)
+                    const by_tensor *leaf = t->sample->leaf[i].tensor;
+                    if (leaf->place != GR_PLACE_PARAM || !leaf->needs_grad)
                         continue;
                     check_slopes(t, &t->sample->leaf[i], r->part[t->sample->n_outs + k++].values);
                     checked++;

@@ -144,12 +144,54 @@ static void test_frozen(void **state)
     by_device_free(d);
 }
 
+/* Parameters of types of their own: what they take, what they hold, and what is refused. */
+static void test_types(void **state)
+{
+    (void)state;
+    static const by_dtype types[] = {BY_Q8_0, BY_Q4_0, BY_F16, BY_BF16, BY_F32};
+    by_device *d = by_device_open("cpu", 2);
+    for (int t = 0; t < BY_COUNT(types); t++) {
+        by_params *p = new_params(d, BY_F32);
+        by_graph *g = by_graph_new(&(by_graph_spec){.params = p, .training = true});
+        by_param(g, "w", SHAPE(100, 96), (by_init){BY_INIT_NORMAL, 1});
+        by_param(g, "narrow", SHAPE(4, 30), (by_init){BY_INIT_NORMAL, 1});
+        by_param(g, "head", SHAPE(30, 2), (by_init){BY_INIT_NORMAL, 1});
+        assert_int_equal(by_params_set_type(p, 0, types[t]), BY_OK);
+        assert_int_equal(by_params_set_type(p, 1, types[t]), t < 2 ? BY_ERR_UNSUPPORTED : BY_OK);
+        assert_int_equal(by_params_set_type(p, 1, BY_I32), BY_ERR_ARGUMENT);
+        if (types[t] != BY_F32) {
+            assert_int_equal(by_params_freeze(p, true), BY_ERR_ARGUMENT);
+            assert_non_null(strstr(by_error_message(), "cannot be trained"));
+        }
+        assert_int_equal(by_params_set_rate(p, 0, 0) | by_params_set_rate(p, 1, 0), BY_OK);
+        assert_int_equal(by_params_freeze(p, true), BY_OK);
+        assert_int_equal(by_params_set_type(p, 0, BY_F32), BY_ERR_ARGUMENT); /* too late */
+        assert_int_equal(by_params_type(p, 0), types[t]);
+        const size_t narrow = t < 2 ? 480 : by_dtype_bytes(types[t], 120);
+        assert_int_equal(by_params_value_bytes(p), by_dtype_bytes(types[t], 9600) + narrow + 240);
+        assert_int_equal(by_params_init(p, 1), BY_OK);
+        static float out[9600], want[9600];
+        static char small[9600 * 4];
+        base_rng_fill_normal(want, 9600, 1, base_hash("w", 1, 0), 0, 1);
+        base_convert(small, types[t], want, BY_F32, 9600);
+        base_convert(want, BY_F32, small, types[t], 9600);
+        assert_int_equal(by_params_get(p, 0, BY_SLOT_VALUE, out), BY_OK);
+        assert_memory_equal(out, want, sizeof out);
+        assert_int_equal(gr_params_get_range(p, 0, BY_SLOT_VALUE, 64, 32, out), BY_OK);
+        assert_memory_equal(out, want + 64, 32 * sizeof *out);
+        by_graph_free(g);
+        by_params_free(p);
+    }
+    by_device_free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_init),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_types),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);
 }

@@ -874,6 +874,87 @@ static void test_frozen_bytes(void **state)
     }
 }
 
+static by_model *open_as(const char *dir, by_dtype weights)
+{
+    by_model *m = by_model_open(device, dir, &(by_model_spec){.weights = weights});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    return m;
+}
+
+/* Weights stored in blocks: those of products and the tied table, nothing else. A save writes the rounded
+ * values, and what was rounded once stays as it is. */
+static void test_stored_weights(void **state)
+{
+    (void)state;
+    by_model_shape shape = {.layers = 2, .heads = 2, .width = 32, .context = T, .vocab = V, .dropout = 0};
+    by_model *m = by_model_new(device, "gpt2", &shape, &(by_model_spec){.seed = 3});
+    assert_non_null(m);
+    assert_int_equal(by_model_save(m, in_root("plain"), BY_F32), BY_OK);
+    static float values[2][32 * 128];
+    static const by_dtype types[] = {BY_Q8_0, BY_Q4_0, BY_BF16, BY_F16};
+    for (int t = 0; t < BY_COUNT(types); t++) {
+        by_model *small = open_as(in_root("plain"), types[t]);
+        by_params *p = by_model_params(small);
+        assert_int_equal(by_model_save(small, in_root("rounded"), BY_F32), BY_OK);
+        by_model *again = open_as(in_root("rounded"), types[t]), *wide = open_as(in_root("rounded"), BY_F32);
+        for (int i = 0; i < p->count; i++) {
+            const char *name = p->list[i].name;
+            const bool weight = p->list[i].rank == 2 && !strstr(name, "wpe");
+            assert_int_equal(by_params_type(p, i), weight ? types[t] : BY_F32);
+            assert_int_equal(by_params_type(by_model_params(wide), i), BY_F32);
+            assert_int_equal(by_params_get(p, i, BY_SLOT_VALUE, values[0]), BY_OK);
+            assert_int_equal(by_params_get(by_model_params(again), i, BY_SLOT_VALUE, values[1]), BY_OK);
+            assert_memory_equal(values[0], values[1], (size_t)p->list[i].count * sizeof(float));
+            assert_int_equal(by_params_get(by_model_params(wide), i, BY_SLOT_VALUE, values[1]), BY_OK);
+            assert_memory_equal(values[0], values[1], (size_t)p->list[i].count * sizeof(float));
+        }
+        by_model_free(small);
+        by_model_free(again);
+        by_model_free(wide);
+    }
+    assert_null(by_model_open(device, in_root("plain"), &(by_model_spec){.weights = BY_F64}));
+    by_model_free(m);
+}
+
+/* A head learns on top of a frozen body of blocks: gradients go through them, and they stay as they are. */
+static void test_trains_on_blocks(void **state)
+{
+    (void)state;
+    by_model_shape shape = {.layers = 2, .heads = 2, .width = 32, .context = T, .vocab = V, .dropout = 0};
+    by_model_spec spec = {
+        .training = true, .seed = 3, .task = BY_TASK_CLASSIFY, .labels = 2, .freeze = "1", .weights = BY_Q4_0};
+    by_model *m = by_model_new(device, "gpt2", &shape, &spec);
+    if (!m)
+        fail_msg("%s", by_error_message());
+    by_params *p = by_model_params(m);
+    int blocks = 0;
+    for (int i = 0; i < p->count; i++)
+        blocks += by_params_type(p, i) == BY_Q4_0;
+    assert_int_equal(blocks, 4); /* the products of the first layer */
+    static float before[V * 32], after[V * 32];
+    assert_int_equal(by_params_get(p, 0, BY_SLOT_VALUE, before), BY_OK);
+    by_trainer *t = trainer_of(m, (by_trainer_spec){.optimizer = {.kind = BY_ADAMW}});
+    int32_t tokens[B * T], targets[B];
+    for (int i = 0; i < B * T; i++)
+        tokens[i] = i * 7 % V;
+    for (int i = 0; i < B; i++)
+        targets[i] = i % 2;
+    by_batch batch = by_batch_of(B, T, tokens);
+    by_batch_put_ids(&batch, "targets", B, targets);
+    double first = 0, loss = 0;
+    for (int i = 0; i < 60; i++) {
+        if (by_trainer_backward(t, &batch, true, &loss) != BY_OK || by_trainer_update(t, 1e-2, NULL) != BY_OK)
+            fail_msg("%s", by_error_message());
+        first = i ? first : loss;
+    }
+    assert_true(loss < 0.1 * first);
+    assert_int_equal(by_params_get(p, 0, BY_SLOT_VALUE, after), BY_OK);
+    assert_memory_equal(before, after, sizeof before);
+    by_trainer_free(t);
+    by_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -885,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_shards),          cmocka_unit_test(test_early_stop),
         cmocka_unit_test(test_eval_loss),       cmocka_unit_test(test_bad_runs),
         cmocka_unit_test(test_frozen_bytes),    cmocka_unit_test(test_frozen_checkpoints),
+        cmocka_unit_test(test_stored_weights),  cmocka_unit_test(test_trains_on_blocks),
     };
     return cmocka_run_group_tests_name("train", tests, set_up, tear_down);
 }

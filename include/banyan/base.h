@@ -71,8 +71,10 @@ BY_API void by_cancel_set(bool (*cancelled)(void *user), void *user);
 /* Library version, "major.minor.patch". Never NULL. */
 BY_API const char *by_version(void);
 
-/* Element types. The order is stable; files and the op table refer to them by name. Those behind BY_BOOL
- * exist in files only: they are read, converted and written, nothing is computed with them. */
+/* Element types. The order is stable; files and the op table refer to them by name. BY_I8 to BY_F8_E5M2 exist
+ * in files only: they are read, converted and written, nothing is computed with them. The last are types of
+ * blocks: 32 values along the last axis share a scale, laid out as in GGUF files. Weights that are not
+ * trained can be stored so; products and tables read them. */
 typedef enum by_dtype {
     BY_F32 = 0,
     BY_BF16,
@@ -89,17 +91,23 @@ typedef enum by_dtype {
     BY_U64,
     BY_F8_E4M3, /* no infinities, one NaN: torch.float8_e4m3fn */
     BY_F8_E5M2,
+    BY_Q8_0, /* 34 bytes: an f16 scale d, then 32 i8; a value is d q */
+    BY_Q4_0, /* 18 bytes: an f16 scale d, then 16 bytes; value i is d (q - 8), q the low half of byte i, value
+              * 16 + i likewise the high half */
     BY_DTYPE_COUNT
 } by_dtype;
 
-/* Bytes of one element, and the name ("f32"). Return 0 and "?" for a value that is not a dtype. */
+/* Bytes of one element, 0 for a type of blocks; values per block, 1 for the others; bytes of n values, a
+ * multiple of the block; the name ("f32"). 0 and "?" for a value that is not a dtype. */
 BY_API size_t by_dtype_size(by_dtype t);
+BY_API size_t by_dtype_block(by_dtype t);
+BY_API size_t by_dtype_bytes(by_dtype t, size_t n);
 BY_API const char *by_dtype_name(by_dtype t);
 
 /* True for f32, bf16, f16, f64. */
 BY_API bool by_dtype_is_float(by_dtype t);
 
-/* The same and the two 8-bit floats, which no computation takes. */
+/* The same, the two 8-bit floats, which no computation takes, and the types of blocks. */
 BY_API bool by_dtype_has_fraction(by_dtype t);
 
 /* "f32", "float32", "bf16", "bfloat16", "f16", "float16", "f64", ... Returns false for an unknown name. */

@@ -16,6 +16,7 @@ typedef struct by_row_spec {
     int longest_answer;    /* in tokens; 0: 30 */
     double null_threshold; /* no answer where having none is better by more than this */
     int batch;             /* rows at once; 0: 32 */
+    by_dtype weights;      /* by_task_evaluate: see by_model_spec */
 } by_row_spec;
 
 /* What a model is worth on a task. */

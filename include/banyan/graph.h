@@ -70,6 +70,10 @@ BY_API by_status by_params_freeze(by_params *p, bool with_training);
 /* Before that: train bf16 values without f32 masters, 4 bytes less for each. Updates are computed in f32 and
  * rounded up or down by chance, so that they are right in the mean. Other types are BY_ERR_UNSUPPORTED. */
 BY_API by_status by_params_without_masters(by_params *p);
+/* Before that: store a declared parameter as another float type or as a type of blocks, of which its rows
+ * must be multiples (else BY_ERR_UNSUPPORTED). Only weights of products and tables of gather can be read so,
+ * and the parameter must be frozen where there is training. */
+BY_API by_status by_params_set_type(by_params *p, int i, by_dtype type);
 BY_API by_status by_params_init(by_params *p, uint64_t seed); /* initial values for all */
 
 /* Number of parameters, of their elements, of the elements that have training buffers, and their type. */
@@ -81,7 +85,8 @@ BY_API by_dtype by_params_dtype(const by_params *p);
 BY_API size_t by_params_bytes(const by_params *p);
 BY_API size_t by_params_value_bytes(const by_params *p);
 BY_API int by_params_find(const by_params *p, const char *name); /* index or -1 */
-/* Parameter i: its name, number of axes, and sizes. */
+/* Parameter i: how it is stored, its name, number of axes, and sizes. */
+BY_API by_dtype by_params_type(const by_params *p, int i);
 BY_API const char *by_params_name(const by_params *p, int i);
 BY_API int by_params_rank(const by_params *p, int i);
 BY_API const int64_t *by_params_shape(const by_params *p, int i);

@@ -18,6 +18,9 @@ typedef struct by_model_spec {
     const char *freeze; /* of training: "embeddings", "body" or a number of layers, which all contain the
                          * embeddings: no gradient, moment or master is kept for them. NULL: nothing */
     double layer_decay; /* of training: each layer learns at this times the rate of the one above; 0: 1 */
+    by_dtype weights;   /* how weights of products that are not trained are stored: BY_Q8_0, BY_Q4_0, or
+                         * BY_BF16, BY_F16 under BY_F32. 0: as dtype. Rows that are not whole blocks stay
+                         * as they are. Saving writes the rounded values, in a float type */
     bool copy;          /* never map the file, even where that is possible */
     uint64_t seed;      /* initial values of a new model */
     bool blank;         /* a new model's values stay zero: for a look at its shape */

@@ -192,6 +192,17 @@ static inline uint16_t base_f32_to_bf16(float f)
 float base_f16_to_f32(uint16_t h);
 uint16_t base_f32_to_f16(float f);
 
+/* Blocks of the types BY_Q8_0 and BY_Q4_0. */
+#define BASE_BLOCK 32
+typedef struct base_q8_0 {
+    uint16_t scale; /* f16 */
+    int8_t q[BASE_BLOCK];
+} base_q8_0;
+typedef struct base_q4_0 {
+    uint16_t scale;
+    uint8_t q[BASE_BLOCK / 2];
+} base_q4_0;
+
 /* Convert n elements between any two element types (integers by value, rounding to nearest for floats to
  * integers). */
 void base_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n);

@@ -1,4 +1,4 @@
-/* dtype.c - element types: names, sizes, and conversion between any two of them. */
+/* dtype.c - element types: names, sizes, blocks, and conversion between any two of them. */
 #include <math.h>
 
 #include "base/base.h"
@@ -6,24 +6,27 @@
 static const struct {
     const char *name;
     const char *alias[2]; /* other spellings that by_dtype_parse takes */
-    size_t size;
+    size_t size;          /* bytes of an element, or of a block */
     bool is_float;
+    size_t block; /* values of a block; 0: elements stand alone */
 } types[BY_DTYPE_COUNT] = {
-    [BY_F32] = {"f32", {"float32", "float"}, 4, true},
-    [BY_BF16] = {"bf16", {"bfloat16", NULL}, 2, true},
-    [BY_F16] = {"f16", {"float16", "half"}, 2, true},
-    [BY_F64] = {"f64", {"float64", "double"}, 8, true},
-    [BY_I32] = {"i32", {"int32", "int"}, 4, false},
-    [BY_I64] = {"i64", {"int64", "long"}, 8, false},
-    [BY_U8] = {"u8", {"uint8", "byte"}, 1, false},
-    [BY_BOOL] = {"bool", {"boolean", NULL}, 1, false},
-    [BY_I8] = {"i8", {"int8", "char"}, 1, false},
-    [BY_I16] = {"i16", {"int16", "short"}, 2, false},
-    [BY_U16] = {"u16", {"uint16", NULL}, 2, false},
-    [BY_U32] = {"u32", {"uint32", NULL}, 4, false},
-    [BY_U64] = {"u64", {"uint64", NULL}, 8, false},
-    [BY_F8_E4M3] = {"f8_e4m3", {"float8_e4m3fn", NULL}, 1, false},
-    [BY_F8_E5M2] = {"f8_e5m2", {"float8_e5m2", NULL}, 1, false},
+    [BY_F32] = {"f32", {"float32", "float"}, 4, true, 0},
+    [BY_BF16] = {"bf16", {"bfloat16", NULL}, 2, true, 0},
+    [BY_F16] = {"f16", {"float16", "half"}, 2, true, 0},
+    [BY_F64] = {"f64", {"float64", "double"}, 8, true, 0},
+    [BY_I32] = {"i32", {"int32", "int"}, 4, false, 0},
+    [BY_I64] = {"i64", {"int64", "long"}, 8, false, 0},
+    [BY_U8] = {"u8", {"uint8", "byte"}, 1, false, 0},
+    [BY_BOOL] = {"bool", {"boolean", NULL}, 1, false, 0},
+    [BY_I8] = {"i8", {"int8", "char"}, 1, false, 0},
+    [BY_I16] = {"i16", {"int16", "short"}, 2, false, 0},
+    [BY_U16] = {"u16", {"uint16", NULL}, 2, false, 0},
+    [BY_U32] = {"u32", {"uint32", NULL}, 4, false, 0},
+    [BY_U64] = {"u64", {"uint64", NULL}, 8, false, 0},
+    [BY_F8_E4M3] = {"f8_e4m3", {"float8_e4m3fn", NULL}, 1, false, 0},
+    [BY_F8_E5M2] = {"f8_e5m2", {"float8_e5m2", NULL}, 1, false, 0},
+    [BY_Q8_0] = {"q8_0", {NULL, NULL}, sizeof(base_q8_0), false, BASE_BLOCK},
+    [BY_Q4_0] = {"q4_0", {NULL, NULL}, sizeof(base_q4_0), false, BASE_BLOCK},
 };
 
 static bool is_dtype(by_dtype t)
@@ -33,7 +36,17 @@ static bool is_dtype(by_dtype t)
 
 size_t by_dtype_size(by_dtype t)
 {
-    return is_dtype(t) ? types[t].size : 0;
+    return is_dtype(t) && !types[t].block ? types[t].size : 0;
+}
+
+size_t by_dtype_block(by_dtype t)
+{
+    return is_dtype(t) ? BY_MAX(types[t].block, 1) : 0;
+}
+
+size_t by_dtype_bytes(by_dtype t, size_t n)
+{
+    return is_dtype(t) ? n / by_dtype_block(t) * types[t].size : 0;
 }
 
 const char *by_dtype_name(by_dtype t)
@@ -48,7 +61,7 @@ bool by_dtype_is_float(by_dtype t)
 
 bool by_dtype_has_fraction(by_dtype t)
 {
-    return by_dtype_is_float(t) || t == BY_F8_E4M3 || t == BY_F8_E5M2;
+    return by_dtype_is_float(t) || t == BY_F8_E4M3 || t == BY_F8_E5M2 || by_dtype_block(t) > 1;
 }
 
 /* Equal but for the case of ASCII letters, whatever the locale. `lower` is in lower case. */
@@ -162,6 +175,105 @@ static uint8_t f32_to_e4m3(float f)
 static uint8_t f32_to_e5m2(float f)
 {
     return f32_to_f8(f, 2, 15, 0x7b);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void read_q8_0(float *to, const base_q8_0 *b)
+{
+    const float d = base_f16_to_f32(b->scale);
+    for (int i = 0; i < BASE_BLOCK; i++)
+        to[i] = d * (float)b->q[i];
+}
+
+static void read_q4_0(float *to, const base_q4_0 *b)
+{
+    const float d = base_f16_to_f32(b->scale);
+    for (int i = 0; i < BASE_BLOCK / 2; i++) {
+        to[i] = d * (float)((b->q[i] & 15) - 8);
+        to[BASE_BLOCK / 2 + i] = d * (float)((b->q[i] >> 4) - 8);
+    }
+}
+
+/* The value of the largest magnitude, with its sign. */
+static float largest(const float *x)
+{
+    float most = 0;
+    for (int i = 0; i < BASE_BLOCK; i++)
+        if (fabsf(x[i]) > fabsf(most))
+            most = x[i];
+    return most;
+}
+
+/* The whole number at or below x, within bounds; the lower one for what is not a number. */
+static int to_step(float x, int low, int high)
+{
+    return x >= (float)high ? high : x > (float)low ? (int)floorf(x) : low;
+}
+
+/* The largest magnitude becomes 127. Halves round away from zero, as other writers of the format do. */
+static void write_q8_0(base_q8_0 *b, const float *x)
+{
+    const float d = fabsf(largest(x)) / 127, inverse = d > 0 ? 1 / d : 0;
+    b->scale = base_f32_to_f16(d);
+    for (int i = 0; i < BASE_BLOCK; i++) {
+        const int q = to_step(fabsf(x[i]) * inverse + 0.5f, 0, 127);
+        b->q[i] = (int8_t)(x[i] < 0 ? -q : q);
+    }
+}
+
+/* The largest magnitude becomes -8, the step of which there is one more. */
+static void write_q4_0(base_q4_0 *b, const float *x)
+{
+    const float d = largest(x) / -8, inverse = d != 0 ? 1 / d : 0;
+    b->scale = base_f32_to_f16(d);
+    for (int i = 0; i < BASE_BLOCK / 2; i++)
+        b->q[i] = (uint8_t)(to_step(x[i] * inverse + 8.5f, 0, 15) |
+                            to_step(x[BASE_BLOCK / 2 + i] * inverse + 8.5f, 0, 15) << 4);
+}
+
+/* One block of any address. */
+static void read_block(float *to, const char *from, by_dtype type)
+{
+    if (type == BY_Q8_0) {
+        base_q8_0 b;
+        memcpy(&b, from, sizeof b);
+        read_q8_0(to, &b);
+    } else {
+        base_q4_0 b;
+        memcpy(&b, from, sizeof b);
+        read_q4_0(to, &b);
+    }
+}
+
+static void write_block(char *to, by_dtype type, const float *from)
+{
+    if (type == BY_Q8_0) {
+        base_q8_0 b;
+        write_q8_0(&b, from);
+        memcpy(to, &b, sizeof b);
+    } else {
+        base_q4_0 b;
+        write_q4_0(&b, from);
+        memcpy(to, &b, sizeof b);
+    }
+}
+
+/* By way of f32, a block at a time. */
+static void convert_blocks(char *dst, by_dtype dst_type, const char *src, by_dtype src_type, size_t n)
+{
+    float values[BASE_BLOCK];
+    const size_t to = by_dtype_bytes(dst_type, BASE_BLOCK), from = by_dtype_bytes(src_type, BASE_BLOCK);
+    for (; n >= BASE_BLOCK; n -= BASE_BLOCK, dst += to, src += from) {
+        if (by_dtype_block(src_type) > 1)
+            read_block(values, src, src_type);
+        else
+            base_convert(values, BY_F32, src, src_type, BASE_BLOCK);
+        if (by_dtype_block(dst_type) > 1)
+            write_block(dst, dst_type, values);
+        else
+            base_convert(dst, dst_type, values, BY_F32, BASE_BLOCK);
+    }
 }
 
 /* ---- conversion ------------------------------------------------------------------------------ */
@@ -310,14 +422,18 @@ static bool convert_directly(void *dst, by_dtype dst_type, const void *src, by_d
 }
 
 /* Floats round to nearest even; what does not fit an integer type becomes its nearest bound, NaN becomes 0;
- * bool is "not zero". Any alignment will do; dst and src must not overlap. Something that is not a dtype
- * converts nothing. */
+ * bool is "not zero". Blocks are whole: n is a multiple of theirs. Any alignment will do; dst and src must
+ * not overlap. Something that is not a dtype converts nothing. */
 void base_convert(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
 {
     if (n == 0 || !is_dtype(dst_type) || !is_dtype(src_type))
         return;
     if (dst_type == src_type) {
-        memcpy(dst, src, n * by_dtype_size(src_type));
+        memcpy(dst, src, by_dtype_bytes(src_type, n));
+        return;
+    }
+    if (by_dtype_block(dst_type) > 1 || by_dtype_block(src_type) > 1) {
+        convert_blocks(dst, dst_type, src, src_type, n);
         return;
     }
     if (convert_directly(dst, dst_type, src, src_type, n))

@@ -9,7 +9,7 @@
 #include "cli/verbs.h"
 
 typedef struct bench_options {
-    const char *model, *preset, *model_dir, *save, *device;
+    const char *model, *preset, *model_dir, *save, *device, *weights;
     int layers, heads, width, context, vocab;
     int batch, seq, target, new_tokens, beams, steps, warmup, threads;
     by_dtype dtype;

@@ -85,6 +85,7 @@ static by_model *make_model(const bench *b)
     by_model_spec spec = {.dtype = o->dtype,
                           .training = b->work->training,
                           .stochastic_rounding = o->gr_stochastic,
+                          .weights = b->work->training ? BY_F32 : cli_weights(o->weights),
                           .seed = 1337};
     const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
     const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;

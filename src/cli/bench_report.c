@@ -38,6 +38,8 @@ static void add_shape(const bench *b, cJSON *j)
     if (b->work->beams)
         cJSON_AddNumberToObject(j, "beams", o->beams);
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(o->dtype));
+    if (o->weights && !b->work->training)
+        cJSON_AddStringToObject(j, "weights", o->weights);
     cJSON_AddStringToObject(j, "device", by_device_description(b->device));
     cJSON_AddNumberToObject(j, "threads", by_device_threads(b->device));
     cJSON_AddNumberToObject(j, "steps", o->steps);

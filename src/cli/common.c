@@ -93,6 +93,14 @@ void cli_note_widening(const char *dir, by_dtype dtype)
         dir, by_dtype_name(stored), dir);
 }
 
+by_dtype cli_weights(const char *name)
+{
+    by_dtype type = BY_F32;
+    if (name)
+        by_dtype_parse(name, &type);
+    return type;
+}
+
 by_device *cli_device(const char *name, int threads)
 {
     return by_device_open(name, threads);

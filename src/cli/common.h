@@ -22,6 +22,15 @@ by_tokenizer *cli_tokenizer(const char *path);
  * avoid the cost. dir may be NULL. */
 void cli_note_widening(const char *dir, by_dtype dtype);
 
+/* The option --weights of verbs that open a model: how weights of products are stored. */
+#define CLI_WEIGHTS(type, member)                                                                  \
+    {                                                                                              \
+        CLI_AT(type, member),                                                                      \
+            .name = "weights", .choices = "q8_0|q4_0|bf16|f16",                                    \
+            .help = "store the weights of products so: less memory, faster decoding, fewer digits" \
+    }
+by_dtype cli_weights(const char *name); /* BY_F32, which is as dtype says, for NULL */
+
 /* Open a device by name ("cpu", "auto"; NULL: "auto") with so many threads, 0 for every core. NULL on
  * failure. */
 by_device *cli_device(const char *name, int threads);

@@ -61,10 +61,15 @@ static by_status find_stored(inspection *in)
     return BY_OK;
 }
 
-/* For training, which needs the most buffers: a look at the others takes nothing more. */
+/* For training, which needs the most buffers: a look at the others takes nothing more. Weights of other types
+ * are trained only where they are frozen. */
 static by_model_spec spec_of(const inspection *in)
 {
-    by_model_spec s = {.dtype = in->o.dtype, .training = true, .freeze = in->o.freeze, .exact = !in->o.task};
+    by_model_spec s = {.dtype = in->o.dtype,
+                       .training = !in->o.weights || in->o.freeze,
+                       .freeze = in->o.freeze,
+                       .weights = cli_weights(in->o.weights),
+                       .exact = !in->o.task};
     if (in->o.task && by_task_find(in->o.task, &s.task)) {
         s.new_head = true;
         s.labels = 2;
@@ -221,7 +226,11 @@ static by_status make_plans(inspection *in)
 {
     for (mode m = 0; m < MODES; m++) {
         bool wanted = !in->o.mode || strcmp(in->o.mode, mode_names[m]) == 0;
-        const bool can = m == DECODE ? decodes(in->model) : m != TRAIN || trains(in->model);
+        const bool train = trains(in->model) && (!in->o.weights || in->o.freeze);
+        const bool can = m == DECODE ? decodes(in->model) : m != TRAIN || train;
+        if (in->o.mode && wanted && !can && trains(in->model) && m == TRAIN)
+            return base_fail(BY_ERR_ARGUMENT, "weights of %s are not trained: say what is frozen (--freeze)",
+                             in->o.weights);
         if (in->o.mode && wanted && !can)
             return base_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(in->model),
                              m == DECODE ? "does not decode" : "has no head to train");

@@ -48,6 +48,7 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations; 16-bit training keeps f32 masters"},
     {CLI_AT(bench_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
+    CLI_WEIGHTS(bench_options, weights),
     {CLI_AT(bench_options, gr_stochastic), .name = "stochastic-rounding",
      .help = "train: no f32 masters of bf16 parameters"},
 };

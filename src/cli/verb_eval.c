@@ -20,6 +20,7 @@ typedef struct eval_options {
     int64_t max_tokens;
     int seq, stride, batch, threads;
     by_dtype dtype;
+    const char *weights;
     bool json, quiet;
     cli_texts_options texts;
 } eval_options;
@@ -56,6 +57,7 @@ static const cli_option options[] = {
      .help = "CPU threads (0: every core)"},
     {CLI_AT(eval_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
+    CLI_WEIGHTS(eval_options, weights),
 
     {CLI_AT(eval_options, json), .name = "json", .help = "print the result as one JSON object",
      .group = "Output"},
@@ -169,7 +171,10 @@ static by_status open_model(evaluation *e, const char *path)
         return base_error_status();
     cli_note_widening(dir, e->o.dtype);
     e->device = cli_device(e->o.device, e->o.threads);
-    e->model = e->device ? by_model_open(e->device, dir, &(by_model_spec){.dtype = e->o.dtype}) : NULL;
+    e->model =
+        e->device ? by_model_open(e->device, dir,
+                                  &(by_model_spec){.dtype = e->o.dtype, .weights = cli_weights(e->o.weights)})
+                  : NULL;
     base_free(dir);
     return e->model ? BY_OK : base_error_status();
 }
@@ -321,6 +326,7 @@ static int judge_task(evaluation *e, const char *model)
     if (e->o.data.count != 1)
         return cli_usage_fail("cases come from one file");
     spec.batch = e->o.batch;
+    spec.weights = cli_weights(e->o.weights);
     char *dir = cli_model_dir(model);
     by_status s = dir ? by_task_evaluate(e->device, dir, e->o.dtype, e->o.data.items[0], &data, &spec,
                                          e->o.t.predictions, &v)
@@ -384,6 +390,8 @@ static int print_result(const evaluation *e, const char *model)
     cJSON_AddNumberToObject(j, "stride", e->o.stride);
     cJSON_AddNumberToObject(j, "windows", (double)e->windows);
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(e->o.dtype));
+    if (e->o.weights)
+        cJSON_AddStringToObject(j, "weights", e->o.weights);
     cJSON_AddNumberToObject(j, "seconds", e->seconds);
     cli_json_number(j, "tokens_per_s", speed);
     return cli_print_json(j);

@@ -17,6 +17,7 @@ typedef struct generate_options {
     const char *prompt, *file, *device;
     const char *before, *after; /* of a hole */
     by_dtype dtype;
+    const char *weights;
     cli_strategy strategy;
     int max_new, context, threads, samples, top_k;
     double temp, top_p, min_p, typical;
@@ -85,6 +86,7 @@ static const cli_option rows[] = {
      .group = "Machine"},
     {CLI_AT(generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32",
      .help = "precision of weights and cache"},
+    CLI_WEIGHTS(generate_options, weights),
     {CLI_AT(generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "0: one per core"},
 };
@@ -174,7 +176,10 @@ static by_status open_model(job *j, const char *path)
         return base_error_status();
     cli_note_widening(dir, j->o.dtype);
     j->device = cli_device(j->o.device, j->o.threads);
-    j->model = j->device ? by_model_open(j->device, dir, &(by_model_spec){.dtype = j->o.dtype}) : NULL;
+    j->model =
+        j->device ? by_model_open(j->device, dir,
+                                  &(by_model_spec){.dtype = j->o.dtype, .weights = cli_weights(j->o.weights)})
+                  : NULL;
     by_status s = j->model ? BY_OK : base_error_status();
     if (s == BY_OK)
         s = j->o.plain ? by_rewrite_defaults_none(j->model, dir, &j->defaults)

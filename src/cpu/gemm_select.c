@@ -14,6 +14,10 @@ struct cpu_gemm {
     int threads; /* for which it is planned */
     cpu_dnnl_gemm *dnnl;
     size_t scratch;
+    /* b of another type: */
+    bool direct;   /* our own kernels read it as it is; else it is converted, `panel` columns at a time */
+    int64_t panel; /* a multiple of the block */
+    cpu_gemm *parts[2]; /* the products of a panel, and of what is left after the last whole one */
 };
 
 const char *cpu_gemm_library(int provider)
@@ -67,6 +71,7 @@ static cpu_gemm_desc complete(const cpu_gemm_desc *desc)
     d.ldb = d.ldb ? d.ldb : BY_MAX(d.tb ? d.k : d.n, 1);
     d.ldc = d.ldc ? d.ldc : BY_MAX(d.n, 1);
     d.batch = d.batch ? d.batch : 1;
+    d.b_type = d.b_type ? d.b_type : d.ab_type;
     d.stride_a = d.stride_a ? d.stride_a : d.lda * (d.ta ? d.k : d.m);
     d.stride_b = d.stride_b ? d.stride_b : d.ldb * (d.tb ? d.n : d.k);
     d.stride_c = d.stride_c ? d.stride_c : d.ldc * d.m;
@@ -80,6 +85,7 @@ static by_status check(const cpu_gemm_desc *d)
     bool types = by_dtype_is_float(d->ab_type) &&
                  (d->c_type == d->ab_type || d->c_type == gr_acc_type(d->ab_type)) &&
                  (!d->bias || by_dtype_is_float(d->bias_type));
+    types = types && (d->b_type == d->ab_type || (d->batch == 1 && !d->ta && !d->accumulate));
     if (sizes && strides && types && !(d->accumulate && d->act != BY_ACT_NONE))
         return BY_OK;
     return base_fail(BY_ERR_ARGUMENT,
@@ -121,17 +127,86 @@ static size_t scratch_of(const cpu_gemm *g)
     return g->provider == BY_GEMM_OWN ? g->own->scratch(&g->desc, g->device->threads) : 0;
 }
 
+/* ---- b of another type ----------------------------------------------------------------------- */
+
+static bool is_stored(const cpu_gemm_desc *d)
+{
+    return d->b_type != d->ab_type;
+}
+
+/* Few rows read b once: converting it first would read and write it twice more. */
+static by_status plan_stored(cpu_gemm *g)
+{
+    enum { PANEL = 1 << 20 }; /* elements converted at a time, which a cache holds */
+    const cpu_gemm_desc *d = &g->desc;
+    g->direct = cpu_gemm_is_skinny(d) && d->ab_type != BY_F64 && (d->tb ? d->k : d->n) % BASE_BLOCK == 0;
+    if (g->direct) {
+        g->scratch = g->own->stored->scratch(d);
+        return BY_OK;
+    }
+    const int64_t most = BY_MAX(PANEL / BY_MAX(d->k, 1) / BASE_BLOCK, 1) * BASE_BLOCK;
+    g->panel = BY_MAX(BY_MIN(d->n, most), 1);
+    cpu_gemm_desc part = *d;
+    part.b_type = d->ab_type;
+    part.fixed = false;
+    part.ldb = part.stride_a = part.stride_b = part.stride_c = 0;
+    for (int i = 0; i < 2; i++) {
+        part.n = i ? d->n % g->panel : g->panel;
+        g->parts[i] = part.n && d->n ? cpu_gemm_new(g->device, &part) : NULL;
+        if (!g->parts[i] && part.n && d->n)
+            return base_error_status();
+    }
+    g->scratch = (size_t)(g->panel * d->k) * by_dtype_size(d->ab_type);
+    return BY_OK;
+}
+
+/* b stored (n, k): columns of c are rows of b. Stored (k, n): columns of b too. */
+static by_status run_panels(cpu_gemm *g, const void *a, const void *b, const void *bias, void *c, void *dense)
+{
+    const cpu_gemm_desc *d = &g->desc;
+    const size_t row = by_dtype_bytes(d->b_type, (size_t)d->ldb);
+    by_status s = BY_OK;
+    for (int64_t at = 0; at < d->n && s == BY_OK; at += g->panel) {
+        const int64_t n = BY_MIN(g->panel, d->n - at);
+        const char *from =
+            (const char *)b + (d->tb ? (size_t)at * row : by_dtype_bytes(d->b_type, (size_t)at));
+        g->own->stored->unpack(g->device->threads, d->tb ? n : d->k, d->tb ? d->k : n, from, d->b_type, row,
+                               dense, d->ab_type);
+        s = cpu_gemm_run(g->parts[n < g->panel], a, dense,
+                         bias ? (const char *)bias + (size_t)at * by_dtype_size(d->bias_type) : NULL,
+                         (char *)c + (size_t)at * by_dtype_size(d->c_type));
+    }
+    return s;
+}
+
+static by_status run_stored(cpu_gemm *g, const void *a, const void *b, const void *bias, void *c)
+{
+    void *scratch = cpu_scratch_take(g->device, g->scratch);
+    if (!scratch)
+        return BY_ERR_MEMORY;
+    by_status s = BY_OK;
+    if (g->direct)
+        g->own->stored->run(&g->desc, g->device->threads, a, b, bias, c, scratch);
+    else
+        s = run_panels(g, a, b, bias, c, scratch);
+    cpu_scratch_give(g->device, scratch);
+    return s;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
 /* Choose, and make the device's scratch memory large enough. */
 static by_status plan(cpu_gemm *g)
 {
     by_device *d = g->device;
     g->threads = d->threads;
     int before = threads_lend(d->threads);
-    by_status s = choose(g);
+    by_status s = is_stored(&g->desc) ? plan_stored(g) : choose(g);
     threads_restore(before, d->threads);
     if (s != BY_OK)
         return s;
-    g->scratch = scratch_of(g);
+    if (!is_stored(&g->desc))
+        g->scratch = scratch_of(g);
     void *memory = g->scratch ? cpu_scratch_take(d, g->scratch) : NULL;
     if (g->scratch && !memory)
         s = BY_ERR_MEMORY;
@@ -172,6 +247,8 @@ void cpu_gemm_free(cpu_gemm *g)
 {
     if (!g)
         return;
+    cpu_gemm_free(g->parts[0]);
+    cpu_gemm_free(g->parts[1]);
     unplan(g);
     base_free(g);
 }
@@ -182,6 +259,8 @@ by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bi
     by_status s = BY_OK;
     int threads = g->device->threads;
     void *scratch = NULL;
+    if (is_stored(&g->desc))
+        return run_stored(g, a, b, bias, c);
     if (g->threads != threads) { /* a child of fork() has fewer: the libraries plan for a number */
         unplan(g);
         BY_TRY(plan(g));
@@ -222,6 +301,7 @@ static cpu_gemm_desc linear_desc(const gr_node *n)
                            .k = gr_tensor_cols(x),
                            .tb = !attr->w_is_kn,
                            .ab_type = x->type,
+                           .b_type = n->in[1]->type,
                            .c_type = to->type,
                            .bias = bias != NULL,
                            .bias_type = bias ? bias->type : x->type,
@@ -237,6 +317,7 @@ static cpu_gemm_desc linear_dx_desc(const gr_node *n)
                            .k = gr_tensor_cols(n->in[0]),
                            .tb = attr->w_is_kn,
                            .ab_type = n->in[0]->type,
+                           .b_type = n->in[1]->type,
                            .c_type = n->out[0]->type};
 }
 

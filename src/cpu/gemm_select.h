@@ -15,7 +15,8 @@ typedef struct cpu_gemm_desc {
     int64_t batch; /* 0 means 1 */
     int64_t stride_a, stride_b, stride_c;
     by_dtype ab_type, c_type; /* c_type is ab_type or its accumulation type */
-    by_dtype bias_type;       /* when bias */
+    by_dtype b_type;    /* how b is stored, where that is another type: blocks, or narrower; 0: ab_type */
+    by_dtype bias_type; /* when bias */
     bool bias, accumulate;
     bool fixed; /* b is the same in every run, but for what by_device.changes counts: worth rearranging */
     by_act act; /* applied to the result; not together with accumulate */
@@ -43,9 +44,23 @@ typedef struct cpu_gemm_own {
                 void *scratch);
     void (*finish)(const cpu_gemm_desc *d, int threads, const void *bias,
                    void *c); /* c = act(c + bias), c of type f32 */
+    const struct cpu_gemm_stored *stored;
 } cpu_gemm_own;
 extern const cpu_gemm_own cpu_gemm_own_generic, cpu_gemm_own_avx2, cpu_gemm_own_avx512,
     cpu_gemm_own_avx512bf16;
+
+/* b of another type (kernels/stored.c). run: few rows of a in f32, bf16 or f16, rows of b in whole blocks;
+ * nothing is added to c. unpack: rows of `count` values, from_bytes apart, become dense rows of a float type.
+ */
+typedef struct cpu_gemm_stored {
+    size_t (*scratch)(const cpu_gemm_desc *d);
+    void (*run)(const cpu_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c,
+                void *scratch);
+    void (*unpack)(int threads, int64_t rows, int64_t count, const void *from, by_dtype from_type,
+                   size_t from_bytes, void *to, by_dtype to_type);
+} cpu_gemm_stored;
+extern const cpu_gemm_stored cpu_gemm_stored_generic, cpu_gemm_stored_avx2, cpu_gemm_stored_avx512,
+    cpu_gemm_stored_avx512bf16;
 
 /* So few rows that the product is a reading of b: ours runs at the speed of memory, libraries at half of it.
  */

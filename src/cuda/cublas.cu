@@ -303,12 +303,13 @@ static void describe_key(const cuda_context *c, const cuda_product *p, char key[
              p->accumulate, (int)p->bias_type, alignment(p->a), alignment(p->b), alignment(p->c));
 }
 
-/* In FP8 the library has one kernel for a product, and nothing is to be found out or remembered. */
+/* In FP8 the library has one kernel for a product, and nothing is to be found out or remembered. Where b is
+ * not there yet, nothing can be measured. */
 static by_status choose(cuda_context *c, cuda_lt_plan *plan, const cuda_product *p)
 {
     enum { MOST = 24 }; /* see EDITION in tune.cu */
     cublasLtMatmulHeuristicResult_t list[MOST];
-    cuda_tuner *tuner = p->fp8 ? NULL : c->tuner;
+    cuda_tuner *tuner = p->fp8 || p->b_later ? NULL : c->tuner;
     cuda_tuned found;
     describe_key(c, p, found.key);
     if (tuner && recall(c, plan, found.key))
@@ -380,6 +381,12 @@ by_status cuda_lt_run(cuda_exec *x, cuda_lt_plan *plan)
     cublasStatus_t s = multiply(x->cuda, plan, &plan->algo, plan->workspace, plan->pc, x->stream);
     return s == CUBLAS_STATUS_SUCCESS ? BY_OK
                                       : base_fail(BY_ERR_DEVICE, "cuBLASLt failed with status %d", (int)s);
+}
+
+by_status cuda_lt_run_with(cuda_exec *x, cuda_lt_plan *plan, const void *b)
+{
+    plan->pb = b;
+    return cuda_lt_run(x, plan);
 }
 
 by_status cuda_lt_run_fp8(cuda_exec *x, cuda_lt_plan *plan, const uint8_t *a, const float *a_scale,
@@ -484,6 +491,12 @@ by_status cuda_lt_run(cuda_exec *x, cuda_lt_plan *plan)
                 set_element(p->c, p->c_type, at, v);
             }
     return BY_OK;
+}
+
+by_status cuda_lt_run_with(cuda_exec *x, cuda_lt_plan *plan, const void *b)
+{
+    plan->p.b = b;
+    return cuda_lt_run(x, plan);
 }
 
 by_status cuda_lt_run_fp8(cuda_exec *x, cuda_lt_plan *plan, const uint8_t *a, const float *a_scale,

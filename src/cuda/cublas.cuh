@@ -26,7 +26,8 @@ typedef struct cuda_product {
     const void *a, *b; /* where they are: alignment decides which kernels can be used */
     void *c, *bias, *extra;
     int64_t extra_ld;
-    bool fp8; /* a (m, k) and b (n, k) are e4m3, with tb; where they are is said when it is run */
+    bool b_later; /* where b is, is said when it is run: cuda_lt_run_with */
+    bool fp8;     /* a (m, k) and b (n, k) are e4m3, with tb; where they are is said when it is run */
 } cuda_product;
 
 typedef struct cuda_lt_plan cuda_lt_plan;
@@ -40,6 +41,8 @@ int cuda_lt_version(void); /* 0 when it is not loaded */
 cuda_lt_plan *cuda_lt_plan_new(cuda_context *c, const cuda_product *p);
 void cuda_lt_plan_free(cuda_lt_plan *plan);
 by_status cuda_lt_run(cuda_exec *x, cuda_lt_plan *plan);
+/* The same with b elsewhere, at a multiple of 256 bytes. */
+by_status cuda_lt_run_with(cuda_exec *x, cuda_lt_plan *plan, const void *b);
 /* The same for a plan in FP8: a and b, and what each of their rows is to be multiplied with, (m) and (n). */
 by_status cuda_lt_run_fp8(cuda_exec *x, cuda_lt_plan *plan, const uint8_t *a, const float *a_scale,
                           const uint8_t *b, const float *b_scale);

@@ -35,7 +35,7 @@ by_dtype by_type(const by_tensor *t)
 
 size_t gr_tensor_bytes(const by_tensor *t)
 {
-    return (size_t)(t->pitch ? gr_tensor_rows(t) * t->pitch : by_elements(t)) * by_dtype_size(t->type);
+    return by_dtype_bytes(t->type, (size_t)(t->pitch ? gr_tensor_rows(t) * t->pitch : by_elements(t)));
 }
 
 int64_t gr_tensor_cols(const by_tensor *t)
@@ -240,7 +240,7 @@ by_tensor *gr_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *di
 {
     if (rank < 0 || rank > BY_MAX_RANK)
         return by_graph_fail(g, "a tensor has %d axes; at most %d are possible", rank, BY_MAX_RANK);
-    if ((unsigned)type > BY_BOOL)
+    if ((unsigned)type > BY_BOOL && by_dtype_block(type) < 2)
         return by_graph_fail(g, "nothing can be computed with elements of type %s", by_dtype_name(type));
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
@@ -313,7 +313,7 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
     for (int i = 0; i < g->n_leaves; i++)
         if (g->leaves[i]->param == index && g->leaves[i]->place == GR_PLACE_PARAM)
             return g->leaves[i];
-    by_tensor *t = leaf(g, GR_PLACE_PARAM, full, g->params->type, rank, shape);
+    by_tensor *t = leaf(g, GR_PLACE_PARAM, full, g->params->list[index].type, rank, shape);
     if (t == g->poison)
         return t;
     t->param = index;
@@ -390,6 +390,18 @@ static bool check_inputs(by_graph *g, const gr_op_info *op, by_tensor *const *in
     for (int i = 0; i < (op->list ? n_in : op->inputs); i++)
         if ((i >= n_in || !in[i]) && !is_optional(op, i)) {
             by_graph_fail(g, "%s: input %d is missing", op->name, i + 1);
+            return false;
+        }
+    return true;
+}
+
+/* That types of blocks go where the op reads them. */
+static bool check_stored(by_graph *g, const gr_op_info *op, by_tensor *const *in, int n_in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && by_dtype_block(in[i]->type) > 1 && !gr_in_set(op->stored, i)) {
+            by_graph_fail(g, "%s cannot read %s, which is stored as %s", op->name, gr_tensor_label(in[i]),
+                          by_dtype_name(in[i]->type));
             return false;
         }
     return true;
@@ -489,7 +501,7 @@ gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, con
         gr_poison(g);
         return NULL;
     }
-    if (!check_inputs(g, &gr_ops[op], in, n_in))
+    if (!check_inputs(g, &gr_ops[op], in, n_in) || !check_stored(g, &gr_ops[op], in, n_in))
         return NULL;
     gr_node *n = new_node(g, op, attr, attr_size);
     if (!n) {

@@ -180,6 +180,11 @@ RULE(linear)
     if (a.act != BY_ACT_NONE)
         dy = activation_grad(g, n->out[1], dy, a.act);
     a.act = BY_ACT_NONE;
+    if (gr_wants_grad(w) && w->type != x->type) {
+        by_graph_fail(g, "%s is stored as %s and cannot be trained: freeze it", gr_tensor_label(w),
+                      by_dtype_name(w->type));
+        return;
+    }
     if (gr_wants_grad(w) || gr_wants_grad(b)) {
         gr_node *dw = gr_node_make(g, GR_OP_LINEAR_DW, (by_tensor *[]){x, dy, NULL, NULL}, 4, &a, sizeof a);
         din[1] = dw ? dw->out[0] : g->poison;

@@ -229,7 +229,8 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *                   lse (R) acc. A row with a NaN or +infinity has an lse that is not finite, and any y and ids
  *  gather           table (V, C), ids i32 -> y
  *  gather_grad      ids, dy, [base (V, C)] -> dtable acc, deterministic
- *  linear           x (R, K), w, [b (N)] -> y (R, N), pre (R, N) before the activation
+ *  linear           x (R, K), w, [b (N)] -> y (R, N), pre (R, N) before the activation. w may be of blocks, or of a
+ *                   narrower type than x that converts to it exactly; so in gather and linear_dx
  *  linear_dx        dy (R, N), w -> dx (R, K)
  *  linear_dw        x (R, K), dy (R, N), [base dw], [base db] -> dw acc in w's layout, db (N) acc
  *  matmul           a, b -> y
@@ -277,7 +278,7 @@ typedef struct gr_cost {
 typedef struct gr_op_info {
     const char *name;
     int inputs, outputs;
-    unsigned optional, over, writes, padded; /* sets of inputs, see ops.def */
+    unsigned optional, over, writes, padded, stored; /* sets of inputs, see ops.def */
     int base, bases, from;                   /* inputs [base, base + bases) go with outputs from `from` on */
     bool list, view, pads, pads_alike, product;
     bool joins, swallows;
@@ -382,10 +383,12 @@ typedef struct gr_param_info {
     int rank;
     int64_t dim[BY_MAX_RANK];
     int64_t count;
+    by_dtype type;  /* how values are stored: the list's type, or another for what is not trained */
     int64_t offset; /* in elements, in the training buffers; a multiple of 64; -1: it is not in them */
     size_t at;      /* in bytes, in the value buffer; a multiple of 256 */
     by_init init;
     float lr_scale;
+    bool weight; /* products read it, and besides them only tables: it may be of a type of its own */
     bool decay, trainable, fixed; /* fixed: by_param_fixed, whatever rate is asked for */
     void *mapped; /* value elsewhere than in the flat buffer (a mapped file), NULL as a rule */
 } gr_param_info;
@@ -400,7 +403,7 @@ struct by_params {
     bool frozen, training;
     /* The five flat buffers, device memory. Values begin with the trained parameters, in the order of the
      * other four; those that are not trained follow, and exist nowhere else. */
-    void *value;                    /* type */
+    void *value;                    /* type, of what is trained */
     void *grad, *moment1, *moment2; /* acc type */
     void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
     bool without_masters;           /* bf16 values are all there is; updates are rounded by chance */
@@ -413,6 +416,8 @@ struct by_params {
 int64_t gr_param_reserved(const gr_param_info *info);
 /* Find or add a parameter; a frozen list and another shape under the same name are errors (-1). */
 int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init);
+/* Find out which of a graph's parameters are weights (gr_param_info.weight). */
+void gr_params_find_weights(by_params *p, const by_graph *g);
 /* Set from values of any type. */
 by_status gr_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
 void *gr_params_address(const by_params *p, int i, by_slot slot);

@@ -315,7 +315,8 @@ static by_status gr_infer_gather(gr_node *n)
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, ids->dim, sizeof dim);
     dim[ids->rank] = table->dim[1];
-    return gr_set_output(n, 0, table->type, ids->rank + 1, dim);
+    const bool stored = table->place == GR_PLACE_PARAM || by_dtype_block(table->type) > 1;
+    return gr_set_output(n, 0, stored ? n->graph->params->type : table->type, ids->rank + 1, dim);
 }
 static gr_cost gr_cost_gather(const gr_node *n) /* reads the rows it needs, not the table */
 {
@@ -344,12 +345,22 @@ static void weight_shape(const by_tensor *w, bool w_is_kn, int64_t *k, int64_t *
     *n = w->dim[w_is_kn ? 1 : 0];
 }
 
+/* Whether products of x's type read a weight of another: what it holds must fit x's type, or be rounded with
+ * x itself, as blocks are. */
+static bool reads(by_dtype x, by_dtype w)
+{
+    if (!by_dtype_is_float(x))
+        return false;
+    return x == w || by_dtype_block(w) > 1 || ((w == BY_BF16 || w == BY_F16) && by_dtype_size(x) > 2);
+}
+
 static by_status gr_infer_linear(gr_node *n)
 {
     const gr_linear_attr *a = n->attr;
     const by_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2];
-    const char *wanted = "x (..., K), w (N, K) or (K, N), b (N), all of one type";
-    if (x->rank < 1 || w->rank != 2 || x->type != w->type || !by_dtype_is_float(x->type))
+    const char *wanted =
+        "x (..., K), w (N, K) or (K, N), b (N), all of one type, or w of a type that x's can read";
+    if (x->rank < 1 || w->rank != 2 || !reads(x->type, w->type))
         return mismatch(n, wanted);
     if (a->act > BY_ACT_FUSED)
         return mismatch(n, "an activation that the product's kernels have");
@@ -373,8 +384,8 @@ static by_status gr_infer_linear_dx(gr_node *n)
     const by_tensor *dy = n->in[0], *w = n->in[1];
     int64_t k, cols, dim[BY_MAX_RANK];
     weight_shape(w, a->w_is_kn, &k, &cols);
-    if (gr_tensor_cols(dy) != cols || dy->type != w->type)
-        return mismatch(n, "dy (..., N) and w, of one type");
+    if (gr_tensor_cols(dy) != cols || !reads(dy->type, w->type))
+        return mismatch(n, "dy (..., N) and w, of one type, or w of a type that dy's can read");
     memcpy(dim, dy->dim, sizeof dim);
     dim[dy->rank - 1] = k;
     return gr_set_output(n, 0, dy->type, dy->rank, dim);
@@ -741,6 +752,7 @@ static gr_cost cost_optimiser(const gr_node *n) /* reads and writes every buffer
 #define VIEW                    .view = true
 #define WRITES(set)             .writes = set
 #define PADDED(set)             .padded = set
+#define STORED(set)             .stored = set
 #define PADS                    .pads = true
 #define PADS_ALIKE              .pads_alike = true
 #define PRODUCT                 .product = true

@@ -88,6 +88,7 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
         info->count *= shape[i];
     }
     info->rank = rank;
+    info->type = p->type;
     info->init = init;
     info->lr_scale = 1;
     info->decay = rank >= 2;
@@ -123,6 +124,9 @@ static by_status lay_out(by_params *p, bool with_training, size_t *value_bytes)
         info->offset = -1;
         if (!with_training || !info->trainable)
             continue;
+        if (info->type != p->type)
+            return base_fail(BY_ERR_ARGUMENT, "parameter %s is stored as %s and cannot be trained: freeze it",
+                             info->name, by_dtype_name(info->type));
         info->offset = p->trained;
         info->at = (size_t)info->offset * size;
         p->trained += gr_param_reserved(info);
@@ -140,7 +144,7 @@ static by_status lay_out(by_params *p, bool with_training, size_t *value_bytes)
         if (info->offset >= 0 || info->mapped)
             continue;
         info->at = *value_bytes;
-        *value_bytes += (size_t)gr_param_reserved(info) * size;
+        *value_bytes += (by_dtype_bytes(info->type, (size_t)gr_param_reserved(info)) + 255) / 256 * 256;
     }
     return BY_OK;
 }
@@ -174,7 +178,7 @@ by_status by_params_freeze(by_params *p, bool with_training)
     if (p->frozen)
         return BY_OK;
     by_device *d = p->device;
-    size_t values;
+    size_t values = 0;
     BY_TRY(lay_out(p, with_training, &values));
     const size_t state = (size_t)p->trained * by_dtype_size(gr_acc_type(p->type));
     if (values || p->count == 0)
@@ -194,6 +198,40 @@ by_status by_params_freeze(by_params *p, bool with_training)
 static bool has_param(const by_params *p, int i)
 {
     return p && i >= 0 && i < p->count;
+}
+
+by_status by_params_set_type(by_params *p, int i, by_dtype type)
+{
+    if (!has_param(p, i))
+        return base_fail(BY_ERR_ARGUMENT, "there is no parameter %d", i);
+    gr_param_info *info = &p->list[i];
+    const int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
+    if (p->frozen)
+        return base_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
+    if (!by_dtype_is_float(type) && by_dtype_block(type) < 2)
+        return base_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(type));
+    if (cols % (int64_t)by_dtype_block(type) != 0)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "parameter %s has rows of %lld values; %s takes multiples of %zu", info->name,
+                         (long long)cols, by_dtype_name(type), by_dtype_block(type));
+    info->type = type;
+    return BY_OK;
+}
+
+void gr_params_find_weights(by_params *p, const by_graph *g)
+{
+    for (int pass = 0; pass < 2; pass++) /* products say yes, then everything else says no */
+        for (int i = 0; i < g->n_nodes; i++)
+            for (int k = 0; k < g->nodes[i]->n_in; k++) {
+                const by_tensor *t = g->nodes[i]->in[k];
+                const gr_op op = g->nodes[i]->op;
+                if (!t || t->place != GR_PLACE_PARAM)
+                    continue;
+                if (pass == 0 && op == GR_OP_LINEAR && k == 1)
+                    p->list[t->param].weight = true;
+                else if (pass == 1 && !gr_in_set(gr_ops[op].stored, k))
+                    p->list[t->param].weight = false;
+            }
 }
 
 by_status by_params_set_rate(by_params *p, int i, double scale)
@@ -244,7 +282,10 @@ by_dtype by_params_dtype(const by_params *p)
 
 size_t by_params_value_bytes(const by_params *p)
 {
-    return p ? (size_t)by_params_elements(p) * by_dtype_size(p->type) : 0;
+    size_t bytes = 0;
+    for (int i = 0; i < by_params_count(p); i++)
+        bytes += by_dtype_bytes(p->list[i].type, (size_t)p->list[i].count);
+    return bytes;
 }
 
 size_t by_params_bytes(const by_params *p)
@@ -259,6 +300,11 @@ size_t by_params_bytes(const by_params *p)
 int by_params_find(const by_params *p, const char *name)
 {
     return p && name ? base_names_find(p->names, name) : -1;
+}
+
+by_dtype by_params_type(const by_params *p, int i)
+{
+    return has_param(p, i) ? p->list[i].type : BY_F32;
 }
 
 const char *by_params_name(const by_params *p, int i)
@@ -319,18 +365,18 @@ by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t be
 {
     by_device *d = p->device;
     char *from = gr_params_address(p, i, slot), *master = (char *)master_address(p, i);
-    by_dtype type = slot == BY_SLOT_VALUE && !master ? p->type : gr_acc_type(p->type);
+    by_dtype type = slot == BY_SLOT_VALUE && !master ? p->list[i].type : gr_acc_type(p->type);
     if (slot == BY_SLOT_VALUE && master)
         from = master;
     if (!from)
         return no_buffer(p, i);
-    from += begin * by_dtype_size(type);
+    from += by_dtype_bytes(type, begin);
     if (type == BY_F32)
         return d->backend->download(d, out, from, n * 4);
-    void *host = base_alloc(n * by_dtype_size(type));
+    void *host = base_alloc(by_dtype_bytes(type, n));
     if (!host)
         return BY_ERR_MEMORY;
-    by_status s = d->backend->download(d, host, from, n * by_dtype_size(type));
+    by_status s = d->backend->download(d, host, from, by_dtype_bytes(type, n));
     if (s == BY_OK)
         base_convert(out, BY_F32, host, type, n);
     base_free(host);
@@ -347,13 +393,15 @@ typedef struct conversion {
     char *to;
     const char *from;
     by_dtype to_type, from_type;
+    size_t unit; /* values of a whole block */
 } conversion;
 
 static void convert_range(void *user, size_t begin, size_t end)
 {
     const conversion *c = user;
-    base_convert(c->to + begin * by_dtype_size(c->to_type), c->to_type,
-                 c->from + begin * by_dtype_size(c->from_type), c->from_type, end - begin);
+    base_convert(c->to + by_dtype_bytes(c->to_type, begin * c->unit), c->to_type,
+                 c->from + by_dtype_bytes(c->from_type, begin * c->unit), c->from_type,
+                 (end - begin) * c->unit);
 }
 
 /* Store n values of any type into a place on the device. */
@@ -362,14 +410,15 @@ static by_status store(const by_params *p, void *to, by_dtype to_type, const voi
 {
     by_device *d = p->device;
     const bool direct = d->on_host, convert = direct || to_type != type;
-    void *host = convert && !direct ? base_alloc(n * by_dtype_size(to_type)) : NULL;
+    void *host = convert && !direct ? base_alloc(by_dtype_bytes(to_type, n)) : NULL;
     if (convert && !direct && !host)
         return BY_ERR_MEMORY;
-    conversion c = {direct ? to : host, values, to_type, type};
+    conversion c = {direct ? to : host, values, to_type, type,
+                    BY_MAX(by_dtype_block(to_type), by_dtype_block(type))};
     if (convert)
-        base_parallel_ranges(host_threads(p), n, convert_range, &c);
+        base_parallel_ranges(host_threads(p), n / c.unit, convert_range, &c);
     by_status s =
-        direct ? BY_OK : d->backend->upload(d, to, host ? host : values, n * by_dtype_size(to_type));
+        direct ? BY_OK : d->backend->upload(d, to, host ? host : values, by_dtype_bytes(to_type, n));
     base_free(host);
     return s;
 }
@@ -384,7 +433,7 @@ by_status gr_params_set_typed(by_params *p, int i, by_slot slot, const void *val
     p->device->changes++;
     if (slot == BY_SLOT_VALUE && master_address(p, i))
         BY_TRY(store(p, master_address(p, i), BY_F32, values, type, n));
-    return store(p, to, slot == BY_SLOT_VALUE ? p->type : gr_acc_type(p->type), values, type, n);
+    return store(p, to, slot == BY_SLOT_VALUE ? p->list[i].type : gr_acc_type(p->type), values, type, n);
 }
 
 by_status by_params_set(by_params *p, int i, by_slot slot, const float *values)

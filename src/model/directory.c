@@ -25,6 +25,7 @@ static by_status declare(by_model *m)
                                 (int64_t[BY_MAX_RANK]){1, 1, 1, 1, 1, 1}));
     by_model_build(m, g, &io);
     by_status s = by_graph_status(g);
+    gr_params_find_weights(m->params, g);
     by_graph_free(g);
     return s;
 }
@@ -175,7 +176,8 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
     BY_TRY(check_task(m));
     BY_TRY(shape_config(m, shape));
     BY_TRY(declare(m));
-    BY_TRY(by_model_make_buffers(m, spec));
+    BY_TRY(model_prepare(m, spec));
+    BY_TRY(by_params_freeze(m->params, spec->training));
     return spec->blank ? BY_OK : by_params_init(m->params, spec->seed);
 }
 

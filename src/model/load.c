@@ -389,7 +389,7 @@ static bool try_map(by_model *m, by_weights *file, const by_weight *const *found
 {
     for (int i = 0; i < m->params->count; i++) {
         const by_weight *e = found[i];
-        if (e->dtype != m->params->type || e->stride || (uintptr_t)e->data % by_dtype_size(e->dtype))
+        if (e->dtype != m->params->list[i].type || e->stride || (uintptr_t)e->data % by_dtype_size(e->dtype))
             return false;
     }
     for (int i = 0; i < m->params->count; i++) {
@@ -422,8 +422,9 @@ static by_status fill(by_model *m, by_weights *file, const by_model_spec *spec, 
     bool fresh = false;
     BY_TRY(check_all(m, file, spec, found, &fresh));
     bool mappable = !spec->training && !spec->copy && !fresh && strcmp(by_device_name(m->device), "cpu") == 0;
+    BY_TRY(model_prepare(m, spec));
     bool mapped = mappable && try_map(m, file, found);
-    BY_TRY(by_model_make_buffers(m, spec));
+    BY_TRY(by_params_freeze(p, spec->training));
     if (mapped)
         return BY_OK;
     if (fresh)

@@ -60,9 +60,10 @@ void model_head_find(by_model *m, const by_weights *file);
  * is possible (the model then keeps the file as m->file), else copied. Parameters must have been declared. */
 by_status model_load(by_model *m, by_weights *file, const by_model_spec *spec);
 
-/* ---- buffers (rates.c) ----------------------------------------------------------------------- */
+/* ---- before the buffers (rates.c) -----------------------------------------------------------------------
+ */
 
-/* Decide what is trained, as the spec says, and make the buffers of the declared parameters. */
-by_status by_model_make_buffers(by_model *m, const by_model_spec *spec);
+/* Decide what is trained and how weights are stored, as the spec says. Before the buffers are made. */
+by_status model_prepare(by_model *m, const by_model_spec *spec);
 
 #endif

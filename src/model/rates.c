@@ -1,4 +1,4 @@
-/* rates.c - which parameters of a model learn, how fast, and the buffers that follow from it. */
+/* rates.c - which parameters of a model learn, how fast, and how those that do not are stored. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -68,11 +68,29 @@ static by_status set_rates(by_model *m, double layer_decay, const char *freeze)
     return BY_OK;
 }
 
-by_status by_model_make_buffers(by_model *m, const by_model_spec *spec)
+/* Weights that are not trained, and whose rows are whole blocks, are stored as `type`. */
+static by_status set_types(by_params *p, by_dtype type, bool training)
+{
+    if (by_dtype_block(type) < 2 && type != BY_BF16 && type != BY_F16)
+        return base_fail(BY_ERR_ARGUMENT, "weights are stored as q8_0, q4_0, bf16 or f16, not %s",
+                         by_dtype_name(type));
+    if (by_dtype_block(type) < 2 && by_dtype_size(p->type) == 2)
+        return base_fail(BY_ERR_UNSUPPORTED, "weights of %s under %s: 16 bits are read by f32 alone",
+                         by_dtype_name(type), by_dtype_name(p->type));
+    for (int i = 0; i < p->count; i++) {
+        const gr_param_info *info = &p->list[i];
+        const int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
+        if (info->weight && !(training && info->trainable) && cols % (int64_t)by_dtype_block(type) == 0)
+            BY_TRY(by_params_set_type(p, i, type));
+    }
+    return BY_OK;
+}
+
+by_status model_prepare(by_model *m, const by_model_spec *spec)
 {
     if (spec->training)
         BY_TRY(set_rates(m, spec->layer_decay, spec->freeze));
     if (spec->training && spec->stochastic_rounding)
         BY_TRY(by_params_without_masters(m->params));
-    return by_params_freeze(m->params, spec->training);
+    return spec->weights ? set_types(m->params, spec->weights, spec->training) : BY_OK;
 }

@@ -29,7 +29,9 @@ static int kept_count(const by_params *p)
 
 static bool is_kept(const by_params *p, int i, int k)
 {
-    return kept[k].slot == BY_SLOT_VALUE || gr_params_address(p, i, kept[k].slot);
+    if (kept[k].slot == BY_SLOT_VALUE)
+        return p->list[i].type == p->type; /* weights of other types are saved with the model, exactly */
+    return gr_params_address(p, i, kept[k].slot) != NULL;
 }
 
 /* One entry for buffer k of a parameter. Its data are on the device, wherever that is. */

@@ -176,6 +176,22 @@ run eval "$tmp/run" "$tmp/text.txt" --seq 8 --stride 9 --threads 1
 check eval-stride-too-long fails 1 stride
 check eval-leaves-nothing-behind [ -z "$(ls -A "$TMPDIR")" ]
 
+# ---- weights in blocks -------------------------------------------------------------------------------------------------
+run eval "$tmp/run" --threads 1 --data "$tmp/text.txt" --json
+exact=$(field loss)
+for type in q8_0 q4_0 bf16 f16; do
+    run eval "$tmp/run" --threads 1 --data "$tmp/text.txt" --weights $type --json
+    check eval-weights-$type works "\"weights\":\"$type\""
+    check eval-weights-$type-is-close awk "BEGIN { d = $(field loss) / $exact - 1; exit !(d * d < 0.01) }"
+    run generate "$tmp/run" --prompt "the quick" --max-new-tokens 8 --temperature 0 --threads 1 --weights $type
+    check generate-weights-$type works 'the quick'
+done
+check eval-weights-round [ "$(field loss)" != "$exact" ]
+run eval "$tmp/run" --threads 1 --data "$tmp/text.txt" --dtype bf16 --weights f16
+check weights-of-another-16-bits fails 1 'read by f32 alone'
+run bench decode --preset tiny --batch 1 --seq 8 --new-tokens 4 --steps 1 --threads 1 --weights q4_0
+check bench-weights works '"weights":"q4_0"'
+
 # ---- inspect -----------------------------------------------------------------------------------------------------------
 for dir in "$BANYAN_SOURCE"/tests/data/cases/*/; do # without a head, with a head of two rows, with a source
     run inspect "$dir"
@@ -193,6 +209,19 @@ sum=$(grep -o '"elements":[0-9]*' "$tmp/out" | awk -F: '{ sum += $2 } END { prin
 check inspect-counts [ "$(field parameters)" -eq "$sum" ]
 run inspect gpt2:124m --json
 check inspect-preset works '"parameters":124439808'
+# a frozen body under a trained head: no gradients, moments or masters of the body
+run inspect gpt2:124m --task classify --freeze body --mode train --seq 64 --json
+check inspect-frozen works '"trained_parameters":3072'
+check inspect-frozen-gradients [ "$(field gradient_bytes)" -eq $((3072 * 4)) ]
+check inspect-frozen-optimizer [ "$(field optimizer_bytes)" -eq $((3072 * 8)) ]
+run inspect gpt2:124m --task classify --freeze body --mode train --seq 64 --json --dtype bf16
+check inspect-frozen-masters [ "$(field optimizer_bytes)" -eq $((3072 * 12)) ]
+run inspect gpt2:124m --task classify --freeze 13 --mode train --seq 64
+check inspect-freezes-too-much fails 1 'up to 12'
+run inspect gpt2:124m --weights q8_0 --mode decode --json
+check inspect-weights [ "$(field weight_bytes)" -eq $((123532032 / 32 * 34 + (124439808 - 123532032) * 4)) ]
+run inspect gpt2:124m --weights q4_0 --mode train
+check inspect-weights-are-not-trained fails 1 'are not trained'
 run inspect gpt2:1558m --dtype bf16 --batch 4
 check inspect-large works 'train, recompute'
 run inspect gpt2:tiny --seq 16 --mode train --graph dot

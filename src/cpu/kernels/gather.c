@@ -17,6 +17,21 @@ static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
 #define BY_TEMPLATE "cpu/kernels/gather.c"
 #include "cpu/kernels/each_type.h"
 
+/* A table of another type than the result's: every row is converted. */
+static void gather_converted(const gr_exec *e, gr_node *n, int64_t count)
+{
+    const by_tensor *table = n->in[0], *y = n->out[0];
+    const size_t cols = (size_t)gr_tensor_cols(table), row = by_dtype_bytes(table->type, cols);
+    const int32_t *id = n->in[1]->data;
+    (void)e; /* without OpenMP */
+    BY_BRANCH("gather, converted");
+#pragma omp parallel for schedule(static) \
+    num_threads(e->threads) if (count * (int64_t)cols >= BY_FORK_ELEMENTS)
+    for (int64_t i = 0; i < count; i++)
+        base_convert((char *)y->data + (size_t)i * cols * by_dtype_size(y->type), y->type,
+                     (const char *)table->data + (size_t)id[i] * row, table->type, cols);
+}
+
 /* table (V, C), ids (...) -> (..., C); elements are only bytes here. */
 by_status KERNEL(gather)(gr_exec *e, gr_node *n)
 {
@@ -25,6 +40,10 @@ by_status KERNEL(gather)(gr_exec *e, gr_node *n)
     const int64_t row = gr_tensor_cols(table) * (int64_t)by_dtype_size(table->type);
     const int32_t *id = ids->data;
     BY_TRY(check_ids(ids, count, gr_tensor_rows(table)));
+    if (table->type != n->out[0]->type) {
+        gather_converted(e, n, count);
+        return BY_OK;
+    }
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count * row >= 4 * BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < count; i++)
         memcpy((char *)n->out[0]->data + i * row, (const char *)table->data + id[i] * row, (size_t)row);

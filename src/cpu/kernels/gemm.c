@@ -190,7 +190,8 @@ static void finish(const cpu_gemm_desc *d, int threads, const void *bias, void *
     }
 }
 
-const cpu_gemm_own BY_PASTE(cpu_gemm_own, BY_ISA) = {.scratch = scratch_bytes, .run = run, .finish = finish};
+const cpu_gemm_own BY_PASTE(cpu_gemm_own, BY_ISA) = {
+    .scratch = scratch_bytes, .run = run, .finish = finish, .stored = &BY_PASTE(cpu_gemm_stored, BY_ISA)};
 
 #else /* ---- typed ----------------------------------------------------------------------------------- */
 

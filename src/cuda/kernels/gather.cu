@@ -6,6 +6,7 @@
  * frequent, holds up the rest. */
 #include "cuda/kernels/each.cuh"
 #include "cuda/kernels/sort.cuh"
+#include "cuda/kernels/stored.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
 
@@ -50,9 +51,46 @@ template <class W> static by_status gather(cuda_exec *x, gr_node *n, int64_t len
                              cuda_number(x, n));
 }
 
+/* ---- gather from a table of another type ------------------------------------------------------- */
+
+/* A block takes one row, a thread four neighbours at a time. */
+template <class T, by_dtype S>
+static __global__ void __launch_bounds__(THREADS)
+    gather_stored(T *y, const void *table, const int32_t *ids, int64_t rows, int64_t cols, cuda_fault *fault,
+                  int node)
+{
+    const int64_t place = blockIdx.x;
+    int64_t id = ids[place];
+    if (id < 0 || id >= rows) {
+        if (threadIdx.x == 0)
+            report_fault(fault, node, 1, (int)id, place, rows);
+        id = 0;
+    }
+    for (int64_t c = threadIdx.x * 4; c < cols; c += THREADS * 4) {
+        const vec<float, 4> v = stored4<S>(table, id * cols + c);
+        for (int k = 0; k < 4; k++)
+            y[place * cols + c + k] = from_float<T>(v.at[k]);
+    }
+}
+
+template <class T, by_dtype S> static by_status stored_rows(cuda_exec *x, gr_node *n)
+{
+    return cuda_launch(x, gather_stored<T, S>, dim3((unsigned)elements_of(n->in[1])), dim3(THREADS), 0,
+                       (T *)n->out[0]->data, (const void *)n->in[0]->data, (const int32_t *)n->in[1]->data,
+                       gr_tensor_rows(n->in[0]), gr_tensor_cols(n->in[0]), x->cuda->device_fault,
+                       cuda_number(x, n));
+}
+
 extern "C" by_status cuda_gather(gr_exec *e, gr_node *n)
 {
     cuda_exec *x = cuda_exec_of(e);
+    if (n->in[0]->type != n->out[0]->type) {
+        BY_BRANCH("gather, from a table of another type");
+        if (gr_tensor_cols(n->in[0]) % 4 != 0)
+            return base_fail(BY_ERR_UNSUPPORTED, "gather: the GPU reads tables of %s in rows of whole fours",
+                             by_dtype_name(n->in[0]->type));
+        CUDA_STORED_DISPATCH(n->in[0]->type, n->out[0]->type, stored_rows, x, n);
+    }
     const int64_t bytes = gr_tensor_cols(n->in[0]) * (int64_t)by_dtype_size(n->in[0]->type);
     if (bytes % 16 == 0) {
         BY_BRANCH("gather, rows of 16-byte words");

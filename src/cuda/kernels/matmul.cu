@@ -8,6 +8,7 @@
 #include "cuda/kernels/gemv.cuh"
 #include "cuda/kernels/fp8.cuh"
 #include "cuda/kernels/gemm_skinny.cuh"
+#include "cuda/kernels/stored.cuh"
 
 /* n->plan of the four ops. */
 typedef struct linear_plan {
@@ -17,6 +18,8 @@ typedef struct linear_plan {
     bool gemv, few, some, inside; /* one row and a large matrix; few rows; some; the activation, or its slope,
                                      is part of the product */
     const by_tensor *fp8;         /* its left side, when the product is taken in FP8 */
+    const by_tensor *stored;      /* its weight, when that is of another type */
+    bool row;                     /* which one row reads as it is */
 } linear_plan;
 
 static void forget_plan(void *p)
@@ -260,17 +263,32 @@ static void choose_ours(cuda_exec *x, linear_plan *plan, bool with_pre)
     plan->few = !plan->some && cuda_gemv_rows_take(p);
 }
 
+/* A weight of another type is read by one row as it is, or converted first. */
+static void choose_stored(linear_plan *plan, const by_tensor *w)
+{
+    if (w->type == plan->p.ab_type)
+        return;
+    plan->stored = w;
+    plan->p.b_later = true;
+    plan->p.b = NULL;
+}
+
 static by_status plan_linear(cuda_exec *x, gr_node *n)
 {
     const by_act act = ((const gr_linear_attr *)n->attr)->act;
     linear_plan *plan = new_plan(n, linear_product(n));
     if (!plan)
         return BY_ERR_MEMORY;
-    choose_ours(x, plan, n->out[1] != NULL);
+    plan->row = !n->out[1] && cuda_stored_row_takes(&plan->p, n->in[1]->type);
+    if (plan->row)
+        return BY_OK;
+    choose_stored(plan, n->in[1]);
+    if (!plan->stored)
+        choose_ours(x, plan, n->out[1] != NULL);
     if (plan->gemv || plan->some || plan->few)
         return BY_OK;
     const bool gelu = library_gelu(act, plan->p.ab_type) && n->out[0] && plan->p.n % 8 == 0;
-    if (try_fp8(x->cuda, plan, n->in[0], gelu ? BY_FP8_ACTIVATION : BY_FP8_NOTHING))
+    if (!plan->stored && try_fp8(x->cuda, plan, n->in[0], gelu ? BY_FP8_ACTIVATION : BY_FP8_NOTHING))
         return BY_OK;
     if (gelu) {
         cuda_product p = plan->p;
@@ -285,8 +303,23 @@ static by_status plan_linear(cuda_exec *x, gr_node *n)
     return BY_OK;
 }
 
+static by_status run_stored(cuda_exec *x, const linear_plan *plan)
+{
+    cuda_product p = plan->p;
+    const int64_t count = p.n * p.k;
+    void *dense = cuda_scratch(x, (size_t)count * by_dtype_size(p.ab_type));
+    BY_BRANCH("a product with a weight that is converted");
+    BY_TRY(cuda_stored_unpack(x, plan->stored->data, plan->stored->type, dense, p.ab_type, count));
+    if (plan->lt)
+        return cuda_lt_run_with(x, plan->lt, dense);
+    p.b = dense;
+    BY_CUDA_DISPATCH(p.ab_type, any, x, &p);
+}
+
 static by_status run_product(cuda_exec *x, const linear_plan *plan)
 {
+    if (plan->stored)
+        return run_stored(x, plan);
     if (plan->fp8)
         return cuda_fp8_product(x, &plan->p, plan->fp8, plan->lt);
     if (plan->lt)
@@ -314,6 +347,10 @@ extern "C" by_status cuda_linear(gr_exec *e, gr_node *n)
     if (!n->plan)
         BY_TRY(plan_linear(x, n));
     const linear_plan *plan = (const linear_plan *)n->plan;
+    if (plan->row) {
+        BY_BRANCH("linear, one row and a weight as it is stored");
+        return cuda_stored_row(x, &plan->p, n->in[1]->type, act);
+    }
     if (plan->gemv) {
         BY_BRANCH("linear, one row and a large matrix");
         return cuda_gemv(x, &plan->p, act);
@@ -362,7 +399,8 @@ static by_status plan_linear_dx(cuda_exec *x, gr_node *n)
     if (!plan)
         return BY_ERR_MEMORY;
     const bool slope = can_do_slope(&plan->p, n->partner);
-    if (try_fp8(x->cuda, plan, n->in[0], slope ? BY_FP8_SLOPE : BY_FP8_NOTHING))
+    choose_stored(plan, n->in[1]);
+    if (!plan->stored && try_fp8(x->cuda, plan, n->in[0], slope ? BY_FP8_SLOPE : BY_FP8_NOTHING))
         return BY_OK;
     plan->inside = slope && plan_with_slope(x, plan, n->partner);
     if (!plan->inside)
