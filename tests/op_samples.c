@@ -227,6 +227,16 @@ bool op_sample_sines(by_op_sample *s, int which)
     return true;
 }
 
+bool op_sample_random(by_op_sample *s, int which)
+{
+    static const int64_t counts[] = {13, 4003};
+    if (which >= 2 * BY_COUNT(counts))
+        return false;
+    const by_random_kind kind = which % 2 ? BY_RANDOM_UNIFORM : BY_RANDOM_NORMAL;
+    shown(s, by_random(s->graph, kind, s->type, SHAPE(2, counts[which / 2]), 1.5));
+    return true;
+}
+
 bool op_sample_store(by_op_sample *s, int which)
 {
     static const int64_t counts[] = {13, 33001};
@@ -406,7 +416,7 @@ bool op_sample_concat(by_op_sample *s, int which)
 /* ---- elementwise and reductions -------------------------------------------------------------- */
 
 /* a op b in every way b may repeat; the last one has a tensor on both sides that both may take over. */
-enum { PAIRS = 11 };
+enum { PAIRS = 17 };
 
 static bool pair(by_op_sample *s, int which, by_tensor *(*build)(by_graph *, by_tensor *, by_tensor *))
 {
@@ -414,13 +424,22 @@ static bool pair(by_op_sample *s, int which, by_tensor *(*build)(by_graph *, by_
         int rank_a, rank_b;
         int64_t a[3], b[3];
     } cases[PAIRS - 1] = {
-        {2, 2, {3, 5}, {3, 5}},    {3, 3, {3, 67, 83}, {3, 67, 83}}, /* several threads */
-        {3, 1, {4, 3, 5}, {5}},                                      /* b shorter than a vector */
-        {3, 2, {4, 3, 5}, {3, 5}}, {2, 1, {40, 513}, {513}},         /* b too long to be repeated up front */
-        {2, 1, {9, 2100}, {2100}},                                   /* b longer than a thread's share */
-        {2, 0, {7, 9}, {0}},                                         /* one element */
-        {2, 1, {70, 301}, {1}},    {2, 1, {1, 6}, {6}},              /* as many elements, other shapes */
-        {2, 1, {5, 16}, {16}},                                       /* b of whole vectors */
+        {2, 2, {3, 5}, {3, 5}},
+        {3, 3, {3, 67, 83}, {3, 67, 83}}, /* several threads */
+        {3, 1, {4, 3, 5}, {5}},           /* b shorter than a vector */
+        {3, 2, {4, 3, 5}, {3, 5}},
+        {2, 1, {40, 513}, {513}},  /* b too long to be repeated up front */
+        {2, 1, {9, 2100}, {2100}}, /* b longer than a thread's share */
+        {2, 0, {7, 9}, {0}},       /* one element */
+        {2, 1, {70, 301}, {1}},
+        {2, 1, {1, 6}, {6}},          /* as many elements, other shapes */
+        {2, 1, {5, 16}, {16}},        /* b of whole vectors */
+        {3, 3, {4, 1, 5}, {1, 3, 5}}, /* both repeat */
+        {3, 3, {7, 3, 1}, {7, 1, 9}},
+        {3, 3, {2, 3, 40}, {2, 1, 40}},
+        {1, 3, {6}, {3, 2, 6}},
+        {3, 3, {40, 1, 600}, {1, 2, 600}},
+        {3, 3, {60, 1, 1}, {1, 50, 9}},
     };
     if (which >= PAIRS)
         return false;
@@ -450,6 +469,61 @@ bool op_sample_mul(by_op_sample *s, int which)
         return pair(s, which, by_mul);
     by_tensor *x = operand(s, SHAPE(5, 3));
     out(s, by_mul(s->graph, x, x));
+    return true;
+}
+
+static by_tensor *quotient(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return by_div(g, a, by_activation(g, b, BY_EXP)); /* nowhere near 0 */
+}
+
+bool op_sample_binary(by_op_sample *s, int which)
+{
+    static const gr_binary compare[] = {GR_NOT_LESS, GR_LESS};
+    if (which % 4 == 0)
+        return pair(s, which / 4, quotient);
+    if (which % 4 < 3) {
+        const bool there = pair(s, which / 4, which % 4 == 1 ? by_maximum : by_minimum);
+        /* of many elements, some are so close that finite differences see both */
+        s->forward_only = there && by_graph_status(s->graph) == BY_OK && by_elements(s->out[0].tensor) > 200;
+        return there;
+    }
+    if (which / 4 >= PAIRS)
+        return false;
+    if (which / 4 < 2) { /* has no gradient */
+        gr_binary_attr a = {compare[which / 4]};
+        shown_of(s, NODE(BINARY, &a, operand(s, SHAPE(9, 5)), operand(s, SHAPE(5))), 0);
+        return true;
+    }
+    out(s, by_clamp(s->graph, operand(s, SHAPE(3 + which, 7)), -0.5, 0.75));
+    return true;
+}
+
+bool op_sample_where(by_op_sample *s, int which)
+{
+    static const struct {
+        int rank[3];
+        int64_t mask[3], a[3], b[3];
+    } cases[] = {
+        {{2, 2, 2}, {5, 7}, {5, 7}, {5, 7}},
+        {{2, 3, 1}, {3, 1}, {2, 3, 9}, {9}},
+        {{3, 3, 0}, {2, 130, 67}, {2, 130, 67}, {0}},
+        {{1, 2, 2}, {11}, {1, 11}, {4, 1}},
+    };
+    const int n = BY_COUNT(cases), c = which < 2 * n ? which % n : 0;
+    if (which >= 2 * n + 2)
+        return false;
+    by_tensor *mask = indices(s, 2, cases[c].rank[0], cases[c].mask);
+    if (which >= n)
+        mask = by_cast(s->graph, mask, BY_U8);
+    if (which >= 2 * n) { /* other sizes of elements */
+        const by_dtype type = which == 2 * n ? BY_U8 : BY_I64;
+        shown(s, by_where(s->graph, mask, by_cast(s->graph, indices(s, 100, SHAPE(5, 7)), type),
+                          by_fill(s->graph, type, 0, NULL, 3)));
+        return true;
+    }
+    by_tensor *a = operand(s, cases[c].rank[1], cases[c].a);
+    out(s, by_where(s->graph, mask, a, operand(s, cases[c].rank[2], cases[c].b)));
     return true;
 }
 
@@ -486,7 +560,11 @@ bool op_sample_reduce(by_op_sample *s, int which)
         a.rank = 2;
         a.dim[0] = a.outer;
         a.dim[1] = a.inner;
-        out_of(s, NODE(REDUCE, &a, operand(s, SHAPE(a.outer, a.count, a.inner))), 0);
+        by_tensor *x = operand(s, SHAPE(a.outer, a.count, a.inner));
+        double *v = values_of(s, x);
+        for (int64_t i = 0; v && i < by_elements(x); i++) /* sums far from 0: the bound is relative */
+            v[i] += 0.5;
+        out_of(s, NODE(REDUCE, &a, x), 0);
         return true;
     }
     switch (which - 2 * n) { /* by the builders */
@@ -532,7 +610,8 @@ bool op_sample_activation(by_op_sample *s, int which)
     if (which >= ACTS * BY_COUNT(act_counts))
         return false;
     gr_activation_attr a = {(by_act)(which % ACTS)};
-    out_of(s, NODE(ACTIVATION, &a, spread_out(s, operand(s, SHAPE(act_counts[which / ACTS])))), 0);
+    by_tensor *x = operand(s, SHAPE(act_counts[which / ACTS]));
+    out_of(s, NODE(ACTIVATION, &a, a.act >= BY_EXP ? positive(s, x) : spread_out(s, x)), 0);
     return true;
 }
 
@@ -542,7 +621,8 @@ bool op_sample_activation_grad(by_op_sample *s, int which)
         return false;
     const int64_t count = act_counts[which / ACTS];
     gr_activation_attr a = {(by_act)(which % ACTS)};
-    by_tensor *x = spread_out(s, operand(s, SHAPE(count)));
+    by_tensor *x = operand(s, SHAPE(count));
+    x = a.act >= BY_EXP ? positive(s, x) : spread_out(s, x);
     shown_of(s, NODE(ACTIVATION_GRAD, &a, x, operand(s, SHAPE(count))), 0);
     return true;
 }
@@ -588,6 +668,39 @@ bool op_sample_argmax(by_op_sample *s, int which)
     return true;
 }
 
+/* Sorted, chosen, and the places alone; equals, -0 and infinities too. */
+bool op_sample_argsort(by_op_sample *s, int which)
+{
+    static const int64_t cols[] = {1, 7, 64, 300, 5000};
+    const int64_t n = cols[which / 3 % BY_COUNT(cols)];
+    by_tensor *x, *order;
+    if (which >= 3 * BY_COUNT(cols) + 1)
+        return false;
+    if (which == 3 * BY_COUNT(cols)) {
+        shown(s, by_argsort(s->graph, indices(s, 9, SHAPE(3, 50)), true));
+        return true;
+    }
+    if (which % 3 == 0) {
+        x = operand(s, SHAPE(2, 3, n));
+        double *v = values_of(s, x);
+        for (int64_t i = 0; v && i < by_elements(x); i++)
+            v[i] = i % 11 == 3 ? INFINITY : i % 13 == 5 ? -INFINITY : i % 7 == 2 ? -0.0 : round(4 * v[i]) / 4;
+        shown(s, by_argsort(s->graph, x, n % 2));
+        return true;
+    }
+    x = operand(s, SHAPE(2, n)); /* far enough apart for finite differences and for rounding */
+    double *v = values_of(s, x);
+    for (int64_t i = 0; v && i < by_elements(x); i++)
+        v[i] = n > 64 ? (double)(i * 7919 % n) / 256 : (double)(i * 5 % n) / 8 - 1;
+    if (which % 3 == 1)
+        out(s, by_sort(s->graph, x, n % 2 == 0, &order));
+    else
+        out(s, by_top_k(s->graph, x, (n + 2) / 3, &order));
+    if (s->type != BY_BF16 || n <= 64)
+        shown(s, order);
+    return true;
+}
+
 bool op_sample_top(by_op_sample *s, int which)
 {
     static const struct {
@@ -629,10 +742,22 @@ static bool stored_lookup(by_op_sample *s, int which)
     return true;
 }
 
+/* Rows by their place in tables of their own. */
+static const struct {
+    int64_t batch[2], rows, cols, positions;
+} takes[] = {{{2, 3}, 5, 4, 7}, {{1, 5}, 40, 3, 70}, {{3, 1}, 2, 16, 300}};
+
 bool op_sample_gather(by_op_sample *s, int which)
 {
-    if (which >= BY_COUNT(lookups))
-        return stored_lookup(s, which - BY_COUNT(lookups));
+    const int more = which - BY_COUNT(lookups);
+    if (more >= BY_COUNT(takes))
+        return stored_lookup(s, more - BY_COUNT(takes));
+    if (more >= 0) {
+        const int64_t *b = takes[more].batch;
+        by_tensor *x = operand(s, SHAPE(b[0], b[1], takes[more].rows, takes[more].cols));
+        out(s, by_take(s->graph, x, indices(s, takes[more].rows, SHAPE(b[0], b[1], takes[more].positions))));
+        return true;
+    }
     by_tensor *table = operand(s, SHAPE(lookups[which].rows, lookups[which].cols));
     by_tensor *ids = indices(s, lookups[which].rows, SHAPE(lookups[which].batch, lookups[which].positions));
     out(s, which == 1 ? by_gather_padded(s->graph, table, ids, 1) : by_gather(s->graph, table, ids));
@@ -642,8 +767,16 @@ bool op_sample_gather(by_op_sample *s, int which)
 
 bool op_sample_gather_grad(by_op_sample *s, int which)
 {
-    if (which >= 2 * BY_COUNT(lookups))
+    const int more = which - 2 * BY_COUNT(lookups);
+    if (more >= BY_COUNT(takes))
         return false;
+    if (more >= 0) {
+        const int64_t *b = takes[more].batch;
+        by_tensor *y = operand(s, SHAPE(b[0], b[1], takes[more].positions, takes[more].cols));
+        by_tensor *ids = indices(s, takes[more].rows, SHAPE(b[0], b[1], takes[more].positions));
+        out(s, by_scatter_add(s->graph, y, ids, takes[more].rows));
+        return true;
+    }
     const int64_t rows = lookups[which / 2].rows, cols = lookups[which / 2].cols;
     const int64_t b = lookups[which / 2].batch, t = lookups[which / 2].positions;
     gr_gather_attr a = {.rows = rows, .still = which % 3 - 1};
@@ -805,8 +938,15 @@ bool op_sample_matmul(by_op_sample *s, int which)
         int64_t batch[2], m, k, n;
     } cases[] = {
         {{1, 1}, 3, 4, 5}, {{2, 3}, 5, 7, 9}, {{1, 1}, 40, 70, 33}, {{2, 1}, 33, 270, 20}, {{3, 2}, 1, 9, 70}};
-    if (which >= 4 * BY_COUNT(cases))
+    if (which >= 4 * BY_COUNT(cases) + 2)
         return false;
+    if (which >= 4 * BY_COUNT(cases)) { /* leading axes repeat */
+        const bool both = which % 2;
+        by_tensor *a = both ? operand(s, SHAPE(2, 1, 3, 4)) : operand(s, SHAPE(3, 2, 3, 4));
+        out(s,
+            by_matmul(s->graph, a, both ? operand(s, SHAPE(5, 6, 4)) : operand(s, SHAPE(6, 4)), false, true));
+        return true;
+    }
     const bool ta = which & 1, tb = which & 2;
     const int64_t m = cases[which / 4].m, k = cases[which / 4].k, n = cases[which / 4].n;
     const int64_t *b = cases[which / 4].batch;
@@ -1410,7 +1550,7 @@ by_op_sample *op_sample_new(by_graph *g, gr_op op, int which, bool copied)
     s->graph = g;
     s->type = by_params_dtype(g->params);
     s->copied = copied;
-    s->seed = 1000u * (uint64_t)op + (uint64_t)which;
+    s->seed = base_hash(gr_ops[op].name, strlen(gr_ops[op].name), (uint64_t)which); /* whatever row it is in */
     s->loss_scale = 1;
     if (!generators[op](s, which)) {
         op_sample_free(s);

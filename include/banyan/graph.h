@@ -156,6 +156,12 @@ BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *s
 BY_API by_tensor *by_range(by_graph *g, int rank, const int64_t *shape);
 BY_API by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first);
 
+/* Random numbers, a function of (seed, step, node, element): see by_program_seed(). Normal with standard
+ * deviation `scale`, or uniform in (-scale, scale). */
+typedef enum by_random_kind { BY_RANDOM_NORMAL, BY_RANDOM_UNIFORM } by_random_kind;
+BY_API by_tensor *by_random(by_graph *g, by_random_kind kind, by_dtype type, int rank, const int64_t *shape,
+                            double scale);
+
 /* (length) i32: element i is the bucket of the distance i - zero. Bucket k holds the distances from first[k]
  * up to first[k + 1], of keys before the query; with `both` those after it have `count` buckets more of the
  * same kind, else they share bucket 0. */
@@ -187,6 +193,9 @@ typedef enum by_act {
     BY_MISH,                   /* x tanh(softplus(x)) */
     BY_LAPLACE, /* distribution function of a normal variable: mean 0.707107, deviation 0.282095 */
     BY_SQRT_SOFTPLUS,
+    BY_EXP,
+    BY_LOG,
+    BY_SQRT,
     BY_ACT_COUNT
 } by_act;
 
@@ -194,6 +203,12 @@ typedef enum by_act {
 BY_API by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids);
 /* The same, and one row, that of padding, gets no gradient this way. */
 BY_API by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding);
+
+/* Rows by their place, a set of its own for each batch: x (B.., N, C), ids (B.., K) i32 -> (B.., K, C). */
+BY_API by_tensor *by_take(by_graph *g, by_tensor *x, by_tensor *ids);
+/* The transpose: rows y (B.., K, C) are added up at their places ids (B.., K) in zeros (B.., rows, C). The order of
+ * every sum is that of the places, on all devices. */
+BY_API by_tensor *by_scatter_add(by_graph *g, by_tensor *y, by_tensor *ids, int64_t rows);
 
 /* act(x w^T + b): x (..., K), w (N, K) -> (..., N); with w_is_kn, w is (K, N), the layout of GPT-2's Conv1D.
  * b (N) or NULL. */
@@ -204,8 +219,8 @@ typedef struct by_linear_spec {
 BY_API by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
                             const by_linear_spec *spec);
 
-/* Batched product over equal leading axes: a (..., M, K) or transposed, b (..., K, N) or transposed -> (...,
- * M, N). */
+/* Batched product: a (..., M, K) or transposed, b (..., K, N) or transposed -> (..., M, N). Leading axes repeat as
+ * those of by_add() do. */
 BY_API by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed);
 
 /* An activation function by element. */
@@ -314,10 +329,18 @@ BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *ta
 
 /* ---- small operations ------------------------------------------------------------------------ */
 
-/* Elementwise; b has a's shape, or the shape of a's last axes, or one element. */
+/* Elementwise. Shapes are matched from the last axis on, as in NumPy: an axis of 1 repeats, and so do axes that
+ * are missing in front. (B, T, 1, C) and (B, 1, S, C) give (B, T, S, C). Gradients are summed over repetitions. */
 BY_API by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_sub(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_mul(by_graph *g, by_tensor *a, by_tensor *b);
+BY_API by_tensor *by_div(by_graph *g, by_tensor *a, by_tensor *b);
+/* The larger, the smaller of two; NaN where either is. The gradient goes to the one chosen, the first of equals. */
+BY_API by_tensor *by_maximum(by_graph *g, by_tensor *a, by_tensor *b);
+BY_API by_tensor *by_minimum(by_graph *g, by_tensor *a, by_tensor *b);
+BY_API by_tensor *by_clamp(by_graph *g, by_tensor *x, double low, double high);
+/* a where the mask (i32, u8 or bool) is not 0, b elsewhere; the three repeat as above. */
+BY_API by_tensor *by_where(by_graph *g, by_tensor *mask, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_scale(by_graph *g, by_tensor *x, double factor);
 BY_API by_tensor *by_sum(by_graph *g, by_tensor *x, int axis); /* the axis disappears */
 BY_API by_tensor *by_mean(by_graph *g, by_tensor *x, int axis);
@@ -327,10 +350,41 @@ BY_API by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order);
 BY_API by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count);
 BY_API by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis);
 BY_API by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type);
+/* Over the last axis: the places of the elements in rising or falling order, i32. Stable: equals keep their
+ * order. NaN counts as larger than any number. Floats and i32. */
+BY_API by_tensor *by_argsort(by_graph *g, by_tensor *x, bool descending);
+/* The elements in that order. order, unless NULL, gets the places. The gradient follows the elements. */
+BY_API by_tensor *by_sort(by_graph *g, by_tensor *x, bool descending, by_tensor **order);
+/* The k largest of the last axis in falling order, (..., k), and unless NULL their places, i32. The gradient goes
+ * to those chosen. */
+BY_API by_tensor *by_top_k(by_graph *g, by_tensor *x, int64_t k, by_tensor **ids);
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
 /* The k (1 to 128) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
  * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */
 BY_API by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse);
+
+/* ---- gradients of one's own ------------------------------------------------------------------ */
+
+/* A block whose gradient the caller builds. forward makes the outputs from the inputs. backward gets the outputs and
+ * their gradients and makes those of the inputs (NULL: none), with by_vjp() where it needs derivatives. Nothing
+ * from inside the block is kept for it. It may also give the inputs back in `again`, computed from the outputs: a
+ * block before this one then starts from these, and not even the outputs of blocks are kept. That is what
+ * reversible layers need. */
+typedef struct by_custom_spec {
+    void (*forward)(by_graph *g, void *user, by_tensor *const *in, by_tensor **out);
+    void (*backward)(by_graph *g, void *user, by_tensor *const *out, by_tensor *const *dout, by_tensor **din,
+                     by_tensor **again);
+    void *user; /* must be there until by_compile() returns */
+} by_custom_spec;
+/* Leaves n_out tensors in out. What the block reads besides its inputs and parameters must come from before it. */
+BY_API void by_block_custom(by_graph *g, const by_custom_spec *spec, by_tensor *const *in, int n_in,
+                            by_tensor **out, int n_out);
+/* For backward: builds y = fn(x) once more and, from dy, the gradient of x, left in *dx (NULL: none). Gradients of
+ * the parameters that fn uses are added to theirs. Dropout has the masks of the forward pass as long as fn builds
+ * the same nodes under the same scopes. Returns y. */
+typedef by_tensor *(*by_function)(by_graph *g, void *user, by_tensor *x);
+BY_API by_tensor *by_vjp(by_graph *g, by_function fn, void *user, by_tensor *x, by_tensor *dy,
+                         by_tensor **dx);
 
 /* ---- compile and run ------------------------------------------------------------------------- */
 

@@ -509,6 +509,12 @@ gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, con
         return NULL;
     }
     take_inputs(g, n, in, n_in);
+    if (g->replayed)
+        gr_custom_replay(g->replayed, n);
+    if (g->custom && !g->backward && gr_custom_note(g, n) != BY_OK) {
+        gr_poison(g);
+        return NULL;
+    }
     if (infer(g, n) != BY_OK) {
         if (g->status == BY_OK) {
             base_fail_context("%s%s", g->scope, gr_ops[op].name);

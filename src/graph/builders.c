@@ -90,9 +90,53 @@ by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, cons
     return spec && spec->act != a.act ? by_activation(g, y, spec->act) : y;
 }
 
+/* x repeated so that its leading axes become those of `shape`, which has `rank` of them; the last two stay. */
+static by_tensor *expand(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
+{
+    int64_t dim[BY_MAX_RANK] = {0};
+    const int missing = rank + 2 - x->rank;
+    for (int i = 0; i < rank + 2; i++)
+        dim[i] = i < missing ? 1 : x->dim[i - missing];
+    x = missing ? by_reshape(g, x, rank + 2, dim) : x;
+    for (int i = 0; i < rank; i++) {
+        if (dim[i] == shape[i])
+            continue;
+        gr_reduce_attr a = {.outer = 1, .count = shape[i], .inner = 1, .scale = 1, .rank = rank + 2};
+        dim[i] = shape[i];
+        for (int k = 0; k < rank + 2; k++) {
+            a.outer *= k < i ? dim[k] : 1;
+            a.inner *= k > i ? dim[k] : 1;
+            a.dim[k] = dim[k];
+        }
+        x = ADD_NODE(g, GR_OP_BROADCAST, &a, x);
+    }
+    return x;
+}
+
+/* The leading axes of a and b together, or -1: they do not go together. */
+static int leading_axes(const by_tensor *a, const by_tensor *b, int64_t *shape)
+{
+    const int rank = BY_MAX(a->rank, b->rank) - 2;
+    for (int i = 0; i < rank; i++) {
+        const int ia = i - (rank + 2 - a->rank), ib = i - (rank + 2 - b->rank);
+        const int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da != db && da != 1 && db != 1)
+            return -1;
+        shape[i] = da == 1 ? db : da;
+    }
+    return rank;
+}
+
 by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed)
 {
     gr_matmul_attr t = {a_transposed, b_transposed};
+    int64_t shape[BY_MAX_RANK];
+    if (!gr_is_bad(g) && a && b && a->rank >= 2 && b->rank >= 2 && by_dtype_is_float(a->type) &&
+        by_dtype_is_float(b->type)) {
+        const int rank = leading_axes(a, b, shape);
+        a = rank < 0 ? a : expand(g, a, rank, shape);
+        b = rank < 0 ? b : expand(g, b, rank, shape);
+    }
     return ADD_NODE(g, GR_OP_MATMUL, &t, a, b);
 }
 
@@ -217,6 +261,78 @@ by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, 
     return ADD_NODE(g, GR_OP_CROSS_ENTROPY, &a, logits, targets, weights);
 }
 
+/* ---- rows by their place --------------------------------------------------------------------- */
+
+/* Of rows (B.., N, C), the number of batches; 0: there are no leading axes. */
+static int64_t batches(const by_tensor *rows)
+{
+    int64_t n = by_rank(rows) > 2;
+    for (int i = 0; i + 2 < by_rank(rows); i++)
+        n *= rows->dim[i];
+    return n;
+}
+
+by_tensor *by_take(by_graph *g, by_tensor *x, by_tensor *ids)
+{
+    gr_gather_attr a = {.rows = by_dim(x, -2), .still = -1, .batch = batches(x)};
+    return ADD_NODE(g, GR_OP_GATHER, &a, x, ids);
+}
+
+by_tensor *by_scatter_add(by_graph *g, by_tensor *y, by_tensor *ids, int64_t rows)
+{
+    gr_gather_attr a = {.rows = rows, .still = -1, .batch = batches(y)};
+    return by_cast(g, ADD_NODE(g, GR_OP_GATHER_GRAD, &a, ids, y), by_type(y));
+}
+
+by_tensor *by_argsort(by_graph *g, by_tensor *x, bool descending)
+{
+    gr_argsort_attr a = {descending};
+    return ADD_NODE(g, GR_OP_ARGSORT, &a, x);
+}
+
+/* x (..., N), places (..., K) -> (..., K) */
+static by_tensor *take_elements(by_graph *g, by_tensor *x, by_tensor *places)
+{
+    int64_t dim[BY_MAX_RANK];
+    if (gr_is_bad(g))
+        return gr_poison_of(g);
+    if (x->rank >= BY_MAX_RANK)
+        return by_graph_fail(g, "sort: %d axes; fewer than %d are possible", x->rank, BY_MAX_RANK);
+    memcpy(dim, x->dim, sizeof dim);
+    dim[x->rank] = 1;
+    by_tensor *y = by_take(g, by_reshape(g, x, x->rank + 1, dim), places); /* (..., K, 1) */
+    return gr_is_bad(g) ? gr_poison_of(g) : by_reshape(g, y, places->rank, places->dim);
+}
+
+by_tensor *by_sort(by_graph *g, by_tensor *x, bool descending, by_tensor **order)
+{
+    by_tensor *places = by_argsort(g, x, descending);
+    if (order)
+        *order = places;
+    return take_elements(g, x, places);
+}
+
+by_tensor *by_top_k(by_graph *g, by_tensor *x, int64_t k, by_tensor **ids)
+{
+    by_tensor *places = by_slice(g, by_argsort(g, x, true), -1, 0, k);
+    if (ids)
+        *ids = places;
+    return take_elements(g, x, places);
+}
+
+by_tensor *by_random(by_graph *g, by_random_kind kind, by_dtype type, int rank, const int64_t *shape,
+                     double scale)
+{
+    gr_random_attr a = {.fill = {.value = scale, .type = type, .rank = rank}, .kind = kind};
+    if (rank > 0 && !shape)
+        return no_shape(g, "random");
+    if (rank < 0 || rank > BY_MAX_RANK)
+        return by_graph_fail(g, "random: %d axes; at most %d are possible", rank, BY_MAX_RANK);
+    for (int i = 0; i < rank; i++)
+        a.fill.dim[i] = shape[i];
+    return gr_node_add(g, GR_OP_RANDOM, NULL, 0, &a, sizeof a);
+}
+
 /* ---- small ones ------------------------------------------------------------------------------ */
 
 by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b)
@@ -232,6 +348,38 @@ by_tensor *by_sub(by_graph *g, by_tensor *a, by_tensor *b)
 by_tensor *by_mul(by_graph *g, by_tensor *a, by_tensor *b)
 {
     return gr_node_add(g, GR_OP_MUL, (by_tensor *[]){a, b}, 2, NULL, 0);
+}
+
+static by_tensor *binary(by_graph *g, by_tensor *a, by_tensor *b, gr_binary kind)
+{
+    gr_binary_attr attr = {kind};
+    return ADD_NODE(g, GR_OP_BINARY, &attr, a, b);
+}
+
+by_tensor *by_div(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return binary(g, a, b, GR_DIV);
+}
+
+by_tensor *by_maximum(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return binary(g, a, b, GR_MAXIMUM);
+}
+
+by_tensor *by_minimum(by_graph *g, by_tensor *a, by_tensor *b)
+{
+    return binary(g, a, b, GR_MINIMUM);
+}
+
+by_tensor *by_clamp(by_graph *g, by_tensor *x, double low, double high)
+{
+    x = by_maximum(g, x, by_fill(g, by_type(x), 0, NULL, low));
+    return by_minimum(g, x, by_fill(g, by_type(x), 0, NULL, high));
+}
+
+by_tensor *by_where(by_graph *g, by_tensor *mask, by_tensor *a, by_tensor *b)
+{
+    return gr_node_add(g, GR_OP_WHERE, (by_tensor *[]){mask, a, b}, 3, NULL, 0);
 }
 
 by_tensor *by_scale(by_graph *g, by_tensor *x, double factor)

@@ -13,7 +13,7 @@ static bool adds_in_place(const by_tensor *part, int made)
 
 /* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for
  * one parameter alone is marked with its number; the places in the gradient buffer have it from the start. */
-static void collect(by_graph *g, by_tensor *t, by_tensor *part, int made)
+void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made)
 {
     part = by_cast(g, part, t->param < 0 ? t->type : gr_acc_type(t->type));
     if (g->status != BY_OK)
@@ -49,6 +49,38 @@ static void bind(by_graph *g, by_tensor *param)
     d->param = param->param;
 }
 
+/* The gradients of the inputs of one node, from those that arrive at its outputs. */
+static void step_back(by_graph *g, gr_node *n)
+{
+    by_tensor *dout[GR_MAX_OUTPUTS] = {NULL}, *din[GR_MAX_INPUTS] = {NULL};
+    bool arrives = false;
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] && n->out[k]->needs_grad && n->out[k]->grad) {
+            dout[k] = n->out[k]->grad;
+            arrives = true;
+        }
+    if (!arrives)
+        return;
+    const int scope = (int)strlen(n->scope), made = g->n_nodes;
+    by_scope_push(g, "%.*s", scope ? scope - 1 : 0, n->scope); /* without its last dot */
+    gr_ops[n->op].grad(g, n, dout, din);
+    by_scope_pop(g);
+    for (int k = 0; k < n->n_in && g->status == BY_OK; k++)
+        if (gr_wants_grad(n->in[k]) && din[k])
+            gr_collect_grad(g, n->in[k], din[k], made);
+}
+
+void gr_walk_back(by_graph *g, int first, int end)
+{
+    for (int i = end - 1; i >= first && g->status == BY_OK; i--) {
+        gr_node *n = g->nodes[i];
+        if (!n->custom)
+            step_back(g, n);
+        else if (!n->custom->done)
+            gr_custom_differentiate(g, n->custom);
+    }
+}
+
 by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode)
 {
     if (g->status != BY_OK)
@@ -66,26 +98,7 @@ by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, 
         if (gr_wants_grad(g->leaves[i]))
             g->leaves[i]->grad = gr_grad_leaf(g, g->leaves[i]);
 
-    for (int i = forward - 1; i >= 0 && g->status == BY_OK; i--) {
-        gr_node *n = g->nodes[i];
-        by_tensor *dout[GR_MAX_OUTPUTS] = {NULL}, *din[GR_MAX_INPUTS] = {NULL};
-        bool arrives = false;
-        for (int k = 0; k < n->n_out; k++)
-            if (n->out[k] && n->out[k]->needs_grad && n->out[k]->grad) {
-                dout[k] = n->out[k]->grad;
-                arrives = true;
-            }
-        if (!arrives)
-            continue;
-        int scope = (int)strlen(n->scope);
-        int made = g->n_nodes;
-        by_scope_push(g, "%.*s", scope ? scope - 1 : 0, n->scope); /* without its last dot */
-        gr_ops[n->op].grad(g, n, dout, din);
-        by_scope_pop(g);
-        for (int k = 0; k < n->n_in && g->status == BY_OK; k++)
-            if (gr_wants_grad(n->in[k]) && din[k])
-                collect(g, n->in[k], din[k], made);
-    }
+    gr_walk_back(g, 0, forward);
     for (int i = 0; i < n_leaves && g->status == BY_OK; i++) {
         by_tensor *t = g->leaves[i];
         if (!gr_wants_grad(t) || t->place != GR_PLACE_PARAM)

@@ -70,6 +70,38 @@ RULE(concat)
 
 /* ---- elementwise, reductions ----------------------------------------------------------------- */
 
+/* Sum x, seen as (outer, count, inner), over the middle. The shape of the result is the caller's. */
+static by_tensor *sum_middle(by_graph *g, by_tensor *x, int64_t outer, int64_t count, bool acc, int rank,
+                             const int64_t *dim)
+{
+    gr_reduce_attr a = {.outer = outer, .count = count, .scale = 1, .acc = acc, .rank = rank};
+    a.inner = outer > 0 && count > 0 ? by_elements(x) / (outer * count) : 0;
+    memcpy(a.dim, dim, (size_t)rank * sizeof a.dim[0]);
+    return gr_node_add(g, GR_OP_REDUCE, &x, 1, &a, sizeof a);
+}
+
+/* Sum over every run of axes of d that `operand` repeats along, the last one first. In the accumulation type. */
+static by_tensor *sum_runs(by_graph *g, by_tensor *d, const by_tensor *operand)
+{
+    const int missing = d->rank - operand->rank;
+    int64_t dim[BY_MAX_RANK], outer, count;
+    memcpy(dim, d->dim, sizeof dim);
+    for (int end = d->rank, from; end > 0 && g->status == BY_OK; end = from - 1) {
+        for (from = end, count = 1; from > 0; from--) { /* dim[from .. end) are repetitions */
+            if (from - 1 >= missing && operand->dim[from - 1 - missing] == dim[from - 1])
+                break;
+            count *= dim[from - 1];
+            dim[from - 1] = 1;
+        }
+        outer = 1;
+        for (int i = 0; i < from; i++)
+            outer *= dim[i];
+        if (count != 1)
+            d = sum_middle(g, d, outer, count, true, operand->rank + missing, dim);
+    }
+    return d;
+}
+
 /* Sum a gradient over the repetitions of an operand that was repeated into it. */
 static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
 {
@@ -77,23 +109,30 @@ static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
         return d;
     if (by_elements(d) == by_elements(operand))
         return d->rank == operand->rank ? d : by_reshape(g, d, operand->rank, operand->dim);
-    gr_reduce_attr a = {.outer = 1, .inner = by_elements(operand), .scale = 1, .acc = operand->param >= 0};
-    a.count = by_elements(d) / a.inner;
-    a.rank = operand->rank;
-    memcpy(a.dim, operand->dim, sizeof a.dim);
-    return gr_node_add(g, GR_OP_REDUCE, &d, 1, &a, sizeof a);
+    const int64_t count = by_elements(operand) ? by_elements(d) / by_elements(operand) : 0;
+    const size_t tail = (size_t)operand->rank * sizeof d->dim[0];
+    if (by_elements(operand) == 1 ||
+        (operand->rank <= d->rank && !memcmp(d->dim + d->rank - operand->rank, operand->dim, tail)))
+        return sum_middle(g, d, 1, count, operand->param >= 0, operand->rank, operand->dim);
+    d = by_reshape(g, sum_runs(g, d, operand), operand->rank, operand->dim);
+    return operand->param >= 0 ? d : by_cast(g, d, operand->type);
+}
+
+/* d, summed over repetitions where `operand` wants it. */
+static by_tensor *part_of(by_graph *g, by_tensor *d, const by_tensor *operand)
+{
+    return gr_wants_grad(operand) ? unrepeat(g, d, operand) : NULL;
 }
 
 RULE(add)
 {
-    din[0] = dout[0];
-    if (gr_wants_grad(n->in[1]))
-        din[1] = unrepeat(g, dout[0], n->in[1]);
+    din[0] = part_of(g, dout[0], n->in[0]);
+    din[1] = part_of(g, dout[0], n->in[1]);
 }
 
 RULE(sub)
 {
-    din[0] = dout[0];
+    din[0] = part_of(g, dout[0], n->in[0]);
     if (gr_wants_grad(n->in[1]))
         din[1] = unrepeat(g, by_scale(g, dout[0], -1), n->in[1]);
 }
@@ -101,9 +140,42 @@ RULE(sub)
 RULE(mul)
 {
     if (gr_wants_grad(n->in[0]))
-        din[0] = by_mul(g, dout[0], n->in[1]);
+        din[0] = unrepeat(g, by_mul(g, dout[0], n->in[1]), n->in[0]);
     if (gr_wants_grad(n->in[1]))
         din[1] = unrepeat(g, by_mul(g, dout[0], n->in[0]), n->in[1]);
+}
+
+/* dy where a is not less than b, and where it is; 0 elsewhere. */
+static by_tensor *where_less(by_graph *g, by_tensor *dy, by_tensor *a, by_tensor *b, bool less)
+{
+    gr_binary_attr attr = {less ? GR_LESS : GR_NOT_LESS};
+    return by_mul(g, dy, gr_node_add(g, GR_OP_BINARY, (by_tensor *[]){a, b}, 2, &attr, sizeof attr));
+}
+
+RULE(binary)
+{
+    const gr_binary kind = ((const gr_binary_attr *)n->attr)->kind;
+    by_tensor *a = n->in[0], *b = n->in[1], *da = NULL, *db = NULL;
+    if (kind == GR_DIV) {
+        da = gr_wants_grad(a) ? by_div(g, dout[0], b) : NULL;
+        if (gr_wants_grad(b)) /* -dy (y / b) */
+            db = by_scale(g, by_mul(g, dout[0], by_div(g, n->out[0], b)), -1);
+    } else if (kind == GR_MAXIMUM || kind == GR_MINIMUM) {
+        const bool most = kind == GR_MAXIMUM;
+        da = gr_wants_grad(a) ? where_less(g, dout[0], most ? a : b, most ? b : a, false) : NULL;
+        db = gr_wants_grad(b) ? where_less(g, dout[0], most ? a : b, most ? b : a, true) : NULL;
+    }
+    din[0] = da ? unrepeat(g, da, a) : NULL;
+    din[1] = db ? unrepeat(g, db, b) : NULL;
+}
+
+RULE(where)
+{
+    by_tensor *mask = n->in[0], *zero = by_fill(g, dout[0]->type, 0, NULL, 0);
+    if (gr_wants_grad(n->in[1]))
+        din[1] = unrepeat(g, by_where(g, mask, dout[0], zero), n->in[1]);
+    if (gr_wants_grad(n->in[2]))
+        din[2] = unrepeat(g, by_where(g, mask, zero, dout[0]), n->in[2]);
 }
 
 RULE(scale)
@@ -171,6 +243,19 @@ RULE(gather)
 {
     const gr_gather_attr *a = n->attr;
     din[0] = gr_node_add(g, GR_OP_GATHER_GRAD, (by_tensor *[]){n->in[1], dout[0], NULL}, 3, a, sizeof *a);
+}
+
+/* The transpose of gather: rows of what arrives. */
+RULE(gather_grad)
+{
+    const gr_gather_attr *a = n->attr;
+    if (a->still >= 0) {
+        by_graph_fail(g, "gather_grad: second derivatives are not taken");
+        return;
+    }
+    by_tensor *d = by_cast(g, dout[0], n->in[1]->type);
+    din[1] = gr_node_add(g, GR_OP_GATHER, (by_tensor *[]){d, n->in[0]}, 2, a, sizeof *a);
+    din[2] = dout[0];
 }
 
 RULE(linear)

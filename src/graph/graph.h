@@ -46,6 +46,7 @@ struct by_tensor {
     by_memory *memory; /* of a state */
     int first, last;   /* liveness: indices of nodes */
     by_tensor *grad;   /* during differentiation: the gradient collected so far */
+    by_tensor *again;  /* likewise: computed once more by the backward pass of a block that reads it */
     /* Versions of a state: every node that writes to it ends one and begins the next. The oldest is the leaf
      * itself, the others are leaves with the same memory. */
     by_tensor *newer;  /* the value after the next write, NULL: the newest */
@@ -66,6 +67,7 @@ struct gr_node {
     bool backward;                  /* made by differentiation */
     uint32_t rng;                   /* identity for random numbers: kept when a node is computed again */
     const char *scope;              /* for names in traces and errors */
+    struct gr_custom *custom;       /* the block with a gradient of its own that it is part of, or NULL */
     gr_node *partner;               /* what a GPU may do together with it (JOINS in ops.def), NULL: nothing */
     bool absorbed;                  /* the backend's: its partner does the work of both */
     void *plan;                     /* the backend's, of one type for each op */
@@ -99,6 +101,7 @@ typedef struct gr_reshape_attr {
 typedef struct gr_gather_attr { /* gather, gather_grad */
     int64_t rows;               /* gather_grad: of the table */
     int64_t still;              /* the row that gets no gradient, -1: none */
+    int64_t batch;              /* so many tables, each with its own ids; 0: one table */
 } gr_gather_attr;
 typedef struct gr_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
@@ -116,6 +119,27 @@ typedef struct gr_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summ
     int rank; /* shape of the result */
     int64_t dim[BY_MAX_RANK];
 } gr_reduce_attr;
+/* What the elementwise ops of two inputs do. The last two are 1 or 0. */
+typedef enum gr_binary {
+    GR_ADD,
+    GR_SUB,
+    GR_MUL,
+    GR_DIV,
+    GR_MAXIMUM,
+    GR_MINIMUM,
+    GR_NOT_LESS,
+    GR_LESS
+} gr_binary;
+typedef struct gr_binary_attr {
+    gr_binary kind; /* GR_DIV and later */
+} gr_binary_attr;
+typedef struct gr_random_attr {
+    gr_fill_attr fill; /* value: the scale */
+    by_random_kind kind;
+} gr_random_attr;
+typedef struct gr_argsort_attr {
+    bool descending;
+} gr_argsort_attr;
 typedef struct gr_scale_attr {
     double factor;
 } gr_scale_attr;
@@ -218,16 +242,20 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *  copy, cast       x -> y
  *  reshape          x -> y                           y shares x's memory; the kernel does nothing
  *  permute, slice, pad, concat                       see attributes
- *  add, sub, mul    a, b -> y                        b's elements repeat: y[i] = a[i] op b[i % elements(b)]
+ *  random           () -> y                          a function of (seed, step, node->rng, element index)
+ *  add, sub, mul, binary  a, b -> y                  axes of 1, and missing leading ones, repeat (spread.h)
+ *  where            mask i32 or u8, a, b -> y        a where the mask is not 0, else b; repeating likewise
  *  scale            x -> y
  *  reduce, broadcast x -> y                          see attributes; y of reduce is of x's type or acc
  *  activation       x -> y;  activation_grad: x, dy -> dx
  *  dropout          x -> y                           the mask depends on (seed, step, node->rng, element index)
  *  softmax          x -> y;  softmax_grad: y, dy -> dx
  *  argmax           x (R, N) -> y i32
+ *  argsort          x (R, N) -> y (R, N) i32         places in rising or falling order, equals in their own; NaN is
+ *                                                    the largest
  *  top              x (R, V) -> y (R, k) acc: the highest in falling order, the first of equals first; ids (R, k) i32;
  *                   lse (R) acc. A row with a NaN or +infinity has an lse that is not finite, and any y and ids
- *  gather           table (V, C), ids i32 -> y
+ *  gather           table (V, C), ids i32 -> y       with a batch: table (B.., V, C), ids (B.., K) -> y (B.., K, C)
  *  gather_grad      ids, dy, [base (V, C)] -> dtable acc, deterministic
  *  linear           x (R, K), w, [b (N)] -> y (R, N), pre (R, N) before the activation. w may be of blocks, or of a
  *                   narrower type than x that converts to it exactly; so in gather and linear_dx
@@ -350,7 +378,20 @@ struct by_graph {
     int scope_cuts[16], scope_depth;
     int block, n_blocks;
     bool backward; /* nodes made now belong to the backward pass */
+    struct gr_custom *custom,
+        *replayed; /* the block that is being built, or built once more for its gradient */
 };
+
+/* A block with a gradient of its own (by_block_custom). */
+typedef struct gr_custom {
+    by_custom_spec spec;
+    by_tensor **in, **out; /* arena */
+    int n_in, n_out;
+    gr_node **nodes; /* of its forward pass, also those fused into others since; NULL: built once more */
+    int n_nodes, cap_nodes;
+    const char *scope;
+    bool done; /* differentiated */
+} gr_custom;
 
 /* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output
  * 0, or the poison tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops
@@ -427,6 +468,13 @@ by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t be
 /* ---- programs (program.c), differentiation (differentiate.c), passes (passes.c), memory plan (plan.c) -- */
 
 by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
+/* Let the rules of nodes [first, end) append what computes their gradients, the last node first. */
+void gr_walk_back(by_graph *g, int first, int end);
+/* t->grad += part, which nodes from `made` on compute. */
+void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made);
+by_status gr_custom_note(by_graph *g, gr_node *n); /* custom.c */
+void gr_custom_replay(gr_custom *c, gr_node *n);
+void gr_custom_differentiate(by_graph *g, gr_custom *c);
 by_status gr_fuse(by_graph *g, bool across_blocks);
 by_status gr_recompute(by_graph *g);
 by_status gr_prune(by_graph *g);           /* drop nodes and outputs nobody needs, number the rest */

@@ -2,6 +2,7 @@
  * in builders.c. */
 #include "graph/graph.h"
 #include "graph/reach.h"
+#include "graph/spread.h"
 
 /* A shape error: what the op wanted, and what came. */
 static by_status mismatch(const gr_node *n, const char *wanted)
@@ -77,6 +78,13 @@ static by_status gr_infer_fill(gr_node *n)
 MOVES(fill)
 #define gr_infer_range gr_infer_fill
 #define gr_cost_range  gr_cost_fill
+
+static by_status gr_infer_random(gr_node *n)
+{
+    const gr_fill_attr *a = n->attr;
+    return by_dtype_is_float(a->type) ? gr_infer_fill(n) : mismatch(n, "a floating-point type");
+}
+PER_ELEMENT(random, 20)
 
 static by_status gr_infer_buckets(gr_node *n)
 {
@@ -212,14 +220,45 @@ MOVES(concat)
 
 /* ---- elementwise, reductions ----------------------------------------------------------------- */
 
+/* The common shape of operands [from, n_in), as in NumPy. */
+static by_status infer_spread(gr_node *n, int from)
+{
+    int64_t dim[BY_MAX_RANK];
+    int rank = 0;
+    for (int k = from; k < n->n_in; k++)
+        rank = BY_MAX(rank, n->in[k]->rank);
+    for (int i = 0; i < rank; i++) {
+        dim[i] = 1;
+        for (int k = from; k < n->n_in; k++) {
+            const by_tensor *x = n->in[k];
+            const int axis = i - rank + x->rank;
+            const int64_t d = axis < 0 ? 1 : x->dim[axis];
+            if (d != 1 && dim[i] != 1 && d != dim[i])
+                return mismatch(n, "shapes that agree from the last axis on, or have 1 where they do not");
+            dim[i] = d != 1 ? d : dim[i];
+        }
+    }
+    return gr_set_output(n, 0, n->in[n->n_in - 1]->type, rank, dim);
+}
+
 static by_status infer_pair(gr_node *n)
 {
-    if (n->in[0]->type != n->in[1]->type || !by_dtype_is_float(n->in[0]->type) ||
-        !repeats_into(n->in[0], n->in[1]))
-        return mismatch(
-            n, "two tensors of one type, the second of the first's shape, its last axes or one element");
-    return gr_set_output_like(n, 0, n->in[0]);
+    if (n->in[0]->type != n->in[1]->type || !by_dtype_is_float(n->in[0]->type))
+        return mismatch(n, "two floating-point tensors of one type");
+    return repeats_into(n->in[0], n->in[1]) ? gr_set_output_like(n, 0, n->in[0]) : infer_spread(n, 0);
 }
+#define gr_infer_binary infer_pair
+PER_ELEMENT(binary, 1)
+
+static by_status gr_infer_where(gr_node *n)
+{
+    const by_tensor *mask = n->in[0];
+    if (n->in[1]->type != n->in[2]->type ||
+        (mask->type != BY_I32 && mask->type != BY_U8 && mask->type != BY_BOOL))
+        return mismatch(n, "a mask of i32, u8 or bool, and two tensors of one type");
+    return infer_spread(n, 0);
+}
+PER_ELEMENT(where, 1)
 #define gr_infer_add infer_pair
 #define gr_infer_sub infer_pair
 #define gr_infer_mul infer_pair
@@ -289,6 +328,21 @@ static by_status gr_infer_argmax(gr_node *n)
 }
 MOVES(argmax)
 
+static by_status gr_infer_argsort(gr_node *n)
+{
+    const by_tensor *x = n->in[0];
+    if (x->rank < 1 || (!by_dtype_is_float(x->type) && x->type != BY_I32) || gr_tensor_cols(x) > INT32_MAX)
+        return mismatch(n, "floats or i32 with at least one axis");
+    return gr_set_output(n, 0, BY_I32, x->rank, x->dim);
+}
+static gr_cost gr_cost_argsort(const gr_node *n)
+{
+    double levels = 1;
+    for (int64_t c = gr_tensor_cols(n->in[0]); c > 1; c /= 2)
+        levels++;
+    return cost_of_bytes(n, levels * out_elements(n));
+}
+
 static by_status gr_infer_top(gr_node *n)
 {
     const by_tensor *x = n->in[0];
@@ -310,11 +364,15 @@ static gr_cost gr_cost_top(const gr_node *n)
 static by_status gr_infer_gather(gr_node *n)
 {
     const by_tensor *table = n->in[0], *ids = n->in[1];
-    if (table->rank != 2 || ids->type != BY_I32 || ids->rank >= BY_MAX_RANK)
+    const bool batched = ((const gr_gather_attr *)n->attr)->batch != 0;
+    if ((!batched && table->rank != 2) || ids->type != BY_I32 || ids->rank >= BY_MAX_RANK)
         return mismatch(n, "a table (V, C) and i32 ids");
+    if (batched && (table->rank < 3 || ids->rank != table->rank - 1 ||
+                    memcmp(table->dim, ids->dim, (size_t)(ids->rank - 1) * sizeof ids->dim[0]) != 0))
+        return mismatch(n, "rows (B.., N, C) and i32 ids (B.., K)");
     int64_t dim[BY_MAX_RANK];
     memcpy(dim, ids->dim, sizeof dim);
-    dim[ids->rank] = table->dim[1];
+    dim[ids->rank] = gr_tensor_cols(table);
     const bool stored = table->place == GR_PLACE_PARAM || by_dtype_block(table->type) > 1;
     return gr_set_output(n, 0, stored ? n->graph->params->type : table->type, ids->rank + 1, dim);
 }
@@ -329,8 +387,14 @@ static by_status gr_infer_gather_grad(gr_node *n)
     const by_tensor *ids = n->in[0], *dy = n->in[1];
     if (by_elements(ids) * gr_tensor_cols(dy) != by_elements(dy))
         return mismatch(n, "ids and one row for each");
-    int64_t dim[2] = {a->rows, gr_tensor_cols(dy)};
-    return gr_set_output(n, 0, gr_acc_type(dy->type), 2, dim);
+    int64_t dim[BY_MAX_RANK] = {0};
+    const int rank = a->batch ? ids->rank + 1 : 2;
+    if (ids->type != BY_I32 || rank > BY_MAX_RANK || (a->batch && rank != dy->rank))
+        return mismatch(n, "rows (B.., K, C) and i32 ids (B.., K)");
+    memcpy(dim, ids->dim, (size_t)(rank - 2) * sizeof dim[0]);
+    dim[rank - 2] = a->rows;
+    dim[rank - 1] = gr_tensor_cols(dy);
+    return gr_set_output(n, 0, gr_acc_type(dy->type), rank, dim);
 }
 static gr_cost gr_cost_gather_grad(const gr_node *n)
 {

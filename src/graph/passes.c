@@ -71,7 +71,8 @@ bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
     by_tensor *sum = norm->in[0];
     gr_node *add = sum->node;
     const gr_node *first = NULL;
-    if (norm->in[3] || !add || add->op != fuses[0] || (!across_blocks && add->block != norm->block))
+    if (norm->in[3] || !add || add->op != fuses[0] || add->custom != norm->custom ||
+        (!across_blocks && add->block != norm->block))
         return false;
     if (by_elements(add->in[0]) != by_elements(add->in[1]) || add->in[0]->rank != add->in[1]->rank)
         return false;
@@ -79,7 +80,8 @@ bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
         return false;
     by_tensor *h = add->in[1];
     gr_node *drop_node = h->node;
-    if (drop_node && drop_node->op == fuses[1] && !h->is_output && readers(g, h, NULL) == 1) {
+    if (drop_node && drop_node->op == fuses[1] && drop_node->custom == norm->custom && !h->is_output &&
+        readers(g, h, NULL) == 1) {
         ((gr_norm_attr *)norm->attr)->p = ((const gr_dropout_attr *)drop_node->attr)->p;
         norm->rng = drop_node->rng;
         h = drop_node->in[0];

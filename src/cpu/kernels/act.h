@@ -62,6 +62,12 @@ static inline void FN(activate)(by_act act, int64_t n, const R *x, R *y)
         ACT_LOOP(half * (one + R_ERF((v - (R)0.707107) / (R)0.28209500 * sqrt1_2)));
     case BY_SQRT_SOFTPLUS:
         ACT_LOOP(R_SQRT(FN(softplus)(v)));
+    case BY_EXP:
+        ACT_LOOP(R_EXP(v));
+    case BY_LOG:
+        ACT_LOOP(R_LOG(v));
+    case BY_SQRT:
+        ACT_LOOP(R_SQRT(v));
     default:
         if (y != x)
             memcpy(y, x, (size_t)n * sizeof(R));

@@ -1,8 +1,9 @@
-/* elementwise.c - one output element from the input elements at the same place: add, sub, mul, scale,
+/* elementwise.c - one output element from the input elements at the same place: add, sub, mul, binary, scale,
  * activations and their gradients, dropout. The output may lie over an input, so loops read an element before
  * they write it. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
+#include "graph/spread.h"
 
 #define SPAN 512 /* elements one thread takes at a time */
 #define TILE 512 /* a short b is repeated up to this many elements, so that rows fill vectors */
@@ -15,11 +16,14 @@ static int64_t elements(const by_tensor *t)
 #define BY_TEMPLATE "cpu/kernels/elementwise.c"
 #include "cpu/kernels/each_type.h"
 
-by_status KERNEL(add)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
+by_status KERNEL(add)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n, GR_ADD)}
 
-by_status KERNEL(sub)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
+by_status KERNEL(sub)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n, GR_SUB)}
 
-by_status KERNEL(mul)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n)}
+by_status KERNEL(mul)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, binary, e, n, GR_MUL)}
+
+by_status KERNEL(binary)(gr_exec *e, gr_node *n){
+    BY_DISPATCH(n->out[0]->type, binary, e, n, ((const gr_binary_attr *)n->attr)->kind)}
 
 by_status KERNEL(scale)(gr_exec *e, gr_node *n){BY_DISPATCH(n->out[0]->type, scale, e, n)}
 
@@ -41,22 +45,80 @@ by_status KERNEL(dropout)(gr_exec *e, gr_node *n)
         R_SIMD for (int64_t i = 0; i < count; i++) y[i] = ST(expr); \
     } while (0)
 
-static void FN(binary_span)(gr_op op, T *y, const T *a, const T *b, int64_t count)
+static void FN(binary_span)(gr_binary kind, T *y, const T *a, const T *b, int64_t count)
 {
-    if (op == GR_OP_ADD)
+    switch (kind) {
+    case GR_ADD:
         EACH(LD(a[i]) + LD(b[i]));
-    else if (op == GR_OP_SUB)
+        break;
+    case GR_SUB:
         EACH(LD(a[i]) - LD(b[i]));
-    else
+        break;
+    case GR_MUL:
         EACH(LD(a[i]) * LD(b[i]));
+        break;
+    case GR_DIV:
+        EACH(LD(a[i]) / LD(b[i]));
+        break;
+    case GR_MAXIMUM: /* a NaN on either side stays */
+        EACH(LD(a[i]) >= LD(b[i]) || LD(a[i]) != LD(a[i]) ? LD(a[i]) : LD(b[i]));
+        break;
+    case GR_MINIMUM:
+        EACH(LD(a[i]) <= LD(b[i]) || LD(a[i]) != LD(a[i]) ? LD(a[i]) : LD(b[i]));
+        break;
+    case GR_NOT_LESS:
+        EACH((R)(LD(a[i]) >= LD(b[i])));
+        break;
+    case GR_LESS:
+        EACH((R)(LD(a[i]) < LD(b[i])));
+        break;
+    }
+}
+
+/* [at, at + count) of the last axis of an operand that lies from x on, or one element repeated in `room`. */
+static const T *FN(spread_span)(const T *x, int64_t step, int64_t at, int64_t count, T *room)
+{
+    if (step)
+        return x + at;
+    for (int64_t i = 0; i < count; i++)
+        room[i] = x[0];
+    return room;
+}
+
+/* Operands of other shapes: row by row of the last axis, which each has whole or as one element. */
+static by_status FN(binary_spread)(gr_exec *e, gr_node *n, gr_binary kind)
+{
+    const gr_spread s = gr_spread_of(n->out[0], n->in, 2);
+    const int last = s.rank - 1;
+    const int64_t cols = s.dim[last], cuts = (cols + SPAN - 1) / SPAN, count = elements(n->out[0]);
+    const int64_t tasks = cols ? count / cols * cuts : 0;
+    T *y = n->out[0]->data;
+    BY_BRANCH("binary " BY_STRING(T_NAME) ", axes repeated");
+#pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
+    for (int64_t t = 0; t < tasks; t++) {
+        const T *x[2] = {n->in[0]->data, n->in[1]->data};
+        const int64_t at = t % cuts * SPAN, part = BY_MIN(SPAN, cols - at);
+        T room[2][SPAN];
+        int64_t row = t / cuts;
+        for (int i = last - 1; i >= 0; i--) {
+            x[0] += row % s.dim[i] * s.step[0][i];
+            x[1] += row % s.dim[i] * s.step[1][i];
+            row /= s.dim[i];
+        }
+        for (int k = 0; k < 2; k++)
+            x[k] = FN(spread_span)(x[k], s.step[k][last], at, part, room[k]);
+        FN(binary_span)(kind, y + t / cuts * cols + at, x[0], x[1], part);
+    }
+    return BY_OK;
 }
 
 /* y[i] = a[i] op b[i % period]. Spans never cross the end of a period. */
-static by_status FN(binary)(gr_exec *e, gr_node *n)
+static by_status FN(binary)(gr_exec *e, gr_node *n, gr_binary kind)
 {
+    if (!gr_repeats_whole(n->out[0], n->in[0], n->in[1]))
+        return FN(binary_spread)(e, n, kind);
     T *y = n->out[0]->data;
     const T *a = n->in[0]->data, *b = n->in[1]->data;
-    const gr_op op = n->op;
     const int64_t count = elements(n->out[0]);
     int64_t period = elements(n->in[1]);
     T tile[TILE];
@@ -75,7 +137,7 @@ static by_status FN(binary)(gr_exec *e, gr_node *n)
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count >= BY_FORK_ELEMENTS)
     for (int64_t t = 0; t < tasks; t++) {
         const int64_t in_b = t % cuts * SPAN, at = t / cuts * period + in_b;
-        FN(binary_span)(op, y + at, a + at, b + in_b, BY_MIN(BY_MIN(SPAN, period - in_b), count - at));
+        FN(binary_span)(kind, y + at, a + at, b + in_b, BY_MIN(BY_MIN(SPAN, period - in_b), count - at));
     }
     return BY_OK;
 }
@@ -186,6 +248,12 @@ static R FN(rare_slope)(by_act act, R x)
     case BY_SQRT_SOFTPLUS:
         s = FN(softplus)(x);
         return s > 0 ? FN(sigmoid)(x, &rest) / (2 * R_SQRT(s)) : 0;
+    case BY_EXP:
+        return R_EXP(x);
+    case BY_LOG:
+        return 1 / x;
+    case BY_SQRT:
+        return (R)0.5 / R_SQRT(x);
     default:
         return 1;
     }

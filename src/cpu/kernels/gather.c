@@ -14,6 +14,14 @@ static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
     return BY_OK;
 }
 
+/* Of `count` ids, how many belong to one table; and how many rows a table has, of `rows` in all. */
+static void batch_of(const gr_node *n, int64_t count, int64_t rows, int64_t *ids, int64_t *limit)
+{
+    const int64_t batch = BY_MAX(((const gr_gather_attr *)n->attr)->batch, 1);
+    *ids = BY_MAX(count / batch, 1);
+    *limit = rows / batch;
+}
+
 #define BY_TEMPLATE "cpu/kernels/gather.c"
 #include "cpu/kernels/each_type.h"
 
@@ -39,14 +47,17 @@ by_status KERNEL(gather)(gr_exec *e, gr_node *n)
     const int64_t count = gr_tensor_rows(ids) * gr_tensor_cols(ids);
     const int64_t row = gr_tensor_cols(table) * (int64_t)by_dtype_size(table->type);
     const int32_t *id = ids->data;
-    BY_TRY(check_ids(ids, count, gr_tensor_rows(table)));
+    int64_t per, limit;
+    batch_of(n, count, gr_tensor_rows(table), &per, &limit);
+    BY_TRY(check_ids(ids, count, limit));
     if (table->type != n->out[0]->type) {
         gather_converted(e, n, count);
         return BY_OK;
     }
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (count * row >= 4 * BY_FORK_ELEMENTS)
     for (int64_t i = 0; i < count; i++)
-        memcpy((char *)n->out[0]->data + i * row, (const char *)table->data + id[i] * row, (size_t)row);
+        memcpy((char *)n->out[0]->data + i * row, (const char *)table->data + (i / per * limit + id[i]) * row,
+               (size_t)row);
     return BY_OK;
 }
 
@@ -69,7 +80,9 @@ static by_status FN(gather_grad)(gr_exec *e, gr_node *n)
     const int32_t *id = ids->data;
     const T *dy = n->in[1]->data;
     R *dtable = table->data;
-    BY_TRY(check_ids(ids, count, rows));
+    int64_t per, limit;
+    batch_of(n, count, rows, &per, &limit);
+    BY_TRY(check_ids(ids, count, limit));
     if (!n->in[2]) {
         BY_BRANCH("gather_grad " BY_STRING(T_NAME) ", from zero");
 #pragma omp parallel for schedule(static) num_threads(e->threads) if (rows * cols >= BY_FORK_ELEMENTS)
@@ -84,7 +97,7 @@ static by_status FN(gather_grad)(gr_exec *e, gr_node *n)
         for (int64_t i = 0; i < count; i++) {
             if (id[i] == still)
                 continue;
-            R *restrict to = dtable + id[i] * cols + from;
+            R *restrict to = dtable + (i / per * limit + id[i]) * cols + from;
             const T *restrict g = dy + i * cols + from;
             R_SIMD
             for (int64_t j = 0; j < width; j++)

@@ -3,6 +3,7 @@
  * before it writes them. */
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/each.cuh"
+#include "graph/spread.h"
 
 enum { THREADS = 256, UNROLL = 2 }; /* 16 bytes of each input, UNROLL times over, are on the way per thread */
 
@@ -84,6 +85,12 @@ static __device__ __noinline__ float activate_rare(by_act act, float x)
         return 0.5f * (1 + erff((x - 0.707107f) / 0.282095f * 0.70710678f));
     case BY_SQRT_SOFTPLUS:
         return sqrtf(softplus(x));
+    case BY_EXP:
+        return expf(x);
+    case BY_LOG:
+        return logf(x);
+    case BY_SQRT:
+        return sqrtf(x);
     default:
         return x;
     }
@@ -115,6 +122,12 @@ static __device__ __noinline__ float activate_rare_slope(by_act act, float x)
     case BY_SQRT_SOFTPLUS:
         s = softplus(x);
         return s > 0 ? 1 / (1 + expf(-x)) / (2 * sqrtf(s)) : 0;
+    case BY_EXP:
+        return expf(x);
+    case BY_LOG:
+        return 1 / x;
+    case BY_SQRT:
+        return 0.5f / sqrtf(x);
     default:
         return 1;
     }
@@ -252,6 +265,31 @@ struct product_of {
         return a * b;
     }
 };
+/* What few models need: one kernel for all of it. */
+struct combined {
+    gr_binary kind;
+    __device__ __forceinline__ float operator()(float a, float b) const
+    {
+        switch (kind) {
+        case GR_ADD:
+            return a + b;
+        case GR_SUB:
+            return a - b;
+        case GR_MUL:
+            return a * b;
+        case GR_DIV:
+            return a / b;
+        case GR_MAXIMUM: /* a NaN on either side stays */
+            return a >= b || a != a ? a : b;
+        case GR_MINIMUM:
+            return a <= b || a != a ? a : b;
+        case GR_NOT_LESS:
+            return a >= b;
+        default:
+            return a < b;
+        }
+    }
+};
 struct activated_rarely_grad {
     by_act act;
     __device__ __forceinline__ float operator()(float x, float dy) const
@@ -293,13 +331,42 @@ template <class T, class F> static by_status repeated(cuda_exec *x, gr_node *n, 
     }
 }
 
-template <class T> static by_status binary(cuda_exec *x, gr_node *n)
+/* Operands of other shapes. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    each_spread(T *y, const T *a, const T *b, gr_spread s, int64_t count, combined f)
 {
-    if (n->op == GR_OP_ADD)
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    int64_t rest = i, at, in_a = 0, in_b = 0;
+    for (int k = s.rank - 1; k >= 0; k--) {
+        rest = divide(rest, s.dim[k], &at);
+        in_a += at * s.step[0][k];
+        in_b += at * s.step[1][k];
+    }
+    y[i] = from_float<T>(f(to_float(a[in_a]), to_float(b[in_b])));
+}
+
+template <class T> static by_status binary(cuda_exec *x, gr_node *n, gr_binary kind)
+{
+    if (!gr_repeats_whole(n->out[0], n->in[0], n->in[1])) {
+        const int64_t count = elements_of(n->out[0]);
+        BY_BRANCH("binary, axes repeated");
+        return cuda_launch(x, each_spread<T>, blocks_for(count, THREADS), THREADS, 0, (T *)n->out[0]->data,
+                           (const T *)n->in[0]->data, (const T *)n->in[1]->data,
+                           gr_spread_of(n->out[0], n->in, 2), count, combined{kind});
+    }
+    switch (kind) {
+    case GR_ADD:
         return repeated<T>(x, n, sum_of());
-    if (n->op == GR_OP_SUB)
+    case GR_SUB:
         return repeated<T>(x, n, difference_of());
-    return repeated<T>(x, n, product_of());
+    case GR_MUL:
+        return repeated<T>(x, n, product_of());
+    default:
+        return repeated<T>(x, n, combined{kind});
+    }
 }
 
 /* ---- activations: a kernel for each usual one ---------------------------------------------------------- */
@@ -341,17 +408,22 @@ template <class T> static by_status activation_grad(cuda_exec *x, gr_node *n)
 
 extern "C" by_status cuda_add(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n, GR_ADD)
 }
 
 extern "C" by_status cuda_sub(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n, GR_SUB)
 }
 
 extern "C" by_status cuda_mul(gr_exec *e, gr_node *n)
 {
-    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n)
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n, GR_MUL)
+}
+
+extern "C" by_status cuda_binary(gr_exec *e, gr_node *n)
+{
+    BY_CUDA_DISPATCH(n->out[0]->type, binary, cuda_exec_of(e), n, ((const gr_binary_attr *)n->attr)->kind)
 }
 
 extern "C" by_status cuda_scale(gr_exec *e, gr_node *n)

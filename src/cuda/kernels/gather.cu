@@ -10,13 +10,19 @@
 
 enum { THREADS = 256, WARPS = THREADS / 32, UNROLL = 4 };
 
+static int64_t batches_of(const gr_node *n)
+{
+    return BY_MAX(((const gr_gather_attr *)n->attr)->batch, (int64_t)1);
+}
+
 /* ---- gather: elements are only bytes here ---------------------------------------------------- */
 
-/* y (count, length) words from table (rows, length). A bad index is reported and reads row 0. */
-template <class W>
+/* y (count, length) words from table (rows, length). A bad index is reported and reads row 0. BATCHED: `per` ids
+ * belong to one table of `rows` rows. */
+template <class W, bool BATCHED>
 static __global__ void __launch_bounds__(THREADS)
-    gather_rows(W *y, const W *table, const int32_t *ids, int64_t rows, int64_t length, int64_t total,
-                cuda_fault *fault, int node)
+    gather_rows(W *y, const W *table, const int32_t *ids, int64_t rows, int64_t per, int64_t length,
+                int64_t total, cuda_fault *fault, int node)
 {
     const int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL
     +threadIdx.x;
@@ -34,6 +40,10 @@ static __global__ void __launch_bounds__(THREADS)
                 report_fault(fault, node, 1, (int)id, place, rows);
             id = 0;
         }
+        if (BATCHED) {
+            int64_t in_batch;
+            id += divide(place, per, &in_batch) * rows;
+        }
         word[u] = table[id * length + at];
     }
     BY_UNROLL
@@ -44,11 +54,14 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <class W> static by_status gather(cuda_exec *x, gr_node *n, int64_t length)
 {
-    const int64_t total = elements_of(n->in[1]) * length;
-    return cuda_launch_early(x, gather_rows<W>, blocks_for(total, THREADS * UNROLL), THREADS, 0,
-                             (W *)n->out[0]->data, (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data,
-                             gr_tensor_rows(n->in[0]), length, total, x->cuda->device_fault,
-                             cuda_number(x, n));
+    const int64_t total = elements_of(n->in[1]) * length, batch = batches_of(n);
+    if (batch > 1)
+        BY_BRANCH("gather, batched");
+    return cuda_launch_early(x, batch > 1 ? gather_rows<W, true> : gather_rows<W, false>,
+                             blocks_for(total, THREADS * UNROLL), THREADS, 0, (W *)n->out[0]->data,
+                             (const W *)n->in[0]->data, (const int32_t *)n->in[1]->data,
+                             gr_tensor_rows(n->in[0]) / batch, elements_of(n->in[1]) / batch, length, total,
+                             x->cuda->device_fault, cuda_number(x, n));
 }
 
 /* ---- gather from a table of another type ------------------------------------------------------- */
@@ -321,6 +334,8 @@ extern "C" by_status cuda_gather_grad(gr_exec *e, gr_node *n)
     w.cols = (int32_t)cols;
     w.slices = (int32_t)blocks_for(cols, SLICE);
     w.still = ((const gr_gather_attr *)n->attr)->still;
-    BY_TRY(cuda_sort(x, n, 0, rows, scratch, &w.order));
+    if (batches_of(n) > 1)
+        BY_BRANCH("gather_grad, batched");
+    BY_TRY(cuda_sort(x, n, 0, rows, batches_of(n), scratch, &w.order));
     BY_CUDA_DISPATCH(n->in[1]->type, gather_grad, x, n, w)
 }

@@ -27,8 +27,8 @@ static __device__ __forceinline__ int digit_of(int32_t id, int shift)
 
 /* Count digits. The first time, when ids are given, also look for bad ones, and clear the bounds. */
 static __global__ void __launch_bounds__(THREADS)
-    count_digits(pairs p, const int32_t *ids, int64_t rows, int32_t *bounds, sorting s, cuda_fault *fault,
-                 int node, int input)
+    count_digits(pairs p, const int32_t *ids, int64_t rows, int64_t batches, int32_t *bounds, sorting s,
+                 cuda_fault *fault, int node, int input)
 {
     __shared__ int32_t counts[WARPS][DIGITS];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -40,10 +40,13 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i = first + lane; i < end; i += 32) {
         int32_t id = ids ? ids[i] : p.id[i];
         if (ids) {
-            if (id < 0 || id >= rows) {
-                report_fault(fault, node, input, id, i, rows);
+            const int64_t limit = rows / batches;
+            if (id < 0 || id >= limit) {
+                report_fault(fault, node, input, id, i, limit);
                 id = 0;
             }
+            if (batches > 1)
+                id += (int32_t)(i / (s.count / batches) * limit);
             p.id[i] = id;
             p.place[i] = (int32_t)i;
         }
@@ -183,7 +186,8 @@ size_t cuda_sort_bytes(int64_t count, int64_t rows)
     return lay_out(&s, count, rows).end;
 }
 
-by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, void *scratch, cuda_sorted *out)
+by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, int64_t batches, void *scratch,
+                    cuda_sorted *out)
 {
     sorting s;
     const layout l = lay_out(&s, elements_of(n->in[input]), rows);
@@ -196,8 +200,8 @@ by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, voi
     s.counts = (int32_t *)(base + l.counts);
     s.totals = (int32_t *)(base + l.totals);
     for (s.shift = 0; s.shift == 0 || (rows - 1) >> s.shift > 0; s.shift += BITS) {
-        BY_TRY(cuda_launch(x, count_digits, blocks, THREADS, 0, now, s.shift ? NULL : ids, rows, bounds, s,
-                           x->cuda->device_fault, cuda_number(x, n), input));
+        BY_TRY(cuda_launch(x, count_digits, blocks, THREADS, 0, now, s.shift ? NULL : ids, rows, batches,
+                           bounds, s, x->cuda->device_fault, cuda_number(x, n), input));
         BY_TRY(cuda_launch(x, add_up_counts, DIGITS, THREADS, 0, s));
         BY_TRY(cuda_launch(x, place_pairs, blocks, THREADS, 0, next, now, s));
         const pairs sorted = next;

@@ -12,7 +12,9 @@ typedef struct cuda_sorted {
 
 /* Bytes of scratch that sorting `count` indices below `rows` needs; a multiple of 256. */
 size_t cuda_sort_bytes(int64_t count, int64_t rows);
-/* Sort input `input` of a node, i32. Indices out of range are reported and taken for 0. */
-by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, void *scratch, cuda_sorted *out);
+/* Sort input `input` of a node, i32. Indices out of range are reported and taken for 0. With several batches each
+ * has its share of the indices, which count within its share of the rows. */
+by_status cuda_sort(cuda_exec *x, const gr_node *n, int input, int64_t rows, int64_t batches, void *scratch,
+                    cuda_sorted *out);
 
 #endif
