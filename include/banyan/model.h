@@ -43,6 +43,7 @@ typedef struct by_model_shape {
     double dropout;     /* negative: the architecture's default */
     int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
     bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
+    int kv_heads;       /* key/value heads, of families that share them among query heads */
 } by_model_shape;
 
 /* Open a model directory (config.json with model.safetensors, pytorch_model.bin, or shards of either).

@@ -21,6 +21,7 @@ typedef struct recorded {
 static const recorded table[] = {{"layers", "layers", NULL, "preset"},
                                  {"decoder-layers", "decoder_layers", NULL, "layers"},
                                  {"heads", "heads", NULL, "preset"},
+                                 {"kv-heads", "kv_heads", NULL, "preset"},
                                  {"width", "width", NULL, "preset"},
                                  {"inner", "inner", NULL, "preset"},
                                  {"context", "context", NULL, "preset"},

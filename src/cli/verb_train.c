@@ -23,7 +23,7 @@ typedef struct train_options {
     int masking, mask_copies, mask_words, show;
     double mask_share, mask_span;
     bool whole_words, parallel;
-    int layers, heads, width, context, inner;
+    int layers, heads, kv_heads, width, context, inner;
     double dropout;
     int batch, seq, accumulate, threads, keep, patience;
     int64_t steps, warmup, eval_every, save_every, log_every, eval_batches, seed;
@@ -41,17 +41,19 @@ static const cli_option options[] = {
      .group = "Recipe"},
     {CLI_AT(train_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
-             "transformer, marian, t5, bart",
+             "transformer, marian, t5, bart, llama",
      .group = "Model"},
     {CLI_AT(train_options, preset), .name = "preset", .preset = "tiny", .value = "NAME",
-     .help = "shape by name: tiny, ...; of gpt2 also 124m, 350m, 774m, 1558m; of the encoders small, base, "
-             "large"},
+     .help = "shape by name: tiny, ...; of gpt2 also 124m, 350m, 774m, 1558m; of llama 1b, 3b, 7b, 8b, 13b; "
+             "of the encoders small, base, large"},
     {CLI_AT(train_options, layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (else the preset's)"},
     {CLI_AT(train_options, decoder_layers), .name = "decoder-layers", CLI_MIN(1),
      .help = "of an encoder-decoder's decoder (else as many as --layers)"},
     {CLI_AT(train_options, heads), .name = "heads", CLI_MIN(1),
      .help = "attention heads (else the preset's)"},
+    {CLI_AT(train_options, kv_heads), .name = "kv-heads", CLI_MIN(1),
+     .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
     {CLI_AT(train_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
     {CLI_AT(train_options, inner), .name = "inner", CLI_MIN(1),
      .help = "feed-forward width (else four times the width)"},
@@ -246,6 +248,7 @@ static by_run_spec run_spec(const train_options *o, const char *command)
                   .width = o->width,
                   .context = o->context,
                   .inner = o->inner,
+                  .kv_heads = o->kv_heads,
                   .dropout = o->dropout,
                   .decoder_layers = o->decoder_layers,
                   .pre_norm = o->pre_norm},

@@ -138,6 +138,8 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         a->adjust(preset->name, m->config);
     if (s->inner > 0)
         arch_config_set(a, m->config, ARCH_ROLE_INNER, s->inner);
+    if (s->kv_heads > 0 && !arch_config_set(a, m->config, ARCH_ROLE_KV_HEADS, s->kv_heads))
+        return base_fail(BY_ERR_ARGUMENT, "%s has as many key/value heads as heads", a->title);
     model_head(m)->own = !model_head(m)->tied;
     if (s->vocab > 0) {
         arch_config_set(a, m->config, ARCH_ROLE_VOCAB, s->vocab);

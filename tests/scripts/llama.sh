@@ -32,6 +32,11 @@ has() { grep -q "$2" "$tmp/$1/last/config.json"; }
 check "its configuration names the rotary positions" has alone rope_theta
 check "and the key/value heads" has alone '"num_key_value_heads": 2'
 
+train one 6 --tokenizer byte --model llama --kv-heads 1
+check "one key/value head" has one '"num_key_value_heads": 1'
+train bad 6 --tokenizer byte --model gpt2 --kv-heads 1
+check "GPT-2 has none to share" fails 1 "key/value heads"
+
 # ids N OPTIONS...: the tokens of the Nth text.
 ids() { sed -n "$1s/.*\"ids\":\\(\\[[^]]*\\]\\).*/\\1/p" "$tmp/out"; }
 set -- --greedy --max-new-tokens 20 --threads 1 --json
