@@ -111,14 +111,19 @@ static double *values_of(by_op_sample *s, const by_tensor *t)
     return NULL;
 }
 
-/* Indices below a limit. */
-static by_tensor *indices(by_op_sample *s, int64_t limit, int rank, const int64_t *shape)
+/* Whole numbers below a limit. */
+static by_tensor *numbers(by_op_sample *s, by_dtype type, int64_t limit, int rank, const int64_t *shape)
 {
-    by_tensor *t = input(s, BY_I32, rank, shape);
+    by_tensor *t = input(s, type, rank, shape);
     double *v = values_of(s, t);
     for (int64_t i = 0; v && i < by_elements(t); i++)
         v[i] = floor((double)limit * ((double)(next(&s->seed) >> 11) * 0x1p-53));
     return t;
+}
+
+static by_tensor *indices(by_op_sample *s, int64_t limit, int rank, const int64_t *shape)
+{
+    return numbers(s, BY_I32, limit, rank, shape);
 }
 
 /* Make a leaf's values small steps away from 1, for what must be positive. */
@@ -513,13 +518,11 @@ bool op_sample_where(by_op_sample *s, int which)
     const int n = BY_COUNT(cases), c = which < 2 * n ? which % n : 0;
     if (which >= 2 * n + 2)
         return false;
-    by_tensor *mask = indices(s, 2, cases[c].rank[0], cases[c].mask);
-    if (which >= n)
-        mask = by_cast(s->graph, mask, BY_U8);
+    by_tensor *mask = numbers(s, which < n ? BY_I32 : BY_U8, 2, cases[c].rank[0], cases[c].mask);
     if (which >= 2 * n) { /* other sizes of elements */
         const by_dtype type = which == 2 * n ? BY_U8 : BY_I64;
-        shown(s, by_where(s->graph, mask, by_cast(s->graph, indices(s, 100, SHAPE(5, 7)), type),
-                          by_fill(s->graph, type, 0, NULL, 3)));
+        by_tensor *b = numbers(s, type, 100, SHAPE(7));
+        shown(s, by_where(s->graph, mask, numbers(s, type, 100, SHAPE(5, 7)), b));
         return true;
     }
     by_tensor *a = operand(s, cases[c].rank[1], cases[c].a);
@@ -1550,7 +1553,8 @@ by_op_sample *op_sample_new(by_graph *g, gr_op op, int which, bool copied)
     s->graph = g;
     s->type = by_params_dtype(g->params);
     s->copied = copied;
-    s->seed = base_hash(gr_ops[op].name, strlen(gr_ops[op].name), (uint64_t)which); /* whatever row it is in */
+    s->seed =
+        base_hash(gr_ops[op].name, strlen(gr_ops[op].name), (uint64_t)which); /* whatever row it is in */
     s->loss_scale = 1;
     if (!generators[op](s, which)) {
         op_sample_free(s);

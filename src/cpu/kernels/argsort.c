@@ -12,8 +12,8 @@ static uint64_t key_of(double x, bool descending)
 {
     uint64_t u, key = UINT64_MAX;
     if (x == x) {
-        x += 0.0;
         memcpy(&u, &x, sizeof u);
+        u = u << 1 ? u : 0; /* by its bits: the compiler need not tell -0 from 0 */
         key = u >> 63 ? ~u : u | (uint64_t)1 << 63;
     }
     return descending ? ~key : key;
