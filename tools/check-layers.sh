@@ -20,7 +20,7 @@ BEGIN {
     may["score"]  = "base text"
     may["data"]   = "base graph text model"
     may["report"] = "base"
-    may["train"]  = "base graph nn models model text score data io report"
+    may["train"]  = "base graph nn models model text score data io report infer"
     may["infer"]  = "base graph nn models model text score data io"
     may["verify"] = "base graph models model text data io train infer"
     may["server"] = "base graph nn models model text score data io train infer report"
@@ -36,7 +36,7 @@ BEGIN {
     of["tokenizer"] = of["train_tokenizer"] = "text"
     of["score"] = "score"
     of["train"] = of["finetune"] = "train"
-    of["generate"] = of["rewrite"] = of["predict"] = of["embed"] = "infer"
+    of["generate"] = of["rewrite"] = of["predict"] = of["embed"] = of["evaluate"] = "infer"
     of["verify"] = "verify"
     of["banyan"] = "cli" # all of them
 }

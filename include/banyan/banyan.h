@@ -4,6 +4,7 @@
 
 #include "banyan/base.h"
 #include "banyan/embed.h"
+#include "banyan/evaluate.h"
 #include "banyan/examples.h"
 #include "banyan/finetune.h"
 #include "banyan/generate.h"

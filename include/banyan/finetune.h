@@ -2,6 +2,7 @@
 #ifndef BANYAN_FINETUNE_H
 #define BANYAN_FINETUNE_H
 
+#include "banyan/evaluate.h"
 #include "banyan/examples.h"
 #include "banyan/train.h"
 
@@ -35,6 +36,17 @@ BY_API by_status by_task_evaluate(by_device *d, const char *model, by_dtype dtyp
                                   const by_examples_spec *data, const by_row_spec *spec,
                                   const char *predictions, by_task_result *out);
 
+/* What else BY_EXAMPLE_SEQ2SEQ needs: an encoder-decoder learns to write the targets of its sources. */
+typedef struct by_seq2seq_spec {
+    const char *const *prefixes; /* put before the sources, one or none */
+    int prefix_count;
+    const char *label_words; /* "negative,positive": what targets 0, 1, ... stand for; NULL: themselves */
+    int batch_tokens;        /* tokens per step, in rows of about the same length; 0: 4096 */
+    double label_smoothing;
+    int eval_texts; /* at the end, the best model writes the first texts of the evaluation data; 0: none */
+    void (*wrote)(void *user, const by_text_result *so_far, int64_t total); /* progress of that; NULL: none */
+} by_seq2seq_spec;
+
 typedef struct by_finetune_spec {
     const char *model; /* directory */
     by_dtype dtype;
@@ -44,6 +56,7 @@ typedef struct by_finetune_spec {
     const char *data, *eval_data; /* eval_data may be NULL */
     by_examples_spec reading;
     by_row_spec work; /* batch: of evaluation */
+    by_seq2seq_spec seq2seq;
     /* steps */
     int batch, accumulate;     /* batch 0: 32, and less for fewer than 256 rows */
     int64_t steps;             /* in all; 0: from epochs */
@@ -77,10 +90,12 @@ typedef struct by_finetune_result {
     int labels;
     bool evaluated, stopped_early;
     by_task_result best; /* of the model that is kept, when there is something to evaluate on */
+    by_text_result
+        texts; /* for BY_EXAMPLE_SEQ2SEQ: what that model writes; without texts when none were asked for */
 } by_finetune_result;
 
 /* Tune, or go on with what is in spec->out. Afterwards spec->out is a model directory: the best model by the
- * task's first metric (of equals the one with the lowest loss), else the last. */
+ * task's first metric (of equals the one with the lowest loss; for BY_EXAMPLE_SEQ2SEQ by the loss), else the last. */
 BY_API by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result);
 
 #ifdef __cplusplus

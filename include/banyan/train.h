@@ -201,8 +201,8 @@ typedef struct by_run_spec {
     const char *recipe;  /* recorded too: the name of one whose options are in this spec, or NULL */
     const char
         *options; /* a JSON object, recorded there too, from which the command can be repeated; or NULL */
-    bool leaves_model; /* the caller will write a model into `out` itself: files of another model there are
-                        * an error at the start */
+    bool leaves_model; /* at the end, `out` itself becomes a model directory: the best model, or the last one without
+                        * evaluation. Files of another model there are an error at the start */
     /* callbacks, may be NULL */
     void (*report)(void *user, const by_report *r);
     bool no_peak; /* reports leave out peak_share, which takes 1/4 s to measure at the start */

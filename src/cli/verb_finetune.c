@@ -4,8 +4,8 @@
 #include "banyan/finetune.h"
 #include "cli/common.h"
 #include "cli/config_file.h"
+#include "cli/eval_texts.h"
 #include "cli/learning.h"
-#include "cli/seq2seq.h"
 #include "cli/show.h"
 #include "cli/task_options.h"
 #include "cli/verbs.h"
@@ -13,7 +13,8 @@
 
 typedef struct finetune_options {
     cli_task_options t;
-    cli_seq2seq two;
+    by_seq2seq_spec seq2seq;
+    cli_list prefixes;
     const char *config, *resume;
     const char *data, *eval, *out, *freeze, *weights, *device;
     int batch, eval_batch, accumulate, threads, keep, patience;
@@ -37,11 +38,11 @@ static const cli_option options[] = {
      .help = "tokens of a row at most (else the model's context)"},
     {CLI_AT(finetune_options, t.overlap), .name = "stride", CLI_MIN(1),
      .help = "tokens that the windows over a long text share, of answer and tag (else 128)"},
-    {CLI_AT(finetune_options, two.prefixes), .name = "prefix", .value = "TEXT",
+    {CLI_AT(finetune_options, prefixes), .name = "prefix", .value = "TEXT",
      .help = "seq2seq: put before the source, as in \"sst2: \""},
-    {CLI_AT(finetune_options, two.words), .name = "label-words", .value = "W0,W1,...",
+    {CLI_AT(finetune_options, seq2seq.label_words), .name = "label-words", .value = "W0,W1,...",
      .help = "seq2seq: what targets 0, 1, ... stand for, as in negative,positive"},
-    {CLI_AT(finetune_options, two.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9), .preset = "200",
+    {CLI_AT(finetune_options, seq2seq.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9), .preset = "200",
      .help = "seq2seq: the best model writes the first N texts of --eval at the end, for BLEU, chrF, "
              "ROUGE, exact matches and --predictions; 0: none"},
     {CLI_AT(finetune_options, weights), .name = "class-weights", .value = "balanced|W1,W2,...",
@@ -50,9 +51,10 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .help = "rows per step (else 32, and less for fewer than 256 rows)",
      .group = "Steps"},
-    {CLI_AT(finetune_options, two.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "4096",
-     .suffix = true, .help = "seq2seq: tokens per step instead, in rows of about the same length"},
-    {CLI_AT(finetune_options, two.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
+    {CLI_AT(finetune_options, seq2seq.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8),
+     .preset = "4096", .suffix = true,
+     .help = "seq2seq: tokens per step instead, in rows of about the same length"},
+    {CLI_AT(finetune_options, seq2seq.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
      .preset = "0", .help = "seq2seq: share of each target that is spread over all tokens"},
     {CLI_AT(finetune_options, eval_batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
      .help = "rows at once when evaluating"},
@@ -98,7 +100,7 @@ static const cli_option options[] = {
 
 /* What the callbacks share. */
 typedef struct screen {
-    bool quiet, started;
+    bool quiet, started, writing;
     cli_progress bar;
 } screen;
 
@@ -142,6 +144,21 @@ static void on_report(void *user, const by_report *r)
                         r->grad_norm, r->learning_rate, r->ms, r->tokens_per_s);
 }
 
+/* The bar of the steps makes room for that of the texts. */
+static void on_text(void *user, const by_text_result *so_far, int64_t total)
+{
+    screen *s = user;
+    if (so_far->texts == 0 || s->quiet)
+        return;
+    if (!s->writing) {
+        cli_progress_end(&s->bar);
+        s->bar = (cli_progress){.label = "eval", .total = total};
+        cli_progress_start(&s->bar);
+        s->writing = true;
+    }
+    cli_text_progress(&s->bar, so_far, total);
+}
+
 static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *args)
 {
     return (by_finetune_spec){
@@ -177,39 +194,54 @@ static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *a
         .out = o->out,
         .overwrite = o->overwrite,
         .predictions = o->t.predictions,
+        .seq2seq = o->seq2seq,
         .report = on_report,
         .cancelled = cli_poll,
     };
 }
 
+static int print_json(const finetune_options *o, const by_examples_spec *reading, const by_finetune_result *r)
+{
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "out", o->out);
+    cJSON_AddNumberToObject(j, "steps", (double)r->steps);
+    cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
+    cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
+    cJSON_AddNumberToObject(j, "trained_parameters", (double)r->trained);
+    cJSON_AddNumberToObject(j, "labels", r->labels);
+    cli_json_number(j, "train_loss", r->loss);
+    cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
+    cJSON_AddNumberToObject(j, "seconds", r->seconds);
+    cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
+    cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
+    if (r->evaluated && reading->kind == BY_EXAMPLE_SEQ2SEQ)
+        cJSON_AddNumberToObject(j, "loss", r->best.loss);
+    else if (r->evaluated)
+        cli_task_json(j, &r->best);
+    if (r->texts.texts)
+        cli_text_json(j, &r->texts);
+    return cli_print_json(j);
+}
+
 static int print_result(const finetune_options *o, const by_examples_spec *reading,
                         const by_finetune_result *r)
 {
-    if (o->json) {
-        cJSON *j = cJSON_CreateObject();
-        cJSON_AddStringToObject(j, "out", o->out);
-        cJSON_AddNumberToObject(j, "steps", (double)r->steps);
-        cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
-        cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
-        cJSON_AddNumberToObject(j, "trained_parameters", (double)r->trained);
-        cJSON_AddNumberToObject(j, "labels", r->labels);
-        cli_json_number(j, "train_loss", r->loss);
-        cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
-        cJSON_AddNumberToObject(j, "seconds", r->seconds);
-        cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
-        cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
-        if (r->evaluated)
-            cli_task_json(j, &r->best);
-        return cli_print_json(j);
-    }
+    const bool seq2seq = reading->kind == BY_EXAMPLE_SEQ2SEQ;
+    if (o->json)
+        return print_json(o, reading, r);
     if (!o->quiet)
         cli_show_curve(o->out, train_task_loss_unit(reading), o->curve);
     if (r->resumed_from == r->steps)
         cli_note("nothing left to do: the run in %s is at step %lld already", o->out, (long long)r->steps);
-    printf("%lld steps in %.1f s%s; best at step %lld\n", (long long)(r->steps - r->resumed_from), r->seconds,
+    printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
-    if (r->evaluated)
+    if (seq2seq && r->evaluated)
+        printf(": loss %.4f", r->best.loss);
+    printf("\n");
+    if (r->evaluated && !seq2seq)
         cli_task_print(&r->best);
+    if (r->texts.texts)
+        cli_text_print(&r->texts);
     printf("model: %s\n", o->out);
     return CLI_OK;
 }
@@ -238,20 +270,16 @@ static int tune(const finetune_options *o, const cli_args *args, const char *com
     spec.command = command;
     spec.options = given;
     spec.user = &s;
+    spec.seq2seq.prefixes = o->prefixes.items;
+    spec.seq2seq.prefix_count = o->prefixes.count;
+    spec.seq2seq.wrote = on_text;
     cli_interrupt_install();
-    const bool two = spec.reading.kind == BY_EXAMPLE_SEQ2SEQ;
-    cli_seq2seq more = o->two;
-    more.json = o->json;
-    more.curve = o->curve;
-    more.quiet = o->quiet;
-    by_status status = !d    ? base_error_status()
-                       : two ? cli_tune_seq2seq(d, &spec, &more)
-                             : by_finetune_run(d, &spec, &result);
+    by_status status = d ? by_finetune_run(d, &spec, &result) : base_error_status();
     if (s.started)
         cli_progress_end(&s.bar);
     const char *hint = hint_for(status);
-    int code = status == BY_OK ? two ? CLI_OK : print_result(o, &spec.reading, &result)
-               : hint ? cli_fail("%s", hint)
+    int code = status == BY_OK ? print_result(o, &spec.reading, &result)
+               : hint          ? cli_fail("%s", hint)
                                : cli_fail(NULL);
     by_device_free(d);
     base_free(dir);

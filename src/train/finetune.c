@@ -422,6 +422,8 @@ by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetun
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     base_error_clear();
+    if (spec->reading.kind == BY_EXAMPLE_SEQ2SEQ)
+        return train_finetune_seq2seq(d, spec, result);
     tuning t = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_finetune_result){.loss = NAN};
     const double started = base_seconds();

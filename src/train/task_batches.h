@@ -58,7 +58,10 @@ by_status train_task_largest(train_task *w, int batch);
 /* w->weights from "balanced" or numbers with commas; NULL: none. */
 by_status train_tuning_weights(train_task *w, const char *list);
 
-/* Run the model over all cases (judge.c). */
+/* by_finetune_run for BY_EXAMPLE_SEQ2SEQ (finetune_seq2seq.c). */
+by_status train_finetune_seq2seq(by_device *d, const by_finetune_spec *spec, by_finetune_result *out);
+
+/* Run the model over all examples (task_evaluate.c). */
 by_status train_task_judge(train_task *w, by_passes *passes, const char *predictions, by_task_result *out);
 
 #endif

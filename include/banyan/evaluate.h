@@ -1,0 +1,81 @@
+/* evaluate.h - measure a model: perplexity of a language model, and the texts that an encoder-decoder writes. Tasks with labelled
+ * examples are measured by by_task_evaluate (finetune.h). */
+#ifndef BANYAN_EVALUATE_H
+#define BANYAN_EVALUATE_H
+
+#include "banyan/model.h"
+#include "banyan/score.h"
+#include "banyan/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- perplexity ------------------------------------------------------------------------------ */
+
+typedef struct by_perplexity_result {
+    double nats;    /* sum of -log p over all predicted tokens */
+    int64_t tokens; /* that were predicted */
+    int64_t bytes;  /* of the text they stand for; 0 when unknown */
+    int64_t windows;
+    int seq, stride; /* of the windows, as chosen */
+    double seconds;
+} by_perplexity_result;
+
+typedef struct by_perplexity_spec {
+    int64_t max_tokens; /* only the beginning of the data; 0: all */
+    int seq;            /* tokens per window; 0: the model's context */
+    int stride;         /* tokens from one window to the next; 0: seq, so that windows do not overlap */
+    int batch;          /* windows at once; 0: 8 */
+    /* Callbacks, may be NULL. progress is called after each batch; total counts tokens. When cancelled returns true, the
+     * status is BY_ERR_CANCELLED. */
+    void (*progress)(void *user, const by_perplexity_result *so_far, int64_t total);
+    bool (*cancelled)(void *user);
+    void *user;
+} by_perplexity_spec;
+
+/* How well a language model predicts the files, which are text or .bin token shards. They are one stream, read in windows; every
+ * token but the first is predicted once. In overlapping windows only the new tokens count. The loss is nats / tokens, the
+ * perplexity its exponential. t: NULL when shards come without a tokenizer; bytes are then unknown. */
+BY_API by_status by_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
+                               const by_perplexity_spec *spec, by_perplexity_result *out);
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* How near texts come to their references. */
+typedef struct by_text_result {
+    int64_t texts, exact;               /* exact: texts equal to their references */
+    double seconds;                     /* spent writing */
+    bool has_bleu, has_chrf, has_rouge; /* which of the following were asked for */
+    by_bleu_score bleu;
+    double chrf;
+    by_rouge_score rouge[BY_ROUGE_COUNT];
+    char bleu_signature[128], chrf_name[16], chrf_signature[128];
+} by_text_result;
+
+typedef struct by_text_spec {
+    const char *metrics; /* "bleu", "chrf", "rouge" and "exact", with commas; NULL: "bleu,chrf" */
+    const char *prefix;  /* put before every source; NULL: the model directory's */
+    const char *words; /* "negative,positive": what targets 0, 1, ... of a table stand for; NULL: themselves */
+    const char *source, *target; /* columns of a table; NULL: the usual ones */
+    int beams;                   /* 0: the model directory's, else 5 */
+    bool plain;                  /* ignore the generation settings of the directory */
+    const char *predictions;     /* a file for one JSON object a text, or NULL */
+    int batch;                   /* sources at once; 0: 32 */
+    int limit;                   /* only the first texts; 0: all */
+    void (*progress)(void *user, const by_text_result *so_far,
+                     int64_t total); /* as above; metrics come at the end */
+    bool (*cancelled)(void *user);
+    void *user;
+} by_text_spec;
+
+/* Write a text for every source of the files (one of sources and one of references, or one table with both) with the model of
+ * directory dir, and compare it with its reference. */
+BY_API by_status by_text_evaluate(by_model *m, const by_tokenizer *t, const char *dir,
+                                  const char *const *files, int count, const by_text_spec *spec,
+                                  by_text_result *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
