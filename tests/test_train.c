@@ -955,9 +955,28 @@ static void test_trains_on_blocks(void **state)
     by_model_free(m);
 }
 
+/* What a family is trained with is in its record: a user of the library gets what the program takes. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    const by_run_spec gpt2 = by_run_defaults("gpt2", NULL, NULL), t5 = by_run_defaults("t5", NULL, NULL),
+                      pairs = by_run_defaults("transformer", NULL, NULL),
+                      other = by_run_defaults("t5", "translate", NULL),
+                      old = by_run_defaults("t5", NULL, root);
+    assert_int_equal(gpt2.optimizer.kind, BY_ADAMW);
+    assert_true(gpt2.shape.dropout == 0 && gpt2.optimizer.weight_decay == 0.1 && gpt2.label_smoothing == 0);
+    assert_int_equal(t5.optimizer.kind, BY_ADAFACTOR);
+    assert_true(t5.shape.dropout < 0 && !t5.shape.pre_norm && t5.label_smoothing == 0);
+    assert_true(pairs.shape.pre_norm && pairs.label_smoothing == 0.1 && pairs.optimizer.beta2 == 0.98);
+    assert_true(other.optimizer.kind == BY_ADAFACTOR && other.label_smoothing == 0.1);
+    assert_true(old.optimizer.kind == BY_ADAMW && old.shape.dropout < 0 && old.init_from == root);
+    assert_true(by_finetune_defaults().schedule.rate == 3e-5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_learns),          cmocka_unit_test(test_learns_labels),
         cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_recompute_steps), cmocka_unit_test(test_threads),

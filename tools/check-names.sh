@@ -3,6 +3,7 @@
 #   1. `by_` belongs to the public headers: code in src/ uses no other name with that prefix.
 #   2. No type is defined twice in the headers of src/ and include/.
 #   3. No two files of src/ share a base name, except X.c with its X.h, and a CPU kernel with its CUDA twin.
+#   4. No family of models is compared by name outside src/models: what a family does differently is in its record.
 cd "$(dirname "$0")/.." || exit 1
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -45,6 +46,12 @@ sources | sed -E 's/^src\/(cpu|cuda)\//src\/backend\//; s|^(.*)/([^/]*)\.[a-z]+$
     awk '{ if ($1 == last) print $1 ": " where " and " $2; last = $1; where = $2 }' >"$tmp/files"
 if [ -s "$tmp/files" ]; then
     sed 's/$/: two files of one base name/' "$tmp/files"
+    bad=1
+fi
+
+families=$(grep -hoE '\.family = "[^"]+"' src/models/*.c | sed -E 's/.*"(.*)"/\1/' | paste -sd '|')
+if grep -rnE "strn?cmp\([^;]*\"($families)\"" src include --include='*.[ch]' | grep -v '^src/models/' >"$tmp/families"; then
+    sed 's/$/   (a family compared by name)/' "$tmp/families"
     bad=1
 fi
 

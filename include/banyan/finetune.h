@@ -94,6 +94,10 @@ typedef struct by_finetune_result {
         texts; /* for BY_EXAMPLE_SEQ2SEQ: what that model writes; without texts when none were asked for */
 } by_finetune_result;
 
+/* What models are fine-tuned with: the spec that `banyan finetune` starts from. The caller sets model, data, reading and out, and
+ * changes what it likes. */
+BY_API by_finetune_spec by_finetune_defaults(void);
+
 /* Tune, or go on with what is in spec->out. Afterwards spec->out is a model directory: the best model by the
  * task's first metric (of equals the one with the lowest loss; for BY_EXAMPLE_SEQ2SEQ by the loss), else the last. */
 BY_API by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result);

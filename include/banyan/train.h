@@ -230,6 +230,11 @@ typedef struct by_recipe {
 BY_API const by_recipe *by_recipe_at(int i);              /* NULL after the last */
 BY_API const by_recipe *by_recipe_find(const char *name); /* NULL with an error that names all */
 
+/* What a family is trained with, from scratch or from the model directory init_from (NULL: from scratch): the spec that `banyan train` starts
+ * from. objective NULL: the family's own. Numbers that depend on the data or on the model's width are left to by_train_run. The caller
+ * sets data and out, and changes what it likes. */
+BY_API by_run_spec by_run_defaults(const char *family, const char *objective, const char *init_from);
+
 /* A run folder lists in owned.json the files that the run wrote. Nothing else in the folder is ever removed
  * or replaced: a foreign file in the way is an error that names it. A run that cannot start leaves nothing
  * behind.

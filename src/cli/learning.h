@@ -1,9 +1,15 @@
-/* learning.h - options that the verbs which train share, as rows of their tables. The struct of a verb's
- * options has a member of the name of each. */
+/* learning.h - options that the verbs which train share, as rows of their tables. They write into a by_run_spec or a by_finetune_spec, the
+ * member `s` of a verb's options; the rest is in a cli_learning, the member `l`. */
 #ifndef BY_CLI_LEARNING_H
 #define BY_CLI_LEARNING_H
 
 #include "cli/options.h"
+
+typedef struct cli_learning {
+    const char *config, *resume, *device;
+    int threads;
+    bool bf16, json, curve, quiet;
+} cli_learning;
 
 /* A number of which the library takes 0 for "as usual": the user's 0 is 0. */
 static inline double cli_or_none(double x)
@@ -12,72 +18,75 @@ static inline double cli_or_none(double x)
 }
 
 /* clang-format off */
-#define CLI_ACCUMULATE_ROW(type)                                                                              \
-    {CLI_AT(type, accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",                  \
+#define CLI_ACCUMULATE_ROW(type, s)                                                                              \
+    {CLI_AT(type, s.accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",                  \
      CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"}
 
-#define CLI_PATIENCE_ROW(type)                                                                                \
-    {CLI_AT(type, patience), .name = "patience", CLI_MIN(0), .preset = "0",                                   \
+#define CLI_PATIENCE_ROW(type, s)                                                                                \
+    {CLI_AT(type, s.patience), .name = "patience", CLI_MIN(0), .preset = "0",                                   \
      .help = "stop after N evaluations without progress (0: never)"}
 
-#define CLI_DECAY_ROW(type, usual)                                                                            \
-    {CLI_AT(type, decay), .name = "weight-decay", CLI_MIN(0), .preset = usual,                                \
+#define CLI_DECAY_ROW(type, s, usual)                                                                            \
+    {CLI_AT(type, s.optimizer.weight_decay), .name = "weight-decay", CLI_MIN(0), .preset = usual,                                \
      .help = "on tensors of two or more axes"}
 
-#define CLI_ADAM_ROWS(type, usual_beta2)                                                                      \
-    {CLI_AT(type, beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),                      \
+#define CLI_ADAM_ROWS(type, s, usual_beta2)                                                                      \
+    {CLI_AT(type, s.optimizer.beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),                      \
      .preset = "0.9", .help = "AdamW"},                                                                       \
-    {CLI_AT(type, beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),                     \
+    {CLI_AT(type, s.optimizer.beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),                     \
      .preset = usual_beta2, .help = "AdamW"},                                                                 \
-    {CLI_AT(type, eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"}
+    {CLI_AT(type, s.optimizer.eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"}
 
-#define CLI_CLIP_ROW(type)                                                                                    \
-    {CLI_AT(type, max_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",                              \
+#define CLI_CLIP_ROW(type, s)                                                                                    \
+    {CLI_AT(type, s.optimizer.max_grad_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",                              \
      .help = "clip gradients (0: do not)"}
 
 /* The folder, which `what` becomes, and when it is evaluated: every N steps, else `usually`. */
-#define CLI_RUN_ROWS(type, what, usually)                                                                     \
-    {CLI_AT(type, out), .name = "out", .letter = 'o', .value = "DIR", .help = what, .group = "Run"},          \
-    {CLI_AT(type, resume), .name = "resume", .value = "DIR",                                                  \
+#define CLI_RUN_ROWS(type, s, what, usually)                                                                     \
+    {CLI_AT(type, s.out), .name = "out", .letter = 'o', .value = "DIR", .help = what, .group = "Run"},          \
+    {CLI_AT(type, l.resume), .name = "resume", .value = "DIR",                                                  \
      .help = "go on with the run in DIR, with the options it began with; others that are given win"},         \
-    {CLI_AT(type, config), .name = "config", .value = "FILE",                                                 \
+    {CLI_AT(type, l.config), .name = "config", .value = "FILE",                                                 \
      .help = "take options from a run.json, or from a JSON object of them; those given here win"},            \
-    {CLI_AT(type, overwrite), .name = "overwrite",                                                            \
+    {CLI_AT(type, s.overwrite), .name = "overwrite",                                                            \
      .help = "start afresh instead of going on; removes only files that an earlier run wrote"},               \
-    {CLI_AT(type, eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),                       \
+    {CLI_AT(type, s.eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),                       \
      .help = "evaluate every N steps (else " usually ")"}
 
-#define CLI_SAVE_ROWS(type)                                                                                   \
-    {CLI_AT(type, save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),                       \
+#define CLI_SAVE_ROWS(type, s)                                                                                   \
+    {CLI_AT(type, s.save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),                       \
      .help = "save every N steps (else with each evaluation)"},                                               \
-    {CLI_AT(type, keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",                               \
+    {CLI_AT(type, s.keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",                               \
      .help = "newest checkpoints kept, besides the best"}
 
-#define CLI_LOG_ROWS(type, seeded)                                                                            \
-    {CLI_AT(type, log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),                      \
+#define CLI_LOG_ROWS(type, s, seeded)                                                                            \
+    {CLI_AT(type, s.log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),                      \
      .help = "log every N steps"},                                                                            \
-    {CLI_AT(type, seed), .name = "seed", CLI_MIN(0), .preset = "1337", .help = seeded}
+    {CLI_AT(type, s.seed), .name = "seed", CLI_MIN(0), .preset = "1337", .help = seeded}
 
-#define CLI_MACHINE_ROWS(type)                                                                                \
-    {CLI_AT(type, device), .name = "device", .preset = "auto", .value = "NAME",                               \
+#define CLI_MACHINE_ROWS(type, s)                                                                                \
+    {CLI_AT(type, l.device), .name = "device", .preset = "auto", .value = "NAME",                               \
      .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",      \
      .group = "Machine"},                                                                                     \
-    {CLI_AT(type, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",              \
+    {CLI_AT(type, l.threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",              \
      .help = "CPU threads (0: every core)"},                                                                  \
-    {CLI_AT(type, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",                    \
+    {CLI_AT(type, s.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",                    \
      .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "                \
              "--stochastic-rounding)"},                                                                       \
-    {CLI_AT(type, bf16), .name = "bf16", .help = "the same as --dtype bf16"},                                 \
-    {CLI_AT(type, gr_stochastic), .name = "stochastic-rounding",                                                  \
+    {CLI_AT(type, l.bf16), .name = "bf16", .help = "the same as --dtype bf16"},                                 \
+    {CLI_AT(type, s.stochastic_rounding), .name = "stochastic-rounding",                                                  \
      .help = "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or "     \
-             "down by chance, right in the mean, a little noisier"},                                          \
-    {CLI_AT(type, recompute), .name = "recompute", .alias = "gradient-checkpointing",                         \
+             "down stochastically, right in the mean, a little noisier"},                                          \
+    {CLI_AT(type, s.recompute), .name = "recompute", .alias = "gradient-checkpointing",                         \
      .help = "keep less for the backward pass and compute it again"}
 
+#define CLI_JSON_ROW(type)                                                                                    \
+    {CLI_AT(type, l.json), .name = "json", .help = "print the result as one JSON object", .group = "Output"}
+
 #define CLI_CURVE_ROWS(type)                                                                                  \
-    {CLI_AT(type, curve), .name = "curve",                                                                    \
+    {CLI_AT(type, l.curve), .name = "curve",                                                                    \
      .help = "draw the curve at the end even when this is no terminal"},                                      \
-    {CLI_AT(type, quiet), .name = "quiet", .letter = 'q', .help = "no progress"}
+    {CLI_AT(type, l.quiet), .name = "quiet", .letter = 'q', .help = "no progress"}
 /* clang-format on */
 
 #endif

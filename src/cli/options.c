@@ -604,3 +604,16 @@ bool cli_given(const cli_args *args, const void *field)
             return true;
     return false;
 }
+
+void cli_options_default(const cli_args *args, void *part, const void *usual, size_t size)
+{
+    static const size_t sizes[] = {
+        [CLI_FLAG] = sizeof(bool),     [CLI_INT] = sizeof(int),       [CLI_INT64] = sizeof(int64_t),
+        [CLI_ENUM] = sizeof(unsigned), [CLI_DOUBLE] = sizeof(double), [CLI_STRING] = sizeof(char *)};
+    const size_t begin = (size_t)((char *)part - (char *)args->options);
+    for (int i = 0; i < args->verb->option_count; i++) {
+        const cli_option *o = &args->verb->options[i];
+        if (!args->given[i] && o->kind != CLI_LIST && o->offset >= begin && o->offset < begin + size)
+            memcpy((char *)part + o->offset - begin, (const char *)usual + o->offset - begin, sizes[o->kind]);
+    }
+}

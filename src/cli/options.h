@@ -21,7 +21,7 @@
 typedef enum cli_kind {
     CLI_FLAG = 1, /* bool: --name, --no-name, --name=yes|no */
     CLI_INT,      /* int; with .choices, the index of the choice */
-    CLI_INT64,    /* int64_t */
+    CLI_INT64,    /* int64_t, or uint64_t where .min is at least 0 */
     CLI_ENUM,     /* an enum whose values are 0, 1, 2 ... in the order of .choices */
     CLI_DOUBLE,   /* double, finite */
     CLI_STRING,   /* const char *, borrowed from argv; with .choices, one of them */
@@ -51,7 +51,7 @@ typedef struct cli_option {
 } cli_option;
 
 #define CLI_KIND_OF(x) \
-    _Generic((x), bool: CLI_FLAG, int: CLI_INT, int64_t: CLI_INT64, unsigned: CLI_ENUM, double: CLI_DOUBLE, \
+    _Generic((x), bool: CLI_FLAG, int: CLI_INT, int64_t: CLI_INT64, uint64_t: CLI_INT64, unsigned: CLI_ENUM, double: CLI_DOUBLE, \
         const char *: CLI_STRING, cli_list: CLI_LIST)
 #define CLI_AT(type, field)  .kind = CLI_KIND_OF(((type *)0)->field), .offset = offsetof(type, field)
 #define CLI_RANGE(low, high) .ranged = true, .min = (low), .max = (high)
@@ -90,6 +90,10 @@ void cli_args_free(cli_args *args); /* zero state is legal */
 /* Whether the user gave the option that fills this field, as opposed to its default: cli_given(&args,
  * &o.steps). */
 bool cli_given(const cli_args *args, const void *field);
+
+/* Fields of `part`, a struct inside the options, whose options were not given: they get the values that they have in `usual`, a struct of the
+ * same type. So a spec of the library that options write into keeps the library's own defaults. */
+void cli_options_default(const cli_args *args, void *part, const void *usual, size_t size);
 
 /* Options from "--name value --switch ..." for all that the user has not given: they count as given from then
  * on. The text must live as long as the options. */

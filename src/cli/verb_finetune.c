@@ -6,32 +6,25 @@
 #include "cli/config_file.h"
 #include "cli/eval_texts.h"
 #include "cli/learning.h"
+#include "cli/run_screen.h"
 #include "cli/show.h"
 #include "cli/task_options.h"
 #include "cli/verbs.h"
 #include "train/task_batches.h"
 
 typedef struct finetune_options {
+    by_finetune_spec tune;
+    cli_learning l;
     cli_task_options t;
-    by_seq2seq_spec seq2seq;
     cli_list prefixes;
-    const char *config, *resume;
-    const char *data, *eval, *out, *freeze, *weights, *device;
-    int batch, eval_batch, accumulate, threads, keep, patience;
-    int64_t steps, warmup, eval_every, save_every, log_every, seed;
-    by_optimizer optimizer;
-    double epochs, rate, warmup_share, decay, beta1, beta2, eps, max_norm, layer_decay, dropout;
-    by_schedule schedule;
-    by_dtype dtype;
-    bool bf16, gr_stochastic, recompute, overwrite, json, curve, quiet;
 } finetune_options;
 
 static const cli_option options[] = {
     {CLI_AT(finetune_options, t.task), .name = "task", .value = "TASK", .preset = "classify",
      .help = "classify, regress, tag, answer (or qa), choice, seq2seq, mlm, lm", .group = "Data"},
-    {CLI_AT(finetune_options, data), .name = "data", .letter = 'd', .value = "FILE",
+    {CLI_AT(finetune_options, tune.data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "cases to learn"},
-    {CLI_AT(finetune_options, eval), .name = "eval", .letter = 'e', .value = "FILE",
+    {CLI_AT(finetune_options, tune.eval_data), .name = "eval", .letter = 'e', .value = "FILE",
      .help = "cases to judge by; the best model is kept"},
     CLI_TASK_ROWS(finetune_options, t),
     {CLI_AT(finetune_options, t.limit), .name = "max-length", .alias = "seq", CLI_MIN(1), .suffix = true,
@@ -40,170 +33,92 @@ static const cli_option options[] = {
      .help = "tokens that the windows over a long text share, of answer and tag (else 128)"},
     {CLI_AT(finetune_options, prefixes), .name = "prefix", .value = "TEXT",
      .help = "seq2seq: put before the source, as in \"sst2: \""},
-    {CLI_AT(finetune_options, seq2seq.label_words), .name = "label-words", .value = "W0,W1,...",
+    {CLI_AT(finetune_options, tune.seq2seq.label_words), .name = "label-words", .value = "W0,W1,...",
      .help = "seq2seq: what targets 0, 1, ... stand for, as in negative,positive"},
-    {CLI_AT(finetune_options, seq2seq.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9), .preset = "200",
+    {CLI_AT(finetune_options, tune.seq2seq.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9),
+     .preset = "200",
      .help = "seq2seq: the best model writes the first N texts of --eval at the end, for BLEU, chrF, "
              "ROUGE, exact matches and --predictions; 0: none"},
-    {CLI_AT(finetune_options, weights), .name = "class-weights", .value = "balanced|W1,W2,...",
+    {CLI_AT(finetune_options, tune.class_weights), .name = "class-weights", .value = "balanced|W1,W2,...",
      .help = "how much each label counts in the loss, in the order of config.json"},
 
-    {CLI_AT(finetune_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
+    {CLI_AT(finetune_options, tune.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .help = "rows per step (else 32, and less for fewer than 256 rows)",
      .group = "Steps"},
-    {CLI_AT(finetune_options, seq2seq.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8),
+    {CLI_AT(finetune_options, tune.seq2seq.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8),
      .preset = "4096", .suffix = true,
      .help = "seq2seq: tokens per step instead, in rows of about the same length"},
-    {CLI_AT(finetune_options, seq2seq.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
+    {CLI_AT(finetune_options, tune.seq2seq.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
      .preset = "0", .help = "seq2seq: share of each target that is spread over all tokens"},
-    {CLI_AT(finetune_options, eval_batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
+    {CLI_AT(finetune_options, tune.work.batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
      .help = "rows at once when evaluating"},
-    CLI_ACCUMULATE_ROW(finetune_options),
-    {CLI_AT(finetune_options, epochs), .name = "epochs", CLI_MIN(1e-6),
+    CLI_ACCUMULATE_ROW(finetune_options, tune),
+    {CLI_AT(finetune_options, tune.epochs), .name = "epochs", CLI_MIN(1e-6),
      .help = "passes over the data (else 3, and up to 20 where that makes fewer than 200 steps)"},
-    {CLI_AT(finetune_options, steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
+    {CLI_AT(finetune_options, tune.steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
      .suffix = true, .help = "or: steps in all"},
-    CLI_PATIENCE_ROW(finetune_options),
+    CLI_PATIENCE_ROW(finetune_options, tune),
 
-    {CLI_AT(finetune_options, optimizer), .name = "optimizer", .choices = "adamw|sgd|adafactor",
+    {CLI_AT(finetune_options, tune.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
-    {CLI_AT(finetune_options, rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
+    {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .preset = "3e-5", .help = "highest learning rate"},
-    {CLI_AT(finetune_options, schedule), .name = "lr-scheduler",
+    {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "course of the learning rate, down to 0"},
-    {CLI_AT(finetune_options, warmup_share), .name = "warmup-ratio", CLI_RANGE(0, 1), .preset = "0.1",
+    {CLI_AT(finetune_options, tune.warmup_share), .name = "warmup-ratio", CLI_RANGE(0, 1), .preset = "0.1",
      .help = "part of the run in which the rate rises"},
-    {CLI_AT(finetune_options, warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
+    {CLI_AT(finetune_options, tune.schedule.warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
      .help = "or: steps in which it does"},
-    CLI_DECAY_ROW(finetune_options, "0.01"),
-    {CLI_AT(finetune_options, layer_decay), .name = "layer-decay", CLI_RANGE(1e-6, 1), .preset = "1",
+    CLI_DECAY_ROW(finetune_options, tune, "0.01"),
+    {CLI_AT(finetune_options, tune.layer_decay), .name = "layer-decay", CLI_RANGE(1e-6, 1), .preset = "1",
      .help = "each layer learns at this times the rate of the one above it"},
-    {CLI_AT(finetune_options, freeze), .name = "freeze", .value = "embeddings|N|body",
+    {CLI_AT(finetune_options, tune.freeze), .name = "freeze", .value = "embeddings|N|body",
      .help = "what does not learn: the embeddings, also the first N layers, or all layers"},
-    CLI_ADAM_ROWS(finetune_options, "0.999"),
-    CLI_CLIP_ROW(finetune_options),
-    {CLI_AT(finetune_options, dropout), .name = "dropout", CLI_RANGE(0, 0.99),
+    CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
+    CLI_CLIP_ROW(finetune_options, tune),
+    {CLI_AT(finetune_options, tune.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
      .help = "dropout probability (else the model's own)"},
 
-    CLI_RUN_ROWS(finetune_options, "becomes a model directory; the same command goes on with a run in it",
-                 "after each epoch"),
-    CLI_SAVE_ROWS(finetune_options),
-    CLI_LOG_ROWS(finetune_options, "of the new head, the order of the data and dropout"),
+    CLI_RUN_ROWS(finetune_options, tune,
+                 "becomes a model directory; the same command goes on with a run in it", "after each epoch"),
+    CLI_SAVE_ROWS(finetune_options, tune),
+    CLI_LOG_ROWS(finetune_options, tune, "of the new head, the order of the data and dropout"),
 
-    CLI_MACHINE_ROWS(finetune_options),
+    CLI_MACHINE_ROWS(finetune_options, tune),
 
-    {CLI_AT(finetune_options, json), .name = "json", .help = "print the result as one JSON object",
-     .group = "Output"},
+    CLI_JSON_ROW(finetune_options),
     CLI_CURVE_ROWS(finetune_options),
 };
 
-/* What the callbacks share. */
-typedef struct screen {
-    bool quiet, started, writing;
-    cli_progress bar;
-} screen;
-
-static void on_start(screen *s, const by_report *r)
+/* What the user did not give is as the library has it. False: the task is none, which has been said. */
+static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen *screen)
 {
-    if (s->quiet)
-        return;
-    cli_note("%s", r->note);
-    if (r->step > 0)
-        cli_note("going on from step %lld", (long long)r->step);
-    s->bar = (cli_progress){
-        .label = "tune", .first = r->step, .total = r->steps, .every_steps = BY_MAX(r->steps / 20, 1)};
-    cli_progress_start(&s->bar);
-    s->started = true;
+    by_finetune_spec *t = &o->tune;
+    const by_finetune_spec usual = by_finetune_defaults();
+    cli_options_default(args, t, &usual, sizeof *t);
+    const int eval_batch = t->work.batch;
+    if (!cli_task_read(&o->t, o->t.task, &t->reading, &t->work))
+        return false;
+    t->work.batch = eval_batch;
+    t->dtype = o->l.bf16 ? BY_BF16 : t->dtype;
+    t->optimizer.beta1 = cli_or_none(t->optimizer.beta1);
+    t->optimizer.beta2 = cli_or_none(t->optimizer.beta2);
+    t->optimizer.eps = cli_or_none(t->optimizer.eps);
+    t->predictions = o->t.predictions;
+    t->seq2seq.prefixes = o->prefixes.items;
+    t->seq2seq.prefix_count = o->prefixes.count;
+    t->seq2seq.wrote = cli_run_wrote;
+    t->report = cli_run_report;
+    t->cancelled = cli_poll;
+    t->user = screen;
+    return true;
 }
 
-static void on_report(void *user, const by_report *r)
-{
-    screen *s = user;
-    if (r->warning) {
-        cli_progress_hide();
-        cli_note("%s", r->warning);
-        return;
-    }
-    if (r->note) {
-        on_start(s, r);
-        return;
-    }
-    if (!s->started || (r->more && s->bar.terminal)) /* a terminal shows the newest */
-        return;
-    if (r->evaluated) { /* a line that stays */
-        base_buf line = {0};
-        for (int i = 0; i < r->n_metrics; i++)
-            base_buf_printf(&line, "  %s %.4f", r->metrics[i].name, r->metrics[i].value);
-        cli_progress_hide();
-        cli_note("step %lld  loss %.4f  held-out %.4f%s%s", (long long)r->step, r->loss, r->eval_loss,
-                 line.data ? line.data : "", r->saved ? "  saved" : "");
-        base_buf_free(&line);
-    }
-    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms  %.0f tok/s", r->loss,
-                        r->grad_norm, r->learning_rate, r->ms, r->tokens_per_s);
-}
-
-/* The bar of the steps makes room for that of the texts. */
-static void on_text(void *user, const by_text_result *so_far, int64_t total)
-{
-    screen *s = user;
-    if (so_far->texts == 0 || s->quiet)
-        return;
-    if (!s->writing) {
-        cli_progress_end(&s->bar);
-        s->bar = (cli_progress){.label = "eval", .total = total};
-        cli_progress_start(&s->bar);
-        s->writing = true;
-    }
-    cli_text_progress(&s->bar, so_far, total);
-}
-
-static by_finetune_spec tuning_spec(const finetune_options *o, const cli_args *args)
-{
-    return (by_finetune_spec){
-        .dtype = o->bf16 ? BY_BF16 : o->dtype,
-        .stochastic_rounding = o->gr_stochastic,
-        .dropout = cli_given(args, &o->dropout) ? o->dropout : -1,
-        .data = o->data,
-        .eval_data = o->eval,
-        .batch = o->batch,
-        .accumulate = o->accumulate,
-        .steps = o->steps,
-        .epochs = o->epochs,
-        .schedule = {.kind = o->schedule,
-                     .rate = o->rate,
-                     .warmup = cli_given(args, &o->warmup) ? o->warmup : -1},
-        .warmup_share = o->warmup_share,
-        .optimizer = {.kind = o->optimizer,
-                      .beta1 = cli_or_none(o->beta1),
-                      .beta2 = cli_or_none(o->beta2),
-                      .eps = cli_or_none(o->eps),
-                      .weight_decay = o->decay,
-                      .max_grad_norm = o->max_norm},
-        .layer_decay = o->layer_decay,
-        .freeze = o->freeze,
-        .class_weights = o->weights,
-        .recompute = o->recompute,
-        .seed = (uint64_t)o->seed,
-        .eval_every = o->eval_every,
-        .log_every = o->log_every,
-        .save_every = o->save_every,
-        .keep = o->keep,
-        .patience = o->patience,
-        .out = o->out,
-        .overwrite = o->overwrite,
-        .predictions = o->t.predictions,
-        .seq2seq = o->seq2seq,
-        .report = on_report,
-        .cancelled = cli_poll,
-    };
-}
-
-static int print_json(const finetune_options *o, const by_examples_spec *reading, const by_finetune_result *r)
+static int print_json(const finetune_options *o, const by_finetune_result *r)
 {
     cJSON *j = cJSON_CreateObject();
-    cJSON_AddStringToObject(j, "out", o->out);
+    cJSON_AddStringToObject(j, "out", o->tune.out);
     cJSON_AddNumberToObject(j, "steps", (double)r->steps);
     cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
     cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
@@ -214,7 +129,7 @@ static int print_json(const finetune_options *o, const by_examples_spec *reading
     cJSON_AddNumberToObject(j, "seconds", r->seconds);
     cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
     cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
-    if (r->evaluated && reading->kind == BY_EXAMPLE_SEQ2SEQ)
+    if (r->evaluated && o->tune.reading.kind == BY_EXAMPLE_SEQ2SEQ)
         cJSON_AddNumberToObject(j, "loss", r->best.loss);
     else if (r->evaluated)
         cli_task_json(j, &r->best);
@@ -223,16 +138,16 @@ static int print_json(const finetune_options *o, const by_examples_spec *reading
     return cli_print_json(j);
 }
 
-static int print_result(const finetune_options *o, const by_examples_spec *reading,
-                        const by_finetune_result *r)
+static int print_result(const finetune_options *o, const by_finetune_result *r)
 {
-    const bool seq2seq = reading->kind == BY_EXAMPLE_SEQ2SEQ;
-    if (o->json)
-        return print_json(o, reading, r);
-    if (!o->quiet)
-        cli_show_curve(o->out, train_task_loss_unit(reading), o->curve);
+    const bool seq2seq = o->tune.reading.kind == BY_EXAMPLE_SEQ2SEQ;
+    if (o->l.json)
+        return print_json(o, r);
+    if (!o->l.quiet)
+        cli_show_curve(o->tune.out, train_task_loss_unit(&o->tune.reading), o->l.curve);
     if (r->resumed_from == r->steps)
-        cli_note("nothing left to do: the run in %s is at step %lld already", o->out, (long long)r->steps);
+        cli_note("nothing left to do: the run in %s is at step %lld already", o->tune.out,
+                 (long long)r->steps);
     printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
     if (seq2seq && r->evaluated)
@@ -242,7 +157,7 @@ static int print_result(const finetune_options *o, const by_examples_spec *readi
         cli_task_print(&r->best);
     if (r->texts.texts)
         cli_text_print(&r->texts);
-    printf("model: %s\n", o->out);
+    printf("model: %s\n", o->tune.out);
     return CLI_OK;
 }
 
@@ -256,31 +171,20 @@ static const char *hint_for(by_status status)
     return NULL;
 }
 
-static int tune(const finetune_options *o, const cli_args *args, const char *command, const char *given)
+static int tune(finetune_options *o, const cli_args *args)
 {
-    by_finetune_spec spec = tuning_spec(o, args);
-    if (!cli_task_read(&o->t, o->t.task, &spec.reading, &spec.work))
-        return CLI_USAGE;
-    spec.work.batch = o->eval_batch;
-    char *dir = cli_model_dir(args->items[0]);
-    by_device *d = dir ? cli_device(o->device, o->threads) : NULL;
-    screen s = {.quiet = o->quiet};
+    cli_run_screen screen = {.label = "tune", .quiet = o->l.quiet};
     by_finetune_result result;
-    spec.model = dir;
-    spec.command = command;
-    spec.options = given;
-    spec.user = &s;
-    spec.seq2seq.prefixes = o->prefixes.items;
-    spec.seq2seq.prefix_count = o->prefixes.count;
-    spec.seq2seq.wrote = on_text;
+    if (!fill_spec(o, args, &screen))
+        return CLI_USAGE;
+    char *dir = cli_model_dir(args->items[0]);
+    by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
+    o->tune.model = dir;
     cli_interrupt_install();
-    by_status status = d ? by_finetune_run(d, &spec, &result) : base_error_status();
-    if (s.started)
-        cli_progress_end(&s.bar);
+    by_status status = d ? by_finetune_run(d, &o->tune, &result) : base_error_status();
+    cli_run_end(&screen);
     const char *hint = hint_for(status);
-    int code = status == BY_OK ? print_result(o, &spec.reading, &result)
-               : hint          ? cli_fail("%s", hint)
-                               : cli_fail(NULL);
+    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
     by_device_free(d);
     base_free(dir);
     return code;
@@ -299,11 +203,12 @@ static int run(int argc, char **argv)
         base_free(command);
         return code;
     }
-    given = cli_config_record(&config, &args);
-    if (!o.out || !o.data)
-        code = cli_usage_fail("%s", !o.data ? "no data: give --data FILE" : "no folder: give --out DIR");
+    o.tune.command = command;
+    o.tune.options = given = cli_config_record(&config, &args);
+    if (!o.tune.out || !o.tune.data)
+        code = cli_usage_fail("%s", !o.tune.data ? "no data: give --data FILE" : "no folder: give --out DIR");
     else
-        code = tune(&o, &args, command, given);
+        code = tune(&o, &args);
     cli_args_free(&args);
     cli_config_free(&config);
     base_free(given);

@@ -159,14 +159,12 @@ static int print_result(const train_tokenizer_options *o, const by_tokenizer *t,
 }
 
 /* What may help. */
-static const char *hint_for(const by_vocab_spec *spec)
+static const char *hint_for(void)
 {
-    const char *like = spec->like ? spec->like : "";
     if (!strstr(by_error_message(), "too small"))
         return NULL;
-    return spec->byte_level || strcmp(like, "gpt2") == 0 || strcmp(like, "roberta") == 0
-               ? "bytes alone are 256 tokens: give a larger --vocab-size"
-               : "a larger --vocab-size, or --limit-alphabet to leave rare characters out";
+    return "a larger --vocab-size (bytes alone are 256 tokens), or --limit-alphabet to leave rare characters "
+           "out";
 }
 
 static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, char **files, int count)
@@ -175,7 +173,7 @@ static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, ch
     by_tokenizer *t = by_tokenizer_train(spec, (const char *const *)files, count, &result);
     cli_progress_end(&((screen *)spec->user)->bar);
     if (!t) {
-        const char *hint = hint_for(spec);
+        const char *hint = hint_for();
         return hint ? cli_fail("%s", hint) : cli_fail(NULL);
     }
     by_status s = is_json_file(o->out) ? by_tokenizer_write(t, o->out) : by_tokenizer_save(t, o->out);

@@ -332,6 +332,7 @@ const arch_family arch_bart = {
                 [BY_TASK_CLASSIFY] = "BartForSequenceClassification",
                 [BY_TASK_FEATURES] = "BartModel"},
     .objective = "infill",
+    .training = {.encloses = true},
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .presets = presets,

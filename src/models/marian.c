@@ -78,6 +78,7 @@ const arch_family arch_marian = {
 const arch_family arch_transformer = {
     .family = "transformer",
     .title = "Transformer (Vaswani et al. 2017)",
+    .training = {.pre_norm = true},
     .classes = {[BY_TASK_SEQ2SEQ] = "TransformerForConditionalGeneration"},
     .tokens = {-1, 0, -1},
     .fields = transformer_fields,

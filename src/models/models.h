@@ -91,12 +91,21 @@ typedef struct arch_head {
     bool own;  /* its weights are a parameter: it is not tied, or the file has other values for it */
 } arch_head;
 
+/* How a family is trained from scratch, where it differs from the others. */
+typedef struct arch_training {
+    const char *optimizer; /* NULL: "adamw" */
+    bool pre_norm;         /* norms before the sub-layers, where the family has both variants */
+    bool encloses; /* a vocabulary learned for it has <s> and <mask>, and texts stand between <s> and </s> */
+    int sentinels; /* tokens <extra_id_0>, <extra_id_1>, ... of a vocabulary learned for it */
+} arch_training;
+
 typedef struct arch_family {
     const char *family;                 /* config.json's model_type */
     const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
     by_task pretrained;                 /* its task from scratch */
     const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
+    arch_training training;
     const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
     const char *answer_prefix;          /* the same where the class for answers has another; NULL: none */
     const char *head, *table; /* weights of the head over the vocabulary, and the table it may be tied to */

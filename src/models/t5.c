@@ -365,6 +365,8 @@ static const arch_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weig
 const arch_family arch_t5 = {
     .family = "t5",
     .title = "T5 (Raffel et al. 2020)",
+    /* Embeddings begin at 1, where AdamW's steps are too small. */
+    .training = {.optimizer = "adafactor", .sentinels = 100},
     CLASSES("T5"),
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -3,7 +3,75 @@
 
 #include <math.h>
 
-#include "base/base.h"
+#include "banyan/finetune.h"
+#include "models/models.h"
+
+/* ---- whole specs ----------------------------------------------------------------------------- */
+
+static by_optimizer optimizer_of(const arch_training *t)
+{
+    return t->optimizer && strcmp(t->optimizer, "adafactor") == 0 ? BY_ADAFACTOR : BY_ADAMW;
+}
+
+/* What is negative, by_train_run chooses. */
+by_run_spec by_run_defaults(const char *family, const char *objective, const char *init_from)
+{
+    by_run_spec s = {.family = family,
+                     .init_from = init_from,
+                     .shape = {.preset = "tiny", .dropout = init_from ? -1 : 0},
+                     .eval_fraction = 0.1,
+                     .objective = {.name = objective},
+                     .batch = 12,
+                     .batch_tokens = 2048,
+                     .accumulate = 1,
+                     .schedule = {.kind = BY_SCHEDULE_COSINE, .rate = -1, .min_rate = -1, .warmup = -1},
+                     .optimizer = {.kind = BY_ADAMW,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.99,
+                                   .eps = 1e-8,
+                                   .weight_decay = 0.1,
+                                   .max_grad_norm = 1},
+                     .seed = 1337,
+                     .eval_batches = -1,
+                     .keep = 1};
+    const arch_family *a = family && !init_from ? arch_find(family) : NULL;
+    if (!a) {
+        base_error_clear(); /* by_train_run names what is wrong */
+        return s;
+    }
+    const char *name = objective ? objective : a->objective;
+    if (a->pretrained == BY_TASK_SEQ2SEQ)
+        s.shape.dropout = -1;
+    s.shape.pre_norm = a->training.pre_norm;
+    s.optimizer.kind = optimizer_of(&a->training);
+    if (name && strcmp(name, "translate") == 0) {
+        s.label_smoothing = 0.1;
+        s.optimizer.beta2 = 0.98;
+        s.optimizer.weight_decay = 1e-4;
+    }
+    return s;
+}
+
+by_finetune_spec by_finetune_defaults(void)
+{
+    return (by_finetune_spec){.dropout = -1,
+                              .work = {.longest_answer = 30, .batch = 32},
+                              .seq2seq = {.batch_tokens = 4096, .eval_texts = 200},
+                              .accumulate = 1,
+                              .schedule = {.kind = BY_SCHEDULE_LINEAR, .rate = 3e-5, .warmup = -1},
+                              .warmup_share = 0.1,
+                              .optimizer = {.kind = BY_ADAMW,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.999,
+                                            .eps = 1e-8,
+                                            .weight_decay = 0.01,
+                                            .max_grad_norm = 1},
+                              .layer_decay = 1,
+                              .seed = 1337,
+                              .keep = 1};
+}
+
+/* ---- numbers by data and width --------------------------------------------------------------- */
 
 static double within(double x, double least, double most)
 {

@@ -5,6 +5,7 @@
 
 #include "banyan/train_tokenizer.h"
 #include "base/input.h"
+#include "models/models.h"
 
 enum { SENTINELS = 100, MAX_SPECIAL = SENTINELS + 16 };
 
@@ -158,22 +159,29 @@ static void add(plan *p, const char *token)
     p->special[p->count++] = token;
 }
 
-static void plan_seq2seq(plan *p, const char *family, const train_items *items)
+static void plan_seq2seq(plan *p, const arch_training *family, const train_items *items)
 {
-    const bool bart = strcmp(family, "bart") == 0;
     const char *const usual[] = {"<pad>", "</s>", "<unk>", "<s>", "<mask>"};
-    for (int i = 0; i < (bart ? 5 : 3); i++)
+    for (int i = 0; i < (family->encloses ? 5 : 3); i++)
         add(p, usual[i]);
     for (int i = 0; i < 2 && items && items->tokens[i]; i++)
         add(p, items->tokens[i]);
-    for (int i = 0; i < SENTINELS && strcmp(family, "t5") == 0; i++) {
+    for (int i = 0; i < BY_MIN(SENTINELS, family->sentinels); i++) {
         base_format(p->names[i], sizeof p->names[i], "<extra_id_%d>", i);
         add(p, p->names[i]);
     }
-    p->spec.post_processor = bart ? enclosed : closed;
+    p->spec.post_processor = family->encloses ? enclosed : closed;
     p->spec.unknown = "<unk>";
     if (p->spec.kind != BY_VOCAB_WORDPIECE)
         p->spec.pre_tokenizer = words;
+}
+
+/* A model to start from does not say how its family is trained. */
+static const arch_training *training_of(const by_run_spec *spec)
+{
+    static const arch_training other = {0};
+    const arch_family *a = spec->init_from ? NULL : arch_find(spec->family);
+    return a ? &a->training : &other;
 }
 
 static void plan_encoder(plan *p)
@@ -218,7 +226,7 @@ by_tokenizer *train_vocabulary_learn(const by_run_spec *spec, const char *asked,
         p->spec.size = (int)n;
         const by_task task = data_objective_task(kind);
         if (task == BY_TASK_SEQ2SEQ)
-            plan_seq2seq(p, spec->family, items);
+            plan_seq2seq(p, training_of(spec), items);
         else if (task == BY_TASK_LM && kind != DATA_OBJECTIVE_CLM)
             plan_decoder(p, kind);
         else

@@ -1,0 +1,26 @@
+/* run_screen.h - what a training run shows on stderr while it runs: notes, evaluations, a progress line. */
+#ifndef BY_CLI_RUN_SCREEN_H
+#define BY_CLI_RUN_SCREEN_H
+
+#include "banyan/evaluate.h"
+#include "banyan/train.h"
+#include "cli/progress.h"
+
+typedef struct cli_run_screen {
+    const char *label; /* of the progress line */
+    bool quiet;
+    bool estimates; /* say after some steps how long all of them take */
+    /* the rest is the module's */
+    cli_progress bar;
+    bool started, estimated, writing;
+    double began; /* seconds after the start, at step `begin` */
+    int64_t begin;
+} cli_run_screen;
+
+/* Callbacks of the library; `user` is the screen. */
+void cli_run_report(void *user, const by_report *r);
+void cli_run_wrote(void *user, const by_text_result *so_far, int64_t total);
+
+void cli_run_end(cli_run_screen *s);
+
+#endif
