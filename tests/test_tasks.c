@@ -393,7 +393,7 @@ static void test_tag_targets(void **state)
     assert_int_equal(w.rows.count, 3);
     for (int i = 1; i <= 7; i++)
         assert_int_equal(seen[i], 1);
-    assert_int_equal(train_task_word(&w, 0, &w.cases.list[0], 2), 4);
+    assert_int_equal(train_task_word(&w, 0, &w.examples.list[0], 2), 4);
     train_task_close(&w);
     by_model_free(m);
 }
@@ -461,7 +461,7 @@ static void test_judging(void **state)
         by_passes *passes = by_passes_new(m, &(by_pass_spec){0}, 0);
         char path[512];
         snprintf(path, sizeof path, "%s/p%d.jsonl", folder, k);
-        assert_int_equal(train_task_judge(&w, passes, path, &v[k]), BY_OK);
+        assert_int_equal(train_task_evaluate(&w, passes, path, &v[k]), BY_OK);
         assert_int_equal(v[k].cases, 5);
         by_passes_free(passes);
         train_task_close(&w);

@@ -212,6 +212,18 @@ by_status base_dir_make(const char *path)
     return status;
 }
 
+char *base_dir_temporary(const char *name)
+{
+    const char *place = getenv("TMPDIR");
+    char *path = base_sprintf("%s/banyan-%s-XXXXXX", place && *place ? place : "/tmp", name);
+    if (path && !mkdtemp(path)) {
+        base_fail(BY_ERR_IO, "%s: cannot make a temporary folder (TMPDIR says where)", path);
+        base_free(path);
+        return NULL;
+    }
+    return path;
+}
+
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st, (void)type, (void)ftw;

@@ -9,6 +9,7 @@
 #include "cli/show.h"
 #include "cli/task_options.h"
 #include "cli/verbs.h"
+#include "data/tokens.h"
 
 typedef struct eval_options {
     cli_task_options t;
@@ -232,9 +233,8 @@ static int evaluate_perplexity(evaluation *e, const char *model)
     spec->progress = on_progress;
     spec->cancelled = cli_poll;
     spec->user = &bar;
-    const char *first = e->o.data.items[0], *end = first + strlen(first);
     e->tokenizer = cli_tokenizer(model);
-    if (!e->tokenizer && (end - first < 4 || strcmp(end - 4, ".bin") != 0))
+    if (!e->tokenizer && !data_tokens_is_shard(e->o.data.items[0]))
         return cli_fail(NULL);
     cli_progress_start(&bar);
     by_status s = by_perplexity(e->model, e->tokenizer, e->o.data.items, e->o.data.count, spec, &r);

@@ -123,6 +123,12 @@ static by_status tokens_add(data_tokens *t, const char *path, int64_t limit)
     return BY_OK;
 }
 
+bool data_tokens_is_shard(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".bin") == 0;
+}
+
 data_tokens *data_tokens_open(const char *const *patterns, int count, int64_t vocab_size)
 {
     const int64_t int32_limit = (int64_t)INT32_MAX + 1;

@@ -9,6 +9,8 @@
  * uint16; and 20240801, version 7, uint32) and nanoGPT's headerless uint16 .bin. */
 typedef struct data_tokens data_tokens;
 
+bool data_tokens_is_shard(const char *path); /* by its ending, .bin */
+
 /* Open shards by path or glob pattern; vocab_size > 0 makes ids outside [0, vocab_size) an error at open
  * (checked once). */
 data_tokens *data_tokens_open(const char *const *patterns, int count, int64_t vocab_size);

@@ -1,6 +1,5 @@
 /* perplexity.c - the loss of a language model on a stream of tokens, window by window (banyan/evaluate.h). */
 #include <math.h>
-#include <stdlib.h>
 
 #include "banyan/evaluate.h"
 #include "base/file.h"
@@ -21,25 +20,12 @@ typedef struct windows {
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static bool is_shard(const char *path)
-{
-    const size_t n = strlen(path);
-    return n > 4 && strcmp(path + n - 4, ".bin") == 0;
-}
-
 /* Tokenise text into a shard of its own, so that a text of any size needs little memory. */
 static by_status open_text(windows *w, const char *const *files, int count)
 {
-    const char *place = getenv("TMPDIR");
-    w->scratch = base_sprintf("%s/banyan-eval-XXXXXX", place && *place ? place : "/tmp");
+    w->scratch = base_dir_temporary("eval");
     if (!w->scratch)
-        return BY_ERR_MEMORY;
-    if (!mkdtemp(w->scratch)) {
-        base_fail(BY_ERR_IO, "%s: a folder for the tokens cannot be made (TMPDIR says where)", w->scratch);
-        base_free(w->scratch);
-        w->scratch = NULL;
-        return BY_ERR_IO;
-    }
+        return base_error_status();
     char *path = base_path_join(w->scratch, "text.bin");
     by_status s = path ? data_tokens_build(w->tokenizer, files, count, path, NULL, NULL) : BY_ERR_MEMORY;
     if (s == BY_OK)
@@ -52,7 +38,7 @@ static by_status open_data(windows *w, const char *const *files, int count)
 {
     int shards = 0;
     for (int i = 0; i < count; i++)
-        shards += is_shard(files[i]);
+        shards += data_tokens_is_shard(files[i]);
     if (shards && shards != count)
         return base_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
     if (!w->tokenizer && !shards)

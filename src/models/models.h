@@ -106,11 +106,11 @@ typedef struct arch_family {
     by_task pretrained;                 /* its task from scratch */
     const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
     arch_training training;
-    const char *prefix;                 /* of the body's parameters when a head is there: "transformer." */
-    const char *answer_prefix;          /* the same where the class for answers has another; NULL: none */
-    const char *head, *table; /* weights of the head over the vocabulary, and the table it may be tied to */
-    const char *target_table; /* the same where the two texts have tables of their own; NULL: none */
-    size_t head_offset;       /* of the arch_head in the configuration */
+    const char *prefix;        /* of the body's parameters when a head is there: "transformer." */
+    const char *answer_prefix; /* the same where the class for answers has another; NULL: none */
+    const char *head, *table;  /* weights of the head over the vocabulary, and the table it may be tied to */
+    const char *target_table;  /* the same where the two texts have tables of their own; NULL: none */
+    size_t head_offset;        /* of the arch_head in the configuration */
     bool always_tied; /* tie_word_embeddings does not decide: the head is tied unless the file has another */
     const char *const *ignored; /* endings of tensors in published files that are no parameters; NULL at the
                                    end, NULL: none */

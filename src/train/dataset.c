@@ -16,12 +16,6 @@
 
 enum { INPUT_PART = 1 << 16 };
 
-static bool is_shard(const char *path)
-{
-    size_t n = strlen(path);
-    return n > 4 && strcmp(path + n - 4, ".bin") == 0;
-}
-
 /* Of a path, without the part that a new standard input will lose. */
 static size_t lasting_length(const char *path)
 {
@@ -481,7 +475,7 @@ static by_status open_data(train_dataset *d, const by_run_spec *spec, train_fold
 {
     int shards = 0;
     for (int i = 0; i < train->count; i++)
-        shards += is_shard(train->paths[i]);
+        shards += data_tokens_is_shard(train->paths[i]);
     if (shards != 0 && shards != train->count)
         return base_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
     if (shards && d->kind != DATA_OBJECTIVE_LM)

@@ -1,4 +1,4 @@
-/* evaluate.c - a model directory measured on a file of cases (banyan/finetune.h). */
+/* evaluate.c - a model directory measured on a file of examples (banyan/finetune.h). */
 #include "train/task_batches.h"
 
 /* A classifier whose labels are numbers is one for regression, one with several for many labels. */
@@ -22,22 +22,22 @@ static by_status check_task(const by_model *m, const by_examples_spec *data)
 static by_status evaluate(by_model *m, const by_tokenizer *t, const char *path, const by_examples_spec *data,
                           const by_row_spec *spec, const char *predictions, by_task_result *out)
 {
-    data_examples cases;
+    data_examples examples;
     train_task w = {0};
     by_status s = check_task(m, data);
     if (s != BY_OK)
         return s;
-    s = data_examples_open(&cases, path, data);
+    s = data_examples_open(&examples, path, data);
     if (s == BY_OK)
-        s = train_task_number(m, &cases);
+        s = train_task_number(m, &examples);
     if (s == BY_OK)
-        s = train_task_open(&w, &cases, m, t, spec);
+        s = train_task_open(&w, &examples, m, t, spec);
     by_passes *passes = s == BY_OK ? by_passes_new(m, &(by_pass_spec){.grads = BY_GRAD_NONE}, 24) : NULL;
     if (s == BY_OK)
-        s = passes ? train_task_judge(&w, passes, predictions, out) : base_error_status();
+        s = passes ? train_task_evaluate(&w, passes, predictions, out) : base_error_status();
     by_passes_free(passes);
     train_task_close(&w);
-    data_examples_close(&cases);
+    data_examples_close(&examples);
     return s;
 }
 

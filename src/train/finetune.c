@@ -13,7 +13,7 @@ typedef struct tuning {
     by_device *device;
     by_finetune_spec spec; /* with every default filled in */
     by_tokenizer *tokenizer;
-    data_examples cases, eval_cases; /* until the works have them */
+    data_examples examples, eval_examples; /* until the works have them */
     train_task train, eval;
     bool has_eval;
     by_model *model;
@@ -51,7 +51,7 @@ static by_status choose_head(const tuning *t, const data_labels *labels, by_mode
         return base_error_status();
     spec->task = train_task_task(data->kind);
     spec->problem = train_task_problem(data);
-    spec->labels = data->kind == BY_EXAMPLE_REGRESS ? t->cases.list[0].n_labels : labels->count;
+    spec->labels = data->kind == BY_EXAMPLE_REGRESS ? t->examples.list[0].n_labels : labels->count;
     spec->new_head = by_model_task(m) != spec->task;
     if (train_task_has_names(data->kind) || data->kind == BY_EXAMPLE_REGRESS)
         spec->new_head =
@@ -76,10 +76,11 @@ static by_status open_fresh(tuning *t)
     data_labels labels = {0};
     by_model_spec spec = spec_of(&t->spec);
     by_status s =
-        train_task_has_names(t->spec.reading.kind) ? data_examples_labels(&t->cases, &labels) : BY_OK;
+        train_task_has_names(t->spec.reading.kind) ? data_examples_labels(&t->examples, &labels) : BY_OK;
     if (s == BY_OK && train_task_has_names(t->spec.reading.kind) && labels.count < 2 &&
         !t->spec.reading.separator)
-        s = base_fail(BY_ERR_FORMAT, "%s: all cases have the label \"%s\"", t->cases.path, labels.names[0]);
+        s = base_fail(BY_ERR_FORMAT, "%s: all examples have the label \"%s\"", t->examples.path,
+                      labels.names[0]);
     if (s == BY_OK)
         s = choose_head(t, &labels, &spec);
     if (s == BY_OK && !(t->model = by_model_open(t->device, t->spec.model, &spec)))
@@ -150,7 +151,7 @@ static by_status evaluate(void *self, by_report *r, double *score)
 {
     tuning *t = self;
     by_task_result *v = &t->evaluation;
-    BY_TRY(train_task_judge(&t->eval, t->passes, NULL, v));
+    BY_TRY(train_task_evaluate(&t->eval, t->passes, NULL, v));
     r->eval_loss = v->loss;
     r->metrics = v->metrics;
     r->n_metrics = v->n_metrics;
@@ -199,10 +200,10 @@ static by_status record(void *self, train_record *out)
                    {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
                    {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
                    {"layer_decay", s->layer_decay > 0 ? s->layer_decay : 1, TRAIN_SAME},
-                   {"train_cases", t->train.cases.count, TRAIN_SAME},
+                   {"train_cases", t->train.examples.count, TRAIN_SAME},
                    {"train_rows", t->train.rows.count, TRAIN_SAME},
-                   {"eval_cases", t->has_eval ? t->eval.cases.count : 0, TRAIN_SAME},
-                   {"data_fingerprint", (double)(t->train.cases.fingerprint >> 12), TRAIN_SAME}};
+                   {"eval_cases", t->has_eval ? t->eval.examples.count : 0, TRAIN_SAME},
+                   {"data_fingerprint", (double)(t->train.examples.fingerprint >> 12), TRAIN_SAME}};
     for (int i = 0; i < BY_COUNT(texts); i++)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
     for (int i = 0; i < BY_COUNT(numbers); i++)
@@ -252,22 +253,22 @@ static by_status fill_defaults(tuning *t)
 static by_status open_data(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
-    BY_TRY(data_examples_open(&t->cases, s->data, &s->reading));
+    BY_TRY(data_examples_open(&t->examples, s->data, &s->reading));
     if (s->eval_data)
-        BY_TRY(data_examples_open(&t->eval_cases, s->eval_data, &s->reading));
+        BY_TRY(data_examples_open(&t->eval_examples, s->eval_data, &s->reading));
     t->has_eval = s->eval_data != NULL;
     t->tokenizer = by_tokenizer_load(s->model);
     return t->tokenizer ? BY_OK : base_error_status();
 }
 
-static by_status make_works(tuning *t)
+static by_status open_tasks(tuning *t)
 {
-    BY_TRY(train_task_number(t->model, &t->cases));
-    BY_TRY(train_task_open(&t->train, &t->cases, t->model, t->tokenizer, &t->spec.work));
+    BY_TRY(train_task_number(t->model, &t->examples));
+    BY_TRY(train_task_open(&t->train, &t->examples, t->model, t->tokenizer, &t->spec.work));
     if (!t->has_eval)
         return BY_OK;
-    BY_TRY(train_task_number(t->model, &t->eval_cases));
-    return train_task_open(&t->eval, &t->eval_cases, t->model, t->tokenizer, &t->spec.work);
+    BY_TRY(train_task_number(t->model, &t->eval_examples));
+    return train_task_open(&t->eval, &t->eval_examples, t->model, t->tokenizer, &t->spec.work);
 }
 
 /* With overwrite an earlier run stays as it is until everything is open. */
@@ -315,7 +316,7 @@ static by_status set_up(tuning *t)
     BY_TRY(open_data(t));
     BY_TRY(open_folder(t));
     BY_TRY(t->loop.last ? train_loop_load(&t->loop) : open_fresh(t));
-    BY_TRY(make_works(t));
+    BY_TRY(open_tasks(t));
     BY_TRY(fill_defaults(t));
     BY_TRY(train_loop_check(&t->loop));
     BY_TRY(train_tuning_weights(&t->train, s->class_weights));
@@ -341,8 +342,8 @@ static void tear_down(tuning *t)
     by_trainer_free(t->trainer);
     train_task_close(&t->train);
     train_task_close(&t->eval);
-    data_examples_close(&t->cases);
-    data_examples_close(&t->eval_cases);
+    data_examples_close(&t->examples);
+    data_examples_close(&t->eval_examples);
     by_model_free(t->model);
     by_tokenizer_free(t->tokenizer);
 }
@@ -372,7 +373,7 @@ static by_status finish(tuning *t)
     if (t->has_eval && t->loop.state.best_step > 0 && t->loop.state.best_step != t->loop.state.step)
         BY_TRY(take_best(t));
     if (t->has_eval)
-        BY_TRY(train_task_judge(&t->eval, t->passes, s->predictions, &t->result->best));
+        BY_TRY(train_task_evaluate(&t->eval, t->passes, s->predictions, &t->result->best));
     t->result->evaluated = t->has_eval;
     t->result->best_step = t->has_eval ? t->loop.state.best_step : t->loop.state.step;
     return train_checkpoint_leave(&t->loop.folder, t->model, t->tokenizer);
@@ -383,19 +384,19 @@ static void describe(const tuning *t)
     const by_finetune_result *r = t->result;
     base_buf note = {0};
     const size_t values = by_params_value_bytes(by_model_params(t->model));
-    data_examples_describe(&t->train.cases, &note);
+    data_examples_describe(&t->train.examples, &note);
     base_buf_puts(&note, "\n");
     if (t->has_eval) {
-        data_examples_describe(&t->eval.cases, &note);
+        data_examples_describe(&t->eval.examples, &note);
         base_buf_puts(&note, "\n");
     }
     base_buf_printf(
         &note,
-        "%s: %.2f M parameters, %.2f M of them learn; %d cases in %d rows, %d for evaluation; %lld "
+        "%s: %.2f M parameters, %.2f M of them learn; %d examples in %d rows, %d for evaluation; %lld "
         "steps of %d rows, evaluated every %lld; memory %.1f MiB of parameters, %.1f "
         "MiB of gradients and optimiser for those that learn, %.1f MiB of activations",
-        by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6, t->train.cases.count,
-        t->train.rows.count, t->has_eval ? t->eval.cases.count : 0, (long long)t->spec.steps,
+        by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6, t->train.examples.count,
+        t->train.rows.count, t->has_eval ? t->eval.examples.count : 0, (long long)t->spec.steps,
         t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every, (double)values / 1048576.0,
         (double)(r->state_bytes - values) / 1048576.0, (double)r->activation_bytes / 1048576.0);
     train_loop_announce(&t->loop, note.failed ? "" : note.data);

@@ -6,7 +6,7 @@
 
 /* ---- class weights --------------------------------------------------------------------------- */
 
-/* Those that make every label count the same in all: cases / (labels * cases of the label). */
+/* Those that make every label count the same in all: examples / (labels * examples of the label). */
 static void balance(const data_examples *c, int labels, float *weights)
 {
     double all = 0;
@@ -43,14 +43,14 @@ by_status train_tuning_weights(train_task *w, const char *list)
     const int labels = by_model_labels(w->model);
     if (!list)
         return BY_OK;
-    if (!train_task_has_names(w->cases.spec.kind) || w->cases.spec.separator)
+    if (!train_task_has_names(w->examples.spec.kind) || w->examples.spec.separator)
         return base_fail(BY_ERR_ARGUMENT, "class weights are for tasks where one label of several is right");
     w->weights = base_alloc_zero((size_t)labels, sizeof *w->weights);
     if (!w->weights)
         return BY_ERR_MEMORY;
     if (strcmp(list, "balanced") != 0)
         return parse_weights(list, labels, w->weights);
-    balance(&w->cases, labels, w->weights);
+    balance(&w->examples, labels, w->weights);
     return BY_OK;
 }
 

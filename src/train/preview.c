@@ -1,8 +1,6 @@
 /* preview.c - see preview.h. */
 #include "train/preview.h"
 
-#include <stdlib.h>
-
 #include "base/file.h"
 #include "train/run.h"
 
@@ -17,17 +15,8 @@ typedef struct look {
 
 static by_status make_folder(look *l)
 {
-    const char *tmp = getenv("TMPDIR");
-    l->folder = base_sprintf("%s/banyan-examples-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!l->folder)
-        return BY_ERR_MEMORY;
-    l->spec.out = l->folder;
-    if (mkdtemp(l->folder))
-        return BY_OK;
-    base_fail(BY_ERR_IO, "%s: cannot make a temporary folder", l->folder);
-    base_free(l->folder);
-    l->folder = NULL;
-    return BY_ERR_IO;
+    l->spec.out = l->folder = base_dir_temporary("examples");
+    return l->folder ? BY_OK : base_error_status();
 }
 
 /* A model without values: its context, its positions, its special tokens, whether it knows languages. */

@@ -1,4 +1,4 @@
-/* task_batches.c - see task_batches.h: from cases to batches with targets. */
+/* task_batches.c - see task_batches.h: from examples to batches with targets. */
 #include "train/task_batches.h"
 
 #include "data/objective.h"
@@ -90,32 +90,32 @@ static by_status add_text(train_task *w, const data_example *x, const char *end)
     return s;
 }
 
-static by_status add_case(train_task *w, const data_example *x, const char *end)
+static by_status add_example(train_task *w, const data_example *x, const char *end)
 {
-    if (w->cases.spec.kind != BY_EXAMPLE_CHOICE)
+    if (w->examples.spec.kind != BY_EXAMPLE_CHOICE)
         return add_text(w, x, end);
     for (int k = 0; k < x->n_choices; k++)
         BY_TRY(data_rows_add(&w->rows, x->text, x->choices[k]));
     return BY_OK;
 }
 
-static by_status add_cases(train_task *w)
+static by_status add_examples(train_task *w)
 {
     const int eos = by_tokenizer_eos(w->tokenizer);
-    const bool ends = w->cases.spec.kind == BY_EXAMPLE_LM && eos >= 0;
+    const bool ends = w->examples.spec.kind == BY_EXAMPLE_LM && eos >= 0;
     char *end = ends ? by_decode(w->tokenizer, &eos, 1, NULL) : NULL;
     by_status s = ends && !end ? base_error_status() : BY_OK;
-    for (int i = 0; i < w->cases.count && s == BY_OK; i++)
-        if ((s = add_case(w, &w->cases.list[i], end)) != BY_OK)
-            base_fail_context("%s, line %d", w->cases.path, w->cases.list[i].line);
+    for (int i = 0; i < w->examples.count && s == BY_OK; i++)
+        if ((s = add_example(w, &w->examples.list[i], end)) != BY_OK)
+            base_fail_context("%s, line %d", w->examples.path, w->examples.list[i].line);
     by_release(end);
     return s;
 }
 
-/* What all cases must have alike. */
-static by_status check_cases(train_task *w)
+/* What all examples must have alike. */
+static by_status check_examples(train_task *w)
 {
-    const data_examples *c = &w->cases;
+    const data_examples *c = &w->examples;
     for (int i = 0; i < c->count; i++) {
         const data_example *x = &c->list[i], *first = &c->list[0];
         w->may_be_none = w->may_be_none || (c->spec.kind == BY_EXAMPLE_ANSWER && !x->n_answers);
@@ -139,24 +139,25 @@ static by_status open_masker(train_task *w)
     return w->masker.masked >= 0 ? BY_OK : base_fail(BY_ERR_UNSUPPORTED, "the tokenizer has no mask token");
 }
 
-by_status train_task_open(train_task *w, data_examples *cases, by_model *m, const by_tokenizer *t,
+by_status train_task_open(train_task *w, data_examples *examples, by_model *m, const by_tokenizer *t,
                           const by_row_spec *spec)
 {
-    *w = (train_task){.spec = *spec, .cases = *cases, .model = m, .tokenizer = t};
-    *cases = (data_examples){0};
-    const by_example_kind kind = w->cases.spec.kind;
+    *w = (train_task){.spec = *spec, .examples = *examples, .model = m, .tokenizer = t};
+    *examples = (data_examples){0};
+    const by_example_kind kind = w->examples.spec.kind;
     if (kind == BY_EXAMPLE_SEQ2SEQ)
-        return base_fail(BY_ERR_UNSUPPORTED, "texts that are written from others are not judged row by row");
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "texts that are written from others are not evaluated row by row");
     if (!w->spec.overlap)
         w->spec.overlap = 128;
     if (!w->spec.longest_answer)
         w->spec.longest_answer = 30;
     if (!w->spec.batch)
         w->spec.batch = 32;
-    BY_TRY(check_cases(w));
+    BY_TRY(check_examples(w));
     if (kind == BY_EXAMPLE_MLM)
         BY_TRY(open_masker(w));
-    const int together = kind == BY_EXAMPLE_CHOICE ? w->cases.list[0].n_choices : 1;
+    const int together = kind == BY_EXAMPLE_CHOICE ? w->examples.list[0].n_choices : 1;
     w->spec.batch = BY_MAX(w->spec.batch / together, 1) * together;
     BY_TRY(data_rows_init(&w->rows, m, t,
                           &(data_rows_spec){.limit = spec->limit,
@@ -164,12 +165,12 @@ by_status train_task_open(train_task *w, data_examples *cases, by_model *m, cons
                                             .overlap = kind >= BY_EXAMPLE_MLM ? 0 : w->spec.overlap,
                                             .offsets = kind == BY_EXAMPLE_ANSWER || kind == BY_EXAMPLE_TAG,
                                             .together = together}));
-    return add_cases(w);
+    return add_examples(w);
 }
 
 void train_task_close(train_task *w)
 {
-    data_examples_close(&w->cases);
+    data_examples_close(&w->examples);
     data_rows_free(&w->rows);
     data_row_batch_free(&w->batch);
     base_free(w->targets);
@@ -243,7 +244,7 @@ static void put_labels(train_task *w, int b, const data_example *x)
 static by_status put_numbers(train_task *w, int b, const data_example *x)
 {
     for (int i = 0; i < x->n_labels; i++)
-        BY_TRY(data_example_number(&w->cases, x, i, &w->numbers[b * x->n_labels + i]));
+        BY_TRY(data_example_number(&w->examples, x, i, &w->numbers[b * x->n_labels + i]));
     return BY_OK;
 }
 
@@ -311,8 +312,8 @@ static void put_next(train_task *w, int b, int row)
 
 static by_status put_targets(train_task *w, int b, int row, uint64_t seed)
 {
-    const data_example *x = &w->cases.list[w->rows.list[row].example / w->rows.spec.together];
-    switch (w->cases.spec.kind) {
+    const data_example *x = &w->examples.list[w->rows.list[row].example / w->rows.spec.together];
+    switch (w->examples.spec.kind) {
     case BY_EXAMPLE_CLASSIFY:
         put_labels(w, b, x);
         break;
@@ -355,11 +356,11 @@ by_status train_task_batch(train_task *w, const int *rows, int count, int height
         w->targets[i] = w->second[i] = IGNORED;
     for (int i = 0; i < count; i++)
         BY_TRY(put_targets(w, i, rows[i], seed));
-    const bool numbers = w->cases.spec.kind == BY_EXAMPLE_REGRESS;
+    const bool numbers = w->examples.spec.kind == BY_EXAMPLE_REGRESS;
     by_batch_put(b, "targets", numbers ? BY_F32 : BY_I32, 1, &n,
                  numbers ? (const void *)w->numbers : w->targets);
     by_batch_put_ids(b, "second_targets", b->batch,
-                     w->cases.spec.kind == BY_EXAMPLE_ANSWER ? w->second : NULL);
+                     w->examples.spec.kind == BY_EXAMPLE_ANSWER ? w->second : NULL);
     *counted = numbers ? n : 0;
     for (int64_t i = 0; i < n && !numbers; i++)
         *counted += w->targets[i] != IGNORED;

@@ -1,4 +1,4 @@
-/* task_batches.h - cases of a task as a model gets them: rows, batches with targets; and what it makes of them. */
+/* task_batches.h - examples of a task as a model gets them: rows, batches with targets; and what it makes of them. */
 #ifndef BY_TRAIN_TASK_BATCHES_H
 #define BY_TRAIN_TASK_BATCHES_H
 
@@ -9,7 +9,7 @@
 
 typedef struct train_task {
     by_row_spec spec;
-    data_examples cases;
+    data_examples examples;
     by_model *model;               /* borrowed */
     const by_tokenizer *tokenizer; /* borrowed */
     data_rows rows;
@@ -31,11 +31,11 @@ const char *train_task_loss_unit(const by_examples_spec *data); /* "nats per exa
 
 bool train_task_has_names(by_example_kind kind); /* labels that are chosen from */
 
-/* Give the labels of cases the numbers that the model knows them by. */
+/* Give the labels of examples the numbers that the model knows them by. */
 by_status train_task_number(const by_model *m, data_examples *c);
 
-/* Takes the cases over, also on failure. Their labels must have numbers. */
-by_status train_task_open(train_task *w, data_examples *cases, by_model *m, const by_tokenizer *t,
+/* Takes the examples over, also on failure. Their labels must have numbers. */
+by_status train_task_open(train_task *w, data_examples *examples, by_model *m, const by_tokenizer *t,
                           const by_row_spec *spec);
 void train_task_close(train_task *w); /* zero state is legal */
 
@@ -62,6 +62,6 @@ by_status train_tuning_weights(train_task *w, const char *list);
 by_status train_finetune_seq2seq(by_device *d, const by_finetune_spec *spec, by_finetune_result *out);
 
 /* Run the model over all examples (task_evaluate.c). */
-by_status train_task_judge(train_task *w, by_passes *passes, const char *predictions, by_task_result *out);
+by_status train_task_evaluate(train_task *w, by_passes *passes, const char *predictions, by_task_result *out);
 
 #endif

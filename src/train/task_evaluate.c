@@ -1,4 +1,4 @@
-/* task_evaluate.c - run a model over the cases of a task: its loss, its metrics, its predictions. Of each case only
+/* task_evaluate.c - run a model over the examples of a task: its loss, its metrics, its predictions. Of each example only
  * what was predicted is kept, in the order of the file. */
 #include <math.h>
 
@@ -8,7 +8,7 @@
 #include "score/task_metrics.h"
 #include "train/task_batches.h"
 
-/* What came out for one case. */
+/* What the model predicted for one example. */
 typedef struct guess {
     int label;     /* of one label, and of choices; of several, where there is a row */
     float score;   /* its probability */
@@ -17,52 +17,52 @@ typedef struct guess {
     data_best best;
 } guess;
 
-typedef struct judge {
+typedef struct evaluation {
     train_task *w;
     by_passes *passes;
     base_arena *arena;
-    guess *guesses; /* one each case */
+    guess *guesses; /* one for each example */
     float *out[2];  /* logits, second */
     size_t room[2];
     double loss;
     int64_t counted;
-} judge;
+} evaluation;
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static by_status make_guesses(judge *j)
+static by_status make_guesses(evaluation *e)
 {
-    const data_examples *c = &j->w->cases;
+    const data_examples *c = &e->w->examples;
     const by_example_kind kind = c->spec.kind;
-    const int labels = by_model_labels(j->w->model);
-    j->arena = base_arena_new();
-    j->guesses = j->arena ? base_arena_alloc(j->arena, (size_t)c->count * sizeof *j->guesses) : NULL;
-    bool ok = j->guesses != NULL;
+    const int labels = by_model_labels(e->w->model);
+    e->arena = base_arena_new();
+    e->guesses = e->arena ? base_arena_alloc(e->arena, (size_t)c->count * sizeof *e->guesses) : NULL;
+    bool ok = e->guesses != NULL;
     for (int i = 0; i < c->count && ok; i++) {
-        guess *g = &j->guesses[i];
+        guess *g = &e->guesses[i];
         g->best = data_best_none();
         if (kind == BY_EXAMPLE_REGRESS || (kind == BY_EXAMPLE_CLASSIFY && c->spec.separator))
-            ok = (g->values = base_arena_alloc(j->arena, (size_t)labels * sizeof *g->values)) != NULL;
+            ok = (g->values = base_arena_alloc(e->arena, (size_t)labels * sizeof *g->values)) != NULL;
         if (kind == BY_EXAMPLE_TAG)
             ok =
-                (g->tags = base_arena_alloc(j->arena, (size_t)c->list[i].n_labels * sizeof *g->tags)) != NULL;
+                (g->tags = base_arena_alloc(e->arena, (size_t)c->list[i].n_labels * sizeof *g->tags)) != NULL;
         for (int k = 0; ok && kind == BY_EXAMPLE_TAG && k < c->list[i].n_labels; k++)
             g->tags[k] = -1;
     }
     return ok ? BY_OK : BY_ERR_MEMORY;
 }
 
-static by_status read_out(judge *j, by_pass *p, int which, by_tensor *t)
+static by_status read_out(evaluation *e, by_pass *p, int which, by_tensor *t)
 {
     size_t n = t ? (size_t)by_elements(t) : 0;
-    if (n > j->room[which]) {
-        float *more = base_resize(j->out[which], n, sizeof *more);
+    if (n > e->room[which]) {
+        float *more = base_resize(e->out[which], n, sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
-        j->out[which] = more;
-        j->room[which] = n;
+        e->out[which] = more;
+        e->room[which] = n;
     }
-    return t ? by_pass_read(p, t, j->out[which]) : BY_OK;
+    return t ? by_pass_read(p, t, e->out[which]) : BY_OK;
 }
 
 static int best_of(const float *x, int n, float *probability)
@@ -78,27 +78,27 @@ static int best_of(const float *x, int n, float *probability)
     return best;
 }
 
-static void take_tags(judge *j, int row, const data_example *x, guess *g, const float *logits)
+static void take_tags(evaluation *e, int row, const data_example *x, guess *g, const float *logits)
 {
-    const int labels = by_model_labels(j->w->model);
+    const int labels = by_model_labels(e->w->model);
     float score;
     for (int i = 0; i < x->n_labels; i++) {
-        int t = train_task_word(j->w, row, x, i);
-        if (t >= 0 && train_task_owns(j->w, row, t))
+        int t = train_task_word(e->w, row, x, i);
+        if (t >= 0 && train_task_owns(e->w, row, t))
             g->tags[i] = best_of(logits + (size_t)t * (size_t)labels, labels, &score);
     }
 }
 
 /* What row b of the batch says. */
-static void take_row(judge *j, int b, int row)
+static void take_row(evaluation *e, int b, int row)
 {
-    train_task *w = j->w;
+    train_task *w = e->w;
     const int labels = by_model_labels(w->model), each = w->rows.spec.together, seq = w->batch.batch.seq;
     const int number = w->rows.list[row].example / each;
-    const data_example *x = &w->cases.list[number];
-    guess *g = &j->guesses[number];
-    const float *own = j->out[0] + (size_t)b * (size_t)labels;
-    switch (w->cases.spec.kind) {
+    const data_example *x = &w->examples.list[number];
+    guess *g = &e->guesses[number];
+    const float *own = e->out[0] + (size_t)b * (size_t)labels;
+    switch (w->examples.spec.kind) {
     case BY_EXAMPLE_CLASSIFY:
         for (int i = 0; i < labels && g->values; i++)
             g->values[i] = (float)(1 / (1 + exp(-(double)own[i])));
@@ -109,46 +109,46 @@ static void take_row(judge *j, int b, int row)
         memcpy(g->values, own, (size_t)labels * sizeof *own);
         break;
     case BY_EXAMPLE_TAG:
-        take_tags(j, row, x, g, j->out[0] + (size_t)b * (size_t)seq * (size_t)labels);
+        take_tags(e, row, x, g, e->out[0] + (size_t)b * (size_t)seq * (size_t)labels);
         break;
     case BY_EXAMPLE_ANSWER:
-        data_best_look(&g->best, &w->rows, row, j->out[0] + (size_t)b * (size_t)seq,
-                       j->out[1] + (size_t)b * (size_t)seq, w->spec.longest_answer);
+        data_best_look(&g->best, &w->rows, row, e->out[0] + (size_t)b * (size_t)seq,
+                       e->out[1] + (size_t)b * (size_t)seq, w->spec.longest_answer);
         break;
     case BY_EXAMPLE_CHOICE:
         if (b % each == 0)
-            g->label = best_of(j->out[0] + b, each, &g->score);
+            g->label = best_of(e->out[0] + b, each, &g->score);
         break;
     default:
         break;
     }
 }
 
-static by_status judge_group(judge *j, const data_row_groups *groups, int g)
+static by_status run_group(evaluation *e, const data_row_groups *groups, int g)
 {
-    train_task *w = j->w;
+    train_task *w = e->w;
     const int first = groups->first[g], count = groups->first[g + 1] - first;
     int64_t counted;
     int height = w->rows.spec.together;
     while (height < count)
         height *= 2;
-    height = w->cases.spec.kind == BY_EXAMPLE_REGRESS ? count : BY_MIN(height, w->spec.batch);
+    height = w->examples.spec.kind == BY_EXAMPLE_REGRESS ? count : BY_MIN(height, w->spec.batch);
     BY_TRY(train_task_batch(w, groups->rows + first, count, height, 0, &counted));
-    by_pass *p = by_passes_get(j->passes, &w->batch.batch);
+    by_pass *p = by_passes_get(e->passes, &w->batch.batch);
     if (!p)
         return base_error_status();
     float loss;
     BY_TRY(by_pass_run(p, &w->batch.batch));
     BY_TRY(by_pass_read(p, by_pass_loss(p), &loss));
-    j->loss += (double)loss * (double)counted;
-    j->counted += counted;
+    e->loss += (double)loss * (double)counted;
+    e->counted += counted;
     BY_TRY(by_pass_finite(w->model, &loss, counted > 0));
-    if (w->cases.spec.kind >= BY_EXAMPLE_MLM)
+    if (w->examples.spec.kind >= BY_EXAMPLE_MLM)
         return BY_OK;
-    BY_TRY(read_out(j, p, 0, by_io_output(by_pass_io(p), "logits")));
-    BY_TRY(read_out(j, p, 1, by_io_output(by_pass_io(p), "second")));
+    BY_TRY(read_out(e, p, 0, by_io_output(by_pass_io(p), "logits")));
+    BY_TRY(read_out(e, p, 1, by_io_output(by_pass_io(p), "second")));
     for (int i = 0; i < count; i++)
-        take_row(j, i, groups->rows[first + i]);
+        take_row(e, i, groups->rows[first + i]);
     return BY_OK;
 }
 
@@ -162,9 +162,9 @@ static char *answer_text(const train_task *w, const data_example *x, const data_
     return base_sprintf("%.*s", (int)(b->end - b->start), x->pair + b->start);
 }
 
-static by_status count_answer(const judge *j, score_metrics *m, const data_example *x, const guess *g)
+static by_status count_answer(const evaluation *e, score_metrics *m, const data_example *x, const guess *g)
 {
-    char *predicted = answer_text(j->w, x, &g->best);
+    char *predicted = answer_text(e->w, x, &g->best);
     const char **actual = base_alloc_zero((size_t)x->n_answers + 1, sizeof *actual);
     by_status s = predicted && actual ? BY_OK : BY_ERR_MEMORY;
     base_arena *texts = s == BY_OK ? base_arena_new() : NULL;
@@ -181,9 +181,9 @@ static by_status count_answer(const judge *j, score_metrics *m, const data_examp
     return s;
 }
 
-static by_status count_each(const judge *j, score_metrics *m, const data_example *x, const guess *g)
+static by_status count_each(const evaluation *e, score_metrics *m, const data_example *x, const guess *g)
 {
-    const int labels = by_model_labels(j->w->model);
+    const int labels = by_model_labels(e->w->model);
     uint8_t *flags = base_alloc_zero((size_t)labels * 2, 1);
     if (!flags)
         return BY_ERR_MEMORY;
@@ -196,13 +196,13 @@ static by_status count_each(const judge *j, score_metrics *m, const data_example
     return BY_OK;
 }
 
-static by_status count_case(const judge *j, score_metrics *m, const data_example *x, guess *g)
+static by_status count_example(const evaluation *e, score_metrics *m, const data_example *x, guess *g)
 {
     float actual;
-    switch (j->w->cases.spec.kind) {
+    switch (e->w->examples.spec.kind) {
     case BY_EXAMPLE_CLASSIFY:
         if (g->values)
-            return count_each(j, m, x, g);
+            return count_each(e, m, x, g);
         score_metrics_class(m, g->label, x->values[0]);
         break;
     case BY_EXAMPLE_CHOICE:
@@ -210,7 +210,7 @@ static by_status count_case(const judge *j, score_metrics *m, const data_example
         break;
     case BY_EXAMPLE_REGRESS:
         for (int i = 0; i < x->n_labels; i++) {
-            BY_TRY(data_example_number(&j->w->cases, x, i, &actual));
+            BY_TRY(data_example_number(&e->w->examples, x, i, &actual));
             BY_TRY(score_metrics_number(m, g->values[i], actual));
         }
         break;
@@ -220,7 +220,7 @@ static by_status count_case(const judge *j, score_metrics *m, const data_example
         score_metrics_tags(m, g->tags, x->values, x->n_labels);
         break;
     case BY_EXAMPLE_ANSWER:
-        return count_answer(j, m, x, g);
+        return count_answer(e, m, x, g);
     default:
         break;
     }
@@ -230,10 +230,10 @@ static by_status count_case(const judge *j, score_metrics *m, const data_example
 static score_metrics *metrics_for(const train_task *w, const char **names)
 {
     const int labels = by_model_labels(w->model);
-    switch (w->cases.spec.kind) {
+    switch (w->examples.spec.kind) {
     case BY_EXAMPLE_CLASSIFY:
-        return score_metrics_new(w->cases.spec.separator ? SCORE_METRICS_EACH : SCORE_METRICS_CLASSES, names,
-                                 labels);
+        return score_metrics_new(w->examples.spec.separator ? SCORE_METRICS_EACH : SCORE_METRICS_CLASSES,
+                                 names, labels);
     case BY_EXAMPLE_REGRESS:
         return score_metrics_new(SCORE_METRICS_NUMBERS, NULL, 0);
     case BY_EXAMPLE_TAG:
@@ -245,10 +245,10 @@ static score_metrics *metrics_for(const train_task *w, const char **names)
     }
 }
 
-static by_status count_all(const judge *j, by_task_result *out)
+static by_status count_all(const evaluation *e, by_task_result *out)
 {
-    const train_task *w = j->w;
-    if (w->cases.spec.kind >= BY_EXAMPLE_MLM) {
+    const train_task *w = e->w;
+    if (w->examples.spec.kind >= BY_EXAMPLE_MLM) {
         out->metrics[out->n_metrics++] = (by_metric){"perplexity", exp(out->loss)};
         out->score = -out->loss;
         return BY_OK;
@@ -259,11 +259,11 @@ static by_status count_all(const judge *j, by_task_result *out)
         names[i] = by_model_label_name(w->model, i);
     score_metrics *m = names ? metrics_for(w, names) : NULL;
     by_status s = m ? BY_OK : BY_ERR_MEMORY;
-    for (int i = 0; i < w->cases.count && s == BY_OK; i++)
-        s = count_case(j, m, &w->cases.list[i], &j->guesses[i]);
+    for (int i = 0; i < w->examples.count && s == BY_OK; i++)
+        s = count_example(e, m, &w->examples.list[i], &e->guesses[i]);
     if (s == BY_OK) {
         out->n_metrics = score_metrics_read(m, out->metrics);
-        if (w->cases.spec.kind == BY_EXAMPLE_CHOICE)
+        if (w->examples.spec.kind == BY_EXAMPLE_CHOICE)
             out->n_metrics = 1; /* which of the choices it is means nothing */
         out->score = isfinite(out->metrics[0].value) ? out->metrics[0].value : -out->loss;
     }
@@ -341,12 +341,12 @@ static void put_answer(const train_task *w, base_buf *out, const data_example *x
     base_free(answer);
 }
 
-static void put_case(const train_task *w, base_buf *out, const data_example *x, const guess *g)
+static void put_example(const train_task *w, base_buf *out, const data_example *x, const guess *g)
 {
     base_buf_printf(out, "{\"line\": %d", x->line);
     if (x->id)
         put_name(out, "id", x->id);
-    switch (w->cases.spec.kind) {
+    switch (w->examples.spec.kind) {
     case BY_EXAMPLE_CLASSIFY:
         if (g->values) {
             put_each(w, out, x, g);
@@ -361,7 +361,7 @@ static void put_case(const train_task *w, base_buf *out, const data_example *x, 
             base_buf_printf(out, i ? ", %.6g" : ", \"values\": [%.6g", (double)g->values[i]);
         for (int i = 0; i < x->n_labels; i++) {
             float actual = NAN;
-            data_example_number(&w->cases, x, i, &actual);
+            data_example_number(&w->examples, x, i, &actual);
             base_buf_printf(out, i ? ", %.6g" : "], \"actual\": [%.6g", (double)actual);
         }
         base_buf_puts(out, "]");
@@ -381,18 +381,18 @@ static void put_case(const train_task *w, base_buf *out, const data_example *x, 
     base_buf_puts(out, "}\n");
 }
 
-static by_status write_predictions(const judge *j, const char *path)
+static by_status write_predictions(const evaluation *e, const char *path)
 {
-    const train_task *w = j->w;
+    const train_task *w = e->w;
     base_writer file;
-    if (w->cases.spec.kind >= BY_EXAMPLE_MLM)
+    if (w->examples.spec.kind >= BY_EXAMPLE_MLM)
         return base_fail(BY_ERR_ARGUMENT, "a language model's predictions are not written");
     BY_TRY(base_writer_open(&file, path));
     base_buf line = {0};
     by_status s = BY_OK;
-    for (int i = 0; i < w->cases.count && s == BY_OK; i++) {
+    for (int i = 0; i < w->examples.count && s == BY_OK; i++) {
         line.size = 0;
-        put_case(w, &line, &w->cases.list[i], &j->guesses[i]);
+        put_example(w, &line, &w->examples.list[i], &e->guesses[i]);
         s = line.failed ? base_fail(BY_ERR_MEMORY, "out of memory writing predictions")
                         : base_writer_put(&file, line.data, line.size);
     }
@@ -405,29 +405,29 @@ static by_status write_predictions(const judge *j, const char *path)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static by_status judge_all(judge *j, const char *predictions, by_task_result *out)
+static by_status evaluate_all(evaluation *e, const char *predictions, by_task_result *out)
 {
     data_row_groups groups = {0};
-    BY_TRY(make_guesses(j));
-    by_status s = data_rows_by_length(&j->w->rows, j->w->spec.batch, &groups);
+    BY_TRY(make_guesses(e));
+    by_status s = data_rows_by_length(&e->w->rows, e->w->spec.batch, &groups);
     for (int g = 0; g < groups.count && s == BY_OK; g++)
-        s = judge_group(j, &groups, g);
+        s = run_group(e, &groups, g);
     data_row_groups_free(&groups);
     BY_TRY(s);
-    out->loss = j->counted ? j->loss / (double)j->counted : (double)NAN;
-    BY_TRY(count_all(j, out));
-    return predictions ? write_predictions(j, predictions) : BY_OK;
+    out->loss = e->counted ? e->loss / (double)e->counted : (double)NAN;
+    BY_TRY(count_all(e, out));
+    return predictions ? write_predictions(e, predictions) : BY_OK;
 }
 
-by_status train_task_judge(train_task *w, by_passes *passes, const char *predictions, by_task_result *out)
+by_status train_task_evaluate(train_task *w, by_passes *passes, const char *predictions, by_task_result *out)
 {
-    judge j = {.w = w, .passes = passes};
+    evaluation e = {.w = w, .passes = passes};
     const double begin = base_seconds();
-    *out = (by_task_result){.loss = NAN, .score = NAN, .cases = w->cases.count, .rows = w->rows.count};
-    by_status s = judge_all(&j, predictions, out);
+    *out = (by_task_result){.loss = NAN, .score = NAN, .cases = w->examples.count, .rows = w->rows.count};
+    by_status s = evaluate_all(&e, predictions, out);
     out->seconds = base_seconds() - begin;
-    base_arena_free(j.arena);
-    base_free(j.out[0]);
-    base_free(j.out[1]);
+    base_arena_free(e.arena);
+    base_free(e.out[0]);
+    base_free(e.out[1]);
     return s;
 }
