@@ -36,7 +36,7 @@ BEGIN {
     of["tokenizer"] = of["train_tokenizer"] = "text"
     of["score"] = "score"
     of["train"] = of["finetune"] = "train"
-    of["generate"] = of["rewrite"] = of["predict"] = of["embed"] = of["evaluate"] = "infer"
+    of["generate"] = of["rewrite"] = of["predict"] = of["embed"] = of["evaluate"] = of["inspect"] = "infer"
     of["verify"] = "verify"
     of["banyan"] = "cli" # all of them
 }

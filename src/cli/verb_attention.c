@@ -1,31 +1,28 @@
 /* verb_attention.c - banyan attention: what every head of every layer looks at, as a picture and as numbers. */
 #include <stdio.h>
 
-#include "banyan/pass.h"
-#include "banyan/rewrite.h"
+#include "banyan/inspect.h"
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "report/heatmap.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
 
 typedef struct attention_options {
-    const char *pair, *target, *out, *device;
+    by_attention_maps_spec spec;
+    const char *out, *device;
     int layer, head, threads;
-    unsigned part;
     bool json;
 } attention_options;
 
-enum { CROSS, ENCODER, DECODER };
-
 static const cli_option options[] = {
-    {CLI_AT(attention_options, pair), .name = "pair", .value = "TEXT",
+    {CLI_AT(attention_options, spec.pair), .name = "pair", .value = "TEXT",
      .help = "a second text, for models that read two"},
-    {CLI_AT(attention_options, target), .name = "target", .value = "TEXT",
+    {CLI_AT(attention_options, spec.target), .name = "target", .value = "TEXT",
      .help = "encoder-decoders: what is written (else what the model writes itself)"},
-    {CLI_AT(attention_options, part), .name = "part", .choices = "cross|encoder|decoder", .preset = "cross",
+    {CLI_AT(attention_options, spec.part), .name = "part", .choices = "cross|encoder|decoder",
+     .preset = "cross",
      .help = "encoder-decoders: how the text looks at its source, or one of the two at itself"},
     {CLI_AT(attention_options, layer), .name = "layer", CLI_MIN(-1), .preset = "-1",
      .help = "the layer drawn large, with its heads below (-1: the last, with the heads of all)"},
@@ -41,149 +38,26 @@ static const cli_option options[] = {
      .help = "CPU threads (0: every core)"},
 };
 
-/* A text as tokens, and what each is called. */
-typedef struct side {
-    by_encoding text;
-    char **names;
-    int32_t *segments;
-    int tokens;
-} side;
-
 typedef struct look {
     attention_options o;
     by_device *device;
     by_model *model;
     by_tokenizer *tokenizer;
-    by_pass *pass;
-    side read, written;         /* the second of encoder-decoders alone */
-    const side *rows, *columns; /* who looks at whom */
-    float *weights;             /* (layers, heads, rows, columns) */
-    int layers, heads;
+    by_attention_maps maps;
+    const by_attention_side *rows, *columns; /* of the maps */
     report_picture kind;
     const char *name, *shown; /* the model and the text, as the user gave them */
     int together;             /* tokens of a square */
 } look;
-
-static bool is_pair(const look *k)
-{
-    return by_model_task(k->model) == BY_TASK_SEQ2SEQ;
-}
 
 static size_t map_size(const look *k)
 {
     return (size_t)k->rows->tokens * (size_t)k->columns->tokens;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-/* What a token is called: its part of the text, or what a special one decodes to. */
-static char *name_of(const look *k, const side *s, const char *text, bool target, int i)
-{
-    const by_offset at = s->text.offsets[i];
-    const char *from = s->text.types[i] && k->o.pair ? k->o.pair : text;
-    if (!s->text.special[i] && at.end > at.start)
-        return base_sprintf("%.*s", (int)(at.end - at.start), from + at.start);
-    base_buf name = {0};
-    base_buf_puts(&name, "");
-    if (tok_decode_with(k->tokenizer, &s->text.ids.data[i], 1, &(tok_decode_spec){.source = !target},
-                        &name) == BY_OK)
-        return name.data;
-    base_buf_free(&name);
-    return NULL;
-}
-
-static by_status encode(look *k, const char *text, bool target, side *s)
-{
-    by_encode_spec spec = {.special = true,
-                           .offsets = true,
-                           .whole = true,
-                           .target = target,
-                           .pair = k->o.pair,
-                           .pair_size = k->o.pair ? strlen(k->o.pair) : 0};
-    BY_TRY(by_tokenizer_encode_with(k->tokenizer, text, strlen(text), &spec, &s->text));
-    s->tokens = (int)s->text.ids.count;
-    if (s->tokens < 1)
-        return base_fail(BY_ERR_ARGUMENT, "the text has no tokens");
-    if (by_model_is_limited(k->model) && s->tokens > by_model_context(k->model))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "the text has %d tokens, more than the %d that this model reads at once", s->tokens,
-                         by_model_context(k->model));
-    s->names = base_alloc_zero((size_t)s->tokens, sizeof *s->names);
-    s->segments = base_alloc_zero((size_t)s->tokens, sizeof *s->segments);
-    if (!s->names || !s->segments)
-        return BY_ERR_MEMORY;
-    for (int i = 0; i < s->tokens; i++) {
-        s->segments[i] = s->text.types[i];
-        s->names[i] = name_of(k, s, text, target, i);
-        if (!s->names[i])
-            return base_error_status();
-    }
-    return BY_OK;
-}
-
-/* What the model itself would write. */
-static by_status write_target(look *k, const char *text)
-{
-    const by_rewriter_spec spec = {.generate.beam = {.width = 5, .length_penalty = 1}, .batch = 1};
-    by_rewriter *r = by_rewriter_new(k->model, k->tokenizer, &spec);
-    by_rewriting *list = NULL;
-    by_status s = r ? by_rewriter_run(r, &text, 1, &list) : base_error_status();
-    if (s == BY_OK)
-        s = encode(k, list[0].text, true, &k->written);
-    by_rewritings_free(list, 1);
-    by_rewriter_free(r);
-    return s;
-}
-
-/* The decoder reads what is written one place later; a row is named by what it is about to write. */
-static by_status run_pair(look *k)
-{
-    const side *from = &k->read, *to = &k->written;
-    int32_t *tokens = base_alloc_zero((size_t)to->tokens, sizeof *tokens);
-    by_status s = tokens ? by_model_shift(k->model, to->text.ids.data, 1, to->tokens, tokens) : BY_ERR_MEMORY;
-    by_batch b = by_batch_of(1, to->tokens, tokens);
-    by_batch_put_source(&b, from->tokens, from->text.ids.data, NULL);
-    if (s == BY_OK)
-        k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
-    if (s == BY_OK)
-        s = k->pass ? by_pass_run(k->pass, &b) : base_error_status();
-    base_free(tokens);
-    k->rows = k->o.part == ENCODER ? from : to;
-    k->columns = k->o.part == DECODER ? to : from;
-    return s;
-}
-
-static by_status run_one(look *k)
-{
-    by_batch b = by_batch_of(1, k->read.tokens, k->read.text.ids.data);
-    if (by_model_segments(k->model) > 1)
-        by_batch_put_tokens(&b, "segments", k->read.segments);
-    k->rows = k->columns = &k->read;
-    k->pass = by_pass_new(k->model, &b, &(by_pass_spec){.attention = true});
-    return k->pass ? by_pass_run(k->pass, &b) : base_error_status();
-}
-
-static by_status compute(look *k)
-{
-    BY_TRY(is_pair(k) ? run_pair(k) : run_one(k));
-    const by_model_io *io = by_pass_io(k->pass);
-    const char *name = !is_pair(k) || k->o.part == DECODER ? "attention"
-                       : k->o.part == CROSS                ? "cross_attention"
-                                                           : "source_attention";
-    k->layers = by_io_output_count(io, name);
-    if (k->layers == 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention to show", by_model_class(k->model));
-    k->heads = (int)by_dim(by_io_output(io, name), 1);
-    const size_t layer = (size_t)k->heads * map_size(k);
-    k->weights = base_alloc_zero((size_t)k->layers * layer, sizeof *k->weights);
-    for (int i = 0; k->weights && i < k->layers; i++)
-        BY_TRY(by_pass_read(k->pass, by_io_output_at(io, name, i), k->weights + (size_t)i * layer));
-    return k->weights ? by_pass_finite(k->model, k->weights, (size_t)k->layers * layer) : BY_ERR_MEMORY;
-}
-
-/* ---- telling --------------------------------------------------------------------------------- */
-
-static void put_names(base_buf *out, const char *begin, const side *s)
+static void put_names(base_buf *out, const char *begin, const by_attention_side *s)
 {
     base_buf_puts(out, begin);
     for (int i = 0; i < s->tokens; i++) {
@@ -200,10 +74,12 @@ static int print_json(const look *k)
     if (k->rows != k->columns)
         put_names(&out, ",\"written\":[", k->rows);
     base_buf_puts(&out, ",\"weights\":[");
-    const float *w = k->weights;
-    for (int i = 0; i < k->layers * k->heads; i++)
+    const float *w = k->maps.weights;
+    for (int i = 0; i < k->maps.layers * k->maps.heads; i++)
         for (int r = 0; r < k->rows->tokens; r++) {
-            base_buf_puts(&out, i % k->heads == 0 && r == 0 ? (i ? "]],[[" : "[[") : r == 0 ? "],[" : ",");
+            base_buf_puts(&out, i % k->maps.heads == 0 && r == 0 ? (i ? "]],[[" : "[[")
+                                : r == 0                         ? "],["
+                                                                 : ",");
             for (int c = 0; c < k->columns->tokens; c++) {
                 base_buf_puts(&out, c ? "," : "[");
                 base_json_put_number(&out, (double)*w++, 6);
@@ -219,10 +95,10 @@ static int print_json(const look *k)
 /* The map drawn large: one head, or the mean of a layer's. */
 static void choose(const look *k, int layer, float *to)
 {
-    const float *from = k->weights + (size_t)layer * (size_t)k->heads * map_size(k);
-    for (int h = 0; h < k->heads; h++)
+    const float *from = k->maps.weights + (size_t)layer * (size_t)k->maps.heads * map_size(k);
+    for (int h = 0; h < k->maps.heads; h++)
         for (size_t i = 0; i < map_size(k) && (k->o.head < 0 || k->o.head == h); i++)
-            to[i] += from[(size_t)h * map_size(k) + i] / (k->o.head < 0 ? (float)k->heads : 1);
+            to[i] += from[(size_t)h * map_size(k) + i] / (k->o.head < 0 ? (float)k->maps.heads : 1);
 }
 
 /* The title names the model as the user did, the text is below it. */
@@ -233,8 +109,9 @@ static by_status write_page(const look *k, const report_heatmap *map, const repo
     if (k->o.head >= 0)
         snprintf(head, sizeof head, "head %d", k->o.head);
     char *title = base_sprintf("%s, %s: layer %d, %s", k->name, by_model_title(k->model), layer, head);
-    char *subtitle = k->rows == k->columns && k->o.pair ? base_sprintf("“%s” – “%s”", k->shown, k->o.pair)
-                                                        : base_sprintf("“%s”", k->shown);
+    char *subtitle = k->rows == k->columns && k->o.spec.pair
+                         ? base_sprintf("“%s” – “%s”", k->shown, k->o.spec.pair)
+                         : base_sprintf("“%s”", k->shown);
     const report_heatmap_page page = {title, subtitle, *map, grid};
     by_status s = title && subtitle ? report_heatmap_write(out, k->kind, &page, together) : BY_ERR_MEMORY;
     base_free(title);
@@ -246,10 +123,10 @@ static by_status write_page(const look *k, const report_heatmap *map, const repo
  */
 static by_status draw(look *k)
 {
-    const int layer = k->o.layer < 0 ? k->layers - 1 : k->o.layer;
-    if (layer >= k->layers || k->o.head >= k->heads)
-        return base_fail(BY_ERR_ARGUMENT, "there are %d layers of %d heads, counted from 0", k->layers,
-                         k->heads);
+    const int layer = k->o.layer < 0 ? k->maps.layers - 1 : k->o.layer;
+    if (layer >= k->maps.layers || k->o.head >= k->maps.heads)
+        return base_fail(BY_ERR_ARGUMENT, "there are %d layers of %d heads, counted from 0", k->maps.layers,
+                         k->maps.heads);
     float *large = base_alloc_zero(map_size(k), sizeof *large);
     if (!large)
         return BY_ERR_MEMORY;
@@ -263,9 +140,9 @@ static by_status draw(look *k)
                           k->rows == k->columns},
                    first = map;
     const int first_layer = k->o.layer < 0 ? 0 : layer;
-    first.weights = k->weights + (size_t)first_layer * (size_t)k->heads * map_size(k);
-    report_heatmap_grid grid = {first, k->o.layer < 0 ? k->layers : 1, k->heads, first_layer, "layer",
-                                "head"};
+    first.weights = k->maps.weights + (size_t)first_layer * (size_t)k->maps.heads * map_size(k);
+    report_heatmap_grid grid = {
+        first, k->o.layer < 0 ? k->maps.layers : 1, k->maps.heads, first_layer, "layer", "head"};
     base_buf out = {0};
     by_status s = write_page(k, &map, k->o.head < 0 ? &grid : NULL, layer, &out, &k->together);
     if (s == BY_OK)
@@ -281,38 +158,18 @@ static by_status look_at(look *k, const char *model, const char *text)
     k->device = dir ? cli_device(k->o.device, k->o.threads) : NULL;
     k->model = k->device ? by_model_open(k->device, dir, &(by_model_spec){0}) : NULL;
     base_free(dir);
-    if (!k->model)
-        return base_error_status();
-    if (is_pair(k) && k->o.pair)
-        return base_fail(BY_ERR_ARGUMENT, "--pair: a %s reads one text; what it writes is --target",
-                         by_model_class(k->model));
-    if (!is_pair(k) && k->o.target)
-        return base_fail(BY_ERR_ARGUMENT, "--target: a %s does not read one text and write another",
-                         by_model_class(k->model));
-    k->tokenizer = cli_tokenizer(model);
+    k->tokenizer = k->model ? cli_tokenizer(model) : NULL;
     if (!k->tokenizer)
         return base_error_status();
-    BY_TRY(encode(k, text, false, &k->read));
-    if (is_pair(k))
-        BY_TRY(k->o.target ? encode(k, k->o.target, true, &k->written) : write_target(k, text));
-    return compute(k);
-}
-
-static void free_side(side *s)
-{
-    for (int i = 0; s->names && i < s->tokens; i++)
-        by_release(s->names[i]);
-    base_free(s->names);
-    base_free(s->segments);
-    by_encoding_free(&s->text);
+    BY_TRY(by_attention_maps_make(k->model, k->tokenizer, text, &k->o.spec, &k->maps));
+    k->rows = &k->maps.sides[k->maps.rows];
+    k->columns = &k->maps.sides[k->maps.columns];
+    return BY_OK;
 }
 
 static void release(look *k)
 {
-    free_side(&k->read);
-    free_side(&k->written);
-    base_free(k->weights);
-    by_pass_free(k->pass);
+    by_attention_maps_free(&k->maps);
     by_tokenizer_free(k->tokenizer);
     by_model_free(k->model);
     by_device_free(k->device);
@@ -320,7 +177,8 @@ static void release(look *k)
 
 static int tell(const look *k)
 {
-    printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->layers, k->heads, k->columns->tokens);
+    printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->maps.layers, k->maps.heads,
+           k->columns->tokens);
     if (k->together > 1)
         cli_note("too many tokens to be seen one by one: each square is the largest weight of %d x %d",
                  k->together, k->together);

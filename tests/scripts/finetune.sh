@@ -268,7 +268,7 @@ bad() {
 }
 bad missing-column 'a film\t1\na book\n' tsv "" 'bad.tsv, line 2: 1 columns'
 bad empty-line 'a film\t1\n\na book\t0\n' tsv "" 'bad.tsv, line 2: the line is empty'
-bad one-label 'a film\t1\na book\t1\n' tsv "" 'all cases have the label'
+bad one-label 'a film\t1\na book\t1\n' tsv "" 'all examples have the label'
 bad not-utf8 'a film\t1\na \377\t0\n' tsv "" 'line 2: byte 3 (0xff) is not UTF-8'
 bad no-cases '' tsv "" 'no examples'
 bad no-number 'a film\tx\na book\t2\n' tsv "--task regress" 'line 1: the label "x" is not a number'
