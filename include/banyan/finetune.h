@@ -64,8 +64,8 @@ typedef struct by_finetune_spec {
     by_schedule_spec schedule; /* warmup negative: warmup_share of the run */
     double warmup_share;
     by_optimizer_spec optimizer;
-    double layer_decay;        /* each layer learns at this times the rate of the one above; 0: 1 */
-    const char *freeze;        /* "embeddings", "body", or so many layers and the embeddings; NULL: nothing */
+    double layer_decay; /* each layer learns at this times the rate of the one above; 0: 1 */
+    const char *freeze; /* "embeddings", "body", or a number of layers, with the embeddings; NULL: nothing */
     const char *class_weights; /* "balanced", or a number for each label, with commas; NULL: all alike */
     bool recompute;
     uint64_t seed;

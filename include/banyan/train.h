@@ -20,7 +20,7 @@ typedef struct by_optimizer_spec {
     double momentum;      /* SGD */
     double weight_decay;  /* on tensors of two or more axes */
     double max_grad_norm; /* 0: no clipping */
-    uint64_t seed;        /* of rounding by chance, where there are no masters; by_trainer gives its own */
+    uint64_t seed;        /* of stochastic rounding, where there are no masters; by_trainer sets its own */
 } by_optimizer_spec;
 
 typedef enum by_schedule {
@@ -64,7 +64,7 @@ typedef struct by_trainer_spec {
     int accumulate; /* micro-batches per step; 0: 1 */
     bool recompute;
     by_optimizer_spec optimizer;
-    uint64_t seed;         /* of dropout, and of rounding by chance */
+    uint64_t seed;         /* of dropout and stochastic rounding */
     float label_smoothing; /* of the loss that is trained with, not of evaluations */
     by_loss_fn loss;       /* replaces the model's own loss in training, not in evaluations; or NULL */
     void *loss_user;
@@ -77,10 +77,10 @@ BY_API by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec);
 BY_API void by_trainer_free(by_trainer *t);
 
 /* Forward and backward over one micro-batch, gradients stored (first) or added. *loss receives the mean loss;
- * with NULL, the call does not wait for a GPU to finish, and by_trainer_loss tells later. */
+ * with NULL, the call does not wait for a GPU to finish; by_trainer_loss reads it later. */
 BY_API by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss);
 
-/* How much of the step's mean the coming micro-batch is, where it is not one over their number. */
+/* The weight of the next micro-batch in the mean of its step, where it is not one over their number. */
 BY_API void by_trainer_share(by_trainer *t, double share);
 
 /* Clip, update the parameters, count the step. *norm (may be NULL: the call does not wait) receives the
@@ -123,13 +123,13 @@ BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_f
 typedef struct by_objective_choice {
     const char *name; /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate", "spans", "infill", "fim"; NULL:
                          the family's own */
-    double mask_share; /* of the tokens, hidden; 0: 0.15, of "infill" 0.3. Of "fim": of the documents, 0.5 */
-    double mask_span;  /* mean length of what "spans" and "infill" cut out; 0: 3 */
+    double mask_share; /* of tokens to mask; 0: 0.15, for "infill" 0.3; for "fim", of documents: 0.5 */
+    double mask_span;  /* mean length of the spans that "spans" and "infill" cut out; 0: 3 */
     bool suffix_first; /* "fim": suffix, prefix, middle */
-    int mask_copies;   /* 1: the same ones in every epoch; n: n versions in turn; -1: anew every epoch */
-    int mask_words;    /* that many words at once at most; 0: 1, of "sop": 3 */
+    int mask_copies;   /* 1: the same masks in every epoch; n: n versions in turn; -1: new ones every epoch */
+    int mask_words;    /* adjacent words to mask at most; 0: 1, for "sop" 3 */
     bool whole_words;  /* all pieces of a word or none */
-    bool parallel;     /* line i of each language says the same: "tlm" */
+    bool parallel;     /* line i of every language is a translation: "tlm" */
     const char *const *languages; /* one for each item of data (and of eval_data), or NULL */
     int language_count;           /* of "translate": 2, from the first to the second */
     /* of "translate", whose data are files of two texts, or pairs of files */
@@ -191,9 +191,9 @@ typedef struct by_run_spec {
     int64_t eval_batches; /* at most; 0: all of the held-out part; negative: as many as there are steps
                            * between two evaluations, 16 at least, evenly from all of it */
     int keep;             /* newest checkpoints kept, besides best and last; 0: 1 */
-    int average;  /* at the end, the mean of so many newest checkpoints goes to out/averaged; 0: none */
-    int patience; /* stop after so many evaluations without progress; 0: never */
-    int ahead;    /* steps started before they are looked at, 64 at most. 0: on a GPU about a second's worth,
+    int average;  /* at the end, the mean of this many newest checkpoints goes to out/averaged; 0: none */
+    int patience; /* early stopping: evaluations without progress; 0: never */
+    int ahead; /* steps started before their losses are read back, at most 64. 0: on a GPU about a second's worth,
                    * on the CPU one. Reports come that late; what is reported does not change */
     const char *out;     /* run folder */
     bool overwrite;      /* start afresh even when there is something to resume */

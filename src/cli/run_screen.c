@@ -44,7 +44,7 @@ static void show_evaluation(const by_report *r)
 {
     base_buf line = {0};
     if (isfinite(r->next_accuracy))
-        base_buf_printf(&line, "  pairs right %.1f%%", 100 * r->next_accuracy);
+        base_buf_printf(&line, "  NSP/SOP accuracy %.1f%%", 100 * r->next_accuracy);
     for (int i = 0; i < r->n_metrics; i++)
         base_buf_printf(&line, "  %s %.4f", r->metrics[i].name, r->metrics[i].value);
     cli_progress_hide();

@@ -32,12 +32,12 @@ static const cli_option options[] = {
              "transformer, marian, t5, bart, llama",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
-     .help = "shape by name: tiny, ...; of gpt2 also 124m, 350m, 774m, 1558m; of llama 1b, 3b, 7b, 8b, 13b; "
-             "of the encoders small, base, large"},
+     .help = "shape by name: tiny, ...; for gpt2 also 124m, 350m, 774m, 1558m; for llama 1b, 3b, 7b, 8b, 13b; "
+             "for encoders small, base, large"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (else the preset's)"},
     {CLI_AT(train_options, run.shape.decoder_layers), .name = "decoder-layers", CLI_MIN(1),
-     .help = "of an encoder-decoder's decoder (else as many as --layers)"},
+     .help = "decoder layers of an encoder-decoder (else as many as --layers)"},
     {CLI_AT(train_options, run.shape.heads), .name = "heads", CLI_MIN(1),
      .help = "attention heads (else the preset's)"},
     {CLI_AT(train_options, run.shape.kv_heads), .name = "kv-heads", CLI_MIN(1),
@@ -49,8 +49,8 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.shape.context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
      .help = "longest sequence, in tokens (else the preset's)"},
     {CLI_AT(train_options, run.shape.dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
-     .help =
-         "dropout probability (of encoder-decoders 0.1 unless given; of translate 0.2 below 100,000 pairs)"},
+     .help = "dropout probability (for encoder-decoders 0.1 unless given; for translate 0.2 below 100,000 "
+             "pairs)"},
     {CLI_AT(train_options, run.shape.pre_norm), .name = "pre-norm",
      .help = "transformer: norms before the sub-layers (the default); --no-pre-norm: after them, as in 2017"},
     {CLI_AT(train_options, run.init_from), .name = "init-from", .value = "DIR",
@@ -74,20 +74,20 @@ static const cli_option options[] = {
      .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim",
      .help = "what the model learns to do (else what its family does)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
-     .help = "hide the same tokens in every epoch (BERT, ALBERT), or others (RoBERTa)"},
+     .help = "mask the same tokens in every epoch (BERT, ALBERT), or new ones (RoBERTa)"},
     {CLI_AT(train_options, run.objective.mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6),
-     .preset = "1", .help = "static masking: so many versions in turn (BERT's own data had 10)"},
+     .preset = "1",
+     .help = "static masking: number of masked versions, used in turn (BERT's own data had 10)"},
     {CLI_AT(train_options, run.objective.mask_share), .name = "mask-share", CLI_RANGE(0.001, 1),
-     .help =
-         "share of the tokens that is hidden (else 0.15; of infill 0.3), or of the documents of fim (0.5)"},
+     .help = "share of tokens to mask (else 0.15; for infill 0.3), or of documents for fim (0.5)"},
     {CLI_AT(train_options, run.objective.mask_span), .name = "mask-span", CLI_RANGE(1, 1000),
-     .help = "mean length of what spans and infill cut out (else 3)"},
+     .help = "mean length of the spans that spans and infill cut out (else 3)"},
     {CLI_AT(train_options, run.objective.suffix_first), .name = "suffix-first",
      .help = "fim: suffix, prefix, middle instead of prefix, suffix, middle"},
     {CLI_AT(train_options, run.objective.whole_words), .name = "whole-words",
-     .help = "hide all pieces of a word or none"},
+     .help = "mask all pieces of a word or none"},
     {CLI_AT(train_options, run.objective.mask_words), .name = "mask-words", CLI_RANGE(1, 100),
-     .help = "hide up to N words that follow each other (else 1; 3 of objective sop)"},
+     .help = "mask up to N adjacent words (else 1; 3 for sop)"},
     {CLI_AT(train_options, languages), .name = "languages", .value = "EN,DE,...",
      .help = "one name for each item of --data: language ids (xlm)"},
     {CLI_AT(train_options, run.objective.parallel), .name = "parallel",
@@ -97,11 +97,11 @@ static const cli_option options[] = {
     {CLI_AT(train_options, prefixes), .name = "prefix", .value = "TEXT",
      .help = "translate: put before the source; one for each pair of texts (with both directions, two)"},
     {CLI_AT(train_options, run.objective.source), .name = "source-column", .value = "NAME",
-     .help = "translate: of tables and JSON lines (else source, or the first)"},
+     .help = "translate: column of the source in tables and JSON lines (else source, or the first)"},
     {CLI_AT(train_options, run.objective.target), .name = "target-column", .value = "NAME",
-     .help = "the same (else target, or the second)"},
+     .help = "translate: column of the target (else target, or the second)"},
     {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
-     .help = "show N rows as the model would get them, and what is hidden; train nothing"},
+     .help = "show N rows as the model would get them, and what is masked; train nothing"},
 
     {CLI_AT(train_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .preset = "12", .help = "sequences per step", .group = "Steps"},
@@ -111,29 +111,27 @@ static const cli_option options[] = {
      .help = "tokens per sequence (else the context)"},
     CLI_ACCUMULATE_ROW(train_options, run),
     {CLI_AT(train_options, run.steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
-     .suffix = true, .help = "steps in all"},
+     .suffix = true, .help = "total training steps"},
     {CLI_AT(train_options, run.epochs), .name = "epochs", CLI_MIN(1e-6),
-     .help = "or: passes over the data (else enough for 2,000 steps, of translate 3,000, and 20 at most)"},
+     .help = "or: passes over the data (else enough for 2,000 steps, for translate 3,000, and 20 at most)"},
     CLI_PATIENCE_ROW(train_options, run),
 
     {CLI_AT(train_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
-     .help =
-         "share of each target that is spread over all tokens (else 0, of translate 0.1); held-out loss is "
-         "without it"},
+     .help = "share of each target that is spread over all tokens (else 0, for translate 0.1); held-out loss "
+             "is without it"},
 
     {CLI_AT(train_options, run.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
-     .preset = "adamw", .help = "optimiser (of t5 adafactor unless given)", .group = "Optimiser"},
+     .preset = "adamw", .help = "optimiser (for t5 adafactor unless given)", .group = "Optimiser"},
     {CLI_AT(train_options, run.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; of encoders a third; of "
-             "translate 2e-3 at 256; of adafactor 0.03, a share of the parameters)"},
+     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; for encoders a third; for "
+             "translate 2e-3 at 256; for adafactor 0.03, relative to the parameters)"},
     {CLI_AT(train_options, run.schedule.min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "where linear and cosine end (else a tenth of the highest)"},
     {CLI_AT(train_options, run.schedule.kind), .name = "lr-scheduler", .alias = "schedule",
-     .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine",
-     .help = "course of the learning rate"},
+     .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine", .help = "learning-rate schedule"},
     {CLI_AT(train_options, run.schedule.warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
-     .help =
-         "steps of linear rise (else a tenth of the run, 100 at most; of translate a sixth, 4000 at most)"},
+     .help = "warm-up steps, in which the rate rises linearly (else a tenth of the run, at most 100; for "
+             "translate a sixth, at most 4000)"},
     CLI_DECAY_ROW(train_options, run, "0.1"),
     CLI_ADAM_ROWS(train_options, run, "0.99"),
     {CLI_AT(train_options, run.optimizer.momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0",
@@ -213,9 +211,9 @@ static int print_result(const train_options *o, const by_run_result *r)
     if (isfinite(r->best_eval_loss))
         printf(", best held-out loss %.4f at step %lld", r->best_eval_loss, (long long)r->best_step);
     if (isfinite(r->next_accuracy))
-        printf(", pairs right %.1f%%", 100 * r->next_accuracy);
+        printf(", NSP/SOP accuracy %.1f%%", 100 * r->next_accuracy);
     if (isfinite(r->averaged_eval_loss))
-        printf(", of the mean of %d checkpoints %.4f", r->averaged, r->averaged_eval_loss);
+        printf(", for the mean of %d checkpoints %.4f", r->averaged, r->averaged_eval_loss);
     printf("%s\nmodel: %s/%s   curve: %s/loss.svg\n", r->stopped_early ? " (stopped early)" : "", o->run.out,
            isfinite(r->best_eval_loss) ? "best" : "last", o->run.out);
     return CLI_OK;
@@ -360,7 +358,7 @@ const cli_verb cli_train = {
         "banyan train --resume runs/shakespeare --max-steps 4000\n"
         "# GPT-2 124M on token shards, in bfloat16\n"
         "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
-        "# BERT: hidden words and next sentences; first a look at what it will get\n"
+        "# BERT: masked words and next sentences; first a look at what it will get\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
         "# English to German, with a vocabulary learnt from both texts\n"

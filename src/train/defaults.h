@@ -28,7 +28,7 @@ int64_t train_default_eval_batches(int64_t batches, int64_t steps_between, int a
  * longer than the steps before it. */
 int64_t train_default_eval_steps(int64_t epoch_steps, int64_t eval_rows, int64_t step_rows);
 
-/* Rows per step for a task with so many rows. */
+/* Rows per step of a task, by its number of rows. */
 int train_default_tuning_batch(int64_t rows);
 
 #endif

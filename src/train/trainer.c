@@ -143,7 +143,7 @@ static double value_at(const by_trainer *t, int64_t i)
     return loss_size(t) == sizeof(float) ? (double)((const float *)t->host)[i] : ((const double *)t->host)[i];
 }
 
-/* Of the losses in t->host, those of row `row`, the first of which has the place `from` there. */
+/* Mean loss of step `row`; its micro-batch losses start at t->host[from]. */
 static double mean_loss(const by_trainer *t, int64_t row, int64_t count, int64_t from)
 {
     const double *shares = t->shares + row * t->spec.accumulate;
