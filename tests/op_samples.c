@@ -1282,6 +1282,8 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         int zero;
         int second, pairs;
         bool bytes, empty_zero;
+        int64_t page; /* positions of a page; 0: one page per row, in order */
+        bool still;   /* nothing new: no past */
     } cases[] = {
         {2, 1, 8, 2, 2, 4, .packed = true},
         {3, 1, 9, 4, 2, 5, .packed = false},
@@ -1306,6 +1308,19 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         {2, 1, 300, 2, 2, 16, .packed = true, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19,
          .second = BIAS | BIAS_BATCH, .pairs = BIAS | BIAS_HEAD, .bytes = true},
         {2, 20, 90, 2, 1, 64, .pairs = BIAS_ALL, .empty_zero = true},
+        {2, 1, 30, 4, 4, 32, .packed = true, .page = 30},
+        {3, 20, 50, 2, 1, 16, .page = 50},
+        {2, 1, 40, 2, 2, 8, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19, .page = 40},
+        {2, 1, 320, 4, 4, 32, .packed = true, .page = 16},
+        {2, 3, 96, 4, 2, 72, .packed = false, .page = 32},
+        {2, 20, 128, 2, 2, 16, .packed = true, .page = 64},
+        {2, 2, 64, 3, 1, 136, .packed = true, .page = 16},
+        {3, 4, 64, 2, 1, 8, .prefix = true, .hidden = true, .page = 32},
+        {2, 1, 64, 2, 2, 5, .packed = true, .page = 16},
+        {2, 1, 12, 2, 2, 8, .hidden = true, .page = 12, .still = true},
+        {2, 9, 70, 2, 1, 16, .hidden = true, .page = 70, .still = true},
+        {2, 3, 64, 2, 2, 8, .page = 16, .still = true},
+        {2, 2, 20, 2, 2, 8, .hidden = true, .still = true},
     };
     if (which >= BY_COUNT(cases))
         return false;
@@ -1317,16 +1332,24 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
                               .pattern = cases[which].pattern,
                               .relative_zero = cases[which].zero,
                               .empty_zero = cases[which].empty_zero};
-    const bool packed = cases[which].packed;
+    const bool packed = cases[which].packed, still = cases[which].still;
+    const int64_t page = cases[which].page ? cases[which].page : room, columns = room / page;
+    const int64_t pages = b * columns + (cases[which].page > 0);
     by_tensor *q = operand(s, SHAPE(b, t, (int64_t)(packed ? h + 2 * hkv : h) * d));
-    by_tensor *k = packed ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
-    by_tensor *v = packed ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
-    by_tensor *k_cache = changes(s, input(s, s->type, SHAPE(b, room, (int64_t)hkv * d)));
-    by_tensor *v_cache = changes(s, input(s, s->type, SHAPE(b, room, (int64_t)hkv * d)));
-    by_tensor *past = indices(s, room - t + 1, SHAPE(b));
-    double *p = values_of(s, past);
+    by_tensor *k = packed || still ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
+    by_tensor *v = packed || still ? NULL : operand(s, SHAPE(b, t, (int64_t)hkv * d));
+    by_tensor *k_cache = changes(s, input(s, s->type, SHAPE(pages, page, (int64_t)hkv * d)));
+    by_tensor *v_cache = changes(s, input(s, s->type, SHAPE(pages, page, (int64_t)hkv * d)));
+    by_tensor *past = still ? NULL : indices(s, room - t + 1, SHAPE(b));
+    double *p = past ? values_of(s, past) : NULL;
     if (p)
         p[b - 1] = (double)(which % 2 ? 0 : room - t); /* empty; filled to the last place */
+    if (cases[which].page) {                           /* backwards; page 0 belongs to nobody */
+        spec.pages = indices(s, pages, SHAPE(b, columns));
+        double *at = values_of(s, spec.pages);
+        for (int64_t i = 0; at && i < b * columns; i++)
+            at[i] = (double)(pages - 1 - i);
+    }
     if (cases[which].hidden)
         spec.key_mask = indices(s, 2, SHAPE(b, room));
     if (cases[which].prefix) {
@@ -1491,27 +1514,32 @@ bool op_sample_adafactor(by_op_sample *s, int which)
 /* A step in the middle, one whose positions are at their end, and one whose log is full. */
 bool op_sample_reorder(by_op_sample *s, int which)
 {
-    /* nothing moves; inside groups; all groups one to the front; one to the front past another; large groups
-     */
-    static const double rows[][6] = {
-        {0, 1, 2, 3, 4, 5}, {1, 0, 2, 2, 5, 4}, {2, 2, 5, 4, 4, 5}, {4, 5, 3, 2, 4, 5}, {0, 1, 2, 4, 4, 4}};
+    /* nothing moves; some do; all do; one by one; large groups; rows that are named */
+    static const double rows[][6] = {{0, 1, 2, 3, 4, 5}, {1, 0, 2, 2, 5, 4}, {1, 0, 3, 2, 5, 4},
+                                     {1, 1, 2, 3, 4, 4}, {0, 1, 2, 4, 4, 4}, {1, 0, 3, 3, 4, 5}};
     static const struct {
         int beams;
         int64_t room, width;
-    } cases[] = {{2, 6, 8}, {2, 9, 5}, {2, 300, 64}, {2, 7, 12}, {3, 40, 16}};
+        bool named;
+    } cases[] = {{2, 6, 8, false},  {2, 9, 5, false},   {2, 300, 64, false},
+                 {2, 7, 12, false}, {3, 40, 16, false}, {2, 20, 8, true}};
     if (which >= BY_COUNT(cases))
         return false;
     const int64_t room = cases[which].room, c = cases[which].width;
-    by_tensor *keys = changes(s, input(s, s->type, SHAPE(6, room, c)));
-    by_tensor *values = changes(s, input(s, s->type, SHAPE(6, room, c)));
+    const int64_t all = cases[which].named ? 9 : 6;
+    by_tensor *keys = changes(s, input(s, s->type, SHAPE(all, room, c)));
+    by_tensor *values = changes(s, input(s, s->type, SHAPE(all, room, c)));
     by_tensor *from = indices(s, 6, SHAPE(6)), *past = indices(s, room + 1, SHAPE(6));
+    by_tensor *pages = cases[which].named ? indices(s, all, SHAPE(6, 1)) : NULL;
     if (by_graph_status(s->graph) != BY_OK)
         return true;
     for (int b = 0; b < 6; b++)
         values_of(s, from)[b] = rows[which][b];
     values_of(s, past)[0] = (double)room;
     values_of(s, past)[3] = 0;
-    by_reorder(s->graph, keys, values, from, past, cases[which].beams);
+    for (int b = 0; pages && b < 6; b++)
+        values_of(s, pages)[b] = (double)((b * 4 + 7) % 9);
+    by_reorder(s->graph, keys, values, from, past, pages, cases[which].beams);
     shown(s, keys);
     shown(s, values);
     return true;

@@ -50,7 +50,7 @@ static by_tensor *build_with(int which, by_graph *g, by_tensor *x)
     if (which == at++) return by_top(g, x, 1, &other, NULL);
     if (which == at++) return by_output(g, "y", x);
     if (which == at++) by_store(g, x, x);
-    if (which == at++) by_reorder(g, x, x, x, x, 2);
+    if (which == at++) by_reorder(g, x, x, x, x, x, 2);
     if (which == at++) by_advance(g, x, x, x, x, x, 3);
     /* clang-format on */
     assert_int_equal(at, BUILDERS);

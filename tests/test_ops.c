@@ -294,12 +294,14 @@ static void test_reorder(void **state)
         run_once(t);
         const op_sample_leaf *leaf = t->sample->leaf;
         const int64_t room = leaf[0].tensor->dim[1], c = leaf[0].tensor->dim[2];
+        const double *pages = leaf[0].tensor->dim[0] > 6 ? leaf[4].values : NULL;
         for (int64_t i = 0; i < 2 * 6 * room * c; i++) {
             const int64_t cache = i / (6 * room * c), b = i / (room * c) % 6, rest = i % (room * c);
             const bool moved = rest / c < (int64_t)leaf[3].values[b];
             const int64_t from = moved ? (int64_t)leaf[2].values[b] : b;
             const double *now = leaf[cache].tensor->data;
-            assert_true(now[b * room * c + rest] == leaf[cache].values[from * room * c + rest]);
+            const int64_t here = pages ? (int64_t)pages[b] : b, there = pages ? (int64_t)pages[from] : from;
+            assert_true(now[here * room * c + rest] == leaf[cache].values[there * room * c + rest]);
         }
         trial_free(t);
     }
@@ -415,6 +417,26 @@ static void test_attention(void **state)
     no_complaints();
 }
 
+/* Where position s of row b of a cache begins. */
+static size_t place_of(const gr_node *n, const double *pages, int64_t b, int64_t s)
+{
+    const int64_t page = n->in[GR_ATT_K_CACHE]->dim[1],
+                  columns = n->in[GR_ATT_PAGES] ? n->in[GR_ATT_PAGES]->dim[1] : 1;
+    const int64_t at = pages ? (int64_t)pages[b * columns + s / page] : b;
+    return (size_t)((at * page + s % page) * n->in[GR_ATT_K_CACHE]->dim[2]);
+}
+
+/* A cache in its pages to (B, M, C). */
+static double *in_order(const gr_node *n, const double *pages, const double *cache, int64_t batch,
+                        int64_t room)
+{
+    const size_t wide = (size_t)n->in[GR_ATT_K_CACHE]->dim[2];
+    double *to = base_alloc_zero((size_t)(batch * room) * wide, sizeof *to);
+    for (int64_t i = 0; i < batch * room; i++)
+        memcpy(to + (size_t)i * wide, cache + place_of(n, pages, i / room, i % room), wide * sizeof *to);
+    return to;
+}
+
 /* Put the new rows into the caches by hand, attend, and compare caches and results. */
 static void test_attention_cached(void **state)
 {
@@ -424,24 +446,32 @@ static void test_attention_cached(void **state)
     for (int which = 0; (t = trial_new(how, GR_OP_ATTENTION_CACHED, which)); which++) {
         const gr_node *n = node_of(t, GR_OP_ATTENTION_CACHED);
         const gr_attention_attr *a = n->attr;
-        const op_sample_leaf *l = t->sample->leaf + (a->packed ? 1 : 3);
-        const int64_t batch = n->in[GR_ATT_K_CACHE]->dim[0], room = n->in[GR_ATT_K_CACHE]->dim[1],
+        const bool still = !n->in[GR_ATT_PAST];
+        const op_sample_leaf *l = t->sample->leaf + (a->packed || still ? 1 : 3);
+        const int64_t batch = n->in[0]->dim[0],
+                      room = gr_cache_room(n->in[GR_ATT_K_CACHE], n->in[GR_ATT_PAGES]),
                       wide = n->in[GR_ATT_K_CACHE]->dim[2], queries = n->in[0]->dim[1];
+        const double *pages = n->in[GR_ATT_PAGES] ? l[still ? 2 : 3].values : NULL,
+                     *past = still ? NULL : l[2].values;
         heads h = heads_of(t, a);
         run_once(t);
-        for (int64_t b = 0; b < batch; b++)
+        for (int64_t b = 0; b < batch && !still; b++)
             for (int64_t q = 0; q < queries; q++) {
-                size_t to = (size_t)((b * room + (int64_t)l[2].values[b] + q) * wide),
+                size_t to = place_of(n, pages, b, (int64_t)past[b] + q),
                        from = (size_t)((b * queries + q) * h.kv_row);
                 memcpy(l[0].values + to, h.k + from, (size_t)wide * sizeof(double));
                 memcpy(l[1].values + to, h.v + from, (size_t)wide * sizeof(double));
             }
         assert_memory_equal(n->in[GR_ATT_K_CACHE]->data, l[0].values, gr_tensor_bytes(n->in[GR_ATT_K_CACHE]));
         assert_memory_equal(n->in[GR_ATT_V_CACHE]->data, l[1].values, gr_tensor_bytes(n->in[GR_ATT_V_CACHE]));
-        heads cached = {h.q, l[0].values, l[1].values, h.q_row, wide};
-        double error = is_simple(n) && !n->in[3] ? attention_error(n, cached, room, NULL, l[2].values) : 0;
+        double *k = in_order(n, pages, l[0].values, batch, room),
+               *v = in_order(n, pages, l[1].values, batch, room);
+        heads cached = {h.q, k, v, h.q_row, wide};
+        double error = is_simple(n) && !n->in[3] ? attention_error(n, cached, room, NULL, past) : 0;
         if (!(error < 1e-12))
             complain("attention_cached %d: differs from plain loops by %.2g", which, error);
+        base_free(k);
+        base_free(v);
         trial_free(t);
     }
     no_complaints();

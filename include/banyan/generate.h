@@ -17,7 +17,12 @@ typedef struct by_generator_spec {
     int batch;           /* sequences (rows); 0: 1 */
     int capacity;        /* positions each can hold, at most the model's context; 0: the context */
     int source_capacity; /* of encoder-decoders: tokens of a source at most; 0: the context */
-    int beams; /* rows stand in groups of so many, at most 64, that can be reordered; 0: 1, they cannot */
+    int beams; /* rows stand in groups of this size, at most BY_BEAMS_MAX, that can be reordered; 0: 1 */
+    /* Positions of a page of the key-value cache: a power of two from 16 to 256. Rows then take pages as they
+     * grow and give them back when they are rewound, so that memory follows what rows hold. Not with beams. 0:
+     * every row has memory for its capacity, which is a little faster. */
+    int page;
+    int pages; /* pages in all; 0: as many as it takes to fill every row */
 } by_generator_spec;
 
 /* The model must be a language model; it is borrowed. NULL on failure. */
@@ -30,8 +35,9 @@ BY_API void by_generator_free(by_generator *g);
 BY_API by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths);
 
 /* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
- * NULL). A token outside the vocabulary or a row that would outgrow the capacity is BY_ERR_ARGUMENT, and
- * nothing is fed. After another failure the rows' contents are undefined until they are rewound to 0. */
+ * NULL), and costs nothing once half of the rows do. A token outside the vocabulary or a row that would
+ * outgrow the capacity is BY_ERR_ARGUMENT, too few free pages are BY_ERR_MEMORY, and nothing is fed. After
+ * another failure the rows' contents are undefined until they are rewound to 0. */
 BY_API by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
 
 /* (V) logits of what follows the last token fed to the row; NULL when there is none, that is at the beginning
@@ -46,17 +52,15 @@ typedef struct by_top_logits {
     float lse; /* log of the sum of e^logit over the whole vocabulary; not finite: the logits are not */
 } by_top_logits;
 
-/* From now on a feed brings the k (1 to 128, at most V) highest logits of every row to the host and leaves
+/* From now on a feed brings the k (1 to BY_TOP_MAX, at most V) highest logits of every row to the host and leaves
  * the rest on the device, from where by_generator_logits fetches a row when it is asked to; then it knows
  * only the rows that were fed last. 0: whole rows, as at the beginning. */
 BY_API by_status by_generator_keep_top(by_generator *g, int k);
 /* NULL where there are no logits, and with k = 0. Valid until the next feed. */
 BY_API const by_top_logits *by_generator_top(const by_generator *g, int row);
 
-/* Row b goes on with what row from[b] holds: hypotheses of a beam search change places. Rows stand in groups
- * of spec.beams; all rows of a group take from one group, their own or a later one, each group from another.
- * So besides changing places, groups that are done can be squeezed out to the back; feeding the rows in front
- * alone is then cheaper. Done within the next feed. No row has logits afterwards. */
+/* Row b goes on with what row from[b], one of its group, holds: hypotheses of a beam search change places.
+ * Done within the next feed. No row has logits afterwards. */
 BY_API by_status by_generator_reorder(by_generator *g, const int32_t *from);
 
 /* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing.
@@ -66,7 +70,8 @@ BY_API void by_generator_rewind(by_generator *g, int row, int length);
 /* Feed tokens[row] to every row that is active, then the likeliest token after it, and so on: `steps` tokens
  * a row, 32 at most, each row with room for as many. out (steps, batch) receives the likeliest token after
  * each; the last of them is not fed yet. Nothing returns to the host in between, which is how a GPU decodes
- * fast. Rows that are not active lose what they hold, and no row has logits afterwards. */
+ * fast. Rows that are not active stay as they are; their part of out is not written. No row has logits
+ * afterwards. */
 BY_API by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
                                      int32_t *out);
 
@@ -291,6 +296,51 @@ typedef struct by_generate_result {
 BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */
+
+/* ---- sequences that come and go -------------------------------------------------------------- */
+
+/* What a scheduler needs: sequences are added to a running generator and removed from it at any time, each with
+ * its own prompt, rules and seed, and every step brings each of them one token further. A sequence gets the
+ * tokens that it would get alone. There are at most as many as the generator has rows; with pages
+ * (by_generator_spec.page) memory follows what they hold. For decoders, without beams.
+ *
+ * A generator is used by one thread at a time. The calls of this section are not to be mixed with those of the
+ * first: a sequence owns its row until it is removed. by_generate removes all of them. */
+typedef struct by_sequence_spec {
+    by_sampling sampling;       /* copied; what it points to is borrowed until the sequence is removed */
+    int sample;                 /* draws the random numbers of this sample of the seed */
+    int max_new_tokens;         /* 0: until a stop token comes or the capacity is used up */
+    const int32_t *stop_tokens; /* besides the model's end-of-text token; copied; NULL: none */
+    int stop_count;
+    bool ignore_eos; /* the model's end-of-text token is a token like others */
+} by_sequence_spec;
+
+/* A new token of a sequence. */
+typedef struct by_sequence_token {
+    int sequence;
+    int32_t token;    /* with BY_FINISH_STOP, the stop token */
+    float logprob;    /* under the model, before any rule */
+    by_finish finish; /* STOP or LENGTH: the sequence is not stepped any more, but stays until it is removed */
+} by_sequence_token;
+
+/* Adds a sequence; nothing is computed yet. The prompt is copied; an empty one starts with the model's
+ * end-of-text token. *sequence receives its number, which is free again after by_generator_remove.
+ * BY_ERR_ARGUMENT: a bad prompt or spec, or all rows are taken. */
+BY_API by_status by_generator_add(by_generator *g, const int32_t *prompt, int length,
+                                  const by_sequence_spec *spec, int *sequence);
+/* Appends tokens to what a sequence has: the next turn of a conversation. It goes on, and its max_new_tokens
+ * count from here. Nothing that it holds is computed again. */
+BY_API by_status by_generator_extend(by_generator *g, int sequence, const int32_t *tokens, int count);
+/* One token more for every sequence that goes on, into out (room for one per row of the generator), in the
+ * order of their numbers; *count of them, 0 when none goes on and none has a prompt left. Of a prompt at most
+ * 256 tokens are fed in a step, so that others need not wait long; until all are fed it yields no token.
+ * BY_ERR_MEMORY: there are not enough free pages; nothing has happened, and removing a sequence helps. */
+BY_API by_status by_generator_step(by_generator *g, by_sequence_token *out, int *count);
+/* Whether a sequence still has something to feed or to choose. */
+BY_API bool by_generator_goes_on(const by_generator *g, int sequence);
+BY_API void by_generator_remove(by_generator *g, int sequence); /* its row and pages are free */
+/* Positions for which memory is free, in whole pages; without pages, the capacity of all free rows. */
+BY_API int by_generator_room(const by_generator *g);
 
 #ifdef __cplusplus
 }

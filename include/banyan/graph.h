@@ -289,25 +289,31 @@ typedef struct by_attention_spec {
     int relative_zero;   /* L - 1) is added to the score of key s for the query at position p */
     bool empty_zero;     /* a query that sees no key gives zeros; otherwise the mean of v */
     by_tensor **weights; /* when not NULL: also return the weights after softmax, (B, H, T, S) */
+    by_tensor *pages;    /* by_attention_cached alone: (B, n) i32, the pages of every row; NULL: page b. With
+                            n > 1, the size of a page is a power of two from 16 to 256 */
 } by_attention_spec;
 BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                const by_attention_spec *spec);
 
-/* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache (B,
- * M, Hkv*D; states) from position past[b] on, then attends to everything up to each query. past (B) i32; past
- * + T must not exceed M. Query t stands at p = past[b] + t; the mask is causal, or BY_MASK_PREFIX, which also
- * lets a query see new keys after it. M takes the place of S in the shapes of masks and bias. No dropout,
- * no weights. For inference. */
+/* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache
+ * (pages, P, Hkv*D; states) from position past[b] on, then attends to everything up to each query. Position s
+ * of row b lies in page spec.pages[b][s / P], at s % P; without spec.pages, in page b, at s. A row has room
+ * for M positions: P times the columns of spec.pages. past (B) i32; past + T must not exceed M. Query t stands
+ * at p = past[b] + t; the mask is causal, or BY_MASK_PREFIX, which also lets a query see new keys after it. M
+ * takes the place of S in the shapes of masks and bias. With past = NULL nothing is written: q (B, T, H*D)
+ * attends to all M positions, without a causal mask, as by_attention does. No dropout, no weights. For
+ * inference. */
 BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
 
-/* Before a step of beam search: row b of the caches (B, M, C), which are states, takes over the first past[b]
- * positions of row from[b]; both (B) i32. Rows stand in groups of `beams` (1 to 64). All rows of a group take
- * from one group, their own or a later one, each group from another: hypotheses change places, and texts that
- * are done can be squeezed out. */
+enum { BY_BEAMS_MAX = 64, BY_TOP_MAX = 128 }; /* beams of a group; k of by_top */
+
+/* Before a step of beam search: row b takes over the first past[b] positions of row from[b]; both (B) i32.
+ * Row b lies in page pages[b] of the caches (pages, M, C; states), pages (B, 1) i32, or without it in page b.
+ * Rows stand in groups of `beams` (1 to BY_BEAMS_MAX) and take from rows of their own group. */
 BY_API void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
-                       int beams);
+                       by_tensor *pages, int beams);
 
 /* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens, positions (up to
  * `last`) and past grow by one, and next is appended to log (1 + M B), whose first element counts the steps.
@@ -359,7 +365,7 @@ BY_API by_tensor *by_sort(by_graph *g, by_tensor *x, bool descending, by_tensor 
  * to those chosen. */
 BY_API by_tensor *by_top_k(by_graph *g, by_tensor *x, int64_t k, by_tensor **ids);
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
-/* The k (1 to 128) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
+/* The k (1 to BY_TOP_MAX) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
  * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */
 BY_API by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse);
 

@@ -41,6 +41,9 @@ typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part
 
 #define BY_MAX_LAYERS 256 /* of a model */
 
+/* The keys and values that a decoding graph reads and extends. by_generator makes it. */
+typedef struct by_cache by_cache;
+
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
 /* A tensor under the name by which a model, a loss or a caller asks for it. */
@@ -94,8 +97,8 @@ typedef struct by_model_io {
     by_problem problem;
     int choices; /* rows that form one example (BY_TASK_CHOICE only); 0: 1 */
     by_part part;
-    float label_smoothing;  /* in the loss of token logits */
-    struct nn_cache *cache; /* decoding; NULL otherwise */
+    float label_smoothing; /* in the loss of token logits */
+    by_cache *cache;       /* decoding; NULL otherwise */
     bool want_hidden, want_attention;
     by_ports inputs, outputs;
 } by_model_io;

@@ -12,7 +12,7 @@
 #include "cli/format.h"
 #include "graph/graph.h"
 #include "io/weights.h"
-#include "nn/nn.h"
+#include "nn/cache.h"
 
 typedef enum mode { FORWARD, TRAIN, DECODE, MODES } mode;
 static const char *const mode_names[] = {"forward", "train", "decode"};
@@ -151,9 +151,8 @@ static void add_source(const inspection *in, by_graph *g, by_model_io *io)
         return;
     }
     io->part = BY_PART_DECODER;
-    io->cache->rows = in->o.batch;
-    io->cache->beams = 1;
-    io->cache->source_room = io->cache->source_length = in->o.seq;
+    io->cache->store->sources = in->o.batch;
+    io->cache->store->source_room = io->cache->source_length = in->o.seq;
     io->cache->source_mask = by_input(g, "source mask", BY_I32, 2, shape);
 }
 
@@ -163,17 +162,18 @@ static by_program *compile(const inspection *in, mode m, bool recompute, size_t 
     const by_model *model = in->model;
     bool classify = by_model_task(model) == BY_TASK_CLASSIFY;
     by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(model), .training = m == TRAIN});
-    nn_cache *keys = m == DECODE ? nn_cache_new(by_model_device(model), in->o.seq) : NULL;
+    nn_store *keys = m == DECODE ? nn_store_new(by_model_device(model), in->o.batch, in->o.seq) : NULL;
+    by_cache view = {.store = keys};
     by_program *p = NULL;
     if (g && (keys || m != DECODE)) {
         int64_t shape[2] = {in->o.batch, m == DECODE ? 1 : in->o.seq};
-        by_model_io io = {.cache = keys};
+        by_model_io io = {.cache = keys ? &view : NULL};
         by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, shape));
         if (classify || m == DECODE)
             by_io_feed(&io, "pick", by_input(g, "pick", BY_I32, 1, shape));
         if (m == DECODE) {
             by_io_feed(&io, "positions", by_input(g, "positions", BY_I32, 2, shape));
-            keys->past = by_input(g, "past", BY_I32, 1, shape);
+            view.past = by_input(g, "past", BY_I32, 1, shape);
         }
         if (is_pair(model))
             add_source(in, g, &io);
@@ -187,11 +187,11 @@ static by_program *compile(const inspection *in, mode m, bool recompute, size_t 
         p = by_compile(g, &(by_compile_spec){.loss = loss,
                                              .grads = m == TRAIN ? BY_GRAD_STORE : BY_GRAD_NONE,
                                              .recompute = recompute});
-        *cache = keys ? nn_cache_bytes(keys) : 0;
+        *cache = keys ? nn_store_bytes(keys) : 0;
         g = NULL; /* the program's, or gone */
     }
     by_graph_free(g);
-    nn_cache_free(keys);
+    nn_store_free(keys);
     return p;
 }
 

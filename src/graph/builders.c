@@ -239,14 +239,15 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
 {
     if (!spec)
         return by_graph_fail(g, "attention_cached: nothing says how many heads there are");
-    gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
-    a.spec.mask = spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
+    gr_attention_attr a = attention_attr(g, q, !k && !v && past, spec);
+    a.spec.mask = !past ? BY_MASK_NONE : spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
     a.spec.dropout = 0;
-    by_tensor *in[GR_ATT_SHARED + 3];
+    by_tensor *in[GR_ATT_SHARED + 4];
     attention_inputs(&a, q, k, v, in);
     in[GR_ATT_K_CACHE] = k_cache;
     in[GR_ATT_V_CACHE] = v_cache;
     in[GR_ATT_PAST] = past;
+    in[GR_ATT_PAGES] = spec->pages;
     return gr_node_add(g, GR_OP_ATTENTION_CACHED, in, BY_COUNT(in), &a, sizeof a);
 }
 
@@ -482,10 +483,10 @@ by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_ten
 }
 
 void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
-                int beams)
+                by_tensor *pages, int beams)
 {
     gr_reorder_attr a = {beams};
-    gr_node_make(g, GR_OP_REORDER, (by_tensor *[]){k_cache, v_cache, from, past}, 4, &a, sizeof a);
+    gr_node_make(g, GR_OP_REORDER, (by_tensor *[]){k_cache, v_cache, from, past, pages}, 5, &a, sizeof a);
 }
 
 by_tensor *by_argmax(by_graph *g, by_tensor *x)

@@ -190,18 +190,17 @@ enum {
     GR_ATT_DY,
     GR_ATT_K_CACHE = GR_ATT_SHARED,
     GR_ATT_V_CACHE,
-    GR_ATT_PAST
+    GR_ATT_PAST,
+    GR_ATT_PAGES
 };
 typedef struct gr_advance_attr {
     int last; /* the highest position */
 } gr_advance_attr;
-#define GR_TOP_MAX   128
-#define GR_BEAMS_MAX 64
 typedef struct gr_top_attr {
-    int k; /* how many, at most GR_TOP_MAX */
+    int k; /* how many, at most BY_TOP_MAX */
 } gr_top_attr;
 typedef struct gr_reorder_attr {
-    int beams; /* rows of a group, at most GR_BEAMS_MAX */
+    int beams; /* rows of a group, at most BY_BEAMS_MAX */
 } gr_reorder_attr;
 typedef struct gr_loss_attr {
     int ignore_index;
@@ -278,11 +277,13 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *                   lse -infinity and weight 1 / S on every key, or 0 with empty_zero
  *  attention_grad   the eight inputs of attention, y, lse, dy -> dq or dpacked, [dk], [dv], [dbias], [drelative]
  *                   dbias like bias: dS summed in acc over the axes that repeat and over all keys that share an entry
- *  attention_cached the eight inputs of attention with M for S, k_cache (B, M, Hkv*D), v_cache, past (B) i32 -> y
- *                   p = past[b] + t; causal or prefix; S is past[b] + T
- *  reorder          k_cache (B, M, C), v_cache, from (B) i32, past (B) i32 -> nothing: row b's first past[b] positions
- *                   become those of row from[b]. All rows of a group take from one group, their own or a later one, each
- *                   from another. A group that another one takes from is left as it is or takes from a later one
+ *  attention_cached the eight inputs of attention with M for S, k_cache (pages, P, Hkv*D), v_cache, [past (B) i32],
+ *                   [pages (B, n) i32] -> y
+ *                   M = n P. Position s of row b lies in page pages[b][s / P] at s % P; without pages, n is 1 and the
+ *                   page b. p = past[b] + t; causal or prefix; S is past[b] + T. Without past nothing is written:
+ *                   attention over all M positions, mask none
+ *  reorder          k_cache (pages, M, C), v_cache, from (B) i32, past (B) i32, [pages (B, 1) i32] -> nothing: row b's
+ *                   first past[b] positions become those of row from[b], which is of its group
  *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
  *                   positions + 1 up to the last, past + 1, next appended to log, whose first element counts the runs
  *                   (beyond M nothing is appended)
@@ -358,6 +359,8 @@ static inline int64_t gr_tensor_pitch(const by_tensor *t)
 {
     return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;
 }
+/* Positions that a row of a cache (pages, P, C) has room for, in pages (B, n) or, with NULL, one. */
+int64_t gr_cache_room(const by_tensor *cache, const by_tensor *pages);
 const char *gr_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
 
 /* ---- building (build.c) ---------------------------------------------------------------------- */

@@ -347,7 +347,7 @@ static by_status gr_infer_top(gr_node *n)
 {
     const by_tensor *x = n->in[0];
     const int64_t k = ((const gr_top_attr *)n->attr)->k;
-    if (x->rank != 2 || !by_dtype_is_float(x->type) || k < 1 || k > GR_TOP_MAX || k > x->dim[1] ||
+    if (x->rank != 2 || !by_dtype_is_float(x->type) || k < 1 || k > BY_TOP_MAX || k > x->dim[1] ||
         x->dim[1] > INT32_MAX)
         return mismatch(n, "logits (R, V) of which 1 to 128, and no more than V, are asked for");
     BY_TRY(gr_set_output(n, 0, gr_acc_type(x->type), 2, (int64_t[]){x->dim[0], k}));
@@ -617,6 +617,18 @@ static by_status infer_sight(gr_node *n, int64_t s)
     return BY_OK;
 }
 
+/* Queries alone: their keys and values are in a cache. */
+static by_status infer_attention_queries(gr_node *n)
+{
+    const gr_attention_attr *a = n->attr;
+    const by_tensor *q = n->in[0];
+    if (n->in[1] || n->in[2] || q->rank != 3 || !by_dtype_is_float(q->type) || a->head_dim < 1 ||
+        a->spec.kv_heads < 1 || a->spec.heads % a->spec.kv_heads ||
+        q->dim[2] != (int64_t)a->spec.heads * a->head_dim)
+        return mismatch(n, "q (B, T, H*D) alone, as there is no past");
+    return BY_OK;
+}
+
 static by_status infer_attention_heads(gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
@@ -686,38 +698,60 @@ static gr_cost gr_cost_attention_grad(const gr_node *n)
     return c;
 }
 
+int64_t gr_cache_room(const by_tensor *cache, const by_tensor *pages)
+{
+    return cache->dim[1] * (pages ? pages->dim[1] : 1);
+}
+
+/* Where the positions of `rows` rows lie in a cache (pages, P, C). */
+static by_status infer_pages(gr_node *n, const by_tensor *pages, const by_tensor *cache, int64_t rows)
+{
+    const int64_t size = cache->dim[1];
+    if (!pages)
+        return BY_OK;
+    if (pages->type != BY_I32 || pages->rank != 2 || pages->dim[0] != rows || pages->dim[1] < 1)
+        return mismatch(n, "pages (B, n) of i32");
+    if (pages->dim[1] > 1 && (size < 16 || size > 256 || (size & (size - 1))))
+        return mismatch(n, "pages whose size is a power of two from 16 to 256");
+    return BY_OK;
+}
+
 static by_status gr_infer_attention_cached(gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
     const by_tensor *q = n->in[0], *kc = n->in[GR_ATT_K_CACHE], *vc = n->in[GR_ATT_V_CACHE],
-                    *past = n->in[GR_ATT_PAST];
-    BY_TRY(infer_attention_heads(n));
-    if (!kc || !vc || !past || kc->rank != 3 || !same_shape(kc, vc) || kc->dim[0] != q->dim[0] ||
+                    *past = n->in[GR_ATT_PAST], *pages = n->in[GR_ATT_PAGES];
+    BY_TRY(past ? infer_attention_heads(n) : infer_attention_queries(n));
+    if (!kc || !vc || kc->rank != 3 || !same_shape(kc, vc) || (!pages && kc->dim[0] != q->dim[0]) ||
         kc->dim[2] != (int64_t)a->spec.kv_heads * a->head_dim || kc->type != q->type || vc->type != q->type ||
-        past->type != BY_I32 || by_elements(past) != q->dim[0])
+        (past && (past->type != BY_I32 || by_elements(past) != q->dim[0])))
         return mismatch(n, "caches (B, M, Hkv*D) of q's type and past (B) of i32");
-    BY_TRY(infer_sight(n, kc->dim[1]));
+    BY_TRY(infer_pages(n, pages, kc, q->dim[0]));
+    BY_TRY(infer_sight(n, gr_cache_room(kc, pages)));
     return gr_set_output(n, 0, q->type, 3,
                          (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->spec.heads * a->head_dim});
 }
 static gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cache */
 {
     const gr_attention_attr *a = n->attr;
-    const int64_t t = by_dim(n->in[0], 1), room = by_dim(n->in[GR_ATT_K_CACHE], 1);
+    const int64_t t = by_dim(n->in[0], 1), room = gr_cache_room(n->in[GR_ATT_K_CACHE], n->in[GR_ATT_PAGES]);
     const double heads = (double)by_dim(n->in[0], 0) * a->spec.heads;
     return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
 }
 
 static by_status gr_infer_reorder(gr_node *n)
 {
-    const by_tensor *keys = n->in[0], *from = n->in[2], *past = n->in[3];
+    const by_tensor *keys = n->in[0], *from = n->in[2], *past = n->in[3], *pages = n->in[4];
     const int beams = ((const gr_reorder_attr *)n->attr)->beams;
+    const int64_t rows = pages ? by_elements(pages) : by_dim(keys, 0);
     if (keys->rank != 3 || !same_shape(keys, n->in[1]) || keys->type != n->in[1]->type ||
-        from->type != BY_I32 || past->type != BY_I32 || !is_vector(from, keys->dim[0]) ||
-        !is_vector(past, keys->dim[0]))
+        from->type != BY_I32 || past->type != BY_I32 || !is_vector(from, rows) || !is_vector(past, rows))
         return mismatch(n, "two caches (B, M, C) of one type, from (B) and past (B) of i32");
-    if (beams < 1 || beams > GR_BEAMS_MAX || keys->dim[0] % beams != 0)
-        return mismatch(n, "rows in groups of 1 to 64");
+    if (pages && (pages->type != BY_I32 || pages->rank != 2 || pages->dim[1] != 1))
+        return mismatch(n, "one page for every row, (B, 1) of i32");
+    if (beams < 1 || beams > BY_BEAMS_MAX || rows % beams != 0)
+        return base_fail(BY_ERR_ARGUMENT, "%lld rows cannot stand in groups of %d; at most %d are possible",
+                         (long long)rows, beams, BY_BEAMS_MAX);
     return BY_OK;
 }
 static gr_cost gr_cost_reorder(const gr_node *n) /* at most: every row moves, and is full */

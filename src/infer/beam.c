@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { SLICE = 256, MOST_TOP = 128, SPARE = 16 };
+enum { SPARE = 16 }; /* highest logits besides those looked at, for when rules lower some of them */
 
 /* ---- before the first pass ------------------------------------------------------------------- */
 
@@ -14,8 +14,9 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
 {
     const by_beam *b = &spec->beam;
     const int groups = BY_MAX(b->groups, 1);
-    if (b->width > 64)
-        return base_fail(BY_ERR_ARGUMENT, "a beam search keeps 64 hypotheses at most, not %d", b->width);
+    if (b->width > BY_BEAMS_MAX)
+        return base_fail(BY_ERR_ARGUMENT, "a beam search keeps %d hypotheses at most, not %d", BY_BEAMS_MAX,
+                         b->width);
     if (by_generator_beams(g) != b->width)
         return base_fail(BY_ERR_ARGUMENT, "the generator was made for %d beams, %d are asked for",
                          by_generator_beams(g), b->width);
@@ -45,10 +46,10 @@ static int choose_top(const beam_run *r)
 {
     const int wanted =
         r->keep + (gen_is_constrained(&r->spec->sampling) || r->spec->beam.diversity > 0 ? SPARE : 0);
-    if (r->keep > MOST_TOP || gen_is_raised(&r->spec->sampling) || r->spec->sampling.temperature > 0 ||
+    if (r->keep > BY_TOP_MAX || gen_is_raised(&r->spec->sampling) || r->spec->sampling.temperature > 0 ||
         r->spec->beam.renormalize)
         return 0;
-    return BY_MIN(BY_MIN(wanted, MOST_TOP), r->vocab);
+    return BY_MIN(BY_MIN(wanted, BY_TOP_MAX), r->vocab);
 }
 
 static by_status open_search(const beam_run *r, beam_group *s, int length)
@@ -74,18 +75,8 @@ static by_status open_search(const beam_run *r, beam_group *s, int length)
 static by_status open_text(beam_run *r, int which, const int32_t *prompt, int length)
 {
     beam_text *t = &r->texts[which];
-    int32_t start = by_model_eos(by_generator_model(r->generator));
-    if (length < 0)
-        return base_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", which, length);
-    if (length == 0 && (start < 0 || start >= r->vocab))
-        return base_fail(BY_ERR_ARGUMENT, "the prompt is empty, and this model has no end-of-text token to "
-                                          "start from: give it at least one token");
-    prompt = length ? prompt : &start;
-    length = BY_MAX(length, 1);
-    for (int i = 0; i < length; i++)
-        if (prompt[i] < 0 || prompt[i] >= r->vocab)
-            return base_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
-                             (int)prompt[i], which, i, r->vocab);
+    int32_t start;
+    BY_TRY(gen_check_prompt(by_generator_model(r->generator), which, &prompt, &length, &start));
     const int room = r->capacity - length + 1; /* the last token is never fed and needs no place */
     if (room < 1 || r->spec->max_new_tokens > room)
         return base_fail(BY_ERR_ARGUMENT,
@@ -105,7 +96,6 @@ static by_status open_text(beam_run *r, int which, const int32_t *prompt, int le
         s->beams[0].row = t->row;
         s->live = 1;
     }
-    r->order[which] = which;
     return BY_OK;
 }
 
@@ -135,8 +125,8 @@ static by_status begin(beam_run *r, const gen_beam_task *task)
     const int *lengths = task->lengths, *source_lengths = task->source_lengths;
     const size_t rows = (size_t)by_generator_batch(r->generator), count = (size_t)r->count;
     BY_TRY(gen_sampler_open(&r->sampler, r->vocab));
+    BY_TRY(gen_queue_open(&r->queue, r->generator));
     r->texts = base_alloc_zero(count, sizeof *r->texts);
-    r->order = base_alloc_zero(count, sizeof *r->order);
     r->best = base_alloc_zero((size_t)r->keep, sizeof *r->best);
     r->value = base_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->value);
     r->id = base_alloc_zero((size_t)BY_MAX(r->top, 1), sizeof *r->id);
@@ -144,24 +134,19 @@ static by_status begin(beam_run *r, const gen_beam_task *task)
     const bool draws = r->spec->sampling.temperature > 0;
     r->raw = draws ? base_alloc_zero((size_t)r->vocab, sizeof *r->raw) : NULL;
     r->from = base_alloc_zero(rows, sizeof *r->from);
-    r->next = base_alloc_zero(rows, sizeof *r->next);
-    r->left = base_alloc_zero(rows, sizeof *r->left);
-    r->counts = base_alloc_zero(rows, sizeof *r->counts);
     r->shown = base_alloc_zero(3 * (size_t)r->size, sizeof *r->shown);
     r->tracks = base_alloc_zero(r->spec->explain ? (size_t)r->size : 1, sizeof *r->tracks);
     const int returned = BY_MAX(r->spec->beam.returned, 1);
     r->result->rows = base_alloc_zero(count * (size_t)returned, sizeof *r->result->rows);
-    if (!r->texts || !r->order || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) ||
-        !r->from || !r->next || !r->left || !r->counts || !r->shown || !r->tracks || !r->result->rows)
+    if (!r->texts || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) || !r->from ||
+        !r->shown || !r->tracks || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->count * returned;
-    r->places = r->count;
     BY_TRY(by_generator_keep_top(r->generator, r->top));
     for (int i = 0; i < (int)rows; i++)
         by_generator_rewind(r->generator, i, 0);
     for (int i = 0; i < r->count; i++) {
         r->texts[i].over = true;
-        r->order[i] = -1;
         if (!prompts[i])
             continue;
         BY_TRY(open_text(r, i, prompts[i], lengths[i]));
@@ -169,8 +154,8 @@ static by_status begin(beam_run *r, const gen_beam_task *task)
         t->over = false;
         t->source = sources ? sources[i] : t->searches[0].beams[0].tokens;
         t->source_count = sources ? source_lengths[i] : t->prompt;
-        r->next[t->row] = t->searches[0].beams[0].tokens;
-        r->left[t->row] = t->prompt;
+        r->queue.next[t->row] = t->searches[0].beams[0].tokens;
+        r->queue.left[t->row] = t->prompt;
         r->result->prompt_tokens += t->prompt;
     }
     return BY_OK;
@@ -187,16 +172,13 @@ static void end(beam_run *r)
         close_text(r, &r->texts[i]);
     gen_sampler_close(&r->sampler);
     base_free(r->texts);
-    base_free(r->order);
     base_free(r->best);
     base_free(r->raw);
     base_free(r->value);
     base_free(r->id);
     base_free(r->slot);
     base_free(r->from);
-    base_free(r->next);
-    base_free(r->left);
-    base_free(r->counts);
+    gen_queue_close(&r->queue);
     base_free(r->shown);
     base_free(r->tracks);
 }
@@ -220,66 +202,16 @@ static by_status step_text(beam_run *r, int which)
     return BY_OK;
 }
 
-/* Feed what is queued, slice by slice. */
-static by_status feed(beam_run *r)
-{
-    const by_generate_spec *spec = r->spec;
-    const int rows = by_generator_batch(r->generator);
-    for (int most = 1; most > 0;) {
-        if (spec->cancelled && spec->cancelled(spec->user))
-            return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
-        most = 0;
-        for (int b = 0; b < rows; b++) {
-            r->counts[b] = BY_MIN(r->left[b], SLICE);
-            r->left[b] -= r->counts[b];
-            most = BY_MAX(most, r->left[b]);
-        }
-        BY_TRY(by_generator_feed(r->generator, r->next, r->counts));
-        for (int b = 0; b < rows; b++)
-            if (r->counts[b])
-                r->next[b] += r->counts[b];
-    }
-    return BY_OK;
-}
-
-/* Texts that are over leave their places once half of the places are free: what is left moves to the front,
- * and every pass costs half as much from then on. */
-static void squeeze(beam_run *r)
-{
-    int live = 0;
-    for (int i = 0; i < r->places; i++)
-        live += r->order[i] >= 0 && !r->texts[r->order[i]].over;
-    if (2 * live > r->places + 1 || live == 0)
-        return;
-    int place = 0;
-    for (int i = 0; i < r->places; i++) {
-        if (r->order[i] < 0 || r->texts[r->order[i]].over)
-            continue;
-        beam_text *t = &r->texts[r->order[i]];
-        const int moved = t->row - place * r->width;
-        for (int b = 0; b < r->width; b++)
-            r->from[place * r->width + b] = r->from[t->row + b];
-        for (int b = t->row; moved && b < t->row + r->width; b++)
-            r->from[b] = b; /* left as it is, unless another one takes the place */
-        for (int g = 0; g < r->groups; g++)
-            for (int k = 0; k < t->searches[g].live; k++)
-                t->searches[g].beams[k].row -= moved;
-        t->row -= moved;
-        r->order[place++] = r->order[i];
-    }
-    r->places = place;
-}
-
 /* The last token of every hypothesis goes next. */
 static void queue(beam_run *r)
 {
-    for (int i = 0; i < r->places; i++) {
-        const beam_text *t = r->order[i] >= 0 ? &r->texts[r->order[i]] : NULL;
-        for (int g = 0; t && g < r->groups && !t->over; g++)
+    for (int i = 0; i < r->count; i++) {
+        const beam_text *t = &r->texts[i];
+        for (int g = 0; g < r->groups && !t->over; g++)
             for (int k = 0; k < t->searches[g].live; k++) {
                 const beam_hypothesis *b = &t->searches[g].beams[k];
-                r->next[b->row] = b->tokens + t->prompt + t->fresh - 1;
-                r->left[b->row] = 1;
+                r->queue.next[b->row] = b->tokens + t->prompt + t->fresh - 1;
+                r->queue.left[b->row] = 1;
             }
     }
 }
@@ -287,8 +219,8 @@ static void queue(beam_run *r)
 static by_status search_all(beam_run *r)
 {
     const int rows = by_generator_batch(r->generator);
-    for (bool going = r->places > 0; going;) {
-        BY_TRY(feed(r));
+    for (bool going = r->count > 0; going;) {
+        BY_TRY(gen_queue_feed(&r->queue, r->spec));
         if (!r->begun)
             r->result->prompt_seconds = base_seconds() - r->started;
         r->begun = true;
@@ -296,13 +228,12 @@ static by_status search_all(beam_run *r)
         for (int b = 0; b < rows; b++)
             r->from[b] = b;
         going = false;
-        for (int i = 0; i < r->places; i++) {
-            if (r->order[i] < 0 || r->texts[r->order[i]].over)
+        for (int i = 0; i < r->count; i++) {
+            if (r->texts[i].over)
                 continue;
-            BY_TRY(step_text(r, r->order[i]));
-            going = going || !r->texts[r->order[i]].over;
+            BY_TRY(step_text(r, i));
+            going = going || !r->texts[i].over;
         }
-        squeeze(r);
         if (going)
             BY_TRY(by_generator_reorder(r->generator, r->from));
         queue(r);

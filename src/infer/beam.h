@@ -3,6 +3,7 @@
 #ifndef BY_INFER_BEAM_H
 #define BY_INFER_BEAM_H
 
+#include "infer/queue.h"
 #include "infer/rules.h"
 
 /* What to search for. */
@@ -76,8 +77,6 @@ typedef struct beam_run {
     gen_sampler sampler;
     beam_text *texts;
     int count;         /* texts */
-    int *order;        /* (count) the text at each place of the generator, -1: none */
-    int places;        /* in use */
     beam_option *best; /* (keep) */
     int n_best;
     float *raw;    /* (V) scores before the filters; NULL: nothing is drawn */
@@ -85,8 +84,7 @@ typedef struct beam_run {
     int32_t *id;   /* whose they are */
     int32_t *slot; /* (V) and where they are, all 0 between calls */
     int32_t *from; /* (B) */
-    const int32_t **next;
-    int *left, *counts;
+    gen_queue queue;
     by_hypothesis *shown; /* (3 size) for explanations, as what follows */
     gen_tracking *tracks; /* (size) what became of each hypothesis's likeliest tokens */
     double started;

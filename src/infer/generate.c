@@ -1,15 +1,15 @@
 /* generate.c - the loop that turns prompts into text: feed, choose, feed what was chosen (see
  * banyan/generate.h). */
-#include <limits.h>
 #include <math.h>
 
 #include "banyan/generate.h"
 #include "infer/beam.h"
+#include "infer/generator.h"
+#include "infer/queue.h"
 #include "infer/sample.h"
 #include "infer/stop_strings.h"
 
-enum { SLICE = 256 }; /* tokens of a row fed between two looks at cancelled() */
-enum { AHEAD = 32 };  /* tokens of a row chosen on the device between two looks at them */
+enum { AHEAD = 32 }; /* tokens of a row chosen on the device between two looks at them */
 
 /* One call of by_generate. */
 typedef struct run {
@@ -19,14 +19,11 @@ typedef struct run {
     by_generate_result *result;
     gen_sampler sampler;
     int batch, capacity, vocab;
-    int32_t *stops; /* every stop token, the model's own last */
-    int stop_count;
-    const int32_t **next; /* (B) what to feed to every row, in its tokens */
-    int *left;            /* (B) how much of it */
-    int *counts;          /* (B) how much of that now */
-    bool *active;         /* (B) not finished */
-    int32_t *last;        /* (B) what to go on from */
-    int32_t *ahead;       /* (AHEAD, B) */
+    gen_stops stops;
+    gen_queue queue;
+    bool *active;   /* (B) not finished */
+    int32_t *last;  /* (B) what to go on from */
+    int32_t *ahead; /* (AHEAD, B) */
     double started;
     const int32_t *const *sources; /* of an encoder-decoder; NULL: the prompts */
     const int *source_lengths;
@@ -34,21 +31,6 @@ typedef struct run {
 } run;
 
 /* ---- before the first pass ------------------------------------------------------------------- */
-
-static by_status collect_stops(run *r)
-{
-    const by_generate_spec *spec = r->spec;
-    int eos = by_model_eos(r->model);
-    for (int i = 0; i < spec->stop_count; i++) {
-        if (spec->stop_tokens[i] < 0 || spec->stop_tokens[i] >= r->vocab)
-            return base_fail(BY_ERR_ARGUMENT, "stop token %d is outside the vocabulary of %d",
-                             (int)spec->stop_tokens[i], r->vocab);
-        r->stops[r->stop_count++] = spec->stop_tokens[i];
-    }
-    if (eos >= 0 && eos < r->vocab && !spec->ignore_eos)
-        r->stops[r->stop_count++] = eos;
-    return BY_OK;
-}
 
 /* Whether prompt and new tokens fit. The last token chosen is never fed and needs no place. */
 static by_status check_room(const run *r, int row, int length)
@@ -74,24 +56,8 @@ static by_status check_room(const run *r, int row, int length)
 static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
 {
     by_generation *out = &r->result->rows[row];
-    int eos = by_model_eos(r->model);
-    int32_t start = eos;
-    if (length < 0)
-        return base_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", row, length);
-    if (length == 0 && (eos < 0 || eos >= r->vocab))
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "the prompt is empty, and this model has no end-of-text token to start from: give it at least "
-            "one token");
-    if (length == 0) {
-        prompt = &start;
-        length = 1;
-    }
-    for (int i = 0; i < length;
-         i++) /* all of them: what slides out of the context is still looked at for repetition */
-        if (prompt[i] < 0 || prompt[i] >= r->vocab)
-            return base_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
-                             (int)prompt[i], row, i, r->vocab);
+    int32_t start;
+    BY_TRY(gen_check_prompt(r->model, row, &prompt, &length, &start));
     BY_TRY(check_room(r, row, length));
     out->tokens = base_alloc_zero((size_t)length, sizeof *out->tokens);
     if (!out->tokens)
@@ -139,22 +105,20 @@ static by_status check_spec(run *r)
         by_model_source_vocab(r->model) != r->vocab)
         return base_fail(BY_ERR_UNSUPPORTED,
                          "source_penalty and no_source_ngram need one vocabulary for source and target");
-    r->stops = base_alloc_zero((size_t)r->spec->stop_count + 1, sizeof *r->stops);
-    return r->stops ? collect_stops(r) : BY_ERR_MEMORY;
+    return gen_stops_open(&r->stops, r->model, r->spec->stop_tokens, r->spec->stop_count,
+                          r->spec->ignore_eos);
 }
 
 static by_status begin(run *r, const int32_t *const *prompts, const int *lengths)
 {
     size_t rows = (size_t)r->batch;
     BY_TRY(gen_sampler_open(&r->sampler, r->vocab));
-    r->next = base_alloc_zero(rows, sizeof *r->next);
-    r->left = base_alloc_zero(rows, sizeof *r->left);
-    r->counts = base_alloc_zero(rows, sizeof *r->counts);
+    BY_TRY(gen_queue_open(&r->queue, r->generator));
     r->active = base_alloc_zero(rows, sizeof *r->active);
     r->last = base_alloc_zero(rows, sizeof *r->last);
     r->ahead = base_alloc_zero(AHEAD * rows, sizeof *r->ahead);
     r->result->rows = base_alloc_zero(rows, sizeof *r->result->rows);
-    if (!r->next || !r->left || !r->counts || !r->active || !r->last || !r->ahead || !r->result->rows)
+    if (!r->active || !r->last || !r->ahead || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->batch;
     BY_TRY(by_generator_keep_top(r->generator, 0));
@@ -169,10 +133,8 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
 static void end(run *r)
 {
     gen_sampler_close(&r->sampler);
-    base_free(r->stops);
-    base_free(r->next);
-    base_free(r->left);
-    base_free(r->counts);
+    gen_stops_close(&r->stops);
+    gen_queue_close(&r->queue);
     base_free(r->active);
     base_free(r->last);
     base_free(r->ahead);
@@ -189,57 +151,11 @@ static void queue(run *r, int row, int fresh)
         by_generator_rewind(r->generator, row, 0);
         fresh = BY_MIN(BY_MAX(r->capacity / 2, 1), out->count);
     }
-    r->next[row] = out->tokens + out->count - fresh;
-    r->left[row] = fresh;
-}
-
-/* Feed what is queued, slice by slice. */
-static by_status feed(run *r)
-{
-    const by_generate_spec *spec = r->spec;
-    for (int most = 1; most > 0;) {
-        if (spec->cancelled && spec->cancelled(spec->user))
-            return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
-        most = 0;
-        for (int b = 0; b < r->batch; b++) {
-            r->counts[b] = BY_MIN(r->left[b], SLICE);
-            r->left[b] -= r->counts[b];
-            most = BY_MAX(most, r->left[b]);
-        }
-        BY_TRY(by_generator_feed(r->generator, r->next, r->counts));
-        for (int b = 0; b < r->batch; b++)
-            if (r->counts[b])
-                r->next[b] += r->counts[b];
-    }
-    return BY_OK;
+    r->queue.next[row] = out->tokens + out->count - fresh;
+    r->queue.left[row] = fresh;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
-
-/* Append a token; the array doubles as it grows. */
-static by_status push(by_generation *out, int32_t token)
-{
-    int fresh = out->count - out->prompt;
-    if ((fresh & (fresh - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
-        if (out->count > INT_MAX / 2)
-            return base_fail(BY_ERR_MEMORY, "a text of %d tokens cannot grow", out->count);
-        int32_t *tokens =
-            base_resize(out->tokens, (size_t)(out->prompt + BY_MAX(2 * fresh, 1)), sizeof *tokens);
-        if (!tokens)
-            return BY_ERR_MEMORY;
-        out->tokens = tokens;
-    }
-    out->tokens[out->count++] = token;
-    return BY_OK;
-}
-
-static bool is_stop(const run *r, int32_t token)
-{
-    for (int i = 0; i < r->stop_count; i++)
-        if (r->stops[i] == token)
-            return true;
-    return false;
-}
 
 /* New tokens a row may have: as many as were asked for, or as its capacity allows. */
 static int limit_of(const run *r, int row)
@@ -270,10 +186,10 @@ static by_status accept(run *r, int row, int32_t token, float logprob)
     if (!r->begun)
         r->result->prompt_seconds = base_seconds() - r->started;
     r->begun = true;
-    if (is_stop(r, token)) {
+    if (gen_is_stop(&r->stops, token)) {
         out->finish = BY_FINISH_STOP;
     } else {
-        BY_TRY(push(out, token));
+        BY_TRY(gen_push(out, token));
         r->result->new_tokens++;
         bool complete;
         BY_TRY(gen_stop_strings_end(spec, out->tokens, out->count, &complete));
@@ -303,8 +219,8 @@ static by_status advance(run *r, int row)
                         .source_count = r->sources ? r->source_lengths[row] : out->prompt,
                         .sample = spec->samples ? (uint64_t)spec->samples[row]
                                                 : (uint64_t)spec->first_sample + (uint64_t)row,
-                        .stops = r->stops,
-                        .stop_count = r->stop_count};
+                        .stops = r->stops.tokens,
+                        .stop_count = r->stops.count};
     int32_t token;
     float logprob;
     const float *logits = by_generator_logits(r->generator, row);
@@ -350,7 +266,7 @@ static int steps_ahead(const run *r)
         const by_generation *out = &r->result->rows[b];
         if (!r->active[b])
             continue;
-        if (r->left[b] != 1)
+        if (r->queue.left[b] != 1)
             return 0;
         steps = BY_MIN(steps, r->capacity - by_generator_length(r->generator, b));
         if (r->spec->max_new_tokens)
@@ -366,7 +282,7 @@ static by_status run_ahead(run *r, int steps, int *going)
     if (spec->cancelled && spec->cancelled(spec->user))
         return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
     for (int b = 0; b < r->batch; b++)
-        r->last[b] = r->active[b] ? r->next[b][0] : 0;
+        r->last[b] = r->active[b] ? r->queue.next[b][0] : 0;
     BY_TRY(by_generator_greedy(r->generator, r->last, r->active, steps, r->ahead));
     for (int s = 0; s < steps; s++)
         for (int b = 0; b < r->batch; b++)
@@ -374,7 +290,7 @@ static by_status run_ahead(run *r, int steps, int *going)
                 BY_TRY(accept(r, b, r->ahead[s * r->batch + b], (float)NAN));
     *going = 0;
     for (int b = 0; b < r->batch; b++) {
-        r->left[b] = 0;
+        r->queue.left[b] = 0;
         if (r->active[b])
             queue(r, b, 1);
         *going += r->active[b];
@@ -398,7 +314,7 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
     for (int b = 0; b < r->batch; b++)
         if (r->active[b]) {
             queue(r, b, r->result->rows[b].count);
-            r->result->prompt_tokens += r->left[b];
+            r->result->prompt_tokens += r->queue.left[b];
             going++;
         }
     const bool plain = by_device_runs_ahead(by_model_device(r->model)) && is_plain(r->spec);
@@ -408,7 +324,7 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
             BY_TRY(run_ahead(r, steps, &going));
             continue;
         }
-        BY_TRY(feed(r));
+        BY_TRY(gen_queue_feed(&r->queue, r->spec));
         BY_TRY(advance_all(r, &going));
     }
     return BY_OK;
@@ -440,8 +356,8 @@ static by_status generate_all(by_generator *g, const int32_t *const *sources, co
                                                   .lengths = lengths,
                                                   .sources = sources,
                                                   .source_lengths = source_lengths,
-                                                  .stops = r.stops,
-                                                  .stop_count = r.stop_count},
+                                                  .stops = r.stops.tokens,
+                                                  .stop_count = r.stops.count},
                                  result);
     } else if (status == BY_OK) {
         status = generate(&r, prompts, lengths);
@@ -491,6 +407,7 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
         *result = (by_generate_result){0};
     if (!g || !prompts || !lengths || !spec || !result)
         return base_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
+    gen_drop_sequences(g);
     return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
                ? generate_from(g, prompts, lengths, spec, result)
                : generate_all(g, NULL, NULL, prompts, lengths, spec, result);

@@ -1,88 +1,132 @@
-/* generator.h - inside the generator, which is in three files: generator.c feeds tokens into the cache,
- * generator_sources.c runs the encoders of encoder-decoders, generator_greedy.c decodes without the host. */
+/* generator.h - inside the generator. generator.c has its life and what callers ask of it, generator_pass.c the
+ * programs that extend the cache, generator_sources.c the encoders of encoder-decoders, generator_greedy.c
+ * decoding without the host, sequences.c the sequences that come and go. */
 #ifndef BY_INFER_GENERATOR_H
 #define BY_INFER_GENERATOR_H
 
 #include "banyan/generate.h"
 #include "base/base.h"
-#include "nn/nn.h"
+#include "nn/cache.h"
 
-enum { GEN_WIDTHS = 4 };                      /* of passes: 1, 16, 64 and 256 tokens */
-enum { GEN_LEVELS = 6 };                      /* all groups, half of them, a quarter, ... */
-enum { GEN_LEADERS = GEN_LEVELS, GEN_KINDS }; /* and the first row of every group alone, for prompts */
+enum { GEN_WIDTHS = 4 }; /* of passes: 1, 16, 64 and 256 tokens */
+extern const int gen_widths[GEN_WIDTHS];
 
-/* A program that takes T new positions of the first B rows, or of every stride-th, and its tensors. */
+/* A program that takes T new positions of B sequences, whichever they are, and its tensors. */
 typedef struct gen_pass {
-    by_program *program;    /* NULL: not compiled yet */
-    int rows, top;          /* B, and k of keep_top when it was compiled */
-    int stride;             /* row b of it is row b * stride of the generator */
-    by_tensor *tokens;      /* (B, T) */
-    by_tensor *positions;   /* (B, T) */
-    by_tensor *past;        /* (B) positions the cache holds */
-    by_tensor *pick;        /* (B) flat index of the last real token */
-    by_tensor *from;        /* (B) whose positions a row takes over first; NULL: rows cannot be reordered */
-    by_tensor *source_from; /* (B / beams) whose source a group does; NULL: there are none */
-    by_tensor *logits;      /* (B, V) there */
+    by_program *program;         /* NULL: not compiled yet */
+    int rows, width;             /* B, T; width 0: a step of the greedy loop */
+    bool reorders;               /* rows take over what others of their group hold */
+    int top;                     /* k of keep_top when it was compiled */
+    by_tensor *tokens;           /* (B, T) */
+    by_tensor *positions;        /* (B, T) */
+    by_tensor *past;             /* (B) positions the cache holds */
+    by_tensor *pick;             /* (B) flat index of the last real token */
+    by_tensor *pages;            /* (B, columns); NULL: all rows in order, each in its page */
+    by_tensor *from;             /* (B) whose positions a row takes over first; NULL: rows stay */
+    by_tensor *sources;          /* (B / beams) whose source a group has; NULL: its own, or there are none */
+    by_tensor *logits;           /* (B, V) there */
     by_tensor *best, *ids, *lse; /* (B, k), (B, k), (B): the highest of them; NULL with k = 0 */
 } gen_pass;
-
-/* What a decoding step that ends where the next begins keeps. */
-typedef struct gen_loop {
-    by_memory *tokens, *positions, *past, *log; /* (B), (B), (B), (1 + 32 B) */
-} gen_loop;
 
 /* The programs for sources of one length. */
 typedef struct gen_stage {
     int length; /* S; 0: there are no sources */
-    gen_pass passes[GEN_KINDS][GEN_WIDTHS];
-    by_program *greedy;  /* a step of the loop; NULL: not compiled yet */
+    gen_pass **passes;
+    int n_passes;
     by_program *encoder; /* NULL: not compiled yet */
     by_tensor *source, *source_mask;
 } gen_stage;
 
-struct by_generator {
-    by_model *model;
-    int batch, capacity, vocab, beams;
-    int n_widths; /* of widths[], those of use with this capacity */
-    nn_cache *cache;
-    gen_stage **stages;
-    int n_stages;
-    gen_stage *now; /* the one of the present sources */
-    gen_loop greedy;
-    by_memory *mask;                /* (N, S) of the sources, on the device */
-    int32_t *sources, *source_mask; /* (N, S), of encoder-decoders alone */
-    int source_capacity;
-    int32_t *source_from;  /* (N) */
-    int32_t *past;         /* (B) positions every row holds */
-    int32_t *from;         /* (B) what by_generator_reorder asked for and no pass has done yet */
-    bool *known;           /* (B) its logits are those of its last position */
-    gen_pass **where;      /* (B) the pass that still has them; NULL: they are here */
-    float *logits, *fresh; /* (B, V): of every row, and of the last pass; NULL until they are needed */
-    int top;               /* highest logits that are kept of a row, 0: all */
-    by_top_logits *tops;   /* (B) */
+/* A sequence: what the cache holds of it, and where its logits are. */
+typedef struct gen_row {
+    int32_t past;      /* positions */
+    int pages;         /* that are its own; 0 where every row has the one of its number */
+    int from;          /* the row to take over, as by_generator_reorder asked for and no pass has done yet */
+    int fed, take;     /* tokens of the present call that are fed, and that the present pass takes */
+    bool known;        /* there are logits of its last position */
+    gen_pass *where;   /* the pass that still has them; NULL: they are in gen_output */
+    int there;         /* the row of that pass that has them */
+    int slot;          /* its row in the present pass */
+    by_top_logits top; /* of these logits */
+} gen_row;
+
+/* What goes into a pass. */
+typedef struct gen_input {
+    bool *acts;                  /* (groups) takes part in it */
+    int *rows;                   /* (B) the sequence of every row of the pass */
+    int32_t *tokens, *positions; /* (B, widest) */
+    int32_t *past, *pick, *from; /* (B) */
+    int32_t *pages, *sources;    /* (B, columns), (groups) */
+} gen_input;
+
+/* What comes out of passes: of every sequence, and of the last pass. */
+typedef struct gen_output {
+    float *logits, *fresh;                /* (B, V), NULL until they are needed */
+    int top;                              /* highest logits that are kept of a row, 0: all */
     float *best, *fresh_best, *fresh_lse; /* (B, k), (B, k), (B) */
     int32_t *ids, *fresh_ids;             /* (B, k), (B, k) */
-    int32_t *tokens, *positions;          /* (B, widest) what goes into a pass */
-    int32_t *pick, *starts;               /* (B), (B): positions held by its rows */
-    int *done;                            /* (B) tokens already fed of the present call */
+} gen_output;
+
+/* What encoder-decoders read. */
+typedef struct gen_sources {
+    int capacity;
+    int32_t *tokens, *mask; /* (N, S) */
+    by_memory *seen;        /* mask, on the device */
+} gen_sources;
+
+/* What a decoding step that ends where the next begins keeps. */
+typedef struct gen_loop {
+    by_memory *tokens, *positions, *past, *log; /* (B), (B), (B), (1 + 32 B) */
+    int32_t *out;                               /* (32 B) */
+} gen_loop;
+
+struct by_generator {
+    by_model *model;
+    int batch, beams, capacity, vocab;
+    int n_widths;    /* of gen_widths, those of use with this capacity */
+    nn_store *store; /* the memory of keys and values, */
+    int32_t *table;  /* (batch, columns) and the pages of every row in it */
+    int columns;     /* pages that a row can have; 1: its own, for good */
+    gen_row *rows;
+    gen_stage **stages, *now; /* now: the one of the present sources */
+    int n_stages;
+    gen_input in;
+    gen_output out;
+    gen_sources sources;
+    gen_loop greedy;
+    struct gen_sequences *sequences; /* NULL: none was added yet */
 };
 
-/* Nothing is left to reorder. */
-void gen_stand_still(by_generator *g);
+/* ---- passes (generator_pass.c) ---------------------------------------------------------------- */
+
+/* Choose the rows of a pass: the first `per` of every group that acts (in.acts), and of others until their
+ * number is one that there are passes for. Returns it. */
+int gen_choose_rows(by_generator *g, int per);
+/* The pass of this kind among those of the present stage, perhaps not compiled yet. NULL: out of memory. */
+gen_pass *gen_find_pass(by_generator *g, int rows, int width, bool reorders);
+/* What a graph sees of the cache. Adds the inputs of the pass that name rows and sources. */
+by_cache gen_view(by_generator *g, by_graph *graph, gen_pass *p, by_tensor *past);
+by_status gen_write_view(by_generator *g, gen_pass *p); /* these inputs, for the rows that were chosen */
+/* Memory for the cache up to position past + more[b] of every row; `more` NULL: gives back what is not
+ * needed. BY_ERR_MEMORY: there are not enough pages, and none was taken. */
+by_status gen_reserve(by_generator *g, const int *more);
+by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
+/* The highest place of a token: that of the context, where a table of positions ends. */
+int gen_last_place(const by_generator *g);
+by_status gen_need_logits(by_generator *g); /* room for whole rows of them */
+void gen_free_top(gen_output *o);
 
 /* ---- sources (generator_sources.c) ------------------------------------------------------------ */
 
 bool gen_has_sources(const by_generator *g);
 by_status gen_make_sources(by_generator *g, int capacity); /* room for them; capacity 0: the context */
-/* The programs for sources of so many tokens become the present ones; 0: there are no sources. */
+/* The programs for sources of `length` tokens become the present ones; 0: there are no sources. */
 by_status gen_enter_stage(by_generator *g, int length);
 by_status gen_check_stage(const by_generator *g); /* BY_ERR_ARGUMENT before the first source */
 void gen_free_stage(gen_stage *s);
-/* Tell the cache what a graph of so many rows will find there. */
-void gen_use_sources(by_generator *g, by_graph *graph, int rows);
-by_status gen_move_sources(by_generator *g); /* with their groups, as by_generator_reorder asked for */
 
-/* The highest place of a token: that of the context, where a table of positions ends. */
-int gen_last_place(const by_generator *g);
+/* ---- sequences (sequences.c) ------------------------------------------------------------------ */
+
+void gen_drop_sequences(by_generator *g); /* all of them */
 
 #endif

@@ -1,6 +1,6 @@
 /* generator_sources.c - what encoder-decoders read: sources are padded to one of a few lengths, for each of
  * which there is an encoder and a set of passes; the encoder leaves keys and values of every decoder block in
- * the cache, from where they move with their texts. */
+ * the store. */
 #include "infer/generator.h"
 
 bool gen_has_sources(const by_generator *g)
@@ -38,22 +38,24 @@ by_status gen_enter_stage(by_generator *g, int length)
 
 by_status gen_make_sources(by_generator *g, int capacity)
 {
-    const size_t n = (size_t)(g->batch / g->beams);
-    g->source_capacity = capacity ? capacity : by_model_context(g->model);
-    const size_t room = n * (size_t)padded_length(g->source_capacity);
-    g->sources = base_alloc_zero(room, sizeof *g->sources);
-    g->source_mask = base_alloc_zero(room, sizeof *g->source_mask);
-    g->source_from = base_alloc_zero(n, sizeof *g->source_from);
-    g->mask = by_memory_new(by_model_device(g->model), room * sizeof(int32_t));
-    g->cache->source_room = padded_length(g->source_capacity);
-    return g->sources && g->source_mask && g->source_from && g->mask ? BY_OK : base_error_status();
+    gen_sources *x = &g->sources;
+    x->capacity = capacity ? capacity : by_model_context(g->model);
+    g->store->sources = g->batch / g->beams;
+    g->store->source_room = padded_length(x->capacity);
+    const size_t room = (size_t)(g->store->sources * g->store->source_room);
+    x->tokens = base_alloc_zero(room, sizeof *x->tokens);
+    x->mask = base_alloc_zero(room, sizeof *x->mask);
+    x->seen = by_memory_new(by_model_device(g->model), room * sizeof(int32_t));
+    return x->tokens && x->mask && x->seen ? BY_OK : base_error_status();
 }
 
 void gen_free_stage(gen_stage *s)
 {
-    for (int i = 0; i < GEN_KINDS * GEN_WIDTHS; i++)
-        by_program_free(s->passes[i / GEN_WIDTHS][i % GEN_WIDTHS].program);
-    by_program_free(s->greedy);
+    for (int i = 0; i < s->n_passes; i++) {
+        by_program_free(s->passes[i]->program);
+        base_free(s->passes[i]);
+    }
+    base_free(s->passes);
     by_program_free(s->encoder);
     base_free(s);
 }
@@ -68,8 +70,8 @@ static by_status compile_encoder(by_generator *g, gen_stage *s)
     const int64_t shape[] = {g->batch / g->beams, s->length};
     s->source = by_input(graph, "source", BY_I32, 2, shape);
     s->source_mask = by_input(graph, "source mask", BY_I32, 2, shape);
-    g->cache->source_length = s->length;
-    by_model_io io = {.part = BY_PART_ENCODER, .cache = g->cache};
+    by_cache view = {.store = g->store, .source_length = s->length};
+    by_model_io io = {.part = BY_PART_ENCODER, .cache = &view};
     by_io_feed(&io, "source", s->source);
     by_io_feed(&io, "source_mask", s->source_mask);
     by_model_build(g->model, graph, &io);
@@ -82,9 +84,9 @@ static by_status check_source(const by_generator *g, int i, const int32_t *token
     const int vocab = by_model_source_vocab(g->model);
     if (length < 1)
         return base_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
-    if (length > g->source_capacity)
+    if (length > g->sources.capacity)
         return base_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
-                         g->source_capacity);
+                         g->sources.capacity);
     for (int t = 0; t < length; t++)
         if (tokens[t] < 0 || tokens[t] >= vocab)
             return base_fail(BY_ERR_ARGUMENT,
@@ -100,8 +102,8 @@ static void lay_out(by_generator *g, const int32_t *const *sources, const int *l
     for (int i = 0; i < g->batch / g->beams; i++)
         for (int t = 0; t < length; t++) {
             const bool there = sources[i] && t < lengths[i];
-            g->sources[i * length + t] = there ? sources[i][t] : pad;
-            g->source_mask[i * length + t] = there || (!sources[i] && t == 0);
+            g->sources.tokens[i * length + t] = there ? sources[i][t] : pad;
+            g->sources.mask[i * length + t] = there || (!sources[i] && t == 0);
         }
 }
 
@@ -127,41 +129,18 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
         BY_TRY(compile_encoder(g, s));
     lay_out(g, sources, lengths);
     const size_t bytes = (size_t)n * (size_t)s->length * sizeof(int32_t);
-    BY_TRY(by_write(s->encoder, s->source, g->sources, bytes));
-    BY_TRY(by_write(s->encoder, s->source_mask, g->source_mask, bytes));
-    BY_TRY(by_memory_write(g->mask, 0, g->source_mask, bytes));
-    memset(g->past, 0, sizeof *g->past * (size_t)g->batch);
-    memset(g->known, 0, sizeof *g->known * (size_t)g->batch);
-    gen_stand_still(g);
+    BY_TRY(by_write(s->encoder, s->source, g->sources.tokens, bytes));
+    BY_TRY(by_write(s->encoder, s->source_mask, g->sources.mask, bytes));
+    BY_TRY(by_memory_write(g->sources.seen, 0, g->sources.mask, bytes));
+    for (int b = 0; b < g->batch; b++) {
+        by_generator_rewind(g, b, 0);
+        g->rows[b].known = false;
+        g->rows[b].from = b;
+    }
     return by_run(s->encoder);
 }
 
 by_status gen_check_stage(const by_generator *g)
 {
     return g->now ? BY_OK : base_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
-}
-
-void gen_use_sources(by_generator *g, by_graph *graph, int rows)
-{
-    const int64_t shape[] = {rows / g->beams, g->now->length};
-    if (!gen_has_sources(g))
-        return;
-    g->cache->source_length = g->now->length;
-    g->cache->source_mask = by_state(graph, "source mask", BY_I32, 2, shape, g->mask);
-}
-
-/* Sources move with their groups; in rising order none reads what was replaced. */
-by_status gen_move_sources(by_generator *g)
-{
-    const int n = g->batch / g->beams, length = g->now->length;
-    bool moved = false;
-    for (int i = 0; i < n; i++) {
-        const int from = g->source_from[i] = g->from[i * g->beams] / g->beams;
-        if (from == i)
-            continue;
-        memcpy(g->source_mask + i * length, g->source_mask + from * length, sizeof(int32_t) * (size_t)length);
-        moved = true;
-    }
-    return moved ? by_memory_write(g->mask, 0, g->source_mask, (size_t)(n * length) * sizeof(int32_t))
-                 : BY_OK;
 }

@@ -191,7 +191,7 @@ static nn_attention_spec cross_spec(const t5_config *c, const by_model_io *io, i
 
 static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_tensor *table)
 {
-    const int64_t keys = io->cache ? io->cache->capacity : by_dim(by_io_input(io, "tokens"), 1);
+    const int64_t keys = io->cache ? nn_cache_room(io->cache) : by_dim(by_io_input(io, "tokens"), 1);
     by_scope_push(g, "decoder");
     by_tensor *x = by_dropout(g, by_gather(g, table, by_io_input(io, "tokens")), c->drop); /* (B, T, C) */
     nn_attention_spec own = attention_spec(c);

@@ -5,30 +5,8 @@
 
 #include "banyan/graph.h"
 
-/* Keys and values of past positions, one pair of states per attention layer, shared by all programs that
- * decode one batch. Memory is made when the first graph asks for it. */
-typedef struct nn_pairs {
-    by_memory **keys, **values;
-    int layers;
-} nn_pairs;
-typedef struct nn_cache {
-    by_device *device;
-    int64_t capacity; /* M: positions it can hold */
-    int64_t rows;     /* sequences there is room for; 0: as many as the first graph has */
-    nn_pairs own;
-    by_tensor *past; /* (B) i32: positions already held; set anew for every graph, as what follows */
-    by_tensor *from; /* (B) i32: whose positions every row takes over first (by_reorder); NULL: its own */
-    int beams;       /* rows of a group of by_reorder; 0: 1 */
-    /* of encoder-decoders: what is kept of the sources, one for each group */
-    int64_t source_room; /* positions of a source there can be */
-    nn_pairs cross;
-    int64_t source_length;  /* S: of the sources in this graph; set anew for every graph, as what follows */
-    by_tensor *source_mask; /* (B / beams, S) i32 */
-    by_tensor *source_from; /* (B / beams) i32: whose source a group takes over first; NULL: its own */
-} nn_cache;
-nn_cache *nn_cache_new(by_device *d, int64_t capacity);
-void nn_cache_free(nn_cache *c);
-size_t nn_cache_bytes(const nn_cache *c);
+typedef struct by_cache by_cache;         /* the keys and values that a decoding graph sees: cache.h */
+int64_t nn_cache_room(const by_cache *c); /* M: positions that a row has room for */
 
 /* How a weight matrix is stored, begun and followed. */
 typedef struct nn_linear_spec {
@@ -86,7 +64,7 @@ typedef struct nn_attention_spec {
     int64_t inner;                         /* heads times the width of one; 0: the width of x */
     bool conv1d, no_bias, no_out_bias;     /* of the first three, and of the result */
     float std, query_std, out_std;         /* initial values; 0: as std says */
-    nn_cache *cache;                       /* decoding, or NULL */
+    by_cache *cache;                       /* decoding, or NULL */
     int layer;                             /* which pair of the cache */
     const nn_rope *rope;                   /* rotary positions of queries and keys, or NULL */
     by_tensor *positions;                  /* (B, T) i32, for them */

@@ -16,27 +16,41 @@ static bool chunk_seen(const attention *a, int64_t b, int64_t c)
 #define BY_TEMPLATE "cpu/kernels/attention_cached.c"
 #include "cpu/kernels/each_type.h"
 
-/* Append the T new rows (B, T, width) to the cache (B, M, width). */
-static void append(const gr_node *n, const head_rows *from, by_tensor *cache, int64_t queries)
+/* Append the new rows (B, T, C) to the cache, both of elements of `element` bytes. */
+static void append(const attention *a, const head_rows *from, const head_rows *cache, size_t element)
 {
-    const int32_t *past = n->in[GR_ATT_PAST]->data;
-    const size_t size = by_dtype_size(cache->type);
-    const int64_t width = cache->dim[2];
-    for (int64_t b = 0; b < cache->dim[0]; b++)
-        for (int64_t t = 0; t < queries; t++)
-            memcpy((char *)cache->data + size * (size_t)((b * cache->dim[1] + past[b] + t) * width),
-                   (const char *)from->at + size * (size_t)(b * from->batch + t * from->row),
-                   size * (size_t)width);
+    const size_t bytes = element * (size_t)a->kv_heads * (size_t)a->dim;
+    for (int64_t b = 0; b < a->batch; b++)
+        for (int64_t t = 0; t < a->queries; t++)
+            memcpy((char *)cache->at + (int64_t)element * row_at(cache, b, a->past[b] + t),
+                   (const char *)from->at + (int64_t)element * row_at(from, b, t), bytes);
+}
+
+/* Whether the pages of what every row holds afterwards are pages of the cache. */
+static by_status check_pages(const attention *a, const gr_node *n, const head_rows *cache)
+{
+    const int64_t count = n->in[GR_ATT_K_CACHE]->dim[0];
+    for (int64_t b = 0; cache->pages && b < a->batch; b++)
+        for (int64_t i = 0; i <= (keys_of(a, b) - 1) >> cache->shift; i++) {
+            const int32_t page = cache->pages[b * cache->columns + i];
+            if (page < 0 || page >= count)
+                return base_fail(BY_ERR_ARGUMENT, "%s: page %d of batch row %lld is not in [0, %lld)",
+                                 gr_tensor_label(n->in[GR_ATT_PAGES]), (int)page, (long long)b,
+                                 (long long)count);
+        }
+    return BY_OK;
 }
 
 by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
 {
     attention a = attention_of(e, n);
-    const int64_t room = n->in[GR_ATT_K_CACHE]->dim[1];
-    a.past = n->in[GR_ATT_PAST]->data;
-    a.causal = true;
-    a.keys = 0;
-    for (int64_t b = 0; b < a.batch; b++) {
+    const int64_t room = gr_cache_room(n->in[GR_ATT_K_CACHE], n->in[GR_ATT_PAGES]);
+    const head_rows keys = rows_in_pages(n->in[GR_ATT_K_CACHE], n->in[GR_ATT_PAGES]),
+                    values = rows_in_pages(n->in[GR_ATT_V_CACHE], n->in[GR_ATT_PAGES]);
+    a.past = n->in[GR_ATT_PAST] ? n->in[GR_ATT_PAST]->data : NULL;
+    a.causal = a.causal || a.past;
+    a.keys = a.past ? 0 : room;
+    for (int64_t b = 0; a.past && b < a.batch; b++) {
         if (a.past[b] < 0 || a.past[b] > room - a.queries)
             return base_fail(
                 BY_ERR_ARGUMENT,
@@ -45,10 +59,13 @@ by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
                 (long long)room);
         a.keys = BY_MAX(a.keys, keys_of(&a, b));
     }
-    append(n, &a.k, n->in[GR_ATT_K_CACHE], a.queries);
-    append(n, &a.v, n->in[GR_ATT_V_CACHE], a.queries);
-    a.k = rows_of(n->in[GR_ATT_K_CACHE], 0);
-    a.v = rows_of(n->in[GR_ATT_V_CACHE], 0);
+    BY_TRY(check_pages(&a, n, &keys));
+    if (a.past) {
+        append(&a, &a.k, &keys, by_dtype_size(n->in[GR_ATT_K_CACHE]->type));
+        append(&a, &a.v, &values, by_dtype_size(n->in[GR_ATT_K_CACHE]->type));
+    }
+    a.k = keys;
+    a.v = values;
     a.y = rows_of(n->out[0], 0);
     BY_DISPATCH(n->in[0]->type, attention_over_cache, &a);
 }
@@ -56,7 +73,7 @@ by_status KERNEL(attention_cached)(gr_exec *e, gr_node *n)
 #else
 #include "cpu/kernels/tile.h"
 
-/* STAGE rows of all key heads from position s, as R: where they are when they are of that type, else in
+/* STAGE rows of all key heads from position s, a multiple of STAGE and so in one page, as R: where they are when they are of that type, else in
  * stage. Of fewer than STAGE rows, n, the last is repeated, so that nothing foreign is read. */
 static inline const R *FN(rows_at)(const attention *a, const head_rows *r, int64_t b, int64_t s, int n,
                                    R *restrict stage, int64_t *ld)
@@ -239,6 +256,8 @@ static by_status FN(attention_over_cache)(const attention *a)
         BY_BRANCH("cache, some hidden");
     if (a->bias[0].at || a->bias[1].at)
         BY_BRANCH("cache, bias");
+    if (a->k.pages)
+        BY_BRANCH("cache, pages");
     if (a->queries <= FEW_QUERIES) {
         BY_BRANCH("cache, few queries");
         return FN(cpu_attention_rows)(a);

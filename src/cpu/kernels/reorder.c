@@ -1,6 +1,5 @@
-/* reorder.c - rows of a key-value cache take over what other rows hold, in place. A piece of every row of a
- * group is copied out before any of the group is overwritten; groups go in order, and none reads from one
- * that went before. */
+/* reorder.c - rows of a key-value cache take over what other rows of their group hold, in place. A piece of
+ * every row of a group is copied out before any of the group is overwritten. */
 #include "cpu/kernels/kernel.h"
 
 #ifdef _OPENMP
@@ -20,7 +19,7 @@ static inline int thread_index(void)
 
 /* What the rows of both caches have in common. Sizes in bytes. */
 typedef struct shape {
-    const int32_t *from, *past;
+    const int32_t *from, *past, *pages; /* pages: NULL: row b is page b */
     int64_t groups, beams;
     size_t row, position, piece;
 } shape;
@@ -40,6 +39,11 @@ static size_t part_of(const shape *s, int64_t b, size_t at)
     return held > at ? BY_MIN(held - at, s->piece) : 0;
 }
 
+static char *row_of(const shape *s, char *cache, int64_t b)
+{
+    return cache + (size_t)(s->pages ? s->pages[b] : b) * s->row;
+}
+
 static void move_piece(const shape *s, char *cache, size_t at, char *space)
 {
     for (int64_t group = 0; group < s->groups; group++) {
@@ -47,19 +51,22 @@ static void move_piece(const shape *s, char *cache, size_t at, char *space)
         if (stays(s, group))
             continue;
         for (int64_t i = 0; i < s->beams; i++)
-            memcpy(space + (size_t)i * s->piece, cache + (size_t)s->from[first + i] * s->row + at,
+            memcpy(space + (size_t)i * s->piece, row_of(s, cache, s->from[first + i]) + at,
                    part_of(s, first + i, at));
         for (int64_t i = 0; i < s->beams; i++)
             if (s->from[first + i] != first + i)
-                memcpy(cache + (size_t)(first + i) * s->row + at, space + (size_t)i * s->piece,
+                memcpy(row_of(s, cache, first + i) + at, space + (size_t)i * s->piece,
                        part_of(s, first + i, at));
     }
 }
 
-static by_status check_rows(const shape *s, int64_t room)
+static by_status check_rows(const shape *s, int64_t room, int64_t pages)
 {
     for (int64_t b = 0; b < s->groups * s->beams; b++) {
-        if (s->from[b] < b / s->beams * s->beams || s->from[b] >= s->groups * s->beams)
+        if (s->pages && (s->pages[b] < 0 || s->pages[b] >= pages))
+            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld is in page %d of %lld", (long long)b,
+                             (int)s->pages[b], (long long)pages);
+        if (s->from[b] < b / s->beams * s->beams || s->from[b] >= (b / s->beams + 1) * s->beams)
             return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld cannot take over row %d", (long long)b,
                              (int)s->from[b]);
         if (s->past[b] < 0 || s->past[b] > room)
@@ -72,12 +79,13 @@ static by_status check_rows(const shape *s, int64_t room)
 by_status KERNEL(reorder)(gr_exec *e, gr_node *n)
 {
     const by_tensor *keys = n->in[0];
-    const int64_t beams = ((const gr_reorder_attr *)n->attr)->beams, rows = keys->dim[0];
+    const int64_t beams = ((const gr_reorder_attr *)n->attr)->beams, rows = by_elements(n->in[2]);
     shape s = {.from = n->in[2]->data, .past = n->in[3]->data, .groups = rows / beams, .beams = beams};
+    s.pages = n->in[4] ? n->in[4]->data : NULL;
     s.position = (size_t)keys->dim[2] * by_dtype_size(keys->type);
     s.row = (size_t)keys->dim[1] * s.position;
     s.piece = BY_MAX(BY_MIN(PIECE, MOST / (size_t)beams), 64);
-    BY_TRY(check_rows(&s, keys->dim[1]));
+    BY_TRY(check_rows(&s, keys->dim[1], keys->dim[0]));
     bool still = true;
     size_t most = 0; /* bytes of the longest row */
     for (int64_t b = 0; b < rows; b++) {

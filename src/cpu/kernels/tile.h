@@ -37,10 +37,14 @@ enum { FORK_WORK = 1 << 18 }; /* multiplications below which one thread does it 
 /* The log-sum-exp kept for a query that sees no key at all. Its weights are 1 / S on every key. */
 #define SEES_NOTHING ((R)-INFINITY)
 
-/* Rows of heads: element (b, t, h, d) lies at b * batch + t * row + h * D + d. */
+/* Rows of heads: element (b, t, h, d) lies at b * batch + t * row + h * D + d. In pages, b * batch becomes
+ * pages[b][t >> shift] * batch, and t what is left of it. */
 typedef struct head_rows {
     void *at;
     int64_t row, batch;
+    const int32_t *pages; /* (B, columns); NULL: row b is page b */
+    int64_t columns;
+    int shift;
 } head_rows;
 
 /* A bias: entry i for query t of head (b, h) lies at b * batch + h * head + t * row + i. Axes that repeat
@@ -92,13 +96,36 @@ typedef struct tile {
 
 static inline head_rows rows_of(const by_tensor *t, int64_t first)
 {
-    head_rows r = {NULL, 0, 0};
+    head_rows r = {0};
     if (t) {
         r.at = (char *)t->data + first * (int64_t)by_dtype_size(t->type);
         r.row = t->dim[2];
         r.batch = t->dim[1] * t->dim[2];
     }
     return r;
+}
+
+/* A cache (pages, P, C), whose rows lie in `pages` (B, n); NULL: in the page of their number. */
+static inline head_rows rows_in_pages(const by_tensor *cache, const by_tensor *pages)
+{
+    head_rows r = rows_of(cache, 0);
+    if (pages) {
+        r.pages = pages->data;
+        r.columns = pages->dim[1];
+        for (r.shift = 0; r.columns > 1 && cache->dim[1] >> r.shift > 1;)
+            r.shift++;
+        r.shift = r.columns > 1 ? r.shift : 62; /* all of a row is in one page */
+    }
+    return r;
+}
+
+/* Where position t of batch row b begins. */
+static inline int64_t row_at(const head_rows *r, int64_t b, int64_t t)
+{
+    if (!r->pages)
+        return b * r->batch + t * r->row;
+    const int64_t column = t >> r->shift;
+    return r->pages[b * r->columns + column] * r->batch + (t - (column << r->shift)) * r->row;
 }
 
 /* Queries, keys and values of three tensors, or side by side in the one of them that is packed. */
@@ -141,7 +168,7 @@ static inline attention attention_of(const gr_exec *e, const gr_node *n)
                    .n = n,
                    .batch = n->in[0]->dim[0],
                    .queries = n->in[0]->dim[1],
-                   .keys = x->packed ? n->in[0]->dim[1] : n->in[1]->dim[1],
+                   .keys = n->in[1] ? n->in[1]->dim[1] : n->in[0]->dim[1],
                    .heads = spec->heads,
                    .kv_heads = spec->kv_heads,
                    .group = spec->heads / spec->kv_heads,
@@ -394,7 +421,7 @@ static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restri
 
 static inline T *FN(head_at)(const attention *a, const head_rows *r, int64_t b, int64_t t, int h)
 {
-    return (T *)r->at + b * r->batch + t * r->row + (int64_t)h * a->dim;
+    return (T *)r->at + row_at(r, b, t) + (int64_t)h * a->dim;
 }
 
 /* to = from times factor; f16 by the processor's own conversion where it has one */

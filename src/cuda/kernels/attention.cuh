@@ -27,6 +27,8 @@
 struct head_rows {
     void *at; /* NULL: not wanted */
     int64_t row, batch;
+    const int32_t *rows; /* (B) batch row b is row rows[b] of `count` here; NULL: row b */
+    int count;
 };
 
 /* A bias: entry i for query t of head (b, h) lies at b * batch + h * head + t * row + i. Axes that repeat
@@ -71,7 +73,7 @@ struct attention {
 
 static inline head_rows rows_of(const by_tensor *t, int64_t first)
 {
-    head_rows r = {NULL, 0, 0};
+    head_rows r = {};
     if (t) {
         r.at = (char *)t->data + first * (int64_t)by_dtype_size(t->type);
         r.row = t->dim[2];
@@ -121,7 +123,7 @@ static inline attention attention_of(const cuda_exec *x, const gr_node *n)
     attention a = {};
     a.batch = (int)n->in[0]->dim[0];
     a.queries = (int)n->in[0]->dim[1];
-    a.keys = (int)(p->packed ? n->in[0]->dim[1] : n->in[1]->dim[1]);
+    a.keys = (int)(n->in[1] ? n->in[1]->dim[1] : n->in[0]->dim[1]);
     a.heads = spec.heads;
     a.kv_heads = spec.kv_heads;
     a.group = spec.heads / spec.kv_heads;
@@ -394,7 +396,8 @@ template <int LEVEL> static __device__ __forceinline__ float exponent_factor(con
 template <class T>
 static __device__ __forceinline__ T *head_at(const attention &a, const head_rows &r, int b, int h)
 {
-    return (T *)r.at + b * r.batch + (int64_t)h * a.dim;
+    const int64_t row = r.rows ? min(max(r.rows[b], 0), r.count - 1) : b;
+    return (T *)r.at + row * r.batch + (int64_t)h * a.dim;
 }
 
 /* 2^x, good to two units in the last place; 0 where that is denormal. */

@@ -127,6 +127,46 @@ static __device__ __forceinline__ void take(lane_rows<T> &rows, const seat &me, 
     rows.first = rows.at;
 }
 
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+/* The pages that batch rows have in a cache whose rows lie in several. */
+struct cache_pages {
+    const int32_t *at; /* (B, columns) */
+    int columns, count;
+    int shift; /* a page has 2^shift positions */
+    cuda_fault *fault;
+    int node;
+};
+
+/* Element 0 of key head kv of position s of batch row b. A page that cannot be is reported, and is page 0. */
+template <class T>
+static __device__ __forceinline__ T *paged_at(const attention &a, const head_rows &r, const cache_pages &p,
+                                              int b, int kv, int s)
+{
+    int page = p.at[b * p.columns + (s >> p.shift)];
+    if (page < 0 || page >= p.count) {
+        report_fault(p.fault, p.node, GR_ATT_PAGES, page, b, p.count);
+        page = 0;
+    }
+    return (T *)r.at + page * r.batch + (s & ((1 << p.shift) - 1)) * r.row + (int64_t)kv * a.dim;
+}
+
+/* What take() does, of rows in pages. */
+template <bool WHOLE, class T>
+static __device__ __forceinline__ void take_paged(const attention &a, const head_rows &cache,
+                                                  const head_rows &fresh, const cache_pages &p,
+                                                  const seat &me, int n, int end, pieces<T> &x)
+{
+    UNROLL
+    for (int i = 0; i < pieces<T>::COUNT; i++) {
+        const int s = n + i * me.groups;
+        const T *from = head_at<T>(a, fresh, me.b, me.kv) + min(s, a.queries - 1) * fresh.row;
+        if (s >= a.queries && s < end)
+            from = paged_at<T>(a, cache, p, me.b, me.kv, s - a.queries);
+        x.at[i] = load_piece(from + me.d, s < end ? me.left : 0, WHOLE);
+    }
+}
+
 /* ---- softmax --------------------------------------------------------------------------------- */
 
 /* What a lane knows of ROWS queries so far; top is the same in all of a warp. */
@@ -294,6 +334,7 @@ static __device__ __forceinline__ finding combine(const float *first, STEP step,
 struct cache_call {
     attention a; /* k, v: the caches; a.keys: the room in them */
     head_rows new_k, new_v;
+    cache_pages pages; /* at NULL: every row is in one */
     cuda_fault *fault;
     int node;
     bool whole;   /* rows can be read by pieces of 16 bytes */

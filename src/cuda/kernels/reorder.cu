@@ -1,42 +1,35 @@
-/* reorder.cu - rows of a key-value cache take over what other rows hold, in place. A thread has the same
- * place of all rows of a group: it loads what they will hold before it stores any of it. A group that takes
- * from itself is nobody else's business; groups that move to the front form chains, each of which is one
- * block's to walk. */
+/* reorder.cu - rows of a key-value cache take over what other rows of their group hold, in place. A thread has
+ * the same place of all rows of a group: it loads what they will hold before it stores any of it. */
 #include "cuda/kernels/kernel.cuh"
 
 enum { THREADS = 64 };
 static const unsigned most_blocks = 64; /* per group */
 
 struct moves {
-    const int32_t *from, *past;
-    int beams, groups;
-    int64_t row, position; /* in words */
+    const int32_t *from, *past, *pages; /* pages: NULL: row b is page b */
+    int beams, count;                   /* count: of the pages */
+    int64_t row, position;              /* in words */
 };
 
-/* The group that a group takes from; one that is left as it is takes from itself. */
-static __device__ __forceinline__ int source_of(const moves &m, int group)
+static __device__ __forceinline__ int page_of(const moves &m, int b)
 {
-    return m.from[group * m.beams] / m.beams;
-}
-
-/* Whether a lower group takes from this one: then it is part of that one's chain. */
-static __device__ bool is_followed(const moves &m, int group)
-{
-    for (int g = 0; g < group; g++)
-        if (source_of(m, g) == group)
-            return true;
-    return false;
+    return m.pages ? m.pages[b] : b;
 }
 
 static __device__ bool is_bad(const moves &m, int room, cuda_fault *fault, int node, int group)
 {
-    for (int b = group * m.beams; b < (group + 1) * m.beams; b++) {
-        if (m.from[b] < group * m.beams || m.from[b] >= m.groups * m.beams) {
-            report_fault(fault, node, 2, m.from[b], b, m.groups * m.beams);
+    const int first = group * m.beams, end = first + m.beams;
+    for (int b = first; b < end; b++) {
+        if (m.from[b] < first || m.from[b] >= end) {
+            report_fault(fault, node, 2, m.from[b], b, end);
             return true;
         }
         if (m.past[b] < 0 || m.past[b] > room) {
             report_fault(fault, node, 3, m.past[b], b, room + 1);
+            return true;
+        }
+        if (page_of(m, b) < 0 || page_of(m, b) >= m.count) {
+            report_fault(fault, node, 4, page_of(m, b), b, m.count);
             return true;
         }
     }
@@ -51,12 +44,12 @@ static __device__ __forceinline__ void move(const moves &m, W *cache, int group,
     for (int i = 0; i < m.beams; i++) {
         const int b = first + i;
         if (m.from[b] != b && at < m.past[b] * m.position)
-            space[i * THREADS] = cache[m.from[b] * m.row + at];
+            space[i * THREADS] = cache[page_of(m, m.from[b]) * m.row + at];
     }
     for (int i = 0; i < m.beams; i++) {
         const int b = first + i;
         if (m.from[b] != b && at < m.past[b] * m.position)
-            cache[b * m.row + at] = space[i * THREADS];
+            cache[page_of(m, b) * m.row + at] = space[i * THREADS];
     }
 }
 
@@ -68,25 +61,15 @@ static __global__ void __launch_bounds__(THREADS)
     let_next_start();
     wait_for_previous();
     W *cache = blockIdx.z ? values : keys;
-    int group = (int)blockIdx.y;
-    if (source_of(m, group) != group && is_followed(m, group))
+    const int group = (int)blockIdx.y;
+    if (is_bad(m, room, fault, node, group))
         return;
-    while (true) {
-        if (is_bad(m, room, fault, node, group))
-            return;
-        int64_t end = 0;
-        for (int b = group * m.beams; b < (group + 1) * m.beams; b++)
-            if (m.from[b] != b)
-                end = max(end, m.past[b] * m.position);
-        for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < end; at += gridDim.x * THREADS)
-            move(m, cache, group, at, space + threadIdx.x);
-        const int next = source_of(m, group);
-        if (next == group)
-            return;
-        group = next;
-        if (source_of(m, group) == group)
-            return; /* it stays as it is, or sees to itself */
-    }
+    int64_t end = 0;
+    for (int b = group * m.beams; b < (group + 1) * m.beams; b++)
+        if (m.from[b] != b)
+            end = max(end, m.past[b] * m.position);
+    for (int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x; at < end; at += gridDim.x * THREADS)
+        move(m, cache, group, at, space + threadIdx.x);
 }
 
 template <class W> static by_status start(cuda_exec *x, gr_node *n)
@@ -96,15 +79,16 @@ template <class W> static by_status start(cuda_exec *x, gr_node *n)
     const size_t position = (size_t)keys->dim[2] * by_dtype_size(keys->type);
     moves m = {(const int32_t *)n->in[2]->data,
                (const int32_t *)n->in[3]->data,
+               n->in[4] ? (const int32_t *)n->in[4]->data : NULL,
                beams,
-               (int)(keys->dim[0] / beams),
+               (int)keys->dim[0],
                (int64_t)((size_t)keys->dim[1] * position / sizeof(W)),
                (int64_t)(position / sizeof(W))};
-    const unsigned blocks = blocks_for(m.row, THREADS);
-    return cuda_launch_early(
-        x, reorder<W>, dim3(blocks < most_blocks ? blocks : most_blocks, (unsigned)m.groups, 2), THREADS,
-        (size_t)beams * THREADS * sizeof(W), (W *)keys->data, (W *)n->in[1]->data, m, (int)keys->dim[1],
-        x->cuda->device_fault, cuda_number(x, n));
+    const unsigned blocks = blocks_for(m.row, THREADS), groups = (unsigned)(by_elements(n->in[2]) / beams);
+    return cuda_launch_early(x, reorder<W>, dim3(blocks < most_blocks ? blocks : most_blocks, groups, 2),
+                             THREADS, (size_t)beams * THREADS * sizeof(W), (W *)keys->data,
+                             (W *)n->in[1]->data, m, (int)keys->dim[1], x->cuda->device_fault,
+                             cuda_number(x, n));
 }
 
 extern "C" by_status cuda_reorder(gr_exec *e, gr_node *n)

@@ -1,0 +1,171 @@
+/* cache.c - the store of keys and values, and attention over views of it (see cache.h). */
+#include "nn/cache.h"
+
+#include "graph/graph.h"
+
+/* ---- the store ------------------------------------------------------------------------------- */
+
+nn_store *nn_store_new(by_device *d, int64_t pages, int64_t page)
+{
+    nn_store *s = base_alloc_zero(1, sizeof *s);
+    if (!s)
+        return NULL;
+    *s = (nn_store){.device = d, .pages = pages, .page = page};
+    s->free = base_alloc_zero((size_t)pages, sizeof *s->free);
+    if (!s->free) {
+        nn_store_free(s);
+        return NULL;
+    }
+    while (s->n_free < pages) {
+        s->free[s->n_free] = (int32_t)(pages - 1 - s->n_free);
+        s->n_free++;
+    }
+    return s;
+}
+
+static void free_pairs(nn_pairs *p)
+{
+    for (int i = 0; i < p->layers; i++) {
+        by_memory_free(p->keys[i]);
+        by_memory_free(p->values[i]);
+    }
+    base_free(p->keys);
+    base_free(p->values);
+}
+
+void nn_store_free(nn_store *s)
+{
+    if (!s)
+        return;
+    free_pairs(&s->own);
+    free_pairs(&s->cross);
+    base_free(s->free);
+    base_free(s);
+}
+
+static size_t pairs_bytes(const nn_pairs *p)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < p->layers; i++)
+        bytes += by_memory_bytes(p->keys[i]) + by_memory_bytes(p->values[i]);
+    return bytes;
+}
+
+size_t nn_store_bytes(const nn_store *s)
+{
+    return pairs_bytes(&s->own) + pairs_bytes(&s->cross);
+}
+
+int32_t nn_page_take(nn_store *s)
+{
+    return s->n_free ? s->free[--s->n_free] : -1;
+}
+
+void nn_page_give(nn_store *s, int32_t page)
+{
+    s->free[s->n_free++] = page;
+}
+
+/* Make sure that layer `i` has its pair of memories of `bytes` each. */
+static bool pair_of(by_device *d, nn_pairs *p, int i, size_t bytes)
+{
+    if (i >= p->layers) {
+        by_memory **keys = base_resize(p->keys, (size_t)i + 1, sizeof *keys);
+        if (!keys)
+            return false;
+        p->keys = keys;
+        by_memory **values = base_resize(p->values, (size_t)i + 1, sizeof *values);
+        if (!values)
+            return false;
+        p->values = values;
+        for (; p->layers <= i; p->layers++)
+            p->keys[p->layers] = p->values[p->layers] = NULL;
+    }
+    if (!p->keys[i])
+        p->keys[i] = by_memory_new(d, bytes);
+    if (!p->values[i])
+        p->values[i] = by_memory_new(d, bytes);
+    return p->keys[i] && p->values[i];
+}
+
+/* The states of layer i, of this shape, in memories with room for `room` positions in all. */
+static bool states_of(by_graph *g, by_device *d, nn_pairs *p, int i, const int64_t *shape, int64_t room,
+                      by_dtype type, by_tensor *state[2])
+{
+    if (by_graph_status(g) != BY_OK)
+        return false;
+    if (!pair_of(d, p, i, (size_t)(room * shape[2]) * by_dtype_size(type))) {
+        base_fail_context("the key-value cache");
+        gr_poison(g);
+        return false;
+    }
+    state[0] = by_state(g, "k_cache", type, 3, shape, p->keys[i]);
+    state[1] = by_state(g, "v_cache", type, 3, shape, p->values[i]);
+    return true;
+}
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+int64_t nn_cache_room(const by_cache *c)
+{
+    return c->store->page * (c->pages ? by_dim(c->pages, 1) : 1);
+}
+
+by_tensor *nn_attend_over(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_cache *cache,
+                          int layer, const by_attention_spec *spec)
+{
+    if (!cache)
+        return by_attention(g, q, k, v, spec);
+    nn_store *s = cache->store;
+    const int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads;
+    const int64_t all = spec->heads + 2 * kv;
+    const int64_t width = k ? by_dim(k, -1) : all > 0 ? by_dim(q, -1) / all * kv : 0;
+    const int64_t shape[3] = {s->pages, s->page, width};
+    by_attention_spec over = *spec;
+    by_tensor *state[2];
+    if (!states_of(g, s->device, &s->own, layer, shape, s->pages * s->page, by_type(q), state))
+        return gr_poison(g);
+    if (cache->from)
+        by_reorder(g, state[0], state[1], cache->from, cache->past, cache->pages, cache->beams);
+    over.pages = cache->pages;
+    return by_attention_cached(g, q, k, v, state[0], state[1], cache->past, &over);
+}
+
+/* States (sources, S, C). */
+static bool source_states(by_graph *g, const by_cache *c, int layer, int64_t width, by_dtype type,
+                          by_tensor *state[2])
+{
+    nn_store *s = c->store;
+    const int64_t shape[3] = {s->sources, c->source_length, width};
+    return states_of(g, s->device, &s->cross, layer, shape, s->sources * s->source_room, type, state);
+}
+
+void nn_cache_keep_source(by_graph *g, by_tensor *k, by_tensor *v, const by_cache *c, int layer)
+{
+    by_tensor *state[2];
+    if (!source_states(g, c, layer, by_dim(k, -1), by_type(k), state))
+        return;
+    by_store(g, k, state[0]);
+    by_store(g, v, state[1]);
+}
+
+by_tensor *nn_attend_source(by_graph *g, by_tensor *q, const by_cache *c, int layer,
+                            const by_attention_spec *spec)
+{
+    const int64_t rows = by_dim(q, 0), t = by_dim(q, 1), width = by_dim(q, 2);
+    const int64_t beams = BY_MAX(c->beams, 1), groups = rows / beams;
+    by_attention_spec over = *spec;
+    by_tensor *state[2], *y;
+    const int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads;
+    if (!source_states(g, c, layer, width / BY_MAX(spec->heads, 1) * kv, by_type(q), state))
+        return gr_poison(g);
+    q = by_reshape(g, q, 3, (int64_t[]){groups, beams * t, width});
+    over.key_mask = c->source_mask;
+    if (c->sources) {
+        over.pages = by_reshape(g, c->sources, 2, (int64_t[]){groups, 1});
+        y = by_attention_cached(g, q, NULL, NULL, state[0], state[1], NULL, &over);
+    } else {
+        y = by_attention(g, q, state[0], state[1], &over);
+    }
+    return by_reshape(g, y, 3, (int64_t[]){rows, t, width});
+}
