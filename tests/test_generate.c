@@ -331,6 +331,184 @@ static void threads_do_not_matter(void **state)
     by_generate_result_free(&r[1]);
 }
 
+/* ---- pages, and sequences that come and go --------------------------------------------------- */
+
+/* Where positions lie in memory changes no bit of the logits. */
+static void pages_change_nothing(void **state)
+{
+    (void)state;
+    const int feeds[][3] = {{5, 33, 1}, {1, 1, 1}, {0, 3, 0}, {20, 0, 1}, {0, 0, 1}, {17, 1, 40}};
+    by_generator *g[2] = {by_generator_new(model, &(by_generator_spec){.batch = 3}),
+                          by_generator_new(model, &(by_generator_spec){.batch = 3, .page = 16})};
+    assert_true(g[0] && g[1]);
+    for (int round = 0; round < 2; round++) {
+        int held[3] = {0};
+        for (int i = 0; i < BY_COUNT(feeds); i++) {
+            const int32_t *next[3];
+            for (int b = 0; b < 3; b++) {
+                next[b] = text_of((uint64_t)b, CONTEXT) + held[b];
+                held[b] += feeds[i][b];
+            }
+            for (int k = 0; k < 2; k++)
+                assert_int_equal(by_generator_feed(g[k], next, feeds[i]), BY_OK);
+            for (int b = 0; b < 3; b++)
+                if (feeds[i][b])
+                    assert_memory_equal(by_generator_logits(g[0], b), by_generator_logits(g[1], b),
+                                        sizeof(float) * VOCAB);
+        }
+        const int32_t first[3] = {1, 2, 3};
+        const bool active[3] = {round == 0, true, round == 1};
+        int32_t out[2][3 * 8] = {{0}};
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(by_generator_greedy(g[k], first, active, 8, out[k]), BY_OK);
+        assert_memory_equal(out[0], out[1], sizeof out[0]);
+        for (int k = 0; k < 2; k++)
+            for (int b = 0; b < 3; b++)
+                by_generator_rewind(g[k], b, 0);
+    }
+    by_generator_free(g[0]);
+    by_generator_free(g[1]);
+}
+
+/* Rows take pages as they grow and give them back; what does not fit is refused, and nothing is lost. */
+static void pages_run_out(void **state)
+{
+    (void)state;
+    by_generator *g = by_generator_new(model, &(by_generator_spec){.batch = 3, .page = 16, .pages = 4});
+    assert_non_null(g);
+    assert_int_equal(by_generator_room(g), 64);
+    const int32_t *next[3] = {text_of(0, 40), text_of(1, 40), text_of(2, 40)};
+    assert_int_equal(by_generator_feed(g, next, (int[]){17, 16, 0}), BY_OK);
+    assert_int_equal(by_generator_room(g), 16);
+    assert_int_equal(by_generator_feed(g, next, (int[]){0, 1, 1}), BY_ERR_MEMORY);
+    assert_int_equal(by_generator_length(g, 1), 16);
+    assert_int_equal(by_generator_room(g), 16);
+    by_generator_rewind(g, 0, 16);
+    assert_int_equal(by_generator_room(g), 32);
+    assert_int_equal(by_generator_feed(g, next, (int[]){0, 1, 1}), BY_OK);
+    assert_int_equal(by_generator_room(g), 0);
+    float expected[VOCAB];
+    int32_t text[17];
+    memcpy(text, next[1], 16 * sizeof *text);
+    text[16] = next[1][0];
+    row_logits(model, text, 17, expected);
+    assert_true(nmse(by_generator_logits(g, 1), expected, VOCAB) < 1e-10);
+    by_generator_free(g);
+    assert_null(by_generator_new(model, &(by_generator_spec){.page = 24}));
+    assert_null(by_generator_new(model, &(by_generator_spec){.page = 512}));
+    assert_null(by_generator_new(model, &(by_generator_spec){.pages = 3}));
+    assert_null(by_generator_new(model, &(by_generator_spec){.batch = 2, .beams = 2, .page = 16}));
+}
+
+enum { REQUESTS = 9 };
+
+/* What a request asks for: greedy, or drawn with a seed of its own. */
+static by_sequence_spec request_of(int i)
+{
+    by_sequence_spec s = {.max_new_tokens = 5 + 7 * (i % 4), .sample = i};
+    if (i % 2)
+        s.sampling = (by_sampling){.temperature = 1, .top_p = 0.95, .seed = (uint64_t)i};
+    if (i % 3 == 1)
+        s.sampling.repetition_penalty = 1.3;
+    return s;
+}
+
+static const int request_lengths[REQUESTS] = {3, 40, 1, 17, 9, 30, 5, 2, 12};
+
+static void assert_alone(int i, const int32_t *tokens, int count)
+{
+    by_generator *g = open_generator(1, 0);
+    const by_sequence_spec s = request_of(i);
+    const by_generate_spec spec = {
+        .sampling = s.sampling, .max_new_tokens = s.max_new_tokens, .first_sample = s.sample};
+    const int32_t *prompt = text_of((uint64_t)i % 8, request_lengths[i]);
+    by_generate_result r = generate(g, &prompt, &request_lengths[i], &spec);
+    assert_int_equal(count, r.rows[0].count - r.rows[0].prompt);
+    assert_memory_equal(tokens, r.rows[0].tokens + r.rows[0].prompt, sizeof *tokens * (size_t)count);
+    by_generate_result_free(&r);
+    by_generator_free(g);
+}
+
+/* Requests enter as soon as there is a row, at different times, and get the tokens that they get alone. The
+ * fifth is removed half-way. */
+static void serve(const by_generator_spec *shape)
+{
+    by_generator *g = by_generator_new(model, shape);
+    int32_t tokens[REQUESTS][64];
+    int counts[REQUESTS] = {0}, owner[4] = {-1, -1, -1, -1}, next = 0, done = 0;
+    assert_non_null(g);
+    for (int step = 0; done < REQUESTS; step++) {
+        by_sequence_token out[4];
+        int n, row;
+        const int32_t *prompt = next < REQUESTS ? text_of((uint64_t)next % 8, request_lengths[next]) : NULL;
+        if (next < REQUESTS && (step % 3 != 1 || next == done)) {
+            const by_sequence_spec spec = request_of(next);
+            if (by_generator_add(g, prompt, request_lengths[next], &spec, &row) == BY_OK)
+                owner[row] = next++;
+        }
+        assert_int_equal(by_generator_step(g, out, &n), BY_OK);
+        for (int i = 0; i < n; i++) {
+            const int who = owner[out[i].sequence];
+            if (out[i].finish != BY_FINISH_STOP)
+                tokens[who][counts[who]++] = out[i].token;
+            if (out[i].finish == BY_FINISH_NONE && !(who == 4 && counts[4] == 3))
+                continue;
+            by_generator_remove(g, out[i].sequence);
+            done++;
+        }
+        assert_true(step < 500);
+    }
+    for (int i = 0; i < REQUESTS; i++)
+        if (i != 4)
+            assert_alone(i, tokens[i], counts[i]);
+    by_generator_free(g);
+}
+
+static void sequences_come_and_go(void **state)
+{
+    (void)state;
+    serve(&(by_generator_spec){.batch = 4});
+    serve(&(by_generator_spec){.batch = 4, .page = 16});
+    serve(&(by_generator_spec){.batch = 4, .page = 32, .pages = 9});
+}
+
+/* A sequence that is extended goes on as if all of it had been its prompt. */
+static void sequences_are_extended(void **state)
+{
+    (void)state;
+    by_generator *g = by_generator_new(model, &(by_generator_spec){.batch = 2, .page = 16});
+    const by_sequence_spec spec = {.max_new_tokens = 6, .ignore_eos = true};
+    by_sequence_token out[2];
+    int32_t text[64];
+    int row, n, count = 7;
+    memcpy(text, text_of(3, 7), 7 * sizeof *text);
+    assert_int_equal(by_generator_add(g, text, 7, &spec, &row), BY_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        while (by_generator_goes_on(g, row)) {
+            assert_int_equal(by_generator_step(g, out, &n), BY_OK);
+            assert_int_equal(n, 1);
+            assert_int_equal(out[0].token, full_argmax(model, text, count));
+            text[count++] = out[0].token;
+        }
+        assert_int_equal(out[0].finish, BY_FINISH_LENGTH);
+        assert_int_equal(by_generator_step(g, out, &n), BY_OK);
+        assert_int_equal(n, 0);
+        if (turn == 0) {
+            memcpy(text + count, text_of(4, 3), 3 * sizeof *text);
+            assert_int_equal(by_generator_extend(g, row, text + count, 3), BY_OK);
+            count += 3;
+        }
+    }
+    assert_int_equal(by_generator_extend(g, row + 1, text, 1), BY_ERR_ARGUMENT);
+    assert_int_equal(by_generator_extend(g, row, &(int32_t){VOCAB}, 1), BY_ERR_ARGUMENT);
+    assert_int_equal(by_generator_add(g, text, CONTEXT + 1, &spec, &n), BY_ERR_ARGUMENT);
+    assert_int_equal(by_generator_add(g, text, 2, &spec, &n), BY_OK);
+    assert_int_equal(by_generator_add(g, text, 2, &spec, &n), BY_ERR_ARGUMENT); /* both rows are taken */
+    by_generator_remove(g, row);
+    assert_false(by_generator_goes_on(g, row));
+    by_generator_free(g);
+}
+
 /* ---- how a text ends ------------------------------------------------------------------------- */
 
 static void stop_tokens_end_a_row(void **state)
@@ -621,6 +799,10 @@ int main(void)
         cmocka_unit_test(cached_greedy_equals_full_forward),
         cmocka_unit_test(a_batch_equals_one_at_a_time),
         cmocka_unit_test(the_seed_decides),
+        cmocka_unit_test(pages_change_nothing),
+        cmocka_unit_test(pages_run_out),
+        cmocka_unit_test(sequences_come_and_go),
+        cmocka_unit_test(sequences_are_extended),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(stop_tokens_end_a_row),
         cmocka_unit_test(the_callback_hears_and_ends),

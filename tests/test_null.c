@@ -323,6 +323,9 @@ static void test_null_model(void **state)
         by_verify(NULL, "x", NULL, NULL),
         by_generator_keep_top(generator, 1),
         by_generator_reorder(generator, NULL),
+        by_generator_add(generator, NULL, 0, NULL, NULL),
+        by_generator_extend(generator, 0, NULL, 0),
+        by_generator_step(generator, NULL, NULL),
         by_model_name_labels(m, NULL, 0),
     };
     for (int i = 0; i < BY_COUNT(bad); i++)
@@ -333,6 +336,8 @@ static void test_null_model(void **state)
     assert_true(!by_generator_logits(generator, 0) && !by_generator_top(generator, 0));
     assert_true(by_generator_batch(generator) == 0 && by_generator_bytes(generator) == 0);
     by_generator_rewind(generator, 0, 0);
+    by_generator_remove(generator, 0);
+    assert_true(!by_generator_goes_on(generator, 0) && by_generator_room(generator) == 0);
     assert_null(by_encode(NULL, "a", 1, &count));
     assert_null(by_decode(NULL, ids, 2, &count));
     assert_string_equal(by_error_message(), first);
