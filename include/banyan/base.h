@@ -20,55 +20,55 @@ extern "C" {
 
 #define BY_VERSION "0.1.0"
 
-/* Threads. Objects are not locked: one thread at a time uses a device, the parameters and programs made on
- * it, a tokenizer that is being set up, a trainer, a generator. Different devices, and what was made on them,
- * may be used by different threads at the same time. A tokenizer that is set up, and opened weights, may be
- * read by several at once. The error message belongs to the thread.
+/* Threads. Objects are not locked. A device, the parameters and programs made on it, a trainer, a generator,
+ * and a tokenizer that is still being configured may be used by one thread at a time. Different threads may
+ * use different devices, and the objects made on them, concurrently. A configured tokenizer and opened
+ * weights may be read by several threads at once. The error message is per thread.
  *
- * fork(). The threads that compute do not exist in a child. A child of a process that has computed on several
- * threads computes on one; by_device_threads() says so after the first run. Results are the same as on the
- * CPU's own kernels, and may differ in the last bits where a library computes. No other thread may be inside
- * the library at the moment of the fork. A GPU cannot be used in a child at all. A child that calls exec()
- * may do anything.
+ * fork(). Compute threads do not survive into a child process. A child of a process that has computed on
+ * several threads computes on one; by_device_threads() reports this after the first run. Results are
+ * identical with the CPU kernels of this library and may differ in the last bits where an external library
+ * computes. No other thread may be inside the library at the moment of the fork. A child cannot use a GPU at
+ * all. A child that calls exec() is not restricted.
  *
- * Mapped files. Weights and token files are mapped, not read. Replacing one by a new file (rename) is safe;
- * writing into it changes what is computed, and truncating it makes the next access raise SIGBUS, as for
- * every mapped file. The library installs no signal handler. The program `banyan` prints the name of the file
- * and exits with 1; another program may do the same in its handler with by_mapped_file(). */
+ * Mapped files. Weight and token files are mapped, not read. Replacing one with a new file (rename) is safe.
+ * Writing into one changes the results, and truncating one makes the next access raise SIGBUS, as with any
+ * mapped file. The library installs no signal handler. The `banyan` program prints the name of the file and
+ * exits with status 1; other programs can do the same in their handler with by_mapped_file(). */
 
 /* Every call that can fail returns one of these (or NULL) and leaves a message for by_error_message(). */
 typedef enum by_status {
     BY_OK = 0,
-    BY_ERR_ARGUMENT,    /* a value the caller passed, or a shape that does not fit */
-    BY_ERR_MEMORY,      /* an allocation failed */
-    BY_ERR_IO,          /* a file or the disk */
-    BY_ERR_FORMAT,      /* a file that is truncated, malformed or hostile */
-    BY_ERR_UNSUPPORTED, /* well formed, but not something this build can do */
-    BY_ERR_CANCELLED,   /* a callback or a signal asked to stop */
-    BY_ERR_NUMERIC,     /* NaN or infinity where a number was needed */
-    BY_ERR_DEVICE       /* a GPU, its driver or its libraries */
+    BY_ERR_ARGUMENT,    /* invalid argument, or a shape that does not fit */
+    BY_ERR_MEMORY,      /* allocation failed */
+    BY_ERR_IO,          /* file or disk error */
+    BY_ERR_FORMAT,      /* truncated, malformed or hostile file */
+    BY_ERR_UNSUPPORTED, /* well formed, but not supported by this build */
+    BY_ERR_CANCELLED,   /* stopped by a callback or a signal */
+    BY_ERR_NUMERIC,     /* NaN or infinity where a finite number was required */
+    BY_ERR_DEVICE       /* error of a GPU, its driver or its libraries */
 } by_status;
 
-/* The last error of the calling thread: one line, no newline, "" when there was none. Valid until the next
- * failing call on the same thread. */
+/* Returns the last error of the calling thread as one line without a newline, or "" if there was none. Valid
+ * until the next failing call on the same thread. */
 BY_API const char *by_error_message(void);
 
-/* Memory that the library holds in reserve for calls into oneDNN, which does not survive a failed allocation:
- * it ends the process. A program that is to survive it defines operator new and posix_memalign; where the
- * originals fail, they return by_reserve_take(), which is NULL outside of such calls and when the reserve is
- * used up. The block is freed with free(). The program `banyan` does so in src/cli/allocate.c. */
+/* Returns memory that the library reserves for calls into oneDNN, which aborts the process when an allocation
+ * fails. To survive that, a program defines operator new and posix_memalign, and returns by_reserve_take()
+ * where the originals fail. Returns NULL outside of such calls and when the reserve is used up. Release the
+ * block with free(). The `banyan` program does this in src/cli/allocate.c. */
 BY_API void *by_reserve_take(size_t bytes, size_t alignment);
 
-/* The path of the file that the library has mapped at this address, or NULL: for the si_addr of a handler of
- * SIGBUS. Safe to call in a signal handler. At most 64 files are known; of longer paths the beginning. */
+/* Returns the path of the file that the library has mapped at this address, or NULL. Intended for the si_addr
+ * of a SIGBUS handler; async-signal-safe. At most 64 files are tracked, and long paths are truncated. */
 BY_API const char *by_mapped_file(const void *address);
 
-/* Ask the calling thread's long work on text (tokenising a corpus, reading data) whether to stop: it polls
- * the hook several times a second and ends with BY_ERR_CANCELLED once that returns true. Training and
- * generation also have callbacks of their own. NULL: none. */
+/* Sets the cancellation hook of the calling thread; NULL removes it. Long text operations (tokenising a
+ * corpus, reading data) poll the hook several times a second and fail with BY_ERR_CANCELLED once it returns
+ * true. Training and generation also have their own callbacks. */
 BY_API void by_cancel_set(bool (*cancelled)(void *user), void *user);
 
-/* Library version, "major.minor.patch". Never NULL. */
+/* Returns the library version, "major.minor.patch". Never NULL. */
 BY_API const char *by_version(void);
 
 /* Element types. The order is stable; files and the op table refer to them by name. BY_I8 to BY_F8_E5M2 exist

@@ -1,5 +1,5 @@
-/* model.h - models: an architecture, a configuration, parameters. Opened from and saved to a HuggingFace
- * directory. */
+/* model.h - models: an architecture, a configuration and parameters. Models are opened from and saved to
+ * HuggingFace directories. */
 #ifndef BANYAN_MODEL_H
 #define BANYAN_MODEL_H
 
@@ -33,9 +33,9 @@ typedef struct by_model_spec {
                     * with fresh values; what else the file lacks outside of the body does too */
 } by_model_spec;
 
-/* The shape of a new model: a preset, and what differs from it (0 or negative: as the preset says). */
+/* The shape of a new model: a preset and the differences from it. 0 or negative: as in the preset. */
 typedef struct by_model_shape {
-    const char *preset; /* NULL: the smallest */
+    const char *preset; /* NULL: the smallest preset */
     int layers, heads, width, context, inner;
     int vocab;
     int target_vocab;   /* of encoder-decoders that have another for what they write; 0: they share one */
@@ -46,46 +46,46 @@ typedef struct by_model_shape {
     int kv_heads;       /* key/value heads, of families that share them among query heads */
 } by_model_shape;
 
-/* Open a model directory (config.json with model.safetensors, pytorch_model.bin, or shards of either).
- * Weights of the same type as asked for are mapped, not copied, when the model is not for training. NULL on
- * failure. The device is borrowed and outlives the model. */
+/* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the
+ * model is not for training, weights of the requested type are mapped instead of copied. The device is
+ * borrowed and must outlive the model. Returns NULL on failure. */
 BY_API by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec);
 
-/* A new model with initial values. family: "gpt2", "openai-gpt", ... */
+/* Creates a model with initial values. family is "gpt2", "openai-gpt", ... Returns NULL on failure. */
 BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
                               const by_model_spec *spec);
 BY_API void by_model_free(by_model *m);
 
-/* Write config.json, model.safetensors and, for a model that generates, generation_config.json into dir (made
- * when missing), each atomically. Values are written as f32 (masters) unless dtype is bf16 or f16. Weights of
- * more than BY_SHARD_BYTES become several files and model.safetensors.index.json; weights of an earlier save
- * that are not replaced are removed at the end. The tokenizer is the caller's to write: by_companions_copy
- * (weights.h) brings its files from another directory. */
+/* Writes config.json, model.safetensors and, for a model that generates, generation_config.json into dir,
+ * which is created if missing. Each file is replaced atomically. Values are written as f32 (masters) unless
+ * dtype is bf16 or f16. Weights larger than BY_SHARD_BYTES are split into several files with
+ * model.safetensors.index.json. Weight files of an earlier save that are not replaced are removed at the end.
+ * Writing the tokenizer is up to the caller: by_companions_copy (weights.h) copies its files from another
+ * directory. */
 BY_API by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype);
 
 #define BY_SHARD_BYTES ((int64_t)5000000000)
 
 typedef struct by_save_spec {
     by_dtype dtype;
-    int64_t
-        shard_bytes; /* begin another file before one grows beyond this; 0: BY_SHARD_BYTES, below 0: never */
+    int64_t shard_bytes; /* maximum size of a file; 0: BY_SHARD_BYTES, negative: unlimited */
 } by_save_spec;
-/* The same with a choice of the type and of the size of files. */
+/* The same, with a choice of element type and file size. */
 BY_API by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec);
 
-/* The inputs that a model reads: NULL past the end. */
+/* The inputs that a model reads. NULL past the end. */
 BY_API const by_input_info *by_model_input(const by_model *m, int i);
 
 /* Append the model to a graph. The caller feeds io's inputs. Errors stick to the graph. */
 BY_API void by_model_build(const by_model *m, by_graph *g, by_model_io *io);
 
-/* The loss of the task, a scalar. targets i32, -100 is ignored: as the logits without their last axis; of
- * many labels, and of numbers (f32), as the logits. second: what io->second is compared with, (B) i32, for
- * the tasks that have one. */
+/* Returns the loss of the task, a scalar. targets has the shape of the logits without the last axis, i32,
+ * where -100 is ignored; for multi-label problems and regression (f32), it has the shape of the logits.
+ * second is the target of io->second, (B) i32, for tasks that have one. */
 BY_API by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
                                 by_tensor *second);
 
-/* What a model is: its parameters and device, its family by name and title, its task and labels. */
+/* Properties of a model: its parameters and device, family name and title, task and labels. */
 BY_API by_params *by_model_params(const by_model *m);
 BY_API by_device *by_model_device(const by_model *m);
 BY_API const char *by_model_family(const by_model *m);
@@ -94,58 +94,62 @@ BY_API const char *by_model_class(const by_model *m); /* "GPT2LMHeadModel" */
 BY_API by_task by_model_task(const by_model *m);
 BY_API int by_model_labels(const by_model *m);
 BY_API by_problem by_model_problem(const by_model *m);
-BY_API const char *by_model_label_name(const by_model *m, int i); /* "LABEL_0" when it has none */
-/* Name the labels, `count` of them; the names are copied. */
+BY_API const char *by_model_label_name(const by_model *m, int i); /* "LABEL_0" if unnamed */
+/* Sets the names of the labels, `count` of them. The names are copied. */
 BY_API by_status by_model_name_labels(by_model *m, const char *const *names, int count);
-/* Whether the labels that the reference library gives a language model of this family are what its positions
- * are to predict (or the tokens themselves, of which each position predicts the next). */
+/* Returns true if, in the reference library, the labels of a language model of this family are the tokens
+ * that the positions predict. Returns false if they are the input tokens, each of which is predicted by the
+ * position before it. */
 BY_API bool by_model_labels_in_place(const by_model *m);
-/* Whether labels of a sequence are read off its last token, as decoders do, or off the first. */
+/* Returns true if sequence labels are predicted from the last token, as in decoders, false if from the
+ * first. */
 BY_API bool by_model_reads_last(const by_model *m);
-BY_API bool by_model_is_pair(const by_model *m); /* an encoder-decoder */
-BY_API int by_model_vocab(const by_model *m);    /* of what it writes, */
-BY_API int by_model_source_vocab(
-    const by_model *m); /* and of what it reads: another one with some encoder-decoders */
+BY_API bool by_model_is_pair(const by_model *m); /* true for an encoder-decoder */
+BY_API int by_model_vocab(const by_model *m);    /* vocabulary of the output */
+/* Vocabulary of the input; differs from by_model_vocab in some encoder-decoders. */
+BY_API int by_model_source_vocab(const by_model *m);
 BY_API int by_model_context(const by_model *m);
-BY_API bool by_model_is_limited(const by_model *m); /* no text can be longer than the context */
+BY_API bool by_model_is_limited(const by_model *m); /* true if no text can be longer than the context */
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
-BY_API int by_model_segments(const by_model *m);  /* segments or languages it tells apart; 0: none */
-BY_API int by_model_languages(const by_model *m); /* of families whose segments are languages; else 0 */
-BY_API int by_model_eos(const by_model *m);       /* token that ends a text, -1 when there is none */
-BY_API int by_model_pad(const by_model *m);       /* padding token, -1 when there is none */
-BY_API int by_model_start(const by_model *m);     /* of encoder-decoders: what their texts begin with */
+BY_API int by_model_segments(const by_model *m); /* number of segments or languages; 0: none */
+/* Number of languages if segments are languages; otherwise 0. */
+BY_API int by_model_languages(const by_model *m);
+BY_API int by_model_eos(const by_model *m);   /* id of the end-of-text token, or -1 */
+BY_API int by_model_pad(const by_model *m);   /* id of the padding token, or -1 */
+BY_API int by_model_start(const by_model *m); /* encoder-decoders: id of the token that starts the decoder */
 BY_API void by_model_set_start(by_model *m, int token);
 BY_API void by_model_set_eos(by_model *m, int token);
 BY_API void by_model_set_pad(by_model *m, int token);
 
-/* Where the first position of a text lies in the family's table. */
+/* Index of the first position of a text in the family's position table. */
 BY_API int by_model_first_position(const by_model *m);
-/* The positions of tokens (batch, seq), where those of padding count as none, as the family numbers them. */
+/* Computes the positions of tokens (batch, seq) as the family numbers them. Padding tokens are not
+ * counted. */
 BY_API void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out);
 
-/* The mask (batch, seq) that the reference library makes from the tokens where it is given none. False, and
- * nothing written, for a family where all tokens count then. */
+/* Computes the mask (batch, seq) that the reference library derives from the tokens if none is given. Returns
+ * false, without writing, for families in which all tokens then count. */
 BY_API bool by_model_mask(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out);
 
-/* Whether a mask (batch, seq), or NULL, has no row that the family would need something for that is not
- * supported; else BY_ERR_UNSUPPORTED. by_pass_run looks at its batches' masks this way. */
+/* Returns BY_ERR_UNSUPPORTED if a row of the mask (batch, seq; may be NULL) needs something of the family
+ * that is not supported. by_pass_run checks the masks of its batches with this. */
 BY_API by_status by_model_check_mask(const by_model *m, const int32_t *mask, int batch, int seq);
 
-/* Of encoder-decoders: what the decoder reads while it is to write targets (batch, seq): the start token
- * (of some families, the last of the targets), then the targets one place later, padding where they are
- * ignored. */
+/* Computes the decoder input for targets (batch, seq) of an encoder-decoder: the start token (in some
+ * families, the last target), then the targets shifted right by one, with padding where they are ignored. */
 BY_API by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out);
 
-/* Set the dropout of every place that has one (0 to switch it off). */
+/* Sets the probability of every dropout in the model; 0 disables dropout. */
 BY_API void by_model_set_dropout(by_model *m, double p);
 
-/* The families this build knows, and their presets: NULL past the end. */
+/* The families of this build and their presets. NULL past the end. */
 BY_API const char *by_family_at(int i);
 BY_API const char *by_family_title(int i);
 BY_API const char *by_family_preset(int i, int k);
-BY_API by_task by_family_task(const char *family); /* what it is pretrained with; BY_TASK_DEFAULT: unknown */
+/* The pretraining task of a family; BY_TASK_DEFAULT if the family is unknown. */
+BY_API by_task by_family_task(const char *family);
 
 #ifdef __cplusplus
 }

@@ -8,38 +8,38 @@
 extern "C" {
 #endif
 
-/* What a model's head is for. B rows, T positions, C the width. */
+/* The task of a model's head. B is the batch size, T the number of positions, C the width. */
 typedef enum by_task {
-    BY_TASK_DEFAULT,  /* of a new model: what its family is pretrained with */
-    BY_TASK_LM,       /* next token: logits (B, T, V) */
-    BY_TASK_MLM,      /* hidden tokens: logits (B, T, V) */
-    BY_TASK_PRETRAIN, /* hidden tokens, and of two sentences: second (B, 2) (do they follow, or their order)
-                       */
+    BY_TASK_DEFAULT, /* new model: the pretraining task of its family */
+    BY_TASK_LM,      /* next token: logits (B, T, V) */
+    BY_TASK_MLM,     /* masked tokens: logits (B, T, V) */
+    /* Masked tokens, and a sentence-pair prediction (next sentence or sentence order): second (B, 2). */
+    BY_TASK_PRETRAIN,
     BY_TASK_NEXT,     /* whether the second sentence follows the first: logits (B, 2) */
-    BY_TASK_CLASSIFY, /* labels of a sequence: logits (B, labels) */
-    BY_TASK_TAG,      /* a label of every token: logits (B, T, labels) */
-    BY_TASK_ANSWER,   /* where an answer begins and ends: logits (B, T) and second (B, T) */
+    BY_TASK_CLASSIFY, /* sequence labels: logits (B, labels) */
+    BY_TASK_TAG,      /* token labels: logits (B, T, labels) */
+    BY_TASK_ANSWER,   /* start and end of an answer: logits (B, T) and second (B, T) */
     BY_TASK_CHOICE,   /* one of several continuations: logits (B / choices, choices) */
     BY_TASK_FEATURES, /* no head */
-    BY_TASK_SEQ2SEQ,  /* a text from another: next token of the second, logits (B, T, V) */
-    BY_TASK_ENCODER,  /* the encoder of an encoder-decoder, no head: its text is in tokens and mask */
+    BY_TASK_SEQ2SEQ,  /* one text from another: next token of the target, logits (B, T, V) */
+    BY_TASK_ENCODER,  /* the encoder of an encoder-decoder without a head; its input is tokens and mask */
     BY_TASK_COUNT
 } by_task;
 BY_API const char *by_task_name(by_task t); /* "lm", "mlm", ..., for messages and options */
 BY_API bool by_task_find(const char *name, by_task *out);
 
-/* What the labels of a sequence are. */
+/* The kind of labels of a sequence. */
 typedef enum by_problem {
-    BY_PROBLEM_DEFAULT,     /* one number with one label, else one of them */
-    BY_PROBLEM_ONE_LABEL,   /* exactly one holds: softmax and cross-entropy */
-    BY_PROBLEM_MANY_LABELS, /* each holds or not: a sigmoid of each */
+    BY_PROBLEM_DEFAULT,     /* regression with one label, otherwise single-label */
+    BY_PROBLEM_ONE_LABEL,   /* exactly one label holds: softmax and cross-entropy */
+    BY_PROBLEM_MANY_LABELS, /* each label holds or not: a sigmoid per label */
     BY_PROBLEM_REGRESSION   /* numbers: mean squared error */
 } by_problem;
 
-/* How much of an encoder-decoder is built. With a cache, the encoder leaves there what the decoder needs. */
+/* The part of an encoder-decoder to build. With a cache, the encoder stores in it what the decoder needs. */
 typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part;
 
-#define BY_MAX_LAYERS 256 /* of a model */
+#define BY_MAX_LAYERS 256 /* maximum layers of a model */
 
 /* The keys and values that a decoding graph reads and extends. by_generator makes it. */
 typedef struct by_cache by_cache;
@@ -103,15 +103,15 @@ typedef struct by_model_io {
     by_ports inputs, outputs;
 } by_model_io;
 
-/* Feed a tensor under a name, which must outlive the graph; it replaces an earlier one. NULL is ignored. */
+/* Feeds a tensor under a name, which must outlive the graph. Replaces an earlier one. NULL is ignored. */
 BY_API void by_io_feed(by_model_io *io, const char *name, by_tensor *t);
-/* The input of a name, or NULL. */
+/* Returns the input with that name, or NULL. */
 BY_API by_tensor *by_io_input(const by_model_io *io, const char *name);
-/* Return a tensor under a name; gives the tensor. Several may share a name: see by_io_output_at. */
+/* Adds an output under a name and returns the tensor. Several may share a name: see by_io_output_at. */
 BY_API by_tensor *by_io_return(by_model_io *io, const char *name, by_tensor *t);
-/* The first output of a name, or NULL. */
+/* Returns the first output with that name, or NULL. */
 BY_API by_tensor *by_io_output(const by_model_io *io, const char *name);
-/* Number of outputs of a name, and the i-th of them, or NULL. */
+/* The number of outputs with that name, and the i-th of them, or NULL. */
 BY_API int by_io_output_count(const by_model_io *io, const char *name);
 BY_API by_tensor *by_io_output_at(const by_model_io *io, const char *name, int i);
 

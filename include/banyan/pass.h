@@ -1,5 +1,5 @@
-/* pass.h - a model run over batches: what a batch is, and compiled passes that are used again for batches of
- * the same shape. */
+/* pass.h - runs a model over batches. A pass is compiled once for a batch shape and reused for batches of the
+ * same shape. */
 #ifndef BANYAN_PASS_H
 #define BANYAN_PASS_H
 
@@ -27,27 +27,27 @@ typedef struct by_array {
 enum { BY_BATCH_ARRAYS = 16 };
 typedef struct by_batch {
     int batch, seq; /* B rows of T tokens */
-    int choices;    /* rows that form one example (BY_TASK_CHOICE only) */
+    int choices;    /* rows that form one example (BY_TASK_CHOICE only); 0: 1 */
     int count;
     by_array arrays[BY_BATCH_ARRAYS];
 } by_batch;
 
 /* A batch of text: tokens (B, T). */
 BY_API by_batch by_batch_of(int batch, int seq, const int32_t *tokens);
-/* Add an array, or replace the one of that name; data NULL removes it. Arrays beyond BY_BATCH_ARRAYS make
- * by_pass_new fail. */
+/* Adds an array, or replaces the one with that name; data NULL removes it. More than BY_BATCH_ARRAYS arrays
+ * make by_pass_new fail. */
 BY_API void by_batch_put(by_batch *b, const char *name, by_dtype type, int rank, const int64_t *shape,
                          const void *data);
-/* The same for i32 arrays: (B, T), and of `count` elements. */
+/* The same for i32 arrays: of shape (B, T), and of `count` elements. */
 BY_API void by_batch_put_tokens(by_batch *b, const char *name, const int32_t *data);
 BY_API void by_batch_put_ids(by_batch *b, const char *name, int64_t count, const int32_t *data);
-/* The source text of an encoder-decoder and its mask, (B, S) each; mask may be NULL. */
+/* Adds the source tokens of an encoder-decoder and their mask, (B, S) each; mask may be NULL. */
 BY_API void by_batch_put_source(by_batch *b, int seq, const int32_t *source, const int32_t *mask);
-/* The array of a name, or NULL; and its elements if they are i32, else NULL. */
+/* Returns the array with that name, or NULL; and its elements if they are i32, otherwise NULL. */
 BY_API const by_array *by_batch_find(const by_batch *b, const char *name);
 BY_API const int32_t *by_batch_ids(const by_batch *b, const char *name);
 
-/* Number of targets, ignored ones included. */
+/* Number of targets, including ignored ones. */
 BY_API int64_t by_batch_targets(const by_model *m, const by_batch *b);
 
 /* Builds a loss, a scalar, in place of by_model_loss. io has the model's outputs, and every array of the batch
@@ -56,42 +56,43 @@ typedef by_tensor *(*by_loss_fn)(void *user, by_graph *g, by_model_io *io);
 
 typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
-    bool hidden, attention; /* keep them to be read */
+    bool hidden, attention; /* make them readable */
     bool recompute;
     float label_smoothing; /* see by_loss_spec */
-    by_memory **memory;    /* of activations: see by_compile_spec */
+    by_memory **memory;    /* memory of activations, see by_compile_spec */
     by_loss_fn loss;       /* NULL: by_model_loss, for batches with targets */
     void *loss_user;
 } by_pass_spec;
 
 typedef struct by_pass by_pass;
-/* For batches like this one: of its shape, with what it has. The model is borrowed. NULL on failure. */
+/* Compiles a pass for batches with the shape and the fields of `like`. The model is borrowed. Returns NULL on
+ * failure. */
 BY_API by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec);
 BY_API void by_pass_free(by_pass *p);
 BY_API bool by_pass_fits(const by_pass *p, const by_batch *b);
-/* Start the pass; on a GPU it goes on while the host does other things. Reading waits for it. */
+/* Starts the pass. On a GPU it runs asynchronously; reading a result waits for it. */
 BY_API by_status by_pass_run(by_pass *p, const by_batch *b);
-BY_API void by_pass_scale(by_pass *p, double loss_scale); /* of the gradients; 1 unless set */
+BY_API void by_pass_scale(by_pass *p, double loss_scale); /* factor of the gradients; default 1 */
 
-/* The compiled program, and the tensors of the model in it. */
+/* The compiled program, and the model's tensors in it. */
 BY_API by_program *by_pass_program(const by_pass *p);
 BY_API const by_model_io *by_pass_io(const by_pass *p);
-BY_API by_tensor *by_pass_loss(const by_pass *p);    /* NULL when batches have no targets */
-BY_API by_tensor *by_pass_summary(const by_pass *p); /* (B, C), NULL when batches have no weights */
-/* As floats: by_elements(t) of them. */
+BY_API by_tensor *by_pass_loss(const by_pass *p);    /* NULL if batches have no targets */
+BY_API by_tensor *by_pass_summary(const by_pass *p); /* (B, C); NULL if batches have no weights */
+/* Reads a tensor as by_elements(t) floats. */
 BY_API by_status by_pass_read(by_pass *p, const by_tensor *t, float *out);
-/* BY_ERR_NUMERIC when values that were read hold NaN or infinity. Rows of padding may hold anything: check
+/* Returns BY_ERR_NUMERIC if the values contain NaN or infinity. Padding rows may hold anything: check only
  * the rows that are used. */
 BY_API by_status by_pass_finite(const by_model *m, const float *values, size_t count);
 
-/* Passes of one kind, by shape: found or made. At most `limit` are kept (0: 16). */
+/* A cache of passes of one kind, keyed by shape. Keeps at most `limit` passes (0: 16). */
 typedef struct by_passes by_passes;
 BY_API by_passes *by_passes_new(by_model *m, const by_pass_spec *spec, int limit);
 BY_API void by_passes_free(by_passes *s);
-BY_API by_pass *by_passes_get(by_passes *s,
-                              const by_batch *like); /* NULL on failure; lives until the next call */
-BY_API by_pass *by_passes_last(const by_passes *s);  /* the one got last, or NULL */
-BY_API size_t by_passes_bytes(const by_passes *s);   /* planned activations of all */
+/* Finds or compiles the pass for `like`. Returns NULL on failure. Valid until the next call. */
+BY_API by_pass *by_passes_get(by_passes *s, const by_batch *like);
+BY_API by_pass *by_passes_last(const by_passes *s); /* the pass returned last, or NULL */
+BY_API size_t by_passes_bytes(const by_passes *s);  /* planned activation memory of all passes */
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@ complete() {
     [ "$(wc -l <"$tmp/declared")" -gt 250 ] && diff "$tmp/declared" "$tmp/shown"
 }
 check "with every function" complete
-check "and its comments" grep -q 'The stretch of texts\[i\] that answers questions\[i\]' "$page"
+check "and its comments" grep -q 'Finds the span of texts\[i\] that answers questions\[i\]' "$page"
 printf '/* x.h - a header. */\n\nBY_API int by_one(void); /* one */\nBY_API int by_two(void);\n\n/* Three. */\nBY_API int by_three(void);\n' >"$tmp/x.h"
 awk -f "$BANYAN_SOURCE/tools/api.awk" "$tmp/x.h" >"$tmp/out" 2>"$tmp/err"
 rc=$?
