@@ -284,12 +284,12 @@ static void test_complaints(void **state)
     tensor(&s, "transformer.ln_f.bias")->name = "transformer.one";
     write_sample(&s);
     refuse(in_root("spelled"), BY_ERR_FORMAT,
-           "transformer.ln_f.bias is missing; the file holds transformer.one, which a GPT-2");
+           "transformer.ln_f.bias is missing; the file contains transformer.one, which a GPT-2");
     for (int i = 0; i < 6; i++)
         s.list[i].name = (const char *[]){"transformer.x.a", "transformer.x.b", "transformer.x.c",
                                           "transformer.x.d", "transformer.x.e", "transformer.x.f"}[i];
     write_sample(&s);
-    refuse(in_root("spelled"), BY_ERR_FORMAT, "and 3 more are missing; the file holds ");
+    refuse(in_root("spelled"), BY_ERR_FORMAT, "and 3 more are missing; the file contains ");
     refuse(in_root("spelled"), BY_ERR_FORMAT, "transformer.x.c and 3 more, which");
     sample_free(&s);
 
@@ -299,8 +299,7 @@ static void test_complaints(void **state)
     set_config(in_root("spelled"), "architectures", "null");
     same_model(s.model, in_root("spelled"));
     set_config(in_root("spelled"), "architectures", "[\"GPT2DoubleHeadsModel\"]");
-    refuse(in_root("spelled"), BY_ERR_UNSUPPORTED,
-           "architectures names \"GPT2DoubleHeadsModel\", which is not supported");
+    refuse(in_root("spelled"), BY_ERR_UNSUPPORTED, "unsupported class \"GPT2DoubleHeadsModel\"");
     set_config(in_root("spelled"), "architectures", "\"GPT2LMHeadModel\"");
     refuse(in_root("spelled"), BY_ERR_FORMAT, "\"architectures\" is not a list");
     set_config(in_root("spelled"), "architectures", "[3]");

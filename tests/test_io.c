@@ -67,10 +67,10 @@ static void refuse_json(const char *text, size_t size, const char *message)
 static void test_json_refuses(void **state)
 {
     (void)state;
-    refuse_json("", 0, "text: JSON ends too early at byte 0");
+    refuse_json("", 0, "text: unexpected end of JSON at byte 0");
     refuse_json("{\"a\": 1,\n \"b\": x}", 17, "at byte 15 (line 2, column 7)");
-    refuse_json("{\"a\": 1", 7, "ends too early");
-    refuse_json("[1, 2] 3", 8, "follows the JSON value at byte 7");
+    refuse_json("{\"a\": 1", 7, "unexpected end");
+    refuse_json("[1, 2] 3", 8, "after the JSON value at byte 7");
     refuse_json("\"a\0b\"", 5, "control character in JSON at byte 2");
     refuse_json("\"\\u0000\"", 8, "NUL character in JSON string at byte 1");
     refuse_json("\"\xc0\x80\"", 4, "invalid UTF-8 in JSON at byte 1");
@@ -265,13 +265,13 @@ static void test_st_headers(void **state)
     refuse("", 0, BY_ERR_FORMAT, "does not start with '{'");
     refuse("[]", 0, BY_ERR_FORMAT, "does not start with '{'");
     refuse(" {}", 0, BY_ERR_FORMAT, "does not start with '{'");
-    refuse("{\"a\":", 0, BY_ERR_FORMAT, "m: JSON ends too early");
+    refuse("{\"a\":", 0, BY_ERR_FORMAT, "m: unexpected end of JSON");
     refuse("{\"a\":3}", 0, BY_ERR_FORMAT, "\"a\" has no dtype");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 4, BY_ERR_FORMAT, "no data_offsets");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, BY_ERR_FORMAT, "two dtype");
-    refuse("{\"a\":" T("F32", "[2]", 0, 8) "}", 7, BY_ERR_FORMAT, "cut short");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, BY_ERR_FORMAT, "duplicate dtype");
+    refuse("{\"a\":" T("F32", "[2]", 0, 8) "}", 7, BY_ERR_FORMAT, "truncated");
     refuse("{\"a\":" T("F32", "[2]", 0, 8) "}", 9, BY_ERR_FORMAT, "1 bytes of data after the last");
-    refuse("{\"a\":" T("F32", "[2]", 0, 4) "}", 4, BY_ERR_FORMAT, "has 4 bytes, its shape asks for 8");
+    refuse("{\"a\":" T("F32", "[2]", 0, 4) "}", 4, BY_ERR_FORMAT, "has 4 bytes, but its shape requires 8");
     refuse("{\"a\":" T("F32", "[1]", 4, 8) "}", 8, BY_ERR_FORMAT, "leaving a hole");
     refuse("{\"a\":" T("F32", "[1]", 0, 4) ",\"b\":" T("F32", "[1]", 0, 4) "}", 4, BY_ERR_FORMAT,
            "overlapping");
@@ -283,14 +283,15 @@ static void test_st_headers(void **state)
     refuse("{\"a\":" T("U8", "[1]", -1, 0) "}", 1, BY_ERR_FORMAT, "malformed data_offsets");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, BY_ERR_FORMAT,
            "malformed");
-    refuse("{\"a\":" T("U8", "[-1]", 0, 1) "}", 1, BY_ERR_FORMAT, "not a size");
-    refuse("{\"a\":" T("U8", "[1.5]", 0, 1) "}", 1, BY_ERR_FORMAT, "not a size");
+    refuse("{\"a\":" T("U8", "[-1]", 0, 1) "}", 1, BY_ERR_FORMAT, "invalid size");
+    refuse("{\"a\":" T("U8", "[1.5]", 0, 1) "}", 1, BY_ERR_FORMAT, "invalid size");
     refuse("{\"a\":" T("U8", "4", 0, 1) "}", 1, BY_ERR_FORMAT, "not a list");
     refuse("{\"a\":" T("U8", "[4294967296,4294967296,0]", 0, 0) "}", 0, BY_ERR_FORMAT, "overflows");
     refuse("{\"a\":" T("F64", "[4503599627370496,1024]", 0, 0) "}", 0, BY_ERR_FORMAT, "overflows");
     refuse("{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED,
            "more than 8 dimensions");
-    refuse("{\"a\":" T("F4", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "tensor \"a\" has element type F4");
+    refuse("{\"a\":" T("F4", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED,
+           "tensor \"a\" has unsupported element type F4");
     refuse("{\"a\":" T("F8_E4M3FNUZ", "[1]", 0, 1) "}", 1, BY_ERR_UNSUPPORTED, "F8_E4M3FNUZ");
     accept("{\"a\":" T("I8", "[1]", 0, 1) ",\"b\":" T("I16", "[1]", 1, 3) ",\"c\":" T("U16", "[1]", 3, 5) "}",
            5, 3);
@@ -300,7 +301,7 @@ static void test_st_headers(void **state)
            "\"a?\" has unknown element type \"X9\"");
     refuse("{\"__metadata__\":3}", 0, BY_ERR_FORMAT, "__metadata__ is not an object");
     refuse("{\"__metadata__\":{\"a\":1}}", 0, BY_ERR_FORMAT, "metadata \"a\" is not a string");
-    refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, BY_ERR_FORMAT, "there twice");
+    refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, BY_ERR_FORMAT, "given twice");
 
     base_error_clear();
     assert_null(by_weights_open_memory("\x02\0\0\0\0\0\0", 7, "m"));
@@ -308,7 +309,7 @@ static void test_st_headers(void **state)
     assert_null(by_weights_open_memory("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "m"));
     assert_failed(BY_ERR_FORMAT, "not a safetensors file");
     assert_null(by_weights_open_memory("\x03\0\0\0\0\0\0\0{}", 10, "m"));
-    assert_failed(BY_ERR_FORMAT, "cut short");
+    assert_failed(BY_ERR_FORMAT, "truncated");
     by_weights_free(NULL);
 }
 

@@ -309,26 +309,26 @@ static void test_bad_configs(void **state)
         {"n_embd", "0", "\"n_embd\" is 0"},
         {"n_embd", "9", "width 9 does not divide by 2 heads"},
         {"n_embd", "1048576", "c_attn.weight"}, /* 3 * 2^40 numbers */
-        {"n_embd", "65536", "wte.weight is (13, 8)"},
+        {"n_embd", "65536", "wte.weight has shape (13, 8)"},
         {"n_embd", "1e300", "\"n_embd\" is 1e+300"},
         {"vocab_size", "1000000000000", "\"vocab_size\" is 1000000000000"},
         {"vocab_size", "16777216",
-         "wte.weight is (13, 8) f32 in the file, but the configuration makes it (16777216, 8)"},
+         "wte.weight has shape (13, 8) f32 in the file, but the configuration requires (16777216, 8)"},
         {"vocab_size", "0", "\"vocab_size\" is 0"},
-        {"vocab_size", "12", "wte.weight is (13, 8)"},
+        {"vocab_size", "12", "wte.weight has shape (13, 8)"},
         {"vocab_size", "{}", "\"vocab_size\" is {}"},
-        {"n_positions", "7", "wpe.weight is (6, 8)"},
-        {"n_positions", "16777216", "wpe.weight is (6, 8)"},
+        {"n_positions", "7", "wpe.weight has shape (6, 8)"},
+        {"n_positions", "16777216", "wpe.weight has shape (6, 8)"},
         {"n_positions", "-1", "\"n_positions\" is -1"},
         {"n_layer", "-1", "\"n_layer\" is -1"},
         {"n_layer", "0", "\"n_layer\" is 0"},
         {"n_layer", "3", "h.2.ln_1.weight, "},
-        {"n_layer", "1", "the file holds transformer.h.1."},
+        {"n_layer", "1", "the file contains transformer.h.1."},
         {"n_layer", "256", " more are missing"},
         {"n_layer", "257", "\"n_layer\" is 257"},
         {"n_layer", "\"many\"", "\"n_layer\" is \"many\""},
-        {"n_inner", "33", "mlp.c_fc.weight is (8, 32)"},
-        {"n_inner", "4194304", "mlp.c_fc.weight is (8, 32)"},
+        {"n_inner", "33", "mlp.c_fc.weight has shape (8, 32)"},
+        {"n_inner", "4194304", "mlp.c_fc.weight has shape (8, 32)"},
         {"n_inner", "-5", "\"n_inner\" is -5"},
         {"activation_function", "\"gelu_newest\"", "gelu_newest"},
         {"activation_function", "3", "\"activation_function\" is 3"},
@@ -339,7 +339,7 @@ static void test_bad_configs(void **state)
         {"scale_attn_weights", "1", "\"scale_attn_weights\" is 1"},
         {"model_type", "\"gpt-17\"", "\"gpt-17\""},
         {"model_type", "2", "\"model_type\" is 2"},
-        {"architectures", "[\"GPT3LMHeadModel\"]", "names \"GPT3LMHeadModel\", which is not supported"},
+        {"architectures", "[\"GPT3LMHeadModel\"]", "unsupported class \"GPT3LMHeadModel\""},
         {"num_labels", "0", "\"num_labels\" is 0"},
         {"num_labels", "1e9", "\"num_labels\" is 1000000000"},
     };
@@ -436,7 +436,7 @@ static void test_missing_and_misshapen(void **state)
         changed[i].rank++;
         changed[i].dim[e->rank] = 1;
         write_tensors(path, changed, t.count);
-        snprintf(part, sizeof part, "%s is (", e->name);
+        snprintf(part, sizeof part, "%s has shape (", e->name);
         refuse(dir, part);
 
         memcpy(changed, t.list, sizeof changed); /* with axes exchanged, or halved */
@@ -626,7 +626,7 @@ static void test_classify(void **state)
         set(json, "id2label", "{\"0\": \"no\", \"1\": \"yes\"}");
         store(in_root("labels"), json);
         char expected[80];
-        snprintf(expected, sizeof expected, "%s is (3, 8)", name);
+        snprintf(expected, sizeof expected, "%s has shape (3, 8)", name);
         refuse(in_root("labels"), expected);
         json = load(in_root("labels/config.json"));
         set(json, "id2label", "{}");

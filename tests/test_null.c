@@ -197,7 +197,7 @@ static void test_null_graph(void **state)
     by_block_push(NULL, "h");
     by_block_pop(NULL);
     assert_null(by_name(NULL, "x"));
-    assert_string_equal(by_error_message(), "there is no graph");
+    assert_string_equal(by_error_message(), "graph is NULL");
     assert_null(by_graph_new(NULL));
     assert_null(by_graph_new(&(by_graph_spec){.training = true}));
     base_fail(BY_ERR_MEMORY, "out of memory, once");
@@ -354,10 +354,10 @@ static void test_null_specs(void **state)
     const by_model_spec spec = {.dtype = BY_F32};
     assert_null(by_model_new(device, NULL, &shape, &spec));
     assert_int_equal(base_error_status(), BY_ERR_ARGUMENT);
-    assert_string_equal(by_error_message(), "there is no family of models");
+    assert_string_equal(by_error_message(), "model family is NULL");
     base_error_clear();
     assert_null(by_model_new(NULL, "gpt2", &shape, &spec));
-    assert_string_equal(by_error_message(), "there is no device");
+    assert_string_equal(by_error_message(), "device is NULL");
     assert_null(by_model_new(device, "gpt2", NULL, &spec));
     assert_null(by_model_new(device, "gpt2", &shape, NULL));
     assert_null(by_model_open(device, NULL, &spec));

@@ -402,7 +402,7 @@ static void test_wrong_shape(void **state)
     record r;
     assert_int_equal(verify(folder, BY_F32, &r), BY_OK);
     assert_int_equal(r.failed, 1);
-    assert_contains(r.note, "(2, 3) here and (3, 2)");
+    assert_contains(r.note, "(2, 3) here but (3, 2)");
     assert_int_equal(base_dir_remove(folder), BY_OK);
 }
 

@@ -320,24 +320,24 @@ static void test_nothing_is_executed(void **state)
     (void)state;
     REFUSE_PICKLE("\x80\x02"
                   "cos\nsystem\n(X\4\0\0\0true\x85R.",
-                  BY_ERR_UNSUPPORTED, "asks for os.system");
+                  BY_ERR_UNSUPPORTED, "refers to os.system");
     REFUSE_PICKLE("\x80\x02"
                   "cbuiltins\neval\n.",
-                  BY_ERR_UNSUPPORTED, "asks for builtins.eval");
+                  BY_ERR_UNSUPPORTED, "refers to builtins.eval");
     REFUSE_PICKLE("\x80\x02"
                   "ctorch.storage\n_load_from_bytes\n.",
                   BY_ERR_UNSUPPORTED, "torch.storage._load_from_bytes");
     REFUSE_PICKLE("\x80\x02"
                   "ctorch\nComplexFloatStorage\n.",
                   BY_ERR_UNSUPPORTED, "torch.ComplexFloatStorage");
-    REFUSE_PICKLE("\x80\x04\x8c\2os\x8c\6system\x93.", BY_ERR_UNSUPPORTED, "asks for os.system");
+    REFUSE_PICKLE("\x80\x04\x8c\2os\x8c\6system\x93.", BY_ERR_UNSUPPORTED, "refers to os.system");
     REFUSE_PICKLE("\x80\x02"
                   "co\x1b[1ms\nsystem\n.",
-                  BY_ERR_UNSUPPORTED, "asks for o?[1ms.system");
+                  BY_ERR_UNSUPPORTED, "refers to o?[1ms.system");
     REFUSE_PICKLE("\x80\x02(S'x'\nios\nsystem\n.", BY_ERR_FORMAT, "opcode 0x53 is not allowed");
     REFUSE_PICKLE("\x80\x02\x82\x01.", BY_ERR_FORMAT, "opcode 0x82 is not allowed"); /* an extension */
     REFUSE_PICKLE("\x80\x02P1\n.", BY_ERR_FORMAT, "opcode 0x50 is not allowed");
-    REFUSE_PICKLE("\x80\x02}}R.", BY_ERR_FORMAT, "calls what is no function");
+    REFUSE_PICKLE("\x80\x02}}R.", BY_ERR_FORMAT, "not a function");
 }
 
 /* A list of pairs is remembered once and made into dictionaries again and again: memory must not follow. */
@@ -352,42 +352,42 @@ static void test_copied_pickle(void **state)
     for (int i = 0; i < 200; i++)
         base_buf_puts(&b, "h\2h\1\x85R0");
     base_buf_puts(&b, "0}.");
-    refuse_pickle(b.data, b.size, BY_ERR_FORMAT, "copied too often");
+    refuse_pickle(b.data, b.size, BY_ERR_FORMAT, "too many copies");
     base_buf_free(&b);
 }
 
 static void test_bad_pickles(void **state)
 {
     (void)state;
-    REFUSE_PICKLE("", BY_ERR_FORMAT, "cut short");
-    REFUSE_PICKLE(".", BY_ERR_FORMAT, "not there");
+    REFUSE_PICKLE("", BY_ERR_FORMAT, "unexpected end");
+    REFUSE_PICKLE(".", BY_ERR_FORMAT, "stack underflow");
     REFUSE_PICKLE("\x80\x09}.", BY_ERR_FORMAT, "newer than 5");
-    REFUSE_PICKLE("}(.", BY_ERR_FORMAT, "not there"); /* the mark hides the dictionary */
-    REFUSE_PICKLE("t.", BY_ERR_FORMAT, "no mark");
-    REFUSE_PICKLE("}(Nu.", BY_ERR_FORMAT, "no value");
-    REFUSE_PICKLE("]NNs.", BY_ERR_FORMAT, "no dictionary");
-    REFUSE_PICKLE("}Na.", BY_ERR_FORMAT, "no list");
-    REFUSE_PICKLE("(Na.", BY_ERR_FORMAT, "not there");
-    REFUSE_PICKLE("Nr\xff\xff\xff\xff.", BY_ERR_FORMAT, "memo number is too large");
-    REFUSE_PICKLE("h\0.", BY_ERR_FORMAT, "not remembered");
-    REFUSE_PICKLE("X\xff\xff\xff\xff.", BY_ERR_FORMAT, "cut short");
-    REFUSE_PICKLE("\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", BY_ERR_FORMAT, "cut short");
-    REFUSE_PICKLE("\x86.", BY_ERR_FORMAT, "not there");
-    REFUSE_PICKLE("ctorch\nSize", BY_ERR_FORMAT, "no end");
-    REFUSE_PICKLE("ccollections\nOrderedDict\nK\1\x85R.", BY_ERR_FORMAT, "no list");
-    REFUSE_PICKLE("ccollections\nOrderedDict\n]Na\x85R.", BY_ERR_FORMAT, "no pair");
-    REFUSE_PICKLE("].", BY_ERR_UNSUPPORTED, "holds a list, not a dictionary");
+    REFUSE_PICKLE("}(.", BY_ERR_FORMAT, "stack underflow"); /* the dictionary is below the mark */
+    REFUSE_PICKLE("t.", BY_ERR_FORMAT, "missing mark");
+    REFUSE_PICKLE("}(Nu.", BY_ERR_FORMAT, "key without a value");
+    REFUSE_PICKLE("]NNs.", BY_ERR_FORMAT, "not a dictionary");
+    REFUSE_PICKLE("}Na.", BY_ERR_FORMAT, "not a list");
+    REFUSE_PICKLE("(Na.", BY_ERR_FORMAT, "stack underflow");
+    REFUSE_PICKLE("Nr\xff\xff\xff\xff.", BY_ERR_FORMAT, "memo index too large");
+    REFUSE_PICKLE("h\0.", BY_ERR_FORMAT, "unknown memo index");
+    REFUSE_PICKLE("X\xff\xff\xff\xff.", BY_ERR_FORMAT, "unexpected end");
+    REFUSE_PICKLE("\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", BY_ERR_FORMAT, "unexpected end");
+    REFUSE_PICKLE("\x86.", BY_ERR_FORMAT, "stack underflow");
+    REFUSE_PICKLE("ctorch\nSize", BY_ERR_FORMAT, "unterminated");
+    REFUSE_PICKLE("ccollections\nOrderedDict\nK\1\x85R.", BY_ERR_FORMAT, "not a list");
+    REFUSE_PICKLE("ccollections\nOrderedDict\n]Na\x85R.", BY_ERR_FORMAT, "not a pair");
+    REFUSE_PICKLE("].", BY_ERR_UNSUPPORTED, "contains a list, not a dictionary");
     REFUSE_PICKLE("}K\1Ns.", BY_ERR_FORMAT, "name of a tensor is a number");
     REFUSE_PICKLE("}U\2\xc3(]s.", BY_ERR_FORMAT, "not UTF-8");
     REFUSE_PICKLE("}U\1a]s.", BY_ERR_UNSUPPORTED, "\"a\" is a list, not a tensor");
-    REFUSE_PICKLE("}U\1actorch\nSize\n)Rs.", BY_ERR_FORMAT, "\"a\": it is not described");
+    REFUSE_PICKLE("}U\1actorch\nSize\n)Rs.", BY_ERR_FORMAT, "\"a\": malformed description");
     base_buf deep = {0};
     for (int i = 0; i < 200000; i++)
         op(&deep, "]");
     for (int i = 0; i < 199999; i++)
         op(&deep, "a");
     op(&deep, ".");
-    refuse(zip_around(&deep), BY_ERR_UNSUPPORTED, "holds a list");
+    refuse(zip_around(&deep), BY_ERR_UNSUPPORTED, "contains a list");
     base_buf_free(&deep);
 }
 
@@ -403,7 +403,7 @@ static void test_bad_tensors(void **state)
     torch_tensor t = GOOD[0];
     t.name = "w";
     t.dim[0] = 4;
-    refuse_tensor(t, BY_ERR_FORMAT, "\"w\": it reaches beyond its storage");
+    refuse_tensor(t, BY_ERR_FORMAT, "\"w\": it extends beyond its storage");
     t.dim[0] = 3;
     t.offset = 1;
     refuse_tensor(t, BY_ERR_FORMAT, "beyond");
@@ -415,26 +415,26 @@ static void test_bad_tensors(void **state)
     t.stride[0] = INT64_MAX;
     refuse_tensor(t, BY_ERR_FORMAT, "overflow");
     t.stride[0] = -4;
-    refuse_tensor(t, BY_ERR_FORMAT, "not a size");
+    refuse_tensor(t, BY_ERR_FORMAT, "invalid size");
     t.stride[0] = 0;
     t.dim[0] = 1000;
     refuse_tensor(t, BY_ERR_UNSUPPORTED, "\"w\" repeats its elements");
     t.dim[0] = INT64_MAX;
     refuse_tensor(t, BY_ERR_FORMAT, "overflows");
     t.dim[0] = -3;
-    refuse_tensor(t, BY_ERR_FORMAT, "not a size");
+    refuse_tensor(t, BY_ERR_FORMAT, "invalid size");
     t = (torch_tensor){"w", "FloatStorage", "0", 12, 0, 9, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {0}};
     refuse_tensor(t, BY_ERR_UNSUPPORTED, "more than 8 dimensions");
     t = GOOD[0];
     t.count = INT64_MAX;
     refuse_tensor(t, BY_ERR_FORMAT, "larger than the file");
     t.count = -1;
-    refuse_tensor(t, BY_ERR_FORMAT, "not described");
+    refuse_tensor(t, BY_ERR_FORMAT, "malformed description");
     t = GOOD[0];
     t.storage = "UntypedStorage";
     refuse_tensor(t, BY_ERR_UNSUPPORTED, "torch.UntypedStorage");
     t.storage = "float32";
-    refuse_tensor(t, BY_ERR_FORMAT, "not described");
+    refuse_tensor(t, BY_ERR_FORMAT, "malformed description");
     t = GOOD[0];
     t.key = "7";
     refuse(zip_of(&t, 1), BY_ERR_FORMAT, "storage \"7\" is not in the archive");
@@ -442,11 +442,11 @@ static void test_bad_tensors(void **state)
     t.count = 13;
     refuse(zip_of(&t, 1), BY_ERR_FORMAT, "storage \"0\" is shorter");
     refuse(stream_of((torch_tensor[]){t, GOOD[6]}, 2, true), BY_ERR_FORMAT,
-           "has 12 elements in the file, 13 are");
+           "has 12 elements in the file, expected 13");
     t.name = "again";
-    refuse(zip_of((torch_tensor[]){GOOD[0], t}, 2), BY_ERR_FORMAT, "two sizes");
+    refuse(zip_of((torch_tensor[]){GOOD[0], t}, 2), BY_ERR_FORMAT, "conflicting sizes");
     refuse(zip_of((torch_tensor[]){GOOD[0], GOOD[0]}, 2), BY_ERR_FORMAT, "two tensors named \"whole\"");
-    refuse(stream_of(GOOD, 1, true), BY_ERR_UNSUPPORTED, "holds a storage that no tensor uses");
+    refuse(stream_of(GOOD, 1, true), BY_ERR_UNSUPPORTED, "contains a storage that no tensor uses");
     refuse(stream_of(GOOD, BY_COUNT(GOOD), false), BY_ERR_UNSUPPORTED, "big-endian");
 }
 
@@ -514,18 +514,18 @@ static void test_bad_archives(void **state)
     z = (zip_file){.moved = 1};
     zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
     zip_finish(&z);
-    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" is not where");
+    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" is not at the offset");
     z = (zip_file){.moved = 1 << 30};
     zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
     zip_finish(&z);
-    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" is not where");
+    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" is not at the offset");
     z = (zip_file){.longer = 1000};
     zip_add(&z, "a/data.pkl", pickle.data, pickle.size);
     zip_finish(&z);
-    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" reaches beyond");
+    refuse(z.out, BY_ERR_FORMAT, "record \"a/data.pkl\" extends beyond");
     base_buf plain = {0};
     op(&plain, "\x80\x02}.");
-    refuse(plain, BY_ERR_FORMAT, "a pickle, but not a PyTorch file");
+    refuse(plain, BY_ERR_FORMAT, "not a PyTorch file (a different pickle)");
     base_buf_free(&pickle);
 }
 

@@ -443,7 +443,7 @@ static void test_bad_steps(void **state)
     const by_batch batch = batch_of(B, T, inputs, targets), empty = batch_of(0, T, inputs, targets),
                    longer = batch_of(1, T + 1, inputs, targets); /* than the context */
     assert_null(by_trainer_program(t, &longer));
-    assert_contains(by_error_message(), "13 positions are more than the 12");
+    assert_contains(by_error_message(), "13 positions exceed the model's context of 12");
     assert_int_equal(by_trainer_backward(t, &longer, true, &loss), BY_ERR_ARGUMENT);
     assert_int_equal(by_trainer_backward(t, &empty, true, &loss), BY_ERR_ARGUMENT);
     by_trainer_free(t);

@@ -1,4 +1,4 @@
-/* arena.c - many small allocations that die together: a chain of blocks, filled from the front. */
+/* arena.c - many small allocations with one lifetime: a chain of blocks, filled from the front. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -7,7 +7,7 @@ enum { BLOCK_SIZE = 64 * 1024, GRAIN = 16 };
 
 typedef struct block {
     struct block *next;
-    size_t used, capacity; /* of data, in bytes; multiples of GRAIN */
+    size_t used, capacity; /* data bytes; multiples of GRAIN */
     _Alignas(GRAIN) unsigned char data[];
 } block;
 
@@ -31,8 +31,8 @@ void base_arena_free(base_arena *a)
     base_free(a);
 }
 
-/* Blocks come zeroed and their memory is handed out once, so nothing has to be cleared here. A large request
- * gets a block of its own behind the head, which keeps the rest of the head in use. */
+/* Blocks are zeroed when allocated and their memory is handed out once, so nothing needs clearing here. A
+ * large request gets its own block after the head, so that the rest of the head stays in use. */
 void *base_arena_alloc(base_arena *a, size_t bytes)
 {
     size_t need;

@@ -1,6 +1,5 @@
-/* base.h - what every other room uses and what knows nothing of machine learning: errors, memory, arenas,
- * text buffers, name tables, counter-based random numbers, threads, time, numbers of 16 bits. Files are in
- * file.h. */
+/* base.h - shared by all other rooms and independent of machine learning: errors, memory, arenas, text
+ * buffers, name tables, counter-based random numbers, threads, time, 16-bit floats. Files are in file.h. */
 #ifndef BY_BASE_BASE_H
 #define BY_BASE_BASE_H
 
@@ -13,7 +12,7 @@
 #define BY_MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define BY_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-/* Evaluate an expression that returns by_status; leave the function with it unless it is BY_OK. */
+/* Evaluates an expression that returns by_status and returns from the function unless it is BY_OK. */
 #define BY_TRY(expr)                       \
     do {                                   \
         by_status by_try_status_ = (expr); \
@@ -23,47 +22,48 @@
 
 /* ---- errors (error.c) ------------------------------------------------------------------------ */
 
-/* Set the calling thread's message and return the status, so that `return base_fail(BY_ERR_IO, "...")` reads
- * well. */
+/* Sets the message of the calling thread and returns the status, so that `return base_fail(BY_ERR_IO, "...")`
+ * reads well. */
 by_status base_fail(by_status status, const char *fmt, ...) BY_PRINTF(2, 3);
 
-/* Put context in front of the present message ("model.safetensors: ...") and return the status of that
- * message. With no error set, behaves like base_fail(BY_ERR_ARGUMENT). */
+/* Prepends context to the current message ("model.safetensors: ...") and returns its status. Without an
+ * error, behaves like base_fail(BY_ERR_ARGUMENT). */
 by_status base_fail_context(const char *fmt, ...) BY_PRINTF(1, 2);
 
-/* "there is no graph", for something that a call cannot do without and that is NULL. As a rule it is the
- * result of a call that failed: then that one's error stays. */
+/* Reports a required argument that is NULL: "graph is NULL". Usually the argument is the result of a call
+ * that failed; then the error of that call is kept. */
 by_status base_fail_missing(const char *what);
 
-/* The status that belongs to by_error_message(), BY_OK when no error was set since base_error_clear(). For
- * functions that report failure by NULL. */
+/* Returns the status that belongs to by_error_message(), or BY_OK if no error was set since
+ * base_error_clear(). For functions that report failure by returning NULL. */
 by_status base_error_status(void);
 void base_error_clear(void);
 
-/* BY_ERR_CANCELLED when the hook of by_cancel_set says so, else BY_OK. For the loops of long work on text. */
+/* Returns BY_ERR_CANCELLED if the hook of by_cancel_set asks to stop, otherwise BY_OK. For loops over long
+ * texts. */
 by_status base_cancel_check(void);
 
-/* ---- memory (mem.c). Failure sets BY_ERR_MEMORY with the size asked for and returns NULL. ---- */
+/* ---- memory (mem.c). Failure sets BY_ERR_MEMORY with the requested size and returns NULL. ---- */
 
 void *base_alloc(size_t bytes);                          /* uninitialised; 0 bytes gives a unique pointer */
 void *base_alloc_zero(size_t count, size_t size);        /* overflow-checked product, zeroed */
 void *base_resize(void *old, size_t count, size_t size); /* overflow-checked; on failure old stays valid */
 void *base_alloc_aligned(size_t bytes); /* 64-byte aligned, uninitialised; free with base_free */
 char *base_strdup(const char *s);
-char *base_sprintf(const char *fmt, ...) BY_PRINTF(1, 2); /* heap string, base_free it */
-void base_free(void *p);                                  /* NULL is legal */
+char *base_sprintf(const char *fmt, ...) BY_PRINTF(1, 2); /* heap string; free with base_free */
+void base_free(void *p);                                  /* NULL is a no-op */
 
-/* ---- memory for libraries that do not survive a failed allocation (reserve.c). Enter before each call into
- * such a library and leave after it; by_reserve_take (banyan/base.h) serves the allocations in between. Both
- * fail with BY_ERR_MEMORY when the reserve cannot be filled. */
+/* ---- memory for libraries that abort when an allocation fails (reserve.c). Enter before each call into such
+ * a library and leave after it; by_reserve_take (banyan/base.h) serves the allocations in between. Both fail
+ * with BY_ERR_MEMORY if the reserve cannot be filled. */
 
-void base_reserve_open(void);  /* one more user of the reserve */
-void base_reserve_close(void); /* the last one frees it */
+void base_reserve_open(void);  /* adds a user of the reserve */
+void base_reserve_close(void); /* the last user frees it */
 by_status base_reserve_enter(void);
-by_status base_reserve_enter_to_map(void); /* also for mmap inside the call: 8 MiB must be free */
+by_status base_reserve_enter_to_map(void); /* for calls that also use mmap: 8 MiB must be free */
 by_status base_reserve_leave(void);
 
-/* Checked arithmetic: false on overflow, *out then untouched. */
+/* Checked arithmetic: return false on overflow and leave *out unchanged. */
 bool base_mul_size(size_t a, size_t b, size_t *out);
 bool base_add_size(size_t a, size_t b, size_t *out);
 
@@ -71,7 +71,7 @@ bool base_add_size(size_t a, size_t b, size_t *out);
 
 typedef struct base_arena base_arena;
 base_arena *base_arena_new(void);                    /* NULL on failure */
-void base_arena_free(base_arena *a);                 /* frees everything taken from it; NULL is legal */
+void base_arena_free(base_arena *a);                 /* frees everything allocated from it; NULL is a no-op */
 void *base_arena_alloc(base_arena *a, size_t bytes); /* 16-byte aligned, zeroed; NULL on failure */
 char *base_arena_strdup(base_arena *a, const char *s);
 char *base_arena_vsprintf(base_arena *a, const char *fmt, va_list args);
@@ -81,25 +81,25 @@ char *base_arena_sprintf(base_arena *a, const char *fmt, ...) BY_PRINTF(2, 3);
  * stays set. */
 
 typedef struct base_buf {
-    char *data; /* always NUL-terminated once something was put; NULL before */
+    char *data; /* NUL-terminated once something was put; NULL before */
     size_t size, capacity;
     bool failed;
 } base_buf;
 void base_buf_put(base_buf *b, const void *bytes, size_t n);
 void base_buf_puts(base_buf *b, const char *s);
 void base_buf_printf(base_buf *b, const char *fmt, ...) BY_PRINTF(2, 3);
-void base_buf_free(base_buf *b); /* back to the zero state */
+void base_buf_free(base_buf *b); /* resets to the zero state */
 
-/* ---- numbers as text (number.c): a decimal point in every locale --------------------------------- */
+/* ---- numbers as text (number.c): always with a decimal point -------------------------------- */
 
-/* snprintf, vsnprintf, strtod and strtof as they are in the "C" locale. A host program may have set another
- * one, in which 0.5 is written "0,5"; nothing that this library reads or writes depends on it. */
+/* snprintf, vsnprintf, strtod and strtof in the "C" locale. The host program may have set a locale that
+ * writes 0.5 as "0,5"; nothing that this library reads or writes depends on it. */
 int base_format(char *out, size_t size, const char *fmt, ...) BY_PRINTF(3, 4);
 int base_vformat(char *out, size_t size, const char *fmt, va_list args);
 double base_strtod(const char *text, char **end);
 float base_strtof(const char *text, char **end);
 
-/* The same for code of others: everything between the two calls runs in the "C" locale, in this thread. */
+/* The same for third-party code: everything between the two calls runs in the "C" locale, in this thread. */
 typedef struct base_locale {
     void *handle;
 } base_locale;
@@ -111,8 +111,9 @@ void base_locale_leave(base_locale before);
 typedef struct base_names base_names;
 base_names *base_names_new(void);
 void base_names_free(base_names *t);
-int base_names_find(const base_names *t, const char *key);           /* the value, or -1 */
-by_status base_names_put(base_names *t, const char *key, int value); /* value >= 0; replaces */
+int base_names_find(const base_names *t, const char *key); /* the value, or -1 */
+/* Value >= 0; replaces an existing value. */
+by_status base_names_put(base_names *t, const char *key, int value);
 
 /* ---- random numbers (rng.c): Philox4x32-10 (Salmon et al. 2011). A number is a function of (key, counter)
  * alone, so it is the same on any thread count and after any resume.
@@ -123,11 +124,12 @@ typedef struct base_philox {
 } base_philox;
 base_philox base_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo);
 
-/* A stream over it for sequential use: the state is two integers and can be saved and restored. */
+/* A stream of random numbers for sequential use. Its state is a few integers and can be saved and
+ * restored. */
 typedef struct base_rng {
     uint64_t key;     /* seed */
-    uint64_t stream;  /* which independent stream */
-    uint64_t counter; /* numbers of 32 bits drawn so far */
+    uint64_t stream;  /* index of the independent stream */
+    uint64_t counter; /* 32-bit numbers drawn so far */
 } base_rng;
 base_rng base_rng_make(uint64_t seed, uint64_t stream);
 uint32_t base_rng_u32(base_rng *r);
@@ -136,36 +138,35 @@ double base_rng_uniform(base_rng *r);             /* [0, 1), 53 bits */
 double base_rng_normal(base_rng *r);              /* Box-Muller, one value per call, two u64 consumed */
 uint64_t base_rng_below(base_rng *r, uint64_t n); /* unbiased, [0, n); n = 0 gives 0 */
 
-/* Fill with independent normal values of the stream (seed, stream), value i depending on i alone. */
+/* Fills out with independent normal values of the stream (seed, stream). Value i depends only on i. */
 void base_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std);
-/* Values first, first + 1, ... of what the call above fills; threads may share an array so. */
+/* Computes values first, first + 1, ... of the same sequence, so that threads can share an array. */
 void base_rng_fill_normal_from(float *out, size_t first, size_t n, uint64_t seed, uint64_t stream, float mean,
                                float std);
 
-/* A seeded permutation of [0, n) that is evaluated one index at a time, with no table: 10-round Feistel
- * network with cycle walking. Seeking in a shuffled data set costs nothing. */
+/* A seeded permutation of [0, n) that is evaluated one index at a time, without a table: 10-round Feistel
+ * network with cycle walking. Seeking in a shuffled dataset is free. */
 uint64_t base_permute(uint64_t index, uint64_t n, uint64_t seed);
 
-/* 64-bit FNV-1a, for names and for fingerprints of files. */
+/* 64-bit FNV-1a, for names and file fingerprints. */
 uint64_t base_hash(const void *bytes, size_t n, uint64_t seed);
 
-/* A fast 64-bit checksum of what lies in a file, to find damage (checksum.c). A change of any one byte
- * changes it. */
+/* A fast 64-bit checksum that detects damage in files (checksum.c). Changing any single byte changes it. */
 uint64_t base_checksum(const void *bytes, size_t n);
 
 /* ---- threads (parallel.c) -------------------------------------------------------------------- */
 
 int base_cores(void); /* at least 1 */
 
-/* How many of so many threads an OpenMP region may use: all of them, or one in a child of fork() whose parent
- * has run such regions. Ask before every region that the process may be the first to run. */
+/* Returns how many of `threads` threads an OpenMP region may use: all of them, or one in a child of fork()
+ * whose parent has run such regions. Call it before every region that may be the first of the process. */
 int base_team(int threads);
 
-/* Call work(user, 0) to work(user, threads - 1), at the same time where the machine has the threads. Returns
- * when all have; the status and message of the first index that failed. */
+/* Calls work(user, 0) to work(user, threads - 1), concurrently if threads are available. Waits for all of
+ * them; returns the status and sets the message of the lowest index that failed. */
 by_status base_parallel(int threads, by_status (*work)(void *user, int index), void *user);
-/* Cut [0, n) into one range for each thread and call work(user, begin, end) for all of them; fewer threads
- * where ranges would be short. */
+/* Splits [0, n) into one range per thread and calls work(user, begin, end) for each. Uses fewer threads if
+ * the ranges would be short. */
 void base_parallel_ranges(int threads, size_t n, void (*work)(void *user, size_t begin, size_t end),
                           void *user);
 

@@ -1,10 +1,10 @@
-/* buf.c - text or bytes that grow at the end. Failures stick, so that a writer checks once, after the last
- * put. */
+/* buf.c - a growing buffer of text or bytes. Failures are sticky, so that a writer checks once, after the
+ * last put. */
 #include <stdio.h>
 
 #include "base/base.h"
 
-/* Room for n more bytes and the NUL. On failure the contents stay as they are and `failed` is set. */
+/* Makes room for n more bytes and the NUL. On failure the contents are unchanged and `failed` is set. */
 static bool reserve(base_buf *b, size_t n)
 {
     size_t need;
@@ -29,7 +29,7 @@ static bool reserve(base_buf *b, size_t n)
     return true;
 }
 
-/* bytes must not point into the buffer itself, which may move. */
+/* bytes must not point into the buffer itself, because the buffer may move. */
 void base_buf_put(base_buf *b, const void *bytes, size_t n)
 {
     if (!reserve(b, n))

@@ -1,5 +1,5 @@
-/* checksum.c - a fast 64-bit checksum of bytes, for finding damage in files. Four independent lanes of
- * multiply and rotate keep the processor's multipliers busy; it is no defence against forgery. */
+/* checksum.c - a fast 64-bit checksum that detects damage in files. Four independent lanes of multiply and
+ * rotate keep the processor's multipliers busy. It is no defence against forgery. */
 #include "base/base.h"
 
 static const uint64_t FACTOR[3] = {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xc2b2ae3d27d4eb4f),
@@ -17,7 +17,7 @@ static uint64_t load(const unsigned char *at)
     return word;
 }
 
-/* Bijective in each argument while the other is fixed: a change of one word always changes the lane. */
+/* Bijective in each argument while the other is fixed: changing one word always changes the lane. */
 static uint64_t mix(uint64_t lane, uint64_t word)
 {
     return rotate(lane ^ word * FACTOR[0], 29) * FACTOR[1];

@@ -1,4 +1,4 @@
-/* clock.c - time that never runs backwards. */
+/* clock.c - monotonic time. */
 #include <time.h>
 
 #include "base/base.h"

@@ -64,7 +64,7 @@ bool by_dtype_has_fraction(by_dtype t)
     return by_dtype_is_float(t) || t == BY_F8_E4M3 || t == BY_F8_E5M2 || by_dtype_block(t) > 1;
 }
 
-/* Equal but for the case of ASCII letters, whatever the locale. `lower` is in lower case. */
+/* ASCII case-insensitive comparison, independent of the locale. `lower` is in lower case. */
 static bool equal_ignoring_case(const char *s, const char *lower)
 {
     for (; *lower; s++, lower++)
@@ -104,7 +104,7 @@ static float float_of(uint32_t u)
     return f;
 }
 
-/* Exact. A signalling NaN comes out quiet, as it does in hardware. */
+/* Exact. A signalling NaN becomes quiet, as in hardware. */
 float base_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3ffu;
@@ -152,7 +152,8 @@ static float f8_e5m2_to_f32(uint8_t h)
     return base_f16_to_f32((uint16_t)(h << 8));
 }
 
-/* Nearest even. What rounds beyond `highest` becomes the code above it: e5m2's infinity, e4m3's NaN. */
+/* Rounds to nearest even. Values that round beyond `highest` become the next code: infinity in e5m2, NaN in
+ * e4m3. */
 static uint8_t f32_to_f8(float f, int fraction_bits, int bias, uint32_t highest)
 {
     uint32_t u = bits_of(f), sign = u >> 24 & 0x80u, a = u & 0x7fffffffu, h = 0x7f;
@@ -278,8 +279,8 @@ static void convert_blocks(char *dst, by_dtype dst_type, const char *src, by_dty
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 
-/* f64 to f32, rounded to odd: an inexact result is cut towards zero and its last bit set. A second rounding
- * to 16 bits then gives what one rounding from f64 would have given. */
+/* Converts f64 to f32, rounding to odd: an inexact result is truncated towards zero and its last bit set. A
+ * second rounding to 16 bits then gives the same value as a single rounding from f64. */
 static float round_to_odd(double d)
 {
     float f = (float)d;
@@ -291,7 +292,8 @@ static float round_to_odd(double d)
     return float_of(u | 1u);
 }
 
-/* To the nearest integer, ties to even, out of range to the nearest bound, NaN to 0. */
+/* Rounds to the nearest integer, ties to even. Values out of range become the nearest bound, NaN becomes
+ * 0. */
 static int64_t f64_to_i64(double d)
 {
     if (d != d)
@@ -313,8 +315,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* One arm of a switch: dst[i] = expr(x = src[i]) for i < n, with elements of the C types D and S. Through
- * memcpy, since tensors in files lie at any address; compilers turn it into plain loads and stores. */
+/* One arm of a switch: dst[i] = expr(x = src[i]) for i < n, with elements of the C types D and S. Uses memcpy
+ * because tensors in files are unaligned; compilers turn it into plain loads and stores. */
 #define CASE(type, D, S, expr)                                        \
     case type:                                                        \
         for (size_t i = 0; i < n; i++) {                              \
@@ -325,8 +327,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
         }                                                             \
         break
 
-/* Every element type fits exactly into f64 (the floats) or i64 (the others), but for u64 from 2^63 on, which
- * base_convert takes for floats when it is to become one. */
+/* Every element type fits exactly into f64 (floats) or i64 (the others), except u64 from 2^63 on.
+ * base_convert treats such values as floats if the target is a float. */
 static void widen(void *dst, const void *src, by_dtype src_type, size_t n)
 {
     switch (src_type) {
@@ -407,7 +409,7 @@ static void narrow_i64(void *dst, by_dtype dst_type, const int64_t *src, size_t 
 
 #define PAIR(from, to) ((int)(from)*BY_DTYPE_COUNT + (int)(to))
 
-/* The pairs that loading and mixed precision use all day. False for any other. */
+/* Fast paths for the pairs used by loading and mixed precision. Returns false for any other pair. */
 static bool convert_directly(void *dst, by_dtype dst_type, const void *src, by_dtype src_type, size_t n)
 {
     switch (PAIR(src_type, dst_type)) {

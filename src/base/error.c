@@ -1,5 +1,5 @@
-/* error.c - the last error of each thread: a status and one line of text in fixed memory, so that reporting
- * an allocation failure allocates nothing. */
+/* error.c - the last error of each thread: a status and one line of text in fixed memory, so that reporting a
+ * failed allocation allocates nothing. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -11,8 +11,8 @@ static _Thread_local struct {
     char text[MESSAGE_SIZE];
 } last;
 
-/* Replace control bytes, which a hostile file or file name can bring along, so that the message stays one
- * line and cannot drive a terminal. */
+/* Replaces control bytes, which a hostile file or file name can contain, so that the message stays on one
+ * line and cannot control a terminal. */
 static void make_one_line(char *s)
 {
     for (; *s; s++)
@@ -20,7 +20,8 @@ static void make_one_line(char *s)
             *s = ' ';
 }
 
-/* Keep text as the message. What does not fit is cut between two UTF-8 characters and ends in "...". */
+/* Stores text as the message. Text that does not fit is cut between two UTF-8 characters and ends in
+ * "...". */
 static by_status store(by_status status, const char *text)
 {
     size_t n = strlen(text);
@@ -38,14 +39,16 @@ static by_status store(by_status status, const char *text)
     return status;
 }
 
-/* Format into size bytes; a format that cannot be expanded (an invalid wide character) stands for itself. */
+/* Formats into size bytes. A format that cannot be expanded (an invalid wide character) is copied
+ * verbatim. */
 static void expand(char *text, size_t size, const char *fmt, va_list args)
 {
     if (base_vformat(text, size, fmt, args) < 0)
         base_format(text, size, "%s", fmt);
 }
 
-/* The text is built aside before it is stored: the arguments may point into the present message. */
+/* The text is built separately before it is stored, because the arguments may point into the current
+ * message. */
 by_status base_fail(by_status status, const char *fmt, ...)
 {
     char text[MESSAGE_SIZE + 1];
@@ -73,7 +76,7 @@ by_status base_fail_context(const char *fmt, ...)
 
 by_status base_fail_missing(const char *what)
 {
-    return last.status != BY_OK ? last.status : base_fail(BY_ERR_ARGUMENT, "there is no %s", what);
+    return last.status != BY_OK ? last.status : base_fail(BY_ERR_ARGUMENT, "%s is NULL", what);
 }
 
 const char *by_error_message(void)

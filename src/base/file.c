@@ -1,4 +1,4 @@
-/* file.c - reading files whole or mapped, and replacing them so that a crash or a full disk leaves either the
+/* file.c - reads files whole or mapped, and replaces them so that a crash or a full disk leaves either the
  * old contents or the new ones. Every message names the path. */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ static by_status fail_io(const char *what, const char *path)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What a map of an empty file points to, since mmap refuses a length of 0. */
+/* The address for a map of an empty file, because mmap rejects a length of 0. */
 static const uint8_t empty;
 
 /* The mapped files, for by_mapped_file(). An entry is valid while data is neither NULL nor &empty. */
@@ -67,7 +67,7 @@ const char *by_mapped_file(const void *address)
     return NULL;
 }
 
-/* Maps a descriptor, which stays the caller's. */
+/* Maps a descriptor, which the caller keeps and closes. */
 static by_status map_fd(base_map *m, int fd, const char *path)
 {
     struct stat st;
@@ -88,7 +88,8 @@ static by_status map_fd(base_map *m, int fd, const char *path)
     return BY_OK;
 }
 
-/* Non-blocking, because opening a named pipe would otherwise wait for a writer before it can be refused. */
+/* Opens non-blocking, because opening a named pipe would otherwise wait for a writer before it can be
+ * rejected. */
 by_status base_map_open(base_map *m, const char *path)
 {
     *m = (base_map){0};
@@ -109,7 +110,7 @@ void base_map_close(base_map *m)
     *m = (base_map){0};
 }
 
-/* The pages are clean and come back from the file when somebody looks. */
+/* The pages are clean and are read from the file again on the next access. */
 void base_map_forget(const void *data, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (uintptr_t)data % page;
@@ -121,16 +122,16 @@ void base_map_forget(const void *data, size_t bytes)
         madvise(address.to - skip, bytes + skip, MADV_DONTNEED);
 }
 
-/* Read until the end into b. The size a file claims serves only to refuse it early: one of /proc claims 0,
- * and a file may grow while it is read. */
+/* Reads to the end of the file into b. The reported size only serves to reject a file early: files in /proc
+ * report 0, and a file may grow while it is read. */
 static by_status read_all(base_buf *b, int fd, const char *path, size_t limit)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
         return fail_io("read", path);
     if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > limit)
-        return base_fail(BY_ERR_IO, "%s has %lld bytes, more than the %zu allowed here", path,
-                         (long long)st.st_size, limit);
+        return base_fail(BY_ERR_IO, "%s has %lld bytes; the limit is %zu", path, (long long)st.st_size,
+                         limit);
     base_buf_put(b, "", 0);
     for (;;) {
         char part[16 * 1024];
@@ -142,7 +143,7 @@ static by_status read_all(base_buf *b, int fd, const char *path, size_t limit)
         if (n == 0)
             break;
         if ((size_t)n > limit - b->size)
-            return base_fail(BY_ERR_IO, "%s has more than the %zu bytes allowed here", path, limit);
+            return base_fail(BY_ERR_IO, "%s exceeds the limit of %zu bytes", path, limit);
         base_buf_put(b, part, (size_t)n);
         if (b->failed)
             break;
@@ -175,7 +176,7 @@ char *base_file_read(const char *path, size_t limit, size_t *size)
 
 /* ---- folders and paths ----------------------------------------------------------------------- */
 
-/* Anything that can be opened as a file, pipes and devices included. */
+/* True for anything that can be opened as a file, including pipes and devices. */
 bool base_file_exists(const char *path)
 {
     struct stat st;
@@ -232,7 +233,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return (int)fail_io("remove", path);
 }
 
-/* Links are removed, not followed. */
+/* Removes symbolic links instead of following them. */
 by_status base_dir_remove(const char *path)
 {
     struct stat st;
@@ -251,7 +252,7 @@ char *base_path_join(const char *dir, const char *name)
     return base_sprintf(dir[strlen(dir) - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
 }
 
-/* The folder that holds path, as a heap string; "." for a bare name, "/" for the root itself. */
+/* Returns the folder that contains path, as a heap string: "." for a bare name, "/" for the root itself. */
 static char *parent_of(const char *path)
 {
     size_t n = strlen(path);
@@ -274,7 +275,7 @@ static by_status sync_parent(const char *path)
     return status;
 }
 
-/* File systems that keep no directory on a disk answer EINVAL: nothing to sync is no failure. */
+/* File systems that keep no directory on a disk return EINVAL. Nothing to sync is not a failure. */
 by_status base_dir_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -297,8 +298,9 @@ by_status base_rename(const char *from, const char *to)
 
 /* ---- replacing ------------------------------------------------------------------------------- */
 
-/* The temporary may be left over from a crashed process with our id, or be a link somebody planted: it is
- * removed, and created anew or not at all. The permissions of a file that is replaced are never widened. */
+/* The temporary file may be left over from a crashed process with the same id, or be a link that somebody
+ * planted: it is removed, then created exclusively. The permissions of a file that is replaced are never
+ * widened. */
 static by_status create_temp(base_writer *w)
 {
     struct stat st;
@@ -322,7 +324,7 @@ static by_status create_temp(base_writer *w)
     return BY_OK;
 }
 
-/* On failure *w is in the zero state and nothing is left on the disk. */
+/* On failure *w is in the zero state and nothing is left on disk. */
 by_status base_writer_open(base_writer *w, const char *path)
 {
     *w = (base_writer){0};
@@ -337,7 +339,7 @@ by_status base_writer_open(base_writer *w, const char *path)
 by_status base_writer_put(base_writer *w, const void *bytes, size_t n)
 {
     if (!w->file)
-        return base_fail(BY_ERR_ARGUMENT, "writing to a file that is not open");
+        return base_fail(BY_ERR_ARGUMENT, "cannot write: the file is not open");
     if (w->failed)
         return base_fail(BY_ERR_IO, "cannot write %s: an earlier write failed; is the disk full?", w->path);
     if (n > 0 && fwrite(bytes, 1, n, w->file) != n) {
@@ -347,9 +349,9 @@ by_status base_writer_put(base_writer *w, const void *bytes, size_t n)
     return BY_OK;
 }
 
-/* Everything up to the rename. A full disk may show only at the flush, at the sync (delayed allocation) or at
- * the close (network file systems). */
-static by_status settle(base_writer *w)
+/* Does everything up to the rename. A full disk may only show at the flush, at the sync (delayed allocation)
+ * or at the close (network file systems). */
+static by_status flush_and_close(base_writer *w)
 {
     by_status status = base_writer_put(w, NULL, 0);
     if (status == BY_OK && (fflush(w->file) != 0 || fsync(fileno(w->file)) != 0))
@@ -361,11 +363,11 @@ static by_status settle(base_writer *w)
     return status;
 }
 
-/* Whatever happens the writer ends in the zero state. Before the rename a failure leaves the old file as it
- * was; the only one after it is that the folder cannot be synced. */
+/* The writer always ends in the zero state. A failure before the rename leaves the old file unchanged; the
+ * only possible failure after it is that the folder cannot be synced. */
 by_status base_writer_finish(base_writer *w)
 {
-    by_status status = settle(w);
+    by_status status = flush_and_close(w);
     if (status == BY_OK && rename(w->temp, w->path) != 0)
         status = fail_io("replace", w->path);
     if (status == BY_OK) {
@@ -406,12 +408,12 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Copies of those of n paths that are no directories, which GLOB_MARK ends in a slash. Sorted by bytes: glob
- * itself would sort by locale, and the order of a data set must not depend on that. */
+/* Copies the paths that are not directories, which GLOB_MARK ends in a slash. Sorts by bytes: glob itself
+ * would sort by locale, and the order of a dataset must not depend on that. */
 static by_status keep_files(const char *const *paths, size_t n, const char *pattern, char ***out, int *count)
 {
     if (n > INT_MAX)
-        return base_fail(BY_ERR_ARGUMENT, "%s: matches too many files", pattern);
+        return base_fail(BY_ERR_ARGUMENT, "%s matches too many files", pattern);
     char **kept = base_alloc_zero(n, sizeof(*kept));
     if (!kept)
         return BY_ERR_MEMORY;
@@ -428,7 +430,7 @@ static by_status keep_files(const char *const *paths, size_t n, const char *patt
     if (used == 0) {
         base_free(kept);
         return base_fail(BY_ERR_IO,
-                         "%s: matches a directory, but no file; name the files in it, as in dir/*.txt",
+                         "%s matches a directory but no file; name the files in it, for example dir/*.txt",
                          pattern);
     }
     qsort(kept, (size_t)used, sizeof(*kept), compare_paths);
@@ -437,8 +439,8 @@ static by_status keep_files(const char *const *paths, size_t n, const char *patt
     return BY_OK;
 }
 
-/* A file whose very name holds pattern characters wins over the pattern. On failure *out is NULL and *count
- * 0. */
+/* An existing file whose name contains pattern characters takes precedence over the pattern. On failure *out
+ * is NULL and *count is 0. */
 by_status base_glob(const char *pattern, char ***out, int *count)
 {
     *out = NULL;
@@ -452,10 +454,10 @@ by_status base_glob(const char *pattern, char ***out, int *count)
         status = keep_files((const char *const *)found.gl_pathv, found.gl_pathc, pattern, out, count);
         break;
     case GLOB_NOMATCH:
-        status = base_fail(BY_ERR_IO, "%s: no such file, and no file matches it as a pattern", pattern);
+        status = base_fail(BY_ERR_IO, "%s: no such file, and no file matches this pattern", pattern);
         break;
     case GLOB_NOSPACE:
-        status = base_fail(BY_ERR_MEMORY, "%s: out of memory while looking for files", pattern);
+        status = base_fail(BY_ERR_MEMORY, "%s: out of memory while searching for files", pattern);
         break;
     default:
         status = fail_io("look for", pattern);

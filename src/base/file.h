@@ -1,4 +1,4 @@
-/* file.h - files that outlive a crash: mapped reading, whole-file reading, atomic replacement. */
+/* file.h - crash-safe files: mapped reading, whole-file reading, atomic replacement. */
 #ifndef BY_BASE_FILE_H
 #define BY_BASE_FILE_H
 
@@ -11,16 +11,17 @@ typedef struct base_map {
     const uint8_t *data;
     size_t size;
 } base_map;
-by_status base_map_open(base_map *m,
-                        const char *path); /* on failure *m is zeroed and the message names the path */
-void base_map_close(base_map *m);          /* zero state is legal */
+/* On failure *m is zeroed and the message names the path. */
+by_status base_map_open(base_map *m, const char *path);
+void base_map_close(base_map *m); /* the zero state is a no-op */
 
-/* Bytes of a map that will not be looked at soon: their memory may be used for something else. */
+/* Releases the memory of a part of a map that is not needed soon. The next access reads it from the file
+ * again. */
 void base_map_forget(const void *data, size_t bytes);
 
-/* The whole file as a NUL-terminated heap string (base_free), *size without the NUL when size is not NULL.
- * Refuses files above limit bytes, and pipes, devices and directories without waiting for them. NULL on
- * failure. */
+/* Reads the whole file into a NUL-terminated heap string (base_free). *size excludes the NUL; size may be
+ * NULL. Rejects files larger than limit bytes, and rejects pipes, devices and directories without waiting for
+ * them. Returns NULL on failure. */
 char *base_file_read(const char *path, size_t limit, size_t *size);
 
 bool base_file_exists(const char *path);
@@ -28,15 +29,15 @@ bool base_dir_exists(const char *path);
 by_status base_dir_make(const char *path);  /* with parents; fine when it exists */
 char *base_dir_temporary(const char *name); /* a new one in $TMPDIR or /tmp; heap string, NULL on failure */
 
-/* Remove a directory that holds plain files and sub-directories; a missing one is fine. */
+/* Removes a directory with its regular files and sub-directories. Succeeds if it does not exist. */
 by_status base_dir_remove(const char *path);
 
-/* "dir/name" as a heap string; "name" when dir is "" or NULL. NULL on failure. */
+/* Returns "dir/name" as a heap string, or "name" if dir is "" or NULL. Returns NULL on failure. */
 char *base_path_join(const char *dir, const char *name);
 
-/* Atomic replacement of one file: write to path.tmp-<pid>, then finish() flushes, fsyncs, renames over path
- * and fsyncs the folder. abort() removes the temporary. Short writes and a full disk come out as BY_ERR_IO
- * naming the path. */
+/* Atomic replacement of one file: data goes to path.tmp-<pid>; finish() flushes, fsyncs, renames it over path
+ * and fsyncs the folder. abort() removes the temporary file. Short writes and a full disk are reported as
+ * BY_ERR_IO with the path. */
 typedef struct base_writer {
     FILE *file;
     char *path, *temp;
@@ -44,20 +45,20 @@ typedef struct base_writer {
 } base_writer;
 by_status base_writer_open(base_writer *w, const char *path);
 by_status base_writer_put(base_writer *w, const void *bytes, size_t n);
-by_status base_writer_finish(base_writer *w); /* closes in any case */
-void base_writer_abort(base_writer *w);       /* zero state is legal */
+by_status base_writer_finish(base_writer *w); /* always closes the writer */
+void base_writer_abort(base_writer *w);       /* the zero state is a no-op */
 
-/* base_writer in one call. */
+/* Writes a whole file with base_writer. */
 by_status base_file_write(const char *path, const void *bytes, size_t n);
 
-/* fsync a directory, so that a rename inside it survives a power cut. */
+/* Fsyncs a directory, so that a rename inside it survives a power failure. */
 by_status base_dir_sync(const char *path);
 
-/* Rename with the folder synced; replaces an existing plain file. */
+/* Renames and syncs the folder. Replaces an existing regular file. */
 by_status base_rename(const char *from, const char *to);
 
-/* Files that match a shell pattern, sorted; a plain path matches itself. *out is a heap array of heap
- * strings; free with base_paths_free. Nothing matching is BY_ERR_IO. */
+/* Finds the files that match a shell pattern, sorted; a plain path matches itself. *out is a heap array of
+ * heap strings; free it with base_paths_free. No match is BY_ERR_IO. */
 by_status base_glob(const char *pattern, char ***out, int *count);
 void base_paths_free(char **paths, int count);
 

@@ -1,4 +1,4 @@
-/* input.c - see input.h. Packed files, pipes and the standard input are read through a stream of our own. */
+/* input.c - see input.h. Compressed files, pipes and standard input are read through a custom stream. */
 #include "base/input.h"
 
 #include <errno.h>
@@ -17,12 +17,12 @@
 
 enum { CHUNK = 64 * 1024, HEAD = 6 };
 
-/* Text shrinks by a factor of 3 to 50. Beyond this one, a file of more than FREE bytes is taken for an
- * attack. */
+/* Text shrinks by a factor of 3 to 50. Beyond RATIO, a file that unpacks to more than FREE bytes is treated
+ * as an attack. */
 #define FREE  ((uint64_t)64 << 20)
 #define RATIO 250
 
-/* errno of what the system has no name for */
+/* errno values for errors that the system has no name for */
 enum { DAMAGED = EBADMSG, CUT_OFF = ENODATA, TOO_MUCH = EFBIG };
 
 typedef enum packing { PLAIN, GZIP, ZSTD } packing;
@@ -31,8 +31,8 @@ typedef struct input {
     int fd;
     packing packing;
     uint8_t in[CHUNK];
-    size_t at, end;   /* of `in` */
-    bool ended, open; /* no more bytes to read; inside a compressed part */
+    size_t at, end;   /* range of unread bytes in `in` */
+    bool ended, open; /* end of file reached; inside a compressed frame */
     uint64_t taken, given;
 #ifdef BY_HAVE_ZLIB
     z_stream gzip;
@@ -44,7 +44,7 @@ typedef struct input {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Read on behind what there is. */
+/* Reads more bytes after those already in the buffer. */
 static bool fill(input *i)
 {
     if (i->at == i->end)
@@ -58,7 +58,7 @@ static bool fill(input *i)
     return true;
 }
 
-/* One call of the unpacker; *out is moved on. False with errno set. */
+/* Calls the decompressor once and advances *out. Returns false with errno set. */
 static bool unpack(input *i, char **out, size_t room)
 {
 #ifdef BY_HAVE_ZLIB
@@ -99,13 +99,13 @@ static bool unpack(input *i, char **out, size_t room)
     return true;
 }
 
-/* As read(2). A pipe gives what it has, so that lines can be answered one by one. */
+/* Like read(2). Returns what a pipe has available, so that lines can be processed as they arrive. */
 static ssize_t take(void *cookie, char *out, size_t room)
 {
     input *i = cookie;
     char *to = out;
     while (to == out) {
-        if (i->at < i->end || i->open) { /* the unpacker may hold output back */
+        if (i->at < i->end || i->open) { /* the decompressor may still hold output */
             const size_t before = i->at;
             if (!unpack(i, &to, room))
                 return -1;
@@ -143,20 +143,20 @@ static int drop(void *cookie)
     return 0;
 }
 
-/* ---- what a file is -------------------------------------------------------------------------- */
+/* ---- file types ------------------------------------------------------------------------------ */
 
 static const struct magic {
     const char *bytes;
     size_t size;
-    const char *name, *remedy; /* %s: the file */
+    const char *name, *remedy; /* %s: the path */
 } magics[] = {
     [PLAIN] = {"", 0, NULL, NULL},
-    [GZIP] = {"\x1f\x8b", 2, "packed with gzip, and this program was built without zlib",
-              "unpack it with `gunzip -k %s`"},
-    [ZSTD] = {"\x28\xb5\x2f\xfd", 4, "packed with zstd, and this program was built without libzstd",
-              "unpack it with `zstd -d %s`"},
-    {"\xfd\x37zXZ", 6, "packed with xz", "unpack it with `xz -dk %s`"},
-    {"BZh", 3, "packed with bzip2", "unpack it with `bunzip2 -k %s`"},
+    [GZIP] = {"\x1f\x8b", 2, "compressed with gzip, and this program was built without zlib",
+              "decompress it with `gunzip -k %s`"},
+    [ZSTD] = {"\x28\xb5\x2f\xfd", 4, "compressed with zstd, and this program was built without libzstd",
+              "decompress it with `zstd -d %s`"},
+    {"\xfd\x37zXZ", 6, "compressed with xz", "decompress it with `xz -dk %s`"},
+    {"BZh", 3, "compressed with bzip2", "decompress it with `bunzip2 -k %s`"},
     {"PK\x03\x04", 4, "a zip archive or an office document",
      "unpack it with `unzip %s`, or save the table as CSV"},
     {"PAR1", 4, "Parquet",
@@ -164,7 +164,8 @@ static const struct magic {
      "sys.argv[1] + '.jsonl', orient='records', lines=True)\" %s`"},
 };
 
-/* The first bytes of the file are in i->in. A pipe is asked for more only while they may yet be a magic. */
+/* Identifies the format from the first bytes, in i->in. Reads more from a pipe only while the bytes are a
+ * prefix of a magic number. */
 static bool find_packing(input *i, int *out)
 {
     *out = PLAIN;
@@ -217,7 +218,7 @@ static by_status begin(input *i, int kind, const char *path)
         ok = (i->zstd = ZSTD_createDStream()) != NULL;
 #endif
     if (!ok)
-        return base_fail(BY_ERR_MEMORY, "out of memory for unpacking %s", path);
+        return base_fail(BY_ERR_MEMORY, "out of memory while decompressing %s", path);
     i->packing = (packing)kind;
     return BY_OK;
 }
@@ -240,8 +241,8 @@ static by_status start(input *i, const char *path)
     return begin(i, kind, path);
 }
 
-/* Open a file without waiting for ever for somebody to write to a pipe: the cancel hook is asked meanwhile.
- * -1 on failure, with an error. */
+/* Opens a file without waiting indefinitely for a writer of a pipe: polls the cancellation hook meanwhile.
+ * Returns -1 on failure and sets an error. */
 static int open_file(const char *path)
 {
     struct stat st;
@@ -274,7 +275,7 @@ FILE *base_input_open(const char *path)
     if (start(i, path) == BY_OK) {
         f = fopencookie(i, "r", (cookie_io_functions_t){.read = take, .close = drop});
         if (!f)
-            base_fail(BY_ERR_MEMORY, "out of memory for reading %s", path);
+            base_fail(BY_ERR_MEMORY, "out of memory while reading %s", path);
     }
     if (!f)
         drop(i);
@@ -293,14 +294,17 @@ by_status base_input_check(FILE *f, const char *path)
         return BY_OK;
     const char *name = base_input_name(path);
     if (errno == DAMAGED)
-        return base_fail(BY_ERR_FORMAT, "%s: the packed data is damaged; fetch or pack the file again", name);
-    if (errno == CUT_OFF)
-        return base_fail(BY_ERR_FORMAT, "%s: the packed data is cut off; fetch or pack the file again", name);
-    if (errno == TOO_MUCH)
         return base_fail(BY_ERR_FORMAT,
-                         "%s unpacks to more than %d times its size, which no text does; if it is right, "
-                         "unpack it first and give the unpacked file",
-                         name, RATIO);
+                         "%s: the compressed data is damaged; download or compress the file again", name);
+    if (errno == CUT_OFF)
+        return base_fail(BY_ERR_FORMAT,
+                         "%s: the compressed data is truncated; download or compress the file again", name);
+    if (errno == TOO_MUCH)
+        return base_fail(
+            BY_ERR_FORMAT,
+            "%s decompresses to more than %d times its size, which is not plausible for text; if it is "
+            "correct, decompress it first and pass the decompressed file",
+            name, RATIO);
     return fail_io(path);
 }
 
@@ -314,8 +318,7 @@ static by_status read_all(FILE *f, const char *path, size_t limit, base_buf *out
         n = fread(part, 1, sizeof part, f);
         BY_TRY(base_input_check(f, path));
         if (n > limit - out->size)
-            return base_fail(BY_ERR_IO, "%s has more than the %zu bytes that can be read at once",
-                             base_input_name(path), limit);
+            return base_fail(BY_ERR_IO, "%s exceeds the limit of %zu bytes", base_input_name(path), limit);
         base_buf_put(out, part, n);
     }
     return out->failed ? base_fail_context("%s", path) : BY_OK;
@@ -377,7 +380,7 @@ by_status base_lines_next(base_lines *l, bool *more)
 void base_lines_close(base_lines *l)
 {
     base_input_close(l->file);
-    free(l->text); /* getline's */
+    free(l->text); /* allocated by getline */
     *l = (base_lines){0};
 }
 
@@ -385,7 +388,7 @@ void base_lines_close(base_lines *l)
 
 const char *base_input_name(const char *path)
 {
-    return strcmp(path, "-") == 0 ? "the standard input" : path;
+    return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
 static bool ends_at(const char *path, size_t n, const char *ending)

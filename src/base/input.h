@@ -1,5 +1,5 @@
-/* input.h - data files as streams of text: plain, gzip or zstd, by their first bytes and not by their name.
- * Unpacking never holds more than a window of the file. */
+/* input.h - data files as streams of text: plain, gzip or zstd, recognised by their first bytes and not by
+ * their name. Decompression holds only a window of the file in memory. */
 #ifndef BY_BASE_INPUT_H
 #define BY_BASE_INPUT_H
 
@@ -7,40 +7,40 @@
 
 #include "base/base.h"
 
-/* Open a file for reading; "-" is the standard input, which can be opened once. Files in formats that are not
- * text (Parquet, xz, bzip2, zip) are refused with the command that converts them. NULL on failure. Close with
+/* Opens a file for reading; "-" is standard input, which can be opened once. Files in other formats (Parquet,
+ * xz, bzip2, zip) are rejected with the command that converts them. Returns NULL on failure. Close with
  * base_input_close. */
 FILE *base_input_open(const char *path);
-void base_input_close(FILE *f); /* NULL is legal */
+void base_input_close(FILE *f); /* NULL is a no-op */
 
-/* BY_OK unless reading failed: the reason, with the path. */
+/* Returns BY_OK unless reading failed; then the error gives the reason and the path. */
 by_status base_input_check(FILE *f, const char *path);
 
-/* The whole file as a NUL-terminated heap string (base_free), *size without the NUL when size is not NULL.
- * Refuses more than limit bytes. NULL on failure. */
+/* Reads the whole file into a NUL-terminated heap string (base_free). *size excludes the NUL; size may be
+ * NULL. Rejects more than limit bytes. Returns NULL on failure. */
 char *base_input_read(const char *path, size_t limit, size_t *size);
 
-/* A file by its lines. */
+/* A file read line by line. */
 typedef struct base_lines {
     FILE *file;
     const char *path; /* borrowed */
-    char *text;       /* the line, without its end */
+    char *text;       /* the line, without its terminator */
     size_t size, room;
-    int64_t number; /* of the line, from 1 */
+    int64_t number; /* line number, from 1 */
 } base_lines;
 by_status base_lines_open(base_lines *l, const char *path);
-/* *more: there was a line. A byte order mark before the first line is dropped. */
+/* Reads the next line; *more is false at the end. Drops a byte order mark before the first line. */
 by_status base_lines_next(base_lines *l, bool *more);
-by_status base_lines_raw(base_lines *l, bool *more); /* the line as it is, with its end */
-void base_lines_close(base_lines *l);                /* zero state is legal */
+by_status base_lines_raw(base_lines *l, bool *more); /* keeps the line terminator */
+void base_lines_close(base_lines *l);                /* the zero state is a no-op */
 
-/* The name for messages: "the input" for "-". */
+/* Returns the name for messages: "the input" for "-". */
 const char *base_input_name(const char *path);
 
-/* Whether the path ends with `ending`, a ".gz" or ".zst" after it not counted. */
+/* Returns true if the path ends with `ending`, ignoring a ".gz" or ".zst" after it. */
 bool base_input_ends(const char *path, const char *ending);
 
-/* Length of the path without ".gz" or ".zst" at its end. */
+/* Returns the length of the path without a final ".gz" or ".zst". */
 size_t base_input_stem(const char *path);
 
 #endif

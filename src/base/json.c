@@ -1,5 +1,6 @@
-/* json.c - reading JSON with errors that name file and place, typed members of configuration files, and a
- * printer whose output is the same bytes for the same tree. */
+/* json.c - parses JSON with errors that name file and position, reads typed members of configuration files,
+ * and prints the same bytes for the same tree. It validates strictly around cJSON, which truncates strings at
+ * NUL, accepts malformed numbers and prints doubles inconsistently. */
 #include "base/json.h"
 
 #include <ctype.h>
@@ -72,8 +73,8 @@ size_t base_json_number(const char *s)
     return (size_t)(p - s);
 }
 
-/* Whether printing the value of this number would change its type for a reader that tells integers from
- * floats: 1.0, 1e5 and integers of more digits than a double holds. */
+/* Returns true if printing the value of this number would change its type for a reader that distinguishes
+ * integers from floats: 1.0, 1e5, and integers with more digits than a double holds. */
 static bool needs_text(const char *s, size_t n)
 {
     const char *point = memchr(s, '.', n);
@@ -85,8 +86,8 @@ static bool needs_text(const char *s, size_t n)
     return point + 1 + zeros == s + n;
 }
 
-/* Refuses input that cJSON accepts and this library does not: bytes that are not UTF-8, control characters,
- * an escaped NUL, loosely written numbers. text[size] is NUL. *texts: a number needs its text. */
+/* Rejects input that cJSON accepts and this library does not: invalid UTF-8, control characters, an escaped
+ * NUL, malformed numbers. text[size] is NUL. *texts is set if a number needs its text. */
 static by_status check_text(const char *text, size_t size, const char *what, bool *texts)
 {
     bool quoted = false;
@@ -108,7 +109,7 @@ static by_status check_text(const char *text, size_t size, const char *what, boo
         if (c == '\\' && i + 1 < size) {
             if (strncmp(text + i, "\\u0000", 6) == 0)
                 return fail_at(what, text, i, "NUL character in JSON string");
-            i++; /* what follows belongs to the escape: \" ends no string, \\u0000 holds no NUL */
+            i++; /* the next byte belongs to the escape: \" ends no string, \\u0000 contains no NUL */
         }
         size_t len = base_json_utf8(text + i, size - i);
         if (len == 0)
@@ -126,7 +127,7 @@ cJSON *base_json_tree(const char *text, size_t size, const char **end, bool whol
     return root;
 }
 
-/* The place of the next escaped NUL at or after `at`, or NULL. */
+/* Returns the position of the next escaped NUL at or after `at`, or NULL. */
 static const char *find_nul(const char *at, const char *end)
 {
     while ((at = memchr(at, '\\', (size_t)(end - at))) && end - at >= 6) {
@@ -141,7 +142,7 @@ cJSON *base_json_text_tree(const char *text, size_t size, const char **end)
 {
     const char *stop = text + size, *nul = find_nul(text, stop), *masked_end = NULL, *from = text;
     const char *broken = memmem(text, size, BY_JSON_NUL, 2);
-    if (broken) { /* not UTF-8, hence not JSON */
+    if (broken) { /* invalid UTF-8, hence not JSON */
         *end = broken;
         return NULL;
     }
@@ -155,7 +156,7 @@ cJSON *base_json_text_tree(const char *text, size_t size, const char **end)
     }
     base_buf_put(&masked, from, (size_t)(stop - from));
     cJSON *root = masked.failed ? NULL : base_json_tree(masked.data, masked.size, &masked_end, true);
-    if (!root && masked_end) { /* the place in the text as it was */
+    if (!root && masked_end) { /* the position in the original text */
         const char *at = masked.data;
         *end = text;
         for (; at < masked_end; at++, ++*end)
@@ -183,7 +184,7 @@ char *base_json_unmask(const char *s, size_t *size)
     return out;
 }
 
-/* The next number at or after s, which is outside of any string; NULL when there is none. */
+/* Returns the next number at or after s, which is outside of any string, or NULL. */
 static const char *next_number(const char *s)
 {
     for (bool quoted = false; *s; s++) {
@@ -197,8 +198,9 @@ static const char *next_number(const char *s)
     return NULL;
 }
 
-/* Give numbers that need it their text as valuestring, which cJSON copies and frees but never reads. *at
- * moves through the text, whose numbers are those of the tree in the same order. False when memory is out. */
+/* Stores the text of numbers that need it as valuestring, which cJSON copies and frees but never reads. *at
+ * advances through the text, whose numbers are those of the tree in the same order. Returns false if
+ * allocation fails. */
 static bool attach_texts(cJSON *v, const char **at)
 {
     if (cJSON_IsNumber(v) && *at && (*at = next_number(*at))) {
@@ -218,7 +220,7 @@ static bool attach_texts(cJSON *v, const char **at)
     return true;
 }
 
-/* text[size] must be NUL: cJSON looks one byte past the end of some truncated inputs. */
+/* text[size] must be NUL: cJSON reads one byte past the end of some truncated inputs. */
 static cJSON *parse_terminated(const char *text, size_t size, const char *what)
 {
     bool texts;
@@ -232,14 +234,14 @@ static cJSON *parse_terminated(const char *text, size_t size, const char *what)
         return NULL;
     }
     if (!root) {
-        fail_at(what, text, BY_MIN(at, size), at >= size ? "JSON ends too early" : "JSON syntax error");
+        fail_at(what, text, BY_MIN(at, size), at >= size ? "unexpected end of JSON" : "JSON syntax error");
         return NULL;
     }
     while (at < size && isspace((unsigned char)text[at]))
         at++;
     if (at < size) {
         cJSON_Delete(root);
-        fail_at(what, text, at, "something follows the JSON value");
+        fail_at(what, text, at, "unexpected text after the JSON value");
         return NULL;
     }
     if (texts && !attach_texts(root, &number)) {
@@ -281,14 +283,14 @@ cJSON *base_json_load(const char *path)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* The member, or NULL when it is absent or null. */
+/* Returns the member, or NULL if it is absent or null. */
 static const cJSON *member(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
-/* The error for a member that is not what was wanted; shows the start of its value. */
+/* Reports a member of the wrong type or range, with the start of its value. */
 static by_status fail_member(const char *key, const cJSON *v, const char *wanted)
 {
     base_buf b = {0};
@@ -297,8 +299,9 @@ static by_status fail_member(const char *key, const cJSON *v, const char *wanted
         return base_fail(BY_ERR_FORMAT, "\"%s\" is not %s", key, wanted);
     }
     int n = (int)BY_MIN(b.size, 60);
+    /* Never cut inside a UTF-8 character. */
     while ((size_t)n < b.size && n > 0 && ((unsigned char)b.data[n] & 0xc0) == 0x80)
-        n--; /* never cut inside a character */
+        n--;
     by_status status = base_fail(BY_ERR_FORMAT, "\"%s\" is %.*s%s, expected %s", key, n, b.data,
                                  (size_t)n < b.size ? "..." : "", wanted);
     base_buf_free(&b);
@@ -466,14 +469,14 @@ static by_status print_value(base_buf *out, const cJSON *v, bool pretty, int dep
 by_status base_json_print(base_buf *out, const cJSON *value, bool pretty)
 {
     BY_TRY(print_value(out, value, pretty, 0));
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory printing JSON") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while printing JSON") : BY_OK;
 }
 
 bool base_json_put(cJSON *json, const char *key, cJSON *value)
 {
     cJSON *old = cJSON_GetObjectItemCaseSensitive(json, key);
-    if (value &&
-        old) { /* by hand: cJSON_ReplaceItemInObject does not look whether it got a copy of the key */
+    /* Not cJSON_ReplaceItemInObject, which does not check whether copying the key failed. */
+    if (value && old) {
         value->string = old->string;
         value->type |= old->type & cJSON_StringIsConst;
         old->string = NULL;

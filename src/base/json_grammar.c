@@ -1,5 +1,5 @@
-/* json_grammar.c - whether a text is JSON, without allocating: cJSON reports malformed input and exhausted
- * memory alike, and an error must say which of them it was. */
+/* json_grammar.c - checks whether a text is JSON, without allocating. cJSON reports malformed input and
+ * exhausted memory alike, and an error must say which of them it was. */
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -15,7 +15,7 @@ static const char *blank(const char *s)
     return s;
 }
 
-/* The code unit of "\uXXXX" at s, or -1. */
+/* Returns the code unit of "\uXXXX" at s, or -1. */
 static long unit(const char *s)
 {
     char hex[5] = {0};
@@ -25,7 +25,7 @@ static long unit(const char *s)
     return strtol(hex, NULL, 16);
 }
 
-/* After the escape at s, or NULL. Surrogates come in pairs. */
+/* Returns the position after the escape at s, or NULL. Surrogates must be paired. */
 static const char *escape(const char *s)
 {
     if (s[1] != 'u')
@@ -39,7 +39,7 @@ static const char *escape(const char *s)
     return low >= 0xdc00 && low <= 0xdfff ? s + 12 : NULL;
 }
 
-/* After the string that begins at s, or NULL. */
+/* Returns the position after the string that starts at s, or NULL. */
 static const char *string(const char *s)
 {
     if (*s++ != '"')
@@ -49,7 +49,7 @@ static const char *string(const char *s)
     return s && *s == '"' ? s + 1 : NULL;
 }
 
-/* After the array or object that begins at s, or NULL. */
+/* Returns the position after the array or object that starts at s, or NULL. */
 static const char *list(const char *s, int depth)
 {
     const char close = *s == '[' ? ']' : '}';
@@ -74,7 +74,7 @@ static const char *list(const char *s, int depth)
     }
 }
 
-/* After the value that begins at s, or NULL. */
+/* Returns the position after the value that starts at s, or NULL. */
 static const char *value(const char *s, int depth)
 {
     static const char *const words[] = {"null", "true", "false"};
@@ -91,9 +91,9 @@ static const char *value(const char *s, int depth)
 
 bool base_json_well_formed(const char *text)
 {
-    if (strstr(text, BY_JSON_NUL)) /* not UTF-8 */
+    if (strstr(text, BY_JSON_NUL)) /* invalid UTF-8 */
         return false;
-    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark, which cJSON skips */
+    static const char mark[] = "\xef\xbb\xbf"; /* byte order mark, which cJSON skips */
     const char *end = value(blank(strncmp(text, mark, 3) == 0 ? text + 3 : text), 0);
     return end && *blank(end) == '\0';
 }

@@ -1,4 +1,4 @@
-/* mem.c - the one door to the heap. Every size is checked for overflow, every failure leaves a message. The C
+/* mem.c - all heap allocation. Every size is checked for overflow, and every failure leaves a message. The C
  * allocation functions are called by name, so that a test can wrap them and make any allocation fail. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void *base_alloc_zero(size_t count, size_t size)
     return p ? p : out_of_memory(bytes);
 }
 
-/* Never shrinks to nothing: realloc(p, 0) means different things in different C libraries. */
+/* Never shrinks to zero: realloc(p, 0) means different things in different C libraries. */
 void *base_resize(void *old, size_t count, size_t size)
 {
     size_t bytes;

@@ -1,9 +1,9 @@
-/* names.c - a table from names to small integers: open addressing with linear probing, never more than half
+/* names.c - a hash table from names to small integers: open addressing with linear probing, at most half
  * full. Nothing is ever removed, so the keys live in an arena and no slot needs a tombstone. */
 #include "base/base.h"
 
 typedef struct slot {
-    const char *key; /* NULL when free */
+    const char *key; /* NULL if free */
     uint64_t hash;
     int value;
 } slot;
@@ -46,7 +46,7 @@ void base_names_free(base_names *t)
     base_free(t);
 }
 
-/* The slot that holds the key, or the free one where it belongs. There is always a free one. */
+/* Returns the slot that holds the key, or the free slot where it belongs. There is always a free one. */
 static slot *probe(slot *slots, size_t capacity, const char *key, uint64_t hash)
 {
     size_t i = (size_t)(hash ^ hash >> 32) & (capacity - 1); /* the low bits of FNV alone are the weakest */

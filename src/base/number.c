@@ -1,5 +1,5 @@
-/* number.c - numbers as text, with a decimal point whatever locale the host program has set. The only place
- * that calls the C library's conversions of floating point; tools/check-layers.sh sees to that. */
+/* number.c - numbers as text, with a decimal point in every locale. The only file that calls the C library's
+ * floating-point conversions; tools/check-layers.sh enforces that. */
 #include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 #include "base/base.h"
 
-/* The "C" locale, which newlocale gives without allocating. Threads that make it at the same time get the
- * same one. 0 when there is none: then the host's stays. */
+/* Returns the "C" locale, which newlocale provides without allocating. Threads that create it at the same
+ * time get the same one. Returns 0 if there is none: then the host's locale stays. */
 static locale_t plain(void)
 {
     static locale_t c;
@@ -20,7 +20,7 @@ static locale_t plain(void)
     return now;
 }
 
-/* uselocale changes the calling thread alone, and costs a few nanoseconds. */
+/* uselocale affects only the calling thread and costs a few nanoseconds. */
 base_locale base_locale_enter(void)
 {
     locale_t c = plain();

@@ -1,4 +1,4 @@
-/* parallel.c - the same work on several threads at once, and its first error brought home. */
+/* parallel.c - runs the same work on several threads and returns the first error. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ typedef struct part {
     bool started;
     pthread_t thread;
     by_status status;
-    char *message; /* a thread's message dies with it */
+    char *message; /* a thread's message is lost when it ends */
 } part;
 
 int base_cores(void)
@@ -23,7 +23,7 @@ int base_cores(void)
     return n < 1 ? 1 : n > MOST ? MOST : (int)n;
 }
 
-/* The threads of OpenMP do not survive fork(), and a child that waits for them waits for ever. */
+/* OpenMP threads do not survive fork(), and a child that waits for them waits forever. */
 int base_team(int threads)
 {
     static _Atomic(pid_t) owner;
@@ -56,7 +56,7 @@ by_status base_parallel(int threads, by_status (*work)(void *user, int index), v
         if (parts[i].started)
             pthread_join(parts[i].thread, NULL);
         else
-            run_part(&parts[i]); /* no more threads to be had: one after the other */
+            run_part(&parts[i]); /* no more threads available: run in sequence */
         if (status == BY_OK && parts[i].status != BY_OK)
             status = parts[i].message ? base_fail(parts[i].status, "%s", parts[i].message) : parts[i].status;
         base_free(parts[i].message);
@@ -66,7 +66,7 @@ by_status base_parallel(int threads, by_status (*work)(void *user, int index), v
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-enum { SHORT = 1 << 16 }; /* a range of fewer elements is not worth a thread */
+enum { SHORT = 1 << 16 }; /* shorter ranges are not worth a thread */
 
 typedef struct ranges {
     size_t n, each;

@@ -1,7 +1,7 @@
-/* reserve.c - memory for libraries that do not survive a failed allocation. Inside them an allocation that
- * fails is served from blocks that were allocated before; afterwards the blocks are replaced, and when that
- * fails the caller reports that memory is out. Each block comes from posix_memalign, so that free() takes it.
- */
+/* reserve.c - memory for libraries that abort when an allocation fails. Inside them, a failed allocation is
+ * served from blocks that were allocated earlier. Afterwards the blocks are replaced; if that fails, the
+ * caller reports that it is out of memory. Each block comes from posix_memalign, so that it can be passed to
+ * free(). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 enum {
     CLASSES = 5,
     SLOTS = 4096 + 256 + 64 + 8 + 2,
-    PAGE = 4096,           /* the alignment of every block */
+    PAGE = 4096,           /* alignment of every block */
     BALLAST = 8 * 1 << 20, /* address space for mappings that the library makes itself */
 };
 

@@ -1,6 +1,6 @@
 /* rng.c - random numbers as a function of (seed, stream, index): Philox4x32-10, from Salmon et al., "Parallel
- * Random Numbers: As Easy as 1, 2, 3" (2011), section 3.3, and a permutation evaluated one index at a time.
- */
+ * Random Numbers: As Easy as 1, 2, 3" (2011), section 3.3. Also a permutation that is evaluated one index at
+ * a time. */
 #include <math.h>
 
 #include "base/base.h"
@@ -52,7 +52,7 @@ double base_rng_normal(base_rng *r)
     return sqrt(-2 * log(u)) * cos(angle);
 }
 
-/* Values below 2^64 mod n are drawn again, which leaves every remainder the same number of preimages. */
+/* Values below 2^64 mod n are redrawn, which leaves every remainder the same number of preimages. */
 uint64_t base_rng_below(base_rng *r, uint64_t n)
 {
     if (n == 0)
@@ -64,7 +64,7 @@ uint64_t base_rng_below(base_rng *r, uint64_t n)
     return x % n;
 }
 
-/* Four values from one Philox block: Box-Muller on two pairs of 32-bit uniforms, (0, 1) for the radius. */
+/* Four values from one Philox block: Box-Muller on two pairs of 32-bit uniforms; the radius uses (0, 1). */
 static void normal4(double out[4], base_philox p)
 {
     for (int i = 0; i < 4; i += 2) {
@@ -75,7 +75,7 @@ static void normal4(double out[4], base_philox p)
     }
 }
 
-/* Block i/4 of the stream gives value i, so that any part of the array can be computed on its own. */
+/* Block i/4 of the stream gives value i, so that any part of the array can be computed independently. */
 void base_rng_fill_normal_from(float *out, size_t first, size_t n, uint64_t seed, uint64_t stream, float mean,
                                float std)
 {
@@ -92,7 +92,7 @@ void base_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, 
     base_rng_fill_normal_from(out, 0, n, seed, stream, mean, std);
 }
 
-/* A bijection of 64 bits in which every input bit reaches every output bit (the finaliser of SplitMix64). */
+/* A bijection of 64 bits in which every input bit affects every output bit (the finaliser of SplitMix64). */
 static uint64_t mix(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -100,10 +100,10 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The network permutes [0, 4^half), the smallest such range that holds [0, n): at most four times too large.
- * Following its cycle until it comes back below n permutes [0, n). Four rounds are enough for large ranges
- * only; with ten, the permutations of a handful of elements are uniform too. An index outside [0, n) stays
- * where it is. */
+/* The network permutes [0, 4^half), the smallest such range that contains [0, n): at most four times too
+ * large. Following its cycle until it returns below n permutes [0, n). Four rounds are enough only for large
+ * ranges; with ten, the permutations of a handful of elements are uniform too. An index outside [0, n) is
+ * returned unchanged. */
 uint64_t base_permute(uint64_t index, uint64_t n, uint64_t seed)
 {
     enum { ROUNDS = 10 };

@@ -1,4 +1,4 @@
-/* companions.c - the files of a model directory besides its weights. */
+/* companions.c - copies the files of a model directory other than its weights. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "io/weights.h"
 
-/* Weights in any format, indices of them, and what belongs to a training run: left behind. */
+/* Not copied: weights in any format, their indices, and files of a training run. */
 static const char *const left[] = {
     ".safetensors", ".bin",        ".pt",     ".pth", ".ckpt", ".h5",     ".msgpack", ".onnx",
     ".gguf",        ".index.json", ".tflite", ".npz", ".ot",   ".pickle", ".pkl",     "trainer_state.json"};
@@ -70,7 +70,7 @@ static by_status copy_folder(const char *from, const char *to)
     return s;
 }
 
-/* A module is stored in the directory itself (an empty path) or in a folder of it, which need not exist when
+/* A module is stored in the directory itself (an empty path) or in a folder of it, which may be missing if
  * the module has no settings. */
 static by_status copy_module(const char *from, const char *to, const cJSON *module)
 {
@@ -80,8 +80,8 @@ static by_status copy_module(const char *from, const char *to, const cJSON *modu
         return BY_OK;
     if (path[0] == '.' || strpbrk(path, "/\\"))
         return base_fail(BY_ERR_FORMAT,
-                         "%s/modules.json: the path \"%s\" is not the name of a folder beside it", from,
-                         path);
+                         "%s/modules.json: the path \"%s\" is not the name of a folder in that directory",
+                         from, path);
     char *source = base_path_join(from, path), *target = base_path_join(to, path);
     by_status s = source && target ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && base_dir_exists(source)) {
@@ -96,7 +96,7 @@ static by_status copy_module(const char *from, const char *to, const cJSON *modu
     return s;
 }
 
-/* The folders of a sentence-transformers model: [{"path": "1_Pooling", ...}, ...]. */
+/* Copies the folders of a sentence-transformers model: [{"path": "1_Pooling", ...}, ...]. */
 static by_status copy_modules(const char *from, const char *to)
 {
     char *file = base_path_join(from, "modules.json");

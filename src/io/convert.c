@@ -1,5 +1,5 @@
-/* convert.c - a checkpoint into another one: element type, files, format. Tensors pass through a small buffer
- * one at a time. Nothing appears under its final name before all of it is on the disk. */
+/* convert.c - converts a checkpoint: element type, files, format. Tensors pass through a small buffer one at
+ * a time. Nothing appears under its final name before all of it is on disk. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "io/weights.h"
 
-/* Second names of tied tensors. transformers ties them again by itself; in files that share storages they are
- * not written a second time. */
+/* Duplicate names of tied tensors. transformers ties them on loading, so they are not written a second time
+ * if they share storage. */
 static const char *const tied[] = {"lm_head.weight",
                                    "lm_loss.weight",
                                    "predictions.decoder.weight",
@@ -23,14 +23,15 @@ static const char *const tied[] = {"lm_head.weight",
                                    "vocab_projector.weight"};
 
 enum { MAX_METADATA = 1000 };
-#define UNFINISHED ".unfinished-" /* and the process, in the name of a directory that is being written */
+/* Followed by the process id, in the name of a directory that is being written. */
+#define UNFINISHED ".unfinished-"
 
 typedef struct job {
     const by_convert_spec *spec;
     by_weights *in;
-    by_weight *list; /* what is written; data points to the tensor it comes from */
+    by_weight *list; /* tensors to write; data points to the source tensor */
     int count;
-    int *shard;            /* of each */
+    int *shard;            /* file index of each */
     const char **metadata; /* key, value, ..., NULL; or NULL */
     size_t done;
     by_convert_report *report;
@@ -42,7 +43,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= t && strcmp(s + n - t, tail) == 0;
 }
 
-/* ---- what to write --------------------------------------------------------------------------- */
+/* ---- planning -------------------------------------------------------------------------------- */
 
 static bool is_tied_name(const char *name)
 {
@@ -57,7 +58,7 @@ static int compare_bytes(const void *a, const void *b, size_t n)
     return !a || !b ? !b - !a : memcmp(a, b, n);
 }
 
-/* The same elements side by side, those with a tied name behind the others. */
+/* Orders tensors with the same elements next to each other, those with a tied name last. */
 static int compare_places(const void *a, const void *b)
 {
     const by_weight *x = *(const by_weight *const *)a, *y = *(const by_weight *const *)b;
@@ -78,7 +79,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const by_weight *const *)a)->name, (*(const by_weight *const *)b)->name);
 }
 
-/* The tensors to be written, by name. */
+/* Selects the tensors to write, by name. */
 static void choose(job *j, const by_weight **chosen)
 {
     int all = by_weights_count(j->in), n = 0;
@@ -98,7 +99,7 @@ static void choose(job *j, const by_weight **chosen)
     j->count = n;
 }
 
-/* Types, sizes, and the file each tensor goes to. */
+/* Determines types, sizes, and the file of each tensor. */
 static by_status plan(job *j, const by_weight *const *chosen)
 {
     const by_convert_spec *spec = j->spec;
@@ -111,7 +112,7 @@ static by_status plan(job *j, const by_weight *const *chosen)
         if (spec->set_dtype && by_dtype_has_fraction(e->dtype))
             e->dtype = spec->dtype;
         if (!io_weight_bytes(e, &e->bytes) || !base_add_size(r->bytes_out, e->bytes, &r->bytes_out))
-            return base_fail(BY_ERR_FORMAT, "the tensors are too large for any file");
+            return base_fail(BY_ERR_FORMAT, "the total size of the tensors overflows");
         r->tensors++;
         r->bytes_in += chosen[i]->bytes;
         r->elements += (int64_t)(e->bytes / by_dtype_size(e->dtype));
@@ -130,8 +131,7 @@ static by_status keep_metadata(job *j)
     if (n == 0)
         return BY_OK;
     if (n > MAX_METADATA)
-        return base_fail(BY_ERR_FORMAT, "%zu entries of metadata are more than the %d that are kept", n,
-                         MAX_METADATA);
+        return base_fail(BY_ERR_FORMAT, "%zu metadata entries exceed the limit of %d", n, MAX_METADATA);
     j->metadata = base_alloc_zero(2 * n + 1, sizeof *j->metadata);
     if (!j->metadata)
         return BY_ERR_MEMORY;
@@ -159,7 +159,7 @@ static by_status prepare(job *j)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A few megabytes at a time; what has been written is not needed in memory any more. */
+/* Writes a few megabytes at a time. Pages that have been written are released. */
 static by_status put(void *user, base_writer *w, const by_weight *e)
 {
     enum { PART = 1 << 20 };
@@ -186,7 +186,7 @@ static by_status write_file(job *j, const char *path, int first, int count)
     return io_safetensors_write(path, j->list + first, count, j->metadata, put, j);
 }
 
-/* config.json with the new element type, under the names that transformers has had for it. */
+/* Writes config.json with the new element type, under all names that transformers has used for it. */
 static by_status write_config(const job *j, const char *from, const char *dir)
 {
     static const char *const names[] = {
@@ -210,7 +210,7 @@ static by_status write_config(const job *j, const char *from, const char *dir)
         if (!any)
             ok = base_json_put(json, keys[0], cJSON_CreateString(names[j->spec->dtype]));
         s = ok ? base_json_write(target, json)
-               : base_fail(BY_ERR_MEMORY, "out of memory writing config.json");
+               : base_fail(BY_ERR_MEMORY, "out of memory while writing config.json");
     }
     cJSON_Delete(json);
     base_free(source);
@@ -244,8 +244,8 @@ static by_status check_empty(const char *dir)
     return empty ? BY_OK : base_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", dir);
 }
 
-/* The process that made OUT.unfinished-PID, when that is what the name is and the process is no more; else 0.
- */
+/* Returns the process that created OUT.unfinished-PID if the name has that form and the process no longer
+ * exists, otherwise 0. */
 static long dead_owner(const char *name, const char *out)
 {
     size_t n = strlen(out);
@@ -256,7 +256,7 @@ static long dead_owner(const char *name, const char *out)
     return *end == '\0' && pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH ? pid : 0;
 }
 
-/* Remove what processes that were killed have left beside `out`. */
+/* Removes what killed processes left next to `out`. */
 static by_status remove_stale(const char *out)
 {
     const char *slash = strrchr(out, '/'), *name = slash ? slash + 1 : out;
@@ -276,7 +276,7 @@ static by_status remove_stale(const char *out)
     return s;
 }
 
-/* The whole folder is made under another name, and renamed when it is complete. */
+/* Creates the whole folder under another name, and renames it once it is complete. */
 static by_status write_directory(job *j, const char *in, const char *out)
 {
     size_t n = strlen(out);
@@ -294,7 +294,8 @@ static by_status write_directory(job *j, const char *in, const char *out)
         if (s == BY_OK)
             s = base_rename(temp, target);
         if (s != BY_OK) {
-            char *message = base_strdup(by_error_message()); /* of what went wrong, not of the cleaning */
+            /* The message of the failure, not of the cleanup. */
+            char *message = base_strdup(by_error_message());
             base_dir_remove(temp);
             base_fail(s, "%s", message ? message : "out of memory");
             base_free(message);
@@ -305,7 +306,7 @@ static by_status write_directory(job *j, const char *in, const char *out)
     return s;
 }
 
-/* A name that promises a file of another kind would become a directory. */
+/* Rejects a name that suggests a file of another kind, which would become a directory. */
 static by_status check_name(const char *out)
 {
     static const char *const others[] = {".bin", ".pt",   ".pth", ".ckpt", ".gguf",   ".onnx",
@@ -314,7 +315,7 @@ static by_status check_name(const char *out)
         if (ends_with(out, others[i]) && !base_dir_exists(out))
             return base_fail(
                 BY_ERR_ARGUMENT,
-                "%s: weights are written as safetensors only; name a file that ends in .safetensors, or "
+                "%s: weights can only be written as safetensors; name a file that ends in .safetensors, or "
                 "a directory",
                 out);
     return BY_OK;
@@ -326,7 +327,7 @@ static by_status check_spec(const by_convert_spec *spec, bool to_file)
         return base_fail(BY_ERR_ARGUMENT, "weights are converted to f32, bf16, f16 or f64, not %s",
                          by_dtype_name(spec->dtype));
     if (to_file && spec->shard_bytes > 0)
-        return base_fail(BY_ERR_ARGUMENT, "several files need a directory to lie in, not one file");
+        return base_fail(BY_ERR_ARGUMENT, "cannot write shards to a single file; name a directory");
     return BY_OK;
 }
 

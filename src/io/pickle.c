@@ -1,11 +1,11 @@
-/* pickle.c - see pickle.h. Opcodes are those of protocols 2 to 5 that hold data; the text opcodes of the
- * first protocols, extensions, sets and everything else are refused by number. Memory is bounded by the
- * length of the pickle: no opcode makes more than a few words per byte it takes. */
+/* pickle.c - see pickle.h. Supports the opcodes of protocols 2 to 5 that carry data. The text opcodes of the
+ * first protocols, extensions, sets and everything else are rejected by number. Memory is bounded by the
+ * length of the pickle: no opcode creates more than a few words per byte. */
 #include "io/pickle.h"
 
 #include <stdio.h>
 
-#define MAX_PICKLE ((size_t)16 << 20) /* of names and shapes: enough for 60,000 tensors */
+#define MAX_PICKLE ((size_t)16 << 20) /* names and shapes only: enough for 60,000 tensors */
 
 typedef struct machine {
     base_arena *arena;
@@ -14,7 +14,7 @@ typedef struct machine {
     const char *what;
     io_pickled **stack, **memo, *outside;
     size_t depth, stack_room, memo_room, remembered;
-    size_t *marks; /* depths of the stack */
+    size_t *marks; /* stack depths */
     size_t n_marks, marks_room;
     size_t stored; /* values in all containers */
 } machine;
@@ -30,8 +30,8 @@ static by_status fail(const machine *m, const char *problem)
 static by_status take(machine *m, size_t n, const uint8_t **out)
 {
     if (n > (size_t)(m->end - m->at))
-        return fail(m, m->end - m->begin == (ptrdiff_t)MAX_PICKLE ? "the pickle is too long"
-                                                                  : "it is cut short");
+        return fail(m, m->end - m->begin == (ptrdiff_t)MAX_PICKLE ? "the pickle is too large"
+                                                                  : "unexpected end of the pickle");
     *out = m->at;
     m->at += n;
     return BY_OK;
@@ -57,7 +57,7 @@ static io_pickled *value_new(machine *m, io_pickle_kind kind)
     return v;
 }
 
-/* Room for one more element in an array that grows by doubling. */
+/* Makes room for one more element in an array that grows by doubling. */
 static by_status grow(void **array, size_t *room, size_t needed, size_t size)
 {
     if (needed <= *room)
@@ -81,7 +81,7 @@ static by_status push(machine *m, io_pickled *v)
     return BY_OK;
 }
 
-/* How far down the stack may be taken: values below the last mark belong to something unfinished. */
+/* The lowest stack depth that may be popped: values below the last mark belong to an unfinished container. */
 static size_t floor_of(const machine *m)
 {
     return m->n_marks ? m->marks[m->n_marks - 1] : 0;
@@ -90,7 +90,7 @@ static size_t floor_of(const machine *m)
 static by_status pop(machine *m, io_pickled **out)
 {
     if (m->depth <= floor_of(m))
-        return fail(m, "it takes a value that is not there");
+        return fail(m, "stack underflow");
     *out = m->stack[--m->depth];
     return BY_OK;
 }
@@ -98,21 +98,21 @@ static by_status pop(machine *m, io_pickled **out)
 static by_status top(machine *m, io_pickle_kind kind, io_pickled **out)
 {
     if (m->depth <= floor_of(m) || m->stack[m->depth - 1]->kind != kind)
-        return fail(m, kind == IO_PICKLE_LIST ? "it appends to what is no list"
-                                              : "it sets items of what is no dictionary");
+        return fail(m, kind == IO_PICKLE_LIST ? "append to a value that is not a list"
+                                              : "item assignment to a value that is not a dictionary");
     *out = m->stack[m->depth - 1];
     return BY_OK;
 }
 
-/* Take n values off the top, in the order they were pushed, and add them to a container. */
+/* Pops n values, in the order they were pushed, and adds them to a container. */
 static by_status collect(machine *m, io_pickled *to, size_t n)
 {
     if (n > UINT32_MAX / 4 || to->count > UINT32_MAX / 4)
-        return fail(m, "a container is too large");
-    /* every value stored once takes a byte of the program; what is remembered could be copied without end */
+        return fail(m, "container too large");
+    /* storing a value once takes a byte of the program, but a memoised value could be copied without end */
     m->stored += n;
     if (m->stored > 64 + 4 * (size_t)(m->at - m->begin))
-        return fail(m, "containers are copied too often");
+        return fail(m, "too many copies of containers");
     if (to->count + n > to->room) {
         size_t room = BY_MAX(to->count + n, (size_t)to->room * 2);
         io_pickled **items = base_arena_alloc(m->arena, room * sizeof *items);
@@ -142,7 +142,7 @@ static by_status push_text(machine *m, io_pickle_kind kind, uint64_t size)
 {
     const uint8_t *p = NULL;
     if (size > SIZE_MAX / 2)
-        return fail(m, "it is cut short");
+        return fail(m, "unexpected end of the pickle");
     BY_TRY(take(m, (size_t)size, &p));
     io_pickled *v = value_new(m, kind);
     char *copy = base_arena_alloc(m->arena, (size_t)size + 1);
@@ -154,7 +154,7 @@ static by_status push_text(machine *m, io_pickle_kind kind, uint64_t size)
     return push(m, v);
 }
 
-/* Little-endian two's complement of any length. */
+/* Reads a little-endian two's complement integer of any length. */
 static by_status push_long(machine *m, uint64_t size)
 {
     const uint8_t *p = NULL;
@@ -185,7 +185,7 @@ static by_status push_float(machine *m)
 static by_status push_container(machine *m, io_pickle_kind kind, size_t n)
 {
     if (m->depth - floor_of(m) < n)
-        return fail(m, "it takes a value that is not there");
+        return fail(m, "stack underflow");
     io_pickled *v = value_new(m, kind);
     if (!v)
         return BY_ERR_MEMORY;
@@ -200,11 +200,11 @@ static by_status mark(machine *m)
     return BY_OK;
 }
 
-/* Forget the last mark; *n is how many values lie above it. */
+/* Removes the last mark; *n is the number of values above it. */
 static by_status unmark(machine *m, size_t *n)
 {
     if (m->n_marks == 0)
-        return fail(m, "there is no mark");
+        return fail(m, "missing mark");
     *n = m->depth - m->marks[--m->n_marks];
     return BY_OK;
 }
@@ -214,16 +214,16 @@ static by_status push_marked(machine *m, io_pickle_kind kind)
     size_t n = 0;
     BY_TRY(unmark(m, &n));
     if (kind == IO_PICKLE_DICT && n % 2)
-        return fail(m, "a key has no value");
+        return fail(m, "dictionary key without a value");
     return push_container(m, kind, n);
 }
 
-/* Put n values on top of the stack into the container below them. */
+/* Moves n values from the top of the stack into the container below them. */
 static by_status add_items(machine *m, io_pickle_kind kind, size_t n)
 {
     io_pickled *to = NULL;
     if (m->depth < n || (kind == IO_PICKLE_DICT && n % 2))
-        return fail(m, "a key has no value");
+        return fail(m, "dictionary key without a value");
     m->depth -= n;
     BY_TRY(top(m, kind, &to));
     m->depth += n;
@@ -239,13 +239,13 @@ static by_status add_marked(machine *m, io_pickle_kind kind)
 
 /* ---- memo ------------------------------------------------------------------------------------ */
 
-/* Every number was preceded by a byte of the pickle at least, so none is larger than the way so far. */
+/* Each memo index is preceded by at least one byte of the pickle, so none exceeds the position. */
 static by_status put(machine *m, uint64_t index)
 {
     if (m->depth <= floor_of(m))
-        return fail(m, "there is nothing to remember");
+        return fail(m, "memo of an empty stack");
     if (index > (uint64_t)(m->at - m->begin))
-        return fail(m, "a memo number is too large");
+        return fail(m, "memo index too large");
     BY_TRY(grow((void **)&m->memo, &m->memo_room, (size_t)index + 1, sizeof *m->memo));
     m->remembered += !m->memo[index];
     m->memo[index] = m->stack[m->depth - 1];
@@ -255,7 +255,7 @@ static by_status put(machine *m, uint64_t index)
 static by_status get(machine *m, uint64_t index)
 {
     if (index >= m->memo_room || !m->memo[index])
-        return fail(m, "it asks for something it has not remembered");
+        return fail(m, "unknown memo index");
     return push(m, m->memo[index]);
 }
 
@@ -275,8 +275,8 @@ static by_status push_global(machine *m, const char *module, int module_size, co
             *c = '.';
     return base_fail(
         BY_ERR_UNSUPPORTED,
-        "%s: the file asks for %s; only tensors and plain containers are read, nothing is executed", m->what,
-        full);
+        "%s: the file refers to %s; only tensors and plain containers are read, and nothing is executed",
+        m->what, full);
 }
 
 /* GLOBAL: two lines of text. */
@@ -288,7 +288,7 @@ static by_status global(machine *m)
         const uint8_t *end =
             m->at < m->end ? memchr(m->at, '\n', BY_MIN((size_t)(m->end - m->at), 256)) : NULL;
         if (!end)
-            return fail(m, "a name has no end");
+            return fail(m, "unterminated name");
         line[i] = (const char *)m->at;
         size[i] = (int)(end - m->at);
         m->at = end + 1;
@@ -302,7 +302,7 @@ static by_status stack_global(machine *m)
     BY_TRY(pop(m, &name));
     BY_TRY(pop(m, &module));
     if (name->kind != IO_PICKLE_TEXT || module->kind != IO_PICKLE_TEXT)
-        return fail(m, "a name is no text");
+        return fail(m, "name is not a string");
     return push_global(m, module->text, (int)BY_MIN(module->size, 256), name->text,
                        (int)BY_MIN(name->size, 256));
 }
@@ -315,11 +315,11 @@ static by_status push_ordered(machine *m, const io_pickled *args)
         return BY_ERR_MEMORY;
     const io_pickled *list = args->count == 1 ? args->items[0] : NULL;
     if (args->count > 1 || (list && list->kind != IO_PICKLE_LIST))
-        return fail(m, "an OrderedDict is made of something that is no list");
+        return fail(m, "OrderedDict argument is not a list");
     for (uint32_t i = 0; list && i < list->count; i++) {
         const io_pickled *pair = list->items[i];
         if ((pair->kind != IO_PICKLE_LIST && pair->kind != IO_PICKLE_TUPLE) || pair->count != 2)
-            return fail(m, "an OrderedDict is made of something that is no pair");
+            return fail(m, "OrderedDict item is not a pair");
         BY_TRY(push(m, pair->items[0]));
         BY_TRY(push(m, pair->items[1]));
         BY_TRY(collect(m, dict, 2));
@@ -333,7 +333,7 @@ static by_status call(machine *m)
     BY_TRY(pop(m, &args));
     BY_TRY(pop(m, &callable));
     if (callable->kind != IO_PICKLE_GLOBAL || args->kind != IO_PICKLE_TUPLE)
-        return fail(m, "it calls what is no function");
+        return fail(m, "call of a value that is not a function");
     if (callable->number == 0)
         return push_ordered(m, args);
     BY_TRY(push(m, callable));
@@ -341,7 +341,7 @@ static by_status call(machine *m)
     return push_container(m, IO_PICKLE_CALL, 2);
 }
 
-/* BUILD sets attributes, for instance a state dictionary's _metadata. Nothing here has any. */
+/* BUILD sets attributes, for example _metadata of a state dictionary. No value here has attributes. */
 static by_status build(machine *m)
 {
     io_pickled *state = NULL, *object = NULL;
@@ -350,7 +350,7 @@ static by_status build(machine *m)
     return push(m, object);
 }
 
-/* Something that lies outside the pickle, by its id; kept in a list as well. */
+/* A reference to an object outside the pickle, by id. It is also recorded in a list. */
 static by_status persistent(machine *m)
 {
     BY_TRY(push_container(m, IO_PICKLE_PERSISTENT, 1));
@@ -360,7 +360,7 @@ static by_status persistent(machine *m)
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
-/* Opcodes followed by a length or a number of 1 to 8 bytes: what to do with it. */
+/* Executes opcodes that are followed by a length or a number of 1 to 8 bytes. */
 static by_status with_argument(machine *m, uint8_t op)
 {
     static const struct {
@@ -389,8 +389,8 @@ static by_status with_argument(machine *m, uint8_t op)
         case 'g':
             return get(m, n);
         case 'v':
-            return n <= 5 ? BY_OK : fail(m, "its protocol is newer than 5");
-        default: /* a frame says only how much to read at once */
+            return n <= 5 ? BY_OK : fail(m, "protocol newer than 5");
+        default: /* a frame is only a hint how much to read at once */
             return BY_OK;
         }
     }
@@ -430,13 +430,11 @@ static by_status step(machine *m, uint8_t op)
     case 'd':
         return push_marked(m, IO_PICKLE_DICT);
     case 'a':
-        return m->depth - floor_of(m) < 2 ? fail(m, "it takes a value that is not there")
-                                          : add_items(m, IO_PICKLE_LIST, 1);
+        return m->depth - floor_of(m) < 2 ? fail(m, "stack underflow") : add_items(m, IO_PICKLE_LIST, 1);
     case 'e':
         return add_marked(m, IO_PICKLE_LIST);
     case 's':
-        return m->depth - floor_of(m) < 3 ? fail(m, "it takes a value that is not there")
-                                          : add_items(m, IO_PICKLE_DICT, 2);
+        return m->depth - floor_of(m) < 3 ? fail(m, "stack underflow") : add_items(m, IO_PICKLE_DICT, 2);
     case 'u':
         return add_marked(m, IO_PICKLE_DICT);
     case '0':
@@ -445,7 +443,7 @@ static by_status step(machine *m, uint8_t op)
         BY_TRY(unmark(m, &n));
         m->depth -= n;
         return BY_OK;
-    case 0x94: /* MEMOIZE: the next number */
+    case 0x94: /* MEMOIZE: the next index */
         return put(m, m->remembered);
     case 'c':
         return global(m);

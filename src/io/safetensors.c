@@ -1,6 +1,6 @@
-/* safetensors.c - the container: eight bytes of header length, a JSON header, raw little-endian tensors.
- * Whatever the header of a file claims is checked before it is believed: every tensor lies inside the file,
- * and together they tile the data area with no hole and no overlap, as the format demands. */
+/* safetensors.c - the safetensors format: an eight-byte header length, a JSON header, raw little-endian
+ * tensors. All claims of the header are checked: every tensor lies inside the file, and together they tile
+ * the data area without holes or overlaps, as the format requires. */
 #include "io/weights.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 
-#define MAX_HEADER ((uint64_t)100000000) /* the format's own limit */
+#define MAX_HEADER ((uint64_t)100000000) /* limit of the format */
 #define ALIGN      64
 
 static const struct {
@@ -20,11 +20,11 @@ static const struct {
     {"U16", BY_U16}, {"U32", BY_U32}, {"U64", BY_U64},   {"F8_E4M3", BY_F8_E4M3}, {"F8_E5M2", BY_F8_E5M2},
 };
 
-/* In the format, without a by_dtype. */
+/* Element types of the format that have no by_dtype. */
 static const char *const FOREIGN[] = {"C64",     "F4",          "F6_E2M3",    "F6_E3M2",
                                       "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"};
 
-/* Position in the file; of two at the same place the empty one comes first. */
+/* Orders by file offset; of two tensors at the same offset, the empty one comes first. */
 static int compare_places(const void *a, const void *b)
 {
     const by_weight *x = a, *y = b;
@@ -35,7 +35,7 @@ static int compare_places(const void *a, const void *b)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A whole number that a double holds exactly. */
+/* Reads an integer that a double represents exactly. */
 static bool whole_number(const cJSON *v, int64_t *out)
 {
     if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0) || v->valuedouble >= 9007199254740992.0 ||
@@ -56,8 +56,7 @@ static by_status read_dtype(by_weight *e, const cJSON *v, const char *what)
     }
     for (int i = 0; i < BY_COUNT(FOREIGN); i++)
         if (strcmp(name, FOREIGN[i]) == 0)
-            return base_fail(BY_ERR_UNSUPPORTED,
-                             "%s: tensor \"%s\" has element type %s, which is not supported", what,
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has unsupported element type %s", what,
                              io_show(e->name).text, name);
     return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has unknown element type \"%s\"", what,
                      io_show(e->name).text, io_show(name).text);
@@ -73,15 +72,14 @@ static by_status read_shape(by_weight *e, const cJSON *v, const char *what)
             return base_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" has more than %d dimensions", what,
                              io_show(e->name).text, BY_WEIGHT_MAX_RANK);
         if (!whole_number(c, &e->dim[e->rank++]))
-            return base_fail(BY_ERR_FORMAT,
-                             "%s: the shape of tensor \"%s\" holds something that is not a size", what,
+            return base_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" contains an invalid size", what,
                              io_show(e->name).text);
     }
     return BY_OK;
 }
 
-/* One member of the header, {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; other keys are
- * ignored. data points at the `size` bytes behind the header. */
+/* Reads one member of the header, {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; other keys
+ * are ignored. data points to the `size` bytes after the header. */
 static by_status read_tensor(by_weight *e, const cJSON *item, const uint8_t *data, size_t size,
                              const char *what)
 {
@@ -92,8 +90,8 @@ static by_status read_tensor(by_weight *e, const cJSON *item, const uint8_t *dat
             if (strcmp(c->string, key[i]) != 0)
                 continue;
             if (field[i])
-                return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has two %s", what, io_show(e->name).text,
-                                 key[i]);
+                return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has a duplicate %s", what,
+                                 io_show(e->name).text, key[i]);
             field[i] = c;
         }
     }
@@ -113,7 +111,7 @@ static by_status read_tensor(by_weight *e, const cJSON *item, const uint8_t *dat
     if ((uint64_t)end > size)
         return base_fail(
             BY_ERR_FORMAT,
-            "%s: tensor \"%s\" ends at byte %lld of %zu bytes of data; the file may be cut short", what,
+            "%s: tensor \"%s\" ends at byte %lld of %zu bytes of data; the file may be truncated", what,
             io_show(e->name).text, (long long)end, size);
     e->data = data + begin;
     e->bytes = (size_t)(end - begin);
@@ -122,7 +120,7 @@ static by_status read_tensor(by_weight *e, const cJSON *item, const uint8_t *dat
         return base_fail(BY_ERR_FORMAT, "%s: the shape of tensor \"%s\" overflows", what,
                          io_show(e->name).text);
     if (expected != e->bytes)
-        return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has %zu bytes, its shape asks for %zu", what,
+        return base_fail(BY_ERR_FORMAT, "%s: tensor \"%s\" has %zu bytes, but its shape requires %zu", what,
                          io_show(e->name).text, e->bytes, expected);
     return BY_OK;
 }
@@ -141,7 +139,7 @@ static by_status read_metadata(by_weights *s, const cJSON *item, const char *wha
         return BY_OK;
     if (!cJSON_IsObject(item) || s->metadata)
         return base_fail(BY_ERR_FORMAT, "%s: __metadata__ is %s", what,
-                         s->metadata ? "there twice" : "not an object");
+                         s->metadata ? "given twice" : "not an object");
     s->metadata = base_alloc_zero((size_t)child_count(item) + 1, sizeof *s->metadata);
     if (!s->metadata)
         return BY_ERR_MEMORY;
@@ -158,8 +156,8 @@ static by_status read_metadata(by_weights *s, const cJSON *item, const char *wha
     return BY_OK;
 }
 
-/* The tensors lie one behind the other from the first byte of the data to the last. Leaves the entries in
- * file order. */
+/* Checks that the tensors follow each other from the first byte of the data to the last. Leaves the entries
+ * in file order. */
 static by_status check_tiling(by_weights *s, const uint8_t *data, size_t size, const char *what)
 {
     if (s->count > 1)
@@ -204,7 +202,7 @@ static by_status read_header(by_weights *s, const cJSON *root, const uint8_t *da
 by_status io_safetensors_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
 {
     if (size < 8)
-        return base_fail(BY_ERR_FORMAT, "%s: %zu bytes, too short for a safetensors file", what, size);
+        return base_fail(BY_ERR_FORMAT, "%s: %zu bytes is too short for a safetensors file", what, size);
     uint64_t header = 0;
     for (int i = 7; i >= 0; i--)
         header = header << 8 | bytes[i];
@@ -213,7 +211,7 @@ by_status io_safetensors_read(by_weights *s, const uint8_t *bytes, size_t size, 
                          (unsigned long long)header);
     if (header > size - 8)
         return base_fail(BY_ERR_FORMAT,
-                         "%s: the header has %llu bytes, the file only %zu; it may be cut short", what,
+                         "%s: the header has %llu bytes, but the file only %zu; it may be truncated", what,
                          (unsigned long long)header, size);
     if (header == 0 || bytes[8] != '{')
         return base_fail(BY_ERR_FORMAT, "%s: not a safetensors file (the header does not start with '{')",
@@ -229,7 +227,7 @@ by_status io_safetensors_read(by_weights *s, const uint8_t *bytes, size_t size, 
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Falling element size, so that every tensor is aligned to its own element; then by name. */
+/* Orders by decreasing element size, so that every tensor is aligned to its own element, then by name. */
 static int compare_layout(const void *a, const void *b)
 {
     size_t x = by_dtype_size(((const by_weight *)a)->dtype), y = by_dtype_size(((const by_weight *)b)->dtype);
@@ -247,16 +245,15 @@ static bool is_utf8(const char *s)
 static by_status check_entry(const by_weight *e, const char *path)
 {
     if (!e->name || strcmp(e->name, "__metadata__") == 0 || !is_utf8(e->name))
-        return base_fail(BY_ERR_ARGUMENT, "%s: a tensor cannot be named \"%s\"", path,
+        return base_fail(BY_ERR_ARGUMENT, "%s: invalid tensor name \"%s\"", path,
                          e->name ? io_show(e->name).text : "(null)");
     if (e->rank < 0 || e->rank > BY_WEIGHT_MAX_RANK || by_dtype_size(e->dtype) == 0)
         return base_fail(BY_ERR_ARGUMENT, "%s: tensor \"%s\" has rank %d and element type %d", path,
                          io_show(e->name).text, e->rank, (int)e->dtype);
     size_t expected;
     if (!io_weight_bytes(e, &expected) || expected != e->bytes || (e->bytes > 0 && !e->data))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "%s: tensor \"%s\" has %zu bytes%s, which is not what its shape asks for", path,
-                         io_show(e->name).text, e->bytes, e->data ? "" : " at NULL");
+        return base_fail(BY_ERR_ARGUMENT, "%s: tensor \"%s\" has %zu bytes%s, which does not match its shape",
+                         path, io_show(e->name).text, e->bytes, e->data ? "" : " at NULL");
     return BY_OK;
 }
 
@@ -268,7 +265,8 @@ static const char *dtype_label(by_dtype type)
     return "?";
 }
 
-/* The JSON header of entries already in file order, padded with spaces up to the alignment of the data. */
+/* Builds the JSON header of entries already in file order, padded with spaces up to the alignment of the
+ * data. */
 static by_status build_header(base_buf *b, const by_weight *entries, int count, const char *const *metadata,
                               const char *path)
 {
@@ -305,9 +303,9 @@ static by_status build_header(base_buf *b, const by_weight *entries, int count, 
     base_buf_puts(b, "}");
     base_buf_printf(b, "%*s", (int)((ALIGN - (8 + b->size) % ALIGN) % ALIGN), "");
     if (b->failed)
-        return base_fail(BY_ERR_MEMORY, "%s: out of memory building the header", path);
+        return base_fail(BY_ERR_MEMORY, "%s: out of memory while building the header", path);
     if (b->size > MAX_HEADER)
-        return base_fail(BY_ERR_ARGUMENT, "%s: a header of %zu bytes is more than the format allows", path,
+        return base_fail(BY_ERR_ARGUMENT, "%s: a header of %zu bytes exceeds the limit of the format", path,
                          b->size);
     return BY_OK;
 }
@@ -336,7 +334,7 @@ by_status io_safetensors_write(const char *path, const by_weight *list, int coun
                                const char *const *metadata, io_weight_put put, void *user)
 {
     if (count < 0 || (count > 0 && !list))
-        return base_fail(BY_ERR_ARGUMENT, "%s: %d tensors", path, count);
+        return base_fail(BY_ERR_ARGUMENT, "%s: invalid number of tensors: %d", path, count);
     for (int i = 0; i < count; i++)
         BY_TRY(check_entry(&list[i], path));
     by_weight *sorted = base_alloc_zero((size_t)count + 1, sizeof *sorted);

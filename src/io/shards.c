@@ -1,5 +1,5 @@
-/* shards.c - the weights of a model directory: model.safetensors, or several files behind
- * model.safetensors.index.json when one would grow too large. */
+/* shards.c - the weights of a model directory: model.safetensors, or several files with
+ * model.safetensors.index.json if one would be too large. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -49,14 +49,14 @@ static by_status write_index(const char *dir, const by_weight *list, int count, 
     }
     char *path = base_path_join(dir, INDEX);
     by_status s = ok && path ? base_json_write(path, root)
-                             : base_fail(BY_ERR_MEMORY, "out of memory writing the index");
+                             : base_fail(BY_ERR_MEMORY, "out of memory while writing the index");
     base_free(path);
     cJSON_Delete(root);
     return s;
 }
 
-/* Weights of an earlier save that the present ones have not replaced: whoever opens the directory might take
- * them. */
+/* Returns true for weight files of an earlier save that the current one has not replaced. Anyone opening the
+ * directory might load them. */
 static bool is_stale(const char *name, int files)
 {
     int i, of, end = 0;
@@ -101,7 +101,8 @@ by_status io_shards_write(const char *dir, const by_weight *list, int count, con
         BY_TRY(s);
         first += n;
     }
+    /* Last, once every file that it names exists. */
     if (files > 1)
-        BY_TRY(write_index(dir, list, count, shard, files)); /* now that every file it names is there */
+        BY_TRY(write_index(dir, list, count, shard, files));
     return remove_stale(dir, files);
 }

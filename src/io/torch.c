@@ -1,5 +1,5 @@
-/* torch.c - what torch.save has written: a pickle that describes tensors, and storages that hold their
- * elements. Since PyTorch 1.6 both lie in a zip archive; before, they follow one another in a stream of
+/* torch.c - reads files written by torch.save: a pickle that describes tensors, and storages that hold their
+ * elements. Since PyTorch 1.6 both are in a zip archive; earlier they follow each other in a stream of
  * pickles. Nothing is executed (see pickle.h): the calls that would rebuild a tensor are read as descriptions
  * of it. */
 #include "base/json.h"
@@ -7,10 +7,10 @@
 #include "io/weights.h"
 #include "io/zip.h"
 
-#define SWELL \
-    64 /* all tensors together have at most so many times the bytes of the file: storages are shared */
+/* Maximum total size of all tensors, as a multiple of the file size. Tensors may share storages. */
+#define MAX_EXPANSION 64
 
-/* What a file may name. Storages and then element types stand at the end, in the order of `types`. */
+/* Names that a file may refer to. Storages and then element types come last, in the order of `types`. */
 enum {
     ORDERED_DICT,
     REBUILD,
@@ -65,15 +65,15 @@ static const by_dtype types[] = {BY_F32, BY_F64,  BY_F16, BY_BF16, BY_I64, BY_I3
 
 typedef struct storage {
     const char *key;
-    bool untyped;                 /* counted in bytes; tensors say their type */
-    size_t element, count, bytes; /* bytes of an element, elements, all bytes */
-    const uint8_t *data;          /* NULL until it is found in the file */
+    bool untyped;                 /* size in bytes; tensors give the element type */
+    size_t element, count, bytes; /* bytes per element, number of elements, total bytes */
+    const uint8_t *data;          /* NULL until found in the file */
 } storage;
 
-/* What a tensor sees of its storage. */
+/* The part of a storage that a tensor covers. */
 typedef struct view {
     int storage;
-    size_t offset; /* elements */
+    size_t offset; /* in elements */
     int64_t stride[BY_WEIGHT_MAX_RANK];
 } view;
 
@@ -83,14 +83,14 @@ typedef struct reader {
     const uint8_t *bytes;
     size_t size;
     const char *what;
-    base_names *keys; /* of storages */
+    base_names *keys; /* keys of the storages */
     storage *storages;
     view *views; /* one per tensor of out */
     size_t n_storages;
 } reader;
 
-/* A zip archive or a pickle. The length of a safetensors header may begin like a pickle, but is followed by
- * '{'. */
+/* Recognises a zip archive or a pickle. The length of a safetensors header may start like a pickle, but is
+ * followed by '{'. */
 bool io_torch_is(const uint8_t *bytes, size_t size)
 {
     bool header = size > 8 && bytes[8] == '{' && memcmp(bytes + 4, "\0\0\0", 4) == 0;
@@ -123,9 +123,9 @@ static bool is_call(const io_pickled *v, int64_t global, uint32_t arguments)
     return v->kind == IO_PICKLE_CALL && v->items[0]->number == global && v->items[1]->count >= arguments;
 }
 
-/* What ("storage", class, key, location, count[, view]) says; false when it is something else. A view is
- * (key, offset, count) in files of PyTorch 0.3 and older, None after that. *type stays as it is when the
- * class says none. */
+/* Reads ("storage", class, key, location, count[, view]); returns false if the value is something else. A
+ * view is (key, offset, count) in files of PyTorch 0.3 and older, None after that. *type is unchanged if the
+ * class does not give one. */
 static bool read_storage(const io_pickled *p, storage *s, by_dtype *type, size_t *view_offset)
 {
     const io_pickled *id = p->kind == IO_PICKLE_PERSISTENT ? p->items[0] : p;
@@ -148,7 +148,7 @@ static bool read_storage(const io_pickled *p, storage *s, by_dtype *type, size_t
     return true;
 }
 
-/* List all storages that the pickle speaks of, of tensors here and elsewhere: a stream has to be read past
+/* Lists all storages that the pickle refers to, whether in tensors or elsewhere: a stream has to be read past
  * each. */
 static by_status list_storages(reader *r, const io_pickled *outside)
 {
@@ -174,15 +174,16 @@ static by_status find_storage(reader *r, by_weight *w, view *v, const io_pickled
 {
     storage s = {0};
     if (!read_storage(p, &s, &w->dtype, &v->offset))
-        return malformed(r, w, "its storage is not described as PyTorch does");
+        return malformed(r, w, "malformed description of its storage");
     *untyped = s.untyped;
     v->storage = base_names_find(r->keys, s.key);
     if (v->storage < 0 || !base_mul_size(s.count, s.element, &s.bytes))
         return malformed(r, w, "its storage is larger than the file");
-    return r->storages[v->storage].bytes == s.bytes ? BY_OK : malformed(r, w, "its storage has two sizes");
+    return r->storages[v->storage].bytes == s.bytes ? BY_OK
+                                                    : malformed(r, w, "conflicting sizes of its storage");
 }
 
-/* A tuple of sizes, or torch.Size of one. */
+/* Reads a tuple of sizes, or torch.Size of one. */
 static by_status read_sizes(const reader *r, const by_weight *w, const io_pickled *v, int rank, int64_t *out,
                             int *count)
 {
@@ -197,21 +198,21 @@ static by_status read_sizes(const reader *r, const by_weight *w, const io_pickle
     for (uint32_t i = 0; i < v->count; i++) {
         size_t n;
         if (!is_count(v->items[i], &n))
-            return malformed(r, w, "its shape or strides hold something that is not a size");
+            return malformed(r, w, "its shape or strides contain an invalid size");
         out[i] = (int64_t)n;
     }
     *count = (int)v->count;
     return BY_OK;
 }
 
-/* rebuild(storage, offset, size, stride, ...), version 3 with the element type as seventh argument. */
+/* Reads rebuild(storage, offset, size, stride, ...); version 3 has the element type as seventh argument. */
 static by_status read_tensor(reader *r, by_weight *w, view *v, const io_pickled *value)
 {
     if (is_call(value, PARAMETER, 1) || is_call(value, PARAMETER_WITH_STATE, 1))
         value = value->items[1]->items[0];
     bool typed = is_call(value, REBUILD_V3, 7);
     if (!typed && !is_call(value, REBUILD, 4) && !is_call(value, REBUILD_V2, 4))
-        return malformed(r, w, "it is not described as PyTorch does");
+        return malformed(r, w, "malformed description of the tensor");
     io_pickled *const *a = value->items[1]->items;
     size_t offset;
     int strides;
@@ -230,8 +231,8 @@ static by_status read_tensor(reader *r, by_weight *w, view *v, const io_pickled 
     return read_sizes(r, w, a[3], w->rank, v->stride, &strides);
 }
 
-/* The last element lies inside the storage, and there are no more elements than the storage has: a tensor
- * that repeats its elements could claim any size. */
+/* Checks that the last element lies inside the storage, and that there are no more elements than the storage
+ * has: a tensor that repeats its elements could claim any size. */
 static by_status check_view(const reader *r, by_weight *w, const view *v)
 {
     size_t size = by_dtype_size(w->dtype), room = r->storages[v->storage].bytes / size, last = v->offset, n,
@@ -244,7 +245,7 @@ static by_status check_view(const reader *r, by_weight *w, const view *v)
             !base_add_size(last, step, &last))
             return malformed(r, w, "its strides overflow");
     if (n > 0 && last >= room)
-        return malformed(r, w, "it reaches beyond its storage");
+        return malformed(r, w, "it extends beyond its storage");
     if (n > room)
         return base_fail(BY_ERR_UNSUPPORTED, "%s: tensor \"%s\" repeats its elements (it was expanded)",
                          r->what, io_show(w->name).text);
@@ -278,7 +279,7 @@ static by_status add_tensor(reader *r, const io_pickled *key, const io_pickled *
         return base_fail(BY_ERR_FORMAT, "%s: the name of a tensor is %s", r->what,
                          key->kind == IO_PICKLE_TEXT ? "not UTF-8" : io_pickle_kind_name(key->kind));
     if (value->kind < IO_PICKLE_TUPLE)
-        return BY_OK; /* None, a number, a text: no tensor */
+        return BY_OK; /* None, a number or a text: not a tensor */
     if (value->kind != IO_PICKLE_CALL)
         return base_fail(BY_ERR_UNSUPPORTED, "%s: \"%s\" is %s, not a tensor", r->what,
                          io_show(key->text).text, io_pickle_kind_name(value->kind));
@@ -293,7 +294,7 @@ static by_status add_tensor(reader *r, const io_pickled *key, const io_pickled *
     return BY_OK;
 }
 
-/* The dictionary of names: the whole of it, or the member that trainers put it under. */
+/* Returns the dictionary of names: the root, or the member in which trainers store it. */
 static const io_pickled *state_of(const io_pickled *root)
 {
     static const char *const members[] = {"state_dict", "model_state_dict", "model"};
@@ -307,7 +308,7 @@ static const io_pickled *state_of(const io_pickled *root)
 static by_status read_state(reader *r, const io_pickled *root, const io_pickled *outside)
 {
     if (root->kind != IO_PICKLE_DICT)
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: holds %s, not a dictionary of tensors", r->what,
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: contains %s, not a dictionary of tensors", r->what,
                          io_pickle_kind_name(root->kind));
     const io_pickled *state = state_of(root);
     size_t n = state->count / 2 + 1;
@@ -321,8 +322,8 @@ static by_status read_state(reader *r, const io_pickled *root, const io_pickled 
     return BY_OK;
 }
 
-/* Every storage has been found: point the tensors at their elements. */
-static by_status settle(reader *r)
+/* Points the tensors at their elements, once every storage has been found. */
+static by_status place_tensors(reader *r)
 {
     size_t all = 0;
     for (int i = 0; i < r->out->count; i++) {
@@ -339,16 +340,16 @@ static by_status settle(reader *r)
             memcpy(stride, v->stride, sizeof v->stride);
             w->stride = stride;
         }
-        if (!base_add_size(all, w->bytes, &all) || all / SWELL > r->size)
+        if (!base_add_size(all, w->bytes, &all) || all / MAX_EXPANSION > r->size)
             return base_fail(BY_ERR_FORMAT, "%s: the tensors claim more than %d times the size of the file",
-                             r->what, SWELL);
+                             r->what, MAX_EXPANSION);
     }
     return io_weights_sort(r->out->list, r->out->count, r->what, BY_ERR_FORMAT);
 }
 
 /* ---- the zip archive ------------------------------------------------------------------------- */
 
-/* The record of that name in the archive's one folder; NULL when there is none. */
+/* Returns the record of that name in the archive's only folder, or NULL. */
 static const io_zip_record *record(const reader *r, const io_zip *z, int root, const char *folder,
                                    const char *name)
 {
@@ -362,13 +363,13 @@ static by_status read_records(reader *r, const io_zip *z)
     int root = slash ? (int)(slash - first) + 1 : 0;
     const io_zip_record *pickle = z->count ? record(r, z, root, "", "data.pkl") : NULL;
     if (!pickle)
-        return base_fail(BY_ERR_FORMAT, "%s: a zip archive without data.pkl, not a PyTorch file", r->what);
+        return base_fail(BY_ERR_FORMAT, "%s: not a PyTorch file (a zip archive without data.pkl)", r->what);
     if (record(r, z, root, "", "constants.pkl"))
         return base_fail(BY_ERR_UNSUPPORTED, "%s: a TorchScript program, not a dictionary of tensors",
                          r->what);
     const io_zip_record *order = record(r, z, root, "", "byteorder");
     if (order && (order->size != 6 || memcmp(order->data, "little", 6) != 0))
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: big-endian files are not supported", r->what);
     const uint8_t *at = pickle->data;
     const io_pickled *outside,
         *state = io_pickle_read(r->arena, &at, at + pickle->size, globals, r->what, &outside);
@@ -383,7 +384,7 @@ static by_status read_records(reader *r, const io_zip *z)
                              data ? "is shorter than its tensors" : "is not in the archive");
         s->data = data->data;
     }
-    return settle(r);
+    return place_tensors(r);
 }
 
 static by_status read_zip(reader *r)
@@ -407,7 +408,7 @@ static const io_pickled *member(const io_pickled *dict, const char *key)
     return NULL;
 }
 
-/* The magic number, the version of the protocol, and what machine it was. */
+/* Reads the magic number, the protocol version, and the description of the machine. */
 static by_status read_preamble(reader *r, const uint8_t **at)
 {
     static const char magic[] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
@@ -418,17 +419,18 @@ static by_status read_preamble(reader *r, const uint8_t **at)
             return base_error_status();
         if (i == 0 &&
             (part[0]->kind != IO_PICKLE_LONG || part[0]->size != 10 || memcmp(part[0]->text, magic, 10)))
-            return base_fail(BY_ERR_FORMAT, "%s: a pickle, but not a PyTorch file", r->what);
+            return base_fail(BY_ERR_FORMAT, "%s: not a PyTorch file (a different pickle)", r->what);
     }
     if (part[1]->kind != IO_PICKLE_INT || part[1]->number != 1001)
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: a PyTorch file of an unknown protocol version", r->what);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: a PyTorch file with an unknown protocol version", r->what);
     const io_pickled *little = member(part[2], "little_endian");
     if (little && (little->kind != IO_PICKLE_BOOL || !little->number))
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: written on a big-endian machine", r->what);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: big-endian files are not supported", r->what);
     return BY_OK;
 }
 
-/* Behind the last pickle, a list of keys: for each an eight-byte count and the elements. */
+/* Reads the storages after the last pickle, a list of keys: for each key an eight-byte count and the
+ * elements. */
 static by_status read_storages(reader *r, const io_pickled *keys, const uint8_t *at)
 {
     const uint8_t *end = r->bytes + r->size;
@@ -439,20 +441,20 @@ static by_status read_storages(reader *r, const io_pickled *keys, const uint8_t 
         const io_pickled *key = keys->items[i];
         int known = key->kind == IO_PICKLE_TEXT ? base_names_find(r->keys, key->text) : -1;
         if (known < 0)
-            return base_fail(BY_ERR_UNSUPPORTED, "%s: holds a storage that no tensor uses", r->what);
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: contains a storage that no tensor uses", r->what);
         storage *s = &r->storages[known];
         uint64_t count = 0;
         for (int k = 7; k >= 0 && end - at >= 8; k--)
             count = count << 8 | at[k];
         if (end - at < 8 || count != s->count || s->bytes > (size_t)(end - at) - 8)
             return base_fail(BY_ERR_FORMAT,
-                             "%s: storage \"%s\" has %llu elements in the file, %zu are expected%s", r->what,
+                             "%s: storage \"%s\" has %llu elements in the file, expected %zu%s", r->what,
                              io_show(s->key).text, (unsigned long long)count, s->count,
-                             count == s->count ? "; the file is cut short" : "");
+                             count == s->count ? "; the file is truncated" : "");
         s->data = at + 8;
         at += 8 + s->bytes;
     }
-    return settle(r);
+    return place_tensors(r);
 }
 
 static by_status read_stream(reader *r)

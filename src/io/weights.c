@@ -1,5 +1,4 @@
-/* weights.c - opening checkpoints, whatever format they are in, one file or several; finding and reading
- * their tensors. */
+/* weights.c - opens checkpoints of any format, in one file or several, and finds and reads their tensors. */
 #include "io/weights.h"
 
 #include <stdlib.h>
@@ -97,7 +96,7 @@ by_weights *by_weights_open_memory(const void *bytes, size_t size, const char *w
     return NULL;
 }
 
-/* The shard that an index calls `file`, opened on first sight. Returns its number or -1. */
+/* Returns the index of the shard called `file`, which is opened on first use, or -1. */
 static int index_shard(by_weights *s, base_names *names, const char *dir, const char *file)
 {
     int known = base_names_find(names, file);
@@ -117,8 +116,8 @@ static int index_shard(by_weights *s, base_names *names, const char *dir, const 
     return base_names_put(names, file, s->shard_count++) == BY_OK ? s->shard_count - 1 : -1;
 }
 
-/* Fill the list from {"weight_map": {tensor: file, ...}}. The map decides: what a shard holds beyond it is
- * left out. */
+/* Fills the list from {"weight_map": {tensor: file, ...}}. The map decides: other tensors in a shard are
+ * ignored. */
 static by_status read_index(by_weights *s, base_names *names, const cJSON *root, const char *dir,
                             const char *path)
 {
@@ -198,7 +197,7 @@ by_weights *by_weights_open(const char *path)
             return s;
     }
     base_fail(BY_ERR_IO,
-              "%s: no model.safetensors and no pytorch_model.bin in this directory, nor an index of one",
+              "%s: the directory has no model.safetensors and no pytorch_model.bin, nor an index of either",
               path);
     return NULL;
 }
@@ -217,7 +216,7 @@ void by_weights_free(by_weights *s)
     base_free(s);
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 int by_weights_count(const by_weights *s)
 {
@@ -237,7 +236,7 @@ const by_weight *by_weights_find(const by_weights *s, const char *name)
 
 const char *by_weights_format(const by_weights *s)
 {
-    return s->format ? s->format : "safetensors"; /* an index of nothing */
+    return s->format ? s->format : "safetensors"; /* an empty index */
 }
 
 int by_weights_files(const by_weights *s)
@@ -256,7 +255,7 @@ const char *by_weights_metadata(const by_weights *s, const char *key)
     return value;
 }
 
-/* Shards say the same, as a rule: those of the first one are shown. */
+/* Shards usually have the same metadata; returns that of the first one. */
 bool by_weights_metadata_at(const by_weights *s, int i, const char **key, const char **value)
 {
     if (s->shard_count > 0)
@@ -270,7 +269,7 @@ bool by_weights_metadata_at(const by_weights *s, int i, const char **key, const 
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Copy elements begin .. begin + count - 1, row by row of the last axis, into dense memory. */
+/* Copies elements begin .. begin + count - 1 into dense memory, one row of the last axis at a time. */
 static void gather(const by_weight *w, size_t begin, size_t count, char *out)
 {
     size_t size = by_dtype_size(w->dtype), at[BY_WEIGHT_MAX_RANK] = {0}, rest = begin, from = 0;
@@ -295,7 +294,7 @@ by_status by_weight_read(const by_weight *w, size_t begin, size_t count, void *o
 {
     size_t all, size = by_dtype_size(w->dtype), to = by_dtype_size(type);
     if (!element_count(w, &all) || begin > all || count > all - begin || size == 0 || to == 0)
-        return base_fail(BY_ERR_ARGUMENT, "tensor \"%s\": %zu elements from %zu on cannot be read as %s",
+        return base_fail(BY_ERR_ARGUMENT, "tensor \"%s\": cannot read %zu elements from %zu as %s",
                          io_show(w->name).text, count, begin, by_dtype_name(type));
     if (!w->stride) {
         base_convert(out, type, (const char *)w->data + begin * size, w->dtype, count);

@@ -1,5 +1,5 @@
-/* zip.c - see zip.h. The directory at the end of the archive decides, with the 64-bit fields of large ones.
- */
+/* zip.c - see zip.h. Uses the directory at the end of the archive, including the 64-bit fields of large
+ * archives. */
 #include "io/zip.h"
 
 #include "io/weights.h"
@@ -27,7 +27,7 @@ typedef struct directory {
     uint64_t count, size, offset;
 } directory;
 
-/* The end record stands before a comment of at most 65,535 bytes. */
+/* The end record precedes a comment of at most 65,535 bytes. */
 static const uint8_t *find_end(const uint8_t *bytes, size_t size)
 {
     size_t most = size >= END_SIZE ? BY_MIN(size - END_SIZE, (size_t)UINT16_MAX) : 0;
@@ -41,22 +41,23 @@ static by_status find_directory(directory *d, const uint8_t *bytes, size_t size,
 {
     const uint8_t *end = find_end(bytes, size);
     if (!end)
-        return base_fail(BY_ERR_FORMAT, "%s: the zip archive has no end record; the file may be cut short",
+        return base_fail(BY_ERR_FORMAT, "%s: the zip archive has no end record; the file may be truncated",
                          what);
     size_t at = (size_t)(end - bytes);
     *d = (directory){little(end + 10, 2), little(end + 12, 4), little(end + 16, 4)};
     if (little(end + 4, 2) != little(end + 6, 2))
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: one part of a zip archive that is split", what);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: one part of a split zip archive", what);
     if (at >= LOCATOR_SIZE && is_at(end - LOCATOR_SIZE, "\6\7")) {
         uint64_t offset = little(end - LOCATOR_SIZE + 8, 8);
         if (offset > at || at - offset < END64_SIZE || !is_at(bytes + offset, "\6\6"))
-            return base_fail(BY_ERR_FORMAT,
-                             "%s: the zip archive's 64-bit end record is not where it should be", what);
+            return base_fail(BY_ERR_FORMAT, "%s: the 64-bit end record of the zip archive is misplaced",
+                             what);
         *d = (directory){little(bytes + offset + 32, 8), little(bytes + offset + 40, 8),
                          little(bytes + offset + 48, 8)};
     }
     if (d->offset > at || d->size > at - d->offset || d->count > d->size / ENTRY_SIZE)
-        return base_fail(BY_ERR_FORMAT, "%s: the zip archive's directory does not fit into the file", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the directory of the zip archive does not fit into the file",
+                         what);
     return BY_OK;
 }
 
@@ -64,7 +65,7 @@ typedef struct sizes {
     uint64_t packed, plain, offset;
 } sizes;
 
-/* Fields that do not fit into 32 bits are all ones and stand in an extra field, in this order. */
+/* Fields that do not fit into 32 bits are all ones; their values are in an extra field, in this order. */
 static void read_large(sizes *s, const uint8_t *extra, size_t n)
 {
     uint64_t *field[] = {&s->plain, &s->packed, &s->offset};
@@ -83,36 +84,37 @@ static void read_large(sizes *s, const uint8_t *extra, size_t n)
     }
 }
 
-/* Where a record's bytes lie: behind its own header, which repeats the name. */
+/* Finds the bytes of a record, which follow its own header. The header repeats the name. */
 static by_status find_data(io_zip_record *r, const sizes *s, const uint8_t *bytes, size_t size,
                            const char *what)
 {
     io_shown name = io_show(r->name);
     if (s->offset > size || size - s->offset < LOCAL_SIZE || !is_at(bytes + s->offset, "\3\4"))
-        return base_fail(BY_ERR_FORMAT, "%s: record \"%s\" is not where the zip archive's directory says",
+        return base_fail(BY_ERR_FORMAT,
+                         "%s: record \"%s\" is not at the offset given in the directory of the zip archive",
                          what, name.text);
     const uint8_t *local = bytes + s->offset;
     size_t skip = LOCAL_SIZE + (size_t)little(local + 26, 2) + (size_t)little(local + 28, 2);
     size_t left = size - (size_t)s->offset;
     if (skip > left || s->packed > left - skip)
-        return base_fail(BY_ERR_FORMAT, "%s: record \"%s\" reaches beyond the end of the file", what,
+        return base_fail(BY_ERR_FORMAT, "%s: record \"%s\" extends beyond the end of the file", what,
                          name.text);
     r->data = local + skip;
     r->size = (size_t)s->packed;
     return BY_OK;
 }
 
-/* One entry of the directory at *at; moves behind it. */
+/* Reads one entry of the directory at *at and advances past it. */
 static by_status read_entry(io_zip *z, base_arena *arena, const uint8_t **at, const uint8_t *end,
                             const uint8_t *bytes, size_t size, const char *what)
 {
     const uint8_t *p = *at;
     if (end - p < ENTRY_SIZE || !is_at(p, "\1\2"))
-        return base_fail(BY_ERR_FORMAT, "%s: the zip archive's directory is damaged", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the directory of the zip archive is damaged", what);
     size_t name = (size_t)little(p + 28, 2), extra = (size_t)little(p + 30, 2),
            note = (size_t)little(p + 32, 2);
     if (name + extra + note > (size_t)(end - p) - ENTRY_SIZE)
-        return base_fail(BY_ERR_FORMAT, "%s: the zip archive's directory is damaged", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the directory of the zip archive is damaged", what);
     *at = p + ENTRY_SIZE + name + extra + note;
     io_zip_record *r = &z->list[z->count];
     char *copy = base_arena_alloc(arena, name + 1);
@@ -121,7 +123,7 @@ static by_status read_entry(io_zip *z, base_arena *arena, const uint8_t **at, co
     memcpy(copy, p + ENTRY_SIZE, name);
     r->name = copy;
     if (strlen(copy) != name)
-        return base_fail(BY_ERR_FORMAT, "%s: a record's name holds a NUL", what);
+        return base_fail(BY_ERR_FORMAT, "%s: the name of a record contains a NUL", what);
     sizes s = {little(p + 20, 4), little(p + 24, 4), little(p + 42, 4)};
     read_large(&s, p + ENTRY_SIZE + name, extra);
     if (little(p + 8, 2) & 1 || little(p + 10, 2) != 0 || s.packed != s.plain)

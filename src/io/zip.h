@@ -6,20 +6,20 @@
 
 typedef struct io_zip_record {
     const char *name;
-    const uint8_t *data; /* in the archive */
+    const uint8_t *data; /* points into the archive */
     size_t size;
 } io_zip_record;
 
 typedef struct io_zip {
     io_zip_record *list; /* in the arena, like the names */
     int count;
-    base_names *names; /* to places in the list */
+    base_names *names; /* to indices in the list */
 } io_zip;
 
-/* Compressed, encrypted and split archives are BY_ERR_UNSUPPORTED: whatever a record claims to hold lies in
- * the archive itself, so none can swell. io_zip_close in any case. */
+/* Compressed, encrypted and split archives are BY_ERR_UNSUPPORTED: all records are stored in the archive
+ * itself, so none can expand. Call io_zip_close in any case, also on failure. */
 by_status io_zip_open(io_zip *z, base_arena *arena, const uint8_t *bytes, size_t size, const char *what);
 void io_zip_close(io_zip *z);
-const io_zip_record *io_zip_find(const io_zip *z, const char *name); /* NULL when absent */
+const io_zip_record *io_zip_find(const io_zip *z, const char *name); /* NULL if absent */
 
 #endif

@@ -1,6 +1,6 @@
-/* config_json.c - config.json of a model to its configuration and back. Every key that the reference library knows
- * is a field, an alias of one, or in a table of keys (models/keys.c): it is honoured, harmless, or refused by
- * name. */
+/* config_json.c - converts config.json to a model configuration and back. Every key that the reference
+ * library knows is a field, an alias of one, or in a table of keys (models/keys.c): it is honoured, harmless,
+ * or rejected by name. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static by_status read_field(const cJSON *json, const arch_field *f, char *at)
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->key);
     switch (f->kind) {
     case ARCH_FIELD_INT:
-        if (f->role == ARCH_ROLE_PAD && cJSON_IsNull(item)) { /* no token is padding */
+        if (f->role == ARCH_ROLE_PAD && cJSON_IsNull(item)) { /* null: there is no padding token */
             *(int *)at = -1;
             return BY_OK;
         }
@@ -35,13 +35,14 @@ static by_status read_field(const cJSON *json, const arch_field *f, char *at)
     case ARCH_FIELD_ACT:
         BY_TRY(base_json_string(json, f->key, arch_act_name((by_act)f->fallback), &s));
         if (!arch_act_parse(s, (by_act *)at))
-            return base_fail(BY_ERR_UNSUPPORTED, "%s: the activation \"%s\" is not known", f->key, s);
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: unknown activation \"%s\"", f->key, s);
         return BY_OK;
     }
     return BY_OK;
 }
 
-/* The shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not 0.100000001490116. */
+/* Returns the shortest decimal that reads back as the same float: 0.1f is 0.1 in the file, not
+ * 0.100000001490116. */
 static double shortest(float f)
 {
     char text[32];
@@ -53,7 +54,7 @@ static double shortest(float f)
     return base_strtod(text, NULL);
 }
 
-/* A whole number keeps its point: readers that tell types apart take 1 for an integer. */
+/* An integral value keeps its decimal point: readers that distinguish types would take 1 for an integer. */
 static cJSON *float_json(float f)
 {
     char text[64];
@@ -63,7 +64,7 @@ static cJSON *float_json(float f)
     return cJSON_CreateRaw(text);
 }
 
-/* Whether the file already says what the field holds, or says nothing and means it. */
+/* Returns true if the file already holds the value of the field, or omits it and thereby means it. */
 static bool is_written(const cJSON *json, const arch_field *f, const char *at)
 {
     union {
@@ -83,9 +84,10 @@ static bool write_field(cJSON *json, const arch_field *f, const char *at)
 {
     switch (f->kind) {
     case ARCH_FIELD_INT:
+        /* "as specified by the architecture" */
         if ((*(const int *)at == 0 && f->fallback == 0 && f->min > 0) ||
             (f->role == ARCH_ROLE_PAD && *(const int *)at < 0))
-            return base_json_put(json, f->key, cJSON_CreateNull()); /* "as the architecture says" */
+            return base_json_put(json, f->key, cJSON_CreateNull());
         return base_json_put(json, f->key, cJSON_CreateNumber(*(const int *)at));
     case ARCH_FIELD_FLOAT:
         if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
@@ -99,7 +101,7 @@ static bool write_field(cJSON *json, const arch_field *f, const char *at)
     return false;
 }
 
-/* A token id: a number, the first of a list, the fallback when the key is absent, or -1. */
+/* Returns a token id: a number, the first of a list, the fallback if the key is absent, or -1. */
 static int token_of(const cJSON *json, const char *key, int fallback)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -112,7 +114,7 @@ static int token_of(const cJSON *json, const char *key, int fallback)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Whether a value is one of a key's neutral values, which are JSON and separated by '|'. */
+/* Returns true if a value is one of the neutral values of a key, which are JSON, separated by '|'. */
 static bool is_neutral(const cJSON *value, const char *neutral)
 {
     base_buf text = {0};
@@ -132,8 +134,8 @@ static bool is_neutral(const cJSON *value, const char *neutral)
     return found;
 }
 
-/* No key may say anything that would change the result and is not honoured. Keys that the reference's
- * configuration does not know either are tolerated. */
+/* A key must not ask for anything that would change the result and is not honoured. Keys that are unknown to
+ * the reference's configuration too are tolerated. */
 static by_status check_keys(const by_model *m, const by_model_spec *spec)
 {
     const by_task task = spec->new_head && spec->task != BY_TASK_DEFAULT ? spec->task : m->task;
@@ -146,7 +148,7 @@ static by_status check_keys(const by_model *m, const by_model_spec *spec)
             continue;
         base_buf text = {0};
         base_json_print(&text, item, false);
-        by_status s = base_fail(BY_ERR_UNSUPPORTED, "config.json: \"%s\" is %.60s, and %s supports only %s%s",
+        by_status s = base_fail(BY_ERR_UNSUPPORTED, "config.json: \"%s\" is %.60s, but %s supports only %s%s",
                                 item->string, text.data ? text.data : "?", m->arch->title, k->neutral,
                                 k->training ? " in training" : "");
         base_buf_free(&text);
@@ -155,7 +157,7 @@ static by_status check_keys(const by_model *m, const by_model_spec *spec)
     return BY_OK;
 }
 
-/* Give values that stand under an alias the name of their field. */
+/* Moves values given under an alias to the name of their field. */
 static by_status rename_aliases(by_model *m)
 {
     for (const arch_alias *a = m->arch->aliases; a && a->key; a++) {
@@ -164,13 +166,14 @@ static by_status rename_aliases(by_model *m)
         if (!alias)
             continue;
         if (main && !cJSON_IsNull(main) && !cJSON_IsNull(alias) && !cJSON_Compare(main, alias, true))
-            return base_fail(BY_ERR_FORMAT, "config.json: \"%s\" and \"%s\" are the same and differ",
+            return base_fail(BY_ERR_FORMAT,
+                             "config.json: \"%s\" and \"%s\" are the same setting but have different values",
                              a->field, a->key);
         if (!cJSON_IsNull(alias) && (!main || cJSON_IsNull(main))) {
             cJSON *copy = cJSON_Duplicate(alias, true);
             cJSON_DeleteItemFromObjectCaseSensitive(m->json, a->field);
             if (!base_json_put(m->json, a->field, copy))
-                return base_fail(BY_ERR_MEMORY, "out of memory reading config.json");
+                return base_fail(BY_ERR_MEMORY, "out of memory while reading config.json");
         }
         cJSON_DeleteItemFromObjectCaseSensitive(m->json, a->key);
     }
@@ -194,11 +197,11 @@ static by_status read_problem(by_model *m)
         if (strcmp(name, problem_names[i]) == 0)
             m->problem = (by_problem)i;
     if (name && m->problem == BY_PROBLEM_DEFAULT)
-        return base_fail(BY_ERR_UNSUPPORTED, "problem_type \"%s\" is not known", name);
+        return base_fail(BY_ERR_UNSUPPORTED, "unknown problem_type \"%s\"", name);
     return BY_OK;
 }
 
-/* id2label is an object of numbers as strings. */
+/* id2label is an object whose keys are numbers as strings. */
 static by_status read_label_names(by_model *m, const cJSON *object)
 {
     const cJSON *item;
@@ -211,7 +214,7 @@ static by_status read_label_names(by_model *m, const cJSON *object)
         long i = strtol(item->string, &end, 10);
         if (*end || end == item->string || i < 0 || i >= m->labels || !cJSON_IsString(item) ||
             m->label_names[i])
-            return base_fail(BY_ERR_FORMAT, "id2label: \"%s\" is not the number of one of %d labels",
+            return base_fail(BY_ERR_FORMAT, "id2label: \"%s\" is not the index of one of %d labels",
                              item->string, m->labels);
         m->label_names[i] = base_strdup(item->valuestring);
         if (!m->label_names[i])
@@ -220,22 +223,21 @@ static by_status read_label_names(by_model *m, const cJSON *object)
     return BY_OK;
 }
 
-/* The class of model that config.json names is none of the architecture's. */
+/* Reports that config.json names a class that the architecture does not have. */
 static by_status unknown_class(const by_model *m, const char *name)
 {
     base_buf known = {0};
     for (int t = 0; t < BY_TASK_COUNT; t++)
         if (m->arch->classes[t])
             base_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
-    by_status s =
-        base_fail(BY_ERR_UNSUPPORTED,
-                  "config.json: architectures names \"%s\", which is not supported; a %s can be: %s",
-                  io_show(name).text, m->arch->family, known.data ? known.data : "");
+    by_status s = base_fail(BY_ERR_UNSUPPORTED,
+                            "config.json: unsupported class \"%s\" in architectures; %s supports: %s",
+                            io_show(name).text, m->arch->family, known.data ? known.data : "");
     base_buf_free(&known);
     return s;
 }
 
-/* The name in config.json's architectures[0]; NULL when there is none. */
+/* Gets the name in architectures[0] of config.json, or NULL. */
 static by_status class_name(const by_model *m, const char **out)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(m->json, "architectures");
@@ -257,8 +259,8 @@ static bool task_of_class(const arch_family *a, const char *name, by_task *out)
     return found;
 }
 
-/* The task that the class stands for; without one, the task the family is pretrained with. A class that is
- * not known does not matter when the caller brings a task. */
+/* Sets the task of the class, or the pretraining task of the family if there is no class. An unknown class
+ * does not matter if the caller specifies a task. */
 static by_status read_class(by_model *m, const by_model_spec *spec)
 {
     const bool any = spec->new_head && spec->task != BY_TASK_DEFAULT;
@@ -274,7 +276,7 @@ static by_status read_class(by_model *m, const by_model_spec *spec)
     return BY_OK;
 }
 
-/* A language model and a masked one may be the same class, told apart by the configuration. */
+/* A causal and a masked language model may have the same class; the configuration distinguishes them. */
 static by_status read_causal(by_model *m)
 {
     const char *const *classes = m->arch->classes;
@@ -286,7 +288,7 @@ static by_status read_causal(by_model *m)
     else if (m->task == BY_TASK_LM && !causal)
         return base_fail(
             BY_ERR_UNSUPPORTED,
-            "config.json: a %s whose \"is_decoder\" is not true sees the tokens it is to predict, "
+            "config.json: a %s with \"is_decoder\" not true attends to the tokens that it predicts, "
             "which is not supported",
             classes[BY_TASK_LM]);
     return BY_OK;
@@ -309,7 +311,7 @@ static by_status read_task(by_model *m, const by_model_spec *spec)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* By model_type; where that is missing, by the class. */
+/* Finds the architecture by model_type or, if that is missing, by the class. */
 static by_status find_arch(by_model *m)
 {
     const char *family, *name;
@@ -325,10 +327,9 @@ static by_status find_arch(by_model *m)
             m->arch = arch_at(i);
     if (m->arch)
         return BY_OK;
-    return name ? base_fail(
-                      BY_ERR_UNSUPPORTED,
-                      "config.json has no model_type, and the class \"%s\" in architectures is not known",
-                      io_show(name).text)
+    return name ? base_fail(BY_ERR_UNSUPPORTED,
+                            "config.json has no model_type, and architectures names the unknown class \"%s\"",
+                            io_show(name).text)
                 : base_fail(BY_ERR_FORMAT, "config.json has neither model_type nor architectures");
 }
 
@@ -417,12 +418,12 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
     bool ok = json && write_class(m, json) &&
               base_json_put(json, "model_type", cJSON_CreateString(m->arch->family)) &&
               write_labels(m, json) && base_json_put(json, "dtype", cJSON_CreateString(torch_names[dtype]));
-    if (ok && cJSON_GetObjectItemCaseSensitive(json, "torch_dtype")) /* its name until transformers 4.56 */
+    if (ok && cJSON_GetObjectItemCaseSensitive(json, "torch_dtype")) /* its name before transformers 4.56 */
         ok = base_json_put(json, "torch_dtype", cJSON_CreateString(torch_names[dtype]));
     for (int i = 0; i < m->arch->n_fields && ok; i++) {
         const arch_field *f = &m->arch->fields[i];
         const char *at = (const char *)m->config + f->offset;
-        if (!m->json || !is_written(m->json, f, at)) /* a value that stays keeps its spelling and its type */
+        if (!m->json || !is_written(m->json, f, at)) /* an unchanged value keeps its spelling and its type */
             ok = write_field(json, f, at);
     }
     if (ok && !m->json)

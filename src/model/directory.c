@@ -10,7 +10,7 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Building the model once over inputs of one element declares every parameter. */
+/* Declares every parameter by building the model once over inputs of one element. */
 static by_status declare(by_model *m)
 {
     by_graph *g = by_graph_new(&(by_graph_spec){.params = m->params});
@@ -47,14 +47,14 @@ static by_model *model_new(by_device *d, by_dtype dtype)
     return m;
 }
 
-/* Whether the architecture has a head for the task that was asked for. */
+/* Checks that the architecture has a head for the requested task. */
 static by_status check_task(const by_model *m)
 {
     if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
     if (model_has_labels(m->task) && (m->labels < 1 || m->labels > MODEL_MAX_LABELS))
-        return base_fail(BY_ERR_ARGUMENT, "a model with labels needs 1 to %d of them, not %d",
-                         MODEL_MAX_LABELS, m->labels);
+        return base_fail(BY_ERR_ARGUMENT, "the number of labels must be 1 to %d, not %d", MODEL_MAX_LABELS,
+                         m->labels);
     return BY_OK;
 }
 
@@ -85,7 +85,7 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
 by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec)
 {
     if (!d || !dir || !spec) {
-        base_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_model_spec");
+        base_fail_missing(!d ? "device" : !dir ? "model directory" : "by_model_spec");
         return NULL;
     }
     base_error_clear();
@@ -100,7 +100,7 @@ by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec
     return m;
 }
 
-/* Start from the architecture's defaults, then the preset, then what the caller asks for. */
+/* Applies the defaults of the architecture, then the preset, then the caller's values. */
 static by_status shape_config(by_model *m, const by_model_shape *s)
 {
     const arch_family *a = m->arch;
@@ -112,7 +112,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
             preset = &a->presets[i];
     }
     if (!preset)
-        base_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; there are: %s", a->family, s->preset,
+        base_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; available: %s", a->family, s->preset,
                   names.data ? names.data : "");
     base_buf_free(&names);
     if (!preset)
@@ -123,12 +123,12 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
                     s->decoder_layers > 0 ? s->decoder_layers
                                           : arch_config_get(a, m->config, ARCH_ROLE_LAYERS));
     if (s->pre_norm && !arch_config_set(a, m->config, ARCH_ROLE_PRE_NORM, true))
-        return base_fail(BY_ERR_ARGUMENT, "%s has its norms where they are", a->title);
+        return base_fail(BY_ERR_ARGUMENT, "%s has no pre-norm variant", a->title);
     arch_config_set(a, m->config, ARCH_ROLE_HEADS, s->heads > 0 ? s->heads : preset->heads);
     arch_config_set(a, m->config, ARCH_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
     int first = a->first_position && !a->extra_rows ? a->first_position(m->config) : 0;
     arch_config_set(a, m->config, ARCH_ROLE_CONTEXT, s->context > 0 ? s->context + first : preset->context);
-    if (s->inner > 0 || arch_config_get(a, m->config, ARCH_ROLE_INNER) > 0) /* 0: what follows the width */
+    if (s->inner > 0 || arch_config_get(a, m->config, ARCH_ROLE_INNER) > 0) /* 0: derived from the width */
         arch_config_set(a, m->config, ARCH_ROLE_INNER,
                         s->inner > 0 ? s->inner : 4 * arch_config_get(a, m->config, ARCH_ROLE_WIDTH));
     if (s->languages > 0)
@@ -147,7 +147,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
                         s->target_vocab > 0 ? s->target_vocab : s->vocab);
     }
     if (s->target_vocab > 0 && !arch_config_set(a, m->config, ARCH_ROLE_SHARED, false))
-        return base_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for all texts, not two", a->title);
+        return base_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for source and target, not two", a->title);
     if (s->dropout >= 0)
         arch_config_set(a, m->config, ARCH_ROLE_DROPOUT, s->dropout);
     for (int i = 0; i < a->n_fields; i++) {
@@ -157,7 +157,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
                    : f->kind == ARCH_FIELD_FLOAT ? *(const float *)at
                                                  : f->min;
         if (v != f->fallback && (v < f->min || v > f->max) && f->kind <= ARCH_FIELD_FLOAT)
-            return base_fail(BY_ERR_ARGUMENT, "%s is %g; it must lie between %g and %g", f->key, v, f->min,
+            return base_fail(BY_ERR_ARGUMENT, "%s is %g; it must be between %g and %g", f->key, v, f->min,
                              f->max);
     }
     return a->check(m->config);
@@ -187,7 +187,7 @@ by_model *by_model_new(by_device *d, const char *family, const by_model_shape *s
                        const by_model_spec *spec)
 {
     if (!d || !family || !shape || !spec) {
-        base_fail_missing(!d ? "device" : !family ? "family of models" : "shape of the model");
+        base_fail_missing(!d ? "device" : !family ? "model family" : "model shape or by_model_spec");
         return NULL;
     }
     base_error_clear();
@@ -233,11 +233,11 @@ static by_status write_generation_config(const by_model *m, const char *dir)
     return s;
 }
 
-/* Write one parameter's values as dtype; e->data points to its place in the list. */
+/* Writes the values of one parameter as dtype; e->data points to its entry in the list. */
 static by_status put_parameter(void *user, base_writer *w, const by_weight *e)
 {
     const by_params *p = user;
-    enum { PART = 256 << 10 }; /* values at a time: a copy of the whole would be memory nobody planned for */
+    enum { PART = 256 << 10 }; /* convert in parts: a copy of the whole tensor would be unplanned memory */
     int i = (int)((const gr_param_info *)e->data - p->list);
     const size_t all = (size_t)p->list[i].count;
     float *values = base_alloc(BY_MIN(all, (size_t)PART) * sizeof *values);
@@ -286,7 +286,7 @@ by_status by_model_save(const by_model *m, const char *dir, by_dtype dtype)
 by_status by_model_save_with(const by_model *m, const char *dir, const by_save_spec *spec)
 {
     if (!m || !dir || !spec)
-        return base_fail_missing(!m ? "model" : "directory to write it to");
+        return base_fail_missing(!m ? "model" : "output directory or by_save_spec");
     const by_dtype dtype = spec->dtype;
     const int64_t limit = spec->shard_bytes == 0 ? BY_SHARD_BYTES : spec->shard_bytes;
     if (dtype != BY_F32 && dtype != BY_BF16 && dtype != BY_F16)

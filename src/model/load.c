@@ -1,23 +1,24 @@
-/* load.c - the tensors of a checkpoint into the parameters of a model. Files of ten years spell the same
- * parameter in several ways; the tables below are all that is known about it. */
+/* load.c - loads the tensors of a checkpoint into the parameters of a model. Files from ten years spell the
+ * same parameter in several ways; the tables below list all known spellings. */
 #include <math.h>
 
 #include "base/file.h"
 #include "graph/graph.h"
 #include "model/model.h"
 
-/* Put in front by torch's wrappers around a module. */
+/* Prefixes added by torch's wrappers around a module. */
 static const char *const wrappers[] = {"module.", "_orig_mod."};
 
-/* Names of the body inside a model with a head. A file may have one where the model has none, or another. */
+/* Names of the body inside a model with a head. A file may have one where the model has none, or a different
+ * one. */
 static const char *const bodies[] = {"transformer.", "model.", "bert.", "roberta.", "distilbert.", "albert."};
 
-/* Endings of another time (TensorFlow's layer norm) and what they are called now. */
+/* Obsolete suffixes (TensorFlow's layer norm) and their current names. */
 static const struct {
     const char *from, *to;
 } endings[] = {{".gamma", ".weight"}, {".beta", ".bias"}};
 
-/* Constants that modules saved as buffers, of any family; each family adds its own (arch_family.ignored). */
+/* Constants that modules of any family saved as buffers; each family adds its own (arch_family.ignored). */
 static const char *const buffers[] = {"position_ids", ".masked_bias", "token_type_ids"};
 
 static const char *strip(const char *name, const char *prefix)
@@ -42,13 +43,13 @@ static bool ends_with(const char *s, const char *tail)
     return n >= t && strcmp(s + n - t, tail) == 0;
 }
 
-/* What the names of the body's parameters begin with. */
+/* Returns the prefix of the names of the body's parameters. */
 static const char *prefix_of(const by_model *m)
 {
     return m->task == BY_TASK_ANSWER && m->arch->answer_prefix ? m->arch->answer_prefix : m->arch->prefix;
 }
 
-/* The parameter of that name, or of that name behind the model's own prefix; -1 when there is none. */
+/* Returns the index of the parameter with that name, with or without the model's own prefix, or -1. */
 static int find(const by_model *m, const char *name, base_buf *scratch)
 {
     int k = by_params_find(m->params, name);
@@ -60,7 +61,7 @@ static int find(const by_model *m, const char *name, base_buf *scratch)
     return scratch->failed ? -1 : by_params_find(m->params, scratch->data);
 }
 
-/* The parameter that a tensor of a file is, -1 when it is none. */
+/* Returns the index of the parameter that a tensor of the file belongs to, or -1. */
 static int resolve(const by_model *m, const char *name, base_buf *spelled, base_buf *scratch)
 {
     spelled->size = 0;
@@ -81,7 +82,7 @@ static int resolve(const by_model *m, const char *name, base_buf *spelled, base_
     return k;
 }
 
-/* ---- which tensor is which parameter --------------------------------------------------------- */
+/* ---- matching tensors to parameters ---------------------------------------------------------- */
 
 static bool is_head(const by_model *m, const char *name)
 {
@@ -93,7 +94,7 @@ static bool in_body(const by_model *m, const char *name)
     return strncmp(unwrap(name), prefix_of(m), strlen(prefix_of(m))) == 0;
 }
 
-/* Whether names in the file tell the body from the heads. */
+/* Returns true if the names in the file distinguish the body from the heads. */
 static bool is_prefixed(const by_model *m, const by_weights *file)
 {
     for (int i = 0; i < by_weights_count(file); i++)
@@ -110,7 +111,7 @@ static bool ends_with_any(const char *name, const char *const *tails)
     return false;
 }
 
-/* The parameter whose values a tensor repeats, NULL when it repeats none. */
+/* Returns the parameter whose values a tensor duplicates, or NULL. */
 static const char *copied(const by_model *m, const char *name)
 {
     for (const arch_alias *a = m->arch->copies; a && a->key; a++)
@@ -119,8 +120,8 @@ static const char *copied(const by_model *m, const char *name)
     return NULL;
 }
 
-/* A tensor that is no parameter and may be there all the same: a buffer, or a head or pooler that this task
- * has no use for. */
+/* Returns true for a tensor that is not a parameter but is allowed: a buffer, or a head or pooler that this
+ * task does not use. */
 static bool is_ignored(const by_model *m, const char *name, bool prefixed)
 {
     for (int i = 0; i < BY_COUNT(buffers); i++)
@@ -134,8 +135,8 @@ static bool is_ignored(const by_model *m, const char *name, bool prefixed)
            strstr(name, "pooler.");
 }
 
-/* Whether a parameter begins with fresh values although the model is opened: a new head's labels, and what
- * the file does not have outside of the body. */
+/* Returns true if a parameter keeps its initial values although the model is opened: the labels of a new
+ * head, and anything outside the body that the file lacks. */
 static bool is_fresh(const by_model *m, const char *name, const by_weight *found, const by_model_spec *spec)
 {
     bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
@@ -147,7 +148,7 @@ static bool is_fresh(const by_model *m, const char *name, const by_weight *found
 
 enum { SHOWN = 4 };
 
-/* The first few of a list of names, and how many more. */
+/* The first few of a list of names, and the number of the others. */
 typedef struct few {
     base_buf text;
     int count;
@@ -173,7 +174,7 @@ static by_status complain(const by_model *m, few *missing, few *unknown)
     if (missing->count)
         base_buf_printf(&text, "%s %s missing", missing->text.data, missing->count > 1 ? "are" : "is");
     if (unknown->count)
-        base_buf_printf(&text, "%sthe file holds %s, which a %s of this configuration does not have",
+        base_buf_printf(&text, "%sthe file contains %s, which a %s with this configuration does not have",
                         missing->count ? "; " : "", unknown->text.data, m->arch->title);
     by_status s = text.failed || missing->text.failed || unknown->text.failed
                       ? base_fail(BY_ERR_MEMORY, "out of memory")
@@ -182,7 +183,7 @@ static by_status complain(const by_model *m, few *missing, few *unknown)
     return s;
 }
 
-/* Fill found[k] with the tensor of parameter k, *head with the tied head when it is there. */
+/* Sets found[k] to the tensor of parameter k, and *head to the tied head if it is present. */
 static by_status match(const by_model *m, const by_weights *file, const by_weight **found,
                        const by_weight **head, few *unknown)
 {
@@ -195,7 +196,7 @@ static by_status match(const by_model *m, const by_weights *file, const by_weigh
         if (spelled.failed || scratch.failed)
             s = base_fail(BY_ERR_MEMORY, "out of memory");
         else if (k >= 0 && found[k] && !io_weight_same(found[k], e))
-            s = base_fail(BY_ERR_FORMAT, "both %s and %s in the file are the parameter %s",
+            s = base_fail(BY_ERR_FORMAT, "the file contains both %s and %s, which are the parameter %s",
                           io_show(found[k]->name).text, io_show(e->name).text, m->params->list[k].name);
         else if (k >= 0)
             found[k] = e;
@@ -238,7 +239,7 @@ int model_find(const by_model *m, const char *name)
     return k;
 }
 
-/* The tensor of that name, or of that name without the prefix of the body. */
+/* Returns the tensor with that name, or with that name without the prefix of the body. */
 static const by_weight *find_tensor(const by_model *m, const by_weights *file, const char *name)
 {
     const char *bare = name ? strip(name, prefix_of(m)) : NULL;
@@ -261,10 +262,10 @@ void model_head_find(by_model *m, const by_weights *file)
     if (head && table && !same_values(head, table))
         h->own = true;
     if (h->own && !head && m->promoted)
-        m->task = BY_TASK_FEATURES; /* nothing can stand for the head that is missing */
+        m->task = BY_TASK_FEATURES; /* nothing can replace the missing head */
 }
 
-/* A tied head may be in a file a second time, or in place of the table. */
+/* A file may contain a tied head in addition to the embedding table, or instead of it. */
 static void tie(const by_model *m, const by_weight **found, const by_weight *head)
 {
     int k = m->arch->table ? by_params_find(m->params, m->arch->table) : -1;
@@ -274,7 +275,7 @@ static void tie(const by_model *m, const by_weight **found, const by_weight *hea
         found[k] = head;
 }
 
-/* A copy stands for its parameter where that is missing, and has the same values where it is not. */
+/* A duplicate replaces its parameter if that is missing, and must have the same values otherwise. */
 static by_status tie_copy(const by_model *m, const by_weight **found, const by_weight *e)
 {
     const char *of = copied(m, e->name);
@@ -289,7 +290,7 @@ static by_status tie_copy(const by_model *m, const by_weight **found, const by_w
     return BY_OK;
 }
 
-/* A stored table of positions must be the one that is computed here. */
+/* A stored table of positions must equal the computed one. */
 static by_status check_sines(const by_weight *e)
 {
     const int64_t rows = e->rank == 2 ? e->dim[0] : 0, width = e->rank == 2 ? e->dim[1] : 0;
@@ -302,8 +303,8 @@ static by_status check_sines(const by_weight *e)
             const int64_t k = i < half ? i : i - half;
             const double angle = (double)p / pow(10000, 2.0 * (double)k / (double)width);
             const double want = i < half ? sin(angle) : cos(angle);
-            if (!(fabs((double)row[i] - want) < 0.01)) /* 16 bits */
-                s = base_fail(BY_ERR_UNSUPPORTED, "%s is not the table of sines of this family",
+            if (!(fabs((double)row[i] - want) < 0.01)) /* precision of 16 bits */
+                s = base_fail(BY_ERR_UNSUPPORTED, "%s is not the sinusoidal position table of this family",
                               io_show(e->name).text);
         }
     }
@@ -311,7 +312,7 @@ static by_status check_sines(const by_weight *e)
     return s;
 }
 
-/* The tensors that are no parameters but must agree with what is. */
+/* Checks tensors that are not parameters but must agree with one. */
 static by_status check_others(const by_model *m, const by_weights *file, const by_weight **found)
 {
     base_buf spelled = {0}, scratch = {0};
@@ -343,7 +344,7 @@ static by_status check_shape(const by_params *p, int i, const by_weight *e)
         base_buf_printf(&want, "%s%lld", k ? ", " : "", (long long)info->dim[k]);
     for (int k = 0; k < e->rank; k++)
         base_buf_printf(&have, "%s%lld", k ? ", " : "", (long long)e->dim[k]);
-    base_fail(BY_ERR_FORMAT, "%s is (%s) %s in the file, but the configuration makes it (%s)",
+    base_fail(BY_ERR_FORMAT, "%s has shape (%s) %s in the file, but the configuration requires (%s)",
               io_show(e->name).text, have.data ? have.data : "", by_dtype_name(e->dtype),
               want.data ? want.data : "");
     base_buf_free(&want);
@@ -351,8 +352,9 @@ static by_status check_shape(const by_params *p, int i, const by_weight *e)
     return BY_ERR_FORMAT;
 }
 
-/* Every parameter has a tensor of its shape, but for fresh ones, and every tensor of the body is accounted
- * for: a leftover means that the configuration describes another model. *fresh: there are fresh ones. */
+/* Checks that every parameter, except fresh ones, has a tensor of its shape, and that every tensor of the
+ * body is used: a leftover means that the configuration describes another model. *fresh is set if there are
+ * fresh parameters. */
 static by_status check_all(const by_model *m, const by_weights *file, const by_model_spec *spec,
                            const by_weight **found, bool *fresh)
 {
@@ -384,7 +386,7 @@ static by_status check_all(const by_model *m, const by_weights *file, const by_m
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Use the file's tensors where they are, when nothing has to be converted. */
+/* Uses the tensors in the mapped file if nothing has to be converted. */
 static bool try_map(by_model *m, by_weights *file, const by_weight *const *found)
 {
     for (int i = 0; i < m->params->count; i++) {
@@ -393,7 +395,7 @@ static bool try_map(by_model *m, by_weights *file, const by_weight *const *found
             return false;
     }
     for (int i = 0; i < m->params->count; i++) {
-        union { /* mapped read-only: kernels never write a parameter of a model that is not for training */
+        union { /* mapped read-only: kernels never write the parameters of a model that is not for training */
             const void *from;
             void *to;
         } address = {found[i]->data};

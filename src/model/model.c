@@ -1,4 +1,4 @@
-/* model.c - an opened model built into graphs, and what is known about it. */
+/* model.c - builds an opened model into graphs, and accesses its properties. */
 #include <stdio.h>
 
 #include "graph/graph.h"
@@ -42,13 +42,13 @@ by_status by_model_check_mask(const by_model *m, const int32_t *mask, int batch,
         if (!mask[(size_t)b * (size_t)seq])
             return base_fail(
                 BY_ERR_UNSUPPORTED,
-                "row %d: the first token is masked, and %s would let it look at later tokens; put "
-                "padding at the end",
+                "row %d: the first token is masked, and in %s it would attend to later tokens; move the "
+                "padding to the end",
                 b, m->arch->title);
     return BY_OK;
 }
 
-/* The token that the second text of an encoder-decoder begins with, when it has these targets. */
+/* Returns the token that starts the decoder for these targets. */
 static int32_t start_of(const by_model *m, const int32_t *row, int seq)
 {
     if (!m->arch->starts_with_last)
@@ -63,9 +63,9 @@ static int32_t start_of(const by_model *m, const int32_t *row, int seq)
 by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out)
 {
     if (!m || !targets || !out)
-        return base_fail_missing(m ? "row of targets" : "model");
+        return base_fail_missing(m ? "targets or output array" : "model");
     if ((m->start < 0 && !m->arch->starts_with_last) || m->pad < 0)
-        return base_fail(BY_ERR_FORMAT, "the model does not say its %s",
+        return base_fail(BY_ERR_FORMAT, "the model configuration does not define the %s",
                          m->pad < 0 ? "pad_token_id" : "decoder_start_token_id");
     for (int b = 0; b < batch; b++)
         for (int t = 0; t < seq; t++) {
@@ -75,13 +75,13 @@ by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, i
     return BY_OK;
 }
 
-/* Positions within the context, or a poisoned graph. Encoder-decoders number theirs themselves. */
+/* Fails the graph if positions exceed the context. Encoder-decoders compute their positions themselves. */
 static void check_lengths(const by_model *m, by_graph *g, const by_model_io *io)
 {
     const by_tensor *texts[] = {io->cache ? NULL : by_io_input(io, "tokens"), by_io_input(io, "source")};
     for (int i = 0; i < BY_COUNT(texts); i++)
         if (texts[i] && by_dim(texts[i], 1) > by_model_context(m) && !m->arch->unlimited)
-            by_graph_fail(g, "%lld positions are more than the %d this model has",
+            by_graph_fail(g, "%lld positions exceed the model's context of %d",
                           (long long)by_dim(texts[i], 1), by_model_context(m));
 }
 
@@ -102,7 +102,7 @@ const by_input_info *by_model_input(const by_model *m, int i)
     return NULL;
 }
 
-/* The inputs that follow from others. */
+/* Adds the inputs that follow from others. */
 static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io)
 {
     by_tensor *tokens = by_io_input(io, "tokens");
@@ -117,14 +117,14 @@ static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io)
     }
 }
 
-/* Whether there is everything that the part to be built requires. */
+/* Checks that all inputs of the part to build are present. */
 static bool check_inputs(const by_model *m, by_graph *g, const by_model_io *io)
 {
     const by_input_info *in;
     for (int i = 0; (in = by_model_input(m, i)); i++) {
         const bool read = io->part == BY_PART_WHOLE || in->part == BY_PART_WHOLE || in->part == io->part;
         if (in->required && read && !by_io_input(io, in->name)) {
-            by_graph_fail(g, "%s needs the input \"%s\"", m->arch->title, in->name);
+            by_graph_fail(g, "%s requires the input \"%s\"", m->arch->title, in->name);
             return false;
         }
     }
@@ -136,7 +136,7 @@ static bool check_inputs(const by_model *m, by_graph *g, const by_model_io *io)
 void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
 {
     if (!m || !g || !io) {
-        by_graph_fail(g, "there is no model to build, or nothing for it to work on");
+        by_graph_fail(g, "by_model_build: the model or by_model_io is NULL");
         return;
     }
     io->task = m->task;
@@ -166,7 +166,7 @@ by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_ten
     return loss;
 }
 
-/* ---- facts ----------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 by_params *by_model_params(const by_model *m)
 {
@@ -229,7 +229,7 @@ by_status by_model_name_labels(by_model *m, const char *const *names, int count)
     if (!m || (count > 0 && !names))
         return base_fail_missing(m ? "name" : "model");
     if (count != m->labels)
-        return base_fail(BY_ERR_ARGUMENT, "%d names for %d labels", count, m->labels);
+        return base_fail(BY_ERR_ARGUMENT, "%d names given for %d labels", count, m->labels);
     char **copies = base_alloc_zero((size_t)count, sizeof *copies);
     bool ok = copies != NULL;
     for (int i = 0; ok && i < count; i++)
@@ -255,7 +255,7 @@ bool by_model_reads_last(const by_model *m)
     return m && m->arch->pretrained == BY_TASK_LM;
 }
 
-/* A number of the configuration, 0 where it has none. */
+/* Returns a number of the configuration, or 0 if it has none. */
 static int fact(const by_model *m, arch_role role)
 {
     return m ? (int)arch_config_get(m->arch, m->config, role) : 0;

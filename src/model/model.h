@@ -1,5 +1,5 @@
-/* model.h - the inside of a model opened from, or to be saved to, a HuggingFace directory. The public face is
- * banyan/model.h. */
+/* model.h - internals of a model opened from, or to be saved to, a HuggingFace directory. The public
+ * interface is banyan/model.h. */
 #ifndef BY_MODEL_MODEL_H
 #define BY_MODEL_MODEL_H
 
@@ -13,51 +13,52 @@ struct by_model {
     const arch_family *arch;
     void *config;
     by_task task;
-    bool promoted; /* the class has no head, and the model has that of the family's language models */
+    bool promoted; /* the class has no head, but the model has the language-model head of its family */
     int labels;
-    char **label_names; /* labels of them, or NULL: they have none */
+    char **label_names; /* `labels` names, or NULL: unnamed */
     by_problem problem;
     int eos, pad, start;
     by_params *params;
-    by_weights *file; /* mapped weights in use, NULL as a rule */
-    cJSON *
-        json; /* config.json as it was read, so that keys unknown here survive a save; NULL for a new model */
+    by_weights *file; /* mapped weights in use; usually NULL */
+    cJSON *json;      /* config.json as read, so that unknown keys survive a save; NULL for a new model */
 };
 
-/* The part of the configuration that is about the head over the vocabulary. */
+/* The part of the configuration that describes the head over the vocabulary. */
 static inline arch_head *model_head(const by_model *m)
 {
     return (arch_head *)((char *)m->config + m->arch->head_offset);
 }
 
-/* Tasks whose head has as many outputs as there are labels. */
+/* Returns true for tasks whose head has one output per label. */
 static inline bool model_has_labels(by_task t)
 {
     return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
 }
 
-void model_strings_free(char **names, int count); /* a list of heap strings; NULL is legal */
+void model_strings_free(char **names, int count); /* frees a list of heap strings; NULL is a no-op */
 
-/* ---- config.json (config.c) ------------------------------------------------------------------ */
+/* ---- config.json (config_json.c) ------------------------------------------------------------- */
 
 enum { MODEL_MAX_LABELS = 1 << 20 };
-/* Fill in arch, config, json, task, labels and token ids from DIR/config.json. */
+/* Sets arch, config, json, task, labels and token ids from DIR/config.json. */
 by_status model_config_read(by_model *m, const char *dir, const by_model_spec *spec);
-/* The configuration to be saved with weights of that type; NULL when memory is out. */
+/* Returns the configuration to save with weights of that type, or NULL if allocation fails. */
 cJSON *model_config_json(const by_model *m, by_dtype dtype);
-bool model_config_put_token(cJSON *json, const char *key, int id); /* a negative id is null */
+bool model_config_put_token(cJSON *json, const char *key, int id); /* a negative id becomes null */
 
-/* The parameter of that name, or that a tensor of that name repeats or is tied to; -1: none. */
+/* Returns the index of the parameter with that name, or that a tensor of that name duplicates or is tied to;
+ * -1 if there is none. */
 int model_find(const by_model *m, const char *name);
 
 /* ---- weights (load.c) ------------------------------------------------------------------------ */
 
-/* Decide whether the head over the vocabulary has weights of its own: the configuration does not tie it, or
- * the checkpoint has other values for it. Before parameters are declared. */
+/* Decides whether the head over the vocabulary has its own weights: the configuration does not tie it, or the
+ * checkpoint has different values for it. Call before parameters are declared. */
 void model_head_find(by_model *m, const by_weights *file);
 
-/* Find every parameter in a checkpoint, whatever it is called there, and take its values: mapped where that
- * is possible (the model then keeps the file as m->file), else copied. Parameters must have been declared. */
+/* Finds every parameter in a checkpoint, under any of its known names, and loads its values: mapped if
+ * possible (the model then keeps the file as m->file), otherwise copied. Parameters must have been
+ * declared. */
 by_status model_load(by_model *m, by_weights *file, const by_model_spec *spec);
 
 /* ---- before the buffers (rates.c) -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-/* pass.c - batches go through compiled programs (banyan/pass.h). */
+/* pass.c - runs batches through compiled programs (banyan/pass.h). */
 #include "banyan/pass.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ void by_batch_put(by_batch *b, const char *name, by_dtype type, int rank, const 
     if (i < 0)
         i = b->count++;
     if (i >= BY_BATCH_ARRAYS)
-        return; /* by_pass_new sees the count */
+        return; /* by_pass_new checks the count */
     b->arrays[i] = (by_array){.name = name, .type = type, .rank = rank, .data = data};
     for (int k = 0; k < rank; k++)
         b->arrays[i].shape[k] = shape[k];
@@ -114,35 +114,35 @@ struct by_pass {
     by_program *program;
     by_tensor *loss, *scale, *summary;
     double loss_scale;
-    int32_t *scratch; /* (B, T): positions, shifted tokens or the rows that labels are read from */
-    bool finds_last;  /* labels are read from the last token of each row, which the pass finds */
-    bool shifts;      /* an encoder-decoder that classifies: its decoder input is the source, shifted */
-    bool positions;   /* counted here */
+    int32_t *scratch; /* (B, T): positions, shifted tokens, or the rows from which labels are predicted */
+    bool finds_last;  /* finds the last token of each row, from which labels are predicted */
+    bool shifts;      /* encoder-decoder classifier: the decoder input is the source, shifted */
+    bool positions;   /* computes the positions */
 };
 
-/* Whether each row's label is read from one of its tokens: the last one that is not padding in decoders, the
- * last end token in encoder-decoders. */
+/* Returns true if the label of each row is predicted from one of its tokens: the last one that is not padding
+ * in decoders, the last end token in encoder-decoders. */
 static bool reads_last(const by_model *m, const by_batch *b)
 {
     return by_model_task(m) == BY_TASK_CLASSIFY && (by_model_reads_last(m) || by_model_is_pair(m)) &&
            !by_batch_find(b, "pick");
 }
 
-/* Whether the family numbers positions by the tokens, some of which may be padding. */
+/* Returns true if the family numbers positions by the tokens, some of which may be padding. */
 static bool counts_positions(const by_model *m, const by_batch *b)
 {
     return !by_batch_find(b, "positions") &&
            (by_batch_find(b, "mask") || (by_model_first_position(m) > 0 && !by_model_is_pair(m)));
 }
 
-/* Whether there is a target for each token. */
+/* Returns true if there is a target for each token. */
 static bool has_token_targets(by_task t)
 {
     return t == BY_TASK_LM || t == BY_TASK_MLM || t == BY_TASK_PRETRAIN || t == BY_TASK_TAG ||
            t == BY_TASK_SEQ2SEQ;
 }
 
-/* Declare an input for every array of the batch. Token logits are (B, T, V), so targets of tokens are (B, T)
+/* Declares an input for every array of the batch. Token logits are (B, T, V), so token targets are (B, T)
  * unless rows are picked. */
 static void declare_arrays(by_pass *p, by_graph *g)
 {
@@ -157,7 +157,7 @@ static void declare_arrays(by_pass *p, by_graph *g)
     }
 }
 
-/* Inputs that the pass computes from others. */
+/* Declares the inputs that the pass computes from others. */
 static void declare_computed(by_pass *p, by_graph *g)
 {
     const int64_t rows = p->like.batch, all[2] = {rows, p->like.seq};
@@ -180,7 +180,7 @@ static void summarize(by_pass *p, by_graph *g, by_tensor *weights)
     p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
 }
 
-/* Keep what a forward pass is run for. */
+/* Keeps the outputs of a forward pass. */
 static void keep_outputs(by_pass *p, by_graph *g, bool pooled)
 {
     static const char *const names[] = {"logits", "second", "features", "pooled"};
@@ -225,18 +225,17 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     return p->program ? BY_OK : base_error_status();
 }
 
-/* Whether the arrays can be those of one batch. */
+/* Checks that the arrays form a valid batch. */
 static by_status check_batch(const by_model *m, const by_batch *b, const by_pass_spec *spec)
 {
     const by_array *source = by_batch_find(b, "source"), *targets = by_batch_find(b, "targets");
     const int64_t s = source ? source->shape[1] : 1;
     if (b->batch < 1 || b->seq < 1 || s < 1 || b->batch > INT32_MAX / b->seq || s > INT32_MAX / b->batch)
-        return base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", b->batch,
-                         b->seq);
+        return base_fail(BY_ERR_ARGUMENT, "invalid batch: %d rows of %d tokens", b->batch, b->seq);
     if (b->count > BY_BATCH_ARRAYS)
         return base_fail(BY_ERR_ARGUMENT, "a batch has at most %d arrays", BY_BATCH_ARRAYS);
     if (targets && !spec->loss && elements(targets) != by_batch_targets(m, b))
-        return base_fail(BY_ERR_ARGUMENT, "the batch has %lld targets, and its task needs %lld",
+        return base_fail(BY_ERR_ARGUMENT, "the batch has %lld targets, but its task requires %lld",
                          (long long)elements(targets), (long long)by_batch_targets(m, b));
     return BY_OK;
 }
@@ -314,7 +313,7 @@ static by_status feed_last_tokens(by_pass *p, const int32_t *tokens)
     return feed(p, "pick", p->scratch);
 }
 
-/* The last end token of each row. Only a row that is all padding may lack one. */
+/* Finds the last end token of each row. Only a row that is all padding may lack one. */
 static by_status feed_last_ends(by_pass *p, const int32_t *tokens)
 {
     const int rows = p->like.batch, seq = p->like.seq;
@@ -328,13 +327,13 @@ static by_status feed_last_ends(by_pass *p, const int32_t *tokens)
             last--;
         if (last < 0 && other > 0)
             return base_fail(BY_ERR_ARGUMENT,
-                             "row %d has no end token (%d), from which its label is to be read", r, eos);
+                             "row %d has no end token (%d), from which its label is predicted", r, eos);
         p->scratch[r] = r * seq + BY_MAX(last, 0);
     }
     return feed(p, "pick", p->scratch);
 }
 
-/* The tokens go to the encoder as they are, and shifted to the decoder. */
+/* Feeds the tokens to the encoder and, shifted, to the decoder. */
 static by_status feed_shifted(by_pass *p, const int32_t *tokens)
 {
     BY_TRY(by_model_shift(p->model, tokens, p->like.batch, p->like.seq, p->scratch));
@@ -359,7 +358,7 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
     if (!p || !b)
         return base_fail_missing(p ? "batch" : "pass");
     if (!by_pass_fits(p, b))
-        return base_fail(BY_ERR_ARGUMENT, "a batch of %d by %d is not like that of this pass, %d by %d",
+        return base_fail(BY_ERR_ARGUMENT, "the batch is (%d, %d), but the pass was compiled for (%d, %d)",
                          b->batch, b->seq, p->like.batch, p->like.seq);
     BY_TRY(by_model_check_mask(p->model, by_batch_ids(b, "mask"), b->batch, b->seq));
     for (int i = 0; i < b->count; i++)
@@ -408,7 +407,7 @@ by_status by_pass_finite(const by_model *m, const float *x, size_t n)
         if (!isfinite(x[i]))
             return base_fail(
                 BY_ERR_NUMERIC,
-                "the output is not finite: weights of the %s hold NaN or infinity, or overflow in "
+                "the output is not finite: weights of the %s contain NaN or infinity, or overflow in "
                 "its precision",
                 by_model_class(m));
     return BY_OK;
@@ -421,7 +420,7 @@ enum { PASSES = 16 };
 struct by_passes {
     by_model *model;
     by_pass_spec spec;
-    by_pass **list; /* the one used last is the last */
+    by_pass **list; /* least recently used first */
     int count, limit;
 };
 
@@ -458,7 +457,7 @@ void by_passes_free(by_passes *s)
 by_pass *by_passes_get(by_passes *s, const by_batch *like)
 {
     if (!s || !like) {
-        base_fail_missing(s ? "batch" : "set of passes");
+        base_fail_missing(s ? "batch" : "by_passes");
         return NULL;
     }
     int at = s->count - 1;

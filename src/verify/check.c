@@ -1,4 +1,4 @@
-/* check.c - what the parts of a verification share: lines, comparisons, tensors of the reference. */
+/* check.c - shared by the parts of a verification: reporting, comparisons, tensors of the reference. */
 #include "verify/check.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static bool same_shape(const by_weight *e, int rank, const int64_t *dim)
     return e->rank == rank && memcmp(e->dim, dim, sizeof *dim * (size_t)rank) == 0;
 }
 
-/* ---- lines and comparisons ------------------------------------------------------------------- */
+/* ---- reporting and comparisons --------------------------------------------------------------- */
 
 static void say(verify_case *c, by_verify_line line)
 {
@@ -82,7 +82,7 @@ by_status verify_compare(verify_case *c, const by_weight *e, verify_subject subj
         char note[256], a[96], b[96];
         shape_text(a, sizeof a, rank, dim);
         shape_text(b, sizeof b, e->rank, e->dim);
-        base_format(note, sizeof note, "the shape is %s here and %s %s in the reference", a, b,
+        base_format(note, sizeof note, "shape is %s here but %s %s in the reference", a, b,
                     by_dtype_name(e->dtype));
         verify_note(c, e, BY_VERDICT_FAILED, note);
         return BY_OK;
@@ -98,7 +98,7 @@ by_status verify_compare(verify_case *c, const by_weight *e, verify_subject subj
             there[i] = here[i];
             skipped++;
         }
-    base_format(note, sizeof note, "without %d elements whose gradient is rounding noise", skipped);
+    base_format(note, sizeof note, "ignores %d elements whose gradient is rounding noise", skipped);
     verify_say(c, e, &rule, verify_measure_error(&rule, here, there, verify_elements(e), c->whole),
                skipped ? note : NULL);
     base_free(there);
@@ -127,8 +127,7 @@ float *verify_parameter(const by_params *p, int i, by_slot slot)
 
 bool verify_missing(verify_case *c, const by_weight *e, int parameter, bool there)
 {
-    const char *why =
-        parameter < 0 ? "this model has no such parameter" : "there are no labels (input.labels)";
+    const char *why = parameter < 0 ? "the model has no such parameter" : "the reference has no input.labels";
     if (parameter < 0 || !there)
         verify_note(c, e, BY_VERDICT_FAILED, why);
     return parameter < 0 || !there;
@@ -148,7 +147,8 @@ by_status verify_ids(const verify_case *c, const char *prefix, const char *name,
         char have[96], want[96];
         shape_text(have, sizeof have, e->rank, e->dim);
         shape_text(want, sizeof want, cols ? 2 : 1, (int64_t[]){rows, cols});
-        return base_fail(BY_ERR_UNSUPPORTED, "%s is %s %s; a model of this class takes integers %s", e->name,
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "%s has shape %s %s; a model of this class takes integers of shape %s", e->name,
                          have, by_dtype_name(e->dtype), want);
     }
     *out = verify_values(e, BY_I32);
@@ -183,7 +183,7 @@ by_status verify_numbers(const verify_case *c, const char *prefix, const char *n
     if (!e)
         return BY_OK;
     if (!by_dtype_is_float(e->dtype) || (int64_t)verify_elements(e) != rows)
-        return base_fail(BY_ERR_UNSUPPORTED, "%s is not one number for each of %lld rows", e->name,
+        return base_fail(BY_ERR_UNSUPPORTED, "%s must have one number for each of %lld rows", e->name,
                          (long long)rows);
     *out = verify_values(e, BY_F32);
     return *out ? BY_OK : BY_ERR_MEMORY;
@@ -227,7 +227,7 @@ by_status verify_known(const verify_case *c, const char *prefix, const char *con
         for (int k = 0; known[k] && !found; k++)
             found = strcmp(name + strlen(prefix), known[k]) == 0;
         if (!found)
-            return base_fail(BY_ERR_UNSUPPORTED, "%s: a %s takes no such input here", name,
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: a %s does not take this input", name,
                              by_model_class(c->model));
     }
     return BY_OK;

@@ -1,4 +1,5 @@
-/* check.h - the inside of a verification (banyan/verify.h): one recorded case, and what its parts share. */
+/* check.h - internals of a verification (banyan/verify.h): one recorded case and helpers shared by its
+ * parts. */
 #ifndef BY_VERIFY_CHECK_H
 #define BY_VERIFY_CHECK_H
 
@@ -18,19 +19,19 @@ typedef struct verify_case {
     by_weights *reference;
     by_model *model;
     by_generator *generator;
-    /* what the model is given; NULL where the case has none */
+    /* inputs of the model; NULL if absent from the case */
     int batch, seq, source_seq;
-    int choices;                                   /* rows that belong together; 0: none do */
+    int choices;                                   /* rows per group (multiple choice); 0: not grouped */
     int32_t *source, *source_mask;                 /* (B, S) */
     int32_t *tokens, *segments, *mask, *positions; /* (B, T) */
-    int32_t *targets, *second;                     /* as by_batch has them */
+    int32_t *targets, *second;                     /* as in by_batch */
     float *numbers;
     by_pass *forward, *backward;
-    double whole; /* norm of the reference's whole gradient */
+    double whole; /* norm of the whole reference gradient */
     /* training */
     float *losses, *norms; /* (steps) */
     int steps;
-    double moment; /* the largest second moment in the end */
+    double moment; /* largest second moment after training */
 } verify_case;
 
 static inline bool verify_has_prefix(const char *name, const char *prefix)
@@ -38,59 +39,60 @@ static inline bool verify_has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* ---- what the parts share (check.c) ---------------------------------------------------------- */
+/* ---- helpers (check.c) ----------------------------------------------------------------------- */
 
-/* Say how a tensor of the reference came out: measured, or why it was not. */
+/* Report the result for a tensor of the reference: the measured error, or why it was not measured. */
 void verify_say(verify_case *c, const by_weight *e, const verify_rule *rule, double error, const char *note);
 void verify_note(verify_case *c, const by_weight *e, by_check_verdict verdict, const char *note);
 
-/* Compare what was computed here with an entry of the reference, and say how it went. Elements where `skip`
- * (may be NULL) is true do not count. */
+/* Compares a result with an entry of the reference and reports it. Elements where `skip` (may be NULL) is
+ * true are ignored. */
 by_status verify_compare(verify_case *c, const by_weight *e, verify_subject subject, int rank,
                          const int64_t *dim, const float *here, const bool *skip);
 
-const by_weight *verify_find(const verify_case *c, const char *prefix,
-                             const char *name); /* NULL when there is none */
+/* Returns NULL if there is no such entry. */
+const by_weight *verify_find(const verify_case *c, const char *prefix, const char *name);
 size_t verify_elements(const by_weight *e);
-void *verify_values(const by_weight *e,
-                    by_dtype type);        /* as that type, on the heap; NULL when memory is out */
-bool verify_is_wide(const verify_case *c); /* f32 or f64 */
+/* Returns the values converted to `type`, on the heap. Returns NULL if allocation fails. */
+void *verify_values(const by_weight *e, by_dtype type);
+bool verify_is_wide(const verify_case *c); /* true for f32 and f64 */
 
-/* A slot of parameter i as floats, on the heap; NULL on failure. */
+/* Returns a slot of parameter i as floats, on the heap. Returns NULL on failure. */
 float *verify_parameter(const by_params *p, int i, by_slot slot);
 size_t verify_parameter_size(const by_params *p, int i);
-/* There is no such parameter (negative), or no gradient of it: true after saying so. */
+/* Reports a missing parameter (negative index) or a missing gradient. Returns true if it reported one. */
 bool verify_missing(verify_case *c, const by_weight *e, int parameter, bool there);
 
-/* prefix + name as (rows, cols) i32, or as (rows) when cols is 0; *out stays NULL when there is none. */
+/* Reads prefix + name as (rows, cols) i32, or (rows) if cols is 0. *out stays NULL if there is no such
+ * entry. */
 by_status verify_ids(const verify_case *c, const char *prefix, const char *name, int64_t rows, int64_t cols,
                      int32_t **out);
-/* c->batch and c->seq from prefix + "input_ids". */
+/* Sets c->batch and c->seq from prefix + "input_ids". */
 by_status verify_shape(verify_case *c, const char *prefix);
-/* Everything that begins with `prefix` must be one of `known`: what is left out changes the result. */
+/* Fails if an entry that starts with `prefix` is not in `known`: an ignored input would change the result. */
 by_status verify_known(const verify_case *c, const char *prefix, const char *const *known);
-/* prefix + name as (rows) or (rows, 1) floats. */
+/* Reads prefix + name as (rows) or (rows, 1) floats. */
 by_status verify_numbers(const verify_case *c, const char *prefix, const char *name, int64_t rows,
                          float **out);
 static inline bool verify_has_targets(const verify_case *c)
 {
     return c->targets || c->numbers;
 }
-/* The two texts of an encoder-decoder, from prefix + "input_ids" and "labels"; c->seq becomes that of the
- * labels. In the place of what was there. */
+/* Reads source and target of an encoder-decoder from prefix + "input_ids" and "labels", replacing the current
+ * ones. c->seq becomes the length of the labels. */
 by_status verify_pair(verify_case *c, const char *prefix);
-/* Labels of a language model are the tokens themselves: position t predicts label t + 1, and the last one
- * nothing. Other labels stay where they are. */
+/* Shifts the labels of a language model, which are the tokens themselves: position t predicts label t + 1,
+ * and the last position predicts nothing. Other labels are unchanged. */
 void verify_shift(const verify_case *c, int32_t *labels);
 
-/* ---- the parts: run, then compare entry by entry (check_pass.c, check_generate.c, check_train.c) --- */
+/* ---- the parts: run, then compare each entry (check_pass.c, check_generate.c, check_train.c) --- */
 
 by_status verify_passes(verify_case *c);
 by_status verify_output(verify_case *c, const by_weight *e);
 by_status verify_gradient(verify_case *c, const by_weight *e);
 by_status verify_generation(verify_case *c, const by_weight *e);
 by_status verify_training(verify_case *c, const cJSON *settings);
-by_status verify_course(verify_case *c, const by_weight *e, const float *here);
+by_status verify_step_values(verify_case *c, const by_weight *e, const float *here);
 by_status verify_trained(verify_case *c, const by_weight *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* check_generate.c - generated tokens against those of the reference. */
+/* check_generate.c - compares generated tokens with those of the reference. */
 #include <stdio.h>
 
 #include "banyan/rewrite.h"
@@ -9,11 +9,11 @@ typedef struct generation {
     by_rewrite_defaults defaults; /* generation_config.json, then the settings of the case */
     by_generate_spec spec;
     int pad;
-    int32_t eos;          /* the model's own, where the spec points to it */
-    const cJSON *lengths; /* of the prompts, with padding before the shorter ones; NULL: all are as long */
+    int32_t eos;          /* the model's end token, if the spec points to it */
+    const cJSON *lengths; /* prompt lengths, with padding before the shorter prompts; NULL: all equal */
 } generation;
 
-/* Groups of beams, which generation_config.json cannot ask for, and the lengths of prompts are taken out. */
+/* Removes the beam groups, which generation_config.json cannot specify, and the prompt lengths. */
 static by_status read_groups(cJSON *json, by_beam *out)
 {
     int64_t groups;
@@ -48,8 +48,9 @@ static by_status read_settings(const verify_case *c, const cJSON *json, generati
     return s;
 }
 
-/* Settings by the names that the reference library gives them; the model's directory has the rest, as for the
- * reference. An unknown one is an error: it may change the tokens. width: of the rows to compare with. */
+/* Reads settings with the names of the reference library; the others come from the model directory, as in the
+ * reference. An unknown setting is an error because it may change the tokens. width: length of the rows to
+ * compare. */
 static by_status read_generation(const verify_case *c, const cJSON *json, int width, generation *out)
 {
     const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
@@ -58,31 +59,33 @@ static by_status read_generation(const verify_case *c, const cJSON *json, int wi
     BY_TRY(read_settings(c, json, out));
     BY_TRY(base_json_int(json, "pad_token_id", BY_MAX(by_model_pad(c->model), 0), 0, INT32_MAX, &pad));
     if (d->sample)
-        return base_fail(BY_ERR_UNSUPPORTED, "sampled tokens cannot be compared: the random numbers differ");
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "sampled tokens cannot be compared because the random numbers differ");
     if (d->generate.stop_string_count > 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "stop_strings are not supported here");
+        return base_fail(BY_ERR_UNSUPPORTED, "stop_strings are not supported by verify");
     if (d->max_new == 0 && d->max_length == 0)
         return base_fail(BY_ERR_FORMAT, "max_new_tokens is missing");
     const int most = d->max_new ? d->max_new : pair ? BY_MAX(d->max_length - 1, 1) : 0;
     if (most == 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "max_length counts the prompt: give max_new_tokens");
+        return base_fail(BY_ERR_UNSUPPORTED, "max_length counts the prompt; use max_new_tokens");
     out->pad = (int)pad;
     out->lengths = cJSON_GetObjectItemCaseSensitive(json, "prompt_lengths");
     out->spec.max_new_tokens = most;
     out->spec.sampling.min_new_tokens = by_rewrite_defaults_least(d, pair ? 1 : width - most);
-    if (!out->spec.ignore_eos && by_model_eos(c->model) >= 0) { /* to be compared, it must be known */
+    if (!out->spec.ignore_eos && by_model_eos(c->model) >= 0) { /* must be known to compare */
         out->eos = by_model_eos(c->model);
         out->spec.stop_tokens = &out->eos;
         out->spec.stop_count = out->eos < by_model_vocab(c->model);
     }
     out->spec.ignore_eos = true;
+    /* The reference pads the results of a beam search with it. */
     if (out->spec.beam.width > 1 && pad == 0 && out->spec.stop_count > 0)
-        out->pad = out->spec.stop_tokens[0]; /* so the reference fills up what a beam search returns */
+        out->pad = out->spec.stop_tokens[0];
     return BY_OK;
 }
 
-/* Whether the reference library's token at place i is right: the tokens, an end token when one came, padding
- * after it. *here: the token in its place. */
+/* Returns true if the reference token at position i is right: the tokens, then the end token if there was
+ * one, then padding. *here is the token at that position. */
 static bool agrees(const by_generation *row, const generation *g, int i, int32_t there, int32_t *here)
 {
     *here = i < 0 ? g->pad : i < row->count ? row->tokens[i] : g->pad;
@@ -95,8 +98,8 @@ static bool agrees(const by_generation *row, const generation *g, int i, int32_t
     return false;
 }
 
-/* How many of the `longest` tokens before the new ones belong to prompt b; -1 where the settings are wrong.
- */
+/* Returns how many of the `longest` tokens before the new ones belong to prompt b, or -1 if the settings are
+ * invalid. */
 static int prompt_length(const generation *g, int b, int longest)
 {
     const cJSON *v = g->lengths ? cJSON_GetArrayItem(g->lengths, b) : NULL;
@@ -105,7 +108,7 @@ static int prompt_length(const generation *g, int b, int longest)
     return cJSON_IsNumber(v) && v->valueint >= 1 && v->valueint <= longest ? v->valueint : -1;
 }
 
-/* Compare rows of `width` tokens; the first difference goes into the note. */
+/* Compares rows of `width` tokens. The note names the first difference. */
 static int count_different(const by_generate_result *r, const generation *g, const int32_t *there, int width,
                            char *note, size_t size)
 {
@@ -128,15 +131,15 @@ static int count_different(const by_generate_result *r, const generation *g, con
     return different;
 }
 
-/* The reference was generated from input_ids alone: its mask takes no part in that. */
+/* The reference was generated from input_ids alone, without its mask. */
 static void take_source(const verify_case *c, int b, const int32_t **source, int *length)
 {
     *source = c->source + (size_t)b * (size_t)c->source_seq;
     *length = c->source_seq;
 }
 
-/* The reference holds prompts and what followed; prompts are the beginnings of input_ids. A beam search gives
- * several rows for each. */
+/* The reference contains prompts with their continuations; the prompts are prefixes of the rows of input_ids.
+ * A beam search returns several rows for each. */
 static by_status generate_rows(verify_case *c, const by_weight *e, generation *g, const int32_t *there)
 {
     const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
@@ -154,7 +157,7 @@ static by_status generate_rows(verify_case *c, const by_weight *e, generation *g
         else if (lengths[b] < 1 || prompt > c->seq ||
                  memcmp(prompts[b], c->tokens + (size_t)b * (size_t)c->seq,
                         sizeof **prompts * (size_t)lengths[b]) != 0)
-            s = base_fail(BY_ERR_FORMAT, "row %d does not begin with tokens of input_ids", b);
+            s = base_fail(BY_ERR_FORMAT, "row %d does not start with the tokens of input_ids", b);
     }
     by_generator_free(c->generator);
     by_generator_spec shape = {.batch = rows * beams, .beams = beams};
@@ -187,14 +190,14 @@ by_status verify_generation(verify_case *c, const by_weight *e)
     else
         s = read_generation(c, json, e->rank == 2 ? (int)BY_MIN(e->dim[1], 1 << 24) : 0, &g);
     if (s == BY_OK && !verify_is_wide(c)) {
-        verify_note(c, e, BY_VERDICT_NOT_RUN, "in 16 bits another token may be the likeliest");
+        verify_note(c, e, BY_VERDICT_NOT_RUN, "in 16 bits another token may be the most likely");
         by_rewrite_defaults_free(&g.defaults);
         return BY_OK;
     }
     const int64_t most = s == BY_OK ? (int64_t)c->batch * g.spec.beam.returned : 0;
     if (s == BY_OK && (e->rank != 2 || by_dtype_is_float(e->dtype) || e->dim[0] < 1 || e->dim[0] > most ||
                        e->dim[0] % g.spec.beam.returned != 0 || e->dim[1] > 1 << 24))
-        s = base_fail(BY_ERR_FORMAT, "these are not as many rows of tokens as input_ids has");
+        s = base_fail(BY_ERR_FORMAT, "the number of rows does not match input_ids");
     int32_t *there = s == BY_OK ? verify_values(e, BY_I32) : NULL;
     if (s == BY_OK)
         s = there ? generate_rows(c, e, &g, there) : BY_ERR_MEMORY;

@@ -1,11 +1,11 @@
-/* check_pass.c - one pass forward and one with gradients, and what the reference says about them. */
+/* check_pass.c - runs one forward pass and one pass with gradients, and compares them with the reference. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "model/model.h"
 #include "verify/check.h"
 
-/* Labels that hold or do not are zeros and ones, as floats in the reference. */
+/* The labels of a multi-label problem are zeros and ones, stored as floats in the reference. */
 static by_status take_many_labels(verify_case *c)
 {
     const int64_t n = c->batch * (int64_t)by_model_labels(c->model);
@@ -25,7 +25,7 @@ static by_status take_many_labels(verify_case *c)
     return whole ? BY_OK : base_fail(BY_ERR_UNSUPPORTED, "input.labels are not all 0 or 1");
 }
 
-/* The reference ignores a place of an answer that is not in the text. */
+/* The reference ignores an answer position that is outside of the text. */
 static by_status take_place(verify_case *c, const char *name, int32_t **out)
 {
     BY_TRY(verify_ids(c, "input.", name, c->batch, 0, out));
@@ -34,7 +34,7 @@ static by_status take_place(verify_case *c, const char *name, int32_t **out)
     return BY_OK;
 }
 
-/* The rows that labels are for: (B, T) for those of tokens, (B) or (B, labels) for those of sequences. */
+/* Reads the labels: (B, T) for token labels, (B) or (B, labels) for sequence labels. */
 static by_status take_targets(verify_case *c)
 {
     const by_task task = by_model_task(c->model);
@@ -60,8 +60,8 @@ static by_status take_targets(verify_case *c)
     return BY_OK;
 }
 
-/* The texts of an encoder-decoder without a head. Where the decoder has none, it reads the source, shifted.
- */
+/* Reads the texts of an encoder-decoder without a head. Without decoder tokens, the decoder input is the
+ * source, shifted. */
 static by_status take_texts(verify_case *c)
 {
     const by_weight *e = verify_find(c, "input.", "decoder_input_ids");
@@ -77,8 +77,8 @@ static by_status take_texts(verify_case *c)
     return c->tokens ? by_model_shift(c->model, c->source, c->batch, c->seq, c->tokens) : BY_ERR_MEMORY;
 }
 
-/* The texts of an encoder-decoder: what the reference calls inputs is the source; what the decoder reads are
- * the labels, one place later. */
+/* Reads the texts of an encoder-decoder: the reference's inputs are the source, and the decoder input is the
+ * labels shifted right by one. */
 static by_status take_pair(verify_case *c)
 {
     static const char *const known[] = {"input_ids", "attention_mask", "labels", NULL};
@@ -89,7 +89,7 @@ static by_status take_pair(verify_case *c)
     return writes ? verify_pair(c, "input.") : take_texts(c);
 }
 
-/* Without a mask, some families make one from the padding. */
+/* Without a mask, some families derive one from the padding. */
 static by_status take_own_mask(verify_case *c)
 {
     if (c->mask)
@@ -104,15 +104,15 @@ static by_status take_own_mask(verify_case *c)
     return BY_OK;
 }
 
-/* Positions that jump mean several texts in a row to some of the reference's models. */
+/* For some models of the reference, a jump in the positions means several texts packed into one row. */
 static by_status check_positions(const verify_case *c)
 {
     for (int i = 1; c->model->arch->packs && c->positions && !c->mask && i < c->batch * c->seq; i++)
         if (i % c->seq && c->positions[i] != c->positions[i - 1] + 1)
             return base_fail(
                 BY_ERR_UNSUPPORTED,
-                "input.position_ids: without a mask, positions that jump stand for several texts in "
-                "a row, which is not supported");
+                "input.position_ids: without a mask, a jump in the positions means several texts packed into "
+                "one row, which is not supported");
     return BY_OK;
 }
 
@@ -135,7 +135,7 @@ static by_status take_inputs(verify_case *c)
         BY_TRY(verify_ids(c, "input.", "langs", c->batch, c->seq, &c->segments));
     BY_TRY(check_positions(c));
     if (c->segments && !by_model_segments(c->model))
-        return base_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s takes no such input here",
+        return base_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s does not take this input",
                          by_model_class(c->model));
     return take_targets(c);
 }
@@ -159,7 +159,7 @@ static by_status run_pass(verify_case *c, by_pass **pass, bool gradients)
     return *pass ? by_pass_run(*pass, &b) : base_error_status();
 }
 
-/* The number at the end of "hidden_states.N", below count; -1 when it is none. */
+/* Returns the number N in "hidden_states.N" if it is below count, otherwise -1. */
 static int index_after(const char *name, const char *stem, int count)
 {
     char *end;
@@ -170,7 +170,7 @@ static int index_after(const char *name, const char *stem, int count)
     return *end == '\0' && i < count ? (int)i : -1;
 }
 
-/* What the reference calls the logits of a task, beside "logits". */
+/* Names that the reference uses for the logits of a task, besides "logits". */
 static const struct {
     const char *name;
     bool second;
@@ -218,7 +218,7 @@ by_status verify_output(verify_case *c, const by_weight *e)
     if (!t) {
         bool unlabelled = strcmp(name, "loss") == 0 && !verify_has_targets(c);
         verify_note(c, e, BY_VERDICT_FAILED,
-                    unlabelled ? "there are no labels (input.labels)" : "this model has no such output");
+                    unlabelled ? "the reference has no input.labels" : "the model has no such output");
         return BY_OK;
     }
     int64_t dim[BY_MAX_RANK];
@@ -248,7 +248,7 @@ by_status verify_gradient(verify_case *c, const by_weight *e)
     return s;
 }
 
-/* Where no target counts, the reference's loss is 0 / 0. */
+/* If every target is ignored, the loss of the reference is 0 / 0. */
 static by_status check_targets(const verify_case *c)
 {
     by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
@@ -260,13 +260,12 @@ static by_status check_targets(const verify_case *c)
     bool second = !c->second;
     for (int i = 0; i < c->batch && !second; i++)
         second = c->second[i] != -100;
-    return any && second
-               ? BY_OK
-               : base_fail(BY_ERR_UNSUPPORTED,
-                           "no label counts: such a loss is no number in the reference, and 0 here");
+    return any && second ? BY_OK
+                         : base_fail(BY_ERR_UNSUPPORTED,
+                                     "all labels are ignored: the loss is NaN in the reference and 0 here");
 }
 
-/* A whole gradient below this is zero in exact arithmetic; it is measured as if its norm were 1. */
+/* A gradient with a norm below this is zero in exact arithmetic and is measured as if its norm were 1. */
 #define NOISE 1e-5
 
 by_status verify_passes(verify_case *c)

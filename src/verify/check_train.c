@@ -1,11 +1,12 @@
-/* check_train.c - training steps, repeated batch for batch. */
+/* check_train.c - repeats recorded training steps, batch by batch. */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/json.h"
 #include "verify/check.h"
 
-/* The settings of a recorded training run. Texts that describe what is fixed here must be the ones known. */
+/* Reads the settings of a recorded training run. Descriptions of what is fixed here must be the known
+ * ones. */
 static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, by_schedule_spec *schedule)
 {
     const char *kind, *decay, *course;
@@ -25,13 +26,14 @@ static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, 
     if (strcmp(kind, "AdamW") != 0 || !cJSON_IsNumber(beta1) || !cJSON_IsNumber(beta2) || optimizer->eps == 0)
         return base_fail(BY_ERR_UNSUPPORTED, "the optimizer must be AdamW with betas and eps");
     if (strcmp(decay, "tensors of two or more dimensions") != 0 || dropout != 0)
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "only runs without dropout and with decay on \"tensors of two or more "
-                         "dimensions\" can be repeated");
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "can repeat only runs without dropout and with weight decay on \"tensors of two or more "
+            "dimensions\"");
     if (sscanf(course, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
                &warmup, &divisor, &rest) != 3 ||
         divisor != warmup || warmup < 0 || warmup + rest != schedule->steps)
-        return base_fail(BY_ERR_UNSUPPORTED, "the schedule \"%s\" is not known", course);
+        return base_fail(BY_ERR_UNSUPPORTED, "unknown schedule \"%s\"", course);
     optimizer->kind = BY_ADAMW;
     optimizer->beta1 = beta1->valuedouble;
     optimizer->beta2 = beta2->valuedouble;
@@ -40,7 +42,7 @@ static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, 
     return BY_OK;
 }
 
-/* The texts of one step. */
+/* Runs one step of an encoder-decoder. */
 static by_status pair_step(verify_case *c, const char *prefix, by_trainer *t, double *loss)
 {
     BY_TRY(verify_shape(c, prefix));
@@ -89,7 +91,7 @@ static by_status train_step(verify_case *c, by_trainer *t, int step, double rate
     return BY_OK;
 }
 
-/* The largest second moment of all: the scale of gradients. */
+/* Finds the largest second moment of all parameters: the scale of the gradients. */
 static by_status find_moment(verify_case *c)
 {
     const by_params *p = by_model_params(c->model);
@@ -123,14 +125,14 @@ by_status verify_training(verify_case *c, const cJSON *json)
     return s == BY_OK ? find_moment(c) : s;
 }
 
-by_status verify_course(verify_case *c, const by_weight *e, const float *here)
+by_status verify_step_values(verify_case *c, const by_weight *e, const float *here)
 {
-    return verify_compare(c, e, VERIFY_SUBJECT_COURSE, 1, (int64_t[]){c->steps}, here, NULL);
+    return verify_compare(c, e, VERIFY_SUBJECT_STEP_VALUES, 1, (int64_t[]){c->steps}, here, NULL);
 }
 
-/* Adam makes steps of the usual size out of a gradient that is zero but for rounding (a key bias has one), in
- * a direction that means nothing. In f32 such elements stand out: their gradients are below a millionth of
- * the largest, and not exactly zero. */
+/* Adam turns a gradient that is zero except for rounding (that of a key bias, for example) into steps of the
+ * usual size in a meaningless direction. In f32 such elements are recognisable: their gradients are below a
+ * millionth of the largest, and not exactly zero. */
 by_status verify_trained(verify_case *c, const by_weight *e)
 {
     const by_params *p = by_model_params(c->model);

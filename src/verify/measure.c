@@ -11,9 +11,9 @@ const char *by_measure_name(by_measure m)
     return (unsigned)m < BY_COUNT(names) ? names[m] : "?";
 }
 
-/* Some gradients are zero in exact arithmetic, those of key biases for instance, and are rounding noise on
- * both sides: a share of the whole gradient's norm takes the place of their own. The share times the bound is
- * about the rounding step of the type. */
+/* Some gradients, for example those of key biases, are zero in exact arithmetic and only rounding noise on
+ * both sides. For these, a fraction of the norm of the whole gradient replaces their own norm. The fraction
+ * times the bound is about the rounding step of the type. */
 #define FLOOR_F32 1e-3
 #define FLOOR_16  0.1
 
@@ -24,7 +24,7 @@ verify_rule verify_rule_for(verify_subject subject, by_dtype dtype)
         [VERIFY_SUBJECT_LOSS] = {BY_MEASURE_MAX, 1e-5, 0},
         [VERIFY_SUBJECT_GRADIENT] = {BY_MEASURE_NORM, 1e-4, FLOOR_F32},
         [VERIFY_SUBJECT_TOKENS] = {BY_MEASURE_DIFFERENT, 0, 0},
-        [VERIFY_SUBJECT_COURSE] = {BY_MEASURE_MAX, 1e-4, 0},
+        [VERIFY_SUBJECT_STEP_VALUES] = {BY_MEASURE_MAX, 1e-4, 0},
         [VERIFY_SUBJECT_TRAINED] = {BY_MEASURE_NORM, 1e-4, 0},
     };
     static const verify_rule narrow[VERIFY_SUBJECT_COUNT] = {
@@ -32,9 +32,8 @@ verify_rule verify_rule_for(verify_subject subject, by_dtype dtype)
         [VERIFY_SUBJECT_LOSS] = {BY_MEASURE_MAX, 1e-2, 0},
         [VERIFY_SUBJECT_GRADIENT] = {BY_MEASURE_NMSE, 1e-3, FLOOR_16},
         [VERIFY_SUBJECT_TOKENS] = {BY_MEASURE_DIFFERENT, 0, 0},
-        [VERIFY_SUBJECT_COURSE] = {BY_MEASURE_MAX, 3e-2, 0},
-        [VERIFY_SUBJECT_TRAINED] = {BY_MEASURE_NMSE, 1e-2,
-                                    0}, /* Adam makes whole steps out of rounding noise */
+        [VERIFY_SUBJECT_STEP_VALUES] = {BY_MEASURE_MAX, 3e-2, 0},
+        [VERIFY_SUBJECT_TRAINED] = {BY_MEASURE_NMSE, 1e-2, 0}, /* Adam turns rounding noise into full steps */
     };
     return dtype == BY_BF16 || dtype == BY_F16 ? narrow[subject] : wide[subject];
 }

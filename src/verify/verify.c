@@ -1,4 +1,4 @@
-/* verify.c - run a recorded case and compare everything that was recorded (see banyan/verify.h). */
+/* verify.c - runs a recorded case and compares everything that was recorded (see banyan/verify.h). */
 #include "banyan/verify.h"
 
 #include <stdio.h>
@@ -21,10 +21,11 @@ static by_status compare_training_entry(verify_case *c, const by_weight *e, cons
 {
     if (strcmp(group, "final.") == 0)
         return verify_trained(c, e);
-    return verify_course(c, e, strcmp(group, "losses") == 0 ? c->losses : c->norms);
+    return verify_step_values(c, e, strcmp(group, "losses") == 0 ? c->losses : c->norms);
 }
 
-/* One step's batches, which are inputs: "stepN." with N below c->steps, written without leading zeros. */
+/* Returns true for a batch of one step, which is an input: "stepN." with N below c->steps, without leading
+ * zeros. */
 static bool is_batch(const verify_case *c, const char *name)
 {
     char prefix[32];
@@ -33,13 +34,13 @@ static bool is_batch(const verify_case *c, const char *name)
     return n >= 0 && n < c->steps && verify_has_prefix(name, prefix);
 }
 
-/* "stem." stands for everything below it, "name" for itself. */
+/* "stem." matches every name below it, "name" matches itself. */
 static bool is_in(const char *name, const char *group)
 {
     return group[strlen(group) - 1] == '.' ? verify_has_prefix(name, group) : strcmp(name, group) == 0;
 }
 
-/* Go through the reference group by group; what belongs to none has failed. */
+/* Walks through the reference group by group. An entry that belongs to no group has failed. */
 static by_status compare_all(verify_case *c, bool training)
 {
     static const char *const passes[] = {"output.", "grad.", "generate."};
@@ -55,28 +56,27 @@ static by_status compare_all(verify_case *c, bool training)
             if (group != k || (group == 3 && input))
                 continue;
             if (group == 3)
-                verify_note(c, e, BY_VERDICT_FAILED, "verify does not know what this is");
+                verify_note(c, e, BY_VERDICT_FAILED, "unknown kind of tensor");
             else
                 BY_TRY(training ? compare_training_entry(c, e, groups[k])
                                 : compare_pass_entry(c, e, groups[k]));
         }
     if (c->result->tensors == 0)
-        return base_fail(BY_ERR_FORMAT, "reference.safetensors: there is nothing to compare");
+        return base_fail(BY_ERR_FORMAT, "reference.safetensors has nothing to compare");
     return BY_OK;
 }
 
-/* The case must be about the model that was opened, and about nothing that is left out here. */
+/* The case must match the opened model and contain nothing that is ignored here. */
 static by_status check_case(const verify_case *c)
 {
     const char *class;
     const cJSON *scalars = cJSON_GetObjectItemCaseSensitive(c->settings, "scalar_inputs");
     BY_TRY(base_json_string(c->settings, "class", "", &class));
     if (strcmp(class, by_model_class(c->model)) != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "case.json is about a %s; the model is a %s here", class,
-                         by_model_class(c->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "case.json describes a %s, but the model was opened as a %s",
+                         class, by_model_class(c->model));
     if (cJSON_IsObject(scalars) && scalars->child)
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "case.json has the scalar input %s, which a %s does not take here",
+        return base_fail(BY_ERR_UNSUPPORTED, "case.json has the scalar input %s, which a %s does not take",
                          scalars->child->string, class);
     return BY_OK;
 }
@@ -124,7 +124,7 @@ static void close_case(verify_case *c)
 by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, by_verify_result *result)
 {
     if (!d || !dir || !spec || !result)
-        return base_fail_missing(d ? "case to verify" : "device");
+        return base_fail_missing(d ? "case directory, by_verify_spec or by_verify_result" : "device");
     verify_case c = {.device = d, .spec = spec, .result = result};
     *result = (by_verify_result){0};
     base_error_clear();

@@ -105,7 +105,7 @@ run convert broken.bin broken
 check "a broken archive is refused" eval 'fails 1 "broken.bin: the zip archive has no end" && gone broken'
 printf '\200\002cos\nsystem\n(X\004\000\000\000trueR.' >evil.bin
 run inspect evil.bin
-check "a pickle that would call os.system" fails 1 'evil.bin: the file asks for os.system'
+check "a pickle that would call os.system" fails 1 'evil.bin: the file refers to os.system'
 
 # ---- what is wrong -----------------------------------------------------------------------------------------------------
 run convert copy half

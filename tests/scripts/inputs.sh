@@ -47,14 +47,14 @@ else
     check gzip-on-stdin same plain packed-stdin
     head -c 60 "$tmp/text.txt.gz" >"$tmp/cut.txt.gz"
     learn cut --data "$tmp/cut.txt.gz"
-    check gzip-cut-off fails 1 'cut.txt.gz: the packed data is cut off'
+    check gzip-cut-off fails 1 'cut.txt.gz: the compressed data is truncated'
     cp "$tmp/text.txt.gz" "$tmp/bad.txt.gz"
     printf '\377\377\377\377\377\377\377\377' | dd of="$tmp/bad.txt.gz" bs=1 seek=24 conv=notrunc 2>/dev/null
     learn bad --data "$tmp/bad.txt.gz"
-    check gzip-damaged fails 1 'bad.txt.gz: the packed data is damaged'
+    check gzip-damaged fails 1 'bad.txt.gz: the compressed data is damaged'
     head -c 100000000 /dev/zero | gzip -9 >"$tmp/bomb.gz"
     learn bomb --data "$tmp/bomb.gz" --tokenizer byte
-    check gzip-bomb fails 1 'bomb.gz unpacks to more than 250 times its size'
+    check gzip-bomb fails 1 'bomb.gz decompresses to more than 250 times its size'
 fi
 if command -v zstd >/dev/null 2>&1; then
     zstd -q -k "$tmp/text.txt"
@@ -156,7 +156,7 @@ check no-header works .
 check no-header-is-shown grep -q 'none.tsv: 12 rows; no header, text column 1, label column 2' "$tmp/err"
 tuned h4 --data - <"$tmp/none.tsv"
 check table-on-stdin works .
-check table-on-stdin-is-named grep -q 'the standard input: 12 rows' "$tmp/err"
+check table-on-stdin-is-named grep -q 'standard input: 12 rows' "$tmp/err"
 printf '[{"text": "a good film", "label": "pos"},\n {"text": "the bad book", "label": "neg"}]\n' >"$tmp/list.json"
 tuned h5 --data "$tmp/list.json"
 check json-list works .

@@ -233,7 +233,7 @@ check inspect-file works 'transformer.wte.weight .*f32'
 run inspect "$model/model.safetensors" --json
 check inspect-file-json is_json
 run inspect gpt2:huge
-check inspect-unknown-preset fails 1 'there are: tiny'
+check inspect-unknown-preset fails 1 'available: tiny'
 run inspect gpt3:tiny
 check inspect-unknown-family fails 1 gpt3
 run inspect "$tmp/run" --seq 64
