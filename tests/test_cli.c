@@ -457,6 +457,28 @@ static void test_plain_lines(void **state)
     close(ends[1]);
 }
 
+/* The time left follows the last 20 to 40 seconds, not the whole run. */
+static void test_time_left(void **state)
+{
+    (void)state;
+    cli_progress p = {.total = 1000, .quiet = true};
+    cli_progress_start(&p);
+    p.started = 0;
+    assert_true(time_left(&p, 0, 5) < 0);
+    note_pace(&p, 1, 100); /* the first step compiles: 100 s */
+    assert_true(fabs(time_left(&p, 1, 100) - 99900) < 1e-6);
+    note_pace(&p, 2, 101);
+    assert_true(fabs(time_left(&p, 2, 101) - 998) < 1e-6); /* without the first step */
+    for (int i = 3; i <= 200; i++)
+        note_pace(&p, i, 99 + i); /* a second each */
+    assert_true(fabs(time_left(&p, 200, 299) - 800) < 1e-6);
+    for (int i = 201; i <= 300; i++)
+        note_pace(&p, i, 299 + 10 * (i - 200)); /* then ten seconds each */
+    assert_true(fabs(time_left(&p, 300, 1299) - 7000) < 1e-6);
+    assert_true(time_left(&p, 1000, 1300) < 0);
+    cli_progress_end(&p);
+}
+
 static void test_terminal_line(void **state)
 {
     (void)state;
@@ -566,6 +588,7 @@ int main(void)
         cmocka_unit_test_teardown(test_completion, drop_written),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_plain_lines),
+        cmocka_unit_test(test_time_left),
         cmocka_unit_test(test_terminal_line),
         cmocka_unit_test(test_interrupts),
     };

@@ -264,6 +264,27 @@ static void test_captions(void **state)
     caption_is(&m, "down → sat 0.45");
 }
 
+/* The caption of the narrowest small map is broken into two lines rather than cut. */
+static void test_narrow_captions(void **state)
+{
+    (void)state;
+    enum { ACROSS = 16 };
+    static const char *const words[] = {" the", " cat", " sat", " down"};
+    const float one[16] = {1, 0, 0, 0, 0.1f, 0.9f, 0, 0, 0.1f, 0.8f, 0.1f, 0, 0.1f, 0.1f, 0.7f, 0.1f};
+    float all[ACROSS * 16];
+    for (int i = 0; i < ACROSS; i++)
+        memcpy(all + i * 16, one, sizeof one);
+    const report_heatmap m = {all, 4, 4, words, words, NULL, true};
+    const report_heatmap_grid g = {m, 1, ACROSS, 0, "layer", "head"};
+    int together;
+    base_buf out = draw(REPORT_PICTURE_SVG, &m, &g, &together);
+    base_buf_put(&out, "", 1);
+    assert_non_null(strstr(out.data, ">previous token<"));
+    assert_non_null(strstr(out.data, ">53 %<"));
+    assert_null(strstr(out.data, "…"));
+    base_buf_free(&out);
+}
+
 static void test_endings(void **state)
 {
     (void)state;
@@ -333,9 +354,10 @@ static void test_history(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_png),     cmocka_unit_test(test_svg),      cmocka_unit_test(test_png_of_a_map),
-        cmocka_unit_test(test_bounds),  cmocka_unit_test(test_captions), cmocka_unit_test(test_endings),
-        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_png),          cmocka_unit_test(test_svg),
+        cmocka_unit_test(test_png_of_a_map), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_captions),     cmocka_unit_test(test_narrow_captions),
+        cmocka_unit_test(test_endings),      cmocka_unit_test(test_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

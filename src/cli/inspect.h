@@ -24,6 +24,10 @@ int cli_inspect_file(const char *path, const inspect_options *o);
 /* A directory whose model, if there is one, cannot be built here: its files, its weights, its tokenizer. */
 int cli_inspect_folder(const char *dir, const inspect_options *o);
 
+/* Ends the line about a directory's weights. Where the file counts other tensors than the model has parameters
+ * (repeated tied tensors, buffers), adds both numbers, which are those of `banyan convert`. */
+void cli_inspect_stored(const char *dir, int params, int64_t elements);
+
 /* For the text of a model: lines about its weights' metadata and its tokenizer. The same as JSON. */
 void cli_inspect_companions(const char *dir);
 void cli_inspect_companions_json(const char *dir, cJSON *j);

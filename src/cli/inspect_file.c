@@ -227,6 +227,17 @@ static int show_tokenizer(const char *path, const by_tokenizer *t, const inspect
 
 /* ---- what there is to see -------------------------------------------------------------------- */
 
+void cli_inspect_stored(const char *dir, int params, int64_t elements)
+{
+    by_weights *w = by_weights_open(dir);
+    const totals t = w ? count(w) : (totals){0};
+    if (w && (by_weights_count(w) != params || t.elements != elements))
+        printf(": %d tensors, %s elements, repeated tied tensors and buffers included", by_weights_count(w),
+               cli_count_text(t.elements).s);
+    printf("\n");
+    by_weights_free(w);
+}
+
 void cli_inspect_companions(const char *dir)
 {
     cli_each_file(dir, print_file, NULL);
@@ -244,8 +255,11 @@ void cli_inspect_companions_json(const char *dir, cJSON *j)
 {
     cli_each_file(dir, add_file, cJSON_AddObjectToObject(j, "files"));
     by_weights *w = by_weights_open(dir);
-    if (w)
+    if (w) {
+        cJSON_AddNumberToObject(j, "stored_tensors", by_weights_count(w));
+        cJSON_AddNumberToObject(j, "stored_elements", (double)count(w).elements);
         add_metadata(j, w);
+    }
     by_weights_free(w);
     by_tokenizer *t = has_tokenizer(dir) ? by_tokenizer_load(dir) : NULL;
     if (t)

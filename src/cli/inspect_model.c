@@ -354,7 +354,8 @@ static void print_model(const inspection *in)
     if (by_model_task(m) == BY_TASK_CLASSIFY)
         printf("  %d labels\n", by_model_labels(m));
     if (in->dir) {
-        printf("  stored as %s in %s\n", by_dtype_name(in->stored), in->dir);
+        printf("  stored as %s in %s", by_dtype_name(in->stored), in->dir);
+        cli_inspect_stored(in->dir, by_params_count(p), by_params_elements(p));
         cli_inspect_companions(in->dir);
     }
     printf("\n%-40s %8s %16s\n", "parameters", "tensors", "elements");

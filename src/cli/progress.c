@@ -10,7 +10,7 @@
 
 enum { LINE_SIZE = 1024, BAR_MIN = 8, BAR_MAX = 30 };
 
-static const double REDRAW_SECONDS = 0.1, PLAIN_SECONDS = 10;
+static const double REDRAW_SECONDS = 0.1, PLAIN_SECONDS = 10, PACE_SECONDS = 20;
 
 static cli_progress *active; /* the job that has a line on the terminal */
 
@@ -97,16 +97,38 @@ static void format_bar(char *out, int width, double fraction)
     }
 }
 
+/* Moves the marks that the time left is estimated from: mark 1 is up to PACE_SECONDS old, mark 0 the one before
+ * it. The first step is not counted, because programs are compiled in it. */
+static void note_pace(cli_progress *p, int64_t done, double now)
+{
+    if (p->paced && (done <= p->mark[1] || now - p->mark_at[1] < PACE_SECONDS))
+        return;
+    p->mark[0] = p->paced ? p->mark[1] : done;
+    p->mark_at[0] = p->paced ? p->mark_at[1] : now;
+    p->mark[1] = done;
+    p->mark_at[1] = now;
+    p->paced = true;
+}
+
+/* Seconds for the remaining steps at the recent pace; before there is one, at the mean pace so far. Returns -1
+ * if no step is done or left. */
+static double time_left(const cli_progress *p, int64_t done, double now)
+{
+    const bool recent = p->paced && done > p->mark[0];
+    const int64_t steps = done - (recent ? p->mark[0] : p->first), left = p->total - done;
+    const double seconds = now - (recent ? p->mark_at[0] : p->started);
+    return steps > 0 && left > 0 ? seconds / (double)steps * (double)left : -1;
+}
+
 /* "120/2000" or "120", and "0:12, 3:08 left" or "0:12". */
 static void format_counts(const cli_progress *p, int64_t done, char count[64], char times[96])
 {
     char elapsed[32], left[32];
-    double spent = base_seconds() - p->started;
-    int64_t ran = done - p->first, ahead = p->total - done;
-    cli_format_duration(elapsed, sizeof elapsed, spent);
+    const double now = base_seconds(), remaining = time_left(p, done, now);
+    cli_format_duration(elapsed, sizeof elapsed, now - p->started);
     snprintf(count, 64, p->total > 0 ? "%lld/%lld" : "%lld", (long long)done, (long long)p->total);
-    if (ran > 0 && ahead > 0) {
-        cli_format_duration(left, sizeof left, spent / (double)ran * (double)ahead);
+    if (remaining >= 0) {
+        cli_format_duration(left, sizeof left, remaining);
         snprintf(times, 96, "%s, %s left", elapsed, left);
     } else {
         snprintf(times, 96, "%s", elapsed);
@@ -192,12 +214,13 @@ void cli_progress_start(cli_progress *p)
     p->shown_at =
         p->terminal ? 0 : p->started; /* a line at once on a terminal, elsewhere when the time comes */
     p->shown = p->first;
-    p->visible = p->broken = false;
+    p->visible = p->broken = p->paced = false;
     active = p;
 }
 
 void cli_progress_update(cli_progress *p, int64_t done, const char *fmt, ...)
 {
+    note_pace(p, done, base_seconds());
     if (p->quiet || p->broken || !is_due(p, done))
         return;
     char text[LINE_SIZE / 2];

@@ -16,6 +16,9 @@ typedef struct cli_progress {
     /* the rest is the module's */
     double started, shown_at;
     int64_t shown;
+    double mark_at[2]; /* the time left is estimated from mark 0, 20 to 40 seconds ago; see note_pace */
+    int64_t mark[2];
+    bool paced; /* the marks are set */
     bool terminal, broken, visible;
 } cli_progress;
 

@@ -34,18 +34,34 @@ void cli_texts_free(cli_texts *t)
     *t = (cli_texts){0};
 }
 
-static by_status add(cli_texts *t, const char *line)
+/* Appends the first `size` bytes of text, and its pair unless that is NULL. */
+static by_status add_pair(cli_texts *t, const char *text, size_t size, const char *pair)
 {
-    const char *tab = t->pairs ? strchr(line, '\t') : NULL;
-    char *text = tab ? base_sprintf("%.*s", (int)(tab - line), line) : base_strdup(line);
-    char *second = tab ? base_strdup(tab + 1) : NULL;
-    if (!text || (tab && !second)) {
-        base_free(text);
+    char *first = base_sprintf("%.*s", (int)size, text), *second = pair ? base_strdup(pair) : NULL;
+    if (!first || (pair && !second)) {
+        base_free(first);
         base_free(second);
         return BY_ERR_MEMORY;
     }
-    t->texts[t->count] = text;
+    t->texts[t->count] = first;
     t->seconds[t->count++] = second;
+    return BY_OK;
+}
+
+static by_status add(cli_texts *t, const char *line)
+{
+    const char *tab = t->pairs ? strchr(line, '\t') : NULL;
+    return tab ? add_pair(t, line, (size_t)(tab - line), tab + 1) : add_pair(t, line, strlen(line), NULL);
+}
+
+static by_status read_table(cli_texts *t)
+{
+    const int most = t->most ? t->most : TOGETHER;
+    while (t->before + t->count < t->table->count && t->count < most) {
+        const data_example *x = &t->table->list[t->before + t->count];
+        BY_TRY(add_pair(t, x->text, strlen(x->text), x->pair));
+    }
+    t->ended = t->before + t->count == t->table->count || cli_interrupted();
     return BY_OK;
 }
 
@@ -100,7 +116,7 @@ by_status cli_texts_next(cli_texts *t)
     if (t->ended)
         return BY_OK;
     if (t->n_arguments == 0)
-        return read_lines(t);
+        return t->table ? read_table(t) : read_lines(t);
     t->ended = true;
     for (int i = 0; i < t->n_arguments; i++)
         BY_TRY(add(t, t->arguments[i]));

@@ -5,6 +5,7 @@
 
 #include "banyan/predict.h"
 #include "cli/options.h"
+#include "data/labelled.h"
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
@@ -20,6 +21,7 @@ typedef struct cli_texts {
     int count;
     int64_t before; /* how many came before them */
     FILE *file;
+    const data_examples *table; /* take the texts from here instead; NULL: no table */
     bool ended;
 } cli_texts;
 by_status cli_texts_next(cli_texts *t); /* count is 0 at the end */

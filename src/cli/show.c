@@ -59,6 +59,14 @@ char *cli_command_line(int argc, char **argv)
     return b.data;
 }
 
+void cli_note_finished(const char *run_folder, int64_t steps)
+{
+    cli_note("nothing left to do: the run in %s already has its %lld steps; --max-steps N above that "
+             "continues it, "
+             "--overwrite starts it again",
+             run_folder, (long long)steps);
+}
+
 /* ---- the curve ------------------------------------------------------------------------------- */
 
 void cli_show_curve(const char *folder, const char *loss_unit, bool always)

@@ -3,6 +3,7 @@
 
 #include "cli/read.h"
 #include "cli/verbs.h"
+#include "base/input.h"
 #include "base/json.h"
 #include "infer/predict.h"
 
@@ -27,7 +28,72 @@ typedef struct job {
     int *places;   /* (labels) */
     int labels;
     by_problem problem;
+    data_examples table; /* of --file, when that is one */
 } job;
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static bool is_table(const char *path)
+{
+    static const char *const endings[] = {".tsv", ".csv", ".jsonl", ".ndjson", ".json"};
+    for (int i = 0; path && i < BY_COUNT(endings); i++)
+        if (base_input_ends(path, endings[i]))
+            return true;
+    return false;
+}
+
+/* Whether the last column of a table without a header holds labels: those of the model, or numbers. */
+static bool has_labels(job *j)
+{
+    bool all = true;
+    data_labels own = {.names = base_alloc_zero((size_t)j->labels, sizeof *own.names), .count = j->labels};
+    for (int i = 0; own.names && i < j->labels; i++)
+        own.names[i] = by_model_label_name(j->r.model, i);
+    if (j->problem != BY_PROBLEM_REGRESSION)
+        all = own.names && data_examples_number(&j->table, &own) == BY_OK;
+    for (int i = 0; j->problem == BY_PROBLEM_REGRESSION && i < j->table.count; i++)
+        all = all && data_label_is_number(j->table.list[i].labels[0]);
+    base_free(own.names);
+    base_error_clear();
+    return all;
+}
+
+static void note_table(const data_examples *e)
+{
+    base_buf text = {0};
+    data_examples_describe(e, &text);
+    if (!text.failed)
+        cli_note("%s%s", text.data,
+                 e->spec.kind == BY_EXAMPLE_CLASSIFY
+                     ? "; labels are not read (banyan eval compares with them)"
+                     : "");
+    base_buf_free(&text);
+}
+
+/* Take the texts from the text column of a table, with labels or without. Lines with tabs and no header may also
+ * be texts and their pairs, as on the standard input. */
+static by_status open_table(job *j, cli_texts *texts)
+{
+    const char *path = texts->path;
+    const bool tabs = base_input_ends(path, ".tsv");
+    by_status s = data_examples_open(&j->table, path, &(by_examples_spec){.kind = BY_EXAMPLE_CLASSIFY});
+    if (s != BY_OK || (tabs && !j->table.header && !has_labels(j))) {
+        data_examples_close(&j->table);
+        s = data_examples_open(&j->table, path, &(by_examples_spec){.kind = BY_EXAMPLE_LM});
+        if (tabs && !j->table.header) {
+            base_error_clear();
+            cli_note("%s: no header with a known name; each line is a text, or a text and its pair with a "
+                     "tab between",
+                     path);
+            return BY_OK;
+        }
+    }
+    if (s != BY_OK)
+        return s;
+    note_table(&j->table);
+    texts->table = &j->table;
+    return BY_OK;
+}
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
@@ -127,8 +193,11 @@ static int run(int argc, char **argv)
         j.places = base_alloc_zero((size_t)j.labels, sizeof *j.places);
         s = j.places ? BY_OK : BY_ERR_MEMORY;
     }
+    if (s == BY_OK && texts.n_arguments == 0 && is_table(texts.path))
+        s = open_table(&j, &texts);
     code = cli_texts_run(&texts, s, classify, &j);
     cli_read_close(&j.r);
+    data_examples_close(&j.table);
     base_free(j.scores);
     base_free(j.places);
     cli_args_free(&args);

@@ -288,7 +288,12 @@ static int run_kind(const kind *k, int argc, char **argv)
         cli_note("type a text and press enter; end with Ctrl-D");
     while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
         s = rewrite(&j, &texts);
-    code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    if (s != BY_OK && j.model && !j.tokenizer)
+        code = cli_fail(
+            "a model without a tokenizer takes token ids: banyan generate %s --ids --beams 5 -p \"5 6 2\"",
+            args.items[0]);
+    else
+        code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     if (j.cut)
         cli_note("%lld text%s cut to the first %d tokens (--max-source)", (long long)j.cut,
                  j.cut == 1 ? " was" : "s were", by_rewriter_most(j.rewriter));

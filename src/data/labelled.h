@@ -36,6 +36,7 @@ typedef struct data_examples {
     char *bytes;          /* of the file: texts are parts of it */
     uint64_t fingerprint; /* of the file */
     const char *columns;  /* where texts and labels were found, in words; or NULL */
+    bool header;          /* the first line of a table named its columns */
 } data_examples;
 
 by_status data_examples_open(data_examples *e, const char *path, const by_examples_spec *spec);

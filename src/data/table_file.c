@@ -330,6 +330,7 @@ static by_status note_columns(table *t)
 {
     const bool two = is_pair_of_texts(t);
     base_buf out = {0};
+    t->e->header = t->header;
     base_buf_puts(&out, t->header ? "with a header" : "no header");
     put_column(&out, t, two ? "source" : "text", t->text);
     put_column(&out, t, "second text", t->pair);

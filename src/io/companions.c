@@ -33,11 +33,19 @@ static by_status copy_bytes(FILE *in, base_writer *w, const char *from)
     return ferror(in) ? base_fail(BY_ERR_IO, "cannot read %s: %s", from, strerror(errno)) : BY_OK;
 }
 
+/* Copies a file unless `to` exists already. Skips a directory; anything else that is not a regular file is an
+ * error, because a copy without it would be incomplete. */
 static by_status copy_file(const char *from, const char *to)
 {
     struct stat st;
-    if (stat(from, &st) != 0 || !S_ISREG(st.st_mode) || base_file_exists(to))
+    if (base_file_exists(to))
         return BY_OK;
+    if (stat(from, &st) != 0)
+        return base_fail(BY_ERR_IO, "cannot read %s: %s", from, strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return BY_OK;
+    if (!S_ISREG(st.st_mode))
+        return base_fail(BY_ERR_IO, "cannot copy %s: it is not a regular file", from);
     FILE *in = fopen(from, "rb");
     if (!in)
         return base_fail(BY_ERR_IO, "cannot open %s: %s", from, strerror(errno));

@@ -205,20 +205,48 @@ static by_status put_large(report_page *p, const report_heatmap *m, const layout
 
 /* ---- the small maps -------------------------------------------------------------------------- */
 
+enum { CAPTION_LINE = 13 };
+
+static int characters(const char *s)
+{
+    int n = 0;
+    for (; *s; s++)
+        n += ((uint8_t)*s & 0xc0) != 0x80;
+    return n;
+}
+
+/* A caption of up to two lines, broken at the last space that leaves the first line whole, but not before "%". */
+static void put_caption(report_page *p, int x, int y, int width, char *words)
+{
+    report_font font = small_print;
+    font.limit = width * 2 / 11; /* letters that fit */
+    char *second = NULL;
+    if (characters(words) > font.limit)
+        for (char *at = strchr(words, ' '); at; at = strchr(at + 1, ' ')) {
+            *at = '\0';
+            if (at[1] != '%' && (!second || characters(words) <= font.limit))
+                second = at;
+            *at = ' ';
+        }
+    if (second)
+        *second++ = '\0';
+    report_page_text(p, x, y, &font, words);
+    if (second)
+        report_page_text(p, x, y + CAPTION_LINE, &font, second);
+}
+
 static by_status put_small(report_page *p, const report_heatmap *m, const layout *l, int x, int y,
                            const char *name)
 {
     squares s;
     BY_TRY(make_squares(m, l->small_most, &s));
     const int cell = l->side / BY_MAX(s.rows, s.cols);
-    report_font caption = small_print;
-    caption.limit = l->side * 2 / 11;
     char *words = report_heatmap_caption(m);
     report_page_text(p, x, y - 5, &(report_font){.size = 11, .colour = REPORT_INK}, name);
     report_page_cells(p, x, y, cell, s.levels, s.rows, s.cols);
     report_page_frame(p, (report_box){x, y, s.cols * cell, s.rows * cell}, REPORT_LINE);
     if (words)
-        report_page_text(p, x, y + s.rows * cell + 13, &caption, words);
+        put_caption(p, x, y + s.rows * cell + CAPTION_LINE, l->side, words);
     base_free(words);
     base_free(s.levels);
     return words ? BY_OK : BY_ERR_MEMORY;
@@ -226,7 +254,7 @@ static by_status put_small(report_page *p, const report_heatmap *m, const layout
 
 static int small_pitch(const layout *l)
 {
-    return l->side + 2 * GAP + 18;
+    return l->side + 2 * GAP + 18 + CAPTION_LINE;
 }
 
 static by_status put_grid(report_page *p, const report_heatmap_grid *g, const layout *l)
