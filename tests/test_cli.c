@@ -212,7 +212,7 @@ static void test_refusals(void **state)
     refuse(parse("--zebra", NULL), "unknown option --zebra (see banyan sample --help)");
     refuse(parse("--no-model", NULL), "unknown option --no-model (see banyan sample --help)");
     refuse(parse("--no-json=1", NULL), "--no-json takes no value");
-    refuse(parse("--json=perhaps", NULL), "--json is a switch: it takes yes or no, not 'perhaps'");
+    refuse(parse("--json=perhaps", NULL), "--json takes yes or no, not 'perhaps'");
     refuse(parse("--model", NULL), "--model needs a value (NAME)");
     refuse(parse("-m", NULL), "-m needs a value (NAME)");
     refuse(parse("--model", "--json", NULL),

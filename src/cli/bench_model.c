@@ -114,7 +114,7 @@ by_status bench_open_model(bench *b)
     if (!b->model)
         return base_error_status();
     if (by_model_task(b->model) != BY_TASK_LM && !b->work->any_task)
-        return base_fail(BY_ERR_ARGUMENT, "a %s cannot be measured: this needs a language model",
+        return base_fail(BY_ERR_ARGUMENT, "bench decode needs a language model, not a %s",
                          by_model_class(b->model));
     by_model_set_dropout(b->model, 0);
     if (bench_is_pair(b) && !o->model_dir) { /* as Marian's models have them */
@@ -147,7 +147,7 @@ by_status bench_open_rows(bench *b)
     const bool pair = bench_is_pair(b);
     const size_t cells = (size_t)o->batch * (size_t)BY_MAX(o->seq, o->target), rows = (size_t)o->batch;
     if (cells > INT32_MAX)
-        return base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is not possible", o->batch,
+        return base_fail(BY_ERR_ARGUMENT, "a batch of %d rows of %d tokens is too large", o->batch,
                          BY_MAX(o->seq, o->target));
     b->tokens = base_alloc_zero(cells, sizeof *b->tokens);
     b->targets = base_alloc_zero(cells, sizeof *b->targets);

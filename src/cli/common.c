@@ -28,7 +28,7 @@ void cli_fail_absent(const char *path)
         base_fail(BY_ERR_IO, "%s: a file, not a model directory", path);
     else if (is_hub_name(path))
         base_fail(BY_ERR_IO,
-                  "%s: no such directory; a model of the Hugging Face hub must be fetched first: "
+                  "%s: no such directory; fetch a model from the Hugging Face hub first: "
                   "git clone https://huggingface.co/%s (needs git-lfs)",
                   path, path);
     else
@@ -87,10 +87,9 @@ void cli_note_widening(const char *dir, by_dtype dtype)
     const by_dtype stored = dir && dtype == BY_F32 ? stored_type(dir) : dtype;
     if (dtype != BY_F32 || (stored != BY_BF16 && stored != BY_F16))
         return;
-    cli_note(
-        "%s: %s weights are widened to f32, which takes time at the start and twice the memory; --dtype bf16 "
-        "computes in 16 bits (fewer digits), `banyan convert %s DIR --dtype f32` widens them for good",
-        dir, by_dtype_name(stored), dir);
+    cli_note("%s: %s weights are converted to f32, which takes time and twice the memory; --dtype bf16 "
+             "computes in 16 bits, and `banyan convert %s DIR --dtype f32` converts them once",
+             dir, by_dtype_name(stored), dir);
 }
 
 by_dtype cli_weights(const char *name)

@@ -83,7 +83,7 @@ static by_status push_value(cli_config *c, const sources *f, const cli_option *o
         return cli_config_push(c, o, cJSON_IsTrue(v) ? "yes" : "no");
     if (!cJSON_IsNumber(v))
         return base_fail(BY_ERR_FORMAT,
-                         "%s: \"%s\" is neither a text, a number, true or false, nor a list of them", f->path,
+                         "%s: \"%s\" must be a string, a number, true, false or a list of these", f->path,
                          o->name);
     base_buf text = {0};
     by_status s = base_json_print(&text, v, false);
@@ -102,9 +102,9 @@ static by_status push_option(cli_config *c, const cli_said *s, const sources *f,
         cli_suggestion near = {.typed = item->string};
         for (int i = 0; i < s->verb->option_count; i++)
             cli_suggest(&near, s->verb->options[i].name);
-        return base_fail(BY_ERR_FORMAT, "%s: \"%s\" is no option of banyan %s%s%s%s", f->path, item->string,
-                         s->verb->name, near.best ? "; did you mean \"" : "", near.best ? near.best : "",
-                         near.best ? "\"?" : "");
+        return base_fail(BY_ERR_FORMAT, "%s: \"%s\" is not an option of banyan %s%s%s%s", f->path,
+                         item->string, s->verb->name, near.best ? "; did you mean \"" : "",
+                         near.best ? near.best : "", near.best ? "\"?" : "");
     }
     if (cli_said_given(s, o->name) ||
         (strcmp(o->name, "max-steps") == 0 && cli_said_given(s, "epochs"))) /* which say the same thing */
@@ -124,18 +124,17 @@ static by_status find_options(const cli_said *s, sources *f)
     if (!f->options && recorded && f->implied)
         return BY_OK; /* an older record: the command line has the options, the record has the values */
     if (!f->options && recorded)
-        return base_fail(
-            BY_ERR_FORMAT,
-            "%s was written by a version that recorded no options: repeat the command that is in it",
-            f->path);
+        return base_fail(BY_ERR_FORMAT,
+                         "%s comes from a version that recorded no options; repeat the command in it",
+                         f->path);
     if (!f->options)
         f->options = f->file;
     const cJSON *verb = cJSON_GetObjectItemCaseSensitive(f->options, "verb");
     if (!cJSON_IsObject(f->options))
-        return base_fail(BY_ERR_FORMAT, "%s holds no object of options", f->path);
+        return base_fail(BY_ERR_FORMAT, "%s must hold a JSON object of options", f->path);
     if (cJSON_IsString(verb) && strcmp(verb->valuestring, s->verb->name) != 0)
-        return base_fail(BY_ERR_ARGUMENT, "%s is of banyan %s, not of banyan %s", f->path, verb->valuestring,
-                         s->verb->name);
+        return base_fail(BY_ERR_ARGUMENT, "%s belongs to banyan %s, not to banyan %s", f->path,
+                         verb->valuestring, s->verb->name);
     return BY_OK;
 }
 
@@ -152,7 +151,7 @@ static by_status push_arguments(cli_config *c, const sources *f)
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(f->options, "arguments");
     for (const cJSON *v = cJSON_IsArray(items) ? items->child : NULL; v; v = v->next) {
         if (!cJSON_IsString(v))
-            return base_fail(BY_ERR_FORMAT, "%s: \"arguments\" is no list of texts", f->path);
+            return base_fail(BY_ERR_FORMAT, "%s: \"arguments\" must be a list of strings", f->path);
         const char *path = cli_recorded_path(c->arena, f->file, v->valuestring);
         BY_TRY(path ? push(c, "%s%s", "", path) : BY_ERR_MEMORY);
     }
@@ -229,7 +228,8 @@ static by_status open_sources(const cli_said *s, base_arena *arena, sources *f)
     f->path = text_of(s, "config");
     f->folder = resume;
     if (resume && (f->path || out))
-        return base_fail(BY_ERR_ARGUMENT, "--resume DIR says both the folder and its options: leave out --%s",
+        return base_fail(BY_ERR_ARGUMENT,
+                         "--resume DIR gives both the folder and its options; leave out --%s",
                          f->path ? "config" : "out");
     if (f->path) {
         BY_TRY(load(s, f));
@@ -242,7 +242,7 @@ static by_status open_sources(const cli_said *s, base_arena *arena, sources *f)
     BY_TRY(read_run(arena, folder, &run_path, &f->run));
     if (resume || (!f->path && !cli_said_given(s, "data") && base_file_exists(run_path))) {
         if (!base_file_exists(run_path))
-            return base_fail(BY_ERR_ARGUMENT, "%s holds no run: there is no run.json", resume);
+            return base_fail(BY_ERR_ARGUMENT, "%s is not a run folder: it has no run.json", resume);
         f->path = run_path;
         BY_TRY(load(s, f));
     }

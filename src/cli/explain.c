@@ -223,7 +223,7 @@ static int print_json(const by_tokenizer *t, const by_explanation *why)
 by_status cli_explain(const by_tokenizer *t, const by_explanation *why, int name, bool json)
 {
     if (json)
-        return print_json(t, why) == CLI_OK ? BY_OK : base_fail(BY_ERR_IO, "stdout cannot be written");
+        return print_json(t, why) == CLI_OK ? BY_OK : base_fail(BY_ERR_IO, "cannot write to standard output");
     printf("%sstep %d%s", BOLD, why->step + 1, PLAIN);
     if (name >= 0)
         printf("  text %d", name + 1);
@@ -234,5 +234,5 @@ by_status cli_explain(const by_tokenizer *t, const by_explanation *why, int name
         print_beams(t, why);
     else
         print_sample(t, why);
-    return cli_flush() ? BY_OK : base_fail(BY_ERR_IO, "stdout cannot be written");
+    return cli_flush() ? BY_OK : base_fail(BY_ERR_IO, "cannot write to standard output");
 }

@@ -205,13 +205,17 @@ void cli_overview_write(FILE *out, const cli_verb *const *verbs, int count, int 
     width = clamp_width(width);
     for (int i = 0; i < count; i++)
         column = BY_MAX(column, INDENT + (int)strlen(verbs[i]->name) + GAP);
-    fprintf(out, "banyan %s - the transformer family in one program\n\n", by_version());
-    fputs("usage: banyan COMMAND [options]\n       banyan --help | --version\n\nCommands\n", out);
-    for (int i = 0; i < count; i++)
+    fprintf(out, "banyan %s - train and run the transformer family\n\n", by_version());
+    fputs("usage: banyan COMMAND [options]\n       banyan --help | --version\n", out);
+    for (int i = 0; i < count; i++) {
+        if (verbs[i]->group)
+            fprintf(out, "\n%s\n", verbs[i]->group);
         put_row(out, verbs[i]->name, verbs[i]->summary, column, width);
+    }
     fputs(
-        "\n'banyan help COMMAND' tells more about a command; 'banyan help --aliases' lists names of options\n"
-        "known from other programs that are understood too.\n",
+        "\nRun 'banyan help COMMAND' for the options and examples of a command, and 'banyan help --aliases'\n"
+        "for option names of other programs that work too. Results go to stdout, progress and messages\n"
+        "to stderr. The exit status is 0 only if the command succeeded.\n",
         out);
 }
 
@@ -326,8 +330,8 @@ static void man_title(FILE *out, const char *verb, const char *summary)
 static void man_exit_status(FILE *out)
 {
     fputs(".SH EXIT STATUS\n"
-          ".TP\n0\nit worked\n.TP\n1\nit failed; the reason is on standard error\n"
-          ".TP\n2\nthe command line was wrong\n.TP\n130\ninterrupted\n",
+          ".TP\n0\nsuccess\n.TP\n1\nfailure; the reason is on standard error\n"
+          ".TP\n2\nwrong command line\n.TP\n130\ninterrupted\n",
           out);
 }
 
@@ -367,7 +371,7 @@ void cli_man_write(FILE *out, const cli_verb *verb)
 
 void cli_man_overview_write(FILE *out, const cli_verb *const *verbs, int count)
 {
-    man_title(out, NULL, "the transformer family in one program");
+    man_title(out, NULL, "train and run the transformer family");
     fputs(".B banyan\n.I COMMAND\n[options]\n.br\n.B banyan\n\\-\\-help | \\-\\-version\n.SH COMMANDS\n",
           out);
     for (int i = 0; i < count; i++) {
@@ -377,7 +381,7 @@ void cli_man_overview_write(FILE *out, const cli_verb *const *verbs, int count)
         put_roff_string(out, verbs[i]->summary);
         fputc('\n', out);
     }
-    fputs(".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nwhen set and not empty, messages carry no colours\n", out);
+    fputs(".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nif set and not empty, turns colours off\n", out);
     man_exit_status(out);
     fputs(".SH SEE ALSO\n", out);
     for (int i = 0; i < count; i++) {

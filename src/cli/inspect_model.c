@@ -233,7 +233,7 @@ static by_status make_plans(inspection *in)
                              in->o.weights);
         if (in->o.mode && wanted && !can)
             return base_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(in->model),
-                             m == DECODE ? "does not decode" : "has no head to train");
+                             m == DECODE ? "does not decode" : "has no trainable head");
         if (wanted && can)
             BY_TRY(make_plan(in, m));
     }

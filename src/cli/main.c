@@ -40,9 +40,9 @@ typedef struct help_options {
 
 static const cli_option help_rows[] = {
     {CLI_AT(help_options, man), .name = "man", .help = "write a man page (roff) instead"},
-    {CLI_AT(help_options, list), .name = "list", .help = "print the names of the commands, one a line"},
+    {CLI_AT(help_options, list), .name = "list", .help = "print the names of the commands, one per line"},
     {CLI_AT(help_options, aliases), .name = "aliases",
-     .help = "print the names of options that are understood as in transformers, nanoGPT and llama.cpp"},
+     .help = "list the option names of transformers, nanoGPT and llama.cpp that are accepted too"},
 };
 
 static int help_run(int argc, char **argv)
@@ -76,7 +76,8 @@ static int help_run(int argc, char **argv)
 
 static const cli_verb help_verb = {
     .name = "help",
-    .summary = "show what the commands do and which options they take",
+    .group = "Help",
+    .summary = "describe a command and its options",
     .args = "[COMMAND]",
     .examples = "banyan help train\nbanyan help --man train > banyan-train.1\nbanyan help --aliases\n",
     .options = help_rows,
@@ -100,10 +101,13 @@ static int completion_run(int argc, char **argv)
 
 static const cli_verb completion_verb = {
     .name = "completion",
-    .summary = "write a completion script for a shell",
+    .summary = "write a shell completion script",
     .args = "bash|zsh|fish",
-    .examples = "# for this shell, or in ~/.bashrc\neval \"$(banyan completion bash)\"\n"
-                "# zsh, fish\nsource <(banyan completion zsh)\nbanyan completion fish | source\n",
+    .examples = "# bash: run this, or put it in ~/.bashrc\n"
+                "eval \"$(banyan completion bash)\"\n"
+                "# zsh, fish\n"
+                "source <(banyan completion zsh)\n"
+                "banyan completion fish | source\n",
     .run = completion_run,
 };
 

@@ -260,8 +260,7 @@ static by_status store(const cli_option *o, void *options, const char *text, int
     switch (o->kind) {
     case CLI_FLAG:
         if (!parse_bool(text, at))
-            return base_fail(BY_ERR_ARGUMENT, "--%s is a switch: it takes yes or no, not '%s'", o->name,
-                             text);
+            return base_fail(BY_ERR_ARGUMENT, "--%s takes yes or no, not '%s'", o->name, text);
         return BY_OK;
     case CLI_INT:
     case CLI_INT64:
@@ -574,7 +573,7 @@ by_status cli_options_add(cli_args *args, char *text)
             value = next_word(&text);
         }
         if (!o || !value)
-            return base_fail(BY_ERR_UNSUPPORTED, "the recipe's option %s is not known here", word);
+            return base_fail(BY_ERR_UNSUPPORTED, "unknown option %s in the recipe", word);
         const int row = (int)(o - args->verb->options);
         if (given[row])
             continue;

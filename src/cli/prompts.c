@@ -34,7 +34,7 @@ static by_status cut_lines(cli_prompts *p, size_t size, const char *name)
         return BY_ERR_MEMORY;
     for (size_t at = 0; at < size;)
         at = cut_line(p->bytes, size, at, &p->list[p->count++]);
-    return p->count ? BY_OK : base_fail(BY_ERR_FORMAT, "%s: there are no lines in it", name);
+    return p->count ? BY_OK : base_fail(BY_ERR_FORMAT, "%s has no lines", name);
 }
 
 by_status cli_prompts_read(cli_prompts *p, const char *text, char *const *words, int n_words,

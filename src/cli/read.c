@@ -93,7 +93,7 @@ static by_status read_lines(cli_texts *t)
             line[--size] = '\0';
         s = strlen(line) == (size_t)size
                 ? add(t, line)
-                : base_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character",
+                : base_fail(BY_ERR_FORMAT, "%s: line %lld contains a NUL character",
                             t->path ? t->path : "the input", (long long)t->before + t->count + 1);
     }
     if (s == BY_OK && size < 0 && ferror(t->file))
@@ -137,7 +137,7 @@ by_status cli_put(base_buf *out)
 {
     bool ok = !out->failed && fwrite(out->data ? out->data : "", 1, out->size, stdout) == out->size;
     base_buf_free(out);
-    return ok ? BY_OK : base_fail(BY_ERR_IO, "the output cannot be written");
+    return ok ? BY_OK : base_fail(BY_ERR_IO, "cannot write to standard output");
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */

@@ -43,31 +43,25 @@ typedef struct cli_read_options {
     bool json;
 } cli_read_options;
 
-/* The rows of a verb's table that fill a member `read` of its options. */
-#define CLI_READ_ROWS(type)                                                                        \
-    {CLI_AT(type, read.file),                                                                      \
-     .name = "file",                                                                               \
-     .letter = 'f',                                                                                \
-     .value = "FILE",                                                                              \
-     .help = "read the texts from here, one a line (else from the input)",                         \
-     .group = "Texts"},                                                                            \
-        {CLI_AT(type, read.json), .name = "json", .help = "print one line of JSON for each text"}, \
-        {CLI_AT(type, read.batch),                                                                 \
-         .name = "batch-size",                                                                     \
-         .alias = "batch",                                                                         \
-         .letter = 'b',                                                                            \
-         CLI_RANGE(0, 1e5),                                                                        \
-         .preset = "0",                                                                            \
-         .help = "texts at once (0: as many as suit the device)",                                  \
-         .group = "Machine"},                                                                      \
-        {CLI_AT(type, read.device), .name = "device", .preset = "auto", .value = "NAME",           \
-         .help = "where to compute: cpu, cuda, or auto: a GPU if there is one"},                   \
-        {CLI_AT(type, read.threads), .name = "threads", .letter = 't',                             \
-         CLI_RANGE(0, 4096),         .preset = "0",     .help = "CPU threads (0: every core)"},    \
-    {                                                                                              \
-        CLI_AT(type, read.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32", \
-                                  .help = "precision of parameters and activations"                \
-    }
+/* clang-format off */
+/* The rows of a verb's table that fill a member `read` of its options: where texts come from, and how the model runs. */
+#define CLI_TEXT_ROWS(type)                                                                                   \
+    {CLI_AT(type, read.file), .name = "file", .letter = 'f', .value = "FILE",                                 \
+     .help = "read texts from FILE, one per line (default: standard input)", .group = "Texts"},               \
+    {CLI_AT(type, read.json), .name = "json", .help = "print one JSON object per text"}
+
+#define CLI_MODEL_ROWS(type)                                                                                  \
+    {CLI_AT(type, read.batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(0, 1e5),      \
+     .preset = "0", .help = "texts per batch; 0 chooses for the device", .group = "Machine"},                 \
+    {CLI_AT(type, read.device), .name = "device", .preset = "auto", .value = "NAME",                          \
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one"},   \
+    {CLI_AT(type, read.threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",         \
+     .help = "CPU threads; 0 uses every core"},                                                               \
+    {CLI_AT(type, read.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",               \
+     .help = "precision of parameters and activations"}
+
+#define CLI_READ_ROWS(type) CLI_TEXT_ROWS(type), CLI_MODEL_ROWS(type)
+/* clang-format on */
 
 typedef struct cli_reading {
     by_device *device;

@@ -19,7 +19,7 @@ by_status cli_parse_ids(const char *what, const char *text, by_ids *out)
         long id = strtol(text, &end, 10);
         if (end == text || errno || id < 0 || id > INT32_MAX ||
             (*end && *end != ',' && !isspace((unsigned char)*end)))
-            return base_fail(BY_ERR_ARGUMENT, "%s: '%.20s' does not begin with a token id", what, text);
+            return base_fail(BY_ERR_ARGUMENT, "%s: '%.20s' is not a token id", what, text);
         BY_TRY(tok_ids_push(out, (int32_t)id));
         text = end;
     }
@@ -153,13 +153,13 @@ static by_status open_biases(const cli_strategy *o, const by_tokenizer *t, cli_c
 by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out)
 {
     if (o->returned > o->beams)
-        return base_fail(BY_ERR_ARGUMENT, "--return %d: a beam search of --beams %d gives %d at most",
+        return base_fail(BY_ERR_ARGUMENT, "--return %d: a search with --beams %d returns at most %d texts",
                          o->returned, o->beams, o->beams);
     if (o->groups > 1 && o->beams % o->groups != 0)
-        return base_fail(BY_ERR_ARGUMENT, "--groups %d: %d beams cannot be divided into so many groups",
-                         o->groups, o->beams);
+        return base_fail(BY_ERR_ARGUMENT, "--groups %d does not divide --beams %d", o->groups, o->beams);
     if (o->diversity > 0 && o->groups < 2)
-        return base_fail(BY_ERR_ARGUMENT, "--diversity tells groups of beams apart: give --groups too");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "--diversity needs more than one group of beams; give --groups too");
     BY_TRY(open_words(o, t, out));
     BY_TRY(open_biases(o, t, out));
     if (o->start)

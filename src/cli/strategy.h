@@ -19,67 +19,69 @@ typedef struct cli_strategy {
 
 /* clang-format off */
 /* The rows of a verb's table that fill a member `strategy` of its options; beams: how many by default. */
-#define CLI_BEAM_ROWS(type, default_beams)                                                                    \
-    {CLI_AT(type, strategy.beams), .name = "beams", CLI_RANGE(1, 64), .preset = default_beams, \
-     .help = "beam search: hypotheses that grow side by side; 1: none", .group = "Beam search"},              \
-    {CLI_AT(type, strategy.returned), .name = "return", CLI_RANGE(1, 64), .preset = "1",                      \
-     .help = "the best so many texts, with their scores"},                                                    \
-    {CLI_AT(type, strategy.length_penalty), .name = "length-penalty", CLI_RANGE(-100, 100), .preset = "1",    \
-     .help = "scores are divided by length^penalty; above 0 favours long texts"},                             \
-    {CLI_AT(type, strategy.early_stopping), .name = "early-stopping", .choices = "false|true|never",          \
-     .preset = "false", .help = "true: with as many texts as beams; never: when none can become better"},     \
-    {CLI_AT(type, strategy.groups), .name = "groups", CLI_RANGE(1, 64), .preset = "1",                        \
-     .help = "groups of beams that are kept apart"},                                                          \
-    {CLI_AT(type, strategy.diversity), .name = "diversity", CLI_RANGE(0, 1e3), .preset = "0",                 \
-     .help = "taken off a token each time an earlier group has chosen it"},                                   \
-    {CLI_AT(type, strategy.renormalize), .name = "renormalize",                                               \
-     .help = "probabilities add up to 1 again after the constraints"}
+#define CLI_BEAM_ROWS(type, default_beams)                                                                   \
+    {CLI_AT(type, strategy.beams), .name = "beams", CLI_RANGE(1, 64), .preset = default_beams,               \
+     .help = "beam search with N hypotheses per text; 1 turns it off", .group = "Beam search"},              \
+    {CLI_AT(type, strategy.returned), .name = "return", CLI_RANGE(1, 64), .preset = "1",                     \
+     .help = "print the N best texts with their scores"},                                                    \
+    {CLI_AT(type, strategy.length_penalty), .name = "length-penalty", CLI_RANGE(-100, 100), .preset = "1",   \
+     .help = "divide scores by length^penalty; values above 0 favour long texts"},                           \
+    {CLI_AT(type, strategy.early_stopping), .name = "early-stopping", .choices = "false|true|never",         \
+     .preset = "false", .help = "true: stop once there are as many finished texts as beams; never: stop "    \
+             "when none can improve"},                                                                       \
+    {CLI_AT(type, strategy.groups), .name = "groups", CLI_RANGE(1, 64), .preset = "1",                       \
+     .help = "divide the beams into N groups that avoid each other"},                                        \
+    {CLI_AT(type, strategy.diversity), .name = "diversity", CLI_RANGE(0, 1e3), .preset = "0",                \
+     .help = "subtract this from a token for each earlier group that chose it in the same step"},            \
+    {CLI_AT(type, strategy.renormalize), .name = "renormalize",                                              \
+     .help = "renormalise probabilities after the constraints"}
 
-#define CLI_END_ROWS(type)                                                                                    \
-    {CLI_AT(type, strategy.stop), .name = "stop",                                                             \
-     .help = "end where this text comes; it is no part of the output"},                                       \
-    {CLI_AT(type, strategy.max_time), .name = "max-time", .value = "SECONDS", CLI_RANGE(0, 1e9),              \
-     .preset = "0", .help = "end after this time; 0: no limit"}
+#define CLI_END_ROWS(type)                                                                                   \
+    {CLI_AT(type, strategy.stop), .name = "stop",                                                            \
+     .help = "end a text at this string, which is not printed"},                                             \
+    {CLI_AT(type, strategy.max_time), .name = "max-time", .value = "SECONDS", CLI_RANGE(0, 1e9),             \
+     .preset = "0", .help = "end a text after this time; 0 sets no limit"}
 
-#define CLI_CUTOFF_ROWS(type)                                                                                 \
-    {CLI_AT(type, strategy.epsilon), .name = "epsilon-cutoff", CLI_RANGE(0, 1), .preset = "0",                \
-     .help = "only tokens with this probability or more; 0: all"},                                            \
-    {CLI_AT(type, strategy.eta), .name = "eta-cutoff", CLI_RANGE(0, 1), .preset = "0",                        \
-     .help = "the same with a bound that falls as the entropy grows; 0: all"},                                \
-    {CLI_AT(type, strategy.top_h), .name = "top-h", CLI_RANGE(0, 1), .preset = "0",                           \
-     .help = "only the likeliest that have this share of the entropy; 0: all"}
+#define CLI_CUTOFF_ROWS(type)                                                                                \
+    {CLI_AT(type, strategy.epsilon), .name = "epsilon-cutoff", CLI_RANGE(0, 1), .preset = "0",               \
+     .help = "keep tokens of at least this probability; 0 keeps all"},                                       \
+    {CLI_AT(type, strategy.eta), .name = "eta-cutoff", CLI_RANGE(0, 1), .preset = "0",                       \
+     .help = "the same with a bound that falls as entropy grows; 0 keeps all"},                              \
+    {CLI_AT(type, strategy.top_h), .name = "top-h", CLI_RANGE(0, 1), .preset = "0",                          \
+     .help = "keep the most likely tokens that hold this share of the entropy; 0 keeps all"}
 
-#define CLI_CONSTRAINT_ROWS(type)                                                                             \
-    {CLI_AT(type, strategy.repeat), .name = "repeat-penalty", .alias = "repetition-penalty",                  \
-     CLI_RANGE(1e-3, 1e3), .preset = "1", .group = "Constraints",                                             \
-     .help = "above 1, makes what was there less likely, prompt included"},                                   \
-    {CLI_AT(type, strategy.presence), .name = "presence-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",        \
-     .help = "subtracted from the logits of tokens generated before"},                                        \
-    {CLI_AT(type, strategy.frequency), .name = "frequency-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",      \
-     .help = "subtracted each time the token was generated"},                                                 \
-    {CLI_AT(type, strategy.no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0",           \
-     .help = "no run of N tokens comes twice; 0: off"},                                                       \
-    {CLI_AT(type, strategy.source_repeat), .name = "source-penalty",                                          \
-     .alias = "encoder-repetition-penalty", CLI_RANGE(1e-3, 1e3), .preset = "1",                              \
-     .help = "above 1, makes tokens of the source more likely (of a decoder: of the prompt)"},                \
-    {CLI_AT(type, strategy.no_source), .name = "no-source-ngram", .alias = "encoder-no-repeat-ngram-size",    \
-     CLI_RANGE(0, 1e9), .preset = "0", .help = "no run of N tokens of the source comes; 0: off"},             \
-    {CLI_AT(type, strategy.bias), .name = "bias", .value = "TEXT=NUMBER",                                     \
-     .help = "added to the logit of the last token of this text, with or without a space before it"},         \
-    {CLI_AT(type, strategy.remove_invalid), .name = "remove-invalid",                                         \
-     .help = "NaN logits become 0 and infinite ones finite; otherwise they are an error"},                    \
-    {CLI_AT(type, strategy.start), .name = "decoder-start", .value = "TOKEN",                                 \
-     .help = "texts of an encoder-decoder begin after this token"},                                           \
-    {CLI_AT(type, strategy.ban), .name = "ban", .value = "WORDS",                                             \
-     .help = "this text never comes, with or without a space before it"},                                     \
-    {CLI_AT(type, strategy.min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0",              \
-     .help = "no end of text before so many"},                                                                \
-    {CLI_AT(type, strategy.begin), .name = "begin", .value = "TEXT",                                          \
-     .help = "what is generated begins with this"},                                                           \
-    {CLI_AT(type, strategy.force_first), .name = "force-first", .value = "TOKEN",                             \
-     .help = "the first new token: its text, or its id"},                                                     \
-    {CLI_AT(type, strategy.force_last), .name = "force-last", .value = "TOKEN",                               \
-     .help = "the last one when --max-new-tokens is reached"}
+#define CLI_CONSTRAINT_ROWS(type)                                                                            \
+    {CLI_AT(type, strategy.repeat), .name = "repeat-penalty", .alias = "repetition-penalty",                 \
+     CLI_RANGE(1e-3, 1e3), .preset = "1", .group = "Constraints",                                            \
+     .help = "above 1, make tokens of the prompt and of the text less likely"},                              \
+    {CLI_AT(type, strategy.presence), .name = "presence-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",       \
+     .help = "subtract this from the logit of every generated token"},                                       \
+    {CLI_AT(type, strategy.frequency), .name = "frequency-penalty", CLI_RANGE(-1e3, 1e3), .preset = "0",     \
+     .help = "subtract this for each time a token was generated"},                                           \
+    {CLI_AT(type, strategy.no_repeat), .name = "no-repeat-ngram", CLI_RANGE(0, 1e9), .preset = "0",          \
+     .help = "never repeat a run of N tokens; 0 allows it"},                                                 \
+    {CLI_AT(type, strategy.source_repeat), .name = "source-penalty",                                         \
+     .alias = "encoder-repetition-penalty", CLI_RANGE(1e-3, 1e3), .preset = "1",                             \
+     .help = "above 1, make tokens of the source more likely (decoders: of the prompt)"},                    \
+    {CLI_AT(type, strategy.no_source), .name = "no-source-ngram", .alias = "encoder-no-repeat-ngram-size",   \
+     CLI_RANGE(0, 1e9), .preset = "0", .help = "never copy a run of N tokens of the source; 0 allows it"},   \
+    {CLI_AT(type, strategy.bias), .name = "bias", .value = "TEXT=NUMBER",                                    \
+     .help = "add NUMBER to the logit of the last token of TEXT, with or without a space before it"},        \
+    {CLI_AT(type, strategy.remove_invalid), .name = "remove-invalid",                                        \
+     .help = "replace NaN logits by 0 and infinite ones by the largest finite number; otherwise they "       \
+             "are an error"},                                                                                \
+    {CLI_AT(type, strategy.start), .name = "decoder-start", .value = "TOKEN",                                \
+     .help = "first decoder token of an encoder-decoder"},                                                   \
+    {CLI_AT(type, strategy.ban), .name = "ban", .value = "WORDS",                                            \
+     .help = "never generate this text, with or without a space before it"},                                 \
+    {CLI_AT(type, strategy.min_new), .name = "min-new-tokens", CLI_RANGE(0, 1e9), .preset = "0",             \
+     .help = "suppress the end-of-text token for the first N tokens"},                                       \
+    {CLI_AT(type, strategy.begin), .name = "begin", .value = "TEXT",                                         \
+     .help = "make the generated text begin with TEXT"},                                                     \
+    {CLI_AT(type, strategy.force_first), .name = "force-first", .value = "TOKEN",                            \
+     .help = "force the first new token, given as text or id"},                                              \
+    {CLI_AT(type, strategy.force_last), .name = "force-last", .value = "TOKEN",                              \
+     .help = "force the last token when --max-new-tokens is reached"}
 /* clang-format on */
 
 /* The tokens that a strategy speaks of. */

@@ -13,11 +13,11 @@ typedef struct answer_options {
 
 static const cli_option options[] = {
     {CLI_AT(answer_options, longest), .name = "max-answer", CLI_RANGE(1, 10000), .preset = "30",
-     .help = "tokens of an answer at most", .group = "Answers"},
+     .help = "maximum tokens of an answer", .group = "Answers"},
     {CLI_AT(answer_options, overlap), .name = "stride", CLI_RANGE(0, 1e6), .preset = "128",
-     .help = "tokens that the windows of a long text share"},
+     .help = "tokens that consecutive windows of a long text share"},
     {CLI_AT(answer_options, threshold), .name = "null-threshold", .preset = "0",
-     .help = "say that there is no answer when that scores higher than the best one by this much"},
+     .help = "report no answer if \"no answer\" scores higher than the best span by more than this"},
     CLI_READ_ROWS(answer_options),
 };
 
@@ -58,7 +58,7 @@ static by_status answer(void *user, const cli_texts *t)
     for (int i = 0; i < t->count; i++)
         if (!t->seconds[i])
             return base_fail(BY_ERR_ARGUMENT,
-                             "line %lld has no tab: a question, a tab, and the text to search",
+                             "line %lld has no tab; a line holds a question, a tab, and the text to search",
                              (long long)(t->before + i + 1));
     BY_TRY(by_predictor_answer(j->r.predictor, (const char *const *)t->texts, (const char *const *)t->seconds,
                                t->count, &j->spec, found));
@@ -82,9 +82,8 @@ static int run(int argc, char **argv)
                               .null_threshold = j.o.threshold};
     char *line = args.count > 2 ? base_sprintf("%s\t%s", args.items[1], args.items[2]) : NULL;
     cli_texts texts = {.arguments = &line, .n_arguments = line != NULL, .path = j.o.read.file, .pairs = true};
-    by_status s = args.count == 2
-                      ? base_fail(BY_ERR_ARGUMENT, "a question needs a text to search: MODEL QUESTION TEXT")
-                      : cli_read_open(&j.r, args.items[0], BY_TASK_ANSWER, &j.o.read);
+    by_status s = args.count == 2 ? base_fail(BY_ERR_ARGUMENT, "missing TEXT: give MODEL QUESTION TEXT")
+                                  : cli_read_open(&j.r, args.items[0], BY_TASK_ANSWER, &j.o.read);
     code = cli_texts_run(&texts, s, answer, &j);
     cli_read_close(&j.r);
     base_free(line);
@@ -98,10 +97,10 @@ const cli_verb cli_answer = {
     .summary = "find the answer to a question in a text",
     .args = "MODEL [QUESTION] [TEXT]",
     .description =
-        "Prints the stretch of TEXT that answers QUESTION. Without them, each line of the input is a "
-        "question, a "
-        "tab, and a text. Long texts are searched window by window. With --null-threshold a text may have no "
-        "answer.",
+        "Prints the span of TEXT that answers QUESTION. Without them, each line of the input holds "
+        "a question, a tab, and a text. Long texts are searched in overlapping windows. A model "
+        "trained with unanswerable questions may print \"(no answer)\"; --null-threshold moves the "
+        "bound.",
     .examples =
         "banyan answer runs/squad \"Who wrote it?\" \"The book was written by Mary Shelley in 1818.\"\n"
         "banyan answer runs/squad --json < questions.tsv > answers.jsonl\n",

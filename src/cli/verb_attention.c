@@ -25,17 +25,17 @@ static const cli_option options[] = {
      .preset = "cross",
      .help = "encoder-decoders: how the text looks at its source, or one of the two at itself"},
     {CLI_AT(attention_options, layer), .name = "layer", CLI_MIN(-1), .preset = "-1",
-     .help = "the layer drawn large, with its heads below (-1: the last, with the heads of all)"},
+     .help = "layer to draw large, with its heads below; -1: the last layer, with the heads of all"},
     {CLI_AT(attention_options, head), .name = "head", CLI_MIN(-1), .preset = "-1",
-     .help = "the head that fills the page (-1: the mean of all, and each small below)"},
+     .help = "head to draw on the whole page; -1: the mean of all heads, with each one small below"},
     {CLI_AT(attention_options, out), .name = "out", .letter = 'o', .preset = "attention.svg", .value = "FILE",
-     .help = "where the picture goes: .svg or .png"},
-    {CLI_AT(attention_options, json), .name = "json",
-     .help = "print the weights as JSON instead of drawing them"},
+     .help = "picture to write: .svg or .png"},
+    {CLI_AT(attention_options, json), .name = "json", .help = "print the weights as JSON instead"},
     {CLI_AT(attention_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, or auto", .group = "Machine"},
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
+     .group = "Machine"},
     {CLI_AT(attention_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core)"},
+     .help = "CPU threads; 0 uses every core"},
 };
 
 typedef struct look {
@@ -180,7 +180,7 @@ static int tell(const look *k)
     printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->maps.layers, k->maps.heads,
            k->columns->tokens);
     if (k->together > 1)
-        cli_note("too many tokens to be seen one by one: each square is the largest weight of %d x %d",
+        cli_note("too many tokens to draw one by one: each square shows the largest weight of %d x %d tokens",
                  k->together, k->together);
     return CLI_OK;
 }
@@ -222,18 +222,16 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_attention = {
     .name = "attention",
-    .summary = "see what every head of a model looks at",
+    .summary = "draw what each attention head looks at",
     .args = "MODEL TEXT",
-    .description =
-        "Draws the attention weights of a text: one layer large, with its tokens named, and every "
-        "head small below it, each with a caption: where most of its weight goes (the first token, the "
-        "previous one, itself), or the pair that stands out. A row is a token that looks, its "
-        "columns are the tokens it looks at; in an SVG, point at a square to see its weight. With --head "
-        "that head alone fills the page. Long texts are drawn coarser. "
-        "With --json the weights are printed as "
-        "{\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n\n"
-        "Of an encoder-decoder, the rows are what is written and the columns its source: which words "
-        "a translation comes from.",
+    .description = "Draws the attention weights of a text: one layer large, with its tokens named, and every "
+                   "head small below it. The caption of a head says where most of its weight goes (the first "
+                   "token, the previous one, itself), or names its strongest pair. A row is a query token, "
+                   "its columns are the keys. In an SVG, point at a square to see its weight. With --head "
+                   "that head fills the page. Long texts are drawn coarser. With --json the weights are "
+                   "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
+                   "\n"
+                   "For an encoder-decoder, rows are output tokens and columns are source tokens.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
         "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"

@@ -4,53 +4,54 @@
 
 static const cli_option options[] = {
     {CLI_AT(bench_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
-     .help = "model family: gpt2, bert, roberta, ...; for translate marian unless given", .group = "Model"},
+     .help = "model family: gpt2, bert, roberta, ... (translate: marian)", .group = "Model"},
     {CLI_AT(bench_options, preset), .name = "preset", .value = "NAME",
-     .help = "shape by name: tiny, 124m, 350m, 774m, 1558m; base, large (else 124m or base)"},
+     .help = "shape by name: tiny, 124m, 350m, 774m, 1558m, base, large (default: 124m or base)"},
     {CLI_AT(bench_options, layers), .name = "layers", CLI_MIN(1),
-     .help = "number of layers (else the preset's)"},
+     .help = "number of layers (default: the preset's)"},
     {CLI_AT(bench_options, heads), .name = "heads", CLI_MIN(1),
-     .help = "attention heads (else the preset's)"},
-    {CLI_AT(bench_options, width), .name = "width", CLI_MIN(1), .help = "model width (else the preset's)"},
+     .help = "attention heads (default: the preset's)"},
+    {CLI_AT(bench_options, width), .name = "width", CLI_MIN(1),
+     .help = "model width (default: the preset's)"},
     {CLI_AT(bench_options, context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
-     .help = "longest sequence, in tokens (else the preset's)"},
+     .help = "maximum sequence length (default: the preset's)"},
     {CLI_AT(bench_options, vocab), .name = "vocab", CLI_MIN(2), .suffix = true,
-     .help = "tokens of the vocabulary (else the family's)"},
+     .help = "size of the vocabulary (default: the family's)"},
     {CLI_AT(bench_options, model_dir), .name = "model-dir", .value = "DIR",
-     .help = "open this model instead; decode then tells the time from the start to the first token"},
+     .help = "open this model instead; decode then reports the time from program start to first token"},
     {CLI_AT(bench_options, save), .name = "save", .value = "DIR",
-     .help = "write the model there first, for --model-dir and for other programs"},
+     .help = "write the model to DIR first, for --model-dir and other programs"},
 
     {CLI_AT(bench_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b', CLI_RANGE(1, 1e6),
-     .help = "sequences at once (else 4; prefill and decode: 1)", .group = "Work"},
+     .help = "sequences per batch (default: 4; prefill and decode: 1)", .group = "Workload"},
     {CLI_AT(bench_options, seq), .name = "seq", .alias = "prompt", CLI_RANGE(1, 1e7), .suffix = true,
-     .help = "tokens per sequence, or of the prompt (else 64; prefill: 512)"},
+     .help = "tokens per sequence or of the prompt (default: 64; prefill: 512)"},
     {CLI_AT(bench_options, target), .name = "target", CLI_RANGE(1, 1e7), .suffix = true,
-     .help = "encoder-decoders, train: tokens of what is to be written (else as many as of the source)"},
+     .help = "train, encoder-decoders: target tokens (default: as many as source tokens)"},
     {CLI_AT(bench_options, padding), .name = "padding", CLI_RANGE(0, 0.5), .preset = "0", .value = "SHARE",
-     .help = "train: share of the tokens that is padding, in rows of different lengths (encoders, sources)"},
+     .help = "train: share of padding tokens, in rows of different lengths (encoders, sources)"},
     {CLI_AT(bench_options, new_tokens), .name = "new-tokens", CLI_RANGE(2, 1e7), .preset = "256",
-     .help = "decode: tokens written after the prompt"},
+     .help = "decode: tokens generated after the prompt"},
     {CLI_AT(bench_options, beams), .name = "beams", CLI_RANGE(1, 64), .preset = "4",
-     .help = "translate: hypotheses of the beam search"},
+     .help = "translate: beams of the search"},
     {CLI_AT(bench_options, steps), .name = "steps", .letter = 'n', CLI_RANGE(1, 1e6),
-     .help = "timed steps (else 10; decode, where a step is a whole text: 3)"},
+     .help = "timed steps (default: 10; decode, where a step is a whole text: 3)"},
     {CLI_AT(bench_options, warmup), .name = "warmup", CLI_RANGE(0, 1e6),
-     .help = "steps before the clock starts (else 2; decode: 1)"},
+     .help = "untimed steps before them (default: 2; decode: 1)"},
     {CLI_AT(bench_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
-     .help = "train: keep less for the backward pass and compute it again"},
+     .help = "train: recompute activations in the backward pass"},
 
     {CLI_AT(bench_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
      .group = "Machine"},
     {CLI_AT(bench_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core)"},
+     .help = "CPU threads; 0 uses every core"},
     {CLI_AT(bench_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations; 16-bit training keeps f32 masters"},
     {CLI_AT(bench_options, bf16), .name = "bf16", .help = "the same as --dtype bf16"},
     CLI_WEIGHTS(bench_options, weights),
     {CLI_AT(bench_options, gr_stochastic), .name = "stochastic-rounding",
-     .help = "train: no f32 masters of bf16 parameters"},
+     .help = "train: bf16 parameters without f32 masters"},
 };
 
 static const bench_work works[] = {
@@ -152,21 +153,19 @@ const cli_verb cli_bench = {
     .name = "bench",
     .summary = "measure how fast models train and run on this machine",
     .description =
-        "Works on random tokens and prints one line of JSON: tokens per second, milliseconds per "
-        "step (the median, and "
-        "the least), FLOP per second and their share of what a plain matrix product reaches on "
-        "this machine, peak "
-        "memory.\n"
-        "  train    forward, backward and update; FLOP per token are 6 N + 12 layers width seq. Encoders "
-        "guess 15 % "
-        "of their tokens\n"
-        "  forward  logits of every position; a third of that. Of encoders, their last hidden states\n"
-        "  prefill  a prompt into the cache, logits of its last token\n"
-        "  decode   greedy text after a prompt, token by token\n"
-        "  translate  texts of --new-tokens by a beam search, encoder and all (encoder-decoders)\n"
-        "  gemm     the matrix products of a training step alone, by kind and shape\n"
-        "  profile  all of a training step, by kind and shape; profile-decode: all of a decoding step\n"
-        "  open     the weights of --model-dir: milliseconds, and memory before and after",
+        "Runs on random tokens and prints one line of JSON: tokens per second, milliseconds per step (median "
+        "and "
+        "minimum), FLOP/s and their share of the rate of a large matrix product, and peak memory.\n\n"
+        "  train           forward, backward and update; 6 N + 12 L d T FLOP per token.\n"
+        "                  Encoders predict 15 % of their tokens\n"
+        "  forward         logits of every position; for encoders, the last hidden states\n"
+        "  prefill         a prompt into the cache, and the logits of its last token\n"
+        "  decode          greedy text after a prompt, token by token\n"
+        "  translate       --new-tokens per text by beam search, encoder included\n"
+        "  gemm            the matrix products of a training step, by kind and shape\n"
+        "  profile         all nodes of a training step, by kind and shape\n"
+        "  profile-decode  all nodes of a decoding step\n"
+        "  open            the weights of --model-dir: milliseconds, memory before and after",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"
                 "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n",
     .options = options,

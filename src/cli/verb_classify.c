@@ -15,9 +15,9 @@ typedef struct classify_options {
 
 static const cli_option options[] = {
     {CLI_AT(classify_options, all), .name = "all", .letter = 'a',
-     .help = "show every label, the likeliest first", .group = "Labels"},
+     .help = "print every label, most likely first", .group = "Labels"},
     {CLI_AT(classify_options, threshold), .name = "threshold", CLI_RANGE(0, 1), .preset = "0.5",
-     .help = "probability from which a label holds, where several can"},
+     .help = "multi-label models: minimum probability of a label"},
     CLI_READ_ROWS(classify_options),
 };
 
@@ -64,9 +64,8 @@ static void note_table(const data_examples *e)
     data_examples_describe(e, &text);
     if (!text.failed)
         cli_note("%s%s", text.data,
-                 e->spec.kind == BY_EXAMPLE_CLASSIFY
-                     ? "; labels are not read (banyan eval compares with them)"
-                     : "");
+                 e->spec.kind == BY_EXAMPLE_CLASSIFY ? "; labels are ignored (banyan eval compares with them)"
+                                                     : "");
     base_buf_free(&text);
 }
 
@@ -82,8 +81,8 @@ static by_status open_table(job *j, cli_texts *texts)
         s = data_examples_open(&j->table, path, &(by_examples_spec){.kind = BY_EXAMPLE_LM});
         if (tabs && !j->table.header) {
             base_error_clear();
-            cli_note("%s: no header with a known name; each line is a text, or a text and its pair with a "
-                     "tab between",
+            cli_note("%s: no header with known column names; reading lines, in which a tab separates a text "
+                     "from its pair",
                      path);
             return BY_OK;
         }
@@ -209,10 +208,14 @@ const cli_verb cli_classify = {
     .summary = "label texts with a fine-tuned model",
     .args = "MODEL [TEXT...]",
     .description =
-        "Each TEXT, or else each line of the input, gives its label with the probability. A tab in a line "
-        "parts a text from its pair. A model with several labels at once gives all that hold, one that was "
-        "trained on numbers gives the number.",
+        "Prints the label and its probability for each TEXT or, without TEXT, for each line of the "
+        "input. A tab in a line separates a text from its pair. A multi-label model prints every "
+        "label above the threshold; a regression model prints its number.\n"
+        "\n"
+        "--file also takes labelled tables (.tsv, .csv, .jsonl, .json): the text column is found "
+        "as in finetune, and the columns used are printed on stderr.",
     .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
+                "banyan classify runs/sst2 -f test.tsv\n"
                 "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n",
     .options = options,
     .option_count = BY_COUNT(options),

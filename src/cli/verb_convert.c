@@ -16,15 +16,15 @@ typedef struct convert_options {
 
 static const cli_option options[] = {
     {CLI_AT(convert_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64",
-     .help = "element type of floating-point tensors (else as it is)"},
+     .help = "type of floating-point tensors (default: unchanged)"},
     {CLI_AT(convert_options, shard), .name = "shard-size", CLI_MIN(1), .suffix = true, .bytes = true,
-     .value = "SIZE", .help = "several files, none larger than this: 5GB, 500MB, 2GiB (else one file)"},
+     .value = "SIZE", .help = "split into files of at most this size: 5GB, 500MB, 2GiB (default: one file)"},
     {CLI_AT(convert_options, format), .name = "format", .choices = "safetensors", .preset = "safetensors",
-     .help = "format of the files"},
+     .help = "file format"},
     {CLI_AT(convert_options, dry_run), .name = "dry-run", .letter = 'n',
-     .help = "say what would be written, write nothing"},
+     .help = "print what would be written and write nothing"},
     {CLI_AT(convert_options, json), .name = "json", .help = "print one JSON object"},
-    {CLI_AT(convert_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+    {CLI_AT(convert_options, quiet), .name = "quiet", .letter = 'q', .help = "show no progress"},
 };
 
 /* Progress is counted in megabytes: a number of that size is easier to read. */
@@ -100,20 +100,20 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_convert = {
     .name = "convert",
-    .summary = "write a checkpoint in another precision, size of files or format",
+    .summary = "convert a checkpoint to another precision, shard size or format",
     .args = "IN OUT",
-    .description =
-        "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt, "
-        "zipped or older, or the index of several. OUT is a file when it ends in .safetensors, "
-        "otherwise a directory that must not exist yet or be empty; names of other kinds of files "
-        "(x.bin, x.gguf) are refused. From a directory the configuration and the tokenizer come along.\n\n"
-        "Tensors pass through memory one piece at a time. OUT appears when all of it is written: "
-        "a full disk, an "
-        "interruption or a power cut leave nothing under its name. PyTorch files are read by a "
-        "machine that executes "
-        "nothing; what they hold besides tensors is refused by name.",
+    .description = "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt "
+                   "(zip or the older stream), or the index of several. OUT is a file if its name ends in "
+                   ".safetensors, otherwise a directory that does not exist yet or is empty. Names of other "
+                   "file types (x.bin, x.gguf) are refused. The configuration and the tokenizer are copied "
+                   "from a directory; a file that cannot be copied is an error.\n"
+                   "\n"
+                   "Tensors pass through memory piece by piece. OUT appears only when it is complete: a full "
+                   "disk, an interruption or a power cut leaves nothing under its name. Reading a PyTorch "
+                   "file executes nothing; contents other than tensors are refused by name.",
     .examples = "banyan convert gpt2 gpt2-bf16 --dtype bf16\n"
-                "# five gigabytes to a file\nbanyan convert big big-shards --shard-size 5GB\n"
+                "# files of at most five gigabytes\n"
+                "banyan convert big big-shards --shard-size 5GB\n"
                 "banyan convert pytorch_model.bin model.safetensors\n",
     .options = options,
     .option_count = BY_COUNT(options),

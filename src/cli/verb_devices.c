@@ -90,12 +90,11 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_devices = {
     .name = "devices",
-    .summary = "list what can be computed on, and measure how fast it is",
-    .description =
-        "One line per device, with the name that --device takes, and what a large matrix product and a large "
-        "copy (bytes read and written) reach on it now. A GPU that has FP8 comes a second time with +fp8: "
-        "products of bf16 are then taken in FP8 where that pays, as the large one does. Where no NVIDIA GPU "
-        "can be used, the last line says why.",
+    .summary = "list the devices of this machine and measure their speed",
+    .description = "Prints one line per device: the name that --device takes, and the measured rate of a "
+                   "large matrix product and a large copy (bytes read plus bytes written). A GPU with FP8 is "
+                   "listed a second time as +fp8, where bf16 products run in FP8 if that is faster. If no "
+                   "NVIDIA GPU can be used, the last line says why.",
     .examples = "banyan devices\nbanyan devices --quick --json\n",
     .options = options,
     .option_count = BY_COUNT(options),

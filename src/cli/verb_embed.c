@@ -19,18 +19,18 @@ enum { PLAIN, BINARY };
 static const cli_option options[] = {
     {CLI_AT(embed_options, pooling), .name = "pooling", .choices = "auto|mean|cls|max|last|sqrt-mean",
      .preset = "auto",
-     .help = "how tokens make one vector (auto: as the model's directory says, else the mean)",
+     .help = "how token vectors become one vector; auto follows the model's directory, else mean",
      .group = "Vectors"},
     {CLI_AT(embed_options, normalize), .name = "normalize",
-     .help = "make vectors of length 1 (else as the model's directory says)"},
+     .help = "scale vectors to length 1 (default: as the model's directory says)"},
     {CLI_AT(embed_options, limit), .name = "max-length", CLI_RANGE(0, 1e7), .preset = "0",
-     .help = "tokens of a text that are read (0: as the directory says, or the model's context)"},
+     .help = "tokens read of each text; 0 follows the model's directory, else the model's context"},
     {CLI_AT(embed_options, similarity), .name = "similarity",
-     .help = "print the cosine of each pair of texts instead of their vectors: a row for each text"},
+     .help = "print cosine similarities of all pairs instead of vectors, one row per text"},
     {CLI_AT(embed_options, format), .name = "format", .choices = "text|f32", .preset = "text",
-     .help = "numbers in text, or raw little-endian floats"},
+     .help = "numbers as text, or raw little-endian floats"},
     {CLI_AT(embed_options, time), .name = "time",
-     .help = "say how many texts a second were read, without opening and printing"},
+     .help = "print texts per second on stderr, without opening and printing"},
     CLI_READ_ROWS(embed_options),
 };
 
@@ -213,13 +213,15 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_embed = {
     .name = "embed",
-    .summary = "vectors of texts, for search and comparison",
+    .summary = "compute vectors of texts, for search and comparison",
     .args = "MODEL [TEXT...]",
-    .description = "Each TEXT, or else each line of the input, gives one line: the numbers of its vector. "
-                   "Directories of "
-                   "sentence-transformers are read with their modules.json, pooling and normalisation.\n\n"
-                   "--similarity compares all texts with each other and prints a row of cosines for each, as "
-                   "JSON with --json. The vectors of all texts are held in memory, the matrix is not.",
+    .description =
+        "Prints the vector of each TEXT or, without TEXT, of each line of the input, one per line. "
+        "A sentence-transformers directory is read with its modules.json, pooling and "
+        "normalisation.\n"
+        "\n"
+        "--similarity compares all texts with each other and prints one row of cosines per text "
+        "(as JSON with --json). The vectors are held in memory, the matrix is not.",
     .examples =
         "banyan embed all-MiniLM-L6-v2 \"A man is eating food.\" \"Someone has lunch.\" --similarity\n"
         "banyan embed bert-base-uncased --pooling cls --json < texts.txt > vectors.jsonl\n",

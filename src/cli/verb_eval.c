@@ -288,6 +288,7 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_eval = {
     .name = "eval",
+    .group = "Evaluation",
     .summary = "measure how well a model predicts a text or does its task",
     .args = "MODEL [FILE...]",
     .description =

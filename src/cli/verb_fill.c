@@ -12,7 +12,7 @@ typedef struct fill_options {
 
 static const cli_option options[] = {
     {CLI_AT(fill_options, top), .name = "top", .letter = 'k', CLI_RANGE(1, 1000), .preset = "5",
-     .help = "guesses for each hole", .group = "Guesses"},
+     .help = "predictions per gap", .group = "Predictions"},
     CLI_READ_ROWS(fill_options),
 };
 
@@ -67,7 +67,7 @@ static by_status check_masks(const by_guesses *g, int64_t before)
     for (int i = 0; i < g->count; i++)
         if (g->first[i] == g->first[i + 1])
             return base_fail(BY_ERR_ARGUMENT,
-                             "text %lld has no hole: write the mask token or ___ where a word is missing",
+                             "text %lld has no gap: write the mask token or ___ where a word is missing",
                              (long long)(before + i + 1));
     return BY_OK;
 }
@@ -106,11 +106,11 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_fill = {
     .name = "fill",
-    .summary = "guess the missing words of a text",
+    .summary = "predict the missing words of a text",
     .args = "MODEL [TEXT...]",
-    .description =
-        "Each TEXT, or else each line of the input, has holes: the model's mask token ([MASK], <mask>) or "
-        "three underscores. For each hole the likeliest tokens are printed with their probabilities.",
+    .description = "Each TEXT or, without TEXT, each line of the input has gaps: the model's mask token "
+                   "([MASK], <mask>) or three underscores. Prints the most likely tokens for each gap with "
+                   "their probabilities.",
     .examples = "banyan fill bert-base-uncased \"Paris is the ___ of France.\"\n"
                 "banyan fill roberta-base --top 3 --json < texts.txt\n",
     .options = options,

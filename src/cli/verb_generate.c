@@ -26,69 +26,72 @@ typedef struct generate_options {
 } generate_options;
 
 static const cli_option rows[] = {
-    {CLI_AT(generate_options, prompt), .name = "prompt", .letter = 'p', .help = "the text to continue",
+    {CLI_AT(generate_options, prompt), .name = "prompt", .letter = 'p', .help = "text to continue",
      .group = "Prompt"},
     {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE",
-     .help = "read the prompt from a file, - for stdin; a newline at its end does not count"},
+     .help = "read the prompt from FILE, - for standard input; one trailing newline is dropped"},
     {CLI_AT(generate_options, lines), .name = "lines",
-     .help = "each line of the file is a prompt: several at once, one line of output for each text, newlines "
-             "in it written as \\n"},
-    {CLI_AT(generate_options, before), .name = "prefix", .help = "fill in: what stands before the hole,"},
+     .help =
+         "treat each line of the file as a prompt; print one line per text, with newlines written as \\n"},
+    {CLI_AT(generate_options, before), .name = "prefix", .help = "fill in the middle: text before the gap"},
     {CLI_AT(generate_options, after), .name = "suffix",
-     .help = "and behind it; for models that were trained with fim. What is printed is the middle"},
+     .help = "fill in the middle: text after the gap; prints the middle. For models trained with --objective "
+             "fim"},
     {CLI_AT(generate_options, ids), .name = "ids",
-     .help = "the prompt is token ids, and so is the output; needs no tokenizer"},
+     .help = "read the prompt and print the output as token ids; needs no tokenizer"},
 
     {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n',
-     CLI_RANGE(0, 1e9), .suffix = true, .preset = "128",
-     .help = "new tokens at most; 0: until the context is full", .group = "Length"},
+     CLI_RANGE(0, 1e9), .suffix = true, .preset = "128", .help = "maximum new tokens; 0 fills the context",
+     .group = "Length"},
     {CLI_AT(generate_options, plain), .name = "no-generation-config",
-     .help = "ignore generation_config.json of the model, whose settings come after options"},
+     .help = "ignore the model's generation_config.json"},
     CLI_END_ROWS(generate_options),
-    {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos", .help = "go on after an end of text"},
+    {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos",
+     .help = "continue after an end-of-text token"},
     {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c',
-     CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model looks back; 0: all it can"},
+     CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model sees; 0 uses the model's full context"},
     {CLI_AT(generate_options, slide), .name = "slide", .preset = "yes",
-     .help = "when the context is full, go on with its last half; --no-slide makes it an error"},
+     .help = "when the context is full, continue with its last half; with --no-slide that is an error"},
 
     {CLI_AT(generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6),
-     .preset = "0.8", .help = "divides the logits; 0: always the likeliest token", .group = "Sampling"},
-    {CLI_AT(generate_options, greedy), .name = "greedy", .help = "the same as --temp 0"},
+     .preset = "0.8", .help = "divide the logits by this; 0 is greedy", .group = "Sampling"},
+    {CLI_AT(generate_options, greedy), .name = "greedy", .help = "same as --temp 0"},
     {CLI_AT(generate_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "40",
-     .help = "only the k likeliest; 0: all"},
+     .help = "keep the k most likely tokens; 0 keeps all"},
     {CLI_AT(generate_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0.95",
-     .help = "only the likeliest that together reach p; 1: all"},
+     .help = "keep the most likely tokens whose probabilities reach p; 1 keeps all"},
     {CLI_AT(generate_options, min_p), .name = "min-p", CLI_RANGE(0, 1), .preset = "0.05",
-     .help = "only what is at least so likely, as a share of the likeliest; 0: all"},
+     .help = "keep tokens of at least this share of the highest probability; 0 keeps all"},
     {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1),
-     .preset = "1", .help = "only the most typical that together reach p; 1: all"},
+     .preset = "1", .help = "keep the most typical tokens whose probabilities reach p; 1 keeps all"},
     CLI_CUTOFF_ROWS(generate_options),
     {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
-     .help = "the same seed gives the same text; random when not given"},
+     .help = "seed for sampling (default: random)"},
     {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
-     .help = "texts to generate"},
+     .help = "number of texts to generate"},
 
     CLI_CONSTRAINT_ROWS(generate_options),
 
     CLI_BEAM_ROWS(generate_options, "1"),
 
     {CLI_AT(generate_options, echo), .name = "echo", .preset = "yes",
-     .help = "print the prompt in front of the text", .group = "Output"},
+     .help = "print the prompt before the text", .group = "Output"},
     {CLI_AT(generate_options, strategy.explain), .name = "explain",
-     .help = "show for every step what the candidates were, what the rules made of them, and why one won"},
+     .help = "show the candidates of every step, what each rule did to them, and which one won"},
     {CLI_AT(generate_options, json), .name = "json",
-     .help = "one JSON object per text: text, ids, finish_reason, score, tokens; with --explain one per step "
-             "too"},
+     .help = "print one JSON object per text: text, ids, finish_reason, score, tokens; with --explain also "
+             "one per step"},
     {CLI_AT(generate_options, verbose), .name = "verbose", .letter = 'v',
-     .help = "tell speed and time to the first token on stderr"},
+     .help = "print speed and time to the first token on stderr"},
 
-    {CLI_AT(generate_options, device), .name = "device", .preset = "auto", .help = "where to compute",
+    {CLI_AT(generate_options, device), .name = "device", .preset = "auto", .value = "NAME",
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
      .group = "Machine"},
     {CLI_AT(generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32",
      .help = "precision of weights and cache"},
     CLI_WEIGHTS(generate_options, weights),
     {CLI_AT(generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "0: one per core"},
+     .help = "CPU threads; 0 uses every core"},
 };
 
 /* One text in the making. */
@@ -160,7 +163,7 @@ static by_status match_tokenizer(job *j)
     int model = by_model_vocab(j->model), known = target ? target : by_tokenizer_vocab_size(j->tokenizer);
     if (known > model)
         return base_fail(BY_ERR_FORMAT,
-                         "the tokenizer has %d tokens, the model only %d: they do not belong together", known,
+                         "the tokenizer has %d tokens but the model only %d; they do not match", known,
                          model);
     for (int id = known; id < model; id++)
         BY_TRY(tok_ids_push(&j->constraints.banned, id));
@@ -198,8 +201,8 @@ static by_status prompt_tokens(const job *j, int *out)
     for (int i = 1; i < j->prompts.count; i++)
         if ((int)j->prompts.list[i].ids.count != *out && (j->defaults.max_length || j->defaults.min_length))
             return base_fail(BY_ERR_ARGUMENT,
-                             "max_length and min_length of the model's directory count the prompt, "
-                             "and these prompts differ in length: use --no-generation-config");
+                             "max_length and min_length in the model's directory count the prompt, "
+                             "and these prompts differ in length; use --no-generation-config");
     return BY_OK;
 }
 
@@ -271,7 +274,7 @@ static by_status open_generator(job *j)
     const int capacity = by_generator_capacity(j->generator);
     for (int i = 0; i < j->prompts.count && j->o.slide; i++)
         if ((int)j->prompts.list[i].ids.count > capacity)
-            cli_note("prompt %d has %zu tokens, more than the context of %d: only its end counts", i + 1,
+            cli_note("prompt %d has %zu tokens, more than the context of %d; only its end is used", i + 1,
                      j->prompts.list[i].ids.count, capacity);
     return BY_OK;
 }
@@ -373,7 +376,7 @@ static bool on_token(void *user, int row, int32_t token, float logprob)
     else if (j->live)
         print_id(j, token);
     if (j->live && !cli_flush())
-        j->status = base_fail(BY_ERR_IO, "stdout cannot be written");
+        j->status = base_fail(BY_ERR_IO, "cannot write to standard output");
     return j->status == BY_OK && !s->stream.stopped;
 }
 
@@ -589,12 +592,13 @@ static int run_job(job *j, const cli_args *args)
     if (!j->o.ids) {
         j->tokenizer = cli_tokenizer(path);
         if (!j->tokenizer)
-            return cli_fail("--ids takes the prompt as token ids and prints ids");
+            return cli_fail("--ids reads and prints token ids and needs no tokenizer");
         if (match_tokenizer(j) != BY_OK)
             return cli_fail(NULL);
     }
     if (j->o.ids && j->defaults.generate.stop_string_count && !(j->reader = cli_tokenizer(path)))
-        return cli_fail("stop_strings of the model's directory need it; --no-generation-config ignores them");
+        return cli_fail(
+            "stop_strings in the model's directory need a tokenizer; --no-generation-config ignores them");
     if (encode_prompts(j) != BY_OK || merge_defaults(j, args) != BY_OK ||
         cli_constraints_open(&j->o.strategy, j->tokenizer, &j->constraints) != BY_OK ||
         cli_constraints_add(&j->constraints, j->defaults.generate.sampling.words,
@@ -623,18 +627,18 @@ static int generate_run(int argc, char **argv)
     if (j.o.strategy.beams > 1 && !cli_given(&args, &j.o.temp)) /* it searches, unless draws are asked for */
         j.o.temp = 0;
     if (fills_in(&j.o) && j.o.ids)
-        code = cli_usage_fail("--prefix and --suffix are text, and --ids reads none");
+        code = cli_usage_fail("--prefix and --suffix take text and cannot be combined with --ids");
     else if (j.o.lines && (sources > 0 && !j.o.file))
         code = cli_usage_fail("--lines reads prompts from --file or stdin");
     else if (sources > 1)
         code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file, arguments, "
                               "and --prefix with --suffix");
     else if (j.o.strategy.beams > 1 && j.o.samples > 1)
-        code = cli_usage_fail("a beam search gives its best texts: several with --return, not --samples");
+        code = cli_usage_fail("--samples does not apply to a beam search; use --return");
     else if (j.o.strategy.beams > 1 && cli_given(&args, &j.o.slide) && j.o.slide)
-        code = cli_usage_fail("the context cannot slide in a beam search");
+        code = cli_usage_fail("--slide does not apply to a beam search");
     else if (j.o.ids && j.o.strategy.stop.count)
-        code = cli_usage_fail("--stop looks for text, and --ids makes none");
+        code = cli_usage_fail("--stop matches text and cannot be combined with --ids");
     else
         code = run_job(&j, &args);
     close_job(&j);
@@ -644,27 +648,28 @@ static int generate_run(int argc, char **argv)
 
 const cli_verb cli_generate = {
     .name = "generate",
+    .group = "Inference",
     .summary = "continue a text with a language model",
-    .description =
-        "MODEL is a model directory or the folder of a training run, whose best model is then used. The "
-        "prompt comes from "
-        "--prompt, from the arguments after MODEL, from --file, or from stdin when that is not a terminal; "
-        "without one "
-        "the text starts at the model's end-of-text token.\n\n"
-        "The constraints apply first, in the order of the list below, then the temperature, then the "
-        "filters. "
-        "With --beams the likeliest texts are searched for, under the same constraints; nothing is "
-        "drawn unless --temp is given too. "
-        "docs/GENERATION.md has every formula.",
-    .examples =
-        "banyan generate runs/shakespeare \"ROMEO:\"\n"
-        "# the likeliest text, as JSON\nbanyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
-        "# four different ones, the same every time\nbanyan generate gpt2 -p \"Once\" --samples 4 --seed 7 "
-        "--stop END\n"
-        "# the best three of a beam search\nbanyan generate gpt2 -p \"The banyan is\" --beams 5 --return 3 "
-        "-n 20\n"
-        "# a text for each line of a file, as JSON\nbanyan generate gpt2 -f prompts.txt --lines --json\n"
-        "# why every token was chosen\nbanyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
+    .description = "MODEL is a model directory or a run folder, whose best model is used. The prompt comes "
+                   "from --prompt, from the arguments after MODEL, from --file, or from standard input if "
+                   "that is not a terminal. Without a prompt the text starts at the model's end-of-text "
+                   "token.\n"
+                   "\n"
+                   "Constraints apply first, in the order listed below, then the temperature, then the "
+                   "filters. With --beams the program searches for the most likely texts under the same "
+                   "constraints; it samples only if --temp is given too. docs/GENERATION.md gives every "
+                   "formula.",
+    .examples = "banyan generate runs/shakespeare \"ROMEO:\"\n"
+                "# the most likely text, as JSON\n"
+                "banyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
+                "# four texts, the same ones every time\n"
+                "banyan generate gpt2 -p \"Once\" --samples 4 --seed 7 --stop END\n"
+                "# the three best of a beam search\n"
+                "banyan generate gpt2 -p \"The banyan is\" --beams 5 --return 3 -n 20\n"
+                "# one text for each line of a file, as JSON\n"
+                "banyan generate gpt2 -f prompts.txt --lines --json\n"
+                "# why each token was chosen\n"
+                "banyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
     .options = rows,
     .option_count = BY_COUNT(rows),
     .run = generate_run,

@@ -10,13 +10,13 @@ static const cli_option options[] = {
     {CLI_AT(inspect_options, params), .name = "params", .letter = 'p',
      .help = "list every parameter, or every token of a tokenizer"},
     {CLI_AT(inspect_options, graph), .name = "graph", .letter = 'g', .choices = "text|dot",
-     .help = "print the compiled graph instead: a line per node, or Graphviz"},
+     .help = "print the compiled graph instead: one line per node, or Graphviz"},
     {CLI_AT(inspect_options, mode), .name = "mode", .letter = 'm', .choices = "forward|train|decode",
-     .help = "only this use of the model (else all; for a graph: forward)"},
+     .help = "show only this mode (default: all; with --graph: forward)"},
     {CLI_AT(inspect_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1 << 20), .preset = "1", .help = "sequences at once"},
+     CLI_RANGE(1, 1 << 20), .preset = "1", .help = "sequences per batch"},
     {CLI_AT(inspect_options, seq), .name = "seq", CLI_RANGE(1, 1 << 24), .suffix = true,
-     .help = "tokens per sequence (else the whole context)"},
+     .help = "tokens per sequence (default: the whole context)"},
     {CLI_AT(inspect_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64",
      .help = "precision to plan for (else that of the file, f32 for a preset)"},
     CLI_WEIGHTS(inspect_options, weights),
@@ -25,7 +25,7 @@ static const cli_option options[] = {
     {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",
      .help = "with a new head for this task, of two labels, as `finetune` would begin"},
     {CLI_AT(inspect_options, recompute), .name = "recompute",
-     .help = "for --graph: the training graph with recomputation"},
+     .help = "with --graph: the training graph with recomputation"},
     {CLI_AT(inspect_options, json), .name = "json", .help = "print one JSON object"},
 };
 
@@ -55,7 +55,7 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_inspect = {
     .name = "inspect",
-    .summary = "show a model's parameters, memory, work and graph; what a file holds",
+    .summary = "show a model's parameters, memory, FLOP and graph, or the contents of a file",
     .args = "MODEL",
     .description =
         "MODEL is a model directory, the folder of a training run, or FAMILY:PRESET for a model that is only "

@@ -30,42 +30,46 @@ typedef struct kind {
 } kind;
 
 /* clang-format off */
-#define ROWS(cut, longest)                                                                                                     \
-    CLI_READ_ROWS(rewrite_options),                                                                                   \
-    {CLI_AT(rewrite_options, truncate), .name = "truncate", .preset = cut,                                            \
-     .help = "cut a text that is longer than the model reads; else that is an error"},                                \
-    {CLI_AT(rewrite_options, max_source), .name = "max-source", CLI_RANGE(1, 1 << 24), .suffix = true,                \
-     .help = "tokens of a text that are read; the rest is cut, which is told (else, where the model has no limit, "   \
-             "its tokenizer's model_max_length, or 1024)"},                                                           \
-    {CLI_AT(rewrite_options, time), .name = "time", .help = "tell on stderr how long it took"},                       \
-    {CLI_AT(rewrite_options, prefix), .name = "prefix", .value = "TEXT", .group = "What to do",                       \
-     .help = "put before every text (T5: \"translate English to German: \")"},                                        \
-    {CLI_AT(rewrite_options, task), .name = "task", .value = "NAME",                                                  \
-     .help = "settings that config.json keeps under this name (task_specific_params)"},                               \
-    {CLI_AT(rewrite_options, plain), .name = "no-generation-config",                                                  \
-     .help = "ignore what the model's directory says about generating"},                                              \
-    {CLI_AT(rewrite_options, max_new), .name = "max-new-tokens", .letter = 'n', CLI_RANGE(0, 1e9), .preset = "0",     \
-     .help = "tokens of a text at most; 0: as the model says, else " longest "twice the source and 32", .group = "Length"},                    \
-    CLI_END_ROWS(rewrite_options),                                                                                    \
-    CLI_BEAM_ROWS(rewrite_options, "5"),                                                                              \
-    CLI_CONSTRAINT_ROWS(rewrite_options),                                                                             \
-    {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",         \
-     .help = "above 0: draw instead of searching; with --beams, within the search", .group = "Sampling"},             \
-    {CLI_AT(rewrite_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "0",                               \
-     .help = "only the k likeliest; 0: all"},                                                                         \
-    {CLI_AT(rewrite_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "1",                                 \
-     .help = "only the likeliest that together reach p"},                                                             \
-    CLI_CUTOFF_ROWS(rewrite_options),                                                                                 \
-    {CLI_AT(rewrite_options, seed), .name = "seed", CLI_RANGE(0, 9e15), .preset = "0", .help = "of the draws"}
+#define MACHINE_ROWS                                                                                         \
+    CLI_MODEL_ROWS(rewrite_options),                                                                         \
+    {CLI_AT(rewrite_options, time), .name = "time", .help = "print the time taken on stderr"}
+
+#define ROWS(cut)                                                                                                  \
+    CLI_TEXT_ROWS(rewrite_options),                                                                                \
+    {CLI_AT(rewrite_options, truncate), .name = "truncate", .preset = cut,                                         \
+     .help = "cut a text that is longer than the model can read; otherwise it is an error"},                       \
+    {CLI_AT(rewrite_options, max_source), .name = "max-source", CLI_RANGE(1, 1 << 24), .suffix = true,             \
+     .help = "read at most N tokens of a text and cut the rest, with a note (default: the model's "                \
+             "limit, else the tokenizer's model_max_length, else 1024)"},                                          \
+    {CLI_AT(rewrite_options, prefix), .name = "prefix", .value = "TEXT", .group = "Task",                          \
+     .help = "put TEXT before every source (T5: \"translate English to German: \")"},                              \
+    {CLI_AT(rewrite_options, task), .name = "task", .value = "NAME",                                               \
+     .help = "use the settings under this name in config.json (task_specific_params)"},                            \
+    {CLI_AT(rewrite_options, plain), .name = "no-generation-config",                                               \
+     .help = "ignore the generation settings in the model's directory"},                                           \
+    {CLI_AT(rewrite_options, max_new), .name = "max-new-tokens", .letter = 'n', CLI_RANGE(0, 1e9), .preset = "0",  \
+     .help = "maximum new tokens; 0 takes the model's setting, else twice the source plus 32", .group = "Length"}, \
+    CLI_END_ROWS(rewrite_options),                                                                                 \
+    CLI_BEAM_ROWS(rewrite_options, "5"),                                                                           \
+    CLI_CONSTRAINT_ROWS(rewrite_options),                                                                          \
+    {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",      \
+     .help = "above 0, sample instead of searching; with --beams, sample within the search", .group = "Sampling"}, \
+    {CLI_AT(rewrite_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "0",                            \
+     .help = "keep the k most likely tokens; 0 keeps all"},                                                        \
+    {CLI_AT(rewrite_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "1",                              \
+     .help = "keep the most likely tokens whose probabilities reach p; 1 keeps all"},                              \
+    CLI_CUTOFF_ROWS(rewrite_options),                                                                              \
+    {CLI_AT(rewrite_options, seed), .name = "seed", CLI_RANGE(0, 9e15), .preset = "0", .help = "seed for sampling"}
 /* clang-format on */
 
 static const cli_option translate_rows[] = {
-    ROWS("no", ""),
+    ROWS("no"),
     {CLI_AT(rewrite_options, from), .name = "from", .value = "LANG", .group = "Languages",
-     .help = "of the texts, for a model of several languages"},
-    {CLI_AT(rewrite_options, to), .name = "to", .value = "LANG", .help = "of the translations"},
+     .help = "language of the source, for multilingual models"},
+    {CLI_AT(rewrite_options, to), .name = "to", .value = "LANG", .help = "language of the translation"},
+    MACHINE_ROWS,
 };
-static const cli_option summarize_rows[] = {ROWS("yes", "")};
+static const cli_option summarize_rows[] = {ROWS("yes"), MACHINE_ROWS};
 
 typedef struct job {
     rewrite_options o;
@@ -97,7 +101,7 @@ static by_status use_token(job *j, const char *to)
     by_status s = token && text ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && by_tokenizer_find(j->tokenizer, token) < 0)
         s = base_fail(BY_ERR_ARGUMENT,
-                      "the model does not know the language \"%s\": there is no token %s, and no task "
+                      "unknown language \"%s\": the tokenizer has no %s, and there is no task "
                       "\"translation_%s_to_%s\" in config.json",
                       to, token, j->o.from ? j->o.from : "en", to);
     if (s == BY_OK)
@@ -137,7 +141,7 @@ static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
     const int most = j->o.max_new ? j->o.max_new : by_rewrite_defaults_most(&j->defaults, 1);
     cli_strategy s = j->o.strategy;
     if (j->o.temp > 0 && s.returned > 1 && !given)
-        return base_fail(BY_ERR_ARGUMENT, "--temp draws one text; --return gives the best of --beams");
+        return base_fail(BY_ERR_ARGUMENT, "--temp samples one text; --return needs --beams");
     BY_TRY(cli_strategy_merge(&j->defaults, args, &j->o.strategy, 1, most, &s, &j->constraints));
     if (!given && (j->o.temp > 0 || s.beams < 1))
         s.beams = j->o.temp > 0 ? 1 : 5;
@@ -285,7 +289,7 @@ static int run_kind(const kind *k, int argc, char **argv)
                        .most = BY_MAX(TOGETHER, j.o.read.batch)};
     by_status s = open_job(&j, &args);
     if (s == BY_OK && texts.n_arguments == 0 && !texts.path && isatty(STDIN_FILENO))
-        cli_note("type a text and press enter; end with Ctrl-D");
+        cli_note("type a text and press Enter; Ctrl-D ends");
     while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
         s = rewrite(&j, &texts);
     if (s != BY_OK && j.model && !j.tokenizer)
@@ -320,15 +324,16 @@ static int run_summarize(int argc, char **argv)
 
 const cli_verb cli_translate = {
     .name = "translate",
-    .summary = "translate texts, or do whatever an encoder-decoder was trained for",
+    .summary = "translate texts, or run any encoder-decoder",
     .args = "MODEL [TEXT...]",
-    .description =
-        "Each TEXT, or else each line of the input, gives one line: the best text that a beam search finds. "
-        "An empty line gives an empty line. Beams, penalties and lengths are those that the model's "
-        "generation_config.json names (config.json, where there is no such file), else 5 beams; options come "
-        "before them.\n\n"
-        "Models of several languages: --from and --to choose a task of config.json "
-        "(translation_en_to_de), or put Marian's >>de<< before the text.",
+    .description = "Prints one line for each TEXT or, without TEXT, for each line of the input: the best "
+                   "output of a beam search. An empty line gives an empty line.\n"
+                   "\n"
+                   "Beams, penalties and lengths come from the options, then from the model's "
+                   "generation_config.json (or config.json if there is none). The default is 5 beams.\n"
+                   "\n"
+                   "For multilingual models, --from and --to select a task in config.json "
+                   "(translation_en_to_de) or put Marian's >>de<< before the text.",
     .examples = "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"
                 "banyan translate runs/multi30k < test.en > test.de\n"
                 "banyan translate t5-small --to de --beams 4 --return 4 \"That is good.\"\n",
@@ -341,10 +346,11 @@ const cli_verb cli_summarize = {
     .name = "summarize",
     .summary = "summarise texts with an encoder-decoder",
     .args = "MODEL [TEXT...]",
-    .description = "Each TEXT, or else each line of the input, gives one line. Settings are those that "
-                   "config.json keeps "
-                   "for the task \"summarization\" (length, beams, the prefix of T5), else those of "
-                   "generation_config.json. Texts that are too long are cut, which is told.",
+    .description =
+        "Prints one line for each TEXT or, without TEXT, for each line of the input. Settings come "
+        "from the options, then from the task \"summarization\" in config.json (length, beams, T5's "
+        "prefix), then from generation_config.json. Texts that are too long are cut, with a note "
+        "on stderr.",
     .examples = "banyan summarize bart-large-cnn -f articles.txt\n"
                 "banyan summarize t5-base --max-new-tokens 60 --no-repeat-ngram 3 < article.txt\n",
     .options = summarize_rows,

@@ -19,20 +19,19 @@ typedef struct score_options {
 
 static const cli_option options[] = {
     {CLI_AT(score_options, metric), .name = "metric", .letter = 'm', .preset = "bleu", .value = "LIST",
-     .help = "of bleu, chrf, chrf++, rouge, with commas between", .group = "Metrics"},
-    {CLI_AT(score_options, lowercase), .name = "lowercase",
-     .help = "BLEU, chrF: capitals count as small letters"},
+     .help = "comma-separated list of bleu, chrf, chrf++, rouge", .group = "Metrics"},
+    {CLI_AT(score_options, lowercase), .name = "lowercase", .help = "BLEU, chrF: ignore case"},
     {CLI_AT(score_options, words), .name = "tokenize", .choices = "13a|none|char|intl", .preset = "13a",
-     .help = "BLEU: what a word is"},
+     .help = "BLEU: tokenizer"},
     {CLI_AT(score_options, smooth), .name = "smooth", .choices = "exp|floor|add-k|none", .preset = "exp",
-     .help = "BLEU: what orders without a match count"},
+     .help = "BLEU: smoothing of n-gram orders without a match"},
     {CLI_AT(score_options, smooth_value), .name = "smooth-value", CLI_MIN(0),
-     .help = "BLEU: for floor (else 0.1) and add-k (else 1)"},
+     .help = "BLEU: value for floor (default: 0.1) and add-k (default: 1)"},
     {CLI_AT(score_options, stem), .name = "stem", .help = "ROUGE: compare stems of words, for English"},
     {CLI_AT(score_options, line_break), .name = "line-break", .value = "TEXT",
-     .help = "ROUGE: what stands between the sentences of a line, for instance \"<n>\""},
+     .help = "ROUGE: separator between the sentences of a line, such as \"<n>\""},
     {CLI_AT(score_options, sentence), .name = "sentence", .letter = 's',
-     .help = "figures of every line instead of the whole", .group = "Output"},
+     .help = "print scores of each line instead of the whole file", .group = "Output"},
     {CLI_AT(score_options, json), .name = "json", .help = "print JSON objects, with all digits"},
     {CLI_AT(score_options, width), .name = "width", .letter = 'w', CLI_RANGE(0, 15), .preset = "2",
      .help = "decimals of scores"},
@@ -76,7 +75,7 @@ static by_status open_sources(job *j, char **paths)
         if (!s->file)
             return base_error_status();
     }
-    return inputs > 1 ? base_fail(BY_ERR_ARGUMENT, "the input (-) can be read only once") : BY_OK;
+    return inputs > 1 ? base_fail(BY_ERR_ARGUMENT, "standard input (-) can be given only once") : BY_OK;
 }
 
 /* The next line without its end; *more is false when there is none. */
@@ -89,7 +88,7 @@ static by_status next_line(source *s, bool *more)
         return base_input_check(s->file, s->path);
     s->lines++;
     if (strlen(s->line) != (size_t)size)
-        return base_fail(BY_ERR_FORMAT, "%s: line %lld holds a NUL character", name_of(s),
+        return base_fail(BY_ERR_FORMAT, "%s: line %lld contains a NUL character", name_of(s),
                          (long long)s->lines);
     if (size > 0 && s->line[size - 1] == '\n')
         s->line[--size] = '\0';
@@ -125,7 +124,7 @@ static by_status next_lines(job *j, bool *more)
     if (ended != 0 && ended != j->count)
         return uneven(j);
     if (ended && j->sources[0].lines == 0)
-        return base_fail(BY_ERR_FORMAT, "%s: there are no lines", name_of(&j->sources[0]));
+        return base_fail(BY_ERR_FORMAT, "%s has no lines", name_of(&j->sources[0]));
     return BY_OK;
 }
 
@@ -159,7 +158,7 @@ static by_status choose_metrics(job *j)
         j->wanted[k] = true;
         at += n + (at[n] == ',');
     }
-    return at == j->o.metric ? base_fail(BY_ERR_ARGUMENT, "--metric names none") : BY_OK;
+    return at == j->o.metric ? base_fail(BY_ERR_ARGUMENT, "--metric is empty") : BY_OK;
 }
 
 static by_status make_metrics(job *j)
@@ -353,13 +352,13 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_score = {
     .name = "score",
-    .summary = "BLEU, chrF and ROUGE of texts against references",
+    .summary = "compute BLEU, chrF and ROUGE against references",
     .args = "HYPOTHESES REFERENCES...",
-    .description = "Files of one text a line (-: the input), as many lines in each; every file of REFERENCES "
-                   "is one more reference "
-                   "for each text. The figures are those of sacreBLEU and rouge_score, to the last digit. "
-                   "ROUGE is printed in "
-                   "per cent: F1, precision and recall, means over the lines.",
+    .description =
+        "All files hold one text per line and have the same number of lines; - is standard input. "
+        "Each REFERENCES file adds a reference for every text. Scores equal those of sacreBLEU and "
+        "rouge_score to the last digit. ROUGE is printed in per cent: F1, precision and recall, "
+        "averaged over lines.",
     .examples = "banyan score output.de test.de\n"
                 "banyan score --metric bleu,chrf,chrf++ --json output.de test.de test.2.de\n"
                 "banyan score --metric rouge --stem --line-break \"<n>\" summaries.txt highlights.txt\n",

@@ -12,7 +12,7 @@ typedef struct tag_options {
 
 static const cli_option options[] = {
     {CLI_AT(tag_options, tokens), .name = "tokens",
-     .help = "show the label of every token, not only what was found", .group = "Labels"},
+     .help = "print the label of every token, not only entities", .group = "Labels"},
     CLI_READ_ROWS(tag_options),
 };
 
@@ -88,11 +88,12 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_tag = {
     .name = "tag",
-    .summary = "find names and other stretches in texts",
+    .summary = "find names and other entities in texts",
     .args = "MODEL [TEXT...]",
     .description =
-        "Each TEXT, or else each line of the input, is read token by token. Labels that begin with B- and I- "
-        "are put together; a word has the label of its first token. Places are counted in bytes.",
+        "Labels the words of each TEXT or, without TEXT, of each line of the input. Consecutive B- "
+        "and I- labels form one entity. A word takes the label of its first token. Positions are "
+        "in bytes.",
     .examples = "banyan tag runs/conll \"Angela Merkel was born in Hamburg.\"\n"
                 "banyan tag runs/conll --json < texts.txt > entities.jsonl\n",
     .options = options,

@@ -17,19 +17,19 @@ typedef struct tokenize_options {
 
 static const cli_option options[] = {
     {CLI_AT(tokenize_options, jsonl), .name = "jsonl",
-     .help = "lines are JSON: {\"text\": ...} (and \"pair\") gives {\"ids\": [...]}, and with --decode the "
-             "other way"},
+     .help = "read and print JSON lines: {\"text\": ...} (and \"pair\") gives {\"ids\": [...]}; with "
+             "--decode the "
+             "reverse"},
     {CLI_AT(tokenize_options, no_special), .name = "no-special",
-     .help = "no special tokens around the text; with --decode, none in it"},
-    {CLI_AT(tokenize_options, decode), .name = "decode", .letter = 'd', .help = "ids to text"},
-    {CLI_AT(tokenize_options, offsets), .name = "offsets",
-     .help = "also the bytes of the text that each token stands for"},
+     .help = "add no special tokens; with --decode, print none"},
+    {CLI_AT(tokenize_options, decode), .name = "decode", .letter = 'd', .help = "convert ids to text"},
+    {CLI_AT(tokenize_options, offsets), .name = "offsets", .help = "print the byte range of each token"},
     {CLI_AT(tokenize_options, fit), .name = "fit",
-     .help = "cut off and pad as tokenizer.json says (its truncation and padding)"},
+     .help = "apply the truncation and padding of tokenizer.json"},
     {CLI_AT(tokenize_options, target), .name = "target",
-     .help = "as text of the language translated into, where the tokenizer has two (Marian)"},
+     .help = "tokenize target-language text, for tokenizers with two vocabularies (Marian)"},
     {CLI_AT(tokenize_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core); the output is the same"},
+     .help = "CPU threads; 0 uses every core. The output does not depend on it"},
 };
 
 /* One line, in and out. */
@@ -137,15 +137,15 @@ static by_status json_object(job *j, const cJSON *o)
         const char *text = NULL, *pair = NULL;
         BY_TRY(base_json_string(o, "text", NULL, &text));
         BY_TRY(base_json_string(o, "pair", NULL, &pair));
-        return text ? encode(j, text, strlen(text), pair) : base_fail(BY_ERR_FORMAT, "there is no \"text\"");
+        return text ? encode(j, text, strlen(text), pair) : base_fail(BY_ERR_FORMAT, "missing \"text\"");
     }
     if (!cJSON_IsArray(list))
-        return base_fail(BY_ERR_FORMAT, "there is no list \"ids\"");
+        return base_fail(BY_ERR_FORMAT, "missing list \"ids\"");
     by_ids ids = {0};
     by_status s = tok_ids_reserve(&ids, 1);
     cJSON_ArrayForEach(item, list) if (s == BY_OK) s =
         cJSON_IsNumber(item) ? add_id(&ids, item->valuedouble)
-                             : base_fail(BY_ERR_FORMAT, "\"ids\" holds something that is no number");
+                             : base_fail(BY_ERR_FORMAT, "\"ids\" must hold numbers");
     if (s == BY_OK)
         s = decode(j, &ids);
     tok_ids_free(&ids);
@@ -323,16 +323,15 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_tokenize = {
     .name = "tokenize",
-    .summary = "text to token ids and back",
+    .group = "Models and files",
+    .summary = "convert text to token ids and back",
     .args = "PATH [TEXT...]",
-    .description =
-        "PATH is a model directory, a run folder, or a file: a tokenizer.json or a SentencePiece model. "
-        "Each TEXT, or "
-        "else each line of the input, gives one line of ids; special tokens are put around it "
-        "where the tokenizer asks for "
-        "them, and nothing is cut off or padded unless --fit is given. A bare spiece.model has no special "
-        "tokens.\n\n"
-        "With --offsets a token is printed as ID:START-END, in bytes of the text.",
+    .description = "PATH is a model directory, a run folder, a tokenizer.json or a SentencePiece model. "
+                   "Prints one line of ids for each TEXT or, without TEXT, for each line of the input. "
+                   "Special tokens are added where the tokenizer asks for them. Nothing is truncated or "
+                   "padded without --fit. A bare spiece.model has no special tokens.\n"
+                   "\n"
+                   "With --offsets a token is printed as ID:START-END, in bytes of the text.",
     .examples = "banyan tokenize gpt2 \"Hello, world!\"\n"
                 "banyan tokenize bert-base-cased --jsonl < texts.jsonl > ids.jsonl\n"
                 "echo 15496 11 995 0 | banyan tokenize gpt2 --decode\n",

@@ -341,6 +341,7 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_train = {
     .name = "train",
+    .group = "Training",
     .summary = "train a model from scratch, or go on with a run",
     .description =
         "Trains a model on text with the objective of its family and writes a run folder: checkpoints "

@@ -17,44 +17,46 @@ typedef struct train_tokenizer_options {
 static const cli_option options[] = {
     {CLI_AT(train_tokenizer_options, like), .name = "like", .letter = 'l',
      .choices = "gpt2|roberta|gpt|bert|bert-cased|t5",
-     .help = "everything as in that model: normaliser, splitter, kind, special tokens", .group = "What"},
+     .help = "copy the whole pipeline of that model: normaliser, splitter, kind, special tokens",
+     .group = "Vocabulary"},
     {CLI_AT(train_tokenizer_options, kind), .name = "kind", .letter = 'k',
      .choices = "auto|bpe|wordpiece|unigram", .preset = "auto",
-     .help = "else: how tokens are found; auto is bpe"},
+     .help = "algorithm, if --like is not given; auto is bpe"},
     {CLI_AT(train_tokenizer_options, size), .name = "vocab-size", .letter = 'v', CLI_RANGE(1, 8388608),
-     .suffix = true, .preset = "30000", .help = "tokens in all, special ones included"},
+     .suffix = true, .preset = "30000", .help = "size of the vocabulary, special tokens included"},
     {CLI_AT(train_tokenizer_options, special), .name = "special", .letter = 's', .value = "A,B,...",
-     .help = "special tokens, which get the first ids (else those of --like)"},
+     .help = "special tokens, which get the first ids (default: those of --like)"},
     {CLI_AT(train_tokenizer_options, unknown), .name = "unknown", .value = "TOKEN",
-     .help = "the token for what is not in the vocabulary (else <unk>, or [UNK] for wordpiece)"},
+     .help = "token for unknown text (default: <unk>, wordpiece: [UNK])"},
 
     {CLI_AT(train_tokenizer_options, byte_level), .name = "byte-level",
-     .help = "bpe: tokens of bytes, so that nothing is unknown", .group = "Text"},
-    {CLI_AT(train_tokenizer_options, lowercase), .name = "lowercase", .help = "everything in lower case"},
+     .help = "bpe: work on bytes, so that nothing is unknown", .group = "Text"},
+    {CLI_AT(train_tokenizer_options, lowercase), .name = "lowercase", .help = "convert text to lower case"},
     {CLI_AT(train_tokenizer_options, prefix), .name = "continuing-prefix", .value = "TEXT",
-     .help = "bpe, wordpiece: mark tokens that continue a word (wordpiece: else ##)"},
+     .help = "bpe, wordpiece: prefix of tokens that continue a word (default for wordpiece: ##)"},
     {CLI_AT(train_tokenizer_options, suffix), .name = "end-of-word-suffix", .value = "TEXT",
-     .help = "bpe: mark tokens that end a word"},
+     .help = "bpe: suffix of tokens that end a word"},
 
     {CLI_AT(train_tokenizer_options, min_frequency), .name = "min-frequency", CLI_MIN(1), .suffix = true,
-     .preset = "2", .help = "bpe, wordpiece: do not merge pairs that are rarer", .group = "Limits"},
+     .preset = "2", .help = "bpe, wordpiece: do not merge rarer pairs", .group = "Limits"},
     {CLI_AT(train_tokenizer_options, limit), .name = "limit-alphabet", CLI_MIN(1),
      .help = "keep only the N most frequent characters"},
     {CLI_AT(train_tokenizer_options, initial), .name = "initial-alphabet", .value = "CHARS",
-     .help = "characters to have in any case"},
+     .help = "characters to include in any case"},
     {CLI_AT(train_tokenizer_options, longest), .name = "max-token-length", CLI_MIN(1),
-     .help = "longest token in characters (unigram: else 16)"},
+     .help = "longest token in characters (default for unigram: 16)"},
     {CLI_AT(train_tokenizer_options, shrinking), .name = "shrinking-factor", CLI_RANGE(0.05, 0.99),
-     .preset = "0.75", .help = "unigram: what a round leaves of the candidates"},
+     .preset = "0.75", .help = "unigram: share of the candidates kept in each round"},
 
     {CLI_AT(train_tokenizer_options, out), .name = "out", .letter = 'o', .value = "PATH",
-     .help = "folder for tokenizer.json and tokenizer_config.json, or one file NAME.json", .group = "Output"},
+     .help = "directory for tokenizer.json and tokenizer_config.json, or one file NAME.json",
+     .group = "Output"},
     {CLI_AT(train_tokenizer_options, overwrite), .name = "overwrite",
-     .help = "replace a tokenizer that is there already"},
+     .help = "replace an existing tokenizer"},
     {CLI_AT(train_tokenizer_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 256),
-     .preset = "0", .help = "CPU threads (0: every core); the result is the same"},
+     .preset = "0", .help = "CPU threads; 0 uses every core. The result does not depend on it"},
     {CLI_AT(train_tokenizer_options, json), .name = "json", .help = "print the result as one JSON object"},
-    {CLI_AT(train_tokenizer_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+    {CLI_AT(train_tokenizer_options, quiet), .name = "quiet", .letter = 'q', .help = "show no progress"},
 };
 
 typedef struct screen {
@@ -126,7 +128,7 @@ static bool may_write(const char *out)
         char *path = base_path_join(out, names[i]);
         const bool there = path && base_file_exists(path);
         if (there)
-            base_fail(BY_ERR_ARGUMENT, "%s holds a %s already (%s)", out, i == 0 ? "model" : "tokenizer",
+            base_fail(BY_ERR_ARGUMENT, "%s already holds a %s (%s)", out, i == 0 ? "model" : "tokenizer",
                       names[i]);
         base_free(path);
         if (there || !path)
@@ -179,7 +181,7 @@ static int train(const train_tokenizer_options *o, const by_vocab_spec *spec, ch
     by_status s = is_json_file(o->out) ? by_tokenizer_write(t, o->out) : by_tokenizer_save(t, o->out);
     int code = s == BY_OK ? print_result(o, t, &result) : cli_fail(NULL);
     if (s == BY_OK && !o->quiet && result.size < spec->size)
-        cli_note("the text gives no more than %d tokens, %d were asked for", result.size, spec->size);
+        cli_note("the text yields only %d of the %d tokens asked for", result.size, spec->size);
     by_tokenizer_free(t);
     return code;
 }
@@ -214,9 +216,9 @@ static int run(int argc, char **argv)
     const char **special = NULL;
     cli_interrupt_install();
     if (!o.out)
-        code = cli_usage_fail("nowhere to write: give --out DIR or --out NAME.json");
+        code = cli_usage_fail("no output: give --out DIR or --out NAME.json");
     else if (!o.overwrite && !may_write(o.out))
-        code = cli_fail("--overwrite replaces it; or give another --out");
+        code = cli_fail("use --overwrite to replace it, or another --out");
     else if (!keep ||
              (o.special.count && split_special(&o.special, keep, &special, &spec.special_count) != BY_OK))
         code = cli_fail(NULL);
@@ -231,25 +233,24 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_train_tokenizer = {
     .name = "train-tokenizer",
-    .summary = "learn a vocabulary from text: BPE, WordPiece or Unigram",
+    .summary = "train a BPE, WordPiece or Unigram tokenizer from text",
     .args = "FILE...",
-    .description =
-        "Reads any number of text files line by line and writes a tokenizer that banyan and the HuggingFace "
-        "libraries load to the same ids. Memory is needed for the different words of the text, not for the "
-        "text.\n\n"
-        "--like gives a whole pipeline:\n"
-        "  gpt2        bytes, BPE, <|endoftext|>\n"
-        "  roberta     bytes, BPE, <s> <pad> </s> <unk> <mask>\n"
-        "  gpt         lower case, BPE with </w> at word ends\n"
-        "  bert        lower case without accents, WordPiece, [PAD] [UNK] [CLS] [SEP] [MASK]\n"
-        "  bert-cased  the same with case and accents\n"
-        "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> behind the "
-        "vocabulary\n\n"
-        "Without it --kind says how tokens are found and the rest follows: bpe over bytes with --byte-level, "
-        "with a "
-        "mark at word ends or inside words where one is given, or else with a visible space in front of "
-        "words. BPE "
-        "gives the merges of the reference trainer, in its order.",
+    .description = "Reads text files line by line and writes a tokenizer that banyan and the HuggingFace "
+                   "libraries load with the same ids. Memory grows with the number of distinct words, not "
+                   "with the size of the text.\n"
+                   "\n"
+                   "--like selects a whole pipeline:\n"
+                   "  gpt2        bytes, BPE, <|endoftext|>\n"
+                   "  roberta     bytes, BPE, <s> <pad> </s> <unk> <mask>\n"
+                   "  gpt         lower case, BPE with </w> at word ends\n"
+                   "  bert        lower case without accents, WordPiece, [PAD] [UNK] [CLS] [SEP] [MASK]\n"
+                   "  bert-cased  the same with case and accents\n"
+                   "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> after "
+                   "the vocabulary\n"
+                   "\n"
+                   "Without --like, --kind selects the algorithm. BPE then works on bytes (--byte-level), "
+                   "with the given mark at word ends or inside words, or else with a visible space before "
+                   "words. BPE produces the merges of the reference trainer, in its order.",
     .examples = "banyan train-tokenizer --like gpt2 --vocab-size 32000 corpus/*.txt --out my-tokenizer\n"
                 "banyan train-tokenizer --kind unigram --vocab-size 8000 --special '<s>,</s>' text.txt --out "
                 "unigram.json\n"

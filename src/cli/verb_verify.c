@@ -15,11 +15,11 @@ typedef struct verify_options {
 
 static const cli_option options[] = {
     {CLI_AT(verify_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one"},
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one"},
     {CLI_AT(verify_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
     {CLI_AT(verify_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core)"},
+     .help = "CPU threads; 0 uses every core"},
     {CLI_AT(verify_options, json), .name = "json", .help = "print one JSON object"},
 };
 
@@ -105,24 +105,26 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_verify = {
     .name = "verify",
-    .summary = "compare a model with values recorded elsewhere",
+    .summary = "compare a model with recorded reference results",
     .args = "DIR",
     .description =
-        "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and with what "
-        "must come out, and "
-        "case.json with the settings. One line per tensor: name, error, ok or FAILED; then one for all. The "
-        "exit code is 1 when "
-        "anything failed.\n\n"
-        "Errors of a (here) against b (the reference), and their bounds in f32 and f64; in bf16 and f16:\n"
-        "  outputs            largest |a-b| / max(1, |b|)       1e-4;  1e-4 of NMSE = sum (a-b)^2 / sum b^2\n"
+        "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and "
+        "expected results, and case.json with the settings. Prints one line per tensor (name, "
+        "error, ok or FAILED) and a summary. The exit status is 1 if anything failed.\n"
+        "\n"
+        "Error measures for a (here) against b (the reference), with bounds for f32 and f64; for "
+        "bf16 and f16:\n"
+        "  outputs            largest |a-b| / max(1, |b|)       1e-4;  1e-4 of NMSE = sum (a-b)^2 "
+        "/ sum b^2\n"
         "  loss               largest |a-b| / max(1, |b|)       1e-5;  1e-2\n"
         "  gradients          |a-b| / |b|, 2-norms              1e-4;  1e-3 of NMSE\n"
         "  generated tokens   how many differ                   0;     not run\n"
         "  training steps     largest |a-b| / max(1, |b|)       1e-4;  3e-2\n"
-        "  trained parameters |a-b| / |b|, 2-norms              1e-4;  1e-2 of NMSE\n\n"
-        "A gradient that is zero but for rounding, as that of a key bias, is measured against 1/1000 (16 "
-        "bits: 1/10) of the norm "
-        "of the whole gradient; in a trained parameter such elements do not count.",
+        "  trained parameters |a-b| / |b|, 2-norms              1e-4;  1e-2 of NMSE\n"
+        "\n"
+        "A gradient that is zero except for rounding, such as that of a key bias, is measured "
+        "against 1/1000 (16 bits: 1/10) of the norm of the whole gradient. Such elements of a "
+        "trained parameter do not count.",
     .examples = "banyan verify tests/data/verify/gpt2\n"
                 "banyan verify tests/data/verify/gpt2 --dtype bf16 --json\n",
     .options = options,

@@ -9,6 +9,7 @@
 
 struct cli_verb {
     const char *name;        /* "train" */
+    const char *group;       /* heading in the overview of this verb and of those after it, or NULL */
     const char *summary;     /* one line, lower case, no full stop */
     const char *usage;       /* what follows "banyan VERB" on the usage line; NULL: "[options]" and .args */
     const char *description; /* paragraphs, wrapped when shown; lines that start with a space stay */
@@ -19,10 +20,11 @@ struct cli_verb {
     const char *args;                  /* positionals: "MODEL [TEXT...]", "train|decode"; NULL: none */
 };
 
-/* One a line, in the order of the overview. */
+/* One per line, in the order of the overview. */
 #define CLI_VERBS(X)       \
     X(cli_train)           \
     X(cli_finetune)        \
+    X(cli_train_tokenizer) \
     X(cli_generate)        \
     X(cli_translate)       \
     X(cli_summarize)       \
@@ -33,13 +35,12 @@ struct cli_verb {
     X(cli_embed)           \
     X(cli_eval)            \
     X(cli_score)           \
+    X(cli_verify)          \
+    X(cli_bench)           \
     X(cli_tokenize)        \
-    X(cli_train_tokenizer) \
     X(cli_inspect)         \
     X(cli_attention)       \
     X(cli_convert)         \
-    X(cli_verify)          \
-    X(cli_bench)           \
     X(cli_devices)
 
 #define CLI_DECLARE(name) extern const cli_verb name;

@@ -49,16 +49,16 @@ cat >options.json <<'END'
 END
 check "options from a file" eval 'banyan train --config options.json && same done file'
 sed 's/"layers"/"layer"/' options.json >wrong.json
-check "an option that does not exist is named" eval '! banyan train --config wrong.json && says "\"layer\" is no option.*layers"'
+check "an option that does not exist is named" eval '! banyan train --config wrong.json && says "\"layer\" is not an option.*layers"'
 sed 's/"layers": 1/"layers": {}/' options.json >wrong.json
-check "a value that is none is named" eval '! banyan train --config wrong.json && says "\"layers\" is neither"'
+check "a value that is none is named" eval '! banyan train --config wrong.json && says "\"layers\" must be"'
 sed 's/"layers": 1/"layers": 1.5/' options.json >wrong.json
 check "a value out of range too" eval '! banyan train --config wrong.json && says "layers must be a whole number"'
 check "a file that is not there" eval '! banyan train --config none.json && says "none.json"'
-check "a folder without a run" eval 'mkdir empty && ! banyan train --resume empty && says "holds no run" && [ -z "$(ls -A empty)" ]'
-check "a folder that is not there" eval '! banyan train --resume none && says "holds no run" && [ ! -e none ]'
+check "a folder without a run" eval 'mkdir empty && ! banyan train --resume empty && says "is not a run folder" && [ -z "$(ls -A empty)" ]'
+check "a folder that is not there" eval '! banyan train --resume none && says "is not a run folder" && [ ! -e none ]'
 check "neither data nor a run" eval '! banyan train --out nothing && says "no data" && [ ! -e nothing ]'
-check "of another verb" eval '! banyan finetune --resume alone && says "is of banyan train"'
+check "of another verb" eval '! banyan finetune --resume alone && says "belongs to banyan train"'
 check "two folders" eval '! banyan train --resume alone --out elsewhere && says "leave out --out"'
 
 cp -rL done/last model && rm model/optimizer.safetensors model/trainer_state.json

@@ -148,7 +148,7 @@ check "and the next one finishes" eval 'works wrote && whole && [ -z "$(ls -d ki
 
 run convert copy narrow -q --dtype bf16
 "$BANYAN" generate narrow --ids -p "1 2" -n 1 --greedy --threads 1 >out 2>err
-check "16-bit weights that are widened are announced" grep -q '^narrow: bf16 weights are widened to f32.*--dtype bf16' err
+check "16-bit weights that are widened are announced" grep -q '^narrow: bf16 weights are converted to f32.*--dtype bf16' err
 "$BANYAN" generate narrow --ids -p "1 2" -n 1 --greedy --threads 1 --dtype bf16 >out 2>err
 check "and not when they are used as they are" eval '[ -s out ] && ! grep -q widened err'
 "$BANYAN" generate copy --ids -p "1 2" -n 1 --greedy --threads 1 >out 2>err

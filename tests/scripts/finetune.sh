@@ -336,7 +336,7 @@ run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
 check answer-needs-a-tab fails 1 'line 2 has no tab'
 printf 'who sat\tthe cat sat\nwho sat\tthe\0cat\n' >"$tmp/questions.tsv"
 run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
-check answer-nul fails 1 'questions.tsv: line 2 holds a NUL character'
+check answer-nul fails 1 'questions.tsv: line 2 contains a NUL character'
 run answer "$tmp/q" --threads 1 -f "$tmp/nowhere.tsv"
 check answer-needs-a-file fails 1 'nowhere.tsv'
 run answer "$bert" --threads 1 'who sat' 'the cat sat'

@@ -58,7 +58,7 @@ printf '{"text": "the good book", "label": "pos"}\n{"text": "the bad book", "lab
 check "JSON lines" reads named.jsonl 'named.jsonl: 2 rows'
 printf 'the good book\tthe film\nthe bad book\ta film\n' >pairs.tsv
 run classify c -f pairs.tsv --json --threads 1
-check "pairs stay pairs, which is told" eval 'works "\"pair\":\"the film\"" && grep -q "a text and its pair" err'
+check "pairs stay pairs, which is told" eval 'works "\"pair\":\"the film\"" && grep -q "separates a text from its pair" err'
 printf 'the good book,x\nthe bad book,y\n' >odd.csv
 check "a table without a header or known labels" reads odd.csv 'odd.csv: 2 rows; no header, text column 1'
 

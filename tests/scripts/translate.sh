@@ -135,11 +135,11 @@ check "bench" eval 'banyan bench translate --model transformer --preset tiny --v
 "$BANYAN" train --model gpt2 --data t.en --tokenizer byte --layers 1 --heads 1 --width 8 --seq 16 --max-steps 1 --threads 1 --out lm >out 2>err
 check "no such model" refuses 1 'nothing: no such' translate nothing x
 check "a model that does not translate" refuses 1 'a GPT2LMHeadModel does not' translate lm x
-check "an unknown language" refuses 1 'does not know the language "fr"' translate whole --to fr x
+check "an unknown language" refuses 1 'unknown language "fr"' translate whole --to fr x
 check "an unknown task" refuses 1 'says nothing about "haiku"' translate whole --task haiku x
 check "more texts than beams" refuses 1 '--return 9' translate whole --return 9 --beams 4 x
 check "groups that do not divide" refuses 1 '--groups 3' translate whole --groups 3 --beams 4 x
-check "several draws" refuses 1 '--temp draws' translate whole --temp 1 --return 3 x
+check "several draws" refuses 1 '--temp samples' translate whole --temp 1 --return 3 x
 check "groups that draw" refuses 1 'temperature must be 0' translate whole --temp 1 --beams 4 --groups 2 x
 check "more at least than at most" refuses 1 'at least 9 new tokens and at most 4' translate whole --min-new-tokens 9 --max-new-tokens 4 x
 check "a prefix that does not fit" refuses 1 'the prefix has' translate whole --begin 'Ein Mann mit Hut' --max-new-tokens 2 x
@@ -148,7 +148,7 @@ check "which one it is" eval '{ for i in {1..600}; do echo "A man."; done; cat l
     [ $? -eq 1 ] && grep -q "text 601 has" err && [ "$(wc -l <out)" -ge 512 ]'
 check "a file that is not there" refuses 1 'nothing.txt: No such file' translate whole -f nothing.txt
 check "a directory" refuses 1 'is a directory' translate whole -f .
-check "bytes that are no text" eval 'printf "A\nman\0s\n" >bytes && refuses 1 "bytes: line 2 holds a NUL character" translate whole -f bytes'
+check "bytes that are no text" eval 'printf "A\nman\0s\n" >bytes && refuses 1 "bytes: line 2 contains a NUL character" translate whole -f bytes'
 check "a full disk" eval '! "$BANYAN" translate whole --threads 1 x >/dev/full 2>err && grep -q "No space left" err'
 check "no references" refuses 1 'a file of sources and one of references' eval whole v.en
 check "references of another length" refuses 1 'v.en has 20 lines and t.de has 200' eval whole v.en t.de
