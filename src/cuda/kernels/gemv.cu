@@ -7,7 +7,7 @@
  * thread reads only pieces that it asked for itself: the ring needs no barrier.
  *
  * A block takes 128 bytes of each row of w, and the blocks of a cluster share K. Partial sums are added in a
- * fixed order, so that results do not depend on timing. docs/SPEED.md has what else was tried. */
+ * fixed order, so that results do not depend on timing. docs/LOG.md lists what else was tried. */
 #include "cuda/kernels/gemv.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/cluster.cuh"
