@@ -293,7 +293,7 @@ check classify-needs-its-head fails 1 'banyan finetune'
 run fill "$bert" --threads 1 --json 'a ___ film'
 check fill-says works '"holes":\[\[{"token":"'
 run fill "$bert" --threads 1 'a film'
-check fill-needs-a-hole fails 1 'no hole'
+check fill-needs-a-hole fails 1 'no gap'
 run embed "$bert" --threads 1 --similarity 'a film' 'a film'
 check embed-says works '^1.0000'
 run embed "$bert" --threads 1 --similarity --json 'a film' 'a film'
@@ -330,7 +330,7 @@ check answer-threshold [ "$(grep -c '"start"' "$tmp/out")" -eq 3 ]
 run answer "$tmp/q" --threads 1 --json 'who lives' ''
 check answer-in-nothing works '"answer":""}'
 run answer "$tmp/q" --threads 1 'who lives'
-check answer-needs-a-text fails 1 'needs a text'
+check answer-needs-a-text fails 1 'missing TEXT'
 printf 'who sat\tthe cat sat\nwho sat\n' >"$tmp/questions.tsv"
 run answer "$tmp/q" --threads 1 -f "$tmp/questions.tsv"
 check answer-needs-a-tab fails 1 'line 2 has no tab'
