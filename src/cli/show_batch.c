@@ -156,7 +156,7 @@ static by_status print_two(const train_preview_row *e)
     by_status s = put_text(&source, e, r->source, 0, e->source_used);
     if (s == BY_OK)
         s = put_text(&target, e, r->targets, 0, e->used);
-    printf("row %lld: %s, %d tokens to read and %d to write, %d by %d with padding\n  source: %s\n  target: "
+    printf("row %lld: %s, %d source and %d target tokens, padded to %d by %d\n  source: %s\n  target: "
            "%s\n\n",
            (long long)e->number + 1, data_objective_name(e->kind), e->source_used, e->used, r->source_seq,
            r->seq, source.data ? source.data : "", target.data ? target.data : "");
@@ -172,9 +172,9 @@ static by_status print_example(const printer *p, const train_preview_row *e)
         return print_two(e);
     printf("row %lld: %s, %d tokens", (long long)e->number + 1, data_objective_name(e->kind), e->used);
     if (e->used < r->seq)
-        printf(" and %d of padding", r->seq - e->used);
+        printf(", %d of padding", r->seq - e->used);
     if (r->picks)
-        printf(", %d hidden", hidden_count(e));
+        printf(", %d masked", hidden_count(e));
     if (r->second)
         printf(", label %d: %s", (int)r->second[0], data_objective_label(e->kind, r->second[0]));
     printf("\n");
@@ -185,8 +185,7 @@ static by_status print_example(const printer *p, const train_preview_row *e)
         while (last > 0 && r->targets[last] < 0)
             last--;
         by_status s = put_token(&text, e, r->targets[last]);
-        printf("  every token predicts the one behind it; the last predicts \"%s\"\n",
-               text.data ? text.data : "");
+        printf("  every token predicts the next one; the last predicts \"%s\"\n", text.data ? text.data : "");
         base_buf_free(&text);
         BY_TRY(s);
     }
