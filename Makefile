@@ -1,4 +1,4 @@
-# Banyan's front door; the build itself is CMakeLists.txt. `make help` lists what there is.
+# Short names for common tasks; the build itself is CMakeLists.txt. `make help` lists the targets.
 
 BUILD        ?= build
 PREFIX       ?= /usr/local
@@ -17,7 +17,7 @@ SOURCES   = find src include tests examples bench \( -name '*.[ch]' -o -name '*.
 
 all: build
 
-# CMake re-runs itself when a file list changes; here it is only started the first time.
+# CMake re-runs itself when a file list changes; make only runs it the first time.
 %/CMakeCache.txt:
 	@$(CONFIGURE) -B $*
 
@@ -51,7 +51,7 @@ asan:
 	@$(call COMPILE,build-asan)
 	@tools/run-tests.sh build-asan
 
-# New inputs are kept in build-fuzz/corpus, what crashes in build-fuzz/; tests/fuzz/corpus is only read.
+# New inputs go to build-fuzz/corpus, crashes to build-fuzz/; tests/fuzz/corpus is only read.
 fuzz:
 	@command -v clang >/dev/null || { echo "make fuzz needs clang: apt-get install clang" >&2; exit 1; }
 	@$(MAKE) -s --no-print-directory build-fuzz/CMakeCache.txt CMAKE_FLAGS="-DCMAKE_C_COMPILER=clang -DBANYAN_FUZZ=ON \
@@ -70,7 +70,7 @@ fuzz:
 # The CUDA kernels are compiled three times here: by nvcc where it is, and emulated by g++ and clang++.
 lint:
 	@if command -v clang-format >/dev/null; then $(SOURCES) -print0 2>/dev/null | xargs -0r clang-format --dry-run -Werror; \
-	    else echo "lint: clang-format is not installed, layout not checked"; fi
+	    else echo "lint: clang-format is not installed, layout skipped"; fi
 	@tools/check-layers.sh
 	@tools/check-names.sh
 	@if command -v cppcheck >/dev/null; then \
@@ -94,7 +94,7 @@ docs:
 	@LC_ALL=C awk -f tools/api.awk include/banyan/*.h >$(BUILD)/docs/api.html
 	@echo "$(BUILD)/docs/api.html"
 
-# Builds the installed targets alone. The manual pages and completions are generated with the program.
+# Builds only the installed targets. The manual pages and completions are generated with the program.
 install:
 	@tools/setup.sh --check
 	@$(MAKE) -s --no-print-directory $(BUILD)/CMakeCache.txt
@@ -106,17 +106,22 @@ clean:
 	rm -rf build build-asan build-fuzz build-lint-gcc build-lint-clang
 
 help:
-	@echo "make            build the libraries and the program in $(BUILD)/"
-	@echo "make demo       set up, build, and show what it does"
-	@echo "make test       set up, build, run every test; the last line counts them"
-	@echo "make test-long  the tests that take long, the emulated GPU kernels with all samples among them"
-	@echo "make bench      measure speed (bench/run.sh)"
-	@echo "make asan       the tests under the address and undefined-behaviour sanitizers"
-	@echo "make fuzz       each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds (clang)"
-	@echo "make lint       layout, include rules, static checks, warnings as errors"
-	@echo "make docs       the C interface as a page, $(BUILD)/docs/api.html"
-	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
-	@echo "make clean      remove the build folders"
-	@echo "Variables: BUILD, JOBS, CMAKE_FLAGS (e.g. -DBANYAN_DNNL=OFF, -DBANYAN_OPENMP=OFF)"
-	@echo "nvcc is used when this machine has an NVIDIA GPU, for that GPU. CMAKE_FLAGS=-DBANYAN_CUDA=ON compiles for all GPUs (about"
-	@echo "ten minutes on two cores), -DBANYAN_CUDA_ARCHS=90a for those named, -DBANYAN_CUDA=OFF for none."
+	@echo "Build and test"
+	@echo "  make            build the libraries and the program in $(BUILD)/"
+	@echo "  make demo       install missing packages, build, train a small model and generate text"
+	@echo "  make test       build and run every test; the last line counts them"
+	@echo "  make test-long  run the long tests, with every sample of the emulated GPU kernels"
+	@echo "  make bench      measure speed (bench/run.sh)"
+	@echo "  make install    install to PREFIX=$(PREFIX), below DESTDIR=$(DESTDIR)"
+	@echo "  make clean      remove the build folders"
+	@echo "Check the code"
+	@echo "  make asan       run the tests under the address and undefined-behaviour sanitizers"
+	@echo "  make fuzz       run each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds (needs clang)"
+	@echo "  make lint       check layout, include rules and names, run static checks, treat warnings as errors"
+	@echo "  make docs       write the API reference to $(BUILD)/docs/api.html"
+	@echo "Variables"
+	@echo "  BUILD=$(BUILD)  JOBS=$(JOBS)  CMAKE_FLAGS (for example -DBANYAN_DNNL=OFF, -DBANYAN_OPENMP=OFF)"
+	@echo "GPUs"
+	@echo "  By default nvcc compiles for the NVIDIA GPU of this machine, and not at all without one. CMAKE_FLAGS selects"
+	@echo "  others: -DBANYAN_CUDA=ON all GPUs (about ten minutes on two cores), -DBANYAN_CUDA_ARCHS=90a those named,"
+	@echo "  -DBANYAN_CUDA=OFF none."
