@@ -1,6 +1,6 @@
-/* architecture.c - an architecture of one's own in the graph API: a neural probabilistic language model
- * (Bengio et al. 2003). The last N characters are embedded side by side, pass one hidden layer, and predict
- * the next. Trained here on a sentence. */
+/* architecture.c - a new architecture in the graph API: a neural probabilistic language model
+ * (Bengio et al. 2003). The embeddings of the last N characters pass through one hidden layer and predict
+ * the next character. It is trained here on one sentence. */
 #include <banyan/banyan.h>
 #include <math.h>
 #include <stdio.h>

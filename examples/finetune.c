@@ -1,4 +1,4 @@
-/* finetune.c - take a trained model and train it further on one text, with a loop of one's own, then save it.
+/* finetune.c - open a trained model, train it further on one text in a hand-written loop, and save it.
  *
  *   finetune MODEL TEXT OUT [STEPS] */
 #include <banyan/banyan.h>

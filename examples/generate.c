@@ -1,4 +1,4 @@
-/* generate.c - open a model directory and continue a text, printing it as it comes.
+/* generate.c - open a model directory and continue a text, printing each token as it is generated.
  *
  *   generate MODEL "To be, or" 200 */
 #include <banyan/banyan.h>

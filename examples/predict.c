@@ -1,5 +1,5 @@
-/* predict.c - open a fine-tuned model and print its predictions: labels of texts, words for ___, names in
- * texts, or, when the first text is a question, the answer to it in each of the others.
+/* predict.c - open a fine-tuned model and print its predictions: labels of texts, words for ___, entities in
+ * texts, or, if the model answers questions, the answer to the first text in each of the others.
  *
  *   predict MODEL TEXT... */
 #include <banyan/banyan.h>
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         case BY_TASK_PRETRAIN:
             status = print_words(predictor, tokenizer, texts, argc - 2);
             break;
-        default: /* fails with a message when the model has no labels either */
+        default: /* fails with a message if the model has no labels either */
             status = print_labels(predictor, model, texts, argc - 2);
         }
     if (status != BY_OK)
