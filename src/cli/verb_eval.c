@@ -25,18 +25,18 @@ typedef struct eval_options {
 
 static const cli_option options[] = {
     {CLI_AT(eval_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text or .bin token shards; patterns and repetition allowed", .group = "Data"},
+     .help = "text files or .bin token shards; patterns and several files are allowed", .group = "Data"},
     {CLI_AT(eval_options, t.task), .name = "task", .value = "TASK",
-     .help = "classify, regress, tag, answer (or qa), choice, mlm, lm (else the model's own)"},
+     .help = "classify, regress, tag, answer (or qa), choice, mlm, lm (default: the model's own)"},
     CLI_TASK_ROWS(eval_options, t),
     {CLI_AT(eval_options, texts.metrics), .name = "metric", .value = "LIST", .preset = "bleu,chrf",
      .help = "of bleu, chrf, rouge and exact, with commas", .group = "Texts from encoder-decoders"},
     {CLI_AT(eval_options, texts.beams), .name = "beams", CLI_RANGE(0, 64), .preset = "0",
-     .help = "of the search (0: what the model's directory says, else 5)"},
+     .help = "beams of the search; 0 follows the model's directory, else 5"},
     {CLI_AT(eval_options, texts.prefix), .name = "prefix", .value = "TEXT",
-     .help = "put before every source"},
+     .help = "put TEXT before every source"},
     {CLI_AT(eval_options, texts.plain), .name = "no-generation-config",
-     .help = "ignore generation settings of the model's directory"},
+     .help = "ignore the generation settings in the model's directory"},
     {CLI_AT(eval_options, texts.words), .name = "label-words", .value = "W0,W1,...",
      .help = "what labels 0, 1, ... of a table stand for"},
     {CLI_AT(eval_options, windows.max_tokens), .name = "max-tokens", CLI_MIN(2), .suffix = true,
@@ -49,17 +49,17 @@ static const cli_option options[] = {
      CLI_RANGE(1, 1 << 16), .preset = "8", .help = "windows at once"},
 
     {CLI_AT(eval_options, device), .name = "device", .preset = "auto", .value = "NAME",
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
      .group = "Machine"},
     {CLI_AT(eval_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads (0: every core)"},
+     .help = "CPU threads; 0 uses every core"},
     {CLI_AT(eval_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
     CLI_WEIGHTS(eval_options, weights),
 
     {CLI_AT(eval_options, json), .name = "json", .help = "print the result as one JSON object",
      .group = "Output"},
-    {CLI_AT(eval_options, quiet), .name = "quiet", .letter = 'q', .help = "no progress"},
+    {CLI_AT(eval_options, quiet), .name = "quiet", .letter = 'q', .help = "show no progress"},
 };
 
 typedef struct evaluation {
@@ -289,25 +289,26 @@ static int run(int argc, char **argv)
 const cli_verb cli_eval = {
     .name = "eval",
     .group = "Evaluation",
-    .summary = "measure how well a model predicts a text or does its task",
+    .summary = "evaluate a model on text or on its task",
     .args = "MODEL [FILE...]",
     .description =
-        "MODEL is a model directory or the folder of a training run, whose best model is then "
-        "used. The text goes through "
-        "the model's own tokenizer and is read in windows of the context; every token but the "
-        "first is predicted once. "
-        "With --stride windows overlap, so that predictions have more context, and only what is "
-        "new in each counts.\n\n"
-        "Loss is the mean of -log p in nats per token, perplexity its exponential. Bits per byte "
-        "refer to the text "
-        "itself and can be compared between models with different tokenizers.\n\n"
-        "A model with another head is measured on labelled cases by the metrics of its task: accuracy, "
-        "F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of entities "
-        "(tag), exact match and F1 (answer). Files are read as by finetune; columns that are not given are "
-        "those of the "
-        "run's own data, as run.json records them.\n\n"
-        "An encoder-decoder writes a text for each source, which is compared with its reference: BLEU, chrF, "
-        "ROUGE, exact match. The data are two files of lines, or one table with both.",
+        "MODEL is a model directory or a run folder, whose best model is used.\n"
+        "\n"
+        "Language models: the text passes through the model's own tokenizer and is read in windows "
+        "of the context; every token but the first is predicted once. With --stride windows "
+        "overlap, so that predictions have more context, and only the new tokens of each window "
+        "count. Loss is the mean of -log p in nats per token, perplexity its exponential. Bits per "
+        "byte refer to the text itself and are comparable between models with different "
+        "tokenizers.\n"
+        "\n"
+        "Models with another head are evaluated on labelled examples by the metrics of their task: "
+        "accuracy, F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 "
+        "of entities (tag), exact match and F1 (answer). Files are read as by finetune; columns "
+        "that are not given are those of the run's own data, as run.json records them.\n"
+        "\n"
+        "Encoder-decoders generate a text for each source, which is compared with its reference by "
+        "BLEU, chrF, ROUGE and exact match. The data are two files of lines, or one table with "
+        "both.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval runs/multi30k test.en test.de --beams 5\n"

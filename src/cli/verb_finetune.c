@@ -1,4 +1,4 @@
-/* verb_finetune.c - `banyan finetune`: teach a trained model a task. */
+/* verb_finetune.c - `banyan finetune`: fine-tune a model on labelled examples. */
 #include <math.h>
 
 #include "banyan/finetune.h"
@@ -28,7 +28,7 @@ static const cli_option options[] = {
      .help = "examples to evaluate on; the best model is kept"},
     CLI_TASK_ROWS(finetune_options, t),
     {CLI_AT(finetune_options, t.limit), .name = "max-length", .alias = "seq", CLI_MIN(1), .suffix = true,
-     .help = "tokens of a row at most (else the model's context)"},
+     .help = "maximum tokens per row (default: the model's context)"},
     {CLI_AT(finetune_options, t.overlap), .name = "stride", CLI_MIN(1),
      .help = "tokens that adjacent windows over a long text share, for answer and tag (else 128)"},
     {CLI_AT(finetune_options, prefixes), .name = "prefix", .value = "TEXT",
@@ -164,9 +164,9 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
 static const char *hint_for(by_status status)
 {
     if (status == BY_ERR_NUMERIC)
-        return "a lower --learning-rate";
+        return "use a lower --learning-rate";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+        return "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
                "--stochastic-rounding, or a shorter --max-length";
     return NULL;
 }
@@ -218,23 +218,19 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_finetune = {
     .name = "finetune",
-    .summary = "teach a trained model a task from labelled examples",
+    .summary = "fine-tune a model on labelled examples",
     .args = "MODEL",
     .description =
-        "MODEL is a model directory or a run folder. Its body is kept, and it gets the head that the task "
-        "needs, "
-        "unless it has that head with the same labels already. Data are tables (TSV, CSV), JSON lines or "
-        "lists, CoNLL columns (tag) or SQuAD's JSON (answer), also packed (.gz, .zst) or - for the standard "
-        "input. The columns and labels found are shown before training. Labels get their numbers in sorted "
-        "order, and their names "
-        "are "
-        "kept in config.json.\n\n"
-        "DIR becomes a model directory that other programs load: the best model by the task's metric "
-        "(accuracy, "
-        "Pearson's r, F1) on the --eval data (a tie goes to the lower loss), else the last. Beside it are "
-        "metrics.jsonl, run.json, loss.svg "
-        "and "
-        "checkpoints; the same command goes on where a run stopped.",
+        "MODEL is a model directory or a run folder. Its body is kept and gets a new head for the "
+        "task, unless it already has that head with the same labels. Data are tables (TSV, CSV), "
+        "JSON lines or lists, CoNLL columns (tag) or SQuAD's JSON (answer), also compressed (.gz, "
+        ".zst), or - for standard input. The columns and labels found are printed before training. "
+        "Labels are numbered in sorted order, and config.json keeps their names.\n"
+        "\n"
+        "DIR becomes a model directory that other programs load: the best model by the task's "
+        "metric (accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else "
+        "the last. Beside it are metrics.jsonl, run.json, loss.svg and checkpoints. The same "
+        "command continues a stopped run.",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"

@@ -1,4 +1,4 @@
-/* verb_train.c - `banyan train`: pretrain a model from scratch, or go on with a run. */
+/* verb_train.c - `banyan train`: pretrain a model from scratch, or continue a run. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -57,9 +57,8 @@ static const cli_option options[] = {
      .help = "start from this model's weights"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help =
-         "text or .bin token shards; patterns, commas, several and repetition allowed; .gz and .zst are "
-         "unpacked; - is the standard input. For translate: two files of lines, or .tsv, .csv, .jsonl, .json",
+     .help = "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
+             "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, .json",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
@@ -72,7 +71,7 @@ static const cli_option options[] = {
 
     {CLI_AT(train_options, run.objective.name), .name = "objective",
      .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim",
-     .help = "what the model learns to do (else what its family does)", .group = "Objective"},
+     .help = "training objective (default: the family's own)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
      .help = "mask the same tokens in every epoch (BERT, ALBERT), or new ones (RoBERTa)"},
     {CLI_AT(train_options, run.objective.mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6),
@@ -152,7 +151,7 @@ static const cli_option options[] = {
 
     CLI_JSON_ROW(train_options),
     {CLI_AT(train_options, trace), .name = "trace",
-     .help = "show every node of the first step: shape, norm, time"},
+     .help = "print every node of the first step: shape, norm, time"},
     CLI_CURVE_ROWS(train_options),
 };
 
@@ -223,9 +222,9 @@ static int print_result(const train_options *o, const by_run_result *r)
 static const char *hint_for(by_status status)
 {
     if (status == BY_ERR_NUMERIC)
-        return "a lower --learning-rate, or --trace to see where it begins";
+        return "use a lower --learning-rate, or --trace to see where it starts";
     if (status == BY_ERR_MEMORY)
-        return "a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+        return "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
                "--stochastic-rounding, or a shorter --context";
     return NULL;
 }
@@ -327,7 +326,7 @@ static int run(int argc, char **argv)
         code = cli_fail(NULL);
     else if (!o.data.count || (!o.run.out && !o.show))
         code = cli_usage_fail("%s", !o.data.count
-                                        ? "no data: give --data FILE, or --resume DIR to go on with a run"
+                                        ? "no data: give --data FILE, or --resume DIR to continue a run"
                                         : "no run folder: give --out DIR");
     else
         code = train(&o, &args);

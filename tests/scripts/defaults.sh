@@ -61,7 +61,7 @@ for fact in 'pre_norm 1' 'label_smoothing 0.1[0-9]*' 'dropout 0.2[0-9]*' 'beta2 
     # shellcheck disable=SC2086 # a key and its value
     check "translation-$fact" is pairs $fact
 done
-check says-how-long-it-takes grep -q '12 steps of .* s: about .* in all' "$tmp/err"
+check says-how-long-it-takes grep -q '12 steps of .* s: about .* in total' "$tmp/err"
 check says-the-epochs grep -q '12 steps (.* epochs)' "$tmp/err"
 
 # ---- evaluations are bounded ---------------------------------------------------------------------------------------------
