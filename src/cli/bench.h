@@ -70,7 +70,7 @@ typedef struct bench_work {
 by_status bench_open_model(bench *b);
 by_status bench_open_rows(bench *b); /* room for the tokens of a step */
 by_status bench_draw(bench *b);      /* new tokens; those of bench/peer_*.py */
-by_status bench_hide(bench *b);      /* chooses the tokens that a masked language model guesses */
+by_status bench_hide(bench *b);      /* selects the tokens that a masked language model predicts */
 by_batch bench_batch(const bench *b);
 bool bench_is_pair(const bench *b);
 /* FLOP of a token going forward against the keys of `seen` positions. */
@@ -105,7 +105,7 @@ by_status bench_translate_step(bench *b, double *seconds);
 int bench_tell(bench *b);                    /* the line of JSON; returns an exit code */
 double bench_median(double *seconds, int n); /* sorts them */
 
-/* bench_open.c: open the weights at `path` so many times and print one line of JSON. Returns an exit code. */
+/* bench_open.c: opens the weights at `path` repeatedly and prints one line of JSON. Returns an exit code. */
 int bench_open_weights(const char *path, int steps);
 
 #endif

@@ -95,7 +95,7 @@ by_status bench_decode_profile_step(bench *b, double *seconds)
 
 /* ---- translate ------------------------------------------------------------------------------- */
 
-/* Texts of exactly so many tokens, all of the time counted: encoder, beam search, and what the host does. */
+/* Texts of a fixed number of tokens; the time includes the encoder, the beam search and the host. */
 by_status bench_translate_open(bench *b)
 {
     if (!bench_is_pair(b))

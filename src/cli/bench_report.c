@@ -1,4 +1,4 @@
-/* bench_report.c - see bench.h: the figures as one line of JSON. */
+/* bench_report.c - see bench.h: the results as one line of JSON. */
 #include <stdlib.h>
 #include <sys/resource.h>
 

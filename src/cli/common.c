@@ -1,4 +1,4 @@
-/* common.c - what several verbs do alike (see common.h). */
+/* common.c - helpers of several verbs (see common.h). */
 #include "cli/common.h"
 
 #include "banyan/weights.h"

@@ -1,25 +1,23 @@
-/* common.h - what several verbs do alike: find the model and its tokenizer, open the device. */
+/* common.h - helpers of several verbs: find the model and its tokenizer, open the device. */
 #ifndef BY_CLI_COMMON_H
 #define BY_CLI_COMMON_H
 
 #include "banyan/graph.h"
 #include "text/tokenizer.h"
 
-/* The model directory a user means: `path` itself when it holds config.json, otherwise the best or else the
- * last model of the run folder `path`. Heap string, base_free it; NULL with an error that says what was looked
- * for. */
+/* Returns the model directory for `path`: `path` itself if it holds config.json, else the best or last model of the run
+ * folder. Heap string (base_free), or NULL with an error. */
 char *cli_model_dir(const char *path);
 
-/* Leave the error for a model directory that does not exist. A name of the Hugging Face hub gets the command
- * that fetches it. */
+/* Sets the error for a missing model directory. For a name of the Hugging Face hub it has the command that fetches
+ * it. */
 void cli_fail_absent(const char *path);
 
-/* The tokenizer that belongs to `path` (a model directory or a run folder): beside the model, or in the run
- * folder. NULL with an error that names the folder. */
+/* Loads the tokenizer of `path` (a model directory or a run folder), beside the model or in the run folder. Returns NULL
+ * with an error that names the folder. */
 by_tokenizer *cli_tokenizer(const char *path);
 
-/* Say on stderr when weights that are stored in 16 bits are about to be computed with in f32, and how to
- * avoid the cost. dir may be NULL. */
+/* Notes on stderr that 16-bit weights will be converted to f32, and how to avoid the cost. dir may be NULL. */
 void cli_note_widening(const char *dir, by_dtype dtype);
 
 /* The option --weights of verbs that open a model: how weights of products are stored. */

@@ -1,5 +1,5 @@
-/* progress.c - one rewritten line on a terminal, plain lines elsewhere. A line is composed in memory and
- * leaves in one write, so that it never tears; a line that cannot be written is no error. */
+/* progress.c - one line redrawn in place on a terminal, plain lines elsewhere. A line is composed in memory and
+ * written at once, so that it never tears. A failed write is not an error. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void cli_format_duration(char *out, size_t size, double seconds)
         snprintf(out, size, "%d:%02d", minute, second);
 }
 
-/* Columns of UTF-8 text, taking every character as one column wide. */
+/* Columns of UTF-8 text, counting every character as one. */
 static int columns(const char *s)
 {
     int n = 0;
@@ -48,7 +48,7 @@ static void cut_columns(char *s, int limit)
     }
 }
 
-/* A line break or an escape in the text would leave the line that is rewritten. */
+/* A line break or an escape in the text would leave the redrawn line. */
 static void make_plain(char *s)
 {
     for (; *s; s++)
@@ -135,8 +135,8 @@ static void format_counts(const cli_progress *p, int64_t done, char count[64], c
     }
 }
 
-/* Leave out whole fields of the text, which two spaces separate, until it has at most `limit` columns: from
- * the last but one backwards. The first and the last stay. */
+/* Drops whole fields of the text, separated by two spaces, until it has at most `limit` columns, from the last but one
+ * backwards. The first and the last stay. */
 static void drop_fields(char *text, int limit)
 {
     while (columns(text) > limit) {
@@ -151,8 +151,8 @@ static void drop_fields(char *text, int limit)
     }
 }
 
-/* What does not fit goes in this order: the bar, fields of the text, the time that has passed, the time that
- * is left, the end of the text. */
+/* What does not fit is dropped in this order: the bar, fields of the text, the elapsed time, the time left, the end
+ * of the text. */
 static void draw(cli_progress *p, int64_t done, char *text)
 {
     char count[64], times[96], bar[3 * BAR_MAX + 1], line[LINE_SIZE] = "";

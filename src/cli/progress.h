@@ -1,4 +1,4 @@
-/* progress.h - how far a long job is: one rewritten line on a terminal, plain lines now and then elsewhere.
+/* progress.h - progress of a long job: one line redrawn in place on a terminal, occasional plain lines elsewhere.
  * Never on stdout. */
 #ifndef BY_CLI_PROGRESS_H
 #define BY_CLI_PROGRESS_H
@@ -7,13 +7,13 @@
 
 typedef struct cli_progress {
     /* set by the caller, zero means default */
-    const char *label;    /* in front of the line */
-    int64_t first, total; /* where this run starts, and where it ends; total 0: not known */
-    int64_t every_steps;  /* plain lines: one each so many steps, and ... */
-    double every_seconds; /* ... at the latest after so long; both 0: every 10 seconds */
+    const char *label;    /* at the start of the line */
+    int64_t first, total; /* first and last step of this job; total 0: unknown */
+    int64_t every_steps;  /* plain lines: one every N steps, and ... */
+    double every_seconds; /* ... at least this often; both 0: every 10 seconds */
     bool quiet;           /* show nothing */
     int fd;               /* 0: stderr */
-    /* the rest is the module's */
+    /* private */
     double started, shown_at;
     int64_t shown;
     double mark_at[2]; /* the time left is estimated from mark 0, 20 to 40 seconds ago; see note_pace */
@@ -22,19 +22,17 @@ typedef struct cli_progress {
     bool terminal, broken, visible;
 } cli_progress;
 
-/* Start the clock. The struct must stay where it is until cli_progress_end; one job at a time has a line. */
+/* Starts the clock. The struct must not move until cli_progress_end. Only one job at a time has a line. */
 void cli_progress_start(cli_progress *p);
 
-/* `done` steps of total are done; the text (loss, tokens per second) is formatted only when it is going to be
- * shown, at most ten times a second on a terminal. The last step is always shown. Write errors are ignored.
- */
+/* Reports that `done` steps are done. The text (loss, tokens per second) is formatted only if it is shown: at most ten
+ * times a second on a terminal, and always for the last step. Write errors are ignored. */
 void cli_progress_update(cli_progress *p, int64_t done, const char *fmt, ...) BY_PRINTF(3, 4);
 
-/* Clear the line. Legal without start. */
+/* Clears the line. May be called without start. */
 void cli_progress_end(cli_progress *p);
 
-/* Clear the line of the running job, so that something else can be printed; the next update draws it again.
- */
+/* Clears the line of the running job so that something else can be printed; the next update redraws it. */
 void cli_progress_hide(void);
 
 /* "0:07", "12:34", "1:02:03", "2d 03:04" */

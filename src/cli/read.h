@@ -1,5 +1,5 @@
-/* read.h - what the verbs that read texts share: a model and its tokenizer, texts from the command line, a
- * file or the input, and batches of them through the model. */
+/* read.h - shared by the verbs that read texts: a model with its tokenizer, and texts from the command line, a file or
+ * standard input, in batches. */
 #ifndef BY_CLI_READ_H
 #define BY_CLI_READ_H
 
@@ -9,8 +9,8 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Lines, a few thousand at a time. `arguments` are taken when there are some, then `path` (NULL: none), else
- * the input. A tab parts a line into a text and its pair when `pairs`. */
+/* Texts, a few thousand at a time: `arguments` if there are any, else `table`, else the lines of `path`, else those of
+ * standard input. With `pairs`, a tab separates a text from its pair. */
 typedef struct cli_texts {
     char **arguments;
     int n_arguments;
@@ -19,19 +19,19 @@ typedef struct cli_texts {
     int most;                /* lines at a time; 0: 4096 */
     char **texts, **seconds; /* the present ones; seconds[i] may be NULL */
     int count;
-    int64_t before; /* how many came before them */
+    int64_t before; /* number of earlier texts */
     FILE *file;
     const data_examples *table; /* take the texts from here instead; NULL: no table */
     bool ended;
 } cli_texts;
 by_status cli_texts_next(cli_texts *t); /* count is 0 at the end */
 void cli_texts_free(cli_texts *t);
-/* Hand all of them to `each`, a few thousand at a time, unless `begun` says that something went wrong before.
- * Frees the texts, tells what went wrong and returns an exit code. */
+/* Calls `each` for all texts, a few thousand at a time, unless `begun` is an error. Frees the texts, reports an error
+ * and returns an exit code. */
 typedef by_status cli_texts_fn(void *user, const cli_texts *t);
 int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user);
 
-/* Print what has been collected, and free it. */
+/* Prints and frees the buffer. */
 by_status cli_put(base_buf *out);
 
 /* ---- models ---------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* recorded.c - options of a run that goes on, from the values in its run.json (config.h). */
+/* recorded.c - options of a continued run, from its run.json (config_file.h). */
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* report.c - how the program speaks: errors, notes, results, the end of stdout, signals. */
+/* report.c - output of the program: errors, notes, results, closing stdout, signals. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

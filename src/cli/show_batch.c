@@ -90,7 +90,7 @@ static by_status put_hidden(base_buf *out, const printer *p, const train_preview
     return BY_OK;
 }
 
-/* Segments, or languages, are told where they begin. */
+/* Segments or languages are named where they begin. */
 static const char *segment_name(const printer *p, const train_preview_row *e, int segment, char small[16])
 {
     const by_objective_choice *c = &p->spec->objective;
@@ -179,7 +179,7 @@ static by_status print_example(const printer *p, const train_preview_row *e)
         printf(", label %d: %s", (int)r->second[0], data_objective_label(e->kind, r->second[0]));
     printf("\n");
     BY_TRY(print_text(p, e));
-    if (!r->picks) { /* every token predicts the next; behind the last one stands what cannot be seen above */
+    if (!r->picks) { /* every token predicts the next; the target of the last one is not shown above */
         base_buf text = {0};
         int last = e->used - 1;
         while (last > 0 && r->targets[last] < 0)

@@ -1,4 +1,4 @@
-/* strategy.h - options that verbs which generate share: beam search, and constraints on what comes. */
+/* strategy.h - options shared by the verbs that generate: beam search, and constraints on the text. */
 #ifndef BY_CLI_STRATEGY_H
 #define BY_CLI_STRATEGY_H
 
@@ -18,7 +18,7 @@ typedef struct cli_strategy {
 } cli_strategy;
 
 /* clang-format off */
-/* The rows of a verb's table that fill a member `strategy` of its options; beams: how many by default. */
+/* The rows of a verb's table that fill a member `strategy` of its options. */
 #define CLI_BEAM_ROWS(type, default_beams)                                                                   \
     {CLI_AT(type, strategy.beams), .name = "beams", CLI_RANGE(1, 64), .preset = default_beams,               \
      .help = "beam search with N hypotheses per text; 1 turns it off", .group = "Beam search"},              \
@@ -84,10 +84,10 @@ typedef struct cli_strategy {
      .help = "force the last token when --max-new-tokens is reached"}
 /* clang-format on */
 
-/* The tokens that a strategy speaks of. */
+/* The tokens named by a strategy. */
 typedef struct cli_constraints {
     by_ids banned; /* single tokens: the caller may add some before */
-    by_ids tokens; /* of all words, one behind the other */
+    by_ids tokens; /* of all words, concatenated */
     by_words *words;
     int count;
     by_ids begin;
@@ -99,12 +99,12 @@ typedef struct cli_constraints {
 
 /* Texts to tokens; without a tokenizer, texts are lists of ids. BY_ERR_ARGUMENT naming the option. */
 by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out);
-/* Words that never come besides; what they point to must outlive c. */
+/* Adds banned words; what they point to must outlive c. */
 by_status cli_constraints_add(cli_constraints *c, const by_words *words, int count);
 void cli_constraints_close(cli_constraints *c); /* zero state is legal */
 
-/* Take over from the model's directory what was not given: beams, penalties, lengths for a prompt of so many
- * tokens (1: an encoder-decoder), bans. most: new tokens at most, 0: not known. d must outlive the spec. */
+/* Takes settings that were not given from the model's directory: beams, penalties, bans, lengths for a prompt of
+ * `prompt` tokens (1: an encoder-decoder). most: maximum new tokens, 0: unknown. d must outlive the spec. */
 by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
                              int prompt, int most, cli_strategy *s, cli_constraints *c);
 /* The cutoffs of the model's directory that were not given; for texts that are drawn as it says. */

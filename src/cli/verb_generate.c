@@ -557,7 +557,7 @@ static int run_group(job *j)
             end_line(j);
         cli_flush();
         code = cli_fail(status == BY_ERR_ARGUMENT && could_slide(j)
-                            ? "--slide goes on with the last half of a full context"
+                            ? "--slide continues with the last half of a full context"
                             : NULL);
     } else if (j->status != BY_OK) {
         code = cli_flush() ? cli_fail(NULL) : CLI_FAILED;

@@ -1,5 +1,5 @@
-/* verb_rewrite.c - banyan translate, banyan summarize: texts out of texts, by an encoder-decoder. What the options
- * do not say, the model's directory does. */
+/* verb_rewrite.c - banyan translate, banyan summarize: text to text with an encoder-decoder. The model's directory has
+ * the settings that the options do not give. */
 #include <unistd.h>
 
 #include "banyan/rewrite.h"

@@ -44,7 +44,7 @@ check "whole words" shows 3 '\[MASK:##' --model distilbert --data docs.txt --who
 check "languages" shows 8 '^  de: ' --model xlm --data en.txt,de.txt --languages en,de
 check "translations" shows 3 '^  de: (positions 0 to ' --model xlm --data en.txt,de.txt --languages en,de --parallel
 check "next token, languages" shows 2 'the last predicts "\[SEP\]"' --model xlm --objective clm --data en.txt --data de.txt --languages en,de
-check "next token" shows 2 'every token predicts the one behind it' --model gpt2 --data docs.txt --tokenizer char
+check "next token" shows 2 'every token predicts the next one' --model gpt2 --data docs.txt --tokenizer char
 check "nothing is left behind" test ! -e runs -a -z "$(find . -name '*.bin')"
 json() {
     train --show-batch 2 --json --model bert --data docs.txt && [ "$(wc -l <out)" -eq 2 ] &&
