@@ -135,9 +135,11 @@ int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user)
 
 by_status cli_put(base_buf *out)
 {
-    bool ok = !out->failed && fwrite(out->data ? out->data : "", 1, out->size, stdout) == out->size;
+    const bool ok = !out->failed;
+    if (ok)
+        fwrite(out->data ? out->data : "", 1, out->size, stdout); /* cli_flush and cli_finish see a failure */
     base_buf_free(out);
-    return ok ? BY_OK : base_fail(BY_ERR_IO, "cannot write to standard output");
+    return ok ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory for the output");
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ void cli_task_print(const by_task_result *v)
 {
     for (int i = 0; i < v->n_metrics; i++)
         printf("%s %.4f   ", v->metrics[i].name, v->metrics[i].value);
-    printf("loss %.4f\n%lld cases in %.1f s, %.0f a second\n", v->loss, (long long)v->cases, v->seconds,
+    printf("loss %.4f\n%lld examples in %.1f s, %.0f per second\n", v->loss, (long long)v->cases, v->seconds,
            (double)v->cases / v->seconds);
 }
 

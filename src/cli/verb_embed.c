@@ -203,7 +203,7 @@ static int run(int argc, char **argv)
         s = put_similarities(&j);
     code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     if (j.o.time && s == BY_OK)
-        cli_note("%lld texts in %.3f s, %.0f a second", (long long)texts.before, j.seconds,
+        cli_note("%lld texts in %.3f s, %.0f per second", (long long)texts.before, j.seconds,
                  (double)texts.before / j.seconds);
     cli_texts_free(&texts);
     close_job(&j);

@@ -302,7 +302,7 @@ static int run_kind(const kind *k, int argc, char **argv)
         cli_note("%lld text%s cut to the first %d tokens (--max-source)", (long long)j.cut,
                  j.cut == 1 ? " was" : "s were", by_rewriter_most(j.rewriter));
     if (j.o.time && s == BY_OK)
-        cli_note("%lld texts in %.3f s, %.1f a second", (long long)j.texts, j.seconds,
+        cli_note("%lld texts in %.3f s, %.1f per second", (long long)j.texts, j.seconds,
                  (double)j.texts / j.seconds);
     cli_texts_free(&texts);
     close_job(&j);
