@@ -35,7 +35,7 @@ done
 kill -KILL $pid
 wait $pid 2>/dev/null
 check "a killed run goes on from its folder" eval '
-    banyan train --resume cut --max-steps 2000000 --patience 1 --eval-steps 1 --no-quiet; says "going on from step"'
+    banyan train --resume cut --max-steps 2000000 --patience 1 --eval-steps 1 --no-quiet; says "continuing from step"'
 check "and has been made longer" grep -q '"steps": 2000000' cut/run.json
 
 check "a run is made longer from its folder" eval 'banyan train --resume alone --max-steps 20 && at alone 000020'
