@@ -190,7 +190,7 @@ static by_status put_large(report_page *p, const report_heatmap *m, const layout
         report_page_text(p, x + c * l->cell + (l->cell + size * 2 / 3) / 2, y - 6, &name,
                          m->col_names[c * s.step]);
     name.upwards = false;
-    name.align = TOK_RIGHT;
+    name.align = REPORT_RIGHT;
     for (int r = 0; r < s.rows; r += every)
         report_page_text(p, x - 6, y + r * l->cell + (l->cell + size * 2 / 3) / 2, &name,
                          m->row_names[r * s.step]);

@@ -37,7 +37,7 @@ void report_page_frame(report_page *p, report_box at, int colour); /* one unit w
 /* Squares of `cell` units, (rows, cols) levels. */
 void report_page_cells(report_page *p, int x, int y, int cell, const uint8_t *levels, int rows, int cols);
 
-typedef enum report_align { REPORT_LEFT, REPORT_MIDDLE, TOK_RIGHT } report_align;
+typedef enum report_align { REPORT_LEFT, REPORT_MIDDLE, REPORT_RIGHT } report_align;
 typedef struct report_font {
     int size;
     int colour;

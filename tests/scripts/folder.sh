@@ -170,6 +170,6 @@ check "finetune into another model is refused" eval '! tune alone/best -o model 
 check "also with --overwrite" eval '! tune alone/best -o model --overwrite && says "model/.* is in the way" && spared'
 check "finetune twice into one folder" eval 'tune model -o tuned && tune model -o tuned --overwrite && [ -s tuned/config.json ]'
 learn() { "$BANYAN" train-tokenizer --kind bpe --vocab-size 300 text --quiet "$@" >log 2>&1; }
-check "train-tokenizer into a model is refused" eval '! learn --out model && says "holds a model already" && spared'
+check "train-tokenizer into a model is refused" eval '! learn --out model && says "already holds a model" && spared'
 check "train-tokenizer over a file is refused" eval 'learn --out t.json && ! learn --out t.json && says "exists"'
 check "train-tokenizer --overwrite does it" eval 'learn --out t.json --overwrite && learn --out model --overwrite && ! spared'
