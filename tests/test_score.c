@@ -244,7 +244,7 @@ static void test_errors(void **state)
     by_bleu_read(b, &before);
     assert_true(fabs(before.score - 100) < 1e-9);
     assert_int_equal(by_bleu_add(b, good[0], bad, 1), BY_ERR_FORMAT);
-    assert_string_equal(by_error_message(), "reference 1: byte 5 is not UTF-8");
+    assert_string_equal(by_error_message(), "reference 1: invalid UTF-8 at byte 5");
     assert_int_equal(by_bleu_add(b, bad[0], good, 1), BY_ERR_FORMAT);
     assert_int_equal(by_bleu_add(b, good[0], good, 0), BY_ERR_ARGUMENT);
     assert_int_equal(by_bleu_add(b, NULL, good, 1), BY_ERR_ARGUMENT);

@@ -1,4 +1,4 @@
-/* curve.c - see curve.h. The picture and the terminal share axes and lines; each has a pen of its own. */
+/* curve.c - see curve.h. The picture and the terminal share axes and lines; each has its own pen. */
 #include "report/curve.h"
 
 #include <math.h>
@@ -10,11 +10,11 @@
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* Walks over the points of a series that can be drawn. Starts as {.s = series}. */
+/* Iterates over the drawable points of a series. Initialise as {.s = series}. */
 typedef struct walk {
     const report_curve_series *s;
     size_t next, seen;
-    double x, raw, y; /* the present point; y is the moving average */
+    double x, raw, y; /* the current point; y is the moving average */
 } walk;
 
 static bool walk_next(walk *w)
@@ -24,7 +24,7 @@ static bool walk_next(walk *w)
         w->next++;
         if (!(fabs(x) < MOST && fabs(y) < MOST))
             continue;
-        /* The average reaches back over few points at first: the steep start of a run is not blurred. */
+        /* The average covers few points at first, so that the steep start of a run is not blurred. */
         const double reach = s->exact ? 1 : 1 + fmin((double)s->count / 50, (double)w->seen / 20);
         w->x = x;
         w->raw = y;
@@ -43,7 +43,7 @@ typedef struct axis {
     int ticks;
 } axis;
 
-/* A panel's place, in pixels or dots, y downwards. */
+/* The position of a panel, in pixels or dots, y downwards. */
 typedef struct frame {
     axis x, y;
     double left, top, width, height;
@@ -104,8 +104,8 @@ static void fit_series(axis *x, axis *y, const report_curve_series *s)
     widen(y, line.lo, line.hi);
 }
 
-/* Leave a share of the range free on both sides, and place about `want` ticks at multiples of 1, 2 or 5 times
- * a power of ten. A range that almost begins at 0 begins there. */
+/* Leaves a fraction of the range free on both sides, and places about `want` ticks at multiples of 1, 2 or 5
+ * times a power of ten. A range that almost begins at 0 begins there. */
 static void finish(axis *a, double share, double want)
 {
     if (a->lo > a->hi)
@@ -122,7 +122,7 @@ static void finish(axis *a, double share, double want)
     a->ticks = 1 + (int)(floor(a->hi / a->step + 1e-9) - a->first);
 }
 
-/* Set the axes of a panel. False when it has nothing to draw. */
+/* Sets the axes of a panel. Returns false if there is nothing to draw. */
 static bool fit(frame *f, const report_curve *c, int panel, double want_x, double want_y)
 {
     const axis none = {.lo = INFINITY, .hi = -INFINITY};
@@ -141,16 +141,16 @@ static double place_x(const frame *f, double x)
     return f->left + f->width * (x - f->x.lo) / (f->x.hi - f->x.lo);
 }
 
-static double place_y(const frame *f, double y) /* values outside are drawn at the edge */
+static double place_y(const frame *f, double y) /* values outside the range are drawn at the edge */
 {
     return f->top + f->height * (1 - fmin(fmax((y - f->y.lo) / (f->y.hi - f->y.lo), 0), 1));
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-typedef void pen_fn(void *to, double x, double y, bool move); /* move: no line leads there */
+typedef void pen_fn(void *to, double x, double y, bool move); /* move: start a new line */
 
-/* A column of pixels gets four points at most: its first, lowest, highest and last. */
+/* A column of pixels gets at most four points: its first, lowest, highest and last. */
 static void draw(const frame *f, const report_curve_series *s, bool raw, bool dots, pen_fn *pen, void *to)
 {
     double x = NAN, y[4] = {0};
@@ -196,15 +196,17 @@ static const char STYLE[] =
 
 static void put_text(base_buf *b, const char *class, double x, double y, const char *text)
 {
+    /* In the margin. */
     base_buf_printf(b, "<text class=\"%s\" transform=\"translate(%.1f %.1f)%s\">", class, x, y,
-                    x < 24 ? " rotate(-90)" : ""); /* in the margin */
+                    x < 24 ? " rotate(-90)" : "");
     report_put_xml(b, text ? text : "", 0);
     base_buf_puts(b, "</text>\n");
 }
 
 static void svg_pen(void *to, double x, double y, bool move)
 {
-    base_buf_printf(to, move ? "M%.1f %.1fh0" : "L%.1f %.1f", x, y); /* h0: a dot, for the ends are round */
+    /* h0: a dot, because the line ends are round. */
+    base_buf_printf(to, move ? "M%.1f %.1fh0" : "L%.1f %.1f", x, y);
 }
 
 static void put_line(base_buf *b, const frame *f, const report_curve_series *s, const char *class, bool raw,
@@ -215,7 +217,7 @@ static void put_line(base_buf *b, const frame *f, const report_curve_series *s, 
     base_buf_puts(b, "\"/>\n");
 }
 
-/* Draw a series; then its name and last value beside a sample at *x, which moves on. */
+/* Draws a series, then its name and last value next to a sample at *x, which is advanced. */
 static void put_series(base_buf *b, const frame *f, const report_curve_series *s, int colour, double *x)
 {
     const double y = f->top - 20;
@@ -285,13 +287,13 @@ by_status report_curve_svg(const char *path, const report_curve *c)
 /* ---- the terminal ---------------------------------------------------------------------------- */
 
 enum { GUTTER = 7, TALL = 10, SHORT = 6 }; /* in characters */
-enum { ACROSS = 2, DOWN = 4, MARK = 256 }; /* dots of a character */
+enum { ACROSS = 2, DOWN = 4, MARK = 256 }; /* dots per character */
 
 typedef struct canvas {
     int columns, rows;
-    uint16_t *cells; /* (rows, columns): dots of braille, and MARK */
-    bool marks;      /* the pen makes marks, else dots */
-    double x, y;     /* its place */
+    uint16_t *cells; /* (rows, columns): braille dots, and MARK */
+    bool marks;      /* draw marks instead of dots */
+    double x, y;     /* current position */
 } canvas;
 
 static void text_pen(void *to, double x, double y, bool move)

@@ -4,13 +4,14 @@
 
 #include "base/base.h"
 
-/* One named series, borrowed during a call. x must not fall. Points that are not finite are left out. */
+/* One named series, borrowed for the call. x must not decrease. Points that are not finite are omitted. */
 typedef struct report_curve_series {
     const char *name;
     const double *x, *y;
     size_t count;
-    bool exact; /* few exact values: marks. Otherwise noisy values: a line that is their moving average over
-                   up to one fiftieth of the points; the picture also shows the values, faint */
+    /* True: few exact values, drawn as marks. false: noisy values, drawn as a line, their moving average over
+     * up to one fiftieth of the points; the picture also shows the values faintly. */
+    bool exact;
 } report_curve_series;
 
 /* Series that share a vertical axis. */
@@ -20,7 +21,7 @@ typedef struct report_curve_panel {
     int count;
 } report_curve_panel;
 
-/* Panels are drawn below each other over the same horizontal axis. The first is the largest. */
+/* Panels are stacked over the same horizontal axis. The first is the largest. */
 typedef struct report_curve {
     const char *title; /* NULL: none */
     const char *x_label;
@@ -28,12 +29,12 @@ typedef struct report_curve {
     int count; /* at least 1 */
 } report_curve;
 
-/* Write the picture, replacing the file atomically. It follows the viewer's light or dark theme. Any number
- * of points is fine, none included: the size of the file does not grow with it. */
+/* Writes the picture, replacing the file atomically. It follows the viewer's light or dark theme. Any number
+ * of points is allowed, including none: the size of the file does not grow with it. */
 by_status report_curve_svg(const char *path, const report_curve *c);
 
-/* The same for a terminal, `width` characters wide (24 to 1000), without the title. Free it with base_free;
- * NULL on failure. */
+/* Renders the curves for a terminal, `width` characters wide (24 to 1000), without the title. Free the result
+ * with base_free. Returns NULL on failure. */
 char *report_curve_text(const report_curve *c, int width);
 
 #endif

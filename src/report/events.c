@@ -1,6 +1,6 @@
 /* events.c - TensorBoard event files. Each record is a TFRecord frame (length, masked CRC of the length,
  * bytes, masked CRC of the bytes; everything little-endian) around one Event message in protocol buffer
- * encoding. Of that encoding four field types are needed, written by hand below. */
+ * encoding. The four field types that it needs are encoded by hand below. */
 #include "report/events.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 struct report_events {
     FILE *file;
     char *path;
-    base_buf record, nested; /* reused from call to call */
+    base_buf record, nested; /* reused between calls */
     bool failed;
 };
 
@@ -32,7 +32,7 @@ static uint32_t crc32c(const void *bytes, size_t n)
     return ~crc;
 }
 
-/* TFRecord stores CRCs rotated and shifted, so that the CRC of data that holds CRCs stays sound. */
+/* TFRecord stores CRCs rotated and shifted, because the CRC of data that contains CRCs would be weak. */
 static uint32_t masked_crc(const void *bytes, size_t n)
 {
     uint32_t crc = crc32c(bytes, n);
@@ -100,7 +100,7 @@ static by_status fail_write(report_events *e)
     return base_fail(BY_ERR_IO, "%s: cannot write: %s", e->path, strerror(reason));
 }
 
-/* Frame and append e->record. */
+/* Frames and appends e->record. */
 static by_status write_record(report_events *e)
 {
     if (e->record.failed || e->nested.failed)
@@ -123,7 +123,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Create a file that was not there before; a second one within the same second gets a number. */
+/* Creates a new file; a second one within the same second gets a number. */
 static by_status create_file(report_events *e, const char *dir)
 {
     char host[256] = "localhost";
@@ -179,7 +179,7 @@ report_events *report_events_open(const char *dir)
 by_status report_events_scalar(report_events *e, int64_t step, const char *tag, double value)
 {
     if (e->failed)
-        return base_fail(BY_ERR_IO, "%s: closed to writing by an earlier error", e->path);
+        return base_fail(BY_ERR_IO, "%s: not writable after an earlier error", e->path);
     base_buf *b = &e->record, *n = &e->nested;
     b->size = n->size = 0;
     put_bytes(b, 1, tag, strlen(tag));
@@ -196,7 +196,7 @@ by_status report_events_scalar(report_events *e, int64_t step, const char *tag, 
 by_status report_events_flush(report_events *e)
 {
     if (e->failed)
-        return base_fail(BY_ERR_IO, "%s: closed to writing by an earlier error", e->path);
+        return base_fail(BY_ERR_IO, "%s: not writable after an earlier error", e->path);
     return fflush(e->file) == 0 ? BY_OK : fail_write(e);
 }
 

@@ -6,21 +6,21 @@
 
 typedef struct report_events report_events;
 
-/* Start a new event file dir/events.out.tfevents.<unix time>.<host>.<pid>, making dir when needed. A run that
- * resumes simply opens another one in the same directory; viewers join them. NULL on failure. */
+/* Starts a new event file dir/events.out.tfevents.<unix time>.<host>.<pid>, creating dir if necessary. A
+ * resumed run simply opens another one in the same directory; viewers join them. Returns NULL on failure. */
 report_events *report_events_open(const char *dir);
 
-/* Append one point of the curve `tag`, stamped with the present time. After a failed write every later call
- * fails too: a viewer stops at the first torn record, so nothing behind it would be seen. */
+/* Appends one point of the curve `tag`, stamped with the current time. After a failed write every later call
+ * fails too: a viewer stops at the first torn record and would not see anything after it. */
 by_status report_events_scalar(report_events *e, int64_t step, const char *tag, double value);
 
-/* Hand what was written to the operating system, where a viewer sees it. */
+/* Hands buffered data to the operating system, so that a viewer sees it. */
 by_status report_events_flush(report_events *e);
 
-/* Flush, close and free. NULL is legal. */
+/* Flushes, closes and frees. NULL is a no-op. */
 by_status report_events_close(report_events *e);
 
-/* The file's path; lives as long as e. */
+/* The path of the file; lives as long as e. */
 const char *report_events_path(const report_events *e);
 
 #endif

@@ -5,17 +5,18 @@
 #include <stdio.h>
 
 enum { PAGE = 960, TALL = 900, MARGIN = 24, GAP = 14, NAME_SHOWN = 16 };
-enum { LARGE_MOST = 192, SMALL_MOST = 48, SMALL_CELLS = 400000 }; /* squares of a side; of all small maps */
-enum { HINTS_MOST = 4096 };                                       /* squares that explain themselves */
-enum { NUMBERED = 28 };                                           /* a square with room for its number */
+/* Maximum squares per side; total over all small maps. */
+enum { LARGE_MOST = 192, SMALL_MOST = 48, SMALL_CELLS = 400000 };
+enum { HINTS_MOST = 4096 }; /* maximum number of squares with a tooltip */
+enum { NUMBERED = 28 };     /* minimum size of a square that shows its number */
 
 static const report_font heading = {.size = 17, .colour = REPORT_INK, .limit = 100},
                          small_print = {.size = 11, .colour = REPORT_GREY};
 
 /* ---- captions -------------------------------------------------------------------------------- */
 
-/* The mean weight that rows give the column `shift` after their own; with `first`, the first column. Rows
- * that can see one column alone say nothing and do not count. */
+/* The mean weight that rows give to the column `shift` after their own or, with `first`, to the first column.
+ * Rows that see only one column carry no information and are skipped. */
 static double share_of(const report_heatmap *m, int shift, bool first)
 {
     double sum = 0;
@@ -30,7 +31,7 @@ static double share_of(const report_heatmap *m, int shift, bool first)
     return counted ? sum / counted : 0;
 }
 
-/* How many columns a row can see. */
+/* Number of columns that a row can see. */
 static int seen_by(const report_heatmap *m, int row)
 {
     int n = 0;
@@ -39,8 +40,8 @@ static int seen_by(const report_heatmap *m, int row)
     return BY_MAX(n, 1);
 }
 
-/* The place whose weight most exceeds both the mean of its column and an even share of its row: rows that all
- * look at one column, and rows that see one column alone, say nothing. */
+/* Finds the cell whose weight most exceeds both the mean of its column and a uniform share of its row. A
+ * column that all rows look at, and a row that sees only one column, carry no information. */
 static size_t strongest(const report_heatmap *m)
 {
     size_t best = 0;
@@ -50,8 +51,9 @@ static size_t strongest(const report_heatmap *m)
         for (int c = 0; c < m->cols; c++) {
             const size_t at = (size_t)r * (size_t)m->cols + (size_t)c;
             double mean = 0;
+            /* Skip the mean, which is slower. */
             if ((m->dull && m->dull[c]) || (double)m->weights[at] - even <= most)
-                continue; /* without the mean, which takes longer */
+                continue;
             for (int i = 0; i < m->rows; i++)
                 mean += (double)m->weights[(size_t)i * (size_t)m->cols + (size_t)c] / m->rows;
             const double excess = (double)m->weights[at] - fmax(mean, even);
@@ -64,7 +66,7 @@ static size_t strongest(const report_heatmap *m)
     return best;
 }
 
-/* A name without the spaces around it, n characters at most. */
+/* A name without surrounding spaces, at most n characters. */
 static void put_name(base_buf *out, const char *s, int n)
 {
     s += strspn(s, " ");
@@ -103,7 +105,7 @@ char *report_heatmap_caption(const report_heatmap *m)
 
 /* ---- levels ---------------------------------------------------------------------------------- */
 
-/* A map in squares of `step` tokens each way. */
+/* A map in squares of `step` by `step` tokens. */
 typedef struct squares {
     uint8_t *levels;
     int rows, cols, step;
@@ -132,7 +134,7 @@ static by_status make_squares(const report_heatmap *m, int most, squares *out)
 
 /* ---- the large map --------------------------------------------------------------------------- */
 
-/* Where things are. */
+/* Positions of the parts. */
 typedef struct layout {
     int width, height;
     int gutter_x, gutter_y, cell; /* of the large map */
@@ -184,7 +186,7 @@ static by_status put_large(report_page *p, const report_heatmap *m, const layout
     BY_TRY(make_squares(m, LARGE_MOST, &s));
     *together = s.step;
     const int x = MARGIN + l->gutter_x, y = l->large_y + l->gutter_y, size = name_size(l->cell);
-    const int every = coarser(size + 1, l->cell); /* names that do not touch */
+    const int every = coarser(size + 1, l->cell); /* avoid touching names */
     report_font name = {.size = size, .colour = REPORT_INK, .limit = NAME_SHOWN, .upwards = true};
     for (int c = 0; c < s.cols; c += every)
         report_page_text(p, x + c * l->cell + (l->cell + size * 2 / 3) / 2, y - 6, &name,
@@ -300,7 +302,7 @@ static layout lay_out(const report_heatmap_page *page)
     return l;
 }
 
-/* The colours and their weights. */
+/* Draws the legend: the colours and their weights. */
 static void put_scale(report_page *p, int x, int y, bool numbers)
 {
     enum { WIDE = 4 };
@@ -317,7 +319,7 @@ static void put_scale(report_page *p, int x, int y, bool numbers)
     for (int i = 0; i < BY_COUNT(ticks); i++)
         report_page_text(p, x + report_level_of(at[i]) * WIDE + WIDE / 2, y + 3 * WIDE + 13, &f, ticks[i]);
     report_page_text(p, x + REPORT_LEVELS * WIDE + 14, y + 10, &small_print,
-                     numbers ? "weight of a column for its row, in squares in per cent"
+                     numbers ? "weight of a column for its row; numbers in percent"
                              : "weight of a column for its row");
 }
 

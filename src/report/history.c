@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-/* Metrics that decide: each kind of work has one of them, the first that it reports. */
+/* Metrics that rank models. Each task has one of them, the first that it reports. */
 static const struct {
     const char *key, *name, *label;
 } METRICS[] = {
@@ -54,7 +54,7 @@ by_status report_history_add(report_history *h, int64_t step, const char *key, d
         return push(&h->loss, (double)step, value);
     if (strcmp(key, "eval_loss") == 0)
         return push(&h->eval, (double)step, value);
-    h->percent |= strcmp(key, "eval_exact_match") == 0; /* SQuAD counts in per cent */
+    h->percent |= strcmp(key, "eval_exact_match") == 0; /* SQuAD reports percentages */
     for (int i = 0; i < BY_COUNT(METRICS); i++)
         if (strcmp(key, METRICS[i].key) == 0 && (h->kind == 0 || h->kind == 1 + i)) {
             h->kind = 1 + i;

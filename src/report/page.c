@@ -16,7 +16,7 @@ by_status report_picture_of(const char *path, report_picture *out)
     else if (dot && strcasecmp(dot, ".svg") == 0)
         *out = REPORT_PICTURE_SVG;
     else
-        return base_fail(BY_ERR_ARGUMENT, "%s: the name of a picture ends with .svg or .png", path);
+        return base_fail(BY_ERR_ARGUMENT, "%s: the name of a picture must end in .svg or .png", path);
     return BY_OK;
 }
 
@@ -107,8 +107,7 @@ void report_put_xml(base_buf *out, const char *s, int limit)
 {
     const char *begin = s;
     for (int shown = 0; *s; s++) {
-        if (((uint8_t)*s & 0xc0) != 0x80 && limit > 0 &&
-            shown++ == limit) { /* the beginning of a character */
+        if (((uint8_t)*s & 0xc0) != 0x80 && limit > 0 && shown++ == limit) { /* first byte of a character */
             base_buf_puts(out, "…");
             return;
         }
@@ -150,7 +149,7 @@ void report_page_frame(report_page *p, report_box at, int colour)
     report_page_rect(p, (report_box){at.x + at.width, at.y, 1, at.height}, colour, NULL);
 }
 
-/* One path for each level, of runs along the rows: a rectangle for each cell would be a large file. */
+/* Writes one path per level, made of runs along the rows: a rectangle per cell would make a large file. */
 static void put_level(report_page *p, int x, int y, int cell, const uint8_t *levels, int rows, int cols,
                       int level)
 {
@@ -200,13 +199,13 @@ static int characters_of(const char *s, int limit)
     return limit > 0 && n > limit ? limit + 1 : n;
 }
 
-/* A glyph with its left end of the baseline at (x, y), each of its dots a square of k pixels. */
+/* Draws a glyph with the left end of its baseline at (x, y); each dot is a square of k pixels. */
 static void put_glyph(report_page *p, int x, int y, int k, const report_font *f, uint64_t glyph)
 {
     for (int row = 0; row < 9; row++)
         for (int col = 0; col < 5; col++)
             if (glyph >> ((8 - row) * 5 + 4 - col) & 1) {
-                const int up = 7 - row; /* the dot's upper edge over the baseline */
+                const int up = 7 - row; /* height of the dot's upper edge above the baseline */
                 if (f->upwards)
                     fill(p, x - up * k, y - (col + 1) * k, k, k, f->colour);
                 else

@@ -1,5 +1,5 @@
-/* png.c - see png.h. Each row is stored as its difference to the row above, and the bytes are packed as runs
- * with the fixed codes of DEFLATE (RFC 1951): flat pictures become small without a dictionary. */
+/* png.c - see png.h. Each row is stored as its difference to the row above, and the bytes are compressed as
+ * runs with the fixed codes of DEFLATE (RFC 1951): flat pictures become small without a dictionary. */
 #include "report/png.h"
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ typedef struct bits {
     uint32_t held, count;
 } bits;
 
-static void put_bits(bits *b, uint32_t value, int n) /* the lowest first */
+static void put_bits(bits *b, uint32_t value, int n) /* lowest bit first */
 {
     b->held |= value << b->count;
     for (b->count += (uint32_t)n; b->count >= 8; b->count -= 8) {
@@ -49,13 +49,13 @@ static void put_bits(bits *b, uint32_t value, int n) /* the lowest first */
     }
 }
 
-static void put_code(bits *b, uint32_t code, int n) /* the highest first */
+static void put_code(bits *b, uint32_t code, int n) /* highest bit first */
 {
     for (int i = n - 1; i >= 0; i--)
         put_bits(b, code >> i & 1, 1);
 }
 
-/* A literal byte, the end (256), or the code of a length. */
+/* Writes a literal byte, the end of block (256), or the code of a length. */
 static void put_symbol(bits *b, int s)
 {
     if (s < 144)
@@ -68,7 +68,7 @@ static void put_symbol(bits *b, int s)
         put_code(b, 192 + (uint32_t)s - 280, 8);
 }
 
-/* The last byte, n more times: n from 3 to 258. */
+/* Repeats the last byte n times, n from 3 to 258. */
 static void put_run(bits *b, int n)
 {
     static const uint16_t least[] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
@@ -87,7 +87,7 @@ static void put_zlib(base_buf *out, const uint8_t *raw, size_t size)
     bits b = {.out = out};
     uint32_t low = 1, high = 0;
     base_buf_put(out, "\x78\x01", 2);
-    put_bits(&b, 3, 3); /* the last block, with fixed codes */
+    put_bits(&b, 3, 3); /* last block, with fixed codes */
     for (size_t at = 0; at < size;) {
         size_t n = 1;
         while (at + n < size && raw[at + n] == raw[at])
@@ -105,7 +105,7 @@ static void put_zlib(base_buf *out, const uint8_t *raw, size_t size)
         at += n;
     }
     put_symbol(&b, 256);
-    put_bits(&b, 0, 7); /* fill the last byte */
+    put_bits(&b, 0, 7); /* complete the last byte */
     for (size_t i = 0; i < size; i++) {
         low = (low + raw[i]) % 65521;
         high = (high + low) % 65521;
@@ -128,7 +128,7 @@ void report_png_put(base_buf *out, const uint8_t *pixels, int width, int height,
     }
     put_u32(&head, (uint32_t)width);
     put_u32(&head, (uint32_t)height);
-    base_buf_put(&head, "\x08\x03\x00\x00\x00", 5); /* eight bits, a palette */
+    base_buf_put(&head, "\x08\x03\x00\x00\x00", 5); /* eight bits per pixel, with a palette */
     base_buf_put(&colour, (const char *)palette, (size_t)colours * 3);
     if (raw)
         put_zlib(&body, raw, h * (w + 1));

@@ -1,4 +1,4 @@
-/* bleu.c - BLEU as sacreBLEU computes it. */
+/* bleu.c - BLEU as computed by sacreBLEU. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 struct by_bleu {
     by_bleu_spec spec;
     int64_t correct[BY_BLEU_ORDER], total[BY_BLEU_ORDER], hypothesis_words, reference_words;
-    int references; /* of each text; -1: not always as many */
+    int references; /* references per text; -1: varies */
     score_points text, spare;
     score_numbers numbers;
     score_grams grams;
@@ -20,7 +20,7 @@ by_bleu *by_bleu_new(const by_bleu_spec *spec)
 {
     by_bleu_spec s = spec ? *spec : (by_bleu_spec){0};
     if ((unsigned)s.words > BY_BLEU_INTL || (unsigned)s.smooth > BY_BLEU_ZERO || !(s.smooth_value >= 0)) {
-        base_fail(BY_ERR_ARGUMENT, "BLEU: unknown words or smoothing");
+        base_fail(BY_ERR_ARGUMENT, "BLEU: unknown tokenisation or smoothing method");
         return NULL;
     }
     by_bleu *b = base_alloc_zero(1, sizeof *b);
@@ -58,7 +58,7 @@ void by_bleu_clear(by_bleu *b)
 
 /* ---- one text -------------------------------------------------------------------------------- */
 
-/* The words of a text as a sequence of numbers. */
+/* Reads the words of a text as a sequence of numbers. */
 static by_status take(by_bleu *b, const char *text, int reference)
 {
     score_points *t = &b->text;
@@ -72,7 +72,7 @@ static by_status take(by_bleu *b, const char *text, int reference)
     }
     score_bleu_part(b->spec.words, t, &b->spare);
     if (t->failed || b->spare.failed)
-        return base_fail(BY_ERR_MEMORY, "out of memory for a text");
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading a text");
     for (size_t i = 0; i < t->count;) {
         size_t end = i;
         while (end < t->count && !score_space(t->c[end]))
@@ -84,7 +84,7 @@ static by_status take(by_bleu *b, const char *text, int reference)
     return score_grams_end(&b->grams);
 }
 
-/* The reference length nearest to the hypothesis's; of two, the shorter. */
+/* Returns the reference length closest to that of the hypothesis; if two are equally close, the shorter. */
 static int64_t nearest(const score_grams *g)
 {
     int64_t own = (int64_t)score_grams_length(g, 0), best = (int64_t)score_grams_length(g, 1);
@@ -96,7 +96,8 @@ static int64_t nearest(const score_grams *g)
     return best;
 }
 
-/* Matches of the present order: an n-gram counts as often as the reference that has it most. */
+/* Counts the matches of the current order: an n-gram counts at most as often as in the reference that has it
+ * most often. */
 static int64_t matches(score_grams *g)
 {
     memset(g->most, 0, g->distinct * sizeof *g->most);
@@ -133,9 +134,9 @@ by_status by_bleu_add(by_bleu *b, const char *hypothesis, const char *const *ref
     return BY_OK;
 }
 
-/* ---- the figures ----------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* Precisions in per cent; returns how many orders count. */
+/* Computes the precisions in percent. Returns the number of orders that count. */
 static int precisions(const by_bleu *b, double out[BY_BLEU_ORDER])
 {
     int orders = BY_BLEU_ORDER;

@@ -1,5 +1,5 @@
-/* bleu_words.c - what BLEU takes for a word: the rules of mteval-v13a and mteval-v14 as sacreBLEU applies them,
- * one rewriting after the other from left to right, each going on behind what the last match took. */
+/* bleu_words.c - word splitting for BLEU: the rules of mteval-v13a and mteval-v14 as sacreBLEU applies them.
+ * Each rule rewrites the text from left to right and continues after its last match. */
 #include <stdlib.h>
 
 #include "score/score.h"
@@ -43,7 +43,7 @@ static bool is_digit(uint32_t c)
     return c >= '0' && c <= '9';
 }
 
-/* ASCII punctuation but apostrophe, comma, dash and full stop. */
+/* ASCII punctuation except apostrophe, comma, hyphen and full stop. */
 static bool is_mark(uint32_t c)
 {
     return c <= '~' && tok_is_ascii_punctuation(c) && c != '\'' && c != ',' && c != '-' && c != '.';
@@ -56,8 +56,8 @@ static bool is_stop(uint32_t c)
 
 typedef bool (*is_fn)(uint32_t c);
 
-/* Spaces around each such character. */
-static void part_each(score_points *t, score_points *out, is_fn is)
+/* Puts spaces around each such character. */
+static void space_each(score_points *t, score_points *out, is_fn is)
 {
     out->count = 0;
     for (size_t i = 0; i < t->count; i++) {
@@ -71,10 +71,10 @@ static void part_each(score_points *t, score_points *out, is_fn is)
     swap(t, out);
 }
 
-/* Pairs of a character that `first` holds or not and one that `second` does: a space between them, and one
- * more behind the second (`after`) or before the first. */
-static void part_pairs(score_points *t, score_points *out, is_fn first, bool first_is, is_fn second,
-                       bool second_is, bool after)
+/* For each pair of a character for which `first` is `first_is` and one for which `second` is true: puts a
+ * space between them, and another one after the second (`after`) or before the first. */
+static void space_pairs(score_points *t, score_points *out, is_fn first, bool first_is, is_fn second,
+                        bool second_is, bool after)
 {
     out->count = 0;
     size_t i = 0;
@@ -119,15 +119,15 @@ static void part_13a(score_points *t, score_points *spare)
     for (int i = 0; i < BY_COUNT(spelled); i++)
         replace(t, spare, spelled[i][0], spelled[i][1]);
     surround(t, spare);
-    part_each(t, spare, is_mark);
-    part_pairs(t, spare, is_digit, false, is_stop, true, true);
-    part_pairs(t, spare, is_stop, true, is_digit, false, false);
-    part_pairs(t, spare, is_digit, true, is_dash, true, true);
+    space_each(t, spare, is_mark);
+    space_pairs(t, spare, is_digit, false, is_stop, true, true);
+    space_pairs(t, spare, is_stop, true, is_digit, false, false);
+    space_pairs(t, spare, is_digit, true, is_dash, true, true);
 }
 
 /* ---- international --------------------------------------------------------------------------- */
 
-/* Characters newer than the tables of utf8proc may be, up to Unicode 17: punctuation, numbers, symbols. */
+/* Punctuation, numbers and symbols up to Unicode 17 that the tables of utf8proc may lack. */
 static const struct newer {
     uint32_t first, last;
     char kind;
@@ -158,7 +158,7 @@ static int compare_newer(const void *key, const void *row)
     return c < r->first ? -1 : c > r->last ? 1 : 0;
 }
 
-/* The first letter of the general category, where it is P, N or S; else 0. */
+/* Returns the first letter of the general category if it is P, N or S, otherwise 0. */
 static char kind_of(uint32_t c)
 {
     utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
@@ -191,9 +191,9 @@ static bool is_symbol(uint32_t c)
 
 static void part_intl(score_points *t, score_points *spare)
 {
-    part_pairs(t, spare, is_number, false, is_punctuation, true, true);
-    part_pairs(t, spare, is_punctuation, true, is_number, false, false);
-    part_each(t, spare, is_symbol);
+    space_pairs(t, spare, is_number, false, is_punctuation, true, true);
+    space_pairs(t, spare, is_punctuation, true, is_number, false, false);
+    space_each(t, spare, is_symbol);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -211,7 +211,7 @@ void score_bleu_part(by_bleu_words words, score_points *text, score_points *spar
     if (words == BY_BLEU_13A)
         part_13a(text, spare);
     else if (words == BY_BLEU_CHAR)
-        part_each(text, spare, is_any);
+        space_each(text, spare, is_any);
     else if (words == BY_BLEU_INTL)
         part_intl(text, spare);
 }

@@ -1,17 +1,17 @@
-/* chrf.c - chrF and chrF++ as sacreBLEU computes them. */
+/* chrf.c - chrF and chrF++ as computed by sacreBLEU. */
 #include "score/score.h"
 
 enum { MOST_ORDERS = 64 };
 
-typedef struct figures {
+typedef struct gram_counts {
     int64_t hypothesis, reference, match; /* n-grams of one order */
-} figures;
+} gram_counts;
 
 struct by_chrf {
     by_chrf_spec spec;
-    int orders; /* of characters, then of words */
-    figures sum[MOST_ORDERS];
-    figures *each; /* of one hypothesis: references x orders */
+    int orders; /* orders of characters, then of words */
+    gram_counts sum[MOST_ORDERS];
+    gram_counts *each; /* one hypothesis: (references, orders) */
     int each_room;
     int references;
     score_points text, spare;
@@ -27,7 +27,7 @@ by_chrf *by_chrf_new(const by_chrf_spec *spec)
     s.beta = s.beta ? s.beta : 2;
     if (s.char_order < 0 || s.word_order < 0 || s.char_order > MOST_ORDERS / 2 ||
         s.word_order > MOST_ORDERS / 2 || s.beta < 0 || s.beta > 1000) {
-        base_fail(BY_ERR_ARGUMENT, "chrF: orders are from 0 to %d, beta from 1 to 1000", MOST_ORDERS / 2);
+        base_fail(BY_ERR_ARGUMENT, "chrF: orders must be 0 to %d and beta 1 to 1000", MOST_ORDERS / 2);
         return NULL;
     }
     by_chrf *c = base_alloc_zero(1, sizeof *c);
@@ -70,7 +70,7 @@ static bool is_mark(uint32_t c)
     return c < 0x80 && c > ' ' && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", (int)c);
 }
 
-/* A word, with the punctuation mark at its end by itself, or else the one at its beginning. */
+/* Adds a word. Splits off a punctuation mark at its end, otherwise one at its start. */
 static by_status put_word(by_chrf *c, const uint32_t *word, size_t n)
 {
     size_t cut = n < 2 ? n : is_mark(word[n - 1]) ? n - 1 : is_mark(word[0]) ? 1 : n;
@@ -83,7 +83,7 @@ static by_status take(by_chrf *c, const char *text, int reference)
     BY_TRY(score_points_read_part(&c->text, text, reference));
     score_points_lower(&c->text, &c->spare);
     if (c->spare.failed)
-        return base_fail(BY_ERR_MEMORY, "out of memory for a text");
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading a text");
     const score_points *t = c->spec.lowercase ? &c->spare : &c->text;
     for (size_t i = 0; i < t->count; i++)
         if (c->spec.whitespace || !score_space(t->c[i]))
@@ -98,26 +98,26 @@ static by_status take(by_chrf *c, const char *text, int reference)
     return score_grams_end(&c->words);
 }
 
-/* Figures of so many orders against every reference; `first` is the place of order 1. */
+/* Counts n-grams of orders 1 to `orders` against every reference; `first` is the index of order 1. */
 static by_status compare(by_chrf *c, score_grams *g, int orders, int first)
 {
     for (int n = 0; n < orders; n++) {
         BY_TRY(score_grams_next(g));
         score_grams_count(g, 0, g->ours);
         for (int r = 1; r < g->sequences; r++) {
-            figures *f = &c->each[(r - 1) * c->orders + first + n];
+            gram_counts *f = &c->each[(r - 1) * c->orders + first + n];
             score_grams_count(g, r, g->theirs);
             f->reference = score_grams_total(g, r);
-            f->hypothesis = f->reference ? score_grams_total(g, 0) : 0; /* nothing to be held against */
+            f->hypothesis = f->reference ? score_grams_total(g, 0) : 0; /* nothing to compare with */
             f->match = score_grams_common(g, g->ours, g->theirs);
         }
     }
     return BY_OK;
 }
 
-/* From figures of all orders to a score: precision and recall are means over the orders that both texts
- * reach, or, with eps_smooth, the mean is over F of each order. */
-static double f_score(const by_chrf *c, const figures *f)
+/* Computes the score from the counts of all orders. Precision and recall are means over the orders that both
+ * texts reach; with eps_smooth, the result is the mean of the F-scores of all orders. */
+static double f_score(const by_chrf *c, const gram_counts *f)
 {
     const double eps = 1e-16, weight = (double)c->spec.beta * c->spec.beta;
     double precision = 0, recall = 0, sum = 0;
@@ -147,7 +147,7 @@ by_status by_chrf_add(by_chrf *c, const char *hypothesis, const char *const *ref
 {
     BY_TRY(score_check(hypothesis, references, count));
     if (count > c->each_room) {
-        figures *more = base_resize(c->each, (size_t)count, (size_t)c->orders * sizeof *more);
+        gram_counts *more = base_resize(c->each, (size_t)count, (size_t)c->orders * sizeof *more);
         if (!more)
             return BY_ERR_MEMORY;
         c->each = more;
@@ -160,7 +160,7 @@ by_status by_chrf_add(by_chrf *c, const char *hypothesis, const char *const *ref
         BY_TRY(take(c, references[i], i));
     BY_TRY(compare(c, &c->chars, c->spec.char_order, 0));
     BY_TRY(compare(c, &c->words, c->spec.word_order, c->spec.char_order));
-    const figures *best = c->each;
+    const gram_counts *best = c->each;
     for (int i = 1; i < count; i++)
         if (f_score(c, c->each + i * c->orders) > f_score(c, best))
             best = c->each + i * c->orders;
@@ -173,7 +173,7 @@ by_status by_chrf_add(by_chrf *c, const char *hypothesis, const char *const *ref
     return BY_OK;
 }
 
-/* ---- the figures ----------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 double by_chrf_read(const by_chrf *c)
 {

@@ -1,11 +1,11 @@
-/* grams.c - n-grams by number (see score.h). The table is open addressing over the pair (number of the
- * (n-1)-gram, next item), emptied at each order and never more than half full. */
+/* grams.c - n-grams as numbers (see score.h). The hash table uses open addressing over the pair (number of
+ * the (n-1)-gram, next item). It is emptied at each order and at most half full. */
 #include "score/score.h"
 #include "text/utf8.h"
 
 typedef struct score_gram_slot {
     uint64_t key;    /* (n-1)-gram and item */
-    uint32_t number; /* of the n-gram, plus 1; 0 when free */
+    uint32_t number; /* number of the n-gram plus 1; 0: free */
 } score_gram_slot;
 
 void score_grams_clear(score_grams *g)
@@ -70,7 +70,7 @@ static by_status resize(uint32_t **array, size_t count)
     return BY_OK;
 }
 
-/* Room for every item to begin an n-gram of its own. */
+/* Makes room for an n-gram starting at every item. */
 static by_status make_room(score_grams *g)
 {
     if (!g->room) /* texts without words have arrays too */
@@ -95,7 +95,8 @@ static by_status make_room(score_grams *g)
     return BY_OK;
 }
 
-/* As few slots as the present sequences need: to empty a large table for every short text would be slow. */
+/* Uses only as many slots as the current sequences need: emptying a large table for every short text would be
+ * slow. */
 static size_t table_size(const score_grams *g)
 {
     size_t size = 64;
@@ -169,8 +170,8 @@ void score_numbers_free(score_numbers *n)
 by_status score_numbers_put(score_numbers *n, score_grams *g)
 {
     if (n->word.failed)
-        return base_fail(BY_ERR_MEMORY, "out of memory for a word");
-    n->word.size = 0; /* the string stays until something is put */
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading a word");
+    n->word.size = 0; /* the string stays valid until the next put */
     int value = base_names_find(n->names, n->word.data);
     if (value < 0) {
         BY_TRY(base_names_put(n->names, n->word.data, n->count));

@@ -32,7 +32,7 @@ by_status score_points_read(score_points *p, const char *text)
         uint32_t c;
         int n = tok_utf8_decode((const uint8_t *)text + i, size - i, &c);
         if (n == 0)
-            return base_fail(BY_ERR_FORMAT, "byte %zu is not UTF-8", i + 1);
+            return base_fail(BY_ERR_FORMAT, "invalid UTF-8 at byte %zu", i + 1);
         score_points_put(p, c);
         i += (size_t)n;
     }
@@ -55,7 +55,7 @@ void score_points_lower(const score_points *p, score_points *out)
         uint32_t c = p->c[i];
         if (c < 0x80) {
             score_points_put(out, c >= 'A' && c <= 'Z' ? c + 32 : c);
-        } else if (c == 0x130) { /* capital I with a dot: the only one that becomes two */
+        } else if (c == 0x130) { /* capital I with dot above: the only character that becomes two */
             score_points_put(out, 'i');
             score_points_put(out, 0x307);
         } else if (c == 0x3a3 && tok_is_final_sigma(p->c, p->count, i)) {
@@ -86,5 +86,5 @@ by_status score_check(const char *hypothesis, const char *const *references, int
     bool missing = !hypothesis || !references;
     for (int i = 0; i < count && !missing; i++)
         missing = !references[i];
-    return missing ? base_fail(BY_ERR_ARGUMENT, "a text is missing") : BY_OK;
+    return missing ? base_fail(BY_ERR_ARGUMENT, "the hypothesis or a reference is NULL") : BY_OK;
 }

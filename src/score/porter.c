@@ -1,6 +1,6 @@
-/* porter.c - Porter, An algorithm for suffix stripping (1980), with the changes that NLTK made to it: the
- * list of words with stems of their own, short words in -ies and -ied, y after consonants only, -alli first,
- * -bli, -fulli and -logi, and two letters as a short syllable. */
+/* porter.c - Porter, An algorithm for suffix stripping (1980), with NLTK's changes: a list of words with
+ * their own stems, short words in -ies and -ied, y only after consonants, -alli first, -bli, -fulli and
+ * -logi, and two letters as a short syllable. */
 #include "score/score.h"
 
 typedef struct word {
@@ -15,7 +15,7 @@ static bool is_vowel(char c)
     return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
 }
 
-/* A y is a consonant at the beginning and behind a vowel. */
+/* A y is a consonant at the start and after a vowel. */
 static bool is_consonant(const char *s, size_t i)
 {
     bool other = false;
@@ -24,7 +24,7 @@ static bool is_consonant(const char *s, size_t i)
     return is_vowel(s[i]) == other;
 }
 
-/* How many times consonants follow vowels in s[0, n): Porter's m. */
+/* Counts how many times consonants follow vowels in s[0, n): Porter's m. */
 static int measure(const char *s, size_t n)
 {
     int m = 0;
@@ -50,7 +50,8 @@ static bool ends_double(const char *s, size_t n)
     return n >= 2 && s[n - 1] == s[n - 2] && is_consonant(s, n - 1);
 }
 
-/* Consonant, vowel, consonant, and the last not w, x or y; or vowel and consonant alone. */
+/* True for consonant, vowel, consonant where the last is not w, x or y, and for a lone vowel and
+ * consonant. */
 static bool ends_short(const char *s, size_t n)
 {
     if (n == 2)
@@ -65,7 +66,7 @@ static bool ends(const word *w, const char *suffix)
     return w->n >= n && memcmp(w->s + w->n - n, suffix, n) == 0;
 }
 
-/* Put another ending in the place of the last `cut` letters; it is never longer than what the word lost so
+/* Replaces the last `cut` letters with another ending, which is never longer than what the word has lost so
  * far. */
 static void put(word *w, size_t cut, const char *ending)
 {
@@ -81,8 +82,8 @@ typedef struct rule {
     bool (*also)(const char *stem, size_t n); /* or NULL */
 } rule;
 
-/* The first rule whose suffix fits decides: it is applied when what stands before has at least this measure.
- */
+/* The first rule with a matching suffix decides: it applies if the rest of the word has at least this
+ * measure. */
 static void apply(word *w, const rule *rules, int count, int least)
 {
     for (int i = 0; i < count; i++) {
@@ -107,8 +108,8 @@ static void plural(word *w)
         APPLY(w, rules, 0);
 }
 
-/* What is left when -ed or -ing is gone gets an e back, or loses a doubled letter. */
-static void mend(word *w)
+/* Restores a final e or drops a doubled letter after -ed or -ing was removed. */
+static void restore_ending(word *w)
 {
     const char last = w->s[w->n - 1];
     if (ends(w, "at") || ends(w, "bl") || ends(w, "iz"))
@@ -130,7 +131,7 @@ static void past(word *w)
         size_t cut = ends(w, "ed") ? 2 : ends(w, "ing") ? 3 : 0;
         if (cut && has_vowel(w->s, w->n - cut)) {
             put(w, cut, "");
-            mend(w);
+            restore_ending(w);
         }
     }
 }
@@ -193,7 +194,7 @@ static void last_letter(word *w)
         put(w, 1, "");
 }
 
-/* Stems that no rule finds. */
+/* Handles words whose stems no rule finds. */
 static bool is_irregular(word *w)
 {
     static const char *const list[][2] = {

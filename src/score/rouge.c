@@ -1,5 +1,5 @@
-/* rouge.c - ROUGE as the package rouge_score computes it. Words are runs of a to z and 0 to 9 in small
- * letters. */
+/* rouge.c - ROUGE as computed by the rouge_score package. Words are runs of a to z and 0 to 9, in lower
+ * case. */
 #include "score/score.h"
 
 typedef by_rouge_score scores[BY_ROUGE_COUNT];
@@ -12,13 +12,13 @@ struct by_rouge {
     score_points check;
     score_numbers numbers;
     score_grams grams; /* hypothesis and one reference */
-    size_t *ends[2];   /* of their sentences */
+    size_t *ends[2];   /* ends of their sentences */
     int sentences[2], room[2];
-    uint32_t *rows; /* of the table of common subsequences, two of them */
+    uint32_t *rows; /* two rows of the table of common subsequences */
     size_t rows_room;
-    uint8_t *left; /* a bit for each of its cells */
+    uint8_t *left; /* one bit per cell of that table */
     size_t left_room;
-    bool *joined; /* words of a reference's sentence that some sentence of the hypothesis has in common */
+    bool *joined; /* words of a reference sentence that a sentence of the hypothesis shares */
     size_t joined_room;
     base_buf signature;
 };
@@ -61,8 +61,8 @@ void by_rouge_clear(by_rouge *r)
 
 /* ---- words and sentences --------------------------------------------------------------------- */
 
-/* The small letter or digit that a character becomes, else 0. Two capitals beyond ASCII have small letters in
- * it: I with a dot and the Kelvin sign. */
+/* Returns the lower-case letter or digit for a character, otherwise 0. Two capitals outside ASCII have ASCII
+ * lower-case letters: I with dot above and the Kelvin sign. */
 static char letter(uint32_t c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -98,7 +98,7 @@ static by_status end_sentence(by_rouge *r, int side)
     return BY_OK;
 }
 
-/* A capital I with a dot leaves its dot behind, which ends the word. */
+/* The dot of a capital I with dot above remains as a separate character, which ends the word. */
 static by_status take(by_rouge *r, const char *text, int reference)
 {
     const int side = reference >= 0;
@@ -122,8 +122,8 @@ static by_status take(by_rouge *r, const char *text, int reference)
 
 /* ---- common subsequences --------------------------------------------------------------------- */
 
-/* Fill the table of a[0, n) and b[0, m) row by row; returns the length of the longest. With `left`, a bit for
- * each cell says that the way back from it goes to the left. */
+/* Fills the table of a[0, n) and b[0, m) row by row and computes the length of the longest common
+ * subsequence. With `left`, a bit for each cell says that the path back from it goes to the left. */
 static by_status longest(by_rouge *r, const uint32_t *a, size_t n, const uint32_t *b, size_t m, bool left,
                          uint32_t *length)
 {
@@ -164,7 +164,7 @@ static by_status longest(by_rouge *r, const uint32_t *a, size_t n, const uint32_
     return BY_OK;
 }
 
-/* Mark the words of a[0, n) that are in the subsequence. */
+/* Marks the words of a[0, n) that are in the subsequence. */
 static void walk_back(by_rouge *r, const uint32_t *a, size_t n, const uint32_t *b, size_t m)
 {
     const size_t row_bytes = m / 8 + 1;
@@ -202,8 +202,8 @@ static by_status grams_in_common(by_rouge *r, by_rouge_score *out)
     return BY_OK;
 }
 
-/* A sentence of the reference against all of the hypothesis: how many of its words count, each no more often
- * than both texts still have it. g->gram is of order 1, ours and theirs are its counts, and go down. */
+/* Counts the words of a reference sentence that are shared with the hypothesis, each at most as often as both
+ * texts still have it. g->gram is of order 1; ours and theirs are its counts and are decremented. */
 static by_status sentence_hits(by_rouge *r, size_t begin, size_t end, double *hits)
 {
     score_grams *g = &r->grams;
@@ -281,7 +281,7 @@ by_status by_rouge_add(by_rouge *r, const char *hypothesis, const char *const *r
     return BY_OK;
 }
 
-/* ---- the figures ----------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 void by_rouge_read(const by_rouge *r, by_rouge_score out[BY_ROUGE_COUNT])
 {

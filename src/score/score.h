@@ -1,4 +1,4 @@
-/* score.h - what the metrics share: texts as code points, words as numbers, and counts of n-grams. */
+/* score.h - shared by the metrics: texts as code points, words as numbers, and n-gram counts. */
 #ifndef BY_SCORE_SCORE_H
 #define BY_SCORE_SCORE_H
 
@@ -7,7 +7,7 @@
 
 /* ---- code points (points.c) ------------------------------------------------------------------ */
 
-/* Sticky like base_buf: when memory is out, `failed` is set and nothing more is put. */
+/* Sticky like base_buf: if an allocation fails, `failed` is set and later puts do nothing. */
 typedef struct score_points {
     uint32_t *c;
     size_t count, room;
@@ -16,44 +16,45 @@ typedef struct score_points {
 void score_points_put(score_points *p, uint32_t c);
 void score_points_free(score_points *p);
 
-/* The code points of a text, in the place of what was there. What is not UTF-8 is BY_ERR_FORMAT. */
+/* Replaces the contents with the code points of a text. Invalid UTF-8 is BY_ERR_FORMAT. */
 by_status score_points_read(score_points *p, const char *text);
-/* Of a hypothesis and its reference, named so in the message; reference -1: the hypothesis. */
+/* The same for a hypothesis or a reference, which the message names. reference -1: the hypothesis. */
 by_status score_points_read_part(score_points *p, const char *text, int reference);
 
-/* Small letters as Python's str.lower makes them; `out` is emptied first. */
+/* Converts to lower case as Python's str.lower does. `out` is emptied first. */
 void score_points_lower(const score_points *p, score_points *out);
 
-/* What Python's str.split and str.strip take for white space. */
+/* Returns true for white space as defined by Python's str.split and str.strip. */
 bool score_space(uint32_t c);
 
-/* ---- words of BLEU (words.c) ----------------------------------------------------------------- */
+/* ---- words of BLEU (bleu_words.c) ------------------------------------------------------------ */
 
-/* Part the words of *text by white space; *spare is scratch. Allocation failures stick in them. */
+/* Separates the words of *text with white space; *spare is scratch. Allocation failures are sticky in
+ * both. */
 void score_bleu_part(by_bleu_words words, score_points *text, score_points *spare);
 
 /* ---- n-grams (grams.c) ----------------------------------------------------------------------- */
 
-/* Some sequences of numbers, and their n-grams, order by order. Each distinct n-gram gets a number: it is the
- * pair of the (n-1)-gram it begins with and the item it ends with, hence equal numbers are equal n-grams. */
+/* Sequences of numbers and their n-grams, order by order. Each distinct n-gram gets a number for the pair of
+ * the (n-1)-gram it starts with and the item it ends with, so equal numbers are equal n-grams. */
 typedef struct score_grams {
-    uint32_t *items; /* all sequences, one behind the other */
+    uint32_t *items; /* all sequences, concatenated */
     size_t count, room;
-    size_t *ends; /* where each sequence ends */
+    size_t *ends; /* end of each sequence */
     int sequences, sequences_room;
-    int order;                      /* of the present n-grams; 0 before score_grams_next */
-    uint32_t *gram;                 /* the number of the n-gram at each place that has one */
-    size_t distinct;                /* how many numbers there are */
+    int order;                      /* order of the current n-grams; 0 before score_grams_next */
+    uint32_t *gram;                 /* number of the n-gram that starts at each position */
+    size_t distinct;                /* number of distinct n-grams */
     uint32_t *ours, *theirs, *most; /* counts by number, for the caller */
-    size_t built;                   /* room of these arrays */
+    size_t built;                   /* capacity of these arrays */
     struct score_gram_slot *slots;
     size_t slots_room; /* a power of two */
 } score_grams;
-void score_grams_clear(score_grams *g); /* no sequences */
+void score_grams_clear(score_grams *g); /* removes all sequences */
 void score_grams_free(score_grams *g);
-by_status score_grams_put(score_grams *g, uint32_t item); /* at the end of the sequence being made */
-by_status score_grams_end(score_grams *g);                /* which is complete: the next one begins */
-by_status score_grams_next(score_grams *g);               /* n-grams of the next order */
+by_status score_grams_put(score_grams *g, uint32_t item); /* appends to the current sequence */
+by_status score_grams_end(score_grams *g);                /* ends the current sequence and starts the next */
+by_status score_grams_next(score_grams *g);               /* computes the n-grams of the next order */
 
 static inline size_t score_grams_begin(const score_grams *g, int sequence)
 {
@@ -63,10 +64,10 @@ static inline size_t score_grams_length(const score_grams *g, int sequence)
 {
     return g->ends[sequence] - score_grams_begin(g, sequence);
 }
-int64_t score_grams_total(const score_grams *g, int sequence); /* n-grams of the present order in it */
+int64_t score_grams_total(const score_grams *g, int sequence); /* number of n-grams of the current order */
 void score_grams_count(const score_grams *g, int sequence, uint32_t *counts);
-int64_t score_grams_common(const score_grams *g, const uint32_t *a,
-                           const uint32_t *b); /* sum of the smaller */
+/* Returns the sum of the smaller counts. */
+int64_t score_grams_common(const score_grams *g, const uint32_t *a, const uint32_t *b);
 
 /* ---- words as numbers (grams.c) -------------------------------------------------------------- */
 
@@ -77,18 +78,18 @@ typedef struct score_numbers {
 } score_numbers;
 by_status score_numbers_make(score_numbers *n);
 void score_numbers_free(score_numbers *n);
-by_status score_numbers_put(score_numbers *n,
-                            score_grams *g); /* n->word, which is emptied, into the sequence */
-by_status score_numbers_points(score_numbers *n, score_grams *g, const uint32_t *c,
-                               size_t count); /* a word of them */
+/* Appends n->word to the sequence and empties it. */
+by_status score_numbers_put(score_numbers *n, score_grams *g);
+/* Appends a word given as code points. */
+by_status score_numbers_points(score_numbers *n, score_grams *g, const uint32_t *c, size_t count);
 
 /* ---- stems (porter.c) ------------------------------------------------------------------------ */
 
-/* Shorten a word of small letters and digits to its stem, as NLTK's variant of Porter's algorithm (1980)
- * does. Returns the new length, never more than n. */
+/* Shortens a word of lower-case letters and digits to its stem, like NLTK's variant of Porter's algorithm
+ * (1980). Returns the new length, at most n. */
 size_t score_porter_stem(char *word, size_t n);
 
-/* References counted over segments: 0 none yet, -1 not always as many. */
+/* Updates the number of references per segment: 0: none yet, -1: varies. */
 static inline int score_references(int before, int now)
 {
     return before == 0 || before == now ? now : -1;

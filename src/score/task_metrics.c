@@ -6,7 +6,7 @@
 
 #include "text/unicode.h"
 
-/* How often a label was predicted, was right, and both. F1 and Matthews' coefficient need no more. */
+/* How often a label was predicted, was correct, and both. Sufficient for F1 and Matthews' coefficient. */
 typedef struct tally {
     int64_t both, predicted, actual;
 } tally;
@@ -15,13 +15,13 @@ struct score_metrics {
     score_metrics_kind kind;
     const char *const *names;
     int labels;
-    int64_t count, right; /* examples; words where it is about words */
+    int64_t count, right; /* examples, or words for word labels */
     int64_t words;
     tally *each; /* (labels) */
     tally chunks;
-    double *guess, *truth; /* numbers: ranks need them all */
+    double *guess, *truth; /* kept in full, because ranks need all of them */
     int64_t capacity;
-    double exact, overlap; /* answers: sums */
+    double exact, overlap; /* sums over answers */
 };
 
 score_metrics *score_metrics_new(score_metrics_kind kind, const char *const *names, int labels)
@@ -92,7 +92,7 @@ static double f1(tally t)
     return t.predicted + t.actual ? 2.0 * (double)t.both / (double)(t.predicted + t.actual) : 0;
 }
 
-/* The mean over labels; those that occur nowhere count only where each example has all of them. */
+/* The mean over labels. Labels that never occur are excluded, except in multi-label problems. */
 static double macro_f1(const score_metrics *m)
 {
     double sum = 0;
@@ -117,7 +117,7 @@ static double micro_f1(const score_metrics *m)
     return f1(all);
 }
 
-/* Gorodkin 2004: the coefficient for any number of labels. */
+/* Gorodkin 2004: the Matthews coefficient for any number of labels. */
 static double matthews(const score_metrics *m)
 {
     double n = (double)m->words, mixed = 0, guesses = 0, truths = 0;
@@ -133,7 +133,7 @@ static double matthews(const score_metrics *m)
 
 /* ---- entities -------------------------------------------------------------------------------- */
 
-/* A label of the kinds B-X, I-X, E-X, S-X, O. */
+/* A label of the form B-X, I-X, E-X, S-X or O. */
 typedef struct mark {
     char place;
     const char *type;
@@ -145,7 +145,8 @@ static mark mark_of(const score_metrics *m, int label)
     return (mark){name[0], name[0] && name[1] == '-' ? name + 2 : name + (name[0] != '\0')};
 }
 
-/* Whether an entity ends between two words, and whether one begins: an I that continues nothing does. */
+/* Whether an entity ends between two words, and whether one begins. An I that continues nothing begins an
+ * entity. */
 static bool ends(mark before, mark now)
 {
     if (before.place == 'O')
@@ -162,12 +163,12 @@ static bool begins(mark before, mark now)
            before.place == 'O' || strcmp(before.type, now.type) != 0;
 }
 
-/* Both labellings are read at once: an entity counts where both begin it, with the same type, and end it, at
- * the same words. */
+/* Walks through both labellings at once. An entity is correct if both begin it at the same word, with the
+ * same type, and end it at the same word. */
 static void count_chunks(score_metrics *m, const int *predicted, const int *actual, int words)
 {
     mark p = mark_of(m, -1), a = p;
-    bool together = false; /* both are inside of the same one so far */
+    bool together = false; /* both are inside the same entity so far */
     for (int i = 0; i <= words; i++) {
         mark next_p = mark_of(m, i < words ? predicted[i] : -1),
              next_a = mark_of(m, i < words ? actual[i] : -1);
@@ -248,7 +249,7 @@ static int smaller(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Ranks from 1; equal values share the mean of theirs. NULL when memory is out. */
+/* Ranks from 1; equal values share their mean rank. Returns NULL if allocation fails. */
 static double *ranks(const double *values, int64_t n)
 {
     ranked *order = base_alloc_zero((size_t)n + 1, sizeof *order);
@@ -292,7 +293,7 @@ static bool is_word(uint32_t c)
     return k == TOK_CHAR_LETTER || k == TOK_CHAR_NUMBER || c == '_';
 }
 
-/* Lower case, ASCII punctuation dropped. */
+/* Converts to lower case and drops ASCII punctuation. */
 static void simplify(const char *s, base_buf *out)
 {
     for (size_t i = 0, n = strlen(s); i < n;) {
@@ -313,7 +314,8 @@ static bool is_article(const char *s, size_t n)
     return false;
 }
 
-/* The words with one space between them, articles left out: those with no letter or digit beside them. */
+/* Joins the words with single spaces and drops articles: a, an and the without an adjacent letter or
+ * digit. */
 static void normalise(const char *answer, base_buf *out)
 {
     base_buf text = {0};
@@ -344,7 +346,8 @@ static void normalise(const char *answer, base_buf *out)
     base_buf_free(&text);
 }
 
-/* How many words of a, with repetition, are also in b; b's are crossed out as they are found. */
+/* Counts the words of a, with repetition, that are also in b. Words of b are struck out as they are
+ * matched. */
 static int64_t common_words(const char *a, char *b, int64_t *in_a, int64_t *in_b)
 {
     int64_t both = 0;
@@ -399,7 +402,7 @@ by_status score_metrics_answer(score_metrics *m, const char *predicted, const ch
     m->exact += exact;
     m->overlap += overlap;
     m->count++;
-    return failed ? base_fail(BY_ERR_MEMORY, "out of memory comparing answers") : BY_OK;
+    return failed ? base_fail(BY_ERR_MEMORY, "out of memory while comparing answers") : BY_OK;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */

@@ -312,7 +312,7 @@ check attention-names-model-and-text grep -q ">bert, .*: layer 1, mean" "$tmp/he
 run attention "$bert" --threads 1 --out "$tmp/head.png" --layer 1 --head 0 'a film'
 check attention-png [ "$(head -c 4 "$tmp/head.png" | tail -c 3)" = PNG ]
 run attention "$bert" --threads 1 --out "$tmp/head.jpg" 'a film'
-check attention-other-endings fails 1 'ends with .svg or .png'
+check attention-other-endings fails 1 'must end in .svg or .png'
 run tag "$tmp/t" --threads 1 'anna lives in berlin'
 check tag-says works 'LOC .*berlin'
 
