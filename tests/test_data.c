@@ -134,10 +134,10 @@ static void test_bad_shards(void **state)
         by_status status;
         const char *part;
     } cases[] = {
-        {"count-large", BY_ERR_FORMAT, "promises 5 tokens"},
-        {"count-small", BY_ERR_FORMAT, "promises 3 tokens"},
-        {"count-negative", BY_ERR_FORMAT, "promises -4"},
-        {"count-huge", BY_ERR_FORMAT, "promises 2147483647"},
+        {"count-large", BY_ERR_FORMAT, "declares 5 tokens"},
+        {"count-small", BY_ERR_FORMAT, "declares 3 tokens"},
+        {"count-negative", BY_ERR_FORMAT, "declares -4"},
+        {"count-huge", BY_ERR_FORMAT, "declares 2147483647"},
         {"body-odd", BY_ERR_FORMAT, "7 bytes follow"},
         {"version", BY_ERR_UNSUPPORTED, "version 2"},
         {"too-wide", BY_ERR_FORMAT, "2147483648"},

@@ -905,14 +905,14 @@ static void test_bad_runs(void **state)
     by_run_spec s;
     s = run_of("bad", one, 1);
     s.eval_fraction = 0;
-    refuse(s, BY_ERR_FORMAT, "is every line a document"); /* no blank line between others */
+    refuse(s, BY_ERR_FORMAT, "every line is a document"); /* no blank line between others */
     write_text("one.txt", "D1 S1\nD1 S2\nD1 S3\n\nD2 S1\n");
-    refuse(s, BY_ERR_FORMAT, "two documents or more"); /* the other has one sentence */
+    refuse(s, BY_ERR_FORMAT, "at least two documents"); /* the other has one sentence */
     s.eval_fraction = 0;
     s.data = lines;
-    refuse(s, BY_ERR_FORMAT, "two sentences or more");
+    refuse(s, BY_ERR_FORMAT, "two or more sentences");
     s.data = blank2;
-    refuse(s, BY_ERR_FORMAT, "two sentences or more");
+    refuse(s, BY_ERR_FORMAT, "two or more sentences");
     s.data = empty;
     refuse(s, BY_ERR_FORMAT, "empty.txt: no text");
     s.data = blank;
@@ -922,7 +922,7 @@ static void test_bad_runs(void **state)
     refuse(s, BY_ERR_UNSUPPORTED, "(byte) has no first");
     s.tokenizer = in_root("words");
     s.objective.name = "guess";
-    refuse(s, BY_ERR_ARGUMENT, "no objective is called \"guess\"; there are: lm, mlm");
+    refuse(s, BY_ERR_ARGUMENT, "unknown objective \"guess\"; available: lm, mlm");
     s.objective.name = "spans";
     refuse(s, BY_ERR_UNSUPPORTED, "has no head for the objective \"spans\"");
     s.objective.name = NULL;

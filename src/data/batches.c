@@ -1,34 +1,34 @@
-/* batches.c - rows of a language model's batches as a function of (seed, step, row), and windows in order for
+/* batches.c - batches of a language model as a function of (seed, step, row), and windows in order for
  * evaluation.
  *
- * N tokens hold N - 1 predictions. An epoch has W = N / seq - 1 windows (but at least one), so that a shift
- * of the cuts by up to seq - 1 tokens always fits and W is the same in every epoch: row r of step s is number
- * (s * batch + r) mod W of epoch (s * batch + r) / W, and seeking is arithmetic. */
+ * N tokens contain N - 1 predictions. An epoch has W = N / seq - 1 windows (at least one), so that a shift of
+ * the cuts by up to seq - 1 tokens always fits and W is the same in every epoch. Row r of step s is window (s
+ * * batch + r) mod W of epoch (s * batch + r) / W, so seeking is arithmetic. */
 #include "data/tokens.h"
 
-/* Streams of random numbers that start here belong to epochs, away from small numbers that others use with
- * one seed. */
+/* Random streams from here on belong to epochs, separate from the small numbers that others use with the same
+ * seed. */
 #define EPOCH_STREAM ((uint64_t)1 << 62)
 
 typedef struct epoch {
     uint64_t order; /* seed of the permutation of the windows */
-    int64_t shift;  /* of the first window from the beginning of the region */
+    int64_t shift;  /* of the first window from the start of the region */
 } epoch;
 
 by_status data_lm_batches_check(const data_lm_batches *d)
 {
     if (!d->tokens || d->batch <= 0 || d->seq <= 0)
         return base_fail(BY_ERR_ARGUMENT,
-                         "batches need a token stream and positive sizes, not batch %d of %d tokens",
-                         d->batch, d->seq);
+                         "batches need a token stream and positive sizes, not %d rows of %d tokens", d->batch,
+                         d->seq);
     int64_t count = data_tokens_count(d->tokens);
     if (d->begin < 0 || d->begin > d->end || d->end > count)
-        return base_fail(BY_ERR_ARGUMENT, "the region [%lld, %lld) is not inside the %lld tokens",
+        return base_fail(BY_ERR_ARGUMENT, "the region [%lld, %lld) is outside the %lld tokens",
                          (long long)d->begin, (long long)d->end, (long long)count);
     if (d->end - d->begin <= d->seq)
         return base_fail(
             BY_ERR_ARGUMENT,
-            "%lld tokens are too few for one window of %d and the token after it; use more text or a "
+            "%lld tokens are too few for one window of %d tokens and its successor; use more text or a "
             "shorter context",
             (long long)(d->end - d->begin), d->seq);
     return BY_OK;
@@ -49,7 +49,7 @@ static epoch epoch_at(const data_lm_batches *d, int64_t number)
     return e;
 }
 
-/* Where row r of a step begins in the stream. */
+/* Returns the position in the stream where row r of a step starts. */
 static int64_t row_start(const data_lm_batches *d, int64_t step, int r)
 {
     int64_t windows = epoch_windows(d), number = step * d->batch + r;
@@ -68,7 +68,7 @@ by_status data_lm_batches_get(const data_lm_batches *d, int64_t step, int32_t *i
 {
     BY_TRY(data_lm_batches_check(d));
     if (step < 0 || step >= INT64_MAX / d->batch)
-        return base_fail(BY_ERR_ARGUMENT, "there is no step %lld", (long long)step);
+        return base_fail(BY_ERR_ARGUMENT, "invalid step %lld", (long long)step);
     for (int r = 0; r < d->batch; r++) {
         int64_t start = row_start(d, step, r);
         BY_TRY(data_tokens_read(d->tokens, start, d->seq, inputs + (size_t)r * (size_t)d->seq));
@@ -90,7 +90,7 @@ by_status data_lm_eval_get(const data_lm_batches *d, int64_t window, int rows, i
 {
     int64_t windows = data_lm_eval_windows(d);
     if (window < 0 || window >= windows)
-        return base_fail(BY_ERR_ARGUMENT, "there is no window %lld; there are %lld", (long long)window,
+        return base_fail(BY_ERR_ARGUMENT, "no window %lld; the data has %lld", (long long)window,
                          (long long)windows);
     for (int r = 0; r < rows; r++, inputs += d->seq, targets += d->seq) {
         int64_t n = 0; /* predictions in this row */

@@ -1,5 +1,5 @@
-/* conll.c - a word and its label on every line, an empty line between sentences (Tjong Kim Sang and De
- * Meulder 2003). Other columns may lie between the two. */
+/* conll.c - CoNLL columns: a word and its label on every line, an empty line between sentences (Tjong Kim
+ * Sang and De Meulder 2003). Other columns may lie between the two. */
 #include <stdlib.h>
 
 #include "data/labelled.h"
@@ -34,7 +34,7 @@ static void *keep(data_examples *e, const void *from, size_t bytes)
     return to;
 }
 
-/* The sentence becomes an example, and is empty again. */
+/* Turns the sentence into an example and empties it. */
 static by_status end_sentence(data_examples *e, sentence *s)
 {
     if (!s->count)
@@ -72,8 +72,8 @@ static by_status column(const data_examples *e, const char *option, int fallback
     long n = option ? strtol(option, &end, 10) : fallback + 1;
     if (option && (*end || n < 1 || n > COLUMNS))
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s: CoNLL columns have numbers from 1 to %d, and \"%.40s\" is none", e->path,
-                         COLUMNS, option);
+                         "%s: \"%.40s\" is not a CoNLL column; columns are numbered from 1 to %d", e->path,
+                         option, COLUMNS);
     *out = (int)n - 1;
     return BY_OK;
 }
@@ -84,10 +84,11 @@ static by_status add_word(data_examples *e, sentence *s, char **columns, int cou
     BY_TRY(column(e, e->spec.text, 0, &word));
     BY_TRY(column(e, e->spec.label, count - 1, &label));
     if (count < 2 || word >= count || label >= count)
-        return data_examples_fail(e, line,
-                                  "%d column%s, and a word and its label are needed, with a space or a tab "
-                                  "between them; an empty line ends a sentence",
-                                  count, count == 1 ? "" : "s");
+        return data_examples_fail(
+            e, line,
+            "%d column%s; expected a word and its label, separated by a space or a tab; an empty "
+            "line ends a sentence",
+            count, count == 1 ? "" : "s");
     BY_TRY(grow(s));
     if (!s->count)
         s->line = line;
@@ -100,7 +101,7 @@ static by_status add_word(data_examples *e, sentence *s, char **columns, int cou
     return BY_OK;
 }
 
-/* "# sent_id = 12" in CoNLL-U; a line "# O" is a word. */
+/* "# sent_id = 12" in CoNLL-U. A line "# O" is a word with its label. */
 static bool is_comment(const char *line)
 {
     return line[0] == '#' && strstr(line, " = ");

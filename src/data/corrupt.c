@@ -1,6 +1,7 @@
-/* corrupt.c - text to be mended by encoder-decoders. T5 (Raffel et al. 2020): spans are cut out, each leaves
- * a sentinel behind, and what was cut out is to be written between the same sentinels. BART (Lewis et al.
- * 2020): sentences in another order, spans replaced by one mask each, and the whole text is to be written. */
+/* corrupt.c - denoising objectives of encoder-decoders. T5 (Raffel et al. 2020): spans are removed from the
+ * source, each replaced by a sentinel, and the target is the removed spans between the same sentinels. BART
+ * (Lewis et al. 2020): sentences are shuffled, spans are replaced by one mask each, and the target is the
+ * original text. */
 #include <math.h>
 
 #include "data/objective_row.h"
@@ -29,7 +30,7 @@ static void put_target(data_sample *r, int32_t id)
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
-/* How n tokens are cut: so many are hidden, in so many spans. There is a kept one before each span. */
+/* How n tokens are corrupted: the number of removed tokens and of spans. A kept token precedes each span. */
 typedef struct cut {
     int hidden, spans;
 } cut;
@@ -40,18 +41,18 @@ static cut plan_cut(const data_objective *o, int n)
     c.hidden = BY_MIN(BY_MAX(c.hidden, 1), n - 1);
     c.spans = (int)lround(c.hidden / o->spec.masking.span);
     c.spans = BY_MIN(BY_MAX(c.spans, 1), BY_MIN(c.hidden, n - c.hidden));
-    c.spans = BY_MIN(c.spans, o->n_sentinels - 1); /* one more closes the target */
+    c.spans = BY_MIN(c.spans, o->n_sentinels - 1); /* one more sentinel ends the target */
     return c;
 }
 
-/* With the end of the text. */
+/* Includes the end token. */
 static int source_size(const data_objective *o, int n)
 {
     cut c = plan_cut(o, n);
     return n - c.hidden + c.spans + 1;
 }
 
-/* Windows over text that follows itself, of as many tokens as leave a source of seq. */
+/* Plans windows over the continuous text, each long enough to leave a source of seq tokens. */
 by_status data_spans_plan(data_objective *o)
 {
     int n = SHORTEST_TEXT;
@@ -73,7 +74,7 @@ by_status data_spans_plan(data_objective *o)
     return BY_OK;
 }
 
-/* Cut `items` into parts, none of them empty, every way as likely as any other. */
+/* Splits `items` into non-empty parts, all ways equally likely. */
 static void segment(base_rng *random, int items, int parts, int32_t *sizes)
 {
     int part = 0, cuts = parts - 1;
@@ -117,7 +118,7 @@ by_status data_infill_plan(data_objective *o)
     return data_pack_plan(o);
 }
 
-/* The first sentence that ends behind a place. */
+/* Returns the first sentence that ends after a position. */
 static int64_t sentence_at(const data_docs *d, int64_t at)
 {
     int64_t low = 0, high = d->sentences;
@@ -131,7 +132,7 @@ static int64_t sentence_at(const data_docs *d, int64_t at)
     return low;
 }
 
-/* The row's sentences in another order. */
+/* Shuffles the sentences of the row. */
 static by_status shuffle_sentences(const data_objective *o, data_span s, base_rng *random, int32_t *out)
 {
     const data_docs *d = o->text->all;
@@ -155,8 +156,8 @@ static int poisson(double mean, base_rng *random)
     return n;
 }
 
-/* Lengths of spans that add up to `hidden`; some are 0: a mask where nothing was. Those never make the source
- * longer than the text. */
+/* Draws span lengths that add up to `hidden`. Some are 0: a mask inserted without removing a token. Those
+ * never make the source longer than the text. */
 static int draw_lengths(const data_objective *o, int hidden, base_rng *random, int32_t *lengths)
 {
     int n = 0, room = 0;
@@ -172,7 +173,7 @@ static int draw_lengths(const data_objective *o, int hidden, base_rng *random, i
     return n;
 }
 
-/* Spans and kept tokens stand in any order. */
+/* Spans and kept tokens are in random order. */
 by_status data_infill_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row)
 {
     const data_span s = o->rows[i];

@@ -1,6 +1,6 @@
-/* docs.c - see docs.h. The index is a file of 64-bit little-endian numbers: magic, sentences, documents; the
- * start of each sentence and the end of the last; the first sentence of each document and the end of the
- * last; the language of each document. */
+/* docs.c - see docs.h. The index is a file of 64-bit little-endian numbers: magic, number of sentences,
+ * number of documents; the start of each sentence and the end of the last; the first sentence of each
+ * document and the end of the last; the language of each document. */
 #include "data/docs.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (uint8_t)c >= 0x80;
 }
 
-/* Bytes of a closing quote or bracket at s, or 0. */
+/* Returns the number of bytes of a closing quote or bracket at s, or 0. */
 static size_t closing(const char *s, size_t n)
 {
     static const char *const marks[] = {"\"", "'", ")", "]", "\xe2\x80\x9d", "\xe2\x80\x99", "\xc2\xbb"};
@@ -104,7 +104,7 @@ static by_status write_index(data_docs_writer *w, const char *path)
         base_buf_put(&out, parts[i]->data, parts[i]->size);
         out.failed = out.failed || parts[i]->failed;
     }
-    by_status s = out.failed ? base_fail(BY_ERR_MEMORY, "out of memory for the index of %lld sentences",
+    by_status s = out.failed ? base_fail(BY_ERR_MEMORY, "out of memory for an index of %lld sentences",
                                          (long long)w->sentences)
                              : base_file_write(path, out.data, out.size);
     base_buf_free(&out);
@@ -135,8 +135,8 @@ typedef struct builder {
     int64_t bytes;
 } builder;
 
-/* Sentences behind the first of a document are encoded with the space before them: byte-level tokenizers see
- * it. */
+/* Sentences after the first of a document are encoded with the preceding space, which byte-level tokenizers
+ * see. */
 static by_status add_sentence(builder *b, const char *text, size_t size)
 {
     b->text.size = 0;
@@ -177,7 +177,7 @@ static bool is_blank(const char *line, size_t size)
     return size == 0;
 }
 
-/* Whether blank lines stand between others. */
+/* Checks whether the file has blank lines between others. */
 static by_status find_blank_lines(base_lines *l, bool *found)
 {
     bool before = false, blank = false;
@@ -209,7 +209,7 @@ static by_status add_lines(builder *b, const data_docs_file *file, base_lines *l
     return BY_OK;
 }
 
-/* The file is read twice: how documents end is known only after a blank line was seen. */
+/* Reads the file twice: whether blank lines separate documents is only known after one was seen. */
 static by_status add_file(builder *b, const data_docs_file *file)
 {
     base_lines l;
@@ -227,7 +227,7 @@ static by_status add_file(builder *b, const data_docs_file *file)
     return s;
 }
 
-/* Lines of each language must be as many as those of the first. */
+/* Checks that every language has as many lines as the first. */
 static by_status check_parallel(const builder *b, const data_docs_spec *spec)
 {
     const int64_t *languages = (const int64_t *)(const void *)b->out.languages.data;
@@ -242,7 +242,8 @@ static by_status check_parallel(const builder *b, const data_docs_spec *spec)
             while (spec->files[k].language != l)
                 k++;
             return base_fail(
-                BY_ERR_FORMAT, "%s has %lld lines and %s has %lld; parallel text needs as many in each",
+                BY_ERR_FORMAT,
+                "%s has %lld lines but %s has %lld; parallel files need the same number of lines",
                 spec->files[0].path, (long long)count[0], spec->files[k].path, (long long)count[1]);
         }
     }
@@ -277,7 +278,7 @@ by_status data_docs_build(const by_tokenizer *t, const data_docs_spec *spec, con
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Each number at least the one before, the first 0, the last `end`. */
+/* True if values never decrease, the first is 0, and the last is `end`. */
 static bool is_rising(const int64_t *v, int64_t n, int64_t end)
 {
     for (int64_t i = 1; i < n; i++)
@@ -291,13 +292,13 @@ static by_status read_index(data_docs *d, const int64_t *v, size_t size, const c
     int64_t count = (int64_t)(size / sizeof *v);
     if (size % sizeof *v || count < 3 || v[0] != MAGIC || v[1] < 1 || v[2] < 1 || v[1] > MAX_LINES ||
         v[2] > MAX_LINES || count != 3 + (v[1] + 1) + (v[2] + 1) + v[2])
-        return base_fail(BY_ERR_FORMAT, "%s is not an index of sentences, or is cut off", path);
+        return base_fail(BY_ERR_FORMAT, "%s is not an index of sentences, or is truncated", path);
     const int64_t *starts = v + 3, *firsts = starts + v[1] + 1, *languages = firsts + v[2] + 1;
     d->sentences = v[1];
     d->count = v[2];
     if (!is_rising(starts, d->sentences + 1, data_tokens_count(d->tokens)) ||
         !is_rising(firsts, d->count + 1, d->sentences))
-        return base_fail(BY_ERR_FORMAT, "%s does not belong to the tokens beside it", path);
+        return base_fail(BY_ERR_FORMAT, "%s does not match the token file next to it", path);
     d->starts = base_alloc((size_t)(d->sentences + 1) * sizeof *d->starts);
     d->list = base_alloc_zero((size_t)d->count, sizeof *d->list);
     if (!d->starts || !d->list)
@@ -351,7 +352,7 @@ static void take(data_docs_part *p, data_document doc)
     p->tokens += p->all->starts[doc.end] - p->all->starts[doc.first];
 }
 
-/* Documents [from, to) are of one language. */
+/* Splits documents [from, to), which are of one language. */
 static void split_language(const data_docs *d, int64_t from, int64_t to, double fraction, bool parallel,
                            data_docs_part *train, data_docs_part *held)
 {

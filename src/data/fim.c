@@ -16,8 +16,8 @@ by_status data_fim_find(const by_tokenizer *t, data_fim *out)
     }
     return base_fail(
         BY_ERR_UNSUPPORTED,
-        "the tokenizer (%s) has no %s, %s and %s, which filling in needs; one that is learnt for the "
-        "objective \"fim\" has them",
+        "the tokenizer (%s) lacks %s, %s or %s, which fill-in-the-middle requires; a tokenizer trained "
+        "for the objective \"fim\" has them",
         tok_kind(t), names[0][0], names[0][1], names[0][2]);
 }
 
@@ -32,7 +32,7 @@ by_status data_fim_prompt(const by_tokenizer *t, const char *prefix, const char 
     return tok_ids_push(out, f.middle);
 }
 
-/* Prefix, suffix, middle; or with the suffix first, so that the middle follows its prefix directly. */
+/* Writes prefix, suffix, middle; or suffix first, so that the middle directly follows its prefix. */
 static by_status put_parts(const data_objective *o, int64_t at, int64_t end, base_rng *random,
                            data_sample *row)
 {

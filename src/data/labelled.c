@@ -1,4 +1,4 @@
-/* labelled.c - see labelled.h. What all formats share: the file, lines, the list, labels. */
+/* labelled.c - see labelled.h. Shared by all formats: the file, lines, the list, labels. */
 #include "data/labelled.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static by_status check_utf8(const data_examples *e, int line, const char *s)
         if (!k)
             return data_examples_fail(
                 e, line,
-                "byte %zu (0x%02x) is not UTF-8; convert the file, as in `iconv -f LATIN1 -t "
+                "byte %zu (0x%02x) is not UTF-8; convert the file, for example with `iconv -f LATIN1 -t "
                 "UTF-8`",
                 i + 1, (unsigned)(uint8_t)s[i]);
         i += k;
@@ -92,7 +92,7 @@ by_status data_examples_line(data_examples *e, char **cursor, int *line, char **
     return BY_OK;
 }
 
-/* A line is a text. */
+/* Each line is a text. */
 static by_status read_text(data_examples *e)
 {
     char *cursor = e->bytes, *text;
@@ -101,7 +101,7 @@ static by_status read_text(data_examples *e)
         if (!text)
             return BY_OK;
         if (!text[strspn(text, " \t")])
-            continue; /* between paragraphs */
+            continue; /* blank line between paragraphs */
         data_example *x = data_examples_add(e, line);
         if (!x)
             return BY_ERR_MEMORY;
@@ -111,7 +111,7 @@ static by_status read_text(data_examples *e)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Whether the text begins with a JSON object or a list of them. */
+/* Returns true if the text starts with a JSON object or a list of objects. */
 static bool is_json(const char *s)
 {
     s += strspn(s, " \t\r\n");
@@ -126,7 +126,7 @@ static bool is_list(const char *s)
     return s[strspn(s, " \t\r\n")] == '[';
 }
 
-/* By the ending, else by the first bytes and the kind of work. */
+/* Determines the format from the extension, otherwise from the first bytes and the task. */
 static by_file_format guess_format(const char *path, const char *bytes, by_example_kind kind)
 {
     static const struct {
@@ -160,11 +160,11 @@ static by_status read_file(data_examples *e)
     if (memchr(e->bytes, '\0', size))
         return base_fail(
             BY_ERR_FORMAT,
-            "%s: there are zero bytes in it, so it is not UTF-8 text; convert it, as in `iconv -f "
+            "%s: contains zero bytes, so it is not UTF-8 text; convert it, for example with `iconv -f "
             "UTF-16 -t UTF-8`",
             base_input_name(e->path));
     if (size >= 3 && memcmp(e->bytes, "\xef\xbb\xbf", 3) == 0)
-        mark = 3; /* some editors put it in front */
+        mark = 3; /* byte order mark */
     memmove(e->bytes, e->bytes + mark, size + 1 - mark);
     return BY_OK;
 }
@@ -173,9 +173,8 @@ by_status data_examples_open(data_examples *e, const char *path, const by_exampl
 {
     if (spec->separator && !*spec->separator) {
         *e = (data_examples){0};
-        return base_fail(BY_ERR_ARGUMENT,
-                         "the separator of labels is empty; give the text that stands between "
-                         "two labels, for instance \",\"");
+        return base_fail(BY_ERR_ARGUMENT, "the label separator is empty; give the text between two labels, "
+                                          "for example \",\"");
     }
     *e = (data_examples){.spec = *spec, .arena = base_arena_new()};
     if (!e->arena || !(e->path = base_arena_strdup(e->arena, path)))
@@ -186,7 +185,7 @@ by_status data_examples_open(data_examples *e, const char *path, const by_exampl
     if (spec->kind == BY_EXAMPLE_TAG && e->spec.format != BY_FORMAT_CONLL &&
         e->spec.format != BY_FORMAT_JSONL)
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s: words and their labels come as CoNLL columns (--format conll) or JSON lines "
+                         "%s: tagging needs CoNLL columns (--format conll) or JSON lines "
                          "(--format jsonl)",
                          base_input_name(path));
     switch (e->spec.format) {
@@ -206,8 +205,7 @@ by_status data_examples_open(data_examples *e, const char *path, const by_exampl
     default:
         BY_TRY(read_text(e));
     }
-    return e->count ? BY_OK
-                    : base_fail(BY_ERR_FORMAT, "%s: there are no examples in it", base_input_name(path));
+    return e->count ? BY_OK : base_fail(BY_ERR_FORMAT, "%s: the file has no examples", base_input_name(path));
 }
 
 void data_examples_close(data_examples *e)
@@ -238,7 +236,7 @@ by_status data_example_split(data_examples *e, data_example *x, char *labels)
         at += strspn(at, " ");
         for (size_t n = strlen(at); n && at[n - 1] == ' ';)
             at[--n] = '\0';
-        if (*at) /* with a separator there may be none at all */
+        if (*at) /* with a separator, an example may have no label */
             x->labels[x->n_labels++] = at;
         else if (!between)
             return data_examples_fail(e, x->line, "the label is empty");
@@ -260,8 +258,8 @@ bool data_label_is_number(const char *label)
     return parse_number(label, &value);
 }
 
-/* Numbers by value where all are, else byte by byte. */
-static int data_value(const void *a, const void *b)
+/* Compares numerically if both are numbers, otherwise byte by byte. */
+static int compare_values(const void *a, const void *b)
 {
     double x = 0, y = 0;
     parse_number(*(const char *const *)a, &x);
@@ -300,19 +298,19 @@ by_status data_examples_labels(const data_examples *e, data_labels *out)
             }
         }
     if (s == BY_OK && out->count)
-        qsort(out->names, (size_t)out->count, sizeof *out->names, numbers ? data_value : data_bytes);
+        qsort(out->names, (size_t)out->count, sizeof *out->names, numbers ? compare_values : data_bytes);
     base_names_free(seen);
     return s == BY_OK && !out->count
-               ? base_fail(BY_ERR_FORMAT, "%s: there are no labels in it; is --label the right column?",
+               ? base_fail(BY_ERR_FORMAT, "%s: the file has no labels; is --label the right column?",
                            base_input_name(e->path))
                : s;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- descriptions ---------------------------------------------------------------------------- */
 
-enum { SHOWN = 8 }; /* labels */
+enum { SHOWN = 8 }; /* maximum number of labels shown */
 
-/* How often each label occurs, in the order of the list. NULL when memory is out. */
+/* Counts how often each label occurs, in the order of the list. Returns NULL if allocation fails. */
 static int64_t *count_labels(const data_examples *e, const data_labels *labels)
 {
     int64_t *counts = base_alloc_zero((size_t)labels->count + 1, sizeof *counts);
@@ -357,7 +355,7 @@ void data_examples_describe(const data_examples *e, base_buf *out)
         describe_labels(e, out);
 }
 
-/* The number of a label, -1 when it is not one of them. */
+/* Returns the index of a label, or -1 if it is unknown. */
 static int find_label(const base_names *names, const data_labels *labels, const char *label)
 {
     double value;
@@ -376,11 +374,11 @@ static by_status number_labels(data_examples *e, data_example *x, const base_nam
     for (int k = 0; k < x->n_labels; k++) {
         x->values[k] = find_label(names, labels, x->labels[k]);
         if (x->values[k] < 0)
-            return data_examples_fail(
-                e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
-                "the label \"%.60s\" is not one of the %d that the model knows%s%.40s%s", x->labels[k],
-                labels->count, labels->count ? ", the first of which is \"" : "",
-                labels->count ? labels->names[0] : "", labels->count ? "\"" : "");
+            return data_examples_fail(e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
+                                      "the label \"%.60s\" is not one of the model's %d labels%s%.40s%s",
+                                      x->labels[k], labels->count,
+                                      labels->count ? ", the first of which is \"" : "",
+                                      labels->count ? labels->names[0] : "", labels->count ? "\"" : "");
     }
     return BY_OK;
 }

@@ -1,5 +1,5 @@
-/* labelled_json.c - examples as JSON objects, one a line or in a list, and SQuAD's files (Rajpurkar et al. 2016,
- * 2018). */
+/* labelled_json.c - examples as JSON objects, one per line or in a list, and SQuAD files (Rajpurkar et al.
+ * 2016, 2018). */
 #include <math.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static char *keep(data_examples *e, const char *s)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Files count characters, this program bytes. SIZE_MAX: after the end. */
+/* Converts a character offset, used in the files, to a byte offset. Returns SIZE_MAX past the end. */
 static size_t byte_of(const char *text, double character)
 {
     size_t at = 0, n = strlen(text);
@@ -27,7 +27,7 @@ static by_status add_answer(data_examples *e, data_example *x, const cJSON *text
 {
     const char *answer = cJSON_GetStringValue(text);
     if (!answer || !*answer || !cJSON_IsNumber(start) || !(start->valuedouble >= 0))
-        return data_examples_fail(e, x->line, "an answer needs a \"text\" and its \"answer_start\"");
+        return data_examples_fail(e, x->line, "an answer requires \"text\" and \"answer_start\"");
     size_t at = byte_of(x->pair, start->valuedouble);
     if (at == SIZE_MAX || strncmp(x->pair + at, answer, strlen(answer)) != 0)
         return data_examples_fail(e, x->line, "the answer \"%.60s\" is not in the text at character %.0f",
@@ -59,7 +59,7 @@ static by_status add_answer_columns(data_examples *e, data_example *x, const cJS
                 *start = cJSON_GetObjectItemCaseSensitive(object, "answer_start");
     if (!cJSON_IsArray(text) || !cJSON_IsArray(start) ||
         cJSON_GetArraySize(text) != cJSON_GetArraySize(start))
-        return data_examples_fail(e, x->line, "\"answers\" needs as many texts as starts");
+        return data_examples_fail(e, x->line, "\"answers\" must have as many texts as starts");
     BY_TRY(room_for_answers(e, x, cJSON_GetArraySize(text)));
     for (text = text->child, start = start->child; text; text = text->next, start = start->next)
         BY_TRY(add_answer(e, x, text, start));
@@ -78,7 +78,7 @@ static by_status add_question(data_examples *e, const cJSON *qa, const char *con
     const cJSON *answers = cJSON_GetObjectItemCaseSensitive(qa, "answers");
     bool impossible = false;
     if (!question || !question[strspn(question, " ")])
-        return data_examples_fail(e, x->line, "there is no \"question\"");
+        return data_examples_fail(e, x->line, "missing \"question\"");
     BY_TRY(base_json_bool(qa, "is_impossible", false, &impossible));
     x->text = keep(e, question);
     x->pair = context;
@@ -88,8 +88,7 @@ static by_status add_question(data_examples *e, const cJSON *qa, const char *con
     if (impossible)
         return BY_OK;
     if (!cJSON_IsArray(answers) || !answers->child)
-        return data_examples_fail(e, x->line,
-                                  "there are no \"answers\", and it is not said to be impossible");
+        return data_examples_fail(e, x->line, "missing \"answers\", and \"is_impossible\" is not true");
     return add_answer_list(e, x, answers);
 }
 
@@ -98,7 +97,7 @@ static by_status add_paragraph(data_examples *e, const cJSON *paragraph)
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(paragraph, "context"));
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(paragraph, "qas"), *qa;
     if (!text || !cJSON_IsArray(list))
-        return data_examples_fail(e, e->count + 1, "its paragraph has no \"context\" with \"qas\"");
+        return data_examples_fail(e, e->count + 1, "the paragraph has no \"context\" with \"qas\"");
     text = keep(e, text);
     if (!text)
         return BY_ERR_MEMORY;
@@ -110,17 +109,16 @@ static by_status add_articles(data_examples *e, const cJSON *root)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data"), *article, *paragraph;
     if (!cJSON_IsArray(data))
-        return base_fail(
-            BY_ERR_FORMAT,
-            "%s: this is not SQuAD's format: there is no list \"data\"; for one object a line, say "
-            "--format jsonl",
-            base_input_name(e->path));
+        return base_fail(BY_ERR_FORMAT,
+                         "%s: not in SQuAD format: there is no list \"data\"; for one object per line, use "
+                         "--format jsonl",
+                         base_input_name(e->path));
     cJSON_ArrayForEach(article, data)
     {
         const cJSON *list = cJSON_GetObjectItemCaseSensitive(article, "paragraphs");
         if (!cJSON_IsArray(list))
-            return base_fail(BY_ERR_FORMAT, "%s: an article after question %d has no \"paragraphs\"", e->path,
-                             e->count);
+            return base_fail(BY_ERR_FORMAT, "%s: the article after question %d has no \"paragraphs\"",
+                             e->path, e->count);
         cJSON_ArrayForEach(paragraph, list) BY_TRY(add_paragraph(e, paragraph));
     }
     return BY_OK;
@@ -129,8 +127,7 @@ static by_status add_articles(data_examples *e, const cJSON *root)
 by_status data_read_squad(data_examples *e)
 {
     if (e->spec.kind != BY_EXAMPLE_ANSWER)
-        return base_fail(BY_ERR_ARGUMENT, "%s: SQuAD's files are for question answering (--task answer)",
-                         base_input_name(e->path));
+        return base_fail(BY_ERR_ARGUMENT, "%s: SQuAD files require --task answer", base_input_name(e->path));
     cJSON *root = base_json_parse(e->bytes, strlen(e->bytes), e->path);
     by_status s = root ? add_articles(e, root) : base_error_status();
     cJSON_Delete(root);
@@ -149,18 +146,18 @@ static const cJSON *find_any(const cJSON *o, const char *name, const char *const
     return found;
 }
 
-/* What is missing, and the keys that are there. */
+/* Reports a missing key and lists the keys that are present. */
 static by_status no_key(const data_examples *e, int line, const cJSON *o, const char *key, const char *option)
 {
     char keys[240] = "";
     size_t at = 0;
     for (const cJSON *x = o->child; x && at + 64 < sizeof keys; x = x->next)
         at += (size_t)base_format(keys + at, sizeof keys - at, "%s\"%.40s\"", at ? ", " : "", x->string);
-    return data_examples_fail(e, line, "there is no \"%s\"; the keys are %s: name the right one with %s", key,
+    return data_examples_fail(e, line, "no key \"%s\"; the keys are %s; name the right one with %s", key,
                               *keys ? keys : "none", option);
 }
 
-/* Labels are words, numbers, or yes and no. */
+/* Labels are strings, numbers or booleans. */
 static by_status label_text(data_examples *e, int line, const cJSON *value, const char **out)
 {
     if (cJSON_IsString(value))
@@ -170,9 +167,10 @@ static by_status label_text(data_examples *e, int line, const cJSON *value, cons
     else if (cJSON_IsBool(value))
         *out = cJSON_IsTrue(value) ? "1" : "0";
     else
-        return data_examples_fail(e, line,
-                                  "a label is neither text nor a number; where texts have several, say "
-                                  "--label-separator");
+        return data_examples_fail(
+            e, line,
+            "a label is neither a string nor a number; if texts have several labels, use "
+            "--label-separator");
     return *out ? BY_OK : BY_ERR_MEMORY;
 }
 
@@ -216,7 +214,7 @@ static by_status add_words(data_examples *e, data_example *x, const cJSON *o)
     {
         const char *word = cJSON_GetStringValue(item);
         if (s == BY_OK && (!word || !*word))
-            s = data_examples_fail(e, x->line, "a word is empty, or no text");
+            s = data_examples_fail(e, x->line, "a word is empty or not a string");
         if (s != BY_OK)
             break;
         if (k)
@@ -234,20 +232,20 @@ static by_status add_choices(data_examples *e, data_example *x, const cJSON *o)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, e->spec.choices ? e->spec.choices : "choices");
     if (cJSON_GetArraySize(list) < 2)
-        return data_examples_fail(e, x->line, "there is no list of two \"choices\" at least");
+        return data_examples_fail(e, x->line, "\"choices\" must be a list of at least two");
     x->choices = base_arena_alloc(e->arena, (size_t)cJSON_GetArraySize(list) * sizeof *x->choices);
     if (!x->choices)
         return BY_ERR_MEMORY;
     for (const cJSON *item = list->child; item; item = item->next) {
         if (!cJSON_IsString(item))
-            return data_examples_fail(e, x->line, "a choice is no text");
+            return data_examples_fail(e, x->line, "a choice is not a string");
         if (!(x->choices[x->n_choices++] = keep(e, item->valuestring)))
             return BY_ERR_MEMORY;
     }
     return BY_OK;
 }
 
-/* {"translation": {"en": ..., "de": ...}}: from the first to the second, unless they are named. */
+/* {"translation": {"en": ..., "de": ...}}: from the first language to the second, unless they are named. */
 static by_status add_translation(data_examples *e, data_example *x, const cJSON *o)
 {
     const cJSON *from = e->spec.text ? cJSON_GetObjectItemCaseSensitive(o, e->spec.text) : o->child;
@@ -256,7 +254,7 @@ static by_status add_translation(data_examples *e, data_example *x, const cJSON 
                                     : NULL;
     const char *text = cJSON_GetStringValue(from), *target = cJSON_GetStringValue(to);
     if (!text || !target)
-        return data_examples_fail(e, x->line, "\"translation\" needs a text in %s and one in %s",
+        return data_examples_fail(e, x->line, "\"translation\" requires a text in %s and one in %s",
                                   e->spec.text ? e->spec.text : "one language",
                                   e->spec.label ? e->spec.label : "another");
     x->text = keep(e, text);
@@ -300,11 +298,11 @@ static by_status add_object(data_examples *e, const cJSON *o, int line)
         return add_label(e, x, o);
     const cJSON *answers = cJSON_GetObjectItemCaseSensitive(o, "answers");
     if (!x->pair || !answers)
-        return data_examples_fail(e, line, "a question needs its \"context\" and \"answers\"");
+        return data_examples_fail(e, line, "a question requires \"context\" and \"answers\"");
     return cJSON_IsArray(answers) ? add_answer_list(e, x, answers) : add_answer_columns(e, x, answers);
 }
 
-/* The keys of the first object, for people. */
+/* Records the keys of the first object, for the description. */
 static by_status note_keys(data_examples *e, const cJSON *o)
 {
     const by_example_kind kind = e->spec.kind;
@@ -327,7 +325,7 @@ static by_status add_json(data_examples *e, const char *text, size_t size, int l
     by_status s = !o ? base_fail_context("%s", base_input_name(e->path))
                   : cJSON_IsObject(o)
                       ? add_object(e, o, line)
-                      : data_examples_fail(e, line, "not a JSON object, as in {\"text\": ...}");
+                      : data_examples_fail(e, line, "not a JSON object such as {\"text\": ...}");
     if (s == BY_OK && !e->columns)
         s = note_keys(e, o);
     cJSON_Delete(o);
@@ -336,7 +334,7 @@ static by_status add_json(data_examples *e, const char *text, size_t size, int l
 
 /* ---- a list of objects ----------------------------------------------------------------------- */
 
-/* Where the value at s ends: after its last bracket, or before a comma. Strings are skipped. */
+/* Returns the end of the value at s: after its last bracket, or before a comma. Skips strings. */
 static const char *value_end(const char *s, int *line)
 {
     int depth = 0;
@@ -364,7 +362,7 @@ static const char *skip_space(const char *s, int *line)
     return s;
 }
 
-/* One object after the other is parsed: the tree of the whole list would be many times its size. */
+/* Parses one object at a time: the tree of the whole list would be many times its size. */
 static by_status read_list(data_examples *e)
 {
     int line = 1;
@@ -378,8 +376,8 @@ static by_status read_list(data_examples *e)
         more = *s == ',';
         if (*s != ',' && *s != ']')
             return data_examples_fail(e, line,
-                                      *s ? "a comma is missing between two objects of the list"
-                                         : "the list is never closed: is the file cut off?");
+                                      *s ? "missing comma between two objects of the list"
+                                         : "the list is never closed; is the file truncated?");
     }
     return BY_OK;
 }

@@ -1,8 +1,9 @@
-/* length_buckets.c - a text and what is to be written from it, in batches of about as many tokens: pairs are sorted
- * into buckets by the longer of the two texts, a batch has rows of one bucket, and as many as fit the budget.
- * An epoch has every pair once. Its batches are as many as those of any other epoch, so that seeking is
- * arithmetic; rows of a bucket and batches of all buckets are shuffled anew. The last batch of a bucket is
- * filled up with rows that have no targets: few shapes are compiled. */
+/* length_buckets.c - pairs of source and target in batches of about the same number of tokens. Pairs are
+ * sorted into buckets by the longer of the two texts; a batch has rows of one bucket, as many as fit the
+ * token budget. An epoch contains every pair once. All epochs have the same number of batches, so that
+ * seeking is arithmetic; the rows of each bucket and the batches of all buckets are reshuffled every epoch.
+ * The last batch of a bucket is padded with rows without targets, which keeps the number of compiled shapes
+ * small. */
 #include "data/objective_row.h"
 
 static int64_t size_of(const data_objective *o, int64_t pair, int side)
@@ -33,7 +34,7 @@ static by_status make_lengths(data_objective *o)
     }
 }
 
-/* The bucket of a pair, or NULL when it is left out. */
+/* Returns the bucket of a pair, or NULL if the pair is dropped. */
 static data_bucket *find_bucket(data_objective *o, int64_t pair, bool count)
 {
     const int64_t source = size_of(o, pair, 0), target = size_of(o, pair, 1);
@@ -48,7 +49,7 @@ static data_bucket *find_bucket(data_objective *o, int64_t pair, bool count)
     return b;
 }
 
-/* Texts of the bucket are padded no further than they need. */
+/* Limits the padding of the bucket to what its texts need. */
 static void widen(const data_objective *o, data_bucket *b, int64_t pair)
 {
     for (int side = 0; side < 2; side++) {
@@ -57,7 +58,7 @@ static void widen(const data_objective *o, data_bucket *b, int64_t pair)
     }
 }
 
-/* Eights of rows are quicker to compute. */
+/* Multiples of eight rows are faster to compute. */
 static int rows_for(const data_objective *o, const data_bucket *b)
 {
     int rows = BY_MAX(o->spec.budget / b->seq, 1);
@@ -65,7 +66,7 @@ static int rows_for(const data_objective *o, const data_bucket *b)
     return (int)BY_MIN((int64_t)rows, b->count);
 }
 
-/* Buckets that are empty are taken out of the list. */
+/* Removes empty buckets from the list. */
 static void lay_out(data_objective *o)
 {
     data_bucket_list *b = &o->buckets;
@@ -80,7 +81,7 @@ static void lay_out(data_objective *o)
         x.first = first;
         first += x.count;
         b->batches += x.batches;
-        x.count = 0; /* counted again as they come */
+        x.count = 0; /* counted again while filling */
         b->list[kept++] = x;
     }
     b->count = kept;
@@ -100,11 +101,10 @@ by_status data_buckets_plan(data_objective *o)
     }
     lay_out(o);
     if (!o->count)
-        return base_fail(
-            BY_ERR_FORMAT,
-            "of %lld pairs of texts %lld have an empty side and %lld are longer than %d tokens, so "
-            "that none is left; a longer --context keeps more",
-            (long long)n, (long long)o->empty, (long long)o->longer, o->spec.seq);
+        return base_fail(BY_ERR_FORMAT,
+                         "of %lld pairs, %lld have an empty side and %lld are longer than %d tokens, so none "
+                         "is left; a longer --context keeps more",
+                         (long long)n, (long long)o->empty, (long long)o->longer, o->spec.seq);
     o->buckets.pairs = base_alloc((size_t)o->count * sizeof *o->buckets.pairs);
     if (!o->buckets.pairs)
         return BY_ERR_MEMORY;
@@ -116,7 +116,7 @@ by_status data_buckets_plan(data_objective *o)
     return BY_OK;
 }
 
-/* One text of a pair into a row of seq places; the rest is `filler`. Returns its size. */
+/* Writes one text of a pair into a row of seq positions, padded with `filler`. Returns its size. */
 static by_status put_side(const data_objective *o, int64_t pair, int side, int32_t filler, int seq,
                           int32_t *row, int *size)
 {
@@ -129,8 +129,8 @@ static by_status put_side(const data_objective *o, int64_t pair, int side, int32
     return BY_OK;
 }
 
-/* Row r of micro-batch k; pair < 0: one that asks for nothing. Its source is not all padding: something must
- * be there to be looked at. */
+/* Writes row r of micro-batch k; pair < 0: a row without targets. Its source is not all padding, because
+ * attention needs at least one token. */
 static by_status put_row(const data_objective *o, int64_t pair, data_samples *rows, int k, int r)
 {
     const int seq = rows->shapes[k].seq, source_seq = rows->shapes[k].source_seq;

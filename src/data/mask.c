@@ -1,6 +1,6 @@
-/* mask.c - hiding tokens (Devlin et al. 2019): a share of them is chosen; of the chosen most become the mask
- * token, some any token, and some stay, so that the model cannot rely on seeing what it must not. Words as
- * wholes: Cui et al. 2019; several words at once: Lan et al. 2020. */
+/* mask.c - masks tokens (Devlin et al. 2019): a fraction of them is selected; most of those become the mask
+ * token, some a random token, and some stay, so that the model cannot rely on an unmasked token being right.
+ * Whole words: Cui et al. 2019. Several words at once: Lan et al. 2020. */
 #include "data/mask.h"
 
 #include "data/objective.h"
@@ -46,7 +46,7 @@ void data_masker_close(data_masker *m)
     *m = (data_masker){0};
 }
 
-/* Whether a word begins at place t of the row, which holds no special token. */
+/* Returns true if a word starts at position t of the row, which holds no special token. */
 static bool begins(const data_masker *m, const int32_t *tokens, int t)
 {
     if (!m->how.whole_words || t == 0)
@@ -55,8 +55,8 @@ static bool begins(const data_masker *m, const int32_t *tokens, int t)
     return (before & (TOK_ID_SPECIAL | TOK_ID_ENDS)) || (m->parts[tokens[t]] & TOK_ID_BEGINS);
 }
 
-/* words[i]: where word i begins; ends[i]: where it ends. Returns how many there are; *count: tokens in all.
- */
+/* words[i] and ends[i] are the start and end of word i. Returns the number of words; *count is the total
+ * number of tokens. */
 static int find_words(const data_masker *m, const int32_t *tokens, int used, int32_t *words, int32_t *ends,
                       int *count)
 {
@@ -73,7 +73,7 @@ static int find_words(const data_masker *m, const int32_t *tokens, int used, int
     return n;
 }
 
-/* How many words at once: n with a probability proportional to 1/n. */
+/* Draws the number of words to mask at once: n with a probability proportional to 1/n. */
 static int pick_length(int longest, base_rng *random)
 {
     if (longest <= 1)
@@ -87,8 +87,8 @@ static int pick_length(int longest, base_rng *random)
     return longest;
 }
 
-/* Mark words w, w + 1, ... when all are free, follow each other and are `room` tokens at most. Returns the
- * number of tokens. */
+/* Selects words w, w + 1, ... if all are free, adjacent, and at most `room` tokens. Returns the number of
+ * tokens. */
 static int choose(const int32_t *words, const int32_t *ends, int count, int w, int length, int room,
                   uint8_t *chosen)
 {
@@ -115,7 +115,8 @@ static int32_t hide(const data_masker *m, base_rng *random, int32_t id)
     return id;
 }
 
-/* The share is met on average: what is left over from whole tokens decides the chance of one more. */
+/* The fraction is met on average: the fractional part of the expected count is the probability of one more
+ * token. */
 int data_mask_row(const data_masker *m, base_rng *random, int32_t *tokens, int used, int most, int32_t *pick,
                   int32_t *was, int32_t *scratch)
 {

@@ -3,15 +3,15 @@
 
 #include <stdio.h>
 
-/* Streams of random numbers of one seed: orders of epochs, copies of the text, evaluation. */
+/* Random streams of one seed: orders of epochs, copies of the text, evaluation. */
 #define ORDER_STREAM (UINT64_C(1) << 62)
 #define COPY_STREAM  (UINT64_C(1) << 61)
 #define HELD_STREAM  (UINT64_C(3) << 60)
 
-/* Special tokens that an objective needs. */
+/* Special tokens that an objective requires. */
 enum { FIRST = 1, SEP = 2, PAD = 4, MASK = 8, EOS = 16, AROUND = FIRST | SEP | PAD };
 
-enum { SHORTEST = 8 }; /* tokens of a row, with its special ones */
+enum { SHORTEST = 8 }; /* minimum tokens of a row, including special tokens */
 
 static const struct {
     const char *name;
@@ -61,8 +61,7 @@ bool data_objective_find(const char *name, data_objective_kind *out)
         }
         base_buf_printf(&known, "%s%s", i ? ", " : "", kinds[i].name);
     }
-    base_fail(BY_ERR_ARGUMENT, "no objective is called \"%s\"; there are: %s", name,
-              known.data ? known.data : "");
+    base_fail(BY_ERR_ARGUMENT, "unknown objective \"%s\"; available: %s", name, known.data ? known.data : "");
     base_buf_free(&known);
     return false;
 }
@@ -89,7 +88,7 @@ const char *data_objective_label(data_objective_kind k, int label)
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-/* Look up a special token; it is an error when one that is needed is not there. */
+/* Looks up a special token. A required token that is missing is an error. */
 static by_status find_special(const data_objective *o, const by_tokenizer *t, int part, int id,
                               const char *what, int *out)
 {
@@ -97,7 +96,7 @@ static by_status find_special(const data_objective *o, const by_tokenizer *t, in
     return id >= 0 || !(kinds[o->spec.kind].needs & part)
                ? BY_OK
                : base_fail(BY_ERR_UNSUPPORTED,
-                           "the tokenizer (%s) has no %s token, which the objective \"%s\" needs; use the "
+                           "the tokenizer (%s) has no %s token, which the objective \"%s\" requires; use the "
                            "tokenizer of a model that has one",
                            tok_kind(t), what, kinds[o->spec.kind].name);
 }
@@ -120,7 +119,7 @@ static by_status find_specials(data_objective *o, const by_tokenizer *t)
     return BY_OK;
 }
 
-/* <extra_id_0>, <extra_id_1>, ... as far as they go. */
+/* Finds <extra_id_0>, <extra_id_1>, ..., as many as there are. */
 static by_status find_sentinels(data_objective *o, const by_tokenizer *t)
 {
     for (;; o->n_sentinels++) {
@@ -137,10 +136,11 @@ static by_status find_sentinels(data_objective *o, const by_tokenizer *t)
     }
     return o->n_sentinels > 1
                ? BY_OK
-               : base_fail(BY_ERR_UNSUPPORTED,
-                           "the tokenizer (%s) has no sentinels (<extra_id_0>, ...), which the objective "
-                           "\"spans\" needs; T5's has, and one that is learnt for t5",
-                           tok_kind(t));
+               : base_fail(
+                     BY_ERR_UNSUPPORTED,
+                     "the tokenizer (%s) has no sentinel tokens (<extra_id_0>, ...), which the objective "
+                     "\"spans\" requires; T5 tokenizers and those trained for t5 have them",
+                     tok_kind(t));
 }
 
 static by_status read_vocabulary(data_objective *o, const by_tokenizer *t)
@@ -152,12 +152,12 @@ static by_status read_vocabulary(data_objective *o, const by_tokenizer *t)
     if (o->spec.kind == DATA_OBJECTIVE_FIM) {
         BY_TRY(data_fim_find(t, &o->fim));
         o->first = o->eos;
-        o->pad = o->pad < 0 ? o->eos : o->pad; /* nobody looks at it */
+        o->pad = o->pad < 0 ? o->eos : o->pad; /* never attended to */
     }
     if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !o->masker.marked)
         return base_fail(
             BY_ERR_UNSUPPORTED,
-            "the tokenizer (%s) does not mark where words begin, so whole words cannot be hidden",
+            "the tokenizer (%s) does not mark where words start, so whole words cannot be masked",
             tok_kind(t));
     return BY_OK;
 }
@@ -167,15 +167,14 @@ static by_status check(const data_objective_spec *s)
     const data_masking *m = &s->masking;
     if (s->seq < SHORTEST || s->step_rows < 1)
         return base_fail(BY_ERR_ARGUMENT,
-                         "rows of %d tokens are too short for the objective \"%s\"; %d are needed", s->seq,
-                         kinds[s->kind].name, SHORTEST);
+                         "rows of %d tokens are too short for the objective \"%s\"; the minimum is %d",
+                         s->seq, kinds[s->kind].name, SHORTEST);
     if (!(m->share > 0 && m->share < 1 + (s->kind == DATA_OBJECTIVE_FIM)) || m->masked < 0 || m->random < 0 ||
         m->masked + m->random > 1)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "hiding a share of %g, of them %g masked and %g replaced, is not possible", m->share,
-                         m->masked, m->random);
+        return base_fail(BY_ERR_ARGUMENT, "invalid masking: fraction %g, of which %g masked and %g replaced",
+                         m->share, m->masked, m->random);
     if (data_objective_denoises(s->kind) && !(m->span >= 1 && m->span <= s->seq / 2.0))
-        return base_fail(BY_ERR_ARGUMENT, "spans of %g tokens cannot be cut out of rows of %d", m->span,
+        return base_fail(BY_ERR_ARGUMENT, "spans of %g tokens cannot be removed from rows of %d", m->span,
                          s->seq);
     return BY_OK;
 }
@@ -188,7 +187,7 @@ static by_status set_up(data_objective *o, const by_tokenizer *t)
     if (o->count == 0)
         return base_fail(
             BY_ERR_FORMAT,
-            "the text has nothing for the objective \"%s\": is it empty, or are its lines too short?",
+            "the text has no examples for the objective \"%s\"; is it empty, or are its lines too short?",
             kinds[o->spec.kind].name);
     if (kinds[o->spec.kind].hides)
         o->picks = data_mask_picks(&o->spec.masking, o->spec.seq);
@@ -374,7 +373,7 @@ by_status data_sample_copy(data_sample *r, const data_objective *o, int64_t begi
     return BY_OK;
 }
 
-/* Fill the rest of a row with what nobody sees. */
+/* Pads the rest of a row with tokens that are never attended to. */
 static void pad(const data_objective *o, data_sample *r)
 {
     for (int t = r->used; t < r->seq; t++) {
@@ -387,14 +386,14 @@ static void pad(const data_objective *o, data_sample *r)
     }
 }
 
-/* What stands at each place is to be predicted by the place before. */
+/* Each position predicts the token at the next one. */
 static void put_next(const data_sample *row, int32_t *targets)
 {
     for (int t = 0; t < row->seq; t++)
         targets[t] = t + 1 < row->used ? row->tokens[t + 1] : -100;
 }
 
-/* A row of an encoder-decoder. One without targets still has something to be looked at. */
+/* Makes a row of an encoder-decoder. A row without targets still has a token to attend to. */
 static by_status make_two(const data_objective *o, int64_t i, uint64_t seed, data_samples *rows, int r)
 {
     const size_t cell = (size_t)r * (size_t)rows->seq, from_cell = (size_t)r * (size_t)rows->source_seq;
@@ -421,8 +420,9 @@ static by_status make_two(const data_objective *o, int64_t i, uint64_t seed, dat
     return BY_OK;
 }
 
-/* Where a row has fewer places than it may have, the rest are its first one, with nothing to predict. */
-static void hide(const data_objective *o, base_rng *random, data_sample *row, data_samples *rows, int r)
+/* Masks a row. If it has fewer masked positions than the maximum, the others repeat the first one, without a
+ * target. */
+static void mask_row(const data_objective *o, base_rng *random, data_sample *row, data_samples *rows, int r)
 {
     int32_t *pick = rows->pick + (size_t)r * (size_t)o->picks;
     int32_t *targets = rows->targets + (size_t)r * (size_t)o->picks;
@@ -433,7 +433,7 @@ static void hide(const data_objective *o, base_rng *random, data_sample *row, da
     }
 }
 
-/* Row r of rows, from span i, with random numbers of stream i of the seed; i < 0: a row without targets. */
+/* Makes row r of rows from span i, with random stream i of the seed; i < 0: a row without targets. */
 static by_status make_row(const data_objective *o, int64_t i, uint64_t seed, data_samples *rows, int r)
 {
     if (data_objective_denoises(o->spec.kind))
@@ -452,7 +452,7 @@ static by_status make_row(const data_objective *o, int64_t i, uint64_t seed, dat
     else
         data_sample_put(&row, o->first, 0);
     if (o->picks) {
-        hide(o, &random, &row, rows, r);
+        mask_row(o, &random, &row, rows, r);
     } else {
         put_next(&row, rows->targets + cell);
     }
@@ -471,7 +471,7 @@ uint64_t data_number_at(uint64_t seed, uint64_t stream)
 static by_status check_step(const data_objective *o, int64_t step, const data_samples *rows)
 {
     if (step < 0 || step >= INT64_MAX / o->spec.step_rows || rows->count != o->spec.step_rows)
-        return base_fail(BY_ERR_ARGUMENT, "there is no step %lld of %d rows", (long long)step, rows->count);
+        return base_fail(BY_ERR_ARGUMENT, "invalid step %lld of %d rows", (long long)step, rows->count);
     return BY_OK;
 }
 

@@ -1,7 +1,7 @@
-/* objective.h - what a model is trained to do with text: a function from (seed, step, row) to a row of a
- * batch. Nothing is remembered between rows, so resuming is seeking, and how a step is cut into micro-batches
- * does not matter. One file for each way to make rows: pack.c, pairs.c, translations.c; mask.c hides tokens.
- * DATA_OBJECTIVE_TRANSLATE (buckets.c) makes whole micro-batches, each of a shape of its own. */
+/* objective.h - training objectives on text: functions from (seed, step, row) to a row of a batch. No state
+ * is kept between rows, so resuming is seeking, and the split of a step into micro-batches does not matter.
+ * Each way to make rows has its own file: pack.c, pairs.c, translations.c, corrupt.c, fim.c; mask.c masks
+ * tokens. DATA_OBJECTIVE_TRANSLATE (length_buckets.c) makes whole micro-batches, each with its own shape. */
 #ifndef BY_DATA_OBJECTIVE_H
 #define BY_DATA_OBJECTIVE_H
 
@@ -10,89 +10,92 @@
 #include "data/mask.h"
 
 typedef enum data_objective_kind {
-    DATA_OBJECTIVE_LM,        /* the next token; documents do not matter */
-    DATA_OBJECTIVE_MLM,       /* hidden tokens of full sentences */
-    DATA_OBJECTIVE_NSP,       /* hidden tokens of two texts, and whether the second follows the first */
-    DATA_OBJECTIVE_SOP,       /* hidden tokens of two texts that follow each other, and their order */
-    DATA_OBJECTIVE_CLM,       /* the next token of full sentences, their language known */
-    DATA_OBJECTIVE_TLM,       /* hidden tokens of a sentence and its translation */
-    DATA_OBJECTIVE_TRANSLATE, /* of encoder-decoders: a text from another */
-    DATA_OBJECTIVE_SPANS,     /* the same: what was cut out, between sentinels */
-    DATA_OBJECTIVE_INFILL,    /* the same: a text from its ruins */
-    DATA_OBJECTIVE_FIM,       /* the next token of documents whose middle is written last */
+    DATA_OBJECTIVE_LM,        /* next token, ignoring document boundaries */
+    DATA_OBJECTIVE_MLM,       /* masked tokens of full sentences */
+    DATA_OBJECTIVE_NSP,       /* masked tokens of two texts, and whether the second follows the first */
+    DATA_OBJECTIVE_SOP,       /* masked tokens of two consecutive texts, and their order */
+    DATA_OBJECTIVE_CLM,       /* next token of full sentences with known language */
+    DATA_OBJECTIVE_TLM,       /* masked tokens of a sentence and its translation */
+    DATA_OBJECTIVE_TRANSLATE, /* encoder-decoder: a target text from a source text */
+    DATA_OBJECTIVE_SPANS,     /* encoder-decoder: the removed spans, between sentinels */
+    DATA_OBJECTIVE_INFILL,    /* encoder-decoder: the original text from a corrupted one */
+    DATA_OBJECTIVE_FIM,       /* next token of documents whose middle is moved to the end */
     DATA_OBJECTIVE_COUNT
 } data_objective_kind;
 
 const char *data_objective_name(data_objective_kind k); /* "lm", ... */
 bool data_objective_find(const char *name, data_objective_kind *out);
 by_task data_objective_task(data_objective_kind k);
-bool data_objective_masks(data_objective_kind k); /* tokens, where they stand */
-bool data_objective_denoises(
-    data_objective_kind k); /* text with parts cut out: DATA_OBJECTIVE_SPANS, INFILL */
-/* What a label of the second task says ("next", "random"; "in order", "swapped"), NULL where there is none.
- */
+bool data_objective_masks(data_objective_kind k); /* masks tokens in place */
+/* Removes spans: DATA_OBJECTIVE_SPANS, DATA_OBJECTIVE_INFILL. */
+bool data_objective_denoises(data_objective_kind k);
+/* Returns the meaning of a label of the second task ("next", "random"; "in order", "swapped"), or NULL if
+ * there is no second task. */
 const char *data_objective_label(data_objective_kind k, int label);
 
-data_masking data_masking_usual(data_objective_kind k); /* 15 %, 80 %, 10 %; spans of 3 */
+data_masking data_masking_usual(data_objective_kind k); /* defaults: 15 %, 80 %, 10 %; spans of 3 */
 
 typedef struct data_objective_spec {
     data_objective_kind kind;
-    int seq;       /* tokens of a row */
-    int step_rows; /* rows of a step */
+    int seq;       /* tokens per row */
+    int step_rows; /* rows per step */
     uint64_t seed;
     data_masking masking;
-    int languages;      /* of the text */
-    bool language_ids;  /* as segments */
-    int first_position; /* of a text, as the model counts; only rows with two count their positions */
-    bool suffix_first;  /* of DATA_OBJECTIVE_FIM: the prefix stands right before the middle */
-    int start;          /* what the second text of an encoder-decoder begins with */
-    int budget; /* of DATA_OBJECTIVE_TRANSLATE: tokens of a micro-batch, of either text, padding too */
+    int languages;      /* number of languages in the text */
+    bool language_ids;  /* write language ids into the segments */
+    int first_position; /* first position of a text; only rows with two texts set positions */
+    bool suffix_first;  /* DATA_OBJECTIVE_FIM: the prefix directly precedes the middle */
+    int start;          /* encoder-decoders: token that starts the target */
+    int budget;         /* DATA_OBJECTIVE_TRANSLATE: tokens of a micro-batch per side, including padding */
 } data_objective_spec;
 
 typedef struct data_objective data_objective;
-/* Text and tokenizer are borrowed. NULL on failure. */
+/* Text and tokenizer are borrowed. Returns NULL on failure. */
 data_objective *data_objective_new(const data_docs_part *text, const by_tokenizer *t,
                                    const data_objective_spec *spec);
-/* DATA_OBJECTIVE_LM over a stream; steps have d->batch rows. */
+/* Creates DATA_OBJECTIVE_LM over a stream; steps have d->batch rows. */
 data_objective *data_objective_new_lm(const data_lm_batches *d);
 void data_objective_free(data_objective *o);
 
 const data_objective_spec *data_objective_settings(const data_objective *o);
-int64_t data_objective_rows(const data_objective *o); /* of an epoch; in order: data_objective_held */
-/* Micro-batches of an epoch, not rounded, when each has that many rows, where the objective does not decide.
- */
+/* Rows of an epoch; for evaluation see data_objective_held. */
+int64_t data_objective_rows(const data_objective *o);
+/* Returns the number of micro-batches of an epoch, not rounded, with `rows` rows each unless the objective
+ * decides. */
 double data_objective_batches(const data_objective *o, int rows);
-/* Pairs that DATA_OBJECTIVE_TRANSLATE left out: with an empty side, and longer than the sequence. */
+/* Counts the pairs that DATA_OBJECTIVE_TRANSLATE dropped: with an empty side, and longer than the
+ * sequence. */
 void data_objective_dropped(const data_objective *o, int64_t *empty, int64_t *longer);
 
-/* Memory for the rows of a step, or of an evaluation. */
+/* Memory for the rows of a step or an evaluation. */
 typedef struct data_samples {
-    int count, batch, seq; /* rows; rows of a micro-batch; tokens of a row */
-    int picks;             /* places of a row where something is to be predicted; 0: everywhere */
+    int count, batch, seq; /* total rows; rows of a micro-batch; tokens of a row */
+    int picks;             /* predicted positions per row; 0: all */
     int32_t *tokens, *targets;
-    int32_t *segments, *positions, *mask, *pick, *second, *scratch; /* NULL where the objective has none */
-    int source_seq;                                                 /* of the first texts */
+    /* NULL if the objective does not have them. */
+    int32_t *segments, *positions, *mask, *pick, *second, *scratch;
+    int source_seq; /* length of the source */
     int32_t *source, *source_mask;
     struct data_shape {
         int rows, seq, source_seq;
-    } * shapes;  /* of each micro-batch; NULL: all are alike */
-    size_t room; /* cells of either text in the largest such one */
+    } * shapes;  /* shape of each micro-batch; NULL: all are the same */
+    size_t room; /* elements per side in the largest micro-batch */
 } data_samples;
 by_status data_samples_make(data_samples *r, const data_objective *o, int count, int batch);
-void data_samples_free(data_samples *r);                        /* zero state is legal */
+void data_samples_free(data_samples *r);                        /* the zero state is a no-op */
 by_batch data_samples_batch(const data_samples *r, int number); /* one micro-batch, pointing into r */
-/* Set the shapes to those of the largest micro-batch there is, with nothing in it. */
+/* Sets the shapes to those of the largest micro-batch, without contents. */
 void data_samples_largest(data_samples *r, const data_objective *o);
 
-/* All rows of a step. Safe from several threads, each with rows of its own. */
+/* Makes all rows of a step. Safe to call from several threads, each with its own rows. */
 by_status data_objective_get(const data_objective *o, int64_t step, data_samples *rows);
 void data_objective_prefetch(const data_objective *o, int64_t step);
 
-/* Rows first, first + 1, ... in order, always the same, for evaluation; behind the last one rows without
+/* Makes rows first, first + 1, ... in order, always the same, for evaluation. Rows past the last one have no
  * targets. */
 int64_t data_objective_held_rows(const data_objective *o);
 by_status data_objective_held(const data_objective *o, int64_t first, data_samples *rows);
-/* The same for all objectives: batch after batch. */
+/* The same for all objectives, batch by batch. */
 int64_t data_objective_held_batches(const data_objective *o, const data_samples *rows);
 by_status data_objective_held_batch(const data_objective *o, int64_t number, data_samples *rows);
 

@@ -1,14 +1,15 @@
-/* pack.c - rows of full sentences that follow each other, across documents too, with the separating token
- * behind each document (Liu et al. 2019). A sentence longer than a row is cut. A row has one language. */
+/* pack.c - rows of consecutive full sentences, across documents, with a separator after each document (Liu et
+ * al. 2019). A sentence longer than a row is split. A row has one language. */
 #include "data/objective_row.h"
 
 typedef struct packer {
     data_objective *o;
-    int around;  /* places that the special tokens of a row with one document take, */
-    int between; /* and those that each further document adds */
+    int around;  /* special tokens in a row with one document */
+    int between; /* special tokens that each further document adds */
     data_span row;
-    int64_t used; /* places of the present row: first token, sentences, a separator for each document */
-    int64_t doc;  /* document of the last sentence */
+    /* Positions used in the current row: first token, sentences, a separator for each document. */
+    int64_t used;
+    int64_t doc; /* document of the last sentence */
 } packer;
 
 static by_status flush(packer *p)
@@ -52,7 +53,8 @@ static by_status add_sentence(packer *p, int64_t at, int64_t end, int64_t doc)
 by_status data_pack_plan(data_objective *o)
 {
     const data_docs *d = o->text->all;
-    const bool fim = o->spec.kind == DATA_OBJECTIVE_FIM; /* three parts and the end, of each document */
+    /* Three parts and the end token, for each document. */
+    const bool fim = o->spec.kind == DATA_OBJECTIVE_FIM;
     packer p = {.o = o,
                 .around = fim ? 4 : 2,
                 .between = fim                                     ? 4

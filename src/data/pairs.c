@@ -1,19 +1,19 @@
-/* pairs.c - two texts in a row, each of one sentence or more: the second follows the first or is of another
- * document (Devlin et al. 2019), or both follow each other, in this order or the other (Lan et al. 2020).
+/* pairs.c - two texts in a row, each of one or more sentences: the second follows the first or comes from
+ * another document (Devlin et al. 2019), or both are consecutive, in order or swapped (Lan et al. 2020).
  *
- * Each document is cut into spans of sentences that fill a row; a span is cut once more, at random, into the
- * two texts. A second text from elsewhere is the second text of another span: whether it is the right one
- * cannot be told from where it begins. */
+ * Each document is split into spans of sentences that fill a row; a span is split again, at random, into the
+ * two texts. A second text from elsewhere is the second text of another span, so that where it starts does
+ * not reveal whether it is the right one. */
 #include "data/objective_row.h"
 
-#define SHORT_SHARE 0.1 /* of the spans are shorter than a row, as texts will be later */
+#define SHORT_SHARE 0.1 /* fraction of spans shorter than a row, as later inputs will be */
 
 static int64_t longest_pair(const data_objective *o)
 {
     return o->spec.seq - 3;
 }
 
-/* Cut a document of two sentences or more. */
+/* Splits a document of two or more sentences. */
 static by_status plan_document(data_objective *o, int64_t doc, base_rng *random)
 {
     const data_document d = o->text->list[doc];
@@ -25,7 +25,7 @@ static by_status plan_document(data_objective *o, int64_t doc, base_rng *random)
             target = 2 + (int64_t)base_rng_below(random, (uint64_t)longest - 1);
         for (end = s + 2; end < d.end && starts[end] - starts[s] < target;)
             end++;
-        if (end == d.end - 1) /* one sentence would be left alone */
+        if (end == d.end - 1) /* one sentence would remain alone */
             end = d.end;
         BY_TRY(data_span_add(o, (data_span){s, end, doc}));
     }
@@ -41,17 +41,18 @@ by_status data_pairs_plan(data_objective *o)
     if (o->count == 0)
         return base_fail(
             BY_ERR_FORMAT,
-            "pairs of sentences need documents of two sentences or more, and none of the %lld has "
-            "that; is every line a document? a blank line ends one, if there are any",
+            "sentence pairs require documents of two or more sentences, and none of the %lld has "
+            "that; without blank lines between documents, every line is a document",
             (long long)o->text->count);
     if (o->spec.kind == DATA_OBJECTIVE_NSP && o->rows[0].doc == o->rows[o->count - 1].doc)
-        return base_fail(BY_ERR_FORMAT,
-                         "next-sentence pairs need two documents or more of two sentences or more, and there "
-                         "is one; separate documents by blank lines");
+        return base_fail(
+            BY_ERR_FORMAT,
+            "next-sentence pairs require at least two documents of two or more sentences, and there "
+            "is only one; separate documents by blank lines");
     return BY_OK;
 }
 
-/* Number of the first span whose document is `doc` or a later one. */
+/* Returns the index of the first span whose document is `doc` or a later one. */
 static int64_t first_of(const data_objective *o, int64_t doc)
 {
     int64_t low = 0, high = o->count;
@@ -69,7 +70,7 @@ typedef struct piece {
     int64_t begin, end; /* tokens */
 } piece;
 
-/* The second text of a span of another document, about `size` tokens. */
+/* Returns the second text of a span of another document, about `size` tokens. */
 static piece elsewhere(const data_objective *o, int64_t doc, int64_t size, base_rng *random)
 {
     const int64_t *starts = o->text->all->starts;
@@ -83,7 +84,7 @@ static piece elsewhere(const data_objective *o, int64_t doc, int64_t size, base_
     return (piece){starts[begin], starts[end]};
 }
 
-/* The longer text loses tokens, at random from its beginning or its end. */
+/* Removes tokens from the longer text, at random from its start or its end. */
 static void shorten(piece *a, piece *b, int64_t longest, base_rng *random)
 {
     while (a->end - a->begin + b->end - b->begin > longest) {

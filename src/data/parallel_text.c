@@ -29,7 +29,7 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The next line without space around it; false after the last. */
+/* Reads the next line without surrounding space; *there is false after the last. */
 static by_status next_line(base_lines *l, span *out, bool *there)
 {
     BY_TRY(base_lines_next(l, there));
@@ -71,11 +71,11 @@ static by_status each_line(base_lines *a, base_lines *b, pair_fn *fn, void *user
         if (more[0] != more[1])
             return base_fail(
                 BY_ERR_FORMAT,
-                "%s has %lld lines and %s has %lld; line i of one must be the translation of line "
+                "%s has %lld lines but %s has %lld; line i of one must be the translation of line "
                 "i of the other",
                 a->path, (long long)count_rest(a), b->path, (long long)count_rest(b));
         if (!more[0])
-            return a->number ? BY_OK : base_fail(BY_ERR_FORMAT, "%s: there is no text in it", a->path);
+            return a->number ? BY_OK : base_fail(BY_ERR_FORMAT, "%s: the file has no text", a->path);
         const by_status s = fn(user, source, target);
         if (s != BY_OK)
             return s == BY_ERR_IO || s == BY_ERR_MEMORY
@@ -84,7 +84,7 @@ static by_status each_line(base_lines *a, base_lines *b, pair_fn *fn, void *user
     }
 }
 
-/* Word number `label` of a list with commas. */
+/* Returns word number `label` of a comma-separated list. */
 static by_status find_word(const data_examples *e, const data_example *x, const char *words, span *out)
 {
     char *end;
@@ -97,8 +97,7 @@ static by_status find_word(const data_examples *e, const data_example *x, const 
     }
     if (!there)
         return data_examples_fail(
-            e, x->line,
-            "no word was given for the label \"%.60s\"; --label-words names one for each label, from 0",
+            e, x->line, "no word for the label \"%.60s\"; --label-words must name one for each label, from 0",
             x->labels[0]);
     *out = (span){words, strcspn(words, ",")};
     return BY_OK;
@@ -155,7 +154,7 @@ typedef struct builder {
     int64_t bytes;
 } builder;
 
-/* What ends a text is there even where the tokenizer does not put it. */
+/* Adds the end token even if the tokenizer does not. */
 static by_status add_text(builder *b, const char *prefix, span text, bool target)
 {
     by_encoding e = {0};

@@ -10,13 +10,13 @@ by_status data_rows_init(data_rows *r, by_model *m, const by_tokenizer *t, const
     *r = (data_rows){.model = m, .tokenizer = t, .spec = *spec};
     int context = by_model_context(m);
     if (r->spec.limit > context)
-        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens are longer than the model's context of %d",
-                         r->spec.limit, context);
+        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens exceed the model's context of %d", r->spec.limit,
+                         context);
     if (r->spec.limit <= 0)
         r->spec.limit = context;
     r->spec.together = BY_MAX(r->spec.together, 1);
     if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m))
-        return base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
+        return base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, but the model's vocabulary has %d",
                          by_tokenizer_vocab_size(t), by_model_source_vocab(m));
     if (by_model_pad(m) < 0 && by_model_reads_last(m))
         by_model_set_pad(m, by_tokenizer_eos(t));
@@ -67,7 +67,7 @@ static by_status reserve(data_rows *r, size_t extra)
 
 /* ---- from an encoding to rows ---------------------------------------------------------------- */
 
-/* Of each part, which tokens a row takes. */
+/* The range of tokens that a row takes from each part. */
 typedef struct cut {
     size_t begin[2], end[2];
 } cut;
@@ -97,7 +97,7 @@ static by_status add_row(data_rows *r, const by_encoding *e, const cut *c, int w
     return BY_OK;
 }
 
-/* The longer text gives way until both are as long, then both do; an odd token goes to the second. */
+/* Shortens the longer text until both have the same length, then both; an odd token goes to the second. */
 static void cut_longest(const size_t count[2], size_t limit, cut *c)
 {
     size_t low = BY_MIN(count[0], count[1]), high = BY_MAX(count[0], count[1]);
@@ -109,7 +109,8 @@ static void cut_longest(const size_t count[2], size_t limit, cut *c)
     *c = (cut){{0, 0}, {second ? low : high, second ? high : low}};
 }
 
-/* Windows over one part; the other one, a question, is whole in each of them, or cut to half of the room. */
+/* Adds windows over one part. The other part, a question, is complete in each of them, or cut to half of the
+ * space. */
 static by_status add_windows(data_rows *r, const by_encoding *e, const size_t count[2], size_t limit,
                              int over)
 {
@@ -132,7 +133,7 @@ static by_status add_encoding(data_rows *r, const by_encoding *e, bool paired)
     for (size_t i = 0; i < e->ids.count; i++)
         count[e->parts[i]]++;
     if ((size_t)r->spec.limit < count[BY_FROM_NEITHER] + (paired ? 2 : 1))
-        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens have no room for a text", r->spec.limit);
+        return base_fail(BY_ERR_ARGUMENT, "rows of %d tokens leave no room for a text", r->spec.limit);
     if (e->ids.count == 0)
         return base_fail(BY_ERR_FORMAT, "the text is empty");
     size_t limit = (size_t)r->spec.limit - count[BY_FROM_NEITHER];
@@ -162,10 +163,10 @@ by_status data_rows_add(data_rows *r, const char *text, const char *pair)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Rows that stay together, by length. */
+/* Rows that must stay together, by length. */
 typedef struct unit {
-    int first, length; /* its first row; of its longest */
-    int order;         /* decides between equals */
+    int first, length; /* its first row; length of its longest row */
+    int order;         /* tie-breaker */
 } unit;
 
 static int longer(const void *a, const void *b)
@@ -192,9 +193,8 @@ static by_status start_groups(const data_rows *r, int batch, data_row_groups *ou
     *out = (data_row_groups){0};
     *units = NULL;
     if (r->count % each || batch < each || batch % each)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "%d rows in batches of %d: not a multiple of %d that belong together", r->count,
-                         batch, each);
+        return base_fail(BY_ERR_ARGUMENT, "%d rows in batches of %d are not a multiple of the group size %d",
+                         r->count, batch, each);
     *count = r->count / each;
     *units = list_units(r, *count);
     out->rows = base_alloc_zero((size_t)r->count + 1, sizeof *out->rows);
@@ -202,7 +202,7 @@ static by_status start_groups(const data_rows *r, int batch, data_row_groups *ou
     return *units && out->rows && out->first ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* The next group, of n units. */
+/* Adds the next group, of n units. */
 static void put_group(const data_rows *r, data_row_groups *g, const unit *units, int n)
 {
     int at = g->first[g->count];
@@ -227,7 +227,7 @@ by_status data_rows_by_length(const data_rows *r, int batch, data_row_groups *ou
     return s;
 }
 
-enum { STRETCH = 32 }; /* batches among which rows are sorted by length */
+enum { STRETCH = 32 }; /* rows are sorted by length within this many batches */
 
 by_status data_rows_shuffled(const data_rows *r, int batch, uint64_t seed, data_row_groups *out)
 {
@@ -247,7 +247,7 @@ by_status data_rows_shuffled(const data_rows *r, int batch, uint64_t seed, data_
             qsort(mixed + i, (size_t)BY_MIN(n * STRETCH, count - i), sizeof *mixed, longer);
         for (int i = 0; i < whole; i++)
             put_group(r, out, mixed + base_permute((uint64_t)i, (uint64_t)whole, ~seed) * (uint64_t)n, n);
-        if (count % n) /* comes last, so that it makes no difference where an epoch begins */
+        if (count % n) /* put last, so that the start of an epoch is the same */
             put_group(r, out, mixed + (size_t)whole * (size_t)n, count % n);
     }
     base_free(mixed);
@@ -272,7 +272,7 @@ int data_rows_bucket(int n, int limit)
     return BY_MIN((n + step - 1) / step * step, BY_MAX(limit, n));
 }
 
-/* tokens, mask and segments are three planes of the same memory. */
+/* tokens, mask and segments are three planes of one allocation. */
 static by_status shape_batch(const data_rows *r, int height, int seq, data_row_batch *out)
 {
     size_t plane = (size_t)height * (size_t)seq;
@@ -283,7 +283,7 @@ static by_status shape_batch(const data_rows *r, int height, int seq, data_row_b
         out->cells = cells;
         out->capacity = 3 * plane;
     }
-    const bool masked = !by_model_reads_last(r->model); /* causal rows do not see what is behind them */
+    const bool masked = !by_model_reads_last(r->model); /* causal rows do not attend to later padding */
     const bool segmented = by_model_segments(r->model) > 1 && !by_model_languages(r->model);
     out->batch = by_batch_of(height, seq, out->cells);
     out->batch.choices = by_model_task(r->model) == BY_TASK_CHOICE ? r->spec.together : 0;
@@ -308,7 +308,7 @@ by_status data_rows_batch(const data_rows *r, const int *rows, int count, int he
         for (int t = 0; t < seq; t++) {
             bool there = row && t < row->count;
             cell[t] = there ? r->tokens.data[row->first + (size_t)t] : pad;
-            cell[plane + (size_t)t] = there || (!row && t == 0); /* attention to nothing has no meaning */
+            cell[plane + (size_t)t] = there || (!row && t == 0); /* attention needs at least one key */
             cell[2 * plane + (size_t)t] = there ? BY_MIN(r->segments[row->first + (size_t)t], most) : 0;
         }
     }

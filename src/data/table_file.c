@@ -1,5 +1,5 @@
-/* table_file.c - examples from tables: tabs (no quoting, as GLUE's files) or commas (RFC 4180: quoted fields may
- * have commas, doubled quotes and line ends in them). */
+/* table_file.c - examples from tables: tab-separated (no quoting, as in GLUE) or comma-separated (RFC 4180:
+ * quoted fields may contain commas, doubled quotes and line ends). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,10 +12,10 @@ typedef struct table {
     data_examples *e;
     char separator;
     char *cursor;
-    int line; /* of the row's first line */
+    int line; /* first line of the row */
     char *fields[COLUMNS];
     int count;
-    int width; /* of the first row */
+    int width; /* columns of the first row */
     int text, pair, label, choices[COLUMNS], n_choices;
     bool header;          /* the first row names the columns */
     char *names[COLUMNS]; /* the first row */
@@ -25,7 +25,7 @@ typedef struct table {
 
 static by_status too_many(const table *t)
 {
-    return data_examples_fail(t->e, t->line, "more than %d columns; is --format the right one?", COLUMNS);
+    return data_examples_fail(t->e, t->line, "more than %d columns; is --format right?", COLUMNS);
 }
 
 static by_status split_line(table *t, char *line)
@@ -42,19 +42,18 @@ static by_status split_line(table *t, char *line)
     return BY_OK;
 }
 
-/* A quoted field: *at is after the quote; the text is made where it stands. Lines that end inside are put
- * back together. */
+/* Reads a quoted field in place; *at is after the opening quote. Rejoins lines that end inside the field. */
 static by_status unquote(table *t, char **at, int *line)
 {
     char *from = *at, *to = *at;
     for (;;) {
         if (*from == '"' && from[1] != '"')
             break;
-        if (*from == '\0') { /* the end of a line, or of the file */
+        if (*from == '\0') { /* end of a line or of the file */
             char *more;
             if (!*t->cursor)
                 return data_examples_fail(
-                    t->e, t->line, "a quote is never closed; a quote inside a quoted field is written twice");
+                    t->e, t->line, "unterminated quote; a quote inside a quoted field must be doubled");
             BY_TRY(data_examples_line(t->e, &t->cursor, line, &more));
             *to++ = '\n';
             from = more;
@@ -78,9 +77,10 @@ static by_status split_quoted(table *t, char *at, int *line)
             t->fields[t->count++] = ++at;
             BY_TRY(unquote(t, &at, line));
             if (*at && *at != t->separator)
-                return data_examples_fail(t->e, *line,
-                                          "text between a closing quote and the next comma; a quote inside a "
-                                          "quoted field is written twice");
+                return data_examples_fail(
+                    t->e, *line,
+                    "text between a closing quote and the next comma; a quote inside a quoted "
+                    "field must be doubled");
         } else {
             t->fields[t->count++] = at;
             at += strcspn(at, ",");
@@ -91,7 +91,7 @@ static by_status split_quoted(table *t, char *at, int *line)
     return BY_OK;
 }
 
-/* The next row; count is 0 after the last. */
+/* Reads the next row; count is 0 after the last. */
 static by_status next_row(table *t, int *line)
 {
     char *text;
@@ -123,7 +123,7 @@ static int find_any(const table *t, const char *const *names)
     return found;
 }
 
-/* "a", "b", ... of the first row, as far as they fit. */
+/* Lists "a", "b", ... of the first row, as many as fit. */
 static const char *list_columns(const table *t, char *out, size_t room)
 {
     size_t at = 0;
@@ -132,8 +132,8 @@ static const char *list_columns(const table *t, char *out, size_t room)
     return out;
 }
 
-/* A column that was asked for: its name in the header, or its number. */
-static by_status named(const table *t, const char *name, int *out)
+/* Finds a column specified by its name in the header or by its number. */
+static by_status find_named(const table *t, const char *name, int *out)
 {
     char *end, columns[240];
     *out = find_field(t, name);
@@ -141,10 +141,10 @@ static by_status named(const table *t, const char *name, int *out)
         return BY_OK;
     long n = strtol(name, &end, 10);
     if (*end || n < 1)
-        return data_examples_fail(t->e, t->line, "there is no column \"%.60s\"; the columns are %s", name,
+        return data_examples_fail(t->e, t->line, "no column \"%.60s\"; the columns are %s", name,
                                   list_columns(t, columns, sizeof columns));
     if (n > t->count)
-        return data_examples_fail(t->e, t->line, "there is no column %ld, only %d: %s", n, t->count,
+        return data_examples_fail(t->e, t->line, "no column %ld; there are %d: %s", n, t->count,
                                   list_columns(t, columns, sizeof columns));
     *out = (int)n - 1;
     return BY_OK;
@@ -159,12 +159,12 @@ static by_status find_choices(table *t, const char *names)
             return base_fail(BY_ERR_ARGUMENT, "the list of choices \"%.40s\" is too long", names);
         memcpy(name, at, n);
         name[n] = '\0';
-        BY_TRY(named(t, name, &t->choices[t->n_choices++]));
+        BY_TRY(find_named(t, name, &t->choices[t->n_choices++]));
         at += n + (at[n] == ',');
     }
     if (t->n_choices < 2)
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s: name the columns of the choices, two or more, as in --choices a,b",
+                         "%s: name two or more columns of choices, for example --choices a,b",
                          base_input_name(t->e->path));
     return BY_OK;
 }
@@ -184,7 +184,7 @@ static bool is_named(const table *t, const char *name)
     return name && *name && find_field(t, name) >= 0;
 }
 
-/* Whether the first row names the columns: it has a usual name, or one that was given. */
+/* Returns true if the first row names the columns: it has a conventional name, or one that was given. */
 static bool has_header(const table *t)
 {
     const by_examples_spec *s = &t->e->spec;
@@ -196,23 +196,23 @@ static bool has_header(const table *t)
            (needs_label(t) && find_any(t, two ? data_target_names : data_label_names) >= 0);
 }
 
-/* The column of the text or of the label: the one that was asked for, a usual name, or `place` where there is
- * no header. */
+/* Finds the column of the text or of the label: the specified one, a conventional name, or `place` if there
+ * is no header. */
 static by_status find_column(const table *t, const char *asked, const char *const *usual, int place,
                              const char *what, const char *option, int *out)
 {
     char columns[240];
     if (asked)
-        return named(t, asked, out);
+        return find_named(t, asked, out);
     *out = t->header ? find_any(t, usual) : place;
     if (*out >= 0)
         return BY_OK;
     return data_examples_fail(
-        t->e, t->line, "the header is %s, and none of these is known as the %s; name the column with %s",
+        t->e, t->line, "the header is %s; none of these is a known name for the %s; name the column with %s",
         list_columns(t, columns, sizeof columns), what, option);
 }
 
-/* Which columns are what, from the first row. */
+/* Determines the columns from the first row. */
 static by_status find_columns(table *t)
 {
     const by_examples_spec *s = &t->e->spec;
@@ -226,7 +226,7 @@ static by_status find_columns(table *t)
                            two && t->count > 1 ? 1 : t->count - 1, two ? "target" : "label",
                            two ? "--target-column (finetune: --label)" : "--label", &t->label));
     if (s->pair && *s->pair)
-        BY_TRY(named(t, s->pair, &t->pair));
+        BY_TRY(find_named(t, s->pair, &t->pair));
     else if (!s->pair && !two)
         t->pair = t->header ? find_any(t, data_pair_names) : t->count == 3 && needs_label(t) ? 1 : -1;
     if (t->pair == t->text && !s->pair) /* --text 2 of three columns without a header */
@@ -236,18 +236,17 @@ static by_status find_columns(table *t)
     if (!needs_label(t))
         return BY_OK;
     if (t->label == t->text || (t->pair >= 0 && (t->pair == t->label || t->pair == t->text)))
-        return data_examples_fail(
-            t->e, t->line,
-            "%d column%s, and a text and its %s are needed; columns are separated by %s "
-            "(--format)",
-            t->count, t->count == 1 ? "" : "s", two ? "target" : "label",
-            t->separator == ',' ? "commas" : "tabs");
+        return data_examples_fail(t->e, t->line,
+                                  "%d column%s; expected a text and its %s; columns are separated by %s "
+                                  "(--format)",
+                                  t->count, t->count == 1 ? "" : "s", two ? "target" : "label",
+                                  t->separator == ',' ? "commas" : "tabs");
     return BY_OK;
 }
 
 /* ---- a header of unknown names --------------------------------------------------------------- */
 
-/* A short field of letters, digits, spaces, _ and -, three words at most. */
+/* Returns true for a short field of letters, digits, spaces, _ and -, at most three words. */
 static bool is_name(const char *s)
 {
     int words = 1;
@@ -262,7 +261,8 @@ static bool is_name(const char *s)
     return n > 0 && n <= 40 && words <= 3;
 }
 
-/* Labels that occur again and again, and not the first one; or numbers but for the first. */
+/* Returns true if the other labels repeat but the first one occurs only once, or if all but the first are
+ * numbers. */
 static bool first_label_is_alone(const data_examples *e)
 {
     const data_example *first = &e->list[0];
@@ -283,7 +283,7 @@ static bool first_label_is_alone(const data_examples *e)
     return numbers == others || (e->spec.kind == BY_EXAMPLE_CLASSIFY && others >= 2 * distinct);
 }
 
-/* Texts of several words, but for the first. */
+/* Returns true if all texts but the first have several words. */
 static bool first_text_is_alone(const data_examples *e)
 {
     int several = 0;
@@ -292,7 +292,7 @@ static bool first_text_is_alone(const data_examples *e)
     return !strchr(e->list[0].text, ' ') && several * 10 >= (e->count - 1) * 9;
 }
 
-/* After all rows were read as examples: is the first one a header after all? */
+/* Checks, after all rows were read as examples, whether the first row is a header after all. */
 static by_status check_first_row(const table *t)
 {
     const data_examples *e = t->e;
@@ -310,8 +310,8 @@ static by_status check_first_row(const table *t)
                     t->names[t->label]);
     return data_examples_fail(
         e, 1,
-        "this looks like a header, but none of its names is known; name the columns, as in "
-        "%s \"%.40s\"%s, or say --header no where it is an example",
+        "this looks like a header, but none of its names is known; name the columns, for example "
+        "%s \"%.40s\"%s, or use --header no if it is an example",
         two ? "--source-column" : "--text", t->names[t->text], label);
 }
 
@@ -354,10 +354,9 @@ static by_status add_choices(table *t, data_example *x)
 static by_status add_row(table *t)
 {
     if (t->count != t->width)
-        return data_examples_fail(t->e, t->line, "%d columns where the first line has %d%s", t->count,
-                                  t->width,
-                                  t->separator == ',' ? "; put quotes around fields with commas"
-                                                      : "; no text may have a tab in it");
+        return data_examples_fail(
+            t->e, t->line, "%d columns, but the first line has %d%s", t->count, t->width,
+            t->separator == ',' ? "; quote fields that contain commas" : "; texts must not contain tabs");
     data_example *x = data_examples_add(t->e, t->line);
     if (!x)
         return BY_ERR_MEMORY;
@@ -377,7 +376,7 @@ by_status data_read_table(data_examples *e, char separator)
     if (e->spec.kind == BY_EXAMPLE_ANSWER)
         return base_fail(
             BY_ERR_ARGUMENT,
-            "%s: questions come as SQuAD's JSON (--format squad) or as JSON lines (--format jsonl)",
+            "%s: question answering needs SQuAD JSON (--format squad) or JSON lines (--format jsonl)",
             base_input_name(e->path));
     BY_TRY(next_row(&t, &line));
     if (!t.count)

@@ -1,5 +1,5 @@
-/* tokens.c - token streams over mapped shards, and the writer of such a shard. Numbers in the files are
- * little-endian, as is every machine this runs on. */
+/* tokens.c - token streams over mapped shards, and the shard writer. Numbers in the files are little-endian,
+ * as is every machine this runs on. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -23,8 +23,8 @@
 typedef struct shard {
     base_map map;
     const uint8_t *ids; /* count little-endian numbers, aligned to their width */
-    int width;          /* bytes of a number: 2 or 4 */
-    int64_t start;      /* position of the first in the stream */
+    int width;          /* bytes per id: 2 or 4 */
+    int64_t start;      /* position of the first id in the stream */
     int64_t count;
 } shard;
 
@@ -34,7 +34,7 @@ struct data_tokens {
     int64_t count;
 };
 
-/* Find out what a mapped file holds and fill in ids, width and count. */
+/* Identifies the format of a mapped file and sets ids, width and count. */
 static by_status shard_layout(shard *s, const char *path)
 {
     int32_t header[3] = {0};
@@ -44,7 +44,7 @@ static by_status shard_layout(shard *s, const char *path)
     if (!u16 && !u32) {
         if (s->map.size % 2 != 0)
             return base_fail(BY_ERR_FORMAT,
-                             "%s: %zu bytes without a known header are not a list of 16-bit tokens", path,
+                             "%s: no known header, and %zu bytes are not a list of 16-bit tokens", path,
                              s->map.size);
         s->ids = s->map.data;
         s->width = 2;
@@ -54,7 +54,7 @@ static by_status shard_layout(shard *s, const char *path)
     if (s->map.size < HEADER_BYTES)
         return base_fail(BY_ERR_FORMAT, "%s: truncated inside the header (%zu bytes)", path, s->map.size);
     if (header[1] != (u16 ? VERSION_U16 : VERSION_U32))
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: version %d of the token format is not known", path,
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: unknown version %d of the token format", path,
                          (int)header[1]);
     s->width = u16 ? 2 : 4;
     s->ids = s->map.data + HEADER_BYTES;
@@ -62,7 +62,7 @@ static by_status shard_layout(shard *s, const char *path)
     size_t body = s->map.size - HEADER_BYTES;
     if (s->count < 0 || (uint64_t)s->count * (uint64_t)s->width != body)
         return base_fail(BY_ERR_FORMAT,
-                         "%s: the header promises %lld tokens of %d bytes, but %zu bytes follow", path,
+                         "%s: the header declares %lld tokens of %d bytes, but %zu bytes follow", path,
                          (long long)s->count, s->width, body);
     return BY_OK;
 }
@@ -72,7 +72,7 @@ static uint32_t shard_id(const shard *s, int64_t i)
     return s->width == 2 ? ((const uint16_t *)s->ids)[i] : ((const uint32_t *)s->ids)[i];
 }
 
-/* The largest id, 0 for an empty shard. Plain loops that compilers turn into vector code. */
+/* Returns the largest id, 0 for an empty shard. Plain loops that compilers vectorise. */
 static uint32_t shard_max(const shard *s)
 {
     if (s->width == 2) {
@@ -164,7 +164,8 @@ int64_t data_tokens_count(const data_tokens *t)
     return t->count;
 }
 
-/* Index of the shard that holds position 0 <= at < t->count: the last one that starts at or before it. */
+/* Returns the index of the shard that contains position 0 <= at < t->count: the last one that starts at or
+ * before it. */
 static int shard_find(const data_tokens *t, int64_t at)
 {
     int low = 0, high = t->shard_count - 1;
@@ -186,7 +187,7 @@ static bool range_inside(const data_tokens *t, int64_t start, int64_t count)
 by_status data_tokens_read(const data_tokens *t, int64_t start, int64_t count, int32_t *out)
 {
     if (!range_inside(t, start, count))
-        return base_fail(BY_ERR_ARGUMENT, "%lld tokens from %lld on were asked for, but there are only %lld",
+        return base_fail(BY_ERR_ARGUMENT, "cannot read %lld tokens from position %lld; there are only %lld",
                          (long long)count, (long long)start, (long long)t->count);
     while (count > 0) {
         const shard *s = &t->shards[shard_find(t, start)];
@@ -223,7 +224,7 @@ void data_tokens_prefetch(const data_tokens *t, int64_t start, int64_t count)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* Write the header; called with count 0 to keep its place and again at the end. */
+/* Writes the header; called with count 0 to reserve space and again at the end. */
 static by_status put_header(data_shard_writer *w, int64_t count)
 {
     int32_t header[HEADER_WORDS] = {
@@ -241,13 +242,13 @@ by_status data_shard_begin(data_shard_writer *w, const char *path, int vocab_siz
     return put_header(w, 0);
 }
 
-/* 16-bit numbers are packed in place: number i ends before id i + 1 begins. */
+/* Packs 16-bit ids in place: id i is written before id i + 1 is read. */
 by_status data_shard_put(data_shard_writer *w, by_ids *ids)
 {
     size_t n = ids->count;
     if ((int64_t)n > INT32_MAX - w->tokens)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "more than %d tokens do not fit one shard; build several from parts of the text",
+                         "a shard cannot hold more than %d tokens; build several from parts of the text",
                          (int)INT32_MAX);
     if (w->width == 2) {
         for (size_t i = 0; i < n; i++) {
@@ -279,7 +280,7 @@ void data_shard_abort(data_shard_writer *w)
     base_writer_abort(&w->writer);
 }
 
-/* A part of the text, on its way through one thread. */
+/* A part of the text, processed by one thread. */
 typedef struct chunk {
     char *text; /* CHUNK_BYTES */
     size_t size;
@@ -292,14 +293,14 @@ typedef struct chunk {
 typedef struct builder {
     const by_tokenizer *tokenizer;
     data_shard_writer shard;
-    by_ids ids; /* to be written next */
+    by_ids ids; /* ids to be written next */
     chunk chunks[MAX_CHUNKS];
-    int chunk_count; /* as many as there are cores */
+    int chunk_count; /* one per core */
     int64_t bytes;
 } builder;
 
-/* Fill one chunk after what the one before it left over (*rest bytes at left), and leave over what must not
- * be separated from text still to come. */
+/* Fills one chunk after the remainder of the previous one (*rest bytes at left), and leaves over what must
+ * not be separated from text that follows. */
 static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, const char **left,
                             size_t *rest, bool *end)
 {
@@ -310,13 +311,14 @@ static by_status fill_chunk(builder *b, chunk *c, FILE *file, const char *path, 
     *end = have < CHUNK_BYTES;
     c->size = *end ? have : tok_cut(b->tokenizer, c->text, have);
     if (c->size == 0 && !*end)
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: no place to cut within %zu bytes", path, CHUNK_BYTES);
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: no place to split the text within %zu bytes", path,
+                         CHUNK_BYTES);
     *left = c->text + c->size;
     *rest = have - c->size;
     return BY_OK;
 }
 
-/* All chunks at once, each on a core; where the text is cut does not depend on how many there are. */
+/* Encodes all chunks in parallel. Where the text is cut does not depend on their number. */
 static void encode_chunks(builder *b, int count)
 {
     const int threads = base_team(b->chunk_count);
@@ -338,12 +340,12 @@ static by_status put_chunk(builder *b, chunk *c, const char *path)
                    ? base_fail_context("%s", path)
                    : base_fail_context("%s, offsets counted from byte %lld", path, (long long)c->offset);
     }
-    if (b->ids.count) /* what waits from before */
+    if (b->ids.count) /* ids waiting from before */
         BY_TRY(data_shard_put(&b->shard, &b->ids));
     return data_shard_put(&b->shard, &c->ids);
 }
 
-/* Tokenise one open file, some chunks at a time. */
+/* Tokenises one open file, a few chunks at a time. */
 static by_status add_stream(builder *b, FILE *file, const char *path)
 {
     int64_t offset = 0;
@@ -397,7 +399,7 @@ static by_status add_patterns(builder *b, const char *const *patterns, int count
     return status;
 }
 
-/* Everything between opening the shard and finishing it. */
+/* Does everything between opening the shard and finishing it. */
 static by_status build(builder *b, const char *const *patterns, int count)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

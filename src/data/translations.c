@@ -1,8 +1,8 @@
-/* translations.c - a sentence and its translation side by side (Lample and Conneau 2019): tokens hidden in
- * one can be found in the other. Positions begin again with the second, language ids tell them apart. */
+/* translations.c - a sentence and its translation side by side (Lample and Conneau 2019): masked tokens of
+ * one can be inferred from the other. Positions restart with the second; language ids distinguish them. */
 #include "data/objective_row.h"
 
-/* The part's list has as many documents of each language, in the same order. */
+/* The part's list has the same number of documents of each language, in the same order. */
 static data_document document(const data_objective *o, int64_t i, int language)
 {
     return o->text->list[language * (o->text->count / o->spec.languages) + i];
@@ -17,7 +17,7 @@ by_status data_translations_plan(data_objective *o)
 {
     if (o->spec.languages < 2)
         return base_fail(BY_ERR_ARGUMENT,
-                         "translations need two languages or more; name them, and give a file for each");
+                         "translation requires two or more languages; name them, and give a file for each");
     for (int64_t i = 0; i < o->text->count / o->spec.languages; i++) {
         bool whole = true;
         for (int l = 0; l < o->spec.languages && whole; l++)

@@ -33,7 +33,7 @@ soon fill piped "a ___" --threads 1
 check "a folder as config.json is refused" fails 1 config.json
 
 soon finetune bert/last --task classify --data labels.tsv --label-separator "" --out empty --threads 1
-check "an empty separator of labels is refused" fails 1 "separator of labels is empty"
+check "an empty separator of labels is refused" fails 1 "label separator is empty"
 
 # ---- weights that are not numbers
 # spoil FROM TO VALUE: every parameter of the copy is VALUE (four bytes in octal).

@@ -73,7 +73,7 @@ check "another objective is refused" eval '
 head -n 5 docs.txt >one.txt
 echo "x" >>one.txt
 check "one document of two sentences" refuses "separate documents by blank lines" --model bert --data one.txt --eval-fraction 0
-check "no mask token" refuses "has no .* token, which the objective \"nsp\" needs" --model bert --data docs.txt --tokenizer char
+check "no mask token" refuses "has no .* token, which the objective \"nsp\" requires" --model bert --data docs.txt --tokenizer char
 check "lines that do not match" refuses "short.txt has 7" --model xlm --data en.txt,short.txt --languages en,de --parallel
 check "a file too few" refuses "2 languages need" --model xlm --data en.txt --languages en,de
 check "a head that is not there" refuses "no head for the objective \"nsp\"; its own is \"mlm\"" --model roberta --data docs.txt --objective nsp
