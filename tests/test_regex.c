@@ -128,8 +128,8 @@ static void test_refused(void **state)
         {"(a", "\")\""},
         {"a)", "closes nothing"},
         {"+a", "of nothing"},
-        {"^*", "no width"},
-        {"\\", "ends with"},
+        {"^*", "without width"},
+        {"\\", "trailing"},
         {"\\xff", "\\x"},
         {"\\ud800", "\\u"},
     };

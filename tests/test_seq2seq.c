@@ -661,7 +661,7 @@ static void bad_files_are_named(void **state)
     refuse("three", "latin", "latin, line 2", "UTF-8");
     refuse("gone", "three", "gone", "");
     refuse("one.tsv", NULL, "one.tsv, line 1", "1 column");
-    refuse("ragged.tsv", NULL, "ragged.tsv, line 3", "1 columns where the first line has 2");
+    refuse("ragged.tsv", NULL, "ragged.tsv, line 3", "1 columns, but the first line has 2");
     refuse("empty.tsv", NULL, "empty.tsv, line 3", "empty");
     refuse("no.jsonl", NULL, "no.jsonl, line 2", "target");
     refuse("half.jsonl", NULL, "half.jsonl, line 1", "translation");
@@ -848,8 +848,8 @@ static void tokenizers_that_do_not_agree(void **state)
     static const struct {
         int pad, end, unknown;
         const char *message;
-    } cases[] = {{1, 0, 2, "padding token is 0 for the source and 1 for the target"},
-                 {0, 2, 1, "unknown token is 2 for the source and 1 for the target"},
+    } cases[] = {{1, 0, 2, "padding token has id 0 in the source and 1 in the target"},
+                 {0, 2, 1, "unknown token has id 2 in the source and 1 in the target"},
                  {0, 1, 2, NULL}};
     base_dir_make(in_root("differ"));
     write_three("differ/tokenizer.json", 0, 1, 2);

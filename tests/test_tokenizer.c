@@ -339,9 +339,9 @@ static void test_bad_files(void **state)
         by_status status;
         const char *part;
     } cases[] = {
-        {"", BY_ERR_FORMAT, "not JSON"},
-        {"{\"model\":", BY_ERR_FORMAT, "not JSON"},
-        {BPE("{\"a\":0}", "") "x", BY_ERR_FORMAT, "not JSON"},
+        {"", BY_ERR_FORMAT, "invalid JSON"},
+        {"{\"model\":", BY_ERR_FORMAT, "invalid JSON"},
+        {BPE("{\"a\":0}", "") "x", BY_ERR_FORMAT, "invalid JSON"},
         {"[]", BY_ERR_FORMAT, "not a JSON object"},
         {"{\"model\":[]}", BY_ERR_FORMAT, "no \"model\""},
         {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", BY_ERR_FORMAT, "WordPiece"},
@@ -355,7 +355,7 @@ static void test_bad_files(void **state)
         {BPE("{\"a\":\"0\"}", ""), BY_ERR_FORMAT, "id of token"},
         {BPE("{\"a\":1e300}", ""), BY_ERR_FORMAT, "id of token"},
         {BPE("{\"a\":0,\"b\":0}", ""), BY_ERR_FORMAT, "two tokens"},
-        {BPE("{\"a\":0,\"a\":1}", ""), BY_ERR_FORMAT, "twice"},
+        {BPE("{\"a\":0,\"a\":1}", ""), BY_ERR_FORMAT, "duplicate"},
         {BPE("{\"\xff\":0}", ""), BY_ERR_FORMAT, "not UTF-8"},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"a\"}}]"
          "},"

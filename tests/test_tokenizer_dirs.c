@@ -242,7 +242,7 @@ static void test_llama(void **state)
     check_dir(cases, BY_COUNT(cases));
     put_text("tokenizer_config.json", "{\"tokenizer_class\":\"XLNetTokenizer\"}");
     assert_null(by_tokenizer_load(dir));
-    assert_non_null(strstr(by_error_message(), "wants a unigram model"));
+    assert_non_null(strstr(by_error_message(), "requires a unigram model"));
 }
 
 static void test_xlm_roberta(void **state)

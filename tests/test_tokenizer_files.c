@@ -472,7 +472,7 @@ static void test_nul(void **state)
                      "[\"\\u0000\",-1],[\"a\",-1]]}}"),
               "a\0", 2, "2[0,1]1[1,2]", "a\0", 2);
     assert_null(tok_parse("{\"version\":\"\xc0\x80\"}", 16, "file")); /* not UTF-8 */
-    assert_non_null(strstr(by_error_message(), "not JSON"));
+    assert_non_null(strstr(by_error_message(), "invalid JSON"));
 }
 
 static void check_decoded(const char *decoder, const char *expected)

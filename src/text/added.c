@@ -1,5 +1,5 @@
-/* added.c - tokens that are found in the text before anything else happens to it: special tokens, and words
- * added after training. */
+/* added.c - tokens that are found in the text before any other processing: special tokens, and words added
+ * after training. */
 #include "text/pipeline.h"
 #include "text/trie.h"
 #include "text/unicode.h"
@@ -7,7 +7,7 @@
 typedef struct tok_matcher {
     tok_vocab patterns; /* id: index of the added token */
     tok_trie trie;
-    bool starts[256]; /* bytes that begin a pattern */
+    bool starts[256]; /* first bytes of the patterns */
 } tok_matcher;
 
 static void matcher_free(tok_matcher *m)
@@ -65,7 +65,8 @@ by_status tok_added_read(const cJSON *json, tok_added *out)
     return BY_OK;
 }
 
-/* The pattern of a token: its content, sent through the normalisers when it is to be found behind them. */
+/* Makes the pattern of a token: its content, passed through the normalisers if the token is matched after
+ * them. */
 static by_status make_pattern(tok_added_token *t, const tok_stages *normalizers)
 {
     tok_buffer work = {0}, spare = {0};
@@ -119,7 +120,7 @@ const tok_added_token *tok_added_find(const tok_added *a, int32_t id)
     return NULL;
 }
 
-/* The start of the character that ends at text[end], end > 0. */
+/* Returns the start of the character that ends at text[end], end > 0. */
 static size_t char_before(const char *text, size_t end)
 {
     size_t i = end - 1;
@@ -128,7 +129,7 @@ static size_t char_before(const char *text, size_t end)
     return i;
 }
 
-/* Is text[start, end) a word by itself? */
+/* Returns true if text[start, end) is a separate word. */
 static bool stands_alone(const char *text, size_t size, size_t start, size_t end)
 {
     uint32_t c;
@@ -171,7 +172,7 @@ static size_t skip_on(const char *text, size_t size, size_t end)
     return end;
 }
 
-/* The longest pattern that begins at text[i]: its index and *length, or -1. */
+/* Finds the longest pattern that starts at text[i]. Returns its index and sets *length, or returns -1. */
 static int32_t match_at(const tok_matcher *m, const char *text, size_t size, size_t i, size_t *length)
 {
     int32_t node = 0, found = -1;
@@ -205,7 +206,7 @@ by_status tok_added_split(const tok_added *a, bool normalized, const char *text,
         i = to;
         if (t->single_word && !stands_alone(s, size, from, to))
             continue;
-        if (t->lstrip) /* spaces that the token before has taken are not this one's */
+        if (t->lstrip) /* spaces already taken by the previous token are not part of this one */
             from = BY_MAX(skip_back(s, from, BY_MIN(done, from)), done);
         if (t->rstrip)
             to = skip_on(s, size, to);
@@ -217,5 +218,5 @@ by_status tok_added_split(const tok_added *a, bool normalized, const char *text,
     }
     if (done < size)
         tok_buffer_piece(out, start + done, size - done, -1);
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory looking for added tokens") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while searching for added tokens") : BY_OK;
 }

@@ -1,5 +1,5 @@
-/* assemble.c - what is around the ids of a text: its pair, special tokens, truncation, what did not fit,
- * padding. */
+/* assemble.c - assembles an encoding around the ids of a text: its pair, special tokens, truncation,
+ * overflow, padding. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
@@ -14,7 +14,7 @@ typedef struct part {
     size_t size;
     by_ids ids;
     tok_spans spans;
-    range *ranges; /* the pieces it is cut into; the first is what is kept */
+    range *ranges; /* the pieces it is split into; the first is kept */
     size_t count;
 } part;
 
@@ -39,15 +39,15 @@ static void part_free(part *v)
 
 /* ---- truncation ------------------------------------------------------------------------------ */
 
-/* Cut into pieces of `most` ids that overlap by stride, from one end to the other; the last may be shorter.
- */
+/* Splits into pieces of `most` ids that overlap by stride, from one end to the other; the last may be
+ * shorter. */
 static by_status part_cut(part *v, size_t most, const by_truncation *t)
 {
     size_t n = v->ids.count, stride = (size_t)t->stride, count = 0;
     if (most >= n)
         return BY_OK;
     if (most && stride >= most)
-        return base_fail(BY_ERR_ARGUMENT, "a stride of %zu does not go with pieces of %zu tokens", stride,
+        return base_fail(BY_ERR_ARGUMENT, "a stride of %zu is too large for pieces of %zu tokens", stride,
                          most);
     size_t step = most ? most - stride : n;
     range *ranges = base_alloc((n / step + 2) * sizeof(*ranges));
@@ -69,7 +69,7 @@ static by_status part_cut(part *v, size_t most, const by_truncation *t)
     return BY_OK;
 }
 
-/* Room for `limit` ids in all: the longer text gives way first. */
+/* Truncates to `limit` ids in total, the longer text first. */
 static by_status cut_longest(part parts[2], size_t limit, const by_truncation *t)
 {
     size_t a = parts[0].ids.count, b = parts[1].ids.count;
@@ -82,8 +82,8 @@ static by_status cut_longest(part parts[2], size_t limit, const by_truncation *t
     return part_cut(&parts[1], a > b ? low : high, t);
 }
 
-/* added: special tokens that come on top. When they alone are too many, nothing is cut, as in the reference.
- */
+/* added: number of special tokens to be added. If they alone exceed the limit, nothing is truncated, as in
+ * the reference. */
 static by_status truncate(part parts[2], bool paired, size_t added, const by_truncation *t)
 {
     size_t total = parts[0].ids.count + parts[1].ids.count, most = (size_t)t->max_length;
@@ -98,24 +98,24 @@ static by_status truncate(part parts[2], bool paired, size_t added, const by_tru
         return paired ? cut_longest(parts, limit, t) : part_cut(&parts[0], limit, t);
     part *v = &parts[t->strategy == BY_TRUNCATE_SECOND];
     if (t->strategy == BY_TRUNCATE_SECOND && !paired)
-        return base_fail(BY_ERR_ARGUMENT, "there is no second text to truncate");
+        return base_fail(BY_ERR_ARGUMENT, "cannot truncate the second text: there is none");
     if (v->ids.count <= surplus)
-        return base_fail(BY_ERR_ARGUMENT, "the %s text is too short to bring the whole down to %zu tokens",
+        return base_fail(BY_ERR_ARGUMENT, "the %s text is too short to truncate the pair to %zu tokens",
                          t->strategy == BY_TRUNCATE_SECOND ? "second" : "first", most);
     return part_cut(v, v->ids.count - surplus, t);
 }
 
 /* ---- trimming -------------------------------------------------------------------------------- */
 
-/* Leave out the spaces at the ends of a token's place, as byte-level post-processors ask. Spaces are counted
- * in the token, places move by as many characters of the text: the two need not go together. first: nothing
- * stands before the token. */
+/* Removes the spaces at the ends of a token's range, as byte-level post-processors require. Spaces are
+ * counted in the token, but the range moves by as many characters of the text; the two need not agree. first:
+ * nothing precedes the token. */
 static tok_at trim_place(const part *v, const tok_span_place *token, tok_at at, bool first, bool prefix_space)
 {
     const char *text = v->text;
     size_t start = at.start, end = at.end, trail = token->trail, lead = token->lead;
     if (lead == 1 && prefix_space && (first || start == 0))
-        lead = 0; /* the space was put in front */
+        lead = 0; /* the space was prepended */
     for (; lead && start < end; lead--)
         start += (size_t)tok_utf8_next(text + start, v->size - start, &(uint32_t){0});
     start = BY_MIN(start, end);
@@ -129,7 +129,7 @@ static tok_at trim_place(const part *v, const tok_span_place *token, tok_at at, 
     return (tok_at){(uint32_t)start, (uint32_t)end};
 }
 
-/* The place of token i, which is the one at `first` or comes after it. */
+/* Returns the range of token i, which is the one at `first` or follows it. */
 static tok_at place_of(const part *v, size_t i, size_t first, const tok_template_item *item)
 {
     const tok_span_place *token = &v->spans.data[i];
@@ -142,7 +142,7 @@ static tok_at place_of(const part *v, size_t i, size_t first, const tok_template
 
 /* ---- putting it together --------------------------------------------------------------------- */
 
-#define TOK_MAX_SEQUENCES 16 /* sequences of a template that goes with truncation */
+#define TOK_MAX_SEQUENCES 16 /* sequences of a template that can be truncated */
 
 typedef struct job {
     const tok_pipeline *p;
@@ -198,7 +198,7 @@ static by_status put_part(by_encoding *out, const job *j, const tok_template_ite
     return BY_OK;
 }
 
-/* Padding to a length that is given; a batch is padded by whoever has it. */
+/* Pads to a given length. Padding to the longest of a batch is up to the caller. */
 static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out)
 {
     size_t own = out->ids.count, target = BY_MAX(own, (size_t)p->length), multiple = (size_t)p->multiple;
@@ -227,7 +227,8 @@ static by_status put_padding(const by_padding *p, bool offsets, by_encoding *out
     return BY_OK;
 }
 
-/* The whole, with one piece of each sequence of the template; which: their numbers, NULL for the first. */
+/* Assembles one piece of each sequence of the template. which: indices of the pieces, NULL for the first of
+ * each. */
 static by_status put_pieces(const job *j, const size_t *which, by_encoding *out)
 {
     for (int i = 0; i < j->template->count; i++) {
@@ -240,15 +241,16 @@ static by_status put_pieces(const job *j, const size_t *which, by_encoding *out)
     return j->padding ? put_padding(j->padding, j->offsets, out) : BY_OK;
 }
 
-/* The choices of pieces for `depth` sequences, in the reference's order: for each but the first choice of
- * those before, all pieces of the last; then the first choice with the other pieces. The first choice itself
- * stands at 0. counts: pieces of each sequence. Returns how many; out has `depth` numbers each. */
+/* Lists the combinations of pieces for `depth` sequences, in the order of the reference: for each combination
+ * of the previous sequences except the first, all pieces of the last; then the first combination with the
+ * other pieces. The first combination itself is at index 0. counts: pieces of each sequence. Returns the
+ * number of combinations; out has `depth` numbers for each. */
 static size_t list_choices(const size_t *counts, size_t depth, size_t width, size_t *out)
 {
     if (depth == 0)
         return 1;
     size_t before = list_choices(counts, depth - 1, width, out), n = counts[depth - 1];
-    for (size_t i = before; i-- > 1;) /* from the end: the lists share their memory */
+    for (size_t i = before; i-- > 1;) /* from the end, because the lists share memory */
         for (size_t k = n; k-- > 0;) {
             size_t *to = out + ((i - 1) * n + k + 1) * width;
             memmove(to, out + i * width, (depth - 1) * sizeof(*out));
@@ -263,9 +265,9 @@ static size_t list_choices(const size_t *counts, size_t depth, size_t width, siz
     return before * n;
 }
 
-#define MOST_OVERFLOW ((size_t)1 << 24) /* numbers of pieces in the list of choices */
+#define MOST_OVERFLOW ((size_t)1 << 24) /* limit of the list of combinations */
 
-/* All other choices of pieces. */
+/* Adds all other combinations of pieces. */
 static by_status put_overflow(const job *j, by_encoding *out)
 {
     size_t depth = 0, total = 1, counts[TOK_MAX_SEQUENCES];
@@ -273,7 +275,7 @@ static by_status put_overflow(const job *j, by_encoding *out)
         if (j->template->items[i].sequence >= 0) {
             size_t n = j->parts[j->template->items[i].sequence].count;
             if (depth == TOK_MAX_SEQUENCES || total * n > MOST_OVERFLOW / TOK_MAX_SEQUENCES)
-                return base_fail(BY_ERR_UNSUPPORTED, "truncation leaves out too many pieces of the text");
+                return base_fail(BY_ERR_UNSUPPORTED, "truncation produces too many overflow pieces");
             counts[depth++] = n;
             total *= n;
         }

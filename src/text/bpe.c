@@ -1,12 +1,12 @@
-/* bpe.c - byte-pair encoding (Sennrich et al. 2016): a word starts as its characters, and the pair of
- * neighbours with the lowest rank is joined, leftmost first, until no pair is known. Short words search their
- * few pairs; long ones keep them in a heap, so that n characters take O(n log n). */
+/* bpe.c - byte-pair encoding (Sennrich et al. 2016): a word starts as its characters, and the adjacent pair
+ * with the lowest rank is merged, leftmost first, until no known pair is left. Short words search their few
+ * pairs; long words keep them in a heap, so that n characters take O(n log n). */
 #include <stdio.h>
 
 #include "text/pipeline.h"
 #include "text/utf8.h"
 
-#define SHORT   24 /* symbols up to which searching beats the heap */
+#define SHORT   24 /* up to this many symbols, searching is faster than a heap */
 #define NO_RANK UINT32_MAX
 
 typedef struct merge {
@@ -20,13 +20,13 @@ typedef struct bpe {
     merge *merges;
     size_t mask;
     tok_chars unk_token, prefix, suffix; /* data is NULL when absent or empty */
-    int32_t unk;                         /* id of unk_token, -1 when there is none */
-    int32_t known;                       /* ids from here on are steps of merging only, unknown in the end */
+    int32_t unk;                         /* id of unk_token, or -1 */
+    int32_t known; /* ids from here on are intermediate merges only and become unknown */
     bool fuse_unk, byte_fallback, ignore_merges;
-    int32_t bytes[256];    /* id of "<0x..>", -1 where missing */
-    int32_t alphabet[256]; /* id of each byte's GPT-2 character, -1 where missing */
+    int32_t bytes[256];    /* id of "<0x..>", or -1 */
+    int32_t alphabet[256]; /* id of the GPT-2 character of each byte, or -1 */
     bool whole_alphabet;
-    tok_vocab raw; /* ignore_merges over bytes: tokens as the bytes they stand for */
+    tok_vocab raw; /* ignore_merges over bytes: tokens as the bytes they represent */
 } bpe;
 
 /* ---- the table of merges --------------------------------------------------------------------- */
@@ -58,15 +58,15 @@ static void merge_put(bpe *b, int32_t left, int32_t right, uint32_t rank, int32_
     b->merges[at] = (merge){pair, rank, id};
 }
 
-/* ---- joining --------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
-/* The symbols of one word, parallel arrays with room for `count` each; a symbol is joined into its left
+/* The symbols of one word, parallel arrays of capacity `count`. A symbol is merged into its left
  * neighbour. */
 typedef struct word {
     size_t count;
     int32_t *id;
     uint32_t *size, *prev, *next, *rank; /* rank of the pair that starts here */
-    int32_t *fresh;                      /* the id that pair becomes */
+    int32_t *fresh;                      /* id of the merged pair */
     uint64_t *heap;                      /* rank << 32 | position */
     size_t heap_count;
 } word;
@@ -175,8 +175,9 @@ static void join_long(const bpe *b, word *w)
     while (w->heap_count) {
         uint64_t top = heap_pop(w);
         size_t at = (uint32_t)top, right = w->next[at];
+        /* Stale: a neighbour was merged since. */
         if (w->rank[at] != (uint32_t)(top >> 32) || w->size[at] == 0)
-            continue; /* a neighbour was joined since */
+            continue;
         w->id[at] = w->fresh[at];
         w->size[at] += w->size[right];
         w->size[right] = 0;
@@ -196,7 +197,7 @@ static void join_long(const bpe *b, word *w)
     w->count = kept;
 }
 
-/* Join and append. */
+/* Merges and appends. */
 static by_status word_finish(const bpe *b, word *w, by_ids *out, tok_spans *spans)
 {
     if (w->count <= SHORT)
@@ -216,7 +217,7 @@ static by_status word_finish(const bpe *b, word *w, by_ids *out, tok_spans *span
 
 /* ---- words of characters --------------------------------------------------------------------- */
 
-/* The id of a character with the affixes its place asks for, -1 when unknown. */
+/* Returns the id of a character with the affixes for its position, or -1. */
 static int32_t find_symbol(const bpe *b, const char *text, size_t n, bool first, bool last)
 {
     if ((first || !b->prefix.size) && (!last || !b->suffix.size))
@@ -229,8 +230,8 @@ static int32_t find_symbol(const bpe *b, const char *text, size_t n, bool first,
     return tok_vocab_find(&b->base.vocab, key, before + n + after);
 }
 
-/* Symbols of an unknown character: its bytes where the vocabulary has them all. The affixes are spelt out
- * too, as in the reference. */
+/* Adds the bytes of an unknown character if the vocabulary has them all. Affixes are spelt out too, as in the
+ * reference. */
 static bool add_fallback(const bpe *b, word *w, const char *text, size_t n, bool first, bool last)
 {
     const char *parts[3] = {b->prefix.data, text, b->suffix.data};
@@ -259,7 +260,7 @@ static by_status bpe_encode(const tok_text_model *m, tok_scratch *s, const char 
     size_t affixes = b->prefix.size + b->suffix.size;
     word w;
     BY_TRY(word_open(&w, s, b->byte_fallback ? size * (affixes + 1) + 1 : size + 1));
-    size_t unknown = 0; /* bytes of the unknown symbol that is being put together */
+    size_t unknown = 0; /* bytes of the current run of unknown characters */
     for (size_t i = 0; i < size;) {
         uint32_t point;
         size_t n = BY_MAX((size_t)tok_utf8_decode((const uint8_t *)text + i, size - i, &point), (size_t)1);
@@ -335,13 +336,14 @@ static by_status read_merge(bpe *b, tok_chars left, tok_chars right, uint32_t ra
     base_buf_put(joined, left.data, left.size);
     base_buf_put(joined, right.data + skip, right.size - skip);
     if (joined->failed)
-        return base_fail(BY_ERR_MEMORY, "out of memory reading merges");
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading merges");
     int32_t id = tok_vocab_find(v, joined->data, joined->size);
     if (l < 0 || r < 0 || id < 0)
-        return base_fail(BY_ERR_FORMAT,
-                         "merge %u joins \"%.*s\" and \"%.*s\", which are not all in the vocabulary",
-                         (unsigned)rank, (int)BY_MIN(left.size, (size_t)40), left.data,
-                         (int)BY_MIN(right.size, (size_t)40), right.data);
+        return base_fail(
+            BY_ERR_FORMAT,
+            "merge %u joins \"%.*s\" and \"%.*s\", but not all of these tokens are in the vocabulary",
+            (unsigned)rank, (int)BY_MIN(left.size, (size_t)40), left.data,
+            (int)BY_MIN(right.size, (size_t)40), right.data);
     merge_put(b, l, r, rank, id);
     return BY_OK;
 }
@@ -351,10 +353,10 @@ static by_status read_merge_item(bpe *b, const cJSON *item, uint32_t rank, base_
 {
     const char *text = cJSON_GetStringValue(item), *space = text ? strchr(text, ' ') : NULL;
     if (text && (!space || strchr(space + 1, ' ')))
-        return base_fail(BY_ERR_FORMAT, "merge %u is not two tokens: \"%.40s\"", (unsigned)rank, text);
+        return base_fail(BY_ERR_FORMAT, "merge %u is not a pair of tokens: \"%.40s\"", (unsigned)rank, text);
     const cJSON *first = cJSON_IsArray(item) ? item->child : NULL, *second = first ? first->next : NULL;
     if (!text && (!cJSON_IsString(first) || !cJSON_IsString(second) || second->next))
-        return base_fail(BY_ERR_FORMAT, "merge %u is not two tokens", (unsigned)rank);
+        return base_fail(BY_ERR_FORMAT, "merge %u is not a pair of tokens", (unsigned)rank);
     tok_chars left = {0}, right = {0};
     by_status status = tok_chars_set(&left, text ? text : first->valuestring);
     if (status == BY_OK)
@@ -389,7 +391,7 @@ static by_status read_merges(bpe *b, const cJSON *json)
     return status;
 }
 
-/* Ids of the single bytes, both spellings. */
+/* Finds the ids of single bytes, in both spellings. */
 static void find_bytes(bpe *b)
 {
     b->whole_alphabet = true;
@@ -403,7 +405,7 @@ static void find_bytes(bpe *b)
     }
 }
 
-/* For ignore_merges: the tokens that are made of byte characters, as bytes. */
+/* For ignore_merges: collects the tokens made of byte characters, as bytes. */
 static by_status read_raw(bpe *b)
 {
     base_buf bytes = {0};
@@ -421,7 +423,7 @@ static by_status read_raw(bpe *b)
             i += (size_t)BY_MAX(n, 1);
         }
         if (bytes.failed)
-            status = base_fail(BY_ERR_MEMORY, "out of memory reading a vocabulary");
+            status = base_fail(BY_ERR_MEMORY, "out of memory while reading a vocabulary");
         else if (whole)
             status = tok_vocab_put(&b->raw, bytes.data, bytes.size, id);
     }
@@ -429,7 +431,7 @@ static by_status read_raw(bpe *b)
     return status;
 }
 
-/* An option that may be absent, null or "". */
+/* Reads an option that may be absent, null or "". */
 static by_status read_affix(const cJSON *json, const char *key, tok_chars *out)
 {
     BY_TRY(tok_chars_read(json, key, out));
@@ -456,7 +458,8 @@ static by_status read_options(bpe *b, const cJSON *json)
     BY_TRY(tok_json_only(json, "a BPE model", keys, BY_COUNT(keys)));
     const cJSON *dropout = cJSON_GetObjectItemCaseSensitive(json, "dropout");
     if (cJSON_IsNumber(dropout) && dropout->valuedouble != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "BPE with dropout %g is not supported: encoding would be random",
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "BPE with dropout %g is not supported because encoding would be random",
                          dropout->valuedouble);
     BY_TRY(read_affix(json, "unk_token", &b->unk_token));
     BY_TRY(read_affix(json, "continuing_subword_prefix", &b->prefix));

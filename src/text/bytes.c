@@ -1,5 +1,5 @@
-/* bytes.c - one id per byte and the end-of-text token. In tokenizer.json each byte stands as the printable
- * character that GPT-2's byte-level alphabet gives it (Radford et al. 2019, section 2.2). */
+/* bytes.c - one id per byte plus the end-of-text token. tokenizer.json represents each byte by its printable
+ * character in GPT-2's byte-level alphabet (Radford et al. 2019, section 2.2). */
 #include "text/kind.h"
 
 #define END_TEXT "<|endoftext|>"
@@ -20,8 +20,8 @@ static void bytes_free(by_tokenizer *t)
     base_free(t);
 }
 
-/* GPT-2's alphabet: bytes that print in Latin-1 stand for themselves, the others are U+0100 and up in their
- * order. */
+/* GPT-2's alphabet: bytes that are printable in Latin-1 represent themselves; the others are U+0100 and up,
+ * in order. */
 static void byte_alphabet(uint32_t points[256])
 {
     uint32_t next = 256;
@@ -82,7 +82,7 @@ static void bytes_write(const by_tokenizer *t, base_buf *out)
                       "\"use_regex\": true }");
 }
 
-/* Any bytes; the text of the end token becomes its id, as in the reference library. */
+/* Encodes any bytes. The text of the end token becomes its id, as in the reference library. */
 static by_status bytes_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)
 {
     (void)t;
@@ -112,8 +112,8 @@ static by_status bytes_put(const by_tokenizer *t, void *state, const tok_decode_
     return BY_OK;
 }
 
-/* Back off when the text stops inside what may become an end token. That token starts with its only '<', so
- * no more than one place is possible. */
+/* Backs off if the text stops inside what may become an end token. That token starts with its only '<', so at
+ * most one position is possible. */
 static size_t bytes_cut(const by_tokenizer *t, const char *text, size_t size)
 {
     (void)t;

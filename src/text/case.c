@@ -1,4 +1,4 @@
-/* case.c - the one small letter that depends on where it stands. */
+/* case.c - final sigma, the only lower-case letter that depends on its position. */
 #include "text/unicode.h"
 
 static bool is_cased(uint32_t c)
@@ -7,7 +7,7 @@ static bool is_cased(uint32_t c)
            utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LT;
 }
 
-/* Characters that case looks past: marks, modifiers, format characters, apostrophes and the like. */
+/* Case-ignorable characters: marks, modifiers, format characters, apostrophes and similar. */
 static bool is_ignored_by_case(uint32_t c)
 {
     utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);

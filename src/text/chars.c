@@ -1,5 +1,5 @@
-/* chars.c - one id per Unicode character of the training text. Look-up goes through a table of pages of 256
- * code points, so it costs two loads for any character and memory only for the pages in use. */
+/* chars.c - one id per Unicode character of the training text. Lookup uses a table of pages of 256 code
+ * points: two loads for any character, and memory only for the pages in use. */
 #include "base/input.h"
 #include "text/kind.h"
 #include "text/utf8.h"
@@ -10,7 +10,7 @@ typedef struct chars {
     by_tokenizer base;
     uint32_t *points;        /* id -> code point */
     int32_t *pages;          /* (used + 1) x 256 ids; page 0 is all -1 */
-    uint16_t page_of[PAGES]; /* code point / 256 -> page, 0 where no character is known */
+    uint16_t page_of[PAGES]; /* code point / 256 -> page, 0 for unknown characters */
 } chars;
 
 static inline int32_t chars_find(const chars *c, uint32_t point)
@@ -26,7 +26,7 @@ static void chars_free(by_tokenizer *t)
     base_free(c);
 }
 
-/* Takes points (count code points, indexed by id) over in any case. A code point that occurs twice is an
+/* Takes ownership of points (count code points, indexed by id), also on failure. A duplicate code point is an
  * error. */
 static by_tokenizer *chars_make(uint32_t *points, int count)
 {
@@ -49,7 +49,7 @@ static by_tokenizer *chars_make(uint32_t *points, int count)
     for (int id = 0; id < count; id++) {
         int32_t *slot = &c->pages[(size_t)c->page_of[points[id] >> 8] * 256 + (points[id] & 255)];
         if (*slot >= 0) {
-            base_fail(BY_ERR_FORMAT, "character U+%04X is in the vocabulary twice", (unsigned)points[id]);
+            base_fail(BY_ERR_FORMAT, "duplicate character U+%04X in the vocabulary", (unsigned)points[id]);
             goto fail;
         }
         *slot = id;
@@ -60,7 +60,7 @@ fail:
     return NULL;
 }
 
-/* Set seen[p] for every code point p of the text. */
+/* Sets seen[p] for every code point p of the text. */
 static by_status mark_seen(uint8_t *seen, const char *text, size_t size)
 {
     const uint8_t *s = (const uint8_t *)text;
@@ -75,7 +75,7 @@ static by_status mark_seen(uint8_t *seen, const char *text, size_t size)
     return BY_OK;
 }
 
-/* Takes seen over. */
+/* Takes ownership of seen. */
 static by_tokenizer *chars_seen(uint8_t *seen)
 {
     uint32_t *points = NULL;
@@ -83,7 +83,7 @@ static by_tokenizer *chars_seen(uint8_t *seen)
     for (int p = 0; p < TOK_UTF8_POINTS; p++)
         n += seen[p];
     if (n == 0) {
-        base_fail(BY_ERR_ARGUMENT, "a character vocabulary needs a text that is not empty");
+        base_fail(BY_ERR_ARGUMENT, "a character vocabulary requires a text that is not empty");
         goto done;
     }
     points = base_alloc_zero((size_t)n, sizeof(*points));
@@ -109,7 +109,7 @@ by_tokenizer *tok_new_chars(const char *const *texts, const size_t *sizes, int c
     return seen ? chars_seen(seen) : NULL;
 }
 
-/* Line by line: no character lies across two. */
+/* Reads line by line: no character spans two lines. */
 static by_status mark_file(uint8_t *seen, base_lines *l)
 {
     for (bool more = true;;) {
@@ -175,7 +175,7 @@ static by_status chars_encode(const by_tokenizer *t, const char *text, size_t si
         if (id < 0)
             return base_fail(BY_ERR_ARGUMENT,
                              "character U+%04X at offset %zu is not in the vocabulary of %d characters "
-                             "(a model trained with --tokenizer byte takes any text)",
+                             "(a model trained with --tokenizer byte accepts any text)",
                              (unsigned)point, i, t->vocab_size);
         *next++ = id;
         i += (size_t)n;

@@ -1,5 +1,5 @@
 /* charsmap.c - the normaliser map inside SentencePiece models: a double-array trie (Aoe 1989, in the layout
- * of darts-clone) from byte strings to places in a block of NUL-terminated replacements. */
+ * of darts-clone) from byte strings to offsets in a block of NUL-terminated replacements. */
 #include "text/pipeline.h"
 
 struct tok_charsmap {
@@ -15,14 +15,14 @@ static inline size_t unit_offset(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
-/* Is there a unit for byte c behind the node? */
+/* Returns true if the node has a unit for byte c. */
 static bool has_child(const tok_charsmap *m, size_t node, uint32_t c)
 {
     size_t next = node ^ c;
     return next < m->unit_count && (m->units[next] & 0x800000ffu) == c;
 }
 
-/* ASCII that no entry is, nor begins with when ASCII follows. */
+/* Finds the ASCII bytes that are not an entry and do not start one when followed by ASCII. */
 static void find_plain(tok_charsmap *m)
 {
     size_t root = unit_offset(m->units[0]);
@@ -122,7 +122,7 @@ by_status tok_base64_decode(const char *text, base_buf *out)
                 : c == '/'             ? 63
                                        : -1;
         if (v < 0)
-            return base_fail(BY_ERR_FORMAT, "byte %zu of a base64 text is not base64", i);
+            return base_fail(BY_ERR_FORMAT, "invalid base64 at byte %zu", i);
         bits = bits << 6 | (uint32_t)v;
         if ((count += 6) >= 8) {
             count -= 8;
@@ -130,5 +130,5 @@ by_status tok_base64_decode(const char *text, base_buf *out)
             base_buf_put(out, &byte, 1);
         }
     }
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory reading base64") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while reading base64") : BY_OK;
 }

@@ -1,6 +1,6 @@
-/* classes.c - classes of characters as the reference tokenizers have them. They rest on tables of different
- * ages, so a library with one version of Unicode agrees with them on all characters but the newest; these
- * tables agree on every one. */
+/* classes.c - character classes as defined by the reference tokenizers, which use Unicode tables of different
+ * versions. A library with one version of Unicode agrees with them on all but the newest characters; these
+ * tables agree on every character. */
 #include "text/unicode.h"
 
 typedef struct range {
@@ -163,13 +163,13 @@ static const range others[] = {
     {0xe0001, 0xe0001}, {0xe0020, 0xe007f}, {0xf0000, 0xffffd}, {0x100000, 0x10fffd},
 };
 
-/* Characters that older tables do not take apart. */
+/* Characters that older tables do not decompose. */
 static const range whole[] = {
     {0x32ff, 0x32ff},   {0xa7f2, 0xa7f4},   {0xab69, 0xab69},   {0x10781, 0x10785}, {0x10787, 0x107b0},
     {0x107b2, 0x107ba}, {0x11938, 0x11938}, {0x1e030, 0x1e06d}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
 };
 
-/* Lower case of letters that came late: first, last, distance. */
+/* Lower case of recently added letters: first, last, distance. */
 static const struct {
     uint32_t first, last;
     int32_t distance;
@@ -192,7 +192,7 @@ static bool within(const range *table, size_t count, uint32_t c)
     return low < count && table[low].first <= c;
 }
 
-/* Letters and numbers of Unicode 15.1 and 16, which utf8proc may be too old for. */
+/* Letters and numbers of Unicode 15.1 and 16, which an older utf8proc may lack. */
 static const range newer_letters[] = {
     {0x1c89, 0x1c8a},   {0xa7cb, 0xa7cd},   {0xa7da, 0xa7dc},   {0x105c0, 0x105f3}, {0x10d4a, 0x10d65},
     {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4}, {0x11380, 0x11389}, {0x1138b, 0x1138b}, {0x1138e, 0x1138e},

@@ -1,5 +1,5 @@
-/* decode.c - the decoders of tokenizer.json: from tokens to text, one token at a time. Decoders form a chain;
- * each takes strings from the one before it and hands strings on as soon as nothing that follows can change
+/* decode.c - the decoders of tokenizer.json: tokens to text, one token at a time. Decoders form a chain; each
+ * receives strings from the previous one and passes strings on as soon as nothing that follows can change
  * them. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
@@ -8,10 +8,10 @@ typedef struct decoder decoder;
 typedef struct tok_unfolding chain;
 
 struct decoder {
-    /* The next string of the list; n may be 0. */
+    /* Receives the next string of the list; n may be 0. */
     void (*put)(const decoder *d, chain *c, int at, const char *s, size_t n);
     void (*end)(const decoder *d, chain *c, int at); /* NULL: nothing is held back */
-    /* What end_gather calls with all of it. */
+    /* Called by end_gather with the whole string. */
     void (*whole_put)(const decoder *d, chain *c, int at, const char *s, size_t n);
     void (*whole_end)(const decoder *d, chain *c, int at);
     tok_chars text, content;
@@ -26,10 +26,10 @@ struct tok_decoders {
     bool joined; /* without decoders, tokens are joined by spaces */
 };
 
-/* What one decoder remembers. */
+/* The state of one decoder. */
 typedef struct link {
-    size_t seen;   /* strings, or, where all is one, what was stripped of it */
-    base_buf held; /* not handed on yet */
+    size_t seen;   /* number of strings or, for a fused string, bytes stripped from it */
+    base_buf held; /* not passed on yet */
     bool begun;
 } link;
 
@@ -39,10 +39,10 @@ struct tok_unfolding {
     base_buf *out;
     size_t seen;
     bool failed;
-    bool stopped; /* by an error that is set */
+    bool stopped; /* stopped by an error that is set */
 };
 
-/* Hand a string to the decoder behind number `at`, or out of the chain. */
+/* Passes a string to the decoder after number `at`, or out of the chain. */
 static void pass(chain *c, int at, const char *s, size_t n)
 {
     if (++at < c->d->count)
@@ -53,13 +53,13 @@ static void pass(chain *c, int at, const char *s, size_t n)
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
-/* A C string as one. */
+/* Wraps a C string. */
 static tok_chars plain(const char *s)
 {
     return (tok_chars){(char *)s, strlen(s)};
 }
 
-/* Put s with every `from` replaced. */
+/* Appends s with every `from` replaced. */
 static void put_replaced(base_buf *out, const char *s, size_t n, tok_chars from, tok_chars to)
 {
     size_t done = 0;
@@ -116,7 +116,7 @@ static void put_byte_level(const decoder *d, chain *c, int at, const char *s, si
     base_buf_free(&bytes);
 }
 
-/* Hand on what was put together in text, and forget it. */
+/* Passes on the contents of text and empties it. */
 static void pass_buf(chain *c, int at, base_buf *text)
 {
     c->failed = c->failed || text->failed;
@@ -146,7 +146,7 @@ static void put_metaspace(const decoder *d, chain *c, int at, const char *s, siz
     pass_buf(c, at, &text);
 }
 
-/* The end of a word is a space, but not at the end of the text: one string is held back. */
+/* The end of a word becomes a space, except at the end of the text: one string is held back. */
 static void put_bpe(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
@@ -190,7 +190,7 @@ static bool is_utf8(const char *s, size_t n)
     return true;
 }
 
-/* Bytes that stood together become one string, or a replacement character each when they are not UTF-8. */
+/* Adjacent bytes become one string, or one replacement character each if they are not UTF-8. */
 static void end_byte_fallback(const decoder *d, chain *c, int at)
 {
     base_buf *held = &c->links[at].held;
@@ -233,12 +233,13 @@ static void put_strip(const decoder *d, chain *c, int at, const char *s, size_t 
     pass(c, at, s, n);
 }
 
-/* How much of text is sure not to be stripped from the end, whatever follows. */
+/* Returns how much of text cannot be stripped from the end, whatever follows. */
 static size_t sure_size(const decoder *d, const base_buf *text, size_t from)
 {
     size_t k = d->text.size, end = text->size, part = BY_MIN(k - 1, end - from);
+    /* The start of one more. */
     while (part && memcmp(text->data + end - part, d->text.data, part) != 0)
-        part--; /* the beginning of one more */
+        part--;
     end -= part;
     for (size_t right = d->stop;
          right && end - from >= k && memcmp(text->data + end - k, d->text.data, k) == 0; right--)
@@ -246,7 +247,7 @@ static size_t sure_size(const decoder *d, const base_buf *text, size_t from)
     return end;
 }
 
-/* Of one string in parts: what can still belong to an end that is stripped waits. */
+/* For one string in parts: holds back what may still belong to a stripped end. */
 static void put_strip_parts(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
@@ -285,7 +286,7 @@ static void put_replace(const decoder *d, chain *c, int at, const char *s, size_
     if (!d->regex) {
         put_replaced(&text, s, n, d->text, d->content);
     } else {
-        tok_put_lossy(&valid, s, n); /* regular expressions must not meet anything else */
+        tok_put_lossy(&valid, s, n); /* regular expressions require valid UTF-8 */
         s = valid.data ? valid.data : "";
         n = valid.size;
         c->failed = c->failed || valid.failed;
@@ -305,7 +306,7 @@ static void put_replace(const decoder *d, chain *c, int at, const char *s, size_
     pass_buf(c, at, &text);
 }
 
-/* Connectionist temporal classification: repeated tokens are one, padding is nothing. */
+/* Connectionist temporal classification: collapses repeated tokens and drops padding. */
 static void put_ctc(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     link *l = &c->links[at];
@@ -329,7 +330,7 @@ static void put_ctc(const decoder *d, chain *c, int at, const char *s, size_t n)
     base_buf_free(&text);
 }
 
-/* One string in parts, for decoders that have to see all of it. */
+/* Collects one string in parts, for decoders that need all of it. */
 static void put_gather(const decoder *d, chain *c, int at, const char *s, size_t n)
 {
     (void)d;
@@ -372,7 +373,7 @@ static by_status check(chain *c)
         failed = failed || c->links[i].held.failed;
     if (c->stopped)
         return base_error_status();
-    return failed ? base_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
+    return failed ? base_fail(BY_ERR_MEMORY, "out of memory while decoding") : BY_OK;
 }
 
 by_status tok_unfolding_put(tok_unfolding *c, const tok_token *token, base_buf *out)
@@ -527,7 +528,7 @@ static by_status read_decoder(const cJSON *json, const char *type, void *context
     return read_one(json, &items[out->count++]);
 }
 
-/* Behind ByteLevel and Fuse all tokens are one string. */
+/* After ByteLevel and Fuse, all tokens are one string. */
 static void mark_fused(tok_decoders *all)
 {
     bool fused = false;

@@ -1,12 +1,12 @@
-/* encode.c - from text to ids with a tokenizer.json: added tokens, normalisers, splitters, model. */
+/* encode.c - text to ids with a tokenizer.json: added tokens, normalisers, splitters, model. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
-#define CANCEL_PIECES 4096 /* pieces of a text between two looks whether the program is to stop */
+#define CANCEL_PIECES 4096 /* pieces of a text between two checks for cancellation */
 
 /* ---- spaces at the ends of tokens ------------------------------------------------------------ */
 
-/* Does trimming take this for a space? */
+/* Returns true if trimming treats this character as a space. */
 static bool is_trimmed(uint32_t c)
 {
     return c == 0x120 || tok_is_space(c);
@@ -43,7 +43,7 @@ static void count_spaces(tok_span_place *place, const char *text, size_t size)
     place->trail = trailing_spaces(text, size);
 }
 
-/* Count the spaces of the last n tokens, whose places are still those in the word. */
+/* Counts the spaces of the last n tokens, whose ranges are still relative to the word. */
 static void count_word_spaces(const tok_text_model *m, const char *word, const by_ids *ids, tok_spans *spans,
                               size_t n)
 {
@@ -57,9 +57,9 @@ static void count_word_spaces(const tok_text_model *m, const char *word, const b
     }
 }
 
-/* ---- straight from bytes to ids -------------------------------------------------------------- */
+/* ---- direct path from bytes to ids ----------------------------------------------------------- */
 
-/* One word, through the cache when no places are asked for. */
+/* Encodes one word, through the cache if no ranges are requested. */
 static inline by_status encode_word(const tok_pipeline *p, tok_scratch *s, const char *word, size_t size,
                                     by_ids *out, tok_spans *spans)
 {
@@ -87,7 +87,7 @@ static inline by_status encode_word(const tok_pipeline *p, tok_scratch *s, const
     return BY_OK;
 }
 
-/* An added token and its place, [start, end). */
+/* Appends an added token and its range, [start, end). */
 static by_status put_added(int32_t id, const char *text, size_t start, size_t end, by_ids *out,
                            tok_spans *spans)
 {
@@ -99,17 +99,16 @@ static by_status put_added(int32_t id, const char *text, size_t start, size_t en
     return BY_OK;
 }
 
-/* Places inside a word of bytes to places in the text; a token that holds part of a character has the place
- * of all of it. */
+/* Converts ranges in a word of bytes to ranges in the text. A token with part of a character gets the range
+ * of the whole character. */
 static void place_bytes(tok_spans *spans, size_t from, const char *text, size_t size, size_t base,
                         size_t word, size_t shift)
 {
     for (size_t i = from; i < spans->count; i++) {
         size_t start = word + spans->data[i].start, end = word + spans->data[i].end;
         start = start > shift ? start - shift : 0;
-        end = end > shift
-                  ? end - shift
-                  : BY_MIN((size_t)1, size); /* a space put in front has the place of the first character */
+        /* A prepended space has the range of the first character. */
+        end = end > shift ? end - shift : BY_MIN((size_t)1, size);
         while (start > 0 && ((uint8_t)text[start] & 0xc0) == 0x80)
             start--;
         while (end < size && ((uint8_t)text[end] & 0xc0) == 0x80)
@@ -131,7 +130,7 @@ static by_status encode_bytes(const tok_pipeline *p, tok_scratch *s, const char 
         base_buf_put(&joined, all, size);
         if (joined.failed) {
             base_buf_free(&joined);
-            return base_fail(BY_ERR_MEMORY, "out of memory encoding a text");
+            return base_fail(BY_ERR_MEMORY, "out of memory while encoding a text");
         }
         all = joined.data;
         n++;
@@ -150,7 +149,7 @@ static by_status encode_bytes(const tok_pipeline *p, tok_scratch *s, const char 
     return status;
 }
 
-/* Pieces of the text between added tokens, both kinds; the text itself stays where it is. */
+/* Splits the text at added tokens of both kinds; the text itself is not copied. */
 static by_status split_added(const tok_pipeline *p, tok_scratch *s, const char *text, size_t size)
 {
     tok_buffer_clear(&s->work, false);
@@ -168,7 +167,7 @@ static by_status split_added(const tok_pipeline *p, tok_scratch *s, const char *
     tok_buffer t = s->work;
     s->work = s->spare;
     s->spare = t;
-    return s->work.failed ? base_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
+    return s->work.failed ? base_fail(BY_ERR_MEMORY, "out of memory while encoding a text") : BY_OK;
 }
 
 static by_status encode_direct(const tok_pipeline *p, tok_scratch *s, const char *text, size_t size,
@@ -189,7 +188,7 @@ static by_status encode_direct(const tok_pipeline *p, tok_scratch *s, const char
 
 /* ---- through all stages ---------------------------------------------------------------------- */
 
-/* Where each byte of the fresh working buffer comes from: its character. */
+/* Sets the origin of each byte of the fresh buffer: its character. */
 static void mark_origins(tok_buffer *w)
 {
     size_t from = 0;
@@ -208,7 +207,7 @@ static void mark_origins(tok_buffer *w)
     }
 }
 
-/* Cut added tokens out of the pieces that are text. */
+/* Splits added tokens off the pieces that are text. */
 static by_status cut_added(const tok_added *a, bool normalized, tok_buffer *work, tok_buffer *spare)
 {
     if (normalized ? !a->normalized : !a->raw)
@@ -229,10 +228,10 @@ static by_status cut_added(const tok_added *a, bool normalized, tok_buffer *work
     spare->pieces = pieces;
     spare->piece_capacity = capacity;
     spare->count = 0;
-    return spare->failed ? base_fail(BY_ERR_MEMORY, "out of memory encoding a text") : BY_OK;
+    return spare->failed ? base_fail(BY_ERR_MEMORY, "out of memory while encoding a text") : BY_OK;
 }
 
-/* The start of the character of text[i], i < size. */
+/* Returns the start of the character that contains text[i], i < size. */
 static size_t char_start(const char *text, size_t i)
 {
     while (i > 0 && ((uint8_t)text[i] & 0xc0) == 0x80)
@@ -240,8 +239,8 @@ static size_t char_start(const char *text, size_t i)
     return i;
 }
 
-/* A place beyond the end of its word, which the bytes of an affix have. The reference leaves it as it is and
- * then reads it as a place in the text. */
+/* Handles a range beyond the end of its word, which the bytes of an affix have. The reference leaves it
+ * unchanged and then interprets it as a range in the text. */
 static void place_beyond(tok_span_place *at, const char *text, size_t size)
 {
     size_t start = at->start, end = at->end;
@@ -260,7 +259,7 @@ static void place_beyond(tok_span_place *at, const char *text, size_t size)
     at->end = (uint32_t)end;
 }
 
-/* Places inside a piece to places in the text. */
+/* Converts ranges in a piece to ranges in the text. */
 static void place_piece(tok_spans *spans, size_t from, const tok_buffer *w, const tok_piece *piece,
                         const char *text, size_t size)
 {
@@ -315,8 +314,7 @@ by_status tok_pipeline_encode(const tok_pipeline *p, const char *text, size_t si
     if (size == 0)
         return BY_OK;
     if ((spans || p->keep_places) && size >= UINT32_MAX)
-        return base_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to keep the places of its tokens",
-                         size);
+        return base_fail(BY_ERR_ARGUMENT, "a text of %zu bytes is too long to record token offsets", size);
     tok_scratch *s = tok_pool_take(&p->pool);
     if (!s)
         return BY_ERR_MEMORY;

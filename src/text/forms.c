@@ -1,11 +1,11 @@
-/* forms.c - the Unicode forms NFC, NFD, NFKC and NFKD as normalisers. The reference gives the characters of a
- * form their places in the order in which they come out: a mark that moves takes the place of the character
- * that stood there before. */
+/* forms.c - the Unicode forms NFC, NFD, NFKC and NFKD as normalisers. The reference assigns origins to the
+ * characters of a form in output order: a reordered mark gets the origin of the character that was there
+ * before. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
-/* A code point, and how many characters it adds: 1 is one that a decomposition adds, -n one that has
- * swallowed the next n. */
+/* A code point and its effect on the number of characters: 1 was added by a decomposition, -n has absorbed
+ * the next n. */
 typedef struct point {
     int32_t c;
     int change;
@@ -34,8 +34,8 @@ static int combining_class(int32_t c)
     return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class;
 }
 
-/* Canonical order of marks: stable by combining class between starters. Runs are short in text and long in
- * attacks: both are linear. */
+/* Canonical ordering of marks: stable by combining class between starters. Runs are short in text and long in
+ * attacks; both take linear time. */
 static bool order_marks(points *v)
 {
     for (size_t i = 0; i < v->count;) {
@@ -62,7 +62,7 @@ static bool order_marks(points *v)
     return true;
 }
 
-/* Can this character be joined with, or move past, one before it? */
+/* Returns true if this character can be composed with, or move past, an earlier one. */
 static bool continues(uint32_t c)
 {
     if (c < 0x300)
@@ -73,7 +73,7 @@ static bool continues(uint32_t c)
     return p->combining_class != 0 || second || jamo;
 }
 
-/* The character that both make, or -1. */
+/* Returns the composition of two characters, or -1. */
 static int32_t join(int32_t first, int32_t second)
 {
     utf8proc_int32_t both[3] = {first, second, 0};
@@ -84,11 +84,11 @@ static int32_t join(int32_t first, int32_t second)
                : -1;
 }
 
-/* Join each starter with the marks that nothing stands in front of. */
+/* Composes each starter with the marks that are not blocked. */
 static void compose(points *v)
 {
     size_t kept = 0, starter = SIZE_MAX;
-    int last = -1; /* the class of the mark before that was not joined; -1: there is none */
+    int last = -1; /* class of the previous mark that was not composed; -1: none */
     for (size_t i = 0; i < v->count; i++) {
         point p = v->data[i];
         int class = combining_class(p.c);
@@ -129,7 +129,7 @@ static bool decompose(const tok_stage *s, const tok_buffer *in, size_t start, si
     return true;
 }
 
-/* One stretch from a character that nothing before can touch to the next such: decompose, order, compose. */
+/* Processes one stretch that nothing outside can affect: decompose, order, compose. */
 static bool put_stretch(const tok_stage *s, tok_transform *t, size_t size, points *v)
 {
     size_t start = t->piece->start + t->next;
@@ -150,7 +150,7 @@ static bool put_stretch(const tok_stage *s, tok_transform *t, size_t size, point
     return true;
 }
 
-/* Copy ASCII, in small letters if asked. */
+/* Copies ASCII, in lower case if requested. */
 static void put_ascii(const tok_stage *s, tok_transform *t, size_t size)
 {
     tok_buffer *out = t->out;
@@ -190,5 +190,5 @@ by_status tok_form_run(const tok_stage *s, const tok_buffer *in, const tok_piece
     }
     base_free(v.data);
     tok_buffer_piece(out, start, out->size - start, -1);
-    return ok ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory normalising a text");
+    return ok ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory while normalising a text");
 }

@@ -1,5 +1,5 @@
-/* graphemes.c - where a grapheme ends: the rules of Unicode's Annex 29 with the characters of the reference
- * tokenizers' version of it, which a library of another version would part differently. */
+/* graphemes.c - grapheme boundaries: the rules of Unicode Annex 29 with the character tables of the reference
+ * tokenizers, from which a library of another Unicode version would differ. */
 #include <stdlib.h>
 
 #include "text/unicode.h"
@@ -15,7 +15,7 @@ typedef enum kind {
     JOINER,
     SPACING,
     PREPEND,
-    CONSONANT, /* of an Indic script */
+    CONSONANT, /* consonant of an Indic script */
     PICTURE,
     FLAG,
     HANGUL_L,
@@ -54,7 +54,7 @@ static bool extends(kind k)
     return k == EXTEND || k == LINKER || k == NON_JOINER;
 }
 
-/* What the character leaves behind for the rules that look back further than one. */
+/* Records the state for the rules that look back more than one character. */
 static void remember(tok_grapheme *g, kind k)
 {
     if (k == CONSONANT)

@@ -1,4 +1,4 @@
-/* kind.h - what a kind of tokenizer is: a row of functions. Private to src/text and its tests. */
+/* kind.h - a kind of tokenizer as a table of functions. Private to src/text and its tests. */
 #ifndef BY_TEXT_KIND_H
 #define BY_TEXT_KIND_H
 
@@ -9,24 +9,24 @@
 typedef struct tok_text_kind {
     const char *name;
 
-    /* Is this tokenizer.json of this kind? Looks at types only; read() judges the rest. */
+    /* Returns true if this tokenizer.json is of this kind. Checks types only; read() validates the rest. */
     bool (*match)(const cJSON *root);
 
-    /* Build from a tokenizer.json that matched; NULL after base_fail. */
+    /* Builds a tokenizer from a tokenizer.json that matched. Returns NULL after base_fail. */
     by_tokenizer *(*read)(const cJSON *root);
 
-    /* Append the tokenizer.json. Memory failure shows in the buffer. */
+    /* Appends the tokenizer.json. Allocation failure is recorded in the buffer. */
     void (*write)(const by_tokenizer *t, base_buf *out);
 
     /* As tok_encode; on failure out->count is unchanged. */
     by_status (*encode)(const by_tokenizer *t, const char *text, size_t size, by_ids *out);
 
-    /* As by_tokenizer_encode_with, *out being empty; NULL where encode() says it all. */
+    /* As by_tokenizer_encode_with, with *out empty. NULL if encode() is sufficient. */
     by_status (*encode_with)(const by_tokenizer *t, const char *text, size_t size, const by_encode_spec *spec,
                              by_encoding *out);
 
-    /* Decoding id by id, ids being in range: append what is certain of the text, and at the end the rest.
-     * state is state_size bytes, zero at first; end() also releases what it holds. end may be NULL. */
+    /* Decodes id by id; ids are in range. Each call appends the text that is certain, and end() the rest.
+     * state has state_size bytes, initially zero; end() also frees what it holds. end may be NULL. */
     size_t state_size;
     by_status (*put)(const by_tokenizer *t, void *state, const tok_decode_spec *spec, int32_t id,
                      base_buf *out);
@@ -35,69 +35,72 @@ typedef struct tok_text_kind {
     /* As tok_cut. */
     size_t (*cut)(const by_tokenizer *t, const char *text, size_t size);
 
-    /* The id of a token and its text, which lives as long as t; -1 when there is none. May be NULL. */
+    /* Returns the id of a token and sets its text, which lives as long as t; -1 if there is none. May be
+     * NULL. */
     int32_t (*find)(const by_tokenizer *t, const char *token, const char **text);
 
     void (*free)(by_tokenizer *t);
 } tok_text_kind;
 
-/* A file that by_tokenizer_save writes. */
+/* A file written by by_tokenizer_save. */
 typedef struct tok_kept_file {
     char *name, *bytes;
     size_t size;
 } tok_kept_file;
 
-/* Every kind's own struct starts with this. */
+/* The struct of every kind starts with this. */
 struct by_tokenizer {
     const tok_text_kind *kind;
-    int vocab_size;       /* of the source, where there are two */
-    int target_size;      /* of the target's own vocabulary, 0: it has none */
+    int vocab_size;       /* vocabulary of the source, if there are two */
+    int target_size;      /* size of a separate target vocabulary; 0: none */
     int eos;              /* id of the end-of-text token, or -1 */
-    const char *eos_text; /* its content, NULL when there is none; valid as long as the tokenizer */
+    const char *eos_text; /* its content, or NULL; valid as long as the tokenizer */
     char *chat_template;  /* heap, or NULL */
-    tok_kept_file *kept;  /* what is saved instead of a tokenizer.json, where that cannot say it all */
+    tok_kept_file *kept;  /* files saved instead of tokenizer.json, if that cannot represent everything */
     int kept_count;
-    int special[BY_SPECIAL_COUNT]; /* id + 1 of what tokenizer_config.json names, 0 elsewhere */
+    int special[BY_SPECIAL_COUNT]; /* id + 1 of the token named in tokenizer_config.json, otherwise 0 */
     char *config;                  /* heap, or NULL: the tokenizer_config.json to save with it */
 };
 
 extern const tok_text_kind tok_text_bytes, tok_text_chars, tok_text_pair;
 
-/* One of the two that tok_pair made one of; any other tokenizer itself. */
+/* Returns one of the two tokenizers joined by tok_pair; any other tokenizer returns itself. */
 const by_tokenizer *tok_side(const by_tokenizer *t, bool target);
 
-/* From a model directory without tokenizer.json (legacy.c). */
+/* Loads a model directory without tokenizer.json (legacy/legacy.c). */
 by_tokenizer *tok_legacy_load(const char *dir);
 
-/* Make this token the end of text, when the tokenizer has it. */
+/* Makes this token the end of text if the tokenizer has it. */
 void tok_set_eos(by_tokenizer *t, const char *token);
 
-/* Take over the special tokens that a tokenizer_config.json names (special.c); and write them again. */
+/* Reads the special tokens named in tokenizer_config.json (special.c), and writes them. */
 void tok_special_read(by_tokenizer *t, const cJSON *config);
-const char *tok_special_name(const cJSON *config, const char *key); /* a string, or an object's content */
+/* A string, or the content of an object. */
+const char *tok_special_name(const cJSON *config, const char *key);
 void tok_special_write(const by_tokenizer *t, base_buf *out);
 
-/* Save this file instead of tokenizer.json; bytes are copied. A name that is kept already stays as it is. */
+/* Saves this file instead of tokenizer.json; bytes are copied. A name that is already kept is not
+ * replaced. */
 by_status tok_keep(by_tokenizer *t, const char *name, const void *bytes, size_t size);
-by_status tok_keep_file(by_tokenizer *t, const char *dir, const char *name); /* when it is there */
+by_status tok_keep_file(by_tokenizer *t, const char *dir, const char *name); /* if it exists */
 
-/* From the text of a tokenizer.json, with a NUL at json[size]; name stands in front of error messages. */
+/* Parses the text of a tokenizer.json, with a NUL at json[size]; name prefixes error messages. */
 by_tokenizer *tok_parse(const char *json, size_t size, const char *name);
 
-/* The text of tokenizer.json for t. */
+/* Formats tokenizer.json for t. */
 by_status tok_format(const by_tokenizer *t, base_buf *out);
 
 /* ---- vocabularies of single characters (symbols.c): a BPE model without merges --------------- */
 
-/* True when root holds such a model and its pre_tokenizer has this type (NULL: there must be none). */
+/* Returns true if root holds such a model and its pre_tokenizer has this type (NULL: there must be none). */
 bool tok_symbols_match(const cJSON *root, const char *pre_tokenizer);
 
-/* The vocabulary as a heap array of code points indexed by id (base_free); ids must be 0..count-1, each once.
- * Also refuses what would change the ids: normalizers, post-processors, unknown-token and prefix options.
- * NULL after base_fail. */
+/* Reads the vocabulary as a heap array of code points indexed by id (base_free); ids must be 0..count-1, each
+ * once. Rejects everything that would change the ids: normalizers, post-processors, unknown-token and prefix
+ * options. Returns NULL after base_fail. */
 uint32_t *tok_symbols_read(const cJSON *root, int *count);
 
-/* The whole tokenizer.json; added_tokens, pre_tokenizer and decoder are JSON text. */
+/* Writes the whole tokenizer.json; added_tokens, pre_tokenizer and decoder are JSON text. */
 void tok_symbols_write(base_buf *out, const uint32_t *points, int count, const char *added_tokens,
                        const char *pre_tokenizer, const char *decoder);
 

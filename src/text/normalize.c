@@ -1,9 +1,9 @@
 /* normalize.c - the normalisers of tokenizer.json: case, accents, BERT's cleaning, replacements,
- * SentencePiece maps; Unicode forms are in forms.c. Every byte keeps the place it came from. */
+ * SentencePiece maps; Unicode forms are in forms.c. Every byte keeps its origin. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
-/* Copy the ASCII from i on, in small letters if asked; returns where it ends. */
+/* Copies ASCII from i on, in lower case if requested. Returns its end. */
 static size_t copy_ascii(const tok_buffer *in, size_t i, size_t end, bool small, tok_buffer *out)
 {
     size_t from = i, to = out->size;
@@ -96,7 +96,8 @@ static by_status run_strip_accents(const tok_stage *s, const tok_buffer *in, con
     return BY_OK;
 }
 
-/* Neural machine translation's cleaning: control characters go, odd spaces become plain. */
+/* Cleaning for neural machine translation: drops control characters, and replaces unusual spaces by plain
+ * ones. */
 static by_status run_nmt(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     (void)s;
@@ -166,7 +167,8 @@ static by_status run_prepend(const tok_stage *s, const tok_buffer *in, const tok
 
 /* ---- replacements ---------------------------------------------------------------------------- */
 
-/* The next match at or after from of the stage's pattern, plain or regular. 1, 0 or -1 as tok_regex_next. */
+/* Finds the next match of the stage's pattern, a string or a regular expression, at or after from. Returns 1,
+ * 0 or -1 like tok_regex_next. */
 static int find_pattern(const tok_stage *s, tok_regex_scan *scan, const char *text, size_t size, size_t from,
                         size_t *start, size_t *end)
 {
@@ -194,7 +196,7 @@ static by_status run_replace(const tok_stage *s, const tok_buffer *in, const tok
         tok_buffer_put(out, s->content.data, s->content.size, tok_buffer_before(in, p, end));
         done = end;
         from = end;
-        if (end == hit) { /* an empty match: step over one character */
+        if (end == hit) { /* an empty match: skip one character */
             uint32_t c;
             from += end < p->size ? (size_t)tok_utf8_next(text + end, p->size - end, &c) : 1;
         }
@@ -207,7 +209,8 @@ static by_status run_replace(const tok_stage *s, const tok_buffer *in, const tok
     return BY_OK;
 }
 
-/* One replacement on its way out: the last character waits, because a shorter one after it changes it. */
+/* A replacement in progress. The last character is held back, because a shorter replacement after it changes
+ * it. */
 typedef struct replacer {
     tok_transform to;
     uint32_t last;
@@ -240,8 +243,8 @@ static int count_chars(const char *text, size_t size)
     return count;
 }
 
-/* Put `text` in the place of `old` characters: one for one, further ones are inserted, and characters too
- * many are removed after the last one. */
+/* Replaces `old` characters with `text`: one for one; additional ones are inserted, and surplus old ones are
+ * removed after the last. */
 static void replacer_swap(replacer *r, int old, const char *text)
 {
     size_t size = strlen(text);
@@ -255,7 +258,7 @@ static void replacer_swap(replacer *r, int old, const char *text)
         r->change -= old - count;
 }
 
-/* The end of the grapheme that begins at text[i]. */
+/* Returns the end of the grapheme that starts at text[i]. */
 static size_t grapheme_end(const char *text, size_t i, size_t end)
 {
     uint32_t c, next;
@@ -273,7 +276,7 @@ static size_t grapheme_end(const char *text, size_t i, size_t end)
     return at;
 }
 
-/* A grapheme by the map: as a whole below six bytes, else character by character. */
+/* Maps a grapheme: as a whole if it has fewer than six bytes, otherwise character by character. */
 static void map_grapheme(const tok_charsmap *map, const char *text, size_t size, replacer *r)
 {
     size_t matched;
@@ -293,8 +296,8 @@ static void map_grapheme(const tok_charsmap *map, const char *text, size_t size,
     }
 }
 
-/* SentencePiece's map as the reference library applies it: to graphemes, always with the shortest entry that
- * begins them. */
+/* Applies SentencePiece's map as the reference library does: to graphemes, always with the shortest entry
+ * that matches their start. */
 static by_status run_precompiled(const tok_stage *s, const tok_buffer *in, const tok_piece *p,
                                  tok_buffer *out)
 {

@@ -1,7 +1,6 @@
-/* pair.c - two tokenizers as one, for models whose source and target have vocabularies of their own:
- * spec->target chooses when encoding, what is decoded is the target's unless the source's is asked for.
- * Tokens with a part to play have the same ids in both. In a directory they are tokenizer.json and
- * target_tokenizer.json. */
+/* pair.c - joins two tokenizers, for models whose source and target have separate vocabularies. spec->target
+ * selects the side for encoding; decoding uses the target unless the source is requested. Special tokens have
+ * the same ids in both. A directory stores them as tokenizer.json and target_tokenizer.json. */
 #include "text/kind.h"
 #include "text/legacy/spiece.h"
 
@@ -26,7 +25,7 @@ static by_status pair_encode_with(const by_tokenizer *t, const char *text, size_
     return by_tokenizer_encode_with(side_of(t, spec->target), text, size, spec, out);
 }
 
-/* The state is the other tokenizer's, begun with the first id. */
+/* The state belongs to the selected tokenizer and is created with the first id. */
 static by_status pair_put(const by_tokenizer *t, void *state, const tok_decode_spec *spec, int32_t id,
                           base_buf *out)
 {
@@ -60,13 +59,13 @@ static int32_t pair_find(const by_tokenizer *t, const char *token, const char **
 static bool pair_match(const cJSON *root)
 {
     (void)root;
-    return false; /* no tokenizer.json says both */
+    return false; /* no tokenizer.json can represent both */
 }
 
 static by_tokenizer *pair_read(const cJSON *root)
 {
     (void)root;
-    base_fail(BY_ERR_UNSUPPORTED, "two tokenizers are not one tokenizer.json");
+    base_fail(BY_ERR_UNSUPPORTED, "two tokenizers cannot be written as one tokenizer.json");
     return NULL;
 }
 
@@ -99,14 +98,14 @@ const tok_text_kind tok_text_pair = {
     .free = pair_free,
 };
 
-/* A model knows one id for each of these, whichever text it is in. */
+/* A model has one id for each of these, on either side. */
 static by_status check_same(const char *what, int source, int target)
 {
     if (source == target)
         return BY_OK;
     return base_fail(BY_ERR_ARGUMENT,
-                     "the %s token is %d for the source and %d for the target (-1: there is none); "
-                     "two tokenizers of one model need the same",
+                     "the %s token has id %d in the source and %d in the target vocabulary (-1: missing); "
+                     "two tokenizers of one model must agree",
                      what, source, target);
 }
 
@@ -116,7 +115,7 @@ static by_status check_sides(const by_tokenizer *source, const by_tokenizer *tar
     for (int i = 0; i < 2; i++)
         if (sides[i]->kept_count || sides[i]->target_size || sides[i]->kind == &tok_text_spiece)
             return base_fail(BY_ERR_UNSUPPORTED,
-                             "the %s tokenizer (%s) has no tokenizer.json: it cannot be one of two",
+                             "the %s tokenizer (%s) has no tokenizer.json, so it cannot be one of two",
                              i ? "target" : "source", tok_kind(sides[i]));
     static const struct {
         const char *name;

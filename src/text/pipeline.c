@@ -1,5 +1,5 @@
-/* pipeline.c - a tokenizer.json as one kind of tokenizer: reading it, decoding with it, and where a text that
- * comes in parts can be cut. */
+/* pipeline.c - a tokenizer.json as a kind of tokenizer: reads it, decodes with it, and finds where a stream
+ * of text can be cut. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
@@ -32,9 +32,9 @@ static by_status pipeline_end(const by_tokenizer *t, void *state, base_buf *out)
     return status;
 }
 
-/* ---- cutting a text that comes in parts ------------------------------------------------------ */
+/* ---- cutting a stream of text ---------------------------------------------------------------- */
 
-/* May an added token lie across text[i], or reach over the spaces that follow it? */
+/* Returns true if an added token may span text[i], or extend over the spaces after it. */
 static bool token_across(const tok_added *a, const char *text, size_t size, size_t i)
 {
     for (int k = 0; k < a->count; k++) {
@@ -52,8 +52,8 @@ static bool token_across(const tok_added *a, const char *text, size_t size, size
     return false;
 }
 
-/* Does the first splitter start a new piece at every space behind a character that is none? Regular
- * expressions may keep punctuation with what follows it. */
+/* Returns true if the first splitter starts a new piece at every space after a character that is not a space.
+ * Regular expressions may keep punctuation together with what follows it. */
 static bool splits_at_spaces(const tok_pipeline *p)
 {
     static const char *const types[] = {"ByteLevel", "BertPreTokenizer", "Whitespace", "WhitespaceSplit",
@@ -64,8 +64,9 @@ static bool splits_at_spaces(const tok_pipeline *p)
     return false;
 }
 
-/* Before a space that begins a new piece; behind letters and numbers it does so in every published splitter.
- * A text without such a place is cut between characters, which splits one word of the size of a chunk. */
+/* Cuts before a space that starts a new piece. After letters and numbers, a space does so in every published
+ * splitter. A text without such a position is cut between characters, which splits one word of the size of a
+ * chunk. */
 static size_t pipeline_cut(const by_tokenizer *t, const char *text, size_t size)
 {
     const tok_pipeline *p = (const tok_pipeline *)t;
@@ -110,12 +111,12 @@ static by_status read_size(const cJSON *json, const char *key, int fallback, int
     if (!n || cJSON_IsNull(n))
         return BY_OK;
     if (!cJSON_IsNumber(n) || !(n->valuedouble >= 0 && n->valuedouble < (1 << 30)))
-        return base_fail(BY_ERR_FORMAT, "\"%s\" is not a whole number", key);
+        return base_fail(BY_ERR_FORMAT, "\"%s\" is not an integer", key);
     *out = (int)n->valuedouble;
     return BY_OK;
 }
 
-/* The place of a name among the known ones, the first of which stands for an absent one. */
+/* Finds the index of a name among the known ones, the first of which is the default. */
 static by_status read_name(const cJSON *json, const char *what, const char *key, const char *const *names,
                            int count, int *out)
 {
@@ -172,7 +173,8 @@ static by_status read_padding(const cJSON *json, tok_pipeline *p)
     return read_size(json, "pad_id", 0, &p->padding.id);
 }
 
-/* Text and specialness of each id, for decoding; added tokens stand before the model's. */
+/* Collects the text of each id and whether it is special, for decoding. Added tokens take precedence over the
+ * model's. */
 static by_status collect_texts(tok_pipeline *p)
 {
     int count = p->model->vocab.count;
@@ -201,7 +203,7 @@ static by_status check_ids(const tok_pipeline *p, const tok_template *t)
     for (int i = 0; i < t->count; i++)
         for (int k = 0; k < t->items[i].count; k++)
             if (t->items[i].ids[k] >= p->base.vocab_size)
-                return base_fail(BY_ERR_FORMAT, "a post-processor adds the id %d, which no token has",
+                return base_fail(BY_ERR_FORMAT, "a post-processor adds the unknown id %d",
                                  t->items[i].ids[k]);
     return BY_OK;
 }
@@ -217,7 +219,7 @@ static void find_short_cut(tok_pipeline *p)
     p->words = s->flags[1];
 }
 
-/* Is this the token's content? It may hold NUL, a name does not. */
+/* Compares the content of a token, which may contain NUL, with a name, which does not. */
 static bool is_named(const tok_added_token *t, const char *name)
 {
     return t->size == strlen(name) && memcmp(t->content, name, t->size) == 0;
@@ -302,7 +304,7 @@ const char *tok_pipeline_type(const by_tokenizer *t)
     return ((const tok_pipeline *)t)->model->type;
 }
 
-/* The id of a token, added or of the model; -1 when there is none. */
+/* Returns the id of a token, added or of the model, or -1. */
 static int32_t pipeline_find(const by_tokenizer *t, const char *token, const char **text)
 {
     const tok_pipeline *p = (const tok_pipeline *)t;

@@ -1,7 +1,7 @@
-/* post.c - the post-processors of tokenizer.json: which special tokens go around a text or a pair of texts.
- * Each takes a list of sequences and makes another; in the end they are joined. None looks at the tokens but
- * to trim their places, so that reading a file can send symbols through them: the result is one template for
- * a text and one for a pair, with special tokens and without. */
+/* post.c - the post-processors of tokenizer.json: which special tokens are added to a text or a pair of
+ * texts. Each takes a list of sequences and makes another; at the end they are joined. None looks at the
+ * tokens except to trim their ranges, so reading a file can pass symbols through them. The result is one
+ * template for a text and one for a pair, each with and without special tokens. */
 #include "text/pipeline.h"
 
 /* ---- items and templates --------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ void tok_post_free(tok_post *p)
     *p = (tok_post){0};
 }
 
-/* Insert an item before the one at `at`; ids are copied. */
+/* Inserts an item before the one at `at`; ids are copied. */
 static by_status template_insert(tok_template *t, int at, const tok_template_item *item)
 {
     tok_template_item *items = base_resize(t->items, (size_t)t->count + 1, sizeof(*items));
@@ -55,13 +55,13 @@ static size_t count_added(const tok_template *t)
     return added;
 }
 
-/* ---- sequences on their way through the post-processors -------------------------------------- */
+/* ---- sequences between post-processors ------------------------------------------------------- */
 
 /* A list of sequences, each a template. */
 typedef struct strips {
     tok_template *data;
     int count;
-    bool special; /* are special tokens asked for? */
+    bool special; /* whether special tokens are requested */
     size_t added;
     const char *bad;
 } strips;
@@ -74,7 +74,7 @@ static void strips_free(strips *v)
     *v = (strips){0};
 }
 
-/* Append an empty sequence; NULL on failure. */
+/* Appends an empty sequence. Returns NULL on failure. */
 static tok_template *strips_add(strips *v)
 {
     tok_template *data = base_resize(v->data, (size_t)v->count + 1, sizeof(*data));
@@ -91,7 +91,7 @@ static void set_types(tok_template *t, int type)
         t->items[i].type_id = type;
 }
 
-/* Trim the places of all tokens. */
+/* Trims the ranges of all tokens. */
 static void trim(strips *v, bool prefix_space)
 {
     for (int i = 0; i < v->count; i++)
@@ -103,7 +103,7 @@ static void trim(strips *v, bool prefix_space)
         }
 }
 
-/* A template makes one sequence of each of its items. */
+/* A template makes one sequence from each of its items. */
 static by_status apply_template(strips *v, const tok_template *one, const tok_template *two, bool paired)
 {
     const tok_template *t = v->count == 1 ? one : two;
@@ -111,7 +111,7 @@ static by_status apply_template(strips *v, const tok_template *one, const tok_te
     by_status status = BY_OK;
     if (v->count < 1 || v->count > 2)
         made.bad =
-            "a TemplateProcessing takes one or two sequences, not those of the post-processor before it";
+            "a TemplateProcessing takes one or two sequences, not the output of the previous post-processor";
     for (int i = 0; i < t->count && status == BY_OK && !made.bad; i++) {
         const tok_template_item *item = &t->items[i];
         if (item->sequence < 0 && !v->special)
@@ -136,8 +136,8 @@ static by_status apply_template(strips *v, const tok_template *one, const tok_te
     return status;
 }
 
-/* cls A sep, and for pairs cls A sep B sep (BERT, the second half of type 1) or cls A sep sep B sep (RoBERTa,
- * all of type 0). */
+/* cls A sep; for pairs cls A sep B sep (BERT, the second half with type 1) or cls A sep sep B sep (RoBERTa,
+ * all with type 0). */
 static by_status apply_bert(strips *v, bool roberta, int32_t cls, int32_t sep, bool paired)
 {
     v->added += paired ? (roberta ? 4u : 3u) : 2u;
@@ -177,7 +177,8 @@ static by_status add_special(const cJSON *specials, const char *name, int type_i
     for (const cJSON *item = list->child; item; item = item->next) {
         if (count == BY_COUNT(ids) || !cJSON_IsNumber(item) ||
             !(item->valuedouble >= 0 && item->valuedouble < (1 << 24)))
-            return base_fail(BY_ERR_FORMAT, "the special token \"%.60s\" of a template has bad ids", name);
+            return base_fail(BY_ERR_FORMAT, "the special token \"%.60s\" of a template has invalid ids",
+                             name);
         ids[count++] = (int32_t)item->valuedouble;
     }
     return template_add(out, -1, type_id, ids, count);
@@ -281,7 +282,7 @@ static by_status read_post(const cJSON *json, const char *type, void *context)
     return base_fail(BY_ERR_UNSUPPORTED, "post-processors of type \"%.60s\" are not supported", type);
 }
 
-/* The text, or the text and its pair, each a sequence of its own. */
+/* Starts with the text, or the text and its pair, each as a sequence. */
 static by_status begin(strips *v, bool paired, bool special)
 {
     v->special = special;

@@ -1,5 +1,5 @@
-/* regex.c - the regular expressions of tokenizer.json, which are Oniguruma's: translated (regex_parse.c) and
- * run by PCRE2 with its compiler, within bounds of time and memory that grow with the text. */
+/* regex.c - the regular expressions of tokenizer.json, in Oniguruma syntax: translated (regex_parse.c) and
+ * run by PCRE2's just-in-time compiler, with limits on time and memory that grow with the text. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
@@ -10,23 +10,22 @@
 #include "text/unicode.h"
 
 #define PATTERN_LIMIT 65536
-#define FIRST_LIMIT   20000 /* steps of a match from one start; more are tried while there is time */
-#define WINDOW        4096  /* starts between two looks at the clock */
-#define FINDS         1024  /* matches between two looks at the clock */
-#define STACK_LIMIT   ((size_t)1 << 28) /* bytes that backtracking may need */
+#define FIRST_LIMIT   20000 /* steps of a match from one start; more are tried while time is left */
+#define WINDOW        4096  /* starts between two checks of the clock */
+#define FINDS         1024  /* matches between two checks of the clock */
+#define STACK_LIMIT   ((size_t)1 << 28) /* memory limit of backtracking, in bytes */
 #define BASE_SECONDS  1.0
 #define BYTE_SECONDS  4e-6 /* hundreds of times what published expressions need */
 
-/* Characters in doubt, found by their block. */
+/* Ambiguous characters, indexed by block. */
 #define BLOCK_BITS 7
 #define BLOCKS     (0x110000 >> BLOCK_BITS)
 
 struct tok_regex {
-    pcre2_code *exact,
-        *fast; /* fast: for texts without characters in doubt; NULL when there is no such one */
+    pcre2_code *exact, *fast; /* for texts without ambiguous characters, or NULL */
     pcre2_match_context *context;
     tok_charset doubt;
-    uint8_t *blocks; /* 1: a character of the block is in doubt */
+    uint8_t *blocks; /* 1: the block has an ambiguous character */
 };
 
 static pcre2_code *compile(const char *text, size_t size, uint32_t extra, int *error)
@@ -40,15 +39,16 @@ static pcre2_code *compile(const char *text, size_t size, uint32_t extra, int *e
         (PCRE2_SPTR)text, size, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | extra,
         error, &where, context);
     pcre2_compile_context_free(context);
+    /* Without it matching is slower but not different. */
     if (code)
-        pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it matching is slower, not different */
+        pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     return code;
 }
 
-/* ---- what PCRE2's own properties match -------------------------------------------------------- */
+/* ---- PCRE2's own properties ------------------------------------------------------------------- */
 
-/* Characters that are asked about; those between one and the next are like the first in every version of
- * Unicode: the inside of ideographs, of Hangul syllables, of private use and of empty planes. */
+/* Returns the next character to test. Those skipped are like the one before in every version of Unicode:
+ * ideographs, Hangul syllables, private use and empty planes. */
 static uint32_t next_asked(uint32_t c)
 {
     static const uint32_t inside[][2] = {
@@ -78,7 +78,7 @@ static size_t utf8_size(uint32_t c)
     return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 }
 
-/* Walk along the text and the matches of "[hint]+". */
+/* Walks along the text and the matches of "[hint]+". */
 static void read_native(const tok_natives *n, const pcre2_code *code, pcre2_match_data *data,
                         tok_charset *out)
 {
@@ -145,13 +145,13 @@ static pcre2_code *make_code(const char *pattern, size_t size, bool exact, tok_n
         if (!code && error)
             tok_regex_refuse(pattern, size, message);
         else if (!code)
-            base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+            base_fail(BY_ERR_MEMORY, "out of memory while reading a regular expression");
     }
     base_buf_free(&text);
     return code;
 }
 
-/* Mark the blocks in doubt; ASCII never is, or there is no fast code. */
+/* Marks the ambiguous blocks. ASCII is never ambiguous, otherwise there is no fast code. */
 static bool mark_blocks(tok_regex *r)
 {
     r->blocks = base_alloc_zero(BLOCKS, 1);
@@ -186,7 +186,7 @@ tok_regex *tok_regex_new(const char *pattern, size_t size)
         return r;
     }
     if (!r || (r->exact && (!r->context || r->fast)))
-        base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+        base_fail(BY_ERR_MEMORY, "out of memory while reading a regular expression");
     tok_regex_free(r);
     return NULL;
 }
@@ -205,7 +205,7 @@ void tok_regex_free(tok_regex *r)
 
 /* ---- matching --------------------------------------------------------------------------------- */
 
-/* Is a character in doubt in the text? */
+/* Returns true if the text has an ambiguous character. */
 static bool has_doubt(const tok_regex *r, const char *text, size_t size)
 {
     for (size_t i = 0; i < size;) {
@@ -231,7 +231,7 @@ by_status tok_regex_begin(tok_regex_scan *s, const tok_regex *r, const char *tex
     *s = (tok_regex_scan){.regex = r, .text = text, .size = size, .limit = FIRST_LIMIT};
     s->code = r->fast && !has_doubt(r, text, size) ? r->fast : r->exact;
     s->data = pcre2_match_data_create(1, NULL);
-    return s->data ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory matching a regular expression");
+    return s->data ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory while matching a regular expression");
 }
 
 void tok_regex_end(tok_regex_scan *s)
@@ -249,8 +249,8 @@ static double thread_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Is there time left for this text, and does the program still want it? The clock starts with the first
- * question. */
+/* Returns true if there is time left for this text and the caller has not cancelled. The clock starts with
+ * the first call. */
 static bool has_time(tok_regex_scan *s)
 {
     if (base_cancel_check() != BY_OK)
@@ -261,7 +261,7 @@ static bool has_time(tok_regex_scan *s)
     return now < s->deadline;
 }
 
-/* A context of this scan's own, whose limits can be changed. */
+/* Returns a context private to this scan, whose limits can be changed. */
 static pcre2_match_context *own_context(tok_regex_scan *s)
 {
     if (!s->context) {
@@ -270,7 +270,7 @@ static pcre2_match_context *own_context(tok_regex_scan *s)
     return s->context;
 }
 
-/* Give the compiled code a stack that grows. True when it had none yet. */
+/* Gives the compiled code a growing stack. Returns true if it had none yet. */
 static bool add_stack(tok_regex_scan *s)
 {
     if (s->stack || !own_context(s))
@@ -281,7 +281,7 @@ static bool add_stack(tok_regex_scan *s)
     return s->stack != NULL;
 }
 
-/* As pcre2_match, a match starting at `last` at the latest. */
+/* As pcre2_match, with the match starting at `last` at the latest. */
 static int match(tok_regex_scan *s, size_t from, size_t last)
 {
     for (;;) {
@@ -316,7 +316,7 @@ int tok_regex_next(tok_regex_scan *s, size_t from, size_t *start, size_t *end)
 {
     int found = PCRE2_ERROR_NOMATCH;
     bool timely = ++s->finds % FINDS != 0 || has_time(s);
-    while (timely) { /* the more steps a start may take, the fewer starts at a time */
+    while (timely) { /* the more steps a start may take, the fewer starts are tried at a time */
         size_t span = BY_MAX(WINDOW / (s->limit / FIRST_LIMIT), 1);
         size_t last = s->size - from > span ? from + span : s->size;
         found = match(s, from, last);
@@ -343,14 +343,13 @@ int tok_regex_next(tok_regex_scan *s, size_t from, size_t *start, size_t *end)
         return -1;
     if (!timely || found == PCRE2_ERROR_MATCHLIMIT)
         base_fail(BY_ERR_UNSUPPORTED,
-                  "a regular expression takes too long: it gave up at byte %zu of a text of %zu", from,
-                  s->size);
+                  "a regular expression takes too long: gave up at byte %zu of a text of %zu", from, s->size);
     else if (found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_HEAPLIMIT)
         base_fail(BY_ERR_UNSUPPORTED,
                   "a regular expression needs more than %zu MB of memory at byte %zu of a text of %zu",
                   STACK_LIMIT >> 20, from, s->size);
     else
-        base_fail(BY_ERR_UNSUPPORTED, "a regular expression gave up at byte %zu of a text (PCRE2 error %d)",
+        base_fail(BY_ERR_UNSUPPORTED, "a regular expression failed at byte %zu of a text (PCRE2 error %d)",
                   from, found);
     return -1;
 }

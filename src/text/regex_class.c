@@ -1,7 +1,7 @@
-/* regex_class.c - character classes: evaluated as Oniguruma does, written for PCRE2. */
+/* regex_class.c - character classes: evaluated as in Oniguruma, written for PCRE2. */
 #include "text/regex.h"
 
-#define FEW_RANGES 24 /* a set of so few ranges needs no properties */
+#define FEW_RANGES 24 /* a set with at most this many ranges needs no properties */
 
 void tok_charclass_free(tok_charclass *c)
 {
@@ -16,7 +16,7 @@ void tok_charclass_add(tok_charclass *c, uint32_t first, uint32_t last)
     tok_charset_add(&c->exact, first, last);
 }
 
-/* Turn "\p{L}" into "\P{L}" and "\s" into "\S". False for a hint of several properties. */
+/* Turns "\p{L}" into "\P{L}" and "\s" into "\S". Returns false for a hint with several properties. */
 static bool negate_hint(char hint[TOK_HINT_ROOM])
 {
     if (strchr(hint + 1, '\\'))
@@ -25,7 +25,7 @@ static bool negate_hint(char hint[TOK_HINT_ROOM])
     return true;
 }
 
-/* The complement of several properties has no hint: it comes out as ranges. */
+/* The complement of several properties has no hint and is written as ranges. */
 bool tok_charclass_add_named(tok_charclass *c, tok_natives *natives, tok_set_kind kind, const char *name,
                              size_t size, bool negate)
 {
@@ -73,7 +73,7 @@ void tok_charclass_unite(tok_charclass *c, tok_charclass *other, bool negate)
     tok_charclass_free(other);
 }
 
-/* The hint that says more stays; what it says too much is taken away when the class is written. */
+/* Keeps the larger hint; its surplus is removed when the class is written. */
 void tok_charclass_intersect(tok_charclass *c, tok_charclass *other)
 {
     tok_charset_intersect(&c->exact, &other->exact);
@@ -109,7 +109,7 @@ bool tok_charclass_fold(tok_charclass *c)
     return simple;
 }
 
-/* Ranges between brackets. Surrogates are not characters: a range does not begin or end with one. */
+/* Writes ranges between brackets. Surrogates are not characters: no range starts or ends with one. */
 static void put_ranges(base_buf *out, const tok_charset *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -134,7 +134,7 @@ static void put_bracket(base_buf *out, bool negate, const base_buf *hint, const 
     base_buf_puts(out, "]");
 }
 
-/* Is there a character, surrogates apart? */
+/* Returns true if the set has no characters besides surrogates. */
 static bool is_empty(const tok_charset *s)
 {
     for (size_t i = 0; i < s->count; i++)

@@ -1,4 +1,4 @@
-/* regex_items.c - characters, escapes and classes of Oniguruma's syntax. */
+/* regex_items.c - characters, escapes and classes of Oniguruma syntax. */
 #include "text/regex_parser.h"
 #include "text/utf8.h"
 
@@ -33,7 +33,7 @@ bool tok_parser_next(tok_parser *s, uint32_t *c)
 {
     int n = s->p < s->end ? tok_utf8_decode((const uint8_t *)s->p, (size_t)(s->end - s->p), c) : 0;
     s->p += n;
-    return n > 0 || tok_parser_refuse(s, "it is not UTF-8, or it ends too early");
+    return n > 0 || tok_parser_refuse(s, "invalid UTF-8 or unexpected end");
 }
 
 /* ---- characters by escapes -------------------------------------------------------------------- */
@@ -45,7 +45,7 @@ static int hex_value(char c)
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
 }
 
-/* Up to `most` hexadecimal digits; how many there were. */
+/* Reads up to `most` hexadecimal digits. Returns their number. */
 static int read_hex(tok_parser *s, int most, uint32_t *value)
 {
     int n = 0;
@@ -69,11 +69,10 @@ static bool read_number(tok_parser *s, bool unicode, uint32_t *c)
         good = read_hex(s, 7, c) > 0 && tok_parser_take(s, "}");
     else
         good = read_hex(s, 2, c) > 0 && *c < 0x80;
-    return (good && is_scalar(*c)) ||
-           tok_parser_refuse(s, "a \\x or \\u that is not the number of one character");
+    return (good && is_scalar(*c)) || tok_parser_refuse(s, "a \\x or \\u that is not a valid character");
 }
 
-/* A control character by its letter, or 0. */
+/* Returns the control character for a letter, or 0. */
 static uint32_t control(char c)
 {
     static const char letters[] = "tnrfvae", codes[] = "\t\n\r\f\v\a\x1b";
@@ -97,13 +96,13 @@ bool tok_parser_escaped(tok_parser *s, char letter, uint32_t *c)
     }
     if ((letter >= '1' && letter <= '9') || strchr("cCMo", letter))
         return tok_parser_refuse(s, "octal, control and meta escapes are not supported");
-    s->p--; /* any other character stands for itself */
+    s->p--; /* any other character represents itself */
     return tok_parser_next(s, c);
 }
 
 /* ---- sets ------------------------------------------------------------------------------------- */
 
-/* Add a set by name. Outside of a class *alone says whether its complement is meant; in one it is NULL. */
+/* Adds a set by name. Outside of a class, *alone is set if its complement is meant; inside, it is NULL. */
 static bool add_set(tok_parser *s, tok_set_kind kind, const char *name, size_t size, bool negate, bool *alone,
                     tok_charclass *c)
 {
@@ -112,7 +111,7 @@ static bool add_set(tok_parser *s, tok_set_kind kind, const char *name, size_t s
     return tok_charclass_add_named(c, s->natives, kind, name, size, negate && !alone);
 }
 
-/* After "\p" or "\P", the "{" being next. */
+/* Called after "\p" or "\P"; "{" is next. */
 static bool read_property(tok_parser *s, bool negate, bool *alone, tok_charclass *c)
 {
     s->p++;
@@ -123,7 +122,7 @@ static bool read_property(tok_parser *s, bool negate, bool *alone, tok_charclass
     size_t size = (size_t)(close - s->p);
     if (!add_set(s, alone ? TOK_SET_ALONE : TOK_SET_PROPERTY, s->p, size, negate != other, alone, c)) {
         char why[120];
-        base_format(why, sizeof(why), "the property \\p{%.*s} is not known", (int)BY_MIN(size, 60), s->p);
+        base_format(why, sizeof(why), "unknown property \\p{%.*s}", (int)BY_MIN(size, 60), s->p);
         return tok_parser_refuse(s, why);
     }
     s->p = close + 1;
@@ -148,7 +147,7 @@ int tok_parser_set(tok_parser *s, bool *alone, tok_charclass *c)
     return read_property(s, letter == 'P', alone, c) ? 1 : -1;
 }
 
-/* "[:name:]", the "[" being next: 1, 0 when it is not one, -1 after base_fail. */
+/* Reads "[:name:]"; "[" is next. Returns 1, 0 if it is not one, or -1 after base_fail. */
 static int read_posix(tok_parser *s, tok_charclass *c)
 {
     if (!tok_parser_peek(s, "[:"))
@@ -167,13 +166,13 @@ static int read_posix(tok_parser *s, tok_charclass *c)
     return 1;
 }
 
-/* One character of a class, perhaps escaped. */
+/* Reads one character of a class, possibly escaped. */
 static bool class_char(tok_parser *s, uint32_t *c)
 {
     if (!tok_parser_take(s, "\\"))
         return tok_parser_next(s, c);
     if (s->p >= s->end)
-        return tok_parser_refuse(s, "it ends with \"\\\"");
+        return tok_parser_refuse(s, "trailing \"\\\"");
     char letter = *s->p++;
     if (letter == 'b') {
         *c = '\b';
@@ -182,7 +181,7 @@ static bool class_char(tok_parser *s, uint32_t *c)
     return tok_parser_escaped(s, letter, c);
 }
 
-/* A set, a nested class, a character or a range. */
+/* Reads a set, a nested class, a character or a range. */
 static bool class_item(tok_parser *s, tok_charclass *c)
 {
     int found = read_posix(s, c);
@@ -220,7 +219,7 @@ static bool class_item(tok_parser *s, tok_charclass *c)
         tok_charclass_free(&set);
         if (bad || !class_char(s, &last) || first > last ||
             (tok_parser_peek(s, "-") && !tok_parser_peek(s, "-]")))
-            return tok_parser_refuse(s, "a range of a class that has no clear end");
+            return tok_parser_refuse(s, "an ambiguous range in a class");
     }
     tok_charclass_add(c, first, last);
     return true;
@@ -229,10 +228,8 @@ static bool class_item(tok_parser *s, tok_charclass *c)
 bool tok_parser_class(tok_parser *s, tok_charclass *out)
 {
     tok_charclass part = {0};
-    bool good = ++s->depth < TOK_PARSER_DEPTH || tok_parser_refuse(s, "it is nested too deeply"),
-         joined = false;
-    if (good &&
-        tok_parser_peek(s, "]")) { /* a "]" that comes first is a character, when another one follows */
+    bool good = ++s->depth < TOK_PARSER_DEPTH || tok_parser_refuse(s, "nested too deeply"), joined = false;
+    if (good && tok_parser_peek(s, "]")) { /* a "]" that comes first is a character if another one follows */
         good = memchr(s->p + 1, ']', (size_t)(s->end - s->p - 1)) || tok_parser_refuse(s, "an empty class");
         tok_charclass_add(&part, ']', ']');
         s->p++;
@@ -261,12 +258,12 @@ bool tok_parser_class(tok_parser *s, tok_charclass *out)
 bool tok_parser_put_class(tok_parser *s, tok_charclass *c, bool negate, base_buf *out)
 {
     if (c->exact.failed) {
-        base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+        base_fail(BY_ERR_MEMORY, "out of memory while reading a regular expression");
         return false;
     }
     if (s->fold && !tok_charclass_fold(c))
         return tok_parser_refuse(
-            s, "a class under (?i) with letters above ASCII, which Oniguruma lets match several "
+            s, "a class under (?i) with letters above ASCII, which Oniguruma can match to several "
                "characters");
     base_buf_puts(out, s->fold ? "(?-i:" : "");
     tok_charclass_write(c, negate, s->exact, out);

@@ -1,13 +1,15 @@
-/* regex_parse.c - Oniguruma's syntax (its own dialect, which `tokenizers` uses) written as PCRE2's. The two
- * read differently: ^ $           Oniguruma matches at every line; "\n" alone ends one
+/* regex_parse.c - translates Oniguruma syntax (the dialect that `tokenizers` uses) to PCRE2. The differences:
+ *
+ *   ^ $           Oniguruma matches at every line; "\n" alone ends one
  *   (?m)          lets "." match "\n"
  *   a(?i)b|c      the option opens a group up to the end of the enclosing one: a(?i:b|c)
  *   a{2}+ a{2}?   repeat the repetition; neither is possessive or lazy
  *   [a[bc]&&d]    nested classes and intersections
  *   \h \u0041     a hexadecimal digit; a character by its number
  *   \w \b \s \p{} by Oniguruma's tables
+ *
  * PCRE2 compiles the result with PCRE2_MULTILINE and "\n" as its newline. An expression whose translation is
- * not certain is refused. */
+ * not certain is rejected. */
 #include <stdio.h>
 
 #include "text/regex_parser.h"
@@ -25,7 +27,7 @@ static void put_char(base_buf *out, uint32_t c)
 
 /* ---- items ------------------------------------------------------------------------------------ */
 
-/* Two literals that Oniguruma folds together under (?i): "ss" also matches one character there. */
+/* Two literals that Oniguruma folds together under (?i): there, "ss" also matches one character. */
 static bool folds_together(uint32_t a, uint32_t b)
 {
     static const char pairs[][3] = {"ss", "ff", "fi", "fl", "st"};
@@ -51,13 +53,13 @@ static bool put_literal(tok_parser *s, uint32_t c, base_buf *out)
                 s, "letters above ASCII under (?i), which Oniguruma folds by its own tables");
     }
     if (s->fold && folds_together(s->literal, c))
-        return tok_parser_refuse(s, "two letters under (?i) that Oniguruma also lets match one character");
+        return tok_parser_refuse(s, "two letters under (?i) that Oniguruma can also match to one character");
     s->literal = c;
     put_char(out, c);
     return true;
 }
 
-/* \b and \B: by the characters of \w on both sides. */
+/* \b and \B: defined by the characters of \w on both sides. */
 static void put_boundary(tok_parser *s, bool inside, base_buf *out)
 {
     tok_charclass word = {0};
@@ -85,7 +87,7 @@ static bool read_escape(tok_parser *s, base_buf *out, item_kind *kind)
     if (found != 0)
         return good;
     if (s->p >= s->end)
-        return tok_parser_refuse(s, "it ends with \"\\\"");
+        return tok_parser_refuse(s, "trailing \"\\\"");
     char letter = *s->p++;
     switch (letter) {
     case 'b':
@@ -132,7 +134,7 @@ static bool read_escape(tok_parser *s, base_buf *out, item_kind *kind)
 
 static bool read_alternatives(tok_parser *s, base_buf *out);
 
-/* The contents of a group whose opening has been written, and its end. */
+/* Reads the contents and the end of a group whose opening has been written. */
 static bool read_group(tok_parser *s, base_buf *out)
 {
     if (!read_alternatives(s, out))
@@ -141,7 +143,7 @@ static bool read_group(tok_parser *s, base_buf *out)
     return tok_parser_take(s, ")") || tok_parser_refuse(s, "a group without \")\"");
 }
 
-/* After "(?", at the letters of options. */
+/* Called after "(?", at the letters of options. */
 static bool read_options(tok_parser *s, base_buf *out, item_kind *kind)
 {
     bool on = true, fold = s->fold, dotall = s->dotall, extended = s->extended;
@@ -155,7 +157,7 @@ static bool read_options(tok_parser *s, base_buf *out, item_kind *kind)
         else if (*s->p == 'x')
             extended = on;
         else
-            return tok_parser_refuse(s, "a group that begins with \"(?\" and is not supported");
+            return tok_parser_refuse(s, "an unsupported group that starts with \"(?\"");
     }
     if (s->p >= s->end)
         return tok_parser_refuse(s, "a group without \")\"");
@@ -198,7 +200,7 @@ static bool read_paren(tok_parser *s, base_buf *out, item_kind *kind)
         char close = s->p[-1] == '<' ? '>' : '\'';
         const char *end = memchr(s->p, close, (size_t)(s->end - s->p));
         if (!end || end == s->p)
-            return tok_parser_refuse(s, "a group whose name has no end");
+            return tok_parser_refuse(s, "a group with an unterminated name");
         s->p = end + 1;
         s->named = true;
         base_buf_puts(out, "(?:");
@@ -220,7 +222,7 @@ static bool read_item(tok_parser *s, base_buf *out, item_kind *kind)
         s->literal = literal;
         const char *before = s->p;
         bool good = read_escape(s, out, kind);
-        if (s->literal == literal && s->p != before) /* it was no literal */
+        if (s->literal == literal && s->p != before) /* it was not a literal */
             s->literal = 0;
         return good;
     }
@@ -251,7 +253,7 @@ static bool read_item(tok_parser *s, base_buf *out, item_kind *kind)
 
 /* ---- repetition ------------------------------------------------------------------------------- */
 
-/* "{2}", "{2,}", "{,3}" or "{2,3}": 1, 0 when the "{" is a character, -1 after base_fail. */
+/* Reads "{2}", "{2,}", "{,3}" or "{2,3}". Returns 1, 0 if the "{" is a literal, or -1 after base_fail. */
 static int read_interval(tok_parser *s, base_buf *out, bool *fixed)
 {
     const char *p = s->p + 1;
@@ -281,7 +283,7 @@ static int read_interval(tok_parser *s, base_buf *out, bool *fixed)
     return 1;
 }
 
-/* One quantifier: 1, 0 when there is none, -1 after base_fail. */
+/* Reads one quantifier. Returns 1, 0 if there is none, or -1 after base_fail. */
 static int read_quantifier(tok_parser *s, base_buf *out)
 {
     bool fixed = false, interval = false;
@@ -302,7 +304,7 @@ static int read_quantifier(tok_parser *s, base_buf *out)
     return 1;
 }
 
-/* Is a quantifier next? */
+/* Returns true if a quantifier is next. */
 static bool begins_repeat(const tok_parser *s)
 {
     tok_parser ahead = *s;
@@ -312,7 +314,7 @@ static bool begins_repeat(const tok_parser *s)
     return found != 0;
 }
 
-/* Spaces and comments that mean nothing. */
+/* Skips spaces and comments. */
 static bool skip_blank(tok_parser *s)
 {
     for (;;) {
@@ -332,7 +334,7 @@ static bool skip_blank(tok_parser *s)
     }
 }
 
-/* An item with its quantifiers, each of which repeats everything before it. */
+/* Reads an item with its quantifiers, each of which repeats everything before it. */
 static bool read_repeated(tok_parser *s, base_buf *out, item_kind *kind)
 {
     base_buf item = {0}, repeat = {0};
@@ -347,10 +349,10 @@ static bool read_repeated(tok_parser *s, base_buf *out, item_kind *kind)
         }
         s->literal = 0;
         if (*kind == ITEM_ANCHOR)
-            good = tok_parser_refuse(s, "a repetition of something that has no width");
+            good = tok_parser_refuse(s, "a repetition of something without width");
         else if (s->fold && folds_together(literal, literal) && repeat.data[0] == '{')
             good =
-                tok_parser_refuse(s, "two letters under (?i) that Oniguruma also lets match one character");
+                tok_parser_refuse(s, "two letters under (?i) that Oniguruma can also match to one character");
         base_buf wrapped = {0};
         base_buf_printf(&wrapped, count ? "(?:%s)%s" : "%s%s", item.data ? item.data : "",
                         repeat.data ? repeat.data : "");
@@ -366,11 +368,11 @@ static bool read_repeated(tok_parser *s, base_buf *out, item_kind *kind)
     return good;
 }
 
-/* Up to the end or a ")", which stays. */
+/* Reads up to the end or a ")", which is not consumed. */
 static bool read_alternatives(tok_parser *s, base_buf *out)
 {
     if (++s->depth >= TOK_PARSER_DEPTH)
-        return tok_parser_refuse(s, "it is nested too deeply");
+        return tok_parser_refuse(s, "nested too deeply");
     s->literal = 0;
     bool good = skip_blank(s);
     while (good && s->p < s->end && *s->p != ')') {
@@ -403,6 +405,6 @@ by_status tok_regex_translate(const char *pattern, size_t size, bool exact, tok_
     if (good && s.p < s.end)
         good = tok_parser_refuse(&s, "a \")\" that closes nothing");
     if (good && (out->failed || doubt->failed))
-        return base_fail(BY_ERR_MEMORY, "out of memory reading a regular expression");
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading a regular expression");
     return good ? BY_OK : base_error_status();
 }

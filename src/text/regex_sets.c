@@ -116,7 +116,7 @@ bool tok_charset_has(const tok_charset *s, uint32_t c)
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Add the stretches of a table whose value is wanted. */
+/* Adds the ranges of a table whose value is wanted. */
 static void add_stretches(tok_charset *out, const uint32_t *table, size_t count, const bool wanted[256])
 {
     for (size_t i = 0; i < count; i++)
@@ -125,7 +125,7 @@ static void add_stretches(tok_charset *out, const uint32_t *table, size_t count,
                             i + 1 < count ? (table[i + 1] & 0xffffff) - 1 : LAST_CHAR);
 }
 
-/* General categories by their short names, "L Nd": all of a group, or one. */
+/* Adds general categories by their short names, "L Nd": a whole group, or one. */
 static void add_categories(tok_charset *out, const char *names)
 {
     bool wanted[256] = {false};
@@ -154,8 +154,8 @@ static bool add_binary(tok_charset *out, const char *name)
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-/* A set made of categories and binary properties, then `more` as text of "first-last" in hexadecimal. A name
- * of a POSIX bracket, of \p{}, or of both. */
+/* A set made of categories and binary properties, then `more` as text of "first-last" in hexadecimal. The
+ * name is that of a POSIX bracket, of \p{}, or of both. */
 typedef struct made {
     const char *name;
     bool posix, property;
@@ -167,7 +167,7 @@ typedef struct made {
 #define ALPHA  "\\p{Alphabetic}"
 #define WORD   "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
 
-/* \w, \b and \p{Word} count six Latin-1 numbers as characters of a word; in a class they do not. */
+/* \w, \b and \p{Word} count six Latin-1 numbers as word characters; in a class they do not. */
 #define WORD_NUMBERS "b2-b3 b9-b9 bc-be"
 
 static const made sets[] = {
@@ -237,7 +237,8 @@ static const struct {
     {"spaceseparator", "Zs"},
 };
 
-/* Lower case without spaces, "-" and "_", as Oniguruma compares names. False when it is too long. */
+/* Converts to lower case without spaces, "-" and "_", as Oniguruma compares names. Returns false if it is too
+ * long. */
 static bool plain_name(const char *name, size_t size, char out[48])
 {
     size_t n = 0;
@@ -283,9 +284,9 @@ static void make(const made *m, tok_charset *out)
 static bool tok_category(const char *plain, tok_charset *out, char room[TOK_HINT_ROOM])
 {
     const char *found = NULL;
+    /* One letter or two. */
     for (size_t i = 0; i < COUNT(long_names) && !found; i++)
-        if (strcmp(plain, long_names[i].name) == 0 ||
-            same_name(plain, long_names[i].category)) /* one letter or two */
+        if (strcmp(plain, long_names[i].name) == 0 || same_name(plain, long_names[i].category))
             found = long_names[i].category;
     if (!found)
         return false;
@@ -345,7 +346,7 @@ void tok_charset_cased(tok_charset *out)
             fold[0] != (utf8proc_int32_t)c)
             tok_charset_add(out, c, c);
     }
-    tok_charset newer = {0}, ascii = {0}; /* with the reference's newer letters */
+    tok_charset newer = {0}, ascii = {0}; /* including the reference's newer letters */
     add_categories(&newer, "Ll Lt Lu");
     tok_charset_add(&ascii, 0, 0x7f);
     tok_charset_subtract(&newer, &ascii);

@@ -1,16 +1,16 @@
-/* scratch.c - buffers of one encoding, and a cache of the ids of words seen before. The cache is a table of
- * fixed size: words of up to 16 bytes sit in their entry, longer ones beside it; when it is full it starts
- * again empty. */
+/* scratch.c - working memory of an encoding, and a cache of the ids of words. The cache is a table of fixed
+ * size: words of up to 16 bytes are stored in their entry, longer ones next to it. When it is full, it is
+ * emptied. */
 #include "text/pipeline.h"
 
 #define CACHE_SIZE  ((size_t)1 << 15)
 #define CACHE_LIMIT (CACHE_SIZE / 4 * 3)
 #define CACHE_IDS   ((size_t)1 << 19)
 #define CACHE_BYTES ((size_t)1 << 21)
-#define LONGEST     256 /* bytes of a word that is worth keeping */
+#define LONGEST     256 /* maximum bytes of a cached word */
 
 typedef struct tok_cache_entry {
-    uint64_t key[2]; /* the word, zero padded; for words above 16 bytes its hash and where it is */
+    uint64_t key[2]; /* the word, zero padded; for words above 16 bytes, its hash and offset */
     uint32_t ids;    /* index into cache_ids */
     uint16_t size;   /* of the word; 0: free */
     uint16_t count;
@@ -84,7 +84,7 @@ void *tok_scratch_memory(tok_scratch *s, size_t bytes)
     return s->memory;
 }
 
-/* The two words of an entry's key, and where to look first. */
+/* Computes the two words of an entry's key. Returns where to look first. */
 static inline size_t make_key(const char *word, size_t size, uint64_t key[2])
 {
     key[0] = key[1] = 0;

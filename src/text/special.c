@@ -1,10 +1,10 @@
-/* special.c - tokens with a part to play (padding, mask, ...), and which pieces begin and end words. */
+/* special.c - special tokens by role (padding, mask, ...), and which pieces start and end words. */
 #include "text/kind.h"
 #include "text/pipeline.h"
 
 static const struct {
     const char *key;       /* in tokenizer_config.json */
-    const char *custom[3]; /* what they are called where nothing is said */
+    const char *custom[3]; /* conventional names, used by default */
 } roles[BY_SPECIAL_COUNT] = {
     [BY_SPECIAL_PAD] = {"pad_token", {"[PAD]", "<pad>"}},
     [BY_SPECIAL_FIRST] = {"cls_token", {"[CLS]", "<s>", "<cls>"}},
@@ -60,15 +60,15 @@ int by_tokenizer_special(const by_tokenizer *t, by_special which)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* How pieces tell where words begin or end. */
+/* How pieces mark where words start or end. */
 typedef struct marks {
     const char *text;
-    bool suffix; /* at the end of the last piece; else at the beginning of a piece */
+    bool suffix; /* at the end of the last piece; otherwise at the start of a piece */
     uint8_t with, without;
 } marks;
 
 static const marks known_marks[] = {
-    {"##", false, 0, TOK_ID_BEGINS},           /* WordPiece: continues */
+    {"##", false, 0, TOK_ID_BEGINS},           /* WordPiece: continues a word */
     {"\xc4\xa0", false, TOK_ID_BEGINS, 0},     /* byte-level BPE: the space before */
     {"\xe2\x96\x81", false, TOK_ID_BEGINS, 0}, /* SentencePiece: the same */
     {"</w>", true, TOK_ID_ENDS, 0},            /* BPE of GPT and XLM */
@@ -80,7 +80,7 @@ static bool has_mark(const tok_token *t, const marks *m)
     return t->text && t->size > n && memcmp(t->text + (m->suffix ? t->size - n : 0), m->text, n) == 0;
 }
 
-/* The mark that most tokens have; one in a hundred is enough. */
+/* Returns the mark that most tokens have, if at least one in a hundred has it. */
 static const marks *find_marks(const tok_pipeline *p)
 {
     const marks *best = NULL;

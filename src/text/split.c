@@ -1,11 +1,11 @@
-/* split.c - the pre-tokenizers of tokenizer.json: what cuts a text into the pieces that a model encodes one
- * by one. */
+/* split.c - the pre-tokenizers of tokenizer.json: split a text into pieces, which a model encodes one by
+ * one. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
 /* ---- the byte alphabet and the words of GPT-2 (Radford et al. 2019) -------------------------- */
 
-/* Bytes that print in Latin-1 stand for themselves, the others are U+0100 and up in their order. */
+/* Bytes that are printable in Latin-1 represent themselves; the others are U+0100 and up, in order. */
 uint32_t tok_byte_char(uint8_t b)
 {
     if ((b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad))
@@ -41,7 +41,7 @@ static const uint8_t ascii_class[128] = {
 #undef S
 #undef O
 
-/* Class and length of the character at s[i]. */
+/* Returns the class of the character at s[i] and sets its length. */
 static inline uint8_t class_at(const uint8_t *s, size_t i, size_t n, size_t *length)
 {
     *length = 1;
@@ -55,7 +55,7 @@ static inline uint8_t class_at(const uint8_t *s, size_t i, size_t n, size_t *len
     return (uint8_t)tok_wide_class(c);
 }
 
-/* The end of the run of one class that holds s[i]. */
+/* Returns the end of the run of one class that contains s[i]. */
 static inline size_t run_end(const uint8_t *s, size_t i, size_t n, uint8_t class)
 {
     for (;;) {
@@ -79,8 +79,8 @@ static inline size_t contraction(const uint8_t *s, size_t n)
     return 0;
 }
 
-/* An optional space with letters, numbers or symbols; spaces that end the text; spaces but the last; one
- * space. */
+/* An optional space with letters, numbers or symbols; spaces at the end of the text; spaces except the last;
+ * one space. */
 size_t tok_gpt2_word(const uint8_t *s, size_t i, size_t n)
 {
     size_t length;
@@ -108,12 +108,12 @@ static by_status run_byte_level(const tok_stage *s, const tok_buffer *in, const 
     const uint8_t *text = (const uint8_t *)in->text + p->start;
     bool prefix = s->flags[PREFIX_SPACE] && p->size && text[0] != ' ';
     base_buf joined = {0};
-    if (prefix) { /* the space belongs to the first word: cut the text with it */
+    if (prefix) { /* the space belongs to the first word: split the text with it */
         base_buf_put(&joined, " ", 1);
         base_buf_put(&joined, text, p->size);
         if (joined.failed) {
             base_buf_free(&joined);
-            return base_fail(BY_ERR_MEMORY, "out of memory splitting a text");
+            return base_fail(BY_ERR_MEMORY, "out of memory while splitting a text");
         }
         text = (const uint8_t *)joined.data;
     }
@@ -130,9 +130,9 @@ static by_status run_byte_level(const tok_stage *s, const tok_buffer *in, const 
     return BY_OK;
 }
 
-/* ---- cutting at matches ---------------------------------------------------------------------- */
+/* ---- splitting at matches -------------------------------------------------------------------- */
 
-/* Pieces on their way out, one held back because it may still grow. */
+/* Pieces being produced; one is held back because it may still grow. */
 typedef struct cutter {
     tok_buffer *out;
     int behavior;
@@ -155,7 +155,7 @@ static void cutter_hold(cutter *c, size_t start, size_t end)
     c->end = end;
 }
 
-/* The next stretch of text, which is a match of the pattern or lies between two. */
+/* Adds the next stretch of text, which is a match of the pattern or lies between two. */
 static void cutter_put(cutter *c, size_t start, size_t end, bool match)
 {
     switch (c->behavior) {
@@ -188,7 +188,7 @@ static void cutter_put(cutter *c, size_t start, size_t end, bool match)
     c->last_match = match;
 }
 
-/* Cut at the characters for which the test holds, each a match of its own. */
+/* Splits at the characters for which the test holds, each a separate match. */
 static void cut_by(tok_buffer *out, const char *text, size_t start, size_t size, int behavior,
                    bool (*test)(uint32_t))
 {
@@ -237,7 +237,7 @@ static by_status run_digits(const tok_stage *s, const tok_buffer *in, const tok_
     return BY_OK;
 }
 
-/* Spaces go, each punctuation mark stands alone. */
+/* Drops spaces and isolates each punctuation mark. */
 static by_status run_bert(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     (void)s;
@@ -287,8 +287,8 @@ static by_status run_whitespace(const tok_stage *s, const tok_buffer *in, const 
     return BY_OK;
 }
 
-/* A new piece where the script changes. What has no script goes with what is before it; at the beginning of
- * the text it is dropped, as in the reference. */
+/* Starts a new piece where the script changes. Characters without a script belong to the previous piece; at
+ * the start of the text they are dropped, as in the reference. */
 static by_status run_scripts(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     (void)s;
@@ -311,7 +311,7 @@ static by_status run_scripts(const tok_stage *s, const tok_buffer *in, const tok
     return BY_OK;
 }
 
-/* The delimiter, a character, goes; it is what lies between that stays. */
+/* Drops the delimiter, a character, and keeps what lies between. */
 static by_status run_delimiter(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     const char *text = in->text + p->start;
@@ -323,7 +323,7 @@ static by_status run_delimiter(const tok_stage *s, const tok_buffer *in, const t
     return BY_OK;
 }
 
-/* Pieces of so many characters. */
+/* Pieces of a fixed number of characters. */
 static by_status run_fixed(const tok_stage *s, const tok_buffer *in, const tok_piece *p, tok_buffer *out)
 {
     size_t from = p->start, end = p->start + p->size;
@@ -368,7 +368,7 @@ static by_status run_split(const tok_stage *s, const tok_buffer *in, const tok_p
             cutter_put(&c, p->start + done, p->start + start, s->flags[INVERT]);
         cutter_put(&c, p->start + start, p->start + end, !s->flags[INVERT]);
         done = from = end;
-        if (start == end) { /* an empty match: look on from the next character */
+        if (start == end) { /* an empty match: continue at the next character */
             uint32_t point;
             from += end < p->size ? (size_t)tok_utf8_next(text + end, p->size - end, &point) : 1;
         }
@@ -382,7 +382,7 @@ static by_status run_split(const tok_stage *s, const tok_buffer *in, const tok_p
     return BY_OK;
 }
 
-/* ---- Metaspace: spaces become a visible character that starts the words ---------------------- */
+/* ---- Metaspace: spaces become a visible character that starts words -------------------------- */
 
 enum { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
 
@@ -474,7 +474,7 @@ static by_status read_delimiter(const cJSON *json, tok_stage *s)
     uint32_t c;
     BY_TRY(tok_chars_read(json, "delimiter", &s->text));
     if (!s->text.size || tok_utf8_next(s->text.data, s->text.size, &c) != (int)s->text.size)
-        return base_fail(BY_ERR_FORMAT, "a CharDelimiterSplit has no delimiter of one character");
+        return base_fail(BY_ERR_FORMAT, "a CharDelimiterSplit requires a delimiter of one character");
     return BY_OK;
 }
 
@@ -482,7 +482,7 @@ static by_status read_length(const cJSON *json, tok_stage *s)
 {
     const cJSON *length = cJSON_GetObjectItemCaseSensitive(json, "length");
     if (!cJSON_IsNumber(length) || !(length->valuedouble >= 1 && length->valuedouble < (1 << 30)))
-        return base_fail(BY_ERR_FORMAT, "a FixedLength pre-tokenizer has no length of 1 or more");
+        return base_fail(BY_ERR_FORMAT, "a FixedLength pre-tokenizer requires a length of at least 1");
     s->behavior = (int)length->valuedouble;
     return BY_OK;
 }
@@ -506,7 +506,7 @@ static const struct splitter {
     {"UnicodeScripts", NULL, run_scripts, {0}},
     {"CharDelimiterSplit", NULL, run_delimiter, {"delimiter"}},
     {"FixedLength", NULL, run_fixed, {"length"}},
-    {"XLM", tok_moses_run, NULL, {"lowercase"}}, /* ours: what legacy_json.c makes of an XLM directory */
+    {"XLM", tok_moses_run, NULL, {"lowercase"}}, /* our own: legacy_json.c uses it for an XLM directory */
     {"Split", NULL, run_split, {"pattern", "behavior", "invert"}},
 };
 

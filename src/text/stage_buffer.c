@@ -1,5 +1,4 @@
-/* stage_buffer.c - text on its way through the stages: bytes, where each comes from, and the pieces they are cut
- * into. */
+/* stage_buffer.c - text between stages: bytes, their origins, and the pieces they are split into. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -12,7 +11,7 @@ void tok_buffer_free(tok_buffer *w)
     *w = (tok_buffer){0};
 }
 
-/* Memory is kept for the next text, except after an unusually long one. */
+/* Keeps the memory for the next text, except after an unusually long one. */
 void tok_buffer_clear(tok_buffer *w, bool offsets)
 {
     if (w->failed || w->capacity > ((size_t)64 << 20))
@@ -64,7 +63,7 @@ void tok_buffer_put_char(tok_buffer *w, uint32_t c, tok_at at)
     tok_buffer_put(w, text, (size_t)tok_utf8_encode(c, text), at);
 }
 
-/* Lower case of one character: the only one that becomes two is capital I with dot. */
+/* Lower case of one character. The only one that becomes two is capital I with dot above. */
 void tok_buffer_put_lower(tok_buffer *out, uint32_t c, tok_at at)
 {
     if (c == 0x130) {
@@ -124,10 +123,10 @@ by_status tok_buffer_fill(tok_buffer *w, const char *text, size_t size)
         good = ++i;
     }
     tok_buffer_put(w, text + good, size - good, (tok_at){0, 0});
-    return w->failed ? base_fail(BY_ERR_MEMORY, "out of memory holding a text of %zu bytes", size) : BY_OK;
+    return w->failed ? base_fail(BY_ERR_MEMORY, "out of memory for a text of %zu bytes", size) : BY_OK;
 }
 
-/* ---- rewriting a piece with the reference's places ------------------------------------------- */
+/* ---- rewriting a piece with the reference's origins ------------------------------------------ */
 
 tok_at tok_buffer_before(const tok_buffer *in, const tok_piece *p, size_t i)
 {

@@ -1,6 +1,6 @@
-/* symbols.c - how tokenizers whose tokens are single characters are kept in tokenizer.json: as a BPE model
- * whose vocabulary is those characters and which has no merges. The reference library reads that to one id
- * per character. */
+/* symbols.c - stores tokenizers whose tokens are single characters in tokenizer.json: as a BPE model with
+ * those characters as vocabulary and without merges. The reference library reads that to one id per
+ * character. */
 #include "base/json.h"
 #include "text/kind.h"
 #include "text/utf8.h"
@@ -19,7 +19,7 @@ bool tok_symbols_match(const cJSON *root, const char *pre_tokenizer)
     return pre_type && strcmp(pre_type, pre_tokenizer) == 0;
 }
 
-/* The members of an object that must be absent, null, false or "" for one id per character to hold. */
+/* Checks members of an object that must be absent, null, false or "" for one id per character to hold. */
 static by_status refuse_options(const cJSON *object, const char *const *keys, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -31,8 +31,8 @@ static by_status refuse_options(const cJSON *object, const char *const *keys, in
     return BY_OK;
 }
 
-/* True for a post-processor that leaves the ids alone: none, one that moves offsets only, or the template
- * that is just the sequence, which the reference library puts where there was none. */
+/* Returns true for a post-processor that does not change the ids: none, one that only moves offsets, or the
+ * template of just the sequence, which the reference library writes if there was none. */
 static bool post_processor_is_neutral(const cJSON *post)
 {
     if (!post || cJSON_IsNull(post))
@@ -44,7 +44,7 @@ static bool post_processor_is_neutral(const cJSON *post)
     return type && strcmp(type, "ByteLevel") == 0;
 }
 
-/* The single character of a vocabulary key. */
+/* Returns the single character of a vocabulary key. */
 static by_status key_point(const char *key, uint32_t *point)
 {
     size_t n = strlen(key);
@@ -85,7 +85,7 @@ uint32_t *tok_symbols_read(const cJSON *root, int *count)
     uint32_t *points = base_alloc_zero((size_t)n, sizeof(*points));
     if (!points)
         return NULL;
-    memset(points, 0xff, (size_t)n * sizeof(*points)); /* not a code point: not yet given */
+    memset(points, 0xff, (size_t)n * sizeof(*points)); /* not a code point: not set yet */
     const cJSON *item;
     cJSON_ArrayForEach(item, vocab)
     {
@@ -94,8 +94,8 @@ uint32_t *tok_symbols_read(const cJSON *root, int *count)
             goto fail;
         double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(id >= 0 && id < n) || id != (int)id) {
-            base_fail(BY_ERR_FORMAT, "the id of token U+%04X is not a whole number from 0 to %d",
-                      (unsigned)point, n - 1);
+            base_fail(BY_ERR_FORMAT, "the id of token U+%04X is not an integer from 0 to %d", (unsigned)point,
+                      n - 1);
             goto fail;
         }
         if (points[(int)id] != UINT32_MAX) {
@@ -111,7 +111,7 @@ fail:
     return NULL;
 }
 
-/* A JSON string of one character. */
+/* Writes a JSON string of one character. */
 static void put_symbol(base_buf *out, uint32_t point)
 {
     if (point < 0x20 || point == 0x7f || point == '"' || point == '\\') {

@@ -1,5 +1,4 @@
-/* tokenizer.c - what all kinds of tokenizers share: dispatch, the files of a model directory, lists of ids.
- */
+/* tokenizer.c - shared by all kinds of tokenizers: dispatch, the files of a model directory, lists of ids. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -9,13 +8,13 @@
 #include "text/pipeline.h"
 #include "text/legacy/spiece.h"
 
-#define TARGET_FILE          "target_tokenizer.json" /* of a target that has a vocabulary of its own */
+#define TARGET_FILE          "target_tokenizer.json" /* a target with its own vocabulary */
 #define TOKENIZER_JSON_LIMIT ((size_t)256 << 20)     /* the largest published ones are about 35 MB */
 
 static const tok_text_kind *const kinds[] = {&tok_text_bytes, &tok_text_chars, &tok_text_pipeline};
 
-/* The first kind that matches and reads it. What the simple kinds cannot do is left to the pipeline, which
- * can do all or says why not. */
+/* Uses the first kind that matches and reads it. What the simple kinds cannot do is left to the pipeline,
+ * which can do everything or reports why not. */
 static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size, const char *name)
 {
     for (int k = 0; k < BY_COUNT(kinds); k++) {
@@ -33,7 +32,7 @@ static by_tokenizer *read_kind(const cJSON *root, const char *json, size_t size,
             return t;
         base_error_clear();
     }
-    base_fail(BY_ERR_FORMAT, "%s: this is not a JSON object", name);
+    base_fail(BY_ERR_FORMAT, "%s: not a JSON object", name);
     return NULL;
 }
 
@@ -46,7 +45,7 @@ by_tokenizer *tok_parse(const char *json, size_t size, const char *name)
         return NULL;
     }
     if (!root) {
-        base_fail(BY_ERR_FORMAT, "%s: not JSON from byte %zu on", name, stop ? (size_t)(stop - json) : 0);
+        base_fail(BY_ERR_FORMAT, "%s: invalid JSON at byte %zu", name, stop ? (size_t)(stop - json) : 0);
         return NULL;
     }
     by_tokenizer *t = read_kind(root, json, size, name);
@@ -54,7 +53,7 @@ by_tokenizer *tok_parse(const char *json, size_t size, const char *name)
     return t;
 }
 
-/* A file by itself: JSON, or else a SentencePiece model. */
+/* Loads a single file: JSON, otherwise a SentencePiece model. */
 static by_tokenizer *load_file(const char *file)
 {
     size_t size = 0, i = 0;
@@ -73,7 +72,7 @@ static by_tokenizer *load_file(const char *file)
     return t;
 }
 
-/* A file of the directory as JSON; *out stays NULL when it is not there. A damaged one is an error. */
+/* Reads a JSON file of the directory; *out stays NULL if it does not exist. A damaged file is an error. */
 static by_status read_json(const char *dir, const char *name, cJSON **out)
 {
     char *path = base_path_join(dir, name);
@@ -93,7 +92,7 @@ static by_status read_json(const char *dir, const char *name, cJSON **out)
     return status;
 }
 
-/* The template of tokenizer_config.json: a string, or a list of named ones, of which "default" is meant. */
+/* Returns the template of tokenizer_config.json: a string, or the "default" in a list of named ones. */
 static const char *config_template(const cJSON *config)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, "chat_template");
@@ -119,7 +118,7 @@ static by_status read_chat_template(by_tokenizer *t, const char *dir, const cJSO
     return (file || own) && !t->chat_template ? base_error_status() : BY_OK;
 }
 
-/* A configuration for tokenizer.json as it is needs no rewriting: saved again, it has the same bytes. */
+/* A configuration that goes with an unmodified tokenizer.json is saved with the same bytes. */
 static by_status keep_config(by_tokenizer *t, const char *dir, const cJSON *config)
 {
     const char *class = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "tokenizer_class"));
@@ -132,7 +131,8 @@ static by_status keep_config(by_tokenizer *t, const char *dir, const cJSON *conf
     return t->config ? BY_OK : base_error_status();
 }
 
-/* What the other files of the directory add: the end of text, other special tokens and the chat template. */
+/* Reads what the other files of the directory add: the end of text, other special tokens and the chat
+ * template. */
 static by_status read_config(by_tokenizer *t, const char *dir)
 {
     cJSON *config = NULL, *map = NULL;
@@ -154,7 +154,7 @@ static by_status read_config(by_tokenizer *t, const char *dir)
     return status;
 }
 
-/* With what the directory says besides; takes t, which may be NULL. */
+/* Applies the other files of the directory; takes ownership of t, which may be NULL. */
 static by_tokenizer *configured(by_tokenizer *t, const char *dir)
 {
     if (!t || read_config(t, dir) == BY_OK)
@@ -163,7 +163,7 @@ static by_tokenizer *configured(by_tokenizer *t, const char *dir)
     return NULL;
 }
 
-/* Of source and target, with what the target has of its own. */
+/* Joins source and target, with the target's own files. */
 static by_tokenizer *load_two(by_tokenizer *source, const char *file, const char *dir)
 {
     by_tokenizer *target = source ? configured(load_file(file), dir) : NULL;
@@ -176,7 +176,7 @@ static by_tokenizer *load_two(by_tokenizer *source, const char *file, const char
 by_tokenizer *by_tokenizer_load(const char *path)
 {
     if (!path) {
-        base_fail_missing("path of a tokenizer");
+        base_fail_missing("tokenizer path");
         return NULL;
     }
     if (!base_dir_exists(path))
@@ -203,12 +203,12 @@ by_status tok_format(const by_tokenizer *t, base_buf *out)
     if (t->kind == &tok_text_spiece)
         return base_fail(
             BY_ERR_UNSUPPORTED,
-            "a bare SentencePiece model cannot be written as tokenizer.json; load its directory");
+            "a bare SentencePiece model cannot be written as tokenizer.json; load its model directory");
     t->kind->write(t, out);
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while writing tokenizer.json") : BY_OK;
 }
 
-/* Whether the tokens of a pair tell which of the two texts they are of. */
+/* Returns true if the segment ids of a pair distinguish the two texts. */
 static bool has_segments(const by_tokenizer *t)
 {
     if (t->kind != &tok_text_pipeline)
@@ -224,12 +224,13 @@ static bool has_segments(const by_tokenizer *t)
     return found;
 }
 
-/* What makes the reference library's AutoTokenizer take tokenizer.json as it is. */
+/* Makes the reference library's AutoTokenizer use tokenizer.json unmodified. */
 static by_status format_config(const by_tokenizer *t, base_buf *out)
 {
     if (t->config) {
         base_buf_puts(out, t->config);
-        return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+        return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while writing tokenizer_config.json")
+                           : BY_OK;
     }
     base_buf_puts(out, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
     if (t->eos_text) {
@@ -243,11 +244,12 @@ static by_status format_config(const by_tokenizer *t, base_buf *out)
         base_buf_puts(out, ",\n");
     }
     tok_special_write(t, out);
-    if (has_segments(t)) /* or else the reference leaves them out */
+    if (has_segments(t)) /* otherwise the reference omits them */
         base_buf_puts(out,
                       "  \"model_input_names\": [\"input_ids\", \"token_type_ids\", \"attention_mask\"],\n");
     base_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while writing tokenizer_config.json")
+                       : BY_OK;
 }
 
 static by_status save_file(const by_tokenizer *t, const char *dir, const char *name,
@@ -266,7 +268,7 @@ static by_status save_file(const by_tokenizer *t, const char *dir, const char *n
 by_status by_tokenizer_write(const by_tokenizer *t, const char *path)
 {
     if (!t || !path)
-        return base_fail_missing(t ? "path to write to" : "tokenizer");
+        return base_fail_missing(t ? "output path" : "tokenizer");
     if (t->kept_count || t->target_size)
         return base_fail(BY_ERR_UNSUPPORTED, "this tokenizer has no tokenizer.json: save it as a directory");
     return save_file(t, NULL, path, tok_format);
@@ -308,9 +310,10 @@ static by_status save_kept(const by_tokenizer *t, const char *dir)
     char *path = base_path_join(dir, "tokenizer.json");
     if (!path)
         return BY_ERR_MEMORY;
-    by_status status = base_file_exists(path)
-                           ? base_fail(BY_ERR_ARGUMENT, "%s is there already, of another tokenizer", path)
-                           : BY_OK;
+    by_status status =
+        base_file_exists(path)
+            ? base_fail(BY_ERR_ARGUMENT, "%s already exists and belongs to another tokenizer", path)
+            : BY_OK;
     base_free(path);
     for (int i = 0; i < t->kept_count && status == BY_OK; i++) {
         path = base_path_join(dir, t->kept[i].name);
@@ -320,13 +323,13 @@ static by_status save_kept(const by_tokenizer *t, const char *dir)
     return status;
 }
 
-/* That of another tokenizer would be taken for this one's. */
+/* The target file of another tokenizer would be mistaken for this one's. */
 static by_status remove_target(const char *dir)
 {
     char *path = base_path_join(dir, TARGET_FILE);
     by_status status = path ? BY_OK : BY_ERR_MEMORY;
     if (path && base_file_exists(path) && unlink(path) != 0)
-        status = base_fail(BY_ERR_IO, "%s is of another tokenizer and cannot be removed", path);
+        status = base_fail(BY_ERR_IO, "%s belongs to another tokenizer and cannot be removed", path);
     base_free(path);
     return status;
 }
@@ -334,7 +337,7 @@ static by_status remove_target(const char *dir)
 by_status by_tokenizer_save(const by_tokenizer *t, const char *dir)
 {
     if (!t || !dir)
-        return base_fail_missing(t ? "directory to write to" : "tokenizer");
+        return base_fail_missing(t ? "output directory" : "tokenizer");
     BY_TRY(base_dir_make(dir));
     if (t->kept_count)
         return save_kept(t, dir);
@@ -453,7 +456,7 @@ by_status tok_decoding_end(tok_decoding *d, base_buf *out)
         d->ended || !d->tokenizer->kind->end ? BY_OK : d->tokenizer->kind->end(d->tokenizer, d->state, out);
     d->ended = true;
     return status == BY_OK && out->failed
-               ? base_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", d->count)
+               ? base_fail(BY_ERR_MEMORY, "out of memory while decoding %zu ids", d->count)
                : status;
 }
 
@@ -492,8 +495,9 @@ by_status tok_decode_with(const by_tokenizer *t, const int32_t *ids, size_t coun
     if (status == BY_OK && raw.size)
         tok_put_lossy(out, raw.data, raw.size);
     base_buf_free(&raw);
-    return status == BY_OK && out->failed ? base_fail(BY_ERR_MEMORY, "out of memory decoding %zu ids", count)
-                                          : status;
+    return status == BY_OK && out->failed
+               ? base_fail(BY_ERR_MEMORY, "out of memory while decoding %zu ids", count)
+               : status;
 }
 
 by_status tok_decode(const by_tokenizer *t, const int32_t *ids, size_t count, base_buf *out)
@@ -519,12 +523,12 @@ by_status tok_encoding_fill(by_encoding *e, const tok_spans *spans, size_t own)
     return BY_OK;
 }
 
-/* For kinds where each id is some bytes of the text and nothing else. */
+/* For kinds where each id represents some bytes of the text and nothing else. */
 static by_status encode_plain(const by_tokenizer *t, const char *text, size_t size,
                               const by_encode_spec *spec, by_encoding *out)
 {
     if (spec->pair)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s tokenizer has no pairs of texts", tok_kind(t));
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s tokenizer does not support pairs of texts", tok_kind(t));
     BY_TRY(t->kind->encode(t, text, size, &out->ids));
     tok_spans spans = {0};
     base_buf piece = {0};
@@ -553,8 +557,8 @@ by_status by_tokenizer_encode_with(const by_tokenizer *t, const char *text, size
     return (t->kind->encode_with ? t->kind->encode_with : encode_plain)(t, text, size, spec, out);
 }
 
-/* Texts are handed out one by one, so that a long one does not hold up the others. The error reported is that
- * of the first text that has one, whatever the order they were done in. */
+/* Texts are distributed one by one, so that a long one does not delay the others. The error reported is that
+ * of the first text that has one, independent of the order of execution. */
 by_status by_tokenizer_encode_many(const by_tokenizer *t, const by_texts *texts, const by_encode_spec *spec,
                                    int threads, by_encoding *out)
 {
@@ -647,7 +651,7 @@ int32_t *by_encode(const by_tokenizer *t, const char *text, size_t size, size_t 
 char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t *size)
 {
     if (!t || (!ids && count)) {
-        base_fail_missing(t ? "row of ids" : "tokenizer");
+        base_fail_missing(t ? "array of ids" : "tokenizer");
         return NULL;
     }
     base_buf text = {0};

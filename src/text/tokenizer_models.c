@@ -1,5 +1,5 @@
-/* tokenizer_models.c - what the models of tokenizer.json share: choosing one by its type, vocabularies, and reading
- * JSON strictly. */
+/* tokenizer_models.c - shared by the models of tokenizer.json: selection by type, vocabularies, and strict
+ * reading of JSON. */
 #include "base/json.h"
 #include "text/pipeline.h"
 
@@ -32,7 +32,7 @@ static by_status read_nested(const cJSON *json, const tok_sequence *s, void *out
     if (!json || cJSON_IsNull(json))
         return BY_OK;
     if (depth > TOK_MAX_NESTING)
-        return base_fail(BY_ERR_FORMAT, "%s are nested more than %d deep", s->what, TOK_MAX_NESTING);
+        return base_fail(BY_ERR_FORMAT, "%s are nested more than %d levels deep", s->what, TOK_MAX_NESTING);
     if (strcmp(tok_json_type(json), "Sequence") != 0)
         return s->read(json, tok_json_type(json), out);
     BY_TRY(tok_json_fields(json, s->what, &s->key, 1));
@@ -51,7 +51,7 @@ by_status tok_stage_bool(const cJSON *object, const char *key, bool fallback, bo
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     if (item && !cJSON_IsNull(item) && !cJSON_IsBool(item))
-        return base_fail(BY_ERR_FORMAT, "\"%s\" is neither true nor false", key);
+        return base_fail(BY_ERR_FORMAT, "\"%s\" is not true or false", key);
     *out = cJSON_IsBool(item) ? cJSON_IsTrue(item) : fallback;
     return BY_OK;
 }
@@ -67,7 +67,7 @@ const char *tok_json_type(const cJSON *object)
     return type ? type : "";
 }
 
-/* Everything is kept as it is but what JSON does not allow. */
+/* Escapes only what JSON does not allow. */
 void tok_json_put_string(base_buf *out, const char *s, size_t n)
 {
     base_buf_puts(out, "\"");
@@ -137,7 +137,7 @@ by_status tok_vocab_read(tok_vocab *v, const cJSON *json)
     for (const cJSON *item = json->child; item; item = item->next) {
         double id = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(id >= 0 && id < INT32_MAX) || id != (int)id)
-            return base_fail(BY_ERR_FORMAT, "the id of token \"%.40s\" is not a whole number", item->string);
+            return base_fail(BY_ERR_FORMAT, "the id of token \"%.40s\" is not an integer", item->string);
         BY_TRY(tok_vocab_put_json(v, item->string, (int)id));
     }
     return BY_OK;
@@ -164,7 +164,7 @@ tok_text_model *tok_text_model_read(const cJSON *json)
         return NULL;
     }
     const char *type = tok_json_type(json);
-    if (!type[0]) { /* files of the first versions leave it out; the members tell */
+    if (!type[0]) { /* the first versions omit the type; the members identify it */
         if (cJSON_GetObjectItemCaseSensitive(json, "merges"))
             type = "BPE";
         else if (cJSON_GetObjectItemCaseSensitive(json, "max_input_chars_per_word"))

@@ -1,11 +1,11 @@
-/* trie.c - building the double array: tokens are sorted, and each node's children are put where all of them
- * fit. */
+/* trie.c - builds the double array: tokens are sorted, and the children of each node are placed where all of
+ * them fit. */
 #include <stdlib.h>
 
 #include "text/trie.h"
 
 #define MAX_NODES (1 << 26)
-#define TRIES     64 /* places looked at for the children of one node */
+#define TRIES     64 /* positions tried for the children of one node */
 
 typedef struct entry {
     const uint8_t *text;
@@ -22,7 +22,7 @@ typedef struct job {
 typedef struct builder {
     tok_trie *trie;
     int32_t capacity;
-    int32_t *jump; /* at a free place itself, at a taken one some place after it */
+    int32_t *jump; /* a free position points to itself, an occupied one to some position after it */
     entry *entries;
     uint32_t count;
     job *jobs;
@@ -76,7 +76,8 @@ static by_status push_job(builder *b, job j)
     return BY_OK;
 }
 
-/* The first free place from at on; one past the end when all are taken. Paths are halved on the way. */
+/* Returns the first free position from `at` on, one past the end if all are occupied. Halves paths on the
+ * way. */
 static int32_t next_free(builder *b, int32_t at)
 {
     while (at < b->capacity && b->jump[at] != at) {
@@ -87,8 +88,8 @@ static int32_t next_free(builder *b, int32_t at)
     return at;
 }
 
-/* A base where every label falls on a free place: among the first few free places, or else behind all nodes.
- */
+/* Finds a base where every label falls on a free position: among the first few free ones, otherwise after all
+ * nodes. */
 static by_status find_base(builder *b, const uint8_t *labels, int n, int32_t *base)
 {
     int32_t at = next_free(b, labels[0] + 1);

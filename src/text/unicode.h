@@ -1,4 +1,4 @@
-/* unicode.h - what tokenizers ask about a character. Tables come from utf8proc; ASCII is answered here. */
+/* unicode.h - character properties for tokenizers. Tables come from utf8proc; ASCII is handled here. */
 #ifndef BY_TEXT_UNICODE_H
 #define BY_TEXT_UNICODE_H
 
@@ -27,28 +27,30 @@ static inline bool tok_is_ascii_punctuation(uint32_t c)
     return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
 }
 
-/* Classes as the reference tokenizers have them (classes.c). */
+/* Classes as defined by the reference tokenizers (classes.c). */
 bool tok_is_wide_punctuation(uint32_t c); /* general category P, above ASCII */
 bool tok_is_nonspacing(uint32_t c);       /* Mn */
 bool tok_is_mark(uint32_t c);             /* M */
 bool tok_is_other(uint32_t c);            /* control, format, private use */
-bool tok_is_whole(uint32_t c);            /* has no decomposition there */
+bool tok_is_whole(uint32_t c);            /* has no decomposition in them */
 bool tok_is_word(uint32_t c);             /* \\w: letters, marks, decimals, connectors, joiners */
-uint32_t tok_lower(
-    uint32_t c); /* one character; capital I with dot, which becomes two, is left to the caller */
+/* One character; the caller handles capital I with dot above, which becomes two. */
+uint32_t tok_lower(uint32_t c);
 
-/* Whether the capital sigma text[i] ends a word: its small form is then another one (case.c). */
+/* Returns true if the capital sigma text[i] ends a word: its lower case is then a different letter
+ * (case.c). */
 bool tok_is_final_sigma(const uint32_t *text, size_t count, size_t i);
 
-/* Graphemes (graphemes.c): begin one with its first character, and ask of each further one whether it belongs
- * to it. */
+/* Graphemes (graphemes.c): start one with its first character, and test for each further one whether it
+ * belongs to it. */
 typedef struct tok_grapheme {
     int last, conjunct, picture, flags;
 } tok_grapheme;
 void tok_grapheme_begin(tok_grapheme *g, uint32_t c);
 bool tok_grapheme_goes_on(tok_grapheme *g, uint32_t c);
 
-/* A number for the script of a character, kana counting as Han; 0 for a space and what is unassigned. */
+/* A number for the script of a character, with kana counted as Han; 0 for a space and for unassigned
+ * characters. */
 int tok_script(uint32_t c);
 
 /* General category P, and the ASCII symbols. */
@@ -57,10 +59,10 @@ static inline bool tok_is_punctuation(uint32_t c)
     return c < 0x80 ? tok_is_ascii_punctuation(c) : tok_is_wide_punctuation(c);
 }
 
-/* Of a character that utf8proc does not know. */
+/* The class of a character that utf8proc does not know. */
 tok_char_class tok_newer_class(uint32_t c);
 
-/* \p{L}, \p{N}, \s of a character that is not ASCII. */
+/* \p{L}, \p{N}, \s of a character above ASCII. */
 static inline tok_char_class tok_wide_class(uint32_t c)
 {
     utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
@@ -84,7 +86,7 @@ static inline tok_char_class tok_class(uint32_t c)
     return tok_is_space(c) ? TOK_CHAR_SPACE : TOK_CHAR_OTHER;
 }
 
-/* The character at s, n >= 1 bytes readable, in text known to be UTF-8. */
+/* Decodes the character at s, n >= 1 bytes readable, in text known to be UTF-8. */
 static inline int tok_utf8_next(const char *s, size_t n, uint32_t *c)
 {
     int k = tok_utf8_decode((const uint8_t *)s, n, c);

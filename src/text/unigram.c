@@ -1,5 +1,5 @@
-/* unigram.c - the unigram language model (Kudo 2018): of all ways to spell a word with tokens, the one with
- * the greatest sum of scores, found by dynamic programming over its bytes. */
+/* unigram.c - the unigram language model (Kudo 2018): of all ways to segment a word into tokens, finds the
+ * one with the greatest sum of scores, by dynamic programming over its bytes. */
 #include <stdio.h>
 
 #include "text/pipeline.h"
@@ -18,7 +18,7 @@ typedef struct unigram {
     int32_t bytes[256];
 } unigram;
 
-/* The best spelling of the text up to some byte: where its last token starts, and which it is. */
+/* The best segmentation up to some byte: the start and the id of its last token. */
 typedef struct best {
     double score;
     uint32_t start; /* UINT32_MAX: not reached */
@@ -62,7 +62,7 @@ static by_status forward(const unigram *u, const char *text, size_t size, best *
     return BY_OK;
 }
 
-/* A stretch of unknown characters: a token of that spelling, its bytes, or the unknown token. */
+/* Emits a run of unknown characters: as a token with that spelling, as its bytes, or as the unknown token. */
 static by_status put_unknown(const unigram *u, const char *text, size_t start, size_t end, by_ids *out,
                              tok_spans *spans)
 {
@@ -92,7 +92,7 @@ static by_status unigram_encode(const tok_text_model *m, tok_scratch *s, const c
     if (!b)
         return BY_ERR_MEMORY;
     BY_TRY(forward(u, text, size, b));
-    size_t next = size; /* turn the links around: b[i].start becomes the end of the token that starts at i */
+    size_t next = size; /* reverse the links: b[i].start becomes the end of the token that starts at i */
     int32_t id = -1;
     for (size_t at = size; at > 0;) {
         size_t start = b[at].start;
@@ -129,7 +129,7 @@ static void unigram_free(tok_text_model *m)
     base_free(u->scores);
 }
 
-/* [["token", score], ...], the place being the id. */
+/* [["token", score], ...]; the index is the id. */
 static by_status read_vocab(unigram *u, const cJSON *json)
 {
     if (!cJSON_IsArray(json))

@@ -1,4 +1,5 @@
-/* utf8.h - one character at a time, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* utf8.h - strict UTF-8, one character at a time: no overlong forms, no surrogates, nothing above
+ * U+10FFFF. */
 #ifndef BY_TEXT_UTF8_H
 #define BY_TEXT_UTF8_H
 
@@ -6,8 +7,8 @@
 
 #define TOK_UTF8_POINTS 0x110000 /* code points are below this */
 
-/* Decode the character that starts at s, where n >= 1 bytes are readable. Returns its length, 1 to 4, or 0
- * when there is no well-formed character (*point is then untouched). */
+/* Decodes the character that starts at s, where n >= 1 bytes are readable. Returns its length, 1 to 4, or 0
+ * if there is no well-formed character (*point is then unchanged). */
 static inline int tok_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
 {
     uint32_t a = s[0];
@@ -41,8 +42,8 @@ static inline int tok_utf8_decode(const uint8_t *s, size_t n, uint32_t *point)
     return 4;
 }
 
-/* Where there is no well-formed character: how many bytes are the beginning of one, at least 1. One U+FFFD
- * stands for them all, as everywhere since Unicode 6. */
+/* For text without a well-formed character: returns how many bytes are the prefix of one, at least 1. One
+ * U+FFFD replaces them all, as recommended since Unicode 6. */
 static inline size_t tok_utf8_broken(const uint8_t *s, size_t n)
 {
     uint8_t a = s[0];
@@ -63,7 +64,7 @@ static inline size_t tok_utf8_broken(const uint8_t *s, size_t n)
     return i;
 }
 
-/* Write a code point below TOK_UTF8_POINTS; returns the number of bytes, 1 to 4. */
+/* Writes a code point below TOK_UTF8_POINTS. Returns the number of bytes, 1 to 4. */
 static inline int tok_utf8_encode(uint32_t point, char out[4])
 {
     if (point < 0x80) {
@@ -78,8 +79,8 @@ static inline int tok_utf8_encode(uint32_t point, char out[4])
     return n;
 }
 
-/* The longest prefix of s[0..n) that does not stop inside a character. Bytes that are not UTF-8 count as
- * complete: whoever decodes them says what is wrong. */
+/* Returns the longest prefix of s[0..n) that does not end inside a character. Invalid bytes count as
+ * complete: the decoder reports them. */
 static inline size_t tok_utf8_cut(const uint8_t *s, size_t n)
 {
     for (size_t back = 1; back <= 3 && back <= n; back++) {

@@ -1,4 +1,4 @@
-/* vocab.c - tokens by id and ids by token: an array and an open-addressing table over it. */
+/* vocab.c - tokens by id and ids by token: an array and an open-addressing hash table over it. */
 #include "text/vocab.h"
 
 #define MAX_ID (1 << 24) /* the largest published vocabularies have about 2^18 tokens */
@@ -36,7 +36,7 @@ void tok_vocab_free(tok_vocab *v)
     *v = (tok_vocab){0};
 }
 
-/* The slot of this token, or the empty slot where it belongs. */
+/* Returns the slot of this token, or the empty slot where it belongs. */
 static size_t find_slot(const tok_vocab *v, const char *text, size_t size)
 {
     size_t at = tok_bytes_hash(text, size) & v->mask;
@@ -84,13 +84,13 @@ static by_status grow_ids(tok_vocab *v, int id)
 by_status tok_vocab_put(tok_vocab *v, const char *text, size_t size, int id)
 {
     if (id < 0 || id >= MAX_ID || size > INT32_MAX)
-        return base_fail(BY_ERR_FORMAT, "token \"%.40s\" has the id %d, which is not in 0 to %d", text, id,
+        return base_fail(BY_ERR_FORMAT, "token \"%.40s\" has the id %d, outside 0 to %d", text, id,
                          MAX_ID - 1);
     if (!v->arena && !(v->arena = base_arena_new()))
         return BY_ERR_MEMORY;
     BY_TRY(grow_ids(v, id));
     if (v->tokens[id].text)
-        return base_fail(BY_ERR_FORMAT, "the id %d belongs to \"%.40s\" and to \"%.40s\"", id,
+        return base_fail(BY_ERR_FORMAT, "the id %d is used by both \"%.40s\" and \"%.40s\"", id,
                          v->tokens[id].text, text);
     if (!v->slots || (size_t)v->used * 2 >= v->mask)
         BY_TRY(grow_slots(v));

@@ -1,6 +1,6 @@
-/* wordpiece.c - WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): the longest known prefix, then the
- * longest known continuation, and so on; a word that does not come out is unknown as a whole. WordLevel,
- * where a word is known or not, is here too. */
+/* wordpiece.c - WordPiece (Schuster and Nakajima 2012; Wu et al. 2016): takes the longest known prefix, then
+ * the longest known continuation, and so on; a word that cannot be completed is unknown as a whole.
+ * WordLevel, where a word is known or not, is here too. */
 #include "text/pipeline.h"
 #include "text/utf8.h"
 
@@ -33,7 +33,7 @@ static size_t count_chars(const char *s, size_t n)
     return count;
 }
 
-/* The longest token that starts at text + start, its end in *end; -1 when there is none. key: prefix, then
+/* Returns the longest token that starts at text + start and sets *end, or returns -1. key: the prefix, then
  * room for the longest token. */
 static int32_t longest_token(const wordpiece *w, char *key, const char *text, size_t size, size_t start,
                              size_t *end)
@@ -76,7 +76,7 @@ static by_status wordpiece_encode(const tok_text_model *m, tok_scratch *s, const
     return BY_OK;
 }
 
-/* A word without entry is the unknown token. */
+/* A word without an entry becomes the unknown token. */
 static by_status wordlevel_encode(const tok_text_model *m, tok_scratch *s, const char *text, size_t size,
                                   by_ids *out, tok_spans *spans)
 {

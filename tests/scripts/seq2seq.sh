@@ -102,7 +102,7 @@ check "two vocabularies of T5" refuses 'T5.*one vocabulary' $two --model t5 --ob
 check "of BART" refuses 'BART.*one vocabulary' $two --model bart --objective translate
 check "of a decoder" refuses 'for the objective "translate"' --model gpt2 --data t.en --tokenizer bpe:400 --target-tokenizer bpe:400
 check "special tokens that differ" eval 'sed "s/<pad>/<swap>/g;s/<unk>/<pad>/g;s/<swap>/<unk>/g" two/best/target_tokenizer.json >dst/tokenizer.json &&
-    refuses "padding token is 0 for the source and 2 for the target" --model transformer --data t.tsv --tokenizer src --target-tokenizer dst'
+    refuses "padding token has id 0 in the source and 2 in the target" --model transformer --data t.tsv --tokenizer src --target-tokenizer dst'
 
 tune() {
     train $small --model t5 --data t.en --seq 32 --tokenizer unigram:400 --batch-size 4 --max-steps 3 --out t5 &&
@@ -142,11 +142,11 @@ fill() {
 check "generating into a hole" fill
 check "a model that cannot" eval '! "$BANYAN" generate whole --prefix a --suffix b >out 2>err && grep -q "fim_prefix" err'
 
-check "files of different length" refuses 't.en has 50 lines and short.de has 9' --model transformer --data t.en short.de --tokenizer bpe:200
+check "files of different length" refuses 't.en has 50 lines but short.de has 9' --model transformer --data t.en short.de --tokenizer bpe:200
 check "one file of lines" refuses 't.en: a file of lines needs another' --model transformer --data t.en --tokenizer bpe:200
 check "a size that is none" refuses 'needs a size' --model transformer --data t.tsv --tokenizer bpe:many
 check "no padding token" refuses 'no padding' --model transformer --data t.tsv --tokenizer byte
-check "no sentinels" refuses 'no sentinels' --model t5 --data t.en --tokenizer whole/best
-check "no place for parts" refuses 'has no <|fim_prefix|>' --model gpt2 --objective fim --data t.en --tokenizer byte --seq 32
+check "no sentinels" refuses 'no sentinel tokens' --model t5 --data t.en --tokenizer whole/best
+check "no place for parts" refuses 'lacks <|fim_prefix|>' --model gpt2 --objective fim --data t.en --tokenizer byte --seq 32
 check "a decoder does not translate" refuses 'no head for the objective "translate"' --model gpt2 --objective translate --data t.tsv --tokenizer bpe:200
 check "all pairs too long" refuses 'none is left' --model transformer --data t.tsv --tokenizer bpe:200 --seq 8

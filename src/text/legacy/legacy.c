@@ -1,7 +1,7 @@
-/* legacy.c - model directories from before tokenizer.json: vocab.json with merges.txt, vocab.txt,
- * spiece.model, XLM's codes. Each is rewritten as the tokenizer.json that the reference library makes of it
- * and then read as one, so there is one way to encode, and saving writes a file that can be read everywhere.
- * Which family a directory belongs to, and its special tokens, are found here. */
+/* legacy.c - model directories without tokenizer.json: vocab.json with merges.txt, vocab.txt, spiece.model,
+ * XLM's codes. Each is converted to the tokenizer.json that the reference library would make, and then read
+ * as one, so there is one way to encode, and saving writes a file that can be read everywhere. This file
+ * determines the family of a directory and its special tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -68,7 +68,7 @@ static const tok_family families[] = {
      TOK_LEGACY_LLAMA,
      {"<s>", "</s>", "<unk>", NULL, NULL, NULL, NULL},
      NULL,
-     NULL}, /* its template follows add_bos_token and add_eos_token */
+     NULL}, /* its template depends on add_bos_token and add_eos_token */
     {"XLMTokenizer",
      "xlm",
      TOK_LEGACY_XLM,
@@ -173,7 +173,7 @@ static const tok_family *family_of(const char *class, size_t class_size, const c
     return NULL;
 }
 
-/* What the files look like, where nothing names the family. */
+/* Guesses the family from the files present, if nothing names it. */
 static const tok_family *guess_family(const tok_legacy *l)
 {
     const char *class = tok_legacy_has(l, "source.spm")   ? "MarianTokenizer"
@@ -183,7 +183,8 @@ static const tok_family *guess_family(const tok_legacy *l)
     return class ? family_of(class, strlen(class), NULL) : NULL;
 }
 
-/* The family: tokenizer_class, else model_type of config.json, else what the files look like. */
+/* Determines the family: by tokenizer_class, otherwise model_type of config.json, otherwise the files
+ * present. */
 static by_status find_family(tok_legacy *l)
 {
     const char *class = tok_stage_string(l->config, "tokenizer_class");
@@ -196,13 +197,12 @@ static by_status find_family(tok_legacy *l)
     l->family = class || model ? family_of(class, n, model) : guess_family(l);
     by_status status = BY_OK;
     if (!l->family && (class || model))
-        status =
-            base_fail(BY_ERR_UNSUPPORTED,
-                      "%s: the tokenizer class %.60s is known only by its tokenizer.json, which is not there",
-                      l->dir, class ? class : model);
+        status = base_fail(BY_ERR_UNSUPPORTED,
+                           "%s: the tokenizer class %.60s requires a tokenizer.json, which is missing",
+                           l->dir, class ? class : model);
     else if (!l->family)
         status = base_fail(BY_ERR_IO,
-                           "%s: there is no tokenizer.json, and no vocab.json with merges.txt, vocab.txt or "
+                           "%s: found no tokenizer.json, and no vocab.json with merges.txt, vocab.txt or "
                            "spiece.model with a tokenizer_config.json that names its class",
                            l->dir);
     cJSON_Delete(config);
@@ -211,8 +211,8 @@ static by_status find_family(tok_legacy *l)
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
-/* id -1: the one it has in the vocabulary, or the next free one. A token that is there already stays as it
- * is, but can become special. */
+/* id -1: the id in the vocabulary, or the next free one. A token that already exists is unchanged, but can
+ * become special. */
 static by_status add_token(tok_legacy *l, const char *content, int id, bool special, const cJSON *flags)
 {
     for (int i = 0; i < l->count; i++)
@@ -253,7 +253,7 @@ static by_status add_listed(tok_legacy *l, const cJSON *list)
     return BY_OK;
 }
 
-/* tokenizer_config.json's {"id": {"content": ...}} and added_tokens.json's {"token": id}. */
+/* Reads {"id": {"content": ...}} of tokenizer_config.json and {"token": id} of added_tokens.json. */
 static by_status add_numbered(tok_legacy *l)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(l->config, "added_tokens_decoder");
@@ -267,8 +267,8 @@ static by_status add_numbered(tok_legacy *l)
     return BY_OK;
 }
 
-/* Tokens that the vocabulary itself marks: SentencePiece's control and user-defined pieces, T5's sentinels,
- * XLM's special ones. */
+/* Adds tokens that the vocabulary itself marks: SentencePiece's control and user-defined pieces, T5's
+ * sentinels, XLM's special tokens. */
 static by_status add_marked(tok_legacy *l)
 {
     for (int id = 0; id < l->spiece.count; id++) {
@@ -311,14 +311,14 @@ static by_status read_settings(tok_legacy *l)
     return find_family(l);
 }
 
-/* XLM's words cannot be told in tokenizer.json: such a tokenizer is saved as the files the reference reads.
- */
+/* tokenizer.json cannot represent XLM's word splitting: such a tokenizer is saved as the files that the
+ * reference reads. */
 static by_status keep_xlm(tok_legacy *l, by_tokenizer *t)
 {
     static const char config[] = "{\"tokenizer_class\": \"XLMTokenizer\"}\n";
     base_buf vocab = {0};
     tok_legacy_put_vocab(&l->vocab, l->known, &vocab);
-    by_status status = vocab.failed ? base_fail(BY_ERR_MEMORY, "out of memory reading %s", l->dir)
+    by_status status = vocab.failed ? base_fail(BY_ERR_MEMORY, "out of memory while reading %s", l->dir)
                                     : tok_keep(t, "vocab.json", vocab.data, vocab.size);
     base_buf_free(&vocab);
     if (status == BY_OK)

@@ -1,5 +1,4 @@
-/* legacy.h - model directories from before tokenizer.json, while they are being read. Private to legacy*.c
- * and marian.c. */
+/* legacy.h - reading model directories without tokenizer.json. Private to src/text/legacy. */
 #ifndef BY_TEXT_LEGACY_LEGACY_H
 #define BY_TEXT_LEGACY_LEGACY_H
 
@@ -30,11 +29,11 @@ enum {
     TOK_ROLES
 };
 
-/* Templates: role names, A and B, each with its segment where that is not 0. */
+/* Templates: role names, A and B, each with its segment if that is not 0. */
 typedef struct tok_family {
     const char *class, *model_type; /* as in tokenizer_config.json and config.json */
     tok_flavor flavor;
-    const char *roles[TOK_ROLES]; /* special tokens, where the files do not say otherwise */
+    const char *roles[TOK_ROLES]; /* default special tokens */
     const char *single, *pair;
 } tok_family;
 
@@ -46,11 +45,11 @@ typedef struct tok_legacy_token {
 
 typedef struct tok_legacy {
     const char *dir;
-    /* tokenizer_config.json, special_tokens_map.json, added_tokens.json; NULL where absent */
+    /* tokenizer_config.json, special_tokens_map.json, added_tokens.json; NULL if absent */
     cJSON *config, *map, *more;
     const tok_family *family;
-    tok_vocab vocab; /* all tokens, as the family numbers them */
-    int known;       /* XLM: ids from here on are steps of merging only */
+    tok_vocab vocab; /* all tokens, as numbered by the family */
+    int known;       /* XLM: ids from here on are intermediate merges only */
     tok_spiece spiece;
     char *vocab_text, *merges_text;
     tok_legacy_token *tokens;
@@ -62,18 +61,18 @@ typedef struct tok_legacy {
 
 bool tok_legacy_has(const tok_legacy *l, const char *name);
 char *tok_legacy_file(const tok_legacy *l, const char *name, size_t *size); /* NULL after base_fail */
-by_status tok_legacy_read_json(const tok_legacy *l, const char *name,
-                               cJSON **out); /* stays NULL without the file */
+/* *out stays NULL if the file does not exist. */
+by_status tok_legacy_read_json(const tok_legacy *l, const char *name, cJSON **out);
 bool tok_legacy_setting(const tok_legacy *l, const char *key, bool fallback);
 const char *tok_legacy_role(const tok_legacy *l, int role); /* the special token of that role, or NULL */
-extern const char *const tok_legacy_role_names[TOK_ROLES];  /* as templates have them */
+extern const char *const tok_legacy_role_names[TOK_ROLES];  /* names used in templates */
 
 /* ---- vocabularies (legacy_vocab.c) ----------------------------------------------------------- */
 
 by_status tok_legacy_read_vocab(tok_legacy *l);
 
-/* "a b" or "a b count" a line of merges.txt, from *p on: the two tokens, and *p behind the line. 1, 0 at the
- * end, -1 for a line that is not two tokens. XLM's lines are split at any white space. */
+/* Reads a line "a b" or "a b count" of merges.txt at *p: the two tokens; advances *p past the line. Returns
+ * 1, 0 at the end, or -1 for a line that is not two tokens. XLM's lines are split at any white space. */
 int tok_legacy_merge(const tok_legacy *l, const char **p, tok_token pair[2]);
 
 /* ---- writing (legacy_json.c) ----------------------------------------------------------------- */
@@ -82,7 +81,7 @@ by_status tok_legacy_write(tok_legacy *l);
 void tok_legacy_put_vocab(const tok_vocab *v, int count,
                           base_buf *out); /* {"token": id, ...} of ids below count */
 
-/* ---- Marian's pair of models (marian.c) ------------------------------------------------------ */
+/* ---- Marian's pair of models (marian_pair.c) ------------------------------------------------- */
 
 by_tokenizer *tok_marian_load(tok_legacy *l);
 

@@ -1,4 +1,4 @@
-/* legacy_json.c - the tokenizer.json that the reference library makes of a directory without one. */
+/* legacy_json.c - writes the tokenizer.json that the reference library makes from a directory without one. */
 #include <stdlib.h>
 
 #include "text/legacy/legacy.h"
@@ -65,7 +65,8 @@ static void put_added(tok_legacy *l)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* BERT's cleaning; strip_accents follows the case unless it is set. GPT's is the same with all of it. */
+/* BERT's cleaning; strip_accents follows the case unless it is set. GPT's is the same with everything
+ * enabled. */
 static void put_bert_normalizer(tok_legacy *l)
 {
     const cJSON *strip = cJSON_GetObjectItemCaseSensitive(l->config, "strip_accents");
@@ -129,7 +130,7 @@ static void put_normalizer(tok_legacy *l)
     base_buf_puts(&l->out, ",\n");
 }
 
-/* Llama: pieces may hold spaces, so nothing is split; decoding drops the space put in front. */
+/* Llama: pieces may contain spaces, so nothing is split; decoding drops the prepended space. */
 static void put_llama_stages(tok_legacy *l)
 {
     bool prefix = tok_legacy_setting(l, "add_prefix_space", true);
@@ -144,7 +145,7 @@ static void put_llama_stages(tok_legacy *l)
                     prefix ? ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}" : "");
 }
 
-/* Pre-tokenizer and decoder. */
+/* Writes the pre-tokenizer and decoder. */
 static void put_stages(tok_legacy *l)
 {
     base_buf *out = &l->out;
@@ -171,7 +172,7 @@ static void put_stages(tok_legacy *l)
     case TOK_LEGACY_LLAMA:
         put_llama_stages(l);
         break;
-    case TOK_LEGACY_XLM: /* a splitter of ours, moses.c */
+    case TOK_LEGACY_XLM: /* our own splitter, moses.c */
         base_buf_printf(out,
                         "{\"type\": \"XLM\", \"lowercase\": %s},\n"
                         "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", "
@@ -191,7 +192,7 @@ static void put_stages(tok_legacy *l)
 
 /* ---- special tokens around a text ------------------------------------------------------------ */
 
-/* One template in tokenizer.json's words, from one of a family's. */
+/* Converts a template of a family to the format of tokenizer.json. */
 static void put_template(tok_legacy *l, const char *key, const char *template)
 {
     base_buf *out = &l->out;
@@ -289,7 +290,8 @@ static void put_pair(base_buf *out, bool first, tok_token left, tok_token right)
     base_buf_puts(out, "]");
 }
 
-/* merges.txt, after an optional first line "#version: ...". XLM passes over lines that are not two tokens. */
+/* Reads merges.txt, after an optional first line "#version: ...". For XLM, lines that are not two tokens are
+ * skipped. */
 static by_status put_merges(tok_legacy *l)
 {
     const char *p = l->merges_text;
@@ -310,8 +312,8 @@ static by_status put_merges(tok_legacy *l)
     return BY_OK;
 }
 
-/* SentencePiece has no list of merges: every way to cut a piece into two is one, pieces in the order of their
- * ids, the shorter left half first. */
+/* SentencePiece has no list of merges: every way to split a piece into two is one, pieces in the order of
+ * their ids, the shorter left half first. */
 static void put_piece_merges(tok_legacy *l)
 {
     const tok_vocab *v = &l->vocab;
@@ -380,7 +382,7 @@ static void put_unigram(tok_legacy *l)
         int32_t piece = t->text ? tok_vocab_find(&m->vocab, t->text, t->size) : -1;
         bool sentinel = t->text && (strncmp(t->text, "<extra_id_", 10) == 0 || xlmr);
         if (piece < 0 && !sentinel)
-            break; /* from here on the ids belong to added tokens alone */
+            break; /* from here on, ids belong to added tokens only */
         base_buf_puts(&l->out, count++ ? ",\n      [" : "\n      [");
         tok_json_put_string(&l->out, t->text, t->size);
         base_buf_printf(&l->out, ", %.17g]",
@@ -417,5 +419,5 @@ by_status tok_legacy_write(tok_legacy *l)
     put_stages(l);
     put_post(l);
     BY_TRY(put_model(l));
-    return l->out.failed ? base_fail(BY_ERR_MEMORY, "out of memory reading %s", l->dir) : BY_OK;
+    return l->out.failed ? base_fail(BY_ERR_MEMORY, "out of memory while reading %s", l->dir) : BY_OK;
 }

@@ -1,5 +1,4 @@
-/* legacy_vocab.c - the vocabularies of directories without tokenizer.json, numbered as their families number
- * them. */
+/* legacy_vocab.c - the vocabularies of directories without tokenizer.json, numbered as in their families. */
 #include <stdio.h>
 
 #include "base/file.h"
@@ -27,7 +26,7 @@ static by_status read_merges_txt(tok_legacy *l)
     return l->merges_text ? BY_OK : base_error_status();
 }
 
-/* The field of a line that starts at *i, up to white space, and *i behind it. */
+/* Returns the field of a line that starts at *i, up to white space, and advances *i past it. */
 static tok_token next_field(const char *p, size_t n, size_t *i)
 {
     uint32_t c;
@@ -64,7 +63,7 @@ int tok_legacy_merge(const tok_legacy *l, const char **p, tok_token pair[2])
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 
-/* One token a line; the line is the id. */
+/* One token per line; the line number is the id. */
 static by_status read_vocab_txt(tok_legacy *l)
 {
     size_t size = 0;
@@ -88,7 +87,7 @@ static by_status read_vocab_txt(tok_legacy *l)
 
 #define XLM_SPECIAL 10
 
-/* "word count" a line. "@@" ends a token that the word goes on behind, which here is one without "</w>". */
+/* Reads lines "word count". "@@" ends a token that is continued, which here is one without "</w>". */
 static by_status put_counted(tok_legacy *l, const char *line, size_t n, int number)
 {
     size_t size = n;
@@ -138,7 +137,7 @@ static by_status read_counts(tok_legacy *l, const char *path)
     return status == BY_OK ? BY_OK : base_fail_context("%s", path);
 }
 
-/* vocab.json, or the one file vocab*.txt as XLM itself wrote it, with counts. */
+/* Reads vocab.json, or the only file vocab*.txt as written by XLM itself, with counts. */
 static by_status read_xlm_vocab(tok_legacy *l)
 {
     if (tok_legacy_has(l, "vocab.json"))
@@ -147,7 +146,8 @@ static by_status read_xlm_vocab(tok_legacy *l)
     int count = 0;
     by_status status = pattern ? base_glob(pattern, &paths, &count) : BY_ERR_MEMORY;
     if (status == BY_OK && count != 1)
-        status = base_fail(BY_ERR_FORMAT, "%s: %d files vocab*.txt, and no vocab.json", l->dir, count);
+        status = base_fail(BY_ERR_FORMAT, "%s: expected vocab.json or one file vocab*.txt, found %d", l->dir,
+                           count);
     if (status == BY_OK)
         status = read_counts(l, paths[0]);
     base_paths_free(paths, count);
@@ -161,7 +161,7 @@ static by_status put_step(tok_legacy *l, const char *text, size_t size)
                                                       : tok_vocab_put(&l->vocab, text, size, l->vocab.count);
 }
 
-/* What merges need and the vocabulary does not have gets ids behind it. */
+/* Tokens that merges need and the vocabulary lacks get ids after it. */
 static by_status put_steps(tok_legacy *l)
 {
     const char *p = l->merges_text;
@@ -174,7 +174,7 @@ static by_status put_steps(tok_legacy *l)
         joined.size = 0;
         base_buf_put(&joined, pair[0].text, pair[0].size);
         base_buf_put(&joined, pair[1].text, pair[1].size);
-        status = joined.failed ? base_fail(BY_ERR_MEMORY, "out of memory reading merges") : BY_OK;
+        status = joined.failed ? base_fail(BY_ERR_MEMORY, "out of memory while reading merges") : BY_OK;
         for (int k = 0; k < 2 && status == BY_OK; k++)
             status = put_step(l, pair[k].text, pair[k].size);
         if (status == BY_OK)
@@ -210,13 +210,13 @@ static by_status read_spiece(tok_legacy *l)
     base_free(bytes);
     int wanted = l->family->flavor == TOK_LEGACY_LLAMA ? TOK_SPIECE_BPE : TOK_SPIECE_UNIGRAM;
     if (status == BY_OK && l->spiece.model != wanted)
-        status = base_fail(BY_ERR_UNSUPPORTED, "%s wants a %s model, this one is %s", l->family->class,
+        status = base_fail(BY_ERR_UNSUPPORTED, "%s requires a %s model, but this one is %s", l->family->class,
                            wanted == TOK_SPIECE_BPE ? "BPE" : "unigram",
                            wanted == TOK_SPIECE_BPE ? "unigram" : "BPE");
     return status == BY_OK ? BY_OK : base_fail_context("%s/%s", l->dir, names[k]);
 }
 
-/* XLM-RoBERTa: an order of its own for the first pieces, and a mask behind the last. */
+/* XLM-RoBERTa: a special order of the first pieces, and a mask token after the last. */
 static by_status number_xlmr(tok_legacy *l)
 {
     static const char *const first[] = {"<s>", "<pad>", "</s>", "<unk>"};
@@ -229,7 +229,7 @@ static by_status number_xlmr(tok_legacy *l)
     return tok_vocab_put(&l->vocab, "<mask>", 6, id);
 }
 
-/* T5's sentinels stand behind the pieces, the first of them last. */
+/* T5's sentinels come after the pieces, in reverse order. */
 static by_status number_sentinels(tok_legacy *l)
 {
     const cJSON *extra = cJSON_GetObjectItemCaseSensitive(l->config, "extra_ids");

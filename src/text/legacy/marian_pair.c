@@ -1,18 +1,18 @@
-/* marian_pair.c - Marian's pair of SentencePiece models (Junczys-Dowmunt et al. 2018): source.spm and target.spm
- * cut the text into pieces, whose ids are those of vocab.json and not the models' own. A text may begin with
- * the code of the language to translate into, as in >>fra<<. */
+/* marian_pair.c - Marian's pair of SentencePiece models (Junczys-Dowmunt et al. 2018): source.spm and
+ * target.spm split the text into pieces, whose ids are those of vocab.json and not the models' own. A text
+ * may start with the code of the language to translate into, as in >>fra<<. */
 #include "text/legacy/legacy.h"
 
 typedef struct side {
     by_tokenizer *model;
     tok_vocab vocab;
-    int32_t *pieces; /* by id of vocab: the model's id for the same piece, -1 where it has none */
+    int32_t *pieces; /* by id of vocab: the model's id for the same piece, or -1 */
 } side;
 
 typedef struct marian {
     by_tokenizer base;
-    side source, target; /* target.vocab is empty when both share one */
-    tok_added special;   /* found in the text before anything else */
+    side source, target; /* target.vocab is empty if both share one */
+    tok_added special;   /* matched in the text before anything else */
     int32_t unk, end;
 } marian;
 
@@ -27,8 +27,8 @@ typedef struct job {
     const marian *m;
     const tok_vocab *vocab;
     by_ids *ids;
-    tok_spans *spans; /* NULL when not asked for */
-    size_t base;      /* of the part in the text */
+    tok_spans *spans; /* NULL if not requested */
+    size_t base;      /* offset of the part in the text */
 } job;
 
 static by_status put_id(const job *j, int32_t id, size_t start, size_t end)
@@ -84,7 +84,7 @@ static by_status marian_encode(const by_tokenizer *t, const char *text, size_t s
     return encode_text((const marian *)t, text, size, false, out, NULL);
 }
 
-/* Text, pair and the end of text. */
+/* Encodes text, pair and the end of text. */
 static by_status marian_encode_with(const by_tokenizer *t, const char *text, size_t size,
                                     const by_encode_spec *spec, by_encoding *out)
 {
@@ -104,8 +104,8 @@ static by_status marian_encode_with(const by_tokenizer *t, const char *text, siz
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* Special tokens stand between texts that the model decodes by itself. The whole has no spaces at its ends:
- * those at the beginning are dropped, others wait for what follows them. */
+/* Special tokens separate texts that the model decodes independently. The result has no spaces at its ends:
+ * leading spaces are dropped, others are held back until something follows. */
 typedef struct decoding {
     tok_piece_state part;
     size_t spaces;
@@ -126,7 +126,7 @@ static by_status put_stripped(decoding *d, base_buf *text, base_buf *out)
     }
     bool failed = text->failed || out->failed;
     base_buf_free(text);
-    return failed ? base_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
+    return failed ? base_fail(BY_ERR_MEMORY, "out of memory while decoding") : BY_OK;
 }
 
 static by_status marian_put(const by_tokenizer *t, void *state, const tok_decode_spec *spec, int32_t id,
@@ -169,13 +169,13 @@ static size_t marian_cut(const by_tokenizer *t, const char *text, size_t size)
 static bool marian_match(const cJSON *root)
 {
     (void)root;
-    return false; /* these are not kept as tokenizer.json */
+    return false; /* these are not saved as tokenizer.json */
 }
 
 static by_tokenizer *marian_read(const cJSON *root)
 {
     (void)root;
-    base_fail(BY_ERR_UNSUPPORTED, "Marian's pair of models is not a tokenizer.json");
+    base_fail(BY_ERR_UNSUPPORTED, "Marian's pair of models cannot be written as tokenizer.json");
     return NULL;
 }
 
@@ -245,7 +245,7 @@ static by_status load_vocab(const tok_legacy *l, const char *name, side *s)
     cJSON *json = NULL;
     BY_TRY(tok_legacy_read_json(l, name, &json));
     if (!json)
-        return base_fail(BY_ERR_IO, "%s/%s is not there", l->dir, name);
+        return base_fail(BY_ERR_IO, "%s/%s does not exist", l->dir, name);
     by_status status = tok_vocab_read(&s->vocab, json);
     cJSON_Delete(json);
     return status == BY_OK ? BY_OK : base_fail_context("%s/%s", l->dir, name);

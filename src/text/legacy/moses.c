@@ -1,13 +1,12 @@
-/* moses.c - words as XLM has them (Lample and Conneau 2019): the cleaning and the splitting of the Moses
- * scripts for English, then small letters without accents. It is a list of rewritings, each applied to the
- * whole text before the next, and later ones see what earlier ones left behind: the order is the definition.
- */
+/* moses.c - word splitting for XLM (Lample and Conneau 2019): the cleaning and tokenisation of the Moses
+ * scripts for English, then lower case without accents. It is a list of rewriting rules, each applied to the
+ * whole text before the next, and later ones see the output of earlier ones: the order is the definition. */
 #include "text/pipeline.h"
 #include "text/unicode.h"
 
 typedef struct line {
     uint32_t *c;
-    tok_at *at; /* where each character comes from */
+    tok_at *at; /* origin of each character */
     size_t count, capacity;
 } line;
 
@@ -39,7 +38,7 @@ static int class_of(uint32_t c)
     return low < BY_COUNT(classes) && classes[low].first <= c ? classes[low].flags : 0;
 }
 
-/* White space of Python's strings, which has four control characters more. */
+/* White space as defined by Python strings, which includes four more control characters. */
 static bool is_space(uint32_t c)
 {
     return tok_is_space(c) || (c >= 0x1c && c <= 0x1f);
@@ -84,7 +83,7 @@ static void put_text(moses *m, const char *text, tok_at at)
         put(m, (uint8_t)*text, at);
 }
 
-/* What was put becomes the text. */
+/* The output becomes the text. */
 static void turn(moses *m)
 {
     line t = m->text;
@@ -110,8 +109,8 @@ static void strip(moses *m)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* In a rule's pattern these stand for a class of characters; in what it becomes, for what they met, in order.
- */
+/* In the pattern of a rule these stand for a class of characters; in its replacement, for what they matched,
+ * in order. */
 #define DIGIT     "\x01"
 #define STOP      "\x02" /* . ! : ? ; , */
 #define STOPS     "\x03" /* one or more of , and . */
@@ -122,7 +121,7 @@ static void strip(moses *m)
 #define ALPHABET  "\x08"
 #define NOT_ALPHA "\x0b"
 #define SYMBOL    "\x0c" /* neither letter nor number */
-#define END       "\x0e" /* of the text */
+#define END       "\x0e" /* end of the text */
 #define NBSP      "\xc2\xa0"
 
 typedef struct rule {
@@ -209,7 +208,7 @@ static const rule cleaning[] = {
     {DIGIT NBSP DIGIT, DIGIT "." DIGIT},
 };
 
-/* Commas stand alone but inside numbers; an apostrophe goes with the letters behind it. */
+/* Commas are separated except inside numbers; an apostrophe stays with the letters after it. */
 static const rule splitting[] = {
     {NOT_NUM ",", NOT_NUM " , "},
     {"," NOT_NUM, " , " NOT_NUM},
@@ -246,7 +245,7 @@ typedef struct met {
     size_t start, end;
 } met;
 
-/* Does the pattern match at text[i]? Its end in *end; what classes met, in found. */
+/* Returns true if the pattern matches at text[i], and sets *end; found receives what the classes matched. */
 static bool match(const moses *m, const char *from, size_t i, size_t *end, met found[4])
 {
     const line *v = &m->text;
@@ -278,7 +277,7 @@ static bool match(const moses *m, const char *from, size_t i, size_t *end, met f
     return true;
 }
 
-/* Latin-1 in what a rule becomes, so that each byte is a character. */
+/* Replacements are Latin-1, so that each byte is a character. */
 static void put_match(moses *m, const char *to, tok_at at, const met *found)
 {
     for (; *to; to++) {
@@ -301,7 +300,7 @@ static void apply(moses *m, const rule *r)
     while (!is_class(r->from[0]) && i < v->count && v->c[i] != first)
         i++;
     if (i == v->count)
-        return; /* most rules are about characters that are not there */
+        return; /* most rules concern characters that are absent */
     for (i = 0; i < v->count && !m->failed;) {
         met found[4];
         bool hit = (is_class(r->from[0]) || v->c[i] == first) && match(m, r->from, i, &end, found);
@@ -314,7 +313,7 @@ static void apply(moses *m, const rule *r)
     turn(m);
 }
 
-/* ---- what is no rule ------------------------------------------------------------------------- */
+/* ---- special cases --------------------------------------------------------------------------- */
 
 static bool is_unprintable(uint32_t c)
 {
@@ -330,7 +329,7 @@ static void drop_unprintable(moses *m)
     turn(m);
 }
 
-/* Space around everything that is not part of a word. */
+/* Puts spaces around everything that is not part of a word. */
 static void set_apart(moses *m)
 {
     for (size_t i = 0; i < m->text.count && !m->failed; i++) {
@@ -346,7 +345,7 @@ static void set_apart(moses *m)
     turn(m);
 }
 
-/* Dots in a row stay together: they travel as a word, which the text may hold itself. */
+/* Consecutive dots stay together: they are represented by a word, which the text itself may contain. */
 static void hide_dots(moses *m)
 {
     const line *v = &m->text;
@@ -418,7 +417,7 @@ static bool is_listed(const char *list, const line *v, size_t start, size_t end)
     return strstr(list, word) != NULL;
 }
 
-/* Does the period behind the word [start, end) belong to it? next: where the next word starts. */
+/* Returns true if the period after the word [start, end) belongs to it. next: start of the next word. */
 static bool keeps_period(const line *v, size_t start, size_t end, size_t next)
 {
     bool dot = false, letter = false;
@@ -432,7 +431,7 @@ static bool keeps_period(const line *v, size_t start, size_t end, size_t next)
            (more && v->c[next] >= '0' && v->c[next] <= '9' && is_listed(numbered, v, start, end));
 }
 
-/* Words with single spaces between them, a period at the end of most of them cut off. */
+/* Separates words with single spaces and splits a final period off most of them. */
 static void cut_periods(moses *m)
 {
     const line *v = &m->text;
@@ -455,7 +454,7 @@ static void cut_periods(moses *m)
     turn(m);
 }
 
-/* ---- small letters without accents ----------------------------------------------------------- */
+/* ---- lower case without accents -------------------------------------------------------------- */
 
 static void lower(moses *m)
 {
@@ -474,7 +473,7 @@ static void lower(moses *m)
     turn(m);
 }
 
-/* Canonical decomposition, of which nonspacing marks are dropped. What is left has no order to be kept. */
+/* Canonical decomposition without nonspacing marks. The rest needs no reordering. */
 static void drop_accents(moses *m)
 {
     for (size_t i = 0; i < m->text.count && !m->failed; i++) {
@@ -539,5 +538,5 @@ by_status tok_moses_run(const tok_stage *s, const tok_buffer *in, const tok_piec
     base_free(m.text.at);
     base_free(m.next.c);
     base_free(m.next.at);
-    return m.failed ? base_fail(BY_ERR_MEMORY, "out of memory splitting a text into words") : BY_OK;
+    return m.failed ? base_fail(BY_ERR_MEMORY, "out of memory while splitting a text into words") : BY_OK;
 }

@@ -1,12 +1,11 @@
-/* sentencepiece.c - a SentencePiece model by itself (Kudo and Richardson 2018): its normaliser, its unigram
- * or BPE search, its way of decoding, in the arithmetic of the library, so that near ties fall the same way.
- */
+/* sentencepiece.c - a bare SentencePiece model (Kudo and Richardson 2018): its normaliser, its unigram or BPE
+ * search and its decoder, with the arithmetic of the library, so that near ties are resolved the same way. */
 #include "text/legacy/sp.h"
 #include "text/utf8.h"
 
 /* ---- normalising ----------------------------------------------------------------------------- */
 
-/* What the beginning of text becomes: *size bytes, for *used bytes of text. */
+/* Returns the normalised form of the start of text: *size bytes, for *used bytes of text. */
 static const char *normalize_prefix(const tok_sp *t, const char *text, size_t rest, size_t *size,
                                     size_t *used)
 {
@@ -48,7 +47,7 @@ static void put_normalized(const tok_sp *t, tok_buffer *out, const char *text, s
     }
 }
 
-/* How many bytes from here on stay as they are and are no space. */
+/* Returns how many bytes from here on are unchanged and not spaces. */
 static inline size_t plain_run(const tok_sp *t, const char *text, size_t size)
 {
     size_t n = 0;
@@ -108,9 +107,9 @@ static by_status encode_text(const tok_sp *t, const char *text, size_t size, boo
         return BY_ERR_MEMORY;
     tok_buffer_clear(&s->work, offsets);
     normalize(t, text, size, &s->work);
-    by_status status = s->work.failed
-                           ? base_fail(BY_ERR_MEMORY, "out of memory encoding a text of %zu bytes", size)
-                           : tok_sp_encode(t, s, out);
+    by_status status =
+        s->work.failed ? base_fail(BY_ERR_MEMORY, "out of memory while encoding a text of %zu bytes", size)
+                       : tok_sp_encode(t, s, out);
     tok_pool_return(&t->pool, s);
     return status;
 }
@@ -136,7 +135,7 @@ static by_status sp_encode_with(const by_tokenizer *t, const char *text, size_t 
     tok_spans spans = {0};
     tok_sink to = {.ids = &out->ids, .spans = spec->offsets ? &spans : NULL};
     if (spec->pair)
-        return base_fail(BY_ERR_UNSUPPORTED, "a bare SentencePiece model has no pairs of texts");
+        return base_fail(BY_ERR_UNSUPPORTED, "a bare SentencePiece model does not support pairs of texts");
     by_status status = encode_text((const tok_sp *)t, text, size, spec->offsets, &to);
     if (status == BY_OK)
         status = tok_encoding_fill(out, to.spans, out->ids.count);
@@ -176,7 +175,7 @@ static int hex_byte(const char *s)
     return high && low ? (int)((high - digits) * 16 + (low - digits)) : 0;
 }
 
-/* Bytes that stood together, as far as they are known. */
+/* Emits adjacent byte pieces as far as they are known. */
 static void flush_bytes(tok_piece_state *s, base_buf *out)
 {
     if (s->bytes.size) {
@@ -196,7 +195,7 @@ by_status tok_spiece_put(const by_tokenizer *base, tok_piece_state *s, int32_t i
         return BY_OK;
     }
     flush_bytes(s, out);
-    bool begin = !s->any && !s->dropped; /* is a space at the beginning still to be dropped? */
+    bool begin = !s->any && !s->dropped; /* a leading space is still to be dropped */
     if (type == TOK_PIECE_CONTROL) {
         s->any = s->any || s->dropped;
         return BY_OK;
@@ -220,7 +219,7 @@ by_status tok_spiece_end(tok_piece_state *s, base_buf *out)
     bool failed = s->bytes.failed || out->failed;
     base_buf_free(&s->bytes);
     *s = (tok_piece_state){0};
-    return failed ? base_fail(BY_ERR_MEMORY, "out of memory decoding") : BY_OK;
+    return failed ? base_fail(BY_ERR_MEMORY, "out of memory while decoding") : BY_OK;
 }
 
 /* Control pieces are never shown, so there is nothing to skip. */
@@ -239,8 +238,8 @@ static by_status sp_end(const by_tokenizer *t, void *state, base_buf *out)
 
 /* ---- the rest of the kind -------------------------------------------------------------------- */
 
-/* Text in parts is cut at a space, of which the second part keeps one: leading spaces and the space put in
- * front are the same. */
+/* Splits a stream of text at a space, of which the second part keeps one: leading spaces and the prepended
+ * space are the same. */
 static size_t sp_cut(const by_tokenizer *t, const char *text, size_t size)
 {
     (void)t;
@@ -253,13 +252,13 @@ static size_t sp_cut(const by_tokenizer *t, const char *text, size_t size)
 static bool sp_match(const cJSON *root)
 {
     (void)root;
-    return false; /* these are not kept as tokenizer.json */
+    return false; /* these are not saved as tokenizer.json */
 }
 
 static by_tokenizer *sp_read(const cJSON *root)
 {
     (void)root;
-    base_fail(BY_ERR_UNSUPPORTED, "a bare SentencePiece model is not a tokenizer.json");
+    base_fail(BY_ERR_UNSUPPORTED, "a bare SentencePiece model cannot be written as tokenizer.json");
     return NULL;
 }
 
@@ -291,7 +290,7 @@ static void sp_free(by_tokenizer *t)
     base_free(s);
 }
 
-/* Tries, extremes of the scores, byte pieces. */
+/* Builds tries, extremes of the scores, byte pieces. */
 static by_status prepare(tok_sp *t)
 {
     tok_spiece *m = &t->m;
@@ -319,7 +318,7 @@ static by_status prepare(tok_sp *t)
         char text[8] = {'<', '0', 'x', "0123456789ABCDEF"[i >> 4], "0123456789ABCDEF"[i & 15], '>', 0, 0};
         t->bytes[i] = tok_vocab_find(&m->vocab, text, 6);
         if (t->bytes[i] < 0)
-            status = base_fail(BY_ERR_FORMAT, "byte fallback is on, but there is no piece %s", text);
+            status = base_fail(BY_ERR_FORMAT, "byte fallback is on, but the piece %s is missing", text);
     }
     if (status == BY_OK && m->charsmap.size) {
         t->map = tok_charsmap_new((const uint8_t *)m->charsmap.data, m->charsmap.size);
@@ -328,8 +327,8 @@ static by_status prepare(tok_sp *t)
     return status;
 }
 
-/* Words by themselves: scores that cannot rise, spaces that are marked, and only at the beginning of a piece.
- */
+/* Words can be encoded independently if scores cannot increase, spaces are marked, and only at the start of a
+ * piece. */
 static void find_short_cuts(tok_sp *t)
 {
     const tok_spiece *m = &t->m;

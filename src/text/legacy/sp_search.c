@@ -1,5 +1,5 @@
-/* sp_search.c - how SentencePiece cuts a text: the best sum of scores (unigram) or the best joins first
- * (BPE), in the arithmetic of the library, so that near ties fall the same way. */
+/* sp_search.c - SentencePiece's segmentation: the best sum of scores (unigram) or the best merges first
+ * (BPE), with the arithmetic of the library, so that near ties are resolved the same way. */
 #include <math.h>
 
 #include "text/legacy/sp.h"
@@ -18,20 +18,20 @@ static inline void improve(best *b, float score, size_t start, int32_t id)
         *b = (best){score, (uint32_t)start, id};
 }
 
-/* Length of the character at s by its first byte alone, as the library has it. */
+/* Length of the character at s by its first byte alone, as in the library. */
 static inline size_t char_length(uint8_t s)
 {
     return s < 0xc0 ? 1 : s < 0xe0 ? 2 : s < 0xf0 ? 3 : 4;
 }
 
-/* User-defined pieces win over all others. */
+/* User-defined pieces take precedence over all others. */
 static inline float score_of(const tok_sp *t, int32_t id)
 {
     return t->m.types[id] == TOK_PIECE_USER ? 0 : t->m.scores[id];
 }
 
-/* Below this a sum starts again from 0, and with it those of the places ahead that were reached already: what
- * decides between them stays, and small differences are not lost in long texts. */
+/* Below this, a sum restarts from 0, together with those of later positions that were already reached: their
+ * differences are preserved, and small differences are not lost in long texts. */
 #define LEAST_SUM (-100000.0f)
 
 static void start_again(best *b, size_t i, size_t reached)
@@ -41,7 +41,7 @@ static void start_again(best *b, size_t i, size_t reached)
     b[i].score = 0;
 }
 
-/* Scores add up in single precision, from that of all the text before. */
+/* Scores are added in single precision, starting from that of all preceding text. */
 static void search_unigram(const tok_sp *t, const char *text, size_t size, float before, best *b)
 {
     float unk_score = t->least - TOK_SP_PENALTY;
@@ -69,7 +69,7 @@ static void search_unigram(const tok_sp *t, const char *text, size_t size, float
     }
 }
 
-/* Turn the links around: b[i].start becomes the end of the piece that starts at i, b[i].id that piece. */
+/* Reverses the links: b[i].start becomes the end of the piece that starts at i, b[i].id that piece. */
 static void turn_links(best *b, size_t size)
 {
     size_t next = size;
@@ -106,7 +106,7 @@ typedef struct joiner {
     size_t heap_count;
 } joiner;
 
-/* The greater score first, then the one further left. */
+/* Greater score first, then the one further left. */
 static bool pair_before(const pair *a, const pair *b)
 {
     return a->score > b->score || (a->score == b->score && a->left < b->left);
@@ -145,7 +145,7 @@ static void consider(joiner *j, uint32_t left, uint32_t right)
         pair_push(j, (pair){j->t->m.scores[id], left, right, size});
 }
 
-/* Fills b as turn_links leaves it. */
+/* Fills b in the format of turn_links. */
 static by_status search_bpe(const tok_sp *t, tok_scratch *s, const char *text, size_t size, best **out)
 {
     size_t bytes = (size + 1) * (sizeof(best) + sizeof(symbol) + 3 * sizeof(pair));
@@ -233,16 +233,16 @@ static by_status encode_work(const tok_sp *t, tok_scratch *s, const tok_sink *ou
 
 /* ---- word by word ---------------------------------------------------------------------------- */
 
-/* The search adds up scores over the whole text in single precision, so what wins inside a word depends,
- * where it is close, on how much came before. A word's spelling is kept together with the least distance
- * between a winner and what it beat; where rounding could make up for that, or the sum may start again, the
- * word is searched with the sum as it is. */
+/* The search adds scores over the whole text in single precision, so in close cases the winner inside a word
+ * depends on how much precedes it. The segmentation of a word is cached together with the smallest margin
+ * between a winner and its competitor. If rounding could exceed that margin, or the sum may restart, the word
+ * is searched again with the actual sum. */
 
 typedef struct exact {
     double score;
     uint32_t start; /* UINT32_MAX: not reached */
     int32_t id;
-    double margin; /* to the second best */
+    double margin; /* margin to the second best */
 } exact;
 
 static inline void improve_exact(exact *e, double score, size_t start, int32_t id)
@@ -256,7 +256,7 @@ static inline void improve_exact(exact *e, double score, size_t start, int32_t i
     }
 }
 
-/* The spelling of a word alone, as ids behind the bits of its margin in out. */
+/* Segments a word alone; out gets the bits of its margin, then the ids. */
 static by_status spell_word(const tok_sp *t, tok_scratch *s, const char *text, size_t size, by_ids *out)
 {
     exact *e = tok_scratch_memory(s, (size + 1) * sizeof(*e));
@@ -291,7 +291,7 @@ static by_status spell_word(const tok_sp *t, tok_scratch *s, const char *text, s
     return BY_OK;
 }
 
-/* Unknown characters that stand together are one. */
+/* Adjacent unknown characters are merged into one. */
 static inline void put_word_id(const tok_sp *t, by_ids *out, size_t first, int32_t id)
 {
     if (id != t->m.unk || out->count == first || out->data[out->count - 1] != id)
@@ -323,7 +323,7 @@ static by_status encode_words(const tok_sp *t, tok_scratch *s, by_ids *out)
             break;
         float margin;
         memcpy(&margin, known, sizeof(margin));
-        /* Every sum on the way is off by at most half a unit in the last place of the largest. */
+        /* Every partial sum has an error of at most half a unit in the last place of the largest. */
         float largest = (float)n * t->largest - sum, slip = (float)(n + 2) * 0x1p-22f * largest;
         if (margin > slip && largest < -LEAST_SUM) {
             for (size_t k = 1; k < count; k++) {

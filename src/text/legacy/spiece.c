@@ -1,5 +1,5 @@
-/* spiece.c - reading SentencePiece model files, which are protocol buffers: fields of a number and a wire
- * type, in any order, unknown ones skipped. */
+/* spiece.c - reads SentencePiece model files, which are protocol buffers: fields with a number and a wire
+ * type, in any order; unknown ones are skipped. */
 #include "text/legacy/spiece.h"
 
 typedef struct reader {
@@ -105,8 +105,7 @@ static by_status read_piece(tok_spiece *m, const field *from)
         m->capacity = capacity;
     }
     if (tok_vocab_find(&m->vocab, text, size) >= 0)
-        return base_fail(BY_ERR_FORMAT, "the piece \"%.*s\" is there twice", (int)BY_MIN(size, (size_t)40),
-                         text);
+        return base_fail(BY_ERR_FORMAT, "duplicate piece \"%.*s\"", (int)BY_MIN(size, (size_t)40), text);
     BY_TRY(tok_vocab_put(&m->vocab, text, size, m->count));
     m->scores[m->count] = score;
     m->types[m->count++] = type;
@@ -149,7 +148,7 @@ static by_status read_normalizer(tok_spiece *m, const field *from)
             m->escape_spaces = f.value != 0;
     }
     if (m->charsmap.failed)
-        return base_fail(BY_ERR_MEMORY, "out of memory reading a normaliser map");
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading a normaliser map");
     return r.failed ? base_fail(BY_ERR_FORMAT, "the normaliser's settings are damaged") : BY_OK;
 }
 
@@ -167,7 +166,7 @@ static by_status read_model(tok_spiece *m, const void *bytes, size_t size)
             BY_TRY(read_normalizer(m, &f));
     }
     if (r.failed)
-        return base_fail(BY_ERR_FORMAT, "not a SentencePiece model, or cut short");
+        return base_fail(BY_ERR_FORMAT, "not a SentencePiece model, or truncated");
     if (m->model != TOK_SPIECE_UNIGRAM && m->model != TOK_SPIECE_BPE)
         return base_fail(BY_ERR_UNSUPPORTED,
                          "SentencePiece models of type %s are not supported (unigram and BPE are)",
@@ -177,12 +176,11 @@ static by_status read_model(tok_spiece *m, const void *bytes, size_t size)
     m->unk = -1;
     for (int id = 0; id < m->count; id++) {
         if (m->types[id] == TOK_PIECE_UNKNOWN && m->unk >= 0)
-            return base_fail(BY_ERR_FORMAT, "there are two unknown pieces");
+            return base_fail(BY_ERR_FORMAT, "more than one unknown piece");
         if (m->types[id] == TOK_PIECE_UNKNOWN)
             m->unk = id;
     }
-    return m->unk >= 0 ? BY_OK
-                       : base_fail(BY_ERR_FORMAT, "there is no unknown piece: not a SentencePiece model");
+    return m->unk >= 0 ? BY_OK : base_fail(BY_ERR_FORMAT, "not a SentencePiece model: no unknown piece");
 }
 
 by_status tok_spiece_parse(tok_spiece *m, const void *bytes, size_t size)

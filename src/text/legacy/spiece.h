@@ -1,4 +1,4 @@
-/* spiece.h - SentencePiece model files (spiece.model, sentencepiece.bpe.model): what is in them. */
+/* spiece.h - the contents of SentencePiece model files (spiece.model, sentencepiece.bpe.model). */
 #ifndef BY_TEXT_LEGACY_SPIECE_H
 #define BY_TEXT_LEGACY_SPIECE_H
 
@@ -23,34 +23,35 @@ typedef struct tok_spiece {
     int unk; /* id of the unknown piece */
     bool byte_fallback, space_as_suffix;
     bool dummy_prefix, remove_spaces, escape_spaces;
-    char *unk_surface; /* what an unknown piece is decoded to */
+    char *unk_surface; /* decoded text of an unknown piece */
     base_buf charsmap;
 } tok_spiece;
 
-/* Read a model file from memory. On failure *m is in the zero state. */
+/* Reads a model file from memory. On failure *m is in the zero state. */
 by_status tok_spiece_parse(tok_spiece *m, const void *bytes, size_t size);
 void tok_spiece_free(tok_spiece *m);
 
-/* A tokenizer that encodes and decodes as the model alone says: its own normaliser, no special tokens. Takes
- * *m over in any case. */
+/* Creates a tokenizer that encodes and decodes with the model alone: its own normaliser, no special tokens.
+ * Always takes ownership of *m. */
 by_tokenizer *tok_spiece_tokenizer(tok_spiece *m);
 
-/* For such a tokenizer: call each() with the text of every piece, unknown ones as they are written. */
+/* For such a tokenizer: calls each() with the text of every piece, unknown ones as in the text. */
 typedef by_status tok_piece_each(void *context, const char *piece, size_t size, tok_at at);
 by_status tok_spiece_each(const by_tokenizer *t, const char *text, size_t size, tok_piece_each *each,
                           void *context);
 
-/* Decoding piece by piece; the state is zero at first. id: the model's, or -1 for a text it does not have. */
+/* Decodes piece by piece; the state is initially zero. id: the model's id, or -1 for a text that it does not
+ * have. */
 typedef struct tok_piece_state {
     bool any;       /* something was put */
-    bool dropped;   /* the last piece lost its space, and may be followed by another */
-    base_buf bytes; /* byte pieces that stand together */
+    bool dropped;   /* the last piece lost its space and may be followed by another */
+    base_buf bytes; /* adjacent byte pieces */
 } tok_piece_state;
 by_status tok_spiece_put(const by_tokenizer *t, tok_piece_state *s, int32_t id, const tok_token *piece,
                          base_buf *out);
 by_status tok_spiece_end(tok_piece_state *s, base_buf *out);
 
-/* The base64 of bytes, appended. */
+/* Appends the base64 encoding of bytes. */
 void tok_base64_encode(const void *bytes, size_t n, base_buf *out);
 
 extern const tok_text_kind tok_text_spiece, tok_text_marian;

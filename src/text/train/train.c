@@ -1,5 +1,5 @@
-/* train.c - learn a tokenizer from files: count words, learn the vocabulary, write it as tokenizer.json and
- * read that back, so that what is returned is what others will load. */
+/* train.c - trains a tokenizer on files: counts words, trains the vocabulary, writes it as tokenizer.json and
+ * reads that back, so that the returned tokenizer is the one that others will load. */
 #include "base/json.h"
 #include "text/train/train.h"
 
@@ -27,14 +27,15 @@ static by_status read_stages(const char *json, const char *what, tok_stages *out
 {
     cJSON *root = base_json_tree(json, strlen(json), NULL, true);
     if (!root)
-        return base_json_well_formed(json) ? base_fail(BY_ERR_MEMORY, "out of memory reading the %s", what)
-                                           : base_fail(BY_ERR_ARGUMENT, "the %s is not JSON", what);
+        return base_json_well_formed(json)
+                   ? base_fail(BY_ERR_MEMORY, "out of memory while reading the %s", what)
+                   : base_fail(BY_ERR_ARGUMENT, "the %s is not JSON", what);
     by_status s = read(root, out);
     cJSON_Delete(root);
     return s;
 }
 
-/* The stages in front of the model. GPT-2's splitter alone needs none: its words are bytes of the text. */
+/* The stages before the model. GPT-2's splitter alone needs none: its words are bytes of the text. */
 static by_status open_cutter(const by_vocab_spec *spec, tok_cutter *c)
 {
     BY_TRY(read_stages(spec->normalizer, "normalizer", &c->normalizers, tok_normalizers_read));
@@ -73,12 +74,12 @@ static by_status learn(const by_vocab_spec *spec, const char *const *files, int 
     return s;
 }
 
-/* The tokenizer knows of its special tokens what its directory will say. */
+/* Gives the tokenizer the special tokens of its future tokenizer_config.json. */
 static by_status take_config(by_tokenizer *t, base_buf *config)
 {
     cJSON *root = base_json_tree(config->data, config->size, NULL, true);
     if (!root)
-        return base_fail(BY_ERR_MEMORY, "out of memory reading tokenizer_config.json");
+        return base_fail(BY_ERR_MEMORY, "out of memory while reading tokenizer_config.json");
     const char *end = tok_special_name(root, "eos_token");
     if (end)
         tok_set_eos(t, end);
@@ -117,7 +118,7 @@ by_tokenizer *by_tokenizer_train(const by_vocab_spec *spec, const char *const *f
     *result = (by_vocab_result){0};
     by_status s = keep ? tok_preset_resolve(spec, keep, &preset, &full) : BY_ERR_MEMORY;
     if (s == BY_OK && count < 1)
-        s = base_fail(BY_ERR_ARGUMENT, "there are no files to learn from");
+        s = base_fail(BY_ERR_ARGUMENT, "no files to train on");
     if (s == BY_OK)
         s = learn(&full, files, count, &trained, result);
     if (s == BY_OK)

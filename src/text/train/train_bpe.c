@@ -1,23 +1,23 @@
-/* train_bpe.c - byte pair encoding (Sennrich et al. 2016): merge the most frequent pair of neighbours, again
- * and again. Merges and ids are those of the reference trainer: of equally frequent pairs the one with the
- * lowest ids comes first, and pairs wait in a queue with the words in which they were seen, their counts
- * corrected only when they come up. */
+/* train_bpe.c - byte-pair encoding (Sennrich et al. 2016): repeatedly merges the most frequent adjacent pair.
+ * Merges and ids equal those of the reference trainer: of equally frequent pairs the one with the lowest ids
+ * comes first, and pairs wait in a queue with the words in which they were seen, their counts corrected only
+ * when they reach the front. */
 #include "text/train/train_merger.h"
 
-#define BLOCK     ((size_t)1 << 18) /* words of a block of lists */
-#define LONG_LIST 4096              /* words; such a list is freed as soon as its merge is done */
+#define BLOCK     ((size_t)1 << 18) /* words per block of lists */
+#define LONG_LIST 4096              /* in words; a longer list is freed as soon as its merge is done */
 
 typedef struct pair_slot {
     uint64_t key; /* left << 32 | right; UINT64_MAX: free */
     int64_t count;
 } pair_slot;
 
-/* A pair that waits to be merged in the words of its list. */
+/* A pair waiting to be merged in the words of its list. */
 typedef struct entry {
     uint64_t count;
     uint32_t left, right;
     uint32_t *words;
-    uint32_t n, step; /* step: when it was put here */
+    uint32_t n, step; /* step: when it was queued */
 } entry;
 
 typedef struct list_block {
@@ -30,7 +30,7 @@ typedef struct bpe {
     const tok_words *words;
     tok_trained *out;
     tok_spelling spelling;
-    uint32_t *lengths; /* of each token, in characters */
+    uint32_t *lengths; /* length of each token, in characters */
     pair_slot *pairs;
     size_t pair_count, mask;
     entry *heap;
@@ -55,7 +55,7 @@ static inline size_t pair_place(const bpe *b, uint64_t key)
     return (size_t)((h ^ (h >> 29)) * 0xbf58476d1ce4e5b9u >> 20) & b->mask;
 }
 
-/* The slot of a pair, made when it is new; there is room for it. */
+/* Returns the slot of a pair, which is created if new. There must be room for it. */
 static pair_slot *pair_at(bpe *b, uint32_t left, uint32_t right)
 {
     uint64_t key = pair_key(left, right);
@@ -94,7 +94,8 @@ static by_status reserve_pairs(bpe *b, size_t extra)
 
 /* ---- the queue: a binary heap ---------------------------------------------------------------- */
 
-/* Frequent pairs first, then low ids. A pair can wait twice, with different words: the older comes first. */
+/* Frequent pairs first, then low ids. A pair can be queued twice, with different words: the older comes
+ * first. */
 static inline bool before(const entry *x, const entry *y)
 {
     if (x->count != y->count)
@@ -122,7 +123,7 @@ static by_status heap_push(bpe *b, entry e)
     return BY_OK;
 }
 
-/* Put e, which is no longer the first, where it belongs. */
+/* Moves e, which is no longer the first, to its position. */
 static void heap_sink(bpe *b, entry e)
 {
     size_t at = 0, child;
@@ -146,7 +147,7 @@ static entry heap_pop(bpe *b)
 
 /* ---- lists of words -------------------------------------------------------------------------- */
 
-/* Long lists stand alone, short ones in blocks that live to the end. */
+/* Long lists are separate allocations; short ones share blocks that live until the end. */
 static uint32_t *list_new(bpe *b, size_t n)
 {
     if (n >= LONG_LIST)
@@ -184,7 +185,7 @@ static pair_slot *gained_pair(bpe *b, const tok_merge *m, uint32_t t)
     return t & TOK_RIGHT ? pair_at(b, m->merged, t & ~TOK_RIGHT) : pair_at(b, t, m->merged);
 }
 
-/* Queue a pair that came up in c->n words. Pairs below the limit are only counted. */
+/* Queues a pair that appeared in c->n words. Pairs below the limit are only counted. */
 static by_status queue_pair(bpe *b, const pair_slot *p, tok_change *c)
 {
     if (p->count < b->spec->min_frequency)
@@ -196,7 +197,7 @@ static by_status queue_pair(bpe *b, const pair_slot *p, tok_change *c)
         b, (entry){(uint64_t)p->count, (uint32_t)(p->key >> 32), (uint32_t)p->key, c->words, c->n, b->step});
 }
 
-/* Merge a pair in its words; carry over what that changes into the counts, then into the queue. */
+/* Merges a pair in its words and applies the changes to the counts, then to the queue. */
 static by_status merge_words(bpe *b, const entry *e, uint32_t merged)
 {
     size_t most = b->spec->max_token_length > 0 ? (size_t)b->spec->max_token_length : UINT32_MAX;
@@ -226,7 +227,7 @@ static by_status merge_words(bpe *b, const entry *e, uint32_t merged)
 
 typedef by_status pair_fn(bpe *b, pair_slot *p, uint32_t word);
 
-/* Call fn for each pair of neighbours in each word. */
+/* Calls fn for each adjacent pair in each word. */
 static by_status each_pair(bpe *b, pair_fn *fn)
 {
     const tok_spelling *s = &b->spelling;
@@ -242,7 +243,7 @@ static by_status count_pair(bpe *b, pair_slot *p, uint32_t word)
     return reserve_pairs(b, 1);
 }
 
-/* While lists are made, a slot holds the place of its entry instead of the count, or -1. entry.step is the
+/* While lists are built, a slot holds the index of its entry instead of the count, or -1. entry.step is the
  * last word, plus 1. */
 static by_status count_word(bpe *b, pair_slot *p, uint32_t word)
 {
@@ -264,7 +265,7 @@ static by_status list_word(bpe *b, pair_slot *p, uint32_t word)
     return BY_OK;
 }
 
-/* An unordered entry for each pair that is frequent enough. */
+/* Makes an unordered entry for each pair that is frequent enough. */
 static void make_entries(bpe *b, int64_t *rare)
 {
     for (size_t i = 0; i <= b->mask; i++) {
@@ -282,7 +283,7 @@ static void make_entries(bpe *b, int64_t *rare)
     }
 }
 
-/* Counts back into their slots, in the same order, and the entries into that of a heap. */
+/* Restores the counts to their slots, in the same order, and orders the entries as a heap. */
 static void order_entries(bpe *b, const int64_t *rare)
 {
     for (size_t i = 0; i <= b->mask; i++)
@@ -320,14 +321,14 @@ static by_status first_pairs(bpe *b)
     if (s == BY_OK)
         order_entries(b, rare);
     else
-        b->heap_count = 0; /* their lists are half made */
+        b->heap_count = 0; /* their lists are incomplete */
     base_free(rare);
     return s;
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* The token that left and right make, which may be there already. */
+/* Returns the token made of left and right, which may already exist. */
 static by_status add_merged(bpe *b, const entry *e, base_buf *text, int32_t *id)
 {
     tok_vocab *v = &b->out->vocab;
@@ -339,7 +340,7 @@ static by_status add_merged(bpe *b, const entry *e, base_buf *text, int32_t *id)
     base_buf_put(text, left.text, left.size);
     base_buf_put(text, right.text + skip, right.size - skip);
     if (text->failed)
-        return base_fail(BY_ERR_MEMORY, "out of memory making a token");
+        return base_fail(BY_ERR_MEMORY, "out of memory while creating a token");
     *id = tok_vocab_find(v, text->data, text->size);
     if (*id >= 0)
         return BY_OK;
@@ -371,7 +372,7 @@ static by_status merge_top(bpe *b, entry *top, base_buf *text)
     return merge_words(b, top, (uint32_t)merged);
 }
 
-/* Take pairs from the queue until the vocabulary is full or no pair is frequent enough. */
+/* Takes pairs from the queue until the vocabulary is full or no pair is frequent enough. */
 static by_status merge_all(bpe *b, base_buf *text)
 {
     double shown = base_seconds();
@@ -382,7 +383,7 @@ static by_status merge_all(bpe *b, base_buf *text)
         by_status s = BY_OK;
         if (count < b->spec->min_frequency) {
             list_free(&top);
-        } else if (top.count != (uint64_t)count) { /* it has changed since: back into the queue */
+        } else if (top.count != (uint64_t)count) { /* changed since it was queued: queue it again */
             top.count = (uint64_t)count;
             s = heap_push(b, top);
         } else {
@@ -398,7 +399,7 @@ static by_status merge_all(bpe *b, base_buf *text)
     return BY_OK;
 }
 
-/* A pair that was merged twice counts the second time only, as where merges are looked up by pair. */
+/* A pair that was merged twice counts only the second time, because merges are looked up by pair. */
 static void drop_repeated(bpe *b)
 {
     tok_trained *t = b->out;
@@ -446,9 +447,8 @@ static void free_lists(bpe *b)
 by_status tok_bpe_train(const by_vocab_spec *spec, const tok_words *words, tok_trained *out)
 {
     bpe b = {.spec = spec, .words = words, .out = out};
-    by_status s = words->count < UINT32_MAX - 1
-                      ? train(&b)
-                      : base_fail(BY_ERR_MEMORY, "there are too many different words");
+    by_status s =
+        words->count < UINT32_MAX - 1 ? train(&b) : base_fail(BY_ERR_MEMORY, "too many distinct words");
     tok_merger_free(b.merger);
     free_lists(&b);
     tok_spelling_free(&b.spelling);

@@ -1,17 +1,17 @@
-/* train_merger.c - merge a pair of symbols in many words (see train_merger.h). */
+/* train_merger.c - merges a pair of symbols in many words (see train_merger.h). */
 #include <pthread.h>
 
 #include "text/train/train_merger.h"
 
-#define NONE       UINT32_MAX /* behind the last symbol of a word that has become shorter */
-#define WORTHWHILE 2048       /* words for which a thread is woken */
-#define AHEAD      8          /* words looked up in advance */
+#define NONE       UINT32_MAX /* after the last symbol of a word that has become shorter */
+#define WORTHWHILE 2048       /* words that justify waking a thread */
+#define AHEAD      8          /* words prefetched */
 
 typedef struct event {
     uint32_t neighbour, word; /* the word has a new pair with that neighbour */
 } event;
 
-/* What one thread finds. */
+/* The result of one thread. */
 typedef struct scan {
     tok_change *sides[2]; /* left and right neighbours, by token */
     uint32_t *touched;
@@ -25,16 +25,16 @@ struct tok_merger {
     const tok_words *words;
     tok_spelling *spelling;
     const uint32_t *lengths;
-    scan *scans;             /* one per thread; the first gets the sums */
-    int scan_count, threads; /* threads: those that could be had */
-    /* the job at hand */
+    scan *scans;             /* one per thread; the first receives the sums */
+    int scan_count, threads; /* threads: number that could be started */
+    /* the current job */
     const tok_merge *merge;
     const uint32_t *list;
     size_t count;
     int parts; /* threads that take part */
-    /* helpers, which wait for the next job */
+    /* helper threads, which wait for the next job */
     pthread_t *helpers;
-    int helper_count; /* that have started */
+    int helper_count; /* number started */
     pthread_mutex_t lock;
     pthread_cond_t start, done;
     uint64_t job;
@@ -59,7 +59,7 @@ static inline tok_change *touch(scan *s, uint32_t neighbour)
     return c;
 }
 
-/* The neighbour has a new pair in this word. */
+/* Records that the neighbour has a new pair in this word. */
 static inline void note_gain(scan *s, uint32_t neighbour, uint32_t word, int64_t count)
 {
     tok_change *c = touch(s, neighbour);
@@ -117,7 +117,7 @@ static by_status merge_word(const tok_merger *m, scan *s, uint32_t word)
 
 /* ---- many words ------------------------------------------------------------------------------ */
 
-/* The part of the list that belongs to this thread. */
+/* Processes the part of the list that belongs to this thread. */
 static void merge_part(tok_merger *m, int thread)
 {
     scan *s = &m->scans[thread];
@@ -135,7 +135,7 @@ static void *help(void *argument)
 {
     tok_merger *m = argument;
     pthread_mutex_lock(&m->lock);
-    int thread = ++m->helper_count; /* the first to come is the first */
+    int thread = ++m->helper_count; /* numbered in order of arrival */
     for (uint64_t seen = 0;;) {
         while (m->job == seen && !m->quit)
             pthread_cond_wait(&m->start, &m->lock);
@@ -154,7 +154,7 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* Everybody's changes into the first scan. */
+/* Adds the changes of all threads to the first scan. */
 static void add_up(tok_merger *m)
 {
     scan *sum = &m->scans[0];
@@ -191,7 +191,7 @@ by_status tok_merger_run(tok_merger *m, const tok_merge *merge, const uint32_t *
     pthread_mutex_unlock(&m->lock);
     for (int t = 0; t < m->parts; t++)
         if (m->scans[t].status != BY_OK)
-            return base_fail(m->scans[t].status, "out of memory merging a pair in %zu words", count);
+            return base_fail(m->scans[t].status, "out of memory while merging a pair in %zu words", count);
     add_up(m);
     *touched = m->scans[0].touched;
     *touched_count = m->scans[0].touched_count;
@@ -231,7 +231,7 @@ static by_status open_scan(scan *s, size_t room)
     return s->sides[0] && s->sides[1] && s->touched ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Threads that cannot be had are done without. */
+/* Threads that cannot be started are not an error. */
 static by_status open_threads(tok_merger *m, size_t room, int threads)
 {
     m->scans = base_alloc_zero((size_t)threads, sizeof(*m->scans));

@@ -1,7 +1,7 @@
-/* train_presets.c - whole pipelines by name, and what a specification leaves open. */
+/* train_presets.c - complete pipelines by name, and the defaults of a specification. */
 #include "text/train/train.h"
 
-/* JSON with ' for ", so that it can be read here. @TOKEN@ is the id of a token. */
+/* JSON with ' instead of ", for readability. @TOKEN@ is the id of a token. */
 #define BYTE_LEVEL "{'type':'ByteLevel','add_prefix_space':false,'trim_offsets':true,'use_regex':true}"
 #define METASPACE  "{'type':'Metaspace','replacement':'\xe2\x96\x81','prepend_scheme':'always','split':true}"
 #define BERT_SPLIT "{'type':'BertPreTokenizer'}"
@@ -12,7 +12,7 @@
 #define WORDPIECE_JOIN "{'type':'WordPiece','prefix':'%s','cleanup':true}"
 #define SUFFIX_JOIN    "{'type':'BPEDecoder','suffix':'%s'}"
 
-/* What SentencePiece does to text before training, without its table of 200 kB. */
+/* SentencePiece's normalisation before training, without its table of 200 kB. */
 #define NMT_NFKC                                                        \
     "{'type':'Sequence','normalizers':[{'type':'Nmt'},{'type':'NFKC'}," \
     "{'type':'Replace','pattern':{'Regex':' {2,}'},'content':' '}]}"
@@ -95,7 +95,7 @@ static const tok_preset presets[] = {
      .extra_ids = 100},
 };
 
-/* Pipelines without a name: bytes, affixes, or a visible space in front of words. */
+/* Unnamed pipelines: bytes, affixes, or a visible space before words. */
 static const tok_preset plain_bytes = {.kind = BY_VOCAB_BPE,
                                        .byte_level = true,
                                        .pre_tokenizer = BYTE_LEVEL,
@@ -147,10 +147,10 @@ static by_status find_preset(const by_vocab_spec *s, const tok_preset **out)
             *out = &presets[i];
             if (s->kind == BY_VOCAB_AUTO || s->kind == presets[i].kind)
                 return BY_OK;
-            return base_fail(BY_ERR_ARGUMENT, "a tokenizer like %s is %s, not %s", s->like,
+            return base_fail(BY_ERR_ARGUMENT, "a tokenizer like %s must be %s, not %s", s->like,
                              kind_name(presets[i].kind), kind_name(s->kind));
         }
-    return base_fail(BY_ERR_ARGUMENT, "no tokenizer is known as \"%.40s\"", s->like);
+    return base_fail(BY_ERR_ARGUMENT, "unknown tokenizer \"%.40s\"", s->like);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -168,13 +168,13 @@ static by_status check_text(const char *text, const char *what)
     return n ? BY_OK : base_fail(BY_ERR_ARGUMENT, "%s is empty", what);
 }
 
-/* It also goes into a decoder's JSON as it is. */
+/* It is also inserted into the JSON of a decoder verbatim. */
 static by_status check_affix(const char *text, const char *what)
 {
     BY_TRY(check_text(text, what));
     for (size_t i = 0; text && text[i]; i++)
         if ((uint8_t)text[i] < 0x20 || strchr("'\"\\", text[i]) || i >= 64)
-            return base_fail(BY_ERR_ARGUMENT, "%s is longer than 64 bytes or has a quote or backslash in it",
+            return base_fail(BY_ERR_ARGUMENT, "%s is longer than 64 bytes or contains a quote or backslash",
                              what);
     return BY_OK;
 }
@@ -184,9 +184,9 @@ static by_status check_affixes(const by_vocab_spec *s)
     BY_TRY(check_affix(s->prefix, "the prefix of continuing tokens"));
     BY_TRY(check_affix(s->suffix, "the suffix of ending tokens"));
     if (s->byte_level && (s->prefix || s->suffix))
-        return base_fail(BY_ERR_ARGUMENT, "tokens of bytes have no prefix or suffix");
+        return base_fail(BY_ERR_ARGUMENT, "byte-level tokens have no prefix or suffix");
     if (s->byte_level && s->kind != BY_VOCAB_BPE)
-        return base_fail(BY_ERR_ARGUMENT, "only BPE can be over bytes, not %s", kind_name(s->kind));
+        return base_fail(BY_ERR_ARGUMENT, "only BPE can be byte-level, not %s", kind_name(s->kind));
     if (s->kind == BY_VOCAB_UNIGRAM && (s->prefix || s->suffix))
         return base_fail(BY_ERR_ARGUMENT, "Unigram tokens have no prefix or suffix");
     if (s->kind == BY_VOCAB_WORDPIECE && s->suffix)
@@ -197,13 +197,13 @@ static by_status check_affixes(const by_vocab_spec *s)
 static by_status check_numbers(const by_vocab_spec *s)
 {
     if (s->size < 1 || s->size > 1 << 23)
-        return base_fail(BY_ERR_ARGUMENT, "a vocabulary of %d tokens is not between 1 and %d", s->size,
-                         1 << 23);
+        return base_fail(BY_ERR_ARGUMENT, "the vocabulary size %d is not between 1 and %d", s->size, 1 << 23);
     if (s->min_frequency < 0 || s->limit_alphabet < 0 || s->max_token_length < 0 || s->seed_size < 0 ||
         s->sub_iterations < 0 || s->special_count < 0)
-        return base_fail(BY_ERR_ARGUMENT, "a limit of the vocabulary is negative");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "min_frequency, limit_alphabet and the other limits must not be negative");
     if (s->kind == BY_VOCAB_UNIGRAM && s->max_token_length > TOK_UNIGRAM_LONGEST)
-        return base_fail(BY_ERR_ARGUMENT, "Unigram tokens of %d characters are more than %d",
+        return base_fail(BY_ERR_ARGUMENT, "Unigram tokens of %d characters exceed the limit of %d",
                          s->max_token_length, TOK_UNIGRAM_LONGEST);
     if (!(s->shrinking_factor > 0 && s->shrinking_factor < 1))
         return base_fail(BY_ERR_ARGUMENT, "the shrinking factor %g is not between 0 and 1",
@@ -213,7 +213,8 @@ static by_status check_numbers(const by_vocab_spec *s)
 
 /* ---- filling in ------------------------------------------------------------------------------ */
 
-/* The JSON of a part: what the user gave, else the preset's with its quotes, and the affix for %s. */
+/* Returns the JSON of a part: the user's, otherwise the preset's with its quotes restored and the affix for
+ * %s. */
 static const char *part_json(base_arena *keep, const char *given, const char *preset, const char *affix)
 {
     if (given || !preset)
@@ -235,8 +236,8 @@ static const char *lower_json(base_arena *keep, const char *normalizer)
                               normalizer);
 }
 
-/* The special tokens: the caller's or the preset's, and the unknown one in front when it is not among them.
- */
+/* Lists the special tokens: the caller's or the preset's, preceded by the unknown token if it is not among
+ * them. */
 static by_status list_special(const by_vocab_spec *s, const tok_preset *p, base_arena *keep,
                               by_vocab_spec *full)
 {
@@ -272,7 +273,7 @@ by_status tok_preset_resolve(const by_vocab_spec *spec, base_arena *keep, tok_pr
 {
     const tok_preset *p;
     if (spec->kind < BY_VOCAB_AUTO || spec->kind > BY_VOCAB_UNIGRAM)
-        return base_fail(BY_ERR_ARGUMENT, "there is no kind %d of vocabulary", (int)spec->kind);
+        return base_fail(BY_ERR_ARGUMENT, "unknown kind %d of vocabulary", (int)spec->kind);
     BY_TRY(find_preset(spec, &p));
     *made = *p;
     *full = *spec;

@@ -9,15 +9,15 @@
 typedef struct seeds {
     const tok_words *words;
     const uint32_t *points;
-    int most;          /* characters of a candidate */
-    uint32_t *text;    /* all words, a character as 1 + its place in points, 0 behind each word */
-    uint64_t *before;  /* how often the words up to the sorted suffix i occur, i excluded */
-    uint32_t *sorted;  /* where suffixes start */
-    uint32_t *word_of; /* for each sorted suffix */
-    size_t count;      /* suffixes */
+    int most;          /* maximum characters of a candidate */
+    uint32_t *text;    /* all words, a character as 1 + its index in points, 0 after each word */
+    uint64_t *before;  /* total count of the words before sorted suffix i */
+    uint32_t *sorted;  /* starts of the suffixes */
+    uint32_t *word_of; /* word of each sorted suffix */
+    size_t count;      /* number of suffixes */
 } seeds;
 
-/* A stretch of text as a candidate. */
+/* A range of the text as a candidate. */
 typedef struct found {
     double score;
     uint32_t at, length;
@@ -31,14 +31,14 @@ typedef struct found_list {
 
 /* ---- suffixes -------------------------------------------------------------------------------- */
 
-/* The words as rows of characters; those that are not kept end a row. */
+/* Writes the words as rows of characters; a character that is not kept ends a row. */
 static by_status open_text(seeds *s, int point_count)
 {
     size_t size = 1;
     for (size_t i = 0; i < s->words->count; i++)
         size += s->words->items[i].size + 1;
     if (size >= UINT32_MAX)
-        return base_fail(BY_ERR_MEMORY, "%zu bytes of different words are too many", size);
+        return base_fail(BY_ERR_MEMORY, "%zu bytes of distinct words are too many", size);
     uint32_t *index = base_alloc_zero(TOK_UTF8_POINTS, sizeof(*index));
     s->text = base_alloc(size * sizeof(*s->text));
     s->sorted = base_alloc(size * sizeof(*s->sorted));
@@ -92,14 +92,14 @@ static void sort_suffixes(const uint32_t *text, uint32_t *v, size_t n, uint32_t 
         sort_suffixes(text, v, low, depth, most);
         sort_suffixes(text, v + high, n - high, depth, most);
         if (pivot == 0)
-            return; /* the ends of words: nothing follows */
+            return; /* ends of words: nothing follows */
         v += low;
         n = high - low;
         depth++;
     }
 }
 
-/* Characters that two suffixes have in common, one more than the longest candidate at most. */
+/* Number of characters that two suffixes share, at most one more than the longest candidate. */
 static inline uint32_t common(const seeds *s, uint32_t a, uint32_t b)
 {
     uint32_t n = 0;
@@ -124,9 +124,9 @@ static by_status put_found(found_list *l, found f)
     return BY_OK;
 }
 
-/* Walk over the sorted suffixes with a stack of the strings that those seen last have in common: one ends
- * where a suffix no longer begins with it. */
-/* A word that occurs more than once, even where nothing else begins with it. */
+/* Walks over the sorted suffixes with a stack of the strings shared by the most recent ones: a string ends at
+ * a suffix that does not start with it. */
+/* Adds a word that occurs more than once, even if nothing else starts with it. */
 static by_status put_word(const seeds *s, size_t i, uint32_t shared, found_list *out)
 {
     uint32_t at = s->sorted[i], n = 0;
@@ -169,8 +169,8 @@ static by_status find_repeated(const seeds *s, found_list *out)
     return BY_OK;
 }
 
-/* The highest score first; equal ones in the order of their text, in which they were found. */
-static int tok_score(const void *a, const void *b)
+/* Highest score first; equal scores in the order of their text, in which they were found. */
+static int compare_score(const void *a, const void *b)
 {
     const found *x = a, *y = b;
     if (x->score != y->score)
@@ -190,7 +190,7 @@ static by_status put_candidate(const seeds *s, base_arena *keep, tok_candidate *
     return BY_OK;
 }
 
-/* All characters, then the best strings, with the logarithm of their share as score. */
+/* Lists all characters, then the best strings, with the log of their relative frequency as score. */
 static by_status list_candidates(const seeds *s, int point_count, const found_list *l, size_t limit,
                                  base_arena *keep, tok_candidate *out, size_t *count)
 {
@@ -228,7 +228,7 @@ static by_status find_seeds(seeds *s, int point_count, size_t limit, found_list 
         s->before[i + 1] = s->before[i] + s->words->items[s->word_of[s->sorted[i]]].count;
     BY_TRY(find_repeated(s, l));
     if (l->count)
-        qsort(l->items, l->count, sizeof(*l->items), tok_score);
+        qsort(l->items, l->count, sizeof(*l->items), compare_score);
     *out = base_alloc(((size_t)point_count + BY_MIN(l->count, limit) + 1) * sizeof(**out));
     return *out ? list_candidates(s, point_count, l, limit, keep, *out, count) : BY_ERR_MEMORY;
 }

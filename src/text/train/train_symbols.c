@@ -1,4 +1,4 @@
-/* train_symbols.c - which characters a vocabulary begins with, and the words spelled with them. */
+/* train_symbols.c - the initial characters of a vocabulary, and the words spelled with them. */
 #include <stdlib.h>
 
 #include "text/train/train.h"
@@ -8,8 +8,8 @@ typedef struct letter {
     uint32_t point;
 } letter;
 
-/* The most frequent first; of equally frequent ones the lower code point. */
-static int tok_count(const void *a, const void *b)
+/* Most frequent first; equally frequent ones by code point. */
+static int compare_count(const void *a, const void *b)
 {
     const letter *x = a, *y = b;
     if (x->count != y->count)
@@ -23,7 +23,7 @@ static int tok_point(const void *a, const void *b)
     return x->point < y->point ? -1 : x->point > y->point;
 }
 
-/* *end: past the last code point that has a count. */
+/* *end: past the last code point with a count. */
 static by_status count_letters(const by_vocab_spec *spec, const tok_words *words, uint64_t *counts,
                                uint32_t *end)
 {
@@ -40,7 +40,7 @@ static by_status count_letters(const by_vocab_spec *spec, const tok_words *words
         uint32_t c;
         int k = tok_utf8_decode((const uint8_t *)more + at, n - at, &c);
         if (k == 0)
-            return base_fail(BY_ERR_ARGUMENT, "the initial alphabet is not UTF-8 from byte %zu on", at);
+            return base_fail(BY_ERR_ARGUMENT, "the initial alphabet has invalid UTF-8 at byte %zu", at);
         counts[c] = UINT64_MAX;
         last = BY_MAX(last, c);
         at += (size_t)k;
@@ -74,7 +74,7 @@ uint32_t *tok_alphabet(const by_vocab_spec *spec, const tok_words *words, int *c
             if (counts[c])
                 letters[n++] = (letter){counts[c], c};
         if (spec->limit_alphabet > 0 && n > (size_t)spec->limit_alphabet) {
-            qsort(letters, n, sizeof(*letters), tok_count);
+            qsort(letters, n, sizeof(*letters), compare_count);
             n = (size_t)spec->limit_alphabet;
             qsort(letters, n, sizeof(*letters), tok_point);
         }
@@ -92,12 +92,14 @@ uint32_t *tok_alphabet(const by_vocab_spec *spec, const tok_words *words, int *c
 
 /* ---- words spelled with symbols -------------------------------------------------------------- */
 
-/* A character is one symbol where it begins a word and, with affixes, others behind it and at the end. */
+/* A character is one symbol at the start of a word and, with affixes, other symbols after it and at the
+ * end. */
 enum { CONTINUES = 1, ENDS = 2, VARIANTS = 4 };
 enum { UNKNOWN = -1, WANTED = -2 };
 
 typedef struct symbols {
-    int32_t *ids[VARIANTS]; /* by code point: id, UNKNOWN, or WANTED: used, and to be put into the vocabulary */
+    /* By code point: id, UNKNOWN, or WANTED: used, and to be added to the vocabulary. */
+    int32_t *ids[VARIANTS];
 } symbols;
 
 static by_status add_token(tok_vocab *v, const char *text, size_t size, int32_t *id)
@@ -118,7 +120,7 @@ static by_status add_variant(symbols *s, int v)
     return BY_OK;
 }
 
-/* Special tokens, then characters. A special token of one character serves as that character. */
+/* Adds special tokens, then characters. A special token of one character serves as that character. */
 static by_status add_alphabet(const by_vocab_spec *spec, const tok_words *words, tok_trained *out, symbols *s)
 {
     tok_vocab *v = &out->vocab;
@@ -141,7 +143,7 @@ static by_status add_alphabet(const by_vocab_spec *spec, const tok_words *words,
     return status;
 }
 
-/* Call fn with the place in ids of each known character of each word. */
+/* Calls fn with the element of ids for each known character of each word. */
 typedef void symbol_fn(tok_spelling *out, int32_t *id);
 static void each_symbol(const by_vocab_spec *spec, const tok_words *words, const symbols *s, symbol_fn *fn,
                         tok_spelling *out)
@@ -208,8 +210,8 @@ static by_status list_wanted(const by_vocab_spec *spec, symbols *s, base_arena *
     return BY_OK;
 }
 
-/* Symbols with affixes come after the characters, in the order of their bytes. (The reference numbers them in
- * the order of a hash table, differently each time.) */
+/* Adds symbols with affixes after the characters, in the order of their bytes. (The reference numbers them in
+ * the order of a hash table, which varies.) */
 static by_status add_wanted(const by_vocab_spec *spec, symbols *s, tok_vocab *v)
 {
     wanted *list = NULL;
@@ -238,10 +240,9 @@ static by_status spell(const by_vocab_spec *spec, const tok_words *words, tok_tr
     each_symbol(spec, words, s, want_symbol, spelling);
     BY_TRY(add_wanted(spec, s, &out->vocab));
     if (out->vocab.count > spec->size)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "a vocabulary of %d is too small: %d special tokens and characters are needed in any case",
-            spec->size, out->vocab.count);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a vocabulary of %d is too small; special tokens and characters alone need %d",
+                         spec->size, out->vocab.count);
     spelling->symbols = base_alloc((spelling->count + 1) * sizeof(*spelling->symbols));
     if (!spelling->symbols)
         return BY_ERR_MEMORY;

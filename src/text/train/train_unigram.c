@@ -1,9 +1,9 @@
-/* train_unigram.c - the unigram language model (Kudo 2018): begin with many pieces, fit their probabilities
- * to the words by expectation maximisation, leave out the quarter that matters least, and again until there
- * are few enough.
+/* train_unigram.c - the unigram language model (Kudo 2018): starts with many pieces, fits their probabilities
+ * to the words by expectation maximisation, removes the quarter that matters least, and repeats until few
+ * enough are left.
  *
- * Expected counts are summed as integers, in units of a small fraction, so that the sums, and with them the
- * vocabulary, are the same for any number of threads and any order of the words. */
+ * Expected counts are summed as integers, in units of a small fraction, so that the sums, and hence the
+ * vocabulary, do not depend on the number of threads or the order of the words. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,23 +11,22 @@
 #include "text/trie.h"
 
 #define UNKNOWN_PENALTY 10.0
-#define LEAST_EXPECTED  0.5 /* pieces that are expected less often go */
-#define STRETCH \
-    ((size_t)4096) /* bytes of a word that are taken at a time; words without spaces can be long */
-#define BATCH 512  /* words that a thread takes at a time */
+#define LEAST_EXPECTED  0.5            /* pieces with a lower expected count are removed */
+#define STRETCH         ((size_t)4096) /* bytes of a word at a time; words without spaces can be long */
+#define BATCH           512            /* words that a thread takes at a time */
 
 typedef struct unigram {
     const by_vocab_spec *spec;
     const tok_words *words;
     tok_candidate *pieces;
     size_t count;
-    bool *gone; /* by piece: left out since the trie was built */
+    bool *gone; /* by piece: removed since the trie was built */
     tok_trie trie;
-    double unknown; /* score of a character that no piece stands for */
+    double unknown; /* score of a character that no piece covers */
     double unit;    /* expected counts are multiples of 1 / unit */
     _Atomic size_t next;
     int64_t **sums; /* by thread and piece */
-    double all;     /* tokens of the text, when pieces are judged */
+    double all;     /* tokens of the text, when losses are measured */
     struct loss *losses;
 } unigram;
 
@@ -38,7 +37,7 @@ typedef struct edge {
     double score;
 } edge;
 
-/* A sum of exponentials, kept as highest + log(rest). */
+/* A sum of exponentials, stored as highest + log(rest). */
 typedef struct log_sum {
     double highest, rest;
 } log_sum;
@@ -48,7 +47,7 @@ typedef struct lattice {
     size_t count, capacity;
     log_sum *forward, *backward; /* by position */
     uint32_t *best;              /* by position: the edge that ends there, plus 1 */
-    size_t room;                 /* positions */
+    size_t room;                 /* capacity, in positions */
 } lattice;
 
 /* ---- the lattice of a word ------------------------------------------------------------------- */
@@ -85,7 +84,7 @@ static by_status lattice_reserve(lattice *l, size_t positions, size_t edges)
     return BY_OK;
 }
 
-/* All edges, in the order of their starts; `without` is a piece that may not be used, or -1. */
+/* Builds all edges, in the order of their starts; `without` is a piece that must not be used, or -1. */
 static by_status lattice_build(const unigram *u, lattice *l, const char *text, size_t size, int32_t without)
 {
     l->count = 0;
@@ -119,13 +118,13 @@ static inline void add_exp(log_sum *s, double x)
     }
 }
 
-/* Once all is added: highest becomes the sum itself. */
+/* Call once everything is added: highest becomes the sum itself. */
 static inline void close_sum(log_sum *s)
 {
     s->highest += log(s->rest);
 }
 
-/* How often each piece is expected in count words like this. */
+/* Adds the expected count of each piece in `count` such words. */
 static void lattice_expect(lattice *l, size_t size, double count, int64_t *sums)
 {
     for (size_t i = 0; i <= size; i++)
@@ -151,7 +150,7 @@ static void lattice_expect(lattice *l, size_t size, double count, int64_t *sums)
     }
 }
 
-/* The most probable way through, as links from the end; returns its score. */
+/* Finds the most probable path, as links from the end. Returns its score. */
 static double lattice_best(lattice *l, size_t size)
 {
     for (size_t i = 0; i <= size; i++)
@@ -218,7 +217,7 @@ static by_status spell_work(void *user, int thread)
     return take_words(user, thread, spell_stretch);
 }
 
-/* Run work on all threads; the sums of all are then in u->sums[0]. */
+/* Runs work on all threads; u->sums[0] then has the sums of all. */
 static by_status sum_words(unigram *u, by_status (*work)(void *, int))
 {
     for (int t = 0; t < u->spec->threads; t++)
@@ -233,7 +232,7 @@ static by_status sum_words(unigram *u, by_status (*work)(void *, int))
 
 /* ---- one round ------------------------------------------------------------------------------- */
 
-/* Drop the pieces that are gone and index the others. */
+/* Removes the pieces that are gone and indexes the others. */
 static by_status index_pieces(unigram *u)
 {
     size_t n = 0;
@@ -257,7 +256,7 @@ static by_status index_pieces(unigram *u)
     return s;
 }
 
-/* The derivative of log gamma: reflection up to 7, then the asymptotic series. */
+/* The derivative of log gamma: recurrence up to 7, then the asymptotic series. */
 static double digamma(double x)
 {
     double sum = 0;
@@ -267,15 +266,15 @@ static double digamma(double x)
     return sum + log(x - 0.5) + y2 / 24 - 7 * y4 / 960 + 31 * y4 * y2 / 8064 - 127 * y4 * y4 / 30720;
 }
 
-/* Single characters stay in any case, so that every word can be spelled. */
+/* Single characters are always kept, so that every word can be spelled. */
 static bool is_letter(const tok_candidate *p)
 {
     uint32_t c;
     return tok_utf8_decode((const uint8_t *)p->text, p->size, &c) == (int)p->size;
 }
 
-/* Fit the probabilities once. With digamma for the logarithm rare pieces get even less (Liang and Klein
- * 2007). */
+/* Fits the probabilities once. Using digamma instead of the logarithm gives rare pieces even less (Liang and
+ * Klein 2007). */
 static by_status fit(unigram *u)
 {
     BY_TRY(sum_words(u, expect_work));
@@ -309,14 +308,14 @@ static int tok_loss(const void *a, const void *b)
     return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
-/* How much less likely the text is when the piece is spelled with others. */
-static by_status judge(const unigram *u, lattice *l, size_t i, loss *out)
+/* Measures how much less likely the text is if the piece is spelled with others. */
+static by_status measure_loss(const unigram *u, lattice *l, size_t i, loss *out)
 {
     const tok_candidate *p = &u->pieces[i];
     double own = (double)u->sums[0][i];
     *out = (loss){HUGE_VAL, i};
     if (is_letter(p))
-        return BY_OK; /* nothing can stand for it */
+        return BY_OK; /* nothing can replace it */
     BY_TRY(lattice_build(u, l, p->text, p->size, (int32_t)i));
     out->value = -HUGE_VAL;
     if (own == 0 || lattice_best(l, p->size) > p->score)
@@ -339,12 +338,12 @@ static by_status judge_work(void *user, int thread)
     (void)thread;
     for (size_t first; s == BY_OK && (first = atomic_fetch_add(&u->next, BATCH)) < u->count;)
         for (size_t i = first; i < BY_MIN(first + BATCH, u->count) && s == BY_OK; i++)
-            s = judge(u, &l, i, &u->losses[i]);
+            s = measure_loss(u, &l, i, &u->losses[i]);
     lattice_free(&l);
     return s;
 }
 
-/* Keep the pieces that would be missed most, in that order. */
+/* Keeps the pieces whose loss is largest, in that order. */
 static by_status prune(unigram *u, size_t least)
 {
     BY_TRY(index_pieces(u));
@@ -380,7 +379,7 @@ static size_t count_live(const unigram *u)
     return n;
 }
 
-/* Fit and prune until a tenth more pieces are left than are wanted. */
+/* Fits and prunes until 10 % more pieces are left than requested. */
 static by_status shrink(unigram *u)
 {
     size_t least = (size_t)u->spec->size + (size_t)u->spec->size / 10;
@@ -398,7 +397,7 @@ static by_status shrink(unigram *u)
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 static int tok_piece_score(const void *a, const void *b)
 {
@@ -409,7 +408,7 @@ static int tok_piece_score(const void *a, const void *b)
     return order ? order : x->size < y->size ? -1 : x->size > y->size;
 }
 
-/* All characters and as many of the others as there is room for, the likeliest first. */
+/* Selects all characters and as many of the others as fit, most likely first. */
 static by_status choose(unigram *u, const uint32_t *points, int point_count, tok_trained *out)
 {
     size_t room = (size_t)(u->spec->size - u->spec->special_count), n = 0,
@@ -435,8 +434,7 @@ static by_status choose(unigram *u, const uint32_t *points, int point_count, tok
         out->scores[v->count] = least = p->score;
         BY_TRY(tok_vocab_put(v, p->text, p->size, v->count));
     }
-    for (int i = 0; i < point_count;
-         i++) { /* characters of the initial alphabet that the text does not have */
+    for (int i = 0; i < point_count; i++) { /* characters of the initial alphabet that are not in the text */
         char text[4];
         size_t size = (size_t)tok_utf8_encode(points[i], text);
         if (tok_vocab_find(v, text, size) >= 0)
@@ -473,10 +471,9 @@ static by_status train(unigram *u, const uint32_t *points, int point_count, base
                        tok_trained *out)
 {
     if (point_count + u->spec->special_count > u->spec->size)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "a vocabulary of %d is too small: %d special tokens and characters are needed in any case",
-            u->spec->size, point_count + u->spec->special_count);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a vocabulary of %d is too small; special tokens and characters alone need %d",
+                         u->spec->size, point_count + u->spec->special_count);
     BY_TRY(tok_train_progress(u->spec, "find pieces", 0, 0, (int64_t)u->words->count));
     BY_TRY(tok_unigram_seeds(u->spec, u->words, points, point_count, keep, &u->pieces, &u->count));
     BY_TRY(open_memory(u));

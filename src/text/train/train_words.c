@@ -1,6 +1,6 @@
-/* train_words.c - which words the files hold and how often. Threads take turns reading stretches of whole
- * lines and cut them on their own. Each counts in a small table that stays in its cache; when that is full it
- * goes into the one table of all words, which is in parts so that threads seldom wait for each other. */
+/* train_words.c - counts the words of files. Threads take turns reading chunks of whole lines and split them
+ * independently. Each thread counts in a small table that stays in its cache; when it is full, it is added to
+ * the table of all words, which has parts so that threads rarely wait for each other. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -9,8 +9,8 @@
 #include "text/train/train.h"
 
 #define CHUNK     ((size_t)1 << 20)  /* bytes read at a time */
-#define LINE_MOST ((size_t)16 << 20) /* a longer line is cut, so that memory stays bounded */
-#define PARTS     TOK_WORD_PARTS     /* of the table of all words */
+#define LINE_MOST ((size_t)16 << 20) /* a longer line is split, so that memory stays bounded */
+#define PARTS     TOK_WORD_PARTS     /* parts of the table of all words */
 #define NEAR_SIZE ((size_t)1 << 14)  /* slots of a thread's own table */
 #define NEAR_TEXT ((size_t)1 << 19)  /* bytes of its words */
 
@@ -20,14 +20,14 @@ typedef struct table {
     size_t count, capacity;
     uint32_t *slots; /* index + 1 */
     size_t mask;
-    char *room; /* rest of the block that words are copied to */
+    char *room; /* rest of the block to which words are copied */
     size_t left;
     base_arena *text;
 } table;
 
 typedef struct near_word {
     uint64_t count;
-    uint32_t start, size, hash, next; /* next: of the same part */
+    uint32_t start, size, hash, next; /* next: next word of the same part */
 } near_word;
 
 typedef struct near_table {
@@ -41,11 +41,11 @@ typedef struct counter {
     const tok_cutter *cutter;
     const by_vocab_spec *spec;
     const char *const *files;
-    int file_count, next; /* the file to open next */
-    FILE *file;           /* that is being read, or NULL */
+    int file_count, next; /* next: the file to open next */
+    FILE *file;           /* the open file, or NULL */
     int64_t total;        /* bytes of all files */
-    base_buf carry;       /* a line whose end is not read yet */
-    pthread_mutex_t lock; /* of the reading */
+    base_buf carry;       /* an incomplete last line */
+    pthread_mutex_t lock; /* protects reading */
     _Atomic int64_t bytes, lines, running, words;
     _Atomic bool stop;
     table parts[PARTS];
@@ -74,7 +74,7 @@ static by_status grow_slots(table *t)
 static by_status grow_items(table *t)
 {
     if (t->count >= UINT32_MAX / 2)
-        return base_fail(BY_ERR_MEMORY, "there are too many different words");
+        return base_fail(BY_ERR_MEMORY, "too many distinct words");
     size_t capacity = BY_MAX(t->capacity + t->capacity / 2, (size_t)64);
     tok_word *items = base_resize(t->items, capacity, sizeof(*items));
     if (!items)
@@ -124,7 +124,7 @@ static by_status add_word(counter *c, table *t, const char *text, uint32_t size,
     return BY_OK;
 }
 
-/* The part by the high bits of the hash, the slot by the low ones. */
+/* The high bits of the hash select the part, the low bits the slot. */
 static inline uint32_t part_of(uint32_t hash)
 {
     return hash >> 26;
@@ -158,7 +158,7 @@ static void near_close(near_table *n)
     base_free(n->text);
 }
 
-/* Part by part, so that each lock is taken once. */
+/* Flushes part by part, so that each lock is taken once. */
 static by_status near_flush(counter *c, near_table *n)
 {
     uint32_t heads[PARTS] = {0};
@@ -208,7 +208,7 @@ static by_status count_word(counter *c, near_table *n, const char *text, size_t 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Sizes of all files, which also finds out at once whether they are there. */
+/* Adds up the sizes of all files, which also checks early that they exist. */
 static by_status measure_files(counter *c)
 {
     for (int i = 0; i < c->file_count; i++) {
@@ -222,8 +222,8 @@ static by_status measure_files(counter *c)
     return BY_OK;
 }
 
-/* Where the last whole line of s ends; 0: there is none. A line above the limit is cut at a space, or between
- * two characters. */
+/* Returns the end of the last complete line of s, or 0. A line above the limit is split at a space, or
+ * between two characters. */
 static size_t whole_lines(const char *s, size_t n)
 {
     const char *end = memrchr(s, '\n', n);
@@ -233,7 +233,7 @@ static size_t whole_lines(const char *s, size_t n)
     return space && space > s ? (size_t)(space - s) : tok_utf8_cut((const uint8_t *)s, n);
 }
 
-/* Read on: at most CHUNK bytes behind what is in the buffer. *ended: the file has no more. */
+/* Reads at most CHUNK bytes after the contents of the buffer. *ended: end of file. */
 static by_status read_more(counter *c, base_buf *out, bool *ended)
 {
     const char *name = c->files[c->next];
@@ -257,8 +257,8 @@ static by_status read_more(counter *c, base_buf *out, bool *ended)
     return BY_OK;
 }
 
-/* Some whole lines; out->size is 0 when there are no more. Called with the lock held. A file ends its last
- * line. */
+/* Takes some complete lines; out->size is 0 if there are no more. Called with the lock held. The end of a
+ * file ends its last line. */
 static by_status take_lines(counter *c, base_buf *out)
 {
     out->size = 0;
@@ -274,10 +274,11 @@ static by_status take_lines(counter *c, base_buf *out)
         out->size = whole;
         break;
     }
-    return out->failed || c->carry.failed ? base_fail(BY_ERR_MEMORY, "out of memory reading text") : BY_OK;
+    return out->failed || c->carry.failed ? base_fail(BY_ERR_MEMORY, "out of memory while reading text")
+                                          : BY_OK;
 }
 
-/* ---- cutting --------------------------------------------------------------------------------- */
+/* ---- splitting ------------------------------------------------------------------------------- */
 
 static by_status count_raw(counter *c, near_table *n, base_buf *joined, const char *line, size_t size)
 {
@@ -286,7 +287,7 @@ static by_status count_raw(counter *c, near_table *n, base_buf *joined, const ch
         base_buf_puts(joined, " ");
         base_buf_put(joined, line, size);
         if (joined->failed)
-            return base_fail(BY_ERR_MEMORY, "out of memory cutting a line");
+            return base_fail(BY_ERR_MEMORY, "out of memory while splitting a line");
         line = joined->data;
         size++;
     }
@@ -368,9 +369,9 @@ static by_status count_work(void *user, int index)
     return s;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
-/* One list of all words; the texts stay where they are. */
+/* Collects all words in one list; the texts are not copied. */
 static by_status gather(counter *c, tok_words *out)
 {
     size_t count = 0;

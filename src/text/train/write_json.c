@@ -1,4 +1,4 @@
-/* write_json.c - tokenizer.json and tokenizer_config.json of a vocabulary that was learned here. */
+/* write_json.c - writes tokenizer.json and tokenizer_config.json of a trained vocabulary. */
 #include <stdio.h>
 
 #include "text/train/train.h"
@@ -27,7 +27,7 @@ static void put_added_token(base_buf *out, const char *content, int id, bool lst
         lstrip ? "true" : "false");
 }
 
-/* Special tokens have the first ids; T5's sentinels come behind all others, the last one first. */
+/* Special tokens have the first ids; T5's sentinels come after all others, in reverse order. */
 static void put_added(base_buf *out, const tok_preset *p, const by_vocab_spec *spec, const tok_vocab *v)
 {
     base_buf_puts(out, "  \"added_tokens\": [");
@@ -41,7 +41,7 @@ static void put_added(base_buf *out, const tok_preset *p, const by_vocab_spec *s
     base_buf_puts(out, "],\n");
 }
 
-/* The JSON with each @TOKEN@ replaced by the id of that special token. */
+/* Writes the JSON with each @TOKEN@ replaced by the id of that special token. */
 static by_status put_post(base_buf *out, const by_vocab_spec *spec)
 {
     const char *json = spec->post_processor, *mark, *end;
@@ -55,7 +55,7 @@ static by_status put_post(base_buf *out, const by_vocab_spec *spec)
             id++;
         if (id == spec->special_count)
             return base_fail(BY_ERR_ARGUMENT,
-                             "the post-processor needs \"%.*s\", which is not among the special tokens",
+                             "the post-processor requires \"%.*s\", which is not a special token",
                              (int)BY_MIN(n, (size_t)40), mark + 1);
         base_buf_printf(out, "%d", id);
         json = end + 1;
@@ -139,7 +139,7 @@ by_status tok_trained_write(const tok_preset *p, const by_vocab_spec *spec, cons
     else
         put_unigram(out, spec, t);
     base_buf_puts(out, "  }\n}\n");
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer.json") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while writing tokenizer.json") : BY_OK;
 }
 
 static bool is_special(const by_vocab_spec *spec, const char *token)
@@ -157,8 +157,8 @@ static void put_role(base_buf *out, const char *role, const char *token)
     base_buf_puts(out, ",\n");
 }
 
-/* What special tokens are for, as far as their names tell. One that is not there is not named: the reference
- * would add it. */
+/* Writes the roles of special tokens as far as their names imply them. A missing token is not named: the
+ * reference would add it. */
 by_status tok_trained_config(const tok_preset *p, const by_vocab_spec *spec, base_buf *out)
 {
     static const char *const roles[][3] = {
@@ -176,5 +176,6 @@ by_status tok_trained_config(const tok_preset *p, const by_vocab_spec *spec, bas
         if (is_special(spec, p->roles[r][1]))
             put_role(out, p->roles[r][0], p->roles[r][1]);
     base_buf_puts(out, "  \"clean_up_tokenization_spaces\": false\n}\n");
-    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory writing tokenizer_config.json") : BY_OK;
+    return out->failed ? base_fail(BY_ERR_MEMORY, "out of memory while writing tokenizer_config.json")
+                       : BY_OK;
 }
