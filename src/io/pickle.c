@@ -399,18 +399,10 @@ static by_status with_argument(machine *m, uint8_t op)
     return fail(m, problem);
 }
 
-static by_status step(machine *m, uint8_t op)
+/* Executes opcodes that build containers. */
+static by_status container_step(machine *m, uint8_t op)
 {
-    io_pickled *v = NULL;
-    size_t n = 0;
     switch (op) {
-    case 'N':
-        return push(m, value_new(m, IO_PICKLE_NONE));
-    case 0x88:
-    case 0x89:
-        return push_number(m, IO_PICKLE_BOOL, op == 0x88);
-    case 'G':
-        return push_float(m);
     case ')':
         return push(m, value_new(m, IO_PICKLE_TUPLE));
     case ']':
@@ -421,8 +413,6 @@ static by_status step(machine *m, uint8_t op)
     case 0x86:
     case 0x87:
         return push_container(m, IO_PICKLE_TUPLE, op - 0x84u);
-    case '(':
-        return mark(m);
     case 't':
         return push_marked(m, IO_PICKLE_TUPLE);
     case 'l':
@@ -437,6 +427,25 @@ static by_status step(machine *m, uint8_t op)
         return m->depth - floor_of(m) < 3 ? fail(m, "stack underflow") : add_items(m, IO_PICKLE_DICT, 2);
     case 'u':
         return add_marked(m, IO_PICKLE_DICT);
+    default:
+        return with_argument(m, op);
+    }
+}
+
+static by_status step(machine *m, uint8_t op)
+{
+    io_pickled *v = NULL;
+    size_t n = 0;
+    switch (op) {
+    case 'N':
+        return push(m, value_new(m, IO_PICKLE_NONE));
+    case 0x88:
+    case 0x89:
+        return push_number(m, IO_PICKLE_BOOL, op == 0x88);
+    case 'G':
+        return push_float(m);
+    case '(':
+        return mark(m);
     case '0':
         return pop(m, &v);
     case '1':
@@ -457,7 +466,7 @@ static by_status step(machine *m, uint8_t op)
     case 'Q':
         return persistent(m);
     default:
-        return with_argument(m, op);
+        return container_step(m, op);
     }
 }
 
