@@ -1,5 +1,5 @@
-/* backend.c - the CPU as a device: which kernels its processor can run, memory, and the loop over a program's
- * nodes. */
+/* backend.c - the CPU device: selects the kernels for the processor, manages memory, and runs the nodes of a
+ * program. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@ enum { MAX_THREADS = 1024, HUGE_FROM = 4 << 20 };
 
 typedef struct block {
     struct block *next;
-    size_t bytes; /* of what follows the header */
+    size_t bytes; /* size of the data after the header */
 } block;
-enum { HEADER = 64 }; /* keeps what follows aligned */
+enum { HEADER = 64 }; /* keeps the data after it aligned */
 
 struct tok_scratch_pool {
     pthread_mutex_t lock;
@@ -78,8 +78,8 @@ static void pool_free(struct tok_scratch_pool *pool)
 
 /* ---- memory of tensors ----------------------------------------------------------------------- */
 
-/* The block comes from calloc, so that pages nobody touches cost nothing; its true address is kept in front
- * of the aligned one. */
+/* The block comes from calloc, so that untouched pages cost nothing; its original address is stored before
+ * the aligned one. */
 static by_status cpu_alloc(by_device *d, size_t bytes, void **out)
 {
     (void)d;
@@ -93,7 +93,7 @@ static by_status cpu_alloc(by_device *d, size_t bytes, void **out)
     char *memory = raw + (at - (uintptr_t)raw);
     memcpy(memory - sizeof raw, &raw, sizeof raw);
 #ifdef MADV_HUGEPAGE
-    if (bytes >= HUGE_FROM) { /* only advice: a refusal changes nothing */
+    if (bytes >= HUGE_FROM) { /* only advice: a failure changes nothing */
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (at + page - 1) / page * page,
                   end = (at + bytes) / page * page;
         (void)madvise(memory + (start - at), end - start, MADV_HUGEPAGE);
@@ -172,7 +172,7 @@ static by_status cpu_prepare(by_program *p)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* 2-norm, and the index of the first NaN or infinity, of a tensor of any type. */
+/* Computes the 2-norm and the index of the first NaN or infinity of a tensor of any type. */
 static void examine(const by_tensor *t, by_trace_entry *entry)
 {
     double chunk[256], sum = 0;
@@ -228,7 +228,7 @@ static by_status cpu_run(by_program *p)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The kernel sets of this build; one that it lacks has no table. */
+/* The kernel sets of this build; a set that it lacks has no table. */
 static const struct isa {
     const char *name;
     const cpu_kernel *table;
@@ -252,7 +252,8 @@ static const struct isa {
 #endif
 };
 
-/* The highest set that both the processor and this build have. Every processor with AVX2 and FMA has F16C. */
+/* Returns the highest set that both the processor and this build support. Every processor with AVX2 and FMA
+ * has F16C. */
 static int best_isa(void)
 {
     int best = BY_ISA_GENERIC;
@@ -269,7 +270,8 @@ static int best_isa(void)
     return best;
 }
 
-/* By name, or else by the environment variable BANYAN_ISA, or else the best there is. */
+/* Selects the instruction set: by name, otherwise by the environment variable BANYAN_ISA, otherwise the best
+ * one. */
 static by_status choose_isa(const char *asked, int *out)
 {
     *out = best_isa();
@@ -280,17 +282,17 @@ static by_status choose_isa(const char *asked, int *out)
     for (int i = 0; i < BY_ISA_COUNT; i++)
         if (strcmp(asked, isas[i].name) == 0) {
             if (i > *out || !isas[i].table)
-                return base_fail(BY_ERR_UNSUPPORTED, "no %s kernels: this processor or build goes up to %s",
-                                 asked, isas[*out].name);
+                return base_fail(BY_ERR_UNSUPPORTED,
+                                 "no %s kernels: this processor or build supports up to %s", asked,
+                                 isas[*out].name);
             *out = i;
             return BY_OK;
         }
     return base_fail(BY_ERR_ARGUMENT,
-                     "no instruction set is called %s; there are generic, avx2, avx512, avx512bf16", asked);
+                     "unknown instruction set %s; available: generic, avx2, avx512, avx512bf16", asked);
 }
 
-/* BANYAN_GEMM=own|openblas|onednn asks for another provider of matrix products than the best of this build.
- */
+/* BANYAN_GEMM=own|openblas|onednn selects a provider of matrix products other than the best of this build. */
 static by_status choose_gemm(int *out)
 {
     static const char *const names[BY_GEMM_COUNT] = {"own", "openblas", "onednn"};
@@ -347,8 +349,8 @@ const gr_backend cpu_backend = {.name = "cpu",
                                 .forget = cpu_forget,
                                 .close = cpu_close};
 
-/* Makes d the CPU: backend, threads (0: every core), description and impl; isa may be NULL. On failure
- * d->impl is NULL and nothing is kept. */
+/* Initialises d as the CPU: backend, threads (0: one per core), description and impl; isa may be NULL. On
+ * failure d->impl is NULL and nothing is allocated. */
 by_status gr_cpu_open(by_device *d, const char *isa, int threads)
 {
     cpu_context cpu = {0};
@@ -365,7 +367,7 @@ by_status gr_cpu_open(by_device *d, const char *isa, int threads)
         return BY_ERR_MEMORY;
     if (pthread_mutex_init(&cpu.scratch->lock, NULL) != 0) {
         base_free(cpu.scratch);
-        return base_fail(BY_ERR_MEMORY, "cannot make a mutex");
+        return base_fail(BY_ERR_MEMORY, "cannot create a mutex");
     }
     d->impl = base_alloc_zero(1, sizeof cpu);
     if (!d->impl) {

@@ -5,7 +5,8 @@
 
 #include "graph/graph.h"
 
-/* Instruction sets, in rising order. Kernels see theirs as BY_ISA (a name) and BY_ISA_LEVEL (a number). */
+/* Instruction sets, in increasing order. Kernels see theirs as BY_ISA (a name) and BY_ISA_LEVEL (a
+ * number). */
 enum { BY_ISA_GENERIC = 0, BY_ISA_AVX2 = 1, BY_ISA_AVX512 = 2, BY_ISA_AVX512BF16 = 3, BY_ISA_COUNT };
 
 extern const cpu_kernel cpu_table_generic[GR_OP_COUNT];
@@ -13,31 +14,31 @@ extern const cpu_kernel cpu_table_avx2[GR_OP_COUNT];
 extern const cpu_kernel cpu_table_avx512[GR_OP_COUNT];
 extern const cpu_kernel cpu_table_avx512bf16[GR_OP_COUNT];
 
-/* Who computes matrix products, in rising order of preference. */
+/* Providers of matrix products, in increasing order of preference. */
 enum { BY_GEMM_OWN = 0, BY_GEMM_OPENBLAS = 1, BY_GEMM_ONEDNN = 2, BY_GEMM_COUNT };
 
 /* by_device.impl */
 typedef struct cpu_context {
     int isa;
     const cpu_kernel *table;        /* of that instruction set: f32, bf16, f16 */
-    const cpu_kernel *reference;    /* the generic set, which alone has f64 */
+    const cpu_kernel *reference;    /* the generic set, the only one with f64 */
     int gemm;                       /* the preferred provider */
-    const struct cpu_gemm_own *own; /* our products for that instruction set, see gemm.h */
+    const struct cpu_gemm_own *own; /* our products for that instruction set, see gemm_select.h */
     const struct cpu_gemm_own *own_reference;
-    struct cpu_dnnl *dnnl; /* oneDNN, NULL without it */
+    struct cpu_dnnl *dnnl; /* oneDNN, or NULL */
     struct tok_scratch_pool *scratch;
 } cpu_context;
 
 extern const gr_backend cpu_backend;
 
-/* Working memory for the length of one kernel: 64-byte aligned, uninitialised. The device keeps what is given
- * back and lends it again, so a steady run allocates nothing; runs on several host threads get blocks of
- * their own. NULL on failure. */
+/* Borrows working memory for one kernel: 64-byte aligned, uninitialised. The device keeps returned blocks for
+ * reuse, so a steady run allocates nothing; runs on several host threads get separate blocks. Returns NULL on
+ * failure. */
 void *cpu_scratch_take(by_device *d, size_t bytes);
-void cpu_scratch_give(by_device *d, void *memory); /* NULL is legal */
+void cpu_scratch_give(by_device *d, void *memory); /* NULL is a no-op */
 
-/* A place in a kernel where it chooses its way. The test of the op table fails when one was never taken:
- * every branch needs a sample that takes it. Outside parallel regions only. */
+/* A branch in a kernel. The test of the op table fails if a branch was never taken: every branch needs a
+ * sample that takes it. For use outside of parallel regions only. */
 typedef struct cpu_branch {
     const char *label, *file, *isa;
     int hit;

@@ -1,4 +1,4 @@
-/* gemm_blas.c - f32 products by OpenBLAS, where oneDNN is not there. */
+/* gemm_blas.c - f32 products by OpenBLAS, if oneDNN is not available. */
 #ifdef BY_HAVE_OPENBLAS
 #include <cblas.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include <omp.h>
 #endif
 
-/* BLAS counts in int. */
+/* BLAS dimensions are of type int. */
 bool cpu_blas_takes(const cpu_gemm_desc *d)
 {
     bool fits = d->m <= INT_MAX && d->n <= INT_MAX && d->k <= INT_MAX && d->lda <= INT_MAX &&
@@ -17,7 +17,7 @@ bool cpu_blas_takes(const cpu_gemm_desc *d)
     return d->ab_type == BY_F32 && d->c_type == BY_F32 && fits && d->m > 0 && d->n > 0 && d->k > 0;
 }
 
-/* Rows [i, i + m) and columns [j, j + n) of one product. */
+/* Computes rows [i, i + m) and columns [j, j + n) of one product. */
 static void part(const cpu_gemm_desc *d, const float *a, const float *b, float *c, int64_t i, int64_t m,
                  int64_t j, int64_t n)
 {
@@ -28,8 +28,8 @@ static void part(const cpu_gemm_desc *d, const float *a, const float *b, float *
                     c + i * d->ldc + j, (int)d->ldc);
 }
 
-/* The threads are ours and each calls BLAS for a slice of c: inside a parallel region OpenBLAS starts none of
- * its own, which it can only do safely when it was built with the same OpenMP library as this program. */
+/* The threads are ours, and each calls BLAS for a slice of c: inside a parallel region OpenBLAS starts no
+ * threads, which it could only do safely if it was built with the same OpenMP library as this program. */
 void cpu_blas_run(const cpu_gemm_desc *d, int threads, const void *a, const void *b, void *c)
 {
     (void)threads; /* without OpenMP */
@@ -54,5 +54,5 @@ void cpu_blas_run(const cpu_gemm_desc *d, int threads, const void *a, const void
 }
 
 #else
-typedef int cpu_no_openblas; /* ISO C wants something in a file */
+typedef int cpu_no_openblas; /* ISO C forbids an empty file */
 #endif

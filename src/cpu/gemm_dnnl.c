@@ -1,6 +1,6 @@
 /* gemm_dnnl.c - matrix products by oneDNN: one matmul primitive per product, with bias, activation and
- * accumulation fused into it. Works with the C interface of oneDNN 2 and of 3, whose differences are kept in
- * the first section. */
+ * accumulation fused. Works with the C interfaces of oneDNN 2 and 3; the first section hides their
+ * differences. */
 #ifdef BY_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ const char *cpu_dnnl_name(void)
     return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
 }
 
-/* ---- oneDNN 2 and 3: descriptors of memory are structs in the one and handles in the other ---- */
+/* ---- oneDNN 2 and 3: memory descriptors are structs in the former and handles in the latter ---- */
 
 typedef struct layouts {
     dnnl_memory_desc_t a, b, bias, c;
@@ -28,7 +28,7 @@ typedef struct layouts {
 } layouts;
 
 #if DNNL_VERSION_MAJOR >= 3
-typedef const_dnnl_memory_desc_t layout_ref, memory_layout; /* the second as a memory object says it */
+typedef const_dnnl_memory_desc_t layout_ref, memory_layout; /* the second as returned by a memory object */
 #define REF(layout) (layout)
 
 static dnnl_status_t layout_set(dnnl_memory_desc_t *l, int rank, const int64_t *dims, dnnl_data_type_t type,
@@ -67,7 +67,7 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 #else
-typedef const dnnl_memory_desc_t *layout_ref, *memory_layout; /* the second as a memory object says it */
+typedef const dnnl_memory_desc_t *layout_ref, *memory_layout; /* the second as returned by a memory object */
 #define REF(layout) (&(layout))
 
 static dnnl_status_t layout_set(dnnl_memory_desc_t *l, int rank, const int64_t *dims, dnnl_data_type_t type,
@@ -105,15 +105,14 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 }
 #endif
 
-/* ---- the guard: oneDNN throws through our frames or writes to NULL when an allocation fails ---- */
+/* ---- the guard: if an allocation fails, oneDNN throws through our frames or writes to NULL ---- */
 
 static dnnl_status_t leave(dnnl_status_t s)
 {
     return base_reserve_leave() == BY_OK || s != dnnl_success ? s : dnnl_out_of_memory;
 }
 
-/* A call into oneDNN with memory in reserve. PLAN is for calls that may also generate code, which is mapped.
- */
+/* Calls oneDNN with memory in reserve. PLAN is for calls that may also generate code, which is mapped. */
 #define CALL(call) (base_reserve_enter() == BY_OK ? leave(call) : dnnl_out_of_memory)
 #define PLAN(call) (base_reserve_enter_to_map() == BY_OK ? leave(call) : dnnl_out_of_memory)
 
@@ -123,26 +122,26 @@ enum { ARG_A, ARG_B, ARG_C, ARG_BIAS, ARG_SCRATCH, ARG_COUNT };
 static const int arg_ids[ARG_COUNT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS,
                                        DNNL_ARG_SCRATCHPAD};
 
-/* A matrix b in the order in which oneDNN likes to read it, shared by the products that use it. */
+/* A matrix b in the layout that oneDNN prefers, shared by the products that use it. */
 typedef struct packed {
     struct packed *next;
     const void *from;
     void *data;
-    dnnl_memory_t memory; /* of data */
-    uint64_t changes;     /* when it was made */
+    dnnl_memory_t memory; /* wraps data */
+    uint64_t changes;     /* by_device.changes when it was packed */
     int users;
 } packed;
 
 /* oneDNN on the CPU, shared by every product of a device. */
 struct cpu_dnnl {
     dnnl_engine_t engine;
-    pthread_mutex_t lock; /* of the list */
+    pthread_mutex_t lock; /* protects the list */
     packed *list;
 };
 
 /* A primitive with its memory objects, whose addresses are set at each run. */
 typedef struct way {
-    dnnl_primitive_t primitive;      /* NULL: there is none */
+    dnnl_primitive_t primitive;      /* NULL: not available */
     dnnl_memory_t memory[ARG_COUNT]; /* NULL: no such argument */
     size_t scratch;
 } way;
@@ -150,16 +149,16 @@ typedef struct way {
 struct cpu_dnnl_gemm {
     struct cpu_dnnl *library;
     dnnl_stream_t stream;
-    way plain, fast; /* b as it lies, and packed: for products that are run again and again */
-    packed *b;       /* of the fast way; NULL: not yet */
-    int runs;        /* up to PACK_AFTER */
+    way plain, fast; /* with b as stored, and with b packed: for products that run repeatedly */
+    packed *b;       /* packed b of the fast way; NULL: not yet */
+    int runs;        /* counts up to PACK_AFTER */
 };
 
-enum { PACK_AFTER = 3 }; /* runs before a matrix is packed: it takes a copy, and longer than a run */
+enum { PACK_AFTER = 3 }; /* runs before a matrix is packed, which needs a copy and takes longer than a run */
 
-/* Linux gives the tile registers (AMX) only to processes that ask for them, and some virtual machines have
- * them without their description (CPUID leaf 0x1d), from which oneDNN configures them. Its kernels for tiles
- * would end the process in both cases; without tiles it keeps to AVX-512. */
+/* Linux grants the tile registers (AMX) only to processes that request them, and some virtual machines have
+ * them without their description (CPUID leaf 0x1d), from which oneDNN configures them. In both cases its tile
+ * kernels would kill the process; without tiles it uses AVX-512. */
 static void ask_for_tiles(void)
 {
 #if defined(__x86_64__) && defined(__linux__)
@@ -209,7 +208,7 @@ static dnnl_data_type_t type_of(by_dtype t)
     return t == BY_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* Only types that have fast code: f32, and bf16 where the processor has 16-bit instructions of 512 bits. */
+/* Accepts only types with fast code: f32, and bf16 if the processor has 16-bit instructions of 512 bits. */
 static bool takes(const cpu_gemm_desc *d, int isa)
 {
     bool f32 = d->ab_type == BY_F32 && d->c_type == BY_F32;
@@ -267,8 +266,8 @@ static dnnl_status_t append_act(dnnl_post_ops_t ops, by_act act)
     }
 }
 
-/* The attributes: scratch memory is ours, since oneDNN's own belongs to the thread that created the
- * primitive, and programs may run on another than they were compiled on. */
+/* Sets the attributes. Scratch memory is ours, because oneDNN's own belongs to the thread that created the
+ * primitive, and programs may run on a different thread than they were compiled on. */
 static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, const cpu_gemm_desc *d)
 {
     dnnl_post_ops_t ops = NULL;
@@ -312,7 +311,7 @@ static dnnl_status_t way_fill(way *w, dnnl_engine_t engine, const layouts *l, dn
     return s;
 }
 
-/* One way to do a product. any: b may lie as oneDNN chooses. */
+/* One implementation of a product. any: oneDNN may choose the layout of b. */
 static dnnl_status_t way_new(way *w, dnnl_engine_t engine, const cpu_gemm_desc *d, bool any)
 {
     layouts l = {0};
@@ -326,8 +325,9 @@ static dnnl_status_t way_new(way *w, dnnl_engine_t engine, const cpu_gemm_desc *
         s = PLAN(matmul_desc(&pd, engine, &l, attr));
     if (s == dnnl_success)
         s = PLAN(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &code));
+    /* Its reference loops are slower than our kernels. */
     if (s == dnnl_success && strncmp(code, "ref", 3) == 0)
-        s = dnnl_unimplemented; /* its reference loops are slower than our kernels */
+        s = dnnl_unimplemented;
     if (s == dnnl_success)
         s = way_fill(w, engine, &l, pd);
     if (s != dnnl_success)
@@ -345,7 +345,7 @@ static bool same_layout(dnnl_memory_t a, dnnl_memory_t b)
            dnnl_memory_get_memory_desc(b, &y) == dnnl_success && dnnl_memory_desc_equal(x, y);
 }
 
-/* The fast way, where there is one and it is another. */
+/* Plans the fast way, if there is one and it differs. */
 static void plan_packed(cpu_dnnl_gemm *g, const cpu_gemm_desc *d)
 {
     if (way_new(&g->fast, g->library->engine, d, true) == dnnl_success &&
@@ -384,7 +384,7 @@ size_t cpu_dnnl_gemm_scratch(const cpu_dnnl_gemm *g)
 
 /* ---- packed matrices ------------------------------------------------------------------------- */
 
-/* Copy b into its other order. */
+/* Copies b into the other layout. */
 static dnnl_status_t pack(cpu_dnnl_gemm *g, const void *b, dnnl_memory_t to)
 {
     memory_layout from_layout, to_layout;
@@ -453,7 +453,7 @@ static void packed_release(struct cpu_dnnl *library, packed *p)
     pthread_mutex_unlock(&library->lock);
 }
 
-/* The packed form of b, made anew when b has changed; NULL: it cannot be had. */
+/* Returns the packed form of b, repacked if b has changed, or NULL if it is not available. */
 static packed *packed_take(cpu_dnnl_gemm *g, const void *b, uint64_t changes)
 {
     struct cpu_dnnl *library = g->library;
@@ -472,7 +472,7 @@ static packed *packed_take(cpu_dnnl_gemm *g, const void *b, uint64_t changes)
     return p;
 }
 
-/* The way to do this run: b is packed when it has been used a few times. */
+/* Selects the implementation for this run: b is packed after a few uses. */
 static way *choose_way(cpu_dnnl_gemm *g, const void *b, uint64_t changes)
 {
     if (!g->fast.primitive || g->runs++ < PACK_AFTER)
@@ -483,7 +483,7 @@ static way *choose_way(cpu_dnnl_gemm *g, const void *b, uint64_t changes)
         g->b = NULL;
     }
     if (!g->b && !(g->b = packed_take(g, b, changes))) {
-        way_free(&g->fast); /* no memory for it */
+        way_free(&g->fast); /* not enough memory for it */
         return &g->plain;
     }
     return &g->fast;
@@ -517,8 +517,8 @@ by_status cpu_dnnl_gemm_run(cpu_dnnl_gemm *g, const void *a, const void *b, cons
             args[n++] = (dnnl_exec_arg_t){arg_ids[i], g->b->memory};
             continue;
         }
-        s = CALL(dnnl_memory_set_data_handle(w->memory[i],
-                                             (void *)(uintptr_t)address[i])); /* inputs are only read */
+        /* Inputs are only read. */
+        s = CALL(dnnl_memory_set_data_handle(w->memory[i], (void *)(uintptr_t)address[i]));
         args[n++] = (dnnl_exec_arg_t){arg_ids[i], w->memory[i]};
     }
     if (s == dnnl_success)
@@ -533,5 +533,5 @@ by_status cpu_dnnl_gemm_run(cpu_dnnl_gemm *g, const void *a, const void *b, cons
 }
 
 #else
-typedef int cpu_no_dnnl; /* ISO C wants something in a file */
+typedef int cpu_no_dnnl; /* ISO C forbids an empty file */
 #endif

@@ -1,5 +1,5 @@
-/* gemm_select.c - who computes a matrix product: our own kernels for few rows, oneDNN or OpenBLAS where they have
- * fast code, and our own for everything else. */
+/* gemm_select.c - selects the provider of a matrix product: our own kernels for few rows, oneDNN or OpenBLAS
+ * if they have fast code, and our own for everything else. */
 #include "cpu/gemm_select.h"
 
 #ifdef _OPENMP
@@ -8,10 +8,10 @@
 
 struct cpu_gemm {
     by_device *device;
-    cpu_gemm_desc desc; /* complete */
+    cpu_gemm_desc desc; /* with defaults resolved */
     const cpu_gemm_own *own;
     int provider;
-    int threads; /* for which it is planned */
+    int threads; /* the number it is planned for */
     cpu_dnnl_gemm *dnnl;
     size_t scratch;
     /* b of another type: */
@@ -38,8 +38,8 @@ const char *cpu_gemm_library(int provider)
     }
 }
 
-/* The libraries ask OpenMP how many threads to use. The number is a property of the calling thread: lent, and
- * put back. */
+/* The libraries ask OpenMP how many threads to use. The number is a property of the calling thread: set it
+ * temporarily, then restore it. */
 static int threads_lend(int threads)
 {
 #ifdef _OPENMP
@@ -63,7 +63,7 @@ static void threads_restore(int before, int threads)
 #endif
 }
 
-/* Fill in what was left to its default. */
+/* Resolves the defaults. */
 static cpu_gemm_desc complete(const cpu_gemm_desc *desc)
 {
     cpu_gemm_desc d = *desc;
@@ -95,7 +95,7 @@ static by_status check(const cpu_gemm_desc *d)
                      (long long)d->ldb, (long long)d->ldc);
 }
 
-/* Sets g->provider, and makes the library's plan. */
+/* Sets g->provider, and creates the library's plan. */
 static by_status choose(cpu_gemm *g)
 {
     const cpu_context *cpu = g->device->impl;
@@ -214,8 +214,8 @@ static by_status plan(cpu_gemm *g)
     return s;
 }
 
-/* Plan a product on a device that outlives it. The device's scratch memory is made large enough here, so that
- * a run does not fail for want of it. Release with cpu_gemm_free. */
+/* Plans a product on a device, which must outlive it. Makes the device's scratch memory large enough, so that
+ * a run cannot fail for lack of it. Release with cpu_gemm_free. */
 cpu_gemm *cpu_gemm_new(by_device *d, const cpu_gemm_desc *desc)
 {
     const cpu_context *cpu = d->impl;
@@ -253,7 +253,7 @@ void cpu_gemm_free(cpu_gemm *g)
     base_free(g);
 }
 
-/* Not for two threads at once with the same plan. a, b and bias are only read; c may not overlap them. */
+/* A plan must not be run by two threads at once. a, b and bias are only read; c must not overlap them. */
 by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bias, void *c)
 {
     by_status s = BY_OK;
@@ -290,8 +290,7 @@ by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bi
 
 /* ---- the products of nodes ------------------------------------------------------------------- */
 
-/* x (R, K), w, [b] -> y (R, N). What is written first is `pre` when it is wanted: it is the result without
- * the activation. */
+/* x (R, K), w, [b] -> y (R, N). If `pre` is wanted, it is written first: the result without the activation. */
 static cpu_gemm_desc linear_desc(const gr_node *n)
 {
     const gr_linear_attr *attr = n->attr;
@@ -358,7 +357,7 @@ static by_status plan_node(by_device *d, gr_node *n, const cpu_gemm_desc *desc)
     return n->plan ? BY_OK : base_error_status();
 }
 
-/* A weight that nobody trains is worth rearranging. */
+/* A weight that is not trained is worth packing. */
 by_status cpu_plan_linear(by_device *d, gr_node *n)
 {
     cpu_gemm_desc desc = linear_desc(n);

@@ -1,13 +1,13 @@
-/* gemm_select.h - matrix products, whoever computes them: oneDNN, OpenBLAS, or kernels of our own. A product is
- * described once, at compile time of the program, and run many times. */
+/* gemm_select.h - matrix products by any provider: oneDNN, OpenBLAS, or our own kernels. A product is
+ * described once, when the program is compiled, and run many times. */
 #ifndef BY_CPU_GEMM_SELECT_H
 #define BY_CPU_GEMM_SELECT_H
 
 #include "cpu/cpu.h"
 
 /* c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c], row-major. ta: a is stored (k, m); tb: b is stored (n, k).
- * lda, ldb, ldc are strides in elements between stored rows; 0 means dense. batch products lie at stride_a,
- * stride_b, stride_c elements (0: dense). */
+ * lda, ldb, ldc are strides in elements between stored rows; 0: dense. The products of a batch are stride_a,
+ * stride_b, stride_c elements apart (0: dense). */
 typedef struct cpu_gemm_desc {
     int64_t m, n, k;
     bool ta, tb;
@@ -18,7 +18,8 @@ typedef struct cpu_gemm_desc {
     by_dtype b_type;    /* how b is stored, where that is another type: blocks, or narrower; 0: ab_type */
     by_dtype bias_type; /* when bias */
     bool bias, accumulate;
-    bool fixed; /* b is the same in every run, but for what by_device.changes counts: worth rearranging */
+    /* B is the same in every run, except for changes counted by by_device.changes: worth packing. */
+    bool fixed;
     by_act act; /* applied to the result; not together with accumulate */
 } cpu_gemm_desc;
 
@@ -31,13 +32,13 @@ by_status cpu_plan_linear(by_device *d, gr_node *n);
 by_status cpu_plan_linear_dx(by_device *d, gr_node *n);
 by_status cpu_plan_linear_dw(by_device *d, gr_node *n);
 by_status cpu_plan_matmul(by_device *d, gr_node *n);
-const char *cpu_gemm_library(
-    int provider); /* "oneDNN 2.6.3", "OpenBLAS", "own kernels"; NULL when not in this build */
+/* "oneDNN 2.6.3", "OpenBLAS", "own kernels"; NULL if not in this build. */
+const char *cpu_gemm_library(int provider);
 
-/* ---- the providers, used by gemm.c alone; in what they are given, strides and batch are filled in -- */
+/* ---- the providers, used only by gemm_select.c; strides and batch of descriptions are resolved -- */
 
-/* Our own, one per instruction set (kernels/matmul.c). They do every description; f64 in the generic set
- * only. */
+/* Our own, one per instruction set (kernels/gemm.c). They support every description; f64 only in the generic
+ * set. */
 typedef struct cpu_gemm_own {
     size_t (*scratch)(const cpu_gemm_desc *d, int threads); /* bytes of working memory for run */
     void (*run)(const cpu_gemm_desc *d, int threads, const void *a, const void *b, const void *bias, void *c,
@@ -70,7 +71,7 @@ static inline bool cpu_gemm_is_skinny(const cpu_gemm_desc *d)
     return d->m <= BY_GEMM_SKINNY_ROWS && !d->ta && d->batch == 1;
 }
 
-/* oneDNN (gemm_dnnl.c). new returns BY_ERR_UNSUPPORTED, with no message, for what it has no fast code for. */
+/* oneDNN (gemm_dnnl.c). new returns BY_ERR_UNSUPPORTED, without a message, if there is no fast code. */
 typedef struct cpu_dnnl_gemm cpu_dnnl_gemm;
 by_status cpu_dnnl_open(struct cpu_dnnl **out);
 void cpu_dnnl_close(struct cpu_dnnl *d);

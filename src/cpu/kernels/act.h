@@ -1,5 +1,5 @@
-/* act.h - activations over a row of numbers, for the typed part of a kernel file. No include guard: once per
- * element type. */
+/* act.h - activations over a row of numbers, for the typed part of a kernel file. No include guard: included
+ * once per element type. */
 
 #define ACT_LOOP(expr)                \
     for (int64_t i = 0; i < n; i++) { \
@@ -10,7 +10,7 @@
 
 static inline R FN(clip)(R v, R low, R high)
 {
-    return v < low ? low : v > high ? high : v; /* NaN stays */
+    return v < low ? low : v > high ? high : v; /* propagates NaN */
 }
 
 /* tanh(softplus(v)) by e = e^v: ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From 20 on it is 1. */
@@ -37,7 +37,7 @@ static inline void FN(activate)(by_act act, int64_t n, const R *x, R *y)
     case BY_GELU_TANH:
         ACT_LOOP(half * v * (one + R_TANH(sqrt2_pi * (v + cubic * v * v * v))));
     case BY_RELU:
-        ACT_LOOP(v < 0 ? 0 : v); /* NaN stays */
+        ACT_LOOP(v < 0 ? 0 : v); /* propagates NaN */
     case BY_SILU:
         ACT_LOOP(v / (one + R_EXP(-v)));
     case BY_TANH:

@@ -1,4 +1,4 @@
-/* advance.c - from one decoding step to the next. */
+/* advance.c - advances decoding by one step. */
 #include "cpu/kernels/kernel.h"
 
 by_status KERNEL(advance)(gr_exec *e, gr_node *n)

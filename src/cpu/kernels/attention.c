@@ -1,6 +1,6 @@
-/* attention.c - softmax(q k^T * scale + bias, masked) v by tiles of 64 queries and 64 keys with a running
- * softmax (Dao et al. 2022): the scores of a tile live in the cache and are never stored, unless the weights
- * are asked for. */
+/* attention.c - softmax(q k^T * scale + bias, masked) v in tiles of 64 queries and 64 keys with a running
+ * softmax (Dao et al. 2022): the scores of a tile stay in the cache and are never stored, unless the weights
+ * are requested. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
@@ -19,7 +19,7 @@ by_status KERNEL(attention)(gr_exec *e, gr_node *n)
 #else
 #include "cpu/kernels/tile.h"
 
-/* One thread's working space, and what is known of the tile's queries so far. */
+/* Working memory of one thread, and the state of the tile's queries. */
 typedef struct FN(forward_space) {
     R *q, *qt;    /* (TILE, ld) scaled queries, and transposed */
     R *kv;        /* (TILE, ld) keys, then values */
@@ -27,7 +27,7 @@ typedef struct FN(forward_space) {
     R *st, *keep; /* (TILE, TILE) scores, then weights; dropout */
     R top[TILE];  /* largest score seen */
     R sum[TILE];  /* of e^(score - top) */
-    R even[TILE]; /* the weight on every key of a query that sees nothing; 0 for the others */
+    R even[TILE]; /* weight on every key of a query that attends to nothing; 0 for the others */
 } FN(forward_space);
 
 static int64_t FN(forward_floats)(int64_t ld)
@@ -35,7 +35,7 @@ static int64_t FN(forward_floats)(int64_t ld)
     return 4 * TILE * ld + 2 * TILE * TILE;
 }
 
-/* Scores to e^(score - top); brings top and sum up to date. fix: the factor by which older sums shrink. */
+/* Scores to e^(score - top); updates top and sum. fix: the factor by which earlier sums shrink. */
 static void FN(running_softmax)(const tile *x, R *restrict st, R *restrict top, R *restrict sum,
                                 R *restrict fix)
 {
@@ -75,7 +75,7 @@ static void FN(scale_rows)(int n, int64_t ld, const R *restrict factor, R *restr
     }
 }
 
-/* The scores of one tile, masked, into w->st. */
+/* Computes the masked scores of one tile into w->st. */
 static void FN(scores)(const attention *a, const tile *x, int64_t ld, FN(forward_space) * w)
 {
     FN(load_rows)(a, &a->k, x->b, x->s0, x->h / a->group, x->keys, ROUND_UP(x->keys, MR), 1, ld, w->kv);
@@ -96,7 +96,7 @@ static void FN(add_values)(const attention *a, const tile *x, int64_t ld, FN(for
     FN(sum_over_keys)(x, ld, w->st, w->kv, w->o, add);
 }
 
-/* Queries that see nothing: equal weights on every key, also on those that a mask hides; or none. */
+/* Queries that attend to nothing: equal weights on every key, including masked ones; or zero weights. */
 static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, FN(forward_space) * w)
 {
     R live[TILE];
@@ -113,7 +113,7 @@ static void FN(even_rows)(const attention *a, int64_t b, int h, int64_t t0, int6
     }
 }
 
-/* The weights, before dropout: the scores are computed a second time, now that their sum is known. */
+/* Writes the weights before dropout: computes the scores a second time, now that their sum is known. */
 static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, int64_t ld, const R *lse,
                               FN(forward_space) * w)
 {
@@ -128,7 +128,7 @@ static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, 
     }
 }
 
-/* Everything for queries [t0, t0 + TILE) of head (b, h). */
+/* Does everything for queries [t0, t0 + TILE) of head (b, h). */
 static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int64_t t0)
 {
     const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld;
@@ -151,7 +151,7 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
             FN(scale_rows)(n, ld, fix, w.o);
         FN(add_values)(a, &x, ld, &w, s0 > first);
     }
-    if (first >= seen.to) { /* all of them see nothing */
+    if (first >= seen.to) { /* none of them attends to anything */
         memset(w.o, 0, sizeof(R) * (size_t)part);
         for (int t = 0; t < n; t++)
             w.top[t] = HIDDEN;
@@ -175,9 +175,9 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
         FN(write_weights)(a, b, h, t0, ld, lse, &w);
 }
 
-/* The pieces do not touch each other's results, so that which thread takes which changes nothing. Those of
- * one head follow each other, its keys and values being in the cache then; the long ones under a causal mask
- * go first. */
+/* The pieces write disjoint results, so the assignment to threads does not matter. Pieces of one head are
+ * consecutive, because its keys and values are then in the cache; the long ones under a causal mask come
+ * first. */
 by_status FN(cpu_attention_tiles)(const attention *a)
 {
     const int64_t tiles = (a->queries + TILE - 1) / TILE, tasks = a->batch * a->heads * tiles;

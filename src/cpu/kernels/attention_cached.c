@@ -1,12 +1,12 @@
-/* attention_cached.c - attention of new positions over a cache of keys and values, and the way few queries
- * are computed: reading every key and value once, in the order of memory, is all that counts there. */
+/* attention_cached.c - attention of new positions over a cache of keys and values, and the method for few
+ * queries: only reading every key and value once, in memory order, matters there. */
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
-enum { CHUNK = 64 }; /* keys of one piece of work; the pieces do not depend on the number of threads */
-enum { STAGE = 4 };  /* keys taken together; divides CHUNK */
+enum { CHUNK = 64 }; /* keys per piece of work; independent of the number of threads */
+enum { STAGE = 4 };  /* keys processed together; divides CHUNK */
 
-/* Whether the queries of batch row b, all together, see any key of chunk c. */
+/* Returns true if any query of batch row b attends to any key of chunk c. */
 static bool chunk_seen(const attention *a, int64_t b, int64_t c)
 {
     const int64_t s0 = c * CHUNK, keys = keys_of(a, b);
@@ -119,8 +119,8 @@ static inline void FN(add_rows)(int dim, const R *restrict p, const R *restrict 
             o[d] += p[i] * v[i * ld + d];
 }
 
-/* Scores, without bias, of query t of head h over keys [s0, s0 + n) to e^(score - top), 0 for hidden ones;
- * stats: {top, sum}. */
+/* Converts scores, without bias, of query t of head h over keys [s0, s0 + n) to e^(score - top), 0 for masked
+ * ones; stats: {top, sum}. */
 static inline void FN(chunk_softmax)(const attention *a, int64_t b, int h, int64_t t, int64_t s0, int n,
                                      R *restrict p, R *restrict stats)
 {
@@ -147,8 +147,8 @@ static inline void FN(chunk_softmax)(const attention *a, int64_t b, int h, int64
     stats[1] = sum;
 }
 
-/* All heads and queries of batch row b over one chunk of keys. parts (H*T, D + 2) takes, of each, the largest
- * score, the sum of e^(score - largest), and the values weighted by it. */
+/* Processes all heads and queries of batch row b over one chunk of keys. parts (H*T, D + 2) receives, for
+ * each, the largest score, the sum of e^(score - largest), and the values weighted by it. */
 static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *parts)
 {
     const int dim = a->dim, rows = (int)(a->heads * a->queries), shared = (int)(a->group * a->queries);
@@ -178,7 +178,8 @@ static void FN(chunk)(const attention *a, int64_t b, int64_t s0, R *space, R *pa
     }
 }
 
-/* A query that sees nothing: the mean of the values, or zeros. Sums into o and returns the divisor. */
+/* For a query that attends to nothing: the mean of the values, or zeros. Sums into o and returns the
+ * divisor. */
 static R FN(sum_values)(const attention *a, int64_t b, int h, R *restrict o)
 {
     const int64_t keys = keys_of(a, b);
@@ -191,8 +192,7 @@ static R FN(sum_values)(const attention *a, int64_t b, int h, R *restrict o)
     return (R)keys;
 }
 
-/* Put the chunks, those that are seen, of one head and query together, in order, into the first of them;
- * write y and lse. */
+/* Combines the attended chunks of one head and query, in order, into the first of them; writes y and lse. */
 static void FN(combine)(const attention *a, int64_t b, int r, int64_t chunks, R *parts)
 {
     const int dim = a->dim, h = (int)(r / a->queries);
@@ -253,7 +253,7 @@ by_status FN(cpu_attention_rows)(const attention *a)
 static by_status FN(attention_over_cache)(const attention *a)
 {
     if (a->key_mask || a->pairs.at || a->prefix || a->reach.on)
-        BY_BRANCH("cache, some hidden");
+        BY_BRANCH("cache, some masked");
     if (a->bias[0].at || a->bias[1].at)
         BY_BRANCH("cache, bias");
     if (a->k.pages)

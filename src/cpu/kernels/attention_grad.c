@@ -8,14 +8,14 @@
 #ifndef T_NAME
 #include "cpu/kernels/tile.h"
 
-/* attention, and where the gradients go; at = NULL: not wanted. a.lse is read. */
+/* attention, and the destinations of the gradients; at = NULL: not wanted. a.lse is read. */
 typedef struct attention_back {
     attention a;
     head_rows dy, dq, dk, dv;
     struct bias_back {       /* for each bias: */
         const by_tensor *to; /* its gradient; NULL: not wanted */
-        void *sums;          /* (batch, heads, rows, count) acc: of each head, before these are added up */
-        int64_t rows;        /* queries; 1 when they have the same row of the bias */
+        void *sums;          /* (batch, heads, rows, count) acc: per head, before they are added */
+        int64_t rows;        /* queries; 1 if they share one row of the bias */
     } dbias[BIASES];
 } attention_back;
 
@@ -24,18 +24,18 @@ static bool wants_bias(const attention_back *g)
     return g->dbias[0].to || g->dbias[1].to;
 }
 
-/* A part of the work of batch row b: heads [h0, h1), which share one key head, queries from [t0, t1) and keys
- * from [s0, s1), both whole tiles. */
+/* A part of the work of batch row b: heads [h0, h1), which share one key head, queries [t0, t1) and keys [s0,
+ * s1), both in whole tiles. */
 typedef struct back_part {
     int64_t b, t0, t1, s0, s1;
     int h0, h1;
-    bool queries, keys; /* which gradients to make: dq and dbias, or dk and dv */
+    bool queries, keys; /* which gradients to compute: dq and dbias, or dk and dv */
 } back_part;
 
-/* Ways to cut the work up. By key heads, everything of a tile is done at once: 5 products. When there are too
- * few heads to keep the threads busy, dk and dv are made by tiles of keys, and dq by tiles of queries or,
- * with the gradient of a bias, by heads: 7 products. Every sum is taken in the same order in both, so the
- * results are the same bits. */
+/* Ways to split the work. By key heads, everything of a tile is done at once: 5 products. If there are too
+ * few heads to keep the threads busy, dk and dv are computed by tiles of keys, and dq by tiles of queries or,
+ * with the gradient of a bias, by heads: 7 products. Both take every sum in the same order, so the results
+ * are bitwise equal. */
 static back_part cut_heads(const attention_back *g, int64_t i)
 {
     const attention *a = &g->a;
@@ -97,7 +97,7 @@ by_status KERNEL(attention_grad)(gr_exec *e, gr_node *n)
 #include "cpu/kernels/tile.h"
 
 typedef struct FN(back_space) {
-    R *q, *qt, *dy, *dyt; /* (TILE, ld) of the present queries: scaled q, dy, and both transposed */
+    R *q, *qt, *dy, *dyt; /* (TILE, ld) of the current queries: scaled q, dy, and both transposed */
     R *k, *v, *dq;        /* (TILE, ld) */
     R *p, *ds, *keep;     /* (TILE, TILE), keys by queries */
     R *dk, *dv;           /* (s1 - s0, ld) of the part */
@@ -123,8 +123,8 @@ static FN(back_space) FN(back_space_at)(R *at, int64_t ld, int64_t keys)
     return w;
 }
 
-/* Log-sum-exps of n queries as scores_to_weights wants them. True when one of the queries sees nothing and so
- * has weights on every key. */
+/* Loads the log-sum-exps of n queries as scores_to_weights expects them. Returns true if a query attends to
+ * nothing and so has weights on every key. */
 static bool FN(load_lse)(const attention *a, int64_t b, int h, int64_t t0, int n, FN(back_space) * w)
 {
     const R *from = (const R *)a->lse + (b * a->heads + h) * a->queries + t0;
@@ -182,14 +182,14 @@ static void FN(through_softmax)(const attention *a, const tile *x, FN(back_space
     }
 }
 
-/* Numbers of consecutive entries, the next of which is `step` further, to the sums of a row of the bias. */
+/* Adds consecutive entries, `step` apart, to the sums of a row of the bias. */
 static void FN(add_entries)(const bias_rows *bias, int n, int64_t first, int step, const R *line, R *to)
 {
     for (int i = 0; i < n; i++)
         to[clamp_entry(bias, first + (int64_t)step * i)] += line[i];
 }
 
-/* What the slopes of a tile give to the sums of its head; compare add_bias. */
+/* Adds the score gradients of a tile to the sums of its head; compare add_bias. */
 static void FN(add_to_bias)(const attention_back *g, int i, const tile *x, const R *restrict ds)
 {
     const bias_rows *bias = &g->a.bias[i];
@@ -221,7 +221,7 @@ static void FN(add_to_bias)(const attention_back *g, int i, const tile *x, const
         FN(add_entries)(bias, x->keys, first, 1, line, to);
 }
 
-/* The sums of all heads to the gradient of bias `which`, in order along the axes that repeat. */
+/* Reduces the sums of all heads to the gradient of bias `which`, in order along the broadcast axes. */
 static void FN(finish_bias)(const attention_back *g, int which)
 {
     const by_tensor *out = g->dbias[which].to;
@@ -243,7 +243,7 @@ static void FN(finish_bias)(const attention_back *g, int which)
     }
 }
 
-/* One tile of queries, already loaded, against one tile of keys. */
+/* Processes one tile of queries, already loaded, against one tile of keys. */
 static void FN(back_tile)(const attention_back *g, const back_part *part, const tile *x, bool first,
                           FN(back_space) * w)
 {
@@ -292,7 +292,7 @@ static void FN(back_part)(const attention_back *g, const back_part *part, R *spa
             first = next_keys(a, part->b, t0, n, first, end, nothing);
             if (first >= end && !part->queries)
                 continue;
-            if (first >= end) /* all of them see nothing, and their weights are 0 */
+            if (first >= end) /* none of them attends to anything, and their weights are 0 */
                 memset(w.dq, 0, sizeof(R) * (size_t)(TILE * ld));
             FN(load_queries)(g, part->b, h, t0, n, &w);
             for (int64_t s0 = first; s0 < end; s0 = next_keys(a, part->b, t0, n, s0 + TILE, end, nothing)) {
@@ -310,7 +310,7 @@ static void FN(back_part)(const attention_back *g, const back_part *part, R *spa
     }
 }
 
-/* Run the parts that `cut` makes of indices [0, tasks). They write to different places. */
+/* Runs the parts that `cut` makes of indices [0, tasks). They write to disjoint memory. */
 static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t keys, int threads,
                                 back_part (*cut)(const attention_back *g, int64_t i))
 {
@@ -327,7 +327,7 @@ static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t 
     return BY_OK;
 }
 
-/* dk and dv, and dq and dbias, one after the other. */
+/* Computes dk and dv, then dq and dbias. */
 static by_status FN(back_apart)(const attention_back *g, int threads)
 {
     const attention *a = &g->a;

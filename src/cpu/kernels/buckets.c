@@ -1,4 +1,4 @@
-/* buckets.c - distances sorted into ever wider buckets (T5). */
+/* buckets.c - maps distances to buckets of increasing width (T5). */
 #include "cpu/kernels/kernel.h"
 
 by_status KERNEL(buckets)(gr_exec *e, gr_node *n)

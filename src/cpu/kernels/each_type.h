@@ -1,5 +1,4 @@
-/* each_type.h - includes BY_TEMPLATE once per element type. No include guard: it is meant to be included by
- * many. */
+/* each_type.h - includes BY_TEMPLATE once per element type. No include guard: included many times. */
 #define FN(f) BY_PASTE(BY_PASTE(f, T_NAME), BY_ISA)
 
 #define T_NAME          f32

@@ -5,7 +5,7 @@
 #include "cpu/kernels/kernel.h"
 #include "graph/spread.h"
 
-#define SPAN 512 /* elements one thread takes at a time */
+#define SPAN 512 /* elements per task */
 #define TILE 512 /* a short b is repeated up to this many elements, so that rows fill vectors */
 
 static int64_t elements(const by_tensor *t)
@@ -183,7 +183,7 @@ static inline __attribute__((always_inline)) R FN(gelu_slope)(R x)
     return (R)0.5 * (1 + R_ERF(x * SQRT_HALF)) + x * RSQRT_2PI * R_EXP((R)-0.5 * x * x);
 }
 
-/* sigmoid(x), and 1 - sigmoid(x) without cancellation. Beyond -80 both are what they are at -80 but for
+/* sigmoid(x), and 1 - sigmoid(x) without cancellation. Below -80 both equal their values at -80 to within
  * 1e-35. */
 static inline R FN(sigmoid)(R x, R *rest)
 {
@@ -221,7 +221,7 @@ static inline R FN(sigmoid_slope)(R x)
     return s * rest;
 }
 
-/* The slopes of activations that few models have. */
+/* Derivatives of rarely used activations. */
 static R FN(rare_slope)(by_act act, R x)
 {
     R rest, s;
@@ -229,7 +229,7 @@ static R FN(rare_slope)(by_act act, R x)
     case BY_QUICK_GELU:
         s = FN(sigmoid)((R)1.702 * x, &rest);
         return s * (1 + (R)1.702 * x * rest);
-    case BY_GELU_10: /* beyond -10 it is flat anyway */
+    case BY_GELU_10: /* flat below -10 */
         return x > 10 ? 0 : FN(gelu_slope)(x);
     case BY_RELU2:
         return x > 0 ? 2 * x : 0;
@@ -286,7 +286,7 @@ static void FN(activation_grad_span)(by_act act, T *y, const T *x, const T *dy, 
     case BY_ACT_NONE:
         EACH(DY);
         break;
-    default: /* a switch for every element: not worth vectors */
+    default: /* a switch per element: not worth vectorising */
         for (int64_t i = 0; i < count; i++)
             y[i] = ST(DY * FN(rare_slope)(act, X));
     }

@@ -1,8 +1,8 @@
-/* gather.c - rows of a table by their index, and the sum of gradients back into the table. */
+/* gather.c - gathers rows of a table by index, and scatters gradients back into the table. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define COLUMNS 64 /* columns of the table one thread owns at a time */
+#define COLUMNS 64 /* columns of the table per task */
 
 static by_status check_ids(const by_tensor *ids, int64_t count, int64_t limit)
 {
@@ -68,8 +68,8 @@ by_status KERNEL(gather_grad)(gr_exec *e, gr_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* dtable[ids[i]] += dy[i]. A thread owns columns and goes through the ids in order, so no two write the same
- * place and the order of every sum is that of the positions. */
+/* dtable[ids[i]] += dy[i]. A thread owns columns and processes the ids in order, so no two threads write the
+ * same element, and every sum is in the order of the positions. */
 static by_status FN(gather_grad)(gr_exec *e, gr_node *n)
 {
     const by_tensor *ids = n->in[0], *table = n->out[0];

@@ -1,10 +1,10 @@
-/* gemm.c - matrix products of our own, for what the libraries do not do or do slowly.
+/* gemm.c - our own matrix products, for cases that the libraries do not support or that are slow there.
  *
- * Packed: c is computed in tiles of MR x NR held in registers, from panels of a and b that were copied into
- * the order the tile reads them in, and converted to R on the way (Goto and van de Geijn 2008). Skinny: with
- * few rows every element of b is used a few times only; it is read once, in order, and never copied.
+ * Packed: c is computed in tiles of MR x NR held in registers, from panels of a and b that are copied into
+ * the order in which the tile reads them, and converted to R on the way (Goto and van de Geijn 2008). Skinny:
+ * with few rows every element of b is used only a few times; it is read once, in order, and never copied.
  *
- * Every element of c is summed in an order that depends on the description alone, not on the number of
+ * The order in which every element of c is summed depends only on the description, not on the number of
  * threads. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
@@ -16,7 +16,7 @@
 #include <omp.h>
 #endif
 
-/* Rows of a tile: with its two vectors of columns, as many accumulators as the registers hold. */
+/* Rows of a tile: with two vectors of columns, as many accumulators as fit in registers. */
 #if BY_ISA_LEVEL >= 2
 #define MR 14
 #elif BY_ISA_LEVEL == 1
@@ -30,21 +30,21 @@ enum {
     MC = MR * 64,      /* rows of a block */
     NC = 1024,         /* columns of a block */
     GROUP = 256,       /* columns of a task: KC x GROUP of b stays in the second-level cache */
-    STRIP = 16384,     /* accumulators of a skinny product that stay in the cache, all rows together */
-    PARTS = 8,         /* of k in a skinny product, so that a thread reads one long stretch of b */
-    DOTS = 64,         /* results a skinny product stores at a time */
+    STRIP = 16384,     /* accumulators of a skinny product that stay in the cache, over all rows */
+    PARTS = 8,         /* parts of k in a skinny product, so that a thread reads one long stretch of b */
+    DOTS = 64,         /* results that a skinny product stores at a time */
     ROWS = 4,          /* rows of x that go through the registers together */
     COLS = 4,          /* dot products that go through the registers together */
-    FAR = 16384,       /* bytes of b that may be prefetched before the present ones are done */
-    AHEAD = 4096,      /* bytes between use and prefetching of a single stream */
+    FAR = 16384,       /* bytes of b that may be prefetched before the current ones are done */
+    AHEAD = 4096,      /* prefetch distance of a single stream, in bytes */
     UNIT = 64,         /* columns handed to threads in a skinny product */
-    FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
+    FORK_WORK = 65536, /* fewer multiplications are not worth a second thread */
 };
 
 typedef float vec_float __attribute__((vector_size(BY_VECTOR_BYTES), aligned(4), may_alias));
 typedef double vec_double __attribute__((vector_size(BY_VECTOR_BYTES), aligned(8), may_alias));
 
-/* One vector of R from memory of any alignment. */
+/* Loads one vector of R from memory of any alignment. */
 static inline vec_float load_f32(const float *p)
 {
     return *(const vec_float *)p;
@@ -126,7 +126,7 @@ static inline int worth_threads(const cpu_gemm_desc *d, int threads)
 #define BY_TEMPLATE "cpu/kernels/gemm.c"
 #include "cpu/kernels/each_type.h"
 
-/* ---- the table gemm.c (of the folder above) picks from --------------------------------------- */
+/* ---- the table for gemm_select.c ------------------------------------------------------------- */
 
 #if BY_ISA_LEVEL == 0
 #define CASE_F64(call) \
@@ -197,14 +197,14 @@ const cpu_gemm_own BY_PASTE(cpu_gemm_own, BY_ISA) = {
 
 #include "cpu/kernels/act.h"
 
-/* What the threads of a team share. */
+/* Shared by the threads of a team. */
 typedef struct FN(job) {
     const cpu_gemm_desc *d;
     const T *a, *b;
     const R *bias; /* NULL: none */
     void *c;
     R *pack_a, *pack_b;
-    R *part; /* sums of the blocks so far, when c cannot hold them */
+    R *part; /* sums of the previous blocks, if c cannot hold them */
 } FN(job);
 
 static R FN(get)(const cpu_gemm_desc *d, const void *c, int64_t at)
@@ -212,7 +212,7 @@ static R FN(get)(const cpu_gemm_desc *d, const void *c, int64_t at)
     return d->c_type == T_ID ? LD(((const T *)c)[at]) : ((const R *)c)[at];
 }
 
-/* c[at..at + n) = act(v + bias); v is destroyed. */
+/* c[at..at + n) = act(v + bias); overwrites v. */
 static inline void FN(store)(const cpu_gemm_desc *d, int64_t n, R *v, const R *bias, void *c, int64_t at)
 {
     if (bias)
@@ -231,8 +231,8 @@ static inline void FN(store)(const cpu_gemm_desc *d, int64_t n, R *v, const R *b
 
 /* ---- packed ---------------------------------------------------------------------------------- */
 
-/* A panel of w lines (rows of a, columns of b) and depth k, padded with zeros to `width` lines: out[p * width
- * + i]. Element (i, p) lies at src[p * ld + i] when lines are adjacent, at src[i * ld + p] when not. */
+/* Packs a panel of w lines (rows of a, columns of b) and depth k, padded with zeros to `width` lines: out[p *
+ * width + i]. Element (i, p) is at src[p * ld + i] if lines are adjacent, otherwise at src[i * ld + p]. */
 INLINE void FN(pack)(int width, int64_t w, int64_t k, const T *restrict src, int64_t ld, bool adjacent,
                      R *restrict out)
 {
@@ -247,7 +247,7 @@ INLINE void FN(pack)(int width, int64_t w, int64_t k, const T *restrict src, int
             for (int64_t i = 0; i < w; i++)
                 out[p * width + i] = LD(src[p * ld + i]);
     else
-        for (int64_t p0 = 0; p0 < k; p0 += 16) /* 16 deep, so that what is written stays near */
+        for (int64_t p0 = 0; p0 < k; p0 += 16) /* 16 deep, so that the output stays in the cache */
             for (int64_t i = 0; i < w; i++)
                 for (int64_t p = p0; p < BY_MIN(p0 + 16, k); p++)
                     out[p * width + i] = LD(src[i * ld + p]);
@@ -272,8 +272,8 @@ static void FN(tile)(int64_t k, const R *restrict a, const R *restrict b, R *res
     }
 }
 
-/* Put the valid part (rows, cols) of a tile where it belongs: added to the sum of the blocks before it, and
- * finished after the last. */
+/* Stores the valid part (rows, cols) of a tile: adds it to the sum of the previous blocks, and applies bias
+ * and activation after the last. */
 static void FN(merge)(const JOB *j, R *tile, int64_t row, int64_t col, int64_t rows, int64_t cols, R *part,
                       int64_t ld_part, bool first, bool last)
 {
@@ -294,8 +294,8 @@ static void FN(merge)(const JOB *j, R *tile, int64_t row, int64_t col, int64_t r
     }
 }
 
-/* One block of depth kc: pack its panels, meet, multiply. Panels and tasks are dealt out evenly to the team.
- */
+/* Processes one block of depth kc: packs its panels, synchronises, multiplies. Panels and tasks are
+ * distributed evenly over the team. */
 static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t nc, int64_t p0, int64_t kc,
                       int id, int team)
 {
@@ -315,7 +315,7 @@ static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t 
     }
     team_wait(team);
 
-    /* sums of earlier blocks are kept in c itself where its type allows */
+    /* the sums of previous blocks are kept in c itself if its type allows */
     R *part = d->c_type == gr_acc_type(T_ID) ? (R *)j->c + i0 * d->ldc + j0 : j->part;
     const int64_t ld_part = d->c_type == gr_acc_type(T_ID) ? d->ldc : NC;
     const int64_t groups = (nc + GROUP - 1) / GROUP, tasks = groups * panels_a;
@@ -335,17 +335,18 @@ static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t 
 static void FN(packed)(const JOB *j, int id, int team)
 {
     const cpu_gemm_desc *d = j->d;
+    /* If k = 0, runs once, for bias and activation. */
     for (int64_t i = 0; i < d->m; i += MC)
         for (int64_t q = 0; q < d->n; q += NC)
-            for (int64_t p = 0; p == 0 || p < d->k; p += KC) /* with k = 0, once, for bias and activation */
+            for (int64_t p = 0; p == 0 || p < d->k; p += KC)
                 FN(block)
     (j, i, BY_MIN(MC, d->m - i), q, BY_MIN(NC, d->n - q), p, BY_MIN(KC, d->k - p), id, team);
 }
 
 /* ---- skinny: m <= BY_GEMM_SKINNY_ROWS, x is a in R, dense ------------------------------------ */
 
-/* acc (rows, w) += x (rows, depth) b (depth, w). With `ahead`, the rows of b after these are prefetched one
- * after the other. */
+/* acc (rows, w) += x (rows, depth) b (depth, w). With `ahead`, the following rows of b are prefetched one by
+ * one. */
 INLINE void FN(axpy)(int rows, int depth, bool ahead, int64_t w, const T *b, int64_t ldb, const R *x,
                      int64_t ldx, R *acc, int64_t ld)
 {
@@ -395,13 +396,13 @@ static void FN(axpy4)(int64_t rows, bool ahead, int64_t w, const T *b, int64_t l
         FN(axpy)(4, 4, ahead, w, b, ldb, x, ldx, acc, ld);
 }
 
-/* b stored (k, n): acc (m, n) = x b over rows [lo, hi) of b. Memory is read in its own order as far as the
- * accumulators of m rows fit into the cache, or of a single row in strips narrow enough for four rows of b to
- * be prefetched in time. */
+/* b stored (k, n): acc (m, n) = x b over rows [lo, hi) of b. Memory is read in order as far as the
+ * accumulators of m rows fit into the cache, or, for a single row, in strips narrow enough to prefetch four
+ * rows of b in time. */
 static void FN(skinny_part)(const cpu_gemm_desc *d, const R *x, const T *b, int64_t lo, int64_t hi, R *acc,
                             int64_t ld)
 {
-    /* of a single row: strips of equal widths, four rows of which are prefetched in time */
+    /* single row: strips of equal width, of which four rows are prefetched in time */
     const int64_t most = d->m > 1 ? STRIP / ROUND(d->m, ROWS) : FAR / 4 / (int64_t)sizeof(T);
     const int64_t strips = (d->n + most - 1) / most, strip = ROUND((d->n + strips - 1) / strips, UNIT);
     memset(acc, 0, (size_t)(d->m * ld) * sizeof(R));
@@ -424,7 +425,7 @@ static void FN(skinny_part)(const cpu_gemm_desc *d, const R *x, const T *b, int6
     }
 }
 
-/* Columns [lo, hi) of c from the sums over the parts of k, in their order. */
+/* Computes columns [lo, hi) of c from the sums over the parts of k, in order. */
 static void FN(skinny_sum)(const JOB *j, const R *parts, int64_t ld, int64_t lo, int64_t hi)
 {
     const cpu_gemm_desc *d = j->d;
@@ -454,8 +455,8 @@ static inline R FN(total)(VEC v)
 }
 
 /* out (rows, cols) = x (rows, k) b (cols, k)^T, with depth vectors along k in flight. Prefetching walks
- * through the memory of the columns after these in one stream, `next` being where it starts: memory delivers
- * a single long stream faster than several short ones. */
+ * through the memory of the following columns as one stream that starts at `next`: memory delivers a single
+ * long stream faster than several short ones. */
 INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64_t ldb, const char *next,
                      const R *x, R *out)
 {
@@ -491,8 +492,8 @@ INLINE void FN(dots)(int rows, int cols, int depth, int64_t k, const T *b, int64
         }
 }
 
-/* Columns [lo, hi) of c, b stored (n, k): dot products, one at a time for a single row, COLS at a time for
- * more. */
+/* Computes columns [lo, hi) of c with b stored (n, k): dot products, one at a time for a single row, COLS at
+ * a time for more. */
 static void FN(skinny_nk)(const JOB *j, const R *x, int64_t lo, int64_t hi)
 {
     const cpu_gemm_desc *d = j->d;
@@ -555,7 +556,8 @@ static void FN(skinny)(const JOB *j, const R *x, int threads)
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
-/* Elements of R in scratch memory: the bias, then x of a skinny product, or the panels of each team. */
+/* Sizes of scratch memory, in elements of R: the bias, then x of a skinny product, or the panels of each
+ * team. */
 static int64_t FN(bias_size)(const cpu_gemm_desc *d)
 {
     return d->bias && d->bias_type != gr_acc_type(T_ID) ? ROUND(d->n, 16) : 0;
@@ -605,8 +607,8 @@ static void FN(product)(const cpu_gemm_desc *d, int threads, const void *a, cons
     int64_t size_a, size_b, size_part;
     FN(sizes)(d, &size_a, &size_b, &size_part);
     const int64_t size_c = (int64_t)by_dtype_size(d->c_type);
-    const bool by_batch =
-        d->batch >= threads; /* a product per thread, or all threads on each product in turn */
+    /* One product per thread, or all threads on each product in turn. */
+    const bool by_batch = d->batch >= threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int id = thread_id(), team = team_size();

@@ -29,7 +29,7 @@
 #define KERNEL(name)    BY_PASTE(cpu_##name, BY_ISA)
 #define BY_PRAGMA(x)    _Pragma(#x)
 
-/* Vectors of the compiler's for code that must keep its accumulators in registers. */
+/* Compiler vectors, for code that must keep its accumulators in registers. */
 #if BY_ISA_LEVEL >= 2
 #define BY_VECTOR_BYTES 64
 #elif BY_ISA_LEVEL == 1
@@ -42,7 +42,7 @@
 #include "graph/ops.def"
 #undef GR_OP
 
-/* Call f, a function of the template, for an element type; for the end of a kernel. */
+/* Calls f, a function of the template, for an element type; used at the end of a kernel. */
 #define BY_TYPED(f, type) BY_PASTE(BY_PASTE(f, type), BY_ISA)
 #if BY_ISA_LEVEL == 0
 #define BY_CASE_F64(f, ...) \
@@ -65,7 +65,7 @@
                          gr_tensor_label((n)->out[0] ? (n)->out[0] : (n)->in[0]), #f, by_dtype_name(type)); \
     }
 
-/* Loops over fewer elements than this stay on one thread: waking the others would cost more. */
+/* Loops over fewer elements run on one thread: waking the others would cost more. */
 #define BY_FORK_ELEMENTS 16384
 
 /* ---- functions of float ------------------------------------------------------------------------
@@ -89,7 +89,7 @@ static inline float cpu_float(uint32_t u)
 /* 2^k p(r) with |r| <= ln2 / 2. Subnormal down to -103.9, then 0; infinity above 88.7; NaN stays NaN. */
 static inline float cpu_expf(float x)
 {
-    float c = x > 89.0f ? 89.0f : x; /* comparisons are false for NaN, which passes through */
+    float c = x > 89.0f ? 89.0f : x; /* comparisons are false for NaN, which propagates */
     c = c < -104.0f ? -104.0f : c;
     float k =
         c * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the sum's low bits are the rounded integer */
@@ -103,12 +103,12 @@ static inline float cpu_expf(float x)
     p = p * r + 1.66665211e-1f;
     p = p * r + 4.99999940e-1f;
     p = p * (r * r) + r + 1.0f;
-    /* two factors, since 2^k alone may be out of range where the product is not */
+    /* two factors, because 2^k alone may be out of range when the product is not */
     uint32_t e1 = (uint32_t)((int32_t)e >> 1), e2 = e - e1;
     return p * cpu_float((e1 + 127) << 23) * cpu_float((e2 + 127) << 23);
 }
 
-/* 1 - 2 / (1 + e^2x); near 0 a polynomial, which loses nothing to cancellation. */
+/* 1 - 2 / (1 + e^2x); near 0 a polynomial, which avoids cancellation. */
 static inline float cpu_tanhf(float x)
 {
     float s = x * x, a = x < 0 ? -x : x;
@@ -151,7 +151,7 @@ static inline float cpu_logf(float x)
     return logf(x);
 }
 
-/* ---- 16-bit floats: bit for bit what base.h's scalar functions give, without a branch ------- */
+/* ---- 16-bit floats: branch-free, bitwise equal to the scalar functions of base.h ------------ */
 
 static inline uint16_t cpu_bf16_store(float f)
 {
@@ -160,7 +160,8 @@ static inline uint16_t cpu_bf16_store(float f)
     return (uint16_t)((f != f ? quiet : rounded) >> 16);
 }
 
-/* Up or down, away from 0 with the probability of what is cut off: in the mean it is f. chance: 16 bits. */
+/* Stochastic rounding: away from 0 with a probability equal to the truncated fraction, so that the mean is f.
+ * chance: 16 random bits. */
 static inline uint16_t cpu_bf16_stochastic(float f, uint32_t chance)
 {
     uint32_t u = cpu_bits(f);
@@ -168,7 +169,7 @@ static inline uint16_t cpu_bf16_stochastic(float f, uint32_t chance)
     return finite ? (uint16_t)((u + chance) >> 16) : cpu_bf16_store(f);
 }
 
-/* The exponent is moved by a product with 2^112, which also makes subnormals normal. */
+/* Multiplying by 2^112 adjusts the exponent and also normalises subnormals. */
 static inline float cpu_f16_load(uint16_t h)
 {
     uint32_t a = (uint32_t)(h & 0x7fffu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
@@ -188,7 +189,7 @@ static inline uint16_t cpu_f16_store(float f)
     return (uint16_t)(sign | h);
 }
 
-/* ---- random numbers: four neighbouring elements share one evaluation of Philox -------------- */
+/* ---- random numbers: four adjacent elements share one evaluation of Philox ------------------ */
 
 static inline base_philox cpu_random4(const gr_exec *e, const gr_node *n, uint64_t index4)
 {
@@ -212,7 +213,7 @@ typedef uint64_t cpu_lanes __attribute__((vector_size(BY_VECTOR_BYTES)));
 #define BY_LANES_unpackhi_epi64 ((cpu_lanes){a[1], b[1]})
 #endif
 
-/* Products of the low halves; what the high halves hold does not matter. */
+/* Products of the low halves; the high halves are ignored. */
 static inline cpu_lanes cpu_lanes_product(cpu_lanes a, cpu_lanes b)
 {
     return BY_LANES_OP(mul_epu32);
@@ -232,9 +233,9 @@ static inline cpu_lanes cpu_lanes_odd(cpu_lanes a, cpu_lanes b)
 #define BY_RANDOM_SPAN   512
 #define BY_RANDOM_PLACES (BY_RANDOM_SPAN + 4 * BY_LANES)
 
-/* The 32-bit numbers of elements [first, first + count) of a node, count <= BY_RANDOM_SPAN: those of
- * cpu_random4(first / 4) and so on, BY_LANES evaluations at a time. buffer has BY_RANDOM_PLACES
- * places; the result points into it. */
+/* Returns the 32-bit random numbers of elements [first, first + count) of a node, count <= BY_RANDOM_SPAN:
+ * those of cpu_random4(first / 4) and so on, BY_LANES evaluations at a time. buffer has BY_RANDOM_PLACES
+ * elements; the result points into it. */
 static inline const uint32_t *cpu_random_span(const gr_exec *e, const gr_node *n, uint64_t first,
                                               int64_t count, uint32_t *buffer)
 {
@@ -264,14 +265,14 @@ static inline const uint32_t *cpu_random_span(const gr_exec *e, const gr_node *n
     return buffer + first % 4;
 }
 
-/* Kept when the 32-bit number is >= p * 2^32. */
+/* An element is kept if its 32-bit number is >= p * 2^32. */
 static inline uint32_t cpu_drop_threshold(float p)
 {
     double t = (double)p * 4294967296.0;
     return t >= 4294967295.0 ? 4294967295u : (uint32_t)t;
 }
 
-/* What is kept is multiplied by this. With p = 1 nothing is. */
+/* The factor of kept elements. With p = 1 nothing is kept. */
 static inline double cpu_drop_factor(float p)
 {
     return p < 1 ? 1 / (1 - (double)p) : 0;

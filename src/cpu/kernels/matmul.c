@@ -1,19 +1,19 @@
 /* matmul.c - linear layers, their gradients and batched products. The products themselves are planned when
- * the program is compiled (n->plan, a cpu_gemm); here is what goes around them. */
+ * the program is compiled (n->plan, a cpu_gemm). */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 #include "cpu/gemm_select.h"
 
 enum {
-    CHUNK = 512,   /* elements of an activation done at a time, in R */
-    COLUMNS = 256, /* columns of a sum over rows that a thread takes at a time */
-    BUNDLE = 64 /* rows summed before they are added to the total, which keeps the error of long sums small */
+    CHUNK = 512,   /* elements of an activation processed at a time, in R */
+    COLUMNS = 256, /* columns of a sum over rows per task */
+    BUNDLE = 64    /* rows summed before they are added to the total, which limits the error of long sums */
 };
 
 #define BY_TEMPLATE "cpu/kernels/matmul.c"
 #include "cpu/kernels/each_type.h"
 
-/* With `pre` wanted for the backward pass the activation is a pass of its own; without, it is part of the
+/* If `pre` is wanted for the backward pass, the activation is a separate pass; otherwise it is fused into the
  * product. */
 by_status KERNEL(linear)(gr_exec *e, gr_node *n)
 {
@@ -89,8 +89,8 @@ static by_status FN(activation_pass)(gr_exec *e, gr_node *n)
     return BY_OK;
 }
 
-/* linear_dw: out[1] (N) = sum over the rows of in[1] (R, N) [+ itself]. A column is summed by one thread,
- * from top to bottom. */
+/* linear_dw: out[1] (N) = sum over the rows of in[1] (R, N) [+ itself]. One thread sums a column, from top to
+ * bottom. */
 static by_status FN(column_sums)(gr_exec *e, gr_node *n)
 {
     const int64_t rows = gr_tensor_rows(n->in[1]), cols = gr_tensor_cols(n->in[1]);

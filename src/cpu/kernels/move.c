@@ -1,12 +1,11 @@
-/* move.c - data that changes its place or its type and nothing else: fill, copy, cast, reshape, permute,
- * slice, pad, concat. All but cast see elements as bytes, 1, 2, 4 or 8 of them. */
+/* move.c - ops that only move or convert data: fill, copy, cast, reshape, permute, slice, pad, concat. All
+ * except cast treat elements as 1, 2, 4 or 8 bytes. */
 #include "cpu/kernels/kernel.h"
 
-#define COPY_BYTES 65536 /* what one thread copies at a time */
+#define COPY_BYTES 65536 /* bytes per task */
 
-/* dst and src hold `count` blocks of `bytes` bytes, at their own strides. Short blocks of the sizes of
- * elements are copied by a loop of fixed size, the others by memcpy; few long ones are cut for the threads.
- */
+/* dst and src have `count` blocks of `bytes` bytes, at their own strides. Short blocks of element size are
+ * copied by a loop of fixed size, others by memcpy; a few long ones are split over the threads. */
 static void copy_blocks(const gr_exec *e, char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
                         int64_t bytes, int64_t count)
 {
@@ -44,7 +43,7 @@ static void copy_blocks(const gr_exec *e, char *dst, int64_t dst_stride, const c
     }
 }
 
-/* dim[from .. to - 1] multiplied. */
+/* Returns the product of dim[from .. to - 1]. */
 static int64_t product(const by_tensor *t, int from, int to)
 {
     int64_t p = 1;
@@ -117,7 +116,7 @@ CONVERT(f32_to_f16, uint16_t, float, cpu_f16_store)
 CONVERT(bf16_to_f32, float, uint16_t, base_bf16_to_f32)
 CONVERT(f16_to_f32, float, uint16_t, cpu_f16_load)
 
-/* The pairs of mixed precision have loops of their own; the rest is base_convert's. */
+/* Mixed-precision pairs have their own loops; base_convert does the others. */
 static convert_fn direct(by_dtype to, by_dtype from)
 {
     if (from == BY_F32)
@@ -153,14 +152,14 @@ by_status KERNEL(cast)(gr_exec *e, gr_node *n)
 
 /* ---- permute -------------------------------------------------------------------------------- */
 
-/* A permutation with as few axes as it can have: output axis i has dim[i] elements, which lie stride[i]
- * elements apart in the input. Rank is at least 1. */
+/* A permutation with as few axes as possible: output axis i has dim[i] elements, which are stride[i] elements
+ * apart in the input. The rank is at least 1. */
 typedef struct moves {
     int rank;
     int64_t dim[BY_MAX_RANK], stride[BY_MAX_RANK];
 } moves;
 
-/* Axes of one element vanish, and neighbours that are neighbours in the input as well become one. */
+/* Removes axes of one element, and merges adjacent axes that are adjacent in the input as well. */
 static moves collapse(const by_tensor *x, const int *order)
 {
     moves m = {0};
@@ -182,8 +181,8 @@ static moves collapse(const by_tensor *x, const int *order)
     return m;
 }
 
-/* Where output index `i`, counted over axes [0, axes) but `skip`, begins in the input and (out) in the
- * output. */
+/* Returns where output index `i`, counted over axes [0, axes) except `skip`, starts in the input, and sets
+ * *out to where it starts in the output. */
 static int64_t source_of(const moves *m, int axes, int skip, int64_t i, int64_t *out)
 {
     int64_t from = 0, to = 0, step = 1;
@@ -201,8 +200,8 @@ static int64_t source_of(const moves *m, int axes, int skip, int64_t i, int64_t 
 
 #define TILE 32
 
-/* dst[j * dst_stride + i] = src[i * src_stride + j], i < rows, j < cols: one tile, by way of a copy of it.
- * Strides are often powers of two, whose rows would drive each other out of the cache; so every line is
+/* dst[j * dst_stride + i] = src[i * src_stride + j], i < rows, j < cols: one tile, through a copy. Strides
+ * are often powers of two, whose rows would evict each other from the cache; with the copy, every line is
  * touched once. */
 #define TRANSPOSE(name, type)                                                                            \
     static void name(char *dst_, int64_t dst_stride, const char *src_, int64_t src_stride, int64_t rows, \
@@ -222,8 +221,8 @@ TRANSPOSE(transpose_2, uint16_t)
 TRANSPOSE(transpose_4, uint32_t)
 TRANSPOSE(transpose_8, uint64_t)
 
-/* The last axis of the output is not that of the input: planes of (axis `fast`, last axis) are transposed
- * tile by tile, where fast is the axis along which the input is contiguous. */
+/* The last axis of the output differs from that of the input: transposes planes of (axis `fast`, last axis)
+ * tile by tile, where `fast` is the axis along which the input is contiguous. */
 static void permute_planes(const gr_exec *e, const moves *m, char *y, const char *x, int64_t size)
 {
     const int last = m->rank - 1;
@@ -252,7 +251,7 @@ static void permute_planes(const gr_exec *e, const moves *m, char *y, const char
     }
 }
 
-/* The last axis is contiguous on both sides: runs of it are copied, all those of the second last axis at a
+/* The last axis is contiguous on both sides: copies runs of it, all those of the second last axis at a
  * time. */
 static void permute_runs(const gr_exec *e, const moves *m, char *y, const char *x, int64_t size)
 {

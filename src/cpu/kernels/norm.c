@@ -1,9 +1,10 @@
-/* norm.c - LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) over the last axis, with the
- * residual addition in front of them when there is one. */
+/* norm.c - LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) over the last axis, with an
+ * optional residual addition before them. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define CHUNKS 32 /* most partial sums of dgamma and dbeta, whatever the number of threads */
+/* Maximum number of partial sums of dgamma and dbeta, independent of the number of threads. */
+#define CHUNKS 32
 
 #define BY_TEMPLATE "cpu/kernels/norm.c"
 #include "cpu/kernels/each_type.h"
@@ -19,7 +20,7 @@ by_status KERNEL(norm_grad)(gr_exec *e, gr_node *n)
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-/* sum = x + dropout(h), for elements [first, first + count) of the tensor, which x, h and sum point to. The
+/* sum = x + dropout(h), for elements [first, first + count) of the tensor, to which x, h and sum point. The
  * mask is that of a dropout node with the same rng. */
 static void FN(add_dropped)(const gr_exec *e, const gr_node *n, T *restrict sum, const T *restrict x,
                             const T *restrict h, int64_t first, int64_t count)
@@ -44,7 +45,8 @@ static void FN(add_plain)(T *restrict sum, const T *restrict x, const T *restric
         sum[i] = ST(LD(x[i]) + LD(h[i]));
 }
 
-/* stats = {mean, 1 / std}, or {0, 1 / rms}. Two passes: the row is in cache, and no large squares cancel. */
+/* stats = {mean, 1 / std}, or {0, 1 / rms}. Two passes: the row is in the cache, and no large squares
+ * cancel. */
 static void FN(row_stats)(R stats[2], const T *x, int64_t count, bool rms, R eps)
 {
     R mean = 0, square = 0;
@@ -76,8 +78,8 @@ static void FN(row_apply)(T *y, const T *x, const R stats[2], const T *gamma, co
     }
 }
 
-/* Statistics are those of the sum as it is stored, rounded, so that the backward pass sees the same values.
- * When nobody wants the sum, it is made where y will be. */
+/* Statistics are those of the stored, rounded sum, so that the backward pass sees the same values. If the sum
+ * is not wanted, it is computed in the memory of y. */
 static by_status FN(norm)(gr_exec *e, gr_node *n)
 {
     const gr_norm_attr a = *(const gr_norm_attr *)n->attr;
@@ -155,8 +157,7 @@ static void FN(row_dgamma)(R *restrict part, const T *restrict dy, const T *rest
     }
 }
 
-/* out (count) = the sum of `chunks` partial sums that lie 2 * count apart, in order, after what is in out
- * when `add`. */
+/* out (count) = the sum of `chunks` partial sums 2 * count apart, in order, added to out if `add`. */
 static void FN(combine)(R *out, const R *part, int64_t chunks, int64_t count, bool add)
 {
     if (!add)

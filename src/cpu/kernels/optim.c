@@ -1,22 +1,22 @@
-/* optim.c - AdamW, SGD and Adafactor over the flat buffers: every parameter is a segment with its own share
- * of the learning rate. Values of 16 bits have a float master, which is what is updated; the value is the
- * master rounded. Values of bf16 may do without: what they become is then rounded by chance.
+/* optim.c - AdamW, SGD and Adafactor over the flat buffers: every parameter is a segment with its own factor
+ * of the learning rate. 16-bit values have a float master, which is updated; the value is the rounded master.
+ * bf16 values may do without a master: updates are then rounded stochastically.
  *
- * Throughout, lr is hyper's learning rate times the segment's lr_scale, and g the gradient times min(1,
- * max_norm / (norm + 1e-6)). Segments whose lr_scale is 0 are frozen: nothing of theirs changes. */
+ * Throughout, lr is the learning rate times the segment's lr_scale, and g is the gradient times min(1,
+ * max_norm / (norm + 1e-6)). Segments with lr_scale 0 are frozen: nothing of them changes. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define SPAN   16384 /* elements of one step of a thread */
-#define CHUNKS 32    /* most partial sums of a matrix in Adafactor, whatever the number of threads */
+#define SPAN 16384 /* elements per task */
+/* Maximum number of partial sums of a matrix in Adafactor, independent of the number of threads. */
+#define CHUNKS 32
 
 static int64_t elements(const by_tensor *t)
 {
     return gr_tensor_rows(t) * gr_tensor_cols(t);
 }
 
-/* What the gradients are multiplied by. Fails, before anything was changed, when their norm is not a number
- * to work with. */
+/* Computes the factor of the gradients. Fails, before anything is changed, if their norm is not finite. */
 static by_status clip_factor(const by_tensor *norm, float max_norm, double *factor)
 {
     *factor = 1;
@@ -30,7 +30,7 @@ static by_status clip_factor(const by_tensor *norm, float max_norm, double *fact
     return BY_OK;
 }
 
-/* Where the chances come from. */
+/* Source of the random bits for stochastic rounding. */
 typedef struct dice {
     const gr_exec *e;
     const gr_node *n;
@@ -47,28 +47,28 @@ static bool rounds_by_chance(const gr_node *n, const by_tensor *master)
 by_status KERNEL(adamw)(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
-        BY_BRANCH("adamw, by chance");
+        BY_BRANCH("adamw, stochastic rounding");
     BY_DISPATCH(n->in[0]->type, adamw, e, n)
 }
 
 by_status KERNEL(sgd)(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[3]))
-        BY_BRANCH("sgd, by chance");
+        BY_BRANCH("sgd, stochastic rounding");
     BY_DISPATCH(n->in[0]->type, sgd, e, n)
 }
 
 by_status KERNEL(adafactor)(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
-        BY_BRANCH("adafactor, by chance");
+        BY_BRANCH("adafactor, stochastic rounding");
     BY_DISPATCH(n->in[0]->type, adafactor, e, n)
 }
 
 #else /* ---- once per element type ---- */
 
-/* for each i: w = the weight; body changes w; the weight = w. With dice, the first one is number `first` of
- * the buffer. */
+/* For each i: loads the weight w, runs body, which updates w, and stores it. With dice, the first one is
+ * element `first` of the buffer. */
 #define EACH_WEIGHT(body)                                                                              \
     do {                                                                                               \
         if (master) {                                                                                  \
@@ -215,7 +215,7 @@ static by_status FN(sgd)(gr_exec *e, gr_node *n)
  * r is in the first `rows` elements of the segment's stretch of m, c in the first `cols` of its stretch of
  * v; a vector has all of v. From the statistics on, a vector is a matrix of one row whose r is 1. */
 
-/* One segment, all pointers at its beginning. */
+/* One segment; all pointers are at its start. */
 typedef struct FN(factored) {
     T *value;
     R *master;
@@ -223,14 +223,14 @@ typedef struct FN(factored) {
     R *m, *v;
     R *columns; /* scratch (CHUNKS, cols): partial sums of columns, then 1 / sqrt(c) in the first row */
     int64_t rows, cols;
-    int64_t step, chunks; /* rows of a chunk, how many */
+    int64_t step, chunks; /* rows per chunk, number of chunks */
     R clip, keep;         /* keep: 1 - lr wd */
     int64_t offset;       /* of the segment in the buffers */
     const dice *thrown;
     int threads;
 } FN(factored);
 
-/* r and c. A chunk of rows sums its columns; the chunks are then added in order. */
+/* Updates r and c. Each chunk of rows sums its columns; the chunks are then added in order. */
 static void FN(matrix_statistics)(const FN(factored) * f, R b)
 {
 #pragma omp parallel for schedule(static) num_threads(f->threads) if (f->rows * f->cols >= BY_FORK_ELEMENTS)
@@ -343,7 +343,7 @@ static by_status FN(adafactor)(gr_exec *e, gr_node *n)
     const float *hyper = n->in[6]->data;
     double clip;
     BY_TRY(clip_factor(n->in[5], hyper[GR_HYPER_MAX_NORM], &clip));
-    int64_t places = 0; /* of scratch, for the largest segment, taken before anything changes */
+    int64_t places = 0; /* size of scratch for the largest segment, allocated before anything changes */
     for (int s = 0; s < a->n_segments; s++)
         places = BY_MAX(places, a->segments[s].cols * BY_MIN(CHUNKS, a->segments[s].rows));
     R *columns = base_alloc((size_t)places * sizeof *columns);

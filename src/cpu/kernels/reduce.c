@@ -1,12 +1,10 @@
-/* reduce.c - sums over an axis and their opposite, the largest of a row, the 2-norm of a whole buffer. Sums
- * are taken in an order that depends on the shape alone, never on the number of threads. */
+/* reduce.c - sums over an axis and their gradient, the largest element of a row, the 2-norm of a whole
+ * buffer. The order of sums depends only on the shape, never on the number of threads. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define COLUMNS 128 /* columns one thread sums at a time */
-#define BLOCK \
-    256 /* terms added in R before they join a sum of sums, which keeps the rounding error small \
-         */
+#define COLUMNS     128   /* columns per task */
+#define BLOCK       256   /* terms added in R before they join a sum of sums: limits the rounding error */
 #define NORM2_CHUNK 65536 /* elements of one partial sum of squares */
 
 #define BY_TEMPLATE "cpu/kernels/reduce.c"
@@ -61,7 +59,7 @@ static void FN(column_sums)(R *restrict sum, const T *restrict x, int64_t count,
     }
 }
 
-/* y is of x's type or of the accumulation type. */
+/* y has the type of x or the accumulation type. */
 static inline void FN(put)(void *y, bool wide, int64_t i, R value)
 {
     if (wide)
@@ -99,7 +97,7 @@ static by_status FN(reduce)(gr_exec *e, gr_node *n)
 
 /* ---- broadcast ------------------------------------------------------------------------------ */
 
-/* x is of y's type or of the accumulation type. */
+/* x has the type of y or the accumulation type. */
 static inline R FN(get)(const void *x, bool wide, int64_t i)
 {
     return wide ? ((const R *)x)[i] : LD(((const T *)x)[i]);
@@ -139,8 +137,8 @@ static by_status FN(broadcast)(gr_exec *e, gr_node *n)
 
 /* ---- argmax --------------------------------------------------------------------------------- */
 
-/* The first of the largest; a NaN counts as larger than any number, as in PyTorch. Whole blocks are passed
- * over while nothing in them beats the best so far. */
+/* The first of the largest; a NaN is larger than any number, as in PyTorch. Skips whole blocks in which
+ * nothing exceeds the best so far. */
 static int32_t FN(row_argmax)(const T *x, int64_t count)
 {
     int64_t best = 0;
@@ -176,8 +174,7 @@ static by_status FN(argmax)(gr_exec *e, gr_node *n)
 
 /* ---- norm2 ---------------------------------------------------------------------------------- */
 
-/* In double throughout: squares of floats cannot overflow, and the order of a chunk's terms hardly matters.
- */
+/* In double throughout: squares of floats cannot overflow, and the order within a chunk hardly matters. */
 static double FN(sum_of_squares)(const T *x, int64_t count)
 {
     double sum0 = 0, sum1 = 0;

@@ -6,7 +6,7 @@
 #include <omp.h>
 #endif
 
-enum { PIECE = 1024, MOST = 64 * 1024 }; /* bytes of a row at a time; of a group's pieces together */
+enum { PIECE = 1024, MOST = 64 * 1024 }; /* bytes of a row at a time; of all pieces of a group */
 
 static inline int thread_index(void)
 {
@@ -17,7 +17,7 @@ static inline int thread_index(void)
 #endif
 }
 
-/* What the rows of both caches have in common. Sizes in bytes. */
+/* Shared by the rows of both caches. Sizes in bytes. */
 typedef struct shape {
     const int32_t *from, *past, *pages; /* pages: NULL: row b is page b */
     int64_t groups, beams;
@@ -32,7 +32,7 @@ static bool stays(const shape *s, int64_t group)
     return true;
 }
 
-/* Bytes of row b's part that begins at `at`. */
+/* Bytes of the part of row b that starts at `at`. */
 static size_t part_of(const shape *s, int64_t b, size_t at)
 {
     const size_t held = (size_t)s->past[b] * s->position;
@@ -70,7 +70,8 @@ static by_status check_rows(const shape *s, int64_t room, int64_t pages)
             return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld cannot take over row %d", (long long)b,
                              (int)s->from[b]);
         if (s->past[b] < 0 || s->past[b] > room)
-            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld holds %d positions, there is room for %lld",
+            return base_fail(BY_ERR_ARGUMENT,
+                             "reorder: row %lld has %d positions, but the cache has room for %lld",
                              (long long)b, (int)s->past[b], (long long)room);
     }
     return BY_OK;

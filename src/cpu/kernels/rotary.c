@@ -1,5 +1,5 @@
-/* rotary.c - rotary positions (Su et al. 2021): pairs of elements of every head turn by angles that grow with
- * the position. */
+/* rotary.c - rotary positions (Su et al. 2021): rotates pairs of elements of every head by angles
+ * proportional to the position. */
 #ifndef T_NAME
 #include <math.h>
 
@@ -9,8 +9,8 @@
 #define BY_TEMPLATE "cpu/kernels/rotary.c"
 #include "cpu/kernels/each_type.h"
 
-/* The frequencies of this run: those of the attributes, or of a text that is longer than the trained length.
- */
+/* The frequencies of this run: those of the attributes, or those for a text longer than the trained
+ * length. */
 static const float *frequencies(const gr_rotary_attr *a, const by_tensor *positions, float *space)
 {
     const int32_t *p = positions->data;
@@ -37,7 +37,7 @@ by_status KERNEL(rotary)(gr_exec *e, gr_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* One head. Sines and cosines are those of f32 angles, as in the published models. */
+/* Rotates one head. Sines and cosines are those of f32 angles, as in the published models. */
 static void FN(turn)(const gr_rotary_attr *a, const float *restrict cosine, const float *restrict sine,
                      const T *x, T *y)
 {

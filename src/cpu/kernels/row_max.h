@@ -1,9 +1,9 @@
-/* row_max.h - the highest element of a row. Included once per element type by those who need it
- * (each_type.h), so it has no guard. */
+/* row_max.h - the largest element of a row. Included once per element type (each_type.h), so it has no
+ * guard. */
 #define LANES 32 /* maxima kept at once */
 
-/* In LANES parts, since compilers will not reorder comparisons that may meet a NaN. (A NaN is passed over: it
- * comes out of the sum of exponentials.) */
+/* In LANES parts, because compilers do not reorder comparisons that may involve a NaN. (NaNs are skipped
+ * here: they show in the sum of exponentials.) */
 static R FN(row_max)(const T *x, int64_t count)
 {
     R best[LANES];

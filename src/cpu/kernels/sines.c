@@ -1,4 +1,4 @@
-/* sines.c - positions as points on circles that turn ever more slowly (2017). */
+/* sines.c - sinusoidal positions (Vaswani et al. 2017). */
 #ifndef T_NAME
 #include <math.h>
 
@@ -14,7 +14,7 @@ by_status KERNEL(sines)(gr_exec *e, gr_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* The angle needs f64: at position 500, f32 is off by 3e-5. */
+/* The angle requires f64: at position 500, f32 has an error of 3e-5. */
 static by_status FN(sines)(gr_exec *e, gr_node *n)
 {
     const int64_t width = ((const gr_sines_attr *)n->attr)->width, half = width / 2, cosines = width - half;

@@ -3,9 +3,9 @@
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define BLOCK 256 /* exponentials added in R before they join a sum in double */
+#define BLOCK 256 /* exponentials added in R before they are added to a sum in double */
 
-/* Every target is a class or ignore_index; *counted is the number of those that are classes. */
+/* Checks that every target is a class or ignore_index; *counted is the number of targets that are classes. */
 static by_status check_targets(const gr_node *n, int64_t rows, int64_t classes, int ignore, int64_t *counted)
 {
     const int32_t *target = n->in[1]->data;
@@ -108,9 +108,9 @@ static double FN(row_total)(const T *x, int64_t count)
     return sum;
 }
 
-/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing; the result is the
- * mean over the counted rows, added up in order; with weights, each row counts as much as the class of its
- * target. lse gets rows + 1 elements. */
+/* The loss of a row is (1 - s) (lse - x[target]) + s (lse - mean(x)), where s is the label smoothing. The
+ * result is the mean over the counted rows, added in order; with weights, each row has the weight of its
+ * target class. lse gets rows + 1 elements. */
 static by_status FN(cross_entropy)(gr_exec *e, gr_node *n)
 {
     const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
@@ -157,8 +157,8 @@ static by_status FN(cross_entropy)(gr_exec *e, gr_node *n)
     return BY_OK;
 }
 
-/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the weight of the target's class; 0 in
- * rows that do not count. */
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the weight of the target class; 0 in
+ * ignored rows. */
 static by_status FN(cross_entropy_grad)(gr_exec *e, gr_node *n)
 {
     const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);

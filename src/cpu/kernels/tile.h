@@ -1,9 +1,9 @@
-/* tile.h - what the attention kernels share. Scores are kept turned round, st (keys, queries): a vector
- * register holds neighbouring queries, so that the softmax over keys needs no sum across a register, and
- * every product of the forward and the backward pass is "rows of vectors, scaled by single numbers and added
- * up", one small routine. Only queries (and dy) are ever transposed, once per tile.
+/* tile.h - shared by the attention kernels. Scores are stored transposed, st (keys, queries): a vector
+ * register holds adjacent queries, so that the softmax over keys needs no sum across a register, and every
+ * product of the forward and the backward pass is "rows of vectors, scaled by single numbers and added up",
+ * one small routine. Only queries (and dy) are ever transposed, once per tile.
  *
- * The first half knows no element type; the second is included once for each. */
+ * The first half is independent of the element type; the second is included once for each. */
 #ifndef BY_CPU_KERNELS_TILE_H
 #define BY_CPU_KERNELS_TILE_H
 
@@ -16,9 +16,9 @@
 #include <omp.h>
 #endif
 
-enum { TILE = 64 };           /* queries and keys of a tile */
-enum { FEW_QUERIES = 4 };     /* up to here, one dot product at a time beats tiles that are mostly padding */
-enum { FORK_WORK = 1 << 18 }; /* multiplications below which one thread does it all */
+enum { TILE = 64 };       /* queries and keys of a tile */
+enum { FEW_QUERIES = 4 }; /* up to here, single dot products are faster than tiles that are mostly padding */
+enum { FORK_WORK = 1 << 18 }; /* fewer multiplications run on one thread */
 
 /* Accumulators of the product: MR rows of two vectors. */
 #if BY_ISA_LEVEL >= 2
@@ -31,10 +31,10 @@ enum { FORK_WORK = 1 << 18 }; /* multiplications below which one thread does it 
 
 #define ROUND_UP(n, step) (((n) + (step)-1) / (step) * (step))
 
-/* The score of a hidden key, as PyTorch models write it: finite, so that a row of nothing else is told from
- * one with infinities in it, which must come out as NaN. */
+/* The score of a masked key, as in PyTorch models: finite, so that a fully masked row differs from one with
+ * infinities, which must give NaN. */
 #define HIDDEN ((R)(sizeof(R) == 8 ? -DBL_MAX : -(double)FLT_MAX))
-/* The log-sum-exp kept for a query that sees no key at all. Its weights are 1 / S on every key. */
+/* The log-sum-exp stored for a query that attends to no key. Its weights are 1 / S on every key. */
 #define SEES_NOTHING ((R)-INFINITY)
 
 /* Rows of heads: element (b, t, h, d) lies at b * batch + t * row + h * D + d. In pages, b * batch becomes
@@ -47,17 +47,17 @@ typedef struct head_rows {
     int shift;
 } head_rows;
 
-/* A bias: entry i for query t of head (b, h) lies at b * batch + h * head + t * row + i. Axes that repeat
- * have distance 0. */
+/* A bias: entry i for query t of head (b, h) is at b * batch + h * head + t * row + i. Broadcast axes have
+ * stride 0. */
 typedef struct bias_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row, count;
-    int64_t zero; /* by distance: the entry of a query's own position */
+    int64_t zero; /* by distance: the entry of distance 0 */
     bool relative;
 } bias_rows;
 enum { BIASES = 2 }; /* by key, and by distance */
 
-/* A mask for pairs of a query and a key, laid out as a bias. */
+/* A mask for pairs of a query and a key, with the layout of a bias. */
 typedef struct pair_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row;
@@ -67,16 +67,16 @@ typedef struct pair_rows {
 typedef struct attention {
     const gr_exec *e;
     const gr_node *n;
-    int64_t batch, queries, keys; /* keys: of the longest row, when past is given */
+    int64_t batch, queries, keys; /* keys: number of the longest row if past is given */
     int heads, kv_heads, group, dim;
     bool causal;
     gr_reach reach;
     double scale;
     float dropout;
     bool empty_zero;
-    const int32_t *key_mask; /* (batch, mask_row), NULL: all are seen */
+    const int32_t *key_mask; /* (batch, mask_row), NULL: nothing is masked */
     int64_t mask_row;
-    const int32_t *prefix; /* (batch): keys before this are seen although the mask is causal; NULL: none */
+    const int32_t *prefix; /* (batch): keys before this are visible despite the causal mask; NULL: none */
     const int32_t *past;   /* (batch), NULL: every batch row has `keys` keys */
     pair_rows pairs;
     bias_rows bias[BIASES];
@@ -88,10 +88,10 @@ typedef struct attention {
 typedef struct tile {
     int64_t b, t0, s0;
     int h, queries, width, keys; /* width: queries rounded up to whole vectors */
-    int position;                /* of its first query */
-    int diagonal;                /* key s of the tile is seen by query t when s <= t + diagonal, */
-    int prefix;                  /* or when it is one of so many */
-    int trim;                    /* what lies beyond this diagonal is neither computed nor read */
+    int position;                /* position of its first query */
+    int diagonal;                /* query t attends to key s of the tile if s <= t + diagonal, */
+    int prefix;                  /* or if s < prefix */
+    int trim;                    /* beyond this diagonal nothing is computed or read */
 } tile;
 
 static inline head_rows rows_of(const by_tensor *t, int64_t first)
@@ -158,7 +158,7 @@ static inline pair_rows pairs_of(const by_tensor *t)
     return (pair_rows){r.at, r.batch, r.head, r.row, t && t->type == BY_U8};
 }
 
-/* What the three ops have in common: the shared inputs and the attributes. */
+/* Shared by the three ops: the common inputs and the attributes. */
 static inline attention attention_of(const gr_exec *e, const gr_node *n)
 {
     const gr_attention_attr *x = n->attr;
@@ -202,16 +202,16 @@ static inline int thread_index(void)
 #endif
 }
 
-/* Threads worth waking for `tasks` independent pieces of work. */
+/* Returns the number of threads worth waking for `tasks` independent pieces of work. */
 static inline int threads_for(const attention *a, int64_t tasks, double work)
 {
     int64_t n = work < FORK_WORK ? 1 : BY_MIN(a->e->threads, tasks);
     return n < 1 ? 1 : (int)n;
 }
 
-/* ---- what is seen: these and finish_scores are all that knows it ----------------------------- */
+/* ---- masking: only these functions and finish_scores know about it --------------------------- */
 
-/* Where query t of batch row b stands among the keys. */
+/* Returns the position of query t of batch row b among the keys. */
 static inline int64_t position_of(const attention *a, int64_t b, int64_t t)
 {
     return keys_of(a, b) - a->queries + t;
@@ -222,7 +222,8 @@ static inline int64_t prefix_of(const attention *a, int64_t b)
     return a->prefix ? BY_MAX(BY_MIN(a->prefix[b], keys_of(a, b)), 0) : 0;
 }
 
-/* Whether the pair mask lets query t of head (b, h) see key s; `at` is the place of query t's row. */
+/* Whether the pair mask lets query t of head (b, h) attend to key s; `at` is the offset of the row of query
+ * t. */
 static inline int64_t pair_row(const attention *a, int64_t b, int h, int64_t t)
 {
     return b * a->pairs.batch + h * a->pairs.head + t * a->pairs.row;
@@ -233,13 +234,13 @@ static inline bool pair_seen(const attention *a, int64_t at, int64_t s)
                           : ((const int32_t *)a->pairs.at)[at + s] != 0;
 }
 
-/* The weight that a query which sees nothing has on each of n keys. */
+/* The weight that a query which attends to nothing has on each of n keys. */
 static inline double empty_weight(const attention *a, int64_t n)
 {
     return a->empty_zero ? 0 : 1.0 / (double)n;
 }
 
-/* Whether query t of head (b, h) sees key s. */
+/* Returns true if query t of head (b, h) attends to key s. */
 static inline bool sees(const attention *a, int64_t b, int h, int64_t t, int64_t s)
 {
     const int64_t p = position_of(a, b, t);
@@ -252,7 +253,7 @@ static inline bool sees(const attention *a, int64_t b, int h, int64_t t, int64_t
     return !a->key_mask || a->key_mask[b * a->mask_row + s];
 }
 
-/* The keys of batch row b outside of which queries [t0, t0 + n) see nothing. */
+/* Returns the range of keys of batch row b outside of which queries [t0, t0 + n) attend to nothing. */
 static inline gr_stretch keys_seen(const attention *a, int64_t b, int64_t t0, int64_t n)
 {
     const int64_t last = position_of(a, b, t0 + n - 1);
@@ -262,7 +263,7 @@ static inline gr_stretch keys_seen(const attention *a, int64_t b, int64_t t0, in
     return gr_reach_keys(&a->reach, (int)(last - n + 1), (int)last, (int)BY_MAX(end, 0));
 }
 
-/* Whether queries [t0, t0 + n) may see any of keys [s0, s0 + m). */
+/* Returns true if queries [t0, t0 + n) may attend to any of keys [s0, s0 + m). */
 static inline bool any_seen(const attention *a, int64_t b, int64_t t0, int64_t n, int64_t s0, int64_t m)
 {
     const int64_t p = position_of(a, b, t0);
@@ -271,8 +272,8 @@ static inline bool any_seen(const attention *a, int64_t b, int64_t t0, int64_t n
     return !a->reach.on || gr_reach_meets(&a->reach, (int)p, (int)(p + n - 1), (int)s0, (int)(s0 + m - 1));
 }
 
-/* The first tile of keys, of those at s0, s0 + TILE, ... before `end`, that queries [t0, t0 + n) see any of,
- * or with `whole` the first of all; from `end` on when there is none. */
+/* Returns the first tile of keys, of those at s0, s0 + TILE, ... before `end`, to which any of queries [t0,
+ * t0 + n) attends, or with `whole` the first of all; at least `end` if there is none. */
 static inline int64_t next_keys(const attention *a, int64_t b, int64_t t0, int64_t n, int64_t s0, int64_t end,
                                 bool whole)
 {
@@ -281,8 +282,8 @@ static inline int64_t next_keys(const attention *a, int64_t b, int64_t t0, int64
     return s0;
 }
 
-/* The tile of t0 and s0. With `whole`, for queries that see nothing, no part of it is left out. The first
- * tile of some queries has a part for each of them, so that all meet a key, be it a hidden one. */
+/* Returns the tile of t0 and s0. With `whole`, for queries that attend to nothing, no part is left out. The
+ * first tile of some queries has a part for each of them, so that all meet a key, even if masked. */
 static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int64_t s0, int lanes,
                            bool first, bool whole)
 {
@@ -307,7 +308,7 @@ static inline int64_t clamp_entry(const bias_rows *x, int64_t i)
     return i < 0 ? 0 : BY_MIN(i, x->count - 1);
 }
 
-/* The entry, before it is clamped, of key s for the query at position p. */
+/* The entry, before clamping, of key s for the query at position p. */
 static inline int64_t bias_entry(const bias_rows *x, int64_t p, int64_t s)
 {
     return x->relative ? s - p + x->zero : s;
@@ -319,7 +320,7 @@ static inline int64_t bias_entry(const bias_rows *x, int64_t p, int64_t s)
 
 typedef R VEC __attribute__((vector_size(BY_VECTOR_BYTES), aligned(sizeof(R)), may_alias));
 
-/* The first query of the part of a tile that is computed for key s, the same for MR keys together. */
+/* Returns the first query of the part of a tile that is computed for key s, the same for MR keys together. */
 static inline int FN(first_query)(const tile *x, int s)
 {
     const int step = VL > MR ? VL : MR;
@@ -332,8 +333,9 @@ static inline const T *FN(bias_at)(const bias_rows *x, int64_t b, int h, int64_t
     return (const T *)x->at + b * x->batch + h * x->head + t * x->row;
 }
 
-/* The bias of the tile's queries, to be added to scores. Where all of them have one row, it is by distance
- * the same along diagonals, else the same for a key. (What is beyond the trim may be added to as well.) */
+/* Adds the bias of the tile's queries to the scores. If all of them share one row, it is constant along
+ * diagonals if by distance, otherwise constant for a key. (Elements beyond the trim may be modified as
+ * well.) */
 static inline void FN(add_bias)(const bias_rows *bias, const tile *x, R *restrict st)
 {
     const T *row = FN(bias_at)(bias, x->b, x->h, x->t0);
@@ -356,7 +358,7 @@ static inline void FN(add_bias)(const bias_rows *bias, const tile *x, R *restric
     }
 }
 
-/* Hide what the pattern leaves out. */
+/* Masks the keys outside the pattern. */
 static inline void FN(hide_unreached)(const attention *a, const tile *x, R *restrict st)
 {
     const gr_reach r = a->reach;
@@ -370,7 +372,7 @@ static inline void FN(hide_unreached)(const attention *a, const tile *x, R *rest
     }
 }
 
-/* Hide what the pair mask masks. */
+/* Masks the pairs that the pair mask excludes. */
 static inline void FN(hide_pairs)(const attention *a, const tile *x, R *restrict st)
 {
     for (int t = 0; t < x->queries; t++) {
@@ -380,7 +382,7 @@ static inline void FN(hide_pairs)(const attention *a, const tile *x, R *restrict
     }
 }
 
-/* Products to scores: biases are added, and what is not seen is hidden. What sees() says, by rows. */
+/* Products to scores: adds biases, and masks what sees() excludes, row by row. */
 static inline void FN(finish_scores)(const attention *a, const tile *x, R *restrict st)
 {
     const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->mask_row + x->s0 : NULL;
@@ -417,14 +419,14 @@ static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restri
     }
 }
 
-/* ---- rows between memory and working space (rows, ld), ld: the head's size rounded up to vectors --- */
+/* ---- rows between memory and working space (rows, ld), ld: the head size rounded up to vectors --- */
 
 static inline T *FN(head_at)(const attention *a, const head_rows *r, int64_t b, int64_t t, int h)
 {
     return (T *)r->at + row_at(r, b, t) + (int64_t)h * a->dim;
 }
 
-/* to = from times factor; f16 by the processor's own conversion where it has one */
+/* to = from times factor; f16 uses the processor's conversion if available */
 static inline void FN(load_row)(int64_t n, const T *restrict from, R factor, R *restrict to)
 {
     int64_t d = 0;
@@ -439,7 +441,7 @@ static inline void FN(load_row)(int64_t n, const T *restrict from, R factor, R *
         to[i] = LD(from[i]) * factor;
 }
 
-/* Load n rows times factor; zeros to the right of them up to ld, and below them up to `rows` rows. */
+/* Loads n rows times factor, padded with zeros to ld columns and `rows` rows. */
 static inline void FN(load_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int n,
                                  int rows, R factor, int64_t ld, R *restrict to)
 {
@@ -518,8 +520,8 @@ static inline void FN(transpose)(int rows, int64_t cols, const R *restrict from,
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* c (MR, nv vectors) [+]= a (MR, depth) b (depth, nv vectors). a has rows at distance lda, or, turned, lies
- * (depth, MR). */
+/* c (MR, nv vectors) [+]= a (MR, depth) b (depth, nv vectors). The rows of a are lda apart or, with `turned`,
+ * a is (depth, MR). */
 static inline __attribute__((always_inline)) void FN(block)(const int nv, const bool turned, int depth,
                                                             const R *a, int64_t lda, const R *b, int64_t ldb,
                                                             R *c, int64_t ldc, bool add)
@@ -585,8 +587,8 @@ static inline void FN(sum_over_queries)(const tile *x, int64_t ld, const R *p, c
     }
 }
 
-/* Scores to softmax weights by the log-sum-exp of each query; even (queries) is 1 / S (0 with empty_zero) for
- * those that see nothing, whose log-sum-exp is given as +infinity here, and 0 for all others. */
+/* Scores to softmax weights with the log-sum-exp of each query; even (queries) is 1 / S (0 with empty_zero)
+ * for those that attend to nothing, whose log-sum-exp is given as +infinity here, and 0 for all others. */
 static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, const R *restrict even,
                                          R *restrict st)
 {
@@ -598,7 +600,7 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
     }
 }
 
-/* ---- what the files offer each other --------------------------------------------------------- */
+/* ---- shared between files -------------------------------------------------------------------- */
 
 by_status FN(cpu_attention_tiles)(const attention *a); /* any shape (attention.c) */
 by_status FN(cpu_attention_rows)(

@@ -1,9 +1,9 @@
-/* top.c - the highest logits of a row and the logarithm of what all of them weigh. A list of the best so far
- * is kept in order; whole blocks are passed over while nothing in them beats the last of it. */
+/* top.c - the highest logits of a row and the log-sum-exp of all. Keeps a sorted list of the best so far;
+ * skips whole blocks in which nothing exceeds the last of it. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 
-#define BLOCK 256 /* elements that are looked at together */
+#define BLOCK 256 /* elements tested together */
 
 #define BY_TEMPLATE "cpu/kernels/top.c"
 #include "cpu/kernels/each_type.h"
@@ -15,7 +15,7 @@ by_status KERNEL(top)(gr_exec *e, gr_node *n)
 
 #else /* ---- once per element type ---- */
 
-/* The list in falling order; an equal comes behind those that are there, as its index is higher. */
+/* Inserts in decreasing order; an equal value goes after existing ones, because its index is higher. */
 static void FN(insert)(R *best, int32_t *ids, int k, R x, int32_t id)
 {
     int at = k - 1;
@@ -29,7 +29,7 @@ static void FN(insert)(R *best, int32_t *ids, int k, R x, int32_t id)
 
 #include "cpu/kernels/row_max.h"
 
-/* The first k begin the list as they come, by insertion into what is still short of k. */
+/* The first k fill the list by insertion. */
 static R FN(row_top)(const T *x, int64_t count, int k, R *best, int32_t *ids)
 {
     const R most = FN(row_max)(x, count);
